@@ -1,0 +1,25 @@
+"""What goes wrong, said so that the reader can mend it.
+
+Every message names the file or field, the line or stamp, the number found, the number needed and
+what to do. A solve that fails raises nothing: it returns a verdict with reasons.
+"""
+
+
+class Maci2Error(Exception):
+    """Anything a user can mend; commands print it in one paragraph and exit with code 2."""
+
+
+class DatasetError(Maci2Error):
+    """A recording, a trajectory or a ground truth that cannot be used as it is."""
+
+
+class CalibrationError(Maci2Error):
+    """A camera or IMU description that cannot be used as it is."""
+
+
+class MeasurementError(Maci2Error):
+    """A measurement or covariance that is not one: not finite, not positive definite."""
+
+
+class OptionError(Maci2Error):
+    """An option whose value has no meaning."""

@@ -1,0 +1,99 @@
+"""Samples as an IMU model hands them on: corrected, each with its variance."""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from maci2.errors import MeasurementError
+from maci2.gaussian import Array
+from maci2.sensors import ImuNoise, ImuSamples, Stamps
+
+DEFAULT_ACC_BIAS_STD = 0.1
+"""Spread of a MEMS accelerometer's unknown turn-on bias [m/s^2], one axis."""
+
+
+@dataclass(frozen=True)
+class BiasPrior:
+    """What is known of the biases that remain in the samples, before looking at the window."""
+
+    mean_gyro: Array = field(default_factory=lambda: np.zeros(3))
+    """[rad/s]"""
+
+    std_gyro: Array = field(default_factory=lambda: np.full(3, np.inf))
+    """[rad/s], per axis; infinity says that nothing is known."""
+
+    mean_acc: Array = field(default_factory=lambda: np.zeros(3))
+    """[m/s^2]"""
+
+    std_acc: Array = field(default_factory=lambda: np.full(3, DEFAULT_ACC_BIAS_STD))
+    """[m/s^2], per axis."""
+
+    def __post_init__(self) -> None:
+        for name in ("std_gyro", "std_acc"):
+            std = getattr(self, name)
+            if not (std > 0.0).all():
+                raise MeasurementError(f"BiasPrior.{name} is {std}; needed above 0 on every axis.")
+
+
+@dataclass(frozen=True)
+class ImuMeasurements:
+    """Input of preintegration: what the IMU measured and how far to trust each sample.
+
+    From `datasheet_model` (raw samples, one variance) or from a learned model (corrected samples,
+    a variance for each).
+    """
+
+    stamps_ns: Stamps
+    """(n,) strictly increasing."""
+
+    gyro: Array
+    """(n, 3) angular rate [rad/s], body frame."""
+
+    acc: Array
+    """(n, 3) specific force [m/s^2], body frame."""
+
+    var_gyro: Array
+    """(n, 3) variance of each sample [(rad/s)^2]; not a density."""
+
+    var_acc: Array
+    """(n, 3) variance of each sample [(m/s^2)^2]; not a density."""
+
+    cov_0: Array
+    """(9, 9) covariance that every preintegration starts from, order [gamma, beta, alpha]."""
+
+    bias_prior: BiasPrior
+    """Of the biases left in `gyro` and `acc`."""
+
+    source: str = "IMU samples"
+    """File or device, for messages."""
+
+    def between(self, start_ns: int, end_ns: int) -> "ImuMeasurements":
+        """The samples inside [start_ns, end_ns] and one beyond each end, for interpolation."""
+        first = max(int(np.searchsorted(self.stamps_ns, start_ns, side="right")) - 1, 0)
+        last = int(np.searchsorted(self.stamps_ns, end_ns, side="left")) + 1
+        cut = slice(first, last)
+        return replace(
+            self,
+            stamps_ns=self.stamps_ns[cut],
+            gyro=self.gyro[cut],
+            acc=self.acc[cut],
+            var_gyro=self.var_gyro[cut],
+            var_acc=self.var_acc[cut],
+        )
+
+
+def datasheet_model(
+    samples: ImuSamples, noise: ImuNoise, bias_prior: BiasPrior | None = None
+) -> ImuMeasurements:
+    """Raw samples with the variance that the data sheet's densities give at this rate."""
+    shape = samples.gyro.shape
+    return ImuMeasurements(
+        stamps_ns=samples.stamps_ns,
+        gyro=samples.gyro,
+        acc=samples.acc,
+        var_gyro=np.full(shape, noise.density_gyro**2 * samples.rate_hz),
+        var_acc=np.full(shape, noise.density_acc**2 * samples.rate_hz),
+        cov_0=np.zeros((9, 9)),
+        bias_prior=bias_prior or BiasPrior(),
+        source=samples.source,
+    )

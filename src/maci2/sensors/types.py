@@ -1,0 +1,161 @@
+"""What a recording holds: samples, stamps, calibration and truth. Nothing estimated.
+
+Stamps are int64 nanoseconds throughout: a float64 of seconds since 1970 resolves only 240 ns.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maci2.errors import DatasetError
+from maci2.gaussian import Array
+
+Stamps = NDArray[np.int64]
+DistortionModel = Literal["radtan", "equidistant", "none"]
+
+NS = 1_000_000_000
+"""Nanoseconds in a second."""
+
+
+@dataclass(frozen=True)
+class ImuSamples:
+    """What an IMU reported: angular rate and specific force, in the body frame b."""
+
+    stamps_ns: Stamps
+    """(n,) strictly increasing."""
+
+    gyro: Array
+    """(n, 3) angular rate [rad/s]."""
+
+    acc: Array
+    """(n, 3) specific force [m/s^2]: at rest it points up and has norm 9.81."""
+
+    source: str = "IMU samples"
+    """File or device, for messages."""
+
+    def __len__(self) -> int:
+        return len(self.stamps_ns)
+
+    @property
+    def rate_hz(self) -> float:
+        """Median sampling rate."""
+        return NS / float(np.median(np.diff(self.stamps_ns)))
+
+    def between(self, start_ns: int, end_ns: int) -> "ImuSamples":
+        """The samples needed to integrate over [start_ns, end_ns]: those inside and one beyond
+        each end, for interpolation."""
+        if start_ns < self.stamps_ns[0] or end_ns > self.stamps_ns[-1]:
+            raise DatasetError(
+                f"{self.source}: the IMU covers {self.stamps_ns[0]}..{self.stamps_ns[-1]} ns but "
+                f"{start_ns}..{end_ns} ns is needed; choose a window inside the IMU recording."
+            )
+        first = int(np.searchsorted(self.stamps_ns, start_ns, side="right")) - 1
+        last = int(np.searchsorted(self.stamps_ns, end_ns, side="left")) + 1
+        return ImuSamples(
+            self.stamps_ns[first:last], self.gyro[first:last], self.acc[first:last], self.source
+        )
+
+
+@dataclass(frozen=True)
+class GroundTruth:
+    """Where the body was, from a system better than the one under test."""
+
+    stamps_ns: Stamps
+    """(n,) strictly increasing."""
+
+    Ts_w_b: Array
+    """(n, 4, 4) poses of the body in a world whose z axis points up."""
+
+    v_w: Array
+    """(n, 3) velocity in the world [m/s]; NaN where the truth does not say."""
+
+    bias_gyro: Array
+    """(n, 3) [rad/s]; NaN where the truth does not say."""
+
+    bias_acc: Array
+    """(n, 3) [m/s^2]; NaN where the truth does not say."""
+
+    source: str = "ground truth"
+    """File, for messages."""
+
+    def __len__(self) -> int:
+        return len(self.stamps_ns)
+
+
+@dataclass(frozen=True)
+class ImuNoise:
+    """A data sheet's noise, as densities (not variances of single samples)."""
+
+    density_gyro: float
+    """White noise of the gyroscope [rad/s/sqrt(Hz)]."""
+
+    density_acc: float
+    """White noise of the accelerometer [m/s^2/sqrt(Hz)]."""
+
+    walk_gyro: float
+    """Random walk of the gyroscope bias [rad/s^2/sqrt(Hz)]."""
+
+    walk_acc: float
+    """Random walk of the accelerometer bias [m/s^3/sqrt(Hz)]."""
+
+    rate_hz: float
+    """Nominal sampling rate."""
+
+
+@dataclass(frozen=True)
+class Camera:
+    """One camera of a rig: pinhole projection, lens distortion, and where it sits."""
+
+    T_b_c: Array
+    """(4, 4) pose of the camera in the body (IMU) frame: p_b = T_b_c p_c. Kalibr's T_cam_imu is
+    its inverse, EuRoC's T_BS is the same."""
+
+    intrinsics: Array
+    """(4,) fx, fy, cx, cy [px]."""
+
+    distortion: Array
+    """(4,) k1, k2, p1, p2 (radtan) or k1, k2, k3, k4 (equidistant)."""
+
+    distortion_model: DistortionModel
+    """radtan: radial-tangential; equidistant: Kannala-Brandt fisheye."""
+
+    resolution: tuple[int, int]
+    """Width, height [px]."""
+
+    rate_hz: float
+    """Nominal frame rate."""
+
+
+@dataclass(frozen=True)
+class Rig:
+    """Cameras and IMU of one device; the first camera is the left one."""
+
+    cameras: tuple[Camera, ...]
+    imu: ImuNoise
+    source: str = "rig"
+    """File, for messages."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A recording opened: samples and calibration in memory, images left on disk."""
+
+    name: str
+    path: Path
+    imu: ImuSamples
+    rig: Rig
+    camera_stamps_ns: tuple[Stamps, ...]
+    """One array per camera; empty where the recording has no camera."""
+
+    truths: dict[str, GroundTruth] = field(default_factory=dict)
+    """Every ground truth found, by the name of its folder or file."""
+
+    def truth(self, names: tuple[str, ...] = ()) -> GroundTruth | None:
+        """The first of `names` that this recording has, else its default truth, else None."""
+        for name in names:
+            if name in self.truths:
+                return self.truths[name]
+        return next(iter(self.truths.values()), None)
