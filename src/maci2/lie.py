@@ -12,6 +12,7 @@ import math
 
 import numpy as np
 from numba import njit
+from scipy.special import zeta
 
 from maci2.gaussian import Array
 
@@ -22,6 +23,22 @@ PHI = slice(3, 6)
 # to the last bit in `SERIES_TERMS` terms.
 SERIES_BELOW = 1.0
 SERIES_TERMS = 10
+
+
+def _alternating(first: int) -> Array:
+    """(-1)^m / (first + 2m)!, the series of sin, cos and of what is left of them."""
+    return np.array([(-1.0) ** m / math.factorial(first + 2 * m) for m in range(SERIES_TERMS)])
+
+
+SIN = _alternating(1)
+COS = _alternating(2)
+SIN_REMAINDER = _alternating(3)
+COS_REMAINDER = _alternating(4)
+FIFTH_ORDER = _alternating(5) * np.arange(1.0, SERIES_TERMS + 1.0)
+# |B_2n| / (2n)!, n = 1, 2, ..., with Bernoulli numbers B: 2 zeta(2n) / (2 pi)^2n.
+HALF_COT = 2.0 * zeta(2 * np.arange(1, SERIES_TERMS + 1)) / (2.0 * np.pi) ** (
+    2 * np.arange(1.0, SERIES_TERMS + 1.0)
+)
 
 
 @njit(cache=True)
@@ -35,88 +52,54 @@ def skew(v: Array) -> Array:
 
 
 @njit(cache=True)
-def _alternating(first: int, t2: float) -> float:
-    """sum_m (-1)^m t^2m / (first + 2m)!  for first = 1, 2, 3, 4: sinc and its relatives."""
-    term = 1.0
-    for i in range(2, first + 1):
-        term /= i
-    total = term
-    for m in range(1, SERIES_TERMS):
-        term *= -t2 / ((first + 2 * m - 1) * (first + 2 * m))
-        total += term
+def _series(coefficients: Array, t2: float) -> float:
+    """sum_m coefficients[m] t2^m."""
+    total = 0.0
+    for m in range(SERIES_TERMS - 1, -1, -1):
+        total = coefficients[m] + t2 * total
     return total
 
 
 @njit(cache=True)
 def sin_over(t: float) -> float:
     """sin(t) / t."""
-    return _alternating(1, t * t) if t < SERIES_BELOW else math.sin(t) / t
+    return _series(SIN, t * t) if t < SERIES_BELOW else math.sin(t) / t
 
 
 @njit(cache=True)
 def one_minus_cos_over(t: float) -> float:
     """(1 - cos t) / t^2."""
-    return _alternating(2, t * t) if t < SERIES_BELOW else (1.0 - math.cos(t)) / (t * t)
+    return _series(COS, t * t) if t < SERIES_BELOW else (1.0 - math.cos(t)) / (t * t)
 
 
 @njit(cache=True)
 def t_minus_sin_over(t: float) -> float:
     """(t - sin t) / t^3."""
-    return _alternating(3, t * t) if t < SERIES_BELOW else (t - math.sin(t)) / (t * t * t)
+    return _series(SIN_REMAINDER, t * t) if t < SERIES_BELOW else (t - math.sin(t)) / (t * t * t)
 
 
 @njit(cache=True)
 def _cos_remainder_over(t: float) -> float:
     """(t^2 / 2 - 1 + cos t) / t^4."""
     t2 = t * t
-    return _alternating(4, t2) if t < SERIES_BELOW else (0.5 * t2 - 1.0 + math.cos(t)) / (t2 * t2)
+    return _series(COS_REMAINDER, t2) if t < SERIES_BELOW else (0.5 * t2 - 1.0 + math.cos(t)) / (t2 * t2)
 
 
 @njit(cache=True)
 def _fifth_order(t: float) -> float:
-    """(2 t - 3 sin t + t cos t) / (2 t^5) = sum_m (-1)^m (m + 1) t^2m / (2m + 5)!."""
+    """(2 t - 3 sin t + t cos t) / (2 t^5)."""
     t2 = t * t
-    if t >= SERIES_BELOW:
-        return (2.0 * t - 3.0 * math.sin(t) + t * math.cos(t)) / (2.0 * t2 * t2 * t)
-    term = 1.0 / 120.0
-    total = term
-    for m in range(1, SERIES_TERMS):
-        term *= -t2 / ((2 * m + 4) * (2 * m + 5))
-        total += (m + 1) * term
-    return total
+    if t < SERIES_BELOW:
+        return _series(FIFTH_ORDER, t2)
+    return (2.0 * t - 3.0 * math.sin(t) + t * math.cos(t)) / (2.0 * t2 * t2 * t)
 
 
 @njit(cache=True)
 def _inverse_jacobian_coefficient(t: float) -> float:
     """(1 - (t / 2) cot(t / 2)) / t^2, the second-order coefficient of J^-1."""
-    if t >= SERIES_BELOW:
-        return (1.0 - 0.5 * t / math.tan(0.5 * t)) / (t * t)
-    t2 = t * t
-    # |B_2n| / (2n)! for n = 1, 2, ...: Bernoulli numbers.
-    return 1.0 / 12.0 + t2 * (
-        1.0 / 720.0
-        + t2
-        * (
-            1.0 / 30240.0
-            + t2
-            * (
-                1.0 / 1209600.0
-                + t2
-                * (
-                    1.0 / 47900160.0
-                    + t2
-                    * (
-                        691.0 / 1307674368000.0
-                        + t2
-                        * (
-                            1.0 / 74724249600.0
-                            + t2 * (3617.0 / 10670622842880000.0 + t2 * 8.586062056277845e-15)
-                        )
-                    )
-                )
-            )
-        )
-    )
+    if t < SERIES_BELOW:
+        return _series(HALF_COT, t * t)
+    return (1.0 - 0.5 * t / math.tan(0.5 * t)) / (t * t)
 
 
 @njit(cache=True)

@@ -1,0 +1,16 @@
+"""IMU samples to preintegrated motion with covariance."""
+
+from maci2.imu.measurements import BiasPrior, ImuMeasurements, datasheet_model
+from maci2.imu.preintegration import ALPHA, BETA, GAMMA, Preintegrated, Rule, preintegrate
+
+__all__ = [
+    "ALPHA",
+    "BETA",
+    "GAMMA",
+    "BiasPrior",
+    "ImuMeasurements",
+    "Preintegrated",
+    "Rule",
+    "datasheet_model",
+    "preintegrate",
+]
