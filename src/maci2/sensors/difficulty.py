@@ -1,0 +1,81 @@
+"""What makes images hard, as one record of choices."""
+
+from dataclasses import dataclass, fields
+from typing import Literal
+
+from maci2.errors import OptionError
+
+Level = Literal["easy", "hard"]
+
+
+@dataclass(frozen=True)
+class Difficulty:
+    """How images are spoiled; the default is a good camera in a well-lit room."""
+
+    light: float = 1.0
+    """Photons reaching the sensor, 1 in a well-lit room; noise grows as it falls."""
+
+    read_noise: float = 0.8
+    """Of one pixel [grey levels of 255]."""
+
+    pattern_noise: float = 0.4
+    """That stays on the sensor while the scene moves [grey levels]."""
+
+    lens_blur_px: float = 0.6
+    """Standard deviation of the lens' point spread [px]."""
+
+    exposure_s: float = 0.0
+    """How long the shutter is open: motion within it blurs."""
+
+    exposure_change: float = 0.0
+    """Spread of brightness from frame to frame, in natural logarithm."""
+
+    vignetting: float = 0.1
+    """How much darker the corners are, 0..1."""
+
+    plain_walls: float = 0.0
+    """Share of surfaces without texture."""
+
+    repetition: float = 0.0
+    """Share of surfaces with a repeating texture."""
+
+    moving_boxes: int = 0
+    """How many boxes move by themselves."""
+
+    blackout: float = 0.0
+    """Share of frames that are black."""
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if not 0.0 <= value < 1e6:
+                raise OptionError(f"{one.name} is {value}, needed 0 or more and finite.")
+        for name in ("vignetting", "plain_walls", "repetition", "blackout"):
+            if getattr(self, name) > 1.0:
+                raise OptionError(f"{name} is {getattr(self, name)}, needed at most 1.")
+        if not self.light > 0.0:
+            raise OptionError(f"light is {self.light}, needed above 0.")
+
+
+EASY = Difficulty()
+HARD = Difficulty(
+    light=0.15,
+    read_noise=2.0,
+    pattern_noise=0.8,
+    lens_blur_px=0.8,
+    exposure_s=0.012,
+    exposure_change=0.1,
+    vignetting=0.4,
+    plain_walls=0.3,
+    repetition=0.15,
+    moving_boxes=4,
+)
+"""Dim light, long exposure, plain and repeating walls, things that move."""
+
+
+def difficulty_of(level: str) -> Difficulty:
+    """`easy` or `hard`."""
+    levels = {"easy": EASY, "hard": HARD}
+    if level not in levels:
+        raise OptionError(f"difficulty is '{level}'; choose one of {', '.join(levels)}.")
+    return levels[level]

@@ -1,0 +1,160 @@
+"""Drawing what a stereo camera would see, with exact depth and flow beside it."""
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numba import njit, prange
+from numpy.typing import NDArray
+
+from maci2.gaussian import Array
+from maci2.lie import se3_inv
+from maci2.sensors.difficulty import Difficulty
+from maci2.sensors.frames import Image
+from maci2.sensors.lens import directions, pixel_grid, project
+from maci2.sensors.raycast import cast, smooth_edges
+from maci2.sensors.scene import Scene
+from maci2.sensors.types import Camera
+
+FULL_WELL = 8000.0
+"""Electrons of a white pixel in a well-lit room: shot noise of 2.8 grey levels at white."""
+
+BLUR_SAMPLES = 7
+
+
+@dataclass(frozen=True)
+class Hits:
+    """Where rays ended."""
+
+    p_w: Array
+    """(n, 3) in the world."""
+
+    box: NDArray[np.int64]
+    """(n,) which box was met; 0 is the room."""
+
+    distance: Array
+    """(n,) along the ray [m]."""
+
+
+class View:
+    """One camera looking into a scene."""
+
+    def __init__(self, scene: Scene, camera: Camera, difficulty: Difficulty, seed: int):
+        self.scene, self.camera, self.difficulty = scene, camera, difficulty
+        width, height = camera.resolution
+        self._rays = directions(camera, pixel_grid(camera.resolution)).reshape(height, width, 3)
+        self._pixel_angle = 1.0 / float(camera.intrinsics[:2].mean())
+        rng = np.random.default_rng((seed, 77))
+        self._pattern = difficulty.pattern_noise * rng.standard_normal((height, width))
+        across = np.arccos(np.clip(self._rays[..., 2], -1.0, 1.0))
+        self._falloff = 1.0 - difficulty.vignetting * (across / across.max()) ** 2
+
+    def draw(
+        self, T_w_c: Array, t: float, gain: float, rng: np.random.Generator, T_w_c_next: Array
+    ) -> Image:
+        """The image at pose T_w_c and time t [s]; the camera is at `T_w_c_next` when the shutter
+        closes, half an exposure later."""
+        hard = self.difficulty
+        distance, brightness = self._cast(T_w_c, t)
+        if hard.exposure_s > 0.0:
+            flow = self._flow(distance, T_w_c, T_w_c_next)
+            brightness = _smear(brightness, flow[..., 0], flow[..., 1])
+        if hard.lens_blur_px > 0.0:
+            brightness = cv2.GaussianBlur(brightness, (0, 0), hard.lens_blur_px)
+        return self._expose(brightness, gain, rng)
+
+    def depth(self, T_w_c: Array, t: float) -> Array:
+        """(h, w) exact depth along the optical axis [m]."""
+        distance, _ = self._cast(T_w_c, t, smooth=False)
+        return distance * self._rays[..., 2]
+
+    def flow(self, T_w_c: Array, t: float, T_w_c1: Array, t1: float) -> Array:
+        """(h, w, 2) exact motion of every pixel to another pose and time [px]; NaN where the point
+        leaves the lens. Points that something covers there are not left out."""
+        height, width = self._rays.shape[:2]
+        hits = self.look(T_w_c, t, self._rays.reshape(-1, 3))
+        uv1 = self.seen_at(hits, t, T_w_c1, t1)
+        return (uv1 - pixel_grid(self.camera.resolution)).reshape(height, width, 2)
+
+    def look(self, T_w_c: Array, t: float, rays: Array) -> Hits:
+        """Where single rays (n, 3), in the camera frame, end."""
+        scene = self.scene
+        distance, surface, _ = cast(
+            np.ascontiguousarray(rays[:, None]), *self._geometry(T_w_c, t), self._pixel_angle,
+            scene.faces, scene.shades, scene.shifts, scene.textures,
+        )  # fmt: skip
+        p_c = rays * distance
+        p_w = p_c @ T_w_c[:3, :3].T + T_w_c[:3, 3]
+        return Hits(p_w, (surface[:, 0] // 6).astype(np.int64), distance[:, 0])
+
+    def seen_at(self, hits: Hits, t: float, T_w_c1: Array, t1: float) -> Array:
+        """(n, 2) pixels of the same points of the scene from another pose at another time."""
+        return project(self.camera, self.carried(hits, t, T_w_c1, t1))
+
+    def carried(self, hits: Hits, t: float, T_w_c1: Array, t1: float) -> Array:
+        """(n, 3) the same points of the scene in the camera frame at another pose and time."""
+        moved = self.scene.centers_at(t1) - self.scene.centers_at(t)
+        T_c1_w = se3_inv(T_w_c1)
+        return (hits.p_w + moved[hits.box]) @ T_c1_w[:3, :3].T + T_c1_w[:3, 3]
+
+    def _geometry(self, T_w_c: Array, t: float) -> tuple[Array, Array, Array]:
+        scene = self.scene
+        Rs_box_w = np.swapaxes(scene.Rs_w_box, 1, 2)
+        origins = np.einsum("nij,nj->ni", Rs_box_w, T_w_c[:3, 3] - scene.centers_at(t))
+        return np.ascontiguousarray(Rs_box_w @ T_w_c[:3, :3]), origins, scene.half_sizes
+
+    def _cast(
+        self, T_w_c: Array, t: float, smooth: bool = True
+    ) -> tuple[Array, NDArray[np.float32]]:
+        scene = self.scene
+        geometry = self._geometry(T_w_c, t)
+        look = (self._pixel_angle, scene.faces, scene.shades, scene.shifts, scene.textures)
+        distance, surface, brightness = cast(self._rays, *geometry, *look)
+        if smooth:
+            brightness = smooth_edges(brightness, surface, self._rays, *geometry, *look)
+        return distance, brightness
+
+    def _flow(self, distance: Array, T_w_c: Array, T_w_c1: Array) -> NDArray[np.float32]:
+        """Motion of every pixel from one pose to the other [px]."""
+        p_c = (self._rays * distance[..., None]).reshape(-1, 3)
+        T_c1_c = se3_inv(T_w_c1) @ T_w_c
+        uv = project(self.camera, p_c @ T_c1_c[:3, :3].T + T_c1_c[:3, 3])
+        flow = np.nan_to_num(uv - pixel_grid(self.camera.resolution))
+        return flow.reshape(*distance.shape, 2).astype(np.float32)
+
+    def _expose(
+        self, brightness: NDArray[np.float32], gain: float, rng: np.random.Generator
+    ) -> Image:
+        """From light to grey levels: shot noise, read noise, the sensor's pattern, rounding.
+
+        The camera's automatic gain keeps the picture as bright in dim light: only noise grows.
+        """
+        hard = self.difficulty
+        signal = 255.0 * gain * brightness * self._falloff
+        shot = 255.0 * signal / (FULL_WELL * hard.light)
+        std = np.sqrt(np.maximum(shot, 0.0) + hard.read_noise**2)
+        noisy = signal + std * rng.standard_normal(signal.shape, dtype=np.float32) + self._pattern
+        return np.clip(np.rint(noisy), 0, 255).astype(np.uint8)
+
+
+@njit(cache=True, parallel=True, fastmath=True)
+def _smear(
+    image: NDArray[np.float32], du: NDArray[np.float32], dv: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Mean along each pixel's motion, from minus to plus (du, dv)."""
+    rows, columns = image.shape
+    out = np.empty_like(image)
+    for v in prange(rows):
+        for u in range(columns):
+            total = 0.0
+            for k in range(BLUR_SAMPLES):
+                s = 2.0 * k / (BLUR_SAMPLES - 1) - 1.0
+                x = min(max(u + s * du[v, u], 0.0), columns - 1.001)
+                y = min(max(v + s * dv[v, u], 0.0), rows - 1.001)
+                i, j = int(x), int(y)
+                a, b = x - i, y - j
+                total += (1.0 - b) * ((1.0 - a) * image[j, i] + a * image[j, i + 1]) + b * (
+                    (1.0 - a) * image[j + 1, i] + a * image[j + 1, i + 1]
+                )
+            out[v, u] = total / BLUR_SAMPLES
+    return out

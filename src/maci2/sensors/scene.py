@@ -1,0 +1,185 @@
+"""Made-up rooms to look at: boxes with textures, inside a box seen from within."""
+
+from dataclasses import dataclass, field
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from maci2.gaussian import Array
+from maci2.lie import so3_exp
+from maci2.sensors.difficulty import Difficulty
+
+TEXTURE_SIDE = 512
+"""[texels]; a power of two, so that every level of the pyramid halves it exactly."""
+
+LEVELS = 8
+TEXELS_PER_METRE = 300.0
+CLEARANCE = 0.7
+"""[m] Between the camera's path and any box."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Boxes and their textures. The first box is the room, seen from inside."""
+
+    centers: Array
+    """(n, 3) in the world [m] at time zero."""
+
+    Rs_w_box: Array
+    """(n, 3, 3)"""
+
+    half_sizes: Array
+    """(n, 3) [m]"""
+
+    velocities: Array
+    """(n, 3) [m/s] of boxes that sway: position = center + velocity * sin(rate t) / rate."""
+
+    rate: float
+    """[rad/s] of all swaying."""
+
+    faces: NDArray[np.int64]
+    """(n, 6) texture of each face."""
+
+    shades: Array
+    """(n, 6) how bright each face is lit, 0..1."""
+
+    shifts: Array
+    """(n, 6, 2) where on the texture each face begins [texels]."""
+
+    textures: NDArray[np.float32] = field(repr=False)
+    """All textures with their pyramids, flat; see `texture_offset`."""
+
+    def centers_at(self, t: float) -> Array:
+        """(n, 3) where the boxes are at time t [s]."""
+        return self.centers + self.velocities * (np.sin(self.rate * t) / self.rate)
+
+
+def random_scene(
+    path_w: Array, difficulty: Difficulty, rng: np.random.Generator, boxes: int = 40
+) -> Scene:
+    """A room around the path (m, 3) with boxes standing clear of it."""
+    low, high = path_w.min(axis=0), path_w.max(axis=0)
+    margin = rng.uniform(1.5, 3.5, size=(2, 3))
+    low, high = low - margin[0], high + margin[1]
+    centers, half_sizes = [0.5 * (low + high)], [0.5 * (high - low)]
+    Rs = [np.eye(3)]
+    for _ in range(40 * boxes):
+        if len(centers) == boxes + 1:
+            break
+        half = rng.uniform(0.08, 0.6, size=3)
+        if rng.random() < 0.4:
+            # A bar: long and thin, so that much of the image is near an edge of depth.
+            half = np.array([rng.uniform(0.5, 1.5), *rng.uniform(0.02, 0.08, size=2)])
+        center = rng.uniform(low, high)
+        distance = np.linalg.norm(path_w[::4] - center, axis=1).min()
+        if distance > CLEARANCE + np.linalg.norm(half):
+            centers.append(center)
+            half_sizes.append(half)
+            Rs.append(so3_exp(rng.normal(0.0, 0.7, size=3)))
+    count = len(centers)
+    velocities = np.zeros((count, 3))
+    moving = rng.permutation(np.arange(1, count))[: difficulty.moving_boxes]
+    velocities[moving] = rng.normal(0.0, 0.6, size=(len(moving), 3))
+    textures, plain = _textures(difficulty, rng)
+    faces = rng.integers(len(plain), size=(count, 6))
+    return Scene(
+        centers=np.array(centers),
+        Rs_w_box=np.array(Rs),
+        half_sizes=np.array(half_sizes),
+        velocities=velocities,
+        rate=2.0,
+        faces=faces,
+        shades=rng.uniform(0.55, 1.0, size=(count, 6)),
+        shifts=rng.uniform(0.0, TEXTURE_SIDE, size=(count, 6, 2)),
+        textures=textures,
+    )
+
+
+def texture_floats() -> int:
+    """How many numbers one texture with its pyramid takes."""
+    return sum((TEXTURE_SIDE >> level) ** 2 for level in range(LEVELS))
+
+
+def _textures(
+    difficulty: Difficulty, rng: np.random.Generator, count: int = 10
+) -> tuple[NDArray[np.float32], list[bool]]:
+    """Flat pyramids; some plain or repeating, as the difficulty asks."""
+    flat, plain = [], []
+    for index in range(count):
+        share = (index + 0.5) / count
+        if share < difficulty.plain_walls:
+            image = _plain(rng)
+        elif share < difficulty.plain_walls + difficulty.repetition:
+            image = _repeating(rng)
+        else:
+            image = dead_leaves(rng)
+        plain.append(share < difficulty.plain_walls)
+        flat.append(_pyramid(image))
+    return np.concatenate(flat), plain
+
+
+def dead_leaves(rng: np.random.Generator, leaves: int = 900) -> NDArray[np.float32]:
+    """Opaque shapes of power-law size over each other: has the edges, corners, flat parts and
+    spectrum of photographs. Wraps around at its borders."""
+    side = TEXTURE_SIDE
+    image = np.full((side, side), rng.uniform(0.3, 0.7), np.float32)
+    contrast = rng.uniform(0.2, 1.0)
+    smallest = rng.uniform(2.0, 8.0)
+    for radius in np.sort(smallest / rng.uniform(0.03, 1.0, size=leaves))[::-1]:
+        center = rng.uniform(0, side, size=2)
+        grey = float(np.clip(0.5 + contrast * rng.normal(0.0, 0.25), 0.02, 1.0))
+        corners = rng.integers(3, 7)
+        angles = np.sort(rng.uniform(0.0, 2.0 * np.pi, size=corners))
+        spokes = radius * rng.uniform(0.5, 1.3, size=corners)
+        outline = np.column_stack([np.cos(angles), np.sin(angles)]) * spokes[:, None]
+        round_shape = rng.random() < 0.3
+        # A shape across a border is drawn again on the other side.
+        reach = np.abs(outline).max()
+        for du in _wraps(center[0], reach):
+            for dv in _wraps(center[1], reach):
+                at = center + [du, dv]
+                if round_shape:
+                    cv2.circle(image, at.astype(int).tolist(), max(int(radius * 0.8), 1), grey, -1)
+                else:
+                    cv2.fillPoly(image, [np.rint(outline + at).astype(np.int32)], grey)
+    grain = cv2.GaussianBlur(
+        rng.normal(0.0, 1.0, (side, side)).astype(np.float32), (0, 0), rng.uniform(0.6, 3.0)
+    )
+    image += rng.uniform(0.0, 0.06) * grain / grain.std()
+    return np.clip(cv2.GaussianBlur(image, (0, 0), 0.7), 0.0, 1.0)
+
+
+def _wraps(at: float, reach: float) -> list[float]:
+    shifts = [0.0]
+    if at < reach:
+        shifts.append(TEXTURE_SIDE)
+    if at > TEXTURE_SIDE - reach:
+        shifts.append(-TEXTURE_SIDE)
+    return shifts
+
+
+def _plain(rng: np.random.Generator) -> NDArray[np.float32]:
+    grain = cv2.GaussianBlur(
+        rng.normal(0.0, 1.0, (TEXTURE_SIDE, TEXTURE_SIDE)).astype(np.float32), (0, 0), 8.0
+    )
+    return (rng.uniform(0.3, 0.8) + 0.01 * grain / grain.std()).astype(np.float32)
+
+
+def _repeating(rng: np.random.Generator) -> NDArray[np.float32]:
+    """Tiles: a checkerboard whose period divides the texture."""
+    tile = int(rng.choice([16, 32, 64]))
+    at = np.arange(TEXTURE_SIDE) // tile % 2
+    dark, bright = np.sort(rng.uniform(0.2, 0.9, size=2))
+    image = np.where(at[:, None] ^ at[None, :], bright, dark).astype(np.float32)
+    return cv2.GaussianBlur(image, (0, 0), 1.0)
+
+
+def _pyramid(image: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Each level the mean of 2x2 of the one below, flat one after the other."""
+    levels = [image]
+    for _ in range(LEVELS - 1):
+        above = levels[-1]
+        side = above.shape[0] // 2
+        levels.append(above.reshape(side, 2, side, 2).mean(axis=(1, 3)))
+    return np.concatenate([level.ravel() for level in levels]).astype(np.float32)

@@ -1,0 +1,88 @@
+"""Following points from image to image: pyramidal Lucas-Kanade, forward and backward."""
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from maci2.gaussian import Array
+from maci2.sensors.frames import Image
+
+Mask = NDArray[np.bool_]
+
+WINDOW = 21
+"""Side of the patch that is matched [px]."""
+
+LEVELS = 4
+MAX_BACKWARD_PX = 1.0
+"""Forward, then backward must return to the start within this."""
+
+MAX_ROW_ERROR_PX = 2.0
+"""A stereo match may lie this far off its row before it is thrown away; the calibration's own
+offset is taken out first."""
+
+_STOP = (cv2.TERM_CRITERIA_COUNT | cv2.TERM_CRITERIA_EPS, 30, 0.005)
+_MIN_EIGENVALUE = 1e-4
+
+
+@dataclass(frozen=True)
+class Tracks:
+    """Where points of one image are in another."""
+
+    uv: Array
+    """(n, 2) [px]; meaningless where not `found`."""
+
+    backward: Array
+    """(n,) how far the way back missed the start [px]."""
+
+    found: Mask
+
+
+def follow(
+    source: Image,
+    target: Image,
+    uv: Array,
+    guess: Array | None = None,
+    levels: int = LEVELS,
+    both_ways: bool = True,
+) -> Tracks:
+    """Find the points `uv` of `source` in `target`, starting at `guess`."""
+    if len(uv) == 0:
+        return Tracks(np.empty((0, 2)), np.empty(0), np.empty(0, dtype=bool))
+    start = uv if guess is None else guess
+    there, status = _lucas_kanade(source, target, uv, start, levels)
+    found = status & _inside(there, source.shape)
+    if not both_ways:
+        return Tracks(there, np.zeros(len(uv)), found)
+    # The way back begins a little off the answer, or it would stop there without looking.
+    back, status = _lucas_kanade(target, source, there, uv + 0.5, 1)
+    backward = np.linalg.norm(back - uv, axis=1)
+    return Tracks(there, backward, found & status & (backward < MAX_BACKWARD_PX))
+
+
+def _lucas_kanade(
+    source: Image, target: Image, uv: Array, start: Array, levels: int
+) -> tuple[Array, Mask]:
+    moved, status, _ = cv2.calcOpticalFlowPyrLK(
+        source,
+        target,
+        np.ascontiguousarray(uv, dtype=np.float32).reshape(-1, 1, 2),
+        np.ascontiguousarray(start, dtype=np.float32).reshape(-1, 1, 2).copy(),
+        winSize=(WINDOW, WINDOW),
+        maxLevel=levels - 1,
+        criteria=_STOP,
+        flags=cv2.OPTFLOW_USE_INITIAL_FLOW,
+        minEigThreshold=_MIN_EIGENVALUE,
+    )
+    return moved.reshape(-1, 2).astype(np.float64), status.ravel().astype(bool)
+
+
+def _inside(uv: Array, shape: tuple[int, ...], margin: float = WINDOW / 2) -> Mask:
+    height, width = shape[0], shape[1]
+    return (
+        (uv[:, 0] >= margin)
+        & (uv[:, 0] <= width - 1 - margin)
+        & (uv[:, 1] >= margin)
+        & (uv[:, 1] <= height - 1 - margin)
+    )

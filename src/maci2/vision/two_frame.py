@@ -1,0 +1,264 @@
+"""Motion between two stereo frames from matched points, with covariance (Eq. 5 and 6).
+
+A match is six numbers [px]: where the point is in the left image of frame k (chosen, so without
+error), where it was found in frame k+1, and both disparities. What errs is (u1, v1, d0, d1), with
+one 4x4 covariance per match: its blocks are the two point covariances of Eq. 5 and its cross terms
+what the two frames' errors have in common.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from maci2.gaussian import Array
+from maci2.lie import se3, se3_exp
+
+ROBUST_NORM = 3.0
+"""Mahalanobis norm at which a match's weight has dropped to a half (Cauchy)."""
+
+INLIER_CHI2 = 16.27
+"""Squared Mahalanobis norm below which a match fits: 99.9 % of chi-square with 3 dof."""
+
+MAX_ITERATIONS = 30
+STEP_TOLERANCE = 1e-10
+
+
+@dataclass(frozen=True)
+class PinholePair:
+    """The rectified stereo camera: all that geometry needs of it."""
+
+    focal: float
+    center: tuple[float, float]
+    baseline: float
+
+
+@dataclass(frozen=True)
+class Matches:
+    """n points seen by both cameras in both frames."""
+
+    uv0: Array
+    """(n, 2) in the left image of frame k [px]."""
+
+    uv1: Array
+    """(n, 2) in the left image of frame k+1 [px]."""
+
+    disparity0: Array
+    """(n,) u_left - u_right in frame k [px], above 0."""
+
+    disparity1: Array
+    """(n,) the same in frame k+1."""
+
+    def __len__(self) -> int:
+        return len(self.uv0)
+
+    def take(self, which: Array) -> "Matches":
+        """Some of them, by index or mask."""
+        return Matches(
+            self.uv0[which], self.uv1[which], self.disparity0[which], self.disparity1[which]
+        )
+
+
+@dataclass(frozen=True)
+class TwoFrame:
+    """The pose that fits the matches best."""
+
+    T_ck_ck1: Array
+    cov: Array
+    """(6, 6) Eq. 6: H^-1, left, [rho, phi]; holds for independent matches."""
+
+    weights: Array
+    """(n,) 0..1, what the robust loss left of each match."""
+
+    chi2: Array
+    """(n,) squared Mahalanobis norms of the residuals."""
+
+    converged: bool
+
+    @property
+    def inliers(self) -> int:
+        return int((self.chi2 < INLIER_CHI2).sum())
+
+
+def points(uv: Array, disparity: Array, camera: PinholePair) -> Array:
+    """(n, 3) in the left camera frame [m]."""
+    z = camera.focal * camera.baseline / disparity
+    center = np.array(camera.center)
+    return np.column_stack([(uv - center) / camera.focal * z[:, None], z])
+
+
+def point_covariances(p: Array, disparity: Array, covs_uvd: Array, focal: float) -> Array:
+    """(n, 3, 3) of points whose pixel and disparity have covariances (n, 3, 3) [px^2]."""
+    D = np.zeros((len(p), 3, 3))
+    D[:, 0, 0] = D[:, 1, 1] = p[:, 2] / focal
+    D[:, :, 2] = -p / disparity[:, None]
+    return D @ covs_uvd @ np.swapaxes(D, 1, 2)
+
+
+def two_frame_pose(
+    matches: Matches, covs: Array, camera: PinholePair, T_ck_ck1: Array | None = None
+) -> TwoFrame:
+    """Minimise Eq. 5 over the pose; `covs` are (n, 4, 4) of (u1, v1, d0, d1) [px^2]."""
+    p0 = points(matches.uv0, matches.disparity0, camera)
+    p1 = points(matches.uv1, matches.disparity1, camera)
+    start = np.eye(4) if T_ck_ck1 is None else T_ck_ck1
+    T, H, weights, chi2, converged = _solve(
+        p0, p1, matches.disparity0, matches.disparity1, np.ascontiguousarray(covs), camera.focal,
+        np.ascontiguousarray(start), ROBUST_NORM,
+    )  # fmt: skip
+    return TwoFrame(T, np.linalg.inv(H), weights, chi2, bool(converged))
+
+
+@njit(cache=True)
+def residual_derivative(
+    R: Array, p0: Array, p1: Array, d0: float, d1: float, focal: float
+) -> Array:
+    """(3, 4) derivative of p0 - T p1 by (u1, v1, d0, d1)."""
+    D = np.empty((3, 4))
+    for i in range(3):
+        D[i, 0] = -R[i, 0] * p1[2] / focal
+        D[i, 1] = -R[i, 1] * p1[2] / focal
+        D[i, 2] = -p0[i] / d0
+        D[i, 3] = (R[i, 0] * p1[0] + R[i, 1] * p1[1] + R[i, 2] * p1[2]) / d1
+    return D
+
+
+@njit(cache=True)
+def _information(D: Array, cov: Array) -> Array:
+    """Inverse of D cov D^T, (3, 3) by its adjugate."""
+    S = np.zeros((3, 3))
+    for i in range(3):
+        for j in range(i + 1):
+            total = 0.0
+            for a in range(4):
+                row = 0.0
+                for b in range(4):
+                    row += cov[a, b] * D[j, b]
+                total += D[i, a] * row
+            S[i, j] = S[j, i] = total
+    W = np.empty((3, 3))
+    W[0, 0] = S[1, 1] * S[2, 2] - S[1, 2] * S[1, 2]
+    W[0, 1] = W[1, 0] = S[0, 2] * S[1, 2] - S[0, 1] * S[2, 2]
+    W[0, 2] = W[2, 0] = S[0, 1] * S[1, 2] - S[0, 2] * S[1, 1]
+    W[1, 1] = S[0, 0] * S[2, 2] - S[0, 2] * S[0, 2]
+    W[1, 2] = W[2, 1] = S[0, 1] * S[0, 2] - S[0, 0] * S[1, 2]
+    W[2, 2] = S[0, 0] * S[1, 1] - S[0, 1] * S[0, 1]
+    return W / (S[0, 0] * W[0, 0] + S[0, 1] * W[0, 1] + S[0, 2] * W[0, 2])
+
+
+@njit(cache=True)
+def _accumulate(
+    H: Array, g: Array, q: Array, r: Array, W: Array, weight: float
+) -> None:
+    """Add J^T W J and J^T W r of one match, J = [-I, [q]x]."""
+    # A = [q]x^T W: rows of the rotation part against the translation part.
+    for j in range(3):
+        a0 = q[2] * W[1, j] - q[1] * W[2, j]
+        a1 = q[0] * W[2, j] - q[2] * W[0, j]
+        a2 = q[1] * W[0, j] - q[0] * W[1, j]
+        H[3, j] -= weight * a0
+        H[4, j] -= weight * a1
+        H[5, j] -= weight * a2
+        g[3] += weight * a0 * r[j]
+        g[4] += weight * a1 * r[j]
+        g[5] += weight * a2 * r[j]
+        for i in range(3):
+            H[i, j] += weight * W[i, j]
+            g[i] -= weight * W[i, j] * r[j]
+    for i in range(3):
+        # Row i of A, then A [q]x.
+        if i == 0:
+            b0 = q[2] * W[1, 0] - q[1] * W[2, 0]
+            b1 = q[2] * W[1, 1] - q[1] * W[2, 1]
+            b2 = q[2] * W[1, 2] - q[1] * W[2, 2]
+        elif i == 1:
+            b0 = q[0] * W[2, 0] - q[2] * W[0, 0]
+            b1 = q[0] * W[2, 1] - q[2] * W[0, 1]
+            b2 = q[0] * W[2, 2] - q[2] * W[0, 2]
+        else:
+            b0 = q[1] * W[0, 0] - q[0] * W[1, 0]
+            b1 = q[1] * W[0, 1] - q[0] * W[1, 1]
+            b2 = q[1] * W[0, 2] - q[0] * W[1, 2]
+        H[3 + i, 3] += weight * (b1 * q[2] - b2 * q[1])
+        H[3 + i, 4] += weight * (b2 * q[0] - b0 * q[2])
+        H[3 + i, 5] += weight * (b0 * q[1] - b1 * q[0])
+
+
+@njit(cache=True)
+def _linearize(
+    T: Array,
+    p0: Array,
+    p1: Array,
+    d0: Array,
+    d1: Array,
+    covs: Array,
+    focal: float,
+    robust: float,
+    weights: Array,
+    chi2: Array,
+) -> tuple[Array, Array, float]:
+    """H, gradient and robust cost at T; weights are rebuilt with its rotation."""
+    H, g = np.zeros((6, 6)), np.zeros(6)
+    R = np.ascontiguousarray(T[:3, :3])
+    q, r = np.empty(3), np.empty(3)
+    cost = 0.0
+    for n in range(len(p0)):
+        for i in range(3):
+            q[i] = R[i, 0] * p1[n, 0] + R[i, 1] * p1[n, 1] + R[i, 2] * p1[n, 2] + T[i, 3]
+            r[i] = p0[n, i] - q[i]
+        W = _information(residual_derivative(R, p0[n], p1[n], d0[n], d1[n], focal), covs[n])
+        m2 = 0.0
+        for i in range(3):
+            for j in range(3):
+                m2 += r[i] * W[i, j] * r[j]
+        chi2[n] = m2
+        weights[n] = 1.0 / (1.0 + m2 / (robust * robust))
+        cost += robust * robust * math.log1p(m2 / (robust * robust))
+        _accumulate(H, g, q, r, W, weights[n])
+    for i in range(3):
+        for j in range(3):
+            H[i, 3 + j] = H[3 + j, i]
+    return H, g, cost
+
+
+@njit(cache=True)
+def _solve(
+    p0: Array,
+    p1: Array,
+    d0: Array,
+    d1: Array,
+    covs: Array,
+    focal: float,
+    start: Array,
+    robust: float,
+) -> tuple[Array, Array, Array, Array, bool]:
+    """Gauss-Newton with damping where the robust cost rises."""
+    weights, chi2 = np.empty(len(p0)), np.empty(len(p0))
+    T = start.copy()
+    H, g, cost = _linearize(T, p0, p1, d0, d1, covs, focal, robust, weights, chi2)
+    damping, converged = 0.0, False
+    for _ in range(MAX_ITERATIONS):
+        damped = H.copy()
+        for i in range(6):
+            damped[i, i] *= 1.0 + damping
+            damped[i, i] += 1e-12
+        step = np.linalg.solve(damped, -g)
+        T_new = np.ascontiguousarray(se3_exp(step)) @ T
+        H_new, g_new, cost_new = _linearize(
+            T_new, p0, p1, d0, d1, covs, focal, robust, weights, chi2
+        )
+        # The weights move with the rotation, so the cost may rise by a trifle at the optimum.
+        if cost_new <= cost * (1.0 + 1e-6):
+            T, H, g, cost = T_new, H_new, g_new, cost_new
+            damping = 0.0 if damping < 1e-6 else damping * 0.1
+            if np.abs(step).max() < STEP_TOLERANCE:
+                converged = True
+                break
+        else:
+            damping = 1e-4 if damping == 0.0 else damping * 10.0
+    H, g, cost = _linearize(T, p0, p1, d0, d1, covs, focal, robust, weights, chi2)
+    R = np.ascontiguousarray(T[:3, :3])
+    # Products of many rotations drift off the group by rounding; one Newton step puts them back.
+    R = 1.5 * R - 0.5 * (R @ np.ascontiguousarray(R.T) @ R)
+    return se3(R, T[:3, 3].copy()), H, weights, chi2, converged
