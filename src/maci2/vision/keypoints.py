@@ -23,6 +23,8 @@ def candidates(
     strength[mask == 0] = 0.0
     strength[:margin], strength[-margin:] = 0.0, 0.0
     strength[:, :margin], strength[:, -margin:] = 0.0, 0.0
+    peaks = cv2.dilate(strength, np.ones((spacing // 2 + 1, spacing // 2 + 1), np.uint8))
+    strength[strength < peaks] = 0.0
     rows, columns = strength.shape[0] // spacing, strength.shape[1] // spacing
     cells = strength[: rows * spacing, : columns * spacing]
     cells = cells.reshape(rows, spacing, columns, spacing).swapaxes(1, 2)

@@ -22,8 +22,11 @@ MAX_ROW_ERROR_PX = 2.0
 """A stereo match may lie this far off its row before it is thrown away; the calibration's own
 offset is taken out first."""
 
+COARSE_RANGE, COARSE_BLOCK = 80, 13
+"""Of block matching at half size [px]: disparities up to 160 px at full size."""
+
 _STOP = (cv2.TERM_CRITERIA_COUNT | cv2.TERM_CRITERIA_EPS, 30, 0.005)
-_MIN_EIGENVALUE = 1e-4
+_MIN_EIGENVALUE = 1e-5
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,28 @@ def follow(
     back, status = _lucas_kanade(target, source, there, uv + 0.5, 1)
     backward = np.linalg.norm(back - uv, axis=1)
     return Tracks(there, backward, found & status & (backward < MAX_BACKWARD_PX))
+
+
+def coarse_disparities(left: Image, right: Image, uv: Array) -> Array:
+    """(n,) rough disparities by block matching at half size: where Lucas-Kanade begins.
+
+    A near point may lie a hundred pixels away, more than a pyramid bridges. Points without an
+    answer take that of their surroundings.
+    """
+    small = [cv2.resize(image, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
+             for image in (left, right)]  # fmt: skip
+    matcher = cv2.StereoBM.create(COARSE_RANGE, COARSE_BLOCK)
+    matcher.setUniquenessRatio(5)
+    matcher.setTextureThreshold(0)
+    matcher.setSpeckleWindowSize(30)
+    matcher.setSpeckleRange(2)
+    # OpenCV gives sixteenths of a pixel, and negative numbers where it has no answer.
+    found = matcher.compute(*small).astype(np.float32) / 16.0
+    known = (found > 0.0).astype(np.float32)
+    around = cv2.blur(found * known, (51, 51)) / np.maximum(cv2.blur(known, (51, 51)), 1e-6)
+    filled = np.where(known > 0.0, found, around)
+    v, u = (np.minimum((uv[:, i] / 2).astype(int), small[0].shape[1 - i] - 1) for i in (1, 0))
+    return 2.0 * filled[v, u].astype(np.float64)
 
 
 def _lucas_kanade(

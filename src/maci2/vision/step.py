@@ -9,7 +9,7 @@ from maci2.gaussian import Array
 from maci2.sensors.frames import Image
 from maci2.vision.evidence import Checks, Evidence, gather
 from maci2.vision.keypoints import candidates
-from maci2.vision.matching import MAX_ROW_ERROR_PX, WINDOW, Tracks, follow
+from maci2.vision.matching import MAX_ROW_ERROR_PX, WINDOW, Tracks, coarse_disparities, follow
 from maci2.vision.rectify import Rectification
 from maci2.vision.two_frame import Matches
 
@@ -64,10 +64,17 @@ def keyframe(rectification: Rectification, left: Image, right: Image) -> Keyfram
     """Rectify a pair, choose points and match them across."""
     left, right = rectification.left(left), rectification.right(right)
     blank = _blank(left, "left") or _blank(right, "right")
-    uv = np.empty((0, 2))
-    if not blank:
-        uv = candidates(left, rectification.mask, CANDIDATES, SPACING, WINDOW // 2 + 2)
-    return Keyframe(left, right, uv, follow(left, right, uv), blank)
+    if blank:
+        nothing = np.empty((0, 2))
+        return Keyframe(left, right, nothing, follow(left, right, nothing), blank)
+    uv = candidates(left, rectification.mask, CANDIDATES, SPACING, WINDOW // 2 + 2)
+    return Keyframe(left, right, uv, match_stereo(left, right, uv), blank)
+
+
+def match_stereo(left: Image, right: Image, uv: Array) -> Tracks:
+    """Find points of the left image in the right one."""
+    guess = uv - np.column_stack([coarse_disparities(left, right, uv), np.zeros(len(uv))])
+    return follow(left, right, uv, guess, levels=2)
 
 
 def match_step(
@@ -87,7 +94,7 @@ def match_step(
         guess = follow(first.left, image, uv0, guess, both_ways=False).uv
     over = follow(first.left, second.left, uv0, guess)
     across_guess = over.uv - np.column_stack([disparity0[good], row0[good] + row_offset])
-    across = follow(second.left, second.right, over.uv, across_guess, levels=3)
+    across = follow(second.left, second.right, over.uv, across_guess, levels=2)
     disparity1 = over.uv[:, 0] - across.uv[:, 0]
     row1 = over.uv[:, 1] - across.uv[:, 1] - row_offset
     kept = (

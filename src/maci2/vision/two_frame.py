@@ -21,8 +21,11 @@ ROBUST_NORM = 3.0
 INLIER_CHI2 = 16.27
 """Squared Mahalanobis norm below which a match fits: 99.9 % of chi-square with 3 dof."""
 
-MAX_ITERATIONS = 30
-STEP_TOLERANCE = 1e-10
+MAX_ITERATIONS = 50
+COST_SLACK = 0.01
+"""The covariances move with the rotation, so the cost may rise a little towards the answer."""
+STEP_TOLERANCE = 1e-3
+"""Standard deviations of the pose; reweighting converges only linearly, so no less is asked."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +128,7 @@ def residual_derivative(
 
 
 @njit(cache=True)
-def _information(D: Array, cov: Array) -> Array:
+def information(D: Array, cov: Array) -> Array:
     """Inverse of D cov D^T, (3, 3) by its adjugate."""
     S = np.zeros((3, 3))
     for i in range(3):
@@ -207,7 +210,7 @@ def _linearize(
         for i in range(3):
             q[i] = R[i, 0] * p1[n, 0] + R[i, 1] * p1[n, 1] + R[i, 2] * p1[n, 2] + T[i, 3]
             r[i] = p0[n, i] - q[i]
-        W = _information(residual_derivative(R, p0[n], p1[n], d0[n], d1[n], focal), covs[n])
+        W = information(residual_derivative(R, p0[n], p1[n], d0[n], d1[n], focal), covs[n])
         m2 = 0.0
         for i in range(3):
             for j in range(3):
@@ -248,14 +251,14 @@ def _solve(
         H_new, g_new, cost_new = _linearize(
             T_new, p0, p1, d0, d1, covs, focal, robust, weights, chi2
         )
-        # The weights move with the rotation, so the cost may rise by a trifle at the optimum.
-        if cost_new <= cost * (1.0 + 1e-6):
+        if cost_new <= cost * (1.0 + COST_SLACK):
             T, H, g, cost = T_new, H_new, g_new, cost_new
             damping = 0.0 if damping < 1e-6 else damping * 0.1
-            if np.abs(step).max() < STEP_TOLERANCE:
-                converged = True
-                break
-        else:
+        # A last step that is rejected for a trifle of cost has converged as well.
+        if step @ (H @ step) < STEP_TOLERANCE * STEP_TOLERANCE:
+            converged = True
+            break
+        if cost_new > cost * (1.0 + COST_SLACK):
             damping = 1e-4 if damping == 0.0 else damping * 10.0
     H, g, cost = _linearize(T, p0, p1, d0, d1, covs, focal, robust, weights, chi2)
     R = np.ascontiguousarray(T[:3, :3])

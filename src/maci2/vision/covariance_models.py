@@ -1,0 +1,131 @@
+"""How far off a match may be: a 4x4 covariance of (u1, v1, d0, d1) for each, learned or not."""
+
+import hashlib
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+
+from maci2.errors import MeasurementError, OptionError
+from maci2.gaussian import Array
+from maci2.vision.evidence import INPUTS, Evidence
+
+ModelName = Literal["learned", "fixed", "structure", "chi2"]
+"""chi2 is `fixed`, scaled afterwards by the residuals of the pose."""
+
+FIXED_PX = 0.3
+OUTPUTS = 10
+"""Of the network: the lower triangle of a 4x4 Cholesky factor, row by row, diagonal as logarithm."""
+
+BUNDLED = "match_covariance.onnx"
+BUNDLED_SHA256 = ""
+
+MIN_STD_PX, MAX_STD_PX = 0.003, 30.0
+
+
+class CovarianceModel(Protocol):
+    """Covariances (n, 4, 4) [px^2] of the matches behind some evidence."""
+
+    def __call__(self, evidence: Evidence) -> Array: ...
+
+
+@dataclass(frozen=True)
+class FixedNoise:
+    """The same for all."""
+
+    std_px: float = FIXED_PX
+
+    def __call__(self, evidence: Evidence) -> Array:
+        cov = self.std_px**2 * np.eye(4)
+        return np.broadcast_to(cov, (len(evidence.tensors), 4, 4)).copy()
+
+
+@dataclass(frozen=True)
+class StructureTensor:
+    """What least squares says: grey noise through the inverse of the patch's gradients."""
+
+    def __call__(self, evidence: Evidence) -> Array:
+        xx, xy, yy = evidence.tensors.T + np.array([[1.0], [0.0], [1.0]])
+        grey = evidence.residual_vars + 1.0 / 12.0
+        determinant = np.maximum(xx * yy - xy * xy, 1e-6 * xx * yy)
+        covs = np.zeros((len(xx), 4, 4))
+        covs[:, 0, 0] = grey[:, 0] * yy / determinant
+        covs[:, 1, 1] = grey[:, 0] * xx / determinant
+        covs[:, 0, 1] = covs[:, 1, 0] = -grey[:, 0] * xy / determinant
+        covs[:, 2, 2] = grey[:, 1] / xx
+        covs[:, 3, 3] = grey[:, 2] / xx
+        return covs + MIN_STD_PX**2 * np.eye(4)
+
+
+class Learned:
+    """The network, run without the framework that trained it."""
+
+    def __init__(self, path: Path | None = None):
+        import onnxruntime
+
+        content = _weights(path)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        options.log_severity_level = 3
+        try:
+            self._session = onnxruntime.InferenceSession(
+                content, options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:
+            raise MeasurementError(f"{path or BUNDLED}: not a readable .onnx file.") from error
+        width = self._session.get_inputs()[0].shape[-1]
+        if width != INPUTS:
+            raise MeasurementError(
+                f"{path or BUNDLED}: reads {width} numbers per match, this version gives {INPUTS}; "
+                "train it again with `maci2 train-vision`."
+            )
+
+    def __call__(self, evidence: Evidence) -> Array:
+        if len(evidence.inputs) == 0:
+            return np.empty((0, 4, 4))
+        (outputs,) = self._session.run(None, {"inputs": evidence.inputs})
+        return covariances(outputs.astype(np.float64))
+
+
+def covariances(outputs: Array) -> Array:
+    """(n, OUTPUTS) of the network -> (n, 4, 4) [px^2], in double precision."""
+    lower = np.zeros((len(outputs), 4, 4))
+    rows, columns = np.tril_indices(4)
+    lower[:, rows, columns] = outputs
+    diagonal = np.arange(4)
+    bounded = np.clip(outputs[:, rows == columns], np.log(MIN_STD_PX), np.log(MAX_STD_PX))
+    lower[:, diagonal, diagonal] = np.exp(bounded)
+    # Below the diagonal, entries are shares of their row's own spread.
+    shares = np.tril(lower, -1) * np.exp(bounded)[:, :, None]
+    lower = shares + lower * np.eye(4)
+    return lower @ np.swapaxes(lower, 1, 2)
+
+
+def covariance_model(name: str, weights: Path | None = None) -> CovarianceModel:
+    """By the name of the option."""
+    if name == "learned":
+        return Learned(weights)
+    if name in ("fixed", "chi2"):
+        return FixedNoise()
+    if name == "structure":
+        return StructureTensor()
+    raise OptionError(
+        f"match covariance is '{name}'; choose one of learned, fixed, structure, chi2."
+    )
+
+
+def _weights(path: Path | None) -> bytes:
+    if path is not None:
+        if not path.is_file():
+            raise MeasurementError(f"{path}: no such file; `maci2 train-vision` writes one.")
+        return path.read_bytes()
+    content = (files("maci2.vision") / "weights" / BUNDLED).read_bytes()
+    found = hashlib.sha256(content).hexdigest()
+    if BUNDLED_SHA256 and found != BUNDLED_SHA256:
+        raise MeasurementError(
+            f"{BUNDLED}: the bundled weights are damaged (sha256 {found[:12]}..., needed "
+            f"{BUNDLED_SHA256[:12]}...); install maci2 again."
+        )
+    return content
