@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo check setup format test test-all bench clean
+.PHONY: demo check setup format test-more bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/maci2 demo
@@ -14,9 +14,9 @@ check: $(VENV)/.installed-dev
 	$(BIN)/mypy
 	$(BIN)/pytest -q
 
-# Everything the machine can run: slow and dataset tests too (those skip where data is absent).
-test-all: $(VENV)/.installed-dev
-	$(BIN)/pytest -q --all
+# What `check` leaves out: many windows, and real recordings (skipped where there are none).
+test-more: $(VENV)/.installed-dev
+	$(BIN)/pytest -q -m "slow or dataset"
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/maci2 bench
