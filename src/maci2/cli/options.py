@@ -1,16 +1,17 @@
 """Options that several commands share, in one place."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from maci2.errors import OptionError
 
+if TYPE_CHECKING:
+    from maci2.evaluation.options import RunOptions
+
 Sequence = Annotated[Path, typer.Argument(help="recording: a EuRoC-layout or TUM-VI folder")]
-Sequences = Annotated[
-    list[Path], typer.Argument(help="recordings: EuRoC-layout or TUM-VI folders")
-]
+Sequences = Annotated[list[Path], typer.Argument(help="recordings: EuRoC-layout or TUM-VI folders")]
 Imu = Annotated[
     str,
     typer.Option(
@@ -24,9 +25,7 @@ Vision = Annotated[
         "step), trajectory:FILE (TUM format), measurements:FILE (.npz with covariances)"
     ),
 ]
-VisionFrame = Annotated[
-    str, typer.Option(help="camera frame of a trajectory: camera or rectified")
-]
+VisionFrame = Annotated[str, typer.Option(help="camera frame of a trajectory: camera or rectified")]
 VisionStd = Annotated[
     str | None,
     typer.Option(help="ROT_DEG,TRANS_M: noise of a trajectory's steps  [default: 0.05,0.003]"),
@@ -53,7 +52,8 @@ AccBiasStd = Annotated[
     float | None, typer.Option(help="its standard deviation [m/s^2]  [default: 0.1]")
 ]
 RigFile = Annotated[
-    Path | None, typer.Option("--rig", help="Kalibr camchain-imucam YAML, instead of the recording's")
+    Path | None,
+    typer.Option("--rig", help="Kalibr camchain-imucam YAML, instead of the recording's"),
 ]
 Seed = Annotated[int, typer.Option(help="of all random draws")]
 Jobs = Annotated[int, typer.Option(help="recordings worked on at once")]
@@ -68,7 +68,7 @@ def run_options(
     truth: str,
     acc_bias_prior: str | None,
     **rest: object,
-) -> "RunOptions":  # noqa: F821
+) -> "RunOptions":
     """Parse what is text into a RunOptions."""
     from maci2.evaluation.options import VISION_FORMS, RunOptions, parse_numbers, parse_vision
 
