@@ -15,6 +15,8 @@ from maci2.cli.demo import demo
 from maci2.cli.evaluate import evaluate
 from maci2.cli.init import init
 from maci2.cli.simulate import simulate
+from maci2.cli.train_vision import train_vision
+from maci2.cli.vo import vo, vo_report
 from maci2.errors import Maci2Error
 
 app = typer.Typer(
@@ -34,7 +36,18 @@ def version(show: bool = typer.Option(False, "--version", help="Print the versio
         raise typer.Exit
 
 
-for command in (demo, check, simulate, init, calibrate, evaluate, bench):
+for command in (
+    demo,
+    check,
+    simulate,
+    vo,
+    init,
+    calibrate,
+    evaluate,
+    vo_report,
+    train_vision,
+    bench,
+):
     app.command()(command)
 
 

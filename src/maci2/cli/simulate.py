@@ -17,19 +17,52 @@ def simulate(
     lens: Annotated[str, typer.Option(help="pinhole or fisheye")] = "pinhole",
     noise: Annotated[bool, typer.Option(help="white noise on the IMU")] = True,
     bias_walk: Annotated[bool, typer.Option(help="biases that wander")] = True,
+    images: Annotated[bool, typer.Option(help="draw stereo images too")] = False,
+    difficulty: Annotated[str, typer.Option(help="of the images: easy or hard")] = "easy",
+    spoil: Annotated[
+        str,
+        typer.Option(
+            help="NAME=VALUE[,...]: single difficulties, such as light=0.1, exposure_s=0.01, "
+            "moving_boxes=4, blackout=0.5, plain_walls=0.3"
+        ),
+    ] = "",
+    along: Annotated[
+        Path | None,
+        typer.Option(help="draw along this recording's truth and keep its IMU, instead of MOTION"),
+    ] = None,
+    start: Annotated[float, typer.Option(help="with --along: where to begin [s]")] = 0.0,
+    rate: Annotated[float, typer.Option(help="of the images [Hz]")] = 20.0,
+    truth: opt.Truth = "",
     seed: opt.Seed = 0,
 ) -> None:
-    """Write a recording without images: IMU, camera stamps, calibration and exact truth."""
-    from maci2.sensors import SimulationConfig, write_euroc
+    """Write a recording in EuRoC layout: IMU, calibration, exact truth, and images on request."""
+    from maci2.sensors import SimulationConfig, open_recording, write_euroc
     from maci2.sensors import simulate as run
+    from maci2.sensors.difficulty import difficulty_of, spoiled
 
     config = SimulationConfig(
         kind=motion,  # type: ignore[arg-type]
         duration_s=duration,
         lens=lens,  # type: ignore[arg-type]
+        camera_rate_hz=rate,
         white_noise=noise,
         bias_walk=bias_walk,
         seed=seed,
     )
-    write_euroc(run(config), output)
+    if not images and along is None:
+        write_euroc(run(config), output)
+        typer.echo(f"wrote {output}")
+        return
+    from rich.progress import Progress
+
+    from maci2.sensors.rendering import RenderConfig, render_recording
+
+    recording = run(config) if along is None else open_recording(along)
+    drawn = RenderConfig(spoiled(difficulty_of(difficulty), spoil), seed, rate, start, duration)
+    with Progress(transient=True) as progress:
+        task = progress.add_task("drawing", total=None)
+        render_recording(
+            recording, output, drawn, truth,
+            lambda done, total: progress.update(task, completed=done, total=total),
+        )  # fmt: skip
     typer.echo(f"wrote {output}")

@@ -22,6 +22,7 @@ from maci2.sensors import (
     require_plausible,
     with_velocity,
 )
+from maci2.sensors.frames import stereo_frames
 from maci2.vision import (
     MeasuredSteps,
     RelativePoses,
@@ -32,6 +33,7 @@ from maci2.vision import (
     rectified_extrinsics,
     step_covariance,
 )
+from maci2.vision.odometry import StereoOdometry
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Inputs:
 
     source: VisionSource
     truth: GroundTruth | None
-    visual: CameraTrajectory | MeasuredSteps | None
+    visual: CameraTrajectory | MeasuredSteps | StereoOdometry | None
     """What was opened for the source; nothing for `truth`."""
 
     seed: int
@@ -70,7 +72,7 @@ class Inputs:
         """Stamps at which a keyframe may be taken: images inside the span."""
         first, last = self.span_ns(with_truth)
         stamps = self.recording.camera_stamps_ns[0] if self.recording.camera_stamps_ns else None
-        if isinstance(self.visual, MeasuredSteps):
+        if isinstance(self.visual, MeasuredSteps | StereoOdometry):
             stamps = np.unique(self.visual.stamps_ns)
         elif stamps is None and self.visual is not None:
             stamps = self.visual.stamps_ns
@@ -83,6 +85,8 @@ class Inputs:
     def camera_motion(self, stamps_ns: Stamps, index: int) -> RelativePoses:
         """Relative poses over the keyframes; noise is drawn from seed, recording and `index`."""
         cov_step = step_covariance(*self.source.std)
+        if isinstance(self.visual, StereoOdometry):
+            return self.visual.poses(stamps_ns)
         if isinstance(self.visual, MeasuredSteps):
             return poses_from_steps(self.visual, int(stamps_ns[0]), int(stamps_ns[-1]))
         if isinstance(self.visual, CameraTrajectory):
@@ -90,7 +94,7 @@ class Inputs:
         if self.truth is None:
             raise DatasetError(
                 f"{self.recording.path}: no ground truth, so --vision truth:... has nothing to "
-                "start from; give trajectory:FILE or measurements:FILE."
+                "start from; give images, trajectory:FILE or measurements:FILE."
             )
         name = [ord(letter) for letter in self.recording.name]
         seed = (self.seed, index, *name)
@@ -117,7 +121,8 @@ def open_inputs(path: Path, options: RunOptions) -> Inputs:
         require_overlap(truth, recording.imu)
         if np.isnan(truth.v_w).all():
             truth = with_velocity(truth)
-    frame = visual.frame if isinstance(visual, MeasuredSteps) else options.vision.frame
+    measured = isinstance(visual, MeasuredSteps | StereoOdometry)
+    frame = visual.frame if measured else options.vision.frame  # type: ignore[union-attr]
     source = replace(options.vision, frame=frame)
     T_b_c = (
         rectified_extrinsics(recording.rig)
@@ -148,9 +153,11 @@ def recalibrated_rig(inputs: Inputs, T_b_c: Array) -> Rig:
 
 def _open_visual(
     recording: Recording, source: VisionSource
-) -> CameraTrajectory | MeasuredSteps | None:
+) -> CameraTrajectory | MeasuredSteps | StereoOdometry | None:
     if source.kind == "truth":
         return None
+    if source.kind == "images":
+        return StereoOdometry(stereo_frames(recording), recording.rig)
     path = Path(source.file)
     if not path.is_absolute():
         inside = recording.path / path

@@ -11,9 +11,9 @@ from maci2.estimation import SolverConfig
 from maci2.imu import BiasPrior
 from maci2.vision import CameraFrame
 
-VisionKind = Literal["truth", "trajectory", "measurements"]
+VisionKind = Literal["images", "truth", "trajectory", "measurements"]
 
-VISION_FORMS = "truth:ROT_DEG,TRANS_M | trajectory:FILE | measurements:FILE"
+VISION_FORMS = "images | truth:ROT_DEG,TRANS_M | trajectory:FILE | measurements:FILE"
 
 DEFAULT_STEP_STD = (0.05, 0.003)
 """Of a trajectory's steps, per axis [deg, m], where nothing better is known."""
@@ -36,6 +36,8 @@ class VisionSource:
     def __str__(self) -> str:
         if self.kind == "truth":
             return f"truth:{self.std[0]:g},{self.std[1]:g}"
+        if self.kind == "images":
+            return "images"
         return f"{self.kind}:{self.file}"
 
 
@@ -109,12 +111,14 @@ class RunOptions:
 
 
 def parse_vision(text: str, frame: str, std: str | None) -> VisionSource:
-    """`truth:0.05,0.003`, `trajectory:FILE` or `measurements:FILE`."""
+    """`images`, `truth:0.05,0.003`, `trajectory:FILE` or `measurements:FILE`."""
     if frame not in ("camera", "rectified"):
         raise OptionError(f"--vision-frame is '{frame}'; choose camera or rectified.")
     camera_frame: CameraFrame = "rectified" if frame == "rectified" else "camera"
     step_std = DEFAULT_STEP_STD if std is None else _pair(std, "--vision-std")
     kind, _, rest = text.partition(":")
+    if text == "images":
+        return VisionSource("images", frame="rectified")
     if kind == "truth":
         return VisionSource("truth", std=_pair(rest, "--vision truth:"))
     if kind in ("trajectory", "measurements") and rest:

@@ -59,9 +59,7 @@ def random_difficulty(rng: np.random.Generator) -> Difficulty:
     )
 
 
-def render_samples(
-    scenes: int, seed: int, on_scene: Callable[[], None] = lambda: None
-) -> Samples:
+def render_samples(scenes: int, seed: int, on_scene: Callable[[], None] = lambda: None) -> Samples:
     """Matches of `scenes` random rooms, cameras, lights and motions."""
     parts = []
     for scene in range(scenes):

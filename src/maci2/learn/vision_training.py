@@ -146,9 +146,7 @@ def calibrate(network: MatchNetwork, inputs: np.ndarray, errors: Array) -> Calib
     return Calibration(before.tolist(), nees.tolist(), outliers, len(errors))
 
 
-def _axis_nees(
-    network: MatchNetwork, inputs: np.ndarray, errors: Array
-) -> tuple[Array, float]:
+def _axis_nees(network: MatchNetwork, inputs: np.ndarray, errors: Array) -> tuple[Array, float]:
     with torch.no_grad():
         outputs = network(torch.from_numpy(inputs)).numpy().astype(np.float64)
     ratio = errors**2 / np.diagonal(covariances(outputs), axis1=1, axis2=2)

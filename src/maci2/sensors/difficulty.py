@@ -1,6 +1,6 @@
 """What makes images hard, as one record of choices."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from maci2.errors import OptionError
@@ -79,3 +79,18 @@ def difficulty_of(level: str) -> Difficulty:
     if level not in levels:
         raise OptionError(f"difficulty is '{level}'; choose one of {', '.join(levels)}.")
     return levels[level]
+
+
+def spoiled(difficulty: Difficulty, text: str) -> Difficulty:
+    """`name=value,...` put in place of single choices."""
+    changes: dict[str, float] = {}
+    for part in filter(None, text.split(",")):
+        name, _, value = part.partition("=")
+        names = [one.name for one in fields(Difficulty)]
+        if name not in names:
+            raise OptionError(f"'{name}' is no difficulty; choose from {', '.join(names)}.")
+        try:
+            changes[name] = int(value) if name == "moving_boxes" else float(value)
+        except ValueError as error:
+            raise OptionError(f"{name} is '{value}', needed a number.") from error
+    return replace(difficulty, **changes)  # type: ignore[arg-type]

@@ -172,9 +172,7 @@ def cast(
             if u % RUN == 0:
                 run = rays[v, u : min(u + RUN, columns)]
                 count = _in_sight(run, Rs_box_c, origins, half_sizes, listed)
-            d, box, face = nearest(
-                rays[v, u], Rs_box_c, origins, half_sizes, listed[:count], axis
-            )
+            d, box, face = nearest(rays[v, u], Rs_box_c, origins, half_sizes, listed[:count], axis)
             distance[v, u] = d
             surface[v, u] = 6 * box + face
             brightness[v, u] = shade(
@@ -226,9 +224,7 @@ def smooth_edges(
                             + 0.5 * du * (rays[v, u + 1, i] - rays[v, u - 1, i])
                             + 0.5 * dv * (rays[v + 1, u, i] - rays[v - 1, u, i])
                         )
-                    d, box, face = nearest(
-                        ray, Rs_box_c, origins, half_sizes, listed[:count], axis
-                    )
+                    d, box, face = nearest(ray, Rs_box_c, origins, half_sizes, listed[:count], axis)
                     total += shade(
                         d, box, face, origins, axis, pixel_angle, faces, shades, shifts, textures
                     )

@@ -130,9 +130,9 @@ def _sample(image: Image, u: float, v: float, patch: Array) -> None:
             x = min(max(u + i - half, 0.0), columns - 1.001)
             a0 = int(x)
             a = x - a0
-            patch[j, i] = (1.0 - b) * (
-                (1.0 - a) * image[b0, a0] + a * image[b0, a0 + 1]
-            ) + b * ((1.0 - a) * image[b0 + 1, a0] + a * image[b0 + 1, a0 + 1])
+            patch[j, i] = (1.0 - b) * ((1.0 - a) * image[b0, a0] + a * image[b0, a0 + 1]) + b * (
+                (1.0 - a) * image[b0 + 1, a0] + a * image[b0 + 1, a0 + 1]
+            )
 
 
 @njit(cache=True)

@@ -13,7 +13,7 @@ from maci2.sensors.frames import StereoFrames
 from maci2.vision.covariance_models import CovarianceModel, Learned
 from maci2.vision.keypoints import spread
 from maci2.vision.rectify import Rectification, rectify
-from maci2.vision.relative_poses import RelativePoses
+from maci2.vision.relative_poses import CameraFrame, RelativePoses
 from maci2.vision.shared_errors import SharedErrors, row_disagreement, shared_covariance
 from maci2.vision.step import Keyframe, StepMatches, keyframe, match_step
 from maci2.vision.two_frame import INLIER_CHI2, Matches, PinholePair, TwoFrame, two_frame_pose
@@ -86,6 +86,14 @@ class StereoOdometry:
         self._steps: dict[tuple[int, int], VisualStep] = {}
         self._suspicious: list[str] = []
 
+    frame: CameraFrame = "rectified"
+    """What its poses speak of."""
+
+    @property
+    def stamps_ns(self) -> Stamps:
+        """Of all stereo pairs."""
+        return self.frames.stamps_ns
+
     def poses(self, stamps_ns: Stamps) -> RelativePoses:
         """Motion over these keyframes, each step measured directly."""
         indices = [self.frames.index_of(int(stamp)) for stamp in stamps_ns]
@@ -108,9 +116,7 @@ class StereoOdometry:
         stamps = (int(self.frames.stamps_ns[index]), int(self.frames.stamps_ns[index1]))
         if first.blank or second.blank:
             return unmeasured(stamps, first.blank or second.blank)
-        between = [
-            self.rectification.left(self.frames.left(k)) for k in range(index + 1, index1)
-        ]
+        between = [self.rectification.left(self.frames.left(k)) for k in range(index + 1, index1)]
         row_offset = float(np.median(first.row_errors)) if len(first.row_errors) else 0.0
         found = match_step(first, between, second, row_offset)
         return measure_step(stamps, found, self.model, self.camera, self.config)
@@ -169,12 +175,8 @@ def measure_step(
     covs = model(found.evidence)
     count = len(found.matches)
     if count < MIN_MATCHES:
-        return unmeasured(
-            stamps, f"{count} points could be followed, needed {MIN_MATCHES}", count
-        )
-    chosen = spread(
-        found.matches.uv0, np.linalg.det(covs), config.max_matches, RADIUS_PX
-    )
+        return unmeasured(stamps, f"{count} points could be followed, needed {MIN_MATCHES}", count)
+    chosen = spread(found.matches.uv0, np.linalg.det(covs), config.max_matches, RADIUS_PX)
     matches, covs = found.matches.take(chosen), covs[chosen]
     row_errors = found.row_errors[chosen]
     pose = two_frame_pose(matches, covs, camera)

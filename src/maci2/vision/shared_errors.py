@@ -119,9 +119,7 @@ def _lens(matches: Matches, p0: Array, derivatives: Array, camera: PinholePair) 
 def _disparity(matches: Matches, derivatives: Array, camera: PinholePair) -> Array:
     """(n, 3, m) residuals by smooth errors of disparity, the same in both frames."""
     at0, at1 = (_basis(uv, camera, degree=2) for uv in (matches.uv0, matches.uv1))
-    return (
-        derivatives[:, :, 2, None] * at0[:, None] + derivatives[:, :, 3, None] * at1[:, None]
-    )
+    return derivatives[:, :, 2, None] * at0[:, None] + derivatives[:, :, 3, None] * at1[:, None]
 
 
 def _stamps(stamp_s: float, T_ck_ck1: Array, dt: float) -> Array:

@@ -98,10 +98,7 @@ def match_step(
     disparity1 = over.uv[:, 0] - across.uv[:, 0]
     row1 = over.uv[:, 1] - across.uv[:, 1] - row_offset
     kept = (
-        over.found
-        & across.found
-        & (disparity1 > MIN_DISPARITY)
-        & (np.abs(row1) < MAX_ROW_ERROR_PX)
+        over.found & across.found & (disparity1 > MIN_DISPARITY) & (np.abs(row1) < MAX_ROW_ERROR_PX)
     )
     matches = Matches(uv0[kept], over.uv[kept], disparity0[good][kept], disparity1[kept])
     checks = Checks(

@@ -151,9 +151,7 @@ def information(D: Array, cov: Array) -> Array:
 
 
 @njit(cache=True)
-def _accumulate(
-    H: Array, g: Array, q: Array, r: Array, W: Array, weight: float
-) -> None:
+def _accumulate(H: Array, g: Array, q: Array, r: Array, W: Array, weight: float) -> None:
     """Add J^T W J and J^T W r of one match, J = [-I, [q]x]."""
     # A = [q]x^T W: rows of the rotation part against the translation part.
     for j in range(3):

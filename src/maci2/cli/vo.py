@@ -1,0 +1,108 @@
+"""`maci2 vo` and `maci2 vo-report`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from maci2.cli import options as opt
+from maci2.cli.printing import number, print_table, write_json
+
+Interval = Annotated[float, typer.Option(help="between keyframes [s]")]
+
+
+def vo(
+    sequence: opt.Sequence,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help=".npz of relative poses to write")
+    ] = Path("poses.npz"),
+    interval: Interval = 0.2,
+    covariance: Annotated[
+        str, typer.Option(help="of matches: learned, fixed, structure or chi2")
+    ] = "learned",
+    weights: Annotated[
+        Path | None, typer.Option(help=".onnx of `maci2 train-vision`, instead of the bundled one")
+    ] = None,
+    rig: opt.RigFile = None,
+) -> None:
+    """Relative camera poses with 6x6 covariances from stereo images.
+
+    Stopped halfway, it goes on where it was when called again.
+    """
+    from rich.progress import Progress
+
+    from maci2.sensors import open_recording
+    from maci2.sensors.frames import stereo_frames
+    from maci2.vision.covariance_models import covariance_model
+    from maci2.vision.odometry import OdometryConfig, StereoOdometry
+    from maci2.vision.run import even_keyframes, measure_all
+
+    recording = open_recording(sequence, rig)
+    odometry = StereoOdometry(
+        stereo_frames(recording),
+        recording.rig,
+        covariance_model(covariance, weights),
+        OdometryConfig(scale_by_residuals=covariance == "chi2"),
+    )
+    keyframes_ns = even_keyframes(odometry.stamps_ns, interval)
+    with Progress(transient=True) as progress:
+        task = progress.add_task("keyframes", total=len(keyframes_ns) - 1)
+        steps = measure_all(
+            odometry, keyframes_ns, output, lambda done, _: progress.update(task, completed=done)
+        )
+    failed = [step for step in steps if step.reason]
+    typer.echo(f"wrote {output}: {len(steps)} steps, {len(failed)} of them not measured")
+    for step in failed[:5]:
+        typer.echo(f"  {step.stamps_ns[0]} ns: {step.reason}")
+    if len(failed) > 5:
+        typer.echo(f"  and {len(failed) - 5} more")
+
+
+def vo_report(
+    sequences: opt.Sequences,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="folder for the y = x figure")
+    ] = None,
+    interval: Interval = 0.2,
+    rivals: Annotated[
+        bool, typer.Option(help="fixed, structure-tensor and chi-square-scaled covariance beside")
+    ] = True,
+    truth: opt.Truth = "",
+    rig: opt.RigFile = None,
+    json: opt.Json = None,
+) -> None:
+    """Are visual poses and covariances true? Errors and NEES against ground truth."""
+    from maci2.evaluation.visual import MODELS, pose_bins, visual_report
+    from maci2.files import write_atomically
+
+    names = tuple(name for name in truth.split(",") if name)
+    models = MODELS if rivals else MODELS[:1]
+    found, learned, rows = {}, [], []
+    for path in sequences:
+        name, scores = visual_report(path, interval, models, rig, names)
+        found[name] = scores["learned"].as_dict() | {
+            "rivals": {model: scores[model].as_dict() for model in models if model != "learned"}
+        }
+        learned.append(scores["learned"])
+        rows += [_row(name, model, score.as_dict()) for model, score in scores.items()]
+    print_table(
+        f"steps of {interval:g} s; NEES per degree of freedom, 1 is right",
+        ("recording", "covariance", "steps", "deg", "mm", "pose", "rotation", "translation"),
+        rows,
+    )
+    write_json(json, {"interval_s": interval, "sequences": found})
+    if output is not None:
+        write_atomically(output / "pose_cov.svg", pose_bins(learned))
+        typer.echo(f"wrote {output / 'pose_cov.svg'}")
+
+
+def _row(name: str, model: str, one: dict) -> tuple[str, ...]:
+    millimetres = None if one["translation_m"] is None else 1e3 * one["translation_m"]
+    return (
+        name,
+        model,
+        str(one["steps"]),
+        number(one["rotation_deg"], 4),
+        number(millimetres, 2),
+        *(number(one["nees"][key], 2) for key in ("pose", "rotation", "translation")),
+    )
