@@ -13,7 +13,7 @@ from maci2.estimation.optimize import (
     levenberg_marquardt,
 )
 from maci2.estimation.state import Posterior, SolverConfig, SolveReport, VIState
-from maci2.gaussian import Array, square_root_information, symmetrize
+from maci2.gaussian import square_root_information, symmetrize
 from maci2.imu import ALPHA, BETA, GAMMA, BiasPrior, ImuMeasurements, Preintegrated, preintegrate
 from maci2.lie import se3_adj, se3_inv
 from maci2.vision import RelativePoses

@@ -20,7 +20,7 @@ OUTPUTS = 10
 """Of the network: the lower triangle of a 4x4 Cholesky factor, row by row, diagonal as logarithm."""
 
 BUNDLED = "match_covariance.onnx"
-BUNDLED_SHA256 = ""
+BUNDLED_SHA256 = "85ceb556c83ccc9a4294cd899f05f25092da486be0c05cdb811d1e6cec4e8dbf"
 
 MIN_STD_PX, MAX_STD_PX = 0.003, 30.0
 

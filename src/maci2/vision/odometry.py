@@ -14,7 +14,7 @@ from maci2.vision.covariance_models import CovarianceModel, Learned
 from maci2.vision.keypoints import spread
 from maci2.vision.rectify import Rectification, rectify
 from maci2.vision.relative_poses import CameraFrame, RelativePoses
-from maci2.vision.shared_errors import SharedErrors, row_disagreement, shared_covariance
+from maci2.vision.shared_errors import SharedErrors, row_scatter, shared_covariance
 from maci2.vision.step import Keyframe, StepMatches, keyframe, match_step
 from maci2.vision.two_frame import INLIER_CHI2, Matches, PinholePair, TwoFrame, two_frame_pose
 
@@ -31,6 +31,9 @@ MAX_EPIPOLAR_PX = 1.5
 """Median row error of stereo matches above which the calibration is not the images'."""
 
 MIN_STEREO_MATCHES = 30
+REPEATED = 0.8
+"""Correlation of a match's disparity errors in two keyframes, as drawn scenes have it."""
+
 CACHED_KEYFRAMES = 4
 
 
@@ -41,6 +44,9 @@ class OdometryConfig:
     shared: SharedErrors = field(default_factory=SharedErrors)
     scale_by_residuals: bool = False
     """Multiply Eq. 6 by chi-square over its degrees of freedom: a rival's way."""
+
+    use_rows: bool = True
+    """Add to every match the noise that stereo rows show."""
 
     max_matches: int = MAX_MATCHES
 
@@ -179,6 +185,8 @@ def measure_step(
     chosen = spread(found.matches.uv0, np.linalg.det(covs), config.max_matches, RADIUS_PX)
     matches, covs = found.matches.take(chosen), covs[chosen]
     row_errors = found.row_errors[chosen]
+    if config.use_rows:
+        covs = covs + row_noise(row_errors)
     pose = two_frame_pose(matches, covs, camera)
     share = pose.inliers / len(matches)
     if not pose.converged or pose.inliers < MIN_MATCHES or share < MIN_INLIER_SHARE:
@@ -196,6 +204,20 @@ def measure_step(
     )  # fmt: skip
 
 
+def row_noise(row_errors: Array) -> Array:
+    """(4, 4) [px^2] that real images show beyond what was learned from drawn ones.
+
+    Rows of a stereo match must agree, so their scatter is an error that needs no truth to be seen:
+    reflections, distortion within the patch, resampling. Along the row and in time it acts alike,
+    and most of it repeats in the next frame.
+    """
+    scatter = row_scatter(row_errors)
+    fresh = (1.0 - REPEATED) * scatter**2
+    cov = np.diag([fresh, fresh, scatter**2, scatter**2])
+    cov[2, 3] = cov[3, 2] = REPEATED * scatter**2
+    return cov
+
+
 def _complete(
     pose: TwoFrame,
     matches: Matches,
@@ -210,10 +232,7 @@ def _complete(
     ratio = float(pose.chi2[fits].sum() / max(3 * fits.sum() - 6, 1))
     # Residuals larger than predicted mean that match noise was underestimated, never the reverse.
     scale = ratio if config.scale_by_residuals else max(ratio, 1.0)
-    shared = shared_covariance(
-        config.shared, matches, covs, pose, camera,
-        row_disagreement(matches.uv0, row_errors, camera), dt,
-    )  # fmt: skip
+    shared = shared_covariance(config.shared, matches, covs, pose, camera, row_errors, dt)
     return symmetrize(scale * pose.cov + shared)
 
 
