@@ -248,7 +248,7 @@ def test_a_gap_inside_the_window_names_stamp_and_length(spoiled, monkeypatch, ca
     edit_imu(spoiled, gap)
     message = error_of(monkeypatch, capsys, "init", spoiled, "--vision", TRUTH, "--start", 1.5)
     assert "no IMU sample for 505.0 ms after stamp" in message
-    assert "ms is allowed" in message
+    assert "25.0 ms is allowed" in message
 
 
 def test_evaluate_counts_windows_with_a_gap_as_failures(spoiled, tmp_path):
