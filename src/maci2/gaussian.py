@@ -38,7 +38,8 @@ def square_root_information(covs: Array) -> Array:
     """W with W^T W = cov^-1, lower triangular, for one matrix or a stack: whitens errors."""
     lower = np.linalg.cholesky(covs)
     d = covs.shape[-1]
-    return _inverse_each(lower.reshape(-1, d, d)).reshape(covs.shape)
+    stack: Array = lower.reshape(-1, d, d).astype(np.float64, copy=False)
+    return _inverse_each(stack).reshape(covs.shape)
 
 
 @njit(cache=True)

@@ -215,7 +215,7 @@ GYRO, ACC = (1, 2, 3), (4, 5, 6)
         (scaled(ACC, 1 / 9.81), ("g", "9.81")),
         (scaled(ACC, 0.5), ("9.81",)),
         (scaled(ACC, 2.0), ("9.81",)),
-        (without_gravity, ("gravity", "9.81")),
+        (without_gravity, ("Gravity", "9.81")),
         (lambda rows: rows[:50] + rows[49:], ("stamp", "imu0")),
         (lambda rows: [rows[1], rows[0], *rows[2:]], ("stamp", "imu0")),
         (lambda rows: [["1", *["nan"] * 6], *rows[1:]], ("imu0", "line 2")),

@@ -5,6 +5,7 @@ J_l(r) r = r (and J_r(r) r = r), that leaves the cost r' Sigma_r^-1 r unchanged,
 whitened by the measurements' own covariances and the cost is a sum of squares throughout.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -76,9 +77,8 @@ def linearize(
             _constrain_first_pose(adj_c_b, J_imu)
         W_visual[:VISUAL, :VISUAL] = m.white_visual[k]
         H[:] = 0.0
-        _add_whitened(W_visual, r_visual, J_visual, columns, white, H)
-        _add_whitened(m.white_imu[k], r_imu, J_imu, columns, white, H)
-        cost += H[columns, columns]
+        cost += _add_whitened(W_visual, r_visual, J_visual, columns, m.visual_limit, white, H)
+        cost += _add_whitened(m.white_imu[k], r_imu, J_imu, columns, np.inf, white, H)
         _add_step(H, k, system)
     _pin(unknowns, system)
     return system, cost
@@ -133,8 +133,13 @@ def _constrain_first_pose(adj_c_b: Array, J: Array) -> None:
 
 
 @njit(cache=True, fastmath={"contract"})
-def _add_whitened(W: Array, r: Array, J: Array, columns: int, white: Array, H: Array) -> None:
-    """H += X' X with X = W [J | r]; of J as many columns as there are unknowns."""
+def _add_whitened(
+    W: Array, r: Array, J: Array, columns: int, limit: float, white: Array, H: Array
+) -> float:
+    """H += w X' X with X = W [J | r]; of J as many columns as there are unknowns. Returns the cost.
+
+    Beyond `limit` the residual counts by Huber's loss: w falls and the cost grows linearly.
+    """
     for i in range(BLOCK):
         J[i, columns] = r[i]
     for i in range(BLOCK):
@@ -143,7 +148,19 @@ def _add_whitened(W: Array, r: Array, J: Array, columns: int, white: Array, H: A
             for j in range(BLOCK):
                 total += W[i, j] * J[j, c]
             white[i, c] = total
+    square = 0.0
+    for i in range(BLOCK):
+        square += white[i, columns] ** 2
+    cost = square
+    length = math.sqrt(square)
+    if length > limit:
+        cost = limit * (2.0 * length - limit)
+        root_weight = math.sqrt(limit / length)
+        for i in range(BLOCK):
+            for c in range(white.shape[1]):
+                white[i, c] *= root_weight
     add_gram(white, H)
+    return cost
 
 
 @njit(cache=True)

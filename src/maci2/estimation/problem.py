@@ -31,6 +31,8 @@ class Measurements(NamedTuple):
     bias_gyro: Array
     """(3,) at which the preintegration was made."""
     bias_acc: Array
+    visual_limit: float
+    """Whitened length of a visual residual above which it counts linearly (Huber)."""
 
 
 class Priors(NamedTuple):

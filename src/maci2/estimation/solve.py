@@ -25,6 +25,10 @@ RELINEARIZE_ABOVE = 1e-9
 MAX_ROUNDS = 8
 """Solutions before the rest is left as it is."""
 
+VISUAL_LIMIT = 4.74
+"""Root of the 99.9 % quantile of chi-square with 6 degrees of freedom: a visual step this far off
+is more likely an outlier than noise."""
+
 CHI2_LEVEL = 0.999
 """Chi-square above this quantile says that the stated noise is too small."""
 
@@ -46,11 +50,11 @@ def solve(
     unknowns = Unknowns(
         config.gravity_on_sphere, config.estimate_gyro_bias, config.estimate_acc_bias, extrinsics
     )
-    priors = _priors(imu.bias_prior, config)
+    priors = joint_priors(imu.bias_prior, config)
     dof = _degrees_of_freedom(len(pre.dt), priors, unknowns)
     x, iterations, inflation, chi_square = start, 0, 1.0, np.nan
     for _ in range(MAX_ROUNDS):
-        measurements = _measurements(vision, pre, config, inflation)
+        measurements = joint_measurements(vision, pre, config, inflation)
         optimum = levenberg_marquardt(measurements, priors, unknowns, x, config.max_iterations)
         x, iterations = optimum.x, iterations + optimum.iterations
         if inflation == 1.0:
@@ -70,7 +74,7 @@ def solve(
     return state, _posterior(x, cov, unknowns) if cov.positive else None, report
 
 
-def _measurements(
+def joint_measurements(
     vision: RelativePoses, pre: Preintegrated, config: SolverConfig, inflation: float
 ) -> Measurements:
     cov = pre.cov
@@ -94,10 +98,11 @@ def _measurements(
         white_imu,
         pre.bias_gyro,
         pre.bias_acc,
+        VISUAL_LIMIT if config.robust else np.inf,
     )
 
 
-def _priors(prior: BiasPrior, config: SolverConfig) -> Priors:
+def joint_priors(prior: BiasPrior, config: SolverConfig) -> Priors:
     return Priors(
         prior.mean_gyro,
         prior.std_gyro**-2.0 if config.estimate_gyro_bias else np.zeros(3),

@@ -36,8 +36,15 @@ def chain(Ts_ck_ck1: Array) -> Array:
 def start_values(
     pre: Preintegrated, vision: RelativePoses, T_b_c: Array, gravity_norm: float
 ) -> tuple[Array, Array, Array]:
-    """Body poses T_c0_b, body velocities, and gravity of the given norm, from VO poses."""
-    Ts_c0_b = chain(vision.Ts_ck_ck1) @ se3_inv(T_b_c)
+    """Body poses T_c0_b, body velocities, and gravity of the given norm.
+
+    Rotations are the gyroscope's, whose bias is known by now and which drifts less than vision's
+    over many steps; translations are vision's.
+    """
+    R_b_c = T_b_c[:3, :3]
+    steps = vision.Ts_ck_ck1.copy()
+    steps[:, :3, :3] = R_b_c.T @ pre.gamma @ R_b_c
+    Ts_c0_b = chain(steps) @ se3_inv(T_b_c)
     v_b, g_c0 = velocities_and_gravity(
         pre.dt, pre.gamma, pre.beta, pre.alpha, Ts_c0_b, gravity_norm
     )
