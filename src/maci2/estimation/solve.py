@@ -29,6 +29,9 @@ VISUAL_LIMIT = 4.74
 """Root of the 99.9 % quantile of chi-square with 6 degrees of freedom: a visual step this far off
 is more likely an outlier than noise."""
 
+SETTLED = 1.05
+"""Chi-square per degree of freedom at which measurements weighed down are left as they are."""
+
 CHI2_LEVEL = 0.999
 """Chi-square above this quantile says that the stated noise is too small."""
 
@@ -64,7 +67,7 @@ def solve(
         turn = np.linalg.norm(x.bg - pre.bias_gyro) * pre.dt.max()
         if 0.5 * turn**2 > RELINEARIZE_ABOVE:
             pre = preintegrate(imu, vision.stamps_ns, x.bg, x.ba, config.rule)
-        elif optimum.cost > chdtri(dof, 1.0 - CHI2_LEVEL):
+        elif optimum.cost > (chdtri(dof, 1.0 - CHI2_LEVEL) if inflation == 1.0 else SETTLED * dof):
             inflation *= optimum.cost / dof
         else:
             break
