@@ -1,0 +1,32 @@
+"""Measurements in; state, posterior covariance and verdict out."""
+
+from maci2.estimation.calibrate import calibrate
+from maci2.estimation.initialize import initialize
+from maci2.estimation.state import (
+    CalibrationResult,
+    InitResult,
+    Posterior,
+    SolverConfig,
+    SolveReport,
+    Status,
+    Verdict,
+    VIState,
+    direction_std,
+)
+from maci2.estimation.verdict import CalibrationLimits, InitLimits
+
+__all__ = [
+    "CalibrationLimits",
+    "CalibrationResult",
+    "InitLimits",
+    "InitResult",
+    "Posterior",
+    "SolveReport",
+    "SolverConfig",
+    "Status",
+    "VIState",
+    "Verdict",
+    "calibrate",
+    "direction_std",
+    "initialize",
+]

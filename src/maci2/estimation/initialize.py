@@ -1,0 +1,51 @@
+"""Gravity, velocities and biases from a short window: the paper's Fig. 4, both workflows."""
+
+import time
+from dataclasses import replace
+
+import numpy as np
+
+from maci2.estimation.gyro import align_rotations
+from maci2.estimation.optimize import Variables
+from maci2.estimation.solve import solve
+from maci2.estimation.start import start_values
+from maci2.estimation.state import InitResult, SolverConfig
+from maci2.estimation.verdict import InitLimits, judge_initialization, require_window
+from maci2.gaussian import Array
+from maci2.imu import ImuMeasurements, preintegrate
+from maci2.vision import RelativePoses
+
+
+def initialize(
+    imu: ImuMeasurements,
+    vision: RelativePoses,
+    T_b_c: Array,
+    config: SolverConfig | None = None,
+    limits: InitLimits | None = None,
+) -> InitResult:
+    """Estimate gravity, velocities, biases and poses over the keyframes of `vision`.
+
+    Workflow (a), learned IMU: `imu` holds corrected samples with learned variances and a narrow
+    prior of what bias is left. Workflow (b), raw IMU: data-sheet variances, gyroscope bias unknown.
+    `T_b_c` is the pose in the body of the camera frame that `vision` speaks of.
+    """
+    began = time.perf_counter()
+    config = config or SolverConfig()
+    require_window(imu, vision)
+
+    prior = imu.bias_prior
+    pre = preintegrate(imu, vision.stamps_ns, prior.mean_gyro, prior.mean_acc, config.rule)
+    rotations = align_rotations(pre, vision, T_b_c[:3, :3], prior, False)
+    bias_gyro = rotations.bias_gyro if config.estimate_gyro_bias else prior.mean_gyro
+    pre = preintegrate(imu, vision.stamps_ns, bias_gyro, prior.mean_acc, config.rule)
+
+    Ts_c0_b, v_b, g_c0 = start_values(pre, vision, T_b_c, config.gravity_norm)
+    start = Variables(
+        Ts_c0_b, v_b, g_c0, bias_gyro, prior.mean_acc, np.ascontiguousarray(T_b_c)
+    )
+    state, posterior, report = solve(imu, vision, pre, start, config, extrinsics=False)
+
+    report = replace(report, solve_ms=1e3 * (time.perf_counter() - began))
+    return judge_initialization(
+        state, posterior, report, vision, rotations, prior, limits or InitLimits()
+    )

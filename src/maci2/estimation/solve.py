@@ -1,0 +1,126 @@
+"""From measurements and start values to state, posterior and report."""
+
+from dataclasses import replace
+
+import numpy as np
+from scipy.stats import chi2
+
+from maci2.estimation.optimize import (
+    Measurements,
+    Optimum,
+    Priors,
+    Unknowns,
+    Variables,
+    gravity_basis,
+    levenberg_marquardt,
+)
+from maci2.estimation.state import Posterior, SolverConfig, SolveReport, VIState
+from maci2.gaussian import Array, square_root_information, symmetrize
+from maci2.imu import ALPHA, BETA, GAMMA, BiasPrior, ImuMeasurements, Preintegrated, preintegrate
+from maci2.lie import se3_adj, se3_inv
+from maci2.vision import RelativePoses
+
+RELINEARIZE_ABOVE = 1e-9
+"""Second-order error of the bias correction [rad] above which samples are integrated anew."""
+
+CHI2_LEVEL = 0.999
+"""Chi-square above this quantile says that the stated noise is too small."""
+
+
+def solve(
+    imu: ImuMeasurements,
+    vision: RelativePoses,
+    pre: Preintegrated,
+    start: Variables,
+    config: SolverConfig,
+    extrinsics: bool,
+) -> tuple[VIState, Posterior | None, SolveReport]:
+    """Minimise Eq. 9; integrate anew where a bias has left the reach of first-order correction."""
+    unknowns = Unknowns(
+        config.gravity_on_sphere, config.estimate_gyro_bias, config.estimate_acc_bias, extrinsics
+    )
+    priors = _priors(imu.bias_prior, config)
+    white_visual = square_root_information(vision.covs_T_ck_ck1)
+    x, iterations = start, 0
+    for _ in range(4):
+        measurements = _measurements(vision, white_visual, pre, config)
+        optimum = levenberg_marquardt(measurements, priors, unknowns, x, config.max_iterations)
+        x, iterations = optimum.x, iterations + optimum.iterations
+        turn = np.linalg.norm(x.bg - pre.bias_gyro) * pre.dt.max()
+        if not np.isfinite(turn) or 0.5 * turn**2 < RELINEARIZE_ABOVE:
+            break
+        pre = preintegrate(imu, vision.stamps_ns, x.bg, x.ba, config.rule)
+    report = _report(optimum, iterations, len(pre.dt), priors, unknowns)
+    state = VIState(vision.stamps_ns, x.Ts_c0_b, x.v_b, x.g_c0, x.bg, x.ba, x.T_b_c)
+    posterior = _posterior(optimum, unknowns, report.inflation) if optimum.positive else None
+    return state, posterior, report
+
+
+def _measurements(
+    vision: RelativePoses, white_visual: Array, pre: Preintegrated, config: SolverConfig
+) -> Measurements:
+    cov = pre.cov
+    if not config.imu_cross_terms:
+        cov = np.zeros_like(pre.cov)
+        for block in (GAMMA, BETA, ALPHA):
+            cov[:, block, block] = pre.cov[:, block, block]
+    white_imu = square_root_information(cov)
+    # Velocity and position residuals have the other sign than the errors that cov describes: the
+    # blocks that tie them to rotation change sign (paper_notes, note 15).
+    white_imu[:, :, 3:] *= -1.0
+    return Measurements(
+        vision.Ts_ck_ck1,
+        white_visual,
+        pre.dt,
+        pre.gamma,
+        pre.beta,
+        pre.alpha,
+        pre.D_bg,
+        pre.D_ba,
+        white_imu,
+        pre.bias_gyro,
+        pre.bias_acc,
+    )
+
+
+def _priors(prior: BiasPrior, config: SolverConfig) -> Priors:
+    return Priors(
+        prior.mean_gyro,
+        prior.std_gyro**-2.0 if config.estimate_gyro_bias else np.zeros(3),
+        prior.mean_acc,
+        prior.std_acc**-2.0 if config.estimate_acc_bias else np.zeros(3),
+    )
+
+
+def _report(
+    optimum: Optimum, iterations: int, steps: int, priors: Priors, unknowns: Unknowns
+) -> SolveReport:
+    known = np.count_nonzero(priors.info_bg) + np.count_nonzero(priors.info_ba)
+    shared = (2 if unknowns.sphere else 3) + 6 * unknowns.extrinsics
+    shared += 3 * unknowns.bias_gyro + 3 * unknowns.bias_acc
+    dof = int(15 * steps + known - (9 * steps + 3 + shared))
+    report = SolveReport(optimum.converged, optimum.cost, dof, iterations, solve_ms=0.0)
+    if np.isfinite(optimum.cost) and optimum.cost > chi2.ppf(CHI2_LEVEL, dof):
+        return replace(report, inflation=optimum.cost / dof)
+    return report
+
+
+def _posterior(optimum: Optimum, unknowns: Unknowns, inflation: float) -> Posterior:
+    border = inflation * optimum.cov_border
+    keyframes = inflation * optimum.cov_keyframes
+    basis = gravity_basis(optimum.x.g_c0, unknowns.sphere)
+    poses = keyframes[:, 0:6, 0:6].copy()
+    if unknowns.extrinsics:
+        # The first pose is the inverse extrinsics: xi_0 = -Ad(T_c_b) xi_bc.
+        adj_c_b = se3_adj(se3_inv(optimum.x.T_b_c))
+        poses[0] = symmetrize(adj_c_b @ border[9:15, 9:15] @ adj_c_b.T)
+    else:
+        poses[0] = 0.0
+    return Posterior(
+        gravity_c0=symmetrize(basis @ border[0:3, 0:3] @ basis.T),
+        Ts_c0_b=poses,
+        velocity_b=keyframes[:, 6:9, 6:9],
+        gyro_bias=border[3:6, 3:6] if unknowns.bias_gyro else np.zeros((3, 3)),
+        acc_bias=border[6:9, 6:9] if unknowns.bias_acc else np.zeros((3, 3)),
+        T_b_c=border[9:15, 9:15] if unknowns.extrinsics else np.zeros((6, 6)),
+    )

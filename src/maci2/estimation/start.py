@@ -1,0 +1,96 @@
+"""Start values of the joint optimization: poses from vision, velocities and gravity in closed form.
+
+Position rows give each velocity as a function of gravity; put into the velocity rows they leave,
+for two neighbouring steps,
+
+    u_k+1 - u_k - R_k beta_k = (dt_k + dt_k+1) / 2 g,    u_k = (p_k+1 - p_k - R_k alpha_k) / dt_k
+
+so gravity is a mean, and with an unknown lever arm a small least-squares problem.
+"""
+
+import numpy as np
+from numba import njit
+
+from maci2.estimation.optimize import LEVER_ARM_STD
+from maci2.gaussian import Array
+from maci2.imu import BiasPrior, Preintegrated
+from maci2.lie import se3_inv
+from maci2.vision import RelativePoses
+
+
+@njit(cache=True)
+def chain(Ts_ck_ck1: Array) -> Array:
+    """(n, 4, 4) camera poses T_c0_ck from the n - 1 steps between them."""
+    n = len(Ts_ck_ck1) + 1
+    Ts_c0_c = np.empty((n, 4, 4))
+    Ts_c0_c[0] = np.eye(4)
+    for k in range(n - 1):
+        Ts_c0_c[k + 1] = Ts_c0_c[k] @ Ts_ck_ck1[k]
+    return Ts_c0_c
+
+
+def start_values(
+    pre: Preintegrated, vision: RelativePoses, T_b_c: Array, gravity_norm: float
+) -> tuple[Array, Array, Array]:
+    """Body poses T_c0_b, body velocities, and gravity of the given norm, from VO poses."""
+    Ts_c0_b = chain(vision.Ts_ck_ck1) @ se3_inv(T_b_c)
+    v_b, g_c0 = velocities_and_gravity(
+        pre.dt, pre.gamma, pre.beta, pre.alpha, Ts_c0_b, gravity_norm
+    )
+    return Ts_c0_b, v_b, g_c0
+
+
+@njit(cache=True)
+def velocities_and_gravity(
+    dt: Array, gamma: Array, beta: Array, alpha: Array, Ts_c0_b: Array, gravity_norm: float
+) -> tuple[Array, Array]:
+    """Velocities (n, 3), each in its body, and gravity in c0, given poses."""
+    m = len(dt)
+    u = np.empty((m, 3))
+    for k in range(m):
+        R = np.ascontiguousarray(Ts_c0_b[k, :3, :3])
+        u[k] = (Ts_c0_b[k + 1, :3, 3] - Ts_c0_b[k, :3, 3] - R @ alpha[k]) / dt[k]
+    g = np.zeros(3)
+    for k in range(m - 1):
+        R = np.ascontiguousarray(Ts_c0_b[k, :3, :3])
+        g += u[k + 1] - u[k] - R @ beta[k]
+    g *= gravity_norm / np.sqrt(g @ g)
+    v_b = np.empty((m + 1, 3))
+    for k in range(m):
+        R = np.ascontiguousarray(Ts_c0_b[k, :3, :3])
+        v_c0 = u[k] - 0.5 * dt[k] * g
+        v_b[k] = R.T @ v_c0
+        if k == m - 1:
+            # No position row follows the last keyframe; its velocity row does.
+            v_c0 = v_c0 + g * dt[k] + R @ beta[k]
+            v_b[m] = np.ascontiguousarray(Ts_c0_b[m, :3, :3]).T @ v_c0
+    return v_b, g
+
+
+def lever_arm(pre: Preintegrated, vision: RelativePoses, R_b_c: Array, prior: BiasPrior) -> Array:
+    """p_b_c with no guess, together with gravity and accelerometer bias, linear least squares."""
+    Ts_c0_c = chain(vision.Ts_ck_ck1)
+    Q, q = Ts_c0_c[:, :3, :3], Ts_c0_c[:, :3, 3]
+    R = Q[:-1] @ R_b_c.T
+    dt = pre.dt[:, None]
+    # u_k = known_k + by_lever_k p_c_b + by_bias_k b_a
+    known = (np.diff(q, axis=0) - np.einsum("kij,kj->ki", R, pre.alpha)) / dt
+    by_lever = np.diff(Q, axis=0) / dt[:, :, None]
+    by_bias = -R @ pre.D_ba[:, 6:9] / dt[:, :, None]
+    by_gravity = 0.5 * (pre.dt[:-1] + pre.dt[1:])[:, None, None] * np.eye(3)
+    bias_rows = np.diff(by_bias, axis=0) - R[:-1] @ pre.D_ba[:-1, 3:6]
+    rows = np.concatenate([-by_gravity, np.diff(by_lever, axis=0), bias_rows], axis=2)
+    right = np.einsum("kij,kj->ki", R[:-1], pre.beta[:-1]) - np.diff(known, axis=0)
+
+    variance = np.trace(vision.covs_T_ck_ck1[:, 0:3, 0:3], axis1=1, axis2=2).mean() / 3.0
+    noise = 2.0 * np.sqrt(variance) / pre.dt.mean()
+    prior_rows = np.zeros((6, 9))
+    prior_rows[0:3, 3:6] = np.eye(3) * noise / LEVER_ARM_STD
+    prior_rows[3:6, 6:9] = np.diag(noise / prior.std_acc)
+    prior_right = np.concatenate([np.zeros(3), prior_rows[3:6, 6:9] @ prior.mean_acc])
+    solution = np.linalg.lstsq(
+        np.concatenate([rows.reshape(-1, 9), prior_rows]),
+        np.concatenate([right.ravel(), prior_right]),
+        rcond=None,
+    )[0]
+    return -R_b_c @ solution[3:6]

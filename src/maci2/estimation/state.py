@@ -1,0 +1,155 @@
+"""What is estimated, how well, and the verdict on it."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from maci2.gaussian import Array
+from maci2.imu import Rule
+from maci2.vision import Stamps
+
+Status = Literal["ok", "weak", "failed"]
+GRAVITY_NORM = 9.81
+"""[m/s^2]"""
+
+
+@dataclass(frozen=True)
+class SolverConfig:
+    """Choices of the joint optimization; the defaults run every recording unchanged."""
+
+    gravity_on_sphere: bool = True
+    """Gravity has its known norm and two unknowns; otherwise it is a free vector of three."""
+
+    gravity_norm: float = GRAVITY_NORM
+    """[m/s^2], where gravity is on the sphere."""
+
+    estimate_gyro_bias: bool = True
+    estimate_acc_bias: bool = True
+    """With the IMU model's prior; otherwise the bias is the prior's mean."""
+
+    imu_cross_terms: bool = True
+    """Weigh IMU residuals with the full 9x9 covariance, not only its three 3x3 blocks."""
+
+    rule: Rule = "midpoint"
+    """How samples are integrated."""
+
+    max_iterations: int = 50
+    """Levenberg-Marquardt steps before the report says 'not converged'."""
+
+    step_tolerance: float = 1e-9
+    """Stop when the largest entry of the update is below this [m, rad, m/s, ...]."""
+
+
+@dataclass(frozen=True)
+class VIState:
+    """The paper's state X: poses and velocities of the body, gravity, biases, extrinsics."""
+
+    stamps_ns: Stamps
+    """(n,) keyframes."""
+
+    Ts_c0_b: Array
+    """(n, 4, 4) body poses in the first camera frame."""
+
+    velocity_b: Array
+    """(n, 3) velocity of the body, each in its own body frame [m/s]."""
+
+    gravity_c0: Array
+    """(3,) in the first camera frame, pointing down [m/s^2]."""
+
+    gyro_bias: Array
+    """(3,) [rad/s], of the samples as the IMU model handed them on."""
+
+    acc_bias: Array
+    """(3,) [m/s^2], likewise."""
+
+    T_b_c: Array
+    """(4, 4) pose of the camera in the body."""
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """Covariance of the state, given the measurements.
+
+    Where the chi-square shows that the stated noise was too small, everything here has been
+    multiplied by chi-square per degree of freedom (`SolveReport.inflation`).
+    """
+
+    gravity_c0: Array
+    """(3, 3) [(m/s^2)^2]; rank 2 where gravity is on the sphere."""
+
+    Ts_c0_b: Array
+    """(n, 6, 6) left, [rho, phi]; zero for the first pose where the extrinsics are fixed."""
+
+    velocity_b: Array
+    """(n, 3, 3) [(m/s)^2]"""
+
+    gyro_bias: Array
+    """(3, 3) [(rad/s)^2]"""
+
+    acc_bias: Array
+    """(3, 3) [(m/s^2)^2]"""
+
+    T_b_c: Array
+    """(6, 6) left, [rho, phi]; zero where the extrinsics are fixed."""
+
+
+@dataclass(frozen=True)
+class SolveReport:
+    """How the optimization went."""
+
+    converged: bool
+    cost: float
+    """Sum of squared whitened residuals at the end: chi-square if the noise is as stated."""
+
+    dof: int
+    """Residuals less unknowns."""
+
+    iterations: int
+    solve_ms: float
+    """Wall time of the whole call, preintegration and covariance included."""
+
+    inflation: float = 1.0
+    """Factor on the posterior covariance; 1 where chi-square agrees with the stated noise."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether to use the result, and why not."""
+
+    status: Status
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class InitResult:
+    """Answer of `initialize`; `state` and `posterior` are absent only where no answer exists."""
+
+    verdict: Verdict
+    report: SolveReport
+    state: VIState | None = None
+    posterior: Posterior | None = None
+
+    @property
+    def gravity_std_deg(self) -> float:
+        """Root of the summed variance of the two angles of gravity's direction."""
+        if self.state is None or self.posterior is None:
+            return float("inf")
+        return float(np.rad2deg(direction_std(self.state.gravity_c0, self.posterior.gravity_c0)))
+
+
+@dataclass(frozen=True)
+class CalibrationResult:
+    """Answer of `calibrate`: where the camera sits on the IMU."""
+
+    verdict: Verdict
+    report: SolveReport
+    state: VIState | None = None
+    posterior: Posterior | None = None
+
+
+def direction_std(vector: Array, cov: Array) -> float:
+    """Standard deviation of a vector's direction [rad], both angles together."""
+    norm2 = float(vector @ vector)
+    across = float(np.trace(cov)) - float(vector @ cov @ vector) / norm2
+    return float(np.sqrt(max(across, 0.0) / norm2))

@@ -1,0 +1,210 @@
+"""Whether a result may be used, in plain words, from its posterior and its consistency.
+
+No threshold here belongs to a device. A state is `ok` when the error that its posterior admits is
+well inside what the user needs, `weak` when it is not surely so, `failed` when there is no answer.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from maci2.errors import MeasurementError
+from maci2.estimation.gyro import RotationAlignment
+from maci2.estimation.state import (
+    CalibrationResult,
+    InitResult,
+    Posterior,
+    SolveReport,
+    Status,
+    Verdict,
+    VIState,
+    direction_std,
+)
+from maci2.gaussian import Array
+from maci2.imu import BiasPrior, ImuMeasurements
+from maci2.lie import so3_log
+from maci2.vision import RelativePoses
+
+MIN_KEYFRAMES = 4
+MIN_SAMPLES_PER_STEP = 4
+"""Fewer samples between keyframes leave a singular preintegration covariance."""
+
+SURE = 2.0
+"""A limit must lie this many standard deviations away for a result to be `ok`."""
+
+FAR = 5.0
+"""Prior standard deviations at which a bias is no longer believed."""
+
+HOPELESS = 0.5
+"""Below this many it is `failed`: the answer says less than a guess would."""
+
+
+@dataclass(frozen=True)
+class InitLimits:
+    """Errors that an initialization may have (the paper's definition of success)."""
+
+    gravity_deg: float = 2.0
+    velocity: float = 0.1
+    """Root mean square over the keyframes [m/s]."""
+
+
+@dataclass(frozen=True)
+class CalibrationLimits:
+    """Errors that extrinsics may have."""
+
+    rotation_deg: float = 1.0
+    translation: float = 0.03
+    """[m]"""
+
+
+def require_window(imu: ImuMeasurements, vision: RelativePoses) -> None:
+    """Enough keyframes, far enough apart for the IMU's rate."""
+    if len(vision) < MIN_KEYFRAMES:
+        raise MeasurementError(
+            f"the window has {len(vision)} keyframes, needed at least {MIN_KEYFRAMES}; give a longer "
+            "window or more keyframes."
+        )
+    shortest_ns = int(np.diff(vision.stamps_ns).min())
+    period_ns = float(np.diff(imu.stamps_ns[: min(len(imu.stamps_ns), 1000)]).mean())
+    if shortest_ns < MIN_SAMPLES_PER_STEP * period_ns:
+        raise MeasurementError(
+            f"two keyframes are {shortest_ns / 1e6:.1f} ms apart but the IMU samples every "
+            f"{period_ns / 1e6:.1f} ms; needed at least {MIN_SAMPLES_PER_STEP} samples between "
+            "keyframes: take fewer keyframes."
+        )
+
+
+def judge_initialization(
+    state: VIState,
+    posterior: Posterior | None,
+    report: SolveReport,
+    vision: RelativePoses,
+    rotations: RotationAlignment,
+    prior: BiasPrior,
+    limits: InitLimits,
+) -> InitResult:
+    """Verdict on gravity and velocity."""
+    broken = _broken(state, posterior, report)
+    if broken or posterior is None:
+        return InitResult(Verdict("failed", tuple(broken)), report)
+    gravity_deg = float(np.rad2deg(direction_std(state.gravity_c0, posterior.gravity_c0)))
+    velocity = float(np.sqrt(np.trace(posterior.velocity_b, axis1=1, axis2=2).mean()))
+    checks = [
+        _against("gravity's direction", gravity_deg, limits.gravity_deg, "deg"),
+        _against("velocity", velocity, limits.velocity, "m/s"),
+        _plausible_bias(state, prior),
+    ]
+    status, reasons = _worst(checks)
+    reasons += _consistency(report, vision, rotations.residuals)
+    return InitResult(Verdict(status, tuple(reasons)), report, state, posterior)
+
+
+def judge_calibration(
+    state: VIState,
+    posterior: Posterior | None,
+    report: SolveReport,
+    vision: RelativePoses,
+    rotations: RotationAlignment,
+    limits: CalibrationLimits,
+) -> CalibrationResult:
+    """Verdict on each axis of the extrinsics, and what motion would help."""
+    broken = _broken(state, posterior, report)
+    if broken or posterior is None:
+        return CalibrationResult(Verdict("failed", tuple(broken)), report)
+    std = np.sqrt(np.diag(posterior.T_b_c))
+    turned_deg = rotation_about_axes_deg(state.Ts_c0_b)
+    checks = []
+    for i, axis in enumerate("xyz"):
+        for what, value, limit, unit in (
+            ("rotation about", float(np.rad2deg(std[3 + i])), limits.rotation_deg, "deg"),
+            ("position along", float(std[i]), limits.translation, "m"),
+        ):
+            name = f"the camera's {what} the IMU's {axis} axis"
+            advice = _advice(turned_deg, i, value, limit)
+            checks.append(_against(name, value, limit, unit, advice))
+    status, reasons = _worst(checks)
+    reasons += _consistency(report, vision, rotations.residuals)
+    return CalibrationResult(Verdict(status, tuple(reasons)), report, state, posterior)
+
+
+def rotation_about_axes_deg(Ts_c0_b: Array) -> Array:
+    """(3,) how far the body turned about each of its axes in the window, peak to peak [deg]."""
+    R_b0_c0 = Ts_c0_b[0, :3, :3].T
+    phi = np.array([so3_log(R_b0_c0 @ T[:3, :3]) for T in Ts_c0_b])
+    return np.rad2deg(np.ptp(phi, axis=0))
+
+
+@dataclass(frozen=True)
+class _Check:
+    status: Status
+    reason: str = ""
+
+
+def _broken(state: VIState, posterior: Posterior | None, report: SolveReport) -> list[str]:
+    """Why there is no answer at all."""
+    finite = all(
+        np.isfinite(part).all()
+        for part in (state.Ts_c0_b, state.velocity_b, state.gravity_c0, state.T_b_c)
+    )
+    if not finite or not np.isfinite(report.cost):
+        return ["the optimization left the finite numbers; check the measurements for outliers"]
+    if not report.converged:
+        return [
+            f"the optimization did not converge in {report.iterations} steps (chi-square "
+            f"{report.cost:.0f} for {report.dof} degrees of freedom): vision and IMU contradict "
+            "each other; check stamps, extrinsics and units with `maci2 check`"
+        ]
+    if posterior is None:
+        return ["some state is not observable at all in this window; move more, in all directions"]
+    return []
+
+
+def _against(what: str, std: float, limit: float, unit: str, advice: str = "") -> _Check:
+    """Compare a standard deviation with the error that may be."""
+    if std * SURE <= limit:
+        return _Check("ok")
+    status: Status = "weak" if std * HOPELESS <= limit else "failed"
+    reason = f"{what} is known to {std:.2g} {unit} only, needed {limit / SURE:.2g}"
+    return _Check(status, f"{reason}; {advice}" if advice else reason)
+
+
+def _advice(turned_deg: Array, axis: int, std: float, limit: float) -> str:
+    """What motion would help: an axis of the extrinsics shows in rotations about the others."""
+    others = [i for i in range(3) if i != axis]
+    turned = float(turned_deg[others].max())
+    needed = float(np.clip(turned * std * SURE / limit, 5.0, 60.0))
+    names = " or ".join("xyz"[i] for i in others)
+    return f"too little rotation about {names}: {turned:.1f} deg, needs about {needed:.0f}"
+
+
+def _plausible_bias(state: VIState, prior: BiasPrior) -> _Check:
+    """A bias far outside its prior has swallowed something that is not a bias."""
+    away = np.abs(state.acc_bias - prior.mean_acc) / prior.std_acc
+    axis = int(np.argmax(away))
+    if away[axis] <= FAR:
+        return _Check("ok")
+    return _Check(
+        "weak",
+        f"the accelerometer bias on {'xyz'[axis]} comes out as {state.acc_bias[axis]:.2f} m/s^2, "
+        f"{away[axis]:.0f} standard deviations from what was expected: check units, gravity in the "
+        "accelerometer and the scale of the camera's motion",
+    )
+
+
+def _worst(checks: list[_Check]) -> tuple[Status, list[str]]:
+    order: list[Status] = ["ok", "weak", "failed"]
+    status = max((check.status for check in checks), key=order.index)
+    return status, [check.reason for check in checks if check.status != "ok"]
+
+
+def _consistency(report: SolveReport, vision: RelativePoses, residuals: Array) -> list[str]:
+    """Where chi-square says that the stated noise was too small: by how much, and who disagrees."""
+    if report.inflation <= 1.0:
+        return []
+    reason = (
+        f"chi-square {report.cost:.0f} for {report.dof} degrees of freedom: noise is about "
+        f"{np.sqrt(report.inflation):.1f} times what was stated; uncertainties are widened by that"
+    )
+    steps_s = np.diff(vision.stamps_ns) / 1e9
+    rate_deg = float(np.rad2deg(np.sqrt(np.mean((residuals / steps_s[:, None]) ** 2))))
+    return [f"{reason}; vision and gyroscope disagree by {rate_deg:.2g} deg/s"]

@@ -1,0 +1,226 @@
+"""Kalibr's YAML: camera chains with their place on the IMU, and IMU noise; in and out.
+
+Kalibr's T_cam_imu takes IMU points to the camera; our T_b_c is its inverse.
+"""
+
+import logging
+import math
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import yaml
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
+
+from maci2.errors import CalibrationError
+from maci2.files import write_atomically
+from maci2.gaussian import Array
+from maci2.lie import se3_inv
+from maci2.sensors.types import Camera, ImuNoise, Rig
+from maci2.sensors.yaml_files import (
+    Matrix3,
+    Matrix4,
+    Schema,
+    load_yaml,
+    require_identity,
+    rigid_transform,
+    validate,
+)
+
+_LOG = logging.getLogger(__name__)
+
+CAMCHAIN_NAMES = ("camchain.yaml", "camchain-imucam.yaml", "kalibr_imucam_chain.yaml")
+IMU_NAMES = ("imu_config.yaml", "imu.yaml", "kalibr_imu_chain.yaml")
+
+_CONVENTION = (
+    "T_cam_imu takes points from the IMU (body) frame to the camera frame: p_c = T_cam_imu p_b.",
+    "Its inverse T_b_c is the pose of the camera in the body frame.",
+)
+
+
+class _CameraEntry(Schema):
+    """One camera of a camchain."""
+
+    camera_model: Literal["pinhole"]
+    intrinsics: tuple[PositiveFloat, PositiveFloat, float, float]
+    distortion_model: Literal["radtan", "equidistant", "none"]
+    distortion_coeffs: tuple[float, ...] = ()
+    resolution: tuple[PositiveInt, PositiveInt]
+    T_cam_imu: Matrix4 | None = None
+    T_cn_cnm1: Matrix4 | None = None
+    timeshift_cam_imu: float = 0.0
+    cam_overlaps: tuple[int, ...] = ()
+    rostopic: str = ""
+
+
+class _ImuEntry(Schema):
+    """Noise of one IMU; intrinsics are accepted only where they do nothing."""
+
+    accelerometer_noise_density: PositiveFloat
+    accelerometer_random_walk: NonNegativeFloat
+    gyroscope_noise_density: PositiveFloat
+    gyroscope_random_walk: NonNegativeFloat
+    update_rate: PositiveFloat
+    time_offset: float = 0.0
+    rostopic: str = ""
+    model: str = "calibrated"
+    T_i_b: Matrix4 | None = None
+    Tw: Matrix3 | None = None
+    Ta: Matrix3 | None = None
+    R_IMUtoGYRO: Matrix3 | None = None
+    R_IMUtoACC: Matrix3 | None = None
+    Tg: Matrix3 | None = None
+
+
+def read_rig(path: Path) -> Rig:
+    """A rig from a folder with a camchain and an IMU file, or from a camchain with the IMU file
+    beside it. Kalibr does not say the frame rate: it is NaN."""
+    camchain = _find(path, CAMCHAIN_NAMES, "camchain") if path.is_dir() else path
+    imu = _find(camchain.parent, IMU_NAMES, "imu")
+    return Rig(read_camchain(camchain), read_imu_yaml(imu), str(camchain))
+
+
+def read_camchain(path: Path) -> tuple[Camera, ...]:
+    """The cameras cam0, cam1, ... of a camchain-imucam file."""
+    data = load_yaml(path, "a Kalibr camchain with T_cam_imu")
+    for number, key in enumerate(data):
+        if key != f"cam{number}":
+            needed = f"cam{number}" if re.fullmatch(r"cam\d+", key) else "cam0, cam1, ..."
+            raise CalibrationError(
+                f"{path}: unknown key '{key}' at the top of a camchain; accepted is {needed}."
+            )
+    cameras: list[Camera] = []
+    for key, value in data.items():
+        entry = validate(_CameraEntry, value, path, key)
+        T_c_b = _camera_from_imu(entry, cameras, path, key)
+        cameras.append(_camera(entry, se3_inv(T_c_b), path, key))
+    return tuple(cameras)
+
+
+def read_imu_yaml(path: Path) -> ImuNoise:
+    """IMU noise from an imu.yaml, with the top key `imu0` or without."""
+    data: Any = load_yaml(path, "the noise of an IMU")
+    place = ""
+    if "imu0" in data:
+        if len(data) > 1:
+            others = ", ".join(sorted(set(data) - {"imu0"}))
+            raise CalibrationError(f"{path}: unknown key '{others}' beside imu0; remove it.")
+        data, place = data["imu0"], "imu0"
+    entry = validate(_ImuEntry, data, path, place)
+    _require_no_intrinsics(entry, path)
+    return ImuNoise(
+        density_gyro=entry.gyroscope_noise_density,
+        density_acc=entry.accelerometer_noise_density,
+        walk_gyro=entry.gyroscope_random_walk,
+        walk_acc=entry.accelerometer_random_walk,
+        rate_hz=entry.update_rate,
+    )
+
+
+def write_camchain(path: Path, rig: Rig, notes: tuple[str, ...] = ()) -> None:
+    """Write the cameras as a Kalibr camchain-imucam file; `notes` become comments at its top."""
+    chain: dict[str, dict[str, Any]] = {}
+    for number, camera in enumerate(rig.cameras):
+        T_c_b = se3_inv(camera.T_b_c)
+        entry: dict[str, Any] = {
+            "T_cam_imu": T_c_b.tolist(),
+            "camera_model": "pinhole",
+            "distortion_coeffs": camera.distortion.tolist(),
+            "distortion_model": camera.distortion_model,
+            "intrinsics": camera.intrinsics.tolist(),
+            "resolution": list(camera.resolution),
+        }
+        if number > 0:
+            entry["T_cn_cnm1"] = (T_c_b @ rig.cameras[number - 1].T_b_c).tolist()
+        chain[f"cam{number}"] = entry
+    _write_yaml(path, chain, (*_CONVENTION, *notes))
+
+
+def write_imu_yaml(path: Path, noise: ImuNoise) -> None:
+    """Write noise densities as a Kalibr imu.yaml."""
+    entry = {
+        "accelerometer_noise_density": noise.density_acc,
+        "accelerometer_random_walk": noise.walk_acc,
+        "gyroscope_noise_density": noise.density_gyro,
+        "gyroscope_random_walk": noise.walk_gyro,
+        "update_rate": noise.rate_hz,
+    }
+    _write_yaml(path, {"imu0": entry}, ("Densities and random walks per sqrt(Hz), SI units.",))
+
+
+def _write_yaml(path: Path, data: dict[str, Any], comments: tuple[str, ...]) -> None:
+    head = "".join(f"# {line}\n" for line in comments)
+    # Flow style for innermost lists only: one line for each row of a matrix.
+    body = yaml.safe_dump(data, default_flow_style=None, sort_keys=False, width=200)
+    write_atomically(path, head + body)
+
+
+def _find(folder: Path, names: tuple[str, ...], prefix: str) -> Path:
+    """The file of one of these names, else the only file that begins with `prefix`."""
+    for name in names:
+        if (folder / name).is_file():
+            return folder / name
+    others = sorted(folder.glob(f"{prefix}*.yaml"))
+    if len(others) == 1:
+        return others[0]
+    found = f"found {', '.join(file.name for file in others)}" if others else "found none"
+    raise CalibrationError(
+        f"{folder}: no single file to read; {found}, needed one of {', '.join(names)} "
+        f"or exactly one {prefix}*.yaml. Rename the one to use."
+    )
+
+
+def _camera_from_imu(entry: _CameraEntry, before: list[Camera], path: Path, key: str) -> Array:
+    """T_c_b from T_cam_imu, else chained from the camera before."""
+    if entry.T_cam_imu is not None:
+        return rigid_transform(entry.T_cam_imu, path, f"{key}.T_cam_imu")
+    if entry.T_cn_cnm1 is None or not before:
+        raise CalibrationError(
+            f"{path}: {key} has no T_cam_imu; needed for cam0, and T_cam_imu or T_cn_cnm1 for the "
+            "others. Use the file that Kalibr's camera-IMU calibration wrote (camchain-imucam)."
+        )
+    T_cn_cnm1 = rigid_transform(entry.T_cn_cnm1, path, f"{key}.T_cn_cnm1")
+    return T_cn_cnm1 @ se3_inv(before[-1].T_b_c)
+
+
+def _camera(entry: _CameraEntry, T_b_c: Array, path: Path, key: str) -> Camera:
+    needed = 0 if entry.distortion_model == "none" else 4
+    found = len(entry.distortion_coeffs)
+    if found != needed and not (needed == 0 and not any(entry.distortion_coeffs)):
+        raise CalibrationError(
+            f"{path}: {key}.distortion_coeffs has {found} numbers, needed {needed} for the model "
+            f"'{entry.distortion_model}'."
+        )
+    if entry.timeshift_cam_imu != 0.0:
+        _LOG.warning(
+            "%s: %s.timeshift_cam_imu is %g s and is not applied: shift the camera stamps by it.",
+            path, key, entry.timeshift_cam_imu,
+        )  # fmt: skip
+    return Camera(
+        T_b_c=T_b_c,
+        intrinsics=np.array(entry.intrinsics),
+        distortion=np.array(entry.distortion_coeffs) if needed else np.zeros(4),
+        distortion_model=entry.distortion_model,
+        resolution=entry.resolution,
+        rate_hz=math.nan,
+    )
+
+
+def _require_no_intrinsics(entry: _ImuEntry, path: Path) -> None:
+    """IMU intrinsics would be dropped in silence: they must do nothing."""
+    remedy = "IMU intrinsics are not applied: correct the samples first and set it to identity."
+    for key in ("T_i_b", "Tw", "Ta", "R_IMUtoGYRO", "R_IMUtoACC"):
+        rows = getattr(entry, key)
+        if rows is not None:
+            require_identity(rows, path, key, remedy)
+    if entry.Tg is not None and np.abs(entry.Tg).max() > 1e-9:
+        raise CalibrationError(
+            f"{path}: Tg has an entry of {np.abs(entry.Tg).max():.3g}, needed 0; g-sensitivity is "
+            "not applied: correct the samples first and set it to zero."
+        )
+    if entry.time_offset != 0.0:
+        _LOG.warning(
+            "%s: time_offset is %g s and is not applied: shift the IMU stamps by it.",
+            path, entry.time_offset,
+        )  # fmt: skip

@@ -1,0 +1,175 @@
+"""Can these numbers come from an IMU on the ground? Wrong units and missing gravity, by physics.
+
+Nothing is known of the motion, so every test allows what hand-held devices, drones and cars do.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from maci2.errors import DatasetError
+from maci2.gaussian import Array
+from maci2.sensors.rotations import so3_exp_stack
+from maci2.sensors.sanity import gaps
+from maci2.sensors.types import NS, ImuSamples
+
+GRAVITY = 9.81
+"""[m/s^2]"""
+
+GRAVITY_TOLERANCE = 1.5
+"""What bias and scale of a poor MEMS accelerometer can add to 9.81 [m/s^2]."""
+
+MAX_RATE = 15.0
+"""Angular rate [rad/s] that no recording for cameras exceeds for 1 % of its time: 860 deg/s."""
+
+COHERENT = 0.6
+"""Turned back to one frame, forces add up to gravity: mean and single norms agree to this part."""
+
+_WINDOW_S = 5.0
+"""Long enough that a bias of 1 deg/s, read as 1 rad/s, turns gravity away."""
+
+_SMOOTHING_S = 0.2
+
+
+@dataclass(frozen=True)
+class _Fault:
+    text: str
+    serious: bool
+    """The samples are useless as they are."""
+
+
+@dataclass(frozen=True)
+class _Forces:
+    """What the accelerometer says on average, its turning undone with the gyroscope."""
+
+    mean: float
+    """Median over windows of the norm of the mean force, turned to the window's start [m/s^2]:
+    gravity, up to the change of velocity over the window's length."""
+
+    sample: float
+    """Median norm of single samples [m/s^2]."""
+
+    spread: float
+    """Quartile range of the norm of the smoothed force [m/s^2]."""
+
+    @property
+    def coherent(self) -> bool:
+        return self.mean > COHERENT * self.sample
+
+
+def imu_faults(samples: ImuSamples) -> list[str]:
+    """What is wrong with the samples, in plain words; empty for a healthy IMU."""
+    return [fault.text for fault in _faults(samples)]
+
+
+def require_plausible(samples: ImuSamples) -> None:
+    """Raise DatasetError for the first fault that makes the samples useless."""
+    for fault in _faults(samples):
+        if fault.serious:
+            raise DatasetError(fault.text)
+
+
+def _faults(samples: ImuSamples) -> list[_Fault]:
+    faults = _dead_channels(samples)
+    forces = _average_forces(samples)
+    gyro_fault = _gyro_fault(samples, forces)
+    # Forces are turned back with the gyroscope, so they are judged only when it is sound.
+    other = gyro_fault or _gravity_fault(samples.source, forces)
+    return faults + ([other] if other else []) + _gap_faults(samples)
+
+
+def _dead_channels(samples: ImuSamples) -> list[_Fault]:
+    faults = []
+    for sensor, values in (("gyroscope", samples.gyro), ("accelerometer", samples.acc)):
+        for axis in np.flatnonzero(np.ptp(values, axis=0) == 0.0):
+            text = (
+                f"{samples.source}: {sensor} {'xyz'[axis]} reads {values[0, axis]:g} in all "
+                f"{len(samples)} samples; a live channel shows noise. Check the sensor and the "
+                "columns of the file."
+            )
+            faults.append(_Fault(text, serious=False))
+    return faults
+
+
+def _gyro_fault(samples: ImuSamples, forces: _Forces) -> _Fault | None:
+    rate = float(np.percentile(np.linalg.norm(samples.gyro, axis=1), 99))
+    remedy = "It looks like deg/s: multiply the gyroscope columns by pi/180 = 0.017453."
+    if rate > MAX_RATE:
+        text = (
+            f"{samples.source}: the gyroscope reads {rate:.1f} rad/s or more in 1 % of the "
+            f"samples; needed rad/s, at most {MAX_RATE:.0f} for a recording with cameras. {remedy}"
+        )
+        return _Fault(text, serious=True)
+    # Norms are those of gravity, yet the directions, turned back, do not agree.
+    if not forces.coherent and abs(forces.sample - GRAVITY) < 2.0 * GRAVITY_TOLERANCE:
+        text = (
+            f"{samples.source}: gyroscope and accelerometer disagree: turned back with the "
+            f"gyroscope, forces of {forces.sample:.2f} m/s^2 average to {forces.mean:.2f} over "
+            f"{_WINDOW_S:.0f} s, needed {GRAVITY} within {GRAVITY_TOLERANCE}. {remedy}"
+        )
+        return _Fault(text, serious=True)
+    return None
+
+
+def _gravity_fault(source: str, forces: _Forces) -> _Fault | None:
+    needed = f"needed {GRAVITY} within {GRAVITY_TOLERANCE} (bias and scale of a poor accelerometer)"
+    if abs(forces.mean - GRAVITY) <= GRAVITY_TOLERANCE:
+        return None
+    # Gravity of 1 g is steady; accelerations that happen to be 1 m/s^2 large are not.
+    steady = forces.coherent and forces.spread < 0.35 * forces.mean
+    if steady and 0.8 < forces.mean < 1.25:
+        text = (
+            f"{source}: the accelerometer reads {forces.mean:.3f} on average, {needed}. It looks "
+            f"like g: multiply the accelerometer columns by {GRAVITY}."
+        )
+    elif not steady or forces.mean <= 0.8:
+        text = (
+            f"{source}: the accelerometer's mean is {forces.mean:.2f} m/s^2 and its samples are "
+            f"{forces.sample:.2f} m/s^2 long, {needed}. Gravity seems to be removed already: "
+            "use the raw specific force, not linear acceleration."
+        )
+    else:
+        text = (
+            f"{source}: the accelerometer reads {forces.mean:.2f} m/s^2 on average and at rest, "
+            f"{needed}. Check its range setting, scale factor and units."
+        )
+    return _Fault(text, serious=True)
+
+
+def _gap_faults(samples: ImuSamples) -> list[_Fault]:
+    before = gaps(samples.stamps_ns)
+    if len(before) == 0:
+        return []
+    steps_s = np.diff(samples.stamps_ns) / NS
+    longest = before[np.argmax(steps_s[before])]
+    text = (
+        f"{samples.source}: {len(before)} gaps, the longest {steps_s[longest]:.3f} s after stamp "
+        f"{samples.stamps_ns[longest]} ns; the median step is {np.median(steps_s):.4f} s. Windows "
+        "that touch a gap cannot be used."
+    )
+    return [_Fault(text, serious=False)]
+
+
+def _average_forces(samples: ImuSamples) -> _Forces:
+    length = min(round(_WINDOW_S * samples.rate_hz), len(samples) - 1)
+    starts = np.arange(0, len(samples) - length, max(length // 2, 1))
+    angles = samples.gyro[:-1] * (np.diff(samples.stamps_ns) / NS)[:, None]
+    R_start_now = np.broadcast_to(np.eye(3), (len(starts), 3, 3))
+    total = np.zeros((len(starts), 3))
+    for now in range(length):
+        total += np.einsum("nij,nj->ni", R_start_now, samples.acc[starts + now])
+        R_start_now = R_start_now @ so3_exp_stack(angles[starts + now])
+    smooth = _moving_mean(samples.acc, max(round(_SMOOTHING_S * samples.rate_hz), 1))
+    norms = np.linalg.norm(smooth, axis=1)
+    return _Forces(
+        mean=float(np.median(np.linalg.norm(total / length, axis=1))),
+        sample=float(np.median(np.linalg.norm(samples.acc, axis=1))),
+        spread=float(np.subtract(*np.percentile(norms, [75, 25]))),
+    )
+
+
+def _moving_mean(values: Array, length: int) -> Array:
+    """Mean of `length` samples that follow each other, fewer where there are not as many."""
+    length = min(length, len(values))
+    sums = np.cumsum(np.vstack([np.zeros(3), values]), axis=0)
+    return (sums[length:] - sums[:-length]) / length

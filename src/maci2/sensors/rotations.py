@@ -1,0 +1,44 @@
+"""Stacks of rotations as files give them: quaternions, and matrices that are nearly orthonormal."""
+
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from maci2.gaussian import Array
+
+
+def rotations_from_quat_wxyz(quat_wxyz: Array) -> Array:
+    """(n, 4) -> (n, 3, 3); the norm is divided out."""
+    return Rotation.from_quat(quat_wxyz, scalar_first=True).as_matrix()
+
+
+def stack_poses(R_a_b: Array, p_a_b: Array) -> Array:
+    """(n, 3, 3) and (n, 3) -> (n, 4, 4)."""
+    Ts_a_b = np.zeros((len(p_a_b), 4, 4))
+    Ts_a_b[:, :3, :3] = R_a_b
+    Ts_a_b[:, :3, 3] = p_a_b
+    Ts_a_b[:, 3, 3] = 1.0
+    return Ts_a_b
+
+
+def so3_exp_stack(phis: Array) -> Array:
+    """Rotations by the vectors (n, 3) [rad]."""
+    return Rotation.from_rotvec(phis).as_matrix()
+
+
+def so3_log_stack(Rs: Array) -> Array:
+    """Rotation vectors (n, 3) [rad] of (n, 3, 3)."""
+    return Rotation.from_matrix(Rs).as_rotvec()
+
+
+def nearest_rotation(M: Array) -> Array:
+    """The rotation closest to M in the Frobenius norm."""
+    U, _, Vt = np.linalg.svd(M)
+    sign = np.diag([1.0, 1.0, np.linalg.det(U @ Vt)])
+    return U @ sign @ Vt
+
+
+def orthonormality_error(M: Array) -> float:
+    """Largest entry of M^T M - I; 2 for a reflection, which is no rotation at all."""
+    if np.linalg.det(M) <= 0.0:
+        return 2.0
+    return float(np.abs(M.T @ M - np.eye(3)).max())

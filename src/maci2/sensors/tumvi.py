@@ -1,0 +1,62 @@
+"""TUM-VI folders: the tables of EuRoC, motion capture as truth, calibration in Kalibr's files."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from maci2.errors import CalibrationError
+from maci2.sensors.euroc import (
+    mav0_of,
+    read_camera_stamps,
+    read_imu_csv,
+    read_truth_csv,
+    recording_name,
+)
+from maci2.sensors.kalibr import read_rig
+from maci2.sensors.types import NS, Recording, Rig, Stamps
+
+TRUTH = "mocap0"
+
+
+def read_tumvi(path: Path, rig: Rig | None = None) -> Recording:
+    """Open a TUM-VI sequence; `rig` takes the place of its dso or calib folder.
+
+    Motion capture gives poses of the IMU; velocity and biases are NaN.
+    """
+    mav0 = mav0_of(path)
+    stamps_ns = read_camera_stamps(mav0)
+    rig = read_rig(_calibration_folder(mav0)) if rig is None else rig
+    truth_path = mav0 / TRUTH / "data.csv"
+    return Recording(
+        name=recording_name(mav0),
+        path=path,
+        imu=read_imu_csv(mav0 / "imu0" / "data.csv"),
+        rig=_with_frame_rates(rig, stamps_ns),
+        camera_stamps_ns=stamps_ns,
+        truths={TRUTH: read_truth_csv(truth_path)} if truth_path.is_file() else {},
+    )
+
+
+def _calibration_folder(mav0: Path) -> Path:
+    """The sequence's own dso folder, else a calib folder in it or beside it."""
+    sequence = mav0.resolve().parent if mav0.resolve().name == "mav0" else mav0.resolve()
+    candidates = [sequence / "dso", sequence / "calib", sequence.parent / "calib"]
+    for folder in candidates:
+        if folder.is_dir():
+            return folder
+    raise CalibrationError(
+        f"{sequence}: no calibration found; looked for the folders "
+        f"{', '.join(str(folder) for folder in candidates)} with a Kalibr camchain and IMU file. "
+        "Put them there or name the rig file."
+    )
+
+
+def _with_frame_rates(rig: Rig, stamps_ns: tuple[Stamps, ...]) -> Rig:
+    """Kalibr's files do not say the frame rate; the stamps do."""
+    cameras = list(rig.cameras)
+    for number, stamps in enumerate(stamps_ns[: len(cameras)]):
+        if np.isnan(cameras[number].rate_hz) and len(stamps) > 1:
+            rate_hz = NS / float(np.median(np.diff(stamps)))
+            cameras[number] = replace(cameras[number], rate_hz=rate_hz)
+    return replace(rig, cameras=tuple(cameras))

@@ -1,0 +1,29 @@
+"""Camera motion with covariance."""
+
+from maci2.sensors import Stamps
+from maci2.vision.relative_poses import (
+    CameraFrame,
+    MeasuredSteps,
+    RelativePoses,
+    load_relative_poses,
+    save_relative_poses,
+)
+from maci2.vision.sources import (
+    poses_from_steps,
+    poses_from_trajectory,
+    poses_from_truth,
+    step_covariance,
+)
+
+__all__ = [
+    "CameraFrame",
+    "MeasuredSteps",
+    "RelativePoses",
+    "Stamps",
+    "load_relative_poses",
+    "poses_from_steps",
+    "poses_from_trajectory",
+    "poses_from_truth",
+    "save_relative_poses",
+    "step_covariance",
+]

@@ -1,0 +1,102 @@
+"""Camera motion from keyframe to keyframe, with covariance: what estimation takes from vision."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from maci2 import __version__
+from maci2.errors import MeasurementError
+from maci2.gaussian import Array, require_spd
+from maci2.sensors import Stamps
+
+CameraFrame = Literal["camera", "rectified"]
+
+
+@dataclass(frozen=True)
+class RelativePoses:
+    """Motion of the left camera between consecutive keyframes, as vision measured it."""
+
+    stamps_ns: Stamps
+    """(n,) keyframes, strictly increasing."""
+
+    Ts_ck_ck1: Array
+    """(n - 1, 4, 4); each takes points from camera k+1 to camera k."""
+
+    covs_T_ck_ck1: Array
+    """(n - 1, 6, 6) left perturbation, order [rho, phi], [m, rad] (Eq. 6)."""
+
+    frame: CameraFrame = "camera"
+    """Which frame c is: the camera itself, or its rectified image's (T_b_cr = T_b_c R_c_cr)."""
+
+    def __post_init__(self) -> None:
+        steps = len(self.stamps_ns) - 1
+        if self.Ts_ck_ck1.shape != (steps, 4, 4) or self.covs_T_ck_ck1.shape != (steps, 6, 6):
+            raise MeasurementError(
+                f"{steps + 1} keyframes need Ts_ck_ck1 ({steps}, 4, 4) and covs_T_ck_ck1 "
+                f"({steps}, 6, 6); found {self.Ts_ck_ck1.shape} and {self.covs_T_ck_ck1.shape}."
+            )
+        if steps < 1 or (np.diff(self.stamps_ns) <= 0).any():
+            raise MeasurementError("keyframe stamps must be at least two and strictly increasing.")
+        if not np.isfinite(self.Ts_ck_ck1).all():
+            raise MeasurementError("Ts_ck_ck1 holds NaN or infinity; drop those keyframes.")
+        require_spd(self.covs_T_ck_ck1, "covs_T_ck_ck1")
+
+    def __len__(self) -> int:
+        return len(self.stamps_ns)
+
+
+def save_relative_poses(path: Path, poses: RelativePoses) -> None:
+    """Write the `.npz` of docs/conventions.md, to a temporary name first."""
+    partial = path.with_name(path.name + ".part")
+    with partial.open("wb") as file:
+        np.savez(
+            file,
+            stamps_ns=np.stack([poses.stamps_ns[:-1], poses.stamps_ns[1:]], axis=1),
+            T_ck_ck1=poses.Ts_ck_ck1,
+            cov=poses.covs_T_ck_ck1,
+            frame=poses.frame,
+            version=__version__,
+        )
+    partial.replace(path)
+
+
+@dataclass(frozen=True)
+class MeasuredSteps:
+    """A file of measured steps; they need not touch each other."""
+
+    stamps_ns: Stamps
+    """(m, 2) from, to."""
+
+    Ts_ck_ck1: Array
+    covs_T_ck_ck1: Array
+    frame: CameraFrame
+    source: str
+
+
+def load_relative_poses(path: Path) -> MeasuredSteps:
+    """Read what `save_relative_poses` or `maci2 vo` wrote."""
+    if not path.is_file():
+        raise MeasurementError(f"{path}: no such file; `maci2 vo` writes one.")
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            missing = {"stamps_ns", "T_ck_ck1", "cov", "frame"} - set(file.files)
+            if missing:
+                raise MeasurementError(
+                    f"{path}: lacks {sorted(missing)}; holds {sorted(file.files)}."
+                )
+            frame = str(file["frame"])
+            steps = MeasuredSteps(
+                file["stamps_ns"].astype(np.int64),
+                file["T_ck_ck1"].astype(np.float64),
+                file["cov"].astype(np.float64),
+                "rectified" if frame == "rectified" else "camera",
+                str(path),
+            )
+    except (ValueError, OSError) as error:
+        raise MeasurementError(f"{path}: not a readable .npz file ({error}).") from error
+    if frame not in ("camera", "rectified"):
+        raise MeasurementError(f"{path}: frame is '{frame}', needed 'camera' or 'rectified'.")
+    require_spd(steps.covs_T_ck_ck1, f"{path}: cov")
+    return steps

@@ -1,0 +1,75 @@
+"""Camera motion without images: from ground truth with added noise, from a trajectory, from a file."""
+
+import numpy as np
+
+from maci2.errors import DatasetError, MeasurementError
+from maci2.gaussian import Array
+from maci2.lie import se3_exp, se3_inv
+from maci2.sensors import CameraTrajectory, GroundTruth, Stamps, poses_at, truth_at
+from maci2.vision.relative_poses import CameraFrame, MeasuredSteps, RelativePoses
+
+MAX_TRUTH_GAP_S = 0.06
+"""Longest step between two poses that is interpolated across: one frame at 20 Hz and jitter."""
+
+
+def step_covariance(std_rotation_deg: float, std_translation: float) -> Array:
+    """(6, 6) of a step whose error has this standard deviation on each axis, [rho, phi]."""
+    if not (std_rotation_deg > 0.0 and std_translation > 0.0):
+        raise MeasurementError(
+            f"standard deviations are {std_rotation_deg} deg and {std_translation} m; needed both "
+            "above 0: a measurement without noise has no weight to be fused with."
+        )
+    return np.diag([std_translation**2] * 3 + [np.deg2rad(std_rotation_deg) ** 2] * 3)
+
+
+def poses_from_truth(
+    truth: GroundTruth, stamps_ns: Stamps, T_b_c: Array, cov_step: Array, seed: tuple[int, ...]
+) -> RelativePoses:
+    """What a camera with exactly this noise per keyframe step would have measured."""
+    Ts_w_c = truth_at(truth, stamps_ns, MAX_TRUTH_GAP_S).Ts_w_b @ T_b_c
+    noise = np.random.default_rng(seed).multivariate_normal(
+        np.zeros(6), cov_step, size=len(stamps_ns) - 1, method="cholesky"
+    )
+    Ts = np.array([se3_exp(xi) for xi in noise]) @ _steps(Ts_w_c)
+    return RelativePoses(stamps_ns, Ts, np.broadcast_to(cov_step, (len(Ts), 6, 6)).copy())
+
+
+def poses_from_trajectory(
+    trajectory: CameraTrajectory, stamps_ns: Stamps, cov_step: Array, frame: CameraFrame
+) -> RelativePoses:
+    """Steps between the poses of a visual odometry or SLAM, with one covariance for all."""
+    Ts_w_c = poses_at(
+        trajectory.stamps_ns,
+        trajectory.Ts_w_c,
+        stamps_ns,
+        MAX_TRUTH_GAP_S,
+        source=trajectory.source,
+    )
+    Ts = _steps(Ts_w_c)
+    return RelativePoses(stamps_ns, Ts, np.broadcast_to(cov_step, (len(Ts), 6, 6)).copy(), frame)
+
+
+def poses_from_steps(steps: MeasuredSteps, start_ns: int, end_ns: int) -> RelativePoses:
+    """The measured steps inside [start_ns, end_ns]; they must follow each other without a break."""
+    inside = (steps.stamps_ns[:, 0] >= start_ns) & (steps.stamps_ns[:, 1] <= end_ns)
+    stamps = steps.stamps_ns[inside]
+    if len(stamps) == 0:
+        raise DatasetError(
+            f"{steps.source}: no measured step inside {start_ns}..{end_ns} ns; it covers "
+            f"{steps.stamps_ns.min()}..{steps.stamps_ns.max()} ns."
+        )
+    broken = np.flatnonzero(stamps[1:, 0] != stamps[:-1, 1])
+    if len(broken):
+        at = int(broken[0])
+        raise DatasetError(
+            f"{steps.source}: steps do not follow each other: one ends at {stamps[at, 1]} ns, the "
+            f"next begins at {stamps[at + 1, 0]} ns. Choose a window without a break."
+        )
+    keyframes = np.concatenate([stamps[:, 0], stamps[-1:, 1]])
+    return RelativePoses(
+        keyframes, steps.Ts_ck_ck1[inside], steps.covs_T_ck_ck1[inside], steps.frame
+    )
+
+
+def _steps(Ts_w_c: Array) -> Array:
+    return np.array([se3_inv(T) for T in Ts_w_c[:-1]]) @ Ts_w_c[1:]
