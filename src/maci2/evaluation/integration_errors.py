@@ -6,7 +6,7 @@ The error has three sources, and each has its own covariance: the samples' noise
 in the samples, and the truth's own error at both ends of the window (`LabelNoise`).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,7 @@ from maci2.evaluation.truth_states import Indices, TruthStates
 from maci2.gaussian import Array
 from maci2.imu import ALPHA, BETA, GAMMA, BiasPrior, ImuMeasurements, preintegrate
 from maci2.lie import so3_log
-from maci2.sensors import NS
-
-GRAVITY_W = np.array([0.0, 0.0, -9.81])
-"""Down in a world whose z axis points up [m/s^2]."""
+from maci2.sensors import GRAVITY_W, NS
 
 
 @dataclass(frozen=True)
@@ -82,6 +79,10 @@ class WindowErrors:
 
     left_out: int
     """Windows that touch a jump or a gap of the truth."""
+
+    def without_bias(self, bias: Array) -> "WindowErrors":
+        """The errors with a known bias (6,) [gyro, acc] taken off the samples, to first order."""
+        return replace(self, e=self.e - self.e_D_bias @ bias)
 
     def cov(self, bias: BiasPrior | None = None, labels: LabelNoise = NO_LABEL_NOISE) -> Array:
         """(m, 9, 9) covariance of e; an infinite or absent bias spread counts as none."""

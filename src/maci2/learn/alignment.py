@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from maci2.evaluation.integration_errors import GRAVITY_W, WindowErrors, integration_errors
+from maci2.evaluation.integration_errors import WindowErrors, integration_errors
 from maci2.evaluation.truth_states import TruthStates
 from maci2.gaussian import Array
 from maci2.imu import BETA, GAMMA, BiasPrior, ImuMeasurements
+from maci2.sensors import GRAVITY_W
 
 HORIZON_S = 1.0
 STRIDE_S = 0.25

@@ -30,15 +30,18 @@ class Form:
     held_out_stage: bool
     """Whether uncertainties are tuned on recordings that the corrections have not seen."""
 
+    tracks_bias: bool = False
+    """Whether the gyroscope's turn-on bias is tracked (`maci2.imu.bias_tracking`) before all."""
+
     hidden: tuple[int, int] = (64, 64)
     """Widths of the two GRU layers."""
 
 
 FORMS: dict[str, Form] = {
-    "separated": Form("network", "cnn", "per kind", True, "full", True),
-    "paper": Form("network", "cnn", "cov_0", False, "marginal", True, (128, 256)),
-    "two-ended": Form("network", "cnn", "two-ended", False, "full", True, (128, 256)),
-    "airimu": Form("network", "gru", "nothing", False, "marginal", False, (128, 256)),
+    "separated": Form("network", "cnn", "per kind", True, "full", True, tracks_bias=True),
+    "paper": Form("network", "cnn", "cov_0", False, "marginal", True),
+    "two-ended": Form("network", "cnn", "two-ended", False, "full", True),
+    "airimu": Form("network", "gru", "nothing", False, "marginal", False),
     "paramnet": Form("constant", "constant", "nothing", False, "marginal", False),
     "datasheet": Form("constant", "datasheet", "nothing", False, "marginal", False),
     "temperature": Form("constant", "scaled datasheet", "nothing", False, "marginal", True),

@@ -104,25 +104,23 @@ def integrate(
     phi = steps.gyro * dt
     R_bi_bk = RotationProducts.apply(phi)  # type: ignore[no-untyped-call]
     R_before = torch.cat([_identity_like(R_bi_bk[:, :1]), R_bi_bk[:, :-1]], dim=1)
-    midpoint = rule == "midpoint"
-    R_at = R_before @ so3_exp(0.5 * phi) if midpoint else R_before
+    if rule == "midpoint":
+        R_at = R_before @ so3_exp(0.5 * phi)
+        half = so3_jl(0.5 * phi) * (0.5 * dt[..., None])
+        psi_at_D_gyro = R_before @ half
+        psi_D_gyro = psi_at_D_gyro + R_at @ half
+    else:
+        R_at = R_before
+        # The sample's own acceleration is turned before its gyro noise is seen.
+        psi_at_D_gyro = torch.zeros_like(R_at)
+        psi_D_gyro = R_before @ so3_jl(phi) * dt[..., None]
 
-    t_after = steps.dt.cumsum(1)[..., None]
-    t_before = t_after - dt
+    t = steps.dt.cumsum(1)[..., None]
     d_beta = _apply(R_at, steps.acc) * dt
-    beta_after = d_beta.cumsum(1)
-    beta_before = beta_after - d_beta
-    d_alpha = dt * (beta_before + 0.5 * d_beta)
-    alpha_after = d_alpha.cumsum(1)
-    alpha_before = alpha_after - d_alpha
-
-    # The share of a step's gyro noise that its own acceleration does not see.
-    unseen = 0.5 if midpoint else 1.0
-    tau = -(t_before + 0.5 * dt)
-    psi_D_gyro = R_before @ so3_jl(phi) * dt[..., None]
-    lever_v = beta_before + unseen * d_beta
-    lever_p = alpha_before - t_before * beta_before + unseen * tau * d_beta
-    gyro_rows = _gyro_rows(psi_D_gyro, lever_v, lever_p)
+    beta = d_beta.cumsum(1)
+    alpha = (dt * (beta - 0.5 * d_beta)).cumsum(1)
+    tau = 0.5 * dt - t
+    gyro_rows = _gyro_rows(psi_D_gyro, psi_at_D_gyro, d_beta, beta, alpha - beta * t, tau)
     v_D_acc = (R_at * dt[..., None]).transpose(1, 2)
     acc_rows = torch.cat([v_D_acc, tau[:, None] * v_D_acc], 1)
 
@@ -135,9 +133,9 @@ def integrate(
     bias_sums = torch.cat([bias_gyro, pad(bias_acc, (0, 0, 3, 0))], -1)
     if cov_0 is not None:
         cov_sums = cov_sums + cov_0
-    gamma, beta, alpha = R_bi_bk[:, index], beta_after[:, index], alpha_after[:, index]
-    t = t_after[:, index, 0]
-    D = errors_from_sums(gamma, beta, alpha, t)
+    at_end = (R_bi_bk[:, index], beta[:, index], alpha[:, index], t[:, index, 0])
+    D = errors_from_sums(*at_end)
+    gamma, beta, alpha, t = at_end
     return Integrated(t, gamma, beta, alpha, D @ cov_sums @ D.mT, D, D @ bias_sums)
 
 
@@ -153,12 +151,24 @@ def errors_from_sums(gamma: Tensor, beta: Tensor, alpha: Tensor, t: Tensor) -> T
     return torch.cat(rows, -2)
 
 
-def _gyro_rows(psi_D_gyro: Tensor, lever_v: Tensor, lever_p: Tensor) -> Tensor:
-    """(B, 9, N, 3): what the gyro noise of each step adds to [psi, c_v, c_p]."""
-    planes = psi_D_gyro.movedim((2, 3), (0, 1)).contiguous()
-    levers = torch.stack([lever_v, lever_p]).movedim(3, 0).contiguous()
-    crossed = [_cross_planes(levers[:, i], planes) for i in range(2)]
-    return torch.cat([planes, *crossed]).permute(2, 0, 3, 1)
+def _gyro_rows(
+    psi_D_gyro: Tensor,
+    psi_at_D_gyro: Tensor,
+    d_beta: Tensor,
+    lever_v: Tensor,
+    lever_p: Tensor,
+    tau: Tensor,
+) -> Tensor:
+    """(B, 9, N, 3): what the gyro noise of each step adds to [psi, c_v, c_p].
+
+    `psi_at` is the turn at which the step's acceleration is summed, `psi` that after the step.
+    """
+    turns = torch.stack([psi_D_gyro, psi_at_D_gyro]).movedim((3, 4), (0, 1)).contiguous()
+    whole, part = turns.unbind(2)
+    v, p, d = torch.stack([lever_v, lever_p, d_beta]).movedim(3, 1).contiguous().unbind(0)
+    seen = _cross_planes(d, part)
+    rows = [whole, _cross_planes(v, whole) - seen, _cross_planes(p, whole) - tau[..., 0] * seen]
+    return torch.cat(rows).permute(2, 0, 3, 1)
 
 
 def _cross_planes(v: Tensor, m: Tensor) -> Tensor:

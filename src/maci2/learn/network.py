@@ -59,7 +59,8 @@ class ImuNetwork(nn.Module):
         self, samples: Tensor, state_1: Tensor, state_2: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Corrections to add, log variances, and both GRU states after the last block."""
-        features = self.encoder(((samples - self.mean) / self.std).mT).mT
+        scaled = (samples - self.mean) / self.std
+        features = self.encoder(scaled.transpose(1, 2)).transpose(1, 2)
         hidden, state_1 = self.gru_1(features, state_1)
         hidden, state_2 = self.gru_2(hidden, state_2)
         read = hidden if self.form.uncertainty == "gru" else features

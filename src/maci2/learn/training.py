@@ -155,21 +155,21 @@ class Trainee(lightning.LightningModule):
 
     def configure_optimizers(self) -> Any:
         """Adam; the first stage is brought down smoothly, the second moves uncertainties only."""
-        beside = self.error_model.parameters_in_use()
         if self.stage == "held-out":
-            chosen = [*self.model.uncertainty_parameters(), *beside]
+            chosen = self.model.uncertainty_parameters()
             rate, epochs = self.config.held_out_learning_rate, self.config.held_out_epochs
         else:
-            chosen = [*_trainable(self.model), *beside]
+            chosen = _trainable(self.model)
             rate, epochs = self.config.learning_rate, self.config.epochs
-        # Parameters outside `chosen` keep their values: the optimizer does not know them.
+        # Parameters in neither group keep their values: the optimizer does not know them.
+        # Constants and logarithms of scales are few and far from zero: faster, and no decay.
+        scales = [p for p in chosen if p.dim() == 1 and len(p) <= 6]
+        weights = [p for p in chosen if not any(p is scale for scale in scales)]
         optimizer = torch.optim.Adam(
             [
-                {"params": [p for p in chosen if p.dim() > 1], "lr": rate},
-                # Constants and logarithms of scales are few and far from zero: faster, no decay.
-                {"params": [p for p in chosen if p.dim() <= 1], "lr": 10 * rate, "weight_decay": 0},
-            ],
-            weight_decay=self.config.weight_decay,
+                {"params": weights, "lr": rate, "weight_decay": self.config.weight_decay},
+                {"params": [*scales, *self.error_model.parameters_in_use()], "lr": 10 * rate},
+            ]
         )
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule}}

@@ -1,6 +1,6 @@
 """Training windows: samples around a start, truth at the start and at every horizon."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -9,7 +9,8 @@ from torch import Tensor
 from maci2.errors import DatasetError
 from maci2.evaluation.truth_states import Indices, TruthStates, truth_states
 from maci2.gaussian import Array
-from maci2.imu import datasheet_model
+from maci2.imu import BiasPrior, datasheet_model
+from maci2.imu.bias_tracking import track_gyro_bias
 from maci2.imu.network_shape import BLOCK, CONTEXT
 from maci2.learn.alignment import Alignment, align
 from maci2.sensors import NS, ImuNoise, ImuSamples, Recording
@@ -74,15 +75,19 @@ class Batch:
 def load_track(recording: Recording, kind: str, truth_names: tuple[str, ...] = ()) -> Track:
     """Truth at the samples, and the recording's constants."""
     states = truth_states(recording.imu, recording.truth(truth_names), recording.name)
-    measured = datasheet_model(recording.imu, recording.rig.imu)
-    return Track(
-        recording.name,
-        kind,
-        recording.imu,
-        recording.rig.imu,
-        states,
-        align(measured, states),
-    )
+    return _aligned(recording.name, kind, recording.imu, recording.rig.imu, states)
+
+
+def with_bias_tracked(track: Track, turn_on: BiasPrior) -> Track:
+    """The track as a model that tracks the gyroscope's bias sees it."""
+    imu = replace(track.imu, gyro=track.imu.gyro - track_gyro_bias(track.imu, turn_on))
+    return _aligned(track.name, track.kind, imu, track.noise, track.states)
+
+
+def _aligned(
+    name: str, kind: str, imu: ImuSamples, noise: ImuNoise, states: TruthStates
+) -> Track:
+    return Track(name, kind, imu, noise, states, align(datasheet_model(imu, noise), states))
 
 
 class Windows:
