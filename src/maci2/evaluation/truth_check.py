@@ -14,14 +14,18 @@ from maci2.gaussian import Array
 from maci2.sensors import NS, GroundTruth, ImuSamples, Stamps, poses_at, with_velocity
 from maci2.sensors.rotations import nearest_rotation, so3_exp_stack, so3_log_stack
 
-HORIZON_S = 5.0
-"""Length of the rotations compared, shorter for recordings below 40 s."""
+HORIZON_S = 3.0
+"""Length of the rotations compared, shorter for recordings below 24 s. Longer ones show more of a
+smoothed truth's misalignment, but the gyroscope's drift blurs it."""
 
 SHORT_S = 0.25
 """Length of the intervals whose mean rates and forces are compared: below pi at 12 rad/s."""
 
 OVERLAP = 4
 """Compared rotations begin this many times in one horizon; their errors are not independent."""
+
+FAR = 0.3
+"""Misalignment [rad] above which the fit may not find its way from the identity."""
 
 MIN_OVERLAP_S = 2.0
 """Common time of truth and IMU below which nothing is measured."""
@@ -39,7 +43,8 @@ class TruthCheck:
     """Time covered by both, gaps included."""
 
     misalignment_deg: float
-    """Angle between the truth's body frame and the IMU's, from rotations."""
+    """Angle between the truth's body frame and the IMU's, from rotations; a lower bound where the
+    truth was smoothed with the IMU."""
 
     misalignment_std_deg: float
     """Its standard error along the axis found."""
@@ -101,18 +106,19 @@ def check_truth(truth: GroundTruth, imu: ImuSamples) -> TruthCheck:
     """Compare a ground truth with the IMU it belongs to."""
     overlap_s = _overlap_s(truth, imu)
     horizon_s = min(HORIZON_S, overlap_s / 8.0)
+    if overlap_s < MIN_OVERLAP_S:
+        return _unmeasured(overlap_s, horizon_s)
     short = _intervals(truth, imu, SHORT_S, SHORT_S)
     long = _intervals(truth, imu, horizon_s, horizon_s / OVERLAP)
-    if overlap_s < MIN_OVERLAP_S or len(short) < 4 or len(long) < 4:
-        nan = float("nan")
-        return TruthCheck(overlap_s, nan, nan, nan, nan, nan, horizon_s, nan, nan)
+    if len(short) < 4 or len(long) < 4:
+        return _unmeasured(overlap_s, horizon_s)
 
     R_t_b, rate_ratio, excitation = _register_rates(truth, imu, short)
-    fit = min(
+    fit = _fit_rotations(truth, imu, long, np.eye(3))
+    if np.linalg.norm(so3_log_stack(R_t_b[None])) > FAR:
+        far_fit = _fit_rotations(truth, imu, long, R_t_b)
         # The identity wins a draw: with one axis of rotation, any turn about it fits as well.
-        (_fit_rotations(truth, imu, long, start) for start in (np.eye(3), R_t_b)),
-        key=lambda fit: round(np.log(fit.residual + 1e-9), 1),
-    )
+        fit = far_fit if far_fit.residual < 0.9 * fit.residual else fit
     phi = so3_log_stack(fit.R_t_b[None])[0]
     axis = phi / max(float(np.linalg.norm(phi)), 1e-12)
     force_w = _mean_force(truth, imu, short)
@@ -127,6 +133,11 @@ def check_truth(truth: GroundTruth, imu: ImuSamples) -> TruthCheck:
         tilt_deg=float(np.degrees(np.arctan2(np.linalg.norm(force_w[:2]), force_w[2]))),
         force=float(np.linalg.norm(force_w)),
     )
+
+
+def _unmeasured(overlap_s: float, horizon_s: float) -> TruthCheck:
+    nan = float("nan")
+    return TruthCheck(overlap_s, nan, nan, nan, nan, nan, horizon_s, nan, nan)
 
 
 def _overlap_s(truth: GroundTruth, imu: ImuSamples) -> float:
@@ -176,7 +187,6 @@ def _register_rates(
     gyro = gyro - np.median(gyro, axis=0)
     true_rate = true_rate - np.median(true_rate, axis=0)
     R_t_b = nearest_rotation(true_rate.T @ gyro)
-    # Both directions of regression, so that noise in either does not pull the ratio down.
     ratio = np.sqrt(np.sum(gyro**2) / max(float(np.sum(true_rate**2)), 1e-12))
     excitation = np.sqrt(np.mean(np.sum(true_rate**2, axis=1)))
     return R_t_b, float(ratio), float(excitation)

@@ -1,6 +1,6 @@
 """IMU samples to preintegrated motion with covariance."""
 
-from maci2.imu.measurements import BiasPrior, ImuMeasurements, datasheet_model
+from maci2.imu.measurements import BiasPrior, ImuMeasurements, datasheet_model, raw_model
 from maci2.imu.preintegration import ALPHA, BETA, GAMMA, Preintegrated, Rule, preintegrate
 
 __all__ = [
@@ -13,4 +13,5 @@ __all__ = [
     "Rule",
     "datasheet_model",
     "preintegrate",
+    "raw_model",
 ]

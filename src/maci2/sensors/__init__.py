@@ -13,6 +13,7 @@ from maci2.sensors.kalibr import (
 from maci2.sensors.motion import GRAVITY_W, Motion, Trajectory
 from maci2.sensors.motion_kinds import MotionKind, random_trajectory
 from maci2.sensors.open import open_recording
+from maci2.sensors.plausibility import imu_faults, require_plausible
 from maci2.sensors.sanity import gaps, require_no_gap, require_overlap
 from maci2.sensors.simulate import SimulationConfig, simulate
 from maci2.sensors.smoothing import with_velocity
@@ -45,6 +46,7 @@ __all__ = [
     "Stamps",
     "Trajectory",
     "gaps",
+    "imu_faults",
     "open_recording",
     "poses_at",
     "random_trajectory",
@@ -56,6 +58,7 @@ __all__ = [
     "read_tumvi",
     "require_no_gap",
     "require_overlap",
+    "require_plausible",
     "simulate",
     "truth_at",
     "with_velocity",

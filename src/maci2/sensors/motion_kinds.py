@@ -66,7 +66,7 @@ _DEG = np.pi / 180.0
 _RECIPES: dict[MotionKind, _Recipe] = {
     "handheld": _Recipe(
         position=_HAND,
-        angles=_Band((0.25, 0.2, 0.2), 0.3, 2.0, falloff=1.0),
+        angles=_Band((0.7, 0.6, 0.6), 0.2, 1.8, falloff=1.0),
         yaw_range=np.pi,
         tilt_std=0.1,
     ),
@@ -107,7 +107,7 @@ _SINUSOIDS = 4
 def random_trajectory(kind: MotionKind, rng: np.random.Generator) -> Trajectory:
     """A motion of one kind; another draw from `rng`, another motion.
 
-    handheld: all six degrees of freedom, decimetres, up to 1-2 rad/s. drone: 0.5-2 m/s, tilted
+    handheld: all six degrees of freedom, decimetres, turning up to 3-4 rad/s. drone: 0.5-2 m/s, tilted
     by its accelerations. car: several m/s forward, mainly yaw. static: millimetres and 0.1 deg of
     sway. straight: accelerates but never rotates. planar_yaw: turns about the vertical only.
     """

@@ -32,7 +32,9 @@ _SMOOTHING_S = 0.2
 
 
 @dataclass(frozen=True)
-class _Fault:
+class ImuFault:
+    """One thing wrong with IMU samples."""
+
     text: str
     serious: bool
     """The samples are useless as they are."""
@@ -59,17 +61,18 @@ class _Forces:
 
 def imu_faults(samples: ImuSamples) -> list[str]:
     """What is wrong with the samples, in plain words; empty for a healthy IMU."""
-    return [fault.text for fault in _faults(samples)]
+    return [fault.text for fault in graded_imu_faults(samples)]
 
 
 def require_plausible(samples: ImuSamples) -> None:
     """Raise DatasetError for the first fault that makes the samples useless."""
-    for fault in _faults(samples):
+    for fault in graded_imu_faults(samples):
         if fault.serious:
             raise DatasetError(fault.text)
 
 
-def _faults(samples: ImuSamples) -> list[_Fault]:
+def graded_imu_faults(samples: ImuSamples) -> list[ImuFault]:
+    """What is wrong with the samples, and which of it makes them useless."""
     faults = _dead_channels(samples)
     forces = _average_forces(samples)
     gyro_fault = _gyro_fault(samples, forces)
@@ -78,7 +81,7 @@ def _faults(samples: ImuSamples) -> list[_Fault]:
     return faults + ([other] if other else []) + _gap_faults(samples)
 
 
-def _dead_channels(samples: ImuSamples) -> list[_Fault]:
+def _dead_channels(samples: ImuSamples) -> list[ImuFault]:
     faults = []
     for sensor, values in (("gyroscope", samples.gyro), ("accelerometer", samples.acc)):
         for axis in np.flatnonzero(np.ptp(values, axis=0) == 0.0):
@@ -87,11 +90,11 @@ def _dead_channels(samples: ImuSamples) -> list[_Fault]:
                 f"{len(samples)} samples; a live channel shows noise. Check the sensor and the "
                 "columns of the file."
             )
-            faults.append(_Fault(text, serious=False))
+            faults.append(ImuFault(text, serious=False))
     return faults
 
 
-def _gyro_fault(samples: ImuSamples, forces: _Forces) -> _Fault | None:
+def _gyro_fault(samples: ImuSamples, forces: _Forces) -> ImuFault | None:
     rate = float(np.percentile(np.linalg.norm(samples.gyro, axis=1), 99))
     remedy = "It looks like deg/s: multiply the gyroscope columns by pi/180 = 0.017453."
     if rate > MAX_RATE:
@@ -99,7 +102,7 @@ def _gyro_fault(samples: ImuSamples, forces: _Forces) -> _Fault | None:
             f"{samples.source}: the gyroscope reads {rate:.1f} rad/s or more in 1 % of the "
             f"samples; needed rad/s, at most {MAX_RATE:.0f} for a recording with cameras. {remedy}"
         )
-        return _Fault(text, serious=True)
+        return ImuFault(text, serious=True)
     # Norms are those of gravity, yet the directions, turned back, do not agree.
     if not forces.coherent and abs(forces.sample - GRAVITY) < 2.0 * GRAVITY_TOLERANCE:
         text = (
@@ -107,11 +110,11 @@ def _gyro_fault(samples: ImuSamples, forces: _Forces) -> _Fault | None:
             f"gyroscope, forces of {forces.sample:.2f} m/s^2 average to {forces.mean:.2f} over "
             f"{_WINDOW_S:.0f} s, needed {GRAVITY} within {GRAVITY_TOLERANCE}. {remedy}"
         )
-        return _Fault(text, serious=True)
+        return ImuFault(text, serious=True)
     return None
 
 
-def _gravity_fault(source: str, forces: _Forces) -> _Fault | None:
+def _gravity_fault(source: str, forces: _Forces) -> ImuFault | None:
     needed = f"needed {GRAVITY} within {GRAVITY_TOLERANCE} (bias and scale of a poor accelerometer)"
     if abs(forces.mean - GRAVITY) <= GRAVITY_TOLERANCE:
         return None
@@ -133,10 +136,10 @@ def _gravity_fault(source: str, forces: _Forces) -> _Fault | None:
             f"{source}: the accelerometer reads {forces.mean:.2f} m/s^2 on average and at rest, "
             f"{needed}. Check its range setting, scale factor and units."
         )
-    return _Fault(text, serious=True)
+    return ImuFault(text, serious=True)
 
 
-def _gap_faults(samples: ImuSamples) -> list[_Fault]:
+def _gap_faults(samples: ImuSamples) -> list[ImuFault]:
     before = gaps(samples.stamps_ns)
     if len(before) == 0:
         return []
@@ -147,7 +150,7 @@ def _gap_faults(samples: ImuSamples) -> list[_Fault]:
         f"{samples.stamps_ns[longest]} ns; the median step is {np.median(steps_s):.4f} s. Windows "
         "that touch a gap cannot be used."
     )
-    return [_Fault(text, serious=False)]
+    return [ImuFault(text, serious=False)]
 
 
 def _average_forces(samples: ImuSamples) -> _Forces:

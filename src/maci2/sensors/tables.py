@@ -57,7 +57,8 @@ def read_table(
     if first_line == 1:
         known = ["timestamp", *[names[0] for names in (required | optional).values()]]
         header = known[: len(header)]
-    text = _read_text(path, width=len(header), skip=first_line - 1, least=least)
+    text = _read_text(path, width=len(header), skip=first_line - 1)
+    require_count(len(text), least, str(path))
     where = _locate(header, required, optional, path)
     # +1: the row index that `_read_text` puts first.
     lines = text[:, 0].to_numpy().astype(np.int64) + first_line
@@ -66,7 +67,6 @@ def read_table(
         name: _numbers(text[:, at + 1], lines, header[at], pl.Float64, path).astype(np.float64)
         for name, at in where.items()
     }
-    require_count(len(lines), least, str(path))
     require_increasing(stamps_ns, str(path), lines)
     if required:
         values = np.stack([columns[name] for name in required], axis=1)
@@ -83,19 +83,16 @@ def _header(path: Path) -> tuple[list[str], int]:
     return [re.sub(r"[#\s]|\[.*\]|\(.*\)", "", field).lower() for field in fields], 2
 
 
-def _read_text(path: Path, width: int, skip: int, least: int) -> pl.DataFrame:
+def _read_text(path: Path, width: int, skip: int) -> pl.DataFrame:
     """All fields as text, first column the row index; lines without anything are left out."""
-    try:
-        text = pl.read_csv(
-            path,
-            has_header=False,
-            skip_rows=skip,
-            schema={f"column_{i}": pl.String for i in range(width)},
-            truncate_ragged_lines=True,
-        )
-    except pl.exceptions.NoDataError:
-        require_count(0, least, str(path))
-        raise
+    text = pl.read_csv(
+        path,
+        has_header=False,
+        skip_rows=skip,
+        schema={f"column_{i}": pl.String for i in range(width)},
+        truncate_ragged_lines=True,
+        raise_if_empty=False,
+    )
     text = text.select(pl.all().str.strip_chars().replace("", None)).with_row_index()
     return text.filter(pl.any_horizontal(pl.exclude("index").is_not_null()))
 

@@ -1,6 +1,7 @@
 """Camera motion with covariance."""
 
 from maci2.sensors import Stamps
+from maci2.vision.rectify import rectified_extrinsics
 from maci2.vision.relative_poses import (
     CameraFrame,
     MeasuredSteps,
@@ -24,6 +25,7 @@ __all__ = [
     "poses_from_steps",
     "poses_from_trajectory",
     "poses_from_truth",
+    "rectified_extrinsics",
     "save_relative_poses",
     "step_covariance",
 ]

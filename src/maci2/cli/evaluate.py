@@ -1,0 +1,122 @@
+"""`maci2 evaluate`."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from maci2.cli import options as opt
+from maci2.cli.printing import number, print_table, write_json
+
+
+def evaluate(
+    sequences: opt.Sequences,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="folder for summary.json and rows.json")
+    ] = None,
+    vision: opt.Vision = "",
+    imu: opt.Imu = "raw",
+    vision_frame: opt.VisionFrame = "camera",
+    vision_std: opt.VisionStd = None,
+    keyframes: opt.Keyframes = 10,
+    window: opt.Window = 2.5,
+    stride: opt.Stride = 2.5,
+    start: opt.Start = 0.0,
+    paper: opt.Paper = False,
+    truth: opt.Truth = "",
+    acc_bias_prior: opt.AccBiasPrior = None,
+    acc_bias_std: opt.AccBiasStd = None,
+    rig: opt.RigFile = None,
+    seed: opt.Seed = 0,
+    jobs: opt.Jobs = 1,
+    json: opt.Json = None,
+) -> None:
+    """The paper's protocol: initialize on every window and compare with ground truth."""
+    options = opt.run_options(
+        vision=vision,
+        imu=imu,
+        vision_frame=vision_frame,
+        vision_std=vision_std,
+        keyframes=keyframes,
+        window_s=window,
+        stride_s=stride,
+        start_s=start,
+        paper=paper,
+        truth=truth,
+        acc_bias_prior=acc_bias_prior,
+        acc_bias_std=acc_bias_std,
+        rig=rig,
+        seed=seed,
+    )
+    from rich.progress import Progress
+
+    from maci2.evaluation.run import evaluate as run
+    from maci2.evaluation.summary import summarize
+
+    with Progress(transient=True) as progress:
+        task = progress.add_task("recordings", total=len(sequences))
+        rows = run(sequences, options, jobs, lambda *_: progress.advance(task))
+    summary = summarize(rows, options)
+    print_summary(summary)
+    write_json(json, summary)
+    if output is not None:
+        write_json(output / "summary.json", summary)
+        records = [row.as_dict() for found in rows.values() for row in found]
+        write_json(output / "rows.json", {"rows": _without_nan(records)})
+        typer.echo(f"wrote {output / 'summary.json'}")
+
+
+def print_summary(summary: dict[str, Any]) -> None:
+    """One line per recording, then the mean over recordings."""
+    protocol = summary["protocol"]
+    title = (
+        f"IMU {protocol['imu']}{' (paper)' if protocol['paper'] else ''}, vision "
+        f"{protocol['vision']}, {protocol['keyframes']} keyframes in {protocol['window_s']:g} s "
+        f"every {protocol['stride_s']:g} s"
+    )
+    found = [*summary["sequences"].items(), ("average", summary["average"])]
+    print_table(
+        title,
+        ("recording", "n", "SR", "gravity", "velocity", "bias", "|bias|", "rotation", "position"),
+        [_errors(name, one) for name, one in found],
+    )
+    typer.echo(
+        "n: windows; SR: success rate; gravity, rotation: deg; velocity: m/s rms; gyro bias: % "
+        "(vector, norm);\nposition: m"
+    )
+    print_table(
+        "Are the stated uncertainties true? NEES per degree of freedom, 1 is right",
+        ("recording", "gravity", "velocity", "bias", "pose", "ok", "weak", "failed", "ms"),
+        [_consistency(name, one) for name, one in found],
+    )
+
+
+def _errors(name: str, one: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        name,
+        str(one["segments"]),
+        number(one["success_rate"]),
+        number(one["gravity_deg"]),
+        number(one["velocity_rmse"], 4),
+        number(one["gyro_bias_pct"], 2),
+        number(one["gyro_bias_norm_pct"], 2),
+        number(one["rotation_deg"]),
+        number(one["translation_m"], 4),
+    )
+
+
+def _consistency(name: str, one: dict[str, Any]) -> tuple[str, ...]:
+    scores = (number(one["nees"][key], 2) for key in ("gravity", "velocity", "gyro_bias", "pose"))
+    counts = (str(one["verdicts"][key]["count"]) for key in ("ok", "weak", "failed"))
+    return (name, *scores, *counts, number(one["solve_ms"], 1))
+
+
+def _without_nan(value: Any) -> Any:
+    """JSON knows no NaN: what is missing is null."""
+    if isinstance(value, float):
+        return value if value == value and abs(value) != float("inf") else None
+    if isinstance(value, dict):
+        return {key: _without_nan(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(item) for item in value]
+    return value

@@ -1,0 +1,59 @@
+"""`maci2 init`."""
+
+import typer
+
+from maci2.cli import options as opt
+from maci2.cli.printing import print_initialization, write_json
+
+
+def init(
+    sequence: opt.Sequence,
+    vision: opt.Vision = "",
+    imu: opt.Imu = "raw",
+    vision_frame: opt.VisionFrame = "camera",
+    vision_std: opt.VisionStd = None,
+    keyframes: opt.Keyframes = 10,
+    window: opt.Window = 2.5,
+    start: opt.Start = 0.0,
+    paper: opt.Paper = False,
+    truth: opt.Truth = "",
+    acc_bias_prior: opt.AccBiasPrior = None,
+    acc_bias_std: opt.AccBiasStd = None,
+    rig: opt.RigFile = None,
+    seed: opt.Seed = 0,
+    json: opt.Json = None,
+) -> None:
+    """Gravity, velocities, biases and poses of one window, each with its uncertainty.
+
+    Exit code 1 when the verdict is `failed`.
+    """
+    options = opt.run_options(
+        vision=vision,
+        imu=imu,
+        vision_frame=vision_frame,
+        vision_std=vision_std,
+        keyframes=keyframes,
+        window_s=window,
+        start_s=start,
+        paper=paper,
+        truth=truth,
+        acc_bias_prior=acc_bias_prior,
+        acc_bias_std=acc_bias_std,
+        rig=rig,
+        seed=seed,
+    )
+    from maci2.evaluation.results_json import initialization_json
+    from maci2.evaluation.run import initialize_once
+
+    _, one = initialize_once(sequence, options)
+    errors = {}
+    if one.errors is not None:
+        errors = {
+            "gravity": f"{one.errors.gravity_deg:.3f} deg",
+            "velocity": f"{one.errors.velocity_rmse:.4f} m/s rms",
+            "gyro_bias": f"{one.errors.gyro_bias_pct:.2f} %",
+        }
+    print_initialization(one.result, one.gyro_bias, one.acc_bias, errors)
+    write_json(json, initialization_json(one))
+    if one.result.verdict.status == "failed":
+        raise typer.Exit(1)

@@ -1,0 +1,86 @@
+"""Options that several commands share, in one place."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from maci2.errors import OptionError
+
+Sequence = Annotated[Path, typer.Argument(help="recording: a EuRoC-layout or TUM-VI folder")]
+Sequences = Annotated[
+    list[Path], typer.Argument(help="recordings: EuRoC-layout or TUM-VI folders")
+]
+Imu = Annotated[
+    str,
+    typer.Option(
+        help="IMU model: raw (data-sheet noise and vibration), datasheet (data-sheet noise alone)"
+    ),
+]
+Vision = Annotated[
+    str,
+    typer.Option(
+        help="camera motion: truth:ROT_DEG,TRANS_M (ground truth with added noise per keyframe "
+        "step), trajectory:FILE (TUM format), measurements:FILE (.npz with covariances)"
+    ),
+]
+VisionFrame = Annotated[
+    str, typer.Option(help="camera frame of a trajectory: camera or rectified")
+]
+VisionStd = Annotated[
+    str | None,
+    typer.Option(help="ROT_DEG,TRANS_M: noise of a trajectory's steps  [default: 0.05,0.003]"),
+]
+Keyframes = Annotated[int, typer.Option(help="keyframes in a window")]
+Window = Annotated[float, typer.Option(help="length of a window [s]")]
+Stride = Annotated[float, typer.Option(help="from one window's start to the next [s]")]
+Start = Annotated[float, typer.Option(help="start of the window, from the first usable stamp [s]")]
+Paper = Annotated[
+    bool,
+    typer.Option(
+        "--paper",
+        help="the paper's choices exactly: free gravity vector, no accelerometer bias, "
+        "block-diagonal IMU weights, data-sheet noise",
+    ),
+]
+Truth = Annotated[
+    str, typer.Option(help="NAME[,NAME]: ground truths by name, the first one found wins")
+]
+AccBiasPrior = Annotated[
+    str | None, typer.Option(help="X,Y,Z: the accelerometer bias this sensor is known for [m/s^2]")
+]
+AccBiasStd = Annotated[
+    float | None, typer.Option(help="its standard deviation [m/s^2]  [default: 0.1]")
+]
+RigFile = Annotated[
+    Path | None, typer.Option("--rig", help="Kalibr camchain-imucam YAML, instead of the recording's")
+]
+Seed = Annotated[int, typer.Option(help="of all random draws")]
+Jobs = Annotated[int, typer.Option(help="recordings worked on at once")]
+Json = Annotated[Path | None, typer.Option("--json", help="write the result to this file")]
+
+
+def run_options(
+    *,
+    vision: str,
+    vision_frame: str,
+    vision_std: str | None,
+    truth: str,
+    acc_bias_prior: str | None,
+    **rest: object,
+) -> "RunOptions":  # noqa: F821
+    """Parse what is text into a RunOptions."""
+    from maci2.evaluation.options import VISION_FORMS, RunOptions, parse_numbers, parse_vision
+
+    if not vision:
+        raise OptionError(f"--vision is needed: where camera motion comes from; {VISION_FORMS}.")
+    prior = None
+    if acc_bias_prior is not None:
+        x, y, z = parse_numbers(acc_bias_prior, 3, "--acc-bias-prior")
+        prior = (x, y, z)
+    return RunOptions(
+        vision=parse_vision(vision, vision_frame, vision_std),
+        truth=tuple(name for name in truth.split(",") if name),
+        acc_bias_prior=prior,
+        **rest,  # type: ignore[arg-type]
+    )

@@ -1,0 +1,160 @@
+"""From a recording and options to what the estimator takes: IMU measurements and camera motion."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from maci2.errors import DatasetError, OptionError
+from maci2.evaluation.options import RunOptions, VisionSource
+from maci2.gaussian import Array
+from maci2.imu import ImuMeasurements, datasheet_model, raw_model
+from maci2.lie import se3_inv
+from maci2.sensors import (
+    CameraTrajectory,
+    GroundTruth,
+    Recording,
+    Rig,
+    Stamps,
+    open_recording,
+    read_trajectory,
+    require_overlap,
+    require_plausible,
+)
+from maci2.vision import (
+    MeasuredSteps,
+    RelativePoses,
+    load_relative_poses,
+    poses_from_steps,
+    poses_from_trajectory,
+    poses_from_truth,
+    rectified_extrinsics,
+    step_covariance,
+)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """A recording made ready: one IMU model applied, one source of camera motion opened."""
+
+    recording: Recording
+    imu: ImuMeasurements
+    T_b_c: Array
+    """Of the camera frame that the motion speaks of."""
+
+    source: VisionSource
+    truth: GroundTruth | None
+    visual: CameraTrajectory | MeasuredSteps | None
+    """What was opened for the source; nothing for `truth`."""
+
+    seed: int
+
+    def span_ns(self) -> tuple[int, int]:
+        """First and last stamp at which everything needed is there."""
+        covers = [self.imu.stamps_ns]
+        if self.source.kind == "truth" and self.truth is not None:
+            covers.append(self.truth.stamps_ns)
+        if self.visual is not None:
+            covers.append(self.visual.stamps_ns.ravel())
+        first, last = max(int(c[0]) for c in covers), min(int(c[-1]) for c in covers)
+        if first >= last:
+            spans = "; ".join(f"{int(c[0])}..{int(c[-1])}" for c in covers)
+            raise DatasetError(
+                f"{self.recording.path}: IMU, truth and vision do not overlap: {spans} ns. Check "
+                "that all stamps are on one clock."
+            )
+        return first, last
+
+    def candidates_ns(self) -> Stamps:
+        """Stamps at which a keyframe may be taken: images inside the span."""
+        first, last = self.span_ns()
+        stamps = self.recording.camera_stamps_ns[0] if self.recording.camera_stamps_ns else None
+        if isinstance(self.visual, MeasuredSteps):
+            stamps = np.unique(self.visual.stamps_ns)
+        elif stamps is None and self.visual is not None:
+            stamps = self.visual.stamps_ns
+        elif stamps is None and self.truth is not None:
+            stamps = self.truth.stamps_ns
+        if stamps is None:
+            raise DatasetError(f"{self.recording.path}: no camera stamps to take keyframes from.")
+        return stamps[(stamps >= first) & (stamps <= last)]
+
+    def camera_motion(self, stamps_ns: Stamps, index: int) -> RelativePoses:
+        """Relative poses over the keyframes; noise is drawn from seed, recording and `index`."""
+        cov_step = step_covariance(*self.source.std)
+        if isinstance(self.visual, MeasuredSteps):
+            return poses_from_steps(self.visual, int(stamps_ns[0]), int(stamps_ns[-1]))
+        if isinstance(self.visual, CameraTrajectory):
+            return poses_from_trajectory(self.visual, stamps_ns, cov_step, self.source.frame)
+        if self.truth is None:
+            raise DatasetError(
+                f"{self.recording.path}: no ground truth, so --vision truth:... has nothing to "
+                "start from; give trajectory:FILE or measurements:FILE."
+            )
+        name = [ord(letter) for letter in self.recording.name]
+        seed = (self.seed, index, *name)
+        return poses_from_truth(self.truth, stamps_ns, self.T_b_c, cov_step, seed)
+
+    def removed_bias(self, start_ns: int, end_ns: int) -> tuple[Array, Array]:
+        """Mean gyro and acc correction that the IMU model made inside the window, as biases."""
+        window = (self.imu.stamps_ns >= start_ns) & (self.imu.stamps_ns <= end_ns)
+        raw = self.recording.imu
+        inside = (raw.stamps_ns >= start_ns) & (raw.stamps_ns <= end_ns)
+        gyro = raw.gyro[inside].mean(axis=0) - self.imu.gyro[window].mean(axis=0)
+        acc = raw.acc[inside].mean(axis=0) - self.imu.acc[window].mean(axis=0)
+        return gyro, acc
+
+
+def open_inputs(path: Path, options: RunOptions) -> Inputs:
+    """Open a recording and everything that the options name in it."""
+    recording = open_recording(path, options.rig)
+    require_plausible(recording.imu)
+    imu = apply_imu_model(recording, options)
+    truth = recording.truth(options.truth)
+    visual = _open_visual(recording, options.vision)
+    if truth is not None:
+        require_overlap(truth, recording.imu)
+    frame = visual.frame if isinstance(visual, MeasuredSteps) else options.vision.frame
+    source = replace(options.vision, frame=frame)
+    T_b_c = (
+        rectified_extrinsics(recording.rig)
+        if frame == "rectified"
+        else recording.rig.cameras[0].T_b_c
+    )
+    return Inputs(recording, imu, T_b_c, source, truth, visual, options.seed)
+
+
+def apply_imu_model(recording: Recording, options: RunOptions) -> ImuMeasurements:
+    """Run `--imu` over the whole recording, once."""
+    models = {"raw": datasheet_model if options.paper else raw_model, "datasheet": datasheet_model}
+    if options.imu not in models:
+        raise OptionError(f"--imu is '{options.imu}'; choose one of {', '.join(models)}.")
+    imu = models[options.imu](recording.imu, recording.rig.imu)
+    return replace(imu, bias_prior=options.with_known_bias(imu.bias_prior))
+
+
+def recalibrated_rig(inputs: Inputs, T_b_c: Array) -> Rig:
+    """The recording's rig with its left camera where calibration found it; the stereo baseline,
+    which motion against the IMU does not measure, stays."""
+    rig = inputs.recording.rig
+    # Whatever turned the recording's camera frame into the one that was calibrated is undone.
+    T_new_old = T_b_c @ se3_inv(inputs.T_b_c)
+    cameras = tuple(replace(camera, T_b_c=T_new_old @ camera.T_b_c) for camera in rig.cameras)
+    return replace(rig, cameras=cameras)
+
+
+def _open_visual(
+    recording: Recording, source: VisionSource
+) -> CameraTrajectory | MeasuredSteps | None:
+    if source.kind == "truth":
+        return None
+    path = Path(source.file)
+    if not path.is_absolute():
+        inside = recording.path / path
+        path = inside if inside.exists() else path
+    if not path.is_file():
+        raise DatasetError(
+            f"{source.file}: not found in {recording.path} nor in the working directory; --vision "
+            f"{source.kind}:FILE needs a file."
+        )
+    return read_trajectory(path) if source.kind == "trajectory" else load_relative_poses(path)

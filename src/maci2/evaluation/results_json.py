@@ -1,0 +1,78 @@
+"""Results of `init` and `calibrate` as JSON (keys of docs/conventions.md)."""
+
+from typing import Any
+
+import numpy as np
+
+from maci2.estimation import CalibrationResult
+from maci2.evaluation.inputs import Inputs
+from maci2.evaluation.metrics import calibration_errors
+from maci2.evaluation.run import Initialized, finite_or_none
+from maci2.evaluation.summary import METRICS
+from maci2.gaussian import Array
+
+
+def initialization_json(one: Initialized) -> dict[str, Any]:
+    """What `maci2 init --json` writes."""
+    result = one.result
+    state, posterior = result.state, result.posterior
+    record: dict[str, Any] = {
+        "status": result.verdict.status,
+        "reasons": list(result.verdict.reasons),
+        "start_ns": one.window.start_ns,
+        "stamps_ns": one.window.stamps_ns.tolist(),
+    }
+    if state is not None and posterior is not None:
+        record |= {
+            "gravity_c0": state.gravity_c0.tolist(),
+            "gravity_std_deg": result.gravity_std_deg,
+            "velocity_b": state.velocity_b.tolist(),
+            "velocity_std": stds(posterior.velocity_b).tolist(),
+            "gyro_bias": one.gyro_bias.tolist(),
+            "gyro_bias_std": stds(posterior.gyro_bias).tolist(),
+            "acc_bias": one.acc_bias.tolist(),
+            "acc_bias_std": stds(posterior.acc_bias).tolist(),
+            "T_c0_b": state.Ts_c0_b.tolist(),
+        }
+    record |= _report(result)
+    if one.errors is not None:
+        record["errors"] = {name: finite_or_none(getattr(one.errors, name)) for name in METRICS}
+    return record
+
+
+def calibration_json(inputs: Inputs, result: CalibrationResult) -> dict[str, Any]:
+    """What `maci2 calibrate --json` writes."""
+    state, posterior = result.state, result.posterior
+    record: dict[str, Any] = {
+        "status": result.verdict.status,
+        "reasons": list(result.verdict.reasons),
+    }
+    if state is not None and posterior is not None:
+        rotation_deg, translation = calibration_errors(result, inputs.T_b_c)
+        record |= {
+            "T_b_c": state.T_b_c.tolist(),
+            "std": stds(posterior.T_b_c).tolist(),
+            "frame": inputs.source.frame,
+            "gyro_bias": state.gyro_bias.tolist(),
+            "gyro_bias_std": stds(posterior.gyro_bias).tolist(),
+            "acc_bias": state.acc_bias.tolist(),
+            "acc_bias_std": stds(posterior.acc_bias).tolist(),
+            "errors": {"rotation_deg": rotation_deg, "translation_m": translation},
+        }
+    return record | _report(result)
+
+
+def stds(cov: Array) -> Array:
+    """Square roots of the diagonal, for one covariance or a stack."""
+    return np.sqrt(np.diagonal(cov, axis1=-2, axis2=-1))
+
+
+def _report(result: Any) -> dict[str, Any]:
+    report = result.report
+    return {
+        "cost": finite_or_none(report.cost),
+        "dof": report.dof,
+        "inflation": report.inflation,
+        "iterations": report.iterations,
+        "solve_ms": report.solve_ms,
+    }

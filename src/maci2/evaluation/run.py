@@ -1,0 +1,161 @@
+"""The paper's protocol: every window of every recording, one row each."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from maci2.errors import Maci2Error
+from maci2.estimation import CalibrationResult, InitResult, Status, calibrate, initialize
+from maci2.evaluation.inputs import Inputs, open_inputs
+from maci2.evaluation.metrics import InitErrors, initialization_errors
+from maci2.evaluation.options import RunOptions
+from maci2.evaluation.windows import Window, one_window, plan_windows
+from maci2.gaussian import Array
+from maci2.sensors import truth_at
+
+MAX_TRUTH_GAP_S = 0.06
+
+CALIBRATION_SPACING_S = 0.3
+"""Between keyframes of a calibration: far enough apart to turn by a good angle, since the error of a
+step does not grow with it."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One window of one recording."""
+
+    sequence: str
+    index: int
+    start_ns: int
+    status: Status
+    reasons: tuple[str, ...]
+    errors: InitErrors | None
+    """Absent where no state was returned."""
+
+    solve_ms: float
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Initialized:
+    """One window's result, with its errors where the recording has ground truth."""
+
+    result: InitResult
+    window: Window
+    gyro_bias: Array
+    """Of the raw gyroscope: what the IMU model took off and what was estimated."""
+
+    acc_bias: Array
+    errors: InitErrors | None
+
+
+def evaluate(
+    paths: list[Path],
+    options: RunOptions,
+    jobs: int = 1,
+    on_recording: Callable[[str, int], None] | None = None,
+) -> dict[str, list[Row]]:
+    """Run every recording, `jobs` at a time; `on_recording(name, rows)` reports progress."""
+    tasks = (delayed(evaluate_recording)(path, options) for path in paths)
+    rows: dict[str, list[Row]] = {}
+    for name, found in Parallel(n_jobs=jobs, return_as="generator")(tasks):
+        rows[name] = found
+        if on_recording is not None:
+            on_recording(name, len(found))
+    return rows
+
+
+def evaluate_recording(path: Path, options: RunOptions) -> tuple[str, list[Row]]:
+    """All windows of one recording; a window that cannot be measured is a failed row."""
+    inputs = open_inputs(path, options)
+    if inputs.truth is None:
+        raise Maci2Error(f"{path}: no ground truth to evaluate against.")
+    return inputs.recording.name, list(_rows(inputs, options))
+
+
+def _rows(inputs: Inputs, options: RunOptions) -> Iterator[Row]:
+    windows = plan_windows(
+        inputs.candidates_ns(),
+        options.window_s,
+        options.stride_s,
+        options.keyframes,
+        options.start_s,
+    )
+    name = inputs.recording.name
+    for window in windows:
+        try:
+            one = initialize_window(inputs, window, options)
+        except Maci2Error as error:
+            yield Row(name, window.index, window.start_ns, "failed", (str(error),), None, 0.0)
+            continue
+        verdict = one.result.verdict
+        yield Row(
+            name,
+            window.index,
+            window.start_ns,
+            verdict.status,
+            verdict.reasons,
+            one.errors,
+            one.result.report.solve_ms,
+        )
+
+
+def initialize_window(inputs: Inputs, window: Window, options: RunOptions) -> Initialized:
+    """Initialize on one window and compare with the truth where there is one."""
+    vision = inputs.camera_motion(window.stamps_ns, window.index)
+    imu = inputs.imu.between(int(vision.stamps_ns[0]), int(vision.stamps_ns[-1]))
+    result = initialize(imu, vision, inputs.T_b_c, options.solver())
+    removed_gyro, removed_acc = inputs.removed_bias(
+        int(vision.stamps_ns[0]), int(vision.stamps_ns[-1])
+    )
+    window = Window(window.index, vision.stamps_ns)
+    if result.state is None:
+        return Initialized(result, window, removed_gyro, removed_acc, None)
+    gyro_bias = removed_gyro + result.state.gyro_bias
+    acc_bias = removed_acc + result.state.acc_bias
+    errors = None
+    truth = inputs.truth
+    if truth is not None and truth.stamps_ns[0] <= window.start_ns <= truth.stamps_ns[-1]:
+        errors = initialization_errors(
+            result,
+            truth_at(truth, vision.stamps_ns, MAX_TRUTH_GAP_S),
+            inputs.T_b_c,
+            gyro_bias,
+            truth.bias_gyro.mean(axis=0),
+        )
+    return Initialized(result, window, gyro_bias, acc_bias, errors)
+
+
+def initialize_once(path: Path, options: RunOptions) -> tuple[Inputs, Initialized]:
+    """`maci2 init`: the one window at `options.start_s`."""
+    inputs = open_inputs(path, options)
+    window = one_window(
+        inputs.candidates_ns(), options.window_s, options.keyframes, options.start_s
+    )
+    return inputs, initialize_window(inputs, window, options)
+
+
+def calibrate_once(path: Path, options: RunOptions) -> tuple[Inputs, CalibrationResult]:
+    """`maci2 calibrate`: extrinsics from one window, with no guess of them."""
+    inputs = open_inputs(path, options)
+    candidates_ns = inputs.candidates_ns()
+    window = one_window(candidates_ns, options.window_s, options.keyframes, options.start_s)
+    vision = inputs.camera_motion(window.stamps_ns, window.index)
+    imu = inputs.imu.between(int(vision.stamps_ns[0]), int(vision.stamps_ns[-1]))
+    return inputs, calibrate(imu, vision, options.solver())
+
+
+def calibration_keyframes(window_s: float) -> int:
+    """How many keyframes a calibration takes by default."""
+    return max(round(window_s / CALIBRATION_SPACING_S) + 1, 4)
+
+
+def finite_or_none(value: float) -> float | None:
+    """JSON knows no NaN: what is missing is null."""
+    return float(value) if np.isfinite(value) else None

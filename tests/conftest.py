@@ -1,0 +1,44 @@
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from helpers import simulated_window
+from maci2.estimation import calibrate, initialize
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_kernels():
+    """Compile the numerical kernels once, so that no single test pays for it."""
+    window = simulated_window(steps=5)
+    initialize(window.imu, window.vision, window.truth.T_b_c)
+    calibrate(window.imu, window.vision)
+
+
+@pytest.fixture(scope="session")
+def small_files():
+    """Folder of the committed ten-line recordings."""
+    return HERE / "data"
+
+
+@pytest.fixture
+def small_copy(small_files, tmp_path):
+    """Copies one of the committed recordings to where it may be spoiled."""
+
+    def copy(name):
+        return Path(shutil.copytree(small_files / name, tmp_path / name))
+
+    return copy
+
+
+@pytest.fixture(scope="session")
+def data_root():
+    """Folder of the real recordings; tests that ask for it are skipped where there is none."""
+    default = HERE.parents[1] / "shared" / "data"
+    root = Path(os.environ.get("MACI2_DATA", default))
+    if not root.is_dir():
+        pytest.skip("no recordings: set MACI2_DATA to their folder")
+    return root
