@@ -81,9 +81,7 @@ def test_integration_equals_the_numba_kernels(rule):
     for b in range(2):
         times, gyro, acc, var_gyro, var_acc = (x[b].numpy() for x in samples)
         stamps_ns = np.round(times * 1e9).astype(np.int64)
-        imu = ImuMeasurements(
-            stamps_ns, gyro, acc, var_gyro, var_acc, cov_0.numpy(), BiasPrior()
-        )
+        imu = ImuMeasurements(stamps_ns, gyro, acc, var_gyro, var_acc, cov_0.numpy(), BiasPrior())
         for k, end in enumerate((10, 40)):
             one = preintegrate(imu, stamps_ns[[0, end]], rule=rule)
             np.testing.assert_allclose(found.gamma[b, k], one.gamma[0], atol=1e-12)
@@ -109,8 +107,9 @@ def test_bias_derivative_agrees_with_differences():
 
     def error(bias):
         steps = steps_from_samples(times, gyro + bias[:3], acc + bias[3:], *variances)
-        found, plain = integrate(steps, [40]), integrate(
-            steps_from_samples(times, gyro, acc, *variances), [40]
+        found, plain = (
+            integrate(steps, [40]),
+            integrate(steps_from_samples(times, gyro, acc, *variances), [40]),
         )
         rotation = so3_log(plain.gamma.mT @ found.gamma)
         return torch.cat([rotation, found.beta - plain.beta, found.alpha - plain.alpha], -1)[0, 0]
@@ -152,7 +151,9 @@ def test_covariance_passes_the_nees_test():
 
     # Small noise: the covariance is a first-order statement.
     var_gyro, var_acc = 1e-2 * var_gyro, 1e-2 * var_acc
-    exact = integrate(steps_from_samples(times, gyro, acc, var_gyro, var_acc, "euler"), [100], None, "euler")
+    exact = integrate(
+        steps_from_samples(times, gyro, acc, var_gyro, var_acc, "euler"), [100], None, "euler"
+    )
     many = [times.expand(draws, -1), noisy(gyro, var_gyro), noisy(acc, var_acc)]
     many += [v.expand(draws, -1, -1) for v in (var_gyro, var_acc)]
     found = integrate(steps_from_samples(*many, "euler"), [100], None, "euler")
@@ -171,7 +172,9 @@ def test_ours_is_right_where_pypose_is_not():
     """pypose multiplies the A matrices in reversed order; with a start covariance it shows."""
     pypose = pytest.importorskip("pypose")
     times, gyro, acc, var_gyro, var_acc = random_samples(batch=1, n=201, rate=1.0)
-    cov_0 = torch.diag(torch.tensor([1e-2, 1e-6, 1e-6, 1e-4, 1e-8, 1e-8, 1e-6, 1e-8, 1e-8])).double()
+    cov_0 = torch.diag(
+        torch.tensor([1e-2, 1e-6, 1e-6, 1e-4, 1e-8, 1e-8, 1e-6, 1e-8, 1e-8])
+    ).double()
     start = {
         "pos": torch.zeros(1, 1, 3).double(),
         "rot": pypose.identity_SO3(1, 1, dtype=torch.float64),

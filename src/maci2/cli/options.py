@@ -8,13 +8,12 @@ import typer
 from maci2.errors import OptionError
 
 Sequence = Annotated[Path, typer.Argument(help="recording: a EuRoC-layout or TUM-VI folder")]
-Sequences = Annotated[
-    list[Path], typer.Argument(help="recordings: EuRoC-layout or TUM-VI folders")
-]
+Sequences = Annotated[list[Path], typer.Argument(help="recordings: EuRoC-layout or TUM-VI folders")]
 Imu = Annotated[
     str,
     typer.Option(
-        help="IMU model: raw (data-sheet noise and vibration), datasheet (data-sheet noise alone)"
+        help="IMU model: raw (data-sheet noise and vibration), datasheet (data-sheet noise alone), "
+        "euroc or tumvi (learned, `maci2 model` lists them), or a weight file of train-imu"
     ),
 ]
 Vision = Annotated[
@@ -24,9 +23,7 @@ Vision = Annotated[
         "step), trajectory:FILE (TUM format), measurements:FILE (.npz with covariances)"
     ),
 ]
-VisionFrame = Annotated[
-    str, typer.Option(help="camera frame of a trajectory: camera or rectified")
-]
+VisionFrame = Annotated[str, typer.Option(help="camera frame of a trajectory: camera or rectified")]
 VisionStd = Annotated[
     str | None,
     typer.Option(help="ROT_DEG,TRANS_M: noise of a trajectory's steps  [default: 0.05,0.003]"),
@@ -53,7 +50,8 @@ AccBiasStd = Annotated[
     float | None, typer.Option(help="its standard deviation [m/s^2]  [default: 0.1]")
 ]
 RigFile = Annotated[
-    Path | None, typer.Option("--rig", help="Kalibr camchain-imucam YAML, instead of the recording's")
+    Path | None,
+    typer.Option("--rig", help="Kalibr camchain-imucam YAML, instead of the recording's"),
 ]
 Seed = Annotated[int, typer.Option(help="of all random draws")]
 Jobs = Annotated[int, typer.Option(help="recordings worked on at once")]

@@ -22,7 +22,7 @@ from maci2.evaluation.integration_errors import (
 from maci2.evaluation.truth_states import TruthStates, truth_states
 from maci2.gaussian import Array, nees
 from maci2.imu import ALPHA, BETA, GAMMA, BiasPrior, ImuMeasurements, datasheet_model
-from maci2.imu.model import ImuModel
+from maci2.imu.model import ImuModel, bundled_models, load_imu_model
 from maci2.sensors import Recording
 
 PARTS = {"rotation": GAMMA, "velocity": BETA, "position": ALPHA}
@@ -138,7 +138,9 @@ def _numbers(found: dict[float, tuple[WindowErrors, Array]]) -> dict[str, Any]:
         blocks = {part: (windows.e[:, b], cov[:, b, b]) for part, b in PARTS.items()}
         out["nees"][key] = {p: float(nees(e, c).mean() / 3.0) for p, (e, c) in blocks.items()}
         out["rms"][key] = {p: _rms(e) for p, (e, _) in blocks.items()}
-        out["predicted"][key] = {p: float(np.sqrt(_trace(c).mean())) for p, (_, c) in blocks.items()}
+        out["predicted"][key] = {
+            p: float(np.sqrt(_trace(c).mean())) for p, (_, c) in blocks.items()
+        }
     return out
 
 
@@ -187,3 +189,23 @@ def _binned(pooled: dict[str, list[tuple[Array, Array]]], bins: int) -> dict[str
                 )
             out[key][part] = rows
     return out
+
+
+def choose_predictors(
+    recordings: list[Recording], names: list[str], rivals: bool
+) -> dict[str, Predictor]:
+    """The models asked for, or the bundled one for these recordings; rivals and raw beside."""
+    bundled = list(bundled_models())
+    chosen = names or [_bundled_for(recordings)]
+    if rivals:
+        chosen = chosen + [one for name in chosen for one in bundled if one.startswith(f"{name}-")]
+    predictors = {name: model_predictor(load_imu_model(name)) for name in dict.fromkeys(chosen)}
+    return {**predictors, "raw": raw_predictor()} if rivals else predictors
+
+
+def _bundled_for(recordings: list[Recording]) -> str:
+    """`tumvi` for its rooms, else `euroc`."""
+    rooms = all(
+        recording.name.removeprefix("dataset-").startswith("room") for recording in recordings
+    )
+    return "tumvi" if rooms else "euroc"

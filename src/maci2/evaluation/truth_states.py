@@ -10,6 +10,7 @@ the IMU. Three rules, which look at the truth only, say where a window may not p
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,7 +134,7 @@ def _smoothed(imu: ImuSamples, truth: GroundTruth) -> TruthStates:
     gaps = _gaps(truth.stamps_ns)
     edges = np.concatenate([[0], np.flatnonzero(gaps) + 1, [len(truth)]])
     parts = []
-    for number, (first, last) in enumerate(zip(edges[:-1], edges[1:], strict=True)):
+    for number, (first, last) in enumerate(pairwise(edges)):
         inside = _inside(imu.stamps_ns, truth.stamps_ns[first:last])
         if len(inside):
             parts.append((number, inside, *_spline_states(truth, first, last, imu, inside)))

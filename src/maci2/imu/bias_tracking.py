@@ -17,7 +17,7 @@ from maci2.gaussian import Array
 from maci2.imu.measurements import BiasPrior, ImuMeasurements
 from maci2.imu.preintegration import Preintegrated, preintegrate
 from maci2.lie import skew, so3_exp
-from maci2.sensors import GRAVITY_W, ImuSamples
+from maci2.sensors import GRAVITY_W, ImuSamples, Stamps
 
 BLOCK_S = 0.5
 """Time between two statements about the velocity [s]."""
@@ -56,7 +56,7 @@ def track_gyro_bias(samples: ImuSamples, turn_on: BiasPrior) -> Array:
     bias = np.broadcast_to(turn_on.mean_gyro, samples.gyro.shape).copy()
     if len(samples) <= 2 * period:
         return bias
-    starts = np.arange(0, len(samples), period)
+    starts = np.arange(0, len(samples), period, dtype=np.int64)
     blocks = _preintegrated(samples, turn_on, starts)
     R_w_b, cov = _first(samples.acc[:period] - turn_on.mean_acc, turn_on)
     tracked = _track(
@@ -67,7 +67,7 @@ def track_gyro_bias(samples: ImuSamples, turn_on: BiasPrior) -> Array:
     return bias
 
 
-def _preintegrated(samples: ImuSamples, turn_on: BiasPrior, starts: Array) -> Preintegrated:
+def _preintegrated(samples: ImuSamples, turn_on: BiasPrior, starts: Stamps) -> Preintegrated:
     shape = samples.gyro.shape
     measured = ImuMeasurements(
         samples.stamps_ns,

@@ -1,8 +1,8 @@
 """The learned IMU model at run time: an .onnx file over the whole stream, once, without torch.
 
-One correction and one variance per block of 9 samples. A block's features see 12 samples before its
-first sample and 12 after it: that is the look-ahead, 60 ms at 200 Hz. Before the first and after the
-last sample of a recording these stand in themselves; nothing else is ever padded.
+One correction and one variance per block of 9 samples. A block's features see 12 samples before
+its first sample and 12 after it: that is the look-ahead, 60 ms at 200 Hz. Before the first and
+after the last sample of a recording these stand in themselves; nothing else is ever padded.
 """
 
 import hashlib
@@ -54,7 +54,9 @@ def load_imu_model(name_or_path: str | Path) -> "ImuModel":
             "give one of the names, or the .onnx that `maci2 train-imu` wrote."
         )
     digest = path.with_name(path.name + ".sha256")
-    return _open(path.read_bytes(), str(path), digest.read_text().split()[0] if digest.is_file() else "")
+    return _open(
+        path.read_bytes(), str(path), digest.read_text().split()[0] if digest.is_file() else ""
+    )
 
 
 def _open(data: bytes, source: str, digest: str) -> "ImuModel":
@@ -79,7 +81,7 @@ class ImuModel:
 
     about: ModelCard
     session: Any
-    """onnxruntime session: samples and two GRU states in; corrections, log variances, states out."""
+    """onnxruntime: samples and two GRU states in; corrections, log variances, states out."""
 
     def card(self) -> str:
         """What it was trained on, how well it does, where it must not be used."""
@@ -154,8 +156,8 @@ class ImuModel:
         if not slowest <= samples.rate_hz <= fastest:
             raise DatasetError(
                 f"{samples.source}: {samples.rate_hz:.1f} Hz; the model '{self.about.name}' takes "
-                f"{slowest:.0f} to {fastest:.0f} Hz (trained at {self.about.rate_hz:.0f} Hz, faster "
-                "rates are resampled). Use another model, or `--imu raw`."
+                f"{slowest:.0f} to {fastest:.0f} Hz (trained at {self.about.rate_hz:.0f} Hz, "
+                "faster rates are resampled). Use another model, or `--imu raw`."
             )
 
     def _require_mounting(self, samples: ImuSamples) -> None:
@@ -165,8 +167,8 @@ class ImuModel:
         if angle_deg > self.about.max_force_angle_deg:
             raise DatasetError(
                 f"{samples.source}: the mean specific force {np.round(mean, 2).tolist()} m/s^2 is "
-                f"{angle_deg:.0f} deg from that of the recordings the model '{self.about.name}' was "
-                f"trained on, at most {self.about.max_force_angle_deg:.0f} deg is taken for the same "
+                f"{angle_deg:.0f} deg from that of the recordings '{self.about.name}' was trained "
+                f"on, needed at most {self.about.max_force_angle_deg:.0f} deg for the same "
                 "mounting. Check the order and signs of the axes; if the IMU is the same one, "
                 "mounted differently, pass check_mounting=False."
             )

@@ -102,7 +102,10 @@ def _chunks(windows: WindowErrors) -> Array:
         inside = np.flatnonzero(chunk == number)
         if len(inside) >= CHUNK_S / STRIDE_S / 2:
             part = replace(
-                windows, dt=windows.dt[inside], e=windows.e[inside], e_D_bias=windows.e_D_bias[inside]
+                windows,
+                dt=windows.dt[inside],
+                e=windows.e[inside],
+                e_D_bias=windows.e_D_bias[inside],
             )
             found.append(_solve(part, -part.e_D_bias[:, :6]))
     return np.array(found).reshape(-1, 6)

@@ -40,7 +40,7 @@ def to_onnx(model: Model, card: ModelCard) -> bytes:
     torch.onnx.export(
         model,
         _example(model, 50),
-        buffer,
+        buffer,  # type: ignore[arg-type]
         dynamo=False,
         input_names=["samples", "state_1", "state_2"],
         output_names=["corrections", "log_variances", "state_1_out", "state_2_out"],

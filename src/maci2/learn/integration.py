@@ -102,7 +102,7 @@ def integrate(
     """Preintegrate from the first sample to the samples `at` (1..N, rising), or to every one."""
     dt = steps.dt[..., None]
     phi = steps.gyro * dt
-    R_bi_bk = RotationProducts.apply(phi)  # type: ignore[no-untyped-call]
+    R_bi_bk = RotationProducts.apply(phi)
     R_before = torch.cat([_identity_like(R_bi_bk[:, :1]), R_bi_bk[:, :-1]], dim=1)
     if rule == "midpoint":
         R_at = R_before @ so3_exp(0.5 * phi)

@@ -94,10 +94,8 @@ class ConstantModel(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """As `ImuNetwork.forward`."""
         blocks = torch.zeros_like(samples[:, CONTEXT : samples.shape[1] - CONTEXT : BLOCK])
-        log_factor = self.log_factor
-        if len(log_factor) == 2:
-            log_factor = log_factor.repeat_interleave(3)
-        return blocks + self.constant, blocks + self.datasheet + log_factor, state_1, state_2
+        factors = self.log_factor.repeat_interleave(6 // self.log_factor.shape[0])
+        return blocks + self.constant, blocks + self.datasheet + factors, state_1, state_2
 
     def uncertainty_parameters(self) -> list[nn.Parameter]:
         """The factors, unless the data sheet is taken as it is."""

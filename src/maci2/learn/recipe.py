@@ -20,7 +20,7 @@ from maci2.learn.export import export
 from maci2.learn.forms import Form, form_named
 from maci2.learn.likelihood import ErrorModel
 from maci2.learn.network import Model, build
-from maci2.learn.training import Trainee, TrainingConfig, run_stage
+from maci2.learn.training import Stage, Trainee, TrainingConfig, run_stage
 from maci2.learn.windows import Track, Windows, load_track, with_bias_tracked
 from maci2.sensors import open_recording
 
@@ -149,7 +149,11 @@ def load_tracks(recipe: Recipe, names: tuple[str, ...], data: Path) -> list[Trac
         states, alignment = tracks[-1].states, tracks[-1].alignment
         log.info(
             "%s: %d truth states, %d jumps, %d gaps, truth tilted %.2f deg",
-            name, len(states), states.jumps, states.gaps, alignment.tilt_deg,
+            name,
+            len(states),
+            states.jumps,
+            states.gaps,
+            alignment.tilt_deg,
         )
     _require_one_rate(tracks)
     return tracks
@@ -213,7 +217,7 @@ def _run_stages(
     progress: bool,
 ) -> None:
     seen, unseen = (0.0, 1.0 - config.validation_share), (1.0 - config.validation_share, 1.0)
-    stages = []
+    stages: list[tuple[Stage, list[Track]]] = []
     if model.form.uncertainty != "datasheet":
         stages.append(("first", train))
     if model.form.held_out_stage:

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -60,6 +60,14 @@ class TrainingConfig:
     """Samples between two candidate starts."""
 
     seed: int = 0
+
+
+def training_config(seed: int, epochs: int | None, held_out_epochs: int | None) -> TrainingConfig:
+    """The defaults, with what a user asked for put in."""
+    config = TrainingConfig(seed=seed)
+    if epochs is not None:
+        config = replace(config, epochs=epochs)
+    return config if held_out_epochs is None else replace(config, held_out_epochs=held_out_epochs)
 
 
 class DrawnBatches(Dataset[Batch]):
@@ -136,7 +144,7 @@ class Trainee(lightning.LightningModule):
 
     def validation_step(self, batch: Batch, _: int) -> None:
         """The same on the time split."""
-        _, parts = self._loss(batch, jitter=False)
+        parts = self._loss(batch, jitter=False)[1]
         size = int(batch.valid.sum())
         self.log_dict({f"val_{name}": v for name, v in parts.items()}, batch_size=size)
 
@@ -210,5 +218,9 @@ def run_stage(trainee: Trainee, folder: Path, progress: bool = True) -> None:
     best = torch.load(checkpoint.best_model_path, weights_only=False)
     trainee.load_state_dict(best["state_dict"])
     trainee.eval()
-    log.info("%s stage: best epoch %d, val_nll %.3f", trainee.stage, best["epoch"],
-             float(checkpoint.best_model_score or math.nan))
+    log.info(
+        "%s stage: best epoch %d, val_nll %.3f",
+        trainee.stage,
+        best["epoch"],
+        float(checkpoint.best_model_score or math.nan),
+    )

@@ -84,9 +84,7 @@ def with_bias_tracked(track: Track, turn_on: BiasPrior) -> Track:
     return _aligned(track.name, track.kind, imu, track.noise, track.states)
 
 
-def _aligned(
-    name: str, kind: str, imu: ImuSamples, noise: ImuNoise, states: TruthStates
-) -> Track:
+def _aligned(name: str, kind: str, imu: ImuSamples, noise: ImuNoise, states: TruthStates) -> Track:
     return Track(name, kind, imu, noise, states, align(datasheet_model(imu, noise), states))
 
 
