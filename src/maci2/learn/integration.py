@@ -7,7 +7,8 @@ Write the rotation error in the start frame, psi = R_bi_bk dphi. In the coordina
 the noise of all samples simply adds up (docs/imu_model.md), so the covariance is a sum of outer
 products instead of a recursion of 9x9 matrices, and no loop over samples is left but the product of
 rotations. That product differentiates in closed form: turning sample k by delta turns every later
-rotation by R_bi_bk J_l delta, so its gradient is one reversed sum.
+rotation by R_bi_bk J_l delta, so its gradient is one reversed sum. `kernels` holds the same sums
+and their gradient as compiled loops.
 
 Rules and order are those of `maci2.imu.preintegration`: midpoint or euler, [gamma, beta, alpha],
 gamma perturbed on the right.
@@ -22,6 +23,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from maci2.imu.preintegration import Rule
+from maci2.learn.kernels import MidpointSums
 
 # Below this squared angle [rad^2] the closed forms cancel; nine terms reach the last bit there.
 SERIES_BELOW = 0.25
@@ -99,7 +101,35 @@ def integrate(
     cov_0: Tensor | None = None,
     rule: Rule = "midpoint",
 ) -> Integrated:
-    """Preintegrate from the first sample to the samples `at` (1..N, rising), or to every one."""
+    """Preintegrate from the first sample to the samples `at` (1..N, rising), or to every one.
+
+    Compiled kernels do it on a CPU, tensor operations elsewhere; both are exact.
+    """
+    chosen = list(range(1, steps.dt.shape[1] + 1)) if at is None else at
+    compiled = rule == "midpoint" and steps.dt.device.type == "cpu"
+    compute = sums_by_kernel if compiled else sums_by_tensors
+    gamma, beta, alpha, cov_sums, bias_sums = compute(steps, chosen, rule)
+    t = steps.dt.cumsum(1)[:, torch.tensor(chosen, device=steps.dt.device) - 1]
+    if cov_0 is not None:
+        cov_sums = cov_sums + cov_0
+    D = errors_from_sums(gamma, beta, alpha, t)
+    return Integrated(t, gamma, beta, alpha, D @ cov_sums @ D.mT, D, D @ bias_sums)
+
+
+Sums = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+"""gamma, beta, alpha; covariance (B, K, 9, 9) and bias derivative (B, K, 9, 6) of the sums."""
+
+
+def sums_by_kernel(steps: Steps, at: list[int], rule: Rule) -> Sums:
+    """One compiled pass over the samples, one back."""
+    assert rule == "midpoint", "the kernels know no other rule"
+    found = MidpointSums.apply(at, steps.dt, steps.gyro, steps.acc, steps.var_gyro, steps.var_acc)
+    gamma, beta, alpha, cov, bias = found
+    return gamma, beta, alpha, cov, bias
+
+
+def sums_by_tensors(steps: Steps, at: list[int], rule: Rule) -> Sums:
+    """Any device, both rules; torch differentiates all but the product of rotations."""
     dt = steps.dt[..., None]
     phi = steps.gyro * dt
     R_bi_bk = RotationProducts.apply(phi)
@@ -124,19 +154,13 @@ def integrate(
     v_D_acc = (R_at * dt[..., None]).transpose(1, 2)
     acc_rows = torch.cat([v_D_acc, tau[:, None] * v_D_acc], 1)
 
-    chosen = list(range(1, steps.dt.shape[1] + 1)) if at is None else at
-    index = torch.tensor(chosen, device=phi.device) - 1
-    cov_gyro, bias_gyro = _sums_until(gyro_rows, steps.var_gyro, chosen)
-    cov_acc, bias_acc = _sums_until(acc_rows, steps.var_acc, chosen)
+    cov_gyro, bias_gyro = _sums_until(gyro_rows, steps.var_gyro, at)
+    cov_acc, bias_acc = _sums_until(acc_rows, steps.var_acc, at)
     # Accelerometer noise does not turn anything: its psi rows are zero.
-    cov_sums = cov_gyro + pad(cov_acc, (3, 0, 3, 0))
-    bias_sums = torch.cat([bias_gyro, pad(bias_acc, (0, 0, 3, 0))], -1)
-    if cov_0 is not None:
-        cov_sums = cov_sums + cov_0
-    at_end = (R_bi_bk[:, index], beta[:, index], alpha[:, index], t[:, index, 0])
-    D = errors_from_sums(*at_end)
-    gamma, beta, alpha, t = at_end
-    return Integrated(t, gamma, beta, alpha, D @ cov_sums @ D.mT, D, D @ bias_sums)
+    cov = cov_gyro + pad(cov_acc, (3, 0, 3, 0))
+    bias = torch.cat([bias_gyro, pad(bias_acc, (0, 0, 3, 0))], -1)
+    index = torch.tensor(at, device=phi.device) - 1
+    return R_bi_bk[:, index], beta[:, index], alpha[:, index], cov, bias
 
 
 def errors_from_sums(gamma: Tensor, beta: Tensor, alpha: Tensor, t: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from maci2.sensors import NS, ImuNoise, ImuSamples, Recording
 HORIZONS = (20, 50, 56, 100, 200, 500)
 """Samples at which errors are scored: 0.1, 0.25, 0.278 (ten keyframes in 2.5 s), 0.5, 1, 2.5 s."""
 
-WARM_UP = 20 * BLOCK
+WARM_UP = 15 * BLOCK
 """Samples before a window's start that the network runs through: real ones, from the recording."""
 
 LENGTH = -(-(HORIZONS[-1] + 1) // BLOCK) * BLOCK
