@@ -10,6 +10,12 @@ from maci2.estimation import calibrate, initialize
 HERE = Path(__file__).parent
 
 
+def pytest_configure(config):
+    # Raised only while compiling, so as an error it would fail the first run on a machine and
+    # pass the second.
+    config.addinivalue_line("filterwarnings", "ignore::numba.core.errors.NumbaPerformanceWarning")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def compiled_kernels():
     """Compile the numerical kernels once, so that no single test pays for it."""

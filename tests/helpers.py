@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from scipy.stats import chi2
 
-from maci2.estimation import InitResult, VIState
-from maci2.estimation.calibrate import CalibrationResult
+from maci2.estimation import CalibrationResult, InitResult, VIState
 from maci2.gaussian import Array, nees
 from maci2.imu import BiasPrior, ImuMeasurements, Rule, datasheet_model
 from maci2.lie import se3, se3_exp, se3_inv, se3_log, so3_exp
@@ -137,9 +137,7 @@ class Steps:
     acc: Array
 
 
-def integration_steps(
-    imu: ImuMeasurements, start_ns: int, end_ns: int, rule: Rule
-) -> Steps:
+def integration_steps(imu: ImuMeasurements, start_ns: int, end_ns: int, rule: Rule) -> Steps:
     """The samples' own periods, cut at both ends; readings are interpolated to where each is read:
     the left end of its step (euler) or the middle (midpoint)."""
     inside = (imu.stamps_ns > start_ns) & (imu.stamps_ns < end_ns)
@@ -188,16 +186,14 @@ def exact_window(
             bias_acc_std=0.0, camera_offset_ns=offset_ns,
         )
     )  # fmt: skip
-    imu = datasheet_model(
-        recording.imu, recording.rig.imu, BiasPrior(mean_acc=np.array(bias_acc))
-    )
+    imu = datasheet_model(recording.imu, recording.rig.imu, BiasPrior(mean_acc=np.array(bias_acc)))
     imu = replace(imu, var_gyro=1e-6 * imu.var_gyro, var_acc=1e-6 * imu.var_acc)
     clean = replace(imu, gyro=imu.gyro - bias_gyro, acc=imu.acc - bias_acc)
     stamps_ns = keyframe_stamps(recording, 0.2, steps, step_s)
     truth, T_b_c = recording.truth(), recording.rig.cameras[0].T_b_c
     row = int(np.searchsorted(truth.stamps_ns, stamps_ns[0]))
     poses, velocities = [truth.Ts_w_b[row]], [truth.v_w[row]]
-    for start_ns, end_ns in zip(stamps_ns[:-1], stamps_ns[1:], strict=True):
+    for start_ns, end_ns in pairwise(stamps_ns):
         segment = integration_steps(clean, start_ns, end_ns, rule)
         T_w_b, v_w = dead_reckon(segment, poses[-1], velocities[-1], GRAVITY_W, rule)
         poses.append(T_w_b)
@@ -225,7 +221,8 @@ def across(vector: Array) -> Array:
 def nees_per_dof(result: InitResult | CalibrationResult, truth: VIState) -> dict[str, float]:
     """Normalised error squared per degree of freedom; keyframes are averaged."""
     state, posterior = result.state, result.posterior
-    assert state is not None and posterior is not None, result.verdict
+    assert state is not None, result.verdict
+    assert posterior is not None, result.verdict
     U = across(state.gravity_c0)
     poses = pose_errors(state.Ts_c0_b, truth.Ts_c0_b)[1:]
     scores = {

@@ -64,7 +64,7 @@ def room_of(module: str) -> str:
 
 
 def violations(source: str, module: str) -> list[str]:
-    """What one module imports although it must not; `module` is dotted, packages end in __init__."""
+    """What one module, dotted, imports although it must not; packages end in __init__."""
     if module == "maci2.__init__":
         return [
             f"{module} imports {found.module} at once"

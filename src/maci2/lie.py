@@ -36,8 +36,10 @@ SIN_REMAINDER = _alternating(3)
 COS_REMAINDER = _alternating(4)
 FIFTH_ORDER = _alternating(5) * np.arange(1.0, SERIES_TERMS + 1.0)
 # |B_2n| / (2n)!, n = 1, 2, ..., with Bernoulli numbers B: 2 zeta(2n) / (2 pi)^2n.
-HALF_COT = 2.0 * zeta(2 * np.arange(1, SERIES_TERMS + 1)) / (2.0 * np.pi) ** (
-    2 * np.arange(1.0, SERIES_TERMS + 1.0)
+HALF_COT = (
+    2.0
+    * zeta(2 * np.arange(1, SERIES_TERMS + 1))
+    / (2.0 * np.pi) ** (2 * np.arange(1.0, SERIES_TERMS + 1.0))
 )
 
 
@@ -82,7 +84,11 @@ def t_minus_sin_over(t: float) -> float:
 def _cos_remainder_over(t: float) -> float:
     """(t^2 / 2 - 1 + cos t) / t^4."""
     t2 = t * t
-    return _series(COS_REMAINDER, t2) if t < SERIES_BELOW else (0.5 * t2 - 1.0 + math.cos(t)) / (t2 * t2)
+    return (
+        _series(COS_REMAINDER, t2)
+        if t < SERIES_BELOW
+        else (0.5 * t2 - 1.0 + math.cos(t)) / (t2 * t2)
+    )
 
 
 @njit(cache=True)

@@ -72,6 +72,24 @@ def test_a_written_camchain_reads_back_the_same_numbers(small_files, tmp_path):
     assert sorted(file.name for file in path.parent.iterdir()) == [path.name, "imu.yaml"]
 
 
+def test_a_camchain_alone_replaces_cameras_and_keeps_the_own_imu(small_files, tmp_path):
+    own = open_recording(small_files / "euroc_mini").rig
+    rig = read_rig(small_files / "kalibr" / "camchain.yaml")
+    write_camchain(tmp_path / "calibrated.yaml", rig)
+    mixed = open_recording(small_files / "euroc_mini", tmp_path / "calibrated.yaml").rig
+    assert mixed.imu == own.imu
+    assert mixed.cameras[0].distortion_model == "equidistant"
+    assert mixed.cameras[0].rate_hz == pytest.approx(20.0)
+
+
+def test_a_folder_with_two_imu_files_is_not_guessed_about(small_copy):
+    folder = small_copy("kalibr")
+    (folder / "imu.yaml").rename(folder / "imu_a.yaml")
+    (folder / "imu_b.yaml").write_text((folder / "imu_a.yaml").read_text())
+    with pytest.raises(CalibrationError, match=r"found imu_a.yaml, imu_b.yaml, needed one of"):
+        read_rig(folder)
+
+
 def test_an_unknown_key_is_named_with_the_accepted_ones(small_copy):
     folder = small_copy("kalibr")
     path = spoiled(folder, "camchain.yaml", "cam_overlaps", "cam_overlap")

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from maci2.cli import options as opt
+from maci2.cli.printing import print_table, write_json
 
 
 def bench(
@@ -12,4 +13,10 @@ def bench(
     json: opt.Json = None,
 ) -> None:
     """Speed against GTSAM on the same problem, in one run, as ratios."""
-    typer.echo(f"{repeats} {json}")
+    from maci2.evaluation.bench import run_bench
+
+    report = run_bench(repeats)
+    print_table("speed, one core", report.columns, report.rows())
+    for note in report.notes:
+        typer.echo(note)
+    write_json(json, report.as_dict())

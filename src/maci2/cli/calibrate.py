@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.printing import print_table, print_verdict, vector, write_json
+from maci2.cli.printing import print_table, print_verdict, sigmas, vector, write_json
 
 if TYPE_CHECKING:
     from maci2.estimation import CalibrationResult
@@ -22,9 +22,7 @@ def calibrate(
     imu: opt.Imu = "raw",
     vision_frame: opt.VisionFrame = "camera",
     vision_std: opt.VisionStd = None,
-    keyframes: Annotated[
-        int, typer.Option(help="keyframes in the window; 0: one every 0.3 s")
-    ] = 0,
+    keyframes: Annotated[int, typer.Option(help="keyframes in the window; 0: one every 0.3 s")] = 0,
     window: Annotated[float, typer.Option(help="length of the window [s]")] = 30.0,
     start: opt.Start = 0.0,
     truth: opt.Truth = "",
@@ -85,18 +83,18 @@ def print_calibration(inputs: "Inputs", result: "CalibrationResult") -> None:
         print_table(
             f"T_b_c of the {inputs.source.frame} frame, {len(state.stamps_ns)} keyframes, solved "
             f"in {result.report.solve_ms:.0f} ms",
-            ("extrinsics", "estimate", "1-sigma", "from the recording's own"),
+            ("extrinsics", "estimate", "1-sigma", "from the given"),
             [
                 (
-                    "rotation vector [deg]",
+                    "rotation [deg]",
                     vector(phi_deg, 3),
-                    vector(np.rad2deg(std[3:6]), 3),
+                    sigmas(np.rad2deg(std[3:6]), 3),
                     f"{rotation_deg:.3f} deg",
                 ),
                 (
                     "translation [m]",
                     vector(state.T_b_c[:3, 3]),
-                    vector(std[0:3]),
+                    sigmas(std[0:3]),
                     f"{1e3 * translation:.1f} mm",
                 ),
             ],

@@ -6,6 +6,9 @@ from typing import Annotated
 import typer
 
 from maci2.cli import options as opt
+from maci2.cli.calibrate import print_calibration
+from maci2.cli.init import print_one
+from maci2.cli.printing import print_table
 
 
 def demo(
@@ -15,4 +18,21 @@ def demo(
     seed: opt.Seed = 0,
 ) -> None:
     """Simulate a recording, estimate everything, print estimate, 1-sigma and true error."""
-    typer.echo(f"{output} {seed}")
+    from rich.console import Console
+
+    console = Console()
+    with console.status("loading (the first run compiles for about half a minute)") as status:
+        from maci2.evaluation.demo import run_demo
+
+        result = run_demo(output, seed, lambda step: status.update(step))
+    console.rule("initialization")
+    print_one(result.initialized)
+    console.rule("calibration")
+    print_calibration(result.calibration_inputs, result.calibration)
+    console.rule("are the uncertainties true?")
+    print_table(
+        f"{len(result.samples)} simulated windows",
+        ("state", "NEES per degree of freedom, 1 is right"),
+        [(key.replace("_", " "), f"{value:.2f}") for key, value in result.nees.items()],
+    )
+    typer.echo(f"report: {output / 'report.html'}")

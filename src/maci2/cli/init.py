@@ -1,9 +1,14 @@
 """`maci2 init`."""
 
+from typing import TYPE_CHECKING
+
 import typer
 
 from maci2.cli import options as opt
 from maci2.cli.printing import print_initialization, write_json
+
+if TYPE_CHECKING:
+    from maci2.evaluation.run import Initialized
 
 
 def init(
@@ -46,14 +51,19 @@ def init(
     from maci2.evaluation.run import initialize_once
 
     _, one = initialize_once(sequence, options)
+    print_one(one)
+    write_json(json, initialization_json(one))
+    if one.result.verdict.status == "failed":
+        raise typer.Exit(1)
+
+
+def print_one(one: "Initialized") -> None:
+    """Estimate, 1-sigma and, where there is ground truth, the true error."""
     errors = {}
     if one.errors is not None:
         errors = {
             "gravity": f"{one.errors.gravity_deg:.3f} deg",
-            "velocity": f"{one.errors.velocity_rmse:.4f} m/s rms",
+            "velocity": f"{one.errors.velocity_rmse:.4f} m/s",
             "gyro_bias": f"{one.errors.gyro_bias_pct:.2f} %",
         }
     print_initialization(one.result, one.gyro_bias, one.acc_bias, errors)
-    write_json(json, initialization_json(one))
-    if one.result.verdict.status == "failed":
-        raise typer.Exit(1)

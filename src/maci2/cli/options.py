@@ -1,11 +1,14 @@
 """Options that several commands share, in one place."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from maci2.errors import OptionError
+
+if TYPE_CHECKING:
+    from maci2.evaluation.options import RunOptions
 
 Sequence = Annotated[Path, typer.Argument(help="recording: a EuRoC-layout or TUM-VI folder")]
 Sequences = Annotated[list[Path], typer.Argument(help="recordings: EuRoC-layout or TUM-VI folders")]
@@ -66,7 +69,7 @@ def run_options(
     truth: str,
     acc_bias_prior: str | None,
     **rest: object,
-) -> "RunOptions":  # noqa: F821
+) -> "RunOptions":
     """Parse what is text into a RunOptions."""
     from maci2.evaluation.options import VISION_FORMS, RunOptions, parse_numbers, parse_vision
 

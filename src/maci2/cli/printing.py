@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from maci2.estimation import InitResult, Verdict
 
+FILE_WIDTH = 100
+"""Characters in a line where the output is not a terminal."""
+
 
 def number(value: float | None, digits: int = 3) -> str:
     """A number, or a dash where there is none."""
@@ -15,8 +18,13 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def vector(values: Iterable[float], digits: int = 4) -> str:
-    """Numbers in a row, columns aligned."""
+    """Numbers in a row, with signs so that columns align."""
     return " ".join(f"{value:+.{digits}f}" for value in values)
+
+
+def sigmas(values: Iterable[float], digits: int = 4) -> str:
+    """Standard deviations in a row."""
+    return " ".join(f"{value:.{digits}f}" for value in values)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -24,13 +32,17 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i == 0 else "right", no_wrap=i > 0)
+        table.add_column(column, justify="left" if i == 0 else "right", no_wrap=True)
     for row in rows:
-        table.add_row(*row)
-    Console().print(table)
+        table.add_row(*(Text(cell) for cell in row))
+    console = Console()
+    if not console.is_terminal:
+        console.width = FILE_WIDTH
+    console.print(table)
 
 
 def print_verdict(verdict: "Verdict") -> None:
@@ -58,10 +70,10 @@ def print_initialization(
             (
                 f"velocity_b{last} [m/s]",
                 vector(state.velocity_b[last]),
-                vector(stds(posterior.velocity_b[last])),
+                sigmas(stds(posterior.velocity_b[last])),
             ),
-            ("gyro bias [rad/s]", vector(gyro_bias, 5), vector(stds(posterior.gyro_bias), 5)),
-            ("acc bias [m/s^2]", vector(acc_bias), vector(stds(posterior.acc_bias))),
+            ("gyro bias [rad/s]", vector(gyro_bias), sigmas(stds(posterior.gyro_bias))),
+            ("acc bias [m/s^2]", vector(acc_bias), sigmas(stds(posterior.acc_bias))),
         ]
         keys = ("gravity", "velocity", "gyro_bias", "acc_bias")
         print_table(

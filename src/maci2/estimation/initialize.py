@@ -40,9 +40,7 @@ def initialize(
     pre = preintegrate(imu, vision.stamps_ns, bias_gyro, prior.mean_acc, config.rule)
 
     Ts_c0_b, v_b, g_c0 = start_values(pre, vision, T_b_c, config.gravity_norm)
-    start = Variables(
-        Ts_c0_b, v_b, g_c0, bias_gyro, prior.mean_acc, np.ascontiguousarray(T_b_c)
-    )
+    start = Variables(Ts_c0_b, v_b, g_c0, bias_gyro, prior.mean_acc, np.ascontiguousarray(T_b_c))
     state, posterior, report = solve(imu, vision, pre, start, config, extrinsics=False)
 
     report = replace(report, solve_ms=1e3 * (time.perf_counter() - began))

@@ -1,7 +1,5 @@
 """From measurements and start values to state, posterior and report."""
 
-from dataclasses import replace
-
 import numpy as np
 from scipy.stats import chi2
 
@@ -23,6 +21,9 @@ from maci2.vision import RelativePoses
 RELINEARIZE_ABOVE = 1e-9
 """Second-order error of the bias correction [rad] above which samples are integrated anew."""
 
+MAX_ROUNDS = 8
+"""Solutions before the rest is left as it is."""
+
 CHI2_LEVEL = 0.999
 """Chi-square above this quantile says that the stated noise is too small."""
 
@@ -35,42 +36,53 @@ def solve(
     config: SolverConfig,
     extrinsics: bool,
 ) -> tuple[VIState, Posterior | None, SolveReport]:
-    """Minimise Eq. 9; integrate anew where a bias has left the reach of first-order correction."""
+    """Minimise Eq. 9, and again where the first answer shows that its premises did not hold.
+
+    A bias beyond the reach of first-order correction: integrate anew. Chi-square too large: the
+    measurements are noisier than stated, weigh them down; priors, which nothing has contradicted,
+    keep their weight.
+    """
     unknowns = Unknowns(
         config.gravity_on_sphere, config.estimate_gyro_bias, config.estimate_acc_bias, extrinsics
     )
     priors = _priors(imu.bias_prior, config)
-    white_visual = square_root_information(vision.covs_T_ck_ck1)
-    x, iterations = start, 0
-    for _ in range(4):
-        measurements = _measurements(vision, white_visual, pre, config)
+    dof = _degrees_of_freedom(len(pre.dt), priors, unknowns)
+    x, iterations, inflation, chi_square = start, 0, 1.0, np.nan
+    for _ in range(MAX_ROUNDS):
+        measurements = _measurements(vision, pre, config, inflation)
         optimum = levenberg_marquardt(measurements, priors, unknowns, x, config.max_iterations)
         x, iterations = optimum.x, iterations + optimum.iterations
-        turn = np.linalg.norm(x.bg - pre.bias_gyro) * pre.dt.max()
-        if not np.isfinite(turn) or 0.5 * turn**2 < RELINEARIZE_ABOVE:
+        if inflation == 1.0:
+            chi_square = optimum.cost
+        if not (optimum.converged and np.isfinite(optimum.cost)):
             break
-        pre = preintegrate(imu, vision.stamps_ns, x.bg, x.ba, config.rule)
-    report = _report(optimum, iterations, len(pre.dt), priors, unknowns)
+        turn = np.linalg.norm(x.bg - pre.bias_gyro) * pre.dt.max()
+        if 0.5 * turn**2 > RELINEARIZE_ABOVE:
+            pre = preintegrate(imu, vision.stamps_ns, x.bg, x.ba, config.rule)
+        elif optimum.cost > chi2.ppf(CHI2_LEVEL, dof):
+            inflation *= optimum.cost / dof
+        else:
+            break
+    report = SolveReport(optimum.converged, chi_square, dof, iterations, 0.0, inflation)
     state = VIState(vision.stamps_ns, x.Ts_c0_b, x.v_b, x.g_c0, x.bg, x.ba, x.T_b_c)
-    posterior = _posterior(optimum, unknowns, report.inflation) if optimum.positive else None
-    return state, posterior, report
+    return state, _posterior(optimum, unknowns) if optimum.positive else None, report
 
 
 def _measurements(
-    vision: RelativePoses, white_visual: Array, pre: Preintegrated, config: SolverConfig
+    vision: RelativePoses, pre: Preintegrated, config: SolverConfig, inflation: float
 ) -> Measurements:
     cov = pre.cov
     if not config.imu_cross_terms:
         cov = np.zeros_like(pre.cov)
         for block in (GAMMA, BETA, ALPHA):
             cov[:, block, block] = pre.cov[:, block, block]
-    white_imu = square_root_information(cov)
+    white_imu = square_root_information(inflation * cov)
     # Velocity and position residuals have the other sign than the errors that cov describes: the
     # blocks that tie them to rotation change sign (paper_notes, note 15).
     white_imu[:, :, 3:] *= -1.0
     return Measurements(
         vision.Ts_ck_ck1,
-        white_visual,
+        square_root_information(inflation * vision.covs_T_ck_ck1),
         pre.dt,
         pre.gamma,
         pre.beta,
@@ -92,22 +104,17 @@ def _priors(prior: BiasPrior, config: SolverConfig) -> Priors:
     )
 
 
-def _report(
-    optimum: Optimum, iterations: int, steps: int, priors: Priors, unknowns: Unknowns
-) -> SolveReport:
+def _degrees_of_freedom(steps: int, priors: Priors, unknowns: Unknowns) -> int:
+    """Residuals and priors less unknowns."""
     known = np.count_nonzero(priors.info_bg) + np.count_nonzero(priors.info_ba)
     shared = (2 if unknowns.sphere else 3) + 6 * unknowns.extrinsics
     shared += 3 * unknowns.bias_gyro + 3 * unknowns.bias_acc
-    dof = int(15 * steps + known - (9 * steps + 3 + shared))
-    report = SolveReport(optimum.converged, optimum.cost, dof, iterations, solve_ms=0.0)
-    if np.isfinite(optimum.cost) and optimum.cost > chi2.ppf(CHI2_LEVEL, dof):
-        return replace(report, inflation=optimum.cost / dof)
-    return report
+    return int(15 * steps + known - (9 * steps + 3 + shared))
 
 
-def _posterior(optimum: Optimum, unknowns: Unknowns, inflation: float) -> Posterior:
-    border = inflation * optimum.cov_border
-    keyframes = inflation * optimum.cov_keyframes
+def _posterior(optimum: Optimum, unknowns: Unknowns) -> Posterior:
+    border = optimum.cov_border
+    keyframes = optimum.cov_keyframes
     basis = gravity_basis(optimum.x.g_c0, unknowns.sphere)
     poses = keyframes[:, 0:6, 0:6].copy()
     if unknowns.extrinsics:

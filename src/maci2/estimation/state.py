@@ -69,11 +69,7 @@ class VIState:
 
 @dataclass(frozen=True)
 class Posterior:
-    """Covariance of the state, given the measurements.
-
-    Where the chi-square shows that the stated noise was too small, everything here has been
-    multiplied by chi-square per degree of freedom (`SolveReport.inflation`).
-    """
+    """Covariance of the state, given the measurements (with `SolveReport.inflation` applied)."""
 
     gravity_c0: Array
     """(3, 3) [(m/s^2)^2]; rank 2 where gravity is on the sphere."""
@@ -100,7 +96,7 @@ class SolveReport:
 
     converged: bool
     cost: float
-    """Sum of squared whitened residuals at the end: chi-square if the noise is as stated."""
+    """Sum of squared residuals, whitened by the noise as stated: chi-square if it is right."""
 
     dof: int
     """Residuals less unknowns."""
@@ -110,7 +106,7 @@ class SolveReport:
     """Wall time of the whole call, preintegration and covariance included."""
 
     inflation: float = 1.0
-    """Factor on the posterior covariance; 1 where chi-square agrees with the stated noise."""
+    """Factor on the stated measurement covariances that chi-square made necessary; 1 if none."""
 
 
 @dataclass(frozen=True)

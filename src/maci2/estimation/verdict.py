@@ -203,7 +203,7 @@ def _consistency(report: SolveReport, vision: RelativePoses, residuals: Array) -
         return []
     reason = (
         f"chi-square {report.cost:.0f} for {report.dof} degrees of freedom: noise is about "
-        f"{np.sqrt(report.inflation):.1f} times what was stated; uncertainties are widened by that"
+        f"{np.sqrt(report.inflation):.1f} times what was stated and has been taken as that"
     )
     steps_s = np.diff(vision.stamps_ns) / 1e9
     rate_deg = float(np.rad2deg(np.sqrt(np.mean((residuals / steps_s[:, None]) ** 2))))

@@ -21,6 +21,7 @@ from maci2.sensors import (
     read_trajectory,
     require_overlap,
     require_plausible,
+    with_velocity,
 )
 from maci2.vision import (
     MeasuredSteps,
@@ -50,10 +51,10 @@ class Inputs:
 
     seed: int
 
-    def span_ns(self) -> tuple[int, int]:
+    def span_ns(self, with_truth: bool) -> tuple[int, int]:
         """First and last stamp at which everything needed is there."""
         covers = [self.imu.stamps_ns]
-        if self.source.kind == "truth" and self.truth is not None:
+        if self.truth is not None and (with_truth or self.source.kind == "truth"):
             covers.append(self.truth.stamps_ns)
         if self.visual is not None:
             covers.append(self.visual.stamps_ns.ravel())
@@ -66,9 +67,9 @@ class Inputs:
             )
         return first, last
 
-    def candidates_ns(self) -> Stamps:
+    def candidates_ns(self, with_truth: bool = False) -> Stamps:
         """Stamps at which a keyframe may be taken: images inside the span."""
-        first, last = self.span_ns()
+        first, last = self.span_ns(with_truth)
         stamps = self.recording.camera_stamps_ns[0] if self.recording.camera_stamps_ns else None
         if isinstance(self.visual, MeasuredSteps):
             stamps = np.unique(self.visual.stamps_ns)
@@ -115,6 +116,8 @@ def open_inputs(path: Path, options: RunOptions) -> Inputs:
     visual = _open_visual(recording, options.vision)
     if truth is not None:
         require_overlap(truth, recording.imu)
+        if np.isnan(truth.v_w).all():
+            truth = with_velocity(truth)
     frame = visual.frame if isinstance(visual, MeasuredSteps) else options.vision.frame
     source = replace(options.vision, frame=frame)
     T_b_c = (

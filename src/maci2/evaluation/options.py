@@ -74,7 +74,9 @@ class RunOptions:
     def __post_init__(self) -> None:
         for name, low in (("keyframes", 4), ("window_s", 0.1), ("stride_s", 0.01), ("start_s", 0)):
             if getattr(self, name) < low:
-                raise OptionError(f"--{name.removesuffix('_s')} is {getattr(self, name)}, needed at least {low}.")
+                raise OptionError(
+                    f"--{name.removesuffix('_s')} is {getattr(self, name)}, needed at least {low}."
+                )
         if self.acc_bias_std is not None and not self.acc_bias_std > 0.0:
             raise OptionError(f"--acc-bias-std is {self.acc_bias_std}, needed above 0.")
 

@@ -1,6 +1,6 @@
 """The paper's protocol: every window of every recording, one row each."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 
-from maci2.errors import Maci2Error
+from maci2.errors import DatasetError, Maci2Error
 from maci2.estimation import CalibrationResult, InitResult, Status, calibrate, initialize
 from maci2.evaluation.inputs import Inputs, open_inputs
 from maci2.evaluation.metrics import InitErrors, initialization_errors
 from maci2.evaluation.options import RunOptions
 from maci2.evaluation.windows import Window, one_window, plan_windows
 from maci2.gaussian import Array
-from maci2.sensors import truth_at
+from maci2.sensors import GroundTruth, truth_at
 
 MAX_TRUTH_GAP_S = 0.06
 
@@ -55,55 +55,71 @@ class Initialized:
     errors: InitErrors | None
 
 
+@dataclass(frozen=True)
+class Evaluated:
+    """All windows of one recording."""
+
+    rows: list[Row]
+    left_out: int
+    """Windows without ground truth at every keyframe: nothing can be said of them."""
+
+
 def evaluate(
     paths: list[Path],
     options: RunOptions,
     jobs: int = 1,
     on_recording: Callable[[str, int], None] | None = None,
-) -> dict[str, list[Row]]:
+) -> dict[str, Evaluated]:
     """Run every recording, `jobs` at a time; `on_recording(name, rows)` reports progress."""
     tasks = (delayed(evaluate_recording)(path, options) for path in paths)
-    rows: dict[str, list[Row]] = {}
+    results: dict[str, Evaluated] = {}
     for name, found in Parallel(n_jobs=jobs, return_as="generator")(tasks):
-        rows[name] = found
+        results[name] = found
         if on_recording is not None:
-            on_recording(name, len(found))
-    return rows
+            on_recording(name, len(found.rows))
+    return results
 
 
-def evaluate_recording(path: Path, options: RunOptions) -> tuple[str, list[Row]]:
+def evaluate_recording(path: Path, options: RunOptions) -> tuple[str, Evaluated]:
     """All windows of one recording; a window that cannot be measured is a failed row."""
     inputs = open_inputs(path, options)
     if inputs.truth is None:
-        raise Maci2Error(f"{path}: no ground truth to evaluate against.")
-    return inputs.recording.name, list(_rows(inputs, options))
-
-
-def _rows(inputs: Inputs, options: RunOptions) -> Iterator[Row]:
+        raise DatasetError(f"{path}: no ground truth to evaluate against.")
     windows = plan_windows(
-        inputs.candidates_ns(),
+        inputs.candidates_ns(with_truth=True),
         options.window_s,
         options.stride_s,
         options.keyframes,
         options.start_s,
     )
+    known = [window for window in windows if _truth_is_known(inputs.truth, window)]
+    rows = [_row(inputs, window, options) for window in known]
+    return inputs.recording.name, Evaluated(rows, len(windows) - len(known))
+
+
+def _truth_is_known(truth: GroundTruth, window: Window) -> bool:
+    try:
+        return bool(np.isfinite(truth_at(truth, window.stamps_ns, MAX_TRUTH_GAP_S).v_w).all())
+    except DatasetError:
+        return False
+
+
+def _row(inputs: Inputs, window: Window, options: RunOptions) -> Row:
     name = inputs.recording.name
-    for window in windows:
-        try:
-            one = initialize_window(inputs, window, options)
-        except Maci2Error as error:
-            yield Row(name, window.index, window.start_ns, "failed", (str(error),), None, 0.0)
-            continue
-        verdict = one.result.verdict
-        yield Row(
-            name,
-            window.index,
-            window.start_ns,
-            verdict.status,
-            verdict.reasons,
-            one.errors,
-            one.result.report.solve_ms,
-        )
+    try:
+        one = initialize_window(inputs, window, options)
+    except Maci2Error as error:
+        return Row(name, window.index, window.start_ns, "failed", (str(error),), None, 0.0)
+    verdict, solve_ms = one.result.verdict, one.result.report.solve_ms
+    return Row(
+        name,
+        window.index,
+        window.start_ns,
+        verdict.status,
+        verdict.reasons,
+        one.errors,
+        solve_ms,
+    )
 
 
 def initialize_window(inputs: Inputs, window: Window, options: RunOptions) -> Initialized:
@@ -121,7 +137,7 @@ def initialize_window(inputs: Inputs, window: Window, options: RunOptions) -> In
     acc_bias = removed_acc + result.state.acc_bias
     errors = None
     truth = inputs.truth
-    if truth is not None and truth.stamps_ns[0] <= window.start_ns <= truth.stamps_ns[-1]:
+    if truth is not None and _truth_is_known(truth, window):
         errors = initialization_errors(
             result,
             truth_at(truth, vision.stamps_ns, MAX_TRUTH_GAP_S),

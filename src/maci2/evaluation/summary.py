@@ -6,7 +6,7 @@ import numpy as np
 
 from maci2 import __version__
 from maci2.evaluation.options import RunOptions
-from maci2.evaluation.run import Row, finite_or_none
+from maci2.evaluation.run import Evaluated, Row, finite_or_none
 
 METRICS = (
     "gravity_deg",
@@ -22,9 +22,12 @@ SCORES = ("gravity", "velocity", "gyro_bias", "pose")
 STATUSES = ("ok", "weak", "failed")
 
 
-def summarize(rows: dict[str, list[Row]], options: RunOptions) -> dict[str, Any]:
-    """The whole `summary.json` of design section 4."""
-    sequences = {name: summarize_sequence(found) for name, found in rows.items()}
+def summarize(results: dict[str, Evaluated], options: RunOptions) -> dict[str, Any]:
+    """The whole of `summary.json` (keys of docs/conventions.md)."""
+    sequences = {
+        name: {"left_out": found.left_out, **summarize_sequence(found.rows)}
+        for name, found in results.items()
+    }
     return {
         "protocol": {"version": __version__, **options.as_dict()},
         "sequences": sequences,

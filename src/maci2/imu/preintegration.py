@@ -98,9 +98,7 @@ def preintegrate(
         bias_acc,
         rule == "midpoint",
     )
-    return Preintegrated(
-        stamps_ns, dt, gamma, beta, alpha, cov, D_bg, D_ba, bias_gyro, bias_acc
-    )
+    return Preintegrated(stamps_ns, dt, gamma, beta, alpha, cov, D_bg, D_ba, bias_gyro, bias_acc)
 
 
 def _require_samples(imu: ImuMeasurements, stamps_ns: Stamps) -> None:

@@ -8,6 +8,7 @@ from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from maci2.errors import DatasetError
 from maci2.gaussian import Array
+from maci2.sensors.kalibr import with_frame_rates
 from maci2.sensors.rotations import rotations_from_quat_wxyz, stack_poses
 from maci2.sensors.tables import Headings, Table, read_table
 from maci2.sensors.types import (
@@ -114,12 +115,13 @@ def recording_name(mav0: Path) -> str:
 def read_euroc(path: Path, rig: Rig | None = None) -> Recording:
     """Open a EuRoC sequence; `rig` takes the place of its sensor.yaml files."""
     mav0 = mav0_of(path)
+    stamps_ns = read_camera_stamps(mav0)
     return Recording(
         name=recording_name(mav0),
         path=path,
         imu=read_imu_csv(mav0 / "imu0" / "data.csv"),
-        rig=read_sensor_yamls(mav0) if rig is None else rig,
-        camera_stamps_ns=read_camera_stamps(mav0),
+        rig=read_sensor_yamls(mav0) if rig is None else with_frame_rates(rig, stamps_ns),
+        camera_stamps_ns=stamps_ns,
         truths=_read_truths(mav0),
     )
 
@@ -164,18 +166,21 @@ def read_truth_csv(path: Path) -> GroundTruth:
 
 def read_sensor_yamls(mav0: Path) -> Rig:
     """Calibration from the sensor.yaml of the IMU and of every camera."""
-    imu_path = mav0 / "imu0" / "sensor.yaml"
-    imu = validate(_ImuSensor, load_yaml(imu_path, "the noise of the IMU"), imu_path)
-    _require_in_body_frame(imu, imu_path)
-    noise = ImuNoise(
+    cameras = tuple(_read_camera(folder / "sensor.yaml") for folder in camera_folders(mav0))
+    return Rig(cameras, read_imu_noise(mav0 / "imu0" / "sensor.yaml"), str(mav0))
+
+
+def read_imu_noise(path: Path) -> ImuNoise:
+    """Noise densities from the IMU's sensor.yaml."""
+    imu = validate(_ImuSensor, load_yaml(path, "the noise of the IMU"), path)
+    _require_in_body_frame(imu, path)
+    return ImuNoise(
         density_gyro=imu.gyroscope_noise_density,
         density_acc=imu.accelerometer_noise_density,
         walk_gyro=imu.gyroscope_random_walk,
         walk_acc=imu.accelerometer_random_walk,
         rate_hz=imu.rate_hz,
     )
-    cameras = tuple(_read_camera(folder / "sensor.yaml") for folder in camera_folders(mav0))
-    return Rig(cameras, noise, str(mav0))
 
 
 def _read_camera(path: Path) -> Camera:

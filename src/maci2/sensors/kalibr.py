@@ -6,6 +6,7 @@ Kalibr's T_cam_imu takes IMU points to the camera; our T_b_c is its inverse.
 import logging
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +18,7 @@ from maci2.errors import CalibrationError
 from maci2.files import write_atomically
 from maci2.gaussian import Array
 from maci2.lie import se3_inv
-from maci2.sensors.types import Camera, ImuNoise, Rig
+from maci2.sensors.types import NS, Camera, ImuNoise, Rig, Stamps
 from maci2.sensors.yaml_files import (
     Matrix3,
     Matrix4,
@@ -73,12 +74,18 @@ class _ImuEntry(Schema):
     Tg: Matrix3 | None = None
 
 
-def read_rig(path: Path) -> Rig:
+def read_rig(path: Path, own_noise: ImuNoise | None = None) -> Rig:
     """A rig from a folder with a camchain and an IMU file, or from a camchain with the IMU file
-    beside it. Kalibr does not say the frame rate: it is NaN."""
+    beside it; without an IMU file, the recording's `own_noise` stands.
+
+    Kalibr does not say the frame rate: it is NaN.
+    """
     camchain = _find(path, CAMCHAIN_NAMES, "camchain") if path.is_dir() else path
+    cameras = read_camchain(camchain)
+    if own_noise is not None and not _candidates(camchain.parent, IMU_NAMES, "imu"):
+        return Rig(cameras, own_noise, str(camchain))
     imu = _find(camchain.parent, IMU_NAMES, "imu")
-    return Rig(read_camchain(camchain), read_imu_yaml(imu), str(camchain))
+    return Rig(cameras, read_imu_yaml(imu), str(camchain))
 
 
 def read_camchain(path: Path) -> tuple[Camera, ...]:
@@ -116,6 +123,16 @@ def read_imu_yaml(path: Path) -> ImuNoise:
         walk_acc=entry.accelerometer_random_walk,
         rate_hz=entry.update_rate,
     )
+
+
+def with_frame_rates(rig: Rig, stamps_ns: tuple[Stamps, ...]) -> Rig:
+    """Kalibr's files do not say the frame rate; the stamps do."""
+    cameras = list(rig.cameras)
+    for number, stamps in enumerate(stamps_ns[: len(cameras)]):
+        if np.isnan(cameras[number].rate_hz) and len(stamps) > 1:
+            rate_hz = NS / float(np.median(np.diff(stamps)))
+            cameras[number] = replace(cameras[number], rate_hz=rate_hz)
+    return replace(rig, cameras=tuple(cameras))
 
 
 def write_camchain(path: Path, rig: Rig, notes: tuple[str, ...] = ()) -> None:
@@ -156,15 +173,18 @@ def _write_yaml(path: Path, data: dict[str, Any], comments: tuple[str, ...]) -> 
     write_atomically(path, head + body)
 
 
+def _candidates(folder: Path, names: tuple[str, ...], prefix: str) -> list[Path]:
+    """Files of these names, the first name first; else all that begin with `prefix`."""
+    named = [folder / name for name in names if (folder / name).is_file()]
+    return named[:1] or sorted(folder.glob(f"{prefix}*.yaml"))
+
+
 def _find(folder: Path, names: tuple[str, ...], prefix: str) -> Path:
-    """The file of one of these names, else the only file that begins with `prefix`."""
-    for name in names:
-        if (folder / name).is_file():
-            return folder / name
-    others = sorted(folder.glob(f"{prefix}*.yaml"))
-    if len(others) == 1:
-        return others[0]
-    found = f"found {', '.join(file.name for file in others)}" if others else "found none"
+    """The one file to read."""
+    files = _candidates(folder, names, prefix)
+    if len(files) == 1:
+        return files[0]
+    found = f"found {', '.join(file.name for file in files)}" if files else "found none"
     raise CalibrationError(
         f"{folder}: no single file to read; {found}, needed one of {', '.join(names)} "
         f"or exactly one {prefix}*.yaml. Rename the one to use."

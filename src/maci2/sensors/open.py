@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from maci2.errors import DatasetError
-from maci2.sensors.euroc import mav0_of, read_euroc
+from maci2.sensors.euroc import mav0_of, read_euroc, read_imu_noise
 from maci2.sensors.kalibr import read_rig
 from maci2.sensors.tumvi import TRUTH, read_tumvi
 from maci2.sensors.types import Recording
@@ -13,7 +13,7 @@ def open_recording(path: Path, rig_path: Path | None = None) -> Recording:
     """Open a EuRoC-layout or TUM-VI folder.
 
     `rig_path`, a Kalibr camchain or a folder with one, takes the place of the recording's own
-    calibration.
+    calibration; IMU noise too if there is a Kalibr IMU file beside it.
     """
     path = Path(path)
     mav0 = mav0_of(_require_folder(path))
@@ -23,9 +23,12 @@ def open_recording(path: Path, rig_path: Path | None = None) -> Recording:
             f"{path}: no recording of a known layout; looked for mav0/imu0/data.csv and "
             f"imu0/data.csv (EuRoC, TUM-VI), found {found}. Give the folder that holds mav0."
         )
-    rig = None if rig_path is None else read_rig(Path(rig_path))
-    own_calibration = (mav0 / "imu0" / "sensor.yaml").is_file()
-    if (mav0 / TRUTH).is_dir() and not own_calibration:
+    own_imu = mav0 / "imu0" / "sensor.yaml"
+    rig = None
+    if rig_path is not None:
+        own_noise = read_imu_noise(own_imu) if own_imu.is_file() else None
+        rig = read_rig(Path(rig_path), own_noise)
+    if (mav0 / TRUTH).is_dir() and not own_imu.is_file():
         return read_tumvi(path, rig)
     return read_euroc(path, rig)
 

@@ -1,9 +1,6 @@
 """TUM-VI folders: the tables of EuRoC, motion capture as truth, calibration in Kalibr's files."""
 
-from dataclasses import replace
 from pathlib import Path
-
-import numpy as np
 
 from maci2.errors import CalibrationError
 from maci2.sensors.euroc import (
@@ -13,8 +10,8 @@ from maci2.sensors.euroc import (
     read_truth_csv,
     recording_name,
 )
-from maci2.sensors.kalibr import read_rig
-from maci2.sensors.types import NS, Recording, Rig, Stamps
+from maci2.sensors.kalibr import read_rig, with_frame_rates
+from maci2.sensors.types import Recording, Rig
 
 TRUTH = "mocap0"
 
@@ -32,7 +29,7 @@ def read_tumvi(path: Path, rig: Rig | None = None) -> Recording:
         name=recording_name(mav0),
         path=path,
         imu=read_imu_csv(mav0 / "imu0" / "data.csv"),
-        rig=_with_frame_rates(rig, stamps_ns),
+        rig=with_frame_rates(rig, stamps_ns),
         camera_stamps_ns=stamps_ns,
         truths={TRUTH: read_truth_csv(truth_path)} if truth_path.is_file() else {},
     )
@@ -50,13 +47,3 @@ def _calibration_folder(mav0: Path) -> Path:
         f"{', '.join(str(folder) for folder in candidates)} with a Kalibr camchain and IMU file. "
         "Put them there or name the rig file."
     )
-
-
-def _with_frame_rates(rig: Rig, stamps_ns: tuple[Stamps, ...]) -> Rig:
-    """Kalibr's files do not say the frame rate; the stamps do."""
-    cameras = list(rig.cameras)
-    for number, stamps in enumerate(stamps_ns[: len(cameras)]):
-        if np.isnan(cameras[number].rate_hz) and len(stamps) > 1:
-            rate_hz = NS / float(np.median(np.diff(stamps)))
-            cameras[number] = replace(cameras[number], rate_hz=rate_hz)
-    return replace(rig, cameras=tuple(cameras))

@@ -1,4 +1,4 @@
-"""Camera motion without images: from ground truth with added noise, from a trajectory, from a file."""
+"""Camera motion without images: from ground truth with noise added, a trajectory, or a file."""
 
 import numpy as np
 

@@ -1,0 +1,40 @@
+# Two commands set up a fresh machine: `make demo` and `make check`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo check setup format test-more bench clean
+
+demo: $(VENV)/.installed
+	$(BIN)/maci2 demo
+
+check: $(VENV)/.installed-dev
+	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests
+	$(BIN)/mypy
+	$(BIN)/pytest -q
+
+# What `check` leaves out: many windows, and real recordings (skipped where there are none).
+test-more: $(VENV)/.installed-dev
+	$(BIN)/pytest -q -m "slow or dataset"
+
+bench: $(VENV)/.installed-dev
+	$(BIN)/maci2 bench
+
+format: $(VENV)/.installed-dev
+	$(BIN)/ruff format src tests
+	$(BIN)/ruff check --fix src tests
+
+setup: $(VENV)/.installed-dev
+
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -e .
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache

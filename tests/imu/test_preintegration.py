@@ -1,0 +1,455 @@
+"""Preintegration against the paper's recursion, dead reckoning, sampled noise and GTSAM."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from helpers import (
+    chi_square_band,
+    dead_reckon,
+    exact_window,
+    integration_steps,
+    numerical_jacobian,
+    simulated_window,
+)
+from maci2.errors import DatasetError, MeasurementError
+from maci2.gaussian import nees, symmetrize
+from maci2.imu import ALPHA, BETA, GAMMA, BiasPrior, ImuMeasurements, preintegrate
+from maci2.lie import se3_inv, skew, so3_exp, so3_jr, so3_log
+
+RULES = ["euler", "midpoint"]
+PERIOD_NS = 5_000_000
+DT = 0.005
+
+MOTIONS = {  # angular rate [rad/s], specific force [m/s^2]
+    "slow": ([0.02, -0.01, 0.03], [0.1, -0.2, 9.8]),
+    "fast rotation": ([3.0, -3.2, 2.4], [2.0, 5.0, 8.0]),
+    "zero": ([0.0, 0.0, 0.0], [0.0, 0.0, 0.0]),
+}
+
+
+def samples(motion="fast rotation", count=201, seed=3, cov_0=None):
+    """Samples that wobble about a mean rate and force, each with variances of its own."""
+    rng = np.random.default_rng(seed)
+    rate, force = (np.array(mean) for mean in MOTIONS[motion])
+    wobble = np.sin(np.arange(count)[:, None] * DT * rng.uniform(2.0, 9.0, 6))
+    return ImuMeasurements(
+        stamps_ns=np.arange(count, dtype=np.int64) * PERIOD_NS + 10**18,
+        gyro=rate * (1.0 + 0.3 * wobble[:, :3]),
+        acc=force * (1.0 + 0.3 * wobble[:, 3:]),
+        var_gyro=rng.uniform(1e-6, 9e-6, (count, 3)),
+        var_acc=rng.uniform(1e-4, 9e-4, (count, 3)),
+        cov_0=np.zeros((9, 9)) if cov_0 is None else cov_0,
+        bias_prior=BiasPrior(),
+    )
+
+
+def ends(imu):
+    return imu.stamps_ns[[0, -1]]
+
+
+def euler_step(R_bi_bk, omega, force, jr_at):
+    """A, B_gyro, B_acc of the paper's appendix C; J_r is taken at `jr_at`."""
+    A = np.eye(9)
+    A[GAMMA, GAMMA] = so3_exp(omega * DT).T
+    A[BETA, GAMMA] = -R_bi_bk @ skew(force) * DT
+    A[ALPHA, GAMMA] = 0.5 * DT * A[BETA, GAMMA]
+    A[ALPHA, BETA] = DT * np.eye(3)
+    B_gyro = np.zeros((9, 3))
+    B_gyro[GAMMA] = so3_jr(jr_at) * DT
+    return A, B_gyro, acc_noise(R_bi_bk)
+
+
+def midpoint_step(R_bi_bk, omega, force):
+    """The same with the force read half way: it feels half of this step's gyro noise."""
+    half = 0.5 * DT * omega
+    R_bi_half = R_bi_bk @ so3_exp(half)
+    force_D_half = -R_bi_half @ skew(force) * DT
+    A = np.eye(9)
+    A[GAMMA, GAMMA] = so3_exp(omega * DT).T
+    A[BETA, GAMMA] = force_D_half @ so3_exp(half).T
+    A[ALPHA, GAMMA] = 0.5 * DT * A[BETA, GAMMA]
+    A[ALPHA, BETA] = DT * np.eye(3)
+    B_gyro = np.zeros((9, 3))
+    B_gyro[GAMMA] = so3_jr(omega * DT) * DT
+    B_gyro[BETA] = force_D_half @ so3_jr(half) * 0.5 * DT
+    B_gyro[ALPHA] = 0.5 * DT * B_gyro[BETA]
+    return A, B_gyro, acc_noise(R_bi_half)
+
+
+def acc_noise(R_bi_at):
+    B_acc = np.zeros((9, 3))
+    B_acc[BETA] = R_bi_at * DT
+    B_acc[ALPHA] = 0.5 * DT * B_acc[BETA]
+    return B_acc
+
+
+def recursion(imu, rule, as_printed=False):
+    """Covariance (9, 9) and bias derivatives (9, 3), (9, 3), multiplied out sample by sample."""
+    steps = integration_steps(imu, *ends(imu), rule)
+    cov, D_bg, D_ba = imu.cov_0.copy(), np.zeros((9, 3)), np.zeros((9, 3))
+    R_bi_bk = np.eye(3)
+    for k, (omega, force) in enumerate(zip(steps.gyro, steps.acc, strict=True)):
+        var_gyro, var_acc = imu.var_gyro[k], imu.var_acc[k]
+        if rule == "midpoint":
+            var_gyro = 0.5 * (var_gyro + imu.var_gyro[k + 1])
+            var_acc = 0.5 * (var_acc + imu.var_acc[k + 1])
+            A, B_gyro, B_acc = midpoint_step(R_bi_bk, omega, force)
+        else:
+            jr_at = so3_log(R_bi_bk) if as_printed else omega * DT
+            A, B_gyro, B_acc = euler_step(R_bi_bk, omega, force, jr_at)
+        cov = symmetrize(
+            A @ cov @ A.T
+            + B_gyro @ np.diag(var_gyro) @ B_gyro.T
+            + B_acc @ np.diag(var_acc) @ B_acc.T
+        )
+        D_bg, D_ba = A @ D_bg - B_gyro, A @ D_ba - B_acc
+        R_bi_bk = R_bi_bk @ so3_exp(omega * DT)
+    return cov, D_bg, D_ba
+
+
+def some_covariance(seed):
+    factor = np.random.default_rng(seed).standard_normal((9, 12))
+    return 1e-4 * factor @ factor.T
+
+
+def assert_close_to(actual, expected, relative=1e-12):
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=relative * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("motion", MOTIONS)
+@pytest.mark.parametrize("start", ["from nothing", "from Sigma_0"])
+def test_covariance_and_bias_derivatives_equal_the_recursion_of_the_paper(rule, motion, start):
+    imu = samples(motion, cov_0=some_covariance(4) if start == "from Sigma_0" else None)
+    pre = preintegrate(imu, ends(imu), rule=rule)
+    cov, D_bg, D_ba = recursion(imu, rule)
+    assert_close_to(pre.cov[0], cov)
+    assert_close_to(pre.D_bg[0], D_bg)
+    assert_close_to(pre.D_ba[0], D_ba)
+    assert not pre.D_ba[0, GAMMA].any()
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("motion", MOTIONS)
+@pytest.mark.parametrize("keyframes", ["on samples", "between samples"])
+def test_it_equals_dead_reckoning_sample_by_sample(rule, motion, keyframes):
+    imu = samples(motion)
+    between_ns = 1_234_567 if keyframes == "between samples" else 0
+    stamps_ns = imu.stamps_ns[[3, 60, 61, 190]] + between_ns
+    bias_gyro, bias_acc = np.array([0.03, -0.02, 0.01]), np.array([0.1, 0.2, -0.3])
+    pre = preintegrate(imu, stamps_ns, bias_gyro, bias_acc, rule)
+    unbiased = replace(imu, gyro=imu.gyro - bias_gyro, acc=imu.acc - bias_acc)
+    for k in range(3):
+        steps = integration_steps(unbiased, *stamps_ns[k : k + 2], rule)
+        # Without gravity, from rest at the origin: what the preintegrated motion means.
+        T, v = dead_reckon(steps, np.eye(4), np.zeros(3), np.zeros(3), rule)
+        np.testing.assert_allclose(pre.gamma[k], T[:3, :3], rtol=0, atol=1e-13)
+        np.testing.assert_allclose(pre.beta[k], v, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(pre.alpha[k], T[:3, 3], rtol=0, atol=1e-12)
+        assert pre.dt[k] == pytest.approx((stamps_ns[k + 1] - stamps_ns[k]) / 1e9, abs=1e-15)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_gravity_and_start_velocity_stay_outside(rule):
+    window = exact_window("handheld", rule, seed=4)
+    truth = window.truth
+    pre = preintegrate(window.imu, truth.stamps_ns, truth.gyro_bias, truth.acc_bias, rule)
+    R, p, g = truth.Ts_c0_b[:, :3, :3], truth.Ts_c0_b[:, :3, 3], truth.gravity_c0
+    v = np.einsum("kij,kj->ki", R, truth.velocity_b)
+    for k, dt in enumerate(pre.dt):
+        np.testing.assert_allclose(R[k + 1], R[k] @ pre.gamma[k], atol=1e-12)
+        np.testing.assert_allclose(v[k + 1], v[k] + g * dt + R[k] @ pre.beta[k], atol=1e-12)
+        position = p[k] + v[k] * dt + 0.5 * g * dt**2 + R[k] @ pre.alpha[k]
+        np.testing.assert_allclose(p[k + 1], position, atol=1e-12)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("motion", MOTIONS)
+def test_bias_derivatives_equal_finite_differences(rule, motion):
+    imu = samples(motion)
+    stamps_ns = imu.stamps_ns[[2, 70, 150]] + 2_000_001
+    bias_gyro, bias_acc = np.array([0.01, 0.02, -0.03]), np.array([-0.1, 0.2, 0.1])
+    pre = preintegrate(imu, stamps_ns, bias_gyro, bias_acc, rule)
+
+    def moved(change):
+        other = preintegrate(imu, stamps_ns, bias_gyro + change[:3], bias_acc + change[3:], rule)
+        turned = [so3_log(pre.gamma[k].T @ other.gamma[k]) for k in range(2)]
+        return np.concatenate([turned, other.beta, other.alpha], axis=1)
+
+    numeric = numerical_jacobian(moved, dim=6, step=1e-4)
+    np.testing.assert_allclose(pre.D_bg, numeric[:, :, :3], atol=1e-7)
+    np.testing.assert_allclose(pre.D_ba, numeric[:, :, 3:], atol=1e-7)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_small_bias_update_equals_integrating_anew(rule):
+    imu = samples()
+    change = np.array([1e-4, -2e-4, 1e-4])
+    old, new = (
+        preintegrate(imu, ends(imu), rule=rule),
+        preintegrate(imu, ends(imu), change, 10 * change, rule),
+    )
+    corrected = old.gamma[0] @ so3_exp(old.D_bg[0, GAMMA] @ change)
+    np.testing.assert_allclose(corrected, new.gamma[0], atol=1e-7)
+    for block, before, after in ((BETA, old.beta, new.beta), (ALPHA, old.alpha, new.alpha)):
+        moved = before[0] + old.D_bg[0, block] @ change + old.D_ba[0, block] @ (10 * change)
+        np.testing.assert_allclose(moved, after[0], atol=1e-6)
+
+
+def test_mid_point_reads_linear_motion_exactly_between_samples():
+    # Rate and force grow linearly about one axis: the mid-point rule integrates both exactly.
+    t = np.arange(41)[:, None] * DT
+    imu = replace(samples(count=41), gyro=t * [0.0, 0.0, 2.0], acc=(1.0 + t) * [0.0, 0.0, 3.0])
+    stamps_ns = imu.stamps_ns[0] + np.array([7_100_000, 171_900_000])
+    pre = preintegrate(imu, stamps_ns, rule="midpoint")
+    start, end = 0.0071, 0.1719
+    np.testing.assert_allclose(so3_log(pre.gamma[0]), [0, 0, end**2 - start**2], atol=1e-14)
+    velocity = 3.0 * ((end - start) + 0.5 * (end**2 - start**2))
+    np.testing.assert_allclose(pre.beta[0], [0, 0, velocity], atol=1e-13)
+
+
+def test_euler_holds_each_sample_until_the_next():
+    imu = replace(samples(count=3), gyro=np.zeros((3, 3)), acc=np.diag([1.0, 2.0, 4.0]))
+    pre = preintegrate(imu, ends(imu), rule="euler")
+    # The last sample closes the interval; it is not integrated.
+    np.testing.assert_allclose(pre.beta[0], [1.0 * DT, 2.0 * DT, 0.0], atol=1e-17)
+    np.testing.assert_allclose(pre.alpha[0], [1.5 * DT**2, 1.0 * DT**2, 0.0], atol=1e-19)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_neighbouring_segments_join_to_the_long_one(rule):
+    imu = samples()
+    # The middle keyframe is a sample, so that both cut the same steps.
+    stamps_ns = imu.stamps_ns[[0, 77, 200]]
+    parts, whole = preintegrate(imu, stamps_ns, rule=rule), preintegrate(imu, ends(imu), rule=rule)
+    np.testing.assert_allclose(parts.gamma[0] @ parts.gamma[1], whole.gamma[0], atol=1e-13)
+    beta = parts.beta[0] + parts.gamma[0] @ parts.beta[1]
+    np.testing.assert_allclose(beta, whole.beta[0], atol=1e-12)
+    alpha = parts.alpha[0] + parts.beta[0] * parts.dt[1] + parts.gamma[0] @ parts.alpha[1]
+    np.testing.assert_allclose(alpha, whole.alpha[0], atol=1e-12)
+
+
+def test_sigma_0_is_carried_along_from_the_start():
+    cov_0 = some_covariance(9)
+    imu = samples(cov_0=cov_0)
+    without = preintegrate(replace(imu, cov_0=np.zeros((9, 9))), ends(imu)).cov[0]
+    pre = preintegrate(imu, ends(imu))
+    gamma, beta, alpha, dt = pre.gamma[0], pre.beta[0], pre.alpha[0], pre.dt[0]
+    # A rotation error at the start turns everything after it; it is seen through gamma at the end.
+    carry = np.eye(9)
+    carry[GAMMA, GAMMA] = gamma.T
+    carry[BETA, GAMMA], carry[ALPHA, GAMMA] = -skew(beta), -skew(alpha)
+    carry[ALPHA, BETA] = dt * np.eye(3)
+    assert_close_to(pre.cov[0] - without, carry @ cov_0 @ carry.T, 1e-10)
+
+
+def test_every_segment_starts_at_sigma_0_anew():
+    imu = samples(cov_0=some_covariance(9))
+    both = preintegrate(imu, imu.stamps_ns[[0, 100, 200]])
+    second = preintegrate(imu, imu.stamps_ns[[100, 200]])
+    assert_close_to(both.cov[1], second.cov[0])
+
+
+def sampled_errors(imu, rule, count, seed):
+    """(count, 9) [gamma, beta, alpha] errors of preintegration under noise as declared."""
+    rng = np.random.default_rng(seed)
+    clean = preintegrate(imu, ends(imu), rule=rule)
+    errors = np.empty((count, 9))
+    for i in range(count):
+        noisy = replace(
+            imu,
+            gyro=imu.gyro + np.sqrt(imu.var_gyro) * rng.standard_normal(imu.gyro.shape),
+            acc=imu.acc + np.sqrt(imu.var_acc) * rng.standard_normal(imu.acc.shape),
+        )
+        pre = preintegrate(noisy, ends(imu), rule=rule)
+        errors[i, GAMMA] = so3_log(clean.gamma[0].T @ pre.gamma[0])
+        errors[i, BETA] = pre.beta[0] - clean.beta[0]
+        errors[i, ALPHA] = pre.alpha[0] - clean.alpha[0]
+    return errors
+
+
+def mean_nees(errors, cov):
+    return float(nees(errors, np.broadcast_to(cov, (len(errors), 9, 9))).mean())
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("motion", MOTIONS)
+def test_sampled_noise_has_the_stated_covariance(rule, motion):
+    imu = samples(motion)
+    errors = sampled_errors(imu, rule, 2000, seed=11)
+    low, high = chi_square_band(9, 2000)
+    assert low < mean_nees(errors, preintegrate(imu, ends(imu), rule=rule).cov[0]) < high
+
+
+def test_the_jacobian_at_the_accumulated_rotation_as_printed_is_overconfident():
+    # One axis fast, noise different on each: J_r at the accumulated rotation mixes the axes.
+    imu = replace(samples(), var_gyro=np.tile([1e-6, 4e-5, 1e-6], (201, 1)))
+    errors = sampled_errors(imu, "euler", 2000, seed=12)
+    low, high = chi_square_band(9, 2000)
+    ours, _, _ = recursion(imu, "euler")
+    printed, _, _ = recursion(imu, "euler", as_printed=True)
+    assert low < mean_nees(errors, ours) < high
+    assert mean_nees(errors, printed) > high
+
+
+def test_a_noisy_stretch_counts_only_where_it_is():
+    imu = samples()
+    var_acc = imu.var_acc.copy()
+    var_acc[50:80] *= 400.0
+    shaken = replace(imu, var_acc=var_acc)
+    errors = sampled_errors(shaken, "midpoint", 2000, seed=13)
+    low, high = chi_square_band(9, 2000)
+    cov = preintegrate(shaken, ends(imu)).cov[0]
+    assert low < mean_nees(errors, cov) < high
+    # One variance for all, of the same mean, does not describe the same errors.
+    level = replace(imu, var_acc=np.broadcast_to(var_acc.mean(axis=0), var_acc.shape).copy())
+    assert not low < mean_nees(errors, preintegrate(level, ends(imu)).cov[0]) < high
+    # Segments before and after it are as sure as before.
+    stamps_ns = imu.stamps_ns[[0, 49, 81, 200]]
+    calm, stormy = preintegrate(imu, stamps_ns).cov, preintegrate(shaken, stamps_ns).cov
+    np.testing.assert_array_equal(stormy[[0, 2]], calm[[0, 2]])
+    assert (np.linalg.eigvalsh(stormy[1] - calm[1])[-6:] > 0.0).all()
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_cutting_a_step_keeps_the_density_of_its_noise(rule):
+    # White noise over a cut step has the same density: variances of velocity add up in time.
+    imu = replace(
+        samples("zero"), var_gyro=np.full((201, 3), 1e-6), var_acc=np.full((201, 3), 1e-4)
+    )
+    stamps_ns = imu.stamps_ns[0] + np.array([1_000_000, 8_000_000, 500_700_000])
+    pre = preintegrate(imu, stamps_ns, rule=rule)
+    for k in range(2):
+        np.testing.assert_allclose(
+            pre.cov[k, BETA, BETA], 1e-4 * DT * pre.dt[k] * np.eye(3), atol=1e-15
+        )
+        np.testing.assert_allclose(
+            pre.cov[k, GAMMA, GAMMA], 1e-6 * DT * pre.dt[k] * np.eye(3), atol=1e-17
+        )
+
+
+def gtsam_preintegrated(gtsam, imu, variant):
+    """Their result of the same samples, and its covariance in our order and frames."""
+    params = gtsam.PreintegrationParams(np.array([0.0, 0.0, -9.81]))
+    params.setGyroscopeCovariance(np.diag(imu.var_gyro[0] * DT))
+    params.setAccelerometerCovariance(np.diag(imu.var_acc[0] * DT))
+    params.setIntegrationCovariance(np.zeros((3, 3)))
+    theirs = getattr(gtsam, variant)(params, gtsam.imuBias.ConstantBias())
+    for force, omega in zip(imu.acc[:-1], imu.gyro[:-1], strict=True):
+        theirs.integrateMeasurement(force, omega, DT)
+    return theirs
+
+
+def in_our_order(cov, to_ours):
+    """From [rotation, position, velocity]."""
+    order = [0, 1, 2, 6, 7, 8, 3, 4, 5]
+    return to_ours @ cov[np.ix_(order, order)] @ to_ours.T
+
+
+@pytest.fixture
+def even_samples():
+    """GTSAM has one covariance for all samples."""
+    imu = samples(count=101)
+    shape = imu.gyro.shape
+    return replace(
+        imu,
+        var_gyro=np.broadcast_to([1e-6, 2e-6, 4e-6], shape).copy(),
+        var_acc=np.broadcast_to([1e-4, 3e-4, 2e-4], shape).copy(),
+    )
+
+
+def test_gtsam_on_the_manifold_gives_the_same_motion_and_covariance(even_samples):
+    gtsam = pytest.importorskip("gtsam")
+    pre = preintegrate(even_samples, ends(even_samples), rule="euler")
+    theirs = gtsam_preintegrated(gtsam, even_samples, "PreintegratedImuMeasurementsManifold")
+    np.testing.assert_allclose(theirs.deltaRij().matrix(), pre.gamma[0], atol=1e-13)
+    np.testing.assert_allclose(theirs.deltaVij(), pre.beta[0], atol=1e-13)
+    np.testing.assert_allclose(theirs.deltaPij(), pre.alpha[0], atol=1e-13)
+    # Their velocity and position errors are in the frame at the end.
+    to_ours = np.eye(9)
+    to_ours[BETA, BETA] = to_ours[ALPHA, ALPHA] = pre.gamma[0]
+    assert_close_to(pre.cov[0], in_our_order(theirs.preintMeasCov(), to_ours), 1e-9)
+
+
+def test_gtsam_in_the_tangent_space_agrees_up_to_its_own_rule(even_samples):
+    gtsam = pytest.importorskip("gtsam")
+    # It adds up rotation vectors, a rule of first order: compare where steps are small.
+    imu = replace(even_samples, gyro=0.1 * even_samples.gyro)
+    pre = preintegrate(imu, ends(imu), rule="euler")
+    theirs = gtsam_preintegrated(gtsam, imu, "PreintegratedImuMeasurements")
+    np.testing.assert_allclose(theirs.deltaRij().matrix(), pre.gamma[0], atol=1e-4)
+    np.testing.assert_allclose(theirs.deltaVij(), pre.beta[0], atol=5e-4)
+    np.testing.assert_allclose(theirs.deltaPij(), pre.alpha[0], atol=2e-4)
+    # Their rotation error is one of the rotation vector.
+    to_ours = np.eye(9)
+    to_ours[GAMMA, GAMMA] = so3_jr(so3_log(pre.gamma[0]))
+    assert_close_to(pre.cov[0], in_our_order(theirs.preintMeasCov(), to_ours), 1e-3)
+
+
+def test_a_gap_inside_the_window_is_named_with_place_and_length():
+    imu = samples()
+    keep = np.r_[0:100, 120:201]
+    cut = replace(
+        imu, stamps_ns=imu.stamps_ns[keep], gyro=imu.gyro[keep], acc=imu.acc[keep],
+        var_gyro=imu.var_gyro[keep], var_acc=imu.var_acc[keep], source="imu0/data.csv",
+    )  # fmt: skip
+    with pytest.raises(DatasetError) as raised:
+        preintegrate(cut, ends(cut))
+    message = str(raised.value)
+    for part in ("imu0/data.csv", "105.0 ms", f"after stamp {imu.stamps_ns[99]} ns", "at most"):
+        assert part in message
+    # A window beside the gap is none of its business.
+    preintegrate(cut, cut.stamps_ns[[0, 99]])
+
+
+@pytest.mark.parametrize(("early_ns", "late_ns"), [(1, 0), (0, 1)])
+def test_a_window_outside_the_samples_is_named_with_both_ranges(early_ns, late_ns):
+    imu = replace(samples(), source="imu0/data.csv")
+    first, last = int(imu.stamps_ns[0]), int(imu.stamps_ns[-1])
+    with pytest.raises(DatasetError) as raised:
+        preintegrate(imu, np.array([first - early_ns, last + late_ns]))
+    message = str(raised.value)
+    for part in (
+        "imu0/data.csv",
+        f"{first}..{last}",
+        f"{first - early_ns}..{last + late_ns}",
+        "drop",
+    ):
+        assert part in message
+
+
+def test_the_samples_between_two_stamps_give_the_same_preintegration():
+    imu = samples()
+    stamps_ns = imu.stamps_ns[[20, 90]] + 2_500_000
+    part = imu.between(int(stamps_ns[0]), int(stamps_ns[1]))
+    assert len(part.stamps_ns) == 72
+    np.testing.assert_array_equal(
+        preintegrate(part, stamps_ns).cov, preintegrate(imu, stamps_ns).cov
+    )
+
+
+def test_data_sheet_variances_are_densities_times_the_rate():
+    window = simulated_window(seed=1)
+    # 200 Hz of a density of 2e-3 m/s^2/sqrt(Hz).
+    np.testing.assert_allclose(window.imu.var_acc, 2e-3**2 * 200.0, rtol=1e-12)
+    np.testing.assert_allclose(window.imu.var_gyro, 1.6968e-4**2 * 200.0, rtol=1e-12)
+    assert not window.imu.cov_0.any()
+
+
+def test_the_gyroscope_turns_with_the_camera():
+    window = exact_window("handheld", "midpoint", seed=2)
+    truth = window.truth
+    pre = preintegrate(window.imu, truth.stamps_ns, truth.gyro_bias, truth.acc_bias)
+    R_b_c = truth.T_b_c[:3, :3]
+    for k, T_ck_ck1 in enumerate(window.vision.Ts_ck_ck1):
+        np.testing.assert_allclose(R_b_c @ T_ck_ck1[:3, :3] @ R_b_c.T, pre.gamma[k], atol=1e-12)
+        T_bk_bk1 = se3_inv(truth.Ts_c0_b[k]) @ truth.Ts_c0_b[k + 1]
+        np.testing.assert_allclose(T_bk_bk1[:3, :3], pre.gamma[k], atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["std_gyro", "std_acc"])
+def test_a_bias_prior_without_spread_is_refused_by_name(name):
+    with pytest.raises(MeasurementError, match=rf"BiasPrior\.{name} is .* needed above 0"):
+        BiasPrior(**{name: np.array([0.1, 0.0, 0.1])})
