@@ -132,7 +132,7 @@ def test_a_known_bias_is_taken_off_to_first_order(clean):
 def test_bias_and_label_noise_explain_the_errors_they_cause(clean):
     """Noiseless samples, sampled biases and truth noise: the mean NEES must be nine."""
     rng = np.random.default_rng(11)
-    labels = LabelNoise(1e-3, 5e-3, 2e-3, 5e-4)
+    labels = LabelNoise(1e-3, 5e-3, 2e-3, 5e-4, 0.0, 0.0)
     prior = BiasPrior(np.zeros(3), np.full(3, 2e-3), np.zeros(3), np.full(3, 0.03))
     plain = datasheet_model(clean.imu, clean.rig.imu)
     plain = replace(plain, var_gyro=1e-12 * plain.var_gyro, var_acc=1e-12 * plain.var_acc)

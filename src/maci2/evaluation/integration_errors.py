@@ -37,13 +37,19 @@ class LabelNoise:
     std_time: float
     """[s]: a stamp off by this moves the whole state along the motion."""
 
+    std_drift: float
+    """[rad/s], each axis: orientation at the end against that at the start, per second between."""
+
+    std_tilt: float
+    """[rad], each axis: how far the truth's world is from level, over the whole recording."""
+
     def cov(self, rates: Array) -> Array:
         """(m, 9, 9) of states that move with `rates` (m, 9): [omega, acceleration, velocity]."""
         floor = np.repeat([self.std_rotation, self.std_velocity, self.std_position], 3) ** 2
         return np.diag(floor) + self.std_time**2 * rates[:, :, None] * rates[:, None, :]
 
 
-NO_LABEL_NOISE = LabelNoise(0.0, 0.0, 0.0, 0.0)
+NO_LABEL_NOISE = LabelNoise(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,9 @@ class WindowErrors:
     e_D_start: Array
     """(m, 9, 9) how an error of the start state shows in e, up to its sign."""
 
+    e_D_gravity: Array
+    """(m, 9, 2) derivative by the x and y components of gravity in the truth's world."""
+
     rates_first: Array
     """(m, 9) rate of change of the start state, in b_i: [omega, acceleration, velocity]."""
 
@@ -93,7 +102,12 @@ class WindowErrors:
             total = total + scaled @ np.swapaxes(scaled, 1, 2)
         start = labels.cov(self.rates_first)
         D = self.e_D_start
-        return total + D @ start @ np.swapaxes(D, 1, 2) + labels.cov(self.rates_last)
+        total = total + D @ start @ np.swapaxes(D, 1, 2) + labels.cov(self.rates_last)
+        tilted = self.e_D_gravity * (labels.std_tilt * np.linalg.norm(GRAVITY_W))
+        total = total + tilted @ np.swapaxes(tilted, 1, 2)
+        drift = (labels.std_drift * self.dt)[:, None] ** 2
+        total[:, range(3), range(3)] += drift
+        return total
 
 
 def integration_errors(
@@ -186,10 +200,18 @@ def _compare(
         cov_imu=one.cov,
         e_D_bias=one.D_bias,
         e_D_start=_start_derivative(one),
+        e_D_gravity=_gravity_derivative(R_bi_w, one.dt),
         rates_first=rates[0],
         rates_last=rates[1],
         left_out=left_out,
     )
+
+
+def _gravity_derivative(R_bi_w: Array, dt: Array) -> Array:
+    D = np.zeros((len(dt), 9, 2))
+    D[:, BETA] = R_bi_w[:, :, :2] * dt[:, None, None]
+    D[:, ALPHA] = 0.5 * D[:, BETA] * dt[:, None, None]
+    return D
 
 
 def _start_derivative(one: _Integrated) -> Array:

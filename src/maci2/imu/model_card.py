@@ -26,6 +26,8 @@ class LabelNoiseCard(BaseModel):
     std_velocity: float
     std_position: float
     std_time: float
+    std_drift: float
+    std_tilt: float
 
 
 class ModelCard(BaseModel):
@@ -115,7 +117,8 @@ class ModelCard(BaseModel):
             lines.append(
                 f"truth '{kind}'   {np.degrees(noise.std_rotation):.3f} deg, "
                 f"{1e3 * noise.std_velocity:.1f} mm/s, {1e3 * noise.std_position:.2f} mm, "
-                f"{1e3 * noise.std_time:.2f} ms (not part of fusion)"
+                f"{1e3 * noise.std_time:.2f} ms, drift {np.degrees(noise.std_drift):.3f} deg/s, "
+                f"world tilted {np.degrees(noise.std_tilt):.2f} deg (not part of fusion)"
             )
         lines += [f"{name:<15} {value:.3g}" for name, value in self.figures.items()]
         lines += [f"limit           {limit}" for limit in self.limits]

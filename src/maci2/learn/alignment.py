@@ -55,7 +55,7 @@ def align(imu: ImuMeasurements, states: TruthStates) -> Alignment:
     bias, gravity_w = np.zeros(6), GRAVITY_W
     for _ in range(ITERATIONS):
         windows = _windows(imu, states, bias, gravity_w)
-        step = _solve(windows, _rows(windows, states))
+        step = _solve(windows, _rows(windows))
         bias = bias + step[:6]
         tilted = gravity_w + np.array([step[6], step[7], 0.0])
         gravity_w = tilted * (np.linalg.norm(GRAVITY_W) / np.linalg.norm(tilted))
@@ -70,13 +70,9 @@ def _windows(
     return integration_errors(unbiased, states, HORIZON_S, STRIDE_S, gravity_w)
 
 
-def _rows(windows: WindowErrors, states: TruthStates) -> Array:
+def _rows(windows: WindowErrors) -> Array:
     """(m, 6, 8) derivative of rotation and velocity error by [bias, gravity x, gravity y]."""
-    rows = np.zeros((len(windows.dt), 6, 8))
-    rows[:, :, :6] = -windows.e_D_bias[:, :6]
-    R_bi_w = np.swapaxes(states.Rs_w_b[windows.first], 1, 2)
-    rows[:, 3:, 6:] = R_bi_w[:, :, :2] * windows.dt[:, None, None]
-    return rows
+    return np.concatenate([-windows.e_D_bias[:, :6], windows.e_D_gravity[:, :6]], axis=2)
 
 
 def _solve(windows: WindowErrors, rows: Array) -> Array:
@@ -111,18 +107,30 @@ def _chunks(windows: WindowErrors) -> Array:
     return np.array(found).reshape(-1, 6)
 
 
-def bias_prior(remaining: list[Alignment]) -> BiasPrior:
-    """What to expect of an unseen recording, from n seen ones.
+def bias_prior(remaining: list[Alignment], kinds: list[str]) -> BiasPrior:
+    """What to expect of an unseen recording, from n seen ones and the kinds of their truths.
 
     The mean of n recordings is itself uncertain and so is their spread: the variance between
-    recordings is that of Student's predictive, (1 + 1/n) (n - 1) / (n - 3) times the sample's, and
-    the wander within recordings adds to it.
+    recordings is that of Student's predictive, (1 + 1/n) (n - 1) / (n - 3) times the sample's.
+    Wander within recordings adds to it, as the kind of truth shows it that shows least: a bias
+    does not depend on the truth, so more than that is the truth's own wander.
     """
     n = len(remaining)
     means = np.array([alignment.bias for alignment in remaining])
     mean = means.mean(0)
     few = (1.0 + 1.0 / n) * (n - 1) / (n - 3) if n > 3 else 2.0 * (1.0 + 1.0 / n)
     between = means.var(0, ddof=1) * few if n > 1 else means[0] ** 2
-    within = np.mean([alignment.chunk_biases.var(0) for alignment in remaining], axis=0)
+    wander = [
+        np.mean(
+            [
+                one.chunk_biases.var(0)
+                for one, its in zip(remaining, kinds, strict=True)
+                if its == kind
+            ],
+            axis=0,
+        )
+        for kind in set(kinds)
+    ]
+    within = np.min(wander, axis=0)
     std = np.sqrt(between + within)
     return BiasPrior(mean[:3], std[:3], mean[3:], std[3:])

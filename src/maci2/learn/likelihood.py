@@ -6,7 +6,7 @@ covariance (the paper), spread of the remaining bias, noise of the labels at bot
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import huber_loss
+from torch.nn.functional import huber_loss, pad
 
 from maci2.imu.network_shape import BLOCK, CONTEXT
 from maci2.learn.forms import Form
@@ -15,8 +15,8 @@ from maci2.learn.network import Model
 from maci2.learn.windows import HORIZONS, LENGTH, WARM_UP, Batch
 
 HUBER_DELTA = 0.005
-FIRST_LABEL_STD = (1e-3, 5e-3, 1e-3, 3e-4)
-"""Where label noise starts [rad, m/s, m, s]."""
+FIRST_LABEL_STD = (1e-3, 5e-3, 1e-3, 3e-4, 5e-4)
+"""Where label noise starts [rad, m/s, m, s, rad/s]."""
 
 FIRST_COV_0_STD = (1e-3,) * 3 + (1e-2,) * 3 + (1e-3,) * 3
 
@@ -61,14 +61,23 @@ class ErrorModel(nn.Module):
             start = self._labels(batch.kind, batch.rates[:, :1])
             end = self._labels(batch.kind, batch.rates[:, 1:])
             cov = cov + found.errors_D_start @ start @ found.errors_D_start.mT + end
+            cov = cov + self._drift(batch.kind, found.t)
         return cov
+
+    def _drift(self, kind: Tensor, t: Tensor) -> Tensor:
+        """(B, K, 9, 9) of the truth's orientation, growing with the time between both ends."""
+        variance = (self._std(kind)[..., 4] * t).square()
+        return torch.diag_embed(pad(variance[..., None].expand(-1, -1, 3), (0, 6)))
+
+    def _std(self, kind: Tensor) -> Tensor:
+        row = kind if self.form.start == "per kind" else torch.zeros_like(kind)
+        return self.log_label_std.exp()[row][:, None]
 
     def _labels(self, kind: Tensor, rates: Tensor) -> Tensor:
         """(B, ..., 9, 9) of states that move with `rates`."""
-        row = kind if self.form.start == "per kind" else torch.zeros_like(kind)
-        std = self.log_label_std.exp()[row][:, None]
+        std = self._std(kind)
         floor = std[..., :3].square().repeat_interleave(3, -1)
-        moved = std[..., 3:] * rates
+        moved = std[..., 3:4] * rates
         return torch.diag_embed(floor) + moved[..., :, None] * moved[..., None, :]
 
 

@@ -15,11 +15,12 @@ from maci2.imu import BiasPrior, datasheet_model
 from maci2.imu.model import load_imu_model
 from maci2.imu.model_card import FORMAT, UNITS, LabelNoiseCard, ModelCard
 from maci2.imu.network_shape import CONTEXT
-from maci2.learn.alignment import Alignment, align, bias_prior
+from maci2.learn.alignment import align, bias_prior
 from maci2.learn.export import export
 from maci2.learn.forms import Form, form_named
 from maci2.learn.likelihood import ErrorModel
-from maci2.learn.network import Model, build
+from maci2.learn.network import ImuNetwork, Model, build
+from maci2.learn.shrinkage import shrink_corrections
 from maci2.learn.training import Stage, Trainee, TrainingConfig, run_stage
 from maci2.learn.windows import Track, Windows, load_track, with_bias_tracked
 from maci2.sensors import open_recording
@@ -116,9 +117,8 @@ def train_imu(
     model, error_model = _start(form, train, tune, kinds, config.seed)
     _run_stages(model, error_model, train, tune, kinds, config, work, progress)
     card = _card(recipe, form_name, model, error_model, train + tune, kinds, config)
-    export(model, card, out)
     if form.bias_spread:
-        card = _with_bias(card, _remaining(out, train + tune))
+        card = _with_bias(card, _remaining(model, card, train + tune, work))
     if turn_on is not None:
         card = card.model_copy(update=_turn_on_entries(turn_on))
     export(model, card, out)
@@ -127,7 +127,7 @@ def train_imu(
 
 def turn_on_prior(train: list[Track], tune: list[Track]) -> BiasPrior:
     """Raw biases: the mean of the training recordings, the spread of all."""
-    spread = bias_prior([track.alignment for track in train + tune])
+    spread = _bias_prior(train + tune)
     mean = np.mean([track.alignment.bias for track in train], axis=0)
     return BiasPrior(mean[:3], spread.std_gyro, mean[3:], spread.std_acc)
 
@@ -176,7 +176,7 @@ def _start(
     variance = _datasheet_variance(train[0])
     if "datasheet" not in form.uncertainty:
         variance = np.mean([_rough_variance(track) for track in train], axis=0)
-    prior = bias_prior([track.alignment for track in train + tune])
+    prior = _bias_prior(train + tune)
     spread = torch.tensor(np.concatenate([prior.std_gyro, prior.std_acc]))
     torch.manual_seed(seed)
     model = build(form, _float(samples.mean(0)), _float(samples.std(0)), _float(variance))
@@ -184,6 +184,10 @@ def _start(
     with torch.no_grad():
         model.constant.copy_(-_float(bias))
     return model, ErrorModel(form, kinds, spread)
+
+
+def _bias_prior(tracks: list[Track]) -> BiasPrior:
+    return bias_prior([track.alignment for track in tracks], [track.kind for track in tracks])
 
 
 def _datasheet_variance(track: Track) -> Array:
@@ -232,6 +236,9 @@ def _run_stages(
             Windows(tracks, kinds, VALIDATION_STRIDE, unseen),
         )
         run_stage(trainee, work / stage, progress)
+        if stage == "first" and tune and isinstance(model, ImuNetwork) and model.form.bias_spread:
+            shares = shrink_corrections(model, tune)
+            log.info("share of the network's correction kept: gyro %.2f, acc %.2f", *shares)
 
 
 def _card(
@@ -266,29 +273,47 @@ def _card(
         bias_mean=[0.0] * 6,
         bias_std=[],
         cov_0=cov_0,
-        label_noise=_label_noise(error_model, kinds),
+        label_noise=_label_noise(error_model, kinds, tracks),
         truth_kinds=recipe.truth_kinds,
         figures={},
         limits=list(recipe.limits),
     )
 
 
-def _label_noise(error_model: ErrorModel, kinds: list[str]) -> dict[str, LabelNoiseCard]:
+def _label_noise(
+    error_model: ErrorModel, kinds: list[str], tracks: list[Track]
+) -> dict[str, LabelNoiseCard]:
     if error_model.form.start not in ("two-ended", "per kind"):
         return {}
     rows = error_model.log_label_std.detach().exp().numpy()
     return {
         kind: LabelNoiseCard(
-            std_rotation=row[0], std_velocity=row[1], std_position=row[2], std_time=row[3]
+            std_rotation=row[0],
+            std_velocity=row[1],
+            std_position=row[2],
+            std_time=row[3],
+            std_drift=row[4],
+            std_tilt=_tilt_spread([track for track in tracks if track.kind == kind]),
         )
-        for kind, row in zip(kinds, np.broadcast_to(rows, (len(kinds), 4)), strict=True)
+        for kind, row in zip(kinds, np.broadcast_to(rows, (len(kinds), 5)), strict=True)
     }
 
 
-def _remaining(weights: Path, tracks: list[Track]) -> list[Alignment]:
-    """The biases that the written model leaves in each recording."""
-    model = load_imu_model(weights)
-    return [align(model.measure(track.imu), track.states) for track in tracks]
+def _tilt_spread(tracks: list[Track]) -> float:
+    """[rad] each axis: worlds of unseen recordings are as far from level as those seen."""
+    tilts = [np.radians(track.alignment.tilt_deg) for track in tracks]
+    return float(np.sqrt(np.mean(np.square(tilts)) / 2.0))
+
+
+def _remaining(model: Model, card: ModelCard, tracks: list[Track], work: Path) -> BiasPrior:
+    """The bias that the trained model leaves in recordings whose turn-on bias is tracked."""
+    path = work / "untracked.onnx"
+    export(model, card, path)
+    runner = load_imu_model(path)
+    left = [
+        replace(track, alignment=align(runner.measure(track.imu), track.states)) for track in tracks
+    ]
+    return _bias_prior(left)
 
 
 def _turn_on_entries(turn_on: BiasPrior) -> dict[str, list[float]]:
@@ -298,8 +323,7 @@ def _turn_on_entries(turn_on: BiasPrior) -> dict[str, list[float]]:
     }
 
 
-def _with_bias(card: ModelCard, remaining: list[Alignment]) -> ModelCard:
-    prior = bias_prior(remaining)
+def _with_bias(card: ModelCard, prior: BiasPrior) -> ModelCard:
     return card.model_copy(
         update={
             "bias_mean": np.concatenate([prior.mean_gyro, prior.mean_acc]).tolist(),
