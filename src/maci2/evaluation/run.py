@@ -20,8 +20,8 @@ from maci2.sensors import GroundTruth, truth_at
 MAX_TRUTH_GAP_S = 0.06
 
 CALIBRATION_SPACING_S = 0.3
-"""Between keyframes of a calibration: far enough apart to turn by a good angle, since the error of a
-step does not grow with it."""
+"""Between keyframes of a calibration: far enough apart to turn by a good angle, since the error of
+a step does not grow with it."""
 
 
 @dataclass(frozen=True)
