@@ -74,8 +74,10 @@ def _seconds(run: Callable[[], None]) -> float:
 
 def _ours(samples: list[Tensor]) -> None:
     times = DT * torch.arange(SAMPLES + 1, dtype=torch.float64).expand(WINDOWS, -1)
-    found = integrate(steps_from_samples(times, *samples), [SAMPLES])
-    (found.cov.sum() + found.beta.sum() + found.alpha.sum() + found.gamma.sum()).backward()  # type: ignore[no-untyped-call]
+    gyro, acc, var_gyro, var_acc = samples
+    steps = steps_from_samples(times, gyro, acc, var_gyro, var_acc)
+    found = integrate(steps, [SAMPLES])
+    (found.cov.sum() + found.beta.sum() + found.alpha.sum() + found.gamma.sum()).backward()
 
 
 def _theirs(integrator: torch.nn.Module, samples: list[Tensor]) -> None:

@@ -353,13 +353,18 @@ class MidpointSums(torch.autograd.Function):
     def forward(ctx: Any, at: list[int], *steps: Tensor) -> tuple[Tensor, ...]:
         arrays = [np.ascontiguousarray(one.detach().double().numpy()) for one in steps]
         ends = np.array(at)
-        *found, Rs, betas, alphas = _forward(*arrays, ends)
+        dt, gyro, acc, var_gyro, var_acc = arrays
+        *found, Rs, betas, alphas = _forward(dt, gyro, acc, var_gyro, var_acc, ends)
         ctx.kept = (arrays, ends, Rs, betas, alphas, found[0])
         return tuple(torch.from_numpy(one) for one in found)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         arrays, ends, Rs, betas, alphas, gamma = ctx.kept
-        bars = [np.ascontiguousarray(grad.numpy()) for grad in grads]
-        found = _backward(*arrays, ends, *bars, Rs, betas, alphas, gamma)
+        dt, gyro, acc, var_gyro, var_acc = arrays
+        g_bar, b_bar, a_bar, cov_bar, bias_bar = (np.ascontiguousarray(g.numpy()) for g in grads)
+        found = _backward(
+            dt, gyro, acc, var_gyro, var_acc, ends, g_bar, b_bar, a_bar, cov_bar, bias_bar,
+            Rs, betas, alphas, gamma,
+        )  # fmt: skip
         return (None, None, *(torch.from_numpy(one) for one in found))

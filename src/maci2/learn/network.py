@@ -21,6 +21,9 @@ DROPOUT = 0.1
 CORRECTION_SCALE = (math.radians(1.0),) * 3 + (0.1,) * 3
 """Size of a learned correction [rad/s, m/s^2]; the constant part is not bound by it."""
 
+MAX_LOG_FACTOR = 3.0
+"""A sample's variance stays within a factor of e^3 = 20 of the learned constant."""
+
 assert STRIDE * STRIDE == BLOCK
 assert (KERNEL - 1) // 2 * (1 + STRIDE) == CONTEXT
 
@@ -65,7 +68,9 @@ class ImuNetwork(nn.Module):
         hidden, state_2 = self.gru_2(hidden, state_2)
         read = hidden if self.form.uncertainty == "gru" else features
         correction = self.constant + self.scale * self.correction_head(hidden)
-        log_variance = self.log_variance + self.uncertainty_head(read)
+        # Motion unlike any in training must not make a sample worthless, nor priceless.
+        spread = MAX_LOG_FACTOR * torch.tanh(self.uncertainty_head(read) / MAX_LOG_FACTOR)
+        log_variance = self.log_variance + spread
         return correction, log_variance, state_1, state_2
 
     def uncertainty_parameters(self) -> list[nn.Parameter]:

@@ -19,7 +19,7 @@ from maci2.learn.alignment import align, bias_prior
 from maci2.learn.export import export
 from maci2.learn.forms import Form, form_named
 from maci2.learn.likelihood import ErrorModel
-from maci2.learn.network import ImuNetwork, Model, build
+from maci2.learn.network import ConstantModel, ImuNetwork, Model, build
 from maci2.learn.shrinkage import shrink_corrections
 from maci2.learn.training import Stage, Trainee, TrainingConfig, run_stage
 from maci2.learn.windows import Track, Windows, load_track, with_bias_tracked
@@ -183,6 +183,9 @@ def _start(
     bias = np.mean([track.alignment.bias for track in train], axis=0)
     with torch.no_grad():
         model.constant.copy_(-_float(bias))
+        if isinstance(model, ConstantModel) and form.uncertainty == "scaled datasheet":
+            rough = np.mean([_rough_variance(track) for track in train], axis=0) / variance
+            model.log_factor.copy_(_float(np.log([rough[:3].mean(), rough[3:].mean()])))
     return model, ErrorModel(form, kinds, spread)
 
 
@@ -237,7 +240,7 @@ def _run_stages(
         )
         run_stage(trainee, work / stage, progress)
         if stage == "first" and tune and isinstance(model, ImuNetwork) and model.form.bias_spread:
-            shares = shrink_corrections(model, tune)
+            shares = shrink_corrections(model, train, tune)
             log.info("share of the network's correction kept: gyro %.2f, acc %.2f", *shares)
 
 

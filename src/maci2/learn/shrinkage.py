@@ -1,8 +1,9 @@
 """How much of what the network corrects beyond a constant holds on recordings it has not seen.
 
-Corrections learned on a handful of recordings are partly theirs alone. On the held-out ones, scale
-what the network adds to its own mean by a share between 0 (a constant) and 1, for gyroscope and
-accelerometer apart, and keep the share whose errors over one second are smallest.
+Corrections learned on a handful of recordings are partly theirs alone. What the network adds to its
+mean over the training recordings is scaled by a share between 0 (a constant) and 1, for gyroscope
+and accelerometer apart. The share kept is the one that does best on the held-out recording it
+serves worst: a correction that helps one recording and harms another is not the sensor's.
 """
 
 from dataclasses import replace
@@ -23,13 +24,17 @@ HORIZON_S = 1.0
 STRIDE_S = 0.5
 
 
-def shrink_corrections(model: ImuNetwork, tracks: list[Track]) -> tuple[float, float]:
+def shrink_corrections(
+    model: ImuNetwork, train: list[Track], tune: list[Track]
+) -> tuple[float, float]:
     """Scale the correction head in place; the shares kept of gyroscope and accelerometer."""
     model.eval()
-    corrections = [correct(model, track.imu) for track in tracks]
-    mean = np.concatenate(corrections).mean(0)
-    errors = np.array([_errors(tracks, corrections, mean, share) for share in SHARES])
-    gyro, acc = (SHARES[k] for k in errors.argmin(0))
+    mean = np.mean([correct(model, track.imu).mean(0) for track in train], axis=0)
+    corrections = [correct(model, track.imu) for track in tune]
+    errors = np.array([_errors(tune, corrections, mean, share) for share in SHARES])
+    # Against the constant, in the recording where the share does worst.
+    worst = (errors / errors[0]).max(1)
+    gyro, acc = (SHARES[k] for k in worst.argmin(0))
     shares = np.repeat([gyro, acc], 3)
     last = model.correction_head[-1]
     assert isinstance(last, torch.nn.Linear)
@@ -52,17 +57,14 @@ def correct(model: ImuNetwork, imu: ImuSamples) -> Array:
     return np.asarray(np.repeat(correction, BLOCK, axis=0)[: len(stream)], dtype=np.float64)
 
 
-def _errors(
-    tracks: list[Track], corrections: list[Array], mean: Array, share: float
-) -> tuple[float, float]:
-    """Mean over recordings of rms rotation and velocity error."""
-    rotation, velocity = [], []
+def _errors(tracks: list[Track], corrections: list[Array], mean: Array, share: float) -> Array:
+    """(recordings, 2) rms rotation and velocity error."""
+    found = []
     for track, correction in zip(tracks, corrections, strict=True):
         kept = mean + share * (correction - mean)
         raw = datasheet_model(track.imu, track.noise)
         measured = replace(raw, gyro=raw.gyro + kept[:, :3], acc=raw.acc + kept[:, 3:])
         gravity_w = track.alignment.gravity_w
         e = integration_errors(measured, track.states, HORIZON_S, STRIDE_S, gravity_w).e
-        rotation.append(np.sqrt((e[:, GAMMA] ** 2).sum(1).mean()))
-        velocity.append(np.sqrt((e[:, BETA] ** 2).sum(1).mean()))
-    return float(np.mean(rotation)), float(np.mean(velocity))
+        found.append([np.sqrt((e[:, part] ** 2).sum(1).mean()) for part in (GAMMA, BETA)])
+    return np.array(found)

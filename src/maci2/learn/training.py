@@ -34,14 +34,14 @@ Stage = Literal["first", "held-out"]
 class TrainingConfig:
     """How long and how fast."""
 
-    epochs: int = 40
+    epochs: int = 12
     """Of the first stage."""
 
-    held_out_epochs: int = 15
+    held_out_epochs: int = 8
     """Of the second stage."""
 
     steps_per_epoch: int = 50
-    batch_size: int = 64
+    batch_size: int = 48
     learning_rate: float = 1e-3
     held_out_learning_rate: float = 1e-3
     weight_decay: float = 1e-4
