@@ -13,8 +13,11 @@ from maci2.cli.calibrate import calibrate
 from maci2.cli.check import check
 from maci2.cli.demo import demo
 from maci2.cli.evaluate import evaluate
+from maci2.cli.imu_report import imu_report
 from maci2.cli.init import init
+from maci2.cli.model import model
 from maci2.cli.simulate import simulate
+from maci2.cli.train_imu import train_imu
 from maci2.errors import Maci2Error
 
 app = typer.Typer(
@@ -34,7 +37,9 @@ def version(show: bool = typer.Option(False, "--version", help="Print the versio
         raise typer.Exit
 
 
-for command in (demo, check, simulate, init, calibrate, evaluate, bench):
+for command in (
+    demo, check, simulate, init, calibrate, evaluate, bench, imu_report, train_imu, model,
+):  # fmt: skip
     app.command()(command)
 
 
