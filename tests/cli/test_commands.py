@@ -266,7 +266,7 @@ def test_evaluate_counts_windows_with_a_gap_as_failures(spoiled, tmp_path):
         (("init", "{recording}"), "--vision is needed"),
         (("init", "{recording}", "--vision", "magic"), "choose one of truth:ROT_DEG"),
         (("init", "nowhere", "--vision", TRUTH), "nowhere: no such file or folder"),
-        (("init", "{recording}", "--vision", TRUTH, "--imu", "mine"), "--imu is 'mine'"),
+        (("init", "{recording}", "--vision", TRUTH, "--imu", "mine"), "mine: neither a bundled"),
         (("init", "{recording}", "--vision", TRUTH, "--window", "100"), "no window of 100 s"),
         (("init", "{recording}", "--vision", TRUTH, "--keyframes", "3"), "--keyframes is 3"),
         (("init", "{recording}", "--vision", "trajectory:no.txt"), "no.txt: not found in"),

@@ -82,7 +82,7 @@ def truth_states(imu: ImuSamples, truth: GroundTruth | None, name: str) -> Truth
 
 def _stated(imu: ImuSamples, truth: GroundTruth) -> TruthStates:
     """Truth with its own velocity, at its own stamps."""
-    jumps = _jumps(truth)
+    jumps = truth_jumps(truth)
     breaks = jumps | _gaps(truth.stamps_ns)
     run = np.concatenate([[0], np.cumsum(breaks)])
     samples, distance_ns = _nearest(imu.stamps_ns, truth.stamps_ns)
@@ -105,15 +105,15 @@ def _stated(imu: ImuSamples, truth: GroundTruth) -> TruthStates:
     )
 
 
-def _jumps(truth: GroundTruth) -> NDArray[np.bool_]:
-    """(n - 1,) steps over which position and velocity disagree."""
+def truth_jumps(truth: GroundTruth, limit_m: float = JUMP_M) -> NDArray[np.bool_]:
+    """(n - 1,) steps over which position and velocity disagree by more than `limit_m`."""
     t = (truth.stamps_ns - truth.stamps_ns[0]) / NS
     p, v = truth.Ts_w_b[:, :3, 3], truth.v_w
     dt = np.diff(t)[:, None]
     acc = np.gradient(v, t, axis=0)
     # Trapezoid with end correction: exact for motion of constant jerk.
     moved = 0.5 * dt * (v[1:] + v[:-1]) - dt**2 / 12.0 * np.diff(acc, axis=0)
-    return np.asarray(np.linalg.norm(np.diff(p, axis=0) - moved, axis=1) > JUMP_M)
+    return np.asarray(np.linalg.norm(np.diff(p, axis=0) - moved, axis=1) > limit_m)
 
 
 def _gaps(stamps_ns: Stamps) -> NDArray[np.bool_]:
