@@ -14,7 +14,7 @@ from maci2.lie import so3_exp
 from maci2.sensors import NS, GroundTruth, SimulationConfig, simulate
 
 CLEAN = SimulationConfig(
-    kind="drone", duration_s=12.0, seed=3, white_noise=False, bias_walk=False,
+    kind="drone", duration_s=12.0, seed=3, white_noise=False, bias_walk=False, camera_offset_ns=0,
     bias_gyro_std=0.0, bias_acc_std=0.0,
 )  # fmt: skip
 
