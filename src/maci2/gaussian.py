@@ -1,6 +1,7 @@
 """Covariances: checks, square roots, and how errors are scored against them."""
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from maci2.errors import MeasurementError
@@ -36,8 +37,34 @@ def require_spd(covs: Array, name: str) -> None:
 def square_root_information(covs: Array) -> Array:
     """W with W^T W = cov^-1, lower triangular, for one matrix or a stack: whitens errors."""
     lower = np.linalg.cholesky(covs)
-    identity = np.broadcast_to(np.eye(covs.shape[-1]), covs.shape)
-    return np.ascontiguousarray(np.linalg.solve(lower, identity))
+    d = covs.shape[-1]
+    stack: Array = lower.reshape(-1, d, d).astype(np.float64, copy=False)
+    return _inverse_each(stack).reshape(covs.shape)
+
+
+@njit(cache=True)
+def _inverse_each(lower: Array) -> Array:
+    inverse = np.empty_like(lower)
+    for k in range(len(lower)):
+        inverse[k] = inverse_lower(lower[k])
+    return inverse
+
+
+@njit(cache=True, error_model="numpy")
+def inverse_lower(L: Array) -> Array:
+    """L^-1 of a lower triangular matrix."""
+    n = L.shape[0]
+    inverse = np.zeros((n, n))
+    for i in range(n):
+        inverse[i, i] = 1.0
+        for k in range(i):
+            f = L[i, k]
+            for c in range(k + 1):
+                inverse[i, c] -= f * inverse[k, c]
+        d = 1.0 / L[i, i]
+        for c in range(i + 1):
+            inverse[i, c] *= d
+    return inverse
 
 
 def nees(errors: Array, covs: Array) -> Array:

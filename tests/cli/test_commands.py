@@ -215,7 +215,7 @@ GYRO, ACC = (1, 2, 3), (4, 5, 6)
         (scaled(ACC, 1 / 9.81), ("g", "9.81")),
         (scaled(ACC, 0.5), ("9.81",)),
         (scaled(ACC, 2.0), ("9.81",)),
-        (without_gravity, ("gravity", "9.81")),
+        (without_gravity, ("Gravity", "9.81")),
         (lambda rows: rows[:50] + rows[49:], ("stamp", "imu0")),
         (lambda rows: [rows[1], rows[0], *rows[2:]], ("stamp", "imu0")),
         (lambda rows: [["1", *["nan"] * 6], *rows[1:]], ("imu0", "line 2")),
@@ -248,7 +248,7 @@ def test_a_gap_inside_the_window_names_stamp_and_length(spoiled, monkeypatch, ca
     edit_imu(spoiled, gap)
     message = error_of(monkeypatch, capsys, "init", spoiled, "--vision", TRUTH, "--start", 1.5)
     assert "no IMU sample for 505.0 ms after stamp" in message
-    assert "ms is allowed" in message
+    assert "25.0 ms is allowed" in message
 
 
 def test_evaluate_counts_windows_with_a_gap_as_failures(spoiled, tmp_path):
