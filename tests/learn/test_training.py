@@ -1,7 +1,5 @@
 """Training end to end on simulated recordings: splits, resume, stages, export."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -15,6 +13,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 from maci2.errors import DatasetError, OptionError  # noqa: E402
 from maci2.evaluation.imu_report import imu_report, model_predictor, raw_predictor  # noqa: E402
 from maci2.imu.model import load_imu_model  # noqa: E402
+from maci2.imu.model_card import FORMAT, UNITS, ModelCard  # noqa: E402
 from maci2.learn.export import disagreement, to_onnx  # noqa: E402
 from maci2.learn.forms import FORMS, form_named  # noqa: E402
 from maci2.learn.likelihood import ErrorModel, negative_log_likelihood  # noqa: E402
@@ -49,6 +48,16 @@ def recipe():
     return Recipe("sim", NAMES[:2], NAMES[2:], {"sim": "exact"})
 
 
+def small_card():
+    return ModelCard(
+        format=FORMAT, name="x", form="paper", package_version="0", seed=0, trained_on=["a"],
+        tuned_on=[], rate_hz=200.0, rate_tolerance=0.02, units=UNITS, lookahead_samples=12,
+        mean_force=(1.0, 0.0, 0.0), max_force_angle_deg=60.0, turn_on_mean=[], turn_on_std=[],
+        bias_mean=[0.0] * 6, bias_std=[], cov_0=[], label_noise={}, truth_kinds={}, figures={},
+        limits=[],
+    )  # fmt: skip
+
+
 def weights(path):
     samples = torch.randn(1, 9 * 30 + 16, 6, generator=torch.Generator().manual_seed(0)).numpy()
     model = load_imu_model(path)
@@ -78,7 +87,8 @@ def test_training_writes_a_model_that_runs_and_reports(data, recipe, tmp_path):
     assert [len(rows) for rows in report["bins"]["sim"]["1.0"].values()] == [5, 5, 5]
 
 
-def test_resuming_after_an_interruption_gives_the_same_weights(data, recipe, tmp_path):
+@pytest.mark.parametrize("stop_at", [2, 3])
+def test_resuming_after_an_interruption_gives_the_same_weights(data, recipe, tmp_path, stop_at):
     whole, resumed = tmp_path / "whole.onnx", tmp_path / "resumed.onnx"
     train_imu(recipe, data, whole, "paper", tmp_path / "a", TINY, progress=False)
 
@@ -89,10 +99,10 @@ def test_resuming_after_an_interruption_gives_the_same_weights(data, recipe, tmp
 
     original = training.Trainee.training_step
 
-    def interrupted(self, batch, index):
-        if self.stage == "first" and self.current_epoch == 1 and index == 1:
+    def interrupted(self, step, index):
+        if self.stage == "first" and self.global_step == stop_at:
             raise Stop
-        return original(self, batch, index)
+        return original(self, step, index)
 
     training.Trainee.training_step = interrupted
     try:
@@ -107,8 +117,6 @@ def test_resuming_after_an_interruption_gives_the_same_weights(data, recipe, tmp
 
 
 def test_the_held_out_stage_moves_uncertainties_only(data, recipe, tmp_path):
-    first = replace(TINY, held_out_epochs=0)
-    del first
     form = FORMS["paper"]
     torch.manual_seed(0)
     model = build(form, torch.zeros(6), torch.ones(6), torch.full((6,), 1e-2))
@@ -131,13 +139,12 @@ def test_the_held_out_stage_moves_uncertainties_only(data, recipe, tmp_path):
 
 @pytest.mark.parametrize("name", FORMS)
 def test_torch_and_onnx_agree(name):
-    from test_model_card import card
-
+    card = small_card()
     torch.manual_seed(1)
     model = build(FORMS[name], torch.zeros(6), torch.ones(6), torch.full((6,), 1e-2))
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.2)
-    assert disagreement(model, to_onnx(model, card())) < 1e-5
+    assert disagreement(model, to_onnx(model, card)) < 1e-5
 
 
 def test_a_split_that_overlaps_is_refused():
@@ -185,7 +192,8 @@ def test_the_likelihood_is_smallest_at_the_true_covariance():
     valid = torch.ones(4000, 1, dtype=torch.bool)
 
     def score(factor, form):
-        return float(negative_log_likelihood(e, factor * cov.expand(4000, 1, 9, 9), valid, form))
+        scaled = factor * cov.expand(4000, 1, 9, 9)
+        return float(negative_log_likelihood(e, scaled, valid, form))
 
     for form in (FORMS["separated"], FORMS["paper"]):
         assert score(1.0, form) < min(score(0.8, form), score(1.25, form))

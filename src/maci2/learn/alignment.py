@@ -110,27 +110,16 @@ def _chunks(windows: WindowErrors) -> Array:
 def bias_prior(remaining: list[Alignment], kinds: list[str]) -> BiasPrior:
     """What to expect of an unseen recording, from n seen ones and the kinds of their truths.
 
-    The mean of n recordings is itself uncertain and so is their spread: the variance between
-    recordings is that of Student's predictive, (1 + 1/n) (n - 1) / (n - 3) times the sample's.
-    Wander within recordings adds to it, as the kind of truth shows it that shows least: a bias
-    does not depend on the truth, so more than that is the truth's own wander.
+    The mean of n recordings is itself uncertain: the variance between recordings counts 1 + 1/n
+    times. Wander within recordings adds to it, as the kind of truth shows it that shows least: a
+    bias does not depend on the truth, so more than that is the truth's own wander.
     """
     n = len(remaining)
     means = np.array([alignment.bias for alignment in remaining])
     mean = means.mean(0)
-    few = (1.0 + 1.0 / n) * (n - 1) / (n - 3) if n > 3 else 2.0 * (1.0 + 1.0 / n)
-    between = means.var(0, ddof=1) * few if n > 1 else means[0] ** 2
-    wander = [
-        np.mean(
-            [
-                one.chunk_biases.var(0)
-                for one, its in zip(remaining, kinds, strict=True)
-                if its == kind
-            ],
-            axis=0,
-        )
-        for kind in set(kinds)
-    ]
+    between = means.var(0, ddof=1) * (1.0 + 1.0 / n) if n > 1 else means[0] ** 2
+    variances = np.array([alignment.chunk_biases.var(0) for alignment in remaining])
+    wander = [variances[np.array(kinds) == kind].mean(0) for kind in sorted(set(kinds))]
     within = np.min(wander, axis=0)
     std = np.sqrt(between + within)
     return BiasPrior(mean[:3], std[:3], mean[3:], std[3:])

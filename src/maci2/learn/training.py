@@ -2,14 +2,16 @@
 
 import logging
 import math
+import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import lightning
 import numpy as np
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.core.optimizer import LightningOptimizer
 from lightning.pytorch.loggers import CSVLogger
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
@@ -70,18 +72,17 @@ def training_config(seed: int, epochs: int | None, held_out_epochs: int | None) 
     return config if held_out_epochs is None else replace(config, held_out_epochs=held_out_epochs)
 
 
-class DrawnBatches(Dataset[Batch]):
-    """Batch number k of an epoch is drawn from (seed, epoch, k): the same after a restart."""
+class Steps(Dataset[int]):
+    """Numbers of the steps of an epoch; `Trainee` draws their batches."""
 
-    def __init__(self, windows: Windows, config: TrainingConfig, epoch: int) -> None:
-        self.windows, self.config, self.epoch = windows, config, epoch
+    def __init__(self, count: int) -> None:
+        self.count = count
 
     def __len__(self) -> int:
-        return self.config.steps_per_epoch
+        return self.count
 
-    def __getitem__(self, k: int) -> Batch:
-        generator = np.random.default_rng([self.config.seed, self.epoch, k])
-        return self.windows.draw(self.config.batch_size, generator)
+    def __getitem__(self, k: int) -> int:
+        return k
 
 
 class FixedBatches(Dataset[Batch]):
@@ -120,26 +121,37 @@ class Trainee(lightning.LightningModule):
         """What is trained."""
         return self.model.form
 
-    def train_dataloader(self) -> DataLoader[Batch]:
-        """Reloaded every epoch, because an epoch's number is part of its seed."""
-        drawn = DrawnBatches(self.windows, self.config, self.current_epoch)
-        return DataLoader(drawn, batch_size=None, shuffle=False)
+    def train_dataloader(self) -> DataLoader[int]:
+        """As many steps as an epoch has."""
+        return DataLoader(Steps(self.config.steps_per_epoch), batch_size=None, shuffle=False)
 
     def val_dataloader(self) -> DataLoader[Batch]:
         """The time split."""
         return DataLoader(FixedBatches(self.validation, self.config.batch_size), batch_size=None)
 
     def on_train_epoch_start(self) -> None:
-        """Dropout and jitter go on as if there had been no interruption."""
-        torch.manual_seed(self.config.seed * 100_003 + self.current_epoch)
+        """The step size falls to zero along half a cosine."""
+        share = 0.5 * (1.0 + math.cos(math.pi * self.current_epoch / self.epochs))
+        optimizer = self.optimizers()
+        assert isinstance(optimizer, LightningOptimizer)
+        for group in optimizer.param_groups:
+            group["lr"] = share * group["first_lr"]
         if self.stage == "held-out":
             # Batch statistics and dropout would move the frozen encoder.
             self.model.eval()
 
-    def training_step(self, batch: Batch, _: int) -> Tensor:
-        """Huber and likelihood on one batch."""
+    def training_step(self, _: int, __: int) -> Tensor:
+        """Huber and likelihood on one batch.
+
+        Windows, dropout and jitter depend on the seed and the number of the step alone: a run
+        that was stopped, between epochs or within one, goes on as if it had not been.
+        """
+        seed = [self.config.seed, self.global_step]
+        batch = self.windows.draw(self.config.batch_size, np.random.default_rng(seed))
+        torch.manual_seed(int(np.random.default_rng([*seed, 1]).integers(1 << 31)))
         loss, parts = self._loss(batch, jitter=self.stage == "first")
-        self.log_dict({f"train_{name}": value for name, value in parts.items()}, on_epoch=True)
+        named = {f"train_{name}": value for name, value in parts.items()}
+        self.log_dict(named, on_epoch=True, batch_size=self.config.batch_size)
         return loss
 
     def validation_step(self, batch: Batch, _: int) -> None:
@@ -161,26 +173,31 @@ class Trainee(lightning.LightningModule):
         spread = self.error_model.bias_std.float() * self.config.turn_on_jitter
         return torch.randn(len(batch.samples), 1, 6) * spread
 
-    def configure_optimizers(self) -> Any:
-        """Adam; the first stage is brought down smoothly, the second moves uncertainties only."""
+    @property
+    def epochs(self) -> int:
+        """Of this stage."""
+        config = self.config
+        return config.epochs if self.stage == "first" else config.held_out_epochs
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """Adam; the second stage moves uncertainties only."""
         if self.stage == "held-out":
             chosen = self.model.uncertainty_parameters()
-            rate, epochs = self.config.held_out_learning_rate, self.config.held_out_epochs
+            rate = self.config.held_out_learning_rate
         else:
             chosen = _trainable(self.model)
-            rate, epochs = self.config.learning_rate, self.config.epochs
+            rate = self.config.learning_rate
         # Parameters in neither group keep their values: the optimizer does not know them.
         # Constants and logarithms of scales are few and far from zero: faster, and no decay.
         scales = [p for p in chosen if p.dim() == 1 and len(p) <= 6]
         weights = [p for p in chosen if not any(p is scale for scale in scales)]
-        optimizer = torch.optim.Adam(
+        fast = [*scales, *self.error_model.parameters_in_use()]
+        return torch.optim.Adam(
             [
-                {"params": weights, "lr": rate, "weight_decay": self.config.weight_decay},
-                {"params": [*scales, *self.error_model.parameters_in_use()], "lr": 10 * rate},
+                {"params": weights, "first_lr": rate, "weight_decay": self.config.weight_decay},
+                {"params": fast, "first_lr": 10 * rate},
             ]
         )
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule}}
 
 
 def _trainable(model: Model) -> list[torch.nn.Parameter]:
@@ -197,16 +214,14 @@ def run_stage(trainee: Trainee, folder: Path, progress: bool = True) -> None:
     """Train, or go on from the folder's last checkpoint, then take the best epoch's weights."""
     folder.mkdir(parents=True, exist_ok=True)
     config = trainee.config
-    epochs = config.epochs if trainee.stage == "first" else config.held_out_epochs
     checkpoint = ModelCheckpoint(
         folder, filename="best", monitor="val_nll", save_last=True, enable_version_counter=False
     )
     trainer = lightning.Trainer(
-        max_epochs=epochs,
+        max_epochs=trainee.epochs,
         accelerator="auto",
         logger=CSVLogger(str(folder), name="", version=""),
         callbacks=[checkpoint],
-        reload_dataloaders_every_n_epochs=1,
         num_sanity_val_steps=0,
         enable_progress_bar=progress,
         enable_model_summary=False,
@@ -214,7 +229,10 @@ def run_stage(trainee: Trainee, folder: Path, progress: bool = True) -> None:
         log_every_n_steps=config.steps_per_epoch,
     )
     last = folder / "last.ckpt"
-    trainer.fit(trainee, ckpt_path=str(last) if last.exists() else None, weights_only=False)
+    with warnings.catch_warnings():
+        # Lightning's own: deprecated calls into torch, hints about workers for the loader.
+        warnings.filterwarnings("ignore", module="lightning.*")
+        trainer.fit(trainee, ckpt_path=str(last) if last.exists() else None, weights_only=False)
     best = torch.load(checkpoint.best_model_path, weights_only=False)
     trainee.load_state_dict(best["state_dict"])
     trainee.eval()
