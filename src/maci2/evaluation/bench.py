@@ -7,6 +7,8 @@ which others on the machine lengthen less than they do wall time.
 import resource
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from itertools import pairwise
 from time import thread_time
 from typing import Any
@@ -29,6 +31,7 @@ from maci2.evaluation.bench_gtsam import (
 )
 from maci2.gaussian import Array
 from maci2.imu import ImuMeasurements, datasheet_model, preintegrate
+from maci2.imu.model import load_imu_model
 from maci2.lie import se3_adj, se3_inv
 from maci2.sensors import SimulationConfig, simulate
 from maci2.vision import RelativePoses, poses_from_truth, step_covariance
@@ -37,6 +40,7 @@ CONFIG = SolverConfig(gravity_on_sphere=False, robust=False, rule="euler")
 """What GTSAM's factors do: gravity a free vector, samples held, plain least squares."""
 
 MEMORY_WINDOWS = 1000
+STREAM_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -102,17 +106,23 @@ class Problem:
 
 
 def window_problem(keyframes: int, seed: int = 0) -> Problem:
-    """A drone's flight; keyframes 0.25 s apart, on IMU stamps, 50 samples between them."""
-    duration_s = 0.25 * keyframes + 0.5
+    """A drone's flight; keyframes 0.28 s apart, on IMU stamps, 56 samples between them: ten of them
+    span 2.5 s and 500 samples."""
+    duration_s = 0.28 * keyframes + 0.5
     recording = simulate(
         SimulationConfig(
-            kind="drone", duration_s=duration_s, seed=seed, camera_offset_ns=0, bias_walk=False
+            kind="drone",
+            duration_s=duration_s,
+            seed=seed,
+            camera_rate_hz=25.0,
+            camera_offset_ns=0,
+            bias_walk=False,
         )
     )
     truth = recording.truth()
     assert truth is not None
     T_b_c = recording.rig.cameras[0].T_b_c
-    stamps_ns = recording.camera_stamps_ns[0][: 5 * keyframes : 5]
+    stamps_ns = recording.camera_stamps_ns[0][: 7 * keyframes : 7]
     vision = poses_from_truth(truth, stamps_ns, T_b_c, step_covariance(0.05, 0.003), (seed,))
     imu = datasheet_model(recording.imu, recording.rig.imu)
     return Problem(imu.between(int(stamps_ns[0]), int(stamps_ns[-1])), vision, T_b_c)
@@ -137,7 +147,27 @@ def run_bench(repeats: int = 50) -> BenchReport:
     ):
         short_ms, long_ms = _alternate((ours, hundred), repeats)
         comparisons.append(Comparison(what, short_ms, "100 keyframes", long_ms))
+    comparisons.append(_learned_model(max(repeats // 10, 1)))
+    notes += _training_step(comparisons)
     return BenchReport(comparisons, *differences, _memory_growth_mb(small), notes)
+
+
+def _learned_model(repeats: int) -> Comparison:
+    """Two minutes of samples through the bundled `euroc` model."""
+    model = load_imu_model("euroc")
+    recording = simulate(SimulationConfig(kind="drone", duration_s=STREAM_S))
+    (ours_ms,) = _alternate((lambda: model.measure(recording.imu, check_mounting=False),), repeats)
+    return Comparison("learned IMU model, 120 s", ours_ms, "real time", 1e3 * STREAM_S)
+
+
+def _training_step(comparisons: list[Comparison]) -> list[str]:
+    """A training step's integration against pypose, where both are installed."""
+    if find_spec("torch") is None or find_spec("pypose") is None:
+        return ["training step: needs torch and pypose, not both installed; left out"]
+    # Only training imports torch; this room must not.
+    step = import_module("maci2.learn.bench").bench_training_step()
+    comparisons.append(Comparison("training step", step.ours_ms, "pypose", step.pypose_ms))
+    return []
 
 
 def _joint_solve(problem: Problem) -> Callable[[], Any]:
