@@ -13,8 +13,15 @@ symmetric A_k and D the lower triangles are read.
 import numpy as np
 from numba import njit
 
-from maci2.estimation.dense import BLOCK, add_gram, back_eliminate, eliminate, padded
-from maci2.gaussian import Array, inverse_lower
+from maci2.estimation.dense import (
+    BLOCK,
+    add_gram,
+    back_eliminate,
+    eliminate,
+    forward_eliminate,
+    padded,
+)
+from maci2.gaussian import Array
 
 __all__ = ["BLOCK", "back_substitute", "factor", "inverse_blocks"]
 
@@ -28,69 +35,25 @@ def factor(A: Array, B: Array, C: Array, D: Array, rhs: Array, rhs_border: Array
     """
     n, border = A.shape[0], D.shape[0]
     rows = np.zeros((BLOCK, padded(2 * BLOCK + border + 1)))
-    # What an elimination leaves for later: Y' Y, Y = L^-1 [B | C | rhs].
+    # What an elimination takes from all that follows: Y' Y, Y = L^-1 [B | C | rhs].
     Y = np.zeros((BLOCK, padded(BLOCK + border + 1)))
     taken = np.empty((Y.shape[1], Y.shape[1]))
     for k in range(n):
-        _load(A[k], B[k], C[k], rhs[k], rows)
+        _load(A, B, C, rhs, k, rows)
         if not eliminate(rows):
             return False
-        _store(rows, A[k], B[k], C[k], rhs[k])
+        _store(rows, A, B, C, rhs, k)
         for i in range(BLOCK):
             for c in range(BLOCK + border + 1):
                 Y[i, c] = rows[i, BLOCK + c]
-        taken[:] = 0.0
+        taken.fill(0.0)
         add_gram(Y, taken)
         if k < n - 1:
-            _take(taken, A[k + 1], C[k + 1], rhs[k + 1])
+            _take(taken, A, C, rhs, k + 1)
         for i in range(border):
             for j in range(border):
                 D[i, j] -= taken[BLOCK + i, BLOCK + j]
             rhs_border[i] -= taken[BLOCK + i, BLOCK + border]
-    return _factor_border(D, rhs_border)
-
-
-@njit(cache=True)
-def _load(A: Array, B: Array, C: Array, rhs: Array, rows: Array) -> None:
-    """rows = [A | B | C | rhs]."""
-    border = C.shape[1]
-    for i in range(BLOCK):
-        for j in range(BLOCK):
-            rows[j, i] = A[i, j]
-            rows[i, BLOCK + j] = B[i, j]
-        for j in range(border):
-            rows[i, 2 * BLOCK + j] = C[i, j]
-        rows[i, 2 * BLOCK + border] = rhs[i]
-
-
-@njit(cache=True)
-def _store(rows: Array, A: Array, B: Array, C: Array, rhs: Array) -> None:
-    """Back from `rows`; A becomes lower triangular."""
-    border = C.shape[1]
-    for i in range(BLOCK):
-        for j in range(BLOCK):
-            A[i, j] = rows[j, i] if j <= i else 0.0
-            B[i, j] = rows[i, BLOCK + j]
-        for j in range(border):
-            C[i, j] = rows[i, 2 * BLOCK + j]
-        rhs[i] = rows[i, 2 * BLOCK + border]
-
-
-@njit(cache=True)
-def _take(taken: Array, A: Array, C: Array, rhs: Array) -> None:
-    """Subtract from the next keyframe what the elimination of this one takes."""
-    border = C.shape[1]
-    for i in range(BLOCK):
-        for j in range(BLOCK):
-            A[i, j] -= taken[i, j]
-        for j in range(border):
-            C[i, j] -= taken[i, BLOCK + j]
-        rhs[i] -= taken[i, BLOCK + border]
-
-
-@njit(cache=True)
-def _factor_border(D: Array, rhs_border: Array) -> bool:
-    border = D.shape[0]
     rows = np.zeros((border, padded(border + 1)))
     for i in range(border):
         for j in range(border):
@@ -106,13 +69,54 @@ def _factor_border(D: Array, rhs_border: Array) -> bool:
 
 
 @njit(cache=True)
+def _load(A: Array, B: Array, C: Array, rhs: Array, k: int, rows: Array) -> None:
+    """rows = [A_k | B_k | C_k | rhs_k]."""
+    border = C.shape[2]
+    for i in range(BLOCK):
+        for j in range(BLOCK):
+            rows[j, i] = A[k, i, j]
+            rows[i, BLOCK + j] = B[k, i, j]
+        for j in range(border):
+            rows[i, 2 * BLOCK + j] = C[k, i, j]
+        rows[i, 2 * BLOCK + border] = rhs[k, i]
+
+
+@njit(cache=True)
+def _store(rows: Array, A: Array, B: Array, C: Array, rhs: Array, k: int) -> None:
+    """Back from `rows`; A_k becomes lower triangular."""
+    border = C.shape[2]
+    for i in range(BLOCK):
+        for j in range(BLOCK):
+            A[k, i, j] = rows[j, i] if j <= i else 0.0
+            B[k, i, j] = rows[i, BLOCK + j]
+        for j in range(border):
+            C[k, i, j] = rows[i, 2 * BLOCK + j]
+        rhs[k, i] = rows[i, 2 * BLOCK + border]
+
+
+@njit(cache=True)
+def _take(taken: Array, A: Array, C: Array, rhs: Array, k: int) -> None:
+    """Subtract from keyframe k what the elimination of the one before takes."""
+    border = C.shape[2]
+    for i in range(BLOCK):
+        for j in range(BLOCK):
+            A[k, i, j] -= taken[i, j]
+        for j in range(border):
+            C[k, i, j] -= taken[i, BLOCK + j]
+        rhs[k, i] -= taken[i, BLOCK + border]
+
+
+@njit(cache=True, error_model="numpy")
 def back_substitute(
     A: Array, B: Array, C: Array, D: Array, rhs: Array, rhs_border: Array
 ) -> tuple[Array, Array]:
     """Solution (n, 9), (b,) from what `factor` left."""
     n, border = A.shape[0], D.shape[0]
     x, x_border = rhs.copy(), rhs_border.copy()
-    back_eliminate(D, x_border.reshape(border, 1))
+    for i in range(border - 1, -1, -1):
+        x_border[i] /= D[i, i]
+        for j in range(i):
+            x_border[j] -= D[i, j] * x_border[i]
     for k in range(n - 1, -1, -1):
         for i in range(BLOCK):
             for c in range(border):
@@ -120,7 +124,10 @@ def back_substitute(
             if k < n - 1:
                 for c in range(BLOCK):
                     x[k, i] -= B[k, i, c] * x[k + 1, c]
-        back_eliminate(A[k], x[k].reshape(BLOCK, 1))
+        for i in range(BLOCK - 1, -1, -1):
+            x[k, i] /= A[k, i, i]
+            for j in range(i):
+                x[k, j] -= A[k, i, j] * x[k, i]
     return x, x_border
 
 
@@ -128,23 +135,25 @@ def back_substitute(
 def inverse_blocks(A: Array, B: Array, C: Array, D: Array) -> tuple[Array, Array]:
     """Diagonal blocks (n, 9, 9) and (b, b) of the inverse, from what `factor` left."""
     n, border = A.shape[0], D.shape[0]
-    inverse_A, inverse_D = np.empty((n, BLOCK, BLOCK)), inverse_lower(D)
+    inverse_A, inverse_D = np.empty((n, BLOCK, BLOCK)), np.eye(border)
+    forward_eliminate(D, inverse_D)
     back_eliminate(D, inverse_D)
-    # Inverse over keyframe k + 1 and the border, which keyframe k leans on through `gain`.
+    # Inverse over keyframe k + 1 and the border, which keyframe k leans on.
     later = np.zeros((BLOCK + border, BLOCK + border))
     for i in range(border):
         for j in range(border):
             later[BLOCK + i, BLOCK + j] = inverse_D[i, j]
-    gain = np.empty((BLOCK, BLOCK + border))
+    own, gain = np.empty((BLOCK, BLOCK)), np.empty((BLOCK, BLOCK + border))
     for k in range(n - 1, -1, -1):
         for i in range(BLOCK):
             for c in range(BLOCK):
+                own[i, c] = 1.0 if c == i else 0.0
                 gain[i, c] = B[k, i, c]
             for c in range(border):
                 gain[i, BLOCK + c] = C[k, i, c]
-        back_eliminate(A[k], gain)
-        own = inverse_lower(A[k])
+        forward_eliminate(A[k], own)
         back_eliminate(A[k], own)
+        back_eliminate(A[k], gain)
         _lean(own, gain, later)
         for i in range(BLOCK):
             for j in range(BLOCK):

@@ -44,6 +44,20 @@ def eliminate(rows: Array) -> bool:
 
 
 @njit(cache=True, error_model="numpy")
+def forward_eliminate(L: Array, X: Array) -> None:
+    """X <- L^-1 X."""
+    n, columns = X.shape
+    for i in range(n):
+        for k in range(i):
+            f = L[i, k]
+            for c in range(columns):
+                X[i, c] -= f * X[k, c]
+        d = 1.0 / L[i, i]
+        for c in range(columns):
+            X[i, c] *= d
+
+
+@njit(cache=True, error_model="numpy")
 def back_eliminate(L: Array, X: Array) -> None:
     """X <- L^-T X."""
     n, columns = X.shape
@@ -70,9 +84,8 @@ def add_gram(X: Array, out: Array) -> None:
 
 
 @njit(cache=True)
-def inverse_spd(A: Array) -> Array:
-    """A^-1 of a symmetric positive definite matrix; NaN where it is not."""
-    n = A.shape[0]
+def inverse_spd(A: Array, n: int) -> Array:
+    """Inverse of the upper left (n, n) of A, symmetric positive definite; NaN where it is not."""
     rows = np.zeros((n, 2 * n))
     for i in range(n):
         for j in range(n):

@@ -59,6 +59,8 @@ def align_rotations(
         prior.std_gyro**-2.0,
         estimate_rotation,
     )
+    if not estimate_rotation:
+        cov[3:6, 3:6] = 0.0
     return RotationAlignment(pre.bias_gyro + delta_bg, R_b_c, cov, residuals, cost)
 
 
@@ -93,7 +95,11 @@ def gyro_residual(
     J_l_inv = so3_jl_inv(r)
     # J_r^-1 is the transpose of J_l^-1.
     r_D_bg = product_t(J_l_inv, product(so3_jr(phi_bg), gamma_D_bg))
-    r_D_theta = J_l_inv - product(gamma_hat, J_l_inv).T
+    right = product(gamma_hat, J_l_inv)
+    r_D_theta = np.empty((3, 3))
+    for i in range(3):
+        for j in range(3):
+            r_D_theta[i, j] = J_l_inv[i, j] - right[j, i]
     return r, r_D_bg, r_D_theta
 
 
@@ -115,8 +121,8 @@ def _align(
     rows, H = np.empty((3, ROW)), np.empty((UNKNOWNS + 1, UNKNOWNS + 1))
     cov, cost = np.empty((UNKNOWNS, UNKNOWNS)), 0.0
     for _ in range(MAX_ITERATIONS):
-        H[:] = 0.0
-        _add_prior(mean_bg - delta_bg, info_bg, estimate_rotation, H)
+        H.fill(0.0)
+        _add_prior(mean_bg, delta_bg, info_bg, estimate_rotation, H)
         for k in range(len(gamma)):
             r, J_bg, J_theta = gyro_residual(Ts_ck_ck1[k], gamma[k], D_bg[k], R_b_c, delta_bg)
             _residual_covariance(product_t(gamma[k], R_b_c), covs_T[k], cov_imu[k], rows)
@@ -127,29 +133,31 @@ def _align(
                     rows[i, 6 + j] = J_theta[i, j] if estimate_rotation else 0.0
             _add_weighted(rows, H)
         cost = H[UNKNOWNS, UNKNOWNS]
-        cov = inverse_spd(H[:UNKNOWNS, :UNKNOWNS].copy())
+        cov = inverse_spd(H, UNKNOWNS)
         largest = 0.0
         for i in range(UNKNOWNS):
             step[i] = 0.0
             for j in range(UNKNOWNS):
                 step[i] -= cov[i, j] * H[j, UNKNOWNS]
             largest = max(largest, abs(step[i]))
-        delta_bg += step[0:3]
+        for i in range(3):
+            delta_bg[i] += step[i]
         if estimate_rotation:
             R_b_c = product(so3_exp(step[3:6]), R_b_c)
         if largest < STEP_TOLERANCE:
             break
-    if not estimate_rotation:
-        cov[3:6, 3:6] = 0.0
     return delta_bg, R_b_c, cov, residuals, cost
 
 
 @njit(cache=True)
-def _add_prior(away_bg: Array, info_bg: Array, estimate_rotation: bool, H: Array) -> None:
+def _add_prior(
+    mean_bg: Array, delta_bg: Array, info_bg: Array, estimate_rotation: bool, H: Array
+) -> None:
     for i in range(3):
+        away = mean_bg[i] - delta_bg[i]
         H[i, i] += info_bg[i]
-        H[i, UNKNOWNS] -= info_bg[i] * away_bg[i]
-        H[UNKNOWNS, UNKNOWNS] += info_bg[i] * away_bg[i] ** 2
+        H[i, UNKNOWNS] -= info_bg[i] * away
+        H[UNKNOWNS, UNKNOWNS] += info_bg[i] * away**2
         # A rotation about which nothing is known lies within half a turn.
         H[3 + i, 3 + i] += 1.0 / np.pi**2 if estimate_rotation else 1.0
 
@@ -173,7 +181,7 @@ def _residual_covariance(R_bk1_ck: Array, cov_T: Array, cov_imu: Array, rows: Ar
 def _add_weighted(rows: Array, H: Array) -> None:
     """H += X' cov^-1 X from rows [cov | X]."""
     if not eliminate(rows):
-        H[:] = np.nan
+        H.fill(np.nan)
     for i in range(UNKNOWNS + 1):
         for j in range(UNKNOWNS + 1):
             for k in range(3):

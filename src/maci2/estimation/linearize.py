@@ -43,21 +43,25 @@ class System(NamedTuple):
 
 
 @njit(cache=True)
-def linearize(
-    m: Measurements, priors: Priors, unknowns: Unknowns, x: Variables
-) -> tuple[System, float]:
-    """The normal equations at x, and the cost there."""
-    n = len(x.v_b)
+def empty_system(keyframes: int, unknowns: Unknowns) -> System:
+    """Room for the normal equations of so many keyframes."""
     border = SHARED if unknowns.extrinsics else SHARED - 6
-    system = System(
-        np.zeros((n, BLOCK, BLOCK)),
-        np.zeros((n, BLOCK, BLOCK)),
-        np.zeros((n, BLOCK, border)),
-        np.zeros((border, border)),
-        np.zeros((n, BLOCK)),
-        np.zeros(border),
+    return System(
+        np.empty((keyframes, BLOCK, BLOCK)),
+        np.empty((keyframes, BLOCK, BLOCK)),
+        np.empty((keyframes, BLOCK, border)),
+        np.empty((border, border)),
+        np.empty((keyframes, BLOCK)),
+        np.empty(border),
     )
-    columns = 2 * BLOCK + border
+
+
+@njit(cache=True)
+def linearize(
+    m: Measurements, priors: Priors, unknowns: Unknowns, x: Variables, system: System
+) -> float:
+    """Fill `system` with the normal equations at x; returns the cost there."""
+    columns = 2 * BLOCK + len(system.D)
     W_visual = np.zeros((BLOCK, BLOCK))
     r_visual, J_visual = np.zeros(BLOCK), np.zeros((BLOCK, padded(COLUMNS + 1)))
     r_imu, J_imu = np.zeros(BLOCK), np.zeros((BLOCK, padded(COLUMNS + 1)))
@@ -65,46 +69,54 @@ def linearize(
     white = np.empty((BLOCK, padded(columns + 1)))
     basis = gravity_basis(x.g_c0, unknowns.sphere)
     adj_c_b = se3_adj(se3_inv(x.T_b_c))
-    delta_bg, delta_ba = x.bg - m.bias_gyro, x.ba - m.bias_acc
+    delta_bg, delta_ba = np.empty(3), np.empty(3)
+    for i in range(3):
+        delta_bg[i], delta_ba[i] = x.bg[i] - m.bias_gyro[i], x.ba[i] - m.bias_acc[i]
+    _clear(system)
     cost = _add_priors(priors, unknowns, x, system)
-    for k in range(n - 1):
+    for k in range(len(m.dt)):
         T_c0_bk, T_c0_bk1 = x.Ts_c0_b[k], x.Ts_c0_b[k + 1]
         visual_residual(m.Ts_ck_ck1[k], T_c0_bk, T_c0_bk1, x.T_b_c, r_visual, J_visual)
-        _imu_step(m, x, k, delta_bg, delta_ba, r_imu, J_imu)
+        imu_residual(
+            m.dt[k],
+            m.gamma[k],
+            m.beta[k],
+            m.alpha[k],
+            m.D_bg[k],
+            m.D_ba[k],
+            T_c0_bk,
+            x.v_b[k],
+            T_c0_bk1,
+            x.v_b[k + 1],
+            x.g_c0,
+            delta_bg,
+            delta_ba,
+            r_imu,
+            J_imu,
+        )
         _constrain_shared(basis, unknowns, J_imu)
         if k == 0:
             _constrain_first_pose(adj_c_b, J_visual)
             _constrain_first_pose(adj_c_b, J_imu)
-        W_visual[:VISUAL, :VISUAL] = m.white_visual[k]
-        H[:] = 0.0
+        for i in range(VISUAL):
+            for j in range(VISUAL):
+                W_visual[i, j] = m.white_visual[k, i, j]
+        H.fill(0.0)
         cost += _add_whitened(W_visual, r_visual, J_visual, columns, m.visual_limit, white, H)
         cost += _add_whitened(m.white_imu[k], r_imu, J_imu, columns, np.inf, white, H)
         _add_step(H, k, system)
     _pin(unknowns, system)
-    return system, cost
+    return cost
 
 
 @njit(cache=True)
-def _imu_step(
-    m: Measurements, x: Variables, k: int, delta_bg: Array, delta_ba: Array, r: Array, J: Array
-) -> None:
-    imu_residual(
-        m.dt[k],
-        m.gamma[k],
-        m.beta[k],
-        m.alpha[k],
-        m.D_bg[k],
-        m.D_ba[k],
-        x.Ts_c0_b[k],
-        x.v_b[k],
-        x.Ts_c0_b[k + 1],
-        x.v_b[k + 1],
-        x.g_c0,
-        delta_bg,
-        delta_ba,
-        r,
-        J,
-    )
+def _clear(system: System) -> None:
+    system.A.fill(0.0)
+    system.B.fill(0.0)
+    system.C.fill(0.0)
+    system.D.fill(0.0)
+    system.rhs.fill(0.0)
+    system.rhs_border.fill(0.0)
 
 
 @njit(cache=True)

@@ -2,11 +2,10 @@
 
 from typing import NamedTuple
 
-import numpy as np
 from numba import njit
 
 from maci2.estimation.arrow import BLOCK, back_substitute, factor, inverse_blocks
-from maci2.estimation.linearize import System, linearize
+from maci2.estimation.linearize import System, empty_system, linearize
 from maci2.estimation.problem import (
     LEVER_ARM_STD,
     Measurements,
@@ -76,20 +75,26 @@ def levenberg_marquardt(
     max_iterations: int,
 ) -> Optimum:
     """Minimise the joint cost from x."""
+    n = len(x.v_b)
+    system, moved_system = empty_system(n, unknowns), empty_system(n, unknowns)
+    work = empty_system(n, unknowns)
     damping = LEAST_DAMPING
+    cost = linearize(m, priors, unknowns, x, system)
     iterations = 0
-    system, cost = linearize(m, priors, unknowns, x)
     while iterations < max_iterations and damping < MOST_DAMPING:
         iterations += 1
-        solved, dx, dx_border, decrement = _damped_step(system, damping)
-        if solved:
+        _damp(system, damping, work)
+        if factor(*work):
+            dx, dx_border = back_substitute(*work)
             moved = retract(x, dx, dx_border, unknowns)
+            decrement = _decrement(system, dx, dx_border)
             if decrement < DECREMENT * max(1.0, 1e-6 * cost):
                 return Optimum(moved, cost - decrement, iterations, True)
             # Steps are rarely refused, so the derivatives come along with the cost.
-            moved_system, moved_cost = linearize(m, priors, unknowns, moved)
+            moved_cost = linearize(m, priors, unknowns, moved, moved_system)
             if moved_cost <= cost:
-                x, system, cost = moved, moved_system, moved_cost
+                x, cost = moved, moved_cost
+                system, moved_system = moved_system, system
                 damping = max(0.3 * damping, LEAST_DAMPING)
                 continue
         damping = max(10.0 * damping, REFUSED_DAMPING)
@@ -97,33 +102,42 @@ def levenberg_marquardt(
 
 
 @njit(cache=True)
-def _damped_step(system: System, damping: float) -> tuple[bool, Array, Array, float]:
-    """Whether there is a step, its parts, and by how much it should lower the cost."""
-    A, B, C, D = system.A.copy(), system.B.copy(), system.C.copy(), system.D.copy()
-    rhs, rhs_border = system.rhs.copy(), system.rhs_border.copy()
-    for k in range(len(A)):
+def _damp(system: System, damping: float, out: System) -> None:
+    """out = the system with a heavier diagonal."""
+    border = len(out.D)
+    for k in range(len(out.A)):
         for i in range(BLOCK):
-            A[k, i, i] *= 1.0 + damping
-    for i in range(len(D)):
-        D[i, i] *= 1.0 + damping
-    if not factor(A, B, C, D, rhs, rhs_border):
-        return False, rhs, rhs_border, np.inf
-    dx, dx_border = back_substitute(A, B, C, D, rhs, rhs_border)
+            for j in range(BLOCK):
+                out.A[k, i, j] = system.A[k, i, j]
+                out.B[k, i, j] = system.B[k, i, j]
+            for j in range(border):
+                out.C[k, i, j] = system.C[k, i, j]
+            out.A[k, i, i] *= 1.0 + damping
+            out.rhs[k, i] = system.rhs[k, i]
+    for i in range(border):
+        for j in range(border):
+            out.D[i, j] = system.D[i, j]
+        out.D[i, i] *= 1.0 + damping
+        out.rhs_border[i] = system.rhs_border[i]
+
+
+@njit(cache=True)
+def _decrement(system: System, dx: Array, dx_border: Array) -> float:
+    """By how much a step should lower the cost."""
     decrement = 0.0
     for k in range(len(dx)):
         for i in range(BLOCK):
             decrement += system.rhs[k, i] * dx[k, i]
-    for i in range(len(D)):
+    for i in range(len(dx_border)):
         decrement += system.rhs_border[i] * dx_border[i]
-    return True, dx, dx_border, decrement
+    return decrement
 
 
-@njit(cache=True)
 def covariances(m: Measurements, priors: Priors, unknowns: Unknowns, x: Variables) -> Covariances:
     """The posterior at the optimum x."""
-    system, _ = linearize(m, priors, unknowns, x)
-    A, B, C, D, rhs, rhs_border = system
-    if not factor(A, B, C, D, rhs, rhs_border):
-        return Covariances(A, D, False)
-    keyframes, border = inverse_blocks(A, B, C, D)
+    system = empty_system(len(x.v_b), unknowns)
+    linearize(m, priors, unknowns, x, system)
+    if not factor(*system):
+        return Covariances(system.A, system.D, False)
+    keyframes, border = inverse_blocks(system.A, system.B, system.C, system.D)
     return Covariances(keyframes, border, True)

@@ -88,17 +88,18 @@ def imu_residual(
     """
     _rotation_rows(gamma, D_bg, T_c0_bk, T_c0_bk1, delta_bg, r, J)
     half_dt2 = 0.5 * dt * dt
-    v_c0_bk1 = np.empty(3)
+    v_c0_bk1, p_c0_bk1 = np.empty(3), np.empty(3)
     v_less_fall, p_less_fall = np.empty(3), np.empty(3)
     for i in range(3):
         v_c0_bk1[i] = (
             T_c0_bk1[i, 0] * v_bk1[0] + T_c0_bk1[i, 1] * v_bk1[1] + T_c0_bk1[i, 2] * v_bk1[2]
         )
+        p_c0_bk1[i] = T_c0_bk1[i, 3]
         v_less_fall[i] = v_c0_bk1[i] - dt * g_c0[i]
-        p_less_fall[i] = T_c0_bk1[i, 3] - half_dt2 * g_c0[i]
-    _turned_rows(T_c0_bk, v_less_fall, v_c0_bk1, 3, J)
+        p_less_fall[i] = p_c0_bk1[i] - half_dt2 * g_c0[i]
+    _turned_rows(T_c0_bk, v_less_fall, v_c0_bk1, J[3:6])
     # p_c0_bk and R_bk_c0 turn together under a left perturbation: only p_c0_bk1 is seen.
-    _turned_rows(T_c0_bk, p_less_fall, T_c0_bk1[:, 3], 6, J)
+    _turned_rows(T_c0_bk, p_less_fall, p_c0_bk1, J[6:9])
     for i in range(3):
         r[3 + i] = -v_bk[i] - beta[i]
         r[6 + i] = -dt * v_bk[i] - alpha[i]
@@ -151,12 +152,12 @@ def _rotation_rows(
 
 
 @njit(cache=True)
-def _turned_rows(T_c0_bk: Array, by_k: Array, by_k1: Array, first: int, J: Array) -> None:
+def _turned_rows(T_c0_bk: Array, by_k: Array, by_k1: Array, J: Array) -> None:
     """Of three rows by the rotations of both poses: R_bk_c0 [by_k]x and -R_bk_c0 [by_k1]x."""
     for i in range(3):
         for j in range(3):
             k, m = (j + 1) % 3, (j + 2) % 3
             # (a' [b]x)_j is (a x b)_j, a' the row i of R_bk_c0.
             a_k, a_m = T_c0_bk[k, i], T_c0_bk[m, i]
-            J[first + i, 3 + j] = a_k * by_k[m] - a_m * by_k[k]
-            J[first + i, 12 + j] = a_m * by_k1[k] - a_k * by_k1[m]
+            J[i, 3 + j] = a_k * by_k[m] - a_m * by_k[k]
+            J[i, 12 + j] = a_m * by_k1[k] - a_k * by_k1[m]

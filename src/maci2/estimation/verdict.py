@@ -73,7 +73,8 @@ def require_window(imu: ImuMeasurements, vision: RelativePoses) -> None:
                 "sample in a window must be a number: cut it out or choose another window."
             )
     shortest_ns = int(np.diff(vision.stamps_ns).min())
-    period_ns = float(np.diff(imu.stamps_ns[: min(len(imu.stamps_ns), 1000)]).mean())
+    last = min(len(imu.stamps_ns), 1000) - 1
+    period_ns = float(imu.stamps_ns[last] - imu.stamps_ns[0]) / last
     if shortest_ns < MIN_SAMPLES_PER_STEP * period_ns:
         raise MeasurementError(
             f"two keyframes are {shortest_ns / 1e6:.1f} ms apart but the IMU samples every "
@@ -96,7 +97,7 @@ def judge_initialization(
     if broken or posterior is None:
         return InitResult(Verdict("failed", tuple(broken)), report)
     gravity_deg = float(np.rad2deg(direction_std(state.gravity_c0, posterior.gravity_c0)))
-    velocity = float(np.sqrt(np.trace(posterior.velocity_b, axis1=1, axis2=2).mean()))
+    velocity = float(np.sqrt(np.einsum("kii->", posterior.velocity_b) / len(vision)))
     checks = [
         _against("gravity's direction", gravity_deg, limits.gravity_deg, "deg"),
         _against("velocity", velocity, limits.velocity, "m/s"),

@@ -75,7 +75,7 @@ def preintegrate(
     bias_gyro = np.zeros(3) if bias_gyro is None else np.asarray(bias_gyro, dtype=np.float64)
     bias_acc = np.zeros(3) if bias_acc is None else np.asarray(bias_acc, dtype=np.float64)
     _require_samples(imu, stamps_ns)
-    dt, gamma, beta, alpha, cov, D_bg, D_ba = preintegrate_segments(
+    dt, gamma, beta, alpha, cov, by_bias = preintegrate_segments(
         imu.stamps_ns,
         imu.gyro,
         imu.acc,
@@ -87,7 +87,18 @@ def preintegrate(
         bias_acc,
         rule == "midpoint",
     )
-    return Preintegrated(stamps_ns, dt, gamma, beta, alpha, cov, D_bg, D_ba, bias_gyro, bias_acc)
+    return Preintegrated(
+        stamps_ns,
+        dt,
+        gamma,
+        beta,
+        alpha,
+        cov,
+        np.ascontiguousarray(by_bias[:, :, 0:3]),
+        np.ascontiguousarray(by_bias[:, :, 3:6]),
+        bias_gyro,
+        bias_acc,
+    )
 
 
 def _require_samples(imu: ImuMeasurements, stamps_ns: Stamps) -> None:
