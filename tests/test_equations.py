@@ -2,6 +2,7 @@
 
 import importlib
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -23,6 +24,8 @@ def test_every_function_named_exists():
     named = [name for row in rows() for name in re.findall(r"`(maci2[\w.]*)`", row[4])]
     assert len(named) > 40
     for name in named:
+        if name.startswith("maci2.learn") and find_spec("torch") is None:
+            continue
         module, _, attribute = name.rpartition(".")
         assert hasattr(importlib.import_module(module), attribute), name
 

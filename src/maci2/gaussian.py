@@ -1,6 +1,9 @@
 """Covariances: checks, square roots, and how errors are scored against them."""
 
+import math
+
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from maci2.errors import MeasurementError
@@ -35,9 +38,39 @@ def require_spd(covs: Array, name: str) -> None:
 
 def square_root_information(covs: Array) -> Array:
     """W with W^T W = cov^-1, lower triangular, for one matrix or a stack: whitens errors."""
-    lower = np.linalg.cholesky(covs)
-    identity = np.broadcast_to(np.eye(covs.shape[-1]), covs.shape)
-    return np.ascontiguousarray(np.linalg.solve(lower, identity))
+    d = covs.shape[-1]
+    stack: Array = np.ascontiguousarray(covs, dtype=np.float64).reshape(-1, d, d)
+    roots = np.zeros_like(stack)
+    if not _square_roots(stack, roots):
+        raise np.linalg.LinAlgError("a covariance is not positive definite")
+    return roots.reshape(covs.shape)
+
+
+@njit(cache=True, error_model="numpy")
+def _square_roots(covs: Array, roots: Array) -> bool:
+    """roots, which come as zeros, become L^-1, cov = L L^T; False where there is no such L."""
+    n = covs.shape[1]
+    L = np.zeros((n, n))
+    for m in range(len(covs)):
+        W = roots[m]
+        for i in range(n):
+            for j in range(i + 1):
+                rest = covs[m, i, j]
+                for k in range(j):
+                    rest -= L[i, k] * L[j, k]
+                if j < i:
+                    L[i, j] = rest / L[j, j]
+                elif rest > 0.0:
+                    L[i, i] = math.sqrt(rest)
+                else:
+                    return False
+            W[i, i] = 1.0
+            for k in range(i):
+                for j in range(k + 1):
+                    W[i, j] -= L[i, k] * W[k, j]
+            for j in range(i + 1):
+                W[i, j] /= L[i, i]
+    return True
 
 
 def nees(errors: Array, covs: Array) -> Array:

@@ -172,3 +172,25 @@ def test_the_covariance_of_the_alignment_passes_the_nees_test(rotation_too):
     assert low < np.mean(scores) < high
     low, high = chi_square_band(36 - dim, count)
     assert low < np.mean(costs) < high
+
+
+def test_alignment_weighs_each_step_by_the_covariance_of_its_residual():
+    window = simulated_window(seed=3)
+    # Unequal axes, so that a wrong frame shows.
+    covs = np.tile(np.diag([1e-6] * 3 + [1e-8, 1e-6, 1e-5]), (9, 1, 1))
+    vision, prior = replace(window.vision, covs_T_ck_ck1=covs), BiasPrior()
+    R_b_c = window.truth.T_b_c[:3, :3]
+    pre = prepared(window, window.truth.gyro_bias)
+    aligned = align_rotations(pre, vision, R_b_c, prior, False)
+    cost, information = 0.0, np.zeros((3, 3))
+    for k in range(9):
+        turned = pre.gamma[k].T @ R_b_c
+        cov = turned @ covs[k, 3:, 3:] @ turned.T + pre.cov[k, :3, :3]
+        r, r_D_bg, _ = gyro_residual(
+            vision.Ts_ck_ck1[k, :3, :3].copy(), pre.gamma[k], pre.D_bg[k, :3].copy(), R_b_c.copy(),
+            aligned.bias_gyro - pre.bias_gyro,
+        )  # fmt: skip
+        cost += r @ np.linalg.solve(cov, r)
+        information += r_D_bg.T @ np.linalg.solve(cov, r_D_bg)
+    assert aligned.cost == pytest.approx(cost, rel=1e-9)
+    np.testing.assert_allclose(aligned.cov[:3, :3], np.linalg.inv(information), rtol=1e-6)

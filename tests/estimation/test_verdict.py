@@ -11,6 +11,7 @@ from maci2.estimation import (
     CalibrationLimits,
     InitLimits,
     InitResult,
+    SolverConfig,
     SolveReport,
     Verdict,
     calibrate,
@@ -18,6 +19,7 @@ from maci2.estimation import (
     initialize,
 )
 from maci2.estimation.verdict import rotation_about_axes_deg
+from maci2.lie import se3_exp
 from maci2.vision import RelativePoses
 
 
@@ -229,3 +231,18 @@ def test_rotation_about_axes_is_peak_to_peak_in_the_first_body():
     turned_deg = rotation_about_axes_deg(window.truth.Ts_c0_b)
     assert turned_deg[2] > 10.0
     np.testing.assert_allclose(turned_deg[:2], 0.0, atol=1e-9)
+
+
+def test_one_wrong_visual_step_does_less_harm_with_the_robust_loss():
+    errors = {True: [], False: []}
+    for seed in range(8):
+        window = simulated_window("handheld", seed=seed)
+        Ts = window.vision.Ts_ck_ck1.copy()
+        Ts[4] = se3_exp(np.array([0.2, -0.1, 0.1, 0.0, 0.0, 0.05])) @ Ts[4]
+        vision = replace(window.vision, Ts_ck_ck1=Ts)
+        for robust in errors:
+            state = started(
+                replace(window, vision=vision), config=SolverConfig(robust=robust)
+            ).state
+            errors[robust].append(np.linalg.norm(state.velocity_b - window.truth.velocity_b))
+    assert np.mean(errors[True]) < 0.7 * np.mean(errors[False])

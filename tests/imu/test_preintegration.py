@@ -1,9 +1,19 @@
-"""Preintegration against the paper's recursion, dead reckoning, sampled noise and GTSAM."""
+"""Preintegration against the paper's recursion, dead reckoning and sampled noise."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from imu_cases import (
+    DT,
+    MOTIONS,
+    RULES,
+    assert_close_to,
+    ends,
+    recursion,
+    samples,
+    some_covariance,
+)
 
 from helpers import (
     chi_square_band,
@@ -11,111 +21,10 @@ from helpers import (
     exact_window,
     integration_steps,
     numerical_jacobian,
-    simulated_window,
 )
-from maci2.errors import DatasetError, MeasurementError
-from maci2.gaussian import nees, symmetrize
-from maci2.imu import ALPHA, BETA, GAMMA, BiasPrior, ImuMeasurements, preintegrate
-from maci2.lie import se3_inv, skew, so3_exp, so3_jr, so3_log
-
-RULES = ["euler", "midpoint"]
-PERIOD_NS = 5_000_000
-DT = 0.005
-
-MOTIONS = {  # angular rate [rad/s], specific force [m/s^2]
-    "slow": ([0.02, -0.01, 0.03], [0.1, -0.2, 9.8]),
-    "fast rotation": ([3.0, -3.2, 2.4], [2.0, 5.0, 8.0]),
-    "zero": ([0.0, 0.0, 0.0], [0.0, 0.0, 0.0]),
-}
-
-
-def samples(motion="fast rotation", count=201, seed=3, cov_0=None):
-    """Samples that wobble about a mean rate and force, each with variances of its own."""
-    rng = np.random.default_rng(seed)
-    rate, force = (np.array(mean) for mean in MOTIONS[motion])
-    wobble = np.sin(np.arange(count)[:, None] * DT * rng.uniform(2.0, 9.0, 6))
-    return ImuMeasurements(
-        stamps_ns=np.arange(count, dtype=np.int64) * PERIOD_NS + 10**18,
-        gyro=rate * (1.0 + 0.3 * wobble[:, :3]),
-        acc=force * (1.0 + 0.3 * wobble[:, 3:]),
-        var_gyro=rng.uniform(1e-6, 9e-6, (count, 3)),
-        var_acc=rng.uniform(1e-4, 9e-4, (count, 3)),
-        cov_0=np.zeros((9, 9)) if cov_0 is None else cov_0,
-        bias_prior=BiasPrior(),
-    )
-
-
-def ends(imu):
-    return imu.stamps_ns[[0, -1]]
-
-
-def euler_step(R_bi_bk, omega, force, jr_at):
-    """A, B_gyro, B_acc of the paper's appendix C; J_r is taken at `jr_at`."""
-    A = np.eye(9)
-    A[GAMMA, GAMMA] = so3_exp(omega * DT).T
-    A[BETA, GAMMA] = -R_bi_bk @ skew(force) * DT
-    A[ALPHA, GAMMA] = 0.5 * DT * A[BETA, GAMMA]
-    A[ALPHA, BETA] = DT * np.eye(3)
-    B_gyro = np.zeros((9, 3))
-    B_gyro[GAMMA] = so3_jr(jr_at) * DT
-    return A, B_gyro, acc_noise(R_bi_bk)
-
-
-def midpoint_step(R_bi_bk, omega, force):
-    """The same with the force read half way: it feels half of this step's gyro noise."""
-    half = 0.5 * DT * omega
-    R_bi_half = R_bi_bk @ so3_exp(half)
-    force_D_half = -R_bi_half @ skew(force) * DT
-    A = np.eye(9)
-    A[GAMMA, GAMMA] = so3_exp(omega * DT).T
-    A[BETA, GAMMA] = force_D_half @ so3_exp(half).T
-    A[ALPHA, GAMMA] = 0.5 * DT * A[BETA, GAMMA]
-    A[ALPHA, BETA] = DT * np.eye(3)
-    B_gyro = np.zeros((9, 3))
-    B_gyro[GAMMA] = so3_jr(omega * DT) * DT
-    B_gyro[BETA] = force_D_half @ so3_jr(half) * 0.5 * DT
-    B_gyro[ALPHA] = 0.5 * DT * B_gyro[BETA]
-    return A, B_gyro, acc_noise(R_bi_half)
-
-
-def acc_noise(R_bi_at):
-    B_acc = np.zeros((9, 3))
-    B_acc[BETA] = R_bi_at * DT
-    B_acc[ALPHA] = 0.5 * DT * B_acc[BETA]
-    return B_acc
-
-
-def recursion(imu, rule, as_printed=False):
-    """Covariance (9, 9) and bias derivatives (9, 3), (9, 3), multiplied out sample by sample."""
-    steps = integration_steps(imu, *ends(imu), rule)
-    cov, D_bg, D_ba = imu.cov_0.copy(), np.zeros((9, 3)), np.zeros((9, 3))
-    R_bi_bk = np.eye(3)
-    for k, (omega, force) in enumerate(zip(steps.gyro, steps.acc, strict=True)):
-        var_gyro, var_acc = imu.var_gyro[k], imu.var_acc[k]
-        if rule == "midpoint":
-            var_gyro = 0.5 * (var_gyro + imu.var_gyro[k + 1])
-            var_acc = 0.5 * (var_acc + imu.var_acc[k + 1])
-            A, B_gyro, B_acc = midpoint_step(R_bi_bk, omega, force)
-        else:
-            jr_at = so3_log(R_bi_bk) if as_printed else omega * DT
-            A, B_gyro, B_acc = euler_step(R_bi_bk, omega, force, jr_at)
-        cov = symmetrize(
-            A @ cov @ A.T
-            + B_gyro @ np.diag(var_gyro) @ B_gyro.T
-            + B_acc @ np.diag(var_acc) @ B_acc.T
-        )
-        D_bg, D_ba = A @ D_bg - B_gyro, A @ D_ba - B_acc
-        R_bi_bk = R_bi_bk @ so3_exp(omega * DT)
-    return cov, D_bg, D_ba
-
-
-def some_covariance(seed):
-    factor = np.random.default_rng(seed).standard_normal((9, 12))
-    return 1e-4 * factor @ factor.T
-
-
-def assert_close_to(actual, expected, relative=1e-12):
-    np.testing.assert_allclose(actual, expected, rtol=0, atol=relative * np.abs(expected).max())
+from maci2.gaussian import nees
+from maci2.imu import ALPHA, BETA, GAMMA, preintegrate
+from maci2.lie import skew, so3_exp, so3_log
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -328,128 +237,3 @@ def test_cutting_a_step_keeps_the_density_of_its_noise(rule):
         np.testing.assert_allclose(
             pre.cov[k, GAMMA, GAMMA], 1e-6 * DT * pre.dt[k] * np.eye(3), atol=1e-17
         )
-
-
-def gtsam_preintegrated(gtsam, imu, variant):
-    """Their result of the same samples, and its covariance in our order and frames."""
-    params = gtsam.PreintegrationParams(np.array([0.0, 0.0, -9.81]))
-    params.setGyroscopeCovariance(np.diag(imu.var_gyro[0] * DT))
-    params.setAccelerometerCovariance(np.diag(imu.var_acc[0] * DT))
-    params.setIntegrationCovariance(np.zeros((3, 3)))
-    theirs = getattr(gtsam, variant)(params, gtsam.imuBias.ConstantBias())
-    for force, omega in zip(imu.acc[:-1], imu.gyro[:-1], strict=True):
-        theirs.integrateMeasurement(force, omega, DT)
-    return theirs
-
-
-def in_our_order(cov, to_ours):
-    """From [rotation, position, velocity]."""
-    order = [0, 1, 2, 6, 7, 8, 3, 4, 5]
-    return to_ours @ cov[np.ix_(order, order)] @ to_ours.T
-
-
-@pytest.fixture
-def even_samples():
-    """GTSAM has one covariance for all samples."""
-    imu = samples(count=101)
-    shape = imu.gyro.shape
-    return replace(
-        imu,
-        var_gyro=np.broadcast_to([1e-6, 2e-6, 4e-6], shape).copy(),
-        var_acc=np.broadcast_to([1e-4, 3e-4, 2e-4], shape).copy(),
-    )
-
-
-def test_gtsam_on_the_manifold_gives_the_same_motion_and_covariance(even_samples):
-    gtsam = pytest.importorskip("gtsam")
-    pre = preintegrate(even_samples, ends(even_samples), rule="euler")
-    theirs = gtsam_preintegrated(gtsam, even_samples, "PreintegratedImuMeasurementsManifold")
-    np.testing.assert_allclose(theirs.deltaRij().matrix(), pre.gamma[0], atol=1e-13)
-    np.testing.assert_allclose(theirs.deltaVij(), pre.beta[0], atol=1e-13)
-    np.testing.assert_allclose(theirs.deltaPij(), pre.alpha[0], atol=1e-13)
-    # Their velocity and position errors are in the frame at the end.
-    to_ours = np.eye(9)
-    to_ours[BETA, BETA] = to_ours[ALPHA, ALPHA] = pre.gamma[0]
-    assert_close_to(pre.cov[0], in_our_order(theirs.preintMeasCov(), to_ours), 1e-9)
-
-
-def test_gtsam_in_the_tangent_space_agrees_up_to_its_own_rule(even_samples):
-    gtsam = pytest.importorskip("gtsam")
-    # It adds up rotation vectors, a rule of first order: compare where steps are small.
-    imu = replace(even_samples, gyro=0.1 * even_samples.gyro)
-    pre = preintegrate(imu, ends(imu), rule="euler")
-    theirs = gtsam_preintegrated(gtsam, imu, "PreintegratedImuMeasurements")
-    np.testing.assert_allclose(theirs.deltaRij().matrix(), pre.gamma[0], atol=1e-4)
-    np.testing.assert_allclose(theirs.deltaVij(), pre.beta[0], atol=5e-4)
-    np.testing.assert_allclose(theirs.deltaPij(), pre.alpha[0], atol=2e-4)
-    # Their rotation error is one of the rotation vector.
-    to_ours = np.eye(9)
-    to_ours[GAMMA, GAMMA] = so3_jr(so3_log(pre.gamma[0]))
-    assert_close_to(pre.cov[0], in_our_order(theirs.preintMeasCov(), to_ours), 1e-3)
-
-
-def test_a_gap_inside_the_window_is_named_with_place_and_length():
-    imu = samples()
-    keep = np.r_[0:100, 120:201]
-    cut = replace(
-        imu, stamps_ns=imu.stamps_ns[keep], gyro=imu.gyro[keep], acc=imu.acc[keep],
-        var_gyro=imu.var_gyro[keep], var_acc=imu.var_acc[keep], source="imu0/data.csv",
-    )  # fmt: skip
-    with pytest.raises(DatasetError) as raised:
-        preintegrate(cut, ends(cut))
-    message = str(raised.value)
-    for part in ("imu0/data.csv", "105.0 ms", f"after stamp {imu.stamps_ns[99]} ns", "at most"):
-        assert part in message
-    # A window beside the gap is none of its business.
-    preintegrate(cut, cut.stamps_ns[[0, 99]])
-
-
-@pytest.mark.parametrize(("early_ns", "late_ns"), [(1, 0), (0, 1)])
-def test_a_window_outside_the_samples_is_named_with_both_ranges(early_ns, late_ns):
-    imu = replace(samples(), source="imu0/data.csv")
-    first, last = int(imu.stamps_ns[0]), int(imu.stamps_ns[-1])
-    with pytest.raises(DatasetError) as raised:
-        preintegrate(imu, np.array([first - early_ns, last + late_ns]))
-    message = str(raised.value)
-    for part in (
-        "imu0/data.csv",
-        f"{first}..{last}",
-        f"{first - early_ns}..{last + late_ns}",
-        "drop",
-    ):
-        assert part in message
-
-
-def test_the_samples_between_two_stamps_give_the_same_preintegration():
-    imu = samples()
-    stamps_ns = imu.stamps_ns[[20, 90]] + 2_500_000
-    part = imu.between(int(stamps_ns[0]), int(stamps_ns[1]))
-    assert len(part.stamps_ns) == 72
-    np.testing.assert_array_equal(
-        preintegrate(part, stamps_ns).cov, preintegrate(imu, stamps_ns).cov
-    )
-
-
-def test_data_sheet_variances_are_densities_times_the_rate():
-    window = simulated_window(seed=1)
-    # 200 Hz of a density of 2e-3 m/s^2/sqrt(Hz).
-    np.testing.assert_allclose(window.imu.var_acc, 2e-3**2 * 200.0, rtol=1e-12)
-    np.testing.assert_allclose(window.imu.var_gyro, 1.6968e-4**2 * 200.0, rtol=1e-12)
-    assert not window.imu.cov_0.any()
-
-
-def test_the_gyroscope_turns_with_the_camera():
-    window = exact_window("handheld", "midpoint", seed=2)
-    truth = window.truth
-    pre = preintegrate(window.imu, truth.stamps_ns, truth.gyro_bias, truth.acc_bias)
-    R_b_c = truth.T_b_c[:3, :3]
-    for k, T_ck_ck1 in enumerate(window.vision.Ts_ck_ck1):
-        np.testing.assert_allclose(R_b_c @ T_ck_ck1[:3, :3] @ R_b_c.T, pre.gamma[k], atol=1e-12)
-        T_bk_bk1 = se3_inv(truth.Ts_c0_b[k]) @ truth.Ts_c0_b[k + 1]
-        np.testing.assert_allclose(T_bk_bk1[:3, :3], pre.gamma[k], atol=1e-12)
-
-
-@pytest.mark.parametrize("name", ["std_gyro", "std_acc"])
-def test_a_bias_prior_without_spread_is_refused_by_name(name):
-    with pytest.raises(MeasurementError, match=rf"BiasPrior\.{name} is .* needed above 0"):
-        BiasPrior(**{name: np.array([0.1, 0.0, 0.1])})

@@ -101,7 +101,7 @@ def test_drone_tilts_with_its_acceleration():
 @pytest.mark.parametrize(
     ("kind", "speeds", "rates"),
     [
-        ("handheld", (0.2, 2.0), (0.5, 3.0)),
+        ("handheld", (0.2, 2.0), (1.2, 6.0)),
         ("drone", (0.5, 3.0), (0.3, 2.0)),
         ("car", (3.0, 12.0), (0.1, 1.0)),
         ("static", (0.0, 0.02), (0.0, 0.03)),

@@ -19,4 +19,5 @@ def bench(
     print_table("speed, one core", report.columns, report.rows())
     for note in report.notes:
         typer.echo(note)
+    typer.echo(f"memory growth over 1000 windows: {report.memory_growth_mb:.1f} MB")
     write_json(json, report.as_dict())

@@ -55,8 +55,8 @@ def calibrate(
     from maci2.evaluation.results_json import calibration_json
 
     inputs, result = calibrate_once(sequence, options)
-    print_calibration(inputs, result)
     write_json(json, calibration_json(inputs, result))
+    print_calibration(inputs, result)
     if result.verdict.status == "failed":
         raise typer.Exit(1)
     if output is not None and result.state is not None:

@@ -57,12 +57,13 @@ def evaluate(
         task = progress.add_task("recordings", total=len(sequences))
         results = run(sequences, options, jobs, lambda *_: progress.advance(task))
     summary = summarize(results, options)
-    print_summary(summary)
     write_json(json, summary)
     if output is not None:
         write_json(output / "summary.json", summary)
         records = [row.as_dict() for found in results.values() for row in found.rows]
         write_json(output / "rows.json", {"rows": _without_nan(records)})
+    print_summary(summary)
+    if output is not None:
         typer.echo(f"wrote {output / 'summary.json'}")
 
 

@@ -51,8 +51,8 @@ def init(
     from maci2.evaluation.run import initialize_once
 
     _, one = initialize_once(sequence, options)
-    print_one(one)
     write_json(json, initialization_json(one))
+    print_one(one)
     if one.result.verdict.status == "failed":
         raise typer.Exit(1)
 

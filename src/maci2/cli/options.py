@@ -15,7 +15,8 @@ Sequences = Annotated[list[Path], typer.Argument(help="recordings: EuRoC-layout 
 Imu = Annotated[
     str,
     typer.Option(
-        help="IMU model: raw (data-sheet noise and vibration), datasheet (data-sheet noise alone)"
+        help="IMU model: raw (data-sheet noise and vibration), datasheet (data-sheet noise alone), "
+        "euroc or tumvi (learned, `maci2 model` lists them), or a weight file of train-imu"
     ),
 ]
 Vision = Annotated[

@@ -6,170 +6,179 @@
     [            ..   ..   :  ]     D   (b, b)   border: gravity, biases, extrinsics
     [ C_0' C_1' C_2' ..   D   ]
 
-Cost is linear in the number of keyframes, for the solution and for the covariance blocks.
+Cost is linear in the number of keyframes, for the solution and for the covariance blocks. Of the
+symmetric A_k and D the lower triangles are read.
 """
-
-import math
 
 import numpy as np
 from numba import njit
 
+from maci2.estimation.dense import (
+    BLOCK,
+    add_gram,
+    back_eliminate,
+    eliminate,
+    forward_eliminate,
+    padded,
+)
 from maci2.gaussian import Array
 
-BLOCK = 9
-
-
-@njit(cache=True, error_model="numpy")
-def _cholesky(A: Array) -> bool:
-    """A = L L^T in place, lower triangle; False where A is not positive definite."""
-    n = A.shape[0]
-    for j in range(n):
-        d = A[j, j]
-        for k in range(j):
-            d -= A[j, k] * A[j, k]
-        if not d > 0.0:
-            return False
-        d = math.sqrt(d)
-        A[j, j] = d
-        for i in range(j + 1, n):
-            s = A[i, j]
-            for k in range(j):
-                s -= A[i, k] * A[j, k]
-            A[i, j] = s / d
-    return True
-
-
-@njit(cache=True, error_model="numpy")
-def _forward(L: Array, X: Array) -> None:
-    """X <- L^-1 X."""
-    n, columns = X.shape
-    for i in range(n):
-        for k in range(i):
-            f = L[i, k]
-            for c in range(columns):
-                X[i, c] -= f * X[k, c]
-        d = 1.0 / L[i, i]
-        for c in range(columns):
-            X[i, c] *= d
-
-
-@njit(cache=True, error_model="numpy")
-def _backward(L: Array, X: Array) -> None:
-    """X <- L^-T X."""
-    n, columns = X.shape
-    for i in range(n - 1, -1, -1):
-        d = 1.0 / L[i, i]
-        for c in range(columns):
-            X[i, c] *= d
-        for k in range(i):
-            f = L[i, k]
-            for c in range(columns):
-                X[k, c] -= f * X[i, c]
-
-
-@njit(cache=True)
-def _subtract_product(Y: Array, first: int, Z: Array, out: Array) -> None:
-    """out -= Y[:, first : first + rows]^T Z."""
-    rows, columns = out.shape
-    for k in range(Y.shape[0]):
-        for i in range(rows):
-            f = Y[k, first + i]
-            for c in range(columns):
-                out[i, c] -= f * Z[k, c]
+__all__ = ["BLOCK", "back_substitute", "factor", "inverse_blocks"]
 
 
 @njit(cache=True)
 def factor(A: Array, B: Array, C: Array, D: Array, rhs: Array, rhs_border: Array) -> bool:
     """Eliminate the chain, then the border, in place; False where not positive definite.
 
-    Afterwards A_k and D hold Cholesky factors L, and B_k, C_k, rhs_k hold L_k^-1 of what was left of
-    them when keyframe k was eliminated.
+    Afterwards A_k and D hold Cholesky factors L, and B_k, C_k, rhs_k hold L_k^-1 of what was left
+    of them when keyframe k was eliminated.
     """
-    n = A.shape[0]
-    border = D.shape[0]
-    Y = np.empty((BLOCK, BLOCK + border + 1))
-    right, shifted = np.empty((BLOCK, border + 1)), np.empty((BLOCK, border + 1))
-    corner = np.empty((border, border + 1))
-    corner[:, :border] = D
-    corner[:, border] = rhs_border
+    n, border = A.shape[0], D.shape[0]
+    rows = np.zeros((BLOCK, padded(2 * BLOCK + border + 1)))
+    # What an elimination takes from all that follows: Y' Y, Y = L^-1 [B | C | rhs].
+    Y = np.zeros((BLOCK, padded(BLOCK + border + 1)))
+    taken = np.empty((Y.shape[1], Y.shape[1]))
     for k in range(n):
-        if not _cholesky(A[k]):
+        _load(A, B, C, rhs, k, rows)
+        if not eliminate(rows):
             return False
-        Y[:, :BLOCK] = B[k]
-        Y[:, BLOCK : BLOCK + border] = C[k]
-        Y[:, BLOCK + border] = rhs[k]
-        _forward(A[k], Y)
-        B[k] = Y[:, :BLOCK]
-        C[k] = Y[:, BLOCK : BLOCK + border]
-        rhs[k] = Y[:, BLOCK + border]
-        right[:] = Y[:, BLOCK:]
-        _subtract_product(Y, BLOCK, right, corner)
+        _store(rows, A, B, C, rhs, k)
+        for i in range(BLOCK):
+            for c in range(BLOCK + border + 1):
+                Y[i, c] = rows[i, BLOCK + c]
+        taken.fill(0.0)
+        add_gram(Y, taken)
         if k < n - 1:
-            _subtract_product(Y, 0, B[k], A[k + 1])
-            shifted[:] = 0.0
-            _subtract_product(Y, 0, right, shifted)
-            C[k + 1] += shifted[:, :border]
-            rhs[k + 1] += shifted[:, border]
-    D[:] = corner[:, :border]
-    rhs_border[:] = corner[:, border]
-    if not _cholesky(D):
+            _take(taken, A, C, rhs, k + 1)
+        for i in range(border):
+            for j in range(border):
+                D[i, j] -= taken[BLOCK + i, BLOCK + j]
+            rhs_border[i] -= taken[BLOCK + i, BLOCK + border]
+    rows = np.zeros((border, padded(border + 1)))
+    for i in range(border):
+        for j in range(border):
+            rows[j, i] = D[i, j]
+        rows[i, border] = rhs_border[i]
+    if not eliminate(rows):
         return False
-    column = rhs_border.copy().reshape(border, 1)
-    _forward(D, column)
-    rhs_border[:] = column[:, 0]
+    for i in range(border):
+        for j in range(border):
+            D[i, j] = rows[j, i] if j <= i else 0.0
+        rhs_border[i] = rows[i, border]
     return True
 
 
 @njit(cache=True)
+def _load(A: Array, B: Array, C: Array, rhs: Array, k: int, rows: Array) -> None:
+    """rows = [A_k | B_k | C_k | rhs_k]."""
+    border = C.shape[2]
+    for i in range(BLOCK):
+        for j in range(BLOCK):
+            rows[j, i] = A[k, i, j]
+            rows[i, BLOCK + j] = B[k, i, j]
+        for j in range(border):
+            rows[i, 2 * BLOCK + j] = C[k, i, j]
+        rows[i, 2 * BLOCK + border] = rhs[k, i]
+
+
+@njit(cache=True)
+def _store(rows: Array, A: Array, B: Array, C: Array, rhs: Array, k: int) -> None:
+    """Back from `rows`; A_k becomes lower triangular."""
+    border = C.shape[2]
+    for i in range(BLOCK):
+        for j in range(BLOCK):
+            A[k, i, j] = rows[j, i] if j <= i else 0.0
+            B[k, i, j] = rows[i, BLOCK + j]
+        for j in range(border):
+            C[k, i, j] = rows[i, 2 * BLOCK + j]
+        rhs[k, i] = rows[i, 2 * BLOCK + border]
+
+
+@njit(cache=True)
+def _take(taken: Array, A: Array, C: Array, rhs: Array, k: int) -> None:
+    """Subtract from keyframe k what the elimination of the one before takes."""
+    border = C.shape[2]
+    for i in range(BLOCK):
+        for j in range(BLOCK):
+            A[k, i, j] -= taken[i, j]
+        for j in range(border):
+            C[k, i, j] -= taken[i, BLOCK + j]
+        rhs[k, i] -= taken[i, BLOCK + border]
+
+
+@njit(cache=True, error_model="numpy")
 def back_substitute(
     A: Array, B: Array, C: Array, D: Array, rhs: Array, rhs_border: Array
 ) -> tuple[Array, Array]:
     """Solution (n, 9), (b,) from what `factor` left."""
-    n = A.shape[0]
-    x = np.empty((n, BLOCK))
-    border = rhs_border.copy().reshape(-1, 1)
-    _backward(D, border)
-    x_border = border[:, 0].copy()
+    n, border = A.shape[0], D.shape[0]
+    x, x_border = rhs.copy(), rhs_border.copy()
+    for i in range(border - 1, -1, -1):
+        x_border[i] /= D[i, i]
+        for j in range(i):
+            x_border[j] -= D[i, j] * x_border[i]
     for k in range(n - 1, -1, -1):
-        y = np.empty((BLOCK, 1))
         for i in range(BLOCK):
-            s = rhs[k, i]
-            for c in range(len(x_border)):
-                s -= C[k, i, c] * x_border[c]
+            for c in range(border):
+                x[k, i] -= C[k, i, c] * x_border[c]
             if k < n - 1:
                 for c in range(BLOCK):
-                    s -= B[k, i, c] * x[k + 1, c]
-            y[i, 0] = s
-        _backward(A[k], y)
-        x[k] = y[:, 0]
+                    x[k, i] -= B[k, i, c] * x[k + 1, c]
+        for i in range(BLOCK - 1, -1, -1):
+            x[k, i] /= A[k, i, i]
+            for j in range(i):
+                x[k, j] -= A[k, i, j] * x[k, i]
     return x, x_border
 
 
 @njit(cache=True)
 def inverse_blocks(A: Array, B: Array, C: Array, D: Array) -> tuple[Array, Array]:
     """Diagonal blocks (n, 9, 9) and (b, b) of the inverse, from what `factor` left."""
-    n = A.shape[0]
-    border = D.shape[0]
-    inverse_D = np.eye(border)
-    _forward(D, inverse_D)
-    _backward(D, inverse_D)
-    inverse_A = np.empty((n, BLOCK, BLOCK))
+    n, border = A.shape[0], D.shape[0]
+    inverse_A, inverse_D = np.empty((n, BLOCK, BLOCK)), np.eye(border)
+    forward_eliminate(D, inverse_D)
+    back_eliminate(D, inverse_D)
     # Inverse over keyframe k + 1 and the border, which keyframe k leans on.
-    size = BLOCK + border
-    later = np.zeros((size, size))
-    later[BLOCK:, BLOCK:] = inverse_D
+    later = np.zeros((BLOCK + border, BLOCK + border))
+    for i in range(border):
+        for j in range(border):
+            later[BLOCK + i, BLOCK + j] = inverse_D[i, j]
+    own, gain = np.empty((BLOCK, BLOCK)), np.empty((BLOCK, BLOCK + border))
     for k in range(n - 1, -1, -1):
-        own = np.eye(BLOCK)
-        _forward(A[k], own)
-        _backward(A[k], own)
-        gain = np.zeros((BLOCK, size))
-        gain[:, :BLOCK] = B[k]
-        gain[:, BLOCK:] = C[k]
-        _backward(A[k], gain)
-        cross = -(gain @ later)
-        own -= cross @ gain.T
-        inverse_A[k] = 0.5 * (own + own.T)
-        later[:BLOCK, :BLOCK] = inverse_A[k]
-        later[:BLOCK, BLOCK:] = cross[:, BLOCK:]
-        later[BLOCK:, :BLOCK] = cross[:, BLOCK:].T
+        for i in range(BLOCK):
+            for c in range(BLOCK):
+                own[i, c] = 1.0 if c == i else 0.0
+                gain[i, c] = B[k, i, c]
+            for c in range(border):
+                gain[i, BLOCK + c] = C[k, i, c]
+        forward_eliminate(A[k], own)
+        back_eliminate(A[k], own)
+        back_eliminate(A[k], gain)
+        _lean(own, gain, later)
+        for i in range(BLOCK):
+            for j in range(BLOCK):
+                inverse_A[k, i, j] = later[i, j]
     return inverse_A, inverse_D
+
+
+@njit(cache=True, fastmath={"contract"})
+def _lean(own: Array, gain: Array, later: Array) -> None:
+    """Put keyframe k in the place of keyframe k + 1 in `later`.
+
+    Its block is own + gain later gain', and -gain later is what ties it to the border.
+    """
+    size = later.shape[0]
+    cross = np.zeros((BLOCK, size))
+    for i in range(BLOCK):
+        for k in range(size):
+            f = gain[i, k]
+            for c in range(size):
+                cross[i, c] -= f * later[k, c]
+    for i in range(BLOCK):
+        for j in range(i + 1):
+            total = own[i, j]
+            for c in range(size):
+                total -= cross[i, c] * gain[j, c]
+            later[i, j] = later[j, i] = total
+        for c in range(BLOCK, size):
+            later[i, c] = later[c, i] = cross[i, c]

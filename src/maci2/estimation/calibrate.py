@@ -2,18 +2,38 @@
 
 import time
 from dataclasses import replace
+from itertools import permutations, product
 
 import numpy as np
 
-from maci2.estimation.gyro import align_rotations, rotation_from_rates
+from maci2.estimation.gyro import RotationAlignment, align_rotations, rotation_from_rates
 from maci2.estimation.optimize import Variables
 from maci2.estimation.solve import solve
 from maci2.estimation.start import lever_arm, start_values
-from maci2.estimation.state import CalibrationResult, SolverConfig
+from maci2.estimation.state import (
+    CalibrationResult,
+    Posterior,
+    SolverConfig,
+    SolveReport,
+    VIState,
+)
 from maci2.estimation.verdict import CalibrationLimits, judge_calibration, require_window
-from maci2.imu import ImuMeasurements, preintegrate
+from maci2.gaussian import Array
+from maci2.imu import ImuMeasurements, Preintegrated, preintegrate
 from maci2.lie import se3
 from maci2.vision import RelativePoses
+
+ROTATION_KNOWN = np.deg2rad(1.0)
+"""Rotations alone place the camera if no direction of R_b_c is less certain than this [rad]. Mere
+noise, taken for rotation, looks like a few degrees."""
+
+AXIS_ROTATIONS = [
+    R
+    for order in permutations(range(3))
+    for signs in product((1.0, -1.0), repeat=3)
+    if np.linalg.det(R := np.diag(signs)[list(order)]) > 0.0
+]
+"""The 24 ways to put one set of axes onto another."""
 
 
 def calibrate(
@@ -22,7 +42,7 @@ def calibrate(
     config: SolverConfig | None = None,
     limits: CalibrationLimits | None = None,
 ) -> CalibrationResult:
-    """Estimate the extrinsics T_b_c of the camera that `vision` speaks of, and the rest of the state.
+    """Estimate the extrinsics T_b_c of the camera that `vision` speaks of, and all the rest.
 
     Rotation first (Eq. 8: it needs neither gravity nor velocities), then the lever arm in closed
     form, then everything jointly (Eq. 9).
@@ -38,14 +58,37 @@ def calibrate(
     pre = preintegrate(imu, vision.stamps_ns, rough.bias_gyro, prior.mean_acc, config.rule)
     aligned = align_rotations(pre, vision, rough.R_b_c, prior, True)
 
-    T_b_c = se3(aligned.R_b_c, lever_arm(pre, vision, aligned.R_b_c, prior))
-    Ts_c0_b, v_b, g_c0 = start_values(pre, vision, T_b_c, config.gravity_norm)
-    start = Variables(
-        Ts_c0_b, v_b, g_c0, aligned.bias_gyro, np.asarray(prior.mean_acc, dtype=float), T_b_c
-    )
-    state, posterior, report = solve(imu, vision, pre, start, config, extrinsics=True)
+    solutions = [
+        _solve_from(imu, vision, pre, start, config)
+        for start in _rotations_to_try(imu, vision, pre, aligned)
+    ]
+    state, posterior, report = min(solutions, key=lambda s: (not s[2].converged, s[2].cost))
 
     report = replace(report, solve_ms=1e3 * (time.perf_counter() - began))
     return judge_calibration(
         state, posterior, report, vision, aligned, limits or CalibrationLimits()
     )
+
+
+def _rotations_to_try(
+    imu: ImuMeasurements, vision: RelativePoses, pre: Preintegrated, aligned: RotationAlignment
+) -> list[RotationAlignment]:
+    """One start where rotations decide; else one for each way the camera may be mounted, since
+    accelerations may still tell them apart."""
+    if np.sqrt(np.linalg.eigvalsh(aligned.cov[3:6, 3:6])[-1]) < ROTATION_KNOWN:
+        return [aligned]
+    return [align_rotations(pre, vision, R, imu.bias_prior, True) for R in AXIS_ROTATIONS]
+
+
+def _solve_from(
+    imu: ImuMeasurements,
+    vision: RelativePoses,
+    pre: Preintegrated,
+    start: RotationAlignment,
+    config: SolverConfig,
+) -> tuple[VIState, Posterior | None, SolveReport]:
+    T_b_c: Array = se3(start.R_b_c, lever_arm(pre, vision, start.R_b_c, imu.bias_prior))
+    Ts_c0_b, v_b, g_c0 = start_values(pre, vision, T_b_c, config.gravity_norm)
+    mean_acc = np.asarray(imu.bias_prior.mean_acc, dtype=np.float64)
+    variables = Variables(Ts_c0_b, v_b, g_c0, start.bias_gyro, mean_acc, T_b_c)
+    return solve(imu, vision, pre, variables, config, extrinsics=True)

@@ -13,16 +13,16 @@ from numba import njit
 
 from maci2.gaussian import Array
 from maci2.lie import (
+    product,
+    product_t,
     se3_adj,
     se3_inv,
     se3_jl_inv,
-    se3_jr_inv,
     se3_log,
-    skew,
+    se3_mul,
     so3_exp,
     so3_jl_inv,
     so3_jr,
-    so3_jr_inv,
     so3_log,
 )
 
@@ -41,19 +41,26 @@ def visual_residual(
 
     Zero when they agree; order [rho, phi], [m, rad]. r is (6,), J (6, 33).
     """
-    T_c_b = se3_inv(T_b_c)
-    T_ck_bk1 = T_ck_ck1 @ T_c_b
-    T_ck_c0 = T_ck_bk1 @ se3_inv(T_c0_bk1)
-    r[:] = se3_log(T_ck_c0 @ T_c0_bk @ T_b_c)
+    T_ck_bk1 = se3_mul(T_ck_ck1, se3_inv(T_b_c))
+    T_ck_c0 = se3_mul(T_ck_bk1, se3_inv(T_c0_bk1))
+    T_ck_bk = se3_mul(T_ck_c0, T_c0_bk)
+    xi = se3_log(se3_mul(T_ck_bk, T_b_c))
 
-    J_l_inv = se3_jl_inv(r)
-    r_D_xi_k = J_l_inv @ se3_adj(T_ck_c0)
-    J[:, XI_K] = r_D_xi_k
-    # The two bodies meet in inv(T_c0_bk1) @ T_c0_bk, so only the sign differs.
-    J[:, XI_K1] = -r_D_xi_k
-    # T_b_c stands at both ends of the chain: one right term, one left term. Differs from the
-    # paper's print, where C is inverted: docs/paper_notes.md, note 13.
-    J[:, XI_BC] = se3_jr_inv(r) @ se3_adj(T_c_b) - J_l_inv @ se3_adj(T_ck_bk1)
+    # What moves a frame inside the chain moves its left end by an adjoint. The two bodies meet in
+    # inv(T_c0_bk1) @ T_c0_bk, so only their signs differ; T_b_c stands at both ends. Differs from
+    # the paper's print, where C is inverted: docs/paper_notes.md, note 13.
+    J_l_inv = se3_jl_inv(xi)
+    adj_ck_c0, adj_ck_bk, adj_ck_bk1 = se3_adj(T_ck_c0), se3_adj(T_ck_bk), se3_adj(T_ck_bk1)
+    for i in range(6):
+        r[i] = xi[i]
+        for j in range(6):
+            by_xi_k, by_xi_bc = 0.0, 0.0
+            for k in range(6):
+                by_xi_k += J_l_inv[i, k] * adj_ck_c0[k, j]
+                by_xi_bc += J_l_inv[i, k] * (adj_ck_bk[k, j] - adj_ck_bk1[k, j])
+            J[i, j] = by_xi_k
+            J[i, 9 + j] = -by_xi_k
+            J[i, 27 + j] = by_xi_bc
 
 
 @njit(cache=True)
@@ -79,46 +86,78 @@ def imu_residual(
     Order [gamma, beta, alpha], [rad, m/s, m]. `delta_bg`, `delta_ba` are what the biases have moved
     since preintegration; correction is first-order. r is (9,), J (9, 33).
     """
-    R_bk_c0 = np.ascontiguousarray(T_c0_bk[:3, :3].T)
-    R_bk1_c0 = np.ascontiguousarray(T_c0_bk1[:3, :3].T)
-    R_bk_bk1 = R_bk_c0 @ R_bk1_c0.T
-    p_c0_bk1 = T_c0_bk1[:3, 3].copy()
-
-    phi_bg = D_bg[0:3] @ delta_bg
-    r_gamma = so3_log(R_bk_bk1.T @ gamma @ so3_exp(phi_bg))
-    J_l_inv = so3_jl_inv(r_gamma)
-    r[0:3] = r_gamma
-    J[0:3, 3:6] = J_l_inv @ R_bk1_c0
-    J[0:3, 12:15] = -J[0:3, 3:6]
-    J[0:3, BG] = so3_jr_inv(r_gamma) @ (so3_jr(phi_bg) @ D_bg[0:3])
-
-    v_c0_bk1 = R_bk1_c0.T @ v_bk1
-    J_v = R_bk_c0 @ skew(v_c0_bk1)
-    J_p = R_bk_c0 @ skew(p_c0_bk1)
-    J_g = R_bk_c0 @ skew(g_c0)
+    _rotation_rows(gamma, D_bg, T_c0_bk, T_c0_bk1, delta_bg, r, J)
     half_dt2 = 0.5 * dt * dt
-    predicted_beta = R_bk_c0 @ (v_c0_bk1 - dt * g_c0) - v_bk
-    predicted_alpha = R_bk_c0 @ (p_c0_bk1 - T_c0_bk[:3, 3] - half_dt2 * g_c0) - dt * v_bk
+    v_c0_bk1, p_c0_bk1 = np.empty(3), np.empty(3)
+    v_less_fall, p_less_fall = np.empty(3), np.empty(3)
     for i in range(3):
-        measured_beta, measured_alpha = beta[i], alpha[i]
-        for j in range(3):
-            measured_beta += D_bg[3 + i, j] * delta_bg[j] + D_ba[3 + i, j] * delta_ba[j]
-            measured_alpha += D_bg[6 + i, j] * delta_bg[j] + D_ba[6 + i, j] * delta_ba[j]
-        r[3 + i] = predicted_beta[i] - measured_beta
-        r[6 + i] = predicted_alpha[i] - measured_alpha
-        for j in range(3):
-            J[3 + i, 3 + j] = J_v[i, j] - dt * J_g[i, j]
-            J[3 + i, 12 + j] = -J_v[i, j]
-            J[3 + i, 15 + j] = R_bk_bk1[i, j]
-            J[3 + i, 18 + j] = -dt * R_bk_c0[i, j]
-            # p_c0_bk and R_bk_c0 turn together under a left perturbation: only p_c0_bk1 is seen.
-            J[6 + i, 3 + j] = J_p[i, j] - half_dt2 * J_g[i, j]
-            J[6 + i, 12 + j] = -J_p[i, j]
-            J[6 + i, j] = -R_bk_c0[i, j]
-            J[6 + i, 9 + j] = R_bk_c0[i, j]
-            J[6 + i, 18 + j] = -half_dt2 * R_bk_c0[i, j]
-            for row in (3 + i, 6 + i):
-                J[row, 21 + j] = -D_bg[row, j]
-                J[row, 24 + j] = -D_ba[row, j]
+        v_c0_bk1[i] = (
+            T_c0_bk1[i, 0] * v_bk1[0] + T_c0_bk1[i, 1] * v_bk1[1] + T_c0_bk1[i, 2] * v_bk1[2]
+        )
+        p_c0_bk1[i] = T_c0_bk1[i, 3]
+        v_less_fall[i] = v_c0_bk1[i] - dt * g_c0[i]
+        p_less_fall[i] = p_c0_bk1[i] - half_dt2 * g_c0[i]
+    _turned_rows(T_c0_bk, v_less_fall, v_c0_bk1, J[3:6])
+    # p_c0_bk and R_bk_c0 turn together under a left perturbation: only p_c0_bk1 is seen.
+    _turned_rows(T_c0_bk, p_less_fall, p_c0_bk1, J[6:9])
+    for i in range(3):
+        r[3 + i] = -v_bk[i] - beta[i]
+        r[6 + i] = -dt * v_bk[i] - alpha[i]
         J[3 + i, 6 + i] = -1.0
         J[6 + i, 6 + i] = -dt
+        for j in range(3):
+            R_bk_c0 = T_c0_bk[j, i]
+            r[3 + i] += R_bk_c0 * v_less_fall[j]
+            r[6 + i] += R_bk_c0 * (p_less_fall[j] - T_c0_bk[j, 3])
+            J[3 + i, 15 + j] = (
+                T_c0_bk[0, i] * T_c0_bk1[0, j]
+                + T_c0_bk[1, i] * T_c0_bk1[1, j]
+                + T_c0_bk[2, i] * T_c0_bk1[2, j]
+            )
+            J[3 + i, 18 + j] = -dt * R_bk_c0
+            J[6 + i, j] = -R_bk_c0
+            J[6 + i, 9 + j] = R_bk_c0
+            J[6 + i, 18 + j] = -half_dt2 * R_bk_c0
+    for i in range(3, 9):
+        for j in range(3):
+            r[i] -= D_bg[i, j] * delta_bg[j] + D_ba[i, j] * delta_ba[j]
+            J[i, 21 + j] = -D_bg[i, j]
+            J[i, 24 + j] = -D_ba[i, j]
+
+
+@njit(cache=True)
+def _rotation_rows(
+    gamma: Array, D_bg: Array, T_c0_bk: Array, T_c0_bk1: Array, delta_bg: Array, r: Array, J: Array
+) -> None:
+    """Rows 0 to 2 of the IMU residual: log(R_bk1_bk gamma Exp(gamma_D_bg delta_bg))."""
+    phi_bg = np.empty(3)
+    for i in range(3):
+        phi_bg[i] = D_bg[i, 0] * delta_bg[0] + D_bg[i, 1] * delta_bg[1] + D_bg[i, 2] * delta_bg[2]
+    gamma_hat = product(gamma, so3_exp(phi_bg))
+    phi = so3_log(product_t(T_c0_bk1, product(T_c0_bk, gamma_hat)))
+    J_l_inv = so3_jl_inv(phi)
+    # J_r^-1 is the transpose of J_l^-1.
+    by_bg = product_t(J_l_inv, product(so3_jr(phi_bg), D_bg))
+    for i in range(3):
+        r[i] = phi[i]
+        for j in range(3):
+            turn = (
+                J_l_inv[i, 0] * T_c0_bk1[j, 0]
+                + J_l_inv[i, 1] * T_c0_bk1[j, 1]
+                + J_l_inv[i, 2] * T_c0_bk1[j, 2]
+            )
+            J[i, 3 + j] = turn
+            J[i, 12 + j] = -turn
+            J[i, 21 + j] = by_bg[i, j]
+
+
+@njit(cache=True)
+def _turned_rows(T_c0_bk: Array, by_k: Array, by_k1: Array, J: Array) -> None:
+    """Of three rows by the rotations of both poses: R_bk_c0 [by_k]x and -R_bk_c0 [by_k1]x."""
+    for i in range(3):
+        for j in range(3):
+            k, m = (j + 1) % 3, (j + 2) % 3
+            # (a' [b]x)_j is (a x b)_j, a' the row i of R_bk_c0.
+            a_k, a_m = T_c0_bk[k, i], T_c0_bk[m, i]
+            J[i, 3 + j] = a_k * by_k[m] - a_m * by_k[k]
+            J[i, 12 + j] = a_m * by_k1[k] - a_k * by_k1[m]

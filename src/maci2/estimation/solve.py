@@ -1,19 +1,20 @@
 """From measurements and start values to state, posterior and report."""
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtri
 
 from maci2.estimation.optimize import (
+    Covariances,
     Measurements,
-    Optimum,
     Priors,
     Unknowns,
     Variables,
+    covariances,
     gravity_basis,
     levenberg_marquardt,
 )
 from maci2.estimation.state import Posterior, SolverConfig, SolveReport, VIState
-from maci2.gaussian import Array, square_root_information, symmetrize
+from maci2.gaussian import square_root_information, symmetrize
 from maci2.imu import ALPHA, BETA, GAMMA, BiasPrior, ImuMeasurements, Preintegrated, preintegrate
 from maci2.lie import se3_adj, se3_inv
 from maci2.vision import RelativePoses
@@ -23,6 +24,13 @@ RELINEARIZE_ABOVE = 1e-9
 
 MAX_ROUNDS = 8
 """Solutions before the rest is left as it is."""
+
+VISUAL_LIMIT = 4.74
+"""Root of the 99.9 % quantile of chi-square with 6 degrees of freedom: a visual step this far off
+is more likely an outlier than noise."""
+
+SETTLED = 1.05
+"""Chi-square per degree of freedom at which measurements weighed down are left as they are."""
 
 CHI2_LEVEL = 0.999
 """Chi-square above this quantile says that the stated noise is too small."""
@@ -45,11 +53,11 @@ def solve(
     unknowns = Unknowns(
         config.gravity_on_sphere, config.estimate_gyro_bias, config.estimate_acc_bias, extrinsics
     )
-    priors = _priors(imu.bias_prior, config)
+    priors = joint_priors(imu.bias_prior, config)
     dof = _degrees_of_freedom(len(pre.dt), priors, unknowns)
     x, iterations, inflation, chi_square = start, 0, 1.0, np.nan
     for _ in range(MAX_ROUNDS):
-        measurements = _measurements(vision, pre, config, inflation)
+        measurements = joint_measurements(vision, pre, config, inflation)
         optimum = levenberg_marquardt(measurements, priors, unknowns, x, config.max_iterations)
         x, iterations = optimum.x, iterations + optimum.iterations
         if inflation == 1.0:
@@ -59,16 +67,17 @@ def solve(
         turn = np.linalg.norm(x.bg - pre.bias_gyro) * pre.dt.max()
         if 0.5 * turn**2 > RELINEARIZE_ABOVE:
             pre = preintegrate(imu, vision.stamps_ns, x.bg, x.ba, config.rule)
-        elif optimum.cost > chi2.ppf(CHI2_LEVEL, dof):
+        elif optimum.cost > (chdtri(dof, 1.0 - CHI2_LEVEL) if inflation == 1.0 else SETTLED * dof):
             inflation *= optimum.cost / dof
         else:
             break
     report = SolveReport(optimum.converged, chi_square, dof, iterations, 0.0, inflation)
     state = VIState(vision.stamps_ns, x.Ts_c0_b, x.v_b, x.g_c0, x.bg, x.ba, x.T_b_c)
-    return state, _posterior(optimum, unknowns) if optimum.positive else None, report
+    cov = covariances(measurements, priors, unknowns, x)
+    return state, _posterior(x, cov, unknowns) if cov.positive else None, report
 
 
-def _measurements(
+def joint_measurements(
     vision: RelativePoses, pre: Preintegrated, config: SolverConfig, inflation: float
 ) -> Measurements:
     cov = pre.cov
@@ -92,10 +101,11 @@ def _measurements(
         white_imu,
         pre.bias_gyro,
         pre.bias_acc,
+        VISUAL_LIMIT if config.robust else np.inf,
     )
 
 
-def _priors(prior: BiasPrior, config: SolverConfig) -> Priors:
+def joint_priors(prior: BiasPrior, config: SolverConfig) -> Priors:
     return Priors(
         prior.mean_gyro,
         prior.std_gyro**-2.0 if config.estimate_gyro_bias else np.zeros(3),
@@ -112,14 +122,13 @@ def _degrees_of_freedom(steps: int, priors: Priors, unknowns: Unknowns) -> int:
     return int(15 * steps + known - (9 * steps + 3 + shared))
 
 
-def _posterior(optimum: Optimum, unknowns: Unknowns) -> Posterior:
-    border = optimum.cov_border
-    keyframes = optimum.cov_keyframes
-    basis = gravity_basis(optimum.x.g_c0, unknowns.sphere)
+def _posterior(x: Variables, cov: Covariances, unknowns: Unknowns) -> Posterior:
+    border, keyframes = cov.border, cov.keyframes
+    basis = gravity_basis(x.g_c0, unknowns.sphere)
     poses = keyframes[:, 0:6, 0:6].copy()
     if unknowns.extrinsics:
         # The first pose is the inverse extrinsics: xi_0 = -Ad(T_c_b) xi_bc.
-        adj_c_b = se3_adj(se3_inv(optimum.x.T_b_c))
+        adj_c_b = se3_adj(se3_inv(x.T_b_c))
         poses[0] = symmetrize(adj_c_b @ border[9:15, 9:15] @ adj_c_b.T)
     else:
         poses[0] = 0.0

@@ -11,10 +11,10 @@ so gravity is a mean, and with an unknown lever arm a small least-squares proble
 import numpy as np
 from numba import njit
 
-from maci2.estimation.optimize import LEVER_ARM_STD
+from maci2.estimation.problem import LEVER_ARM_STD
 from maci2.gaussian import Array
 from maci2.imu import BiasPrior, Preintegrated
-from maci2.lie import se3_inv
+from maci2.lie import se3_inv, se3_mul
 from maci2.vision import RelativePoses
 
 
@@ -23,17 +23,28 @@ def chain(Ts_ck_ck1: Array) -> Array:
     """(n, 4, 4) camera poses T_c0_ck from the n - 1 steps between them."""
     n = len(Ts_ck_ck1) + 1
     Ts_c0_c = np.empty((n, 4, 4))
-    Ts_c0_c[0] = np.eye(4)
-    for k in range(n - 1):
-        Ts_c0_c[k + 1] = Ts_c0_c[k] @ Ts_ck_ck1[k]
+    T_c0_ck = np.eye(4)
+    for k in range(n):
+        for i in range(4):
+            for j in range(4):
+                Ts_c0_c[k, i, j] = T_c0_ck[i, j]
+        if k < n - 1:
+            T_c0_ck = se3_mul(T_c0_ck, Ts_ck_ck1[k])
     return Ts_c0_c
 
 
 def start_values(
     pre: Preintegrated, vision: RelativePoses, T_b_c: Array, gravity_norm: float
 ) -> tuple[Array, Array, Array]:
-    """Body poses T_c0_b, body velocities, and gravity of the given norm, from VO poses."""
-    Ts_c0_b = chain(vision.Ts_ck_ck1) @ se3_inv(T_b_c)
+    """Body poses T_c0_b, body velocities, and gravity of the given norm.
+
+    Rotations are the gyroscope's, whose bias is known by now and which drifts less than vision's
+    over many steps; translations are vision's.
+    """
+    R_b_c = T_b_c[:3, :3]
+    steps = vision.Ts_ck_ck1.copy()
+    steps[:, :3, :3] = R_b_c.T @ pre.gamma @ R_b_c
+    Ts_c0_b = chain(steps) @ se3_inv(T_b_c)
     v_b, g_c0 = velocities_and_gravity(
         pre.dt, pre.gamma, pre.beta, pre.alpha, Ts_c0_b, gravity_norm
     )
@@ -46,24 +57,29 @@ def velocities_and_gravity(
 ) -> tuple[Array, Array]:
     """Velocities (n, 3), each in its body, and gravity in c0, given poses."""
     m = len(dt)
-    u = np.empty((m, 3))
-    for k in range(m):
-        R = np.ascontiguousarray(Ts_c0_b[k, :3, :3])
-        u[k] = (Ts_c0_b[k + 1, :3, 3] - Ts_c0_b[k, :3, 3] - R @ alpha[k]) / dt[k]
+    u, turned_beta = np.empty((m, 3)), np.empty((m, 3))
     g = np.zeros(3)
-    for k in range(m - 1):
-        R = np.ascontiguousarray(Ts_c0_b[k, :3, :3])
-        g += u[k + 1] - u[k] - R @ beta[k]
-    g *= gravity_norm / np.sqrt(g @ g)
-    v_b = np.empty((m + 1, 3))
     for k in range(m):
-        R = np.ascontiguousarray(Ts_c0_b[k, :3, :3])
-        v_c0 = u[k] - 0.5 * dt[k] * g
-        v_b[k] = R.T @ v_c0
-        if k == m - 1:
-            # No position row follows the last keyframe; its velocity row does.
-            v_c0 = v_c0 + g * dt[k] + R @ beta[k]
-            v_b[m] = np.ascontiguousarray(Ts_c0_b[m, :3, :3]).T @ v_c0
+        for i in range(3):
+            R = Ts_c0_b[k, i]
+            turned_alpha = R[0] * alpha[k, 0] + R[1] * alpha[k, 1] + R[2] * alpha[k, 2]
+            turned_beta[k, i] = R[0] * beta[k, 0] + R[1] * beta[k, 1] + R[2] * beta[k, 2]
+            u[k, i] = (Ts_c0_b[k + 1, i, 3] - Ts_c0_b[k, i, 3] - turned_alpha) / dt[k]
+            if k > 0:
+                g[i] += u[k, i] - u[k - 1, i] - turned_beta[k - 1, i]
+    scale = gravity_norm / np.sqrt(g[0] * g[0] + g[1] * g[1] + g[2] * g[2])
+    for i in range(3):
+        g[i] *= scale
+    v_b = np.zeros((m + 1, 3))
+    for k in range(m + 1):
+        for i in range(3):
+            if k < m:
+                v_c0 = u[k, i] - 0.5 * dt[k] * g[i]
+            else:
+                # No position row follows the last keyframe; the velocity row before it does.
+                v_c0 = u[m - 1, i] + 0.5 * dt[m - 1] * g[i] + turned_beta[m - 1, i]
+            for j in range(3):
+                v_b[k, j] += Ts_c0_b[k, i, j] * v_c0
     return v_b, g
 
 

@@ -31,6 +31,9 @@ class SolverConfig:
     imu_cross_terms: bool = True
     """Weigh IMU residuals with the full 9x9 covariance, not only its three 3x3 blocks."""
 
+    robust: bool = True
+    """A visual step that noise does not explain counts linearly, not by its square."""
+
     rule: Rule = "midpoint"
     """How samples are integrated."""
 

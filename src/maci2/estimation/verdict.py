@@ -58,14 +58,23 @@ class CalibrationLimits:
 
 
 def require_window(imu: ImuMeasurements, vision: RelativePoses) -> None:
-    """Enough keyframes, far enough apart for the IMU's rate."""
+    """Enough keyframes, far enough apart for the IMU's rate, and samples that are numbers."""
     if len(vision) < MIN_KEYFRAMES:
         raise MeasurementError(
-            f"the window has {len(vision)} keyframes, needed at least {MIN_KEYFRAMES}; give a longer "
-            "window or more keyframes."
+            f"the window has {len(vision)} keyframes, needed at least {MIN_KEYFRAMES}; give a "
+            "longer window or more keyframes."
         )
+    for name in ("gyro", "acc", "var_gyro", "var_acc"):
+        values = getattr(imu, name)
+        if not np.isfinite(values).all():
+            row = int(np.argwhere(~np.isfinite(values))[0, 0])
+            raise MeasurementError(
+                f"{imu.source}: {name} is NaN or infinite at stamp {imu.stamps_ns[row]} ns; every "
+                "sample in a window must be a number: cut it out or choose another window."
+            )
     shortest_ns = int(np.diff(vision.stamps_ns).min())
-    period_ns = float(np.diff(imu.stamps_ns[: min(len(imu.stamps_ns), 1000)]).mean())
+    last = min(len(imu.stamps_ns), 1000) - 1
+    period_ns = float(imu.stamps_ns[last] - imu.stamps_ns[0]) / last
     if shortest_ns < MIN_SAMPLES_PER_STEP * period_ns:
         raise MeasurementError(
             f"two keyframes are {shortest_ns / 1e6:.1f} ms apart but the IMU samples every "
@@ -88,7 +97,7 @@ def judge_initialization(
     if broken or posterior is None:
         return InitResult(Verdict("failed", tuple(broken)), report)
     gravity_deg = float(np.rad2deg(direction_std(state.gravity_c0, posterior.gravity_c0)))
-    velocity = float(np.sqrt(np.trace(posterior.velocity_b, axis1=1, axis2=2).mean()))
+    velocity = float(np.sqrt(np.einsum("kii->", posterior.velocity_b) / len(vision)))
     checks = [
         _against("gravity's direction", gravity_deg, limits.gravity_deg, "deg"),
         _against("velocity", velocity, limits.velocity, "m/s"),
@@ -110,7 +119,8 @@ def judge_calibration(
     """Verdict on each axis of the extrinsics, and what motion would help."""
     broken = _broken(state, posterior, report)
     if broken or posterior is None:
-        return CalibrationResult(Verdict("failed", tuple(broken)), report)
+        unseen = _unseen_rotations(rotations, limits)
+        return CalibrationResult(Verdict("failed", (*unseen, *broken)), report)
     std = np.sqrt(np.diag(posterior.T_b_c))
     turned_deg = rotation_about_axes_deg(state.Ts_c0_b)
     checks = []
@@ -125,6 +135,22 @@ def judge_calibration(
     status, reasons = _worst(checks)
     reasons += _consistency(report, vision, rotations.residuals)
     return CalibrationResult(Verdict(status, tuple(reasons)), report, state, posterior)
+
+
+def _unseen_rotations(rotations: RotationAlignment, limits: CalibrationLimits) -> list[str]:
+    """Axes about which the camera's rotation did not show, where there is no joint answer."""
+    std_deg = np.rad2deg(np.sqrt(np.diag(rotations.cov)[3:6]))
+    checks = [
+        _against(
+            f"the camera's rotation about the IMU's {axis} axis",
+            float(std),
+            limits.rotation_deg,
+            "deg",
+            "turn the device about all axes",
+        )
+        for axis, std in zip("xyz", std_deg, strict=True)
+    ]
+    return [check.reason for check in checks if check.status != "ok"]
 
 
 def rotation_about_axes_deg(Ts_c0_b: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Are the stated uncertainties true? Many simulated windows, predicted sigma against actual error."""
+"""Are the stated uncertainties true? Predicted sigma against actual error, simulated."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -115,8 +115,8 @@ def _page(
         f"<h1>maci2 {escape(__version__)}: demo</h1>"
         f"<h2>Initialization: {init['status']}</h2>{_errors_table(init['errors'])}"
         f"<h2>Calibration: {calibration['status']}</h2>{_errors_table(calibration['errors'])}"
-        f"<h2>Are the uncertainties true?</h2><p>{STUDY_WINDOWS} simulated windows; NEES per degree "
-        f"of freedom, 1 is right.</p><table>{scores}</table>{figure}"
+        f"<h2>Are the uncertainties true?</h2><p>{STUDY_WINDOWS} simulated windows; NEES per "
+        f"degree of freedom, 1 is right.</p><table>{scores}</table>{figure}"
         "<p>init.json and calibration.json hold every number with its standard deviation; "
         "camchain-imucam.yaml is the calibration in Kalibr's format.</p></html>\n"
     )

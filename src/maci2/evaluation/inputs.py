@@ -5,10 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
-from maci2.errors import DatasetError, OptionError
+from maci2.errors import DatasetError
 from maci2.evaluation.options import RunOptions, VisionSource
 from maci2.gaussian import Array
 from maci2.imu import ImuMeasurements, datasheet_model, raw_model
+from maci2.imu.model import load_imu_model
 from maci2.lie import se3_inv
 from maci2.sensors import (
     CameraTrajectory,
@@ -135,9 +136,10 @@ def open_inputs(path: Path, options: RunOptions) -> Inputs:
 def apply_imu_model(recording: Recording, options: RunOptions) -> ImuMeasurements:
     """Run `--imu` over the whole recording, once."""
     models = {"raw": datasheet_model if options.paper else raw_model, "datasheet": datasheet_model}
-    if options.imu not in models:
-        raise OptionError(f"--imu is '{options.imu}'; choose one of {', '.join(models)}.")
-    imu = models[options.imu](recording.imu, recording.rig.imu)
+    if options.imu in models:
+        imu = models[options.imu](recording.imu, recording.rig.imu)
+    else:
+        imu = load_imu_model(options.imu).measure(recording.imu)
     return replace(imu, bias_prior=options.with_known_bias(imu.bias_prior))
 
 

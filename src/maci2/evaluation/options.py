@@ -92,6 +92,7 @@ class RunOptions:
             estimate_gyro_bias=self.imu in ("raw", "datasheet"),
             estimate_acc_bias=False,
             imu_cross_terms=False,
+            robust=False,
         )
 
     def with_known_bias(self, prior: BiasPrior) -> BiasPrior:

@@ -1,7 +1,7 @@
 """The paper's protocol: every window of every recording, one row each."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,20 @@ from maci2.estimation import CalibrationResult, InitResult, Status, calibrate, i
 from maci2.evaluation.inputs import Inputs, open_inputs
 from maci2.evaluation.metrics import InitErrors, initialization_errors
 from maci2.evaluation.options import RunOptions
+from maci2.evaluation.truth_states import truth_jumps
 from maci2.evaluation.windows import Window, one_window, plan_windows
 from maci2.gaussian import Array
 from maci2.sensors import GroundTruth, truth_at
 
 MAX_TRUTH_GAP_S = 0.06
 
+GROSS_JUMP_M = 0.025
+"""A truth that moves by this much beyond its own velocity, from one stamp to the next, cannot judge
+0.1 m/s over a quarter of a second."""
+
 CALIBRATION_SPACING_S = 0.3
-"""Between keyframes of a calibration: far enough apart to turn by a good angle, since the error of a
-step does not grow with it."""
+"""Between keyframes of a calibration: far enough apart to turn by a good angle, since the error of
+a step does not grow with it."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,7 @@ class Evaluated:
 
     rows: list[Row]
     left_out: int
-    """Windows without ground truth at every keyframe: nothing can be said of them."""
+    """Windows in which the ground truth has a gap or jumps: nothing can be said of them."""
 
 
 def evaluate(
@@ -98,10 +103,16 @@ def evaluate_recording(path: Path, options: RunOptions) -> tuple[str, Evaluated]
 
 
 def _truth_is_known(truth: GroundTruth, window: Window) -> bool:
+    """Truth states a velocity at every keyframe and does not jump between them."""
     try:
-        return bool(np.isfinite(truth_at(truth, window.stamps_ns, MAX_TRUTH_GAP_S).v_w).all())
+        at = truth_at(truth, window.stamps_ns, MAX_TRUTH_GAP_S)
     except DatasetError:
         return False
+    inside = (truth.stamps_ns >= window.start_ns) & (truth.stamps_ns <= window.stamps_ns[-1])
+    states = replace(
+        truth, stamps_ns=truth.stamps_ns[inside], Ts_w_b=truth.Ts_w_b[inside], v_w=truth.v_w[inside]
+    )
+    return bool(np.isfinite(at.v_w).all() and not truth_jumps(states, GROSS_JUMP_M).any())
 
 
 def _row(inputs: Inputs, window: Window, options: RunOptions) -> Row:

@@ -107,7 +107,7 @@ _SINUSOIDS = 4
 def random_trajectory(kind: MotionKind, rng: np.random.Generator) -> Trajectory:
     """A motion of one kind; another draw from `rng`, another motion.
 
-    handheld: all six degrees of freedom, decimetres, turning up to 3-4 rad/s. drone: 0.5-2 m/s,
+    handheld: all six degrees of freedom, decimetres, turning up to 3-5 rad/s. drone: 0.5-2 m/s,
     tilted by its accelerations. car: several m/s forward, mainly yaw. static: millimetres and 0.1
     deg of sway. straight: accelerates but never rotates. planar_yaw: turns about the vertical only.
     """

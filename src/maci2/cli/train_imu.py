@@ -1,0 +1,66 @@
+"""`maci2 train-imu`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from maci2.errors import OptionError
+
+
+def train_imu(
+    recipe: Annotated[
+        str, typer.Argument(help="euroc, tumvi, or a name of your own with --train and --tune")
+    ],
+    data: Annotated[Path, typer.Option(help="folder that holds the recordings")] = Path("."),
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="weight file  [default: RECIPE.onnx]")
+    ] = None,
+    model: Annotated[
+        str,
+        typer.Option(
+            help="separated, paper, two-ended, airimu, paramnet, datasheet or temperature"
+        ),
+    ] = "separated",
+    train: Annotated[
+        list[str] | None, typer.Option(help="recording to train on; give several times")
+    ] = None,
+    tune: Annotated[
+        list[str] | None, typer.Option(help="held-out recording to tune uncertainties on")
+    ] = None,
+    work: Annotated[
+        Path | None,
+        typer.Option(help="folder for checkpoints and logs; training goes on from what it holds"),
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="of the first stage")] = None,
+    held_out_epochs: Annotated[int | None, typer.Option(help="of the held-out stage")] = None,
+    seed: Annotated[int, typer.Option(help="of all random draws")] = 0,
+    threads: Annotated[int, typer.Option(help="threads of torch")] = 1,
+) -> None:
+    """Train an IMU model and write it as a weight file; needs `pip install maci2[train]`."""
+    try:
+        import torch
+
+        from maci2.learn.recipe import RECIPES, Recipe
+        from maci2.learn.recipe import train_imu as run
+        from maci2.learn.training import training_config
+    except ImportError as error:
+        raise OptionError(
+            f"train-imu needs {error.name}; install it with: pip install 'maci2[train]'."
+        ) from error
+    torch.set_num_threads(threads)
+    if train:
+        chosen = Recipe(recipe, tuple(train), tuple(tune or ()), {})
+    elif recipe in RECIPES:
+        chosen = RECIPES[recipe]
+    else:
+        raise OptionError(
+            f"{recipe}: no such recipe ({', '.join(RECIPES)}); for your own recordings give "
+            "--train and --tune."
+        )
+    path = output or Path(f"{recipe}.onnx" if model == "separated" else f"{recipe}-{model}.onnx")
+    config = training_config(seed, epochs, held_out_epochs)
+    folder = work or path.with_suffix(".training")
+    card = run(chosen, data, path, model, folder, config)
+    typer.echo(card.text())
+    typer.echo(f"wrote {path}")

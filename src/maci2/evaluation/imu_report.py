@@ -1,0 +1,211 @@
+"""Are an IMU model's covariances true? Integration errors against what was predicted of them.
+
+A predictor says how it corrects samples and what it expects of an error: noise of the samples (and
+an initial covariance, in the paper's form), spread of the remaining bias, noise of the truth that
+the error is measured against. The last comes with the model, by kind of truth, from the recordings
+it was tuned on; nothing is fitted to the recording under test.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from maci2.errors import OptionError
+from maci2.evaluation.integration_errors import (
+    NO_LABEL_NOISE,
+    LabelNoise,
+    WindowErrors,
+    integration_errors,
+)
+from maci2.evaluation.truth_states import TruthStates, truth_states
+from maci2.gaussian import Array, nees
+from maci2.imu import ALPHA, BETA, GAMMA, BiasPrior, ImuMeasurements, datasheet_model
+from maci2.imu.model import ImuModel, bundled_models, load_imu_model
+from maci2.sensors import Recording
+
+PARTS = {"rotation": GAMMA, "velocity": BETA, "position": ALPHA}
+HORIZONS_S = (0.25, 1.0)
+GROWTH_S = (0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 2.5)
+STRIDE_S = 0.1
+BINS = 6
+TRUTHS = ("state_groundtruth_openvins",)
+"""Truths preferred to a recording's default one: V1_01's own is off by 5.5 deg."""
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """A model under test."""
+
+    measure: Callable[[Recording], ImuMeasurements]
+    bias: BiasPrior | None
+    """Spread of the bias left in the samples, where the model states one."""
+
+    labels: Callable[[str], LabelNoise]
+    """Noise of the truth of a recording, by the recording's name."""
+
+
+def raw_predictor() -> Predictor:
+    """Samples as they come, with the data sheet's noise."""
+    return Predictor(
+        lambda recording: datasheet_model(recording.imu, recording.rig.imu),
+        None,
+        lambda _: NO_LABEL_NOISE,
+    )
+
+
+def model_predictor(model: ImuModel) -> Predictor:
+    """A learned model and all it states of its errors."""
+    card = model.about
+
+    def labels(name: str) -> LabelNoise:
+        short = name.removeprefix("dataset-")
+        for beginning, kind in card.truth_kinds.items():
+            if short.startswith(beginning) and kind in card.label_noise:
+                return LabelNoise(**card.label_noise[kind].model_dump())
+        return NO_LABEL_NOISE
+
+    bias = card.bias_prior() if card.bias_std else None
+    return Predictor(lambda recording: model.measure(recording.imu), bias, labels)
+
+
+def imu_report(
+    recordings: list[Recording],
+    predictors: dict[str, Predictor],
+    horizons_s: tuple[float, ...] = HORIZONS_S,
+    growth_s: tuple[float, ...] = GROWTH_S,
+    bins: int = BINS,
+) -> dict[str, Any]:
+    """Numbers per recording and model, their averages, bins pooled over recordings, growth."""
+    if not recordings:
+        raise OptionError("imu-report: no recording given; name at least one.")
+    sequences: dict[str, Any] = {}
+    pooled: dict[str, dict[str, list[tuple[Array, Array]]]] = {name: {} for name in predictors}
+    for recording in recordings:
+        states = truth_states(recording.imu, recording.truth(TRUTHS), recording.name)
+        models: dict[str, Any] = {}
+        windows: dict[str, int] = {}
+        for name, predictor in predictors.items():
+            measured = predictor.measure(recording)
+            found = {
+                h: _scored(measured, states, h, predictor, recording.name)
+                for h in sorted({*horizons_s, *growth_s})
+            }
+            models[name] = _numbers({h: found[h] for h in horizons_s})
+            models[name]["growth"] = _numbers({h: found[h] for h in growth_s})
+            for h in horizons_s:
+                pooled[name].setdefault(_key(h), []).append((found[h][0].e, found[h][1]))
+                windows[_key(h)] = len(found[h][0].dt)
+        sequences[recording.name] = {
+            "truth_jumps": states.jumps,
+            "truth_gaps": states.gaps,
+            "windows": windows,
+            "windows_left_out": {_key(h): found[h][0].left_out for h in horizons_s},
+            "models": models,
+        }
+    return {
+        "sequences": sequences,
+        "average": {name: _average(sequences, name) for name in predictors},
+        "bins": {name: _binned(parts, bins) for name, parts in pooled.items()},
+    }
+
+
+def _key(horizon_s: float) -> str:
+    return str(float(horizon_s))
+
+
+def _scored(
+    measured: ImuMeasurements,
+    states: TruthStates,
+    horizon_s: float,
+    predictor: Predictor,
+    name: str,
+) -> tuple[WindowErrors, Array]:
+    """Errors over windows and their predicted covariance; the known mean bias is taken off."""
+    windows = integration_errors(measured, states, horizon_s, STRIDE_S)
+    if predictor.bias is not None:
+        mean = np.concatenate([predictor.bias.mean_gyro, predictor.bias.mean_acc])
+        windows = windows.without_bias(mean)
+    return windows, windows.cov(predictor.bias, predictor.labels(name))
+
+
+def _numbers(found: dict[float, tuple[WindowErrors, Array]]) -> dict[str, Any]:
+    """NEES per degree of freedom, rms error and rms prediction, by horizon and part."""
+    out: dict[str, Any] = {"nees": {}, "rms": {}, "predicted": {}}
+    for horizon_s, (windows, cov) in found.items():
+        key = _key(horizon_s)
+        blocks = {part: (windows.e[:, b], cov[:, b, b]) for part, b in PARTS.items()}
+        out["nees"][key] = {p: float(nees(e, c).mean() / 3.0) for p, (e, c) in blocks.items()}
+        out["rms"][key] = {p: _rms(e) for p, (e, _) in blocks.items()}
+        out["predicted"][key] = {
+            p: float(np.sqrt(_trace(c).mean())) for p, (_, c) in blocks.items()
+        }
+    return out
+
+
+def _rms(e: Array) -> float:
+    return float(np.sqrt((e**2).sum(1).mean()))
+
+
+def _trace(cov: Array) -> Array:
+    return np.asarray(np.trace(cov, axis1=1, axis2=2))
+
+
+def _average(sequences: dict[str, Any], model: str) -> dict[str, Any]:
+    """Means over recordings, each with the same weight."""
+    each = [sequence["models"][model] for sequence in sequences.values()]
+    return {
+        quantity: {
+            key: {
+                part: float(np.mean([one[quantity][key][part] for one in each])) for part in PARTS
+            }
+            for key in each[0][quantity]
+        }
+        for quantity in ("nees", "rms")
+    }
+
+
+def _binned(pooled: dict[str, list[tuple[Array, Array]]], bins: int) -> dict[str, Any]:
+    """Equally filled bins of the predicted sigma: rms error beside rms prediction in each."""
+    out: dict[str, Any] = {}
+    for key, parts in pooled.items():
+        e = np.concatenate([one for one, _ in parts])
+        cov = np.concatenate([one for _, one in parts])
+        out[key] = {}
+        for part, block in PARTS.items():
+            sigma2 = _trace(cov[:, block, block])
+            rows = []
+            for inside in np.array_split(np.argsort(sigma2, kind="stable"), bins):
+                predicted = float(np.sqrt(sigma2[inside].mean()))
+                rms = _rms(e[inside, block])
+                rows.append(
+                    {
+                        "predicted": predicted,
+                        "rms": rms,
+                        "ratio": rms / predicted,
+                        "count": len(inside),
+                    }
+                )
+            out[key][part] = rows
+    return out
+
+
+def choose_predictors(
+    recordings: list[Recording], names: list[str], rivals: bool
+) -> dict[str, Predictor]:
+    """The models asked for, or the bundled one for these recordings; rivals and raw beside."""
+    bundled = list(bundled_models())
+    chosen = names or [_bundled_for(recordings)]
+    if rivals:
+        chosen = chosen + [one for name in chosen for one in bundled if one.startswith(f"{name}-")]
+    predictors = {name: model_predictor(load_imu_model(name)) for name in dict.fromkeys(chosen)}
+    return {**predictors, "raw": raw_predictor()} if rivals else predictors
+
+
+def _bundled_for(recordings: list[Recording]) -> str:
+    """`tumvi` for its rooms, else `euroc`."""
+    rooms = all(
+        recording.name.removeprefix("dataset-").startswith("room") for recording in recordings
+    )
+    return "tumvi" if rooms else "euroc"

@@ -1,0 +1,237 @@
+"""Errors of integrating an IMU from one truth state to a later one, with what was predicted.
+
+    e = [Log(R_truth^T gamma), beta - beta_truth, alpha - alpha_truth]        in b_i, SI units
+
+The error has three sources, and each has its own covariance: the samples' noise, a bias that stays
+in the samples, and the truth's own error at both ends of the window (`LabelNoise`).
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maci2.evaluation.truth_states import Indices, TruthStates
+from maci2.gaussian import Array
+from maci2.imu import ALPHA, BETA, GAMMA, BiasPrior, ImuMeasurements, preintegrate
+from maci2.lie import so3_log
+from maci2.sensors import GRAVITY_W, NS
+
+
+@dataclass(frozen=True)
+class LabelNoise:
+    """How far a truth state is off, independently at each end of a window.
+
+    Part of what is measured, never of what goes into fusion: there the start state is a variable.
+    """
+
+    std_rotation: float
+    """[rad], each axis."""
+
+    std_velocity: float
+    """[m/s], each axis."""
+
+    std_position: float
+    """[m], each axis."""
+
+    std_time: float
+    """[s]: a stamp off by this moves the whole state along the motion."""
+
+    std_drift: float
+    """[rad/s], each axis: orientation at the end against that at the start, per second between."""
+
+    std_tilt: float
+    """[rad], each axis: how far the truth's world is from level, over the whole recording."""
+
+    def cov(self, rates: Array) -> Array:
+        """(m, 9, 9) of states that move with `rates` (m, 9): [omega, acceleration, velocity]."""
+        floor = np.repeat([self.std_rotation, self.std_velocity, self.std_position], 3) ** 2
+        return np.diag(floor) + self.std_time**2 * rates[:, :, None] * rates[:, None, :]
+
+
+NO_LABEL_NOISE = LabelNoise(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class WindowErrors:
+    """m windows of one length."""
+
+    dt: Array
+    """(m,) [s]."""
+
+    first: Indices
+    """(m,) truth state at the start."""
+
+    last: Indices
+    """(m,) truth state at the end."""
+
+    e: Array
+    """(m, 9) order [gamma, beta, alpha]."""
+
+    cov_imu: Array
+    """(m, 9, 9) from the samples' variances and cov_0."""
+
+    e_D_bias: Array
+    """(m, 9, 6) derivative by a bias [gyro, acc] left in the samples."""
+
+    e_D_start: Array
+    """(m, 9, 9) how an error of the start state shows in e, up to its sign."""
+
+    e_D_gravity: Array
+    """(m, 9, 2) derivative by the x and y components of gravity in the truth's world."""
+
+    rates_first: Array
+    """(m, 9) rate of change of the start state, in b_i: [omega, acceleration, velocity]."""
+
+    rates_last: Array
+    """(m, 9) of the end state; omega in b_j, the rest in b_i."""
+
+    left_out: int
+    """Windows that touch a jump or a gap of the truth."""
+
+    def without_bias(self, bias: Array) -> "WindowErrors":
+        """The errors with a known bias (6,) [gyro, acc] taken off the samples, to first order."""
+        return replace(self, e=self.e - self.e_D_bias @ bias)
+
+    def cov(self, bias: BiasPrior | None = None, labels: LabelNoise = NO_LABEL_NOISE) -> Array:
+        """(m, 9, 9) covariance of e; an infinite or absent bias spread counts as none."""
+        total = self.cov_imu
+        if bias is not None:
+            std = np.concatenate([bias.std_gyro, bias.std_acc])
+            scaled = self.e_D_bias * np.where(np.isfinite(std), std, 0.0)
+            total = total + scaled @ np.swapaxes(scaled, 1, 2)
+        start = labels.cov(self.rates_first)
+        D = self.e_D_start
+        total = total + D @ start @ np.swapaxes(D, 1, 2) + labels.cov(self.rates_last)
+        tilted = self.e_D_gravity * (labels.std_tilt * np.linalg.norm(GRAVITY_W))
+        total = total + tilted @ np.swapaxes(tilted, 1, 2)
+        drift = (labels.std_drift * self.dt)[:, None] ** 2
+        total[:, range(3), range(3)] += drift
+        return total
+
+
+def integration_errors(
+    imu: ImuMeasurements,
+    states: TruthStates,
+    horizon_s: float,
+    stride_s: float,
+    gravity_w: Array = GRAVITY_W,
+) -> WindowErrors:
+    """Errors over all windows of about `horizon_s` that start every `stride_s`.
+
+    Windows start and end at truth stamps: nothing of the truth is interpolated.
+    """
+    stamps_ns = imu.stamps_ns[states.samples]
+    period_s = float(np.median(np.diff(stamps_ns))) / NS
+    length = max(round(horizon_s / period_s), 1)
+    stride = max(round(stride_s / period_s), 1)
+    firsts = np.arange(0, len(states) - length, stride)
+    lasts = firsts + length
+    long = (stamps_ns[lasts] - stamps_ns[firsts]) / NS > horizon_s + 1.5 * period_s
+    whole = (states.run[firsts] == states.run[lasts]) & ~long
+    firsts, lasts = firsts[whole], lasts[whole]
+    parts = _preintegrate_windows(imu, stamps_ns, firsts, lasts)
+    return _compare(imu, states, firsts, lasts, parts, gravity_w, int((~whole).sum()))
+
+
+@dataclass(frozen=True)
+class _Integrated:
+    dt: Array
+    gamma: Array
+    beta: Array
+    alpha: Array
+    cov: Array
+    D_bias: Array
+
+
+def _preintegrate_windows(
+    imu: ImuMeasurements, stamps_ns: NDArray[np.int64], firsts: Indices, lasts: Indices
+) -> _Integrated:
+    """Overlapping windows through `preintegrate`, which takes chains of keyframes."""
+    m = len(firsts)
+    out = _Integrated(
+        np.empty(m),
+        np.empty((m, 3, 3)),
+        np.empty((m, 3)),
+        np.empty((m, 3)),
+        np.empty((m, 9, 9)),
+        np.empty((m, 9, 6)),
+    )
+    for k in range(m):
+        ends_ns = stamps_ns[[firsts[k], lasts[k]]]
+        one = preintegrate(imu.between(*ends_ns), ends_ns)
+        out.dt[k], out.gamma[k] = one.dt[0], one.gamma[0]
+        out.beta[k], out.alpha[k] = one.beta[0], one.alpha[0]
+        out.cov[k] = one.cov[0]
+        # `preintegrate` derives by a bias that is taken off; here it is left in.
+        out.D_bias[k] = -np.concatenate([one.D_bg[0], one.D_ba[0]], axis=1)
+    return out
+
+
+def _compare(
+    imu: ImuMeasurements,
+    states: TruthStates,
+    firsts: Indices,
+    lasts: Indices,
+    one: _Integrated,
+    gravity_w: Array,
+    left_out: int,
+) -> WindowErrors:
+    R_i, R_j = states.Rs_w_b[firsts], states.Rs_w_b[lasts]
+    R_bi_w = np.swapaxes(R_i, 1, 2)
+    dt = one.dt[:, None]
+    v_i, v_j = states.v_w[firsts], states.v_w[lasts]
+    moved = states.p_w[lasts] - states.p_w[firsts] - v_i * dt - 0.5 * gravity_w * dt**2
+    e = np.empty((len(dt), 9))
+    e[:, GAMMA] = _log(np.swapaxes(R_bi_w @ R_j, 1, 2) @ one.gamma)
+    e[:, BETA] = one.beta - _apply(R_bi_w, v_j - v_i - gravity_w * dt)
+    e[:, ALPHA] = one.alpha - _apply(R_bi_w, moved)
+    rates = []
+    for index, v, R in ((firsts, v_i, R_i), (lasts, v_j, R_j)):
+        sample = states.samples[index]
+        acc_w = _apply(R, imu.acc[sample]) + gravity_w
+        in_bi = [_apply(R_bi_w, acc_w), _apply(R_bi_w, v)]
+        rates.append(np.concatenate([imu.gyro[sample], *in_bi], axis=1))
+    return WindowErrors(
+        dt=one.dt,
+        first=firsts,
+        last=lasts,
+        e=e,
+        cov_imu=one.cov,
+        e_D_bias=one.D_bias,
+        e_D_start=_start_derivative(one),
+        e_D_gravity=_gravity_derivative(R_bi_w, one.dt),
+        rates_first=rates[0],
+        rates_last=rates[1],
+        left_out=left_out,
+    )
+
+
+def _gravity_derivative(R_bi_w: Array, dt: Array) -> Array:
+    D = np.zeros((len(dt), 9, 2))
+    D[:, BETA] = R_bi_w[:, :, :2] * dt[:, None, None]
+    D[:, ALPHA] = 0.5 * D[:, BETA] * dt[:, None, None]
+    return D
+
+
+def _start_derivative(one: _Integrated) -> Array:
+    """[[gamma^T, 0, 0], [-[beta]x, I, 0], [-[alpha]x, I dt, I]]."""
+    D = np.zeros((len(one.dt), 9, 9))
+    D[:, GAMMA, GAMMA] = np.swapaxes(one.gamma, 1, 2)
+    D[:, BETA, GAMMA] = -_skew(one.beta)
+    D[:, ALPHA, GAMMA] = -_skew(one.alpha)
+    D[:, BETA, BETA] = D[:, ALPHA, ALPHA] = np.eye(3)
+    D[:, ALPHA, BETA] = one.dt[:, None, None] * np.eye(3)
+    return D
+
+
+def _skew(v: Array) -> Array:
+    return np.asarray(np.cross(v[:, None, :], np.eye(3)[None]).swapaxes(1, 2))
+
+
+def _apply(R: Array, v: Array) -> Array:
+    return np.asarray(np.einsum("nij,nj->ni", R, v))
+
+
+def _log(R: Array) -> Array:
+    return np.array([so3_log(matrix) for matrix in R]).reshape(-1, 3)

@@ -1,0 +1,158 @@
+"""What a weight file says of itself, stored in it as JSON and checked when it is read."""
+
+import json
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from maci2.errors import OptionError
+from maci2.gaussian import Array, require_spd
+from maci2.imu.measurements import BiasPrior
+
+METADATA_KEY = "maci2_imu_model"
+FORMAT = 1
+"""Version of the weight files; raised when inputs, outputs or the card change."""
+
+UNITS = "rad/s, m/s^2"
+
+
+class LabelNoiseCard(BaseModel):
+    """Noise of one kind of ground truth: for reports, never for fusion."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    std_rotation: float
+    std_velocity: float
+    std_position: float
+    std_time: float
+    std_drift: float
+    std_tilt: float
+
+
+class ModelCard(BaseModel):
+    """Everything a user should know of a model before trusting it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    format: int
+    name: str
+    form: str
+    package_version: str
+    trained_on: list[str]
+    tuned_on: list[str]
+    seed: int
+    rate_hz: float
+    rate_tolerance: float
+    units: str
+    lookahead_samples: int
+
+    mean_force: tuple[float, float, float]
+    """Direction of the mean specific force in training: tells axes and mounting apart."""
+
+    max_force_angle_deg: float
+
+    turn_on_mean: list[float]
+    """(6,) bias of the raw samples [gyro, acc] in training; the gyroscope's is tracked from there.
+    Empty where the model tracks no bias."""
+
+    turn_on_std: list[float]
+    """(6,) its spread."""
+
+    bias_mean: list[float]
+    """(6,) bias left after correction [gyro, acc]."""
+
+    bias_std: list[float]
+    """(6,) its spread over recordings; empty where the form does not know it."""
+
+    cov_0: list[list[float]]
+    """(9, 9) that every preintegration starts from; empty for none."""
+
+    label_noise: dict[str, LabelNoiseCard]
+    """By kind of truth."""
+
+    truth_kinds: dict[str, str]
+    """Kind of truth by the beginning of a recording's name."""
+
+    figures: dict[str, float]
+    """Measured on the tuning recordings when the file was made."""
+
+    limits: list[str]
+
+    def accepted_rates(self, fastest: float) -> tuple[float, float]:
+        """Slowest and fastest rate [Hz]; `fastest` in multiples of the model's own."""
+        return self.rate_hz * (1.0 - self.rate_tolerance), self.rate_hz * fastest
+
+    def bias_prior(self) -> BiasPrior:
+        """For the estimator; a form that knows no spread leaves the default."""
+        if not self.bias_std:
+            return BiasPrior()
+        return _prior(self.bias_mean, self.bias_std)
+
+    def turn_on(self) -> BiasPrior | None:
+        """Of the raw samples, where the model tracks the gyroscope's bias."""
+        return _prior(self.turn_on_mean, self.turn_on_std) if self.turn_on_std else None
+
+    def cov_0_array(self) -> Array:
+        """(9, 9), zero for none."""
+        return np.array(self.cov_0) if self.cov_0 else np.zeros((9, 9))
+
+    def text(self) -> str:
+        """The card in plain words."""
+        gyro, acc = np.array(self.bias_mean[:3]), np.array(self.bias_mean[3:])
+        lines = [
+            f"IMU model '{self.name}' ({self.form}), written by maci2 {self.package_version}",
+            f"trained on      {', '.join(self.trained_on)}",
+            f"tuned on        {', '.join(self.tuned_on) or 'nothing'}",
+            f"seed            {self.seed}",
+            f"rate            {self.rate_hz:.0f} Hz, units {self.units}, "
+            f"look-ahead {self.lookahead_samples} samples",
+            f"gyro bias       {'tracked' if self.turn_on_std else 'not tracked'}",
+            f"bias left       gyro {_row(gyro)} rad/s, acc {_row(acc)} m/s^2",
+        ]
+        if self.bias_std:
+            std = np.array(self.bias_std)
+            lines.append(f"  spread        gyro {_row(std[:3])} rad/s, acc {_row(std[3:])} m/s^2")
+        for kind, noise in self.label_noise.items():
+            lines.append(
+                f"truth '{kind}'   {np.degrees(noise.std_rotation):.3f} deg, "
+                f"{1e3 * noise.std_velocity:.1f} mm/s, {1e3 * noise.std_position:.2f} mm, "
+                f"{1e3 * noise.std_time:.2f} ms, drift {np.degrees(noise.std_drift):.3f} deg/s, "
+                f"world tilted {np.degrees(noise.std_tilt):.2f} deg (not part of fusion)"
+            )
+        lines += [f"{name:<15} {value:.3g}" for name, value in self.figures.items()]
+        lines += [f"limit           {limit}" for limit in self.limits]
+        return "\n".join(lines)
+
+
+def _prior(mean: list[float], std: list[float]) -> BiasPrior:
+    return BiasPrior(*(np.array(part) for part in (mean[:3], std[:3], mean[3:], std[3:])))
+
+
+def _row(values: Array) -> str:
+    return "(" + ", ".join(f"{value:.5f}" for value in values) + ")"
+
+
+def read_card(metadata: dict[str, Any], source: str) -> ModelCard:
+    """The card of a weight file, or an error that says what is wrong with it."""
+    if METADATA_KEY not in metadata:
+        raise OptionError(
+            f"{source}: an ONNX file, but not an IMU model of maci2 (no '{METADATA_KEY}' in its "
+            "metadata); give a file that `maci2 train-imu` wrote."
+        )
+    stored = json.loads(metadata[METADATA_KEY])
+    if stored.get("format") != FORMAT:
+        raise OptionError(
+            f"{source}: weight format {stored.get('format')}, this version of maci2 reads format "
+            f"{FORMAT}; train the model again or install the version that wrote it "
+            f"({stored.get('package_version', 'unknown')})."
+        )
+    try:
+        card = ModelCard.model_validate(stored)
+    except ValidationError as error:
+        raise OptionError(f"{source}: the model card is damaged: {error}") from error
+    if card.units != UNITS:
+        raise OptionError(f"{source}: weights for units '{card.units}', needed '{UNITS}'.")
+    if card.cov_0:
+        require_spd(card.cov_0_array(), f"{source}: cov_0")
+    return card

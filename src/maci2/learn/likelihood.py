@@ -1,0 +1,138 @@
+"""Losses: Huber on the integration errors, Gaussian likelihood on their covariance (Eq. 8, App. D).
+
+The covariance of an error is a sum of what the form allows: noise of the samples, an initial
+covariance (the paper), spread of the remaining bias, noise of the labels at both ends.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import huber_loss, pad
+
+from maci2.imu.network_shape import BLOCK, CONTEXT
+from maci2.learn.forms import Form
+from maci2.learn.integration import Integrated, integrate, so3_jr_inv, so3_log, steps_from_samples
+from maci2.learn.network import Model
+from maci2.learn.windows import HORIZONS, LENGTH, WARM_UP, Batch
+
+HUBER_DELTA = 0.005
+FIRST_LABEL_STD = (1e-3, 5e-3, 1e-3, 3e-4, 5e-4)
+"""Where label noise starts [rad, m/s, m, s, rad/s]."""
+
+FIRST_COV_0_STD = (1e-3,) * 3 + (1e-2,) * 3 + (1e-3,) * 3
+
+
+class ErrorModel(nn.Module):
+    """What stands beside the samples' noise in the covariance of an integration error."""
+
+    def __init__(self, form: Form, kinds: list[str], bias_std: Tensor) -> None:
+        """`bias_std` (6,) spread of the remaining bias [gyro, acc]."""
+        super().__init__()
+        self.form = form
+        self.bias_std: Tensor
+        self.register_buffer("bias_std", bias_std.double())
+        rows = len(kinds) if form.start == "per kind" else 1
+        first = torch.tensor(FIRST_LABEL_STD, dtype=torch.float64).log()
+        self.log_label_std = nn.Parameter(first.repeat(rows, 1))
+        self.log_diagonal = nn.Parameter(torch.tensor(FIRST_COV_0_STD, dtype=torch.float64).log())
+        self.below = nn.Parameter(torch.zeros(9, 9, dtype=torch.float64))
+
+    def cov_0(self) -> Tensor:
+        """(9, 9) the paper's initial covariance, through its Cholesky factor."""
+        diagonal = self.log_diagonal.exp()
+        # Rows are scaled by their diagonal, so that entries below it are of order one.
+        lower = diagonal[:, None] * (torch.eye(9, dtype=torch.float64) + self.below.tril(-1))
+        return lower @ lower.T
+
+    def parameters_in_use(self) -> list[nn.Parameter]:
+        """All that this form trains, in both stages."""
+        if self.form.start == "cov_0":
+            return [self.log_diagonal, self.below]
+        return [self.log_label_std] if self.form.start != "nothing" else []
+
+    def forward(self, found: Integrated, batch: Batch) -> Tensor:
+        """(B, K, 9, 9) covariance of the errors."""
+        cov = found.cov
+        if self.form.start == "cov_0":
+            cov = cov + found.errors_D_start @ self.cov_0() @ found.errors_D_start.mT
+        if self.form.bias_spread:
+            scaled = found.errors_D_bias * self.bias_std
+            cov = cov + scaled @ scaled.mT
+        if self.form.start in ("two-ended", "per kind"):
+            start = self._labels(batch.kind, batch.rates[:, :1])
+            end = self._labels(batch.kind, batch.rates[:, 1:])
+            cov = cov + found.errors_D_start @ start @ found.errors_D_start.mT + end
+            cov = cov + self._drift(batch.kind, found.t)
+        return cov
+
+    def _drift(self, kind: Tensor, t: Tensor) -> Tensor:
+        """(B, K, 9, 9) of the truth's orientation, growing with the time between both ends."""
+        variance = (self._std(kind)[..., 4] * t).square()
+        return torch.diag_embed(pad(variance[..., None].expand(-1, -1, 3), (0, 6)))
+
+    def _std(self, kind: Tensor) -> Tensor:
+        row = kind if self.form.start == "per kind" else torch.zeros_like(kind)
+        return self.log_label_std.exp()[row][:, None]
+
+    def _labels(self, kind: Tensor, rates: Tensor) -> Tensor:
+        """(B, ..., 9, 9) of states that move with `rates`."""
+        std = self._std(kind)
+        floor = std[..., :3].square().repeat_interleave(3, -1)
+        moved = std[..., 3:4] * rates
+        return torch.diag_embed(floor) + moved[..., :, None] * moved[..., None, :]
+
+
+def integrate_windows(model: Model, batch: Batch, jitter: Tensor | None = None) -> Integrated:
+    """Run the model over the windows and integrate its corrected samples to the horizons.
+
+    `jitter` (B, 1, 6) is added to what the model reads, not to what is integrated.
+    """
+    read = batch.samples if jitter is None else batch.samples + jitter
+    correction, log_variance, *_ = model(read, *model.start_states(len(read)))
+    covered = slice(WARM_UP // BLOCK, (WARM_UP + LENGTH) // BLOCK)
+    correction, log_variance = (
+        blocks[:, covered].double().repeat_interleave(BLOCK, 1)
+        for blocks in (correction, log_variance)
+    )
+    first = WARM_UP + CONTEXT
+    corrected = batch.samples[:, first : first + LENGTH].double() + correction
+    variance = log_variance.exp()
+    steps = steps_from_samples(
+        batch.times,
+        corrected[..., :3],
+        corrected[..., 3:],
+        variance[..., :3],
+        variance[..., 3:],
+    )
+    return integrate(steps, list(HORIZONS))
+
+
+def errors(found: Integrated, batch: Batch) -> Tensor:
+    """(B, K, 9) [Log(R_truth^T gamma), beta - beta_truth, alpha - alpha_truth]."""
+    rotation = so3_log(batch.R_bi_bj.mT @ found.gamma)
+    return torch.cat([rotation, found.beta - batch.beta, found.alpha - batch.alpha], -1)
+
+
+def huber(e: Tensor, valid: Tensor) -> Tensor:
+    """Mean over valid windows of L_r + L_v + L_p."""
+    each = huber_loss(e, torch.zeros_like(e), reduction="none", delta=HUBER_DELTA).sum(-1)
+    return (each * valid).sum() / valid.sum()
+
+
+def negative_log_likelihood(e: Tensor, cov: Tensor, valid: Tensor, form: Form) -> Tensor:
+    """Mean over valid windows of (|e|^2_cov + ln det cov) / 2, constants left out."""
+    J = torch.eye(9, dtype=e.dtype, device=e.device).repeat(*e.shape[:2], 1, 1)
+    J[..., :3, :3] = so3_jr_inv(e[..., :3])
+    cov = J @ cov @ J.mT
+    if form.likelihood == "full":
+        each = _gaussian(e, cov)
+    else:
+        blocks = [slice(k, k + 3) for k in (0, 3, 6)]
+        each = torch.stack([_gaussian(e[..., b], cov[..., b, b]) for b in blocks]).sum(0)
+    return torch.where(valid, each, torch.zeros_like(each)).sum() / valid.sum()
+
+
+def _gaussian(e: Tensor, cov: Tensor) -> Tensor:
+    lower = torch.linalg.cholesky(cov)
+    white = torch.linalg.solve_triangular(lower, e[..., None], upper=False)[..., 0]
+    log_det = 2.0 * lower.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    return 0.5 * (white.square().sum(-1) + log_det)

@@ -1,0 +1,177 @@
+"""Training windows: samples around a start, truth at the start and at every horizon."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from maci2.errors import DatasetError
+from maci2.evaluation.truth_states import Indices, TruthStates, truth_states
+from maci2.gaussian import Array
+from maci2.imu import BiasPrior, datasheet_model
+from maci2.imu.bias_tracking import track_gyro_bias
+from maci2.imu.network_shape import BLOCK, CONTEXT
+from maci2.learn.alignment import Alignment, align
+from maci2.sensors import NS, ImuNoise, ImuSamples, Recording
+
+HORIZONS = (20, 50, 56, 100, 200, 500)
+"""Samples at which errors are scored: 0.1, 0.25, 0.278 (ten keyframes in 2.5 s), 0.5, 1, 2.5 s."""
+
+WARM_UP = 15 * BLOCK
+"""Samples before a window's start that the network runs through: real ones, from the recording."""
+
+LENGTH = -(-(HORIZONS[-1] + 1) // BLOCK) * BLOCK
+"""Samples from the start on that the network covers."""
+
+
+@dataclass(frozen=True)
+class Track:
+    """One recording, ready to cut windows from."""
+
+    name: str
+    kind: str
+    """Kind of its truth: recordings of one kind share their label noise."""
+
+    imu: ImuSamples
+    noise: ImuNoise
+    states: TruthStates
+    alignment: Alignment
+
+
+@dataclass(frozen=True)
+class Batch:
+    """B windows."""
+
+    samples: Tensor
+    """(B, WARM_UP + LENGTH + 16, 6) float32: what the network reads, context included."""
+
+    times: Tensor
+    """(B, LENGTH) [s] since the start."""
+
+    kind: Tensor
+    """(B,) number of the truth's kind."""
+
+    R_bi_bj: Tensor
+    """(B, K, 3, 3) truth at the horizons."""
+
+    beta: Tensor
+    """(B, K, 3) velocity change without gravity, in b_i, as the truth has it."""
+
+    alpha: Tensor
+    """(B, K, 3) position change likewise."""
+
+    rates: Tensor
+    """(B, K + 1, 9) rate of change of the truth state at the start and at each horizon."""
+
+    valid: Tensor
+    """(B, K) whether the truth is unbroken from the start to the horizon."""
+
+    def to(self, device: torch.device) -> "Batch":
+        """The batch on another device."""
+        return Batch(**{name: value.to(device) for name, value in vars(self).items()})
+
+
+def load_track(recording: Recording, kind: str, truth_names: tuple[str, ...] = ()) -> Track:
+    """Truth at the samples, and the recording's constants."""
+    states = truth_states(recording.imu, recording.truth(truth_names), recording.name)
+    return _aligned(recording.name, kind, recording.imu, recording.rig.imu, states)
+
+
+def with_bias_tracked(track: Track, turn_on: BiasPrior) -> Track:
+    """The track as a model that tracks the gyroscope's bias sees it."""
+    imu = replace(track.imu, gyro=track.imu.gyro - track_gyro_bias(track.imu, turn_on))
+    return _aligned(track.name, track.kind, imu, track.noise, track.states)
+
+
+def _aligned(name: str, kind: str, imu: ImuSamples, noise: ImuNoise, states: TruthStates) -> Track:
+    return Track(name, kind, imu, noise, states, align(datasheet_model(imu, noise), states))
+
+
+class Windows:
+    """All windows of some tracks within a share of each track's time."""
+
+    def __init__(
+        self, tracks: list[Track], kinds: list[str], stride: int, part: tuple[float, float]
+    ) -> None:
+        """Windows start every `stride` samples within `part`, from 0 (start) to 1 (end)."""
+        self._sources = [_Source(track, kinds.index(track.kind)) for track in tracks]
+        starts = [source.starts(stride, part) for source in self._sources]
+        self._where = np.array(
+            [(number, at) for number, found in enumerate(starts) for at in found], dtype=np.int64
+        ).reshape(-1, 2)
+        if len(self._where) == 0:
+            names = ", ".join(track.name for track in tracks)
+            raise DatasetError(
+                f"{names}: no stretch of {HORIZONS[0]} samples with unbroken truth in "
+                f"{part[0]:.0%}..{part[1]:.0%} of the recording; nothing to train on."
+            )
+
+    def __len__(self) -> int:
+        return len(self._where)
+
+    def batch(self, chosen: Indices) -> Batch:
+        """The windows of these numbers."""
+        cut = [self._sources[number].cut(at) for number, at in self._where[chosen]]
+        return Batch(**{name: torch.stack([one[name] for one in cut]) for name in cut[0]})
+
+    def draw(self, size: int, generator: np.random.Generator) -> Batch:
+        """A random batch in which every recording has the same share."""
+        edges = np.searchsorted(self._where[:, 0], np.arange(len(self._sources) + 1))
+        tracks = generator.choice(np.flatnonzero(np.diff(edges)), size=size)
+        return self.batch(generator.integers(edges[tracks], edges[tracks + 1]))
+
+
+class _Source:
+    """A track with its truth spread over the samples."""
+
+    def __init__(self, track: Track, kind: int) -> None:
+        n = len(track.imu)
+        self.samples = np.concatenate([track.imu.gyro, track.imu.acc], axis=1)
+        self.times = (track.imu.stamps_ns - track.imu.stamps_ns[0]) / NS
+        self.period = float(np.median(np.diff(self.times)))
+        self.kind = kind
+        self.gravity_w = track.alignment.gravity_w
+        self.run = np.full(n, -1, dtype=np.int64)
+        self.R, self.v, self.p = np.zeros((n, 3, 3)), np.zeros((n, 3)), np.zeros((n, 3))
+        states = track.states
+        self.run[states.samples] = states.run
+        self.R[states.samples], self.v[states.samples] = states.Rs_w_b, states.v_w
+        self.p[states.samples] = states.p_w
+        self.unbiased = self.samples - track.alignment.bias
+
+    def starts(self, stride: int, part: tuple[float, float]) -> Indices:
+        first, last = (int(share * len(self.run)) for share in part)
+        starts = np.arange(first, last - HORIZONS[0], stride)
+        starts = starts[self.run[starts] >= 0]
+        return starts[self.run[starts + HORIZONS[0]] == self.run[starts]]
+
+    def cut(self, start: int) -> dict[str, Tensor]:
+        # Beyond the ends of the recording its first and last sample stand in, as at run time.
+        around = np.arange(start - WARM_UP - CONTEXT, start + LENGTH - BLOCK + CONTEXT + 1)
+        inside = np.clip(around, 0, len(self.run) - 1)
+        after = np.arange(start, start + LENGTH)
+        held = np.minimum(after, len(self.run) - 1)
+        ends = np.clip(start + np.array(HORIZONS), 0, len(self.run) - 1)
+        valid = (self.run[ends] == self.run[start]) & (ends == start + np.array(HORIZONS))
+        R_bi_w = self.R[start].T
+        dt = (self.times[ends] - self.times[start])[:, None]
+        # Steps beyond the end are never scored, but they must be steps.
+        times = self.times[held] + (after - held) * self.period - self.times[start]
+        fallen = self.v[start] * dt + 0.5 * self.gravity_w * dt**2
+        return {
+            "samples": torch.tensor(self.samples[inside], dtype=torch.float32),
+            "times": torch.tensor(times),
+            "kind": torch.tensor(self.kind),
+            "R_bi_bj": torch.tensor(R_bi_w @ self.R[ends]),
+            "beta": torch.tensor((self.v[ends] - self.v[start] - self.gravity_w * dt) @ R_bi_w.T),
+            "alpha": torch.tensor((self.p[ends] - self.p[start] - fallen) @ R_bi_w.T),
+            "rates": torch.tensor(self._rates(np.concatenate([[start], ends]), R_bi_w)),
+            "valid": torch.tensor(valid),
+        }
+
+    def _rates(self, at: Indices, R_bi_w: Array) -> Array:
+        acc_w = np.einsum("nij,nj->ni", self.R[at], self.unbiased[at, 3:]) + self.gravity_w
+        return np.concatenate(
+            [self.unbiased[at, :3], acc_w @ R_bi_w.T, self.v[at] @ R_bi_w.T], axis=1
+        )

@@ -1,0 +1,166 @@
+"""Rigid motions: SE(3), tangent [rho, phi].
+
+The off-diagonal block of a Jacobian of SE(3) is the derivative along rho of the one of SO(3): it
+needs the slopes of the coefficients and no matrix product.
+"""
+
+import numpy as np
+from numba import njit
+
+from maci2.gaussian import Array
+from maci2.lie.coefficients import (
+    half_cot_over,
+    half_cot_slope,
+    one_minus_cos_over,
+    one_minus_cos_slope,
+    sin_over,
+    t_minus_sin_over,
+    t_minus_sin_slope,
+)
+from maci2.lie.so3 import apply_polynomial, norm3, polynomial, so3_log
+
+RHO = slice(0, 3)
+PHI = slice(3, 6)
+
+
+@njit(cache=True)
+def se3(R_a_b: Array, p_a_b: Array) -> Array:
+    """T_a_b from its two parts."""
+    T_a_b = np.zeros((4, 4))
+    for i in range(3):
+        for j in range(3):
+            T_a_b[i, j] = R_a_b[i, j]
+        T_a_b[i, 3] = p_a_b[i]
+    T_a_b[3, 3] = 1.0
+    return T_a_b
+
+
+@njit(cache=True)
+def se3_inv(T_a_b: Array) -> Array:
+    """T_b_a."""
+    T_b_a = np.zeros((4, 4))
+    for i in range(3):
+        for j in range(3):
+            T_b_a[i, j] = T_a_b[j, i]
+            T_b_a[i, 3] -= T_a_b[j, i] * T_a_b[j, 3]
+    T_b_a[3, 3] = 1.0
+    return T_b_a
+
+
+@njit(cache=True)
+def se3_mul(T_a_b: Array, T_b_c: Array) -> Array:
+    """T_a_c = T_a_b @ T_b_c."""
+    T_a_c = np.zeros((4, 4))
+    for i in range(3):
+        for j in range(4):
+            T_a_c[i, j] = (
+                T_a_b[i, 0] * T_b_c[0, j] + T_a_b[i, 1] * T_b_c[1, j] + T_a_b[i, 2] * T_b_c[2, j]
+            )
+        T_a_c[i, 3] += T_a_b[i, 3]
+    T_a_c[3, 3] = 1.0
+    return T_a_c
+
+
+@njit(cache=True)
+def se3_exp(xi: Array) -> Array:
+    """Rigid motion of the twist [rho, phi]."""
+    phi = xi[3:6]
+    t = norm3(phi)
+    half = one_minus_cos_over(t)
+    T = np.zeros((4, 4))
+    polynomial(phi, sin_over(t), half, T)
+    T[0, 3], T[1, 3], T[2, 3] = apply_polynomial(
+        phi, half, t_minus_sin_over(t), xi[0], xi[1], xi[2]
+    )
+    T[3, 3] = 1.0
+    return T
+
+
+@njit(cache=True)
+def se3_log(T: Array) -> Array:
+    """Twist [rho, phi] of a rigid motion, |phi| <= pi."""
+    # It reads the upper left corner only, which is R.
+    phi = so3_log(T)
+    xi = np.empty(6)
+    xi[0], xi[1], xi[2] = apply_polynomial(
+        phi, -0.5, half_cot_over(norm3(phi)), T[0, 3], T[1, 3], T[2, 3]
+    )
+    for i in range(3):
+        xi[3 + i] = phi[i]
+    return xi
+
+
+@njit(cache=True)
+def se3_adj(T: Array) -> Array:
+    """Ad_T: T Exp(xi) T^-1 = Exp(Ad_T xi)."""
+    A = np.zeros((6, 6))
+    px, py, pz = T[0, 3], T[1, 3], T[2, 3]
+    for j in range(3):
+        r0, r1, r2 = T[0, j], T[1, j], T[2, j]
+        A[0, j] = A[3, 3 + j] = r0
+        A[1, j] = A[4, 3 + j] = r1
+        A[2, j] = A[5, 3 + j] = r2
+        A[0, 3 + j] = py * r2 - pz * r1
+        A[1, 3 + j] = pz * r0 - px * r2
+        A[2, 3 + j] = px * r1 - py * r0
+    return A
+
+
+@njit(cache=True)
+def _se3_jacobian(
+    xi: Array, first: float, second: float, first_slope: float, second_slope: float
+) -> Array:
+    """[[P, dP], [0, P]]: P = I + first [phi]x + second [phi]x^2, dP its derivative along rho."""
+    rho, phi = xi[0:3], xi[3:6]
+    along = rho[0] * phi[0] + rho[1] * phi[1] + rho[2] * phi[2]
+    t = norm3(phi)
+    J = np.zeros((6, 6))
+    polynomial(phi, first, second, J)
+    # [phi]x [rho]x + [rho]x [phi]x = rho phi' + phi rho' - 2 (phi . rho) I.
+    diagonal = -along * (2.0 * second + second_slope * t * t)
+    for i in range(3):
+        for j in range(3):
+            J[3 + i, 3 + j] = J[i, j]
+            symmetric = second * (rho[i] * phi[j] + phi[i] * rho[j])
+            J[i, 3 + j] = symmetric + second_slope * along * phi[i] * phi[j]
+        J[i, 3 + i] += diagonal
+    for i in range(3):
+        # The antisymmetric part, [first rho + first_slope (phi . rho) phi]x.
+        j, k = (i + 1) % 3, (i + 2) % 3
+        turning = first * rho[k] + first_slope * along * phi[k]
+        J[i, 3 + j] -= turning
+        J[j, 3 + i] += turning
+    return J
+
+
+@njit(cache=True)
+def se3_jl(xi: Array) -> Array:
+    """Left Jacobian of SE(3)."""
+    t = norm3(xi[3:6])
+    return _se3_jacobian(
+        xi,
+        one_minus_cos_over(t),
+        t_minus_sin_over(t),
+        one_minus_cos_slope(t),
+        t_minus_sin_slope(t),
+    )
+
+
+@njit(cache=True)
+def se3_jr(xi: Array) -> Array:
+    """Right Jacobian of SE(3)."""
+    return se3_jl(-xi)
+
+
+@njit(cache=True)
+def se3_jl_inv(xi: Array) -> Array:
+    """Inverse of the left Jacobian of SE(3); regular below 2 pi."""
+    t = norm3(xi[3:6])
+    return _se3_jacobian(xi, -0.5, half_cot_over(t), 0.0, half_cot_slope(t))
+
+
+@njit(cache=True)
+def se3_jr_inv(xi: Array) -> Array:
+    """Inverse of the right Jacobian of SE(3), J_r(xi) = J_l(-xi)."""
+    t = norm3(xi[3:6])
+    return _se3_jacobian(xi, 0.5, half_cot_over(t), 0.0, half_cot_slope(t))

@@ -1,0 +1,155 @@
+"""Rotations: SO(3)."""
+
+import math
+
+import numpy as np
+from numba import njit
+
+from maci2.gaussian import Array
+from maci2.lie.coefficients import half_cot_over, one_minus_cos_over, sin_over, t_minus_sin_over
+
+
+@njit(cache=True)
+def norm3(v: Array) -> float:
+    return math.sqrt(v[0] * v[0] + v[1] * v[1] + v[2] * v[2])
+
+
+@njit(cache=True)
+def skew(v: Array) -> Array:
+    """[v]x, so that skew(v) @ w is the cross product."""
+    m = np.zeros((3, 3))
+    m[0, 1], m[0, 2] = -v[2], v[1]
+    m[1, 0], m[1, 2] = v[2], -v[0]
+    m[2, 0], m[2, 1] = -v[1], v[0]
+    return m
+
+
+@njit(cache=True)
+def product(A: Array, B: Array) -> Array:
+    """A @ B of 3x3 matrices, or of the rotations in 4x4 ones: calling BLAS takes longer."""
+    out = np.empty((3, 3))
+    for i in range(3):
+        for j in range(3):
+            out[i, j] = A[i, 0] * B[0, j] + A[i, 1] * B[1, j] + A[i, 2] * B[2, j]
+    return out
+
+
+@njit(cache=True)
+def product_t(A: Array, B: Array) -> Array:
+    """A.T @ B, likewise."""
+    out = np.empty((3, 3))
+    for i in range(3):
+        for j in range(3):
+            out[i, j] = A[0, i] * B[0, j] + A[1, i] * B[1, j] + A[2, i] * B[2, j]
+    return out
+
+
+@njit(cache=True)
+def polynomial(phi: Array, first: float, second: float, out: Array) -> None:
+    """out[0:3, 0:3] = I + first [phi]x + second [phi]x^2."""
+    x, y, z = phi[0], phi[1], phi[2]
+    diagonal = 1.0 - second * (x * x + y * y + z * z)
+    out[0, 0] = diagonal + second * x * x
+    out[1, 1] = diagonal + second * y * y
+    out[2, 2] = diagonal + second * z * z
+    out[0, 1] = second * x * y - first * z
+    out[1, 0] = second * x * y + first * z
+    out[0, 2] = second * x * z + first * y
+    out[2, 0] = second * x * z - first * y
+    out[1, 2] = second * y * z - first * x
+    out[2, 1] = second * y * z + first * x
+
+
+@njit(cache=True)
+def apply_polynomial(
+    phi: Array, first: float, second: float, x: float, y: float, z: float
+) -> tuple[float, float, float]:
+    """(I + first [phi]x + second [phi]x^2) (x, y, z)."""
+    cx, cy, cz = phi[1] * z - phi[2] * y, phi[2] * x - phi[0] * z, phi[0] * y - phi[1] * x
+    return (
+        x + first * cx + second * (phi[1] * cz - phi[2] * cy),
+        y + first * cy + second * (phi[2] * cx - phi[0] * cz),
+        z + first * cz + second * (phi[0] * cy - phi[1] * cx),
+    )
+
+
+@njit(cache=True)
+def so3_exp(phi: Array) -> Array:
+    """Rotation by the vector phi [rad]."""
+    t = norm3(phi)
+    R = np.empty((3, 3))
+    polynomial(phi, sin_over(t), one_minus_cos_over(t), R)
+    return R
+
+
+@njit(cache=True)
+def so3_log(R: Array) -> Array:
+    """Rotation vector of R, |phi| <= pi.
+
+    Through the unit quaternion: atan2 keeps all digits near zero and near pi alike, where arccos of
+    the trace and the antisymmetric part lose half of them.
+    """
+    trace = R[0, 0] + R[1, 1] + R[2, 2]
+    v = np.empty(3)
+    if trace > 0.0:
+        w = 1.0 + trace
+        v[0] = R[2, 1] - R[1, 2]
+        v[1] = R[0, 2] - R[2, 0]
+        v[2] = R[1, 0] - R[0, 1]
+    else:
+        i = 0
+        if R[1, 1] > R[0, 0]:
+            i = 1
+        if R[2, 2] > R[i, i]:
+            i = 2
+        j, k = (i + 1) % 3, (i + 2) % 3
+        v[i] = 1.0 + R[i, i] - R[j, j] - R[k, k]
+        v[j] = R[j, i] + R[i, j]
+        v[k] = R[k, i] + R[i, k]
+        w = R[k, j] - R[j, k]
+    if w < 0.0:
+        w = -w
+        for i in range(3):
+            v[i] = -v[i]
+    n = norm3(v)
+    ratio = n / w if w > 0.0 else math.inf
+    # Below 1e-5, atan(x) / x is 1 - x^2 / 3 to the last bit.
+    near = ratio < 1e-5
+    scale = 2.0 / w * (1.0 - ratio * ratio / 3.0) if near else 2.0 * math.atan2(n, w) / n
+    for i in range(3):
+        v[i] *= scale
+    return v
+
+
+@njit(cache=True)
+def so3_jl(phi: Array) -> Array:
+    """Left Jacobian of SO(3)."""
+    t = norm3(phi)
+    J = np.empty((3, 3))
+    polynomial(phi, one_minus_cos_over(t), t_minus_sin_over(t), J)
+    return J
+
+
+@njit(cache=True)
+def so3_jr(phi: Array) -> Array:
+    """Right Jacobian of SO(3), J_r(phi) = J_l(-phi)."""
+    t = norm3(phi)
+    J = np.empty((3, 3))
+    polynomial(phi, -one_minus_cos_over(t), t_minus_sin_over(t), J)
+    return J
+
+
+@njit(cache=True)
+def so3_jl_inv(phi: Array) -> Array:
+    """Inverse of the left Jacobian; regular below 2 pi."""
+    J_inv = np.empty((3, 3))
+    polynomial(phi, -0.5, half_cot_over(norm3(phi)), J_inv)
+    return J_inv
+
+
+@njit(cache=True)
+def so3_jr_inv(phi: Array) -> Array:
+    """Inverse of the right Jacobian; regular below 2 pi."""
+    J_inv = np.empty((3, 3))
+    polynomial(phi, 0.5, half_cot_over(norm3(phi)), J_inv)
+    return J_inv

@@ -1,0 +1,60 @@
+"""What a weight file says of itself."""
+
+import json
+
+import numpy as np
+import pytest
+
+from maci2.errors import MeasurementError, OptionError
+from maci2.imu.model_card import FORMAT, METADATA_KEY, UNITS, ModelCard, read_card
+
+
+def card(**changes):
+    fields = {
+        "format": FORMAT, "name": "x", "form": "paper", "package_version": "0", "seed": 0,
+        "trained_on": ["a"], "tuned_on": ["b"], "rate_hz": 200.0, "rate_tolerance": 0.02,
+        "units": UNITS, "lookahead_samples": 12, "mean_force": (1.0, 0.0, 0.0),
+        "max_force_angle_deg": 60.0, "turn_on_mean": [], "turn_on_std": [],
+        "bias_mean": [0.0] * 6, "bias_std": [], "cov_0": [], "label_noise": {},
+        "truth_kinds": {}, "figures": {"nees": 1.0}, "limits": ["this IMU only"],
+    }  # fmt: skip
+    return ModelCard(**{**fields, **changes})
+
+
+def stored(**changes):
+    return {METADATA_KEY: json.dumps({**json.loads(card().model_dump_json()), **changes})}
+
+
+def test_a_card_survives_writing_and_reading():
+    original = card(cov_0=np.eye(9).tolist(), bias_std=[1.0] * 6)
+    assert read_card({METADATA_KEY: original.model_dump_json()}, "file") == original
+
+
+def test_a_card_without_spread_leaves_the_gyro_bias_unknown():
+    assert np.isinf(card().bias_prior().std_gyro).all()
+    assert (card(bias_std=[0.5] * 6).bias_prior().std_acc == 0.5).all()
+
+
+def test_the_text_names_data_seed_and_limits():
+    text = card().text()
+    for word in ("trained on", "tuned on", "seed", "this IMU only"):
+        assert word in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format": 7}, "weight format 7"),
+        ({"units": "deg/s, g"}, "weights for units 'deg/s, g'"),
+        ({"seed": "many"}, "the model card is damaged"),
+        ({"surprise": 1}, "the model card is damaged"),
+    ],
+)
+def test_a_bad_card_is_refused(changes, message):
+    with pytest.raises(OptionError, match=message):
+        read_card(stored(**changes), "file")
+
+
+def test_a_start_covariance_that_is_none_is_refused():
+    with pytest.raises(MeasurementError, match="cov_0"):
+        read_card(stored(cov_0=(-np.eye(9)).tolist()), "file")

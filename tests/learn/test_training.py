@@ -1,0 +1,199 @@
+"""Training end to end on simulated recordings: splits, resume, stages, export."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("lightning")
+pytest.importorskip("onnx")
+
+# Lightning and torch warn about each other.
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+from maci2.errors import DatasetError, OptionError  # noqa: E402
+from maci2.evaluation.imu_report import imu_report, model_predictor, raw_predictor  # noqa: E402
+from maci2.imu.model import load_imu_model  # noqa: E402
+from maci2.imu.model_card import FORMAT, UNITS, ModelCard  # noqa: E402
+from maci2.learn.export import disagreement, to_onnx  # noqa: E402
+from maci2.learn.forms import FORMS, form_named  # noqa: E402
+from maci2.learn.likelihood import ErrorModel, negative_log_likelihood  # noqa: E402
+from maci2.learn.network import build  # noqa: E402
+from maci2.learn.recipe import Recipe, train_imu  # noqa: E402
+from maci2.learn.training import TrainingConfig  # noqa: E402
+from maci2.sensors import SimulationConfig, open_recording, simulate, write_euroc  # noqa: E402
+
+TINY = TrainingConfig(epochs=2, held_out_epochs=1, steps_per_epoch=2, batch_size=4, stride=20)
+NAMES = ("sim_a", "sim_b", "sim_c")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Three simulated flights of one IMU."""
+    root = tmp_path_factory.mktemp("recordings")
+    for seed, name in enumerate(NAMES):
+        config = SimulationConfig(
+            kind="drone", duration_s=22.0, seed=seed, bias_gyro_std=2e-3, bias_acc_std=0.03
+        )
+        write_euroc(simulate(config), root / name)
+    return root
+
+
+@pytest.fixture(scope="module")
+def recipe():
+    return Recipe("sim", NAMES[:2], NAMES[2:], {"sim": "exact"})
+
+
+def small_card():
+    return ModelCard(
+        format=FORMAT, name="x", form="paper", package_version="0", seed=0, trained_on=["a"],
+        tuned_on=[], rate_hz=200.0, rate_tolerance=0.02, units=UNITS, lookahead_samples=12,
+        mean_force=(1.0, 0.0, 0.0), max_force_angle_deg=60.0, turn_on_mean=[], turn_on_std=[],
+        bias_mean=[0.0] * 6, bias_std=[], cov_0=[], label_noise={}, truth_kinds={}, figures={},
+        limits=[],
+    )  # fmt: skip
+
+
+def weights(path):
+    samples = torch.randn(1, 9 * 30 + 16, 6, generator=torch.Generator().manual_seed(0)).numpy()
+    model = load_imu_model(path)
+    states = [np.zeros((1, 1, e.shape[-1]), np.float32) for e in model.session.get_inputs()[1:]]
+    feed = {"samples": samples, "state_1": states[0], "state_2": states[1]}
+    return np.concatenate([one.ravel() for one in model.session.run(None, feed)[:2]])
+
+
+def test_training_writes_a_model_that_runs_and_reports(data, recipe, tmp_path):
+    path = tmp_path / "sim.onnx"
+    card = train_imu(recipe, data, path, "separated", tmp_path / "work", TINY, progress=False)
+    assert card.trained_on == list(NAMES[:2])
+    assert card.tuned_on == [NAMES[2]]
+    assert (tmp_path / "work" / "first" / "metrics.csv").is_file()
+    model = load_imu_model(path)
+    assert np.isfinite(model.bias_prior.std_gyro).all()
+    assert not model.about.cov_0
+    report = imu_report(
+        [open_recording(data / NAMES[2])],
+        {"sim": model_predictor(model), "raw": raw_predictor()},
+        growth_s=(0.25, 1.0),
+        bins=5,
+    )
+    numbers = report["sequences"][NAMES[2]]["models"]["sim"]
+    assert set(numbers["nees"]["0.25"]) == {"rotation", "velocity", "position"}
+    assert numbers["rms"]["1.0"]["velocity"] < report["average"]["raw"]["rms"]["1.0"]["velocity"]
+    assert [len(rows) for rows in report["bins"]["sim"]["1.0"].values()] == [5, 5, 5]
+
+
+@pytest.mark.parametrize("stop_at", [2, 3])
+def test_resuming_after_an_interruption_gives_the_same_weights(data, recipe, tmp_path, stop_at):
+    whole, resumed = tmp_path / "whole.onnx", tmp_path / "resumed.onnx"
+    train_imu(recipe, data, whole, "paper", tmp_path / "a", TINY, progress=False)
+
+    class Stop(Exception):
+        pass
+
+    from maci2.learn import training
+
+    original = training.Trainee.training_step
+
+    def interrupted(self, step, index):
+        if self.stage == "first" and self.global_step == stop_at:
+            raise Stop
+        return original(self, step, index)
+
+    training.Trainee.training_step = interrupted
+    try:
+        with pytest.raises(Stop):
+            train_imu(recipe, data, resumed, "paper", tmp_path / "b", TINY, progress=False)
+    finally:
+        training.Trainee.training_step = original
+    assert not resumed.exists()
+    assert (tmp_path / "b" / "first" / "last.ckpt").is_file()
+    train_imu(recipe, data, resumed, "paper", tmp_path / "b", TINY, progress=False)
+    np.testing.assert_allclose(weights(resumed), weights(whole), atol=1e-6)
+
+
+def test_the_held_out_stage_moves_uncertainties_only(data, recipe, tmp_path):
+    form = FORMS["paper"]
+    torch.manual_seed(0)
+    model = build(form, torch.zeros(6), torch.ones(6), torch.full((6,), 1e-2))
+    from maci2.learn.recipe import load_tracks
+    from maci2.learn.training import Trainee, run_stage
+    from maci2.learn.windows import Windows
+
+    tracks = load_tracks(recipe, NAMES[2:], data)
+    windows = Windows(tracks, ["exact"], 20, (0.0, 1.0))
+    error_model = ErrorModel(form, ["exact"], torch.ones(6))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    cov_0 = error_model.cov_0().detach()
+    trainee = Trainee(model, error_model, TINY, "held-out", windows, windows)
+    run_stage(trainee, tmp_path / "held-out", progress=False)
+    moved = {name for name, value in model.state_dict().items() if not value.equal(before[name])}
+    assert moved
+    assert all(name == "log_variance" or name.startswith("uncertainty_head") for name in moved)
+    assert not torch.equal(error_model.cov_0().detach(), cov_0)
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_torch_and_onnx_agree(name):
+    card = small_card()
+    torch.manual_seed(1)
+    model = build(FORMS[name], torch.zeros(6), torch.ones(6), torch.full((6,), 1e-2))
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    assert disagreement(model, to_onnx(model, card)) < 1e-5
+
+
+def test_a_split_that_overlaps_is_refused():
+    with pytest.raises(OptionError, match="MH_01 is in both"):
+        Recipe("mine", ("MH_01", "MH_02"), ("MH_01",), {})
+
+
+def test_a_recipe_without_recordings_is_refused():
+    with pytest.raises(OptionError, match="no recording to train on"):
+        Recipe("mine", (), (), {})
+
+
+def test_a_held_out_stage_without_recordings_is_refused(data, tmp_path):
+    recipe = Recipe("sim", NAMES[:2], (), {})
+    with pytest.raises(OptionError, match="held-out"):
+        train_imu(recipe, data, tmp_path / "x.onnx", "paper", tmp_path / "w", TINY, False)
+
+
+def test_a_missing_recording_is_named(tmp_path):
+    recipe = Recipe("sim", ("nowhere",), ("elsewhere",), {})
+    with pytest.raises(DatasetError, match="nowhere: not found under"):
+        train_imu(recipe, tmp_path, tmp_path / "x.onnx", "paper", tmp_path / "w", TINY, False)
+
+
+def test_training_data_without_truth_is_refused(data, tmp_path):
+    import shutil
+
+    shutil.copytree(data / NAMES[0], tmp_path / "blind")
+    shutil.rmtree(tmp_path / "blind" / "mav0" / "state_groundtruth_estimate0")
+    recipe = Recipe("sim", ("blind",), (), {})
+    with pytest.raises(DatasetError, match="holds no ground truth"):
+        train_imu(recipe, tmp_path, tmp_path / "x.onnx", "paramnet", tmp_path / "w", TINY, False)
+
+
+def test_an_unknown_form_lists_the_known_ones():
+    with pytest.raises(OptionError, match="separated, paper"):
+        form_named("transformer")
+
+
+def test_the_likelihood_is_smallest_at_the_true_covariance():
+    generator = torch.Generator().manual_seed(3)
+    lower = 0.01 * (torch.eye(9) + 0.3 * torch.randn(9, 9, generator=generator).tril(-1)).double()
+    cov = lower @ lower.T
+    e = torch.randn(4000, 1, 9, generator=generator).double() @ lower.T
+    valid = torch.ones(4000, 1, dtype=torch.bool)
+
+    def score(factor, form):
+        scaled = factor * cov.expand(4000, 1, 9, 9)
+        return float(negative_log_likelihood(e, scaled, valid, form))
+
+    for form in (FORMS["separated"], FORMS["paper"]):
+        assert score(1.0, form) < min(score(0.8, form), score(1.25, form))
