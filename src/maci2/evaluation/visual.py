@@ -16,9 +16,10 @@ from maci2.lie import se3_inv, se3_log
 from maci2.sensors import GroundTruth, open_recording, truth_at
 from maci2.sensors.frames import stereo_frames
 from maci2.vision.covariance_models import covariance_model
-from maci2.vision.odometry import OdometryConfig, StereoOdometry, VisualStep
+from maci2.vision.odometry import OdometryConfig, StereoOdometry
 from maci2.vision.run import even_keyframes, measure_all
 from maci2.vision.shared_errors import NO_SHARED_ERRORS
+from maci2.vision.visual_step import VisualStep
 
 MODELS = ("learned", "fixed", "structure", "chi2")
 MAX_TRUTH_GAP_S = 0.06

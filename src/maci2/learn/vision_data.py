@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from maci2.gaussian import Array
 from maci2.lie import se3_inv
 from maci2.sensors.difficulty import Difficulty
+from maci2.sensors.motion import Trajectory
 from maci2.sensors.motion_kinds import MotionKind, random_trajectory
 from maci2.sensors.render import View
 from maci2.sensors.rotations import stack_poses
@@ -130,10 +131,11 @@ def match_errors(
 
 
 def _times(rng: np.random.Generator) -> Array:
-    gaps = np.exp(rng.uniform(*np.log(STEP_RANGE_S), size=STEPS))
+    low, high = np.log(STEP_RANGE_S)
+    gaps = np.exp(rng.uniform(low, high, size=STEPS))
     return rng.uniform(0.0, 20.0) + np.concatenate([[0.0], np.cumsum(gaps)])
 
 
-def _poses(trajectory, times: Array) -> Array:  # type: ignore[no-untyped-def]
+def _poses(trajectory: Trajectory, times: Array) -> Array:
     motion = trajectory.at(times)
     return stack_poses(motion.Rs_w_b, motion.p_w_b)

@@ -99,6 +99,7 @@ class _CameraSensor(_Sensor):
     intrinsics: tuple[PositiveFloat, PositiveFloat, float, float]
     distortion_model: Literal["radial-tangential", "radtan", "equidistant", "none"]
     distortion_coefficients: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+    calibration: Literal["measured", "exact"] = "measured"
 
 
 def mav0_of(path: Path) -> Path:
@@ -166,8 +167,13 @@ def read_truth_csv(path: Path) -> GroundTruth:
 
 def read_sensor_yamls(mav0: Path) -> Rig:
     """Calibration from the sensor.yaml of the IMU and of every camera."""
-    cameras = tuple(_read_camera(folder / "sensor.yaml") for folder in camera_folders(mav0))
-    return Rig(cameras, read_imu_noise(mav0 / "imu0" / "sensor.yaml"), str(mav0))
+    read = [_read_camera(folder / "sensor.yaml") for folder in camera_folders(mav0)]
+    return Rig(
+        tuple(camera for camera, _ in read),
+        read_imu_noise(mav0 / "imu0" / "sensor.yaml"),
+        str(mav0),
+        exact=bool(read) and all(exact for _, exact in read),
+    )
 
 
 def read_imu_noise(path: Path) -> ImuNoise:
@@ -183,9 +189,10 @@ def read_imu_noise(path: Path) -> ImuNoise:
     )
 
 
-def _read_camera(path: Path) -> Camera:
+def _read_camera(path: Path) -> tuple[Camera, bool]:
+    """The camera, and whether its calibration is exact."""
     sensor = validate(_CameraSensor, load_yaml(path, "a camera's calibration"), path)
-    return Camera(
+    camera = Camera(
         T_b_c=rigid_transform(_rows(sensor, path), path, "T_BS"),
         intrinsics=np.array(sensor.intrinsics),
         distortion=np.array(sensor.distortion_coefficients),
@@ -193,6 +200,7 @@ def _read_camera(path: Path) -> Camera:
         resolution=sensor.resolution,
         rate_hz=sensor.rate_hz,
     )
+    return camera, sensor.calibration == "exact"
 
 
 def _read_truths(mav0: Path) -> dict[str, GroundTruth]:

@@ -68,8 +68,11 @@ def _write_sensors(recording: Recording, mav0: Path) -> None:
     cameras = zip(recording.rig.cameras, recording.camera_stamps_ns, strict=True)
     for index, (camera, stamps_ns) in enumerate(cameras):
         folder = mav0 / f"cam{index}"
+        description = _camera_description(camera)
+        if recording.rig.exact:
+            description["calibration"] = "exact"
         write_atomically(folder / "data.csv", _camera_csv(stamps_ns))
-        write_atomically(folder / "sensor.yaml", _yaml(_camera_description(camera)))
+        write_atomically(folder / "sensor.yaml", _yaml(description))
     for name, truth in recording.truths.items():
         write_atomically(mav0 / name / "data.csv", _truth_csv(truth))
 

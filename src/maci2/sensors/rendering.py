@@ -6,9 +6,9 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+from numpy.typing import NDArray
 
 from maci2.errors import DatasetError
-from maci2.gaussian import Array
 from maci2.sensors.difficulty import EASY, Difficulty
 from maci2.sensors.euroc_writer import write_euroc
 from maci2.sensors.frames import Image
@@ -137,13 +137,13 @@ def _cut(recording: Recording, truth: GroundTruth, stamps_ns: Stamps) -> Recordi
         imu=replace(
             imu, stamps_ns=imu.stamps_ns[inside], gyro=imu.gyro[inside], acc=imu.acc[inside]
         ),
-        rig=replace(recording.rig, cameras=recording.rig.cameras[:2]),
+        rig=replace(recording.rig, cameras=recording.rig.cameras[:2], exact=True),
         camera_stamps_ns=(stamps_ns, stamps_ns.copy()),
         truths={"state_groundtruth_estimate0": _rows(truth, known)},
     )
 
 
-def _rows(truth: GroundTruth, which: Array) -> GroundTruth:
+def _rows(truth: GroundTruth, which: NDArray[np.bool_]) -> GroundTruth:
     return replace(
         truth,
         stamps_ns=truth.stamps_ns[which],

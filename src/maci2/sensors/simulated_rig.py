@@ -20,7 +20,7 @@ def simulated_rig(lens: LensKind, camera_rate_hz: float, noise: ImuNoise) -> Rig
     T_b_c0 = _left_camera()
     T_c0_c1 = se3_exp(np.array([0.11, 0.0005, -0.0008, 0.004, -0.006, 0.003]))
     cameras = (make(T_b_c0, camera_rate_hz), make(T_b_c0 @ T_c0_c1, camera_rate_hz))
-    return Rig(cameras=cameras, imu=noise, source="simulated rig")
+    return Rig(cameras=cameras, imu=noise, source="simulated rig", exact=True)
 
 
 def _left_camera() -> Array:

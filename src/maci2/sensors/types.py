@@ -138,6 +138,9 @@ class Rig:
     source: str = "rig"
     """File, for messages."""
 
+    exact: bool = False
+    """Calibration without error, as of a simulated device; a real one's is measured."""
+
 
 @dataclass(frozen=True)
 class Recording:

@@ -37,9 +37,6 @@ class Checks:
     rows: Array
     """(n, 2) how far the stereo matches lie off their row in k and k+1 [px], offset removed."""
 
-    def take(self, which: Array) -> "Checks":
-        return Checks(self.backward[which], self.rows[which])
-
 
 @dataclass(frozen=True)
 class Evidence:
@@ -85,8 +82,8 @@ def _describe_tracks(
 ) -> None:
     """The last scalars: geometry of the tracks and what linear theory says of their noise."""
     moved = matches.uv1 - matches.uv0
-    trace, root = tensors[:, 0] + tensors[:, 2], np.hypot(tensors[:, 0] - tensors[:, 2],
-                                                          2.0 * tensors[:, 1])  # fmt: skip
+    trace = tensors[:, 0] + tensors[:, 2]
+    root = np.hypot(tensors[:, 0] - tensors[:, 2], 2.0 * tensors[:, 1])
     large, small = 0.5 * (trace + root), np.maximum(0.5 * (trace - root), 1e-3)
     scalars = np.column_stack(
         [

@@ -128,7 +128,7 @@ def _rectifying_rotations(rig: Rig) -> tuple[Array, Array, float]:
         np.ascontiguousarray(T_c1_c0[:3, 3:4]),
         flags=cv2.CALIB_ZERO_DISPARITY,
     )[:2]
-    return R_cr_c0, R_cr1_c1, baseline
+    return np.asarray(R_cr_c0, np.float64), np.asarray(R_cr1_c1, np.float64), baseline
 
 
 def _camera_matrix(camera: Camera) -> Array:
@@ -146,7 +146,7 @@ def _maps(camera: Camera, R_cr_c: Array, new: Array) -> tuple[Map, Map]:
         )
     else:
         found = cv2.initUndistortRectifyMap(K, camera.distortion, R_cr_c, new, size, cv2.CV_32FC1)
-    return found[0], found[1]
+    return np.asarray(found[0], np.float32), np.asarray(found[1], np.float32)
 
 
 def _content(maps: tuple[Map, Map], resolution: tuple[int, int]) -> NDArray[np.uint8]:
@@ -161,4 +161,5 @@ def _content(maps: tuple[Map, Map], resolution: tuple[int, int]) -> NDArray[np.u
 
 
 def _remap(image: Image, maps: tuple[Map, Map]) -> Image:
-    return cv2.remap(image, maps[0], maps[1], cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
+    found = cv2.remap(image, maps[0], maps[1], cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
+    return np.asarray(found, np.uint8)

@@ -2,6 +2,7 @@
 
 import zipfile
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,8 @@ import numpy as np
 from maci2 import __version__
 from maci2.errors import DatasetError, OptionError
 from maci2.sensors import NS, Stamps
-from maci2.vision.odometry import StereoOdometry, VisualStep
+from maci2.vision.odometry import StereoOdometry
+from maci2.vision.visual_step import VisualStep
 
 SAVE_EVERY = 25
 """Steps between saves of the unfinished file."""
@@ -93,6 +95,6 @@ def _take_up(partial: Path, keyframes_ns: Stamps) -> list[VisualStep]:
         steps = load_steps(partial)
     except (ValueError, KeyError, OSError, zipfile.BadZipFile):
         return []
-    wanted = zip(keyframes_ns[:-1], keyframes_ns[1:], strict=True)
+    wanted = pairwise(keyframes_ns)
     same = [s.stamps_ns == (int(a), int(b)) for s, (a, b) in zip(steps, wanted, strict=False)]
     return steps[: same.index(False)] if False in same else steps[: len(same)]

@@ -45,6 +45,11 @@ class Keyframe:
         return (self.uv[:, 1] - self.stereo.uv[:, 1])[self.stereo.found]
 
     @property
+    def row_offset(self) -> float:
+        """Their median [px]: a tilt between the cameras, the same for all points."""
+        return float(np.median(self.row_errors)) if len(self.row_errors) else 0.0
+
+    @property
     def disparities(self) -> Array:
         """(m,) of the stereo matches found [px]."""
         return (self.uv[:, 0] - self.stereo.uv[:, 0])[self.stereo.found]

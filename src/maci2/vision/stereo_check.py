@@ -1,0 +1,69 @@
+"""What stereo matches say against a calibration: swapped cameras, wrong extrinsics, wrong lens."""
+
+import numpy as np
+
+from maci2.gaussian import Array
+from maci2.vision.step import Keyframe
+
+MAX_EPIPOLAR_PX = 1.5
+"""Row error common to stereo matches above which the calibration is not the images'."""
+
+MIN_STEREO_MATCHES = 30
+MAX_NEGATIVE = 0.5
+"""Share of matches with negative disparity above which the cameras are swapped."""
+
+
+def calibration_fault(made: Keyframe) -> str:
+    """What a keyframe's stereo matches say against its calibration; empty if nothing."""
+    disparities = made.disparities
+    if len(disparities) < MIN_STEREO_MATCHES:
+        return ""
+    negative = float((disparities < -0.5).mean())
+    if negative > MAX_NEGATIVE:
+        return (
+            f"{100 * negative:.0f} % of {len(disparities)} stereo matches have negative disparity "
+            f"(median {np.median(disparities):.1f} px): left and right look swapped. Exchange cam0 "
+            "and cam1, images and calibration alike."
+        )
+    uv = made.uv[made.stereo.found]
+    field, slopes = common_row_error(uv, made.row_errors)
+    error = float(np.sqrt(np.mean(field**2)))
+    if error <= MAX_EPIPOLAR_PX:
+        return ""
+    return (
+        f"{len(uv)} stereo matches lie {error:.1f} px off their rows, at most {MAX_EPIPOLAR_PX:g} "
+        f"px is usable; {_likely_cause(*slopes)}. Give the calibration that belongs to these "
+        "images, or calibrate again."
+    )
+
+
+def common_row_error(uv: Array, rows: Array) -> tuple[Array, tuple[float, float, float]]:
+    """The part of row errors (n,) that is smooth over the image, and its offset and slopes.
+
+    Points without texture are matched anywhere near their row; a wrong calibration moves all
+    points of a region alike, so only what neighbours share counts.
+    """
+    x, y = ((uv - uv.mean(axis=0)) / 100.0).T
+    basis = np.column_stack([np.ones(len(x)), x, y, x * x, x * y, y * y])
+    weights = np.ones(len(rows))
+    for _ in range(10):
+        scale = np.sqrt(weights)
+        fit = np.linalg.lstsq(basis * scale[:, None], rows * scale, rcond=None)[0]
+        # Towards least absolute values: half of the points may be wrong.
+        weights = 1.0 / np.maximum(np.abs(rows - basis @ fit), 0.1)
+    return basis @ fit, (float(fit[0]), float(fit[1]), float(fit[2]))
+
+
+def _likely_cause(offset: float, along: float, down: float) -> str:
+    """An offset of all rows is a tilt between the cameras, a slope along them a roll."""
+    if abs(offset) > abs(along) + abs(down):
+        return f"nearly all by {offset:+.1f} px: the cameras are tilted against each other (T_BS)"
+    if abs(along) > abs(down):
+        return (
+            f"growing by {along:+.1f} px per 100 px along the row: the cameras are rolled against "
+            "each other (T_BS)"
+        )
+    return (
+        f"growing by {down:+.1f} px per 100 px down the image: focal lengths or lens distortion "
+        "are wrong"
+    )
