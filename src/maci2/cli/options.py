@@ -29,7 +29,14 @@ Vision = Annotated[
 VisionFrame = Annotated[str, typer.Option(help="camera frame of a trajectory: camera or rectified")]
 VisionStd = Annotated[
     str | None,
-    typer.Option(help="ROT_DEG,TRANS_M: noise of a trajectory's steps  [default: 0.05,0.003]"),
+    typer.Option(
+        help="ROT_DEG,TRANS_M[,SHARE]: noise of a trajectory's steps, SHARE of a step's length on "
+        "top  [default: 0.05,0.003,0.015]"
+    ),
+]
+VisionScaleStd = Annotated[
+    float | None,
+    typer.Option(help="share by which a trajectory's scale may be off (1 sigma)  [default: 0.04]"),
 ]
 Keyframes = Annotated[int, typer.Option(help="keyframes in a window")]
 Window = Annotated[float, typer.Option(help="length of a window [s]")]
@@ -66,6 +73,7 @@ def run_options(
     vision: str,
     vision_frame: str,
     vision_std: str | None,
+    vision_scale_std: float | None,
     truth: str,
     acc_bias_prior: str | None,
     **rest: object,
@@ -80,7 +88,7 @@ def run_options(
         x, y, z = parse_numbers(acc_bias_prior, 3, "--acc-bias-prior")
         prior = (x, y, z)
     return RunOptions(
-        vision=parse_vision(vision, vision_frame, vision_std),
+        vision=parse_vision(vision, vision_frame, vision_std, vision_scale_std),
         truth=tuple(name for name in truth.split(",") if name),
         acc_bias_prior=prior,
         **rest,  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ import numpy as np
 
 from maci2.estimation.gyro import RotationAlignment, align_rotations, rotation_from_rates
 from maci2.estimation.optimize import Variables
-from maci2.estimation.solve import solve
+from maci2.estimation.scale import solve_with_scale
 from maci2.estimation.start import lever_arm, start_values
 from maci2.estimation.state import (
     CalibrationResult,
@@ -91,4 +91,4 @@ def _solve_from(
     Ts_c0_b, v_b, g_c0 = start_values(pre, vision, T_b_c, config.gravity_norm)
     mean_acc = np.asarray(imu.bias_prior.mean_acc, dtype=np.float64)
     variables = Variables(Ts_c0_b, v_b, g_c0, start.bias_gyro, mean_acc, T_b_c)
-    return solve(imu, vision, pre, variables, config, extrinsics=True)
+    return solve_with_scale(imu, vision, pre, variables, config, extrinsics=True)

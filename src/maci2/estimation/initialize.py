@@ -7,7 +7,7 @@ import numpy as np
 
 from maci2.estimation.gyro import align_rotations
 from maci2.estimation.optimize import Variables
-from maci2.estimation.solve import solve
+from maci2.estimation.scale import solve_with_scale
 from maci2.estimation.start import start_values
 from maci2.estimation.state import InitResult, SolverConfig
 from maci2.estimation.verdict import InitLimits, judge_initialization, require_window
@@ -41,7 +41,7 @@ def initialize(
 
     Ts_c0_b, v_b, g_c0 = start_values(pre, vision, T_b_c, config.gravity_norm)
     start = Variables(Ts_c0_b, v_b, g_c0, bias_gyro, prior.mean_acc, np.ascontiguousarray(T_b_c))
-    state, posterior, report = solve(imu, vision, pre, start, config, extrinsics=False)
+    state, posterior, report = solve_with_scale(imu, vision, pre, start, config, extrinsics=False)
 
     report = replace(report, solve_ms=1e3 * (time.perf_counter() - began))
     return judge_initialization(

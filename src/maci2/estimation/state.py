@@ -111,6 +111,12 @@ class SolveReport:
     inflation: float = 1.0
     """Factor on the stated measurement covariances that chi-square made necessary; 1 if none."""
 
+    scale: float = 1.0
+    """True translation over the measured one, where vision left its scale in doubt."""
+
+    std_scale: float = 0.0
+    """Zero where vision's scale was taken as exact."""
+
 
 @dataclass(frozen=True)
 class Verdict:

@@ -69,7 +69,8 @@ def stds(cov: Array) -> Array:
 
 def _report(result: Any) -> dict[str, Any]:
     report = result.report
-    return {
+    scale = {"vision_scale": report.scale, "vision_scale_std": report.std_scale}
+    return (scale if report.std_scale > 0.0 else {}) | {
         "cost": finite_or_none(report.cost),
         "dof": report.dof,
         "inflation": report.inflation,
