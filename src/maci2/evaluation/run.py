@@ -150,11 +150,12 @@ def initialize_window(inputs: Inputs, window: Window, options: RunOptions) -> In
     truth = inputs.truth
     if truth is not None and _truth_is_known(truth, window):
         errors = initialization_errors(
-            result,
+            result.state,
             truth_at(truth, vision.stamps_ns, MAX_TRUTH_GAP_S),
             inputs.T_b_c,
             gyro_bias,
             truth.bias_gyro.mean(axis=0),
+            result.posterior,
         )
     return Initialized(result, window, gyro_bias, acc_bias, errors)
 
