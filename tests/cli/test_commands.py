@@ -319,3 +319,22 @@ def test_every_error_a_user_can_mend_is_of_one_family():
     kinds = [getattr(errors, name) for name in dir(errors) if name.endswith("Error")]
     assert len(kinds) >= 5
     assert all(issubclass(kind, Maci2Error) for kind in kinds)
+
+
+def test_reproduce_ends_with_the_path_of_a_report(recording, tmp_path):
+    data = tmp_path / "data"
+    shutil.copytree(recording, data / "MH_04_difficult")
+    output = run("reproduce", "gyro-bias", "--data", data, "-o", tmp_path / "out", "--jobs", 1)
+    assert "missing  MH_02_easy: no such recording" in output
+    assert "ORB-SLAM3 inertial-only" in output
+    assert output.rstrip().endswith(f"report: {tmp_path / 'out' / 'report.html'}")
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "Gyroscope bias on all EuRoC recordings" in page
+    again = run("report", tmp_path / "out", "-o", tmp_path / "again.html")
+    assert "again.html: 1 experiments" in again
+    assert (tmp_path / "again.html").read_text(encoding="utf-8") == page
+
+
+def test_an_experiment_that_does_not_exist_is_told_which_do(monkeypatch, capsys, tmp_path):
+    message = error_of(monkeypatch, capsys, "reproduce", "table-1", "--data", tmp_path)
+    assert "no experiment is called table-1; choose from euroc-init, cov-ablation" in message

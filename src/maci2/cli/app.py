@@ -16,6 +16,7 @@ from maci2.cli.evaluate import evaluate
 from maci2.cli.imu_report import imu_report
 from maci2.cli.init import init
 from maci2.cli.model import model
+from maci2.cli.reproduce import report, reproduce
 from maci2.cli.simulate import simulate
 from maci2.cli.train_imu import train_imu
 from maci2.errors import Maci2Error
@@ -38,7 +39,8 @@ def version(show: bool = typer.Option(False, "--version", help="Print the versio
 
 
 for command in (
-    demo, check, simulate, init, calibrate, evaluate, bench, imu_report, train_imu, model,
+    demo, check, simulate, init, calibrate, evaluate, reproduce, report, bench, imu_report,
+    train_imu, model,
 ):  # fmt: skip
     app.command()(command)
 

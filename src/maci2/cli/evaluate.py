@@ -30,6 +30,8 @@ def evaluate(
     rig: opt.RigFile = None,
     seed: opt.Seed = 0,
     jobs: opt.Jobs = 1,
+    backend: opt.Backend = "local",
+    scheduler: opt.Scheduler = "",
     json: opt.Json = None,
 ) -> None:
     """The paper's protocol: initialize on every window and compare with ground truth."""
@@ -57,7 +59,8 @@ def evaluate(
 
     with Progress(transient=True) as progress:
         task = progress.add_task("recordings", total=len(sequences))
-        results = run(sequences, options, jobs, lambda *_: progress.advance(task))
+        pool = opt.pool(jobs, backend, scheduler)
+        results = run(sequences, options, pool, lambda *_: progress.advance(task))
     summary = summarize(results, options)
     write_json(json, summary)
     if output is not None:

@@ -1,5 +1,7 @@
 """Options that several commands share, in one place."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +11,7 @@ from maci2.errors import OptionError
 
 if TYPE_CHECKING:
     from maci2.evaluation.options import RunOptions
+    from maci2.evaluation.parallel import Pool
 
 Sequence = Annotated[Path, typer.Argument(help="recording: a EuRoC-layout or TUM-VI folder")]
 Sequences = Annotated[list[Path], typer.Argument(help="recordings: EuRoC-layout or TUM-VI folders")]
@@ -65,6 +68,10 @@ RigFile = Annotated[
 ]
 Seed = Annotated[int, typer.Option(help="of all random draws")]
 Jobs = Annotated[int, typer.Option(help="recordings worked on at once")]
+Backend = Annotated[str, typer.Option(help="who works: local (this machine) or dask")]
+Scheduler = Annotated[
+    str, typer.Option(help="address of a Dask scheduler  [default: a cluster on this machine]")
+]
 Json = Annotated[Path | None, typer.Option("--json", help="write the result to this file")]
 
 
@@ -93,3 +100,26 @@ def run_options(
         acc_bias_prior=prior,
         **rest,  # type: ignore[arg-type]
     )
+
+
+def pool(jobs: int, backend: str, scheduler: str) -> "Pool":
+    """Who does the work."""
+    from maci2.evaluation.parallel import Pool
+
+    return Pool(jobs, backend, scheduler)  # type: ignore[arg-type]
+
+
+@contextmanager
+def task_progress() -> Iterator[Callable[[str, int, int], None]]:
+    """A bar that is told a name, how much is done and how much there is."""
+    from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
+
+    with Progress(
+        *Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn(), transient=True
+    ) as progress:
+        task = progress.add_task("")
+
+        def on_progress(name: str, done: int, total: int) -> None:
+            progress.update(task, description=name, completed=done, total=total)
+
+        yield on_progress

@@ -31,6 +31,9 @@ class SolverConfig:
     imu_cross_terms: bool = True
     """Weigh IMU residuals with the full 9x9 covariance, not only its three 3x3 blocks."""
 
+    imu_identity: bool = False
+    """Weigh every IMU residual alike, whatever its covariance [rad, m/s, m]: for ablations."""
+
     robust: bool = True
     """A visual step that noise does not explain counts linearly, not by its square."""
 

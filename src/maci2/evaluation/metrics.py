@@ -103,9 +103,13 @@ def calibration_errors(result: CalibrationResult, T_b_c: Array) -> tuple[float, 
     """Rotation [deg] and translation [m] error against known extrinsics."""
     if result.state is None:
         return float("nan"), float("nan")
-    R = result.state.T_b_c[:3, :3].T @ T_b_c[:3, :3]
-    rotation_deg = float(np.rad2deg(np.linalg.norm(so3_log(np.ascontiguousarray(R)))))
+    rotation_deg = rotation_angle_deg(result.state.T_b_c[:3, :3], T_b_c[:3, :3])
     return rotation_deg, float(np.linalg.norm(result.state.T_b_c[:3, 3] - T_b_c[:3, 3]))
+
+
+def rotation_angle_deg(R: Array, R_true: Array) -> float:
+    """Angle between two rotations."""
+    return float(np.rad2deg(np.linalg.norm(so3_log(np.ascontiguousarray(R.T @ R_true)))))
 
 
 def _position_errors(state: VIState, Ts_c0_b: Array) -> Array:

@@ -2,22 +2,23 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
-
 from maci2.errors import DatasetError, Maci2Error
 from maci2.estimation import CalibrationResult, InitResult, Status, calibrate, initialize
 from maci2.evaluation.inputs import Inputs, open_inputs
 from maci2.evaluation.metrics import InitErrors, initialization_errors
 from maci2.evaluation.options import RunOptions
+from maci2.evaluation.parallel import Pool, WorkerDied, run_all
 from maci2.evaluation.truth_states import truth_jumps
 from maci2.evaluation.windows import Window, one_window, plan_windows
 from maci2.gaussian import Array
 from maci2.sensors import GroundTruth, truth_at
 
+ALONE = Pool()
 MAX_TRUTH_GAP_S = 0.06
 
 GROSS_JUMP_M = 0.025
@@ -72,17 +73,17 @@ class Evaluated:
 def evaluate(
     paths: list[Path],
     options: RunOptions,
-    jobs: int = 1,
-    on_recording: Callable[[str, int], None] | None = None,
+    pool: Pool = ALONE,
+    on_recording: Callable[[str, int], None] = lambda *_: None,
 ) -> dict[str, Evaluated]:
-    """Run every recording, `jobs` at a time; `on_recording(name, rows)` reports progress."""
-    tasks = (delayed(evaluate_recording)(path, options) for path in paths)
-    results: dict[str, Evaluated] = {}
-    for name, found in Parallel(n_jobs=jobs, return_as="generator")(tasks):
-        results[name] = found
-        if on_recording is not None:
-            on_recording(name, len(found.rows))
-    return results
+    """Run every recording; `on_recording(name, rows)` reports progress."""
+    found: dict[Path, tuple[str, Evaluated]] = {}
+    for path, result in run_all(partial(evaluate_recording, options=options), paths, pool):
+        if isinstance(result, WorkerDied):
+            raise DatasetError(f"{path}: {result.reason}; try it alone, with --jobs 1.")
+        found[path] = result
+        on_recording(result[0], len(result[1].rows))
+    return dict(found[path] for path in paths)
 
 
 def evaluate_recording(path: Path, options: RunOptions) -> tuple[str, Evaluated]:
@@ -97,12 +98,12 @@ def evaluate_recording(path: Path, options: RunOptions) -> tuple[str, Evaluated]
         options.keyframes,
         options.start_s,
     )
-    known = [window for window in windows if _truth_is_known(inputs.truth, window)]
+    known = [window for window in windows if truth_is_known(inputs.truth, window)]
     rows = [_row(inputs, window, options) for window in known]
     return inputs.recording.name, Evaluated(rows, len(windows) - len(known))
 
 
-def _truth_is_known(truth: GroundTruth, window: Window) -> bool:
+def truth_is_known(truth: GroundTruth, window: Window) -> bool:
     """Truth states a velocity at every keyframe and does not jump between them."""
     try:
         at = truth_at(truth, window.stamps_ns, MAX_TRUTH_GAP_S)
@@ -148,7 +149,7 @@ def initialize_window(inputs: Inputs, window: Window, options: RunOptions) -> In
     acc_bias = removed_acc + result.state.acc_bias
     errors = None
     truth = inputs.truth
-    if truth is not None and _truth_is_known(truth, window):
+    if truth is not None and truth_is_known(truth, window):
         errors = initialization_errors(
             result.state,
             truth_at(truth, vision.stamps_ns, MAX_TRUTH_GAP_S),

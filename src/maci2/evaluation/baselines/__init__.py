@@ -13,7 +13,7 @@ from maci2.evaluation.baselines.analytic import analytic
 from maci2.evaluation.baselines.kimera import kimera
 from maci2.evaluation.baselines.linear import EUROC_ACC_BIAS, const_bias, linear
 from maci2.evaluation.baselines.orbslam3 import orbslam3
-from maci2.evaluation.baselines.own import maci2, maci2_paper, maci2_raw
+from maci2.evaluation.baselines.own import maci2, maci2_identity_imu, maci2_paper, maci2_raw
 from maci2.evaluation.baselines.segment import Answer, Initializer, Segment, make_segment
 from maci2.evaluation.baselines.static import static
 from maci2.evaluation.baselines.vins import vins, vins_fixed
@@ -22,6 +22,7 @@ INITIALIZERS: dict[str, Initializer] = {
     "maci2": maci2,
     "maci2-raw": maci2_raw,
     "maci2-paper": maci2_paper,
+    "maci2-identity-imu": maci2_identity_imu,
     "const-bias": const_bias(EUROC_ACC_BIAS),
     "linear": linear,
     "vins": vins,

@@ -27,8 +27,13 @@ def maci2_paper(segment: Segment) -> Answer:
     return _initialize(segment, segment.raw, PAPER)
 
 
+def maci2_identity_imu(segment: Segment) -> Answer:
+    """The IMU model's corrections, but every IMU residual weighed alike: an ablation."""
+    return _initialize(segment, segment.measurements, SolverConfig(imu_identity=True))
+
+
 def _initialize(segment: Segment, imu: ImuMeasurements, config: SolverConfig) -> Answer:
-    """Only `ok` counts as accepted: `weak` asks its user to wait for a better window."""
+    """`ok` counts as accepted; `weak` asks its user to wait for a better window."""
     config = replace(config, gravity_norm=segment.gravity_norm)
     result = initialize(imu, segment.vision, segment.T_b_c, config)
     reason = "; ".join(result.verdict.reasons)
@@ -40,7 +45,8 @@ def _initialize(segment: Segment, imu: ImuMeasurements, config: SolverConfig) ->
         gyro_bias=removed_gyro + result.state.gyro_bias,
         acc_bias=removed_acc + result.state.acc_bias,
     )
-    return Answer(result.verdict.status == "ok", reason, state, result.posterior)
+    status = result.verdict.status
+    return Answer(status == "ok", reason, state, result.posterior, unsure=status == "weak")
 
 
 def _removed_bias(segment: Segment, imu: ImuMeasurements) -> tuple[Array, Array]:

@@ -84,6 +84,9 @@ class Answer:
     posterior: Posterior | None = None
     """Only of methods that state how far to trust them."""
 
+    unsure: bool = False
+    """Not accepted, yet not called wrong either: the method asks for more motion."""
+
 
 class Initializer(Protocol):
     """A method: one function."""
