@@ -17,7 +17,7 @@ G = 9.81
 def segment_of(window: Window) -> Segment:
     stamps_ns = window.vision.stamps_ns
     imu = window.imu.between(int(stamps_ns[0]), int(stamps_ns[-1]))
-    return Segment(imu, imu, window.vision, window.truth.T_b_c)
+    return Segment(imu, imu, imu, window.vision, window.truth.T_b_c)
 
 
 def exact_segment(kind="drone", seed=0, **choices) -> tuple[Segment, Window]:

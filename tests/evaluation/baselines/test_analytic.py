@@ -1,5 +1,7 @@
 """The analytic solution against its cost, written down before velocities are eliminated."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import least_squares, minimize
@@ -15,6 +17,7 @@ from segment_cases import (
 from test_sphere import by_polynomial
 
 from maci2.evaluation.baselines.analytic import GRAVITY, analytic, normal_equations
+from maci2.evaluation.baselines.linear import linear
 from maci2.evaluation.baselines.sphere import solve_on_sphere
 
 
@@ -67,6 +70,11 @@ def answer_vector(segment, state):
 @pytest.mark.parametrize("seed", range(3))
 def test_the_gyro_bias_is_weighted_least_squares(seed):
     segment = noisy_segment(seed)
+    # Weights that differ from axis to axis and from step to step, or none would be seen.
+    rng = np.random.default_rng(seed)
+    var_gyro = segment.raw.var_gyro * np.geomspace(1.0, 30.0, len(segment.raw.gyro))[:, None]
+    var_gyro *= rng.uniform(0.1, 10.0, size=3)
+    segment = replace(segment, raw=replace(segment.raw, var_gyro=var_gyro))
     pre = preintegrated(segment)
     Rs, _, _ = poses(segment)
     roots = np.linalg.cholesky(np.linalg.inv(pre.cov[:, :3, :3])).transpose(0, 2, 1)
@@ -78,6 +86,8 @@ def test_the_gyro_bias_is_weighted_least_squares(seed):
 
     found = least_squares(residuals, np.zeros(3), xtol=1e-15, ftol=1e-15, gtol=1e-15).x
     np.testing.assert_allclose(analytic(segment).state.gyro_bias, found, atol=1e-8)
+    unweighted = linear(segment).state.gyro_bias
+    assert np.abs(unweighted - found).max() > 1e-5
 
 
 @pytest.mark.parametrize("seed", range(3))

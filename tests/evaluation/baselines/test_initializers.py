@@ -23,7 +23,7 @@ from maci2.evaluation.metrics import angle_deg
 from maci2.evaluation.options import RunOptions, VisionSource
 from maci2.evaluation.run import initialize_window
 from maci2.evaluation.windows import plan_windows
-from maci2.imu.measurements import with_vibration
+from maci2.imu import raw_model
 from maci2.sensors import (
     GRAVITY_W,
     SimulationConfig,
@@ -176,15 +176,23 @@ def test_a_segment_holds_the_raw_samples_around_its_keyframes(simulated_inputs):
     np.testing.assert_allclose(raw.var_acc, 200.0 * inputs.recording.rig.imu.density_acc**2)
 
 
-def test_vibration_is_read_off_a_segment_as_off_the_recording():
-    window = simulated_window("drone", 0)
+def test_raw_maci2_is_maci2_with_the_raw_model(simulated_inputs):
+    """Vibration is that of the recording, also at the ends of a segment."""
+    inputs, _ = simulated_inputs
     rng = np.random.default_rng(0)
-    shaking = replace(window.imu, acc=window.imu.acc + rng.normal(size=window.imu.acc.shape))
-    added = with_vibration(shaking).var_acc - shaking.var_acc
-    # A tenth of the excess: white noise of 1 m/s^2 on what is there.
-    assert added.mean() == pytest.approx(0.1, rel=0.15)
-    inside = shaking.between(int(window.vision.stamps_ns[0]), int(window.vision.stamps_ns[-1]))
-    assert with_vibration(inside).var_acc.mean() == pytest.approx(0.1, rel=0.2)
+    samples = inputs.recording.imu
+    samples = replace(samples, acc=samples.acc + rng.normal(size=samples.acc.shape))
+    recording = replace(inputs.recording, imu=samples)
+    inputs = replace(inputs, recording=recording, imu=raw_model(samples, recording.rig.imu))
+    for window in plan_windows(inputs.candidates_ns(), 2.5, 1.0, 10):
+        segment = make_segment(inputs, window)
+        for field in ("stamps_ns", "acc", "var_gyro", "var_acc"):
+            np.testing.assert_allclose(
+                getattr(segment.raw_vibrating, field), getattr(segment.measurements, field)
+            )
+        assert (segment.raw_vibrating.var_acc > 10.0 * segment.raw.var_acc).all()
+        a, b = INITIALIZERS["maci2"](segment), INITIALIZERS["maci2-raw"](segment)
+        np.testing.assert_allclose(a.state.gravity_c0, b.state.gravity_c0, atol=1e-9)
 
 
 def test_the_example_of_the_documentation_runs(simulated_inputs):
