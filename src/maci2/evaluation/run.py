@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from maci2.errors import DatasetError, Maci2Error
 from maci2.estimation import CalibrationResult, InitResult, Status, calibrate, initialize
 from maci2.evaluation.inputs import Inputs, open_inputs

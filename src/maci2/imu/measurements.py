@@ -7,7 +7,7 @@ from scipy.ndimage import uniform_filter1d
 
 from maci2.errors import MeasurementError
 from maci2.gaussian import Array
-from maci2.sensors import NS, ImuNoise, ImuSamples, Stamps
+from maci2.sensors import ImuNoise, ImuSamples, Stamps
 
 VIBRATION_SHARE = 0.1
 """How much of the excess high-frequency variance acts like white noise; the rest is vibration that
@@ -111,21 +111,16 @@ def datasheet_model(
 def raw_model(
     samples: ImuSamples, noise: ImuNoise, bias_prior: BiasPrior | None = None
 ) -> ImuMeasurements:
-    """Raw samples with data-sheet noise and the noise that vibration adds, read off the samples."""
-    return with_vibration(datasheet_model(samples, noise, bias_prior))
-
-
-def with_vibration(sheet: ImuMeasurements) -> ImuMeasurements:
-    """The same samples with variances that vibration has been added to.
+    """Raw samples with data-sheet noise and the noise that vibration adds, read off the samples.
 
     A data sheet describes an IMU on a bench. Rotors and footsteps alias into the samples; second
     differences show how much, since motion is smooth over two periods.
     """
-    rate_hz = NS / float(np.median(np.diff(sheet.stamps_ns)))
+    sheet = datasheet_model(samples, noise, bias_prior)
     return replace(
         sheet,
-        var_gyro=_with_vibration(sheet.gyro, sheet.var_gyro, rate_hz),
-        var_acc=_with_vibration(sheet.acc, sheet.var_acc, rate_hz),
+        var_gyro=_with_vibration(samples.gyro, sheet.var_gyro, samples.rate_hz),
+        var_acc=_with_vibration(samples.acc, sheet.var_acc, samples.rate_hz),
     )
 
 

@@ -105,7 +105,7 @@ def with_norm(vector: Array, norm: float) -> Array:
 
 def solve_rows(rows: Array, right: Array) -> Array:
     """Least squares through the normal equations, as all of the originals do."""
-    return np.linalg.solve(rows.T @ rows, rows.T @ right)
+    return np.asarray(np.linalg.solve(rows.T @ rows, rows.T @ right), dtype=np.float64)
 
 
 def _transposed(rotations: Array) -> Array:

@@ -5,9 +5,10 @@ direction of gravity. The bias priors have information 1e2 (gyroscope) and 1e5 (
 zero: the second pins the accelerometer bias. Weights are preintegration's with the data sheet's
 noise. The visual-inertial bundle adjustment that follows needs landmarks and is left out.
 
-Gates, in terms of a window of keyframes: a map is created only where the mean acceleration of two
-neighbouring steps differs by 0.5 m/s^2; ten keyframes and one second are needed; and the last two
-steps must cover 2 cm together. ORB-SLAM3 looks at these frame by frame as they arrive.
+Gates, in terms of a window: a map is created only where the mean acceleration changes by 0.5 m/s^2
+from one image to the next; ten keyframes and one second are needed; and the last two steps between
+keyframes must cover 2 cm together. ORB-SLAM3 waits for the first before it takes its first
+keyframe; here a window passes if that happens anywhere in it.
 """
 
 from typing import NamedTuple
@@ -23,8 +24,9 @@ from maci2.evaluation.baselines.alignment import (
 )
 from maci2.evaluation.baselines.segment import Answer, Segment
 from maci2.gaussian import Array
-from maci2.imu import ALPHA, BETA, GAMMA, Preintegrated
+from maci2.imu import ALPHA, BETA, GAMMA, Preintegrated, preintegrate
 from maci2.lie import skew, so3_exp
+from maci2.sensors import NS
 
 INFO_GYRO_BIAS = 1e2
 INFO_ACC_BIAS = 1e5
@@ -40,6 +42,8 @@ STEP_TOLERANCE = 1e-10
 
 MIN_ACC_CHANGE = 0.5
 """[m/s^2]"""
+IMAGE_PERIOD_NS = 50_000_000
+"""Of the cameras it is used with."""
 MIN_KEYFRAMES = 10
 MIN_DURATION_S = 1.0
 MIN_TRAVEL = 0.02
@@ -74,7 +78,7 @@ def orbslam3(segment: Segment) -> Answer:
     velocity_b = np.einsum("kji,kj->ki", Ts_c0_b[:, :3, :3], x.v_c0)
     gravity_c0 = segment.gravity_norm * x.R_c0_g @ DOWN
     state = segment.state(gravity_c0, velocity_b, x.bias_gyro, x.bias_acc, Ts_c0_b)
-    reason = rejection(pre, segment.Ts_c0_c()[:, :3, 3])
+    reason = rejection(segment)
     return Answer(not reason, reason, state)
 
 
@@ -102,7 +106,7 @@ def optimize(pre: Preintegrated, Ts_c0_b: Array, x: Unknowns, gravity_norm: floa
     damping, growth = FIRST_DAMPING, 2.0
     for _ in range(MAX_ITERATIONS):
         for _ in range(MAX_TRIALS):
-            step = np.linalg.solve(H + damping * np.eye(len(b)), b)
+            step = _damped_step(H, b, damping)
             tried = x.moved(step)
             H_new, b_new, cost_new = _linearize(pre, Ts_c0_b, tried, gravity_norm, info)
             gain = (cost - cost_new) / float(step @ (damping * step + b) + 1e-3)
@@ -116,6 +120,10 @@ def optimize(pre: Preintegrated, Ts_c0_b: Array, x: Unknowns, gravity_norm: floa
         if np.abs(step).max() < STEP_TOLERANCE:
             return x
     return x
+
+
+def _damped_step(H: Array, b: Array, damping: float) -> Array:
+    return np.asarray(np.linalg.solve(H + damping * np.eye(len(b)), b), dtype=np.float64)
 
 
 def informations(covs: Array) -> Array:
@@ -186,20 +194,28 @@ def _linearize(
     return H, b, cost
 
 
-def rejection(pre: Preintegrated, p_c0_c: Array) -> str:
+def rejection(segment: Segment) -> str:
     """Which gate does not let the window pass."""
-    if len(p_c0_c) < MIN_KEYFRAMES:
-        return f"{len(p_c0_c)} keyframes, needed {MIN_KEYFRAMES}"
-    if pre.dt.sum() < MIN_DURATION_S:
-        return f"{pre.dt.sum():.2f} s of keyframes, needed {MIN_DURATION_S:g}"
-    mean_acc = pre.beta / pre.dt[:, None]
-    change = float(np.linalg.norm(np.diff(mean_acc, axis=0), axis=1).max())
+    duration_s = float(segment.stamps_ns[-1] - segment.stamps_ns[0]) / NS
+    if len(segment.stamps_ns) < MIN_KEYFRAMES:
+        return f"{len(segment.stamps_ns)} keyframes, needed {MIN_KEYFRAMES}"
+    if duration_s < MIN_DURATION_S:
+        return f"{duration_s:.2f} s of keyframes, needed {MIN_DURATION_S:g}"
+    change = acceleration_change(segment)
     if change < MIN_ACC_CHANGE:
         return (
-            f"not enough acceleration: it changes by {change:.2f} m/s^2 from step to step, needed "
-            f"{MIN_ACC_CHANGE:g}"
+            f"not enough acceleration: it changes by {change:.2f} m/s^2 from image to image, "
+            f"needed {MIN_ACC_CHANGE:g}"
         )
-    travel = float(np.linalg.norm(np.diff(p_c0_c[-3:], axis=0), axis=1).sum())
+    steps = np.diff(segment.Ts_c0_c()[-3:, :3, 3], axis=0)
+    travel = float(np.linalg.norm(steps, axis=1).sum())
     if travel < MIN_TRAVEL:
         return f"not enough motion: {travel:.3f} m in the last two steps, needed {MIN_TRAVEL:g}"
     return ""
+
+
+def acceleration_change(segment: Segment) -> float:
+    """Largest change of the mean specific force from one image period to the next [m/s^2]."""
+    images_ns = np.arange(segment.stamps_ns[0], segment.stamps_ns[-1], IMAGE_PERIOD_NS)
+    pre = preintegrate(segment.raw, images_ns)
+    return float(np.linalg.norm(np.diff(pre.beta / pre.dt[:, None], axis=0), axis=1).max())

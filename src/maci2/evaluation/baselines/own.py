@@ -7,7 +7,6 @@ from maci2.evaluation.baselines.segment import Answer, Segment
 from maci2.evaluation.options import RunOptions, VisionSource
 from maci2.gaussian import Array
 from maci2.imu import ImuMeasurements
-from maci2.imu.measurements import with_vibration
 
 PAPER = RunOptions(VisionSource("truth"), paper=True).solver()
 
@@ -19,7 +18,7 @@ def maci2(segment: Segment) -> Answer:
 
 def maci2_raw(segment: Segment) -> Answer:
     """With raw samples whatever the IMU model is: data sheet and vibration, nothing learned."""
-    return _initialize(segment, with_vibration(segment.raw), SolverConfig())
+    return _initialize(segment, segment.raw_vibrating, SolverConfig())
 
 
 def maci2_paper(segment: Segment) -> Answer:

@@ -11,10 +11,13 @@ from maci2.estimation.state import GRAVITY_NORM
 from maci2.evaluation.inputs import Inputs
 from maci2.evaluation.windows import Window
 from maci2.gaussian import Array
-from maci2.imu import ImuMeasurements, datasheet_model
+from maci2.imu import ImuMeasurements, datasheet_model, raw_model
 from maci2.lie import se3_inv
-from maci2.sensors import Stamps
+from maci2.sensors import NS, Stamps
 from maci2.vision import RelativePoses
+
+MARGIN_NS = NS
+"""Vibration is averaged over half of this to each side."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,9 @@ class Segment:
     raw: ImuMeasurements
     """The samples as the device gave them, with the data sheet's variance; one sample beyond the
     first and the last keyframe. No bias prior of it may be used."""
+
+    raw_vibrating: ImuMeasurements
+    """The same with the noise that vibration adds, read off the recording: what `--imu raw` is."""
 
     measurements: ImuMeasurements
     """The same samples as the chosen IMU model hands them on (`--imu`): corrected, with variances
@@ -98,9 +104,14 @@ def make_segment(inputs: Inputs, window: Window) -> Segment:
     """Cut one window out of a recording that has been made ready."""
     vision = inputs.camera_motion(window.stamps_ns, window.index)
     start_ns, end_ns = int(vision.stamps_ns[0]), int(vision.stamps_ns[-1])
-    recording = inputs.recording
+    samples, noise = inputs.recording.imu, inputs.recording.rig.imu
+    around = samples.between(
+        max(start_ns - MARGIN_NS, int(samples.stamps_ns[0])),
+        min(end_ns + MARGIN_NS, int(samples.stamps_ns[-1])),
+    )
     return Segment(
-        datasheet_model(recording.imu.between(start_ns, end_ns), recording.rig.imu),
+        datasheet_model(samples.between(start_ns, end_ns), noise),
+        raw_model(around, noise).between(start_ns, end_ns),
         inputs.imu.between(start_ns, end_ns),
         vision,
         inputs.T_b_c,

@@ -58,6 +58,8 @@ def _secular_root(c: Array, gaps: Array, norm: float) -> float:
     for _ in range(MAX_ITERATIONS):
         g = c / (gaps + shift)
         length = float(np.linalg.norm(g))
+        if abs(length - norm) <= TOLERANCE * norm or high - low <= TOLERANCE * high:
+            break
         if length > norm:
             low = shift
         else:
@@ -65,6 +67,4 @@ def _secular_root(c: Array, gaps: Array, norm: float) -> float:
         slope = float(g @ (g / (gaps + shift))) / length**3
         step = (1.0 / norm - 1.0 / length) / slope
         shift = shift + step if low < shift + step < high else 0.5 * (low + high)
-        if abs(length - norm) <= TOLERANCE * norm or high - low <= TOLERANCE * high:
-            break
     return shift

@@ -1,4 +1,4 @@
-"""The naive start: the device is taken to stand still, as OKVIS2 does (and basalt, from one sample).
+"""The naive start: the device is taken to stand still, as OKVIS2 does (basalt from one sample).
 
 Gravity is opposite to the mean accelerometer between the first two keyframes, velocity and both
 biases are zero, poses are vision's. It accepts everything: it shows what "just start" costs.

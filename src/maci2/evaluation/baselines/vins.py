@@ -58,7 +58,7 @@ def _align(segment: Segment, clear_each_time: bool) -> Answer:
 
     rows, right = _rows(pre, Rs_c0_b, Ts_c0_c[:, :3, 3], segment.T_b_c[:3, 3])
     x = solve_rows(rows, right)
-    norm_error = abs(np.linalg.norm(x[-4:-1]) - segment.gravity_norm)
+    norm_error = abs(float(np.linalg.norm(x[-4:-1])) - segment.gravity_norm)
     reason = _rejection(norm_error, x[-1] / SCALE_UNIT)
     gravity_c0 = with_norm(x[-4:-1], segment.gravity_norm)
     if not reason:
