@@ -86,6 +86,8 @@ def test_calibrate_needs_no_guess_and_writes_a_file_that_reads_back(recording, t
     assert record["status"] == "ok"
     assert record["errors"]["rotation_deg"] <= 0.05
     assert record["errors"]["translation_m"] <= 0.003
+    assert abs(record["time_offset_s"]) < 4.0 * record["time_offset_std_s"] < 0.002
+    assert yaml.safe_load(chain.read_text())["cam0"]["timeshift_cam_imu"] == record["time_offset_s"]
     T_cam_imu = np.array(yaml.safe_load(chain.read_text())["cam0"]["T_cam_imu"])
     np.testing.assert_allclose(np.linalg.inv(T_cam_imu), record["T_b_c"], atol=1e-12)
     again = open_recording(recording, chain).rig.cameras

@@ -53,6 +53,13 @@ Paper = Annotated[
         "block-diagonal IMU weights, data-sheet noise",
     ),
 ]
+TimeOffset = Annotated[
+    bool,
+    typer.Option(
+        "--time-offset/--no-time-offset",
+        help="estimate the camera's time offset to the IMU too (within 0.1 s)",
+    ),
+]
 Truth = Annotated[
     str, typer.Option(help="NAME[,NAME]: ground truths by name, the first one found wins")
 ]

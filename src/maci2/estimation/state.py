@@ -37,6 +37,9 @@ class SolverConfig:
     robust: bool = True
     """A visual step that noise does not explain counts linearly, not by its square."""
 
+    estimate_time_offset: bool = False
+    """The camera's stamps may be off by a constant, up to 0.1 s."""
+
     rule: Rule = "midpoint"
     """How samples are integrated."""
 
@@ -52,7 +55,7 @@ class VIState:
     """The paper's state X: poses and velocities of the body, gravity, biases, extrinsics."""
 
     stamps_ns: Stamps
-    """(n,) keyframes."""
+    """(n,) keyframes, on the IMU's clock."""
 
     Ts_c0_b: Array
     """(n, 4, 4) body poses in the first camera frame."""
@@ -119,6 +122,12 @@ class SolveReport:
 
     std_scale: float = 0.0
     """Zero where vision's scale was taken as exact."""
+
+    time_offset_s: float = 0.0
+    """Stamp on the IMU's clock less stamp on the camera's."""
+
+    std_time_offset_s: float = 0.0
+    """Zero where the clocks were taken as one."""
 
 
 @dataclass(frozen=True)

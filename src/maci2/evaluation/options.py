@@ -82,6 +82,9 @@ class RunOptions:
     rig: Path | None = None
     """Kalibr file that takes the place of a recording's own calibration."""
 
+    time_offset: bool = False
+    """Estimate the camera's time offset to the IMU too."""
+
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -96,7 +99,7 @@ class RunOptions:
     def solver(self) -> SolverConfig:
         """The solver's choices that `paper` and the IMU model imply."""
         if not self.paper:
-            return SolverConfig()
+            return SolverConfig(estimate_time_offset=self.time_offset)
         return SolverConfig(
             gravity_on_sphere=False,
             # The paper's workflow (a) leaves both biases to the learned model.

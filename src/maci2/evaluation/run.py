@@ -17,7 +17,9 @@ from maci2.evaluation.parallel import Pool, WorkerDied, run_all
 from maci2.evaluation.truth_states import truth_jumps
 from maci2.evaluation.windows import Window, one_window, plan_windows
 from maci2.gaussian import Array
-from maci2.sensors import GroundTruth, truth_at
+from maci2.imu import ImuMeasurements
+from maci2.sensors import NS, GroundTruth, truth_at
+from maci2.vision import RelativePoses
 
 ALONE = Pool()
 MAX_TRUTH_GAP_S = 0.06
@@ -25,6 +27,9 @@ MAX_TRUTH_GAP_S = 0.06
 GROSS_JUMP_M = 0.025
 """A truth that moves by this much beyond its own velocity, from one stamp to the next, cannot judge
 0.1 m/s over a quarter of a second."""
+
+OFFSET_MARGIN_S = 0.12
+"""Samples beyond the keyframes, where a time offset is looked for."""
 
 CALIBRATION_SPACING_S = 0.3
 """Between keyframes of a calibration: far enough apart to turn by a good angle, since the error of
@@ -138,7 +143,7 @@ def _row(inputs: Inputs, window: Window, options: RunOptions) -> Row:
 def initialize_window(inputs: Inputs, window: Window, options: RunOptions) -> Initialized:
     """Initialize on one window and compare with the truth where there is one."""
     vision = inputs.camera_motion(window.stamps_ns, window.index)
-    imu = inputs.imu.between(int(vision.stamps_ns[0]), int(vision.stamps_ns[-1]))
+    imu = _samples_around(inputs, vision, options)
     result = initialize(imu, vision, inputs.T_b_c, options.solver())
     removed_gyro, removed_acc = inputs.removed_bias(
         int(vision.stamps_ns[0]), int(vision.stamps_ns[-1])
@@ -150,10 +155,12 @@ def initialize_window(inputs: Inputs, window: Window, options: RunOptions) -> In
     acc_bias = removed_acc + result.state.acc_bias
     errors = None
     truth = inputs.truth
+    # With an offset found, keyframes may be fewer and their stamps are the IMU's.
+    window = Window(window.index, result.state.stamps_ns)
     if truth is not None and truth_is_known(truth, window):
         errors = initialization_errors(
             result.state,
-            truth_at(truth, vision.stamps_ns, MAX_TRUTH_GAP_S),
+            truth_at(truth, window.stamps_ns, MAX_TRUTH_GAP_S),
             inputs.T_b_c,
             gyro_bias,
             truth.bias_gyro.mean(axis=0),
@@ -177,8 +184,17 @@ def calibrate_once(path: Path, options: RunOptions) -> tuple[Inputs, Calibration
     candidates_ns = inputs.candidates_ns()
     window = one_window(candidates_ns, options.window_s, options.keyframes, options.start_s)
     vision = inputs.camera_motion(window.stamps_ns, window.index)
-    imu = inputs.imu.between(int(vision.stamps_ns[0]), int(vision.stamps_ns[-1]))
-    return inputs, calibrate(imu, vision, options.solver())
+    return inputs, calibrate(_samples_around(inputs, vision, options), vision, options.solver())
+
+
+def _samples_around(inputs: Inputs, vision: RelativePoses, options: RunOptions) -> ImuMeasurements:
+    """What covers the keyframes, and as much more as a time offset may need and there is."""
+    stamps_ns = inputs.imu.stamps_ns
+    margin_ns = round(OFFSET_MARGIN_S * NS) if options.time_offset else 0
+    return inputs.imu.between(
+        max(int(vision.stamps_ns[0]) - margin_ns, int(stamps_ns[0])),
+        min(int(vision.stamps_ns[-1]) + margin_ns, int(stamps_ns[-1])),
+    )
 
 
 def calibration_keyframes(window_s: float) -> int:

@@ -11,7 +11,7 @@ from maci2.evaluation.experiments.excitation import is_excited
 
 def segment_of(kind, seed=1):
     window = simulated_window(kind, seed)
-    return Segment(window.imu, window.imu, window.vision, window.truth.T_b_c)
+    return Segment(window.imu, window.imu, window.imu, window.vision, window.truth.T_b_c)
 
 
 def test_a_shaken_device_passes_the_gate():

@@ -23,7 +23,8 @@ def maci2_raw(segment: Segment) -> Answer:
 
 def maci2_paper(segment: Segment) -> Answer:
     """The paper's choices exactly, with raw samples and the data sheet's noise."""
-    return _initialize(segment, segment.raw, PAPER)
+    metric = replace(segment, vision=replace(segment.vision, std_scale=0.0))
+    return _initialize(metric, segment.raw, PAPER)
 
 
 def maci2_identity_imu(segment: Segment) -> Answer:
