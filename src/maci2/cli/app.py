@@ -16,6 +16,7 @@ from maci2.cli.evaluate import evaluate
 from maci2.cli.imu_report import imu_report
 from maci2.cli.init import init
 from maci2.cli.model import model
+from maci2.cli.reproduce import report, reproduce
 from maci2.cli.simulate import simulate
 from maci2.cli.train_imu import train_imu
 from maci2.cli.train_vision import train_vision
@@ -40,8 +41,8 @@ def version(show: bool = typer.Option(False, "--version", help="Print the versio
 
 
 for command in (
-    demo, check, simulate, vo, init, calibrate, evaluate, bench, imu_report, vo_report, train_imu,
-    train_vision, model,
+    demo, check, simulate, vo, init, calibrate, evaluate, reproduce, report, bench, imu_report,
+    vo_report, train_imu, train_vision, model,
 ):  # fmt: skip
     app.command()(command)
 

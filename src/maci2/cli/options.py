@@ -1,5 +1,7 @@
 """Options that several commands share, in one place."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +11,7 @@ from maci2.errors import OptionError
 
 if TYPE_CHECKING:
     from maci2.evaluation.options import RunOptions
+    from maci2.evaluation.parallel import Pool
 
 Sequence = Annotated[Path, typer.Argument(help="recording: a EuRoC-layout or TUM-VI folder")]
 Sequences = Annotated[list[Path], typer.Argument(help="recordings: EuRoC-layout or TUM-VI folders")]
@@ -29,7 +32,14 @@ Vision = Annotated[
 VisionFrame = Annotated[str, typer.Option(help="camera frame of a trajectory: camera or rectified")]
 VisionStd = Annotated[
     str | None,
-    typer.Option(help="ROT_DEG,TRANS_M: noise of a trajectory's steps  [default: 0.05,0.003]"),
+    typer.Option(
+        help="ROT_DEG,TRANS_M[,SHARE]: noise of a trajectory's steps, SHARE of a step's length on "
+        "top  [default: 0.05,0.003,0.015]"
+    ),
+]
+VisionScaleStd = Annotated[
+    float | None,
+    typer.Option(help="share by which a trajectory's scale may be off (1 sigma)  [default: 0.04]"),
 ]
 Keyframes = Annotated[int, typer.Option(help="keyframes in a window")]
 Window = Annotated[float, typer.Option(help="length of a window [s]")]
@@ -41,6 +51,13 @@ Paper = Annotated[
         "--paper",
         help="the paper's choices exactly: free gravity vector, no accelerometer bias, "
         "block-diagonal IMU weights, data-sheet noise",
+    ),
+]
+TimeOffset = Annotated[
+    bool,
+    typer.Option(
+        "--time-offset/--no-time-offset",
+        help="estimate the camera's time offset to the IMU too (within 0.1 s)",
     ),
 ]
 Truth = Annotated[
@@ -58,6 +75,10 @@ RigFile = Annotated[
 ]
 Seed = Annotated[int, typer.Option(help="of all random draws")]
 Jobs = Annotated[int, typer.Option(help="recordings worked on at once")]
+Backend = Annotated[str, typer.Option(help="who works: local (this machine) or dask")]
+Scheduler = Annotated[
+    str, typer.Option(help="address of a Dask scheduler  [default: a cluster on this machine]")
+]
 Json = Annotated[Path | None, typer.Option("--json", help="write the result to this file")]
 
 
@@ -66,6 +87,7 @@ def run_options(
     vision: str,
     vision_frame: str,
     vision_std: str | None,
+    vision_scale_std: float | None,
     truth: str,
     acc_bias_prior: str | None,
     **rest: object,
@@ -80,8 +102,31 @@ def run_options(
         x, y, z = parse_numbers(acc_bias_prior, 3, "--acc-bias-prior")
         prior = (x, y, z)
     return RunOptions(
-        vision=parse_vision(vision, vision_frame, vision_std),
+        vision=parse_vision(vision, vision_frame, vision_std, vision_scale_std),
         truth=tuple(name for name in truth.split(",") if name),
         acc_bias_prior=prior,
         **rest,  # type: ignore[arg-type]
     )
+
+
+def pool(jobs: int, backend: str, scheduler: str) -> "Pool":
+    """Who does the work."""
+    from maci2.evaluation.parallel import Pool
+
+    return Pool(jobs, backend, scheduler)  # type: ignore[arg-type]
+
+
+@contextmanager
+def task_progress() -> Iterator[Callable[[str, int, int], None]]:
+    """A bar that is told a name, how much is done and how much there is."""
+    from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
+
+    with Progress(
+        *Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn(), transient=True
+    ) as progress:
+        task = progress.add_task("")
+
+        def on_progress(name: str, done: int, total: int) -> None:
+            progress.update(task, description=name, completed=done, total=total)
+
+        yield on_progress

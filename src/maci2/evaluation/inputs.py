@@ -91,7 +91,14 @@ class Inputs:
         if isinstance(self.visual, MeasuredSteps):
             return poses_from_steps(self.visual, int(stamps_ns[0]), int(stamps_ns[-1]))
         if isinstance(self.visual, CameraTrajectory):
-            return poses_from_trajectory(self.visual, stamps_ns, cov_step, self.source.frame)
+            return poses_from_trajectory(
+                self.visual,
+                stamps_ns,
+                cov_step,
+                self.source.frame,
+                self.source.std_share,
+                self.source.std_scale,
+            )
         if self.truth is None:
             raise DatasetError(
                 f"{self.recording.path}: no ground truth, so --vision truth:... has nothing to "
@@ -125,6 +132,8 @@ def open_inputs(path: Path, options: RunOptions) -> Inputs:
     measured = isinstance(visual, MeasuredSteps | StereoOdometry)
     frame = visual.frame if measured else options.vision.frame  # type: ignore[union-attr]
     source = replace(options.vision, frame=frame)
+    if options.paper:
+        source = replace(source, std_share=0.0, std_scale=0.0)
     T_b_c = (
         rectified_extrinsics(recording.rig)
         if frame == "rectified"

@@ -135,8 +135,13 @@ def with_frame_rates(rig: Rig, stamps_ns: tuple[Stamps, ...]) -> Rig:
     return replace(rig, cameras=tuple(cameras))
 
 
-def write_camchain(path: Path, rig: Rig, notes: tuple[str, ...] = ()) -> None:
-    """Write the cameras as a Kalibr camchain-imucam file; `notes` become comments at its top."""
+def write_camchain(
+    path: Path, rig: Rig, notes: tuple[str, ...] = (), time_offset_s: float | None = None
+) -> None:
+    """Write the cameras as a Kalibr camchain-imucam file; `notes` become comments at its top.
+
+    `time_offset_s` is Kalibr's: t_imu = t_cam + timeshift_cam_imu.
+    """
     chain: dict[str, dict[str, Any]] = {}
     for number, camera in enumerate(rig.cameras):
         T_c_b = se3_inv(camera.T_b_c)
@@ -148,6 +153,8 @@ def write_camchain(path: Path, rig: Rig, notes: tuple[str, ...] = ()) -> None:
             "intrinsics": camera.intrinsics.tolist(),
             "resolution": list(camera.resolution),
         }
+        if time_offset_s is not None:
+            entry["timeshift_cam_imu"] = time_offset_s
         if number > 0:
             entry["T_cn_cnm1"] = (T_c_b @ rig.cameras[number - 1].T_b_c).tolist()
         chain[f"cam{number}"] = entry
