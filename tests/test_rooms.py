@@ -19,7 +19,8 @@ ALLOWED = {
     "estimation": GROUND | {"imu", "vision"},
     "evaluation": GROUND | {"sensors", "imu", "vision", "estimation"},
     "learn": GROUND | {"sensors", "imu", "vision", "estimation", "evaluation"},
-    "cli": GROUND | {"sensors", "imu", "vision", "estimation", "evaluation", "learn"},
+    "live": GROUND | {"sensors", "imu", "vision", "estimation"},
+    "cli": GROUND | {"sensors", "imu", "vision", "estimation", "evaluation", "learn", "live"},
 } | {
     "errors": set(),
     "files": {"errors"},
