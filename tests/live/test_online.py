@@ -86,7 +86,7 @@ def feed(online, recording, events):
         else:
             online.add_stereo(stamp_ns, IMAGE, IMAGE)
             # Faster than any sensor, but never so fast that pairs have to be dropped.
-            while online._queue.full():
+            while online.is_busy:
                 time.sleep(0.001)
 
 

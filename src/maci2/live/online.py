@@ -10,11 +10,12 @@ import numpy as np
 from maci2.errors import CalibrationError, DatasetError, Maci2Error
 from maci2.estimation import InitResult, initialize
 from maci2.estimation.verdict import rotation_about_axes_deg
-from maci2.gaussian import Array, nees
+from maci2.gaussian import Array
 from maci2.imu import ImuMeasurements, raw_model
 from maci2.imu.model import load_imu_model
-from maci2.lie import se3_inv, se3_log
+from maci2.lie import se3_inv
 from maci2.live.keyframes import Pair, Tracker
+from maci2.live.rest import at_rest, is_still
 from maci2.live.samples import SampleBuffer
 from maci2.live.warm_up import warmed_up
 from maci2.sensors import NS, ImuSamples, Rig
@@ -33,12 +34,6 @@ TURN_DEG = 5.0
 
 LONGEST_WAIT_S = 1.0
 """For samples, when a window's images are complete."""
-
-STILL_CHI2 = 2.0
-"""Of the steps per degree of freedom, up to which noise explains them: the device stands still."""
-
-STILL_STD_M = 0.01
-"""Steps less certain than this show nothing."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +163,11 @@ class OnlineInitializer:
         with self._lock:
             return replace(self._status, late_imu=self._samples.late)
 
+    @property
+    def is_busy(self) -> bool:
+        """Another pair now would mean that one has to be dropped."""
+        return self._queue.full()
+
     def wait(self, timeout_s: float) -> InitResult | None:
         """The result, or None if there is none in time."""
         with self._lock:
@@ -269,6 +269,8 @@ class OnlineInitializer:
         # The same samples whenever this runs: from a little before the window to its end.
         before_ns = max(first_ns - round(BEFORE_S * NS), int(samples.stamps_ns[0]))
         imu = self._measure(samples.between(before_ns, last_ns)).between(first_ns, last_ns)
+        if is_still(vision) and not self._tracker.reasons():
+            vision = at_rest(vision)
         result = initialize(imu, vision, self._tracker.T_b_c)
         with self._lock:
             if self._status.restarts != started:
@@ -292,7 +294,7 @@ class OnlineInitializer:
             self._status,
             collected_s=(last_ns - first_ns) / NS,
             turned_deg=(float(turned[0]), float(turned[1]), float(turned[2])),
-            standing_still=_is_still(motion) and not reasons,
+            standing_still=is_still(motion) and not reasons,
             trouble=reasons[-1] if reasons else "",
         )
 
@@ -301,14 +303,6 @@ def _imu_model(name: str, rig: Rig) -> Callable[[ImuSamples], ImuMeasurements]:
     if name == "raw":
         return lambda samples: raw_model(samples, rig.imu)
     return load_imu_model(name).measure
-
-
-def _is_still(motion: RelativePoses) -> bool:
-    """Every step is no more than noise, and the noise is small."""
-    xi = np.array([se3_log(T) for T in motion.Ts_ck_ck1])
-    covs = motion.covs_T_ck_ck1
-    small = np.sqrt(np.trace(covs[:, :3, :3], axis1=1, axis2=2)).max() < STILL_STD_M
-    return bool(small and nees(xi, covs).mean() / 6.0 < STILL_CHI2)
 
 
 def _chain(Ts_ck_ck1: Array) -> Array:

@@ -23,7 +23,10 @@ def replay(
     speed: float = 1.0,
     on_pair: Callable[[], None] = lambda: None,
 ) -> Replayed:
-    """Feed samples and stereo pairs at `speed` times real time, in the order of their stamps."""
+    """Feed samples and stereo pairs at `speed` times real time, in the order of their stamps.
+
+    Faster than real time it waits where pairs would have to be dropped: a file can.
+    """
     frames, imu = stereo_frames(recording), recording.imu
     first_ns = int(frames.stamps_ns[0]) - NS // 2
     samples = [(int(stamp), i) for i, stamp in enumerate(imu.stamps_ns) if stamp >= first_ns]
@@ -43,6 +46,9 @@ def replay(
             online.add_imu(stamp_ns, imu.gyro[index], imu.acc[index])
             taken.imu_s.append(time.perf_counter() - called)
         else:
+            while speed > 1.0 and online.is_busy:
+                time.sleep(0.001)
+            called = time.perf_counter()
             online.add_stereo(stamp_ns, pair.left, pair.right)
             taken.stereo_s.append(time.perf_counter() - called)
             on_pair()
