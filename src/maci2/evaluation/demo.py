@@ -1,4 +1,4 @@
-"""The whole product on a simulated recording: what `maci2 demo` runs and writes."""
+"""The whole product on a drawn stereo-inertial recording: what `maci2 demo` runs and writes."""
 
 import json
 from collections.abc import Callable
@@ -24,10 +24,15 @@ from maci2.evaluation.run import (
     initialize_once,
 )
 from maci2.files import write_atomically
-from maci2.sensors import SimulationConfig, simulate, write_camchain, write_euroc
+from maci2.sensors import SimulationConfig, simulate, write_camchain
+from maci2.sensors.rendering import RenderConfig, render_recording
 
-VISION = VisionSource("truth", std=(0.05, 0.003))
-CALIBRATION_S = 20.0
+VISION = VisionSource("images", frame="rectified")
+RECORDING_S = 12.5
+CALIBRATION_S = 12.0
+IMAGE_RATE_HZ = 20.0 / 3.0
+"""Every second image is a keyframe of the calibration."""
+
 STUDY_WINDOWS = 240
 BINS = 6
 
@@ -45,21 +50,25 @@ class Demo:
 
 
 def run_demo(folder: Path, seed: int, on_step: Callable[[str], None] = lambda _: None) -> Demo:
-    """Simulate, initialize, calibrate, check the uncertainties; write it all into `folder`."""
+    """Draw, initialize, calibrate, check the uncertainties; write it all into `folder`."""
     if folder.exists() and any(folder.iterdir()) and not (folder / "report.html").exists():
         raise OptionError(f"{folder}: is not empty and not a demo's; choose another -o.")
     recording = folder / f"recording_{seed}"
     if not recording.exists():
-        on_step("simulating 25 s of hand-held motion")
-        write_euroc(simulate(SimulationConfig(duration_s=25.0, seed=seed)), recording)
-    on_step("initializing on 2.5 s")
+        config = SimulationConfig(duration_s=RECORDING_S, camera_rate_hz=IMAGE_RATE_HZ, seed=seed)
+        render_recording(
+            simulate(config),
+            recording,
+            RenderConfig(rate_hz=IMAGE_RATE_HZ, seed=seed),
+            on_pair=lambda done, total: on_step(f"drawing stereo pair {done} of {total}"),
+        )
+    on_step("initializing on 2.5 s of images")
     _, initialized = initialize_once(recording, RunOptions(VISION, start_s=1.0, seed=seed))
     on_step(f"calibrating on {CALIBRATION_S:g} s, with no guess of the extrinsics")
     options = RunOptions(
         VISION,
         keyframes=calibration_keyframes(CALIBRATION_S),
         window_s=CALIBRATION_S,
-        start_s=1.0,
         seed=seed,
     )
     inputs, calibration = calibrate_once(recording, options)

@@ -138,7 +138,7 @@ def dead_leaves(rng: np.random.Generator, leaves: int = 900) -> NDArray[np.float
         reach = np.abs(outline).max()
         for du in _wraps(center[0], reach):
             for dv in _wraps(center[1], reach):
-                at = center + [du, dv]
+                at = center + np.array([du, dv])
                 if round_shape:
                     cv2.circle(image, at.astype(int).tolist(), max(int(radius * 0.8), 1), grey, -1)
                 else:
