@@ -44,9 +44,9 @@ def small_copy(small_files, tmp_path):
 
 @pytest.fixture(scope="session")
 def drawn(tmp_path_factory):
-    """Three seconds of a hand-held camera with drawn stereo images at 10 Hz; not to be changed."""
-    folder = tmp_path_factory.mktemp("drawn") / "hand"
-    config = SimulationConfig(duration_s=3.0, camera_rate_hz=10.0, seed=4)
+    """Three seconds of a drone's flight with drawn stereo images at 10 Hz; not to be changed."""
+    folder = tmp_path_factory.mktemp("drawn") / "flight"
+    config = SimulationConfig(kind="drone", duration_s=3.0, camera_rate_hz=10.0, seed=4)
     render_recording(simulate(config), folder, RenderConfig(rate_hz=10.0, seed=1))
     return folder
 

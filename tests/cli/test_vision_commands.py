@@ -41,7 +41,7 @@ def test_vo_says_which_steps_it_could_not_measure(drawn_copy, tmp_path):
 
 def test_vo_report_has_every_key_rivals_and_a_figure(drawn, tmp_path):
     output = run("vo-report", drawn, "--json", tmp_path / "r.json", "-o", tmp_path / "figures")
-    record = json.loads((tmp_path / "r.json").read_text())["sequences"]["hand"]
+    record = json.loads((tmp_path / "r.json").read_text())["sequences"]["flight"]
     keys = {"steps", "rotation_deg", "translation_m", "nees", "frames_per_second", "rivals"}
     assert keys <= set(record)
     assert set(record["nees"]) == {"pose", "rotation", "translation"}

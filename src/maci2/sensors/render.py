@@ -103,7 +103,7 @@ class View:
         Rs_box_w = np.swapaxes(scene.Rs_w_box, 1, 2)
         origins = np.einsum("nij,nj->ni", Rs_box_w, T_w_c[:3, 3] - scene.centers_at(t))
         boxes = (np.ascontiguousarray(Rs_box_w @ T_w_c[:3, :3]), origins, scene.half_sizes)
-        surfaces = (scene.faces, scene.shades, scene.shifts, scene.textures)
+        surfaces = (scene.varied, scene.faces, scene.shades, scene.shifts, scene.textures)
         return (*boxes, self._pixel_angle, *surfaces)
 
     def _cast(
