@@ -6,6 +6,8 @@ import pytest
 
 from helpers import simulated_window
 from maci2.estimation import calibrate, initialize
+from maci2.sensors import SimulationConfig, simulate
+from maci2.sensors.rendering import RenderConfig, render_recording
 
 HERE = Path(__file__).parent
 
@@ -38,6 +40,21 @@ def small_copy(small_files, tmp_path):
         return Path(shutil.copytree(small_files / name, tmp_path / name))
 
     return copy
+
+
+@pytest.fixture(scope="session")
+def drawn(tmp_path_factory):
+    """Three seconds of a drone's flight with drawn stereo images at 10 Hz; not to be changed."""
+    folder = tmp_path_factory.mktemp("drawn") / "flight"
+    config = SimulationConfig(kind="drone", duration_s=3.0, camera_rate_hz=10.0, seed=4)
+    render_recording(simulate(config), folder, RenderConfig(rate_hz=10.0, seed=1))
+    return folder
+
+
+@pytest.fixture
+def drawn_copy(drawn, tmp_path):
+    """A copy that a test may damage."""
+    return Path(shutil.copytree(drawn, tmp_path / "spoiled"))
 
 
 @pytest.fixture(scope="session")

@@ -1,17 +1,18 @@
+"""The two-frame pose: derivatives, covariance against sampled noise, oracles, outliers."""
+
 import numpy as np
 import pytest
 
 from helpers import chi_square_band, numerical_jacobian
-from maci2.errors import DatasetError
+from maci2.evaluation.bench_vision import BENCH_CAMERA, numpy_pose, random_matches, scipy_pose
 from maci2.gaussian import nees
 from maci2.lie import se3_exp, se3_inv, se3_log
-from maci2.sensors.frames import read_image
-from maci2.vision.covariance_models import OUTPUTS, FixedNoise, Learned, covariances
-from maci2.vision.evidence import INPUTS, Evidence
-from maci2.vision.visual_step import chained, unmeasured
 from maci2.vision.two_frame import (
+    ROBUST_FACTOR,
+    ROBUST_NORM,
     Matches,
     PinholePair,
+    accumulate,
     point_covariances,
     points,
     residual_derivative,
@@ -83,7 +84,9 @@ def test_residual_derivative_agrees_with_finite_differences():
 
     p0, p1 = points(one.uv0, one.disparity0, CAMERA), points(one.uv1, one.disparity1, CAMERA)
     R = np.ascontiguousarray(T[:3, :3])
-    analytic = residual_derivative(R, p0[0], p1[0], one.disparity0[0], one.disparity1[0], 460.0)
+    analytic = np.empty((3, 4))
+    disparities = float(one.disparity0[0]), float(one.disparity1[0])
+    residual_derivative(R, p0[0], p1[0], *disparities, 460.0, analytic)
     np.testing.assert_allclose(analytic, numerical_jacobian(residual, 4), atol=1e-7)
 
 
@@ -95,35 +98,45 @@ def test_depth_variance_is_that_of_the_disparity():
     assert cov[2, 2] == pytest.approx(reach**2 * 0.04 / 10.0**4)
 
 
-def test_network_outputs_become_positive_definite_covariances():
-    outputs = np.random.default_rng(5).normal(0.0, 2.0, size=(50, OUTPUTS))
-    assert (np.linalg.eigvalsh(covariances(outputs)) > 0.0).all()
+def test_it_is_the_answer_of_plain_numpy_and_near_scipy_s():
+    matches, covs, T_true = random_matches(200, seed=3)
+    found = two_frame_pose(matches, covs, BENCH_CAMERA)
+    T, cov = numpy_pose(matches, covs)
+    np.testing.assert_allclose(found.T_ck_ck1, T, atol=1e-6)
+    np.testing.assert_allclose(found.cov, cov, rtol=1e-3, atol=1e-14)
+    for other in (scipy_pose(matches, covs), T_true):
+        assert nees(se3_log(found.T_ck_ck1 @ se3_inv(other)), found.cov) < 25.0
 
 
-def test_bundled_weights_are_whole_and_answer():
-    inputs = np.zeros((3, INPUTS), np.float32)
-    covs = Learned()(Evidence(inputs, np.ones((3, 3)), np.ones((3, 3))))
-    assert covs.shape == (3, 4, 4)
-    assert FixedNoise(0.5)(Evidence(inputs, np.ones((3, 3)), np.ones((3, 3))))[0, 0, 0] == 0.25
+def test_one_match_adds_what_its_jacobian_by_finite_differences_says():
+    rng = np.random.default_rng(6)
+    T = se3_exp(rng.normal(0.0, 0.3, 6))
+    p0, p1 = rng.normal(0.0, 1.0, 3), rng.normal(0.0, 1.0, 3)
+    root = rng.normal(0.0, 1.0, (3, 3))
+    W = root @ root.T
+
+    def residual(xi):
+        moved = se3_exp(xi) @ T
+        return p0 - moved[:3, :3] @ p1 - moved[:3, 3]
+
+    J, r = numerical_jacobian(residual, 6), residual(np.zeros(6))
+    H, g = np.zeros((6, 6)), np.zeros(6)
+    q = T[:3, :3] @ p1 + T[:3, 3]
+    accumulate(H, g, q, W, W @ r, 0.5, np.empty((3, 3)))
+    np.testing.assert_allclose(np.triu(H), np.triu(0.5 * J.T @ W @ J), atol=1e-8)
+    np.testing.assert_allclose(g, 0.5 * J.T @ W @ r, atol=1e-8)
 
 
-def test_chained_unmeasured_steps_stay_unmeasured():
-    one = unmeasured((0, 200_000_000), "dark")
-    both = chained([one, unmeasured((200_000_000, 400_000_000), "dark")])
-    assert both.reason == "dark"
-    assert np.trace(both.cov_T_ck_ck1) > np.trace(one.cov_T_ck_ck1)
+def test_the_robust_factor_is_that_of_its_loss():
+    from scipy.integrate import quad
+    from scipy.stats import chi2
 
+    def mean(function):
+        return quad(lambda m: function(m) * chi2.pdf(m, 3), 0.0, np.inf)[0]
 
-def test_truncated_and_missing_images_are_named(tmp_path):
-    import cv2
+    def weight(m):
+        return 1.0 / (1.0 + m / ROBUST_NORM**2)
 
-    path = tmp_path / "1.png"
-    content = cv2.imencode(".png", np.zeros((20, 30), np.uint8))[1].tobytes()
-    path.write_bytes(content[:-8])
-    with pytest.raises(DatasetError, match="truncated"):
-        read_image(path, (30, 20))
-    path.write_bytes(content)
-    with pytest.raises(DatasetError, match="30x20"):
-        read_image(path, (31, 20))
-    with pytest.raises(DatasetError, match="missing"):
-        read_image(tmp_path / "2.png", (30, 20))
+    slope = mean(lambda m: weight(m) - 2.0 / 3.0 * m * weight(m) ** 2 / ROBUST_NORM**2)
+    expected = mean(weight) * mean(lambda m: weight(m) ** 2 * m / 3.0) / slope**2
+    assert pytest.approx(expected, abs=1e-4) == ROBUST_FACTOR

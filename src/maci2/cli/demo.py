@@ -17,7 +17,7 @@ def demo(
     ),
     seed: opt.Seed = 0,
 ) -> None:
-    """Simulate a recording, estimate everything, print estimate, 1-sigma and true error."""
+    """Draw stereo images, estimate everything, print estimate, 1-sigma and true error."""
     from rich.console import Console
 
     console = Console()

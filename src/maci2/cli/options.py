@@ -26,7 +26,8 @@ Vision = Annotated[
     str,
     typer.Option(
         help="camera motion: images (stereo visual odometry), truth:ROT_DEG,TRANS_M (ground truth "
-        "with added noise per keyframe step), trajectory:FILE (TUM format), measurements:FILE (.npz with covariances)"
+        "with added noise per keyframe step), trajectory:FILE (TUM format), measurements:FILE "
+        "(.npz with covariances)"
     ),
 ]
 VisionFrame = Annotated[str, typer.Option(help="camera frame of a trajectory: camera or rectified")]

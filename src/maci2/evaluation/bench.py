@@ -29,12 +29,22 @@ from maci2.evaluation.bench_gtsam import (
     import_gtsam,
     solve_with_gtsam,
 )
+from maci2.evaluation.bench_vision import (
+    BENCH_CAMERA,
+    frames_and_pairs_per_second,
+    network_inputs,
+    numpy_pose,
+    random_matches,
+    scipy_pose,
+)
 from maci2.gaussian import Array
 from maci2.imu import ImuMeasurements, datasheet_model, preintegrate
 from maci2.imu.model import load_imu_model
 from maci2.lie import se3_adj, se3_inv
 from maci2.sensors import SimulationConfig, simulate
 from maci2.vision import RelativePoses, poses_from_truth, step_covariance
+from maci2.vision.covariance_models import Learned
+from maci2.vision.two_frame import two_frame_pose
 
 CONFIG = SolverConfig(gravity_on_sphere=False, robust=False, rule="euler")
 """What GTSAM's factors do: gravity a free vector, samples held, plain least squares."""
@@ -148,6 +158,8 @@ def run_bench(repeats: int = 50) -> BenchReport:
         short_ms, long_ms = _alternate((ours, hundred), repeats)
         comparisons.append(Comparison(what, short_ms, "100 keyframes", long_ms))
     comparisons.append(_learned_model(max(repeats // 10, 1)))
+    comparisons += _vision(repeats)
+    notes.append(_images_note())
     notes += _training_step(comparisons)
     return BenchReport(comparisons, *differences, _memory_growth_mb(small), notes)
 
@@ -158,6 +170,34 @@ def _learned_model(repeats: int) -> Comparison:
     recording = simulate(SimulationConfig(kind="drone", duration_s=STREAM_S))
     (ours_ms,) = _alternate((lambda: model.measure(recording.imu, check_mounting=False),), repeats)
     return Comparison("learned IMU model, 120 s", ours_ms, "real time", 1e3 * STREAM_S)
+
+
+def _vision(repeats: int) -> list[Comparison]:
+    """The two-frame pose of 400 matches against others' ways, and the network on them."""
+    matches, covs, _ = random_matches(400)
+    network, evidence = Learned(), network_inputs(400)
+    ours, by_numpy, by_scipy, learned = _alternate(
+        (
+            lambda: two_frame_pose(matches, covs, BENCH_CAMERA),
+            lambda: numpy_pose(matches, covs),
+            lambda: scipy_pose(matches, covs),
+            lambda: network(evidence),
+        ),
+        max(repeats // 5, 2),
+    )
+    return [
+        Comparison("two-frame pose, 400 matches", ours, "numpy", by_numpy),
+        Comparison("two-frame pose, 400 matches", ours, "scipy least_squares", by_scipy),
+        Comparison("covariances of 400 matches", learned, "a keyframe of 5 Hz", 200.0),
+    ]
+
+
+def _images_note() -> str:
+    frames, pairs = frames_and_pairs_per_second()
+    return (
+        f"stereo images of 752x480, wall time: odometry {frames:.0f} frames a second with "
+        f"keyframes at 5 Hz, renderer {pairs:.1f} pairs a second"
+    )
 
 
 def _training_step(comparisons: list[Comparison]) -> list[str]:

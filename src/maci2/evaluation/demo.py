@@ -1,8 +1,8 @@
-"""The whole product on a simulated recording: what `maci2 demo` runs and writes."""
+"""The whole product without data: what `maci2 demo` runs and writes."""
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,13 @@ from maci2.evaluation.run import (
 )
 from maci2.files import write_atomically
 from maci2.sensors import SimulationConfig, simulate, write_camchain, write_euroc
+from maci2.sensors.rendering import RenderConfig, render_recording
 
-VISION = VisionSource("truth", std=(0.05, 0.003))
+IMAGES = VisionSource("images", frame="rectified")
+DRAWN = SimulationConfig(kind="drone", duration_s=3.5, camera_rate_hz=10.0)
+"""Drawing is what takes time: as many images as an initialization needs."""
+
+MOTION = VisionSource("truth", std=(0.05, 0.003))
 CALIBRATION_S = 20.0
 STUDY_WINDOWS = 240
 BINS = 6
@@ -45,24 +50,31 @@ class Demo:
 
 
 def run_demo(folder: Path, seed: int, on_step: Callable[[str], None] = lambda _: None) -> Demo:
-    """Simulate, initialize, calibrate, check the uncertainties; write it all into `folder`."""
+    """Initialize on drawn stereo images, calibrate on simulated camera motion, check the
+    uncertainties; write it all into `folder`."""
     if folder.exists() and any(folder.iterdir()) and not (folder / "report.html").exists():
         raise OptionError(f"{folder}: is not empty and not a demo's; choose another -o.")
-    recording = folder / f"recording_{seed}"
-    if not recording.exists():
-        on_step("simulating 25 s of hand-held motion")
-        write_euroc(simulate(SimulationConfig(duration_s=25.0, seed=seed)), recording)
-    on_step("initializing on 2.5 s")
-    _, initialized = initialize_once(recording, RunOptions(VISION, start_s=1.0, seed=seed))
+    images, motion = folder / f"images_{seed}", folder / f"motion_{seed}"
+    if not images.exists():
+        render_recording(
+            simulate(replace(DRAWN, seed=seed)),
+            images,
+            RenderConfig(rate_hz=DRAWN.camera_rate_hz, seed=seed),
+            on_pair=lambda done, total: on_step(f"drawing stereo pair {done} of {total}"),
+        )
+    if not motion.exists():
+        write_euroc(simulate(SimulationConfig(duration_s=25.0, seed=seed)), motion)
+    on_step("initializing on 2.5 s of images")
+    _, initialized = initialize_once(images, RunOptions(IMAGES, start_s=0.5, seed=seed))
     on_step(f"calibrating on {CALIBRATION_S:g} s, with no guess of the extrinsics")
     options = RunOptions(
-        VISION,
+        MOTION,
         keyframes=calibration_keyframes(CALIBRATION_S),
         window_s=CALIBRATION_S,
         start_s=1.0,
         seed=seed,
     )
-    inputs, calibration = calibrate_once(recording, options)
+    inputs, calibration = calibrate_once(motion, options)
     on_step(f"comparing sigma with actual error on {STUDY_WINDOWS} windows")
     samples = study_consistency(STUDY_WINDOWS, seed)
     demo = Demo(folder, initialized, inputs, calibration, samples, mean_nees(samples))

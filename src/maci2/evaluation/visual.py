@@ -76,7 +76,7 @@ def visual_report(
     keyframes_ns = even_keyframes(frames.stamps_ns[inside], interval_s)
     scores = {}
     for model in models:
-        # Rivals are Eq. 6 alone: what people use, and what the completed covariance is held against.
+        # Rivals are Eq. 6 alone, as people use it.
         config = (
             OdometryConfig()
             if model == "learned"
@@ -119,7 +119,7 @@ def score(
 
 
 def pose_bins(scores: list[VisualScore]) -> str:
-    """Predicted sigma against rms error of rotation and translation, as SVG; on y = x it is true."""
+    """SVG: predicted sigma against rms error, translation and rotation; on y = x it is true."""
     errors = np.concatenate([score.errors for score in scores])
     covs = np.concatenate([score.covs for score in scores])
     panels = []

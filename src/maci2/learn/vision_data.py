@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from maci2.gaussian import Array
 from maci2.lie import se3_inv
 from maci2.sensors.difficulty import Difficulty
+from maci2.sensors.frames import Image
 from maci2.sensors.motion import Trajectory
 from maci2.sensors.motion_kinds import MotionKind, random_trajectory
 from maci2.sensors.render import View
@@ -17,8 +18,8 @@ from maci2.sensors.scene import random_scene
 from maci2.sensors.simulate import MEMS_NOISE
 from maci2.sensors.simulated_rig import LensKind, simulated_rig
 from maci2.vision.rectify import Rectification, rectify
-from maci2.vision.step import keyframe, match_step
-from maci2.vision.two_frame import Matches
+from maci2.vision.step import Keyframe, keyframe, match_step
+from maci2.vision.two_frame import Matches, PinholePair
 
 KINDS: tuple[MotionKind, ...] = ("handheld", "drone", "static")
 STEPS = 6
@@ -28,8 +29,11 @@ STEP_RANGE_S = (0.01, 0.25)
 
 
 @dataclass(frozen=True)
-class Samples:
-    """Matches with their true errors."""
+class RenderedStep:
+    """Matches of one keyframe step with their true errors and the true motion."""
+
+    scene: int
+    """Which scene it comes from: scenes, not matches, are held out."""
 
     inputs: NDArray[np.float32]
     """(n, INPUTS) what the network reads."""
@@ -37,11 +41,10 @@ class Samples:
     errors: Array
     """(n, 4) of (u1, v1, d0, d1) [px]."""
 
-    scenes: NDArray[np.int64]
-    """(n,) which scene each comes from: scenes, not matches, are held out."""
-
-    steps: NDArray[np.int64]
-    """(n,) which step of all."""
+    matches: Matches
+    camera: PinholePair
+    T_ck_ck1: Array
+    """True motion of the rectified left camera."""
 
 
 def random_difficulty(rng: np.random.Generator) -> Difficulty:
@@ -60,50 +63,64 @@ def random_difficulty(rng: np.random.Generator) -> Difficulty:
     )
 
 
-def render_samples(scenes: int, seed: int, on_scene: Callable[[], None] = lambda: None) -> Samples:
-    """Matches of `scenes` random rooms, cameras, lights and motions."""
-    parts = []
+def render_steps(
+    scenes: int, seed: int, on_scene: Callable[[], None] = lambda: None
+) -> list[RenderedStep]:
+    """Steps in `scenes` random rooms, with random cameras, lights and motions."""
+    steps = []
     for scene in range(scenes):
-        for step, (inputs, errors) in enumerate(_scene_steps((seed, scene))):
-            count = len(errors)
-            parts.append(
-                (inputs, errors, np.full(count, scene), np.full(count, scene * STEPS + step))
-            )
+        steps += _scene_steps(scene, np.random.default_rng((seed, scene)))
         on_scene()
-    return Samples(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    return steps
 
 
-def _scene_steps(seed: tuple[int, int]) -> list[tuple[NDArray[np.float32], Array]]:
-    rng = np.random.default_rng(seed)
+def _scene_steps(scene: int, rng: np.random.Generator) -> list[RenderedStep]:
     lens: LensKind = "fisheye" if rng.random() < 0.2 else "pinhole"
     rig = simulated_rig(lens, 20.0, MEMS_NOISE)
     difficulty = random_difficulty(rng)
     trajectory = random_trajectory(KINDS[int(rng.choice(3, p=[0.5, 0.35, 0.15]))], rng)
     times = _times(rng)
     path_w = trajectory.at(np.linspace(times[0], times[-1], 60)).p_w_b
-    scene = random_scene(path_w, difficulty, rng)
-    views = [View(scene, camera, difficulty, i) for i, camera in enumerate(rig.cameras)]
+    room = random_scene(path_w, difficulty, rng)
+    views = [View(room, camera, difficulty, i) for i, camera in enumerate(rig.cameras)]
     rectification = rectify(rig)
-    Ts_w_b = _poses(trajectory, times)
-    Ts_w_b_later = _poses(trajectory, times + 0.5 * difficulty.exposure_s)
-    frames = []
-    for t, T_w_b, T_later in zip(times, Ts_w_b, Ts_w_b_later, strict=True):
-        gain = float(np.exp(difficulty.exposure_change * rng.standard_normal()))
-        pair = [
-            view.draw(T_w_b @ camera.T_b_c, t, gain, rng, T_later @ camera.T_b_c)
-            for view, camera in zip(views, rig.cameras, strict=True)
-        ]
-        frames.append(keyframe(rectification, *pair))
-    steps = []
-    for k in range(STEPS):
-        step = match_step(frames[k], [], frames[k + 1], 0.0)
-        errors = match_errors(
-            step.matches, views[0], rectification,
-            Ts_w_b[k] @ rectification.T_b_cr, float(times[k]),
-            Ts_w_b[k + 1] @ rectification.T_b_cr, float(times[k + 1]),
-        )  # fmt: skip
-        steps.append((step.evidence.inputs, errors))
-    return steps
+    frames = [
+        keyframe(rectification, *_draw_pair(views, trajectory, t, rng)) for t in times.tolist()
+    ]
+    return [
+        _step(scene, frames[k : k + 2], views[0], rectification, trajectory, times[k : k + 2])
+        for k in range(STEPS)
+    ]
+
+
+def _draw_pair(
+    views: list[View], trajectory: Trajectory, t: float, rng: np.random.Generator
+) -> list[Image]:
+    difficulty = views[0].difficulty
+    gain = float(np.exp(difficulty.exposure_change * rng.standard_normal()))
+    T_w_b, T_w_b_later = _poses(trajectory, np.array([t, t + 0.5 * difficulty.exposure_s]))
+    return [
+        view.draw(T_w_b @ view.camera.T_b_c, t, gain, rng, T_w_b_later @ view.camera.T_b_c)
+        for view in views
+    ]
+
+
+def _step(
+    scene: int,
+    frames: list[Keyframe],
+    view: View,
+    rectification: Rectification,
+    trajectory: Trajectory,
+    times: Array,
+) -> RenderedStep:
+    found = match_step(frames[0], [], frames[1], 0.0)
+    Ts_w_cr = _poses(trajectory, times) @ rectification.T_b_cr
+    errors = match_errors(
+        found.matches, view, rectification, Ts_w_cr[0], times[0], Ts_w_cr[1], times[1]
+    )
+    camera = PinholePair(rectification.focal, rectification.center, rectification.baseline)
+    T_ck_ck1 = se3_inv(Ts_w_cr[0]) @ Ts_w_cr[1]
+    return RenderedStep(scene, found.evidence.inputs, errors, found.matches, camera, T_ck_ck1)
 
 
 def match_errors(

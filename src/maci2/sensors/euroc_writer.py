@@ -35,11 +35,7 @@ _TRUTH_HEADINGS = [
 
 def write_euroc(recording: Recording, folder: Path) -> None:
     """Write everything but images. The folder appears whole or not at all."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise DatasetError(
-            f"{folder} exists and is not an empty folder; nothing was written. "
-            "Choose another name or remove it first."
-        )
+    require_new_folder(folder)
     cameras, stamped = len(recording.rig.cameras), len(recording.camera_stamps_ns)
     if cameras != stamped:
         raise DatasetError(
@@ -60,6 +56,15 @@ def write_euroc(recording: Recording, folder: Path) -> None:
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+
+
+def require_new_folder(folder: Path) -> None:
+    """Nothing is ever written over a recording."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise DatasetError(
+            f"{folder} exists and is not an empty folder; nothing was written. "
+            "Choose another name or remove it first."
+        )
 
 
 def _write_sensors(recording: Recording, mav0: Path) -> None:

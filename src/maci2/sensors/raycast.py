@@ -116,6 +116,16 @@ def _texel(textures: NDArray[np.float32], base: int, level: int, s: float, t: fl
     return (1.0 - b) * top + b * low
 
 
+@njit(cache=True)
+def _tile(texture: int, varied: int, count: int, s: float, t: float) -> int:
+    """Which texture lies at (s, t) of a face. From `varied` on every tile takes another one by a
+    hash of its place: a wall that repeated itself every 1.7 m would fool any matcher."""
+    if texture < varied:
+        return texture
+    place = 73856093 * math.floor(s / SIDE) ^ 19349663 * math.floor(t / SIDE)
+    return varied + (texture + place) % (count - varied)
+
+
 @njit(cache=True, fastmath=True)
 def shade(
     distance: float,
@@ -124,6 +134,7 @@ def shade(
     origins: Array,
     axis: Array,
     pixel_angle: float,
+    varied: int,
     faces: NDArray[np.int64],
     shades: Array,
     shifts: Array,
@@ -138,7 +149,7 @@ def shade(
     footprint = distance * pixel_angle * TEXELS_PER_METRE / math.sqrt(slant)
     level = min(max(math.log2(max(footprint, 1e-6)), 0.0), LEVELS - 1.001)
     lower = int(level)
-    base = faces[box, face] * FLOATS
+    base = _tile(faces[box, face], varied, len(textures) // FLOATS, s, t) * FLOATS
     fine = _texel(textures, base, lower, s, t)
     coarse = _texel(textures, base, lower + 1, s, t)
     return shades[box, face] * (fine + (level - lower) * (coarse - fine))
@@ -151,6 +162,7 @@ def cast(
     origins: Array,
     half_sizes: Array,
     pixel_angle: float,
+    varied: int,
     faces: NDArray[np.int64],
     shades: Array,
     shifts: Array,
@@ -176,7 +188,7 @@ def cast(
             distance[v, u] = d
             surface[v, u] = 6 * box + face
             brightness[v, u] = shade(
-                d, box, face, origins, axis, pixel_angle, faces, shades, shifts, textures
+                d, box, face, origins, axis, pixel_angle, varied, faces, shades, shifts, textures
             )
     return distance, surface, brightness
 
@@ -190,6 +202,7 @@ def smooth_edges(
     origins: Array,
     half_sizes: Array,
     pixel_angle: float,
+    varied: int,
     faces: NDArray[np.int64],
     shades: Array,
     shifts: Array,
@@ -226,7 +239,17 @@ def smooth_edges(
                         )
                     d, box, face = nearest(ray, Rs_box_c, origins, half_sizes, listed[:count], axis)
                     total += shade(
-                        d, box, face, origins, axis, pixel_angle, faces, shades, shifts, textures
+                        d,
+                        box,
+                        face,
+                        origins,
+                        axis,
+                        pixel_angle,
+                        varied,
+                        faces,
+                        shades,
+                        shifts,
+                        textures,
                     )
             out[v, u] = total / (SAMPLES * SAMPLES)
     return out

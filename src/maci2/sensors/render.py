@@ -1,6 +1,7 @@
 """Drawing what a stereo camera would see, with exact depth and flow beside it."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import cv2
 import numpy as np
@@ -20,6 +21,8 @@ FULL_WELL = 8000.0
 """Electrons of a white pixel in a well-lit room: shot noise of 2.8 grey levels at white."""
 
 BLUR_SAMPLES = 7
+COARSE = 4
+"""Pixels from one whose motion blur is computed to the next."""
 
 
 @dataclass(frozen=True)
@@ -57,10 +60,11 @@ class View:
         hard = self.difficulty
         distance, brightness = self._cast(T_w_c, t)
         if hard.exposure_s > 0.0:
-            flow = self._flow(distance, T_w_c, T_w_c_next)
+            flow = self._shutter_flow(distance, T_w_c, T_w_c_next)
             brightness = _smear(brightness, flow[..., 0], flow[..., 1])
         if hard.lens_blur_px > 0.0:
-            brightness = cv2.GaussianBlur(brightness, (0, 0), hard.lens_blur_px)
+            blurred = cv2.GaussianBlur(brightness, (0, 0), hard.lens_blur_px)
+            brightness = np.asarray(blurred, np.float32)
         return self._expose(brightness, gain, rng)
 
     def depth(self, T_w_c: Array, t: float) -> Array:
@@ -78,11 +82,7 @@ class View:
 
     def look(self, T_w_c: Array, t: float, rays: Array) -> Hits:
         """Where single rays (n, 3), in the camera frame, end."""
-        scene = self.scene
-        distance, surface, _ = cast(
-            np.ascontiguousarray(rays[:, None]), *self._geometry(T_w_c, t), self._pixel_angle,
-            scene.faces, scene.shades, scene.shifts, scene.textures,
-        )  # fmt: skip
+        distance, surface, _ = cast(np.ascontiguousarray(rays[:, None]), *self._world(T_w_c, t))
         p_c = rays * distance
         p_w = p_c @ T_w_c[:3, :3].T + T_w_c[:3, 3]
         return Hits(p_w, (surface[:, 0] // 6).astype(np.int64), distance[:, 0])
@@ -97,30 +97,35 @@ class View:
         T_c1_w = se3_inv(T_w_c1)
         return (hits.p_w + moved[hits.box]) @ T_c1_w[:3, :3].T + T_c1_w[:3, 3]
 
-    def _geometry(self, T_w_c: Array, t: float) -> tuple[Array, Array, Array]:
+    def _world(self, T_w_c: Array, t: float) -> tuple[Any, ...]:
+        """What `cast` needs: boxes as the camera sees them, then their surfaces."""
         scene = self.scene
         Rs_box_w = np.swapaxes(scene.Rs_w_box, 1, 2)
         origins = np.einsum("nij,nj->ni", Rs_box_w, T_w_c[:3, 3] - scene.centers_at(t))
-        return np.ascontiguousarray(Rs_box_w @ T_w_c[:3, :3]), origins, scene.half_sizes
+        boxes = (np.ascontiguousarray(Rs_box_w @ T_w_c[:3, :3]), origins, scene.half_sizes)
+        surfaces = (scene.varied, scene.faces, scene.shades, scene.shifts, scene.textures)
+        return (*boxes, self._pixel_angle, *surfaces)
 
     def _cast(
         self, T_w_c: Array, t: float, smooth: bool = True
     ) -> tuple[Array, NDArray[np.float32]]:
-        scene = self.scene
-        geometry = self._geometry(T_w_c, t)
-        look = (self._pixel_angle, scene.faces, scene.shades, scene.shifts, scene.textures)
-        distance, surface, brightness = cast(self._rays, *geometry, *look)
+        world = self._world(T_w_c, t)
+        distance, surface, brightness = cast(self._rays, *world)
         if smooth:
-            brightness = smooth_edges(brightness, surface, self._rays, *geometry, *look)
+            brightness = smooth_edges(brightness, surface, self._rays, *world)
         return distance, brightness
 
-    def _flow(self, distance: Array, T_w_c: Array, T_w_c1: Array) -> NDArray[np.float32]:
-        """Motion of every pixel from one pose to the other [px]."""
-        p_c = (self._rays * distance[..., None]).reshape(-1, 3)
+    def _shutter_flow(self, distance: Array, T_w_c: Array, T_w_c1: Array) -> NDArray[np.float32]:
+        """Motion of every pixel from one pose to the other [px], from every fourth: only blur
+        depends on it."""
+        coarse = (slice(2, None, COARSE), slice(2, None, COARSE))
+        rays = self._rays[coarse]
+        p_c = (rays * distance[coarse][..., None]).reshape(-1, 3)
         T_c1_c = se3_inv(T_w_c1) @ T_w_c
-        uv = project(self.camera, p_c @ T_c1_c[:3, :3].T + T_c1_c[:3, 3])
-        flow = np.nan_to_num(uv - pixel_grid(self.camera.resolution))
-        return flow.reshape(*distance.shape, 2).astype(np.float32)
+        uv = project(self.camera, p_c)
+        moved = project(self.camera, p_c @ T_c1_c[:3, :3].T + T_c1_c[:3, 3]) - uv
+        flow = np.nan_to_num(moved).reshape(*rays.shape[:2], 2).astype(np.float32)
+        return np.asarray(cv2.resize(flow, self.camera.resolution), np.float32)
 
     def _expose(
         self, brightness: NDArray[np.float32], gain: float, rng: np.random.Generator

@@ -1,5 +1,6 @@
 """Recordings with images: drawn along a simulated motion or along a real recording's truth."""
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from maci2.errors import DatasetError
 from maci2.sensors.difficulty import EASY, Difficulty
-from maci2.sensors.euroc_writer import write_euroc
+from maci2.sensors.euroc_writer import require_new_folder, write_euroc
 from maci2.sensors.frames import Image
 from maci2.sensors.interpolate import truth_at
 from maci2.sensors.render import View
@@ -46,7 +47,9 @@ def render_recording(
     """Write the recording with images of a made-up scene along its own truth, in EuRoC layout.
 
     IMU and truth are the recording's own, cut to the part that is drawn with a second around it.
+    The folder appears when the last image is drawn.
     """
+    require_new_folder(folder)
     truth = recording.truth((truth_name,) if truth_name else ())
     if truth is None or len(recording.rig.cameras) < 2:
         raise DatasetError(
@@ -54,8 +57,16 @@ def render_recording(
         )
     stamps_ns = _stamps(recording, truth, config)
     cut = _cut(recording, truth, stamps_ns)
-    write_euroc(cut, folder)
-    draw_images(cut, folder / "mav0", config, on_pair)
+    unfinished = folder.with_name(f".{folder.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    try:
+        write_euroc(cut, unfinished)
+        draw_images(cut, unfinished / "mav0", config, on_pair)
+        if folder.exists():
+            folder.rmdir()
+        unfinished.rename(folder)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
     return replace(cut, path=folder)
 
 

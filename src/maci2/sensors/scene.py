@@ -14,6 +14,7 @@ TEXTURE_SIDE = 512
 """[texels]; a power of two, so that every level of the pyramid halves it exactly."""
 
 LEVELS = 8
+TEXTURES = 10
 TEXELS_PER_METRE = 300.0
 CLEARANCE = 0.7
 """[m] Between the camera's path and any box."""
@@ -40,6 +41,9 @@ class Scene:
 
     faces: NDArray[np.int64]
     """(n, 6) texture of each face."""
+
+    varied: int
+    """Textures from here on change from tile to tile; those before are plain or repeat."""
 
     shades: Array
     """(n, 6) how bright each face is lit, 0..1."""
@@ -81,8 +85,8 @@ def random_scene(
     velocities = np.zeros((count, 3))
     moving = rng.permutation(np.arange(1, count))[: difficulty.moving_boxes]
     velocities[moving] = rng.normal(0.0, 0.6, size=(len(moving), 3))
-    textures, plain = _textures(difficulty, rng)
-    faces = rng.integers(len(plain), size=(count, 6))
+    textures, varied = _textures(difficulty, rng)
+    faces = rng.integers(TEXTURES, size=(count, 6))
     return Scene(
         centers=np.array(centers),
         Rs_w_box=np.array(Rs),
@@ -90,6 +94,7 @@ def random_scene(
         velocities=velocities,
         rate=2.0,
         faces=faces,
+        varied=varied,
         shades=rng.uniform(0.55, 1.0, size=(count, 6)),
         shifts=rng.uniform(0.0, TEXTURE_SIDE, size=(count, 6, 2)),
         textures=textures,
@@ -101,22 +106,21 @@ def texture_floats() -> int:
     return sum((TEXTURE_SIDE >> level) ** 2 for level in range(LEVELS))
 
 
-def _textures(
-    difficulty: Difficulty, rng: np.random.Generator, count: int = 10
-) -> tuple[NDArray[np.float32], list[bool]]:
-    """Flat pyramids; some plain or repeating, as the difficulty asks."""
-    flat, plain = [], []
-    for index in range(count):
-        share = (index + 0.5) / count
+def _textures(difficulty: Difficulty, rng: np.random.Generator) -> tuple[NDArray[np.float32], int]:
+    """Flat pyramids: plain ones, then repeating ones, as the difficulty asks, then varied ones from
+    the index that is returned."""
+    flat, varied = [], TEXTURES
+    for index in range(TEXTURES):
+        share = (index + 0.5) / TEXTURES
         if share < difficulty.plain_walls:
             image = _plain(rng)
         elif share < difficulty.plain_walls + difficulty.repetition:
             image = _repeating(rng)
         else:
             image = dead_leaves(rng)
-        plain.append(share < difficulty.plain_walls)
+            varied = min(varied, index)
         flat.append(_pyramid(image))
-    return np.concatenate(flat), plain
+    return np.concatenate(flat), varied
 
 
 def dead_leaves(rng: np.random.Generator, leaves: int = 900) -> NDArray[np.float32]:
@@ -138,7 +142,7 @@ def dead_leaves(rng: np.random.Generator, leaves: int = 900) -> NDArray[np.float
         reach = np.abs(outline).max()
         for du in _wraps(center[0], reach):
             for dv in _wraps(center[1], reach):
-                at = center + [du, dv]
+                at = center + np.array([du, dv])
                 if round_shape:
                     cv2.circle(image, at.astype(int).tolist(), max(int(radius * 0.8), 1), grey, -1)
                 else:

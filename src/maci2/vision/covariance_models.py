@@ -2,25 +2,27 @@
 
 import hashlib
 from dataclasses import dataclass
-from importlib.resources import files
+from importlib import resources
 from pathlib import Path
 from typing import Literal, Protocol
 
 import numpy as np
 
-from maci2.errors import MeasurementError, OptionError
+from maci2.errors import OptionError
 from maci2.gaussian import Array
 from maci2.vision.evidence import INPUTS, Evidence
+from maci2.vision.match_card import read_match_card
 
 ModelName = Literal["learned", "fixed", "structure", "chi2"]
 """chi2 is `fixed`, scaled afterwards by the residuals of the pose."""
 
 FIXED_PX = 0.3
 OUTPUTS = 10
-"""Of the network: the lower triangle of a 4x4 Cholesky factor, row by row, diagonal as logarithm."""
+"""Of the network: lower triangle of a 4x4 Cholesky factor, row by row, diagonal as logarithm."""
 
 BUNDLED = "match_covariance.onnx"
-BUNDLED_SHA256 = "85ceb556c83ccc9a4294cd899f05f25092da486be0c05cdb811d1e6cec4e8dbf"
+WEIGHTS = resources.files("maci2.vision") / "weights"
+CHECKSUMS = "SHA256SUMS"
 
 MIN_STD_PX, MAX_STD_PX = 0.003, 30.0
 
@@ -65,21 +67,22 @@ class Learned:
     def __init__(self, path: Path | None = None):
         import onnxruntime
 
-        content = _weights(path)
+        source = str(path or BUNDLED)
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1
-        options.log_severity_level = 3
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
         try:
             self._session = onnxruntime.InferenceSession(
-                content, options, providers=["CPUExecutionProvider"]
+                _weights(path), options, providers=["CPUExecutionProvider"]
             )
-        except Exception as error:
-            raise MeasurementError(f"{path or BUNDLED}: not a readable .onnx file.") from error
-        width = self._session.get_inputs()[0].shape[-1]
-        if width != INPUTS:
-            raise MeasurementError(
-                f"{path or BUNDLED}: reads {width} numbers per match, this version gives {INPUTS}; "
-                "train it again with `maci2 train-vision`."
+        except OptionError:
+            raise
+        except Exception as error:  # onnxruntime has no common base class for its errors
+            raise OptionError(f"{source}: not an ONNX file that can be read.") from error
+        self.card = read_match_card(self._session.get_modelmeta().custom_metadata_map, source)
+        if self.card.inputs != INPUTS:
+            raise OptionError(
+                f"{source}: reads {self.card.inputs} numbers per match, this version gives "
+                f"{INPUTS}; train it again with `maci2 train-vision`."
             )
 
     def __call__(self, evidence: Evidence) -> Array:
@@ -116,16 +119,21 @@ def covariance_model(name: str, weights: Path | None = None) -> CovarianceModel:
     )
 
 
+def bundled_digest() -> str:
+    """SHA-256 of the bundled weights, as listed in the package."""
+    return (WEIGHTS / CHECKSUMS).read_text().split()[0]
+
+
 def _weights(path: Path | None) -> bytes:
     if path is not None:
         if not path.is_file():
-            raise MeasurementError(f"{path}: no such file; `maci2 train-vision` writes one.")
+            raise OptionError(f"{path}: no such file; `maci2 train-vision` writes one.")
         return path.read_bytes()
-    content = (files("maci2.vision") / "weights" / BUNDLED).read_bytes()
-    found = hashlib.sha256(content).hexdigest()
-    if BUNDLED_SHA256 and found != BUNDLED_SHA256:
-        raise MeasurementError(
-            f"{BUNDLED}: the bundled weights are damaged (sha256 {found[:12]}..., needed "
-            f"{BUNDLED_SHA256[:12]}...); install maci2 again."
+    content = (WEIGHTS / BUNDLED).read_bytes()
+    found, needed = hashlib.sha256(content).hexdigest(), bundled_digest()
+    if found != needed:
+        raise OptionError(
+            f"{BUNDLED}: SHA-256 of the weights is {found}, needed {needed}; the file was changed "
+            "or cut short. Install the package again."
         )
     return content

@@ -14,7 +14,11 @@ Mask = NDArray[np.bool_]
 WINDOW = 21
 """Side of the patch that is matched [px]."""
 
-LEVELS = 4
+LEVELS = 3
+COARSE = 4
+"""Fast motion is found first in images this much smaller: with it a patch is 84 px wide, and its
+pyramid bridges more than a hundred pixels."""
+
 MAX_BACKWARD_PX = 1.0
 """Forward, then backward must return to the start within this."""
 
@@ -49,11 +53,15 @@ def follow(
     guess: Array | None = None,
     levels: int = LEVELS,
     both_ways: bool = True,
+    coarse: bool = False,
 ) -> Tracks:
-    """Find the points `uv` of `source` in `target`, starting at `guess`."""
+    """Find the points `uv` of `source` in `target`, starting at `guess`; `coarse` looks for a
+    better start in smaller images first."""
     if len(uv) == 0:
         return Tracks(np.empty((0, 2)), np.empty(0), np.empty(0, dtype=bool))
     start = uv if guess is None else guess
+    if coarse:
+        start = _coarse_start(source, target, uv, start)
     there, status = _lucas_kanade(source, target, uv, start, levels)
     found = status & _inside(there, source.shape)
     if not both_ways:
@@ -64,14 +72,28 @@ def follow(
     return Tracks(there, backward, found & status & (backward < MAX_BACKWARD_PX))
 
 
+def _coarse_start(source: Image, target: Image, uv: Array, start: Array) -> Array:
+    """Where points are in smaller images, in pixels of the large ones; `start` where not found."""
+    small, small_target = _shrunk(source, 1.0 / COARSE), _shrunk(target, 1.0 / COARSE)
+    # Centres of pixels: (0, 0) of the small image is the middle of its block in the large one.
+    offset = 0.5 * (COARSE - 1)
+    uv, begin = (uv - offset) / COARSE, (start - offset) / COARSE
+    moved, found = _lucas_kanade(small, small_target, uv, begin, LEVELS)
+    return np.where(found[:, None], COARSE * moved + offset, start)
+
+
+def _shrunk(image: Image, scale: float) -> Image:
+    found = cv2.resize(image, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
+    return np.asarray(found, np.uint8)
+
+
 def coarse_disparities(left: Image, right: Image, uv: Array) -> Array:
     """(n,) rough disparities by block matching at half size: where Lucas-Kanade begins.
 
     A near point may lie a hundred pixels away, more than a pyramid bridges. Points without an
     answer take that of their surroundings.
     """
-    small = [cv2.resize(image, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
-             for image in (left, right)]  # fmt: skip
+    small = [_shrunk(image, 0.5) for image in (left, right)]
     matcher = cv2.StereoBM.create(COARSE_RANGE, COARSE_BLOCK)
     matcher.setUniquenessRatio(5)
     matcher.setTextureThreshold(0)

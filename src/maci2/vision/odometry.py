@@ -13,7 +13,7 @@ from maci2.vision.covariance_models import CovarianceModel, covariance_model
 from maci2.vision.rectify import Rectification, rectify
 from maci2.vision.relative_poses import CameraFrame, RelativePoses
 from maci2.vision.shared_errors import NO_SHARED_ERRORS, SharedErrors
-from maci2.vision.step import Keyframe, keyframe, match_step
+from maci2.vision.step import Keyframe, blank, keyframe, match_step
 from maci2.vision.stereo_check import calibration_fault
 from maci2.vision.two_frame import PinholePair
 from maci2.vision.visual_step import VisualStep, chained, measure_step, unmeasured
@@ -97,6 +97,8 @@ class StereoOdometry:
         if first.blank or second.blank:
             return unmeasured(stamps, first.blank or second.blank)
         between = [self._left(k) for k in range(index + 1, index1)]
+        # A dark image between would lead the way nowhere.
+        between = [image for image in between if not blank(image, "left")]
         found = match_step(first, between, second, first.row_offset)
         return measure_step(
             stamps, found, self.model, self.camera, self.shared, self.config.scale_by_residuals

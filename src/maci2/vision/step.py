@@ -68,12 +68,12 @@ class StepMatches:
 def keyframe(rectification: Rectification, left: Image, right: Image) -> Keyframe:
     """Rectify a pair, choose points and match them across."""
     left, right = rectification.left(left), rectification.right(right)
-    blank = _blank(left, "left") or _blank(right, "right")
-    if blank:
+    why = blank(left, "left") or blank(right, "right")
+    if why:
         nothing = np.empty((0, 2))
-        return Keyframe(left, right, nothing, follow(left, right, nothing), blank)
+        return Keyframe(left, right, nothing, follow(left, right, nothing), why)
     uv = candidates(left, rectification.mask, CANDIDATES, SPACING, WINDOW // 2 + 2)
-    return Keyframe(left, right, uv, match_stereo(left, right, uv), blank)
+    return Keyframe(left, right, uv, match_stereo(left, right, uv), why)
 
 
 def match_stereo(left: Image, right: Image, uv: Array) -> Tracks:
@@ -96,8 +96,8 @@ def match_step(
     good = stereo0.found & (disparity0 > MIN_DISPARITY) & (np.abs(row0) < MAX_ROW_ERROR_PX)
     uv0, guess = first.uv[good], first.uv[good]
     for image in between:
-        guess = follow(first.left, image, uv0, guess, both_ways=False).uv
-    over = follow(first.left, second.left, uv0, guess)
+        guess = follow(first.left, image, uv0, guess, both_ways=False, coarse=True).uv
+    over = follow(first.left, second.left, uv0, guess, coarse=True)
     across_guess = over.uv - np.column_stack([disparity0[good], row0[good] + row_offset])
     across = follow(second.left, second.right, over.uv, across_guess, levels=2)
     disparity1 = over.uv[:, 0] - across.uv[:, 0]
@@ -117,7 +117,8 @@ def match_step(
     )
 
 
-def _blank(image: Image, name: str) -> str:
+def blank(image: Image, name: str) -> str:
+    """Why there is nothing to see in an image; empty where there is."""
     contrast = float(image[::4, ::4].std())
     if contrast >= MIN_CONTRAST:
         return ""

@@ -6,7 +6,10 @@ from maci2.gaussian import Array
 from maci2.vision.step import Keyframe
 
 MAX_EPIPOLAR_PX = 1.5
-"""Row error common to stereo matches above which the calibration is not the images'."""
+"""Median row error of stereo matches above which the calibration may not be the images'."""
+
+MAX_UNEXPLAINED = 0.5
+"""Share of the row error that may be no common field, as of points without texture."""
 
 MIN_STEREO_MATCHES = 30
 MAX_NEGATIVE = 0.5
@@ -25,10 +28,12 @@ def calibration_fault(made: Keyframe) -> str:
             f"(median {np.median(disparities):.1f} px): left and right look swapped. Exchange cam0 "
             "and cam1, images and calibration alike."
         )
-    uv = made.uv[made.stereo.found]
-    field, slopes = common_row_error(uv, made.row_errors)
-    error = float(np.sqrt(np.mean(field**2)))
+    uv, rows = made.uv[made.stereo.found], made.row_errors
+    error = float(np.median(np.abs(rows)))
     if error <= MAX_EPIPOLAR_PX:
+        return ""
+    field, slopes = common_row_error(uv, rows)
+    if float(np.median(np.abs(rows - field))) > MAX_UNEXPLAINED * error:
         return ""
     return (
         f"{len(uv)} stereo matches lie {error:.1f} px off their rows, at most {MAX_EPIPOLAR_PX:g} "

@@ -118,70 +118,71 @@ def two_frame_pose(
         p0, p1, matches.disparity0, matches.disparity1, np.ascontiguousarray(covs), camera.focal,
         np.ascontiguousarray(start), ROBUST_NORM,
     )  # fmt: skip
-    cov = ROBUST_FACTOR * np.linalg.inv(H)
+    cov = np.asarray(ROBUST_FACTOR * np.linalg.inv(H), np.float64)
     return TwoFrame(T, cov, weights, chi2, bool(converged))
 
 
-@njit(cache=True)
+@njit(cache=True, fastmath=True)
 def residual_derivative(
-    R: Array, p0: Array, p1: Array, d0: float, d1: float, focal: float
-) -> Array:
-    """(3, 4) derivative of p0 - T p1 by (u1, v1, d0, d1)."""
-    D = np.empty((3, 4))
+    R: Array, p0: Array, p1: Array, d0: float, d1: float, focal: float, D: Array
+) -> None:
+    """Fill D (3, 4), derivative of p0 - T p1 by (u1, v1, d0, d1)."""
     for i in range(3):
         D[i, 0] = -R[i, 0] * p1[2] / focal
         D[i, 1] = -R[i, 1] * p1[2] / focal
         D[i, 2] = -p0[i] / d0
         D[i, 3] = (R[i, 0] * p1[0] + R[i, 1] * p1[1] + R[i, 2] * p1[2]) / d1
-    return D
 
 
-@njit(cache=True)
-def information(D: Array, cov: Array) -> Array:
-    """Inverse of D cov D^T, (3, 3) by its adjugate."""
-    S = np.zeros((3, 3))
+@njit(cache=True, fastmath=True)
+def _information(D: Array, cov: Array, W: Array) -> None:
+    """Fill W (3, 3) with the inverse of D cov D^T."""
+    S = W
+    for j in range(3):
+        c0 = cov[0, 0] * D[j, 0] + cov[0, 1] * D[j, 1] + cov[0, 2] * D[j, 2] + cov[0, 3] * D[j, 3]
+        c1 = cov[1, 0] * D[j, 0] + cov[1, 1] * D[j, 1] + cov[1, 2] * D[j, 2] + cov[1, 3] * D[j, 3]
+        c2 = cov[2, 0] * D[j, 0] + cov[2, 1] * D[j, 1] + cov[2, 2] * D[j, 2] + cov[2, 3] * D[j, 3]
+        c3 = cov[3, 0] * D[j, 0] + cov[3, 1] * D[j, 1] + cov[3, 2] * D[j, 2] + cov[3, 3] * D[j, 3]
+        for i in range(j + 1):
+            S[i, j] = D[i, 0] * c0 + D[i, 1] * c1 + D[i, 2] * c2 + D[i, 3] * c3
+    a, b, c, d, e, f = S[0, 0], S[0, 1], S[0, 2], S[1, 1], S[1, 2], S[2, 2]
+    # The adjugate of a symmetric matrix over its determinant.
+    w00, w01, w02 = d * f - e * e, c * e - b * f, b * e - c * d
+    scale = 1.0 / (a * w00 + b * w01 + c * w02)
+    W[0, 0] = w00 * scale
+    W[0, 1] = W[1, 0] = w01 * scale
+    W[0, 2] = W[2, 0] = w02 * scale
+    W[1, 1] = (a * f - c * c) * scale
+    W[1, 2] = W[2, 1] = (b * c - a * e) * scale
+    W[2, 2] = (a * d - b * b) * scale
+
+
+@njit(cache=True, fastmath=True)
+def accumulate(H: Array, g: Array, q: Array, W: Array, Wr: Array, weight: float, M: Array) -> None:
+    """Add J^T W J and J^T W r of one match, J = [-I, [q]x] with q = T p1 (Eq. 75).
+
+    Rows of W [q]x are W_i x q, columns of [q]x^T M are M_j x q. H above its diagonal only.
+    """
     for i in range(3):
-        for j in range(i + 1):
-            total = 0.0
-            for a in range(4):
-                row = 0.0
-                for b in range(4):
-                    row += cov[a, b] * D[j, b]
-                total += D[i, a] * row
-            S[i, j] = S[j, i] = total
-    W = np.empty((3, 3))
-    W[0, 0] = S[1, 1] * S[2, 2] - S[1, 2] * S[1, 2]
-    W[0, 1] = W[1, 0] = S[0, 2] * S[1, 2] - S[0, 1] * S[2, 2]
-    W[0, 2] = W[2, 0] = S[0, 1] * S[1, 2] - S[0, 2] * S[1, 1]
-    W[1, 1] = S[0, 0] * S[2, 2] - S[0, 2] * S[0, 2]
-    W[1, 2] = W[2, 1] = S[0, 1] * S[0, 2] - S[0, 0] * S[1, 2]
-    W[2, 2] = S[0, 0] * S[1, 1] - S[0, 1] * S[0, 1]
-    return W / (S[0, 0] * W[0, 0] + S[0, 1] * W[0, 1] + S[0, 2] * W[0, 2])
-
-
-@njit(cache=True)
-def point_jacobian(q: Array) -> Array:
-    """(3, 6) derivative of p0 - T p1 by a left perturbation of T, [-I, [q]x] with q = T p1."""
-    J = np.zeros((3, 6))
-    J[0, 0] = J[1, 1] = J[2, 2] = -1.0
-    J[0, 4], J[0, 5] = -q[2], q[1]
-    J[1, 3], J[1, 5] = q[2], -q[0]
-    J[2, 3], J[2, 4] = -q[1], q[0]
-    return J
-
-
-@njit(cache=True)
-def _accumulate(H: Array, g: Array, J: Array, Wr: Array, W: Array, weight: float) -> None:
-    """Add J^T W J and J^T W r of one match."""
-    for a in range(6):
+        M[i, 0] = W[i, 1] * q[2] - W[i, 2] * q[1]
+        M[i, 1] = W[i, 2] * q[0] - W[i, 0] * q[2]
+        M[i, 2] = W[i, 0] * q[1] - W[i, 1] * q[0]
+    for i in range(3):
+        for j in range(i, 3):
+            H[i, j] += weight * W[i, j]
         for j in range(3):
-            JtW = weight * (J[0, a] * W[0, j] + J[1, a] * W[1, j] + J[2, a] * W[2, j])
-            for b in range(6):
-                H[a, b] += JtW * J[j, b]
-        g[a] += weight * (J[0, a] * Wr[0] + J[1, a] * Wr[1] + J[2, a] * Wr[2])
+            H[i, 3 + j] -= weight * M[i, j]
+        g[i] -= weight * Wr[i]
+    for j in range(3):
+        H[3, 3 + j] += weight * (M[1, j] * q[2] - M[2, j] * q[1])
+        H[4, 3 + j] += weight * (M[2, j] * q[0] - M[0, j] * q[2])
+        H[5, 3 + j] += weight * (M[0, j] * q[1] - M[1, j] * q[0])
+    g[3] += weight * (Wr[1] * q[2] - Wr[2] * q[1])
+    g[4] += weight * (Wr[2] * q[0] - Wr[0] * q[2])
+    g[5] += weight * (Wr[0] * q[1] - Wr[1] * q[0])
 
 
-@njit(cache=True)
+@njit(cache=True, fastmath=True)
 def _linearize(
     T: Array,
     p0: Array,
@@ -197,13 +198,15 @@ def _linearize(
     """H, gradient and robust cost at T; weights are rebuilt with its rotation."""
     H, g = np.zeros((6, 6)), np.zeros(6)
     R = np.ascontiguousarray(T[:3, :3])
+    D, W, M = np.empty((3, 4)), np.empty((3, 3)), np.empty((3, 3))
     q, r, Wr = np.empty(3), np.empty(3), np.empty(3)
     cost = 0.0
     for n in range(len(p0)):
         for i in range(3):
             q[i] = R[i, 0] * p1[n, 0] + R[i, 1] * p1[n, 1] + R[i, 2] * p1[n, 2] + T[i, 3]
             r[i] = p0[n, i] - q[i]
-        W = information(residual_derivative(R, p0[n], p1[n], d0[n], d1[n], focal), covs[n])
+        residual_derivative(R, p0[n], p1[n], d0[n], d1[n], focal, D)
+        _information(D, covs[n], W)
         m2 = 0.0
         for i in range(3):
             Wr[i] = W[i, 0] * r[0] + W[i, 1] * r[1] + W[i, 2] * r[2]
@@ -211,7 +214,10 @@ def _linearize(
         chi2[n] = m2
         weights[n] = 1.0 / (1.0 + m2 / (robust * robust))
         cost += robust * robust * math.log1p(m2 / (robust * robust))
-        _accumulate(H, g, point_jacobian(q), Wr, W, weights[n])
+        accumulate(H, g, q, W, Wr, weights[n], M)
+    for i in range(6):
+        for j in range(i):
+            H[i, j] = H[j, i]
     return H, g, cost
 
 
@@ -230,27 +236,30 @@ def _solve(
     weights, chi2 = np.empty(len(p0)), np.empty(len(p0))
     T = start.copy()
     H, g, cost = _linearize(T, p0, p1, d0, d1, covs, focal, robust, weights, chi2)
-    damping, converged = 0.0, False
+    damping, converged, rejected = 0.0, False, False
     for _ in range(MAX_ITERATIONS):
         damped = H.copy()
         for i in range(6):
             damped[i, i] *= 1.0 + damping
             damped[i, i] += 1e-12
-        step = np.linalg.solve(damped, -g)
+        step = np.linalg.solve(damped, -g).astype(np.float64)
+        # A damped step is small for other reasons.
+        if damping < 1e-3 and step @ (H @ step) < STEP_TOLERANCE * STEP_TOLERANCE:
+            converged = True
+            break
         T_new = np.ascontiguousarray(se3_exp(step)) @ T
         H_new, g_new, cost_new = _linearize(
             T_new, p0, p1, d0, d1, covs, focal, robust, weights, chi2
         )
-        if cost_new <= cost * (1.0 + COST_SLACK):
+        rejected = cost_new > cost * (1.0 + COST_SLACK)
+        if rejected:
+            damping = 1e-4 if damping == 0.0 else damping * 10.0
+        else:
             T, H, g, cost = T_new, H_new, g_new, cost_new
             damping = 0.0 if damping < 1e-6 else damping * 0.1
-        # A last step that is rejected for a trifle of cost has converged as well.
-        if step @ (H @ step) < STEP_TOLERANCE * STEP_TOLERANCE:
-            converged = True
-            break
-        if cost_new > cost * (1.0 + COST_SLACK):
-            damping = 1e-4 if damping == 0.0 else damping * 10.0
-    H, g, cost = _linearize(T, p0, p1, d0, d1, covs, focal, robust, weights, chi2)
+    if rejected:
+        # Weights are still those of the pose that was turned down.
+        _linearize(T, p0, p1, d0, d1, covs, focal, robust, weights, chi2)
     R = np.ascontiguousarray(T[:3, :3])
     # Products of many rotations drift off the group by rounding; one Newton step puts them back.
     R = 1.5 * R - 0.5 * (R @ np.ascontiguousarray(R.T) @ R)

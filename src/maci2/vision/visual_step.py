@@ -18,7 +18,7 @@ RADIUS_PX = 12.0
 """Between matches that are used: their patches overlap by less than half."""
 
 MIN_MATCHES = 15
-MIN_INLIER_SHARE = 0.3
+MIN_INLIER_SHARE = 0.5
 MAX_SPEED, MAX_RATE = 5.0, 3.0
 """[m/s, rad/s] How far the camera may have gone in a step that could not be measured."""
 

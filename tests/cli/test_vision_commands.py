@@ -1,0 +1,65 @@
+"""The commands on images: simulate, vo, vo-report, init."""
+
+import json
+
+import numpy as np
+from typer.testing import CliRunner
+
+from maci2.cli.app import app
+
+
+def run(*words) -> str:
+    """Output of a command that must succeed."""
+    result = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_simulate_draws_images_that_vo_can_use(tmp_path):
+    words = ["simulate", tmp_path / "seq", "--images", "--duration", 0.5, "--rate", 10]
+    run(*words, "--difficulty", "hard", "--spoil", "light=0.5", "--motion", "drone")
+    assert len(list((tmp_path / "seq" / "mav0" / "cam1" / "data").glob("*.png"))) == 5
+    output = run("vo", tmp_path / "seq", "-o", tmp_path / "poses.npz", "--interval", 0.1)
+    assert "4 steps" in output
+    with np.load(tmp_path / "poses.npz") as file:
+        assert file["stamps_ns"].shape == (4, 2)
+        assert file["T_ck_ck1"].shape == (4, 4, 4)
+        assert (np.linalg.eigvalsh(file["cov"]) > 0.0).all()
+        assert str(file["frame"]) == "rectified"
+
+
+def test_vo_says_which_steps_it_could_not_measure(drawn_copy, tmp_path):
+    import cv2
+
+    black = cv2.imencode(".png", np.zeros((480, 752), np.uint8))[1].tobytes()
+    for path in sorted((drawn_copy / "mav0" / "cam0" / "data").iterdir())[:5]:
+        path.write_bytes(black)
+    output = run("vo", drawn_copy, "-o", tmp_path / "poses.npz")
+    assert "3 of them not measured" in output
+    assert "the left image shows nothing" in output
+
+
+def test_vo_report_has_every_key_rivals_and_a_figure(drawn, tmp_path):
+    output = run("vo-report", drawn, "--json", tmp_path / "r.json", "-o", tmp_path / "figures")
+    record = json.loads((tmp_path / "r.json").read_text())["sequences"]["flight"]
+    keys = {"steps", "rotation_deg", "translation_m", "nees", "frames_per_second", "rivals"}
+    assert keys <= set(record)
+    assert set(record["nees"]) == {"pose", "rotation", "translation"}
+    assert set(record["rivals"]) == {"fixed", "structure", "chi2"}
+    assert "structure" in output
+    assert (tmp_path / "figures" / "pose_cov.svg").read_text().startswith("<svg")
+
+
+def test_init_runs_on_images_and_on_what_vo_wrote(drawn, tmp_path):
+    run("init", drawn, "--vision", "images", "--window", 2.4, "--json", tmp_path / "a.json")
+    record = json.loads((tmp_path / "a.json").read_text())
+    assert record["status"] in ("ok", "weak")
+    assert record["errors"]["velocity_rmse"] < 0.1
+    run("vo", drawn, "-o", tmp_path / "poses.npz")
+    output = run("init", drawn, "--vision", f"measurements:{tmp_path / 'poses.npz'}")
+    assert "verdict" in output
+
+
+def test_the_card_of_the_match_covariance_is_printed():
+    assert "no real image" in run("model", "matches")
+    assert "matches" in run("model")

@@ -1,0 +1,223 @@
+"""Odometry on drawn images: true within its covariance, honest where it cannot see."""
+
+import shutil
+from dataclasses import replace
+
+import cv2
+import numpy as np
+import pytest
+
+from maci2.errors import CalibrationError, DatasetError, OptionError
+from maci2.gaussian import nees
+from maci2.lie import se3_exp, se3_inv, se3_log, so3_exp
+from maci2.sensors import open_recording, truth_at
+from maci2.sensors.frames import stereo_frames
+from maci2.vision.covariance_models import FixedNoise
+from maci2.vision.keypoints import candidates, spread
+from maci2.vision.odometry import OdometryConfig, StereoOdometry
+from maci2.vision.run import even_keyframes, load_steps, measure_all
+from maci2.vision.shared_errors import NO_SHARED_ERRORS, SharedErrors
+from maci2.vision.visual_step import chained, unmeasured
+
+
+def odometry_of(path, **choices):
+    recording = open_recording(path)
+    return StereoOdometry(stereo_frames(recording), recording.rig, **choices)
+
+
+def errors_of(path, steps, T_b_cr):
+    truth = open_recording(path).truth()
+    found = []
+    for step in steps:
+        T_w_c0, T_w_c1 = truth_at(truth, np.array(step.stamps_ns), 0.1).Ts_w_b @ T_b_cr
+        found.append(se3_log(step.T_ck_ck1 @ se3_inv(se3_inv(T_w_c0) @ T_w_c1)))
+    return np.array(found)
+
+
+def rewrite(folder, change):
+    for path in sorted(folder.glob("*.png")):
+        image = change(cv2.imread(str(path), cv2.IMREAD_GRAYSCALE))
+        path.write_bytes(cv2.imencode(".png", image)[1].tobytes())
+
+
+@pytest.fixture(scope="module")
+def measured(drawn):
+    odometry = odometry_of(drawn)
+    return odometry, measure_all(odometry, even_keyframes(odometry.stamps_ns, 0.2))
+
+
+def test_steps_agree_with_the_truth_within_their_covariance(drawn, measured):
+    odometry, steps = measured
+    errors = errors_of(drawn, steps, odometry.rectification.T_b_cr)
+    covs = np.array([step.cov_T_ck_ck1 for step in steps])
+    assert not any(step.reason for step in steps)
+    assert np.rad2deg(np.linalg.norm(errors[:, 3:], axis=1)).mean() < 0.05
+    assert np.linalg.norm(errors[:, :3], axis=1).mean() < 0.003
+    assert 0.3 < nees(errors, covs).mean() / 6.0 < 3.0
+
+
+def test_a_second_run_gives_the_same_numbers(drawn, measured):
+    _, steps = measured
+    again = odometry_of(drawn)
+    index = again.frames.index_of(steps[3].stamps_ns[0])
+    step = again.step(index, again.frames.index_of(steps[3].stamps_ns[1]))
+    np.testing.assert_array_equal(step.T_ck_ck1, steps[3].T_ck_ck1)
+    np.testing.assert_array_equal(step.cov_T_ck_ck1, steps[3].cov_T_ck_ck1)
+
+
+def test_chained_and_direct_steps_agree_within_their_covariances(drawn, measured):
+    odometry, _ = measured
+    direct = odometry.step(0, 2)
+    chain = odometry_of(drawn, config=OdometryConfig(chained=True)).step(0, 2)
+    difference = se3_log(chain.T_ck_ck1 @ se3_inv(direct.T_ck_ck1))
+    assert nees(difference, chain.cov_T_ck_ck1 + direct.cov_T_ck_ck1) < 40.0
+    assert chain.stamps_ns == direct.stamps_ns
+
+
+def test_only_a_measured_calibration_has_shared_errors(drawn):
+    recording = open_recording(drawn)
+    frames = stereo_frames(recording)
+    assert StereoOdometry(frames, recording.rig).shared == NO_SHARED_ERRORS
+    measured_rig = replace(recording.rig, exact=False)
+    assert StereoOdometry(frames, measured_rig).shared == SharedErrors()
+
+
+def test_poses_feed_the_estimator(measured):
+    odometry, steps = measured
+    stamps_ns = np.array([steps[0].stamps_ns[0], *(step.stamps_ns[1] for step in steps[:3])])
+    poses = odometry.poses(stamps_ns)
+    assert poses.frame == "rectified"
+    np.testing.assert_array_equal(poses.Ts_ck_ck1[0], steps[0].T_ck_ck1)
+
+
+def test_a_stopped_run_goes_on_and_ends_with_the_same_file(drawn, measured, tmp_path, monkeypatch):
+    odometry, steps = measured
+    keyframes_ns = even_keyframes(odometry.stamps_ns, 0.2)
+    monkeypatch.setattr("maci2.vision.run.SAVE_EVERY", 2)
+    output = tmp_path / "poses.npz"
+    fresh = odometry_of(drawn)
+    whole_step = fresh.step
+
+    def stopping(index, index1):
+        if index >= 8:
+            raise KeyboardInterrupt
+        return whole_step(index, index1)
+
+    monkeypatch.setattr(fresh, "step", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        measure_all(fresh, keyframes_ns, output)
+    assert not output.exists()
+    asked = []
+    resumed = odometry_of(drawn)
+    resumed_step = resumed.step
+
+    def noting(index, index1):
+        asked.append(index)
+        return resumed_step(index, index1)
+
+    monkeypatch.setattr(resumed, "step", noting)
+    measure_all(resumed, keyframes_ns, output)
+    assert min(asked) > 0
+    assert list(tmp_path.iterdir()) == [output]
+    for found, expected in zip(load_steps(output), steps, strict=True):
+        np.testing.assert_array_equal(found.T_ck_ck1, expected.T_ck_ck1)
+
+
+@pytest.mark.parametrize("grey", [0, 255])
+def test_blank_images_are_not_measured_and_say_why(drawn_copy, grey):
+    rewrite(drawn_copy / "mav0" / "cam0" / "data", lambda image: np.full_like(image, grey))
+    step = odometry_of(drawn_copy).step(0, 2)
+    assert "the left image shows nothing" in step.reason
+    std = np.sqrt(np.diag(step.cov_T_ck_ck1))
+    assert std[:3].min() >= 0.9
+    assert std[3:].min() >= 0.5
+
+
+def test_unrelated_images_give_no_confident_pose(drawn_copy):
+    """Mirrored right and shuffled left images: whatever matches is wrong."""
+    folder = drawn_copy / "mav0" / "cam0" / "data"
+    rng = np.random.default_rng(0)
+    rewrite(folder, lambda image: rng.integers(0, 255, image.shape).astype(np.uint8))
+    assert odometry_of(drawn_copy).step(0, 2).reason
+
+
+def test_swapped_images_are_called_so(drawn_copy):
+    left, right = (drawn_copy / "mav0" / f"cam{i}" / "data" for i in range(2))
+    shutil.move(left, left.with_name("kept"))
+    shutil.move(right, left)
+    shutil.move(left.with_name("kept"), right)
+    odometry = odometry_of(drawn_copy)
+    with pytest.raises(CalibrationError, match="left and right look swapped"):
+        measure_all(odometry, even_keyframes(odometry.stamps_ns, 0.2))
+
+
+@pytest.mark.parametrize(
+    ("turn", "cause"),
+    [((0.012, 0.0, 0.0), "tilted against each other"), ((0.0, 0.0, 0.03), "rolled against")],
+)
+def test_a_wrong_calibration_is_reported_in_pixels_with_its_likely_cause(drawn, turn, cause):
+    recording = open_recording(drawn)
+    right = recording.rig.cameras[1]
+    T_b_c = right.T_b_c.copy()
+    T_b_c[:3, :3] = T_b_c[:3, :3] @ so3_exp(np.array(turn))
+    rig = replace(recording.rig, cameras=(recording.rig.cameras[0], replace(right, T_b_c=T_b_c)))
+    odometry = StereoOdometry(stereo_frames(recording), rig)
+    with pytest.raises(CalibrationError, match=rf"px off their rows.*{cause}"):
+        measure_all(odometry, even_keyframes(odometry.stamps_ns, 0.2))
+
+
+def test_stamps_that_go_backwards_are_named():
+    with pytest.raises(DatasetError, match="50 ns follows 200 ns"):
+        even_keyframes(np.array([0, 200, 50, 400]), 0.1)
+    with pytest.raises(DatasetError, match="needed two or more"):
+        even_keyframes(np.array([7]), 0.1)
+    with pytest.raises(OptionError, match="--interval is 0 s"):
+        even_keyframes(np.array([0, 200]), 0.0)
+
+
+def test_even_keyframes_are_the_images_nearest_to_even_times():
+    stamps_ns = np.array([0, 90, 210, 290, 420]) * 1_000_000
+    np.testing.assert_array_equal(
+        even_keyframes(stamps_ns, 0.2), np.array([0, 210, 420]) * 1_000_000
+    )
+
+
+def test_chaining_carries_the_second_covariance_to_the_first_frame():
+    rng = np.random.default_rng(1)
+    T1, T2 = se3_exp(rng.normal(0.0, 0.3, 6)), se3_exp(rng.normal(0.0, 0.3, 6))
+    cov = np.diag([1e-4, 2e-4, 3e-4, 1e-5, 2e-5, 3e-5])
+    one = replace(unmeasured((0, 1), ""), T_ck_ck1=T1, cov_T_ck_ck1=cov)
+    two = replace(unmeasured((1, 2), ""), T_ck_ck1=T2, cov_T_ck_ck1=2.0 * cov)
+    both = chained([one, two])
+    noise = [rng.multivariate_normal(np.zeros(6), c, 4000) for c in (cov, 2.0 * cov)]
+    sampled = np.array(
+        [
+            se3_log(se3_exp(a) @ T1 @ se3_exp(b) @ T2 @ se3_inv(both.T_ck_ck1))
+            for a, b in zip(*noise, strict=True)
+        ]
+    )
+    assert nees(sampled, np.tile(both.cov_T_ck_ck1, (4000, 1, 1))).mean() == pytest.approx(
+        6, rel=0.05
+    )
+
+
+def test_keypoints_are_spread_strongest_first_and_the_same_each_time():
+    image = np.random.default_rng(0).integers(0, 255, (200, 300)).astype(np.uint8)
+    mask = np.full(image.shape, 255, np.uint8)
+    mask[:, :100] = 0
+    uv = candidates(image, mask, 50, 20, 12)
+    assert len(uv) == 50
+    assert uv[:, 0].min() >= 100
+    np.testing.assert_array_equal(uv, candidates(image, mask, 50, 20, 12))
+    assert len(candidates(np.zeros_like(image), mask, 50, 20, 12)) == 0
+
+
+def test_suppression_keeps_the_least_uncertain_of_close_points():
+    uv = np.array([[0.0, 0.0], [5.0, 0.0], [50.0, 0.0]])
+    np.testing.assert_array_equal(spread(uv, np.array([2.0, 1.0, 3.0]), 10, 12.0), [1, 2])
+    np.testing.assert_array_equal(spread(uv, np.array([2.0, 1.0, 3.0]), 1, 12.0), [1])
+
+
+def test_fixed_noise_is_a_model_too(drawn):
+    step = odometry_of(drawn, model=FixedNoise(0.3)).step(0, 2)
+    assert step.inliers > 50
