@@ -10,8 +10,13 @@ from maci2.errors import OptionError
 if TYPE_CHECKING:
     from maci2.evaluation.options import RunOptions
 
-Sequence = Annotated[Path, typer.Argument(help="recording: a EuRoC-layout or TUM-VI folder")]
-Sequences = Annotated[list[Path], typer.Argument(help="recordings: EuRoC-layout or TUM-VI folders")]
+Sequence = Annotated[
+    Path, typer.Argument(help="recording: a EuRoC-layout, TUM-VI or VBR folder, or a ROS bag")
+]
+Sequences = Annotated[
+    list[Path],
+    typer.Argument(help="recordings: EuRoC-layout, TUM-VI or VBR folders, or ROS bags"),
+]
 Imu = Annotated[
     str,
     typer.Option(
@@ -55,6 +60,13 @@ AccBiasStd = Annotated[
 RigFile = Annotated[
     Path | None,
     typer.Option("--rig", help="Kalibr camchain-imucam YAML, instead of the recording's"),
+]
+Topics = Annotated[
+    str,
+    typer.Option(
+        help="of a bag: ROLE=/topic with commas between; roles are imu, or gyro and acc, left, "
+        "right, truth  [default: found by type, truth excepted]"
+    ),
 ]
 Seed = Annotated[int, typer.Option(help="of all random draws")]
 Jobs = Annotated[int, typer.Option(help="recordings worked on at once")]

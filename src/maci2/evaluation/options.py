@@ -69,6 +69,9 @@ class RunOptions:
     rig: Path | None = None
     """Kalibr file that takes the place of a recording's own calibration."""
 
+    topics: str = ""
+    """Which topic of a bag is what; what is not said is found by type."""
+
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -148,6 +148,8 @@ def write_camchain(path: Path, rig: Rig, notes: tuple[str, ...] = ()) -> None:
             "intrinsics": camera.intrinsics.tolist(),
             "resolution": list(camera.resolution),
         }
+        if camera.topic:
+            entry["rostopic"] = camera.topic
         if number > 0:
             entry["T_cn_cnm1"] = (T_c_b @ rig.cameras[number - 1].T_b_c).tolist()
         chain[f"cam{number}"] = entry
@@ -224,6 +226,7 @@ def _camera(entry: _CameraEntry, T_b_c: Array, path: Path, key: str) -> Camera:
         distortion_model=entry.distortion_model,
         resolution=entry.resolution,
         rate_hz=math.nan,
+        topic=entry.rostopic,
     )
 
 
