@@ -59,7 +59,11 @@ AccBiasStd = Annotated[
 ]
 RigFile = Annotated[
     Path | None,
-    typer.Option("--rig", help="Kalibr camchain-imucam YAML, instead of the recording's"),
+    typer.Option(
+        "--rig",
+        help="calibration, instead of the recording's: Kalibr camchain-imucam YAML, or what "
+        "`maci2 convert` writes",
+    ),
 ]
 Topics = Annotated[
     str,

@@ -27,6 +27,7 @@ from maci2.sensors.yaml_files import (
     require_identity,
     rigid_transform,
     validate,
+    warn_time_shift,
 )
 
 _LOG = logging.getLogger(__name__)
@@ -214,11 +215,7 @@ def _camera(entry: _CameraEntry, T_b_c: Array, path: Path, key: str) -> Camera:
             f"{path}: {key}.distortion_coeffs has {found} numbers, needed {needed} for the model "
             f"'{entry.distortion_model}'."
         )
-    if entry.timeshift_cam_imu != 0.0:
-        _LOG.warning(
-            "%s: %s.timeshift_cam_imu is %g s and is not applied: shift the camera stamps by it.",
-            path, key, entry.timeshift_cam_imu,
-        )  # fmt: skip
+    warn_time_shift(entry.timeshift_cam_imu, path, f"{key}.timeshift_cam_imu")
     return Camera(
         T_b_c=T_b_c,
         intrinsics=np.array(entry.intrinsics),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from maci2.errors import CalibrationError, DatasetError, OptionError
 from maci2.sensors.euroc import mav0_of, read_euroc, read_imu_noise
-from maci2.sensors.kalibr import read_rig
+from maci2.sensors.exchange import read_any_rig
 from maci2.sensors.tumvi import TRUTH, read_tumvi
 from maci2.sensors.types import Recording
 
@@ -13,8 +13,9 @@ def open_recording(path: Path, rig_path: Path | None = None, topics: str = "") -
     """Open a EuRoC-layout, TUM-VI or VBR folder, or a ROS 1 or ROS 2 bag.
 
     `rig_path`, a Kalibr camchain or a folder with one, takes the place of the recording's own
-    calibration; IMU noise too if there is a Kalibr IMU file beside it. A bag has no calibration
-    and needs it. `topics` says which topic of a bag is what: `imu=/imu0,left=/cam0/image_raw`.
+    calibration; IMU noise too if there is a Kalibr IMU file beside it. Files of OpenVINS,
+    VINS-Fusion and ORB-SLAM3 do as well. A bag has no calibration and needs it. `topics` says
+    which topic of a bag is what: `imu=/imu0,left=/cam0/image_raw`.
     """
     path = Path(path)
     if not path.exists():
@@ -28,7 +29,7 @@ def open_recording(path: Path, rig_path: Path | None = None, topics: str = "") -
     rig = None
     if rig_path is not None:
         own_noise = read_imu_noise(own_imu) if own_imu.is_file() else None
-        rig = read_rig(Path(rig_path), own_noise)
+        rig = read_any_rig(Path(rig_path), own_noise)
     if (mav0 / TRUTH).is_dir() and not own_imu.is_file():
         return read_tumvi(path, rig)
     return read_euroc(path, rig)
@@ -43,7 +44,7 @@ def _open_bag(path: Path, rig_path: Path | None, topics: str) -> Recording:
 
     if not bag_paths(path):
         raise _unknown(path)
-    rig = None if rig_path is None else read_rig(Path(rig_path))
+    rig = None if rig_path is None else read_any_rig(Path(rig_path))
     if is_vbr(path):
         return read_vbr(path, rig, parse_topics(topics))
     if rig is None:
