@@ -13,7 +13,7 @@ import numpy as np
 
 from maci2.errors import DatasetError
 from maci2.sensors.bag_images import grey_image, require_size
-from maci2.sensors.bag_reader import Bag, Message, bag_paths
+from maci2.sensors.bag_reader import Bag, Message, Topic, bag_paths
 from maci2.sensors.bag_series import Series, SeriesBuilder
 from maci2.sensors.bag_topics import Topics, find_topics
 from maci2.sensors.euroc import MAX_QUAT_NORM_ERROR, MIN_IMU_SAMPLES
@@ -83,9 +83,19 @@ def _scan(bag: Bag, asked: Topics, rig: Rig) -> _Scanned:
         else:
             builder.add(message, *_NUMBERS[role](message))
     for role, builder in builders.items():
+        _require_whole(bag.topics[topics.roles()[role]], len(builder), bag.source)
         least = MIN_IMU_SAMPLES if role in ("imu", "gyro", "acc") else 1
         require_count(len(builder), least, builder.source)
     return _Scanned(topics, {role: builder.series() for role, builder in builders.items()})
+
+
+def _require_whole(topic: Topic, found: int, source: str) -> None:
+    """A parser may step over damaged messages; the bag itself says how many there are."""
+    if found < topic.count:
+        raise DatasetError(
+            f"{source}: {topic} has {found} readable messages, {topic.count - found} fewer than "
+            "the bag states: it is damaged. Copy it again."
+        )
 
 
 def _rates(message: Message) -> tuple[float, ...]:

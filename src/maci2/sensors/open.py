@@ -61,7 +61,7 @@ def _unknown(path: Path) -> DatasetError:
         "(VBR), a .bag, .mcap or .db3 file, or metadata.yaml (ROS 2 bag)"
     )
     if path.is_file():
-        return DatasetError(f"{path}: a file of no known kind; needed {needed}.")
+        return DatasetError(f"{path}: is a file of no known kind; needed {needed}.")
     names = sorted(entry.name for entry in path.iterdir())
     if not names:
         return DatasetError(
