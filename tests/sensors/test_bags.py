@@ -9,6 +9,7 @@ from bag_files import FORMATS, ODOMETRY, POSE, TRANSFORM, bag_name, recording_it
 from maci2.errors import CalibrationError, DatasetError, OptionError
 from maci2.sensors import SimulationConfig, open_recording, simulate, write_camchain, write_imu_yaml
 from maci2.sensors.bag_frames import bag_frames
+from maci2.sensors.bag_reader import Bag
 from maci2.sensors.bag_series import Series
 from maci2.sensors.bag_topics import Topics, parse_topics
 from maci2.sensors.bags import merge_imu, read_bag
@@ -79,6 +80,28 @@ def test_stereo_pairs_come_in_order_and_at_random_with_their_own_images(bag, rec
         frames.index_of(int(stamps_ns[5]) + 1)
     frames.close()
     np.testing.assert_array_equal(frames.left(1), drawn(0, int(stamps_ns[1])))
+    frames.close()
+
+
+def test_going_forward_reads_the_bag_once_and_going_back_looks_up(bag, recording, monkeypatch):
+    looked_up = []
+    messages = Bag.messages
+
+    def counted(self, names, *when):
+        looked_up.append(names)
+        return messages(self, names, *when)
+
+    frames = bag_frames(read_bag(bag, recording.rig))
+    monkeypatch.setattr(Bag, "messages", counted)
+    for index in range(len(frames)):
+        # As odometry does: every left image, some right ones.
+        frames.pair(index) if index % 5 == 0 else frames.left(index)
+    assert len(looked_up) == 2
+    for index in (4, 4, 30):
+        pair = frames.pair(index)
+        np.testing.assert_array_equal(pair.left, drawn(0, pair.stamp_ns))
+        np.testing.assert_array_equal(pair.right, drawn(1, pair.stamp_ns))
+    assert len(looked_up) == 8
     frames.close()
 
 

@@ -2,15 +2,40 @@
 
 import weakref
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maci2.errors import DatasetError
 from maci2.sensors.bag_images import Image, grey_image, require_size
-from maci2.sensors.bag_reader import Bag, header_stamp_ns
+from maci2.sensors.bag_reader import Bag, Message, header_stamp_ns
 from maci2.sensors.stereo_pairs import MAX_PAIR_SKEW_NS, StereoPair, pair_stamps
-from maci2.sensors.types import BagImages, Recording, Stamps
+from maci2.sensors.types import NS, BagImages, Recording, Stamps
+
+AHEAD_NS = NS
+"""An image further ahead than this is looked up; a nearer one is reached by reading on."""
+
+
+class _Cursor:
+    """Finds messages of one topic: going forward it reads on, else it looks up."""
+
+    def __init__(self, bag: Bag, topic: str) -> None:
+        self._bag, self._topic = bag, topic
+        self._stream: Iterator[Message] = iter(())
+        self._last_ns = -AHEAD_NS
+
+    def find(self, received_ns: int, stamp_ns: int) -> Any:
+        """Content of the message with this receive time and header stamp; None if there is none."""
+        if not 0 < received_ns - self._last_ns <= AHEAD_NS:
+            self._stream = self._bag.messages([self._topic], received_ns)
+        for message in self._stream:
+            self._last_ns = message.received_ns
+            if message.received_ns > received_ns:
+                return None
+            if header_stamp_ns(message.content) == stamp_ns:
+                return message.content
+        return None
 
 
 class BagFrames:
@@ -35,6 +60,7 @@ class BagFrames:
         self._stamps_ns = stamps_ns
         self._at: tuple[NDArray[np.intp], NDArray[np.intp]] = (left, right)
         self._bag: Bag | None = None
+        self._cursors: list[_Cursor] = []
 
     def __len__(self) -> int:
         return len(self.stamps_ns)
@@ -66,21 +92,22 @@ class BagFrames:
         """Release the bag's files; the next image opens them again."""
         if self._bag is not None:
             self._bag.close()
-            self._bag = None
+            self._bag, self._cursors = None, []
 
     def _image(self, camera: int, number: int) -> Image:
         if self._bag is None:
             self._bag = Bag(self._images.paths)
+            self._cursors = [_Cursor(self._bag, topic) for topic in self._images.topics]
             weakref.finalize(self, self._bag.close)
         topic, stamp_ns = self._images.topics[camera], int(self._stamps_ns[camera][number])
         received_ns = int(self._images.received_ns[camera][number])
         place = f"{self.source}, {topic}, stamp {stamp_ns} ns"
-        for message in self._bag.messages([topic], received_ns, received_ns + 1):
-            if header_stamp_ns(message.content) == stamp_ns:
-                image = grey_image(message.content, place)
-                require_size(image, self.resolution, place)
-                return image
-        raise DatasetError(f"{place}: the image is not there any more; the bag has changed.")
+        content = self._cursors[camera].find(received_ns, stamp_ns)
+        if content is None:
+            raise DatasetError(f"{place}: the image is not there any more; the bag has changed.")
+        image = grey_image(content, place)
+        require_size(image, self.resolution, place)
+        return image
 
 
 def bag_frames(recording: Recording) -> BagFrames:
