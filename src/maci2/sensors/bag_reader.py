@@ -4,7 +4,7 @@ A damaged bag can make a parser fail in any way; whatever it raises becomes one 
 """
 
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -55,12 +55,13 @@ class Bag:
     def __init__(self, paths: tuple[Path, ...]) -> None:
         self.paths = paths
         self.source = str(paths[0] if len(paths) == 1 else paths[0].parent)
+        self._files = ExitStack()
         with self._reading():
             # ROS 2 bags before Jazzy do not carry definitions; these message types never changed.
             self._reader = AnyReader(
                 list(paths), default_typestore=get_typestore(Stores.ROS2_HUMBLE)
             )
-            self._reader.open()
+            self._files.enter_context(self._reader)
             self.topics = {
                 name: Topic(name, info.msgtype or "several types", info.msgcount)
                 for name, info in self._reader.topics.items()
@@ -85,8 +86,7 @@ class Bag:
 
     def close(self) -> None:
         """Release the files."""
-        if self._reader.stack is not None:
-            self._reader.close()
+        self._files.close()
 
     def __enter__(self) -> "Bag":
         return self
