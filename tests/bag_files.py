@@ -139,16 +139,18 @@ class BagFile:
 
 
 @contextmanager
-def writing(path: Path, kind: str):
+def writing(path: Path, kind: str, compression: tuple[Any, ...] = ()):
     """A bag to write into; it is complete when the block ends."""
     bag = BagFile(path, kind)
+    if compression:
+        bag.writer.set_compression(*compression)
     with bag.writer:
         yield bag
 
 
-def write_items(path: Path, kind: str, make) -> Path:
+def write_items(path: Path, kind: str, make, compression: tuple[Any, ...] = ()) -> Path:
     """A bag of the items that `make(bag)` yields, in the order of receive time."""
-    with writing(path, kind) as bag:
+    with writing(path, kind, compression) as bag:
         for item in sorted(make(bag), key=lambda item: item.at_ns):
             bag.write(item)
     return path

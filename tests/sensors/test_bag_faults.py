@@ -9,6 +9,7 @@ import pytest
 from bag_files import FORMATS, bag_name, recording_items, write_items
 from maci2.errors import CalibrationError, DatasetError, Maci2Error
 from maci2.sensors import NS, SimulationConfig, open_recording, simulate
+from maci2.sensors.bag_frames import bag_frames
 from maci2.sensors.bag_topics import Topics, parse_topics
 from maci2.sensors.bags import read_bag
 
@@ -51,8 +52,8 @@ def test_a_truncated_bag_is_named_with_a_way_to_repair_it(kind, share, recording
     message = message_of(path, recording.rig)
     assert "cannot be read as a bag, it is damaged or cut short" in message
     assert "Copy it again" in message
-    if kind == "ros1":
-        assert "rosbag reindex" in message
+    tools = {"ros1": "rosbag reindex", "mcap": "mcap recover", "sqlite3": "sqlite3 FILE .recover"}
+    assert f"or repair it with `{tools[kind]}`." in message
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -89,6 +90,18 @@ def test_a_ros2_bag_without_its_data_file_is_refused(recording, tmp_path):
     path = written(tmp_path, lambda bag: recording_items(bag, recording), "mcap")
     data_file(path).unlink()
     assert "files are missing" in message_of(path, recording.rig)
+
+
+def test_a_bag_that_is_gone_or_replaced_before_its_images_are_read_is_named(recording, tmp_path):
+    path = written(tmp_path, lambda bag: recording_items(bag, recording, grey))
+    frames = bag_frames(read_bag(path, recording.rig))
+    path.unlink()
+    with pytest.raises(DatasetError, match=r"bad.bag: cannot be read as a bag"):
+        frames.pair(0)
+    written(tmp_path, lambda bag: recording_items(bag, recording))
+    with pytest.raises(DatasetError, match="the image is not there any more; the bag has changed"):
+        frames.pair(0)
+    frames.close()
 
 
 def test_a_missing_topic_lists_what_exists(recording, tmp_path):

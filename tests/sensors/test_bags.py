@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from rosbags.rosbag1 import Writer as Writer1
+from rosbags.rosbag2 import CompressionFormat, CompressionMode
 
 from bag_files import FORMATS, ODOMETRY, POSE, TRANSFORM, bag_name, recording_items, write_items
 from maci2.errors import CalibrationError, DatasetError, OptionError
@@ -173,6 +175,31 @@ def test_a_sample_on_an_accelerometer_stamp_takes_its_reading_unchanged():
     values = np.random.default_rng(1).normal(size=(20, 3))
     merged = merge_imu(Series(ns, ns, values, 0), Series(ns, ns, 2.0 * values, 0), "bag")
     np.testing.assert_array_equal(merged.acc, 2.0 * values)
+
+
+ZSTD = CompressionFormat.ZSTD
+
+
+@pytest.mark.parametrize(
+    ("kind", "compression"),
+    [
+        ("ros1", (Writer1.CompressionFormat.LZ4,)),
+        ("ros1", (Writer1.CompressionFormat.BZ2,)),
+        ("mcap", (CompressionMode.STORAGE, ZSTD)),
+        ("mcap", (CompressionMode.MESSAGE, ZSTD)),
+        ("sqlite3", (CompressionMode.FILE, ZSTD)),
+        ("sqlite3", (CompressionMode.MESSAGE, ZSTD)),
+    ],
+    ids=str,
+)
+def test_compressed_bags_are_read_alike(kind, compression, recording, tmp_path):
+    path = tmp_path / bag_name("packed", kind)
+    write_items(path, kind, lambda bag: recording_items(bag, recording, drawn), compression)
+    read = read_bag(path, recording.rig)
+    np.testing.assert_array_equal(read.imu.acc, recording.imu.acc)
+    frames = bag_frames(read)
+    np.testing.assert_array_equal(frames.pair(9).right, drawn(1, int(frames.stamps_ns[9])))
+    frames.close()
 
 
 def test_of_several_topics_the_one_asked_for_is_read(recording, tmp_path):

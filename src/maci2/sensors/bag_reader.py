@@ -106,13 +106,16 @@ class Bag:
         except Maci2Error:
             raise
         except Exception as error:
-            said = str(error) or type(error).__name__
-            repairs = {_REPAIRS.get(path.suffix) for path in self.paths} - {None}
-            repair = f", or repair it with {repairs.pop()}" if len(repairs) == 1 else ""
+            said = (str(error) or type(error).__name__).rstrip(". ")
             raise DatasetError(
-                f"{self.source}: cannot be read as a bag, it is damaged or cut short: {said} Copy "
-                f"it again{repair}."
+                f"{self.source}: cannot be read as a bag, it is damaged or cut short: {said}. Copy "
+                f"it again{self._repair()}."
             ) from error
+
+    def _repair(self) -> str:
+        files = [file for path in self.paths for file in (path, *path.glob("*"))]
+        tools = {_REPAIRS[file.suffix] for file in files if file.suffix in _REPAIRS}
+        return f", or repair it with {' or '.join(sorted(tools))}" if tools else ""
 
 
 def header_stamp_ns(content: Any) -> int:
