@@ -69,7 +69,7 @@ Topics = Annotated[
     str,
     typer.Option(
         help="of a bag: ROLE=/topic with commas between; roles are imu, or gyro and acc, left, "
-        "right, truth  [default: found by type, truth excepted]"
+        "right, truth; what is not named is found by type, truth excepted"
     ),
 ]
 Seed = Annotated[int, typer.Option(help="of all random draws")]
