@@ -1,6 +1,7 @@
-"""Which left and right images belong together."""
+"""Stereo pairs: which images belong together, and what every source of them offers."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,13 +12,42 @@ MAX_PAIR_SKEW_NS = 1_000_000
 """Left and right belong together when their stamps differ by less than this."""
 
 
+Image = NDArray[np.uint8]
+
+
 @dataclass(frozen=True)
 class StereoPair:
     """What both cameras saw at one stamp."""
 
     stamp_ns: int
-    left: NDArray[np.uint8]
-    right: NDArray[np.uint8]
+    left: Image
+    right: Image
+
+
+class Frames(Protocol):
+    """The stereo pairs of a recording; images are read when asked for."""
+
+    @property
+    def stamps_ns(self) -> Stamps:
+        """(n,) of the left images that have a right one, strictly increasing."""
+
+    @property
+    def source(self) -> str:
+        """Folder or bag, for messages."""
+
+    @property
+    def unpaired(self) -> int:
+        """Images of either camera without a partner; cameras drop frames."""
+
+    def __len__(self) -> int: ...
+    def index_of(self, stamp_ns: int) -> int:
+        """Position of the pair with exactly this stamp."""
+
+    def left(self, index: int) -> Image:
+        """The left image alone: following points needs no right one."""
+
+    def pair(self, index: int) -> StereoPair:
+        """Both images."""
 
 
 def pair_stamps(left_ns: Stamps, right_ns: Stamps) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

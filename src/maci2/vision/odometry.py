@@ -8,7 +8,7 @@ import numpy as np
 
 from maci2.errors import CalibrationError
 from maci2.sensors import Rig, Stamps
-from maci2.sensors.frames import Image, StereoFrames
+from maci2.sensors.stereo_pairs import Frames, Image
 from maci2.vision.covariance_models import CovarianceModel, covariance_model
 from maci2.vision.rectify import Rectification, rectify
 from maci2.vision.relative_poses import CameraFrame, RelativePoses
@@ -47,7 +47,7 @@ class StereoOdometry:
 
     def __init__(
         self,
-        frames: StereoFrames,
+        frames: Frames,
         rig: Rig,
         model: CovarianceModel | None = None,
         config: OdometryConfig | None = None,
@@ -122,4 +122,4 @@ class StereoOdometry:
         fault = calibration_fault(made)
         self._faults_in_a_row = self._faults_in_a_row + 1 if fault else 0
         if self._faults_in_a_row >= FAULTS_IN_A_ROW:
-            raise CalibrationError(f"{self.frames.left_files[0].parent}: {fault}")
+            raise CalibrationError(f"{self.frames.source}: {fault}")

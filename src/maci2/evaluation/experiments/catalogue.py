@@ -16,6 +16,7 @@ from maci2.evaluation.experiments.experiment import (
     CovarianceExperiment,
     Experiment,
     InitExperiment,
+    VisualExperiment,
 )
 from maci2.evaluation.experiments.method import DROID, TRUTH, Method
 
@@ -193,6 +194,36 @@ IMU_COV = CovarianceExperiment(
     {"euroc": paper.EUROC_TEST, "tumvi": ("room2", "room4", "room6")},
 )
 
+VBR_INIT = InitExperiment(
+    "vbr-init",
+    "Initialization on VBR, from images",
+    paper.VBR,
+    tuple(
+        replace(method, vision="images")
+        for method in (RAW, *(one for one in RIVALS if not one.knows_sensor))
+    ),
+    paper=paper.VBR_TABLE,
+    velocity_limit=0.3,
+    claims=paper_claims,
+    scored=True,
+)
+
+IMAGES_INIT = InitExperiment(
+    "images-init",
+    "Initialization from real images (MH_01 is among the IMU model's training recordings)",
+    ("MH_01_clip",),
+    tuple(replace(method, vision="images", paper_row="") for method in (LEARNED, RAW, *RIVALS)),
+    strides_s=(0.5,),
+    metrics=FOUR,
+    detail=True,
+)
+
+VIS_COV = VisualExperiment(
+    "vis-cov",
+    "Predicted visual sigma against actual error",
+    ("MH_01_clip", "MH_01_static_clip", *paper.EUROC_TEST),
+)
+
 INTE_ERROR = CovarianceExperiment(
     "inte-error",
     "How the integration error grows",
@@ -211,6 +242,9 @@ EXPERIMENTS: dict[str, Experiment] = {
         KEYFRAMES,
         POSE,
         GYRO_BIAS,
+        VBR_INIT,
+        IMAGES_INIT,
+        VIS_COV,
         CALIB,
         IMU_COV,
         INTE_ERROR,

@@ -18,8 +18,9 @@ from maci2.evaluation.experiments.method import Method
 from maci2.evaluation.experiments.paper import PaperTable
 from maci2.evaluation.experiments.recordings import Found
 from maci2.evaluation.experiments.table import Findings
+from maci2.evaluation.experiments.visual import VisualTask, visual_findings
 
-Task = InitTask | CalibrationTask | CovarianceTask
+Task = InitTask | CalibrationTask | CovarianceTask | VisualTask
 Records = dict[str, dict[str, Any]]
 """Task key -> what its result file holds."""
 
@@ -158,6 +159,22 @@ class CovarianceExperiment:
 
     def findings(self, records: Records) -> Findings:
         return covariance_findings(list(records.values()), growth=len(self.growth_s) > 2)
+
+
+@dataclass(frozen=True)
+class VisualExperiment:
+    """Predicted sigma against the error of visual steps, where there are images."""
+
+    name: str
+    title: str
+    recordings: tuple[str, ...]
+    files: tuple[str, ...] = ()
+
+    def tasks(self, found: Found, settings: Settings) -> list[Task]:
+        return [VisualTask(name, path) for name, path in found.present(self.recordings).items()]
+
+    def findings(self, records: Records) -> Findings:
+        return visual_findings(list(records.values()))
 
 
 def _has_vision(path: Path, vision: str) -> bool:

@@ -43,7 +43,7 @@ class Method:
 
     def options(self, stride_s: float, seed: int) -> RunOptions:
         """The same choices as options of `maci2 evaluate`."""
-        frame = "rectified" if self.vision.startswith("trajectory") else "camera"
+        frame = "camera" if self.vision.startswith("truth") else "rectified"
         return RunOptions(
             parse_vision(self.vision, frame, None),
             imu=self.imu,

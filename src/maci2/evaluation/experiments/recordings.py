@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from maci2.errors import DatasetError
+from maci2.sensors.vbr import is_vbr
 
 DEEPEST = 4
 """Folders below the root that are looked into."""
@@ -25,7 +26,7 @@ class Found:
 
 
 def find_recordings(root: Path) -> Found:
-    """Every folder below `root` that holds mav0/imu0, under the folder's name."""
+    """Every folder below `root` that holds mav0/imu0, or VBR's bags, under the folder's name."""
     if not root.is_dir():
         raise DatasetError(f"--data {root}: no such folder; give the one that holds recordings.")
     by_name: dict[str, Path] = {}
@@ -33,7 +34,7 @@ def find_recordings(root: Path) -> Found:
     for _ in range(DEEPEST):
         deeper: list[Path] = []
         for folder in level:
-            if (folder / "mav0" / "imu0").is_dir():
+            if (folder / "mav0" / "imu0").is_dir() or is_vbr(folder):
                 by_name.setdefault(short_name(folder.name), folder)
             else:
                 deeper += sorted(entry for entry in folder.iterdir() if entry.is_dir())
@@ -47,7 +48,7 @@ def find_recordings(root: Path) -> Found:
 
 
 def short_name(folder: str) -> str:
-    """`dataset-room2_512_16` is known as room2."""
+    """`dataset-room2_512_16` is known as room2, `campus_train0` as campus0."""
     if folder.startswith("dataset-"):
         return folder.removeprefix("dataset-").partition("_")[0]
-    return folder
+    return folder.replace("_train", "")

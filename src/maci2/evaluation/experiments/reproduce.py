@@ -21,6 +21,7 @@ from maci2.evaluation.experiments.initialization import (
 from maci2.evaluation.experiments.recordings import Found
 from maci2.evaluation.experiments.store import FORMAT, Store, to_text
 from maci2.evaluation.experiments.table import Findings
+from maci2.evaluation.experiments.visual import VisualTask, run_visual
 from maci2.evaluation.parallel import Pool, WorkerDied, run_all
 from maci2.files import write_atomically
 
@@ -94,6 +95,8 @@ def run_task(task: Task) -> TaskResult:
             return run_initialization(task)
         if isinstance(task, CalibrationTask):
             return run_calibration(task)
+        if isinstance(task, VisualTask):
+            return run_visual(task)
         return run_covariance(task)
     except Maci2Error as error:
         return TaskResult([], problem=str(error))
