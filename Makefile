@@ -34,7 +34,7 @@ $(VENV)/.installed: pyproject.toml
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[dev,train,report]"
+	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[dev,train,report,dask]"
 	touch $@
 
 clean:

@@ -86,6 +86,8 @@ def test_calibrate_needs_no_guess_and_writes_a_file_that_reads_back(recording, t
     assert record["status"] == "ok"
     assert record["errors"]["rotation_deg"] <= 0.05
     assert record["errors"]["translation_m"] <= 0.003
+    assert abs(record["time_offset_s"]) < 4.0 * record["time_offset_std_s"] < 0.002
+    assert yaml.safe_load(chain.read_text())["cam0"]["timeshift_cam_imu"] == record["time_offset_s"]
     T_cam_imu = np.array(yaml.safe_load(chain.read_text())["cam0"]["T_cam_imu"])
     np.testing.assert_allclose(np.linalg.inv(T_cam_imu), record["T_b_c"], atol=1e-12)
     again = open_recording(recording, chain).rig.cameras
@@ -319,3 +321,22 @@ def test_every_error_a_user_can_mend_is_of_one_family():
     kinds = [getattr(errors, name) for name in dir(errors) if name.endswith("Error")]
     assert len(kinds) >= 5
     assert all(issubclass(kind, Maci2Error) for kind in kinds)
+
+
+def test_reproduce_ends_with_the_path_of_a_report(recording, tmp_path):
+    data = tmp_path / "data"
+    shutil.copytree(recording, data / "MH_04_difficult")
+    output = run("reproduce", "gyro-bias", "--data", data, "-o", tmp_path / "out", "--jobs", 1)
+    assert "missing  MH_02_easy: no such recording" in output
+    assert "ORB-SLAM3 inertial-only" in output
+    assert output.rstrip().endswith(f"report: {tmp_path / 'out' / 'report.html'}")
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "Gyroscope bias on all EuRoC recordings" in page
+    again = run("report", tmp_path / "out", "-o", tmp_path / "again.html")
+    assert "again.html: 1 experiments" in again
+    assert (tmp_path / "again.html").read_text(encoding="utf-8") == page
+
+
+def test_an_experiment_that_does_not_exist_is_told_which_do(monkeypatch, capsys, tmp_path):
+    message = error_of(monkeypatch, capsys, "reproduce", "table-1", "--data", tmp_path)
+    assert "no experiment is called table-1; choose from euroc-init, cov-ablation" in message

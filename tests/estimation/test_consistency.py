@@ -1,10 +1,13 @@
 """The posterior tells the truth: sampled errors against stated covariances."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from helpers import nees_per_dof, simulated_window
+from helpers import chi_square_band, nees_per_dof, simulated_window
 from maci2.estimation import calibrate, initialize
+from maci2.estimation.scale import scaled
 from maci2.imu import BiasPrior
 
 # 500 windows of two degrees of freedom know their mean to 0.045; 1500 to 0.026.
@@ -60,6 +63,23 @@ def test_errors_match_their_covariance_with_a_learned_models_bias_priors():
         result = initialize(window.imu, window.vision, window.truth.T_b_c)
         results.append(nees_per_dof(result, window.truth))
     assert_consistent(mean_scores(results))
+
+
+@pytest.mark.slow
+def test_errors_match_their_covariance_where_all_steps_share_a_wrong_scale():
+    rng = np.random.default_rng(5)
+    results, away = [], []
+    for kind, first in (("drone", 110_000), ("handheld", 120_000)):
+        for seed in range(first, first + WINDOWS_PER_KIND):
+            window = simulated_window(kind, seed, bias_gyro_std=0.1, bias_acc_std=0.1)
+            scale = 1.0 + 0.04 * rng.standard_normal()
+            vision = replace(scaled(window.vision, 1.0 / scale), std_scale=0.04)
+            result = initialize(window.imu, vision, window.truth.T_b_c)
+            results.append(nees_per_dof(result, window.truth))
+            away.append((result.report.scale - scale) / result.report.std_scale)
+    assert_consistent(mean_scores(results))
+    low, high = chi_square_band(1, len(away))
+    assert low < np.mean(np.square(away)) < high
 
 
 @pytest.mark.slow

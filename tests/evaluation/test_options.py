@@ -3,14 +3,25 @@
 import pytest
 
 from maci2.errors import OptionError
-from maci2.evaluation.options import RunOptions, VisionSource, parse_numbers, parse_vision
+from maci2.evaluation.options import (
+    DEFAULT_SCALE_STD,
+    RunOptions,
+    VisionSource,
+    parse_numbers,
+    parse_vision,
+)
 
 
 def test_the_three_sources_of_camera_motion_are_read():
     truth = parse_vision("truth:0.05,0.003", "camera", None)
     assert truth == VisionSource("truth", std=(0.05, 0.003))
     trajectory = parse_vision("trajectory:a/b.txt", "rectified", "0.1,0.01")
-    assert trajectory == VisionSource("trajectory", "a/b.txt", (0.1, 0.01), "rectified")
+    assert trajectory == VisionSource(
+        "trajectory", "a/b.txt", (0.1, 0.01), "rectified", 0.0, DEFAULT_SCALE_STD
+    )
+    with_shares = parse_vision("trajectory:x", "camera", "0.1,0.01,0.02", 0.0)
+    assert (with_shares.std, with_shares.std_share) == ((0.1, 0.01), 0.02)
+    assert with_shares.std_scale == 0.0
     assert parse_vision("measurements:x.npz", "camera", None).kind == "measurements"
 
 
@@ -23,11 +34,17 @@ def test_the_three_sources_of_camera_motion_are_read():
         ("trajectory:", "camera", None, "choose one of"),
         ("trajectory:x", "left", None, "choose camera or rectified"),
         ("trajectory:x", "camera", "a,b", "--vision-std is 'a,b'"),
+        ("trajectory:x", "camera", "0.1,0.01,0.9", "needed 0 to 0.5 of a step's length"),
     ],
 )
 def test_a_source_that_is_not_one_says_what_was_found_and_needed(text, frame, std, message):
     with pytest.raises(OptionError, match=message):
         parse_vision(text, frame, std)
+
+
+def test_a_scale_that_may_be_off_by_half_is_refused():
+    with pytest.raises(OptionError, match=r"--vision-scale-std is 0\.6, needed a share from 0"):
+        parse_vision("trajectory:x", "camera", None, 0.6)
 
 
 def test_numbers_must_be_finite_and_as_many_as_asked_for():

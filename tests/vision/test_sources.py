@@ -104,6 +104,18 @@ def test_steps_of_a_trajectory_do_not_depend_on_its_world(recording, frame):
     assert poses.frame == frame
 
 
+def test_noise_of_a_step_grows_with_its_length_and_the_scale_is_handed_on(recording):
+    stamps_ns = recording.camera_stamps_ns[0][::5]
+    cov_step = step_covariance(0.05, 0.003)
+    poses = poses_from_trajectory(
+        trajectory(recording), stamps_ns, cov_step, "camera", std_share=0.02, std_scale=0.04
+    )
+    grown = poses.covs_T_ck_ck1[3] - cov_step
+    length = np.linalg.norm(poses.Ts_ck_ck1[3, :3, 3])
+    np.testing.assert_allclose(np.diag(grown), [(0.02 * length) ** 2] * 3 + [0.0] * 3, rtol=1e-9)
+    assert poses.std_scale == 0.04
+
+
 def test_a_gap_in_a_trajectory_is_named_with_its_source(recording):
     whole = trajectory(recording)
     keep = np.r_[0:20, 26 : len(whole)]

@@ -11,11 +11,13 @@ from maci2 import __version__
 from maci2.cli.bench import bench
 from maci2.cli.calibrate import calibrate
 from maci2.cli.check import check
+from maci2.cli.convert import convert
 from maci2.cli.demo import demo
 from maci2.cli.evaluate import evaluate
 from maci2.cli.imu_report import imu_report
 from maci2.cli.init import init
 from maci2.cli.model import model
+from maci2.cli.reproduce import report, reproduce
 from maci2.cli.simulate import simulate
 from maci2.cli.train_imu import train_imu
 from maci2.cli.train_vision import train_vision
@@ -40,8 +42,8 @@ def version(show: bool = typer.Option(False, "--version", help="Print the versio
 
 
 for command in (
-    demo, check, simulate, vo, init, calibrate, evaluate, bench, imu_report, vo_report, train_imu,
-    train_vision, model,
+    demo, check, simulate, vo, init, calibrate, evaluate, reproduce, report, convert, bench,
+    imu_report, vo_report, train_imu, train_vision, model,
 ):  # fmt: skip
     app.command()(command)
 

@@ -22,13 +22,16 @@ def calibrate(
     imu: opt.Imu = "raw",
     vision_frame: opt.VisionFrame = "camera",
     vision_std: opt.VisionStd = None,
+    vision_scale_std: opt.VisionScaleStd = None,
     keyframes: Annotated[int, typer.Option(help="keyframes in the window; 0: one every 0.3 s")] = 0,
     window: Annotated[float, typer.Option(help="length of the window [s]")] = 30.0,
     start: opt.Start = 0.0,
+    time_offset: opt.TimeOffset = True,
     truth: opt.Truth = "",
     acc_bias_prior: opt.AccBiasPrior = None,
     acc_bias_std: opt.AccBiasStd = None,
     rig: opt.RigFile = None,
+    topics: opt.Topics = "",
     seed: opt.Seed = 0,
     json: opt.Json = None,
 ) -> None:
@@ -43,13 +46,16 @@ def calibrate(
         imu=imu,
         vision_frame=vision_frame,
         vision_std=vision_std,
+        vision_scale_std=vision_scale_std,
         keyframes=keyframes or calibration_keyframes(window),
         window_s=window,
         start_s=start,
+        time_offset=time_offset,
         truth=truth,
         acc_bias_prior=acc_bias_prior,
         acc_bias_std=acc_bias_std,
         rig=rig,
+        topics=topics,
         seed=seed,
     )
     from maci2.evaluation.results_json import calibration_json
@@ -63,8 +69,19 @@ def calibrate(
         from maci2.evaluation.inputs import recalibrated_rig
         from maci2.sensors import write_camchain
 
-        write_camchain(output, recalibrated_rig(inputs, result.state.T_b_c))
+        rig_found = recalibrated_rig(inputs, result.state.T_b_c)
+        offset_s = result.report.time_offset_s if time_offset else None
+        write_camchain(output, rig_found, time_offset_s=offset_s)
         typer.echo(f"wrote {output}")
+
+
+def _offset_row(result: "CalibrationResult") -> list[tuple[str, str, str, str]]:
+    """The time offset, where it was estimated."""
+    report = result.report
+    if report.std_time_offset_s == 0.0:
+        return []
+    found_ms, std_ms = 1e3 * report.time_offset_s, 1e3 * report.std_time_offset_s
+    return [("time offset [ms]", f"{found_ms:+.2f}", f"{std_ms:.2f}", "-")]
 
 
 def print_calibration(inputs: "Inputs", result: "CalibrationResult") -> None:
@@ -97,6 +114,7 @@ def print_calibration(inputs: "Inputs", result: "CalibrationResult") -> None:
                     sigmas(std[0:3]),
                     f"{1e3 * translation:.1f} mm",
                 ),
+                *_offset_row(result),
             ],
         )
     print_verdict(result.verdict)

@@ -6,12 +6,17 @@ from maci2.cli import options as opt
 from maci2.cli.printing import print_table, write_json
 
 
-def check(sequence: opt.Sequence, rig: opt.RigFile = None, json: opt.Json = None) -> None:
+def check(
+    sequence: opt.Sequence,
+    rig: opt.RigFile = None,
+    topics: opt.Topics = "",
+    json: opt.Json = None,
+) -> None:
     """What a recording holds, what is wrong with it and how to mend it; exit code 1 if unusable."""
     from maci2.evaluation.doctor import examine
     from maci2.sensors import open_recording
 
-    health = examine(open_recording(sequence, rig))
+    health = examine(open_recording(sequence, rig, topics))
     sensors = [("imu", health.imu)]
     sensors += [(f"cam{i}", timing) for i, timing in enumerate(health.cameras)]
     print_table(

@@ -18,6 +18,7 @@ def evaluate(
     imu: opt.Imu = "raw",
     vision_frame: opt.VisionFrame = "camera",
     vision_std: opt.VisionStd = None,
+    vision_scale_std: opt.VisionScaleStd = None,
     keyframes: opt.Keyframes = 10,
     window: opt.Window = 2.5,
     stride: opt.Stride = 2.5,
@@ -27,8 +28,11 @@ def evaluate(
     acc_bias_prior: opt.AccBiasPrior = None,
     acc_bias_std: opt.AccBiasStd = None,
     rig: opt.RigFile = None,
+    topics: opt.Topics = "",
     seed: opt.Seed = 0,
     jobs: opt.Jobs = 1,
+    backend: opt.Backend = "local",
+    scheduler: opt.Scheduler = "",
     json: opt.Json = None,
 ) -> None:
     """The paper's protocol: initialize on every window and compare with ground truth."""
@@ -37,6 +41,7 @@ def evaluate(
         imu=imu,
         vision_frame=vision_frame,
         vision_std=vision_std,
+        vision_scale_std=vision_scale_std,
         keyframes=keyframes,
         window_s=window,
         stride_s=stride,
@@ -46,6 +51,7 @@ def evaluate(
         acc_bias_prior=acc_bias_prior,
         acc_bias_std=acc_bias_std,
         rig=rig,
+        topics=topics,
         seed=seed,
     )
     from rich.progress import Progress
@@ -55,7 +61,8 @@ def evaluate(
 
     with Progress(transient=True) as progress:
         task = progress.add_task("recordings", total=len(sequences))
-        results = run(sequences, options, jobs, lambda *_: progress.advance(task))
+        pool = opt.pool(jobs, backend, scheduler)
+        results = run(sequences, options, pool, lambda *_: progress.advance(task))
     summary = summarize(results, options)
     write_json(json, summary)
     if output is not None:

@@ -1,5 +1,7 @@
 """Options that several commands share, in one place."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,9 +11,15 @@ from maci2.errors import OptionError
 
 if TYPE_CHECKING:
     from maci2.evaluation.options import RunOptions
+    from maci2.evaluation.parallel import Pool
 
-Sequence = Annotated[Path, typer.Argument(help="recording: a EuRoC-layout or TUM-VI folder")]
-Sequences = Annotated[list[Path], typer.Argument(help="recordings: EuRoC-layout or TUM-VI folders")]
+Sequence = Annotated[
+    Path, typer.Argument(help="recording: a EuRoC-layout, TUM-VI or VBR folder, or a ROS bag")
+]
+Sequences = Annotated[
+    list[Path],
+    typer.Argument(help="recordings: EuRoC-layout, TUM-VI or VBR folders, or ROS bags"),
+]
 Imu = Annotated[
     str,
     typer.Option(
@@ -30,7 +38,14 @@ Vision = Annotated[
 VisionFrame = Annotated[str, typer.Option(help="camera frame of a trajectory: camera or rectified")]
 VisionStd = Annotated[
     str | None,
-    typer.Option(help="ROT_DEG,TRANS_M: noise of a trajectory's steps  [default: 0.05,0.003]"),
+    typer.Option(
+        help="ROT_DEG,TRANS_M[,SHARE]: noise of a trajectory's steps, SHARE of a step's length on "
+        "top  [default: 0.05,0.003,0.015]"
+    ),
+]
+VisionScaleStd = Annotated[
+    float | None,
+    typer.Option(help="share by which a trajectory's scale may be off (1 sigma)  [default: 0.04]"),
 ]
 Keyframes = Annotated[int, typer.Option(help="keyframes in a window")]
 Window = Annotated[float, typer.Option(help="length of a window [s]")]
@@ -44,6 +59,13 @@ Paper = Annotated[
         "block-diagonal IMU weights, data-sheet noise",
     ),
 ]
+TimeOffset = Annotated[
+    bool,
+    typer.Option(
+        "--time-offset/--no-time-offset",
+        help="estimate the camera's time offset to the IMU too (within 0.1 s)",
+    ),
+]
 Truth = Annotated[
     str, typer.Option(help="NAME[,NAME]: ground truths by name, the first one found wins")
 ]
@@ -55,10 +77,25 @@ AccBiasStd = Annotated[
 ]
 RigFile = Annotated[
     Path | None,
-    typer.Option("--rig", help="Kalibr camchain-imucam YAML, instead of the recording's"),
+    typer.Option(
+        "--rig",
+        help="calibration, instead of the recording's: Kalibr camchain-imucam YAML, or what "
+        "`maci2 convert` writes",
+    ),
+]
+Topics = Annotated[
+    str,
+    typer.Option(
+        help="of a bag: ROLE=/topic with commas between; roles are imu, or gyro and acc, left, "
+        "right, truth; what is not named is found by type, truth excepted"
+    ),
 ]
 Seed = Annotated[int, typer.Option(help="of all random draws")]
 Jobs = Annotated[int, typer.Option(help="recordings worked on at once")]
+Backend = Annotated[str, typer.Option(help="who works: local (this machine) or dask")]
+Scheduler = Annotated[
+    str, typer.Option(help="address of a Dask scheduler  [default: a cluster on this machine]")
+]
 Json = Annotated[Path | None, typer.Option("--json", help="write the result to this file")]
 
 
@@ -67,6 +104,7 @@ def run_options(
     vision: str,
     vision_frame: str,
     vision_std: str | None,
+    vision_scale_std: float | None,
     truth: str,
     acc_bias_prior: str | None,
     **rest: object,
@@ -81,8 +119,31 @@ def run_options(
         x, y, z = parse_numbers(acc_bias_prior, 3, "--acc-bias-prior")
         prior = (x, y, z)
     return RunOptions(
-        vision=parse_vision(vision, vision_frame, vision_std),
+        vision=parse_vision(vision, vision_frame, vision_std, vision_scale_std),
         truth=tuple(name for name in truth.split(",") if name),
         acc_bias_prior=prior,
         **rest,  # type: ignore[arg-type]
     )
+
+
+def pool(jobs: int, backend: str, scheduler: str) -> "Pool":
+    """Who does the work."""
+    from maci2.evaluation.parallel import Pool
+
+    return Pool(jobs, backend, scheduler)  # type: ignore[arg-type]
+
+
+@contextmanager
+def task_progress() -> Iterator[Callable[[str, int, int], None]]:
+    """A bar that is told a name, how much is done and how much there is."""
+    from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
+
+    with Progress(
+        *Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn(), transient=True
+    ) as progress:
+        task = progress.add_task("")
+
+        def on_progress(name: str, done: int, total: int) -> None:
+            progress.update(task, description=name, completed=done, total=total)
+
+        yield on_progress

@@ -27,8 +27,11 @@ def sigmas(values: Iterable[float], digits: int = 4) -> str:
     return " ".join(f"{value:.{digits}f}" for value in values)
 
 
-def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """A table whose first column is text and whose others are numbers."""
+def print_table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], width: int = FILE_WIDTH
+) -> None:
+    """A table whose first column is text and whose others are numbers; `width` characters where
+    the output is not a terminal."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -41,7 +44,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
         table.add_row(*(Text(cell) for cell in row))
     console = Console()
     if not console.is_terminal:
-        console.width = FILE_WIDTH
+        console.width = width
     console.print(table)
 
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from maci2.estimation.gyro import RotationAlignment, align_rotations, rotation_from_rates
 from maci2.estimation.optimize import Variables
-from maci2.estimation.solve import solve
 from maci2.estimation.start import lever_arm, start_values
 from maci2.estimation.state import (
     CalibrationResult,
@@ -17,6 +16,7 @@ from maci2.estimation.state import (
     SolveReport,
     VIState,
 )
+from maci2.estimation.time_offset import on_imu_clock, solve_with_offset
 from maci2.estimation.verdict import CalibrationLimits, judge_calibration, require_window
 from maci2.gaussian import Array
 from maci2.imu import ImuMeasurements, Preintegrated, preintegrate
@@ -51,6 +51,7 @@ def calibrate(
     config = config or SolverConfig()
     require_window(imu, vision)
 
+    vision, offset_s = on_imu_clock(imu, vision, config)
     prior = imu.bias_prior
     pre = preintegrate(imu, vision.stamps_ns, prior.mean_gyro, prior.mean_acc, config.rule)
     R_b_c = rotation_from_rates(pre, vision)
@@ -59,7 +60,7 @@ def calibrate(
     aligned = align_rotations(pre, vision, rough.R_b_c, prior, True)
 
     solutions = [
-        _solve_from(imu, vision, pre, start, config)
+        _solve_from(imu, vision, pre, start, config, offset_s)
         for start in _rotations_to_try(imu, vision, pre, aligned)
     ]
     state, posterior, report = min(solutions, key=lambda s: (not s[2].converged, s[2].cost))
@@ -86,9 +87,10 @@ def _solve_from(
     pre: Preintegrated,
     start: RotationAlignment,
     config: SolverConfig,
+    offset_s: float,
 ) -> tuple[VIState, Posterior | None, SolveReport]:
     T_b_c: Array = se3(start.R_b_c, lever_arm(pre, vision, start.R_b_c, imu.bias_prior))
     Ts_c0_b, v_b, g_c0 = start_values(pre, vision, T_b_c, config.gravity_norm)
     mean_acc = np.asarray(imu.bias_prior.mean_acc, dtype=np.float64)
     variables = Variables(Ts_c0_b, v_b, g_c0, start.bias_gyro, mean_acc, T_b_c)
-    return solve(imu, vision, pre, variables, config, extrinsics=True)
+    return solve_with_offset(imu, vision, pre, variables, config, True, offset_s)

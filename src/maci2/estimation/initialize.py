@@ -7,9 +7,9 @@ import numpy as np
 
 from maci2.estimation.gyro import align_rotations
 from maci2.estimation.optimize import Variables
-from maci2.estimation.solve import solve
 from maci2.estimation.start import start_values
 from maci2.estimation.state import InitResult, SolverConfig
+from maci2.estimation.time_offset import on_imu_clock, solve_with_offset
 from maci2.estimation.verdict import InitLimits, judge_initialization, require_window
 from maci2.gaussian import Array
 from maci2.imu import ImuMeasurements, preintegrate
@@ -33,6 +33,7 @@ def initialize(
     config = config or SolverConfig()
     require_window(imu, vision)
 
+    vision, offset_s = on_imu_clock(imu, vision, config)
     prior = imu.bias_prior
     pre = preintegrate(imu, vision.stamps_ns, prior.mean_gyro, prior.mean_acc, config.rule)
     rotations = align_rotations(pre, vision, T_b_c[:3, :3], prior, False)
@@ -41,7 +42,9 @@ def initialize(
 
     Ts_c0_b, v_b, g_c0 = start_values(pre, vision, T_b_c, config.gravity_norm)
     start = Variables(Ts_c0_b, v_b, g_c0, bias_gyro, prior.mean_acc, np.ascontiguousarray(T_b_c))
-    state, posterior, report = solve(imu, vision, pre, start, config, extrinsics=False)
+    state, posterior, report = solve_with_offset(
+        imu, vision, pre, start, config, extrinsics=False, coarse_s=offset_s
+    )
 
     report = replace(report, solve_ms=1e3 * (time.perf_counter() - began))
     return judge_initialization(

@@ -81,7 +81,9 @@ def joint_measurements(
     vision: RelativePoses, pre: Preintegrated, config: SolverConfig, inflation: float
 ) -> Measurements:
     cov = pre.cov
-    if not config.imu_cross_terms:
+    if config.imu_identity:
+        cov = np.tile(np.eye(9), (len(pre.dt), 1, 1))
+    elif not config.imu_cross_terms:
         cov = np.zeros_like(pre.cov)
         for block in (GAMMA, BETA, ALPHA):
             cov[:, block, block] = pre.cov[:, block, block]

@@ -31,8 +31,14 @@ class SolverConfig:
     imu_cross_terms: bool = True
     """Weigh IMU residuals with the full 9x9 covariance, not only its three 3x3 blocks."""
 
+    imu_identity: bool = False
+    """Weigh every IMU residual alike, whatever its covariance [rad, m/s, m]: for ablations."""
+
     robust: bool = True
     """A visual step that noise does not explain counts linearly, not by its square."""
+
+    estimate_time_offset: bool = False
+    """The camera's stamps may be off by a constant, up to 0.1 s."""
 
     rule: Rule = "midpoint"
     """How samples are integrated."""
@@ -49,7 +55,7 @@ class VIState:
     """The paper's state X: poses and velocities of the body, gravity, biases, extrinsics."""
 
     stamps_ns: Stamps
-    """(n,) keyframes."""
+    """(n,) keyframes, on the IMU's clock."""
 
     Ts_c0_b: Array
     """(n, 4, 4) body poses in the first camera frame."""
@@ -110,6 +116,18 @@ class SolveReport:
 
     inflation: float = 1.0
     """Factor on the stated measurement covariances that chi-square made necessary; 1 if none."""
+
+    scale: float = 1.0
+    """True translation over the measured one, where vision left its scale in doubt."""
+
+    std_scale: float = 0.0
+    """Zero where vision's scale was taken as exact."""
+
+    time_offset_s: float = 0.0
+    """Stamp on the IMU's clock less stamp on the camera's."""
+
+    std_time_offset_s: float = 0.0
+    """Zero where the clocks were taken as one."""
 
 
 @dataclass(frozen=True)

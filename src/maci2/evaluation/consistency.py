@@ -73,7 +73,12 @@ def _one_window(kind: MotionKind, seed: tuple[int, int]) -> Sample:
     assert result.state is not None
     assert result.posterior is not None
     errors = initialization_errors(
-        result, at, T_b_c, result.state.gyro_bias, at.bias_gyro.mean(axis=0)
+        result.state,
+        at,
+        T_b_c,
+        result.state.gyro_bias,
+        at.bias_gyro.mean(axis=0),
+        result.posterior,
     )
     variance = np.trace(result.posterior.velocity_b, axis1=1, axis2=2).mean()
     return Sample(kind, result.gravity_std_deg, float(np.sqrt(variance)), errors)

@@ -34,6 +34,8 @@ def examine(recording: Recording) -> Health:
     truths = {name: check_truth(truth, recording.imu) for name, truth in recording.truths.items()}
     windows = _count_windows(recording)
     findings = [
+        *[Finding("ok", "bag", note) for note in recording.notes],
+        *[Finding("warn", "bag", warning) for warning in recording.warnings],
         *_imu_findings(recording.imu, imu),
         *_camera_findings(recording, cameras, matched_pct),
         *_calibration_findings(recording, imu),

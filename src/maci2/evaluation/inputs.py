@@ -91,7 +91,14 @@ class Inputs:
         if isinstance(self.visual, MeasuredSteps):
             return poses_from_steps(self.visual, int(stamps_ns[0]), int(stamps_ns[-1]))
         if isinstance(self.visual, CameraTrajectory):
-            return poses_from_trajectory(self.visual, stamps_ns, cov_step, self.source.frame)
+            return poses_from_trajectory(
+                self.visual,
+                stamps_ns,
+                cov_step,
+                self.source.frame,
+                self.source.std_share,
+                self.source.std_scale,
+            )
         if self.truth is None:
             raise DatasetError(
                 f"{self.recording.path}: no ground truth, so --vision truth:... has nothing to "
@@ -113,7 +120,7 @@ class Inputs:
 
 def open_inputs(path: Path, options: RunOptions) -> Inputs:
     """Open a recording and everything that the options name in it."""
-    recording = open_recording(path, options.rig)
+    recording = open_recording(path, options.rig, options.topics)
     require_plausible(recording.imu)
     imu = apply_imu_model(recording, options)
     truth = recording.truth(options.truth)
@@ -125,6 +132,8 @@ def open_inputs(path: Path, options: RunOptions) -> Inputs:
     measured = isinstance(visual, MeasuredSteps | StereoOdometry)
     frame = visual.frame if measured else options.vision.frame  # type: ignore[union-attr]
     source = replace(options.vision, frame=frame)
+    if options.paper:
+        source = replace(source, std_share=0.0, std_scale=0.0)
     T_b_c = (
         rectified_extrinsics(recording.rig)
         if frame == "rectified"
@@ -162,7 +171,8 @@ def _open_visual(
         return StereoOdometry(stereo_frames(recording), recording.rig)
     path = Path(source.file)
     if not path.is_absolute():
-        inside = recording.path / path
+        folder = recording.path if recording.path.is_dir() else recording.path.parent
+        inside = folder / path
         path = inside if inside.exists() else path
     if not path.is_file():
         raise DatasetError(

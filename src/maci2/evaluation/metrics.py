@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from maci2.estimation import CalibrationResult, InitResult, VIState
+from maci2.estimation import CalibrationResult, Posterior, VIState
 from maci2.gaussian import Array, nees
 from maci2.lie import se3_inv, se3_log, so3_log
 from maci2.sensors import GRAVITY_W, GroundTruth
@@ -52,16 +52,18 @@ class InitErrors:
 
 
 def initialization_errors(
-    result: InitResult, truth: GroundTruth, T_b_c: Array, gyro_bias: Array, mean_bias: Array
+    state: VIState,
+    truth: GroundTruth,
+    T_b_c: Array,
+    gyro_bias: Array,
+    mean_bias: Array,
+    posterior: Posterior | None = None,
 ) -> InitErrors:
     """Compare with the truth at the keyframes.
 
     `gyro_bias` is the estimated bias of the raw gyroscope, `mean_bias` the mean along the ground
-    truth.
+    truth. A state without a posterior has no NEES.
     """
-    state = result.state
-    if state is None:
-        raise ValueError("a result without a state has no errors")
     T_c0_w = se3_inv(truth.Ts_w_b[0] @ T_b_c)
     gravity_c0 = T_c0_w[:3, :3] @ GRAVITY_W
     velocity_b = np.einsum("kji,kj->ki", truth.Ts_w_b[:, :3, :3], truth.v_w)
@@ -77,7 +79,11 @@ def initialization_errors(
         gyro_bias_norm_pct=float(100.0 * abs(np.linalg.norm(gyro_bias) - norm) / norm),
         rotation_deg=float(np.rad2deg(_norms(xi[:, 3:6])).mean()),
         translation_m=float(_norms(_position_errors(state, T_c0_w @ truth.Ts_w_b)).mean()),
-        nees=_normalised(result, gravity_c0, dv, xi, gyro_bias - mean_bias),
+        nees=(
+            {}
+            if posterior is None
+            else _normalised(state, posterior, gravity_c0, dv, xi, gyro_bias - mean_bias)
+        ),
     )
 
 
@@ -97,9 +103,13 @@ def calibration_errors(result: CalibrationResult, T_b_c: Array) -> tuple[float, 
     """Rotation [deg] and translation [m] error against known extrinsics."""
     if result.state is None:
         return float("nan"), float("nan")
-    R = result.state.T_b_c[:3, :3].T @ T_b_c[:3, :3]
-    rotation_deg = float(np.rad2deg(np.linalg.norm(so3_log(np.ascontiguousarray(R)))))
+    rotation_deg = rotation_angle_deg(result.state.T_b_c[:3, :3], T_b_c[:3, :3])
     return rotation_deg, float(np.linalg.norm(result.state.T_b_c[:3, 3] - T_b_c[:3, 3]))
+
+
+def rotation_angle_deg(R: Array, R_true: Array) -> float:
+    """Angle between two rotations."""
+    return float(np.rad2deg(np.linalg.norm(so3_log(np.ascontiguousarray(R.T @ R_true)))))
 
 
 def _position_errors(state: VIState, Ts_c0_b: Array) -> Array:
@@ -111,11 +121,13 @@ def _norms(vectors: Array) -> Array:
 
 
 def _normalised(
-    result: InitResult, gravity_c0: Array, dv: Array, xi: Array, bias_error: Array
+    state: VIState,
+    posterior: Posterior,
+    gravity_c0: Array,
+    dv: Array,
+    xi: Array,
+    bias_error: Array,
 ) -> dict[str, float]:
-    state, posterior = result.state, result.posterior
-    if state is None or posterior is None:
-        return {}
     # Gravity's two angles: the third direction is fixed on the sphere and of no interest off it.
     across = np.linalg.svd(state.gravity_c0[None, :])[2][1:]
     error = across @ (state.gravity_c0 - gravity_c0 * _norms(state.gravity_c0) / _norms(gravity_c0))

@@ -69,7 +69,13 @@ def stds(cov: Array) -> Array:
 
 def _report(result: Any) -> dict[str, Any]:
     report = result.report
-    return {
+    found: dict[str, Any] = {}
+    if report.std_scale > 0.0:
+        found |= {"vision_scale": report.scale, "vision_scale_std": report.std_scale}
+    if report.std_time_offset_s > 0.0:
+        found["time_offset_s"] = report.time_offset_s
+        found["time_offset_std_s"] = report.std_time_offset_s
+    return found | {
         "cost": finite_or_none(report.cost),
         "dof": report.dof,
         "inflation": report.inflation,

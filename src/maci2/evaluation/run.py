@@ -2,27 +2,34 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 
 from maci2.errors import DatasetError, Maci2Error
 from maci2.estimation import CalibrationResult, InitResult, Status, calibrate, initialize
 from maci2.evaluation.inputs import Inputs, open_inputs
 from maci2.evaluation.metrics import InitErrors, initialization_errors
 from maci2.evaluation.options import RunOptions
+from maci2.evaluation.parallel import Pool, WorkerDied, run_all
 from maci2.evaluation.truth_states import truth_jumps
 from maci2.evaluation.windows import Window, one_window, plan_windows
 from maci2.gaussian import Array
-from maci2.sensors import GroundTruth, truth_at
+from maci2.imu import ImuMeasurements
+from maci2.sensors import NS, GroundTruth, truth_at
+from maci2.vision import RelativePoses
 
+ALONE = Pool()
 MAX_TRUTH_GAP_S = 0.06
 
 GROSS_JUMP_M = 0.025
 """A truth that moves by this much beyond its own velocity, from one stamp to the next, cannot judge
 0.1 m/s over a quarter of a second."""
+
+OFFSET_MARGIN_S = 0.12
+"""Samples beyond the keyframes, where a time offset is looked for."""
 
 CALIBRATION_SPACING_S = 0.3
 """Between keyframes of a calibration: far enough apart to turn by a good angle, since the error of
@@ -72,17 +79,17 @@ class Evaluated:
 def evaluate(
     paths: list[Path],
     options: RunOptions,
-    jobs: int = 1,
-    on_recording: Callable[[str, int], None] | None = None,
+    pool: Pool = ALONE,
+    on_recording: Callable[[str, int], None] = lambda *_: None,
 ) -> dict[str, Evaluated]:
-    """Run every recording, `jobs` at a time; `on_recording(name, rows)` reports progress."""
-    tasks = (delayed(evaluate_recording)(path, options) for path in paths)
-    results: dict[str, Evaluated] = {}
-    for name, found in Parallel(n_jobs=jobs, return_as="generator")(tasks):
-        results[name] = found
-        if on_recording is not None:
-            on_recording(name, len(found.rows))
-    return results
+    """Run every recording; `on_recording(name, rows)` reports progress."""
+    found: dict[Path, tuple[str, Evaluated]] = {}
+    for path, result in run_all(partial(evaluate_recording, options=options), paths, pool):
+        if isinstance(result, WorkerDied):
+            raise DatasetError(f"{path}: {result.reason}; try it alone, with --jobs 1.")
+        found[path] = result
+        on_recording(result[0], len(result[1].rows))
+    return dict(found[path] for path in paths)
 
 
 def evaluate_recording(path: Path, options: RunOptions) -> tuple[str, Evaluated]:
@@ -97,12 +104,12 @@ def evaluate_recording(path: Path, options: RunOptions) -> tuple[str, Evaluated]
         options.keyframes,
         options.start_s,
     )
-    known = [window for window in windows if _truth_is_known(inputs.truth, window)]
+    known = [window for window in windows if truth_is_known(inputs.truth, window)]
     rows = [_row(inputs, window, options) for window in known]
     return inputs.recording.name, Evaluated(rows, len(windows) - len(known))
 
 
-def _truth_is_known(truth: GroundTruth, window: Window) -> bool:
+def truth_is_known(truth: GroundTruth, window: Window) -> bool:
     """Truth states a velocity at every keyframe and does not jump between them."""
     try:
         at = truth_at(truth, window.stamps_ns, MAX_TRUTH_GAP_S)
@@ -136,7 +143,7 @@ def _row(inputs: Inputs, window: Window, options: RunOptions) -> Row:
 def initialize_window(inputs: Inputs, window: Window, options: RunOptions) -> Initialized:
     """Initialize on one window and compare with the truth where there is one."""
     vision = inputs.camera_motion(window.stamps_ns, window.index)
-    imu = inputs.imu.between(int(vision.stamps_ns[0]), int(vision.stamps_ns[-1]))
+    imu = _samples_around(inputs, vision, options)
     result = initialize(imu, vision, inputs.T_b_c, options.solver())
     removed_gyro, removed_acc = inputs.removed_bias(
         int(vision.stamps_ns[0]), int(vision.stamps_ns[-1])
@@ -148,13 +155,16 @@ def initialize_window(inputs: Inputs, window: Window, options: RunOptions) -> In
     acc_bias = removed_acc + result.state.acc_bias
     errors = None
     truth = inputs.truth
-    if truth is not None and _truth_is_known(truth, window):
+    # With an offset found, keyframes may be fewer and their stamps are the IMU's.
+    window = Window(window.index, result.state.stamps_ns)
+    if truth is not None and truth_is_known(truth, window):
         errors = initialization_errors(
-            result,
-            truth_at(truth, vision.stamps_ns, MAX_TRUTH_GAP_S),
+            result.state,
+            truth_at(truth, window.stamps_ns, MAX_TRUTH_GAP_S),
             inputs.T_b_c,
             gyro_bias,
             truth.bias_gyro.mean(axis=0),
+            result.posterior,
         )
     return Initialized(result, window, gyro_bias, acc_bias, errors)
 
@@ -174,8 +184,17 @@ def calibrate_once(path: Path, options: RunOptions) -> tuple[Inputs, Calibration
     candidates_ns = inputs.candidates_ns()
     window = one_window(candidates_ns, options.window_s, options.keyframes, options.start_s)
     vision = inputs.camera_motion(window.stamps_ns, window.index)
-    imu = inputs.imu.between(int(vision.stamps_ns[0]), int(vision.stamps_ns[-1]))
-    return inputs, calibrate(imu, vision, options.solver())
+    return inputs, calibrate(_samples_around(inputs, vision, options), vision, options.solver())
+
+
+def _samples_around(inputs: Inputs, vision: RelativePoses, options: RunOptions) -> ImuMeasurements:
+    """What covers the keyframes, and as much more as a time offset may need and there is."""
+    stamps_ns = inputs.imu.stamps_ns
+    margin_ns = round(OFFSET_MARGIN_S * NS) if options.time_offset else 0
+    return inputs.imu.between(
+        max(int(vision.stamps_ns[0]) - margin_ns, int(stamps_ns[0])),
+        min(int(vision.stamps_ns[-1]) + margin_ns, int(stamps_ns[-1])),
+    )
 
 
 def calibration_keyframes(window_s: float) -> int:

@@ -9,30 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maci2.errors import DatasetError
+from maci2.sensors.bag_frames import BagFrames, bag_frames
+from maci2.sensors.bag_images import PNG_END, Image
 from maci2.sensors.euroc import camera_folders, mav0_of
+from maci2.sensors.stereo_pairs import MAX_PAIR_SKEW_NS, StereoPair, pair_stamps
 from maci2.sensors.types import Recording, Stamps
 
-Image = NDArray[np.uint8]
-
-MAX_PAIR_SKEW_NS = 1_000_000
-"""Left and right belong together when their stamps differ by less than this."""
-
-PNG_END = b"IEND\xaeB`\x82"
-"""How every complete PNG file ends; decoders return half an image for a truncated one."""
-
 
 @dataclass(frozen=True)
-class StereoPair:
-    """What both cameras saw at one stamp."""
-
-    stamp_ns: int
-    left: Image
-    right: Image
-
-
-@dataclass(frozen=True)
-class StereoFrames:
-    """The stereo pairs of a recording; images are read when asked for."""
+class FolderFrames:
+    """The stereo pairs of a folder; images are read when asked for."""
 
     stamps_ns: Stamps
     """(n,) of the left images that have a right one, strictly increasing."""
@@ -46,6 +32,11 @@ class StereoFrames:
     unpaired: int = 0
     """Images of either camera without a partner; cameras drop frames."""
 
+    @property
+    def source(self) -> str:
+        """Folder of the left images, for messages."""
+        return str(self.left_files[0].parent)
+
     def __len__(self) -> int:
         return len(self.stamps_ns)
 
@@ -54,7 +45,7 @@ class StereoFrames:
         at = int(np.searchsorted(self.stamps_ns, stamp_ns))
         if at == len(self) or self.stamps_ns[at] != stamp_ns:
             raise DatasetError(
-                f"{self.left_files[0].parent}: no stereo pair at {stamp_ns} ns; the nearest is at "
+                f"{self.source}: no stereo pair at {stamp_ns} ns; the nearest is at "
                 f"{self.stamps_ns[min(at, len(self) - 1)]} ns."
             )
         return at
@@ -69,8 +60,13 @@ class StereoFrames:
         return StereoPair(int(self.stamps_ns[index]), self.left(index), right)
 
 
+StereoFrames = FolderFrames | BagFrames
+
+
 def stereo_frames(recording: Recording) -> StereoFrames:
     """The stereo pairs of a recording; raises where there are none to read."""
+    if recording.bag is not None:
+        return bag_frames(recording)
     folders = camera_folders(mav0_of(recording.path))
     if len(folders) < 2 or len(recording.rig.cameras) < 2:
         raise DatasetError(
@@ -80,7 +76,7 @@ def stereo_frames(recording: Recording) -> StereoFrames:
     _require_images(folders[0])
     _require_images(folders[1])
     left_ns, right_ns = recording.camera_stamps_ns[0], recording.camera_stamps_ns[1]
-    left, right = _pairs(left_ns, right_ns)
+    left, right = pair_stamps(left_ns, right_ns)
     if len(left) == 0:
         raise DatasetError(
             f"{recording.path}: no left image has a right one: cam0 covers {left_ns[0]}.."
@@ -88,7 +84,7 @@ def stereo_frames(recording: Recording) -> StereoFrames:
             f"{MAX_PAIR_SKEW_NS / 1e6:g} ms. Check that both cameras are on one clock."
         )
     names_left, names_right = _file_names(folders[0], left_ns), _file_names(folders[1], right_ns)
-    return StereoFrames(
+    return FolderFrames(
         left_ns[left],
         tuple(names_left[i] for i in left),
         tuple(names_right[i] for i in right),
@@ -105,6 +101,7 @@ def read_image(path: Path, resolution: tuple[int, int]) -> Image:
             "remove its line."
         )
     content = path.read_bytes()
+    # Decoders return half an image for a truncated file.
     if path.suffix.lower() == ".png" and not content.endswith(PNG_END):
         raise DatasetError(
             f"{path}: truncated, {len(content)} bytes and no end mark; copy the file again."
@@ -133,18 +130,6 @@ def _decode(content: bytes) -> NDArray | None:
         )
     except cv2.error:
         return None
-
-
-def _pairs(left_ns: Stamps, right_ns: Stamps) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Indices of left and right images that belong together."""
-    at = np.clip(np.searchsorted(right_ns, left_ns), 1, max(len(right_ns) - 1, 1))
-    before = at - 1
-    at = np.minimum(at, len(right_ns) - 1)
-    nearest = np.where(
-        np.abs(right_ns[before] - left_ns) <= np.abs(right_ns[at] - left_ns), before, at
-    )
-    left = np.flatnonzero(np.abs(right_ns[nearest] - left_ns) < MAX_PAIR_SKEW_NS)
-    return left, nearest[left]
 
 
 def _file_names(folder: Path, stamps_ns: Stamps) -> list[Path]:

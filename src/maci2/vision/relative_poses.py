@@ -30,6 +30,9 @@ class RelativePoses:
     frame: CameraFrame = "camera"
     """Which frame c is: the camera itself, or its rectified image's (T_b_cr = T_b_c R_c_cr)."""
 
+    std_scale: float = 0.0
+    """Of a factor on all translations alike, which no covariance of single steps can express."""
+
     def __post_init__(self) -> None:
         steps = len(self.stamps_ns) - 1
         if self.Ts_ck_ck1.shape != (steps, 4, 4) or self.covs_T_ck_ck1.shape != (steps, 6, 6):
@@ -41,6 +44,10 @@ class RelativePoses:
             raise MeasurementError("keyframe stamps must be at least two and strictly increasing.")
         if not np.isfinite(self.Ts_ck_ck1).all():
             raise MeasurementError("Ts_ck_ck1 holds NaN or infinity; drop those keyframes.")
+        if not 0.0 <= self.std_scale < 0.5:
+            raise MeasurementError(
+                f"std_scale is {self.std_scale}, needed a share of the translation from 0 to 0.5."
+            )
         require_spd(self.covs_T_ck_ck1, "covs_T_ck_ck1")
 
     def __len__(self) -> int:

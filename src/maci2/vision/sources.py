@@ -35,9 +35,18 @@ def poses_from_truth(
 
 
 def poses_from_trajectory(
-    trajectory: CameraTrajectory, stamps_ns: Stamps, cov_step: Array, frame: CameraFrame
+    trajectory: CameraTrajectory,
+    stamps_ns: Stamps,
+    cov_step: Array,
+    frame: CameraFrame,
+    std_share: float = 0.0,
+    std_scale: float = 0.0,
 ) -> RelativePoses:
-    """Steps between the poses of a visual odometry or SLAM, with one covariance for all."""
+    """Steps between the poses of a visual odometry or SLAM.
+
+    Every step has `cov_step`, and in translation `std_share` of its own length, independently of
+    its neighbours; `std_scale` is the share by which all may be off together.
+    """
     Ts_w_c = poses_at(
         trajectory.stamps_ns,
         trajectory.Ts_w_c,
@@ -46,7 +55,9 @@ def poses_from_trajectory(
         source=trajectory.source,
     )
     Ts = _steps(Ts_w_c)
-    return RelativePoses(stamps_ns, Ts, np.broadcast_to(cov_step, (len(Ts), 6, 6)).copy(), frame)
+    covs = np.broadcast_to(cov_step, (len(Ts), 6, 6)).copy()
+    covs[:, range(3), range(3)] += (std_share * np.linalg.norm(Ts[:, :3, 3], axis=1))[:, None] ** 2
+    return RelativePoses(stamps_ns, Ts, covs, frame, std_scale)
 
 
 def poses_from_steps(steps: MeasuredSteps, start_ns: int, end_ns: int) -> RelativePoses:

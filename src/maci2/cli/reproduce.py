@@ -1,0 +1,97 @@
+"""`maci2 reproduce` and `maci2 report`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from maci2.cli import options as opt
+from maci2.cli.printing import print_table
+
+if TYPE_CHECKING:
+    from maci2.evaluation.experiments.reproduce import Reproduced
+
+
+TABLE_WIDTH = 200
+"""Recordings across; nothing is cut off in a file."""
+
+
+def reproduce(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="experiments by name  [default: all that the data allow]"),
+    ] = None,
+    data: Annotated[Path, typer.Option(help="folder in which recordings are looked for")] = Path(
+        "."
+    ),
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="folder for results and the report")
+    ] = Path("maci2-results"),
+    seed: opt.Seed = 0,
+    time_limit: Annotated[
+        float, typer.Option(help="for one window of one method [s]; beyond it the window is lost")
+    ] = 20.0,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="do anew what the folder already holds")
+    ] = False,
+    jobs: Annotated[int, typer.Option(help="tasks worked on at once")] = 2,
+    backend: opt.Backend = "local",
+    scheduler: opt.Scheduler = "",
+) -> None:
+    """The paper's experiments by name, rivals on the same input, the paper's numbers beside ours.
+
+    A run that was interrupted goes on where it ended.
+    """
+    from maci2.evaluation.experiments.catalogue import find_experiments
+    from maci2.evaluation.experiments.experiment import Settings
+    from maci2.evaluation.experiments.recordings import find_recordings
+    from maci2.evaluation.experiments.reproduce import reproduce as run
+    from maci2.evaluation.page.build import build_page
+    from maci2.evaluation.page.runs import read_runs
+    from maci2.files import write_atomically
+
+    experiments = find_experiments(names or [])
+    found = find_recordings(data)
+    settings = Settings(seed, time_limit)
+    pool = opt.pool(jobs, backend, scheduler)
+    done = []
+    for experiment in experiments:
+        with opt.task_progress() as on_progress:
+            one = run(experiment, found, output, settings, pool, fresh, on_progress)
+        print_experiment(one)
+        done.append(one)
+    page = output / "report.html"
+    write_atomically(page, build_page(read_runs([one.folder for one in done])))
+    typer.echo(f"report: {page}")
+
+
+def report(
+    folders: Annotated[list[Path], typer.Argument(help="what `maci2 reproduce -o` wrote")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="the page to write")] = Path(
+        "report.html"
+    ),
+) -> None:
+    """One self-contained page of tables and figures."""
+    from maci2.evaluation.page.build import build_page
+    from maci2.evaluation.page.runs import read_runs
+    from maci2.files import write_atomically
+
+    runs = read_runs(folders)
+    write_atomically(output, build_page(runs))
+    typer.echo(f"wrote {output}: {len(runs)} experiments")
+
+
+def print_experiment(one: "Reproduced") -> None:
+    """Tables and statements on the terminal."""
+    typer.echo(f"{one.experiment.name}: {one.experiment.title}")
+    for name in one.missing:
+        typer.echo(f"  missing  {name}")
+    if one.findings is None:
+        typer.echo("  nothing of it can be run on these data\n")
+        return
+    for table in one.findings.tables:
+        rows = [(line.label, *(cell.text() for cell in line.cells)) for line in table.lines]
+        print_table(table.title, ("", *table.columns), rows, width=TABLE_WIDTH)
+    for claim in one.findings.claims:
+        typer.echo(f"  {'yes' if claim.holds else 'NO '}  {claim.text}")
+    typer.echo()

@@ -1,0 +1,1 @@
+"""The paper's experiments as data, run by `maci2 reproduce`."""

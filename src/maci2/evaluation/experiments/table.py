@@ -1,0 +1,88 @@
+"""Tables as data: printed on the terminal, drawn on the page, stored beside the results."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number, with the paper's beside it where the paper has one."""
+
+    value: float | None
+    digits: int = 3
+    paper: float | None = None
+    best: bool = False
+
+    def text(self) -> str:
+        shown = "-" if self.value is None else f"{self.value:.{self.digits}f}"
+        return shown if self.paper is None else f"{shown} ({self.paper:.3f})"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row: who, on what, and the numbers."""
+
+    label: str
+    source: str
+    """Vision source and IMU model."""
+
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A title, columns and lines; numbers in brackets are the paper's."""
+
+    title: str
+    columns: tuple[str, ...]
+    lines: tuple[Line, ...]
+    note: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence that the results bear out, or do not."""
+
+    text: str
+    holds: bool
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What an experiment shows."""
+
+    tables: list[Table]
+    claims: list[Claim] = field(default_factory=list)
+    figures: list[dict[str, Any]] = field(default_factory=list)
+    """Data of figures; the page knows how to draw each `kind`."""
+
+
+def mark_best(lines: list[Line], columns: dict[int, bool]) -> tuple[Line, ...]:
+    """Mark the best value of each column named; True where more is better."""
+    best: dict[int, float] = {}
+    for column, more in columns.items():
+        values = [v for line in lines if (v := line.cells[column].value) is not None]
+        if len(values) > 1:
+            # Compared as shown: two rows that read the same are both best.
+            best[column] = max(values) if more else min(values)
+    return tuple(
+        Line(
+            line.label,
+            line.source,
+            tuple(
+                _marked(cell, best.get(column)) if column in columns else cell
+                for column, cell in enumerate(line.cells)
+            ),
+        )
+        for line in lines
+    )
+
+
+def _marked(cell: Cell, best: float | None) -> Cell:
+    if cell.value is None or best is None:
+        return cell
+    same = f"{cell.value:.{cell.digits}f}" == f"{best:.{cell.digits}f}"
+    return Cell(cell.value, cell.digits, cell.paper, same)

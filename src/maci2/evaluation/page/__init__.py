@@ -1,0 +1,1 @@
+"""One self-contained page of tables and figures: `maci2 report`."""
