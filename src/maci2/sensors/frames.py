@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from maci2.errors import DatasetError
 from maci2.sensors.bag_frames import bag_frames
+from maci2.sensors.bag_images import PNG_END
 from maci2.sensors.euroc import camera_folders, mav0_of
 from maci2.sensors.stereo_pairs import (
     MAX_PAIR_SKEW_NS,
@@ -20,9 +21,6 @@ from maci2.sensors.stereo_pairs import (
     pair_stamps,
 )
 from maci2.sensors.types import Recording, Stamps
-
-PNG_END = b"IEND\xaeB`\x82"
-"""How every complete PNG file ends; decoders return half an image for a truncated one."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +103,7 @@ def read_image(path: Path, resolution: tuple[int, int]) -> Image:
             "remove its line."
         )
     content = path.read_bytes()
+    # Decoders return half an image for a truncated file.
     if path.suffix.lower() == ".png" and not content.endswith(PNG_END):
         raise DatasetError(
             f"{path}: truncated, {len(content)} bytes and no end mark; copy the file again."
