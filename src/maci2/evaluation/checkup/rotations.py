@@ -1,0 +1,191 @@
+"""Every source of rotation, ground truths and vision, against the IMU."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from maci2.evaluation.checkup.axes import (
+    Forces,
+    axes_against_truth,
+    biases_against_truth,
+    truth_forces,
+)
+from maci2.evaluation.checkup.camera_imu import (
+    disagreement,
+    drift_findings,
+    extrinsics_findings,
+    is_contradiction,
+    mirror_findings,
+    offset_findings,
+)
+from maci2.evaluation.checkup.excitation import (
+    extrinsics_finding,
+    rotation_finding,
+    window_finding,
+)
+from maci2.evaluation.checkup.motion import calibrated, initializable
+from maci2.evaluation.checkup.rates import RateMatch, RotationSource, match_rates
+from maci2.evaluation.health import Finding
+from maci2.evaluation.truth_check import TruthCheck, check_truth
+from maci2.evaluation.truth_findings import truth_findings
+from maci2.gaussian import Array
+from maci2.lie import se3_inv
+from maci2.sensors import NS, CameraTrajectory, GroundTruth, ImuSamples, Recording, Rig
+from maci2.vision import rectified_extrinsics
+from maci2.vision.relative_poses import CameraFrame
+
+_UNPROVEN_OFFSET_S = 0.02
+"""The joint estimate refines the offset found from rates; further off it has lost its way."""
+
+
+@dataclass(frozen=True)
+class Rotations:
+    """What came of all comparisons."""
+
+    truths: dict[str, TruthCheck]
+    findings: list[Finding]
+    axes_judged: bool = False
+    """A truth has shown unit and axes of the IMU."""
+
+
+@dataclass(frozen=True)
+class _Look:
+    """One truth against the IMU."""
+
+    source: RotationSource
+    truth: GroundTruth
+    match: RateMatch | None
+    forces: Forces | None
+    axes: list[Finding]
+
+    @property
+    def comparable(self) -> bool:
+        return self.match is not None and self.match.comparable
+
+
+def compare_rotations(
+    recording: Recording, vision: CameraTrajectory | None, frame: CameraFrame
+) -> Rotations:
+    """Truths first: they judge the IMU; then vision, which also depends on the extrinsics."""
+    imu = recording.imu
+    looks = [_look(name, truth, imu) for name, truth in recording.truths.items()]
+    judges = [look for look in looks if look.comparable]
+    # Axes that one truth confirms are the IMU's fault in no other.
+    imu_is_wrong = bool(judges) and all(look.axes for look in judges)
+    checks = {look.source.name: _checked(look, imu) for look in looks}
+    if imu_is_wrong:
+        return Rotations(checks, judges[0].axes, True)
+    contradictions = {look.source.name for look in looks if _contradicts(look)}
+    sound = {name: check for name, check in checks.items() if name not in contradictions}
+    findings = [found for look in looks for found in _truth_clock(look, imu)]
+    findings += truth_findings(sound) if sound or not checks else []
+    if judges and not any(finding.level == "error" for finding in findings) and judges[0].match:
+        findings += biases_against_truth(judges[0].match, judges[0].forces)
+    seen, best = _vision_findings(recording, vision, frame, bool(judges))
+    findings += seen
+    if all(finding.level != "error" for finding in findings):
+        findings += _excitation(recording, best or (judges[0] if judges else None))
+    return Rotations(checks, findings, bool(judges))
+
+
+def _look(name: str, truth: GroundTruth, imu: ImuSamples) -> _Look:
+    source = RotationSource(name, "truth", truth.stamps_ns, truth.Ts_w_b, np.eye(4))
+    match = match_rates(source, imu)
+    if match is None or not match.comparable:
+        return _Look(source, truth, match, None, [])
+    forces = truth_forces(truth, imu, match.offset_s)
+    return _Look(source, truth, match, forces, axes_against_truth(match, forces))
+
+
+def _checked(look: _Look, imu: ImuSamples) -> TruthCheck:
+    """The truth's own check, with its clock put right where that is wrong."""
+    clock = _clock(look)
+    wrong = any(finding.level != "ok" for finding in clock)
+    shift_ns = round(look.match.offset_s * NS) if look.match and wrong else 0
+    return check_truth(replace(look.truth, stamps_ns=look.truth.stamps_ns + shift_ns), imu)
+
+
+def _clock(look: _Look) -> list[Finding]:
+    if look.match is None or not look.comparable:
+        return []
+    found = offset_findings(look.source, look.match.offset_s, look.match.std_offset_s)
+    return found + drift_findings(look.source, look.match)
+
+
+def _contradicts(look: _Look) -> bool:
+    return look.match is not None and is_contradiction(look.match)
+
+
+def _truth_clock(look: _Look, imu: ImuSamples) -> list[Finding]:
+    if look.match is not None and _contradicts(look):
+        return [disagreement(look.source, look.match, match_rates(_inverted(look.source), imu))]
+    return _clock(look)
+
+
+def _inverted(source: RotationSource) -> RotationSource:
+    """The same file, its poses taken as those of the world in the sensor."""
+    Ts = source.Ts_w_s.copy()
+    Ts[:, :3, :3] = np.swapaxes(source.Ts_w_s[:, :3, :3], 1, 2)
+    return replace(source, Ts_w_s=Ts)
+
+
+def _vision_findings(
+    recording: Recording, vision: CameraTrajectory | None, frame: CameraFrame, imu_is_sound: bool
+) -> tuple[list[Finding], tuple[RotationSource, RateMatch] | None]:
+    """Findings, and the source where it is fit for more."""
+    if vision is None or not recording.rig.cameras:
+        return [], None
+    imu, T_b_s = recording.imu, _extrinsics(recording.rig, frame)
+    source = RotationSource("vision", "vision", vision.stamps_ns, vision.Ts_w_c, T_b_s)
+    match = match_rates(source, imu)
+    if match is None:
+        text = "shares less than 2 s with the IMU, nothing can be compared. Check its clock."
+        return [Finding("error", "vision", text, "vision and IMU share no time")], None
+    if is_contradiction(match):
+        return [disagreement(source, match, match_rates(_inverted(source), imu))], None
+    if not match.comparable:
+        text = "turns too little to compare it with the gyroscope"
+        return [Finding("ok", "vision", text)], None
+    wrong = [] if imu_is_sound else mirror_findings(match)
+    if wrong:
+        return wrong, None
+    result = calibrated(source, imu, recording.rig.imu, match.offset_s)
+    offset_s, std_s = match.offset_s, match.std_offset_s
+    if result is not None and result.state is not None:
+        further_s, joint_std_s = result.report.time_offset_s, result.report.std_time_offset_s
+        if abs(further_s) < _UNPROVEN_OFFSET_S and joint_std_s < max(std_s, 0.001):
+            offset_s, std_s = offset_s + further_s, joint_std_s
+    T_inverted = _extrinsics(_with_inverted_extrinsics(recording.rig), frame)
+    findings = extrinsics_findings(source, match, result, T_inverted)
+    findings += offset_findings(source, offset_s, std_s) + drift_findings(source, match)
+    return findings, (source, match)
+
+
+def _extrinsics(rig: Rig, frame: CameraFrame) -> Array:
+    return rectified_extrinsics(rig) if frame == "rectified" else rig.cameras[0].T_b_c
+
+
+def _with_inverted_extrinsics(rig: Rig) -> Rig:
+    cameras = tuple(replace(camera, T_b_c=se3_inv(camera.T_b_c)) for camera in rig.cameras)
+    return replace(rig, cameras=cameras)
+
+
+def _excitation(
+    recording: Recording, best: _Look | tuple[RotationSource, RateMatch] | None
+) -> list[Finding]:
+    """From the gyroscope alone, and from the estimator where there is camera motion."""
+    imu, noise = recording.imu, recording.rig.imu
+    if best is None:
+        return [rotation_finding(imu, imu.gyro.mean(axis=0))]
+    source, match = best if isinstance(best, tuple) else (best.source, best.match)
+    if match is None:
+        return []
+    rates_b = match.rates_s @ source.T_b_s[:3, :3].T
+    bias = np.asarray(np.median(match.gyro - rates_b, axis=0))
+    counts = initializable(source, imu, noise, match.offset_s)
+    result = calibrated(source, imu, noise, match.offset_s)
+    return [
+        *window_finding(counts, source.name),
+        *extrinsics_finding(result, source.name),
+        rotation_finding(imu, bias),
+    ]
