@@ -49,6 +49,9 @@ class Forces:
     measured: Array
     """(k, 3) means of the accelerometer."""
 
+    R_w_b: Array
+    """(k, 3, 3) the truth's orientation."""
+
     @property
     def axes(self) -> Array:
         """P with expected = P measured; the identity unless another is clearly better."""
@@ -59,6 +62,19 @@ class Forces:
         at = int(np.argmin(left))
         clear = left[0] > MAX_FORCE_MISFIT**2 and left[at] < BETTER * left[0]
         return SIGNED_PERMUTATIONS[at if clear else 0]
+
+    def bias_and_tilt(self) -> tuple[Array, float]:
+        """Accelerometer bias [m/s^2] and tilt of the truth's world [deg], told apart by turning:
+        a bias turns with the body, a tilt does not."""
+        up = GRAVITY * np.array([[0.0, 1.0], [-1.0, 0.0], [0.0, 0.0]])
+        tilted = np.einsum("kji,jl->kil", self.R_w_b, up)
+        A = np.concatenate([np.broadcast_to(np.eye(3), (len(tilted), 3, 3)), tilted], axis=2)
+        left = self.measured - self.expected
+        # Without turning both explain the same: then what is usual, few tenths and a degree.
+        prior = np.diag(max(float(left.std()), 0.05) / np.array([0.2] * 3 + [0.02] * 2))
+        rows = np.vstack([A.reshape(-1, 5), prior])
+        x = np.linalg.lstsq(rows, np.concatenate([left.ravel(), np.zeros(5)]), rcond=None)[0]
+        return x[:3], float(np.rad2deg(np.linalg.norm(x[3:])))
 
 
 def truth_forces(truth: GroundTruth, imu: ImuSamples, offset_s: float) -> Forces | None:
@@ -83,7 +99,8 @@ def truth_forces(truth: GroundTruth, imu: ImuSamples, offset_s: float) -> Forces
         np.stack([np.interp(t, imu_s, axis) for axis in total.T], axis=1)
         for t in (at_s[last], at_s[first])
     )
-    return Forces(np.einsum("kji,kj->ki", R_w_b, force_w), (ends - starts) / length_s)
+    expected = np.einsum("kji,kj->ki", R_w_b, force_w)
+    return Forces(expected, (ends - starts) / length_s, R_w_b)
 
 
 def axes_against_truth(match: RateMatch, forces: Forces | None) -> list[Finding]:
@@ -175,6 +192,6 @@ def axes_against_gravity(imu: ImuSamples) -> list[Finding]:
 
 def biases_against_truth(match: RateMatch, forces: Forces | None) -> list[Finding]:
     """Mean differences, where axes and units are right."""
-    bias_gyro = np.median(match.gyro - match.rates_s, axis=0)
-    bias_acc = np.median(forces.measured - forces.expected, axis=0) if forces else np.zeros(3)
+    bias_gyro = np.asarray(np.median(match.gyro - match.rates_s, axis=0))
+    bias_acc = forces.bias_and_tilt()[0] if forces else np.zeros(3)
     return bias_findings(bias_gyro, bias_acc, "against the ground truth")

@@ -6,7 +6,6 @@ from maci2.estimation import CalibrationResult
 from maci2.evaluation.checkup.axes import BETTER, RATIO_DEG, columns
 from maci2.evaluation.checkup.rates import (
     MIN_CORRELATION,
-    MIN_RATE,
     RateMatch,
     RotationSource,
     misfit,
@@ -71,30 +70,25 @@ def drift_findings(source: RotationSource, match: RateMatch) -> list[Finding]:
     ]
 
 
-def disagreement(source: RotationSource, match: RateMatch, inverted: RateMatch | None) -> Finding:
-    """The source turns, but not as the gyroscope does."""
-    looks_inverted = (
-        inverted is not None
-        and inverted.comparable
-        and 1.0 - inverted.correlation < BETTER * (1.0 - match.correlation)
-    )
-    name, remedy = (
-        ("poses are given as their inverse", "Invert them: poses of the sensor in the world.")
-        if looks_inverted
-        else (
-            "it does not turn as the gyroscope does",
-            "Wrong clock, wrong recording, or one that lost track: check that both belong "
-            "together.",
-        )
-    )
+def disagreement(
+    source: RotationSource, match: RateMatch, inverted: RateMatch | None
+) -> Finding | None:
+    """The source turns, but not as the gyroscope does; None where it does well enough."""
     found = f"a correlation of {match.correlation:.2f} of the rates within 1 s of offset"
     needed = f"{MIN_CORRELATION} or more"
-    level: Level = "error"
-    return fault(level, source.name, name, found, needed, remedy)
-
-
-def is_contradiction(match: RateMatch) -> bool:
-    return match.excitation > MIN_RATE and match.correlation <= MIN_CORRELATION
+    if inverted and 1.0 - inverted.correlation < BETTER * (1.0 - match.correlation):
+        found += f", {inverted.correlation:.2f} with inverse poses"
+        remedy = "Invert them: needed are poses of the sensor in the world."
+        return fault(
+            "error", source.name, "poses are given as their inverse", found, needed, remedy
+        )
+    if match.correlation > MIN_CORRELATION:
+        return None
+    name = "it does not turn as the gyroscope does"
+    remedy = (
+        "Wrong clock, wrong recording, or one that lost track: check that both belong together."
+    )
+    return fault("error", source.name, name, found, needed, remedy)
 
 
 def mirror_findings(match: RateMatch) -> list[Finding]:

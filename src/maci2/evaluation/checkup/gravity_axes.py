@@ -70,14 +70,14 @@ def compare_with_gravity(imu: ImuSamples) -> GravityAxes | None:
     halves = _Halves.of(imu)
     if halves is None:
         return None
-    as_is = halves.misfit(np.eye(3))
+    [as_is] = halves.misfits(np.eye(3)[None])
     if as_is <= MAX_MISFIT:
         return GravityAxes(as_is, as_is, np.eye(3), 1.0, True)
     if _may_be_degrees(imu):
-        in_degrees = halves.misfit(DEG * np.eye(3))
+        [in_degrees] = halves.misfits(DEG * np.eye(3)[None])
         if in_degrees < BETTER * as_is:
             return GravityAxes(as_is, in_degrees, np.eye(3), DEG, True)
-    tried = [as_is, *(halves.misfit(P) for P in SIGNED_PERMUTATIONS[1:])]
+    tried = halves.misfits(np.array(SIGNED_PERMUTATIONS))
     order = np.argsort(tried, kind="stable")
     best, second = tried[order[0]], tried[order[1]]
     return GravityAxes(as_is, best, SIGNED_PERMUTATIONS[order[0]], 1.0, best < SURE * second)
@@ -117,34 +117,39 @@ class _Halves:
         rows = starts[:, None] + np.arange(steps)
         return cls(gyro[rows], acc[rows], every / imu.rate_hz)
 
-    def misfit(self, M: Array) -> float:
-        """Difference of both halves after the best bias, rms [m/s^2]."""
-        rates = self.gyro @ M.T
-        bias, scale = np.zeros(3), float(np.cbrt(abs(np.linalg.det(M))))
+    def misfits(self, Ms: Array) -> list[float]:
+        """Difference of both halves after the best bias, median [m/s^2], for rates M gyro."""
+        rates = np.einsum("mij,wsj->mwsi", Ms, self.gyro)
+        std = BIAS_STD * np.cbrt(np.abs(np.linalg.det(Ms)))[:, None]
+        bias = np.zeros((len(Ms), 3))
         for _ in range(2):
-            apart, apart_D_bias = self._difference(rates - bias)
-            A = np.vstack([apart_D_bias.reshape(-1, 3), np.eye(3) / (BIAS_STD * scale)])
-            y = np.concatenate([apart.ravel(), bias / (BIAS_STD * scale)])
-            bias = bias - np.linalg.lstsq(A, y, rcond=None)[0]
-        apart = self._difference(rates - bias)[0]
+            apart, apart_D_bias = self._difference(rates - bias[:, None, None])
+            H = np.einsum("mwij,mwik->mjk", apart_D_bias, apart_D_bias)
+            H += std[:, :, None] ** -2.0 * np.eye(3)
+            gradient = np.einsum("mwij,mwi->mj", apart_D_bias, apart) + bias * std**-2.0
+            bias = bias - np.linalg.solve(H, gradient[:, :, None])[:, :, 0]
+        apart = self._difference(rates - bias[:, None, None])[0]
         # Median over windows: one hard manoeuvre does not decide.
-        return float(np.sqrt(np.median(np.sum(apart**2, axis=1))))
+        return [float(m) for m in np.sqrt(np.median(np.sum(apart**2, axis=2), axis=1))]
 
     def _difference(self, rates: Array) -> tuple[Array, Array]:
-        """(windows, 3) mean force of the second half less the first's, and derivatives by bias."""
-        windows, steps = rates.shape[:2]
-        R = np.broadcast_to(np.eye(3), (windows, 3, 3))
-        turn_D_bias = np.zeros((windows, 3, 3))
-        apart, apart_D_bias = np.zeros((windows, 3)), np.zeros((windows, 3, 3))
+        """(m, windows, 3) mean force of the second half less the first's, derivatives by bias."""
+        shape, steps = rates.shape[:2], rates.shape[2]
+        count = shape[0] * shape[1]
+        flat = rates.reshape(count, steps, 3)
+        acc = np.broadcast_to(self.acc, (shape[0], *self.acc.shape)).reshape(count, steps, 3)
+        R = np.broadcast_to(np.eye(3), (count, 3, 3))
+        turn_D_bias = np.zeros((count, 3, 3))
+        apart, apart_D_bias = np.zeros((count, 3)), np.zeros((count, 3, 3))
         for step in range(steps):
             sign = (2.0 if 2 * step >= steps else -2.0) / steps
-            force = np.einsum("nij,nj->ni", R, self.acc[:, step])
+            force = np.einsum("nij,nj->ni", R, acc[:, step])
             apart += sign * force
             # To first order: R turns by turn_D_bias, expressed at the window's start.
             apart_D_bias -= sign * _skew(force) @ turn_D_bias
             turn_D_bias = turn_D_bias - self.dt * R
-            R = R @ so3_exp_stack(rates[:, step] * self.dt)
-        return apart, apart_D_bias
+            R = R @ so3_exp_stack(flat[:, step] * self.dt)
+        return apart.reshape(*shape, 3), apart_D_bias.reshape(*shape, 3, 3)
 
 
 def _skew(v: Array) -> Array:

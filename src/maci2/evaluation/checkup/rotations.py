@@ -14,7 +14,6 @@ from maci2.evaluation.checkup.camera_imu import (
     disagreement,
     drift_findings,
     extrinsics_findings,
-    is_contradiction,
     mirror_findings,
     offset_findings,
 )
@@ -24,7 +23,7 @@ from maci2.evaluation.checkup.excitation import (
     window_finding,
 )
 from maci2.evaluation.checkup.motion import calibrated, initializable
-from maci2.evaluation.checkup.rates import RateMatch, RotationSource, match_rates
+from maci2.evaluation.checkup.rates import MIN_RATE, RateMatch, RotationSource, match_rates
 from maci2.evaluation.health import Finding
 from maci2.evaluation.truth_check import TruthCheck, check_truth
 from maci2.evaluation.truth_findings import truth_findings
@@ -33,6 +32,9 @@ from maci2.lie import se3_inv
 from maci2.sensors import NS, CameraTrajectory, GroundTruth, ImuSamples, Recording, Rig
 from maci2.vision import rectified_extrinsics
 from maci2.vision.relative_poses import CameraFrame
+
+SURELY_ALIKE = 0.98
+"""Correlation above which nobody asks whether the poses are inverted."""
 
 _UNPROVEN_OFFSET_S = 0.02
 """The joint estimate refines the offset found from rates; further off it has lost its way."""
@@ -57,10 +59,11 @@ class _Look:
     match: RateMatch | None
     forces: Forces | None
     axes: list[Finding]
+    contradiction: list[Finding]
 
     @property
     def comparable(self) -> bool:
-        return self.match is not None and self.match.comparable
+        return self.match is not None and self.match.comparable and not self.contradiction
 
 
 def compare_rotations(
@@ -70,31 +73,53 @@ def compare_rotations(
     imu = recording.imu
     looks = [_look(name, truth, imu) for name, truth in recording.truths.items()]
     judges = [look for look in looks if look.comparable]
-    # Axes that one truth confirms are the IMU's fault in no other.
-    imu_is_wrong = bool(judges) and all(look.axes for look in judges)
     checks = {look.source.name: _checked(look, imu) for look in looks}
-    if imu_is_wrong:
+    # Axes that one truth confirms are the IMU's fault in no other.
+    if judges and all(look.axes for look in judges):
         return Rotations(checks, judges[0].axes, True)
-    contradictions = {look.source.name for look in looks if _contradicts(look)}
-    sound = {name: check for name, check in checks.items() if name not in contradictions}
-    findings = [found for look in looks for found in _truth_clock(look, imu)]
-    findings += truth_findings(sound) if sound or not checks else []
-    if judges and not any(finding.level == "error" for finding in findings) and judges[0].match:
-        findings += biases_against_truth(judges[0].match, judges[0].forces)
+    findings = _truth_findings(looks, judges, checks)
     seen, best = _vision_findings(recording, vision, frame, bool(judges))
     findings += seen
     if all(finding.level != "error" for finding in findings):
         findings += _excitation(recording, best or (judges[0] if judges else None))
-    return Rotations(checks, findings, bool(judges))
+    imu_blamed = any(finding.what == "imu" and finding.level == "error" for finding in findings)
+    return Rotations(checks, findings, bool(judges) or imu_blamed)
+
+
+def _truth_findings(
+    looks: list[_Look], judges: list[_Look], checks: dict[str, TruthCheck]
+) -> list[Finding]:
+    """Contradictions and clocks, then biases of the IMU, then what is left to the truths."""
+    findings = [found for look in looks for found in look.contradiction or _clock(look)]
+    sound = {look.source.name: checks[look.source.name] for look in looks if not look.contradiction}
+    for look in judges[:1]:
+        biases = biases_against_truth(look.match, look.forces) if look.match else []
+        findings += biases
+        if biases and look.forces:
+            # A bias looks like a tilt of the truth; what is left of it counts.
+            name, tilt_deg = look.source.name, look.forces.bias_and_tilt()[1]
+            sound[name] = replace(sound[name], tilt_deg=tilt_deg)
+    return findings + (truth_findings(sound) if sound or not looks else [])
 
 
 def _look(name: str, truth: GroundTruth, imu: ImuSamples) -> _Look:
     source = RotationSource(name, "truth", truth.stamps_ns, truth.Ts_w_b, np.eye(4))
     match = match_rates(source, imu)
-    if match is None or not match.comparable:
-        return _Look(source, truth, match, None, [])
+    contradiction = _contradiction(source, match, imu)
+    if match is None or not match.comparable or contradiction:
+        return _Look(source, truth, match, None, [], contradiction)
     forces = truth_forces(truth, imu, match.offset_s)
-    return _Look(source, truth, match, forces, axes_against_truth(match, forces))
+    return _Look(source, truth, match, forces, axes_against_truth(match, forces), [])
+
+
+def _contradiction(
+    source: RotationSource, match: RateMatch | None, imu: ImuSamples
+) -> list[Finding]:
+    """The source turns, but otherwise than the gyroscope."""
+    if match is None or match.excitation < MIN_RATE or match.correlation > SURELY_ALIKE:
+        return []
+    found = disagreement(source, match, match_rates(_inverted(source), imu))
+    return [found] if found else []
 
 
 def _checked(look: _Look, imu: ImuSamples) -> TruthCheck:
@@ -110,16 +135,6 @@ def _clock(look: _Look) -> list[Finding]:
         return []
     found = offset_findings(look.source, look.match.offset_s, look.match.std_offset_s)
     return found + drift_findings(look.source, look.match)
-
-
-def _contradicts(look: _Look) -> bool:
-    return look.match is not None and is_contradiction(look.match)
-
-
-def _truth_clock(look: _Look, imu: ImuSamples) -> list[Finding]:
-    if look.match is not None and _contradicts(look):
-        return [disagreement(look.source, look.match, match_rates(_inverted(look.source), imu))]
-    return _clock(look)
 
 
 def _inverted(source: RotationSource) -> RotationSource:
@@ -141,8 +156,9 @@ def _vision_findings(
     if match is None:
         text = "shares less than 2 s with the IMU, nothing can be compared. Check its clock."
         return [Finding("error", "vision", text, "vision and IMU share no time")], None
-    if is_contradiction(match):
-        return [disagreement(source, match, match_rates(_inverted(source), imu))], None
+    contradiction = _contradiction(source, match, imu)
+    if contradiction:
+        return contradiction, None
     if not match.comparable:
         text = "turns too little to compare it with the gyroscope"
         return [Finding("ok", "vision", text)], None

@@ -52,8 +52,9 @@ def _beside(steps_s: np.ndarray) -> np.ndarray:
 
 
 def _dropped(stamps_ns: Stamps) -> int:
+    """Whole periods too many; a late sample is followed by a short step and cancels out."""
     steps = np.diff(stamps_ns)
-    return int(np.sum(np.maximum(np.rint(steps / np.median(steps)), 1.0) - 1.0))
+    return max(int(np.sum(np.rint(steps / np.median(steps)) - 1.0)), 0)
 
 
 def stamp_findings(recording: Recording, imu: Timing, cameras: tuple[Timing, ...]) -> list[Finding]:
@@ -167,8 +168,8 @@ def _stream_findings(name: str, timing: Timing, stamps_ns: Stamps, jumped: bool)
         f"{timing.samples} {kind}, {timing.duration_s:.1f} s at {timing.rate_hz:.1f} Hz, jitter "
         f"{timing.jitter_pct:.1f} %, {timing.dropped} {kind} missing, {timing.gaps} gaps"
     )
-    findings = [] if jumped else _missing(name, timing, stamps_ns)
-    findings += _jitter(name, timing)
+    findings = _jitter(name, timing)
+    findings += [] if jumped else _missing(name, timing, stamps_ns)
     if name == "imu" and timing.rate_hz < MIN_IMU_RATE_HZ:
         findings.append(
             fault(
