@@ -54,7 +54,8 @@ def imu_value_findings(samples: ImuSamples, noise: ImuNoise) -> list[Finding]:
     if serious and _is_swapped(samples):
         return [_swapped(samples)]
     findings = [_from_plausibility(f) for f in faults if not _is_disagreement(f, samples)]
-    findings += _stuck(samples) + _repeated(samples) + _clipped(samples)
+    findings += _clipped(samples) or _stuck(samples)
+    findings += _repeated(samples)
     if not serious:
         findings += _noise(samples, noise)
     return findings
@@ -186,7 +187,8 @@ def _plateau(values: Array) -> tuple[float, int]:
     best = (0.0, 0)
     for limit in (levels[0], levels[-1]):
         at_limit = (values[starts] == limit) & (lengths >= MIN_PLATEAU)
-        count = int(lengths[at_limit].sum())
+        # One long run is a stuck axis; a clipped one comes back to its limit.
+        count = int(lengths[at_limit].sum()) if at_limit.sum() > 1 else 0
         best = max(best, (float(limit), count), key=lambda found: found[1])
     return best
 

@@ -8,9 +8,10 @@ import numpy as np
 from maci2.errors import Maci2Error
 from maci2.estimation import CalibrationResult, calibrate, initialize
 from maci2.estimation.state import SolverConfig
-from maci2.evaluation.checkup.rates import RotationSource
+from maci2.evaluation.checkup.rates import MIN_RATE, RotationSource
 from maci2.evaluation.options import DEFAULT_SCALE_STD, DEFAULT_STEP_SHARE, DEFAULT_STEP_STD
 from maci2.evaluation.windows import plan_windows
+from maci2.gaussian import Array
 from maci2.imu import ImuMeasurements, raw_model
 from maci2.sensors import NS, CameraTrajectory, ImuNoise, ImuSamples, Stamps
 from maci2.sensors.types import GroundTruth
@@ -71,9 +72,16 @@ def calibrated(
     try:
         measured = raw_model(imu.between(first_ns, last_ns), noise)
         vision = motion_at(source, stamps_ns, offset_s)
-        return calibrate(measured, vision, SolverConfig(estimate_time_offset=True))
+        config = SolverConfig(estimate_time_offset=_turns_about_two_axes(measured.gyro))
+        return calibrate(measured, vision, config)
     except Maci2Error:
         return None
+
+
+def _turns_about_two_axes(gyro: Array) -> bool:
+    """Else the estimator tries every way the camera may be mounted, and the offset from rates must
+    do."""
+    return float(np.sqrt(np.linalg.eigvalsh(np.cov(gyro.T))[1])) > MIN_RATE
 
 
 def _best_turned(source: RotationSource, imu: ImuSamples, offset_s: float) -> Stamps:

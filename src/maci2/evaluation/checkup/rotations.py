@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from maci2.estimation import CalibrationResult
 from maci2.evaluation.checkup.axes import (
     Forces,
     axes_against_truth,
@@ -81,7 +82,7 @@ def compare_rotations(
     seen, best = _vision_findings(recording, vision, frame, bool(judges))
     findings += seen
     if all(finding.level != "error" for finding in findings):
-        findings += _excitation(recording, best or (judges[0] if judges else None))
+        findings += _excitation(recording, best or _first_motion(judges, recording))
     imu_blamed = any(finding.what == "imu" and finding.level == "error" for finding in findings)
     return Rotations(checks, findings, bool(judges) or imu_blamed)
 
@@ -144,9 +145,27 @@ def _inverted(source: RotationSource) -> RotationSource:
     return replace(source, Ts_w_s=Ts)
 
 
+@dataclass(frozen=True)
+class _Motion:
+    """A source fit for the estimator, and what calibration makes of it."""
+
+    source: RotationSource
+    match: RateMatch
+    result: CalibrationResult | None
+
+
+def _first_motion(judges: list[_Look], recording: Recording) -> _Motion | None:
+    for look in judges:
+        if look.match is not None:
+            offset_s = look.match.offset_s
+            result = calibrated(look.source, recording.imu, recording.rig.imu, offset_s)
+            return _Motion(look.source, look.match, result)
+    return None
+
+
 def _vision_findings(
     recording: Recording, vision: CameraTrajectory | None, frame: CameraFrame, imu_is_sound: bool
-) -> tuple[list[Finding], tuple[RotationSource, RateMatch] | None]:
+) -> tuple[list[Finding], _Motion | None]:
     """Findings, and the source where it is fit for more."""
     if vision is None or not recording.rig.cameras:
         return [], None
@@ -169,12 +188,13 @@ def _vision_findings(
     offset_s, std_s = match.offset_s, match.std_offset_s
     if result is not None and result.state is not None:
         further_s, joint_std_s = result.report.time_offset_s, result.report.std_time_offset_s
-        if abs(further_s) < _UNPROVEN_OFFSET_S and joint_std_s < max(std_s, 0.001):
+        # Zero where it was not estimated.
+        if abs(further_s) < _UNPROVEN_OFFSET_S and 0.0 < joint_std_s < max(std_s, 0.001):
             offset_s, std_s = offset_s + further_s, joint_std_s
     T_inverted = _extrinsics(_with_inverted_extrinsics(recording.rig), frame)
     findings = extrinsics_findings(source, match, result, T_inverted)
     findings += offset_findings(source, offset_s, std_s) + drift_findings(source, match)
-    return findings, (source, match)
+    return findings, _Motion(source, match, result)
 
 
 def _extrinsics(rig: Rig, frame: CameraFrame) -> Array:
@@ -186,22 +206,17 @@ def _with_inverted_extrinsics(rig: Rig) -> Rig:
     return replace(rig, cameras=cameras)
 
 
-def _excitation(
-    recording: Recording, best: _Look | tuple[RotationSource, RateMatch] | None
-) -> list[Finding]:
+def _excitation(recording: Recording, motion: _Motion | None) -> list[Finding]:
     """From the gyroscope alone, and from the estimator where there is camera motion."""
-    imu, noise = recording.imu, recording.rig.imu
-    if best is None:
+    imu = recording.imu
+    if motion is None:
         return [rotation_finding(imu, imu.gyro.mean(axis=0))]
-    source, match = best if isinstance(best, tuple) else (best.source, best.match)
-    if match is None:
-        return []
+    source, match = motion.source, motion.match
     rates_b = match.rates_s @ source.T_b_s[:3, :3].T
     bias = np.asarray(np.median(match.gyro - rates_b, axis=0))
-    counts = initializable(source, imu, noise, match.offset_s)
-    result = calibrated(source, imu, noise, match.offset_s)
+    counts = initializable(source, imu, recording.rig.imu, match.offset_s)
     return [
         *window_finding(counts, source.name),
-        *extrinsics_finding(result, source.name),
+        *extrinsics_finding(motion.result, source.name),
         rotation_finding(imu, bias),
     ]
