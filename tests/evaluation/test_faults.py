@@ -6,7 +6,8 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from fault_cases import FAULTS, Spoiled, camera_path, diagnose
+from fault_cases import FAULTS
+from spoiling import Spoiled, camera_path, diagnose
 
 from maci2.evaluation.checkup.rates import RotationSource, match_rates
 from maci2.evaluation.doctor import examine
@@ -131,4 +132,5 @@ def test_what_is_truly_wrong_with_v2_03_is_found(data_root):
     health = examine(open_recording(data_root / "euroc" / "V2_03_difficult"))
     text = " ".join(found_wrong(health))
     assert "cam0: dropped frames" in text
+    assert "state_groundtruth_estimate0: clocks run apart" in text
     assert health.usable

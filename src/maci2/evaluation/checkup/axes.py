@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from maci2.evaluation.checkup.gravity_axes import compare_with_gravity
-from maci2.evaluation.checkup.imu_values import bias_findings
+from maci2.evaluation.checkup.imu_noise import bias_findings
 from maci2.evaluation.checkup.rates import SIGNED_PERMUTATIONS, RateMatch, misfit
 from maci2.evaluation.health import Finding, fault
 from maci2.gaussian import Array

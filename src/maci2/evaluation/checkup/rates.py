@@ -135,7 +135,7 @@ def match_rates(source: RotationSource, imu: ImuSamples) -> RateMatch | None:
     return RateMatch(
         correlation=pairs.correlation(offset_s),
         excitation=float(spread / np.sqrt(len(rates))),
-        ratio=float(spread_gyro / max(spread, 1e-12)),
+        ratio=float(spread_gyro) / max(float(spread), 1e-12),
         offset_s=offset_s,
         std_offset_s=std_s,
         drift_s=drift_s,

@@ -105,19 +105,21 @@ def _truth_findings(
 
 def _look(name: str, truth: GroundTruth, imu: ImuSamples) -> _Look:
     source = RotationSource(name, "truth", truth.stamps_ns, truth.Ts_w_b, np.eye(4))
-    match = match_rates(source, imu)
-    contradiction = _contradiction(source, match, imu)
-    if match is None or not match.comparable or contradiction:
-        return _Look(source, truth, match, None, [], contradiction)
-    forces = truth_forces(truth, imu, match.offset_s)
-    return _Look(source, truth, match, forces, axes_against_truth(match, forces), [])
+    match, forces, axes = match_rates(source, imu), None, []
+    if match is not None and match.comparable:
+        forces = truth_forces(truth, imu, match.offset_s)
+        axes = axes_against_truth(match, forces)
+    return _Look(source, truth, match, forces, axes, _contradiction(source, match, imu, bool(axes)))
 
 
 def _contradiction(
-    source: RotationSource, match: RateMatch | None, imu: ImuSamples
+    source: RotationSource, match: RateMatch | None, imu: ImuSamples, doubtful: bool = False
 ) -> list[Finding]:
-    """The source turns, but otherwise than the gyroscope."""
-    if match is None or match.excitation < MIN_RATE or match.correlation > SURELY_ALIKE:
+    """The source turns, but otherwise than the gyroscope; `doubtful` where axes seem wrong, which
+    inverse poses look like in motions with a main axis."""
+    if match is None or match.excitation < MIN_RATE:
+        return []
+    if match.correlation > SURELY_ALIKE and not doubtful:
         return []
     found = disagreement(source, match, match_rates(_inverted(source), imu))
     return [found] if found else []
