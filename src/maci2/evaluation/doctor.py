@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from maci2.errors import Maci2Error
+from maci2.errors import DatasetError, Maci2Error
 from maci2.evaluation.checkup.axes import axes_against_gravity
 from maci2.evaluation.checkup.images import image_findings
 from maci2.evaluation.checkup.imu_values import disagreement_finding, imu_value_findings
@@ -35,7 +35,12 @@ def examine_path(
     vision: CameraTrajectory | None = None,
     frame: CameraFrame = "camera",
 ) -> Health:
-    """Open a recording and look at it; one that cannot be read has that as its only finding."""
+    """Open a recording and look at it; one that cannot be read has that as its only finding.
+
+    Raises only where there is no such file or folder.
+    """
+    if not path.exists():
+        raise DatasetError(f"{path}: no such file or folder; check the path.")
     try:
         recording = open_recording(path, rig)
     except Maci2Error as error:
