@@ -63,6 +63,14 @@ FAULTS: dict[str, tuple[Spoil, str]] = {
         "camera-IMU time offset",
     ),
     "camera clock drift": (rig_faults.camera_clock_drifts, "vision: clocks run apart"),
+    "camera path without scale": (
+        rig_faults.path_without_scale,
+        "vision: the camera's path is not in metres",
+    ),
+    "camera path inverted": (
+        rig_faults.path_inverted,
+        "vision: poses are given as their inverse",
+    ),
     "extrinsics inverted": (rig_faults.extrinsics_inverted, "the extrinsics T_b_c look inverted"),
     "extrinsics inverted, no truth": (
         without_truth(rig_faults.extrinsics_inverted),

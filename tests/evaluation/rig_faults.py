@@ -39,6 +39,19 @@ def camera_clock_drifts(s: Spoiled, rng: Draw) -> Spoiled:
     return replace(s, vision=replace(path, stamps_ns=path.stamps_ns + away.astype(np.int64)))
 
 
+def path_without_scale(s: Spoiled, rng: Draw) -> Spoiled:
+    """A monocular odometry's."""
+    path = camera_path(s.recording)
+    Ts_w_c = path.Ts_w_c.copy()
+    Ts_w_c[:, :3, 3] *= rng.choice([rng.uniform(0.1, 0.8), rng.uniform(1.3, 5.0)])
+    return replace(s, vision=replace(path, Ts_w_c=Ts_w_c))
+
+
+def path_inverted(s: Spoiled, rng: Draw) -> Spoiled:
+    path = camera_path(s.recording)
+    return replace(s, vision=replace(path, Ts_w_c=np.array([se3_inv(T) for T in path.Ts_w_c])))
+
+
 def extrinsics_inverted(s: Spoiled, rng: Draw) -> Spoiled:
     return with_extrinsics(s, se3_inv)
 

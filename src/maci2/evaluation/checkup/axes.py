@@ -18,6 +18,9 @@ BETTER = 0.25
 MAX_FORCE_MISFIT = 2.0
 """Of forces against the truth's, rms [m/s^2]: what bias, scale and vibration may add."""
 
+MIRRORED = "the IMU's axes are left-handed (mirrored)"
+TURNED = "the IMU's axes are permuted or turned"
+
 RATIO_DEG = (40.0, 80.0)
 INTERVAL_S = 0.1
 
@@ -52,16 +55,21 @@ class Forces:
     R_w_b: Array
     """(k, 3, 3) the truth's orientation."""
 
+    def misfit(self, P: Array) -> float:
+        """Mean square of what P measured leaves of the expected force."""
+        return float(np.mean(np.sum((self.expected - self.measured @ P.T) ** 2, axis=1)))
+
     @property
     def axes(self) -> Array:
         """P with expected = P measured; the identity unless another is clearly better."""
-        left = [
-            float(np.mean(np.sum((self.expected - self.measured @ P.T) ** 2, axis=1)))
-            for P in SIGNED_PERMUTATIONS
-        ]
+        left = [self.misfit(P) for P in SIGNED_PERMUTATIONS]
         at = int(np.argmin(left))
         clear = left[0] > MAX_FORCE_MISFIT**2 and left[at] < BETTER * left[0]
         return SIGNED_PERMUTATIONS[at if clear else 0]
+
+    def allows(self, P: Array) -> bool:
+        """P explains the forces nearly as well as the axes recorded: too little shows on them."""
+        return BETTER * self.misfit(P) < self.misfit(np.eye(3))
 
     def bias_and_tilt(self) -> tuple[Array, float]:
         """Accelerometer bias [m/s^2] and tilt of the truth's world [deg], told apart by turning:
@@ -109,22 +117,24 @@ def axes_against_truth(match: RateMatch, forces: Forces | None) -> list[Finding]
         return [_degrees(f"rates {match.ratio:.1f} times those of the ground truth")]
     gyro = best_axes(match.rates_s, match.gyro / match.ratio)
     acc = forces.axes if forces else gyro
-    return _named(gyro, acc, "the ground truth's")
+    both_may_be = forces is not None and forces.allows(gyro)
+    return _named(gyro, acc, "the ground truth's", both_may_be)
 
 
-def _named(gyro: Array, acc: Array, whose: str) -> list[Finding]:
-    """P of both sensors -> what is wrong."""
+def _named(gyro: Array, acc: Array, whose: str, both_may_be: bool) -> list[Finding]:
+    """P of both sensors -> what is wrong; `both_may_be` where the accelerometer does not tell."""
     same, eye = np.array_equal(gyro, acc), np.eye(3)
     if same and np.array_equal(gyro, eye):
         return []
     if same and np.linalg.det(gyro) < 0.0:
-        name, sensors = "the IMU's axes are left-handed (mirrored)", "gyroscope and accelerometer"
-        P = gyro
+        name, sensors, P = MIRRORED, "gyroscope and accelerometer", gyro
     elif same:
-        name = "the IMU's axes are permuted or turned"
-        sensors, P = "gyroscope and accelerometer", gyro
+        name, sensors, P = TURNED, "gyroscope and accelerometer", gyro
     elif np.array_equal(acc, eye):
         name = _which("gyroscope", gyro)
+        if both_may_be:
+            mirrored = np.linalg.det(gyro) < 0.0
+            name += f", or {MIRRORED if mirrored else TURNED}"
         sensors, P = "gyroscope", gyro
     elif np.array_equal(gyro, eye):
         name = _which("accelerometer", acc)

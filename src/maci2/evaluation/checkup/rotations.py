@@ -17,6 +17,7 @@ from maci2.evaluation.checkup.camera_imu import (
     extrinsics_findings,
     mirror_findings,
     offset_findings,
+    scale_findings,
 )
 from maci2.evaluation.checkup.excitation import (
     extrinsics_finding,
@@ -194,7 +195,9 @@ def _vision_findings(
         if abs(further_s) < _UNPROVEN_OFFSET_S and 0.0 < joint_std_s < max(std_s, 0.001):
             offset_s, std_s = offset_s + further_s, joint_std_s
     T_inverted = _extrinsics(_with_inverted_extrinsics(recording.rig), frame)
-    findings = extrinsics_findings(source, match, result, T_inverted)
+    # A wrong scale also moves the camera; its position is judged when that is mended.
+    findings = scale_findings(source, result)
+    findings = findings or extrinsics_findings(source, match, result, T_inverted)
     findings += offset_findings(source, offset_s, std_s) + drift_findings(source, match)
     return findings, _Motion(source, match, result)
 
