@@ -5,7 +5,12 @@ from dataclasses import replace
 import numpy as np
 from spoiling import Draw, Spoiled, lines_of, with_cameras, with_imu, with_truth, without_samples
 
-from maci2.sensors import NS
+from maci2.sensors import NS, Stamps
+
+
+def _inside(rng: Draw, stamps_ns: Stamps) -> int:
+    """A place in the middle half."""
+    return int(rng.integers(len(stamps_ns) // 4, 3 * len(stamps_ns) // 4))
 
 
 def gap(s: Spoiled, rng: Draw) -> Spoiled:
@@ -51,13 +56,13 @@ def not_a_number(s: Spoiled, rng: Draw) -> Spoiled:
 
 def clock_jump(s: Spoiled, rng: Draw) -> Spoiled:
     stamps_ns = s.recording.imu.stamps_ns.copy()
-    stamps_ns[int(rng.integers(1000, 3000)) :] += round(rng.choice([2.0, 37.0, 3600.0]) * NS)
+    stamps_ns[_inside(rng, stamps_ns) :] += round(rng.choice([2.0, 37.0, 3600.0]) * NS)
     return with_imu(s, stamps_ns=stamps_ns)
 
 
 def clock_set_back(s: Spoiled, rng: Draw) -> Spoiled:
     stamps_ns = s.recording.imu.stamps_ns.copy()
-    stamps_ns[int(rng.integers(1000, 3000)) :] -= round(rng.uniform(0.5, 100.0) * NS)
+    stamps_ns[_inside(rng, stamps_ns) :] -= round(rng.uniform(0.5, 100.0) * NS)
     return with_imu(s, stamps_ns=stamps_ns)
 
 
