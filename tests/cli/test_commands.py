@@ -328,7 +328,7 @@ def test_evaluate_counts_windows_with_a_gap_as_failures(spoiled, tmp_path):
     ("words", "message"),
     [
         (("init", "{recording}"), "--vision is needed"),
-        (("init", "{recording}", "--vision", "magic"), "choose one of truth:ROT_DEG"),
+        (("init", "{recording}", "--vision", "magic"), "choose one of images"),
         (("init", "nowhere", "--vision", TRUTH), "nowhere: no such file or folder"),
         (("init", "{recording}", "--vision", TRUTH, "--imu", "mine"), "mine: neither a bundled"),
         (("init", "{recording}", "--vision", TRUTH, "--window", "100"), "no window of 100 s"),
