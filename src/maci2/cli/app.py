@@ -16,6 +16,7 @@ from maci2.cli.demo import demo
 from maci2.cli.evaluate import evaluate
 from maci2.cli.imu_report import imu_report
 from maci2.cli.init import init
+from maci2.cli.live import live
 from maci2.cli.model import model
 from maci2.cli.reproduce import report, reproduce
 from maci2.cli.simulate import simulate
@@ -42,7 +43,7 @@ def version(show: bool = typer.Option(False, "--version", help="Print the versio
 
 
 for command in (
-    demo, check, simulate, vo, init, calibrate, evaluate, reproduce, report, convert, bench,
+    demo, check, simulate, vo, init, live, calibrate, evaluate, reproduce, report, convert, bench,
     imu_report, vo_report, train_imu, train_vision, model,
 ):  # fmt: skip
     app.command()(command)

@@ -33,6 +33,10 @@ def calibrate(
     rig: opt.RigFile = None,
     topics: opt.Topics = "",
     seed: opt.Seed = 0,
+    report: Annotated[
+        Path | None, typer.Option(help="page with the rig and its frames drawn (.html)")
+    ] = None,
+    rerun: opt.Rerun = "",
     json: opt.Json = None,
 ) -> None:
     """Where the camera sits on the IMU, from motion alone: no target, no guess.
@@ -63,16 +67,29 @@ def calibrate(
     inputs, result = calibrate_once(sequence, options)
     write_json(json, calibration_json(inputs, result))
     print_calibration(inputs, result)
+    if rerun:
+        from maci2.evaluation.viewer import Viewer
+
+        Viewer(rerun, "calibrate").show_calibration(result)
     if result.verdict.status == "failed":
         raise typer.Exit(1)
-    if output is not None and result.state is not None:
-        from maci2.evaluation.inputs import recalibrated_rig
+    if result.state is None:
+        return
+    from maci2.evaluation.inputs import recalibrated_rig
+
+    rig_found = recalibrated_rig(inputs, result.state.T_b_c)
+    if output is not None:
         from maci2.sensors import write_camchain
 
-        rig_found = recalibrated_rig(inputs, result.state.T_b_c)
         offset_s = result.report.time_offset_s if time_offset else None
         write_camchain(output, rig_found, time_offset_s=offset_s)
         typer.echo(f"wrote {output}")
+    if report is not None:
+        from maci2.evaluation.rig_page import calibration_page
+        from maci2.files import write_atomically
+
+        write_atomically(report, calibration_page(result, rig_found))
+        typer.echo(f"wrote {report}")
 
 
 def _offset_row(result: "CalibrationResult") -> list[tuple[str, str, str, str]]:

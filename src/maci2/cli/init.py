@@ -8,6 +8,7 @@ from maci2.cli import options as opt
 from maci2.cli.printing import print_initialization, write_json
 
 if TYPE_CHECKING:
+    from maci2.evaluation.inputs import Inputs
     from maci2.evaluation.run import Initialized
 
 
@@ -29,6 +30,7 @@ def init(
     rig: opt.RigFile = None,
     topics: opt.Topics = "",
     seed: opt.Seed = 0,
+    rerun: opt.Rerun = "",
     json: opt.Json = None,
 ) -> None:
     """Gravity, velocities, biases and poses of one window, each with its uncertainty.
@@ -56,11 +58,27 @@ def init(
     from maci2.evaluation.results_json import initialization_json
     from maci2.evaluation.run import initialize_once
 
-    _, one = initialize_once(sequence, options)
+    inputs, one = initialize_once(sequence, options)
     write_json(json, initialization_json(one))
     print_one(one)
+    if rerun:
+        show(rerun, inputs, one)
     if one.result.verdict.status == "failed":
         raise typer.Exit(1)
+
+
+def show(target: str, inputs: "Inputs", one: "Initialized") -> None:
+    """Draw the window with Rerun."""
+    from maci2.evaluation.viewer import Viewer
+    from maci2.vision.odometry import StereoOdometry
+
+    viewer = Viewer(target, "init")
+    viewer.show_initialization(one.result)
+    if one.result.state is not None and one.result.report.std_time_offset_s == 0.0:
+        vision = inputs.camera_motion(one.window.stamps_ns, one.window.index)
+        viewer.show_residuals(one.result.state, vision)
+        if isinstance(inputs.visual, StereoOdometry):
+            viewer.show_tracks(inputs.visual, one.window.stamps_ns)
 
 
 def print_one(one: "Initialized") -> None:

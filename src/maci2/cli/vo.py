@@ -24,6 +24,8 @@ def vo(
         Path | None, typer.Option(help=".onnx of `maci2 train-vision`, instead of the bundled one")
     ] = None,
     rig: opt.RigFile = None,
+    topics: opt.Topics = "",
+    rerun: opt.Rerun = "",
 ) -> None:
     """Relative camera poses with 6x6 covariances from stereo images.
 
@@ -37,7 +39,7 @@ def vo(
     from maci2.vision.odometry import OdometryConfig, StereoOdometry
     from maci2.vision.run import even_keyframes, measure_all
 
-    recording = open_recording(sequence, rig)
+    recording = open_recording(sequence, rig, topics)
     odometry = StereoOdometry(
         stereo_frames(recording),
         recording.rig,
@@ -56,6 +58,10 @@ def vo(
         typer.echo(f"  {step.stamps_ns[0]} ns: {step.reason}")
     if len(failed) > 5:
         typer.echo(f"  and {len(failed) - 5} more")
+    if rerun:
+        from maci2.evaluation.viewer import Viewer
+
+        Viewer(rerun, "vo").show_tracks(odometry, keyframes_ns)
 
 
 def vo_report(

@@ -15,6 +15,8 @@ class Replayed:
 
     imu_s: list[float]
     stereo_s: list[float]
+    pair_at_s: dict[int, float]
+    """Stamp of a pair -> when it was handed over, on the clock of `time.perf_counter`."""
 
 
 def replay(
@@ -34,7 +36,7 @@ def replay(
         [(stamp, 0, i) for stamp, i in samples]
         + [(int(stamp), 1, i) for i, stamp in enumerate(frames.stamps_ns)]
     )
-    taken = Replayed([], [])
+    taken = Replayed([], [], {})
     began = time.perf_counter()
     for stamp_ns, kind, index in events:
         wait_s = (stamp_ns - events[0][0]) / NS / speed - (time.perf_counter() - began)
@@ -51,5 +53,6 @@ def replay(
             called = time.perf_counter()
             online.add_stereo(stamp_ns, pair.left, pair.right)
             taken.stereo_s.append(time.perf_counter() - called)
+            taken.pair_at_s[stamp_ns] = called
             on_pair()
     return taken

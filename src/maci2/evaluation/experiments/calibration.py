@@ -94,7 +94,8 @@ def _trial(
             return row | _found(not reason, reason, angle, float("nan"), None)
         result = calibrate(inputs.imu.between(start_ns, end_ns), vision, SolverConfig())
     except Maci2Error as error:
-        return row | _found(False, str(error), float("nan"), float("nan"), None)
+        reason = str(error).replace(str(task.path), task.recording)
+        return row | _found(False, reason, float("nan"), float("nan"), None)
     std = None
     if result.posterior is not None:
         std = [rounded(v) for v in np.sqrt(np.diag(result.posterior.T_b_c))]

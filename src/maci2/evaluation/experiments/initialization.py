@@ -132,7 +132,8 @@ def _row(task: InitTask, inputs: Inputs, window: Window) -> tuple[dict[str, Any]
     try:
         segment = task.method.weigh(make_segment(inputs, window))
     except Maci2Error as error:
-        return row | _judged(Answer(False, str(error)), None), 0.0
+        reason = str(error).replace(str(task.path), task.recording)
+        return row | _judged(Answer(False, reason), None), 0.0
     began = time.perf_counter()
     answer = answer_within(task.method.initializer, segment, task.limit_s)
     time_ms = 1e3 * (time.perf_counter() - began)

@@ -9,7 +9,7 @@ from typing import Any
 from maci2 import __version__
 from maci2.errors import Maci2Error
 from maci2.evaluation.experiments.calibration import CalibrationTask, run_calibration
-from maci2.evaluation.experiments.covariance import run_covariance
+from maci2.evaluation.experiments.covariance import CovarianceTask, run_covariance
 from maci2.evaluation.experiments.experiment import Experiment, Records, Settings, Task
 from maci2.evaluation.experiments.initialization import (
     InitTask,
@@ -99,7 +99,15 @@ def run_task(task: Task) -> TaskResult:
             return run_visual(task)
         return run_covariance(task)
     except Maci2Error as error:
-        return TaskResult([], problem=str(error))
+        return TaskResult([], problem=_without_paths(str(error), task))
+
+
+def _without_paths(text: str, task: Task) -> str:
+    """Results are the same wherever the recordings lie: by name, not by path."""
+    paths = dict(task.paths) if isinstance(task, CovarianceTask) else {task.recording: task.path}
+    for name, path in paths.items():
+        text = text.replace(str(path), name)
+    return text
 
 
 def _results(tasks: list[Task], pool: Pool) -> Iterator[tuple[Task, TaskResult]]:

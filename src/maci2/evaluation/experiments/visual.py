@@ -68,6 +68,8 @@ def visual_findings(records: list[Record]) -> Findings:
     """Errors and NEES per model, and predicted against actual."""
     lines, claims, figures = [], [], []
     for record in records:
+        if not record["rows"]:
+            continue
         name = record["task"]["recording"]
         for row in record["rows"]:
             cells = (
