@@ -20,7 +20,7 @@ test-more: $(VENV)/.installed-dev
 
 # The documentation site, to be read at site/index.html.
 docs: $(VENV)/.installed-docs
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/maci2 bench
