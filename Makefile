@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo check setup format test-more bench clean
+.PHONY: demo check docs setup format test-more bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/maci2 demo
@@ -17,6 +17,10 @@ check: $(VENV)/.installed-dev
 # What `check` leaves out: many windows, and real recordings (skipped where there are none).
 test-more: $(VENV)/.installed-dev
 	$(BIN)/pytest -q -m "slow or dataset"
+
+# The documentation site, to be read at site/index.html.
+docs: $(VENV)/.installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/maci2 bench
@@ -34,8 +38,12 @@ $(VENV)/.installed: pyproject.toml
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[dev,train,report,dask]"
+	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[dev,train,report,dask,docs]"
+	touch $@
+
+$(VENV)/.installed-docs: $(VENV)/.installed
+	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[docs]"
 	touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache site
