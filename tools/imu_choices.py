@@ -21,7 +21,7 @@ from torch import Tensor
 from maci2.evaluation.inputs import Inputs, open_inputs
 from maci2.evaluation.integration_errors import integration_errors
 from maci2.evaluation.options import RunOptions, parse_vision
-from maci2.evaluation.run import Row, _row, _truth_is_known
+from maci2.evaluation.run import Row, _row, truth_is_known
 from maci2.evaluation.summary import summarize_sequence
 from maci2.evaluation.windows import plan_windows
 from maci2.gaussian import Array
@@ -254,7 +254,7 @@ def _rows(inputs: Inputs, options: RunOptions) -> list[Row]:
     windows = plan_windows(inputs.candidates_ns(with_truth=True), options.window_s,
                            options.stride_s, options.keyframes)  # fmt: skip
     truth = inputs.truth
-    return [_row(inputs, w, options) for w in windows if truth and _truth_is_known(truth, w)]
+    return [_row(inputs, w, options) for w in windows if truth and truth_is_known(truth, w)]
 
 
 def main() -> None:

@@ -15,8 +15,10 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 from bag_files import ODOMETRY, recording_items, write_items  # noqa: E402
 from maci2.errors import DatasetError, OptionError  # noqa: E402
 from maci2.evaluation.imu_report import imu_report, model_predictor, raw_predictor  # noqa: E402
+from maci2.imu import datasheet_model  # noqa: E402
 from maci2.imu.model import load_imu_model  # noqa: E402
-from maci2.imu.model_card import FORMAT, UNITS, ModelCard  # noqa: E402
+from maci2.imu.model_card import FORMAT, UNITS, LabelNoiseCard, ModelCard  # noqa: E402
+from maci2.learn.calibration import variance_factor  # noqa: E402
 from maci2.learn.export import disagreement, to_onnx  # noqa: E402
 from maci2.learn.forms import FORMS, form_named  # noqa: E402
 from maci2.learn.likelihood import ErrorModel, negative_log_likelihood  # noqa: E402
@@ -24,6 +26,7 @@ from maci2.learn.network import build  # noqa: E402
 from maci2.learn.recipe import load_tracks, train_imu  # noqa: E402
 from maci2.learn.recipes import Recipe  # noqa: E402
 from maci2.learn.training import TrainingConfig  # noqa: E402
+from maci2.learn.windows import load_track  # noqa: E402
 from maci2.sensors import (  # noqa: E402
     SimulationConfig,
     open_recording,
@@ -254,6 +257,25 @@ def test_training_data_without_truth_is_refused(data, tmp_path):
     recipe = Recipe("sim", ("blind",), (), {})
     with pytest.raises(DatasetError, match="holds no ground truth"):
         train_imu(recipe, tmp_path, tmp_path / "x.onnx", "paramnet", tmp_path / "w", TINY, False)
+
+
+def test_the_factor_on_variances_undoes_a_known_error():
+    config = SimulationConfig(
+        kind="drone", duration_s=40.0, seed=5, bias_walk=False, bias_gyro_std=0.0, bias_acc_std=0.0
+    )
+    recording = simulate(config)
+    track = load_track(recording, "exact")
+
+    class Overconfident:
+        @staticmethod
+        def measure(imu):
+            true = datasheet_model(imu, recording.rig.imu)
+            return replace(true, var_gyro=true.var_gyro / 4.0, var_acc=true.var_acc / 4.0)
+
+    nothing = dict.fromkeys(LabelNoiseCard.model_fields, 1e-9)
+    update = {"label_noise": {"exact": LabelNoiseCard(**nothing)}, "bias_std": [1e-9] * 6}
+    card = small_card().model_copy(update=update)
+    assert variance_factor(Overconfident, card, [track]) == pytest.approx(4.0, rel=0.3)
 
 
 def test_an_unknown_form_lists_the_known_ones():
