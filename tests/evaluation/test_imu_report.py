@@ -155,9 +155,7 @@ def test_rivals_are_overconfident_on_unseen_recordings(unseen):
         return max(nees[h][part] for nees in found for h in nees for part in PARTS)
 
     assert worst("datasheet") > 10.0
-    if model == "euroc":
-        # Hand-held recordings of one room are alike: there AirIMU's form stays below 2.
-        assert worst("airimu") > 2.5
+    assert worst("airimu") > 2.5
 
 
 @pytest.mark.dataset
