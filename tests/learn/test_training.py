@@ -10,6 +10,7 @@ pytest.importorskip("onnx")
 # Lightning and torch warn about each other.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
+from bag_files import ODOMETRY, recording_items, write_items  # noqa: E402
 from maci2.errors import DatasetError, OptionError  # noqa: E402
 from maci2.evaluation.imu_report import imu_report, model_predictor, raw_predictor  # noqa: E402
 from maci2.imu.model import load_imu_model  # noqa: E402
@@ -18,9 +19,15 @@ from maci2.learn.export import disagreement, to_onnx  # noqa: E402
 from maci2.learn.forms import FORMS, form_named  # noqa: E402
 from maci2.learn.likelihood import ErrorModel, negative_log_likelihood  # noqa: E402
 from maci2.learn.network import build  # noqa: E402
-from maci2.learn.recipe import Recipe, train_imu  # noqa: E402
+from maci2.learn.recipe import Recipe, load_tracks, train_imu  # noqa: E402
 from maci2.learn.training import TrainingConfig  # noqa: E402
-from maci2.sensors import SimulationConfig, open_recording, simulate, write_euroc  # noqa: E402
+from maci2.sensors import (  # noqa: E402
+    SimulationConfig,
+    open_recording,
+    simulate,
+    write_euroc,
+    write_rig,
+)
 
 TINY = TrainingConfig(epochs=2, held_out_epochs=1, steps_per_epoch=2, batch_size=4, stride=20)
 NAMES = ("sim_a", "sim_b", "sim_c")
@@ -64,6 +71,24 @@ def weights(path):
     states = [np.zeros((1, 1, e.shape[-1]), np.float32) for e in model.session.get_inputs()[1:]]
     feed = {"samples": samples, "state_1": states[0], "state_2": states[1]}
     return np.concatenate([one.ravel() for one in model.session.run(None, feed)[:2]])
+
+
+def test_recordings_to_train_on_may_be_bags(data, recipe, tmp_path):
+    recording = open_recording(data / NAMES[0])
+    write_items(
+        tmp_path / "sim_a.bag",
+        "ros1",
+        lambda bag: recording_items(bag, recording, truth="/odom", kind=ODOMETRY),
+    )
+    write_rig(tmp_path / "rig", recording.rig, "kalibr")
+    of_bags = Recipe(
+        "sim", ("sim_a.bag",), (), {"sim": "exact"}, rig=tmp_path / "rig", topics="truth=/odom"
+    )
+    (track,) = load_tracks(of_bags, of_bags.train, tmp_path)
+    (own,) = load_tracks(recipe, NAMES[:1], data)
+    assert track.name == own.name
+    np.testing.assert_array_equal(track.imu.gyro, own.imu.gyro)
+    np.testing.assert_allclose(track.states.v_w, own.states.v_w, atol=1e-12)
 
 
 def test_training_writes_a_model_that_runs_and_reports(data, recipe, tmp_path):

@@ -11,6 +11,7 @@ from maci2 import __version__
 from maci2.cli.bench import bench
 from maci2.cli.calibrate import calibrate
 from maci2.cli.check import check
+from maci2.cli.convert import convert
 from maci2.cli.demo import demo
 from maci2.cli.evaluate import evaluate
 from maci2.cli.imu_report import imu_report
@@ -39,8 +40,8 @@ def version(show: bool = typer.Option(False, "--version", help="Print the versio
 
 
 for command in (
-    demo, check, simulate, init, calibrate, evaluate, reproduce, report, bench, imu_report,
-    train_imu, model,
+    demo, check, simulate, init, calibrate, evaluate, reproduce, report, convert, bench,
+    imu_report, train_imu, model,
 ):  # fmt: skip
     app.command()(command)
 

@@ -28,6 +28,7 @@ def evaluate(
     acc_bias_prior: opt.AccBiasPrior = None,
     acc_bias_std: opt.AccBiasStd = None,
     rig: opt.RigFile = None,
+    topics: opt.Topics = "",
     seed: opt.Seed = 0,
     jobs: opt.Jobs = 1,
     backend: opt.Backend = "local",
@@ -50,6 +51,7 @@ def evaluate(
         acc_bias_prior=acc_bias_prior,
         acc_bias_std=acc_bias_std,
         rig=rig,
+        topics=topics,
         seed=seed,
     )
     from rich.progress import Progress

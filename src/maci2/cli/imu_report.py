@@ -21,6 +21,8 @@ def imu_report(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="folder for report.json and figures")
     ] = None,
+    rig: opt.RigFile = None,
+    topics: opt.Topics = "",
     bins: Annotated[int, typer.Option(help="equally filled bins of predicted sigma")] = 6,
     json: opt.Json = None,
 ) -> None:
@@ -29,7 +31,7 @@ def imu_report(
     from maci2.evaluation.imu_report import imu_report as run
     from maci2.sensors import open_recording
 
-    recordings = [open_recording(path) for path in sequences]
+    recordings = [open_recording(path, rig, topics) for path in sequences]
     report = run(recordings, choose_predictors(recordings, imu or [], rivals), bins=bins)
     print_report(report)
     write_json(json, report)

@@ -27,6 +27,7 @@ def init(
     acc_bias_prior: opt.AccBiasPrior = None,
     acc_bias_std: opt.AccBiasStd = None,
     rig: opt.RigFile = None,
+    topics: opt.Topics = "",
     seed: opt.Seed = 0,
     json: opt.Json = None,
 ) -> None:
@@ -49,6 +50,7 @@ def init(
         acc_bias_prior=acc_bias_prior,
         acc_bias_std=acc_bias_std,
         rig=rig,
+        topics=topics,
         seed=seed,
     )
     from maci2.evaluation.results_json import initialization_json

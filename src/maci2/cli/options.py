@@ -13,8 +13,13 @@ if TYPE_CHECKING:
     from maci2.evaluation.options import RunOptions
     from maci2.evaluation.parallel import Pool
 
-Sequence = Annotated[Path, typer.Argument(help="recording: a EuRoC-layout or TUM-VI folder")]
-Sequences = Annotated[list[Path], typer.Argument(help="recordings: EuRoC-layout or TUM-VI folders")]
+Sequence = Annotated[
+    Path, typer.Argument(help="recording: a EuRoC-layout, TUM-VI or VBR folder, or a ROS bag")
+]
+Sequences = Annotated[
+    list[Path],
+    typer.Argument(help="recordings: EuRoC-layout, TUM-VI or VBR folders, or ROS bags"),
+]
 Imu = Annotated[
     str,
     typer.Option(
@@ -71,7 +76,18 @@ AccBiasStd = Annotated[
 ]
 RigFile = Annotated[
     Path | None,
-    typer.Option("--rig", help="Kalibr camchain-imucam YAML, instead of the recording's"),
+    typer.Option(
+        "--rig",
+        help="calibration, instead of the recording's: Kalibr camchain-imucam YAML, or what "
+        "`maci2 convert` writes",
+    ),
+]
+Topics = Annotated[
+    str,
+    typer.Option(
+        help="of a bag: ROLE=/topic with commas between; roles are imu, or gyro and acc, left, "
+        "right, truth; what is not named is found by type, truth excepted"
+    ),
 ]
 Seed = Annotated[int, typer.Option(help="of all random draws")]
 Jobs = Annotated[int, typer.Option(help="recordings worked on at once")]

@@ -1,10 +1,12 @@
 """`maci2 train-imu`."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from maci2.cli import options as opt
 from maci2.errors import OptionError
 
 
@@ -32,6 +34,8 @@ def train_imu(
         Path | None,
         typer.Option(help="folder for checkpoints and logs; training goes on from what it holds"),
     ] = None,
+    rig: opt.RigFile = None,
+    topics: opt.Topics = "",
     epochs: Annotated[int | None, typer.Option(help="of the first stage")] = None,
     held_out_epochs: Annotated[int | None, typer.Option(help="of the held-out stage")] = None,
     seed: Annotated[int, typer.Option(help="of all random draws")] = 0,
@@ -50,9 +54,9 @@ def train_imu(
         ) from error
     torch.set_num_threads(threads)
     if train:
-        chosen = Recipe(recipe, tuple(train), tuple(tune or ()), {})
+        chosen = Recipe(recipe, tuple(train), tuple(tune or ()), {}, rig=rig, topics=topics)
     elif recipe in RECIPES:
-        chosen = RECIPES[recipe]
+        chosen = replace(RECIPES[recipe], rig=rig, topics=topics)
     else:
         raise OptionError(
             f"{recipe}: no such recipe ({', '.join(RECIPES)}); for your own recordings give "

@@ -116,7 +116,7 @@ class Inputs:
 
 def open_inputs(path: Path, options: RunOptions) -> Inputs:
     """Open a recording and everything that the options name in it."""
-    recording = open_recording(path, options.rig)
+    recording = open_recording(path, options.rig, options.topics)
     require_plausible(recording.imu)
     imu = apply_imu_model(recording, options)
     truth = recording.truth(options.truth)
@@ -164,7 +164,8 @@ def _open_visual(
         return None
     path = Path(source.file)
     if not path.is_absolute():
-        inside = recording.path / path
+        folder = recording.path if recording.path.is_dir() else recording.path.parent
+        inside = folder / path
         path = inside if inside.exists() else path
     if not path.is_file():
         raise DatasetError(

@@ -85,6 +85,9 @@ class RunOptions:
     time_offset: bool = False
     """Estimate the camera's time offset to the IMU too."""
 
+    topics: str = ""
+    """Which topic of a bag is what; what is not said is found by type."""
+
     seed: int = 0
 
     def __post_init__(self) -> None:

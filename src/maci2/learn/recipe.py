@@ -40,7 +40,7 @@ class Recipe:
 
     name: str
     train: tuple[str, ...]
-    """Names of folders, or paths, that everything is fitted to."""
+    """Names of folders or bags, or paths, that everything is fitted to."""
 
     tune: tuple[str, ...]
     """The same for the held-out stage: uncertainties only."""
@@ -49,6 +49,12 @@ class Recipe:
     """Kind of truth by the beginning of a recording's name."""
 
     limits: tuple[str, ...] = ()
+
+    rig: Path | None = None
+    """Calibration instead of the recordings' own; bags need it."""
+
+    topics: str = ""
+    """Which topic of a bag is what."""
 
     def __post_init__(self) -> None:
         if not self.train:
@@ -144,7 +150,7 @@ def load_tracks(recipe: Recipe, names: tuple[str, ...], data: Path) -> list[Trac
                 f"{' and '.join(str(one) for one in candidates)}. Name the folder that holds it "
                 "with --data."
             )
-        recording = open_recording(path)
+        recording = open_recording(path, recipe.rig, recipe.topics)
         tracks.append(load_track(recording, recipe.kind(recording.name)))
         states, alignment = tracks[-1].states, tracks[-1].alignment
         log.info(

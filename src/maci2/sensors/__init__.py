@@ -2,6 +2,7 @@
 
 from maci2.sensors.euroc import read_euroc
 from maci2.sensors.euroc_writer import write_euroc
+from maci2.sensors.exchange import read_any_rig, write_rig
 from maci2.sensors.interpolate import poses_at, truth_at
 from maci2.sensors.kalibr import (
     read_camchain,
@@ -50,6 +51,7 @@ __all__ = [
     "open_recording",
     "poses_at",
     "random_trajectory",
+    "read_any_rig",
     "read_camchain",
     "read_euroc",
     "read_imu_yaml",
@@ -65,4 +67,5 @@ __all__ = [
     "write_camchain",
     "write_euroc",
     "write_imu_yaml",
+    "write_rig",
 ]

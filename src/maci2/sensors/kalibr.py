@@ -27,6 +27,7 @@ from maci2.sensors.yaml_files import (
     require_identity,
     rigid_transform,
     validate,
+    warn_time_shift,
 )
 
 _LOG = logging.getLogger(__name__)
@@ -155,6 +156,8 @@ def write_camchain(
         }
         if time_offset_s is not None:
             entry["timeshift_cam_imu"] = time_offset_s
+        if camera.topic:
+            entry["rostopic"] = camera.topic
         if number > 0:
             entry["T_cn_cnm1"] = (T_c_b @ rig.cameras[number - 1].T_b_c).tolist()
         chain[f"cam{number}"] = entry
@@ -219,11 +222,7 @@ def _camera(entry: _CameraEntry, T_b_c: Array, path: Path, key: str) -> Camera:
             f"{path}: {key}.distortion_coeffs has {found} numbers, needed {needed} for the model "
             f"'{entry.distortion_model}'."
         )
-    if entry.timeshift_cam_imu != 0.0:
-        _LOG.warning(
-            "%s: %s.timeshift_cam_imu is %g s and is not applied: shift the camera stamps by it.",
-            path, key, entry.timeshift_cam_imu,
-        )  # fmt: skip
+    warn_time_shift(entry.timeshift_cam_imu, path, f"{key}.timeshift_cam_imu")
     return Camera(
         T_b_c=T_b_c,
         intrinsics=np.array(entry.intrinsics),
@@ -231,6 +230,7 @@ def _camera(entry: _CameraEntry, T_b_c: Array, path: Path, key: str) -> Camera:
         distortion_model=entry.distortion_model,
         resolution=entry.resolution,
         rate_hz=math.nan,
+        topic=entry.rostopic,
     )
 
 

@@ -2,46 +2,72 @@
 
 from pathlib import Path
 
-from maci2.errors import DatasetError
+from maci2.errors import CalibrationError, DatasetError, OptionError
 from maci2.sensors.euroc import mav0_of, read_euroc, read_imu_noise
-from maci2.sensors.kalibr import read_rig
+from maci2.sensors.exchange import read_any_rig
 from maci2.sensors.tumvi import TRUTH, read_tumvi
 from maci2.sensors.types import Recording
 
 
-def open_recording(path: Path, rig_path: Path | None = None) -> Recording:
-    """Open a EuRoC-layout or TUM-VI folder.
+def open_recording(path: Path, rig_path: Path | None = None, topics: str = "") -> Recording:
+    """Open a EuRoC-layout, TUM-VI or VBR folder, or a ROS 1 or ROS 2 bag.
 
     `rig_path`, a Kalibr camchain or a folder with one, takes the place of the recording's own
-    calibration; IMU noise too if there is a Kalibr IMU file beside it.
+    calibration; IMU noise too if there is a Kalibr IMU file beside it. Files of OpenVINS,
+    VINS-Fusion and ORB-SLAM3 do as well. A bag has no calibration and needs it. `topics` says
+    which topic of a bag is what: `imu=/imu0,left=/cam0/image_raw`.
     """
     path = Path(path)
-    mav0 = mav0_of(_require_folder(path))
+    if not path.exists():
+        raise DatasetError(f"{path}: no such file or folder; check the path.")
+    mav0 = mav0_of(path)
     if not (mav0 / "imu0").is_dir():
-        found = ", ".join(sorted(entry.name for entry in path.iterdir())[:10])
-        raise DatasetError(
-            f"{path}: no recording of a known layout; looked for mav0/imu0/data.csv and "
-            f"imu0/data.csv (EuRoC, TUM-VI), found {found}. Give the folder that holds mav0."
-        )
+        return _open_bag(path, rig_path, topics)
+    if topics:
+        raise OptionError(f"--topics is '{topics}', but {path} is a folder without topics.")
     own_imu = mav0 / "imu0" / "sensor.yaml"
     rig = None
     if rig_path is not None:
         own_noise = read_imu_noise(own_imu) if own_imu.is_file() else None
-        rig = read_rig(Path(rig_path), own_noise)
+        rig = read_any_rig(Path(rig_path), own_noise)
     if (mav0 / TRUTH).is_dir() and not own_imu.is_file():
         return read_tumvi(path, rig)
     return read_euroc(path, rig)
 
 
-def _require_folder(path: Path) -> Path:
-    if not path.exists():
-        raise DatasetError(f"{path}: no such file or folder; check the path.")
-    if not path.is_dir():
-        raise DatasetError(
-            f"{path}: is a file, needed a folder in EuRoC or TUM-VI layout (mav0/imu0/data.csv)."
+def _open_bag(path: Path, rig_path: Path | None, topics: str) -> Recording:
+    # Here, because folders do not need the libraries that read bags.
+    from maci2.sensors.bag_reader import bag_paths
+    from maci2.sensors.bag_topics import parse_topics
+    from maci2.sensors.bags import read_bag
+    from maci2.sensors.vbr import is_vbr, read_vbr
+
+    if not bag_paths(path):
+        raise _unknown(path)
+    rig = None if rig_path is None else read_any_rig(Path(rig_path))
+    if is_vbr(path):
+        return read_vbr(path, rig, parse_topics(topics))
+    if rig is None:
+        raise CalibrationError(
+            f"{path}: a bag carries no calibration; name it with --rig camchain-imucam.yaml "
+            "(Kalibr, with imu.yaml beside it)."
         )
-    if not any(path.iterdir()):
-        raise DatasetError(
-            f"{path}: the folder is empty, needed mav0/imu0/data.csv; unpack the recording first."
+    return read_bag(path, rig, parse_topics(topics))
+
+
+def _unknown(path: Path) -> DatasetError:
+    needed = (
+        "mav0/imu0/data.csv or imu0/data.csv (EuRoC, TUM-VI), vbr_calib.yaml with .bag files "
+        "(VBR), a .bag, .mcap or .db3 file, or metadata.yaml (ROS 2 bag)"
+    )
+    if path.is_file():
+        return DatasetError(f"{path}: is a file of no known kind; needed {needed}.")
+    names = sorted(entry.name for entry in path.iterdir())
+    if not names:
+        return DatasetError(
+            f"{path}: the folder is empty, needed {needed}; unpack the recording first."
         )
-    return path
+    return DatasetError(
+        f"{path}: no recording of a known layout; looked for {needed}, found "
+        f"{', '.join(names[:10])}. Give the folder that holds mav0, or the bag."
+    )

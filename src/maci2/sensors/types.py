@@ -128,6 +128,9 @@ class Camera:
     rate_hz: float
     """Nominal frame rate."""
 
+    topic: str = ""
+    """ROS topic of its images, where the calibration says it."""
+
 
 @dataclass(frozen=True)
 class Rig:
@@ -137,6 +140,21 @@ class Rig:
     imu: ImuNoise
     source: str = "rig"
     """File, for messages."""
+
+
+@dataclass(frozen=True)
+class BagImages:
+    """Where the images of a bag are; they are read when asked for."""
+
+    paths: tuple[Path, ...]
+    """The bag's files, or its folder."""
+
+    topics: tuple[str, ...]
+    """One per camera, the left one first."""
+
+    received_ns: tuple[Stamps, ...]
+    """One array per camera: when each image was written to the bag. A bag finds messages by this;
+    it is never used as a stamp."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +169,16 @@ class Recording:
     """One array per camera; empty where the recording has no camera."""
 
     truths: dict[str, GroundTruth] = field(default_factory=dict)
-    """Every ground truth found, by the name of its folder or file."""
+    """Every ground truth found, by the name of its folder, file or topic."""
+
+    bag: BagImages | None = None
+    """For a bag: where its images are."""
+
+    notes: tuple[str, ...] = ()
+    """What was found and taken for what."""
+
+    warnings: tuple[str, ...] = ()
+    """What was left out while reading, and why."""
 
     def truth(self, names: tuple[str, ...] = ()) -> GroundTruth | None:
         """The first of `names` that this recording has, else its default truth, else None."""

@@ -1,5 +1,6 @@
 """YAML calibration files, checked against a schema; an unknown key is an error."""
 
+import logging
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -12,13 +13,32 @@ from maci2.gaussian import Array
 from maci2.lie import se3
 from maci2.sensors.rotations import nearest_rotation, orthonormality_error
 
+_LOG = logging.getLogger(__name__)
+
 MAX_ORTHONORMALITY_ERROR = 1e-3
 """Largest entry of R^T R - I that rounding of printed digits explains; more is no rotation."""
+
+EXACT_ORTHONORMALITY = 1e-12
+"""Below this a rotation is taken as it is, so that what was written reads back the same."""
+
+OPENCV_MATRIX = "tag:yaml.org,2002:opencv-matrix"
+"""OpenCV's tag `!!opencv-matrix`."""
 
 Row3 = Annotated[list[float], Field(min_length=3, max_length=3)]
 Row4 = Annotated[list[float], Field(min_length=4, max_length=4)]
 Matrix3 = Annotated[list[Row3], Field(min_length=3, max_length=3)]
 Matrix4 = Annotated[list[Row4], Field(min_length=4, max_length=4)]
+
+
+class _Loader(yaml.SafeLoader):
+    """Knows OpenCV's matrices: a mapping with rows, cols, dt and data."""
+
+
+def _matrix_entries(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
+    return loader.construct_mapping(node, deep=True)
+
+
+_Loader.add_constructor(OPENCV_MATRIX, _matrix_entries)
 
 
 class Schema(BaseModel):
@@ -39,7 +59,7 @@ def load_yaml(path: Path, what: str) -> dict[str, Any]:
         # OpenCV's first line is not legal YAML; blanked, so that line numbers stay true.
         text = "\n" + text.partition("\n")[2]
     try:
-        data = yaml.safe_load(text)
+        data = yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
         raise CalibrationError(f"{path}: not a YAML file: {error}") from error
     if not isinstance(data, dict):
@@ -76,7 +96,17 @@ def rigid_transform(rows: list[list[float]], path: Path, key: str) -> Array:
             f"{error:.3g} (determinant {np.linalg.det(T[:3, :3]):.3g}), needed at most "
             f"{MAX_ORTHONORMALITY_ERROR:g}. Copy the matrix with all its digits."
         )
+    if error <= EXACT_ORTHONORMALITY:
+        return T
     return se3(nearest_rotation(T[:3, :3]), T[:3, 3].copy())
+
+
+def warn_time_shift(shift_s: float, path: Path, key: str) -> None:
+    """A stated camera-IMU time shift is not lost in silence."""
+    if shift_s != 0.0:
+        _LOG.warning(
+            "%s: %s is %g s and is not applied: shift the camera stamps by it.", path, key, shift_s
+        )
 
 
 def require_identity(rows: list[list[float]], path: Path, key: str, why: str) -> None:
