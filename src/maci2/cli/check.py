@@ -37,7 +37,7 @@ def check(
     from maci2.evaluation.doctor import examine_path
 
     trajectory, frame = open_camera_path(sequence, vision, vision_frame)
-    health = examine_path(sequence, rig, trajectory, frame, topics)
+    health = examine_path(sequence, rig, topics, trajectory, frame)
     typer.echo(health.first_line)
     _print_sensors(health)
     marks = {"ok": "ok   ", "warn": "warn ", "error": "ERROR"}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from maci2.errors import DatasetError, Maci2Error
+from maci2.errors import CalibrationError, DatasetError
 from maci2.evaluation.checkup.axes import axes_against_gravity
 from maci2.evaluation.checkup.images import image_findings
 from maci2.evaluation.checkup.imu_values import disagreement_finding, imu_value_findings
@@ -32,9 +32,9 @@ MIN_FRAMES = 10
 def examine_path(
     path: Path,
     rig: Path | None = None,
+    topics: str = "",
     vision: CameraTrajectory | None = None,
     frame: CameraFrame = "camera",
-    topics: str = "",
 ) -> Health:
     """Open a recording and look at it; one that cannot be read has that as its only finding.
 
@@ -44,7 +44,7 @@ def examine_path(
         raise DatasetError(f"{path}: no such file or folder; check the path.")
     try:
         recording = open_recording(path, rig, topics)
-    except Maci2Error as error:
+    except (DatasetError, CalibrationError) as error:
         nothing = Timing(0, 0.0, math.nan, math.nan, 0, 0.0)
         finding = Finding("error", "reading", str(error), "the recording cannot be read")
         return Health(path.resolve().name, nothing, (), math.nan, {}, 0, [finding])
@@ -61,11 +61,7 @@ def examine(
     matched_pct = stereo_matched_pct(recording.camera_stamps_ns)
     windows = _count_windows(recording)
 
-    findings = [
-        *[Finding("ok", "bag", note) for note in recording.notes],
-        *[Finding("warn", "bag", warning) for warning in recording.warnings],
-        *stamp_findings(recording, imu, cameras),
-    ]
+    findings = stamp_findings(recording, imu, cameras) + _bag_findings(recording)
     findings += imu_value_findings(recording.imu, recording.rig.imu)
     rotations = Rotations({}, [])
     if all(finding.level != "error" for finding in findings):
@@ -81,6 +77,14 @@ def examine(
     findings += _window_findings(windows, recording) + image_findings(recording)
     findings = most_important_first(findings)
     return Health(recording.name, imu, cameras, matched_pct, rotations.truths, windows, findings)
+
+
+def _bag_findings(recording: Recording) -> list[Finding]:
+    """What reading it already told."""
+    return [
+        *[Finding("warn", "bag", warning) for warning in recording.warnings],
+        *[Finding("ok", "bag", note) for note in recording.notes],
+    ]
 
 
 def _without_cameras(cameras: tuple[Timing, ...]) -> list[Finding]:

@@ -1,9 +1,11 @@
 """Stacks of rotations as files give them: quaternions, and matrices that are nearly orthonormal."""
 
 import numpy as np
+from numba import njit
 from scipy.spatial.transform import Rotation
 
 from maci2.gaussian import Array
+from maci2.lie import so3_exp
 
 
 def rotations_from_quat_wxyz(quat_wxyz: Array) -> Array:
@@ -22,7 +24,15 @@ def stack_poses(R_a_b: Array, p_a_b: Array) -> Array:
 
 def so3_exp_stack(phis: Array) -> Array:
     """Rotations by the vectors (n, 3) [rad]."""
-    return Rotation.from_rotvec(phis).as_matrix()
+    return np.asarray(_exp_each(np.ascontiguousarray(phis, dtype=np.float64)))
+
+
+@njit(cache=True)
+def _exp_each(phis: Array) -> Array:
+    Rs = np.empty((len(phis), 3, 3))
+    for i in range(len(phis)):
+        Rs[i] = so3_exp(phis[i])
+    return Rs
 
 
 def so3_log_stack(Rs: Array) -> Array:
