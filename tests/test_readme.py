@@ -24,7 +24,7 @@ def test_the_python_example_of_the_readme_runs(data_root, capsys):
 def test_commands_of_the_readme_exist():
     from maci2.cli.app import app
 
-    known = {command.callback.__name__ for command in app.registered_commands}
+    known = {command.callback.__name__.replace("_", "-") for command in app.registered_commands}
     used = set(re.findall(r"^    maci2 ([a-z-]+)", README, re.MULTILINE))
     assert used
     assert used <= known

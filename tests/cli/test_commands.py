@@ -147,6 +147,68 @@ def test_simulate_writes_a_recording_that_check_finds_sound(tmp_path):
     assert json.loads((tmp_path / "health.json").read_text())["findings"]
 
 
+def write_camera_path(recording, path, late_s=0.0):
+    """What an odometry would give: the truth at the camera's stamps, in TUM format."""
+    from scipy.spatial.transform import Rotation
+
+    opened = open_recording(recording)
+    truth, stamps_ns = opened.truth(), opened.camera_stamps_ns[0]
+    at = np.searchsorted(truth.stamps_ns, stamps_ns)
+    Ts_w_c = truth.Ts_w_b[at] @ opened.rig.cameras[0].T_b_c
+    quats_xyzw = Rotation.from_matrix(Ts_w_c[:, :3, :3]).as_quat()
+    rows = np.hstack([(stamps_ns / 1e9 + late_s)[:, None], Ts_w_c[:, :3, 3], quats_xyzw])
+    np.savetxt(path, rows, fmt="%.9f")
+
+
+def test_check_says_first_what_is_wrong_and_writes_json_and_a_page(recording, tmp_path):
+    write_camera_path(recording, tmp_path / "late.txt", late_s=0.02)
+    command = ("check", recording, "--vision", f"trajectory:{tmp_path / 'late.txt'}")
+    files = ("--json", tmp_path / "health.json", "-o", tmp_path / "page.html")
+    result = CliRunner().invoke(app, [str(word) for word in (*command, *files)])
+    assert result.exit_code == 1
+    first = result.output.splitlines()[0]
+    assert first.startswith("ERROR  vision: camera-IMU time offset: found -20.0")
+    finding = json.loads((tmp_path / "health.json").read_text())["findings"][0]
+    assert finding["level"] == "error"
+    assert finding["fault"] == "camera-IMU time offset"
+    assert finding["needed"] == "within 3 ms"
+    assert finding["remedy"].startswith("Add -20.0")
+    page = (tmp_path / "page.html").read_text()
+    assert finding["text"] in page
+    assert "http" not in page
+    assert page.count("<tr>") == 5 + len(
+        json.loads((tmp_path / "health.json").read_text())["findings"]
+    )
+
+
+def test_check_takes_measured_steps_and_finds_nothing_wrong(recording, tmp_path):
+    from maci2.sensors import read_trajectory
+    from maci2.vision import poses_from_trajectory, save_relative_poses, step_covariance
+
+    write_camera_path(recording, tmp_path / "path.txt")
+    path = read_trajectory(tmp_path / "path.txt")
+    steps = poses_from_trajectory(path, path.stamps_ns, step_covariance(0.05, 0.003), "camera")
+    save_relative_poses(tmp_path / "steps.npz", steps)
+    output = run("check", recording, "--vision", f"measurements:{tmp_path / 'steps.npz'}")
+    assert output.splitlines()[0].startswith("ok  hand: nothing to mend.")
+    assert "camera-IMU time offset" in output
+    assert "extrinsics agree with the motion" in output
+
+
+def test_check_of_a_file_that_cannot_be_read_is_a_finding_not_a_crash(spoiled, tmp_path):
+    (spoiled / "mav0" / "imu0" / "data.csv").write_text("#timestamp [ns],w_RS_S_x\n")
+    files = ["--json", str(tmp_path / "health.json"), "-o", str(tmp_path / "page.html")]
+    result = CliRunner().invoke(app, ["check", str(spoiled), *files])
+    assert result.exit_code == 1
+    assert result.output.startswith("ERROR  reading: ")
+    assert json.loads((tmp_path / "health.json").read_text())["usable"] is False
+    assert "not usable" in (tmp_path / "page.html").read_text()
+
+
+def test_check_of_a_folder_that_does_not_exist_is_an_error(monkeypatch, capsys, tmp_path):
+    assert "no such file or folder" in error_of(monkeypatch, capsys, "check", tmp_path / "none")
+
+
 def test_demo_prints_estimate_sigma_and_error_and_writes_its_report(tmp_path):
     output = run("demo", "-o", tmp_path / "demo")
     for word in ("1-sigma", "true error", "verdict: ok", "NEES", "report.html"):
@@ -266,7 +328,7 @@ def test_evaluate_counts_windows_with_a_gap_as_failures(spoiled, tmp_path):
     ("words", "message"),
     [
         (("init", "{recording}"), "--vision is needed"),
-        (("init", "{recording}", "--vision", "magic"), "choose one of truth:ROT_DEG"),
+        (("init", "{recording}", "--vision", "magic"), "choose one of images"),
         (("init", "nowhere", "--vision", TRUTH), "nowhere: no such file or folder"),
         (("init", "{recording}", "--vision", TRUTH, "--imu", "mine"), "mine: neither a bundled"),
         (("init", "{recording}", "--vision", TRUTH, "--window", "100"), "no window of 100 s"),

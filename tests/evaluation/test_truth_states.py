@@ -132,7 +132,7 @@ def test_a_known_bias_is_taken_off_to_first_order(clean):
 def test_bias_and_label_noise_explain_the_errors_they_cause(clean):
     """Noiseless samples, sampled biases and truth noise: the mean NEES must be nine."""
     rng = np.random.default_rng(11)
-    labels = LabelNoise(1e-3, 5e-3, 2e-3, 5e-4, 0.0, 0.0)
+    labels = LabelNoise(1e-3, 5e-3, 2e-3, 5e-4, 0.0, 2e-3)
     prior = BiasPrior(np.zeros(3), np.full(3, 2e-3), np.zeros(3), np.full(3, 0.03))
     plain = datasheet_model(clean.imu, clean.rig.imu)
     plain = replace(plain, var_gyro=1e-12 * plain.var_gyro, var_acc=1e-12 * plain.var_acc)
@@ -145,9 +145,11 @@ def test_bias_and_label_noise_explain_the_errors_they_cause(clean):
         n = len(states)
         late = labels.std_time * rng.standard_normal((n, 1))
         turn = labels.std_rotation * rng.standard_normal((n, 3)) + late * clean.imu.gyro[rows]
+        # A truth that is not level is turned in its world, the same at both ends of a window.
+        tilt = so3_exp(labels.std_tilt * rng.standard_normal(3))
         noisy = replace(
             states,
-            Rs_w_b=states.Rs_w_b @ np.array([so3_exp(one) for one in turn]),
+            Rs_w_b=tilt @ states.Rs_w_b @ np.array([so3_exp(one) for one in turn]),
             v_w=states.v_w + labels.std_velocity * rng.standard_normal((n, 3)) + late * acc_w[rows],
             p_w=states.p_w + labels.std_position * rng.standard_normal((n, 3)) + late * states.v_w,
         )
@@ -158,3 +160,13 @@ def test_bias_and_label_noise_explain_the_errors_they_cause(clean):
     # Windows of one draw share their bias, so the mean scatters more than independent ones.
     assert abs(np.mean(scores) - 9.0) < 4.0 * np.std(scores) / np.sqrt(len(scores))
     assert abs(np.mean(scores) - 9.0) < 0.6
+
+
+def test_the_spread_of_a_tracked_bias_is_taken_at_the_start_of_each_window(clean):
+    plain = datasheet_model(clean.imu, clean.rig.imu)
+    std = np.linspace(2e-3, 1e-4, len(clean.imu))[:, None] * np.ones(3)
+    prior = BiasPrior(np.zeros(3), np.full(3, 1.0), np.zeros(3), np.full(3, 0.03))
+    windows = integration_errors(replace(plain, std_gyro_bias=std), states_of(clean), 0.5, 0.5)
+    added = windows.cov(prior)[:, 0, 0] - windows.cov()[:, 0, 0]
+    at = states_of(clean).samples[windows.first]
+    np.testing.assert_allclose(added, (0.5 * std[at, 0]) ** 2, rtol=0.05)

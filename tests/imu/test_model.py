@@ -200,7 +200,10 @@ def swaying(bias, seconds=60.0, rate_hz=200.0, seed=3):
 def test_tracking_finds_the_horizontal_bias_from_gravity():
     bias = np.array([0.004, -0.003, 0.001])
     turn_on = BiasPrior(np.zeros(3), np.full(3, 0.003), np.zeros(3), np.full(3, 0.03))
-    tracked = track_gyro_bias(swaying(bias), turn_on)
+    tracked, std = track_gyro_bias(swaying(bias), turn_on)
+    # Certainty about the horizontal components grows along the recording.
+    assert (std[-1, :2] < 0.4 * std[0, :2]).all()
+    assert (np.abs(tracked[-1, :2] - bias[:2]) < 3.0 * std[-1, :2]).all()
     assert np.abs(tracked[-1, :2] - bias[:2]).max() < 8e-4
     # About the vertical gravity says nothing: the prior stays.
     assert abs(tracked[-1, 2]) < 0.5 * abs(bias[2])
@@ -211,6 +214,6 @@ def test_tracking_looks_at_the_past_only():
     samples = swaying(np.array([0.004, -0.003, 0.001]), seconds=20.0)
     spoiled = replace(samples, gyro=samples.gyro.copy())
     spoiled.gyro[2000:] += 0.05
-    one, other = track_gyro_bias(samples, turn_on), track_gyro_bias(spoiled, turn_on)
+    one, other = track_gyro_bias(samples, turn_on)[0], track_gyro_bias(spoiled, turn_on)[0]
     np.testing.assert_array_equal(one[:2000], other[:2000])
     assert not np.array_equal(one[2200:], other[2200:])

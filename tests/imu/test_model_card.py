@@ -14,7 +14,7 @@ def card(**changes):
         "format": FORMAT, "name": "x", "form": "paper", "package_version": "0", "seed": 0,
         "trained_on": ["a"], "tuned_on": ["b"], "rate_hz": 200.0, "rate_tolerance": 0.02,
         "units": UNITS, "lookahead_samples": 12, "mean_force": (1.0, 0.0, 0.0),
-        "max_force_angle_deg": 60.0, "turn_on_mean": [], "turn_on_std": [],
+        "max_force_angle_deg": 60.0, "turn_on_mean": [], "turn_on_std": [], "correction_kept": [],
         "bias_mean": [0.0] * 6, "bias_std": [], "cov_0": [], "label_noise": {},
         "truth_kinds": {}, "figures": {"nees": 1.0}, "limits": ["this IMU only"],
     }  # fmt: skip

@@ -1,5 +1,7 @@
 """Training end to end on simulated recordings: splits, resume, stages, export."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,14 +15,18 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 from bag_files import ODOMETRY, recording_items, write_items  # noqa: E402
 from maci2.errors import DatasetError, OptionError  # noqa: E402
 from maci2.evaluation.imu_report import imu_report, model_predictor, raw_predictor  # noqa: E402
+from maci2.imu import datasheet_model  # noqa: E402
 from maci2.imu.model import load_imu_model  # noqa: E402
-from maci2.imu.model_card import FORMAT, UNITS, ModelCard  # noqa: E402
+from maci2.imu.model_card import FORMAT, UNITS, LabelNoiseCard, ModelCard  # noqa: E402
+from maci2.learn.calibration import variance_factor  # noqa: E402
 from maci2.learn.export import disagreement, to_onnx  # noqa: E402
 from maci2.learn.forms import FORMS, form_named  # noqa: E402
 from maci2.learn.likelihood import ErrorModel, negative_log_likelihood  # noqa: E402
 from maci2.learn.network import build  # noqa: E402
-from maci2.learn.recipe import Recipe, load_tracks, train_imu  # noqa: E402
+from maci2.learn.recipe import load_tracks, train_imu  # noqa: E402
+from maci2.learn.recipes import Recipe  # noqa: E402
 from maci2.learn.training import TrainingConfig  # noqa: E402
+from maci2.learn.windows import load_track  # noqa: E402
 from maci2.sensors import (  # noqa: E402
     SimulationConfig,
     open_recording,
@@ -60,6 +66,7 @@ def small_card():
         format=FORMAT, name="x", form="paper", package_version="0", seed=0, trained_on=["a"],
         tuned_on=[], rate_hz=200.0, rate_tolerance=0.02, units=UNITS, lookahead_samples=12,
         mean_force=(1.0, 0.0, 0.0), max_force_angle_deg=60.0, turn_on_mean=[], turn_on_std=[],
+        correction_kept=[],
         bias_mean=[0.0] * 6, bias_std=[], cov_0=[], label_noise={}, truth_kinds={}, figures={},
         limits=[],
     )  # fmt: skip
@@ -96,7 +103,7 @@ def test_training_writes_a_model_that_runs_and_reports(data, recipe, tmp_path):
     card = train_imu(recipe, data, path, "separated", tmp_path / "work", TINY, progress=False)
     assert card.trained_on == list(NAMES[:2])
     assert card.tuned_on == [NAMES[2]]
-    assert (tmp_path / "work" / "first" / "metrics.csv").is_file()
+    assert (tmp_path / "work" / "first" / "log" / "version_0" / "metrics.csv").is_file()
     model = load_imu_model(path)
     assert np.isfinite(model.bias_prior.std_gyro).all()
     assert not model.about.cov_0
@@ -145,13 +152,12 @@ def test_the_held_out_stage_moves_uncertainties_only(data, recipe, tmp_path):
     form = FORMS["paper"]
     torch.manual_seed(0)
     model = build(form, torch.zeros(6), torch.ones(6), torch.full((6,), 1e-2))
-    from maci2.learn.recipe import load_tracks
     from maci2.learn.training import Trainee, run_stage
     from maci2.learn.windows import Windows
 
     tracks = load_tracks(recipe, NAMES[2:], data)
-    windows = Windows(tracks, ["exact"], 20, (0.0, 1.0))
-    error_model = ErrorModel(form, ["exact"], torch.ones(6))
+    windows = Windows(tracks, [tracks[0].name], 20, (0.0, 1.0))
+    error_model = ErrorModel(form, 1, torch.ones(6))
     before = {name: value.clone() for name, value in model.state_dict().items()}
     cov_0 = error_model.cov_0().detach()
     trainee = Trainee(model, error_model, TINY, "held-out", windows, windows)
@@ -175,6 +181,55 @@ def test_torch_and_onnx_agree(name):
 def test_a_split_that_overlaps_is_refused():
     with pytest.raises(OptionError, match="MH_01 is in both"):
         Recipe("mine", ("MH_01", "MH_02"), ("MH_01",), {})
+
+
+def test_a_recording_named_by_two_paths_is_still_one():
+    with pytest.raises(OptionError, match="sim_a is in both"):
+        Recipe("x", ("here/sim_a",), ("sim_a",), {})
+
+
+def test_a_recording_left_out_is_in_neither_part(recipe):
+    shorter = recipe.without(NAMES[1])
+    assert (shorter.train, shorter.tune) == (NAMES[:1], NAMES[2:])
+    with pytest.raises(OptionError, match="--leave-out sim_z: not in recipe 'sim'"):
+        recipe.without("sim_z")
+
+
+def spoiled(data, tmp_path, **changes):
+    """A copy of the first recording with other IMU samples."""
+    recording = open_recording(data / NAMES[0])
+    imu = replace(recording.imu, **{n: change(recording.imu) for n, change in changes.items()})
+    write_euroc(replace(recording, imu=imu), tmp_path / "spoiled")
+
+
+def test_training_data_in_other_units_is_refused(data, recipe, tmp_path):
+    spoiled(data, tmp_path, acc=lambda imu: imu.acc / 9.81)
+    with pytest.raises(DatasetError, match="It looks like g"):
+        load_tracks(recipe, ("spoiled",), tmp_path)
+
+
+def test_training_data_with_a_gap_is_refused_and_located(data, recipe, tmp_path):
+    def late(imu):
+        stamps_ns = imu.stamps_ns.copy()
+        stamps_ns[2000:] += 200_000_000
+        return stamps_ns
+
+    spoiled(data, tmp_path, stamps_ns=late)
+    with pytest.raises(DatasetError, match=r"no IMU sample for 0\.205 s after stamp"):
+        load_tracks(recipe, ("spoiled",), tmp_path)
+
+
+def test_recordings_of_two_rates_are_refused(data, recipe, tmp_path):
+    spoiled(
+        data,
+        tmp_path,
+        stamps_ns=lambda imu: imu.stamps_ns[::2],
+        gyro=lambda imu: imu.gyro[::2],
+        acc=lambda imu: imu.acc[::2],
+    )
+    (tmp_path / NAMES[1]).symlink_to(data / NAMES[1])
+    with pytest.raises(DatasetError, match="must have one rate"):
+        load_tracks(recipe, ("spoiled", NAMES[1]), tmp_path)
 
 
 def test_a_recipe_without_recordings_is_refused():
@@ -202,6 +257,25 @@ def test_training_data_without_truth_is_refused(data, tmp_path):
     recipe = Recipe("sim", ("blind",), (), {})
     with pytest.raises(DatasetError, match="holds no ground truth"):
         train_imu(recipe, tmp_path, tmp_path / "x.onnx", "paramnet", tmp_path / "w", TINY, False)
+
+
+def test_the_factor_on_variances_undoes_a_known_error():
+    config = SimulationConfig(
+        kind="drone", duration_s=40.0, seed=5, bias_walk=False, bias_gyro_std=0.0, bias_acc_std=0.0
+    )
+    recording = simulate(config)
+    track = load_track(recording, "exact")
+
+    class Overconfident:
+        @staticmethod
+        def measure(imu):
+            true = datasheet_model(imu, recording.rig.imu)
+            return replace(true, var_gyro=true.var_gyro / 4.0, var_acc=true.var_acc / 4.0)
+
+    nothing = dict.fromkeys(LabelNoiseCard.model_fields, 1e-9)
+    update = {"label_noise": {"exact": LabelNoiseCard(**nothing)}, "bias_std": [1e-9] * 6}
+    card = small_card().model_copy(update=update)
+    assert variance_factor(Overconfident, card, [track]) == pytest.approx(4.0, rel=0.3)
 
 
 def test_an_unknown_form_lists_the_known_ones():

@@ -32,9 +32,9 @@ def exact_flow(path, uv):
     """(n, 2) flow [px] at pixels, and whether it is known there."""
     stored = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
     u, v = uv.astype(int).T
-    # OpenCV reads blue, green, red: mask, v, u.
-    flow = (stored[v, u][:, [2, 1]].astype(np.float64) - 32768.0) / 64.0
-    return flow, stored[v, u][:, 0] == 0
+    # Stored with OpenCV: u, v, and a mask that is zero where the point stays visible.
+    flow = (stored[v, u][:, :2].astype(np.float64) - 32768.0) / 64.0
+    return flow, stored[v, u][:, 2] == 0
 
 
 def exact_disparity(path, uv):

@@ -1,27 +1,66 @@
 """`maci2 check`."""
 
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
 import typer
 
 from maci2.cli import options as opt
 from maci2.cli.printing import print_table, write_json
 
+if TYPE_CHECKING:
+    from maci2.evaluation.health import Health
+
 
 def check(
     sequence: opt.Sequence,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="page to write (HTML)")
+    ] = None,
+    vision: Annotated[
+        str,
+        typer.Option(
+            help="camera motion to compare with the IMU: trajectory:FILE (TUM format) or "
+            "measurements:FILE (.npz); without it, ground truth only"
+        ),
+    ] = "",
+    vision_frame: opt.VisionFrame = "camera",
     rig: opt.RigFile = None,
     topics: opt.Topics = "",
     json: opt.Json = None,
 ) -> None:
-    """What a recording holds, what is wrong with it and how to mend it; exit code 1 if unusable."""
-    from maci2.evaluation.doctor import examine
-    from maci2.sensors import open_recording
+    """What is wrong with a recording and how to mend it, the most important first.
 
-    health = examine(open_recording(sequence, rig, topics))
+    Exit code 1 if unusable.
+    """
+    from maci2.evaluation.checkup.visual import open_camera_path
+    from maci2.evaluation.doctor import examine_path
+
+    trajectory, frame = open_camera_path(sequence, vision, vision_frame)
+    health = examine_path(sequence, rig, trajectory, frame, topics)
+    typer.echo(health.first_line)
+    _print_sensors(health)
+    marks = {"ok": "ok   ", "warn": "warn ", "error": "ERROR"}
+    for finding in health.findings:
+        typer.echo(f"{marks[finding.level]}  {finding.what}: {finding.text}")
+    write_json(json, health.as_dict())
+    if output is not None:
+        from maci2.evaluation.checkup.page import health_page
+        from maci2.files import write_atomically
+
+        write_atomically(output, health_page(health))
+        typer.echo(f"page: {output}")
+    if not health.usable:
+        raise typer.Exit(1)
+
+
+def _print_sensors(health: "Health") -> None:
     sensors = [("imu", health.imu)]
     sensors += [(f"cam{i}", timing) for i, timing in enumerate(health.cameras)]
+    columns = ("sensor", "samples", "seconds", "rate [Hz]", "jitter [%]", "missing", "gaps")
     print_table(
         health.name,
-        ("sensor", "samples", "seconds", "rate [Hz]", "jitter [%]", "gaps", "longest step [ms]"),
+        (*columns, "longest [ms]"),
         [
             (
                 name,
@@ -29,15 +68,10 @@ def check(
                 f"{timing.duration_s:.1f}",
                 f"{timing.rate_hz:.1f}",
                 f"{timing.jitter_pct:.2f}",
+                str(timing.dropped),
                 str(timing.gaps),
                 f"{1e3 * timing.longest_step_s:.1f}",
             )
             for name, timing in sensors
         ],
     )
-    marks = {"ok": "ok   ", "warn": "warn ", "error": "ERROR"}
-    for finding in health.findings:
-        typer.echo(f"{marks[finding.level]}  {finding.what}: {finding.text}")
-    write_json(json, health.as_dict())
-    if not health.usable:
-        raise typer.Exit(1)

@@ -1,5 +1,6 @@
 """`maci2 train-imu`."""
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -30,6 +31,10 @@ def train_imu(
     tune: Annotated[
         list[str] | None, typer.Option(help="held-out recording to tune uncertainties on")
     ] = None,
+    leave_out: Annotated[
+        str | None,
+        typer.Option(help="recording of the recipe to do without, for cross-validation"),
+    ] = None,
     work: Annotated[
         Path | None,
         typer.Option(help="folder for checkpoints and logs; training goes on from what it holds"),
@@ -45,13 +50,15 @@ def train_imu(
     try:
         import torch
 
-        from maci2.learn.recipe import RECIPES, Recipe
         from maci2.learn.recipe import train_imu as run
+        from maci2.learn.recipes import RECIPES, Recipe
         from maci2.learn.training import training_config
     except ImportError as error:
         raise OptionError(
             f"train-imu needs {error.name}; install it with: pip install 'maci2[train]'."
         ) from error
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("maci2").setLevel(logging.INFO)
     torch.set_num_threads(threads)
     if train:
         chosen = Recipe(recipe, tuple(train), tuple(tune or ()), {}, rig=rig, topics=topics)
@@ -62,6 +69,8 @@ def train_imu(
             f"{recipe}: no such recipe ({', '.join(RECIPES)}); for your own recordings give "
             "--train and --tune."
         )
+    if leave_out is not None:
+        chosen = chosen.without(leave_out)
     path = output or Path(f"{recipe}.onnx" if model == "separated" else f"{recipe}-{model}.onnx")
     config = training_config(seed, epochs, held_out_epochs)
     folder = work or path.with_suffix(".training")

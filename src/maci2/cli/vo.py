@@ -75,17 +75,19 @@ def vo_report(
     ] = True,
     truth: opt.Truth = "",
     rig: opt.RigFile = None,
+    topics: opt.Topics = "",
     json: opt.Json = None,
 ) -> None:
     """Are visual poses and covariances true? Errors and NEES against ground truth."""
     from maci2.evaluation.visual import MODELS, pose_bins, visual_report
     from maci2.files import write_atomically
+    from maci2.sensors import open_recording
 
     names = tuple(name for name in truth.split(",") if name)
     models = MODELS if rivals else MODELS[:1]
     found, learned, rows = {}, [], []
     for path in sequences:
-        name, scores = visual_report(path, interval, models, rig, names)
+        name, scores = visual_report(open_recording(path, rig, topics), interval, models, names)
         found[name] = scores["learned"].as_dict() | {
             "rivals": {model: scores[model].as_dict() for model in models if model != "learned"}
         }

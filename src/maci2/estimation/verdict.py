@@ -232,5 +232,8 @@ def _consistency(report: SolveReport, vision: RelativePoses, residuals: Array) -
         f"{np.sqrt(report.inflation):.1f} times what was stated and has been taken as that"
     )
     steps_s = np.diff(vision.stamps_ns) / 1e9
-    rate_deg = float(np.rad2deg(np.sqrt(np.mean((residuals / steps_s[:, None]) ** 2))))
+    squares = np.mean((residuals / steps_s[:, None]) ** 2, axis=1)
+    # A step that vision says it did not measure disagrees with nobody.
+    weights = 1.0 / np.trace(vision.covs_T_ck_ck1[:, 3:, 3:], axis1=1, axis2=2)
+    rate_deg = float(np.rad2deg(np.sqrt(np.average(squares, weights=weights))))
     return [f"{reason}; vision and gyroscope disagree by {rate_deg:.2g} deg/s"]

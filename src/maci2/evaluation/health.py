@@ -6,7 +6,13 @@ from typing import Any, Literal
 
 from maci2.evaluation.truth_check import TruthCheck
 
+NEXT = "Next: `maci2 init` or `maci2 calibrate` with a source of camera motion."
+
 Level = Literal["ok", "warn", "error"]
+
+
+LEVELS: tuple[Level, ...] = ("error", "warn", "ok")
+"""Most important first."""
 
 
 @dataclass(frozen=True)
@@ -15,9 +21,31 @@ class Finding:
 
     level: Level
     what: str
-    """Which part: imu, cam0, stereo, calibration, windows or the name of a truth."""
+    """Which part: imu, cam0, stereo, calibration, windows, vision or the name of a truth."""
 
     text: str
+    """All of it in one sentence or two: the fault, the numbers, what to do."""
+
+    fault: str = ""
+    """Short name of what is wrong; empty where nothing is."""
+
+    found: str = ""
+    """The number found, with its unit."""
+
+    needed: str = ""
+    remedy: str = ""
+    """What to do, starting with a verb; also where nothing is wrong but more could be had."""
+
+
+def fault(level: Level, what: str, name: str, found: str, needed: str, remedy: str) -> Finding:
+    """A finding whose sentence is made of its parts."""
+    text = f"{name}: found {found}, needed {needed}. {remedy}"
+    return Finding(level, what, text, name, found, needed, remedy)
+
+
+def most_important_first(findings: list[Finding]) -> list[Finding]:
+    """Errors, then warnings; within a level the order of the checks, causes before effects."""
+    return sorted(findings, key=lambda finding: LEVELS.index(finding.level))
 
 
 @dataclass(frozen=True)
@@ -34,6 +62,8 @@ class Timing:
 
     gaps: int
     longest_step_s: float
+    dropped: int = 0
+    """Samples that did not arrive, counted in whole periods."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +81,16 @@ class Health:
     """Windows of 2.5 s, end to end, without IMU gap and with enough frames."""
 
     findings: list[Finding]
+    """Most important first."""
+
+    @property
+    def first_line(self) -> str:
+        """The worst fault and what to do about it; without one, the next thing to do."""
+        first = self.findings[0]
+        if first.level != "ok":
+            return f"{'ERROR' if first.level == 'error' else 'warn'}  {first.what}: {first.text}"
+        advice = [finding.remedy for finding in self.findings if finding.remedy]
+        return f"ok  {self.name}: nothing to mend. {advice[0] if advice else NEXT}"
 
     @property
     def usable(self) -> bool:

@@ -41,7 +41,7 @@ class LabelNoise:
     """[rad/s], each axis: orientation at the end against that at the start, per second between."""
 
     std_tilt: float
-    """[rad], each axis: how far the truth's world is from level, over the whole recording."""
+    """[rad], each axis: how far the truth is from level, both ends of a window alike."""
 
     def cov(self, rates: Array) -> Array:
         """(m, 9, 9) of states that move with `rates` (m, 9): [omega, acceleration, velocity]."""
@@ -80,6 +80,9 @@ class WindowErrors:
     e_D_gravity: Array
     """(m, 9, 2) derivative by the x and y components of gravity in the truth's world."""
 
+    std_gyro_bias: Array
+    """(m, 3) spread of a gyroscope bias that the IMU model tracks, at the start; else empty."""
+
     rates_first: Array
     """(m, 9) rate of change of the start state, in b_i: [omega, acceleration, velocity]."""
 
@@ -97,17 +100,23 @@ class WindowErrors:
         """(m, 9, 9) covariance of e; an infinite or absent bias spread counts as none."""
         total = self.cov_imu
         if bias is not None:
-            std = np.concatenate([bias.std_gyro, bias.std_acc])
-            scaled = self.e_D_bias * np.where(np.isfinite(std), std, 0.0)
+            scaled = self.e_D_bias * self._bias_std(bias)[:, None, :]
             total = total + scaled @ np.swapaxes(scaled, 1, 2)
         start = labels.cov(self.rates_first)
         D = self.e_D_start
         total = total + D @ start @ np.swapaxes(D, 1, 2) + labels.cov(self.rates_last)
-        tilted = self.e_D_gravity * (labels.std_tilt * np.linalg.norm(GRAVITY_W))
+        tilted = labels.std_tilt * self.e_D_start[:, :, GAMMA]
+        tilted[:, GAMMA] = 0.0
         total = total + tilted @ np.swapaxes(tilted, 1, 2)
         drift = (labels.std_drift * self.dt)[:, None] ** 2
         total[:, range(3), range(3)] += drift
         return total
+
+    def _bias_std(self, bias: BiasPrior) -> Array:
+        """(m, 6) [gyro, acc]; the tracker's own for a gyroscope whose bias is tracked."""
+        gyro = self.std_gyro_bias if len(self.std_gyro_bias) else bias.std_gyro
+        std = [np.broadcast_to(one, (len(self.dt), 3)) for one in (gyro, bias.std_acc)]
+        return np.nan_to_num(np.concatenate(std, axis=1), posinf=0.0)
 
 
 def integration_errors(
@@ -201,10 +210,15 @@ def _compare(
         e_D_bias=one.D_bias,
         e_D_start=_start_derivative(one),
         e_D_gravity=_gravity_derivative(R_bi_w, one.dt),
+        std_gyro_bias=_at(imu.std_gyro_bias, states.samples[firsts]),
         rates_first=rates[0],
         rates_last=rates[1],
         left_out=left_out,
     )
+
+
+def _at(values: Array, samples: Indices) -> Array:
+    return values[samples] if len(values) else values
 
 
 def _gravity_derivative(R_bi_w: Array, dt: Array) -> Array:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -13,7 +12,7 @@ from maci2.evaluation.consistency import equal_bins
 from maci2.evaluation.figures import Panel, y_equals_x
 from maci2.gaussian import Array, nees
 from maci2.lie import se3_inv, se3_log
-from maci2.sensors import GroundTruth, open_recording, truth_at
+from maci2.sensors import GroundTruth, Recording, truth_at
 from maci2.sensors.frames import stereo_frames
 from maci2.vision.covariance_models import covariance_model
 from maci2.vision.odometry import OdometryConfig, StereoOdometry
@@ -59,18 +58,16 @@ class VisualScore:
 
 
 def visual_report(
-    path: Path,
+    recording: Recording,
     interval_s: float,
     models: tuple[str, ...] = MODELS,
-    rig: Path | None = None,
     truth_names: tuple[str, ...] = (),
     on_step: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[str, dict[str, VisualScore]]:
     """Name of the recording and the score of every model on the same keyframes."""
-    recording = open_recording(path, rig)
     truth = recording.truth(truth_names)
     if truth is None:
-        raise DatasetError(f"{path}: no ground truth to compare with.")
+        raise DatasetError(f"{recording.path}: no ground truth to compare with.")
     frames = stereo_frames(recording)
     inside = (frames.stamps_ns >= truth.stamps_ns[0]) & (frames.stamps_ns <= truth.stamps_ns[-1])
     keyframes_ns = even_keyframes(frames.stamps_ns[inside], interval_s)

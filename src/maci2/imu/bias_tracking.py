@@ -32,8 +32,10 @@ STD_FIRST_TILT = 0.1
 STD_FIRST_VELOCITY = 1.0
 """[m/s]"""
 
-WALK_GYRO = 5e-5
-"""Random walk of the gyroscope bias [rad/s/sqrt(s)]."""
+WALK_GYRO = 2e-5
+"""Random walk of the gyroscope bias [rad/s/sqrt(s)]. With it the spread that the filter states is
+true: left out one by one, the training recordings of EuRoC have a NEES of 1.1 to 1.6 in their first
+20 s and of 1.1 later."""
 
 WALK_ACC = 1e-3
 """Random walk of the accelerometer bias [m/s^2/sqrt(s)]."""
@@ -47,24 +49,27 @@ BIAS_GYRO = slice(6, 9)
 BIAS_ACC = slice(9, 12)
 
 
-def track_gyro_bias(samples: ImuSamples, turn_on: BiasPrior) -> Array:
-    """(n, 3) gyroscope bias at each sample [rad/s], from samples before it.
+def track_gyro_bias(samples: ImuSamples, turn_on: BiasPrior) -> tuple[Array, Array]:
+    """(n, 3) gyroscope bias at each sample [rad/s], from samples before it, and its spread.
 
     `turn_on` is what is known of the raw biases before the recording: mean and spread.
     """
     period = max(round(BLOCK_S * samples.rate_hz), 1)
     bias = np.broadcast_to(turn_on.mean_gyro, samples.gyro.shape).copy()
+    std = np.broadcast_to(turn_on.std_gyro, samples.gyro.shape).copy()
     if len(samples) <= 2 * period:
-        return bias
+        return bias, std
     starts = np.arange(0, len(samples), period, dtype=np.int64)
     blocks = _preintegrated(samples, turn_on, starts)
     R_w_b, cov = _first(samples.acc[:period] - turn_on.mean_acc, turn_on)
-    tracked = _track(
+    tracked, tracked_std = _track(
         R_w_b, cov, blocks.dt, blocks.gamma, blocks.beta, blocks.cov, blocks.D_bg, blocks.D_ba
     )
     # What the blocks until k tell is used from the end of block k on.
-    bias[starts[1] :] += np.repeat(tracked, period, axis=0)[: len(samples) - starts[1]]
-    return bias
+    rest = len(samples) - starts[1]
+    bias[starts[1] :] += np.repeat(tracked, period, axis=0)[:rest]
+    std[starts[1] :] = np.repeat(tracked_std, period, axis=0)[:rest]
+    return bias, std
 
 
 def _preintegrated(samples: ImuSamples, turn_on: BiasPrior, starts: Stamps) -> Preintegrated:
@@ -103,12 +108,12 @@ def _track(
     covs: Array,
     D_bg: Array,
     D_ba: Array,
-) -> Array:
-    """(m, 3) gyroscope bias after each block, beside the prior's mean.
+) -> tuple[Array, Array]:
+    """(m, 3) gyroscope bias after each block, beside the prior's mean, and its spread.
 
     Errors are [tilt, velocity, gyro bias, accelerometer bias]; the tilt's is on the right.
     """
-    found = np.empty((len(dt), 3))
+    found, std = np.empty((len(dt), 3)), np.empty((len(dt), 3))
     v_w, bias = np.zeros(3), np.zeros(6)
     F, G, walk = np.eye(12), np.zeros((12, 6)), np.zeros((12, 12))
     for k in range(len(dt)):
@@ -139,4 +144,6 @@ def _track(
         v_w = v_w + step[VELOCITY]
         bias = bias + step[6:]
         found[k] = bias[:3]
-    return found
+        for i in range(3):
+            std[k, i] = np.sqrt(cov[6 + i, 6 + i])
+    return found, std

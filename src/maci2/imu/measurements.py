@@ -76,13 +76,22 @@ class ImuMeasurements:
     source: str = "IMU samples"
     """File or device, for messages."""
 
+    std_gyro_bias: Array = field(default_factory=lambda: np.zeros((0, 3)))
+    """(n, 3) where the model tracks the gyroscope's bias: spread of what is left of it, which
+    shrinks along the stream; a window takes its prior from its start. Else empty."""
+
     def between(self, start_ns: int, end_ns: int) -> "ImuMeasurements":
         """The samples inside [start_ns, end_ns] and one beyond each end, for interpolation."""
         first = max(int(np.searchsorted(self.stamps_ns, start_ns, side="right")) - 1, 0)
         last = int(np.searchsorted(self.stamps_ns, end_ns, side="left")) + 1
         cut = slice(first, last)
+        prior = self.bias_prior
+        if len(self.std_gyro_bias):
+            prior = replace(prior, std_gyro=self.std_gyro_bias[first])
         return replace(
             self,
+            bias_prior=prior,
+            std_gyro_bias=self.std_gyro_bias[cut],
             stamps_ns=self.stamps_ns[cut],
             gyro=self.gyro[cut],
             acc=self.acc[cut],

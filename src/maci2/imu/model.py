@@ -99,9 +99,10 @@ class ImuModel:
         recordings': another order of axes or another mounting shows there.
         """
         self._require_fitting(samples, check_mounting)
-        turn_on = self.about.turn_on()
+        turn_on, std_gyro_bias = self.about.turn_on(), np.zeros((0, 3))
         if turn_on is not None:
-            samples = replace(samples, gyro=samples.gyro - track_gyro_bias(samples, turn_on))
+            tracked, std_gyro_bias = track_gyro_bias(samples, turn_on)
+            samples = replace(samples, gyro=samples.gyro - tracked)
         ratio = samples.rate_hz / self.about.rate_hz
         native = abs(ratio - 1.0) <= self.about.rate_tolerance
         stream = samples if native else _resampled(samples, self.about.rate_hz)
@@ -123,6 +124,7 @@ class ImuModel:
             cov_0=self.about.cov_0_array(),
             bias_prior=self.bias_prior,
             source=samples.source,
+            std_gyro_bias=std_gyro_bias,
         )
 
     def _run(self, stream: Array) -> tuple[Array, Array]:
@@ -146,7 +148,7 @@ class ImuModel:
                 "the model looks at that many at once. Use a longer recording."
             )
         self._require_rate(samples)
-        _require_no_gaps(samples)
+        require_no_gaps(samples)
         require_plausible(samples)
         if check_mounting:
             self._require_mounting(samples)
@@ -174,7 +176,8 @@ class ImuModel:
             )
 
 
-def _require_no_gaps(samples: ImuSamples) -> None:
+def require_no_gaps(samples: ImuSamples) -> None:
+    """The network and its memory run over an unbroken stream."""
     before = gaps(samples.stamps_ns)
     if len(before):
         at = int(before[0])

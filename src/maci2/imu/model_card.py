@@ -11,7 +11,7 @@ from maci2.gaussian import Array, require_spd
 from maci2.imu.measurements import BiasPrior
 
 METADATA_KEY = "maci2_imu_model"
-FORMAT = 1
+FORMAT = 2
 """Version of the weight files; raised when inputs, outputs or the card change."""
 
 UNITS = "rad/s, m/s^2"
@@ -58,6 +58,10 @@ class ModelCard(BaseModel):
 
     turn_on_std: list[float]
     """(6,) its spread."""
+
+    correction_kept: list[float]
+    """(2,) share of the network's correction beyond a constant that held on the tuning recordings,
+    gyroscope and accelerometer; empty where nothing was shrunk."""
 
     bias_mean: list[float]
     """(6,) bias left after correction [gyro, acc]."""
@@ -110,6 +114,9 @@ class ModelCard(BaseModel):
             f"gyro bias       {'tracked' if self.turn_on_std else 'not tracked'}",
             f"bias left       gyro {_row(gyro)} rad/s, acc {_row(acc)} m/s^2",
         ]
+        if self.correction_kept:
+            gyro_kept, acc_kept = self.correction_kept
+            lines.append(f"correction      kept: {gyro_kept:.0%} of gyro, {acc_kept:.0%} of acc")
         if self.bias_std:
             std = np.array(self.bias_std)
             lines.append(f"  spread        gyro {_row(std[:3])} rad/s, acc {_row(std[3:])} m/s^2")
@@ -118,9 +125,12 @@ class ModelCard(BaseModel):
                 f"truth '{kind}'   {np.degrees(noise.std_rotation):.3f} deg, "
                 f"{1e3 * noise.std_velocity:.1f} mm/s, {1e3 * noise.std_position:.2f} mm, "
                 f"{1e3 * noise.std_time:.2f} ms, drift {np.degrees(noise.std_drift):.3f} deg/s, "
-                f"world tilted {np.degrees(noise.std_tilt):.2f} deg (not part of fusion)"
+                f"tilted {np.degrees(noise.std_tilt):.2f} deg (not part of fusion)"
             )
-        lines += [f"{name:<15} {value:.3g}" for name, value in self.figures.items()]
+        if self.figures:
+            used = "tuned" if self.tuned_on else "trained"
+            lines.append(f"figures         on the recordings it was {used} on [rad, m/s, m]")
+        lines += [f"  {name:<27} {value:.3g}" for name, value in self.figures.items()]
         lines += [f"limit           {limit}" for limit in self.limits]
         return "\n".join(lines)
 

@@ -28,10 +28,7 @@ def export(model: Model, card: ModelCard, path: Path) -> str:
             f"{path}: torch and ONNX outputs differ by {difference:.2g}, needed {AGREEMENT:.0e} at "
             "most; nothing was written."
         )
-    digest = hashlib.sha256(data).hexdigest()
-    write_atomically(path, data)
-    write_atomically(path.with_name(path.name + ".sha256"), f"{digest}  {path.name}\n")
-    return digest
+    return write_weights(data, path)
 
 
 def to_onnx(model: Model, card: ModelCard) -> bytes:
@@ -56,6 +53,23 @@ def to_onnx(model: Model, card: ModelCard) -> bytes:
     entry.key, entry.value = METADATA_KEY, card.model_dump_json()
     onnx.checker.check_model(proto)
     return bytes(proto.SerializeToString())
+
+
+def with_card(data: bytes, card: ModelCard) -> bytes:
+    """The same weights with another card."""
+    proto = onnx.load_from_string(data)
+    for entry in proto.metadata_props:
+        if entry.key == METADATA_KEY:
+            entry.value = card.model_dump_json()
+    return bytes(proto.SerializeToString())
+
+
+def write_weights(data: bytes, path: Path) -> str:
+    """Write the .onnx whole and its SHA-256 beside it; the digest."""
+    digest = hashlib.sha256(data).hexdigest()
+    write_atomically(path, data)
+    write_atomically(path.with_name(path.name + ".sha256"), f"{digest}  {path.name}\n")
+    return digest
 
 
 def disagreement(model: Model, data: bytes) -> float:

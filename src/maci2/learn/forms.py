@@ -16,9 +16,9 @@ class Form:
     uncertainty: Literal["cnn", "gru", "constant", "datasheet", "scaled datasheet"]
     """What the samples' variances are read from."""
 
-    start: Literal["nothing", "cov_0", "two-ended", "per kind"]
+    start: Literal["nothing", "cov_0", "two-ended", "per recording"]
     """What stands beside the samples' noise: nothing; the paper's initial covariance, in fusion
-    too; noise of the labels at both ends, one for all recordings or one per kind of truth. Label
+    too; noise of the labels at both ends, one for all recordings or one for each. Label
     noise never enters fusion."""
 
     bias_spread: bool
@@ -30,6 +30,10 @@ class Form:
     held_out_stage: bool
     """Whether uncertainties are tuned on recordings that the corrections have not seen."""
 
+    learns_gyro_noise: bool = True
+    """Whether the gyroscope's variances are learned, or the data sheet's: orientation truths hide
+    its noise (where they were integrated from it) or drown it (motion capture)."""
+
     tracks_bias: bool = False
     """Whether the gyroscope's turn-on bias is tracked (`maci2.imu.bias_tracking`) before all."""
 
@@ -38,7 +42,16 @@ class Form:
 
 
 FORMS: dict[str, Form] = {
-    "separated": Form("network", "cnn", "per kind", True, "full", True, tracks_bias=True),
+    "separated": Form(
+        "network",
+        "cnn",
+        "per recording",
+        True,
+        "full",
+        True,
+        learns_gyro_noise=False,
+        tracks_bias=True,
+    ),
     "paper": Form("network", "cnn", "cov_0", False, "marginal", True),
     "two-ended": Form("network", "cnn", "two-ended", False, "full", True),
     "airimu": Form("network", "gru", "nothing", False, "marginal", False),

@@ -6,7 +6,6 @@ backwards each line below undoes one line above it. `x_bar` is the gradient by x
 rotation is kept as the vector that belongs to a turn psi in the start frame.
 """
 
-from math import factorial
 from typing import Any
 
 import numpy as np
@@ -15,113 +14,17 @@ from numba import njit
 from torch import Tensor
 
 from maci2.gaussian import Array
-
-SERIES_TERMS = 7
-"""Of half a step's turn, below 0.5 rad: converged to the last bit."""
-
-_SERIES = np.array(
-    [
-        [(-1.0) ** m / factorial(2 * m + first) for m in range(SERIES_TERMS + 1)]
-        for first in (1, 2, 3)
-    ]
+from maci2.learn.matrices import (
+    add_axial,
+    add_cross,
+    add_jl_gradient,
+    add_mtv,
+    coefficients,
+    mm,
+    mmt,
+    mtm,
+    polynomial,
 )
-
-
-@njit(cache=True, error_model="numpy")
-def _mm(a: Array, b: Array, out: Array) -> None:
-    """out = a b."""
-    for i in range(a.shape[0]):
-        for j in range(3):
-            out[i, j] = a[i, 0] * b[0, j] + a[i, 1] * b[1, j] + a[i, 2] * b[2, j]
-
-
-@njit(cache=True, error_model="numpy")
-def _mtm(a: Array, b: Array, out: Array) -> None:
-    """out = a^T b."""
-    for i in range(3):
-        for j in range(3):
-            out[i, j] = a[0, i] * b[0, j] + a[1, i] * b[1, j] + a[2, i] * b[2, j]
-
-
-@njit(cache=True, error_model="numpy")
-def _mmt(a: Array, b: Array, out: Array) -> None:
-    """out = a b^T."""
-    for i in range(3):
-        for j in range(3):
-            out[i, j] = a[i, 0] * b[j, 0] + a[i, 1] * b[j, 1] + a[i, 2] * b[j, 2]
-
-
-@njit(cache=True, error_model="numpy")
-def _add_mtv(scale: float, a: Array, v: Array, out: Array) -> None:
-    """out += scale a^T v."""
-    for i in range(3):
-        out[i] += scale * (a[0, i] * v[0] + a[1, i] * v[1] + a[2, i] * v[2])
-
-
-@njit(cache=True, error_model="numpy")
-def _add_cross(scale: float, v: Array, m: Array, out: Array) -> None:
-    """out += scale [v]x m, column by column."""
-    for j in range(3):
-        out[0, j] += scale * (v[1] * m[2, j] - v[2] * m[1, j])
-        out[1, j] += scale * (v[2] * m[0, j] - v[0] * m[2, j])
-        out[2, j] += scale * (v[0] * m[1, j] - v[1] * m[0, j])
-
-
-@njit(cache=True, error_model="numpy")
-def _add_axial(a: Array, b: Array, out: Array) -> None:
-    """out += w with <a b^T, [v]x> = w . v: how a gradient `a` by a rotation `b` turns it."""
-    for j in range(3):
-        out[0] += a[2, j] * b[1, j] - a[1, j] * b[2, j]
-        out[1] += a[0, j] * b[2, j] - a[2, j] * b[0, j]
-        out[2] += a[1, j] * b[0, j] - a[0, j] * b[1, j]
-
-
-@njit(cache=True, error_model="numpy")
-def _polynomial(x: Array, one: float, first: float, second: float, out: Array) -> None:
-    """out = one (I + first [x]x + second [x]x^2)."""
-    a, b, c = x[0], x[1], x[2]
-    s, f = one * second, one * first
-    out[0, 0] = one - s * (b * b + c * c)
-    out[1, 1] = one - s * (a * a + c * c)
-    out[2, 2] = one - s * (a * a + b * b)
-    out[0, 1], out[1, 0] = s * a * b - f * c, s * a * b + f * c
-    out[0, 2], out[2, 0] = s * a * c + f * b, s * a * c - f * b
-    out[1, 2], out[2, 1] = s * b * c - f * a, s * b * c + f * a
-
-
-@njit(cache=True, error_model="numpy")
-def _coefficients(t2: float) -> tuple[float, float, float, float, float]:
-    """sin t / t, (1 - cos t) / t^2, (t - sin t) / t^3; of the last two the derivatives by t^2."""
-    c0, c1, c2, d1, d2 = 0.0, 0.0, 0.0, 0.0, 0.0
-    for m in range(SERIES_TERMS - 1, -1, -1):
-        c0 = c0 * t2 + _SERIES[0, m]
-        c1 = c1 * t2 + _SERIES[1, m]
-        c2 = c2 * t2 + _SERIES[2, m]
-        d1 = d1 * t2 + (m + 1) * _SERIES[1, m + 1]
-        d2 = d2 * t2 + (m + 1) * _SERIES[2, m + 1]
-    return c0, c1, c2, d1, d2
-
-
-@njit(cache=True, error_model="numpy")
-def _add_jl_gradient(scale: float, x: Array, J_bar: Array, out: Array) -> None:
-    """out += scale times the gradient by x of <J_bar, J_l(x)>."""
-    t2 = x[0] * x[0] + x[1] * x[1] + x[2] * x[2]
-    _, c1, c2, d1, d2 = _coefficients(t2)
-    trace = J_bar[0, 0] + J_bar[1, 1] + J_bar[2, 2]
-    a0, a1, a2 = J_bar[2, 1] - J_bar[1, 2], J_bar[0, 2] - J_bar[2, 0], J_bar[1, 0] - J_bar[0, 1]
-    square = -t2 * trace
-    for i in range(3):
-        for j in range(3):
-            square += x[i] * J_bar[i, j] * x[j]
-    along = 2.0 * (d1 * (x[0] * a0 + x[1] * a1 + x[2] * a2) + d2 * square) - 2.0 * c2 * trace
-    for i in range(3):
-        both = 0.0
-        for j in range(3):
-            both += (J_bar[i, j] + J_bar[j, i]) * x[j]
-        out[i] += scale * (c2 * both + along * x[i])
-    out[0] += scale * c1 * a0
-    out[1] += scale * c1 * a1
-    out[2] += scale * c1 * a2
 
 
 @njit(cache=True, error_model="numpy")
@@ -136,12 +39,12 @@ def _step(
     """
     for i in range(3):
         x[i] = 0.5 * h * gyro[i]
-    c0, c1, c2, _, _ = _coefficients(x[0] * x[0] + x[1] * x[1] + x[2] * x[2])
-    _polynomial(x, 1.0, c0, c1, half)
-    _polynomial(x, 0.5 * h, c1, c2, J)
-    _mm(R, half, R_at)
-    _mm(R, J, part)
-    _mm(R_at, J, whole)
+    c0, c1, c2, _, _ = coefficients(x[0] * x[0] + x[1] * x[1] + x[2] * x[2])
+    polynomial(x, 1.0, c0, c1, half)
+    polynomial(x, 0.5 * h, c1, c2, J)
+    mm(R, half, R_at)
+    mm(R, J, part)
+    mm(R_at, J, whole)
     tau = 0.5 * h - t
     for i in range(3):
         d_beta[i] = h * (R_at[i, 0] * acc[0] + R_at[i, 1] * acc[1] + R_at[i, 2] * acc[2])
@@ -154,10 +57,10 @@ def _step(
             rows[3 + i, j] = rows[6 + i, j] = 0.0
             acc_rows[i, j] = h * R_at[i, j]
             acc_rows[3 + i, j] = tau * h * R_at[i, j]
-    _add_cross(-1.0, d_beta, part, rows[3:6])
-    _add_cross(-tau, d_beta, part, rows[6:9])
-    _add_cross(1.0, beta_after, whole, rows[3:6])
-    _add_cross(1.0, lever_p, whole, rows[6:9])
+    add_cross(-1.0, d_beta, part, rows[3:6])
+    add_cross(-tau, d_beta, part, rows[6:9])
+    add_cross(1.0, beta_after, whole, rows[3:6])
+    add_cross(1.0, lever_p, whole, rows[6:9])
 
 
 @njit(cache=True, error_model="numpy")
@@ -199,7 +102,7 @@ def _forward_window(
             dt[k], gyro[k], acc[k], t, Rs[k], betas[k], alphas[k], x, half, J, R_at, part, whole,
             d_beta, betas[k + 1], alphas[k + 1], lever_p, rows, acc_rows,
         )  # fmt: skip
-        _mm(R_at, half, Rs[k + 1])
+        mm(R_at, half, Rs[k + 1])
         for i in range(9):
             r0, r1 = rows[i, 0] * var_gyro[k, 0], rows[i, 1] * var_gyro[k, 1]
             r2 = rows[i, 2] * var_gyro[k, 2]
@@ -225,6 +128,85 @@ def _forward_window(
             out += 1
 
 
+@njit(cache=True, error_model="numpy", inline="always")
+def _noise_gradient(
+    C: Array, B: Array, rows: Array, acc_rows: Array, var_gyro: Array, var_acc: Array,
+    var_gyro_bar: Array, var_acc_bar: Array, rows_bar: Array, acc_rows_bar: Array,
+) -> None:  # fmt: skip
+    """By a step's variances, and by what its noise adds to covariance (C) and bias sums (B)."""
+    for j in range(3):
+        var_gyro_bar[j] = var_acc_bar[j] = 0.0
+    _rows_gradient(C, rows, 0, var_gyro, var_gyro_bar, rows_bar)
+    _rows_gradient(C, acc_rows, 3, var_acc, var_acc_bar, acc_rows_bar)
+    for j in range(3):
+        for i in range(9):
+            rows_bar[i, j] += B[i, j]
+        for i in range(6):
+            acc_rows_bar[i, j] += B[3 + i, 3 + j]
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def _lever_gradient(
+    h: float, t: float, d_beta: Array, beta: Array, lever_p: Array, part: Array, whole: Array,
+    rows_bar: Array, beta_bar: Array, alpha_bar: Array, seen_bar: Array, lever_p_bar: Array,
+    part_bar: Array, whole_bar: Array, d_beta_bar: Array,
+) -> None:  # fmt: skip
+    """From the rows of a step to its rotations `part` and `whole`, its `d_beta`, and to velocity
+    and position before it; everything from `seen_bar` on is written."""
+    tau = 0.5 * h - t
+    for i in range(3):
+        lever_p_bar[i] = d_beta_bar[i] = 0.0
+        for j in range(3):
+            seen_bar[i, j] = -rows_bar[3 + i, j] - tau * rows_bar[6 + i, j]
+            whole_bar[i, j] = rows_bar[i, j]
+            part_bar[i, j] = 0.0
+    add_cross(-1.0, d_beta, seen_bar, part_bar)
+    add_cross(-1.0, beta, rows_bar[3:6], whole_bar)
+    add_cross(-1.0, lever_p, rows_bar[6:9], whole_bar)
+    # d/dv of <m_bar, [v]x m>: the sum over columns of m_j x m_bar_j.
+    add_axial(rows_bar[6:9], whole, lever_p_bar)
+    add_axial(rows_bar[3:6], whole, beta_bar)
+    add_axial(seen_bar, part, d_beta_bar)
+    for i in range(3):
+        alpha_bar[i] += lever_p_bar[i]
+        beta_bar[i] -= t * lever_p_bar[i]
+        d_beta_bar[i] += beta_bar[i] + 0.5 * h * alpha_bar[i]
+        beta_bar[i] += h * alpha_bar[i]
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def _turn_gradient(
+    h: float, t: float, acc: Array, x: Array, J: Array, R: Array, R_at: Array, part: Array,
+    whole: Array, part_bar: Array, whole_bar: Array, acc_rows_bar: Array, d_beta_bar: Array,
+    psi_bar: Array, R_at_bar: Array, J_bar: Array, scratch: Array, at_bar: Array,
+    gyro_bar: Array, acc_bar: Array,
+) -> None:  # fmt: skip
+    """From a step's rotations to its samples, and to all rotations before it (`psi_bar`);
+    everything from `R_at_bar` on is written."""
+    tau = 0.5 * h - t
+    for i in range(3):
+        at_bar[i] = acc_bar[i] = gyro_bar[i] = 0.0
+    add_mtv(h, R_at, d_beta_bar, acc_bar)
+    mmt(whole_bar, J, R_at_bar)
+    for i in range(3):
+        for j in range(3):
+            R_at_bar[i, j] += h * (
+                acc_rows_bar[i, j] + tau * acc_rows_bar[3 + i, j] + d_beta_bar[i] * acc[j]
+            )
+            part_bar[i, j] += whole_bar[i, j]
+    mtm(R_at, whole_bar, J_bar)
+    mtm(R, part_bar, scratch)
+    J_bar += scratch
+    add_axial(R_at_bar, R_at, at_bar)
+    # A turn of this sample's rate turns R_at by `part` and all that follows by `whole`.
+    add_mtv(1.0, part, at_bar, gyro_bar)
+    add_mtv(1.0, whole, psi_bar, gyro_bar)
+    add_jl_gradient(0.25 * h * h, x, J_bar, gyro_bar)
+    mmt(part_bar, J, scratch)
+    psi_bar += at_bar
+    add_axial(scratch, R, psi_bar)
+
+
 @njit(cache=True, error_model="numpy")
 def _backward_window(
     dt: Array, gyro: Array, acc: Array, var_gyro: Array, var_acc: Array, at: Array,
@@ -239,77 +221,37 @@ def _backward_window(
     rows, acc_rows = np.empty((9, 3)), np.empty((6, 3))
     rows_bar, acc_rows_bar = np.empty((9, 3)), np.empty((6, 3))
     seen_bar, part_bar, whole_bar = np.empty((3, 3)), np.empty((3, 3)), np.empty((3, 3))
-    R_at_bar, J_bar, R_bar = np.empty((3, 3)), np.empty((3, 3)), np.empty((3, 3))
-    scratch = np.empty((3, 3))
+    R_at_bar, J_bar, scratch = np.empty((3, 3)), np.empty((3, 3)), np.empty((3, 3))
     psi_bar, beta_bar, alpha_bar = np.zeros(3), np.zeros(3), np.zeros(3)
     d_beta_bar, lever_p_bar, at_bar = np.empty(3), np.empty(3), np.empty(3)
     C, B = np.zeros((9, 9)), np.zeros((9, 6))
     t, out = dt.sum(), len(at) - 1
     for k in range(len(dt) - 1, -1, -1):
         if out >= 0 and k + 1 == at[out]:
-            _add_axial(gamma_bar[out], gamma[out], psi_bar)
+            add_axial(gamma_bar[out], gamma[out], psi_bar)
             beta_bar += beta_out_bar[out]
             alpha_bar += alpha_out_bar[out]
             C += cov_bar[out] + cov_bar[out].T
             B += bias_bar[out]
             out -= 1
         h = dt[k]
-        tau = 0.5 * h - t
         _step(
             h, gyro[k], acc[k], t, Rs[k], betas[k], alphas[k], x, half, J, R_at, part, whole,
             d_beta, beta, alpha, lever_p, rows, acc_rows,
         )  # fmt: skip
+        _noise_gradient(
+            C, B, rows, acc_rows, var_gyro[k], var_acc[k], var_gyro_bar[k], var_acc_bar[k],
+            rows_bar, acc_rows_bar,
+        )  # fmt: skip
+        _lever_gradient(
+            h, t, d_beta, beta, lever_p, part, whole, rows_bar, beta_bar, alpha_bar, seen_bar,
+            lever_p_bar, part_bar, whole_bar, d_beta_bar,
+        )  # fmt: skip
+        _turn_gradient(
+            h, t, acc[k], x, J, Rs[k], R_at, part, whole, part_bar, whole_bar, acc_rows_bar,
+            d_beta_bar, psi_bar, R_at_bar, J_bar, scratch, at_bar, gyro_bar[k], acc_bar[k],
+        )  # fmt: skip
         t -= h
-
-        var_gyro_bar[k] = 0.0
-        var_acc_bar[k] = 0.0
-        _rows_gradient(C, rows, 0, var_gyro[k], var_gyro_bar[k], rows_bar)
-        _rows_gradient(C, acc_rows, 3, var_acc[k], var_acc_bar[k], acc_rows_bar)
-        for j in range(3):
-            for i in range(9):
-                rows_bar[i, j] += B[i, j]
-            for i in range(6):
-                acc_rows_bar[i, j] += B[3 + i, 3 + j]
-
-        for i in range(3):
-            lever_p_bar[i] = d_beta_bar[i] = at_bar[i] = acc_bar[k, i] = gyro_bar[k, i] = 0.0
-            for j in range(3):
-                seen_bar[i, j] = -rows_bar[3 + i, j] - tau * rows_bar[6 + i, j]
-                whole_bar[i, j] = rows_bar[i, j]
-                part_bar[i, j] = 0.0
-        _add_cross(-1.0, d_beta, seen_bar, part_bar)
-        _add_cross(-1.0, beta, rows_bar[3:6], whole_bar)
-        _add_cross(-1.0, lever_p, rows_bar[6:9], whole_bar)
-        # d/dv of <m_bar, [v]x m>: the sum over columns of m_j x m_bar_j.
-        _add_axial(rows_bar[6:9], whole, lever_p_bar)
-        _add_axial(rows_bar[3:6], whole, beta_bar)
-        _add_axial(seen_bar, part, d_beta_bar)
-        for i in range(3):
-            alpha_bar[i] += lever_p_bar[i]
-            beta_bar[i] -= (t + h) * lever_p_bar[i]
-            d_beta_bar[i] += beta_bar[i] + 0.5 * h * alpha_bar[i]
-            beta_bar[i] += h * alpha_bar[i]
-
-        _add_mtv(h, R_at, d_beta_bar, acc_bar[k])
-        _mmt(whole_bar, J, R_at_bar)
-        for i in range(3):
-            for j in range(3):
-                R_at_bar[i, j] += h * (
-                    acc_rows_bar[i, j] + tau * acc_rows_bar[3 + i, j] + d_beta_bar[i] * acc[k, j]
-                )
-                part_bar[i, j] += whole_bar[i, j]
-        _mtm(R_at, whole_bar, J_bar)
-        _mtm(Rs[k], part_bar, scratch)
-        J_bar += scratch
-        _mmt(part_bar, J, R_bar)
-        _add_axial(R_at_bar, R_at, at_bar)
-
-        # A turn of this sample's rate turns R_at by `part` and all that follows by `whole`.
-        _add_mtv(1.0, part, at_bar, gyro_bar[k])
-        _add_mtv(1.0, whole, psi_bar, gyro_bar[k])
-        _add_jl_gradient(0.25 * h * h, x, J_bar, gyro_bar[k])
-        psi_bar += at_bar
-        _add_axial(R_bar, Rs[k], psi_bar)
 
 
 @njit(cache=True, error_model="numpy")

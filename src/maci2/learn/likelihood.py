@@ -15,8 +15,9 @@ from maci2.learn.network import Model
 from maci2.learn.windows import HORIZONS, LENGTH, WARM_UP, Batch
 
 HUBER_DELTA = 0.005
-FIRST_LABEL_STD = (1e-3, 5e-3, 1e-3, 3e-4, 5e-4)
-"""Where label noise starts [rad, m/s, m, s, rad/s]."""
+FIRST_LABEL_STD = (1e-3, 5e-3, 1e-3, 3e-4, 5e-4, 1e-3)
+"""Where label noise starts [rad, m/s, m, s, rad/s, rad]: rotation, velocity, position, time, drift
+and tilt."""
 
 FIRST_COV_0_STD = (1e-3,) * 3 + (1e-2,) * 3 + (1e-3,) * 3
 
@@ -24,13 +25,13 @@ FIRST_COV_0_STD = (1e-3,) * 3 + (1e-2,) * 3 + (1e-3,) * 3
 class ErrorModel(nn.Module):
     """What stands beside the samples' noise in the covariance of an integration error."""
 
-    def __init__(self, form: Form, kinds: list[str], bias_std: Tensor) -> None:
+    def __init__(self, form: Form, recordings: int, bias_std: Tensor) -> None:
         """`bias_std` (6,) spread of the remaining bias [gyro, acc]."""
         super().__init__()
         self.form = form
         self.bias_std: Tensor
         self.register_buffer("bias_std", bias_std.double())
-        rows = len(kinds) if form.start == "per kind" else 1
+        rows = recordings if form.start == "per recording" else 1
         first = torch.tensor(FIRST_LABEL_STD, dtype=torch.float64).log()
         self.log_label_std = nn.Parameter(first.repeat(rows, 1))
         self.log_diagonal = nn.Parameter(torch.tensor(FIRST_COV_0_STD, dtype=torch.float64).log())
@@ -43,11 +44,14 @@ class ErrorModel(nn.Module):
         lower = diagonal[:, None] * (torch.eye(9, dtype=torch.float64) + self.below.tril(-1))
         return lower @ lower.T
 
-    def parameters_in_use(self) -> list[nn.Parameter]:
-        """All that this form trains, in both stages."""
-        if self.form.start == "cov_0":
-            return [self.log_diagonal, self.below]
-        return [self.log_label_std] if self.form.start != "nothing" else []
+    def start_parameters(self) -> list[nn.Parameter]:
+        """Of the initial covariance, where the form has one."""
+        return [self.log_diagonal, self.below] if self.form.start == "cov_0" else []
+
+    def label_parameters(self) -> list[nn.Parameter]:
+        """Of the label noise, where the form has it."""
+        two_ended = self.form.start in ("two-ended", "per recording")
+        return [self.log_label_std] if two_ended else []
 
     def forward(self, found: Integrated, batch: Batch) -> Tensor:
         """(B, K, 9, 9) covariance of the errors."""
@@ -55,27 +59,38 @@ class ErrorModel(nn.Module):
         if self.form.start == "cov_0":
             cov = cov + found.errors_D_start @ self.cov_0() @ found.errors_D_start.mT
         if self.form.bias_spread:
-            scaled = found.errors_D_bias * self.bias_std
+            scaled = found.errors_D_bias * self._bias_std(batch)[:, None, None]
             cov = cov + scaled @ scaled.mT
-        if self.form.start in ("two-ended", "per kind"):
-            start = self._labels(batch.kind, batch.rates[:, :1])
-            end = self._labels(batch.kind, batch.rates[:, 1:])
+        if self.form.start in ("two-ended", "per recording"):
+            start = self._labels(batch.recording, batch.rates[:, :1])
+            end = self._labels(batch.recording, batch.rates[:, 1:])
             cov = cov + found.errors_D_start @ start @ found.errors_D_start.mT + end
-            cov = cov + self._drift(batch.kind, found.t)
+            cov = cov + self._drift(batch.recording, found.t)
+            tilted = self._std(batch.recording)[..., 5:, None] * found.errors_D_start[..., :3]
+            tilted = tilted * (torch.arange(9) >= 3)[:, None]
+            cov = cov + tilted @ tilted.mT
         return cov
 
-    def _drift(self, kind: Tensor, t: Tensor) -> Tensor:
+    def _bias_std(self, batch: Batch) -> Tensor:
+        """(B, 6) at the start; the tracker's own for a gyroscope whose bias is tracked."""
+        std = self.bias_std.expand(len(batch.recording), 6)
+        if batch.std_gyro_bias.shape[1] == 0:
+            return std
+        return torch.cat([batch.std_gyro_bias, std[:, 3:]], 1)
+
+    def _drift(self, recording: Tensor, t: Tensor) -> Tensor:
         """(B, K, 9, 9) of the truth's orientation, growing with the time between both ends."""
-        variance = (self._std(kind)[..., 4] * t).square()
+        variance = (self._std(recording)[..., 4] * t).square()
         return torch.diag_embed(pad(variance[..., None].expand(-1, -1, 3), (0, 6)))
 
-    def _std(self, kind: Tensor) -> Tensor:
-        row = kind if self.form.start == "per kind" else torch.zeros_like(kind)
+    def _std(self, recording: Tensor) -> Tensor:
+        each = self.form.start == "per recording"
+        row = recording if each else torch.zeros_like(recording)
         return self.log_label_std.exp()[row][:, None]
 
-    def _labels(self, kind: Tensor, rates: Tensor) -> Tensor:
+    def _labels(self, recording: Tensor, rates: Tensor) -> Tensor:
         """(B, ..., 9, 9) of states that move with `rates`."""
-        std = self._std(kind)
+        std = self._std(recording)
         floor = std[..., :3].square().repeat_interleave(3, -1)
         moved = std[..., 3:4] * rates
         return torch.diag_embed(floor) + moved[..., :, None] * moved[..., None, :]

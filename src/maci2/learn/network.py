@@ -44,6 +44,11 @@ class ImuNetwork(nn.Module):
         self.register_buffer("mean", mean)
         self.register_buffer("std", std)
         self.register_buffer("scale", torch.tensor(CORRECTION_SCALE))
+        self.learned: Tensor
+        self.first_log_variance: Tensor
+        learned = torch.tensor([form.learns_gyro_noise] * 3 + [True] * 3)
+        self.register_buffer("learned", learned)
+        self.register_buffer("first_log_variance", variance.log())
         self.constant = nn.Parameter(torch.zeros(6))
         self.log_variance = nn.Parameter(variance.log())
         first, second = CHANNELS
@@ -70,8 +75,15 @@ class ImuNetwork(nn.Module):
         correction = self.constant + self.scale * self.correction_head(hidden)
         # Motion unlike any in training must not make a sample worthless, nor priceless.
         spread = MAX_LOG_FACTOR * torch.tanh(self.uncertainty_head(read) / MAX_LOG_FACTOR)
-        log_variance = self.log_variance + spread
+        log_variance = torch.where(
+            self.learned, self.log_variance + spread, self.first_log_variance
+        )
         return correction, log_variance, state_1, state_2
+
+    def scale_acc_variances(self, factor: float) -> None:
+        """Multiply all of the accelerometer's variances."""
+        with torch.no_grad():
+            self.log_variance[3:] += math.log(factor)
 
     def uncertainty_parameters(self) -> list[nn.Parameter]:
         """All of the network that the held-out stage may move."""
@@ -101,6 +113,11 @@ class ConstantModel(nn.Module):
         blocks = torch.zeros_like(samples[:, CONTEXT : samples.shape[1] - CONTEXT : BLOCK])
         factors = self.log_factor.repeat_interleave(6 // self.log_factor.shape[0])
         return blocks + self.constant, blocks + self.datasheet + factors, state_1, state_2
+
+    def scale_acc_variances(self, factor: float) -> None:
+        """As `ImuNetwork.scale_acc_variances`."""
+        with torch.no_grad():
+            self.log_factor[self.log_factor.shape[0] // 2 :] += math.log(factor)
 
     def uncertainty_parameters(self) -> list[nn.Parameter]:
         """The factors, unless the data sheet is taken as it is."""

@@ -1,95 +1,36 @@
-"""From recordings to a weight file: the recipes of the bundled models, and of anybody's own."""
+"""From recordings to a weight file, by a recipe."""
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from maci2 import __version__
 from maci2.errors import DatasetError, OptionError
+from maci2.evaluation.imu_report import imu_report, model_predictor
 from maci2.evaluation.integration_errors import integration_errors
 from maci2.gaussian import Array
 from maci2.imu import BiasPrior, datasheet_model
-from maci2.imu.model import load_imu_model
-from maci2.imu.model_card import FORMAT, UNITS, LabelNoiseCard, ModelCard
-from maci2.imu.network_shape import CONTEXT
+from maci2.imu.model import ImuModel, load_imu_model, require_no_gaps
+from maci2.imu.model_card import ModelCard
 from maci2.learn.alignment import align, bias_prior
-from maci2.learn.export import export
+from maci2.learn.calibration import variance_factor
+from maci2.learn.cards import RATE_TOLERANCE, first_card, with_bias, with_turn_on
+from maci2.learn.export import export, with_card, write_weights
 from maci2.learn.forms import Form, form_named
 from maci2.learn.likelihood import ErrorModel
 from maci2.learn.network import ConstantModel, ImuNetwork, Model, build
+from maci2.learn.recipes import Recipe
 from maci2.learn.shrinkage import shrink_corrections
 from maci2.learn.training import Stage, Trainee, TrainingConfig, run_stage
 from maci2.learn.windows import Track, Windows, load_track, with_bias_tracked
-from maci2.sensors import open_recording
+from maci2.sensors import Recording, open_recording, require_plausible
 
 log = logging.getLogger(__name__)
 
 VALIDATION_STRIDE = 50
-RATE_TOLERANCE = 0.02
 ROUGH_S = 0.25
-MAX_FORCE_ANGLE_DEG = 60.0
-"""Mean specific forces further apart than this mean other axes or another mounting."""
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """Which recordings, and what kind of truth each has."""
-
-    name: str
-    train: tuple[str, ...]
-    """Names of folders or bags, or paths, that everything is fitted to."""
-
-    tune: tuple[str, ...]
-    """The same for the held-out stage: uncertainties only."""
-
-    truth_kinds: dict[str, str]
-    """Kind of truth by the beginning of a recording's name."""
-
-    limits: tuple[str, ...] = ()
-
-    rig: Path | None = None
-    """Calibration instead of the recordings' own; bags need it."""
-
-    topics: str = ""
-    """Which topic of a bag is what."""
-
-    def __post_init__(self) -> None:
-        if not self.train:
-            raise OptionError(f"recipe '{self.name}': no recording to train on.")
-        shared = sorted(set(self.train) & set(self.tune))
-        if shared:
-            raise OptionError(
-                f"recipe '{self.name}': {', '.join(shared)} is in both the training and the "
-                "held-out part; uncertainties tuned on seen recordings are too small. Use each "
-                "recording once."
-            )
-
-    def kind(self, name: str) -> str:
-        """The kind of truth of a recording."""
-        for beginning, kind in self.truth_kinds.items():
-            if name.removeprefix("dataset-").startswith(beginning):
-                return kind
-        return "truth"
-
-
-EUROC = Recipe(
-    "euroc",
-    ("MH_01_easy", "MH_05_difficult", "V2_01_easy", "V2_03_difficult"),
-    ("MH_03_medium", "V1_02_medium"),
-    {"MH": "leica", "V": "vicon"},
-    ("the ADIS16448 of EuRoC's VI-sensor on its MAV; another IMU needs its own training",),
-)
-TUMVI = Recipe(
-    "tumvi",
-    ("dataset-room1_512_16", "dataset-room3_512_16"),
-    ("dataset-room5_512_16",),
-    {"room": "mocap"},
-    ("the calibrated release of TUM-VI's BMI160, hand-held; another IMU needs its own training",),
-)
-RECIPES = {recipe.name: recipe for recipe in (EUROC, TUMVI)}
 
 
 def train_imu(
@@ -115,19 +56,40 @@ def train_imu(
         )
     train = load_tracks(recipe, recipe.train, data)
     tune = load_tracks(recipe, recipe.tune, data)
-    kinds = sorted({track.kind for track in train + tune})
     turn_on = turn_on_prior(train, tune) if form.tracks_bias else None
     if turn_on is not None:
         train = [with_bias_tracked(track, turn_on) for track in train]
         tune = [with_bias_tracked(track, turn_on) for track in tune]
-    model, error_model = _start(form, train, tune, kinds, config.seed)
-    _run_stages(model, error_model, train, tune, kinds, config, work, progress)
-    card = _card(recipe, form_name, model, error_model, train + tune, kinds, config)
+    model, error_model = _start(form, train, tune, config.seed)
+    kept = _run_stages(model, error_model, train, tune, config, work, progress)
+    card = first_card(recipe, form_name, model, error_model, train + tune, config)
+    card = card.model_copy(update={"correction_kept": kept})
     if form.bias_spread:
-        card = _with_bias(card, _remaining(model, card, train + tune, work))
+        export(model, card, work / "untracked.onnx")
+        runner = load_imu_model(work / "untracked.onnx")
+        card = with_bias(card, _remaining(runner, train + tune))
+        factor = variance_factor(runner, card, tune)
+        model.scale_acc_variances(factor)
+        log.info("variances of the accelerometer times %.2f", factor)
     if turn_on is not None:
-        card = card.model_copy(update=_turn_on_entries(turn_on))
+        card = with_turn_on(card, turn_on)
     export(model, card, out)
+    recordings = [_open(recipe, name, data) for name in recipe.tune or recipe.train]
+    return add_figures(out, recordings)
+
+
+def add_figures(weights: Path, recordings: list[Recording]) -> ModelCard:
+    """Measure a written model as users will run it and put the numbers on its card."""
+    model = load_imu_model(weights)
+    report = imu_report(recordings, {"it": model_predictor(model)}, growth_s=())
+    figures = {
+        f"{quantity} {part} {horizon} s": round(value, 5)
+        for quantity, horizons in report["average"]["it"].items()
+        for horizon, parts in horizons.items()
+        for part, value in parts.items()
+    }
+    card = model.about.model_copy(update={"figures": figures})
+    write_weights(with_card(weights.read_bytes(), card), weights)
     return card
 
 
@@ -142,15 +104,9 @@ def load_tracks(recipe: Recipe, names: tuple[str, ...], data: Path) -> list[Trac
     """Open the recordings under `data`, or in its folder of the recipe's name."""
     tracks = []
     for name in names:
-        candidates = [data / name, data / recipe.name / name]
-        path = next((one for one in candidates if one.exists()), None)
-        if path is None:
-            raise DatasetError(
-                f"{name}: not found under {data}; looked for "
-                f"{' and '.join(str(one) for one in candidates)}. Name the folder that holds it "
-                "with --data."
-            )
-        recording = open_recording(path, recipe.rig, recipe.topics)
+        recording = _open(recipe, name, data)
+        require_plausible(recording.imu)
+        require_no_gaps(recording.imu)
         tracks.append(load_track(recording, recipe.kind(recording.name)))
         states, alignment = tracks[-1].states, tracks[-1].alignment
         log.info(
@@ -165,6 +121,21 @@ def load_tracks(recipe: Recipe, names: tuple[str, ...], data: Path) -> list[Trac
     return tracks
 
 
+def _open(recipe: Recipe, name: str, data: Path) -> Recording:
+    return open_recording(_find(recipe, name, data), recipe.rig, recipe.topics)
+
+
+def _find(recipe: Recipe, name: str, data: Path) -> Path:
+    candidates = [data / name, data / recipe.name / name]
+    for path in candidates:
+        if path.exists():
+            return path
+    raise DatasetError(
+        f"{name}: not found under {data}; looked for {candidates[0]} and {candidates[1]}. Name the "
+        "folder that holds it with --data."
+    )
+
+
 def _require_one_rate(tracks: list[Track]) -> None:
     rates = [track.imu.rate_hz for track in tracks]
     if rates and max(rates) > (1.0 + RATE_TOLERANCE) * min(rates):
@@ -173,7 +144,7 @@ def _require_one_rate(tracks: list[Track]) -> None:
 
 
 def _start(
-    form: Form, train: list[Track], tune: list[Track], kinds: list[str], seed: int
+    form: Form, train: list[Track], tune: list[Track], seed: int
 ) -> tuple[Model, ErrorModel]:
     """A model at the training recordings' mean bias, with variances of the right size."""
     samples = np.concatenate(
@@ -181,7 +152,8 @@ def _start(
     )
     variance = _datasheet_variance(train[0])
     if "datasheet" not in form.uncertainty:
-        variance = np.mean([_rough_variance(track) for track in train], axis=0)
+        learned = slice(0 if form.learns_gyro_noise else 3, 6)
+        variance[learned] = np.mean([_rough_variance(track) for track in train], axis=0)[learned]
     prior = _bias_prior(train + tune)
     spread = torch.tensor(np.concatenate([prior.std_gyro, prior.std_acc]))
     torch.manual_seed(seed)
@@ -192,7 +164,7 @@ def _start(
         if isinstance(model, ConstantModel) and form.uncertainty == "scaled datasheet":
             rough = np.mean([_rough_variance(track) for track in train], axis=0) / variance
             model.log_factor.copy_(_float(np.log([rough[:3].mean(), rough[3:].mean()])))
-    return model, ErrorModel(form, kinds, spread)
+    return model, ErrorModel(form, len(train + tune), spread)
 
 
 def _bias_prior(tracks: list[Track]) -> BiasPrior:
@@ -224,11 +196,13 @@ def _run_stages(
     error_model: ErrorModel,
     train: list[Track],
     tune: list[Track],
-    kinds: list[str],
     config: TrainingConfig,
     work: Path,
     progress: bool,
-) -> None:
+) -> list[float]:
+    """Train; the shares of the correction that were kept."""
+    kept: list[float] = []
+    names = [track.name for track in train + tune]
     seen, unseen = (0.0, 1.0 - config.validation_share), (1.0 - config.validation_share, 1.0)
     stages: list[tuple[Stage, list[Track]]] = []
     if model.form.uncertainty != "datasheet":
@@ -241,101 +215,19 @@ def _run_stages(
             error_model,
             config,
             stage,
-            Windows(tracks, kinds, config.stride, seen),
-            Windows(tracks, kinds, VALIDATION_STRIDE, unseen),
+            Windows(tracks, names, config.stride, seen),
+            Windows(tracks, names, VALIDATION_STRIDE, unseen),
         )
         run_stage(trainee, work / stage, progress)
         if stage == "first" and tune and isinstance(model, ImuNetwork) and model.form.bias_spread:
-            shares = shrink_corrections(model, train, tune)
-            log.info("share of the network's correction kept: gyro %.2f, acc %.2f", *shares)
+            kept = list(shrink_corrections(model, train, tune))
+            log.info("share of the network's correction kept: gyro %.2f, acc %.2f", *kept)
+    return kept
 
 
-def _card(
-    recipe: Recipe,
-    form_name: str,
-    model: Model,
-    error_model: ErrorModel,
-    tracks: list[Track],
-    kinds: list[str],
-    config: TrainingConfig,
-) -> ModelCard:
-    form = model.form
-    forces = np.array([track.imu.acc.mean(0) for track in tracks])
-    mean_force = forces.mean(0) / np.linalg.norm(forces.mean(0))
-    cov_0 = error_model.cov_0().detach().numpy().tolist() if form.start == "cov_0" else []
-    return ModelCard(
-        format=FORMAT,
-        name=recipe.name if form_name == "separated" else f"{recipe.name}-{form_name}",
-        form=form_name,
-        package_version=__version__,
-        trained_on=[Path(name).name for name in recipe.train],
-        tuned_on=[Path(name).name for name in recipe.tune] if form.held_out_stage else [],
-        seed=config.seed,
-        rate_hz=round(tracks[0].imu.rate_hz, 1),
-        rate_tolerance=RATE_TOLERANCE,
-        units=UNITS,
-        lookahead_samples=CONTEXT,
-        mean_force=tuple(mean_force.tolist()),
-        max_force_angle_deg=MAX_FORCE_ANGLE_DEG,
-        turn_on_mean=[],
-        turn_on_std=[],
-        bias_mean=[0.0] * 6,
-        bias_std=[],
-        cov_0=cov_0,
-        label_noise=_label_noise(error_model, kinds, tracks),
-        truth_kinds=recipe.truth_kinds,
-        figures={},
-        limits=list(recipe.limits),
-    )
-
-
-def _label_noise(
-    error_model: ErrorModel, kinds: list[str], tracks: list[Track]
-) -> dict[str, LabelNoiseCard]:
-    if error_model.form.start not in ("two-ended", "per kind"):
-        return {}
-    rows = error_model.log_label_std.detach().exp().numpy()
-    return {
-        kind: LabelNoiseCard(
-            std_rotation=row[0],
-            std_velocity=row[1],
-            std_position=row[2],
-            std_time=row[3],
-            std_drift=row[4],
-            std_tilt=_tilt_spread([track for track in tracks if track.kind == kind]),
-        )
-        for kind, row in zip(kinds, np.broadcast_to(rows, (len(kinds), 5)), strict=True)
-    }
-
-
-def _tilt_spread(tracks: list[Track]) -> float:
-    """[rad] each axis: worlds of unseen recordings are as far from level as those seen."""
-    tilts = [np.radians(track.alignment.tilt_deg) for track in tracks]
-    return float(np.sqrt(np.mean(np.square(tilts)) / 2.0))
-
-
-def _remaining(model: Model, card: ModelCard, tracks: list[Track], work: Path) -> BiasPrior:
+def _remaining(runner: ImuModel, tracks: list[Track]) -> BiasPrior:
     """The bias that the trained model leaves in recordings whose turn-on bias is tracked."""
-    path = work / "untracked.onnx"
-    export(model, card, path)
-    runner = load_imu_model(path)
     left = [
         replace(track, alignment=align(runner.measure(track.imu), track.states)) for track in tracks
     ]
     return _bias_prior(left)
-
-
-def _turn_on_entries(turn_on: BiasPrior) -> dict[str, list[float]]:
-    return {
-        "turn_on_mean": np.concatenate([turn_on.mean_gyro, turn_on.mean_acc]).tolist(),
-        "turn_on_std": np.concatenate([turn_on.std_gyro, turn_on.std_acc]).tolist(),
-    }
-
-
-def _with_bias(card: ModelCard, prior: BiasPrior) -> ModelCard:
-    return card.model_copy(
-        update={
-            "bias_mean": np.concatenate([prior.mean_gyro, prior.mean_acc]).tolist(),
-            "bias_std": np.concatenate([prior.std_gyro, prior.std_acc]).tolist(),
-        }
-    )

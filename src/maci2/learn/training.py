@@ -115,6 +115,11 @@ class Trainee(lightning.LightningModule):
         self.model, self.error_model = model, error_model
         self.config, self.stage = config, stage
         self.windows, self.validation = windows, validation
+        if stage == "held-out":
+            # No gradient for what is frozen: half of the work is not needed.
+            model.requires_grad_(False)
+            for parameter in model.uncertainty_parameters():
+                parameter.requires_grad_()
 
     @property
     def form(self) -> Form:
@@ -191,13 +196,14 @@ class Trainee(lightning.LightningModule):
         # Constants and logarithms of scales are few and far from zero: faster, and no decay.
         scales = [p for p in chosen if p.dim() == 1 and len(p) <= 6]
         weights = [p for p in chosen if not any(p is scale for scale in scales)]
-        fast = [*scales, *self.error_model.parameters_in_use()]
-        return torch.optim.Adam(
-            [
-                {"params": weights, "first_lr": rate, "weight_decay": self.config.weight_decay},
-                {"params": fast, "first_lr": 10 * rate},
-            ]
-        )
+        labels, start = self.error_model.label_parameters(), self.error_model.start_parameters()
+        groups = [
+            {"params": weights, "first_lr": rate, "weight_decay": self.config.weight_decay},
+            {"params": [*scales, *start], "first_lr": 10 * rate},
+            # A recording's label noise may be a hundredth of where it starts.
+            {"params": labels, "first_lr": 50 * rate},
+        ]
+        return torch.optim.Adam([group for group in groups if group["params"]])
 
 
 def _trainable(model: Model) -> list[torch.nn.Parameter]:
@@ -220,7 +226,8 @@ def run_stage(trainee: Trainee, folder: Path, progress: bool = True) -> None:
     trainer = lightning.Trainer(
         max_epochs=trainee.epochs,
         accelerator="auto",
-        logger=CSVLogger(str(folder), name="", version=""),
+        # A run that goes on writes another version: the log of what came before stays.
+        logger=CSVLogger(str(folder), name="log"),
         callbacks=[checkpoint],
         num_sanity_val_steps=0,
         enable_progress_bar=progress,

@@ -31,12 +31,15 @@ class Track:
 
     name: str
     kind: str
-    """Kind of its truth: recordings of one kind share their label noise."""
+    """Kind of its truth."""
 
     imu: ImuSamples
     noise: ImuNoise
     states: TruthStates
     alignment: Alignment
+
+    std_gyro_bias: Array
+    """(n, 3) spread of the gyroscope bias at each sample where it is tracked, else empty."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +52,8 @@ class Batch:
     times: Tensor
     """(B, LENGTH) [s] since the start."""
 
-    kind: Tensor
-    """(B,) number of the truth's kind."""
+    recording: Tensor
+    """(B,) number of the recording a window is from."""
 
     R_bi_bj: Tensor
     """(B, K, 3, 3) truth at the horizons."""
@@ -63,6 +66,9 @@ class Batch:
 
     rates: Tensor
     """(B, K + 1, 9) rate of change of the truth state at the start and at each horizon."""
+
+    std_gyro_bias: Tensor
+    """(B, 3) spread of the gyroscope bias at the start where it is tracked, else (B, 0)."""
 
     valid: Tensor
     """(B, K) whether the truth is unbroken from the start to the horizon."""
@@ -80,30 +86,36 @@ def load_track(recording: Recording, kind: str, truth_names: tuple[str, ...] = (
 
 def with_bias_tracked(track: Track, turn_on: BiasPrior) -> Track:
     """The track as a model that tracks the gyroscope's bias sees it."""
-    imu = replace(track.imu, gyro=track.imu.gyro - track_gyro_bias(track.imu, turn_on))
-    return _aligned(track.name, track.kind, imu, track.noise, track.states)
+    tracked, std = track_gyro_bias(track.imu, turn_on)
+    imu = replace(track.imu, gyro=track.imu.gyro - tracked)
+    aligned = _aligned(track.name, track.kind, imu, track.noise, track.states)
+    return replace(aligned, std_gyro_bias=std)
 
 
 def _aligned(name: str, kind: str, imu: ImuSamples, noise: ImuNoise, states: TruthStates) -> Track:
-    return Track(name, kind, imu, noise, states, align(datasheet_model(imu, noise), states))
+    alignment = align(datasheet_model(imu, noise), states)
+    return Track(name, kind, imu, noise, states, alignment, np.zeros((0, 3)))
 
 
 class Windows:
     """All windows of some tracks within a share of each track's time."""
 
     def __init__(
-        self, tracks: list[Track], kinds: list[str], stride: int, part: tuple[float, float]
+        self, tracks: list[Track], names: list[str], stride: int, part: tuple[float, float]
     ) -> None:
-        """Windows start every `stride` samples within `part`, from 0 (start) to 1 (end)."""
-        self._sources = [_Source(track, kinds.index(track.kind)) for track in tracks]
+        """Windows start every `stride` samples within `part`, from 0 (start) to 1 (end).
+
+        `names` numbers the recordings of all stages.
+        """
+        self._sources = [_Source(track, names.index(track.name)) for track in tracks]
         starts = [source.starts(stride, part) for source in self._sources]
         self._where = np.array(
             [(number, at) for number, found in enumerate(starts) for at in found], dtype=np.int64
         ).reshape(-1, 2)
         if len(self._where) == 0:
-            names = ", ".join(track.name for track in tracks)
             raise DatasetError(
-                f"{names}: no stretch of {HORIZONS[0]} samples with unbroken truth in "
+                f"{', '.join(track.name for track in tracks)}: no stretch of {HORIZONS[0]} "
+                "samples with unbroken truth in "
                 f"{part[0]:.0%}..{part[1]:.0%} of the recording; nothing to train on."
             )
 
@@ -125,12 +137,12 @@ class Windows:
 class _Source:
     """A track with its truth spread over the samples."""
 
-    def __init__(self, track: Track, kind: int) -> None:
+    def __init__(self, track: Track, number: int) -> None:
         n = len(track.imu)
         self.samples = np.concatenate([track.imu.gyro, track.imu.acc], axis=1)
         self.times = (track.imu.stamps_ns - track.imu.stamps_ns[0]) / NS
         self.period = float(np.median(np.diff(self.times)))
-        self.kind = kind
+        self.number = number
         self.gravity_w = track.alignment.gravity_w
         self.run = np.full(n, -1, dtype=np.int64)
         self.R, self.v, self.p = np.zeros((n, 3, 3)), np.zeros((n, 3)), np.zeros((n, 3))
@@ -139,6 +151,7 @@ class _Source:
         self.R[states.samples], self.v[states.samples] = states.Rs_w_b, states.v_w
         self.p[states.samples] = states.p_w
         self.unbiased = self.samples - track.alignment.bias
+        self.std_gyro_bias = track.std_gyro_bias
 
     def starts(self, stride: int, part: tuple[float, float]) -> Indices:
         first, last = (int(share * len(self.run)) for share in part)
@@ -162,13 +175,17 @@ class _Source:
         return {
             "samples": torch.tensor(self.samples[inside], dtype=torch.float32),
             "times": torch.tensor(times),
-            "kind": torch.tensor(self.kind),
+            "recording": torch.tensor(self.number),
             "R_bi_bj": torch.tensor(R_bi_w @ self.R[ends]),
             "beta": torch.tensor((self.v[ends] - self.v[start] - self.gravity_w * dt) @ R_bi_w.T),
             "alpha": torch.tensor((self.p[ends] - self.p[start] - fallen) @ R_bi_w.T),
             "rates": torch.tensor(self._rates(np.concatenate([[start], ends]), R_bi_w)),
+            "std_gyro_bias": torch.tensor(self._std_gyro_bias(start)),
             "valid": torch.tensor(valid),
         }
+
+    def _std_gyro_bias(self, start: int) -> Array:
+        return self.std_gyro_bias[start] if len(self.std_gyro_bias) else np.zeros(0)
 
     def _rates(self, at: Indices, R_bi_w: Array) -> Array:
         acc_w = np.einsum("nij,nj->ni", self.R[at], self.unbiased[at, 3:]) + self.gravity_w

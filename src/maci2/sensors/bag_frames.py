@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from maci2.errors import DatasetError
 from maci2.sensors.bag_images import Image, grey_image, require_size
 from maci2.sensors.bag_reader import Bag, Message, header_stamp_ns
-from maci2.sensors.stereo_pairs import MAX_PAIR_SKEW_NS, StereoPair, pair_stamps
+from maci2.sensors.stereo_pairs import MAX_PAIR_SKEW_NS, StereoPair, pair_at, pair_stamps
 from maci2.sensors.types import NS, BagImages, Recording, Stamps
 
 AHEAD_NS = NS
@@ -71,13 +71,7 @@ class BagFrames:
 
     def index_of(self, stamp_ns: int) -> int:
         """Position of the pair with exactly this stamp."""
-        at = int(np.searchsorted(self.stamps_ns, stamp_ns))
-        if at == len(self) or self.stamps_ns[at] != stamp_ns:
-            raise DatasetError(
-                f"{self.source}: no stereo pair at {stamp_ns} ns; the nearest is at "
-                f"{self.stamps_ns[min(at, len(self) - 1)]} ns."
-            )
-        return at
+        return pair_at(self, stamp_ns)
 
     def left(self, index: int) -> Image:
         """The left image alone."""

@@ -10,12 +10,17 @@ from numpy.typing import NDArray
 
 from maci2.errors import DatasetError
 from maci2.sensors.bag_frames import bag_frames
+from maci2.sensors.bag_images import PNG_END
 from maci2.sensors.euroc import camera_folders, mav0_of
-from maci2.sensors.stereo_pairs import MAX_PAIR_SKEW_NS, Frames, Image, StereoPair, pair_stamps
+from maci2.sensors.stereo_pairs import (
+    MAX_PAIR_SKEW_NS,
+    Frames,
+    Image,
+    StereoPair,
+    pair_at,
+    pair_stamps,
+)
 from maci2.sensors.types import Recording, Stamps
-
-PNG_END = b"IEND\xaeB`\x82"
-"""How every complete PNG file ends; decoders return half an image for a truncated one."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +48,7 @@ class FolderFrames:
 
     def index_of(self, stamp_ns: int) -> int:
         """Position of the pair with exactly this stamp."""
-        at = int(np.searchsorted(self.stamps_ns, stamp_ns))
-        if at == len(self) or self.stamps_ns[at] != stamp_ns:
-            raise DatasetError(
-                f"{self.source}: no stereo pair at {stamp_ns} ns; the nearest is at "
-                f"{self.stamps_ns[min(at, len(self) - 1)]} ns."
-            )
-        return at
+        return pair_at(self, stamp_ns)
 
     def left(self, index: int) -> Image:
         """The left image alone: following points needs no right one."""
@@ -104,6 +103,7 @@ def read_image(path: Path, resolution: tuple[int, int]) -> Image:
             "remove its line."
         )
     content = path.read_bytes()
+    # Decoders return half an image for a truncated file.
     if path.suffix.lower() == ".png" and not content.endswith(PNG_END):
         raise DatasetError(
             f"{path}: truncated, {len(content)} bytes and no end mark; copy the file again."

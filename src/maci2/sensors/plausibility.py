@@ -25,6 +25,9 @@ MAX_RATE = 15.0
 COHERENT = 0.6
 """Turned back to one frame, forces add up to gravity: mean and single norms agree to this part."""
 
+IN_DEGREES = "the gyroscope is in deg/s"
+DISAGREE = "gyroscope and accelerometer disagree"
+
 _WINDOW_S = 5.0
 """Long enough that a bias of 1 deg/s, read as 1 rad/s, turns gravity away."""
 
@@ -39,9 +42,12 @@ class ImuFault:
     serious: bool
     """The samples are useless as they are."""
 
+    name: str = ""
+    """Of the fault, in a few words."""
+
 
 @dataclass(frozen=True)
-class _Forces:
+class Forces:
     """What the accelerometer says on average, its turning undone with the gyroscope."""
 
     mean: float
@@ -74,7 +80,7 @@ def require_plausible(samples: ImuSamples) -> None:
 def graded_imu_faults(samples: ImuSamples) -> list[ImuFault]:
     """What is wrong with the samples, and which of it makes them useless."""
     faults = _dead_channels(samples)
-    forces = _average_forces(samples)
+    forces = average_forces(samples)
     gyro_fault = _gyro_fault(samples, forces)
     # Forces are turned back with the gyroscope, so they are judged only when it is sound.
     other = gyro_fault or _gravity_fault(samples.source, forces)
@@ -90,11 +96,12 @@ def _dead_channels(samples: ImuSamples) -> list[ImuFault]:
                 f"{len(samples)} samples; a live channel shows noise. Check the sensor and the "
                 "columns of the file."
             )
-            faults.append(ImuFault(text, serious=False))
+            name = f"{sensor} {'xyz'[axis]} is stuck"
+            faults.append(ImuFault(text, serious=False, name=name))
     return faults
 
 
-def _gyro_fault(samples: ImuSamples, forces: _Forces) -> ImuFault | None:
+def _gyro_fault(samples: ImuSamples, forces: Forces) -> ImuFault | None:
     rate = float(np.percentile(np.linalg.norm(samples.gyro, axis=1), 99))
     remedy = "It looks like deg/s: multiply the gyroscope columns by pi/180 = 0.017453."
     if rate > MAX_RATE:
@@ -102,7 +109,7 @@ def _gyro_fault(samples: ImuSamples, forces: _Forces) -> ImuFault | None:
             f"{samples.source}: the gyroscope reads {rate:.1f} rad/s or more in 1 % of the "
             f"samples; needed rad/s, at most {MAX_RATE:.0f} for a recording with cameras. {remedy}"
         )
-        return ImuFault(text, serious=True)
+        return ImuFault(text, serious=True, name=IN_DEGREES)
     # Norms are those of gravity, yet the directions, turned back, do not agree.
     if not forces.coherent and abs(forces.sample - GRAVITY) < 2.0 * GRAVITY_TOLERANCE:
         text = (
@@ -110,33 +117,36 @@ def _gyro_fault(samples: ImuSamples, forces: _Forces) -> ImuFault | None:
             f"gyroscope, forces of {forces.sample:.2f} m/s^2 average to {forces.mean:.2f} over "
             f"{_WINDOW_S:.0f} s, needed {GRAVITY} within {GRAVITY_TOLERANCE}. {remedy}"
         )
-        return ImuFault(text, serious=True)
+        return ImuFault(text, serious=True, name=DISAGREE)
     return None
 
 
-def _gravity_fault(source: str, forces: _Forces) -> ImuFault | None:
+def _gravity_fault(source: str, forces: Forces) -> ImuFault | None:
     needed = f"needed {GRAVITY} within {GRAVITY_TOLERANCE} (bias and scale of a poor accelerometer)"
     if abs(forces.mean - GRAVITY) <= GRAVITY_TOLERANCE:
         return None
     # Gravity of 1 g is steady; accelerations that happen to be 1 m/s^2 large are not.
     steady = forces.coherent and forces.spread < 0.35 * forces.mean
     if steady and 0.8 < forces.mean < 1.25:
+        name = "the accelerometer is in g"
         text = (
             f"{source}: the accelerometer reads {forces.mean:.3f} on average, {needed}. It looks "
             f"like g: multiply the accelerometer columns by {GRAVITY}."
         )
     elif not steady or forces.mean <= 0.8:
+        name = "gravity is removed"
         text = (
             f"{source}: the accelerometer's mean is {forces.mean:.2f} m/s^2 and its samples are "
             f"{forces.sample:.2f} m/s^2 long, {needed}. Gravity seems to be removed already: "
             "use the raw specific force, not linear acceleration."
         )
     else:
+        name = "the accelerometer's scale is wrong"
         text = (
             f"{source}: the accelerometer reads {forces.mean:.2f} m/s^2 on average and at rest, "
             f"{needed}. Check its range setting, scale factor and units."
         )
-    return ImuFault(text, serious=True)
+    return ImuFault(text, serious=True, name=name)
 
 
 def _gap_faults(samples: ImuSamples) -> list[ImuFault]:
@@ -150,10 +160,11 @@ def _gap_faults(samples: ImuSamples) -> list[ImuFault]:
         f"{samples.stamps_ns[longest]} ns; the median step is {np.median(steps_s):.4f} s. Windows "
         "that touch a gap cannot be used."
     )
-    return [ImuFault(text, serious=False)]
+    return [ImuFault(text, serious=False, name="gaps")]
 
 
-def _average_forces(samples: ImuSamples) -> _Forces:
+def average_forces(samples: ImuSamples) -> Forces:
+    """Forces over windows of 5 s, turned back to each window's start."""
     length = min(round(_WINDOW_S * samples.rate_hz), len(samples) - 1)
     starts = np.arange(0, len(samples) - length, max(length // 2, 1))
     angles = samples.gyro[:-1] * (np.diff(samples.stamps_ns) / NS)[:, None]
@@ -164,7 +175,7 @@ def _average_forces(samples: ImuSamples) -> _Forces:
         R_start_now = R_start_now @ so3_exp_stack(angles[starts + now])
     smooth = _moving_mean(samples.acc, max(round(_SMOOTHING_S * samples.rate_hz), 1))
     norms = np.linalg.norm(smooth, axis=1)
-    return _Forces(
+    return Forces(
         mean=float(np.median(np.linalg.norm(total / length, axis=1))),
         sample=float(np.median(np.linalg.norm(samples.acc, axis=1))),
         spread=float(np.subtract(*np.percentile(norms, [75, 25]))),

@@ -30,11 +30,18 @@ def require_increasing(stamps_ns: Stamps, source: str, lines: Stamps) -> None:
     if (steps > 0).all():
         return
     at = int(np.argmax(steps <= 0)) + 1
-    fault = "a duplicate of" if steps[at - 1] == 0 else "earlier than"
+    back_s = -steps[at - 1] / NS
+    jumped = back_s > GAP_PERIODS * float(np.median(np.abs(steps))) / NS and (steps < 0).sum() == 1
+    fault, by = ("a duplicate of", "") if back_s == 0 else ("earlier than", f", by {back_s:.4f} s")
+    remedy = (
+        "The clock was set back: cut the recording there, and stamp by a monotonic clock."
+        if jumped
+        else "Sort the file by stamp and remove duplicates."
+    )
     raise DatasetError(
         f"{source}, line {lines[at]}: stamp {stamps_ns[at]} ns is {fault} stamp "
-        f"{stamps_ns[at - 1]} ns on the line before ({int((steps <= 0).sum())} such places); "
-        "stamps must increase strictly. Sort the file by stamp and remove duplicates."
+        f"{stamps_ns[at - 1]} ns on the line before{by} ({int((steps <= 0).sum())} such places); "
+        f"stamps must increase strictly. {remedy}"
     )
 
 

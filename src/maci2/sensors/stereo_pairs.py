@@ -6,6 +6,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from maci2.errors import DatasetError
 from maci2.sensors.types import Stamps
 
 MAX_PAIR_SKEW_NS = 1_000_000
@@ -61,3 +62,15 @@ def pair_stamps(left_ns: Stamps, right_ns: Stamps) -> tuple[NDArray[np.intp], ND
     left = np.flatnonzero(np.abs(right_ns[nearest] - left_ns) < MAX_PAIR_SKEW_NS)
     right, first = np.unique(nearest[left], return_index=True)
     return left[first], right
+
+
+def pair_at(frames: Frames, stamp_ns: int) -> int:
+    """Position of the pair with exactly this stamp; an error names the nearest."""
+    stamps_ns = frames.stamps_ns
+    at = int(np.searchsorted(stamps_ns, stamp_ns))
+    if at == len(stamps_ns) or stamps_ns[at] != stamp_ns:
+        raise DatasetError(
+            f"{frames.source}: no stereo pair at {stamp_ns} ns; the nearest is at "
+            f"{stamps_ns[min(at, len(stamps_ns) - 1)]} ns."
+        )
+    return at

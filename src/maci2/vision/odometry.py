@@ -92,14 +92,16 @@ class StereoOdometry:
 
     def _measure(self, index: int, index1: int) -> VisualStep:
         """Follow points through the frames between; they only lead the way."""
-        first, second = self._keyframe(index), self._keyframe(index1)
+        # In the order of time: a bag is read on, not looked up.
+        first = self._keyframe(index)
+        between = [self._left(k) for k in range(index + 1, index1)]
+        second = self._keyframe(index1)
         stamps = (int(self.frames.stamps_ns[index]), int(self.frames.stamps_ns[index1]))
         if first.blank or second.blank:
             return unmeasured(stamps, first.blank or second.blank)
-        between = [self._left(k) for k in range(index + 1, index1)]
         # A dark image between would lead the way nowhere.
-        between = [image for image in between if not blank(image, "left")]
-        found = match_step(first, between, second, first.row_offset)
+        seen = [image for image in between if not blank(image, "left")]
+        found = match_step(first, seen, second, first.row_offset)
         return measure_step(
             stamps, found, self.model, self.camera, self.shared, self.config.scale_by_residuals
         )

@@ -11,6 +11,7 @@ from maci2.evaluation.experiments.initialization import TaskResult, rounded
 from maci2.evaluation.experiments.method import TRUTHS
 from maci2.evaluation.experiments.table import Cell, Claim, Findings, Line, Table
 from maci2.evaluation.visual import VisualScore, visual_report
+from maci2.sensors import open_recording
 
 INTERVAL_S = 0.2
 BINS = 6
@@ -37,7 +38,7 @@ class VisualTask:
 
 def run_visual(task: VisualTask) -> TaskResult:
     """One row for each model of match covariance."""
-    _, scores = visual_report(task.path, INTERVAL_S, truth_names=TRUTHS)
+    _, scores = visual_report(open_recording(task.path), INTERVAL_S, truth_names=TRUTHS)
     return TaskResult([_row(name, score) for name, score in scores.items()])
 
 

@@ -1,0 +1,75 @@
+"""Which recordings a model is trained on: the recipes of the bundled models, and anybody's own."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from maci2.errors import OptionError
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Which recordings, and what kind of truth each has."""
+
+    name: str
+    train: tuple[str, ...]
+    """Names of folders or bags, or paths, that everything is fitted to."""
+
+    tune: tuple[str, ...]
+    """The same for the held-out stage: uncertainties only."""
+
+    truth_kinds: dict[str, str]
+    """Kind of truth by the beginning of a recording's name."""
+
+    limits: tuple[str, ...] = ()
+
+    rig: Path | None = None
+    """Calibration instead of the recordings' own; bags need it."""
+
+    topics: str = ""
+    """Which topic of a bag is what."""
+
+    def __post_init__(self) -> None:
+        if not self.train:
+            raise OptionError(f"recipe '{self.name}': no recording to train on.")
+        train, tune = ({Path(name).name for name in names} for names in (self.train, self.tune))
+        shared = sorted(train & tune)
+        if shared:
+            raise OptionError(
+                f"recipe '{self.name}': {', '.join(shared)} is in both the training and the "
+                "held-out part; uncertainties tuned on seen recordings are too small. Use each "
+                "recording once."
+            )
+
+    def without(self, name: str) -> "Recipe":
+        """The recipe with one recording left out, to be measured on it."""
+        if name not in self.train + self.tune:
+            raise OptionError(
+                f"--leave-out {name}: not in recipe '{self.name}'; choose one of "
+                f"{', '.join(self.train + self.tune)}."
+            )
+        train, tune = (tuple(n for n in names if n != name) for names in (self.train, self.tune))
+        return replace(self, train=train, tune=tune)
+
+    def kind(self, name: str) -> str:
+        """The kind of truth of a recording."""
+        for beginning, kind in self.truth_kinds.items():
+            if name.removeprefix("dataset-").startswith(beginning):
+                return kind
+        return "truth"
+
+
+EUROC = Recipe(
+    "euroc",
+    ("MH_01_easy", "MH_05_difficult", "V2_01_easy", "V2_03_difficult"),
+    ("MH_03_medium", "V1_02_medium"),
+    {"MH": "leica", "V": "vicon"},
+    ("the ADIS16448 of EuRoC's VI-sensor on its MAV; another IMU needs its own training",),
+)
+TUMVI = Recipe(
+    "tumvi",
+    ("dataset-room1_512_16", "dataset-room3_512_16"),
+    ("dataset-room5_512_16",),
+    {"room": "mocap"},
+    ("the calibrated release of TUM-VI's BMI160, hand-held; another IMU needs its own training",),
+)
+RECIPES = {recipe.name: recipe for recipe in (EUROC, TUMVI)}

@@ -1,0 +1,273 @@
+"""How the learned IMU model's choices were made: each training recording left out in turn.
+
+    python tools/imu_choices.py bias ROOT        # the tracker's constants
+    python tools/imu_choices.py labels ROOT      # what the noise of the truth is made of
+    python tools/imu_choices.py gravity ROOT     # `maci2 evaluate` on the recording left out
+
+ROOT holds EuRoC's recordings. Only those that `euroc` is trained and tuned on are opened. Means,
+spreads and label noise come from the other five; variances of the accelerometer come from the
+bundled network, the same for all that is compared.
+"""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from maci2.evaluation.inputs import Inputs, open_inputs
+from maci2.evaluation.integration_errors import integration_errors
+from maci2.evaluation.options import RunOptions, parse_vision
+from maci2.evaluation.run import Row, _row, truth_is_known
+from maci2.evaluation.summary import summarize_sequence
+from maci2.evaluation.windows import plan_windows
+from maci2.gaussian import Array
+from maci2.imu import BiasPrior, ImuMeasurements, bias_tracking
+from maci2.imu.bias_tracking import track_gyro_bias
+from maci2.imu.model import load_imu_model
+from maci2.imu.network_shape import BLOCK
+from maci2.learn.alignment import bias_prior
+from maci2.learn.recipe import load_tracks
+from maci2.learn.recipes import EUROC
+from maci2.learn.windows import Track
+from maci2.lie import so3_exp
+
+HORIZONS_S = (0.1, 0.25, 1.0, 2.5)
+PARTS = (slice(0, 3), slice(3, 6), slice(6, 9))
+EARLY_S = 20.0
+
+
+def others(tracks: list[Track], left_out: Track) -> BiasPrior:
+    """Bias to expect of a recording, from all but it."""
+    seen = [track for track in tracks if track is not left_out]
+    return bias_prior([track.alignment for track in seen], [track.kind for track in seen])
+
+
+def compare_bias(tracks: list[Track]) -> None:
+    """Error and NEES of the tracked gyroscope bias, early and late."""
+    # Compiled code keeps the constants it was compiled with.
+    bias_tracking._track = bias_tracking._track.py_func
+    for walk, speed in ((5e-5, 2.5), (2e-5, 2.5), (1e-5, 2.5), (2e-5, 1.5), (2e-5, 4.0)):
+        bias_tracking.WALK_GYRO, bias_tracking.STD_SPEED = walk, speed
+        rms, early, late = [], [], []
+        for track in tracks:
+            bias, std = track_gyro_bias(track.imu, others(tracks, track))
+            error = bias - track.alignment.bias[:3]
+            cut = int(EARLY_S * track.imu.rate_hz)
+            rms.append((error[cut:] ** 2).mean(0))
+            early.append((error[:cut] ** 2 / std[:cut] ** 2).mean(0))
+            late.append((error[cut:] ** 2 / std[cut:] ** 2).mean(0))
+        print(f"walk {walk:.0e} rad/s/sqrt(s), speed {speed} m/s: after {EARLY_S:.0f} s rms "
+              f"{1e4 * np.sqrt(np.mean(rms, axis=0))} e-4 rad/s; NEES first {EARLY_S:.0f} s "
+              f"{np.mean(early, axis=0)}, later {np.mean(late, axis=0)}")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What an error may be made of; see the table in `compare_labels`."""
+
+    group: Callable[[Track], str]
+    drift: bool = True
+    tilt: bool = True
+    gyro: bool = False
+    """Whether the gyroscope's variance is learned."""
+
+
+def compare_labels(tracks: list[Track]) -> None:
+    """Likelihood and NEES on the recording left out, label noise fitted to the others."""
+    forms = {
+        "per recording": Noise(lambda track: track.name),
+        "per kind": Noise(lambda track: track.kind),
+        "one for all": Noise(lambda _: "all"),
+        "per recording, no drift": Noise(lambda track: track.name, drift=False),
+        "per recording, no tilt": Noise(lambda track: track.name, tilt=False),
+        "per recording, gyro noise learned": Noise(lambda track: track.name, gyro=True),
+    }
+    data = {track.name: _errors(tracks, track) for track in tracks}
+    for name, form in forms.items():
+        likelihood, found, scales = [], [], []
+        for track in tracks:
+            seen = [other for other in tracks if other is not track]
+            log_scale, log_std = _fit(data, seen, form)
+            scales.append((0.5 * log_scale).exp().numpy())
+            alike = [log_std[form.group(t)] for t in seen if t.kind == track.kind]
+            mean = torch.stack(alike).mean(0)
+            covs = [_cov(one, log_scale, mean, form) for one in data[track.name]]
+            pairs = list(zip(data[track.name], covs, strict=True))
+            likelihood.append(np.mean([float(_gaussian(one["e"], c).mean()) for one, c in pairs]))
+            found.append([[_nees(one["e"][:, p], c[:, p, p]) for p in PARTS] for one, c in pairs])
+        nees = np.array(found)
+        print(f"{name}: -ln L {np.round(likelihood, 1)}; std of samples times "
+              f"{np.mean(scales, axis=0)}")  # fmt: skip
+        for h, horizon_s in enumerate(HORIZONS_S):
+            if horizon_s in (0.25, 1.0):
+                print(f"   {horizon_s} s: rotation {nees[:, h, 0]}, velocity {nees[:, h, 1]}, "
+                      f"position {nees[:, h, 2]}")  # fmt: skip
+
+
+def _variances(track: Track, imu_gyro: Array) -> Array:
+    """(n, 6) the data sheet's for the gyroscope, the bundled network's for the accelerometer."""
+    model = load_imu_model("euroc")
+    log_variance = model._run(np.concatenate([imu_gyro, track.imu.acc], axis=1))[1]
+    return np.exp(log_variance)[np.arange(len(track.imu)) // BLOCK]
+
+
+def _measured(tracks: list[Track], track: Track) -> ImuMeasurements:
+    """A recording as a model sees it that knows the biases of the others only."""
+    prior = others(tracks, track)
+    bias, std = track_gyro_bias(track.imu, prior)
+    gyro = track.imu.gyro - bias
+    variance = _variances(track, gyro)
+    left = BiasPrior(np.zeros(3), prior.std_gyro, prior.mean_acc, prior.std_acc)
+    return ImuMeasurements(track.imu.stamps_ns, gyro, track.imu.acc, variance[:, :3],
+                           variance[:, 3:], np.zeros((9, 9)), left, track.name, std)  # fmt: skip
+
+
+def _errors(tracks: list[Track], track: Track) -> list[dict[str, Tensor]]:
+    """Windows of every horizon; `parts` (m, 6, 9, 9) is what each axis' noise adds."""
+    imu = _measured(tracks, track)
+    prior = imu.bias_prior
+    imu = replace(imu, acc=imu.acc - prior.mean_acc)
+    found = []
+    for horizon_s in HORIZONS_S:
+        parts = []
+        for axis in range(6):
+            only = np.full((len(imu.acc), 6), 1e-30)
+            only[:, axis] = np.concatenate([imu.var_gyro, imu.var_acc], axis=1)[:, axis]
+            alone = replace(imu, var_gyro=only[:, :3], var_acc=only[:, 3:])
+            windows = integration_errors(
+                alone, track.states, horizon_s, 2.5, track.alignment.gravity_w
+            )
+            parts.append(windows.cov_imu)
+        std = np.concatenate(
+            [windows.std_gyro_bias, np.broadcast_to(prior.std_acc, (len(windows.dt), 3))], axis=1
+        )
+        fields = {"e": windows.e, "parts": np.stack(parts, 1), "start": windows.e_D_start,
+                  "bias": windows.e_D_bias * std[:, None], "first": windows.rates_first,
+                  "last": windows.rates_last, "dt": windows.dt}  # fmt: skip
+        found.append({name: torch.tensor(value) for name, value in fields.items()})
+    return found
+
+
+def _cov(one: dict[str, Tensor], log_scale: Tensor, log_std: Tensor, form: Noise) -> Tensor:
+    std, start = log_std.exp(), one["start"]
+    cov = (one["parts"] * log_scale.exp()[:, None, None]).sum(1) + one["bias"] @ one["bias"].mT
+    floor = torch.diag(std[:3].square().repeat_interleave(3))
+    moved = [std[3] * one[end] for end in ("first", "last")]
+    first, last = (floor + m[:, :, None] * m[:, None, :] for m in moved)
+    cov = cov + start @ first @ start.mT + last
+    rotation = (torch.arange(9) < 3).double()
+    if form.drift:
+        cov = cov + torch.diag(rotation) * (std[4] * one["dt"])[:, None, None].square()
+    if form.tilt:
+        tilted = std[5] * start[:, :, :3] * (1.0 - rotation)[:, None]
+        cov = cov + tilted @ tilted.mT
+    return cov
+
+
+def _gaussian(e: Tensor, cov: Tensor) -> Tensor:
+    lower = torch.linalg.cholesky(cov)
+    white = torch.linalg.solve_triangular(lower, e[..., None], upper=False)[..., 0]
+    return 0.5 * white.square().sum(-1) + lower.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+
+def _nees(e: Tensor, cov: Tensor) -> float:
+    return float((torch.linalg.solve(cov, e[..., None])[..., 0] * e).sum(1).mean() / 3.0)
+
+
+def _fit(
+    data: dict[str, list[dict[str, Tensor]]], seen: list[Track], form: Noise
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Logarithms of what variances are multiplied by (6,), and of label noise by group (6,)."""
+    first = torch.tensor([1e-3, 5e-3, 1e-3, 3e-4, 5e-4, 1e-3], dtype=torch.float64).log()
+    log_std = {form.group(track): first.clone().requires_grad_() for track in seen}
+    log_scale = torch.zeros(6, dtype=torch.float64, requires_grad=True)
+    learned = torch.tensor([float(form.gyro)] * 3 + [1.0] * 3)
+    optimizer = torch.optim.Adam([log_scale, *log_std.values()], lr=0.2)
+    steps = 66
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = torch.zeros(())
+        for track in seen:
+            for one in data[track.name]:
+                cov = _cov(one, log_scale * learned, log_std[form.group(track)], form)
+                loss = loss + _gaussian(one["e"], cov).mean()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+        with torch.no_grad():
+            for parameter in log_std.values():
+                parameter.clamp_(-12.0, 0.0)
+    fitted = {name: value.detach() for name, value in log_std.items()}
+    return (log_scale * learned).detach(), fitted
+
+
+def compare_gravity(tracks: list[Track], data: Path) -> None:
+    """Gravity error and NEES of `maci2 evaluate`, truth levelled, on recordings left out."""
+    options = RunOptions(parse_vision("truth:0.05,0.003", "camera", None))
+
+    def spread(imu: ImuMeasurements, factor: float) -> ImuMeasurements:
+        prior = replace(imu.bias_prior, std_acc=factor * imu.bias_prior.std_acc)
+        return replace(imu, bias_prior=prior)
+
+    changes: dict[str, Callable[[ImuMeasurements], ImuMeasurements]] = {
+        "as chosen": lambda imu: imu,
+        "one gyro spread for all times": lambda imu: replace(imu, std_gyro_bias=np.zeros((0, 3))),
+        "spread of acc bias x 0.7": lambda imu: spread(imu, 0.7),
+        "spread of acc bias x 1.29": lambda imu: spread(imu, 1.29),
+        "spread of acc bias x 2": lambda imu: spread(imu, 2.0),
+        "variances of acc x 2": lambda imu: replace(imu, var_acc=2.0 * imu.var_acc),
+        "variances of acc alike on all axes": lambda imu: replace(
+            imu, var_acc=np.full_like(imu.var_acc, imu.var_acc.mean())
+        ),
+    }
+    levelled = [(track, _levelled(data, track, options)) for track in tracks]
+    measured = [_measured(tracks, track) for track in tracks]
+    for name, change in changes.items():
+        found = [
+            summarize_sequence(_rows(replace(inputs, imu=change(imu)), options))
+            for imu, (_, inputs) in zip(measured, levelled, strict=True)
+        ]
+        gravity = np.array([one["gravity_deg"] for one in found])
+        nees = np.array([one["nees"]["gravity"] for one in found])
+        print(f"{name}: gravity {gravity.mean():.4f} deg {gravity}, NEES {nees.mean():.2f} {nees}")
+
+
+def _levelled(data: Path, track: Track, options: RunOptions) -> Inputs:
+    """The recording with its truth turned until gravity is along z."""
+    inputs = open_inputs(data / track.name, options)
+    assert inputs.truth is not None
+    down = track.alignment.gravity_w / np.linalg.norm(track.alignment.gravity_w)
+    axis = np.cross(down, [0.0, 0.0, -1.0])
+    turn = np.eye(4)
+    turn[:3, :3] = so3_exp(axis)
+    truth = inputs.truth
+    truth = replace(truth, Ts_w_b=turn @ truth.Ts_w_b, v_w=truth.v_w @ turn[:3, :3].T)
+    return replace(inputs, truth=truth)
+
+
+def _rows(inputs: Inputs, options: RunOptions) -> list[Row]:
+    windows = plan_windows(inputs.candidates_ns(with_truth=True), options.window_s,
+                           options.stride_s, options.keyframes)  # fmt: skip
+    truth = inputs.truth
+    return [_row(inputs, w, options) for w in windows if truth and truth_is_known(truth, w)]
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    np.set_printoptions(precision=3, suppress=True, linewidth=150)
+    what, data = sys.argv[1], Path(sys.argv[2])
+    tracks = load_tracks(EUROC, EUROC.train + EUROC.tune, data)
+    print(", ".join(track.name for track in tracks))
+    if what == "gravity":
+        compare_gravity(tracks, data)
+    else:
+        {"bias": compare_bias, "labels": compare_labels}[what](tracks)
+
+
+if __name__ == "__main__":
+    main()
