@@ -28,7 +28,7 @@ def test_the_three_sources_of_camera_motion_are_read():
 @pytest.mark.parametrize(
     ("text", "frame", "std", "message"),
     [
-        ("thruth:0.1,0.1", "camera", None, "choose one of truth:ROT_DEG"),
+        ("thruth:0.1,0.1", "camera", None, "choose one of images"),
         ("truth:0.05", "camera", None, "needed 2 numbers"),
         ("truth:0,0.003", "camera", None, "above 0"),
         ("trajectory:", "camera", None, "choose one of"),
