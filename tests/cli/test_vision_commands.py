@@ -40,7 +40,8 @@ def test_vo_says_which_steps_it_could_not_measure(drawn_copy, tmp_path):
 
 
 def test_vo_report_has_every_key_rivals_and_a_figure(drawn, tmp_path):
-    output = run("vo-report", drawn, "--json", tmp_path / "r.json", "-o", tmp_path / "figures")
+    words = ["vo-report", drawn, "--interval", 0.6, "--json", tmp_path / "r.json"]
+    output = run(*words, "-o", tmp_path / "figures")
     record = json.loads((tmp_path / "r.json").read_text())["sequences"]["flight"]
     keys = {"steps", "rotation_deg", "translation_m", "nees", "frames_per_second", "rivals"}
     assert keys <= set(record)
