@@ -26,7 +26,7 @@ def main(path: Path, speed: float) -> None:
 
     with OnlineInitializer(recording.rig, on_result=tell) as online:
         replay(recording, online, speed)
-        online.wait(5.0)
+        online.drain(60.0)
         print(online.status)
 
 

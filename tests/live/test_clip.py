@@ -42,5 +42,5 @@ def test_a_real_device_at_rest_is_recognised(data_root):
     recording = open_recording(data_root / "euroc" / "MH_01_static_clip")
     with OnlineInitializer(recording.rig) as online:
         replay(recording, online, speed=20.0)
-        online.wait(1.0)
+        assert online.drain(30.0)
         assert online.status.standing_still

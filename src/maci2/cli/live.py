@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from maci2.estimation import InitResult
 
 
+DRAIN_S = 60.0
+"""For what has been handed over and not worked on, when the replay is over."""
+
+
 def live(
     sequence: opt.Sequence,
     speed: Annotated[float, typer.Option(help="times real time")] = 1.0,
@@ -41,7 +45,7 @@ def live(
     config = OnlineConfig(window, keyframes, imu)
     with OnlineInitializer(recording.rig, config, take) as online:
         taken = replay(recording, online, speed)
-        online.wait(2.0)
+        online.drain(DRAIN_S)
         status = online.status
     typer.echo(str(status))
     if not results:

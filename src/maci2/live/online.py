@@ -1,6 +1,7 @@
 """Gravity, velocities and biases while the sensors run."""
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from queue import Empty, Full, PriorityQueue
@@ -168,6 +169,13 @@ class OnlineInitializer:
         """Another pair now would mean that one has to be dropped."""
         return self._queue.full()
 
+    def drain(self, timeout_s: float) -> bool:
+        """Wait until every pair handed over has been worked on; whether it was in time."""
+        deadline = time.monotonic() + timeout_s
+        while self._queue.unfinished_tasks and time.monotonic() < deadline:
+            time.sleep(0.005)
+        return not self._queue.unfinished_tasks
+
     def wait(self, timeout_s: float) -> InitResult | None:
         """The result, or None if there is none in time."""
         with self._lock:
@@ -215,6 +223,7 @@ class OnlineInitializer:
             self._queue.get_nowait()
         except Empty:
             return
+        self._queue.task_done()
         with self._lock:
             self._status = replace(self._status, dropped_pairs=self._status.dropped_pairs + 1)
 
@@ -228,6 +237,8 @@ class OnlineInitializer:
             except Maci2Error as error:
                 with self._lock:
                     self._restart(str(error))
+            finally:
+                self._queue.task_done()
 
     def _take(self, pair: Pair) -> None:
         with self._lock:

@@ -101,9 +101,13 @@ def rigid_transform(rows: list[list[float]], path: Path, key: str) -> Array:
     return se3(nearest_rotation(T[:3, :3]), T[:3, 3].copy())
 
 
+SMALL_SHIFT_S = 2e-4
+"""Below it a shift moves nothing by more than a hundredth of a degree or half a millimetre."""
+
+
 def warn_time_shift(shift_s: float, path: Path, key: str) -> None:
-    """A stated camera-IMU time shift is not lost in silence."""
-    if shift_s != 0.0:
+    """A stated camera-IMU time shift is not lost in silence, unless it makes no difference."""
+    if abs(shift_s) > SMALL_SHIFT_S:
         _LOG.warning(
             "%s: %s is %g s and is not applied: shift the camera stamps by it.", path, key, shift_s
         )

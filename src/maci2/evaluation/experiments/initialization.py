@@ -15,6 +15,7 @@ from maci2.evaluation.baselines import Answer, Segment, find_initializer, make_s
 from maci2.evaluation.baselines import run_initializer as run
 from maci2.evaluation.experiments.excitation import is_excited
 from maci2.evaluation.experiments.method import Method, slug
+from maci2.evaluation.experiments.warm_up import warm_up
 from maci2.evaluation.inputs import Inputs, open_inputs
 from maci2.evaluation.metrics import InitErrors, initialization_errors
 from maci2.evaluation.options import RunOptions
@@ -74,6 +75,7 @@ class TaskResult:
 
 def run_initialization(task: InitTask) -> TaskResult:
     """All windows of one recording, by one method."""
+    warm_up()
     options = task.method.options(task.stride_s, task.seed)
     inputs = _inputs(task.path, options)
     known, left_out = planned_windows(inputs, options)
