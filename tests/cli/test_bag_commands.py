@@ -179,7 +179,7 @@ def trajectory_file(recording, path: Path) -> Path:
 
 
 MEASURE = """
-import resource, sys
+import sys
 from pathlib import Path
 from maci2.sensors import open_recording
 from maci2.sensors.bag_frames import bag_frames
@@ -189,7 +189,9 @@ frames = bag_frames(recording)
 for index in range(0, len(frames), 100):
     frames.pair(index)
 frames.close()
-print(len(recording.imu), len(frames), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+# The peak of this program alone: ru_maxrss would count the process it was forked from too.
+status = Path("/proc/self/status").read_text().split()
+print(len(recording.imu), len(frames), int(status[status.index("VmHWM:") + 1]) / 1024)
 """
 
 
