@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from maci2.errors import CalibrationError
 from maci2.estimation import CalibrationResult
 from maci2.evaluation.checkup.axes import (
     Forces,
@@ -172,7 +173,11 @@ def _vision_findings(
     """Findings, and the source where it is fit for more."""
     if vision is None or not recording.rig.cameras:
         return [], None
-    imu, T_b_s = recording.imu, _extrinsics(recording.rig, frame)
+    try:
+        imu, T_b_s = recording.imu, _extrinsics(recording.rig, frame)
+    except CalibrationError as error:
+        fault = "the cameras cannot be rectified"
+        return [Finding("error", "calibration", str(error), fault)], None
     source = RotationSource("vision", "vision", vision.stamps_ns, vision.Ts_w_c, T_b_s)
     match = match_rates(source, imu)
     if match is None:
@@ -194,7 +199,7 @@ def _vision_findings(
         # Zero where it was not estimated.
         if abs(further_s) < _UNPROVEN_OFFSET_S and 0.0 < joint_std_s < max(std_s, 0.001):
             offset_s, std_s = offset_s + further_s, joint_std_s
-    T_inverted = _extrinsics(_with_inverted_extrinsics(recording.rig), frame)
+    T_inverted = _inverted_extrinsics(recording.rig, frame)
     # A wrong scale also moves the camera; its position is judged when that is mended.
     findings = scale_findings(source, result)
     findings = findings or extrinsics_findings(source, match, result, T_inverted)
@@ -206,9 +211,14 @@ def _extrinsics(rig: Rig, frame: CameraFrame) -> Array:
     return rectified_extrinsics(rig) if frame == "rectified" else rig.cameras[0].T_b_c
 
 
-def _with_inverted_extrinsics(rig: Rig) -> Rig:
+def _inverted_extrinsics(rig: Rig, frame: CameraFrame) -> Array:
+    """What T_b_s would be, had every T_b_c been written as its inverse."""
     cameras = tuple(replace(camera, T_b_c=se3_inv(camera.T_b_c)) for camera in rig.cameras)
-    return replace(rig, cameras=cameras)
+    try:
+        return _extrinsics(replace(rig, cameras=cameras), frame)
+    except CalibrationError:
+        # Inverted, the two are no stereo pair: the left camera stands for itself.
+        return cameras[0].T_b_c
 
 
 def _excitation(recording: Recording, motion: _Motion | None) -> list[Finding]:
