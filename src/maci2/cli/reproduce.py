@@ -46,10 +46,12 @@ def reproduce(
     from maci2.evaluation.experiments.experiment import Settings
     from maci2.evaluation.experiments.recordings import find_recordings
     from maci2.evaluation.experiments.reproduce import reproduce as run
-    from maci2.evaluation.page.build import build_page
+    from maci2.evaluation.page.build import build_page, plotting_library
     from maci2.evaluation.page.runs import read_runs
     from maci2.files import write_atomically
 
+    # What the page will need is missed now, not after minutes of work.
+    plotting_library()
     experiments = find_experiments(names or [])
     found = find_recordings(data)
     settings = Settings(seed, time_limit)

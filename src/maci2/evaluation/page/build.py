@@ -29,13 +29,14 @@ def build_page(runs: list[Run]) -> str:
         f"<style>{here.joinpath('page.css').read_text(encoding='utf-8')}</style></head><body>"
         f"{''.join(body)}"
         f"<script type='application/json' id='figures'>{_json(figures)}</script>"
-        f"<script>{_plotly()}</script>"
+        f"<script>{plotting_library()}</script>"
         f"<script>{here.joinpath('page.js').read_text(encoding='utf-8')}</script>"
         "</body></html>\n"
     )
 
 
-def _plotly() -> str:
+def plotting_library() -> str:
+    """Plotly's script; an error says how to get it."""
     try:
         from plotly.offline import get_plotlyjs
     except ImportError as error:
