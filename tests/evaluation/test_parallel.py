@@ -89,6 +89,17 @@ def test_a_task_that_kills_every_dask_worker_costs_itself_alone():
 
 
 @pytest.mark.slow
+def test_tasks_that_queue_behind_one_that_kills_its_worker_are_not_blamed():
+    dask = pytest.importorskip("dask")
+    pytest.importorskip("distributed")
+    # One worker gets all tasks at once: 4 and 5 are with it each time 3 kills it.
+    with dask.config.set({"distributed.scheduler.worker-saturation": float("inf")}):
+        found = dict(run_all(kills_its_worker, range(6), Pool(1, "dask")))
+    assert isinstance(found.pop(3), WorkerDied)
+    assert found == {n: n * n for n in (0, 1, 2, 4, 5)}
+
+
+@pytest.mark.slow
 def test_a_scheduler_that_does_not_answer_is_named():
     pytest.importorskip("distributed")
     with pytest.raises(OptionError, match=r"tcp://127\.0\.0\.1:9: no Dask scheduler answers"):

@@ -2,8 +2,9 @@
 
 A worker that dies takes nothing with it but the task that killed it. joblib loses the whole pool,
 so what was lost is done again and tasks that may have been the reason run alone until the guilty
-one is known. Dask finds out by itself; its own futures are used because joblib's Dask backend waits
-for ever for a task that kills its workers.
+one is known. Dask gives up on every task that was with a dying worker too often, the guilty one and
+those that only queued behind it: these run alone, too. Its own futures are used because joblib's
+Dask backend waits for ever for a task that kills its workers.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -114,11 +115,19 @@ def _run_dask(
     )
     with cluster as address, _connected(Client, address) as client:
         futures = {client.submit(work, task, pure=False): index for index, task in enumerate(tasks)}
+        suspects: list[int] = []
         for future in as_completed(futures):
             try:
                 yield futures[future], future.result()
             except KilledWorker:
-                yield futures[future], WorkerDied()
+                suspects.append(futures[future])
+        if len(suspects) == 1:  # nobody else can have been the reason
+            yield suspects.pop(), WorkerDied()
+        for index in suspects:
+            try:
+                yield index, client.submit(work, tasks[index], pure=False).result()
+            except KilledWorker:
+                yield index, WorkerDied()
 
 
 def _connected(client: Any, address: Any) -> Any:
