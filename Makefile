@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo check docs setup format test-more bench clean
+.PHONY: demo check docs docs-serve setup format test-more bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/maci2 demo
@@ -21,6 +21,10 @@ test-more: $(VENV)/.installed-dev
 # The documentation site, to be read at site/index.html.
 docs: $(VENV)/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# The same with search, which browsers allow only to pages that come from a server.
+docs-serve: docs
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory site 8000
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/maci2 bench

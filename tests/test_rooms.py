@@ -11,7 +11,7 @@ import pytest
 
 import maci2
 
-GROUND = {"errors", "gaussian", "lie", "files"}
+GROUND = {"errors", "gaussian", "lie", "files", "cards"}
 ALLOWED = {
     "sensors": GROUND,
     "imu": GROUND | {"sensors"},
@@ -24,6 +24,7 @@ ALLOWED = {
 } | {
     "errors": set(),
     "files": {"errors"},
+    "cards": {"errors"},
     "gaussian": {"errors"},
     "lie": {"errors", "gaussian"},
 }

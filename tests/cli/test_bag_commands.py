@@ -62,13 +62,16 @@ def folder(simulated, tmp_path_factory):
     return path
 
 
+def noise(camera, stamp_ns):
+    return np.random.default_rng((camera, stamp_ns)).integers(0, 200, (16, 24), dtype=np.uint8)
+
+
 @pytest.fixture(scope="module", params=FORMATS)
 def bag(request, simulated, tmp_path_factory):
     path = tmp_path_factory.mktemp(request.param) / bag_name("hand", request.param)
 
     def make(bag):
-        blank = np.zeros((16, 24), np.uint8)
-        return recording_items(bag, simulated, lambda *_: blank, truth="/truth")
+        return recording_items(bag, simulated, noise, truth="/truth")
 
     return write_items(path, request.param, make)
 

@@ -76,6 +76,14 @@ def test_init_writes_every_key_and_true_errors_within_its_uncertainty(recording,
     assert record["errors"]["velocity_rmse"] < 0.05
 
 
+def test_calibrate_takes_all_of_a_recording_shorter_than_its_window(recording, monkeypatch, capsys):
+    assert "keyframes" in run("calibrate", recording, "--vision", TRUTH)
+    refused = error_of(
+        monkeypatch, capsys, *("calibrate", recording, "--vision", TRUTH, "--window", 30)
+    )
+    assert "no window of 30 s" in refused
+
+
 def test_calibrate_needs_no_guess_and_writes_a_file_that_reads_back(recording, tmp_path):
     file, chain = tmp_path / "calibration.json", tmp_path / "camchain-imucam.yaml"
     run(

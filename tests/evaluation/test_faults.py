@@ -45,9 +45,12 @@ def test_a_fault_is_named_in_the_first_line(fault, sound, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["handheld", "drone"])
 @pytest.mark.parametrize("seed", range(1, 5))
-def test_nineteen_of_twenty_faults_are_named_in_other_motions_places_and_sizes(seed, tmp_path):
-    recording = simulate(SimulationConfig(kind="handheld", duration_s=20.0, seed=20 + seed))
+def test_nineteen_of_twenty_faults_are_named_in_other_motions_places_and_sizes(
+    seed, kind, tmp_path
+):
+    recording = simulate(SimulationConfig(kind=kind, duration_s=20.0, seed=20 + seed))
     missed = {}
     for number, (fault, (spoil, words)) in enumerate(FAULTS.items()):
         health = diagnose(spoil(Spoiled(recording), draw(fault, seed)), tmp_path / str(number))

@@ -60,6 +60,17 @@ def test_a_known_accelerometer_bias_takes_the_gravity_error_away(data_root):
     assert known["average"]["gravity_deg"] <= 0.27
 
 
+@pytest.mark.parametrize(("vision", "gravity_deg"), [(TRUTH, 0.23), (DROID, 0.25)])
+def test_the_learned_imu_model_finds_gravity_on_recordings_it_has_not_seen(
+    data_root, vision, gravity_deg
+):
+    learned = run(data_root, vision, imu="euroc")["average"]
+    assert learned["gravity_deg"] <= gravity_deg
+    if vision is TRUTH:
+        assert learned["velocity_rmse"] <= 0.020
+        assert learned["success_rate"] == 1.0
+
+
 @pytest.mark.parametrize("name", ["V1_02_medium", "V2_03_difficult"])
 def test_extrinsics_are_found_without_a_guess(data_root, name):
     options = RunOptions(TRUTH, window_s=30.0, keyframes=calibration_keyframes(30.0))

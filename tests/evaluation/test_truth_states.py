@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 
 from maci2.errors import DatasetError
-from maci2.evaluation.integration_errors import LabelNoise, integration_errors
+from maci2.evaluation.integration_errors import (
+    NO_LABEL_NOISE,
+    LabelNoise,
+    integration_errors,
+)
 from maci2.evaluation.truth_states import JUMP_M, truth_states
 from maci2.gaussian import nees
 from maci2.imu import BiasPrior, datasheet_model
@@ -132,7 +136,7 @@ def test_a_known_bias_is_taken_off_to_first_order(clean):
 def test_bias_and_label_noise_explain_the_errors_they_cause(clean):
     """Noiseless samples, sampled biases and truth noise: the mean NEES must be nine."""
     rng = np.random.default_rng(11)
-    labels = LabelNoise(1e-3, 5e-3, 2e-3, 5e-4, 0.0, 2e-3)
+    labels = LabelNoise(1e-3, 5e-3, 2e-3, 5e-4, 0.0, 2e-3, 1.0)
     prior = BiasPrior(np.zeros(3), np.full(3, 2e-3), np.zeros(3), np.full(3, 0.03))
     plain = datasheet_model(clean.imu, clean.rig.imu)
     plain = replace(plain, var_gyro=1e-12 * plain.var_gyro, var_acc=1e-12 * plain.var_acc)
@@ -160,6 +164,47 @@ def test_bias_and_label_noise_explain_the_errors_they_cause(clean):
     # Windows of one draw share their bias, so the mean scatters more than independent ones.
     assert abs(np.mean(scores) - 9.0) < 4.0 * np.std(scores) / np.sqrt(len(scores))
     assert abs(np.mean(scores) - 9.0) < 0.6
+
+
+def test_a_truth_integrated_from_the_gyroscope_hides_its_noise(clean):
+    """Samples with noise, and a truth whose rotations were integrated from these very samples."""
+    rng = np.random.default_rng(2)
+    plain = datasheet_model(clean.imu, clean.rig.imu)
+    std = 3e-3
+    noisy = replace(
+        plain,
+        gyro=plain.gyro + std * rng.standard_normal(plain.gyro.shape),
+        var_gyro=np.full_like(plain.var_gyro, std**2),
+    )
+    states = states_of(clean)
+    period_ns = np.diff(noisy.stamps_ns)
+    R, Rs = states.Rs_w_b[0], [states.Rs_w_b[0]]
+    first, last = int(states.samples[0]), int(states.samples[-1])
+    for k in range(first, last):
+        R = R @ so3_exp(0.5 * (noisy.gyro[k] + noisy.gyro[k + 1]) * period_ns[k] / NS)
+        Rs.append(R)
+    blind = replace(states, Rs_w_b=np.array(Rs)[states.samples - first])
+    hides = replace(NO_LABEL_NOISE, gyro_shown=0.0)
+    of_truth = integration_errors(NO_LABEL_NOISE.shown(noisy), states, 0.5, 0.1)
+    of_itself = integration_errors(hides.shown(noisy), blind, 0.5, 0.1)
+    shown = (of_truth.e[:, :3] ** 2).mean() / of_truth.cov_imu[:, range(3), range(3)].mean()
+    assert 0.5 < shown < 2.0
+    assert (of_itself.e[:, :3] ** 2).mean() < 1e-6 * (of_truth.e[:, :3] ** 2).mean()
+    assert of_itself.cov_imu[:, range(3), range(3)].max() < 1e-20
+    np.testing.assert_array_equal(hides.shown(noisy).var_acc, noisy.var_acc)
+
+
+def test_the_derivative_by_a_turn_of_the_truth_s_body_agrees_with_differences(clean):
+    states = states_of(clean)
+    plain = datasheet_model(clean.imu, clean.rig.imu)
+    analytic = integration_errors(plain, states, 0.5, 0.5).e_D_turn
+    for axis in range(3):
+        e = []
+        for step in (1e-5, -1e-5):
+            R = so3_exp(step * np.eye(3)[axis])
+            moved = replace(states, Rs_w_b=states.Rs_w_b @ R)
+            e.append(integration_errors(plain, moved, 0.5, 0.5).e)
+        np.testing.assert_allclose((e[0] - e[1]) / 2e-5, analytic[:, :, axis], atol=5e-4)
 
 
 def test_the_spread_of_a_tracked_bias_is_taken_at_the_start_of_each_window(clean):

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from maci2.errors import MeasurementError, OptionError
-from maci2.imu.model_card import FORMAT, METADATA_KEY, UNITS, ModelCard, read_card
+from maci2.imu.model_card import (
+    FORMAT,
+    METADATA_KEY,
+    UNITS,
+    LabelNoiseCard,
+    ModelCard,
+    read_card,
+)
 
 
 def card(**changes):
@@ -26,7 +33,9 @@ def stored(**changes):
 
 
 def test_a_card_survives_writing_and_reading():
-    original = card(cov_0=np.eye(9).tolist(), bias_std=[1.0] * 6)
+    values = {name: 0.001 * k for k, name in enumerate(LabelNoiseCard.model_fields)}
+    labels = {"leica": LabelNoiseCard(**values)}
+    original = card(cov_0=np.eye(9).tolist(), bias_std=[1.0] * 6, label_noise=labels)
     assert read_card({METADATA_KEY: original.model_dump_json()}, "file") == original
 
 
@@ -45,6 +54,7 @@ def test_the_text_names_data_seed_and_limits():
     ("changes", "message"),
     [
         ({"format": 7}, "weight format 7"),
+        ({"format": 2}, "weight format 2, this version of maci2 reads format 3; train again"),
         ({"units": "deg/s, g"}, "weights for units 'deg/s, g'"),
         ({"seed": "many"}, "the model card is damaged"),
         ({"surprise": 1}, "the model card is damaged"),

@@ -148,6 +148,60 @@ def test_resuming_after_an_interruption_gives_the_same_weights(data, recipe, tmp
     np.testing.assert_allclose(weights(resumed), weights(whole), atol=1e-6)
 
 
+def test_a_training_folder_may_be_moved_between_two_runs(data, recipe, tmp_path):
+    """The best epoch comes before the move: what follows must not replace it."""
+    from maci2.learn.training import Trainee, run_stage
+    from maci2.learn.windows import Windows
+
+    tracks = load_tracks(recipe, NAMES[2:], data)
+    windows = Windows(tracks, [tracks[0].name], 20, (0.0, 1.0))
+    form = FORMS["paramnet"]
+
+    def run(folder, epochs, step):
+        torch.manual_seed(0)
+        model = build(form, torch.zeros(6), torch.ones(6), torch.full((6,), 1e-2))
+        config = replace(TINY, epochs=epochs, learning_rate=step)
+        error_model = ErrorModel(form, 1, torch.ones(6))
+        run_stage(Trainee(model, error_model, config, "first", windows, windows), folder, False)
+        return model.constant.detach().clone()
+
+    best = run(tmp_path / "here", 1, 1e-3)
+    (tmp_path / "here").rename(tmp_path / "there")
+    # Steps of 10 rad/s spoil every later epoch.
+    last = torch.load(tmp_path / "there" / "last.ckpt", weights_only=False)
+    for group in last["optimizer_states"][0]["param_groups"]:
+        group["first_lr"] = 10.0
+    torch.save(last, tmp_path / "there" / "last.ckpt")
+    assert torch.equal(run(tmp_path / "there", 3, 10.0), best)
+
+
+def test_a_share_of_gyro_noise_is_learned_only_where_the_form_says_so():
+    recording = torch.tensor([1, 0])
+    hides, plain = (ErrorModel(FORMS[name], 2, torch.ones(6)) for name in ("separated", "paper"))
+    assert torch.equal(plain.gyro_shown(recording), torch.ones(2).double())
+    assert not any(p is plain.log_odds_shown for p in plain.label_parameters())
+    with torch.no_grad():
+        hides.log_odds_shown.copy_(torch.tensor([0.0, -8.0]))
+    shown = hides.gyro_shown(recording).detach().numpy()
+    np.testing.assert_allclose(shown, [1.0 / (1.0 + np.exp(8.0)), 0.5])
+    assert any(p is hides.log_odds_shown for p in hides.label_parameters())
+
+
+def test_the_share_of_gyro_noise_counts_in_the_covariance(data, recipe):
+    from maci2.learn.likelihood import integrate_windows
+    from maci2.learn.windows import Windows
+
+    tracks = load_tracks(recipe, NAMES[2:], data)
+    batch = Windows(tracks, [tracks[0].name], 500, (0.0, 0.5)).batch(np.arange(3))
+    model = build(FORMS["separated"], torch.zeros(6), torch.ones(6), torch.full((6,), 1e-2))
+    whole, none, half = (
+        integrate_windows(model.eval(), batch, torch.full((3,), share).double()).cov.detach()
+        for share in (1.0, 0.0, 0.5)
+    )
+    torch.testing.assert_close(half, 0.5 * (whole + none))
+    assert none[..., :3, :3].abs().max() < 1e-12 < whole[..., :3, :3].abs().max()
+
+
 def test_the_held_out_stage_moves_uncertainties_only(data, recipe, tmp_path):
     form = FORMS["paper"]
     torch.manual_seed(0)
@@ -273,6 +327,7 @@ def test_the_factor_on_variances_undoes_a_known_error():
             return replace(true, var_gyro=true.var_gyro / 4.0, var_acc=true.var_acc / 4.0)
 
     nothing = dict.fromkeys(LabelNoiseCard.model_fields, 1e-9)
+    nothing["gyro_shown"] = 1.0
     update = {"label_noise": {"exact": LabelNoiseCard(**nothing)}, "bias_std": [1e-9] * 6}
     card = small_card().model_copy(update=update)
     assert variance_factor(Overconfident, card, [track]) == pytest.approx(4.0, rel=0.3)

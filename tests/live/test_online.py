@@ -2,7 +2,7 @@
 
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -137,6 +137,17 @@ def test_samples_in_another_order_of_arrival_give_the_same_result(recording):
     assert status.late_imu == 0
 
 
+def test_a_stated_time_offset_is_taken_from_the_stamps_of_a_late_camera(recording):
+    """Stamps of images are 20 ms late and the rig says so: nothing changes."""
+    straight, _ = first_result(recording, events_of(recording))
+    rig = replace(recording.rig, time_offset_s=-0.02)
+    late_ns = tuple(stamps + 20_000_000 for stamps in recording.camera_stamps_ns)
+    late = replace(recording, rig=rig, camera_stamps_ns=late_ns)
+    result, _ = first_result(late, events_of(late))
+    np.testing.assert_array_equal(result.state.stamps_ns, straight.state.stamps_ns)
+    np.testing.assert_allclose(result.state.gravity_c0, straight.state.gravity_c0, atol=1e-4)
+
+
 def test_two_threads_may_feed_it(recording):
     with OnlineInitializer(recording.rig, tracker=TruthTracker(recording)) as online:
         parts = [[e for e in events_of(recording) if e[1] == kind] for kind in ("imu", "stereo")]
@@ -245,6 +256,79 @@ def test_an_image_of_another_size_and_a_sample_that_is_no_number_are_refused(rec
             online.add_stereo(7, small, small)
         with pytest.raises(DatasetError, match="sample at 9 ns is NaN"):
             online.add_imu(9, np.array([np.nan, 0, 0]), np.zeros(3))
+
+
+def test_an_imu_that_stalls_is_named_and_may_come_back(recording):
+    events = events_of(recording)
+    stall = next(i for i, event in enumerate(events) if event[0] > events[0][0] + 2_000_000_000)
+    images = [event for event in events[stall:] if event[1] == "stereo"]
+    with OnlineInitializer(recording.rig, tracker=TruthTracker(recording)) as online:
+        feed(online, recording, [*events[:stall], *images[:20]])
+        assert online.drain(20.0)
+        assert "no IMU sample has come for 1 s" in online.status.trouble
+        assert online.result is None
+        feed(online, recording, [e for e in events[stall:] if e[1] == "imu"] + images[20:])
+        assert online.wait(20.0) is not None
+
+
+def test_a_camera_that_stalls_leaves_the_status_and_the_caller_as_they_are(recording):
+    events = events_of(recording)
+    samples = [event for event in events[300:] if event[1] == "imu"]
+    with OnlineInitializer(recording.rig, tracker=TruthTracker(recording)) as online:
+        feed(online, recording, [*events[:300], *samples])
+        assert online.wait(0.1) is None
+        assert 0.0 < online.status.collected_s < 2.5
+
+
+def test_a_thread_that_stops_feeding_does_not_hang_the_others(recording):
+    events = events_of(recording)
+
+    def camera_thread(online):
+        # Then the driver is gone.
+        feed(online, recording, [event for event in events if event[1] == "stereo"][:7])
+
+    with OnlineInitializer(recording.rig, tracker=TruthTracker(recording)) as online:
+        feed(online, recording, events[:1])
+        thread = threading.Thread(target=camera_thread, args=(online,))
+        thread.start()
+        feed(online, recording, [event for event in events if event[1] == "imu"][1:])
+        thread.join(5.0)
+        assert not thread.is_alive()
+        assert online.drain(5.0)
+        assert online.wait(0.1) is None
+    assert not online._worker.is_alive()
+
+
+def test_a_callback_that_raises_does_not_stop_the_worker(recording):
+    results = []
+
+    def failing(result):
+        results.append(result)
+        raise ValueError("no such topic")
+
+    with OnlineInitializer(
+        recording.rig, on_result=failing, tracker=TruthTracker(recording)
+    ) as online:
+        feed(online, recording, events_of(recording))
+        assert online.drain(20.0)
+        assert online._worker.is_alive()
+        assert "on_result raised ValueError: no such topic" in online.status.trouble
+    assert len(results) > 1
+
+
+def test_a_fault_inside_is_told_and_the_stream_goes_on(recording):
+    class Stumbling(TruthTracker):
+        def add(self, pair):
+            if self.seen == 3:
+                self.seen += 1
+                raise ZeroDivisionError("an unforeseen fault")
+            return super().add(pair)
+
+    with OnlineInitializer(recording.rig, tracker=Stumbling(recording)) as online:
+        feed(online, recording, events_of(recording))
+        assert online.drain(20.0)
+        assert online.result is not None
+        assert online.status.restarts == 1
 
 
 @pytest.mark.slow

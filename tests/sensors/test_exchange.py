@@ -227,14 +227,38 @@ def test_a_foreign_vins_fusion_file_needs_the_imu_rate(rig, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("tool", "number", "line"),
-    [("vins-fusion", 0, "td: 0.004"), ("openvins", 1, "  timeshift_cam_imu: 0.004")],
+    ("tool", "number", "keys", "words"),
+    [
+        ("kalibr", 0, ("cam0", "timeshift_cam_imu"), "t_imu = t_cam + timeshift_cam_imu"),
+        ("openvins", 1, ("cam0", "timeshift_cam_imu"), "t_imu = t_cam + timeshift_cam_imu"),
+        ("vins-fusion", 0, ("td",), "image clock + td = IMU clock"),
+        ("orbslam3", 0, ("maci2.time_offset",), "t_imu = t_camera + maci2.time_offset"),
+    ],
 )
-def test_a_time_shift_is_not_lost_in_silence(tool, number, line, rig, tmp_path, caplog):
+def test_a_time_offset_stands_in_every_file_with_its_sign(tool, number, keys, words, rig, tmp_path):
+    path = write_rig(tmp_path, replace(rig, time_offset_s=-0.0123456789), tool)[number]
+    value = plain_yaml(path)
+    for key in keys:
+        value = value[key]
+    assert value == -0.0123456789
+    assert words in path.read_text()
+    assert read_any_rig(tmp_path).time_offset_s == -0.0123456789
+
+
+@pytest.mark.parametrize(("tool", "number"), [("kalibr", 0), ("openvins", 1)])
+def test_cameras_with_different_time_offsets_are_refused(tool, number, rig, tmp_path):
     path = write_rig(tmp_path, rig, tool)[number]
-    path.write_text(path.read_text() + line + "\n")
-    read_any_rig(tmp_path)
-    assert "is 0.004 s and is not applied" in caplog.text
+    edited(path, "timeshift_cam_imu: 0.0\n", "timeshift_cam_imu: 0.004\n")
+    assert "time offsets of the cameras differ by 4.000 ms, needed at most 1" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize("tool", [tool for tool in TOOLS if tool != "kalibr"])
+def test_a_rig_without_extrinsics_has_no_file_but_kalibrs(tool, rig, tmp_path):
+    unknown = replace(rig, extrinsics_known=False)
+    with pytest.raises(CalibrationError, match="Run `maci2 calibrate` with this file"):
+        write_rig(tmp_path, unknown, tool)
+    write_rig(tmp_path, unknown, "kalibr")
+    assert not read_any_rig(tmp_path).extrinsics_known
 
 
 def edited(path: Path, old: str, new: str) -> Path:

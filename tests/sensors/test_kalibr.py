@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import yaml
 
 from maci2.errors import CalibrationError
 from maci2.sensors import (
@@ -160,12 +161,21 @@ def test_imu_entries_that_would_be_lost_or_make_no_sense_are_refused(small_copy,
     assert words in message_of(read_imu_yaml, path)
 
 
-def test_a_time_shift_is_not_lost_in_silence(small_copy, caplog):
-    path = spoiled(
-        small_copy("kalibr"), "camchain.yaml", "timeshift_cam_imu: 0.0", "timeshift_cam_imu: 0.004"
-    )
-    read_camchain(path)
-    assert "timeshift_cam_imu is 0.004 s and is not applied" in caplog.text
+def test_cameras_without_a_place_on_the_imu_keep_their_place_beside_each_other(small_copy):
+    """As Kalibr's camera calibration writes it."""
+    folder = small_copy("kalibr")
+    known = read_rig(folder)
+    chain = yaml.safe_load((folder / "camchain.yaml").read_text().partition("\n")[2])
+    del chain["cam0"]["T_cam_imu"]
+    (folder / "camchain.yaml").write_text(yaml.safe_dump(chain))
+    rig = read_rig(folder)
+    assert known.extrinsics_known
+    assert not rig.extrinsics_known
+    np.testing.assert_array_equal(rig.cameras[0].T_b_c, np.eye(4))
+    np.testing.assert_array_equal(rig.cameras[1].T_b_c[:3, 3], [0.125, 0.0, 0.0])
+    assert "cam0 has no T_cam_imu" in message_of(read_camchain, folder / "camchain.yaml")
+    write_camchain(folder / "again.yaml", rig)
+    assert "T_cam_imu" not in yaml.safe_load((folder / "again.yaml").read_text())["cam0"]
 
 
 def test_a_file_that_is_not_yaml_and_a_missing_one_are_named(tmp_path):
@@ -175,3 +185,11 @@ def test_a_file_that_is_not_yaml_and_a_missing_one_are_named(tmp_path):
     assert "not a YAML file" in message_of(read_camchain, path)
     path.write_text("- 1\n")
     assert "needed keys and values" in message_of(read_camchain, path)
+
+
+def test_a_camchain_without_an_imu_file_says_what_to_write(small_copy):
+    folder = small_copy("kalibr")
+    (folder / "imu.yaml").unlink()
+    message = message_of(read_rig, folder)
+    assert "found none" in message
+    assert "Write imu.yaml with the noise of the IMU's data sheet" in message

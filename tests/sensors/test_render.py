@@ -44,6 +44,34 @@ def test_flow_is_where_the_points_of_the_scene_project(view):
     np.testing.assert_allclose(flow.reshape(-1, 2)[both], expected[both], atol=1e-6)
 
 
+def test_every_ray_ends_where_plain_numpy_finds_the_nearest_box(view):
+    rays = view._rays[::7, ::7].reshape(-1, 3)
+    scene, t = view.scene, 0.4
+    direction = np.einsum("nji,mj->nmi", scene.Rs_w_box, rays @ T_W_C[:3, :3].T)
+    start = np.einsum("nji,nj->ni", scene.Rs_w_box, T_W_C[:3, 3] - scene.centers_at(t))
+    planes = np.stack([-scene.half_sizes, scene.half_sizes]) - start
+    at = planes[:, :, None] / direction
+    enter, leave = at.min(axis=0).max(axis=2), at.max(axis=0).min(axis=2)
+    enter[(enter > leave) | (enter < 0.0)] = np.inf
+    enter[0] = leave[0]
+    for shuffled in (np.arange(len(rays)), np.random.default_rng(0).permutation(len(rays))):
+        hits = view.look(T_W_C, t, rays[shuffled])
+        np.testing.assert_allclose(hits.distance, enter.min(axis=0)[shuffled], rtol=1e-12)
+        np.testing.assert_array_equal(hits.box, enter.argmin(axis=0)[shuffled])
+    depth = view.depth(T_W_C, t)[::7, ::7].ravel()
+    np.testing.assert_allclose(depth, enter.min(axis=0) * rays[:, 2], rtol=1e-12)
+
+
+def test_any_number_of_threads_draws_the_same_image(view, monkeypatch):
+    hard = View(view.scene, view.camera, HARD, 0)
+    images = []
+    for threads in (1, 2, 5):
+        monkeypatch.setattr("maci2.sensors.bands.cores", lambda threads=threads: threads)
+        images.append(hard.draw(T_W_C, 0.0, 1.0, np.random.default_rng(0), T_W_C1))
+    np.testing.assert_array_equal(images[0], images[1])
+    np.testing.assert_array_equal(images[0], images[2])
+
+
 def test_the_second_image_carried_back_along_the_flow_is_the_first(view):
     rng = np.random.default_rng(0)
     first = view.draw(T_W_C, 0.0, 1.0, rng, T_W_C).astype(np.float32)

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from maci2.estimation import CalibrationResult
     from maci2.evaluation.inputs import Inputs
 
+DEFAULT_WINDOW_S = 30.0
+
 
 def calibrate(
     sequence: opt.Sequence,
@@ -24,7 +26,10 @@ def calibrate(
     vision_std: opt.VisionStd = None,
     vision_scale_std: opt.VisionScaleStd = None,
     keyframes: Annotated[int, typer.Option(help="keyframes in the window; 0: one every 0.3 s")] = 0,
-    window: Annotated[float, typer.Option(help="length of the window [s]")] = 30.0,
+    window: Annotated[
+        float | None,
+        typer.Option(help="length of the window [s]; where not given 30 or, if less, all there is"),
+    ] = None,
     start: opt.Start = 0.0,
     time_offset: opt.TimeOffset = True,
     truth: opt.Truth = "",
@@ -51,8 +56,8 @@ def calibrate(
         vision_frame=vision_frame,
         vision_std=vision_std,
         vision_scale_std=vision_scale_std,
-        keyframes=keyframes or calibration_keyframes(window),
-        window_s=window,
+        keyframes=keyframes or calibration_keyframes(window or DEFAULT_WINDOW_S),
+        window_s=window or DEFAULT_WINDOW_S,
         start_s=start,
         time_offset=time_offset,
         truth=truth,
@@ -64,7 +69,8 @@ def calibrate(
     )
     from maci2.evaluation.results_json import calibration_json
 
-    inputs, result = calibrate_once(sequence, options)
+    may_be_shorter = window is None and keyframes == 0
+    inputs, result = calibrate_once(sequence, options, may_be_shorter)
     write_json(json, calibration_json(inputs, result))
     print_calibration(inputs, result)
     if rerun:
@@ -77,12 +83,11 @@ def calibrate(
         return
     from maci2.evaluation.inputs import recalibrated_rig
 
-    rig_found = recalibrated_rig(inputs, result.state.T_b_c)
+    rig_found = recalibrated_rig(inputs, result.state.T_b_c, result.report.time_offset_s)
     if output is not None:
         from maci2.sensors import write_camchain
 
-        offset_s = result.report.time_offset_s if time_offset else None
-        write_camchain(output, rig_found, time_offset_s=offset_s)
+        write_camchain(output, rig_found)
         typer.echo(f"wrote {output}")
     if report is not None:
         from maci2.evaluation.rig_page import calibration_page
@@ -92,46 +97,59 @@ def calibrate(
         typer.echo(f"wrote {report}")
 
 
-def _offset_row(result: "CalibrationResult") -> list[tuple[str, str, str, str]]:
-    """The time offset, where it was estimated."""
-    report = result.report
-    if report.std_time_offset_s == 0.0:
-        return []
-    found_ms, std_ms = 1e3 * report.time_offset_s, 1e3 * report.std_time_offset_s
-    return [("time offset [ms]", f"{found_ms:+.2f}", f"{std_ms:.2f}", "-")]
-
-
 def print_calibration(inputs: "Inputs", result: "CalibrationResult") -> None:
-    """Extrinsics with 1-sigma, beside the recording's own."""
+    """Extrinsics of the left camera with 1-sigma, beside the given ones where there are any."""
+    if result.state is not None and result.posterior is not None:
+        rows = [*_extrinsics_rows(inputs, result), *_offset_row(inputs, result)]
+        columns = ["extrinsics", "estimate", "1-sigma", "from the given"]
+        if not inputs.recording.rig.extrinsics_known:
+            columns, rows = columns[:3], [row[:3] for row in rows]
+        print_table(
+            f"T_b_c0 (c0: left camera, b: IMU), {len(result.state.stamps_ns)} keyframes, solved in "
+            f"{result.report.solve_ms:.0f} ms",
+            columns,
+            rows,
+        )
+    print_verdict(result.verdict)
+
+
+def _extrinsics_rows(inputs: "Inputs", result: "CalibrationResult") -> list[tuple[str, ...]]:
+    """What the YAML has. A rectified camera differs by a turn about its own origin, so its
+    uncertainty about the IMU's axes is that of the camera itself."""
     import numpy as np
 
+    from maci2.evaluation.inputs import recalibrated_rig
     from maci2.evaluation.metrics import calibration_errors
     from maci2.evaluation.results_json import stds
     from maci2.lie import so3_log
 
-    state, posterior = result.state, result.posterior
-    if state is not None and posterior is not None:
-        rotation_deg, translation = calibration_errors(result, inputs.T_b_c)
-        std = stds(posterior.T_b_c)
-        phi_deg = np.rad2deg(so3_log(np.ascontiguousarray(state.T_b_c[:3, :3])))
-        print_table(
-            f"T_b_c of the {inputs.source.frame} frame, {len(state.stamps_ns)} keyframes, solved "
-            f"in {result.report.solve_ms:.0f} ms",
-            ("extrinsics", "estimate", "1-sigma", "from the given"),
-            [
-                (
-                    "rotation [deg]",
-                    vector(phi_deg, 3),
-                    sigmas(np.rad2deg(std[3:6]), 3),
-                    f"{rotation_deg:.3f} deg",
-                ),
-                (
-                    "translation [m]",
-                    vector(state.T_b_c[:3, 3]),
-                    sigmas(std[0:3]),
-                    f"{1e3 * translation:.1f} mm",
-                ),
-                *_offset_row(result),
-            ],
-        )
-    print_verdict(result.verdict)
+    assert result.state is not None
+    assert result.posterior is not None
+    rotation_deg, translation = calibration_errors(result, inputs.T_b_c)
+    std = stds(result.posterior.T_b_c)
+    T_b_c0 = recalibrated_rig(inputs, result.state.T_b_c).cameras[0].T_b_c
+    phi_deg = np.rad2deg(so3_log(np.ascontiguousarray(T_b_c0[:3, :3])))
+    return [
+        (
+            "rotation [deg]",
+            vector(phi_deg, 3),
+            sigmas(np.rad2deg(std[3:6]), 3),
+            f"{rotation_deg:.3f} deg",
+        ),
+        (
+            "translation [m]",
+            vector(T_b_c0[:3, 3]),
+            sigmas(std[0:3]),
+            f"{1e3 * translation:.1f} mm",
+        ),
+    ]
+
+
+def _offset_row(inputs: "Inputs", result: "CalibrationResult") -> list[tuple[str, ...]]:
+    """The time offset, where it was estimated: what is stated and what is left of it."""
+    report = result.report
+    if report.std_time_offset_s == 0.0:
+        return []
+    further_ms, std_ms = 1e3 * report.time_offset_s, 1e3 * report.std_time_offset_s
+    found_ms = 1e3 * inputs.recording.rig.time_offset_s + further_ms
+    return [("time offset [ms]", f"{found_ms:+.2f}", f"{std_ms:.2f}", f"{further_ms:+.2f} ms")]

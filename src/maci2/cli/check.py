@@ -9,7 +9,7 @@ from maci2.cli import options as opt
 from maci2.cli.printing import print_table, write_json
 
 if TYPE_CHECKING:
-    from maci2.evaluation.health import Health
+    from maci2.evaluation.health import Health, ImageHealth
 
 
 def check(
@@ -40,6 +40,8 @@ def check(
     health = examine_path(sequence, rig, topics, trajectory, frame)
     typer.echo(health.first_line)
     _print_sensors(health)
+    if health.images is not None:
+        _print_images(health.images)
     marks = {"ok": "ok   ", "warn": "warn ", "error": "ERROR"}
     for finding in health.findings:
         typer.echo(f"{marks[finding.level]}  {finding.what}: {finding.text}")
@@ -55,23 +57,14 @@ def check(
 
 
 def _print_sensors(health: "Health") -> None:
-    sensors = [("imu", health.imu)]
-    sensors += [(f"cam{i}", timing) for i, timing in enumerate(health.cameras)]
-    columns = ("sensor", "samples", "seconds", "rate [Hz]", "jitter [%]", "missing", "gaps")
-    print_table(
-        health.name,
-        (*columns, "longest [ms]"),
-        [
-            (
-                name,
-                str(timing.samples),
-                f"{timing.duration_s:.1f}",
-                f"{timing.rate_hz:.1f}",
-                f"{timing.jitter_pct:.2f}",
-                str(timing.dropped),
-                str(timing.gaps),
-                f"{1e3 * timing.longest_step_s:.1f}",
-            )
-            for name, timing in sensors
-        ],
-    )
+    from maci2.evaluation.health import SENSOR_COLUMNS
+
+    rows = [(name, *timing.cells()) for name, timing in health.sensors]
+    print_table(health.name, ("sensor", *SENSOR_COLUMNS), rows)
+
+
+def _print_images(images: "ImageHealth") -> None:
+    from maci2.evaluation.health import IMAGE_COLUMNS
+
+    rows = [(f"cam{i}", *camera.cells()) for i, camera in enumerate(images.cameras)]
+    print_table(f"images at {images.places} places", ("camera", *IMAGE_COLUMNS), rows)

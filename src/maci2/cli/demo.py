@@ -21,7 +21,7 @@ def demo(
     from rich.console import Console
 
     console = Console()
-    with console.status("loading (the first run compiles for about a minute)") as status:
+    with console.status("loading (the first run compiles for a minute or two)") as status:
         from maci2.evaluation.demo import run_demo
 
         result = run_demo(output, seed, lambda step: status.update(step))

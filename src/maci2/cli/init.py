@@ -59,7 +59,7 @@ def init(
     from maci2.evaluation.run import initialize_once
 
     inputs, one = initialize_once(sequence, options)
-    write_json(json, initialization_json(one))
+    write_json(json, initialization_json(one, inputs.recording.rig.time_offset_s))
     print_one(one)
     if rerun:
         show(rerun, inputs, one)

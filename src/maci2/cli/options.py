@@ -30,7 +30,8 @@ Imu = Annotated[
 Vision = Annotated[
     str,
     typer.Option(
-        help="camera motion: images (stereo visual odometry), truth:ROT_DEG,TRANS_M (ground truth "
+        help="camera motion: images (stereo visual odometry; images:fixed, images:structure or "
+        "images:chi2 with a rival's match covariance), truth:ROT_DEG,TRANS_M (ground truth "
         "with added noise per keyframe step), trajectory:FILE (TUM format), measurements:FILE "
         "(.npz with covariances)"
     ),

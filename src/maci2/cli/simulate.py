@@ -23,7 +23,7 @@ def simulate(
         str,
         typer.Option(
             help="NAME=VALUE[,...]: single difficulties, such as light=0.1, exposure_s=0.01, "
-            "moving_boxes=4, blackout=0.5, plain_walls=0.3"
+            "moving_boxes=4, blackout=0.5, covered=0.5"
         ),
     ] = "",
     along: Annotated[

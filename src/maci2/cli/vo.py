@@ -33,19 +33,14 @@ def vo(
     """
     from rich.progress import Progress
 
-    from maci2.sensors import open_recording
+    from maci2.sensors import on_camera_clock, open_recording
     from maci2.sensors.frames import stereo_frames
-    from maci2.vision.covariance_models import covariance_model
-    from maci2.vision.odometry import OdometryConfig, StereoOdometry
+    from maci2.vision.odometry import odometry_by
     from maci2.vision.run import even_keyframes, measure_all
 
-    recording = open_recording(sequence, rig, topics)
-    odometry = StereoOdometry(
-        stereo_frames(recording),
-        recording.rig,
-        covariance_model(covariance, weights),
-        OdometryConfig(scale_by_residuals=covariance == "chi2"),
-    )
+    # Stamps of the file are those of the images, whatever a rig states about clocks.
+    recording = on_camera_clock(open_recording(sequence, rig, topics))
+    odometry = odometry_by(covariance, stereo_frames(recording), recording.rig, weights)
     keyframes_ns = even_keyframes(odometry.stamps_ns, interval)
     with Progress(transient=True) as progress:
         task = progress.add_task("keyframes", total=len(keyframes_ns) - 1)

@@ -67,11 +67,15 @@ def align_rotations(
 def rotation_from_rates(pre: Preintegrated, vision: RelativePoses) -> Array:
     """R_b_c with no guess: register the two sets of mean rotation rates.
 
-    A constant gyroscope bias shifts one set as a whole, so it drops out with the centroids.
+    A constant gyroscope bias shifts one set as a whole, so it drops out with the centroids. Steps
+    that vision did not measure are left out.
     """
     rates_b = np.array([so3_log(R) for R in pre.gamma]) / pre.dt[:, None]
     rates_c = np.array([so3_log(np.ascontiguousarray(T[:3, :3])) for T in vision.Ts_ck_ck1])
     rates_c /= pre.dt[:, None]
+    rates_b, rates_c = rates_b[vision.measured], rates_c[vision.measured]
+    if len(rates_b) == 0:
+        return np.eye(3)
     spread = (rates_b - rates_b.mean(axis=0)).T @ (rates_c - rates_c.mean(axis=0))
     U, _, Vt = np.linalg.svd(spread)
     return U @ np.diag([1.0, 1.0, np.linalg.det(U @ Vt)]) @ Vt

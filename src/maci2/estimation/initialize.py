@@ -2,13 +2,22 @@
 
 import time
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from maci2.estimation.gyro import align_rotations
+from maci2.estimation.agreement import agreeing_steps, contradicted, without
+from maci2.estimation.gyro import RotationAlignment, align_rotations
 from maci2.estimation.optimize import Variables
 from maci2.estimation.start import start_values
-from maci2.estimation.state import InitResult, SolverConfig
+from maci2.estimation.state import (
+    InitResult,
+    Posterior,
+    SolverConfig,
+    SolveReport,
+    VIState,
+)
 from maci2.estimation.time_offset import on_imu_clock, solve_with_offset
 from maci2.estimation.verdict import InitLimits, judge_initialization, require_window
 from maci2.gaussian import Array
@@ -34,6 +43,41 @@ def initialize(
     require_window(imu, vision)
 
     vision, offset_s = on_imu_clock(imu, vision, config)
+    found = _solve(imu, vision, T_b_c, config, offset_s)
+    if config.robust and contradicted(found.report):
+        agreeing = agreeing_steps(imu, vision, T_b_c, config)
+        again = _solve(imu, without(vision, agreeing), T_b_c, config, offset_s)
+        found = found if contradicted(again.report) else again.with_set_aside(agreeing)
+
+    report = replace(found.report, solve_ms=1e3 * (time.perf_counter() - began))
+    return judge_initialization(
+        found.state,
+        found.posterior,
+        report,
+        found.vision,
+        found.rotations,
+        imu.bias_prior,
+        limits or InitLimits(),
+    )
+
+
+class _Solved(NamedTuple):
+    """An answer and what it was found from."""
+
+    vision: RelativePoses
+    rotations: RotationAlignment
+    state: VIState
+    posterior: Posterior | None
+    report: SolveReport
+
+    def with_set_aside(self, agreeing: NDArray[np.bool_]) -> "_Solved":
+        return self._replace(report=replace(self.report, set_aside=int(np.sum(~agreeing))))
+
+
+def _solve(
+    imu: ImuMeasurements, vision: RelativePoses, T_b_c: Array, config: SolverConfig, offset_s: float
+) -> _Solved:
+    """Gyroscope bias from rotations, start values in closed form, then all together (Eq. 9)."""
     prior = imu.bias_prior
     pre = preintegrate(imu, vision.stamps_ns, prior.mean_gyro, prior.mean_acc, config.rule)
     rotations = align_rotations(pre, vision, T_b_c[:3, :3], prior, False)
@@ -42,11 +86,7 @@ def initialize(
 
     Ts_c0_b, v_b, g_c0 = start_values(pre, vision, T_b_c, config.gravity_norm)
     start = Variables(Ts_c0_b, v_b, g_c0, bias_gyro, prior.mean_acc, np.ascontiguousarray(T_b_c))
-    state, posterior, report = solve_with_offset(
+    solution = solve_with_offset(
         imu, vision, pre, start, config, extrinsics=False, coarse_s=offset_s
     )
-
-    report = replace(report, solve_ms=1e3 * (time.perf_counter() - began))
-    return judge_initialization(
-        state, posterior, report, vision, rotations, prior, limits or InitLimits()
-    )
+    return _Solved(vision, rotations, *solution)

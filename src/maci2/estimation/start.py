@@ -84,8 +84,14 @@ def velocities_and_gravity(
 
 
 def lever_arm(pre: Preintegrated, vision: RelativePoses, R_b_c: Array, prior: BiasPrior) -> Array:
-    """p_b_c with no guess, together with gravity and accelerometer bias, linear least squares."""
-    Ts_c0_c = chain(vision.Ts_ck_ck1)
+    """p_b_c with no guess, together with gravity and accelerometer bias, linear least squares.
+
+    Where vision measured nothing the gyroscope turns the frame, and no row speaks of the position.
+    """
+    measured = vision.measured
+    steps = vision.Ts_ck_ck1.copy()
+    steps[~measured, :3, :3] = (R_b_c.T @ pre.gamma @ R_b_c)[~measured]
+    Ts_c0_c = chain(steps)
     Q, q = Ts_c0_c[:, :3, :3], Ts_c0_c[:, :3, 3]
     R = Q[:-1] @ R_b_c.T
     dt = pre.dt[:, None]
@@ -97,8 +103,11 @@ def lever_arm(pre: Preintegrated, vision: RelativePoses, R_b_c: Array, prior: Bi
     bias_rows = np.diff(by_bias, axis=0) - R[:-1] @ pre.D_ba[:-1, 3:6]
     rows = np.concatenate([-by_gravity, np.diff(by_lever, axis=0), bias_rows], axis=2)
     right = np.einsum("kij,kj->ki", R[:-1], pre.beta[:-1]) - np.diff(known, axis=0)
+    both = measured[:-1] & measured[1:]
+    rows, right = rows[both], right[both]
 
-    variance = np.trace(vision.covs_T_ck_ck1[:, 0:3, 0:3], axis1=1, axis2=2).mean() / 3.0
+    variances = np.trace(vision.covs_T_ck_ck1[:, 0:3, 0:3], axis1=1, axis2=2)
+    variance = variances[measured].mean() / 3.0 if measured.any() else variances.mean()
     noise = 2.0 * np.sqrt(variance) / pre.dt.mean()
     prior_rows = np.zeros((6, 9))
     prior_rows[0:3, 3:6] = np.eye(3) * noise / LEVER_ARM_STD

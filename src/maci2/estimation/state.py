@@ -117,6 +117,9 @@ class SolveReport:
     inflation: float = 1.0
     """Factor on the stated measurement covariances that chi-square made necessary; 1 if none."""
 
+    set_aside: int = 0
+    """Camera steps left out because they contradict the IMU beyond any noise."""
+
     scale: float = 1.0
     """True translation over the measured one, where vision left its scale in doubt."""
 

@@ -74,6 +74,9 @@ def coarse_time_offset(imu: ImuMeasurements, vision: RelativePoses, rule: Rule) 
     turned_c = np.array(
         [np.linalg.norm(so3_log(np.ascontiguousarray(T[:3, :3]))) for T in vision.Ts_ck_ck1]
     )
+    measured = vision.measured
+    if not measured.any():
+        return 0.0
     prior = imu.bias_prior
     offsets = np.arange(-LARGEST_S, LARGEST_S + GRID_S / 2.0, GRID_S)
     misfits = []
@@ -81,7 +84,7 @@ def coarse_time_offset(imu: ImuMeasurements, vision: RelativePoses, rule: Rule) 
         stamps_ns = shifted(vision, float(offset_s)).stamps_ns
         pre = preintegrate(imu, stamps_ns, prior.mean_gyro, prior.mean_acc, rule)
         turned_b = np.array([np.linalg.norm(so3_log(gamma)) for gamma in pre.gamma])
-        misfits.append(_misfit(turned_b - turned_c, pre.dt))
+        misfits.append(_misfit((turned_b - turned_c)[measured], pre.dt[measured]))
     return float(offsets[int(np.argmin(misfits))])
 
 

@@ -104,6 +104,7 @@ def judge_initialization(
         _plausible_bias(state, prior),
     ]
     status, reasons = _worst(checks)
+    reasons += _left_out(report, len(vision) - 1)
     reasons += _consistency(report, vision, rotations.residuals)
     return InitResult(Verdict(status, tuple(reasons)), report, state, posterior)
 
@@ -221,6 +222,15 @@ def _worst(checks: list[_Check]) -> tuple[Status, list[str]]:
     order: list[Status] = ["ok", "weak", "failed"]
     status = max((check.status for check in checks), key=order.index)
     return status, [check.reason for check in checks if check.status != "ok"]
+
+
+def _left_out(report: SolveReport, steps: int) -> list[str]:
+    if report.set_aside == 0:
+        return []
+    return [
+        f"{report.set_aside} of {steps} camera steps contradict the IMU and were left out: "
+        "something that moves by itself may have filled the image"
+    ]
 
 
 def _consistency(report: SolveReport, vision: RelativePoses, residuals: Array) -> list[str]:

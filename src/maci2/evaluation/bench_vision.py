@@ -15,15 +15,8 @@ from maci2.sensors.rendering import RenderConfig, render_recording
 from maci2.vision.evidence import INPUTS, Evidence
 from maci2.vision.odometry import StereoOdometry
 from maci2.vision.run import even_keyframes, measure_all
-from maci2.vision.two_frame import (
-    MAX_ITERATIONS,
-    ROBUST_FACTOR,
-    ROBUST_NORM,
-    STEP_TOLERANCE,
-    Matches,
-    PinholePair,
-    points,
-)
+from maci2.vision.two_frame import ROBUST_FACTOR, ROBUST_NORM, Matches, PinholePair, points
+from maci2.vision.two_frame_kernel import MAX_ITERATIONS, STEP_TOLERANCE
 
 BENCH_CAMERA = PinholePair(460.0, (375.5, 239.5), 0.11)
 RENDERED_S = 2.0

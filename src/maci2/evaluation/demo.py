@@ -12,27 +12,32 @@ import numpy as np
 from maci2 import __version__
 from maci2.errors import OptionError
 from maci2.estimation import CalibrationResult
+from maci2.evaluation.compile_aside import solver_compiled_aside
 from maci2.evaluation.consistency import Sample, equal_bins, mean_nees, study_consistency
 from maci2.evaluation.figures import Panel, y_equals_x
-from maci2.evaluation.inputs import Inputs, recalibrated_rig
+from maci2.evaluation.inputs import Inputs, open_inputs, recalibrated_rig
 from maci2.evaluation.options import RunOptions, VisionSource
 from maci2.evaluation.results_json import calibration_json, initialization_json
 from maci2.evaluation.run import (
     Initialized,
-    calibrate_once,
+    calibrate_window,
     calibration_keyframes,
-    initialize_once,
+    initialize_window,
 )
+from maci2.evaluation.warm_up import warm_up
+from maci2.evaluation.windows import one_window
 from maci2.files import write_atomically
-from maci2.sensors import SimulationConfig, simulate, write_camchain, write_euroc
+from maci2.sensors import SimulationConfig, simulate, write_camchain
 from maci2.sensors.rendering import RenderConfig, render_recording
 
 IMAGES = VisionSource("images", frame="rectified")
-DRAWN = SimulationConfig(kind="drone", duration_s=3.5, camera_rate_hz=10.0)
-"""Drawing is what takes time: as many images as an initialization needs."""
+DRAWN = SimulationConfig(kind="handheld", duration_s=8.6, camera_rate_hz=10.0)
+"""Drawing is what takes time: as many images as a calibration needs."""
 
-MOTION = VisionSource("truth", std=(0.05, 0.003))
-CALIBRATION_S = 20.0
+ROOM = "room_"
+"""Folders of drawn images are called this and the seed."""
+
+CALIBRATION_S = 8.0
 STUDY_WINDOWS = 240
 BINS = 6
 
@@ -50,36 +55,51 @@ class Demo:
 
 
 def run_demo(folder: Path, seed: int, on_step: Callable[[str], None] = lambda _: None) -> Demo:
-    """Initialize on drawn stereo images, calibrate on simulated camera motion, check the
-    uncertainties; write it all into `folder`."""
-    if folder.exists() and any(folder.iterdir()) and not (folder / "report.html").exists():
+    """Draw stereo images, initialize and calibrate on them, check the uncertainties; write it all
+    into `folder`."""
+    if not _may_write(folder):
         raise OptionError(f"{folder}: is not empty and not a demo's; choose another -o.")
-    images, motion = folder / f"images_{seed}", folder / f"motion_{seed}"
-    if not images.exists():
-        render_recording(
-            simulate(replace(DRAWN, seed=seed)),
-            images,
-            RenderConfig(rate_hz=DRAWN.camera_rate_hz, seed=seed),
-            on_pair=lambda done, total: on_step(f"drawing stereo pair {done} of {total}"),
-        )
-    if not motion.exists():
-        write_euroc(simulate(SimulationConfig(duration_s=25.0, seed=seed)), motion)
-    on_step("initializing on 2.5 s of images")
-    _, initialized = initialize_once(images, RunOptions(IMAGES, start_s=0.5, seed=seed))
-    on_step(f"calibrating on {CALIBRATION_S:g} s, with no guess of the extrinsics")
-    options = RunOptions(
-        MOTION,
-        keyframes=calibration_keyframes(CALIBRATION_S),
-        window_s=CALIBRATION_S,
-        start_s=1.0,
-        seed=seed,
-    )
-    inputs, calibration = calibrate_once(motion, options)
+    room = folder / f"{ROOM}{seed}"
+    with solver_compiled_aside() as wait_for_solver:
+        if not room.exists():
+            _draw(room, seed, on_step)
+        on_step("following points through the images")
+        options = RunOptions(IMAGES, seed=seed)
+        inputs = open_inputs(room, options)
+        images_ns = inputs.candidates_ns()
+        start = one_window(images_ns, options.window_s, options.keyframes, 0.5)
+        keyframes = calibration_keyframes(CALIBRATION_S)
+        whole = one_window(images_ns, CALIBRATION_S, keyframes, 0.3)
+        for window in (start, whole):
+            # Remembered, so that only the solver is left to do.
+            inputs.camera_motion(window.stamps_ns, window.index)
+        wait_for_solver()
+    warm_up()
+    on_step(f"initializing on {options.window_s:g} s of images")
+    initialized = initialize_window(inputs, start, options)
+    on_step(f"calibrating on {CALIBRATION_S:g} s of images, with no guess of the extrinsics")
+    calibration = calibrate_window(inputs, whole, options)
     on_step(f"comparing sigma with actual error on {STUDY_WINDOWS} windows")
     samples = study_consistency(STUDY_WINDOWS, seed)
     demo = Demo(folder, initialized, inputs, calibration, samples, mean_nees(samples))
     _write(demo)
     return demo
+
+
+def _draw(room: Path, seed: int, on_step: Callable[[str], None]) -> None:
+    render_recording(
+        simulate(replace(DRAWN, seed=seed)),
+        room,
+        RenderConfig(rate_hz=DRAWN.camera_rate_hz, seed=seed),
+        on_pair=lambda done, total: on_step(f"drawing stereo pair {done} of {total}"),
+    )
+
+
+def _may_write(folder: Path) -> bool:
+    """It is new, or a demo's, even of one that was interrupted."""
+    if not folder.exists() or (folder / "report.html").exists():
+        return True
+    return all(path.name.lstrip(".").startswith(ROOM) for path in folder.iterdir())
 
 
 def consistency_figure(samples: list[Sample]) -> str:

@@ -1,13 +1,14 @@
 """Is a recording fit for use? What is wrong with it, the most important first, and what to do."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from maci2.errors import CalibrationError, DatasetError
 from maci2.evaluation.checkup.axes import axes_against_gravity
-from maci2.evaluation.checkup.images import image_findings
+from maci2.evaluation.checkup.images import examine_images
 from maci2.evaluation.checkup.imu_values import disagreement_finding, imu_value_findings
 from maci2.evaluation.checkup.rotations import Rotations, compare_rotations
 from maci2.evaluation.checkup.stamps import stamp_findings, timing_of
@@ -55,7 +56,9 @@ def examine(
     recording: Recording, vision: CameraTrajectory | None = None, frame: CameraFrame = "camera"
 ) -> Health:
     """Look at everything a recording holds; raises nothing. Causes are looked at before effects,
-    and what a cause spoils is not looked at."""
+    and what a cause spoils is not looked at. Stamps of `vision` are the camera's."""
+    if vision is not None:
+        vision = replace(vision, stamps_ns=vision.stamps_ns + recording.camera_shift_ns)
     imu = timing_of(recording.imu.stamps_ns)
     cameras = tuple(timing_of(stamps_ns) for stamps_ns in recording.camera_stamps_ns)
     matched_pct = stereo_matched_pct(recording.camera_stamps_ns)
@@ -74,9 +77,18 @@ def examine(
     findings += rotations.findings
     findings += _without_cameras(cameras) + stereo_findings(recording, matched_pct)
     findings += _nominal_rate(recording, imu)
-    findings += _window_findings(windows, recording) + image_findings(recording)
-    findings = most_important_first(findings)
-    return Health(recording.name, imu, cameras, matched_pct, rotations.truths, windows, findings)
+    images, seen = examine_images(recording)
+    findings += seen + _window_findings(windows, recording)
+    return Health(
+        recording.name,
+        imu,
+        cameras,
+        matched_pct,
+        rotations.truths,
+        windows,
+        most_important_first(findings),
+        images,
+    )
 
 
 def _bag_findings(recording: Recording) -> list[Finding]:

@@ -21,7 +21,7 @@ class Finding:
 
     level: Level
     what: str
-    """Which part: imu, cam0, stereo, calibration, windows, vision or the name of a truth."""
+    """Which part: imu, cam0, stereo, images, calibration, windows, vision or a truth's name."""
 
     text: str
     """All of it in one sentence or two: the fault, the numbers, what to do."""
@@ -65,6 +65,75 @@ class Timing:
     dropped: int = 0
     """Samples that did not arrive, counted in whole periods."""
 
+    def cells(self) -> tuple[str, ...]:
+        """One for each of SENSOR_COLUMNS."""
+        return (
+            str(self.samples),
+            f"{self.duration_s:.1f}",
+            f"{self.rate_hz:.1f}",
+            f"{self.jitter_pct:.2f}",
+            str(self.dropped),
+            str(self.gaps),
+            f"{1e3 * self.longest_step_s:.1f}",
+        )
+
+
+SENSOR_COLUMNS = (
+    "samples", "seconds", "rate [Hz]", "jitter [%]", "missing", "gaps", "longest [ms]",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CameraImages:
+    """Images of one camera; medians over those looked at."""
+
+    brightness: float
+    """Mean grey level, 0 to 255."""
+
+    saturated_pct: float
+    """Pixels that are white and have no value any more."""
+
+    change_pct: float
+    """Change of brightness from one image to the next."""
+
+    edge_px: float
+    """Width of edges in the more blurred direction: about 6 in a sharp image."""
+
+    repeated_pct: float
+    """Share of the images that are the next one to the last bit."""
+
+    blank_pct: float
+    """Share of the images that show nothing."""
+
+    def cells(self) -> tuple[str, ...]:
+        """One for each of IMAGE_COLUMNS."""
+        return (
+            f"{self.brightness:.0f}",
+            f"{self.saturated_pct:.1f}",
+            f"{self.change_pct:.1f}",
+            f"{self.edge_px:.1f}",
+            f"{self.repeated_pct:.0f}",
+            f"{self.blank_pct:.0f}",
+        )
+
+
+IMAGE_COLUMNS = (
+    "brightness", "saturated [%]", "change [%]", "edges [px]", "repeated [%]", "blank [%]",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ImageHealth:
+    """What the images themselves tell."""
+
+    places: int
+    """Looked at, spread over the recording."""
+
+    row_error_px: float
+    """Median distance of stereo matches from their rows; NaN where not measured."""
+
+    cameras: tuple[CameraImages, ...]
+
 
 @dataclass(frozen=True)
 class Health:
@@ -82,6 +151,14 @@ class Health:
 
     findings: list[Finding]
     """Most important first."""
+
+    images: ImageHealth | None = None
+    """None without images of two cameras."""
+
+    @property
+    def sensors(self) -> list[tuple[str, Timing]]:
+        """IMU and cameras by name."""
+        return [("imu", self.imu), *((f"cam{i}", t) for i, t in enumerate(self.cameras))]
 
     @property
     def first_line(self) -> str:

@@ -123,11 +123,12 @@ def _scored(
     name: str,
 ) -> tuple[WindowErrors, Array]:
     """Errors over windows and their predicted covariance; the known mean bias is taken off."""
-    windows = integration_errors(measured, states, horizon_s, STRIDE_S)
+    labels = predictor.labels(name)
+    windows = integration_errors(labels.shown(measured), states, horizon_s, STRIDE_S)
     if predictor.bias is not None:
         mean = np.concatenate([predictor.bias.mean_gyro, predictor.bias.mean_acc])
         windows = windows.without_bias(mean)
-    return windows, windows.cov(predictor.bias, predictor.labels(name))
+    return windows, windows.cov(predictor.bias, labels)
 
 
 def _numbers(found: dict[float, tuple[WindowErrors, Array]]) -> dict[str, Any]:

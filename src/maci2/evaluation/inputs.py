@@ -19,6 +19,7 @@ from maci2.sensors import (
     Stamps,
     open_recording,
     read_trajectory,
+    require_extrinsics,
     require_overlap,
     require_plausible,
     with_velocity,
@@ -34,7 +35,7 @@ from maci2.vision import (
     rectified_extrinsics,
     step_covariance,
 )
-from maci2.vision.odometry import StereoOdometry
+from maci2.vision.odometry import StereoOdometry, odometry_by
 
 
 @dataclass(frozen=True)
@@ -118,9 +119,13 @@ class Inputs:
         return gyro, acc
 
 
-def open_inputs(path: Path, options: RunOptions) -> Inputs:
-    """Open a recording and everything that the options name in it."""
+def open_inputs(path: Path, options: RunOptions, calibrating: bool = False) -> Inputs:
+    """Open a recording and everything that the options name in it; only who is `calibrating` can do
+    with a rig whose extrinsics are not known."""
     recording = open_recording(path, options.rig, options.topics)
+    if options.vision.kind == "truth" or not calibrating:
+        what = "drawing camera motion from the truth" if calibrating else "initialization"
+        require_extrinsics(recording.rig, what)
     require_plausible(recording.imu)
     imu = apply_imu_model(recording, options)
     truth = recording.truth(options.truth)
@@ -152,14 +157,22 @@ def apply_imu_model(recording: Recording, options: RunOptions) -> ImuMeasurement
     return replace(imu, bias_prior=options.with_known_bias(imu.bias_prior))
 
 
-def recalibrated_rig(inputs: Inputs, T_b_c: Array) -> Rig:
-    """The recording's rig with its left camera where calibration found it; the stereo baseline,
-    which motion against the IMU does not measure, stays."""
+def recalibrated_rig(inputs: Inputs, T_b_c: Array, further_offset_s: float = 0.0) -> Rig:
+    """The recording's rig with its left camera where calibration found it, and its time offset;
+    the stereo baseline, which motion against the IMU does not measure, stays.
+
+    `further_offset_s` is what is left of the time offset when the stated one is applied.
+    """
     rig = inputs.recording.rig
     # Whatever turned the recording's camera frame into the one that was calibrated is undone.
     T_new_old = T_b_c @ se3_inv(inputs.T_b_c)
     cameras = tuple(replace(camera, T_b_c=T_new_old @ camera.T_b_c) for camera in rig.cameras)
-    return replace(rig, cameras=cameras)
+    return replace(
+        rig,
+        cameras=cameras,
+        extrinsics_known=True,
+        time_offset_s=rig.time_offset_s + further_offset_s,
+    )
 
 
 def _open_visual(
@@ -168,7 +181,7 @@ def _open_visual(
     if source.kind == "truth":
         return None
     if source.kind == "images":
-        return StereoOdometry(stereo_frames(recording), recording.rig)
+        return odometry_by(source.covariance, stereo_frames(recording), recording.rig)
     path = Path(source.file)
     if not path.is_absolute():
         folder = recording.path if recording.path.is_dir() else recording.path.parent
@@ -179,4 +192,9 @@ def _open_visual(
             f"{source.file}: not found in {recording.path} nor in the working directory; --vision "
             f"{source.kind}:FILE needs a file."
         )
-    return read_trajectory(path) if source.kind == "trajectory" else load_relative_poses(path)
+    # Whoever made the file knew the camera's clock only.
+    if source.kind == "trajectory":
+        trajectory = read_trajectory(path)
+        return replace(trajectory, stamps_ns=trajectory.stamps_ns + recording.camera_shift_ns)
+    steps = load_relative_poses(path)
+    return replace(steps, stamps_ns=steps.stamps_ns + recording.camera_shift_ns)

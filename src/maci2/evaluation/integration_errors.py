@@ -41,7 +41,17 @@ class LabelNoise:
     """[rad/s], each axis: orientation at the end against that at the start, per second between."""
 
     std_tilt: float
-    """[rad], each axis: how far the truth is from level, both ends of a window alike."""
+    """[rad], each axis: how far gravity in the truth's body is off, both ends of a window alike:
+    its world is not level, or its body is turned against the IMU. Rotations over a window are not
+    meant: a truth that was fused with the gyroscope follows it there."""
+
+    gyro_shown: float
+    """Share of the variance of the gyroscope's samples that shows against this truth: 0 for an
+    orientation that was integrated from the same samples, 1 for one that knows nothing of them."""
+
+    def shown(self, imu: ImuMeasurements) -> ImuMeasurements:
+        """The samples with the noise that shows."""
+        return replace(imu, var_gyro=self.gyro_shown * imu.var_gyro)
 
     def cov(self, rates: Array) -> Array:
         """(m, 9, 9) of states that move with `rates` (m, 9): [omega, acceleration, velocity]."""
@@ -49,7 +59,7 @@ class LabelNoise:
         return np.diag(floor) + self.std_time**2 * rates[:, :, None] * rates[:, None, :]
 
 
-NO_LABEL_NOISE = LabelNoise(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+NO_LABEL_NOISE = LabelNoise(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -91,6 +101,13 @@ class WindowErrors:
 
     left_out: int
     """Windows that touch a jump or a gap of the truth."""
+
+    @property
+    def e_D_turn(self) -> Array:
+        """(m, 9, 3) derivative by a turn of the truth's body, R_w_b Exp(turn)."""
+        D = self.e_D_start[:, :, GAMMA].copy()
+        D[:, GAMMA] -= np.eye(3)
+        return D
 
     def without_bias(self, bias: Array) -> "WindowErrors":
         """The errors with a known bias (6,) [gyro, acc] taken off the samples, to first order."""

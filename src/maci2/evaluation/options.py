@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -10,10 +10,11 @@ from maci2.errors import OptionError
 from maci2.estimation import SolverConfig
 from maci2.imu import BiasPrior
 from maci2.vision import CameraFrame
+from maci2.vision.covariance_models import ModelName
 
 VisionKind = Literal["images", "truth", "trajectory", "measurements"]
 
-VISION_FORMS = "images | truth:ROT_DEG,TRANS_M | trajectory:FILE | measurements:FILE"
+VISION_FORMS = "images[:COVARIANCE] | truth:ROT_DEG,TRANS_M | trajectory:FILE | measurements:FILE"
 
 DEFAULT_STEP_STD = (0.05, 0.003)
 """Of a trajectory's steps, per axis [deg, m], where nothing better is known."""
@@ -46,11 +47,14 @@ class VisionSource:
     std_scale: float = 0.0
     """Of a trajectory's common scale, as a share."""
 
+    covariance: str = "learned"
+    """Of the matches of images."""
+
     def __str__(self) -> str:
         if self.kind == "truth":
             return f"truth:{self.std[0]:g},{self.std[1]:g}"
         if self.kind == "images":
-            return "images"
+            return "images" if self.covariance == "learned" else f"images:{self.covariance}"
         return f"{self.kind}:{self.file}"
 
 
@@ -134,7 +138,7 @@ class RunOptions:
 def parse_vision(
     text: str, frame: str, std: str | None, scale_std: float | None = None
 ) -> VisionSource:
-    """`images`, `truth:0.05,0.003`, `trajectory:FILE` or `measurements:FILE`."""
+    """`images[:fixed]`, `truth:0.05,0.003`, `trajectory:FILE` or `measurements:FILE`."""
     if frame not in ("camera", "rectified"):
         raise OptionError(f"--vision-frame is '{frame}'; choose camera or rectified.")
     camera_frame: CameraFrame = "rectified" if frame == "rectified" else "camera"
@@ -142,8 +146,8 @@ def parse_vision(
     kind, _, rest = text.partition(":")
     if scale_std is not None and not 0.0 <= scale_std < 0.5:
         raise OptionError(f"--vision-scale-std is {scale_std}, needed a share from 0 to 0.5.")
-    if text == "images":
-        return VisionSource("images", frame="rectified")
+    if kind == "images":
+        return VisionSource("images", frame="rectified", covariance=_covariance(text, rest))
     if kind == "truth":
         return VisionSource("truth", std=_pair(rest, "--vision truth:"))
     if kind == "trajectory" and rest:
@@ -152,6 +156,16 @@ def parse_vision(
     if kind == "measurements" and rest:
         return VisionSource("measurements", rest, step_std, camera_frame)
     raise OptionError(f"--vision is '{text}'; choose one of {VISION_FORMS}.")
+
+
+def _covariance(text: str, name: str) -> str:
+    if text == "images":
+        return "learned"
+    if name not in get_args(ModelName):
+        raise OptionError(
+            f"--vision is '{text}'; match covariances are {', '.join(get_args(ModelName))}."
+        )
+    return name
 
 
 def _step_std(text: str | None) -> tuple[tuple[float, float], float]:

@@ -5,15 +5,15 @@ from typing import Any
 import numpy as np
 
 from maci2.estimation import CalibrationResult
-from maci2.evaluation.inputs import Inputs
+from maci2.evaluation.inputs import Inputs, recalibrated_rig
 from maci2.evaluation.metrics import calibration_errors
 from maci2.evaluation.run import Initialized, finite_or_none
 from maci2.evaluation.summary import METRICS
 from maci2.gaussian import Array
 
 
-def initialization_json(one: Initialized) -> dict[str, Any]:
-    """What `maci2 init --json` writes."""
+def initialization_json(one: Initialized, stated_offset_s: float = 0.0) -> dict[str, Any]:
+    """What `maci2 init --json` writes; the rig's stated time offset is in that of the result."""
     result = one.result
     state, posterior = result.state, result.posterior
     record: dict[str, Any] = {
@@ -34,7 +34,7 @@ def initialization_json(one: Initialized) -> dict[str, Any]:
             "acc_bias_std": stds(posterior.acc_bias).tolist(),
             "T_c0_b": state.Ts_c0_b.tolist(),
         }
-    record |= _report(result)
+    record |= _report(result, stated_offset_s)
     if one.errors is not None:
         record["errors"] = {name: finite_or_none(getattr(one.errors, name)) for name in METRICS}
     return record
@@ -48,18 +48,18 @@ def calibration_json(inputs: Inputs, result: CalibrationResult) -> dict[str, Any
         "reasons": list(result.verdict.reasons),
     }
     if state is not None and posterior is not None:
-        rotation_deg, translation = calibration_errors(result, inputs.T_b_c)
         record |= {
-            "T_b_c": state.T_b_c.tolist(),
+            "T_b_c": recalibrated_rig(inputs, state.T_b_c).cameras[0].T_b_c.tolist(),
             "std": stds(posterior.T_b_c).tolist(),
-            "frame": inputs.source.frame,
             "gyro_bias": state.gyro_bias.tolist(),
             "gyro_bias_std": stds(posterior.gyro_bias).tolist(),
             "acc_bias": state.acc_bias.tolist(),
             "acc_bias_std": stds(posterior.acc_bias).tolist(),
-            "errors": {"rotation_deg": rotation_deg, "translation_m": translation},
         }
-    return record | _report(result)
+        if inputs.recording.rig.extrinsics_known:
+            rotation_deg, translation = calibration_errors(result, inputs.T_b_c)
+            record["errors"] = {"rotation_deg": rotation_deg, "translation_m": translation}
+    return record | _report(result, inputs.recording.rig.time_offset_s)
 
 
 def stds(cov: Array) -> Array:
@@ -67,18 +67,21 @@ def stds(cov: Array) -> Array:
     return np.sqrt(np.diagonal(cov, axis1=-2, axis2=-1))
 
 
-def _report(result: Any) -> dict[str, Any]:
+def _report(result: Any, stated_offset_s: float) -> dict[str, Any]:
     report = result.report
     found: dict[str, Any] = {}
+    if stated_offset_s != 0.0:
+        found["stated_time_offset_s"] = stated_offset_s
     if report.std_scale > 0.0:
         found |= {"vision_scale": report.scale, "vision_scale_std": report.std_scale}
     if report.std_time_offset_s > 0.0:
-        found["time_offset_s"] = report.time_offset_s
+        found["time_offset_s"] = stated_offset_s + report.time_offset_s
         found["time_offset_std_s"] = report.std_time_offset_s
     return found | {
         "cost": finite_or_none(report.cost),
         "dof": report.dof,
         "inflation": report.inflation,
+        "set_aside": report.set_aside,
         "iterations": report.iterations,
         "solve_ms": report.solve_ms,
     }

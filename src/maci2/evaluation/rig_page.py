@@ -28,7 +28,7 @@ def calibration_page(result: CalibrationResult, rig: Rig) -> str:
         "body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem}"
         "pre{overflow-x:auto;background:#f6f8fa;padding:.6rem}svg{max-width:100%}</style></head>"
         f"<body><h1>Calibration: {result.verdict.status}</h1><ul>{reasons}</ul>{draw_rig(rig)}"
-        f"{_uncertainty(result)}{cameras}</body></html>\n"
+        f"{_uncertainty(result, rig.time_offset_s)}{cameras}</body></html>\n"
     )
 
 
@@ -72,7 +72,7 @@ def _frame(name: str, T: Array, length: float, at: Callable[[Array], Array]) -> 
     return "".join(parts)
 
 
-def _uncertainty(result: CalibrationResult) -> str:
+def _uncertainty(result: CalibrationResult, time_offset_s: float) -> str:
     if result.posterior is None:
         return ""
     std = np.sqrt(np.diag(result.posterior.T_b_c))
@@ -80,7 +80,7 @@ def _uncertainty(result: CalibrationResult) -> str:
     degrees = ", ".join(f"{np.rad2deg(value):.3f}" for value in std[3:])
     offset = ""
     if result.report.std_time_offset_s > 0.0:
-        found, sigma = 1e3 * result.report.time_offset_s, 1e3 * result.report.std_time_offset_s
+        found, sigma = 1e3 * time_offset_s, 1e3 * result.report.std_time_offset_s
         offset = f"<p>Time offset: t_imu = t_camera {found:+.2f} +- {sigma:.2f} ms.</p>"
     return (
         f"<p>1-sigma of the left camera: translation {millimetres} mm, rotation {degrees} deg, "

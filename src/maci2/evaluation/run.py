@@ -15,10 +15,11 @@ from maci2.evaluation.metrics import InitErrors, initialization_errors
 from maci2.evaluation.options import RunOptions
 from maci2.evaluation.parallel import Pool, WorkerDied, run_all
 from maci2.evaluation.truth_states import truth_jumps
+from maci2.evaluation.warm_up import warm_up
 from maci2.evaluation.windows import Window, one_window, plan_windows
 from maci2.gaussian import Array
 from maci2.imu import ImuMeasurements
-from maci2.sensors import NS, GroundTruth, truth_at
+from maci2.sensors import NS, GroundTruth, Stamps, truth_at
 from maci2.vision import RelativePoses
 
 ALONE = Pool()
@@ -34,6 +35,9 @@ OFFSET_MARGIN_S = 0.12
 CALIBRATION_SPACING_S = 0.3
 """Between keyframes of a calibration: far enough apart to turn by a good angle, since the error of
 a step does not grow with it."""
+
+SHORTEST_CALIBRATION_S = 5.0
+"""A recording shorter than this is not taken for one of its whole length unasked."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,7 @@ def evaluate_recording(path: Path, options: RunOptions) -> tuple[str, Evaluated]
     inputs = open_inputs(path, options)
     if inputs.truth is None:
         raise DatasetError(f"{path}: no ground truth to evaluate against.")
+    warm_up()
     windows = plan_windows(
         inputs.candidates_ns(with_truth=True),
         options.window_s,
@@ -172,19 +177,38 @@ def initialize_window(inputs: Inputs, window: Window, options: RunOptions) -> In
 def initialize_once(path: Path, options: RunOptions) -> tuple[Inputs, Initialized]:
     """`maci2 init`: the one window at `options.start_s`."""
     inputs = open_inputs(path, options)
+    warm_up()
     window = one_window(
         inputs.candidates_ns(), options.window_s, options.keyframes, options.start_s
     )
     return inputs, initialize_window(inputs, window, options)
 
 
-def calibrate_once(path: Path, options: RunOptions) -> tuple[Inputs, CalibrationResult]:
-    """`maci2 calibrate`: extrinsics from one window, with no guess of them."""
-    inputs = open_inputs(path, options)
+def calibrate_once(
+    path: Path, options: RunOptions, may_be_shorter: bool = False
+) -> tuple[Inputs, CalibrationResult]:
+    """`maci2 calibrate`: extrinsics from one window, with no guess of them; from all there is where
+    that is less and may be."""
+    inputs = open_inputs(path, options, calibrating=True)
+    warm_up()
     candidates_ns = inputs.candidates_ns()
+    if may_be_shorter:
+        options = _as_long_as_there_is(options, candidates_ns)
     window = one_window(candidates_ns, options.window_s, options.keyframes, options.start_s)
+    return inputs, calibrate_window(inputs, window, options)
+
+
+def _as_long_as_there_is(options: RunOptions, candidates_ns: Stamps) -> RunOptions:
+    has_s = (int(candidates_ns[-1]) - int(candidates_ns[0])) / NS - options.start_s
+    if not SHORTEST_CALIBRATION_S <= has_s < options.window_s:
+        return options
+    return replace(options, window_s=has_s, keyframes=calibration_keyframes(has_s))
+
+
+def calibrate_window(inputs: Inputs, window: Window, options: RunOptions) -> CalibrationResult:
+    """Extrinsics from one window."""
     vision = inputs.camera_motion(window.stamps_ns, window.index)
-    return inputs, calibrate(_samples_around(inputs, vision, options), vision, options.solver())
+    return calibrate(_samples_around(inputs, vision, options), vision, options.solver())
 
 
 def _samples_around(inputs: Inputs, vision: RelativePoses, options: RunOptions) -> ImuMeasurements:

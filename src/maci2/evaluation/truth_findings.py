@@ -9,6 +9,9 @@ from maci2.sensors.plausibility import GRAVITY
 MAX_MISALIGNMENT_DEG = 0.5
 """A truth is wrong when its misalignment exceeds this by three standard errors."""
 
+BIAS_TILT_DEG = 1.0
+"""What an accelerometer bias of 0.17 m/s^2 looks like: up to here a tilt says nothing."""
+
 MAX_TILT_DEG = 1.5
 """Tilt of gravity in a truth's world that an accelerometer bias still explains."""
 
@@ -55,7 +58,9 @@ def _truth_summary(check: TruthCheck) -> str:
             f"{check.horizon_s:.1f} s, misaligned by {check.misalignment_deg:.2f} +- "
             f"{check.misalignment_std_deg:.2f} deg"
         )
-    return text + f", gravity tilted by {check.tilt_deg:.2f} deg"
+    if check.tilt_deg > BIAS_TILT_DEG:
+        text += f", gravity tilted by {check.tilt_deg:.2f} deg"
+    return text
 
 
 def _truth_faults(check: TruthCheck) -> list[_Fault]:
@@ -69,7 +74,8 @@ def _truth_faults(check: TruthCheck) -> list[_Fault]:
     if check.tilt_deg > MAX_TILT_DEG:
         text = (
             f"gravity is tilted by {check.tilt_deg:.1f} deg from the truth's z axis (mean force "
-            f"{check.force:.2f}, needed {GRAVITY}); an accelerometer bias explains about 1 deg, "
+            f"{check.force:.2f}, needed {GRAVITY}); an accelerometer bias explains about "
+            f"{BIAS_TILT_DEG:.0f} deg, "
             f"needed below {MAX_TILT_DEG}. Its world is not level or its body frame is turned."
         )
         faults.append(_Fault(text, serious=check.tilt_deg > WRONG_TILT_DEG))

@@ -14,10 +14,8 @@ from maci2.gaussian import Array, nees
 from maci2.lie import se3_inv, se3_log
 from maci2.sensors import GroundTruth, Recording, truth_at
 from maci2.sensors.frames import stereo_frames
-from maci2.vision.covariance_models import covariance_model
-from maci2.vision.odometry import OdometryConfig, StereoOdometry
+from maci2.vision.odometry import odometry_by
 from maci2.vision.run import even_keyframes, measure_all
-from maci2.vision.shared_errors import NO_SHARED_ERRORS
 from maci2.vision.visual_step import VisualStep
 
 MODELS = ("learned", "fixed", "structure", "chi2")
@@ -73,13 +71,7 @@ def visual_report(
     keyframes_ns = even_keyframes(frames.stamps_ns[inside], interval_s)
     scores = {}
     for model in models:
-        # Rivals are Eq. 6 alone, as people use it.
-        config = (
-            OdometryConfig()
-            if model == "learned"
-            else OdometryConfig(NO_SHARED_ERRORS, scale_by_residuals=model == "chi2")
-        )
-        odometry = StereoOdometry(frames, recording.rig, covariance_model(model), config)
+        odometry = odometry_by(model, frames, recording.rig)
         start = perf_counter()
         steps = measure_all(odometry, keyframes_ns, on_step=on_step)
         seconds = perf_counter() - start

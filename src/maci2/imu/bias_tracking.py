@@ -32,10 +32,10 @@ STD_FIRST_TILT = 0.1
 STD_FIRST_VELOCITY = 1.0
 """[m/s]"""
 
-WALK_GYRO = 2e-5
+WALK_GYRO = 3e-5
 """Random walk of the gyroscope bias [rad/s/sqrt(s)]. With it the spread that the filter states is
-true: left out one by one, the training recordings of EuRoC have a NEES of 1.1 to 1.6 in their first
-20 s and of 1.1 later."""
+true: left out one by one, the training recordings of EuRoC have a NEES of 1.0 to 1.6 in their first
+20 s and of 1.0 later."""
 
 WALK_ACC = 1e-3
 """Random walk of the accelerometer bias [m/s^2/sqrt(s)]."""

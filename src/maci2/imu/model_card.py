@@ -1,17 +1,17 @@
-"""What a weight file says of itself, stored in it as JSON and checked when it is read."""
+"""What the weights of an IMU model say of themselves."""
 
-import json
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
+from maci2.cards import Card, CardKind
 from maci2.errors import OptionError
 from maci2.gaussian import Array, require_spd
 from maci2.imu.measurements import BiasPrior
 
 METADATA_KEY = "maci2_imu_model"
-FORMAT = 2
+FORMAT = 3
 """Version of the weight files; raised when inputs, outputs or the card change."""
 
 UNITS = "rad/s, m/s^2"
@@ -28,12 +28,11 @@ class LabelNoiseCard(BaseModel):
     std_time: float
     std_drift: float
     std_tilt: float
+    gyro_shown: float
 
 
-class ModelCard(BaseModel):
-    """Everything a user should know of a model before trusting it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class ModelCard(Card):
+    """Of an IMU model."""
 
     format: int
     name: str
@@ -125,7 +124,8 @@ class ModelCard(BaseModel):
                 f"truth '{kind}'   {np.degrees(noise.std_rotation):.3f} deg, "
                 f"{1e3 * noise.std_velocity:.1f} mm/s, {1e3 * noise.std_position:.2f} mm, "
                 f"{1e3 * noise.std_time:.2f} ms, drift {np.degrees(noise.std_drift):.3f} deg/s, "
-                f"tilted {np.degrees(noise.std_tilt):.2f} deg (not part of fusion)"
+                f"tilted {np.degrees(noise.std_tilt):.2f} deg, "
+                f"shows {noise.gyro_shown:.0%} of gyro noise (not part of fusion)"
             )
         if self.figures:
             used = "tuned" if self.tuned_on else "trained"
@@ -143,24 +143,12 @@ def _row(values: Array) -> str:
     return "(" + ", ".join(f"{value:.5f}" for value in values) + ")"
 
 
-def read_card(metadata: dict[str, Any], source: str) -> ModelCard:
+KIND = CardKind(ModelCard, "not an IMU model", METADATA_KEY, FORMAT, "maci2 train-imu")
+
+
+def read_card(metadata: Mapping[str, str], source: str) -> ModelCard:
     """The card of a weight file, or an error that says what is wrong with it."""
-    if METADATA_KEY not in metadata:
-        raise OptionError(
-            f"{source}: an ONNX file, but not an IMU model of maci2 (no '{METADATA_KEY}' in its "
-            "metadata); give a file that `maci2 train-imu` wrote."
-        )
-    stored = json.loads(metadata[METADATA_KEY])
-    if stored.get("format") != FORMAT:
-        raise OptionError(
-            f"{source}: weight format {stored.get('format')}, this version of maci2 reads format "
-            f"{FORMAT}; train the model again or install the version that wrote it "
-            f"({stored.get('package_version', 'unknown')})."
-        )
-    try:
-        card = ModelCard.model_validate(stored)
-    except ValidationError as error:
-        raise OptionError(f"{source}: the model card is damaged: {error}") from error
+    card = KIND.read(metadata, source)
     if card.units != UNITS:
         raise OptionError(f"{source}: weights for units '{card.units}', needed '{UNITS}'.")
     if card.cov_0:

@@ -17,6 +17,7 @@ from maci2.gaussian import Array, nees
 from maci2.imu import ALPHA, BETA, BiasPrior
 from maci2.imu.model import ImuModel
 from maci2.imu.model_card import ModelCard
+from maci2.learn.truth_frame import turned
 from maci2.learn.windows import Track
 
 LARGEST_LOG_FACTOR = 3.0
@@ -48,9 +49,11 @@ def _blocks(
 ) -> list[tuple[Array, Array, Array]]:
     """Errors of velocity and position, their covariance by the samples, and by all else."""
     measured = replace(model.measure(track.imu), std_gyro_bias=track.std_gyro_bias)
-    windows = integration_errors(measured, track.states, horizon_s, STRIDE_S)
-    windows = windows.without_bias(np.concatenate([prior.mean_gyro, prior.mean_acc]))
+    # As a report will see it: the truth as it is, with the turn that is expected of its kind.
+    states = turned(track.states, -track.turn)
     labels = LabelNoise(**card.label_noise[track.kind].model_dump())
+    windows = integration_errors(labels.shown(measured), states, horizon_s, STRIDE_S)
+    windows = windows.without_bias(np.concatenate([prior.mean_gyro, prior.mean_acc]))
     own = windows.cov_imu
     rest = windows.cov(prior, labels) - own
     return [(windows.e[:, b], own[:, b, b], rest[:, b, b]) for b in (BETA, ALPHA)]

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from maci2 import __version__
 from maci2.imu import BiasPrior
@@ -65,6 +66,7 @@ def _label_noise(error_model: ErrorModel, tracks: list[Track]) -> dict[str, Labe
         return {}
     log_std = error_model.log_label_std.detach().numpy()
     log_std = np.broadcast_to(log_std, (len(tracks), log_std.shape[1]))
+    shown = error_model.gyro_shown(torch.arange(len(tracks))).detach().numpy()
     found = {}
     for kind in sorted({track.kind for track in tracks}):
         alike = [number for number, track in enumerate(tracks) if track.kind == kind]
@@ -76,14 +78,17 @@ def _label_noise(error_model: ErrorModel, tracks: list[Track]) -> dict[str, Labe
             std_time=row[3],
             std_drift=row[4],
             std_tilt=np.hypot(row[5], _tilt_spread([tracks[number] for number in alike])),
+            gyro_shown=shown[alike].mean(),
         )
     return found
 
 
 def _tilt_spread(tracks: list[Track]) -> float:
-    """[rad] each axis: worlds of unseen recordings are as far from level as those seen."""
+    """[rad] each axis: of unseen recordings, worlds are as far from level and bodies as far turned
+    as of those seen."""
     tilts = [np.radians(track.alignment.tilt_deg) for track in tracks]
-    return float(np.sqrt(np.mean(np.square(tilts)) / 2.0))
+    turns = [track.turn for track in tracks]
+    return float(np.sqrt(np.mean(np.square(tilts)) / 2.0 + np.mean(np.square(turns))))
 
 
 def with_turn_on(card: ModelCard, turn_on: BiasPrior) -> ModelCard:

@@ -34,6 +34,10 @@ class Form:
     """Whether the gyroscope's variances are learned, or the data sheet's: orientation truths hide
     its noise (where they were integrated from it) or drown it (motion capture)."""
 
+    truth_may_hide_gyro_noise: bool = False
+    """Whether it is learned, for each recording, how much of the gyroscope's noise its truth shows:
+    nothing where that truth was integrated from the same samples."""
+
     tracks_bias: bool = False
     """Whether the gyroscope's turn-on bias is tracked (`maci2.imu.bias_tracking`) before all."""
 
@@ -50,6 +54,7 @@ FORMS: dict[str, Form] = {
         "full",
         True,
         learns_gyro_noise=False,
+        truth_may_hide_gyro_noise=True,
         tracks_bias=True,
     ),
     "paper": Form("network", "cnn", "cov_0", False, "marginal", True),

@@ -4,6 +4,8 @@ The covariance of an error is a sum of what the form allows: noise of the sample
 covariance (the paper), spread of the remaining bias, noise of the labels at both ends.
 """
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import huber_loss, pad
@@ -18,6 +20,9 @@ HUBER_DELTA = 0.005
 FIRST_LABEL_STD = (1e-3, 5e-3, 1e-3, 3e-4, 5e-4, 1e-3)
 """Where label noise starts [rad, m/s, m, s, rad/s, rad]: rotation, velocity, position, time, drift
 and tilt."""
+
+FIRST_GYRO_SHOWN = 0.5
+"""Where the share of the gyroscope's noise that a truth shows starts."""
 
 FIRST_COV_0_STD = (1e-3,) * 3 + (1e-2,) * 3 + (1e-3,) * 3
 
@@ -34,6 +39,9 @@ class ErrorModel(nn.Module):
         rows = recordings if form.start == "per recording" else 1
         first = torch.tensor(FIRST_LABEL_STD, dtype=torch.float64).log()
         self.log_label_std = nn.Parameter(first.repeat(rows, 1))
+        # Logarithm of the odds: a share stays between nothing and all.
+        first_odds = math.log(FIRST_GYRO_SHOWN / (1.0 - FIRST_GYRO_SHOWN))
+        self.log_odds_shown = nn.Parameter(torch.full((recordings,), first_odds).double())
         self.log_diagonal = nn.Parameter(torch.tensor(FIRST_COV_0_STD, dtype=torch.float64).log())
         self.below = nn.Parameter(torch.zeros(9, 9, dtype=torch.float64))
 
@@ -51,7 +59,16 @@ class ErrorModel(nn.Module):
     def label_parameters(self) -> list[nn.Parameter]:
         """Of the label noise, where the form has it."""
         two_ended = self.form.start in ("two-ended", "per recording")
-        return [self.log_label_std] if two_ended else []
+        learned = [self.log_label_std] if two_ended else []
+        if self.form.truth_may_hide_gyro_noise:
+            learned.append(self.log_odds_shown)
+        return learned
+
+    def gyro_shown(self, recording: Tensor) -> Tensor:
+        """(B,) share of the variance of the gyroscope's samples that the truths show."""
+        if not self.form.truth_may_hide_gyro_noise:
+            return torch.ones(len(recording), dtype=torch.float64)
+        return self.log_odds_shown.sigmoid()[recording]
 
     def forward(self, found: Integrated, batch: Batch) -> Tensor:
         """(B, K, 9, 9) covariance of the errors."""
@@ -96,10 +113,13 @@ class ErrorModel(nn.Module):
         return torch.diag_embed(floor) + moved[..., :, None] * moved[..., None, :]
 
 
-def integrate_windows(model: Model, batch: Batch, jitter: Tensor | None = None) -> Integrated:
+def integrate_windows(
+    model: Model, batch: Batch, gyro_shown: Tensor, jitter: Tensor | None = None
+) -> Integrated:
     """Run the model over the windows and integrate its corrected samples to the horizons.
 
-    `jitter` (B, 1, 6) is added to what the model reads, not to what is integrated.
+    `gyro_shown` (B,) is the share of the gyroscope's variance that counts. `jitter` (B, 1, 6) is
+    added to what the model reads, not to what is integrated.
     """
     read = batch.samples if jitter is None else batch.samples + jitter
     correction, log_variance, *_ = model(read, *model.start_states(len(read)))
@@ -115,7 +135,7 @@ def integrate_windows(model: Model, batch: Batch, jitter: Tensor | None = None) 
         batch.times,
         corrected[..., :3],
         corrected[..., 3:],
-        variance[..., :3],
+        gyro_shown[:, None, None] * variance[..., :3],
         variance[..., 3:],
     )
     return integrate(steps, list(HORIZONS))

@@ -110,12 +110,13 @@ def load_tracks(recipe: Recipe, names: tuple[str, ...], data: Path) -> list[Trac
         tracks.append(load_track(recording, recipe.kind(recording.name)))
         states, alignment = tracks[-1].states, tracks[-1].alignment
         log.info(
-            "%s: %d truth states, %d jumps, %d gaps, truth tilted %.2f deg",
+            "%s: %d truth states, %d jumps, %d gaps, truth tilted %.2f deg, turned %.2f deg",
             name,
             len(states),
             states.jumps,
             states.gaps,
             alignment.tilt_deg,
+            np.degrees(np.linalg.norm(tracks[-1].turn)),
         )
     _require_one_rate(tracks)
     return tracks
@@ -157,6 +158,8 @@ def _start(
     prior = _bias_prior(train + tune)
     spread = torch.tensor(np.concatenate([prior.std_gyro, prior.std_acc]))
     torch.manual_seed(seed)
+    # Sums shared among threads would differ in their last digits from machine to machine.
+    torch.set_num_threads(1)
     model = build(form, _float(samples.mean(0)), _float(samples.std(0)), _float(variance))
     bias = np.mean([track.alignment.bias for track in train], axis=0)
     with torch.no_grad():

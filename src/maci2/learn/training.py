@@ -10,12 +10,12 @@ from typing import Literal
 import lightning
 import numpy as np
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.core.optimizer import LightningOptimizer
 from lightning.pytorch.loggers import CSVLogger
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from maci2.learn.checkpoints import MovableCheckpoint
 from maci2.learn.forms import Form
 from maci2.learn.likelihood import (
     ErrorModel,
@@ -166,7 +166,8 @@ class Trainee(lightning.LightningModule):
         self.log_dict({f"val_{name}": v for name, v in parts.items()}, batch_size=size)
 
     def _loss(self, batch: Batch, jitter: bool) -> tuple[Tensor, dict[str, Tensor]]:
-        found = integrate_windows(self.model, batch, self._jitter(batch) if jitter else None)
+        shown = self.error_model.gyro_shown(batch.recording)
+        found = integrate_windows(self.model, batch, shown, self._jitter(batch) if jitter else None)
         e = errors(found, batch)
         cov = self.error_model(found, batch)
         likelihood = negative_log_likelihood(e, cov, batch.valid, self.form)
@@ -220,7 +221,7 @@ def run_stage(trainee: Trainee, folder: Path, progress: bool = True) -> None:
     """Train, or go on from the folder's last checkpoint, then take the best epoch's weights."""
     folder.mkdir(parents=True, exist_ok=True)
     config = trainee.config
-    checkpoint = ModelCheckpoint(
+    checkpoint = MovableCheckpoint(
         folder, filename="best", monitor="val_nll", save_last=True, enable_version_counter=False
     )
     trainer = lightning.Trainer(

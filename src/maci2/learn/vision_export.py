@@ -1,19 +1,13 @@
-"""From torch to the weight file of the match covariance, with its card inside."""
+"""The weight file of the match covariance."""
 
-import hashlib
-import io
-import warnings
 from pathlib import Path
 
-import numpy as np
-import onnx
 import torch
 
 from maci2 import __version__
-from maci2.errors import Maci2Error
-from maci2.files import write_atomically
 from maci2.learn.vision_data import RenderedStep
 from maci2.learn.vision_training import Calibration, MatchNetwork, VisionTrainingConfig, split
+from maci2.learn.weight_file import largest_difference, onnx_of, write_agreeing
 from maci2.vision.evidence import INPUTS
 from maci2.vision.match_card import FORMAT, METADATA_KEY, MatchCard
 
@@ -50,49 +44,23 @@ def card_of(
 def export(network: MatchNetwork, card: MatchCard, path: Path) -> str:
     """Write the .onnx and beside it its SHA-256, which is returned."""
     data = to_onnx(network, card)
-    difference = disagreement(network, data)
-    if difference > AGREEMENT:
-        raise Maci2Error(
-            f"{path}: torch and ONNX outputs differ by {difference:.2g}, needed {AGREEMENT:.0e} at "
-            "most; nothing was written."
-        )
-    digest = hashlib.sha256(data).hexdigest()
-    write_atomically(path, data)
-    write_atomically(path.with_name(path.name + ".sha256"), f"{digest}  {path.name}\n")
-    return digest
+    return write_agreeing(data, disagreement(network, data), AGREEMENT, path)
 
 
 def to_onnx(network: MatchNetwork, card: MatchCard) -> bytes:
     """The network over any number of matches."""
-    buffer = io.BytesIO()
-    with warnings.catch_warnings():
-        # The older exporter announces its successor.
-        warnings.simplefilter("ignore")
-        torch.onnx.export(
-            network,
-            (torch.zeros(2, INPUTS),),
-            buffer,  # type: ignore[arg-type]
-            dynamo=False,
-            input_names=["inputs"],
-            output_names=["factor"],
-            dynamic_axes={"inputs": {0: "matches"}, "factor": {0: "matches"}},
-            opset_version=20,
-        )
-    proto = onnx.load_from_string(buffer.getvalue())
-    entry = proto.metadata_props.add()
-    entry.key, entry.value = METADATA_KEY, card.model_dump_json()
-    onnx.checker.check_model(proto)
-    return bytes(proto.SerializeToString())
+    return onnx_of(
+        network,
+        (torch.zeros(2, INPUTS),),
+        METADATA_KEY,
+        card,
+        input_names=["inputs"],
+        output_names=["factor"],
+        dynamic_axes={"inputs": {0: "matches"}, "factor": {0: "matches"}},
+    )
 
 
 def disagreement(network: MatchNetwork, data: bytes) -> float:
     """Largest difference of torch and onnxruntime on inputs like those of training."""
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
     noise = torch.randn(333, INPUTS, generator=torch.Generator().manual_seed(0))
-    inputs = network.mean + noise / network.scale
-    with torch.no_grad():
-        expected = network(inputs).numpy()
-    (found,) = session.run(None, {"inputs": inputs.numpy()})
-    return float(np.abs(expected - found).max())
+    return largest_difference(network, data, (network.mean + noise / network.scale,))

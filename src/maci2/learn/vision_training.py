@@ -11,10 +11,10 @@ from maci2.errors import DatasetError
 from maci2.gaussian import Array, nees
 from maci2.learn.vision_data import RenderedStep
 from maci2.lie import se3_inv, se3_log
+from maci2.vision.consensus import agreed_pose
 from maci2.vision.covariance_models import MAX_STD_PX, MIN_STD_PX, OUTPUTS, covariances
 from maci2.vision.evidence import INPUTS
 from maci2.vision.keypoints import spread
-from maci2.vision.two_frame import two_frame_pose
 from maci2.vision.visual_step import MAX_MATCHES, MIN_MATCHES, RADIUS_PX
 
 TAIL = 4.0
@@ -120,6 +120,8 @@ def train(
     fitted, held = split(steps)
     inputs, errors = matches_of(fitted)
     torch.manual_seed(config.seed)
+    # Sums shared among threads would differ in their last digits from machine to machine.
+    torch.set_num_threads(1)
     network = MatchNetwork()
     x, e = torch.from_numpy(inputs), torch.from_numpy(errors.astype(np.float32))
     network.mean.copy_(x.mean(dim=0))
@@ -194,6 +196,6 @@ def _pose_nees(network: MatchNetwork, steps: list[RenderedStep]) -> float:
 def _score(network: MatchNetwork, step: RenderedStep) -> float:
     covs = network.covariances(step.inputs)
     chosen = spread(step.matches.uv0, np.linalg.det(covs), MAX_MATCHES, RADIUS_PX)
-    pose = two_frame_pose(step.matches.take(chosen), covs[chosen], step.camera)
+    pose = agreed_pose(step.matches.take(chosen), covs[chosen], step.camera)
     error = se3_log(pose.T_ck_ck1 @ se3_inv(step.T_ck_ck1))
     return float(nees(error, pose.cov))

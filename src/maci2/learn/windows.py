@@ -13,6 +13,7 @@ from maci2.imu import BiasPrior, datasheet_model
 from maci2.imu.bias_tracking import track_gyro_bias
 from maci2.imu.network_shape import BLOCK, CONTEXT
 from maci2.learn.alignment import Alignment, align
+from maci2.learn.truth_frame import imu_in_truth_body, turned
 from maci2.sensors import NS, ImuNoise, ImuSamples, Recording
 
 HORIZONS = (20, 50, 56, 100, 200, 500)
@@ -36,6 +37,11 @@ class Track:
     imu: ImuSamples
     noise: ImuNoise
     states: TruthStates
+    """Of the IMU: turned by `turn` from what the truth says of its own body."""
+
+    turn: Array
+    """(3,) rotation vector from IMU coordinates to those of the truth's body [rad]."""
+
     alignment: Alignment
 
     std_gyro_bias: Array
@@ -80,21 +86,20 @@ class Batch:
 
 def load_track(recording: Recording, kind: str, truth_names: tuple[str, ...] = ()) -> Track:
     """Truth at the samples, and the recording's constants."""
-    states = truth_states(recording.imu, recording.truth(truth_names), recording.name)
-    return _aligned(recording.name, kind, recording.imu, recording.rig.imu, states)
+    imu, noise = recording.imu, recording.rig.imu
+    states = truth_states(imu, recording.truth(truth_names), recording.name)
+    turn = imu_in_truth_body(datasheet_model(imu, noise), states)
+    states = turned(states, turn)
+    alignment = align(datasheet_model(imu, noise), states)
+    return Track(recording.name, kind, imu, noise, states, turn, alignment, np.zeros((0, 3)))
 
 
 def with_bias_tracked(track: Track, turn_on: BiasPrior) -> Track:
     """The track as a model that tracks the gyroscope's bias sees it."""
     tracked, std = track_gyro_bias(track.imu, turn_on)
     imu = replace(track.imu, gyro=track.imu.gyro - tracked)
-    aligned = _aligned(track.name, track.kind, imu, track.noise, track.states)
-    return replace(aligned, std_gyro_bias=std)
-
-
-def _aligned(name: str, kind: str, imu: ImuSamples, noise: ImuNoise, states: TruthStates) -> Track:
-    alignment = align(datasheet_model(imu, noise), states)
-    return Track(name, kind, imu, noise, states, alignment, np.zeros((0, 3)))
+    alignment = align(datasheet_model(imu, track.noise), track.states)
+    return replace(track, imu=imu, alignment=alignment, std_gyro_bias=std)
 
 
 class Windows:

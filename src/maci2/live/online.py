@@ -1,9 +1,10 @@
 """Gravity, velocities and biases while the sensors run."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from queue import Empty, Full, PriorityQueue
 
 import numpy as np
@@ -18,10 +19,13 @@ from maci2.lie import se3_inv
 from maci2.live.keyframes import Pair, Tracker
 from maci2.live.rest import at_rest, is_still
 from maci2.live.samples import SampleBuffer
+from maci2.live.status import OnlineConfig, OnlineStatus
 from maci2.live.warm_up import warmed_up
-from maci2.sensors import NS, ImuSamples, Rig
+from maci2.sensors import NS, ImuSamples, Rig, require_extrinsics
 from maci2.sensors.frames import Image
 from maci2.vision import RelativePoses
+
+_LOG = logging.getLogger(__name__)
 
 BEFORE_S = 1.0
 """Samples kept before a window: what vibration and a learned model look back at."""
@@ -30,61 +34,8 @@ SETTLE_NS = 25_000_000
 """How much newer than a window the samples must be: until then some of it may still be on its
 way."""
 
-TURN_DEG = 5.0
-"""Rotation about an axis that starts to tell an accelerometer bias from a tilt."""
-
 LONGEST_WAIT_S = 1.0
 """For samples, when a window's images are complete."""
-
-
-@dataclass(frozen=True)
-class OnlineConfig:
-    """What to initialize on."""
-
-    window_s: float = 2.5
-    keyframes: int = 10
-    imu: str = "raw"
-    """raw, the name of a bundled model, or a weight file."""
-
-    waiting_pairs: int = 12
-    """Stereo pairs that may wait; when more arrive, the oldest is dropped and counted."""
-
-
-@dataclass(frozen=True)
-class OnlineStatus:
-    """Where things stand, at any moment."""
-
-    collected_s: float
-    needed_s: float
-    turned_deg: tuple[float, float, float]
-    """Peak to peak about the body's axes, in the window so far."""
-
-    standing_still: bool
-    late_imu: int
-    late_pairs: int
-    dropped_pairs: int
-    restarts: int
-    trouble: str
-    """What went wrong last: a jump of the clock, a step without points, an error."""
-
-    def __str__(self) -> str:
-        parts = [f"{min(self.collected_s, self.needed_s):.1f} s of {self.needed_s:.1f} s"]
-        if self.standing_still:
-            parts.append("standing still: gravity and gyroscope bias, nothing else, can be known")
-        else:
-            little = [
-                f"rotation about {axis} {turned:.0f} deg of about {TURN_DEG:.0f}"
-                for axis, turned in zip("xyz", self.turned_deg, strict=True)
-                if turned < TURN_DEG
-            ]
-            parts += little
-        counted = (
-            (self.late_imu, "samples too late"),
-            (self.late_pairs, "stereo pairs too late"),
-            (self.dropped_pairs, "stereo pairs dropped"),
-        )
-        parts += [f"{number} {what}" for number, what in counted if number]
-        return "; ".join([*parts, self.trouble] if self.trouble else parts)
 
 
 class OnlineInitializer:
@@ -101,10 +52,12 @@ class OnlineInitializer:
         on_result: Callable[[InitResult], None] = lambda _: None,
         tracker: Tracker | None = None,
     ) -> None:
+        require_extrinsics(rig, "initialization")
         if len(rig.cameras) < 2:
             raise CalibrationError(f"{rig.source}: {len(rig.cameras)} cameras, stereo needs two.")
         self.config = config or OnlineConfig()
         self._rig = rig
+        self._shift_ns = round(rig.time_offset_s * NS)
         self._measure = _imu_model(self.config.imu, rig)
         self._on_result = on_result
         self._lock = threading.Condition()
@@ -134,7 +87,8 @@ class OnlineInitializer:
             self._lock.notify_all()
 
     def add_stereo(self, stamp_ns: int, left: Image, right: Image) -> None:
-        """One pair of grey images, as large as the calibration says."""
+        """One pair of grey images, as large as the calibration says; the stamp is the camera's, and
+        is put onto the IMU's clock by the time offset that the rig states."""
         for name, image, camera in zip(
             ("left", "right"), (left, right), self._rig.cameras, strict=False
         ):
@@ -144,7 +98,8 @@ class OnlineInitializer:
                     f"for {camera.resolution}: it is another rig's, or the image was resized."
                 )
         self._arrivals += 1
-        entry = (int(stamp_ns), self._arrivals, Pair(int(stamp_ns), left, right))
+        on_imu_clock_ns = int(stamp_ns) + self._shift_ns
+        entry = (on_imu_clock_ns, self._arrivals, Pair(on_imu_clock_ns, left, right))
         while True:
             try:
                 self._queue.put_nowait(entry)
@@ -237,6 +192,11 @@ class OnlineInitializer:
             except Maci2Error as error:
                 with self._lock:
                     self._restart(str(error))
+            except Exception as error:
+                # A worker that dies would leave everybody waiting, and nobody would be told.
+                _LOG.exception("the online initializer starts anew")
+                with self._lock:
+                    self._restart(f"{type(error).__name__}: {error}: started anew")
             finally:
                 self._queue.task_done()
 
@@ -288,7 +248,13 @@ class OnlineInitializer:
                 return
             self._result = result
             self._lock.notify_all()
-        self._on_result(result)
+        try:
+            self._on_result(result)
+        except Exception as error:
+            _LOG.exception("on_result failed; the online initializer goes on")
+            with self._lock:
+                trouble = f"on_result raised {type(error).__name__}: {error}"
+                self._status = replace(self._status, trouble=trouble)
 
     def _tell(self) -> None:
         """Bring the status up to date."""

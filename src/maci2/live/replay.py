@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from maci2.live.online import OnlineInitializer
-from maci2.sensors import NS, Recording
+from maci2.sensors import NS, Recording, on_camera_clock
 from maci2.sensors.frames import stereo_frames
 
 
@@ -29,7 +29,8 @@ def replay(
 
     Faster than real time it waits where pairs would have to be dropped: a file can.
     """
-    frames, imu = stereo_frames(recording), recording.imu
+    # As a driver gives them: the initializer puts stamps onto the IMU's clock itself.
+    frames, imu = stereo_frames(on_camera_clock(recording)), recording.imu
     first_ns = int(frames.stamps_ns[0]) - NS // 2
     samples = [(int(stamp), i) for i, stamp in enumerate(imu.stamps_ns) if stamp >= first_ns]
     events = sorted(

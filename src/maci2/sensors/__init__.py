@@ -1,16 +1,12 @@
 """Recordings in: samples, stamps, calibration, truth."""
 
+from maci2.sensors.clocks import on_camera_clock, on_imu_clock
 from maci2.sensors.euroc import read_euroc
 from maci2.sensors.euroc_writer import write_euroc
 from maci2.sensors.exchange import read_any_rig, write_rig
 from maci2.sensors.interpolate import poses_at, truth_at
-from maci2.sensors.kalibr import (
-    read_camchain,
-    read_imu_yaml,
-    read_rig,
-    write_camchain,
-    write_imu_yaml,
-)
+from maci2.sensors.kalibr import read_camchain, read_imu_yaml, read_rig, require_extrinsics
+from maci2.sensors.kalibr_writer import write_camchain, write_imu_yaml
 from maci2.sensors.motion import GRAVITY_W, Motion, Trajectory
 from maci2.sensors.motion_kinds import MotionKind, random_trajectory
 from maci2.sensors.open import open_recording
@@ -48,6 +44,8 @@ __all__ = [
     "Trajectory",
     "gaps",
     "imu_faults",
+    "on_camera_clock",
+    "on_imu_clock",
     "open_recording",
     "poses_at",
     "random_trajectory",
@@ -58,6 +56,7 @@ __all__ = [
     "read_rig",
     "read_trajectory",
     "read_tumvi",
+    "require_extrinsics",
     "require_no_gap",
     "require_overlap",
     "require_plausible",

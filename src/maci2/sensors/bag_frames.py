@@ -47,6 +47,7 @@ class BagFrames:
         images: BagImages,
         stamps_ns: tuple[Stamps, Stamps],
         resolution: tuple[int, int],
+        shift_ns: int = 0,
     ) -> None:
         left, right = pair_stamps(*stamps_ns)
         self.source = str(images.paths[0])
@@ -57,7 +58,8 @@ class BagFrames:
         self.unpaired = len(stamps_ns[0]) + len(stamps_ns[1]) - 2 * len(left)
         """Images of either camera without a partner; cameras drop frames."""
         self._images = images
-        self._stamps_ns = stamps_ns
+        self._stamps_ns = tuple(stamps - shift_ns for stamps in stamps_ns)
+        """As the headers have them."""
         self._at: tuple[NDArray[np.intp], NDArray[np.intp]] = (left, right)
         self._bag: Bag | None = None
         self._cursors: list[_Cursor] = []
@@ -114,7 +116,9 @@ def bag_frames(recording: Recording) -> BagFrames:
             "stereo needs two of each. Choose with --topics left=/topic,right=/topic."
         )
     left_ns, right_ns = recording.camera_stamps_ns[:2]
-    frames = BagFrames(images, (left_ns, right_ns), cameras[0].resolution)
+    frames = BagFrames(
+        images, (left_ns, right_ns), cameras[0].resolution, recording.camera_shift_ns
+    )
     if len(frames) == 0:
         raise DatasetError(
             f"{recording.path}: no left image has a right one: {images.topics[0]} covers "

@@ -16,6 +16,7 @@ from maci2.sensors.bag_images import grey_image, require_size
 from maci2.sensors.bag_reader import Bag, Message, Topic, bag_paths
 from maci2.sensors.bag_series import Series, SeriesBuilder
 from maci2.sensors.bag_topics import Topics, find_topics
+from maci2.sensors.clocks import on_imu_clock
 from maci2.sensors.euroc import MAX_QUAT_NORM_ERROR, MIN_IMU_SAMPLES
 from maci2.sensors.kalibr import with_frame_rates
 from maci2.sensors.rotations import rotations_from_quat_wxyz, stack_poses
@@ -45,9 +46,8 @@ def read_bag(path: Path, rig: Rig, topics: Topics = ANY_TOPICS) -> Recording:
     images = [role for role in ("left", "right") if role in scanned.series]
     stamps_ns = tuple(scanned.series[role].stamps_ns for role in images)
     imu, warnings = _imu_samples(scanned, str(path))
-    _require_one_clock(imu, stamps_ns, str(path))
     truth = scanned.series.get("truth")
-    return Recording(
+    recording = Recording(
         name=path.stem if path.is_file() else path.resolve().name,
         path=path,
         imu=imu,
@@ -60,6 +60,9 @@ def read_bag(path: Path, rig: Rig, topics: Topics = ANY_TOPICS) -> Recording:
         notes=notes,
         warnings=(*warnings, *_repeated(scanned)),
     )
+    recording = on_imu_clock(recording)
+    _require_one_clock(imu, recording.camera_stamps_ns, str(path))
+    return recording
 
 
 def _scan(bag: Bag, asked: Topics, rig: Rig) -> _Scanned:
@@ -138,7 +141,9 @@ def _imu_samples(scanned: _Scanned, source: str) -> tuple[ImuSamples, list[str]]
     if scanned.topics.imu:
         imu = scanned.series["imu"]
         place = f"{source}, {scanned.topics.imu}"
-        return ImuSamples(imu.stamps_ns, imu.values[:, :3], imu.values[:, 3:], place), []
+        # Whole arrays, as a folder gives them: kernels are compiled anew for parts of one.
+        rates, forces = imu.values[:, :3].copy(), imu.values[:, 3:].copy()
+        return ImuSamples(imu.stamps_ns, rates, forces, place), []
     gyro, acc = scanned.series["gyro"], scanned.series["acc"]
     place = f"{source}, {scanned.topics.gyro} and {scanned.topics.acc}"
     samples = merge_imu(gyro, acc, place)

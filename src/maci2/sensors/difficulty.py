@@ -45,12 +45,16 @@ class Difficulty:
     blackout: float = 0.0
     """Share of frames that are black."""
 
+    covered: float = 0.0
+    """Share of the time in which a thing before the camera, moving along with it, hides the rest:
+    so much of every 2.5 s, at a stretch."""
+
     def __post_init__(self) -> None:
         for one in fields(self):
             value = getattr(self, one.name)
             if not 0.0 <= value < 1e6:
                 raise OptionError(f"{one.name} is {value}, needed 0 or more and finite.")
-        for name in ("vignetting", "plain_walls", "repetition", "blackout"):
+        for name in ("vignetting", "plain_walls", "repetition", "blackout", "covered"):
             if getattr(self, name) > 1.0:
                 raise OptionError(f"{name} is {getattr(self, name)}, needed at most 1.")
         if not self.light > 0.0:

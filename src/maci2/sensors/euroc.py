@@ -8,6 +8,7 @@ from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from maci2.errors import DatasetError
 from maci2.gaussian import Array
+from maci2.sensors.clocks import on_imu_clock
 from maci2.sensors.kalibr import with_frame_rates
 from maci2.sensors.rotations import rotations_from_quat_wxyz, stack_poses
 from maci2.sensors.tables import Headings, Table, read_table
@@ -117,7 +118,7 @@ def read_euroc(path: Path, rig: Rig | None = None) -> Recording:
     """Open a EuRoC sequence; `rig` takes the place of its sensor.yaml files."""
     mav0 = mav0_of(path)
     stamps_ns = read_camera_stamps(mav0)
-    return Recording(
+    recording = Recording(
         name=recording_name(mav0),
         path=path,
         imu=read_imu_csv(mav0 / "imu0" / "data.csv"),
@@ -125,6 +126,7 @@ def read_euroc(path: Path, rig: Rig | None = None) -> Recording:
         camera_stamps_ns=stamps_ns,
         truths=_read_truths(mav0),
     )
+    return on_imu_clock(recording)
 
 
 def read_imu_csv(path: Path) -> ImuSamples:

@@ -85,7 +85,9 @@ def folder_frames(recording: Recording) -> FolderFrames:
             f"{left_ns[-1]} ns, cam1 {right_ns[0]}..{right_ns[-1]} ns, and no stamps agree within "
             f"{MAX_PAIR_SKEW_NS / 1e6:g} ms. Check that both cameras are on one clock."
         )
-    names_left, names_right = _file_names(folders[0], left_ns), _file_names(folders[1], right_ns)
+    shift_ns = recording.camera_shift_ns
+    names_left = _file_names(folders[0], left_ns - shift_ns)
+    names_right = _file_names(folders[1], right_ns - shift_ns)
     return FolderFrames(
         left_ns[left],
         tuple(names_left[i] for i in left),

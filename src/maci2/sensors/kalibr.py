@@ -1,4 +1,4 @@
-"""Kalibr's YAML: camera chains with their place on the IMU, and IMU noise; in and out.
+"""Kalibr's YAML: camera chains with their place on the IMU, and IMU noise.
 
 Kalibr's T_cam_imu takes IMU points to the camera; our T_b_c is its inverse.
 """
@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import yaml
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from maci2.errors import CalibrationError
-from maci2.files import write_atomically
 from maci2.gaussian import Array
 from maci2.lie import se3_inv
+from maci2.sensors.clocks import common_time_offset
 from maci2.sensors.types import NS, Camera, ImuNoise, Rig, Stamps
 from maci2.sensors.yaml_files import (
     Matrix3,
@@ -27,7 +26,6 @@ from maci2.sensors.yaml_files import (
     require_identity,
     rigid_transform,
     validate,
-    warn_time_shift,
 )
 
 _LOG = logging.getLogger(__name__)
@@ -35,9 +33,10 @@ _LOG = logging.getLogger(__name__)
 CAMCHAIN_NAMES = ("camchain.yaml", "camchain-imucam.yaml", "kalibr_imucam_chain.yaml")
 IMU_NAMES = ("imu_config.yaml", "imu.yaml", "kalibr_imu_chain.yaml")
 
-_CONVENTION = (
-    "T_cam_imu takes points from the IMU (body) frame to the camera frame: p_c = T_cam_imu p_b.",
-    "Its inverse T_b_c is the pose of the camera in the body frame.",
+_IMU_REMEDY = (
+    "Write imu.yaml with the noise of the IMU's data sheet, SI units per sqrt(Hz): "
+    "gyroscope_noise_density, gyroscope_random_walk, accelerometer_noise_density, "
+    "accelerometer_random_walk, and update_rate [Hz]."
 )
 
 
@@ -51,7 +50,7 @@ class _CameraEntry(Schema):
     resolution: tuple[PositiveInt, PositiveInt]
     T_cam_imu: Matrix4 | None = None
     T_cn_cnm1: Matrix4 | None = None
-    timeshift_cam_imu: float = 0.0
+    timeshift_cam_imu: float | None = None
     cam_overlaps: tuple[int, ...] = ()
     rostopic: str = ""
 
@@ -79,29 +78,69 @@ def read_rig(path: Path, own_noise: ImuNoise | None = None) -> Rig:
     """A rig from a folder with a camchain and an IMU file, or from a camchain with the IMU file
     beside it; without an IMU file, the recording's `own_noise` stands.
 
-    Kalibr does not say the frame rate: it is NaN.
+    A camchain without T_cam_imu, as Kalibr's camera calibration writes it, gives a rig whose
+    extrinsics are not known. Kalibr does not say the frame rate: it is NaN.
     """
     camchain = _find(path, CAMCHAIN_NAMES, "camchain") if path.is_dir() else path
-    cameras = read_camchain(camchain)
-    if own_noise is not None and not _candidates(camchain.parent, IMU_NAMES, "imu"):
-        return Rig(cameras, own_noise, str(camchain))
-    imu = _find(camchain.parent, IMU_NAMES, "imu")
-    return Rig(cameras, read_imu_yaml(imu), str(camchain))
+    entries = _entries(camchain)
+    own = own_noise is not None and not _candidates(camchain.parent, IMU_NAMES, "imu")
+    noise = own_noise if own else read_imu_yaml(_find(camchain.parent, IMU_NAMES, "imu"))
+    assert noise is not None
+    return Rig(
+        _cameras(entries, camchain),
+        noise,
+        str(camchain),
+        extrinsics_known=_has_extrinsics(entries),
+        time_offset_s=common_time_offset(
+            [entry.timeshift_cam_imu for entry in entries.values()], str(camchain)
+        ),
+    )
 
 
 def read_camchain(path: Path) -> tuple[Camera, ...]:
     """The cameras cam0, cam1, ... of a camchain-imucam file."""
-    data = load_yaml(path, "a Kalibr camchain with T_cam_imu")
+    entries = _entries(path)
+    if not _has_extrinsics(entries):
+        raise CalibrationError(
+            f"{path}: cam0 has no T_cam_imu; needed for cam0, and T_cam_imu or T_cn_cnm1 for the "
+            "others. Use the file that Kalibr's camera-IMU calibration or `maci2 calibrate` wrote "
+            "(camchain-imucam)."
+        )
+    return _cameras(entries, path)
+
+
+def require_extrinsics(rig: Rig, what: str) -> None:
+    """Raise where the cameras' place on the IMU, which `what` needs, is not known."""
+    if not rig.extrinsics_known:
+        raise CalibrationError(
+            f"{rig.source}: no camera has T_cam_imu, so their place on the IMU is not known, and "
+            f"{what} cannot do without. Run `maci2 calibrate` with this file as --rig first, and "
+            "give the camchain-imucam.yaml that it writes."
+        )
+
+
+def _entries(path: Path) -> dict[str, _CameraEntry]:
+    data = load_yaml(path, "a Kalibr camchain")
     for number, key in enumerate(data):
         if key != f"cam{number}":
             needed = f"cam{number}" if re.fullmatch(r"cam\d+", key) else "cam0, cam1, ..."
             raise CalibrationError(
                 f"{path}: unknown key '{key}' at the top of a camchain; accepted is {needed}."
             )
+    return {key: validate(_CameraEntry, value, path, key) for key, value in data.items()}
+
+
+def _has_extrinsics(entries: dict[str, _CameraEntry]) -> bool:
+    return any(entry.T_cam_imu is not None for entry in entries.values())
+
+
+def _cameras(entries: dict[str, _CameraEntry], path: Path) -> tuple[Camera, ...]:
+    """In the body frame, or in that of cam0 where no extrinsics are stated."""
+    known = _has_extrinsics(entries)
     cameras: list[Camera] = []
-    for key, value in data.items():
-        entry = validate(_CameraEntry, value, path, key)
-        T_c_b = _camera_from_imu(entry, cameras, path, key)
+    for key, entry in entries.items():
+        first = not known and not cameras
+        T_c_b = np.eye(4) if first else _camera_from_imu(entry, cameras, path, key)
         cameras.append(_camera(entry, se3_inv(T_c_b), path, key))
     return tuple(cameras)
 
@@ -136,53 +175,6 @@ def with_frame_rates(rig: Rig, stamps_ns: tuple[Stamps, ...]) -> Rig:
     return replace(rig, cameras=tuple(cameras))
 
 
-def write_camchain(
-    path: Path, rig: Rig, notes: tuple[str, ...] = (), time_offset_s: float | None = None
-) -> None:
-    """Write the cameras as a Kalibr camchain-imucam file; `notes` become comments at its top.
-
-    `time_offset_s` is Kalibr's: t_imu = t_cam + timeshift_cam_imu.
-    """
-    chain: dict[str, dict[str, Any]] = {}
-    for number, camera in enumerate(rig.cameras):
-        T_c_b = se3_inv(camera.T_b_c)
-        entry: dict[str, Any] = {
-            "T_cam_imu": T_c_b.tolist(),
-            "camera_model": "pinhole",
-            "distortion_coeffs": camera.distortion.tolist(),
-            "distortion_model": camera.distortion_model,
-            "intrinsics": camera.intrinsics.tolist(),
-            "resolution": list(camera.resolution),
-        }
-        if time_offset_s is not None:
-            entry["timeshift_cam_imu"] = time_offset_s
-        if camera.topic:
-            entry["rostopic"] = camera.topic
-        if number > 0:
-            entry["T_cn_cnm1"] = (T_c_b @ rig.cameras[number - 1].T_b_c).tolist()
-        chain[f"cam{number}"] = entry
-    _write_yaml(path, chain, (*_CONVENTION, *notes))
-
-
-def write_imu_yaml(path: Path, noise: ImuNoise) -> None:
-    """Write noise densities as a Kalibr imu.yaml."""
-    entry = {
-        "accelerometer_noise_density": noise.density_acc,
-        "accelerometer_random_walk": noise.walk_acc,
-        "gyroscope_noise_density": noise.density_gyro,
-        "gyroscope_random_walk": noise.walk_gyro,
-        "update_rate": noise.rate_hz,
-    }
-    _write_yaml(path, {"imu0": entry}, ("Densities and random walks per sqrt(Hz), SI units.",))
-
-
-def _write_yaml(path: Path, data: dict[str, Any], comments: tuple[str, ...]) -> None:
-    head = "".join(f"# {line}\n" for line in comments)
-    # Flow style for innermost lists only: one line for each row of a matrix.
-    body = yaml.safe_dump(data, default_flow_style=None, sort_keys=False, width=200)
-    write_atomically(path, head + body)
-
-
 def _candidates(folder: Path, names: tuple[str, ...], prefix: str) -> list[Path]:
     """Files of these names, the first name first; else all that begin with `prefix`."""
     named = [folder / name for name in names if (folder / name).is_file()]
@@ -195,9 +187,10 @@ def _find(folder: Path, names: tuple[str, ...], prefix: str) -> Path:
     if len(files) == 1:
         return files[0]
     found = f"found {', '.join(file.name for file in files)}" if files else "found none"
+    remedy = "Rename the one to use." if files or prefix != "imu" else _IMU_REMEDY
     raise CalibrationError(
         f"{folder}: no single file to read; {found}, needed one of {', '.join(names)} "
-        f"or exactly one {prefix}*.yaml. Rename the one to use."
+        f"or exactly one {prefix}*.yaml. {remedy}"
     )
 
 
@@ -222,7 +215,6 @@ def _camera(entry: _CameraEntry, T_b_c: Array, path: Path, key: str) -> Camera:
             f"{path}: {key}.distortion_coeffs has {found} numbers, needed {needed} for the model "
             f"'{entry.distortion_model}'."
         )
-    warn_time_shift(entry.timeshift_cam_imu, path, f"{key}.timeshift_cam_imu")
     return Camera(
         T_b_c=T_b_c,
         intrinsics=np.array(entry.intrinsics),

@@ -1,7 +1,8 @@
 """Recordings with images: drawn along a simulated motion or along a real recording's truth."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from maci2.sensors.euroc_writer import require_new_folder, write_euroc
 from maci2.sensors.frames import Image
 from maci2.sensors.interpolate import truth_at
 from maci2.sensors.render import View
-from maci2.sensors.scene import Scene, random_scene
+from maci2.sensors.scene import Scene, random_scene, with_cover
 from maci2.sensors.types import NS, GroundTruth, Recording, Stamps
 
 MAX_TRUTH_GAP_S = 0.06
@@ -76,6 +77,10 @@ def scene_for(recording: Recording, config: RenderConfig) -> tuple[Scene, list[V
     path_w = truth.Ts_w_b[:: max(len(truth) // 200, 1), :3, 3]
     rng = np.random.default_rng((config.seed, 1))
     scene = random_scene(path_w, config.difficulty, rng)
+    if config.difficulty.covered > 0.0:
+        times = (truth.stamps_ns - recording.camera_stamps_ns[0][0]) / NS
+        Ts_w_c = truth.Ts_w_b @ recording.rig.cameras[0].T_b_c
+        scene = with_cover(scene, times, Ts_w_c, config.difficulty.covered)
     views = [
         View(scene, camera, config.difficulty, 2 * config.seed + index)
         for index, camera in enumerate(recording.rig.cameras[:2])
@@ -89,33 +94,52 @@ def draw_images(
     config: RenderConfig,
     on_pair: Callable[[int, int], None] = lambda done, total: None,
 ) -> None:
-    """Draw and write the pair of every stamp."""
+    """Draw and write the pair of every stamp, writing one while the next is drawn."""
+    folders = [mav0 / f"cam{index}" / "data" for index in range(2)]
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+    stamps_ns = recording.camera_stamps_ns[0]
+    with ThreadPoolExecutor(len(folders)) as writers:
+        being_written: list[Future[None]] = []
+        for done, pair in enumerate(_pairs(recording, config)):
+            for file in being_written:
+                file.result()
+            name = f"{int(stamps_ns[done])}.png"
+            being_written = [
+                writers.submit(write_image, folder / name, image)
+                for folder, image in zip(folders, pair, strict=True)
+            ]
+            on_pair(done + 1, len(stamps_ns))
+        for file in being_written:
+            file.result()
+
+
+def _pairs(recording: Recording, config: RenderConfig) -> Iterator[list[Image]]:
+    """Left and right image of every stamp."""
+    hard = config.difficulty
     truth = next(iter(recording.truths.values()))
     stamps_ns = recording.camera_stamps_ns[0]
     _, views = scene_for(recording, config)
-    half_ns = round(0.5 * config.difficulty.exposure_s * NS)
-    later_ns = np.minimum(stamps_ns + half_ns, truth.stamps_ns[-1])
+    later_ns = np.minimum(stamps_ns + round(0.5 * hard.exposure_s * NS), truth.stamps_ns[-1])
     Ts_w_b = truth_at(truth, stamps_ns, MAX_TRUTH_GAP_S).Ts_w_b
     Ts_later = truth_at(truth, later_ns, MAX_TRUTH_GAP_S).Ts_w_b
     rng = np.random.default_rng((config.seed, 2))
-    black = rng.random(len(stamps_ns)) < config.difficulty.blackout
-    for index in range(2):
-        (mav0 / f"cam{index}" / "data").mkdir(parents=True, exist_ok=True)
+    black = rng.random(len(stamps_ns)) < hard.blackout
     for k, stamp_ns in enumerate(stamps_ns):
-        gain = float(np.exp(config.difficulty.exposure_change * rng.standard_normal()))
+        gain = float(np.exp(hard.exposure_change * rng.standard_normal()))
         gain = BLACKOUT_LEVEL / 255.0 if black[k] else gain
         t = (int(stamp_ns) - int(stamps_ns[0])) / NS
-        for index, view in enumerate(views):
-            T_b_c = recording.rig.cameras[index].T_b_c
-            image = view.draw(Ts_w_b[k] @ T_b_c, t, gain, rng, Ts_later[k] @ T_b_c)
-            write_image(mav0 / f"cam{index}" / "data" / f"{int(stamp_ns)}.png", image)
-        on_pair(k + 1, len(stamps_ns))
+        yield [
+            view.draw(Ts_w_b[k] @ camera.T_b_c, t, gain, rng, Ts_later[k] @ camera.T_b_c)
+            for view, camera in zip(views, recording.rig.cameras, strict=True)
+        ]
 
 
 def write_image(path: Path, image: Image) -> None:
-    """A PNG, compressed fast rather than small."""
-    content = cv2.imencode(".png", image, [cv2.IMWRITE_PNG_COMPRESSION, 1])[1]
-    path.write_bytes(content.tobytes())
+    """A PNG. Noise does not repeat itself: to look for repetitions takes time and saves nothing."""
+    how = [cv2.IMWRITE_PNG_COMPRESSION, 1]
+    how += [cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_HUFFMAN_ONLY]
+    path.write_bytes(cv2.imencode(".png", image, how)[1].tobytes())
 
 
 def _stamps(recording: Recording, truth: GroundTruth, config: RenderConfig) -> Stamps:

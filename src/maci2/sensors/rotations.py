@@ -30,8 +30,12 @@ def so3_exp_stack(phis: Array) -> Array:
 @njit(cache=True)
 def _exp_each(phis: Array) -> Array:
     Rs = np.empty((len(phis), 3, 3))
-    for i in range(len(phis)):
-        Rs[i] = so3_exp(phis[i])
+    for n in range(len(phis)):
+        R = so3_exp(phis[n])
+        # By entries: to assign whole arrays takes seconds to compile.
+        for i in range(3):
+            for j in range(3):
+                Rs[n, i, j] = R[i, j]
     return Rs
 
 

@@ -1,6 +1,6 @@
 """Made-up rooms to look at: boxes with textures, inside a box seen from within."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import cv2
 import numpy as np
@@ -18,6 +18,10 @@ TEXTURES = 10
 TEXELS_PER_METRE = 300.0
 CLEARANCE = 0.7
 """[m] Between the camera's path and any box."""
+
+COVER_PERIOD_S = 2.5
+COVER_DISTANCE, COVER_HALF_SIZE, COVER_SWAY = 1.8, 0.9, 0.15
+"""[m] Of the crate that hides the scene: its centre before the camera, and its motion there."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +58,39 @@ class Scene:
     textures: NDArray[np.float32] = field(repr=False)
     """All textures with their pyramids, flat; see `texture_offset`."""
 
+    cover: tuple[Array, Array] | None = None
+    """Times (m,) [s] and places (m, 3) of the last box, where it goes its own way."""
+
     def centers_at(self, t: float) -> Array:
         """(n, 3) where the boxes are at time t [s]."""
-        return self.centers + self.velocities * (np.sin(self.rate * t) / self.rate)
+        centers = self.centers + self.velocities * (np.sin(self.rate * t) / self.rate)
+        if self.cover is not None:
+            times, places = self.cover
+            centers[-1] = [np.interp(t, times, places[:, axis]) for axis in range(3)]
+        return centers
+
+
+def with_cover(scene: Scene, times: Array, Ts_w_c: Array, share: float) -> Scene:
+    """A crate that goes along with the camera, close before it for a share of every
+    `COVER_PERIOD_S` and out of sight for the rest."""
+    hides = (times % COVER_PERIOD_S) < share * COVER_PERIOD_S
+    sway = COVER_SWAY * np.column_stack([np.sin(2.1 * times), np.cos(1.7 * times)])
+    ahead = np.where(hides, COVER_DISTANCE, -20.0)
+    p_c = np.column_stack([sway, ahead])
+    places = np.einsum("nij,nj->ni", Ts_w_c[:, :3, :3], p_c) + Ts_w_c[:, :3, 3]
+    # Textured like the surfaces that have the most to see.
+    face = np.full((1, 6), max(scene.varied, TEXTURES - 1) if scene.varied < TEXTURES else 0)
+    return replace(
+        scene,
+        centers=np.vstack([scene.centers, places[:1]]),
+        Rs_w_box=np.concatenate([scene.Rs_w_box, np.eye(3)[None]]),
+        half_sizes=np.vstack([scene.half_sizes, np.full((1, 3), COVER_HALF_SIZE)]),
+        velocities=np.vstack([scene.velocities, np.zeros((1, 3))]),
+        faces=np.vstack([scene.faces, face]),
+        shades=np.vstack([scene.shades, np.full((1, 6), 0.9)]),
+        shifts=np.concatenate([scene.shifts, np.zeros((1, 6, 2))]),
+        cover=(times, places),
+    )
 
 
 def random_scene(
@@ -130,16 +164,19 @@ def dead_leaves(rng: np.random.Generator, leaves: int = 900) -> NDArray[np.float
     image = np.full((side, side), rng.uniform(0.3, 0.7), np.float32)
     contrast = rng.uniform(0.2, 1.0)
     smallest = rng.uniform(2.0, 8.0)
-    for radius in np.sort(smallest / rng.uniform(0.03, 1.0, size=leaves))[::-1]:
+    for radius in np.sort(smallest / rng.uniform(0.03, 1.0, size=leaves))[::-1].tolist():
         center = rng.uniform(0, side, size=2)
-        grey = float(np.clip(0.5 + contrast * rng.normal(0.0, 0.25), 0.02, 1.0))
-        corners = rng.integers(3, 7)
-        angles = np.sort(rng.uniform(0.0, 2.0 * np.pi, size=corners))
+        grey = min(max(0.5 + contrast * rng.normal(0.0, 0.25), 0.02), 1.0)
+        corners = int(rng.integers(3, 7))
+        angles = rng.uniform(0.0, 2.0 * np.pi, size=corners)
+        angles.sort()
         spokes = radius * rng.uniform(0.5, 1.3, size=corners)
-        outline = np.column_stack([np.cos(angles), np.sin(angles)]) * spokes[:, None]
+        outline = np.empty((corners, 2))
+        np.multiply(np.cos(angles), spokes, out=outline[:, 0])
+        np.multiply(np.sin(angles), spokes, out=outline[:, 1])
         round_shape = rng.random() < 0.3
         # A shape across a border is drawn again on the other side.
-        reach = np.abs(outline).max()
+        reach = float(np.abs(outline).max())
         for du in _wraps(center[0], reach):
             for dv in _wraps(center[1], reach):
                 at = center + np.array([du, dv])

@@ -144,6 +144,13 @@ class Rig:
     exact: bool = False
     """Calibration without error, as of a simulated device; a real one's is measured."""
 
+    extrinsics_known: bool = True
+    """False: of the cameras only their places beside each other are known, not those on the IMU;
+    every T_b_c is then the pose in the first camera."""
+
+    time_offset_s: float = 0.0
+    """Of all cameras: t_imu = t_camera + time_offset_s, as Kalibr counts it."""
+
 
 @dataclass(frozen=True)
 class BagImages:
@@ -170,6 +177,10 @@ class Recording:
     rig: Rig
     camera_stamps_ns: tuple[Stamps, ...]
     """One array per camera; empty where the recording has no camera."""
+
+    camera_shift_ns: int = 0
+    """What was added to the camera stamps to put them onto the IMU's clock; names of images and
+    what others computed from them have stamps that are so much less."""
 
     truths: dict[str, GroundTruth] = field(default_factory=dict)
     """Every ground truth found, by the name of its folder, file or topic."""

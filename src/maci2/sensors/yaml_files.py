@@ -1,6 +1,5 @@
 """YAML calibration files, checked against a schema; an unknown key is an error."""
 
-import logging
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -12,8 +11,6 @@ from maci2.errors import CalibrationError
 from maci2.gaussian import Array
 from maci2.lie import se3
 from maci2.sensors.rotations import nearest_rotation, orthonormality_error
-
-_LOG = logging.getLogger(__name__)
 
 MAX_ORTHONORMALITY_ERROR = 1e-3
 """Largest entry of R^T R - I that rounding of printed digits explains; more is no rotation."""
@@ -99,18 +96,6 @@ def rigid_transform(rows: list[list[float]], path: Path, key: str) -> Array:
     if error <= EXACT_ORTHONORMALITY:
         return T
     return se3(nearest_rotation(T[:3, :3]), T[:3, 3].copy())
-
-
-SMALL_SHIFT_S = 2e-4
-"""Below it a shift moves nothing by more than a hundredth of a degree or half a millimetre."""
-
-
-def warn_time_shift(shift_s: float, path: Path, key: str) -> None:
-    """A stated camera-IMU time shift is not lost in silence, unless it makes no difference."""
-    if abs(shift_s) > SMALL_SHIFT_S:
-        _LOG.warning(
-            "%s: %s is %g s and is not applied: shift the camera stamps by it.", path, key, shift_s
-        )
 
 
 def require_identity(rows: list[list[float]], path: Path, key: str, why: str) -> None:

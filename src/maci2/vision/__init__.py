@@ -6,6 +6,7 @@ from maci2.vision.relative_poses import (
     CameraFrame,
     MeasuredSteps,
     RelativePoses,
+    any_motion,
     load_relative_poses,
     save_relative_poses,
 )
@@ -21,6 +22,7 @@ __all__ = [
     "MeasuredSteps",
     "RelativePoses",
     "Stamps",
+    "any_motion",
     "load_relative_poses",
     "poses_from_steps",
     "poses_from_trajectory",

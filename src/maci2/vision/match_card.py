@@ -1,11 +1,8 @@
-"""What the weights of the match covariance say of themselves, stored in the file as JSON."""
+"""What the weights of the match covariance say of themselves."""
 
-import json
 from collections.abc import Mapping
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
-from maci2.errors import OptionError
+from maci2.cards import Card, CardKind
 
 METADATA_KEY = "maci2_match_covariance"
 FORMAT = 1
@@ -14,10 +11,8 @@ FORMAT = 1
 AXES = ("u1", "v1", "d0", "d1")
 
 
-class MatchCard(BaseModel):
-    """Everything a user should know of the weights before trusting them."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class MatchCard(Card):
+    """Of the covariance of stereo matches."""
 
     format: int
     package_version: str
@@ -58,20 +53,9 @@ class MatchCard(BaseModel):
         return "\n".join(lines + [f"limit           {limit}" for limit in self.limits])
 
 
+KIND = CardKind(MatchCard, "no match covariance", METADATA_KEY, FORMAT, "maci2 train-vision")
+
+
 def read_match_card(metadata: Mapping[str, str], source: str) -> MatchCard:
     """The card of a weight file, or an error that says what is wrong with it."""
-    if METADATA_KEY not in metadata:
-        raise OptionError(
-            f"{source}: an ONNX file, but no match covariance of maci2 (no '{METADATA_KEY}' in its "
-            "metadata); give a file that `maci2 train-vision` wrote."
-        )
-    stored = json.loads(metadata[METADATA_KEY])
-    if stored.get("format") != FORMAT:
-        raise OptionError(
-            f"{source}: weight format {stored.get('format')}, this version of maci2 reads format "
-            f"{FORMAT}; train it again with `maci2 train-vision`."
-        )
-    try:
-        return MatchCard.model_validate(stored)
-    except ValidationError as error:
-        raise OptionError(f"{source}: the model card is damaged: {error}") from error
+    return KIND.read(metadata, source)

@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 
@@ -37,6 +38,16 @@ class OdometryConfig:
 
     chained: bool = False
     """Measure from frame to frame and chain, instead of from keyframe to keyframe."""
+
+
+def odometry_by(
+    covariance: str, frames: Frames, rig: Rig, weights: Path | None = None
+) -> "StereoOdometry":
+    """With match covariances by name; rivals are Eq. 6 alone, as people use it."""
+    config = OdometryConfig()
+    if covariance != "learned":
+        config = OdometryConfig(NO_SHARED_ERRORS, scale_by_residuals=covariance == "chi2")
+    return StereoOdometry(frames, rig, covariance_model(covariance, weights), config)
 
 
 class StereoOdometry:

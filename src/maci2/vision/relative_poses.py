@@ -5,13 +5,27 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from maci2 import __version__
 from maci2.errors import MeasurementError
 from maci2.gaussian import Array, require_spd
-from maci2.sensors import Stamps
+from maci2.sensors import NS, Stamps
 
 CameraFrame = Literal["camera", "rectified"]
+
+
+MAX_SPEED, MAX_RATE = 5.0, 3.0
+"""[m/s, rad/s] How fast a camera may have moved in a step of which nothing is known."""
+
+
+KNOWN_SHARE = 0.05
+"""Of those variances: below it something was measured."""
+
+
+def any_motion(dt: float) -> Array:
+    """(6, 6) covariance that covers whatever a camera can do in `dt` seconds, [rho, phi]."""
+    return np.diag(np.array([MAX_SPEED * dt] * 3 + [MAX_RATE * dt] * 3) ** 2)
 
 
 @dataclass(frozen=True)
@@ -52,6 +66,14 @@ class RelativePoses:
 
     def __len__(self) -> int:
         return len(self.stamps_ns)
+
+    @property
+    def measured(self) -> NDArray[np.bool_]:
+        """(n - 1,) steps of which more is known than that a camera moves no faster than it can."""
+        variances = np.diagonal(self.covs_T_ck_ck1, axis1=1, axis2=2)
+        dt = np.diff(self.stamps_ns) / NS
+        anything = np.array([np.diag(any_motion(one)) for one in dt])
+        return np.asarray((variances < KNOWN_SHARE * anything).all(axis=1))
 
 
 def save_relative_poses(path: Path, poses: RelativePoses) -> None:

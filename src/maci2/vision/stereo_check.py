@@ -37,7 +37,7 @@ def calibration_fault(made: Keyframe) -> str:
         return ""
     return (
         f"{len(uv)} stereo matches lie {error:.1f} px off their rows, at most {MAX_EPIPOLAR_PX:g} "
-        f"px is usable; {_likely_cause(*slopes)}. Give the calibration that belongs to these "
+        f"px is usable; {likely_cause(*slopes)}. Give the calibration that belongs to these "
         "images, or calibrate again."
     )
 
@@ -48,21 +48,40 @@ def common_row_error(uv: Array, rows: Array) -> tuple[Array, tuple[float, float,
     Points without texture are matched anywhere near their row; a wrong calibration moves all
     points of a region alike, so only what neighbours share counts.
     """
-    x, y = ((uv - uv.mean(axis=0)) / 100.0).T
-    basis = np.column_stack([np.ones(len(x)), x, y, x * x, x * y, y * y])
+    basis = _smooth_basis(uv, uv.mean(axis=0))
+    fit = _least_absolute(basis, rows)
+    return basis @ fit, (float(fit[0]), float(fit[1]), float(fit[2]))
+
+
+def row_error_field(uv: Array, rows: Array, at_uv: Array) -> Array:
+    """The smooth part of row errors (n,) found at `uv`, told at other points."""
+    center = at_uv.mean(axis=0)
+    return _smooth_basis(at_uv, center) @ _least_absolute(_smooth_basis(uv, center), rows)
+
+
+def _smooth_basis(uv: Array, center: Array) -> Array:
+    """(n, 6) constant, linear and quadratic terms [100 px]."""
+    x, y = ((uv - center) / 100.0).T
+    return np.column_stack([np.ones(len(x)), x, y, x * x, x * y, y * y])
+
+
+def _least_absolute(basis: Array, rows: Array) -> Array:
+    """Coefficients with the least sum of absolute errors: half of the points may be wrong."""
     weights = np.ones(len(rows))
     for _ in range(10):
         scale = np.sqrt(weights)
         fit = np.linalg.lstsq(basis * scale[:, None], rows * scale, rcond=None)[0]
-        # Towards least absolute values: half of the points may be wrong.
         weights = 1.0 / np.maximum(np.abs(rows - basis @ fit), 0.1)
-    return basis @ fit, (float(fit[0]), float(fit[1]), float(fit[2]))
+    return np.asarray(fit)
 
 
-def _likely_cause(offset: float, along: float, down: float) -> str:
+def likely_cause(offset: float, along: float, down: float) -> str:
     """An offset of all rows is a tilt between the cameras, a slope along them a roll."""
     if abs(offset) > abs(along) + abs(down):
-        return f"nearly all by {offset:+.1f} px: the cameras are tilted against each other (T_BS)"
+        return (
+            f"nearly all by {offset:+.1f} px: the cameras are tilted against each other (T_BS), or "
+            "cy is wrong"
+        )
     if abs(along) > abs(down):
         return (
             f"growing by {along:+.1f} px per 100 px along the row: the cameras are rolled against "

@@ -7,11 +7,13 @@ import numpy as np
 from maci2.gaussian import Array, symmetrize
 from maci2.lie import se3_adj
 from maci2.sensors import NS
+from maci2.vision.consensus import agreed_pose
 from maci2.vision.covariance_models import CovarianceModel
 from maci2.vision.keypoints import spread
+from maci2.vision.relative_poses import any_motion
 from maci2.vision.shared_errors import SharedErrors, shared_covariance
 from maci2.vision.step import StepMatches
-from maci2.vision.two_frame import INLIER_CHI2, Matches, PinholePair, TwoFrame, two_frame_pose
+from maci2.vision.two_frame import INLIER_CHI2, Matches, PinholePair, TwoFrame
 
 MAX_MATCHES = 400
 RADIUS_PX = 12.0
@@ -19,8 +21,6 @@ RADIUS_PX = 12.0
 
 MIN_MATCHES = 15
 MIN_INLIER_SHARE = 0.5
-MAX_SPEED, MAX_RATE = 5.0, 3.0
-"""[m/s, rad/s] How far the camera may have gone in a step that could not be measured."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def measure_step(
     covs = model(found.evidence)
     chosen = spread(found.matches.uv0, np.linalg.det(covs), MAX_MATCHES, RADIUS_PX)
     matches, covs = found.matches.take(chosen), covs[chosen]
-    pose = two_frame_pose(matches, covs, camera)
+    pose = agreed_pose(matches, covs, camera)
     share = pose.inliers / len(matches)
     if not pose.converged or pose.inliers < MIN_MATCHES or share < MIN_INLIER_SHARE:
         return unmeasured(
@@ -90,8 +90,7 @@ def residual_scale(pose: TwoFrame, both_ways: bool = False) -> float:
 def unmeasured(stamps: tuple[int, int], reason: str, matches: int = 0) -> VisualStep:
     """A step of which nothing is known but that a camera moves no faster than it can."""
     dt = (stamps[1] - stamps[0]) / NS
-    variances = np.array([MAX_SPEED * dt] * 3 + [MAX_RATE * dt] * 3) ** 2
-    return VisualStep(stamps, np.eye(4), np.diag(variances), matches, 0, float("nan"), reason)
+    return VisualStep(stamps, np.eye(4), any_motion(dt), matches, 0, float("nan"), reason)
 
 
 def chained(steps: list[VisualStep]) -> VisualStep:

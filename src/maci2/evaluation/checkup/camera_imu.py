@@ -37,8 +37,10 @@ SERIOUS_ROTATION_DEG = 5.0
 SERIOUS_POSITION = 0.1
 
 
-def offset_findings(source: RotationSource, offset_s: float, std_s: float) -> list[Finding]:
-    """The offset of a source's clock to the IMU's."""
+def offset_findings(
+    source: RotationSource, offset_s: float, std_s: float, stated_s: float = 0.0
+) -> list[Finding]:
+    """The offset of a source's clock to the IMU's; of a camera, beyond the one that is `stated`."""
     text = f"{1e3 * offset_s:+.2f} +- {1e3 * std_s:.2f} ms"
     is_truth = source.kind == "truth"
     if abs(offset_s) <= max(MAX_OFFSET_S, SIGMAS * std_s):
@@ -49,8 +51,7 @@ def offset_findings(source: RotationSource, offset_s: float, std_s: float) -> li
     remedy = f"Add {1e3 * offset_s:.2f} ms to its stamps" + (
         "."
         if is_truth
-        else f", or put timeshift_cam_imu: {offset_s:.6f} into the camchain and estimate it along "
-        "(--time-offset)."
+        else f", or put timeshift_cam_imu: {stated_s + offset_s:.6f} into the camchain."
     )
     needed = f"within {1e3 * MAX_OFFSET_S:.0f} ms"
     return [fault(level, source.name, name, text, needed, remedy)]

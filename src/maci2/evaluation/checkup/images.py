@@ -1,13 +1,36 @@
-"""Checks that look at the images themselves; each is one function in the list."""
+"""Checks that look at the images themselves."""
 
-from collections.abc import Callable
+import math
+from dataclasses import replace
 
-from maci2.evaluation.health import Finding
+from maci2.errors import Maci2Error
+from maci2.evaluation.checkup.epipolar import epipolar_findings
+from maci2.evaluation.checkup.exposure import look_at_cameras
+from maci2.evaluation.checkup.image_sample import has_images, sample_images
+from maci2.evaluation.health import Finding, ImageHealth
 from maci2.sensors import Recording
 
-IMAGE_CHECKS: list[Callable[[Recording], list[Finding]]] = []
-"""Epipolar error, exposure, sharpness: a check that reads images is put in here."""
+
+def examine_images(recording: Recording) -> tuple[ImageHealth | None, list[Finding]]:
+    """Exposure, then stereo where both cameras show something; None without images."""
+    if not has_images(recording):
+        return None, []
+    try:
+        sample = sample_images(recording)
+    except Maci2Error as error:
+        return None, [Finding("error", "images", str(error), "an image cannot be read")]
+    if not sample.places:
+        text = f"{len(sample.frames)} stereo pair, needed two to look at the images"
+        return None, [Finding("warn", "images", text, "too few images")]
+    cameras, findings = look_at_cameras(sample)
+    row_px = math.nan
+    # Black, frozen or equal images match nowhere: that is no fault of the calibration.
+    if all(finding.level != "error" for finding in findings):
+        row_px, stereo = epipolar_findings(sample)
+        findings = findings + (_subdued(stereo) if findings else stereo)
+    return ImageHealth(len(sample.places), row_px, cameras), findings
 
 
-def image_findings(recording: Recording) -> list[Finding]:
-    return [finding for check in IMAGE_CHECKS for finding in check(recording)]
+def _subdued(stereo: list[Finding]) -> list[Finding]:
+    """Poor images match poorly: what is wrong with them is mended first."""
+    return [replace(found, level="warn") if found.level == "error" else found for found in stereo]

@@ -71,7 +71,10 @@ def _from_plausibility(found: ImuFault) -> Finding:
 
 
 def _is_swapped(samples: ImuSamples) -> bool:
-    """Exchanged, the readings are those of a healthy IMU."""
+    """Exchanged, the readings are those of a healthy IMU; as they are, the force is not gravity."""
+    force = float(np.median(np.linalg.norm(samples.acc, axis=1)))
+    if abs(force - GRAVITY) < GRAVITY_TOLERANCE:
+        return False
     exchanged = replace(samples, gyro=samples.acc, acc=samples.gyro)
     return not any(found.serious for found in graded_imu_faults(exchanged))
 

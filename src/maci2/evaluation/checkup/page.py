@@ -3,7 +3,13 @@
 from html import escape
 
 from maci2 import __version__
-from maci2.evaluation.health import Finding, Health, Timing
+from maci2.evaluation.health import (
+    IMAGE_COLUMNS,
+    SENSOR_COLUMNS,
+    Finding,
+    Health,
+    ImageHealth,
+)
 
 _STYLE = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:64rem;margin:2rem auto;padding:0 1rem;color:#222}
@@ -19,35 +25,35 @@ td,th{border-color:#444}.error{color:#ff8a8a}.warn{color:#f0c060}.ok{color:#7fd0
 
 
 def health_page(health: Health) -> str:
-    """HTML: the first line, sensors, every finding."""
+    """HTML: the first line, sensors, images, every finding."""
     level = health.findings[0].level
-    sensors = [("imu", health.imu), *((f"cam{i}", t) for i, t in enumerate(health.cameras))]
     title = f"{escape(health.name)}: {'usable' if health.usable else 'not usable'}"
+    sensors = [(name, timing.cells()) for name, timing in health.sensors]
     return (
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
         f"<title>{title}</title><style>{_STYLE}</style></head><body><h1>{title}</h1>"
         f"<p class='first {level}'>{escape(health.first_line)}</p>"
-        "<table><thead><tr><th>sensor</th><th>samples</th><th>seconds</th><th>rate [Hz]</th>"
-        "<th>jitter [%]</th><th>missing</th><th>gaps</th><th>longest step [ms]</th></tr></thead>"
-        f"<tbody>{''.join(_sensor(name, timing) for name, timing in sensors)}</tbody></table>"
+        f"{_table('sensor', SENSOR_COLUMNS, sensors)}"
+        f"{_images(health.images) if health.images else ''}"
         "<table><thead><tr><th></th><th>part</th><th>finding</th></tr></thead>"
         f"<tbody>{''.join(_finding(finding) for finding in health.findings)}</tbody></table>"
         f"<footer>maci2 {escape(__version__)} check</footer></body></html>\n"
     )
 
 
-def _sensor(name: str, timing: Timing) -> str:
-    numbers = (
-        str(timing.samples),
-        f"{timing.duration_s:.1f}",
-        f"{timing.rate_hz:.1f}",
-        f"{timing.jitter_pct:.2f}",
-        str(timing.dropped),
-        str(timing.gaps),
-        f"{1e3 * timing.longest_step_s:.1f}",
+def _images(images: ImageHealth) -> str:
+    cameras = [(f"cam{i}", camera.cells()) for i, camera in enumerate(images.cameras)]
+    return _table(f"images at {images.places} places", IMAGE_COLUMNS, cameras)
+
+
+def _table(corner: str, columns: tuple[str, ...], rows: list[tuple[str, tuple[str, ...]]]) -> str:
+    head = "".join(f"<th>{column}</th>" for column in (corner, *columns))
+    body = "".join(
+        f"<tr><th>{name}</th>{''.join(f'<td class=n>{cell}</td>' for cell in cells)}</tr>"
+        for name, cells in rows
     )
-    return f"<tr><th>{name}</th>{''.join(f'<td class=n>{n}</td>' for n in numbers)}</tr>"
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _finding(finding: Finding) -> str:

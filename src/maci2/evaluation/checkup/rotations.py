@@ -199,11 +199,20 @@ def _vision_findings(
         # Zero where it was not estimated.
         if abs(further_s) < _UNPROVEN_OFFSET_S and 0.0 < joint_std_s < max(std_s, 0.001):
             offset_s, std_s = offset_s + further_s, joint_std_s
-    T_inverted = _inverted_extrinsics(recording.rig, frame)
     # A wrong scale also moves the camera; its position is judged when that is mended.
     findings = scale_findings(source, result)
-    findings = findings or extrinsics_findings(source, match, result, T_inverted)
-    findings += offset_findings(source, offset_s, std_s) + drift_findings(source, match)
+    if recording.rig.extrinsics_known:
+        T_inverted = _inverted_extrinsics(recording.rig, frame)
+        findings = findings or extrinsics_findings(source, match, result, T_inverted)
+        if any(finding.level == "error" for finding in findings):
+            # In motions with a main axis, inverse poses look like wrong extrinsics.
+            contradiction = _contradiction(source, match, imu, doubtful=True)
+            if contradiction:
+                return contradiction, None
+    elif result is not None and result.state is not None:
+        source = replace(source, T_b_s=result.state.T_b_c)
+    stated_s = recording.rig.time_offset_s
+    findings += offset_findings(source, offset_s, std_s, stated_s) + drift_findings(source, match)
     return findings, _Motion(source, match, result)
 
 

@@ -90,10 +90,20 @@ def _rig_findings(recording: Recording) -> list[Finding]:
         findings.append(Finding("error", "calibration", text, "cameras without calibration"))
     for number, camera in enumerate(rig.cameras):
         x, y, z = camera.T_b_c[:3, 3]
+        where = (
+            f"({x:.3f}, {y:.3f}, {z:.3f}) m from {'the IMU' if rig.extrinsics_known else 'cam0'}"
+        )
         text = (
             f"cam{number}: {camera.distortion_model}, {camera.resolution[0]}x"
-            f"{camera.resolution[1]}, at ({x:.3f}, {y:.3f}, {z:.3f}) m from the IMU"
+            f"{camera.resolution[1]}, at {where}"
         )
+        findings.append(Finding("ok", "calibration", text))
+    if not rig.extrinsics_known:
+        text = "where the cameras sit on the IMU is not known"
+        remedy = "Run `maci2 calibrate` to find where the cameras sit on the IMU."
+        findings.append(Finding("ok", "calibration", f"{text}. {remedy}", remedy=remedy))
+    if rig.time_offset_s != 0.0:
+        text = f"camera stamps are shifted by the stated {1e3 * rig.time_offset_s:+.3f} ms"
         findings.append(Finding("ok", "calibration", text))
     if len(rig.cameras) > 1:
         findings.append(_baseline(rig.cameras[0].T_b_c, rig.cameras[1].T_b_c))

@@ -7,7 +7,8 @@ from typing import Literal, get_args
 from maci2.errors import CalibrationError
 from maci2.gaussian import Array
 from maci2.sensors.exchange import openvins, orbslam3, vins_fusion
-from maci2.sensors.kalibr import read_rig, write_camchain, write_imu_yaml
+from maci2.sensors.kalibr import read_rig, require_extrinsics
+from maci2.sensors.kalibr_writer import write_camchain, write_imu_yaml
 from maci2.sensors.types import ImuNoise, Rig
 from maci2.sensors.yaml_files import load_yaml
 
@@ -49,6 +50,8 @@ def write_rig(
     """Write the tool's files under their usual names; biases only where the tool takes them."""
     if not rig.cameras:
         raise CalibrationError(f"{rig.source}: has no camera, so there is nothing to convert.")
+    if tool != "kalibr":
+        require_extrinsics(rig, f"files of {tool}")
     if tool == "openvins":
         return openvins.write_openvins(folder, rig, bias_gyro, bias_acc)
     if tool == "vins-fusion":

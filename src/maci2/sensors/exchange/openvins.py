@@ -13,6 +13,7 @@ from pydantic import ConfigDict, PositiveFloat, PositiveInt
 from maci2.errors import CalibrationError
 from maci2.gaussian import Array
 from maci2.lie import se3_inv
+from maci2.sensors.clocks import common_time_offset
 from maci2.sensors.exchange.opencv_yaml import write_opencv_yaml
 from maci2.sensors.kalibr import read_imu_yaml
 from maci2.sensors.types import Camera, Rig
@@ -22,7 +23,6 @@ from maci2.sensors.yaml_files import (
     load_yaml,
     rigid_transform,
     validate,
-    warn_time_shift,
 )
 
 CONFIG = "estimator_config.yaml"
@@ -34,6 +34,7 @@ _CONVENTION = (
     "OpenVINS. T_imu_cam takes points from the camera frame to the IMU (body) frame:",
     "p_imu = T_imu_cam p_cam; it is the pose of the camera in the IMU frame, and the inverse of",
     "Kalibr's T_cam_imu.",
+    "timeshift_cam_imu [s]: t_imu = t_cam + timeshift_cam_imu, one for all cameras.",
 )
 _INIT = (
     "OpenVINS. init_dyn_bias_g [rad/s] and init_dyn_bias_a [m/s^2] are the biases that",
@@ -56,7 +57,7 @@ class _Entry(Schema):
     distortion_coeffs: tuple[float, float, float, float]
     resolution: tuple[PositiveInt, PositiveInt]
     rostopic: str = ""
-    timeshift_cam_imu: float = 0.0
+    timeshift_cam_imu: float | None = None
 
 
 class _Config(Schema):
@@ -94,12 +95,14 @@ def read_openvins(path: Path) -> Rig:
     path = path / CONFIG if path.is_dir() else path
     config = _config(path)
     chain_path = path.parent / config.relative_config_imucam
-    cameras = []
+    cameras, offsets_s = [], []
     for key, value in load_yaml(chain_path, "OpenVINS's camera chain").items():
         entry = validate(_Entry, value, chain_path, key)
         cameras.append(_camera(entry, chain_path, key))
+        offsets_s.append(entry.timeshift_cam_imu)
     noise = read_imu_yaml(path.parent / config.relative_config_imu)
-    return Rig(tuple(cameras), noise, str(path))
+    offset_s = common_time_offset(offsets_s, str(chain_path))
+    return Rig(tuple(cameras), noise, str(path), time_offset_s=offset_s)
 
 
 def read_openvins_biases(path: Path) -> tuple[Array, Array]:
@@ -125,6 +128,7 @@ def _chain(rig: Rig) -> dict[str, Any]:
             "distortion_model": camera.distortion_model.replace("none", "radtan"),
             "intrinsics": camera.intrinsics.tolist(),
             "resolution": list(camera.resolution),
+            "timeshift_cam_imu": float(rig.time_offset_s),
         }
         if camera.topic:
             chain[f"cam{number}"]["rostopic"] = camera.topic
@@ -156,7 +160,6 @@ def _camera(entry: _Entry, path: Path, key: str) -> Camera:
         T_b_c = se3_inv(rigid_transform(entry.T_cam_imu, path, f"{key}.T_cam_imu"))
     else:
         raise CalibrationError(f"{path}: {key} has neither T_imu_cam nor T_cam_imu; add one.")
-    warn_time_shift(entry.timeshift_cam_imu, path, f"{key}.timeshift_cam_imu")
     return Camera(
         T_b_c=T_b_c,
         intrinsics=np.array(entry.intrinsics),

@@ -37,6 +37,8 @@ _CONVENTION = (
     "IMU: p_b = IMU.T_b_c1 p_c1; it is the pose of the camera in the body frame, and the inverse",
     "of Kalibr's T_cam_imu. Stereo.T_c1_c2 takes points from the right camera to the left one.",
     "IMU noise as densities and random walks per sqrt(Hz), SI units.",
+    "maci2.time_offset [s]: t_imu = t_camera + maci2.time_offset. ORB-SLAM3 has none and does not",
+    "read it: add it to the stamps of the images that you give to ORB-SLAM3.",
     "ORBextractor.* and Viewer.* are ORB-SLAM3's own settings and are not here.",
 )
 
@@ -54,6 +56,7 @@ class _Config(Schema):
     noise_acc: PositiveFloat = Field(alias="IMU.NoiseAcc")
     walk_gyro: NonNegativeFloat = Field(alias="IMU.GyroWalk")
     walk_acc: NonNegativeFloat = Field(alias="IMU.AccWalk")
+    time_offset_s: float = Field(0.0, alias="maci2.time_offset")
     imu_rate_hz: PositiveFloat = Field(alias="IMU.Frequency")
 
 
@@ -89,6 +92,7 @@ def write_orbslam3(folder: Path, rig: Rig) -> list[Path]:
         "IMU.GyroWalk": float(noise.walk_gyro),
         "IMU.AccWalk": float(noise.walk_acc),
         "IMU.Frequency": float(noise.rate_hz),
+        "maci2.time_offset": float(rig.time_offset_s),
     }
     write_opencv_yaml(folder / CONFIG, entries, _CONVENTION)
     return [folder / CONFIG]
@@ -111,7 +115,7 @@ def read_orbslam3(path: Path) -> Rig:
         walk_acc=config.walk_acc,
         rate_hz=config.imu_rate_hz,
     )
-    return Rig(tuple(cameras), noise, str(path))
+    return Rig(tuple(cameras), noise, str(path), time_offset_s=config.time_offset_s)
 
 
 def _frame_rate(rate_hz: float) -> dict[str, Any]:

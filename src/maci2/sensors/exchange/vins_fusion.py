@@ -19,7 +19,7 @@ from maci2.sensors.exchange.opencv_yaml import (
     write_opencv_yaml,
 )
 from maci2.sensors.types import Camera, DistortionModel, ImuNoise, Rig
-from maci2.sensors.yaml_files import Schema, load_yaml, validate, warn_time_shift
+from maci2.sensors.yaml_files import Schema, load_yaml, validate
 
 CONFIG = "stereo_imu_config.yaml"
 MAX_NOISE_DIFFERENCE = 1e-9
@@ -31,7 +31,8 @@ _CONVENTION = (
     "the inverse of Kalibr's T_cam_imu.",
     "acc_n [m/s^2], gyr_n [rad/s]: standard deviation of one sample, density * sqrt(rate).",
     "acc_w, gyr_w: standard deviation of a bias step over the sample's period.",
-    "Topics that are not here, td and the tracker's settings are yours to add.",
+    "td [s]: image clock + td = IMU clock.",
+    "Topics that are not here and the tracker's settings are yours to add.",
 )
 _CAMERA = (
     "VINS-Fusion, one camera, in pixels. PINHOLE: k1 k2 p1 p2. KANNALA_BRANDT: k2 to k5 are the",
@@ -113,6 +114,7 @@ def write_vins_fusion(folder: Path, rig: Rig) -> list[Path]:
     config |= {"image_width": width, "image_height": height, "estimate_extrinsic": 0}
     for number, camera in enumerate(rig.cameras):
         config[f"body_T_cam{number}"] = opencv_matrix(camera.T_b_c)
+    config["td"] = float(rig.time_offset_s)
     write_opencv_yaml(folder / CONFIG, config | _noise_entries(rig.imu), _CONVENTION)
     return [folder / CONFIG, *[folder / name for name in names]]
 
@@ -121,7 +123,6 @@ def read_vins_fusion(path: Path) -> Rig:
     """The rig of a configuration or of the folder that holds one named as we name it."""
     path = path / CONFIG if path.is_dir() else path
     config = validate(_Config, load_yaml(path, "VINS-Fusion's configuration"), path)
-    warn_time_shift(config.td, path, "td")
     matrices = [config.body_T_cam0, config.body_T_cam1][: config.num_of_cam]
     files = [config.cam0_calib, config.cam1_calib]
     topics = [config.image0_topic, config.image1_topic]
@@ -136,7 +137,7 @@ def read_vins_fusion(path: Path) -> Rig:
         camera = _read_camera(path.parent / files[number])
         T_b_c = transform_of(matrix, path, key)
         cameras.append(Camera(T_b_c, *camera, rate_hz=np.nan, topic=topics[number]))
-    return Rig(tuple(cameras), _noise(config, path), str(path))
+    return Rig(tuple(cameras), _noise(config, path), str(path), time_offset_s=config.td)
 
 
 def _noise_entries(noise: ImuNoise) -> dict[str, Any]:

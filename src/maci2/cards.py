@@ -1,0 +1,56 @@
+"""What weight files say of themselves: a card, stored in the file as JSON, checked when read."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from maci2.errors import OptionError
+
+
+class Card(BaseModel):
+    """Everything a user should know of some weights before trusting them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+SomeCard = TypeVar("SomeCard", bound=Card)
+
+
+@dataclass(frozen=True)
+class CardKind(Generic[SomeCard]):
+    """One kind of weight file."""
+
+    card: type[SomeCard]
+    otherwise: str
+    """What a file without such a card is, in errors."""
+
+    key: str
+    """Of the file's metadata."""
+
+    format: int
+    """That this version of maci2 reads."""
+
+    command: str
+    """That writes such files."""
+
+    def read(self, metadata: Mapping[str, str], source: str) -> SomeCard:
+        """The card of a weight file, or an error that says what is wrong with it."""
+        if self.key not in metadata:
+            raise OptionError(
+                f"{source}: an ONNX file, but {self.otherwise} of maci2 (no '{self.key}' in its "
+                f"metadata); give a file that `{self.command}` wrote."
+            )
+        stored = json.loads(metadata[self.key])
+        if stored.get("format") != self.format:
+            raise OptionError(
+                f"{source}: weight format {stored.get('format')}, this version of maci2 reads "
+                f"format {self.format}; train again with `{self.command}` or install the version "
+                f"that wrote it ({stored.get('package_version', 'unknown')})."
+            )
+        try:
+            return self.card.model_validate(stored)
+        except ValidationError as error:
+            raise OptionError(f"{source}: the model card is damaged: {error}") from error

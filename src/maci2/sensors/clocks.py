@@ -1,0 +1,43 @@
+"""The camera's clock and the IMU's, where the calibration states an offset between them."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from maci2.errors import CalibrationError
+from maci2.sensors.types import NS, Recording
+
+MAX_DIFFERENCE_S = 1e-3
+"""Between the stated offsets of two cameras: beyond, their images are not of one moment."""
+
+
+def on_imu_clock(recording: Recording) -> Recording:
+    """Camera stamps shifted by what the rig states: t_imu = t_camera + offset."""
+    return _shifted(recording, round(recording.rig.time_offset_s * NS))
+
+
+def on_camera_clock(recording: Recording) -> Recording:
+    """Camera stamps as the files have them."""
+    return _shifted(recording, 0)
+
+
+def _shifted(recording: Recording, shift_ns: int) -> Recording:
+    further_ns = shift_ns - recording.camera_shift_ns
+    if further_ns == 0:
+        return recording
+    stamps_ns = tuple(stamps + further_ns for stamps in recording.camera_stamps_ns)
+    return replace(recording, camera_stamps_ns=stamps_ns, camera_shift_ns=shift_ns)
+
+
+def common_time_offset(stated_s: Iterable[float | None], source: str) -> float:
+    """The one offset of all cameras that state any, zero where none does; raises where they differ
+    too much to have one."""
+    offsets_s = [offset_s for offset_s in stated_s if offset_s is not None]
+    if not offsets_s:
+        return 0.0
+    apart_s = max(offsets_s) - min(offsets_s)
+    if apart_s > MAX_DIFFERENCE_S:
+        raise CalibrationError(
+            f"{source}: time offsets of the cameras differ by {1e3 * apart_s:.3f} ms, needed at "
+            f"most {1e3 * MAX_DIFFERENCE_S:g}: images of a stereo pair must be of one moment."
+        )
+    return offsets_s[0]
