@@ -9,8 +9,6 @@ import pytest
 
 from maci2.errors import DatasetError, OptionError
 from maci2.imu import model as model_module
-from maci2.imu.bias_tracking import track_gyro_bias
-from maci2.imu.measurements import BiasPrior
 from maci2.imu.model import WEIGHTS, bundled_models, load_imu_model
 from maci2.imu.network_shape import BLOCK, RECEPTIVE_FIELD
 from maci2.sensors import ImuSamples
@@ -180,40 +178,3 @@ def test_an_onnx_file_of_something_else_is_refused(tmp_path):
     onnx.save(proto, str(path))
     with pytest.raises(OptionError, match="not an IMU model of maci2"):
         load_imu_model(path)
-
-
-def swaying(bias, seconds=60.0, rate_hz=200.0, seed=3):
-    """Bounded motion about a level attitude, with the accelerations of a small swing."""
-    rng = np.random.default_rng(seed)
-    n = int(seconds * rate_hz)
-    t = np.arange(n) / rate_hz
-    # Tilt about x and y; velocity of 0.5 m/s comes and goes.
-    tilt = np.stack([0.2 * np.sin(0.5 * t), 0.15 * np.sin(0.8 * t), 0 * t], axis=1)
-    rate = np.gradient(tilt, 1.0 / rate_hz, axis=0)
-    acc_w = np.stack([0.5 * np.cos(t), 0.4 * np.cos(1.3 * t), 0 * t], axis=1)
-    down = np.stack([tilt[:, 1], -tilt[:, 0], 0 * t], axis=1)
-    acc = acc_w + np.array([0, 0, 9.81]) - 9.81 * down + 0.05 * rng.standard_normal((n, 3))
-    gyro = rate + bias + 1e-3 * rng.standard_normal((n, 3))
-    return ImuSamples(np.round(t * NS).astype(np.int64), gyro, acc)
-
-
-def test_tracking_finds_the_horizontal_bias_from_gravity():
-    bias = np.array([0.004, -0.003, 0.001])
-    turn_on = BiasPrior(np.zeros(3), np.full(3, 0.003), np.zeros(3), np.full(3, 0.03))
-    tracked, std = track_gyro_bias(swaying(bias), turn_on)
-    # Certainty about the horizontal components grows along the recording.
-    assert (std[-1, :2] < 0.4 * std[0, :2]).all()
-    assert (np.abs(tracked[-1, :2] - bias[:2]) < 3.0 * std[-1, :2]).all()
-    assert np.abs(tracked[-1, :2] - bias[:2]).max() < 8e-4
-    # About the vertical gravity says nothing: the prior stays.
-    assert abs(tracked[-1, 2]) < 0.5 * abs(bias[2])
-
-
-def test_tracking_looks_at_the_past_only():
-    turn_on = BiasPrior(np.zeros(3), np.full(3, 0.003), np.zeros(3), np.full(3, 0.03))
-    samples = swaying(np.array([0.004, -0.003, 0.001]), seconds=20.0)
-    spoiled = replace(samples, gyro=samples.gyro.copy())
-    spoiled.gyro[2000:] += 0.05
-    one, other = track_gyro_bias(samples, turn_on)[0], track_gyro_bias(spoiled, turn_on)[0]
-    np.testing.assert_array_equal(one[:2000], other[:2000])
-    assert not np.array_equal(one[2200:], other[2200:])

@@ -22,6 +22,7 @@ def card(**changes):
         "trained_on": ["a"], "tuned_on": ["b"], "rate_hz": 200.0, "rate_tolerance": 0.02,
         "units": UNITS, "lookahead_samples": 12, "mean_force": (1.0, 0.0, 0.0),
         "max_force_angle_deg": 60.0, "turn_on_mean": [], "turn_on_std": [], "correction_kept": [],
+        "rest_shift_mean": [], "rest_shift_std": [],
         "bias_mean": [0.0] * 6, "bias_std": [], "cov_0": [], "label_noise": {},
         "truth_kinds": {}, "figures": {"nees": 1.0}, "limits": ["this IMU only"],
     }  # fmt: skip
@@ -54,7 +55,7 @@ def test_the_text_names_data_seed_and_limits():
     ("changes", "message"),
     [
         ({"format": 7}, "weight format 7"),
-        ({"format": 2}, "weight format 2, this version of maci2 reads format 3; train again"),
+        ({"format": 2}, "weight format 2, this version of maci2 reads format 4; train again"),
         ({"units": "deg/s, g"}, "weights for units 'deg/s, g'"),
         ({"seed": "many"}, "the model card is damaged"),
         ({"surprise": 1}, "the model card is damaged"),

@@ -66,9 +66,8 @@ def small_card():
         format=FORMAT, name="x", form="paper", package_version="0", seed=0, trained_on=["a"],
         tuned_on=[], rate_hz=200.0, rate_tolerance=0.02, units=UNITS, lookahead_samples=12,
         mean_force=(1.0, 0.0, 0.0), max_force_angle_deg=60.0, turn_on_mean=[], turn_on_std=[],
-        correction_kept=[],
-        bias_mean=[0.0] * 6, bias_std=[], cov_0=[], label_noise={}, truth_kinds={}, figures={},
-        limits=[],
+        rest_shift_mean=[], rest_shift_std=[], correction_kept=[], bias_mean=[0.0] * 6,
+        bias_std=[], cov_0=[], label_noise={}, truth_kinds={}, figures={}, limits=[],
     )  # fmt: skip
 
 

@@ -5,7 +5,8 @@ tilted attitude leaves a part of gravity over, and that part would accelerate th
 while hands, drones and robots keep their speed bounded. A Kalman filter over
 [attitude, velocity, biases] that is told every half second "the velocity is zero, give or take
 `STD_SPEED`" therefore finds the two horizontal components of the bias: on EuRoC to 4e-4 rad/s after
-20 s, a fifth of their spread between recordings. What stays vertical keeps its prior.
+20 s, a fifth of their spread between recordings. What stays vertical keeps its prior until the
+device stands still for half a second: then the gyroscope shows all of it (`maci2.imu.rest`).
 
 Only the gyroscope's bias is handed on: the accelerometer's is hardly separable from the tilt.
 """
@@ -16,15 +17,13 @@ from numba import njit
 from maci2.gaussian import Array
 from maci2.imu.measurements import BiasPrior, ImuMeasurements
 from maci2.imu.preintegration import Preintegrated, preintegrate
+from maci2.imu.rest import RestShift, block_length, rest_blocks
 from maci2.lie import skew, so3_exp
 from maci2.sensors import GRAVITY_W, ImuSamples, Stamps
 
-BLOCK_S = 0.5
-"""Time between two statements about the velocity [s]."""
-
 STD_SPEED = 2.5
-"""How far from zero the velocity may be [m/s], one axis. Speeds are alike over several blocks, so
-this is larger than the 1 m/s of a drone or a hand."""
+"""How far from zero the velocity may be at the end of each block [m/s], one axis. Speeds are alike
+over several blocks, so this is larger than the 1 m/s of a drone or a hand."""
 
 STD_FIRST_TILT = 0.1
 """Of the attitude that levels the first block's mean specific force [rad]."""
@@ -32,10 +31,10 @@ STD_FIRST_TILT = 0.1
 STD_FIRST_VELOCITY = 1.0
 """[m/s]"""
 
-WALK_GYRO = 3e-5
+WALK_GYRO = 2.5e-5
 """Random walk of the gyroscope bias [rad/s/sqrt(s)]. With it the spread that the filter states is
-true: left out one by one, the training recordings of EuRoC have a NEES of 1.0 to 1.6 in their first
-20 s and of 1.0 later."""
+true: left out one by one, the training recordings of EuRoC have a NEES of 1.0 in their first 20 s
+and of 1.0 later."""
 
 WALK_ACC = 1e-3
 """Random walk of the accelerometer bias [m/s^2/sqrt(s)]."""
@@ -43,28 +42,38 @@ WALK_ACC = 1e-3
 STD_SAMPLE = (3e-3, 0.2)
 """Noise of one sample, vibration included [rad/s, m/s^2]."""
 
+GATE = 5.0
+"""Rates at rest that are further from what is expected, in spreads, come from something that turns
+steadily."""
+
 TILT = slice(0, 3)
 VELOCITY = slice(3, 6)
 BIAS_GYRO = slice(6, 9)
 BIAS_ACC = slice(9, 12)
+SHIFT = slice(12, 15)
 
 
-def track_gyro_bias(samples: ImuSamples, turn_on: BiasPrior) -> tuple[Array, Array]:
+def track_gyro_bias(
+    samples: ImuSamples, turn_on: BiasPrior, rest_shift: RestShift
+) -> tuple[Array, Array]:
     """(n, 3) gyroscope bias at each sample [rad/s], from samples before it, and its spread.
 
-    `turn_on` is what is known of the raw biases before the recording: mean and spread.
+    `turn_on` is what is known of the raw biases before the recording: mean and spread;
+    `rest_shift` what the gyroscope reads beside its bias while the device stands still.
     """
-    period = max(round(BLOCK_S * samples.rate_hz), 1)
+    period = block_length(samples)
     bias = np.broadcast_to(turn_on.mean_gyro, samples.gyro.shape).copy()
     std = np.broadcast_to(turn_on.std_gyro, samples.gyro.shape).copy()
     if len(samples) <= 2 * period:
         return bias, std
     starts = np.arange(0, len(samples), period, dtype=np.int64)
     blocks = _preintegrated(samples, turn_on, starts)
-    R_w_b, cov = _first(samples.acc[:period] - turn_on.mean_acc, turn_on)
+    rests = rest_blocks(samples)
+    R_w_b, cov = _first(samples.acc[:period] - turn_on.mean_acc, turn_on, rest_shift)
     tracked, tracked_std = _track(
-        R_w_b, cov, blocks.dt, blocks.gamma, blocks.beta, blocks.cov, blocks.D_bg, blocks.D_ba
-    )
+        R_w_b, cov, rest_shift.mean, rests.still, rests.rate - turn_on.mean_gyro, rests.std_rate,
+        blocks.dt, blocks.gamma, blocks.beta, blocks.cov, blocks.D_bg, blocks.D_ba,
+    )  # fmt: skip
     # What the blocks until k tell is used from the end of block k on.
     rest = len(samples) - starts[1]
     bias[starts[1] :] += np.repeat(tracked, period, axis=0)[:rest]
@@ -87,14 +96,14 @@ def _preintegrated(samples: ImuSamples, turn_on: BiasPrior, starts: Stamps) -> P
     return preintegrate(measured, samples.stamps_ns[starts])
 
 
-def _first(acc: Array, turn_on: BiasPrior) -> tuple[Array, Array]:
+def _first(acc: Array, turn_on: BiasPrior, rest_shift: RestShift) -> tuple[Array, Array]:
     """R_w_b that levels the mean specific force, heading arbitrary, and the first covariance."""
     up = acc.mean(0) / np.linalg.norm(acc.mean(0))
     # Any direction that is not up: from the axis on which `up` is smallest.
     aside = np.cross(up, np.eye(3)[np.argmin(np.abs(up))])
     aside = aside / np.linalg.norm(aside)
     first = [np.full(3, STD_FIRST_TILT), np.full(3, STD_FIRST_VELOCITY)]
-    std = np.concatenate([*first, turn_on.std_gyro, turn_on.std_acc])
+    std = np.concatenate([*first, turn_on.std_gyro, turn_on.std_acc, rest_shift.std])
     return np.stack([aside, np.cross(up, aside), up]), np.diag(std**2)
 
 
@@ -102,6 +111,10 @@ def _first(acc: Array, turn_on: BiasPrior) -> tuple[Array, Array]:
 def _track(
     R_w_b: Array,
     cov: Array,
+    shift: Array,
+    still: Array,
+    rest_rate: Array,
+    std_rest_rate: Array,
     dt: Array,
     gammas: Array,
     betas: Array,
@@ -111,18 +124,28 @@ def _track(
 ) -> tuple[Array, Array]:
     """(m, 3) gyroscope bias after each block, beside the prior's mean, and its spread.
 
-    Errors are [tilt, velocity, gyro bias, accelerometer bias]; the tilt's is on the right.
+    Errors are [tilt, velocity, gyro bias, accelerometer bias, shift at rest]; the tilt's is on the
+    right. After a block at rest the device is taken to stay there.
     """
     found, std = np.empty((len(dt), 3)), np.empty((len(dt), 3))
-    v_w, bias = np.zeros(3), np.zeros(6)
-    F, G, walk = np.eye(12), np.zeros((12, 6)), np.zeros((12, 12))
+    v_w, x = np.zeros(3), np.zeros(15)
+    x[SHIFT] = shift
+    F, G, walk = np.eye(15), np.zeros((15, 6)), np.zeros((15, 15))
+    speed, rate = np.zeros((3, 15)), np.zeros((3, 15))
+    for i in range(3):
+        speed[i, 3 + i] = 1.0
+        rate[i, 6 + i] = 1.0
     for k in range(len(dt)):
-        gamma = gammas[k] @ so3_exp(D_bg[k, :3] @ bias[:3])
-        beta = betas[k] + D_bg[k, 3:6] @ bias[:3] + D_ba[k, 3:6] @ bias[3:]
+        # The shift is part of what the gyroscope reads, while at rest.
+        for i in range(3):
+            rate[i, 12 + i] = 1.0 if still[k] else 0.0
+        bias_gyro, bias_acc = rate @ x, np.ascontiguousarray(x[BIAS_ACC])
+        gamma = gammas[k] @ so3_exp(D_bg[k, :3] @ bias_gyro)
+        beta = betas[k] + D_bg[k, 3:6] @ bias_gyro + D_ba[k, 3:6] @ bias_acc
+        F[TILT] = D_bg[k, :3] @ rate
         F[TILT, TILT] = gamma.T
-        F[TILT, BIAS_GYRO] = D_bg[k, :3]
+        F[VELOCITY] = speed + R_w_b @ D_bg[k, 3:6] @ rate
         F[VELOCITY, TILT] = -R_w_b @ skew(beta)
-        F[VELOCITY, BIAS_GYRO] = R_w_b @ D_bg[k, 3:6]
         F[VELOCITY, BIAS_ACC] = R_w_b @ D_ba[k, 3:6]
         G[TILT, 0:3] = np.eye(3)
         G[VELOCITY, 3:6] = R_w_b
@@ -135,15 +158,25 @@ def _track(
         R_w_b = R_w_b @ gamma
 
         # The pseudo-measurement: zero velocity, give or take STD_SPEED.
-        rows = np.ascontiguousarray(cov[VELOCITY])
-        gain = np.linalg.solve(rows[:, VELOCITY] + STD_SPEED**2 * np.eye(3), rows).T
-        step = -(gain @ v_w)
-        cov = cov - gain @ rows
-        cov = 0.5 * (cov + cov.T)
+        step, cov = _updated(cov, speed, -v_w, np.full(3, STD_SPEED))
+        if still[k]:
+            misfit = rest_rate[k] - rate @ (x + step)
+            expected = np.sqrt(np.diag(rate @ cov @ rate.T) + std_rest_rate[k] ** 2)
+            if np.abs(misfit / expected).max() < GATE:
+                more, cov = _updated(cov, rate, misfit, std_rest_rate[k])
+                step = step + more
         R_w_b = R_w_b @ so3_exp(step[TILT])
         v_w = v_w + step[VELOCITY]
-        bias = bias + step[6:]
-        found[k] = bias[:3]
-        for i in range(3):
-            std[k, i] = np.sqrt(cov[6 + i, 6 + i])
+        x[6:] += step[6:]
+        found[k] = rate @ x
+        std[k] = np.sqrt(np.diag(rate @ cov @ rate.T))
     return found, std
+
+
+@njit(cache=True)
+def _updated(cov: Array, rows: Array, misfit: Array, std: Array) -> tuple[Array, Array]:
+    """Step and covariance after a measurement of `rows` of the state, `misfit` off."""
+    seen = rows @ cov
+    gain = np.linalg.solve(seen @ rows.T + np.diag(std**2), seen).T
+    cov = cov - gain @ seen
+    return gain @ misfit, 0.5 * (cov + cov.T)

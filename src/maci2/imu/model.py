@@ -101,7 +101,7 @@ class ImuModel:
         self._require_fitting(samples, check_mounting)
         turn_on, std_gyro_bias = self.about.turn_on(), np.zeros((0, 3))
         if turn_on is not None:
-            tracked, std_gyro_bias = track_gyro_bias(samples, turn_on)
+            tracked, std_gyro_bias = track_gyro_bias(samples, turn_on, self.about.rest_shift())
             samples = replace(samples, gyro=samples.gyro - tracked)
         ratio = samples.rate_hz / self.about.rate_hz
         native = abs(ratio - 1.0) <= self.about.rate_tolerance

@@ -9,9 +9,10 @@ from maci2.cards import Card, CardKind
 from maci2.errors import OptionError
 from maci2.gaussian import Array, require_spd
 from maci2.imu.measurements import BiasPrior
+from maci2.imu.rest import RestShift
 
 METADATA_KEY = "maci2_imu_model"
-FORMAT = 3
+FORMAT = 4
 """Version of the weight files; raised when inputs, outputs or the card change."""
 
 UNITS = "rad/s, m/s^2"
@@ -58,6 +59,13 @@ class ModelCard(Card):
     turn_on_std: list[float]
     """(6,) its spread."""
 
+    rest_shift_mean: list[float]
+    """(3,) what the gyroscope reads at rest beyond its bias in motion. Empty where the model tracks
+    no bias."""
+
+    rest_shift_std: list[float]
+    """(3,) its spread."""
+
     correction_kept: list[float]
     """(2,) share of the network's correction beyond a constant that held on the tuning recordings,
     gyroscope and accelerometer; empty where nothing was shrunk."""
@@ -96,6 +104,12 @@ class ModelCard(Card):
         """Of the raw samples, where the model tracks the gyroscope's bias."""
         return _prior(self.turn_on_mean, self.turn_on_std) if self.turn_on_std else None
 
+    def rest_shift(self) -> RestShift:
+        """Of the gyroscope, from rest to motion."""
+        if not self.rest_shift_std:
+            return RestShift()
+        return RestShift(np.array(self.rest_shift_mean), np.array(self.rest_shift_std))
+
     def cov_0_array(self) -> Array:
         """(9, 9), zero for none."""
         return np.array(self.cov_0) if self.cov_0 else np.zeros((9, 9))
@@ -110,7 +124,7 @@ class ModelCard(Card):
             f"seed            {self.seed}",
             f"rate            {self.rate_hz:.0f} Hz, units {self.units}, "
             f"look-ahead {self.lookahead_samples} samples",
-            f"gyro bias       {'tracked' if self.turn_on_std else 'not tracked'}",
+            *self._tracking(),
             f"bias left       gyro {_row(gyro)} rad/s, acc {_row(acc)} m/s^2",
         ]
         if self.correction_kept:
@@ -133,6 +147,15 @@ class ModelCard(Card):
         lines += [f"  {name:<27} {value:.3g}" for name, value in self.figures.items()]
         lines += [f"limit           {limit}" for limit in self.limits]
         return "\n".join(lines)
+
+    def _tracking(self) -> list[str]:
+        if not self.turn_on_std:
+            return ["gyro bias       not tracked"]
+        shift = self.rest_shift()
+        return [
+            "gyro bias       tracked",
+            f"  at rest       {_row(shift.mean)} rad/s beyond, spread {_row(shift.std)}",
+        ]
 
 
 def _prior(mean: list[float], std: list[float]) -> BiasPrior:

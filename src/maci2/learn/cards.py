@@ -1,14 +1,17 @@
 """The card of a trained model."""
 
+from dataclasses import asdict, astuple, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from maci2 import __version__
+from maci2.evaluation.integration_errors import LabelNoise
 from maci2.imu import BiasPrior
 from maci2.imu.model_card import FORMAT, UNITS, LabelNoiseCard, ModelCard
 from maci2.imu.network_shape import CONTEXT
+from maci2.imu.rest import RestShift
 from maci2.learn.likelihood import ErrorModel
 from maci2.learn.network import Model
 from maci2.learn.recipes import Recipe
@@ -49,6 +52,8 @@ def first_card(
         max_force_angle_deg=MAX_FORCE_ANGLE_DEG,
         turn_on_mean=[],
         turn_on_std=[],
+        rest_shift_mean=[],
+        rest_shift_std=[],
         correction_kept=[],
         bias_mean=[0.0] * 6,
         bias_std=[],
@@ -61,26 +66,33 @@ def first_card(
 
 
 def _label_noise(error_model: ErrorModel, tracks: list[Track]) -> dict[str, LabelNoiseCard]:
-    """What to expect of an unseen recording's truth: by kind, the geometric mean of those seen."""
+    """As it was learned in training."""
     if error_model.form.start not in ("two-ended", "per recording"):
         return {}
-    log_std = error_model.log_label_std.detach().numpy()
-    log_std = np.broadcast_to(log_std, (len(tracks), log_std.shape[1]))
+    std = error_model.log_label_std.detach().exp().numpy()
+    std = np.broadcast_to(std, (len(tracks), std.shape[1]))
     shown = error_model.gyro_shown(torch.arange(len(tracks))).detach().numpy()
+    rows = zip(std.tolist(), shown.tolist(), strict=True)
+    return _by_kind([LabelNoise(*(*row, share)) for row, share in rows], tracks)
+
+
+def _by_kind(labels: list[LabelNoise], tracks: list[Track]) -> dict[str, LabelNoiseCard]:
+    """What to expect of an unseen recording's truth: by kind, the geometric mean of those seen."""
     found = {}
     for kind in sorted({track.kind for track in tracks}):
         alike = [number for number, track in enumerate(tracks) if track.kind == kind]
-        row = np.exp(log_std[alike].mean(0))
-        found[kind] = LabelNoiseCard(
-            std_rotation=row[0],
-            std_velocity=row[1],
-            std_position=row[2],
-            std_time=row[3],
-            std_drift=row[4],
-            std_tilt=np.hypot(row[5], _tilt_spread([tracks[number] for number in alike])),
-            gyro_shown=shown[alike].mean(),
-        )
+        rows = np.array([astuple(labels[number]) for number in alike])
+        mean = LabelNoise(*np.exp(np.log(rows).mean(0)).tolist())
+        tilt = np.hypot(mean.std_tilt, _tilt_spread([tracks[number] for number in alike]))
+        shown = float(rows[:, -1].mean())
+        mean = replace(mean, std_tilt=float(tilt), gyro_shown=shown)
+        found[kind] = LabelNoiseCard(**asdict(mean))
     return found
+
+
+def with_label_noise(card: ModelCard, labels: list[LabelNoise], tracks: list[Track]) -> ModelCard:
+    """The card with the noise of these recordings' truths."""
+    return card.model_copy(update={"label_noise": _by_kind(labels, tracks)})
 
 
 def _tilt_spread(tracks: list[Track]) -> float:
@@ -91,12 +103,14 @@ def _tilt_spread(tracks: list[Track]) -> float:
     return float(np.sqrt(np.mean(np.square(tilts)) / 2.0 + np.mean(np.square(turns))))
 
 
-def with_turn_on(card: ModelCard, turn_on: BiasPrior) -> ModelCard:
+def with_turn_on(card: ModelCard, turn_on: BiasPrior, rest_shift: RestShift) -> ModelCard:
     """The card of a model that tracks the gyroscope's bias from there on."""
     return card.model_copy(
         update={
             "turn_on_mean": np.concatenate([turn_on.mean_gyro, turn_on.mean_acc]).tolist(),
             "turn_on_std": np.concatenate([turn_on.std_gyro, turn_on.std_acc]).tolist(),
+            "rest_shift_mean": rest_shift.mean.tolist(),
+            "rest_shift_std": rest_shift.std.tolist(),
         }
     )
 

@@ -9,16 +9,18 @@ import torch
 
 from maci2.errors import DatasetError, OptionError
 from maci2.evaluation.imu_report import imu_report, model_predictor
-from maci2.evaluation.integration_errors import integration_errors
+from maci2.evaluation.integration_errors import LabelNoise, integration_errors
 from maci2.gaussian import Array
 from maci2.imu import BiasPrior, datasheet_model
 from maci2.imu.model import ImuModel, load_imu_model, require_no_gaps
 from maci2.imu.model_card import ModelCard
+from maci2.imu.rest import RestShift, rate_at_rest, shift_of
 from maci2.learn.alignment import align, bias_prior
 from maci2.learn.calibration import variance_factor
-from maci2.learn.cards import RATE_TOLERANCE, first_card, with_bias, with_turn_on
+from maci2.learn.cards import RATE_TOLERANCE, first_card, with_bias, with_label_noise, with_turn_on
 from maci2.learn.export import export, with_card, write_weights
 from maci2.learn.forms import Form, form_named
+from maci2.learn.label_noise import fit_label_noise
 from maci2.learn.likelihood import ErrorModel
 from maci2.learn.network import ConstantModel, ImuNetwork, Model, build
 from maci2.learn.recipes import Recipe
@@ -57,9 +59,10 @@ def train_imu(
     train = load_tracks(recipe, recipe.train, data)
     tune = load_tracks(recipe, recipe.tune, data)
     turn_on = turn_on_prior(train, tune) if form.tracks_bias else None
+    shift = rest_shift(train + tune)
     if turn_on is not None:
-        train = [with_bias_tracked(track, turn_on) for track in train]
-        tune = [with_bias_tracked(track, turn_on) for track in tune]
+        train = [with_bias_tracked(track, turn_on, shift) for track in train]
+        tune = [with_bias_tracked(track, turn_on, shift) for track in tune]
     model, error_model = _start(form, train, tune, config.seed)
     kept = _run_stages(model, error_model, train, tune, config, work, progress)
     card = first_card(recipe, form_name, model, error_model, train + tune, config)
@@ -68,11 +71,14 @@ def train_imu(
         export(model, card, work / "untracked.onnx")
         runner = load_imu_model(work / "untracked.onnx")
         card = with_bias(card, _remaining(runner, train + tune))
+        if form.start == "per recording":
+            labels = [_label_noise(runner, card, track) for track in train + tune]
+            card = with_label_noise(card, labels, train + tune)
         factor = variance_factor(runner, card, tune)
         model.scale_acc_variances(factor)
         log.info("variances of the accelerometer times %.2f", factor)
     if turn_on is not None:
-        card = with_turn_on(card, turn_on)
+        card = with_turn_on(card, turn_on, shift)
     export(model, card, out)
     recordings = [_open(recipe, name, data) for name in recipe.tune or recipe.train]
     return add_figures(out, recordings)
@@ -98,6 +104,12 @@ def turn_on_prior(train: list[Track], tune: list[Track]) -> BiasPrior:
     spread = _bias_prior(train + tune)
     mean = np.mean([track.alignment.bias for track in train], axis=0)
     return BiasPrior(mean[:3], spread.std_gyro, mean[3:], spread.std_acc)
+
+
+def rest_shift(tracks: list[Track]) -> RestShift:
+    """What the gyroscope reads at rest beyond its bias in motion."""
+    rates = [(rate_at_rest(track.imu), track.alignment.bias[:3]) for track in tracks]
+    return shift_of([rate - bias for rate, bias in rates if rate is not None])
 
 
 def load_tracks(recipe: Recipe, names: tuple[str, ...], data: Path) -> list[Track]:
@@ -234,3 +246,10 @@ def _remaining(runner: ImuModel, tracks: list[Track]) -> BiasPrior:
         replace(track, alignment=align(runner.measure(track.imu), track.states)) for track in tracks
     ]
     return _bias_prior(left)
+
+
+def _label_noise(runner: ImuModel, card: ModelCard, track: Track) -> LabelNoise:
+    measured = replace(runner.measure(track.imu), std_gyro_bias=track.std_gyro_bias)
+    labels = fit_label_noise(measured, track, card.bias_prior())
+    log.info("%s: noise of the truth %s", track.name, labels)
+    return labels

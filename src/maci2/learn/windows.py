@@ -12,6 +12,7 @@ from maci2.gaussian import Array
 from maci2.imu import BiasPrior, datasheet_model
 from maci2.imu.bias_tracking import track_gyro_bias
 from maci2.imu.network_shape import BLOCK, CONTEXT
+from maci2.imu.rest import RestShift
 from maci2.learn.alignment import Alignment, align
 from maci2.learn.truth_frame import imu_in_truth_body, turned
 from maci2.sensors import NS, ImuNoise, ImuSamples, Recording
@@ -94,9 +95,9 @@ def load_track(recording: Recording, kind: str, truth_names: tuple[str, ...] = (
     return Track(recording.name, kind, imu, noise, states, turn, alignment, np.zeros((0, 3)))
 
 
-def with_bias_tracked(track: Track, turn_on: BiasPrior) -> Track:
+def with_bias_tracked(track: Track, turn_on: BiasPrior, rest_shift: RestShift) -> Track:
     """The track as a model that tracks the gyroscope's bias sees it."""
-    tracked, std = track_gyro_bias(track.imu, turn_on)
+    tracked, std = track_gyro_bias(track.imu, turn_on, rest_shift)
     imu = replace(track.imu, gyro=track.imu.gyro - tracked)
     alignment = align(datasheet_model(imu, track.noise), track.states)
     return replace(track, imu=imu, alignment=alignment, std_gyro_bias=std)
