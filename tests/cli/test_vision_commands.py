@@ -1,11 +1,13 @@
 """The commands on images: simulate, vo, vo-report, init."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 from typer.testing import CliRunner
 
 from maci2.cli.app import app
+from maci2.sensors import SimulationConfig, open_recording, simulate, truth_at, write_euroc
 
 
 def run(*words) -> str:
@@ -26,6 +28,24 @@ def test_simulate_draws_images_that_vo_can_use(tmp_path):
         assert file["T_ck_ck1"].shape == (4, 4, 4)
         assert (np.linalg.eigvalsh(file["cov"]) > 0.0).all()
         assert str(file["frame"]) == "rectified"
+
+
+def test_simulate_draws_along_a_truth_put_onto_the_imus_clock(tmp_path):
+    made = simulate(SimulationConfig(duration_s=16.0, seed=5))
+    truth = made.truth()
+    early = replace(truth, stamps_ns=truth.stamps_ns - 3_000_000)
+    write_euroc(replace(made, truths={"state_groundtruth_estimate0": early}), tmp_path / "early")
+    words = ("--along", tmp_path / "early", "--start", 8, "--duration", 0.2, "--rate", 10)
+    output = run("simulate", tmp_path / "right", *words)
+    assert "early: its truth is stamped 3.0 ms early (+- 0.0" in output
+    assert "drawn and written on the IMU's clock" in output
+    assert "early:" not in run("simulate", tmp_path / "kept", *words, "--keep-clock")
+
+    for name, source, atol in (("right", truth, 0.001), ("kept", early, 1e-6)):
+        written = open_recording(tmp_path / name).truth()
+        expected = truth_at(source, written.stamps_ns, 0.06)
+        # 0.3 ms at 2 m/s and 2 rad/s are 0.6 mm and 0.6 mrad.
+        np.testing.assert_allclose(written.Ts_w_b, expected.Ts_w_b, atol=atol)
 
 
 def test_vo_says_which_steps_it_could_not_measure(drawn_copy, tmp_path):

@@ -1,11 +1,15 @@
 """`maci2 simulate`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from maci2.cli import options as opt
+
+if TYPE_CHECKING:
+    from maci2.sensors import Recording
+    from maci2.sensors.rendering import RenderConfig
 
 
 def simulate(
@@ -32,6 +36,14 @@ def simulate(
     ] = None,
     start: Annotated[float, typer.Option(help="with --along: where to begin [s]")] = 0.0,
     rate: Annotated[float, typer.Option(help="of the images [Hz]")] = 20.0,
+    keep_clock: Annotated[
+        bool,
+        typer.Option(
+            "--keep-clock",
+            help="with --along: leave the truth's stamps as they are, even if they are early or "
+            "late against the IMU",
+        ),
+    ] = False,
     truth: opt.Truth = "",
     seed: opt.Seed = 0,
 ) -> None:
@@ -59,6 +71,8 @@ def simulate(
 
     recording = run(config) if along is None else open_recording(along)
     drawn = RenderConfig(spoiled(difficulty_of(difficulty), spoil), seed, rate, start, duration)
+    if along is not None and not keep_clock:
+        recording = _on_imu_clock(recording, drawn, truth)
     with Progress(transient=True) as progress:
         task = progress.add_task("drawing", total=None)
         render_recording(
@@ -66,3 +80,16 @@ def simulate(
             lambda done, total: progress.update(task, completed=done, total=total),
         )  # fmt: skip
     typer.echo(f"wrote {output}")
+
+
+def _on_imu_clock(recording: "Recording", drawn: "RenderConfig", truth: str) -> "Recording":
+    """A drawn camera shares the IMU's clock, whatever the truth's is."""
+    from maci2.evaluation.truth_clock import drawn_on_imu_clock
+
+    recording, clock = drawn_on_imu_clock(recording, drawn, truth)
+    if clock is not None:
+        typer.echo(
+            f"{recording.name}: its truth is stamped {clock} against its IMU; drawn and written on "
+            "the IMU's clock (--keep-clock leaves it)."
+        )
+    return recording

@@ -56,7 +56,7 @@ def render_recording(
         raise DatasetError(
             f"{recording.path}: drawing needs a ground truth and two calibrated cameras."
         )
-    stamps_ns = _stamps(recording, truth, config)
+    stamps_ns = stamps_to_draw(recording, truth, config)
     cut = _cut(recording, truth, stamps_ns)
     unfinished = folder.with_name(f".{folder.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
@@ -142,7 +142,7 @@ def write_image(path: Path, image: Image) -> None:
     path.write_bytes(cv2.imencode(".png", image, how)[1].tobytes())
 
 
-def _stamps(recording: Recording, truth: GroundTruth, config: RenderConfig) -> Stamps:
+def stamps_to_draw(recording: Recording, truth: GroundTruth, config: RenderConfig) -> Stamps:
     """Image stamps to draw: inside IMU and truth, thinned to the rate asked for."""
     stamps = recording.camera_stamps_ns[0]
     first = max(int(truth.stamps_ns[0]), int(recording.imu.stamps_ns[0]))
