@@ -1,8 +1,8 @@
 """The clock of a ground truth against the IMU's, and the truth put onto the IMU's clock.
 
 Motion capture is stamped by a machine of its own, and two clocks run apart: on EuRoC's V2_03 from
-2.5 ms to -7 ms within a hundred seconds. One offset for a whole recording is therefore not enough;
-it is measured along it, from rotations alone.
+2 ms early to 6 ms late within a hundred seconds. One offset for a whole recording is therefore not
+enough; it is measured along it, from rotations alone.
 """
 
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from maci2.sensors import NS, GroundTruth, ImuSamples, Recording, Stamps, truth_
 from maci2.sensors.rendering import RenderConfig, stamps_to_draw
 
 SPAN_S = 12.0
-"""Stretch over which one offset is measured: clocks wander less in it than 1 ms."""
+"""Stretch over which one offset is measured: three blocks, whose scatter is its uncertainty."""
 
 EVERY_S = 6.0
 """From the middle of one stretch to that of the next."""
