@@ -29,6 +29,12 @@ Mask = NDArray[np.bool_]
 CONTRADICTION = 50.0
 """Inflation of the stated covariances, seven times the noise, above which it is no longer noise."""
 
+SUSPICION = 4.0
+"""Above this one wrong step among right ones may be the reason, as well as noise."""
+
+NOISE = 2.0
+"""Inflation below which what is left agrees."""
+
 NEEDED = 3
 """Steps on one line: two always are."""
 
@@ -47,8 +53,24 @@ GRAVITY_SLACK = 0.6
 """[m/s^2] Of the slope's length: scale of an accelerometer, noise of two steps."""
 
 
-def contradicted(report: SolveReport) -> bool:
-    """Whether vision and IMU contradict each other beyond any noise."""
+def suspicious(report: SolveReport) -> bool:
+    """Whether steps may contradict the IMU."""
+    return not report.converged or report.inflation > SUSPICION
+
+
+def resolved(before: SolveReport, after: SolveReport, agreeing: Mask, measured: Mask) -> bool:
+    """Whether leaving out the steps that do not agree explains what did not fit.
+
+    Beyond any noise every answer without contradiction does. Below that larger noise is the simpler
+    reason, unless most steps agree to within what was stated.
+    """
+    if _contradicted(before):
+        return not _contradicted(after)
+    most = 2 * (agreeing & measured).sum() > measured.sum()
+    return bool(most and after.converged and after.inflation < NOISE)
+
+
+def _contradicted(report: SolveReport) -> bool:
     return not report.converged or report.inflation > CONTRADICTION
 
 

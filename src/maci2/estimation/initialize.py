@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maci2.estimation.agreement import agreeing_steps, contradicted, without
+from maci2.estimation.agreement import agreeing_steps, resolved, suspicious, without
 from maci2.estimation.gyro import RotationAlignment, align_rotations
 from maci2.estimation.optimize import Variables
 from maci2.estimation.start import start_values
@@ -44,10 +44,11 @@ def initialize(
 
     vision, offset_s = on_imu_clock(imu, vision, config)
     found = _solve(imu, vision, T_b_c, config, offset_s)
-    if config.robust and contradicted(found.report):
+    if config.robust and suspicious(found.report):
         agreeing = agreeing_steps(imu, vision, T_b_c, config)
         again = _solve(imu, without(vision, agreeing), T_b_c, config, offset_s)
-        found = found if contradicted(again.report) else again.with_set_aside(agreeing)
+        if resolved(found.report, again.report, agreeing, vision.measured):
+            found = again.with_set_aside(agreeing)
 
     report = replace(found.report, solve_ms=1e3 * (time.perf_counter() - began))
     return judge_initialization(
