@@ -28,7 +28,7 @@ from maci2.evaluation.summary import summarize_sequence
 from maci2.evaluation.truth_states import Indices
 from maci2.evaluation.windows import plan_windows
 from maci2.gaussian import Array
-from maci2.imu import BiasPrior, ImuMeasurements, bias_tracking, datasheet_model
+from maci2.imu import BiasPrior, ImuMeasurements, bias_tracking, datasheet_model, rest
 from maci2.imu.bias_tracking import track_gyro_bias
 from maci2.imu.model import load_imu_model
 from maci2.imu.network_shape import BLOCK
@@ -96,8 +96,16 @@ def compare_bias(tracks: list[Track]) -> None:
     """Error and NEES of the tracked gyroscope bias, early and late."""
     # Compiled code keeps the constants it was compiled with.
     bias_tracking._track = bias_tracking._track.py_func
-    for walk, speed in ((4e-5, 2.5), (2.5e-5, 2.5), (1.5e-5, 2.5), (2.5e-5, 1.5), (2.5e-5, 4.0)):
-        bias_tracking.WALK_GYRO, bias_tracking.STD_SPEED = walk, speed
+    at_rest = rest.MAX_STD
+    for walk, speed, max_std in (
+        (4e-5, 2.5, at_rest),
+        (2.5e-5, 2.5, at_rest),
+        (1.5e-5, 2.5, at_rest),
+        (2.5e-5, 1.5, at_rest),
+        (2.5e-5, 4.0, at_rest),
+        (2.5e-5, 2.5, (0.0, 0.0)),
+    ):
+        bias_tracking.WALK_GYRO, bias_tracking.STD_SPEED, rest.MAX_STD = walk, speed, max_std
         rms, early, late = [], [], []
         for track in tracks:
             bias, std = tracked(tracks, track)
@@ -107,7 +115,7 @@ def compare_bias(tracks: list[Track]) -> None:
             rms.append(np.nanmean(error[cut:] ** 2, axis=0))
             early.append(np.nanmean(error[:cut] ** 2 / std[:cut] ** 2, axis=0))
             late.append(np.nanmean(error[cut:] ** 2 / std[cut:] ** 2, axis=0))
-        print(f"walk {walk:.1e} rad/s/sqrt(s), speed {speed} m/s: after {EARLY_S:.0f} s rms "
+        print(f"walk {walk:.1e} rad/s/sqrt(s), speed {speed} m/s, rest {max_std}: after {EARLY_S:.0f} s rms "
               f"{1e4 * np.sqrt(np.mean(rms, axis=0))} e-4 rad/s; NEES first {EARLY_S:.0f} s "
               f"{np.mean(early, axis=0)}, later {np.mean(late, axis=0)}")  # fmt: skip
 
