@@ -19,15 +19,16 @@ def warmed_up(rig: Rig, window_s: float, keyframes: int) -> KeyframeTracker:
     width, height = rig.cameras[0].resolution
     noise = rng.integers(0, 255, (height, width), dtype=np.uint8)
     image = cv2.GaussianBlur(noise, (0, 0), 2.0).astype(np.uint8)
-    stamps_ns = np.linspace(NS, round((1.0 + window_s) * NS), keyframes).astype(np.int64)
-    for stamp_ns in stamps_ns:
+    # One pair more than keyframes: the one before it is decided by then, however stamps round.
+    spacing_ns = window_s * NS / (keyframes - 1)
+    for stamp_ns in NS + np.round(spacing_ns * np.arange(keyframes + 1)).astype(np.int64):
         tracker.add(Pair(int(stamp_ns), image, np.roll(image, -8, axis=1)))
     vision = tracker.window()
-    if vision is not None:
-        times_ns = np.arange(0, round((2.0 + window_s) * NS), 5_000_000, dtype=np.int64)
-        gyro = 0.01 * rng.standard_normal((len(times_ns), 3))
-        acc = np.array([0.0, 0.0, 9.81]) + 0.01 * rng.standard_normal((len(times_ns), 3))
-        samples = ImuSamples(times_ns, gyro, acc, "warm-up")
-        initialize(raw_model(samples, rig.imu), vision, tracker.T_b_c)
+    assert vision is not None
+    times_ns = np.arange(0, round(2.0 * (1.0 + window_s) * NS), 5_000_000, dtype=np.int64)
+    gyro = 0.01 * rng.standard_normal((len(times_ns), 3))
+    acc = np.array([0.0, 0.0, 9.81]) + 0.01 * rng.standard_normal((len(times_ns), 3))
+    samples = ImuSamples(times_ns, gyro, acc, "warm-up")
+    initialize(raw_model(samples, rig.imu), vision, tracker.T_b_c)
     tracker.clear()
     return tracker
