@@ -11,7 +11,6 @@ The numba functions write one residual `r` and its derivatives `J` into given ar
 import numpy as np
 from numba import njit
 
-from maci2.gaussian import Array
 from maci2.lie import (
     product,
     product_t,
@@ -25,6 +24,7 @@ from maci2.lie import (
     so3_jr,
     so3_log,
 )
+from maci2.types import Array
 
 XI_K, V_K = slice(0, 6), slice(6, 9)
 XI_K1, V_K1 = slice(9, 15), slice(15, 18)
