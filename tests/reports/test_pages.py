@@ -63,8 +63,12 @@ def test_text_is_escaped_wherever_it_comes_from():
 
 @pytest.mark.parametrize(
     ("low", "high", "ticks"),
-    [(0.0, 10.0, [0, 2, 4, 6, 8, 10]), (-0.3, 0.31, [-0.2, 0.0, 0.2]), (5.0, 5.4, [5.0, 5.1, 5.2, 5.3, 5.4])],
-)  # fmt: skip
+    [
+        (0.0, 10.0, [0, 2, 4, 6, 8, 10]),
+        (-0.3, 0.31, [-0.2, 0.0, 0.2]),
+        (5.0, 5.4, [5.0, 5.1, 5.2, 5.3, 5.4]),
+    ],
+)
 def test_ticks_are_round_numbers_inside_the_range(low, high, ticks):
     assert nice_ticks(low, high) == pytest.approx(ticks, abs=1e-12)
 

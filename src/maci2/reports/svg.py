@@ -111,10 +111,7 @@ def arrow(start: Array, end: Array, color: str, label: str = "") -> str:
 
 def picture(width: int, height: int, body: str) -> str:
     """The SVG element; it shrinks with the page and never grows beyond its own size."""
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-        f'width="{width}" role="img">{body}</svg>'
-    )
+    return f'<svg viewBox="0 0 {width} {height}" width="{width}" role="img">{body}</svg>'
 
 
 def nice_ticks(low: float, high: float, count: int = TICKS) -> list[float]:
