@@ -26,6 +26,7 @@ from maci2.estimation.chain.chain_equations import (
     tie_factor,
     timed_factor,
 )
+from maci2.estimation.chain.chain_gram import ROOM
 from maci2.estimation.chain.propagation import carry
 from maci2.gaussian import nees
 from maci2.lie import se3_exp, so3_exp
@@ -48,19 +49,19 @@ def exact(case):
         )  # fmt: skip
         states.v_w[k + 1] = states.v_w[k] + g_w * spans.dt[k] + R @ spans.beta[k]
     factors = assemble(case.problem, states, case.border)
-    J, carried, T = np.zeros((15, 41)), np.zeros((2, 6, CARRIED)), np.zeros((4, 4))
+    J, carried, T = np.zeros((15, ROOM)), np.zeros((2, 6, CARRIED)), np.zeros((4, 4))
     camera, p = case.problem.camera.Ts_ck_ck1.copy(), case.problem.positions.p_w_m.copy()
     Rs = case.problem.orientations.Rs_w_m.copy()
     for k in range(n - 1):
         tie_factor(factors.ties, k, k, states, case.border, carried, J)
-        camera[k] = se3_exp(-J[:6, 40]) @ camera[k]
+        camera[k] = se3_exp(-J[:6, 30]) @ camera[k]
     assert len(factors.positions.at_state) == len(p)
     assert len(factors.orientations.at_state) == len(Rs)
     for i in range(len(p)):
         timed_factor(factors.positions, i, states, case.border, T, carried[0], J)
-        p[i] += J[:3, 25]
+        p[i] += J[:3, 15]
         timed_factor(factors.orientations, i, states, case.border, T, carried[0], J)
-        Rs[i] = Rs[i] @ so3_exp(J[:3, 25].copy())
+        Rs[i] = Rs[i] @ so3_exp(J[:3, 15].copy())
     problem = replace(
         case.problem,
         camera=replace(case.problem.camera, Ts_ck_ck1=camera),

@@ -49,7 +49,7 @@ class Ties(NamedTuple):
     camera_index: Indices
     """(m,) sorted."""
     camera_white: Array
-    """(m, 6, 6)"""
+    """(m, 15, 15), of which the upper left (6, 6) is used."""
     camera_loss: Array
     """(2,)"""
     instant: Spans

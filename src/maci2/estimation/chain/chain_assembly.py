@@ -65,10 +65,17 @@ def _ties(problem: ChainProblem, states: States) -> Ties:
         white,
         np.zeros((0, 4, 4)) if camera is None else np.ascontiguousarray(camera.Ts_ck_ck1),
         np.zeros(0, np.int64) if camera is None else np.asarray(camera.index, dtype=np.int64),
-        np.zeros((0, 6, 6)) if camera is None else square_root_information(camera.covs),
+        np.zeros((0, STATE, STATE)) if camera is None else _padded(camera.covs),
         _loss(Loss() if camera is None else camera.loss),
         integrate_spans(problem.imu, at_ns, at_ns, bias[: len(at_ns)]),
     )
+
+
+def _padded(covs: Array) -> Array:
+    """(m, 15, 15) with square roots of information in the upper left corner."""
+    white = np.zeros((len(covs), STATE, STATE))
+    white[:, :6, :6] = square_root_information(covs)
+    return white
 
 
 def walking_covariance(spans: Spans, walk_gyro: float, walk_acc: float) -> Array:

@@ -18,16 +18,20 @@ from maci2.estimation.chain.chain_arrays import (
     Timed,
 )
 from maci2.estimation.chain.chain_factors import (
-    CAMERA_COLUMNS,
-    IMU_COLUMNS,
-    POSITION_COLUMNS,
     camera_factor,
     imu_factor,
     orientation_factor,
     position_factor,
     prior_factor,
 )
-from maci2.estimation.chain.chain_gram import accumulate, places
+from maci2.estimation.chain.chain_gram import (
+    PAIR,
+    RESIDUAL,
+    ROOM,
+    add_pair,
+    add_single,
+    places,
+)
 from maci2.estimation.chain.chain_state import BORDER, STATE, Border, Columns, States
 from maci2.estimation.chain.propagation import CARRIED, carry
 from maci2.estimation.linearize import System
@@ -36,12 +40,12 @@ from maci2.gaussian import Array
 
 def empty_system(n: int, border: int) -> System:
     return System(
-        np.zeros((n, STATE, STATE)),
-        np.zeros((n, STATE, STATE)),
-        np.zeros((n, STATE, border)),
-        np.zeros((border, border)),
-        np.zeros((n, STATE)),
-        np.zeros(border),
+        np.empty((n, STATE, STATE)),
+        np.empty((n, STATE, STATE)),
+        np.empty((n, STATE, border)),
+        np.empty((border, border)),
+        np.empty((n, STATE)),
+        np.empty(border),
     )
 
 
@@ -127,12 +131,11 @@ def linearize(
     """Fill `system` with the normal equations and `costs` (5,) with the cost of each kind."""
     ties, priors = factors.ties, factors.priors
     n, b = len(states.v_w), len(system.D)
-    last = 2 * STATE + b
-    J, white = np.zeros((STATE, CAMERA_COLUMNS + 1)), np.zeros((STATE, CAMERA_COLUMNS + 1))
+    J, white = np.zeros((STATE, ROOM)), np.zeros((STATE, ROOM))
     T, carried = np.zeros((4, 4)), np.zeros((2, 6, CARRIED))
-    H = np.zeros((last + 1, last + 1))
-    to_imu, to_camera = places(columns, 0, last), places(columns, 1, last)
-    to_position, to_orientation = places(columns, 2, last), places(columns, 3, last)
+    H = np.zeros((PAIR + b, PAIR + b))
+    to_imu, to_camera = places(columns, 0), places(columns, 1)
+    to_position, to_orientation = places(columns, 2), places(columns, 3)
     for block in (system.A, system.B, system.C):
         block.fill(0.0)
     system.D.fill(0.0)
@@ -144,15 +147,11 @@ def linearize(
         H.fill(0.0)
         if k < n - 1:
             tie_factor(ties, k, -1, states, border, carried, J)
-            costs[IMU_GROUP] += accumulate(
-                J, STATE, IMU_COLUMNS, ties.white[k], NO_LOSS, 0.0, to_imu, white, H
-            )
+            costs[IMU_GROUP] += add_pair(J, ties.white[k], NO_LOSS, 0.0, to_imu, white, H)
         while at_camera < len(ties.camera_index) and ties.camera_index[at_camera] == k:
             tie_factor(ties, k, at_camera, states, border, carried, J)
             W, loss = ties.camera_white[at_camera], ties.camera_loss
-            costs[CAMERA_GROUP] += accumulate(
-                J, 6, CAMERA_COLUMNS, W, int(loss[0]), loss[1], to_camera, white, H
-            )
+            costs[CAMERA_GROUP] += add_pair(J, W, int(loss[0]), loss[1], to_camera, white, H)
             at_camera += 1
         for which in range(2):
             timed = factors.positions if which == 0 else factors.orientations
@@ -161,8 +160,8 @@ def linearize(
             while at < len(timed.at_state) and timed.at_state[at] == k:
                 timed_factor(timed, at, states, border, T, carried[0], J)
                 W, loss = timed.white[at], timed.loss
-                costs[POSITION_GROUP + which] += accumulate(
-                    J, 3, POSITION_COLUMNS, W, int(loss[0]), loss[1], where, white, H
+                costs[POSITION_GROUP + which] += add_single(
+                    J, W, int(loss[0]), loss[1], where, white, H
                 )
                 at += 1
             if which == 0:
@@ -176,28 +175,27 @@ def linearize(
 
 @njit(cache=True)
 def _distribute(H: Array, k: int, system: System) -> None:
-    """Add [k | k + 1 | border | residual] to the blocks."""
+    """Add the sums of one state and its tie to the next to the blocks."""
     A, B, C, D, rhs, rhs_border = system
     n, b = len(A), len(D)
-    last = 2 * STATE + b
     for i in range(STATE):
         for j in range(STATE):
             A[k, i, j] += H[i, j]
             B[k, i, j] += H[i, STATE + j]
         for j in range(b):
-            C[k, i, j] += H[i, 2 * STATE + j]
-        rhs[k, i] -= H[i, last]
+            C[k, i, j] += H[PAIR + j, i]
+        rhs[k, i] -= H[i, RESIDUAL]
     if k < n - 1:
         for i in range(STATE):
             for j in range(STATE):
                 A[k + 1, i, j] += H[STATE + i, STATE + j]
             for j in range(b):
-                C[k + 1, i, j] += H[STATE + i, 2 * STATE + j]
-            rhs[k + 1, i] -= H[STATE + i, last]
+                C[k + 1, i, j] += H[PAIR + j, STATE + i]
+            rhs[k + 1, i] -= H[STATE + i, RESIDUAL]
     for i in range(b):
         for j in range(b):
-            D[i, j] += H[2 * STATE + i, 2 * STATE + j]
-        rhs_border[i] -= H[2 * STATE + i, last]
+            D[i, j] += H[PAIR + i, PAIR + j]
+        rhs_border[i] -= H[PAIR + i, RESIDUAL]
 
 
 @njit(cache=True)

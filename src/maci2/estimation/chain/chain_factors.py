@@ -1,7 +1,10 @@
 """Residuals of a chain and all their derivatives.
 
-Each function writes r (rows) into the last used column of J and the derivatives before it. Columns
-are those of the unknowns a factor touches, in the order that its docstring gives.
+Each function writes r and its derivatives into J. Columns:
+
+    factors of a pair     state k (15), state k + 1 (15), r, -, gravity (2),
+                          camera (6), scale, camera clock
+    factors of a state    state (15), r, gravity (2), marker (6), clock offset and drift
 """
 
 import math
@@ -27,17 +30,6 @@ from maci2.lie import (
     so3_jr_inv,
     so3_log,
 )
-
-IMU_COLUMNS = 32
-"""State k (15), state k + 1 (15), gravity (2)."""
-
-POSITION_COLUMNS = 25
-"""State (15), gravity (2), marker (6), clock offset and drift (2)."""
-
-ORIENTATION_COLUMNS = POSITION_COLUMNS
-
-CAMERA_COLUMNS = 40
-"""State k (15), state k + 1 (15), gravity (2), camera (6), scale (1), camera clock (1)."""
 
 
 @njit(cache=True)
@@ -74,7 +66,7 @@ def imu_factor(
     by_phi_k = product(J_r_inv, R_bk1_bk)
     dv, dp = np.empty(3), np.empty(3)
     for i in range(15):
-        for j in range(IMU_COLUMNS + 1):
+        for j in range(34):
             J[i, j] = 0.0
     for i in range(3):
         g_i = -gravity * R_w_g[i, 2]
@@ -86,10 +78,10 @@ def imu_factor(
             dv_b[i] += T_w_bk[j, i] * dv[j]
             dp_b[i] += T_w_bk[j, i] * dp[j]
     for i in range(3):
-        J[i, 32] = phi[i]
-        J[3 + i, 32] = dv_b[i] - beta[i]
-        J[6 + i, 32] = dp_b[i] - alpha[i]
-        J[9 + i, 32], J[12 + i, 32] = bg_k1[i] - bg_k[i], ba_k1[i] - ba_k[i]
+        J[i, 30] = phi[i]
+        J[3 + i, 30] = dv_b[i] - beta[i]
+        J[6 + i, 30] = dp_b[i] - alpha[i]
+        J[9 + i, 30], J[12 + i, 30] = bg_k1[i] - bg_k[i], ba_k1[i] - ba_k[i]
         J[9 + i, 9 + i] = J[12 + i, 12 + i] = -1.0
         J[9 + i, 24 + i] = J[12 + i, 27 + i] = 1.0
         for j in range(3):
@@ -103,12 +95,20 @@ def imu_factor(
                 J[row + i, 9 + j] = -spans.by_bias[k, row + i, j]
                 J[row + i, 12 + j] = -spans.by_bias[k, row + i, 3 + j]
             # Gravity moves by (y axis, -x axis) of the level frame.
-            J[3 + i, 30] -= dt * gravity * R_ij * R_w_g[j, 1]
-            J[3 + i, 31] += dt * gravity * R_ij * R_w_g[j, 0]
-        J[6 + i, 30], J[6 + i, 31] = 0.5 * dt * J[3 + i, 30], 0.5 * dt * J[3 + i, 31]
+            J[3 + i, 32] -= dt * gravity * R_ij * R_w_g[j, 1]
+            J[3 + i, 33] += dt * gravity * R_ij * R_w_g[j, 0]
+        J[6 + i, 32], J[6 + i, 33] = 0.5 * dt * J[3 + i, 32], 0.5 * dt * J[3 + i, 33]
     identity = np.eye(3)
     add_cross_columns(identity, dv_b, 1.0, J, 3, 0)
     add_cross_columns(identity, dp_b, 1.0, J, 6, 0)
+
+
+@njit(cache=True)
+def _column(c: int) -> int:
+    """Where column c of a carried state (state, gravity, instant) goes in a state's factor."""
+    if c < 15:
+        return c
+    return c + 1 if c < 17 else 24
 
 
 @njit(cache=True)
@@ -129,14 +129,14 @@ def position_factor(
         r = T_w_b[i, 3] - p_w_m[i, 0]
         for j in range(3):
             r += T_w_b[i, j] * p_b_m[j]
-            J[i, 17 + j], J[i, 20 + j] = T_w_b[i, j], turned[i, j]
+            J[i, 18 + j], J[i, 21 + j] = T_w_b[i, j], turned[i, j]
         for c in range(18):
             total = carried[3 + i, c]
             for n in range(3):
                 total += turned[i, n] * carried[n, c]
-            J[i, c if c < 17 else 23] = total
-        J[i, 24] = elapsed * J[i, 23]
-        J[i, 25] = r
+            J[i, _column(c)] = total
+        J[i, 25] = elapsed * J[i, 24]
+        J[i, 15] = r
 
 
 @njit(cache=True)
@@ -151,13 +151,13 @@ def orientation_factor(
             total = 0.0
             for n in range(3):
                 total += J_r_inv[i, n] * border.T_b_m[j, n]
-            J[i, 17 + j], J[i, 20 + j] = 0.0, total
+            J[i, 18 + j], J[i, 21 + j] = 0.0, total
         for c in range(18):
-            J[i, c if c < 17 else 23] = (
-                J[i, 20] * carried[0, c] + J[i, 21] * carried[1, c] + J[i, 22] * carried[2, c]
+            J[i, _column(c)] = (
+                J[i, 21] * carried[0, c] + J[i, 22] * carried[1, c] + J[i, 23] * carried[2, c]
             )
-        J[i, 24] = elapsed * J[i, 23]
-        J[i, 25] = phi[i]
+        J[i, 25] = elapsed * J[i, 24]
+        J[i, 15] = phi[i]
 
 
 @njit(cache=True)
@@ -201,11 +201,11 @@ def camera_factor(
     _through_bodies(by_k, T_w_bk, carried_k, by_k1, T_w_bk1, carried_k1, J)
     for i in range(6):
         for j in range(6):
-            J[i, 32 + j] = by_k[i, j] + by_k1[i, j]
-        J[i, 38] = 0.0
+            J[i, 34 + j] = by_k[i, j] + by_k1[i, j]
+        J[i, 40] = 0.0
         for n in range(3):
-            J[i, 38] += J_r_inv[i, n] * predicted[n, 3]
-        J[i, 40] = r[i]
+            J[i, 40] += J_r_inv[i, n] * predicted[n, 3]
+        J[i, 30], J[i, 31] = r[i], 0.0
 
 
 @njit(cache=True)
@@ -235,7 +235,7 @@ def _through_bodies(
             if c < 15:
                 J[i, c], J[i, 15 + c] = k, k1
             else:
-                J[i, 30 + c - 15 if c < 17 else 39] = k + k1
+                J[i, c + 17 if c < 17 else 41] = k + k1
 
 
 @njit(cache=True)

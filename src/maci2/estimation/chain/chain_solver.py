@@ -94,26 +94,27 @@ def minimise(
     free = int(columns.max()) + 1
     n = len(states.v_w)
     system, moved_system = empty_system(n, free), empty_system(n, free)
+    work = empty_system(n, free)
     costs, moved_costs = np.zeros(GROUPS), np.zeros(GROUPS)
     linearize(factors, states, border, columns, system, costs)
     damping = LEAST_DAMPING
     for iteration in range(1, config.max_iterations + 1):
-        work = _damped(system, damping)
+        _damp(system, damping, work)
         if factor(*work):
             dx, dx_border = back_substitute(*work)
             moved, moved_border = retract(states, border, columns, dx, dx_border)
             decrement = float(np.vdot(system.rhs, dx) + system.rhs_border @ dx_border)
             cost = float(costs.sum())
-            linearize(factors, moved, moved_border, columns, moved_system, moved_costs)
             # Below this, rounding of the cost decides.
             rounding = 1e-13 * abs(cost)
+            if decrement < max(config.decrement, rounding):
+                return moved, moved_border, costs, iteration, True
+            linearize(factors, moved, moved_border, columns, moved_system, moved_costs)
             if moved_costs.sum() <= cost + rounding:
                 states, border = moved, moved_border
                 system, moved_system = moved_system, system
                 costs, moved_costs = moved_costs, costs
                 damping = max(0.3 * damping, LEAST_DAMPING)
-                if decrement < max(config.decrement, rounding):
-                    return states, border, costs, iteration, True
                 continue
         damping = max(10.0 * damping, REFUSED_DAMPING)
         if damping > MOST_DAMPING:
@@ -121,11 +122,12 @@ def minimise(
     return states, border, costs, iteration, False
 
 
-def _damped(system: System, damping: float) -> System:
-    work = System(*(block.copy() for block in system))
-    work.A.reshape(len(work.A), -1)[:, :: work.A.shape[1] + 1] *= 1.0 + damping
-    work.D.reshape(-1)[:: work.D.shape[0] + 1] *= 1.0 + damping
-    return work
+def _damp(system: System, damping: float, out: System) -> None:
+    """out = the system with a heavier diagonal."""
+    for block, copy in zip(system, out, strict=True):
+        copy[...] = block
+    out.A.reshape(len(out.A), -1)[:, :: out.A.shape[1] + 1] *= 1.0 + damping
+    out.D.reshape(-1)[:: out.D.shape[0] + 1] *= 1.0 + damping
 
 
 def _moved_far(factors: Factors, states: States, border: Border) -> bool:

@@ -16,8 +16,7 @@ from scipy.special import chdtri
 
 from maci2.estimation.chain.chain_arrays import Factors, Indices
 from maci2.estimation.chain.chain_equations import tie_factor, timed_factor
-from maci2.estimation.chain.chain_factors import CAMERA_COLUMNS, IMU_COLUMNS, POSITION_COLUMNS
-from maci2.estimation.chain.chain_gram import places
+from maci2.estimation.chain.chain_gram import PAIR, ROOM, SINGLE, places
 from maci2.estimation.chain.chain_measurements import (
     ChainProblem,
     MarkerOrientations,
@@ -102,13 +101,17 @@ def _residuals(
     free: Array,
 ) -> tuple[Array, Array]:
     """White residuals (m, d) and redundancies (m,) of IMU, camera, positions or orientations."""
-    ties, b = factors.ties, len(free)
+    ties = factors.ties
     rows = 15 if which == 0 else (6 if which == 1 else 3)
-    count = (IMU_COLUMNS, CAMERA_COLUMNS, POSITION_COLUMNS, POSITION_COLUMNS)[which]
+    count, residual = (ROOM, 2 * STATE) if which < 2 else (SINGLE + 10, STATE)
     timed = factors.positions if which == 2 else factors.orientations
     m = (len(ties.white), len(ties.camera_index), len(timed.at_state), len(timed.at_state))[which]
-    where = places(columns, which, 2 * STATE + b)
-    J, T, carried = np.zeros((15, 41)), np.zeros((4, 4)), np.zeros((2, 6, CARRIED))
+    place, where = places(columns, which), np.full(count, -1)
+    for i in range(residual):
+        where[i] = i
+    for i in range(place.shape[1]):
+        where[place[0, i]] = place[1, i] - PAIR + 2 * STATE
+    J, T, carried = np.zeros((STATE, ROOM)), np.zeros((4, 4)), np.zeros((2, 6, CARRIED))
     P, white, redundancy = np.zeros((count, count)), np.zeros((m, rows)), np.zeros(m)
     G = np.zeros((rows, count))
     for i in range(m):
@@ -125,7 +128,7 @@ def _residuals(
             for c in range(count):
                 G[r, c] = 0.0
             for j in range(r + 1):
-                white[i, r] += W[r, j] * J[j, count]
+                white[i, r] += W[r, j] * J[j, residual]
                 for c in range(count):
                     G[r, c] += W[r, j] * J[j, c]
         # Rows without weight (a gap of the IMU) have no redundancy either.
