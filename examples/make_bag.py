@@ -14,8 +14,8 @@ from rosbags.rosbag1 import Writer
 from rosbags.typesys import Stores, get_typestore
 
 from maci2 import open_recording
-from maci2.sensors import NS
-from maci2.sensors.frames import stereo_frames
+from maci2.types import NS
+from maci2.datasets.image_files import stereo_frames
 
 STORE = get_typestore(Stores.ROS1_NOETIC)
 TYPES = STORE.types

@@ -13,7 +13,8 @@ from rosbags.rosbag2 import Writer as Writer2
 from rosbags.typesys import Stores, get_typestore
 from scipy.spatial.transform import Rotation
 
-from maci2.sensors import NS, GroundTruth, Recording
+from maci2.sensors import GroundTruth, Recording
+from maci2.types import NS
 
 FORMATS = ("ros1", "sqlite3", "mcap")
 DELAY_NS = 3_000_000

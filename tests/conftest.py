@@ -6,8 +6,8 @@ import pytest
 
 from helpers import simulated_window
 from maci2.estimation import calibrate, initialize
-from maci2.sensors import SimulationConfig, simulate
-from maci2.sensors.rendering import RenderConfig, render_recording
+from maci2.simulation import SimulationConfig, simulate
+from maci2.simulation.rendering.recording import RenderConfig, render_recording
 
 HERE = Path(__file__).parent
 
@@ -52,7 +52,7 @@ def drawn(tmp_path_factory):
 
 
 @pytest.fixture
-def drawn_copy(drawn, tmp_path):
+def rendered_copy(drawn, tmp_path):
     """A copy that a test may damage."""
     return Path(shutil.copytree(drawn, tmp_path / "spoiled"))
 

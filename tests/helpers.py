@@ -8,11 +8,13 @@ import numpy as np
 from scipy.stats import chi2
 
 from maci2.estimation import CalibrationResult, InitResult, VIState
-from maci2.gaussian import Array, nees
+from maci2.gaussian import nees
 from maci2.imu import BiasPrior, ImuMeasurements, Rule, datasheet_model
 from maci2.lie import se3, se3_exp, se3_inv, se3_log, so3_exp
-from maci2.sensors import GRAVITY_W, NS, MotionKind, Recording, SimulationConfig, Stamps, simulate
-from maci2.vision import RelativePoses, poses_from_truth, step_covariance
+from maci2.sensors import Recording
+from maci2.simulation import MotionKind, SimulationConfig, simulate
+from maci2.types import GRAVITY_W, NS, Array, Stamps
+from maci2.vision import RelativePoses, pose_noise, poses_from_truth
 
 REGIMES = {  # scale of rho [m], angle [rad]
     "generic": (1.0, 0.8),
@@ -111,12 +113,12 @@ def simulated_window(
     recording = simulate(config)
     stamps_ns = keyframe_stamps(recording, 0.2, steps, step_s)
     truth, T_b_c = recording.truth(), recording.rig.cameras[0].T_b_c
-    cov_step = step_covariance(std_deg, std_m)
-    drawn = poses_from_truth(truth, stamps_ns, T_b_c, noise_scale**2 * cov_step, (seed, 1))
+    cov_pose = pose_noise(std_deg, std_m)
+    drawn = poses_from_truth(truth, stamps_ns, T_b_c, noise_scale**2 * cov_pose, (seed, 1))
     rows = np.searchsorted(truth.stamps_ns, stamps_ns)
     return Window(
         imu=datasheet_model(recording.imu, recording.rig.imu, bias_prior),
-        vision=replace(drawn, covs_T_ck_ck1=np.tile(cov_step, (steps, 1, 1))),
+        vision=replace(drawn, covs_T_ck_ck1=np.tile(cov_pose, (steps, 1, 1))),
         truth=state_from_world(
             stamps_ns,
             truth.Ts_w_b[rows],

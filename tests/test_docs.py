@@ -25,8 +25,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from maci2.baselines import INITIALIZERS
 from maci2.cli.app import app
-from maci2.evaluation.baselines import INITIALIZERS
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

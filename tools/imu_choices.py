@@ -20,25 +20,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from maci2.evaluation.inputs import Inputs, open_inputs
+from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.evaluation.integration_errors import integration_errors
-from maci2.evaluation.options import RunOptions, parse_vision
-from maci2.evaluation.run import Row, _row, truth_is_known
+from maci2.pipeline.options import RunOptions, parse_vision
+from maci2.evaluation.protocol import Row, _row, truth_is_known
 from maci2.evaluation.summary import summarize_sequence
-from maci2.evaluation.truth_states import Indices
-from maci2.evaluation.windows import plan_windows
-from maci2.gaussian import Array
-from maci2.imu import BiasPrior, ImuMeasurements, bias_tracking, datasheet_model, rest
+from maci2.ground_truth.states import Indices
+from maci2.pipeline.windows import plan_windows
+from maci2.types import Array
+from maci2.imu import BiasPrior, ImuMeasurements, bias_tracking, datasheet_model, stationary
 from maci2.imu.bias_tracking import track_gyro_bias
-from maci2.imu.model import load_imu_model
+from maci2.imu.learned_model import load_imu_model
 from maci2.imu.network_shape import BLOCK
-from maci2.imu.rest import RestShift, block_length, rest_blocks
-from maci2.learn import truth_frame
-from maci2.learn.alignment import align, bias_prior
-from maci2.learn.recipe import load_tracks, rest_shift
-from maci2.learn.recipes import EUROC
-from maci2.learn.truth_frame import imu_in_truth_body, turned
-from maci2.learn.windows import Track
+from maci2.imu.stationary import StationaryShift, block_length, stationary_blocks
+from maci2.learn.imu import truth_frame
+from maci2.learn.imu.recording_constants import align, bias_prior
+from maci2.learn.imu.train import load_tracks, rest_shift
+from maci2.learn.imu.recipes import EUROC
+from maci2.learn.imu.truth_frame import imu_in_truth_body, turned
+from maci2.learn.imu.training_windows import Track
 from maci2.lie import so3_exp
 
 HORIZONS_S = (0.1, 0.25, 1.0, 2.5)
@@ -52,7 +52,7 @@ def others(tracks: list[Track], left_out: Track) -> BiasPrior:
     return bias_prior([track.alignment for track in seen], [track.kind for track in seen])
 
 
-def shift_of_others(tracks: list[Track], left_out: Track) -> RestShift:
+def shift_of_others(tracks: list[Track], left_out: Track) -> StationaryShift:
     """What its gyroscope reads at rest beyond its bias in motion, likewise."""
     return rest_shift([track for track in tracks if track is not left_out])
 
@@ -96,7 +96,7 @@ def compare_bias(tracks: list[Track]) -> None:
     """Error and NEES of the tracked gyroscope bias, early and late."""
     # Compiled code keeps the constants it was compiled with.
     bias_tracking._track = bias_tracking._track.py_func
-    at_rest = rest.MAX_STD
+    at_rest = stationary.MAX_STD
     for walk, speed, max_std in (
         (4e-5, 2.5, at_rest),
         (2.5e-5, 2.5, at_rest),
@@ -105,7 +105,7 @@ def compare_bias(tracks: list[Track]) -> None:
         (2.5e-5, 4.0, at_rest),
         (2.5e-5, 2.5, (0.0, 0.0)),
     ):
-        bias_tracking.WALK_GYRO, bias_tracking.STD_SPEED, rest.MAX_STD = walk, speed, max_std
+        bias_tracking.WALK_GYRO, bias_tracking.STD_SPEED, stationary.MAX_STD = walk, speed, max_std
         rms, early, late = [], [], []
         for track in tracks:
             bias, std = tracked(tracks, track)
@@ -123,7 +123,7 @@ def compare_bias(tracks: list[Track]) -> None:
 def _after_rest(track: Track) -> Indices:
     """Samples whose block comes after one at rest."""
     period = block_length(track.imu)
-    after = period * (np.flatnonzero(rest_blocks(track.imu).still)[:, None] + 1)
+    after = period * (np.flatnonzero(stationary_blocks(track.imu).still)[:, None] + 1)
     samples = (after + np.arange(period)).ravel()
     return samples[samples < len(track.imu)]
 

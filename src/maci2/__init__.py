@@ -14,13 +14,14 @@ __version__ = "0.1.0"
 _WHERE = {
     "calibrate": "maci2.estimation",
     "initialize": "maci2.estimation",
-    "open_recording": "maci2.sensors",
-    "simulate": "maci2.sensors",
+    "open_recording": "maci2.datasets",
+    "simulate": "maci2.simulation",
 }
 
 if TYPE_CHECKING:
+    from maci2.datasets import open_recording
     from maci2.estimation import calibrate, initialize
-    from maci2.sensors import open_recording, simulate
+    from maci2.simulation import simulate
 
 __all__ = ["__version__", "calibrate", "initialize", "open_recording", "simulate"]
 

@@ -1,8 +1,11 @@
-"""Writing files whole or not at all."""
+"""Writing files whole or not at all, and JSON in one form."""
 
+import json
+import math
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
@@ -21,3 +24,13 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     except BaseException:
         os.unlink(temporary)
         raise
+
+
+def write_json(path: Path, record: Any) -> None:
+    """Write a record as indented JSON, whole or not at all; NaN has no place in it."""
+    write_atomically(path, json.dumps(record, indent=2, allow_nan=False) + "\n")
+
+
+def finite_or_none(value: float) -> float | None:
+    """The number, or None (null in JSON) where it is NaN or infinite."""
+    return float(value) if math.isfinite(value) else None

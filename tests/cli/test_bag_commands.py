@@ -13,16 +13,11 @@ from typer.testing import CliRunner
 
 from bag_files import FORMATS, bag_name, recording_items, write_items, writing
 from maci2.cli.app import app
-from maci2.sensors import (
-    NS,
-    SimulationConfig,
-    open_recording,
-    simulate,
-    write_camchain,
-    write_euroc,
-    write_imu_yaml,
-)
-from maci2.sensors.bag_frames import bag_frames
+from maci2.datasets import open_recording, write_euroc
+from maci2.datasets.bag.frames import bag_frames
+from maci2.rigs import write_camchain, write_imu_yaml
+from maci2.simulation import SimulationConfig, simulate
+from maci2.types import NS
 
 TRUTH = ("--vision", "truth:0.05,0.003")
 

@@ -12,8 +12,9 @@ import yaml
 from typer.testing import CliRunner
 
 from maci2.cli.app import app, main
+from maci2.datasets import open_recording, write_euroc
 from maci2.errors import Maci2Error
-from maci2.sensors import SimulationConfig, open_recording, simulate, write_euroc
+from maci2.simulation import SimulationConfig, simulate
 
 TRUTH = "truth:0.05,0.003"
 
@@ -190,12 +191,12 @@ def test_check_says_first_what_is_wrong_and_writes_json_and_a_page(recording, tm
 
 
 def test_check_takes_measured_steps_and_finds_nothing_wrong(recording, tmp_path):
-    from maci2.sensors import read_trajectory
-    from maci2.vision import poses_from_trajectory, save_relative_poses, step_covariance
+    from maci2.datasets import read_trajectory
+    from maci2.vision import pose_noise, poses_from_trajectory, save_relative_poses
 
     write_camera_path(recording, tmp_path / "path.txt")
     path = read_trajectory(tmp_path / "path.txt")
-    steps = poses_from_trajectory(path, path.stamps_ns, step_covariance(0.05, 0.003), "camera")
+    steps = poses_from_trajectory(path, path.stamps_ns, pose_noise(0.05, 0.003), "camera")
     save_relative_poses(tmp_path / "steps.npz", steps)
     output = run("check", recording, "--vision", f"measurements:{tmp_path / 'steps.npz'}")
     assert output.splitlines()[0].startswith("ok  hand: nothing to mend.")

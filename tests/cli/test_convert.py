@@ -9,8 +9,8 @@ import yaml
 from typer.testing import CliRunner
 
 from maci2.cli.app import app, main
-from maci2.sensors import open_recording
-from maci2.sensors.exchange import TOOLS, read_any_rig
+from maci2.datasets import open_recording
+from maci2.rigs import TOOLS, read_any_rig
 
 
 def run(*words) -> str:

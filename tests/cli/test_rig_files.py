@@ -10,17 +10,13 @@ from scipy.spatial.transform import Rotation
 from typer.testing import CliRunner
 
 from maci2.cli.app import app
+from maci2.datasets import open_recording, write_euroc
 from maci2.errors import CalibrationError
-from maci2.live import OnlineInitializer
-from maci2.sensors import (
-    NS,
-    SimulationConfig,
-    open_recording,
-    poses_at,
-    simulate,
-    write_euroc,
-    write_rig,
-)
+from maci2.pipeline.online import OnlineInitializer
+from maci2.rigs import write_rig
+from maci2.sensors import poses_at
+from maci2.simulation import SimulationConfig, simulate
+from maci2.types import NS
 
 LATE_NS = 20_000_000
 """Images are stamped so much late: t_imu = t_camera - 20 ms."""

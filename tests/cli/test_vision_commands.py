@@ -7,7 +7,9 @@ import numpy as np
 from typer.testing import CliRunner
 
 from maci2.cli.app import app
-from maci2.sensors import SimulationConfig, open_recording, simulate, truth_at, write_euroc
+from maci2.datasets import open_recording, write_euroc
+from maci2.sensors import truth_at
+from maci2.simulation import SimulationConfig, simulate
 
 
 def run(*words) -> str:
@@ -48,13 +50,13 @@ def test_simulate_draws_along_a_truth_put_onto_the_imus_clock(tmp_path):
         np.testing.assert_allclose(written.Ts_w_b, expected.Ts_w_b, atol=atol)
 
 
-def test_vo_says_which_steps_it_could_not_measure(drawn_copy, tmp_path):
+def test_vo_says_which_steps_it_could_not_measure(rendered_copy, tmp_path):
     import cv2
 
     black = cv2.imencode(".png", np.zeros((480, 752), np.uint8))[1].tobytes()
-    for path in sorted((drawn_copy / "mav0" / "cam0" / "data").iterdir())[:5]:
+    for path in sorted((rendered_copy / "mav0" / "cam0" / "data").iterdir())[:5]:
         path.write_bytes(black)
-    output = run("vo", drawn_copy, "-o", tmp_path / "poses.npz")
+    output = run("vo", rendered_copy, "-o", tmp_path / "poses.npz")
     assert "3 of them not measured" in output
     assert "the left image shows nothing" in output
 

@@ -15,7 +15,7 @@ from helpers import (
     simulated_window,
 )
 from maci2.estimation import SolverConfig, VIState, calibrate, initialize
-from maci2.estimation.optimize import LEVER_ARM_STD
+from maci2.estimation.levenberg_marquardt import LEVER_ARM_STD
 from maci2.gaussian import square_root_information
 from maci2.imu import BiasPrior, preintegrate
 from maci2.lie import se3_exp, se3_inv, se3_log, so3_exp, so3_log

@@ -11,8 +11,8 @@ from maci2.estimation import SolverConfig, calibrate, initialize
 from maci2.estimation.time_offset import coarse_time_offset, shifted
 from maci2.gaussian import nees
 from maci2.imu import datasheet_model
-from maci2.sensors import SimulationConfig, simulate
-from maci2.vision import poses_from_truth, step_covariance
+from maci2.simulation import SimulationConfig, simulate
+from maci2.vision import pose_noise, poses_from_truth
 
 WITH_OFFSET = SolverConfig(estimate_time_offset=True)
 
@@ -22,9 +22,7 @@ def recorded(seed, kind="handheld", duration_s=22.0, spacing=6):
     recording = simulate(SimulationConfig(kind=kind, duration_s=duration_s, seed=seed))
     T_b_c = recording.rig.cameras[0].T_b_c
     stamps_ns = recording.camera_stamps_ns[0][10:-10:spacing]
-    vision = poses_from_truth(
-        recording.truth(), stamps_ns, T_b_c, step_covariance(0.05, 0.003), (seed,)
-    )
+    vision = poses_from_truth(recording.truth(), stamps_ns, T_b_c, pose_noise(0.05, 0.003), (seed,))
     return datasheet_model(recording.imu, recording.rig.imu), vision, T_b_c
 
 

@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from maci2.cli.app import app
+from maci2.datasets import open_recording, write_euroc
 from maci2.errors import OptionError
 from maci2.evaluation.imu_report import (
     choose_predictors,
@@ -14,8 +15,8 @@ from maci2.evaluation.imu_report import (
     model_predictor,
     raw_predictor,
 )
-from maci2.imu.model import bundled_models, load_imu_model
-from maci2.sensors import SimulationConfig, open_recording, simulate, write_euroc
+from maci2.imu.learned_model import bundled_models, load_imu_model
+from maci2.simulation import SimulationConfig, simulate
 
 PARTS = ("rotation", "velocity", "position")
 
@@ -82,12 +83,12 @@ def test_the_command_writes_report_and_figures(flight, tmp_path):
 
 def test_figures_are_drawn(flight, tmp_path):
     pytest.importorskip("matplotlib")
-    from maci2.evaluation.imu_figures import draw_figures
+    from maci2.reports.imu_figures import plot_figures
 
     report = imu_report(
         [flight], {"raw": raw_predictor(), "sheet": raw_predictor()}, growth_s=(0.25, 0.5)
     )
-    paths = draw_figures(report, tmp_path)
+    paths = plot_figures(report, tmp_path)
     assert [path.name for path in paths] == [
         "imu_bins_0.25.png",
         "imu_bins_1.0.png",

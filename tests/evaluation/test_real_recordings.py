@@ -2,10 +2,11 @@
 
 import pytest
 
-from maci2.evaluation.metrics import calibration_errors
-from maci2.evaluation.options import RunOptions, VisionSource
-from maci2.evaluation.run import calibrate_once, calibration_keyframes, evaluate
+from maci2.evaluation.protocol import evaluate
 from maci2.evaluation.summary import summarize
+from maci2.pipeline.offline import calibrate_recording, calibration_keyframes
+from maci2.pipeline.options import RunOptions, VisionSource
+from maci2.pipeline.results_json import calibration_errors
 
 pytestmark = pytest.mark.dataset
 
@@ -74,7 +75,7 @@ def test_the_learned_imu_model_finds_gravity_on_recordings_it_has_not_seen(
 @pytest.mark.parametrize("name", ["V1_02_medium", "V2_03_difficult"])
 def test_extrinsics_are_found_without_a_guess(data_root, name):
     options = RunOptions(TRUTH, window_s=30.0, keyframes=calibration_keyframes(30.0))
-    inputs, result = calibrate_once(data_root / "euroc" / name, options)
+    inputs, result = calibrate_recording(data_root / "euroc" / name, options)
     rotation_deg, translation = calibration_errors(result, inputs.T_b_c)
     assert result.verdict.status == "ok"
     assert rotation_deg <= 0.3

@@ -7,13 +7,13 @@ import pytest
 
 from maci2.imu.bias_tracking import track_gyro_bias
 from maci2.imu.measurements import BiasPrior
-from maci2.imu.rest import (
+from maci2.imu.stationary import (
     STD_INSTABILITY,
     STD_UNKNOWN,
-    RestShift,
-    rate_at_rest,
-    rest_blocks,
+    StationaryShift,
     shift_of,
+    stationary_blocks,
+    stationary_rate,
 )
 from maci2.sensors import ImuSamples
 
@@ -57,7 +57,7 @@ def after(first, second):
 
 def test_tracking_finds_the_horizontal_bias_from_gravity():
     bias = np.array([0.004, -0.003, 0.001])
-    tracked, std = track_gyro_bias(swaying(bias), TURN_ON, RestShift())
+    tracked, std = track_gyro_bias(swaying(bias), TURN_ON, StationaryShift())
     # Certainty about the horizontal components grows along the recording.
     assert (std[-1, :2] < 0.4 * std[0, :2]).all()
     assert (np.abs(tracked[-1, :2] - bias[:2]) < 3.0 * std[-1, :2]).all()
@@ -70,7 +70,9 @@ def test_tracking_looks_at_the_past_only():
     samples = swaying(np.array([0.004, -0.003, 0.001]), seconds=20.0)
     spoiled = replace(samples, gyro=samples.gyro.copy())
     spoiled.gyro[2000:] += 0.05
-    one, other = (track_gyro_bias(some, TURN_ON, RestShift())[0] for some in (samples, spoiled))
+    one, other = (
+        track_gyro_bias(some, TURN_ON, StationaryShift())[0] for some in (samples, spoiled)
+    )
     np.testing.assert_array_equal(one[:2000], other[:2000])
     assert not np.array_equal(one[2200:], other[2200:])
 
@@ -78,7 +80,7 @@ def test_tracking_looks_at_the_past_only():
 def test_rest_shows_the_vertical_bias_too():
     bias, shift = np.array([0.002, -0.003, 0.004]), np.array([1e-4, -8e-4, 9e-4])
     samples = after(resting(bias + shift), swaying(bias, 10.0))
-    known = RestShift(shift, np.full(3, 2e-4))
+    known = StationaryShift(shift, np.full(3, 2e-4))
     tracked, std = track_gyro_bias(samples, TURN_ON, known)
     assert (np.abs(tracked[-1] - bias) < 3.0 * std[-1]).all()
     assert std[-1, 2] < 3e-4
@@ -88,7 +90,7 @@ def test_rest_shows_the_vertical_bias_too():
 
 def test_the_spread_is_true_of_drawn_biases_and_shifts():
     rng = np.random.default_rng(5)
-    known = RestShift(np.array([0.0, -8e-4, 1e-3]), np.array([3e-4, 2e-4, 5e-4]))
+    known = StationaryShift(np.array([0.0, -8e-4, 1e-3]), np.array([3e-4, 2e-4, 5e-4]))
     nees = []
     for seed in range(60):
         bias = TURN_ON.std_gyro * rng.standard_normal(3)
@@ -102,8 +104,8 @@ def test_the_spread_is_true_of_drawn_biases_and_shifts():
 def test_a_steady_turn_is_not_taken_for_rest():
     bias = np.array([0.001, -0.002, 0.002])
     turning = resting(bias + np.array([0.0, 0.0, 0.1]))
-    assert rest_blocks(turning).still.all()
-    tracked, std = track_gyro_bias(turning, TURN_ON, RestShift())
+    assert stationary_blocks(turning).still.all()
+    tracked, std = track_gyro_bias(turning, TURN_ON, StationaryShift())
     assert abs(tracked[-1, 2] - bias[2]) < 3.0 * std[-1, 2]
     assert std[-1, 2] > 0.9 * TURN_ON.std_gyro[2]
 
@@ -114,15 +116,15 @@ def test_vibration_of_either_sensor_is_no_rest(part):
     shaken = getattr(samples, part).copy()
     shaken[:100, 1] *= 20.0
     np.testing.assert_array_equal(
-        rest_blocks(replace(samples, **{part: shaken})).still, [False, True]
+        stationary_blocks(replace(samples, **{part: shaken})).still, [False, True]
     )
 
 
 def test_the_rate_at_rest_leaves_motion_out():
     rate = np.array([0.01, -0.02, 0.03])
     samples = after(resting(rate, 5.0), swaying(np.zeros(3), 5.0))
-    np.testing.assert_allclose(rate_at_rest(samples), rate, atol=3e-4)
-    assert rate_at_rest(swaying(np.zeros(3), 5.0)) is None
+    np.testing.assert_allclose(stationary_rate(samples), rate, atol=3e-4)
+    assert stationary_rate(swaying(np.zeros(3), 5.0)) is None
 
 
 def test_a_shift_is_learned_from_three_recordings_on():

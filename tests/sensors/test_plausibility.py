@@ -7,16 +7,10 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
+from maci2.datasets import open_recording
 from maci2.errors import DatasetError
-from maci2.sensors import (
-    ImuSamples,
-    MotionKind,
-    SimulationConfig,
-    imu_faults,
-    open_recording,
-    require_plausible,
-    simulate,
-)
+from maci2.sensors import ImuSamples, imu_faults, require_plausible
+from maci2.simulation import MotionKind, SimulationConfig, simulate
 
 KINDS = get_args(MotionKind)
 

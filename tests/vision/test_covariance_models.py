@@ -15,13 +15,13 @@ from maci2.vision.covariance_models import (
     covariance_model,
     covariances,
 )
-from maci2.vision.evidence import INPUTS, Evidence
 from maci2.vision.match_card import read_match_card
+from maci2.vision.match_features import INPUTS, MatchFeatures
 
 
 def evidence(count, tensors=(100.0, 0.0, 400.0)):
     inputs = np.random.default_rng(0).standard_normal((count, INPUTS)).astype(np.float32)
-    return Evidence(inputs, np.tile(tensors, (count, 1)), np.ones((count, 3)))
+    return MatchFeatures(inputs, np.tile(tensors, (count, 1)), np.ones((count, 3)))
 
 
 def test_any_output_of_the_network_is_a_positive_definite_covariance_within_bounds():

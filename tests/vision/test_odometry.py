@@ -7,17 +7,18 @@ import cv2
 import numpy as np
 import pytest
 
+from maci2.datasets import open_recording
+from maci2.datasets.image_files import stereo_frames
 from maci2.errors import CalibrationError, DatasetError, OptionError
 from maci2.gaussian import nees
 from maci2.lie import se3_exp, se3_inv, se3_log, so3_exp
-from maci2.sensors import open_recording, truth_at
-from maci2.sensors.frames import stereo_frames
+from maci2.sensors import truth_at
+from maci2.vision.calibration_uncertainty import EXACT_CALIBRATION, CalibrationUncertainty
 from maci2.vision.covariance_models import FixedNoise
 from maci2.vision.keypoints import candidates, spread
 from maci2.vision.odometry import OdometryConfig, StereoOdometry
-from maci2.vision.run import even_keyframes, load_steps, measure_all
-from maci2.vision.shared_errors import NO_SHARED_ERRORS, SharedErrors
-from maci2.vision.visual_step import chained, unmeasured
+from maci2.vision.odometry_run import even_keyframes, load_steps, measure_all
+from maci2.vision.relative_pose import chained, unmeasured
 
 
 def odometry_of(path, **choices):
@@ -77,9 +78,9 @@ def test_chained_and_direct_steps_agree_within_their_covariances(drawn, measured
 def test_only_a_measured_calibration_has_shared_errors(drawn):
     recording = open_recording(drawn)
     frames = stereo_frames(recording)
-    assert StereoOdometry(frames, recording.rig).shared == NO_SHARED_ERRORS
+    assert StereoOdometry(frames, recording.rig).shared == EXACT_CALIBRATION
     measured_rig = replace(recording.rig, exact=False)
-    assert StereoOdometry(frames, measured_rig).shared == SharedErrors()
+    assert StereoOdometry(frames, measured_rig).shared == CalibrationUncertainty()
 
 
 def test_poses_feed_the_estimator(measured):
@@ -93,7 +94,7 @@ def test_poses_feed_the_estimator(measured):
 def test_a_stopped_run_goes_on_and_ends_with_the_same_file(drawn, measured, tmp_path, monkeypatch):
     odometry, steps = measured
     keyframes_ns = even_keyframes(odometry.stamps_ns, 0.2)
-    monkeypatch.setattr("maci2.vision.run.SAVE_EVERY", 2)
+    monkeypatch.setattr("maci2.vision.odometry_run.SAVE_EVERY", 2)
     output = tmp_path / "poses.npz"
     fresh = odometry_of(drawn)
     whole_step = fresh.step
@@ -124,29 +125,29 @@ def test_a_stopped_run_goes_on_and_ends_with_the_same_file(drawn, measured, tmp_
 
 
 @pytest.mark.parametrize("grey", [0, 255])
-def test_blank_images_are_not_measured_and_say_why(drawn_copy, grey):
-    rewrite(drawn_copy / "mav0" / "cam0" / "data", lambda image: np.full_like(image, grey))
-    step = odometry_of(drawn_copy).step(0, 2)
+def test_blank_images_are_not_measured_and_say_why(rendered_copy, grey):
+    rewrite(rendered_copy / "mav0" / "cam0" / "data", lambda image: np.full_like(image, grey))
+    step = odometry_of(rendered_copy).step(0, 2)
     assert "the left image shows nothing" in step.reason
     std = np.sqrt(np.diag(step.cov_T_ck_ck1))
     assert std[:3].min() >= 0.9
     assert std[3:].min() >= 0.5
 
 
-def test_unrelated_images_give_no_confident_pose(drawn_copy):
+def test_unrelated_images_give_no_confident_pose(rendered_copy):
     """Mirrored right and shuffled left images: whatever matches is wrong."""
-    folder = drawn_copy / "mav0" / "cam0" / "data"
+    folder = rendered_copy / "mav0" / "cam0" / "data"
     rng = np.random.default_rng(0)
     rewrite(folder, lambda image: rng.integers(0, 255, image.shape).astype(np.uint8))
-    assert odometry_of(drawn_copy).step(0, 2).reason
+    assert odometry_of(rendered_copy).step(0, 2).reason
 
 
-def test_swapped_images_are_called_so(drawn_copy):
-    left, right = (drawn_copy / "mav0" / f"cam{i}" / "data" for i in range(2))
+def test_swapped_images_are_called_so(rendered_copy):
+    left, right = (rendered_copy / "mav0" / f"cam{i}" / "data" for i in range(2))
     shutil.move(left, left.with_name("kept"))
     shutil.move(right, left)
     shutil.move(left.with_name("kept"), right)
-    odometry = odometry_of(drawn_copy)
+    odometry = odometry_of(rendered_copy)
     with pytest.raises(CalibrationError, match="left and right look swapped"):
         measure_all(odometry, even_keyframes(odometry.stamps_ns, 0.2))
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from maci2.vision.covariance_models import Learned
+from maci2.vision.keyframe import keyframe, match_keyframes
 from maci2.vision.rectify import Rectification
-from maci2.vision.step import keyframe, match_step
 
 pytestmark = pytest.mark.dataset
 
@@ -53,7 +53,7 @@ def ratios(data_root):
         frames.append(keyframe(unrectified(pair[0].shape), *pair))
     model, found = Learned(), []
     for k in range(9):
-        step = match_step(frames[k], [], frames[k + 1], 0.0)
+        step = match_keyframes(frames[k], [], frames[k + 1], 0.0)
         matches = step.matches
         flow, known = exact_flow(
             folder / "flow_lcam_front" / f"{k:06d}_{k + 1:06d}_flow.png", matches.uv0

@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 
 from helpers import chi_square_band, numerical_jacobian
-from maci2.evaluation.bench_vision import BENCH_CAMERA, numpy_pose, random_matches, scipy_pose
+from maci2.benchmarks.vision_speed import (
+    BENCH_CAMERA,
+    numpy_pose,
+    random_matches,
+    scipy_pose,
+)
 from maci2.gaussian import nees
 from maci2.lie import se3_exp, se3_inv, se3_log, skew
 from maci2.vision.two_frame import (

@@ -13,7 +13,7 @@ def bench(
     json: opt.Json = None,
 ) -> None:
     """Speed against GTSAM on the same problem, in one run, as ratios."""
-    from maci2.evaluation.bench import run_bench
+    from maci2.benchmarks.speed import run_bench
 
     report = run_bench(repeats)
     print_table("speed, one core", report.columns, report.rows())

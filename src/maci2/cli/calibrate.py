@@ -10,7 +10,7 @@ from maci2.cli.printing import print_table, print_verdict, sigmas, vector, write
 
 if TYPE_CHECKING:
     from maci2.estimation import CalibrationResult
-    from maci2.evaluation.inputs import Inputs
+    from maci2.pipeline.prepare import Inputs
 
 DEFAULT_WINDOW_S = 30.0
 
@@ -48,7 +48,7 @@ def calibrate(
 
     Exit code 1 when the verdict is `failed`; the YAML is then not written.
     """
-    from maci2.evaluation.run import calibrate_once, calibration_keyframes
+    from maci2.pipeline.offline import calibrate_recording, calibration_keyframes
 
     options = opt.run_options(
         vision=vision,
@@ -67,31 +67,31 @@ def calibrate(
         topics=topics,
         seed=seed,
     )
-    from maci2.evaluation.results_json import calibration_json
+    from maci2.pipeline.results_json import calibration_json
 
     may_be_shorter = window is None and keyframes == 0
-    inputs, result = calibrate_once(sequence, options, may_be_shorter)
+    inputs, result = calibrate_recording(sequence, options, may_be_shorter)
     write_json(json, calibration_json(inputs, result))
     print_calibration(inputs, result)
     if rerun:
-        from maci2.evaluation.viewer import Viewer
+        from maci2.reports.rerun_viewer import Viewer
 
         Viewer(rerun, "calibrate").show_calibration(result)
     if result.verdict.status == "failed":
         raise typer.Exit(1)
     if result.state is None:
         return
-    from maci2.evaluation.inputs import recalibrated_rig
+    from maci2.pipeline.prepare import recalibrated_rig
 
     rig_found = recalibrated_rig(inputs, result.state.T_b_c, result.report.time_offset_s)
     if output is not None:
-        from maci2.sensors import write_camchain
+        from maci2.rigs import write_camchain
 
         write_camchain(output, rig_found)
         typer.echo(f"wrote {output}")
     if report is not None:
-        from maci2.evaluation.rig_page import calibration_page
         from maci2.files import write_atomically
+        from maci2.reports.calibration_page import calibration_page
 
         write_atomically(report, calibration_page(result, rig_found))
         typer.echo(f"wrote {report}")
@@ -118,10 +118,9 @@ def _extrinsics_rows(inputs: "Inputs", result: "CalibrationResult") -> list[tupl
     uncertainty about the IMU's axes is that of the camera itself."""
     import numpy as np
 
-    from maci2.evaluation.inputs import recalibrated_rig
-    from maci2.evaluation.metrics import calibration_errors
-    from maci2.evaluation.results_json import stds
     from maci2.lie import so3_log
+    from maci2.pipeline.prepare import recalibrated_rig
+    from maci2.pipeline.results_json import calibration_errors, stds
 
     assert result.state is not None
     assert result.posterior is not None

@@ -9,7 +9,7 @@ from maci2.cli import options as opt
 from maci2.cli.printing import print_table, write_json
 
 if TYPE_CHECKING:
-    from maci2.evaluation.health import Health, ImageHealth
+    from maci2.diagnostics.diagnosis import Diagnosis, ImageDiagnosis
 
 
 def check(
@@ -33,8 +33,8 @@ def check(
 
     Exit code 1 if unusable.
     """
-    from maci2.evaluation.checkup.visual import open_camera_path
-    from maci2.evaluation.doctor import examine_path
+    from maci2.diagnostics.checks.camera_path import open_camera_path
+    from maci2.diagnostics.diagnose import examine_path
 
     trajectory, frame = open_camera_path(sequence, vision, vision_frame)
     health = examine_path(sequence, rig, topics, trajectory, frame)
@@ -47,24 +47,24 @@ def check(
         typer.echo(f"{marks[finding.level]}  {finding.what}: {finding.text}")
     write_json(json, health.as_dict())
     if output is not None:
-        from maci2.evaluation.checkup.page import health_page
         from maci2.files import write_atomically
+        from maci2.reports.diagnostics_page import diagnostics_page
 
-        write_atomically(output, health_page(health))
+        write_atomically(output, diagnostics_page(health))
         typer.echo(f"page: {output}")
     if not health.usable:
         raise typer.Exit(1)
 
 
-def _print_sensors(health: "Health") -> None:
-    from maci2.evaluation.health import SENSOR_COLUMNS
+def _print_sensors(health: "Diagnosis") -> None:
+    from maci2.diagnostics.diagnosis import SENSOR_COLUMNS
 
     rows = [(name, *timing.cells()) for name, timing in health.sensors]
     print_table(health.name, ("sensor", *SENSOR_COLUMNS), rows)
 
 
-def _print_images(images: "ImageHealth") -> None:
-    from maci2.evaluation.health import IMAGE_COLUMNS
+def _print_images(images: "ImageDiagnosis") -> None:
+    from maci2.diagnostics.diagnosis import IMAGE_COLUMNS
 
     rows = [(f"cam{i}", *camera.cells()) for i, camera in enumerate(images.cameras)]
     print_table(f"images at {images.places} places", ("camera", *IMAGE_COLUMNS), rows)

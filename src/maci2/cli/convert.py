@@ -22,7 +22,8 @@ def convert(
     ] = None,
 ) -> None:
     """Write a calibration in another tool's files; each says its convention in a comment."""
-    from maci2.evaluation.conversion import convert_calibration
+    from maci2.datasets import open_rig
+    from maci2.rigs import convert_rig
 
-    for path in convert_calibration(source, output, to, biases):
+    for path in convert_rig(open_rig(source), output, to, biases):
         typer.echo(f"wrote {path}")

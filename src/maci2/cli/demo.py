@@ -22,11 +22,11 @@ def demo(
 
     console = Console()
     with console.status("loading (the first run compiles for a minute or two)") as status:
-        from maci2.evaluation.demo import run_demo
+        from maci2.demo import run_demo
 
         result = run_demo(output, seed, lambda step: status.update(step))
     console.rule("initialization")
-    print_one(result.initialized)
+    print_one(result.initialized, result.errors)
     console.rule("calibration")
     print_calibration(result.calibration_inputs, result.calibration)
     console.rule("are the uncertainties true?")

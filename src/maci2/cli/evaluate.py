@@ -56,7 +56,7 @@ def evaluate(
     )
     from rich.progress import Progress
 
-    from maci2.evaluation.run import evaluate as run
+    from maci2.evaluation.protocol import evaluate as run
     from maci2.evaluation.summary import summarize
 
     with Progress(transient=True) as progress:

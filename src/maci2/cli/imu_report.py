@@ -27,19 +27,19 @@ def imu_report(
     json: opt.Json = None,
 ) -> None:
     """Are the IMU's covariances true? Integration errors, NEES, bins on y = x, rivals beside."""
+    from maci2.datasets import open_recording
     from maci2.evaluation.imu_report import choose_predictors
     from maci2.evaluation.imu_report import imu_report as run
-    from maci2.sensors import open_recording
 
     recordings = [open_recording(path, rig, topics) for path in sequences]
     report = run(recordings, choose_predictors(recordings, imu or [], rivals), bins=bins)
     print_report(report)
     write_json(json, report)
     if output is not None:
-        from maci2.evaluation.imu_figures import draw_figures
+        from maci2.reports.imu_figures import plot_figures
 
         write_json(output / "report.json", report)
-        for path in draw_figures(report, output):
+        for path in plot_figures(report, output):
             typer.echo(f"wrote {path}")
 
 

@@ -8,8 +8,9 @@ from maci2.cli import options as opt
 from maci2.cli.printing import print_initialization, write_json
 
 if TYPE_CHECKING:
-    from maci2.evaluation.inputs import Inputs
-    from maci2.evaluation.run import Initialized
+    from maci2.evaluation.metrics import InitErrors
+    from maci2.pipeline.offline import Initialized
+    from maci2.pipeline.prepare import Inputs
 
 
 def init(
@@ -55,12 +56,15 @@ def init(
         topics=topics,
         seed=seed,
     )
-    from maci2.evaluation.results_json import initialization_json
-    from maci2.evaluation.run import initialize_once
+    from maci2.evaluation.protocol import window_errors
+    from maci2.pipeline.offline import initialize_recording
+    from maci2.pipeline.results_json import initialization_json
 
-    inputs, one = initialize_once(sequence, options)
-    write_json(json, initialization_json(one, inputs.recording.rig.time_offset_s))
-    print_one(one)
+    inputs, one = initialize_recording(sequence, options)
+    errors = window_errors(inputs, one)
+    record = initialization_json(one, inputs.recording.rig.time_offset_s)
+    write_json(json, record if errors is None else record | {"errors": errors.as_dict()})
+    print_one(one, errors)
     if rerun:
         show(rerun, inputs, one)
     if one.result.verdict.status == "failed":
@@ -69,7 +73,7 @@ def init(
 
 def show(target: str, inputs: "Inputs", one: "Initialized") -> None:
     """Draw the window with Rerun."""
-    from maci2.evaluation.viewer import Viewer
+    from maci2.reports.rerun_viewer import Viewer
     from maci2.vision.odometry import StereoOdometry
 
     viewer = Viewer(target, "init")
@@ -81,13 +85,13 @@ def show(target: str, inputs: "Inputs", one: "Initialized") -> None:
             viewer.show_tracks(inputs.visual, one.window.stamps_ns)
 
 
-def print_one(one: "Initialized") -> None:
+def print_one(one: "Initialized", errors: "InitErrors | None") -> None:
     """Estimate, 1-sigma and, where there is ground truth, the true error."""
-    errors = {}
-    if one.errors is not None:
-        errors = {
-            "gravity": f"{one.errors.gravity_deg:.3f} deg",
-            "velocity": f"{one.errors.velocity_rmse:.4f} m/s",
-            "gyro_bias": f"{one.errors.gyro_bias_pct:.2f} %",
+    columns = {}
+    if errors is not None:
+        columns = {
+            "gravity": f"{errors.gravity_deg:.3f} deg",
+            "velocity": f"{errors.velocity_rmse:.4f} m/s",
+            "gyro_bias": f"{errors.gyro_bias_pct:.2f} %",
         }
-    print_initialization(one.result, one.gyro_bias, one.acc_bias, errors)
+    print_initialization(one.result, one.gyro_bias, one.acc_bias, columns)

@@ -27,10 +27,10 @@ def live(
     rerun: opt.Rerun = "",
 ) -> None:
     """Replay a recording through the online initializer, as if its sensors were running."""
+    from maci2.datasets import open_recording
     from maci2.errors import OptionError
-    from maci2.live import OnlineConfig, OnlineInitializer
-    from maci2.live.replay import replay
-    from maci2.sensors import open_recording
+    from maci2.pipeline.online import OnlineConfig, OnlineInitializer
+    from maci2.pipeline.online.replay import replay
 
     if not speed > 0.0:
         raise OptionError(f"--speed is {speed:g}, needed above 0.")
@@ -66,7 +66,7 @@ def live(
         "window's last image"
     )
     if rerun:
-        from maci2.evaluation.viewer import Viewer
+        from maci2.reports.rerun_viewer import Viewer
 
         Viewer(rerun, "live").show_initialization(results[-1])
 

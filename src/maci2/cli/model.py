@@ -18,7 +18,7 @@ def model(
     ] = "",
 ) -> None:
     """The card of a learned model: what it was trained on, how well it does, its limits."""
-    from maci2.imu.model import bundled_models, load_imu_model
+    from maci2.imu.learned_model import bundled_models, load_imu_model
     from maci2.vision.covariance_models import Learned, bundled_digest
 
     if name == MATCHES:

@@ -10,8 +10,8 @@ import typer
 from maci2.errors import OptionError
 
 if TYPE_CHECKING:
-    from maci2.evaluation.options import RunOptions
     from maci2.evaluation.parallel import Pool
+    from maci2.pipeline.options import RunOptions
 
 Sequence = Annotated[
     Path, typer.Argument(help="recording: a EuRoC-layout, TUM-VI or VBR folder, or a ROS bag")
@@ -112,7 +112,7 @@ def run_options(
     **rest: object,
 ) -> "RunOptions":
     """Parse what is text into a RunOptions."""
-    from maci2.evaluation.options import VISION_FORMS, RunOptions, parse_numbers, parse_vision
+    from maci2.pipeline.options import VISION_FORMS, RunOptions, parse_numbers, parse_vision
 
     if not vision:
         raise OptionError(f"--vision is needed: where camera motion comes from; {VISION_FORMS}.")

@@ -1,6 +1,5 @@
 """Tables and progress on the terminal."""
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,7 +62,7 @@ def print_initialization(
     result: "InitResult", gyro_bias: Any, acc_bias: Any, errors: dict[str, str]
 ) -> None:
     """Estimate, 1-sigma and (where known) error, side by side."""
-    from maci2.evaluation.results_json import stds
+    from maci2.pipeline.results_json import stds
 
     state, posterior = result.state, result.posterior
     if state is not None and posterior is not None:
@@ -93,6 +92,6 @@ def write_json(path: Path | None, record: dict[str, Any]) -> None:
     """Write a result, whole or not at all; nothing without a path."""
     if path is None:
         return
-    from maci2.files import write_atomically
+    from maci2 import files
 
-    write_atomically(path, json.dumps(record, indent=2, allow_nan=False) + "\n")
+    files.write_json(path, record)

@@ -9,7 +9,7 @@ from maci2.cli import options as opt
 from maci2.cli.printing import print_table
 
 if TYPE_CHECKING:
-    from maci2.evaluation.experiments.reproduce import Reproduced
+    from maci2.experiments.reproduce import Reproduced
 
 
 TABLE_WIDTH = 200
@@ -42,13 +42,13 @@ def reproduce(
 
     A run that was interrupted goes on where it ended.
     """
-    from maci2.evaluation.experiments.catalogue import find_experiments
-    from maci2.evaluation.experiments.experiment import Settings
-    from maci2.evaluation.experiments.recordings import find_recordings
-    from maci2.evaluation.experiments.reproduce import reproduce as run
-    from maci2.evaluation.page.build import build_page, plotting_library
-    from maci2.evaluation.page.runs import read_runs
+    from maci2.experiments.catalogue import find_experiments
+    from maci2.experiments.experiment import Settings
+    from maci2.experiments.recordings import find_recordings
+    from maci2.experiments.reproduce import reproduce as run
     from maci2.files import write_atomically
+    from maci2.reports.experiments_page import build_page, plotting_library
+    from maci2.reports.runs import read_runs
 
     # What the page will need is missed now, not after minutes of work.
     plotting_library()
@@ -74,9 +74,9 @@ def report(
     ),
 ) -> None:
     """One self-contained page of tables and figures."""
-    from maci2.evaluation.page.build import build_page
-    from maci2.evaluation.page.runs import read_runs
     from maci2.files import write_atomically
+    from maci2.reports.experiments_page import build_page
+    from maci2.reports.runs import read_runs
 
     runs = read_runs(folders)
     write_atomically(output, build_page(runs))

@@ -9,7 +9,7 @@ from maci2.cli import options as opt
 
 if TYPE_CHECKING:
     from maci2.sensors import Recording
-    from maci2.sensors.rendering import RenderConfig
+    from maci2.simulation.rendering.recording import RenderConfig
 
 
 def simulate(
@@ -48,9 +48,10 @@ def simulate(
     seed: opt.Seed = 0,
 ) -> None:
     """Write a recording in EuRoC layout: IMU, calibration, exact truth, and images on request."""
-    from maci2.sensors import SimulationConfig, open_recording, write_euroc
-    from maci2.sensors import simulate as run
-    from maci2.sensors.difficulty import difficulty_of, spoiled
+    from maci2.datasets import open_recording, write_euroc
+    from maci2.simulation import SimulationConfig
+    from maci2.simulation import simulate as run
+    from maci2.simulation.rendering.image_difficulty import difficulty_of, spoiled
 
     config = SimulationConfig(
         kind=motion,  # type: ignore[arg-type]
@@ -67,7 +68,7 @@ def simulate(
         return
     from rich.progress import Progress
 
-    from maci2.sensors.rendering import RenderConfig, render_recording
+    from maci2.simulation.rendering.recording import RenderConfig, render_recording
 
     recording = run(config) if along is None else open_recording(along)
     drawn = RenderConfig(spoiled(difficulty_of(difficulty), spoil), seed, rate, start, duration)
@@ -84,9 +85,9 @@ def simulate(
 
 def _on_imu_clock(recording: "Recording", drawn: "RenderConfig", truth: str) -> "Recording":
     """A drawn camera shares the IMU's clock, whatever the truth's is."""
-    from maci2.evaluation.truth_clock import drawn_on_imu_clock
+    from maci2.pipeline.render_along import rendered_on_imu_clock
 
-    recording, clock = drawn_on_imu_clock(recording, drawn, truth)
+    recording, clock = rendered_on_imu_clock(recording, drawn, truth)
     if clock is not None:
         typer.echo(
             f"{recording.name}: its truth is stamped {clock} against its IMU; drawn and written on "

@@ -50,9 +50,9 @@ def train_imu(
     try:
         import torch
 
-        from maci2.learn.recipe import train_imu as run
-        from maci2.learn.recipes import RECIPES, Recipe
-        from maci2.learn.training import training_config
+        from maci2.learn.imu.recipes import RECIPES, Recipe
+        from maci2.learn.imu.stages import training_config
+        from maci2.learn.imu.train import train_imu as run
     except ImportError as error:
         raise OptionError(
             f"train-imu needs {error.name}; install it with: pip install 'maci2[train]'."

@@ -22,9 +22,9 @@ def train_vision(
     try:
         import torch
 
-        from maci2.learn.vision_data import render_steps
-        from maci2.learn.vision_export import card_of, export
-        from maci2.learn.vision_training import VisionTrainingConfig, train
+        from maci2.learn.vision.data import render_matches
+        from maci2.learn.vision.export import card_of, export
+        from maci2.learn.vision.train import VisionTrainingConfig, train
     except ImportError as error:
         raise OptionError(
             f"train-vision needs {error.name}; install it with: pip install 'maci2[train]'."
@@ -34,7 +34,7 @@ def train_vision(
     torch.set_num_threads(threads)
     with Progress(transient=True) as progress:
         task = progress.add_task("drawing rooms", total=scenes)
-        steps = render_steps(scenes, seed, lambda: progress.advance(task))
+        steps = render_matches(scenes, seed, lambda: progress.advance(task))
     config = VisionTrainingConfig(epochs=epochs, seed=seed)
     network, calibration = train(steps, config)
     card = card_of(steps, seed, config, calibration)

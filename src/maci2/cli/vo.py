@@ -33,10 +33,11 @@ def vo(
     """
     from rich.progress import Progress
 
-    from maci2.sensors import on_camera_clock, open_recording
-    from maci2.sensors.frames import stereo_frames
+    from maci2.datasets import open_recording
+    from maci2.datasets.image_files import stereo_frames
+    from maci2.sensors import on_camera_clock
     from maci2.vision.odometry import odometry_by
-    from maci2.vision.run import even_keyframes, measure_all
+    from maci2.vision.odometry_run import even_keyframes, measure_all
 
     # Stamps of the file are those of the images, whatever a rig states about clocks.
     recording = on_camera_clock(open_recording(sequence, rig, topics))
@@ -54,7 +55,7 @@ def vo(
     if len(failed) > 5:
         typer.echo(f"  and {len(failed) - 5} more")
     if rerun:
-        from maci2.evaluation.viewer import Viewer
+        from maci2.reports.rerun_viewer import Viewer
 
         Viewer(rerun, "vo").show_tracks(odometry, keyframes_ns)
 
@@ -74,9 +75,10 @@ def vo_report(
     json: opt.Json = None,
 ) -> None:
     """Are visual poses and covariances true? Errors and NEES against ground truth."""
-    from maci2.evaluation.visual import MODELS, pose_bins, visual_report
+    from maci2.datasets import open_recording
+    from maci2.evaluation.vo_report import MODELS, visual_report
     from maci2.files import write_atomically
-    from maci2.sensors import open_recording
+    from maci2.reports.reliability import pose_reliability
 
     names = tuple(name for name in truth.split(",") if name)
     models = MODELS if rivals else MODELS[:1]
@@ -95,7 +97,7 @@ def vo_report(
     )
     write_json(json, {"interval_s": interval, "sequences": found})
     if output is not None:
-        write_atomically(output / "pose_cov.svg", pose_bins(learned))
+        write_atomically(output / "pose_cov.svg", pose_reliability(learned))
         typer.echo(f"wrote {output / 'pose_cov.svg'}")
 
 

@@ -1,12 +1,12 @@
 """Measurements in; state, posterior covariance and verdict out."""
 
 from maci2.estimation.calibrate import calibrate
+from maci2.estimation.config import SolverConfig
 from maci2.estimation.initialize import initialize
-from maci2.estimation.state import (
+from maci2.estimation.results import (
     CalibrationResult,
     InitResult,
     Posterior,
-    SolverConfig,
     SolveReport,
     Status,
     Verdict,

@@ -6,21 +6,20 @@ from itertools import permutations, product
 
 import numpy as np
 
-from maci2.estimation.gyro import RotationAlignment, align_rotations, rotation_from_rates
-from maci2.estimation.optimize import Variables
-from maci2.estimation.start import lever_arm, start_values
-from maci2.estimation.state import (
-    CalibrationResult,
-    Posterior,
-    SolverConfig,
-    SolveReport,
-    VIState,
+from maci2.estimation.config import SolverConfig
+from maci2.estimation.initial_guess import lever_arm, start_values
+from maci2.estimation.levenberg_marquardt import Variables
+from maci2.estimation.results import CalibrationResult, Posterior, SolveReport, VIState
+from maci2.estimation.rotation_alignment import (
+    RotationAlignment,
+    align_rotations,
+    rotation_from_rates,
 )
 from maci2.estimation.time_offset import on_imu_clock, solve_with_offset
 from maci2.estimation.verdict import CalibrationLimits, judge_calibration, require_window
-from maci2.gaussian import Array
 from maci2.imu import ImuMeasurements, Preintegrated, preintegrate
 from maci2.lie import se3
+from maci2.types import Array
 from maci2.vision import RelativePoses
 
 ROTATION_KNOWN = np.deg2rad(1.0)

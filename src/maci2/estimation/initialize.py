@@ -7,21 +7,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maci2.estimation.agreement import agreeing_steps, resolved, suspicious, without
-from maci2.estimation.gyro import RotationAlignment, align_rotations
-from maci2.estimation.optimize import Variables
-from maci2.estimation.start import start_values
-from maci2.estimation.state import (
-    InitResult,
-    Posterior,
-    SolverConfig,
-    SolveReport,
-    VIState,
-)
+from maci2.estimation.config import SolverConfig
+from maci2.estimation.initial_guess import start_values
+from maci2.estimation.levenberg_marquardt import Variables
+from maci2.estimation.outlier_rejection import inlier_poses, resolved, suspicious, without
+from maci2.estimation.results import InitResult, Posterior, SolveReport, VIState
+from maci2.estimation.rotation_alignment import RotationAlignment, align_rotations
 from maci2.estimation.time_offset import on_imu_clock, solve_with_offset
 from maci2.estimation.verdict import InitLimits, judge_initialization, require_window
-from maci2.gaussian import Array
 from maci2.imu import ImuMeasurements, preintegrate
+from maci2.types import Array
 from maci2.vision import RelativePoses
 
 
@@ -45,10 +40,10 @@ def initialize(
     vision, offset_s = on_imu_clock(imu, vision, config)
     found = _solve(imu, vision, T_b_c, config, offset_s)
     if config.robust and suspicious(found.report):
-        agreeing = agreeing_steps(imu, vision, T_b_c, config)
+        agreeing = inlier_poses(imu, vision, T_b_c, config)
         again = _solve(imu, without(vision, agreeing), T_b_c, config, offset_s)
         if resolved(found.report, again.report, agreeing, vision.measured):
-            found = again.with_set_aside(agreeing)
+            found = again.with_rejected(agreeing)
 
     report = replace(found.report, solve_ms=1e3 * (time.perf_counter() - began))
     return judge_initialization(
@@ -71,8 +66,8 @@ class _Solved(NamedTuple):
     posterior: Posterior | None
     report: SolveReport
 
-    def with_set_aside(self, agreeing: NDArray[np.bool_]) -> "_Solved":
-        return self._replace(report=replace(self.report, set_aside=int(np.sum(~agreeing))))
+    def with_rejected(self, agreeing: NDArray[np.bool_]) -> "_Solved":
+        return self._replace(report=replace(self.report, rejected=int(np.sum(~agreeing))))
 
 
 def _solve(

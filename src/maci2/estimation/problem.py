@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from maci2.gaussian import Array
 from maci2.lie import se3_exp, se3_inv, se3_mul
+from maci2.types import Array
 
 LEVER_ARM_STD = 1.0
 """Prior of the extrinsic translation [m]: a camera sits within a metre or so of its IMU. It

@@ -6,10 +6,10 @@ so.
 
 from dataclasses import replace
 
-from maci2.estimation.optimize import Variables
-from maci2.estimation.profile import Prior, Solution, profile, widened
+from maci2.estimation.config import SolverConfig
+from maci2.estimation.levenberg_marquardt import Variables
+from maci2.estimation.profile_likelihood import Prior, Solution, profile, widened
 from maci2.estimation.solve import solve
-from maci2.estimation.state import SolverConfig
 from maci2.imu import ImuMeasurements, Preintegrated
 from maci2.vision import RelativePoses
 

@@ -3,7 +3,8 @@
 import numpy as np
 from scipy.special import chdtri
 
-from maci2.estimation.optimize import (
+from maci2.estimation.config import SolverConfig
+from maci2.estimation.levenberg_marquardt import (
     Covariances,
     Measurements,
     Priors,
@@ -13,7 +14,7 @@ from maci2.estimation.optimize import (
     gravity_basis,
     levenberg_marquardt,
 )
-from maci2.estimation.state import Posterior, SolverConfig, SolveReport, VIState
+from maci2.estimation.results import Posterior, SolveReport, VIState
 from maci2.gaussian import square_root_information, symmetrize
 from maci2.imu import ALPHA, BETA, GAMMA, BiasPrior, ImuMeasurements, Preintegrated, preintegrate
 from maci2.lie import se3_adj, se3_inv

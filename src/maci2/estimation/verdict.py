@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from maci2.errors import MeasurementError
-from maci2.estimation.gyro import RotationAlignment
-from maci2.estimation.state import (
+from maci2.estimation.results import (
     CalibrationResult,
     InitResult,
     Posterior,
@@ -20,9 +19,10 @@ from maci2.estimation.state import (
     VIState,
     direction_std,
 )
-from maci2.gaussian import Array
+from maci2.estimation.rotation_alignment import RotationAlignment
 from maci2.imu import BiasPrior, ImuMeasurements
 from maci2.lie import so3_log
+from maci2.types import Array
 from maci2.vision import RelativePoses
 
 MIN_KEYFRAMES = 4
@@ -225,10 +225,10 @@ def _worst(checks: list[_Check]) -> tuple[Status, list[str]]:
 
 
 def _left_out(report: SolveReport, steps: int) -> list[str]:
-    if report.set_aside == 0:
+    if report.rejected == 0:
         return []
     return [
-        f"{report.set_aside} of {steps} camera steps contradict the IMU and were left out: "
+        f"{report.rejected} of {steps} camera steps contradict the IMU and were left out: "
         "something that moves by itself may have filled the image"
     ]
 

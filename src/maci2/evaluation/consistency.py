@@ -7,10 +7,11 @@ import numpy as np
 
 from maci2.estimation import initialize
 from maci2.evaluation.metrics import InitErrors, initialization_errors
-from maci2.gaussian import Array
 from maci2.imu import datasheet_model
-from maci2.sensors import MotionKind, SimulationConfig, simulate, truth_at
-from maci2.vision import poses_from_truth, step_covariance
+from maci2.sensors import truth_at
+from maci2.simulation import MotionKind, SimulationConfig, simulate
+from maci2.types import Array
+from maci2.vision import pose_noise, poses_from_truth
 
 KINDS: tuple[MotionKind, ...] = ("handheld", "drone", "car", "static")
 
@@ -66,8 +67,8 @@ def _one_window(kind: MotionKind, seed: tuple[int, int]) -> Sample:
     stamps_ns = images_ns[np.linspace(2, 52, 10).round().astype(int)]
     T_b_c = recording.rig.cameras[0].T_b_c
     scale = float(np.exp(rng.uniform(*np.log(NOISE_RANGE))))
-    cov_step = step_covariance(0.05 * scale, 0.003 * scale)
-    vision = poses_from_truth(truth, stamps_ns, T_b_c, cov_step, (*seed, 1))
+    cov_pose = pose_noise(0.05 * scale, 0.003 * scale)
+    vision = poses_from_truth(truth, stamps_ns, T_b_c, cov_pose, (*seed, 1))
     result = initialize(datasheet_model(recording.imu, recording.rig.imu), vision, T_b_c)
     at = truth_at(truth, stamps_ns, max_gap_s=0.1)
     assert result.state is not None

@@ -19,11 +19,12 @@ from maci2.evaluation.integration_errors import (
     WindowErrors,
     integration_errors,
 )
-from maci2.evaluation.truth_states import TruthStates, truth_states
-from maci2.gaussian import Array, nees
+from maci2.gaussian import nees
+from maci2.ground_truth.states import TruthStates, truth_states
 from maci2.imu import ALPHA, BETA, GAMMA, BiasPrior, ImuMeasurements, datasheet_model
-from maci2.imu.model import ImuModel, bundled_models, load_imu_model
+from maci2.imu.learned_model import ImuModel, bundled_models, load_imu_model
 from maci2.sensors import Recording
+from maci2.types import Array
 
 PARTS = {"rotation": GAMMA, "velocity": BETA, "position": ALPHA}
 HORIZONS_S = (0.25, 1.0)

@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from maci2.evaluation.truth_states import Indices, TruthStates
-from maci2.gaussian import Array
+from maci2.ground_truth.states import Indices, TruthStates
 from maci2.imu import ALPHA, BETA, GAMMA, BiasPrior, ImuMeasurements, preintegrate
 from maci2.lie import so3_log
-from maci2.sensors import GRAVITY_W, NS
+from maci2.types import GRAVITY_W, NS, Array
 
 
 @dataclass(frozen=True)

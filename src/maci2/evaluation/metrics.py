@@ -4,14 +4,31 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from maci2.estimation import CalibrationResult, Posterior, VIState
-from maci2.gaussian import Array, nees
-from maci2.lie import se3_inv, se3_log, so3_log
-from maci2.sensors import GRAVITY_W, GroundTruth
+from maci2.estimation import Posterior, VIState
+from maci2.files import finite_or_none
+from maci2.gaussian import nees
+from maci2.lie import se3_inv, se3_log
+from maci2.sensors import GroundTruth
+from maci2.types import GRAVITY_W, Array
 
 SUCCESS_GRAVITY_DEG = 2.0
 SUCCESS_VELOCITY = 0.1
 """[m/s] The paper's definition of success on EuRoC."""
+
+METRICS = (
+    "gravity_deg",
+    "velocity_rmse",
+    "velocity_paper",
+    "speed_rmse",
+    "gyro_bias_pct",
+    "gyro_bias_norm_pct",
+    "rotation_deg",
+    "translation_m",
+)
+"""Names of the errors of a window, as results and tables write them."""
+
+SCORES = ("gravity", "velocity", "gyro_bias", "pose")
+"""Quantities with a NEES."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +61,10 @@ class InitErrors:
 
     nees: dict[str, float] = field(default_factory=dict)
     """Normalised error squared per degree of freedom: gravity, velocity, gyro_bias, pose."""
+
+    def as_dict(self) -> dict[str, float | None]:
+        """Errors as JSON has them: what the ground truth does not say is null."""
+        return {name: finite_or_none(getattr(self, name)) for name in METRICS}
 
     @property
     def success(self) -> bool:
@@ -97,19 +118,6 @@ def pose_errors(state: VIState, Ts_c0_b: Array) -> Array:
     return np.array(
         [se3_log(T @ se3_inv(T_true)) for T, T_true in zip(state.Ts_c0_b, Ts_c0_b, strict=True)]
     )
-
-
-def calibration_errors(result: CalibrationResult, T_b_c: Array) -> tuple[float, float]:
-    """Rotation [deg] and translation [m] error against known extrinsics."""
-    if result.state is None:
-        return float("nan"), float("nan")
-    rotation_deg = rotation_angle_deg(result.state.T_b_c[:3, :3], T_b_c[:3, :3])
-    return rotation_deg, float(np.linalg.norm(result.state.T_b_c[:3, 3] - T_b_c[:3, 3]))
-
-
-def rotation_angle_deg(R: Array, R_true: Array) -> float:
-    """Angle between two rotations."""
-    return float(np.rad2deg(np.linalg.norm(so3_log(np.ascontiguousarray(R.T @ R_true)))))
 
 
 def _position_errors(state: VIState, Ts_c0_b: Array) -> Array:

@@ -5,20 +5,11 @@ from typing import Any
 import numpy as np
 
 from maci2 import __version__
-from maci2.evaluation.options import RunOptions
-from maci2.evaluation.run import Evaluated, Row, finite_or_none
+from maci2.evaluation.metrics import METRICS, SCORES
+from maci2.evaluation.protocol import Evaluated, Row
+from maci2.files import finite_or_none
+from maci2.pipeline.options import RunOptions
 
-METRICS = (
-    "gravity_deg",
-    "velocity_rmse",
-    "velocity_paper",
-    "speed_rmse",
-    "gyro_bias_pct",
-    "gyro_bias_norm_pct",
-    "rotation_deg",
-    "translation_m",
-)
-SCORES = ("gravity", "velocity", "gyro_bias", "pose")
 STATUSES = ("ok", "weak", "failed")
 
 

@@ -6,7 +6,7 @@ while hands, drones and robots keep their speed bounded. A Kalman filter over
 [attitude, velocity, biases] that is told every half second "the velocity is zero, give or take
 `STD_SPEED`" therefore finds the two horizontal components of the bias: on EuRoC to 4e-4 rad/s after
 20 s, a fifth of their spread between recordings. What stays vertical keeps its prior until the
-device stands still for half a second: then the gyroscope shows all of it (`maci2.imu.rest`).
+device stands still for half a second: then the gyroscope shows all of it (`maci2.imu.stationary`).
 
 Only the gyroscope's bias is handed on: the accelerometer's is hardly separable from the tilt.
 """
@@ -14,12 +14,12 @@ Only the gyroscope's bias is handed on: the accelerometer's is hardly separable 
 import numpy as np
 from numba import njit
 
-from maci2.gaussian import Array
 from maci2.imu.measurements import BiasPrior, ImuMeasurements
 from maci2.imu.preintegration import Preintegrated, preintegrate
-from maci2.imu.rest import RestShift, block_length, rest_blocks
+from maci2.imu.stationary import StationaryShift, block_length, stationary_blocks
 from maci2.lie import skew, so3_exp
-from maci2.sensors import GRAVITY_W, ImuSamples, Stamps
+from maci2.sensors import ImuSamples
+from maci2.types import GRAVITY_W, Array, Stamps
 
 STD_SPEED = 2.5
 """How far from zero the velocity may be at the end of each block [m/s], one axis. Speeds are alike
@@ -54,7 +54,7 @@ SHIFT = slice(12, 15)
 
 
 def track_gyro_bias(
-    samples: ImuSamples, turn_on: BiasPrior, rest_shift: RestShift
+    samples: ImuSamples, turn_on: BiasPrior, rest_shift: StationaryShift
 ) -> tuple[Array, Array]:
     """(n, 3) gyroscope bias at each sample [rad/s], from samples before it, and its spread.
 
@@ -68,7 +68,7 @@ def track_gyro_bias(
         return bias, std
     starts = np.arange(0, len(samples), period, dtype=np.int64)
     blocks = _preintegrated(samples, turn_on, starts)
-    rests = rest_blocks(samples)
+    rests = stationary_blocks(samples)
     R_w_b, cov = _first(samples.acc[:period] - turn_on.mean_acc, turn_on, rest_shift)
     tracked, tracked_std = _track(
         R_w_b, cov, rest_shift.mean, rests.still, rests.rate - turn_on.mean_gyro, rests.std_rate,
@@ -96,7 +96,7 @@ def _preintegrated(samples: ImuSamples, turn_on: BiasPrior, starts: Stamps) -> P
     return preintegrate(measured, samples.stamps_ns[starts])
 
 
-def _first(acc: Array, turn_on: BiasPrior, rest_shift: RestShift) -> tuple[Array, Array]:
+def _first(acc: Array, turn_on: BiasPrior, rest_shift: StationaryShift) -> tuple[Array, Array]:
     """R_w_b that levels the mean specific force, heading arbitrary, and the first covariance."""
     up = acc.mean(0) / np.linalg.norm(acc.mean(0))
     # Any direction that is not up: from the axis on which `up` is smallest.

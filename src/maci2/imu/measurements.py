@@ -6,8 +6,8 @@ import numpy as np
 from scipy.ndimage import uniform_filter1d
 
 from maci2.errors import MeasurementError
-from maci2.gaussian import Array
-from maci2.sensors import ImuNoise, ImuSamples, Stamps
+from maci2.sensors import ImuNoise, ImuSamples
+from maci2.types import Array, Stamps
 
 VIBRATION_SHARE = 0.1
 """How much of the excess high-frequency variance acts like white noise; the rest is vibration that

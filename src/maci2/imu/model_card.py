@@ -5,11 +5,12 @@ from collections.abc import Mapping
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from maci2.cards import Card, CardKind
 from maci2.errors import OptionError
-from maci2.gaussian import Array, require_spd
+from maci2.gaussian import require_spd
 from maci2.imu.measurements import BiasPrior
-from maci2.imu.rest import RestShift
+from maci2.imu.stationary import StationaryShift
+from maci2.model_card import Card, CardKind
+from maci2.types import Array
 
 METADATA_KEY = "maci2_imu_model"
 FORMAT = 4
@@ -104,11 +105,11 @@ class ModelCard(Card):
         """Of the raw samples, where the model tracks the gyroscope's bias."""
         return _prior(self.turn_on_mean, self.turn_on_std) if self.turn_on_std else None
 
-    def rest_shift(self) -> RestShift:
+    def rest_shift(self) -> StationaryShift:
         """Of the gyroscope, from rest to motion."""
         if not self.rest_shift_std:
-            return RestShift()
-        return RestShift(np.array(self.rest_shift_mean), np.array(self.rest_shift_std))
+            return StationaryShift()
+        return StationaryShift(np.array(self.rest_shift_mean), np.array(self.rest_shift_std))
 
     def cov_0_array(self) -> Array:
         """(9, 9), zero for none."""

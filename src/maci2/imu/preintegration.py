@@ -7,10 +7,9 @@ import numpy as np
 from numba import njit
 
 from maci2.errors import DatasetError
-from maci2.gaussian import Array
-from maci2.imu.kernels import preintegrate_segments
 from maci2.imu.measurements import ImuMeasurements
-from maci2.sensors import Stamps
+from maci2.imu.preintegration_kernels import preintegrate_segments
+from maci2.types import Array, Stamps
 
 GAMMA = slice(0, 3)
 BETA = slice(3, 6)

@@ -10,9 +10,9 @@ import numpy as np
 import onnx
 import torch
 
-from maci2.cards import Card
 from maci2.errors import Maci2Error
 from maci2.files import write_atomically
+from maci2.model_card import Card
 
 
 def onnx_of(

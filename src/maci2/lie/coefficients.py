@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 from scipy.special import zeta
 
-from maci2.gaussian import Array
+from maci2.types import Array
 
 # Below this angle [rad] the closed forms cancel by more than a digit; the series there converge
 # to the last bit in `SERIES_TERMS` terms.

@@ -7,7 +7,6 @@ needs the slopes of the coefficients and no matrix product.
 import numpy as np
 from numba import njit
 
-from maci2.gaussian import Array
 from maci2.lie.coefficients import (
     half_cot_over,
     half_cot_slope,
@@ -18,6 +17,7 @@ from maci2.lie.coefficients import (
     t_minus_sin_slope,
 )
 from maci2.lie.so3 import apply_polynomial, norm3, polynomial, so3_log
+from maci2.types import Array
 
 RHO = slice(0, 3)
 PHI = slice(3, 6)

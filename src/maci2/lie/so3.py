@@ -5,8 +5,8 @@ import math
 import numpy as np
 from numba import njit
 
-from maci2.gaussian import Array
 from maci2.lie.coefficients import half_cot_over, one_minus_cos_over, sin_over, t_minus_sin_over
+from maci2.types import Array
 
 
 @njit(cache=True)

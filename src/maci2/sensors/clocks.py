@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from maci2.errors import CalibrationError
-from maci2.sensors.types import NS, Recording
+from maci2.sensors.types import Recording
+from maci2.types import NS
 
 MAX_DIFFERENCE_S = 1e-3
 """Between the stated offsets of two cameras: beyond, their images are not of one moment."""

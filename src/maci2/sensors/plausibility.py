@@ -8,13 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from maci2.errors import DatasetError
-from maci2.gaussian import Array
-from maci2.sensors.rotations import so3_exp_stack
-from maci2.sensors.sanity import gaps
-from maci2.sensors.types import NS, ImuSamples
-
-GRAVITY = 9.81
-"""[m/s^2]"""
+from maci2.lie.stacks import so3_exp_stack
+from maci2.sensors.types import ImuSamples
+from maci2.sensors.validation import gaps
+from maci2.types import GRAVITY_NORM, NS, Array
 
 GRAVITY_TOLERANCE = 1.5
 """What bias and scale of a poor MEMS accelerometer can add to 9.81 [m/s^2]."""
@@ -111,19 +108,21 @@ def _gyro_fault(samples: ImuSamples, forces: Forces) -> ImuFault | None:
         )
         return ImuFault(text, serious=True, name=IN_DEGREES)
     # Norms are those of gravity, yet the directions, turned back, do not agree.
-    if not forces.coherent and abs(forces.sample - GRAVITY) < 2.0 * GRAVITY_TOLERANCE:
+    if not forces.coherent and abs(forces.sample - GRAVITY_NORM) < 2.0 * GRAVITY_TOLERANCE:
         text = (
             f"{samples.source}: gyroscope and accelerometer disagree: turned back with the "
             f"gyroscope, forces of {forces.sample:.2f} m/s^2 average to {forces.mean:.2f} over "
-            f"{_WINDOW_S:.0f} s, needed {GRAVITY} within {GRAVITY_TOLERANCE}. {remedy}"
+            f"{_WINDOW_S:.0f} s, needed {GRAVITY_NORM} within {GRAVITY_TOLERANCE}. {remedy}"
         )
         return ImuFault(text, serious=True, name=DISAGREE)
     return None
 
 
 def _gravity_fault(source: str, forces: Forces) -> ImuFault | None:
-    needed = f"needed {GRAVITY} within {GRAVITY_TOLERANCE} (bias and scale of a poor accelerometer)"
-    if abs(forces.mean - GRAVITY) <= GRAVITY_TOLERANCE:
+    needed = (
+        f"needed {GRAVITY_NORM} within {GRAVITY_TOLERANCE} (bias and scale of a poor accelerometer)"
+    )
+    if abs(forces.mean - GRAVITY_NORM) <= GRAVITY_TOLERANCE:
         return None
     # Gravity of 1 g is steady; accelerations that happen to be 1 m/s^2 large are not.
     steady = forces.coherent and forces.spread < 0.35 * forces.mean
@@ -131,7 +130,7 @@ def _gravity_fault(source: str, forces: Forces) -> ImuFault | None:
         name = "the accelerometer is in g"
         text = (
             f"{source}: the accelerometer reads {forces.mean:.3f} on average, {needed}. It looks "
-            f"like g: multiply the accelerometer columns by {GRAVITY}."
+            f"like g: multiply the accelerometer columns by {GRAVITY_NORM}."
         )
     elif not steady or forces.mean <= 0.8:
         name = "gravity is removed"

@@ -1,23 +1,15 @@
-"""What a recording holds: samples, stamps, calibration and truth. Nothing estimated.
-
-Stamps are int64 nanoseconds throughout: a float64 of seconds since 1970 resolves only 240 ns.
-"""
+"""What a recording holds: samples, timestamps, calibration and ground truth. Nothing estimated."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maci2.errors import DatasetError
-from maci2.gaussian import Array
+from maci2.types import NS, Array, Stamps
 
-Stamps = NDArray[np.int64]
 DistortionModel = Literal["radtan", "equidistant", "none"]
-
-NS = 1_000_000_000
-"""Nanoseconds in a second."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +72,26 @@ class GroundTruth:
 
     source: str = "ground truth"
     """File, for messages."""
+
+    def __len__(self) -> int:
+        return len(self.stamps_ns)
+
+
+@dataclass(frozen=True)
+class CameraTrajectory:
+    """Where a camera was, as some visual odometry saw it."""
+
+    stamps_ns: Stamps
+    """(n,) strictly increasing."""
+
+    Ts_w_c: Array
+    """(n, 4, 4) poses of the camera in that odometry's own world."""
+
+    source: str
+    """File, for messages."""
+
+    dropped: int = 0
+    """Lines left out because they hold NaN: the odometry was lost there."""
 
     def __len__(self) -> int:
         return len(self.stamps_ns)

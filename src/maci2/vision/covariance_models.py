@@ -9,9 +9,9 @@ from typing import Literal, Protocol
 import numpy as np
 
 from maci2.errors import OptionError
-from maci2.gaussian import Array
-from maci2.vision.evidence import INPUTS, Evidence
+from maci2.types import Array
 from maci2.vision.match_card import read_match_card
+from maci2.vision.match_features import INPUTS, MatchFeatures
 
 ModelName = Literal["learned", "fixed", "structure", "chi2"]
 """chi2 is `fixed`, scaled afterwards by the residuals of the pose."""
@@ -30,7 +30,7 @@ MIN_STD_PX, MAX_STD_PX = 0.003, 30.0
 class CovarianceModel(Protocol):
     """Covariances (n, 4, 4) [px^2] of the matches behind some evidence."""
 
-    def __call__(self, evidence: Evidence) -> Array: ...
+    def __call__(self, evidence: MatchFeatures) -> Array: ...
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class FixedNoise:
 
     std_px: float = FIXED_PX
 
-    def __call__(self, evidence: Evidence) -> Array:
+    def __call__(self, evidence: MatchFeatures) -> Array:
         cov = self.std_px**2 * np.eye(4)
         return np.broadcast_to(cov, (len(evidence.tensors), 4, 4)).copy()
 
@@ -48,7 +48,7 @@ class FixedNoise:
 class StructureTensor:
     """What least squares says: grey noise through the inverse of the patch's gradients."""
 
-    def __call__(self, evidence: Evidence) -> Array:
+    def __call__(self, evidence: MatchFeatures) -> Array:
         xx, xy, yy = evidence.tensors.T + np.array([[1.0], [0.0], [1.0]])
         grey = evidence.residual_vars + 1.0 / 12.0
         determinant = np.maximum(xx * yy - xy * xy, 1e-6 * xx * yy)
@@ -85,7 +85,7 @@ class Learned:
                 f"{INPUTS}; train it again with `maci2 train-vision`."
             )
 
-    def __call__(self, evidence: Evidence) -> Array:
+    def __call__(self, evidence: MatchFeatures) -> Array:
         if len(evidence.inputs) == 0:
             return np.empty((0, 4, 4))
         (outputs,) = self._session.run(None, {"inputs": evidence.inputs})

@@ -4,8 +4,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from maci2.gaussian import Array
-from maci2.sensors.frames import Image
+from maci2.sensors.stereo import Image
+from maci2.types import Array
 
 BLOCK = 7
 """Side of the patch whose gradients decide [px]."""

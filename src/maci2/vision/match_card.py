@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from maci2.cards import Card, CardKind
+from maci2.model_card import Card, CardKind
 
 METADATA_KEY = "maci2_match_covariance"
 FORMAT = 1

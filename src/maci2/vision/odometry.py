@@ -8,16 +8,17 @@ from pathlib import Path
 import numpy as np
 
 from maci2.errors import CalibrationError
-from maci2.sensors import Rig, Stamps
-from maci2.sensors.stereo_pairs import Frames, Image
+from maci2.sensors import Rig
+from maci2.sensors.stereo import Frames, Image
+from maci2.types import Stamps
+from maci2.vision.calibration_uncertainty import EXACT_CALIBRATION, CalibrationUncertainty
 from maci2.vision.covariance_models import CovarianceModel, covariance_model
+from maci2.vision.keyframe import Keyframe, blank, keyframe, match_keyframes
+from maci2.vision.rectification_check import calibration_fault
 from maci2.vision.rectify import Rectification, rectify
+from maci2.vision.relative_pose import RelativePose, chained, measure_relative_pose, unmeasured
 from maci2.vision.relative_poses import CameraFrame, RelativePoses
-from maci2.vision.shared_errors import NO_SHARED_ERRORS, SharedErrors
-from maci2.vision.step import Keyframe, blank, keyframe, match_step
-from maci2.vision.stereo_check import calibration_fault
 from maci2.vision.two_frame import PinholePair
-from maci2.vision.visual_step import VisualStep, chained, measure_step, unmeasured
 
 CACHED = 4
 """Keyframes and rectified images kept: those of the step at hand."""
@@ -30,7 +31,7 @@ FAULTS_IN_A_ROW = 3
 class OdometryConfig:
     """Choices of the odometry."""
 
-    shared: SharedErrors | None = None
+    shared: CalibrationUncertainty | None = None
     """Absent: those of a measured calibration, or none where the rig's is exact."""
 
     scale_by_residuals: bool = False
@@ -46,7 +47,7 @@ def odometry_by(
     """With match covariances by name; rivals are Eq. 6 alone, as people use it."""
     config = OdometryConfig()
     if covariance != "learned":
-        config = OdometryConfig(NO_SHARED_ERRORS, scale_by_residuals=covariance == "chi2")
+        config = OdometryConfig(EXACT_CALIBRATION, scale_by_residuals=covariance == "chi2")
     return StereoOdometry(frames, rig, covariance_model(covariance, weights), config)
 
 
@@ -70,9 +71,11 @@ class StereoOdometry:
         )
         self.model = covariance_model("learned") if model is None else model
         self.config = OdometryConfig() if config is None else config
-        self.shared = self.config.shared or (NO_SHARED_ERRORS if rig.exact else SharedErrors())
+        self.shared = self.config.shared or (
+            EXACT_CALIBRATION if rig.exact else CalibrationUncertainty()
+        )
         self._keyframes: OrderedDict[int, Keyframe] = OrderedDict()
-        self._steps: dict[tuple[int, int], VisualStep] = {}
+        self._steps: dict[tuple[int, int], RelativePose] = {}
         self._faults_in_a_row = 0
 
     @property
@@ -91,7 +94,7 @@ class StereoOdometry:
             self.frame,
         )
 
-    def step(self, index: int, index1: int) -> VisualStep:
+    def step(self, index: int, index1: int) -> RelativePose:
         """Motion between two frames, direct or chained, measured once."""
         if (index, index1) not in self._steps:
             if self.config.chained and index1 > index + 1:
@@ -101,7 +104,7 @@ class StereoOdometry:
                 self._steps[index, index1] = self._measure(index, index1)
         return self._steps[index, index1]
 
-    def _measure(self, index: int, index1: int) -> VisualStep:
+    def _measure(self, index: int, index1: int) -> RelativePose:
         """Follow points through the frames between; they only lead the way."""
         # In the order of time: a bag is read on, not looked up.
         first = self._keyframe(index)
@@ -112,8 +115,8 @@ class StereoOdometry:
             return unmeasured(stamps, first.blank or second.blank)
         # A dark image between would lead the way nowhere.
         seen = [image for image in between if not blank(image, "left")]
-        found = match_step(first, seen, second, first.row_offset)
-        return measure_step(
+        found = match_keyframes(first, seen, second, first.row_offset)
+        return measure_relative_pose(
             stamps, found, self.model, self.camera, self.shared, self.config.scale_by_residuals
         )
 

@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maci2.errors import CalibrationError
-from maci2.gaussian import Array
 from maci2.lie import se3_inv
 from maci2.sensors import Camera, Rig
-from maci2.sensors.frames import Image
+from maci2.sensors.stereo import Image
+from maci2.types import Array
 
 Map = NDArray[np.float32]
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from maci2 import __version__
 from maci2.errors import MeasurementError
-from maci2.gaussian import Array, require_spd
-from maci2.sensors import NS, Stamps
+from maci2.gaussian import require_spd
+from maci2.types import NS, Array, Stamps
 
 CameraFrame = Literal["camera", "rectified"]
 
@@ -92,7 +92,7 @@ def save_relative_poses(path: Path, poses: RelativePoses) -> None:
 
 
 @dataclass(frozen=True)
-class MeasuredSteps:
+class MeasuredPoses:
     """A file of measured steps; they need not touch each other."""
 
     stamps_ns: Stamps
@@ -104,7 +104,7 @@ class MeasuredSteps:
     source: str
 
 
-def load_relative_poses(path: Path) -> MeasuredSteps:
+def load_relative_poses(path: Path) -> MeasuredPoses:
     """Read what `save_relative_poses` or `maci2 vo` wrote."""
     if not path.is_file():
         raise MeasurementError(f"{path}: no such file; `maci2 vo` writes one.")
@@ -116,7 +116,7 @@ def load_relative_poses(path: Path) -> MeasuredSteps:
                     f"{path}: lacks {sorted(missing)}; holds {sorted(file.files)}."
                 )
             frame = str(file["frame"])
-            steps = MeasuredSteps(
+            steps = MeasuredPoses(
                 file["stamps_ns"].astype(np.int64),
                 file["T_ck_ck1"].astype(np.float64),
                 file["cov"].astype(np.float64),

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from maci2.gaussian import Array
 from maci2.lie import se3
+from maci2.types import Array
 from maci2.vision.two_frame_kernel import gauss_newton, in_columns, matches_last
 
 Which = NDArray[np.intp] | NDArray[np.bool_]

@@ -8,9 +8,9 @@ import math
 import numpy as np
 from numba import njit
 
-from maci2.gaussian import Array
 from maci2.lie import se3_exp, se3_mul
-from maci2.vision.vectors import (
+from maci2.types import Array
+from maci2.vision.small_vectors import (
     LIBERTIES,
     Rows,
     Rows4,

@@ -1,0 +1,75 @@
+"""Initializers that run on the same segments: maci2's own and its rivals, from their equations.
+
+Adding one is a file and a line in `INITIALIZERS` (docs/own_initializer.md).
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from maci2.baselines.analytic import analytic
+from maci2.baselines.kimera import kimera
+from maci2.baselines.linear import EUROC_ACC_BIAS, const_bias, linear
+from maci2.baselines.maci2 import maci2, maci2_identity_imu, maci2_paper, maci2_raw
+from maci2.baselines.orbslam3 import orbslam3
+from maci2.baselines.segment import Answer, Initializer, Segment, make_segment
+from maci2.baselines.static import static
+from maci2.baselines.vins import vins, vins_fixed
+from maci2.errors import OptionError
+from maci2.estimation import VIState
+
+INITIALIZERS: dict[str, Initializer] = {
+    "maci2": maci2,
+    "maci2-raw": maci2_raw,
+    "maci2-paper": maci2_paper,
+    "maci2-identity-imu": maci2_identity_imu,
+    "const-bias": const_bias(EUROC_ACC_BIAS),
+    "linear": linear,
+    "vins": vins,
+    "vins-fixed": vins_fixed,
+    "orbslam3": orbslam3,
+    "analytic": analytic,
+    "kimera": kimera,
+    "static": static,
+}
+
+__all__ = [
+    "INITIALIZERS",
+    "Answer",
+    "Initializer",
+    "Segment",
+    "find_initializer",
+    "make_segment",
+    "run_initializer",
+]
+
+
+def find_initializer(name: str) -> Initializer:
+    """By name, or an error that lists what exists."""
+    if name not in INITIALIZERS:
+        raise OptionError(
+            f"'{name}' is no initializer; choose from {', '.join(sorted(INITIALIZERS))}."
+        )
+    return INITIALIZERS[name]
+
+
+def run_initializer(initializer: Initializer, segment: Segment) -> Answer:
+    """Its answer, in which everything is a number: what is not counts as no answer."""
+    try:
+        answer = initializer(segment)
+    except np.linalg.LinAlgError as error:
+        return Answer(False, f"the window does not determine the state ({error})")
+    if answer.state is None:
+        return replace(answer, accepted=False)
+    broken = _not_finite(answer.state)
+    if broken:
+        return Answer(False, f"the answer's {broken} is NaN or infinite")
+    return answer
+
+
+def _not_finite(state: VIState) -> str:
+    """Name of the first part that is not made of numbers."""
+    for name in ("gravity_c0", "velocity_b", "gyro_bias", "acc_bias", "Ts_c0_b"):
+        if not np.isfinite(getattr(state, name)).all():
+            return name
+    return ""

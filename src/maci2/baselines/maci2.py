@@ -1,0 +1,58 @@
+"""maci2 itself, as an initializer like the others."""
+
+from dataclasses import replace
+
+from maci2.baselines.segment import Answer, Segment
+from maci2.estimation import SolverConfig, initialize
+from maci2.imu import ImuMeasurements
+from maci2.pipeline.options import RunOptions, VisionSource
+from maci2.types import Array
+
+PAPER = RunOptions(VisionSource("truth"), paper=True).solver()
+
+
+def maci2(segment: Segment) -> Answer:
+    """With the IMU model that made the segment's measurements."""
+    return _initialize(segment, segment.measurements, SolverConfig())
+
+
+def maci2_raw(segment: Segment) -> Answer:
+    """With raw samples whatever the IMU model is: data sheet and vibration, nothing learned."""
+    return _initialize(segment, segment.raw_vibrating, SolverConfig())
+
+
+def maci2_paper(segment: Segment) -> Answer:
+    """The paper's choices exactly, with raw samples and the data sheet's noise."""
+    metric = replace(segment, vision=replace(segment.vision, std_scale=0.0))
+    return _initialize(metric, segment.raw, PAPER)
+
+
+def maci2_identity_imu(segment: Segment) -> Answer:
+    """The IMU model's corrections, but every IMU residual weighed alike: an ablation."""
+    return _initialize(segment, segment.measurements, SolverConfig(imu_identity=True))
+
+
+def _initialize(segment: Segment, imu: ImuMeasurements, config: SolverConfig) -> Answer:
+    """`ok` counts as accepted; `weak` asks its user to wait for a better window."""
+    config = replace(config, gravity_norm=segment.gravity_norm)
+    result = initialize(imu, segment.vision, segment.T_b_c, config)
+    reason = "; ".join(result.verdict.reasons)
+    if result.state is None:
+        return Answer(False, reason)
+    removed_gyro, removed_acc = _removed_bias(segment, imu)
+    state = replace(
+        result.state,
+        gyro_bias=removed_gyro + result.state.gyro_bias,
+        acc_bias=removed_acc + result.state.acc_bias,
+    )
+    status = result.verdict.status
+    return Answer(status == "ok", reason, state, result.posterior, unsure=status == "weak")
+
+
+def _removed_bias(segment: Segment, imu: ImuMeasurements) -> tuple[Array, Array]:
+    """Mean correction that the IMU model made inside the window, as biases of the raw samples."""
+    stamps_ns = segment.raw.stamps_ns
+    inside = (stamps_ns >= segment.stamps_ns[0]) & (stamps_ns <= segment.stamps_ns[-1])
+    gyro = (segment.raw.gyro - imu.gyro)[inside].mean(axis=0)
+    acc = (segment.raw.acc - imu.acc)[inside].mean(axis=0)
+    return gyro, acc

@@ -1,0 +1,116 @@
+"""What one window gives to every initializer, and what each of them answers."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from maci2.estimation import Posterior, VIState
+from maci2.estimation.initial_guess import chain
+from maci2.imu import ImuMeasurements, datasheet_model, raw_model
+from maci2.lie import se3_inv
+from maci2.pipeline.prepare import Inputs
+from maci2.pipeline.windows import Window
+from maci2.types import GRAVITY_NORM, NS, Array, Stamps
+from maci2.vision import RelativePoses
+
+MARGIN_NS = NS
+"""Vibration is averaged over half of this to each side."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One window, the same for everybody: samples, camera motion, calibration, gravity's norm.
+
+    Nothing here comes from a ground truth, and nothing is known to one method alone.
+    """
+
+    raw: ImuMeasurements
+    """The samples as the device gave them, with the data sheet's variance; one sample beyond the
+    first and the last keyframe. No bias prior of it may be used."""
+
+    raw_vibrating: ImuMeasurements
+    """The same with the noise that vibration adds, read off the recording: what `--imu raw` is."""
+
+    measurements: ImuMeasurements
+    """The same samples as the chosen IMU model hands them on (`--imu`): corrected, with variances
+    and a prior. A learned model needs the whole stream, so it has run before."""
+
+    vision: RelativePoses
+    """Camera motion between the keyframes, in metres (stereo)."""
+
+    T_b_c: Array
+    """(4, 4) pose in the body of the camera frame that `vision` speaks of."""
+
+    gravity_norm: float = GRAVITY_NORM
+    """[m/s^2]"""
+
+    @property
+    def stamps_ns(self) -> Stamps:
+        """(n,) keyframes."""
+        return self.vision.stamps_ns
+
+    def Ts_c0_c(self) -> Array:
+        """(n, 4, 4) camera poses, vision's steps chained."""
+        return chain(np.ascontiguousarray(self.vision.Ts_ck_ck1))
+
+    def Ts_c0_b(self) -> Array:
+        """(n, 4, 4) body poses, vision's steps chained."""
+        return self.Ts_c0_c() @ se3_inv(np.ascontiguousarray(self.T_b_c))
+
+    def state(
+        self,
+        gravity_c0: Array,
+        velocity_b: Array,
+        gyro_bias: Array,
+        acc_bias: Array,
+        Ts_c0_b: Array,
+    ) -> VIState:
+        """An estimate in our conventions; biases are those of the raw samples."""
+        return VIState(
+            self.stamps_ns, Ts_c0_b, velocity_b, gravity_c0, gyro_bias, acc_bias, self.T_b_c
+        )
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an initializer says about a segment."""
+
+    accepted: bool
+    """By the method's own rule: would it have started on this window?"""
+
+    reason: str = ""
+    """Why it was rejected, or what the method warned of, in plain words."""
+
+    state: VIState | None = None
+    """Also of a rejected window wherever there is one, so that rejections can be judged."""
+
+    posterior: Posterior | None = None
+    """Only of methods that state how far to trust them."""
+
+    unsure: bool = False
+    """Not accepted, yet not called wrong either: the method asks for more motion."""
+
+
+class Initializer(Protocol):
+    """A method: one function."""
+
+    def __call__(self, segment: Segment, /) -> Answer: ...
+
+
+def make_segment(inputs: Inputs, window: Window) -> Segment:
+    """Cut one window out of a recording that has been made ready."""
+    vision = inputs.camera_motion(window.stamps_ns, window.index)
+    start_ns, end_ns = int(vision.stamps_ns[0]), int(vision.stamps_ns[-1])
+    samples, noise = inputs.recording.imu, inputs.recording.rig.imu
+    around = samples.between(
+        max(start_ns - MARGIN_NS, int(samples.stamps_ns[0])),
+        min(end_ns + MARGIN_NS, int(samples.stamps_ns[-1])),
+    )
+    return Segment(
+        datasheet_model(samples.between(start_ns, end_ns), noise),
+        raw_model(around, noise).between(start_ns, end_ns),
+        inputs.imu.between(start_ns, end_ns),
+        vision,
+        inputs.T_b_c,
+    )

@@ -1,0 +1,1 @@
+"""Speed, measured against other libraries in one run."""

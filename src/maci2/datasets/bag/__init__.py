@@ -1,0 +1,1 @@
+"""ROS 1 and ROS 2 bags."""

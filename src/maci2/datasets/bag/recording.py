@@ -1,0 +1,241 @@
+"""ROS 1 and ROS 2 bags as recordings.
+
+Bags are read as a stream: what is kept of an image is its stamp. Stamps are those of the headers,
+never the times of receipt.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maci2.datasets.bag.images import grey_image, require_size
+from maci2.datasets.bag.reader import Bag, Message, Topic, bag_paths
+from maci2.datasets.bag.series import Series, SeriesBuilder
+from maci2.datasets.bag.topics import Topics, find_topics
+from maci2.datasets.euroc import MAX_QUAT_NORM_ERROR, MIN_IMU_SAMPLES
+from maci2.errors import DatasetError
+from maci2.lie.stacks import rotations_from_quat_wxyz, stack_poses
+from maci2.rigs.kalibr import with_frame_rates
+from maci2.sensors.clocks import on_imu_clock
+from maci2.sensors.types import BagImages, GroundTruth, ImuSamples, Recording, Rig
+from maci2.sensors.validation import GAP_PERIODS, gaps, require_count
+from maci2.types import NS, Stamps
+
+ANY_TOPICS = Topics()
+"""All topics are found by their types."""
+
+
+@dataclass(frozen=True)
+class _Scanned:
+    """What one pass over a bag gave."""
+
+    topics: Topics
+    series: dict[str, Series]
+    """By role."""
+
+
+def read_bag(path: Path, rig: Rig, topics: Topics = ANY_TOPICS) -> Recording:
+    """Open a bag: a .bag, .mcap or .db3 file, a ROS 2 bag's folder, or a folder of .bag files that
+    follow one another. A bag carries no calibration, so `rig` is needed."""
+    paths = bag_paths(path)
+    with Bag(paths) as bag:
+        scanned = _scan(bag, topics, rig)
+        notes = _notes(bag, scanned)
+    images = [role for role in ("left", "right") if role in scanned.series]
+    stamps_ns = tuple(scanned.series[role].stamps_ns for role in images)
+    imu, warnings = _imu_samples(scanned, str(path))
+    truth = scanned.series.get("truth")
+    recording = Recording(
+        name=path.stem if path.is_file() else path.resolve().name,
+        path=path,
+        imu=imu,
+        rig=with_frame_rates(rig, stamps_ns),
+        camera_stamps_ns=stamps_ns,
+        truths={} if truth is None else {scanned.topics.truth: _truth(truth, scanned, path)},
+        bag=BagImages(
+            paths, scanned.topics.images, tuple(scanned.series[role].received_ns for role in images)
+        ),
+        notes=notes,
+        warnings=(*warnings, *_repeated(scanned)),
+    )
+    recording = on_imu_clock(recording)
+    _require_one_clock(imu, recording.camera_stamps_ns, str(path))
+    return recording
+
+
+def _scan(bag: Bag, asked: Topics, rig: Rig) -> _Scanned:
+    """One pass over all messages of the chosen topics."""
+    topics = find_topics(bag, asked, tuple(camera.topic for camera in rig.cameras))
+    roles = {name: role for role, name in topics.roles().items()}
+    builders = {
+        role: SeriesBuilder(f"{bag.source}, {name}", _WIDTHS.get(role, 0))
+        for name, role in roles.items()
+    }
+    cameras = dict(zip(("left", "right"), rig.cameras, strict=False))
+    for message in bag.messages(list(roles)):
+        role = roles[message.topic]
+        builder = builders[role]
+        if role in ("left", "right"):
+            if len(builder) == 0:
+                image = grey_image(message.content, f"{builder.source}, message 1")
+                if role in cameras:
+                    require_size(image, cameras[role].resolution, f"{builder.source}, message 1")
+            builder.add(message)
+        else:
+            builder.add(message, *_NUMBERS[role](message))
+    for role, builder in builders.items():
+        _require_whole(bag.topics[topics.roles()[role]], len(builder), bag.source)
+        least = MIN_IMU_SAMPLES if role in ("imu", "gyro", "acc") else 1
+        require_count(len(builder), least, builder.source)
+    return _Scanned(topics, {role: builder.series() for role, builder in builders.items()})
+
+
+def _require_whole(topic: Topic, found: int, source: str) -> None:
+    """A parser may step over damaged messages; the bag itself says how many there are."""
+    if found < topic.count:
+        raise DatasetError(
+            f"{source}: {topic} has {found} readable messages, {topic.count - found} fewer than "
+            "the bag states: it is damaged. Copy it again."
+        )
+
+
+def _rates(message: Message) -> tuple[float, ...]:
+    rate = message.content.angular_velocity
+    return rate.x, rate.y, rate.z
+
+
+def _forces(message: Message) -> tuple[float, ...]:
+    force = message.content.linear_acceleration
+    return force.x, force.y, force.z
+
+
+def _pose(message: Message) -> tuple[float, ...]:
+    """Position, quaternion w x y z, and velocity in the body frame, NaN-free: zero if not said."""
+    content = message.content
+    velocity: tuple[float, ...] = (0.0, 0.0, 0.0)
+    if hasattr(content, "transform"):
+        position, turn = content.transform.translation, content.transform.rotation
+    else:
+        pose: Any = content.pose
+        pose = getattr(pose, "pose", pose)
+        position, turn = pose.position, pose.orientation
+    if hasattr(content, "twist"):
+        linear = content.twist.twist.linear
+        velocity = (linear.x, linear.y, linear.z)
+    return (position.x, position.y, position.z, turn.w, turn.x, turn.y, turn.z, *velocity)
+
+
+_NUMBERS: dict[str, Callable[[Message], tuple[float, ...]]] = {
+    "imu": lambda message: (*_rates(message), *_forces(message)),
+    "gyro": _rates,
+    "acc": _forces,
+    "truth": _pose,
+}
+_WIDTHS = {"imu": 6, "gyro": 3, "acc": 3, "truth": 10}
+
+
+def _imu_samples(scanned: _Scanned, source: str) -> tuple[ImuSamples, list[str]]:
+    """Samples, and what was left out to get them."""
+    if scanned.topics.imu:
+        imu = scanned.series["imu"]
+        place = f"{source}, {scanned.topics.imu}"
+        # Whole arrays, as a folder gives them: kernels are compiled anew for parts of one.
+        rates, forces = imu.values[:, :3].copy(), imu.values[:, 3:].copy()
+        return ImuSamples(imu.stamps_ns, rates, forces, place), []
+    gyro, acc = scanned.series["gyro"], scanned.series["acc"]
+    place = f"{source}, {scanned.topics.gyro} and {scanned.topics.acc}"
+    samples = merge_imu(gyro, acc, place)
+    lost = len(gyro.stamps_ns) - len(samples)
+    said = f"{scanned.topics.gyro}: {lost} samples have no accelerometer sample on both sides"
+    return samples, [said] if lost else []
+
+
+def merge_imu(gyro: Series, acc: Series, source: str) -> ImuSamples:
+    """Gyroscope samples with the accelerometer interpolated to their stamps.
+
+    Samples outside the accelerometer's time or inside one of its gaps are left out, so that a gap
+    stays one.
+    """
+    after = np.searchsorted(acc.stamps_ns, gyro.stamps_ns, side="left")
+    inside = (gyro.stamps_ns >= acc.stamps_ns[0]) & (gyro.stamps_ns <= acc.stamps_ns[-1])
+    for at in gaps(acc.stamps_ns):
+        start_ns, end_ns = acc.stamps_ns[at], acc.stamps_ns[at + 1]
+        inside &= ~((gyro.stamps_ns > start_ns) & (gyro.stamps_ns < end_ns))
+    stamps_ns, after = gyro.stamps_ns[inside], after[inside]
+    require_count(len(stamps_ns), MIN_IMU_SAMPLES, f"{source}, where both are there")
+    before = np.maximum(after - 1, 0)
+    step = np.maximum(acc.stamps_ns[after] - acc.stamps_ns[before], 1)
+    # Integers to the last: seconds since 1970 in float64 resolve 240 ns only.
+    share = ((stamps_ns - acc.stamps_ns[before]) / step)[:, None]
+    forces = (1.0 - share) * acc.values[before] + share * acc.values[after]
+    exact = acc.stamps_ns[after] == stamps_ns
+    forces[exact] = acc.values[after[exact]]
+    return ImuSamples(stamps_ns, gyro.values[inside], forces, source)
+
+
+def _truth(truth: Series, scanned: _Scanned, path: Path) -> GroundTruth:
+    source = f"{path}, {scanned.topics.truth}"
+    require_count(len(truth.stamps_ns), 2, source)
+    norms = np.linalg.norm(truth.values[:, 3:7], axis=1)
+    bad = np.abs(norms - 1.0) > MAX_QUAT_NORM_ERROR
+    if bad.any():
+        at = int(np.argmax(bad))
+        raise DatasetError(
+            f"{source}, stamp {truth.stamps_ns[at]} ns: quaternion norm is {norms[at]:.4f}, needed "
+            f"1 within {MAX_QUAT_NORM_ERROR} ({int(bad.sum())} of {len(norms)} poses)."
+        )
+    R_w_b = rotations_from_quat_wxyz(truth.values[:, 3:7])
+    v_b = truth.values[:, 7:10]
+    unknown = np.full((len(norms), 3), np.nan)
+    # Odometry states velocity in its child frame, the body.
+    v_w = np.einsum("kij,kj->ki", R_w_b, v_b) if v_b.any() else unknown
+    return GroundTruth(
+        stamps_ns=truth.stamps_ns,
+        Ts_w_b=stack_poses(R_w_b, truth.values[:, :3]),
+        v_w=v_w,
+        bias_gyro=unknown,
+        bias_acc=unknown.copy(),
+        source=source,
+    )
+
+
+def _require_one_clock(imu: ImuSamples, cameras_ns: tuple[Stamps, ...], source: str) -> None:
+    """Raise when a camera and the IMU share no time."""
+    for number, stamps_ns in enumerate(cameras_ns):
+        start_ns = max(int(stamps_ns[0]), int(imu.stamps_ns[0]))
+        end_ns = min(int(stamps_ns[-1]), int(imu.stamps_ns[-1]))
+        if start_ns > end_ns:
+            apart_s = (start_ns - end_ns) / NS
+            raise DatasetError(
+                f"{source}: header stamps of camera {number} cover {stamps_ns[0]}..{stamps_ns[-1]} "
+                f"ns, those of the IMU {imu.stamps_ns[0]}..{imu.stamps_ns[-1]} ns: apart by "
+                f"{apart_s:.3f} s ({apart_s / 3600.0:.2f} h). Both must be on one clock."
+            )
+
+
+def _notes(bag: Bag, scanned: _Scanned) -> tuple[str, ...]:
+    """What was taken for what."""
+    found = []
+    for role, name in scanned.topics.roles().items():
+        series = scanned.series[role]
+        delay_s = float(np.median(series.received_ns - series.stamps_ns)) / NS
+        found.append(
+            f"{role} is {bag.topics[name]}; stamps from the headers, received {delay_s:.3f} s later"
+        )
+    if scanned.topics.gyro:
+        found.append(
+            "the accelerometer is interpolated to the gyroscope's stamps, across steps of at most "
+            f"{GAP_PERIODS:.0f} periods"
+        )
+    return tuple(found)
+
+
+def _repeated(scanned: _Scanned) -> list[str]:
+    return [
+        f"{role}: {series.repeated} messages repeat the stamp before and are left out"
+        for role, series in scanned.series.items()
+        if series.repeated
+    ]

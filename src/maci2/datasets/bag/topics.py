@@ -1,0 +1,175 @@
+"""Which topic of a bag is which sensor: as asked, else found by message type and name."""
+
+from dataclasses import dataclass, fields, replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from maci2.datasets.bag.reader import Bag, Topic
+from maci2.errors import DatasetError, OptionError
+
+IMU = "sensor_msgs/msg/Imu"
+IMAGES = ("sensor_msgs/msg/Image", "sensor_msgs/msg/CompressedImage")
+POSES = (
+    "geometry_msgs/msg/PoseStamped",
+    "geometry_msgs/msg/PoseWithCovarianceStamped",
+    "geometry_msgs/msg/TransformStamped",
+    "nav_msgs/msg/Odometry",
+)
+KINDS: dict[str, tuple[str, ...]] = {
+    "imu": (IMU,),
+    "gyro": (IMU,),
+    "acc": (IMU,),
+    "left": IMAGES,
+    "right": IMAGES,
+    "truth": POSES,
+}
+"""Role -> message types it can have."""
+
+LEFT_RIGHT = (("left", "right"), ("cam0", "cam1"), ("infra1", "infra2"), ("cam1", "cam2"))
+"""Words that tell the two cameras of a pair apart, in this order of preference."""
+
+PEEK = 20
+"""Messages looked at to tell what an IMU topic holds."""
+
+
+@dataclass(frozen=True)
+class Topics:
+    """Topic of each role; empty where there is none."""
+
+    imu: str = ""
+    """Gyroscope and accelerometer together."""
+
+    gyro: str = ""
+    acc: str = ""
+    """Both, where they come apart."""
+
+    left: str = ""
+    right: str = ""
+    truth: str = ""
+    """Poses of the IMU in a world with z up; never guessed."""
+
+    def roles(self) -> dict[str, str]:
+        """Those that have a topic."""
+        named = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {role: topic for role, topic in named.items() if topic}
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        """The left one first."""
+        return tuple(topic for topic in (self.left, self.right) if topic)
+
+
+def parse_topics(text: str) -> Topics:
+    """`imu=/imu0,left=/cam0/image_raw,right=/cam1/image_raw`."""
+    found: dict[str, str] = {}
+    for part in filter(None, text.split(",")):
+        role, _, topic = (word.strip() for word in part.partition("="))
+        if role not in KINDS or not topic:
+            raise OptionError(
+                f"--topics has '{part}', needed ROLE=/topic with commas between; roles are "
+                f"{', '.join(KINDS)}."
+            )
+        if role in found:
+            raise OptionError(f"--topics names {role} twice; name it once.")
+        found[role] = topic
+    if bool(found.get("gyro")) != bool(found.get("acc")) or ("imu" in found and "gyro" in found):
+        raise OptionError(
+            "--topics needs imu=/topic, or gyro=/topic and acc=/topic where they come apart."
+        )
+    if "right" in found and "left" not in found:
+        raise OptionError("--topics names right without left; name both.")
+    return Topics(**found)
+
+
+def find_topics(bag: Bag, asked: Topics, calibrated: tuple[str, ...] = ()) -> Topics:
+    """What to read: what was asked for, then what the calibration names, then what is there.
+
+    `calibrated` are the topics that the calibration gives its cameras.
+    """
+    for role, name in asked.roles().items():
+        _require(bag, role, name)
+    found = asked
+    if not (asked.imu or asked.gyro):
+        found = _find_imu(bag, found)
+    if not asked.left:
+        found = _find_images(bag, found, calibrated)
+    return found
+
+
+def listing(bag: Bag) -> str:
+    """Everything the bag holds, for messages."""
+    return ", ".join(str(topic) for topic in bag.topics.values()) or "nothing"
+
+
+def _require(bag: Bag, role: str, name: str) -> None:
+    topic = bag.topics.get(name)
+    if topic is None:
+        raise DatasetError(f"{bag.source}: no topic {name} for {role}; it holds {listing(bag)}.")
+    if topic.kind not in KINDS[role]:
+        raise DatasetError(
+            f"{bag.source}: topic {name} is of type {topic.kind}, needed "
+            f"{' or '.join(KINDS[role])} for {role}; it holds {listing(bag)}."
+        )
+
+
+def _of_kinds(bag: Bag, kinds: tuple[str, ...]) -> list[Topic]:
+    return [topic for topic in bag.topics.values() if topic.kind in kinds and topic.count]
+
+
+def _find_imu(bag: Bag, found: Topics) -> Topics:
+    """The one IMU topic, else one with gyroscope alone and one with accelerometer alone."""
+    names = [topic.name for topic in _of_kinds(bag, (IMU,))]
+    if len(names) == 1:
+        return replace(found, imu=names[0])
+    holds = {name: _imu_content(bag, name) for name in names}
+    whole = [name for name in names if holds[name] == (True, True)]
+    gyro = [name for name in names if holds[name] == (True, False)]
+    acc = [name for name in names if holds[name] == (False, True)]
+    if len(whole) == 1:
+        return replace(found, imu=whole[0])
+    if not whole and len(gyro) == 1 and len(acc) == 1:
+        return replace(found, gyro=gyro[0], acc=acc[0])
+    raise DatasetError(
+        f"{bag.source}: {len(names)} topics of type {IMU}, {len(whole)} of them with gyroscope and "
+        f"accelerometer, needed one; it holds {listing(bag)}. Choose with --topics imu=/topic, or "
+        "gyro=/topic,acc=/topic."
+    )
+
+
+def _imu_content(bag: Bag, name: str) -> tuple[bool, bool]:
+    """Whether the topic holds rates, and whether it holds specific force."""
+    messages = [message.content for message in islice(bag.messages([name]), PEEK)]
+    return (
+        any(_says(one.angular_velocity, one.angular_velocity_covariance) for one in messages),
+        any(_says(one.linear_acceleration, one.linear_acceleration_covariance) for one in messages),
+    )
+
+
+def _says(vector: Any, covariance: Any) -> bool:
+    """ROS marks what a sensor does not measure by a covariance that begins with -1; many drivers
+    leave zeros."""
+    values = np.array([vector.x, vector.y, vector.z])
+    return bool(covariance[0] != -1.0 and np.isfinite(values).all() and values.any())
+
+
+def _find_images(bag: Bag, found: Topics, calibrated: tuple[str, ...]) -> Topics:
+    """None, one, or the two of a stereo pair."""
+    names = [topic.name for topic in _of_kinds(bag, IMAGES)]
+    if len(calibrated) >= 1 and all(name in names for name in calibrated[:2]) and calibrated[0]:
+        return replace(found, left=calibrated[0], right=(*calibrated, "")[1])
+    names = [name for name in names if "depth" not in name.lower()]
+    # image_transport writes a compressed copy beside the image itself.
+    names = [name for name in names if name.removesuffix("/compressed") not in set(names) - {name}]
+    if len(names) < 2:
+        return replace(found, left=names[0] if names else "")
+    for left, right in LEFT_RIGHT:
+        lefts = [name for name in names if left in name.lower()]
+        rights = [name for name in names if right in name.lower()]
+        if len(lefts) == len(rights) == 1:
+            return replace(found, left=lefts[0], right=rights[0])
+    raise DatasetError(
+        f"{bag.source}: {len(names)} image topics whose names do not tell left from right: "
+        f"{', '.join(names)}. Choose with --topics left=/topic,right=/topic."
+    )

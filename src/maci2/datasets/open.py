@@ -1,0 +1,84 @@
+"""One door for every recording: the reader is chosen by looking."""
+
+from pathlib import Path
+
+from maci2.datasets.euroc import mav0_of, read_euroc, read_imu_noise
+from maci2.datasets.tumvi import TRUTH, read_tumvi
+from maci2.errors import CalibrationError, DatasetError, OptionError
+from maci2.rigs import read_any_rig
+from maci2.sensors.types import Recording, Rig
+
+
+def open_recording(path: Path, rig_path: Path | None = None, topics: str = "") -> Recording:
+    """Open a EuRoC-layout, TUM-VI or VBR folder, or a ROS 1 or ROS 2 bag.
+
+    `rig_path`, a Kalibr camchain or a folder with one, takes the place of the recording's own
+    calibration; IMU noise too if there is a Kalibr IMU file beside it. Files of OpenVINS,
+    VINS-Fusion and ORB-SLAM3 do as well. A bag has no calibration and needs it. `topics` says
+    which topic of a bag is what: `imu=/imu0,left=/cam0/image_raw`.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise DatasetError(f"{path}: no such file or folder; check the path.")
+    mav0 = mav0_of(path)
+    if not (mav0 / "imu0").is_dir():
+        return _open_bag(path, rig_path, topics)
+    if topics:
+        raise OptionError(f"--topics is '{topics}', but {path} is a folder without topics.")
+    own_imu = mav0 / "imu0" / "sensor.yaml"
+    rig = None
+    if rig_path is not None:
+        own_noise = read_imu_noise(own_imu) if own_imu.is_file() else None
+        rig = read_any_rig(Path(rig_path), own_noise)
+    if (mav0 / TRUTH).is_dir() and not own_imu.is_file():
+        return read_tumvi(path, rig)
+    return read_euroc(path, rig)
+
+
+def open_rig(path: Path) -> Rig:
+    """The calibration of a recording, or of any tool's files."""
+    path = Path(path)
+    if not path.exists():
+        raise CalibrationError(f"{path}: no such file or folder; check the path.")
+    from maci2.datasets.vbr import is_vbr
+
+    recording = path.is_dir() and ((mav0_of(path) / "imu0").is_dir() or is_vbr(path))
+    return open_recording(path).rig if recording else read_any_rig(path)
+
+
+def _open_bag(path: Path, rig_path: Path | None, topics: str) -> Recording:
+    # Here, because folders do not need the libraries that read bags.
+    from maci2.datasets.bag.reader import bag_paths
+    from maci2.datasets.bag.recording import read_bag
+    from maci2.datasets.bag.topics import parse_topics
+    from maci2.datasets.vbr import is_vbr, read_vbr
+
+    if not bag_paths(path):
+        raise _unknown(path)
+    rig = None if rig_path is None else read_any_rig(Path(rig_path))
+    if is_vbr(path):
+        return read_vbr(path, rig, parse_topics(topics))
+    if rig is None:
+        raise CalibrationError(
+            f"{path}: a bag carries no calibration; name it with --rig camchain-imucam.yaml "
+            "(Kalibr, with imu.yaml beside it)."
+        )
+    return read_bag(path, rig, parse_topics(topics))
+
+
+def _unknown(path: Path) -> DatasetError:
+    needed = (
+        "mav0/imu0/data.csv or imu0/data.csv (EuRoC, TUM-VI), vbr_calib.yaml with .bag files "
+        "(VBR), a .bag, .mcap or .db3 file, or metadata.yaml (ROS 2 bag)"
+    )
+    if path.is_file():
+        return DatasetError(f"{path}: is a file of no known kind; needed {needed}.")
+    names = sorted(entry.name for entry in path.iterdir())
+    if not names:
+        return DatasetError(
+            f"{path}: the folder is empty, needed {needed}; unpack the recording first."
+        )
+    return DatasetError(
+        f"{path}: no recording of a known layout; looked for {needed}, found "
+        f"{', '.join(names[:10])}. Give the folder that holds mav0, or the bag."
+    )

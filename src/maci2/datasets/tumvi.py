@@ -1,0 +1,51 @@
+"""TUM-VI folders: the tables of EuRoC, motion capture as truth, calibration in Kalibr's files."""
+
+from pathlib import Path
+
+from maci2.datasets.euroc import (
+    mav0_of,
+    read_camera_stamps,
+    read_imu_csv,
+    read_truth_csv,
+    recording_name,
+)
+from maci2.errors import CalibrationError
+from maci2.rigs.kalibr import read_rig, with_frame_rates
+from maci2.sensors.clocks import on_imu_clock
+from maci2.sensors.types import Recording, Rig
+
+TRUTH = "mocap0"
+
+
+def read_tumvi(path: Path, rig: Rig | None = None) -> Recording:
+    """Open a TUM-VI sequence; `rig` takes the place of its dso or calib folder.
+
+    Motion capture gives poses of the IMU; velocity and biases are NaN.
+    """
+    mav0 = mav0_of(path)
+    stamps_ns = read_camera_stamps(mav0)
+    rig = read_rig(_calibration_folder(mav0)) if rig is None else rig
+    truth_path = mav0 / TRUTH / "data.csv"
+    recording = Recording(
+        name=recording_name(mav0),
+        path=path,
+        imu=read_imu_csv(mav0 / "imu0" / "data.csv"),
+        rig=with_frame_rates(rig, stamps_ns),
+        camera_stamps_ns=stamps_ns,
+        truths={TRUTH: read_truth_csv(truth_path)} if truth_path.is_file() else {},
+    )
+    return on_imu_clock(recording)
+
+
+def _calibration_folder(mav0: Path) -> Path:
+    """The sequence's own dso folder, else a calib folder in it or beside it."""
+    sequence = mav0.resolve().parent if mav0.resolve().name == "mav0" else mav0.resolve()
+    candidates = [sequence / "dso", sequence / "calib", sequence.parent / "calib"]
+    for folder in candidates:
+        if folder.is_dir():
+            return folder
+    raise CalibrationError(
+        f"{sequence}: no calibration found; looked for the folders "
+        f"{', '.join(str(folder) for folder in candidates)} with a Kalibr camchain and IMU file. "
+        "Put them there or name the rig file."
+    )

@@ -1,0 +1,168 @@
+"""The whole product without data: what `maci2 demo` runs and writes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maci2 import __version__
+from maci2.errors import OptionError
+from maci2.estimation import CalibrationResult
+from maci2.evaluation.consistency import Sample, equal_bins, mean_nees, study_consistency
+from maci2.evaluation.metrics import InitErrors
+from maci2.evaluation.protocol import window_errors
+from maci2.files import write_atomically, write_json
+from maci2.pipeline.compile_aside import solver_compiled_aside
+from maci2.pipeline.offline import (
+    Initialized,
+    calibrate_window,
+    calibration_keyframes,
+    initialize_window,
+)
+from maci2.pipeline.options import RunOptions, VisionSource
+from maci2.pipeline.prepare import Inputs, open_inputs, recalibrated_rig
+from maci2.pipeline.results_json import calibration_json, initialization_json
+from maci2.pipeline.warm_up import warm_up
+from maci2.pipeline.windows import one_window
+from maci2.reports.reliability import Panel, y_equals_x
+from maci2.rigs import write_camchain
+from maci2.simulation import SimulationConfig, simulate
+from maci2.simulation.rendering.recording import RenderConfig, render_recording
+
+IMAGES = VisionSource("images", frame="rectified")
+DRAWN = SimulationConfig(kind="handheld", duration_s=8.6, camera_rate_hz=10.0)
+"""Drawing is what takes time: as many images as a calibration needs."""
+
+ROOM = "room_"
+"""Folders of drawn images are called this and the seed."""
+
+CALIBRATION_S = 8.0
+STUDY_WINDOWS = 240
+BINS = 6
+
+
+@dataclass(frozen=True)
+class Demo:
+    """Everything the demo found."""
+
+    folder: Path
+    initialized: Initialized
+    errors: InitErrors | None
+    """Errors of the initialization."""
+
+    calibration_inputs: Inputs
+    calibration: CalibrationResult
+    samples: list[Sample]
+    nees: dict[str, float]
+
+
+def run_demo(folder: Path, seed: int, on_step: Callable[[str], None] = lambda _: None) -> Demo:
+    """Draw stereo images, initialize and calibrate on them, check the uncertainties; write it all
+    into `folder`."""
+    if not _may_write(folder):
+        raise OptionError(f"{folder}: is not empty and not a demo's; choose another -o.")
+    room = folder / f"{ROOM}{seed}"
+    with solver_compiled_aside() as wait_for_solver:
+        if not room.exists():
+            _draw(room, seed, on_step)
+        on_step("following points through the images")
+        options = RunOptions(IMAGES, seed=seed)
+        inputs = open_inputs(room, options)
+        images_ns = inputs.candidates_ns()
+        start = one_window(images_ns, options.window_s, options.keyframes, 0.5)
+        keyframes = calibration_keyframes(CALIBRATION_S)
+        whole = one_window(images_ns, CALIBRATION_S, keyframes, 0.3)
+        for window in (start, whole):
+            # Remembered, so that only the solver is left to do.
+            inputs.camera_motion(window.stamps_ns, window.index)
+        wait_for_solver()
+    warm_up()
+    on_step(f"initializing on {options.window_s:g} s of images")
+    initialized = initialize_window(inputs, start, options)
+    on_step(f"calibrating on {CALIBRATION_S:g} s of images, with no guess of the extrinsics")
+    calibration = calibrate_window(inputs, whole, options)
+    on_step(f"comparing sigma with actual error on {STUDY_WINDOWS} windows")
+    samples = study_consistency(STUDY_WINDOWS, seed)
+    errors = window_errors(inputs, initialized)
+    demo = Demo(folder, initialized, errors, inputs, calibration, samples, mean_nees(samples))
+    _write(demo)
+    return demo
+
+
+def _draw(room: Path, seed: int, on_step: Callable[[str], None]) -> None:
+    render_recording(
+        simulate(replace(DRAWN, seed=seed)),
+        room,
+        RenderConfig(rate_hz=DRAWN.camera_rate_hz, seed=seed),
+        on_pair=lambda done, total: on_step(f"drawing stereo pair {done} of {total}"),
+    )
+
+
+def _may_write(folder: Path) -> bool:
+    """It is new, or a demo's, even of one that was interrupted."""
+    if not folder.exists() or (folder / "report.html").exists():
+        return True
+    return all(path.name.lstrip(".").startswith(ROOM) for path in folder.iterdir())
+
+
+def consistency_figure(samples: list[Sample]) -> str:
+    """SVG: predicted sigma against actual error, gravity and velocity."""
+    gravity_std = np.array([sample.gravity_std_deg for sample in samples])
+    gravity = np.array([sample.errors.gravity_deg for sample in samples])
+    velocity_std = np.array([sample.velocity_std for sample in samples])
+    velocity = np.array([sample.errors.velocity_rmse for sample in samples])
+    return y_equals_x(
+        [
+            Panel("gravity direction", "deg", equal_bins(gravity_std, gravity, BINS)),
+            Panel("velocity", "m/s", equal_bins(velocity_std, velocity, BINS)),
+        ]
+    )
+
+
+def _write(demo: Demo) -> None:
+    init_record = initialization_json(demo.initialized)
+    if demo.errors is not None:
+        init_record["errors"] = demo.errors.as_dict()
+    calibration_record = calibration_json(demo.calibration_inputs, demo.calibration)
+    write_json(demo.folder / "init.json", init_record)
+    write_json(demo.folder / "calibration.json", calibration_record)
+    if demo.calibration.state is not None:
+        rig = recalibrated_rig(demo.calibration_inputs, demo.calibration.state.T_b_c)
+        write_camchain(demo.folder / "camchain-imucam.yaml", rig)
+    figure = consistency_figure(demo.samples)
+    write_atomically(demo.folder / "consistency.svg", figure)
+    write_atomically(
+        demo.folder / "report.html", _page(init_record, calibration_record, demo.nees, figure)
+    )
+
+
+def _page(
+    init: dict[str, Any], calibration: dict[str, Any], nees: dict[str, float], figure: str
+) -> str:
+    """One self-contained page."""
+    scores = "".join(f"<tr><td>{key}</td><td>{value:.2f}</td></tr>" for key, value in nees.items())
+    return (
+        "<!doctype html><html lang='en'><meta charset='utf-8'>"
+        "<meta name='viewport' content='width=device-width'><title>maci2 demo</title>"
+        "<style>body{font:16px/1.5 sans-serif;max-width:44em;margin:2em auto;padding:0 1em}"
+        "table{border-collapse:collapse}td,th{padding:.2em .8em;text-align:left;"
+        "border-bottom:1px solid #ddd}svg{max-width:100%}</style>"
+        f"<h1>maci2 {escape(__version__)}: demo</h1>"
+        f"<h2>Initialization: {init['status']}</h2>{_errors_table(init['errors'])}"
+        f"<h2>Calibration: {calibration['status']}</h2>{_errors_table(calibration['errors'])}"
+        f"<h2>Are the uncertainties true?</h2><p>{STUDY_WINDOWS} simulated windows; NEES per "
+        f"degree of freedom, 1 is right.</p><table>{scores}</table>{figure}"
+        "<p>init.json and calibration.json hold every number with its standard deviation; "
+        "camchain-imucam.yaml is the calibration in Kalibr's format.</p></html>\n"
+    )
+
+
+def _errors_table(errors: dict[str, Any]) -> str:
+    rows = "".join(
+        f"<tr><td>{escape(key)}</td><td>{'-' if value is None else f'{value:.4g}'}</td></tr>"
+        for key, value in errors.items()
+    )
+    return f"<table><tr><th>error</th><th></th></tr>{rows}</table>"

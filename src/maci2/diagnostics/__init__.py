@@ -1,0 +1,1 @@
+"""What is wrong with a recording, causes before effects."""

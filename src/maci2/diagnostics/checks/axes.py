@@ -1,0 +1,207 @@
+"""Which axes the gyroscope and the accelerometer mean, against a truth or against each other."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from maci2.diagnostics.checks.gravity_axes import compare_with_gravity
+from maci2.diagnostics.checks.imu_noise import bias_findings
+from maci2.findings import Finding, fault
+from maci2.imu.rotation_rates import SIGNED_PERMUTATIONS, RateMatch, misfit
+from maci2.sensors import GroundTruth, ImuSamples, with_velocity
+from maci2.sensors.plausibility import IN_DEGREES
+from maci2.types import GRAVITY_NORM, NS, Array
+
+BETTER = 0.25
+"""Other axes are believed when they leave at most this part of the squared misfit."""
+
+MAX_FORCE_MISFIT = 2.0
+"""Of forces against the truth's, rms [m/s^2]: what bias, scale and vibration may add."""
+
+MIRRORED = "the IMU's axes are left-handed (mirrored)"
+TURNED = "the IMU's axes are permuted or turned"
+
+RATIO_DEG = (40.0, 80.0)
+INTERVAL_S = 0.1
+
+
+def best_axes(expected: Array, found: Array) -> Array:
+    """The signed permutation P with expected = P found, centred; the identity unless another is
+    clearly better."""
+    left = [misfit(expected, found, P) for P in SIGNED_PERMUTATIONS]
+    at = int(np.argmin(left))
+    return SIGNED_PERMUTATIONS[at if left[at] < BETTER * left[0] else 0]
+
+
+def columns(P: Array) -> str:
+    """How to read the columns so that they are right: (-y, x, z)."""
+    names = []
+    for row in P:
+        at = int(np.argmax(np.abs(row)))
+        names.append(("-" if row[at] < 0.0 else "") + "xyz"[at])
+    return f"({', '.join(names)})"
+
+
+@dataclass(frozen=True)
+class Forces:
+    """Specific force in the body frame."""
+
+    expected: Array
+    """(k, 3) from the truth's poses and velocities."""
+
+    measured: Array
+    """(k, 3) means of the accelerometer."""
+
+    R_w_b: Array
+    """(k, 3, 3) the truth's orientation."""
+
+    def misfit(self, P: Array) -> float:
+        """Mean square of what P measured leaves of the expected force."""
+        return float(np.mean(np.sum((self.expected - self.measured @ P.T) ** 2, axis=1)))
+
+    @property
+    def axes(self) -> Array:
+        """P with expected = P measured; the identity unless another is clearly better."""
+        left = [self.misfit(P) for P in SIGNED_PERMUTATIONS]
+        at = int(np.argmin(left))
+        clear = left[0] > MAX_FORCE_MISFIT**2 and left[at] < BETTER * left[0]
+        return SIGNED_PERMUTATIONS[at if clear else 0]
+
+    def allows(self, P: Array) -> bool:
+        """P explains the forces nearly as well as the axes recorded: too little shows on them."""
+        return BETTER * self.misfit(P) < self.misfit(np.eye(3))
+
+    def bias_and_tilt(self) -> tuple[Array, float]:
+        """Accelerometer bias [m/s^2] and tilt of the truth's world [deg], told apart by turning:
+        a bias turns with the body, a tilt does not."""
+        up = GRAVITY_NORM * np.array([[0.0, 1.0], [-1.0, 0.0], [0.0, 0.0]])
+        tilted = np.einsum("kji,jl->kil", self.R_w_b, up)
+        A = np.concatenate([np.broadcast_to(np.eye(3), (len(tilted), 3, 3)), tilted], axis=2)
+        left = self.measured - self.expected
+        # Without turning both explain the same: then what is usual, few tenths and a degree.
+        prior = np.diag(max(float(left.std()), 0.05) / np.array([0.2] * 3 + [0.02] * 2))
+        rows = np.vstack([A.reshape(-1, 5), prior])
+        x = np.linalg.lstsq(rows, np.concatenate([left.ravel(), np.zeros(5)]), rcond=None)[0]
+        return x[:3], float(np.rad2deg(np.linalg.norm(x[3:])))
+
+
+def truth_forces(truth: GroundTruth, imu: ImuSamples, offset_s: float) -> Forces | None:
+    """Forces over tenths of a second; None where the truth has no velocity to differentiate."""
+    v_w = truth.v_w if np.isfinite(truth.v_w).any() else with_velocity(truth).v_w
+    at_s = (truth.stamps_ns - imu.stamps_ns[0]) / NS + offset_s
+    imu_s = (imu.stamps_ns - imu.stamps_ns[0]) / NS
+    half = max(round(0.5 * INTERVAL_S / float(np.median(np.diff(at_s)))), 1)
+    middle = np.arange(half, len(at_s) - half, 2 * half)
+    first, last = middle - half, middle + half
+    length_s = at_s[last] - at_s[first]
+    good = (length_s < 2.0 * INTERVAL_S) & (at_s[first] > 0.0) & (at_s[last] < imu_s[-1])
+    good &= np.isfinite(v_w[first]).all(axis=1) & np.isfinite(v_w[last]).all(axis=1)
+    first, middle, last, length_s = first[good], middle[good], last[good], length_s[good, None]
+    if len(first) < 20:
+        return None
+    force_w = (v_w[last] - v_w[first]) / length_s + np.array([0.0, 0.0, GRAVITY_NORM])
+    R_w_b = truth.Ts_w_b[middle, :3, :3]
+    steps = 0.5 * (imu.acc[1:] + imu.acc[:-1]) * np.diff(imu_s)[:, None]
+    total = np.vstack([np.zeros(3), np.cumsum(steps, axis=0)])
+    ends, starts = (
+        np.stack([np.interp(t, imu_s, axis) for axis in total.T], axis=1)
+        for t in (at_s[last], at_s[first])
+    )
+    expected = np.einsum("kji,kj->ki", R_w_b, force_w)
+    return Forces(expected, (ends - starts) / length_s, R_w_b)
+
+
+def axes_against_truth(match: RateMatch, forces: Forces | None) -> list[Finding]:
+    """Unit and axes of the IMU, judged by a truth in the body frame."""
+    if RATIO_DEG[0] < match.ratio < RATIO_DEG[1]:
+        return [_degrees(f"rates {match.ratio:.1f} times those of the ground truth")]
+    gyro = best_axes(match.rates_s, match.gyro / match.ratio)
+    acc = forces.axes if forces else gyro
+    both_may_be = forces is not None and forces.allows(gyro)
+    return _named(gyro, acc, "the ground truth's", both_may_be)
+
+
+def _named(gyro: Array, acc: Array, whose: str, both_may_be: bool) -> list[Finding]:
+    """P of both sensors -> what is wrong; `both_may_be` where the accelerometer does not tell."""
+    same, eye = np.array_equal(gyro, acc), np.eye(3)
+    if same and np.array_equal(gyro, eye):
+        return []
+    if same and np.linalg.det(gyro) < 0.0:
+        name, sensors, P = MIRRORED, "gyroscope and accelerometer", gyro
+    elif same:
+        name, sensors, P = TURNED, "gyroscope and accelerometer", gyro
+    elif np.array_equal(acc, eye):
+        name = _which("gyroscope", gyro)
+        if both_may_be:
+            mirrored = np.linalg.det(gyro) < 0.0
+            name += f", or {MIRRORED if mirrored else TURNED}"
+        sensors, P = "gyroscope", gyro
+    elif np.array_equal(gyro, eye):
+        name = _which("accelerometer", acc)
+        sensors, P = "accelerometer", acc
+    else:
+        return [
+            fault(
+                "error", "imu", "the axes of gyroscope and accelerometer differ",
+                f"gyroscope {columns(gyro)}, accelerometer {columns(acc)} in {whose} axes",
+                "(x, y, z) for both",
+                f"Read the gyroscope's columns as {columns(gyro)}, the accelerometer's as "
+                f"{columns(acc)}.",
+            )
+        ]  # fmt: skip
+    return [
+        fault(
+            "error",
+            "imu",
+            name,
+            f"{whose} (x, y, z) are the {sensors}'s {columns(P)}",
+            "the same axes, right-handed",
+            f"Read the columns of the {sensors} as {columns(P)}.",
+        )
+    ]
+
+
+def _which(sensor: str, P: Array) -> str:
+    """Flipped where axes keep their place, else permuted."""
+    if np.allclose(np.abs(P), np.eye(3)):
+        flipped = [axis for axis, sign in zip("xyz", np.diag(P), strict=True) if sign < 0.0]
+        return f"the {sensor}'s {' and '.join(flipped)} axis is flipped"
+    return f"the {sensor}'s axes are permuted"
+
+
+def _degrees(found: str) -> Finding:
+    remedy = "Multiply the gyroscope columns by pi/180 = 0.017453."
+    return fault("error", "imu", IN_DEGREES, found, "rad/s", remedy)
+
+
+def axes_against_gravity(imu: ImuSamples) -> list[Finding]:
+    """Gyroscope against accelerometer alone."""
+    found = compare_with_gravity(imu)
+    if found is None or not found.disagree:
+        return []
+    numbers = (
+        f"mean forces that differ by {found.misfit:.2f} m/s^2 when turned back with the gyroscope, "
+        f"{found.best_misfit:.2f} "
+    )
+    if found.scale != 1.0:
+        return [_degrees(numbers + "when read as deg/s")]
+    mirrored = np.array_equal(found.P, -np.eye(3))
+    name = (
+        "the IMU's axes are left-handed (mirrored) or the gyroscope's signs are flipped"
+        if mirrored
+        else "the gyroscope's axes are not the accelerometer's"
+    )
+    remedy = (
+        f"Read the gyroscope's columns as {columns(found.P)}"
+        + (", or mirror one axis of both sensors" if mirrored else "")
+        + ("." if found.sure else "; other axes fit nearly as well, so check the data sheet.")
+    )
+    text = f"{numbers}with the gyroscope's columns read as {columns(found.P)}"
+    return [fault("error", "imu", name, text, "below 1.5", remedy)]
+
+
+def biases_against_truth(match: RateMatch, forces: Forces | None) -> list[Finding]:
+    """Mean differences, where axes and units are right."""
+    bias_gyro = np.asarray(np.median(match.gyro - match.rates_s, axis=0))
+    bias_acc = forces.bias_and_tilt()[0] if forces else np.zeros(3)
+    return bias_findings(bias_gyro, bias_acc, "against the ground truth")

@@ -1,0 +1,250 @@
+"""Stereo matches against the calibration: how far off their rows they lie, and why."""
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+
+from maci2.diagnostics.checks.image_sample import ImageSample
+from maci2.errors import CalibrationError
+from maci2.findings import Finding, Level, fault
+from maci2.sensors.stereo import Image
+from maci2.types import Array
+from maci2.vision.keyframe import Keyframe, keyframe
+from maci2.vision.rectification_check import (
+    MAX_EPIPOLAR_PX,
+    MIN_STEREO_MATCHES,
+    common_row_error,
+    likely_cause,
+    row_error_field,
+)
+from maci2.vision.rectify import Rectification, rectify
+
+MAX_ROW_PX = 1.0
+"""Median row error from which on it is said; `vo` refuses from MAX_EPIPOLAR_PX on."""
+
+MAX_BEYOND = 0.25
+"""Share of the matches on their rows that may lie beyond infinity."""
+
+PAIRS = 8
+"""Matched, out of those looked at."""
+
+LAGS = (-2, -1, 1, 2)
+"""Frames by which the right images are tried earlier and later."""
+
+BETTER = 2.0
+"""An explanation holds if it puts this many times more points on their rows,"""
+
+MIN_EXPLAINED = 0.1
+"""and this share of all points."""
+
+_FEATURES, _RATIO, _RANSAC_PX = 1500, 0.8, 2.0
+"""Of matches without calibration, looked for when those with it fail."""
+
+MAX_SCATTER = 1.0
+"""Of row errors over the pairs, as a share of what they have in common, for a wrong calibration."""
+
+MAX_BENT = 0.7
+"""Share of the common row error that neither an offset nor a slope explains."""
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """Stereo matches of several pairs."""
+
+    explained: float
+    """Share of the points that are found on their rows and nearer than infinity; the median."""
+
+    row_px: float
+    """Median row error; NaN where too little is matched."""
+
+    beyond: float
+    """Share of the matches on their rows that lie beyond infinity."""
+
+    points: int
+
+
+def epipolar_findings(sample: ImageSample) -> tuple[float, list[Finding]]:
+    """Median row error [px] and what it says; NaN where it could not be measured."""
+    try:
+        rectification = rectify(sample.rig)
+    except CalibrationError as error:
+        fault_name = "the cameras cannot be rectified"
+        return np.nan, [Finding("warn", "calibration", str(error), fault_name)]
+    at = np.unique(np.linspace(0, len(sample.places) - 1, PAIRS).astype(int))
+    indices = [sample.places[int(i)].index for i in at]
+    pairs = [(sample.places[int(i)].first.left, sample.places[int(i)].first.right) for i in at]
+    fit = _fit(rectification, pairs)
+    if fit.points < MIN_STEREO_MATCHES:
+        text = f"{fit.points} points to match in an image, needed {MIN_STEREO_MATCHES}"
+        return fit.row_px, [Finding("ok", "stereo", text)]
+    if fit.row_px <= MAX_ROW_PX and fit.beyond <= MAX_BEYOND:
+        return fit.row_px, [_in_order(fit, len(pairs))]
+    found = (
+        _swapped(rectification, pairs, fit)
+        or _lagging(rectification, sample, indices, fit)
+        or _beyond(fit)
+        or _diagnosed(rectification, pairs, fit)
+    )
+    return fit.row_px, [found]
+
+
+def _in_order(fit: _Fit, pairs: int) -> Finding:
+    text = f"stereo matches of {pairs} pairs lie {fit.row_px:.2f} px off their rows (median)"
+    return Finding("ok", "stereo", text)
+
+
+def _fit(rectification: Rectification, pairs: list[tuple[Image, Image]]) -> _Fit:
+    made = [keyframe(rectification, left, right) for left, right in pairs]
+    matched = [one for one in made if len(one.row_errors) >= MIN_STEREO_MATCHES]
+    rows = [float(np.median(np.abs(one.row_errors))) for one in matched]
+    shares = np.array([_shares(one) for one in made])
+    return _Fit(
+        explained=float(np.median(shares[:, 0])),
+        row_px=float(np.median(rows)) if rows else np.nan,
+        beyond=float(np.median(shares[:, 1])),
+        points=int(np.median([len(one.uv) for one in made])),
+    )
+
+
+def _shares(made: Keyframe) -> tuple[float, float]:
+    """Explained ones of all points, and those beyond infinity of all on their rows."""
+    on_row = np.abs(made.row_errors) < MAX_ROW_PX
+    near = made.disparities > -0.5
+    explained = float(np.sum(on_row & near)) / max(len(made.uv), 1)
+    return explained, float(np.mean(~near[on_row])) if on_row.any() else 0.0
+
+
+def _wrong(fit: _Fit, name: str, remedy: str) -> Finding:
+    level: Level = "error" if not fit.row_px <= MAX_EPIPOLAR_PX else "warn"
+    off = "hardly any" if np.isnan(fit.row_px) else f"matches {fit.row_px:.1f} px off their rows"
+    found = f"{off}, {100.0 * fit.explained:.0f} % of the points on them"
+    return fault(level, "stereo", name, found, f"within {MAX_ROW_PX:g} px (median)", remedy)
+
+
+def _beyond(fit: _Fit) -> Finding | None:
+    if fit.beyond <= MAX_BEYOND:
+        return None
+    return fault(
+        "error",
+        "stereo",
+        "the stereo calibration does not fit the images",
+        f"{100.0 * fit.beyond:.0f} % of the matches beyond infinity",
+        f"at most {100.0 * MAX_BEYOND:.0f} %",
+        "The cameras are turned against each other about the vertical axis (T_BS); give the "
+        "calibration that belongs to these images, or calibrate again.",
+    )
+
+
+def _swapped(
+    rectification: Rectification, pairs: list[tuple[Image, Image]], fit: _Fit
+) -> Finding | None:
+    other = _fit(rectification, [(right, left) for left, right in pairs])
+    if not _better(other, fit):
+        return None
+    return _wrong(
+        fit,
+        "left and right images are swapped",
+        f"Exchange cam0 and cam1: {100.0 * other.explained:.0f} % of the points are on their rows "
+        "then.",
+    )
+
+
+def _lagging(
+    rectification: Rectification, sample: ImageSample, indices: list[int], fit: _Fit
+) -> Finding | None:
+    frames, best, lag = sample.frames, fit, 0
+    # Half of the places: each lag reads and matches again.
+    inner = [i for i in indices if i + LAGS[0] >= 0 and i + LAGS[-1] < len(frames)][::2]
+    lefts = [frames.left(i) for i in inner]
+    for tried in LAGS if inner else ():
+        rights = [frames.pair(i + tried).right for i in inner]
+        other = _fit(rectification, list(zip(lefts, rights, strict=True)))
+        if _better(other, fit) and other.explained > best.explained:
+            best, lag = other, tried
+    if lag == 0:
+        return None
+    later = "earlier" if lag > 0 else "later"
+    return _wrong(
+        fit,
+        "left and right images are not of one moment",
+        f"Right images are taken {abs(lag)} frames {later} than their stamps say "
+        f"({1e3 * abs(lag) * sample.period_s:.0f} ms): trigger both cameras together and stamp "
+        "them when triggered.",
+    )
+
+
+def _better(other: _Fit, fit: _Fit) -> bool:
+    return other.explained > max(BETTER * fit.explained, MIN_EXPLAINED)
+
+
+def _diagnosed(
+    rectification: Rectification, pairs: list[tuple[Image, Image]], fit: _Fit
+) -> Finding:
+    """From matches made without calibration: the same in every pair, or another in each?"""
+    fields = [_row_field(rectification, left, right) for left, right in pairs]
+    known = np.array([field for field in fields if field is not None])
+    if len(known) < max(len(pairs) // 2, 1):
+        return _wrong(
+            fit,
+            "left and right images do not match",
+            "Check that both are of one device and one moment, and that the calibration belongs "
+            "to them.",
+        )
+    common = np.median(known, axis=0)
+    scatter = float(np.median(np.abs(known - common)))
+    if scatter > MAX_SCATTER * float(np.median(np.abs(common))):
+        return _wrong(
+            fit,
+            "left and right images are not of one moment",
+            f"Rows move from pair to pair by {scatter:.1f} px, as when one camera exposes later "
+            "while the device turns: trigger both together.",
+        )
+    return _wrong(
+        fit,
+        "the stereo calibration does not fit the images",
+        f"Matches lie off their rows, {_cause(_grid(rectification), common)}. Give the calibration "
+        "that belongs to these images, or calibrate again.",
+    )
+
+
+def _cause(grid: Array, common: Array) -> str:
+    """Offset and slopes have names; what bends is the lens or a turn about the vertical axis."""
+    _, slopes = common_row_error(grid, common)
+    x, y = ((grid - grid.mean(axis=0)) / 100.0).T
+    straight = slopes[0] + slopes[1] * x + slopes[2] * y
+    if np.linalg.norm(common - straight) > MAX_BENT * np.linalg.norm(common):
+        return (
+            "differently in every part of the image: lens distortion is wrong, or the cameras are "
+            "turned against each other about the vertical axis (T_BS)"
+        )
+    return likely_cause(*slopes)
+
+
+def _grid(rectification: Rectification) -> Array:
+    """(25, 2) points over the middle of the image [px]."""
+    width, height = rectification.resolution
+    u, v = np.meshgrid(np.linspace(0.2, 0.8, 5) * width, np.linspace(0.2, 0.8, 5) * height)
+    return np.column_stack([u.ravel(), v.ravel()])
+
+
+def _row_field(rectification: Rectification, left: Image, right: Image) -> Array | None:
+    """Row error over the image, from features matched anywhere; None if there are too few."""
+    left, right = rectification.left(left), rectification.right(right)
+    orb = cv2.ORB.create(_FEATURES)
+    points0, words0 = orb.detectAndCompute(left, None)
+    points1, words1 = orb.detectAndCompute(right, None)
+    if words0 is None or words1 is None or len(words1) < 2:
+        return None
+    pairs = cv2.BFMatcher(cv2.NORM_HAMMING).knnMatch(words0, words1, k=2)
+    good = [a for a, b in (p for p in pairs if len(p) == 2) if a.distance < _RATIO * b.distance]
+    if len(good) < MIN_STEREO_MATCHES:
+        return None
+    uv0 = np.array([points0[match.queryIdx].pt for match in good])
+    uv1 = np.array([points1[match.trainIdx].pt for match in good])
+    cv2.setRNGSeed(0)
+    inside = cv2.findFundamentalMat(uv0, uv1, cv2.FM_RANSAC, _RANSAC_PX, 0.999)[1]
+    if inside is None or inside.sum() < MIN_STEREO_MATCHES:
+        return None
+    kept = inside.ravel().astype(bool)
+    return row_error_field(uv0[kept], (uv0 - uv1)[kept, 1], _grid(rectification))

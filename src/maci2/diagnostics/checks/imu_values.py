@@ -1,0 +1,187 @@
+"""Readings that no healthy IMU gives: columns exchanged, units, stuck, repeated or clipped
+values."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from maci2.diagnostics.checks.imu_noise import SENSORS, noise_findings
+from maci2.findings import Finding, Level, fault
+from maci2.sensors import ImuNoise, ImuSamples
+from maci2.sensors.plausibility import (
+    DISAGREE,
+    GRAVITY_TOLERANCE,
+    IN_DEGREES,
+    ImuFault,
+    graded_imu_faults,
+)
+from maci2.types import GRAVITY_NORM, Array
+
+MIN_STUCK_S = 0.5
+"""A live channel shows noise; the same value for longer than this, while the sensor's other axes
+change at least five times as often, is a fault."""
+
+MIN_REPEATED_PCT = 2.0
+"""All six channels equal to the sample before: noise makes that rarer than one in a million."""
+
+MIN_PLATEAU = 3
+"""Samples in a row at an axis's largest value: a smooth motion with noise has one, seldom two."""
+
+MIN_CLIPPED = 6
+MIN_RANGE_STEPS = 100.0
+"""Range of an axis, in its smallest steps: below it, extremes repeat by rounding alone."""
+
+CLIPPED_ERROR_PCT = 1.0
+
+
+def imu_value_findings(samples: ImuSamples, noise: ImuNoise) -> list[Finding]:
+    """Causes first; whether gyroscope and accelerometer disagree about axes is asked elsewhere."""
+    faults = [found for found in graded_imu_faults(samples) if found.name != "gaps"]
+    serious = [found for found in faults if found.serious]
+    if serious and _is_swapped(samples):
+        return [_swapped(samples)]
+    findings = [_from_plausibility(f) for f in faults if not _is_disagreement(f, samples)]
+    findings += _clipped(samples) or _stuck(samples)
+    findings += _repeated(samples)
+    if not serious:
+        findings += noise_findings(samples, noise)
+    return findings
+
+
+def disagreement_finding(samples: ImuSamples) -> list[Finding]:
+    """Gyroscope and accelerometer contradict each other, and no change of axes explains it."""
+    faults = graded_imu_faults(samples)
+    return [_from_plausibility(f) for f in faults if _is_disagreement(f, samples)]
+
+
+def _is_disagreement(found: ImuFault, samples: ImuSamples) -> bool:
+    """Forces as long as gravity that do not add up to it: turned back by wrong rates."""
+    if found.name == DISAGREE:
+        return True
+    length = float(np.median(np.linalg.norm(samples.acc, axis=1)))
+    return (
+        found.serious
+        and found.name != IN_DEGREES
+        and abs(length - GRAVITY_NORM) < GRAVITY_TOLERANCE
+    )
+
+
+def _from_plausibility(found: ImuFault) -> Finding:
+    serious = found.serious or found.name.endswith("stuck")
+    text = f"{found.name}: {found.text}"
+    remedy = "Multiply the gyroscope columns by pi/180." if found.name == IN_DEGREES else ""
+    return Finding("error" if serious else "warn", "imu", text, found.name, remedy=remedy)
+
+
+def _is_swapped(samples: ImuSamples) -> bool:
+    """Exchanged, the readings are those of a healthy IMU; as they are, the force is not gravity."""
+    force = float(np.median(np.linalg.norm(samples.acc, axis=1)))
+    if abs(force - GRAVITY_NORM) < GRAVITY_TOLERANCE:
+        return False
+    exchanged = replace(samples, gyro=samples.acc, acc=samples.gyro)
+    return not any(found.serious for found in graded_imu_faults(exchanged))
+
+
+def _swapped(samples: ImuSamples) -> Finding:
+    rate, force = (float(np.median(np.linalg.norm(v, axis=1))) for v in (samples.gyro, samples.acc))
+    return fault(
+        "error",
+        "imu",
+        "gyroscope and accelerometer columns are swapped",
+        f"a rate of {rate:.2f} rad/s and a force of {force:.2f} m/s^2",
+        "a force of 9.81 m/s^2",
+        "Exchange the two groups of columns: gyroscope first, then accelerometer.",
+    )
+
+
+def _runs(values: Array) -> tuple[Array, Array]:
+    """First index and length of each run of equal values."""
+    starts = np.r_[0, np.flatnonzero(np.diff(values) != 0.0) + 1]
+    return starts, np.diff(np.r_[starts, len(values)])
+
+
+def _stuck(samples: ImuSamples) -> list[Finding]:
+    """An axis that stands still for a while; one that never moves is found by plausibility."""
+    findings = []
+    for sensor, field, unit in SENSORS:
+        values: Array = getattr(samples, field)
+        longest = np.array([_runs(values[:, axis])[1].max() for axis in range(3)])
+        axis = int(np.argmax(longest))
+        others = np.delete(longest, axis).max()
+        long = longest[axis] > max(MIN_STUCK_S * samples.rate_hz, 5 * others)
+        if long and longest[axis] < len(samples):
+            starts, lengths = _runs(values[:, axis])
+            at = starts[np.argmax(lengths)]
+            findings.append(
+                fault(
+                    "error",
+                    "imu",
+                    f"{sensor} {'xyz'[axis]} is stuck",
+                    f"{values[at, axis]:g} {unit} for {longest[axis] / samples.rate_hz:.2f} s from "
+                    f"stamp {samples.stamps_ns[at]} ns on",
+                    f"noise in every sample (the other axes repeat {others} times at most)",
+                    "Check the sensor and its driver; leave out that time.",
+                )
+            )
+    return findings
+
+
+def _repeated(samples: ImuSamples) -> list[Finding]:
+    """Whole samples that are copies of the one before."""
+    both = np.hstack([samples.gyro, samples.acc])
+    copies = (np.diff(both, axis=0) == 0.0).all(axis=1)
+    share_pct = 100.0 * float(copies.mean())
+    if share_pct < MIN_REPEATED_PCT:
+        return []
+    _, lengths = _runs((~copies).astype(np.float64).cumsum())
+    level: Level = "error" if lengths.max() > MIN_STUCK_S * samples.rate_hz else "warn"
+    return [
+        fault(
+            level,
+            "imu",
+            "samples are repeated",
+            f"{share_pct:.1f} % are copies of the sample before, up to {lengths.max() - 1} in a "
+            "row",
+            "a new reading in every sample",
+            "Read the IMU no faster than it measures, and leave out copies: the true rate is about "
+            f"{samples.rate_hz * (1.0 - share_pct / 100.0):.0f} Hz.",
+        )
+    ]
+
+
+def _clipped(samples: ImuSamples) -> list[Finding]:
+    findings = []
+    for sensor, field, unit in SENSORS:
+        for axis in range(3):
+            values = getattr(samples, field)[:, axis]
+            limit, count = _plateau(values)
+            if count < MIN_CLIPPED:
+                continue
+            share_pct = 100.0 * count / len(values)
+            findings.append(
+                fault(
+                    "error" if share_pct > CLIPPED_ERROR_PCT else "warn",
+                    "imu",
+                    f"{sensor} {'xyz'[axis]} is clipped (saturated)",
+                    f"{count} samples ({share_pct:.2f} %) at {limit:.4g} {unit} in runs of "
+                    f"{MIN_PLATEAU} and more",
+                    "readings inside the range",
+                    "Raise the sensor's range setting or move more gently.",
+                )
+            )
+    return findings
+
+
+def _plateau(values: Array) -> tuple[float, int]:
+    """Largest or smallest value of an axis, and how many samples lie in runs at it."""
+    levels = np.unique(values)
+    if len(levels) < 3 or np.ptp(values) < MIN_RANGE_STEPS * float(np.diff(levels).min()):
+        return 0.0, 0
+    starts, lengths = _runs(values)
+    best = (0.0, 0)
+    for limit in (levels[0], levels[-1]):
+        at_limit = (values[starts] == limit) & (lengths >= MIN_PLATEAU)
+        # One long run is a stuck axis; a clipped one comes back to its limit.
+        count = int(lengths[at_limit].sum()) if at_limit.sum() > 1 else 0
+        best = max(best, (float(limit), count), key=lambda found: found[1])
+    return best

@@ -1,0 +1,160 @@
+"""Is a recording fit for use? What is wrong with it, the most important first, and what to do."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from maci2.datasets import open_recording
+from maci2.diagnostics.checks.axes import axes_against_gravity
+from maci2.diagnostics.checks.images import examine_images
+from maci2.diagnostics.checks.imu_values import disagreement_finding, imu_value_findings
+from maci2.diagnostics.checks.rotation_sources import Rotations, compare_rotations
+from maci2.diagnostics.checks.stamps import stamp_findings, timing_of
+from maci2.diagnostics.checks.stereo import stereo_findings, stereo_matched_pct
+from maci2.diagnostics.diagnosis import Diagnosis, Timing
+from maci2.errors import CalibrationError, DatasetError
+from maci2.findings import Finding, Level, most_important_first
+from maci2.ground_truth.comparison import check_truth
+from maci2.sensors import CameraTrajectory, Recording, gaps
+from maci2.types import NS, Stamps
+from maci2.vision.relative_poses import CameraFrame
+
+__all__ = ["Diagnosis", "Finding", "Timing", "examine", "examine_path"]
+
+WINDOW_S = 2.5
+"""Length of the windows counted."""
+
+SHORTEST_WINDOW_S = 0.5
+"""Below this even a window chosen by hand tells nothing."""
+
+MIN_FRAMES = 10
+"""Frames that a window needs: one for each keyframe."""
+
+
+def examine_path(
+    path: Path,
+    rig: Path | None = None,
+    topics: str = "",
+    vision: CameraTrajectory | None = None,
+    frame: CameraFrame = "camera",
+) -> Diagnosis:
+    """Open a recording and look at it; one that cannot be read has that as its only finding.
+
+    Raises only where there is no such file or folder.
+    """
+    if not path.exists():
+        raise DatasetError(f"{path}: no such file or folder; check the path.")
+    try:
+        recording = open_recording(path, rig, topics)
+    except (DatasetError, CalibrationError) as error:
+        nothing = Timing(0, 0.0, math.nan, math.nan, 0, 0.0)
+        finding = Finding("error", "reading", str(error), "the recording cannot be read")
+        return Diagnosis(path.resolve().name, nothing, (), math.nan, {}, 0, [finding])
+    return examine(recording, vision, frame)
+
+
+def examine(
+    recording: Recording, vision: CameraTrajectory | None = None, frame: CameraFrame = "camera"
+) -> Diagnosis:
+    """Look at everything a recording holds; raises nothing. Causes are looked at before effects,
+    and what a cause spoils is not looked at. Stamps of `vision` are the camera's."""
+    if vision is not None:
+        vision = replace(vision, stamps_ns=vision.stamps_ns + recording.camera_shift_ns)
+    imu = timing_of(recording.imu.stamps_ns)
+    cameras = tuple(timing_of(stamps_ns) for stamps_ns in recording.camera_stamps_ns)
+    matched_pct = stereo_matched_pct(recording.camera_stamps_ns)
+    windows = _count_windows(recording)
+
+    findings = stamp_findings(recording, imu, cameras) + _bag_findings(recording)
+    findings += imu_value_findings(recording.imu, recording.rig.imu)
+    rotations = Rotations({}, [])
+    if all(finding.level != "error" for finding in findings):
+        rotations = compare_rotations(recording, vision, frame)
+        if not rotations.axes_judged:
+            findings += axes_against_gravity(recording.imu) or disagreement_finding(recording.imu)
+    else:
+        truths = recording.truths.items()
+        rotations = Rotations({name: check_truth(t, recording.imu) for name, t in truths}, [])
+    findings += rotations.findings
+    findings += _without_cameras(cameras) + stereo_findings(recording, matched_pct)
+    findings += _nominal_rate(recording, imu)
+    images, seen = examine_images(recording)
+    findings += seen + _window_findings(windows, recording)
+    return Diagnosis(
+        recording.name,
+        imu,
+        cameras,
+        matched_pct,
+        rotations.truths,
+        windows,
+        most_important_first(findings),
+        images,
+    )
+
+
+def _bag_findings(recording: Recording) -> list[Finding]:
+    """What reading it already told."""
+    return [
+        *[Finding("warn", "bag", warning) for warning in recording.warnings],
+        *[Finding("ok", "bag", note) for note in recording.notes],
+    ]
+
+
+def _without_cameras(cameras: tuple[Timing, ...]) -> list[Finding]:
+    text = "no camera stamps; visual measurements must come from a file"
+    return [] if cameras else [Finding("warn", "cameras", text, "no cameras")]
+
+
+def _nominal_rate(recording: Recording, timing: Timing) -> list[Finding]:
+    rig = recording.rig
+    if abs(timing.rate_hz / rig.imu.rate_hz - 1.0) <= 0.05:
+        return []
+    text = (
+        f"the IMU's rate is not the stated one: {rig.source} says {rig.imu.rate_hz:.1f} Hz, the "
+        f"stamps {timing.rate_hz:.1f} Hz; needed within 5 %. Check the calibration file."
+    )
+    return [Finding("warn", "calibration", text, "the IMU's rate is not the stated one")]
+
+
+def _window_findings(windows: int, recording: Recording) -> list[Finding]:
+    text = f"{windows} usable windows of {WINDOW_S} s"
+    if windows:
+        return [Finding("ok", "windows", text)]
+    start_ns, end_ns = _shared_ns(recording)
+    shared_s = max(end_ns - start_ns, 0) / NS
+    text += (
+        f"; IMU and left camera share {shared_s:.2f} s, needed {WINDOW_S} s where the IMU has no "
+        f"gap and the camera {MIN_FRAMES} frames. Record longer, or choose a shorter window."
+    )
+    level: Level = "warn" if SHORTEST_WINDOW_S <= shared_s < WINDOW_S else "error"
+    return [Finding(level, "windows", text, "no usable window")]
+
+
+def _shared_ns(recording: Recording) -> tuple[int, int]:
+    """First and last stamp of the time that IMU and left camera share."""
+    imu_ns, left_ns = recording.imu.stamps_ns, _left_ns(recording)
+    if len(left_ns) == 0:
+        return 0, 0
+    return max(int(imu_ns[0]), int(left_ns[0])), min(int(imu_ns[-1]), int(left_ns[-1]))
+
+
+def _left_ns(recording: Recording) -> Stamps:
+    """Stamps of the left camera; without cameras, poses could be asked for at any IMU stamp."""
+    stamps_ns = recording.camera_stamps_ns
+    return stamps_ns[0] if stamps_ns else recording.imu.stamps_ns
+
+
+def _count_windows(recording: Recording) -> int:
+    """Windows end to end over the time that IMU and left camera share."""
+    imu_ns, left_ns = recording.imu.stamps_ns, _left_ns(recording)
+    start_ns, end_ns = _shared_ns(recording)
+    window_ns = int(WINDOW_S * NS)
+    count = min(max(int((end_ns - start_ns) // window_ns), 0), len(left_ns))
+    starts_ns = start_ns + window_ns * np.arange(count, dtype=np.int64)
+    ends_ns = starts_ns + window_ns
+    frames = np.searchsorted(left_ns, ends_ns, "right") - np.searchsorted(left_ns, starts_ns)
+    before = gaps(imu_ns)
+    touches = (imu_ns[before + 1] > starts_ns[:, None]) & (imu_ns[before] < ends_ns[:, None])
+    return int(np.sum((frames >= MIN_FRAMES) & ~touches.any(axis=1)))

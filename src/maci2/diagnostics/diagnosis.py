@@ -1,0 +1,149 @@
+"""What a diagnosis of a recording holds: timing, images, ground truths, findings."""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from maci2.findings import Finding
+from maci2.ground_truth.comparison import TruthCheck
+
+NEXT = "Next: `maci2 init` or `maci2 calibrate` with a source of camera motion."
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Stamps of one sensor."""
+
+    samples: int
+    duration_s: float
+    rate_hz: float
+    """Median rate; NaN for fewer than two samples."""
+
+    jitter_pct: float
+    """Spread of the steps (5 to 95 %) about the median, in per cent of it."""
+
+    gaps: int
+    longest_step_s: float
+    dropped: int = 0
+    """Samples that did not arrive, counted in whole periods."""
+
+    def cells(self) -> tuple[str, ...]:
+        """One for each of SENSOR_COLUMNS."""
+        return (
+            str(self.samples),
+            f"{self.duration_s:.1f}",
+            f"{self.rate_hz:.1f}",
+            f"{self.jitter_pct:.2f}",
+            str(self.dropped),
+            str(self.gaps),
+            f"{1e3 * self.longest_step_s:.1f}",
+        )
+
+
+SENSOR_COLUMNS = (
+    "samples", "seconds", "rate [Hz]", "jitter [%]", "missing", "gaps", "longest [ms]",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CameraImages:
+    """Images of one camera; medians over those looked at."""
+
+    brightness: float
+    """Mean grey level, 0 to 255."""
+
+    saturated_pct: float
+    """Pixels that are white and have no value any more."""
+
+    change_pct: float
+    """Change of brightness from one image to the next."""
+
+    edge_px: float
+    """Width of edges in the more blurred direction: about 6 in a sharp image."""
+
+    repeated_pct: float
+    """Share of the images that are the next one to the last bit."""
+
+    blank_pct: float
+    """Share of the images that show nothing."""
+
+    def cells(self) -> tuple[str, ...]:
+        """One for each of IMAGE_COLUMNS."""
+        return (
+            f"{self.brightness:.0f}",
+            f"{self.saturated_pct:.1f}",
+            f"{self.change_pct:.1f}",
+            f"{self.edge_px:.1f}",
+            f"{self.repeated_pct:.0f}",
+            f"{self.blank_pct:.0f}",
+        )
+
+
+IMAGE_COLUMNS = (
+    "brightness", "saturated [%]", "change [%]", "edges [px]", "repeated [%]", "blank [%]",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ImageDiagnosis:
+    """What the images themselves tell."""
+
+    places: int
+    """Looked at, spread over the recording."""
+
+    row_error_px: float
+    """Median distance of stereo matches from their rows; NaN where not measured."""
+
+    cameras: tuple[CameraImages, ...]
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What a recording holds and what is wrong with it."""
+
+    name: str
+    imu: Timing
+    cameras: tuple[Timing, ...]
+    stereo_matched_pct: float
+    """Left stamps that have a right one; NaN without two cameras."""
+
+    truths: dict[str, TruthCheck]
+    windows: int
+    """Windows of 2.5 s, end to end, without IMU gap and with enough frames."""
+
+    findings: list[Finding]
+    """Most important first."""
+
+    images: ImageDiagnosis | None = None
+    """None without images of two cameras."""
+
+    @property
+    def sensors(self) -> list[tuple[str, Timing]]:
+        """IMU and cameras by name."""
+        return [("imu", self.imu), *((f"cam{i}", t) for i, t in enumerate(self.cameras))]
+
+    @property
+    def first_line(self) -> str:
+        """The worst fault and what to do about it; without one, the next thing to do."""
+        first = self.findings[0]
+        if first.level != "ok":
+            return f"{'ERROR' if first.level == 'error' else 'warn'}  {first.what}: {first.text}"
+        advice = [finding.remedy for finding in self.findings if finding.remedy]
+        return f"ok  {self.name}: nothing to mend. {advice[0] if advice else NEXT}"
+
+    @property
+    def usable(self) -> bool:
+        """Nothing found that has to be mended first."""
+        return all(finding.level != "error" for finding in self.findings)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON: numbers that could not be measured are None."""
+        return {"usable": self.usable, **_without_nan(asdict(self))}
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nan(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,249 @@
+"""Normal equations of the joint problem in block-arrow form (see `arrow`).
+
+The paper transports each covariance to its residual, Sigma_r = J_l^-1(r) Sigma J_l^-T(r). Since
+J_l(r) r = r (and J_r(r) r = r), that leaves the cost r' Sigma_r^-1 r unchanged, so residuals are
+whitened by the measurements' own covariances and the cost is a sum of squares throughout.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from maci2.estimation.problem import (
+    LEVER_ARM_STD,
+    Measurements,
+    Priors,
+    Unknowns,
+    Variables,
+    gravity_basis,
+)
+from maci2.estimation.residuals import COLUMNS, imu_residual, visual_residual
+from maci2.estimation.small_cholesky import BLOCK, add_gram, padded
+from maci2.lie import se3_adj, se3_inv
+from maci2.types import Array
+
+SHARED = COLUMNS - 2 * BLOCK
+"""Unknowns that all keyframes share: gravity, two biases, extrinsics (last)."""
+
+VISUAL = 6
+"""Visual residuals of one step; there are `BLOCK` inertial ones."""
+
+
+class System(NamedTuple):
+    """Normal equations in block-arrow form; the border ends before extrinsics that are given."""
+
+    A: Array
+    B: Array
+    C: Array
+    D: Array
+    rhs: Array
+    rhs_border: Array
+
+
+@njit(cache=True)
+def empty_system(keyframes: int, unknowns: Unknowns) -> System:
+    """Room for the normal equations of so many keyframes."""
+    border = SHARED if unknowns.extrinsics else SHARED - 6
+    return System(
+        np.empty((keyframes, BLOCK, BLOCK)),
+        np.empty((keyframes, BLOCK, BLOCK)),
+        np.empty((keyframes, BLOCK, border)),
+        np.empty((border, border)),
+        np.empty((keyframes, BLOCK)),
+        np.empty(border),
+    )
+
+
+@njit(cache=True)
+def linearize(
+    m: Measurements, priors: Priors, unknowns: Unknowns, x: Variables, system: System
+) -> float:
+    """Fill `system` with the normal equations at x; returns the cost there."""
+    columns = 2 * BLOCK + len(system.D)
+    W_visual = np.zeros((BLOCK, BLOCK))
+    r_visual, J_visual = np.zeros(BLOCK), np.zeros((BLOCK, padded(COLUMNS + 1)))
+    r_imu, J_imu = np.zeros(BLOCK), np.zeros((BLOCK, padded(COLUMNS + 1)))
+    H = np.empty((padded(columns + 1), padded(columns + 1)))
+    white = np.empty((BLOCK, padded(columns + 1)))
+    basis = gravity_basis(x.g_c0, unknowns.sphere)
+    adj_c_b = se3_adj(se3_inv(x.T_b_c))
+    delta_bg, delta_ba = np.empty(3), np.empty(3)
+    for i in range(3):
+        delta_bg[i], delta_ba[i] = x.bg[i] - m.bias_gyro[i], x.ba[i] - m.bias_acc[i]
+    _clear(system)
+    cost = _add_priors(priors, unknowns, x, system)
+    for k in range(len(m.dt)):
+        T_c0_bk, T_c0_bk1 = x.Ts_c0_b[k], x.Ts_c0_b[k + 1]
+        visual_residual(m.Ts_ck_ck1[k], T_c0_bk, T_c0_bk1, x.T_b_c, r_visual, J_visual)
+        imu_residual(
+            m.dt[k],
+            m.gamma[k],
+            m.beta[k],
+            m.alpha[k],
+            m.D_bg[k],
+            m.D_ba[k],
+            T_c0_bk,
+            x.v_b[k],
+            T_c0_bk1,
+            x.v_b[k + 1],
+            x.g_c0,
+            delta_bg,
+            delta_ba,
+            r_imu,
+            J_imu,
+        )
+        _constrain_shared(basis, unknowns, J_imu)
+        if k == 0:
+            _constrain_first_pose(adj_c_b, J_visual)
+            _constrain_first_pose(adj_c_b, J_imu)
+        for i in range(VISUAL):
+            for j in range(VISUAL):
+                W_visual[i, j] = m.white_visual[k, i, j]
+        H.fill(0.0)
+        cost += _add_whitened(W_visual, r_visual, J_visual, columns, m.visual_limit, white, H)
+        cost += _add_whitened(m.white_imu[k], r_imu, J_imu, columns, np.inf, white, H)
+        _add_step(H, k, system)
+    _pin(unknowns, system)
+    return cost
+
+
+@njit(cache=True)
+def _clear(system: System) -> None:
+    system.A.fill(0.0)
+    system.B.fill(0.0)
+    system.C.fill(0.0)
+    system.D.fill(0.0)
+    system.rhs.fill(0.0)
+    system.rhs_border.fill(0.0)
+
+
+@njit(cache=True)
+def _constrain_shared(basis: Array, unknowns: Unknowns, J: Array) -> None:
+    """Express an IMU step's derivatives by the shared unknowns that are really free."""
+    for i in range(BLOCK):
+        g0, g1, g2 = J[i, 18], J[i, 19], J[i, 20]
+        for j in range(3):
+            J[i, 18 + j] = g0 * basis[0, j] + g1 * basis[1, j] + g2 * basis[2, j]
+            if not unknowns.bias_gyro:
+                J[i, 21 + j] = 0.0
+            if not unknowns.bias_acc:
+                J[i, 24 + j] = 0.0
+        for j in range(27, 33):
+            J[i, j] = 0.0
+
+
+@njit(cache=True)
+def _constrain_first_pose(adj_c_b: Array, J: Array) -> None:
+    """The first pose is the inverse extrinsics: it moves only with them."""
+    for row in range(BLOCK):
+        for i in range(6):
+            for j in range(6):
+                J[row, 27 + j] -= J[row, i] * adj_c_b[i, j]
+            J[row, i] = 0.0
+
+
+@njit(cache=True, fastmath={"contract"})
+def _add_whitened(
+    W: Array, r: Array, J: Array, columns: int, limit: float, white: Array, H: Array
+) -> float:
+    """H += w X' X with X = W [J | r]; of J as many columns as there are unknowns. Returns the cost.
+
+    Beyond `limit` the residual counts by Huber's loss: w falls and the cost grows linearly.
+    """
+    for i in range(BLOCK):
+        J[i, columns] = r[i]
+    for i in range(BLOCK):
+        for c in range(white.shape[1]):
+            total = 0.0
+            for j in range(BLOCK):
+                total += W[i, j] * J[j, c]
+            white[i, c] = total
+    square = 0.0
+    for i in range(BLOCK):
+        square += white[i, columns] ** 2
+    cost = square
+    length = math.sqrt(square)
+    if length > limit:
+        cost = limit * (2.0 * length - limit)
+        root_weight = math.sqrt(limit / length)
+        for i in range(BLOCK):
+            for c in range(white.shape[1]):
+                white[i, c] *= root_weight
+    add_gram(white, H)
+    return cost
+
+
+@njit(cache=True)
+def _add_step(H: Array, k: int, system: System) -> None:
+    """Add one step's [k | k + 1 | border | residual] to the blocks."""
+    A, B, C, D, rhs, rhs_border = system
+    border = len(D)
+    last = 2 * BLOCK + border
+    for i in range(BLOCK):
+        for j in range(BLOCK):
+            A[k, i, j] += H[i, j]
+            A[k + 1, i, j] += H[BLOCK + i, BLOCK + j]
+            B[k, i, j] = H[i, BLOCK + j]
+        for j in range(border):
+            C[k, i, j] += H[i, 2 * BLOCK + j]
+            C[k + 1, i, j] += H[BLOCK + i, 2 * BLOCK + j]
+        rhs[k, i] -= H[i, last]
+        rhs[k + 1, i] -= H[BLOCK + i, last]
+    for i in range(border):
+        for j in range(border):
+            D[i, j] += H[2 * BLOCK + i, 2 * BLOCK + j]
+        rhs_border[i] -= H[2 * BLOCK + i, last]
+
+
+@njit(cache=True)
+def _add_priors(priors: Priors, unknowns: Unknowns, x: Variables, system: System) -> float:
+    """Add what is known beforehand; returns its cost."""
+    D, rhs_border = system.D, system.rhs_border
+    cost = 0.0
+    for i in range(3):
+        away_bg, away_ba = x.bg[i] - priors.mean_bg[i], x.ba[i] - priors.mean_ba[i]
+        cost += priors.info_bg[i] * away_bg**2 + priors.info_ba[i] * away_ba**2
+        if unknowns.bias_gyro:
+            D[3 + i, 3 + i] += priors.info_bg[i]
+            rhs_border[3 + i] -= priors.info_bg[i] * away_bg
+        if unknowns.bias_acc:
+            D[6 + i, 6 + i] += priors.info_ba[i]
+            rhs_border[6 + i] -= priors.info_ba[i] * away_ba
+    if unknowns.extrinsics:
+        cost += _add_extrinsic_priors(x.T_b_c, D, rhs_border)
+    return cost
+
+
+@njit(cache=True)
+def _add_extrinsic_priors(T_b_c: Array, D: Array, rhs_border: Array) -> float:
+    info = LEVER_ARM_STD**-2.0
+    x, y, z = T_b_c[0, 3], T_b_c[1, 3], T_b_c[2, 3]
+    # The derivative of p by xi is [I, -[p]x], and [p]x p = 0.
+    p_cross = ((0.0, -z, y), (z, 0.0, -x), (-y, x, 0.0))
+    square = x * x + y * y + z * z
+    for i in range(3):
+        D[9 + i, 9 + i] += info
+        rhs_border[9 + i] -= info * T_b_c[i, 3]
+        # A rotation about which nothing is known lies within half a turn.
+        D[12 + i, 12 + i] += info * square + 1.0 / np.pi**2
+        for j in range(3):
+            D[9 + i, 12 + j] -= info * p_cross[i][j]
+            D[12 + j, 9 + i] -= info * p_cross[i][j]
+            D[12 + i, 12 + j] -= info * T_b_c[i, 3] * T_b_c[j, 3]
+    return info * square
+
+
+@njit(cache=True)
+def _pin(unknowns: Unknowns, system: System) -> None:
+    """Give unknowns that are not free a unit diagonal: their step is then zero."""
+    for i in range(6):
+        system.A[0, i, i] = 1.0
+    if unknowns.sphere:
+        system.D[2, 2] = 1.0
+    for i in range(3):
+        if not unknowns.bias_gyro:
+            system.D[3 + i, 3 + i] = 1.0
+        if not unknowns.bias_acc:
+            system.D[6 + i, 6 + i] = 1.0

@@ -1,0 +1,203 @@
+"""Which camera steps agree with the IMU, where some contradict it beyond any noise.
+
+A camera that looks at a thing which moves by itself measures that thing's motion, sharply. The IMU
+ties all steps of a window together and tells: with rotations from the gyroscope, what a step says
+of the velocity in its middle, less what the accelerometer has added since the window began, is
+
+    u_k = (R_k (d_k - alpha_k)) / dt_k - sum_j<k R_j beta_j = v_0 + g tau_k
+
+a straight line in time whose slope is gravity. Steps that agree lie on one line, but for what the
+accelerometer's bias makes of it.
+"""
+
+from dataclasses import replace
+from functools import partial
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maci2.estimation.config import SolverConfig
+from maci2.estimation.results import SolveReport
+from maci2.imu import ALPHA, BETA, GAMMA, ImuMeasurements, Preintegrated, preintegrate
+from maci2.lie import se3_inv, so3_log
+from maci2.types import Array
+from maci2.vision import RelativePoses, any_motion
+
+Mask = NDArray[np.bool_]
+
+CONTRADICTION = 50.0
+"""Inflation of the stated covariances, seven times the noise, above which it is no longer noise."""
+
+SUSPICION = 4.0
+"""Above this one wrong step among right ones may be the reason, as well as noise."""
+
+NOISE = 2.0
+"""Inflation below which what is left agrees."""
+
+NEEDED = 3
+"""Steps on one line: two always are."""
+
+ROUNDS = 3
+MAX_SIGMAS = 4.0
+DRIFT = 0.02
+"""[m/s] By which noise of accelerometer and gyroscope may bend the line."""
+
+GYRO_DRIFT = 0.005
+"""[rad/s] Likewise for rates."""
+
+GAP = 2.0
+"""Limits by which every step that is left out must miss the others."""
+
+GRAVITY_SLACK = 0.6
+"""[m/s^2] Of the slope's length: scale of an accelerometer, noise of two steps."""
+
+
+def suspicious(report: SolveReport) -> bool:
+    """Whether steps may contradict the IMU."""
+    return not report.converged or report.inflation > SUSPICION
+
+
+def resolved(before: SolveReport, after: SolveReport, agreeing: Mask, measured: Mask) -> bool:
+    """Whether leaving out the steps that do not agree explains what did not fit.
+
+    Beyond any noise every answer without contradiction does. Below that larger noise is the simpler
+    reason, unless most steps agree to within what was stated.
+    """
+    if _contradicted(before):
+        return not _contradicted(after)
+    most = 2 * (agreeing & measured).sum() > measured.sum()
+    return bool(most and after.converged and after.inflation < NOISE)
+
+
+def _contradicted(report: SolveReport) -> bool:
+    return not report.converged or report.inflation > CONTRADICTION
+
+
+def inlier_poses(
+    imu: ImuMeasurements, vision: RelativePoses, T_b_c: Array, config: SolverConfig
+) -> Mask:
+    """(m,) which camera steps agree with the IMU and each other; all where no set of them stands
+    out. Steps that were not measured agree with everything and count for nothing."""
+    prior = imu.bias_prior
+    pre = preintegrate(imu, vision.stamps_ns, prior.mean_gyro, prior.mean_acc, config.rule)
+    std = np.sqrt(np.diagonal(vision.covs_T_ck_ck1, axis1=1, axis2=2)) / pre.dt[:, None]
+    measured = vision.measured
+    everything = np.ones(len(measured), dtype=bool)
+    if measured.sum() < NEEDED:
+        return everything
+    bias_gyro, rotation_distances = _common_bias(
+        pre, vision, T_b_c, std[:, 3:].max(axis=1), measured
+    )
+    pre = preintegrate(imu, vision.stamps_ns, bias_gyro, prior.mean_acc, config.rule)
+    line = falling_line(pre, vision, T_b_c)
+    limit = MAX_SIGMAS * np.hypot(std[:, :3].max(axis=1), DRIFT)
+    usable = measured & (rotation_distances < 1.0)
+    fit = partial(_largest_set, line, limit, prior.std_acc, config.gravity_norm)
+    best = fit(usable)
+    rest = fit(usable & ~best)
+    if best.sum() < NEEDED or best.sum() == rest.sum():
+        return everything
+    # Noise larger than stated has no gap between what is on the line and what is not.
+    _, distances = _fit(line, limit, prior.std_acc, best)
+    apart = np.maximum(distances, rotation_distances)[measured & ~best]
+    return best | ~measured if (apart > GAP).all() else everything
+
+
+class FallingLine(NamedTuple):
+    """What m steps say of the velocity, had the body only been falling since the window began."""
+
+    tau: Array
+    """(m,) middles of the steps [s]."""
+
+    u: Array
+    """(m, 3) [m/s], in the first body frame."""
+
+    by_bias: Array
+    """(m, 3, 3) its derivative by the accelerometer's bias."""
+
+
+def falling_line(pre: Preintegrated, vision: RelativePoses, T_b_c: Array) -> FallingLine:
+    """One point of the line for each step; rotations are the gyroscope's."""
+    d = (T_b_c @ vision.Ts_ck_ck1 @ se3_inv(T_b_c))[:, :3, 3]
+    R, t = np.eye(3), 0.0
+    gained, gained_by_bias = np.zeros(3), np.zeros((3, 3))
+    tau, u, by_bias = np.empty(len(d)), np.empty((len(d), 3)), np.empty((len(d), 3, 3))
+    for k, dt in enumerate(pre.dt):
+        tau[k] = t + 0.5 * dt
+        u[k] = R @ (d[k] - pre.alpha[k]) / dt - gained
+        by_bias[k] = -R @ pre.D_ba[k, ALPHA] / dt - gained_by_bias
+        gained = gained + R @ pre.beta[k]
+        gained_by_bias = gained_by_bias + R @ pre.D_ba[k, BETA]
+        R, t = R @ pre.gamma[k], t + dt
+    return FallingLine(tau, u, by_bias)
+
+
+def _common_bias(
+    pre: Preintegrated, vision: RelativePoses, T_b_c: Array, std: Array, measured: Mask
+) -> tuple[Array, Array]:
+    """Gyroscope bias that most steps' rotations speak of, and the distance of every step from it in
+    units of its limit."""
+    R_b_c = T_b_c[:3, :3]
+    Rs_vision = R_b_c @ vision.Ts_ck_ck1[:, :3, :3] @ R_b_c.T
+    missing = [
+        so3_log(np.ascontiguousarray(G.T @ R)) for G, R in zip(pre.gamma, Rs_vision, strict=True)
+    ]
+    biases = (
+        pre.bias_gyro + np.linalg.solve(pre.D_bg[:, GAMMA], np.array(missing)[..., None])[..., 0]
+    )
+    middle = np.median(biases[measured], axis=0)
+    limit = MAX_SIGMAS * np.hypot(std, GYRO_DRIFT)
+    distances = np.abs(biases - middle).max(axis=1) / limit
+    used = measured & (distances < 1.0)
+    return biases[used].mean(axis=0) if used.any() else middle, distances
+
+
+def _largest_set(
+    line: FallingLine, limit: Array, std_acc: Array, gravity: float, usable: Mask
+) -> Mask:
+    """The most steps on one line whose slope is as long as gravity."""
+    best, least = np.zeros(len(limit), dtype=bool), np.inf
+    for pair in combinations(np.flatnonzero(usable), 2):
+        on = np.zeros(len(limit), dtype=bool)
+        on[list(pair)] = True
+        # Two steps give a rough line; those on it give a better one.
+        for _ in range(ROUNDS):
+            slope, distances = _fit(line, limit, std_acc, on)
+            found = usable & (distances < 1.0)
+            if found.sum() < 2 or (found == on).all():
+                break
+            on = found
+        if abs(np.linalg.norm(slope) - gravity) > GRAVITY_SLACK or found.sum() < 2:
+            continue
+        misfit = float((distances[found] ** 2).mean())
+        if (found.sum(), -misfit) > (best.sum(), -least):
+            best, least = found, misfit
+    return best
+
+
+def _fit(line: FallingLine, limit: Array, std_acc: Array, on: Mask) -> tuple[Array, Array]:
+    """Slope of the line through some steps, with the accelerometer's bias as its prior lets it be,
+    and the distance of every step from it in units of its limit."""
+    eye = np.broadcast_to(np.eye(3), (len(limit), 3, 3))
+    rows = np.concatenate([eye, eye * line.tau[:, None, None], -line.by_bias], axis=2)
+    weighted = rows[on] * (MAX_SIGMAS / limit[on])[:, None, None]
+    right = line.u[on] * (MAX_SIGMAS / limit[on])[:, None]
+    prior = np.hstack([np.zeros((3, 6)), np.diag(1.0 / std_acc)])
+    x = np.linalg.lstsq(
+        np.vstack([weighted.reshape(-1, 9), prior]),
+        np.concatenate([right.ravel(), np.zeros(3)]),
+        rcond=None,
+    )[0]
+    return x[3:6], np.linalg.norm(line.u - rows @ x, axis=1) / limit
+
+
+def without(vision: RelativePoses, kept: Mask) -> RelativePoses:
+    """The same keyframes, with nothing known of the other steps but that a camera moves no faster
+    than it can."""
+    Ts, covs = vision.Ts_ck_ck1.copy(), vision.covs_T_ck_ck1.copy()
+    dt = np.diff(vision.stamps_ns) / 1e9
+    for k in np.flatnonzero(~kept):
+        Ts[k], covs[k] = np.eye(4), any_motion(float(dt[k]))
+    return replace(vision, Ts_ck_ck1=Ts, covs_T_ck_ck1=covs)

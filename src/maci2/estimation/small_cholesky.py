@@ -1,0 +1,101 @@
+"""Small dense symmetric systems, in loops that the compiler vectorises.
+
+Rows are short and contiguous, so elimination works on rows: [A | X] becomes [L^T | L^-1 X].
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+from maci2.types import Array
+
+BLOCK = 9
+"""Unknowns of a keyframe (pose and velocity), and residuals of one IMU step."""
+
+LANES = 4
+"""Rows are padded with zeros to a multiple of what one instruction works on."""
+
+
+@njit(cache=True)
+def padded(columns: int) -> int:
+    """The next multiple of `LANES`."""
+    return (columns + LANES - 1) // LANES * LANES
+
+
+@njit(cache=True, error_model="numpy", fastmath={"contract"})
+def eliminate(rows: Array) -> bool:
+    """[A | X] <- [L^T | L^-1 X] in place, A = L L^T; False where A is not positive definite.
+
+    Reads A's upper triangle. What is below the diagonal afterwards has no meaning.
+    """
+    n, columns = rows.shape
+    for j in range(n):
+        if not rows[j, j] > 0.0:
+            return False
+        d = 1.0 / math.sqrt(rows[j, j])
+        for c in range(columns):
+            rows[j, c] *= d
+        for i in range(j + 1, n):
+            f = rows[j, i]
+            for c in range(columns):
+                rows[i, c] -= f * rows[j, c]
+    return True
+
+
+@njit(cache=True, error_model="numpy")
+def forward_eliminate(L: Array, X: Array) -> None:
+    """X <- L^-1 X."""
+    n, columns = X.shape
+    for i in range(n):
+        for k in range(i):
+            f = L[i, k]
+            for c in range(columns):
+                X[i, c] -= f * X[k, c]
+        d = 1.0 / L[i, i]
+        for c in range(columns):
+            X[i, c] *= d
+
+
+@njit(cache=True, error_model="numpy")
+def back_eliminate(L: Array, X: Array) -> None:
+    """X <- L^-T X."""
+    n, columns = X.shape
+    for i in range(n - 1, -1, -1):
+        d = 1.0 / L[i, i]
+        for c in range(columns):
+            X[i, c] *= d
+        for k in range(i):
+            f = L[i, k]
+            for c in range(columns):
+                X[k, c] -= f * X[i, c]
+
+
+@njit(cache=True, fastmath={"contract"})
+def add_gram(X: Array, out: Array) -> None:
+    """out += X^T X, of nine rows."""
+    columns = X.shape[1]
+    for i in range(columns):
+        for c in range(columns):
+            total = out[i, c]
+            for k in range(BLOCK):
+                total += X[k, i] * X[k, c]
+            out[i, c] = total
+
+
+@njit(cache=True)
+def inverse_spd(A: Array, n: int) -> Array:
+    """Inverse of the upper left (n, n) of A, symmetric positive definite; NaN where it is not."""
+    rows = np.zeros((n, 2 * n))
+    for i in range(n):
+        for j in range(n):
+            rows[i, j] = A[i, j]
+        rows[i, n + i] = 1.0
+    inverse = np.full((n, n), np.nan)
+    if eliminate(rows):
+        for i in range(n):
+            for j in range(n):
+                inverse[i, j] = 0.0
+                for k in range(n):
+                    inverse[i, j] += rows[k, n + i] * rows[k, n + j]
+    return inverse

@@ -1,0 +1,59 @@
+"""Results of an initialization experiment, sorted so that questions can be asked of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from maci2.experiments.method import Method
+from maci2.experiments.summary import Summary, average, summarize
+
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Board:
+    """Rows by method, stride and recording."""
+
+    methods: tuple[Method, ...]
+    recordings: tuple[str, ...]
+    """Those that were there, in the paper's order."""
+
+    strides_s: tuple[float, ...]
+    velocity_limit: float
+    rows: dict[tuple[Method, float, str], Rows]
+
+    def visions(self) -> tuple[str, ...]:
+        """Sources of camera motion, in the order of the methods."""
+        return tuple(dict.fromkeys(method.vision for method in self.methods))
+
+    def of_vision(self, vision: str) -> list[Method]:
+        return [method for method in self.methods if method.vision == vision]
+
+    def summary(
+        self,
+        method: Method,
+        recording: str,
+        stride_s: float | None = None,
+        keep: Callable[[dict[str, Any]], bool] = lambda _: True,
+    ) -> Summary:
+        """One method on one recording, at the first stride where none is named."""
+        stride_s = self.strides_s[0] if stride_s is None else stride_s
+        rows = self.rows.get((method, stride_s, recording), [])
+        return summarize([row for row in rows if keep(row)], self.velocity_limit)
+
+    def average(
+        self,
+        method: Method,
+        stride_s: float | None = None,
+        keep: Callable[[dict[str, Any]], bool] = lambda _: True,
+    ) -> Summary:
+        """Mean over recordings, each counting once."""
+        return average([self.summary(method, name, stride_s, keep) for name in self.recordings])
+
+    def pooled(self, method: Method) -> list[tuple[str, dict[str, Any]]]:
+        """All rows at the first stride, each with its recording."""
+        return [
+            (name, row)
+            for name in self.recordings
+            for row in self.rows.get((method, self.strides_s[0], name), [])
+        ]

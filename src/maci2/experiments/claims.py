@@ -1,0 +1,155 @@
+"""What ought to be so, asked of the results."""
+
+from collections.abc import Callable
+
+from maci2.experiments.board import Board
+from maci2.experiments.method import Method
+from maci2.experiments.paper_numbers import LEARNED_LEARNED, PaperTable
+from maci2.experiments.summary import METRICS
+from maci2.experiments.table import Claim
+
+LARGEST_REJECTED_RIGHT = 0.02
+ClaimMaker = Callable[[Board, PaperTable | None], list[Claim]]
+
+
+def no_claims(_: Board, __: PaperTable | None) -> list[Claim]:
+    """An experiment that only shows."""
+    return []
+
+
+def rival_claims(board: Board, paper: PaperTable | None) -> list[Claim]:
+    """maci2 against the rivals on the same input, and against the paper."""
+    claims = []
+    for vision in board.visions():
+        methods = board.of_vision(vision)
+        claims += [
+            _lowest(board, _named(methods, "maci2, learned IMU"), methods, "gravity_deg"),
+            _lowest(
+                board,
+                _named(methods, "maci2, raw IMU"),
+                [method for method in methods if not method.knows_sensor],
+                "gravity_deg",
+                among="of the methods that know nothing of this sensor",
+            ),
+            _no_rival_succeeds_more(board, methods),
+        ]
+        claims += [_honest(board, method) for method in methods if _is_ours(method)]
+        claims += against_paper(board, paper, vision)
+    return claims
+
+
+def ablation_claims(board: Board, paper: PaperTable | None) -> list[Claim]:
+    """Both covariances as stated are best in every metric."""
+    claims = []
+    for vision in board.visions():
+        methods = board.of_vision(vision)
+        full = _named(methods, LEARNED_LEARNED)
+        for metric in ("gravity_deg", "velocity_rmse", "rotation_deg", "translation_m"):
+            claims.append(_lowest(board, full, methods, metric))
+            claims.append(_gain(board, full, _named(methods, "one tuned scalar"), metric))
+    return claims + against_paper(board, paper)
+
+
+def fusion_claims(board: Board, paper: PaperTable | None) -> list[Claim]:
+    """Fusion improves the poses that vision gave."""
+    claims = []
+    for vision in board.visions():
+        methods = board.of_vision(vision)
+        alone = _named(methods, "vision only")
+        for fused in methods:
+            if fused is not alone:
+                claims += [
+                    _gain(board, fused, alone, metric)
+                    for metric in ("rotation_deg", "translation_m")
+                ]
+    return claims
+
+
+def paper_claims(board: Board, paper: PaperTable | None) -> list[Claim]:
+    """Ours against the paper's own rows."""
+    return against_paper(board, paper)
+
+
+def against_paper(board: Board, paper: PaperTable | None, vision: str | None = None) -> list[Claim]:
+    """Every row of ours that the paper has too, over the same recordings."""
+    claims = []
+    for method in board.methods:
+        if paper is None or not _is_ours(method) or (vision and method.vision != vision):
+            continue
+        for metric in paper.rows.get(method.paper_row, {}):
+            ours = board.average(method).mean[metric]
+            theirs = paper.mean(method.paper_row, metric, board.recordings)
+            if ours is None or theirs is None:
+                continue
+            title, unit, digits = METRICS[metric]
+            text = (
+                f"{method.name}, vision {_short(method.vision)}: {title} {ours:.{digits}f} {unit}, "
+                f"the paper {theirs:.{digits}f}"
+            )
+            claims.append(Claim(text, round(ours, digits) <= round(theirs, digits)))
+    return claims
+
+
+def _lowest(
+    board: Board, ours: Method, methods: list[Method], metric: str, among: str = "of all methods"
+) -> Claim:
+    title, unit, digits = METRICS[metric]
+    means = {method.name: board.average(method).mean[metric] for method in methods}
+    known = {name: value for name, value in means.items() if value is not None}
+    best = min(known, key=lambda name: known[name]) if known else "nobody"
+    value = means.get(ours.name)
+    shown = "-" if value is None else f"{value:.{digits}f}"
+    text = (
+        f"{ours.name} has the lowest {title} {among}, vision {_short(ours.vision)}: {shown} {unit}"
+    )
+    if best == ours.name or value is None:
+        return Claim(text, value is not None)
+    return Claim(f"{text}; {best} has {known[best]:.{digits}f}", False)
+
+
+def _no_rival_succeeds_more(board: Board, methods: list[Method]) -> Claim:
+    rates = {method.name: board.average(method).success or 0.0 for method in methods}
+    ours = max(rates[method.name] for method in methods if _is_ours(method))
+    rivals = {method.name: rates[method.name] for method in methods if not _is_ours(method)}
+    best = max(rivals, key=lambda name: rivals[name])
+    return Claim(
+        f"no rival has a higher success rate, vision {_short(methods[0].vision)}: ours {ours:.3f}, "
+        f"the best rival {rivals[best]:.3f} ({best})",
+        rivals[best] <= ours,
+    )
+
+
+def _honest(board: Board, method: Method) -> Claim:
+    found = board.average(method)
+    wrong, missed = found.accepted_wrong or 0.0, found.rejected_right or 0.0
+    return Claim(
+        f"{method.name}, vision {_short(method.vision)}: accepted but wrong {100 * wrong:.1f} %, "
+        f"rejected but right {100 * missed:.1f} %, unsure {100 * (found.unsure or 0.0):.1f} %",
+        wrong == 0.0 and missed <= LARGEST_REJECTED_RIGHT,
+    )
+
+
+def _gain(board: Board, ours: Method, other: Method, metric: str) -> Claim:
+    title, _, _ = METRICS[metric]
+    mine, theirs = (board.average(method).mean[metric] for method in (ours, other))
+    if mine is None or theirs is None or theirs == 0.0:
+        return Claim(f"{ours.name} against {other.name}: no {title} to compare", False)
+    share = 100.0 * (1.0 - mine / theirs)
+    word = "lower" if share >= 0.0 else "higher"
+    return Claim(
+        f"{ours.name}, vision {_short(ours.vision)}: {title} {abs(share):.0f} % {word} than "
+        f"{other.name}",
+        mine <= theirs,
+    )
+
+
+def _named(methods: list[Method], name: str) -> Method:
+    return next(method for method in methods if method.name == name)
+
+
+def _is_ours(method: Method) -> bool:
+    return method.initializer in ("maci2", "maci2-raw")
+
+
+def _short(vision: str) -> str:
+    return vision.rpartition("/")[2]

@@ -1,0 +1,188 @@
+"""What every experiment is: a name, tasks, and what its results show."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from maci2.experiments.board import Board
+from maci2.experiments.calibration_tables import calibration_findings
+from maci2.experiments.calibration_task import CalibrationMethod, CalibrationTask
+from maci2.experiments.claims import ClaimMaker, no_claims
+from maci2.experiments.covariance_tables import covariance_findings
+from maci2.experiments.figures import initialization_figures
+from maci2.experiments.imu_task import CovarianceTask
+from maci2.experiments.init_tables import error_tables, verdict_table
+from maci2.experiments.init_task import InitTask
+from maci2.experiments.method import Method
+from maci2.experiments.paper_numbers import PaperTable
+from maci2.experiments.recordings import Found
+from maci2.experiments.table import Findings
+from maci2.experiments.visual_task import VisualTask, visual_findings
+
+Task = InitTask | CalibrationTask | CovarianceTask | VisualTask
+Records = dict[str, dict[str, Any]]
+"""Task key -> what its result file holds."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a user may choose for a whole run."""
+
+    seed: int = 0
+    limit_s: float = 20.0
+    """For one window of one method."""
+
+
+class Experiment(Protocol):
+    """One table or figure of the paper."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def recordings(self) -> tuple[str, ...]: ...
+    @property
+    def files(self) -> tuple[str, ...]: ...
+    def tasks(self, found: Found, settings: Settings) -> list[Task]: ...
+    def findings(self, records: Records) -> Findings: ...
+
+
+@dataclass(frozen=True)
+class InitExperiment:
+    """Methods on the windows of recordings."""
+
+    name: str
+    title: str
+    recordings: tuple[str, ...]
+    methods: tuple[Method, ...]
+    metrics: tuple[str, ...] = ("gravity_deg", "velocity_rmse")
+    paper: PaperTable | None = None
+    strides_s: tuple[float, ...] = (2.5,)
+    velocity_limit: float = 0.1
+    claims: ClaimMaker = no_claims
+    scored: bool = False
+    """Verdicts get a table of their own."""
+
+    detail: bool = False
+    """Figures window by window."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """That each recording must hold for some method, in it."""
+        visions = dict.fromkeys(method.vision for method in self.methods)
+        return tuple(file for vision in visions if (file := _file_of(vision)))
+
+    def tasks(self, found: Found, settings: Settings) -> list[Task]:
+        return [
+            InitTask(name, path, method, stride_s, settings.seed, settings.limit_s)
+            for name, path in found.present(self.recordings).items()
+            for method in self.methods
+            if _has_vision(path, method.vision)
+            for stride_s in self.strides_s
+        ]
+
+    def findings(self, records: Records) -> Findings:
+        board = self.board(records)
+        tables = error_tables(board, self.metrics, self.paper)
+        if self.scored:
+            tables.append(verdict_table(board))
+        figures = initialization_figures(board, self.metrics, self.detail)
+        return Findings(tables, self.claims(board, self.paper), figures)
+
+    def board(self, records: Records) -> Board:
+        by_name = {(method.name, method.vision): method for method in self.methods}
+        rows = {}
+        for record in records.values():
+            task = record["task"]
+            method = by_name.get((task["method"]["name"], task["method"]["vision"]))
+            if method is not None:
+                rows[method, task["stride_s"], task["recording"]] = record["rows"]
+        there = {recording for _, _, recording in rows}
+        ran = {method for method, _, _ in rows}
+        return Board(
+            tuple(method for method in self.methods if method in ran),
+            tuple(name for name in self.recordings if name in there),
+            self.strides_s,
+            self.velocity_limit,
+            rows,
+        )
+
+
+@dataclass(frozen=True)
+class CalibrationExperiment:
+    """Trials of extrinsic calibration."""
+
+    name: str
+    title: str
+    recordings: tuple[str, ...]
+    methods: Callable[[str], tuple[CalibrationMethod, ...]]
+    """By the recording's name: which learned model knows its IMU."""
+
+    files: tuple[str, ...] = ()
+
+    def tasks(self, found: Found, settings: Settings) -> list[Task]:
+        return [
+            CalibrationTask(name, path, method, settings.seed)
+            for name, path in found.present(self.recordings).items()
+            for method in self.methods(name)
+        ]
+
+    def findings(self, records: Records) -> Findings:
+        return calibration_findings(list(records.values()))
+
+
+@dataclass(frozen=True)
+class CovarianceExperiment:
+    """Predicted sigma against integration error."""
+
+    name: str
+    title: str
+    groups: dict[str, tuple[str, ...]]
+    """IMU model -> recordings it is tested on."""
+
+    horizons_s: tuple[float, ...] = (0.25, 1.0)
+    growth_s: tuple[float, ...] = (0.25, 1.0)
+    files: tuple[str, ...] = ()
+
+    @property
+    def recordings(self) -> tuple[str, ...]:
+        return tuple(name for names in self.groups.values() for name in names)
+
+    def tasks(self, found: Found, settings: Settings) -> list[Task]:
+        return [
+            CovarianceTask(model, tuple(there.items()), self.horizons_s, self.growth_s)
+            for model, names in self.groups.items()
+            if (there := found.present(names))
+        ]
+
+    def findings(self, records: Records) -> Findings:
+        return covariance_findings(list(records.values()), growth=len(self.growth_s) > 2)
+
+
+@dataclass(frozen=True)
+class VisualExperiment:
+    """Predicted sigma against the error of visual steps, where there are images."""
+
+    name: str
+    title: str
+    recordings: tuple[str, ...]
+    files: tuple[str, ...] = ()
+
+    def tasks(self, found: Found, settings: Settings) -> list[Task]:
+        return [VisualTask(name, path) for name, path in found.present(self.recordings).items()]
+
+    def findings(self, records: Records) -> Findings:
+        return visual_findings(list(records.values()))
+
+
+def _has_vision(path: Path, vision: str) -> bool:
+    file = _file_of(vision)
+    return not file or (path / file).is_file()
+
+
+def _file_of(vision: str) -> str:
+    """The file that a vision source needs, if any."""
+    kind, _, file = vision.partition(":")
+    return file if kind == "trajectory" else ""

@@ -1,0 +1,104 @@
+"""Tables of an initialization experiment, the paper's numbers in brackets."""
+
+from typing import Any
+
+from maci2.experiments.board import Board
+from maci2.experiments.method import Method
+from maci2.experiments.paper_numbers import PaperTable
+from maci2.experiments.summary import METRICS, Summary
+from maci2.experiments.table import Cell, Line, Table, mark_best
+
+IN_BRACKETS = "In brackets: the paper's, over the same recordings, with its own camera motion."
+
+
+def error_tables(board: Board, metrics: tuple[str, ...], paper: PaperTable | None) -> list[Table]:
+    """For each vision source and metric: methods down, recordings across."""
+    return [
+        _error_table(board, vision, metric, paper)
+        for vision in board.visions()
+        for metric in metrics
+    ]
+
+
+def _error_table(board: Board, vision: str, metric: str, paper: PaperTable | None) -> Table:
+    title, unit, digits = METRICS[metric]
+    lines = []
+    for method in board.of_vision(vision):
+        cells = [
+            Cell(
+                board.summary(method, name).mean[metric],
+                digits,
+                paper.value(method.paper_row, metric, name) if paper else None,
+            )
+            for name in board.recordings
+        ]
+        mean = board.average(method)
+        expected = paper.mean(method.paper_row, metric, board.recordings) if paper else None
+        cells.append(Cell(mean.mean[metric], digits, expected))
+        cells.append(Cell(mean.success, 3, paper.success.get(method.paper_row) if paper else None))
+        lines.append(Line(method.name, source_of(method), tuple(cells)))
+    count = len(board.recordings)
+    best = dict.fromkeys(range(count + 1), False) | {count + 1: True}
+    return Table(
+        f"{title} [{unit}], vision {vision}",
+        (*board.recordings, "average", "success"),
+        mark_best(lines, best),
+        IN_BRACKETS if paper else "",
+    )
+
+
+def verdict_table(board: Board) -> Table:
+    """Every method at every stride, with and without the excitation gate."""
+    lines = []
+    for method in board.methods:
+        for stride_s in board.strides_s:
+            found = board.average(method, stride_s)
+            lines.append(_verdict_line(method, f"every {stride_s:g} s", found))
+            gated = board.average(method, stride_s, _is_excited)
+            lines.append(_verdict_line(method, f"every {stride_s:g} s, gated", gated))
+    return Table(
+        "Verdicts, medians and the other metrics",
+        (
+            "windows",
+            "success",
+            "accepted but wrong",
+            "rejected but right",
+            "unsure",
+            "gravity [deg]",
+            "median",
+            "velocity [m/s]",
+            "median",
+            "speed [m/s]",
+            "median",
+            "NEES gravity",
+            "NEES velocity",
+        ),
+        tuple(lines),
+        "Shares are of all windows; unsure: the method asked for more motion instead of deciding. "
+        "Gated: only windows that pass DRT's excitation gate. NEES per degree of freedom, 1 is "
+        "right; methods without a covariance have none.",
+    )
+
+
+def _verdict_line(method: Method, which: str, found: Summary) -> Line:
+    cells = [
+        Cell(found.windows, 0),
+        Cell(found.success),
+        Cell(found.accepted_wrong),
+        Cell(found.rejected_right),
+        Cell(found.unsure),
+    ]
+    for metric in ("gravity_deg", "velocity_rmse", "speed_rmse"):
+        digits = METRICS[metric][2]
+        cells += [Cell(found.mean[metric], digits), Cell(found.median[metric], digits)]
+    cells += [Cell(found.nees.get("gravity"), 2), Cell(found.nees.get("velocity"), 2)]
+    return Line(f"{method.name}, {which}", source_of(method), tuple(cells))
+
+
+def _is_excited(row: dict[str, Any]) -> bool:
+    return bool(row.get("excited"))
+
+
+def source_of(method: Method) -> str:
+    """Vision source and IMU model, as every row states them."""
+    return f"vision {method.vision.rpartition('/')[2]}, IMU {method.imu}"

@@ -1,0 +1,67 @@
+"""A method under test: which initializer, on what measurements, with which weights."""
+
+import re
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from maci2.baselines import Segment
+from maci2.pipeline.options import RunOptions, parse_vision
+
+TRUTH = "truth:0.05,0.003"
+DROID = "trajectory:visual/droid_stereo_Twc_tum.txt"
+TRUTHS = ("state_groundtruth_openvins",)
+"""Truths preferred to a recording's default one: V1_01's own is off by 5.5 deg."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """One row of a table, as data."""
+
+    name: str
+    """Unique within its experiment and vision source."""
+
+    initializer: str = "maci2"
+    """Name in `INITIALIZERS`."""
+
+    imu: str = "raw"
+    """As --imu."""
+
+    vision: str = TRUTH
+    """As --vision; a trajectory is in the rectified camera frame."""
+
+    identity_vision: float = 0.0
+    """Standard deviation [m, rad] that takes the place of every stated visual covariance; 0 keeps
+    what was stated."""
+
+    keyframes: int = 10
+    knows_sensor: bool = False
+    """It was given something about this very IMU beforehand."""
+
+    paper_row: str = ""
+    """Row of the paper's table to compare with."""
+
+    def options(self, stride_s: float, seed: int) -> RunOptions:
+        """The same choices as options of `maci2 evaluate`."""
+        frame = "camera" if self.vision.startswith("truth") else "rectified"
+        return RunOptions(
+            parse_vision(self.vision, frame, None),
+            imu=self.imu,
+            keyframes=self.keyframes,
+            stride_s=stride_s,
+            truth=TRUTHS,
+            seed=seed,
+        )
+
+    def weigh(self, segment: Segment) -> Segment:
+        """The segment with the visual covariances this method is to see."""
+        if self.identity_vision == 0.0:
+            return segment
+        vision = segment.vision
+        covs = np.tile(self.identity_vision**2 * np.eye(6), (len(vision) - 1, 1, 1))
+        return replace(segment, vision=replace(vision, covs_T_ck_ck1=covs, std_scale=0.0))
+
+
+def slug(text: str) -> str:
+    """A name as part of a file's name."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

@@ -1,0 +1,255 @@
+"""Is the ground truth true? Its rotations against the gyroscope, its gravity against the
+accelerometer.
+
+A wrong mounting of the motion-capture marker shows as a constant rotation between the truth's body
+frame t and the IMU's b. Truths smoothed with the IMU follow the gyroscope over short times and hide
+it, so rotations are compared over seconds.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from maci2.lie.stacks import nearest_rotation, so3_exp_stack, so3_log_stack
+from maci2.sensors import GroundTruth, ImuSamples, poses_at, with_velocity
+from maci2.types import NS, Array, Stamps
+
+HORIZON_S = 3.0
+"""Length of the rotations compared, shorter for recordings below 24 s. Longer ones show more of a
+smoothed truth's misalignment, but the gyroscope's drift blurs it."""
+
+SHORT_S = 0.25
+"""Length of the intervals whose mean rates and forces are compared: below pi at 12 rad/s."""
+
+OVERLAP = 4
+"""Compared rotations begin this many times in one horizon; their errors are not independent."""
+
+FAR = 0.3
+"""Misalignment [rad] above which the fit may not find its way from the identity."""
+
+MIN_OVERLAP_S = 2.0
+"""Common time of truth and IMU below which nothing is measured."""
+
+_PRIOR_STD = np.array([0.5, 0.5, 0.5, 1.0, 1.0, 1.0])
+"""Of misalignment [rad] and gyroscope bias [rad/s]: keeps the covariance finite where the motion
+says nothing."""
+
+
+@dataclass(frozen=True)
+class TruthCheck:
+    """What IMU and ground truth say of each other; NaN where it could not be measured."""
+
+    overlap_s: float
+    """Time covered by both, gaps included."""
+
+    misalignment_deg: float
+    """Angle between the truth's body frame and the IMU's, from rotations; a lower bound where the
+    truth was smoothed with the IMU."""
+
+    misalignment_std_deg: float
+    """Its standard error along the axis found."""
+
+    rate_ratio: float
+    """Gyroscope rate over the truth's rate: 1, or 57.3 for a gyroscope in deg/s."""
+
+    excitation: float
+    """How much the rate varies, rms [rad/s]; below 0.05 rates say nothing."""
+
+    residual_deg: float
+    """Typical disagreement of rotations over the horizon after the fit."""
+
+    horizon_s: float
+
+    tilt_deg: float
+    """Angle between the mean specific force in the world and the truth's z axis."""
+
+    force: float
+    """Norm of that mean force [m/s^2]."""
+
+
+@dataclass(frozen=True)
+class _Intervals:
+    """Stretches between two stamps of the truth, inside the IMU recording."""
+
+    first: Stamps
+    """(k,) index into the truth."""
+
+    last: Stamps
+    start_ns: Stamps
+    end_ns: Stamps
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    @property
+    def lengths_s(self) -> Array:
+        return (self.end_ns - self.start_ns) / NS
+
+    def middles_ns(self, parts: int) -> Stamps:
+        """(k, parts) middles of equal parts."""
+        fractions = (np.arange(parts) + 0.5) / parts
+        steps = (self.end_ns - self.start_ns)[:, None] * fractions
+        return self.start_ns[:, None] + steps.astype(np.int64)
+
+
+@dataclass(frozen=True)
+class _Fit:
+    R_t_b: Array
+    cov: Array
+    """(6, 6) of misalignment [rad] and gyroscope bias [rad/s]."""
+
+    residual: float
+    """Median angle [rad]."""
+
+
+def check_truth(truth: GroundTruth, imu: ImuSamples) -> TruthCheck:
+    """Compare a ground truth with the IMU it belongs to."""
+    overlap_s = _overlap_s(truth, imu)
+    horizon_s = min(HORIZON_S, overlap_s / 8.0)
+    if overlap_s < MIN_OVERLAP_S:
+        return _unmeasured(overlap_s, horizon_s)
+    short = _intervals(truth, imu, SHORT_S, SHORT_S)
+    long = _intervals(truth, imu, horizon_s, horizon_s / OVERLAP)
+    if len(short) < 4 or len(long) < 4:
+        return _unmeasured(overlap_s, horizon_s)
+
+    R_t_b, rate_ratio, excitation = _register_rates(truth, imu, short)
+    fit = _fit_rotations(truth, imu, long, np.eye(3))
+    if np.linalg.norm(so3_log_stack(R_t_b[None])) > FAR:
+        far_fit = _fit_rotations(truth, imu, long, R_t_b)
+        # The identity wins a draw: with one axis of rotation, any turn about it fits as well.
+        fit = far_fit if far_fit.residual < 0.9 * fit.residual else fit
+    phi = so3_log_stack(fit.R_t_b[None])[0]
+    axis = phi / max(float(np.linalg.norm(phi)), 1e-12)
+    force_w = _mean_force(truth, imu, short)
+    return TruthCheck(
+        overlap_s=overlap_s,
+        misalignment_deg=float(np.degrees(np.linalg.norm(phi))),
+        misalignment_std_deg=float(np.degrees(np.sqrt(axis @ fit.cov[:3, :3] @ axis))),
+        rate_ratio=rate_ratio,
+        excitation=excitation,
+        residual_deg=float(np.degrees(fit.residual)),
+        horizon_s=horizon_s,
+        tilt_deg=float(np.degrees(np.arctan2(np.linalg.norm(force_w[:2]), force_w[2]))),
+        force=float(np.linalg.norm(force_w)),
+    )
+
+
+def _unmeasured(overlap_s: float, horizon_s: float) -> TruthCheck:
+    nan = float("nan")
+    return TruthCheck(overlap_s, nan, nan, nan, nan, nan, horizon_s, nan, nan)
+
+
+def _overlap_s(truth: GroundTruth, imu: ImuSamples) -> float:
+    start_ns = max(int(truth.stamps_ns[0]), int(imu.stamps_ns[0]))
+    end_ns = min(int(truth.stamps_ns[-1]), int(imu.stamps_ns[-1]))
+    return max(end_ns - start_ns, 0) / NS
+
+
+def _intervals(truth: GroundTruth, imu: ImuSamples, length_s: float, every_s: float) -> _Intervals:
+    """Intervals of about this length that begin and end on stamps of the truth."""
+    stamps_ns = truth.stamps_ns
+    start_ns = max(int(stamps_ns[0]), int(imu.stamps_ns[0]))
+    end_ns = min(int(stamps_ns[-1]), int(imu.stamps_ns[-1]))
+    starts_ns = np.arange(start_ns, end_ns, max(int(every_s * NS), 1), dtype=np.int64)
+    first = np.unique(np.searchsorted(stamps_ns, starts_ns))
+    first = first[first < len(stamps_ns)]
+    last = np.searchsorted(stamps_ns, stamps_ns[first] + int(length_s * NS))
+    first, last = first[last < len(stamps_ns)], last[last < len(stamps_ns)]
+    # Longer ones end after a gap of the truth.
+    lengths_s = (stamps_ns[last] - stamps_ns[first]) / NS
+    good = (stamps_ns[last] <= end_ns) & (lengths_s < 1.25 * length_s + 0.05)
+    first, last = first[good], last[good]
+    return _Intervals(first, last, stamps_ns[first], stamps_ns[last])
+
+
+def _interpolate(stamps_ns: Stamps, values: Array, query_ns: Stamps) -> Array:
+    """(n, 3) samples at queries of any shape, linearly."""
+    # Differences first: absolute nanoseconds do not fit into a float.
+    t_s = (stamps_ns - stamps_ns[0]) / NS
+    query_s = (query_ns - stamps_ns[0]) / NS
+    return np.stack([np.interp(query_s, t_s, values[:, axis]) for axis in range(3)], axis=-1)
+
+
+def _true_turns(truth: GroundTruth, intervals: _Intervals) -> Array:
+    """Rotation of the truth's body over each interval, R_t0_t1."""
+    R_w_t = truth.Ts_w_b[:, :3, :3]
+    return np.swapaxes(R_w_t[intervals.first], 1, 2) @ R_w_t[intervals.last]
+
+
+def _register_rates(
+    truth: GroundTruth, imu: ImuSamples, intervals: _Intervals
+) -> tuple[Array, float, float]:
+    """R_t_b, ratio of rates and excitation from mean rates (Kabsch); a constant bias drops out."""
+    parts = max(round(SHORT_S * imu.rate_hz), 1)
+    gyro = _interpolate(imu.stamps_ns, imu.gyro, intervals.middles_ns(parts)).mean(axis=1)
+    true_rate = so3_log_stack(_true_turns(truth, intervals)) / intervals.lengths_s[:, None]
+    gyro = gyro - np.median(gyro, axis=0)
+    true_rate = true_rate - np.median(true_rate, axis=0)
+    R_t_b = nearest_rotation(true_rate.T @ gyro)
+    ratio = np.sqrt(np.sum(gyro**2) / max(float(np.sum(true_rate**2)), 1e-12))
+    excitation = np.sqrt(np.mean(np.sum(true_rate**2, axis=1)))
+    return R_t_b, float(ratio), float(excitation)
+
+
+def _fit_rotations(
+    truth: GroundTruth, imu: ImuSamples, intervals: _Intervals, R_t_b: Array
+) -> _Fit:
+    """Misalignment and one gyroscope bias that carry gyro rotations into the truth's."""
+    Rs_t1_t0 = np.swapaxes(_true_turns(truth, intervals), 1, 2)
+    bias = np.zeros(3)
+    for _ in range(5):
+        Rs_b0_b1, turn_D_bias = _gyro_turns(imu, intervals, bias)
+        Rs_carried = R_t_b @ Rs_b0_b1 @ R_t_b.T
+        r = so3_log_stack(Rs_t1_t0 @ Rs_carried)
+        r_D_x = np.concatenate(
+            [np.swapaxes(Rs_carried, 1, 2) - np.eye(3), R_t_b @ turn_D_bias], axis=2
+        )
+        angles = np.linalg.norm(r, axis=1)
+        # Huber: beyond three typical errors, a glitch of motion capture.
+        typical = float(np.median(angles)) / 1.54 + 1e-7
+        weights = 1.0 / np.maximum(1.0, angles / (3.0 * typical))
+        variance = np.sum(weights * angles**2) / (3.0 * np.sum(weights)) + 1e-14
+        info = np.einsum("n,nij,nik->jk", weights / (variance * OVERLAP), r_D_x, r_D_x)
+        cov = np.linalg.inv(info + np.diag(_PRIOR_STD**-2))
+        gradient = np.einsum("n,nij,ni->j", weights / (variance * OVERLAP), r_D_x, r)
+        step = -cov @ gradient
+        R_t_b = so3_exp_stack(step[None, :3])[0] @ R_t_b
+        bias = bias + step[3:]
+    return _Fit(R_t_b, cov, float(np.median(angles)))
+
+
+def _gyro_turns(imu: ImuSamples, intervals: _Intervals, bias: Array) -> tuple[Array, Array]:
+    """Rotations R_b0_b1 of the gyroscope and their right derivatives by its bias."""
+    parts = max(round(float(intervals.lengths_s.max()) * imu.rate_hz), 1)
+    rates = _interpolate(imu.stamps_ns, imu.gyro, intervals.middles_ns(parts)) - bias
+    dt = (intervals.lengths_s / parts)[:, None]
+    Rs_b0_b1 = np.broadcast_to(np.eye(3), (len(intervals), 3, 3))
+    turn_D_bias = np.zeros((len(intervals), 3, 3))
+    for part in range(parts):
+        step = so3_exp_stack(rates[:, part] * dt)
+        Rs_b0_b1 = Rs_b0_b1 @ step
+        turn_D_bias = np.swapaxes(step, 1, 2) @ turn_D_bias - dt[:, :, None] * np.eye(3)
+    return Rs_b0_b1, turn_D_bias
+
+
+def _mean_force(truth: GroundTruth, imu: ImuSamples, intervals: _Intervals) -> Array:
+    """Specific force in the truth's world without its accelerations: (0, 0, 9.81) if both are
+    right. Medians over intervals, NaN without velocity."""
+    v_w = truth.v_w if np.isfinite(truth.v_w).any() else with_velocity(truth).v_w
+    change = (v_w[intervals.last] - v_w[intervals.first]) / intervals.lengths_s[:, None]
+    parts = 10
+    query_ns = intervals.middles_ns(parts)
+    Ts_w_b = poses_at(truth.stamps_ns, truth.Ts_w_b, query_ns.ravel(), max_gap_s=2.0 * SHORT_S)
+    R_w_b = Ts_w_b[:, :3, :3].reshape(*query_ns.shape, 3, 3)
+    acc = _interpolate(imu.stamps_ns, _smooth(imu, SHORT_S / parts), query_ns)
+    force_w = np.einsum("npij,npj->ni", R_w_b, acc) / parts - change
+    finite = np.isfinite(force_w).all(axis=1)
+    return np.median(force_w[finite], axis=0) if finite.any() else np.full(3, np.nan)
+
+
+def _smooth(imu: ImuSamples, length_s: float) -> Array:
+    """The accelerometer, averaged over about `length_s`: vibration would alias otherwise."""
+    length = min(max(round(length_s * imu.rate_hz), 1) | 1, len(imu))
+    kernel = np.ones(length) / length
+    return np.stack([np.convolve(imu.acc[:, i], kernel, "same") for i in range(3)], axis=1)

@@ -1,0 +1,134 @@
+"""Preintegration with covariance and bias derivatives as plain sums (Eqs. 2-3, App. C).
+
+The usual recursion multiplies 9x9 matrices at every sample. In the coordinates
+
+    psi = R_bi_bk dphi,   c_v = dv + [beta]x psi,   c_p = dp - t dv + [alpha - beta t]x psi
+
+errors only add up, so covariance and bias derivatives are plain sums of 3x3 blocks, and the
+initial covariance enters as it is. `tests/imu` holds the recursion and compares.
+"""
+
+import numpy as np
+from numba import njit
+
+from maci2.imu.integration_steps import Motion, Steps, place, resample, rotate, sum_motion
+from maci2.types import NS, Array, Stamps
+
+
+@njit(cache=True)
+def preintegrate_segments(
+    stamps_ns: Stamps,
+    gyro: Array,
+    acc: Array,
+    var_gyro: Array,
+    var_acc: Array,
+    cov_0: Array,
+    keyframes_ns: Stamps,
+    bias_gyro: Array,
+    bias_acc: Array,
+    midpoint: bool,
+) -> tuple[Array, Array, Array, Array, Array, Array]:
+    """dt, gamma, beta, alpha, cov of every segment (see `Preintegrated`), and (m, 9, 6) by both
+    biases."""
+    m = len(keyframes_ns) - 1
+    dt = np.empty(m)
+    gamma, beta, alpha = np.empty((m, 3, 3)), np.empty((m, 3)), np.empty((m, 3))
+    cov, by_bias = np.empty((m, 9, 9)), np.empty((m, 9, 6))
+    sums, half, sums_bias = np.empty((9, 9)), np.empty((9, 9)), np.empty((9, 6))
+    for k in range(m):
+        start_ns, end_ns = keyframes_ns[k], keyframes_ns[k + 1]
+        dt[k] = (end_ns - start_ns) / NS
+        first = np.searchsorted(stamps_ns, start_ns, side="right") - 1
+        n = np.searchsorted(stamps_ns, end_ns, side="left") - first
+        steps = Steps(np.empty(n), np.empty((6, n)), np.empty((6, n)))
+        position = np.empty((2, n))
+        place(stamps_ns, first, start_ns, dt[k], midpoint, steps.dt, position)
+        resample(gyro, var_gyro, bias_gyro, first, position, steps.value[0:3], steps.std[0:3])
+        resample(acc, var_acc, bias_acc, first, position, steps.value[3:6], steps.std[3:6])
+        motion = rotate(steps, midpoint, gamma[k])
+        sum_motion(steps, motion, beta[k], alpha[k])
+        errors = np.zeros((9, 6, n))
+        _errors(steps, motion, errors)
+        _sum_errors(errors, steps.std, cov_0, sums, sums_bias)
+        # D (D sums)' is D sums D', for sums are symmetric.
+        _errors_from_sums(gamma[k], beta[k], alpha[k], dt[k], sums, half)
+        for i in range(9):
+            for j in range(9):
+                sums[i, j] = half[j, i]
+        _errors_from_sums(gamma[k], beta[k], alpha[k], dt[k], sums, cov[k])
+        _errors_from_sums(gamma[k], beta[k], alpha[k], dt[k], sums_bias, by_bias[k])
+    return dt, gamma, beta, alpha, cov, by_bias
+
+
+@njit(cache=True)
+def _errors(steps: Steps, motion: Motion, out: Array) -> None:
+    """What one unit of error on axis j of the gyroscope, then of the accelerometer does in a step.
+
+    Gyroscope: whole on psi, [beta]x whole - [d_beta]x part on c_v, and
+    [alpha - t beta]x whole - tau [d_beta]x part on c_p. Accelerometer: R dt on c_v and tau R dt on
+    c_p. tau is minus the middle of a step: c_p counts from the start of the segment.
+    """
+    dt, beta, d_beta = steps.dt, motion.beta, motion.d_beta
+    whole, part, R_at = motion.whole, motion.part, motion.R_at
+    n = len(dt)
+    lever, kick, tau = np.empty((3, n)), np.empty(n), np.empty(n)
+    for k in range(n):
+        tau[k] = 0.5 * dt[k] - motion.t[k]
+    for i in range(3):
+        for k in range(n):
+            lever[i, k] = motion.alpha[i, k] - motion.t[k] * beta[i, k]
+    for i in range(3):
+        a, b = (i + 1) % 3, (i + 2) % 3
+        for j in range(3):
+            for k in range(n):
+                kick[k] = d_beta[a, k] * part[b, j, k] - d_beta[b, k] * part[a, j, k]
+            for k in range(n):
+                out[i, j, k] = whole[i, j, k]
+            for k in range(n):
+                c_v = beta[a, k] * whole[b, j, k] - beta[b, k] * whole[a, j, k]
+                out[3 + i, j, k] = c_v - kick[k]
+            for k in range(n):
+                c_p = lever[a, k] * whole[b, j, k] - lever[b, k] * whole[a, j, k]
+                out[6 + i, j, k] = c_p - tau[k] * kick[k]
+            for k in range(n):
+                out[3 + i, 3 + j, k] = dt[k] * R_at[i, j, k]
+            for k in range(n):
+                out[6 + i, 3 + j, k] = tau[k] * dt[k] * R_at[i, j, k]
+
+
+@njit(cache=True, fastmath=True)
+def _sum_errors(errors: Array, std: Array, cov_0: Array, sums: Array, sums_bias: Array) -> None:
+    """Covariance (9, 9) and bias derivatives (9, 6) in the coordinates [psi, c_v, c_p]."""
+    n = std.shape[1]
+    for i in range(9):
+        for j in range(6):
+            total = 0.0
+            for k in range(n):
+                total += errors[i, j, k]
+            # A bias is -1 in all steps.
+            sums_bias[i, j] = -total
+            for k in range(n):
+                errors[i, j, k] *= std[j, k]
+    noise = errors.reshape(9, 6 * n)
+    for i in range(9):
+        for j in range(i + 1):
+            # The accelerometer, the second half of the columns, does not reach psi.
+            total = cov_0[i, j]
+            for c in range(6 * n if j >= 3 else 3 * n):
+                total += noise[i, c] * noise[j, c]
+            sums[i, j] = sums[j, i] = total
+
+
+@njit(cache=True)
+def _errors_from_sums(
+    gamma: Array, beta: Array, alpha: Array, t: float, sums: Array, out: Array
+) -> None:
+    """Each column from [psi, c_v, c_p] to the errors [dphi, dv, dp]."""
+    for c in range(sums.shape[1]):
+        for i in range(3):
+            j, k = (i + 1) % 3, (i + 2) % 3
+            psi_i, psi_j, psi_k = sums[i, c], sums[j, c], sums[k, c]
+            c_v, c_p = sums[3 + i, c], sums[6 + i, c]
+            out[i, c] = gamma[i, i] * psi_i + gamma[j, i] * psi_j + gamma[k, i] * psi_k
+            out[3 + i, c] = c_v - (beta[j] * psi_k - beta[k] * psi_j)
+            out[6 + i, c] = c_p + t * c_v - (alpha[j] * psi_k - alpha[k] * psi_j)

@@ -1,0 +1,125 @@
+"""The card of a trained model."""
+
+from dataclasses import asdict, astuple, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from maci2 import __version__
+from maci2.evaluation.integration_errors import LabelNoise
+from maci2.imu import BiasPrior
+from maci2.imu.model_card import FORMAT, UNITS, LabelNoiseCard, ModelCard
+from maci2.imu.network_shape import CONTEXT
+from maci2.imu.stationary import StationaryShift
+from maci2.learn.imu.likelihood import ErrorModel
+from maci2.learn.imu.network import Model
+from maci2.learn.imu.recipes import Recipe
+from maci2.learn.imu.stages import TrainingConfig
+from maci2.learn.imu.training_windows import Track
+
+RATE_TOLERANCE = 0.02
+MAX_FORCE_ANGLE_DEG = 60.0
+"""Mean specific forces further apart than this mean other axes or another mounting."""
+
+
+def first_card(
+    recipe: Recipe,
+    form_name: str,
+    model: Model,
+    error_model: ErrorModel,
+    tracks: list[Track],
+    config: TrainingConfig,
+) -> ModelCard:
+    """All but what is known of the biases."""
+    form = model.form
+    forces = np.array([track.imu.acc.mean(0) for track in tracks])
+    mean_force = forces.mean(0) / np.linalg.norm(forces.mean(0))
+    cov_0 = error_model.cov_0().detach().numpy().tolist() if form.start == "cov_0" else []
+    return ModelCard(
+        format=FORMAT,
+        name=recipe.name if form_name == "separated" else f"{recipe.name}-{form_name}",
+        form=form_name,
+        package_version=__version__,
+        trained_on=[Path(name).name for name in recipe.train],
+        tuned_on=[Path(name).name for name in recipe.tune] if form.held_out_stage else [],
+        seed=config.seed,
+        rate_hz=round(tracks[0].imu.rate_hz, 1),
+        rate_tolerance=RATE_TOLERANCE,
+        units=UNITS,
+        lookahead_samples=CONTEXT,
+        mean_force=tuple(mean_force.tolist()),
+        max_force_angle_deg=MAX_FORCE_ANGLE_DEG,
+        turn_on_mean=[],
+        turn_on_std=[],
+        rest_shift_mean=[],
+        rest_shift_std=[],
+        correction_kept=[],
+        bias_mean=[0.0] * 6,
+        bias_std=[],
+        cov_0=cov_0,
+        label_noise=_label_noise(error_model, tracks),
+        truth_kinds=recipe.truth_kinds,
+        figures={},
+        limits=list(recipe.limits),
+    )
+
+
+def _label_noise(error_model: ErrorModel, tracks: list[Track]) -> dict[str, LabelNoiseCard]:
+    """As it was learned in training."""
+    if error_model.form.start not in ("two-ended", "per recording"):
+        return {}
+    std = error_model.log_label_std.detach().exp().numpy()
+    std = np.broadcast_to(std, (len(tracks), std.shape[1]))
+    shown = error_model.gyro_shown(torch.arange(len(tracks))).detach().numpy()
+    rows = zip(std.tolist(), shown.tolist(), strict=True)
+    return _by_kind([LabelNoise(*(*row, share)) for row, share in rows], tracks)
+
+
+def _by_kind(labels: list[LabelNoise], tracks: list[Track]) -> dict[str, LabelNoiseCard]:
+    """What to expect of an unseen recording's truth: by kind, the geometric mean of those seen."""
+    found = {}
+    for kind in sorted({track.kind for track in tracks}):
+        alike = [number for number, track in enumerate(tracks) if track.kind == kind]
+        rows = np.array([astuple(labels[number]) for number in alike])
+        mean = LabelNoise(*np.exp(np.log(rows).mean(0)).tolist())
+        tilt = np.hypot(mean.std_tilt, _tilt_spread([tracks[number] for number in alike]))
+        shown = float(rows[:, -1].mean())
+        mean = replace(mean, std_tilt=float(tilt), gyro_shown=shown)
+        found[kind] = LabelNoiseCard(**asdict(mean))
+    return found
+
+
+def with_label_noise(card: ModelCard, labels: list[LabelNoise], tracks: list[Track]) -> ModelCard:
+    """The card with the noise of these recordings' truths."""
+    return card.model_copy(update={"label_noise": _by_kind(labels, tracks)})
+
+
+def _tilt_spread(tracks: list[Track]) -> float:
+    """[rad] each axis: of unseen recordings, worlds are as far from level and bodies as far turned
+    as of those seen."""
+    tilts = [np.radians(track.alignment.tilt_deg) for track in tracks]
+    turns = [track.turn for track in tracks]
+    return float(np.sqrt(np.mean(np.square(tilts)) / 2.0 + np.mean(np.square(turns))))
+
+
+def with_turn_on(card: ModelCard, turn_on: BiasPrior, rest_shift: StationaryShift) -> ModelCard:
+    """The card of a model that tracks the gyroscope's bias from there on."""
+    return card.model_copy(
+        update={
+            "turn_on_mean": np.concatenate([turn_on.mean_gyro, turn_on.mean_acc]).tolist(),
+            "turn_on_std": np.concatenate([turn_on.std_gyro, turn_on.std_acc]).tolist(),
+            "rest_shift_mean": rest_shift.mean.tolist(),
+            "rest_shift_std": rest_shift.std.tolist(),
+        }
+    )
+
+
+def with_bias(card: ModelCard, prior: BiasPrior) -> ModelCard:
+    """The card with what bias is left after correction."""
+    return card.model_copy(
+        update={
+            "bias_mean": np.concatenate([prior.mean_gyro, prior.mean_acc]).tolist(),
+            "bias_std": np.concatenate([prior.std_gyro, prior.std_acc]).tolist(),
+        }
+    )

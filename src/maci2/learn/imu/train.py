@@ -1,0 +1,262 @@
+"""From recordings to a weight file, by a recipe."""
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from maci2.datasets import open_recording
+from maci2.errors import DatasetError, OptionError
+from maci2.evaluation.imu_report import imu_report, model_predictor
+from maci2.evaluation.integration_errors import LabelNoise, integration_errors
+from maci2.imu import BiasPrior, datasheet_model
+from maci2.imu.learned_model import ImuModel, load_imu_model, require_no_gaps
+from maci2.imu.model_card import ModelCard
+from maci2.imu.stationary import StationaryShift, shift_of, stationary_rate
+from maci2.learn.imu.card import (
+    RATE_TOLERANCE,
+    first_card,
+    with_bias,
+    with_label_noise,
+    with_turn_on,
+)
+from maci2.learn.imu.export import export, with_card, write_weights
+from maci2.learn.imu.label_noise import fit_label_noise
+from maci2.learn.imu.likelihood import ErrorModel
+from maci2.learn.imu.model_forms import Form, form_named
+from maci2.learn.imu.network import ConstantModel, ImuNetwork, Model, build
+from maci2.learn.imu.recipes import Recipe
+from maci2.learn.imu.recording_constants import align, bias_prior
+from maci2.learn.imu.shrinkage import shrink_corrections
+from maci2.learn.imu.stages import Stage, Trainee, TrainingConfig, run_stage
+from maci2.learn.imu.training_windows import Track, Windows, load_track, with_bias_tracked
+from maci2.learn.imu.variance_calibration import variance_factor
+from maci2.sensors import Recording, require_plausible
+from maci2.types import Array
+
+log = logging.getLogger(__name__)
+
+VALIDATION_STRIDE = 50
+ROUGH_S = 0.25
+
+
+def train_imu(
+    recipe: Recipe,
+    data: Path,
+    out: Path,
+    form_name: str,
+    work: Path,
+    config: TrainingConfig | None = None,
+    progress: bool = True,
+) -> ModelCard:
+    """Train a form by a recipe, write the weight file, return its card.
+
+    Checkpoints go to `work`; called again after an interruption it goes on from there and ends with
+    the same weights.
+    """
+    config = config or TrainingConfig()
+    form = form_named(form_name)
+    if form.held_out_stage and not recipe.tune:
+        raise OptionError(
+            f"--model {form_name} tunes its uncertainties on held-out recordings, but recipe "
+            f"'{recipe.name}' has none; name some, or choose a form without that stage."
+        )
+    train = load_tracks(recipe, recipe.train, data)
+    tune = load_tracks(recipe, recipe.tune, data)
+    turn_on = turn_on_prior(train, tune) if form.tracks_bias else None
+    shift = rest_shift(train + tune)
+    if turn_on is not None:
+        train = [with_bias_tracked(track, turn_on, shift) for track in train]
+        tune = [with_bias_tracked(track, turn_on, shift) for track in tune]
+    model, error_model = _start(form, train, tune, config.seed)
+    kept = _run_stages(model, error_model, train, tune, config, work, progress)
+    card = first_card(recipe, form_name, model, error_model, train + tune, config)
+    card = card.model_copy(update={"correction_kept": kept})
+    if form.bias_spread:
+        export(model, card, work / "untracked.onnx")
+        runner = load_imu_model(work / "untracked.onnx")
+        card = with_bias(card, _remaining(runner, train + tune))
+        if form.start == "per recording":
+            labels = [_label_noise(runner, card, track) for track in train + tune]
+            card = with_label_noise(card, labels, train + tune)
+        factor = variance_factor(runner, card, tune)
+        model.scale_acc_variances(factor)
+        log.info("variances of the accelerometer times %.2f", factor)
+    if turn_on is not None:
+        card = with_turn_on(card, turn_on, shift)
+    export(model, card, out)
+    recordings = [_open(recipe, name, data) for name in recipe.tune or recipe.train]
+    return add_figures(out, recordings)
+
+
+def add_figures(weights: Path, recordings: list[Recording]) -> ModelCard:
+    """Measure a written model as users will run it and put the numbers on its card."""
+    model = load_imu_model(weights)
+    report = imu_report(recordings, {"it": model_predictor(model)}, growth_s=())
+    figures = {
+        f"{quantity} {part} {horizon} s": round(value, 5)
+        for quantity, horizons in report["average"]["it"].items()
+        for horizon, parts in horizons.items()
+        for part, value in parts.items()
+    }
+    card = model.about.model_copy(update={"figures": figures})
+    write_weights(with_card(weights.read_bytes(), card), weights)
+    return card
+
+
+def turn_on_prior(train: list[Track], tune: list[Track]) -> BiasPrior:
+    """Raw biases: the mean of the training recordings, the spread of all."""
+    spread = _bias_prior(train + tune)
+    mean = np.mean([track.alignment.bias for track in train], axis=0)
+    return BiasPrior(mean[:3], spread.std_gyro, mean[3:], spread.std_acc)
+
+
+def rest_shift(tracks: list[Track]) -> StationaryShift:
+    """What the gyroscope reads at rest beyond its bias in motion."""
+    rates = [(stationary_rate(track.imu), track.alignment.bias[:3]) for track in tracks]
+    return shift_of([rate - bias for rate, bias in rates if rate is not None])
+
+
+def load_tracks(recipe: Recipe, names: tuple[str, ...], data: Path) -> list[Track]:
+    """Open the recordings under `data`, or in its folder of the recipe's name."""
+    tracks = []
+    for name in names:
+        recording = _open(recipe, name, data)
+        require_plausible(recording.imu)
+        require_no_gaps(recording.imu)
+        tracks.append(load_track(recording, recipe.kind(recording.name)))
+        states, alignment = tracks[-1].states, tracks[-1].alignment
+        log.info(
+            "%s: %d truth states, %d jumps, %d gaps, truth tilted %.2f deg, turned %.2f deg",
+            name,
+            len(states),
+            states.jumps,
+            states.gaps,
+            alignment.tilt_deg,
+            np.degrees(np.linalg.norm(tracks[-1].turn)),
+        )
+    _require_one_rate(tracks)
+    return tracks
+
+
+def _open(recipe: Recipe, name: str, data: Path) -> Recording:
+    return open_recording(_find(recipe, name, data), recipe.rig, recipe.topics)
+
+
+def _find(recipe: Recipe, name: str, data: Path) -> Path:
+    candidates = [data / name, data / recipe.name / name]
+    for path in candidates:
+        if path.exists():
+            return path
+    raise DatasetError(
+        f"{name}: not found under {data}; looked for {candidates[0]} and {candidates[1]}. Name the "
+        "folder that holds it with --data."
+    )
+
+
+def _require_one_rate(tracks: list[Track]) -> None:
+    rates = [track.imu.rate_hz for track in tracks]
+    if rates and max(rates) > (1.0 + RATE_TOLERANCE) * min(rates):
+        pairs = ", ".join(f"{t.name} {t.imu.rate_hz:.1f} Hz" for t in tracks)
+        raise DatasetError(f"{pairs}: recordings of one model must have one rate; resample them.")
+
+
+def _start(
+    form: Form, train: list[Track], tune: list[Track], seed: int
+) -> tuple[Model, ErrorModel]:
+    """A model at the training recordings' mean bias, with variances of the right size."""
+    samples = np.concatenate(
+        [np.concatenate([track.imu.gyro, track.imu.acc], axis=1) for track in train]
+    )
+    variance = _datasheet_variance(train[0])
+    if "datasheet" not in form.uncertainty:
+        learned = slice(0 if form.learns_gyro_noise else 3, 6)
+        variance[learned] = np.mean([_rough_variance(track) for track in train], axis=0)[learned]
+    prior = _bias_prior(train + tune)
+    spread = torch.tensor(np.concatenate([prior.std_gyro, prior.std_acc]))
+    torch.manual_seed(seed)
+    # Sums shared among threads would differ in their last digits from machine to machine.
+    torch.set_num_threads(1)
+    model = build(form, _float(samples.mean(0)), _float(samples.std(0)), _float(variance))
+    bias = np.mean([track.alignment.bias for track in train], axis=0)
+    with torch.no_grad():
+        model.constant.copy_(-_float(bias))
+        if isinstance(model, ConstantModel) and form.uncertainty == "scaled datasheet":
+            rough = np.mean([_rough_variance(track) for track in train], axis=0) / variance
+            model.log_factor.copy_(_float(np.log([rough[:3].mean(), rough[3:].mean()])))
+    return model, ErrorModel(form, len(train + tune), spread)
+
+
+def _bias_prior(tracks: list[Track]) -> BiasPrior:
+    return bias_prior([track.alignment for track in tracks], [track.kind for track in tracks])
+
+
+def _datasheet_variance(track: Track) -> Array:
+    """(6,) of one sample."""
+    densities = np.repeat([track.noise.density_gyro, track.noise.density_acc], 3)
+    return np.asarray(densities**2 * track.imu.rate_hz)
+
+
+def _rough_variance(track: Track) -> Array:
+    """(6,) that explains the errors over `ROUGH_S` once the recording's bias is known."""
+    bias, gravity_w = track.alignment.bias, track.alignment.gravity_w
+    measured = datasheet_model(track.imu, track.noise)
+    measured = replace(measured, gyro=measured.gyro - bias[:3], acc=measured.acc - bias[3:])
+    windows = integration_errors(measured, track.states, ROUGH_S, ROUGH_S, gravity_w)
+    # White noise of variance s^2 per sample adds up to s^2 t / rate.
+    return np.asarray((windows.e[:, :6] ** 2).mean(0) * track.imu.rate_hz / ROUGH_S)
+
+
+def _float(values: Array) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float32)
+
+
+def _run_stages(
+    model: Model,
+    error_model: ErrorModel,
+    train: list[Track],
+    tune: list[Track],
+    config: TrainingConfig,
+    work: Path,
+    progress: bool,
+) -> list[float]:
+    """Train; the shares of the correction that were kept."""
+    kept: list[float] = []
+    names = [track.name for track in train + tune]
+    seen, unseen = (0.0, 1.0 - config.validation_share), (1.0 - config.validation_share, 1.0)
+    stages: list[tuple[Stage, list[Track]]] = []
+    if model.form.uncertainty != "datasheet":
+        stages.append(("first", train))
+    if model.form.held_out_stage:
+        stages.append(("held-out", tune))
+    for stage, tracks in stages:
+        trainee = Trainee(
+            model,
+            error_model,
+            config,
+            stage,
+            Windows(tracks, names, config.stride, seen),
+            Windows(tracks, names, VALIDATION_STRIDE, unseen),
+        )
+        run_stage(trainee, work / stage, progress)
+        if stage == "first" and tune and isinstance(model, ImuNetwork) and model.form.bias_spread:
+            kept = list(shrink_corrections(model, train, tune))
+            log.info("share of the network's correction kept: gyro %.2f, acc %.2f", *kept)
+    return kept
+
+
+def _remaining(runner: ImuModel, tracks: list[Track]) -> BiasPrior:
+    """The bias that the trained model leaves in recordings whose turn-on bias is tracked."""
+    left = [
+        replace(track, alignment=align(runner.measure(track.imu), track.states)) for track in tracks
+    ]
+    return _bias_prior(left)
+
+
+def _label_noise(runner: ImuModel, card: ModelCard, track: Track) -> LabelNoise:
+    measured = replace(runner.measure(track.imu), std_gyro_bias=track.std_gyro_bias)
+    labels = fit_label_noise(measured, track, card.bias_prior())
+    log.info("%s: noise of the truth %s", track.name, labels)
+    return labels

@@ -1,0 +1,158 @@
+"""Rendered keyframe steps with the exact error of every match: what the network learns from."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maci2.lie import se3_inv
+from maci2.lie.stacks import stack_poses
+from maci2.sensors.stereo import Image
+from maci2.simulation.recording import MEMS_NOISE
+from maci2.simulation.rendering.image_difficulty import Difficulty
+from maci2.simulation.rendering.scene import random_scene
+from maci2.simulation.rendering.view import View
+from maci2.simulation.rig import LensKind, simulated_rig
+from maci2.simulation.trajectory import Trajectory
+from maci2.simulation.trajectory_kinds import MotionKind, random_trajectory
+from maci2.types import Array
+from maci2.vision.keyframe import Keyframe, keyframe, match_keyframes
+from maci2.vision.rectify import Rectification, rectify
+from maci2.vision.two_frame import Matches, PinholePair
+
+KINDS: tuple[MotionKind, ...] = ("handheld", "drone", "static")
+STEPS = 6
+"""Keyframe steps drawn in each scene."""
+
+STEP_RANGE_S = (0.01, 0.25)
+
+
+@dataclass(frozen=True)
+class RenderedMatches:
+    """Matches of one keyframe step with their true errors and the true motion."""
+
+    scene: int
+    """Which scene it comes from: scenes, not matches, are held out."""
+
+    inputs: NDArray[np.float32]
+    """(n, INPUTS) what the network reads."""
+
+    errors: Array
+    """(n, 4) of (u1, v1, d0, d1) [px]."""
+
+    matches: Matches
+    camera: PinholePair
+    T_ck_ck1: Array
+    """True motion of the rectified left camera."""
+
+
+def random_difficulty(rng: np.random.Generator) -> Difficulty:
+    """From a good camera in daylight to a poor one in the dark."""
+    return Difficulty(
+        light=float(np.exp(rng.uniform(np.log(0.08), np.log(2.0)))),
+        read_noise=float(rng.uniform(0.4, 2.5)),
+        pattern_noise=float(rng.uniform(0.1, 1.0)),
+        lens_blur_px=float(rng.uniform(0.4, 1.2)),
+        exposure_s=float(rng.choice([0.0, rng.uniform(0.001, 0.015)])),
+        exposure_change=float(rng.choice([0.0, rng.uniform(0.0, 0.2)])),
+        vignetting=float(rng.uniform(0.0, 0.5)),
+        plain_walls=float(rng.choice([0.0, rng.uniform(0.0, 0.4)])),
+        repetition=float(rng.choice([0.0, rng.uniform(0.0, 0.3)])),
+        moving_boxes=int(rng.integers(0, 4)),
+    )
+
+
+def render_matches(
+    scenes: int, seed: int, on_scene: Callable[[], None] = lambda: None
+) -> list[RenderedMatches]:
+    """Steps in `scenes` random rooms, with random cameras, lights and motions."""
+    steps = []
+    for scene in range(scenes):
+        steps += _scene_steps(scene, np.random.default_rng((seed, scene)))
+        on_scene()
+    return steps
+
+
+def _scene_steps(scene: int, rng: np.random.Generator) -> list[RenderedMatches]:
+    lens: LensKind = "fisheye" if rng.random() < 0.2 else "pinhole"
+    rig = simulated_rig(lens, 20.0, MEMS_NOISE)
+    difficulty = random_difficulty(rng)
+    trajectory = random_trajectory(KINDS[int(rng.choice(3, p=[0.5, 0.35, 0.15]))], rng)
+    times = _times(rng)
+    path_w = trajectory.at(np.linspace(times[0], times[-1], 60)).p_w_b
+    room = random_scene(path_w, difficulty, rng)
+    views = [View(room, camera, difficulty, i) for i, camera in enumerate(rig.cameras)]
+    rectification = rectify(rig)
+    frames = [
+        keyframe(rectification, *_draw_pair(views, trajectory, t, rng)) for t in times.tolist()
+    ]
+    return [
+        _step(scene, frames[k : k + 2], views[0], rectification, trajectory, times[k : k + 2])
+        for k in range(STEPS)
+    ]
+
+
+def _draw_pair(
+    views: list[View], trajectory: Trajectory, t: float, rng: np.random.Generator
+) -> list[Image]:
+    difficulty = views[0].difficulty
+    gain = float(np.exp(difficulty.exposure_change * rng.standard_normal()))
+    T_w_b, T_w_b_later = _poses(trajectory, np.array([t, t + 0.5 * difficulty.exposure_s]))
+    return [
+        view.draw(T_w_b @ view.camera.T_b_c, t, gain, rng, T_w_b_later @ view.camera.T_b_c)
+        for view in views
+    ]
+
+
+def _step(
+    scene: int,
+    frames: list[Keyframe],
+    view: View,
+    rectification: Rectification,
+    trajectory: Trajectory,
+    times: Array,
+) -> RenderedMatches:
+    found = match_keyframes(frames[0], [], frames[1], 0.0)
+    Ts_w_cr = _poses(trajectory, times) @ rectification.T_b_cr
+    errors = match_errors(
+        found.matches, view, rectification, Ts_w_cr[0], times[0], Ts_w_cr[1], times[1]
+    )
+    camera = PinholePair(rectification.focal, rectification.center, rectification.baseline)
+    T_ck_ck1 = se3_inv(Ts_w_cr[0]) @ Ts_w_cr[1]
+    return RenderedMatches(scene, found.evidence.inputs, errors, found.matches, camera, T_ck_ck1)
+
+
+def match_errors(
+    matches: Matches,
+    view: View,
+    rectification: Rectification,
+    T_w_cr: Array,
+    t: float,
+    T_w_cr1: Array,
+    t1: float,
+) -> Array:
+    """(n, 4) errors of (u1, v1, d0, d1) [px] against the point of the scene that lies at uv0."""
+    focal, center = rectification.focal, np.array(rectification.center)
+    rays = np.column_stack([(matches.uv0 - center) / focal, np.ones(len(matches))])
+    rays /= np.linalg.norm(rays, axis=1, keepdims=True)
+    hits = view.look(T_w_cr, t, rays)
+    T_cr_w = se3_inv(T_w_cr)
+    z0 = hits.p_w @ T_cr_w[2, :3] + T_cr_w[2, 3]
+    p1 = view.carried(hits, t, T_w_cr1, t1)
+    uv1 = p1[:, :2] / p1[:, 2:] * focal + center
+    reach = focal * rectification.baseline
+    return np.column_stack(
+        [matches.uv1 - uv1, matches.disparity0 - reach / z0, matches.disparity1 - reach / p1[:, 2]]
+    )
+
+
+def _times(rng: np.random.Generator) -> Array:
+    low, high = np.log(STEP_RANGE_S)
+    gaps = np.exp(rng.uniform(low, high, size=STEPS))
+    return rng.uniform(0.0, 20.0) + np.concatenate([[0.0], np.cumsum(gaps)])
+
+
+def _poses(trajectory: Trajectory, times: Array) -> Array:
+    motion = trajectory.at(times)
+    return stack_poses(motion.Rs_w_b, motion.p_w_b)

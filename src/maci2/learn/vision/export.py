@@ -1,0 +1,66 @@
+"""The weight file of the match covariance."""
+
+from pathlib import Path
+
+import torch
+
+from maci2 import __version__
+from maci2.learn.vision.data import RenderedMatches
+from maci2.learn.vision.train import Calibration, MatchNetwork, VisionTrainingConfig, split
+from maci2.learn.weight_file import largest_difference, onnx_of, write_agreeing
+from maci2.vision.match_card import FORMAT, METADATA_KEY, MatchCard
+from maci2.vision.match_features import INPUTS
+
+AGREEMENT = 1e-4
+"""Largest difference of torch and ONNX outputs [natural logarithm, shares]."""
+
+LIMITS = [
+    "matches of pyramidal Lucas-Kanade with a window of 21 px; another matcher needs its own",
+    "no real image was seen: what real lenses and stamps add is in vision/shared_errors.py",
+]
+
+
+def card_of(
+    steps: list[RenderedMatches], seed: int, config: VisionTrainingConfig, found: Calibration
+) -> MatchCard:
+    """What the weights say of themselves."""
+    fitted, held = split(steps)
+    return MatchCard(
+        format=FORMAT,
+        package_version=__version__,
+        inputs=INPUTS,
+        scenes=len({step.scene for step in fitted}),
+        held_out_scenes=len({step.scene for step in held}),
+        matches=sum(len(step.errors) for step in fitted),
+        seed=seed,
+        epochs=config.epochs,
+        outliers=found.outliers,
+        axis_nees=found.axis_nees,
+        pose_nees=found.pose_nees,
+        limits=LIMITS,
+    )
+
+
+def export(network: MatchNetwork, card: MatchCard, path: Path) -> str:
+    """Write the .onnx and beside it its SHA-256, which is returned."""
+    data = to_onnx(network, card)
+    return write_agreeing(data, disagreement(network, data), AGREEMENT, path)
+
+
+def to_onnx(network: MatchNetwork, card: MatchCard) -> bytes:
+    """The network over any number of matches."""
+    return onnx_of(
+        network,
+        (torch.zeros(2, INPUTS),),
+        METADATA_KEY,
+        card,
+        input_names=["inputs"],
+        output_names=["factor"],
+        dynamic_axes={"inputs": {0: "matches"}, "factor": {0: "matches"}},
+    )
+
+
+def disagreement(network: MatchNetwork, data: bytes) -> float:
+    """Largest difference of torch and onnxruntime on inputs like those of training."""
+    noise = torch.randn(333, INPUTS, generator=torch.Generator().manual_seed(0))
+    return largest_difference(network, data, (network.mean + noise / network.scale,))

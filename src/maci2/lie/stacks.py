@@ -1,0 +1,63 @@
+"""Stacks of rotations as files give them: quaternions, and matrices that are nearly orthonormal."""
+
+import numpy as np
+from numba import njit
+from scipy.spatial.transform import Rotation
+
+from maci2.lie.so3 import so3_exp, so3_log
+from maci2.types import Array
+
+
+def rotations_from_quat_wxyz(quat_wxyz: Array) -> Array:
+    """(n, 4) -> (n, 3, 3); the norm is divided out."""
+    return Rotation.from_quat(quat_wxyz, scalar_first=True).as_matrix()
+
+
+def stack_poses(R_a_b: Array, p_a_b: Array) -> Array:
+    """(n, 3, 3) and (n, 3) -> (n, 4, 4)."""
+    Ts_a_b = np.zeros((len(p_a_b), 4, 4))
+    Ts_a_b[:, :3, :3] = R_a_b
+    Ts_a_b[:, :3, 3] = p_a_b
+    Ts_a_b[:, 3, 3] = 1.0
+    return Ts_a_b
+
+
+def so3_exp_stack(phis: Array) -> Array:
+    """Rotations by the vectors (n, 3) [rad]."""
+    return np.asarray(_exp_each(np.ascontiguousarray(phis, dtype=np.float64)))
+
+
+@njit(cache=True)
+def _exp_each(phis: Array) -> Array:
+    Rs = np.empty((len(phis), 3, 3))
+    for n in range(len(phis)):
+        R = so3_exp(phis[n])
+        # By entries: to assign whole arrays takes seconds to compile.
+        for i in range(3):
+            for j in range(3):
+                Rs[n, i, j] = R[i, j]
+    return Rs
+
+
+def so3_log_stack(Rs: Array) -> Array:
+    """Rotation vectors (n, 3) [rad] of (n, 3, 3)."""
+    return Rotation.from_matrix(Rs).as_rotvec()
+
+
+def nearest_rotation(M: Array) -> Array:
+    """The rotation closest to M in the Frobenius norm."""
+    U, _, Vt = np.linalg.svd(M)
+    sign = np.diag([1.0, 1.0, np.linalg.det(U @ Vt)])
+    return U @ sign @ Vt
+
+
+def orthonormality_error(M: Array) -> float:
+    """Largest entry of M^T M - I; 2 for a reflection, which is no rotation at all."""
+    if np.linalg.det(M) <= 0.0:
+        return 2.0
+    return float(np.abs(M.T @ M - np.eye(3)).max())
+
+
+def rotation_angle_deg(R: Array, R_other: Array) -> float:
+    """Angle between two rotations [deg]."""
+    return float(np.rad2deg(np.linalg.norm(so3_log(np.ascontiguousarray(R.T @ R_other)))))

@@ -1,0 +1,60 @@
+"""A recording played back as if its sensors were running."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from maci2.datasets.image_files import stereo_frames
+from maci2.pipeline.online.initializer import OnlineInitializer
+from maci2.sensors import Recording, on_camera_clock
+from maci2.types import NS
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """How long the calls took [s], one each."""
+
+    imu_s: list[float]
+    stereo_s: list[float]
+    pair_at_s: dict[int, float]
+    """Stamp of a pair -> when it was handed over, on the clock of `time.perf_counter`."""
+
+
+def replay(
+    recording: Recording,
+    online: OnlineInitializer,
+    speed: float = 1.0,
+    on_pair: Callable[[], None] = lambda: None,
+) -> Replayed:
+    """Feed samples and stereo pairs at `speed` times real time, in the order of their stamps.
+
+    Faster than real time it waits where pairs would have to be dropped: a file can.
+    """
+    # As a driver gives them: the initializer puts stamps onto the IMU's clock itself.
+    frames, imu = stereo_frames(on_camera_clock(recording)), recording.imu
+    first_ns = int(frames.stamps_ns[0]) - NS // 2
+    samples = [(int(stamp), i) for i, stamp in enumerate(imu.stamps_ns) if stamp >= first_ns]
+    events = sorted(
+        [(stamp, 0, i) for stamp, i in samples]
+        + [(int(stamp), 1, i) for i, stamp in enumerate(frames.stamps_ns)]
+    )
+    taken = Replayed([], [], {})
+    began = time.perf_counter()
+    for stamp_ns, kind, index in events:
+        wait_s = (stamp_ns - events[0][0]) / NS / speed - (time.perf_counter() - began)
+        if wait_s > 0.0:
+            time.sleep(wait_s)
+        pair = frames.pair(index) if kind else None
+        called = time.perf_counter()
+        if pair is None:
+            online.add_imu(stamp_ns, imu.gyro[index], imu.acc[index])
+            taken.imu_s.append(time.perf_counter() - called)
+        else:
+            while speed > 1.0 and online.is_busy:
+                time.sleep(0.001)
+            called = time.perf_counter()
+            online.add_stereo(stamp_ns, pair.left, pair.right)
+            taken.stereo_s.append(time.perf_counter() - called)
+            taken.pair_at_s[stamp_ns] = called
+            on_pair()
+    return taken

@@ -1,0 +1,24 @@
+"""Rendering along a real recording: its ground truth is first put onto the IMU's clock."""
+
+from dataclasses import replace
+
+from maci2.ground_truth.clock import TruthClock, on_imu_clock, truth_clock
+from maci2.sensors import Recording
+from maci2.simulation.rendering.recording import RenderConfig, stamps_to_render
+
+
+def rendered_on_imu_clock(
+    recording: Recording, config: RenderConfig, truth_name: str = ""
+) -> tuple[Recording, TruthClock | None]:
+    """The recording, its truth on the IMU's clock over the part to be drawn, and how far off that
+    was; unchanged and None where nothing had to be moved."""
+    truth = recording.truth((truth_name,) if truth_name else ())
+    if truth is None or not recording.camera_stamps_ns:
+        return recording, None
+    stamps_ns = stamps_to_render(recording, truth, config)
+    clock = truth_clock(truth, recording.imu, int(stamps_ns[0]), int(stamps_ns[-1]))
+    if clock is None or not clock.differs:
+        return recording, None
+    moved = on_imu_clock(truth, clock)
+    truths = {name: moved if one is truth else one for name, one in recording.truths.items()}
+    return replace(recording, truths=truths), clock

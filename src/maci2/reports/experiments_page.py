@@ -1,0 +1,140 @@
+"""The page itself: summary first, then tables and figures, then options and versions."""
+
+import json
+from html import escape
+from importlib.resources import files
+
+from maci2 import __version__
+from maci2.errors import OptionError
+from maci2.experiments.table import Cell, Claim, Table
+from maci2.reports.runs import Run
+
+
+def build_page(runs: list[Run]) -> str:
+    """HTML with everything in it: style, script, numbers, plotting library."""
+    figures = [figure for run in runs for figure in run.findings.figures]
+    here = files("maci2.reports")
+    body = [
+        _summary(runs),
+        *(
+            _section(i, run, sum(len(r.findings.figures) for r in runs[:i]))
+            for i, run in enumerate(runs)
+        ),
+        _versions(runs),
+    ]
+    return (
+        "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
+        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
+        "<title>maci2: the paper's experiments</title>"
+        f"<style>{here.joinpath('page.css').read_text(encoding='utf-8')}</style></head><body>"
+        f"{''.join(body)}"
+        f"<script type='application/json' id='figures'>{_json(figures)}</script>"
+        f"<script>{plotting_library()}</script>"
+        f"<script>{here.joinpath('page.js').read_text(encoding='utf-8')}</script>"
+        "</body></html>\n"
+    )
+
+
+def plotting_library() -> str:
+    """Plotly's script; an error says how to get it."""
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError as error:
+        raise OptionError("report: drawing needs plotly: pip install 'maci2[report]'.") from error
+    return str(get_plotlyjs())
+
+
+def _json(value: object) -> str:
+    """Safe inside a script element."""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
+
+
+def _summary(runs: list[Run]) -> str:
+    claims = [claim for run in runs for claim in run.findings.claims]
+    held = sum(claim.holds for claim in claims)
+    links = "".join(
+        f"<li><a href='#run{i}'>{escape(run.about['title'])}</a> <code>{escape(run.label)}</code>"
+        f"{_tally(run)}{_missing(run)}</li>"
+        for i, run in enumerate(runs)
+    )
+    fails = [claim for claim in claims if not claim.holds]
+    where_not = f"<h3>Where not</h3><ul class='claims'>{_claims(fails)}</ul>" if fails else ""
+    return (
+        f"<header><h1>maci2 {escape(__version__)}: the paper's experiments</h1>"
+        f"<p class='lead'>{held} of {len(claims)} statements hold on these results. Numbers in "
+        "brackets are the paper's, made with its own camera motion.</p>"
+        f"<ul>{links}</ul>{where_not}</header>"
+    )
+
+
+def _tally(run: Run) -> str:
+    claims = run.findings.claims
+    if not claims:
+        return ""
+    return f": {sum(claim.holds for claim in claims)} of {len(claims)} hold"
+
+
+def _missing(run: Run) -> str:
+    if not run.about["missing"]:
+        return ""
+    names = escape(", ".join(run.about["missing"]))
+    return f"<br><small class='missing'>missing: {names}</small>"
+
+
+def _section(number: int, run: Run, first_figure: int) -> str:
+    settings = ", ".join(f"{key} {value}" for key, value in run.about["settings"].items())
+    stale = (
+        f"<p class='missing'>Run by version {escape(run.about['version'])}, drawn by {__version__}."
+        "</p>"
+        if run.stale
+        else ""
+    )
+    figures = "".join(
+        f"<figure id='figure{first_figure + i}' data-figure='{first_figure + i}'>"
+        f"<figcaption>{escape(figure['title'])}</figcaption><div class='plots'></div>"
+        "<p class='verdict' aria-live='polite'></p></figure>"
+        for i, figure in enumerate(run.findings.figures)
+    )
+    return (
+        f"<section id='run{number}'><h2>{escape(run.about['title'])}</h2>"
+        f"<p><code>maci2 reproduce {escape(run.about['name'])}</code>, {escape(settings)} "
+        f"<code>{escape(run.label)}</code></p>{stale}"
+        f"<ul class='claims'>{_claims(run.findings.claims)}</ul>"
+        f"{''.join(_table(table) for table in run.findings.tables)}{figures}</section>"
+    )
+
+
+def _claims(claims: list[Claim]) -> str:
+    return "".join(
+        f"<li class='{'yes' if claim.holds else 'no'}'><b>{'yes' if claim.holds else 'no'}</b> "
+        f"{escape(claim.text)}</li>"
+        for claim in claims
+    )
+
+
+def _table(table: Table) -> str:
+    head = "".join(f"<th scope='col'>{escape(column)}</th>" for column in table.columns)
+    lines = "".join(
+        f"<tr><th scope='row'>{escape(line.label)}<small>{escape(line.source)}</small></th>"
+        f"{''.join(_cell(cell) for cell in line.cells)}</tr>"
+        for line in table.lines
+    )
+    note = f"<p class='note'>{escape(table.note)}</p>" if table.note else ""
+    return (
+        f"<h3>{escape(table.title)}</h3><div class='scroll'><table><thead><tr><td></td>{head}</tr>"
+        f"</thead><tbody>{lines}</tbody></table></div>{note}"
+    )
+
+
+def _cell(cell: Cell) -> str:
+    best = " class='best'" if cell.best else ""
+    return f"<td{best}>{escape(cell.text())}</td>"
+
+
+def _versions(runs: list[Run]) -> str:
+    lines = "".join(
+        f"<li><code>{escape(run.label)}</code>: maci2 {escape(run.about['version'])}, "
+        f"{escape(json.dumps(run.about['settings']))}, {len(run.about['results'])} results</li>"
+        for run in runs
+    )
+    return f"<footer><h2>Options and versions</h2><ul>{lines}</ul></footer>"

@@ -1,0 +1,67 @@
+"""Figures of `maci2 imu-report`: bins on y = x, NEES and error growth, every model beside."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+PARTS = {"rotation": ("deg", 57.29578), "velocity": ("mm/s", 1e3), "position": ("mm", 1e3)}
+
+
+def plot_figures(report: dict[str, Any], folder: Path) -> list[Path]:
+    """Write `imu_bins_H.png` for each horizon and `imu_growth.png`; the paths written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    horizons = list(next(iter(report["bins"].values())))
+    paths = [_draw_bins(report, h, folder / f"imu_bins_{h}.png") for h in horizons]
+    return [*paths, _draw_growth(report, folder / "imu_growth.png")]
+
+
+def _panels(title: str) -> tuple[Any, Any]:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(13, 4.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle(title)
+    return figure, figure.subplots(1, 3)
+
+
+def _draw_bins(report: dict[str, Any], horizon: str, path: Path) -> Path:
+    figure, axes = _panels(f"rms error against predicted sigma over {horizon} s, pooled")
+    for axis, (part, (unit, scale)) in zip(axes, PARTS.items(), strict=True):
+        for model, by_horizon in report["bins"].items():
+            if model == "raw":
+                continue
+            rows = by_horizon[horizon][part]
+            predicted = [scale * row["predicted"] for row in rows]
+            axis.plot(predicted, [scale * row["rms"] for row in rows], "o-", label=model, ms=3)
+        low, high = axis.get_xlim()
+        ends = np.array([max(low, 1e-9), high])
+        axis.plot(ends, ends, "k--", lw=1, label="y = x")
+        axis.set(xscale="log", yscale="log", title=part)
+        axis.set(xlabel=f"predicted [{unit}]", ylabel=f"rms error [{unit}]")
+        axis.grid(alpha=0.3)
+    axes[0].legend(fontsize=7)
+    figure.savefig(path, dpi=130)
+    return path
+
+
+def _draw_growth(report: dict[str, Any], path: Path) -> Path:
+    figure, axes = _panels("integration error over time: mean over recordings, predicted dashed")
+    for axis, (part, (unit, scale)) in zip(axes, PARTS.items(), strict=True):
+        for model in report["average"]:
+            if model == "raw":
+                continue
+            growth = [one["models"][model]["growth"] for one in report["sequences"].values()]
+            times = [float(h) for h in growth[0]["rms"]]
+            rms, predicted = (
+                scale * np.mean([[v[part] for v in one[key].values()] for one in growth], axis=0)
+                for key in ("rms", "predicted")
+            )
+            (line,) = axis.plot(times, rms, "-", label=model)
+            axis.plot(times, predicted, "--", color=line.get_color(), lw=1)
+        axis.set(xlabel="time since start [s]", ylabel=f"[{unit}]", title=part, yscale="log")
+        axis.grid(alpha=0.3)
+    axes[0].legend(fontsize=7)
+    figure.savefig(path, dpi=130)
+    return path

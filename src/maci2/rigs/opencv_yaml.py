@@ -1,0 +1,83 @@
+"""YAML as OpenCV's FileStorage writes it: `%YAML:1.0` first, matrices under their own tag.
+
+Numbers are written with all their digits, so that reading gives back what was written.
+"""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import yaml
+
+from maci2.errors import CalibrationError
+from maci2.files import write_atomically
+from maci2.rigs.yaml_schema import OPENCV_MATRIX, Matrix4, Schema, rigid_transform
+from maci2.types import Array
+
+
+class OpenCvMatrix(Schema):
+    """What stands below the tag."""
+
+    rows: Literal[4]
+    cols: Literal[4]
+    dt: str
+    data: list[float]
+
+
+class _Matrix:
+    """A (4, 4) matrix to be written; `dt` is f where the tool reads floats, else d."""
+
+    def __init__(self, T: Array, dt: str) -> None:
+        self.T, self.dt = T, dt
+
+
+class _Dumper(yaml.SafeDumper):
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        """OpenCV wants the dashes of a list further in than its key."""
+        super().increase_indent(flow, indentless=False)
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """OpenCV knows no references: what occurs twice is written twice."""
+        return True
+
+
+def _represent(dumper: yaml.SafeDumper, matrix: _Matrix) -> yaml.Node:
+    entries = {"rows": 4, "cols": 4, "dt": matrix.dt, "data": matrix.T.ravel().tolist()}
+    return dumper.represent_mapping(OPENCV_MATRIX, entries.items())
+
+
+def _represent_list(dumper: yaml.SafeDumper, values: list[Any]) -> yaml.Node:
+    """Numbers on one line, rows of a matrix on one line each."""
+    nested = any(isinstance(value, list) for value in values)
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", values, flow_style=not nested)
+
+
+_Dumper.add_representer(_Matrix, _represent)
+_Dumper.add_representer(list, _represent_list)
+
+
+def opencv_matrix(T: Array, dt: str = "d") -> Any:
+    """A transform as a value of a file to be written."""
+    return _Matrix(T, dt)
+
+
+def transform_of(matrix: OpenCvMatrix, path: Path, key: str) -> Array:
+    """(4, 4) of a matrix that was read."""
+    if len(matrix.data) != 16:
+        raise CalibrationError(f"{path}: {key}.data has {len(matrix.data)} numbers, needed 16.")
+    rows: Matrix4 = np.array(matrix.data).reshape(4, 4).tolist()
+    return rigid_transform(rows, path, key)
+
+
+def write_opencv_yaml(path: Path, data: dict[str, Any], comments: tuple[str, ...]) -> None:
+    """Write keys and values below `comments`; a key that begins with # is a comment itself."""
+    lines = ["%YAML:1.0", "---", *(f"# {line}" for line in comments), ""]
+    for key, value in data.items():
+        if key.startswith("#"):
+            lines.append(f"# {value}")
+            continue
+        text = yaml.dump(
+            {key: value}, Dumper=_Dumper, default_flow_style=False, sort_keys=False, width=10_000
+        )
+        lines.append(text.rstrip("\n"))
+    write_atomically(path, "\n".join(lines) + "\n")

@@ -1,0 +1,73 @@
+"""Stereo pairs: which images belong together, and what every source of them offers."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maci2.errors import DatasetError
+from maci2.types import Stamps, nearest_index
+
+MAX_PAIR_SKEW_NS = 1_000_000
+"""Left and right belong together when their stamps differ by less than this."""
+
+
+Image = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class StereoPair:
+    """What both cameras saw at one stamp."""
+
+    stamp_ns: int
+    left: Image
+    right: Image
+
+
+class Frames(Protocol):
+    """The stereo pairs of a recording; images are read when asked for."""
+
+    @property
+    def stamps_ns(self) -> Stamps:
+        """(n,) of the left images that have a right one, strictly increasing."""
+
+    @property
+    def source(self) -> str:
+        """Folder or bag, for messages."""
+
+    @property
+    def unpaired(self) -> int:
+        """Images of either camera without a partner; cameras drop frames."""
+
+    def __len__(self) -> int: ...
+    def index_of(self, stamp_ns: int) -> int:
+        """Position of the pair with exactly this stamp."""
+
+    def left(self, index: int) -> Image:
+        """The left image alone: following points needs no right one."""
+
+    def pair(self, index: int) -> StereoPair:
+        """Both images."""
+
+
+def pair_stamps(left_ns: Stamps, right_ns: Stamps) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Indices of left and right images that belong together; each image is used once."""
+    if len(left_ns) == 0 or len(right_ns) == 0:
+        return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)
+    nearest = nearest_index(right_ns, left_ns)
+    left = np.flatnonzero(np.abs(right_ns[nearest] - left_ns) < MAX_PAIR_SKEW_NS)
+    right, first = np.unique(nearest[left], return_index=True)
+    return left[first], right
+
+
+def pair_at(frames: Frames, stamp_ns: int) -> int:
+    """Position of the pair with exactly this stamp; an error names the nearest."""
+    stamps_ns = frames.stamps_ns
+    at = int(np.searchsorted(stamps_ns, stamp_ns))
+    if at == len(stamps_ns) or stamps_ns[at] != stamp_ns:
+        raise DatasetError(
+            f"{frames.source}: no stereo pair at {stamp_ns} ns; the nearest is at "
+            f"{stamps_ns[min(at, len(stamps_ns) - 1)]} ns."
+        )
+    return at

@@ -1,0 +1,14 @@
+"""Recordings with exact ground truth, made from a motion and a scene."""
+
+from maci2.simulation.recording import SimulationConfig, simulate
+from maci2.simulation.trajectory import Motion, Trajectory
+from maci2.simulation.trajectory_kinds import MotionKind, random_trajectory
+
+__all__ = [
+    "Motion",
+    "MotionKind",
+    "SimulationConfig",
+    "Trajectory",
+    "random_trajectory",
+    "simulate",
+]

@@ -1,0 +1,201 @@
+"""A recording without a device: exact motion, an IMU with declared errors, camera stamps, truth.
+
+Images are not drawn here; a simulated recording has the stamps of its frames only.
+"""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from maci2.datasets.euroc import DEFAULT_TRUTH
+from maci2.errors import OptionError
+from maci2.lie.stacks import stack_poses
+from maci2.sensors.types import GroundTruth, ImuNoise, ImuSamples, Recording
+from maci2.simulation.rig import LensKind, simulated_rig
+from maci2.simulation.trajectory import Motion, Trajectory
+from maci2.simulation.trajectory_kinds import MotionKind, random_trajectory
+from maci2.types import NS, Array, Stamps
+
+MEMS_NOISE = ImuNoise(
+    density_gyro=1.6968e-4, density_acc=2.0e-3, walk_gyro=1.9393e-5, walk_acc=3.0e-3, rate_hz=200.0
+)
+"""Data sheet of a good MEMS unit (the ADIS16448 of EuRoC)."""
+
+
+@dataclass(frozen=True)
+class SimulationConfig:
+    """What to simulate. The same configuration gives the same bytes."""
+
+    kind: MotionKind = "handheld"
+    """Which motion: `random_trajectory` says what each is like."""
+
+    duration_s: float = 20.0
+    """From the first IMU sample to the last."""
+
+    seed: int = 0
+    """Motion, biases, walk and noise are separate streams of it: switching one off leaves the
+    others as they were."""
+
+    imu_rate_hz: float = 200.0
+    camera_rate_hz: float = 20.0
+
+    start_ns: int = 1_700_000_000_000_000_000
+    """Stamp of the first IMU sample."""
+
+    camera_offset_ns: int = 1_300_000
+    """First image minus first IMU sample; by default images fall between IMU samples."""
+
+    lens: LensKind = "pinhole"
+    """pinhole: radial-tangential distortion; fisheye: equidistant, wide angle."""
+
+    noise: ImuNoise = MEMS_NOISE
+    """Densities of white noise and bias walk; its rate is replaced by `imu_rate_hz`."""
+
+    white_noise: bool = True
+    bias_walk: bool = True
+
+    bias_gyro: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """Mean of the first gyroscope bias [rad/s]."""
+
+    bias_gyro_std: float = 0.02
+    """Spread of the first gyroscope bias about its mean [rad/s]; 0 takes the mean itself."""
+
+    bias_acc: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """Mean of the first accelerometer bias [m/s^2]."""
+
+    bias_acc_std: float = 0.1
+    """Spread of the first accelerometer bias about its mean [m/s^2]; 0 takes the mean itself."""
+
+    shape_gyro: Array = field(default_factory=lambda: np.eye(3))
+    """(3, 3) scale factors (diagonal) and misalignments: reading = shape @ rate + bias + noise."""
+
+    shape_acc: Array = field(default_factory=lambda: np.eye(3))
+    """(3, 3) the same for the accelerometer."""
+
+    def __post_init__(self) -> None:
+        for name in ("duration_s", "imu_rate_hz", "camera_rate_hz"):
+            if not 0.0 < getattr(self, name) < np.inf:
+                raise OptionError(f"{name} is {getattr(self, name)}; needed above 0 and finite.")
+        for name in ("seed", "camera_offset_ns", "bias_gyro_std", "bias_acc_std"):
+            if not getattr(self, name) >= 0:
+                raise OptionError(f"{name} is {getattr(self, name)}; needed 0 or more.")
+        if self.duration_s * self.imu_rate_hz < 1.0:
+            raise OptionError(
+                f"duration_s {self.duration_s} at imu_rate_hz {self.imu_rate_hz} gives one IMU "
+                f"sample; needed two: at least {1.0 / self.imu_rate_hz} s."
+            )
+
+
+@dataclass(frozen=True)
+class _Biases:
+    """Biases at the IMU stamps."""
+
+    gyro: Array
+    """(n, 3) [rad/s]"""
+
+    acc: Array
+    """(n, 3) [m/s^2]"""
+
+
+def simulate(config: SimulationConfig) -> Recording:
+    """A recording with exact truth at every IMU and camera stamp."""
+    motion_rng, bias_rng, walk_rng, white_rng = _streams(config.seed, 4)
+    trajectory = random_trajectory(config.kind, motion_rng)
+    imu_stamps_ns = _regular_stamps(config, config.imu_rate_hz, 0)
+    camera_stamps_ns = _regular_stamps(config, config.camera_rate_hz, config.camera_offset_ns)
+    # Where the duration is no multiple of the IMU's period, an image could follow its last sample.
+    camera_stamps_ns = camera_stamps_ns[camera_stamps_ns <= imu_stamps_ns[-1]]
+    noise = replace(config.noise, rate_hz=config.imu_rate_hz)
+
+    biases = _biases(config, len(imu_stamps_ns), bias_rng, walk_rng)
+    imu_motion = trajectory.at(_seconds(imu_stamps_ns, config.start_ns))
+    name = f"simulated_{config.kind}_{config.seed}"
+    return Recording(
+        name=name,
+        path=Path(name),
+        imu=_imu_samples(config, imu_stamps_ns, imu_motion, biases, white_rng),
+        rig=simulated_rig(config.lens, config.camera_rate_hz, noise),
+        camera_stamps_ns=(camera_stamps_ns, camera_stamps_ns.copy()),
+        truths={
+            DEFAULT_TRUTH: _truth(
+                trajectory, imu_stamps_ns, camera_stamps_ns, biases, config.start_ns
+            )
+        },
+    )
+
+
+def _streams(seed: int, count: int) -> list[np.random.Generator]:
+    children = np.random.SeedSequence(seed).spawn(count)
+    return [np.random.default_rng(child) for child in children]
+
+
+def _regular_stamps(config: SimulationConfig, rate_hz: float, offset_ns: int) -> Stamps:
+    """Stamps from `offset_ns` after the start to the end, both included where they fall so."""
+    # Half a nanosecond, so that rounding of duration times rate never loses the last sample.
+    span_s = config.duration_s - (offset_ns - 0.5) / NS
+    count = max(int(np.floor(span_s * rate_hz)) + 1, 0)
+    steps_ns = np.rint(np.arange(count) * (NS / rate_hz)).astype(np.int64)
+    return config.start_ns + offset_ns + steps_ns
+
+
+def _seconds(stamps_ns: Stamps, start_ns: int) -> Array:
+    return (stamps_ns - start_ns) / NS
+
+
+def _biases(
+    config: SimulationConfig,
+    count: int,
+    bias_rng: np.random.Generator,
+    walk_rng: np.random.Generator,
+) -> _Biases:
+    """First bias drawn about its mean, then a random walk from sample to sample."""
+    first_gyro = config.bias_gyro + config.bias_gyro_std * bias_rng.standard_normal(3)
+    first_acc = config.bias_acc + config.bias_acc_std * bias_rng.standard_normal(3)
+    steps = walk_rng.standard_normal((count, 6)) / np.sqrt(config.imu_rate_hz)
+    steps[0] = 0.0
+    walk = np.cumsum(steps, axis=0) * float(config.bias_walk)
+    return _Biases(
+        gyro=first_gyro + config.noise.walk_gyro * walk[:, :3],
+        acc=first_acc + config.noise.walk_acc * walk[:, 3:],
+    )
+
+
+def _imu_samples(
+    config: SimulationConfig,
+    stamps_ns: Stamps,
+    motion: Motion,
+    biases: _Biases,
+    white_rng: np.random.Generator,
+) -> ImuSamples:
+    """Readings: shape @ truth + bias + white noise of variance density^2 * rate."""
+    unit = white_rng.standard_normal((len(stamps_ns), 6)) * float(config.white_noise)
+    std_gyro = config.noise.density_gyro * np.sqrt(config.imu_rate_hz)
+    std_acc = config.noise.density_acc * np.sqrt(config.imu_rate_hz)
+    return ImuSamples(
+        stamps_ns=stamps_ns,
+        gyro=motion.omega_b @ config.shape_gyro.T + biases.gyro + std_gyro * unit[:, :3],
+        acc=motion.specific_force_b @ config.shape_acc.T + biases.acc + std_acc * unit[:, 3:],
+        source="simulated IMU",
+    )
+
+
+def _truth(
+    trajectory: Trajectory,
+    imu_stamps_ns: Stamps,
+    camera_stamps_ns: Stamps,
+    biases: _Biases,
+    start_ns: int,
+) -> GroundTruth:
+    """Exact states at IMU and camera stamps; biases between IMU samples are interpolated."""
+    stamps_ns = np.union1d(imu_stamps_ns, camera_stamps_ns)
+    t, imu_t = _seconds(stamps_ns, start_ns), _seconds(imu_stamps_ns, start_ns)
+    motion = trajectory.at(t)
+    return GroundTruth(
+        stamps_ns=stamps_ns,
+        Ts_w_b=stack_poses(motion.Rs_w_b, motion.p_w_b),
+        v_w=motion.v_w,
+        bias_gyro=np.stack([np.interp(t, imu_t, axis) for axis in biases.gyro.T], axis=1),
+        bias_acc=np.stack([np.interp(t, imu_t, axis) for axis in biases.acc.T], axis=1),
+        source="simulated truth",
+    )

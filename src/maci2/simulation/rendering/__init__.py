@@ -1,0 +1,1 @@
+"""Stereo images of a simulated room."""

@@ -1,0 +1,190 @@
+"""Recordings with images: drawn along a simulated motion or along a real recording's truth."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from maci2.datasets.euroc_writer import require_new_folder, write_euroc
+from maci2.errors import DatasetError
+from maci2.sensors.interpolation import truth_at
+from maci2.sensors.stereo import Image
+from maci2.sensors.types import GroundTruth, Recording
+from maci2.simulation.rendering.image_difficulty import EASY, Difficulty
+from maci2.simulation.rendering.scene import Scene, random_scene, with_cover
+from maci2.simulation.rendering.view import View
+from maci2.types import NS, Stamps
+
+MAX_TRUTH_GAP_S = 0.06
+BLACKOUT_LEVEL = 2.0
+"""[grey levels] Mean of a frame that is blacked out; noise stays."""
+
+
+@dataclass(frozen=True)
+class RenderConfig:
+    """What to draw."""
+
+    difficulty: Difficulty = EASY
+    seed: int = 0
+    rate_hz: float = 20.0
+    """Images taken from those that the recording has stamps for."""
+
+    start_s: float = 0.0
+    duration_s: float = np.inf
+    """Part of the recording to draw, from its first usable image."""
+
+
+def render_recording(
+    recording: Recording,
+    folder: Path,
+    config: RenderConfig,
+    truth_name: str = "",
+    on_pair: Callable[[int, int], None] = lambda done, total: None,
+) -> Recording:
+    """Write the recording with images of a made-up scene along its own truth, in EuRoC layout.
+
+    IMU and truth are the recording's own, cut to the part that is drawn with a second around it.
+    The folder appears when the last image is drawn.
+    """
+    require_new_folder(folder)
+    truth = recording.truth((truth_name,) if truth_name else ())
+    if truth is None or len(recording.rig.cameras) < 2:
+        raise DatasetError(
+            f"{recording.path}: drawing needs a ground truth and two calibrated cameras."
+        )
+    stamps_ns = stamps_to_render(recording, truth, config)
+    cut = _cut(recording, truth, stamps_ns)
+    unfinished = folder.with_name(f".{folder.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    try:
+        write_euroc(cut, unfinished)
+        render_images(cut, unfinished / "mav0", config, on_pair)
+        if folder.exists():
+            folder.rmdir()
+        unfinished.rename(folder)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return replace(cut, path=folder)
+
+
+def scene_for(recording: Recording, config: RenderConfig) -> tuple[Scene, list[View]]:
+    """The scene around a recording's truth, and its cameras looking into it."""
+    truth = next(iter(recording.truths.values()))
+    path_w = truth.Ts_w_b[:: max(len(truth) // 200, 1), :3, 3]
+    rng = np.random.default_rng((config.seed, 1))
+    scene = random_scene(path_w, config.difficulty, rng)
+    if config.difficulty.covered > 0.0:
+        times = (truth.stamps_ns - recording.camera_stamps_ns[0][0]) / NS
+        Ts_w_c = truth.Ts_w_b @ recording.rig.cameras[0].T_b_c
+        scene = with_cover(scene, times, Ts_w_c, config.difficulty.covered)
+    views = [
+        View(scene, camera, config.difficulty, 2 * config.seed + index)
+        for index, camera in enumerate(recording.rig.cameras[:2])
+    ]
+    return scene, views
+
+
+def render_images(
+    recording: Recording,
+    mav0: Path,
+    config: RenderConfig,
+    on_pair: Callable[[int, int], None] = lambda done, total: None,
+) -> None:
+    """Draw and write the pair of every stamp, writing one while the next is drawn."""
+    folders = [mav0 / f"cam{index}" / "data" for index in range(2)]
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+    stamps_ns = recording.camera_stamps_ns[0]
+    with ThreadPoolExecutor(len(folders)) as writers:
+        being_written: list[Future[None]] = []
+        for done, pair in enumerate(_pairs(recording, config)):
+            for file in being_written:
+                file.result()
+            name = f"{int(stamps_ns[done])}.png"
+            being_written = [
+                writers.submit(write_image, folder / name, image)
+                for folder, image in zip(folders, pair, strict=True)
+            ]
+            on_pair(done + 1, len(stamps_ns))
+        for file in being_written:
+            file.result()
+
+
+def _pairs(recording: Recording, config: RenderConfig) -> Iterator[list[Image]]:
+    """Left and right image of every stamp."""
+    hard = config.difficulty
+    truth = next(iter(recording.truths.values()))
+    stamps_ns = recording.camera_stamps_ns[0]
+    _, views = scene_for(recording, config)
+    later_ns = np.minimum(stamps_ns + round(0.5 * hard.exposure_s * NS), truth.stamps_ns[-1])
+    Ts_w_b = truth_at(truth, stamps_ns, MAX_TRUTH_GAP_S).Ts_w_b
+    Ts_later = truth_at(truth, later_ns, MAX_TRUTH_GAP_S).Ts_w_b
+    rng = np.random.default_rng((config.seed, 2))
+    black = rng.random(len(stamps_ns)) < hard.blackout
+    for k, stamp_ns in enumerate(stamps_ns):
+        gain = float(np.exp(hard.exposure_change * rng.standard_normal()))
+        gain = BLACKOUT_LEVEL / 255.0 if black[k] else gain
+        t = (int(stamp_ns) - int(stamps_ns[0])) / NS
+        yield [
+            view.draw(Ts_w_b[k] @ camera.T_b_c, t, gain, rng, Ts_later[k] @ camera.T_b_c)
+            for view, camera in zip(views, recording.rig.cameras, strict=True)
+        ]
+
+
+def write_image(path: Path, image: Image) -> None:
+    """A PNG. Noise does not repeat itself: to look for repetitions takes time and saves nothing."""
+    how = [cv2.IMWRITE_PNG_COMPRESSION, 1]
+    how += [cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_HUFFMAN_ONLY]
+    path.write_bytes(cv2.imencode(".png", image, how)[1].tobytes())
+
+
+def stamps_to_render(recording: Recording, truth: GroundTruth, config: RenderConfig) -> Stamps:
+    """Image stamps to draw: inside IMU and truth, thinned to the rate asked for."""
+    stamps = recording.camera_stamps_ns[0]
+    first = max(int(truth.stamps_ns[0]), int(recording.imu.stamps_ns[0]))
+    last = min(int(truth.stamps_ns[-1]), int(recording.imu.stamps_ns[-1]))
+    stamps = stamps[(stamps >= first) & (stamps <= last)]
+    if len(stamps) < 2:
+        raise DatasetError(f"{recording.path}: images, IMU and truth have no common time.")
+    start = int(stamps[0]) + round(config.start_s * NS)
+    end = start + config.duration_s * NS
+    stamps = stamps[(stamps >= start) & (stamps <= end)]
+    if len(stamps) < 2:
+        raise DatasetError(
+            f"{recording.path}: no images from {config.start_s:g} s on for {config.duration_s:g} s."
+        )
+    period = float(np.median(np.diff(stamps))) / NS
+    return stamps[:: max(round(1.0 / (config.rate_hz * period)), 1)]
+
+
+def _cut(recording: Recording, truth: GroundTruth, stamps_ns: Stamps) -> Recording:
+    """The recording around these images, with one truth and two cameras."""
+    low, high = int(stamps_ns[0]) - NS, int(stamps_ns[-1]) + NS
+    imu = recording.imu
+    inside = (imu.stamps_ns >= low) & (imu.stamps_ns <= high)
+    known = (truth.stamps_ns >= low) & (truth.stamps_ns <= high)
+    return replace(
+        recording,
+        imu=replace(
+            imu, stamps_ns=imu.stamps_ns[inside], gyro=imu.gyro[inside], acc=imu.acc[inside]
+        ),
+        rig=replace(recording.rig, cameras=recording.rig.cameras[:2], exact=True),
+        camera_stamps_ns=(stamps_ns, stamps_ns.copy()),
+        truths={"state_groundtruth_estimate0": _rows(truth, known)},
+    )
+
+
+def _rows(truth: GroundTruth, which: NDArray[np.bool_]) -> GroundTruth:
+    return replace(
+        truth,
+        stamps_ns=truth.stamps_ns[which],
+        Ts_w_b=truth.Ts_w_b[which],
+        v_w=truth.v_w[which],
+        bias_gyro=truth.bias_gyro[which],
+        bias_acc=truth.bias_acc[which],
+    )

@@ -1,0 +1,156 @@
+"""Smooth made-up motions whose position, velocity, acceleration, attitude and rate are exact.
+
+Coordinates are sums of sinusoids, so every derivative is a formula. The attitude is
+R_w_b = Rz(yaw) Ry(pitch) Rx(roll); the world's z axis points up, the body's x axis forward.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from maci2.types import GRAVITY_W, Array
+
+Follows = Literal["nothing", "heading", "thrust"]
+
+
+@dataclass(frozen=True)
+class Motion:
+    """The state of a body at n instants."""
+
+    p_w_b: Array
+    """(n, 3) position of the body in the world [m]."""
+
+    v_w: Array
+    """(n, 3) velocity in the world [m/s]."""
+
+    a_w: Array
+    """(n, 3) acceleration in the world, gravity not included [m/s^2]."""
+
+    Rs_w_b: Array
+    """(n, 3, 3) attitude of the body in the world."""
+
+    omega_b: Array
+    """(n, 3) angular rate in the body frame [rad/s]."""
+
+    @property
+    def specific_force_b(self) -> Array:
+        """(n, 3) what a perfect accelerometer reads [m/s^2]: at rest it points up."""
+        return np.einsum("nji,nj->ni", self.Rs_w_b, self.a_w - GRAVITY_W)
+
+
+@dataclass(frozen=True)
+class Waves:
+    """Three coordinates, each a straight line plus a sum of k sinusoids of time."""
+
+    offsets: Array
+    """(3,) [m] or [rad]."""
+
+    slopes: Array
+    """(3,) [1/s] times the coordinate's unit."""
+
+    amplitudes: Array
+    """(3, k) [m] or [rad]."""
+
+    rates: Array
+    """(3, k) angular frequencies [rad/s]."""
+
+    phases: Array
+    """(3, k) [rad]."""
+
+    def derivative(self, t: Array, order: int) -> Array:
+        """(n, 3) derivative of the given order (0: the value) at the times t [s]."""
+        angles = t[:, None, None] * self.rates + self.phases + 0.5 * np.pi * order
+        total = np.einsum("ck,nck->nc", self.amplitudes * self.rates**order, np.sin(angles))
+        if order == 0:
+            total += self.offsets + t[:, None] * self.slopes
+        elif order == 1:
+            total += self.slopes
+        return total
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """A motion that can be asked for at any time."""
+
+    position: Waves
+    """Position of the body in the world."""
+
+    angles: Waves
+    """Yaw, pitch, roll; added to what `follows` asks for."""
+
+    follows: Follows
+    """heading: yaw is the direction of travel (car); thrust: the body's z axis tilts so that it
+    pushes along the specific force (drone)."""
+
+    def at(self, t: Array) -> Motion:
+        """The state at the times t [s], any order and number."""
+        angles, angle_rates = self.angles.derivative(t, 0), self.angles.derivative(t, 1)
+        v_w, a_w = self.position.derivative(t, 1), self.position.derivative(t, 2)
+        if self.follows == "heading":
+            heading, heading_rate = _heading(v_w, a_w)
+            angles[:, 0] += heading
+            angle_rates[:, 0] += heading_rate
+        elif self.follows == "thrust":
+            jerk_w = self.position.derivative(t, 3)
+            tilt, tilt_rate = _tilt(a_w - GRAVITY_W, jerk_w, angles[:, 0], angle_rates[:, 0])
+            angles[:, 1:] += tilt
+            angle_rates[:, 1:] += tilt_rate
+        return Motion(
+            p_w_b=self.position.derivative(t, 0),
+            v_w=v_w,
+            a_w=a_w,
+            Rs_w_b=_attitude(angles),
+            omega_b=_body_rate(angles, angle_rates),
+        )
+
+
+def _heading(v_w: Array, a_w: Array) -> tuple[Array, Array]:
+    """Direction of travel in the plane [rad] and its rate [rad/s], each (n,)."""
+    heading = np.arctan2(v_w[:, 1], v_w[:, 0])
+    turning = v_w[:, 0] * a_w[:, 1] - v_w[:, 1] * a_w[:, 0]
+    return heading, turning / (v_w[:, 0] ** 2 + v_w[:, 1] ** 2)
+
+
+def _tilt(force_w: Array, jerk_w: Array, yaw: Array, yaw_rate: Array) -> tuple[Array, Array]:
+    """Pitch and roll that turn the body's z axis along a force, and their rates, each (n, 2)."""
+    cos, sin = np.cos(yaw), np.sin(yaw)
+    # In the frame h that is turned by the yaw only.
+    x = cos * force_w[:, 0] + sin * force_w[:, 1]
+    y = -sin * force_w[:, 0] + cos * force_w[:, 1]
+    z = force_w[:, 2]
+    x_rate = cos * jerk_w[:, 0] + sin * jerk_w[:, 1] + yaw_rate * y
+    y_rate = -sin * jerk_w[:, 0] + cos * jerk_w[:, 1] - yaw_rate * x
+    z_rate = jerk_w[:, 2]
+
+    xz = np.hypot(x, z)
+    xz_rate = (x * x_rate + z * z_rate) / xz
+    pitch_rate = (x_rate * z - x * z_rate) / xz**2
+    roll_rate = (y * xz_rate - y_rate * xz) / (xz**2 + y**2)
+    tilt = np.stack([np.arctan2(x, z), np.arctan2(-y, xz)], axis=1)
+    return tilt, np.stack([pitch_rate, roll_rate], axis=1)
+
+
+def _attitude(angles: Array) -> Array:
+    """(n, 3, 3) Rz(yaw) Ry(pitch) Rx(roll) of (n, 3) angles."""
+    (cy, cp, cr), (sy, sp, sr) = np.cos(angles).T, np.sin(angles).T
+    rows = [
+        [cy * cp, cy * sp * sr - sy * cr, cy * sp * cr + sy * sr],
+        [sy * cp, sy * sp * sr + cy * cr, sy * sp * cr - cy * sr],
+        [-sp, cp * sr, cp * cr],
+    ]
+    return np.ascontiguousarray(np.moveaxis(np.array(rows), 2, 0))
+
+
+def _body_rate(angles: Array, angle_rates: Array) -> Array:
+    """(n, 3) angular rate in the body frame of yaw, pitch, roll and their rates."""
+    (_, cp, cr), (_, sp, sr) = np.cos(angles).T, np.sin(angles).T
+    yaw_rate, pitch_rate, roll_rate = angle_rates.T
+    return np.stack(
+        [
+            roll_rate - sp * yaw_rate,
+            cr * pitch_rate + sr * cp * yaw_rate,
+            -sr * pitch_rate + cr * cp * yaw_rate,
+        ],
+        axis=1,
+    )

@@ -1,0 +1,49 @@
+"""Names of arrays and units that every room uses, and the search for the nearest timestamp."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+"""Numbers of any shape; the shape is said where the array is."""
+
+Vec3 = NDArray[np.float64]
+"""(3,)"""
+
+Mat3 = NDArray[np.float64]
+"""(3, 3)"""
+
+Mat4 = NDArray[np.float64]
+"""(4, 4)"""
+
+Mat6 = NDArray[np.float64]
+"""(6, 6)"""
+
+Mat9 = NDArray[np.float64]
+"""(9, 9)"""
+
+Mask = NDArray[np.bool_]
+"""(n,) which of n things."""
+
+Stamps = NDArray[np.int64]
+"""(n,) timestamps in nanoseconds: a float64 of seconds since 1970 resolves only 240 ns."""
+
+NS = 1_000_000_000
+"""Nanoseconds in a second."""
+
+GRAVITY_NORM = 9.81
+"""Norm of gravity [m/s^2]."""
+
+GRAVITY_W: Vec3 = np.array([0.0, 0.0, -GRAVITY_NORM])
+"""Gravity in a world whose z axis points up [m/s^2]."""
+
+
+def nearest_index(stamps_ns: Stamps, query_ns: Stamps | Array) -> NDArray[np.intp]:
+    """Index of the timestamp nearest to each query; of two equally near ones the earlier.
+
+    `stamps_ns` is increasing and not empty.
+    """
+    after = np.clip(np.searchsorted(stamps_ns, query_ns), 1, max(len(stamps_ns) - 1, 1))
+    before = after - 1
+    after = np.minimum(after, len(stamps_ns) - 1)
+    earlier = np.abs(query_ns - stamps_ns[before]) <= np.abs(stamps_ns[after] - query_ns)
+    return np.where(earlier, before, after)

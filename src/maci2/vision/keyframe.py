@@ -1,0 +1,128 @@
+"""One keyframe step: from two stereo pairs and the frames between them to checked matches."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from maci2.sensors.stereo import Image
+from maci2.types import Array
+from maci2.vision.keypoints import candidates
+from maci2.vision.klt import MAX_ROW_ERROR_PX, WINDOW, Tracks, coarse_disparities, follow
+from maci2.vision.match_features import Checks, MatchFeatures, gather
+from maci2.vision.rectify import Rectification
+from maci2.vision.two_frame import Matches
+
+CANDIDATES = 600
+SPACING = 20
+"""[px] side of the cells that keypoints are taken from, one each."""
+
+MIN_DISPARITY = 0.8
+"""[px] Below this a point is too far to have a depth."""
+
+MIN_CONTRAST = 3.0
+"""[grey levels] Standard deviation below which an image shows nothing."""
+
+
+@dataclass(frozen=True)
+class Keyframe:
+    """A rectified stereo pair and the points chosen in it, with their stereo matches."""
+
+    left: Image
+    right: Image
+    uv: Array
+    """(n, 2) chosen points [px]."""
+
+    stereo: Tracks
+    """Where they are in the right image."""
+
+    blank: str
+    """Why there is nothing to see; empty where there is."""
+
+    @property
+    def row_errors(self) -> Array:
+        """(m,) rows by which the stereo matches found differ [px]; zero for a true calibration."""
+        return (self.uv[:, 1] - self.stereo.uv[:, 1])[self.stereo.found]
+
+    @property
+    def row_offset(self) -> float:
+        """Their median [px]: a tilt between the cameras, the same for all points."""
+        return float(np.median(self.row_errors)) if len(self.row_errors) else 0.0
+
+    @property
+    def disparities(self) -> Array:
+        """(m,) of the stereo matches found [px]."""
+        return (self.uv[:, 0] - self.stereo.uv[:, 0])[self.stereo.found]
+
+
+@dataclass(frozen=True)
+class KeyframeMatches:
+    """Matches of one step that passed every check, with the evidence for their covariance."""
+
+    matches: Matches
+    evidence: MatchFeatures
+    row_errors: Array
+    """(n,) of the stereo matches in frame k [px], offset not removed."""
+
+
+def keyframe(rectification: Rectification, left: Image, right: Image) -> Keyframe:
+    """Rectify a pair, choose points and match them across."""
+    left, right = rectification.left(left), rectification.right(right)
+    why = blank(left, "left") or blank(right, "right")
+    if why:
+        nothing = np.empty((0, 2))
+        return Keyframe(left, right, nothing, follow(left, right, nothing), why)
+    uv = candidates(left, rectification.mask, CANDIDATES, SPACING, WINDOW // 2 + 2)
+    return Keyframe(left, right, uv, match_stereo(left, right, uv), why)
+
+
+def match_stereo(left: Image, right: Image, uv: Array) -> Tracks:
+    """Find points of the left image in the right one."""
+    guess = uv - np.column_stack([coarse_disparities(left, right, uv), np.zeros(len(uv))])
+    return follow(left, right, uv, guess, levels=2)
+
+
+def match_keyframes(
+    first: Keyframe, between: Sequence[Image], second: Keyframe, row_offset: float
+) -> KeyframeMatches:
+    """Follow the points of `first` through the images between to `second`, then across.
+
+    `between` are rectified left images. Every leg matches the patch of frame k itself: the
+    images between only lead the way, so their errors do not add up.
+    """
+    stereo0 = first.stereo
+    disparity0 = first.uv[:, 0] - stereo0.uv[:, 0]
+    row0 = first.uv[:, 1] - stereo0.uv[:, 1] - row_offset
+    good = stereo0.found & (disparity0 > MIN_DISPARITY) & (np.abs(row0) < MAX_ROW_ERROR_PX)
+    uv0, guess = first.uv[good], first.uv[good]
+    for image in between:
+        guess = follow(first.left, image, uv0, guess, both_ways=False, coarse=True).uv
+    over = follow(first.left, second.left, uv0, guess, coarse=True)
+    across_guess = over.uv - np.column_stack([disparity0[good], row0[good] + row_offset])
+    across = follow(second.left, second.right, over.uv, across_guess, levels=2)
+    disparity1 = over.uv[:, 0] - across.uv[:, 0]
+    row1 = over.uv[:, 1] - across.uv[:, 1] - row_offset
+    kept = (
+        over.found & across.found & (disparity1 > MIN_DISPARITY) & (np.abs(row1) < MAX_ROW_ERROR_PX)
+    )
+    matches = Matches(uv0[kept], over.uv[kept], disparity0[good][kept], disparity1[kept])
+    checks = Checks(
+        np.column_stack([over.backward, stereo0.backward[good], across.backward])[kept],
+        np.column_stack([row0[good], row1])[kept],
+    )
+    rows = np.column_stack([stereo0.uv[good, 1], across.uv[:, 1]])[kept]
+    images = (first.left, first.right, second.left, second.right)
+    return KeyframeMatches(
+        matches, gather(images, matches, checks, rows), (row0[good] + row_offset)[kept]
+    )
+
+
+def blank(image: Image, name: str) -> str:
+    """Why there is nothing to see in an image; empty where there is."""
+    contrast = float(image[::4, ::4].std())
+    if contrast >= MIN_CONTRAST:
+        return ""
+    return (
+        f"the {name} image shows nothing: grey {float(image[::4, ::4].mean()):.0f} with standard "
+        f"deviation {contrast:.1f}, needed {MIN_CONTRAST:g}"
+    )

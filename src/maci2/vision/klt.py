@@ -1,0 +1,135 @@
+"""Following points from image to image: pyramidal Lucas-Kanade, forward and backward."""
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from maci2.sensors.stereo import Image
+from maci2.types import Array
+
+Mask = NDArray[np.bool_]
+
+WINDOW = 21
+"""Side of the patch that is matched [px]."""
+
+LEVELS = 3
+COARSE = 4
+"""Fast motion is found first in images this much smaller: with it a patch is 84 px wide, and its
+pyramid bridges more than a hundred pixels."""
+
+MAX_BACKWARD_PX = 1.0
+"""Forward, then backward must return to the start within this."""
+
+MAX_ROW_ERROR_PX = 2.0
+"""A stereo match may lie this far off its row before it is thrown away; the calibration's own
+offset is taken out first."""
+
+COARSE_RANGE, COARSE_BLOCK = 80, 13
+"""Of block matching at half size [px]: disparities up to 160 px at full size."""
+
+_STOP = (cv2.TERM_CRITERIA_COUNT | cv2.TERM_CRITERIA_EPS, 30, 0.005)
+_MIN_EIGENVALUE = 1e-5
+
+
+@dataclass(frozen=True)
+class Tracks:
+    """Where points of one image are in another."""
+
+    uv: Array
+    """(n, 2) [px]; meaningless where not `found`."""
+
+    backward: Array
+    """(n,) how far the way back missed the start [px]."""
+
+    found: Mask
+
+
+def follow(
+    source: Image,
+    target: Image,
+    uv: Array,
+    guess: Array | None = None,
+    levels: int = LEVELS,
+    both_ways: bool = True,
+    coarse: bool = False,
+) -> Tracks:
+    """Find the points `uv` of `source` in `target`, starting at `guess`; `coarse` looks for a
+    better start in smaller images first."""
+    if len(uv) == 0:
+        return Tracks(np.empty((0, 2)), np.empty(0), np.empty(0, dtype=bool))
+    start = uv if guess is None else guess
+    if coarse:
+        start = _coarse_start(source, target, uv, start)
+    there, status = _lucas_kanade(source, target, uv, start, levels)
+    found = status & _inside(there, source.shape)
+    if not both_ways:
+        return Tracks(there, np.zeros(len(uv)), found)
+    # The way back begins a little off the answer, or it would stop there without looking.
+    back, status = _lucas_kanade(target, source, there, uv + 0.5, 1)
+    backward = np.linalg.norm(back - uv, axis=1)
+    return Tracks(there, backward, found & status & (backward < MAX_BACKWARD_PX))
+
+
+def _coarse_start(source: Image, target: Image, uv: Array, start: Array) -> Array:
+    """Where points are in smaller images, in pixels of the large ones; `start` where not found."""
+    small, small_target = _shrunk(source, 1.0 / COARSE), _shrunk(target, 1.0 / COARSE)
+    # Centres of pixels: (0, 0) of the small image is the middle of its block in the large one.
+    offset = 0.5 * (COARSE - 1)
+    uv, begin = (uv - offset) / COARSE, (start - offset) / COARSE
+    moved, found = _lucas_kanade(small, small_target, uv, begin, LEVELS)
+    return np.where(found[:, None], COARSE * moved + offset, start)
+
+
+def _shrunk(image: Image, scale: float) -> Image:
+    found = cv2.resize(image, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
+    return np.asarray(found, np.uint8)
+
+
+def coarse_disparities(left: Image, right: Image, uv: Array) -> Array:
+    """(n,) rough disparities by block matching at half size: where Lucas-Kanade begins.
+
+    A near point may lie a hundred pixels away, more than a pyramid bridges. Points without an
+    answer take that of their surroundings.
+    """
+    small = [_shrunk(image, 0.5) for image in (left, right)]
+    matcher = cv2.StereoBM.create(COARSE_RANGE, COARSE_BLOCK)
+    matcher.setUniquenessRatio(5)
+    matcher.setTextureThreshold(0)
+    matcher.setSpeckleWindowSize(30)
+    matcher.setSpeckleRange(2)
+    # OpenCV gives sixteenths of a pixel, and negative numbers where it has no answer.
+    found = matcher.compute(*small).astype(np.float32) / 16.0
+    known = (found > 0.0).astype(np.float32)
+    around = cv2.blur(found * known, (51, 51)) / np.maximum(cv2.blur(known, (51, 51)), 1e-6)
+    filled = np.where(known > 0.0, found, around)
+    v, u = (np.minimum((uv[:, i] / 2).astype(int), small[0].shape[1 - i] - 1) for i in (1, 0))
+    return 2.0 * filled[v, u].astype(np.float64)
+
+
+def _lucas_kanade(
+    source: Image, target: Image, uv: Array, start: Array, levels: int
+) -> tuple[Array, Mask]:
+    moved, status, _ = cv2.calcOpticalFlowPyrLK(
+        source,
+        target,
+        np.ascontiguousarray(uv, dtype=np.float32).reshape(-1, 1, 2),
+        np.ascontiguousarray(start, dtype=np.float32).reshape(-1, 1, 2).copy(),
+        winSize=(WINDOW, WINDOW),
+        maxLevel=levels - 1,
+        criteria=_STOP,
+        flags=cv2.OPTFLOW_USE_INITIAL_FLOW,
+        minEigThreshold=_MIN_EIGENVALUE,
+    )
+    return moved.reshape(-1, 2).astype(np.float64), status.ravel().astype(bool)
+
+
+def _inside(uv: Array, shape: tuple[int, ...], margin: float = WINDOW / 2) -> Mask:
+    height, width = shape[0], shape[1]
+    return (
+        (uv[:, 0] >= margin)
+        & (uv[:, 0] <= width - 1 - margin)
+        & (uv[:, 1] >= margin)
+        & (uv[:, 1] <= height - 1 - margin)
+    )

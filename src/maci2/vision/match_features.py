@@ -1,0 +1,200 @@
+"""What decides how well a match is determined: patches, residuals, gradients, the way back."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from maci2.sensors.stereo import Image
+from maci2.types import Array
+from maci2.vision.two_frame import Matches
+
+Floats = NDArray[np.float32]
+
+SIDE = 15
+"""Of the patches looked at [px]."""
+
+BLOCK = 3
+CELLS = SIDE // BLOCK
+PATCH_INPUTS = 4 * CELLS * CELLS
+SCALARS = 27
+INPUTS = PATCH_INPUTS + SCALARS
+"""Numbers that the network reads of one match."""
+
+SOFT_CONTRAST = 2.0
+"""[grey levels] Keeps flat patches from being blown up to pure noise."""
+
+
+@dataclass(frozen=True)
+class Checks:
+    """What following a point forward, backward and across told."""
+
+    backward: Array
+    """(n, 3) how far the way back missed: frame k to k+1, stereo in k, stereo in k+1 [px]."""
+
+    rows: Array
+    """(n, 2) how far the stereo matches lie off their row in k and k+1 [px], offset removed."""
+
+
+@dataclass(frozen=True)
+class MatchFeatures:
+    """Inputs of the covariance models, one row per match."""
+
+    inputs: Floats
+    """(n, INPUTS) for the network."""
+
+    tensors: Array
+    """(n, 3) structure tensor of the patch: sums of gx^2, gx gy, gy^2 [grey^2 / px^2]."""
+
+    residual_vars: Array
+    """(n, 3) of the grey difference: k to k+1, stereo in k, stereo in k+1 [grey^2]."""
+
+
+def gather(
+    images: tuple[Image, Image, Image, Image], matches: Matches, checks: Checks, rows: Array
+) -> MatchFeatures:
+    """MatchFeatures of matches; `images` are left and right of k, left and right of k+1, rectified.
+
+    `rows` (n, 2) are the rows of the stereo matches in both right images.
+    """
+    n = len(matches)
+    inputs = np.empty((n, INPUTS), np.float32)
+    tensors, residual_vars = np.empty((n, 3)), np.empty((n, 3))
+    places = np.empty((n, 4, 2))
+    places[:, 0], places[:, 2] = matches.uv0, matches.uv1
+    places[:, 1, 0] = matches.uv0[:, 0] - matches.disparity0
+    places[:, 3, 0] = matches.uv1[:, 0] - matches.disparity1
+    places[:, 1, 1], places[:, 3, 1] = rows[:, 0], rows[:, 1]
+    _describe(*images, places, inputs, tensors, residual_vars)
+    _describe_tracks(inputs, matches, checks, tensors, residual_vars, images[0])
+    return MatchFeatures(inputs, tensors, residual_vars)
+
+
+def _describe_tracks(
+    inputs: Floats,
+    matches: Matches,
+    checks: Checks,
+    tensors: Array,
+    residual_vars: Array,
+    image: Image,
+) -> None:
+    """The last scalars: geometry of the tracks and what linear theory says of their noise."""
+    moved = matches.uv1 - matches.uv0
+    trace = tensors[:, 0] + tensors[:, 2]
+    root = np.hypot(tensors[:, 0] - tensors[:, 2], 2.0 * tensors[:, 1])
+    large, small = 0.5 * (trace + root), np.maximum(0.5 * (trace - root), 1e-3)
+    scalars = np.column_stack(
+        [
+            np.log(checks.backward + 0.01),
+            np.log(np.abs(checks.rows) + 0.02),
+            np.log(np.linalg.norm(moved, axis=1) + 0.05),
+            moved / 50.0,
+            np.log(matches.disparity0 + 0.5),
+            np.clip(matches.disparity1 - matches.disparity0, -30.0, 30.0) / 5.0,
+            np.log(large + 1.0),
+            np.log(small + 1.0),
+            np.where(root > 0.0, (tensors[:, 0] - tensors[:, 2]) / np.maximum(root, 1e-9), 0.0),
+            np.where(root > 0.0, 2.0 * tensors[:, 1] / np.maximum(root, 1e-9), 0.0),
+            0.5 * np.log((residual_vars[:, 0] + 0.5) / small),
+            0.5 * np.log((residual_vars[:, 1] + 0.5) / (tensors[:, 0] + 1.0)),
+            0.5 * np.log((residual_vars[:, 2] + 0.5) / (tensors[:, 0] + 1.0)),
+            np.full(len(matches), math.log(pixel_noise(image) + 0.3)),
+        ]
+    )
+    inputs[:, INPUTS - scalars.shape[1] :] = scalars
+
+
+def pixel_noise(image: Image) -> float:
+    """Rough standard deviation of a pixel's noise [grey levels], from second differences."""
+    rows = image[::4].astype(np.float32)
+    second = rows[:, 2:] - 2.0 * rows[:, 1:-1] + rows[:, :-2]
+    # Half of all pixels lie on flat ground, where the second difference has variance 6.
+    return float(np.median(np.abs(second)) / 0.6745 / math.sqrt(6.0))
+
+
+@njit(cache=True)
+def _sample(image: Image, u: float, v: float, patch: Array) -> None:
+    """Bilinear patch around (u, v), clamped to the image."""
+    rows, columns = image.shape
+    half = SIDE // 2
+    for j in range(SIDE):
+        y = min(max(v + j - half, 0.0), rows - 1.001)
+        b0 = int(y)
+        b = y - b0
+        for i in range(SIDE):
+            x = min(max(u + i - half, 0.0), columns - 1.001)
+            a0 = int(x)
+            a = x - a0
+            patch[j, i] = (1.0 - b) * ((1.0 - a) * image[b0, a0] + a * image[b0, a0 + 1]) + b * (
+                (1.0 - a) * image[b0 + 1, a0] + a * image[b0 + 1, a0 + 1]
+            )
+
+
+@njit(cache=True)
+def _difference(patch: Array, other: Array, mean: Array, std: Array, k: int, m: int) -> float:
+    """Mean squared grey difference after gain and offset are matched."""
+    gain = (std[k] + SOFT_CONTRAST) / (std[m] + SOFT_CONTRAST)
+    total = 0.0
+    for j in range(SIDE):
+        for i in range(SIDE):
+            e = (patch[j, i] - mean[k]) - gain * (other[j, i] - mean[m])
+            total += e * e
+    return total / (SIDE * SIDE)
+
+
+@njit(cache=True)
+def _gradients(patch: Array, tensor: Array) -> None:
+    xx = xy = yy = 0.0
+    for j in range(1, SIDE - 1):
+        for i in range(1, SIDE - 1):
+            gx = 0.5 * (patch[j, i + 1] - patch[j, i - 1])
+            gy = 0.5 * (patch[j + 1, i] - patch[j - 1, i])
+            xx += gx * gx
+            xy += gx * gy
+            yy += gy * gy
+    tensor[0], tensor[1], tensor[2] = xx, xy, yy
+
+
+@njit(cache=True)
+def _describe(
+    left0: Image,
+    right0: Image,
+    left1: Image,
+    right1: Image,
+    places: Array,
+    inputs: Floats,
+    tensors: Array,
+    residual_vars: Array,
+) -> None:
+    """Patches averaged over blocks, contrast, gains and residuals."""
+    patches = np.empty((4, SIDE, SIDE))
+    mean, std = np.empty(4), np.empty(4)
+    for n in range(len(places)):
+        _sample(left0, places[n, 0, 0], places[n, 0, 1], patches[0])
+        _sample(right0, places[n, 1, 0], places[n, 1, 1], patches[1])
+        _sample(left1, places[n, 2, 0], places[n, 2, 1], patches[2])
+        _sample(right1, places[n, 3, 0], places[n, 3, 1], patches[3])
+        for k in range(4):
+            mean[k], std[k] = patches[k].mean(), patches[k].std()
+        at = 0
+        for k in range(4):
+            for j in range(CELLS):
+                for i in range(CELLS):
+                    block = patches[k, BLOCK * j : BLOCK * j + BLOCK, BLOCK * i : BLOCK * i + BLOCK]
+                    inputs[n, at] = (block.mean() - mean[k]) / (std[k] + SOFT_CONTRAST)
+                    at += 1
+        _gradients(patches[0], tensors[n])
+        residual_vars[n, 0] = _difference(patches[0], patches[2], mean, std, 0, 2)
+        residual_vars[n, 1] = _difference(patches[0], patches[1], mean, std, 0, 1)
+        residual_vars[n, 2] = _difference(patches[2], patches[3], mean, std, 2, 3)
+        across = _difference(patches[1], patches[3], mean, std, 1, 3)
+        inputs[n, at] = math.log(std[0] + 1.0)
+        inputs[n, at + 1] = math.log((std[2] + SOFT_CONTRAST) / (std[0] + SOFT_CONTRAST))
+        inputs[n, at + 2] = math.log((std[1] + SOFT_CONTRAST) / (std[0] + SOFT_CONTRAST))
+        inputs[n, at + 3] = (mean[2] - mean[0]) / (std[0] + SOFT_CONTRAST)
+        inputs[n, at + 4] = (mean[1] - mean[0]) / (std[0] + SOFT_CONTRAST)
+        for k in range(3):
+            inputs[n, at + 5 + k] = 0.5 * math.log(residual_vars[n, k] + 0.1)
+        inputs[n, at + 8] = 0.5 * math.log(across + 0.1)

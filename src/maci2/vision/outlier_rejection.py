@@ -1,0 +1,110 @@
+"""The motion that most matches agree on, from those that agree.
+
+Things that move by themselves give many good matches of a motion that is not the camera's, and a
+robust loss alone lets them pull, even away from the truth. So motions are looked for from three
+matches at a time, too, among all and among those that the first answer leaves over. The answer
+counts that leaves the smallest misfit, and only what fits it is used.
+"""
+
+from dataclasses import replace
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from maci2.lie import se3, se3_inv
+from maci2.types import Array
+from maci2.vision.two_frame import (
+    INLIER_CHI2,
+    Matches,
+    PinholePair,
+    TwoFrame,
+    points,
+    residual_chi2,
+    two_frame_pose,
+)
+
+Mask = NDArray[np.bool_]
+
+BEYOND_DOUBT = 0.9
+"""Share of matches with one motion above which no other motion is looked for."""
+
+REACH_PX = 3.0
+"""How near a point of frame k must come to its match in frame k+1 to count for a motion tried."""
+
+TRIALS, CONFIDENCE = 200, 0.999
+FEWEST = 6
+"""Matches from which a pose is found."""
+
+MAX_ROUNDS = 5
+"""Of leaving out what does not fit: what fits changes with the pose."""
+
+
+def consensus_pose(matches: Matches, covs: Array, camera: PinholePair) -> TwoFrame:
+    """Pose by Eq. 5 of the largest set of matches that fit one motion; `covs` as in Eq. 5.
+
+    `weights` are zero for matches outside that set.
+    """
+    everything = np.ones(len(matches), dtype=bool)
+    found = _settled(matches, covs, camera, everything, np.eye(4))
+    if found.inliers >= BEYOND_DOUBT * len(matches):
+        return found
+    answers = [found]
+    for asked in (everything, found.chi2 >= INLIER_CHI2):
+        common = most_common_motion(matches, camera, asked)
+        if common is not None:
+            T_ck_ck1, carried = common
+            answers.append(_settled(matches, covs, camera, carried, T_ck_ck1))
+    return min(answers, key=_misfit)
+
+
+def _misfit(pose: TwoFrame) -> float:
+    """Of all matches; of those that do not fit it does not matter how far they are off."""
+    return float(np.minimum(pose.chi2, INLIER_CHI2).sum())
+
+
+def _settled(
+    matches: Matches, covs: Array, camera: PinholePair, used: Mask, T_ck_ck1: Array
+) -> TwoFrame:
+    """Solve with some of the matches, then with those that fit, until these stay the same."""
+    for _ in range(MAX_ROUNDS):
+        pose = two_frame_pose(matches.take(used), covs[used], camera, T_ck_ck1)
+        chi2, weights = np.empty(len(matches)), np.zeros(len(matches))
+        chi2[used], weights[used] = pose.chi2, pose.weights
+        T_ck_ck1 = pose.T_ck_ck1
+        chi2[~used] = residual_chi2(T_ck_ck1, matches.take(~used), covs[~used], camera)
+        fits = chi2 < INLIER_CHI2
+        if (fits == used).all() or fits.sum() < FEWEST:
+            break
+        used = fits
+    return replace(pose, weights=weights, chi2=chi2)
+
+
+def most_common_motion(
+    matches: Matches, camera: PinholePair, asked: Mask
+) -> tuple[Array, Mask] | None:
+    """T_ck_ck1 that carries most of the points asked onto their matches, rough, from three of them;
+    and which matches these are.
+
+    Reprojection, not distance, counts: depth is the worst known of all.
+    """
+    if asked.sum() < FEWEST:
+        return None
+    p0 = points(matches.uv0[asked], matches.disparity0[asked], camera)
+    K = np.array(
+        [[camera.focal, 0.0, camera.center[0]], [0.0, camera.focal, camera.center[1]], [0, 0, 1.0]]
+    )
+    # OpenCV draws its triples from a generator of its own with a fixed seed.
+    found, rotation, translation, which = cv2.solvePnPRansac(
+        p0, matches.uv1[asked], K, None, iterationsCount=TRIALS, reprojectionError=REACH_PX,
+        confidence=CONFIDENCE, flags=cv2.SOLVEPNP_P3P,
+    )  # fmt: skip
+    if not found or not (np.isfinite(rotation).all() and np.isfinite(translation).all()):
+        return None
+    if len(which) < FEWEST:
+        return None
+    R_ck1_ck = np.asarray(cv2.Rodrigues(rotation)[0], np.float64)
+    T_ck1_ck = se3(R_ck1_ck, np.asarray(translation, np.float64).ravel())
+    carried = np.zeros(len(matches), dtype=bool)
+    carried[np.flatnonzero(asked)[which]] = True
+    return se3_inv(T_ck1_ck), carried

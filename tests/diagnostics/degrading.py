@@ -1,0 +1,105 @@
+"""A recording with one thing changed, written to disk and shown to the doctor."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from maci2.datasets import write_euroc
+from maci2.diagnostics.diagnose import examine_path
+from maci2.diagnostics.diagnosis import Diagnosis
+from maci2.sensors import CameraTrajectory, ImuSamples, Recording, poses_at
+from maci2.types import Array
+
+Draw = np.random.Generator
+
+
+@dataclass(frozen=True)
+class Degraded:
+    """A recording on its way to disk, with the camera motion somebody computed from it."""
+
+    recording: Recording
+    vision: CameraTrajectory | None = None
+    edit: Callable[[Path], None] = lambda _: None
+    """What is done to the files afterwards."""
+
+
+Spoil = Callable[[Degraded, Draw], Degraded]
+
+
+def camera_path(recording: Recording, seed: int = 0) -> CameraTrajectory:
+    """What a good odometry would give: 0.03 deg and 1 mm of noise at every frame."""
+    rng = np.random.default_rng(seed)
+    truth, T_b_c = recording.truth(), recording.rig.cameras[0].T_b_c
+    stamps_ns = recording.camera_stamps_ns[0]
+    Ts = poses_at(truth.stamps_ns, truth.Ts_w_b, stamps_ns, 0.06) @ T_b_c
+    Ts[:, :3, :3] = (
+        Ts[:, :3, :3]
+        @ Rotation.from_rotvec(np.deg2rad(0.03) * rng.standard_normal((len(Ts), 3))).as_matrix()
+    )
+    Ts[:, :3, 3] += 0.001 * rng.standard_normal((len(Ts), 3))
+    return CameraTrajectory(stamps_ns, Ts, "vision")
+
+
+def diagnose(spoiled: Degraded, folder: Path) -> Diagnosis:
+    write_euroc(spoiled.recording, folder)
+    spoiled.edit(folder / "mav0")
+    return examine_path(folder, vision=spoiled.vision)
+
+
+def with_imu(spoiled: Degraded, **changes: Array) -> Degraded:
+    imu = replace(spoiled.recording.imu, **changes)
+    return replace(spoiled, recording=replace(spoiled.recording, imu=imu))
+
+
+def without_samples(spoiled: Degraded, keep: Array) -> Degraded:
+    imu = spoiled.recording.imu
+    kept = ImuSamples(imu.stamps_ns[keep], imu.gyro[keep], imu.acc[keep], imu.source)
+    return replace(spoiled, recording=replace(spoiled.recording, imu=kept))
+
+
+def with_cameras(spoiled: Degraded, *stamps_ns: Array) -> Degraded:
+    return replace(spoiled, recording=replace(spoiled.recording, camera_stamps_ns=stamps_ns))
+
+
+def with_noise(spoiled: Degraded, **changes: float) -> Degraded:
+    rig = spoiled.recording.rig
+    rig = replace(rig, imu=replace(rig.imu, **changes))
+    return replace(spoiled, recording=replace(spoiled.recording, rig=rig))
+
+
+def with_extrinsics(spoiled: Degraded, change: Callable[[Array], Array]) -> Degraded:
+    """Calibration of both cameras changed; the camera motion stays what it was."""
+    rig = spoiled.recording.rig
+    cameras = tuple(replace(camera, T_b_c=change(camera.T_b_c)) for camera in rig.cameras)
+    recording = replace(spoiled.recording, rig=replace(rig, cameras=cameras))
+    return replace(spoiled, vision=camera_path(spoiled.recording), recording=recording)
+
+
+def with_truth(spoiled: Degraded, **changes: Array) -> Degraded:
+    [(name, truth)] = spoiled.recording.truths.items()
+    truths = {name: replace(truth, **changes)}
+    return replace(spoiled, recording=replace(spoiled.recording, truths=truths))
+
+
+def without_truth(spoil: Spoil) -> Spoil:
+    def degrading(spoiled: Degraded, rng: Draw) -> Degraded:
+        spoiled = spoil(spoiled, rng)
+        return replace(spoiled, recording=replace(spoiled.recording, truths={}))
+
+    return degrading
+
+
+def seen_by_vision_only(spoil: Spoil) -> Spoil:
+    def degrading(spoiled: Degraded, rng: Draw) -> Degraded:
+        vision = camera_path(spoiled.recording)
+        return replace(without_truth(spoil)(spoiled, rng), vision=vision)
+
+    return degrading
+
+
+def lines_of(path: Path, change: Callable[[list[str]], list[str]]) -> None:
+    head, *lines = path.read_text().splitlines()
+    path.write_text("\n".join([head, *change(lines)]) + "\n")

@@ -1,0 +1,216 @@
+"""Experiments on simulated recordings: stored, resumed, the same whoever does the work."""
+
+import os
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from maci2 import baselines
+from maci2.baselines import Answer
+from maci2.datasets import write_euroc
+from maci2.errors import DatasetError, OptionError
+from maci2.evaluation.parallel import Pool
+from maci2.experiments import reproduce as module
+from maci2.experiments.catalogue import EXPERIMENTS, find_experiments
+from maci2.experiments.experiment import InitExperiment, Settings
+from maci2.experiments.method import DROID, Method
+from maci2.experiments.recordings import find_recordings
+from maci2.experiments.reproduce import reproduce
+from maci2.simulation import SimulationConfig, simulate
+
+SMALL = InitExperiment(
+    "small",
+    "two methods on two recordings",
+    ("MH_02_easy", "V1_01_easy", "V1_03_difficult"),
+    (Method("maci2, raw IMU"), Method("linear alignment", "linear")),
+)
+
+
+def run(root, output, experiment=SMALL, pool=None, **changes):
+    return reproduce(
+        experiment, find_recordings(root), output, Settings(), pool or Pool(1), **changes
+    )
+
+
+def files_of(folder):
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*.json"))
+        if "times" not in path.parts
+    }
+
+
+def test_recordings_are_found_by_looking_and_missing_ones_are_named(simulated_root, tmp_path):
+    found = find_recordings(simulated_root)
+    assert set(found.by_name) == {"MH_02_easy", "V1_01_easy"}
+    done = run(simulated_root, tmp_path)
+    assert done.missing == ("V1_03_difficult: no such recording",)
+
+
+def test_a_vision_file_that_is_not_there_is_named_and_its_methods_left_out(
+    simulated_root, tmp_path
+):
+    on_droid = replace(SMALL.methods[0], vision=DROID)
+    experiment = replace(SMALL, methods=(*SMALL.methods, on_droid))
+    done = run(simulated_root, tmp_path, experiment)
+    assert "MH_02_easy: no visual/droid_stereo_Twc_tum.txt" in done.missing
+    assert all("droid" not in table.title for table in done.findings.tables)
+
+
+def test_every_window_of_every_method_is_a_row_with_its_errors(simulated_root, tmp_path):
+    done = run(simulated_root, tmp_path)
+    gravity = done.findings.tables[0]
+    assert gravity.columns == ("MH_02_easy", "V1_01_easy", "average", "success")
+    ours = gravity.lines[0]
+    assert ours.label == "maci2, raw IMU"
+    assert ours.source == "vision truth:0.05,0.003, IMU raw"
+    assert 0.0 < ours.cells[2].value < 2.0
+    assert ours.cells[2].value == pytest.approx((ours.cells[0].value + ours.cells[1].value) / 2)
+    assert ours.cells[3].value == 1.0
+
+
+def test_what_is_stored_is_not_done_again_and_what_is_broken_is(
+    simulated_root, tmp_path, monkeypatch
+):
+    first = run(simulated_root, tmp_path)
+    before = files_of(first.folder)
+    asked = []
+    real = module.run_task
+    monkeypatch.setattr(module, "run_task", lambda task: asked.append(task.key) or real(task))
+    run(simulated_root, tmp_path)
+    assert asked == []
+    broken = next((first.folder / "results").glob("V1_01*linear*"))
+    broken.write_bytes(broken.read_bytes()[:-40])
+    run(simulated_root, tmp_path)
+    assert asked == [broken.stem]
+    assert files_of(first.folder) == before
+
+
+def test_results_of_other_options_are_not_taken_for_these(simulated_root, tmp_path):
+    run(simulated_root, tmp_path)
+    with pytest.raises(DatasetError, match=r"other options: seed 0, now 1.*--fresh"):
+        reproduce(SMALL, find_recordings(simulated_root), tmp_path, Settings(seed=1), Pool(1))
+
+
+def test_results_of_another_version_are_refused_until_done_afresh(
+    simulated_root, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("maci2.experiments.store.__version__", "0.0.1")
+    run(simulated_root, tmp_path)
+    monkeypatch.undo()
+    with pytest.raises(DatasetError, match=r"version 0\.0\.1, this is .*--fresh"):
+        run(simulated_root, tmp_path)
+    assert run(simulated_root, tmp_path, fresh=True).findings is not None
+
+
+def test_two_workers_write_the_same_bytes_as_one(simulated_root, tmp_path):
+    one = run(simulated_root, tmp_path / "one")
+    two = run(simulated_root, tmp_path / "two", pool=Pool(2))
+    assert files_of(one.folder) == files_of(two.folder)
+
+
+@pytest.mark.slow
+def test_dask_workers_write_the_same_bytes_as_one(simulated_root, tmp_path):
+    pytest.importorskip("distributed")
+    one = run(simulated_root, tmp_path / "one")
+    dask = run(simulated_root, tmp_path / "dask", pool=Pool(2, "dask"))
+    assert files_of(one.folder) == files_of(dask.folder)
+
+
+def raises(segment):
+    raise RuntimeError("no luck")
+
+
+def answers_nan(segment):
+    state = baselines.INITIALIZERS["linear"](segment).state
+    return Answer(True, "", replace(state, gravity_c0=np.full(3, np.nan)))
+
+
+def never_ends(segment):
+    time.sleep(3600.0)
+
+
+@pytest.mark.parametrize(
+    ("initializer", "reason"),
+    [
+        (raises, "raised RuntimeError: no luck"),
+        (answers_nan, "gravity_c0 is NaN or infinite"),
+        (never_ends, "did not end within 0.05 s"),
+    ],
+)
+def test_an_initializer_that_misbehaves_costs_its_rows_and_no_more(
+    simulated_root, tmp_path, monkeypatch, initializer, reason
+):
+    monkeypatch.setitem(baselines.INITIALIZERS, "bad", initializer)
+    experiment = replace(SMALL, methods=(Method("bad one", "bad"), SMALL.methods[1]))
+    limit_s = 0.05 if initializer is never_ends else 20.0
+    done = reproduce(
+        experiment, find_recordings(simulated_root), tmp_path, Settings(limit_s=limit_s), Pool(1)
+    )
+    bad, linear = done.findings.tables[0].lines
+    assert (bad.cells[2].value, bad.cells[3].value) == (None, 0.0)
+    # A limit so short may cost the other method windows too, on a busy machine.
+    assert linear.cells[3].value == 1.0 or initializer is never_ends
+    result = module.Store(done.folder).load(*_first_task(experiment, simulated_root, limit_s))
+    assert reason in result["rows"][0]["reason"]
+    assert not result["rows"][0]["accepted"]
+
+
+def _first_task(experiment, root, limit_s):
+    task = experiment.tasks(find_recordings(root), Settings(limit_s=limit_s))[0]
+    return task.key, task.as_dict()
+
+
+def dies_on_the_second_window(task):
+    """Stands in for an initializer whose compiled code crashes on one window."""
+    if (
+        task.method.initializer == "linear"
+        and task.recording == "MH_02_easy"
+        and task.only in (None, 1)
+    ):
+        os._exit(9)
+    return module.run_initialization(task)
+
+
+def test_a_window_that_kills_its_worker_costs_one_row(simulated_root, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "run_task", dies_on_the_second_window)
+    done = run(simulated_root, tmp_path, pool=Pool(2))
+    task = SMALL.tasks(find_recordings(simulated_root), Settings())[1]
+    rows = module.Store(done.folder).load(task.key, task.as_dict())["rows"]
+    assert [row["errors"] is None for row in rows] == [row["index"] == 1 for row in rows]
+    assert rows[1]["reason"] == "the worker process died on this task"
+
+
+def test_an_unknown_experiment_is_told_what_exists():
+    with pytest.raises(OptionError, match=r"no experiment is called euroc; choose from euroc-init"):
+        find_experiments(["euroc"])
+    assert [one.name for one in find_experiments([])] == list(EXPERIMENTS)
+
+
+def test_a_folder_without_recordings_says_what_was_looked_for(tmp_path):
+    with pytest.raises(DatasetError, match="no recording in it; looked 4 folders deep"):
+        find_recordings(tmp_path)
+    with pytest.raises(DatasetError, match="no such folder"):
+        find_recordings(tmp_path / "nowhere")
+
+
+def test_method_names_are_unique_within_their_experiment_and_vision():
+    for experiment in EXPERIMENTS.values():
+        if isinstance(experiment, InitExperiment):
+            names = [(method.name, method.vision) for method in experiment.methods]
+            assert len(set(names)) == len(names), experiment.name
+
+
+def test_a_recording_that_a_model_refuses_costs_that_task_and_is_named(tmp_path):
+    # Its z axis points up, not its x axis: another device than the one `euroc` knows.
+    write_euroc(simulate(SimulationConfig(duration_s=8.0)), tmp_path / "data" / "MH_02_easy")
+    learned = Method("maci2, learned IMU", imu="euroc")
+    experiment = replace(SMALL, methods=(learned, SMALL.methods[1]))
+    done = run(tmp_path / "data", tmp_path / "out", experiment)
+    [reason] = [one for one in done.missing if "needed at most 60 deg for the same mounting" in one]
+    assert str(tmp_path) not in reason
+    ours, linear = done.findings.tables[0].lines
+    assert ours.cells[0].value is None
+    assert linear.cells[0].value is not None

@@ -1,0 +1,73 @@
+"""Options as text."""
+
+import pytest
+
+from maci2.errors import OptionError
+from maci2.pipeline.options import (
+    DEFAULT_SCALE_STD,
+    RunOptions,
+    VisionSource,
+    parse_numbers,
+    parse_vision,
+)
+
+
+def test_the_three_sources_of_camera_motion_are_read():
+    truth = parse_vision("truth:0.05,0.003", "camera", None)
+    assert truth == VisionSource("truth", std=(0.05, 0.003))
+    trajectory = parse_vision("trajectory:a/b.txt", "rectified", "0.1,0.01")
+    assert trajectory == VisionSource(
+        "trajectory", "a/b.txt", (0.1, 0.01), "rectified", 0.0, DEFAULT_SCALE_STD
+    )
+    with_shares = parse_vision("trajectory:x", "camera", "0.1,0.01,0.02", 0.0)
+    assert (with_shares.std, with_shares.std_share) == ((0.1, 0.01), 0.02)
+    assert with_shares.std_scale == 0.0
+    assert parse_vision("measurements:x.npz", "camera", None).kind == "measurements"
+
+
+@pytest.mark.parametrize(
+    ("text", "frame", "std", "message"),
+    [
+        ("thruth:0.1,0.1", "camera", None, "choose one of images"),
+        ("truth:0.05", "camera", None, "needed 2 numbers"),
+        ("truth:0,0.003", "camera", None, "above 0"),
+        ("trajectory:", "camera", None, "choose one of"),
+        ("trajectory:x", "left", None, "choose camera or rectified"),
+        ("trajectory:x", "camera", "a,b", "--vision-std is 'a,b'"),
+        ("trajectory:x", "camera", "0.1,0.01,0.9", "needed 0 to 0.5 of a step's length"),
+    ],
+)
+def test_a_source_that_is_not_one_says_what_was_found_and_needed(text, frame, std, message):
+    with pytest.raises(OptionError, match=message):
+        parse_vision(text, frame, std)
+
+
+def test_a_scale_that_may_be_off_by_half_is_refused():
+    with pytest.raises(OptionError, match=r"--vision-scale-std is 0\.6, needed a share from 0"):
+        parse_vision("trajectory:x", "camera", None, 0.6)
+
+
+def test_numbers_must_be_finite_and_as_many_as_asked_for():
+    assert parse_numbers("-0.02,0.117,0.065", 3, "--acc-bias-prior") == (-0.02, 0.117, 0.065)
+    with pytest.raises(OptionError, match="--acc-bias-prior is '1,2', needed 3 numbers"):
+        parse_numbers("1,2", 3, "--acc-bias-prior")
+    with pytest.raises(OptionError, match="nan"):
+        parse_numbers("1,2,nan", 3, "--acc-bias-prior")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("keyframes", 3), ("window_s", 0.0), ("start_s", -1.0)]
+)
+def test_an_option_without_meaning_names_itself_and_its_limit(field, value):
+    with pytest.raises(OptionError, match=rf"--{field.removesuffix('_s')} is {value}"):
+        RunOptions(VisionSource("truth"), **{field: value})
+
+
+def test_paper_mode_is_the_papers_choices_exactly():
+    solver = RunOptions(VisionSource("truth"), paper=True).solver()
+    assert not solver.gravity_on_sphere
+    assert solver.estimate_gyro_bias
+    assert not solver.estimate_acc_bias
+    assert not solver.imu_cross_terms
+    learned = RunOptions(VisionSource("truth"), paper=True, imu="some.onnx").solver()
+    assert not learned.estimate_gyro_bias
