@@ -13,12 +13,13 @@ from maci2.estimation.chain.chain_measurements import (
     state_prior,
 )
 from maci2.estimation.chain.chain_state import Border, BorderUnknowns, States, make_border
-from maci2.gaussian import Array
 from maci2.imu import datasheet_model
 from maci2.lie import se3_exp, se3_inv, so3_exp
-from maci2.sensors import NS, Recording, SimulationConfig, Stamps, random_trajectory, simulate
-from maci2.sensors.motion import Trajectory
-from maci2.sensors.rotations import so3_exp_stack, stack_poses
+from maci2.lie.stacks import so3_exp_stack, stack_poses
+from maci2.sensors import Recording
+from maci2.simulation import SimulationConfig, random_trajectory, simulate
+from maci2.simulation.trajectory import Trajectory
+from maci2.types import NS, Array, Stamps
 
 STD_P, STD_R = 0.002, 0.003
 """Noise of marker positions [m] and orientations [rad]."""
@@ -199,7 +200,7 @@ def _orientations(
 
 def state_errors(states: States, truth: States) -> Array:
     """(n, 15) estimate less truth in the tangent order of a state."""
-    from maci2.sensors.rotations import so3_log_stack
+    from maci2.lie.stacks import so3_log_stack
 
     R, R_true = states.Ts_w_b[:, :3, :3], truth.Ts_w_b[:, :3, :3]
     phi = so3_log_stack(np.swapaxes(R_true, 1, 2) @ R)

@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from maci2.benchmarks.gtsam_problem import gtsam_optimise, import_gtsam
 from maci2.estimation.chain import ChainConfig, ChainProblem, States, make_border, solve_chain
 from maci2.estimation.chain.chain_assembly import assemble
 from maci2.estimation.chain.chain_solver import minimise
-from maci2.evaluation.bench_gtsam import gtsam_optimise, import_gtsam
-from maci2.gaussian import Array
 from maci2.lie import so3_exp
-from maci2.sensors import NS
+from maci2.types import NS, Array
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maci2.estimation.chain.propagation import Spans
-from maci2.gaussian import Array
+from maci2.types import Array
 
 Indices = NDArray[np.int64]
 

@@ -29,10 +29,10 @@ from maci2.estimation.chain.chain_state import (
     States,
 )
 from maci2.estimation.chain.propagation import Spans, integrate_spans
-from maci2.gaussian import Array, square_root_information
+from maci2.gaussian import square_root_information
 from maci2.imu import ImuMeasurements
-from maci2.imu.motion import NS
 from maci2.imu.preintegration import MAX_GAP_PERIODS
+from maci2.types import NS, Array
 
 _LOSSES = {"none": NO_LOSS, "huber": HUBER, "cauchy": CAUCHY}
 

@@ -1,13 +1,13 @@
 """Solving and inverting the normal equations of a chain at a cost linear in its length.
 
-`arrow` does the same for the nine unknowns of a keyframe, with loops of that fixed size.
+`block_arrow` does the same for the nine unknowns of a keyframe, with loops of that fixed size.
 """
 
 import numpy as np
 from numba import njit
 
-from maci2.estimation.dense import back_eliminate, eliminate, forward_eliminate, padded
-from maci2.gaussian import Array
+from maci2.estimation.small_cholesky import back_eliminate, eliminate, forward_eliminate, padded
+from maci2.types import Array
 
 
 @njit(cache=True, fastmath={"contract"})

@@ -1,6 +1,7 @@
 """Normal equations of a chain: block tridiagonal in the states, with a border of shared constants.
 
-The blocks are those of `arrow`, with 15 unknowns per state and as many in the border as are free.
+The blocks are those of `block_arrow`, with 15 unknowns per state and as many in the border as are
+free.
 """
 
 import numpy as np
@@ -34,8 +35,8 @@ from maci2.estimation.chain.chain_gram import (
 )
 from maci2.estimation.chain.chain_state import BORDER, STATE, Border, Columns, States
 from maci2.estimation.chain.propagation import CARRIED, carry
-from maci2.estimation.linearize import System
-from maci2.gaussian import Array
+from maci2.estimation.normal_equations import System
+from maci2.types import Array
 
 
 def empty_system(n: int, border: int) -> System:

@@ -14,7 +14,6 @@ from numba import njit
 
 from maci2.estimation.chain.chain_state import Border
 from maci2.estimation.chain.propagation import Spans, add_cross_columns, corrected
-from maci2.gaussian import Array
 from maci2.lie import (
     product,
     product_t,
@@ -30,6 +29,7 @@ from maci2.lie import (
     so3_jr_inv,
     so3_log,
 )
+from maci2.types import Array
 
 
 @njit(cache=True)

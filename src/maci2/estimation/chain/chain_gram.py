@@ -12,7 +12,7 @@ from numba import njit
 
 from maci2.estimation.chain.chain_arrays import CAUCHY, HUBER, Indices
 from maci2.estimation.chain.chain_state import STATE, Columns
-from maci2.gaussian import Array
+from maci2.types import Array
 
 SINGLE, PAIR = STATE + 1, 2 * STATE + 2
 """Columns before those of the border; a pair's last one is empty."""

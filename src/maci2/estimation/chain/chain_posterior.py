@@ -10,7 +10,7 @@ from maci2.estimation.chain.chain_elimination import factor, inverse_blocks
 from maci2.estimation.chain.chain_equations import empty_system, linearize
 from maci2.estimation.chain.chain_solver import ChainSolution
 from maci2.estimation.chain.chain_state import BORDER, STATE, Columns
-from maci2.gaussian import Array
+from maci2.types import Array
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from maci2.estimation.chain.chain_elimination import back_substitute, factor
 from maci2.estimation.chain.chain_equations import empty_system, linearize
 from maci2.estimation.chain.chain_measurements import ChainProblem
 from maci2.estimation.chain.chain_state import Border, Columns, States, retract
-from maci2.estimation.linearize import System
-from maci2.gaussian import Array
+from maci2.estimation.normal_equations import System
+from maci2.types import Array
 
 LEAST_DAMPING = 1e-12
 REFUSED_DAMPING = 1e-8

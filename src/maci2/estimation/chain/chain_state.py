@@ -13,9 +13,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from maci2.gaussian import Array
 from maci2.imu.preintegration import ALPHA, BETA, GAMMA
 from maci2.lie import se3_exp, se3_mul, so3_exp
+from maci2.types import Array
 
 ROTATION, VELOCITY, POSITION = GAMMA, BETA, ALPHA
 BIAS_GYRO, BIAS_ACC = slice(9, 12), slice(12, 15)

@@ -11,10 +11,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from maci2.gaussian import Array
 from maci2.imu import ImuMeasurements
-from maci2.imu.kernels import preintegrate_segments
+from maci2.imu.preintegration_kernels import preintegrate_segments
 from maci2.lie import product, so3_exp, so3_jr
+from maci2.types import Array
 
 CARRIED = 18
 """Columns of a carried state's derivative: state (15), gravity (2), the instant [s] (1)."""

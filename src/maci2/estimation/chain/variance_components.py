@@ -26,7 +26,7 @@ from maci2.estimation.chain.chain_posterior import ChainPosterior, chain_posteri
 from maci2.estimation.chain.chain_solver import ChainConfig, ChainSolution, solve_chain
 from maci2.estimation.chain.chain_state import STATE, Border, Columns, States
 from maci2.estimation.chain.propagation import CARRIED
-from maci2.gaussian import Array
+from maci2.types import Array
 
 Measured = TypeVar("Measured", MarkerPositions, MarkerOrientations)
 
