@@ -12,7 +12,7 @@ from maci2.imu import ImuMeasurements, datasheet_model, raw_model
 from maci2.imu.learned_model import load_imu_model
 from maci2.lie import se3_inv
 from maci2.pipeline.options import RunOptions, VisionSource
-from maci2.rigs import require_extrinsics
+from maci2.rigs import require_extrinsics, require_noise
 from maci2.sensors import (
     CameraTrajectory,
     GroundTruth,
@@ -149,6 +149,7 @@ def apply_imu_model(recording: Recording, options: RunOptions) -> ImuMeasurement
     """Run `--imu` over the whole recording, once."""
     models = {"raw": datasheet_model if options.paper else raw_model, "datasheet": datasheet_model}
     if options.imu in models:
+        require_noise(recording.rig, f"the IMU model '{options.imu}'")
         imu = models[options.imu](recording.imu, recording.rig.imu)
     else:
         imu = load_imu_model(options.imu).measure(recording.imu)
