@@ -11,6 +11,7 @@ from maci2.errors import CalibrationError, OptionError
 from maci2.rigs import openvins, orbslam3, vins_fusion
 from maci2.rigs.basalt import read_basalt
 from maci2.rigs.camodocal import read_camera_file
+from maci2.rigs.chain import require_four
 from maci2.rigs.device_files import read_camera_info, read_depthai, read_zed
 from maci2.rigs.kalibr import find_camchain, read_kalibr
 from maci2.rigs.kalibr_writer import write_camchain, write_imu_yaml
@@ -119,11 +120,13 @@ def write_rig(
 
 def _write_kalibr(folder: Path, rig: Rig) -> list[Path]:
     camchain = folder / ("camchain-imucam.yaml" if rig.extrinsics_known else "camchain.yaml")
+    for camera in rig.cameras:
+        require_four(camera, rig.source, "Kalibr")
+    # The IMU's file first: where Kalibr cannot hold the intrinsics, nothing is written.
+    if rig.noise_known:
+        write_imu_yaml(folder / "imu.yaml", rig.imu, rig.imu_intrinsics)
     write_camchain(camchain, rig)
-    if not rig.noise_known:
-        return [camchain]
-    write_imu_yaml(folder / "imu.yaml", rig.imu, rig.imu_intrinsics)
-    return [camchain, folder / "imu.yaml"]
+    return [camchain, folder / "imu.yaml"] if rig.noise_known else [camchain]
 
 
 def _file_in(folder: Path) -> Path:
