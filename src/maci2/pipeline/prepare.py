@@ -120,7 +120,7 @@ class Inputs:
 def open_inputs(path: Path, options: RunOptions, calibrating: bool = False) -> Inputs:
     """Open a recording and everything that the options name in it; only who is `calibrating` can do
     with a rig whose extrinsics are not known."""
-    recording = open_recording(path, options.rig, options.topics)
+    recording = open_recording(path, options.rig, options.topics, options.given)
     if options.vision.kind == "truth" or not calibrating:
         what = "drawing camera motion from the truth" if calibrating else "initialization"
         require_extrinsics(recording.rig, what)
