@@ -10,8 +10,14 @@ from numpy.typing import NDArray
 from maci2.datasets.bag.images import Image, grey_image, require_size
 from maci2.datasets.bag.reader import Bag, Message, header_stamp_ns
 from maci2.errors import DatasetError
-from maci2.sensors.stereo import MAX_PAIR_SKEW_NS, StereoPair, pair_at, pair_stamps
-from maci2.sensors.types import BagImages, Recording
+from maci2.sensors.stereo import (
+    MAX_PAIR_SKEW_NS,
+    HasImages,
+    StereoPair,
+    pair_at,
+    pair_stamps,
+)
+from maci2.sensors.types import BagImages
 from maci2.types import NS, Stamps
 
 AHEAD_NS = NS
@@ -107,7 +113,7 @@ class BagFrames:
         return image
 
 
-def bag_frames(recording: Recording) -> BagFrames:
+def bag_frames(recording: HasImages) -> BagFrames:
     """The stereo pairs of a recording that is a bag; raises where there are none."""
     images, cameras = recording.bag, recording.rig.cameras
     if images is None or len(images.topics) < 2 or len(cameras) < 2:
