@@ -55,10 +55,13 @@ class FolderFrames:
         """The left image alone: following points needs no right one."""
         return read_image(self.left_files[index], self.resolution)
 
+    def right(self, index: int) -> Image:
+        """The right image alone."""
+        return read_image(self.right_files[index], self.resolution)
+
     def pair(self, index: int) -> StereoPair:
         """Both images."""
-        right = read_image(self.right_files[index], self.resolution)
-        return StereoPair(int(self.stamps_ns[index]), self.left(index), right)
+        return StereoPair(int(self.stamps_ns[index]), self.left(index), self.right(index))
 
 
 def stereo_frames(recording: Recording) -> Frames:
