@@ -70,10 +70,13 @@ class FolderFrames:
         cannot be used."""
         return read_image(self.left_files[index], self.resolution)
 
+    def right(self, index: int) -> Image:
+        """The right image alone."""
+        return read_image(self.right_files[index], self.resolution)
+
     def pair(self, index: int) -> StereoPair:
         """Both images. Raises ImageError where one cannot be used."""
-        right = read_image(self.right_files[index], self.resolution)
-        return StereoPair(int(self.stamps_ns[index]), self.left(index), right)
+        return StereoPair(int(self.stamps_ns[index]), self.left(index), self.right(index))
 
 
 def stereo_frames(recording: HasImages) -> Frames:

@@ -81,7 +81,7 @@ class Viewer:
             if not len(found.matches):
                 continue
             sigma_px = np.sqrt(
-                np.trace(odometry.model(found.evidence)[:, :2, :2], axis1=1, axis2=2)
+                np.trace(odometry.model(found.features)[:, :2, :2], axis1=1, axis2=2)
             )
             lines = np.stack([found.matches.uv0, found.matches.uv1], axis=1)
             self._log(

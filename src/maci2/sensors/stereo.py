@@ -95,6 +95,9 @@ class Frames(Protocol):
     def left(self, index: int) -> Image:
         """The left image alone: following points needs no right one."""
 
+    def right(self, index: int) -> Image:
+        """The right image alone."""
+
     def pair(self, index: int) -> StereoPair:
         """Both images."""
 

@@ -86,10 +86,13 @@ class BagFrames:
         """The left image alone."""
         return self._image(0, int(self._at[0][index]))
 
+    def right(self, index: int) -> Image:
+        """The right image alone."""
+        return self._image(1, int(self._at[1][index]))
+
     def pair(self, index: int) -> StereoPair:
         """Both images."""
-        right = self._image(1, int(self._at[1][index]))
-        return StereoPair(int(self.stamps_ns[index]), self.left(index), right)
+        return StereoPair(int(self.stamps_ns[index]), self.left(index), self.right(index))
 
     def close(self) -> None:
         """Release the bag's files; the next image opens them again."""
