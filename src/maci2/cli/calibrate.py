@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.printing import print_table, print_verdict, sigmas, vector, write_json
+from maci2.cli.printing import command_line, print_table, print_verdict, sigmas, vector, write_json
 
 if TYPE_CHECKING:
     from maci2.estimation import CalibrationResult
@@ -38,9 +38,7 @@ def calibrate(
     rig: opt.RigFile = None,
     topics: opt.Topics = "",
     seed: opt.Seed = 0,
-    report: Annotated[
-        Path | None, typer.Option(help="page with the rig and its frames drawn (.html)")
-    ] = None,
+    report: opt.Report = None,
     rerun: opt.Rerun = "",
     json: opt.Json = None,
 ) -> None:
@@ -93,7 +91,7 @@ def calibrate(
         from maci2.files import write_atomically
         from maci2.reports.calibration_page import calibration_page
 
-        write_atomically(report, calibration_page(result, rig_found))
+        write_atomically(report, calibration_page(inputs, result, rig_found, command_line()))
         typer.echo(f"wrote {report}")
 
 

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.printing import print_table, write_json
+from maci2.cli.printing import command_line, print_table, write_json
 
 if TYPE_CHECKING:
     from maci2.diagnostics.diagnosis import Diagnosis, ImageDiagnosis
+    from maci2.sensors import Recording
 
 
 def check(
@@ -50,10 +51,22 @@ def check(
         from maci2.files import write_atomically
         from maci2.reports.diagnostics_page import diagnostics_page
 
-        write_atomically(output, diagnostics_page(health))
-        typer.echo(f"page: {output}")
+        recording = _opened(sequence, rig, topics)
+        write_atomically(output, diagnostics_page(health, recording, command_line()))
+        typer.echo(f"report: {output}")
     if not health.usable:
         raise typer.Exit(1)
+
+
+def _opened(sequence: Path, rig: Path | None, topics: str) -> "Recording | None":
+    """The recording once more, for the plots; None where it cannot be opened."""
+    from maci2.datasets import open_recording
+    from maci2.errors import Maci2Error
+
+    try:
+        return open_recording(sequence, rig, topics)
+    except Maci2Error:
+        return None
 
 
 def _print_sensors(health: "Diagnosis") -> None:

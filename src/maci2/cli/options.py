@@ -97,6 +97,7 @@ Backend = Annotated[str, typer.Option(help="who works: local (this machine) or d
 Scheduler = Annotated[
     str, typer.Option(help="address of a Dask scheduler  [default: a cluster on this machine]")
 ]
+Report = Annotated[Path | None, typer.Option(help="page with pictures to write (.html)")]
 Rerun = Annotated[str, typer.Option(help="show the result with Rerun: FILE.rrd to write, or live")]
 Json = Annotated[Path | None, typer.Option("--json", help="write the result to this file")]
 

@@ -1,6 +1,5 @@
 """Odometry over a whole recording: keyframes at even times, results saved as they come."""
 
-import zipfile
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -8,13 +7,26 @@ from pathlib import Path
 import numpy as np
 
 from maci2 import __version__
-from maci2.errors import DatasetError, OptionError
+from maci2.errors import DatasetError, Maci2Error, OptionError
+from maci2.files import NpzField, read_npz, write_npz
 from maci2.types import NS, Stamps, nearest_index
 from maci2.vision.odometry import StereoOdometry
 from maci2.vision.relative_pose import RelativePose
 
 SAVE_EVERY = 25
 """Relative poses between two saves of the unfinished file."""
+
+
+MEASURED_FIELDS = {
+    "stamps_ns": NpzField("iu", ("m", 2)),
+    "T_ck_ck1": NpzField("f", ("m", 4, 4)),
+    "cov": NpzField("f", ("m", 6, 6)),
+    "matches": NpzField("iu", ("m",)),
+    "inliers": NpzField("iu", ("m",)),
+    "row_error_px": NpzField("f", ("m",)),
+    "reasons": NpzField("U", ("m",)),
+    "settings": NpzField("U", ()),
+}
 
 
 def even_keyframes(stamps_ns: Stamps, interval_s: float) -> Stamps:
@@ -60,30 +72,28 @@ def measure_all(
 
 def save_measured(path: Path, poses: list[RelativePose], settings: str) -> None:
     """Write the `.npz` of relative poses, with counts and reasons beside them."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".part")
-    with temporary.open("wb") as file:
-        np.savez(
-            file,
-            stamps_ns=np.array([pose.stamps_ns for pose in poses], dtype=np.int64),
-            T_ck_ck1=np.array([pose.T_ck_ck1 for pose in poses]),
-            cov=np.array([pose.cov_T_ck_ck1 for pose in poses]),
-            frame="rectified",
-            version=__version__,
-            matches=np.array([pose.matches for pose in poses]),
-            inliers=np.array([pose.inliers for pose in poses]),
-            row_error_px=np.array([pose.row_error_px for pose in poses]),
-            settings=settings,
-            reasons=np.array([pose.reason for pose in poses], dtype=np.str_),
-        )
-    temporary.replace(path)
+    arrays = {
+        "stamps_ns": np.array([pose.stamps_ns for pose in poses], dtype=np.int64),
+        "T_ck_ck1": np.array([pose.T_ck_ck1 for pose in poses]),
+        "cov": np.array([pose.cov_T_ck_ck1 for pose in poses]),
+        "frame": "rectified",
+        "version": __version__,
+        "matches": np.array([pose.matches for pose in poses]),
+        "inliers": np.array([pose.inliers for pose in poses]),
+        "row_error_px": np.array([pose.row_error_px for pose in poses]),
+        "settings": settings,
+        "reasons": np.array([pose.reason for pose in poses], dtype=np.str_),
+    }
+    write_npz(path, arrays)
 
 
-def load_measured(path: Path) -> list[RelativePose]:
-    """Read what `save_measured` wrote."""
-    with np.load(path, allow_pickle=False) as file:
-        columns = [file[name] for name in ("stamps_ns", "T_ck_ck1", "cov", "matches", "inliers",
-                                           "row_error_px", "reasons")]  # fmt: skip
+def load_measured(path: Path, settings: str = "") -> list[RelativePose]:
+    """Read what `save_measured` wrote; nothing where it was written with other `settings`."""
+    content = read_npz(path, MEASURED_FIELDS, "relative poses that `maci2 vo` wrote")
+    if settings and str(content["settings"]) != settings:
+        return []
+    columns = [content[name] for name in ("stamps_ns", "T_ck_ck1", "cov", "matches", "inliers",
+                                          "row_error_px", "reasons")]  # fmt: skip
     return [
         RelativePose((int(s[0]), int(s[1])), T, cov, int(m), int(i), float(row), str(reason))
         for s, T, cov, m, i, row, reason in zip(*columns, strict=True)
@@ -95,11 +105,8 @@ def _resumed(partial: Path, keyframes_ns: Stamps, settings: str) -> list[Relativ
     if not partial.is_file():
         return []
     try:
-        with np.load(partial, allow_pickle=False) as file:
-            if str(file["settings"]) != settings:
-                return []
-        poses = load_measured(partial)
-    except (ValueError, KeyError, OSError, zipfile.BadZipFile):
+        poses = load_measured(partial, settings)
+    except Maci2Error:
         return []
     wanted = pairwise(keyframes_ns)
     same = [p.stamps_ns == (int(a), int(b)) for p, (a, b) in zip(poses, wanted, strict=False)]

@@ -1,10 +1,12 @@
 """The one tracker of recorded and live images: stereo pairs in, relative poses out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
-from maci2.errors import CalibrationError, MeasurementError
+import numpy as np
+
+from maci2.errors import CalibrationError, ImageError, MeasurementError
 from maci2.sensors import Rig
 from maci2.sensors.stereo import Image
 from maci2.vision.calibration_uncertainty import EXACT_CALIBRATION, CalibrationUncertainty
@@ -67,6 +69,8 @@ class StereoTracker:
         self.calibration = self.config.calibration or (
             EXACT_CALIBRATION if rig.exact else CalibrationUncertainty()
         )
+        width, height = rig.cameras[0].resolution
+        self._image_shape = (height, width)
         self._source = source or rig.source
         self.clear()
 
@@ -98,7 +102,7 @@ class StereoTracker:
                 "give stereo pairs in the order of time."
             )
         # Images are asked for in the order of time: a bag is read on, not searched.
-        images = [self.rectification.left(one.left) for one in between]
+        images = [image for image in map(self._leading_image, between) if image is not None]
         second = self._keyframe(pair)
         self._last = (pair.stamp_ns, second)
         return self._measure((first_ns, pair.stamp_ns), first, images, second)
@@ -120,9 +124,23 @@ class StereoTracker:
             self.config.scale_by_residuals,
         )
 
+    def _leading_image(self, pair: Pair) -> Image | None:
+        """The rectified left image; None where it cannot be used."""
+        try:
+            return self.rectification.left(pair.left)
+        except ImageError:
+            return None
+
     def _keyframe(self, pair: Pair) -> Keyframe:
-        """Prepare a keyframe; raise when several in a row contradict the calibration."""
-        made = keyframe(self.rectification, pair.left, pair.right)
+        """Prepare a keyframe; raise when several in a row contradict the calibration.
+
+        An image that cannot be used makes a blank keyframe: it costs its relative poses only.
+        """
+        try:
+            made = keyframe(self.rectification, pair.left, pair.right)
+        except ImageError as error:
+            black = np.zeros(self._image_shape, np.uint8)
+            return replace(keyframe(self.rectification, black, black), blank=str(error))
         fault = calibration_fault(made)
         self._faults_in_a_row = self._faults_in_a_row + 1 if fault else 0
         if self._faults_in_a_row >= FAULTS_IN_A_ROW:
