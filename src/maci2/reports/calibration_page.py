@@ -79,7 +79,7 @@ def _uncertainty(result: CalibrationResult, time_offset_s: float) -> str:
     millimetres = ", ".join(f"{1e3 * value:.1f}" for value in std[:3])
     degrees = ", ".join(f"{np.rad2deg(value):.3f}" for value in std[3:])
     offset = ""
-    if result.report.std_time_offset_s > 0.0:
+    if result.report.std_time_offset_s is not None:
         found, sigma = 1e3 * time_offset_s, 1e3 * result.report.std_time_offset_s
         offset = f"<p>Time offset: t_imu = t_camera {found:+.2f} +- {sigma:.2f} ms.</p>"
     return (

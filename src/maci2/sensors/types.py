@@ -6,7 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from maci2.errors import DatasetError
+from maci2 import boundary
+from maci2.errors import CalibrationError, DatasetError
 from maci2.types import NS, Array, Stamps
 
 DistortionModel = Literal["radtan", "equidistant", "none"]
@@ -27,6 +28,20 @@ class ImuSamples:
 
     source: str = "IMU samples"
     """File or device, for messages."""
+
+    def __post_init__(self) -> None:
+        stamps_ns = boundary.as_stamps(
+            self.stamps_ns,
+            f"{self.source}: stamps_ns",
+            boundary.SHORTEST_IMU_PERIOD_NS,
+            least=2,
+        )
+        object.__setattr__(self, "stamps_ns", stamps_ns)
+        for name in ("gyro", "acc"):
+            values = boundary.as_array(
+                getattr(self, name), (len(stamps_ns), 3), f"{self.source}: {name}"
+            )
+            object.__setattr__(self, name, values)
 
     def __len__(self) -> int:
         return len(self.stamps_ns)
@@ -73,6 +88,17 @@ class GroundTruth:
     source: str = "ground truth"
     """File, for messages."""
 
+    def __post_init__(self) -> None:
+        _check_poses(self, "Ts_w_b")
+        for name in ("v_w", "bias_gyro", "bias_acc"):
+            values = boundary.as_array(
+                getattr(self, name),
+                (len(self.stamps_ns), 3),
+                f"{self.source}: {name}",
+                finite=False,
+            )
+            object.__setattr__(self, name, values)
+
     def __len__(self) -> int:
         return len(self.stamps_ns)
 
@@ -92,6 +118,9 @@ class CameraTrajectory:
 
     dropped: int = 0
     """Lines left out because they hold NaN: the odometry was lost there."""
+
+    def __post_init__(self) -> None:
+        _check_poses(self, "Ts_w_c")
 
     def __len__(self) -> int:
         return len(self.stamps_ns)
@@ -114,7 +143,20 @@ class ImuNoise:
     """Random walk of the accelerometer bias [m/s^3/sqrt(Hz)]."""
 
     rate_hz: float
-    """Nominal sampling rate."""
+    """Nominal sampling rate [Hz]."""
+
+    def __post_init__(self) -> None:
+        for name in ("density_gyro", "density_acc", "walk_gyro", "walk_acc", "rate_hz"):
+            # A walk of zero is a bias that stays; noise of zero would be infinite information.
+            is_walk = name.startswith("walk")
+            number = boundary.as_number(
+                getattr(self, name),
+                f"ImuNoise.{name}",
+                low=0.0,
+                error=CalibrationError,
+                exclusive=not is_walk,
+            )
+            object.__setattr__(self, name, number)
 
 
 @dataclass(frozen=True)
@@ -143,6 +185,21 @@ class Camera:
     topic: str = ""
     """ROS topic of its images, where the calibration says it."""
 
+    def __post_init__(self) -> None:
+        T_b_c = boundary.as_transform(self.T_b_c, "Camera.T_b_c", CalibrationError)
+        object.__setattr__(self, "T_b_c", T_b_c)
+        for name, shape in (("intrinsics", (4,)), ("distortion", (None,))):
+            values = boundary.as_array(
+                getattr(self, name), shape, f"Camera.{name}", CalibrationError
+            )
+            object.__setattr__(self, name, values)
+        if not (self.intrinsics[:2] > 0.0).all():
+            raise CalibrationError(
+                f"Camera.intrinsics has the focal lengths {self.intrinsics[:2].tolist()} px, "
+                "needed above 0."
+            )
+        object.__setattr__(self, "resolution", _resolution(self.resolution))
+
 
 @dataclass(frozen=True)
 class Rig:
@@ -161,7 +218,13 @@ class Rig:
     every T_b_c is then the pose in the first camera."""
 
     time_offset_s: float = 0.0
-    """Of all cameras: t_imu = t_camera + time_offset_s, as Kalibr counts it."""
+    """Time offset of all cameras [s]: t_imu = t_camera + time_offset_s, as Kalibr counts it."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cameras", tuple(self.cameras))
+        for camera in self.cameras:
+            boundary.require_type(camera, Camera, "Rig.cameras", "one for each camera")
+        boundary.require_type(self.imu, ImuNoise, "Rig.imu", "the IMU's data sheet")
 
 
 @dataclass(frozen=True)
@@ -212,3 +275,22 @@ class Recording:
             if name in self.truths:
                 return self.truths[name]
         return next(iter(self.truths.values()), None)
+
+
+def _check_poses(poses: GroundTruth | CameraTrajectory, name: str) -> None:
+    """Timestamps and transforms of a trajectory, converted and checked in place."""
+    stamps_ns = boundary.as_stamps(
+        poses.stamps_ns, f"{poses.source}: stamps_ns", boundary.SHORTEST_IMU_PERIOD_NS
+    )
+    Ts = boundary.as_transforms(getattr(poses, name), len(stamps_ns), f"{poses.source}: {name}")
+    object.__setattr__(poses, "stamps_ns", stamps_ns)
+    object.__setattr__(poses, name, Ts)
+
+
+def _resolution(resolution: tuple[int, int]) -> tuple[int, int]:
+    size = boundary.as_array(resolution, (2,), "Camera.resolution", CalibrationError)
+    if (size < 1).any() or (size != np.rint(size)).any():
+        raise CalibrationError(
+            f"Camera.resolution is {tuple(resolution)}, needed width and height in whole pixels."
+        )
+    return int(size[0]), int(size[1])

@@ -92,6 +92,7 @@ class StereoOdometry:
             np.array([step.T_ck_ck1 for step in steps]),
             np.array([step.cov_T_ck_ck1 for step in steps]),
             self.frame,
+            reasons=tuple(step.reason for step in steps),
         )
 
     def step(self, index: int, index1: int) -> RelativePose:

@@ -69,6 +69,7 @@ def save_steps(path: Path, steps: list[RelativePose]) -> None:
             matches=np.array([step.matches for step in steps]),
             inliers=np.array([step.inliers for step in steps]),
             row_error_px=np.array([step.row_error_px for step in steps]),
+            measured=np.array([not step.reason for step in steps]),
             reasons=np.array([step.reason for step in steps], dtype=np.str_),
         )
     temporary.replace(path)

@@ -135,6 +135,7 @@ class KeyframeTracker:
             np.array([step.T_ck_ck1 for step in self._steps]),
             np.array([step.cov_T_ck_ck1 for step in self._steps]),
             "rectified",
+            reasons=tuple(step.reason for step in self._steps),
         )
 
     def reasons(self) -> list[str]:
