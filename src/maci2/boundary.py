@@ -100,11 +100,17 @@ def as_stamps(
         )
     # The least step decides alone in nearly every case, and is cheaper than the median.
     if steps.min() < shortest_ns and np.median(steps) < shortest_ns:
-        raise error(
-            f"{name} has a median step of {np.median(steps):g} ns, needed at least {shortest_ns} "
-            "ns; are these seconds, milliseconds or microseconds? Nanoseconds are needed."
-        )
+        raise _wrong_unit(float(np.median(steps)), shortest_ns, name, error)
     return stamps
+
+
+def _wrong_unit(step: float, shortest_ns: int, name: str, error: ErrorType) -> Maci2Error:
+    units = {1000: "microseconds", 10**6: "milliseconds", 10**9: "seconds"}
+    factor = next((factor for factor in units if step * factor >= shortest_ns), 10**9)
+    return error(
+        f"{name} has a median step of {step:g} ns, needed at least {shortest_ns} ns; timestamps "
+        f"look like {units[factor]}: multiply them by {factor}."
+    )
 
 
 def as_stamp(value: int, name: str, error: ErrorType = MeasurementError) -> int:

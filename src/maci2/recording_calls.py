@@ -308,6 +308,8 @@ def _options(
     """Arguments as a record of options, with their types checked; ranges are checked there."""
     for name, text in (("vision", vision), ("imu", str(imu)), ("vision_frame", vision_frame)):
         _require_text(text, name)
+    if not isinstance(truth, str | list | tuple):
+        raise OptionError(f"truth is of the type {type(truth).__name__}, needed a list of names.")
     names = (truth,) if isinstance(truth, str) else tuple(truth)
     prior = None
     if acc_bias_prior is not None:

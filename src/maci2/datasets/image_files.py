@@ -8,6 +8,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from maci2.boundary import require_type
 from maci2.datasets.bag.frames import bag_frames
 from maci2.datasets.bag.images import PNG_END
 from maci2.datasets.euroc import camera_folders, mav0_of
@@ -63,6 +64,7 @@ class FolderFrames:
 
 def stereo_frames(recording: Recording) -> Frames:
     """The stereo pairs of a recording, folder or bag; raises where there are none to read."""
+    require_type(recording, Recording, "recording", "as open_recording(path) gives it")
     if recording.bag is not None:
         return bag_frames(recording)
     return folder_frames(recording)

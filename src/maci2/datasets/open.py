@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from maci2.boundary import as_path, require_type
 from maci2.datasets.euroc import mav0_of, read_euroc, read_imu_noise
 from maci2.datasets.tumvi import TRUTH, read_tumvi
 from maci2.errors import CalibrationError, DatasetError, OptionError
@@ -9,7 +10,9 @@ from maci2.rigs import read_any_rig
 from maci2.sensors.types import Recording, Rig
 
 
-def open_recording(path: Path, rig_path: Path | None = None, topics: str = "") -> Recording:
+def open_recording(
+    path: str | Path, rig_path: str | Path | None = None, topics: str = ""
+) -> Recording:
     """Open a EuRoC-layout, TUM-VI or VBR folder, or a ROS 1 or ROS 2 bag.
 
     `rig_path`, a Kalibr camchain or a folder with one, takes the place of the recording's own
@@ -17,7 +20,9 @@ def open_recording(path: Path, rig_path: Path | None = None, topics: str = "") -
     VINS-Fusion and ORB-SLAM3 do as well. A bag has no calibration and needs it. `topics` says
     which topic of a bag is what: `imu=/imu0,left=/cam0/image_raw`.
     """
-    path = Path(path)
+    path = as_path(path, "path")
+    rig_path = None if rig_path is None else as_path(rig_path, "rig_path")
+    require_type(topics, str, "topics", "such as imu=/imu0,left=/cam0/image_raw")
     if not path.exists():
         raise DatasetError(f"{path}: no such file or folder; check the path.")
     mav0 = mav0_of(path)

@@ -7,6 +7,7 @@ from scipy.ndimage import uniform_filter1d
 
 from maci2 import boundary
 from maci2.errors import MeasurementError
+from maci2.field_docs import document_fields
 from maci2.sensors import ImuNoise, ImuSamples
 from maci2.types import Array, Stamps
 
@@ -27,16 +28,16 @@ class BiasPrior:
     """What is known of the biases that remain in the samples, before looking at the window."""
 
     mean_gyro: Array = field(default_factory=lambda: np.zeros(3))
-    """[rad/s]"""
+    """(3,) mean of the gyroscope's bias, body frame [rad/s]."""
 
     std_gyro: Array = field(default_factory=lambda: np.full(3, np.inf))
-    """[rad/s], per axis; infinity says that nothing is known."""
+    """(3,) its standard deviation per axis [rad/s]; infinity says that nothing is known."""
 
     mean_acc: Array = field(default_factory=lambda: np.zeros(3))
-    """[m/s^2]"""
+    """(3,) mean of the accelerometer's bias, body frame [m/s^2]."""
 
     std_acc: Array = field(default_factory=lambda: np.full(3, DEFAULT_ACC_BIAS_STD))
-    """[m/s^2], per axis."""
+    """(3,) its standard deviation per axis [m/s^2]."""
 
     def __post_init__(self) -> None:
         for name in ("mean_gyro", "mean_acc"):
@@ -58,7 +59,7 @@ class ImuMeasurements:
     """
 
     stamps_ns: Stamps
-    """(n,) strictly increasing."""
+    """(n,) timestamps [ns], strictly increasing."""
 
     gyro: Array
     """(n, 3) angular rate [rad/s], body frame."""
@@ -173,3 +174,6 @@ def _with_vibration(values: Array, variance: Array, rate_hz: float) -> Array:
     size = max(int(VIBRATION_WINDOW_S * rate_hz), 1)
     smooth = uniform_filter1d(rough, size, axis=0, mode="nearest")
     return variance + VIBRATION_SHARE * np.maximum(smooth - variance, 0.0)
+
+
+document_fields(__name__)

@@ -1,4 +1,4 @@
-"""What a recording holds: samples, timestamps, calibration and ground truth. Nothing estimated."""
+"""Contents of a recording: samples, timestamps, calibration and ground truth. Nothing estimated."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,7 +8,11 @@ import numpy as np
 
 from maci2 import boundary
 from maci2.errors import CalibrationError, DatasetError
+from maci2.field_docs import document_fields
 from maci2.types import NS, Array, Stamps
+
+LARGEST_IMAGE_PX = 32767
+"""Width or height that image processing takes: its pixel coordinates have 16 bits."""
 
 DistortionModel = Literal["radtan", "equidistant", "none"]
 
@@ -18,7 +22,7 @@ class ImuSamples:
     """What an IMU reported: angular rate and specific force, in the body frame b."""
 
     stamps_ns: Stamps
-    """(n,) strictly increasing."""
+    """(n,) timestamps [ns], strictly increasing."""
 
     gyro: Array
     """(n, 3) angular rate [rad/s]."""
@@ -35,11 +39,12 @@ class ImuSamples:
             f"{self.source}: stamps_ns",
             boundary.SHORTEST_IMU_PERIOD_NS,
             least=2,
+            error=DatasetError,
         )
         object.__setattr__(self, "stamps_ns", stamps_ns)
         for name in ("gyro", "acc"):
             values = boundary.as_array(
-                getattr(self, name), (len(stamps_ns), 3), f"{self.source}: {name}"
+                getattr(self, name), (len(stamps_ns), 3), f"{self.source}: {name}", DatasetError
             )
             object.__setattr__(self, name, values)
 
@@ -48,7 +53,7 @@ class ImuSamples:
 
     @property
     def rate_hz(self) -> float:
-        """Median sampling rate."""
+        """Median sampling rate [Hz]."""
         return NS / float(np.median(np.diff(self.stamps_ns)))
 
     def between(self, start_ns: int, end_ns: int) -> "ImuSamples":
@@ -71,7 +76,7 @@ class GroundTruth:
     """Where the body was, from a system better than the one under test."""
 
     stamps_ns: Stamps
-    """(n,) strictly increasing."""
+    """(n,) timestamps [ns], strictly increasing."""
 
     Ts_w_b: Array
     """(n, 4, 4) poses of the body in a world whose z axis points up."""
@@ -95,6 +100,7 @@ class GroundTruth:
                 getattr(self, name),
                 (len(self.stamps_ns), 3),
                 f"{self.source}: {name}",
+                DatasetError,
                 finite=False,
             )
             object.__setattr__(self, name, values)
@@ -108,7 +114,7 @@ class CameraTrajectory:
     """Where a camera was, as some visual odometry saw it."""
 
     stamps_ns: Stamps
-    """(n,) strictly increasing."""
+    """(n,) timestamps [ns], strictly increasing."""
 
     Ts_w_c: Array
     """(n, 4, 4) poses of the camera in that odometry's own world."""
@@ -180,7 +186,7 @@ class Camera:
     """Width, height [px]."""
 
     rate_hz: float
-    """Nominal frame rate."""
+    """Nominal frame rate [Hz]."""
 
     topic: str = ""
     """ROS topic of its images, where the calibration says it."""
@@ -206,7 +212,11 @@ class Rig:
     """Cameras and IMU of one device; the first camera is the left one."""
 
     cameras: tuple[Camera, ...]
+    """The left camera first, then the right one."""
+
     imu: ImuNoise
+    """Data sheet of the IMU."""
+
     source: str = "rig"
     """File, for messages."""
 
@@ -221,10 +231,12 @@ class Rig:
     """Time offset of all cameras [s]: t_imu = t_camera + time_offset_s, as Kalibr counts it."""
 
     def __post_init__(self) -> None:
+        boundary.require_type(self.cameras, (tuple, list), "Rig.cameras", "the left camera first")
         object.__setattr__(self, "cameras", tuple(self.cameras))
         for camera in self.cameras:
             boundary.require_type(camera, Camera, "Rig.cameras", "one for each camera")
         boundary.require_type(self.imu, ImuNoise, "Rig.imu", "the IMU's data sheet")
+        boundary.as_number(self.time_offset_s, "Rig.time_offset_s", error=CalibrationError)
 
 
 @dataclass(frozen=True)
@@ -247,15 +259,23 @@ class Recording:
     """A recording opened: samples and calibration in memory, images left on disk."""
 
     name: str
+    """Name of its folder or file."""
+
     path: Path
+    """Folder or file that was opened."""
+
     imu: ImuSamples
+    """All samples of the IMU."""
+
     rig: Rig
+    """Calibration of cameras and IMU."""
+
     camera_stamps_ns: tuple[Stamps, ...]
-    """One array per camera; empty where the recording has no camera."""
+    """Timestamps of the images [ns], one array per camera; empty without a camera."""
 
     camera_shift_ns: int = 0
-    """What was added to the camera stamps to put them onto the IMU's clock; names of images and
-    what others computed from them have stamps that are so much less."""
+    """Nanoseconds added to the camera's timestamps to put them onto the IMU's clock; names of
+    images and what others computed from them have timestamps that are so much less."""
 
     truths: dict[str, GroundTruth] = field(default_factory=dict)
     """Every ground truth found, by the name of its folder, file or topic."""
@@ -280,17 +300,26 @@ class Recording:
 def _check_poses(poses: GroundTruth | CameraTrajectory, name: str) -> None:
     """Timestamps and transforms of a trajectory, converted and checked in place."""
     stamps_ns = boundary.as_stamps(
-        poses.stamps_ns, f"{poses.source}: stamps_ns", boundary.SHORTEST_IMU_PERIOD_NS
+        poses.stamps_ns,
+        f"{poses.source}: stamps_ns",
+        boundary.SHORTEST_IMU_PERIOD_NS,
+        error=DatasetError,
     )
-    Ts = boundary.as_transforms(getattr(poses, name), len(stamps_ns), f"{poses.source}: {name}")
+    Ts = boundary.as_transforms(
+        getattr(poses, name), len(stamps_ns), f"{poses.source}: {name}", DatasetError
+    )
     object.__setattr__(poses, "stamps_ns", stamps_ns)
     object.__setattr__(poses, name, Ts)
 
 
 def _resolution(resolution: tuple[int, int]) -> tuple[int, int]:
     size = boundary.as_array(resolution, (2,), "Camera.resolution", CalibrationError)
-    if (size < 1).any() or (size != np.rint(size)).any():
+    if not ((size >= 1) & (size <= LARGEST_IMAGE_PX) & (size == np.rint(size))).all():
         raise CalibrationError(
-            f"Camera.resolution is {tuple(resolution)}, needed width and height in whole pixels."
+            f"Camera.resolution is {tuple(resolution)}, needed width and height in whole pixels, "
+            f"at most {LARGEST_IMAGE_PX}."
         )
     return int(size[0]), int(size[1])
+
+
+document_fields(__name__)

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 
 from maci2 import boundary
 from maci2.errors import MeasurementError
+from maci2.field_docs import document_fields
 from maci2.gaussian import require_spd, symmetrize
 from maci2.lie import se3_adj, se3_inv
 from maci2.types import NS, Array, Mask, Stamps
@@ -153,9 +154,13 @@ def _require_growth(grown: Array) -> None:
 
 
 def _reasons(reasons: tuple[str, ...], count: int) -> tuple[str, ...]:
-    if isinstance(reasons, str) or not all(isinstance(reason, str) for reason in reasons):
+    is_list = isinstance(reasons, tuple | list)
+    if not is_list or not all(isinstance(reason, str) for reason in reasons):
         raise MeasurementError(f"reasons are {reasons!r}, needed {count} texts, empty if measured.")
     texts = tuple(str(reason) for reason in reasons) or ("",) * count
     if len(texts) != count:
         raise MeasurementError(f"found {len(texts)} reasons, needed {count}, one for each pose.")
     return texts
+
+
+document_fields(__name__)
