@@ -85,7 +85,7 @@ def calibrate(
         return
     from maci2.pipeline.prepare import recalibrated_rig
 
-    rig_found = recalibrated_rig(inputs, result.state.T_b_c, result.report.time_offset_s)
+    rig_found = recalibrated_rig(inputs, result.state.T_b_c, result.report.time_offset_s or 0.0)
     if output is not None:
         from maci2.rigs import write_camchain
 
@@ -149,7 +149,7 @@ def _extrinsics_rows(inputs: "Inputs", result: "CalibrationResult") -> list[tupl
 def _offset_row(inputs: "Inputs", result: "CalibrationResult") -> list[tuple[str, ...]]:
     """The time offset, where it was estimated: what is stated and what is left of it."""
     report = result.report
-    if report.std_time_offset_s == 0.0:
+    if report.time_offset_s is None or report.std_time_offset_s is None:
         return []
     further_ms, std_ms = 1e3 * report.time_offset_s, 1e3 * report.std_time_offset_s
     found_ms = 1e3 * inputs.recording.rig.time_offset_s + further_ms

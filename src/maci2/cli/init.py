@@ -89,7 +89,7 @@ def show(target: str, inputs: "Inputs", one: "Initialized") -> None:
 
     viewer = Viewer(target, "init")
     viewer.show_initialization(one.result)
-    if one.result.state is not None and one.result.report.std_time_offset_s == 0.0:
+    if one.result.state is not None and one.result.report.time_offset_s is None:
         vision = inputs.camera_motion(one.window.stamps_ns, one.window.index)
         viewer.show_residuals(one.result.state, vision)
         if isinstance(inputs.visual, StereoOdometry):

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+from maci2.boundary import as_path, require_type
 from maci2.datasets.euroc import mav0_of, read_euroc, read_imu_noise
 from maci2.datasets.tumvi import TRUTH, read_tumvi
 from maci2.errors import CalibrationError, DatasetError, OptionError
@@ -12,7 +13,10 @@ from maci2.sensors.types import Recording, Rig
 
 
 def open_recording(
-    path: Path, rig_path: Path | None = None, topics: str = "", given: Given = NOTHING_GIVEN
+    path: str | Path,
+    rig_path: str | Path | None = None,
+    topics: str = "",
+    given: Given = NOTHING_GIVEN,
 ) -> Recording:
     """Open a EuRoC-layout, TUM-VI or VBR folder, or a ROS 1 or ROS 2 bag.
 
@@ -22,7 +26,10 @@ def open_recording(
     which topic of a bag is what: `imu=/imu0,left=/cam0/image_raw`. `given` replaces single parts of
     the calibration. IMU readings are corrected by the intrinsics that the calibration states.
     """
-    recording = _opened(Path(path), rig_path, topics, given)
+    path = as_path(path, "path")
+    rig_path = None if rig_path is None else as_path(rig_path, "rig_path")
+    require_type(topics, str, "topics", "such as imu=/imu0,left=/cam0/image_raw")
+    recording = _opened(path, rig_path, topics, given)
     if rig_path is None:
         recording = replace(recording, rig=complete(recording.rig, given))
     return with_intrinsics_applied(recording)

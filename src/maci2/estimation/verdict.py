@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from maci2.boundary import as_number
 from maci2.errors import MeasurementError
 from maci2.estimation.results import (
     CalibrationResult,
@@ -20,6 +21,7 @@ from maci2.estimation.results import (
     direction_std,
 )
 from maci2.estimation.rotation_alignment import RotationAlignment
+from maci2.field_docs import document_fields
 from maci2.imu import BiasPrior, ImuMeasurements
 from maci2.lie import so3_log
 from maci2.types import Array
@@ -44,8 +46,14 @@ class InitLimits:
     """Errors that an initialization may have (the paper's definition of success)."""
 
     gravity_deg: float = 2.0
+    """Angle between estimated and true gravity [deg]."""
+
     velocity: float = 0.1
     """Root mean square over the keyframes [m/s]."""
+
+    def __post_init__(self) -> None:
+        as_number(self.gravity_deg, "InitLimits.gravity_deg", 0.0, exclusive=True)
+        as_number(self.velocity, "InitLimits.velocity", 0.0, exclusive=True)
 
 
 @dataclass(frozen=True)
@@ -53,8 +61,14 @@ class CalibrationLimits:
     """Errors that extrinsics may have."""
 
     rotation_deg: float = 1.0
+    """Rotation about each axis of the IMU [deg]."""
+
     translation: float = 0.03
-    """[m]"""
+    """Position along each axis of the IMU [m]."""
+
+    def __post_init__(self) -> None:
+        as_number(self.rotation_deg, "CalibrationLimits.rotation_deg", 0.0, exclusive=True)
+        as_number(self.translation, "CalibrationLimits.translation", 0.0, exclusive=True)
 
 
 def require_window(imu: ImuMeasurements, vision: RelativePoses) -> None:
@@ -247,3 +261,6 @@ def _consistency(report: SolveReport, vision: RelativePoses, residuals: Array) -
     weights = 1.0 / np.trace(vision.covs_T_ck_ck1[:, 3:, 3:], axis1=1, axis2=2)
     rate_deg = float(np.rad2deg(np.sqrt(np.average(squares, weights=weights))))
     return [f"{reason}; vision and gyroscope disagree by {rate_deg:.2g} deg/s"]
+
+
+document_fields(__name__)

@@ -77,9 +77,9 @@ def _report(result: Any, stated_offset_s: float) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if stated_offset_s != 0.0:
         found["stated_time_offset_s"] = stated_offset_s
-    if report.std_scale > 0.0:
+    if report.scale is not None:
         found |= {"vision_scale": report.scale, "vision_scale_std": report.std_scale}
-    if report.std_time_offset_s > 0.0:
+    if report.time_offset_s is not None:
         found["time_offset_s"] = stated_offset_s + report.time_offset_s
         found["time_offset_std_s"] = report.std_time_offset_s
     return found | {

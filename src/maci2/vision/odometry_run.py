@@ -82,6 +82,7 @@ def save_measured(path: Path, poses: list[RelativePose], settings: str) -> None:
         "inliers": np.array([pose.inliers for pose in poses]),
         "row_error_px": np.array([pose.row_error_px for pose in poses]),
         "settings": settings,
+        "measured": np.array([not pose.reason for pose in poses]),
         "reasons": np.array([pose.reason for pose in poses], dtype=np.str_),
     }
     write_npz(path, arrays)

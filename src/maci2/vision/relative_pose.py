@@ -127,6 +127,7 @@ def stacked(poses: Sequence[RelativePose], frame: CameraFrame) -> RelativePoses:
         np.array([pose.T_ck_ck1 for pose in poses]),
         np.array([pose.cov_T_ck_ck1 for pose in poses]),
         frame,
+        reasons=tuple(pose.reason for pose in poses),
     )
 
 

@@ -255,7 +255,7 @@ def test_an_image_of_another_size_and_a_sample_that_is_no_number_are_refused(rec
             DatasetError, match=r"left image at 7 ns is \(376, 240\), .*another rig"
         ):
             online.add_stereo(7, small, small)
-        with pytest.raises(DatasetError, match="sample at 9 ns is NaN"):
+        with pytest.raises(DatasetError, match="gyro at 9 ns is nan"):
             online.add_imu(9, np.array([np.nan, 0, 0]), np.zeros(3))
 
 
