@@ -61,13 +61,14 @@ def _length(vector: Array, cov: Array, unit: str) -> Constant:
     length = float(np.linalg.norm(vector))
     along = vector / max(length, 1e-300)
     chance = float(chdtrc(len(vector), float(nees(vector, cov))))
-    significant = chance < CHANCE and length > MATTERS[unit]
+    significant = bool(chance < CHANCE and length > MATTERS[unit])
     return Constant(length, float(np.sqrt(along @ cov @ along)), unit, significant)
 
 
 def _scalar(value: float, std: float, unit: str) -> Constant:
     chance = float(chdtrc(1, (value / std) ** 2)) if std > 0.0 else 1.0
-    return Constant(float(value), float(std), unit, chance < CHANCE and abs(value) > MATTERS[unit])
+    significant = bool(chance < CHANCE and abs(value) > MATTERS[unit])
+    return Constant(float(value), float(std), unit, significant)
 
 
 def _columns(claims: GroundTruth, truth: GroundTruth, cov: Array) -> dict[str, Constant]:

@@ -27,9 +27,6 @@ FEWEST_BLOCKS = 8
 CHANCE = 4.0
 """Standard deviations of a block's variance that chance explains."""
 
-LEAST_FACTOR = 3e-4
-"""Least variance over the first one: 0.09 mm and 0.01 deg."""
-
 MOST_IMU_FACTOR = 100.0
 
 ROUNDS = 8
@@ -68,7 +65,7 @@ def fit_audit(start: AuditProblem) -> AuditFit:
     """Noise levels first; then the final solution with errors weighed by how long they last."""
     problem = start.problem
     first = solve_with_noise(
-        problem, start.states, start.border, max_rounds=ROUNDS, least_factor=LEAST_FACTOR
+        problem, start.states, start.border, max_rounds=ROUNDS, least_factor=start.least_factor
     )
     imu_factor = float(np.clip(first.residuals.imu.variance_factor, 1.0, MOST_IMU_FACTOR))
     if imu_factor > 1.1:
@@ -81,7 +78,7 @@ def fit_audit(start: AuditProblem) -> AuditFit:
             first.solution.states,
             first.solution.border,
             max_rounds=ROUNDS,
-            least_factor=LEAST_FACTOR / min(first.position_factor, first.orientation_factor),
+            least_factor=start.least_factor / min(first.position_factor, first.orientation_factor),
         )
         factors = (
             first.position_factor * second.position_factor,
@@ -127,9 +124,11 @@ def lasting_rows(residuals: Residuals, rate_hz: float) -> float:
 
     The largest over blocks of up to `LONGEST_ERROR_S`; 1 where chance explains it.
     """
+    if not len(residuals.white):
+        return 1.0
     white = np.where(residuals.outliers[:, None], 0.0, residuals.white)
     white = white - white.mean(axis=0)
-    variance = float(np.mean(white**2)) if len(white) else 0.0
+    variance = float(np.mean(white**2))
     longest, length = 1.0, 2
     while length <= LONGEST_ERROR_S * rate_hz and len(white) // length >= FEWEST_BLOCKS:
         count = len(white) // length

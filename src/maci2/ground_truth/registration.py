@@ -28,6 +28,9 @@ MIN_COMMON_S = 8.0
 ALIKE = 0.8
 """Correlation above which two curves show one motion."""
 
+RELATED = 0.5
+"""Correlation below which no lag is better than none."""
+
 CLEARLY_BETTER = 0.1
 """Gain in correlation above which another reading of the quaternions is meant."""
 
@@ -109,21 +112,34 @@ def _require_readable(capture: Capture, shifted: Capture, imu: ImuSamples, liken
         "the poses are inverted (world in body)": inverted,
         "the quaternions are in the order x, y, z, w and inverted": np.swapaxes(other_order, 1, 2),
     }
-    scores = {}
-    for text, Rs_w_m in readings.items():
-        lag_s, _ = coarse_lag(replace(capture, Rs_w_m=Rs_w_m), imu)
-        moved = replace(capture, stamps_ns=capture.stamps_ns + round(lag_s * NS))
-        match = match_rates(_source(moved, Rs_w_m), imu)
-        scores[text] = 0.0 if match is None else _best_rotation(match.gyro, match.rates_s)[1]
-    best = max(scores, key=lambda text: scores[text])
-    if scores[best] > max(ALIKE, likeness + CLEARLY_BETTER):
+    fits = {text: _fit_of(replace(capture, Rs_w_m=Rs), imu) for text, Rs in readings.items()}
+    best = max(score for score, _ in fits.values())
+    if best > max(ALIKE, likeness + CLEARLY_BETTER):
+        # Numbers one place off are an inverse between fixed rotations: several readings may fit.
+        # The one that leaves the marker nearest to where it should be is meant.
+        near = {text: angle for text, (score, angle) in fits.items() if score > best - 0.02}
+        meant = min(near, key=lambda text: near[text])
         raise DatasetError(
             f"{capture.source}: rotations as read do not fit the gyroscope (correlation "
-            f"{likeness:.2f}), but they do (correlation {scores[best]:.2f}) if {best}. "
+            f"{likeness:.2f}), but they do (correlation {best:.2f}) if {meant}. "
             "Convert the file and audit it again."
         )
     if likeness < ALIKE:
         raise _no_likeness(capture, likeness)
+
+
+def _fit_of(capture: Capture, imu: ImuSamples) -> tuple[float, float]:
+    """Correlation of rates at the best offset and rotation, and that rotation's angle from the
+    stated one [rad]."""
+    assert capture.Rs_w_m is not None
+    lag_s, _ = coarse_lag(capture, imu)
+    moved = replace(capture, stamps_ns=capture.stamps_ns + round(lag_s * NS))
+    match = match_rates(_source(moved, capture.Rs_w_m), imu)
+    if match is None:
+        return 0.0, np.pi
+    R_b_m, score = _best_rotation(match.gyro, match.rates_s)
+    apart = so3_log_stack((capture.T_b_m[:3, :3].T @ R_b_m)[None])[0]
+    return score, float(np.linalg.norm(apart))
 
 
 def _no_likeness(capture: Capture, likeness: float) -> DatasetError:
@@ -136,20 +152,22 @@ def _no_likeness(capture: Capture, likeness: float) -> DatasetError:
 def coarse_lag(capture: Capture, imu: ImuSamples) -> tuple[float, float]:
     """Seconds to add to the capture's stamps, from curves that no rotation changes, at any lag.
 
-    Norms of angular rates where there are orientations, else of specific forces. The lag nearest
+    Norms of angular rates where the capture rotates, else of specific forces. The lag nearest
     to zero wins where several fit nearly as well.
     """
     at_s = (capture.stamps_ns - capture.stamps_ns[0]) / NS
-    if capture.Rs_w_m is None:
+    theirs = np.zeros(1) if capture.Rs_w_m is None else _rate_norms(at_s, capture.Rs_w_m)
+    if theirs.std() < MIN_RATE:
         theirs = np.linalg.norm(_accelerations(at_s, capture.p_w_m), axis=1)
         ours = np.linalg.norm(_on_grid(imu, imu.acc), axis=1)
     else:
-        theirs = _rate_norms(at_s, capture.Rs_w_m)
         ours = np.linalg.norm(_on_grid(imu, imu.gyro - resting_rate(imu)), axis=1)
     between_s = (int(imu.stamps_ns[0]) - int(capture.stamps_ns[0])) / NS
     lags, scores = _correlations(ours, theirs)
     lags_s = lags / GRID_HZ + between_s
     best = float(scores.max())
+    if best < RELATED:
+        return 0.0, best
     good = np.flatnonzero(scores > 0.97 * best)
     nearest = good[np.argmin(np.abs(lags_s[good]))]
     # Within the fine search the clocks are taken as one.
