@@ -48,7 +48,7 @@ ALLOWED = {
     "imu": GROUND | {"sensors"},
     "vision": GROUND | {"sensors"},
     "estimation": GROUND | {"imu", "vision"},
-    "ground_truth": GROUND | {"sensors", "imu", "estimation"},
+    "ground_truth": GROUND | {"sensors", "rigs", "datasets", "imu", "estimation"},
     "pipeline": MEASURING | {"ground_truth"},
     "evaluation": PRODUCT,
     "diagnostics": PRODUCT | {"evaluation"},
