@@ -1,14 +1,18 @@
-"""Whether a result may be used, in plain words, from its posterior and its consistency.
+"""Whether a result may be used, in plain words, from its posterior, consistency and premises.
 
 No threshold here belongs to a device. A state is `ok` when the error that its posterior admits is
-well inside what the user needs, `weak` when it is not surely so, `failed` when there is no answer.
+well inside what the user needs and nothing that was taken as given is contradicted, `weak` when it
+is not surely so, `failed` when there is no answer.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import chdtri, ndtri
 
 from maci2.errors import MeasurementError
+from maci2.estimation.premises import FALSE_ALARM, MOST_MISSING, Premises, contradictions
+from maci2.estimation.premises.contradictions import STD_ACC_SCALE
 from maci2.estimation.results import (
     CalibrationResult,
     InitResult,
@@ -20,9 +24,10 @@ from maci2.estimation.results import (
     direction_std,
 )
 from maci2.estimation.rotation_alignment import RotationAlignment
+from maci2.estimation.scale import MeasuredScale
 from maci2.imu import BiasPrior, ImuMeasurements
 from maci2.lie import so3_log
-from maci2.types import Array
+from maci2.types import GRAVITY_NORM, Array
 from maci2.vision import RelativePoses
 
 MIN_KEYFRAMES = 4
@@ -32,11 +37,11 @@ MIN_SAMPLES_PER_STEP = 4
 SURE = 2.0
 """A limit must lie this many standard deviations away for a result to be `ok`."""
 
-FAR = 5.0
-"""Prior standard deviations at which a bias is no longer believed."""
-
 HOPELESS = 0.5
 """Below this many it is `failed`: the answer says less than a guess would."""
+
+FAR = float(-ndtri(FALSE_ALARM / 2.0))
+"""Standard deviations from a stated value at which it is contradicted."""
 
 
 @dataclass(frozen=True)
@@ -91,20 +96,28 @@ def judge_initialization(
     rotations: RotationAlignment,
     prior: BiasPrior,
     limits: InitLimits,
+    premises: Premises | None = None,
+    gravity_norm: float = GRAVITY_NORM,
 ) -> InitResult:
-    """Verdict on gravity and velocity."""
+    """Verdict on gravity and velocity, given what has been seen of the constants."""
+    contradicted = []
+    if premises is not None:
+        offset_free = report.std_time_offset_s > 0.0
+        contradicted = contradictions(premises, gravity_norm, offset_free)
     broken = _broken(state, posterior, report)
     if broken or posterior is None:
-        return InitResult(Verdict("failed", tuple(broken)), report)
+        return InitResult(Verdict("failed", (*contradicted, *broken)), report)
     gravity_deg = float(np.rad2deg(direction_std(state.gravity_c0, posterior.gravity_c0)))
     velocity = float(np.sqrt(np.einsum("kii->", posterior.velocity_b) / len(vision)))
     checks = [
+        *(_Check("weak", reason) for reason in contradicted),
         _against("gravity's direction", gravity_deg, limits.gravity_deg, "deg"),
         _against("velocity", velocity, limits.velocity, "m/s"),
         _plausible_bias(state, prior),
+        _plausible_scale(report.scale, 0.0, vision.std_scale),
+        _rejections(report, int(vision.measured.sum())),
     ]
     status, reasons = _worst(checks)
-    reasons += _left_out(report, len(vision) - 1)
     reasons += _consistency(report, vision, rotations.residuals)
     return InitResult(Verdict(status, tuple(reasons)), report, state, posterior)
 
@@ -116,8 +129,10 @@ def judge_calibration(
     vision: RelativePoses,
     rotations: RotationAlignment,
     limits: CalibrationLimits,
+    scale: MeasuredScale | None = None,
 ) -> CalibrationResult:
-    """Verdict on each axis of the extrinsics, and what motion would help."""
+    """Verdict on each axis of the extrinsics, and what motion would help; `scale` is what the
+    accelerometer says of the camera's translations where they were taken as metric."""
     broken = _broken(state, posterior, report)
     if broken or posterior is None:
         unseen = _unseen_rotations(rotations, limits)
@@ -133,6 +148,9 @@ def judge_calibration(
             name = f"the camera's {what} the IMU's {axis} axis"
             advice = _advice(turned_deg, i, value, limit)
             checks.append(_against(name, value, limit, unit, advice))
+    checks.append(_plausible_scale(report.scale, 0.0, vision.std_scale))
+    if scale is not None:
+        checks.append(_plausible_scale(scale.scale, scale.std, STD_ACC_SCALE))
     status, reasons = _worst(checks)
     reasons += _consistency(report, vision, rotations.residuals)
     return CalibrationResult(Verdict(status, tuple(reasons)), report, state, posterior)
@@ -207,9 +225,9 @@ def _advice(turned_deg: Array, axis: int, std: float, limit: float) -> str:
 def _plausible_bias(state: VIState, prior: BiasPrior) -> _Check:
     """A bias far outside its prior has swallowed something that is not a bias."""
     away = np.abs(state.acc_bias - prior.mean_acc) / prior.std_acc
-    axis = int(np.argmax(away))
-    if away[axis] <= FAR:
+    if away @ away <= chdtri(3, FALSE_ALARM):
         return _Check("ok")
+    axis = int(np.argmax(away))
     return _Check(
         "weak",
         f"the accelerometer bias on {'xyz'[axis]} comes out as {state.acc_bias[axis]:.2f} m/s^2, "
@@ -218,19 +236,36 @@ def _plausible_bias(state: VIState, prior: BiasPrior) -> _Check:
     )
 
 
+def _plausible_scale(scale: float, std: float, spread: float) -> _Check:
+    """A scale that neither its own uncertainty nor the stated spread explains."""
+    away = abs(scale - 1.0) / max(float(np.hypot(std, spread)), 1e-12)
+    if away <= FAR:
+        return _Check("ok")
+    return _Check(
+        "weak",
+        f"accelerations fit the camera's motion if that is {scale:.3f} times as long, "
+        f"{away:.1f} standard deviations from what was stated: check the stereo baseline or the "
+        "trajectory's scale",
+    )
+
+
 def _worst(checks: list[_Check]) -> tuple[Status, list[str]]:
     order: list[Status] = ["ok", "weak", "failed"]
     status = max((check.status for check in checks), key=order.index)
-    return status, [check.reason for check in checks if check.status != "ok"]
+    return status, [check.reason for check in checks if check.reason]
 
 
-def _left_out(report: SolveReport, steps: int) -> list[str]:
+def _rejections(report: SolveReport, measured: int) -> _Check:
+    """What is left when many measurements are rejected is a choice, not an answer."""
     if report.rejected == 0:
-        return []
-    return [
-        f"{report.rejected} of {steps} camera steps contradict the IMU and were left out: "
-        "something that moves by itself may have filled the image"
-    ]
+        return _Check("ok")
+    reason = (
+        f"{report.rejected} of {measured + report.rejected} relative poses contradict the IMU and "
+        "were rejected: something that moves by itself filled the image, or the IMU's samples are "
+        "wrong"
+    )
+    many = report.rejected >= MOST_MISSING * (measured + report.rejected)
+    return _Check("weak" if many else "ok", reason)
 
 
 def _consistency(report: SolveReport, vision: RelativePoses, residuals: Array) -> list[str]:
@@ -238,8 +273,9 @@ def _consistency(report: SolveReport, vision: RelativePoses, residuals: Array) -
     if report.inflation <= 1.0:
         return []
     reason = (
-        f"chi-square {report.cost:.0f} for {report.dof} degrees of freedom: noise is about "
-        f"{np.sqrt(report.inflation):.1f} times what was stated and has been taken as that"
+        f"chi-square {report.cost:.0f} for {report.dof} degrees of freedom: measurement noise is "
+        f"about {np.sqrt(report.inflation):.1f} times the stated value; covariances were scaled "
+        "accordingly"
     )
     steps_s = np.diff(vision.stamps_ns) / 1e9
     squares = np.mean((residuals / steps_s[:, None]) ** 2, axis=1)
