@@ -15,6 +15,7 @@ from maci2.estimation.rotation_alignment import (
     align_rotations,
     rotation_from_rates,
 )
+from maci2.estimation.scale import measured_scale
 from maci2.estimation.time_offset import on_imu_clock, solve_with_offset
 from maci2.estimation.verdict import CalibrationLimits, judge_calibration, require_window
 from maci2.imu import ImuMeasurements, Preintegrated, preintegrate
@@ -64,9 +65,10 @@ def calibrate(
     ]
     state, posterior, report = min(solutions, key=lambda s: (not s[2].converged, s[2].cost))
 
+    scale = measured_scale(imu, vision, state, report.inflation, config)
     report = replace(report, solve_ms=1e3 * (time.perf_counter() - began))
     return judge_calibration(
-        state, posterior, report, vision, aligned, limits or CalibrationLimits()
+        state, posterior, report, vision, aligned, limits or CalibrationLimits(), scale
     )
 
 

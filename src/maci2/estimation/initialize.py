@@ -11,6 +11,7 @@ from maci2.estimation.config import SolverConfig
 from maci2.estimation.initial_guess import start_values
 from maci2.estimation.levenberg_marquardt import Variables
 from maci2.estimation.outlier_rejection import inlier_poses, resolved, suspicious, without
+from maci2.estimation.premises import Premises, window_premises
 from maci2.estimation.results import InitResult, Posterior, SolveReport, VIState
 from maci2.estimation.rotation_alignment import RotationAlignment, align_rotations
 from maci2.estimation.time_offset import on_imu_clock, solve_with_offset
@@ -26,12 +27,15 @@ def initialize(
     T_b_c: Array,
     config: SolverConfig | None = None,
     limits: InitLimits | None = None,
+    premises: Premises | None = None,
 ) -> InitResult:
     """Estimate gravity, velocities, biases and poses over the keyframes of `vision`.
 
     Workflow (a), learned IMU: `imu` holds corrected samples with learned variances and a narrow
     prior of what bias is left. Workflow (b), raw IMU: data-sheet variances, gyroscope bias unknown.
-    `T_b_c` is the pose in the body of the camera frame that `vision` speaks of.
+    `T_b_c` is the pose in the body of the camera frame that `vision` speaks of. `premises` is what
+    has been seen of the constants so far (`PremiseEvidence`); without it the window tests what it
+    can.
     """
     began = time.perf_counter()
     config = config or SolverConfig()
@@ -45,6 +49,7 @@ def initialize(
         if resolved(found.report, again.report, agreeing, vision.measured):
             found = again.with_rejected(agreeing)
 
+    premises = premises or window_premises(imu, found.vision, T_b_c, config.rule)
     report = replace(found.report, solve_ms=1e3 * (time.perf_counter() - began))
     return judge_initialization(
         found.state,
@@ -54,6 +59,8 @@ def initialize(
         found.rotations,
         imu.bias_prior,
         limits or InitLimits(),
+        premises,
+        config.gravity_norm,
     )
 
 
