@@ -50,19 +50,26 @@ def solve_with_scale(
     prior = Prior(1.0, vision.std_scale)
     step = min(prior.std, WIDEST)
     rough = profile(lambda inverse: at(inverse, robust=False), 1.0, step, prior)
-    fine = profile(at, rough.best if rough else 1.0, step, prior)
+    middle = rough.best if rough else 1.0
+    fine = profile(at, middle, step, _of_inverse(prior, middle))
     if fine is None:
         return at(1.0)
 
     state, posterior, report = at(fine.best)
-    std = fine.std(prior, report.inflation)
+    std = fine.std(_of_inverse(prior, fine.best), report.inflation)
     report = replace(
         report,
-        cost=report.cost + prior.cost(fine.best),
+        cost=report.cost + prior.cost(1.0 / fine.best),
         scale=1.0 / fine.best,
         std_scale=std / fine.best**2,
     )
     return state, posterior and widened(posterior, fine, std), report
+
+
+def _of_inverse(prior: Prior, inverse: float) -> Prior:
+    """The prior of a scale as one of its inverse, to first order around `inverse`."""
+    away = 1.0 / inverse - prior.mean
+    return Prior(inverse + away * inverse**2, prior.std * inverse**2)
 
 
 def measured_scale(

@@ -8,23 +8,31 @@ is not surely so, `failed` when there is no answer.
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import chdtri, ndtri
 
 from maci2.errors import MeasurementError
-from maci2.estimation.premises import FALSE_ALARM, MOST_MISSING, Premises, contradictions
+from maci2.estimation.premises import Premises, contradictions
 from maci2.estimation.premises.contradictions import STD_ACC_SCALE
 from maci2.estimation.results import (
     CalibrationResult,
     InitResult,
     Posterior,
     SolveReport,
-    Status,
     Verdict,
     VIState,
     direction_std,
 )
 from maci2.estimation.rotation_alignment import RotationAlignment
 from maci2.estimation.scale import MeasuredScale
+from maci2.estimation.verdict_checks import (
+    SURE,
+    Check,
+    against,
+    plausible_bias,
+    plausible_scale,
+    rejections,
+    velocity_std,
+    worst,
+)
 from maci2.imu import BiasPrior, ImuMeasurements
 from maci2.lie import so3_log
 from maci2.types import GRAVITY_NORM, Array
@@ -33,15 +41,6 @@ from maci2.vision import RelativePoses
 MIN_KEYFRAMES = 4
 MIN_SAMPLES_PER_STEP = 4
 """Fewer samples between keyframes leave a singular preintegration covariance."""
-
-SURE = 2.0
-"""A limit must lie this many standard deviations away for a result to be `ok`."""
-
-HOPELESS = 0.5
-"""Below this many it is `failed`: the answer says less than a guess would."""
-
-FAR = float(-ndtri(FALSE_ALARM / 2.0))
-"""Standard deviations from a stated value at which it is contradicted."""
 
 
 @dataclass(frozen=True)
@@ -108,16 +107,16 @@ def judge_initialization(
     if broken or posterior is None:
         return InitResult(Verdict("failed", (*contradicted, *broken)), report)
     gravity_deg = float(np.rad2deg(direction_std(state.gravity_c0, posterior.gravity_c0)))
-    velocity = float(np.sqrt(np.einsum("kii->", posterior.velocity_b) / len(vision)))
+    velocity = velocity_std(state, posterior, report, premises)
     checks = [
-        *(_Check("weak", reason) for reason in contradicted),
-        _against("gravity's direction", gravity_deg, limits.gravity_deg, "deg"),
-        _against("velocity", velocity, limits.velocity, "m/s"),
-        _plausible_bias(state, prior),
-        _plausible_scale(report.scale, 0.0, vision.std_scale),
-        _rejections(report, int(vision.measured.sum())),
+        *(Check("weak", reason) for reason in contradicted),
+        against("gravity's direction", gravity_deg, limits.gravity_deg, "deg"),
+        against("velocity", velocity, limits.velocity, "m/s"),
+        plausible_bias(state, prior),
+        plausible_scale(report.scale, 0.0, vision.std_scale),
+        rejections(report, int(vision.measured.sum())),
     ]
-    status, reasons = _worst(checks)
+    status, reasons = worst(checks)
     reasons += _consistency(report, vision, rotations.residuals)
     return InitResult(Verdict(status, tuple(reasons)), report, state, posterior)
 
@@ -147,11 +146,11 @@ def judge_calibration(
         ):
             name = f"the camera's {what} the IMU's {axis} axis"
             advice = _advice(turned_deg, i, value, limit)
-            checks.append(_against(name, value, limit, unit, advice))
-    checks.append(_plausible_scale(report.scale, 0.0, vision.std_scale))
+            checks.append(against(name, value, limit, unit, advice))
+    checks.append(plausible_scale(report.scale, 0.0, vision.std_scale))
     if scale is not None:
-        checks.append(_plausible_scale(scale.scale, scale.std, STD_ACC_SCALE))
-    status, reasons = _worst(checks)
+        checks.append(plausible_scale(scale.scale, scale.std, STD_ACC_SCALE))
+    status, reasons = worst(checks)
     reasons += _consistency(report, vision, rotations.residuals)
     return CalibrationResult(Verdict(status, tuple(reasons)), report, state, posterior)
 
@@ -160,7 +159,7 @@ def _unseen_rotations(rotations: RotationAlignment, limits: CalibrationLimits) -
     """Axes about which the camera's rotation did not show, where there is no joint answer."""
     std_deg = np.rad2deg(np.sqrt(np.diag(rotations.cov)[3:6]))
     checks = [
-        _against(
+        against(
             f"the camera's rotation about the IMU's {axis} axis",
             float(std),
             limits.rotation_deg,
@@ -177,12 +176,6 @@ def rotation_about_axes_deg(Ts_c0_b: Array) -> Array:
     R_b0_c0 = Ts_c0_b[0, :3, :3].T
     phi = np.array([so3_log(R_b0_c0 @ T[:3, :3]) for T in Ts_c0_b])
     return np.rad2deg(np.ptp(phi, axis=0))
-
-
-@dataclass(frozen=True)
-class _Check:
-    status: Status
-    reason: str = ""
 
 
 def _broken(state: VIState, posterior: Posterior | None, report: SolveReport) -> list[str]:
@@ -204,15 +197,6 @@ def _broken(state: VIState, posterior: Posterior | None, report: SolveReport) ->
     return []
 
 
-def _against(what: str, std: float, limit: float, unit: str, advice: str = "") -> _Check:
-    """Compare a standard deviation with the error that may be."""
-    if std * SURE <= limit:
-        return _Check("ok")
-    status: Status = "weak" if std * HOPELESS <= limit else "failed"
-    reason = f"{what} is known to {std:.2g} {unit} only, needed {limit / SURE:.2g}"
-    return _Check(status, f"{reason}; {advice}" if advice else reason)
-
-
 def _advice(turned_deg: Array, axis: int, std: float, limit: float) -> str:
     """What motion would help: an axis of the extrinsics shows in rotations about the others."""
     others = [i for i in range(3) if i != axis]
@@ -220,52 +204,6 @@ def _advice(turned_deg: Array, axis: int, std: float, limit: float) -> str:
     needed = float(np.clip(turned * std * SURE / limit, 5.0, 60.0))
     names = " or ".join("xyz"[i] for i in others)
     return f"too little rotation about {names}: {turned:.1f} deg, needs about {needed:.0f}"
-
-
-def _plausible_bias(state: VIState, prior: BiasPrior) -> _Check:
-    """A bias far outside its prior has swallowed something that is not a bias."""
-    away = np.abs(state.acc_bias - prior.mean_acc) / prior.std_acc
-    if away @ away <= chdtri(3, FALSE_ALARM):
-        return _Check("ok")
-    axis = int(np.argmax(away))
-    return _Check(
-        "weak",
-        f"the accelerometer bias on {'xyz'[axis]} comes out as {state.acc_bias[axis]:.2f} m/s^2, "
-        f"{away[axis]:.0f} standard deviations from what was expected: check units, gravity in the "
-        "accelerometer and the scale of the camera's motion",
-    )
-
-
-def _plausible_scale(scale: float, std: float, spread: float) -> _Check:
-    """A scale that neither its own uncertainty nor the stated spread explains."""
-    away = abs(scale - 1.0) / max(float(np.hypot(std, spread)), 1e-12)
-    if away <= FAR:
-        return _Check("ok")
-    return _Check(
-        "weak",
-        f"accelerations fit the camera's motion if that is {scale:.3f} times as long, "
-        f"{away:.1f} standard deviations from what was stated: check the stereo baseline or the "
-        "trajectory's scale",
-    )
-
-
-def _worst(checks: list[_Check]) -> tuple[Status, list[str]]:
-    order: list[Status] = ["ok", "weak", "failed"]
-    status = max((check.status for check in checks), key=order.index)
-    return status, [check.reason for check in checks if check.reason]
-
-
-def _rejections(report: SolveReport, measured: int) -> _Check:
-    """What is left when many measurements are rejected is a choice, not an answer."""
-    if report.rejected == 0:
-        return _Check("ok")
-    reason = (
-        f"{report.rejected} of {measured + report.rejected} relative poses contradict the IMU and "
-        "were rejected: something that moves by itself filled the image, or the IMU's samples are "
-        "wrong"
-    )
-    many = report.rejected >= MOST_MISSING * (measured + report.rejected)
-    return _Check("weak" if many else "ok", reason)
 
 
 def _consistency(report: SolveReport, vision: RelativePoses, residuals: Array) -> list[str]:
