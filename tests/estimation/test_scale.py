@@ -21,7 +21,8 @@ def test_a_wrong_scale_is_found_and_the_state_is_right():
     )
     result = initialize(window.imu, vision, window.truth.T_b_c)
     assert result.report.scale == pytest.approx(1.01, abs=1e-5)
-    np.testing.assert_allclose(result.state.velocity_b, window.truth.velocity_b, atol=1e-5)
+    # A scale known to 1e-5, at 1.6 m/s.
+    np.testing.assert_allclose(result.state.velocity_b, window.truth.velocity_b, atol=3e-5)
 
 
 def test_a_scale_taken_as_exact_is_left_alone():

@@ -17,6 +17,7 @@ from maci2.estimation.rotation_alignment import (
     align_rotations,
     rotation_from_rates,
 )
+from maci2.estimation.scale import measured_scale
 from maci2.estimation.time_offset import on_imu_clock, solve_with_offset
 from maci2.estimation.verdict import CalibrationLimits, judge_calibration, require_window
 from maci2.imu import ImuMeasurements, Preintegrated, preintegrate
@@ -84,8 +85,9 @@ def calibrate(
     ]
     state, posterior, report = min(solutions, key=lambda s: (not s[2].converged, s[2].cost))
 
+    scale = measured_scale(imu, vision, state, report.inflation, config)
     report = replace(report, solve_ms=1e3 * (time.perf_counter() - began))
-    return judge_calibration(state, posterior, report, vision, aligned, limits)
+    return judge_calibration(state, posterior, report, vision, aligned, limits, scale)
 
 
 def _rotations_to_try(

@@ -11,6 +11,7 @@ from maci2.estimation.config import SolverConfig
 from maci2.estimation.initial_guess import start_values
 from maci2.estimation.levenberg_marquardt import Variables
 from maci2.estimation.outlier_rejection import inlier_poses, resolved, suspicious, without
+from maci2.estimation.premises import Premises, window_premises
 from maci2.estimation.results import InitResult, Posterior, SolveReport, VIState
 from maci2.estimation.rotation_alignment import RotationAlignment, align_rotations
 from maci2.estimation.time_offset import on_imu_clock, solve_with_offset
@@ -26,6 +27,7 @@ def initialize(
     T_b_c: Array,
     config: SolverConfig | None = None,
     limits: InitLimits | None = None,
+    premises: Premises | None = None,
 ) -> InitResult:
     """Estimate gravity, velocities, biases and poses over the keyframes of `vision`.
 
@@ -39,6 +41,8 @@ def initialize(
         T_b_c: (4, 4) pose in the body of the camera frame that `vision` speaks of.
         config: choices of the solver.
         limits: errors that the result may have, for the verdict.
+        premises: what has been seen of the constants so far (`PremiseEvidence`); without it the
+            window tests what it can.
 
     Returns:
         State, posterior covariance, report and verdict. A window without an answer gives the
@@ -64,6 +68,7 @@ def initialize(
         if resolved(solved.report, again.report, inliers, vision.measured):
             solved = again.with_rejected(inliers)
 
+    premises = premises or window_premises(imu, solved.vision, T_b_c, config.rule)
     report = replace(solved.report, solve_ms=1e3 * (time.perf_counter() - began))
     return judge_initialization(
         solved.state,
@@ -73,6 +78,8 @@ def initialize(
         solved.rotations,
         imu.bias_prior,
         limits,
+        premises,
+        config.gravity_norm,
     )
 
 

@@ -1,6 +1,7 @@
 """From a recording and options to what the estimator takes: IMU measurements and camera motion."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -8,10 +9,12 @@ import numpy as np
 from maci2.datasets import open_recording, read_trajectory
 from maci2.datasets.image_files import stereo_frames
 from maci2.errors import DatasetError
+from maci2.estimation.premises import Premises
 from maci2.imu import ImuMeasurements, datasheet_model, raw_model
 from maci2.imu.learned_model import load_imu_model
 from maci2.lie import se3_inv
 from maci2.pipeline.options import RunOptions, VisionSource
+from maci2.pipeline.recording_premises import recording_premises
 from maci2.rigs import require_extrinsics, require_noise
 from maci2.sensors import (
     CameraTrajectory,
@@ -106,6 +109,11 @@ class Inputs:
         name = [ord(letter) for letter in self.recording.name]
         seed = (self.seed, index, *name)
         return poses_from_truth(self.truth, stamps_ns, self.T_b_c, cov_pose, seed)
+
+    @cached_property
+    def premises(self) -> Premises | None:
+        """What the whole recording says of its own constants."""
+        return recording_premises(self)
 
     def removed_bias(self, start_ns: int, end_ns: int) -> tuple[Array, Array]:
         """Mean gyro and acc correction that the IMU model made inside the window, as biases."""
