@@ -39,6 +39,7 @@ def refusal(path):
         "\ufeff%YAML:1.0\r\n---\r\na: 1.5\r\nb: [1, 2]\r\n",
         "a: 1.5\nb:[1, 2]\n",
         "a:1.5\nb: [1, 2]\n",
+        "%YAML:1.0\na:1.5\nb:[1, 2]\n",
         "a: 1.5\t# tab before a comment\nb:\t[1,\t2]\n",
         '{"a": 1.5, "b": [1, 2]}',
         '\n{"a": 1.5, "b": [1, 2]}\n',

@@ -154,15 +154,17 @@ def _yaml(text: str, path: Path) -> Any:
             f"{path}: is a YAML file of {len(text) / 1e6:.1f} MB, needed at most "
             f"{MAX_YAML_BYTES / 1e6:g}; check the path."
         )
+    opencv = text.lstrip().startswith("%YAML:")
     # OpenCV's first line %YAML:1.0 is not legal YAML; blanked, so that line numbers stay true.
     text = _DIRECTIVE.sub("", text)
+    # OpenCV takes `key:value`, and editors leave tabs behind.
+    tidied = _KEY_WITHOUT_SPACE.sub(r"\1: ", text.replace("\t", "    "))
     try:
-        return _first_document(text)
+        return _first_document(tidied if opencv else text)
     except (yaml.YAMLError, ValueError):
-        # OpenCV takes `key:value`, and editors leave tabs behind.
-        tidied = _KEY_WITHOUT_SPACE.sub(r"\1: ", text.replace("\t", "    "))
+        pass
     try:
-        return _first_document(tidied)
+        return _first_document(text if opencv else tidied)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark is not None else 1
         raise CalibrationError(
