@@ -234,6 +234,13 @@ def test_a_zed_has_its_pair_in_millimetres(write):
     )
 
 
+def test_a_wide_zed_has_a_fisheye(write):
+    text = ZED.replace("k2=0.02\n", "k2=0.02\nk3=0.03\nk4=0.04\n")
+    left, right = read_any_rig(write(text, "SN123.conf", header="")).cameras
+    assert (left.distortion_model, right.distortion_model) == ("equidistant", "radtan")
+    assert left.distortion.tolist() == [-0.17, 0.02, 0.03, 0.04]
+
+
 @pytest.mark.parametrize(
     "text",
     [
