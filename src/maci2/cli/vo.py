@@ -50,13 +50,13 @@ def vo(
     keyframes_ns = even_keyframes(odometry.stamps_ns, interval)
     with Progress(transient=True) as progress:
         task = progress.add_task("keyframes", total=len(keyframes_ns) - 1)
-        steps = measure_all(
+        poses = measure_all(
             odometry, keyframes_ns, output, lambda done, _: progress.update(task, completed=done)
         )
-    failed = [step for step in steps if step.reason]
-    typer.echo(f"wrote {output}: {len(steps)} steps, {len(failed)} of them not measured")
-    for step in failed[:5]:
-        typer.echo(f"  {step.stamps_ns[0]} ns: {step.reason}")
+    failed = [pose for pose in poses if pose.reason]
+    typer.echo(f"wrote {output}: {len(poses)} relative poses, {len(failed)} of them not measured")
+    for pose in failed[:5]:
+        typer.echo(f"  {pose.stamps_ns[0]} ns: {pose.reason}")
     if len(failed) > 5:
         typer.echo(f"  and {len(failed) - 5} more")
     if rerun:

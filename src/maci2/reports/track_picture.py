@@ -45,7 +45,7 @@ def tracked_image(odometry: StereoOdometry, first_ns: int, second_ns: int) -> Tr
     found = match_keyframes(first, [], second, first.row_offset)
     if not len(found.matches):
         return TrackedImage(second.left, nothing, nothing, np.empty(0))
-    cov = odometry.model(found.evidence)[:, :2, :2]
+    cov = odometry.model(found.features)[:, :2, :2]
     sigma_px = np.sqrt(np.trace(cov, axis1=1, axis2=2))
     return TrackedImage(second.left, found.matches.uv0, found.matches.uv1, sigma_px)
 

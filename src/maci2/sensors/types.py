@@ -247,6 +247,10 @@ class Recording:
     bag: BagImages | None = None
     """For a bag: where its images are."""
 
+    image_names: tuple[dict[int, str], ...] = ()
+    """For a folder, one per camera: names of image files that are not their timestamp, by the
+    timestamp that the camera's list gives them."""
+
     notes: tuple[str, ...] = ()
     """What was found and taken for what."""
 
