@@ -101,7 +101,7 @@ def test_understated_visual_noise_is_noticed_and_errors_still_fit():
 
 
 FAST_WINDOWS = 200
-"""A gravity of two degrees of freedom is then known to 0.07 of its NEES: 1.5 is seven times that."""
+"""Enough to know the NEES of two degrees of freedom to 0.07, a seventh of what must be seen."""
 
 
 @pytest.fixture(scope="module")

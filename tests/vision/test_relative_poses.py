@@ -103,13 +103,13 @@ def test_a_missing_key_is_named_beside_those_found(tmp_path, key):
     np.savez(tmp_path / "poses.npz", **content)
     with pytest.raises(MeasurementError) as raised:
         load_relative_poses(tmp_path / "poses.npz")
-    assert f"poses.npz: lacks ['{key}']; holds [" in str(raised.value)
+    assert f"poses.npz: lacks {key}; holds " in str(raised.value)
     assert all(name in str(raised.value) for name in content)
 
 
 def test_a_file_that_is_no_archive_is_named(tmp_path):
     (tmp_path / "poses.npz").write_text("not an archive")
-    with pytest.raises(MeasurementError, match=r"poses\.npz: not a readable \.npz file"):
+    with pytest.raises(MeasurementError, match=r"poses\.npz: is no readable \.npz file"):
         load_relative_poses(tmp_path / "poses.npz")
 
 
@@ -179,11 +179,11 @@ def test_a_file_of_version_0_1_without_a_mask_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"reasons": np.array(["", ""])}, r"reasons has the shape \(2,\), needed \(3,\)"),
-        ({"stamps_ns": np.zeros((3, 2))}, r"stamps_ns is float64 of the shape \(3, 2\)"),
+        ({"reasons": np.array(["", ""])}, r"reasons has shape \(2,\), needed \(3\)"),
+        ({"stamps_ns": np.zeros((3, 2))}, "stamps_ns: holds float64, needed integers"),
         ({"stamps_ns": np.array([[3, 1], [4, 2], [5, 6]])}, "pose 0 leads from 3 to 1 ns"),
         ({"T_ck_ck1": np.tile(1.1 * np.eye(4), (3, 1, 1))}, r"T_ck_ck1\[0\] is no rigid transform"),
-        ({"cov": np.eye(6)}, r"cov has the shape \(6, 6\), needed \(3, 6, 6\)"),
+        ({"cov": np.eye(6)}, r"cov has shape \(6, 6\), needed \(3, 6, 6\)"),
     ],
 )
 def test_a_file_whose_arrays_do_not_fit_is_refused_by_name(tmp_path, changes, message):

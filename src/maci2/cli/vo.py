@@ -24,6 +24,9 @@ def vo(
         Path | None, typer.Option(help=".onnx of `maci2 train-vision`, instead of the bundled one")
     ] = None,
     rig: opt.RigFile = None,
+    imu_rate: opt.ImuRate = None,
+    imu_noise: opt.ImuNoiseText = "",
+    t_b_c: opt.Extrinsics = "",
     topics: opt.Topics = "",
     rerun: opt.Rerun = "",
 ) -> None:
@@ -40,18 +43,20 @@ def vo(
     from maci2.vision.odometry_run import even_keyframes, measure_all
 
     # Stamps of the file are those of the images, whatever a rig states about clocks.
-    recording = on_camera_clock(open_recording(sequence, rig, topics))
+    recording = on_camera_clock(
+        open_recording(sequence, rig, topics, opt.given(imu_rate, imu_noise, t_b_c))
+    )
     odometry = odometry_by(covariance, stereo_frames(recording), recording.rig, weights)
     keyframes_ns = even_keyframes(odometry.stamps_ns, interval)
     with Progress(transient=True) as progress:
         task = progress.add_task("keyframes", total=len(keyframes_ns) - 1)
-        steps = measure_all(
+        poses = measure_all(
             odometry, keyframes_ns, output, lambda done, _: progress.update(task, completed=done)
         )
-    failed = [step for step in steps if step.reason]
-    typer.echo(f"wrote {output}: {len(steps)} steps, {len(failed)} of them not measured")
-    for step in failed[:5]:
-        typer.echo(f"  {step.stamps_ns[0]} ns: {step.reason}")
+    failed = [pose for pose in poses if pose.reason]
+    typer.echo(f"wrote {output}: {len(poses)} relative poses, {len(failed)} of them not measured")
+    for pose in failed[:5]:
+        typer.echo(f"  {pose.stamps_ns[0]} ns: {pose.reason}")
     if len(failed) > 5:
         typer.echo(f"  and {len(failed) - 5} more")
     if rerun:

@@ -58,7 +58,7 @@ def visual_report(
     interval_s: float,
     models: tuple[str, ...] = MODELS,
     truth_names: tuple[str, ...] = (),
-    on_step: Callable[[int, int], None] = lambda done, total: None,
+    on_pose: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[str, dict[str, VisualScore]]:
     """Name of the recording and the score of every model on the same keyframes."""
     truth = recording.truth(truth_names)
@@ -71,31 +71,31 @@ def visual_report(
     for model in models:
         odometry = odometry_by(model, frames, recording.rig)
         start = perf_counter()
-        steps = measure_all(odometry, keyframes_ns, on_step=on_step)
+        poses = measure_all(odometry, keyframes_ns, on_pose=on_pose)
         seconds = perf_counter() - start
         covered = int(np.sum((frames.stamps_ns >= keyframes_ns[0])
                              & (frames.stamps_ns <= keyframes_ns[-1])))  # fmt: skip
         scores[model] = score(
-            steps, truth, odometry.rectification.T_b_cr, covered / max(seconds, 1e-9)
+            poses, truth, odometry.rectification.T_b_cr, covered / max(seconds, 1e-9)
         )
     return recording.name, scores
 
 
 def score(
-    steps: list[RelativePose], truth: GroundTruth, T_b_cr: Array, frames_per_second: float
+    poses: list[RelativePose], truth: GroundTruth, T_b_cr: Array, frames_per_second: float
 ) -> VisualScore:
-    """Errors of the measured steps against the truth."""
+    """Errors of the measured relative poses against ground truth."""
     errors, covs, unmeasured = [], [], 0
-    for step in steps:
-        if step.reason:
+    for pose in poses:
+        if pose.reason:
             unmeasured += 1
             continue
         try:
-            at = truth_at(truth, np.array(step.stamps_ns), MAX_TRUTH_GAP_S).Ts_w_b @ T_b_cr
+            at = truth_at(truth, np.array(pose.stamps_ns), MAX_TRUTH_GAP_S).Ts_w_b @ T_b_cr
         except DatasetError:
             continue
-        errors.append(se3_log(step.T_ck_ck1 @ se3_inv(se3_inv(at[0]) @ at[1])))
-        covs.append(step.cov_T_ck_ck1)
+        errors.append(se3_log(pose.T_ck_ck1 @ se3_inv(se3_inv(at[0]) @ at[1])))
+        covs.append(pose.cov_T_ck_ck1)
     return VisualScore(
         len(errors),
         unmeasured,

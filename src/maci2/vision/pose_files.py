@@ -1,6 +1,5 @@
 """Files of relative poses: the `.npz` that `maci2 vo` writes and `measurements:FILE` reads."""
 
-import io
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,10 +7,20 @@ import numpy as np
 
 from maci2 import __version__, boundary
 from maci2.errors import MeasurementError
-from maci2.files import write_atomically
+from maci2.files import NpzField, read_npz, write_npz
 from maci2.gaussian import require_spd
 from maci2.types import NS, Array, Stamps
 from maci2.vision.relative_poses import CameraFrame, RelativePoses, any_motion
+
+POSE_FIELDS = {
+    "stamps_ns": NpzField("iu", ("m", 2)),
+    "T_ck_ck1": NpzField("f", ("m", 4, 4)),
+    "cov": NpzField("f", ("m", 6, 6)),
+    "frame": NpzField("U", ()),
+    "measured": NpzField("b", ("m",), optional=True),
+    "reasons": NpzField("U", ("m",), optional=True),
+}
+"""Arrays of the file; version 0.1 had no mask, and reasons only where `maci2 vo` wrote it."""
 
 NOT_MEASURED = "not measured"
 """Reason given for a pose whose file has a mask but no reasons."""
@@ -46,34 +55,23 @@ class MeasuredPoses:
 
 def save_relative_poses(path: Path, poses: RelativePoses) -> None:
     """Write the `.npz` of docs/conventions.md, whole or not at all."""
-    content = io.BytesIO()
-    np.savez(
-        content,
-        stamps_ns=np.stack([poses.stamps_ns[:-1], poses.stamps_ns[1:]], axis=1),
-        T_ck_ck1=poses.Ts_ck_ck1,
-        cov=poses.covs_T_ck_ck1,
-        measured=poses.measured,
-        reasons=np.array(poses.reasons, dtype=np.str_),
-        frame=poses.frame,
-        version=__version__,
-    )
-    write_atomically(path, content.getvalue())
+    arrays = {
+        "stamps_ns": np.stack([poses.stamps_ns[:-1], poses.stamps_ns[1:]], axis=1),
+        "T_ck_ck1": poses.Ts_ck_ck1,
+        "cov": poses.covs_T_ck_ck1,
+        "measured": poses.measured,
+        "reasons": np.array(poses.reasons, dtype=np.str_),
+        "frame": poses.frame,
+        "version": __version__,
+    }
+    write_npz(path, arrays)
 
 
 def load_relative_poses(path: Path) -> MeasuredPoses:
     """Read what `save_relative_poses` or `maci2 vo` wrote, version 0.1 included."""
     if not path.is_file():
         raise MeasurementError(f"{path}: no such file; `maci2 vo` writes one.")
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            missing = {"stamps_ns", "T_ck_ck1", "cov", "frame"} - set(file.files)
-            if missing:
-                raise MeasurementError(
-                    f"{path}: lacks {sorted(missing)}; holds {sorted(file.files)}."
-                )
-            content = {name: file[name] for name in file.files}
-    except (ValueError, OSError) as error:
-        raise MeasurementError(f"{path}: not a readable .npz file ({error}).") from error
+    content = read_npz(path, POSE_FIELDS, "relative poses that `maci2 vo` wrote")
     return _measured_poses(content, str(path))
 
 
@@ -86,41 +84,30 @@ def _measured_poses(content: dict[str, np.ndarray], source: str) -> MeasuredPose
     Ts = boundary.as_transforms(content["T_ck_ck1"], count, f"{source}: T_ck_ck1")
     covs = boundary.as_array(content["cov"], (count, 6, 6), f"{source}: cov")
     require_spd(covs, f"{source}: cov")
-    reasons = _reasons(content, stamps_ns, Ts, covs, source)
+    reasons = _reasons(content, stamps_ns, Ts, covs)
     return MeasuredPoses(
         stamps_ns, Ts, covs, "rectified" if frame == "rectified" else "camera", source, reasons
     )
 
 
-def _spans(values: np.ndarray, source: str) -> Stamps:
+def _spans(stamps_ns: Stamps, source: str) -> Stamps:
     """(m, 2) int64, each from an earlier to a later timestamp, in their order."""
-    if values.ndim != 2 or values.shape[1] != 2 or values.dtype.kind not in "iu":
+    first, last = (
+        boundary.as_stamps(stamps_ns[:, i], f"{source}: stamps_ns[:, {i}]") for i in (0, 1)
+    )
+    if (last <= first).any():
+        k = int(np.argmax(last <= first))
         raise MeasurementError(
-            f"{source}: stamps_ns is {values.dtype} of the shape {values.shape}, needed int64 of "
-            "the shape (m, 2)."
+            f"{source}: pose {k} leads from {first[k]} to {last[k]} ns, needed from an earlier to "
+            "a later timestamp."
         )
-    boundary.as_stamps(values[:, 0], f"{source}: stamps_ns[:, 0]")
-    boundary.as_stamps(values[:, 1], f"{source}: stamps_ns[:, 1]")
-    stamps_ns = np.ascontiguousarray(values, dtype=np.int64)
-    if (stamps_ns[:, 1] <= stamps_ns[:, 0]).any():
-        k = int(np.argmax(stamps_ns[:, 1] <= stamps_ns[:, 0]))
-        raise MeasurementError(
-            f"{source}: pose {k} leads from {stamps_ns[k, 0]} to {stamps_ns[k, 1]} ns, needed from "
-            "an earlier to a later timestamp."
-        )
-    return stamps_ns
+    return np.stack([first, last], axis=1)
 
 
 def _reasons(
-    content: dict[str, np.ndarray], stamps_ns: Stamps, Ts: Array, covs: Array, source: str
+    content: dict[str, np.ndarray], stamps_ns: Stamps, Ts: Array, covs: Array
 ) -> tuple[str, ...]:
     """Why poses were not measured, as the file says it."""
-    count = len(stamps_ns)
-    for name in ("reasons", "measured"):
-        if name in content and content[name].shape != (count,):
-            raise MeasurementError(
-                f"{source}: {name} has the shape {content[name].shape}, needed ({count},)."
-            )
     if "reasons" in content:
         return tuple(str(reason) for reason in content["reasons"])
     if "measured" in content:

@@ -1,6 +1,6 @@
 """Camera motion from keyframe to keyframe, with covariance: what estimation takes from vision."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -87,6 +87,16 @@ class RelativePoses:
         return (
             f"RelativePoses({len(self)} keyframes, {span_s:.3f} s, "
             f"{int(self.measured.sum())} of {len(self) - 1} measured, frame '{self.frame}')"
+        )
+
+    def part(self, first: int, last: int) -> "RelativePoses":
+        """The relative poses of keyframes `first` to `last`, both included."""
+        return replace(
+            self,
+            stamps_ns=self.stamps_ns[first : last + 1],
+            Ts_ck_ck1=self.Ts_ck_ck1[first:last],
+            covs_T_ck_ck1=self.covs_T_ck_ck1[first:last],
+            reasons=self.reasons[first:last],
         )
 
     @property

@@ -17,13 +17,14 @@ from maci2.imu import ImuMeasurements, raw_model
 from maci2.imu.learned_model import load_imu_model
 from maci2.lie import se3_inv
 from maci2.pipeline.online.imu_buffer import SampleBuffer
-from maci2.pipeline.online.keyframes import Pair, Tracker
+from maci2.pipeline.online.keyframes import Tracker
 from maci2.pipeline.online.status import OnlineConfig, OnlineStatus
 from maci2.pipeline.online.warm_up import warmed_up
 from maci2.pipeline.online.zero_motion import at_rest, is_still
-from maci2.rigs import require_extrinsics
+from maci2.rigs import require_extrinsics, require_noise
 from maci2.sensors import ImuSamples, Rig
-from maci2.sensors.stereo import Image
+from maci2.sensors.imu_intrinsics import corrected_readings
+from maci2.sensors.stereo import Image, StereoPair
 from maci2.types import NS, Array
 from maci2.vision import RelativePoses
 
@@ -69,7 +70,7 @@ class OnlineInitializer:
         self._lock = threading.Condition()
         self._samples = SampleBuffer(2.0 * self.config.window_s + BEFORE_S)
         self._tracker = tracker or warmed_up(rig, self.config.window_s, self.config.keyframes)
-        self._queue: PriorityQueue[tuple[int, int, Pair | None]] = PriorityQueue(
+        self._queue: PriorityQueue[tuple[int, int, StereoPair | None]] = PriorityQueue(
             self.config.waiting_pairs
         )
         self._arrivals = 0
@@ -87,6 +88,8 @@ class OnlineInitializer:
         stamp_ns = as_stamp(stamp_ns, "stamp_ns of the IMU sample", DatasetError)
         gyro = as_array(gyro, (3,), f"gyro at {stamp_ns} ns", DatasetError)
         acc = as_array(acc, (3,), f"acc at {stamp_ns} ns", DatasetError)
+        if self._rig.imu_intrinsics is not None:
+            gyro, acc = corrected_readings(gyro, acc, self._rig.imu_intrinsics)
         with self._lock:
             broken = self._samples.add(stamp_ns, gyro, acc)
             if broken:
@@ -105,7 +108,7 @@ class OnlineInitializer:
         )
         self._arrivals += 1
         on_imu_clock_ns = stamp_ns + self._shift_ns
-        entry = (on_imu_clock_ns, self._arrivals, Pair(on_imu_clock_ns, left, right))
+        entry = (on_imu_clock_ns, self._arrivals, StereoPair(on_imu_clock_ns, left, right))
         while True:
             try:
                 self._queue.put_nowait(entry)
@@ -206,7 +209,7 @@ class OnlineInitializer:
             finally:
                 self._queue.task_done()
 
-    def _take(self, pair: Pair) -> None:
+    def _take(self, pair: StereoPair) -> None:
         with self._lock:
             started = self._status.restarts
             if pair.stamp_ns <= self._last_pair_ns:
@@ -284,6 +287,7 @@ class OnlineInitializer:
 
 def _imu_model(name: str, rig: Rig) -> Callable[[ImuSamples], ImuMeasurements]:
     if name == "raw":
+        require_noise(rig, "initialization")
         return lambda samples: raw_model(samples, rig.imu)
     return load_imu_model(name).measure
 
