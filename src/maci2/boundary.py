@@ -83,24 +83,25 @@ def as_stamps(
         raise error(f"{name} has the shape {stamps.shape}, needed (n,) with n at least {least}.")
     if len(stamps) == 0:
         return stamps
-    if not -LARGEST_STAMP_NS < int(stamps.min()) <= int(stamps.max()) < LARGEST_STAMP_NS:
-        raise error(
-            f"{name} reaches from {stamps.min()} to {stamps.max()} ns, needed nanoseconds within "
-            "146 years of the clock's origin."
-        )
-    steps = stamps[1:] - stamps[:-1]
-    if len(steps) == 0:
-        return stamps
-    if steps.min() <= 0:
-        index = int(np.argmax(steps <= 0)) + 1
+    # Compared, not subtracted: differences of wrong timestamps may overflow.
+    later = stamps[1:] > stamps[:-1]
+    if not later.all():
+        index = int(np.argmin(later)) + 1
         raise error(
             f"{name} is not strictly increasing: {stamps[index]} ns at index {index} follows "
-            f"{stamps[index - 1]} ns ({int((steps <= 0).sum())} such places); sort by timestamp "
-            "and remove duplicates."
+            f"{stamps[index - 1]} ns ({int((~later).sum())} such places); sort by timestamp and "
+            "remove duplicates."
         )
-    # The least step decides alone in nearly every case, and is cheaper than the median.
-    if steps.min() < shortest_ns and np.median(steps) < shortest_ns:
-        raise _wrong_unit(float(np.median(steps)), shortest_ns, name, error)
+    if not -LARGEST_STAMP_NS < int(stamps[0]) <= int(stamps[-1]) < LARGEST_STAMP_NS:
+        raise error(
+            f"{name} reaches from {stamps[0]} to {stamps[-1]} ns, needed nanoseconds within 146 "
+            "years of the clock's origin."
+        )
+    if shortest_ns and len(stamps) > 1:
+        steps = stamps[1:] - stamps[:-1]
+        # The least step decides alone in nearly every case, and is cheaper than the median.
+        if steps.min() < shortest_ns and np.median(steps) < shortest_ns:
+            raise _wrong_unit(float(np.median(steps)), shortest_ns, name, error)
     return stamps
 
 
@@ -232,8 +233,8 @@ _UNITS = "; from seconds: np.round(1e9 * seconds).astype(np.int64)"
 def _require_rigid(Ts: Array, name: str, error: ErrorType, stacked: bool) -> None:
     R = Ts[:, :3, :3]
     gram = np.matmul(R.transpose(0, 2, 1), R)
-    away = np.abs(gram - _EYE).reshape(len(Ts), -1).max(axis=1, initial=0.0)
-    if (away > ROTATION_TOLERANCE).any():
+    if np.abs(gram - _EYE).max(initial=0.0) > ROTATION_TOLERANCE:
+        away = np.abs(gram - _EYE).max(axis=(1, 2))
         k = int(np.argmax(away > ROTATION_TOLERANCE))
         size = float(np.sqrt(np.trace(gram[k]) / 3.0))
         scaled = np.abs(gram[k] / size**2 - _EYE).max() <= ROTATION_TOLERANCE if size else False
@@ -242,12 +243,12 @@ def _require_rigid(Ts: Array, name: str, error: ErrorType, stacked: bool) -> Non
             f"{name}{f'[{k}]' if stacked else ''} is no rigid transform: its rotation is {what}, "
             f"allowed {ROTATION_TOLERANCE:g}. Give a rotation matrix without scale."
         )
-    if (np.einsum("ki,ki->k", np.cross(R[:, 0], R[:, 1]), R[:, 2]) < 0.0).any():
+    if np.linalg.det(R).min(initial=1.0) < 0.0:
         raise error(
             f"{name} mirrors: the determinant of its rotation is -1, needed 1. Check the "
             "signs of the axes."
         )
-    if (np.abs(Ts[:, 3] - _LAST_ROW) > 1e-9).any():
+    if np.abs(Ts[:, 3] - _LAST_ROW).max(initial=0.0) > 1e-9:
         raise error(f"{name} has a last row other than 0 0 0 1; is the transform transposed?")
 
 

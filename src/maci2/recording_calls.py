@@ -1,5 +1,6 @@
 """A recording in, a result out: what `maci2 init` and `maci2 calibrate` do, as one call each."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,9 +11,7 @@ from maci2.errors import OptionError
 from maci2.estimation import CalibrationResult, InitResult, Posterior, Verdict, VIState
 from maci2.estimation.result_output import (
     Record,
-    calibration_record,
     calibration_text,
-    initialization_record,
     initialization_text,
 )
 from maci2.evaluation.metrics import InitErrors
@@ -23,7 +22,7 @@ from maci2.pipeline import offline
 from maci2.pipeline.offline import Initialized, calibration_keyframes
 from maci2.pipeline.options import RunOptions, parse_vision
 from maci2.pipeline.prepare import Inputs, recalibrated_rig
-from maci2.pipeline.results_json import calibration_errors
+from maci2.pipeline.results_json import calibration_errors, calibration_json, initialization_json
 from maci2.sensors import Rig
 
 if TYPE_CHECKING:
@@ -70,9 +69,7 @@ class InitializedRecording:
 
     def to_dict(self) -> Record:
         """The record that `maci2 init --json` writes."""
-        window = self.initialized.window
-        record = initialization_record(self._raw(), self.inputs.recording.rig.time_offset_s)
-        record |= {"start_ns": window.start_ns, "stamps_ns": window.stamps_ns.tolist()}
+        record = initialization_json(self.initialized, self.inputs.recording.rig.time_offset_s)
         if self.errors is not None:
             record["errors"] = dict(self.errors.as_dict())
         return record
@@ -99,11 +96,14 @@ class InitializedRecording:
     def _error_texts(self) -> dict[str, str]:
         if self.errors is None:
             return {}
-        return {
-            "gravity": f"{self.errors.gravity_deg:.3f} deg",
-            "velocity": f"{self.errors.velocity_rmse:.4f} m/s",
-            "gyro_bias": f"{self.errors.gyro_bias_pct:.2f} %",
+        errors = {
+            "gravity": (self.errors.gravity_deg, ".3f", "deg"),
+            "velocity": (self.errors.velocity_rmse, ".4f", "m/s"),
+            "gyro_bias": (self.errors.gyro_bias_pct, ".2f", "%"),
         }
+        # Ground truth without biases says nothing of theirs.
+        known = {name: error for name, error in errors.items() if math.isfinite(error[0])}
+        return {name: f"{value:{form}} {unit}" for name, (value, form, unit) in known.items()}
 
 
 @dataclass(frozen=True, repr=False)
@@ -154,14 +154,7 @@ class CalibratedRecording:
     def to_dict(self) -> Record:
         """The record that `maci2 calibrate --json` writes; `T_b_c` is the left camera's own, also
         where images were rectified."""
-        record = calibration_record(self.result, self.inputs.recording.rig.time_offset_s)
-        if self.rig is None or self.result.posterior is None:
-            return record
-        record["T_b_c"] = self.rig.cameras[0].T_b_c.tolist()
-        if self.inputs.recording.rig.extrinsics_known:
-            rotation_deg, translation = calibration_errors(self.result, self.inputs.T_b_c)
-            record["errors"] = {"rotation_deg": rotation_deg, "translation_m": translation}
-        return record
+        return calibration_json(self.inputs, self.result)
 
     def save(self, path: str | Path) -> None:
         """Write `to_dict()` as JSON, whole or not at all."""

@@ -2,6 +2,10 @@
 
 import io
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 FILE_WIDTH = 100
 """Characters in a line where the output is not a terminal."""
@@ -22,12 +26,9 @@ def sigmas(values: Iterable[float], digits: int = 4) -> str:
     return " ".join(f"{value:.{digits}f}" for value in values)
 
 
-def table_text(
-    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], width: int = FILE_WIDTH
-) -> str:
-    """A table whose first column is text and whose others are numbers, `width` characters wide."""
+def rich_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> "Table":
+    """A table whose first column is text and whose others are numbers."""
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -36,6 +37,17 @@ def table_text(
         table.add_column(Text(column), justify="left" if i == 0 else "right", no_wrap=True)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
+    return table
+
+
+def table_text(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], width: int = FILE_WIDTH
+) -> str:
+    """The same as plain text, at most `width` characters wide."""
+    from rich.console import Console
+
     output = io.StringIO()
-    Console(file=output, width=width, color_system=None, force_terminal=False).print(table)
+    Console(file=output, width=width, color_system=None, force_terminal=False).print(
+        rich_table(title, columns, rows)
+    )
     return "\n".join(line.rstrip() for line in output.getvalue().splitlines())

@@ -7,7 +7,7 @@ from itertools import permutations, product
 import numpy as np
 
 from maci2.boundary import require_type
-from maci2.estimation.config import SolverConfig
+from maci2.estimation.config import DEFAULT_CONFIG, SolverConfig
 from maci2.estimation.initial_guess import lever_arm, start_values
 from maci2.estimation.initialize import require_arguments
 from maci2.estimation.levenberg_marquardt import Variables
@@ -66,7 +66,7 @@ def calibrate(
         DatasetError: the samples do not cover the keyframes or have a gap.
     """
     began = time.perf_counter()
-    config, limits = config or SolverConfig(), limits or CalibrationLimits()
+    config, limits = config or DEFAULT_CONFIG, limits or CalibrationLimits()
     require_arguments(imu, vision, config)
     require_type(limits, CalibrationLimits, "limits", "CalibrationLimits()")
     require_window(imu, vision)

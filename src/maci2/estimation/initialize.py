@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from maci2.boundary import as_transform, require_type
-from maci2.estimation.config import SolverConfig
+from maci2.estimation.config import DEFAULT_CONFIG, SolverConfig
 from maci2.estimation.initial_guess import start_values
 from maci2.estimation.levenberg_marquardt import Variables
 from maci2.estimation.outlier_rejection import inlier_poses, resolved, suspicious, without
@@ -55,7 +55,7 @@ def initialize(
     """
     began = time.perf_counter()
     T_b_c = as_transform(T_b_c, "T_b_c")
-    config, limits = config or SolverConfig(), limits or InitLimits()
+    config, limits = config or DEFAULT_CONFIG, limits or InitLimits()
     require_arguments(imu, vision, config)
     require_type(limits, InitLimits, "limits", "InitLimits()")
     require_window(imu, vision)

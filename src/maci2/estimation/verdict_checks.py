@@ -54,12 +54,13 @@ def velocity_std(
     what they say of this window's scale.
     """
     variance = float(np.einsum("kii->", posterior.velocity_b)) / len(state.velocity_b)
-    if premises is None or premises.translation is None or report.std_scale == 0.0:
+    scale, std_scale = report.scale, report.std_scale
+    known = None if premises is None else premises.translation
+    if known is None or scale is None or std_scale is None:
         return float(np.sqrt(variance))
-    relative = float(np.mean(np.sum(state.velocity_b**2, axis=1))) / report.scale**2
-    known = premises.translation
-    doubt = relative * report.std_scale**2
-    away = report.scale - known.scale
+    relative = float(np.mean(np.sum(state.velocity_b**2, axis=1))) / scale**2
+    doubt = relative * std_scale**2
+    away = scale - known.scale
     seen = relative * (away**2 + known.cov[0, 0] + (STD_ACC_SCALE * known.scale) ** 2)
     return float(np.sqrt(max(variance - doubt, 0.0) + min(doubt, float(seen))))
 

@@ -233,7 +233,8 @@ class Camera:
     def __post_init__(self) -> None:
         T_b_c = boundary.as_transform(self.T_b_c, "Camera.T_b_c", CalibrationError)
         object.__setattr__(self, "T_b_c", T_b_c)
-        for name, shape in (("intrinsics", (4,)), ("distortion", (None,))):
+        shapes = {"intrinsics": (4,), "distortion": (None,), "model_parameters": (None,)}
+        for name, shape in shapes.items():
             values = boundary.as_array(
                 getattr(self, name), shape, f"Camera.{name}", CalibrationError
             )

@@ -12,6 +12,16 @@ from maci2.gaussian import require_spd
 from maci2.types import NS, Array, Stamps
 from maci2.vision.relative_poses import CameraFrame, RelativePoses, any_motion
 
+POSE_FIELDS = {
+    "stamps_ns": NpzField("iu", ("m", 2)),
+    "T_ck_ck1": NpzField("f", ("m", 4, 4)),
+    "cov": NpzField("f", ("m", 6, 6)),
+    "frame": NpzField("U", ()),
+    "measured": NpzField("b", ("m",), optional=True),
+    "reasons": NpzField("U", ("m",), optional=True),
+}
+"""Arrays of the file; version 0.1 had no mask, and reasons only where `maci2 vo` wrote it."""
+
 NOT_MEASURED = "not measured"
 """Reason given for a pose whose file has a mask but no reasons."""
 
@@ -84,41 +94,30 @@ def _measured_poses(content: dict[str, np.ndarray], source: str) -> MeasuredPose
     Ts = boundary.as_transforms(content["T_ck_ck1"], count, f"{source}: T_ck_ck1")
     covs = boundary.as_array(content["cov"], (count, 6, 6), f"{source}: cov")
     require_spd(covs, f"{source}: cov")
-    reasons = _reasons(content, stamps_ns, Ts, covs, source)
+    reasons = _reasons(content, stamps_ns, Ts, covs)
     return MeasuredPoses(
         stamps_ns, Ts, covs, "rectified" if frame == "rectified" else "camera", source, reasons
     )
 
 
-def _spans(values: np.ndarray, source: str) -> Stamps:
+def _spans(stamps_ns: Stamps, source: str) -> Stamps:
     """(m, 2) int64, each from an earlier to a later timestamp, in their order."""
-    if values.ndim != 2 or values.shape[1] != 2 or values.dtype.kind not in "iu":
+    first, last = (
+        boundary.as_stamps(stamps_ns[:, i], f"{source}: stamps_ns[:, {i}]") for i in (0, 1)
+    )
+    if (last <= first).any():
+        k = int(np.argmax(last <= first))
         raise MeasurementError(
-            f"{source}: stamps_ns is {values.dtype} of the shape {values.shape}, needed int64 of "
-            "the shape (m, 2)."
+            f"{source}: pose {k} leads from {first[k]} to {last[k]} ns, needed from an earlier to "
+            "a later timestamp."
         )
-    boundary.as_stamps(values[:, 0], f"{source}: stamps_ns[:, 0]")
-    boundary.as_stamps(values[:, 1], f"{source}: stamps_ns[:, 1]")
-    stamps_ns = np.ascontiguousarray(values, dtype=np.int64)
-    if (stamps_ns[:, 1] <= stamps_ns[:, 0]).any():
-        k = int(np.argmax(stamps_ns[:, 1] <= stamps_ns[:, 0]))
-        raise MeasurementError(
-            f"{source}: pose {k} leads from {stamps_ns[k, 0]} to {stamps_ns[k, 1]} ns, needed from "
-            "an earlier to a later timestamp."
-        )
-    return stamps_ns
+    return np.stack([first, last], axis=1)
 
 
 def _reasons(
-    content: dict[str, np.ndarray], stamps_ns: Stamps, Ts: Array, covs: Array, source: str
+    content: dict[str, np.ndarray], stamps_ns: Stamps, Ts: Array, covs: Array
 ) -> tuple[str, ...]:
     """Why poses were not measured, as the file says it."""
-    count = len(stamps_ns)
-    for name in ("reasons", "measured"):
-        if name in content and content[name].shape != (count,):
-            raise MeasurementError(
-                f"{source}: {name} has the shape {content[name].shape}, needed ({count},)."
-            )
     if "reasons" in content:
         return tuple(str(reason) for reason in content["reasons"])
     if "measured" in content:

@@ -82,21 +82,21 @@ class RelativePoses:
     def __len__(self) -> int:
         return len(self.stamps_ns)
 
+    def __repr__(self) -> str:
+        span_s = (int(self.stamps_ns[-1]) - int(self.stamps_ns[0])) / NS
+        return (
+            f"RelativePoses({len(self)} keyframes, {span_s:.3f} s, "
+            f"{int(self.measured.sum())} of {len(self) - 1} measured, frame '{self.frame}')"
+        )
+
     def part(self, first: int, last: int) -> "RelativePoses":
-        """Keyframes first to last, both included."""
+        """The relative poses of keyframes `first` to `last`, both included."""
         return replace(
             self,
             stamps_ns=self.stamps_ns[first : last + 1],
             Ts_ck_ck1=self.Ts_ck_ck1[first:last],
             covs_T_ck_ck1=self.covs_T_ck_ck1[first:last],
             reasons=self.reasons[first:last],
-        )
-
-    def __repr__(self) -> str:
-        span_s = (int(self.stamps_ns[-1]) - int(self.stamps_ns[0])) / NS
-        return (
-            f"RelativePoses({len(self)} keyframes, {span_s:.3f} s, "
-            f"{int(self.measured.sum())} of {len(self) - 1} measured, frame '{self.frame}')"
         )
 
     @property
