@@ -35,13 +35,20 @@ def vo(
 
     from maci2.datasets import open_recording
     from maci2.datasets.image_files import stereo_frames
+    from maci2.pipeline.gyro_rotation import rotation_predictor
     from maci2.sensors import on_camera_clock
     from maci2.vision.odometry import odometry_by
     from maci2.vision.odometry_run import even_keyframes, measure_all
 
     # Stamps of the file are those of the images, whatever a rig states about clocks.
     recording = on_camera_clock(open_recording(sequence, rig, topics))
-    odometry = odometry_by(covariance, stereo_frames(recording), recording.rig, weights)
+    odometry = odometry_by(
+        covariance,
+        stereo_frames(recording),
+        recording.rig,
+        weights,
+        rotation_predictor(recording),
+    )
     keyframes_ns = even_keyframes(odometry.stamps_ns, interval)
     with Progress(transient=True) as progress:
         task = progress.add_task("keyframes", total=len(keyframes_ns) - 1)

@@ -11,6 +11,7 @@ from maci2.datasets.image_files import stereo_frames
 from maci2.errors import DatasetError
 from maci2.gaussian import nees
 from maci2.lie import se3_inv, se3_log
+from maci2.pipeline.gyro_rotation import rotation_predictor
 from maci2.sensors import GroundTruth, Recording, truth_at
 from maci2.types import Array
 from maci2.vision.odometry import odometry_by
@@ -67,9 +68,10 @@ def visual_report(
     frames = stereo_frames(recording)
     inside = (frames.stamps_ns >= truth.stamps_ns[0]) & (frames.stamps_ns <= truth.stamps_ns[-1])
     keyframes_ns = even_keyframes(frames.stamps_ns[inside], interval_s)
+    predictor = rotation_predictor(recording)
     scores = {}
     for model in models:
-        odometry = odometry_by(model, frames, recording.rig)
+        odometry = odometry_by(model, frames, recording.rig, predict_rotation=predictor)
         start = perf_counter()
         poses = measure_all(odometry, keyframes_ns, on_pose=on_pose)
         seconds = perf_counter() - start

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from maci2.errors import DatasetError
-from maci2.imu import GAMMA, ImuMeasurements, preintegrate
-from maci2.types import Array
-from maci2.vision.predicted_rotation import PredictedRotation
+from maci2.imu import GAMMA, ImuMeasurements, preintegrate, raw_model
+from maci2.sensors import Recording
+from maci2.types import NS, Array
+from maci2.vision import rectified_extrinsics
+from maci2.vision.predicted_rotation import PredictedRotation, RotationPredictor, no_prediction
 
 UNKNOWN_BIAS_STD = 0.1
 """Spread of a MEMS gyroscope's turn-on bias [rad/s], one axis, where nothing is known of it."""
@@ -21,16 +23,21 @@ class GyroRotation:
     """Rotation of a camera between two timestamps, as the gyroscope measured it."""
 
     imu: ImuMeasurements
-    """Samples, on the clock of the timestamps."""
+    """Samples that cover the images."""
 
     T_b_c: Array
     """Pose of the camera in the body."""
 
+    shift_ns: int = 0
+    """What takes timestamps of images to the IMU's clock."""
+
     def __call__(self, start_ns: int, end_ns: int) -> PredictedRotation | None:
         """The prediction with its covariance; None where samples are missing."""
-        prior = self.imu.between(start_ns, end_ns).bias_prior
+        stamps_ns = np.array([start_ns, end_ns], dtype=np.int64) + self.shift_ns
+        imu = self.imu.between(int(stamps_ns[0]), int(stamps_ns[1]))
+        prior = imu.bias_prior
         try:
-            between = preintegrate(self.imu, np.array([start_ns, end_ns]), prior.mean_gyro)
+            between = preintegrate(imu, stamps_ns, prior.mean_gyro)
         except DatasetError:
             return None
         std_bias = np.where(np.isfinite(prior.std_gyro), prior.std_gyro, UNKNOWN_BIAS_STD)
@@ -45,3 +52,18 @@ class GyroRotation:
         cov = ck_D_gamma @ cov @ ck_D_gamma.T
         cov = cov + EXTRINSICS_STD**2 * ck_D_extrinsics @ ck_D_extrinsics.T
         return PredictedRotation(R_ck_ck1, cov + 1e-8 * np.eye(3))
+
+
+def rotation_predictor(
+    recording: Recording, imu: ImuMeasurements | None = None
+) -> RotationPredictor:
+    """The gyroscope's prediction for a recording's images; none where the extrinsics are unknown.
+
+    `imu` are the measurements of an IMU model; the raw samples where it is not given.
+    """
+    rig = recording.rig
+    if not rig.extrinsics_known:
+        return no_prediction
+    shift_ns = round(rig.time_offset_s * NS) - recording.camera_shift_ns
+    imu = raw_model(recording.imu, rig.imu) if imu is None else imu
+    return GyroRotation(imu, rectified_extrinsics(rig), shift_ns)

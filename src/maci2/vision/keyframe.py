@@ -8,8 +8,16 @@ import numpy as np
 from maci2.sensors.stereo import Image
 from maci2.types import Array
 from maci2.vision.keypoints import candidates
-from maci2.vision.klt import MAX_ROW_ERROR_PX, WINDOW, Tracks, coarse_disparities, follow
-from maci2.vision.local_contrast import locally_scaled
+from maci2.vision.klt import (
+    MAX_ROW_ERROR_PX,
+    WINDOW,
+    Scaled,
+    Tracks,
+    coarse_disparities,
+    coarse_start,
+    follow,
+    scaled,
+)
 from maci2.vision.match_features import Checks, MatchFeatures, gather
 from maci2.vision.predicted_rotation import carried
 from maci2.vision.rectify import Rectification
@@ -33,8 +41,8 @@ class Keyframe:
     left: Image
     right: Image
 
-    scaled: Image
-    """The left image, locally scaled: points are followed in it."""
+    scaled: Scaled
+    """The left image without its exposure: points are followed in it."""
 
     uv: Array
     """(n, 2) chosen points [px]."""
@@ -77,9 +85,9 @@ def keyframe(rectification: Rectification, left: Image, right: Image) -> Keyfram
     why = blank(left, "left") or blank(right, "right")
     if why:
         nothing = np.empty((0, 2))
-        return Keyframe(left, right, left, nothing, follow(left, right, nothing), why)
+        return Keyframe(left, right, Scaled(left, left), nothing, follow(left, right, nothing), why)
     uv = candidates(left, rectification.mask, CANDIDATES, SPACING, WINDOW // 2 + 2)
-    return Keyframe(left, right, locally_scaled(left), uv, match_stereo(left, right, uv), why)
+    return Keyframe(left, right, scaled(left), uv, match_stereo(left, right, uv), why)
 
 
 def match_stereo(left: Image, right: Image, uv: Array) -> Tracks:
@@ -92,8 +100,8 @@ def match_stereo(left: Image, right: Image, uv: Array) -> Tracks:
 class Guide:
     """An image between two keyframes, through which points are followed."""
 
-    scaled: Image
-    """Rectified left image, locally scaled."""
+    scaled: Scaled
+    """Rectified left image without its exposure."""
 
     H: Array
     """(3, 3) homography that takes pixels of the first keyframe to where they are expected."""
@@ -121,11 +129,11 @@ def match_keyframes(
     parallax = np.zeros_like(uv0)
     for guide in guides:
         expected = carried(guide.H, uv0)
-        led = follow(
-            first.scaled, guide.scaled, uv0, expected + parallax, both_ways=False, coarse=True
-        )
+        start = coarse_start(first.scaled, guide.scaled, uv0, expected + parallax)
+        led = follow(first.scaled.fine, guide.scaled.fine, uv0, start, both_ways=False)
         parallax = led.uv - expected
-    over = follow(first.scaled, second.scaled, uv0, carried(H, uv0) + parallax, coarse=True)
+    start = coarse_start(first.scaled, second.scaled, uv0, carried(H, uv0) + parallax)
+    over = follow(first.scaled.fine, second.scaled.fine, uv0, start)
     across_guess = over.uv - np.column_stack([disparity0[good], row0[good] + row_offset])
     across = follow(second.left, second.right, over.uv, across_guess, levels=2)
     disparity1 = over.uv[:, 0] - across.uv[:, 0]

@@ -15,14 +15,14 @@ CONTRAST = 40.0
 """[grey levels] Standard deviation that surroundings of much contrast are given."""
 
 
-def locally_scaled(image: Image) -> Image:
+def locally_scaled(image: Image, window: int = WINDOW) -> Image:
     """The image with mean and standard deviation of each pixel's surroundings made the same.
 
     A gain and an offset of brightness, of the whole image or of a region, change nothing.
     """
     grey = image.astype(np.float32)
-    mean = cv2.blur(grey, (WINDOW, WINDOW))
-    squares = cv2.sqrBoxFilter(grey, cv2.CV_32F, (WINDOW, WINDOW))
+    mean = cv2.blur(grey, (window, window))
+    squares = cv2.sqrBoxFilter(grey, cv2.CV_32F, (window, window))
     contrast = np.sqrt(np.maximum(squares - mean * mean, 0.0))
     scaled = (grey - mean) * (CONTRAST / (contrast + SOFT_CONTRAST)) + 128.5
     return np.clip(scaled, 0.0, 255.0).astype(np.uint8)

@@ -10,8 +10,13 @@ from maci2.sensors.stereo import Image
 from maci2.vision.calibration_uncertainty import EXACT_CALIBRATION, CalibrationUncertainty
 from maci2.vision.covariance_models import CovarianceModel, covariance_model
 from maci2.vision.keyframe import Guide, Keyframe, blank, keyframe, match_keyframes
-from maci2.vision.local_contrast import locally_scaled
-from maci2.vision.predicted_rotation import RotationPredictor, homography, no_prediction
+from maci2.vision.klt import scaled
+from maci2.vision.predicted_rotation import (
+    PredictedRotation,
+    RotationPredictor,
+    homography,
+    no_prediction,
+)
 from maci2.vision.rectification_check import calibration_fault
 from maci2.vision.rectify import Rectification, rectify
 from maci2.vision.relative_pose import (
@@ -119,19 +124,27 @@ class StereoTracker:
         """Directly, else led by the images between, else as a chain through the pairs between."""
         if first.blank or second.blank:
             return unmeasured(stamps_ns, first.blank or second.blank)
-        direct = self._match(stamps_ns, first, [], second)
-        if _beyond_doubt(direct) or not between:
-            return direct
-        led = self._match(stamps_ns, first, self._guides(stamps_ns[0], between), second)
-        better = max(direct, led, key=lambda pose: (not pose.reason, pose.inliers))
-        if not better.reason:
-            return better
-        return self._bridged(stamps_ns, first, between, second) or better
+        predicted = self._predict(*stamps_ns)
+        best = self._match(stamps_ns, first, [], second, predicted)
+        if between and not _beyond_doubt(best):
+            guides = self._guides(stamps_ns[0], between, predicted is not None)
+            best = _better(best, self._match(stamps_ns, first, guides, second, predicted))
+        if best.reason and predicted is not None:
+            # What predicts may be wrong: another rig's extrinsics, a broken gyroscope.
+            guides = self._guides(stamps_ns[0], between, False)
+            best = _better(best, self._match(stamps_ns, first, guides, second, None))
+        if best.reason and between:
+            best = self._bridged(stamps_ns, first, between, second) or best
+        return best
 
     def _match(
-        self, stamps_ns: tuple[int, int], first: Keyframe, guides: list[Guide], second: Keyframe
+        self,
+        stamps_ns: tuple[int, int],
+        first: Keyframe,
+        guides: list[Guide],
+        second: Keyframe,
+        predicted: PredictedRotation | None,
     ) -> RelativePose:
-        predicted = self._predict(*stamps_ns)
         H = homography(predicted, self.camera)
         return measure_relative_pose(
             stamps_ns,
@@ -143,14 +156,14 @@ class StereoTracker:
             predicted,
         )
 
-    def _guides(self, first_ns: int, between: Sequence[Pair]) -> list[Guide]:
+    def _guides(self, first_ns: int, between: Sequence[Pair], predicted: bool) -> list[Guide]:
         """Images that lead the way; a dark one would lead nowhere."""
         guides = []
         for pair in between:
             image = self.rectification.left(pair.left)
             if not blank(image, "left"):
-                H = homography(self._predict(first_ns, pair.stamp_ns), self.camera)
-                guides.append(Guide(locally_scaled(image), H))
+                rotation = self._predict(first_ns, pair.stamp_ns) if predicted else None
+                guides.append(Guide(scaled(image), homography(rotation, self.camera)))
         return guides
 
     def _bridged(
@@ -174,6 +187,10 @@ class StereoTracker:
         if self._faults_in_a_row >= FAULTS_IN_A_ROW:
             raise CalibrationError(f"{self._source}: {fault}")
         return made
+
+
+def _better(one: RelativePose, other: RelativePose) -> RelativePose:
+    return max(one, other, key=lambda pose: (not pose.reason, pose.inliers))
 
 
 def _beyond_doubt(pose: RelativePose) -> bool:
