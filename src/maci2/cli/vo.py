@@ -99,7 +99,18 @@ def vo_report(
         rows += [_row(name, model, score.as_dict()) for model, score in scores.items()]
     print_table(
         f"steps of {interval:g} s; NEES per degree of freedom, 1 is right",
-        ("recording", "covariance", "steps", "deg", "mm", "pose", "rotation", "translation"),
+        (
+            "recording",
+            "covariance",
+            "steps",
+            "deg",
+            "mm",
+            "pose",
+            "rotation",
+            "translation",
+            "% > 3 sigma",
+            "% > 5 sigma",
+        ),
         rows,
     )
     write_json(json, {"interval_s": interval, "sequences": found})
@@ -117,4 +128,9 @@ def _row(name: str, model: str, one: dict) -> tuple[str, ...]:
         number(one["rotation_deg"], 4),
         number(millimetres, 2),
         *(number(one["nees"][key], 2) for key in ("pose", "rotation", "translation")),
+        *(number(_percent(one[f"beyond_{sigmas}_sigma"]), 1) for sigmas in (3, 5)),
     )
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100.0 * share

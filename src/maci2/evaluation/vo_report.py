@@ -1,4 +1,4 @@
-"""Are the visual poses and their covariances true? Errors, NEES, bins, and rivals beside."""
+"""Are visual poses and their covariances consistent? Errors, NEES, tails, baselines beside."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from scipy.stats import chi2
 
 from maci2.datasets.image_files import stereo_frames
 from maci2.errors import DatasetError
@@ -27,7 +28,7 @@ class VisualScore:
     """One model of match covariance on one recording."""
 
     steps: int
-    """Measured and with known truth."""
+    """Relative poses that were measured and have ground truth."""
 
     unmeasured: int
     errors: Array
@@ -50,6 +51,8 @@ class VisualScore:
                 "rotation": float(nees(e[:, 3:], c[:, 3:, 3:]).mean() / 3.0) if known else None,
                 "translation": float(nees(e[:, :3], c[:, :3, :3]).mean() / 3.0) if known else None,
             },
+            "beyond_3_sigma": _share_beyond(e, c, 3.0),
+            "beyond_5_sigma": _share_beyond(e, c, 5.0),
             "frames_per_second": self.frames_per_second,
         }
 
@@ -105,6 +108,15 @@ def score(
         np.array(covs).reshape(-1, 6, 6),
         frames_per_second,
     )
+
+
+def _share_beyond(errors: Array, covs: Array, sigmas: float) -> float | None:
+    """Share of the poses with an error as improbable as one of so many standard deviations in one
+    dimension: 0.27 % and 0.00006 % of consistent ones lie beyond 3 and 5."""
+    if len(errors) == 0:
+        return None
+    limit = chi2.isf(chi2.sf(sigmas**2, 1), 6)
+    return float((nees(errors, covs) > limit).mean())
 
 
 def _mean(values: Array) -> float | None:
