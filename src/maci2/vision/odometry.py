@@ -11,6 +11,7 @@ from maci2.sensors.stereo import Frames, Image
 from maci2.types import Stamps
 from maci2.vision.calibration_uncertainty import EXACT_CALIBRATION, CalibrationUncertainty
 from maci2.vision.covariance_models import CovarianceModel, covariance_model
+from maci2.vision.predicted_rotation import RotationPredictor, no_prediction
 from maci2.vision.rectify import Rectification
 from maci2.vision.relative_pose import RelativePose, chained, stacked
 from maci2.vision.relative_poses import CameraFrame, RelativePoses
@@ -47,13 +48,19 @@ class RecordedPair:
 
 
 def odometry_by(
-    covariance: str, frames: Frames, rig: Rig, weights: Path | None = None
+    covariance: str,
+    frames: Frames,
+    rig: Rig,
+    weights: Path | None = None,
+    predict_rotation: RotationPredictor = no_prediction,
 ) -> "StereoOdometry":
     """Odometry with match covariances by name; all but `learned` are baselines: Eq. 6 alone."""
     config = OdometryConfig()
     if covariance != "learned":
         config = OdometryConfig(EXACT_CALIBRATION, scale_by_residuals=covariance == "chi2")
-    return StereoOdometry(frames, rig, covariance_model(covariance, weights), config)
+    return StereoOdometry(
+        frames, rig, covariance_model(covariance, weights), config, predict_rotation
+    )
 
 
 class StereoOdometry:
@@ -68,6 +75,7 @@ class StereoOdometry:
         rig: Rig,
         model: CovarianceModel | None = None,
         config: OdometryConfig | None = None,
+        predict_rotation: RotationPredictor = no_prediction,
     ):
         require_type(rig, Rig, "rig", "as in `open_recording(path).rig`")
         for name in ("stamps_ns", "index_of", "left", "pair"):
@@ -78,7 +86,7 @@ class StereoOdometry:
                 )
         self.frames = frames
         self.config = OdometryConfig() if config is None else config
-        self._tracker = StereoTracker(rig, model, self.config, frames.source)
+        self._tracker = StereoTracker(rig, model, self.config, frames.source, predict_rotation)
         self._measured: dict[tuple[int, int], RelativePose] = {}
 
     @property
