@@ -6,6 +6,7 @@ from maci2.datasets.euroc import mav0_of, read_euroc, read_imu_noise
 from maci2.datasets.tumvi import TRUTH, read_tumvi
 from maci2.errors import CalibrationError, DatasetError, OptionError
 from maci2.rigs import read_any_rig
+from maci2.sensors.rig_ranges import require_plausible_rig
 from maci2.sensors.types import Recording, Rig
 
 
@@ -15,8 +16,15 @@ def open_recording(path: Path, rig_path: Path | None = None, topics: str = "") -
     `rig_path`, a Kalibr camchain or a folder with one, takes the place of the recording's own
     calibration; IMU noise too if there is a Kalibr IMU file beside it. Files of OpenVINS,
     VINS-Fusion and ORB-SLAM3 do as well. A bag has no calibration and needs it. `topics` says
-    which topic of a bag is what: `imu=/imu0,left=/cam0/image_raw`.
+    which topic of a bag is what: `imu=/imu0,left=/cam0/image_raw`. A calibration that no rig can
+    have is refused.
     """
+    recording = _read(path, rig_path, topics)
+    require_plausible_rig(recording.rig)
+    return recording
+
+
+def _read(path: Path, rig_path: Path | None, topics: str) -> Recording:
     path = Path(path)
     if not path.exists():
         raise DatasetError(f"{path}: no such file or folder; check the path.")
@@ -43,7 +51,11 @@ def open_rig(path: Path) -> Rig:
     from maci2.datasets.vbr import is_vbr
 
     recording = path.is_dir() and ((mav0_of(path) / "imu0").is_dir() or is_vbr(path))
-    return open_recording(path).rig if recording else read_any_rig(path)
+    if recording:
+        return open_recording(path).rig
+    rig = read_any_rig(path)
+    require_plausible_rig(rig)
+    return rig
 
 
 def _open_bag(path: Path, rig_path: Path | None, topics: str) -> Recording:

@@ -1,5 +1,6 @@
 """YAML calibration files, checked against a schema; an unknown key is an error."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -8,6 +9,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from maci2.errors import CalibrationError
+from maci2.files import read_text
 from maci2.lie import se3
 from maci2.lie.stacks import nearest_rotation, orthonormality_error
 from maci2.types import Array
@@ -17,6 +19,12 @@ MAX_ORTHONORMALITY_ERROR = 1e-3
 
 EXACT_ORTHONORMALITY = 1e-12
 """Below this a rotation is taken as it is, so that what was written reads back the same."""
+
+MAX_ENTRY = 1e12
+"""Largest number of a transform; what a lever arm can be is asked of the whole rig."""
+
+MAX_BYTES = 5_000_000
+MAX_ALIASES = 20
 
 OPENCV_MATRIX = "tag:yaml.org,2002:opencv-matrix"
 """OpenCV's tag `!!opencv-matrix`."""
@@ -49,16 +57,18 @@ AnySchema = TypeVar("AnySchema", bound=Schema)
 
 def load_yaml(path: Path, what: str) -> dict[str, Any]:
     """The mapping in `path`; `what` says in plain words what the file should hold."""
-    if not path.is_file():
-        raise CalibrationError(f"{path}: file not found; it should hold {what}. Check the path.")
-    text = path.read_text(encoding="utf-8")
+    text = read_text(path, what, MAX_BYTES, CalibrationError)
     if text.startswith("%YAML:"):
         # OpenCV's first line is not legal YAML; blanked, so that line numbers stay true.
         text = "\n" + text.partition("\n")[2]
+    if len(re.findall(r"[\[,:\-\s]\*\w", text)) > MAX_ALIASES:
+        raise CalibrationError(f"{path}: has more than {MAX_ALIASES} aliases; write values out.")
     try:
         data = yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
         raise CalibrationError(f"{path}: not a YAML file: {error}") from error
+    except (ValueError, TypeError, RecursionError, OverflowError) as error:
+        raise CalibrationError(f"{path}: not a YAML file that can be read: {error}") from error
     if not isinstance(data, dict):
         raise CalibrationError(
             f"{path}: holds {type(data).__name__}, needed keys and values: {what}."
@@ -84,6 +94,11 @@ def validate(schema: type[AnySchema], data: Any, path: Path, place: str = "") ->
 def rigid_transform(rows: list[list[float]], path: Path, key: str) -> Array:
     """(4, 4) transform; its rotation is projected when only rounding is in the way."""
     T = np.array(rows, dtype=np.float64)
+    if not (np.abs(T) <= MAX_ENTRY).all():
+        raise CalibrationError(
+            f"{path}: {key} holds {T.flat[np.argmax(np.abs(T))]:g}, needed at most {MAX_ENTRY:g} "
+            "in size. Copy the matrix again."
+        )
     if not np.array_equal(T[3], [0.0, 0.0, 0.0, 1.0]):
         raise CalibrationError(f"{path}: last row of {key} is {T[3].tolist()}, needed 0, 0, 0, 1.")
     error = orthonormality_error(T[:3, :3])
