@@ -11,7 +11,7 @@ from maci2.estimation import CalibrationResult, InitResult, VIState
 from maci2.gaussian import nees
 from maci2.imu import BiasPrior, ImuMeasurements, Rule, datasheet_model
 from maci2.lie import se3, se3_exp, se3_inv, se3_log, so3_exp
-from maci2.sensors import Recording, Rig
+from maci2.sensors import Camera, Recording
 from maci2.simulation import MotionKind, SimulationConfig, simulate
 from maci2.types import GRAVITY_W, NS, Array, Stamps
 from maci2.vision import RelativePoses, pose_noise, poses_from_truth
@@ -243,11 +243,7 @@ def nees_per_dof(result: InitResult | CalibrationResult, truth: VIState) -> dict
     return {name: float(np.mean(score)) for name, score in scores.items()}
 
 
-def resized(rig: Rig, size: tuple[int, int]) -> Rig:
-    """The same cameras with images of another size."""
-    cameras = []
-    for camera in rig.cameras:
-        scale = np.array(2 * [size[0] / camera.resolution[0], size[1] / camera.resolution[1]])
-        intrinsics = camera.intrinsics * scale
-        cameras.append(replace(camera, resolution=size, intrinsics=intrinsics))
-    return replace(rig, cameras=tuple(cameras))
+def resized(camera: Camera, size: tuple[int, int]) -> Camera:
+    """A camera with the same view and an image of another size."""
+    scale = np.array(size) / np.array(camera.resolution)
+    return replace(camera, resolution=size, intrinsics=camera.intrinsics * np.tile(scale, 2))

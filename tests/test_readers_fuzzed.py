@@ -68,7 +68,8 @@ def rig_target(tool: str, file: str) -> Callable[[Path], Target]:
 def bag_target(kind: str, file: str) -> Callable[[Path], Target]:
     def make(folder: Path) -> Target:
         made = simulate(SimulationConfig(duration_s=0.2, camera_rate_hz=10.0))
-        made = replace(made, rig=resized(made.rig, (16, 12)))
+        cameras = tuple(resized(camera, (16, 12)) for camera in made.rig.cameras)
+        made = replace(made, rig=replace(made.rig, cameras=cameras))
         image = PIXELS[:12, :16]
         path = folder / ("walk.bag" if kind == "ros1" else "walk")
         write_items(
@@ -92,7 +93,8 @@ def bag_target(kind: str, file: str) -> Callable[[Path], Target]:
 def vbr_target(folder: Path) -> Target:
     """VBR's calibration: the bags beside it are not reached before it is read."""
     made = simulate(SimulationConfig(duration_s=0.2, camera_rate_hz=10.0))
-    made = replace(made, rig=resized(made.rig, (16, 12)))
+    cameras = tuple(resized(camera, (16, 12)) for camera in made.rig.cameras)
+    made = replace(made, rig=replace(made.rig, cameras=cameras))
     camera, noise = made.rig.cameras[0], made.rig.imu
     sensor = {
         "T_b": camera.T_b_c.tolist(),

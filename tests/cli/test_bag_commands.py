@@ -47,7 +47,8 @@ def write_rig(folder: Path, rig) -> Path:
 @pytest.fixture(scope="module")
 def simulated():
     made = simulate(SimulationConfig(duration_s=13.0, seed=5))
-    return replace(made, rig=resized(made.rig, (96, 64)))
+    cameras = tuple(resized(camera, (96, 64)) for camera in made.rig.cameras)
+    return replace(made, rig=replace(made.rig, cameras=cameras))
 
 
 @pytest.fixture(scope="module")
@@ -210,7 +211,8 @@ def test_a_bag_of_ten_minutes_and_more_than_its_memory_needs_less_than_500_mb(
                 bag.write(bag.image("/cam1/image_raw", stamp_ns, pixels))
     size_mb = sum(file.stat().st_size for file in [path, *path.glob("*")]) / 2**20
     assert size_mb > 1500
-    write_rig(tmp_path, resized(simulated.rig, (320, 240)))
+    cameras = tuple(resized(camera, (320, 240)) for camera in simulated.rig.cameras)
+    write_rig(tmp_path, replace(simulated.rig, cameras=cameras))
     found = subprocess.run(
         [sys.executable, "-c", MEASURE, path, tmp_path], capture_output=True, text=True, check=True
     )

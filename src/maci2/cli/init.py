@@ -29,6 +29,9 @@ def init(
     acc_bias_prior: opt.AccBiasPrior = None,
     acc_bias_std: opt.AccBiasStd = None,
     rig: opt.RigFile = None,
+    imu_rate: opt.ImuRate = None,
+    imu_noise: opt.ImuNoiseText = "",
+    t_b_c: opt.Extrinsics = "",
     topics: opt.Topics = "",
     seed: opt.Seed = 0,
     report: opt.Report = None,
@@ -54,6 +57,7 @@ def init(
         acc_bias_prior=acc_bias_prior,
         acc_bias_std=acc_bias_std,
         rig=rig,
+        given=opt.given(imu_rate, imu_noise, t_b_c),
         topics=topics,
         seed=seed,
     )

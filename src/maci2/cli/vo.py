@@ -24,6 +24,9 @@ def vo(
         Path | None, typer.Option(help=".onnx of `maci2 train-vision`, instead of the bundled one")
     ] = None,
     rig: opt.RigFile = None,
+    imu_rate: opt.ImuRate = None,
+    imu_noise: opt.ImuNoiseText = "",
+    t_b_c: opt.Extrinsics = "",
     topics: opt.Topics = "",
     rerun: opt.Rerun = "",
 ) -> None:
@@ -40,7 +43,9 @@ def vo(
     from maci2.vision.odometry_run import even_keyframes, measure_all
 
     # Stamps of the file are those of the images, whatever a rig states about clocks.
-    recording = on_camera_clock(open_recording(sequence, rig, topics))
+    recording = on_camera_clock(
+        open_recording(sequence, rig, topics, opt.given(imu_rate, imu_noise, t_b_c))
+    )
     odometry = odometry_by(covariance, stereo_frames(recording), recording.rig, weights)
     keyframes_ns = even_keyframes(odometry.stamps_ns, interval)
     with Progress(transient=True) as progress:

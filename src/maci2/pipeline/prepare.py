@@ -12,7 +12,7 @@ from maci2.imu import ImuMeasurements, datasheet_model, raw_model
 from maci2.imu.learned_model import load_imu_model
 from maci2.lie import se3_inv
 from maci2.pipeline.options import RunOptions, VisionSource
-from maci2.rigs import require_extrinsics
+from maci2.rigs import require_extrinsics, require_noise
 from maci2.sensors import (
     CameraTrajectory,
     GroundTruth,
@@ -120,7 +120,7 @@ class Inputs:
 def open_inputs(path: Path, options: RunOptions, calibrating: bool = False) -> Inputs:
     """Open a recording and everything that the options name in it; only who is `calibrating` can do
     with a rig whose extrinsics are not known."""
-    recording = open_recording(path, options.rig, options.topics)
+    recording = open_recording(path, options.rig, options.topics, options.given)
     if options.vision.kind == "truth" or not calibrating:
         what = "drawing camera motion from the truth" if calibrating else "initialization"
         require_extrinsics(recording.rig, what)
@@ -149,6 +149,7 @@ def apply_imu_model(recording: Recording, options: RunOptions) -> ImuMeasurement
     """Run `--imu` over the whole recording, once."""
     models = {"raw": datasheet_model if options.paper else raw_model, "datasheet": datasheet_model}
     if options.imu in models:
+        require_noise(recording.rig, f"the IMU model '{options.imu}'")
         imu = models[options.imu](recording.imu, recording.rig.imu)
     else:
         imu = load_imu_model(options.imu).measure(recording.imu)

@@ -59,7 +59,7 @@ class RigFault:
 _UNITS = "Check the unit: metres, pixels, rad/s and m/s^2 per sqrt(Hz)."
 _NOISE = (
     "Give the density of the data sheet in SI units per sqrt(Hz), not the deviation of one sample "
-    "and not deg/s or g."
+    "and not deg/s or g (--imu-noise takes the place of a file's)."
 )
 
 RIG_RANGES: dict[str, Range] = {
@@ -127,10 +127,20 @@ RIG_RANGES: dict[str, Range] = {
 
 def rig_faults(rig: Rig) -> list[RigFault]:
     """What is unusual or impossible in a calibration; empty for a sound one."""
-    named = [*_camera_numbers(rig), *_imu_numbers(rig.imu, rig.source)]
+    named = [*_camera_numbers(rig)]
+    # Assumed values are nobody's statement.
+    named += _imu_numbers(rig.imu, rig.source) if rig.noise_known else []
     named.append(("time_offset", rig.time_offset_s, rig.source))
     found = [RIG_RANGES[key].fault(float(value), source) for key, value, source in named]
     return [fault for fault in found if fault is not None]
+
+
+def require_plausible_noise(noise: ImuNoise, source: str) -> None:
+    """Raise CalibrationError for a noise that no IMU has."""
+    for key, value, place in _imu_numbers(noise, source):
+        fault = RIG_RANGES[key].fault(value, place)
+        if fault is not None and fault.serious:
+            raise CalibrationError(fault.text)
 
 
 def require_plausible_rig(rig: Rig) -> None:

@@ -1,6 +1,6 @@
 """Camera motion from keyframe to keyframe, with covariance: what estimation takes from vision."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -75,6 +75,15 @@ class RelativePoses:
 
     def __len__(self) -> int:
         return len(self.stamps_ns)
+
+    def part(self, first: int, last: int) -> "RelativePoses":
+        """Keyframes first to last, both included."""
+        return replace(
+            self,
+            stamps_ns=self.stamps_ns[first : last + 1],
+            Ts_ck_ck1=self.Ts_ck_ck1[first:last],
+            covs_T_ck_ck1=self.covs_T_ck_ck1[first:last],
+        )
 
     @property
     def measured(self) -> NDArray[np.bool_]:

@@ -26,7 +26,8 @@ def grey(camera, stamp_ns):
 @pytest.fixture(scope="module")
 def recording():
     made = simulate(SimulationConfig(duration_s=1.0, seed=4))
-    return replace(made, rig=resized(made.rig, (48, 32)))
+    cameras = tuple(resized(camera, (48, 32)) for camera in made.rig.cameras)
+    return replace(made, rig=replace(made.rig, cameras=cameras))
 
 
 def written(tmp_path, make, kind="ros1") -> Path:

@@ -30,7 +30,8 @@ def drawn(camera, stamp_ns):
 @pytest.fixture(scope="module")
 def recording():
     made = simulate(SimulationConfig(duration_s=2.0, seed=4))
-    return replace(made, rig=resized(made.rig, SIZE))
+    cameras = tuple(resized(camera, SIZE) for camera in made.rig.cameras)
+    return replace(made, rig=replace(made.rig, cameras=cameras))
 
 
 @pytest.fixture(scope="module", params=FORMATS)

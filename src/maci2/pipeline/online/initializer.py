@@ -20,8 +20,9 @@ from maci2.pipeline.online.keyframes import Tracker
 from maci2.pipeline.online.status import OnlineConfig, OnlineStatus
 from maci2.pipeline.online.warm_up import warmed_up
 from maci2.pipeline.online.zero_motion import at_rest, is_still
-from maci2.rigs import require_extrinsics
+from maci2.rigs import require_extrinsics, require_noise
 from maci2.sensors import ImuSamples, Rig
+from maci2.sensors.imu_intrinsics import corrected_readings
 from maci2.sensors.stereo import Image, StereoPair
 from maci2.types import NS, Array
 from maci2.vision import RelativePoses
@@ -81,6 +82,8 @@ class OnlineInitializer:
         """One sample: angular rate [rad/s], specific force [m/s^2]."""
         if not (np.isfinite(gyro).all() and np.isfinite(acc).all()):
             raise DatasetError(f"the IMU sample at {stamp_ns} ns is NaN or infinite.")
+        if self._rig.imu_intrinsics is not None:
+            gyro, acc = corrected_readings(gyro, acc, self._rig.imu_intrinsics)
         with self._lock:
             broken = self._samples.add(int(stamp_ns), gyro, acc)
             if broken:
@@ -279,6 +282,7 @@ class OnlineInitializer:
 
 def _imu_model(name: str, rig: Rig) -> Callable[[ImuSamples], ImuMeasurements]:
     if name == "raw":
+        require_noise(rig, "initialization")
         return lambda samples: raw_model(samples, rig.imu)
     return load_imu_model(name).measure
 
