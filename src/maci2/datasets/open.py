@@ -7,9 +7,13 @@ from maci2.datasets.euroc import mav0_of, read_euroc, read_imu_noise
 from maci2.datasets.tumvi import TRUTH, read_tumvi
 from maci2.errors import CalibrationError, DatasetError, OptionError
 from maci2.rigs import NOTHING_GIVEN, Given, complete, read_any_rig
+from maci2.rigs.parts import ASSUMED_NOISE
 from maci2.sensors.imu_intrinsics import with_intrinsics_applied
 from maci2.sensors.rig_ranges import require_plausible_rig
 from maci2.sensors.types import Recording, Rig
+
+UNCALIBRATED = Rig((), ASSUMED_NOISE, "no calibration", extrinsics_known=False, noise_known=False)
+"""Stands where a recording is opened without its calibration."""
 
 
 def open_recording(
@@ -47,6 +51,26 @@ def _opened(path: Path, rig_path: Path | None, topics: str, given: Given) -> Rec
     if (mav0 / TRUTH).is_dir() and not own_imu.is_file():
         return read_tumvi(path, rig)
     return read_euroc(path, rig)
+
+
+def recorded_as_bag(path: Path) -> bool:
+    """Whether a recording is a bag, which carries no calibration."""
+    from maci2.datasets.bag.reader import bag_paths
+
+    return not (mav0_of(path) / "imu0").is_dir() and bool(bag_paths(path))
+
+
+def open_uncalibrated(path: Path, topics: str = "") -> Recording:
+    """Open a recording without its calibration: samples, timestamps and ground truth are there, the
+    rig has no camera and assumed noise. For checks alone."""
+    from maci2.datasets.bag.recording import read_bag
+    from maci2.datasets.bag.topics import parse_topics
+
+    path = Path(path)
+    if recorded_as_bag(path):
+        return read_bag(path, UNCALIBRATED, parse_topics(topics))
+    is_tumvi = (mav0_of(path) / TRUTH).is_dir()
+    return (read_tumvi if is_tumvi else read_euroc)(path, UNCALIBRATED)
 
 
 def open_rig(path: Path, given: Given = NOTHING_GIVEN) -> Rig:

@@ -80,7 +80,7 @@ def _rig_findings(recording: Recording) -> list[Finding]:
     """Number of cameras, baseline, which one is the left."""
     rig, stamped = recording.rig, len(recording.camera_stamps_ns)
     findings = []
-    if stamped and stamped != len(rig.cameras):
+    if rig.cameras and stamped and stamped != len(rig.cameras):
         text = (
             f"{stamped} cameras have stamps but {len(rig.cameras)} are calibrated; both numbers "
             "must agree. Add the missing calibration or remove the camera."
