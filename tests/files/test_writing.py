@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from maci2.errors import OutputError
-from maci2.files import write_atomically, write_json, write_together
+from maci2.files import whole_folder, write_atomically, write_json, write_together
 
 
 def names(folder):
@@ -120,3 +120,31 @@ def test_a_rename_that_fails_puts_back_what_was_there(tmp_path, monkeypatch):
         write_together({tmp_path / name: "new" for name in "abc"})
     assert names(tmp_path) == ["a"]
     assert (tmp_path / "a").read_text() == "old"
+
+
+def test_a_folder_appears_when_all_of_it_is_written(tmp_path):
+    folder = tmp_path / "a" / "result"
+    with whole_folder(folder) as unfinished:
+        (unfinished / "x").write_text("1")
+        assert not folder.exists()
+    assert (folder / "x").read_text() == "1"
+    assert names(folder.parent) == ["result"]
+
+
+def test_a_folder_that_is_not_finished_leaves_nothing_behind(tmp_path):
+    def write_half():
+        with whole_folder(tmp_path / "result") as unfinished:
+            (unfinished / "x").write_text("1")
+            raise RuntimeError("half way")
+
+    with pytest.raises(RuntimeError, match="half"):
+        write_half()
+    assert names(tmp_path) == []
+
+
+def test_a_folder_is_never_written_over(tmp_path):
+    (tmp_path / "result").mkdir()
+    (tmp_path / "result" / "mine").write_text("1")
+    with pytest.raises(OutputError, match="not an empty folder"), whole_folder(tmp_path / "result"):
+        pass
+    assert names(tmp_path / "result") == ["mine"]

@@ -84,7 +84,7 @@ def test_as_many_files_are_read_as_hold_cameras(answers):
     assert read >= 355
     for answer in answers.values():
         if isinstance(answer, str) and "cameras are missing" not in answer:
-            assert re.search(r"file not found|density_gyro is 1\.1", answer), answer
+            assert re.search(r"file not found|noise density is 1\.1", answer), answer
 
 
 def chains(answers):

@@ -155,7 +155,7 @@ def test_a_camchain_without_imu_is_refused(small_copy):
         ("- [1.0, 0.0, 0.0, 0.0]", "- [1.0, 0.0, 0.0, 0.25]", "T_i_b differs from the identity"),
         ("- [ 1.0, 0.0, 0.0 ]", "- [ 1.82, 0.0, 0.0 ]", "Tw differs from the identity by 0.82"),
         ("- [ 0.0, 0.0, 0.0 ]", "- [ 0.0, 1.5, 0.0 ]", "g-sensitivity has an entry of 1.5"),
-        ("density: 0.00016", "density: 1.1", "density_gyro is 1.1 rad/s/sqrt(Hz), needed at most"),
+        ("density: 0.00016", "density: 1.1", "noise density is 1.1 rad/s/sqrt(Hz), possible are"),
         ("update_rate: 200.0", "update_rate: -5", "imu0.update_rate"),
         ("update_rate", "update_rates", "unknown key 'imu0.update_rates'; meant is probably"),
         ("gyroscope_noise_density: 0.00016", "gyroscope_noise_density: x", "imu0.gyroscope"),

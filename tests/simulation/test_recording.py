@@ -7,7 +7,7 @@ from scipy.stats import chi2
 
 from helpers import unchecked
 from maci2.datasets import open_recording, write_euroc
-from maci2.errors import DatasetError, OptionError
+from maci2.errors import DatasetError, OptionError, OutputError
 from maci2.lie import so3_exp, so3_log
 from maci2.simulation import MotionKind, SimulationConfig, simulate
 from maci2.types import GRAVITY_W
@@ -216,7 +216,7 @@ def test_a_written_recording_reads_back_with_the_same_numbers(tmp_path, lens):
 def test_writing_refuses_a_folder_that_holds_something_and_leaves_it_alone(tmp_path):
     (tmp_path / "seq").mkdir()
     (tmp_path / "seq" / "notes.txt").write_text("mine")
-    with pytest.raises(DatasetError, match="not an empty folder"):
+    with pytest.raises(OutputError, match="not an empty folder"):
         write_euroc(simulate(SimulationConfig(duration_s=1.0)), tmp_path / "seq")
     assert [path.name for path in tmp_path.rglob("*")] == ["seq", "notes.txt"]
 
@@ -238,7 +238,7 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path):
 
 def test_writing_refuses_cameras_without_stamps(tmp_path):
     recording = replace(simulate(SimulationConfig(duration_s=1.0)), camera_stamps_ns=())
-    with pytest.raises(DatasetError, match="2 cameras in its rig but image stamps of 0"):
+    with pytest.raises(DatasetError, match="2 cameras in its rig but timestamps of images of 0"):
         write_euroc(recording, tmp_path / "seq")
 
 

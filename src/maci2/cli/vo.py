@@ -36,24 +36,17 @@ def vo(
     """
     from rich.progress import Progress
 
-    from maci2.datasets import open_recording
     from maci2.datasets.image_files import stereo_frames
-    from maci2.pipeline.gyro_rotation import rotation_predictor
-    from maci2.sensors import on_camera_clock
+    from maci2.datasets.open_images import open_images
+    from maci2.pipeline.gyro_rotation import predictor_where_there_is_an_imu
     from maci2.vision.odometry import odometry_by
     from maci2.vision.odometry_run import even_keyframes, measure_all
 
-    # Stamps of the file are those of the images, whatever a rig states about clocks.
-    recording = on_camera_clock(
-        open_recording(sequence, rig, topics, opt.given(imu_rate, imu_noise, t_b_c))
-    )
-    odometry = odometry_by(
-        covariance,
-        stereo_frames(recording),
-        recording.rig,
-        weights,
-        rotation_predictor(recording),
-    )
+    # Timestamps of the file are those of the images, whatever a rig states about clocks.
+    given = opt.given(imu_rate, imu_noise, t_b_c)
+    recording = open_images(sequence, rig, topics, given)
+    predict = predictor_where_there_is_an_imu(sequence, rig, topics, given)
+    odometry = odometry_by(covariance, stereo_frames(recording), recording.rig, weights, predict)
     keyframes_ns = even_keyframes(odometry.stamps_ns, interval)
     with Progress(transient=True) as progress:
         task = progress.add_task("keyframes", total=len(keyframes_ns) - 1)

@@ -154,14 +154,13 @@ def _split(rows: list[str], lines: Stamps, header: list[str], path: Path) -> pl.
                 f"{path}, line {line}: has {row.count(',') + 1} fields, needed {width}: "
                 f"{', '.join(header)[:400]}. Correct this line, or add the heading of the column."
             )
-    # Polars takes no line that is empty for one; all of these hold something.
+    padded = [row + "," * (width - 1 - row.count(",")) for row in trimmed]
     fields = pl.read_csv(
-        "\n".join(trimmed).encode(),
+        "\n".join(padded).encode(),
         has_header=False,
         # A stray quote would join lines; quotes around a field are removed below.
         quote_char=None,
         schema={f"column_{number}": pl.String for number in range(width)},
-        truncate_ragged_lines=True,
     )
     assert len(fields) == len(rows)
     unquoted = pl.all().str.strip_chars().str.replace(r'^"([^"]*)"$', "$1").str.strip_chars()

@@ -6,7 +6,13 @@ through `write_atomically`, `write_json`, `write_npz` and `write_together`.
 
 from maci2.files.npz import NpzField, read_npz, write_npz
 from maci2.files.reading import parse_json, read_bytes, read_json, read_lines, read_text
-from maci2.files.writing import finite_or_none, write_atomically, write_json, write_together
+from maci2.files.writing import (
+    finite_or_none,
+    whole_folder,
+    write_atomically,
+    write_json,
+    write_together,
+)
 
 __all__ = [
     "NpzField",
@@ -17,6 +23,7 @@ __all__ = [
     "read_lines",
     "read_npz",
     "read_text",
+    "whole_folder",
     "write_atomically",
     "write_json",
     "write_npz",

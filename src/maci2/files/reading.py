@@ -39,9 +39,11 @@ def read_bytes(
             "path and the permissions of the file."
         ) from None
     try:
-        _require_regular(path, os.fstat(handle), what, limit, error)
+        status = os.fstat(handle)
+        _require_regular(path, status, what, limit, error)
         with open(handle, "rb", closefd=False) as file:
-            content = file.read(limit + 1)
+            # As much as is asked for is allocated first: the size, and one byte to see it grow.
+            content = file.read(status.st_size + 1)
     except OSError as problem:
         raise error(
             f"{path}: cannot be read ({reason_of(problem)}); it should hold {what}. Copy the file "

@@ -1,5 +1,6 @@
 """Files written whole or not at all, and never in place of what is not a file."""
 
+import errno
 import json
 import math
 import os
@@ -46,6 +47,32 @@ def write_together(contents: Mapping[Path, Content]) -> None:
             temporary.unlink(missing_ok=True)
 
 
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """A new folder to write into; it gets its name when all is written, and is removed otherwise.
+
+    Nothing is ever written over: `folder` must not exist, or be empty.
+    """
+    with _failing_as_output_error(folder):
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise OutputError(
+                f"{folder} exists and is not an empty folder; nothing was written. Choose another "
+                "name or remove it first."
+            )
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name[:40]}."))
+    try:
+        with _failing_as_output_error(folder):
+            yield temporary
+            # mkdtemp makes private folders; a result should be as readable as its files.
+            temporary.chmod(0o777 & ~_umask())
+            if folder.exists():
+                folder.rmdir()
+            temporary.rename(folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
 def finite_or_none(value: float) -> float | None:
     """The number, or None (null in JSON) where it is NaN or infinite."""
     return float(value) if math.isfinite(value) else None
@@ -53,6 +80,8 @@ def finite_or_none(value: float) -> float | None:
 
 def _replaceable(path: Path) -> Path:
     """The regular file to write, behind any links; raises where something else has the name."""
+    if "\0" in str(path):
+        raise OSError(errno.EINVAL, "the name holds a zero byte")
     # realpath instead of resolve: a loop of links is then an OSError of stat, not a RuntimeError.
     target = Path(os.path.realpath(path))
     try:
@@ -101,9 +130,13 @@ def _mode(target: Path) -> int:
     """Permissions of the file replaced, else those of any new file; mkstemp makes private ones."""
     if target.exists():
         return stat.S_IMODE(target.stat().st_mode)
+    return 0o666 & ~_umask()
+
+
+def _umask() -> int:
     umask = os.umask(0)
     os.umask(umask)
-    return 0o666 & ~umask
+    return umask
 
 
 def _rename(staged: list[tuple[Path, Path]]) -> None:
@@ -145,7 +178,7 @@ def _kept(target: Path) -> Path | None:
 def _failing_as_output_error(path: Path) -> Iterator[None]:
     try:
         yield
-    except (OSError, ValueError) as problem:
+    except OSError as problem:
         raise OutputError(
             f"{path}: cannot be written ({reason_of(problem)}); nothing was changed. Choose "
             "another place, or check the folder, its permissions and the space left."

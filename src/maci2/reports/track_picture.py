@@ -7,6 +7,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from maci2.errors import ImageError
 from maci2.reports.svg import picture
 from maci2.sensors.stereo import Image
 from maci2.types import Array
@@ -37,9 +38,12 @@ class TrackedImage:
 def tracked_image(odometry: StereoOdometry, first_ns: int, second_ns: int) -> TrackedImage:
     """Match two keyframes once more, for the eye."""
     frames = odometry.frames
-    pairs = [frames.pair(frames.index_of(int(stamp))) for stamp in (first_ns, second_ns)]
-    first, second = (keyframe(odometry.rectification, p.left, p.right) for p in pairs)
     nothing = np.empty((0, 2))
+    try:
+        pairs = [frames.pair(frames.index_of(int(stamp))) for stamp in (first_ns, second_ns)]
+    except ImageError:
+        return TrackedImage(np.zeros((1, 1), np.uint8), nothing, nothing, np.empty(0))
+    first, second = (keyframe(odometry.rectification, p.left, p.right) for p in pairs)
     if first.blank or second.blank:
         return TrackedImage(second.left, nothing, nothing, np.empty(0))
     found = match_keyframes(first, [], second, first.row_offset)

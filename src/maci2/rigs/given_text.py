@@ -9,8 +9,9 @@ from pydantic import AliasChoices, Field
 from maci2.errors import CalibrationError, OptionError
 from maci2.lie import se3_inv
 from maci2.rigs.imu_file import read_imu_file
-from maci2.rigs.parts import MAX_RATE_HZ, Given, require_plausible_noise
+from maci2.rigs.parts import MAX_RATE_HZ, Given
 from maci2.rigs.yaml_schema import Matrix4, OpenSchema, load_yaml, rigid_transform, validate
+from maci2.sensors.rig_ranges import require_plausible_noise
 from maci2.sensors.types import ImuNoise
 
 

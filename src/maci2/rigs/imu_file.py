@@ -13,7 +13,6 @@ import numpy as np
 from pydantic import NonNegativeFloat, PositiveFloat
 
 from maci2.errors import CalibrationError
-from maci2.rigs.parts import require_plausible_noise
 from maci2.rigs.yaml_schema import (
     CarefulSchema,
     Matrix3,
@@ -25,6 +24,7 @@ from maci2.rigs.yaml_schema import (
     validate,
 )
 from maci2.sensors.imu_intrinsics import ideal_intrinsics, is_ideal
+from maci2.sensors.rig_ranges import require_plausible_noise
 from maci2.sensors.types import ImuIntrinsics, ImuNoise
 from maci2.types import Array
 

@@ -7,18 +7,11 @@ import numpy as np
 
 from maci2.errors import CalibrationError
 from maci2.lie import se3_inv
+from maci2.sensors.rig_ranges import RIG_RANGES, require_plausible_noise
 from maci2.sensors.types import Camera, ImuIntrinsics, ImuNoise, Rig
 from maci2.types import Array
 
-MAX_NOISE = {
-    "density_gyro": (0.5, "rad/s/sqrt(Hz)"),
-    "density_acc": (10.0, "m/s^2/sqrt(Hz)"),
-    "walk_gyro": (0.5, "rad/s^2/sqrt(Hz)"),
-    "walk_acc": (10.0, "m/s^3/sqrt(Hz)"),
-}
-"""Ten times what the poorest MEMS has and what filters are inflated to; more is a wrong unit."""
-
-MAX_RATE_HZ = 1e5
+MAX_RATE_HZ = RIG_RANGES["imu_rate"].possible[1]
 
 ASSUMED_NOISE = ImuNoise(2e-4, 2e-3, 2e-5, 3e-3, 200.0)
 """Of a consumer MEMS; stands in a rig whose noise is not known."""
@@ -160,22 +153,6 @@ def _placed(rig: Rig, T_b_c0: Array) -> Rig:
     first = replace(rig.cameras[0], T_b_c=T_b_c0)
     others = [replace(camera, T_b_c=T_new_old @ camera.T_b_c) for camera in rig.cameras[1:]]
     return replace(rig, cameras=(first, *others), extrinsics_known=True)
-
-
-def require_plausible_noise(noise: ImuNoise, source: str) -> None:
-    """Raise where a noise is larger than any IMU's: a wrong unit."""
-    for name, (limit, unit) in MAX_NOISE.items():
-        value = getattr(noise, name)
-        if not 0.0 <= value <= limit:
-            raise CalibrationError(
-                f"{source}: IMU noise {name} is {value:g} {unit}, needed at most {limit:g}; check "
-                "the unit (rad/s, not deg/s; m/s^2, not g), or give --imu-noise."
-            )
-    if not 0.0 < noise.rate_hz <= MAX_RATE_HZ:
-        raise CalibrationError(
-            f"{source}: IMU rate is {noise.rate_hz:g} Hz, needed more than 0 and at most "
-            f"{MAX_RATE_HZ:g}; give --imu-rate."
-        )
 
 
 def require_no_offsets(intrinsics: ImuIntrinsics, source: str, tool: str) -> None:

@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from maci2.errors import OptionError
+from maci2.files import read_bytes
 from maci2.model_card import Card, CardKind
 from maci2.types import Array
 from maci2.vision.match_features import INPUTS, MatchFeatures
@@ -24,6 +25,8 @@ OUTPUTS = 10
 BUNDLED = "match_covariance.onnx"
 WEIGHTS = resources.files("maci2.vision") / "weights"
 CHECKSUMS = "SHA256SUMS"
+
+MAX_WEIGHT_BYTES = 1 << 28
 
 MIN_STD_PX, MAX_STD_PX = 0.003, 30.0
 
@@ -137,12 +140,29 @@ class Learned:
                 weights, options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # onnxruntime has no common base class for its errors
-            raise OptionError(f"{source}: not an ONNX file that can be read.") from error
+            raise OptionError(
+                f"{source}: not an ONNX file that can be read; copy it again, or train it again "
+                "with `maci2 train-vision`."
+            ) from error
         self.card = read_match_card(self._session.get_modelmeta().custom_metadata_map, source)
         if self.card.inputs != INPUTS:
             raise OptionError(
                 f"{source}: reads {self.card.inputs} numbers per match, this version gives "
                 f"{INPUTS}; train it again with `maci2 train-vision`."
+            )
+        self._require_working(source)
+
+    def _require_working(self, source: str) -> None:
+        """Raise unless the network runs and gives finite numbers."""
+        try:
+            (outputs,) = self._session.run(None, {"inputs": np.zeros((1, INPUTS), np.float32)})
+            works = outputs.shape == (1, OUTPUTS) and np.isfinite(outputs).all()
+        except Exception:  # onnxruntime has no common base class for its errors
+            works = False
+        if not works:
+            raise OptionError(
+                f"{source}: weights that cannot be used: they give no {OUTPUTS} finite numbers; "
+                "copy the file again, or train it again with `maci2 train-vision`."
             )
 
     def __repr__(self) -> str:
@@ -191,7 +211,7 @@ def _weights(path: Path | None) -> bytes:
     if path is not None:
         if not path.is_file():
             raise OptionError(f"{path}: no such file; `maci2 train-vision` writes one.")
-        return path.read_bytes()
+        return read_bytes(path, "weights of a match covariance", MAX_WEIGHT_BYTES, OptionError)
     content = (WEIGHTS / BUNDLED).read_bytes()
     found, needed = hashlib.sha256(content).hexdigest(), bundled_digest()
     if found != needed:

@@ -29,7 +29,7 @@ ANY_TOPICS = Topics()
 
 
 @dataclass(frozen=True)
-class _Scanned:
+class Scanned:
     """What one pass over a bag gave."""
 
     topics: Topics
@@ -39,28 +39,43 @@ class _Scanned:
     rejected: dict[str, list[str]]
     """By role of a camera: what is wrong with each image that cannot be used."""
 
+    @property
+    def camera_stamps_ns(self) -> tuple[Stamps, ...]:
+        """Timestamps of the images, the left ones first."""
+        return tuple(series.stamps_ns for series in self._cameras)
+
+    def images(self, paths: tuple[Path, ...]) -> BagImages:
+        """Where the images are."""
+        received_ns = tuple(series.received_ns for series in self._cameras)
+        return BagImages(paths, self.topics.images, received_ns)
+
+    @property
+    def _cameras(self) -> list[Series]:
+        return [self.series[role] for role in ("left", "right") if role in self.series]
+
+
+def bag_title(path: Path) -> str:
+    """The name of a recording that is a bag."""
+    return path.stem if path.is_file() else path.resolve().name
+
 
 def read_bag(path: Path, rig: Rig, topics: Topics = ANY_TOPICS) -> Recording:
     """Open a bag: a .bag, .mcap or .db3 file, a ROS 2 bag's folder, or a folder of .bag files that
     follow one another. A bag carries no calibration, so `rig` is needed."""
     paths = bag_paths(path)
     with Bag(paths) as bag:
-        scanned = _scan(bag, topics, rig)
+        scanned = scan(bag, topics, rig)
         notes = _notes(bag, scanned)
-    images = [role for role in ("left", "right") if role in scanned.series]
-    stamps_ns = tuple(scanned.series[role].stamps_ns for role in images)
     imu, warnings = _imu_samples(scanned, str(path))
     truth = scanned.series.get("truth")
     recording = Recording(
-        name=path.stem if path.is_file() else path.resolve().name,
+        name=bag_title(path),
         path=path,
         imu=imu,
-        rig=with_frame_rates(rig, stamps_ns),
-        camera_stamps_ns=stamps_ns,
+        rig=with_frame_rates(rig, scanned.camera_stamps_ns),
+        camera_stamps_ns=scanned.camera_stamps_ns,
         truths={} if truth is None else {scanned.topics.truth: _truth(truth, scanned, path)},
-        bag=BagImages(
-            paths, scanned.topics.images, tuple(scanned.series[role].received_ns for role in images)
-        ),
+        bag=scanned.images(paths),
         notes=notes,
         warnings=(*warnings, *_repeated(scanned), *_rejected(scanned)),
     )
@@ -69,9 +84,10 @@ def read_bag(path: Path, rig: Rig, topics: Topics = ANY_TOPICS) -> Recording:
     return recording
 
 
-def _scan(bag: Bag, asked: Topics, rig: Rig) -> _Scanned:
+def scan(bag: Bag, asked: Topics, rig: Rig, with_imu: bool = True) -> Scanned:
     """One pass over all messages of the chosen topics."""
-    topics = find_topics(bag, asked, tuple(camera.topic for camera in rig.cameras))
+    calibrated = tuple(camera.topic for camera in rig.cameras)
+    topics = find_topics(bag, asked, calibrated, with_imu)
     roles = {name: role for role, name in topics.roles().items()}
     builders = {
         role: SeriesBuilder(f"{bag.source}, {name}", _WIDTHS.get(role, 0))
@@ -100,7 +116,7 @@ def _scan(bag: Bag, asked: Topics, rig: Rig) -> _Scanned:
         least = MIN_IMU_SAMPLES if role in ("imu", "gyro", "acc") else 1
         require_count(len(builder), least, builder.source)
     series = {role: builder.series() for role, builder in builders.items()}
-    return _Scanned(topics, series, rejected)
+    return Scanned(topics, series, rejected)
 
 
 def _image_fault(message: Message, size: tuple[int, int] | None, first: bool) -> str:
@@ -167,7 +183,7 @@ _NUMBERS: dict[str, Callable[[Message], tuple[float, ...]]] = {
 _WIDTHS = {"imu": 6, "gyro": 3, "acc": 3, "truth": 10}
 
 
-def _imu_samples(scanned: _Scanned, source: str) -> tuple[ImuSamples, list[str]]:
+def _imu_samples(scanned: Scanned, source: str) -> tuple[ImuSamples, list[str]]:
     """Samples, and what was left out to get them."""
     if scanned.topics.imu:
         imu = scanned.series["imu"]
@@ -206,7 +222,7 @@ def merge_imu(gyro: Series, acc: Series, source: str) -> ImuSamples:
     return ImuSamples(stamps_ns, gyro.values[inside], forces, source)
 
 
-def _truth(truth: Series, scanned: _Scanned, path: Path) -> GroundTruth:
+def _truth(truth: Series, scanned: Scanned, path: Path) -> GroundTruth:
     source = f"{path}, {scanned.topics.truth}"
     require_count(len(truth.stamps_ns), 2, source)
     norms = np.linalg.norm(truth.values[:, 3:7], axis=1)
@@ -246,7 +262,7 @@ def _require_one_clock(imu: ImuSamples, cameras_ns: tuple[Stamps, ...], source: 
             )
 
 
-def _notes(bag: Bag, scanned: _Scanned) -> tuple[str, ...]:
+def _notes(bag: Bag, scanned: Scanned) -> tuple[str, ...]:
     """What was taken for what."""
     found = []
     for role, name in scanned.topics.roles().items():
@@ -263,7 +279,7 @@ def _notes(bag: Bag, scanned: _Scanned) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _rejected(scanned: _Scanned) -> list[str]:
+def _rejected(scanned: Scanned) -> list[str]:
     return [
         f"{role}: {len(faults)} images cannot be used and are left out; the first is {faults[0]}"
         for role, faults in scanned.rejected.items()
@@ -271,7 +287,7 @@ def _rejected(scanned: _Scanned) -> list[str]:
     ]
 
 
-def _repeated(scanned: _Scanned) -> list[str]:
+def _repeated(scanned: Scanned) -> list[str]:
     return [
         f"{role}: {series.repeated} messages repeat the stamp before and are left out"
         for role, series in scanned.series.items()
