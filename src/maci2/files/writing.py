@@ -53,12 +53,8 @@ def whole_folder(folder: Path) -> Iterator[Path]:
 
     Nothing is ever written over: `folder` must not exist, or be empty.
     """
+    require_new_folder(folder)
     with _failing_as_output_error(folder):
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise OutputError(
-                f"{folder} exists and is not an empty folder; nothing was written. Choose another "
-                "name or remove it first."
-            )
         folder.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name[:40]}."))
     try:
@@ -71,6 +67,16 @@ def whole_folder(folder: Path) -> Iterator[Path]:
             temporary.rename(folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def require_new_folder(folder: Path) -> None:
+    """Raise where a folder of this name holds something; for asking before long work."""
+    with _failing_as_output_error(folder):
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise OutputError(
+                f"{folder} exists and is not an empty folder; nothing was written. Choose another "
+                "name or remove it first."
+            )
 
 
 def finite_or_none(value: float) -> float | None:
