@@ -28,7 +28,9 @@ def calibrate(
     keyframes: Annotated[int, typer.Option(help="keyframes in the window; 0: one every 0.3 s")] = 0,
     window: Annotated[
         float | None,
-        typer.Option(help="length of the window [s]; where not given 30 or, if less, all there is"),
+        typer.Option(
+            help="length of the window [s]  [default: 30, or the whole recording if shorter]"
+        ),
     ] = None,
     start: opt.Start = 0.0,
     time_offset: opt.TimeOffset = True,
@@ -39,7 +41,7 @@ def calibrate(
     topics: opt.Topics = "",
     seed: opt.Seed = 0,
     report: Annotated[
-        Path | None, typer.Option(help="page with the rig and its frames drawn (.html)")
+        Path | None, typer.Option(help="report with the rig and its frames (.html)")
     ] = None,
     rerun: opt.Rerun = "",
     json: opt.Json = None,
@@ -83,17 +85,17 @@ def calibrate(
         return
     from maci2.pipeline.prepare import recalibrated_rig
 
-    rig_found = recalibrated_rig(inputs, result.state.T_b_c, result.report.time_offset_s)
+    calibrated = recalibrated_rig(inputs, result.state.T_b_c, result.report.time_offset_s)
     if output is not None:
         from maci2.rigs import write_camchain
 
-        write_camchain(output, rig_found)
+        write_camchain(output, calibrated)
         typer.echo(f"wrote {output}")
     if report is not None:
         from maci2.files import write_atomically
         from maci2.reports.calibration_page import calibration_page
 
-        write_atomically(report, calibration_page(result, rig_found))
+        write_atomically(report, calibration_page(result, calibrated))
         typer.echo(f"wrote {report}")
 
 
@@ -114,8 +116,11 @@ def print_calibration(inputs: "Inputs", result: "CalibrationResult") -> None:
 
 
 def _extrinsics_rows(inputs: "Inputs", result: "CalibrationResult") -> list[tuple[str, ...]]:
-    """What the YAML has. A rectified camera differs by a turn about its own origin, so its
-    uncertainty about the IMU's axes is that of the camera itself."""
+    """Rotation and translation as the YAML has them.
+
+    A rectified camera is rotated about its own origin, so its uncertainty about the IMU's axes is
+    that of the camera itself.
+    """
     import numpy as np
 
     from maci2.lie import so3_log
@@ -145,10 +150,10 @@ def _extrinsics_rows(inputs: "Inputs", result: "CalibrationResult") -> list[tupl
 
 
 def _offset_row(inputs: "Inputs", result: "CalibrationResult") -> list[tuple[str, ...]]:
-    """The time offset, where it was estimated: what is stated and what is left of it."""
+    """The time offset where it was estimated, and how far it is from the stated one."""
     report = result.report
     if report.std_time_offset_s == 0.0:
         return []
     further_ms, std_ms = 1e3 * report.time_offset_s, 1e3 * report.std_time_offset_s
-    found_ms = 1e3 * inputs.recording.rig.time_offset_s + further_ms
-    return [("time offset [ms]", f"{found_ms:+.2f}", f"{std_ms:.2f}", f"{further_ms:+.2f} ms")]
+    offset_ms = 1e3 * inputs.recording.rig.time_offset_s + further_ms
+    return [("time offset [ms]", f"{offset_ms:+.2f}", f"{std_ms:.2f}", f"{further_ms:+.2f} ms")]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.printing import print_initialization, write_json
+from maci2.cli.printing import number, print_initialization, write_json
 
 if TYPE_CHECKING:
     from maci2.evaluation.metrics import InitErrors
@@ -60,38 +60,39 @@ def init(
     from maci2.pipeline.offline import initialize_recording
     from maci2.pipeline.results_json import initialization_json
 
-    inputs, one = initialize_recording(sequence, options)
-    errors = window_errors(inputs, one)
-    record = initialization_json(one, inputs.recording.rig.time_offset_s)
+    inputs, initialized = initialize_recording(sequence, options)
+    errors = window_errors(inputs, initialized)
+    record = initialization_json(initialized, inputs.recording.rig.time_offset_s)
     write_json(json, record if errors is None else record | {"errors": errors.as_dict()})
-    print_one(one, errors)
+    print_result(initialized, errors)
     if rerun:
-        show(rerun, inputs, one)
-    if one.result.verdict.status == "failed":
+        show(rerun, inputs, initialized)
+    if initialized.result.verdict.status == "failed":
         raise typer.Exit(1)
 
 
-def show(target: str, inputs: "Inputs", one: "Initialized") -> None:
-    """Draw the window with Rerun."""
+def show(target: str, inputs: "Inputs", initialized: "Initialized") -> None:
+    """Show the window with Rerun."""
     from maci2.reports.rerun_viewer import Viewer
     from maci2.vision.odometry import StereoOdometry
 
     viewer = Viewer(target, "init")
-    viewer.show_initialization(one.result)
-    if one.result.state is not None and one.result.report.std_time_offset_s == 0.0:
-        vision = inputs.camera_motion(one.window.stamps_ns, one.window.index)
-        viewer.show_residuals(one.result.state, vision)
+    result, window = initialized.result, initialized.window
+    viewer.show_initialization(result)
+    if result.state is not None and result.report.std_time_offset_s == 0.0:
+        vision = inputs.camera_motion(window.stamps_ns, window.index)
+        viewer.show_residuals(result.state, vision)
         if isinstance(inputs.visual, StereoOdometry):
-            viewer.show_tracks(inputs.visual, one.window.stamps_ns)
+            viewer.show_tracks(inputs.visual, window.stamps_ns)
 
 
-def print_one(one: "Initialized", errors: "InitErrors | None") -> None:
+def print_result(initialized: "Initialized", errors: "InitErrors | None") -> None:
     """Estimate, 1-sigma and, where there is ground truth, the true error."""
     columns = {}
     if errors is not None:
         columns = {
-            "gravity": f"{errors.gravity_deg:.3f} deg",
-            "velocity": f"{errors.velocity_rmse:.4f} m/s",
-            "gyro_bias": f"{errors.gyro_bias_pct:.2f} %",
+            "gravity": f"{number(errors.gravity_deg)} deg",
+            "velocity": f"{number(errors.velocity_rmse, 4)} m/s",
+            "gyro_bias": f"{number(errors.gyro_bias_pct, 2)} %",
         }
-    print_initialization(one.result, one.gyro_bias, one.acc_bias, columns)
+    print_initialization(initialized.result, initialized.gyro_bias, initialized.acc_bias, columns)

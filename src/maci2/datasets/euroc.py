@@ -17,7 +17,6 @@ from maci2.rigs.yaml_schema import (
     rigid_transform,
     validate,
 )
-from maci2.sensors.clocks import on_imu_clock
 from maci2.sensors.types import (
     Camera,
     DistortionModel,
@@ -117,7 +116,7 @@ def read_euroc(path: Path, rig: Rig | None = None) -> Recording:
     """Open a EuRoC sequence; `rig` takes the place of its sensor.yaml files."""
     mav0 = mav0_of(path)
     stamps_ns = read_camera_stamps(mav0)
-    recording = Recording(
+    return Recording(
         name=recording_name(mav0),
         path=path,
         imu=read_imu_csv(mav0 / "imu0" / "data.csv"),
@@ -125,7 +124,6 @@ def read_euroc(path: Path, rig: Rig | None = None) -> Recording:
         camera_stamps_ns=stamps_ns,
         truths=_read_truths(mav0),
     )
-    return on_imu_clock(recording)
 
 
 def read_imu_csv(path: Path) -> ImuSamples:

@@ -6,17 +6,28 @@ from maci2.datasets.euroc import mav0_of, read_euroc, read_imu_noise
 from maci2.datasets.tumvi import TRUTH, read_tumvi
 from maci2.errors import CalibrationError, DatasetError, OptionError
 from maci2.rigs import read_any_rig
+from maci2.sensors.clocks import Clock, on_imu_clock
 from maci2.sensors.types import Recording, Rig
 
 
-def open_recording(path: Path, rig_path: Path | None = None, topics: str = "") -> Recording:
+def open_recording(
+    path: Path, rig_path: Path | None = None, topics: str = "", clock: Clock = "imu"
+) -> Recording:
     """Open a EuRoC-layout, TUM-VI or VBR folder, or a ROS 1 or ROS 2 bag.
 
     `rig_path`, a Kalibr camchain or a folder with one, takes the place of the recording's own
     calibration; IMU noise too if there is a Kalibr IMU file beside it. Files of OpenVINS,
     VINS-Fusion and ORB-SLAM3 do as well. A bag has no calibration and needs it. `topics` says
     which topic of a bag is what: `imu=/imu0,left=/cam0/image_raw`.
+
+    Here, and nowhere else, camera timestamps are put onto the IMU's clock by the time offset that
+    the rig states; with `clock="camera"` they stay as the files have them.
     """
+    recording = _read(path, rig_path, topics)
+    return on_imu_clock(recording) if clock == "imu" else recording
+
+
+def _read(path: Path, rig_path: Path | None, topics: str) -> Recording:
     path = Path(path)
     if not path.exists():
         raise DatasetError(f"{path}: no such file or folder; check the path.")

@@ -206,7 +206,7 @@ def _advice(turned_deg: Array, axis: int, std: float, limit: float) -> str:
 
 def _plausible_bias(state: VIState, prior: BiasPrior) -> _Check:
     """A bias far outside its prior has swallowed something that is not a bias."""
-    away = np.abs(state.acc_bias - prior.mean_acc) / prior.std_acc
+    away = np.abs(state.acc_bias_residual - prior.mean_acc) / prior.std_acc
     axis = int(np.argmax(away))
     if away[axis] <= FAR:
         return _Check("ok")

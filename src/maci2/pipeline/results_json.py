@@ -12,15 +12,18 @@ from maci2.pipeline.prepare import Inputs, recalibrated_rig
 from maci2.types import Array
 
 
-def initialization_json(one: Initialized, stated_offset_s: float = 0.0) -> dict[str, Any]:
-    """What `maci2 init --json` writes; the rig's stated time offset is in that of the result."""
-    result = one.result
+def initialization_json(initialized: Initialized, stated_offset_s: float = 0.0) -> dict[str, Any]:
+    """What `maci2 init --json` writes; biases are the raw sensor's.
+
+    `stated_offset_s`, the rig's own time offset, is included in the estimated one.
+    """
+    result = initialized.result
     state, posterior = result.state, result.posterior
     record: dict[str, Any] = {
         "status": result.verdict.status,
         "reasons": list(result.verdict.reasons),
-        "start_ns": one.window.start_ns,
-        "stamps_ns": one.window.stamps_ns.tolist(),
+        "start_ns": initialized.window.start_ns,
+        "stamps_ns": initialized.window.stamps_ns.tolist(),
     }
     if state is not None and posterior is not None:
         record |= {
@@ -28,9 +31,9 @@ def initialization_json(one: Initialized, stated_offset_s: float = 0.0) -> dict[
             "gravity_std_deg": result.gravity_std_deg,
             "velocity_b": state.velocity_b.tolist(),
             "velocity_std": stds(posterior.velocity_b).tolist(),
-            "gyro_bias": one.gyro_bias.tolist(),
+            "gyro_bias": state.gyro_bias.tolist(),
             "gyro_bias_std": stds(posterior.gyro_bias).tolist(),
-            "acc_bias": one.acc_bias.tolist(),
+            "acc_bias": state.acc_bias.tolist(),
             "acc_bias_std": stds(posterior.acc_bias).tolist(),
             "T_c0_b": state.Ts_c0_b.tolist(),
         }
@@ -38,7 +41,7 @@ def initialization_json(one: Initialized, stated_offset_s: float = 0.0) -> dict[
 
 
 def calibration_json(inputs: Inputs, result: CalibrationResult) -> dict[str, Any]:
-    """What `maci2 calibrate --json` writes."""
+    """What `maci2 calibrate --json` writes; biases are the raw sensor's."""
     state, posterior = result.state, result.posterior
     record: dict[str, Any] = {
         "status": result.verdict.status,
@@ -74,15 +77,15 @@ def stds(cov: Array) -> Array:
 
 def _report(result: Any, stated_offset_s: float) -> dict[str, Any]:
     report = result.report
-    found: dict[str, Any] = {}
+    record: dict[str, Any] = {}
     if stated_offset_s != 0.0:
-        found["stated_time_offset_s"] = stated_offset_s
+        record["stated_time_offset_s"] = stated_offset_s
     if report.std_scale > 0.0:
-        found |= {"vision_scale": report.scale, "vision_scale_std": report.std_scale}
+        record |= {"vision_scale": report.scale, "vision_scale_std": report.std_scale}
     if report.std_time_offset_s > 0.0:
-        found["time_offset_s"] = stated_offset_s + report.time_offset_s
-        found["time_offset_std_s"] = report.std_time_offset_s
-    return found | {
+        record["time_offset_s"] = stated_offset_s + report.time_offset_s
+        record["time_offset_std_s"] = report.std_time_offset_s
+    return record | {
         "cost": finite_or_none(report.cost),
         "dof": report.dof,
         "inflation": report.inflation,

@@ -13,7 +13,7 @@ class OnlineConfig:
     window_s: float = 2.5
     keyframes: int = 10
     imu: str = "raw"
-    """raw, the name of a bundled model, or a weight file."""
+    """raw, datasheet, the name of a bundled model, or a weight file."""
 
     waiting_pairs: int = 12
     """Stereo pairs that may wait; when more arrive, the oldest is dropped and counted."""
