@@ -52,14 +52,15 @@ def calibrate(
     """
     from maci2.pipeline.offline import calibrate_recording, calibration_keyframes
 
+    window_s = DEFAULT_WINDOW_S if window is None else window
     options = opt.run_options(
         vision=vision,
         imu=imu,
         vision_frame=vision_frame,
         vision_std=vision_std,
         vision_scale_std=vision_scale_std,
-        keyframes=keyframes or calibration_keyframes(window or DEFAULT_WINDOW_S),
-        window_s=window or DEFAULT_WINDOW_S,
+        keyframes=keyframes or calibration_keyframes(window_s),
+        window_s=window_s,
         start_s=start,
         time_offset=time_offset,
         truth=truth,

@@ -3,9 +3,10 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from maci2.errors import require_in_range
 from maci2.estimation import CalibrationResult, InitResult, calibrate, initialize
 from maci2.imu import ImuMeasurements
-from maci2.pipeline.options import RunOptions
+from maci2.pipeline.options import RANGES, RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs, require_known_truths
 from maci2.pipeline.warm_up import warm_up
 from maci2.pipeline.windows import Window, one_window
@@ -107,4 +108,5 @@ def _samples_around(inputs: Inputs, vision: RelativePoses, options: RunOptions) 
 
 def calibration_keyframes(window_s: float) -> int:
     """Default number of keyframes of a calibration."""
+    require_in_range("--window", window_s, *RANGES["window_s"])
     return max(round(window_s / CALIBRATION_SPACING_S) + 1, 4)
