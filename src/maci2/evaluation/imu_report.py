@@ -33,7 +33,10 @@ GROWTH_S = (0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 2.5)
 STRIDE_S = 0.1
 BINS = 6
 TRUTHS = ("state_groundtruth_openvins",)
-"""Truths preferred to a recording's default one: V1_01's own is off by 5.5 deg."""
+"""Ground truths preferred to a recording's default one: V1_01's own is off by 5.5 deg."""
+
+Scored = tuple[WindowErrors, Array]
+"""Errors over windows and the covariance that was predicted for each."""
 
 
 @dataclass(frozen=True)
@@ -89,35 +92,55 @@ def imu_report(
     """
     if not recordings:
         raise OptionError("imu-report: no recording given; name at least one.")
+    horizons = sorted({*horizons_s, *growth_s})
     sequences: dict[str, Any] = {}
     pooled: dict[str, dict[str, list[tuple[Array, Array]]]] = {name: {} for name in predictors}
     shown = names or [recording.name for recording in recordings]
     for shown_name, recording in zip(shown, recordings, strict=True):
         states = truth_states(recording.imu, recording.truth(TRUTHS), recording.name)
-        models: dict[str, Any] = {}
-        windows: dict[str, int] = {}
-        for name, predictor in predictors.items():
-            measured = predictor.measure(recording)
-            found = {
-                h: _scored(measured, states, h, predictor, recording.name)
-                for h in sorted({*horizons_s, *growth_s})
-            }
-            models[name] = _numbers({h: found[h] for h in horizons_s})
-            models[name]["growth"] = _numbers({h: found[h] for h in growth_s})
-            for h in horizons_s:
-                pooled[name].setdefault(_key(h), []).append((found[h][0].e, found[h][1]))
-                windows[_key(h)] = len(found[h][0].dt)
-        sequences[shown_name] = {
-            "truth_jumps": states.jumps,
-            "truth_gaps": states.gaps,
-            "windows": windows,
-            "windows_left_out": {_key(h): found[h][0].left_out for h in horizons_s},
-            "models": models,
+        scored = {
+            name: _scored_horizons(recording, states, predictor, horizons)
+            for name, predictor in predictors.items()
         }
+        for name, by_horizon in scored.items():
+            for h in horizons_s:
+                windows, cov = by_horizon[h]
+                pooled[name].setdefault(_key(h), []).append((windows.e, cov))
+        sequences[shown_name] = _sequence(states, scored, horizons_s, growth_s)
     return {
         "sequences": sequences,
         "average": {name: _average(sequences, name) for name in predictors},
         "bins": {name: _binned(parts, bins) for name, parts in pooled.items()},
+    }
+
+
+def _scored_horizons(
+    recording: Recording, states: TruthStates, predictor: Predictor, horizons_s: list[float]
+) -> dict[float, Scored]:
+    """Errors and predicted covariances of one model on one recording, by horizon."""
+    measured = predictor.measure(recording)
+    return {h: _scored(measured, states, h, predictor, recording.name) for h in horizons_s}
+
+
+def _sequence(
+    states: TruthStates,
+    scored: dict[str, dict[float, Scored]],
+    horizons_s: tuple[float, ...],
+    growth_s: tuple[float, ...],
+) -> dict[str, Any]:
+    """One recording under the keys of imu-report; windows are the same for every model."""
+    models: dict[str, Any] = {}
+    for name, by_horizon in scored.items():
+        models[name] = _numbers({h: by_horizon[h] for h in horizons_s})
+        models[name]["growth"] = _numbers({h: by_horizon[h] for h in growth_s})
+    last = list(scored.values())[-1]
+    errors = {_key(h): last[h][0] for h in horizons_s}
+    return {
+        "truth_jumps": states.jumps,
+        "truth_gaps": states.gaps,
+        "windows": {key: len(windows.dt) for key, windows in errors.items()},
+        "windows_left_out": {key: windows.left_out for key, windows in errors.items()},
+        "models": models,
     }
 
 
@@ -131,7 +154,7 @@ def _scored(
     horizon_s: float,
     predictor: Predictor,
     name: str,
-) -> tuple[WindowErrors, Array]:
+) -> Scored:
     """Errors over windows and their predicted covariance; the known mean bias is taken off."""
     labels = predictor.labels(name)
     windows = integration_errors(labels.shown(measured), states, horizon_s, STRIDE_S)
@@ -141,10 +164,10 @@ def _scored(
     return windows, windows.cov(predictor.bias, labels)
 
 
-def _numbers(found: dict[float, tuple[WindowErrors, Array]]) -> dict[str, Any]:
+def _numbers(scored: dict[float, Scored]) -> dict[str, Any]:
     """NEES per degree of freedom, rms error and rms prediction, by horizon and part."""
     out: dict[str, Any] = {"nees": {}, "rms": {}, "predicted": {}}
-    for horizon_s, (windows, cov) in found.items():
+    for horizon_s, (windows, cov) in scored.items():
         key = _key(horizon_s)
         blocks = {part: (windows.e[:, b], cov[:, b, b]) for part, b in PARTS.items()}
         out["nees"][key] = {p: float(nees(e, c).mean() / 3.0) for p, (e, c) in blocks.items()}
