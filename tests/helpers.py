@@ -11,7 +11,7 @@ from maci2.estimation import CalibrationResult, InitResult, VIState
 from maci2.gaussian import nees
 from maci2.imu import BiasPrior, ImuMeasurements, Rule, datasheet_model
 from maci2.lie import se3, se3_exp, se3_inv, se3_log, so3_exp
-from maci2.sensors import Recording
+from maci2.sensors import Camera, Recording
 from maci2.simulation import MotionKind, SimulationConfig, simulate
 from maci2.types import GRAVITY_W, NS, Array, Stamps
 from maci2.vision import RelativePoses, pose_noise, poses_from_truth
@@ -241,3 +241,9 @@ def nees_per_dof(result: InitResult | CalibrationResult, truth: VIState) -> dict
         error = pose_errors(state.T_b_c[None], truth.T_b_c[None])[0]
         scores["extrinsics"] = nees(error, posterior.T_b_c) / 6.0
     return {name: float(np.mean(score)) for name, score in scores.items()}
+
+
+def resized(camera: Camera, size: tuple[int, int]) -> Camera:
+    """A camera with the same view and an image of another size."""
+    scale = np.array(size) / np.array(camera.resolution)
+    return replace(camera, resolution=size, intrinsics=camera.intrinsics * np.tile(scale, 2))

@@ -32,7 +32,7 @@ def test_commands_of_the_readme_exist():
 
 def test_every_file_that_the_readme_links_exists():
     root = Path(__file__).resolve().parents[1]
-    links = re.findall(r"\]\((docs/[\w.]+)\)", README)
+    links = re.findall(r"\]\((docs/[\w./]+)\)", README)
     assert links
     for link in links:
         assert (root / link).is_file(), link

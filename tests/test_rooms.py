@@ -23,7 +23,7 @@ ALLOWED = {
     "findings": set(),
     "files": {"errors", "types"},
     "compile": {"errors", "files"},
-    "model_card": {"errors"},
+    "model_card": {"errors", "files"},
     "gaussian": {"errors", "types"},
     "lie": {"errors", "gaussian", "types"},
     "sensors": GROUND,

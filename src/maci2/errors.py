@@ -15,6 +15,10 @@ class DatasetError(Maci2Error):
     """A recording, a trajectory or a ground truth that cannot be used as it is."""
 
 
+class ImageError(DatasetError):
+    """One image that cannot be used; it costs that image, not the recording."""
+
+
 class CalibrationError(Maci2Error):
     """A camera or IMU description that cannot be used as it is."""
 
@@ -25,6 +29,10 @@ class MeasurementError(Maci2Error):
 
 class OptionError(Maci2Error):
     """An option whose value has no meaning."""
+
+
+class OutputError(Maci2Error):
+    """A result that cannot be written where it was asked for."""
 
 
 def require_in_range(

@@ -216,7 +216,7 @@ def test_the_example_of_the_documentation_runs(simulated_inputs):
 
 
 def test_every_initializer_is_described():
-    text = (DOCS / "rivals.md").read_text()
+    text = (DOCS / "baselines.md").read_text()
     for name in INITIALIZERS:
         assert f"`{name}`" in text, name
     assert ", ".join(f"{value}" for value in EUROC_ACC_BIAS) in text

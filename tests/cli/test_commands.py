@@ -185,7 +185,7 @@ def test_check_says_first_what_is_wrong_and_writes_json_and_a_page(recording, tm
     page = (tmp_path / "page.html").read_text()
     assert finding["text"] in page
     assert "http" not in page
-    assert page.count("<tr>") == 5 + len(
+    assert page.count("<tr>") == 4 + len(
         json.loads((tmp_path / "health.json").read_text())["findings"]
     )
 

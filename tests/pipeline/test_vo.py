@@ -23,10 +23,12 @@ class Interrupted(Exception):
 def measured(monkeypatch):
     """Counts the relative poses that are measured, and saves after each."""
     calls = []
-    step = StereoOdometry.step
+    relative_pose = StereoOdometry.relative_pose
     monkeypatch.setattr(odometry_run, "SAVE_EVERY", 1)
     monkeypatch.setattr(
-        StereoOdometry, "step", lambda self, a, b: calls.append((a, b)) or step(self, a, b)
+        StereoOdometry,
+        "relative_pose",
+        lambda self, a, b: calls.append((a, b)) or relative_pose(self, a, b),
     )
     return calls
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.printing import print_table, print_verdict, sigmas, vector, write_json
+from maci2.cli.printing import command_line, print_table, print_verdict, sigmas, vector, write_json
 
 if TYPE_CHECKING:
     from maci2.estimation import CalibrationResult
@@ -38,11 +38,12 @@ def calibrate(
     acc_bias_prior: opt.AccBiasPrior = None,
     acc_bias_std: opt.AccBiasStd = None,
     rig: opt.RigFile = None,
+    imu_rate: opt.ImuRate = None,
+    imu_noise: opt.ImuNoiseText = "",
+    t_b_c: opt.Extrinsics = "",
     topics: opt.Topics = "",
     seed: opt.Seed = 0,
-    report: Annotated[
-        Path | None, typer.Option(help="report with the rig and its frames (.html)")
-    ] = None,
+    report: opt.Report = None,
     rerun: opt.Rerun = "",
     json: opt.Json = None,
 ) -> None:
@@ -67,6 +68,7 @@ def calibrate(
         acc_bias_prior=acc_bias_prior,
         acc_bias_std=acc_bias_std,
         rig=rig,
+        given=opt.given(imu_rate, imu_noise, t_b_c),
         topics=topics,
         seed=seed,
     )
@@ -96,7 +98,7 @@ def calibrate(
         from maci2.files import write_atomically
         from maci2.reports.calibration_page import calibration_page
 
-        write_atomically(report, calibration_page(result, calibrated))
+        write_atomically(report, calibration_page(inputs, result, calibrated, command_line()))
         typer.echo(f"wrote {report}")
 
 

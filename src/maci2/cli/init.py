@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.printing import number, print_initialization, write_json
+from maci2.cli.printing import command_line, number, print_initialization, write_json
 
 if TYPE_CHECKING:
     from maci2.evaluation.metrics import InitErrors
@@ -29,8 +29,12 @@ def init(
     acc_bias_prior: opt.AccBiasPrior = None,
     acc_bias_std: opt.AccBiasStd = None,
     rig: opt.RigFile = None,
+    imu_rate: opt.ImuRate = None,
+    imu_noise: opt.ImuNoiseText = "",
+    t_b_c: opt.Extrinsics = "",
     topics: opt.Topics = "",
     seed: opt.Seed = 0,
+    report: opt.Report = None,
     rerun: opt.Rerun = "",
     json: opt.Json = None,
 ) -> None:
@@ -53,6 +57,7 @@ def init(
         acc_bias_prior=acc_bias_prior,
         acc_bias_std=acc_bias_std,
         rig=rig,
+        given=opt.given(imu_rate, imu_noise, t_b_c),
         topics=topics,
         seed=seed,
     )
@@ -65,6 +70,12 @@ def init(
     record = initialization_json(initialized, inputs.recording.rig.time_offset_s)
     write_json(json, record if errors is None else record | {"errors": errors.as_dict()})
     print_result(initialized, errors)
+    if report is not None:
+        from maci2.files import write_atomically
+        from maci2.reports.init_page import init_page
+
+        write_atomically(report, init_page(inputs, initialized, errors, command_line()))
+        typer.echo(f"wrote {report}")
     if rerun:
         show(rerun, inputs, initialized)
     if initialized.result.verdict.status == "failed":

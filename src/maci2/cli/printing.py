@@ -1,5 +1,7 @@
 """Tables and progress on the terminal."""
 
+import shlex
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,3 +97,8 @@ def write_json(path: Path | None, record: dict[str, Any]) -> None:
     from maci2 import files
 
     files.write_json(path, record)
+
+
+def command_line() -> str:
+    """What the user typed, as a report quotes it."""
+    return shlex.join(["maci2", *sys.argv[1:]])

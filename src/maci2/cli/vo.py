@@ -27,6 +27,9 @@ def vo(
         Path | None, typer.Option(help=".onnx of `maci2 train-vision`, instead of the bundled one")
     ] = None,
     rig: opt.RigFile = None,
+    imu_rate: opt.ImuRate = None,
+    imu_noise: opt.ImuNoiseText = "",
+    t_b_c: opt.Extrinsics = "",
     topics: opt.Topics = "",
     rerun: opt.Rerun = "",
 ) -> None:
@@ -38,7 +41,9 @@ def vo(
 
     from maci2.pipeline.vo import VoOptions, run_vo
 
-    options = VoOptions(interval, covariance, weights, rig, topics)
+    options = VoOptions(
+        interval, covariance, weights, rig, opt.given(imu_rate, imu_noise, t_b_c), topics
+    )
     with Progress(transient=True) as progress:
         task = progress.add_task("keyframes", total=None)
         result = run_vo(

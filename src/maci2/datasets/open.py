@@ -1,52 +1,61 @@
 """One door for every recording: the reader is chosen by looking."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from maci2.datasets.euroc import mav0_of, read_euroc, read_imu_noise
 from maci2.datasets.tumvi import TRUTH, read_tumvi
 from maci2.errors import CalibrationError, DatasetError, OptionError
-from maci2.rigs import read_any_rig
+from maci2.rigs import NOTHING_GIVEN, Given, complete, read_any_rig
 from maci2.sensors.clocks import Clock, on_imu_clock
+from maci2.sensors.imu_intrinsics import with_intrinsics_applied
 from maci2.sensors.types import Recording, Rig
 
 
 def open_recording(
-    path: Path, rig_path: Path | None = None, topics: str = "", clock: Clock = "imu"
+    path: Path,
+    rig_path: Path | None = None,
+    topics: str = "",
+    given: Given = NOTHING_GIVEN,
+    clock: Clock = "imu",
 ) -> Recording:
     """Open a EuRoC-layout, TUM-VI or VBR folder, or a ROS 1 or ROS 2 bag.
 
     `rig_path`, a Kalibr camchain or a folder with one, takes the place of the recording's own
     calibration; IMU noise too if there is a Kalibr IMU file beside it. Files of OpenVINS,
     VINS-Fusion and ORB-SLAM3 do as well. A bag has no calibration and needs it. `topics` says
-    which topic of a bag is what: `imu=/imu0,left=/cam0/image_raw`.
+    which topic of a bag is what: `imu=/imu0,left=/cam0/image_raw`. `given` replaces single parts of
+    the calibration. IMU readings are corrected by the intrinsics that the calibration states.
 
     Here, and nowhere else, camera timestamps are put onto the IMU's clock by the time offset that
     the rig states; with `clock="camera"` they stay as the files have them.
     """
-    recording = _read(path, rig_path, topics)
+    recording = _opened(Path(path), rig_path, topics, given)
+    if rig_path is None:
+        recording = replace(recording, rig=complete(recording.rig, given))
+    recording = with_intrinsics_applied(recording)
     return on_imu_clock(recording) if clock == "imu" else recording
 
 
-def _read(path: Path, rig_path: Path | None, topics: str) -> Recording:
-    path = Path(path)
+def _opened(path: Path, rig_path: Path | None, topics: str, given: Given) -> Recording:
     if not path.exists():
         raise DatasetError(f"{path}: no such file or folder; check the path.")
     mav0 = mav0_of(path)
     if not (mav0 / "imu0").is_dir():
-        return _open_bag(path, rig_path, topics)
+        return _open_bag(path, rig_path, topics, given)
     if topics:
         raise OptionError(f"--topics is '{topics}', but {path} is a folder without topics.")
     own_imu = mav0 / "imu0" / "sensor.yaml"
     rig = None
     if rig_path is not None:
         own_noise = read_imu_noise(own_imu) if own_imu.is_file() else None
-        rig = read_any_rig(Path(rig_path), own_noise)
+        rig = read_any_rig(Path(rig_path), given, own_noise)
     if (mav0 / TRUTH).is_dir() and not own_imu.is_file():
         return read_tumvi(path, rig)
     return read_euroc(path, rig)
 
 
-def open_rig(path: Path) -> Rig:
+def open_rig(path: Path, given: Given = NOTHING_GIVEN) -> Rig:
     """The calibration of a recording, or of any tool's files."""
     path = Path(path)
     if not path.exists():
@@ -54,10 +63,10 @@ def open_rig(path: Path) -> Rig:
     from maci2.datasets.vbr import is_vbr
 
     recording = path.is_dir() and ((mav0_of(path) / "imu0").is_dir() or is_vbr(path))
-    return open_recording(path).rig if recording else read_any_rig(path)
+    return open_recording(path, given=given).rig if recording else read_any_rig(path, given)
 
 
-def _open_bag(path: Path, rig_path: Path | None, topics: str) -> Recording:
+def _open_bag(path: Path, rig_path: Path | None, topics: str, given: Given) -> Recording:
     # Here, because folders do not need the libraries that read bags.
     from maci2.datasets.bag.reader import bag_paths
     from maci2.datasets.bag.recording import read_bag
@@ -66,7 +75,7 @@ def _open_bag(path: Path, rig_path: Path | None, topics: str) -> Recording:
 
     if not bag_paths(path):
         raise _unknown(path)
-    rig = None if rig_path is None else read_any_rig(Path(rig_path))
+    rig = None if rig_path is None else read_any_rig(Path(rig_path), given)
     if is_vbr(path):
         return read_vbr(path, rig, parse_topics(topics))
     if rig is None:

@@ -17,6 +17,7 @@ from maci2.diagnostics.diagnosis import Diagnosis, Timing
 from maci2.errors import CalibrationError, DatasetError
 from maci2.findings import Finding, Level, most_important_first
 from maci2.ground_truth.comparison import check_truth
+from maci2.rigs import NOTHING_GIVEN, Given
 from maci2.sensors import CameraTrajectory, Recording, gaps
 from maci2.types import NS, Stamps
 from maci2.vision.relative_poses import CameraFrame
@@ -39,6 +40,7 @@ def examine_path(
     topics: str = "",
     vision: str = "",
     frame: str = "camera",
+    given: Given = NOTHING_GIVEN,
 ) -> Diagnosis:
     """Open a recording and look at it; one that cannot be read has that as its only finding.
 
@@ -48,7 +50,7 @@ def examine_path(
     if not path.exists():
         raise DatasetError(f"{path}: no such file or folder; check the path.")
     try:
-        recording = open_recording(path, rig, topics)
+        recording = open_recording(path, rig, topics, given)
     except (DatasetError, CalibrationError) as error:
         nothing = Timing(0, 0.0, math.nan, math.nan, 0, 0.0)
         finding = Finding("error", "reading", str(error), "the recording cannot be read")

@@ -48,7 +48,7 @@ def visual_residual(
 
     # What moves a frame inside the chain moves its left end by an adjoint. The two bodies meet in
     # inv(T_c0_bk1) @ T_c0_bk, so only their signs differ; T_b_c stands at both ends. Differs from
-    # the paper's print, where C is inverted: docs/paper_notes.md, note 13.
+    # the paper's print, where C is inverted: docs/research/paper_notes.md, note 13.
     J_l_inv = se3_jl_inv(xi)
     adj_ck_c0, adj_ck_bk, adj_ck_bk1 = se3_adj(T_ck_c0), se3_adj(T_ck_bk), se3_adj(T_ck_bk1)
     for i in range(6):

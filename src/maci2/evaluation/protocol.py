@@ -44,7 +44,8 @@ def evaluate(
     """
     distinct_names([path.name for path in paths], paths)  # a recording given twice is told now
     require_known_truths(
-        (open_recording(path, options.rig, options.topics) for path in paths), options.truth
+        (open_recording(path, options.rig, options.topics, options.given) for path in paths),
+        options.truth,
     )
     results: dict[Path, tuple[str, Evaluated]] = {}
     for path, result in run_all(partial(evaluate_recording, options=options), paths, pool):

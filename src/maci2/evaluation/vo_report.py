@@ -80,7 +80,7 @@ def visual_report(
         assert isinstance(odometry, StereoOdometry)
         keyframes_ns = _keyframes_with_truth(odometry.stamps_ns, truth, interval_s)
         began = perf_counter()
-        poses = measure_all(odometry, keyframes_ns, on_step=on_pose)
+        poses = measure_all(odometry, keyframes_ns, on_pose=on_pose)
         seconds = max(perf_counter() - began, 1e-9)
         passed = _count_between(odometry.stamps_ns, keyframes_ns[0], keyframes_ns[-1])
         scores[model] = score(poses, truth, odometry.rectification.T_b_cr, passed / seconds)

@@ -10,6 +10,7 @@ from maci2.errors import OptionError, require_in_range
 from maci2.estimation import SolverConfig
 from maci2.imu import BiasPrior
 from maci2.imu.model_choice import is_learned
+from maci2.rigs import NOTHING_GIVEN, Given
 from maci2.types import Array
 from maci2.vision import CameraFrame
 from maci2.vision.covariance_models import ModelName
@@ -115,6 +116,9 @@ class RunOptions:
     rig: Path | None = None
     """Calibration file that replaces the recording's own."""
 
+    given: Given = NOTHING_GIVEN
+    """Single parts that take the place of the calibration's."""
+
     time_offset: bool = False
     """Estimate the camera's time offset to the IMU too."""
 
@@ -164,6 +168,8 @@ class RunOptions:
         fields["vision_std"] = [*self.vision.std, self.vision.std_share]
         fields["vision_scale_std"] = self.vision.std_scale
         fields["rig"] = None if self.rig is None else str(self.rig)
+        if self.given == NOTHING_GIVEN:
+            del fields["given"]
         return fields
 
 

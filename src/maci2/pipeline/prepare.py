@@ -9,11 +9,11 @@ import numpy as np
 from maci2.datasets import open_recording
 from maci2.errors import DatasetError, OptionError
 from maci2.imu import ImuMeasurements
-from maci2.imu.model_choice import find_imu_model
+from maci2.imu.model_choice import find_imu_model, is_learned
 from maci2.lie import se3_inv
 from maci2.pipeline.open_vision import Vision, frame_of, open_vision
 from maci2.pipeline.options import RunOptions, VisionSource
-from maci2.rigs import require_extrinsics
+from maci2.rigs import require_extrinsics, require_noise
 from maci2.sensors import (
     CameraTrajectory,
     GroundTruth,
@@ -124,7 +124,7 @@ def open_inputs(path: Path, options: RunOptions, calibrating: bool = False) -> I
 
     Only `calibrating` works with a rig whose extrinsics are not known.
     """
-    recording = open_recording(path, options.rig, options.topics)
+    recording = open_recording(path, options.rig, options.topics, options.given)
     if options.vision.kind == "truth" or not calibrating:
         what = "camera motion from ground truth" if calibrating else "initialization"
         require_extrinsics(recording.rig, what)
@@ -152,6 +152,8 @@ def apply_imu_model(recording: Recording, options: RunOptions) -> ImuMeasurement
     """The samples of the whole recording as the model of `--imu` hands them on."""
     # The paper knows data-sheet noise only.
     name = "datasheet" if options.paper and options.imu == "raw" else options.imu
+    if not is_learned(name):
+        require_noise(recording.rig, f"the IMU model '{options.imu}'")
     imu = find_imu_model(name)(recording.imu, recording.rig.imu)
     _, removed_acc = imu.removed_bias(int(imu.stamps_ns[0]), int(imu.stamps_ns[-1]))
     return replace(imu, bias_prior=options.with_known_bias(imu.bias_prior, removed_acc))

@@ -13,6 +13,7 @@ from maci2.datasets import open_recording
 from maci2.errors import OptionError, require_in_range
 from maci2.pipeline.open_vision import open_vision
 from maci2.pipeline.options import LONGEST_S, VisionSource
+from maci2.rigs import NOTHING_GIVEN, Given
 from maci2.sensors import Rig
 from maci2.types import Stamps
 from maci2.vision.covariance_models import ModelName
@@ -36,6 +37,9 @@ class VoOptions:
 
     rig: Path | None = None
     """Calibration file that replaces the recording's own."""
+
+    given: Given = NOTHING_GIVEN
+    """Single parts that take the place of the calibration's."""
 
     topics: str = ""
     """Roles of a bag's topics; what is not named is found by type."""
@@ -79,7 +83,7 @@ def run_vo(
     Work of a run with other options, rig, weights or version is not taken up.
     """
     # A file of camera motion is on the camera's clock, whatever a rig states about clocks.
-    recording = open_recording(path, options.rig, options.topics, clock="camera")
+    recording = open_recording(path, options.rig, options.topics, options.given, clock="camera")
     source = VisionSource("images", frame="rectified", covariance=options.covariance)
     odometry = open_vision(recording, source, options.weights)
     assert isinstance(odometry, StereoOdometry)

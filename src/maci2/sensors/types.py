@@ -9,7 +9,8 @@ import numpy as np
 from maci2.errors import DatasetError
 from maci2.types import NS, Array, Stamps
 
-DistortionModel = Literal["radtan", "equidistant", "none"]
+CameraModel = Literal["pinhole", "omni", "ds", "eucm"]
+DistortionModel = Literal["radtan", "equidistant", "fov", "none"]
 
 
 @dataclass(frozen=True)
@@ -118,8 +119,39 @@ class ImuNoise:
 
 
 @dataclass(frozen=True)
+class ImuIntrinsics:
+    """Deterministic errors of an IMU's readings, as a calibration measured them.
+
+    With the body's angular rate w and specific force a:
+    gyro = M_gyro R_gyro_b w + g_sensitivity a + offset_gyro, acc = M_acc R_acc_b a + offset_acc.
+    """
+
+    M_gyro: Array
+    """(3, 3) scale and misalignment of the gyroscope's axes; Kalibr's and OpenVINS' Tw."""
+
+    R_gyro_b: Array
+    """(3, 3) rotation that takes body coordinates to the gyroscope's; Kalibr's C_gyro_i."""
+
+    M_acc: Array
+    """(3, 3) scale and misalignment of the accelerometer's axes; OpenVINS' Ta."""
+
+    R_acc_b: Array
+    """(3, 3) rotation that takes body coordinates to the accelerometer's; identity for Kalibr."""
+
+    g_sensitivity: Array
+    """(3, 3) angular rate read per specific force in the body frame [rad/s / (m/s^2)]; OpenVINS'
+    Tg, Kalibr's A C_gyro_i."""
+
+    offset_gyro: Array
+    """(3,) reading at zero angular rate [rad/s]."""
+
+    offset_acc: Array
+    """(3,) reading at zero specific force [m/s^2]."""
+
+
+@dataclass(frozen=True)
 class Camera:
-    """One camera of a rig: pinhole projection, lens distortion, and where it sits."""
+    """One camera of a rig: projection, lens distortion, and where it sits."""
 
     T_b_c: Array
     """(4, 4) pose of the camera in the body (IMU) frame: p_b = T_b_c p_c. Kalibr's T_cam_imu is
@@ -129,10 +161,11 @@ class Camera:
     """(4,) fx, fy, cx, cy [px]."""
 
     distortion: Array
-    """(4,) k1, k2, p1, p2 (radtan) or k1, k2, k3, k4 (equidistant)."""
+    """k1, k2, p1, p2, optionally with k3 or k3, k4, k5, k6 (radtan, in OpenCV's order); k1, k2, k3,
+    k4 (equidistant); w [rad] (fov); four zeros (none)."""
 
     distortion_model: DistortionModel
-    """radtan: radial-tangential; equidistant: Kannala-Brandt fisheye."""
+    """radtan: radial-tangential; equidistant: Kannala-Brandt fisheye; fov: Devernay-Faugeras."""
 
     resolution: tuple[int, int]
     """Width, height [px]."""
@@ -142,6 +175,12 @@ class Camera:
 
     topic: str = ""
     """ROS topic of its images, where the calibration says it."""
+
+    camera_model: CameraModel = "pinhole"
+    """pinhole; omni: unified model (MEI); ds: double sphere; eucm: extended unified model."""
+
+    model_parameters: Array = field(default_factory=lambda: np.zeros(0))
+    """() for a pinhole, (1,) xi for omni, (2,) xi, alpha for ds, (2,) alpha, beta for eucm."""
 
 
 @dataclass(frozen=True)
@@ -162,6 +201,14 @@ class Rig:
 
     time_offset_s: float = 0.0
     """Of all cameras: t_imu = t_camera + time_offset_s, as Kalibr counts it."""
+
+    noise_known: bool = True
+    """False: the calibration says nothing of the IMU's noise, and `imu` holds assumed values that
+    nothing may be estimated with."""
+
+    imu_intrinsics: ImuIntrinsics | None = None
+    """Errors of the IMU's raw readings that are still in the samples; None in the rig of an opened
+    recording, whose samples are corrected."""
 
 
 @dataclass(frozen=True)
@@ -199,6 +246,10 @@ class Recording:
 
     bag: BagImages | None = None
     """For a bag: where its images are."""
+
+    image_names: tuple[dict[int, str], ...] = ()
+    """For a folder, one per camera: names of image files that are not their timestamp, by the
+    timestamp that the camera's list gives them."""
 
     notes: tuple[str, ...] = ()
     """What was found and taken for what."""

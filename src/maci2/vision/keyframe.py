@@ -57,10 +57,10 @@ class Keyframe:
 
 @dataclass(frozen=True)
 class KeyframeMatches:
-    """Matches of one step that passed every check, with the evidence for their covariance."""
+    """Matches of one step that passed every check, with the features that tell their covariance."""
 
     matches: Matches
-    evidence: MatchFeatures
+    features: MatchFeatures
     row_errors: Array
     """(n,) of the stereo matches in frame k [px], offset not removed."""
 

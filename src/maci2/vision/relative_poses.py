@@ -1,6 +1,6 @@
 """Camera motion from keyframe to keyframe, with covariance: what estimation takes from vision."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from maci2 import __version__
 from maci2.errors import MeasurementError
+from maci2.files import NpzField, read_npz
 from maci2.gaussian import require_spd
 from maci2.types import NS, Array, Stamps
 
@@ -21,6 +22,14 @@ MAX_SPEED, MAX_RATE = 5.0, 3.0
 
 KNOWN_SHARE = 0.05
 """Of those variances: below it something was measured."""
+
+
+POSE_FIELDS = {
+    "stamps_ns": NpzField("iu", ("m", 2)),
+    "T_ck_ck1": NpzField("f", ("m", 4, 4)),
+    "cov": NpzField("f", ("m", 6, 6)),
+    "frame": NpzField("U", ()),
+}
 
 
 def any_motion(dt: float) -> Array:
@@ -67,6 +76,15 @@ class RelativePoses:
     def __len__(self) -> int:
         return len(self.stamps_ns)
 
+    def part(self, first: int, last: int) -> "RelativePoses":
+        """Keyframes first to last, both included."""
+        return replace(
+            self,
+            stamps_ns=self.stamps_ns[first : last + 1],
+            Ts_ck_ck1=self.Ts_ck_ck1[first:last],
+            covs_T_ck_ck1=self.covs_T_ck_ck1[first:last],
+        )
+
     @property
     def measured(self) -> NDArray[np.bool_]:
         """(n - 1,) steps of which more is known than that a camera moves no faster than it can."""
@@ -108,23 +126,15 @@ def load_relative_poses(path: Path) -> MeasuredPoses:
     """Read what `save_relative_poses` or `maci2 vo` wrote."""
     if not path.is_file():
         raise MeasurementError(f"{path}: no such file; `maci2 vo` writes one.")
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            missing = {"stamps_ns", "T_ck_ck1", "cov", "frame"} - set(file.files)
-            if missing:
-                raise MeasurementError(
-                    f"{path}: lacks {sorted(missing)}; holds {sorted(file.files)}."
-                )
-            frame = str(file["frame"])
-            steps = MeasuredPoses(
-                file["stamps_ns"].astype(np.int64),
-                file["T_ck_ck1"].astype(np.float64),
-                file["cov"].astype(np.float64),
-                "rectified" if frame == "rectified" else "camera",
-                str(path),
-            )
-    except (ValueError, OSError) as error:
-        raise MeasurementError(f"{path}: not a readable .npz file ({error}).") from error
+    content = read_npz(path, POSE_FIELDS, "relative poses that `maci2 vo` wrote")
+    frame = str(content["frame"])
+    steps = MeasuredPoses(
+        content["stamps_ns"].astype(np.int64),
+        content["T_ck_ck1"].astype(np.float64),
+        content["cov"].astype(np.float64),
+        "rectified" if frame == "rectified" else "camera",
+        str(path),
+    )
     if frame not in ("camera", "rectified"):
         raise MeasurementError(f"{path}: frame is '{frame}', needed 'camera' or 'rectified'.")
     require_spd(steps.covs_T_ck_ck1, f"{path}: cov")

@@ -11,8 +11,8 @@ from maci2.errors import DatasetError
 from maci2.estimation import initialize
 from maci2.imu import raw_model
 from maci2.pipeline.online import OnlineInitializer
-from maci2.pipeline.online.keyframes import Pair
 from maci2.sensors import truth_at
+from maci2.sensors.stereo import StereoPair
 from maci2.simulation import SimulationConfig, simulate
 from maci2.vision import RelativePoses, pose_noise, poses_from_truth
 
@@ -40,7 +40,7 @@ class TruthTracker:
     def last_ns(self):
         return self.stamps_ns[-1] if self.stamps_ns else None
 
-    def add(self, pair: Pair) -> bool:
+    def add(self, pair: StereoPair) -> bool:
         time.sleep(self.slow_s)
         self.seen += 1
         if self.stamps_ns and pair.stamp_ns - self.stamps_ns[-1] < SPACING_NS - 1_000_000:
@@ -106,7 +106,7 @@ def test_the_first_result_is_the_offline_one(recording):
     result, _ = first_result(recording, events_of(recording))
     vision = TruthTracker(recording)
     for stamp_ns in recording.camera_stamps_ns[0]:
-        vision.add(Pair(int(stamp_ns), IMAGE, IMAGE))
+        vision.add(StereoPair(int(stamp_ns), IMAGE, IMAGE))
         if vision.window() is not None:
             break
     window = vision.window()

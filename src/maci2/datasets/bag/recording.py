@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from maci2.datasets.bag.images import grey_image, require_size
-from maci2.datasets.bag.reader import Bag, Message, Topic, bag_paths
+from maci2.datasets.bag.images import grey_image, message_fault
+from maci2.datasets.bag.reader import Bag, Message, Topic, bag_paths, header_stamp_ns
 from maci2.datasets.bag.series import Series, SeriesBuilder
 from maci2.datasets.bag.topics import Topics, find_topics
 from maci2.datasets.euroc import MAX_QUAT_NORM_ERROR, MIN_IMU_SAMPLES
-from maci2.errors import DatasetError
+from maci2.errors import CalibrationError, DatasetError, ImageError
 from maci2.lie.stacks import rotations_from_quat_wxyz, stack_poses
 from maci2.rigs.kalibr import with_frame_rates
 from maci2.sensors.clocks import on_imu_clock
@@ -35,6 +35,9 @@ class _Scanned:
     topics: Topics
     series: dict[str, Series]
     """By role."""
+
+    rejected: dict[str, list[str]]
+    """By role of a camera: what is wrong with each image that cannot be used."""
 
 
 def read_bag(path: Path, rig: Rig, topics: Topics = ANY_TOPICS) -> Recording:
@@ -59,7 +62,7 @@ def read_bag(path: Path, rig: Rig, topics: Topics = ANY_TOPICS) -> Recording:
             paths, scanned.topics.images, tuple(scanned.series[role].received_ns for role in images)
         ),
         notes=notes,
-        warnings=(*warnings, *_repeated(scanned)),
+        warnings=(*warnings, *_repeated(scanned), *_rejected(scanned)),
     )
     _require_one_clock(imu, on_imu_clock(recording).camera_stamps_ns, str(path))
     return recording
@@ -73,23 +76,50 @@ def _scan(bag: Bag, asked: Topics, rig: Rig) -> _Scanned:
         role: SeriesBuilder(f"{bag.source}, {name}", _WIDTHS.get(role, 0))
         for name, role in roles.items()
     }
-    cameras = dict(zip(("left", "right"), rig.cameras, strict=False))
+    sizes = dict(
+        zip(("left", "right"), (camera.resolution for camera in rig.cameras), strict=False)
+    )
+    rejected: dict[str, list[str]] = {role: [] for role in ("left", "right") if role in builders}
     for message in bag.messages(list(roles)):
         role = roles[message.topic]
         builder = builders[role]
-        if role in ("left", "right"):
-            if len(builder) == 0:
-                image = grey_image(message.content, f"{builder.source}, message 1")
-                if role in cameras:
-                    require_size(image, cameras[role].resolution, f"{builder.source}, message 1")
-            builder.add(message)
-        else:
+        if role not in rejected:
             builder.add(message, *_NUMBERS[role](message))
+            continue
+        fault = _image_fault(message, sizes.get(role), first=len(builder) == 0)
+        if fault:
+            number = len(builder) + len(rejected[role]) + 1
+            rejected[role].append(f"{builder.source}, message {number}: {fault}")
+        else:
+            builder.add(message)
     for role, builder in builders.items():
-        _require_whole(bag.topics[topics.roles()[role]], len(builder), bag.source)
+        faults = rejected.get(role, [])
+        _require_whole(bag.topics[topics.roles()[role]], len(builder) + len(faults), bag.source)
+        _require_mostly_good(faults, len(builder))
         least = MIN_IMU_SAMPLES if role in ("imu", "gyro", "acc") else 1
         require_count(len(builder), least, builder.source)
-    return _Scanned(topics, {role: builder.series() for role, builder in builders.items()})
+    series = {role: builder.series() for role, builder in builders.items()}
+    return _Scanned(topics, series, rejected)
+
+
+def _image_fault(message: Message, size: tuple[int, int] | None, first: bool) -> str:
+    """What is wrong with an image; the first one is also decoded, to know its encoding."""
+    fault = message_fault(message.content, size)
+    if first and not fault:
+        try:
+            grey_image(message.content, f"timestamp {header_stamp_ns(message.content)} ns")
+        except ImageError as error:
+            return str(error)
+    return fault
+
+
+def _require_mostly_good(faults: list[str], good: int) -> None:
+    """A few images that cannot be used cost themselves; most of them, the recording."""
+    if len(faults) <= good:
+        return
+    wrong_size = all("the calibration is for" in fault for fault in faults)
+    error = CalibrationError if wrong_size else DatasetError
+    raise error(f"{faults[0]} ({len(faults)} of {len(faults) + good} images.)")
 
 
 def _require_whole(topic: Topic, found: int, source: str) -> None:
@@ -230,6 +260,14 @@ def _notes(bag: Bag, scanned: _Scanned) -> tuple[str, ...]:
             f"{GAP_PERIODS:.0f} periods"
         )
     return tuple(found)
+
+
+def _rejected(scanned: _Scanned) -> list[str]:
+    return [
+        f"{role}: {len(faults)} images cannot be used and are left out; the first is {faults[0]}"
+        for role, faults in scanned.rejected.items()
+        if faults
+    ]
 
 
 def _repeated(scanned: _Scanned) -> list[str]:

@@ -54,7 +54,7 @@ def _odometry_path(odometry: StereoOdometry) -> CameraTrajectory:
     """Poses measured from the images of the whole recording, as often as rates are compared."""
     keyframes_ns = even_keyframes(odometry.stamps_ns, INTERVAL_S)
     indices = [odometry.frames.index_of(int(stamp_ns)) for stamp_ns in keyframes_ns]
-    poses = [odometry.step(first, second) for first, second in pairwise(indices)]
+    poses = [odometry.relative_pose(first, second) for first, second in pairwise(indices)]
     measured = [pose for pose in poses if not pose.reason]
     if not measured:
         raise DatasetError(

@@ -120,7 +120,7 @@ def _step(
     )
     camera = PinholePair(rectification.focal, rectification.center, rectification.baseline)
     T_ck_ck1 = se3_inv(Ts_w_cr[0]) @ Ts_w_cr[1]
-    return RenderedMatches(scene, found.evidence.inputs, errors, found.matches, camera, T_ck_ck1)
+    return RenderedMatches(scene, found.features.inputs, errors, found.matches, camera, T_ck_ck1)
 
 
 def match_errors(

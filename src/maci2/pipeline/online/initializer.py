@@ -13,16 +13,17 @@ from maci2.errors import CalibrationError, DatasetError, Maci2Error
 from maci2.estimation import InitResult, initialize
 from maci2.estimation.initial_guess import chain
 from maci2.estimation.verdict import rotation_about_axes_deg
-from maci2.imu.model_choice import find_imu_model
+from maci2.imu.model_choice import find_imu_model, is_learned
 from maci2.lie import se3_inv
 from maci2.pipeline.online.imu_buffer import SampleBuffer
-from maci2.pipeline.online.keyframes import Pair, Tracker
+from maci2.pipeline.online.keyframes import Tracker
 from maci2.pipeline.online.status import OnlineConfig, OnlineStatus
 from maci2.pipeline.online.warm_up import warmed_up
 from maci2.pipeline.online.zero_motion import at_rest, is_still
-from maci2.rigs import require_extrinsics
+from maci2.rigs import require_extrinsics, require_noise
 from maci2.sensors import ImuSamples, Rig
-from maci2.sensors.stereo import Image
+from maci2.sensors.imu_intrinsics import corrected_readings
+from maci2.sensors.stereo import Image, StereoPair
 from maci2.types import NS, Array
 from maci2.vision import RelativePoses
 
@@ -59,12 +60,14 @@ class OnlineInitializer:
         self.config = config or OnlineConfig()
         self._rig = rig
         self._shift_ns = round(rig.time_offset_s * NS)
+        if not is_learned(self.config.imu):
+            require_noise(rig, "initialization")
         self._measure = find_imu_model(self.config.imu)
         self._on_result = on_result
         self._lock = threading.Condition()
         self._samples = SampleBuffer(2.0 * self.config.window_s + BEFORE_S)
         self._tracker = tracker or warmed_up(rig, self.config.window_s, self.config.keyframes)
-        self._queue: PriorityQueue[tuple[int, int, Pair | None]] = PriorityQueue(
+        self._queue: PriorityQueue[tuple[int, int, StereoPair | None]] = PriorityQueue(
             self.config.waiting_pairs
         )
         self._arrivals = 0
@@ -81,6 +84,8 @@ class OnlineInitializer:
         """One sample: angular rate [rad/s], specific force [m/s^2]."""
         if not (np.isfinite(gyro).all() and np.isfinite(acc).all()):
             raise DatasetError(f"the IMU sample at {stamp_ns} ns is NaN or infinite.")
+        if self._rig.imu_intrinsics is not None:
+            gyro, acc = corrected_readings(gyro, acc, self._rig.imu_intrinsics)
         with self._lock:
             broken = self._samples.add(int(stamp_ns), gyro, acc)
             if broken:
@@ -100,7 +105,7 @@ class OnlineInitializer:
                 )
         self._arrivals += 1
         on_imu_clock_ns = int(stamp_ns) + self._shift_ns
-        entry = (on_imu_clock_ns, self._arrivals, Pair(on_imu_clock_ns, left, right))
+        entry = (on_imu_clock_ns, self._arrivals, StereoPair(on_imu_clock_ns, left, right))
         while True:
             try:
                 self._queue.put_nowait(entry)
@@ -201,7 +206,7 @@ class OnlineInitializer:
             finally:
                 self._queue.task_done()
 
-    def _take(self, pair: Pair) -> None:
+    def _take(self, pair: StereoPair) -> None:
         with self._lock:
             started = self._status.restarts
             if pair.stamp_ns <= self._last_pair_ns:

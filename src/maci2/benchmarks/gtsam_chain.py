@@ -1,0 +1,164 @@
+"""The same chain solved by GTSAM, with CombinedImuFactor and marker priors, and timed."""
+
+from dataclasses import dataclass
+from time import thread_time
+from typing import Any
+
+import numpy as np
+
+from maci2.benchmarks.gtsam_problem import gtsam_optimise, import_gtsam
+from maci2.estimation.chain import ChainConfig, ChainProblem, States, make_border, solve_chain
+from maci2.estimation.chain.chain_assembly import assemble
+from maci2.estimation.chain.chain_solver import minimise
+from maci2.lie import so3_exp
+from maci2.types import NS, Array
+
+
+@dataclass(frozen=True)
+class ChainTimes:
+    """One chain solved by both [s], one core."""
+
+    states: int
+    ours_s: float
+    """Levenberg-Marquardt on preintegrated measurements."""
+
+    ours_whole_s: float
+    """`solve_chain`, preintegration included."""
+
+    gtsam_s: float
+    """GTSAM's Levenberg-Marquardt alone; NaN where it is not installed."""
+
+
+@dataclass(frozen=True)
+class GtsamChain:
+    """Their answer in our terms."""
+
+    states: States
+    cost: float
+    iterations: int
+
+
+def time_chain(problem: ChainProblem, states: States, repeats: int = 3) -> ChainTimes:
+    """Median times of our solver and theirs on one problem, from one initial guess."""
+    border, columns = make_border(), problem.unknowns.columns()
+    factors = assemble(problem, states, border)
+    config = ChainConfig(max_rounds=1)
+    ours, whole, theirs = [], [], []
+    try:
+        graph, start = gtsam_chain(problem, states)
+    except ImportError:
+        graph = start = None
+    for _ in range(repeats + 1):
+        begin = thread_time()
+        minimise(factors, states, border, columns, config)
+        ours.append(thread_time() - begin)
+        begin = thread_time()
+        solve_chain(problem, states, border, config)
+        whole.append(thread_time() - begin)
+        if graph is not None:
+            begin = thread_time()
+            gtsam_optimise(graph, start)
+            theirs.append(thread_time() - begin)
+    # The first may have compiled.
+    medians = [float(np.median(times[1:])) if times else np.nan for times in (ours, whole, theirs)]
+    return ChainTimes(len(states.v_w), *medians)
+
+
+def solve_chain_with_gtsam(problem: ChainProblem, states: States) -> GtsamChain:
+    """Their optimum of the same measurements: marker positions and orientations, and IMU."""
+    graph, start = gtsam_chain(problem, states)
+    optimum = gtsam_optimise(graph, start)
+    X, V, B = _symbols()
+    n, values = len(states.v_w), optimum.values
+    biases = [values.atConstantBias(B(k)) for k in range(n)]
+    found = States(
+        np.array([values.atPose3(X(k)).matrix() for k in range(n)]),
+        np.array([values.atVector(V(k)) for k in range(n)]),
+        np.array([bias.gyroscope() for bias in biases]),
+        np.array([bias.accelerometer() for bias in biases]),
+    )
+    return GtsamChain(found, optimum.cost, optimum.iterations)
+
+
+def _symbols() -> tuple[Any, Any, Any]:
+    symbols = import_gtsam().symbol_shorthand
+    return symbols.X, symbols.V, symbols.B
+
+
+def gtsam_chain(problem: ChainProblem, states: States) -> tuple[Any, Any]:
+    """Their graph and values; markers must be at the states' own stamps, world level."""
+    gtsam = import_gtsam()
+    X, V, B = _symbols()
+    graph, values = gtsam.NonlinearFactorGraph(), gtsam.Values()
+    stamps_ns = problem.stamps_ns
+    for k in range(len(stamps_ns)):
+        bias = gtsam.imuBias.ConstantBias(states.bias_acc[k], states.bias_gyro[k])
+        values.insert(X(k), gtsam.Pose3(states.Ts_w_b[k]))
+        values.insert(V(k), states.v_w[k])
+        values.insert(B(k), bias)
+        if k < len(stamps_ns) - 1:
+            measured = _preintegrated(problem, int(stamps_ns[k]), int(stamps_ns[k + 1]), bias)
+            graph.add(
+                gtsam.CombinedImuFactor(X(k), V(k), X(k + 1), V(k + 1), B(k), B(k + 1), measured)
+            )
+    _add_markers(problem, graph)
+    _add_bias_prior(problem, graph)
+    return graph, values
+
+
+def _add_markers(problem: ChainProblem, graph: Any) -> None:
+    gtsam = import_gtsam()
+    X = _symbols()[0]
+    positions, orientations = problem.positions, problem.orientations
+    if positions is not None:
+        at = np.searchsorted(problem.stamps_ns, positions.stamps_ns)
+        for k, p, cov in zip(at, positions.p_w_m, positions.covs, strict=True):
+            noise = gtsam.noiseModel.Gaussian.Covariance(cov)
+            graph.add(gtsam.PoseTranslationPrior3D(X(int(k)), gtsam.Point3(p), noise))
+    if orientations is not None:
+        at = np.searchsorted(problem.stamps_ns, orientations.stamps_ns)
+        for k, R, cov in zip(at, orientations.Rs_w_m, orientations.covs, strict=True):
+            noise = gtsam.noiseModel.Gaussian.Covariance(cov)
+            graph.add(gtsam.PoseRotationPrior3D(X(int(k)), gtsam.Rot3(R), noise))
+
+
+def _add_bias_prior(problem: ChainProblem, graph: Any) -> None:
+    """The first state's biases; ours [gyro, acc], theirs [acc, gyro]."""
+    gtsam = import_gtsam()
+    B = _symbols()[2]
+    for prior in problem.priors:
+        precisions = np.diag(prior.info)[[12, 13, 14, 9, 10, 11]]
+        mean = gtsam.imuBias.ConstantBias(prior.state.bias_acc[0], prior.state.bias_gyro[0])
+        noise = gtsam.noiseModel.Diagonal.Precisions(precisions)
+        graph.add(gtsam.PriorFactorConstantBias(B(prior.index), mean, noise))
+
+
+def _preintegrated(problem: ChainProblem, start_ns: int, end_ns: int, bias: Any) -> Any:
+    """Their preintegration of the midpoint rule, between two stamps of samples.
+
+    They hold a sample from its start; the mean of both ends, with the force rotated by half of the
+    step, gives them what our rule sums.
+    """
+    gtsam = import_gtsam()
+    imu = problem.imu
+    first, last = np.searchsorted(imu.stamps_ns, [start_ns, end_ns])
+    period = float(np.diff(imu.stamps_ns[first : last + 1]).mean()) / NS
+    params = gtsam.PreintegrationCombinedParams(np.array([0.0, 0.0, -9.81]))
+    params.setGyroscopeCovariance(np.diag(imu.var_gyro[first]) * period)
+    params.setAccelerometerCovariance(np.diag(imu.var_acc[first]) * period)
+    params.setIntegrationCovariance(np.zeros((3, 3)))
+    params.setBiasAccCovariance(problem.walk_acc**2 * np.eye(3))
+    params.setBiasOmegaCovariance(problem.walk_gyro**2 * np.eye(3))
+    measured = gtsam.PreintegratedCombinedMeasurements(params, bias)
+    for i in range(first, last):
+        dt = float(imu.stamps_ns[i + 1] - imu.stamps_ns[i]) / NS
+        rate, force = _middle(imu.gyro, i), _middle(imu.acc, i)
+        turned = bias.accelerometer() + so3_exp(0.5 * dt * (rate - bias.gyroscope())) @ (
+            force - bias.accelerometer()
+        )
+        measured.integrateMeasurement(turned, rate, dt)
+    return measured
+
+
+def _middle(samples: Array, i: int) -> Array:
+    return 0.5 * (samples[i] + samples[i + 1])

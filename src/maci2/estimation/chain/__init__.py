@@ -1,0 +1,50 @@
+"""A chain of many states with wandering biases, estimated at a cost linear in its length."""
+
+from maci2.estimation.chain.chain_measurements import (
+    CameraMotions,
+    ChainProblem,
+    GaussianPrior,
+    Loss,
+    MarkerOrientations,
+    MarkerPositions,
+    border_prior,
+    state_prior,
+    zero_motion,
+)
+from maci2.estimation.chain.chain_posterior import ChainPosterior, chain_posterior
+from maci2.estimation.chain.chain_solver import ChainConfig, ChainSolution, solve_chain
+from maci2.estimation.chain.chain_state import Border, BorderUnknowns, States, make_border
+from maci2.estimation.chain.marginalization import marginalize_first, without_first
+from maci2.estimation.chain.variance_components import (
+    ChainResiduals,
+    NoiseSolution,
+    chain_residuals,
+    solve_with_noise,
+)
+
+__all__ = [
+    "Border",
+    "BorderUnknowns",
+    "CameraMotions",
+    "ChainConfig",
+    "ChainPosterior",
+    "ChainProblem",
+    "ChainResiduals",
+    "ChainSolution",
+    "GaussianPrior",
+    "Loss",
+    "MarkerOrientations",
+    "MarkerPositions",
+    "NoiseSolution",
+    "States",
+    "border_prior",
+    "chain_posterior",
+    "chain_residuals",
+    "make_border",
+    "marginalize_first",
+    "solve_chain",
+    "solve_with_noise",
+    "state_prior",
+    "without_first",
+    "zero_motion",
+]

@@ -1,0 +1,245 @@
+"""Normal equations of a chain: block tridiagonal in the states, with a border of shared constants.
+
+The blocks are those of `block_arrow`, with 15 unknowns per state and as many in the border as are
+free.
+"""
+
+import numpy as np
+from numba import njit
+
+from maci2.estimation.chain.chain_arrays import (
+    CAMERA_GROUP,
+    IMU_GROUP,
+    NO_LOSS,
+    POSITION_GROUP,
+    PRIOR_GROUP,
+    Factors,
+    StackedPriors,
+    Ties,
+    Timed,
+)
+from maci2.estimation.chain.chain_factors import (
+    camera_factor,
+    imu_factor,
+    orientation_factor,
+    position_factor,
+    prior_factor,
+)
+from maci2.estimation.chain.chain_gram import (
+    PAIR,
+    RESIDUAL,
+    ROOM,
+    add_pair,
+    add_single,
+    places,
+)
+from maci2.estimation.chain.chain_state import BORDER, STATE, Border, Columns, States
+from maci2.estimation.chain.propagation import CARRIED, carry
+from maci2.estimation.normal_equations import System
+from maci2.types import Array
+
+
+def empty_system(n: int, border: int) -> System:
+    return System(
+        np.empty((n, STATE, STATE)),
+        np.empty((n, STATE, STATE)),
+        np.empty((n, STATE, border)),
+        np.empty((border, border)),
+        np.empty((n, STATE)),
+        np.empty(border),
+    )
+
+
+@njit(cache=True)
+def timed_factor(
+    timed: Timed, i: int, states: States, border: Border, T: Array, carried: Array, J: Array
+) -> None:
+    """Position or orientation i, by the shape of what was measured."""
+    k, position = timed.at_state[i], timed.value.shape[2] == 1
+    clock = 3 if position else 4
+    s = border.scalars[clock] + border.scalars[clock + 2] * timed.elapsed[i] - timed.anchor[i]
+    carry(
+        timed.spans,
+        i,
+        states.Ts_w_b[k],
+        states.v_w[k],
+        states.bias_gyro[k],
+        states.bias_acc[k],
+        border.R_w_g,
+        border.scalars[0],
+        s,
+        T,
+        carried,
+    )
+    if position:
+        position_factor(T, carried, border, timed.value[i], timed.elapsed[i], J)
+    else:
+        orientation_factor(T, carried, border, timed.value[i], timed.elapsed[i], J)
+
+
+@njit(cache=True)
+def tie_factor(
+    ties: Ties, k: int, motion: int, states: States, border: Border, carried: Array, J: Array
+) -> None:
+    """IMU factor of states k and k + 1, or their camera factor with relative pose `motion`."""
+    x, g, gravity = states, border.R_w_g, border.scalars[0]
+    if motion < 0:
+        imu_factor(
+            ties.spans,
+            k,
+            x.Ts_w_b[k],
+            x.v_w[k],
+            x.bias_gyro[k],
+            x.bias_acc[k],
+            x.Ts_w_b[k + 1],
+            x.v_w[k + 1],
+            x.bias_gyro[k + 1],
+            x.bias_acc[k + 1],
+            g,
+            gravity,
+            J,
+        )
+        return
+    s = border.scalars[2]
+    Ts = np.empty((2, 4, 4))
+    for end in range(2):
+        i = k + end
+        carry(
+            ties.instant,
+            i,
+            x.Ts_w_b[i],
+            x.v_w[i],
+            x.bias_gyro[i],
+            x.bias_acc[i],
+            g,
+            gravity,
+            s,
+            Ts[end],
+            carried[end],
+        )
+    camera_factor(ties.camera[motion], Ts[0], carried[0], Ts[1], carried[1], border, J)
+
+
+@njit(cache=True)
+def linearize(
+    factors: Factors,
+    states: States,
+    border: Border,
+    columns: Columns,
+    system: System,
+    costs: Array,
+) -> None:
+    """Fill `system` with the normal equations and `costs` (5,) with the cost of each kind."""
+    ties, priors = factors.ties, factors.priors
+    n, b = len(states.v_w), len(system.D)
+    J, white = np.zeros((STATE, ROOM)), np.zeros((STATE, ROOM))
+    T, carried = np.zeros((4, 4)), np.zeros((2, 6, CARRIED))
+    H = np.zeros((PAIR + b, PAIR + b))
+    to_imu, to_camera = places(columns, 0), places(columns, 1)
+    to_position, to_orientation = places(columns, 2), places(columns, 3)
+    for block in (system.A, system.B, system.C):
+        block.fill(0.0)
+    system.D.fill(0.0)
+    system.rhs.fill(0.0)
+    system.rhs_border.fill(0.0)
+    costs.fill(0.0)
+    at_camera, at_position, at_orientation = 0, 0, 0
+    for k in range(n):
+        H.fill(0.0)
+        if k < n - 1:
+            tie_factor(ties, k, -1, states, border, carried, J)
+            costs[IMU_GROUP] += add_pair(J, ties.white[k], NO_LOSS, 0.0, to_imu, white, H)
+        while at_camera < len(ties.camera_index) and ties.camera_index[at_camera] == k:
+            tie_factor(ties, k, at_camera, states, border, carried, J)
+            W, loss = ties.camera_white[at_camera], ties.camera_loss
+            costs[CAMERA_GROUP] += add_pair(J, W, int(loss[0]), loss[1], to_camera, white, H)
+            at_camera += 1
+        for which in range(2):
+            timed = factors.positions if which == 0 else factors.orientations
+            at = at_position if which == 0 else at_orientation
+            where = to_position if which == 0 else to_orientation
+            while at < len(timed.at_state) and timed.at_state[at] == k:
+                timed_factor(timed, at, states, border, T, carried[0], J)
+                W, loss = timed.white[at], timed.loss
+                costs[POSITION_GROUP + which] += add_single(
+                    J, W, int(loss[0]), loss[1], where, white, H
+                )
+                at += 1
+            if which == 0:
+                at_position = at
+            else:
+                at_orientation = at
+        _distribute(H, k, system)
+    for i in range(len(priors.at_state)):
+        costs[PRIOR_GROUP] += _add_prior(priors, i, states, border, columns, system)
+
+
+@njit(cache=True)
+def _distribute(H: Array, k: int, system: System) -> None:
+    """Add the sums of one state and its tie to the next to the blocks."""
+    A, B, C, D, rhs, rhs_border = system
+    n, b = len(A), len(D)
+    for i in range(STATE):
+        for j in range(STATE):
+            A[k, i, j] += H[i, j]
+            B[k, i, j] += H[i, STATE + j]
+        for j in range(b):
+            C[k, i, j] += H[PAIR + j, i]
+        rhs[k, i] -= H[i, RESIDUAL]
+    if k < n - 1:
+        for i in range(STATE):
+            for j in range(STATE):
+                A[k + 1, i, j] += H[STATE + i, STATE + j]
+            for j in range(b):
+                C[k + 1, i, j] += H[PAIR + j, STATE + i]
+            rhs[k + 1, i] -= H[STATE + i, RESIDUAL]
+    for i in range(b):
+        for j in range(b):
+            D[i, j] += H[PAIR + i, PAIR + j]
+        rhs_border[i] -= H[PAIR + i, RESIDUAL]
+
+
+@njit(cache=True)
+def _add_prior(
+    priors: StackedPriors,
+    i: int,
+    states: States,
+    border: Border,
+    columns: Columns,
+    system: System,
+) -> float:
+    """Add one prior: cost delta' info delta - 2 eta' delta + constant."""
+    size, k = STATE + BORDER, priors.at_state[i]
+    delta, J = np.empty(size), np.empty((size, size))
+    mean = Border(priors.R_w_g[i], priors.T_b_c[i], priors.T_b_m[i], priors.scalars[i])
+    rest = np.empty(9)
+    for j in range(3):
+        rest[j] = states.v_w[k, j]
+        rest[3 + j], rest[6 + j] = states.bias_gyro[k, j], states.bias_acc[k, j]
+    prior_factor(states.Ts_w_b[k], priors.Ts_w_b[i], priors.rest[i], rest, border, mean, delta, J)
+    slope = priors.info[i] @ delta
+    cost = priors.constant[i]
+    for j in range(size):
+        cost += delta[j] * (slope[j] - 2.0 * priors.eta[i, j])
+        slope[j] = priors.eta[i, j] - slope[j]
+    info, rhs = J.T @ priors.info[i] @ J, J.T @ slope
+    A, _, C, D, rhs_states, rhs_border = system
+    for a in range(size):
+        to_a = a if a < STATE else columns[a - STATE]
+        if to_a < 0:
+            continue
+        if a < STATE:
+            rhs_states[k, a] += rhs[a]
+        else:
+            rhs_border[to_a] += rhs[a]
+        for c in range(size):
+            to_c = c if c < STATE else columns[c - STATE]
+            if to_c < 0:
+                continue
+            if a < STATE and c < STATE:
+                A[k, a, c] += info[a, c]
+            elif a < STATE:
+                C[k, a, to_c] += info[a, c]
+            elif c >= STATE:
+                D[to_a, to_c] += info[a, c]
+    return cost

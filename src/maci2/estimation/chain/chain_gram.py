@@ -1,0 +1,144 @@
+"""Adding whitened residuals to normal equations.
+
+Factors of one state and of two neighbours have columns [state(s), residual, border]; their sums go
+to H with rows and columns [state k, state k + 1, residual, -, free constants]. Loops over states
+have a fixed length, which the compiler unrolls: three times as fast as the same loops in general.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+from maci2.estimation.chain.chain_arrays import CAUCHY, HUBER, Indices
+from maci2.estimation.chain.chain_state import STATE, Columns
+from maci2.types import Array
+
+SINGLE, PAIR = STATE + 1, 2 * STATE + 2
+"""Columns before those of the border; a pair's last one is empty."""
+
+RESIDUAL = 2 * STATE
+"""Column of the residual in H and in a pair's J; in a single's J it is `STATE`."""
+
+ROOM = PAIR + 10
+"""Columns that a factor needs at most."""
+
+
+@njit(cache=True)
+def robust(square: float, loss: int, limit: float) -> tuple[float, float]:
+    """Cost and weight of a residual whose squared Mahalanobis norm is `square`."""
+    if loss == HUBER and square > limit * limit:
+        length = math.sqrt(square)
+        return limit * (2.0 * length - limit), limit / length
+    if loss == CAUCHY:
+        ratio = square / (limit * limit)
+        return limit * limit * math.log1p(ratio), 1.0 / (1.0 + ratio)
+    return square, 1.0
+
+
+@njit(cache=True, fastmath={"contract"})
+def add_pair(
+    J: Array, W: Array, loss: int, limit: float, place: Indices, white: Array, H: Array
+) -> float:
+    """H += w (W J)'(W J) of 15 rows (fewer are filled up with zeros); returns the cost."""
+    for i in range(STATE):
+        for c in range(PAIR):
+            total = 0.0
+            for j in range(STATE):
+                total += W[i, j] * J[j, c]
+            white[i, c] = total
+    square = 0.0
+    for i in range(STATE):
+        square += white[i, RESIDUAL] ** 2
+    cost, weight = robust(square, loss, limit)
+    if weight < 1.0:
+        root = math.sqrt(weight)
+        for i in range(STATE):
+            for c in range(PAIR):
+                white[i, c] *= root
+    for i in range(RESIDUAL + 1):
+        for c in range(PAIR):
+            total = H[i, c]
+            for k in range(STATE):
+                total += white[k, i] * white[k, c]
+            H[i, c] = total
+    if place.shape[1] > 0:
+        _add_border(J, W, STATE, 2 * STATE, math.sqrt(weight), place, white, H)
+    return cost
+
+
+@njit(cache=True, fastmath={"contract"})
+def add_single(
+    J: Array, W: Array, loss: int, limit: float, place: Indices, white: Array, H: Array
+) -> float:
+    """The same of 3 rows and one state."""
+    for i in range(3):
+        for c in range(SINGLE):
+            white[i, c] = W[i, 0] * J[0, c] + W[i, 1] * J[1, c] + W[i, 2] * J[2, c]
+    square = white[0, STATE] ** 2 + white[1, STATE] ** 2 + white[2, STATE] ** 2
+    cost, weight = robust(square, loss, limit)
+    if weight < 1.0:
+        root = math.sqrt(weight)
+        for i in range(3):
+            for c in range(SINGLE):
+                white[i, c] *= root
+    for i in range(STATE):
+        for c in range(STATE):
+            H[i, c] += (
+                white[0, i] * white[0, c] + white[1, i] * white[1, c] + white[2, i] * white[2, c]
+            )
+        for k in range(3):
+            H[i, RESIDUAL] += white[k, i] * white[k, STATE]
+    if place.shape[1] > 0:
+        _add_border(J, W, 3, STATE, math.sqrt(weight), place, white, H)
+    return cost
+
+
+@njit(cache=True, fastmath={"contract"})
+def _add_border(
+    J: Array, W: Array, rows: int, states: int, root: float, place: Indices, white: Array, H: Array
+) -> None:
+    """Rows of H that belong to free constants; `white` holds the states' columns already."""
+    count = place.shape[1]
+    for k in range(rows):
+        for q in range(count):
+            total = 0.0
+            for j in range(k + 1):
+                total += W[k, j] * J[j, place[0, q]]
+            white[k, PAIR + q] = root * total
+    for q in range(count):
+        row = H[place[1, q]]
+        for k in range(rows):
+            f = white[k, PAIR + q]
+            for c in range(states):
+                row[c] += f * white[k, c]
+            row[RESIDUAL] += f * white[k, states]
+            for r in range(count):
+                row[place[1, r]] += f * white[k, PAIR + r]
+
+
+@njit(cache=True)
+def places(columns: Columns, which: int) -> Indices:
+    """(2, m) columns of free constants in the factor of the IMU (0), camera (1), position (2) or
+    orientation (3), and where in H they go."""
+    to = np.full(ROOM, -1)
+    first = PAIR if which < 2 else SINGLE
+    _to_border(columns, 0, 2, to, first)
+    if which == 1:
+        _to_border(columns, 2, 8, to, first + 2)
+    elif which > 1:
+        _to_border(columns, 10, 6, to, first + 2)
+        _to_border(columns, 16 if which == 2 else 18, 2, to, first + 8)
+    used = np.flatnonzero(to >= 0)
+    place = np.empty((2, len(used)), dtype=np.int64)
+    for i in range(len(used)):
+        place[0, i], place[1, i] = used[i], to[used[i]]
+    return place
+
+
+@njit(cache=True)
+def _to_border(columns: Columns, first: int, count: int, to: Indices, at: int) -> None:
+    """Border unknowns `first`... of a factor are its columns `at`...; -1 where not free."""
+    for i in range(count):
+        if columns[first + i] >= 0:
+            to[at + i] = PAIR + columns[first + i]

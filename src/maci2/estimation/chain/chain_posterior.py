@@ -1,0 +1,75 @@
+"""Posterior of a chain: marginals of states and border, joints of neighbours."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from maci2.errors import MeasurementError
+from maci2.estimation.chain.chain_arrays import GROUPS
+from maci2.estimation.chain.chain_elimination import factor, inverse_blocks
+from maci2.estimation.chain.chain_equations import empty_system, linearize
+from maci2.estimation.chain.chain_solver import ChainSolution
+from maci2.estimation.chain.chain_state import BORDER, STATE, Columns
+from maci2.types import Array
+
+
+@dataclass(frozen=True)
+class ChainPosterior:
+    """Covariances in the tangent order of `chain_state`."""
+
+    states: Array
+    """(n, 15, 15) of each state."""
+
+    neighbours: Array
+    """(n - 1, 15, 15) of state k (rows) with state k + 1 (columns)."""
+
+    with_border: Array
+    """(n, 15, b) of each state with the free constants."""
+
+    free: Array
+    """(b, b) of the free constants."""
+
+    columns: Columns
+    """(20,) place of each constant among the free ones, or -1."""
+
+    @property
+    def border(self) -> Array:
+        """(20, 20) of all constants; zero rows for those that were not free."""
+        cov = np.zeros((BORDER, BORDER))
+        used = self.columns >= 0
+        at = self.columns[used]
+        cov[np.ix_(used, used)] = self.free[np.ix_(at, at)]
+        return cov
+
+    def joint(self, k: int) -> Array:
+        """(30 + b, 30 + b) of state k, state k + 1 and the free constants."""
+        s, b = STATE, len(self.free)
+        cov = np.zeros((2 * s + b, 2 * s + b))
+        cov[:s, :s], cov[s : 2 * s, s : 2 * s] = self.states[k], self.states[k + 1]
+        cov[:s, s : 2 * s], cov[s : 2 * s, :s] = self.neighbours[k], self.neighbours[k].T
+        cov[:s, 2 * s :], cov[s : 2 * s, 2 * s :] = self.with_border[k], self.with_border[k + 1]
+        cov[2 * s :, :s] = self.with_border[k].T
+        cov[2 * s :, s : 2 * s] = self.with_border[k + 1].T
+        cov[2 * s :, 2 * s :] = self.free
+        return cov
+
+
+def chain_posterior(solution: ChainSolution) -> ChainPosterior:
+    """Covariance of states and constants at the optimum."""
+    free = int(solution.columns.max()) + 1
+    system = empty_system(len(solution.states.v_w), free)
+    linearize(
+        solution.factors,
+        solution.states,
+        solution.border,
+        solution.columns,
+        system,
+        np.zeros(GROUPS),
+    )
+    if not factor(*system):
+        raise MeasurementError(
+            "the chain's normal equations are singular: some unknown is not determined by the "
+            "measurements. Give it a prior, or take it as known."
+        )
+    states, neighbours, with_border, border = inverse_blocks(*system[:4])
+    return ChainPosterior(states, neighbours, with_border, border, solution.columns)

@@ -1,0 +1,159 @@
+"""Maximum a posteriori of a chain: Levenberg-Marquardt, integrated anew where biases moved far."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from maci2.estimation.chain.chain_arrays import GROUPS, Factors
+from maci2.estimation.chain.chain_assembly import assemble
+from maci2.estimation.chain.chain_elimination import back_substitute, factor
+from maci2.estimation.chain.chain_equations import empty_system, linearize
+from maci2.estimation.chain.chain_measurements import ChainProblem
+from maci2.estimation.chain.chain_state import Border, Columns, States, retract
+from maci2.estimation.normal_equations import System
+from maci2.types import Array
+
+LEAST_DAMPING = 1e-12
+REFUSED_DAMPING = 1e-8
+MOST_DAMPING = 1e12
+"""Relative to the diagonal: where steps begin, the least after a refused step, and where the
+search ends."""
+
+DECREMENT = 1e-8
+"""Stop when a step promises to lower the cost by less: it then moves nothing by more than 1e-4
+standard deviations."""
+
+REINTEGRATE_ABOVE = 1e-9
+"""Second-order error of the bias correction [rad] above which samples are integrated anew."""
+
+REANCHOR_ABOVE_S = 1e-4
+"""Movement of a clock [s] after which samples are integrated to the new instants."""
+
+
+@dataclass(frozen=True)
+class ChainConfig:
+    """Choices of the chain's solver."""
+
+    max_iterations: int = 50
+    """Levenberg-Marquardt steps between two integrations."""
+
+    max_rounds: int = 6
+    """Integrations of the samples, each at the biases and clocks of the solution before."""
+
+    decrement: float = DECREMENT
+    """Promised decrease of the cost below which a round ends."""
+
+
+@dataclass(frozen=True)
+class ChainSolution:
+    """Where the optimization ended."""
+
+    states: States
+    border: Border
+    factors: Factors
+    """The measurements as last integrated; what a posterior or a marginalization needs."""
+
+    columns: Columns
+    """(20,) place of each constant among those that are free, or -1."""
+
+    costs: Array
+    """(5,) chi-square of IMU, camera, positions, orientations, priors; robust losses included."""
+
+    dof: int
+    """Residuals less unknowns."""
+
+    iterations: int
+    converged: bool
+
+    @property
+    def cost(self) -> float:
+        return float(self.costs.sum())
+
+
+def solve_chain(
+    problem: ChainProblem, states: States, border: Border, config: ChainConfig | None = None
+) -> ChainSolution:
+    """Minimise the chain's cost from an initial guess."""
+    config = config or ChainConfig()
+    columns = problem.unknowns.columns()
+    iterations, converged = 0, False
+    for _ in range(config.max_rounds):
+        factors = assemble(problem, states, border)
+        states, border, costs, steps, converged = minimise(factors, states, border, columns, config)
+        iterations += steps
+        if not converged or not _moved_far(factors, states, border):
+            break
+    dof = degrees_of_freedom(factors, len(states.v_w), columns)
+    return ChainSolution(states, border, factors, columns, costs, dof, iterations, converged)
+
+
+def minimise(
+    factors: Factors, states: States, border: Border, columns: Columns, config: ChainConfig
+) -> tuple[States, Border, Array, int, bool]:
+    """Levenberg-Marquardt on given arrays: states, border, costs, iterations, whether converged."""
+    free = int(columns.max()) + 1
+    n = len(states.v_w)
+    system, moved_system = empty_system(n, free), empty_system(n, free)
+    work = empty_system(n, free)
+    costs, moved_costs = np.zeros(GROUPS), np.zeros(GROUPS)
+    linearize(factors, states, border, columns, system, costs)
+    damping = LEAST_DAMPING
+    for iteration in range(1, config.max_iterations + 1):
+        _damp(system, damping, work)
+        if factor(*work):
+            dx, dx_border = back_substitute(*work)
+            moved, moved_border = retract(states, border, columns, dx, dx_border)
+            decrement = float(np.vdot(system.rhs, dx) + system.rhs_border @ dx_border)
+            cost = float(costs.sum())
+            # Below this, rounding of the cost decides.
+            rounding = 1e-13 * abs(cost)
+            if decrement < max(config.decrement, rounding):
+                return moved, moved_border, costs, iteration, True
+            linearize(factors, moved, moved_border, columns, moved_system, moved_costs)
+            if moved_costs.sum() <= cost + rounding:
+                states, border = moved, moved_border
+                system, moved_system = moved_system, system
+                costs, moved_costs = moved_costs, costs
+                damping = max(0.3 * damping, LEAST_DAMPING)
+                continue
+        damping = max(10.0 * damping, REFUSED_DAMPING)
+        if damping > MOST_DAMPING:
+            break
+    return states, border, costs, iteration, False
+
+
+def _damp(system: System, damping: float, out: System) -> None:
+    """out = the system with a heavier diagonal."""
+    for block, copy in zip(system, out, strict=True):
+        copy[...] = block
+    out.A.reshape(len(out.A), -1)[:, :: out.A.shape[1] + 1] *= 1.0 + damping
+    out.D.reshape(-1)[:: out.D.shape[0] + 1] *= 1.0 + damping
+
+
+def _moved_far(factors: Factors, states: States, border: Border) -> bool:
+    """Whether samples should be integrated anew."""
+    spans = factors.ties.spans
+    turn = np.linalg.norm(states.bias_gyro[:-1] - spans.bias[:, :3], axis=1) * spans.dt
+    if (0.5 * turn**2 > REINTEGRATE_ABOVE).any():
+        return True
+    for timed, clock in ((factors.positions, 3), (factors.orientations, 4)):
+        offset = border.scalars[clock] + border.scalars[clock + 2] * timed.elapsed
+        if len(offset) and np.abs(offset - timed.anchor).max() > REANCHOR_ABOVE_S:
+            return True
+    return False
+
+
+def degrees_of_freedom(factors: Factors, n: int, columns: Columns) -> int:
+    """Residuals and known directions of priors, less unknowns."""
+    ties = factors.ties
+    tied = np.where(ties.white[:, 0, 0] > 0.0, 15, 6).sum() if len(ties.white) else 0
+    rows = int(tied) + 6 * len(ties.camera_index)
+    rows += 3 * len(factors.positions.at_state) + 3 * len(factors.orientations.at_state)
+    used = np.concatenate([np.ones(15, dtype=bool), columns >= 0])
+    for info in factors.priors.info:
+        free = info[np.ix_(used, used)]
+        scale = np.sqrt(np.maximum(np.diag(free), 0.0))
+        known = scale > 0.0
+        unit = free[np.ix_(known, known)] / np.outer(scale[known], scale[known])
+        rows += int(np.linalg.matrix_rank(unit, tol=1e-9, hermitian=True)) if known.any() else 0
+    return rows - 15 * n - (int(columns.max()) + 1)

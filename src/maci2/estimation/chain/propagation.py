@@ -1,0 +1,221 @@
+"""A state carried to another instant: along IMU samples, then at constant rate and force.
+
+A measurement with its own clock belongs to the instant (stamp + offset). Samples are integrated to
+the instant that the present offset gives, once; what the offset moves after that is bridged with
+the angular rate and specific force there, to second order, and gives the derivative by the offset.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from maci2.imu import ImuMeasurements
+from maci2.imu.preintegration_kernels import preintegrate_segments
+from maci2.lie import product, so3_exp, so3_jr
+from maci2.types import Array
+
+CARRIED = 18
+"""Columns of a carried state's derivative: state (15), gravity (2), the instant [s] (1)."""
+
+
+class Spans(NamedTuple):
+    """IMU motion over m stretches of time, each with the biases it was integrated with."""
+
+    dt: Array
+    """(m,) [s]"""
+    gamma: Array
+    """(m, 3, 3) rotation from the start of a span to its end."""
+    beta: Array
+    """(m, 3) velocity change without gravity, in the first frame [m/s]."""
+    alpha: Array
+    """(m, 3) position change without gravity and initial velocity, in the first frame [m]."""
+    cov: Array
+    """(m, 9, 9) order [gamma, beta, alpha]."""
+    by_bias: Array
+    """(m, 9, 6) derivative by gyroscope and accelerometer bias."""
+    bias: Array
+    """(m, 6) gyroscope and accelerometer bias taken off the samples [rad/s, m/s^2]."""
+    reading: Array
+    """(m, 6) angular rate and specific force as read at the end of a span [rad/s, m/s^2]."""
+
+
+def integrate_spans(
+    imu: ImuMeasurements, starts_ns: NDArray[np.int64], ends_ns: NDArray[np.int64], bias: Array
+) -> Spans:
+    """Integrate the samples over each span [start, end]; `bias` (m, 6) is taken off."""
+    return _integrate_spans(
+        imu.stamps_ns,
+        imu.gyro,
+        imu.acc,
+        imu.var_gyro,
+        imu.var_acc,
+        imu.cov_0,
+        np.asarray(starts_ns, dtype=np.int64),
+        np.asarray(ends_ns, dtype=np.int64),
+        np.ascontiguousarray(bias, dtype=np.float64),
+    )
+
+
+@njit(cache=True, error_model="numpy")
+def _integrate_spans(
+    stamps_ns: NDArray[np.int64],
+    gyro: Array,
+    acc: Array,
+    var_gyro: Array,
+    var_acc: Array,
+    cov_0: Array,
+    starts_ns: NDArray[np.int64],
+    ends_ns: NDArray[np.int64],
+    bias: Array,
+) -> Spans:
+    m, last = len(starts_ns), len(stamps_ns) - 1
+    dt, reading = np.empty(m), np.empty((m, 6))
+    gamma, beta, alpha = np.empty((m, 3, 3)), np.empty((m, 3)), np.empty((m, 3))
+    cov, by_bias = np.empty((m, 9, 9)), np.empty((m, 9, 6))
+    ends = np.empty(2, dtype=np.int64)
+    for k in range(m):
+        ends[0], ends[1] = starts_ns[k], ends_ns[k]
+        dt_k, gamma_k, beta_k, alpha_k, cov_k, by_bias_k = preintegrate_segments(
+            stamps_ns, gyro, acc, var_gyro, var_acc, cov_0, ends, bias[k, 0:3], bias[k, 3:6], True
+        )
+        dt[k] = dt_k[0]
+        after = min(max(np.searchsorted(stamps_ns, ends[1]), 1), last)
+        period = stamps_ns[after] - stamps_ns[after - 1]
+        share = (ends[1] - stamps_ns[after - 1]) / period
+        for i in range(3):
+            beta[k, i], alpha[k, i] = beta_k[0, i], alpha_k[0, i]
+            reading[k, i] = gyro[after - 1, i] + share * (gyro[after, i] - gyro[after - 1, i])
+            reading[k, 3 + i] = acc[after - 1, i] + share * (acc[after, i] - acc[after - 1, i])
+            for j in range(3):
+                gamma[k, i, j] = gamma_k[0, i, j]
+        for i in range(9):
+            for j in range(9):
+                cov[k, i, j] = cov_k[0, i, j]
+            for j in range(6):
+                by_bias[k, i, j] = by_bias_k[0, i, j]
+    return Spans(dt, gamma, beta, alpha, cov, by_bias, bias, reading)
+
+
+@njit(cache=True)
+def corrected(spans: Spans, k: int, bg: Array, ba: Array, beta: Array, alpha: Array) -> Array:
+    """Rotation vector by which a bias change moves gamma; fills beta and alpha for that bias."""
+    turn = np.zeros(3)
+    for i in range(3):
+        beta[i], alpha[i] = spans.beta[k, i], spans.alpha[k, i]
+        for j in range(3):
+            d_bg, d_ba = bg[j] - spans.bias[k, j], ba[j] - spans.bias[k, 3 + j]
+            turn[i] += spans.by_bias[k, i, j] * d_bg
+            beta[i] += spans.by_bias[k, 3 + i, j] * d_bg + spans.by_bias[k, 3 + i, 3 + j] * d_ba
+            alpha[i] += spans.by_bias[k, 6 + i, j] * d_bg + spans.by_bias[k, 6 + i, 3 + j] * d_ba
+    return turn
+
+
+@njit(cache=True)
+def add_cross_columns(R: Array, a: Array, factor: float, J: Array, row: int, col: int) -> None:
+    """J[row:row+3, col:col+3] += factor R [a]x."""
+    for i in range(3):
+        for j in range(3):
+            k, m = (j + 1) % 3, (j + 2) % 3
+            J[row + i, col + j] += factor * (R[i, k] * a[m] - R[i, m] * a[k])
+
+
+@njit(cache=True)
+def carry(
+    spans: Spans,
+    k: int,
+    T_w_b: Array,
+    v_w: Array,
+    bg: Array,
+    ba: Array,
+    R_w_g: Array,
+    gravity: float,
+    s: float,
+    T_out: Array,
+    J: Array,
+) -> None:
+    """Pose at `s` seconds after the end of span k, and its derivative J (6, 18).
+
+    Rows [phi, p] as in a state; columns: see `CARRIED`.
+    """
+    dt = spans.dt[k]
+    beta, alpha = np.empty(3), np.empty(3)
+    turn = corrected(spans, k, bg, ba, beta, alpha)
+    gamma = product(spans.gamma[k], so3_exp(turn))
+    gamma_D = so3_jr(turn)
+    R0 = product(T_w_b, gamma)
+    rate, force, angle = np.empty(3), np.empty(3), np.empty(3)
+    for i in range(3):
+        rate[i] = spans.reading[k, i] - bg[i]
+        force[i] = spans.reading[k, 3 + i] - ba[i]
+        angle[i] = rate[i] * s
+    R_s, R_s_D = so3_exp(angle), so3_jr(angle)
+    R = product(R0, R_s)
+    J.fill(0.0)
+    # Rotation at the end of the span, by the state's rotation and gyroscope bias.
+    by_phi, by_bg = np.empty((3, 3)), np.zeros((3, 3))
+    for i in range(3):
+        for j in range(3):
+            by_phi[i, j] = gamma[j, i]
+            for n in range(3):
+                by_bg[i, j] += gamma_D[i, n] * spans.by_bias[k, n, j]
+    for i in range(3):
+        a0, v0 = 0.0, v_w[i]
+        g_i = -gravity * R_w_g[i, 2]
+        p0 = T_w_b[i, 3] + dt * v_w[i] + 0.5 * dt * dt * g_i
+        for j in range(3):
+            a0 += R0[i, j] * force[j]
+            v0 += T_w_b[i, j] * beta[j]
+            p0 += T_w_b[i, j] * alpha[j]
+            T_out[i, j] = R[i, j]
+            for n in range(3):
+                J[i, j] += R_s[n, i] * by_phi[n, j]
+                J[i, 9 + j] += R_s[n, i] * by_bg[n, j]
+                lever = T_w_b[i, n] * (spans.by_bias[k, 6 + n, j] + s * spans.by_bias[k, 3 + n, j])
+                J[3 + i, 9 + j] += lever
+                J[3 + i, 12 + j] += T_w_b[i, n] * (
+                    spans.by_bias[k, 6 + n, 3 + j] + s * spans.by_bias[k, 3 + n, 3 + j]
+                )
+            J[i, 9 + j] -= s * R_s_D[i, j]
+            J[3 + i, 12 + j] -= 0.5 * s * s * R0[i, j]
+        a0 += g_i
+        v0 += dt * g_i
+        T_out[i, 3] = p0 + s * v0 + 0.5 * s * s * a0
+        J[i, 17] = rate[i]
+        J[3 + i, 17] = v0 + s * a0
+        J[3 + i, 3 + i] = dt + s
+        J[3 + i, 6 + i] = 1.0
+        # Gravity moves by (y axis, -x axis) of the level frame.
+        fall = 0.5 * (dt + s) * (dt + s) * gravity
+        J[3 + i, 15] = fall * R_w_g[i, 1]
+        J[3 + i, 16] = -fall * R_w_g[i, 0]
+    _turned_position(T_w_b, alpha, beta, R0, force, by_phi, by_bg, s, J)
+    T_out[3, 0] = T_out[3, 1] = T_out[3, 2] = 0.0
+    T_out[3, 3] = 1.0
+
+
+@njit(cache=True)
+def _turned_position(
+    T_w_b: Array,
+    alpha: Array,
+    beta: Array,
+    R0: Array,
+    force: Array,
+    by_phi: Array,
+    by_bg: Array,
+    s: float,
+    J: Array,
+) -> None:
+    """Position by the state's rotation: R alpha, s R beta and s^2/2 R0 force all turn with it."""
+    arm = np.empty(3)
+    for i in range(3):
+        arm[i] = alpha[i] + s * beta[i]
+    add_cross_columns(T_w_b, arm, -1.0, J, 3, 0)
+    turned = np.zeros((3, 3))
+    add_cross_columns(R0, force, -0.5 * s * s, turned, 0, 0)
+    for i in range(3):
+        for j in range(3):
+            for n in range(3):
+                J[3 + i, j] += turned[i, n] * by_phi[n, j]
+                J[3 + i, 9 + j] += turned[i, n] * by_bg[n, j]

@@ -1,0 +1,230 @@
+"""How noisy measurements are, from their own residuals: variance components of a chain.
+
+A residual is smaller than its noise, since the estimate follows the noise. Of d residuals with
+covariance W'W = cov^-1, the estimate takes trace(W J P J' W'), P the posterior: what is left is
+their redundancy, and sum of squares over redundancy is the factor on the variance (maximum
+likelihood with this correction, iterated).
+"""
+
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from scipy.special import chdtri
+
+from maci2.estimation.chain.chain_arrays import Factors, Indices
+from maci2.estimation.chain.chain_equations import tie_factor, timed_factor
+from maci2.estimation.chain.chain_gram import PAIR, ROOM, SINGLE, places
+from maci2.estimation.chain.chain_measurements import (
+    ChainProblem,
+    MarkerOrientations,
+    MarkerPositions,
+)
+from maci2.estimation.chain.chain_posterior import ChainPosterior, chain_posterior
+from maci2.estimation.chain.chain_solver import ChainConfig, ChainSolution, solve_chain
+from maci2.estimation.chain.chain_state import STATE, Border, Columns, States
+from maci2.estimation.chain.propagation import CARRIED
+from maci2.types import Array
+
+Measured = TypeVar("Measured", MarkerPositions, MarkerOrientations)
+
+OUTLIER_LEVEL = 0.999
+"""Residuals beyond this quantile of chi-square say nothing about the noise."""
+
+SETTLED = 0.01
+"""Relative change of a variance below which noise levels are settled."""
+
+LEAST_VARIANCE_FACTOR = 1e-8
+"""Measurements more exact than this share of the stated variance are taken as that exact."""
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """Whitened residuals of one kind of measurement."""
+
+    white: Array
+    """(m, d) in standard deviations of the stated noise, as a robust loss does not see them."""
+
+    redundancy: Array
+    """(m,) of d, what the estimate did not follow."""
+
+    @property
+    def squares(self) -> Array:
+        return np.asarray(np.sum(self.white**2, axis=1))
+
+    @property
+    def outliers(self) -> NDArray[np.bool_]:
+        """(m,) beyond what noise explains."""
+        return np.asarray(self.squares > chdtri(self.white.shape[1], 1.0 - OUTLIER_LEVEL))
+
+    @property
+    def variance_factor(self) -> float:
+        """Variance that the residuals show, over the stated one; NaN without redundancy."""
+        inside = ~self.outliers
+        redundancy = float(self.redundancy[inside].sum())
+        return float(self.squares[inside].sum()) / redundancy if redundancy > 1.0 else np.nan
+
+
+@dataclass(frozen=True)
+class ChainResiduals:
+    """Residuals of every kind, at the optimum."""
+
+    imu: Residuals
+    camera: Residuals
+    positions: Residuals
+    orientations: Residuals
+
+
+def chain_residuals(solution: ChainSolution, posterior: ChainPosterior) -> ChainResiduals:
+    """Whitened residuals and their redundancies."""
+    x, border, columns = solution.states, solution.border, solution.columns
+    blocks = (posterior.states, posterior.neighbours, posterior.with_border, posterior.free)
+    kinds = [
+        Residuals(*_residuals(solution.factors, which, x, border, columns, *blocks))
+        for which in range(4)
+    ]
+    return ChainResiduals(*kinds)
+
+
+@njit(cache=True)
+def _residuals(
+    factors: Factors,
+    which: int,
+    states: States,
+    border: Border,
+    columns: Columns,
+    own: Array,
+    with_next: Array,
+    with_border: Array,
+    free: Array,
+) -> tuple[Array, Array]:
+    """White residuals (m, d) and redundancies (m,) of IMU, camera, positions or orientations."""
+    ties = factors.ties
+    rows = 15 if which == 0 else (6 if which == 1 else 3)
+    count, residual = (ROOM, 2 * STATE) if which < 2 else (SINGLE + 10, STATE)
+    timed = factors.positions if which == 2 else factors.orientations
+    m = (len(ties.white), len(ties.camera_index), len(timed.at_state), len(timed.at_state))[which]
+    place, where = places(columns, which), np.full(count, -1)
+    for i in range(residual):
+        where[i] = i
+    for i in range(place.shape[1]):
+        where[place[0, i]] = place[1, i] - PAIR + 2 * STATE
+    J, T, carried = np.zeros((STATE, ROOM)), np.zeros((4, 4)), np.zeros((2, 6, CARRIED))
+    P, white, redundancy = np.zeros((count, count)), np.zeros((m, rows)), np.zeros(m)
+    G = np.zeros((rows, count))
+    for i in range(m):
+        if which < 2:
+            k = i if which == 0 else ties.camera_index[i]
+            tie_factor(ties, k, -1 if which == 0 else i, states, border, carried, J)
+            W = ties.white[i] if which == 0 else ties.camera_white[i]
+        else:
+            k = timed.at_state[i]
+            timed_factor(timed, i, states, border, T, carried[0], J)
+            W = timed.white[i]
+        _gather(where, k, own, with_next, with_border, free, P)
+        for r in range(rows):
+            for c in range(count):
+                G[r, c] = 0.0
+            for j in range(r + 1):
+                white[i, r] += W[r, j] * J[j, residual]
+                for c in range(count):
+                    G[r, c] += W[r, j] * J[j, c]
+        # Rows without weight (a gap of the IMU) have no redundancy either.
+        for r in range(rows):
+            redundancy[i] += 1.0 if W[r, r] > 0.0 else 0.0
+            for a in range(count):
+                f = G[r, a]
+                for c in range(count):
+                    redundancy[i] -= f * P[a, c] * G[r, c]
+    return white, redundancy
+
+
+@njit(cache=True)
+def _gather(
+    where: Indices,
+    k: int,
+    own: Array,
+    with_next: Array,
+    with_border: Array,
+    free: Array,
+    P: Array,
+) -> None:
+    """Covariance of the unknowns that a factor's columns stand for; zero where not free."""
+    for a in range(len(P)):
+        for c in range(len(P)):
+            i, j = where[a], where[c]
+            value = 0.0
+            if i >= 0 and j >= 0:
+                if i > j:
+                    i, j = j, i
+                if j < STATE:
+                    value = own[k, i, j]
+                elif j < 2 * STATE:
+                    value = with_next[k, i, j - STATE] if i < STATE else own[k + 1, i - 15, j - 15]
+                elif i < 2 * STATE:
+                    value = with_border[k + i // STATE, i % STATE, j - 2 * STATE]
+                else:
+                    value = free[i - 2 * STATE, j - 2 * STATE]
+            P[a, c] = value
+
+
+@dataclass(frozen=True)
+class NoiseSolution:
+    """A chain solved together with the noise of its marker measurements."""
+
+    solution: ChainSolution
+    posterior: ChainPosterior
+    residuals: ChainResiduals
+    problem: ChainProblem
+    """With the noise found."""
+
+    position_factor: float
+    """Variance of positions over the one stated; 1 where there are none."""
+
+    orientation_factor: float
+    """Likewise."""
+
+
+def solve_with_noise(
+    problem: ChainProblem,
+    states: States,
+    border: Border,
+    config: ChainConfig | None = None,
+    max_rounds: int = 12,
+) -> NoiseSolution:
+    """Alternate between the chain and the noise levels of marker positions and orientations."""
+    position_factor = orientation_factor = 1.0
+    for _ in range(max_rounds):
+        solution = solve_chain(problem, states, border, config)
+        posterior = chain_posterior(solution)
+        residuals = chain_residuals(solution, posterior)
+        states, border = solution.states, solution.border
+        by_position = _factor(residuals.positions)
+        by_orientation = _factor(residuals.orientations)
+        if max(abs(np.log(by_position)), abs(np.log(by_orientation))) < SETTLED:
+            break
+        position_factor *= by_position
+        orientation_factor *= by_orientation
+        problem = replace(
+            problem,
+            positions=_scaled(problem.positions, by_position),
+            orientations=_scaled(problem.orientations, by_orientation),
+        )
+    return NoiseSolution(
+        solution, posterior, residuals, problem, position_factor, orientation_factor
+    )
+
+
+def _factor(residuals: Residuals) -> float:
+    """Factor to apply next; 1 where the residuals cannot say."""
+    found = residuals.variance_factor
+    if len(residuals.white) and residuals.outliers.mean() > 0.5:
+        # Far too small a noise makes everything an outlier: grow first.
+        found = float(np.median(residuals.squares)) / residuals.white.shape[1]
+    return max(found, LEAST_VARIANCE_FACTOR) if np.isfinite(found) else 1.0
+
+
+def _scaled(measured: Measured | None, factor: float) -> Measured | None:
+    return None if measured is None else replace(measured, covs=factor * measured.covs)

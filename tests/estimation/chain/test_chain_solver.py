@@ -1,0 +1,244 @@
+"""The chain's optimum and posterior, against exact problems, dense algebra and sampled noise."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from capture_cases import border_errors, captured_case, state_errors
+from maci2.estimation.chain import (
+    BorderUnknowns,
+    ChainConfig,
+    Loss,
+    States,
+    chain_posterior,
+    solve_chain,
+    solve_with_noise,
+    without_first,
+    zero_motion,
+)
+from maci2.estimation.chain.chain_arrays import GROUPS
+from maci2.estimation.chain.chain_assembly import assemble
+from maci2.estimation.chain.chain_equations import (
+    CARRIED,
+    empty_system,
+    linearize,
+    tie_factor,
+    timed_factor,
+)
+from maci2.estimation.chain.chain_gram import ROOM
+from maci2.estimation.chain.propagation import carry
+from maci2.gaussian import nees
+from maci2.lie import se3_exp, so3_exp
+
+
+def exact(case):
+    """The case with states that the IMU samples themselves give, and measurements to match."""
+    n = len(case.states.v_w)
+    bias_gyro = np.tile(case.states.bias_gyro[0], (n, 1))
+    bias_acc = np.tile(case.states.bias_acc[0], (n, 1))
+    states = States(case.states.Ts_w_b.copy(), case.states.v_w.copy(), bias_gyro, bias_acc)
+    spans = assemble(case.problem, states, case.border).ties.spans
+    g_w = -9.81 * case.border.R_w_g[:, 2]
+    for k in range(n - 1):
+        T, carried = states.Ts_w_b[k + 1], np.zeros((6, CARRIED))
+        R = states.Ts_w_b[k, :3, :3].copy()
+        carry(
+            spans, k, states.Ts_w_b[k], states.v_w[k], bias_gyro[k], bias_acc[k],
+            case.border.R_w_g, 9.81, 0.0, T, carried,
+        )  # fmt: skip
+        states.v_w[k + 1] = states.v_w[k] + g_w * spans.dt[k] + R @ spans.beta[k]
+    factors = assemble(case.problem, states, case.border)
+    J, carried, T = np.zeros((15, ROOM)), np.zeros((2, 6, CARRIED)), np.zeros((4, 4))
+    camera, p = case.problem.camera.Ts_ck_ck1.copy(), case.problem.positions.p_w_m.copy()
+    Rs = case.problem.orientations.Rs_w_m.copy()
+    for k in range(n - 1):
+        tie_factor(factors.ties, k, k, states, case.border, carried, J)
+        camera[k] = se3_exp(-J[:6, 30]) @ camera[k]
+    assert len(factors.positions.at_state) == len(p)
+    assert len(factors.orientations.at_state) == len(Rs)
+    for i in range(len(p)):
+        timed_factor(factors.positions, i, states, case.border, T, carried[0], J)
+        p[i] += J[:3, 15]
+        timed_factor(factors.orientations, i, states, case.border, T, carried[0], J)
+        Rs[i] = Rs[i] @ so3_exp(J[:3, 15].copy())
+    problem = replace(
+        case.problem,
+        camera=replace(case.problem.camera, Ts_ck_ck1=camera),
+        positions=replace(case.problem.positions, p_w_m=p),
+        orientations=replace(case.problem.orientations, Rs_w_m=Rs),
+        priors=(),
+    )
+    return replace(case, problem=problem, states=states)
+
+
+def test_noiseless_measurements_give_back_all_states_and_constants():
+    case = exact(captured_case(seed=1, duration_s=8.0))
+    solution = solve_chain(
+        case.problem, case.start, case.start_border, ChainConfig(decrement=1e-24, max_rounds=8)
+    )
+    assert solution.cost < 1e-12
+    assert np.abs(state_errors(solution.states, case.states)).max() < 1e-8
+    assert np.abs(border_errors(solution.border, case.border)).max() < 1e-8
+
+
+@pytest.fixture(scope="module")
+def solved():
+    case = captured_case(seed=2, duration_s=6.0)
+    solution = solve_chain(case.problem, case.start, case.start_border)
+    return case, solution, chain_posterior(solution)
+
+
+def dense_information(solution):
+    n, free = len(solution.states.v_w), int(solution.columns.max()) + 1
+    system = empty_system(n, free)
+    linearize(
+        solution.factors,
+        solution.states,
+        solution.border,
+        solution.columns,
+        system,
+        np.zeros(GROUPS),
+    )
+    H = np.zeros((15 * n + free, 15 * n + free))
+    H[15 * n :, 15 * n :] = system.D
+    for k in range(n):
+        own = slice(15 * k, 15 * k + 15)
+        H[own, own] = system.A[k]
+        H[own, 15 * n :] = system.C[k]
+        H[15 * n :, own] = system.C[k].T
+        if k < n - 1:
+            later = slice(15 * k + 15, 15 * k + 30)
+            H[own, later], H[later, own] = system.B[k], system.B[k].T
+    return H
+
+
+def test_posterior_blocks_equal_those_of_the_dense_inverse(solved):
+    _, solution, posterior = solved
+    H = dense_information(solution)
+    scale = np.sqrt(np.diag(H))
+    cov = np.linalg.inv(H / np.outer(scale, scale)) / np.outer(scale, scale)
+    n, k = len(solution.states.v_w), 7
+    std = np.sqrt(np.diag(cov))
+    border = np.arange(15 * n, len(H))
+    at = np.concatenate([np.arange(15 * k, 15 * k + 30), border])
+    unit = np.outer(std[at], std[at])
+    np.testing.assert_allclose(posterior.joint(k) / unit, cov[np.ix_(at, at)] / unit, atol=1e-6)
+    assert posterior.border.shape == (20, 20)
+
+
+def test_degrees_of_freedom_and_chi_square_agree(solved):
+    _, solution, _ = solved
+    assert abs(solution.cost / solution.dof - 1.0) < 5.0 * np.sqrt(2.0 / solution.dof)
+
+
+def test_marginalizing_states_one_by_one_keeps_the_estimate_and_its_covariance(solved):
+    case, solution, posterior = solved
+    problem, states, border = case.problem, solution.states, solution.border
+    for _ in range(5):
+        problem = without_first(problem, solve_chain(problem, states, border))
+        states = States(*(values[1:] for values in states))
+    shorter = solve_chain(problem, states, border)
+    errors = state_errors(shorter.states, States(*(values[5:] for values in solution.states)))
+    std = np.sqrt(np.einsum("kii->ki", posterior.states))
+    # Linearized once and for all, the prior is not quite the measurements that it stands for.
+    assert np.abs(errors / std[5:]).max() < 0.01
+    ratio = np.einsum("kii->ki", chain_posterior(shorter).states) / std[5:] ** 2
+    np.testing.assert_allclose(ratio, 1.0, atol=0.01)
+    assert shorter.cost == pytest.approx(solution.cost, rel=1e-3)
+
+
+def test_robust_loss_withstands_gross_outliers_that_a_square_does_not():
+    case = captured_case(seed=5, duration_s=6.0)
+    p_w_m = case.problem.positions.p_w_m.copy()
+    p_w_m[::7] += 0.3
+    errors = {}
+    for kind in ("none", "huber", "cauchy"):
+        positions = replace(case.problem.positions, p_w_m=p_w_m, loss=Loss(kind, 3.0))
+        solution = solve_chain(
+            replace(case.problem, positions=positions), case.start, case.start_border
+        )
+        errors[kind] = np.abs(state_errors(solution.states, case.states)[:, 6:9]).max()
+    assert errors["none"] > 0.02
+    assert errors["huber"] < 0.5 * errors["none"]
+    assert errors["cauchy"] < 0.005
+
+
+def test_zero_motion_brings_velocity_and_gyroscope_bias_of_a_state():
+    case = captured_case(seed=6, duration_s=2.0)
+    rate = np.array([0.01, -0.02, 0.03])
+    still = zero_motion(4, rate, 1e-6, 1e-7, case.border)
+    problem = replace(case.problem, priors=(*case.problem.priors, still))
+    solution = solve_chain(problem, case.start, case.start_border)
+    np.testing.assert_allclose(solution.states.v_w[4], 0.0, atol=1e-4)
+    np.testing.assert_allclose(solution.states.bias_gyro[4], rate, atol=1e-4)
+
+
+def test_a_gap_of_the_imu_ties_biases_only():
+    case = captured_case(seed=7, duration_s=4.0)
+    imu = case.problem.imu
+    keep = np.ones(len(imu.stamps_ns), dtype=bool)
+    keep[300:340] = False
+    thinned = replace(
+        imu,
+        stamps_ns=imu.stamps_ns[keep],
+        gyro=imu.gyro[keep],
+        acc=imu.acc[keep],
+        var_gyro=imu.var_gyro[keep],
+        var_acc=imu.var_acc[keep],
+    )
+    solution = solve_chain(replace(case.problem, imu=thinned), case.start, case.start_border)
+    untied = ~(solution.factors.ties.white[:, 0, 0] > 0.0)
+    assert 1 <= untied.sum() <= 4
+    full = solve_chain(case.problem, case.start, case.start_border)
+    assert full.dof - solution.dof == 9 * untied.sum()
+
+
+def test_noise_levels_are_found_from_residuals_whatever_was_stated():
+    case = captured_case(seed=8, duration_s=20.0)
+    wrong = replace(
+        case.problem,
+        positions=replace(case.problem.positions, covs=25.0 * case.problem.positions.covs),
+        orientations=replace(case.problem.orientations, covs=0.01 * case.problem.orientations.covs),
+    )
+    found = solve_with_noise(wrong, case.start, case.start_border)
+    assert found.position_factor == pytest.approx(1.0 / 25.0, rel=0.2)
+    assert found.orientation_factor == pytest.approx(100.0, rel=0.2)
+    assert found.residuals.imu.variance_factor == pytest.approx(1.0, abs=0.1)
+    assert found.residuals.camera.variance_factor == pytest.approx(1.0, abs=0.15)
+
+
+def test_a_shared_clock_moves_both_offsets_alike():
+    case = captured_case(seed=9, duration_s=4.0)
+    unknowns = BorderUnknowns(True, True, True, True, True, True, True, True, shared_clock=True)
+    solution = solve_chain(replace(case.problem, unknowns=unknowns), case.start, case.start_border)
+    assert solution.border.scalars[3] == solution.border.scalars[4] != 0.0
+    assert solution.border.scalars[5] == solution.border.scalars[6]
+
+
+def consistency(seeds, duration_s, every=20):
+    """NEES per degree of freedom of states and border, mean over recordings."""
+    of_states, of_border = [], []
+    for seed in seeds:
+        case = captured_case(seed, duration_s, every)
+        solution = solve_chain(case.problem, case.start, case.start_border)
+        assert solution.converged
+        posterior = chain_posterior(solution)
+        errors = state_errors(solution.states, case.states)
+        of_states.append(nees(errors, posterior.states).mean() / 15.0)
+        of_border.append(nees(border_errors(solution.border, case.border), posterior.border) / 20.0)
+    return np.mean(of_states), np.mean(of_border)
+
+
+def test_posterior_is_consistent_on_a_few_simulated_recordings():
+    of_states, of_border = consistency(range(20, 32), 8.0)
+    # Twelve recordings: the border's mean has a standard deviation of 0.09.
+    assert 0.7 < of_border < 1.3
+    assert 0.75 < of_states < 1.25
+
+
+@pytest.mark.slow
+def test_posterior_is_consistent_on_200_recordings_of_a_minute():
+    of_states, of_border = consistency(range(1000, 1200), 60.0)
+    assert 0.9 < of_states < 1.1
+    assert 0.9 < of_border < 1.1
