@@ -176,14 +176,13 @@ def test_too_short_a_truth_is_refused(plain):
         audit_ground_truth(changed(plain, **short))
 
 
-def test_a_recording_without_rotation_says_which_axis_cannot_be_seen():
+def test_a_recording_that_hardly_moves_says_about_which_axis_nothing_is_known():
     still = recording_with(
-        RAW, seed=9, name="mocap0", velocities=False, every=4, kind="straight", duration_s=20.0
+        RAW, seed=9, name="mocap0", velocities=False, every=4, kind="static", duration_s=20.0
     )
     findings = audit_ground_truth(still).findings
     unseen = [finding for finding in findings if finding.fault == "unobservable rotation"]
     assert len(unseen) == 1
-    # Without rotation any heading of the marker fits: the vertical, in the body.
     assert "about the body's axis (" in unseen[0].text
 
 
@@ -214,6 +213,16 @@ def test_a_folder_inside_the_recording_is_refused_unless_asked_for(tmp_path):
 def test_an_unknown_source_is_refused_with_those_there_are(plain):
     with pytest.raises(OptionError, match="it has: mocap0"):
         audit_ground_truth(plain, "vicon7")
+
+
+def test_accelerations_show_the_markers_rotation_where_nothing_rotates():
+    faults = replace(RAW, rotation_deg=(0.0, 0.0, 2.0))
+    straight = recording_with(
+        faults, seed=9, name="mocap0", velocities=False, every=4, kind="straight", duration_s=20.0
+    )
+    rotation = audit_ground_truth(straight).constants["rotation_deg"]
+    assert rotation.value == pytest.approx(2.0, abs=4.0 * rotation.std)
+    assert rotation.std < 0.1
 
 
 @pytest.mark.slow
