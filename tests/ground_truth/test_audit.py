@@ -15,7 +15,7 @@ from maci2.ground_truth.audit import audit_capture, audit_ground_truth
 from maci2.ground_truth.audit_files import require_outside, write_audit
 from maci2.ground_truth.capture import open_capture
 from maci2.lie import se3_inv
-from maci2.lie.stacks import so3_log_stack, stack_poses
+from maci2.lie.stacks import nearest_rotation, so3_log_stack, stack_poses
 from maci2.sensors import truth_at
 from maci2.types import NS
 
@@ -247,32 +247,36 @@ def test_audited_states_of_raw_capture_have_a_nees_of_one():
 
 
 @pytest.mark.dataset
-def test_raw_vicon_audited_agrees_with_vicon2gt(data_root):
+def test_raw_vicon_audited_agrees_with_vicon2gt_but_for_its_clock(data_root):
     recording = open_recording(data_root / "euroc" / "V1_01_easy")
     audit = audit_ground_truth(recording, "vicon0")
     theirs = recording.truths["state_groundtruth_openvins"]
-    inside = (theirs.stamps_ns > audit.truth.stamps_ns[0]) & (
-        theirs.stamps_ns < audit.truth.stamps_ns[-1]
+    margin_ns = NS // 10
+    inside = (theirs.stamps_ns > audit.truth.stamps_ns[0] + margin_ns) & (
+        theirs.stamps_ns < audit.truth.stamps_ns[-1] - margin_ns
     )
-    ours = truth_at(audit.truth, theirs.stamps_ns[inside], 0.02)
-    degrees, metres = aligned_difference(ours.Ts_w_b, theirs.Ts_w_b[inside])
-    assert degrees < 0.15
+    stamps_ns, Ts_w_b = theirs.stamps_ns[inside], theirs.Ts_w_b[inside]
+    ours = truth_at(audit.truth, stamps_ns, 0.02)
+    late_s, metres, degrees = aligned_difference(ours, Ts_w_b)
+    # Independent vision (DROID) finds their positions 8.5 ms late.
+    assert late_s == pytest.approx(0.010, abs=0.002)
     assert metres < 0.003
+    assert degrees < 0.15
 
 
-def aligned_difference(Ts_a, Ts_b):
-    """Rms of rotation [deg] and position [m] after the best constant rotations and translation."""
-    from maci2.lie.stacks import nearest_rotation, so3_exp_stack
-
-    p_a, p_b = Ts_a[:, :3, 3], Ts_b[:, :3, 3]
-    R = nearest_rotation((p_a - p_a.mean(0)).T @ (p_b - p_b.mean(0)))
-    apart = p_a - p_a.mean(0) - (p_b - p_b.mean(0)) @ R.T
-    turns = so3_log_stack(np.swapaxes(Ts_a[:, :3, :3], 1, 2) @ R @ Ts_b[:, :3, :3])
-    mean = so3_exp_stack(-turns.mean(axis=0)[None])[0]
-    left = so3_log_stack(np.swapaxes(Ts_a[:, :3, :3], 1, 2) @ R @ Ts_b[:, :3, :3] @ mean)
-    return np.degrees(np.sqrt(np.mean(np.sum(left**2, axis=1)))), np.sqrt(
-        np.mean(np.sum(apart**2, axis=1))
-    )
+def aligned_difference(ours, Ts_w_b):
+    """Lateness of the others' positions [s], and rms of positions [m] and rotations [deg] after
+    alignment of worlds and of position clocks."""
+    p, other = ours.Ts_w_b[:, :3, 3], Ts_w_b[:, :3, 3]
+    late_s = 0.0
+    for _ in range(3):
+        moved = other + late_s * ours.v_w
+        R = nearest_rotation((p - p.mean(0)).T @ (moved - moved.mean(0)))
+        apart = p - p.mean(0) - (moved - moved.mean(0)) @ R.T
+        late_s += float(np.sum(apart * ours.v_w) / np.sum(ours.v_w**2))
+    turns = so3_log_stack(np.swapaxes(ours.Ts_w_b[:, :3, :3], 1, 2) @ R @ Ts_w_b[:, :3, :3])
+    rms = [np.sqrt(np.mean(np.sum(errors**2, axis=1))) for errors in (apart, turns)]
+    return late_s, rms[0], np.degrees(rms[1])
 
 
 @pytest.mark.dataset
