@@ -1,5 +1,6 @@
 """What several tests share: finite differences, random poses, windows with a known truth."""
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -11,7 +12,7 @@ from maci2.estimation import CalibrationResult, InitResult, VIState
 from maci2.gaussian import nees
 from maci2.imu import BiasPrior, ImuMeasurements, Rule, datasheet_model
 from maci2.lie import se3, se3_exp, se3_inv, se3_log, so3_exp
-from maci2.sensors import Recording
+from maci2.sensors import Camera, Recording
 from maci2.simulation import MotionKind, SimulationConfig, simulate
 from maci2.types import GRAVITY_W, NS, Array, Stamps
 from maci2.vision import RelativePoses, pose_noise, poses_from_truth
@@ -22,6 +23,14 @@ REGIMES = {  # scale of rho [m], angle [rad]
     "no rotation": (1.0, 0.0),
     "large rotation": (1.0, 2.5),
 }
+
+
+def unchecked(instance, **changes):
+    """A copy of a dataclass with fields changed past its checks: for files that hold a fault."""
+    made = copy.copy(instance)
+    for name, value in changes.items():
+        object.__setattr__(made, name, value)
+    return made
 
 
 def unit_vector(rng: np.random.Generator) -> Array:
@@ -241,3 +250,9 @@ def nees_per_dof(result: InitResult | CalibrationResult, truth: VIState) -> dict
         error = pose_errors(state.T_b_c[None], truth.T_b_c[None])[0]
         scores["extrinsics"] = nees(error, posterior.T_b_c) / 6.0
     return {name: float(np.mean(score)) for name, score in scores.items()}
+
+
+def resized(camera: Camera, size: tuple[int, int]) -> Camera:
+    """A camera with the same view and an image of another size."""
+    scale = np.array(size) / np.array(camera.resolution)
+    return replace(camera, resolution=size, intrinsics=camera.intrinsics * np.tile(scale, 2))

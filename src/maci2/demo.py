@@ -2,13 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from html import escape
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from maci2 import __version__
 from maci2.errors import OptionError
 from maci2.estimation import CalibrationResult
 from maci2.evaluation.consistency import Sample, equal_bins, mean_nees, study_consistency
@@ -27,6 +24,7 @@ from maci2.pipeline.prepare import Inputs, open_inputs, recalibrated_rig
 from maci2.pipeline.results_json import calibration_json, initialization_json
 from maci2.pipeline.warm_up import warm_up
 from maci2.pipeline.windows import one_window
+from maci2.reports.demo_page import demo_page
 from maci2.reports.reliability import Panel, y_equals_x
 from maci2.rigs import write_camchain
 from maci2.simulation import SimulationConfig, simulate
@@ -125,44 +123,24 @@ def consistency_figure(samples: list[Sample]) -> str:
 def _write(demo: Demo) -> None:
     init_record = initialization_json(demo.initialized)
     if demo.errors is not None:
-        init_record["errors"] = demo.errors.as_dict()
+        init_record["errors"] = dict(demo.errors.as_dict())
     calibration_record = calibration_json(demo.calibration_inputs, demo.calibration)
     write_json(demo.folder / "init.json", init_record)
     write_json(demo.folder / "calibration.json", calibration_record)
+    rig = demo.calibration_inputs.recording.rig
     if demo.calibration.state is not None:
         rig = recalibrated_rig(demo.calibration_inputs, demo.calibration.state.T_b_c)
         write_camchain(demo.folder / "camchain-imucam.yaml", rig)
     figure = consistency_figure(demo.samples)
     write_atomically(demo.folder / "consistency.svg", figure)
-    write_atomically(
-        demo.folder / "report.html", _page(init_record, calibration_record, demo.nees, figure)
+    html = demo_page(
+        demo.calibration_inputs,
+        demo.initialized,
+        demo.errors,
+        demo.calibration,
+        rig,
+        demo.nees,
+        len(demo.samples),
+        figure,
     )
-
-
-def _page(
-    init: dict[str, Any], calibration: dict[str, Any], nees: dict[str, float], figure: str
-) -> str:
-    """One self-contained page."""
-    scores = "".join(f"<tr><td>{key}</td><td>{value:.2f}</td></tr>" for key, value in nees.items())
-    return (
-        "<!doctype html><html lang='en'><meta charset='utf-8'>"
-        "<meta name='viewport' content='width=device-width'><title>maci2 demo</title>"
-        "<style>body{font:16px/1.5 sans-serif;max-width:44em;margin:2em auto;padding:0 1em}"
-        "table{border-collapse:collapse}td,th{padding:.2em .8em;text-align:left;"
-        "border-bottom:1px solid #ddd}svg{max-width:100%}</style>"
-        f"<h1>maci2 {escape(__version__)}: demo</h1>"
-        f"<h2>Initialization: {init['status']}</h2>{_errors_table(init['errors'])}"
-        f"<h2>Calibration: {calibration['status']}</h2>{_errors_table(calibration['errors'])}"
-        f"<h2>Are the uncertainties true?</h2><p>{STUDY_WINDOWS} simulated windows; NEES per "
-        f"degree of freedom, 1 is right.</p><table>{scores}</table>{figure}"
-        "<p>init.json and calibration.json hold every number with its standard deviation; "
-        "camchain-imucam.yaml is the calibration in Kalibr's format.</p></html>\n"
-    )
-
-
-def _errors_table(errors: dict[str, Any]) -> str:
-    rows = "".join(
-        f"<tr><td>{escape(key)}</td><td>{'-' if value is None else f'{value:.4g}'}</td></tr>"
-        for key, value in errors.items()
-    )
-    return f"<table><tr><th>error</th><th></th></tr>{rows}</table>"
+    write_atomically(demo.folder / "report.html", html)

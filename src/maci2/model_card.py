@@ -1,6 +1,5 @@
-"""What weight files say of themselves: a card, stored in the file as JSON, checked when read."""
+"""Cards of weight files: what a model was trained on, stored in the file as JSON."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -8,12 +7,13 @@ from typing import Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from maci2.errors import OptionError
+from maci2.files import parse_json
 
 
 class Card(BaseModel):
     """Everything a user should know of some weights before trusting them."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 SomeCard = TypeVar("SomeCard", bound=Card)
@@ -28,13 +28,13 @@ class CardKind(Generic[SomeCard]):
     """What a file without such a card is, in errors."""
 
     key: str
-    """Of the file's metadata."""
+    """Key of the card in the file's metadata."""
 
     format: int
-    """That this version of maci2 reads."""
+    """Version of the card that this version of maci2 reads."""
 
     command: str
-    """That writes such files."""
+    """Command that writes such files."""
 
     def read(self, metadata: Mapping[str, str], source: str) -> SomeCard:
         """The card of a weight file, or an error that says what is wrong with it."""
@@ -43,7 +43,7 @@ class CardKind(Generic[SomeCard]):
                 f"{source}: an ONNX file, but {self.otherwise} of maci2 (no '{self.key}' in its "
                 f"metadata); give a file that `{self.command}` wrote."
             )
-        stored = json.loads(metadata[self.key])
+        stored = parse_json(metadata[self.key], f"{source}, model card", "the card", OptionError)
         if stored.get("format") != self.format:
             raise OptionError(
                 f"{source}: weight format {stored.get('format')}, this version of maci2 reads "
@@ -53,4 +53,9 @@ class CardKind(Generic[SomeCard]):
         try:
             return self.card.model_validate(stored)
         except ValidationError as error:
-            raise OptionError(f"{source}: the model card is damaged: {error}") from error
+            first = error.errors()[0]
+            place = ".".join(str(part) for part in first["loc"])
+            raise OptionError(
+                f"{source}: the model card is damaged at '{place}' ({first['msg']}); copy the file "
+                f"again, or train again with `{self.command}`."
+            ) from error

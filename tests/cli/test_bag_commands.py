@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bag_files import FORMATS, bag_name, recording_items, write_items, writing
+from helpers import resized
 from maci2.cli.app import app
 from maci2.datasets import open_recording, write_euroc
 from maci2.datasets.bag.frames import bag_frames
@@ -46,7 +47,7 @@ def write_rig(folder: Path, rig) -> Path:
 @pytest.fixture(scope="module")
 def simulated():
     made = simulate(SimulationConfig(duration_s=13.0, seed=5))
-    cameras = tuple(replace(camera, resolution=(24, 16)) for camera in made.rig.cameras)
+    cameras = tuple(resized(camera, (96, 64)) for camera in made.rig.cameras)
     return replace(made, rig=replace(made.rig, cameras=cameras))
 
 
@@ -58,7 +59,7 @@ def folder(simulated, tmp_path_factory):
 
 
 def noise(camera, stamp_ns):
-    return np.random.default_rng((camera, stamp_ns)).integers(0, 200, (16, 24), dtype=np.uint8)
+    return np.random.default_rng((camera, stamp_ns)).integers(0, 200, (64, 96), dtype=np.uint8)
 
 
 @pytest.fixture(scope="module", params=FORMATS)
@@ -210,7 +211,7 @@ def test_a_bag_of_ten_minutes_and_more_than_its_memory_needs_less_than_500_mb(
                 bag.write(bag.image("/cam1/image_raw", stamp_ns, pixels))
     size_mb = sum(file.stat().st_size for file in [path, *path.glob("*")]) / 2**20
     assert size_mb > 1500
-    cameras = tuple(replace(camera, resolution=(320, 240)) for camera in simulated.rig.cameras)
+    cameras = tuple(resized(camera, (320, 240)) for camera in simulated.rig.cameras)
     write_rig(tmp_path, replace(simulated.rig, cameras=cameras))
     found = subprocess.run(
         [sys.executable, "-c", MEASURE, path, tmp_path], capture_output=True, text=True, check=True

@@ -49,7 +49,9 @@ def test_a_missing_image_names_the_list_it_stands_in(tmp_path):
 def test_frames_pair_by_stamp_and_count_what_has_no_partner(drawn):
     recording = open_recording(drawn)
     left, right = recording.camera_stamps_ns
-    frames = stereo_frames(replace(recording, camera_stamps_ns=(left, right[1:] + 200_000)))
+    names = {stamp_ns + 200_000: f"{stamp_ns}.png" for stamp_ns in right.tolist()}
+    late = replace(recording, camera_stamps_ns=(left, right[1:] + 200_000), image_names=({}, names))
+    frames = stereo_frames(late)
     assert len(frames) == len(left) - 1
     assert frames.unpaired == 1
     np.testing.assert_array_equal(frames.stamps_ns, left[1:])
@@ -65,7 +67,7 @@ def test_cameras_on_different_clocks_have_no_pairs(drawn):
 
 
 def test_a_recording_that_lists_stamps_only_says_so(small_files):
-    with pytest.raises(DatasetError, match="no images; the recording lists their stamps only"):
+    with pytest.raises(DatasetError, match="no images; the recording lists their timestamps only"):
         stereo_frames(open_recording(small_files / "euroc_mini"))
 
 

@@ -19,7 +19,7 @@ def test_stamps_are_exact_and_poses_are_those_of_the_file(small_files):
 
 def test_scientific_notation_keeps_every_digit(tmp_path):
     path = tmp_path / "t.txt"
-    path.write_text("1.403636579763555765e+09 0 0 0 0 0 0 1\n1.5e9 0 0 0 0 0 0 1\n")
+    path.write_text("1.403636579763555765e+09 0 0 0 0 0 0 1\n1.4036366e9 0 0 0 0 0 0 1\n")
     assert read_trajectory(path).stamps_ns[0] == 1403636579763555765
 
 
@@ -30,7 +30,17 @@ def test_scientific_notation_keeps_every_digit(tmp_path):
         ("1 0 0 0 0 0 0 1\n# c\n1 0 0 0 0 0 0 1\n", "line 3: stamp 1000000000 ns is a duplicate"),
         ("1 0 0 0 0 0 0 1\n2 0 0 0 0 0 1\n", "line 2: found 7 fields, needed 8"),
         ("1 0 0 0 0 0 0 1\n2 0 0 0 0 0 0 2\n", "line 2: quaternion norm is 2.0000, needed 1"),
-        ("1 0 0 0 0 0 0 1\nx 0 0 0 0 0 0 1\n", "line 2: stamp 'x'"),
+        ("1 0 0 0 0 0 0 1\nx 0 0 0 0 0 0 1\n", "line 2: timestamp 'x'"),
+        ("1 0 0 0 0 0 0 1\n1e999999 0 0 0 0 0 0 1\n", "line 2: timestamp '1e999999'"),
+        ("1 0 0 0 0 0 0 1\n1e-999999 0 0 0 0 0 0 1\n", "line 2: timestamp '1e-999999'"),
+        ("-1 0 0 0 0 0 0 1\n2 0 0 0 0 0 0 1\n", "line 1: timestamp '-1'"),
+        ("1 0 0 0 0 0 0 1\n\u0662 0 0 0 0 0 0 1\n", "line 2: timestamp '\u0662'"),
+        (f"1 0 0 0 0 0 0 1\n{'9' * 30} 0 0 0 0 0 0 1\n", "line 2: timestamp '999"),
+        ("1 0 0 0 0 0 0 1\n2 1e300 0 0 0 0 0 1\n", "line 2: holds 1e+300, needed at most 1e+09 m"),
+        (
+            "1 0 0 0 0 0 0 1\n9e9 0 0 0 0 0 0 1\n",
+            "104166.7 days; needed 0 or later, and at most 30",
+        ),
         ("1 0 0 0 0 0 0 1\n2 0 y 0 0 0 0 1\n", "line 2"),
         ("# nothing\n", "no samples, needed at least 2"),
     ],

@@ -21,6 +21,7 @@ TOPICS = {
     "/cam1/image_raw": "/camera_right/image_raw",
 }
 SIZE = (16, 12)
+INTRINSICS = [10.0, 10.0, 8.0, 6.0]
 T_BASE_LIDAR = np.eye(4)
 T_BASE_IMU = se3_exp(np.array([0.1, -0.2, 0.05, 0.3, -0.1, 0.2]))
 
@@ -43,7 +44,7 @@ def calibration(recording) -> dict:
         return {
             "T_b": (T_BASE_IMU @ given.T_b_c).tolist(),
             "camera_model": "pinhole",
-            "intrinsics": given.intrinsics.tolist(),
+            "intrinsics": INTRINSICS,
             "distortion_model": "radtan",
             "distortion_coeffs": given.distortion.tolist(),
             "resolution": list(SIZE),

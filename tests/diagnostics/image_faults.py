@@ -106,10 +106,27 @@ IMAGE_FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "image cut off": (
         lambda mav0: _cut_off(sorted((mav0 / "cam0" / "data").glob("*.png"))[0]),
-        "images: ",
+        "warn  images: cam0: images cannot be used: found 1 of",
+    ),
+    "images missing": (
+        lambda mav0: [path.unlink() for path in _left_files(mav0)[10:]],
+        "ERROR  images: cam0: images cannot be used: found 20 of 30 (20 missing)",
+    ),
+    "one image of another size": (
+        lambda mav0: _shrink(_left_files(mav0)[7]),
+        "warn  images: cam0: images cannot be used: found 1 of",
     ),
 }
 """Name -> how to spoil a folder and words that the first line must hold."""
+
+
+def _left_files(mav0: Path) -> list[Path]:
+    return sorted((mav0 / "cam0" / "data").glob("*.png"))
+
+
+def _shrink(path: Path) -> None:
+    half = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE)[::2, ::2]
+    path.write_bytes(cv2.imencode(".png", half)[1].tobytes())
 
 
 def _cut_off(path: Path) -> None:

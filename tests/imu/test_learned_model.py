@@ -178,3 +178,25 @@ def test_an_onnx_file_of_something_else_is_refused(tmp_path):
     onnx.save(proto, str(path))
     with pytest.raises(OptionError, match="not an IMU model of maci2"):
         load_imu_model(path)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_weights_that_are_no_numbers_are_refused(tmp_path, value):
+    onnx = pytest.importorskip("onnx")
+    proto = onnx.load_from_string((WEIGHTS / "euroc.onnx").read_bytes())
+    for tensor in proto.graph.initializer:
+        numbers = onnx.numpy_helper.to_array(tensor)
+        if numbers.dtype == np.float32:
+            damaged = np.full_like(numbers, value)
+            tensor.CopyFrom(onnx.numpy_helper.from_array(damaged, tensor.name))
+    path = tmp_path / "nan.onnx"
+    onnx.save(proto, str(path))
+    with pytest.raises(OptionError, match="they give NaN or infinity"):
+        load_imu_model(path)
+
+
+def test_an_empty_checksum_file_is_passed_over(tmp_path):
+    path = tmp_path / "own.onnx"
+    path.write_bytes((WEIGHTS / "euroc.onnx").read_bytes())
+    (tmp_path / "own.onnx.sha256").write_text("")
+    assert load_imu_model(path).about.name

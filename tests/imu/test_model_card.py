@@ -59,11 +59,22 @@ def test_the_text_names_data_seed_and_limits():
         ({"units": "deg/s, g"}, "weights for units 'deg/s, g'"),
         ({"seed": "many"}, "the model card is damaged"),
         ({"surprise": 1}, "the model card is damaged"),
+        ({"bias_mean": [0.0] * 5}, r"damaged at 'bias_mean' \(5 numbers, needed 6\)"),
+        ({"cov_0": [[1.0] * 9] * 8}, r"damaged at 'cov_0' \(8 numbers, needed 0 or 9\)"),
+        ({"cov_0": [[1.0] * 9] * 8 + [[1.0]]}, r"damaged at 'cov_0\[8\]' \(1 numbers"),
+        ({"rate_hz": 0.0}, "rate 0 Hz"),
+        ({"rate_hz": float("nan")}, "the model card is damaged at 'rate_hz'"),
     ],
 )
 def test_a_bad_card_is_refused(changes, message):
     with pytest.raises(OptionError, match=message):
         read_card(stored(**changes), "file")
+
+
+@pytest.mark.parametrize("text", ["[1, 2]", "7", '"card"', "null", "{", "[" * 5000])
+def test_a_card_that_is_no_json_object_is_refused(text):
+    with pytest.raises(OptionError, match=r"file, model card.*JSON"):
+        read_card({METADATA_KEY: text}, "file")
 
 
 def test_a_start_covariance_that_is_none_is_refused():

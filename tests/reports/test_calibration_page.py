@@ -1,31 +1,40 @@
-"""The rig drawn."""
+"""The rig in perspective, and the page of a calibration."""
 
 import re
 
 import numpy as np
 
-from helpers import simulated_window
-from maci2.estimation import calibrate
-from maci2.reports.calibration_page import calibration_page, draw_rig
+from maci2.datasets import write_euroc
+from maci2.pipeline.offline import calibrate_recording, calibration_keyframes
+from maci2.pipeline.options import RunOptions, VisionSource
+from maci2.reports.calibration_page import calibration_page
+from maci2.reports.rig_drawing import SIZE, rig_drawing
 from maci2.simulation import SimulationConfig, simulate
 
 
 def test_every_frame_is_drawn_and_named():
     rig = simulate(SimulationConfig(duration_s=1.0)).rig
-    svg = draw_rig(rig)
+    svg = rig_drawing(rig)
     for name in ("b (IMU)", "c0", "c1"):
         assert f">{name}</text>" in svg
-    assert svg.count("<line") == 9
+    # Three axes of three frames, eight edges of two frustums, one scale bar.
+    assert svg.count("<line") == 9 + 16 + 1
     places = [float(value) for value in re.findall(r' [xy][12]?="([-\d.]+)"', svg)]
-    assert 0.0 <= min(places) < max(places) <= 420.0
+    assert 0.0 <= min(places) < max(places) <= SIZE
 
 
-def test_the_page_states_both_conventions_with_the_numbers_found():
-    window = simulated_window("handheld", 3, steps=20)
-    rig = simulate(SimulationConfig(duration_s=1.0)).rig
-    page = calibration_page(calibrate(window.imu, window.vision), rig)
+def test_the_page_states_both_conventions_with_the_numbers_found(tmp_path):
+    write_euroc(simulate(SimulationConfig(duration_s=8.0, seed=3)), tmp_path / "walk")
+    options = RunOptions(
+        VisionSource("truth"), window_s=6.0, keyframes=calibration_keyframes(6.0), time_offset=True
+    )
+    inputs, result = calibrate_recording(tmp_path / "walk", options)
+    rig = inputs.recording.rig
+    page = calibration_page(inputs, result, rig, "maci2 calibrate walk")
     T_c_b = np.linalg.inv(rig.cameras[0].T_b_c)
     assert f"{rig.cameras[0].T_b_c[0, 3]: .6f}" in page
     assert f"{T_c_b[0, 3]: .6f}" in page
     assert "T_cam_imu" in page
     assert "1-sigma" in page
+    assert "t_imu - t_camera" in page
+    assert "maci2 calibrate walk" in page

@@ -3,12 +3,12 @@
 import json
 import re
 import shutil
-import subprocess
 from dataclasses import replace
 from html import unescape
 
 import pytest
 
+from browser import needs_chromium, show
 from maci2.errors import DatasetError
 from maci2.evaluation.parallel import Pool
 from maci2.experiments.catalogue import EUROC_INIT, EXPERIMENTS
@@ -95,34 +95,20 @@ def test_another_format_and_a_folder_without_results_are_refused(results, tmp_pa
         read_runs([tmp_path])
 
 
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
-@pytest.mark.parametrize("width", [390, 1280])
+@needs_chromium
+@pytest.mark.parametrize("width", [390, 1280, 1440])
 def test_a_browser_draws_every_figure_without_an_error(results, tmp_path, width):
     runs = read_runs([results])
-    page = tmp_path / "report.html"
-    page.write_text(build_page(runs), encoding="utf-8")
-    seen = subprocess.run(
-        [
-            CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr",
-            f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={width},900",
-            "--virtual-time-budget=20000", "--dump-dom", f"{page.as_uri()}#all",
-        ],
-        capture_output=True, text=True, check=True, timeout=120,
-    )  # fmt: skip
-    errors = [line for line in seen.stderr.splitlines() if "CONSOLE" in line]
-    assert errors == []
+    seen = show(build_page(runs), tmp_path, width, "#all")
+    assert seen.errors == []
+    assert seen.wide == ""
     figures = sum(len(run.findings.figures) for run in runs)
-    assert seen.stdout.count('data-drawn="1"') == figures
+    assert seen.dom.count('data-drawn="1"') == figures
     # One plot in each figure, two where errors are shown along a recording.
     along = sum(f["kind"] == "along" for run in runs for f in run.findings.figures)
-    assert len(re.findall(r'class="[^"]*js-plotly-plot', seen.stdout)) == figures + along
+    assert len(re.findall(r'class="[^"]*js-plotly-plot', seen.dom)) == figures + along
     value = runs[0].findings.tables[0].lines[0].cells[0].text()
-    assert value in unescape(seen.stdout)
+    assert value in unescape(seen.dom)
 
 
 def test_the_experiment_with_rivals_has_every_kind_of_figure(results):

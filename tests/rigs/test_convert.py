@@ -11,7 +11,7 @@ import yaml
 from maci2.datasets import open_recording
 from maci2.errors import CalibrationError
 from maci2.lie import se3_exp, se3_inv
-from maci2.rigs import TOOLS, read_any_rig, write_rig
+from maci2.rigs import TOOLS, Given, read_any_rig, require_noise, write_rig
 from maci2.rigs.openvins import read_openvins_biases
 from maci2.sensors import ImuNoise, Rig
 from maci2.simulation import SimulationConfig, simulate
@@ -217,12 +217,17 @@ def test_every_file_serves_as_the_rig_of_a_recording(tool, small_files, tmp_path
         np.testing.assert_allclose(camera.T_b_c, given.T_b_c, rtol=0, atol=1e-15)
 
 
-def test_a_foreign_vins_fusion_file_needs_the_imu_rate(rig, tmp_path):
+def test_a_foreign_vins_fusion_file_has_cameras_and_needs_the_imu_rate_for_noise(rig, tmp_path):
     path = write_rig(tmp_path, rig, "vins-fusion")[0]
     lines = [line for line in path.read_text().splitlines() if not line.startswith("imu_rate")]
     path.write_text("\n".join(lines))
-    with pytest.raises(CalibrationError, match=r"add a line such as 'imu_rate: 200.0'"):
-        read_any_rig(path)
+    alone = read_any_rig(path)
+    assert not alone.noise_known
+    with pytest.raises(CalibrationError, match=r"says nothing of the IMU's noise.*--imu-rate HZ"):
+        require_noise(alone, "initialization")
+    given = read_any_rig(path, Given(rate_hz=199.36))
+    assert given.noise_known
+    assert given.imu.density_acc == pytest.approx(rig.imu.density_acc, rel=1e-12)
     kept = [line for line in lines if "_density" not in line and "_random_walk" not in line]
     path.write_text("\n".join([*kept, "imu_rate: 199.36"]))
     assert read_any_rig(path).imu.density_acc == pytest.approx(rig.imu.density_acc, rel=1e-15)
@@ -285,25 +290,28 @@ def test_noise_edited_in_one_place_only_is_not_guessed_about(rig, tmp_path):
 @pytest.mark.parametrize(
     ("tool", "old", "new", "words"),
     [
-        ("vins-fusion", "rows: 4", "rows: 3", "body_T_cam0.rows"),
-        ("vins-fusion", "num_of_cam: 2", "num_of_cams: 2", "key 'num_of_cam' is missing"),
+        ("vins-fusion", ", 0.0, 0.0, 0.0, 1.0]", "]", "body_T_cam0"),
+        ("vins-fusion", "num_of_cam: 2", "num_of_cam: 3", "num_of_cam is 3, needed 1 or 2"),
         ("vins-fusion", "body_T_cam1", "body_T_cam2", "body_T_cam1 or cam1_calib is missing"),
-        ("orbslam3", "Camera2.fx", "Camera2.f", "key 'Camera2.fx' is missing, needed a number"),
+        ("orbslam3", "Camera1.fy", "Camera1.f", "key 'Camera1.fy' is missing, needed a number"),
         ("orbslam3", "IMU.NoiseAcc", "IMU.Noise", "key 'IMU.NoiseAcc' is missing"),
-        ("orbslam3", "Camera.type: ", "Camera.type: Rectified #", "'Rectified'"),
+        ("orbslam3", "Camera.type: ", "Camera.type: Fisheye #", "'Fisheye', needed PinHole"),
     ],
 )
 def test_what_is_missing_or_not_understood_is_named(tool, old, new, words, rig, tmp_path):
     assert words in refusal(edited(write_rig(tmp_path, rig, tool)[0], old, new))
 
 
-def test_a_third_radial_coefficient_is_refused(rig, tmp_path):
-    # Fisheye lenses have a k3 of their own.
-    lenses = [replace(camera, distortion_model="radtan") for camera in rig.cameras]
-    rig = replace(rig, cameras=tuple(lenses))
-    (path,) = write_rig(tmp_path, rig, "orbslam3")
-    path.write_text(path.read_text() + "Camera2.k3: 0.01\n")
-    assert "Camera2.k3 is 0.01, needed 0" in refusal(path)
+def test_a_third_radial_coefficient_is_read_and_written(rig, tmp_path):
+    lens = np.array([0.1, -0.2, 1e-3, 2e-3, 0.3])
+    cameras = tuple(replace(c, distortion_model="radtan", distortion=lens) for c in rig.cameras)
+    (path,) = write_rig(tmp_path, replace(rig, cameras=cameras), "orbslam3")
+    assert plain_yaml(path)["Camera2.k3"] == 0.3
+    np.testing.assert_array_equal(read_any_rig(path).cameras[1].distortion, lens)
+    for tool in ("kalibr", "openvins"):
+        with pytest.raises(CalibrationError, match="hold k1, k2, p1, p2 alone"):
+            write_rig(tmp_path / tool, replace(rig, cameras=cameras), tool)
+        assert not (tmp_path / tool).exists()
 
 
 def test_a_rotation_that_is_none_is_refused(rig, tmp_path):
@@ -312,7 +320,23 @@ def test_a_rotation_that_is_none_is_refused(rig, tmp_path):
     assert "IMU.T_b_c1 is not orthonormal" in refusal(edited(path, f"[{first}", "[0.9"))
 
 
-def test_one_camera_is_too_few_for_orbslam3s_stereo_file(rig, tmp_path):
-    with pytest.raises(CalibrationError, match="has 1 cameras; ORB-SLAM3's stereo file needs two"):
-        write_rig(tmp_path, replace(rig, cameras=rig.cameras[:1]), "orbslam3")
+@pytest.mark.parametrize("tool", TOOLS)
+def test_one_camera_is_written_to_every_tool_and_read_back(tool, rig, tmp_path):
+    alone = replace(rig, cameras=rig.cameras[:1])
+    write_rig(tmp_path, alone, tool)
+    (camera,) = read_any_rig(tmp_path).cameras
+    np.testing.assert_allclose(camera.T_b_c, rig.cameras[0].T_b_c, rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_four_cameras_are_kept_or_refused(tool, rig, tmp_path):
+    four = replace(rig, cameras=rig.cameras + rig.cameras[::-1])
+    if tool in ("kalibr", "openvins"):
+        write_rig(tmp_path, four, tool)
+        again = read_any_rig(tmp_path).cameras
+        for camera, given in zip(again, four.cameras, strict=True):
+            np.testing.assert_allclose(camera.T_b_c, given.T_b_c, rtol=0, atol=1e-14)
+        return
+    with pytest.raises(CalibrationError, match="has 4 cameras"):
+        write_rig(tmp_path, four, tool)
     assert list(tmp_path.iterdir()) == []

@@ -10,6 +10,7 @@ from maci2.rigs import (
     read_camchain,
     read_imu_yaml,
     read_rig,
+    require_noise,
     write_camchain,
     write_imu_yaml,
 )
@@ -99,20 +100,23 @@ def test_an_unknown_key_is_named_with_the_accepted_ones(small_copy):
     assert "cam_overlaps" in message
 
 
-def test_an_unknown_model_is_named_with_the_accepted_ones(small_copy):
-    folder = small_copy("kalibr")
-    path = spoiled(folder, "camchain.yaml", "camera_model: pinhole", "camera_model: omni")
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (
+            "camera_model: pinhole",
+            "camera_model: mirror",
+            ("camera_model", "'mirror'", "'pinhole'"),
+        ),
+        ("model: equidistant", "model: spline", ("distortion_model", "'spline'", "'equidistant'")),
+        ("camera_model: pinhole", "camera_model: omni", ("needed 5 for the model 'omni'", "xi")),
+    ],
+)
+def test_an_unknown_model_is_named_with_the_accepted_ones(small_copy, old, new, words):
+    path = spoiled(small_copy("kalibr"), "camchain.yaml", old, new)
     message = message_of(read_camchain, path)
-    assert "cam0.camera_model" in message
-    assert "'omni'" in message
-    assert "'pinhole'" in message
-    folder_b = folder.parent / "b"
-    folder.rename(folder_b)
-    path = spoiled(folder_b, "camchain.yaml", "model: omni", "model: pinhole")
-    path = spoiled(folder_b, "camchain.yaml", "model: equidistant", "model: fov")
-    message = message_of(read_camchain, path)
-    assert "'fov'" in message
-    assert "'equidistant'" in message
+    assert "cam0" in message
+    assert all(word in message for word in words)
 
 
 def test_a_rotation_that_is_not_orthonormal_is_refused_with_its_error(small_copy):
@@ -149,10 +153,11 @@ def test_a_camchain_without_imu_is_refused(small_copy):
     ("old", "new", "words"),
     [
         ("- [1.0, 0.0, 0.0, 0.0]", "- [1.0, 0.0, 0.0, 0.25]", "T_i_b differs from the identity"),
-        ("- [ 1.0, 0.0, 0.0 ]", "- [ 1.02, 0.0, 0.0 ]", "Tw differs from the identity by 0.02"),
-        ("- [ 0.0, 0.0, 0.0 ]", "- [ 0.0, 0.5, 0.0 ]", "Tg has an entry of 0.5"),
+        ("- [ 1.0, 0.0, 0.0 ]", "- [ 1.82, 0.0, 0.0 ]", "Tw differs from the identity by 0.82"),
+        ("- [ 0.0, 0.0, 0.0 ]", "- [ 0.0, 1.5, 0.0 ]", "g-sensitivity has an entry of 1.5"),
+        ("density: 0.00016", "density: 1.1", "noise density is 1.1 rad/s/sqrt(Hz), possible are"),
         ("update_rate: 200.0", "update_rate: -5", "imu0.update_rate"),
-        ("  rostopic: /imu0", "  topic: /imu0", "unknown key 'imu0.topic'"),
+        ("update_rate", "update_rates", "unknown key 'imu0.update_rates'; meant is probably"),
         ("gyroscope_noise_density: 0.00016", "gyroscope_noise_density: x", "imu0.gyroscope"),
     ],
 )
@@ -187,9 +192,37 @@ def test_a_file_that_is_not_yaml_and_a_missing_one_are_named(tmp_path):
     assert "needed keys and values" in message_of(read_camchain, path)
 
 
-def test_a_camchain_without_an_imu_file_says_what_to_write(small_copy):
+def test_a_camchain_without_an_imu_file_is_cameras_alone_and_says_what_to_give(small_copy):
     folder = small_copy("kalibr")
     (folder / "imu.yaml").unlink()
-    message = message_of(read_rig, folder)
-    assert "found none" in message
-    assert "Write imu.yaml with the noise of the IMU's data sheet" in message
+    rig = read_rig(folder)
+    assert len(rig.cameras) == 2
+    assert not rig.noise_known
+    with pytest.raises(CalibrationError) as raised:
+        require_noise(rig, "initialization")
+    assert "Give --imu-noise" in str(raised.value).replace("Else give", "Give")
+    assert "write imu.yaml with the noise of the IMU's data sheet" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("camchain", "imu"),
+    [
+        ("2022-10-08-00-57-54-camchain-imucam.yaml", "2022-10-08-00-57-54-imu.yaml"),
+        ("camchain-imucam-homebag.yaml", "imu-homebag.yaml"),
+        ("kalibr_imucam_chain.yaml", "kalibr_imu_chain.yaml"),
+    ],
+)
+def test_kalibrs_own_names_are_found_and_the_chain_with_extrinsics_preferred(
+    small_copy, camchain, imu
+):
+    folder = small_copy("kalibr")
+    expected = read_rig(folder)
+    without = (folder / "camchain.yaml").read_text().replace("T_cam_imu", "T_other")
+    (folder / "camchain.yaml").rename(folder / camchain)
+    (folder / "imu.yaml").rename(folder / imu)
+    if "camchain-imucam" in camchain:
+        (folder / camchain.replace("-imucam", "")).write_text(without)
+    rig = read_rig(folder)
+    assert rig.source.endswith(camchain)
+    assert rig.extrinsics_known
+    assert rig.imu == expected.imu

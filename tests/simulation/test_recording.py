@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
+from helpers import unchecked
 from maci2.datasets import open_recording, write_euroc
-from maci2.errors import DatasetError, OptionError
+from maci2.errors import DatasetError, OptionError, OutputError
 from maci2.lie import so3_exp, so3_log
 from maci2.simulation import MotionKind, SimulationConfig, simulate
 from maci2.types import GRAVITY_W
@@ -215,7 +216,7 @@ def test_a_written_recording_reads_back_with_the_same_numbers(tmp_path, lens):
 def test_writing_refuses_a_folder_that_holds_something_and_leaves_it_alone(tmp_path):
     (tmp_path / "seq").mkdir()
     (tmp_path / "seq" / "notes.txt").write_text("mine")
-    with pytest.raises(DatasetError, match="not an empty folder"):
+    with pytest.raises(OutputError, match="not an empty folder"):
         write_euroc(simulate(SimulationConfig(duration_s=1.0)), tmp_path / "seq")
     assert [path.name for path in tmp_path.rglob("*")] == ["seq", "notes.txt"]
 
@@ -229,7 +230,7 @@ def test_writing_into_an_empty_folder_works(tmp_path):
 def test_a_failed_write_leaves_nothing_behind(tmp_path):
     recording = simulate(SimulationConfig(duration_s=1.0))
     truth = recording.truth()
-    broken = replace(recording, truths={"late": replace(truth, v_w=truth.v_w[:-1])})
+    broken = replace(recording, truths={"late": unchecked(truth, v_w=truth.v_w[:-1])})
     with pytest.raises(ValueError, match="dimension"):
         write_euroc(broken, tmp_path / "seq")
     assert list(tmp_path.iterdir()) == []
@@ -237,7 +238,7 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path):
 
 def test_writing_refuses_cameras_without_stamps(tmp_path):
     recording = replace(simulate(SimulationConfig(duration_s=1.0)), camera_stamps_ns=())
-    with pytest.raises(DatasetError, match="2 cameras in its rig but image stamps of 0"):
+    with pytest.raises(DatasetError, match="2 cameras in its rig but timestamps of images of 0"):
         write_euroc(recording, tmp_path / "seq")
 
 
@@ -246,11 +247,11 @@ def test_writing_refuses_cameras_without_stamps(tmp_path):
     [
         ("kind", "boat", "motion is 'boat'"),
         ("lens", "mirror", "lens is 'mirror'; choose one of pinhole, fisheye"),
-        ("duration_s", 0.0, "duration_s is 0.0; needed above 0"),
+        ("duration_s", 0.0, "duration_s is 0, needed above 0"),
         ("duration_s", 0.004, "gives one IMU sample"),
         ("imu_rate_hz", float("nan"), "imu_rate_hz is nan"),
-        ("camera_rate_hz", -1.0, "camera_rate_hz is -1.0"),
-        ("seed", -1, "seed is -1; needed 0 or more"),
+        ("camera_rate_hz", -1.0, "camera_rate_hz is -1"),
+        ("seed", -1, "seed is -1, needed at least 0"),
         ("bias_acc_std", -0.1, "bias_acc_std is -0.1"),
     ],
 )

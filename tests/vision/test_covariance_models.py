@@ -14,12 +14,12 @@ from maci2.vision.covariance_models import (
     StructureTensor,
     covariance_model,
     covariances,
+    read_match_card,
 )
-from maci2.vision.match_card import read_match_card
 from maci2.vision.match_features import INPUTS, MatchFeatures
 
 
-def evidence(count, tensors=(100.0, 0.0, 400.0)):
+def features(count, tensors=(100.0, 0.0, 400.0)):
     inputs = np.random.default_rng(0).standard_normal((count, INPUTS)).astype(np.float32)
     return MatchFeatures(inputs, np.tile(tensors, (count, 1)), np.ones((count, 3)))
 
@@ -38,18 +38,18 @@ def test_any_output_of_the_network_is_a_positive_definite_covariance_within_boun
 
 def test_bundled_weights_are_whole_and_answer():
     model = Learned()
-    covs = model(evidence(7))
+    covs = model(features(7))
     assert covs.shape == (7, 4, 4)
     assert (np.linalg.eigvalsh(covs) > 0.0).all()
     assert "no real image" in model.card.text()
-    assert model(evidence(0)).shape == (0, 4, 4)
+    assert model(features(0)).shape == (0, 4, 4)
 
 
 def test_an_edge_is_uncertain_along_itself():
     """Strong gradients down the image, weak ones along the row."""
-    covs = StructureTensor()(evidence(1, tensors=(4.0, 0.0, 400.0)))
+    covs = StructureTensor()(features(1, tensors=(4.0, 0.0, 400.0)))
     assert covs[0, 0, 0] > 50.0 * covs[0, 1, 1]
-    assert FixedNoise(0.5)(evidence(1))[0, 0, 0] == 0.25
+    assert FixedNoise(0.5)(features(1))[0, 0, 0] == 0.25
 
 
 def test_models_have_names():

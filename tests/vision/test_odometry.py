@@ -17,7 +17,7 @@ from maci2.vision.calibration_uncertainty import EXACT_CALIBRATION, CalibrationU
 from maci2.vision.covariance_models import FixedNoise
 from maci2.vision.keypoints import candidates, spread
 from maci2.vision.odometry import OdometryConfig, StereoOdometry
-from maci2.vision.odometry_run import even_keyframes, load_steps, measure_all
+from maci2.vision.odometry_run import even_keyframes, load_measured, measure_all
 from maci2.vision.relative_pose import chained, unmeasured
 
 
@@ -61,15 +61,15 @@ def test_a_second_run_gives_the_same_numbers(drawn, measured):
     _, steps = measured
     again = odometry_of(drawn)
     index = again.frames.index_of(steps[3].stamps_ns[0])
-    step = again.step(index, again.frames.index_of(steps[3].stamps_ns[1]))
+    step = again.relative_pose(index, again.frames.index_of(steps[3].stamps_ns[1]))
     np.testing.assert_array_equal(step.T_ck_ck1, steps[3].T_ck_ck1)
     np.testing.assert_array_equal(step.cov_T_ck_ck1, steps[3].cov_T_ck_ck1)
 
 
 def test_chained_and_direct_steps_agree_within_their_covariances(drawn, measured):
     odometry, _ = measured
-    direct = odometry.step(0, 2)
-    chain = odometry_of(drawn, config=OdometryConfig(chained=True)).step(0, 2)
+    direct = odometry.relative_pose(0, 2)
+    chain = odometry_of(drawn, config=OdometryConfig(chained=True)).relative_pose(0, 2)
     difference = se3_log(chain.T_ck_ck1 @ se3_inv(direct.T_ck_ck1))
     assert nees(difference, chain.cov_T_ck_ck1 + direct.cov_T_ck_ck1) < 40.0
     assert chain.stamps_ns == direct.stamps_ns
@@ -78,9 +78,9 @@ def test_chained_and_direct_steps_agree_within_their_covariances(drawn, measured
 def test_only_a_measured_calibration_has_shared_errors(drawn):
     recording = open_recording(drawn)
     frames = stereo_frames(recording)
-    assert StereoOdometry(frames, recording.rig).shared == EXACT_CALIBRATION
+    assert StereoOdometry(frames, recording.rig).calibration == EXACT_CALIBRATION
     measured_rig = replace(recording.rig, exact=False)
-    assert StereoOdometry(frames, measured_rig).shared == CalibrationUncertainty()
+    assert StereoOdometry(frames, measured_rig).calibration == CalibrationUncertainty()
 
 
 def test_poses_feed_the_estimator(measured):
@@ -97,37 +97,58 @@ def test_a_stopped_run_goes_on_and_ends_with_the_same_file(drawn, measured, tmp_
     monkeypatch.setattr("maci2.vision.odometry_run.SAVE_EVERY", 2)
     output = tmp_path / "poses.npz"
     fresh = odometry_of(drawn)
-    whole_step = fresh.step
+    whole = fresh.relative_pose
 
     def stopping(index, index1):
         if index >= 8:
             raise KeyboardInterrupt
-        return whole_step(index, index1)
+        return whole(index, index1)
 
-    monkeypatch.setattr(fresh, "step", stopping)
+    monkeypatch.setattr(fresh, "relative_pose", stopping)
     with pytest.raises(KeyboardInterrupt):
         measure_all(fresh, keyframes_ns, output)
     assert not output.exists()
     asked = []
     resumed = odometry_of(drawn)
-    resumed_step = resumed.step
+    resume = resumed.relative_pose
 
     def noting(index, index1):
         asked.append(index)
-        return resumed_step(index, index1)
+        return resume(index, index1)
 
-    monkeypatch.setattr(resumed, "step", noting)
+    monkeypatch.setattr(resumed, "relative_pose", noting)
     measure_all(resumed, keyframes_ns, output)
     assert min(asked) > 0
     assert list(tmp_path.iterdir()) == [output]
-    for found, expected in zip(load_steps(output), steps, strict=True):
+    for found, expected in zip(load_measured(output), steps, strict=True):
         np.testing.assert_array_equal(found.T_ck_ck1, expected.T_ck_ck1)
+
+
+def test_a_run_with_other_settings_starts_anew(drawn, tmp_path, monkeypatch):
+    monkeypatch.setattr("maci2.vision.odometry_run.SAVE_EVERY", 1)
+    output = tmp_path / "poses.npz"
+    stopped = odometry_of(drawn, model=FixedNoise(0.3))
+    keyframes_ns = stopped.stamps_ns[[0, 2, 4]]
+    whole = stopped.relative_pose
+
+    def stopping(index, index1):
+        if index:
+            raise KeyboardInterrupt
+        return whole(index, index1)
+
+    monkeypatch.setattr(stopped, "relative_pose", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        measure_all(stopped, keyframes_ns, output)
+    other = odometry_of(drawn, model=FixedNoise(0.6))
+    assert other.settings != stopped.settings
+    first, _ = measure_all(other, keyframes_ns, output)
+    np.testing.assert_array_equal(first.cov_T_ck_ck1, other.relative_pose(0, 2).cov_T_ck_ck1)
 
 
 @pytest.mark.parametrize("grey", [0, 255])
 def test_blank_images_are_not_measured_and_say_why(rendered_copy, grey):
     rewrite(rendered_copy / "mav0" / "cam0" / "data", lambda image: np.full_like(image, grey))
-    step = odometry_of(rendered_copy).step(0, 2)
+    step = odometry_of(rendered_copy).relative_pose(0, 2)
     assert "the left image shows nothing" in step.reason
     std = np.sqrt(np.diag(step.cov_T_ck_ck1))
     assert std[:3].min() >= 0.9
@@ -139,7 +160,7 @@ def test_unrelated_images_give_no_confident_pose(rendered_copy):
     folder = rendered_copy / "mav0" / "cam0" / "data"
     rng = np.random.default_rng(0)
     rewrite(folder, lambda image: rng.integers(0, 255, image.shape).astype(np.uint8))
-    assert odometry_of(rendered_copy).step(0, 2).reason
+    assert odometry_of(rendered_copy).relative_pose(0, 2).reason
 
 
 def test_swapped_images_are_called_so(rendered_copy):
@@ -220,5 +241,5 @@ def test_suppression_keeps_the_least_uncertain_of_close_points():
 
 
 def test_fixed_noise_is_a_model_too(drawn):
-    step = odometry_of(drawn, model=FixedNoise(0.3)).step(0, 2)
+    step = odometry_of(drawn, model=FixedNoise(0.3)).relative_pose(0, 2)
     assert step.inliers > 50

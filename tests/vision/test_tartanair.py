@@ -65,7 +65,7 @@ def ratios(data_root):
                 matches.disparity0 - exact_disparity(depth, matches.uv0),
             ]
         )
-        variances = np.diagonal(model(step.evidence), axis1=1, axis2=2)[:, :3]
+        variances = np.diagonal(model(step.features), axis1=1, axis2=2)[:, :3]
         found.append((errors**2 / variances)[known])
     return np.concatenate(found)
 

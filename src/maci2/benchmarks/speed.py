@@ -175,13 +175,13 @@ def _learned_model(repeats: int) -> Comparison:
 def _vision(repeats: int) -> list[Comparison]:
     """The two-frame pose of 400 matches against others' ways, and the network on them."""
     matches, covs, _ = random_matches(400)
-    network, evidence = Learned(), network_inputs(400)
+    network, features = Learned(), network_inputs(400)
     ours, by_numpy, by_scipy, learned = _alternate(
         (
             lambda: two_frame_pose(matches, covs, BENCH_CAMERA),
             lambda: numpy_pose(matches, covs),
             lambda: scipy_pose(matches, covs),
-            lambda: network(evidence),
+            lambda: network(features),
         ),
         max(repeats // 5, 2),
     )

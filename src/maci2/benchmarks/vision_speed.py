@@ -111,7 +111,7 @@ def frames_and_pairs_per_second() -> tuple[float, float]:
         frames = stereo_frames(open_recording(path))
         rig = open_recording(path).rig
         keyframes_ns = even_keyframes(frames.stamps_ns, 0.2)
-        StereoOdometry(frames, rig).step(0, 1)
+        StereoOdometry(frames, rig).relative_pose(0, 1)
         odometry = StereoOdometry(frames, rig)
         began = perf_counter()
         measure_all(odometry, keyframes_ns)

@@ -20,6 +20,7 @@ from maci2.cli.live import live
 from maci2.cli.model import model
 from maci2.cli.reproduce import report, reproduce
 from maci2.cli.simulate import simulate
+from maci2.cli.track import track
 from maci2.cli.train_imu import train_imu
 from maci2.cli.train_vision import train_vision
 from maci2.cli.truth import truth
@@ -44,8 +45,8 @@ def version(show: bool = typer.Option(False, "--version", help="Print the versio
 
 
 for command in (
-    demo, check, simulate, vo, init, live, calibrate, evaluate, reproduce, report, convert, bench,
-    truth, imu_report, vo_report, train_imu, train_vision, model,
+    demo, check, simulate, vo, init, live, track, calibrate, evaluate, reproduce, report, convert,
+    truth, bench, imu_report, vo_report, train_imu, train_vision, model,
 ):  # fmt: skip
     app.command()(command)
 

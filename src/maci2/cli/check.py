@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.printing import print_table, write_json
+from maci2.cli.printing import command_line, print_table, write_json
 
 if TYPE_CHECKING:
     from maci2.diagnostics.diagnosis import Diagnosis, ImageDiagnosis
+    from maci2.rigs import Given
+    from maci2.sensors import Recording
 
 
 def check(
@@ -26,6 +28,9 @@ def check(
     ] = "",
     vision_frame: opt.VisionFrame = "camera",
     rig: opt.RigFile = None,
+    imu_rate: opt.ImuRate = None,
+    imu_noise: opt.ImuNoiseText = "",
+    t_b_c: opt.Extrinsics = "",
     topics: opt.Topics = "",
     json: opt.Json = None,
 ) -> None:
@@ -36,8 +41,9 @@ def check(
     from maci2.diagnostics.checks.camera_path import open_camera_path
     from maci2.diagnostics.diagnose import examine_path
 
+    given = opt.given(imu_rate, imu_noise, t_b_c)
     trajectory, frame = open_camera_path(sequence, vision, vision_frame)
-    health = examine_path(sequence, rig, topics, trajectory, frame)
+    health = examine_path(sequence, rig, topics, trajectory, frame, given)
     typer.echo(health.first_line)
     _print_sensors(health)
     if health.images is not None:
@@ -50,10 +56,22 @@ def check(
         from maci2.files import write_atomically
         from maci2.reports.diagnostics_page import diagnostics_page
 
-        write_atomically(output, diagnostics_page(health))
-        typer.echo(f"page: {output}")
+        recording = _opened(sequence, rig, topics, given)
+        write_atomically(output, diagnostics_page(health, recording, command_line()))
+        typer.echo(f"report: {output}")
     if not health.usable:
         raise typer.Exit(1)
+
+
+def _opened(sequence: Path, rig: Path | None, topics: str, given: "Given") -> "Recording | None":
+    """The recording once more, for the plots; None where it cannot be opened."""
+    from maci2.datasets import open_recording
+    from maci2.errors import Maci2Error
+
+    try:
+        return open_recording(sequence, rig, topics, given)
+    except Maci2Error:
+        return None
 
 
 def _print_sensors(health: "Diagnosis") -> None:

@@ -5,13 +5,16 @@ from typing import Annotated
 
 import typer
 
+from maci2.cli import options as opt
+
 
 def convert(
     source: Annotated[
         Path,
         typer.Argument(
-            help="calibration to read: file or folder of Kalibr, OpenVINS, VINS-Fusion or "
-            "ORB-SLAM3, or a EuRoC-layout, TUM-VI or VBR recording"
+            help="calibration to read: file or folder of Kalibr, OpenVINS, VINS-Mono, VINS-Fusion, "
+            "ORB-SLAM2, ORB-SLAM3, MSCKF-VIO, Basalt, an OAK, a ZED, a ROS CameraInfo, or a "
+            "EuRoC-layout, TUM-VI or VBR recording"
         ),
     ],
     output: Annotated[Path, typer.Argument(help="folder to write; files get their usual names")],
@@ -20,10 +23,21 @@ def convert(
         Path | None,
         typer.Option(help="JSON of init or calibrate: biases for OpenVINS to start from"),
     ] = None,
+    imu_rate: opt.ImuRate = None,
+    imu_noise: opt.ImuNoiseText = "",
+    t_b_c: opt.Extrinsics = "",
 ) -> None:
     """Write a calibration in another tool's files; each says its convention in a comment."""
     from maci2.datasets import open_rig
-    from maci2.rigs import convert_rig
+    from maci2.rigs import convert_rig, kind_of
 
-    for path in convert_rig(open_rig(source), output, to, biases):
+    rig = open_rig(source, opt.given(imu_rate, imu_noise, t_b_c))
+    if source.is_file():
+        place = "known" if rig.extrinsics_known else "not known"
+        noise = "known" if rig.noise_known else "not known"
+        typer.echo(
+            f"read {kind_of(source).name}: cameras: {len(rig.cameras)}, place on the IMU {place}, "
+            f"IMU noise {noise}"
+        )
+    for path in convert_rig(rig, output, to, biases):
         typer.echo(f"wrote {path}")

@@ -28,6 +28,9 @@ def evaluate(
     acc_bias_prior: opt.AccBiasPrior = None,
     acc_bias_std: opt.AccBiasStd = None,
     rig: opt.RigFile = None,
+    imu_rate: opt.ImuRate = None,
+    imu_noise: opt.ImuNoiseText = "",
+    t_b_c: opt.Extrinsics = "",
     topics: opt.Topics = "",
     seed: opt.Seed = 0,
     jobs: opt.Jobs = 1,
@@ -51,6 +54,7 @@ def evaluate(
         acc_bias_prior=acc_bias_prior,
         acc_bias_std=acc_bias_std,
         rig=rig,
+        given=opt.given(imu_rate, imu_noise, t_b_c),
         topics=topics,
         seed=seed,
     )

@@ -23,6 +23,9 @@ def live(
     window: opt.Window = 2.5,
     keyframes: opt.Keyframes = 10,
     rig: opt.RigFile = None,
+    imu_rate: opt.ImuRate = None,
+    imu_noise: opt.ImuNoiseText = "",
+    t_b_c: opt.Extrinsics = "",
     topics: opt.Topics = "",
     rerun: opt.Rerun = "",
 ) -> None:
@@ -34,7 +37,7 @@ def live(
 
     if not speed > 0.0:
         raise OptionError(f"--speed is {speed:g}, needed above 0.")
-    recording = open_recording(sequence, rig, topics)
+    recording = open_recording(sequence, rig, topics, opt.given(imu_rate, imu_noise, t_b_c))
     results: list[InitResult] = []
     ready_s: list[float] = []
 

@@ -12,6 +12,7 @@ from maci2.errors import OptionError
 if TYPE_CHECKING:
     from maci2.evaluation.parallel import Pool
     from maci2.pipeline.options import RunOptions
+    from maci2.rigs import Given
 
 Sequence = Annotated[
     Path, typer.Argument(help="recording: a EuRoC-layout, TUM-VI or VBR folder, or a ROS bag")
@@ -80,8 +81,27 @@ RigFile = Annotated[
     Path | None,
     typer.Option(
         "--rig",
-        help="calibration, instead of the recording's: Kalibr camchain-imucam YAML, or what "
-        "`maci2 convert` writes",
+        help="calibration, instead of the recording's: file or folder of Kalibr, OpenVINS, VINS, "
+        "ORB-SLAM, MSCKF-VIO, Basalt, an OAK or a ZED, or what `maci2 convert` writes",
+    ),
+]
+ImuRate = Annotated[
+    float | None, typer.Option(help="IMU's sampling rate, where the calibration does not say [Hz]")
+]
+ImuNoiseText = Annotated[
+    str,
+    typer.Option(
+        "--imu-noise",
+        help="IMU noise, instead of the calibration's: Kalibr imu.yaml, or "
+        "GYRO,ACC,GYRO_WALK,ACC_WALK as densities in SI units per sqrt(Hz)",
+    ),
+]
+Extrinsics = Annotated[
+    str,
+    typer.Option(
+        "--T-b-c",
+        help="pose of the left camera in the IMU frame, instead of the calibration's: YAML with "
+        "T_b_c or T_cam_imu, or 16 numbers row by row with commas between",
     ),
 ]
 Topics = Annotated[
@@ -97,8 +117,16 @@ Backend = Annotated[str, typer.Option(help="who works: local (this machine) or d
 Scheduler = Annotated[
     str, typer.Option(help="address of a Dask scheduler  [default: a cluster on this machine]")
 ]
+Report = Annotated[Path | None, typer.Option(help="page with pictures to write (.html)")]
 Rerun = Annotated[str, typer.Option(help="show the result with Rerun: FILE.rrd to write, or live")]
 Json = Annotated[Path | None, typer.Option("--json", help="write the result to this file")]
+
+
+def given(imu_rate: float | None, imu_noise: str, t_b_c: str) -> "Given":
+    """Parts of a calibration that options state."""
+    from maci2.rigs import given_by
+
+    return given_by(imu_rate, imu_noise, t_b_c)
 
 
 def run_options(

@@ -35,7 +35,7 @@ def truth(
     Clock, axes, tilt and noise of the source are estimated together with all states of the IMU.
     """
     from maci2.datasets import open_recording
-    from maci2.datasets.euroc_writer import require_new_folder
+    from maci2.files import require_new_folder
     from maci2.ground_truth.audit import audit_ground_truth
     from maci2.ground_truth.audit_files import audit_record, require_outside, write_audit
 

@@ -24,6 +24,9 @@ def vo(
         Path | None, typer.Option(help=".onnx of `maci2 train-vision`, instead of the bundled one")
     ] = None,
     rig: opt.RigFile = None,
+    imu_rate: opt.ImuRate = None,
+    imu_noise: opt.ImuNoiseText = "",
+    t_b_c: opt.Extrinsics = "",
     topics: opt.Topics = "",
     rerun: opt.Rerun = "",
 ) -> None:
@@ -33,25 +36,27 @@ def vo(
     """
     from rich.progress import Progress
 
-    from maci2.datasets import open_recording
     from maci2.datasets.image_files import stereo_frames
-    from maci2.sensors import on_camera_clock
+    from maci2.datasets.open_images import open_images
+    from maci2.pipeline.gyro_rotation import predictor_where_there_is_an_imu
     from maci2.vision.odometry import odometry_by
     from maci2.vision.odometry_run import even_keyframes, measure_all
 
-    # Stamps of the file are those of the images, whatever a rig states about clocks.
-    recording = on_camera_clock(open_recording(sequence, rig, topics))
-    odometry = odometry_by(covariance, stereo_frames(recording), recording.rig, weights)
+    # Timestamps of the file are those of the images, whatever a rig states about clocks.
+    given = opt.given(imu_rate, imu_noise, t_b_c)
+    recording = open_images(sequence, rig, topics, given)
+    predict = predictor_where_there_is_an_imu(sequence, rig, topics, given)
+    odometry = odometry_by(covariance, stereo_frames(recording), recording.rig, weights, predict)
     keyframes_ns = even_keyframes(odometry.stamps_ns, interval)
     with Progress(transient=True) as progress:
         task = progress.add_task("keyframes", total=len(keyframes_ns) - 1)
-        steps = measure_all(
+        poses = measure_all(
             odometry, keyframes_ns, output, lambda done, _: progress.update(task, completed=done)
         )
-    failed = [step for step in steps if step.reason]
-    typer.echo(f"wrote {output}: {len(steps)} steps, {len(failed)} of them not measured")
-    for step in failed[:5]:
-        typer.echo(f"  {step.stamps_ns[0]} ns: {step.reason}")
+    failed = [pose for pose in poses if pose.reason]
+    typer.echo(f"wrote {output}: {len(poses)} relative poses, {len(failed)} of them not measured")
+    for pose in failed[:5]:
+        typer.echo(f"  {pose.stamps_ns[0]} ns: {pose.reason}")
     if len(failed) > 5:
         typer.echo(f"  and {len(failed) - 5} more")
     if rerun:
@@ -92,7 +97,18 @@ def vo_report(
         rows += [_row(name, model, score.as_dict()) for model, score in scores.items()]
     print_table(
         f"steps of {interval:g} s; NEES per degree of freedom, 1 is right",
-        ("recording", "covariance", "steps", "deg", "mm", "pose", "rotation", "translation"),
+        (
+            "recording",
+            "covariance",
+            "steps",
+            "deg",
+            "mm",
+            "pose",
+            "rotation",
+            "translation",
+            "% > 3 sigma",
+            "% > 5 sigma",
+        ),
         rows,
     )
     write_json(json, {"interval_s": interval, "sequences": found})
@@ -110,4 +126,9 @@ def _row(name: str, model: str, one: dict) -> tuple[str, ...]:
         number(one["rotation_deg"], 4),
         number(millimetres, 2),
         *(number(one["nees"][key], 2) for key in ("pose", "rotation", "translation")),
+        *(number(_percent(one[f"beyond_{sigmas}_sigma"]), 1) for sigmas in (3, 5)),
     )
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100.0 * share

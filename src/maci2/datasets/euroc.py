@@ -1,5 +1,6 @@
 """EuRoC (ASL) layout: <sequence>/mav0/{imu0, cam0, cam1, state_groundtruth_*}."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -60,6 +61,8 @@ STATE_COLUMNS: Headings = {
     "baz": ("b_a_rs_s_z", "baz"),
 }
 
+FILE_COLUMN: Headings = {"file": ("filename", "file", "name")}
+
 MIN_IMU_SAMPLES = 10
 MAX_QUAT_NORM_ERROR = 0.01
 """Rounding to three decimals stays far below this; more is no unit quaternion."""
@@ -116,13 +119,14 @@ def recording_name(mav0: Path) -> str:
 def read_euroc(path: Path, rig: Rig | None = None) -> Recording:
     """Open a EuRoC sequence; `rig` takes the place of its sensor.yaml files."""
     mav0 = mav0_of(path)
-    stamps_ns = read_camera_stamps(mav0)
+    images = read_image_lists(mav0)
     recording = Recording(
         name=recording_name(mav0),
         path=path,
         imu=read_imu_csv(mav0 / "imu0" / "data.csv"),
-        rig=read_sensor_yamls(mav0) if rig is None else with_frame_rates(rig, stamps_ns),
-        camera_stamps_ns=stamps_ns,
+        rig=read_sensor_yamls(mav0) if rig is None else with_frame_rates(rig, images.stamps_ns),
+        camera_stamps_ns=images.stamps_ns,
+        image_names=images.names,
         truths=_read_truths(mav0),
     )
     return on_imu_clock(recording)
@@ -139,12 +143,32 @@ def read_imu_csv(path: Path) -> ImuSamples:
     )
 
 
-def read_camera_stamps(mav0: Path) -> tuple[Stamps, ...]:
-    """Stamps of cam0, cam1, ...; empty where there is no camera folder."""
-    return tuple(
-        read_table(folder / "data.csv", "image stamps", {}, {}, least=1).stamps_ns
+@dataclass(frozen=True)
+class ImageLists:
+    """What the data.csv of every camera folder says; empty where there is no camera folder."""
+
+    stamps_ns: tuple[Stamps, ...]
+    """Timestamps of cam0, cam1, ..."""
+
+    names: tuple[dict[int, str], ...]
+    """Names of image files that are not their timestamp, by timestamp."""
+
+
+def read_image_lists(mav0: Path) -> ImageLists:
+    """Timestamps and names of the images of cam0, cam1, ..."""
+    tables = [
+        read_table(folder / "data.csv", "timestamps of images", {}, {}, FILE_COLUMN, least=1)
         for folder in camera_folders(mav0)
+    ]
+    return ImageLists(
+        tuple(table.stamps_ns for table in tables), tuple(_unusual_names(table) for table in tables)
     )
+
+
+def _unusual_names(table: Table) -> dict[int, str]:
+    """Timestamp -> name of the image file, where it is not `timestamp.png`."""
+    names = zip(table.stamps_ns.tolist(), table.texts.get("file", []), strict=False)
+    return {stamp_ns: name for stamp_ns, name in names if name not in ("", f"{stamp_ns}.png")}
 
 
 def camera_folders(mav0: Path) -> list[Path]:
@@ -168,13 +192,14 @@ def read_truth_csv(path: Path) -> GroundTruth:
 
 def read_sensor_yamls(mav0: Path) -> Rig:
     """Calibration from the sensor.yaml of the IMU and of every camera."""
+    return read_camera_yamls(mav0, read_imu_noise(mav0 / "imu0" / "sensor.yaml"))
+
+
+def read_camera_yamls(mav0: Path, noise: ImuNoise) -> Rig:
+    """Calibration from the sensor.yaml of every camera, beside the noise of the IMU."""
     read = [_read_camera(folder / "sensor.yaml") for folder in camera_folders(mav0)]
-    return Rig(
-        tuple(camera for camera, _ in read),
-        read_imu_noise(mav0 / "imu0" / "sensor.yaml"),
-        str(mav0),
-        exact=bool(read) and all(exact for _, exact in read),
-    )
+    cameras = tuple(camera for camera, _ in read)
+    return Rig(cameras, noise, str(mav0), exact=bool(read) and all(exact for _, exact in read))
 
 
 def read_imu_noise(path: Path) -> ImuNoise:
@@ -206,7 +231,12 @@ def _read_camera(path: Path) -> tuple[Camera, bool]:
 
 def _read_truths(mav0: Path) -> dict[str, GroundTruth]:
     """Every ground truth by its folder's name, the usual one first."""
-    folders = [folder for folder in mav0.glob("state_groundtruth_*") if folder.is_dir()]
+    folders = [
+        folder
+        for folder in mav0.glob("state_groundtruth_*")
+        # An empty folder is what is left of a truth that was not downloaded.
+        if folder.is_dir() and any(folder.iterdir())
+    ]
     truths = {}
     for folder in sorted(folders, key=lambda folder: (folder.name != DEFAULT_TRUTH, folder.name)):
         sensor_path = folder / "sensor.yaml"

@@ -3,9 +3,6 @@
 Numbers are written with all their digits, so that reading gives back what was written.
 """
 
-import os
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +12,7 @@ import yaml
 from scipy.spatial.transform import Rotation
 
 from maci2.errors import DatasetError
-from maci2.files import write_atomically
+from maci2.files import whole_folder, write_atomically
 from maci2.sensors.types import Camera, GroundTruth, ImuNoise, ImuSamples, Recording
 from maci2.types import Array, Stamps
 
@@ -35,36 +32,14 @@ _TRUTH_HEADINGS = [
 
 def write_euroc(recording: Recording, folder: Path) -> None:
     """Write everything but images. The folder appears whole or not at all."""
-    require_new_folder(folder)
     cameras, stamped = len(recording.rig.cameras), len(recording.camera_stamps_ns)
     if cameras != stamped:
         raise DatasetError(
-            f"{recording.name} has {cameras} cameras in its rig but image stamps of {stamped}; "
-            "needed one array of stamps for each camera."
+            f"{recording.name} has {cameras} cameras in its rig but timestamps of images of "
+            f"{stamped}; needed one array of timestamps for each camera."
         )
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-    try:
+    with whole_folder(folder) as temporary:
         _write_sensors(recording, temporary / "mav0")
-        # mkdtemp makes private folders; a recording should be as readable as its files.
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o777 & ~umask)
-        if folder.exists():
-            folder.rmdir()
-        temporary.rename(folder)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
-
-
-def require_new_folder(folder: Path) -> None:
-    """Nothing is ever written over a recording."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise DatasetError(
-            f"{folder} exists and is not an empty folder; nothing was written. "
-            "Choose another name or remove it first."
-        )
 
 
 def _write_sensors(recording: Recording, mav0: Path) -> None:

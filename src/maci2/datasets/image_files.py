@@ -1,27 +1,41 @@
 """Stereo images of a recording, read from disk one pair at a time."""
 
-import re
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
 from maci2.datasets.bag.frames import bag_frames
-from maci2.datasets.bag.images import PNG_END
 from maci2.datasets.euroc import camera_folders, mav0_of
-from maci2.errors import DatasetError
+from maci2.datasets.image_decoding import (
+    HEAD_BYTES,
+    TAIL_BYTES,
+    decode_image,
+    image_fault,
+    image_head,
+    upper_8_bits,
+    wrong_size,
+)
+from maci2.errors import CalibrationError, DatasetError, ImageError
+from maci2.files import read_bytes
 from maci2.sensors.stereo import (
     MAX_PAIR_SKEW_NS,
     Frames,
+    HasImages,
     Image,
     StereoPair,
     pair_at,
     pair_stamps,
 )
-from maci2.sensors.types import Recording
 from maci2.types import Stamps
+
+MAX_IMAGE_BYTES = 1 << 28
+
+LOOKED_AT = 8
+"""Images looked at before a calibration is said to be of another size."""
 
 
 @dataclass(frozen=True)
@@ -48,27 +62,34 @@ class FolderFrames:
         return len(self.stamps_ns)
 
     def index_of(self, stamp_ns: int) -> int:
-        """Position of the pair with exactly this stamp."""
+        """Position of the pair with exactly this timestamp."""
         return pair_at(self, stamp_ns)
 
     def left(self, index: int) -> Image:
-        """The left image alone: following points needs no right one."""
+        """The left image alone: following points needs no right one. Raises ImageError where it
+        cannot be used."""
         return read_image(self.left_files[index], self.resolution)
 
+    def right(self, index: int) -> Image:
+        """The right image alone."""
+        return read_image(self.right_files[index], self.resolution)
+
     def pair(self, index: int) -> StereoPair:
-        """Both images."""
-        right = read_image(self.right_files[index], self.resolution)
-        return StereoPair(int(self.stamps_ns[index]), self.left(index), right)
+        """Both images. Raises ImageError where one cannot be used."""
+        return StereoPair(int(self.stamps_ns[index]), self.left(index), self.right(index))
 
 
-def stereo_frames(recording: Recording) -> Frames:
+def stereo_frames(recording: HasImages) -> Frames:
     """The stereo pairs of a recording, folder or bag; raises where there are none to read."""
+    if not hasattr(recording, "bag") or not hasattr(recording, "rig"):
+        kind = type(recording).__name__
+        raise DatasetError(f"recording is of the type {kind}, needed what open_recording gives.")
     if recording.bag is not None:
         return bag_frames(recording)
     return folder_frames(recording)
 
 
-def folder_frames(recording: Recording) -> FolderFrames:
+def folder_frames(recording: HasImages) -> FolderFrames:
     """The stereo pairs of a EuRoC-layout folder."""
     folders = camera_folders(mav0_of(recording.path))
     if len(folders) < 2 or len(recording.rig.cameras) < 2:
@@ -83,74 +104,105 @@ def folder_frames(recording: Recording) -> FolderFrames:
     if len(left) == 0:
         raise DatasetError(
             f"{recording.path}: no left image has a right one: cam0 covers {left_ns[0]}.."
-            f"{left_ns[-1]} ns, cam1 {right_ns[0]}..{right_ns[-1]} ns, and no stamps agree within "
-            f"{MAX_PAIR_SKEW_NS / 1e6:g} ms. Check that both cameras are on one clock."
+            f"{left_ns[-1]} ns, cam1 {right_ns[0]}..{right_ns[-1]} ns, and no timestamps agree "
+            f"within {MAX_PAIR_SKEW_NS / 1e6:g} ms. Check that both cameras are on one clock."
         )
-    shift_ns = recording.camera_shift_ns
-    names_left = _file_names(folders[0], left_ns - shift_ns)
-    names_right = _file_names(folders[1], right_ns - shift_ns)
-    return FolderFrames(
+    left_files, right_files = image_paths(recording, 0), image_paths(recording, 1)
+    frames = FolderFrames(
         left_ns[left],
-        tuple(names_left[i] for i in left),
-        tuple(names_right[i] for i in right),
+        tuple(left_files[i] for i in left),
+        tuple(right_files[i] for i in right),
         recording.rig.cameras[0].resolution,
         len(left_ns) + len(right_ns) - 2 * len(left),
     )
+    _require_calibrated_size(frames, recording)
+    return frames
+
+
+def image_paths(recording: HasImages, camera: int) -> list[Path]:
+    """The image files of one camera of a folder, one for each of its timestamps."""
+    data = camera_folders(mav0_of(recording.path))[camera] / "data"
+    names = recording.image_names[camera] if camera < len(recording.image_names) else {}
+    stamps_ns = (recording.camera_stamps_ns[camera] - recording.camera_shift_ns).tolist()
+    return [data / names.get(stamp_ns, f"{stamp_ns}.png") for stamp_ns in stamps_ns]
 
 
 def read_image(path: Path, resolution: tuple[int, int]) -> Image:
-    """A grey image of 8 bits; deeper ones keep their upper 8 bits."""
-    if not path.is_file():
-        raise DatasetError(
-            f"{path}: listed in {path.parent.parent / 'data.csv'} but missing; unpack it again or "
-            "remove its line."
-        )
-    content = path.read_bytes()
-    # Decoders return half an image for a truncated file.
-    if path.suffix.lower() == ".png" and not content.endswith(PNG_END):
-        raise DatasetError(
-            f"{path}: truncated, {len(content)} bytes and no end mark; copy the file again."
-        )
-    image = _decode(content)
-    if image is None:
-        raise DatasetError(
-            f"{path}: {len(content)} bytes that are no readable image; copy the file again."
-        )
-    if image.dtype == np.uint16:
-        image = (image >> 8).astype(np.uint8)
-    height, width = image.shape
+    """A grey image of 8 bits; deeper ones keep their upper 8 bits. Raises ImageError."""
+    if not path.exists():
+        raise ImageError(f"{path}: {_missing(path)}")
+    content = read_bytes(path, "an image", MAX_IMAGE_BYTES, ImageError)
+    # The size stated first: nothing is decoded that cannot be used.
+    head = image_head(content[:HEAD_BYTES])
+    if head is not None and (head.width, head.height) != tuple(resolution):
+        fault = image_fault(content[:HEAD_BYTES], content[-TAIL_BYTES:], len(content))
+        raise ImageError(f"{path}: {fault or wrong_size(head.width, head.height, resolution)}")
+    pixels = decode_image(content, str(path), cv2.IMREAD_GRAYSCALE | cv2.IMREAD_ANYDEPTH)
+    height, width = pixels.shape
     if (width, height) != tuple(resolution):
-        raise DatasetError(
-            f"{path}: is {width}x{height}, the calibration of the left camera is for "
-            f"{resolution[0]}x{resolution[1]}; left and right images and calibration must have one "
-            "size. Use the calibration that belongs to these images."
-        )
-    return image
+        raise ImageError(f"{path}: {wrong_size(width, height, resolution)}")
+    return upper_8_bits(pixels)
 
 
-def _decode(content: bytes) -> NDArray | None:
+def image_file_fault(path: Path, resolution: tuple[int, int] | None) -> str:
+    """What is wrong with an image file, from its first and last bytes alone; empty where nothing
+    is. Without `resolution` any size is right."""
     try:
-        return cv2.imdecode(
-            np.frombuffer(content, np.uint8), cv2.IMREAD_GRAYSCALE | cv2.IMREAD_ANYDEPTH
-        )
-    except cv2.error:
-        return None
+        with path.open("rb") as file:
+            head = file.read(HEAD_BYTES if path.suffix.lower() not in (".png", ".bmp") else 64)
+            length = os.fstat(file.fileno()).st_size
+            file.seek(max(length - TAIL_BYTES, 0))
+            tail = file.read(TAIL_BYTES)
+    except FileNotFoundError:
+        return _missing(path)
+    except (OSError, ValueError) as problem:
+        return f"cannot be read ({problem})"
+    fault = image_fault(head, tail, length)
+    found = image_head(head)
+    if fault or found is None or resolution is None:
+        return fault
+    size = (found.width, found.height)
+    return "" if size == tuple(resolution) else wrong_size(*size, resolution)
 
 
-def _file_names(folder: Path, stamps_ns: Stamps) -> list[Path]:
-    """Files that data.csv names, else stamp.png."""
-    names = {}
-    for line in (folder / "data.csv").read_text(encoding="utf-8").splitlines():
-        found = re.match(r"\s*(\d+)\s*,\s*([^,\s]+)", line)
-        if found:
-            names[int(found[1])] = found[2]
-    return [folder / "data" / names.get(int(stamp), f"{int(stamp)}.png") for stamp in stamps_ns]
+def image_file_faults(
+    paths: list[Path], resolution: tuple[int, int] | None
+) -> Iterator[tuple[int, str]]:
+    """Number of each image file that cannot be used, and why; a few microseconds a file."""
+    for number, path in enumerate(paths):
+        fault = image_file_fault(path, resolution)
+        if fault:
+            yield number, fault
+
+
+def _missing(path: Path) -> str:
+    return (
+        f"listed in {path.parent.parent / 'data.csv'} but missing; unpack it again or remove its "
+        "line."
+    )
 
 
 def _require_images(folder: Path) -> None:
     files = folder / "data"
     if not files.is_dir() or next(files.iterdir(), None) is None:
         raise DatasetError(
-            f"{files}: no images; the recording lists their stamps only. Unpack the images, or use "
-            "--vision trajectory:FILE or truth:... instead."
+            f"{files}: no images; the recording lists their timestamps only. Unpack the images, or "
+            "use --vision trajectory:FILE or truth:... instead."
+        )
+
+
+def _require_calibrated_size(frames: FolderFrames, recording: HasImages) -> None:
+    """Raise when images are all of another size than the calibration, or none can be used; a few
+    of them cost themselves only."""
+    for files in (frames.left_files, frames.right_files):
+        numbers = np.unique(np.linspace(0, len(files) - 1, LOOKED_AT).astype(int))
+        faults = [image_file_fault(files[number], frames.resolution) for number in numbers]
+        if not all(faults):
+            continue
+        kind = (
+            CalibrationError if all(" calibration " in fault for fault in faults) else DatasetError
+        )
+        raise kind(
+            f"{files[numbers[0]]}: {faults[0]} (The same holds for all {len(numbers)} images of "
+            f"{recording.name} that were looked at.)"
         )

@@ -1,41 +1,86 @@
 """One door for every recording: the reader is chosen by looking."""
 
+from dataclasses import replace
 from pathlib import Path
 
+from maci2.boundary import as_path, require_type
 from maci2.datasets.euroc import mav0_of, read_euroc, read_imu_noise
 from maci2.datasets.tumvi import TRUTH, read_tumvi
 from maci2.errors import CalibrationError, DatasetError, OptionError
-from maci2.rigs import read_any_rig
+from maci2.rigs import NOTHING_GIVEN, Given, complete, read_any_rig
+from maci2.rigs.parts import ASSUMED_NOISE
+from maci2.sensors.imu_intrinsics import with_intrinsics_applied
+from maci2.sensors.rig_ranges import require_plausible_rig
 from maci2.sensors.types import Recording, Rig
 
+UNCALIBRATED = Rig((), ASSUMED_NOISE, "no calibration", extrinsics_known=False, noise_known=False)
+"""Stands where a recording is opened without its calibration."""
 
-def open_recording(path: Path, rig_path: Path | None = None, topics: str = "") -> Recording:
+
+def open_recording(
+    path: str | Path,
+    rig_path: str | Path | None = None,
+    topics: str = "",
+    given: Given = NOTHING_GIVEN,
+) -> Recording:
     """Open a EuRoC-layout, TUM-VI or VBR folder, or a ROS 1 or ROS 2 bag.
 
     `rig_path`, a Kalibr camchain or a folder with one, takes the place of the recording's own
     calibration; IMU noise too if there is a Kalibr IMU file beside it. Files of OpenVINS,
     VINS-Fusion and ORB-SLAM3 do as well. A bag has no calibration and needs it. `topics` says
-    which topic of a bag is what: `imu=/imu0,left=/cam0/image_raw`.
+    which topic of a bag is what: `imu=/imu0,left=/cam0/image_raw`. `given` replaces single parts of
+    the calibration. IMU readings are corrected by the intrinsics that the calibration states. A
+    calibration that no rig can have is refused.
     """
-    path = Path(path)
+    path = as_path(path, "path")
+    rig_path = None if rig_path is None else as_path(rig_path, "rig_path")
+    require_type(topics, str, "topics", "such as imu=/imu0,left=/cam0/image_raw")
+    recording = _opened(path, rig_path, topics, given)
+    if rig_path is None:
+        recording = replace(recording, rig=complete(recording.rig, given))
+    require_plausible_rig(recording.rig)
+    return with_intrinsics_applied(recording)
+
+
+def _opened(path: Path, rig_path: Path | None, topics: str, given: Given) -> Recording:
     if not path.exists():
         raise DatasetError(f"{path}: no such file or folder; check the path.")
     mav0 = mav0_of(path)
     if not (mav0 / "imu0").is_dir():
-        return _open_bag(path, rig_path, topics)
+        return _open_bag(path, rig_path, topics, given)
     if topics:
         raise OptionError(f"--topics is '{topics}', but {path} is a folder without topics.")
     own_imu = mav0 / "imu0" / "sensor.yaml"
     rig = None
     if rig_path is not None:
         own_noise = read_imu_noise(own_imu) if own_imu.is_file() else None
-        rig = read_any_rig(Path(rig_path), own_noise)
+        rig = read_any_rig(Path(rig_path), given, own_noise)
     if (mav0 / TRUTH).is_dir() and not own_imu.is_file():
         return read_tumvi(path, rig)
     return read_euroc(path, rig)
 
 
-def open_rig(path: Path) -> Rig:
+def recorded_as_bag(path: Path) -> bool:
+    """Whether a recording is a bag, which carries no calibration."""
+    from maci2.datasets.bag.reader import bag_paths
+
+    return not (mav0_of(path) / "imu0").is_dir() and bool(bag_paths(path))
+
+
+def open_uncalibrated(path: Path, topics: str = "") -> Recording:
+    """Open a recording without its calibration: samples, timestamps and ground truth are there, the
+    rig has no camera and assumed noise. For checks alone."""
+    from maci2.datasets.bag.recording import read_bag
+    from maci2.datasets.bag.topics import parse_topics
+
+    path = Path(path)
+    if recorded_as_bag(path):
+        return read_bag(path, UNCALIBRATED, parse_topics(topics))
+    is_tumvi = (mav0_of(path) / TRUTH).is_dir()
+    return (read_tumvi if is_tumvi else read_euroc)(path, UNCALIBRATED)
+
+
+def open_rig(path: Path, given: Given = NOTHING_GIVEN) -> Rig:
     """The calibration of a recording, or of any tool's files."""
     path = Path(path)
     if not path.exists():
@@ -43,10 +88,14 @@ def open_rig(path: Path) -> Rig:
     from maci2.datasets.vbr import is_vbr
 
     recording = path.is_dir() and ((mav0_of(path) / "imu0").is_dir() or is_vbr(path))
-    return open_recording(path).rig if recording else read_any_rig(path)
+    if recording:
+        return open_recording(path, given=given).rig
+    rig = read_any_rig(path, given)
+    require_plausible_rig(rig)
+    return rig
 
 
-def _open_bag(path: Path, rig_path: Path | None, topics: str) -> Recording:
+def _open_bag(path: Path, rig_path: Path | None, topics: str, given: Given) -> Recording:
     # Here, because folders do not need the libraries that read bags.
     from maci2.datasets.bag.reader import bag_paths
     from maci2.datasets.bag.recording import read_bag
@@ -55,7 +104,7 @@ def _open_bag(path: Path, rig_path: Path | None, topics: str) -> Recording:
 
     if not bag_paths(path):
         raise _unknown(path)
-    rig = None if rig_path is None else read_any_rig(Path(rig_path))
+    rig = None if rig_path is None else read_any_rig(Path(rig_path), given)
     if is_vbr(path):
         return read_vbr(path, rig, parse_topics(topics))
     if rig is None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from maci2.datasets.euroc import (
     mav0_of,
-    read_camera_stamps,
+    read_image_lists,
     read_imu_csv,
     read_truth_csv,
     recording_name,
@@ -23,21 +23,22 @@ def read_tumvi(path: Path, rig: Rig | None = None) -> Recording:
     Motion capture gives poses of the IMU; velocity and biases are NaN.
     """
     mav0 = mav0_of(path)
-    stamps_ns = read_camera_stamps(mav0)
-    rig = read_rig(_calibration_folder(mav0)) if rig is None else rig
+    images = read_image_lists(mav0)
+    rig = read_rig(calibration_folder(mav0)) if rig is None else rig
     truth_path = mav0 / TRUTH / "data.csv"
     recording = Recording(
         name=recording_name(mav0),
         path=path,
         imu=read_imu_csv(mav0 / "imu0" / "data.csv"),
-        rig=with_frame_rates(rig, stamps_ns),
-        camera_stamps_ns=stamps_ns,
+        rig=with_frame_rates(rig, images.stamps_ns),
+        camera_stamps_ns=images.stamps_ns,
+        image_names=images.names,
         truths={TRUTH: read_truth_csv(truth_path)} if truth_path.is_file() else {},
     )
     return on_imu_clock(recording)
 
 
-def _calibration_folder(mav0: Path) -> Path:
+def calibration_folder(mav0: Path) -> Path:
     """The sequence's own dso folder, else a calib folder in it or beside it."""
     sequence = mav0.resolve().parent if mav0.resolve().name == "mav0" else mav0.resolve()
     candidates = [sequence / "dso", sequence / "calib", sequence.parent / "calib"]

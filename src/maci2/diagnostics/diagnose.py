@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from maci2.datasets import open_recording
+from maci2.datasets.open import open_uncalibrated, recorded_as_bag
 from maci2.diagnostics.checks.axes import axes_against_gravity
 from maci2.diagnostics.checks.images import examine_images
 from maci2.diagnostics.checks.imu_values import disagreement_finding, imu_value_findings
@@ -14,9 +15,10 @@ from maci2.diagnostics.checks.rotation_sources import Rotations, compare_rotatio
 from maci2.diagnostics.checks.stamps import stamp_findings, timing_of
 from maci2.diagnostics.checks.stereo import stereo_findings, stereo_matched_pct
 from maci2.diagnostics.diagnosis import Diagnosis, Timing
-from maci2.errors import CalibrationError, DatasetError
+from maci2.errors import CalibrationError, DatasetError, Maci2Error
 from maci2.findings import Finding, Level, most_important_first
 from maci2.ground_truth.comparison import check_truth
+from maci2.rigs import NOTHING_GIVEN, Given
 from maci2.sensors import CameraTrajectory, Recording, gaps
 from maci2.types import NS, Stamps
 from maci2.vision.relative_poses import CameraFrame
@@ -39,20 +41,44 @@ def examine_path(
     topics: str = "",
     vision: CameraTrajectory | None = None,
     frame: CameraFrame = "camera",
+    given: Given = NOTHING_GIVEN,
 ) -> Diagnosis:
     """Open a recording and look at it; one that cannot be read has that as its only finding.
+
+    Without a calibration that can be used, all is looked at that needs none.
 
     Raises only where there is no such file or folder.
     """
     if not path.exists():
         raise DatasetError(f"{path}: no such file or folder; check the path.")
     try:
-        recording = open_recording(path, rig, topics)
-    except (DatasetError, CalibrationError) as error:
-        nothing = Timing(0, 0.0, math.nan, math.nan, 0, 0.0)
-        finding = Finding("error", "reading", str(error), "the recording cannot be read")
-        return Diagnosis(path.resolve().name, nothing, (), math.nan, {}, 0, [finding])
+        recording = open_recording(path, rig, topics, given)
+    except CalibrationError as error:
+        return _examine_uncalibrated(path, rig, topics, error)
+    except DatasetError as error:
+        return _unreadable(path, error)
     return examine(recording, vision, frame)
+
+
+def _unreadable(path: Path, error: Maci2Error) -> Diagnosis:
+    nothing = Timing(0, 0.0, math.nan, math.nan, 0, 0.0)
+    finding = Finding("error", "reading", str(error), "the recording cannot be read")
+    return Diagnosis(path.resolve().name, nothing, (), math.nan, {}, 0, [finding])
+
+
+def _examine_uncalibrated(
+    path: Path, rig: Path | None, topics: str, error: CalibrationError
+) -> Diagnosis:
+    """Look at what needs no calibration; that there is none comes first."""
+    try:
+        diagnosis = examine(open_uncalibrated(path, topics))
+    except Maci2Error:
+        return _unreadable(path, error)
+    # A bag carries none, and none was given; anything else is a calibration that is wrong.
+    missing = rig is None and recorded_as_bag(path)
+    name = "no calibration" if missing else "the calibration cannot be used"
+    finding = Finding("warn" if missing else "error", "calibration", str(error), name)
+    return replace(diagnosis, findings=most_important_first([finding, *diagnosis.findings]))
 
 
 def examine(
@@ -68,7 +94,8 @@ def examine(
     windows = _count_windows(recording)
 
     findings = stamp_findings(recording, imu, cameras) + _bag_findings(recording)
-    findings += imu_value_findings(recording.imu, recording.rig.imu)
+    noise = recording.rig.imu if recording.rig.noise_known else None
+    findings += imu_value_findings(recording.imu, noise)
     rotations = Rotations({}, [])
     if all(finding.level != "error" for finding in findings):
         rotations = compare_rotations(recording, vision, frame)
@@ -109,6 +136,13 @@ def _without_cameras(cameras: tuple[Timing, ...]) -> list[Finding]:
 
 def _nominal_rate(recording: Recording, timing: Timing) -> list[Finding]:
     rig = recording.rig
+    if not rig.noise_known:
+        remedy = "Give --imu-noise, or --imu-rate where the file has the noise of single samples."
+        text = (
+            f"{rig.source} says nothing of the IMU's noise; a consumer MEMS is assumed in these "
+            f"checks, and nothing is estimated without. {remedy}"
+        )
+        return [Finding("warn", "calibration", text, "the IMU's noise is not known", remedy=remedy)]
     if abs(timing.rate_hz / rig.imu.rate_hz - 1.0) <= 0.05:
         return []
     text = (

@@ -15,17 +15,23 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
+from maci2.boundary import require_type
 from maci2.errors import DatasetError, OptionError
+from maci2.files import read_bytes, read_text
 from maci2.imu.bias_tracking import track_gyro_bias
 from maci2.imu.measurements import BiasPrior, ImuMeasurements
 from maci2.imu.model_card import ModelCard, read_card
 from maci2.imu.network_shape import BLOCK, CONTEXT, RECEPTIVE_FIELD
 from maci2.sensors import ImuSamples, gaps
 from maci2.sensors.plausibility import require_plausible
-from maci2.types import NS, Array
+from maci2.types import GRAVITY_NORM, NS, Array
 
 CHUNK_BLOCKS = 2000
 """Blocks run at a time: 90 s at 200 Hz; memory does not grow with the recording."""
+
+MAX_WEIGHT_BYTES = 1 << 28
+
+_UNUSABLE = "weights that cannot be used; copy the file again, or train the model again"
 
 WEIGHTS = resources.files("maci2.imu") / "weights"
 CHECKSUMS = "SHA256SUMS"
@@ -43,6 +49,7 @@ def bundled_models() -> dict[str, str]:
 
 def load_imu_model(name_or_path: str | Path) -> "ImuModel":
     """A bundled model by name (`euroc`, `tumvi`) or a file that `maci2 train-imu` wrote."""
+    require_type(name_or_path, (str, Path), "the IMU model", "a name or the path of a weight file")
     known = bundled_models()
     if str(name_or_path) in known:
         name = str(name_or_path)
@@ -54,9 +61,9 @@ def load_imu_model(name_or_path: str | Path) -> "ImuModel":
             "give one of the names, or the .onnx that `maci2 train-imu` wrote."
         )
     digest = path.with_name(path.name + ".sha256")
-    return _open(
-        path.read_bytes(), str(path), digest.read_text().split()[0] if digest.is_file() else ""
-    )
+    words = read_text(digest, "a SHA-256", 4096, OptionError).split() if digest.is_file() else []
+    content = read_bytes(path, "weights of an IMU model", MAX_WEIGHT_BYTES, OptionError)
+    return _open(content, str(path), words[0] if words else "")
 
 
 def _open(data: bytes, source: str, digest: str) -> "ImuModel":
@@ -71,8 +78,28 @@ def _open(data: bytes, source: str, digest: str) -> "ImuModel":
     try:
         session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime has no common base class for its errors
-        raise OptionError(f"{source}: not an ONNX file that can be read ({error}).") from error
-    return ImuModel(read_card(session.get_modelmeta().custom_metadata_map, source), session)
+        raise OptionError(
+            f"{source}: not an ONNX file that can be read ({_first_line(error)}); copy it again."
+        ) from error
+    card = read_card(session.get_modelmeta().custom_metadata_map, source)
+    model = ImuModel(card, session)
+    _require_working(model, source)
+    return model
+
+
+def _require_working(model: "ImuModel", source: str) -> None:
+    """Raise unless the network runs on samples of a stationary IMU and gives finite numbers."""
+    stationary = np.tile([0.0, 0.0, 0.0, 0.0, 0.0, GRAVITY_NORM], (2 * RECEPTIVE_FIELD, 1))
+    try:
+        outputs = model._run(stationary)
+    except Exception as error:  # onnxruntime has no common base class for its errors
+        raise OptionError(f"{source}: {_UNUSABLE} ({_first_line(error)}).") from error
+    if not all(np.isfinite(numbers).all() for numbers in outputs):
+        raise OptionError(f"{source}: {_UNUSABLE} (they give NaN or infinity).")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0][:200] or type(error).__name__
 
 
 @dataclass(frozen=True)
@@ -98,8 +125,9 @@ class ImuModel:
         `check_mounting` compares the direction of the mean specific force with the training
         recordings': another order of axes or another mounting shows there.
         """
+        require_type(samples, ImuSamples, "samples", "ImuSamples(stamps_ns, gyro, acc)")
         self._require_fitting(samples, check_mounting)
-        turn_on, std_gyro_bias = self.about.turn_on(), np.zeros((0, 3))
+        turn_on, std_gyro_bias = self.about.turn_on(), None
         if turn_on is not None:
             tracked, std_gyro_bias = track_gyro_bias(samples, turn_on, self.about.rest_shift())
             samples = replace(samples, gyro=samples.gyro - tracked)

@@ -175,6 +175,29 @@ def read_card(metadata: Mapping[str, str], source: str) -> ModelCard:
     card = KIND.read(metadata, source)
     if card.units != UNITS:
         raise OptionError(f"{source}: weights for units '{card.units}', needed '{UNITS}'.")
+    _require_lengths(card, source)
     if card.cov_0:
         require_spd(card.cov_0_array(), f"{source}: cov_0")
     return card
+
+
+def _require_lengths(card: ModelCard, source: str) -> None:
+    """Raise where a list of the card has not as many numbers as it must have."""
+    needed = {
+        "turn_on_mean": (0, 6), "turn_on_std": (0, 6), "rest_shift_mean": (0, 3),
+        "rest_shift_std": (0, 3), "correction_kept": (0, 2), "bias_mean": (6,), "bias_std": (0, 6),
+        "cov_0": (0, 9),
+    }  # fmt: skip
+    found = {name: len(getattr(card, name)) for name in needed}
+    found |= {f"cov_0[{k}]": len(row) for k, row in enumerate(card.cov_0)}
+    for name, length in found.items():
+        if length not in needed.get(name, (9,)):
+            raise OptionError(
+                f"{source}: the model card is damaged at '{name}' ({length} numbers, needed "
+                f"{' or '.join(map(str, needed.get(name, (9,))))}); copy the file again."
+            )
+    if not (card.rate_hz > 0.0 and 0.0 <= card.rate_tolerance < 1.0):
+        raise OptionError(
+            f"{source}: the model card is damaged: rate {card.rate_hz:g} Hz within "
+            f"{card.rate_tolerance:g}, needed above 0 and from 0 to 1; copy the file again."
+        )

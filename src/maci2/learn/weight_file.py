@@ -11,7 +11,7 @@ import onnx
 import torch
 
 from maci2.errors import Maci2Error
-from maci2.files import write_atomically
+from maci2.files import write_together
 from maci2.model_card import Card
 
 
@@ -71,6 +71,6 @@ def write_agreeing(data: bytes, difference: float, most: float, path: Path) -> s
 def write_weights(data: bytes, path: Path) -> str:
     """Write the .onnx whole and its SHA-256 beside it; the digest."""
     digest = hashlib.sha256(data).hexdigest()
-    write_atomically(path, data)
-    write_atomically(path.with_name(path.name + ".sha256"), f"{digest}  {path.name}\n")
+    sums = path.with_name(path.name + ".sha256")
+    write_together({path: data, sums: f"{digest}  {path.name}\n"})
     return digest

@@ -9,6 +9,7 @@ import numpy as np
 from maci2.errors import OptionError
 from maci2.estimation import SolverConfig
 from maci2.imu import BiasPrior
+from maci2.rigs import NOTHING_GIVEN, Given
 from maci2.vision import CameraFrame
 from maci2.vision.covariance_models import ModelName
 
@@ -88,6 +89,9 @@ class RunOptions:
     rig: Path | None = None
     """Kalibr file that takes the place of a recording's own calibration."""
 
+    given: Given = NOTHING_GIVEN
+    """Single parts that take the place of the calibration's."""
+
     time_offset: bool = False
     """Estimate the camera's time offset to the IMU too."""
 
@@ -132,6 +136,8 @@ class RunOptions:
         fields["vision_std"] = [*self.vision.std, self.vision.std_share]
         fields["vision_scale_std"] = self.vision.std_scale
         fields["rig"] = None if self.rig is None else str(self.rig)
+        if self.given == NOTHING_GIVEN:
+            del fields["given"]
         return fields
 
 

@@ -1,58 +1,92 @@
-"""What the doctor found, as one small page that needs nothing else."""
+"""The page of `maci2 check -o`: the most important finding first, then sensors, plots and all
+findings."""
 
 from html import escape
 
-from maci2 import __version__
-from maci2.diagnostics.diagnosis import IMAGE_COLUMNS, SENSOR_COLUMNS, Diagnosis, ImageDiagnosis
+import numpy as np
+
+from maci2.diagnostics.diagnosis import IMAGE_COLUMNS, SENSOR_COLUMNS, Diagnosis
 from maci2.findings import Finding
+from maci2.reports.html import Section, figure, page, side_by_side, table
+from maci2.reports.svg import Series, chart
+from maci2.sensors import Recording
+from maci2.types import NS, Array, Stamps
 
-_STYLE = """
-body{font:16px/1.5 system-ui,sans-serif;max-width:64rem;margin:2rem auto;padding:0 1rem;color:#222}
-h1{font-size:1.4rem}.first{padding:.8rem 1rem;border-left:.4rem solid;background:#f6f6f6}
-table{border-collapse:collapse;width:100%;margin:1rem 0}
-td,th{text-align:left;vertical-align:top;padding:.35rem .6rem;border-bottom:1px solid #ddd}
-td.n{text-align:right;font-variant-numeric:tabular-nums}
-.error{color:#b00020;border-color:#b00020}.warn{color:#8a5a00;border-color:#e0a000}
-.ok{color:#1b6e2f;border-color:#1b6e2f}footer{color:#777;font-size:.85rem}
-@media (prefers-color-scheme:dark){body{background:#181818;color:#ddd}.first{background:#242424}
-td,th{border-color:#444}.error{color:#ff8a8a}.warn{color:#f0c060}.ok{color:#7fd08f}}
-"""
+POINTS = 900
+"""Points of a line at most: more cannot be told apart in a picture."""
 
 
-def diagnostics_page(health: Diagnosis) -> str:
-    """HTML: the first line, sensors, images, every finding."""
-    level = health.findings[0].level
-    title = f"{escape(health.name)}: {'usable' if health.usable else 'not usable'}"
-    sensors = [(name, timing.cells()) for name, timing in health.sensors]
-    return (
-        "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
-        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-        f"<title>{title}</title><style>{_STYLE}</style></head><body><h1>{title}</h1>"
-        f"<p class='first {level}'>{escape(health.first_line)}</p>"
-        f"{_table('sensor', SENSOR_COLUMNS, sensors)}"
-        f"{_images(health.images) if health.images else ''}"
-        "<table><thead><tr><th></th><th>part</th><th>finding</th></tr></thead>"
-        f"<tbody>{''.join(_finding(finding) for finding in health.findings)}</tbody></table>"
-        f"<footer>maci2 {escape(__version__)} check</footer></body></html>\n"
+def diagnostics_page(diagnosis: Diagnosis, recording: Recording | None, command: str) -> str:
+    """HTML of a diagnosis; plots need the recording and are left out where it cannot be opened."""
+    usable = "usable" if diagnosis.usable else "not usable"
+    lead = f"<p class='first {diagnosis.findings[0].level}'>{escape(diagnosis.first_line)}</p>"
+    sections = [Section("Findings", _findings(diagnosis.findings)), _sensors(diagnosis)]
+    if recording is not None:
+        sections += [_timing(recording), _samples(recording)]
+    return page(f"{diagnosis.name}: {usable}", lead, sections, command)
+
+
+def _findings(findings: list[Finding]) -> str:
+    rows = "".join(
+        f"<tr><th scope='row' class='{finding.level}'>{finding.level}</th>"
+        f"<th scope='row'>{escape(finding.what)}</th>"
+        f"<td class='text'>{escape(finding.text)}</td></tr>"
+        for finding in findings
+    )
+    return f"<div class='scroll' tabindex='0'><table><tbody>{rows}</tbody></table></div>"
+
+
+def _sensors(diagnosis: Diagnosis) -> Section:
+    body = table(
+        ("sensor", *SENSOR_COLUMNS),
+        [(name, *timing.cells()) for name, timing in diagnosis.sensors],
+    )
+    if diagnosis.images is not None:
+        cameras = enumerate(diagnosis.images.cameras)
+        body += f"<h3>Images, at {diagnosis.images.places} places of the recording</h3>" + table(
+            ("camera", *IMAGE_COLUMNS), [(f"cam{i}", *camera.cells()) for i, camera in cameras]
+        )
+    return Section("Sensors", body)
+
+
+def _timing(recording: Recording) -> Section:
+    """Time from one sample to the next: gaps, jitter and drops show at a glance."""
+    start_ns = int(recording.imu.stamps_ns[0])
+    parts = [
+        figure(_steps("IMU", recording.imu.stamps_ns, start_ns), "IMU: from sample to sample.")
+    ]
+    for i, stamps_ns in enumerate(recording.camera_stamps_ns):
+        if len(stamps_ns) > 1:
+            svg = _steps(f"cam{i}", stamps_ns, start_ns)
+            parts.append(figure(svg, f"cam{i}: from image to image."))
+    return Section("Timing", side_by_side(*parts))
+
+
+def _steps(name: str, stamps_ns: Stamps, start_ns: int) -> str:
+    time_s = (stamps_ns[1:] - start_ns) / NS
+    step_ms = np.diff(stamps_ns) / 1e6
+    kept = _largest_of_each_part(step_ms)
+    return chart(
+        [Series(name, time_s[kept], step_ms[kept])], "time [s]", "step [ms]", from_zero=True
     )
 
 
-def _images(images: ImageDiagnosis) -> str:
-    cameras = [(f"cam{i}", camera.cells()) for i, camera in enumerate(images.cameras)]
-    return _table(f"images at {images.places} places", IMAGE_COLUMNS, cameras)
+def _largest_of_each_part(values: Array) -> np.ndarray:
+    """Indices of at most POINTS values, the largest of each part: a single gap is not lost."""
+    parts = np.array_split(np.arange(len(values)), min(POINTS, len(values)))
+    return np.array([part[np.argmax(values[part])] for part in parts])
 
 
-def _table(corner: str, columns: tuple[str, ...], rows: list[tuple[str, tuple[str, ...]]]) -> str:
-    head = "".join(f"<th>{column}</th>" for column in (corner, *columns))
-    body = "".join(
-        f"<tr><th>{name}</th>{''.join(f'<td class=n>{cell}</td>' for cell in cells)}</tr>"
-        for name, cells in rows
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _finding(finding: Finding) -> str:
-    return (
-        f"<tr><td class='{finding.level}'>{finding.level}</td><td>{escape(finding.what)}</td>"
-        f"<td>{escape(finding.text)}</td></tr>"
+def _samples(recording: Recording) -> Section:
+    imu = recording.imu
+    every = max(len(imu) // POINTS, 1)
+    time_s = (imu.stamps_ns[::every] - imu.stamps_ns[0]) / NS
+    gyro = [Series(a, time_s, np.rad2deg(imu.gyro[::every, i])) for i, a in enumerate("xyz")]
+    acc = [Series(a, time_s, imu.acc[::every, i]) for i, a in enumerate("xyz")]
+    return Section(
+        "IMU samples",
+        side_by_side(
+            figure(chart(gyro, "time [s]", "angular rate [deg/s]"), "Gyroscope."),
+            figure(chart(acc, "time [s]", "specific force [m/s^2]"), "Accelerometer."),
+        ),
     )

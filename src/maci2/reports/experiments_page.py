@@ -2,37 +2,31 @@
 
 import json
 from html import escape
-from importlib.resources import files
 
 from maci2 import __version__
 from maci2.errors import OptionError
 from maci2.experiments.table import Cell, Claim, Table
+from maci2.reports.html import Section, asset, page
 from maci2.reports.runs import Run
 
 
 def build_page(runs: list[Run]) -> str:
     """HTML with everything in it: style, script, numbers, plotting library."""
     figures = [figure for run in runs for figure in run.findings.figures]
-    here = files("maci2.reports")
-    body = [
-        _summary(runs),
-        *(
-            _section(i, run, sum(len(r.findings.figures) for r in runs[:i]))
-            for i, run in enumerate(runs)
-        ),
-        _versions(runs),
+    sections = [
+        Section(
+            run.about["title"], _section(i, run, sum(len(r.findings.figures) for r in runs[:i]))
+        )
+        for i, run in enumerate(runs)
     ]
-    return (
-        "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
-        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-        "<title>maci2: the paper's experiments</title>"
-        f"<style>{here.joinpath('page.css').read_text(encoding='utf-8')}</style></head><body>"
-        f"{''.join(body)}"
+    scripts = (
         f"<script type='application/json' id='figures'>{_json(figures)}</script>"
-        f"<script>{plotting_library()}</script>"
-        f"<script>{here.joinpath('page.js').read_text(encoding='utf-8')}</script>"
-        "</body></html>\n"
+        f"<script>{plotting_library()}</script><script>{asset('page.js')}</script>"
     )
+    sections.append(Section("Options and versions", _versions(runs)))
+    names = " ".join(dict.fromkeys(run.about["name"] for run in runs))
+    command = f"maci2 reproduce {names}"
+    return page("The paper's experiments", _summary(runs), sections, command, scripts)
 
 
 def plotting_library() -> str:
@@ -60,10 +54,9 @@ def _summary(runs: list[Run]) -> str:
     fails = [claim for claim in claims if not claim.holds]
     where_not = f"<h3>Where not</h3><ul class='claims'>{_claims(fails)}</ul>" if fails else ""
     return (
-        f"<header><h1>maci2 {escape(__version__)}: the paper's experiments</h1>"
         f"<p class='lead'>{held} of {len(claims)} statements hold on these results. Numbers in "
         "brackets are the paper's, made with its own camera motion.</p>"
-        f"<ul>{links}</ul>{where_not}</header>"
+        f"<ul>{links}</ul>{where_not}"
     )
 
 
@@ -84,7 +77,7 @@ def _missing(run: Run) -> str:
 def _section(number: int, run: Run, first_figure: int) -> str:
     settings = ", ".join(f"{key} {value}" for key, value in run.about["settings"].items())
     stale = (
-        f"<p class='missing'>Run by version {escape(run.about['version'])}, drawn by {__version__}."
+        f"<p class='missing'>Run by version {escape(run.about['version'])}, shown by {__version__}."
         "</p>"
         if run.stale
         else ""
@@ -96,11 +89,10 @@ def _section(number: int, run: Run, first_figure: int) -> str:
         for i, figure in enumerate(run.findings.figures)
     )
     return (
-        f"<section id='run{number}'><h2>{escape(run.about['title'])}</h2>"
-        f"<p><code>maci2 reproduce {escape(run.about['name'])}</code>, {escape(settings)} "
-        f"<code>{escape(run.label)}</code></p>{stale}"
+        f"<p id='run{number}'><code>maci2 reproduce {escape(run.about['name'])}</code>, "
+        f"{escape(settings)} <code>{escape(run.label)}</code></p>{stale}"
         f"<ul class='claims'>{_claims(run.findings.claims)}</ul>"
-        f"{''.join(_table(table) for table in run.findings.tables)}{figures}</section>"
+        f"{''.join(_table(table) for table in run.findings.tables)}{figures}"
     )
 
 
@@ -121,7 +113,8 @@ def _table(table: Table) -> str:
     )
     note = f"<p class='note'>{escape(table.note)}</p>" if table.note else ""
     return (
-        f"<h3>{escape(table.title)}</h3><div class='scroll'><table><thead><tr><td></td>{head}</tr>"
+        f"<h3>{escape(table.title)}</h3><div class='scroll' tabindex='0'><table><thead>"
+        f"<tr><td></td>{head}</tr>"
         f"</thead><tbody>{lines}</tbody></table></div>{note}"
     )
 
@@ -137,4 +130,4 @@ def _versions(runs: list[Run]) -> str:
         f"{escape(json.dumps(run.about['settings']))}, {len(run.about['results'])} results</li>"
         for run in runs
     )
-    return f"<footer><h2>Options and versions</h2><ul>{lines}</ul></footer>"
+    return f"<ul>{lines}</ul>"

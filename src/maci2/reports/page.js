@@ -4,13 +4,14 @@ const data = JSON.parse(document.getElementById("figures").textContent);
 const colors = ["#0969da", "#cf222e", "#1a7f37", "#9a6700", "#8250df", "#bf3989", "#57606a",
   "#1b7c83", "#bc4c00", "#3192aa", "#6e7781"];
 const color = (i) => colors[i % colors.length];
+const ink = getComputedStyle(document.body).color;
 const options = { responsive: true, displaylogo: false, displayModeBar: false };
 
 function layout(more) {
   return Object.assign({
-    height: 320, margin: { l: 60, r: 10, t: 10, b: 45 }, font: { size: 12 },
+    height: 320, margin: { l: 60, r: 10, t: 10, b: 45 }, font: { size: 12, color: ink },
     legend: { orientation: "h", y: -0.25 }, hovermode: "closest",
-    paper_bgcolor: "#fff", plot_bgcolor: "#fff",
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
   }, more);
 }
 
@@ -21,8 +22,8 @@ function plot(holder, traces, more) {
   return div;
 }
 
-const logarithmic = (title) => ({ title: { text: title }, type: "log", gridcolor: "#eee" });
-const linear = (title) => ({ title: { text: title }, gridcolor: "#eee", zeroline: false });
+const logarithmic = (title) => ({ title: { text: title }, type: "log", gridcolor: "#8884" });
+const linear = (title) => ({ title: { text: title }, gridcolor: "#8884", zeroline: false });
 
 const draw = {
   distributions(holder, figure) {

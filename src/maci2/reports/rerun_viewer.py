@@ -8,9 +8,9 @@ import numpy as np
 from maci2.errors import OptionError
 from maci2.estimation import CalibrationResult, InitResult, Posterior, VIState
 from maci2.lie import so3_log
+from maci2.reports.track_picture import sigma_colors, tracked_image
 from maci2.types import Array, Stamps
 from maci2.vision import RelativePoses
-from maci2.vision.keyframe import keyframe, match_keyframes
 from maci2.vision.odometry import StereoOdometry
 
 LIVE = "live"
@@ -69,24 +69,14 @@ class Viewer:
 
     def show_tracks(self, odometry: StereoOdometry, keyframes_ns: Stamps) -> None:
         """Rectified left images with the matches in them, coloured by their predicted sigma."""
-        indices = [odometry.frames.index_of(int(stamp)) for stamp in keyframes_ns]
-        frames = (odometry.frames.pair(index) for index in indices)
-        pairs = [keyframe(odometry.rectification, pair.left, pair.right) for pair in frames]
-        for stamp_ns, (first, second) in zip(keyframes_ns[1:], pairwise(pairs), strict=True):
-            self._at(int(stamp_ns))
-            self._log("image", "Image", image=second.left)
-            if first.blank or second.blank:
-                continue
-            found = match_keyframes(first, [], second, first.row_offset)
-            if not len(found.matches):
-                continue
-            sigma_px = np.sqrt(
-                np.trace(odometry.model(found.evidence)[:, :2, :2], axis1=1, axis2=2)
-            )
-            lines = np.stack([found.matches.uv0, found.matches.uv1], axis=1)
-            self._log(
-                "image/tracks", "LineStrips2D", strips=list(lines), colors=sigma_colors(sigma_px)
-            )
+        for first_ns, second_ns in pairwise(keyframes_ns):
+            self._at(int(second_ns))
+            tracked = tracked_image(odometry, int(first_ns), int(second_ns))
+            self._log("image", "Image", image=tracked.image)
+            if len(tracked.sigma_px):
+                lines = np.stack([tracked.uv0, tracked.uv1], axis=1)
+                colors = sigma_colors(tracked.sigma_px)
+                self._log("image/tracks", "LineStrips2D", strips=list(lines), colors=colors)
 
     def _show_state(self, state: VIState, posterior: Posterior) -> None:
         positions = state.Ts_c0_b[:, :3, 3]
@@ -138,14 +128,6 @@ def ellipsoid(cov: Array) -> tuple[Array, Array]:
     half = 0.5 * float(np.linalg.norm(phi))
     quaternion_xyzw = np.append(0.5 * np.sinc(half / np.pi) * phi, np.cos(half))
     return SIGMAS * np.sqrt(np.maximum(values, 0.0)), quaternion_xyzw
-
-
-def sigma_colors(sigma_px: Array) -> Array:
-    """(n, 3) from green, as sure as any in this image, to red, five times less."""
-    share = np.clip((sigma_px / np.quantile(sigma_px, 0.05) - 1.0) / 4.0, 0.0, 1.0)
-    return np.column_stack([255 * share, 255 * (1.0 - share), np.full(len(share), 40)]).astype(
-        np.uint8
-    )
 
 
 def _rerun() -> Any:

@@ -9,38 +9,74 @@ import numpy as np
 
 from maci2.errors import CalibrationError, OptionError
 from maci2.rigs import openvins, orbslam3, vins_fusion
-from maci2.rigs.kalibr import read_rig, require_extrinsics
+from maci2.rigs.basalt import read_basalt
+from maci2.rigs.camodocal import read_camera_file
+from maci2.rigs.chain import require_four
+from maci2.rigs.device_files import read_camera_info, read_depthai, read_zed
+from maci2.rigs.kalibr import find_camchain, read_kalibr
 from maci2.rigs.kalibr_writer import write_camchain, write_imu_yaml
-from maci2.rigs.yaml_schema import load_yaml
+from maci2.rigs.orbslam import read_orbslam
+from maci2.rigs.parts import (
+    NOTHING_GIVEN,
+    Given,
+    RigParts,
+    assemble,
+    require_extrinsics,
+    require_noise,
+)
+from maci2.rigs.sniff import FileKind, identify, identify_text
+from maci2.rigs.vins import read_vins
+from maci2.rigs.yaml_text import read_mapping, read_text
 from maci2.sensors.types import ImuNoise, Rig
 from maci2.types import Array
 
 Tool = Literal["kalibr", "openvins", "vins-fusion", "orbslam3"]
 TOOLS: tuple[Tool, ...] = get_args(Tool)
 
-_READERS: dict[Tool, Callable[[Path], Rig]] = {
+_READERS: dict[str, Callable[[Path, Given], RigParts]] = {
+    "kalibr": read_kalibr,
     "openvins": openvins.read_openvins,
-    "vins-fusion": vins_fusion.read_vins_fusion,
-    "orbslam3": orbslam3.read_orbslam3,
+    "vins": lambda path, _: read_vins(path),
+    "camodocal": lambda path, _: read_camera_file(path),
+    "orbslam": lambda path, _: read_orbslam(path),
+    "basalt": lambda path, _: read_basalt(path),
+    "depthai": lambda path, _: read_depthai(path),
+    "zed": lambda path, _: read_zed(path),
+    "camera_info": lambda path, _: read_camera_info(path),
 }
-_CONFIGS: dict[Tool, str] = {
-    "openvins": openvins.CONFIG,
-    "vins-fusion": vins_fusion.CONFIG,
-    "orbslam3": orbslam3.CONFIG,
-}
-_MARKS: dict[str, Tool] = {
-    "relative_config_imucam": "openvins",
-    "body_T_cam0": "vins-fusion",
-    "IMU.T_b_c1": "orbslam3",
-}
-"""A key that only this tool's file has."""
+_CONFIGS = (
+    openvins.CONFIG, vins_fusion.CONFIG, orbslam3.CONFIG, orbslam3.MONOCULAR_CONFIG,
+)  # fmt: skip
+"""Names under which configurations are written here, and OpenVINS' own."""
 
 
-def read_any_rig(path: Path, own_noise: ImuNoise | None = None) -> Rig:
-    """A rig from Kalibr's, OpenVINS's, VINS-Fusion's or ORB-SLAM3's files; `path` is the file that
-    holds the extrinsics or its folder. `own_noise` stands where Kalibr's IMU file is missing."""
-    tool = _tool_of(path)
-    return read_rig(path, own_noise) if tool == "kalibr" else _READERS[tool](path)
+def read_any_rig(
+    path: Path, given: Given = NOTHING_GIVEN, own_noise: ImuNoise | None = None
+) -> Rig:
+    """A rig from the files of any tool known here.
+
+    `path` is the file that holds the cameras, or its folder; `given` completes or replaces what it
+    states, and a recording's `own_noise` stands where nobody else states it. A message
+    begins with the tool that wrote the file.
+    """
+    path = _file_in(path) if path.is_dir() else path
+    kind = kind_of(path)
+    reader = _READERS.get(kind.reader)
+    if reader is None:
+        raise CalibrationError(f"{path}: {kind.name}: {kind.missing}.")
+    try:
+        return assemble(reader(path, given), given, own_noise)
+    except CalibrationError as error:
+        if kind.name in str(error):
+            raise
+        raise CalibrationError(f"{kind.name}: {error}") from error
+
+
+def kind_of(path: Path) -> FileKind:
+    """The tool that wrote a file."""
+    what = "a calibration"
+    kind = identify_text(path, read_text(path, what))
+    return identify(read_mapping(path, what)) if kind is None else kind
 
 
 def convert_rig(rig: Rig, output: Path, to: str, biases: Path | None = None) -> list[Path]:
@@ -62,32 +98,44 @@ def write_rig(
     bias_gyro: Array | None = None,
     bias_acc: Array | None = None,
 ) -> list[Path]:
-    """Write the tool's files under their usual names; biases only where the tool takes them."""
+    """Write the tool's files under their usual names; biases only where the tool takes them. What
+    a tool's files cannot hold is refused before anything is written."""
     if not rig.cameras:
         raise CalibrationError(f"{rig.source}: has no camera, so there is nothing to convert.")
-    if tool != "kalibr":
-        require_extrinsics(rig, f"files of {tool}")
+    if tool == "kalibr":
+        return _write_kalibr(folder, rig)
+    require_extrinsics(rig, f"files of {tool}")
+    require_noise(rig, f"files of {tool}")
     if tool == "openvins":
         return openvins.write_openvins(folder, rig, bias_gyro, bias_acc)
+    if rig.imu_intrinsics is not None:
+        raise CalibrationError(
+            f"{rig.source}: states IMU intrinsics (scale, misalignment), and files of {tool} have "
+            "no place for them; write kalibr or openvins, or correct the samples first."
+        )
     if tool == "vins-fusion":
         return vins_fusion.write_vins_fusion(folder, rig)
-    if tool == "orbslam3":
-        return orbslam3.write_orbslam3(folder, rig)
-    write_camchain(folder / "camchain-imucam.yaml", rig)
-    write_imu_yaml(folder / "imu.yaml", rig.imu)
-    return [folder / "camchain-imucam.yaml", folder / "imu.yaml"]
+    return orbslam3.write_orbslam3(folder, rig)
 
 
-def _tool_of(path: Path) -> Tool:
-    """By the name of the file in a folder, by the keys of a file; Kalibr's where nothing else."""
-    if path.is_dir():
-        found = [tool for tool, name in _CONFIGS.items() if (path / name).is_file()]
-        if len(found) > 1:
-            names = ", ".join(_CONFIGS[tool] for tool in found)
-            raise CalibrationError(f"{path}: holds {names}; name the one file to read.")
-        return found[0] if found else "kalibr"
-    keys = load_yaml(path, "a calibration")
-    return next((tool for mark, tool in _MARKS.items() if mark in keys), "kalibr")
+def _write_kalibr(folder: Path, rig: Rig) -> list[Path]:
+    camchain = folder / ("camchain-imucam.yaml" if rig.extrinsics_known else "camchain.yaml")
+    for camera in rig.cameras:
+        require_four(camera, rig.source, "Kalibr")
+    # The IMU's file first: where Kalibr cannot hold the intrinsics, nothing is written.
+    if rig.noise_known:
+        write_imu_yaml(folder / "imu.yaml", rig.imu, rig.imu_intrinsics)
+    write_camchain(camchain, rig)
+    return [camchain, folder / "imu.yaml"] if rig.noise_known else [camchain]
+
+
+def _file_in(folder: Path) -> Path:
+    """The one file of a folder that holds the cameras: a configuration, else a camera chain."""
+    configs = [folder / name for name in _CONFIGS if (folder / name).is_file()]
+    if len(configs) > 1:
+        names = ", ".join(path.name for path in configs)
+        raise CalibrationError(f"{folder}: holds {names}; name the one file to read.")
+    return configs[0] if configs else find_camchain(folder)
 
 
 def _read_biases(path: Path) -> tuple[Array, Array]:

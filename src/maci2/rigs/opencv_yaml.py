@@ -4,24 +4,13 @@ Numbers are written with all their digits, so that reading gives back what was w
 """
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
 import yaml
 
-from maci2.errors import CalibrationError
 from maci2.files import write_atomically
-from maci2.rigs.yaml_schema import OPENCV_MATRIX, Matrix4, Schema, rigid_transform
+from maci2.rigs.yaml_text import OPENCV_TAG
 from maci2.types import Array
-
-
-class OpenCvMatrix(Schema):
-    """What stands below the tag."""
-
-    rows: Literal[4]
-    cols: Literal[4]
-    dt: str
-    data: list[float]
 
 
 class _Matrix:
@@ -43,7 +32,7 @@ class _Dumper(yaml.SafeDumper):
 
 def _represent(dumper: yaml.SafeDumper, matrix: _Matrix) -> yaml.Node:
     entries = {"rows": 4, "cols": 4, "dt": matrix.dt, "data": matrix.T.ravel().tolist()}
-    return dumper.represent_mapping(OPENCV_MATRIX, entries.items())
+    return dumper.represent_mapping(OPENCV_TAG + "matrix", entries.items())
 
 
 def _represent_list(dumper: yaml.SafeDumper, values: list[Any]) -> yaml.Node:
@@ -59,14 +48,6 @@ _Dumper.add_representer(list, _represent_list)
 def opencv_matrix(T: Array, dt: str = "d") -> Any:
     """A transform as a value of a file to be written."""
     return _Matrix(T, dt)
-
-
-def transform_of(matrix: OpenCvMatrix, path: Path, key: str) -> Array:
-    """(4, 4) of a matrix that was read."""
-    if len(matrix.data) != 16:
-        raise CalibrationError(f"{path}: {key}.data has {len(matrix.data)} numbers, needed 16.")
-    rows: Matrix4 = np.array(matrix.data).reshape(4, 4).tolist()
-    return rigid_transform(rows, path, key)
 
 
 def write_opencv_yaml(path: Path, data: dict[str, Any], comments: tuple[str, ...]) -> None:

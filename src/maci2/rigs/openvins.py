@@ -4,21 +4,23 @@ Its T_imu_cam takes camera points to the IMU: it is our T_b_c, and the inverse o
 T_cam_imu.
 """
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from pydantic import ConfigDict, PositiveFloat, PositiveInt
 
 from maci2.errors import CalibrationError
-from maci2.lie import se3_inv
-from maci2.rigs.kalibr import read_imu_yaml
+from maci2.rigs.chain import lens_entries, read_chain, require_four
+from maci2.rigs.kalibr import with_imu_file
 from maci2.rigs.opencv_yaml import write_opencv_yaml
-from maci2.rigs.yaml_schema import Matrix4, Schema, load_yaml, rigid_transform, validate
-from maci2.sensors.clocks import common_time_offset
+from maci2.rigs.parts import NOTHING_GIVEN, Given, RigParts, require_no_offsets
+from maci2.rigs.yaml_schema import OpenSchema, load_yaml, validate
+from maci2.sensors.imu_intrinsics import ideal_intrinsics, lower_triangular
 from maci2.sensors.types import Camera, Rig
 from maci2.types import Array
 
+TOOL = "OpenVINS estimator_config"
 CONFIG = "estimator_config.yaml"
 CAMERAS = "kalibr_imucam_chain.yaml"
 IMU = "kalibr_imu_chain.yaml"
@@ -30,6 +32,10 @@ _CONVENTION = (
     "Kalibr's T_cam_imu.",
     "timeshift_cam_imu [s]: t_imu = t_cam + timeshift_cam_imu, one for all cameras.",
 )
+_IMU_CONVENTION = (
+    "OpenVINS. Densities per sqrt(Hz), SI units. With angular rate w and specific force a in the",
+    "IMU frame: gyro = Tw R_IMUtoGYRO w + Tg a, acc = Ta R_IMUtoACC a, noise and biases aside.",
+)
 _INIT = (
     "OpenVINS. init_dyn_bias_g [rad/s] and init_dyn_bias_a [m/s^2] are the biases that",
     "initialization starts from, in the IMU frame: true = reading - bias. gravity_mag [m/s^2].",
@@ -38,25 +44,7 @@ _INIT = (
 )
 
 
-class _Entry(Schema):
-    """One camera of the chain; what else OpenVINS says of it is not needed here."""
-
-    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
-
-    T_imu_cam: Matrix4 | None = None
-    T_cam_imu: Matrix4 | None = None
-    camera_model: Literal["pinhole"] = "pinhole"
-    intrinsics: tuple[PositiveFloat, PositiveFloat, float, float]
-    distortion_model: Literal["radtan", "equidistant"]
-    distortion_coeffs: tuple[float, float, float, float]
-    resolution: tuple[PositiveInt, PositiveInt]
-    rostopic: str = ""
-    timeshift_cam_imu: float | None = None
-
-
-class _Config(Schema):
-    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
-
+class _Config(OpenSchema):
     relative_config_imucam: str = CAMERAS
     relative_config_imu: str = IMU
     init_dyn_bias_g: tuple[float, float, float] = (0.0, 0.0, 0.0)
@@ -78,25 +66,23 @@ def write_openvins(
         "relative_config_imu": IMU,
         "relative_config_imucam": CAMERAS,
     }
-    write_opencv_yaml(folder / CAMERAS, _chain(rig), _CONVENTION)
-    write_opencv_yaml(folder / IMU, {"imu0": _imu(rig)}, ("OpenVINS. Densities, SI units.",))
+    chain, imu = _chain(rig), {"imu0": _imu(rig)}
+    write_opencv_yaml(folder / CAMERAS, chain, _CONVENTION)
+    write_opencv_yaml(folder / IMU, imu, _IMU_CONVENTION)
     write_opencv_yaml(folder / CONFIG, config, _INIT)
     return [folder / CONFIG, folder / CAMERAS, folder / IMU]
 
 
-def read_openvins(path: Path) -> Rig:
-    """The rig of an estimator_config.yaml or of the folder that holds one."""
-    path = path / CONFIG if path.is_dir() else path
+def read_openvins(path: Path, given: Given = NOTHING_GIVEN) -> RigParts:
+    """What an estimator_config.yaml and its two chains state."""
     config = _config(path)
     chain_path = path.parent / config.relative_config_imucam
-    cameras, offsets_s = [], []
-    for key, value in load_yaml(chain_path, "OpenVINS's camera chain").items():
-        entry = validate(_Entry, value, chain_path, key)
-        cameras.append(_camera(entry, chain_path, key))
-        offsets_s.append(entry.timeshift_cam_imu)
-    noise = read_imu_yaml(path.parent / config.relative_config_imu)
-    offset_s = common_time_offset(offsets_s, str(chain_path))
-    return Rig(tuple(cameras), noise, str(path), time_offset_s=offset_s)
+    parts = read_chain(load_yaml(chain_path, "OpenVINS's camera chain"), chain_path, TOOL)
+    if not parts.cameras:
+        raise CalibrationError(f"{chain_path}: has no camera; needed cam0, cam1, ...")
+    parts = replace(parts, source=path)
+    imu = path.parent / config.relative_config_imu
+    return with_imu_file(parts, chain_path, given, imu if imu.is_file() else None)
 
 
 def read_openvins_biases(path: Path) -> tuple[Array, Array]:
@@ -112,15 +98,13 @@ def _config(path: Path) -> _Config:
 def _chain(rig: Rig) -> dict[str, Any]:
     chain: dict[str, Any] = {}
     for number, camera in enumerate(rig.cameras):
-        overlaps = [other for other in range(len(rig.cameras)) if other != number]
+        _require_known_model(camera, rig.source)
         chain[f"cam{number}"] = {
             "T_imu_cam": camera.T_b_c.tolist(),
-            "cam_overlaps": overlaps,
-            "camera_model": "pinhole",
-            "distortion_coeffs": camera.distortion.tolist(),
+            "cam_overlaps": [other for other in range(len(rig.cameras)) if other != number],
             # OpenVINS knows no "none"; without coefficients radtan is the same.
+            **lens_entries(camera),
             "distortion_model": camera.distortion_model.replace("none", "radtan"),
-            "intrinsics": camera.intrinsics.tolist(),
             "resolution": list(camera.resolution),
             "timeshift_cam_imu": float(rig.time_offset_s),
         }
@@ -129,8 +113,18 @@ def _chain(rig: Rig) -> dict[str, Any]:
     return chain
 
 
+def _require_known_model(camera: Camera, source: str) -> None:
+    if camera.camera_model != "pinhole" or camera.distortion_model == "fov":
+        raise CalibrationError(
+            f"{source}: the camera model is {camera.camera_model} with distortion "
+            f"'{camera.distortion_model}', and OpenVINS knows pinhole with radtan or equidistant "
+            "alone; write kalibr, or calibrate with one of these."
+        )
+    require_four(camera, source, "OpenVINS")
+
+
 def _imu(rig: Rig) -> dict[str, Any]:
-    eye, noise = np.eye(3).tolist(), rig.imu
+    noise = rig.imu
     return {
         "T_i_b": np.eye(4).tolist(),
         "accelerometer_noise_density": float(noise.density_acc),
@@ -138,28 +132,27 @@ def _imu(rig: Rig) -> dict[str, Any]:
         "gyroscope_noise_density": float(noise.density_gyro),
         "gyroscope_random_walk": float(noise.walk_gyro),
         "update_rate": float(noise.rate_hz),
-        "model": "kalibr",
-        "Tw": eye,
-        "R_IMUtoGYRO": eye,
-        "Ta": eye,
-        "R_IMUtoACC": eye,
-        "Tg": np.zeros((3, 3)).tolist(),
+        **_intrinsics(rig),
     }
 
 
-def _camera(entry: _Entry, path: Path, key: str) -> Camera:
-    if entry.T_imu_cam is not None:
-        T_b_c = rigid_transform(entry.T_imu_cam, path, f"{key}.T_imu_cam")
-    elif entry.T_cam_imu is not None:
-        T_b_c = se3_inv(rigid_transform(entry.T_cam_imu, path, f"{key}.T_cam_imu"))
+def _intrinsics(rig: Rig) -> dict[str, Any]:
+    """OpenVINS keeps six numbers of Tw and Ta: the lower triangle ("kalibr") or the upper one
+    ("rpng"); what is neither is split anew into a triangle and a rotation."""
+    found = rig.imu_intrinsics or ideal_intrinsics()
+    require_no_offsets(found, rig.source, "OpenVINS")
+    model = "kalibr"
+    M_gyro, R_gyro_b, M_acc, R_acc_b = found.M_gyro, found.R_gyro_b, found.M_acc, found.R_acc_b
+    if not np.tril(M_gyro, -1).any() and not np.tril(M_acc, -1).any() and (M_gyro + M_acc)[0, 1]:
+        model = "rpng"
     else:
-        raise CalibrationError(f"{path}: {key} has neither T_imu_cam nor T_cam_imu; add one.")
-    return Camera(
-        T_b_c=T_b_c,
-        intrinsics=np.array(entry.intrinsics),
-        distortion=np.array(entry.distortion_coeffs),
-        distortion_model="none" if not any(entry.distortion_coeffs) else entry.distortion_model,
-        resolution=entry.resolution,
-        rate_hz=np.nan,
-        topic=entry.rostopic,
-    )
+        M_gyro, R_gyro_b = lower_triangular(M_gyro, R_gyro_b)
+        M_acc, R_acc_b = lower_triangular(M_acc, R_acc_b)
+    return {
+        "model": model,
+        "Tw": M_gyro.tolist(),
+        "R_IMUtoGYRO": R_gyro_b.tolist(),
+        "Ta": M_acc.tolist(),
+        "R_IMUtoACC": R_acc_b.tolist(),
+        "Tg": found.g_sensitivity.tolist(),
+    }

@@ -1,15 +1,17 @@
-"""YAML calibration files, checked against a schema; an unknown key is an error."""
+"""Calibration files checked against a schema; messages name file, key, value found and needed."""
 
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from maci2.errors import CalibrationError
 from maci2.lie import se3
 from maci2.lie.stacks import nearest_rotation, orthonormality_error
+from maci2.rigs.yaml_text import Mapping, read_mapping
 from maci2.types import Array
 
 MAX_ORTHONORMALITY_ERROR = 1e-3
@@ -18,24 +20,31 @@ MAX_ORTHONORMALITY_ERROR = 1e-3
 EXACT_ORTHONORMALITY = 1e-12
 """Below this a rotation is taken as it is, so that what was written reads back the same."""
 
-OPENCV_MATRIX = "tag:yaml.org,2002:opencv-matrix"
-"""OpenCV's tag `!!opencv-matrix`."""
+MAX_DISTANCE = 100.0
+"""[m] Between two sensors of one rig; more is a wrong unit or a wrong number."""
+
+SHOWN = 60
+"""Letters of a wrong value that a message repeats."""
+
+
+def _rows_of(columns: int) -> BeforeValidator:
+    """Numbers without brackets of their own, or an OpenCV matrix, as rows."""
+
+    def rows(value: Any) -> Any:
+        if isinstance(value, dict) and {"rows", "cols", "data"} <= set(value):
+            value = value["data"]
+        flat = isinstance(value, list) and value and not isinstance(value[0], list)
+        if flat and len(value) % columns == 0:
+            return [value[i : i + columns] for i in range(0, len(value), columns)]
+        return value
+
+    return BeforeValidator(rows)
+
 
 Row3 = Annotated[list[float], Field(min_length=3, max_length=3)]
 Row4 = Annotated[list[float], Field(min_length=4, max_length=4)]
-Matrix3 = Annotated[list[Row3], Field(min_length=3, max_length=3)]
-Matrix4 = Annotated[list[Row4], Field(min_length=4, max_length=4)]
-
-
-class _Loader(yaml.SafeLoader):
-    """Knows OpenCV's matrices: a mapping with rows, cols, dt and data."""
-
-
-def _matrix_entries(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
-    return loader.construct_mapping(node, deep=True)
-
-
-_Loader.add_constructor(OPENCV_MATRIX, _matrix_entries)
+Matrix3 = Annotated[list[Row3], Field(min_length=3, max_length=3), _rows_of(3)]
+Matrix4 = Annotated[list[Row4], Field(min_length=4, max_length=4), _rows_of(4)]
 
 
 class Schema(BaseModel):
@@ -44,41 +53,95 @@ class Schema(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
+class OpenSchema(Schema):
+    """A schema of what is needed here from a file with the tool's other settings in it."""
+
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
+
+
+class CarefulSchema(OpenSchema):
+    """A schema that lets unknown keys pass, but not one that looks like a misspelled known one."""
+
+
 AnySchema = TypeVar("AnySchema", bound=Schema)
 
 
 def load_yaml(path: Path, what: str) -> dict[str, Any]:
     """The mapping in `path`; `what` says in plain words what the file should hold."""
-    if not path.is_file():
-        raise CalibrationError(f"{path}: file not found; it should hold {what}. Check the path.")
-    text = path.read_text(encoding="utf-8")
-    if text.startswith("%YAML:"):
-        # OpenCV's first line is not legal YAML; blanked, so that line numbers stay true.
-        text = "\n" + text.partition("\n")[2]
-    try:
-        data = yaml.load(text, Loader=_Loader)
-    except yaml.YAMLError as error:
-        raise CalibrationError(f"{path}: not a YAML file: {error}") from error
-    if not isinstance(data, dict):
-        raise CalibrationError(
-            f"{path}: holds {type(data).__name__}, needed keys and values: {what}."
-        )
-    return {str(key): value for key, value in data.items()}
+    return read_mapping(path, what)
 
 
 def validate(schema: type[AnySchema], data: Any, path: Path, place: str = "") -> AnySchema:
     """`data` as `schema`; raises CalibrationError that names file, key, found and accepted."""
+    for name, field in schema.model_fields.items():
+        require_unambiguous(data, field.alias or name, path, place)
     try:
-        return schema.model_validate(data)
+        checked = schema.model_validate(data)
+        if issubclass(schema, CarefulSchema):
+            _require_no_typo(schema, data, path, place)
+        return checked
     except ValidationError as error:
         first = error.errors()[0]
-    key = ".".join(str(part) for part in ((place,) if place else ()) + first["loc"])
+    parts = ((place,) if place else ()) + first["loc"]
+    key = ".".join(str(part) for part in parts) or "the file"
     if first["type"] == "extra_forbidden":
         accepted = ", ".join(schema.model_fields)
         raise CalibrationError(f"{path}: unknown key '{key}'; accepted keys are {accepted}.")
     if first["type"] == "missing":
         raise CalibrationError(f"{path}: key '{key}' is missing; add it.")
-    raise CalibrationError(f"{path}: key '{key}' is {first['input']!r}: {first['msg']}.")
+    raise CalibrationError(f"{path}: key '{key}' is {shown(first['input'])}, {_needed(first)}.")
+
+
+def _require_no_typo(schema: type[Schema], data: Any, path: Path, place: str) -> None:
+    absent = [name for name in schema.model_fields if name not in data]
+    for key in data:
+        meant = get_close_matches(key, absent, n=1, cutoff=0.9)
+        if key not in schema.model_fields and meant:
+            name = f"{place}.{key}" if place else key
+            raise CalibrationError(
+                f"{path}: unknown key '{name}'; meant is probably '{meant[0]}'. Correct it."
+            )
+
+
+def require_unambiguous(data: Any, key: str, path: Path, place: str = "") -> None:
+    """Raise where the file states a key that is needed twice, with different values."""
+    if not isinstance(data, Mapping) or key not in data.ambiguous:
+        return
+    line = data.ambiguous[key]
+    where = f"{path}, line {line}" if line else f"{path}"
+    name = f"{place}.{key}" if place else key
+    raise CalibrationError(
+        f"{where}: key '{name}' stands there twice with different values; remove one."
+    )
+
+
+def shown(value: Any) -> str:
+    """A wrong value, cut to what a message can repeat."""
+    if isinstance(value, dict):
+        return f"a group of {len(value)} keys"
+    if isinstance(value, list | tuple):
+        return f"a list of {len(value)}"
+    text = repr(value)
+    return text if len(text) <= SHOWN else text[:SHOWN] + "..."
+
+
+def _needed(error: ErrorDetails) -> str:
+    """What a value should have been, in plain words."""
+    kind, context = error["type"], error.get("ctx", {})
+    if kind == "literal_error":
+        return f"needed {context['expected']}"
+    if kind.startswith("greater_than"):
+        limit = context.get("gt", context.get("ge"))
+        return f"needed {'more than' if 'gt' in context else 'at least'} {limit:g}"
+    if kind in ("too_short", "too_long"):
+        length = context.get("min_length", context.get("max_length"))
+        return f"needed a list of {length}"
+    words = {
+        "float": "a number", "finite": "a finite number", "int": "a whole number",
+        "string": "text", "list": "a list", "tuple": "a list", "dict": "keys and values",
+        "model": "keys and values", "bool": "true or false",
+    }  # fmt: skip
+    return f"needed {words.get(kind.split('_')[0], 'another kind of value')}"
 
 
 def rigid_transform(rows: list[list[float]], path: Path, key: str) -> Array:
@@ -86,12 +149,20 @@ def rigid_transform(rows: list[list[float]], path: Path, key: str) -> Array:
     T = np.array(rows, dtype=np.float64)
     if not np.array_equal(T[3], [0.0, 0.0, 0.0, 1.0]):
         raise CalibrationError(f"{path}: last row of {key} is {T[3].tolist()}, needed 0, 0, 0, 1.")
-    error = orthonormality_error(T[:3, :3])
+    # Beyond 2 no entry is a rotation's, and its square may overflow.
+    bounded = T[:3, :3].clip(-2.0, 2.0)
+    error = orthonormality_error(bounded)
     if error > MAX_ORTHONORMALITY_ERROR:
         raise CalibrationError(
             f"{path}: the rotation in {key} is not orthonormal: R^T R differs from I by "
-            f"{error:.3g} (determinant {np.linalg.det(T[:3, :3]):.3g}), needed at most "
+            f"{error:.3g} (determinant {np.linalg.det(bounded):.3g}), needed at most "
             f"{MAX_ORTHONORMALITY_ERROR:g}. Copy the matrix with all its digits."
+        )
+    distance = float(np.abs(T[:3, 3]).max())
+    if distance > MAX_DISTANCE:
+        raise CalibrationError(
+            f"{path}: the translation in {key} is {distance:.3g} m long, needed at most "
+            f"{MAX_DISTANCE:g}; sensors of one rig are close to each other. Check the unit."
         )
     if error <= EXACT_ORTHONORMALITY:
         return T

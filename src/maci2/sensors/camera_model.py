@@ -1,4 +1,9 @@
-"""Lens models both ways: pixel to direction and point to pixel."""
+"""Camera models both ways: pixel to direction and point to pixel.
+
+A pixel is focal length times a distorted plane point plus principal point. The models differ in
+how a point reaches the plane (pinhole, omni, ds, eucm) and in how the plane is distorted (radtan,
+equidistant, fov).
+"""
 
 import cv2
 import numpy as np
@@ -10,6 +15,9 @@ NEWTON_STEPS = 20
 MAX_FISHEYE_ANGLE = 2.2
 """[rad] Beyond this no fisheye sees."""
 
+MIN_FOV_PARAMETER = 1e-6
+"""[rad] Below this the fov model is a pinhole."""
+
 
 def pixel_grid(resolution: tuple[int, int]) -> Array:
     """(h * w, 2) centres of all pixels, row by row."""
@@ -18,18 +26,33 @@ def pixel_grid(resolution: tuple[int, int]) -> Array:
     return np.column_stack([u.ravel(), v.ravel()])
 
 
+def central_focal(camera: Camera) -> Array:
+    """(2,) pixels per radian at the optical axis: what the focal length of a pinhole with the same
+    image centre would be."""
+    scale = 1.0
+    if camera.camera_model in ("omni", "ds"):
+        scale = 1.0 / (1.0 + camera.model_parameters[0])
+    if camera.distortion_model == "fov" and camera.distortion[0] > MIN_FOV_PARAMETER:
+        scale *= 2.0 * np.tan(camera.distortion[0] / 2.0) / camera.distortion[0]
+    return np.asarray(camera.intrinsics[:2] * scale)
+
+
 def directions(camera: Camera, uv: Array) -> Array:
-    """(n, 3) unit vectors in the camera frame that the pixels look along."""
+    """(n, 3) unit vectors in the camera frame that the pixels look along; NaN where no direction
+    reaches the pixel."""
     fx, fy, cx, cy = camera.intrinsics
     xy = (uv - [cx, cy]) / [fx, fy]
     if camera.distortion_model == "equidistant":
         return _fisheye_directions(xy, camera.distortion)
-    if camera.distortion_model == "radtan":
-        K = np.array([[fx, 0.0, cx], [0.0, fy, cy], [0.0, 0.0, 1.0]])
-        stop = (cv2.TERM_CRITERIA_COUNT | cv2.TERM_CRITERIA_EPS, 100, 1e-12)
-        xy = cv2.undistortPoints(uv.reshape(-1, 1, 2), K, camera.distortion, criteria=stop)
-        xy = xy.reshape(-1, 2)
-    rays = np.column_stack([xy, np.ones(len(xy))])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if camera.distortion_model == "radtan":
+            K = np.array([[fx, 0.0, cx], [0.0, fy, cy], [0.0, 0.0, 1.0]])
+            stop = (cv2.TERM_CRITERIA_COUNT | cv2.TERM_CRITERIA_EPS, 100, 1e-12)
+            points = np.ascontiguousarray(uv, np.float64).reshape(-1, 1, 2)
+            xy = cv2.undistortPoints(points, K, camera.distortion, criteria=stop).reshape(-1, 2)
+        elif camera.distortion_model == "fov":
+            xy = _fov_undistorted(xy, float(camera.distortion[0]))
+        rays = _lifted(camera, xy)
     return rays / np.linalg.norm(rays, axis=1, keepdims=True)
 
 
@@ -40,24 +63,100 @@ def project(camera: Camera, p_c: Array) -> Array:
         if camera.distortion_model == "equidistant":
             xy = _fisheye_project(p_c, camera.distortion)
         else:
-            xy = p_c[:, :2] / p_c[:, 2:]
+            xy, visible = _plane_points(camera, p_c)
             if camera.distortion_model == "radtan":
                 xy = _radtan(xy, camera.distortion)
-            xy[p_c[:, 2] <= 0.0] = np.nan
+            elif camera.distortion_model == "fov":
+                xy = _fov_distorted(xy, float(camera.distortion[0]))
+            xy[np.logical_not(visible)] = np.nan
     return xy * [fx, fy] + [cx, cy]
 
 
+def _plane_points(camera: Camera, p_c: Array) -> tuple[Array, Array]:
+    """Points on the plane before distortion, and which of them the model can see."""
+    x, y, z = p_c.T
+    r2 = x * x + y * y
+    if camera.camera_model == "pinhole":
+        return p_c[:, :2] / p_c[:, 2:], z > 0.0
+    distance = np.sqrt(r2 + z * z)
+    if camera.camera_model == "omni":
+        xi = camera.model_parameters[0]
+        depth = z + xi * distance
+        lowest = -(xi if xi <= 1.0 else 1.0 / xi)
+        return p_c[:, :2] / depth[:, None], z > lowest * distance
+    if camera.camera_model == "ds":
+        xi, alpha = camera.model_parameters
+        moved = xi * distance + z
+        depth = alpha * np.sqrt(r2 + moved * moved) + (1.0 - alpha) * moved
+        edge = _edge(alpha)
+        lowest = -(edge + xi) / np.sqrt(2.0 * edge * xi + xi * xi + 1.0)
+        return p_c[:, :2] / depth[:, None], z > lowest * distance
+    alpha, beta = camera.model_parameters
+    bent = np.sqrt(beta * r2 + z * z)
+    depth = alpha * bent + (1.0 - alpha) * z
+    return p_c[:, :2] / depth[:, None], z > -_edge(alpha) * bent
+
+
+def _edge(alpha: float) -> float:
+    """How far behind the camera the second sphere lets it see; 0 for a pinhole."""
+    return float(alpha / (1.0 - alpha) if alpha <= 0.5 else (1.0 - alpha) / alpha)
+
+
+def _lifted(camera: Camera, xy: Array) -> Array:
+    """(n, 3) rays through undistorted points of the plane, of any length."""
+    r2 = (xy * xy).sum(axis=1)
+    if camera.camera_model == "pinhole":
+        return np.column_stack([xy, np.ones(len(xy))])
+    if camera.camera_model == "omni":
+        xi = camera.model_parameters[0]
+        scale = (xi + np.sqrt(1.0 + (1.0 - xi * xi) * r2)) / (1.0 + r2)
+        return np.column_stack([xy * scale[:, None], scale - xi])
+    if camera.camera_model == "ds":
+        xi, alpha = camera.model_parameters
+        mz = _second_sphere(r2, alpha)
+        scale = (mz * xi + np.sqrt(mz * mz + (1.0 - xi * xi) * r2)) / (mz * mz + r2)
+        return np.column_stack([xy * scale[:, None], mz * scale - xi])
+    alpha, beta = camera.model_parameters
+    return np.column_stack([xy, _second_sphere(beta * r2, alpha)])
+
+
+def _second_sphere(r2: Array, alpha: float) -> Array:
+    root = np.sqrt(1.0 - (2.0 * alpha - 1.0) * r2)
+    return np.asarray((1.0 - alpha * alpha * r2) / (alpha * root + 1.0 - alpha))
+
+
 def _radtan(xy: Array, distortion: Array) -> Array:
-    k1, k2, p1, p2 = distortion
+    k1, k2, p1, p2 = distortion[:4]
+    k3, k4, k5, k6 = [*distortion[4:], 0.0, 0.0, 0.0, 0.0][:4]
     x, y = xy[:, 0], xy[:, 1]
     r2 = x * x + y * y
-    radial = 1.0 + r2 * (k1 + r2 * k2)
+    radial = 1.0 + r2 * (k1 + r2 * (k2 + r2 * k3))
+    radial = radial / (1.0 + r2 * (k4 + r2 * (k5 + r2 * k6)))
     return np.column_stack(
         [
             x * radial + 2.0 * p1 * x * y + p2 * (r2 + 2.0 * x * x),
             y * radial + p1 * (r2 + 2.0 * y * y) + 2.0 * p2 * x * y,
         ]
     )
+
+
+def _fov_distorted(xy: Array, w: float) -> Array:
+    if w < MIN_FOV_PARAMETER:
+        return xy
+    radius = np.linalg.norm(xy, axis=1)
+    bent = np.arctan(2.0 * radius * np.tan(w / 2.0)) / w
+    scale = np.where(radius > 1e-8, bent / radius, 2.0 * np.tan(w / 2.0) / w)
+    return xy * scale[:, None]
+
+
+def _fov_undistorted(xy: Array, w: float) -> Array:
+    if w < MIN_FOV_PARAMETER:
+        return xy
+    radius = np.linalg.norm(xy, axis=1)
+    angle = np.where(radius * w < np.pi / 2.0, radius * w, np.nan)
+    straight = np.tan(angle) / (2.0 * np.tan(w / 2.0))
+    scale = np.where(radius > 1e-8, straight / radius, w / (2.0 * np.tan(w / 2.0)))
+    return xy * scale[:, None]
 
 
 def _bent(theta: Array, distortion: Array) -> Array:

@@ -1,6 +1,7 @@
 """Can these numbers come from an IMU on the ground? Wrong units and missing gravity, by physics.
 
 Nothing is known of the motion, so every test allows what hand-held devices, drones and cars do.
+What a calibration can state is in `rig_ranges`.
 """
 
 from dataclasses import dataclass
@@ -20,13 +21,13 @@ MAX_RATE = 15.0
 """Angular rate [rad/s] that no recording for cameras exceeds for 1 % of its time: 860 deg/s."""
 
 COHERENT = 0.6
-"""Turned back to one frame, forces add up to gravity: mean and single norms agree to this part."""
+"""Rotated back to one frame, forces add up to gravity: mean and single norms agree to this part."""
 
 IN_DEGREES = "the gyroscope is in deg/s"
 DISAGREE = "gyroscope and accelerometer disagree"
 
 _WINDOW_S = 5.0
-"""Long enough that a bias of 1 deg/s, read as 1 rad/s, turns gravity away."""
+"""Long enough that a bias of 1 deg/s, read as 1 rad/s, rotates gravity away."""
 
 _SMOOTHING_S = 0.2
 
@@ -40,15 +41,15 @@ class ImuFault:
     """The samples are useless as they are."""
 
     name: str = ""
-    """Of the fault, in a few words."""
+    """Short name of the fault."""
 
 
 @dataclass(frozen=True)
 class Forces:
-    """What the accelerometer says on average, its turning undone with the gyroscope."""
+    """Average forces, the rotation undone with the gyroscope."""
 
     mean: float
-    """Median over windows of the norm of the mean force, turned to the window's start [m/s^2]:
+    """Median over windows of the norm of the mean force, rotated to the window's start [m/s^2]:
     gravity, up to the change of velocity over the window's length."""
 
     sample: float
@@ -79,7 +80,7 @@ def graded_imu_faults(samples: ImuSamples) -> list[ImuFault]:
     faults = _dead_channels(samples)
     forces = average_forces(samples)
     gyro_fault = _gyro_fault(samples, forces)
-    # Forces are turned back with the gyroscope, so they are judged only when it is sound.
+    # Forces are rotated back with the gyroscope, so they are judged only when it is sound.
     other = gyro_fault or _gravity_fault(samples.source, forces)
     return faults + ([other] if other else []) + _gap_faults(samples)
 
@@ -107,10 +108,10 @@ def _gyro_fault(samples: ImuSamples, forces: Forces) -> ImuFault | None:
             f"samples; needed rad/s, at most {MAX_RATE:.0f} for a recording with cameras. {remedy}"
         )
         return ImuFault(text, serious=True, name=IN_DEGREES)
-    # Norms are those of gravity, yet the directions, turned back, do not agree.
+    # Norms are those of gravity, yet the directions, rotated back, do not agree.
     if not forces.coherent and abs(forces.sample - GRAVITY_NORM) < 2.0 * GRAVITY_TOLERANCE:
         text = (
-            f"{samples.source}: gyroscope and accelerometer disagree: turned back with the "
+            f"{samples.source}: gyroscope and accelerometer disagree: rotated back with the "
             f"gyroscope, forces of {forces.sample:.2f} m/s^2 average to {forces.mean:.2f} over "
             f"{_WINDOW_S:.0f} s, needed {GRAVITY_NORM} within {GRAVITY_TOLERANCE}. {remedy}"
         )
@@ -142,8 +143,8 @@ def _gravity_fault(source: str, forces: Forces) -> ImuFault | None:
     else:
         name = "the accelerometer's scale is wrong"
         text = (
-            f"{source}: the accelerometer reads {forces.mean:.2f} m/s^2 on average and at rest, "
-            f"{needed}. Check its range setting, scale factor and units."
+            f"{source}: the accelerometer reads {forces.mean:.2f} m/s^2 on average and when "
+            f"stationary, {needed}. Check its range setting, scale factor and units."
         )
     return ImuFault(text, serious=True, name=name)
 
@@ -155,7 +156,7 @@ def _gap_faults(samples: ImuSamples) -> list[ImuFault]:
     steps_s = np.diff(samples.stamps_ns) / NS
     longest = before[np.argmax(steps_s[before])]
     text = (
-        f"{samples.source}: {len(before)} gaps, the longest {steps_s[longest]:.3f} s after stamp "
+        f"{samples.source}: {len(before)} gaps, the longest {steps_s[longest]:.3f} s after "
         f"{samples.stamps_ns[longest]} ns; the median step is {np.median(steps_s):.4f} s. Windows "
         "that touch a gap cannot be used."
     )
@@ -163,7 +164,7 @@ def _gap_faults(samples: ImuSamples) -> list[ImuFault]:
 
 
 def average_forces(samples: ImuSamples) -> Forces:
-    """Forces over windows of 5 s, turned back to each window's start."""
+    """Forces over windows of 5 s, rotated back to each window's start."""
     length = min(round(_WINDOW_S * samples.rate_hz), len(samples) - 1)
     starts = np.arange(0, len(samples) - length, max(length // 2, 1))
     angles = samples.gyro[:-1] * (np.diff(samples.stamps_ns) / NS)[:, None]

@@ -1,12 +1,14 @@
 """Stereo pairs: which images belong together, and what every source of them offers."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maci2.errors import DatasetError
+from maci2.sensors.types import BagImages, Rig
 from maci2.types import Stamps, nearest_index
 
 MAX_PAIR_SKEW_NS = 1_000_000
@@ -25,8 +27,54 @@ class StereoPair:
     right: Image
 
 
+@dataclass(frozen=True)
+class ImageRecording:
+    """The images of a recording and the calibration of its cameras: all that odometry needs.
+
+    A `Recording` has the same fields and does in its place.
+    """
+
+    name: str
+    path: Path
+    rig: Rig
+    camera_stamps_ns: tuple[Stamps, ...]
+    """One array per camera."""
+
+    camera_shift_ns: int = 0
+    """What was added to the camera's timestamps."""
+
+    image_names: tuple[dict[int, str], ...] = ()
+    """As of a `Recording`."""
+
+    bag: BagImages | None = None
+    """For a bag: where its images are."""
+
+
+class HasImages(Protocol):
+    """A `Recording` or an `ImageRecording`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def path(self) -> Path: ...
+    @property
+    def rig(self) -> Rig: ...
+    @property
+    def camera_stamps_ns(self) -> tuple[Stamps, ...]: ...
+    @property
+    def camera_shift_ns(self) -> int: ...
+    @property
+    def image_names(self) -> tuple[dict[int, str], ...]: ...
+    @property
+    def bag(self) -> BagImages | None: ...
+
+
 class Frames(Protocol):
-    """The stereo pairs of a recording; images are read when asked for."""
+    """The stereo pairs of a recording; images are read when asked for.
+
+    An image that cannot be used (truncated, missing, of another size) raises ImageError where it is
+    asked for: it costs that image, not the recording.
+    """
 
     @property
     def stamps_ns(self) -> Stamps:
@@ -46,6 +94,9 @@ class Frames(Protocol):
 
     def left(self, index: int) -> Image:
         """The left image alone: following points needs no right one."""
+
+    def right(self, index: int) -> Image:
+        """The right image alone."""
 
     def pair(self, index: int) -> StereoPair:
         """Both images."""

@@ -4,8 +4,8 @@ Eq. 6 knows match errors only. A calibrated rig also errs in the direction and t
 motion it measures (lens, baseline, where the camera sits on the body) and in its stamps. These act
 on the pose itself: an isotropic part that grows with the motion, a small one that remains at rest.
 The numbers are plausible in practice but were chosen after looking at the errors of the two real
-clips in docs/research/vision.md; with them a step of 0.2 s in gentle flight has a floor of 0.014 deg and
-0.8 mm.
+clips in docs/research/vision.md; with them a step of 0.2 s in gentle flight has a floor of
+0.014 deg and 0.8 mm.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,7 @@
 """How far off a match may be: a 4x4 covariance of (u1, v1, d0, d1) for each, learned or not."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -9,8 +10,9 @@ from typing import Literal, Protocol
 import numpy as np
 
 from maci2.errors import OptionError
+from maci2.files import read_bytes
+from maci2.model_card import Card, CardKind
 from maci2.types import Array
-from maci2.vision.match_card import read_match_card
 from maci2.vision.match_features import INPUTS, MatchFeatures
 
 ModelName = Literal["learned", "fixed", "structure", "chi2"]
@@ -24,13 +26,74 @@ BUNDLED = "match_covariance.onnx"
 WEIGHTS = resources.files("maci2.vision") / "weights"
 CHECKSUMS = "SHA256SUMS"
 
+MAX_WEIGHT_BYTES = 1 << 28
+
 MIN_STD_PX, MAX_STD_PX = 0.003, 30.0
+
+METADATA_KEY = "maci2_match_covariance"
+"""Key of the card in a weight file's metadata."""
+
+FORMAT = 1
+"""Version of the weight files; raised when inputs, outputs or the card change."""
+
+AXES = ("u1", "v1", "d0", "d1")
+
+
+class MatchCard(Card):
+    """Everything a user should know of the weights of the match covariance."""
+
+    format: int
+    package_version: str
+    inputs: int
+    """Numbers read per match."""
+
+    scenes: int
+    held_out_scenes: int
+    matches: int
+    seed: int
+    epochs: int
+
+    outliers: float
+    """Share of held-out matches beyond 5 standard deviations, left to the robust loss."""
+
+    axis_nees: tuple[float, float, float, float]
+    """NEES of the other held-out matches per axis, before the calibration stage."""
+
+    pose_nees: float
+    """NEES per degree of freedom of the held-out relative poses, before the calibration stage."""
+
+    limits: list[str]
+
+    def text(self) -> str:
+        """The card as lines of text."""
+        axes = ", ".join(
+            f"{axis} {value:.2f}" for axis, value in zip(AXES, self.axis_nees, strict=True)
+        )
+        lines = [
+            f"covariance of stereo matches, written by maci2 {self.package_version}",
+            f"trained on      {self.matches} matches in {self.scenes} rendered rooms, no real "
+            "image",
+            f"calibrated on   {self.held_out_scenes} rooms not trained on",
+            f"seed            {self.seed}, {self.epochs} epochs",
+            f"held-out NEES   before calibration, which makes them 1: {axes}; then poses "
+            f"{self.pose_nees:.2f}",
+            f"outliers        {100 * self.outliers:.1f} % of held-out matches",
+        ]
+        return "\n".join(lines + [f"limit           {limit}" for limit in self.limits])
+
+
+KIND = CardKind(MatchCard, "no match covariance", METADATA_KEY, FORMAT, "maci2 train-vision")
+
+
+def read_match_card(metadata: Mapping[str, str], source: str) -> MatchCard:
+    """The card of a weight file, or an error that says what is wrong with it."""
+    return KIND.read(metadata, source)
 
 
 class CovarianceModel(Protocol):
-    """Covariances (n, 4, 4) [px^2] of the matches behind some evidence."""
+    """Covariances (n, 4, 4) [px^2] of the matches that some features describe."""
 
-    def __call__(self, evidence: MatchFeatures) -> Array: ...
+    def __call__(self, features: MatchFeatures) -> Array: ...
 
 
 @dataclass(frozen=True)
@@ -39,18 +102,18 @@ class FixedNoise:
 
     std_px: float = FIXED_PX
 
-    def __call__(self, evidence: MatchFeatures) -> Array:
+    def __call__(self, features: MatchFeatures) -> Array:
         cov = self.std_px**2 * np.eye(4)
-        return np.broadcast_to(cov, (len(evidence.tensors), 4, 4)).copy()
+        return np.broadcast_to(cov, (len(features.tensors), 4, 4)).copy()
 
 
 @dataclass(frozen=True)
 class StructureTensor:
     """What least squares says: grey noise through the inverse of the patch's gradients."""
 
-    def __call__(self, evidence: MatchFeatures) -> Array:
-        xx, xy, yy = evidence.tensors.T + np.array([[1.0], [0.0], [1.0]])
-        grey = evidence.residual_vars + 1.0 / 12.0
+    def __call__(self, features: MatchFeatures) -> Array:
+        xx, xy, yy = features.tensors.T + np.array([[1.0], [0.0], [1.0]])
+        grey = features.residual_vars + 1.0 / 12.0
         determinant = np.maximum(xx * yy - xy * xy, 1e-6 * xx * yy)
         covs = np.zeros((len(xx), 4, 4))
         covs[:, 0, 0] = grey[:, 0] * yy / determinant
@@ -68,27 +131,47 @@ class Learned:
         import onnxruntime
 
         source = str(path or BUNDLED)
+        weights = _weights(path)
+        self._digest = hashlib.sha256(weights).hexdigest()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         try:
             self._session = onnxruntime.InferenceSession(
-                _weights(path), options, providers=["CPUExecutionProvider"]
+                weights, options, providers=["CPUExecutionProvider"]
             )
-        except OptionError:
-            raise
         except Exception as error:  # onnxruntime has no common base class for its errors
-            raise OptionError(f"{source}: not an ONNX file that can be read.") from error
+            raise OptionError(
+                f"{source}: not an ONNX file that can be read; copy it again, or train it again "
+                "with `maci2 train-vision`."
+            ) from error
         self.card = read_match_card(self._session.get_modelmeta().custom_metadata_map, source)
         if self.card.inputs != INPUTS:
             raise OptionError(
                 f"{source}: reads {self.card.inputs} numbers per match, this version gives "
                 f"{INPUTS}; train it again with `maci2 train-vision`."
             )
+        self._require_working(source)
 
-    def __call__(self, evidence: MatchFeatures) -> Array:
-        if len(evidence.inputs) == 0:
+    def _require_working(self, source: str) -> None:
+        """Raise unless the network runs and gives finite numbers."""
+        try:
+            (outputs,) = self._session.run(None, {"inputs": np.zeros((1, INPUTS), np.float32)})
+            works = outputs.shape == (1, OUTPUTS) and np.isfinite(outputs).all()
+        except Exception:  # onnxruntime has no common base class for its errors
+            works = False
+        if not works:
+            raise OptionError(
+                f"{source}: weights that cannot be used: they give no {OUTPUTS} finite numbers; "
+                "copy the file again, or train it again with `maci2 train-vision`."
+            )
+
+    def __repr__(self) -> str:
+        return f"Learned(sha256={self._digest})"
+
+    def __call__(self, features: MatchFeatures) -> Array:
+        if len(features.inputs) == 0:
             return np.empty((0, 4, 4))
-        (outputs,) = self._session.run(None, {"inputs": evidence.inputs})
+        (outputs,) = self._session.run(None, {"inputs": features.inputs})
         return covariances(outputs.astype(np.float64))
 
 
@@ -128,7 +211,7 @@ def _weights(path: Path | None) -> bytes:
     if path is not None:
         if not path.is_file():
             raise OptionError(f"{path}: no such file; `maci2 train-vision` writes one.")
-        return path.read_bytes()
+        return read_bytes(path, "weights of a match covariance", MAX_WEIGHT_BYTES, OptionError)
     content = (WEIGHTS / BUNDLED).read_bytes()
     found, needed = hashlib.sha256(content).hexdigest(), bundled_digest()
     if found != needed:

@@ -1,6 +1,5 @@
 """Odometry over a whole recording: keyframes at even times, results saved as they come."""
 
-import zipfile
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -8,13 +7,26 @@ from pathlib import Path
 import numpy as np
 
 from maci2 import __version__
-from maci2.errors import DatasetError, OptionError
+from maci2.errors import DatasetError, Maci2Error, OptionError
+from maci2.files import NpzField, read_npz, write_npz
 from maci2.types import NS, Stamps, nearest_index
 from maci2.vision.odometry import StereoOdometry
 from maci2.vision.relative_pose import RelativePose
 
 SAVE_EVERY = 25
-"""Steps between saves of the unfinished file."""
+"""Relative poses between two saves of the unfinished file."""
+
+
+MEASURED_FIELDS = {
+    "stamps_ns": NpzField("iu", ("m", 2)),
+    "T_ck_ck1": NpzField("f", ("m", 4, 4)),
+    "cov": NpzField("f", ("m", 6, 6)),
+    "matches": NpzField("iu", ("m",)),
+    "inliers": NpzField("iu", ("m",)),
+    "row_error_px": NpzField("f", ("m",)),
+    "reasons": NpzField("U", ("m",)),
+    "settings": NpzField("U", ()),
+}
 
 
 def even_keyframes(stamps_ns: Stamps, interval_s: float) -> Stamps:
@@ -22,11 +34,14 @@ def even_keyframes(stamps_ns: Stamps, interval_s: float) -> Stamps:
     if not interval_s > 0.0:
         raise OptionError(f"--interval is {interval_s:g} s, needed above 0.")
     if len(stamps_ns) < 2:
-        raise DatasetError(f"{len(stamps_ns)} stereo pairs, needed two or more for a step.")
-    if (np.diff(stamps_ns) <= 0).any():
-        at = int(np.argmax(np.diff(stamps_ns) <= 0))
         raise DatasetError(
-            f"image stamps go backwards: {stamps_ns[at + 1]} ns follows {stamps_ns[at]} ns."
+            f"{len(stamps_ns)} stereo pairs, needed two or more for a relative pose."
+        )
+    if (np.diff(stamps_ns) <= 0).any():
+        index = int(np.argmax(np.diff(stamps_ns) <= 0))
+        raise DatasetError(
+            f"image timestamps go backwards: {stamps_ns[index + 1]} ns follows "
+            f"{stamps_ns[index]} ns."
         )
     wanted_ns = np.arange(int(stamps_ns[0]), int(stamps_ns[-1]) + 1, round(interval_s * NS))
     chosen = np.unique(stamps_ns[nearest_index(stamps_ns, wanted_ns)])
@@ -37,62 +52,63 @@ def measure_all(
     odometry: StereoOdometry,
     keyframes_ns: Stamps,
     output: Path | None = None,
-    on_step: Callable[[int, int], None] = lambda done, total: None,
+    on_pose: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[RelativePose]:
-    """Every step; with `output`, unfinished work is saved beside it and taken up again."""
+    """Relative poses of all keyframes; with `output`, unfinished work is saved beside it and
+    resumed by an odometry with the same settings."""
     partial = None if output is None else output.with_name(output.name + ".unfinished")
-    steps = [] if partial is None else _take_up(partial, keyframes_ns)
+    poses = [] if partial is None else _resumed(partial, keyframes_ns, odometry.settings)
     indices = [odometry.frames.index_of(int(stamp)) for stamp in keyframes_ns]
-    for k in range(len(steps), len(indices) - 1):
-        steps.append(odometry.step(indices[k], indices[k + 1]))
-        on_step(k + 1, len(indices) - 1)
+    for k in range(len(poses), len(indices) - 1):
+        poses.append(odometry.relative_pose(indices[k], indices[k + 1]))
+        on_pose(k + 1, len(indices) - 1)
         if partial is not None and (k + 1) % SAVE_EVERY == 0:
-            save_steps(partial, steps)
+            save_measured(partial, poses, odometry.settings)
     if output is not None and partial is not None:
-        save_steps(output, steps)
+        save_measured(output, poses, odometry.settings)
         partial.unlink(missing_ok=True)
-    return steps
+    return poses
 
 
-def save_steps(path: Path, steps: list[RelativePose]) -> None:
-    """The `.npz` of relative poses, with counts and reasons beside them."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".part")
-    with temporary.open("wb") as file:
-        np.savez(
-            file,
-            stamps_ns=np.array([step.stamps_ns for step in steps], dtype=np.int64),
-            T_ck_ck1=np.array([step.T_ck_ck1 for step in steps]),
-            cov=np.array([step.cov_T_ck_ck1 for step in steps]),
-            frame="rectified",
-            version=__version__,
-            matches=np.array([step.matches for step in steps]),
-            inliers=np.array([step.inliers for step in steps]),
-            row_error_px=np.array([step.row_error_px for step in steps]),
-            reasons=np.array([step.reason for step in steps], dtype=np.str_),
-        )
-    temporary.replace(path)
+def save_measured(path: Path, poses: list[RelativePose], settings: str) -> None:
+    """Write the `.npz` of relative poses, with counts and reasons beside them."""
+    arrays = {
+        "stamps_ns": np.array([pose.stamps_ns for pose in poses], dtype=np.int64),
+        "T_ck_ck1": np.array([pose.T_ck_ck1 for pose in poses]),
+        "cov": np.array([pose.cov_T_ck_ck1 for pose in poses]),
+        "frame": "rectified",
+        "version": __version__,
+        "matches": np.array([pose.matches for pose in poses]),
+        "inliers": np.array([pose.inliers for pose in poses]),
+        "row_error_px": np.array([pose.row_error_px for pose in poses]),
+        "settings": settings,
+        "measured": np.array([not pose.reason for pose in poses]),
+        "reasons": np.array([pose.reason for pose in poses], dtype=np.str_),
+    }
+    write_npz(path, arrays)
 
 
-def load_steps(path: Path) -> list[RelativePose]:
-    """What `save_steps` wrote."""
-    with np.load(path, allow_pickle=False) as file:
-        columns = [file[name] for name in ("stamps_ns", "T_ck_ck1", "cov", "matches", "inliers",
-                                           "row_error_px", "reasons")]  # fmt: skip
+def load_measured(path: Path, settings: str = "") -> list[RelativePose]:
+    """Read what `save_measured` wrote; nothing where it was written with other `settings`."""
+    content = read_npz(path, MEASURED_FIELDS, "relative poses that `maci2 vo` wrote")
+    if settings and str(content["settings"]) != settings:
+        return []
+    columns = [content[name] for name in ("stamps_ns", "T_ck_ck1", "cov", "matches", "inliers",
+                                          "row_error_px", "reasons")]  # fmt: skip
     return [
         RelativePose((int(s[0]), int(s[1])), T, cov, int(m), int(i), float(row), str(reason))
         for s, T, cov, m, i, row, reason in zip(*columns, strict=True)
     ]
 
 
-def _take_up(partial: Path, keyframes_ns: Stamps) -> list[RelativePose]:
-    """Steps of an earlier run over the same keyframes, as far as it came."""
+def _resumed(partial: Path, keyframes_ns: Stamps, settings: str) -> list[RelativePose]:
+    """Relative poses of an earlier run over the same keyframes with the same settings."""
     if not partial.is_file():
         return []
     try:
-        steps = load_steps(partial)
-    except (ValueError, KeyError, OSError, zipfile.BadZipFile):
+        poses = load_measured(partial, settings)
+    except Maci2Error:
         return []
     wanted = pairwise(keyframes_ns)
-    same = [s.stamps_ns == (int(a), int(b)) for s, (a, b) in zip(steps, wanted, strict=False)]
-    return steps[: same.index(False)] if False in same else steps[: len(same)]
+    same = [p.stamps_ns == (int(a), int(b)) for p, (a, b) in zip(poses, wanted, strict=False)]
+    return poses[: same.index(False)] if False in same else poses[: len(same)]

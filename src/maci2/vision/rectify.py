@@ -6,9 +6,11 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from maci2.boundary import as_image
 from maci2.errors import CalibrationError
 from maci2.lie import se3_inv
 from maci2.sensors import Camera, Rig
+from maci2.sensors.camera_model import central_focal, pixel_grid, project
 from maci2.sensors.stereo import Image
 from maci2.types import Array
 
@@ -46,11 +48,11 @@ class Rectification:
 
     def left(self, image: Image) -> Image:
         """The left image, rectified."""
-        return _remap(image, self.maps_left)
+        return _remap(as_image(image, self.resolution, "the left image"), self.maps_left)
 
     def right(self, image: Image) -> Image:
         """The right image, rectified."""
-        return _remap(image, self.maps_right)
+        return _remap(as_image(image, self.resolution, "the right image"), self.maps_right)
 
 
 def rectify(rig: Rig) -> Rectification:
@@ -63,7 +65,7 @@ def rectify(rig: Rig) -> Rectification:
             f"{right.resolution[0]}x{right.resolution[1]}; needed one size for both cameras."
         )
     width, height = left.resolution
-    focal = float(min(camera.intrinsics[:2].mean() for camera in (left, right)))
+    focal = float(min(central_focal(camera).mean() for camera in (left, right)))
     center = ((width - 1) / 2.0, (height - 1) / 2.0)
     new = np.array([[focal, 0.0, center[0]], [0.0, focal, center[1]], [0.0, 0.0, 1.0]])
     maps_left = _maps(left, R_cr_c0, new)
@@ -140,6 +142,8 @@ def _maps(camera: Camera, R_cr_c: Array, new: Array) -> tuple[Map, Map]:
     """Where each rectified pixel lies in the camera's own image; exact floats, since OpenCV's
     fixed-point maps round to 1/32 px, as much as a good match errs."""
     K, size = _camera_matrix(camera), camera.resolution
+    if camera.camera_model != "pinhole" or camera.distortion_model == "fov":
+        return _projected_maps(camera, R_cr_c, new)
     if camera.distortion_model == "equidistant":
         found = cv2.fisheye.initUndistortRectifyMap(
             K, camera.distortion, R_cr_c, new, size, cv2.CV_32FC1
@@ -147,6 +151,15 @@ def _maps(camera: Camera, R_cr_c: Array, new: Array) -> tuple[Map, Map]:
     else:
         found = cv2.initUndistortRectifyMap(K, camera.distortion, R_cr_c, new, size, cv2.CV_32FC1)
     return np.asarray(found[0], np.float32), np.asarray(found[1], np.float32)
+
+
+def _projected_maps(camera: Camera, R_cr_c: Array, new: Array) -> tuple[Map, Map]:
+    """Maps of a model that OpenCV does not know; -1 where the lens cannot see."""
+    uv1 = np.column_stack([pixel_grid(camera.resolution), np.ones(np.prod(camera.resolution))])
+    uv = project(camera, uv1 @ np.linalg.inv(new).T @ R_cr_c)
+    maps = np.where(np.isnan(uv), -1.0, uv).astype(np.float32)
+    width, height = camera.resolution
+    return maps[:, 0].reshape(height, width), maps[:, 1].reshape(height, width)
 
 
 def _content(maps: tuple[Map, Map], resolution: tuple[int, int]) -> NDArray[np.uint8]:

@@ -1,5 +1,6 @@
-"""Pose and covariance of one keyframe step; never a confident answer from too little."""
+"""Pose and covariance of one relative pose; never a confident answer from too little."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,68 +12,85 @@ from maci2.vision.calibration_uncertainty import CalibrationUncertainty, calibra
 from maci2.vision.covariance_models import CovarianceModel
 from maci2.vision.keyframe import KeyframeMatches
 from maci2.vision.keypoints import spread
-from maci2.vision.outlier_rejection import consensus_pose
-from maci2.vision.relative_poses import any_motion
+from maci2.vision.outlier_rejection import agrees, consensus_pose
+from maci2.vision.predicted_rotation import PredictedRotation
+from maci2.vision.relative_poses import CameraFrame, RelativePoses, any_motion
 from maci2.vision.two_frame import INLIER_CHI2, Matches, PinholePair, TwoFrame
 
 MAX_MATCHES = 400
 RADIUS_PX = 12.0
-"""Between matches that are used: their patches overlap by less than half."""
+"""Least distance of matches that are used: their patches overlap by less than half."""
 
 MIN_MATCHES = 15
 MIN_INLIER_SHARE = 0.5
+MIN_WITNESSED_SHARE = 0.1
+"""Least share of the matches that must agree on a motion whose rotation is the predicted one."""
 
 
 @dataclass(frozen=True)
 class RelativePose:
-    """What vision measured between two keyframes."""
+    """Motion of the camera between two keyframes, as vision measured it."""
 
     stamps_ns: tuple[int, int]
     T_ck_ck1: Array
-    """Rectified left camera; identity where nothing could be measured."""
+    """Takes points from the rectified left camera k+1 to camera k; identity where nothing could be
+    measured."""
 
     cov_T_ck_ck1: Array
-    """(6, 6) left, [rho, phi]."""
+    """(6, 6) left perturbation, order [rho, phi], [m, rad] (Eq. 6)."""
 
     matches: int
+    """Matches that the pose was looked for in."""
+
     inliers: int
+    """Matches that agree with it."""
+
     row_error_px: float
     """Median of |row left - row right| [px]."""
 
     reason: str = ""
-    """Why it could not be measured: its covariance then covers any motion. Empty if it was."""
+    """Why it could not be measured: its covariance then covers any motion. Empty where it was."""
 
 
 def measure_relative_pose(
-    stamps: tuple[int, int],
+    stamps_ns: tuple[int, int],
     found: KeyframeMatches,
     model: CovarianceModel,
     camera: PinholePair,
-    shared: CalibrationUncertainty,
+    calibration: CalibrationUncertainty,
     scale_by_residuals: bool = False,
+    predicted: PredictedRotation | None = None,
 ) -> RelativePose:
-    """Choose matches by their covariance, find the pose, complete its covariance."""
+    """Choose matches by their covariance, find the pose, complete its covariance.
+
+    A motion is certain when half of the matches agree on it, or with fewer where its rotation is
+    the predicted one.
+    """
     count = len(found.matches)
     if count < MIN_MATCHES:
-        return unmeasured(stamps, f"{count} points could be followed, needed {MIN_MATCHES}", count)
-    covs = model(found.evidence)
+        return unmeasured(
+            stamps_ns, f"{count} points could be followed, needed {MIN_MATCHES}", count
+        )
+    covs = model(found.features)
     chosen = spread(found.matches.uv0, np.linalg.det(covs), MAX_MATCHES, RADIUS_PX)
     matches, covs = found.matches.take(chosen), covs[chosen]
-    pose = consensus_pose(matches, covs, camera)
+    pose = consensus_pose(matches, covs, camera, predicted)
+    witnessed = predicted is not None and agrees(pose, predicted)
     share = pose.inliers / len(matches)
-    if not pose.converged or pose.inliers < MIN_MATCHES or share < MIN_INLIER_SHARE:
+    enough = share >= (MIN_WITNESSED_SHARE if witnessed else MIN_INLIER_SHARE)
+    if not pose.converged or pose.inliers < MIN_MATCHES or not enough:
         return unmeasured(
-            stamps,
+            stamps_ns,
             f"{pose.inliers} of {len(matches)} matches agree on one motion, needed {MIN_MATCHES} "
             f"and {100 * MIN_INLIER_SHARE:.0f} %",
             len(matches),
         )
-    dt = (stamps[1] - stamps[0]) / NS
+    dt = (stamps_ns[1] - stamps_ns[0]) / NS
     cov = residual_scale(pose, scale_by_residuals) * pose.cov
-    cov = cov + calibration_covariance(shared, pose.T_ck_ck1, dt, _displacement_px(matches))
+    cov = cov + calibration_covariance(calibration, pose.T_ck_ck1, dt, _displacement_px(matches))
     row_error_px = float(np.median(np.abs(found.row_errors[chosen])))
     return RelativePose(
-        stamps, pose.T_ck_ck1, symmetrize(cov), len(matches), pose.inliers, row_error_px
+        stamps_ns, pose.T_ck_ck1, symmetrize(cov), len(matches), pose.inliers, row_error_px
     )
 
 
@@ -87,27 +105,39 @@ def residual_scale(pose: TwoFrame, both_ways: bool = False) -> float:
     return ratio if both_ways else max(ratio, 1.0)
 
 
-def unmeasured(stamps: tuple[int, int], reason: str, matches: int = 0) -> RelativePose:
-    """A step of which nothing is known but that a camera moves no faster than it can."""
-    dt = (stamps[1] - stamps[0]) / NS
-    return RelativePose(stamps, np.eye(4), any_motion(dt), matches, 0, float("nan"), reason)
+def unmeasured(stamps_ns: tuple[int, int], reason: str, matches: int = 0) -> RelativePose:
+    """A relative pose of which nothing is known but that a camera moves no faster than it can."""
+    dt = (stamps_ns[1] - stamps_ns[0]) / NS
+    return RelativePose(stamps_ns, np.eye(4), any_motion(dt), matches, 0, float("nan"), reason)
 
 
-def chained(steps: list[RelativePose]) -> RelativePose:
-    """Steps one after the other as one: S = S1 + Ad(T1) S2 Ad(T1)^T."""
-    T, cov = steps[0].T_ck_ck1, steps[0].cov_T_ck_ck1
-    for one in steps[1:]:
+def chained(poses: Sequence[RelativePose]) -> RelativePose:
+    """Consecutive relative poses as one: S = S1 + Ad(T1) S2 Ad(T1)^T."""
+    T, cov = poses[0].T_ck_ck1, poses[0].cov_T_ck_ck1
+    for pose in poses[1:]:
         Ad = se3_adj(np.ascontiguousarray(T))
-        cov = symmetrize(cov + Ad @ one.cov_T_ck_ck1 @ Ad.T)
-        T = T @ one.T_ck_ck1
+        cov = symmetrize(cov + Ad @ pose.cov_T_ck_ck1 @ Ad.T)
+        T = T @ pose.T_ck_ck1
     return RelativePose(
-        (steps[0].stamps_ns[0], steps[-1].stamps_ns[1]),
+        (poses[0].stamps_ns[0], poses[-1].stamps_ns[1]),
         T,
         cov,
-        min(step.matches for step in steps),
-        min(step.inliers for step in steps),
-        float(np.mean([step.row_error_px for step in steps])),
-        next((step.reason for step in steps if step.reason), ""),
+        min(pose.matches for pose in poses),
+        min(pose.inliers for pose in poses),
+        float(np.mean([pose.row_error_px for pose in poses])),
+        next((pose.reason for pose in poses if pose.reason), ""),
+    )
+
+
+def stacked(poses: Sequence[RelativePose], frame: CameraFrame) -> RelativePoses:
+    """Consecutive relative poses as what estimation takes."""
+    stamps_ns = [poses[0].stamps_ns[0], *(pose.stamps_ns[1] for pose in poses)]
+    return RelativePoses(
+        np.array(stamps_ns, dtype=np.int64),
+        np.array([pose.T_ck_ck1 for pose in poses]),
+        np.array([pose.cov_T_ck_ck1 for pose in poses]),
+        frame,
+        reasons=tuple(pose.reason for pose in poses),
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from bag_files import BagFile
 from maci2.datasets.bag.images import grey_image, require_size
-from maci2.errors import CalibrationError, DatasetError
+from maci2.errors import DatasetError, ImageError
 
 # Grey of pure red, green and blue (ITU-R BT.601), rounded.
 RED, GREEN, BLUE = 76, 150, 29
@@ -102,7 +102,7 @@ def test_a_truncated_image_is_refused(suffix, share):
     image = np.random.default_rng(0).integers(0, 255, (40, 60), dtype=np.uint8)
     whole = compressed(image, suffix, suffix)
     whole.data = whole.data[: int(share * len(whole.data))]
-    with pytest.raises(DatasetError, match=r"bag, /cam: \d+ bytes .* are no complete image"):
+    with pytest.raises(DatasetError, match=r"bag, /cam, format .*: is truncated: "):
         grey_image(whole, "bag, /cam")
 
 
@@ -114,5 +114,5 @@ def test_an_image_shorter_than_it_says_is_refused(bag):
 
 
 def test_another_size_than_the_calibrations_is_named():
-    with pytest.raises(CalibrationError, match="the image is 8x6, the calibration is for 6x8"):
+    with pytest.raises(ImageError, match="the image is 8x6, the calibration is for 6x8"):
         require_size(np.zeros((6, 8), np.uint8), (6, 8), "x")

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from bag_files import FORMATS, bag_name, recording_items, write_items
+from helpers import resized
 from maci2.datasets import open_recording
 from maci2.datasets.bag.frames import bag_frames
 from maci2.datasets.bag.recording import read_bag
@@ -25,7 +26,7 @@ def grey(camera, stamp_ns):
 @pytest.fixture(scope="module")
 def recording():
     made = simulate(SimulationConfig(duration_s=1.0, seed=4))
-    cameras = tuple(replace(camera, resolution=(48, 32)) for camera in made.rig.cameras)
+    cameras = tuple(resized(camera, (48, 32)) for camera in made.rig.cameras)
     return replace(made, rig=replace(made.rig, cameras=cameras))
 
 
@@ -235,7 +236,7 @@ def test_nan_is_named_by_message(recording, tmp_path):
         return items
 
     message = message_of(written(tmp_path, make), recording.rig)
-    assert "/imu0, message 41, stamp" in message
+    assert "/imu0, message 41, timestamp" in message
     assert "1 of 201 messages hold NaN" in message
 
 

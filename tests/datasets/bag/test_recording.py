@@ -8,6 +8,7 @@ from rosbags.rosbag1 import Writer as Writer1
 from rosbags.rosbag2 import CompressionFormat, CompressionMode
 
 from bag_files import FORMATS, ODOMETRY, POSE, TRANSFORM, bag_name, recording_items, write_items
+from helpers import resized
 from maci2.datasets import open_recording
 from maci2.datasets.bag.frames import bag_frames
 from maci2.datasets.bag.reader import Bag
@@ -29,7 +30,7 @@ def drawn(camera, stamp_ns):
 @pytest.fixture(scope="module")
 def recording():
     made = simulate(SimulationConfig(duration_s=2.0, seed=4))
-    cameras = tuple(replace(camera, resolution=SIZE) for camera in made.rig.cameras)
+    cameras = tuple(resized(camera, SIZE) for camera in made.rig.cameras)
     return replace(made, rig=replace(made.rig, cameras=cameras))
 
 

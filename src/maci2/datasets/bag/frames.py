@@ -10,8 +10,14 @@ from numpy.typing import NDArray
 from maci2.datasets.bag.images import Image, grey_image, require_size
 from maci2.datasets.bag.reader import Bag, Message, header_stamp_ns
 from maci2.errors import DatasetError
-from maci2.sensors.stereo import MAX_PAIR_SKEW_NS, StereoPair, pair_at, pair_stamps
-from maci2.sensors.types import BagImages, Recording
+from maci2.sensors.stereo import (
+    MAX_PAIR_SKEW_NS,
+    HasImages,
+    StereoPair,
+    pair_at,
+    pair_stamps,
+)
+from maci2.sensors.types import BagImages
 from maci2.types import NS, Stamps
 
 AHEAD_NS = NS
@@ -80,10 +86,13 @@ class BagFrames:
         """The left image alone."""
         return self._image(0, int(self._at[0][index]))
 
+    def right(self, index: int) -> Image:
+        """The right image alone."""
+        return self._image(1, int(self._at[1][index]))
+
     def pair(self, index: int) -> StereoPair:
         """Both images."""
-        right = self._image(1, int(self._at[1][index]))
-        return StereoPair(int(self.stamps_ns[index]), self.left(index), right)
+        return StereoPair(int(self.stamps_ns[index]), self.left(index), self.right(index))
 
     def close(self) -> None:
         """Release the bag's files; the next image opens them again."""
@@ -107,7 +116,7 @@ class BagFrames:
         return image
 
 
-def bag_frames(recording: Recording) -> BagFrames:
+def bag_frames(recording: HasImages) -> BagFrames:
     """The stereo pairs of a recording that is a bag; raises where there are none."""
     images, cameras = recording.bag, recording.rig.cameras
     if images is None or len(images.topics) < 2 or len(cameras) < 2:

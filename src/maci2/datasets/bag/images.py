@@ -7,14 +7,19 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from maci2.errors import CalibrationError, DatasetError
+from maci2.datasets.image_decoding import (
+    HEAD_BYTES,
+    MAX_PIXELS,
+    TAIL_BYTES,
+    decode_image,
+    image_fault,
+    image_head,
+    upper_8_bits,
+    wrong_size,
+)
+from maci2.errors import ImageError
 
 Image = NDArray[np.uint8]
-
-PNG_BEGIN = b"\x89PNG"
-PNG_END = b"IEND\xaeB`\x82"
-JPEG_BEGIN = b"\xff\xd8"
-JPEG_END = b"\xff\xd9"
 
 
 @dataclass(frozen=True)
@@ -51,38 +56,62 @@ _LAYOUTS = {
 def grey_image(content: Any, place: str) -> Image:
     """An Image or CompressedImage in grey; of 16 bits the upper 8 are kept. `place` says which
     message it is."""
-    if hasattr(content, "encoding"):
-        return _from_raw(content, place)
-    return _from_compressed(content, place)
+    read = _from_raw if hasattr(content, "encoding") else _from_compressed
+    try:
+        return read(content, place)
+    except cv2.error as error:
+        raise ImageError(f"{place}: cannot be made grey ({error.err}).") from None
 
 
 def require_size(image: Image, resolution: tuple[int, int], place: str) -> None:
     """Raise unless the image has the size that the calibration is made for."""
     height, width = image.shape
     if (width, height) != tuple(resolution):
-        raise CalibrationError(
-            f"{place}: the image is {width}x{height}, the calibration is for "
-            f"{resolution[0]}x{resolution[1]}; it belongs to another rig or to another image size. "
-            "Use the calibration of these images."
+        raise ImageError(f"{place}: {wrong_size(width, height, resolution)}")
+
+
+def message_fault(content: Any, resolution: tuple[int, int] | None) -> str:
+    """What is wrong with an image, without decoding it; empty where nothing is. Without
+    `resolution` any size is right."""
+    if hasattr(content, "encoding"):
+        fault, size = _raw_fault(content), (int(content.width), int(content.height))
+    else:
+        data = content.data
+        first = bytes(data[:HEAD_BYTES])
+        fault = image_fault(first, bytes(data[-TAIL_BYTES:]), len(data))
+        head = image_head(first)
+        size = (head.width, head.height) if head is not None else (0, 0)
+        fault = f"{fault}; the message is damaged" if fault else ""
+    if not fault and resolution is not None and size != tuple(resolution):
+        return wrong_size(*size, resolution)
+    return fault
+
+
+def _raw_fault(content: Any) -> str:
+    layout = _LAYOUTS.get(content.encoding)
+    if layout is None:
+        return (
+            f"encoding '{content.encoding}' is not known; known are {', '.join(_LAYOUTS)}. Convert "
+            "the images, or choose another topic with --topics."
         )
+    height, width, step = int(content.height), int(content.width), int(content.step)
+    row = width * layout.channels * np.dtype(layout.depth).itemsize
+    if not 0 < height * width <= MAX_PIXELS or step < row or len(content.data) < height * step:
+        return (
+            f"{len(content.data)} bytes in rows of {step} cannot hold {width}x{height} pixels of "
+            f"{content.encoding}, needed {height} rows of at least {row}; the message is damaged."
+        )
+    return ""
 
 
 def _from_raw(content: Any, place: str) -> Image:
-    layout = _LAYOUTS.get(content.encoding)
-    if layout is None:
-        raise DatasetError(
-            f"{place}: encoding '{content.encoding}' is not known; known are "
-            f"{', '.join(_LAYOUTS)}. Convert the images, or choose another topic with --topics."
-        )
+    fault = _raw_fault(content)
+    if fault:
+        raise ImageError(f"{place}: {fault}")
+    layout = _LAYOUTS[content.encoding]
     depth = np.dtype(layout.depth)
     height, width, step = int(content.height), int(content.width), int(content.step)
     row = width * layout.channels * depth.itemsize
-    if height < 1 or width < 1 or step < row or len(content.data) < height * step:
-        raise DatasetError(
-            f"{place}: {len(content.data)} bytes in rows of {step} cannot hold {width}x{height} "
-            f"pixels of {content.encoding}, needed {height} rows of at least {row}; the message is "
-            "damaged."
-        )
     rows = np.frombuffer(content.data, np.uint8, height * step).reshape(height, step)[:, :row]
     if content.is_bigendian and depth.itemsize > 1:
         depth = depth.newbyteorder(">")
@@ -91,16 +120,7 @@ def _from_raw(content: Any, place: str) -> Image:
 
 
 def _from_compressed(content: Any, place: str) -> Image:
-    data = bytes(content.data)
-    cut = (data.startswith(PNG_BEGIN) and not data.endswith(PNG_END)) or (
-        data.startswith(JPEG_BEGIN) and JPEG_END not in data[-64:]
-    )
-    image = None if cut else _decode(data)
-    if image is None:
-        raise DatasetError(
-            f"{place}: {len(data)} bytes of format '{content.format}' that are no complete image; "
-            "the message is damaged, or not JPEG or PNG."
-        )
+    image = decode_image(bytes(content.data), f"{place}, format '{content.format}'")
     # A mosaic stays one under compression: "bayer_rggb8; png compressed".
     layout = _LAYOUTS.get(content.format.partition(";")[0].strip())
     mosaic = layout is not None and layout.channels == 1 and image.ndim == 2
@@ -111,17 +131,9 @@ def _from_compressed(content: Any, place: str) -> Image:
     return _to_grey(image, cv2.COLOR_BGR2GRAY if image.shape[2] == 3 else cv2.COLOR_BGRA2GRAY)
 
 
-def _decode(data: bytes) -> NDArray | None:
-    try:
-        return cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
-    except cv2.error:
-        return None
-
-
 def _to_grey(pixels: NDArray, code: int | None) -> Image:
     """(h, w, channels) of 8 or 16 bits -> (h, w) of 8."""
-    if pixels.dtype.itemsize == 2:
-        pixels = (pixels >> 8).astype(np.uint8)
+    pixels = upper_8_bits(pixels)
     if code is None:
         return np.ascontiguousarray(pixels[:, :, 0])
     return np.asarray(cv2.cvtColor(pixels, code), dtype=np.uint8)

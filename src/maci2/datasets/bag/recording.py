@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from maci2.datasets.bag.images import grey_image, require_size
-from maci2.datasets.bag.reader import Bag, Message, Topic, bag_paths
+from maci2.datasets.bag.images import grey_image, message_fault
+from maci2.datasets.bag.reader import Bag, Message, Topic, bag_paths, header_stamp_ns
 from maci2.datasets.bag.series import Series, SeriesBuilder
 from maci2.datasets.bag.topics import Topics, find_topics
 from maci2.datasets.euroc import MAX_QUAT_NORM_ERROR, MIN_IMU_SAMPLES
-from maci2.errors import DatasetError
+from maci2.errors import CalibrationError, DatasetError, ImageError
 from maci2.lie.stacks import rotations_from_quat_wxyz, stack_poses
 from maci2.rigs.kalibr import with_frame_rates
 from maci2.sensors.clocks import on_imu_clock
@@ -29,12 +29,34 @@ ANY_TOPICS = Topics()
 
 
 @dataclass(frozen=True)
-class _Scanned:
+class Scanned:
     """What one pass over a bag gave."""
 
     topics: Topics
     series: dict[str, Series]
     """By role."""
+
+    rejected: dict[str, list[str]]
+    """By role of a camera: what is wrong with each image that cannot be used."""
+
+    @property
+    def camera_stamps_ns(self) -> tuple[Stamps, ...]:
+        """Timestamps of the images, the left ones first."""
+        return tuple(series.stamps_ns for series in self._cameras)
+
+    def images(self, paths: tuple[Path, ...]) -> BagImages:
+        """Where the images are."""
+        received_ns = tuple(series.received_ns for series in self._cameras)
+        return BagImages(paths, self.topics.images, received_ns)
+
+    @property
+    def _cameras(self) -> list[Series]:
+        return [self.series[role] for role in ("left", "right") if role in self.series]
+
+
+def bag_title(path: Path) -> str:
+    """The name of a recording that is a bag."""
+    return path.stem if path.is_file() else path.resolve().name
 
 
 def read_bag(path: Path, rig: Rig, topics: Topics = ANY_TOPICS) -> Recording:
@@ -42,55 +64,79 @@ def read_bag(path: Path, rig: Rig, topics: Topics = ANY_TOPICS) -> Recording:
     follow one another. A bag carries no calibration, so `rig` is needed."""
     paths = bag_paths(path)
     with Bag(paths) as bag:
-        scanned = _scan(bag, topics, rig)
+        scanned = scan(bag, topics, rig)
         notes = _notes(bag, scanned)
-    images = [role for role in ("left", "right") if role in scanned.series]
-    stamps_ns = tuple(scanned.series[role].stamps_ns for role in images)
     imu, warnings = _imu_samples(scanned, str(path))
     truth = scanned.series.get("truth")
     recording = Recording(
-        name=path.stem if path.is_file() else path.resolve().name,
+        name=bag_title(path),
         path=path,
         imu=imu,
-        rig=with_frame_rates(rig, stamps_ns),
-        camera_stamps_ns=stamps_ns,
+        rig=with_frame_rates(rig, scanned.camera_stamps_ns),
+        camera_stamps_ns=scanned.camera_stamps_ns,
         truths={} if truth is None else {scanned.topics.truth: _truth(truth, scanned, path)},
-        bag=BagImages(
-            paths, scanned.topics.images, tuple(scanned.series[role].received_ns for role in images)
-        ),
+        bag=scanned.images(paths),
         notes=notes,
-        warnings=(*warnings, *_repeated(scanned)),
+        warnings=(*warnings, *_repeated(scanned), *_rejected(scanned)),
     )
     recording = on_imu_clock(recording)
     _require_one_clock(imu, recording.camera_stamps_ns, str(path))
     return recording
 
 
-def _scan(bag: Bag, asked: Topics, rig: Rig) -> _Scanned:
+def scan(bag: Bag, asked: Topics, rig: Rig, with_imu: bool = True) -> Scanned:
     """One pass over all messages of the chosen topics."""
-    topics = find_topics(bag, asked, tuple(camera.topic for camera in rig.cameras))
+    calibrated = tuple(camera.topic for camera in rig.cameras)
+    topics = find_topics(bag, asked, calibrated, with_imu)
     roles = {name: role for role, name in topics.roles().items()}
     builders = {
         role: SeriesBuilder(f"{bag.source}, {name}", _WIDTHS.get(role, 0))
         for name, role in roles.items()
     }
-    cameras = dict(zip(("left", "right"), rig.cameras, strict=False))
+    sizes = dict(
+        zip(("left", "right"), (camera.resolution for camera in rig.cameras), strict=False)
+    )
+    rejected: dict[str, list[str]] = {role: [] for role in ("left", "right") if role in builders}
     for message in bag.messages(list(roles)):
         role = roles[message.topic]
         builder = builders[role]
-        if role in ("left", "right"):
-            if len(builder) == 0:
-                image = grey_image(message.content, f"{builder.source}, message 1")
-                if role in cameras:
-                    require_size(image, cameras[role].resolution, f"{builder.source}, message 1")
-            builder.add(message)
-        else:
+        if role not in rejected:
             builder.add(message, *_NUMBERS[role](message))
+            continue
+        fault = _image_fault(message, sizes.get(role), first=len(builder) == 0)
+        if fault:
+            number = len(builder) + len(rejected[role]) + 1
+            rejected[role].append(f"{builder.source}, message {number}: {fault}")
+        else:
+            builder.add(message)
     for role, builder in builders.items():
-        _require_whole(bag.topics[topics.roles()[role]], len(builder), bag.source)
+        faults = rejected.get(role, [])
+        _require_whole(bag.topics[topics.roles()[role]], len(builder) + len(faults), bag.source)
+        _require_mostly_good(faults, len(builder))
         least = MIN_IMU_SAMPLES if role in ("imu", "gyro", "acc") else 1
         require_count(len(builder), least, builder.source)
-    return _Scanned(topics, {role: builder.series() for role, builder in builders.items()})
+    series = {role: builder.series() for role, builder in builders.items()}
+    return Scanned(topics, series, rejected)
+
+
+def _image_fault(message: Message, size: tuple[int, int] | None, first: bool) -> str:
+    """What is wrong with an image; the first one is also decoded, to know its encoding."""
+    fault = message_fault(message.content, size)
+    if first and not fault:
+        try:
+            grey_image(message.content, f"timestamp {header_stamp_ns(message.content)} ns")
+        except ImageError as error:
+            return str(error)
+    return fault
+
+
+def _require_mostly_good(faults: list[str], good: int) -> None:
+    """A few images that cannot be used cost themselves; most of them, the recording."""
+    if len(faults) <= good:
+        return
+    wrong_size = all("the calibration is for" in fault for fault in faults)
+    error = CalibrationError if wrong_size else DatasetError
+    raise error(f"{faults[0]} ({len(faults)} of {len(faults) + good} images.)")
 
 
 def _require_whole(topic: Topic, found: int, source: str) -> None:
@@ -137,7 +183,7 @@ _NUMBERS: dict[str, Callable[[Message], tuple[float, ...]]] = {
 _WIDTHS = {"imu": 6, "gyro": 3, "acc": 3, "truth": 10}
 
 
-def _imu_samples(scanned: _Scanned, source: str) -> tuple[ImuSamples, list[str]]:
+def _imu_samples(scanned: Scanned, source: str) -> tuple[ImuSamples, list[str]]:
     """Samples, and what was left out to get them."""
     if scanned.topics.imu:
         imu = scanned.series["imu"]
@@ -176,7 +222,7 @@ def merge_imu(gyro: Series, acc: Series, source: str) -> ImuSamples:
     return ImuSamples(stamps_ns, gyro.values[inside], forces, source)
 
 
-def _truth(truth: Series, scanned: _Scanned, path: Path) -> GroundTruth:
+def _truth(truth: Series, scanned: Scanned, path: Path) -> GroundTruth:
     source = f"{path}, {scanned.topics.truth}"
     require_count(len(truth.stamps_ns), 2, source)
     norms = np.linalg.norm(truth.values[:, 3:7], axis=1)
@@ -216,7 +262,7 @@ def _require_one_clock(imu: ImuSamples, cameras_ns: tuple[Stamps, ...], source: 
             )
 
 
-def _notes(bag: Bag, scanned: _Scanned) -> tuple[str, ...]:
+def _notes(bag: Bag, scanned: Scanned) -> tuple[str, ...]:
     """What was taken for what."""
     found = []
     for role, name in scanned.topics.roles().items():
@@ -233,7 +279,15 @@ def _notes(bag: Bag, scanned: _Scanned) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _repeated(scanned: _Scanned) -> list[str]:
+def _rejected(scanned: Scanned) -> list[str]:
+    return [
+        f"{role}: {len(faults)} images cannot be used and are left out; the first is {faults[0]}"
+        for role, faults in scanned.rejected.items()
+        if faults
+    ]
+
+
+def _repeated(scanned: Scanned) -> list[str]:
     return [
         f"{role}: {series.repeated} messages repeat the stamp before and are left out"
         for role, series in scanned.series.items()

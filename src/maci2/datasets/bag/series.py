@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from maci2.datasets.bag.reader import Message, header_stamp_ns
+from maci2.datasets.csv_tables import MAX_ABSOLUTE, require_short_enough
 from maci2.errors import DatasetError
 from maci2.types import NS, Array, Stamps
 
@@ -57,6 +58,7 @@ class SeriesBuilder:
         values = np.array(self._values, dtype=np.float64).reshape(len(stamps_ns), self._width)
         self._require_set(stamps_ns)
         self._require_steady(stamps_ns, received_ns)
+        require_short_enough(stamps_ns, self.source)
         self._require_finite(stamps_ns, values)
         new = np.diff(stamps_ns, prepend=stamps_ns[:1] - 1) > 0
         return Series(stamps_ns[new], received_ns[new], values[new], int((~new).sum()))
@@ -92,13 +94,15 @@ class SeriesBuilder:
             )
 
     def _require_finite(self, stamps_ns: Stamps, values: Array) -> None:
-        bad = ~np.isfinite(values).all(axis=1)
+        # A comparison with NaN is false.
+        bad = ~(np.abs(values) <= MAX_ABSOLUTE).all(axis=1)
         if bad.any():
-            at = int(np.argmax(bad))
+            row = int(np.argmax(bad))
             raise DatasetError(
-                f"{self.source}, message {at + 1}, stamp {stamps_ns[at]} ns: holds "
-                f"{values[at].tolist()} ({int(bad.sum())} of {len(values)} messages hold NaN or "
-                "infinity); every number must be finite. Remove these messages or record again."
+                f"{self.source}, message {row + 1}, timestamp {stamps_ns[row]} ns: holds "
+                f"{values[row].tolist()} ({int(bad.sum())} of {len(values)} messages hold NaN, "
+                f"infinity or more than {MAX_ABSOLUTE:g}); every number must be finite. Remove "
+                "these messages or record again."
             )
 
 

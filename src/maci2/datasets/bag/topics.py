@@ -83,15 +83,19 @@ def parse_topics(text: str) -> Topics:
     return Topics(**found)
 
 
-def find_topics(bag: Bag, asked: Topics, calibrated: tuple[str, ...] = ()) -> Topics:
+def find_topics(
+    bag: Bag, asked: Topics, calibrated: tuple[str, ...] = (), with_imu: bool = True
+) -> Topics:
     """What to read: what was asked for, then what the calibration names, then what is there.
 
-    `calibrated` are the topics that the calibration gives its cameras.
+    `calibrated` are the topics that the calibration gives its cameras. Without IMU, only images.
     """
+    if not with_imu:
+        asked = Topics(left=asked.left, right=asked.right)
     for role, name in asked.roles().items():
         _require(bag, role, name)
     found = asked
-    if not (asked.imu or asked.gyro):
+    if with_imu and not (asked.imu or asked.gyro):
         found = _find_imu(bag, found)
     if not asked.left:
         found = _find_images(bag, found, calibrated)

@@ -1,14 +1,15 @@
 """Stereo matches against the calibration: how far off their rows they lie, and why."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import cv2
 import numpy as np
 
 from maci2.diagnostics.checks.image_sample import ImageSample
-from maci2.errors import CalibrationError
+from maci2.errors import CalibrationError, ImageError
 from maci2.findings import Finding, Level, fault
-from maci2.sensors.stereo import Image
+from maci2.sensors.stereo import Frames, Image
 from maci2.types import Array
 from maci2.vision.keyframe import Keyframe, keyframe
 from maci2.vision.rectification_check import (
@@ -156,10 +157,11 @@ def _lagging(
     frames, best, lag = sample.frames, fit, 0
     # Half of the places: each lag reads and matches again.
     inner = [i for i in indices if i + LAGS[0] >= 0 and i + LAGS[-1] < len(frames)][::2]
-    lefts = [frames.left(i) for i in inner]
     for tried in LAGS if inner else ():
-        rights = [frames.pair(i + tried).right for i in inner]
-        other = _fit(rectification, list(zip(lefts, rights, strict=True)))
+        pairs = list(_usable_pairs(frames, inner, tried))
+        if not pairs:
+            continue
+        other = _fit(rectification, pairs)
         if _better(other, fit) and other.explained > best.explained:
             best, lag = other, tried
     if lag == 0:
@@ -172,6 +174,16 @@ def _lagging(
         f"({1e3 * abs(lag) * sample.period_s:.0f} ms): trigger both cameras together and stamp "
         "them when triggered.",
     )
+
+
+def _usable_pairs(frames: Frames, indices: list[int], lag: int) -> Iterator[tuple[Image, Image]]:
+    """Left images with the right ones of `lag` frames later; those that cannot be used are left
+    out."""
+    for index in indices:
+        try:
+            yield frames.left(index), frames.right(index + lag)
+        except ImageError:
+            continue
 
 
 def _better(other: _Fit, fit: _Fit) -> bool:

@@ -1,31 +1,33 @@
 """A few stereo pairs spread over a recording: what the checks of images look at."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from maci2.datasets.euroc import camera_folders, mav0_of
 from maci2.datasets.image_files import stereo_frames
+from maci2.errors import ImageError
 from maci2.sensors import Recording, Rig
 from maci2.sensors.stereo import Frames, StereoPair
 from maci2.types import NS
 
 PLACES = 16
-"""Looked at, from beginning to end: seconds of work however long the recording is."""
+"""Places looked at, from beginning to end: seconds of work however long the recording is."""
 
 GOLDEN = 0.6180339887
-"""Multiples of it, less their whole part, repeat with no period."""
+"""Golden ratio: multiples of it, less their whole part, repeat with no period."""
 
 NAMES = ("left", "right")
-"""Of cam0 and cam1."""
+"""Names of cam0 and cam1."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Two pairs that follow each other."""
+    """Two stereo pairs that follow each other."""
 
     index: int
-    """Of the first one among all pairs."""
+    """Number of the first one among all pairs."""
 
     first: StereoPair
     second: StereoPair
@@ -33,7 +35,7 @@ class Place:
 
 @dataclass(frozen=True)
 class ImageSample:
-    """What is looked at."""
+    """Stereo pairs of a recording to look at."""
 
     frames: Frames
     rig: Rig
@@ -41,12 +43,12 @@ class ImageSample:
 
     @property
     def period_s(self) -> float:
-        """Between two pairs."""
+        """Time between two pairs [s]."""
         return float(np.median(np.diff(self.frames.stamps_ns))) / NS
 
 
 def has_images(recording: Recording) -> bool:
-    """Whether there are images of two calibrated cameras; many recordings keep stamps only."""
+    """Whether there are images of two calibrated cameras; many recordings keep timestamps only."""
     if len(recording.rig.cameras) < 2:
         return False
     if recording.bag is not None:
@@ -57,15 +59,22 @@ def has_images(recording: Recording) -> bool:
 
 
 def sample_images(recording: Recording) -> ImageSample:
-    """Read the pairs; raises where one cannot be read."""
+    """Read the pairs; those with an image that cannot be used are left out."""
     frames = stereo_frames(recording)
-    # In the order of time: a bag is read on, not looked up.
-    places = tuple(Place(i, frames.pair(i), frames.pair(i + 1)) for i in _spread(len(frames) - 1))
-    return ImageSample(frames, recording.rig, places)
+    return ImageSample(frames, recording.rig, tuple(_places(frames)))
+
+
+def _places(frames: Frames) -> Iterator[Place]:
+    # In the order of time: a bag is read on, not searched.
+    for index in _spread(len(frames) - 1):
+        try:
+            yield Place(index, frames.pair(index), frames.pair(index + 1))
+        except ImageError:
+            continue
 
 
 def _spread(count: int) -> list[int]:
     """Of 0 .. count - 1, one in each of PLACES equal parts; never in step with anything."""
     part = np.arange(PLACES)
-    at = (part + (part * GOLDEN) % 1.0) / PLACES * max(count, 0)
-    return [int(i) for i in np.unique(at.astype(int))] if count > 0 else []
+    places = (part + (part * GOLDEN) % 1.0) / PLACES * max(count, 0)
+    return [int(i) for i in np.unique(places.astype(int))] if count > 0 else []

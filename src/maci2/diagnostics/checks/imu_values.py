@@ -34,8 +34,11 @@ MIN_RANGE_STEPS = 100.0
 CLIPPED_ERROR_PCT = 1.0
 
 
-def imu_value_findings(samples: ImuSamples, noise: ImuNoise) -> list[Finding]:
-    """Causes first; whether gyroscope and accelerometer disagree about axes is asked elsewhere."""
+def imu_value_findings(samples: ImuSamples, noise: ImuNoise | None) -> list[Finding]:
+    """Causes first; whether gyroscope and accelerometer disagree about axes is asked elsewhere.
+
+    `noise` is that of the calibration, None where it states none.
+    """
     faults = [found for found in graded_imu_faults(samples) if found.name != "gaps"]
     serious = [found for found in faults if found.serious]
     if serious and _is_swapped(samples):
@@ -43,7 +46,7 @@ def imu_value_findings(samples: ImuSamples, noise: ImuNoise) -> list[Finding]:
     findings = [_from_plausibility(f) for f in faults if not _is_disagreement(f, samples)]
     findings += _clipped(samples) or _stuck(samples)
     findings += _repeated(samples)
-    if not serious:
+    if not serious and noise is not None:
         findings += noise_findings(samples, noise)
     return findings
 

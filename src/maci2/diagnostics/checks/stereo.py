@@ -7,6 +7,7 @@ import numpy as np
 from maci2.findings import Finding, fault
 from maci2.lie import se3_inv
 from maci2.sensors import Recording
+from maci2.sensors.rig_ranges import RIG_RANGES, rig_faults
 from maci2.types import NS, Array, Stamps
 
 TOLERANCE_S = 0.001
@@ -16,9 +17,6 @@ MIN_PAIRED_PCT = 98.0
 
 MIN_COMMON = 0.8
 """Share of the frames that must show the same offset for it to be one."""
-
-BASELINE_M = (0.005, 2.0)
-"""Of stereo cameras on one device."""
 
 
 def stereo_matched_pct(stamps_ns: tuple[Stamps, ...]) -> float:
@@ -82,10 +80,10 @@ def _rig_findings(recording: Recording) -> list[Finding]:
     """Number of cameras, baseline, which one is the left."""
     rig, stamped = recording.rig, len(recording.camera_stamps_ns)
     findings = []
-    if stamped and stamped != len(rig.cameras):
+    if rig.cameras and stamped > len(rig.cameras):
         text = (
-            f"{stamped} cameras have stamps but {len(rig.cameras)} are calibrated; both numbers "
-            "must agree. Add the missing calibration or remove the camera."
+            f"{stamped} cameras have stamps but {len(rig.cameras)} are calibrated; each needs a "
+            "calibration. Add the missing calibration or remove the camera."
         )
         findings.append(Finding("error", "calibration", text, "cameras without calibration"))
     for number, camera in enumerate(rig.cameras):
@@ -105,6 +103,12 @@ def _rig_findings(recording: Recording) -> list[Finding]:
     if rig.time_offset_s != 0.0:
         text = f"camera stamps are shifted by the stated {1e3 * rig.time_offset_s:+.3f} ms"
         findings.append(Finding("ok", "calibration", text))
+    findings += [
+        fault("warn", "calibration", f"{one.name} is unusual", one.found, one.needed, one.remedy)
+        for one in rig_faults(rig)
+        # The baseline, and how fast the IMU is read, have checks of their own.
+        if one.name not in (RIG_RANGES["baseline"].name, RIG_RANGES["imu_rate"].name)
+    ]
     if len(rig.cameras) > 1:
         findings.append(_baseline(rig.cameras[0].T_b_c, rig.cameras[1].T_b_c))
     return findings
@@ -113,7 +117,7 @@ def _rig_findings(recording: Recording) -> list[Finding]:
 def _baseline(T_b_c0: Array, T_b_c1: Array) -> Finding:
     p_c0_c1 = (se3_inv(T_b_c0) @ T_b_c1)[:3, 3]
     length = float(np.linalg.norm(p_c0_c1))
-    low, high = BASELINE_M
+    low, high = RIG_RANGES["baseline"].usual
     if not low < length < high:
         return fault(
             "error",

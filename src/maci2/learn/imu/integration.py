@@ -4,11 +4,11 @@ Write the rotation error in the start frame, psi = R_bi_bk dphi. In the coordina
 
     psi,   c_v = dv + [beta]x psi,   c_p = dp - t dv + [alpha - beta t]x psi
 
-the noise of all samples simply adds up (docs/research/imu_model.md), so the covariance is a sum of outer
-products instead of a recursion of 9x9 matrices, and no loop over samples is left but the product of
-rotations. That product differentiates in closed form: turning sample k by delta turns every later
-rotation by R_bi_bk J_l delta, so its gradient is one reversed sum. `kernels` holds the same sums
-and their gradient as compiled loops.
+the noise of all samples simply adds up (docs/research/imu_model.md), so the covariance is a sum of
+outer products instead of a recursion of 9x9 matrices, and no loop over samples is left but the
+product of rotations. That product differentiates in closed form: rotating sample k by delta rotates
+every later one by R_bi_bk J_l delta, so its gradient is one reversed sum. `kernels` holds the same
+sums and their gradient as compiled loops.
 
 Rules and order are those of `maci2.imu.preintegration`: midpoint or euler, [gamma, beta, alpha],
 gamma perturbed on the right.

@@ -8,7 +8,7 @@ from maci2 import __version__
 from maci2.learn.vision.data import RenderedMatches
 from maci2.learn.vision.train import Calibration, MatchNetwork, VisionTrainingConfig, split
 from maci2.learn.weight_file import largest_difference, onnx_of, write_agreeing
-from maci2.vision.match_card import FORMAT, METADATA_KEY, MatchCard
+from maci2.vision.covariance_models import FORMAT, METADATA_KEY, MatchCard
 from maci2.vision.match_features import INPUTS
 
 AGREEMENT = 1e-4
@@ -16,7 +16,8 @@ AGREEMENT = 1e-4
 
 LIMITS = [
     "matches of pyramidal Lucas-Kanade with a window of 21 px; another matcher needs its own",
-    "no real image was seen: what real lenses and stamps add is in vision/shared_errors.py",
+    "no real image was seen: what real lenses and clocks add is in "
+    "vision/calibration_uncertainty.py",
 ]
 
 

@@ -65,7 +65,7 @@ class Calibration:
 
 
 class MatchNetwork(nn.Module):
-    """From the evidence of a match to the Cholesky factor of its covariance."""
+    """From the features of a match to the Cholesky factor of its covariance."""
 
     mean: Tensor
     scale: Tensor

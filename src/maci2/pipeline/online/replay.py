@@ -1,13 +1,17 @@
 """A recording played back as if its sensors were running."""
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from maci2.datasets.image_files import stereo_frames
+from maci2.errors import ImageError
 from maci2.pipeline.online.initializer import OnlineInitializer
 from maci2.sensors import Recording, on_camera_clock
 from maci2.types import NS
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -18,6 +22,9 @@ class Replayed:
     stereo_s: list[float]
     pair_at_s: dict[int, float]
     """Stamp of a pair -> when it was handed over, on the clock of `time.perf_counter`."""
+
+    unusable: list[str]
+    """What is wrong with each pair that was skipped because an image cannot be used."""
 
 
 def replay(
@@ -38,13 +45,17 @@ def replay(
         [(stamp, 0, i) for stamp, i in samples]
         + [(int(stamp), 1, i) for i, stamp in enumerate(frames.stamps_ns)]
     )
-    taken = Replayed([], [], {})
+    taken = Replayed([], [], {}, [])
     began = time.perf_counter()
     for stamp_ns, kind, index in events:
         wait_s = (stamp_ns - events[0][0]) / NS / speed - (time.perf_counter() - began)
         if wait_s > 0.0:
             time.sleep(wait_s)
-        pair = frames.pair(index) if kind else None
+        try:
+            pair = frames.pair(index) if kind else None
+        except ImageError as error:
+            taken.unusable.append(str(error))
+            continue
         called = time.perf_counter()
         if pair is None:
             online.add_imu(stamp_ns, imu.gyro[index], imu.acc[index])
@@ -57,4 +68,9 @@ def replay(
             taken.stereo_s.append(time.perf_counter() - called)
             taken.pair_at_s[stamp_ns] = called
             on_pair()
+    if taken.unusable:
+        _LOG.warning(
+            "%d of %d stereo pairs cannot be used and were skipped; the first: %s",
+            len(taken.unusable), len(frames), taken.unusable[0],
+        )  # fmt: skip
     return taken

@@ -5,8 +5,10 @@ import numpy as np
 
 from maci2.estimation import initialize
 from maci2.imu import raw_model
-from maci2.pipeline.online.keyframes import KeyframeTracker, Pair
+from maci2.pipeline.online.keyframes import KeyframeTracker
+from maci2.pipeline.online.zero_motion import at_rest
 from maci2.sensors import ImuSamples, Rig
+from maci2.sensors.stereo import StereoPair
 from maci2.types import NS
 
 
@@ -22,14 +24,16 @@ def warmed_up(rig: Rig, window_s: float, keyframes: int) -> KeyframeTracker:
     image = cv2.GaussianBlur(noise, (0, 0), 2.0).astype(np.uint8)
     # One pair more than keyframes: the one before it is decided by then, however stamps round.
     spacing_ns = window_s * NS / (keyframes - 1)
-    for stamp_ns in NS + np.round(spacing_ns * np.arange(keyframes + 1)).astype(np.int64):
-        tracker.add(Pair(int(stamp_ns), image, np.roll(image, -8, axis=1)))
+    for k in range(keyframes + 1):
+        # Noise contradicts any calibration, which three keyframes in a row may not.
+        left = np.zeros_like(image) if k % 3 == 2 else image
+        tracker.add(StereoPair(NS + round(spacing_ns * k), left, np.roll(left, -8, axis=1)))
     vision = tracker.window()
     assert vision is not None
     times_ns = np.arange(0, round(2.0 * (1.0 + window_s) * NS), 5_000_000, dtype=np.int64)
     gyro = 0.01 * rng.standard_normal((len(times_ns), 3))
     acc = np.array([0.0, 0.0, 9.81]) + 0.01 * rng.standard_normal((len(times_ns), 3))
     samples = ImuSamples(times_ns, gyro, acc, "warm-up")
-    initialize(raw_model(samples, rig.imu), vision, tracker.T_b_c)
+    initialize(raw_model(samples, rig.imu), at_rest(vision), tracker.T_b_c)
     tracker.clear()
     return tracker

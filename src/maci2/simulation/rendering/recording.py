@@ -1,6 +1,5 @@
 """Recordings with images: drawn along a simulated motion or along a real recording's truth."""
 
-import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -10,8 +9,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from maci2.datasets.euroc_writer import require_new_folder, write_euroc
+from maci2.datasets.euroc_writer import write_euroc
 from maci2.errors import DatasetError
+from maci2.files import whole_folder
 from maci2.sensors.interpolation import truth_at
 from maci2.sensors.stereo import Image
 from maci2.sensors.types import GroundTruth, Recording
@@ -51,7 +51,6 @@ def render_recording(
     IMU and truth are the recording's own, cut to the part that is drawn with a second around it.
     The folder appears when the last image is drawn.
     """
-    require_new_folder(folder)
     truth = recording.truth((truth_name,) if truth_name else ())
     if truth is None or len(recording.rig.cameras) < 2:
         raise DatasetError(
@@ -59,16 +58,9 @@ def render_recording(
         )
     stamps_ns = stamps_to_render(recording, truth, config)
     cut = _cut(recording, truth, stamps_ns)
-    unfinished = folder.with_name(f".{folder.name}.unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    try:
+    with whole_folder(folder) as unfinished:
         write_euroc(cut, unfinished)
         render_images(cut, unfinished / "mav0", config, on_pair)
-        if folder.exists():
-            folder.rmdir()
-        unfinished.rename(folder)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
     return replace(cut, path=folder)
 
 

@@ -1,0 +1,144 @@
+"""Images from bytes, compressed as PNG, JPEG, BMP or PNM: checked first, then decoded.
+
+Decoders return half an image for a truncated file, and take the memory that its header asks for.
+"""
+
+import re
+import zlib
+from dataclasses import dataclass
+from typing import Literal
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from maci2.errors import ImageError
+
+PNG_BEGIN = b"\x89PNG\r\n\x1a\n"
+PNG_END = b"IEND\xaeB`\x82"
+JPEG_BEGIN = b"\xff\xd8"
+JPEG_END = b"\xff\xd9"
+JPEG_SIZE_MARKS = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
+"""Segments of a JPEG that state its size."""
+
+HEAD_BYTES = 1 << 16
+"""Enough of a file to hold its size: before it a JPEG may have a preview and comments."""
+
+TAIL_BYTES = 64
+"""Where the end mark is; some cameras append a few bytes to their JPEGs."""
+
+MAX_PIXELS = 1 << 26
+"""Largest image: 67 million pixels, beyond any camera of a rig."""
+
+Kind = Literal["PNG", "JPEG", "BMP", "PNM"]
+
+
+@dataclass(frozen=True)
+class ImageHead:
+    """What the first bytes of an image say."""
+
+    kind: Kind
+    width: int
+    height: int
+
+
+def image_head(content: bytes) -> ImageHead | None:
+    """Kind and size of an image from its first bytes; None where they are no image."""
+    if content.startswith(PNG_BEGIN) and len(content) >= 24:
+        return ImageHead("PNG", _big(content[16:20]), _big(content[20:24]))
+    if content.startswith(JPEG_BEGIN):
+        return _jpeg_head(content)
+    if content.startswith(b"BM") and len(content) >= 26:
+        width, height = (
+            int.from_bytes(content[k : k + 4], "little", signed=True) for k in (18, 22)
+        )
+        # Negative heights are stored from the top.
+        return ImageHead("BMP", width, abs(height))
+    pnm = re.match(rb"P[2356]\s+(?:#[^\n]*\n\s*)*(\d{1,9})\s+(\d{1,9})\s", content)
+    return ImageHead("PNM", int(pnm[1]), int(pnm[2])) if pnm else None
+
+
+def image_fault(head: bytes, tail: bytes, length: int) -> str:
+    """What the first and last bytes of an image show to be wrong; empty where nothing is."""
+    found = image_head(head)
+    if length == 0:
+        return "is truncated: it has no bytes"
+    if head.startswith(PNG_BEGIN[: len(head)]) and not tail.endswith(PNG_END):
+        return f"is truncated: {length} bytes and no end mark"
+    if head.startswith(JPEG_BEGIN) and JPEG_END not in tail:
+        return f"is truncated: {length} bytes and no end mark"
+    if found is None:
+        return f"is no readable image: {length} bytes that are not PNG, JPEG, BMP or PNM"
+    if not 0 < found.width * found.height <= MAX_PIXELS:
+        return (
+            f"is no readable image: it states {found.width}x{found.height} pixels, needed at most "
+            f"{MAX_PIXELS}"
+        )
+    return ""
+
+
+def decode_image(content: bytes, place: str, flags: int = cv2.IMREAD_UNCHANGED) -> NDArray:
+    """The pixels of an image as OpenCV's flags ask for them; `place` names it in errors."""
+    fault = image_fault(content[:HEAD_BYTES], content[-TAIL_BYTES:], len(content))
+    if not fault and content.startswith(PNG_BEGIN) and not _png_is_intact(content):
+        fault = f"is damaged: the checksums of its {len(content)} bytes are wrong"
+    if fault:
+        raise ImageError(f"{place}: {fault}; copy or record it again.")
+    try:
+        pixels = cv2.imdecode(np.frombuffer(content, np.uint8), flags)
+    except cv2.error:
+        pixels = None
+    if pixels is None or pixels.dtype not in (np.uint8, np.uint16):
+        raise ImageError(
+            f"{place}: is no readable image: {len(content)} bytes; copy or record it again."
+        )
+    return np.asarray(pixels)
+
+
+def upper_8_bits(pixels: NDArray) -> NDArray[np.uint8]:
+    """Pixels of 8 bits; of 16 the upper 8."""
+    return (pixels >> 8).astype(np.uint8) if pixels.dtype.itemsize == 2 else pixels
+
+
+def wrong_size(width: int, height: int, resolution: tuple[int, int]) -> str:
+    """That an image is not of the size that the calibration is made for."""
+    return (
+        f"the image is {width}x{height}, the calibration is for {resolution[0]}x{resolution[1]}; "
+        "it belongs to another rig or to another image size. Use the calibration of these images."
+    )
+
+
+def _jpeg_head(content: bytes) -> ImageHead | None:
+    """Walk the segments to the one that states the size."""
+    place = 2
+    while place + 9 <= len(content) and content[place] == 0xFF:
+        mark, length = content[place + 1], _big(content[place + 2 : place + 4])
+        if mark in JPEG_SIZE_MARKS:
+            height, width = (
+                _big(content[place + 5 : place + 7]),
+                _big(content[place + 7 : place + 9]),
+            )
+            return ImageHead("JPEG", width, height)
+        # A mark may be padded with any number of 0xFF.
+        place += 1 if mark == 0xFF else 2 + length
+    return None
+
+
+def _png_is_intact(content: bytes) -> bool:
+    """Whether every chunk has its length and its checksum."""
+    place = len(PNG_BEGIN)
+    while place + 12 <= len(content):
+        end = place + 8 + _big(content[place : place + 4])
+        if end + 4 > len(content):
+            return False
+        body = memoryview(content)[place + 4 : end]
+        if zlib.crc32(body) != _big(content[end : end + 4]):
+            return False
+        if content[place + 4 : place + 8] == b"IEND":
+            return True
+        place = end + 4
+    return False
+
+
+def _big(number: bytes) -> int:
+    return int.from_bytes(number, "big")

@@ -1,0 +1,82 @@
+"""Every image that a recording lists: is it there, whole, and of the calibrated size?
+
+Only first and last bytes are read, so that all files of a long recording take a second.
+"""
+
+from collections import Counter
+
+from maci2.datasets.euroc import camera_folders, mav0_of
+from maci2.datasets.image_files import image_file_faults, image_paths
+from maci2.findings import Finding, fault
+from maci2.sensors import Recording
+from maci2.types import NS
+
+MAX_UNUSABLE_PCT = 50.0
+"""Above this share the images of a camera are not worth using."""
+
+KINDS = {
+    "missing": "missing",
+    "truncated": "truncated",
+    "calibration": "of another size than the calibration",
+}
+"""Word of a fault -> what such files are called; all others are unreadable."""
+
+
+def image_file_findings(recording: Recording) -> list[Finding]:
+    """What is wrong with the image files of each camera, and from when to when images exist.
+
+    Nothing is said of a bag, whose images are looked at while it is read, nor of a recording that
+    keeps timestamps only.
+    """
+    if recording.bag is not None:
+        return []
+    findings = []
+    folders = camera_folders(mav0_of(recording.path))[: len(recording.camera_stamps_ns)]
+    for camera, folder in enumerate(folders):
+        if (folder / "data").is_dir() and any((folder / "data").iterdir()):
+            findings += _camera_findings(recording, camera)
+    return findings
+
+
+def _camera_findings(recording: Recording, camera: int) -> list[Finding]:
+    paths, cameras = image_paths(recording, camera), recording.rig.cameras
+    # Left and right are rectified together: both have the size of the left one.
+    resolution = cameras[0].resolution if cameras else None
+    faults = dict(image_file_faults(paths, resolution))
+    name, stamps_ns = f"cam{camera}", recording.camera_stamps_ns[camera]
+    usable = [number for number in range(len(paths)) if number not in faults]
+    text = f"{name}: {len(usable)} of {len(paths)} listed images can be used"
+    if usable:
+        first_ns, last_ns = int(stamps_ns[usable[0]]), int(stamps_ns[usable[-1]])
+        begin_s, end_s = ((stamp_ns - int(stamps_ns[0])) / NS for stamp_ns in (first_ns, last_ns))
+        text += f", from {begin_s:.2f} to {end_s:.2f} s ({first_ns} to {last_ns} ns)"
+    findings = [Finding("ok", "images", text)]
+    if faults:
+        number, reason = next(iter(faults.items()))
+        share_pct = 100.0 * len(faults) / len(paths)
+        finding = fault(
+            "error" if share_pct > MAX_UNUSABLE_PCT else "warn",
+            "images",
+            f"{name}: images cannot be used",
+            f"{len(faults)} of {len(paths)} ({_counted(list(faults.values()))}), the first "
+            f"{paths[number].name}, which {_sentence(reason)}",
+            "every listed image, whole",
+            "Copy these images again; until then they are skipped"
+            + (f", and images exist{text.partition('can be used,')[2]}." if usable else "."),
+        )
+        findings.insert(0, finding)
+    return findings
+
+
+def _counted(reasons: list[str]) -> str:
+    """How many of each kind."""
+    kinds = Counter(
+        next((kind for word, kind in KINDS.items() if word in reason), "unreadable")
+        for reason in reasons
+    )
+    return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+
+
+def _sentence(reason: str) -> str:
+    """The reason up to its first remedy."""
+    return "is " + reason.partition(";")[0].removeprefix("is ").removeprefix("the image is ")

@@ -1,0 +1,33 @@
+"""Files in and out: whatever a file holds, the answer is a value or an error that can be acted on.
+
+Reading goes through `read_bytes`, `read_text`, `read_lines`, `read_json` and `read_npz`; writing
+through `write_atomically`, `write_json`, `write_npz` and `write_together`.
+"""
+
+from maci2.files.npz import NpzField, read_npz, write_npz
+from maci2.files.reading import parse_json, read_bytes, read_json, read_lines, read_text
+from maci2.files.writing import (
+    finite_or_none,
+    require_new_folder,
+    whole_folder,
+    write_atomically,
+    write_json,
+    write_together,
+)
+
+__all__ = [
+    "NpzField",
+    "finite_or_none",
+    "parse_json",
+    "read_bytes",
+    "read_json",
+    "read_lines",
+    "read_npz",
+    "read_text",
+    "require_new_folder",
+    "whole_folder",
+    "write_atomically",
+    "write_json",
+    "write_npz",
+    "write_together",
+]

@@ -1,0 +1,151 @@
+"""Bytes, text and JSON from files of unknown quality.
+
+Every error names the file, the line where there is one, what was found, what is needed and what to
+do. `error` is the class to raise: it says what the file was meant to be.
+"""
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+from maci2.errors import DatasetError, Maci2Error
+
+MAX_BYTES = 1 << 30
+"""Largest file read at once: an IMU at 1 kHz writes this much in two hours."""
+
+UTF_16_MARKS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+"""Byte order marks of what some Windows programs call Unicode."""
+
+UTF_8_MARK = b"\xef\xbb\xbf"
+
+
+def read_bytes(
+    path: Path, what: str, limit: int = MAX_BYTES, error: type[Maci2Error] = DatasetError
+) -> bytes:
+    """The content of a regular file; `what` says in plain words what it should hold."""
+    try:
+        # Opened without waiting: a FIFO that nobody writes to would block for ever.
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    except (FileNotFoundError, NotADirectoryError):
+        raise error(
+            f"{path}: file not found; it should hold {what}. Check the path, or that the "
+            "recording was unpacked completely."
+        ) from None
+    except (OSError, ValueError) as problem:
+        raise error(
+            f"{path}: cannot be opened ({reason_of(problem)}); it should hold {what}. Check the "
+            "path and the permissions of the file."
+        ) from None
+    try:
+        status = os.fstat(handle)
+        _require_regular(path, status, what, limit, error)
+        with open(handle, "rb", closefd=False) as file:
+            # As much as is asked for is allocated first: the size, and one byte to see it grow.
+            content = file.read(status.st_size + 1)
+    except OSError as problem:
+        raise error(
+            f"{path}: cannot be read ({reason_of(problem)}); it should hold {what}. Copy the file "
+            "again."
+        ) from None
+    finally:
+        os.close(handle)
+    if len(content) > limit:
+        raise _too_large(path, len(content), what, limit, error)
+    return content
+
+
+def read_text(
+    path: Path, what: str, limit: int = MAX_BYTES, error: type[Maci2Error] = DatasetError
+) -> str:
+    """The text of a file, UTF-8 or UTF-16 with its mark; every line ends in a line feed."""
+    return decode_text(read_bytes(path, what, limit, error), str(path), error)
+
+
+def read_lines(
+    path: Path, what: str, limit: int = MAX_BYTES, error: type[Maci2Error] = DatasetError
+) -> list[str]:
+    """The lines of a text file; only line feeds and carriage returns end one."""
+    lines = read_text(path, what, limit, error).split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def read_json(
+    path: Path, what: str, limit: int = MAX_BYTES, error: type[Maci2Error] = DatasetError
+) -> dict[str, Any]:
+    """The JSON object in a file."""
+    return parse_json(read_text(path, what, limit, error), str(path), what, error)
+
+
+def parse_json(
+    text: str, source: str, what: str, error: type[Maci2Error] = DatasetError
+) -> dict[str, Any]:
+    """The JSON object in a text; `source` names where the text is from."""
+    try:
+        record = json.loads(text)
+    except json.JSONDecodeError as problem:
+        raise error(
+            f"{source}, line {problem.lineno}: is no JSON ({problem.msg} at column "
+            f"{problem.colno}); it should hold {what}. Write the file again."
+        ) from None
+    except (ValueError, RecursionError) as problem:
+        raise error(
+            f"{source}: is no usable JSON ({problem}); it should hold {what}. Write the file again."
+        ) from None
+    if not isinstance(record, dict):
+        raise error(
+            f"{source}: holds a JSON {type(record).__name__}, needed an object, {{...}}: {what}. "
+            "Write the file again."
+        )
+    return record
+
+
+def decode_text(content: bytes, source: str, error: type[Maci2Error] = DatasetError) -> str:
+    """Text from bytes: byte order marks and carriage returns are removed."""
+    encoding = UTF_16_MARKS.get(content[:2], "utf-8")
+    body = content[2:] if encoding != "utf-8" else content.removeprefix(UTF_8_MARK)
+    try:
+        text = body.decode(encoding)
+    except UnicodeDecodeError as problem:
+        line = body[: problem.start].count(b"\n") + 1
+        raise error(
+            f"{source}, line {line}: byte 0x{body[problem.start]:02x} is not {encoding.upper()} "
+            "text. Save the file as UTF-8, or copy it again if it is damaged."
+        ) from None
+    if "\0" in text:
+        line = text[: text.index("\0")].count("\n") + 1
+        raise error(
+            f"{source}, line {line}: holds a zero byte, needed text. The file is binary or was "
+            "not written completely; copy or record it again."
+        )
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text
+
+
+def reason_of(problem: Exception) -> str:
+    """What the operating system says, without the path, in lower case."""
+    said = getattr(problem, "strerror", None) or str(problem)
+    return said[:1].lower() + said[1:]
+
+
+def _require_regular(
+    path: Path, status: os.stat_result, what: str, limit: int, error: type[Maci2Error]
+) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise error(f"{path}: is a folder, needed a file that holds {what}. Name the file in it.")
+    if not stat.S_ISREG(status.st_mode):
+        raise error(
+            f"{path}: is a device or a pipe, needed a regular file that holds {what}. Write the "
+            "data to a file first."
+        )
+    if status.st_size > limit:
+        raise _too_large(path, status.st_size, what, limit, error)
+
+
+def _too_large(path: Path, size: int, what: str, limit: int, error: type[Maci2Error]) -> Maci2Error:
+    return error(
+        f"{path}: has {size / 1e6:.1f} MB, needed at most {limit / 1e6:.1f} MB for {what}. Check "
+        "that this is the right file, or split it."
+    )

@@ -1,0 +1,191 @@
+"""Files written whole or not at all, and never in place of what is not a file."""
+
+import errno
+import json
+import math
+import os
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from maci2.errors import OutputError
+from maci2.files.reading import reason_of
+
+Content = str | bytes
+
+
+def write_atomically(path: Path, content: Content) -> None:
+    """Write `content` under a temporary name in the same folder, then rename it to `path`."""
+    write_together({path: content})
+
+
+def write_json(path: Path, record: Any) -> None:
+    """Write a record as indented JSON, whole or not at all; NaN has no place in it."""
+    write_atomically(path, json.dumps(record, indent=2, allow_nan=False) + "\n")
+
+
+def write_together(contents: Mapping[Path, Content]) -> None:
+    """Write the files of one result: all of them appear, or everything stays as it was.
+
+    Only a process killed between two renames leaves some of them new and some old; each file is
+    whole even then.
+    """
+    staged: list[tuple[Path, Path]] = []
+    try:
+        for path, content in contents.items():
+            with _failing_as_output_error(path):
+                target = _replaceable(path)
+                staged.append((_stage(target, content), target))
+        _rename(staged)
+    finally:
+        for temporary, _ in staged:
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """A new folder to write into; it gets its name when all is written, and is removed otherwise.
+
+    Nothing is ever written over: `folder` must not exist, or be empty.
+    """
+    require_new_folder(folder)
+    with _failing_as_output_error(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name[:40]}."))
+    try:
+        with _failing_as_output_error(folder):
+            yield temporary
+            # mkdtemp makes private folders; a result should be as readable as its files.
+            temporary.chmod(0o777 & ~_umask())
+            if folder.exists():
+                folder.rmdir()
+            temporary.rename(folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def require_new_folder(folder: Path) -> None:
+    """Raise where a folder of this name holds something; for asking before long work."""
+    with _failing_as_output_error(folder):
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise OutputError(
+                f"{folder} exists and is not an empty folder; nothing was written. Choose another "
+                "name or remove it first."
+            )
+
+
+def finite_or_none(value: float) -> float | None:
+    """The number, or None (null in JSON) where it is NaN or infinite."""
+    return float(value) if math.isfinite(value) else None
+
+
+def _replaceable(path: Path) -> Path:
+    """The regular file to write, behind any links; raises where something else has the name."""
+    if "\0" in str(path):
+        raise OSError(errno.EINVAL, "the name holds a zero byte")
+    # realpath instead of resolve: a loop of links is then an OSError of stat, not a RuntimeError.
+    target = Path(os.path.realpath(path))
+    try:
+        status = os.stat(target)
+    except FileNotFoundError:
+        return target
+    if stat.S_ISDIR(status.st_mode):
+        raise OutputError(f"{path}: is a folder, needed the name of a file; nothing was written.")
+    if not stat.S_ISREG(status.st_mode) or _is_own_output(status):
+        raise OutputError(
+            f"{path}: is a device, a pipe or the terminal, and is never replaced; nothing was "
+            "written. Give the name of a regular file."
+        )
+    return target
+
+
+def _is_own_output(status: os.stat_result) -> bool:
+    """Whether it is the file that this process prints to: /dev/stdout of a redirected command."""
+    for stream in (sys.__stdout__, sys.__stderr__):
+        try:
+            if stream is not None and os.path.samestat(status, os.fstat(stream.fileno())):
+                return True
+        except (OSError, ValueError):
+            continue
+    return False
+
+
+def _stage(target: Path, content: Content) -> Path:
+    """Write to a new file of random name beside the target."""
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # mkstemp never follows a link and never opens what exists; the name is kept short of limits.
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:40]}.")
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        temporary.chmod(_mode(target))
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return temporary
+
+
+def _mode(target: Path) -> int:
+    """Permissions of the file replaced, else those of any new file; mkstemp makes private ones."""
+    if target.exists():
+        return stat.S_IMODE(target.stat().st_mode)
+    return 0o666 & ~_umask()
+
+
+def _umask() -> int:
+    umask = os.umask(0)
+    os.umask(umask)
+    return umask
+
+
+def _rename(staged: list[tuple[Path, Path]]) -> None:
+    """Rename all; where one cannot be renamed, those before it are put back."""
+    undo: list[tuple[Path, Path | None]] = []
+    try:
+        for temporary, target in staged:
+            with _failing_as_output_error(target):
+                undo.append((target, _kept(target) if len(staged) > 1 else None))
+                os.replace(temporary, target)
+    except BaseException:
+        for target, kept in reversed(undo[:-1]):
+            if kept is None:
+                target.unlink(missing_ok=True)
+            else:
+                os.replace(kept, target)
+        raise
+    finally:
+        for _, kept in undo:
+            if kept is not None:
+                kept.unlink(missing_ok=True)
+
+
+def _kept(target: Path) -> Path | None:
+    """A copy of the file that is about to be replaced; None where there is no file."""
+    if not target.exists():
+        return None
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:40]}.")
+    os.close(handle)
+    try:
+        shutil.copy2(target, name)
+    except BaseException:
+        os.unlink(name)
+        raise
+    return Path(name)
+
+
+@contextmanager
+def _failing_as_output_error(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as problem:
+        raise OutputError(
+            f"{path}: cannot be written ({reason_of(problem)}); nothing was changed. Choose "
+            "another place, or check the folder, its permissions and the space left."
+        ) from problem

@@ -1,0 +1,74 @@
+"""A state carried along IMU samples, with its covariance."""
+
+import numpy as np
+
+from maci2.estimation.chain import Border, States
+from maci2.imu import ALPHA, BETA, GAMMA, ImuMeasurements, Preintegrated, preintegrate
+from maci2.lie import skew
+from maci2.types import Array, Stamps
+
+BG, BA = slice(9, 12), slice(12, 15)
+
+
+def propagated_mean(
+    imu: ImuMeasurements, stamps_ns: Stamps, state: States, border: Border
+) -> States:
+    """The states at stamps_ns[1:], from the one at stamps_ns[0], without covariance."""
+    pre = preintegrate(imu, stamps_ns, state.bias_gyro[0], state.bias_acc[0])
+    carried = [state]
+    for k in range(len(pre.dt)):
+        carried.append(_carried(pre, k, carried[-1], border))
+    parts = (np.concatenate(values) for values in zip(*carried[1:], strict=True))
+    return States(*parts)
+
+
+def propagated(
+    imu: ImuMeasurements,
+    stamps_ns: Stamps,
+    state: States,
+    cov: Array,
+    border: Border,
+    walks: tuple[float, float],
+) -> tuple[States, Array]:
+    """The states at stamps_ns[1:] and their covariances (m, 15, 15), order [phi, v, p, bg, ba]."""
+    pre = preintegrate(imu, stamps_ns, state.bias_gyro[0], state.bias_acc[0])
+    states, covs = [], []
+    for k in range(len(pre.dt)):
+        F, Q = transition(pre, k, state, walks)
+        state, cov = _carried(pre, k, state, border), F @ cov @ F.T + Q
+        states.append(state)
+        covs.append(cov)
+    parts = (np.concatenate(values) for values in zip(*states, strict=True))
+    return States(*parts), np.array(covs)
+
+
+def transition(
+    pre: Preintegrated, k: int, state: States, walks: tuple[float, float]
+) -> tuple[Array, Array]:
+    """(15, 15) derivative of the state after segment k by the one before it, and the noise
+    added in between."""
+    R, dt = state.Ts_w_b[0, :3, :3], float(pre.dt[k])
+    F = np.eye(15)
+    F[GAMMA, GAMMA] = pre.gamma[k].T
+    F[BETA, GAMMA] = -R @ skew(pre.beta[k])
+    F[ALPHA, GAMMA] = -R @ skew(pre.alpha[k])
+    F[ALPHA, BETA] = dt * np.eye(3)
+    # Biases move beta and alpha in the first body frame; gamma in the last one.
+    G = np.zeros((9, 9))
+    G[GAMMA, GAMMA], G[BETA, BETA], G[ALPHA, ALPHA] = np.eye(3), R, R
+    F[:9, BG] = G @ pre.D_bg[k]
+    F[:9, BA] = G @ pre.D_ba[k]
+    Q = np.zeros((15, 15))
+    Q[:9, :9] = G @ pre.cov[k] @ G.T
+    Q[BG, BG], Q[BA, BA] = walks[0] ** 2 * dt * np.eye(3), walks[1] ** 2 * dt * np.eye(3)
+    return F, Q
+
+
+def _carried(pre: Preintegrated, k: int, state: States, border: Border) -> States:
+    T, v_w, dt = state.Ts_w_b[0], state.v_w[0], float(pre.dt[k])
+    g_w = -border.scalars[0] * border.R_w_g[:, 2]
+    out = np.eye(4)
+    out[:3, :3] = T[:3, :3] @ pre.gamma[k]
+    out[:3, 3] = T[:3, 3] + dt * v_w + 0.5 * dt * dt * g_w + T[:3, :3] @ pre.alpha[k]
+    v1_w = v_w + dt * g_w + T[:3, :3] @ pre.beta[k]
+    return States(out[None], v1_w[None], state.bias_gyro, state.bias_acc)

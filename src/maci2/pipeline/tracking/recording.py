@@ -1,0 +1,153 @@
+"""What `maci2 track` does: a recording and options to a track, causal or smoothed as a whole."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from maci2.errors import DatasetError
+from maci2.estimation.chain import (
+    CameraMotions,
+    ChainConfig,
+    ChainProblem,
+    States,
+    chain_posterior,
+    make_border,
+    solve_chain,
+)
+from maci2.pipeline.options import RunOptions
+from maci2.pipeline.prepare import Inputs, open_inputs
+from maci2.pipeline.tracking.propagation import propagated
+from maci2.pipeline.tracking.smoother import SmootherConfig, bias_prior, gauge_prior
+from maci2.pipeline.tracking.track import Track, TrackedState, track
+from maci2.pipeline.warm_up import warm_up
+from maci2.types import NS, Stamps
+from maci2.vision import RelativePoses
+from maci2.vision.odometry_run import even_keyframes
+
+KEYFRAME_INTERVAL_S = 0.2
+"""Between keyframes: the odometry's own spacing, for which its covariances are calibrated."""
+
+
+@dataclass(frozen=True)
+class TrackedRecording:
+    """A track with what it was made from."""
+
+    inputs: Inputs
+    vision: RelativePoses
+    track: Track
+    batch: bool
+    """Whether every state was smoothed with all measurements; otherwise they are causal."""
+
+
+def track_recording(
+    path: Path,
+    options: RunOptions,
+    interval_s: float = KEYFRAME_INTERVAL_S,
+    config: SmootherConfig | None = None,
+    batch: bool = False,
+) -> TrackedRecording:
+    """Track a recording from its first usable window on."""
+    inputs = open_inputs(path, options)
+    warm_up()
+    candidates_ns = inputs.candidates_ns()
+    candidates_ns = candidates_ns[candidates_ns >= candidates_ns[0] + round(options.start_s * NS)]
+    if len(candidates_ns) < 2:
+        raise DatasetError(
+            f"{path}: {len(candidates_ns)} usable images from {options.start_s:g} s on, needed two "
+            "or more; choose an earlier --start."
+        )
+    vision = inputs.camera_motion(_keyframes(inputs, candidates_ns, interval_s), 0)
+    images_ns = _images(inputs, vision.stamps_ns)
+    noise = inputs.recording.rig.imu
+    walks = (noise.walk_gyro, noise.walk_acc)
+    found = track(inputs.imu, vision, inputs.T_b_c, walks, images_ns, config)
+    if batch:
+        found = smoothed(inputs, vision, found, walks, config or SmootherConfig())
+    return TrackedRecording(inputs, vision, found, batch)
+
+
+def _keyframes(inputs: Inputs, candidates_ns: Stamps, interval_s: float) -> Stamps:
+    """Even keyframes; those of a file of measurements are given."""
+    if inputs.source.kind == "measurements":
+        return candidates_ns
+    return even_keyframes(candidates_ns, interval_s)
+
+
+def _images(inputs: Inputs, keyframes_ns: Stamps) -> Stamps:
+    """Timestamps of all images along the keyframes; the keyframes where there are no images."""
+    if not inputs.recording.camera_stamps_ns:
+        return keyframes_ns
+    stamps_ns = inputs.recording.camera_stamps_ns[0]
+    inside = (stamps_ns >= keyframes_ns[0]) & (stamps_ns <= keyframes_ns[-1])
+    return np.union1d(stamps_ns[inside], keyframes_ns)
+
+
+def smoothed(
+    inputs: Inputs,
+    vision: RelativePoses,
+    causal: Track,
+    walks: tuple[float, float],
+    config: SmootherConfig,
+) -> Track:
+    """The longest continuous part of a causal track, every state smoothed with all measurements.
+
+    Rejected relative poses stay rejected; the causal states are the initial guess.
+    """
+    segments = [state.segment for state in causal.states]
+    longest = max(set(segments), key=segments.count)
+    part = [state for state in causal.states if state.segment == longest]
+    by_stamp = {state.stamp_ns: state for state in part}
+    inside = [k for k, stamp in enumerate(vision.stamps_ns) if int(stamp) in by_stamp]
+    keyframes_ns = vision.stamps_ns[inside]
+    guess = [by_stamp[int(stamp)] for stamp in keyframes_ns]
+    rejected_ns = {keyframe.stamp_ns for keyframe in causal.keyframes if keyframe.rejected}
+    used = [
+        k
+        for k in range(inside[0], inside[-1])
+        if vision.measured[k] and int(vision.stamps_ns[k + 1]) not in rejected_ns
+    ]
+    states = States(
+        np.ascontiguousarray([state.T_w_b for state in guess]),
+        np.array([state.v_w for state in guess]),
+        np.array([state.gyro_bias for state in guess]),
+        np.array([state.acc_bias for state in guess]),
+    )
+    border = make_border(T_b_c=inputs.T_b_c, log_scale=causal.log_scale)
+    camera = CameraMotions(
+        np.array(used, dtype=np.int64) - inside[0],
+        vision.Ts_ck_ck1[used],
+        vision.covs_T_ck_ck1[used],
+        config.loss,
+    )
+    imu = inputs.imu.between(int(keyframes_ns[0]), int(keyframes_ns[-1]))
+    priors = (gauge_prior(states, border), bias_prior(imu.bias_prior, states, border))
+    problem = ChainProblem(imu, keyframes_ns, *walks, camera=camera, priors=priors)
+    solution = solve_chain(problem, states, border, ChainConfig())
+    covs = chain_posterior(solution).states
+    images_ns = np.array([state.stamp_ns for state in part])
+    found: list[TrackedState] = []
+    for k, stamp_ns in enumerate(keyframes_ns):
+        one = States(*(values[k : k + 1] for values in solution.states))
+        end_ns = keyframes_ns[k + 1] if k + 1 < len(keyframes_ns) else images_ns[-1] + 1
+        between_ns = images_ns[(images_ns > stamp_ns) & (images_ns < end_ns)]
+        found.append(_replaced(by_stamp[int(stamp_ns)], one, 0, covs[k]))
+        if len(between_ns):
+            span_ns = np.concatenate([[stamp_ns], between_ns])
+            carried, carried_covs = propagated(imu, span_ns, one, covs[k], border, walks)
+            found += [
+                _replaced(by_stamp[int(stamp)], carried, j, carried_covs[j])
+                for j, stamp in enumerate(between_ns)
+            ]
+    return replace(causal, states=found)
+
+
+def _replaced(state: TrackedState, states: States, k: int, cov: np.ndarray) -> TrackedState:
+    return replace(
+        state,
+        T_w_b=states.Ts_w_b[k],
+        v_w=states.v_w[k],
+        gyro_bias=states.bias_gyro[k],
+        acc_bias=states.bias_acc[k],
+        cov=cov,
+    )

@@ -1,0 +1,267 @@
+"""From keyframes and IMU samples to a track: start, smooth, bridge, start again."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from maci2.errors import DatasetError, MeasurementError
+from maci2.estimation import InitResult, SolverConfig, initialize
+from maci2.estimation.chain import States
+from maci2.gaussian import nees
+from maci2.imu import ImuMeasurements
+from maci2.imu.stationary import MAX_STD
+from maci2.lie import se3_log
+from maci2.pipeline.tracking.propagation import propagated
+from maci2.pipeline.tracking.smoother import FixedLagSmoother, SmootherConfig
+from maci2.types import NS, Array, Mat4, Stamps, Vec3
+from maci2.vision import RelativePoses
+
+Health = Literal["initializing", "tracking", "bridging", "lost"]
+
+WINDOW_S = 2.5
+"""Length of the window that tracking starts from."""
+
+LOST_AFTER_S = 3.0
+"""Without a relative pose for longer than this, the state is called lost: it is still carried by
+the IMU, with a sigma that grows."""
+
+REJECT_ABOVE = 20.0
+"""Chi-square per degree of freedom of an innovation beyond which a relative pose is rejected: no
+noise factor and no tail of the match covariance reaches it."""
+
+RESTART_AFTER = 8
+"""Rejected relative poses in a row after which the state is doubted instead of them."""
+
+STILL_STD_M = 0.01
+"""A relative pose less certain than this does not show that nothing moved."""
+
+
+@dataclass(frozen=True)
+class TrackedState:
+    """One state with its covariance."""
+
+    stamp_ns: int
+    T_w_b: Mat4
+    """Pose of the IMU in a world whose z axis points up."""
+
+    v_w: Vec3
+    """[m/s]"""
+
+    gyro_bias: Vec3
+    """[rad/s], of the samples as the IMU model handed them on."""
+
+    acc_bias: Vec3
+    """[m/s^2], likewise."""
+
+    cov: Array
+    """(15, 15), order [phi (right), v, p, gyro bias, acc bias]."""
+
+    health: Health
+    segment: int
+    """Counts starts: within a segment the track is continuous."""
+
+
+@dataclass(frozen=True)
+class Keyframe:
+    """What became of one relative pose."""
+
+    stamp_ns: int
+    innovation: float | None
+    """Chi-square per degree of freedom against the IMU's prediction; None where unmeasured."""
+
+    rejected: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class Track:
+    """States at chosen timestamps, causal: each knows nothing of what came after it."""
+
+    states: list[TrackedState]
+    keyframes: list[Keyframe]
+    starts: list[InitResult]
+    """Results of the windows it started from."""
+
+    log_scale: float = 0.0
+    """Logarithm of true length over vision's, where vision left its scale in doubt."""
+
+
+class Tracker:
+    """Takes keyframes in order; gives the state at any time since the last one."""
+
+    def __init__(
+        self,
+        T_b_c: Mat4,
+        walks: tuple[float, float],
+        config: SmootherConfig | None = None,
+        solver: SolverConfig | None = None,
+    ) -> None:
+        self._T_b_c, self._walks = T_b_c, walks
+        self._config = config or SmootherConfig()
+        self._solver = solver or SolverConfig()
+        self.smoother: FixedLagSmoother | None = None
+        self.keyframes: list[Keyframe] = []
+        self.starts: list[InitResult] = []
+        self.segment = -1
+        self._measured_ns = 0
+        self._rejected_in_a_row = 0
+
+    def start(self, imu: ImuMeasurements, vision: RelativePoses) -> bool:
+        """Initialize on a window; True where its verdict is good enough to go on from."""
+        try:
+            result = initialize(imu, vision, self._T_b_c, self._solver)
+        except (DatasetError, MeasurementError):
+            return False
+        if result.state is None or result.verdict.status != "ok":
+            return False
+        smoother = FixedLagSmoother(self._T_b_c, *self._walks, self._config)
+        smoother.start(imu, vision, result)
+        self.smoother = smoother
+        self.starts.append(result)
+        self.segment += 1
+        self._measured_ns = int(vision.stamps_ns[-1])
+        self._rejected_in_a_row = 0
+        return True
+
+    def add(
+        self, imu: ImuMeasurements, stamps_ns: Stamps, T_ck_ck1: Mat4, cov: Array, reason: str
+    ) -> None:
+        """The keyframe at stamps_ns[1], measured from the one at stamps_ns[0]; `reason` says why
+        it was not, where it was not."""
+        assert self.smoother is not None
+        stamp_ns = int(stamps_ns[1])
+        if reason:
+            self.smoother.add(imu, stamp_ns, None, None)
+            self.keyframes.append(Keyframe(stamp_ns, None, False, reason))
+            return
+        chi2 = self.smoother.innovation(imu, stamp_ns, T_ck_ck1, cov)
+        rejected = chi2 > REJECT_ABOVE
+        if rejected:
+            self._rejected_in_a_row += 1
+            self.smoother.add(imu, stamp_ns, None, None)
+            reason = f"contradicts the IMU: chi-square {chi2:.0f} per degree of freedom"
+        else:
+            self._rejected_in_a_row = 0
+            self._measured_ns = stamp_ns
+            rate = stationary_rate(imu, stamps_ns, T_ck_ck1, cov)
+            self.smoother.add(imu, stamp_ns, T_ck_ck1, cov, rate)
+        self.keyframes.append(Keyframe(stamp_ns, chi2, rejected, reason))
+
+    @property
+    def doubtful(self) -> bool:
+        """So many relative poses in a row were rejected that the state may be the wrong one."""
+        return self._rejected_in_a_row >= RESTART_AFTER
+
+    def states_at(self, imu: ImuMeasurements, stamps_ns: Stamps) -> list[TrackedState]:
+        """States at timestamps since the last keyframe, carried by the IMU."""
+        assert self.smoother is not None
+        state, cov = self.smoother.latest
+        last_ns = int(self.smoother.stamps_ns[-1])
+        found = []
+        if len(stamps_ns) and int(stamps_ns[0]) == last_ns:
+            found.append(self._tracked(last_ns, state, cov))
+            stamps_ns = stamps_ns[1:]
+        if len(stamps_ns):
+            border = self.smoother.solution.border
+            span_ns = np.concatenate([[last_ns], stamps_ns])
+            states, covs = propagated(imu, span_ns, state, cov, border, self._walks)
+            for k, stamp_ns in enumerate(stamps_ns):
+                one = States(*(values[k : k + 1] for values in states))
+                found.append(self._tracked(int(stamp_ns), one, covs[k]))
+        return found
+
+    def _tracked(self, stamp_ns: int, state: States, cov: Array) -> TrackedState:
+        assert self.smoother is not None
+        outage_s = (int(self.smoother.stamps_ns[-1]) - self._measured_ns) / NS
+        health: Health = "tracking" if outage_s <= 0.0 else "bridging"
+        if outage_s > LOST_AFTER_S:
+            health = "lost"
+        return TrackedState(
+            stamp_ns,
+            state.Ts_w_b[0],
+            state.v_w[0],
+            state.bias_gyro[0],
+            state.bias_acc[0],
+            cov,
+            health,
+            self.segment,
+        )
+
+
+def stationary_rate(
+    imu: ImuMeasurements, stamps_ns: Stamps, T_ck_ck1: Mat4, cov: Array
+) -> Vec3 | None:
+    """The gyroscope's mean reading where neither the images nor the IMU show any motion."""
+    if np.sqrt(np.trace(cov[:3, :3])) > STILL_STD_M:
+        return None
+    if nees(se3_log(np.ascontiguousarray(T_ck_ck1)), cov) / 6.0 > 2.0:
+        return None
+    inside = imu.between(int(stamps_ns[0]), int(stamps_ns[1]))
+    quiet = inside.gyro.std(axis=0).max() < MAX_STD[0] and inside.acc.std(axis=0).max() < MAX_STD[1]
+    return np.asarray(inside.gyro.mean(axis=0)) if quiet else None
+
+
+def track(
+    imu: ImuMeasurements,
+    vision: RelativePoses,
+    T_b_c: Mat4,
+    walks: tuple[float, float],
+    images_ns: Stamps,
+    config: SmootherConfig | None = None,
+    reasons: list[str] | None = None,
+) -> Track:
+    """Track a whole recording, causally: the state at an image knows what came before it.
+
+    `vision` holds relative poses over all keyframes; `images_ns` are the timestamps to give states
+    at; `walks` the random walks of gyroscope and accelerometer bias.
+    """
+    config = config or SmootherConfig()
+    keyframes_ns = vision.stamps_ns
+    why = reasons or ["" if m else "not measured" for m in vision.measured]
+    tracker = Tracker(T_b_c, walks, config)
+    states: list[TrackedState] = []
+    started_at = -1
+    for k in range(1, len(keyframes_ns)):
+        stamp_ns = int(keyframes_ns[k])
+        first = _window_start(keyframes_ns, k)
+        waiting = tracker.smoother is None or (tracker.doubtful and (first or 0) >= started_at)
+        if waiting and first is not None and _try_start(tracker, imu, vision, first, k):
+            started_at = k
+        elif tracker.smoother is not None:
+            tracker.add(
+                imu.between(int(tracker.smoother.stamps_ns[0]), stamp_ns),
+                keyframes_ns[k - 1 : k + 1],
+                vision.Ts_ck_ck1[k - 1],
+                vision.covs_T_ck_ck1[k - 1],
+                why[k - 1],
+            )
+        if tracker.smoother is None:
+            continue
+        last_ns = int(keyframes_ns[k + 1]) - 1 if k + 1 < len(keyframes_ns) else int(images_ns[-1])
+        last_ns = min(last_ns, int(imu.stamps_ns[-1]))
+        wanted_ns = images_ns[(images_ns >= stamp_ns) & (images_ns <= last_ns)]
+        states += tracker.states_at(imu.between(stamp_ns, last_ns), wanted_ns)
+    if not tracker.starts:
+        raise DatasetError(
+            "tracking never started: no window of "
+            f"{WINDOW_S:g} s was initialized with the verdict ok. Run `maci2 init` to see why."
+        )
+    assert tracker.smoother is not None
+    log_scale = float(tracker.smoother.solution.border.scalars[1])
+    return Track(states, tracker.keyframes, tracker.starts, log_scale)
+
+
+def _window_start(keyframes_ns: Stamps, last: int) -> int | None:
+    """First keyframe of the window that ends at keyframe `last`; None before there is one."""
+    first = int(np.searchsorted(keyframes_ns, keyframes_ns[last] - round(WINDOW_S * NS)))
+    long_enough = keyframes_ns[last] - keyframes_ns[first] > 0.9 * WINDOW_S * NS
+    return first if long_enough and last - first >= 4 else None
+
+
+def _try_start(
+    tracker: Tracker, imu: ImuMeasurements, vision: RelativePoses, first: int, last: int
+) -> bool:
+    window = vision.part(first, last)
+    start_ns, end_ns = int(window.stamps_ns[0]), int(window.stamps_ns[-1])
+    return tracker.start(imu.between(start_ns, end_ns), window)

@@ -1,0 +1,113 @@
+"""Files of a track: a TUM trajectory, everything with covariances, and a summary."""
+
+import io
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from maci2 import __version__
+from maci2.files import write_atomically, write_json
+from maci2.pipeline.tracking.recording import TrackedRecording
+from maci2.types import NS
+
+TRAJECTORY = "trajectory_Twb_tum.txt"
+ARRAYS = "track.npz"
+SUMMARY = "summary.json"
+
+
+def write_track(tracked: TrackedRecording, folder: Path, summary: dict[str, Any]) -> list[Path]:
+    """Write trajectory, arrays and summary into a folder; returns their paths."""
+    write_atomically(folder / TRAJECTORY, tum_text(tracked))
+    write_atomically(folder / ARRAYS, arrays_bytes(tracked))
+    write_json(folder / SUMMARY, summary)
+    return [folder / TRAJECTORY, folder / ARRAYS, folder / SUMMARY]
+
+
+def tum_text(tracked: TrackedRecording) -> str:
+    """`t tx ty tz qx qy qz qw`, one pose of the IMU a line; exact nanoseconds in t."""
+    lines = ["# timestamp tx ty tz qx qy qz qw: pose of the IMU in a world whose z axis points up"]
+    for state in tracked.track.states:
+        seconds = f"{state.stamp_ns // NS}.{state.stamp_ns % NS:09d}"
+        quat_xyzw = Rotation.from_matrix(state.T_w_b[:3, :3]).as_quat()
+        numbers = " ".join(f"{value:.9f}" for value in (*state.T_w_b[:3, 3], *quat_xyzw))
+        lines.append(f"{seconds} {numbers}")
+    return "\n".join(lines) + "\n"
+
+
+def arrays_bytes(tracked: TrackedRecording) -> bytes:
+    """The `.npz` of docs/conventions.md."""
+    states = tracked.track.states
+    gyro, acc = raw_biases(tracked)
+    keyframes = tracked.track.keyframes
+    buffer = io.BytesIO()
+    np.savez(
+        buffer,
+        stamps_ns=np.array([state.stamp_ns for state in states]),
+        T_w_b=np.array([state.T_w_b for state in states]),
+        v_w=np.array([state.v_w for state in states]),
+        gyro_bias=gyro,
+        acc_bias=acc,
+        cov=np.array([state.cov for state in states]),
+        health=np.array([state.health for state in states]),
+        segment=np.array([state.segment for state in states]),
+        keyframe_stamps_ns=np.array([keyframe.stamp_ns for keyframe in keyframes]),
+        innovation=np.array(
+            [np.nan if k.innovation is None else k.innovation for k in keyframes], dtype=float
+        ),
+        rejected=np.array([keyframe.rejected for keyframe in keyframes], dtype=bool),
+        version=__version__,
+    )
+    return buffer.getvalue()
+
+
+def raw_biases(tracked: TrackedRecording) -> tuple[np.ndarray, np.ndarray]:
+    """(n, 3) each: the raw sensor's biases, what the IMU model removed included."""
+    stamps_ns = np.array([state.stamp_ns for state in tracked.track.states])
+    raw, corrected = tracked.inputs.recording.imu, tracked.inputs.imu
+    shared, at_raw, at_corrected = np.intersect1d(
+        raw.stamps_ns, corrected.stamps_ns, return_indices=True
+    )
+    removed = np.column_stack(
+        [
+            raw.gyro[at_raw] - corrected.gyro[at_corrected],
+            raw.acc[at_raw] - corrected.acc[at_corrected],
+        ]
+    )
+    index = np.clip(np.searchsorted(shared, stamps_ns), 0, len(shared) - 1)
+    gyro = np.array([state.gyro_bias for state in tracked.track.states]) + removed[index, :3]
+    acc = np.array([state.acc_bias for state in tracked.track.states]) + removed[index, 3:]
+    return gyro, acc
+
+
+def track_summary(tracked: TrackedRecording) -> dict[str, Any]:
+    """What `maci2 track --json` writes, without scores."""
+    states, keyframes = tracked.track.states, tracked.track.keyframes
+    last = states[-1]
+    std = np.sqrt(np.diag(last.cov))
+    steps = np.diff([state.T_w_b[:3, 3] for state in states], axis=0)
+    return {
+        "recording": tracked.inputs.recording.name,
+        "batch": tracked.batch,
+        "states": len(states),
+        "start_ns": states[0].stamp_ns,
+        "end_ns": last.stamp_ns,
+        "length_m": float(np.linalg.norm(steps, axis=1).sum()),
+        "segments": last.segment + 1,
+        "health": dict(Counter(state.health for state in states)),
+        "keyframes": len(keyframes),
+        "unmeasured": sum(keyframe.innovation is None for keyframe in keyframes),
+        "rejected": sum(keyframe.rejected for keyframe in keyframes),
+        "vision_scale": float(np.exp(tracked.track.log_scale)),
+        "gyro_bias": raw_biases(tracked)[0][-1].tolist(),
+        "acc_bias": raw_biases(tracked)[1][-1].tolist(),
+        "last_std": {
+            "rotation_deg": np.rad2deg(std[0:3]).tolist(),
+            "velocity": std[3:6].tolist(),
+            "position_m": std[6:9].tolist(),
+            "gyro_bias": std[9:12].tolist(),
+            "acc_bias": std[12:15].tolist(),
+        },
+    }

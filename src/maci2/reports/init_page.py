@@ -1,0 +1,97 @@
+"""The page of `maci2 init --report`: what was found and how sure it is, then why."""
+
+import numpy as np
+
+from maci2.evaluation.metrics import InitErrors
+from maci2.pipeline.offline import Initialized
+from maci2.pipeline.prepare import Inputs
+from maci2.pipeline.results_json import stds
+from maci2.reports.html import Section, figure, page, side_by_side, table, verdict
+from maci2.reports.result_figures import (
+    bias_figure,
+    excitation_figure,
+    path_figure,
+    residual_figure,
+    velocity_figure,
+)
+from maci2.reports.track_picture import track_picture, tracked_image
+from maci2.vision.odometry import StereoOdometry
+
+
+def init_page(
+    inputs: Inputs, initialized: Initialized, errors: InitErrors | None, command: str
+) -> str:
+    """HTML of one initialization."""
+    result = initialized.result
+    lead = verdict(result.verdict.status, result.verdict.reasons)
+    lead += f"<p>{_what(inputs, initialized)}</p>{estimate_table(initialized, errors)}"
+    sections = init_sections(inputs, initialized)
+    return page(f"Initialization: {inputs.recording.name}", lead, sections, command)
+
+
+def _what(inputs: Inputs, initialized: Initialized) -> str:
+    stamps_ns = initialized.window.stamps_ns
+    return (
+        f"{len(stamps_ns)} keyframes over {(stamps_ns[-1] - stamps_ns[0]) / 1e9:.2f} s from "
+        f"{stamps_ns[0]} ns on; camera motion from {inputs.source}."
+    )
+
+
+def estimate_table(initialized: Initialized, errors: InitErrors | None) -> str:
+    """Estimate, 1-sigma and, where there is ground truth, the error."""
+    state, posterior = initialized.result.state, initialized.result.posterior
+    if state is None or posterior is None:
+        return "<p>No state was estimated.</p>"
+    last = len(state.stamps_ns) - 1
+    rows: list[tuple[str, ...]] = [
+        ("gravity in the first camera frame", _row(state.gravity_c0, 4), "m/s²",
+         f"{initialized.result.gravity_std_deg:.3f} deg"),
+        ("velocity of the body at the last keyframe", _row(state.velocity_b[last], 4), "m/s",
+         _row(stds(posterior.velocity_b[last]), 4, signed=False)),
+        ("gyroscope bias", _row(initialized.gyro_bias, 5), "rad/s",
+         _row(stds(posterior.gyro_bias), 5, signed=False)),
+        ("accelerometer bias", _row(initialized.acc_bias, 4), "m/s²",
+         _row(stds(posterior.acc_bias), 4, signed=False)),
+    ]  # fmt: skip
+    columns = ["state", "estimate (x, y, z)", "unit", "1-sigma"]
+    if errors is not None:
+        columns.append("error")
+        found = (
+            f"{errors.gravity_deg:.3f} deg",
+            f"{errors.velocity_rmse:.4f} m/s rms",
+            f"{errors.gyro_bias_pct:.2f} %",
+            "–",
+        )
+        rows = [(*row, error) for row, error in zip(rows, found, strict=True)]
+    return table(columns, rows)
+
+
+def init_sections(inputs: Inputs, initialized: Initialized) -> list[Section]:
+    """Pictures of one initialization."""
+    state, posterior = initialized.result.state, initialized.result.posterior
+    stamps_ns = initialized.window.stamps_ns
+    sections = []
+    if state is not None and posterior is not None:
+        pictures = side_by_side(path_figure(state), velocity_figure(state, posterior))
+        sections.append(Section("Motion", pictures))
+    if isinstance(inputs.visual, StereoOdometry) and not initialized.result.report.time_offset_s:
+        tracked = tracked_image(inputs.visual, int(stamps_ns[-2]), int(stamps_ns[-1]))
+        caption = (
+            "Points followed from the keyframe before, from green (predicted to be as exact as "
+            "any) to red (five times less)."
+        )
+        sections.append(Section("Images", figure(track_picture(tracked), caption)))
+    if state is not None and posterior is not None:
+        imu = inputs.imu.between(int(stamps_ns[0]), int(stamps_ns[-1]))
+        parts = [excitation_figure(imu, int(stamps_ns[0]), int(stamps_ns[-1]))]
+        if not initialized.result.report.time_offset_s:
+            vision = inputs.camera_motion(stamps_ns, initialized.window.index)
+            parts.insert(0, residual_figure(state, vision, imu))
+        parts.append(bias_figure(imu, posterior))
+        sections.append(Section("Why it can be trusted", side_by_side(*parts)))
+    return sections
+
+
+def _row(values: np.ndarray, digits: int, signed: bool = True) -> str:
+    sign = "+" if signed else ""
+    return "  ".join(f"{value:{sign}.{digits}f}" for value in values)

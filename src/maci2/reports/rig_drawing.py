@@ -1,0 +1,89 @@
+"""A rig in perspective: the IMU's and every camera's axes, frustums, and a scale bar."""
+
+from collections.abc import Callable
+from html import escape
+
+import numpy as np
+
+from maci2.reports.html import figure
+from maci2.reports.svg import COLORS, arrow, picture
+from maci2.sensors import Rig
+from maci2.sensors.types import Camera
+from maci2.types import Array
+
+SIZE = 440
+AXES = (("x", COLORS[1]), ("y", COLORS[2]), ("z", COLORS[0]))
+
+VIEW = np.array([[0.866, -0.866, 0.0], [0.35, 0.35, -0.94]])
+"""(2, 3) body axes to the picture's right and down: from above, in front and to the side."""
+
+
+def rig_drawing(rig: Rig) -> str:
+    """SVG with a caption: axes of the body and of every camera, each with its name."""
+    poses = [("b (IMU)", np.eye(4))]
+    poses += [(f"c{i}", camera.T_b_c) for i, camera in enumerate(rig.cameras)]
+    length_m = 0.4 * max(float(np.linalg.norm(T[:3, 3])) for _, T in poses[1:]) + 0.01
+    points = [T[:3, 3] + length_m * axis for _, T in poses for axis in (*T[:3, :3].T, np.zeros(3))]
+    frustums = [_frustum(camera, 1.4 * length_m) for camera in rig.cameras]
+    flat = np.concatenate([np.array(points), *frustums]) @ VIEW.T
+    low, high = flat.min(axis=0), flat.max(axis=0)
+    scale = 0.78 * SIZE / max(float((high - low).max()), 1e-3)
+    centre = (low + high) / 2.0
+
+    def at(point: Array) -> Array:
+        return np.asarray(SIZE / 2.0 + scale * (VIEW @ point - centre))
+
+    body = "".join(_frustum_lines(corners, at) for corners in frustums)
+    body += "".join(_frame(name, T, length_m, at) for name, T in poses)
+    return figure(
+        picture(SIZE, SIZE, body + _scale_bar(scale)),
+        "Axes of each frame: x red, y green, z blue. A camera looks along its z axis; its frustum "
+        "is grey.",
+    )
+
+
+def _frustum(camera: Camera, depth_m: float) -> Array:
+    """(5, 3) its corners in the body: the centre, then the image's corners at a depth."""
+    width, height = camera.resolution
+    fx, fy, cx, cy = camera.intrinsics[:4]
+    corners = [(0, 0), (width, 0), (width, height), (0, height)]
+    # A wide lens has no pinhole corners: what is beyond 60 degrees is cut.
+    rays = [
+        (np.clip((u - cx) / fx, -1.7, 1.7), np.clip((v - cy) / fy, -1.7, 1.7)) for u, v in corners
+    ]
+    points = np.array([(0.0, 0.0, 0.0), *((depth_m * x, depth_m * y, depth_m) for x, y in rays)])
+    return np.asarray(points @ camera.T_b_c[:3, :3].T + camera.T_b_c[:3, 3])
+
+
+def _frustum_lines(corners: Array, at: Callable[[Array], Array]) -> str:
+    places = [at(corner) for corner in corners]
+    pairs = [(0, 1), (0, 2), (0, 3), (0, 4), (1, 2), (2, 3), (3, 4), (4, 1)]
+    return "".join(
+        f'<line x1="{places[a][0]:.1f}" y1="{places[a][1]:.1f}" x2="{places[b][0]:.1f}" '
+        f'y2="{places[b][1]:.1f}" stroke="var(--soft)" stroke-width="1" opacity="0.7"/>'
+        for a, b in pairs
+    )
+
+
+def _frame(name: str, T: Array, length_m: float, at: Callable[[Array], Array]) -> str:
+    origin = at(T[:3, 3])
+    parts = [
+        arrow(origin, at(T[:3, 3] + length_m * axis), color, label)
+        for (label, color), axis in zip(AXES, T[:3, :3].T, strict=True)
+    ]
+    parts.append(
+        f'<text x="{origin[0] + 6:.1f}" y="{origin[1] + 16:.1f}" font-weight="bold">'
+        f"{escape(name)}</text>"
+    )
+    return "".join(parts)
+
+
+def _scale_bar(scale: float) -> str:
+    length_m = next(
+        m for m in (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.001) if m * scale < 0.4 * SIZE
+    )
+    label = f"{1e2 * length_m:g} cm"
+    return (
+        f'<line x1="16" y1="{SIZE - 14}" x2="{16 + scale * length_m:.1f}" y2="{SIZE - 14}" '
+        f'stroke="var(--ink)" stroke-width="3"/><text x="16" y="{SIZE - 20}">{label}</text>'
+    )

@@ -1,0 +1,232 @@
+"""Factory calibrations of devices: OAK (DepthAI), ZED, and cameras in ROS."""
+
+import configparser
+import math
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+from pydantic import AliasChoices, Field, PositiveInt
+
+from maci2.errors import CalibrationError
+from maci2.lie import se3, se3_inv
+from maci2.rigs.chain import DISTORTION_NAMES, in_first_camera
+from maci2.rigs.lens import make_camera
+from maci2.rigs.parts import RigParts
+from maci2.rigs.yaml_schema import Matrix3, OpenSchema, load_yaml, rigid_transform, validate
+from maci2.rigs.yaml_text import read_text
+from maci2.sensors.types import Camera, DistortionModel
+from maci2.types import Array
+
+OAK_LEFT_RIGHT = (1, 2)
+"""Sockets of the stereo pair, where the file does not name them."""
+
+ZED_SIZES = {"HD": (1280, 720), "FHD": (1920, 1080), "2K": (2208, 1242), "VGA": (672, 376)}
+"""Image sizes of a ZED; the first one that the file has is read."""
+
+NO_SOCKET = -1
+
+_RADTAN = ("k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6")
+_FISHEYE = ("k1", "k2", "k3", "k4")
+
+
+class _Translation(OpenSchema):
+    x: float = 0.0
+    y: float = 0.0
+    z: float = 0.0
+
+
+class _Extrinsics(OpenSchema):
+    rotationMatrix: list[list[float]] = Field(default_factory=list)
+    toCameraSocket: int = NO_SOCKET
+    translation: _Translation = _Translation()
+
+
+class _OakCamera(OpenSchema):
+    cameraType: int | str = 0
+    distortionCoeff: list[float] = Field(default_factory=list)
+    extrinsics: _Extrinsics = _Extrinsics()
+    intrinsicMatrix: Matrix3
+    width: PositiveInt
+    height: PositiveInt
+
+
+class _Pair(OpenSchema):
+    leftCameraSocket: int = NO_SOCKET
+    rightCameraSocket: int = NO_SOCKET
+
+
+class _Oak(OpenSchema):
+    cameraData: list[tuple[int, _OakCamera]]
+    imuExtrinsics: _Extrinsics = _Extrinsics()
+    stereoRectificationData: _Pair = _Pair()
+
+
+class _CameraInfo(OpenSchema):
+    image_width: PositiveInt = Field(validation_alias=AliasChoices("image_width", "width"))
+    image_height: PositiveInt = Field(validation_alias=AliasChoices("image_height", "height"))
+    camera_matrix: Matrix3 = Field(validation_alias=AliasChoices("camera_matrix", "K", "k"))
+    distortion_model: str = "plumb_bob"
+    distortion: Any = Field([], validation_alias=AliasChoices("distortion_coefficients", "D", "d"))
+
+
+def read_depthai(path: Path) -> RigParts:
+    """Cameras of an OAK: left, right, then the others. An extrinsic takes this camera's points to
+    those of toCameraSocket, in cm; an IMU without one leaves its place unknown."""
+    oak = validate(_Oak, load_yaml(path, "a calibration of DepthAI"), path)
+    cameras = dict(oak.cameraData)
+    order = _stereo_first(oak, [s for s, c in cameras.items() if c.intrinsicMatrix[0][0] > 0.0])
+    if not order:
+        raise CalibrationError(
+            f"{path}: OAK (DepthAI) calibration without any calibrated camera: all intrinsics are "
+            "zero. Calibrate the cameras first."
+        )
+    edges = {s: (c.extrinsics.toCameraSocket, _extrinsic(c.extrinsics, path, f"cameraData.{s}"))
+             for s, c in cameras.items()}  # fmt: skip
+    Ts_root_c = _poses(order[0], edges)
+    for socket in order:
+        if socket not in Ts_root_c:
+            raise CalibrationError(
+                f"{path}: OAK camera {socket} is not placed beside camera {order[0]}: its "
+                "extrinsics are missing (all zeros); calibrate the stereo pair."
+            )
+    T_c_b = _extrinsic(oak.imuExtrinsics, path, "imuExtrinsics")
+    imu_socket = oak.imuExtrinsics.toCameraSocket
+    known = T_c_b is not None and imu_socket in Ts_root_c
+    T_b_root = np.eye(4)
+    if known and T_c_b is not None:
+        T_b_root = se3_inv(Ts_root_c[imu_socket] @ T_c_b)
+    made = tuple(
+        _oak_camera(cameras[s], f"{path}: cameraData.{s}", T_b_root @ Ts_root_c[s]) for s in order
+    )
+    return RigParts("OAK (DepthAI) calibration", path, made, extrinsics_known=known)
+
+
+def _stereo_first(oak: _Oak, sockets: list[int]) -> list[int]:
+    pair = oak.stereoRectificationData
+    stated = (pair.leftCameraSocket, pair.rightCameraSocket)
+    first = stated if stated[0] in sockets and stated[1] in sockets else OAK_LEFT_RIGHT
+    return [s for s in first if s in sockets] + sorted(s for s in sockets if s not in first)
+
+
+def _extrinsic(extrinsics: _Extrinsics, path: Path, key: str) -> Array | None:
+    """T_to_this [m]; None where there is none, also where the memory is all zeros."""
+    rows = extrinsics.rotationMatrix
+    if extrinsics.toCameraSocket == NO_SOCKET or not np.any(rows):
+        return None
+    t = extrinsics.translation
+    T = [[*row, 0.01 * p] for row, p in zip(rows, (t.x, t.y, t.z), strict=False)]
+    if len(T) != 3 or any(len(row) != 4 for row in T):
+        raise CalibrationError(f"{path}: rotationMatrix of {key} needs 3x3 numbers.")
+    return rigid_transform([*T, [0.0, 0.0, 0.0, 1.0]], path, key)
+
+
+def _poses(root: int, edges: dict[int, tuple[int, Array | None]]) -> dict[int, Array]:
+    """Poses of all cameras that extrinsics link to the root, in its frame."""
+    Ts_root_c = {root: np.eye(4)}
+    for _ in edges:
+        for here, (there, T_there_here) in edges.items():
+            if T_there_here is None:
+                continue
+            if there in Ts_root_c and here not in Ts_root_c:
+                Ts_root_c[here] = Ts_root_c[there] @ T_there_here
+            elif here in Ts_root_c and there not in Ts_root_c:
+                Ts_root_c[there] = Ts_root_c[here] @ se3_inv(T_there_here)
+    return Ts_root_c
+
+
+def _oak_camera(camera: _OakCamera, where: str, T_b_c: Array) -> Camera:
+    fisheye = str(camera.cameraType).lower() in ("1", "fisheye")
+    lens = camera.distortionCoeff
+    if fisheye and len(lens) > 4 and not any(lens[4:]):
+        lens = lens[:4]
+    if not fisheye and any(lens[8:]):
+        raise CalibrationError(
+            f"{where}: distortionCoeff has thin-prism or tilt coefficients, needed 0; calibrate "
+            "with the eight of the rational model."
+        )
+    (fx, _, cx), (_, fy, cy) = camera.intrinsicMatrix[:2]
+    size = (camera.width, camera.height)
+    model: DistortionModel = "equidistant" if fisheye else "radtan"
+    return make_camera(where, [fx, fy, cx, cy], lens, model, size, T_b_c)
+
+
+def read_camera_info(path: Path) -> RigParts:
+    """One camera as ROS knows it, without a place."""
+    info = validate(_CameraInfo, load_yaml(path, "a ROS CameraInfo"), path)
+    name = info.distortion_model.lower() or "none"
+    model = DISTORTION_NAMES.get(name)
+    lens = info.distortion.get("data", []) if isinstance(info.distortion, dict) else info.distortion
+    numbers = isinstance(lens, list) and all(isinstance(n, int | float) for n in lens)
+    if model is None or not numbers:
+        raise CalibrationError(
+            f"{path}: distortion_model is '{name[:40]}', needed one of plumb_bob, "
+            "rational_polynomial, equidistant, with a list of coefficients."
+        )
+    (fx, _, cx), (_, fy, cy) = info.camera_matrix[:2]
+    size = (info.image_width, info.image_height)
+    camera = make_camera(path, [fx, fy, cx, cy], lens, model, size, np.eye(4))
+    return RigParts("ROS CameraInfo", path, (camera,), extrinsics_known=False)
+
+
+def read_zed(path: Path) -> RigParts:
+    """The stereo pair of a ZED at the first image size that its file has, lengths in mm."""
+    conf = configparser.ConfigParser(strict=False, interpolation=None)
+    try:
+        conf.read_string(read_text(path, "a factory calibration of a ZED"))
+    except configparser.Error as error:
+        problem = " ".join(str(error).split())[:120]
+        raise CalibrationError(f"{path}: ZED factory calibration: {problem}") from error
+    sections = {name.upper(): conf[name] for name in conf.sections()}
+    size = next((size for size in ZED_SIZES if f"LEFT_CAM_{size}" in sections), "")
+    if not size or f"RIGHT_CAM_{size}" not in sections or "STEREO" not in sections:
+        raise CalibrationError(
+            f"{path}: ZED factory calibration without LEFT_CAM_HD, RIGHT_CAM_HD and STEREO; "
+            "download the file of your serial number again."
+        )
+    T_c0_c1 = _zed_baseline(sections["STEREO"], size, path)
+    left = _zed_camera(sections[f"LEFT_CAM_{size}"], size, np.eye(4), path)
+    right = _zed_camera(sections[f"RIGHT_CAM_{size}"], size, T_c0_c1, path)
+    tool = f"ZED factory calibration ({size})"
+    return RigParts(tool, path, in_first_camera((left, right)), extrinsics_known=False)
+
+
+def _zed_baseline(stereo: Any, size: str, path: Path) -> Array:
+    """Pose of the right camera in the left one."""
+    angles = [_ini_number(stereo, f"{key}_{size}", path) for key in ("RX", "CV", "RZ")]
+    R_c1_c0 = np.asarray(cv2.Rodrigues(np.array(angles))[0], np.float64)
+    offset_mm = [_ini_number(stereo, "Baseline", path)]
+    offset_mm += [
+        _ini_number(stereo, key if key in stereo else f"{key}_{size}", path, 0.0)
+        for key in ("TY", "TZ")
+    ]
+    # The file has the right camera's place with the sign of the left one's.
+    T_c1_c0 = se3(R_c1_c0, -1e-3 * np.array(offset_mm))
+    return rigid_transform(se3_inv(T_c1_c0).tolist(), path, "STEREO")
+
+
+def _zed_camera(section: Any, size: str, T_b_c: Array, path: Path) -> Camera:
+    focal = [_ini_number(section, key, path) for key in ("fx", "fy", "cx", "cy")]
+    # Wide lenses have k1 to k4 of a fisheye, and no tangential coefficients.
+    fisheye = "k4" in section and "p1" not in section
+    names = _FISHEYE if fisheye else _RADTAN
+    lens = [_ini_number(section, key, path, 0.0) for key in names]
+    model: DistortionModel = "equidistant" if fisheye else "radtan"
+    return make_camera(path, focal, lens, model, ZED_SIZES[size], T_b_c)
+
+
+def _ini_number(section: Any, key: str, path: Path, default: float | None = None) -> float:
+    text = section.get(key)
+    if text is None and default is not None:
+        return default
+    try:
+        value = float(text)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not math.isfinite(value):
+        raise CalibrationError(
+            f"{path}: ZED factory calibration: [{section.name}] {key} is {str(text)[:40]}, needed "
+            "a number."
+        )
+    return value

@@ -1,0 +1,186 @@
+"""ORB-SLAM2's and ORB-SLAM3's settings read, of all versions.
+
+IMU.T_b_c1, before version 1.0 Tbc, is our T_b_c of the left camera; Stereo.T_c1_c2, before Tlr,
+the pose of the right camera in the left one. Camera.bf is focal length times baseline. Where the
+file has LEFT.K and RIGHT.K, images are rectified with them while ORB-SLAM runs: these are the
+cameras that took the images, and Camera.* the rectified ones.
+"""
+
+import math
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from maci2.errors import CalibrationError
+from maci2.lie import se3
+from maci2.rigs.chain import in_first_camera
+from maci2.rigs.lens import make_camera
+from maci2.rigs.parts import RigParts
+from maci2.rigs.sniff import identify
+from maci2.rigs.yaml_schema import load_yaml, require_unambiguous, rigid_transform, shown
+from maci2.sensors.types import Camera, ImuNoise
+from maci2.types import Array
+
+_FOCAL = ("fx", "fy", "cx", "cy")
+_PINHOLE = ("k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6")
+_FISHEYE = ("k1", "k2", "k3", "k4")
+_NOISE = ("IMU.NoiseGyro", "IMU.NoiseAcc", "IMU.GyroWalk", "IMU.AccWalk")
+
+Kind = Literal["PinHole", "KannalaBrandt8", "Rectified"]
+
+
+def read_orbslam(path: Path) -> RigParts:
+    """Cameras, their place on the body where there is an IMU, and its noise."""
+    data = load_yaml(path, "ORB-SLAM3's configuration")
+    tool = identify(data).name
+    settings = _Settings(data, path)
+    T_b_c1 = settings.pose("IMU.T_b_c1", "Tbc")
+    known = T_b_c1 is not None
+    cameras = settings.cameras(np.eye(4) if T_b_c1 is None else T_b_c1)
+    offset_s = settings.number("maci2.time_offset", 0.0)
+    return RigParts(
+        tool,
+        path,
+        cameras if known else in_first_camera(cameras),
+        extrinsics_known=known,
+        noise=settings.noise(),
+        time_offset_s=offset_s,
+    )
+
+
+class _Settings:
+    """Keys of a file, by the names that the versions give them."""
+
+    def __init__(self, data: dict[str, Any], path: Path) -> None:
+        self.data, self.path = data, path
+        kinds = {"pinhole": "PinHole", "kannalabrandt8": "KannalaBrandt8", "rectified": "Rectified"}
+        stated = str(data.get("Camera.type", "PinHole"))
+        kind = kinds.get(stated.lower())
+        if kind is None:
+            raise CalibrationError(
+                f"{path}: Camera.type is {shown(stated)}, needed PinHole, KannalaBrandt8 or "
+                "Rectified."
+            )
+        self.kind = kind
+        self.left = "Camera1." if "Camera1.fx" in data else "Camera."
+
+    def number(self, key: str, default: float | None = None) -> float:
+        """The number below a key."""
+        require_unambiguous(self.data, key, self.path)
+        value = self.data.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            found = "missing" if value is None else shown(value)
+            raise CalibrationError(f"{self.path}: key '{key}' is {found}, needed a number; add it.")
+        if not math.isfinite(value):
+            raise CalibrationError(f"{self.path}: key '{key}' is {value}, needed a finite number.")
+        return float(value)
+
+    def matrix(self, key: str, rows: int, cols: int) -> Array | None:
+        """A matrix of OpenCV's; a fourth row 0, 0, 0, 1 that rows: 3 does not count is let pass."""
+        value = self.data.get(key)
+        if value is None:
+            return None
+        require_unambiguous(self.data, key, self.path)
+        stated = value.get("data") if isinstance(value, dict) else value
+        numbers: list[float] = stated if isinstance(stated, list) else []
+        good = all(isinstance(n, int | float) and math.isfinite(n) for n in numbers)
+        if good and len(numbers) == 16 and rows == 3 and numbers[12:] == [0, 0, 0, 1]:
+            numbers = numbers[:12]
+        if not good or len(numbers) != rows * cols:
+            raise CalibrationError(
+                f"{self.path}: {key} needs a matrix of {rows}x{cols} numbers; copy all of them."
+            )
+        return np.array(numbers, dtype=np.float64).reshape(rows, cols)
+
+    def pose(self, *keys: str) -> Array | None:
+        """A transform, by the first of the names that the file has."""
+        key = next((key for key in keys if key in self.data), None)
+        if key is None:
+            return None
+        T = self.matrix(key, 3, 4)
+        assert T is not None
+        return rigid_transform([*T.tolist(), [0.0, 0.0, 0.0, 1.0]], self.path, key)
+
+    def noise(self) -> ImuNoise | None:
+        """IMU noise; None for a file without IMU, and a rate of NaN where it is missing."""
+        if not any(key in self.data for key in _NOISE):
+            return None
+        gyro, acc, walk_gyro, walk_acc = (self.number(key) for key in _NOISE)
+        rate_hz = self.number("IMU.Frequency", math.nan) if "IMU.Frequency" in self.data else None
+        return ImuNoise(gyro, acc, walk_gyro, walk_acc, math.nan if rate_hz is None else rate_hz)
+
+    def cameras(self, T_b_c1: Array) -> tuple[Camera, ...]:
+        """One camera, or two where the file has a baseline that is no depth camera's."""
+        if "LEFT.K" in self.data and "RIGHT.K" in self.data:
+            return self._unrectified(T_b_c1)
+        left = self._camera(self.left, T_b_c1)
+        T_c1_c2 = self.pose("Stereo.T_c1_c2", "Tlr")
+        if T_c1_c2 is not None and "Camera2.fx" in self.data:
+            return left, self._camera("Camera2.", T_b_c1 @ T_c1_c2)
+        baseline = self._baseline(left)
+        if baseline is None:
+            return (left,)
+        T_b_c2 = T_b_c1 @ se3(np.eye(3), np.array([baseline, 0.0, 0.0]))
+        return left, self._camera(self.left, T_b_c2)
+
+    def _baseline(self, left: Camera) -> float | None:
+        """[m] Of a rectified pair; None for one camera, and for a depth camera, whose baseline
+        stands for no second image."""
+        if "RGBD.DepthMapFactor" in self.data or "DepthMapFactor" in self.data:
+            return None
+        if "Stereo.b" in self.data:
+            return self.number("Stereo.b")
+        if "Camera.bf" in self.data and self.number("Camera.bf") > 0.0:
+            return self.number("Camera.bf") / float(left.intrinsics[0])
+        return None
+
+    def _camera(self, prefix: str, T_b_c: Array) -> Camera:
+        focal = [self.number(prefix + name) for name in _FOCAL]
+        fisheye = self.kind == "KannalaBrandt8"
+        names: tuple[str, ...] = _FISHEYE if fisheye else _PINHOLE
+        names = () if self.kind == "Rectified" else names
+        lens = [self.number(prefix + name, None if fisheye else 0.0) for name in names]
+        return make_camera(
+            self.path, focal, lens, "equidistant" if fisheye else "radtan", self._size(), T_b_c,
+            rate_hz=self.number("Camera.fps", math.nan) if "Camera.fps" in self.data else math.nan,
+        )  # fmt: skip
+
+    def _size(self, prefix: str = "Camera.") -> tuple[int, int]:
+        return round(self.number(f"{prefix}width")), round(self.number(f"{prefix}height"))
+
+    def _unrectified(self, T_b_c1: Array) -> tuple[Camera, Camera]:
+        """The cameras before rectification; P of the right one holds the baseline."""
+        left_R, right_R = self.matrix("LEFT.R", 3, 3), self.matrix("RIGHT.R", 3, 3)
+        P = self.matrix("RIGHT.P", 3, 4)
+        if left_R is None or right_R is None or P is None or P[0, 0] == 0.0:
+            raise CalibrationError(
+                f"{self.path}: LEFT.R, RIGHT.R or RIGHT.P is missing beside LEFT.K; add it."
+            )
+        R_cr_c1, R_cr_c2 = (
+            self._rotation(R, k) for R, k in ((left_R, "LEFT.R"), (right_R, "RIGHT.R"))
+        )
+        p_cr_c2 = np.array([-P[0, 3] / P[0, 0], 0.0, 0.0])
+        T_c1_c2 = se3(R_cr_c1.T @ R_cr_c2, R_cr_c1.T @ p_cr_c2)
+        return self._original("LEFT", T_b_c1), self._original("RIGHT", T_b_c1 @ T_c1_c2)
+
+    def _rotation(self, R: Array, key: str) -> Array:
+        return rigid_transform(se3(R, np.zeros(3)).tolist(), self.path, key)[:3, :3]
+
+    def _original(self, side: str, T_b_c: Array) -> Camera:
+        K = self.matrix(f"{side}.K", 3, 3)
+        D = self.data.get(f"{side}.D")
+        length = len(D["data"]) if isinstance(D, dict) and isinstance(D.get("data"), list) else 5
+        lens = self.matrix(f"{side}.D", 1, length)
+        assert K is not None
+        size = self._size(f"{side}.") if f"{side}.width" in self.data else self._size()
+        fisheye = self.kind == "KannalaBrandt8"
+        return make_camera(
+            f"{self.path}: {side}",
+            [K[0, 0], K[1, 1], K[0, 2], K[1, 2]],
+            [] if lens is None else lens[0].tolist(),
+            "equidistant" if fisheye else "radtan",
+            size,
+            T_b_c,
+            rate_hz=self.number("Camera.fps", math.nan) if "Camera.fps" in self.data else math.nan,
+        )

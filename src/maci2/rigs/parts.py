@@ -1,0 +1,184 @@
+"""What a calibration file states, before what it leaves open is filled from elsewhere."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from maci2.errors import CalibrationError
+from maci2.lie import se3_inv
+from maci2.sensors.rig_ranges import RIG_RANGES, require_plausible_noise
+from maci2.sensors.types import Camera, ImuIntrinsics, ImuNoise, Rig
+from maci2.types import Array
+
+MAX_RATE_HZ = RIG_RANGES["imu_rate"].possible[1]
+
+ASSUMED_NOISE = ImuNoise(2e-4, 2e-3, 2e-5, 3e-3, 200.0)
+"""Of a consumer MEMS; stands in a rig whose noise is not known."""
+
+NOISE_REMEDY = (
+    "Where the file has the noise of single samples, as VINS has, give --imu-rate HZ. Else give "
+    "--imu-noise FILE (Kalibr's imu.yaml) or --imu-noise GYRO,ACC,GYRO_WALK,ACC_WALK with "
+    "--imu-rate HZ, the densities of the data sheet in SI units per sqrt(Hz); or write imu.yaml "
+    "with the noise of the IMU's data sheet beside the file: gyroscope_noise_density, "
+    "gyroscope_random_walk, accelerometer_noise_density, accelerometer_random_walk, and "
+    "update_rate [Hz]."
+)
+
+
+@dataclass(frozen=True)
+class SampleNoise:
+    """Noise of single samples, which is a density only together with the sampling rate."""
+
+    gyro: float
+    """Standard deviation of a sample of the gyroscope [rad/s]."""
+
+    acc: float
+    """Standard deviation of a sample of the accelerometer [m/s^2]."""
+
+    walk_gyro: float
+    """Standard deviation of a step of the gyroscope's bias over the sample's period [rad/s^2]."""
+
+    walk_acc: float
+    """Standard deviation of a step of the accelerometer's bias over the period [m/s^3]."""
+
+    def densities(self, rate_hz: float) -> ImuNoise:
+        """Noise per sqrt(Hz) at a sampling rate."""
+        root = float(np.sqrt(rate_hz))
+        return ImuNoise(
+            self.gyro / root, self.acc / root, self.walk_gyro / root, self.walk_acc / root, rate_hz
+        )
+
+
+@dataclass(frozen=True)
+class RigParts:
+    """Contents of one tool's calibration files."""
+
+    tool: str
+    """Tool that wrote the file, with its version where that matters, for messages."""
+
+    source: Path
+    cameras: tuple[Camera, ...]
+    """Posed in the body frame, or in that of the first camera where `extrinsics_known` is false."""
+
+    extrinsics_known: bool = True
+    noise: ImuNoise | SampleNoise | None = None
+    """None where the files do not state it."""
+
+    rate_hz: float | None = None
+    """IMU rate, where the files state it apart from the noise."""
+
+    time_offset_s: float = 0.0
+    intrinsics: ImuIntrinsics | None = None
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a user states beside a calibration file."""
+
+    noise: ImuNoise | None = None
+    """IMU noise, instead of the file's; its rate is NaN where only densities were given."""
+
+    rate_hz: float | None = None
+    """IMU rate, instead of the file's."""
+
+    T_b_c: tuple[tuple[float, ...], ...] | None = None
+    """Rows of the pose of the first camera in the body frame, instead of the file's."""
+
+
+NOTHING_GIVEN = Given()
+
+
+def assemble(
+    parts: RigParts, given: Given = NOTHING_GIVEN, own_noise: ImuNoise | None = None
+) -> Rig:
+    """A rig of what a file states, completed by what is given beside it.
+
+    `own_noise`, which a recording states, is taken where neither the file nor the user does.
+    """
+    source = str(parts.source)
+    noise = _noise(parts, given, own_noise)
+    if noise is not None:
+        require_plausible_noise(noise, f"{source}: {parts.tool}")
+    rig = Rig(
+        parts.cameras,
+        ASSUMED_NOISE if noise is None else noise,
+        source,
+        extrinsics_known=parts.extrinsics_known,
+        time_offset_s=parts.time_offset_s,
+        noise_known=noise is not None,
+        imu_intrinsics=parts.intrinsics,
+    )
+    return rig if given.T_b_c is None else _placed(rig, np.array(given.T_b_c))
+
+
+def complete(rig: Rig, given: Given) -> Rig:
+    """A recording's own rig with what a user gives instead of it."""
+    parts = RigParts(
+        "calibration",
+        Path(rig.source),
+        rig.cameras,
+        rig.extrinsics_known,
+        rig.imu if rig.noise_known else None,
+        time_offset_s=rig.time_offset_s,
+        intrinsics=rig.imu_intrinsics,
+    )
+    return rig if given == NOTHING_GIVEN else replace(assemble(parts, given), exact=rig.exact)
+
+
+def _noise(parts: RigParts, given: Given, own_noise: ImuNoise | None) -> ImuNoise | None:
+    """The user's noise, else the file's, else the recording's; None where nobody states it."""
+    stated = parts.noise if given.noise is None else given.noise
+    rate_hz = given.rate_hz if given.rate_hz is not None else parts.rate_hz
+    if rate_hz is None and own_noise is not None:
+        rate_hz = own_noise.rate_hz
+    if isinstance(stated, SampleNoise):
+        return own_noise if rate_hz is None else stated.densities(rate_hz)
+    if stated is None:
+        return own_noise
+    if given.rate_hz is not None or np.isnan(stated.rate_hz):
+        if rate_hz is None:
+            raise CalibrationError(
+                f"{parts.source}: {parts.tool} does not state the IMU's rate; give --imu-rate HZ."
+            )
+        return replace(stated, rate_hz=rate_hz)
+    return stated
+
+
+def _placed(rig: Rig, T_b_c0: Array) -> Rig:
+    """The rig with its first camera at T_b_c0; the others keep their place beside it."""
+    if not rig.cameras:
+        return rig
+    T_new_old = T_b_c0 @ se3_inv(rig.cameras[0].T_b_c)
+    first = replace(rig.cameras[0], T_b_c=T_b_c0)
+    others = [replace(camera, T_b_c=T_new_old @ camera.T_b_c) for camera in rig.cameras[1:]]
+    return replace(rig, cameras=(first, *others), extrinsics_known=True)
+
+
+def require_no_offsets(intrinsics: ImuIntrinsics, source: str, tool: str) -> None:
+    """Raise where the IMU's stated offsets have no place in a tool's file."""
+    if np.any(intrinsics.offset_gyro) or np.any(intrinsics.offset_acc):
+        raise CalibrationError(
+            f"{source}: states constant offsets of the IMU, gyro "
+            f"{intrinsics.offset_gyro.tolist()} and acc {intrinsics.offset_acc.tolist()}, and "
+            f"files of {tool} have no place for them; subtract them from the samples."
+        )
+
+
+def require_noise(rig: Rig, what: str) -> None:
+    """Raise where the IMU's noise, which `what` needs, is not known."""
+    if not rig.noise_known:
+        raise CalibrationError(
+            f"{rig.source}: says nothing of the IMU's noise as a density, and {what} cannot do "
+            f"without. {NOISE_REMEDY}"
+        )
+
+
+def require_extrinsics(rig: Rig, what: str) -> None:
+    """Raise where the cameras' place on the IMU, which `what` needs, is not known."""
+    if not rig.extrinsics_known:
+        raise CalibrationError(
+            f"{rig.source}: no camera has T_cam_imu, so their place on the IMU is not known, and "
+            f"{what} cannot do without. Run `maci2 calibrate` with this file as --rig first, and "
+            "give the camchain-imucam.yaml that it writes; or give --T-b-c."
+        )

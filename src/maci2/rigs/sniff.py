@@ -1,0 +1,195 @@
+"""Which tool wrote a calibration file, seen from the keys that only its files have."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from maci2.rigs.chain import CAMERA_KEY
+
+Keys = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """One kind of file."""
+
+    name: str
+    """Tool, version where it matters, and file, as messages say it."""
+
+    reader: str
+    """Reader of `maci2.rigs.convert`; empty where the file holds no camera to read."""
+
+    missing: str = ""
+    """Where there is no reader: what the file lacks and which one to give instead."""
+
+
+_GIVE_CAMCHAIN = "give the calibration of the cameras, such as Kalibr's camchain-imucam.yaml"
+
+
+def identify(data: Keys) -> FileKind:
+    """The kind of file that these keys are of."""
+    for belongs, kind in _KINDS:
+        if belongs(data):
+            return kind(data) if callable(kind) else kind
+    shown = ", ".join(list(data)[:5]) or "none"
+    return FileKind(
+        "unknown tool",
+        "",
+        f"its keys ({shown}) are of no tool known here; known are Kalibr, OpenVINS, VINS-Mono, "
+        "VINS-Fusion, ORB-SLAM2, ORB-SLAM3, MSCKF-VIO, Basalt, OAK, RealSense, ZED, ROS "
+        "CameraInfo and 4Seasons. Write a Kalibr camchain-imucam.yaml",
+    )
+
+
+def identify_text(path: Path, text: str) -> FileKind | None:
+    """The kind of a file that is neither YAML nor JSON; None where its keys must tell."""
+    if "T_ci" in text and "imu0 to cam0" in text:
+        return FileKind(
+            "Kalibr results text",
+            "",
+            "the image size is missing and digits are rounded; give the camchain-imucam.yaml that "
+            "Kalibr wrote beside it",
+        )
+    if "Camera-system parameters" in text and "projection:" in text:
+        return FileKind(
+            "Kalibr results text of the cameras",
+            "",
+            "the image size and the place on the IMU are missing; give the camchain.yaml that "
+            "Kalibr wrote beside it",
+        )
+    if path.suffix == ".conf" or "[LEFT_CAM_" in text.upper():
+        return FileKind("ZED factory calibration", "zed")
+    return None
+
+
+def _has(*keys: str) -> Callable[[Keys], bool]:
+    return lambda data: all(key in data for key in keys)
+
+
+def _any(*keys: str) -> Callable[[Keys], bool]:
+    return lambda data: any(key in data for key in keys)
+
+
+def _begins(prefix: str) -> Callable[[Keys], bool]:
+    return lambda data: any(key.startswith(prefix) for key in data)
+
+
+def _chain_entries(data: Keys) -> list[Keys]:
+    return [v for k, v in data.items() if CAMERA_KEY.fullmatch(k) and isinstance(v, dict)]
+
+
+def _is_chain(data: Keys) -> bool:
+    marks = {"intrinsics", "camera_model", "T_cam_imu", "T_imu_cam"}
+    return any(marks & set(entry) for entry in _chain_entries(data))
+
+
+def _chain_kind(data: Keys) -> FileKind:
+    keys = {key for entry in _chain_entries(data) for key in entry} | set(data)
+    if "T_imu_body" in keys:
+        return FileKind("MSCKF-VIO camera chain", "kalibr")
+    if "T_imu_cam" in keys:
+        return FileKind("OpenVINS imucam chain", "kalibr")
+    if any(key.startswith("T_cam1_cam") for key in keys):
+        return FileKind("4Seasons camera chain", "kalibr")
+    return FileKind(
+        "Kalibr camchain-imucam" if "T_cam_imu" in keys else "Kalibr camchain", "kalibr"
+    )
+
+
+def _imu_kind(data: Keys) -> FileKind:
+    entry = data.get("imu0", data)
+    openvins = isinstance(entry, dict) and any(key in entry for key in ("Tw", "Ta", "R_IMUtoGYRO"))
+    return FileKind(
+        "OpenVINS IMU chain" if openvins else "Kalibr IMU file",
+        "imu",
+        f"cameras are missing; {_GIVE_CAMCHAIN}, and this file with --imu-noise",
+    )
+
+
+def _orbslam_kind(data: Keys) -> FileKind:
+    if any(key.startswith("Camera1.") for key in data) or "File.version" in data:
+        rectified = data.get("Camera.type") == "Rectified"
+        return FileKind(f"ORB-SLAM3{' Rectified' if rectified else ''} settings", "orbslam")
+    old = "Camera.type" in data or "Tbc" in data or any(key.startswith("IMU.") for key in data)
+    return FileKind(f"ORB-SLAM{'3 (before version 1.0)' if old else '2'} settings", "orbslam")
+
+
+def _ros_parameters(data: Keys) -> FileKind | None:
+    node = next((k for k, v in data.items() if isinstance(v, dict) and "ros__parameters" in v), "")
+    return FileKind(
+        f"ROS 2 parameters of {node}",
+        "",
+        f"these are settings of a node, a calibration is missing; {_GIVE_CAMCHAIN}",
+    )
+
+
+def _settings(name: str, what: str) -> FileKind:
+    return FileKind(name, "", f"{what}; {_GIVE_CAMCHAIN}")
+
+
+_KINDS: tuple[tuple[Callable[[Keys], bool], Any], ...] = (
+    (
+        lambda data: isinstance(data.get("value0"), dict) and "intrinsics" in data["value0"],
+        FileKind("Basalt calibration", "basalt"),
+    ),
+    (_has("cameraData"), FileKind("OAK (DepthAI) calibration", "depthai")),
+    (
+        lambda data: isinstance(data.get("imus"), list),
+        _settings("RealSense IMU calibration", "cameras are missing in it"),
+    ),
+    (_begins("controls-"), _settings("RealSense settings", "these hold no calibration")),
+    (_begins("param-"), _settings("RealSense settings", "these hold no calibration")),
+    (_begins("Camera1."), _orbslam_kind),
+    (_any("Camera.fx", "File.version", "IMU.T_b_c1"), _orbslam_kind),
+    (_any("cam0_calib", "body_T_cam0", "num_of_cam"), FileKind("VINS-Fusion settings", "vins")),
+    (
+        lambda data: (
+            "model_type" in data and bool({"imu_topic", "acc_n", "extrinsicRotation"} & set(data))
+        ),
+        FileKind("VINS-Mono settings", "vins"),
+    ),
+    (_has("model_type"), FileKind("VINS camera file (camodocal)", "camodocal")),
+    (
+        _any("relative_config_imucam", "relative_config_imu"),
+        FileKind("OpenVINS estimator_config", "openvins"),
+    ),
+    (_has("init_window_time", "max_clones"), FileKind("OpenVINS estimator_config", "openvins")),
+    (_is_chain, _chain_kind),
+    (_any("imu0", "accelerometer_noise_density", "gyroscope_noise_density"), _imu_kind),
+    (_has("camera_matrix"), FileKind("ROS CameraInfo", "camera_info")),
+    (_has("K", "D"), FileKind("ROS CameraInfo message", "camera_info")),
+    (_has("k", "d", "distortion_model"), FileKind("ROS 2 CameraInfo message", "camera_info")),
+    (
+        lambda data: any(isinstance(v, dict) and "ros__parameters" in v for v in data.values()),
+        _ros_parameters,
+    ),
+    (
+        _has("sensor_type", "T_BS"),
+        FileKind("EuRoC sensor.yaml", "", "one sensor alone; give the recording's folder instead"),
+    ),
+    (
+        lambda data: isinstance(data.get("Camera"), dict),
+        _settings("stella_vslam or OpenVSLAM settings", "this tool is not read here"),
+    ),
+    (_has("target_type"), _settings("Kalibr target", "this describes the calibration board")),
+    (_has("camera_id", "T_BS"), _settings("Kimera-VIO camera", "this tool is not read here")),
+    (_has("cameras", "imu_params"), _settings("OKVIS settings", "this tool is not read here")),
+    (
+        lambda data: isinstance(data.get("cameras"), list),
+        _settings("SVO, ROVIO or maplab camera list", "this tool is not read here"),
+    ),
+    (
+        _any("M1", "cameraMatrix1", "K1"),
+        _settings("OpenCV stereo calibration", "the image size and the IMU are missing"),
+    ),
+    (
+        _any("acc_n", "gyr_n", "imu_topic"),
+        FileKind(
+            "VINS settings",
+            "",
+            "the cameras are missing (cam0_calib or model_type); give the whole configuration",
+        ),
+    ),
+)
+"""Tests in the order they are asked, each with the kind or what finds it."""

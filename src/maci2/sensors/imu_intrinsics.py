@@ -1,0 +1,84 @@
+"""Deterministic errors of an IMU undone: scale, misalignment, g-sensitivity, offsets."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from maci2.sensors.types import ImuIntrinsics, ImuSamples, Recording
+from maci2.types import Array
+
+IDENTICAL = 1e-12
+"""Differences from ideal axes below this are digits of the file, not an error of the sensor."""
+
+
+def ideal_intrinsics() -> ImuIntrinsics:
+    """Intrinsics of an IMU that reads what its body feels."""
+    zero = np.zeros(3)
+    return ImuIntrinsics(
+        np.eye(3), np.eye(3), np.eye(3), np.eye(3), np.zeros((3, 3)), zero, zero.copy()
+    )
+
+
+def is_ideal(intrinsics: ImuIntrinsics) -> bool:
+    """True where undoing the intrinsics changes nothing."""
+    ideal = ideal_intrinsics()
+    return all(
+        np.abs(getattr(intrinsics, name) - getattr(ideal, name)).max() <= IDENTICAL
+        for name in ImuIntrinsics.__dataclass_fields__
+    )
+
+
+def apply_intrinsics(samples: ImuSamples, intrinsics: ImuIntrinsics) -> ImuSamples:
+    """Samples in the body frame from raw readings: the inverse of the intrinsics' two equations.
+
+    The accelerometer comes first, since g-sensitivity needs the specific force.
+    """
+    gyro, acc = corrected_readings(samples.gyro, samples.acc, intrinsics)
+    return replace(samples, gyro=gyro, acc=acc)
+
+
+def corrected_readings(gyro: Array, acc: Array, intrinsics: ImuIntrinsics) -> tuple[Array, Array]:
+    """Angular rate and specific force in the body frame, of one reading (3,) or many (n, 3)."""
+    acc_b = (acc - intrinsics.offset_acc) @ _inverse(intrinsics.M_acc, intrinsics.R_acc_b).T
+    rate = gyro - intrinsics.offset_gyro - acc_b @ intrinsics.g_sensitivity.T
+    return rate @ _inverse(intrinsics.M_gyro, intrinsics.R_gyro_b).T, acc_b
+
+
+def raw_readings(samples: ImuSamples, intrinsics: ImuIntrinsics) -> ImuSamples:
+    """What an IMU with these intrinsics reads where an ideal one would read `samples`."""
+    T_gyro = intrinsics.M_gyro @ intrinsics.R_gyro_b
+    T_acc = intrinsics.M_acc @ intrinsics.R_acc_b
+    gyro = samples.gyro @ T_gyro.T + samples.acc @ intrinsics.g_sensitivity.T
+    return replace(
+        samples,
+        gyro=gyro + intrinsics.offset_gyro,
+        acc=samples.acc @ T_acc.T + intrinsics.offset_acc,
+    )
+
+
+def with_intrinsics_applied(recording: Recording) -> Recording:
+    """A recording whose samples are corrected by what its rig states of the IMU."""
+    intrinsics = recording.rig.imu_intrinsics
+    if intrinsics is None:
+        return recording
+    note = f"IMU readings are corrected by the IMU intrinsics of {recording.rig.source}"
+    return replace(
+        recording,
+        rig=replace(recording.rig, imu_intrinsics=None),
+        imu=apply_intrinsics(recording.imu, intrinsics),
+        notes=(*recording.notes, note),
+    )
+
+
+def lower_triangular(M: Array, R: Array) -> tuple[Array, Array]:
+    """M R as the product of a lower triangle with positive diagonal and a rotation; M and R
+    themselves where M is one already."""
+    if not np.triu(M, 1).any():
+        return M, R
+    Q, upper = np.linalg.qr((M @ R).T)
+    signs = np.sign(np.diag(upper))
+    return (upper * signs[:, None]).T, (Q * signs).T
+
+
+def _inverse(M: Array, R: Array) -> Array:
+    return np.asarray(R.T @ np.linalg.inv(M))

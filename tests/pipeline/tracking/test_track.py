@@ -1,0 +1,137 @@
+"""Tracking: consistent, causal, bridging outages, rejecting what contradicts the IMU."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from maci2.errors import DatasetError
+from maci2.evaluation.track_errors import alignment, relative_errors, track_errors
+from maci2.lie import se3_exp
+from maci2.pipeline.tracking import SmootherConfig, track
+from tracking_cases import simulated_ride, without
+
+
+def tracked(ride, reasons=None, config=None):
+    return track(
+        ride.imu, ride.vision, ride.T_b_c, ride.walks, ride.vision.stamps_ns, config, reasons
+    )
+
+
+def errors_of(ride, found):
+    gyro = np.array([state.gyro_bias for state in found.states])
+    return track_errors(found.states, gyro, ride.truth)
+
+
+@pytest.fixture(scope="module")
+def ride():
+    return simulated_ride(1)
+
+
+@pytest.fixture(scope="module")
+def causal(ride):
+    return tracked(ride)
+
+
+def test_it_stays_near_the_truth_and_knows_how_near(ride, causal):
+    errors = errors_of(ride, causal)
+    assert errors.ate_m < 0.05
+    assert errors.gravity_deg < 0.5
+    assert abs(errors.scale - 1.0) < 0.02
+    assert {state.health for state in causal.states} == {"tracking"}
+
+
+def test_states_do_not_depend_on_what_comes_later(ride, causal):
+    half = len(ride.vision) // 2
+    earlier = replace(ride, vision=ride.vision.part(0, half))
+    found = tracked(earlier)
+    for one, other in zip(found.states, causal.states, strict=False):
+        assert one.stamp_ns == other.stamp_ns
+        np.testing.assert_array_equal(one.T_w_b, other.T_w_b)
+        np.testing.assert_array_equal(one.cov, other.cov)
+
+
+def test_a_blackout_is_bridged_and_sigma_covers_the_error(ride):
+    found = tracked(ride, without(ride.vision, 6.0, 8.0))
+    bridged = [state for state in found.states if state.health == "bridging"]
+    assert 8 <= len(bridged) <= 11
+    assert {state.segment for state in found.states} == {0}
+    stds = [np.sqrt(np.trace(state.cov[6:9, 6:9])) for state in bridged]
+    assert np.all(np.diff(stds) > 0.0)
+    assert errors_of(ride, found).nees["velocity"] < 4.0
+
+
+def test_after_a_long_outage_it_says_that_it_is_lost(ride):
+    found = tracked(ride, without(ride.vision, 5.0, 9.5))
+    health = [state.health for state in found.states]
+    assert "lost" in health
+    assert health[-1] == "tracking"
+    assert health.index("bridging") < health.index("lost")
+
+
+def test_a_wrong_relative_pose_is_rejected_and_named(ride, causal):
+    k = 40
+    wrong = ride.vision.Ts_ck_ck1.copy()
+    wrong[k] = se3_exp(np.array([0.3, 0.0, 0.0, 0.0, 0.1, 0.0])) @ wrong[k]
+    found = tracked(replace(ride, vision=replace(ride.vision, Ts_ck_ck1=wrong)))
+    rejected = [keyframe for keyframe in found.keyframes if keyframe.rejected]
+    assert [keyframe.stamp_ns for keyframe in rejected] == [int(ride.vision.stamps_ns[k + 1])]
+    assert "contradicts the IMU" in rejected[0].reason
+    assert errors_of(ride, found).ate_m < 2.0 * errors_of(ride, causal).ate_m + 0.01
+
+
+def test_larger_noise_than_stated_widens_sigma_unless_switched_off():
+    ride = simulated_ride(2, noise=(0.2, 0.012))
+    stated = np.tile(
+        np.diag([0.003**2] * 3 + [np.deg2rad(0.05) ** 2] * 3), (len(ride.vision) - 1, 1, 1)
+    )
+    ride = replace(ride, vision=replace(ride.vision, covs_T_ck_ck1=stated))
+    adapted = errors_of(ride, tracked(ride))
+    fixed = errors_of(ride, tracked(ride, config=SmootherConfig(adapt_visual_noise=False)))
+    assert adapted.nees["velocity"] < 0.7 * fixed.nees["velocity"]
+
+
+def test_without_a_usable_window_it_says_so():
+    ride = simulated_ride(3, duration_s=6.0)
+    nothing = ["dark"] * (len(ride.vision) - 1)
+    blind = replace(ride.vision, covs_T_ck_ck1=1e4 * ride.vision.covs_T_ck_ck1 * 1e4)
+    with pytest.raises(DatasetError, match="never started"):
+        tracked(replace(ride, vision=blind), nothing)
+
+
+def test_alignment_finds_a_known_rotation_translation_and_scale():
+    rng = np.random.default_rng(0)
+    points = rng.standard_normal((50, 3))
+    T = se3_exp(np.array([1.0, -2.0, 0.5, 0.3, -0.8, 1.2]))
+    R, t, scale = alignment(1.1 * points, points @ T[:3, :3].T + T[:3, 3])
+    np.testing.assert_allclose(R, T[:3, :3], atol=1e-12)
+    np.testing.assert_allclose(scale, 1.1, rtol=1e-12)
+    np.testing.assert_allclose(
+        R @ (1.1 * points.mean(0)) + t, T[:3, :3] @ points.mean(0) + T[:3, 3]
+    )
+
+
+def test_relative_errors_do_not_depend_on_the_world():
+    stamps_ns = np.arange(0, 3_000_000_000, 100_000_000)
+    xi = np.linspace(0.0, 1.0, len(stamps_ns))[:, None] * np.array([1.0, 0.2, 0.0, 0.1, 0.5, -0.3])
+    Ts = np.array([se3_exp(one) for one in xi])
+    T = se3_exp(np.array([5.0, 1.0, 2.0, 0.4, -1.0, 0.2]))
+    rms, median = relative_errors(stamps_ns, T @ Ts, Ts, 1.0)
+    assert max(rms, median) < 1e-12
+    longer = Ts.copy()
+    longer[:, :3, 3] *= 1.01
+    rms, _ = relative_errors(stamps_ns, longer, Ts, 1.0)
+    assert 0.002 < rms < 0.005
+
+
+@pytest.mark.slow
+def test_errors_match_their_covariance_over_thirty_minutes():
+    scores = []
+    for seed in range(30):
+        ride = simulated_ride(100 + seed, duration_s=60.0)
+        found = tracked(ride)
+        scores.append(
+            [errors_of(ride, found).nees[k] for k in ("velocity", "gravity", "gyro_bias")]
+        )
+    mean = np.mean(scores, axis=0)
+    assert ((mean > 0.8) & (mean < 1.25)).all(), mean

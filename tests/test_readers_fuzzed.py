@@ -1,0 +1,241 @@
+"""Every reader, on damaged copies of small files: an answer or a Maci2Error, never anything else.
+
+A few cases each in the default run, at least 2000 each in the slow one.
+"""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import cv2
+import numpy as np
+import pytest
+
+from bag_files import recording_items, write_items
+from fuzzing import BINARY, TEXT, Mutator, fuzz
+from helpers import resized
+from maci2.datasets import open_recording, open_rig, read_trajectory
+from maci2.datasets.bag.images import grey_image
+from maci2.datasets.image_files import read_image, stereo_frames
+from maci2.imu.learned_model import WEIGHTS as IMU_WEIGHTS
+from maci2.imu.learned_model import load_imu_model
+from maci2.rigs import write_rig
+from maci2.rigs.convert import convert_rig
+from maci2.simulation import SimulationConfig, simulate
+from maci2.vision import load_relative_poses
+from maci2.vision.covariance_models import BUNDLED, covariance_model
+from maci2.vision.covariance_models import WEIGHTS as VISION_WEIGHTS
+from maci2.vision.odometry_run import load_measured, save_measured
+from maci2.vision.relative_pose import unmeasured
+
+SMALL = Path(__file__).parent / "data"
+SIZE = (96, 64)
+PIXELS = np.random.default_rng(1).integers(0, 255, SIZE[::-1], dtype=np.uint8)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A reader and the file that it is given damaged."""
+
+    read: Callable[[], object]
+    file: Path
+    mutators: tuple[Mutator, ...] = TEXT
+
+
+def folder_target(name: str, file: str) -> Callable[[Path], Target]:
+    """A committed recording, one file of which is damaged."""
+
+    def make(folder: Path) -> Target:
+        copy = Path(shutil.copytree(SMALL / name, folder / name))
+        return Target(lambda: open_recording(copy), copy / file)
+
+    return make
+
+
+def rig_target(tool: str, file: str) -> Callable[[Path], Target]:
+    """Files that this package writes for another tool."""
+
+    def make(folder: Path) -> Target:
+        write_rig(folder, simulate(SimulationConfig(duration_s=0.5)).rig, tool)
+        return Target(lambda: open_rig(folder), folder / file)
+
+    return make
+
+
+def bag_target(kind: str, file: str) -> Callable[[Path], Target]:
+    def make(folder: Path) -> Target:
+        made = simulate(SimulationConfig(duration_s=0.2, camera_rate_hz=10.0))
+        cameras = tuple(resized(camera, (16, 12)) for camera in made.rig.cameras)
+        made = replace(made, rig=replace(made.rig, cameras=cameras))
+        image = PIXELS[:12, :16]
+        path = folder / ("walk.bag" if kind == "ros1" else "walk")
+        write_items(
+            path,
+            kind,
+            lambda bag: recording_items(bag, made, lambda *_: image, truth="/vicon"),
+        )
+        write_rig(folder / "rig", made.rig, "kalibr")
+
+        def read() -> object:
+            recording = open_recording(path, folder / "rig", "truth=/vicon")
+            return stereo_frames(recording).pair(0)
+
+        found = path if kind == "ros1" else next(path.glob(file))
+        text = file.endswith(".yaml")
+        return Target(read, found, TEXT if text else BINARY)
+
+    return make
+
+
+def vbr_target(folder: Path) -> Target:
+    """VBR's calibration: the bags beside it are not reached before it is read."""
+    made = simulate(SimulationConfig(duration_s=0.2, camera_rate_hz=10.0))
+    cameras = tuple(resized(camera, (16, 12)) for camera in made.rig.cameras)
+    made = replace(made, rig=replace(made.rig, cameras=cameras))
+    camera, noise = made.rig.cameras[0], made.rig.imu
+    sensor = {
+        "T_b": camera.T_b_c.tolist(),
+        "intrinsics": camera.intrinsics.tolist(),
+        "distortion_coeffs": camera.distortion.tolist(),
+        "resolution": list(camera.resolution),
+    }
+    imu = {
+        "T_b": np.eye(4).tolist(),
+        "accelerometer_noise_density": noise.density_acc,
+        "accelerometer_random_walk": noise.walk_acc,
+        "gyroscope_noise_density": noise.density_gyro,
+        "gyroscope_random_walk": noise.walk_gyro,
+        "update_rate": 200.0,
+    }
+    lidar = {"T_b": np.eye(4).tolist()}
+    content = {"cam_l": sensor, "cam_r": sensor, "imu": imu, "lidar": lidar}
+    file = folder / "vbr_calib.yaml"
+    file.write_text("\n".join(f"{key}: {json.dumps(value)}" for key, value in content.items()))
+    write_items(folder / "a_00.bag", "ros1", lambda bag: recording_items(bag, made))
+    return Target(lambda: open_recording(folder, topics="imu=/imu0"), file)
+
+
+def trajectory_target(folder: Path) -> Target:
+    file = Path(shutil.copy(SMALL / "trajectory.txt", folder))
+    return Target(lambda: read_trajectory(file), file)
+
+
+def image_target(suffix: str) -> Callable[[Path], Target]:
+    def make(folder: Path) -> Target:
+        file = folder / f"1{suffix}"
+        file.write_bytes(cv2.imencode(suffix, PIXELS)[1].tobytes())
+        return Target(lambda: read_image(file, SIZE), file, BINARY)
+
+    return make
+
+
+def message_target(folder: Path) -> Target:
+    """A compressed image of a message."""
+    file = folder / "1.jpg"
+    file.write_bytes(cv2.imencode(".jpg", PIXELS)[1].tobytes())
+
+    def read() -> object:
+        data = np.frombuffer(file.read_bytes(), np.uint8)
+        return grey_image(SimpleNamespace(format="jpeg", data=data), "bag")
+
+    return Target(read, file, BINARY)
+
+
+def measured_file(folder: Path) -> Path:
+    poses = [unmeasured((k * 10**8, (k + 1) * 10**8), "dark") for k in range(4)]
+    save_measured(folder / "poses.npz", poses, "settings")
+    return folder / "poses.npz"
+
+
+def poses_target(folder: Path) -> Target:
+    file = measured_file(folder)
+    return Target(lambda: load_relative_poses(file), file, BINARY)
+
+
+def unfinished_target(folder: Path) -> Target:
+    file = measured_file(folder)
+    return Target(lambda: load_measured(file), file, BINARY)
+
+
+def imu_weights_target(folder: Path) -> Target:
+    file = folder / "weights.onnx"
+    file.write_bytes((IMU_WEIGHTS / "euroc.onnx").read_bytes())
+    return Target(lambda: load_imu_model(file).card(), file, (*BINARY, *TEXT[5:9]))
+
+
+def match_weights_target(folder: Path) -> Target:
+    file = folder / "weights.onnx"
+    file.write_bytes((VISION_WEIGHTS / BUNDLED).read_bytes())
+    return Target(lambda: covariance_model("learned", file), file, (*BINARY, *TEXT[5:9]))
+
+
+def biases_target(folder: Path) -> Target:
+    file = folder / "init.json"
+    file.write_text(json.dumps({"gyro_bias": [0.1, 0.2, 0.3], "acc_bias": [0.0, -1.5, 2.0]}))
+    rig = simulate(SimulationConfig(duration_s=0.5)).rig
+    return Target(lambda: convert_rig(rig, folder / "out", "openvins", file), file)
+
+
+READERS: dict[str, Callable[[Path], Target]] = {
+    "IMU samples": folder_target("euroc_mini", "mav0/imu0/data.csv"),
+    "list of images": folder_target("euroc_mini", "mav0/cam0/data.csv"),
+    "ground truth": folder_target("euroc_mini", "mav0/state_groundtruth_estimate0/data.csv"),
+    "IMU sensor.yaml": folder_target("euroc_mini", "mav0/imu0/sensor.yaml"),
+    "camera sensor.yaml": folder_target("euroc_mini", "mav0/cam0/sensor.yaml"),
+    "truth sensor.yaml": folder_target(
+        "euroc_mini", "mav0/state_groundtruth_estimate0/sensor.yaml"
+    ),
+    "motion capture": folder_target("tumvi_mini", "mav0/mocap0/data.csv"),
+    "TUM-VI camchain": folder_target("tumvi_mini", "dso/camchain.yaml"),
+    "TUM-VI IMU": folder_target("tumvi_mini", "dso/imu_config.yaml"),
+    "Kalibr camchain": rig_target("kalibr", "camchain-imucam.yaml"),
+    "Kalibr IMU": rig_target("kalibr", "imu.yaml"),
+    "OpenVINS": rig_target("openvins", "estimator_config.yaml"),
+    "OpenVINS cameras": rig_target("openvins", "kalibr_imucam_chain.yaml"),
+    "OpenVINS IMU": rig_target("openvins", "kalibr_imu_chain.yaml"),
+    "VINS-Fusion": rig_target("vins-fusion", "stereo_imu_config.yaml"),
+    "VINS-Fusion camera": rig_target("vins-fusion", "cam0.yaml"),
+    "ORB-SLAM3": rig_target("orbslam3", "stereo_inertial.yaml"),
+    "VBR calibration": vbr_target,
+    "trajectory": trajectory_target,
+    "relative poses": poses_target,
+    "unfinished poses": unfinished_target,
+    "ROS 1 bag": bag_target("ros1", "walk.bag"),
+    "ROS 2 bag, sqlite3": bag_target("sqlite3", "*.db3"),
+    "ROS 2 bag, mcap": bag_target("mcap", "*.mcap"),
+    "ROS 2 metadata": bag_target("sqlite3", "metadata.yaml"),
+    "PNG": image_target(".png"),
+    "JPEG": image_target(".jpg"),
+    "PGM": image_target(".pgm"),
+    "BMP": image_target(".bmp"),
+    "image message": message_target,
+    "IMU weights": imu_weights_target,
+    "match covariance weights": match_weights_target,
+    "biases": biases_target,
+}
+SLOW_TO_OPEN = {"ROS 1 bag", "ROS 2 bag, sqlite3", "ROS 2 bag, mcap", "ROS 2 metadata",
+                "IMU weights", "match covariance weights"}  # fmt: skip
+
+
+def described(failures) -> str:
+    return "\n".join(str(failure) for failure in failures[:5])
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_damaged_file_is_read_or_refused(reader, tmp_path):
+    target = READERS[reader](tmp_path)
+    target.read()
+    count = 4 if reader in SLOW_TO_OPEN else 12
+    failures = fuzz(target.read, target.file, count, seed=7, mutators=target.mutators)
+    assert not failures, described(failures)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reader", READERS)
+def test_two_thousand_damaged_files_are_read_or_refused(reader, tmp_path):
+    target = READERS[reader](tmp_path)
+    failures = fuzz(target.read, target.file, 2000, seed=1, mutators=target.mutators)
+    assert not failures, f"{len(failures)} of 2000\n{described(failures)}"
