@@ -57,7 +57,18 @@ def odometry_by(
 
 
 class StereoOdometry:
-    """Relative poses between any two frames of a recording, each measured once."""
+    """Relative poses between any two frames of a recording, each measured once.
+
+    Args:
+        frames: stereo pairs, as `stereo_frames(recording)` gives them.
+        rig: calibration of at least two cameras.
+        model: covariance of single matches; the learned one by default.
+        config: choices of the odometry.
+
+    Raises:
+        CalibrationError: the rig cannot be rectified.
+        MeasurementError: an argument is of another type.
+    """
 
     frame: CameraFrame = StereoTracker.frame
     """Camera frame of the relative poses."""
