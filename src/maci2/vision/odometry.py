@@ -81,7 +81,7 @@ class StereoOdometry:
         config: OdometryConfig | None = None,
     ):
         require_type(rig, Rig, "rig", "as in `open_recording(path).rig`")
-        for name in ("stamps_ns", "index_of", "left", "pair"):
+        for name in ("stamps_ns", "source", "index_of", "left", "right", "pair"):
             if not hasattr(frames, name):
                 raise MeasurementError(
                     f"frames is of the type {type(frames).__name__} without '{name}', needed "
