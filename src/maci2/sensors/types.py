@@ -39,7 +39,6 @@ class ImuSamples:
             self.stamps_ns,
             f"{self.source}: stamps_ns",
             boundary.SHORTEST_IMU_PERIOD_NS,
-            least=2,
             error=DatasetError,
         )
         object.__setattr__(self, "stamps_ns", stamps_ns)
@@ -55,6 +54,8 @@ class ImuSamples:
     @property
     def rate_hz(self) -> float:
         """Median sampling rate [Hz]."""
+        if len(self) < 2:
+            raise DatasetError(f"{self.source}: found {len(self)} sample, needed 2 for a rate.")
         return NS / float(np.median(np.diff(self.stamps_ns)))
 
     def between(self, start_ns: int, end_ns: int) -> "ImuSamples":
