@@ -42,10 +42,21 @@ LONGEST_WAIT_S = 1.0
 
 
 class OnlineInitializer:
-    """Feed it from one thread or several; it works in a thread of its own.
+    """Initialization while the sensors run, in a thread of its own.
 
     Every keyframe that completes a window gives a result; `result` is the latest, `on_result` is
     called with each. Memory is bounded by the window, the time of a call by a lock held briefly.
+    Use it in a `with` statement, or call `close()`.
+
+    Args:
+        rig: calibration of two cameras and the IMU.
+        config: window, keyframes and IMU model.
+        on_result: function that is called with each result, in the worker's thread.
+        tracker: turns stereo pairs into relative poses; images are looked at by default.
+
+    Raises:
+        CalibrationError: the rig has no two cameras, or its extrinsics are not known.
+        OptionError: there is no such IMU model.
     """
 
     def __init__(
@@ -86,7 +97,16 @@ class OnlineInitializer:
         self._worker.start()
 
     def add_imu(self, stamp_ns: int, gyro: Array, acc: Array) -> None:
-        """One sample: angular rate [rad/s], specific force [m/s^2]."""
+        """Take one IMU sample; samples may come from another thread than images.
+
+        Args:
+            stamp_ns: its timestamp on the IMU's clock, an integer of nanoseconds.
+            gyro: (3,) angular rate, body frame [rad/s].
+            acc: (3,) specific force, body frame [m/s^2].
+
+        Raises:
+            DatasetError: an argument has the wrong type or shape, or is NaN.
+        """
         stamp_ns = as_stamp(stamp_ns, "stamp_ns of the IMU sample", DatasetError)
         gyro = as_array(gyro, (3,), f"gyro at {stamp_ns} ns", DatasetError)
         acc = as_array(acc, (3,), f"acc at {stamp_ns} ns", DatasetError)
@@ -99,8 +119,17 @@ class OnlineInitializer:
             self._lock.notify_all()
 
     def add_stereo(self, stamp_ns: int, left: Image, right: Image) -> None:
-        """One pair of grey images, as large as the calibration says; the stamp is the camera's, and
-        is put onto the IMU's clock by the time offset that the rig states."""
+        """Take one stereo pair; it waits until the worker has time for it.
+
+        Args:
+            stamp_ns: its timestamp on the camera's clock, an integer of nanoseconds; it is put onto
+                the IMU's clock by the time offset that the rig states.
+            left, right: grey images, uint8 of the shape (height, width), as large as the
+                calibration says.
+
+        Raises:
+            DatasetError: an argument has the wrong type or size.
+        """
         stamp_ns = as_stamp(stamp_ns, "stamp_ns of the stereo pair", DatasetError)
         left, right = (
             as_image(image, camera.resolution, f"the {name} image at {stamp_ns} ns", DatasetError)
