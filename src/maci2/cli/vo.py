@@ -98,7 +98,8 @@ def vo_report(
         learned.append(scores["learned"])
         rows += [_row(name, model, score.as_dict()) for model, score in scores.items()]
     print_table(
-        f"steps of {interval:g} s; NEES per degree of freedom, 1 is right",
+        f"steps of {interval:g} s; NEES per degree of freedom, 1 is right; tails: % of poses beyond "
+        "3 and 5 sigmas",
         (
             "recording",
             "covariance",
@@ -108,8 +109,7 @@ def vo_report(
             "pose",
             "rotation",
             "translation",
-            "% > 3 sigma",
-            "% > 5 sigma",
+            "tails",
         ),
         rows,
     )
@@ -128,7 +128,7 @@ def _row(name: str, model: str, one: dict) -> tuple[str, ...]:
         number(one["rotation_deg"], 4),
         number(millimetres, 2),
         *(number(one["nees"][key], 2) for key in ("pose", "rotation", "translation")),
-        *(number(_percent(one[f"beyond_{sigmas}_sigma"]), 1) for sigmas in (3, 5)),
+        "/".join(number(_percent(one[f"beyond_{sigmas}_sigma"]), 1) for sigmas in (3, 5)),
     )
 
 
