@@ -98,8 +98,8 @@ def vo_report(
         learned.append(scores["learned"])
         rows += [_row(name, model, score.as_dict()) for model, score in scores.items()]
     print_table(
-        f"steps of {interval:g} s; NEES per degree of freedom, 1 is right; tails: % of poses beyond "
-        "3 and 5 sigmas",
+        f"steps of {interval:g} s; NEES per degree of freedom, 1 is right; tails: % beyond 3 and 5 "
+        "sigmas",
         (
             "recording",
             "covariance",
