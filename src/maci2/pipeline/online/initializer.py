@@ -16,6 +16,7 @@ from maci2.estimation.initial_guess import chain
 from maci2.estimation.verdict import rotation_about_axes_deg
 from maci2.imu.model_choice import find_imu_model, is_learned
 from maci2.lie import se3_inv
+from maci2.pipeline.gyro_rotation import predicted_rotation
 from maci2.pipeline.online.imu_buffer import SampleBuffer
 from maci2.pipeline.online.keyframes import Tracker
 from maci2.pipeline.online.status import OnlineConfig, OnlineStatus
@@ -27,6 +28,7 @@ from maci2.sensors.imu_intrinsics import corrected_readings
 from maci2.sensors.stereo import Image, StereoPair
 from maci2.types import NS, Array
 from maci2.vision import RelativePoses
+from maci2.vision.predicted_rotation import PredictedRotation
 
 _LOG = logging.getLogger(__name__)
 
@@ -82,7 +84,10 @@ class OnlineInitializer:
         self._on_result = on_result
         self._lock = threading.Condition()
         self._samples = SampleBuffer(2.0 * self.config.window_s + BEFORE_S)
-        self._tracker = tracker or warmed_up(rig, self.config.window_s, self.config.keyframes)
+        self._closed = False
+        self._tracker = tracker or warmed_up(
+            rig, self.config.window_s, self.config.keyframes, self._predicted_rotation
+        )
         self._queue: PriorityQueue[tuple[int, int, StereoPair | None]] = PriorityQueue(
             self.config.waiting_pairs
         )
@@ -92,7 +97,6 @@ class OnlineInitializer:
             0.0, self.config.window_s, (0.0, 0.0, 0.0), False, 0, 0, 0, 0, ""
         )
         self._last_pair_ns = -1
-        self._closed = False
         self._worker = threading.Thread(target=self._work, name="maci2-online", daemon=True)
         self._worker.start()
 
@@ -272,6 +276,17 @@ class OnlineInitializer:
             samples = self._samples.snapshot()
             self._samples.forget_before(int(vision.stamps_ns[0]) - round(2.0 * BEFORE_S * NS))
         self._finish(samples, vision, started)
+
+    def _predicted_rotation(self, start_ns: int, end_ns: int) -> PredictedRotation | None:
+        """The gyroscope's rotation of the rectified camera, on the IMU's clock."""
+        with self._lock:
+            if not len(self._samples):
+                return None
+            self._lock.wait_for(
+                lambda: self._samples.covers(end_ns) or self._closed, timeout=LONGEST_WAIT_S
+            )
+            samples = self._samples.snapshot()
+        return predicted_rotation(samples, self._rig, start_ns, end_ns)
 
     def _finish(self, samples: ImuSamples, vision: RelativePoses, started: int) -> None:
         first_ns, last_ns = int(vision.stamps_ns[0]), int(vision.stamps_ns[-1])
