@@ -1,12 +1,13 @@
 """`maci2 vo` and `maci2 vo-report`."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.printing import number, print_table, write_json
+from maci2.cli.printing import number, print_table, progress_bar, write_json
 
 Interval = Annotated[float, typer.Option(help="between keyframes [s]")]
 
@@ -31,8 +32,6 @@ def vo(
 
     Stopped halfway, it goes on where it was when called again.
     """
-    from rich.progress import Progress
-
     from maci2.datasets import open_recording
     from maci2.datasets.image_files import stereo_frames
     from maci2.sensors import on_camera_clock
@@ -43,11 +42,8 @@ def vo(
     recording = on_camera_clock(open_recording(sequence, rig, topics))
     odometry = odometry_by(covariance, stereo_frames(recording), recording.rig, weights)
     keyframes_ns = even_keyframes(odometry.stamps_ns, interval)
-    with Progress(transient=True) as progress:
-        task = progress.add_task("keyframes", total=len(keyframes_ns) - 1)
-        steps = measure_all(
-            odometry, keyframes_ns, output, lambda done, _: progress.update(task, completed=done)
-        )
+    with progress_bar() as on_progress:
+        steps = measure_all(odometry, keyframes_ns, output, partial(on_progress, "keyframes"))
     failed = [step for step in steps if step.reason]
     typer.echo(f"wrote {output}: {len(steps)} steps, {len(failed)} of them not measured")
     for step in failed[:5]:

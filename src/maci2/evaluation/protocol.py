@@ -16,7 +16,7 @@ from maci2.ground_truth.states import truth_jumps
 from maci2.pipeline.offline import Initialized, initialize_window
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
-from maci2.pipeline.warm_up import warm_up
+from maci2.pipeline.rehearsals import warm_up
 from maci2.pipeline.windows import Window, plan_windows
 from maci2.sensors import GroundTruth, truth_at
 
@@ -76,7 +76,7 @@ def evaluate_recording(path: Path, options: RunOptions) -> tuple[str, Evaluated]
     inputs = open_inputs(path, options)
     if inputs.truth is None:
         raise DatasetError(f"{path}: no ground truth to evaluate against.")
-    warm_up()
+    warm_up("initialize")
     windows = plan_windows(
         inputs.candidates_ns(with_truth=True),
         options.window_s,

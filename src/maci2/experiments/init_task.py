@@ -18,7 +18,7 @@ from maci2.evaluation.protocol import MAX_TRUTH_GAP_S, truth_is_known
 from maci2.evaluation.time_limit import TimeLimitError, within
 from maci2.experiments.excitation import is_excited
 from maci2.experiments.method import Method, slug
-from maci2.experiments.warm_up import warm_up
+from maci2.experiments.rehearsals import compare_once
 from maci2.lie import se3_inv
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
@@ -75,7 +75,7 @@ class TaskResult:
 
 def run_initialization(task: InitTask) -> TaskResult:
     """All windows of one recording, by one method."""
-    warm_up()
+    compare_once()
     options = task.method.options(task.stride_s, task.seed)
     inputs = _inputs(task.path, options)
     known, left_out = planned_windows(inputs, options)

@@ -7,7 +7,7 @@ from maci2.estimation import CalibrationResult, InitResult, calibrate, initializ
 from maci2.imu import ImuMeasurements
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
-from maci2.pipeline.warm_up import warm_up
+from maci2.pipeline.rehearsals import warm_up
 from maci2.pipeline.windows import Window, one_window
 from maci2.types import NS, Stamps, Vec3
 from maci2.vision import RelativePoses
@@ -41,7 +41,7 @@ class Initialized:
 def initialize_recording(path: Path, options: RunOptions) -> tuple[Inputs, Initialized]:
     """What `maci2 init` does: the one window at `options.start_s`."""
     inputs = open_inputs(path, options)
-    warm_up()
+    warm_up("initialize")
     window = one_window(
         inputs.candidates_ns(), options.window_s, options.keyframes, options.start_s
     )
@@ -71,7 +71,7 @@ def calibrate_recording(
     """`maci2 calibrate`: extrinsics from one window, with no guess of them; from all there is where
     that is less and may be."""
     inputs = open_inputs(path, options, calibrating=True)
-    warm_up()
+    warm_up("calibrate")
     candidates_ns = inputs.candidates_ns()
     if may_be_shorter:
         options = _as_long_as_there_is(options, candidates_ns)

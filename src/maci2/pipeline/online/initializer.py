@@ -17,8 +17,8 @@ from maci2.imu.learned_model import load_imu_model
 from maci2.lie import se3_inv
 from maci2.pipeline.online.imu_buffer import SampleBuffer
 from maci2.pipeline.online.keyframes import Pair, Tracker
+from maci2.pipeline.online.rehearsal import tracked_noise
 from maci2.pipeline.online.status import OnlineConfig, OnlineStatus
-from maci2.pipeline.online.warm_up import warmed_up
 from maci2.pipeline.online.zero_motion import at_rest, is_still
 from maci2.rigs import require_extrinsics
 from maci2.sensors import ImuSamples, Rig
@@ -63,7 +63,7 @@ class OnlineInitializer:
         self._on_result = on_result
         self._lock = threading.Condition()
         self._samples = SampleBuffer(2.0 * self.config.window_s + BEFORE_S)
-        self._tracker = tracker or warmed_up(rig, self.config.window_s, self.config.keyframes)
+        self._tracker = tracker or tracked_noise(rig, self.config.window_s, self.config.keyframes)
         self._queue: PriorityQueue[tuple[int, int, Pair | None]] = PriorityQueue(
             self.config.waiting_pairs
         )
