@@ -1,4 +1,4 @@
-"""First answers of a fresh machine: commands run with an empty compile cache and with a full one."""
+"""First answers of a fresh machine: commands with an empty compile cache and with a full one."""
 
 import os
 import subprocess
@@ -31,7 +31,7 @@ class FirstAnswer:
 
 def first_answers(recording: Path) -> Iterator[FirstAnswer]:
     """Each command on one recording, cold and warm; images are used where there are any."""
-    commands = [("init", str(recording), *TRUTH_VISION)]
+    commands: list[tuple[str, ...]] = [("init", str(recording), *TRUTH_VISION)]
     if any((recording / "mav0" / "cam0").rglob("*.png")):
         commands.append(("init", str(recording), "--vision", "images"))
     commands += [("check", str(recording)), ("calibrate", str(recording), *TRUTH_VISION)]

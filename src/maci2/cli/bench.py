@@ -13,9 +13,7 @@ def bench(
     repeats: Annotated[int, typer.Option(help="runs of each; the median counts")] = 50,
     cold: Annotated[
         bool,
-        typer.Option(
-            "--cold", help="first answers instead: empty compile cache against a full one"
-        ),
+        typer.Option("--cold", help="first answers, with an empty compile cache and a full one"),
     ] = False,
     recording: Annotated[
         Path | None, typer.Option(help="of --cold: recording to answer on; otherwise simulated")

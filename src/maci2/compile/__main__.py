@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -27,6 +27,13 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
+def target(job: str) -> Callable[[], None]:
+    """What a job runs."""
+    module, _, function = JOBS[job][0].partition(":")
+    run_once: Callable[[], None] = getattr(import_module(module), function)
+    return run_once
+
+
 def run(job: str) -> None:
     """Compile what a job needs, unless another process has done so by now."""
     folder = cache_folder()
@@ -34,8 +41,7 @@ def run(job: str) -> None:
         return
     with locked(folder / f"{job}.lock"):
         if not is_filled(job):
-            module, _, function = JOBS[job][0].partition(":")
-            getattr(import_module(module), function)()
+            target(job)()
             stamp_of(folder, job).touch()
 
 

@@ -1,19 +1,19 @@
 """The decorator of every kernel.
 
 A kernel that Python calls is compiled and cached as a whole. What it calls becomes part of it:
-those functions are neither wrapped for Python nor cached nor vectorised on their own, which is
-what most of the compiler's time would go into.
+those functions are neither wrapped for Python nor cached on their own (see `parts`).
 """
 
 import logging
 from collections.abc import Callable
-from functools import lru_cache, partial, update_wrapper
+from functools import partial, update_wrapper
 from importlib import import_module
 from typing import Any
 
 from maci2.compile.cache import cache_folder
 from maci2.compile.fill import announce_compiling
 from maci2.compile.mode import are_interpreted
+from maci2.compile.parts import compile_parts_once
 
 _LOG = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class Kernel:
         pattern = f"*.{self.py_func.__qualname__}-{self.py_func.__code__.co_firstlineno}.*.nbi"
         if folder is None or not any(folder.rglob(pattern)):
             announce_compiling()
-        _optimize_kernels_as_a_whole()
+        compile_parts_once()
         if folder is None:
             return numba.njit(**self._options)(self.py_func)
         before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder)
@@ -77,32 +77,3 @@ class Kernel:
 
 def _kernel_named(module: str, name: str) -> Any:
     return getattr(import_module(module), name)
-
-
-@lru_cache(maxsize=1)
-def _optimize_kernels_as_a_whole() -> None:
-    """Leave loops of called functions alone until they are part of the kernel that calls them.
-
-    Numba optimizes each function fully, and then once more inside every caller: loops that are
-    vectorised and unrolled already are several times as much code to go through.
-    """
-    numba: Any = import_module("numba")
-    event: Any = import_module("numba.core.event")
-    whole = numba.config.OPT, numba.config.LOOP_VECTORIZE
-    part = type(numba.config.OPT)(0), 0
-
-    class Depth(event.Listener):
-        depth = 0
-
-        def on_start(self, _: Any) -> None:
-            self._move(1)
-
-        def on_end(self, _: Any) -> None:
-            self._move(-1)
-
-        def _move(self, step: int) -> None:
-            self.depth += step
-            inside = self.depth > 1
-            numba.config.OPT, numba.config.LOOP_VECTORIZE = part if inside else whole
-
-    event.register("numba:compile", Depth())
