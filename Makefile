@@ -6,12 +6,14 @@ BIN := $(VENV)/bin
 .PHONY: demo check docs docs-serve setup format test-more bench clean
 
 demo: $(VENV)/.installed
+	$(BIN)/maci2 compile
 	$(BIN)/maci2 demo
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check src tests
 	$(BIN)/ruff check src tests
 	$(BIN)/mypy
+	$(BIN)/maci2 compile
 	$(BIN)/pytest -q
 
 # What `check` leaves out: many windows, and real recordings (skipped where there are none).

@@ -12,7 +12,6 @@ from maci2.evaluation.consistency import Sample, equal_bins, mean_nees, study_co
 from maci2.evaluation.metrics import InitErrors
 from maci2.evaluation.protocol import window_errors
 from maci2.files import write_atomically, write_json
-from maci2.pipeline.compile_aside import solver_compiled_aside
 from maci2.pipeline.offline import (
     Initialized,
     calibrate_window,
@@ -21,8 +20,8 @@ from maci2.pipeline.offline import (
 )
 from maci2.pipeline.options import RunOptions, VisionSource
 from maci2.pipeline.prepare import Inputs, open_inputs, recalibrated_rig
+from maci2.pipeline.rehearsals import warm_up
 from maci2.pipeline.results_json import calibration_json, initialization_json
-from maci2.pipeline.warm_up import warm_up
 from maci2.pipeline.windows import one_window
 from maci2.reports.demo_page import demo_page
 from maci2.reports.reliability import Panel, y_equals_x
@@ -63,21 +62,19 @@ def run_demo(folder: Path, seed: int, on_step: Callable[[str], None] = lambda _:
     if not _may_write(folder):
         raise OptionError(f"{folder}: is not empty and not a demo's; choose another -o.")
     room = folder / f"{ROOM}{seed}"
-    with solver_compiled_aside() as wait_for_solver:
-        if not room.exists():
-            _draw(room, seed, on_step)
-        on_step("following points through the images")
-        options = RunOptions(IMAGES, seed=seed)
-        inputs = open_inputs(room, options)
-        images_ns = inputs.candidates_ns()
-        start = one_window(images_ns, options.window_s, options.keyframes, 0.5)
-        keyframes = calibration_keyframes(CALIBRATION_S)
-        whole = one_window(images_ns, CALIBRATION_S, keyframes, 0.3)
-        for window in (start, whole):
-            # Remembered, so that only the solver is left to do.
-            inputs.camera_motion(window.stamps_ns, window.index)
-        wait_for_solver()
-    warm_up()
+    if not room.exists():
+        _draw(room, seed, on_step)
+    on_step("following points through the images")
+    options = RunOptions(IMAGES, seed=seed)
+    inputs = open_inputs(room, options)
+    images_ns = inputs.candidates_ns()
+    start = one_window(images_ns, options.window_s, options.keyframes, 0.5)
+    keyframes = calibration_keyframes(CALIBRATION_S)
+    whole = one_window(images_ns, CALIBRATION_S, keyframes, 0.3)
+    for window in (start, whole):
+        # Remembered, so that only the solver is left to do.
+        inputs.camera_motion(window.stamps_ns, window.index)
+    warm_up("initialize", "calibrate")
     on_step(f"initializing on {options.window_s:g} s of images")
     initialized = initialize_window(inputs, start, options)
     on_step(f"calibrating on {CALIBRATION_S:g} s of images, with no guess of the extrinsics")

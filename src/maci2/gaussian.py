@@ -3,9 +3,9 @@
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from maci2.compile import kernel
 from maci2.errors import MeasurementError
 
 Array = NDArray[np.float64]
@@ -46,7 +46,7 @@ def square_root_information(covs: Array) -> Array:
     return roots.reshape(covs.shape)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def _square_roots(covs: Array, roots: Array) -> bool:
     """roots, which come as zeros, become L^-1, cov = L L^T; False where there is no such L."""
     n = covs.shape[1]

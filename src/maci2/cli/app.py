@@ -11,6 +11,7 @@ from maci2 import __version__
 from maci2.cli.bench import bench
 from maci2.cli.calibrate import calibrate
 from maci2.cli.check import check
+from maci2.cli.compile import compile, prepare_kernels
 from maci2.cli.convert import convert
 from maci2.cli.demo import demo
 from maci2.cli.evaluate import evaluate
@@ -18,6 +19,7 @@ from maci2.cli.imu_report import imu_report
 from maci2.cli.init import init
 from maci2.cli.live import live
 from maci2.cli.model import model
+from maci2.cli.printing import show_progress, working_on
 from maci2.cli.reproduce import report, reproduce
 from maci2.cli.simulate import simulate
 from maci2.cli.track import track
@@ -29,24 +31,33 @@ from maci2.errors import Maci2Error
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
+    # Rich would take "[s]" and "[default: 0.1]" for its own marks and leave them out.
+    rich_markup_mode=None,
     help="Start a camera and an IMU together: gravity, velocities, biases and extrinsics, each "
     "with an honest covariance.",
 )
 
 
 @app.callback(invoke_without_command=True)
-def version(show: bool = typer.Option(False, "--version", help="Print the version.")) -> None:
+def version(
+    context: typer.Context,
+    show: bool = typer.Option(False, "--version", help="Print the version."),
+    quiet: bool = typer.Option(False, "--quiet", help="Show no progress."),
+) -> None:
     """Shared by all commands."""
     if show:
         typer.echo(__version__)
         raise typer.Exit
+    if context.invoked_subcommand is not None:
+        show_progress(not quiet)
+        prepare_kernels(context.invoked_subcommand)
+        context.with_resource(working_on(context.invoked_subcommand))
 
 
 for command in (
     demo, check, simulate, vo, init, live, track, calibrate, evaluate, reproduce, report, convert,
-    truth, bench, imu_report, vo_report, train_imu, train_vision, model,
+    truth, bench, compile, imu_report, vo_report, train_imu, train_vision, model,
 ):  # fmt: skip
     app.command()(command)
 

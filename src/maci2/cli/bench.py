@@ -1,18 +1,29 @@
 """`maci2 bench`."""
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.printing import print_table, write_json
+from maci2.cli.printing import number, print_table, progress_bar, write_json
 
 
 def bench(
     repeats: Annotated[int, typer.Option(help="runs of each; the median counts")] = 50,
+    cold: Annotated[
+        bool,
+        typer.Option("--cold", help="first answers, with an empty compile cache and a full one"),
+    ] = False,
+    recording: Annotated[
+        Path | None, typer.Option(help="of --cold: recording to answer on; otherwise simulated")
+    ] = None,
     json: opt.Json = None,
 ) -> None:
     """Speed against GTSAM on the same problem, in one run, as ratios."""
+    if cold:
+        write_json(json, _first_answers(recording))
+        return
     from maci2.benchmarks.speed import run_bench
 
     report = run_bench(repeats)
@@ -21,3 +32,36 @@ def bench(
         typer.echo(note)
     typer.echo(f"memory growth over 1000 windows: {report.memory_growth_mb:.1f} MB")
     write_json(json, report.as_dict())
+
+
+def _first_answers(recording: Path | None) -> dict[str, Any]:
+    import tempfile
+    from dataclasses import asdict
+
+    from maci2.benchmarks.cold_start import first_answers
+
+    answers = []
+    with tempfile.TemporaryDirectory() as folder, progress_bar() as on_progress:
+        path = recording
+        if path is None:
+            path = Path(folder) / "simulated"
+            _simulate(path)
+        for answer in first_answers(path):
+            answers.append(answer)
+            on_progress(f"measured: {answer.command}", 0, 0)
+    print_table(
+        "processor time to the answer [s]",
+        ("command", "empty cache", "full cache", "empty cache, wall"),
+        [
+            (a.command, *(number(s, 1) for s in (a.cold_s, a.warm_s, a.cold_wall_s)))
+            for a in answers
+        ],
+    )
+    return {"first_answers": [asdict(answer) for answer in answers]}
+
+
+def _simulate(path: Path) -> None:
+    from maci2.datasets.euroc_writer import write_euroc
+    from maci2.simulation import SimulationConfig, simulate
+
+    write_euroc(simulate(SimulationConfig(duration_s=30.0)), path)

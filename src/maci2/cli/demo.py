@@ -8,7 +8,7 @@ import typer
 from maci2.cli import options as opt
 from maci2.cli.calibrate import print_calibration
 from maci2.cli.init import print_result
-from maci2.cli.printing import print_table
+from maci2.cli.printing import print_table, progress_bar
 
 
 def demo(
@@ -21,10 +21,11 @@ def demo(
     from rich.console import Console
 
     console = Console()
-    with console.status("loading (the first run compiles for a minute or two)") as status:
+    with progress_bar() as on_progress:
+        on_progress("loading", 0, 0)
         from maci2.demo import run_demo
 
-        result = run_demo(output, seed, lambda step: status.update(step))
+        result = run_demo(output, seed, lambda step: on_progress(step, 0, 0))
     console.rule("initialization")
     print_result(result.calibration_inputs, result.initialized, result.errors)
     console.rule("calibration")

@@ -1,12 +1,13 @@
 """`maci2 evaluate`."""
 
+from itertools import count
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.printing import number, print_table, write_json
+from maci2.cli.printing import number, print_table, progress_bar, write_json
 
 
 def evaluate(
@@ -58,15 +59,15 @@ def evaluate(
         topics=topics,
         seed=seed,
     )
-    from rich.progress import Progress
-
     from maci2.evaluation.protocol import evaluate as run
     from maci2.evaluation.summary import evaluation_json
 
-    with Progress(transient=True) as progress:
-        task = progress.add_task("recordings", total=len(sequences))
+    with progress_bar() as on_progress:
+        done = count(1)
         pool = opt.pool(jobs, backend, scheduler)
-        results = run(sequences, options, pool, lambda *_: progress.advance(task))
+        results = run(
+            sequences, options, pool, lambda name, _: on_progress(name, next(done), len(sequences))
+        )
     summary = evaluation_json(results, options)
     write_json(json, summary)
     if output is not None:

@@ -1,7 +1,5 @@
 """Options that several commands share, in one place."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -169,19 +167,3 @@ def pool(jobs: int, backend: str, scheduler: str) -> "Pool":
     from maci2.evaluation.parallel import Pool
 
     return Pool(jobs, backend, scheduler)  # type: ignore[arg-type]
-
-
-@contextmanager
-def task_progress() -> Iterator[Callable[[str, int, int], None]]:
-    """A progress bar, as a function of a name, how much is done and how much there is."""
-    from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
-
-    with Progress(
-        *Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn(), transient=True
-    ) as progress:
-        task = progress.add_task("")
-
-        def on_progress(name: str, done: int, total: int) -> None:
-            progress.update(task, description=name, completed=done, total=total)
-
-        yield on_progress

@@ -2,13 +2,16 @@
 
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from maci2.text_tables import FILE_WIDTH, number, rich_table, sigmas, vector
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from maci2.estimation import Verdict
 
 __all__ = [
@@ -17,9 +20,69 @@ __all__ = [
     "print_summary",
     "print_table",
     "print_verdict",
+    "progress_bar",
+    "show_progress",
     "sigmas",
     "vector",
+    "working_on",
 ]
+
+
+class _Shown:
+    """Progress is drawn on the terminal, and by which bar at the moment."""
+
+    wanted = True
+    live: "Progress | None" = None
+
+
+def show_progress(wanted: bool) -> None:
+    """Whether commands show what they are doing; never in a pipe or a log."""
+    _Shown.wanted = wanted
+
+
+@contextmanager
+def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
+    """A bar on stderr that is told what is being done, how much is done and how much there is.
+
+    Nothing is drawn where stderr is not a terminal, or with `--quiet`. A total of 0 is unknown.
+    """
+    if not (_Shown.wanted and sys.stderr.isatty()):
+        yield lambda *_: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), *Progress.get_default_columns(), TimeElapsedColumn())
+    progress = Progress(
+        *columns,
+        console=Console(stderr=True),
+        transient=True,
+        # Lines on the same terminal go above the bar; into a pipe they go as they are.
+        redirect_stdout=sys.stdout.isatty(),
+        redirect_stderr=True,
+    )
+    task = progress.add_task("", total=None)
+
+    def on_progress(name: str, done: int = 0, total: int = 0) -> None:
+        progress.update(task, description=name, completed=done, total=total or None)
+
+    outer, _Shown.live = _Shown.live, progress
+    if outer is not None:
+        outer.stop()
+    progress.start()
+    try:
+        yield on_progress
+    finally:
+        progress.stop()
+        _Shown.live = outer
+
+
+@contextmanager
+def working_on(command: str) -> Iterator[None]:
+    """A spinner from the first moment of a command to its end, or until it has a bar of its own."""
+    with progress_bar() as on_progress:
+        on_progress(command, 0, 0)
+        yield
 
 
 def print_table(

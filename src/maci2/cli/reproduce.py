@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.printing import print_table
+from maci2.cli.printing import print_table, progress_bar
 
 if TYPE_CHECKING:
     from maci2.experiments.reproduce import Reproduced
@@ -60,7 +60,7 @@ def reproduce(
     pool = opt.pool(jobs, backend, scheduler)
     done = []
     for experiment in experiments:
-        with opt.task_progress() as on_progress:
+        with progress_bar() as on_progress:
             reproduced = run(experiment, recordings, output, settings, pool, fresh, on_progress)
         print_experiment(reproduced)
         done.append(reproduced)

@@ -1,11 +1,13 @@
 """`maci2 simulate`."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from maci2.cli import options as opt
+from maci2.cli.printing import progress_bar
 
 if TYPE_CHECKING:
     from maci2.sensors import Recording
@@ -66,19 +68,16 @@ def simulate(
         write_euroc(run(config), output)
         typer.echo(f"wrote {output}")
         return
-    from rich.progress import Progress
-
     from maci2.simulation.rendering.recording import RenderConfig, render_recording
 
     recording = run(config) if along is None else open_recording(along)
     drawn = RenderConfig(degraded(difficulty_of(difficulty), spoil), seed, rate, start, duration)
     if along is not None and not keep_clock:
         recording = _on_imu_clock(recording, drawn, truth)
-    with Progress(transient=True) as progress:
-        task = progress.add_task("drawing", total=None)
+    with progress_bar() as on_progress:
         render_recording(
             recording, output, drawn, truth,
-            lambda done, total: progress.update(task, completed=done, total=total),
+            on_pair=partial(on_progress, "rendering stereo pairs"),
         )  # fmt: skip
     typer.echo(f"wrote {output}")
 

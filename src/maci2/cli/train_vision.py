@@ -1,11 +1,13 @@
 """`maci2 train-vision`."""
 
+from itertools import count
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from maci2.cli import options as opt
+from maci2.cli.printing import progress_bar
 from maci2.errors import OptionError
 
 
@@ -29,12 +31,12 @@ def train_vision(
         raise OptionError(
             f"train-vision needs {error.name}; install it with: pip install 'maci2[train]'."
         ) from error
-    from rich.progress import Progress
-
     torch.set_num_threads(threads)
-    with Progress(transient=True) as progress:
-        task = progress.add_task("drawing rooms", total=scenes)
-        steps = render_matches(scenes, seed, lambda: progress.advance(task))
+    with progress_bar() as on_progress:
+        done = count(1)
+        steps = render_matches(
+            scenes, seed, lambda: on_progress("rendering rooms", next(done), scenes)
+        )
     config = VisionTrainingConfig(epochs=epochs, seed=seed)
     network, calibration = train(steps, config)
     card = card_of(steps, seed, config, calibration)

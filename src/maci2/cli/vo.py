@@ -1,12 +1,13 @@
 """`maci2 vo` and `maci2 vo-report`."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.printing import number, print_table, write_json
+from maci2.cli.printing import number, print_table, progress_bar, write_json
 
 Interval = Annotated[float, typer.Option(help="time between keyframes [s]")]
 
@@ -37,21 +38,13 @@ def vo(
 
     An interrupted run goes on where it ended when called again with the same options.
     """
-    from rich.progress import Progress
-
     from maci2.pipeline.vo import VoOptions, run_vo
 
     options = VoOptions(
         interval, covariance, weights, rig, opt.given(imu_rate, imu_noise, t_b_c), topics
     )
-    with Progress(transient=True) as progress:
-        task = progress.add_task("keyframes", total=None)
-        result = run_vo(
-            sequence,
-            output,
-            options,
-            lambda done, total: progress.update(task, completed=done, total=total),
-        )
+    with progress_bar() as on_progress:
+        result = run_vo(sequence, output, options, partial(on_progress, "keyframes"))
     unmeasured = result.unmeasured
     typer.echo(
         f"wrote {output}: {len(result.poses)} relative poses, {len(unmeasured)} of them not "

@@ -11,8 +11,8 @@ symmetric A_k and D the lower triangles are read.
 """
 
 import numpy as np
-from numba import njit
 
+from maci2.compile import kernel
 from maci2.estimation.small_cholesky import (
     BLOCK,
     add_gram,
@@ -26,7 +26,7 @@ from maci2.types import Array
 __all__ = ["BLOCK", "back_substitute", "factor", "inverse_blocks"]
 
 
-@njit(cache=True)
+@kernel
 def factor(A: Array, B: Array, C: Array, D: Array, rhs: Array, rhs_border: Array) -> bool:
     """Eliminate the chain, then the border, in place; False where not positive definite.
 
@@ -68,7 +68,7 @@ def factor(A: Array, B: Array, C: Array, D: Array, rhs: Array, rhs_border: Array
     return True
 
 
-@njit(cache=True)
+@kernel
 def _load(A: Array, B: Array, C: Array, rhs: Array, k: int, rows: Array) -> None:
     """rows = [A_k | B_k | C_k | rhs_k]."""
     border = C.shape[2]
@@ -81,7 +81,7 @@ def _load(A: Array, B: Array, C: Array, rhs: Array, k: int, rows: Array) -> None
         rows[i, 2 * BLOCK + border] = rhs[k, i]
 
 
-@njit(cache=True)
+@kernel
 def _store(rows: Array, A: Array, B: Array, C: Array, rhs: Array, k: int) -> None:
     """Back from `rows`; A_k becomes lower triangular."""
     border = C.shape[2]
@@ -94,7 +94,7 @@ def _store(rows: Array, A: Array, B: Array, C: Array, rhs: Array, k: int) -> Non
         rhs[k, i] = rows[i, 2 * BLOCK + border]
 
 
-@njit(cache=True)
+@kernel
 def _take(taken: Array, A: Array, C: Array, rhs: Array, k: int) -> None:
     """Subtract from keyframe k what the elimination of the one before takes."""
     border = C.shape[2]
@@ -106,7 +106,7 @@ def _take(taken: Array, A: Array, C: Array, rhs: Array, k: int) -> None:
         rhs[k, i] -= taken[i, BLOCK + border]
 
 
-@njit(cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def back_substitute(
     A: Array, B: Array, C: Array, D: Array, rhs: Array, rhs_border: Array
 ) -> tuple[Array, Array]:
@@ -131,7 +131,7 @@ def back_substitute(
     return x, x_border
 
 
-@njit(cache=True)
+@kernel
 def inverse_blocks(A: Array, B: Array, C: Array, D: Array) -> tuple[Array, Array]:
     """Diagonal blocks (n, 9, 9) and (b, b) of the inverse, from what `factor` left."""
     n, border = A.shape[0], D.shape[0]
@@ -161,7 +161,7 @@ def inverse_blocks(A: Array, B: Array, C: Array, D: Array) -> tuple[Array, Array
     return inverse_A, inverse_D
 
 
-@njit(cache=True, fastmath={"contract"})
+@kernel(fastmath={"contract"})
 def _lean(own: Array, gain: Array, later: Array) -> None:
     """Put keyframe k in the place of keyframe k + 1 in `later`.
 

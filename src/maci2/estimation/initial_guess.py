@@ -9,8 +9,8 @@ so gravity is a mean, and with an unknown lever arm a small least-squares proble
 """
 
 import numpy as np
-from numba import njit
 
+from maci2.compile import kernel
 from maci2.estimation.problem import LEVER_ARM_STD
 from maci2.imu import BiasPrior, Preintegrated
 from maci2.lie import se3_inv, se3_mul
@@ -18,7 +18,7 @@ from maci2.types import Array
 from maci2.vision import RelativePoses
 
 
-@njit(cache=True)
+@kernel
 def chain(Ts_ck_ck1: Array) -> Array:
     """(n, 4, 4) camera poses T_c0_ck from the n - 1 steps between them."""
     n = len(Ts_ck_ck1) + 1
@@ -51,7 +51,7 @@ def start_values(
     return Ts_c0_b, v_b, g_c0
 
 
-@njit(cache=True)
+@kernel
 def velocities_and_gravity(
     dt: Array, gamma: Array, beta: Array, alpha: Array, Ts_c0_b: Array, gravity_norm: float
 ) -> tuple[Array, Array]:

@@ -2,8 +2,7 @@
 
 from typing import NamedTuple
 
-from numba import njit
-
+from maci2.compile import kernel
 from maci2.estimation.block_arrow import BLOCK, back_substitute, factor, inverse_blocks
 from maci2.estimation.normal_equations import System, empty_system, linearize
 from maci2.estimation.problem import (
@@ -66,7 +65,7 @@ class Covariances(NamedTuple):
     """The normal equations were positive definite; otherwise there are no covariances."""
 
 
-@njit(cache=True)
+@kernel
 def levenberg_marquardt(
     m: Measurements,
     priors: Priors,
@@ -101,7 +100,7 @@ def levenberg_marquardt(
     return Optimum(x, cost, iterations, False)
 
 
-@njit(cache=True)
+@kernel
 def _damp(system: System, damping: float, out: System) -> None:
     """out = the system with a heavier diagonal."""
     border = len(out.D)
@@ -121,7 +120,7 @@ def _damp(system: System, damping: float, out: System) -> None:
         out.rhs_border[i] = system.rhs_border[i]
 
 
-@njit(cache=True)
+@kernel
 def _decrement(system: System, dx: Array, dx_border: Array) -> float:
     """By how much a step should lower the cost."""
     decrement = 0.0
@@ -133,6 +132,7 @@ def _decrement(system: System, dx: Array, dx_border: Array) -> float:
     return decrement
 
 
+@kernel
 def covariances(m: Measurements, priors: Priors, unknowns: Unknowns, x: Variables) -> Covariances:
     """The posterior at the optimum x."""
     system = empty_system(len(x.v_b), unknowns)

@@ -9,8 +9,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from maci2.compile import kernel
 from maci2.estimation.problem import (
     LEVER_ARM_STD,
     Measurements,
@@ -42,7 +42,7 @@ class System(NamedTuple):
     rhs_border: Array
 
 
-@njit(cache=True)
+@kernel
 def empty_system(keyframes: int, unknowns: Unknowns) -> System:
     """Room for the normal equations of so many keyframes."""
     border = SHARED if unknowns.extrinsics else SHARED - 6
@@ -56,7 +56,7 @@ def empty_system(keyframes: int, unknowns: Unknowns) -> System:
     )
 
 
-@njit(cache=True)
+@kernel
 def linearize(
     m: Measurements, priors: Priors, unknowns: Unknowns, x: Variables, system: System
 ) -> float:
@@ -109,7 +109,7 @@ def linearize(
     return cost
 
 
-@njit(cache=True)
+@kernel
 def _clear(system: System) -> None:
     system.A.fill(0.0)
     system.B.fill(0.0)
@@ -119,7 +119,7 @@ def _clear(system: System) -> None:
     system.rhs_border.fill(0.0)
 
 
-@njit(cache=True)
+@kernel
 def _constrain_shared(basis: Array, unknowns: Unknowns, J: Array) -> None:
     """Express an IMU step's derivatives by the shared unknowns that are really free."""
     for i in range(BLOCK):
@@ -134,7 +134,7 @@ def _constrain_shared(basis: Array, unknowns: Unknowns, J: Array) -> None:
             J[i, j] = 0.0
 
 
-@njit(cache=True)
+@kernel
 def _constrain_first_pose(adj_c_b: Array, J: Array) -> None:
     """The first pose is the inverse extrinsics: it moves only with them."""
     for row in range(BLOCK):
@@ -144,7 +144,7 @@ def _constrain_first_pose(adj_c_b: Array, J: Array) -> None:
             J[row, i] = 0.0
 
 
-@njit(cache=True, fastmath={"contract"})
+@kernel(fastmath={"contract"})
 def _add_whitened(
     W: Array, r: Array, J: Array, columns: int, limit: float, white: Array, H: Array
 ) -> float:
@@ -175,7 +175,7 @@ def _add_whitened(
     return cost
 
 
-@njit(cache=True)
+@kernel
 def _add_step(H: Array, k: int, system: System) -> None:
     """Add one step's [k | k + 1 | border | residual] to the blocks."""
     A, B, C, D, rhs, rhs_border = system
@@ -197,7 +197,7 @@ def _add_step(H: Array, k: int, system: System) -> None:
         rhs_border[i] -= H[2 * BLOCK + i, last]
 
 
-@njit(cache=True)
+@kernel
 def _add_priors(priors: Priors, unknowns: Unknowns, x: Variables, system: System) -> float:
     """Add what is known beforehand; returns its cost."""
     D, rhs_border = system.D, system.rhs_border
@@ -216,7 +216,7 @@ def _add_priors(priors: Priors, unknowns: Unknowns, x: Variables, system: System
     return cost
 
 
-@njit(cache=True)
+@kernel
 def _add_extrinsic_priors(T_b_c: Array, D: Array, rhs_border: Array) -> float:
     info = LEVER_ARM_STD**-2.0
     x, y, z = T_b_c[0, 3], T_b_c[1, 3], T_b_c[2, 3]
@@ -235,7 +235,7 @@ def _add_extrinsic_priors(T_b_c: Array, D: Array, rhs_border: Array) -> float:
     return info * square
 
 
-@njit(cache=True)
+@kernel
 def _pin(unknowns: Unknowns, system: System) -> None:
     """Give unknowns that are not free a unit diagonal: their step is then zero."""
     for i in range(6):

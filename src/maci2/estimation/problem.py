@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from maci2.compile import kernel
 from maci2.lie import se3_exp, se3_inv, se3_mul
 from maci2.types import Array
 
@@ -65,7 +65,7 @@ class Variables(NamedTuple):
     T_b_c: Array
 
 
-@njit(cache=True)
+@kernel
 def gravity_basis(g_c0: Array, sphere: bool) -> Array:
     """(3, 3) derivative of gravity by its unknowns: two angles [rad] on the sphere (the third
     column is zero), or the vector itself [m/s^2]."""
@@ -90,7 +90,7 @@ def gravity_basis(g_c0: Array, sphere: bool) -> Array:
     return basis
 
 
-@njit(cache=True)
+@kernel
 def retract(x: Variables, dx: Array, dx_border: Array, unknowns: Unknowns) -> Variables:
     """The state after a step: dx (n, 9) of the keyframes, dx_border of what they share."""
     n = len(dx)

@@ -9,8 +9,8 @@ The numba functions write one residual `r` and its derivatives `J` into given ar
 """
 
 import numpy as np
-from numba import njit
 
+from maci2.compile import kernel
 from maci2.lie import (
     product,
     product_t,
@@ -33,7 +33,7 @@ XI_BC = slice(27, 33)
 COLUMNS = 33
 
 
-@njit(cache=True)
+@kernel
 def visual_residual(
     T_ck_ck1: Array, T_c0_bk: Array, T_c0_bk1: Array, T_b_c: Array, r: Array, J: Array
 ) -> None:
@@ -63,7 +63,7 @@ def visual_residual(
             J[i, 27 + j] = by_xi_bc
 
 
-@njit(cache=True)
+@kernel
 def imu_residual(
     dt: float,
     gamma: Array,
@@ -125,7 +125,7 @@ def imu_residual(
             J[i, 24 + j] = -D_ba[i, j]
 
 
-@njit(cache=True)
+@kernel
 def _rotation_rows(
     gamma: Array, D_bg: Array, T_c0_bk: Array, T_c0_bk1: Array, delta_bg: Array, r: Array, J: Array
 ) -> None:
@@ -151,7 +151,7 @@ def _rotation_rows(
             J[i, 21 + j] = by_bg[i, j]
 
 
-@njit(cache=True)
+@kernel
 def _turned_rows(T_c0_bk: Array, by_k: Array, by_k1: Array, J: Array) -> None:
     """Of three rows by the rotations of both poses: R_bk_c0 [by_k]x and -R_bk_c0 [by_k1]x."""
     for i in range(3):

@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from maci2.compile import kernel
 from maci2.estimation.small_cholesky import eliminate, inverse_spd
 from maci2.imu import BiasPrior, Preintegrated
 from maci2.lie import product, product_t, so3_exp, so3_jl_inv, so3_jr, so3_log
@@ -81,7 +81,7 @@ def rotation_from_rates(pre: Preintegrated, vision: RelativePoses) -> Array:
     return U @ np.diag([1.0, 1.0, np.linalg.det(U @ Vt)]) @ Vt
 
 
-@njit(cache=True)
+@kernel
 def gyro_residual(
     R_ck_ck1: Array, gamma: Array, gamma_D_bg: Array, R_b_c: Array, delta_bg: Array
 ) -> tuple[Array, Array, Array]:
@@ -107,7 +107,7 @@ def gyro_residual(
     return r, r_D_bg, r_D_theta
 
 
-@njit(cache=True)
+@kernel
 def _align(
     gamma: Array,
     D_bg: Array,
@@ -153,7 +153,7 @@ def _align(
     return delta_bg, R_b_c, cov, residuals, cost
 
 
-@njit(cache=True)
+@kernel
 def _add_prior(
     mean_bg: Array, delta_bg: Array, info_bg: Array, estimate_rotation: bool, H: Array
 ) -> None:
@@ -166,7 +166,7 @@ def _add_prior(
         H[3 + i, 3 + i] += 1.0 / np.pi**2 if estimate_rotation else 1.0
 
 
-@njit(cache=True)
+@kernel
 def _residual_covariance(R_bk1_ck: Array, cov_T: Array, cov_imu: Array, rows: Array) -> None:
     """rows[:, 0:3] = the residual's covariance: vision's rotation, turned, and the gyroscope's.
 
@@ -181,7 +181,7 @@ def _residual_covariance(R_bk1_ck: Array, cov_T: Array, cov_imu: Array, rows: Ar
             rows[i, j] = total
 
 
-@njit(cache=True)
+@kernel
 def _add_weighted(rows: Array, H: Array) -> None:
     """H += X' cov^-1 X from rows [cov | X]."""
     if not eliminate(rows):

@@ -6,8 +6,8 @@ Rows are short and contiguous, so elimination works on rows: [A | X] becomes [L^
 import math
 
 import numpy as np
-from numba import njit
 
+from maci2.compile import kernel
 from maci2.types import Array
 
 BLOCK = 9
@@ -17,13 +17,13 @@ LANES = 4
 """Rows are padded with zeros to a multiple of what one instruction works on."""
 
 
-@njit(cache=True)
+@kernel
 def padded(columns: int) -> int:
     """The next multiple of `LANES`."""
     return (columns + LANES - 1) // LANES * LANES
 
 
-@njit(cache=True, error_model="numpy", fastmath={"contract"})
+@kernel(error_model="numpy", fastmath={"contract"})
 def eliminate(rows: Array) -> bool:
     """[A | X] <- [L^T | L^-1 X] in place, A = L L^T; False where A is not positive definite.
 
@@ -43,7 +43,7 @@ def eliminate(rows: Array) -> bool:
     return True
 
 
-@njit(cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def forward_eliminate(L: Array, X: Array) -> None:
     """X <- L^-1 X."""
     n, columns = X.shape
@@ -57,7 +57,7 @@ def forward_eliminate(L: Array, X: Array) -> None:
             X[i, c] *= d
 
 
-@njit(cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def back_eliminate(L: Array, X: Array) -> None:
     """X <- L^-T X."""
     n, columns = X.shape
@@ -71,7 +71,7 @@ def back_eliminate(L: Array, X: Array) -> None:
                 X[k, c] -= f * X[i, c]
 
 
-@njit(cache=True, fastmath={"contract"})
+@kernel(fastmath={"contract"})
 def add_gram(X: Array, out: Array) -> None:
     """out += X^T X, of nine rows."""
     columns = X.shape[1]
@@ -83,7 +83,7 @@ def add_gram(X: Array, out: Array) -> None:
             out[i, c] = total
 
 
-@njit(cache=True)
+@kernel
 def inverse_spd(A: Array, n: int) -> Array:
     """Inverse of the upper left (n, n) of A, symmetric positive definite; NaN where it is not."""
     rows = np.zeros((n, 2 * n))

@@ -14,7 +14,7 @@ from maci2.evaluation.rows import Estimate, Row, state_errors, window_row, windo
 from maci2.pipeline.offline import Initialized, initialize_window
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs, require_known_truths
-from maci2.pipeline.warm_up import warm_up
+from maci2.pipeline.rehearsals import warm_up
 from maci2.pipeline.windows import Window
 
 ALONE = Pool()
@@ -61,7 +61,7 @@ def evaluate_recording(path: Path, options: RunOptions) -> tuple[str, Evaluated]
     """All windows of one recording; a window that cannot be used is a failed row."""
     inputs = open_inputs(path, options)
     windows, left_out = windows_with_truth(inputs, options)
-    warm_up()
+    warm_up("initialize")
     estimator = partial(estimate_window, options=options)
     rows = [window_row(inputs, window, estimator) for window in windows]
     return inputs.recording.name, Evaluated(rows, left_out)

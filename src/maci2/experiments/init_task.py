@@ -12,8 +12,8 @@ from maci2.baselines import Answer, Segment, find_initializer, make_segment, run
 from maci2.evaluation.rows import Estimate, Row, window_row, windows_with_truth
 from maci2.evaluation.time_limit import TimeLimitError, within
 from maci2.experiments.method import Method, slug
+from maci2.experiments.rehearsals import compare_once
 from maci2.experiments.row_records import row_record
-from maci2.experiments.warm_up import warm_up
 from maci2.imu import preintegrate
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
@@ -84,7 +84,7 @@ class TaskResult:
 
 def run_initialization(task: InitTask) -> TaskResult:
     """All windows of one recording, by one method."""
-    warm_up()
+    compare_once()
     options = task.method.options(task.stride_s, task.seed)
     inputs = _inputs(task.path, options)
     windows, left_out = windows_with_truth(inputs, options)

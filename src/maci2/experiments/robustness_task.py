@@ -24,8 +24,8 @@ from maci2.experiments.table import Cell, Claim, Findings, Line, Table
 from maci2.pipeline.offline import calibrate_window, calibration_keyframes, initialize_window
 from maci2.pipeline.options import RunOptions, parse_vision
 from maci2.pipeline.prepare import Inputs, open_inputs
+from maci2.pipeline.rehearsals import warm_up
 from maci2.pipeline.results_json import calibration_errors
-from maci2.pipeline.warm_up import warm_up
 from maci2.pipeline.windows import Window, one_window
 from maci2.sensors import truth_at
 from maci2.types import NS
@@ -83,7 +83,7 @@ def robustness_tasks(recordings: dict[str, Path], seed: int) -> list[RobustnessT
 
 def run_robustness(task: RobustnessTask) -> TaskResult:
     """One row for each window and fault."""
-    warm_up()
+    warm_up("initialize", "calibrate")
     if task.job == "calibrate":
         return TaskResult(_calibrations(task))
     options = Method("robustness", vision=task.vision).options(STRIDE_S, task.seed)

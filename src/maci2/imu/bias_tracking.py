@@ -12,8 +12,8 @@ Only the gyroscope's bias is handed on: the accelerometer's is hardly separable 
 """
 
 import numpy as np
-from numba import njit
 
+from maci2.compile import kernel
 from maci2.imu.measurements import BiasPrior, ImuMeasurements
 from maci2.imu.preintegration import Preintegrated, preintegrate
 from maci2.imu.stationary import StationaryShift, block_length, stationary_blocks
@@ -107,7 +107,7 @@ def _first(acc: Array, turn_on: BiasPrior, rest_shift: StationaryShift) -> tuple
     return np.stack([aside, np.cross(up, aside), up]), np.diag(std**2)
 
 
-@njit(cache=True)
+@kernel
 def _track(
     R_w_b: Array,
     cov: Array,
@@ -173,7 +173,7 @@ def _track(
     return found, std
 
 
-@njit(cache=True)
+@kernel
 def _updated(cov: Array, rows: Array, misfit: Array, std: Array) -> tuple[Array, Array]:
     """Step and covariance after a measurement of `rows` of the state, `misfit` off."""
     seen = rows @ cov

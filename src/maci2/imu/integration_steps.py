@@ -8,8 +8,8 @@ one store each: with more, it gives up proving that they are apart.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from maci2.compile import kernel
 from maci2.lie import one_minus_cos_over, sin_over, t_minus_sin_over
 from maci2.types import NS, Array, Stamps
 
@@ -47,7 +47,7 @@ class Motion(NamedTuple):
     """(n,) end of a step [s]."""
 
 
-@njit(cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def place(
     stamps_ns: Stamps,
     first: int,
@@ -71,7 +71,7 @@ def place(
         position[1, k] = period / dt[k]
 
 
-@njit(cache=True)
+@kernel
 def resample(
     values: Array,
     variances: Array,
@@ -93,7 +93,7 @@ def resample(
             std[j, k] = np.sqrt(position[1, k] * variance)
 
 
-@njit(cache=True)
+@kernel
 def rotate(steps: Steps, midpoint: bool, gamma: Array) -> Motion:
     """Everything that rotates, and room for the rest; gamma becomes the segment's rotation."""
     n = len(steps.dt)
@@ -123,7 +123,7 @@ def rotate(steps: Steps, midpoint: bool, gamma: Array) -> Motion:
     )
 
 
-@njit(cache=True)
+@kernel
 def _coefficients(
     steps: Steps,
     share: float,
@@ -157,7 +157,7 @@ def _coefficients(
         c_dt[k] = c[k] * dt[k]
 
 
-@njit(cache=True)
+@kernel
 def _polynomials(phi: Array, one: Array, first: Array, second: Array, out: Array) -> None:
     """out = one I + first [phi]x + second [phi]x^2."""
     for i in range(3):
@@ -170,7 +170,7 @@ def _polynomials(phi: Array, one: Array, first: Array, second: Array, out: Array
             out[j, i, k] = second[k] * phi[i, k] * phi[j, k] + first[k] * phi[m, k]
 
 
-@njit(cache=True)
+@kernel
 def _multiply(A: Array, B: Array, out: Array) -> None:
     """out = A B, step by step."""
     for i in range(3):
@@ -181,7 +181,7 @@ def _multiply(A: Array, B: Array, out: Array) -> None:
                 )
 
 
-@njit(cache=True)
+@kernel
 def _chain(turn: Array, R: Array, gamma: Array) -> None:
     """R = rotation at the start of every step, gamma = the one at the end of all."""
     for i in range(3):
@@ -195,7 +195,7 @@ def _chain(turn: Array, R: Array, gamma: Array) -> None:
                 gamma[i, j] = a * turn[0, j, k] + b * turn[1, j, k] + c * turn[2, j, k]
 
 
-@njit(cache=True)
+@kernel
 def sum_motion(steps: Steps, motion: Motion, beta: Array, alpha: Array) -> None:
     """Velocity and position up to every step, and at the end of all."""
     dt, force, R_at, d_beta = steps.dt, steps.value[3:6], motion.R_at, motion.d_beta

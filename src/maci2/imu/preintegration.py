@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numba import njit
 
 from maci2 import boundary
+from maci2.compile import kernel
 from maci2.errors import DatasetError
 from maci2.imu.measurements import ImuMeasurements
 from maci2.imu.preintegration_kernels import preintegrate_segments
@@ -122,7 +122,7 @@ def _require_samples(imu: ImuMeasurements, stamps_ns: Stamps) -> None:
         )
 
 
-@njit(cache=True)
+@kernel
 def _longest_step(stamps_ns: Stamps, start_ns: int, end_ns: int) -> tuple[int, int, float]:
     """Index and length of the longest step that touches the window, and the mean of the others."""
     first = int(np.searchsorted(stamps_ns, start_ns, side="right")) - 1

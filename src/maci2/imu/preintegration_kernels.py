@@ -9,13 +9,13 @@ initial covariance enters as it is. `tests/imu` holds the recursion and compares
 """
 
 import numpy as np
-from numba import njit
 
+from maci2.compile import kernel
 from maci2.imu.integration_steps import Motion, Steps, place, resample, rotate, sum_motion
 from maci2.types import NS, Array, Stamps
 
 
-@njit(cache=True)
+@kernel
 def preintegrate_segments(
     stamps_ns: Stamps,
     gyro: Array,
@@ -60,7 +60,7 @@ def preintegrate_segments(
     return dt, gamma, beta, alpha, cov, by_bias
 
 
-@njit(cache=True)
+@kernel
 def _errors(steps: Steps, motion: Motion, out: Array) -> None:
     """What one unit of error on axis j of the gyroscope, then of the accelerometer does in a step.
 
@@ -96,7 +96,7 @@ def _errors(steps: Steps, motion: Motion, out: Array) -> None:
                 out[6 + i, 3 + j, k] = tau[k] * dt[k] * R_at[i, j, k]
 
 
-@njit(cache=True, fastmath=True)
+@kernel(fastmath=True)
 def _sum_errors(errors: Array, std: Array, cov_0: Array, sums: Array, sums_bias: Array) -> None:
     """Covariance (9, 9) and bias derivatives (9, 6) in the coordinates [psi, c_v, c_p]."""
     n = std.shape[1]
@@ -119,7 +119,7 @@ def _sum_errors(errors: Array, std: Array, cov_0: Array, sums: Array, sums_bias:
             sums[i, j] = sums[j, i] = total
 
 
-@njit(cache=True)
+@kernel
 def _errors_from_sums(
     gamma: Array, beta: Array, alpha: Array, t: float, sums: Array, out: Array
 ) -> None:

@@ -7,9 +7,9 @@ is its own power series below `SERIES_BELOW`. A slope is a derivative by t, divi
 import math
 
 import numpy as np
-from numba import njit
 from scipy.special import zeta
 
+from maci2.compile import kernel
 from maci2.types import Array
 
 # Below this angle [rad] the closed forms cancel by more than a digit; the series there converge
@@ -40,7 +40,7 @@ HALF_COT = 2.0 * zeta(_EVEN) / (2.0 * np.pi) ** _EVEN
 HALF_COT_SLOPE = _slopes(HALF_COT)
 
 
-@njit(cache=True)
+@kernel
 def _series(coefficients: Array, t2: float) -> float:
     """sum_m coefficients[m] t2^m."""
     total = 0.0
@@ -49,25 +49,25 @@ def _series(coefficients: Array, t2: float) -> float:
     return total
 
 
-@njit(cache=True)
+@kernel
 def sin_over(t: float) -> float:
     """sin(t) / t."""
     return _series(SIN, t * t) if t < SERIES_BELOW else math.sin(t) / t
 
 
-@njit(cache=True)
+@kernel
 def one_minus_cos_over(t: float) -> float:
     """(1 - cos t) / t^2."""
     return _series(COS, t * t) if t < SERIES_BELOW else (1.0 - math.cos(t)) / (t * t)
 
 
-@njit(cache=True)
+@kernel
 def t_minus_sin_over(t: float) -> float:
     """(t - sin t) / t^3."""
     return _series(SIN_REMAINDER, t * t) if t < SERIES_BELOW else (t - math.sin(t)) / (t * t * t)
 
 
-@njit(cache=True)
+@kernel
 def half_cot_over(t: float) -> float:
     """(1 - (t / 2) cot(t / 2)) / t^2, the second-order coefficient of J^-1."""
     if t < SERIES_BELOW:
@@ -75,7 +75,7 @@ def half_cot_over(t: float) -> float:
     return (1.0 - 0.5 * t / math.tan(0.5 * t)) / (t * t)
 
 
-@njit(cache=True)
+@kernel
 def one_minus_cos_slope(t: float) -> float:
     """The derivative of `one_minus_cos_over`, divided by t."""
     if t < SERIES_BELOW:
@@ -83,7 +83,7 @@ def one_minus_cos_slope(t: float) -> float:
     return (sin_over(t) - 2.0 * one_minus_cos_over(t)) / (t * t)
 
 
-@njit(cache=True)
+@kernel
 def t_minus_sin_slope(t: float) -> float:
     """The derivative of `t_minus_sin_over`, divided by t."""
     if t < SERIES_BELOW:
@@ -91,7 +91,7 @@ def t_minus_sin_slope(t: float) -> float:
     return (one_minus_cos_over(t) - 3.0 * t_minus_sin_over(t)) / (t * t)
 
 
-@njit(cache=True)
+@kernel
 def half_cot_slope(t: float) -> float:
     """The derivative of `half_cot_over`, divided by t."""
     if t < SERIES_BELOW:

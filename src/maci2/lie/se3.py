@@ -5,8 +5,8 @@ needs the slopes of the coefficients and no matrix product.
 """
 
 import numpy as np
-from numba import njit
 
+from maci2.compile import kernel
 from maci2.lie.coefficients import (
     half_cot_over,
     half_cot_slope,
@@ -23,7 +23,7 @@ RHO = slice(0, 3)
 PHI = slice(3, 6)
 
 
-@njit(cache=True)
+@kernel
 def se3(R_a_b: Array, p_a_b: Array) -> Array:
     """T_a_b from its two parts."""
     T_a_b = np.zeros((4, 4))
@@ -35,7 +35,7 @@ def se3(R_a_b: Array, p_a_b: Array) -> Array:
     return T_a_b
 
 
-@njit(cache=True)
+@kernel
 def se3_inv(T_a_b: Array) -> Array:
     """T_b_a."""
     T_b_a = np.zeros((4, 4))
@@ -47,7 +47,7 @@ def se3_inv(T_a_b: Array) -> Array:
     return T_b_a
 
 
-@njit(cache=True)
+@kernel
 def se3_mul(T_a_b: Array, T_b_c: Array) -> Array:
     """T_a_c = T_a_b @ T_b_c."""
     T_a_c = np.zeros((4, 4))
@@ -61,7 +61,7 @@ def se3_mul(T_a_b: Array, T_b_c: Array) -> Array:
     return T_a_c
 
 
-@njit(cache=True)
+@kernel
 def se3_exp(xi: Array) -> Array:
     """Rigid motion of the twist [rho, phi]."""
     phi = xi[3:6]
@@ -76,7 +76,7 @@ def se3_exp(xi: Array) -> Array:
     return T
 
 
-@njit(cache=True)
+@kernel
 def se3_log(T: Array) -> Array:
     """Twist [rho, phi] of a rigid motion, |phi| <= pi."""
     # It reads the upper left corner only, which is R.
@@ -90,7 +90,7 @@ def se3_log(T: Array) -> Array:
     return xi
 
 
-@njit(cache=True)
+@kernel
 def se3_adj(T: Array) -> Array:
     """Ad_T: T Exp(xi) T^-1 = Exp(Ad_T xi)."""
     A = np.zeros((6, 6))
@@ -106,7 +106,7 @@ def se3_adj(T: Array) -> Array:
     return A
 
 
-@njit(cache=True)
+@kernel
 def _se3_jacobian(
     xi: Array, first: float, second: float, first_slope: float, second_slope: float
 ) -> Array:
@@ -133,7 +133,7 @@ def _se3_jacobian(
     return J
 
 
-@njit(cache=True)
+@kernel
 def se3_jl(xi: Array) -> Array:
     """Left Jacobian of SE(3)."""
     t = norm3(xi[3:6])
@@ -146,20 +146,20 @@ def se3_jl(xi: Array) -> Array:
     )
 
 
-@njit(cache=True)
+@kernel
 def se3_jr(xi: Array) -> Array:
     """Right Jacobian of SE(3)."""
     return se3_jl(-xi)
 
 
-@njit(cache=True)
+@kernel
 def se3_jl_inv(xi: Array) -> Array:
     """Inverse of the left Jacobian of SE(3); regular below 2 pi."""
     t = norm3(xi[3:6])
     return _se3_jacobian(xi, -0.5, half_cot_over(t), 0.0, half_cot_slope(t))
 
 
-@njit(cache=True)
+@kernel
 def se3_jr_inv(xi: Array) -> Array:
     """Inverse of the right Jacobian of SE(3), J_r(xi) = J_l(-xi)."""
     t = norm3(xi[3:6])

@@ -3,18 +3,18 @@
 import math
 
 import numpy as np
-from numba import njit
 
+from maci2.compile import kernel
 from maci2.lie.coefficients import half_cot_over, one_minus_cos_over, sin_over, t_minus_sin_over
 from maci2.types import Array
 
 
-@njit(cache=True)
+@kernel
 def norm3(v: Array) -> float:
     return math.sqrt(v[0] * v[0] + v[1] * v[1] + v[2] * v[2])
 
 
-@njit(cache=True)
+@kernel
 def skew(v: Array) -> Array:
     """[v]x, so that skew(v) @ w is the cross product."""
     m = np.zeros((3, 3))
@@ -24,7 +24,7 @@ def skew(v: Array) -> Array:
     return m
 
 
-@njit(cache=True)
+@kernel
 def product(A: Array, B: Array) -> Array:
     """A @ B of 3x3 matrices, or of the rotations in 4x4 ones: calling BLAS takes longer."""
     out = np.empty((3, 3))
@@ -34,7 +34,7 @@ def product(A: Array, B: Array) -> Array:
     return out
 
 
-@njit(cache=True)
+@kernel
 def product_t(A: Array, B: Array) -> Array:
     """A.T @ B, likewise."""
     out = np.empty((3, 3))
@@ -44,7 +44,7 @@ def product_t(A: Array, B: Array) -> Array:
     return out
 
 
-@njit(cache=True)
+@kernel
 def polynomial(phi: Array, first: float, second: float, out: Array) -> None:
     """out[0:3, 0:3] = I + first [phi]x + second [phi]x^2."""
     x, y, z = phi[0], phi[1], phi[2]
@@ -60,7 +60,7 @@ def polynomial(phi: Array, first: float, second: float, out: Array) -> None:
     out[2, 1] = second * y * z + first * x
 
 
-@njit(cache=True)
+@kernel
 def apply_polynomial(
     phi: Array, first: float, second: float, x: float, y: float, z: float
 ) -> tuple[float, float, float]:
@@ -73,7 +73,7 @@ def apply_polynomial(
     )
 
 
-@njit(cache=True)
+@kernel
 def so3_exp(phi: Array) -> Array:
     """Rotation by the vector phi [rad]."""
     t = norm3(phi)
@@ -82,7 +82,7 @@ def so3_exp(phi: Array) -> Array:
     return R
 
 
-@njit(cache=True)
+@kernel
 def so3_log(R: Array) -> Array:
     """Rotation vector of R, |phi| <= pi.
 
@@ -121,7 +121,7 @@ def so3_log(R: Array) -> Array:
     return v
 
 
-@njit(cache=True)
+@kernel
 def so3_jl(phi: Array) -> Array:
     """Left Jacobian of SO(3)."""
     t = norm3(phi)
@@ -130,7 +130,7 @@ def so3_jl(phi: Array) -> Array:
     return J
 
 
-@njit(cache=True)
+@kernel
 def so3_jr(phi: Array) -> Array:
     """Right Jacobian of SO(3), J_r(phi) = J_l(-phi)."""
     t = norm3(phi)
@@ -139,7 +139,7 @@ def so3_jr(phi: Array) -> Array:
     return J
 
 
-@njit(cache=True)
+@kernel
 def so3_jl_inv(phi: Array) -> Array:
     """Inverse of the left Jacobian; regular below 2 pi."""
     J_inv = np.empty((3, 3))
@@ -147,7 +147,7 @@ def so3_jl_inv(phi: Array) -> Array:
     return J_inv
 
 
-@njit(cache=True)
+@kernel
 def so3_jr_inv(phi: Array) -> Array:
     """Inverse of the right Jacobian; regular below 2 pi."""
     J_inv = np.empty((3, 3))

@@ -1,9 +1,9 @@
 """Stacks of rotations as files give them: quaternions, and matrices that are nearly orthonormal."""
 
 import numpy as np
-from numba import njit
 from scipy.spatial.transform import Rotation
 
+from maci2.compile import kernel
 from maci2.lie.so3 import so3_exp, so3_log
 from maci2.types import Array
 
@@ -27,7 +27,7 @@ def so3_exp_stack(phis: Array) -> Array:
     return np.asarray(_exp_each(np.ascontiguousarray(phis, dtype=np.float64)))
 
 
-@njit(cache=True)
+@kernel
 def _exp_each(phis: Array) -> Array:
     Rs = np.empty((len(phis), 3, 3))
     for n in range(len(phis)):

@@ -8,7 +8,7 @@ from maci2.estimation import CalibrationResult, InitResult, calibrate, initializ
 from maci2.imu import ImuMeasurements
 from maci2.pipeline.options import RANGES, RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs, require_known_truths
-from maci2.pipeline.warm_up import warm_up
+from maci2.pipeline.rehearsals import warm_up
 from maci2.pipeline.windows import Window, one_window
 from maci2.types import NS, Stamps, Vec3
 from maci2.vision import RelativePoses
@@ -49,7 +49,7 @@ def initialize_recording(path: Path, options: RunOptions) -> tuple[Inputs, Initi
     """What `maci2 init` does: the one window at `options.start_s`."""
     inputs = open_inputs(path, options)
     require_known_truths([inputs.recording], options.truth)
-    warm_up()
+    warm_up("initialize")
     window = one_window(
         inputs.candidates_ns(), options.window_s, options.keyframes, options.start_s
     )
@@ -75,7 +75,7 @@ def calibrate_recording(
     """
     inputs = open_inputs(path, options, calibrating=True)
     require_known_truths([inputs.recording], options.truth)
-    warm_up()
+    warm_up("calibrate")
     candidates_ns = inputs.candidates_ns()
     if may_be_shorter:
         options = _shortened(options, candidates_ns)

@@ -2,9 +2,9 @@
 
 import cv2
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from maci2.compile import kernel
 from maci2.sensors.stereo import Image
 from maci2.types import Array
 
@@ -46,7 +46,7 @@ def spread(uv: Array, uncertainty: Array, count: int, radius: float) -> NDArray[
     return _suppressed(np.ascontiguousarray(uv[order], dtype=np.float64), order, count, radius)
 
 
-@njit(cache=True)
+@kernel
 def _suppressed(uv: Array, order: NDArray[np.intp], count: int, radius: float) -> NDArray[np.intp]:
     """Those of `order` whose points, best first, lie far enough from all better ones kept."""
     kept = np.empty(min(count, len(uv)), dtype=np.intp)

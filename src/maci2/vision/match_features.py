@@ -4,9 +4,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from maci2.compile import kernel
 from maci2.sensors.stereo import Image
 from maci2.types import Array
 from maci2.vision.two_frame import Matches
@@ -114,7 +114,7 @@ def pixel_noise(image: Image) -> float:
     return float(np.median(np.abs(second)) / 0.6745 / math.sqrt(6.0))
 
 
-@njit(cache=True)
+@kernel
 def _sample(image: Image, u: float, v: float, patch: Array) -> None:
     """Bilinear patch around (u, v), clamped to the image."""
     rows, columns = image.shape
@@ -132,7 +132,7 @@ def _sample(image: Image, u: float, v: float, patch: Array) -> None:
             )
 
 
-@njit(cache=True)
+@kernel
 def _difference(patch: Array, other: Array, mean: Array, std: Array, k: int, m: int) -> float:
     """Mean squared grey difference after gain and offset are matched."""
     gain = (std[k] + SOFT_CONTRAST) / (std[m] + SOFT_CONTRAST)
@@ -144,7 +144,7 @@ def _difference(patch: Array, other: Array, mean: Array, std: Array, k: int, m: 
     return total / (SIDE * SIDE)
 
 
-@njit(cache=True)
+@kernel
 def _gradients(patch: Array, tensor: Array) -> None:
     xx = xy = yy = 0.0
     for j in range(1, SIDE - 1):
@@ -157,7 +157,7 @@ def _gradients(patch: Array, tensor: Array) -> None:
     tensor[0], tensor[1], tensor[2] = xx, xy, yy
 
 
-@njit(cache=True)
+@kernel
 def _describe(
     left0: Image,
     right0: Image,

@@ -1,6 +1,6 @@
 """Vectors and matrices of a single match as tuples, which compiled code keeps in registers."""
 
-from numba import njit
+from maci2.compile import kernel
 
 Vector = tuple[float, float, float]
 Rows = tuple[Vector, Vector, Vector]
@@ -10,7 +10,7 @@ Rows4 = tuple[Vector4, Vector4, Vector4, Vector4]
 LIBERTIES = {"contract", "reassoc", "nsz"}
 """Sums may be taken in any order; NaN and infinity stay what they are."""
 
-small = njit(cache=True, error_model="numpy", fastmath=LIBERTIES, inline="always")
+small = kernel(error_model="numpy", fastmath=LIBERTIES, inline="always")
 """For what must dissolve in the loop that calls it, or that loop takes one match at a time."""
 
 

@@ -6,8 +6,8 @@ Arrays have one column per match, so that one instruction works on four matches.
 import math
 
 import numpy as np
-from numba import njit
 
+from maci2.compile import kernel
 from maci2.lie import se3_exp, se3_mul
 from maci2.types import Array
 from maci2.vision.small_vectors import (
@@ -37,7 +37,7 @@ STEP_TOLERANCE = 1e-3
 """Standard deviations of the pose; reweighting converges only linearly, so no less is asked."""
 
 
-@njit(cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def in_columns(
     uv: Array, disparity: Array, focal: float, center: tuple[float, float], baseline: float
 ) -> Array:
@@ -51,7 +51,7 @@ def in_columns(
     return p
 
 
-@njit(cache=True)
+@kernel
 def matches_last(covs: Array) -> Array:
     """(n, 4, 4) -> (4, 4, n)."""
     out = np.empty((4, 4, len(covs)))
@@ -137,7 +137,7 @@ def normal_blocks(q: Vector, W: Rows, r: Vector) -> Blocks:
     return W, (M0, M1, M2), N, W_r, cross(W_r, q)
 
 
-@njit(cache=True, error_model="numpy", fastmath=LIBERTIES)
+@kernel(error_model="numpy", fastmath=LIBERTIES)
 def _linearize(
     T: Array,
     p0: Array,
@@ -172,7 +172,7 @@ def _linearize(
     return W_sum, M_sum, N_sum, rho_sum, phi_sum
 
 
-@njit(cache=True)
+@kernel
 def normal_equations(blocks: Blocks) -> tuple[Array, Array]:
     """H (6, 6) and gradient (6,) out of their blocks."""
     W, M, N, W_r, turning = blocks
@@ -186,7 +186,7 @@ def normal_equations(blocks: Blocks) -> tuple[Array, Array]:
     return H, g
 
 
-@njit(cache=True)
+@kernel
 def cauchy_cost(chi2: Array, robust: float) -> float:
     """Sum of c^2 log(1 + chi2 / c^2), as logarithms of products: there are far fewer of those."""
     total, product = 0.0, 1.0
@@ -198,7 +198,7 @@ def cauchy_cost(chi2: Array, robust: float) -> float:
     return robust * robust * (total + math.log(product))
 
 
-@njit(cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def solve_spd(A: Array, b: Array) -> tuple[Array, bool]:
     """x with A x = b by A = L L^T, A symmetric; False where it is not positive definite."""
     d = len(b)
@@ -223,7 +223,7 @@ def solve_spd(A: Array, b: Array) -> tuple[Array, bool]:
     return x, True
 
 
-@njit(cache=True)
+@kernel
 def _damped(H: Array, damping: float) -> Array:
     out = H.copy()
     for i in range(6):
@@ -231,7 +231,7 @@ def _damped(H: Array, damping: float) -> Array:
     return out
 
 
-@njit(cache=True)
+@kernel
 def _squared_length(step: Array, H: Array) -> float:
     """step^T H step: its length in standard deviations, squared."""
     total = 0.0
@@ -241,7 +241,7 @@ def _squared_length(step: Array, H: Array) -> float:
     return total
 
 
-@njit(cache=True)
+@kernel
 def gauss_newton(
     p0: Array,
     p1: Array,

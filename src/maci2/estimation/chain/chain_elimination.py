@@ -4,13 +4,13 @@
 """
 
 import numpy as np
-from numba import njit
 
+from maci2.compile import kernel
 from maci2.estimation.small_cholesky import back_eliminate, eliminate, forward_eliminate, padded
 from maci2.types import Array
 
 
-@njit(cache=True, fastmath={"contract"})
+@kernel(fastmath={"contract"})
 def factor(A: Array, B: Array, C: Array, D: Array, rhs: Array, rhs_border: Array) -> bool:
     """Eliminate the states in order, then the border, in place; False where not positive definite.
 
@@ -70,7 +70,7 @@ def factor(A: Array, B: Array, C: Array, D: Array, rhs: Array, rhs_border: Array
     return True
 
 
-@njit(cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def back_substitute(
     A: Array, B: Array, C: Array, D: Array, rhs: Array, rhs_border: Array
 ) -> tuple[Array, Array]:
@@ -95,7 +95,7 @@ def back_substitute(
     return x, x_border
 
 
-@njit(cache=True, fastmath={"contract"})
+@kernel(fastmath={"contract"})
 def inverse_blocks(A: Array, B: Array, C: Array, D: Array) -> tuple[Array, Array, Array, Array]:
     """Blocks of the inverse, from what `factor` left.
 

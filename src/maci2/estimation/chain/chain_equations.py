@@ -5,8 +5,8 @@ free.
 """
 
 import numpy as np
-from numba import njit
 
+from maci2.compile import kernel
 from maci2.estimation.chain.chain_arrays import (
     CAMERA_GROUP,
     IMU_GROUP,
@@ -52,14 +52,14 @@ def empty_system(n: int, border: int) -> System:
     )
 
 
-@njit(cache=True)
+@kernel
 def _remaining(timed: Timed, i: int, border: Border) -> float:
     """What the clock's offset has moved since samples were integrated [s]."""
     clock = 3 if timed.value.shape[2] == 1 else 4
     return border.scalars[clock] + border.scalars[clock + 2] * timed.elapsed[i] - timed.anchor[i]
 
 
-@njit(cache=True)
+@kernel
 def timed_factor(
     timed: Timed, i: int, states: States, border: Border, T: Array, carried: Array, J: Array
 ) -> None:
@@ -85,7 +85,7 @@ def timed_factor(
         orientation_factor(T, carried, border, timed.value[i], timed.elapsed[i], J)
 
 
-@njit(cache=True)
+@kernel
 def tie_factor(
     ties: Ties, k: int, motion: int, states: States, border: Border, carried: Array, J: Array
 ) -> None:
@@ -128,7 +128,7 @@ def tie_factor(
     camera_factor(ties.camera[motion], Ts[0], carried[0], Ts[1], carried[1], border, J)
 
 
-@njit(cache=True)
+@kernel
 def linearize(
     factors: Factors,
     states: States,
@@ -171,7 +171,7 @@ def linearize(
         costs[PRIOR_GROUP] += _add_prior(priors, i, states, border, columns, system)
 
 
-@njit(cache=True)
+@kernel
 def _add_timed(
     factors: Factors,
     k: int,
@@ -216,7 +216,7 @@ def _add_timed(
     return at_position, at_orientation
 
 
-@njit(cache=True)
+@kernel
 def _distribute(H: Array, k: int, system: System) -> None:
     """Add the sums of one state and its tie to the next to the blocks."""
     A, B, C, D, rhs, rhs_border = system
@@ -241,7 +241,7 @@ def _distribute(H: Array, k: int, system: System) -> None:
         rhs_border[i] -= H[PAIR + i, RESIDUAL]
 
 
-@njit(cache=True)
+@kernel
 def _add_prior(
     priors: StackedPriors,
     i: int,

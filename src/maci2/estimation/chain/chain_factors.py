@@ -10,8 +10,8 @@ Each function writes r and its derivatives into J. Columns:
 import math
 
 import numpy as np
-from numba import njit
 
+from maci2.compile import kernel
 from maci2.estimation.chain.chain_state import Border
 from maci2.estimation.chain.propagation import Spans, add_cross_columns, corrected
 from maci2.lie import (
@@ -32,7 +32,7 @@ from maci2.lie import (
 from maci2.types import Array
 
 
-@njit(cache=True)
+@kernel
 def imu_factor(
     spans: Spans,
     k: int,
@@ -103,7 +103,7 @@ def imu_factor(
     add_cross_columns(identity, dp_b, 1.0, J, 6, 0)
 
 
-@njit(cache=True)
+@kernel
 def _column(c: int) -> int:
     """Where column c of a carried state (state, gravity, instant) goes in a state's factor."""
     if c < 15:
@@ -111,7 +111,7 @@ def _column(c: int) -> int:
     return c + 1 if c < 17 else 24
 
 
-@njit(cache=True)
+@kernel
 def position_factor(
     T_w_b: Array, carried: Array, border: Border, p_w_m: Array, elapsed: float, J: Array
 ) -> None:
@@ -139,7 +139,7 @@ def position_factor(
         J[i, 15] = r
 
 
-@njit(cache=True)
+@kernel
 def orientation_factor(
     T_w_b: Array, carried: Array, border: Border, R_w_m: Array, elapsed: float, J: Array
 ) -> None:
@@ -160,7 +160,7 @@ def orientation_factor(
         J[i, 15] = phi[i]
 
 
-@njit(cache=True)
+@kernel
 def camera_factor(
     T_ck_ck1: Array,
     T_w_bk: Array,
@@ -208,7 +208,7 @@ def camera_factor(
         J[i, 30], J[i, 31] = r[i], 0.0
 
 
-@njit(cache=True)
+@kernel
 def _through_bodies(
     by_k: Array,
     T_w_bk: Array,
@@ -238,7 +238,7 @@ def _through_bodies(
                 J[i, c + 17 if c < 17 else 41] = k + k1
 
 
-@njit(cache=True)
+@kernel
 def prior_factor(
     T_w_b: Array,
     mean_T_w_b: Array,

@@ -8,8 +8,8 @@ have a fixed length, which the compiler unrolls: three times as fast as the same
 import math
 
 import numpy as np
-from numba import njit
 
+from maci2.compile import kernel
 from maci2.estimation.chain.chain_arrays import CAUCHY, HUBER, Indices
 from maci2.estimation.chain.chain_state import STATE, Columns
 from maci2.types import Array
@@ -24,7 +24,7 @@ ROOM = PAIR + 10
 """Columns that a factor needs at most."""
 
 
-@njit(cache=True)
+@kernel
 def robust(square: float, loss: int, limit: float) -> tuple[float, float]:
     """Cost and weight of a residual whose squared Mahalanobis norm is `square`."""
     if loss == HUBER and square > limit * limit:
@@ -36,7 +36,7 @@ def robust(square: float, loss: int, limit: float) -> tuple[float, float]:
     return square, 1.0
 
 
-@njit(cache=True, fastmath={"contract"})
+@kernel(fastmath={"contract"})
 def add_pair(
     J: Array, W: Array, loss: int, limit: float, place: Indices, white: Array, H: Array
 ) -> float:
@@ -67,7 +67,7 @@ def add_pair(
     return cost
 
 
-@njit(cache=True, fastmath={"contract"})
+@kernel(fastmath={"contract"})
 def add_single(
     J: Array, W: Array, loss: int, limit: float, place: Indices, white: Array, H: Array
 ) -> float:
@@ -94,7 +94,7 @@ def add_single(
     return cost
 
 
-@njit(cache=True, fastmath={"contract"})
+@kernel(fastmath={"contract"})
 def _add_border(
     J: Array, W: Array, rows: int, states: int, root: float, place: Indices, white: Array, H: Array
 ) -> None:
@@ -117,7 +117,7 @@ def _add_border(
                 row[place[1, r]] += f * white[k, PAIR + r]
 
 
-@njit(cache=True)
+@kernel
 def places(columns: Columns, which: int) -> Indices:
     """(2, m) columns of free constants in the factor of the IMU (0), camera (1), position (2) or
     orientation (3), and where in H they go."""
@@ -136,7 +136,7 @@ def places(columns: Columns, which: int) -> Indices:
     return place
 
 
-@njit(cache=True)
+@kernel
 def _to_border(columns: Columns, first: int, count: int, to: Indices, at: int) -> None:
     """Border unknowns `first`... of a factor are its columns `at`...; -1 where not free."""
     for i in range(count):

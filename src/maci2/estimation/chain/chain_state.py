@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from maci2.compile import kernel
 from maci2.imu.preintegration import ALPHA, BETA, GAMMA
 from maci2.lie import se3_exp, se3_mul, so3_exp
 from maci2.types import Array
@@ -154,7 +154,7 @@ def retract(
     return moved, retract_border(border, columns, dx_border)
 
 
-@njit(cache=True)
+@kernel
 def _move_poses(Ts_w_b: Array, dx: Array, out: Array) -> None:
     for k in range(len(dx)):
         turn = so3_exp(dx[k, 0:3])

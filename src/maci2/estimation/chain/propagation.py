@@ -8,9 +8,9 @@ the angular rate and specific force there, to second order, and gives the deriva
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from maci2.compile import kernel
 from maci2.imu import ImuMeasurements
 from maci2.imu.preintegration_kernels import preintegrate_segments
 from maci2.lie import one_minus_cos_over, sin_over, t_minus_sin_over
@@ -59,7 +59,7 @@ def integrate_spans(
     )
 
 
-@njit(cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def _integrate_spans(
     stamps_ns: NDArray[np.int64],
     gyro: Array,
@@ -99,7 +99,7 @@ def _integrate_spans(
     return Spans(dt, gamma, beta, alpha, cov, by_bias, bias, reading)
 
 
-@njit(cache=True)
+@kernel
 def corrected(
     spans: Spans, k: int, bg: Array, ba: Array, turn: Array, beta: Array, alpha: Array
 ) -> None:
@@ -113,7 +113,7 @@ def corrected(
             alpha[i] += spans.by_bias[k, 6 + i, j] * d_bg + spans.by_bias[k, 6 + i, 3 + j] * d_ba
 
 
-@njit(cache=True)
+@kernel
 def rotation_and_jacobian(phi: Array, R: Array, J_r: Array) -> None:
     """R = Exp(phi) and its right Jacobian, without new arrays."""
     t = norm3(phi)
@@ -122,7 +122,7 @@ def rotation_and_jacobian(phi: Array, R: Array, J_r: Array) -> None:
     polynomial(phi, -half, t_minus_sin_over(t), J_r)
 
 
-@njit(cache=True)
+@kernel
 def multiply(A: Array, B: Array, out: Array) -> None:
     """out = A B of 3x3 matrices, or of the rotations in 4x4 ones."""
     for i in range(3):
@@ -130,7 +130,7 @@ def multiply(A: Array, B: Array, out: Array) -> None:
             out[i, j] = A[i, 0] * B[0, j] + A[i, 1] * B[1, j] + A[i, 2] * B[2, j]
 
 
-@njit(cache=True)
+@kernel
 def add_cross_columns(R: Array, a: Array, factor: float, J: Array, row: int, col: int) -> None:
     """J[row:row+3, col:col+3] += factor R [a]x."""
     for i in range(3):
@@ -139,7 +139,7 @@ def add_cross_columns(R: Array, a: Array, factor: float, J: Array, row: int, col
             J[row + i, col + j] += factor * (R[i, k] * a[m] - R[i, m] * a[k])
 
 
-@njit(cache=True)
+@kernel
 def carry(
     spans: Spans,
     k: int,
@@ -215,7 +215,7 @@ def carry(
     T_out[3, 3] = 1.0
 
 
-@njit(cache=True)
+@kernel
 def _turned_position(
     T_w_b: Array,
     alpha: Array,

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.special import chdtri
 
+from maci2.compile import kernel
 from maci2.estimation.chain.chain_arrays import Factors, Indices
 from maci2.estimation.chain.chain_equations import tie_factor, timed_factor
 from maci2.estimation.chain.chain_gram import PAIR, ROOM, SINGLE, places
@@ -88,7 +88,7 @@ def chain_residuals(solution: ChainSolution, posterior: ChainPosterior) -> Chain
     return ChainResiduals(*kinds)
 
 
-@njit(cache=True)
+@kernel
 def _residuals(
     factors: Factors,
     which: int,
@@ -141,7 +141,7 @@ def _residuals(
     return white, redundancy
 
 
-@njit(cache=True)
+@kernel
 def _gather(
     where: Indices,
     k: int,

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
+from maci2.compile import kernel
 from maci2.learn.imu.matrices import (
     add_axial,
     add_cross,
@@ -27,7 +27,7 @@ from maci2.learn.imu.matrices import (
 from maci2.types import Array
 
 
-@njit(cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def _step(
     h: float, gyro: Array, acc: Array, t: float, R: Array, beta: Array, alpha: Array,
     x: Array, half: Array, J: Array, R_at: Array, part: Array, whole: Array, d_beta: Array,
@@ -63,7 +63,7 @@ def _step(
     add_cross(1.0, lever_p, whole, rows[6:9])
 
 
-@njit(cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def _rows_gradient(
     C: Array, rows: Array, first: int, var: Array, var_bar: Array, rows_bar: Array
 ) -> None:
@@ -81,7 +81,7 @@ def _rows_gradient(
         rows_bar[i, 0], rows_bar[i, 1], rows_bar[i, 2] = s0 * var[0], s1 * var[1], s2 * var[2]
 
 
-@njit(cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def _forward_window(
     dt: Array, gyro: Array, acc: Array, var_gyro: Array, var_acc: Array, at: Array,
     gamma: Array, beta_out: Array, alpha_out: Array, cov: Array, bias: Array,
@@ -128,7 +128,7 @@ def _forward_window(
             out += 1
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@kernel(error_model="numpy", inline="always")
 def _noise_gradient(
     C: Array, B: Array, rows: Array, acc_rows: Array, var_gyro: Array, var_acc: Array,
     var_gyro_bar: Array, var_acc_bar: Array, rows_bar: Array, acc_rows_bar: Array,
@@ -145,7 +145,7 @@ def _noise_gradient(
             acc_rows_bar[i, j] += B[3 + i, 3 + j]
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@kernel(error_model="numpy", inline="always")
 def _lever_gradient(
     h: float, t: float, d_beta: Array, beta: Array, lever_p: Array, part: Array, whole: Array,
     rows_bar: Array, beta_bar: Array, alpha_bar: Array, seen_bar: Array, lever_p_bar: Array,
@@ -174,7 +174,7 @@ def _lever_gradient(
         beta_bar[i] += h * alpha_bar[i]
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@kernel(error_model="numpy", inline="always")
 def _turn_gradient(
     h: float, t: float, acc: Array, x: Array, J: Array, R: Array, R_at: Array, part: Array,
     whole: Array, part_bar: Array, whole_bar: Array, acc_rows_bar: Array, d_beta_bar: Array,
@@ -207,7 +207,7 @@ def _turn_gradient(
     add_axial(scratch, R, psi_bar)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def _backward_window(
     dt: Array, gyro: Array, acc: Array, var_gyro: Array, var_acc: Array, at: Array,
     gamma_bar: Array, beta_out_bar: Array, alpha_out_bar: Array, cov_bar: Array, bias_bar: Array,
@@ -254,7 +254,7 @@ def _backward_window(
         t -= h
 
 
-@njit(cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def _forward(
     dt: Array, gyro: Array, acc: Array, var_gyro: Array, var_acc: Array, at: Array
 ) -> tuple[Array, Array, Array, Array, Array, Array, Array, Array]:
@@ -272,7 +272,7 @@ def _forward(
     return gamma, beta, alpha, cov, bias, Rs, betas, alphas
 
 
-@njit(cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def _backward(
     dt: Array, gyro: Array, acc: Array, var_gyro: Array, var_acc: Array, at: Array,
     gamma_bar: Array, beta_bar: Array, alpha_bar: Array, cov_bar: Array, bias_bar: Array,

@@ -19,8 +19,8 @@ from maci2.lie import se3_inv
 from maci2.pipeline.gyro_rotation import predicted_rotation
 from maci2.pipeline.online.imu_buffer import SampleBuffer
 from maci2.pipeline.online.keyframes import Tracker
+from maci2.pipeline.online.rehearsal import tracked_noise
 from maci2.pipeline.online.status import OnlineConfig, OnlineStatus
-from maci2.pipeline.online.warm_up import warmed_up
 from maci2.pipeline.online.zero_motion import at_rest, is_still
 from maci2.rigs import require_extrinsics, require_noise
 from maci2.sensors import ImuSamples, Rig
@@ -85,7 +85,7 @@ class OnlineInitializer:
         self._lock = threading.Condition()
         self._samples = SampleBuffer(2.0 * self.config.window_s + BEFORE_S)
         self._closed = False
-        self._tracker = tracker or warmed_up(
+        self._tracker = tracker or tracked_noise(
             rig, self.config.window_s, self.config.keyframes, self._predicted_rotation
         )
         self._queue: PriorityQueue[tuple[int, int, StereoPair | None]] = PriorityQueue(

@@ -17,10 +17,10 @@ from maci2.estimation.chain import (
 )
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
+from maci2.pipeline.rehearsals import warm_up
 from maci2.pipeline.tracking.propagation import propagated
 from maci2.pipeline.tracking.smoother import SmootherConfig, bias_prior, gauge_prior
 from maci2.pipeline.tracking.track import Track, TrackedState, track
-from maci2.pipeline.warm_up import warm_up
 from maci2.types import NS, Stamps
 from maci2.vision import RelativePoses
 from maci2.vision.odometry_run import even_keyframes
@@ -49,7 +49,7 @@ def track_recording(
 ) -> TrackedRecording:
     """Track a recording from its first usable window on."""
     inputs = open_inputs(path, options)
-    warm_up()
+    warm_up("initialize", "chain")
     candidates_ns = inputs.candidates_ns()
     candidates_ns = candidates_ns[candidates_ns >= candidates_ns[0] + round(options.start_s * NS)]
     if len(candidates_ns) < 2:

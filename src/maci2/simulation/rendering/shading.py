@@ -4,9 +4,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from maci2.compile import kernel
 from maci2.simulation.rendering.scene import (
     LEVELS,
     TEXELS_PER_METRE,
@@ -17,8 +17,8 @@ from maci2.types import Array
 
 Ray = tuple[float, float, float]
 
-compiled = njit(cache=True, error_model="numpy", fastmath=True, nogil=True)
-dissolved = njit(cache=True, error_model="numpy", fastmath=True, inline="always")
+compiled = kernel(error_model="numpy", fastmath=True, nogil=True)
+dissolved = kernel(error_model="numpy", fastmath=True, inline="always")
 """For what is called for every ray: a call would copy all arguments."""
 
 FLOATS = texture_floats()

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import cv2
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from maci2.compile import kernel
 from maci2.lie import se3_inv
 from maci2.sensors.camera_model import directions, pixel_grid, project
 from maci2.sensors.stereo import Image
@@ -198,7 +198,7 @@ def smeared(image: NDArray[np.float32], flow: NDArray[np.float32]) -> NDArray[np
     return out
 
 
-@njit(cache=True, error_model="numpy", fastmath=True, nogil=True)
+@kernel(error_model="numpy", fastmath=True, nogil=True)
 def _smear(
     image: NDArray[np.float32],
     flow: NDArray[np.float32],

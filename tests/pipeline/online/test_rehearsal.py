@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from maci2.pipeline.online import warm_up
+from maci2.pipeline.online import rehearsal
 from maci2.simulation import SimulationConfig, simulate
 
 
@@ -11,11 +11,10 @@ from maci2.simulation import SimulationConfig, simulate
 def test_a_whole_window_is_initialized_and_forgotten(monkeypatch, window_s, keyframes):
     """Whatever the spacing rounds to."""
     seen = []
-    monkeypatch.setattr(warm_up, "initialize", lambda imu, vision, T_b_c: seen.append(vision))
+    monkeypatch.setattr(rehearsal, "initialize", lambda imu, vision, T_b_c: seen.append(vision))
     rig = simulate(SimulationConfig(duration_s=2.0)).rig
-    tracker = warm_up.warmed_up(rig, window_s, keyframes)
+    tracker = rehearsal.tracked_noise(rig, window_s, keyframes)
     (vision,) = seen
     assert len(vision.stamps_ns) == keyframes
     np.testing.assert_allclose(np.diff(vision.stamps_ns), window_s * 1e9 / (keyframes - 1), atol=1)
     assert tracker.window() is None
-    assert tracker.first_ns is None

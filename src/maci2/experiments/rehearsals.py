@@ -1,4 +1,4 @@
-"""Kernels compiled before any window is timed: compiling may take longer than a window's limit."""
+"""Baselines run once on little data: compiling may take longer than a window's time limit."""
 
 from functools import lru_cache
 
@@ -14,8 +14,8 @@ COMPILED = ("maci2", "maci2-paper", "orbslam3", "analytic", "vins", "kimera")
 
 
 @lru_cache(maxsize=1)
-def warm_up() -> None:
-    """Initialize once on a simulated window, in this process."""
+def compare_once() -> None:
+    """Initialize a short simulated window by every method."""
     recording = simulate(SimulationConfig(duration_s=3.0))
     truth, T_b_c = recording.truth(), recording.rig.cameras[0].T_b_c
     assert truth is not None

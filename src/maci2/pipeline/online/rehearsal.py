@@ -10,19 +10,18 @@ from maci2.pipeline.online.zero_motion import at_rest
 from maci2.sensors import ImuSamples, Rig
 from maci2.sensors.stereo import StereoPair
 from maci2.types import NS
+from maci2.vision import RelativePoses
 from maci2.vision.predicted_rotation import RotationPredictor, no_prediction
 
 
-def warmed_up(
+def tracked_noise(
     rig: Rig,
     window_s: float,
     keyframes: int,
     predict_rotation: RotationPredictor = no_prediction,
+    solve: bool = True,
 ) -> KeyframeTracker:
-    """A tracker that has already seen a window, of noise, and forgotten it.
-
-    The first time on a machine this compiles for about a minute.
-    """
+    """A tracker that has already seen (and solved) a window, of noise, and forgotten it."""
     tracker = KeyframeTracker(rig, window_s, keyframes, predict_rotation)
     rng = np.random.default_rng(0)
     width, height = rig.cameras[0].resolution
@@ -36,10 +35,21 @@ def warmed_up(
         tracker.add(StereoPair(NS + round(spacing_ns * k), left, np.roll(left, -8, axis=1)))
     vision = tracker.window()
     assert vision is not None
+    if solve:
+        _solve_noise(tracker, vision, rig, window_s, rng)
+    tracker.clear()
+    return tracker
+
+
+def _solve_noise(
+    tracker: KeyframeTracker,
+    vision: RelativePoses,
+    rig: Rig,
+    window_s: float,
+    rng: np.random.Generator,
+) -> None:
     times_ns = np.arange(0, round(2.0 * (1.0 + window_s) * NS), 5_000_000, dtype=np.int64)
     gyro = 0.01 * rng.standard_normal((len(times_ns), 3))
     acc = np.array([0.0, 0.0, 9.81]) + 0.01 * rng.standard_normal((len(times_ns), 3))
     samples = ImuSamples(times_ns, gyro, acc, "warm-up")
     initialize(raw_model(samples, rig.imu), at_rest(vision), tracker.T_b_c)
-    tracker.clear()
-    return tracker

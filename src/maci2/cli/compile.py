@@ -1,0 +1,78 @@
+"""`maci2 compile`, and compiling on the way to other commands' answers."""
+
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from maci2.cli import options as opt
+from maci2.cli.printing import progress_bar, write_json
+
+INSTANT = {"init": ("initialize", "odometry")}
+"""Commands that answer faster interpreted than after compiling."""
+
+NEEDS = {
+    "calibrate": ("initialize", "calibrate", "odometry"),
+    "check": ("initialize", "odometry"),
+    "demo": ("initialize", "calibrate", "odometry", "render"),
+    "evaluate": ("initialize", "odometry"),
+    "live": ("initialize", "odometry"),
+    "reproduce": ("initialize", "calibrate", "baselines", "odometry"),
+    "simulate": ("render",),
+    "train-vision": ("odometry", "render"),
+    "vo": ("odometry",),
+    "vo-report": ("odometry",),
+}
+"""What commands compile in all processes at once; others compile for themselves, as they go."""
+
+
+def prepare_kernels(command: str) -> None:
+    """Decide how a command runs its kernels, before any is imported."""
+    from maci2.compile import before_compiling, use_kernels
+    from maci2.compile.mode import are_decided
+
+    if are_decided():
+        return
+    if command in INSTANT:
+        use_kernels("auto", INSTANT[command])
+    elif command in NEEDS:
+        before_compiling(partial(fill_visibly, NEEDS[command]))
+
+
+def fill_visibly(jobs: tuple[str, ...], processes: int = 0) -> list[str]:
+    """Fill the cache behind a bar; returns the jobs that failed."""
+    from maci2.compile import fill
+
+    with progress_bar() as on_progress:
+        return fill(jobs, processes, on_progress)
+
+
+def compile(
+    jobs: Annotated[int, typer.Option(help="processes at once; 0: one per core")] = 0,
+    json: opt.Json = None,
+) -> None:
+    """Fill the compile cache: for images, continuous integration and robots.
+
+    Every other command does so by itself when it needs to. Exit code 1 if something is missing.
+    """
+    from importlib.util import find_spec
+
+    from maci2.compile import cache_folder
+    from maci2.compile.cache import kernels_in
+    from maci2.compile.fill import JOBS
+    from maci2.errors import OptionError
+
+    folder = cache_folder()
+    if folder is None:
+        raise OptionError(
+            "there is no folder to keep compiled kernels in: the package's own and the user's "
+            "cache cannot be written to; set NUMBA_CACHE_DIR to one that can."
+        )
+    names = tuple(job for job in JOBS if job != "train" or find_spec("torch") is not None)
+    failed = fill_visibly(names, jobs)
+    count = kernels_in(folder)
+    typer.echo(f"{count} kernels compiled in {folder}")
+    write_json(json, {"kernels": count, "folder": str(folder), "failed": failed})
+    if failed:
+        typer.echo(f"error: not compiled: {', '.join(failed)}", err=True)
+        raise typer.Exit(1)

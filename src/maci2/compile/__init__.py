@@ -1,0 +1,18 @@
+"""Kernels, compiled or interpreted: the one place that knows the compiler and its cache."""
+
+from maci2.compile.cache import cache_folder, is_filled
+from maci2.compile.fill import before_compiling, fill, fill_aside
+from maci2.compile.kernels import kernel
+from maci2.compile.mode import are_interpreted, chosen_mode, use_kernels
+
+__all__ = [
+    "are_interpreted",
+    "before_compiling",
+    "cache_folder",
+    "chosen_mode",
+    "fill",
+    "fill_aside",
+    "is_filled",
+    "kernel",
+    "use_kernels",
+]

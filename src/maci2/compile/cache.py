@@ -1,0 +1,91 @@
+"""Where compiled kernels are kept: one folder for this very code on this very processor.
+
+Numba asks only whether the file of a function has changed, not the files of the functions it
+calls. So the folder's name holds a digest of all that kernels are made of, and a kernel from
+before a change is never found.
+"""
+
+import atexit
+import hashlib
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+MARKS = (b"maci2.compile import", b"import njit")
+"""Sources with one of these hold kernels; all of `maci2/types.py` is a source of constants."""
+
+
+@lru_cache(maxsize=1)
+def cache_folder() -> Path | None:
+    """Folder of this code's kernels, created; None where nothing can be written or read.
+
+    `NUMBA_CACHE_DIR` if it is set, or else beside the package, or else in the user's cache. What
+    was filled in advance where nothing can be written (an image, a robot) is copied from there.
+    """
+    folders = [base / f"kernels-{_digest()}" for base in _bases()]
+    prepared = next((folder for folder in folders if any(folder.glob("*.filled"))), None)
+    writable = next((folder for folder in folders if _is_writable(folder)), None)
+    if prepared is None or prepared == writable:
+        return writable
+    try:
+        own = writable or Path(tempfile.mkdtemp(prefix="maci2-kernels-"))
+        if writable is None:
+            atexit.register(shutil.rmtree, own, ignore_errors=True)
+        shutil.copytree(prepared, own, dirs_exist_ok=True)
+    except OSError:
+        return writable
+    return own
+
+
+def is_filled(job: str) -> bool:
+    """The kernels of a job have been compiled."""
+    folder = cache_folder()
+    return folder is not None and stamp_of(folder, job).exists()
+
+
+def stamp_of(folder: Path, job: str) -> Path:
+    """File that says a job's kernels are all in the folder."""
+    return folder / f"{job}.filled"
+
+
+def kernels_in(folder: Path) -> int:
+    """How many kernels the folder holds."""
+    return sum(1 for _ in folder.rglob("*.nbi"))
+
+
+def _bases() -> list[Path]:
+    if os.environ.get("NUMBA_CACHE_DIR"):
+        return [Path(os.environ["NUMBA_CACHE_DIR"])]
+    user = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return [PACKAGE / "__pycache__", Path(user) / "maci2"]
+
+
+@lru_cache(maxsize=1)
+def _digest() -> str:
+    """Of Python, numba, the processor and the sources of all kernels."""
+    import llvmlite.binding as llvm
+
+    machine = (sys.version, version("numba"), version("numpy"), platform.machine())
+    processor = (llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
+    digest = hashlib.sha256(repr((machine, processor)).encode())
+    for path in sorted(PACKAGE.rglob("*.py")):
+        source = path.read_bytes()
+        if path == PACKAGE / "types.py" or any(mark in source for mark in MARKS):
+            digest.update(str(path.relative_to(PACKAGE)).encode() + source)
+    return digest.hexdigest()[:16]
+
+
+def _is_writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False

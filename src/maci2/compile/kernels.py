@@ -1,0 +1,79 @@
+"""The decorator of every kernel.
+
+A kernel that Python calls is compiled and cached as a whole. What it calls becomes part of it:
+those functions are neither wrapped for Python nor cached on their own (see `parts`).
+"""
+
+import logging
+from collections.abc import Callable
+from functools import partial, update_wrapper
+from importlib import import_module
+from typing import Any
+
+from maci2.compile.cache import cache_folder
+from maci2.compile.fill import announce_compiling
+from maci2.compile.mode import are_interpreted
+from maci2.compile.parts import compile_parts_once
+
+_LOG = logging.getLogger(__name__)
+
+
+def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """A function in numba's part of Python, for Python and for other kernels.
+
+    `options` are numba's: `error_model`, `fastmath`, `inline`, `nogil`. Where kernels are
+    interpreted this is the function itself.
+    """
+    if function is None:
+        return partial(kernel, **options)
+    return function if are_interpreted() else Kernel(function, options)
+
+
+class Kernel:
+    """A function that is compiled when Python first calls it, or read from the cache."""
+
+    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
+        extending: Any = import_module("numba.extending")
+
+        self.py_func = function
+        self._options = options
+        self._compiled: Callable[..., Any] | None = None
+        update_wrapper(self, function)
+        rest = {name: value for name, value in options.items() if name != "inline"}
+        inline = options.get("inline", "never")
+
+        # What other kernels find in place of this one.
+        @extending.overload(self, jit_options=rest, inline=inline, strict=False)
+        def part_of_a_kernel(*_: Any) -> Any:
+            return function
+
+    def __call__(self, *args: Any) -> Any:
+        if self._compiled is None:
+            self._compiled = self._entry()
+        return self._compiled(*args)
+
+    def __reduce__(self) -> Any:
+        # As functions are pickled: by name.
+        return _kernel_named, (self.py_func.__module__, self.py_func.__qualname__)
+
+    def _entry(self) -> Callable[..., Any]:
+        numba: Any = import_module("numba")
+        folder = cache_folder()
+        pattern = f"*.{self.py_func.__qualname__}-{self.py_func.__code__.co_firstlineno}.*.nbi"
+        if folder is None or not any(folder.rglob(pattern)):
+            announce_compiling()
+        compile_parts_once()
+        if folder is None:
+            return numba.njit(**self._options)(self.py_func)
+        before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder)
+        try:
+            return numba.njit(cache=True, **self._options)(self.py_func)
+        except RuntimeError as error:
+            _LOG.info("%s: %s", self.py_func.__qualname__, error)
+            return numba.njit(**self._options)(self.py_func)
+        finally:
+            numba.config.CACHE_DIR = before
+
+
+def _kernel_named(module: str, name: str) -> Any:
+    return getattr(import_module(module), name)

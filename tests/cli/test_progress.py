@@ -1,0 +1,80 @@
+"""Progress on the terminal: drawn there, and nowhere else."""
+
+import io
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from maci2.cli import compile as command
+from maci2.cli.app import app
+from maci2.cli.printing import progress_bar, show_progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture(autouse=True)
+def progress_wanted():
+    show_progress(True)
+    yield
+    show_progress(True)
+
+
+def drawn(monkeypatch, stream):
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("TERM", "xterm")
+    with progress_bar() as on_progress:
+        on_progress("compiling kernels", 3, 12)
+    return stream.getvalue()
+
+
+def test_a_terminal_shows_what_is_being_done(monkeypatch):
+    assert "compiling kernels" in drawn(monkeypatch, Terminal())
+
+
+def test_a_pipe_gets_nothing(monkeypatch):
+    assert drawn(monkeypatch, io.StringIO()) == ""
+
+
+def test_quiet_shows_nothing(monkeypatch):
+    show_progress(False)
+    assert drawn(monkeypatch, Terminal()) == ""
+
+
+def test_a_bar_inside_a_bar_takes_its_place(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    with progress_bar() as outer:
+        outer("init", 0, 0)
+        with progress_bar() as inner:
+            inner("compiling kernels", 1, 2)
+        outer("init", 0, 0)
+    assert "compiling kernels" in terminal.getvalue()
+
+
+def test_help_keeps_what_is_in_square_brackets():
+    text = " ".join(CliRunner().invoke(app, ["init", "--help"]).output.split())
+    assert "[s]" in text
+    assert "[default: 0.1]" in text
+
+
+def test_shell_completion_can_be_installed():
+    assert "--install-completion" in CliRunner().invoke(app, ["--help"]).output
+
+
+def test_every_job_that_a_command_needs_exists():
+    from maci2.compile.fill import JOBS
+
+    named = {job for jobs in (command.NEEDS | command.INSTANT).values() for job in jobs}
+    assert named <= set(JOBS)
+
+
+def test_every_command_named_for_its_kernels_exists():
+    import typer
+
+    commands = typer.main.get_command(app).commands
+    assert set(command.NEEDS) | set(command.INSTANT) <= set(commands)

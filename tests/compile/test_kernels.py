@@ -1,0 +1,138 @@
+"""Kernels: one switch for all, the same numbers on either side, a cache that is never stale."""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import maci2
+from maci2.compile import kernel
+from maci2.compile.kernels import Kernel
+from maci2.lie import se3_exp, so3_exp
+
+PACKAGE = Path(maci2.__file__).parent
+
+
+def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run code in a fresh interpreter."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(PACKAGE.parent), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+INITIALIZE = """
+import json
+from maci2.pipeline.rehearsals import _short_window
+from maci2.estimation import initialize
+imu, vision, T_b_c = _short_window()
+result = initialize(imu, vision, T_b_c)
+print(json.dumps({
+    "gravity": result.state.gravity_c0.tolist(),
+    "velocity": result.state.velocity_b.tolist(),
+    "gyro_bias": result.state.gyro_bias.tolist(),
+    "cov": result.posterior.gyro_bias.tolist(),
+    "cost": result.report.cost,
+}))
+"""
+
+
+def test_interpreted_and_compiled_kernels_give_the_same_numbers():
+    compiled, interpreted = (
+        json.loads(python(INITIALIZE, MACI2_KERNELS=mode).stdout)
+        for mode in ("compiled", "interpreted")
+    )
+    for key in compiled:
+        np.testing.assert_allclose(compiled[key], interpreted[key], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("switch", ["MACI2_KERNELS", "NUMBA_DISABLE_JIT"])
+def test_interpreted_kernels_are_plain_functions_and_numba_is_not_loaded(switch):
+    code = (
+        "import sys; from maci2.lie import so3_exp; "
+        "print(type(so3_exp).__name__, 'numba' in sys.modules)"
+    )
+    value = "interpreted" if switch == "MACI2_KERNELS" else "1"
+    assert python(code, **{switch: value}).stdout.split() == ["function", "False"]
+
+
+def test_a_function_of_numba_may_call_interpreted_kernels():
+    code = (
+        "from maci2.lie import so3_exp; from numba import njit; import numpy as np\n"
+        "@njit\ndef trace(phi): return so3_exp(phi).trace()\n"
+        "print(trace(np.zeros(3)))"
+    )
+    assert python(code, MACI2_KERNELS="interpreted").stdout.strip() == "3.0"
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("use_kernels('fast')", "auto, compiled, interpreted; found 'fast'"),
+        ("import maci2.lie; use_kernels('auto')", "already"),
+    ],
+)
+def test_a_choice_that_cannot_be_followed_is_an_error(code, message):
+    run = python(f"from maci2.compile import use_kernels; {code}")
+    assert run.returncode == 1
+    assert message in run.stderr
+
+
+def test_the_environment_overrides_the_program_and_may_not_be_misspelt():
+    code = "from maci2.compile import are_interpreted, use_kernels; use_kernels('auto', ('x',)); "
+    run = python(code + "print(are_interpreted())", MACI2_KERNELS="compiled")
+    assert run.stdout.strip() == "False"
+    run = python(code + "are_interpreted()", MACI2_KERNELS="fast")
+    assert "MACI2_KERNELS is 'fast'" in run.stderr
+
+
+def test_auto_interprets_until_the_cache_has_what_is_needed(tmp_path):
+    code = (
+        "from maci2.compile import are_interpreted, cache_folder, use_kernels\n"
+        "from maci2.compile.mode import jobs_to_fill_aside\n"
+        "use_kernels('auto', ('initialize',))\n"
+        "print(are_interpreted(), jobs_to_fill_aside(), cache_folder())"
+    )
+    run = python(code, NUMBA_CACHE_DIR=str(tmp_path), MACI2_KERNELS="")
+    assert run.stdout.startswith("True ('initialize',)")
+    (Path(run.stdout.split()[-1]) / "initialize.filled").touch()
+    run = python(code, NUMBA_CACHE_DIR=str(tmp_path), MACI2_KERNELS="")
+    assert run.stdout.startswith("False ()")
+
+
+def test_a_kernel_survives_pickling_and_keeps_its_name_and_docstring():
+    assert pickle.loads(pickle.dumps(so3_exp)) is so3_exp
+    assert so3_exp.__name__ == "so3_exp"
+    assert so3_exp.__doc__ == "Rotation by the vector phi [rad]."
+
+
+def test_a_kernel_calls_another_kernel_and_equals_its_own_source():
+    xi = np.array([0.3, -0.2, 0.5, 0.4, 0.1, -0.7])
+    assert isinstance(se3_exp, Kernel)
+    np.testing.assert_allclose(se3_exp(xi), se3_exp.py_func(xi), rtol=1e-15)
+
+
+def test_options_reach_the_compiler():
+    @kernel(error_model="numpy")
+    def divided(a: float, b: float) -> float:
+        return a / b
+
+    assert divided(1.0, 0.0) == np.inf
+
+
+def test_nothing_but_the_compile_room_uses_the_compiler():
+    """Whoever else did would have a cache that goes stale, and no switch."""
+    users = [
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if path.parent.name != "compile" and "from numba import" in path.read_text("utf-8")
+    ]
+    assert users == []
