@@ -43,10 +43,7 @@ def exact(case):
     for k in range(n - 1):
         T, carried = states.Ts_w_b[k + 1], np.zeros((6, CARRIED))
         R = states.Ts_w_b[k, :3, :3].copy()
-        carry(
-            spans, k, states.Ts_w_b[k], states.v_w[k], bias_gyro[k], bias_acc[k],
-            case.border.R_w_g, 9.81, 0.0, T, carried,
-        )  # fmt: skip
+        carry(spans, k, states, k, case.border, 0.0, T, carried)
         states.v_w[k + 1] = states.v_w[k] + g_w * spans.dt[k] + R @ spans.beta[k]
     factors = assemble(case.problem, states, case.border)
     J, carried, T = np.zeros((15, ROOM)), np.zeros((2, 6, CARRIED)), np.zeros((4, 4))

@@ -66,19 +66,7 @@ def timed_factor(
     """Position or orientation i, by the shape of what was measured."""
     k, position = timed.at_state[i], timed.value.shape[2] == 1
     s = _remaining(timed, i, border)
-    carry(
-        timed.spans,
-        i,
-        states.Ts_w_b[k],
-        states.v_w[k],
-        states.bias_gyro[k],
-        states.bias_acc[k],
-        border.R_w_g,
-        border.scalars[0],
-        s,
-        T,
-        carried,
-    )
+    carry(timed.spans, i, states, k, border, s, T, carried)
     if position:
         position_factor(T, carried, border, timed.value[i], timed.elapsed[i], J)
     else:
@@ -90,41 +78,13 @@ def tie_factor(
     ties: Ties, k: int, motion: int, states: States, border: Border, carried: Array, J: Array
 ) -> None:
     """IMU factor of states k and k + 1, or their camera factor with relative pose `motion`."""
-    x, g, gravity = states, border.R_w_g, border.scalars[0]
     if motion < 0:
-        imu_factor(
-            ties.spans,
-            k,
-            x.Ts_w_b[k],
-            x.v_w[k],
-            x.bias_gyro[k],
-            x.bias_acc[k],
-            x.Ts_w_b[k + 1],
-            x.v_w[k + 1],
-            x.bias_gyro[k + 1],
-            x.bias_acc[k + 1],
-            g,
-            gravity,
-            J,
-        )
+        imu_factor(ties.spans, k, states, border, J)
         return
     s = border.scalars[2]
     Ts = np.empty((2, 4, 4))
     for end in range(2):
-        i = k + end
-        carry(
-            ties.instant,
-            i,
-            x.Ts_w_b[i],
-            x.v_w[i],
-            x.bias_gyro[i],
-            x.bias_acc[i],
-            g,
-            gravity,
-            s,
-            Ts[end],
-            carried[end],
-        )
+        carry(ties.instant, k + end, states, k + end, border, s, Ts[end], carried[end])
     camera_factor(ties.camera[motion], Ts[0], carried[0], Ts[1], carried[1], border, J)
 
 

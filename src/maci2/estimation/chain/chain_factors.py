@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from maci2.compile import kernel
-from maci2.estimation.chain.chain_state import Border
+from maci2.estimation.chain.chain_state import Border, States
 from maci2.estimation.chain.propagation import Spans, add_cross_columns, corrected
 from maci2.lie import (
     product,
@@ -33,29 +33,17 @@ from maci2.types import Array
 
 
 @kernel
-def imu_factor(
-    spans: Spans,
-    k: int,
-    T_w_bk: Array,
-    v_k: Array,
-    bg_k: Array,
-    ba_k: Array,
-    T_w_bk1: Array,
-    v_k1: Array,
-    bg_k1: Array,
-    ba_k1: Array,
-    R_w_g: Array,
-    gravity: float,
-    J: Array,
-) -> None:
+def imu_factor(spans: Spans, k: int, states: States, border: Border, J: Array) -> None:
     """How far two neighbours are from what the IMU measured between them; 15 rows.
 
     Rows [gamma, beta, alpha, gyro bias, acc bias]: the states' motion less the preintegrated one,
     in b_k, and the change of the biases.
     """
-    dt = spans.dt[k]
+    T_w_bk, T_w_bk1 = states.Ts_w_b[k], states.Ts_w_b[k + 1]
+    v_k, v_k1, bg, ba = states.v_w[k], states.v_w[k + 1], states.bias_gyro, states.bias_acc
+    R_w_g, gravity, dt = border.R_w_g, border.scalars[0], spans.dt[k]
     turn, beta, alpha = np.empty(3), np.empty(3), np.empty(3)
-    corrected(spans, k, bg_k, ba_k, turn, beta, alpha)
+    corrected(spans, k, bg[k], ba[k], turn, beta, alpha)
     R_bk1_bk = product_t(T_w_bk1, T_w_bk)
     gamma = product(spans.gamma[k], so3_exp(turn))
     # gamma' R_bk_bk1, as the transpose of (R_bk1_bk gamma)'.
@@ -81,7 +69,7 @@ def imu_factor(
         J[i, 30] = phi[i]
         J[3 + i, 30] = dv_b[i] - beta[i]
         J[6 + i, 30] = dp_b[i] - alpha[i]
-        J[9 + i, 30], J[12 + i, 30] = bg_k1[i] - bg_k[i], ba_k1[i] - ba_k[i]
+        J[9 + i, 30], J[12 + i, 30] = bg[k + 1, i] - bg[k, i], ba[k + 1, i] - ba[k, i]
         J[9 + i, 9 + i] = J[12 + i, 12 + i] = -1.0
         J[9 + i, 24 + i] = J[12 + i, 27 + i] = 1.0
         for j in range(3):

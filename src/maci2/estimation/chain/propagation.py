@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maci2.compile import kernel
+from maci2.estimation.chain.chain_state import Border, States
 from maci2.imu import ImuMeasurements
 from maci2.imu.preintegration_kernels import preintegrate_segments
 from maci2.lie import one_minus_cos_over, sin_over, t_minus_sin_over
@@ -143,21 +144,20 @@ def add_cross_columns(R: Array, a: Array, factor: float, J: Array, row: int, col
 def carry(
     spans: Spans,
     k: int,
-    T_w_b: Array,
-    v_w: Array,
-    bg: Array,
-    ba: Array,
-    R_w_g: Array,
-    gravity: float,
+    states: States,
+    index: int,
+    border: Border,
     s: float,
-    T_out: Array,
+    T_s: Array,
     J: Array,
 ) -> None:
-    """Pose at `s` seconds after the end of span k, and its derivative J (6, 18).
+    """Pose at `s` seconds after the end of span k of a state, and its derivative J (6, 18).
 
     Rows [phi, p] as in a state; columns: see `CARRIED`.
     """
-    dt = spans.dt[k]
+    T_w_b, v_w = states.Ts_w_b[index], states.v_w[index]
+    bg, ba = states.bias_gyro[index], states.bias_acc[index]
+    R_w_g, gravity, dt = border.R_w_g, border.scalars[0], spans.dt[k]
     # One array for all that is small: making them one by one takes longer than filling them.
     small = np.empty((12, 3, 3))
     turn, beta, alpha = small[0, 0], small[0, 1], small[0, 2]
@@ -173,14 +173,9 @@ def carry(
         force[i] = spans.reading[k, 3 + i] - ba[i]
         angle[i] = rate[i] * s
     rotation_and_jacobian(angle, R_s, R_s_D)
-    multiply(R0, R_s, T_out)
+    multiply(R0, R_s, T_s)
     J.fill(0.0)
-    # Rotation at the end of the span, by the state's rotation and gyroscope bias.
-    for i in range(3):
-        for j in range(3):
-            by_phi[i, j], by_bg[i, j] = gamma[j, i], 0.0
-            for n in range(3):
-                by_bg[i, j] += gamma_D[i, n] * spans.by_bias[k, n, j]
+    _end_of_span(spans, k, gamma, gamma_D, by_phi, by_bg)
     for i in range(3):
         a0, v0 = 0.0, v_w[i]
         g_i = -gravity * R_w_g[i, 2]
@@ -201,7 +196,7 @@ def carry(
             J[3 + i, 12 + j] -= 0.5 * s * s * R0[i, j]
         a0 += g_i
         v0 += dt * g_i
-        T_out[i, 3] = p0 + s * v0 + 0.5 * s * s * a0
+        T_s[i, 3] = p0 + s * v0 + 0.5 * s * s * a0
         J[i, 17] = rate[i]
         J[3 + i, 17] = v0 + s * a0
         J[3 + i, 3 + i] = dt + s
@@ -211,8 +206,20 @@ def carry(
         J[3 + i, 15] = fall * R_w_g[i, 1]
         J[3 + i, 16] = -fall * R_w_g[i, 0]
     _turned_position(T_w_b, alpha, beta, R0, force, by_phi, by_bg, s, small[10], J)
-    T_out[3, 0] = T_out[3, 1] = T_out[3, 2] = 0.0
-    T_out[3, 3] = 1.0
+    T_s[3, 0] = T_s[3, 1] = T_s[3, 2] = 0.0
+    T_s[3, 3] = 1.0
+
+
+@kernel
+def _end_of_span(
+    spans: Spans, k: int, gamma: Array, gamma_D: Array, by_phi: Array, by_bg: Array
+) -> None:
+    """Rotation at the end of a span, by the state's rotation and gyroscope bias."""
+    for i in range(3):
+        for j in range(3):
+            by_phi[i, j], by_bg[i, j] = gamma[j, i], 0.0
+            for n in range(3):
+                by_bg[i, j] += gamma_D[i, n] * spans.by_bias[k, n, j]
 
 
 @kernel
