@@ -1,12 +1,12 @@
-"""Which camera steps agree with the IMU, where some contradict it beyond any noise.
+"""Relative poses that contradict the IMU beyond any noise, found and rejected.
 
 A camera that looks at a thing which moves by itself measures that thing's motion, sharply. The IMU
-ties all steps of a window together and tells: with rotations from the gyroscope, what a step says
-of the velocity in its middle, less what the accelerometer has added since the window began, is
+ties all relative poses of a window together and tells: with rotations from the gyroscope, what a
+pose says of the velocity in its middle, less what the accelerometer has added since, is
 
     u_k = (R_k (d_k - alpha_k)) / dt_k - sum_j<k R_j beta_j = v_0 + g tau_k
 
-a straight line in time whose slope is gravity. Steps that agree lie on one line, but for what the
+a straight line in time whose slope is gravity. Poses that agree lie on one line, but for what the
 accelerometer's bias makes of it.
 """
 
@@ -31,42 +31,42 @@ CONTRADICTION = 50.0
 """Inflation of the stated covariances, seven times the noise, above which it is no longer noise."""
 
 SUSPICION = 4.0
-"""Above this one wrong step among right ones may be the reason, as well as noise."""
+"""Above this one wrong pose among right ones may be the reason, as well as noise."""
 
 NOISE = 2.0
-"""Inflation below which what is left agrees."""
+"""Inflation below which the remaining poses agree."""
 
 NEEDED = 3
-"""Steps on one line: two always are."""
+"""Poses on one line: two always are."""
 
 ROUNDS = 3
 MAX_SIGMAS = 4.0
 DRIFT = 0.02
-"""[m/s] By which noise of accelerometer and gyroscope may bend the line."""
+"""Bend of the line that noise of accelerometer and gyroscope may cause [m/s]."""
 
 GYRO_DRIFT = 0.005
-"""[rad/s] Likewise for rates."""
+"""The same for rates [rad/s]."""
 
 GAP = 2.0
-"""Limits by which every step that is left out must miss the others."""
+"""Limits by which every rejected pose must miss the others."""
 
 REJECTED = "contradicts the IMU"
 """Reason of a relative pose that outlier rejection left out."""
 
 GRAVITY_SLACK = 0.6
-"""[m/s^2] Of the slope's length: scale of an accelerometer, noise of two steps."""
+"""Tolerance of the slope's length: scale of an accelerometer, noise of two poses [m/s^2]."""
 
 
 def suspicious(report: SolveReport) -> bool:
-    """Whether steps may contradict the IMU."""
+    """Whether relative poses may contradict the IMU."""
     return not report.converged or report.inflation > SUSPICION
 
 
 def resolved(before: SolveReport, after: SolveReport, agreeing: Mask, measured: Mask) -> bool:
-    """Whether leaving out the steps that do not agree explains what did not fit.
+    """Whether rejecting the poses that do not agree explains what did not fit.
 
     Beyond any noise every answer without contradiction does. Below that larger noise is the simpler
-    reason, unless most steps agree to within what was stated.
+    reason, unless most poses agree to within what was stated.
     """
     if _contradicted(before):
         return not _contradicted(after)
@@ -81,8 +81,8 @@ def _contradicted(report: SolveReport) -> bool:
 def inlier_poses(
     imu: ImuMeasurements, vision: RelativePoses, T_b_c: Array, config: SolverConfig
 ) -> Mask:
-    """(m,) which camera steps agree with the IMU and each other; all where no set of them stands
-    out. Steps that were not measured agree with everything and count for nothing."""
+    """(m,) which relative poses agree with the IMU and each other; all where no set of them stands
+    out. Poses that were not measured agree with everything and count for nothing."""
     prior = imu.bias_prior
     pre = preintegrate(imu, vision.stamps_ns, prior.mean_gyro, prior.mean_acc, config.rule)
     std = np.sqrt(np.diagonal(vision.covs_T_ck_ck1, axis1=1, axis2=2)) / pre.dt[:, None]
@@ -109,10 +109,10 @@ def inlier_poses(
 
 
 class FallingLine(NamedTuple):
-    """What m steps say of the velocity, had the body only been falling since the window began."""
+    """What m poses say of the velocity, had the body only been falling since the window began."""
 
     tau: Array
-    """(m,) middles of the steps [s]."""
+    """(m,) middles of the intervals [s]."""
 
     u: Array
     """(m, 3) [m/s], in the first body frame."""
@@ -122,7 +122,7 @@ class FallingLine(NamedTuple):
 
 
 def falling_line(pre: Preintegrated, vision: RelativePoses, T_b_c: Array) -> FallingLine:
-    """One point of the line for each step; rotations are the gyroscope's."""
+    """One point of the line for each pose; rotations are the gyroscope's."""
     d = (T_b_c @ vision.Ts_ck_ck1 @ se3_inv(T_b_c))[:, :3, 3]
     R, t = np.eye(3), 0.0
     gained, gained_by_bias = np.zeros(3), np.zeros((3, 3))
@@ -140,8 +140,8 @@ def falling_line(pre: Preintegrated, vision: RelativePoses, T_b_c: Array) -> Fal
 def _common_bias(
     pre: Preintegrated, vision: RelativePoses, T_b_c: Array, std: Array, measured: Mask
 ) -> tuple[Array, Array]:
-    """Gyroscope bias that most steps' rotations speak of, and the distance of every step from it in
-    units of its limit."""
+    """Gyroscope bias that most rotations agree on, and the distance of every pose from it in units
+    of its limit."""
     R_b_c = T_b_c[:3, :3]
     Rs_vision = R_b_c @ vision.Ts_ck_ck1[:, :3, :3] @ R_b_c.T
     missing = [
@@ -160,12 +160,12 @@ def _common_bias(
 def _largest_set(
     line: FallingLine, limit: Array, std_acc: Array, gravity: float, usable: Mask
 ) -> Mask:
-    """The most steps on one line whose slope is as long as gravity."""
+    """The most poses on one line whose slope is as long as gravity."""
     best, least = np.zeros(len(limit), dtype=bool), np.inf
     for pair in combinations(np.flatnonzero(usable), 2):
         on = np.zeros(len(limit), dtype=bool)
         on[list(pair)] = True
-        # Two steps give a rough line; those on it give a better one.
+        # Two poses give a rough line; those on it give a better one.
         for _ in range(ROUNDS):
             slope, distances = _fit(line, limit, std_acc, on)
             found = usable & (distances < 1.0)
@@ -181,8 +181,8 @@ def _largest_set(
 
 
 def _fit(line: FallingLine, limit: Array, std_acc: Array, on: Mask) -> tuple[Array, Array]:
-    """Slope of the line through some steps, with the accelerometer's bias as its prior lets it be,
-    and the distance of every step from it in units of its limit."""
+    """Slope of the line through some poses, with the accelerometer's bias as its prior lets it be,
+    and the distance of every pose from it in units of its limit."""
     eye = np.broadcast_to(np.eye(3), (len(limit), 3, 3))
     rows = np.concatenate([eye, eye * line.tau[:, None, None], -line.by_bias], axis=2)
     weighted = rows[on] * (MAX_SIGMAS / limit[on])[:, None, None]
@@ -197,7 +197,7 @@ def _fit(line: FallingLine, limit: Array, std_acc: Array, on: Mask) -> tuple[Arr
 
 
 def without(vision: RelativePoses, kept: Mask) -> RelativePoses:
-    """The same keyframes, with nothing known of the other steps but that a camera moves no faster
+    """The same keyframes, with nothing known of the other poses but that a camera moves no faster
     than it can."""
     Ts, covs = vision.Ts_ck_ck1.copy(), vision.covs_T_ck_ck1.copy()
     dt = np.diff(vision.stamps_ns) / 1e9

@@ -19,7 +19,7 @@ Solution = tuple[VIState, Posterior | None, SolveReport]
 
 @dataclass(frozen=True)
 class Prior:
-    """Of the unknown: Gaussian."""
+    """Gaussian prior of the unknown."""
 
     mean: float
     std: float
@@ -33,18 +33,18 @@ class Profile:
     """Chi-square over the unknown, and the solutions it was drawn through."""
 
     best: float
-    """Where it is least, prior included."""
+    """Value at which it is least, prior included."""
 
     curvature: float
-    """Without the prior."""
+    """Second derivative of chi-square, without the prior."""
 
     low: VIState
     high: VIState
     width: float
-    """In the unknown, from low to high."""
+    """Distance in the unknown from low to high."""
 
     def std(self, prior: Prior, inflation: float) -> float:
-        """Of the unknown, where measurement covariances have been inflated by a factor."""
+        """Standard deviation of the unknown, with measurement covariances inflated by a factor."""
         return float((self.curvature / 2.0 / inflation + prior.std**-2.0) ** -0.5)
 
 

@@ -16,19 +16,20 @@ from maci2.types import Array
 from maci2.vision import RelativePoses
 
 LARGEST_S = 0.1
-"""Offsets are looked for within this, to either side; samples are needed that far beyond the
+"""Largest offset that is searched for, to either side [s]; samples are needed that far beyond the
 keyframes."""
 
 PRIOR = Prior(0.0, 0.05)
 GRID_S = 0.004
 
 ROUNDS = ((0.002, False), (0.0005, False), (0.0005, True))
-"""How far to either side of the offset the joint cost is looked at [s], and whether with robust
-losses: an offset of some milliseconds makes every step of a fast motion look like an outlier."""
+"""Distance to either side of the offset at which the joint cost is evaluated [s], and whether with
+robust losses: an offset of some milliseconds makes every pose of a fast motion look like an
+outlier."""
 
 
 def shifted(vision: RelativePoses, offset_s: float) -> RelativePoses:
-    """The same motion, so much later on the IMU's clock."""
+    """The same motion, later on the IMU's clock by an offset."""
     return replace(vision, stamps_ns=vision.stamps_ns + round(offset_s * 1e9))
 
 
@@ -68,7 +69,7 @@ def _with_margin(imu: ImuMeasurements, vision: RelativePoses) -> RelativePoses:
 
 
 def coarse_time_offset(imu: ImuMeasurements, vision: RelativePoses, rule: Rule) -> float:
-    """The offset at which the angles turned agree best [s]: extrinsics do not matter to angles.
+    """The offset at which rotation angles agree best [s]: extrinsics do not matter to angles.
 
     A gyroscope bias does a little; its part along the rotation is fitted as one number.
     """
@@ -105,7 +106,7 @@ def solve_with_offset(
 ) -> Solution:
     """`solve_with_scale`, with the time offset one more unknown where it is asked for.
 
-    The stamps of `vision` and `pre` have been shifted by `coarse_s` already.
+    The timestamps of `vision` and `pre` have been shifted by `coarse_s` already.
     """
     if not config.estimate_time_offset:
         return solve_with_scale(imu, vision, pre, start, config, extrinsics)
