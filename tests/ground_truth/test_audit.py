@@ -15,7 +15,7 @@ from maci2.ground_truth.audit import audit_capture, audit_ground_truth
 from maci2.ground_truth.audit_files import require_outside, write_audit
 from maci2.ground_truth.capture import open_capture
 from maci2.lie import se3_inv
-from maci2.lie.stacks import so3_log_stack, stack_poses
+from maci2.lie.stacks import nearest_rotation, so3_log_stack, stack_poses
 from maci2.sensors import truth_at
 from maci2.types import NS
 
@@ -176,14 +176,13 @@ def test_too_short_a_truth_is_refused(plain):
         audit_ground_truth(changed(plain, **short))
 
 
-def test_a_recording_without_rotation_says_which_axis_cannot_be_seen():
+def test_a_recording_that_hardly_moves_says_about_which_axis_nothing_is_known():
     still = recording_with(
-        RAW, seed=9, name="mocap0", velocities=False, every=4, kind="straight", duration_s=20.0
+        RAW, seed=9, name="mocap0", velocities=False, every=4, kind="static", duration_s=20.0
     )
     findings = audit_ground_truth(still).findings
     unseen = [finding for finding in findings if finding.fault == "unobservable rotation"]
     assert len(unseen) == 1
-    # Without rotation any heading of the marker fits: the vertical, in the body.
     assert "about the body's axis (" in unseen[0].text
 
 
@@ -216,6 +215,16 @@ def test_an_unknown_source_is_refused_with_those_there_are(plain):
         audit_ground_truth(plain, "vicon7")
 
 
+def test_accelerations_show_the_markers_rotation_where_nothing_rotates():
+    faults = replace(RAW, rotation_deg=(0.0, 0.0, 2.0))
+    straight = recording_with(
+        faults, seed=9, name="mocap0", velocities=False, every=4, kind="straight", duration_s=20.0
+    )
+    rotation = audit_ground_truth(straight).constants["rotation_deg"]
+    assert rotation.value == pytest.approx(2.0, abs=4.0 * rotation.std)
+    assert rotation.std < 0.1
+
+
 @pytest.mark.slow
 def test_faults_are_found_within_three_sigmas_in_95_percent_of_100_recordings():
     away = []
@@ -238,32 +247,36 @@ def test_audited_states_of_raw_capture_have_a_nees_of_one():
 
 
 @pytest.mark.dataset
-def test_raw_vicon_audited_agrees_with_vicon2gt(data_root):
+def test_raw_vicon_audited_agrees_with_vicon2gt_but_for_its_clock(data_root):
     recording = open_recording(data_root / "euroc" / "V1_01_easy")
     audit = audit_ground_truth(recording, "vicon0")
     theirs = recording.truths["state_groundtruth_openvins"]
-    inside = (theirs.stamps_ns > audit.truth.stamps_ns[0]) & (
-        theirs.stamps_ns < audit.truth.stamps_ns[-1]
+    margin_ns = NS // 10
+    inside = (theirs.stamps_ns > audit.truth.stamps_ns[0] + margin_ns) & (
+        theirs.stamps_ns < audit.truth.stamps_ns[-1] - margin_ns
     )
-    ours = truth_at(audit.truth, theirs.stamps_ns[inside], 0.02)
-    degrees, metres = aligned_difference(ours.Ts_w_b, theirs.Ts_w_b[inside])
-    assert degrees < 0.15
+    stamps_ns, Ts_w_b = theirs.stamps_ns[inside], theirs.Ts_w_b[inside]
+    ours = truth_at(audit.truth, stamps_ns, 0.02)
+    late_s, metres, degrees = aligned_difference(ours, Ts_w_b)
+    # Independent vision (DROID) finds their positions 8.5 ms late.
+    assert late_s == pytest.approx(0.010, abs=0.002)
     assert metres < 0.003
+    assert degrees < 0.15
 
 
-def aligned_difference(Ts_a, Ts_b):
-    """Rms of rotation [deg] and position [m] after the best constant rotations and translation."""
-    from maci2.lie.stacks import nearest_rotation, so3_exp_stack
-
-    p_a, p_b = Ts_a[:, :3, 3], Ts_b[:, :3, 3]
-    R = nearest_rotation((p_a - p_a.mean(0)).T @ (p_b - p_b.mean(0)))
-    apart = p_a - p_a.mean(0) - (p_b - p_b.mean(0)) @ R.T
-    turns = so3_log_stack(np.swapaxes(Ts_a[:, :3, :3], 1, 2) @ R @ Ts_b[:, :3, :3])
-    mean = so3_exp_stack(-turns.mean(axis=0)[None])[0]
-    left = so3_log_stack(np.swapaxes(Ts_a[:, :3, :3], 1, 2) @ R @ Ts_b[:, :3, :3] @ mean)
-    return np.degrees(np.sqrt(np.mean(np.sum(left**2, axis=1)))), np.sqrt(
-        np.mean(np.sum(apart**2, axis=1))
-    )
+def aligned_difference(ours, Ts_w_b):
+    """Lateness of the others' positions [s], and rms of positions [m] and rotations [deg] after
+    alignment of worlds and of position clocks."""
+    p, other = ours.Ts_w_b[:, :3, 3], Ts_w_b[:, :3, 3]
+    late_s = 0.0
+    for _ in range(3):
+        moved = other + late_s * ours.v_w
+        R = nearest_rotation((p - p.mean(0)).T @ (moved - moved.mean(0)))
+        apart = p - p.mean(0) - (moved - moved.mean(0)) @ R.T
+        late_s += float(np.sum(apart * ours.v_w) / np.sum(ours.v_w**2))
+    turns = so3_log_stack(np.swapaxes(ours.Ts_w_b[:, :3, :3], 1, 2) @ R @ Ts_w_b[:, :3, :3])
+    rms = [np.sqrt(np.mean(np.sum(errors**2, axis=1))) for errors in (apart, turns)]
+    return late_s, rms[0], np.degrees(rms[1])
 
 
 @pytest.mark.dataset

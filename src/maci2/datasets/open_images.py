@@ -15,7 +15,6 @@ from maci2.errors import CalibrationError, DatasetError
 from maci2.rigs import NOTHING_GIVEN, Given, read_any_rig
 from maci2.rigs.kalibr import with_frame_rates
 from maci2.rigs.parts import ASSUMED_NOISE
-from maci2.sensors.clocks import on_camera_clock
 from maci2.sensors.rig_ranges import require_plausible_rig
 from maci2.sensors.stereo import HasImages, ImageRecording
 from maci2.sensors.types import Rig
@@ -62,7 +61,7 @@ def _bag_images(path: Path, rig_path: Path | None, topics: str, given: Given) ->
 
     paths = bag_paths(path)
     if is_vbr(path) or not paths:
-        return on_camera_clock(open_recording(path, rig_path, topics, given))
+        return open_recording(path, rig_path, topics, given, clock="camera")
     if rig_path is None:
         raise CalibrationError(
             f"{path}: a bag carries no calibration; name that of its cameras with --rig FILE."

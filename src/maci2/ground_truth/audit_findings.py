@@ -16,11 +16,12 @@ from maci2.types import NS, Array, Stamps
 CHANCE = 1e-3
 """Probability below which chance does not explain a constant."""
 
-MATTERS = {"deg": 0.02, "mm": 1.0, "ms": 0.1, "ms/min": 0.2, "m/s^2": 0.01, "rad/s": 2e-4}
+MATTERS = {"deg": 0.02, "mm": 1.0, "ms": 0.3, "ms/min": 0.2, "m/s^2": 0.01, "rad/s": 2e-4}
 """Least size that is worth a sentence, by unit."""
 
-UNOBSERVABLE_DEG = 20.0
-"""Standard deviation of the marker's rotation about an axis above which nothing is known of it."""
+UNOBSERVABLE_DEG = 1.0
+"""Standard deviation of the marker's rotation about an axis above which it is as good as unknown.
+Accelerations show it, too: only a recording that hardly moves leaves it open."""
 
 
 def measure(fit: AuditFit, capture: Capture, truth: GroundTruth, cov: Array) -> dict[str, Constant]:
@@ -160,13 +161,14 @@ def _unobservable(capture: Capture, fit: AuditFit) -> list[Finding]:
     if capture.Rs_w_m is None:
         return []
     values, axes = np.linalg.eigh(fit.posterior.border[13:16, 13:16])
-    if np.degrees(np.sqrt(values[-1])) < UNOBSERVABLE_DEG:
+    std_deg = float(np.degrees(np.sqrt(values[-1])))
+    if std_deg < UNOBSERVABLE_DEG:
         return []
     axis = axes[:, -1] * np.sign(axes[np.argmax(np.abs(axes[:, -1])), -1])
     text = (
         f"rotation of the marker about the body's axis ({axis[0]:.2f}, {axis[1]:.2f}, "
-        f"{axis[2]:.2f}) cannot be seen: the recording does not rotate enough about other axes. "
-        "Orientation about it is taken as stated."
+        f"{axis[2]:.2f}) is known to ± {std_deg:.1f} deg only: the recording neither rotates nor "
+        "accelerates enough. Take a recording that moves about all axes."
     )
     return [Finding("warn", capture.name, text, "unobservable rotation")]
 

@@ -9,7 +9,7 @@ from maci2.datasets import open_recording
 from maci2.errors import DatasetError, Maci2Error
 from maci2.imu import GAMMA, ImuMeasurements, preintegrate, raw_model
 from maci2.rigs import Given
-from maci2.sensors import Recording, on_camera_clock
+from maci2.sensors import Recording
 from maci2.types import NS, Array
 from maci2.vision import rectified_extrinsics
 from maci2.vision.predicted_rotation import PredictedRotation, RotationPredictor, no_prediction
@@ -78,7 +78,7 @@ def predictor_where_there_is_an_imu(
     """The gyroscope's prediction for images stamped by the camera's clock; none where there is no
     IMU, or none that can be read."""
     try:
-        recording = on_camera_clock(open_recording(path, rig, topics, given))
+        recording = open_recording(path, rig, topics, given, clock="camera")
     except Maci2Error:
         return no_prediction
     return rotation_predictor(recording)
