@@ -60,6 +60,8 @@ class Still:
     def left(self, index: int) -> Value:
         return self.image
 
+    right = left
+
     def pair(self, index: int) -> StereoPair:
         return StereoPair(int(self.stamps_ns[index]), self.image, self.image)
 
@@ -190,12 +192,15 @@ def entries(folder: Path) -> dict[str, Entry]:
             std_gyro=["x", None, np.ones(4), 7], std_acc=[-np.ones(3), np.zeros(3), np.eye(3)],
         ),
         "Camera": dataclass_entry(
-            camera, ("distortion_model", "resolution", "rate_hz", "topic", "distortion"),
+            camera, ("distortion_model", "resolution", "rate_hz", "topic", "distortion",
+                     "camera_model", "model_parameters"),
+            distortion_model=["lens", None, 7], camera_model=["lens", None, 7, []],
+            model_parameters=["x", np.zeros(1), np.eye(2), None],
             intrinsics=[-camera.intrinsics], distortion=["x", np.eye(4), [np.nan]],
             resolution=[None, (0, 480), (1e9, 1e9), (1.5, 2), "ab", (1, 2, 3)],
         ),
         "Rig": dataclass_entry(
-            rig, ("source", "exact", "extrinsics_known", "time_offset_s", "cameras"),
+            rig, ("source", "time_offset_s", "cameras"),
             cameras=[7, None, [samples], "text"], time_offset_s=["x", None, np.nan],
         ),
         "GroundTruth": dataclass_entry(

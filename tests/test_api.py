@@ -14,8 +14,6 @@ import maci2
 from helpers import simulated_window
 from maci2.datasets import write_euroc
 
-UNITS = re.compile(r"\[[^\]]*(m|s|rad|deg|px|Hz|ns)[^\]]*\]|\(n,?|\(\d|\(m")
-
 
 @pytest.fixture(scope="module")
 def result():
@@ -73,12 +71,24 @@ def test_help_gives_every_array_a_shape_and_a_unit_or_order(name):
         assert re.search(r"\[.+\]", line), f"{field} has no unit: {line}"
 
 
+def test_help_of_every_function_has_arguments_returns_and_errors():
+    functions = [f for f in public_objects().values() if inspect.isfunction(f)]
+    assert len(functions) >= 10
+    for function in functions:
+        text = inspect.getdoc(function)
+        for part in ("Args:", "Returns:", "Raises:"):
+            assert f"\n{part}\n" in text, f"{function.__name__} has no {part}"
+        for name in inspect.signature(function).parameters:
+            assert re.search(rf"\b{name}\b", text.partition("Args:")[2]), (function, name)
+
+
 def test_no_public_signature_needs_any():
     for name, value in public_objects().items():
         functions = [value] if inspect.isfunction(value) else inspect.getmembers(value, callable)
         for function in (f if inspect.isfunction(f) else f[1] for f in functions):
             if inspect.isfunction(function) and not function.__name__.startswith("_"):
-                annotations = str(function.__annotations__)
+                # An array's type has one for its shape.
+                annotations = str(function.__annotations__).replace("tuple[typing.Any, ...]", "")
                 assert "typing.Any" not in annotations, f"{name}: {function.__name__}"
     assert typing.get_type_hints(maci2.initialize)["return"] is maci2.InitResult
 

@@ -25,6 +25,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+import maci2
 from maci2.baselines import INITIALIZERS
 from maci2.cli.app import app
 
@@ -36,6 +37,13 @@ BLOCK = re.compile(
 )
 INDENTED_COMMAND = re.compile(r"^ {4}(maci2 [^\n]+)$", re.M)
 COMMANDS = typer.main.get_command(app).commands
+WITH_FLIGHT = {
+    "api/live.md",
+    "api/maci2.md",
+    "api/recordings.md",
+    "api/vision.md",
+    "tutorials/initialize.md",
+}
 SLOW_PAGES = [page for page in PAGES if "<!-- slow:" in (DOCS / page).read_text()]
 
 
@@ -133,8 +141,8 @@ def parse(block: Block) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_what_a_page_shows_runs(page, session, drawn):
-    if page == "tutorials/initialize.md":
-        # Drawing takes longest; the flight of the other tests stands in for this page's.
+    if page in WITH_FLIGHT:
+        # Rendering takes longest; the flight of the other tests stands in for this page's.
         shutil.copytree(drawn, "flight")
     for block in blocks_of(page):
         parse(block) if block.mark in ("slow", "parse") else session.run(block)
@@ -163,6 +171,17 @@ def test_every_page_is_in_the_contents():
     contents = (ROOT / "mkdocs.yml").read_text()
     for page in PAGES:
         assert f": {page}\n" in contents, page
+
+
+def test_every_public_name_has_a_section_with_an_example():
+    sections = {}
+    for page in PAGES:
+        if page.startswith("api/"):
+            code = "".join(b.text for b in blocks_of(page) if b.language == "python")
+            for name in re.findall(r"^## (\w+)$", (DOCS / page).read_text(), re.M):
+                sections[name] = code
+    for name in set(maci2.__all__) - {"__version__"}:
+        assert f"maci2.{name}" in sections[name], name
 
 
 def test_every_question_has_a_section():

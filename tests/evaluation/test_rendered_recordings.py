@@ -10,7 +10,7 @@ from maci2.evaluation.vo_report import visual_report
 from maci2.pipeline.options import RunOptions, parse_vision
 from maci2.pipeline.render_along import rendered_on_imu_clock
 from maci2.simulation import SimulationConfig, simulate
-from maci2.simulation.rendering.image_difficulty import EASY, HARD, spoiled
+from maci2.simulation.rendering.image_difficulty import EASY, HARD, degraded
 from maci2.simulation.rendering.recording import RenderConfig, render_recording
 
 VISIONS = ("images", "images:fixed")
@@ -77,7 +77,7 @@ def test_half_the_images_without_the_world_cost_accuracy_not_truth(tmp_path, spo
     """Errors stay within what is stated, and no wrong answer is called right."""
     config = SimulationConfig(kind="drone", duration_s=10.0, camera_rate_hz=10.0, seed=3)
     render_recording(
-        simulate(config), tmp_path / "spoiled", RenderConfig(spoiled(EASY, spoil), 5, 10.0)
+        simulate(config), tmp_path / "spoiled", RenderConfig(degraded(EASY, spoil), 5, 10.0)
     )
     found = fused(tmp_path / "spoiled", "images")
     for name in ("gravity", "velocity", "pose"):

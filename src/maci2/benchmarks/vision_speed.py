@@ -10,6 +10,7 @@ from scipy.optimize import least_squares
 from maci2.datasets import open_recording
 from maci2.datasets.image_files import stereo_frames
 from maci2.lie import se3_exp, se3_inv
+from maci2.pipeline.gyro_rotation import rotation_predictor
 from maci2.simulation import SimulationConfig, simulate
 from maci2.simulation.rendering.recording import RenderConfig, render_recording
 from maci2.types import Array
@@ -99,7 +100,7 @@ def network_inputs(count: int) -> MatchFeatures:
 
 
 def frames_and_pairs_per_second() -> tuple[float, float]:
-    """Stereo frames that odometry takes in, and pairs that the renderer draws, a second."""
+    """Stereo frames that odometry takes in, and pairs that are rendered, a second."""
     with tempfile.TemporaryDirectory() as folder:
         recording = simulate(SimulationConfig(duration_s=RENDERED_S))
         path = Path(folder) / "drawn"
@@ -108,11 +109,11 @@ def frames_and_pairs_per_second() -> tuple[float, float]:
         began = perf_counter()
         render_recording(recording, path, RenderConfig())
         pairs = len(recording.camera_stamps_ns[0]) / (perf_counter() - began)
-        frames = stereo_frames(open_recording(path))
-        rig = open_recording(path).rig
+        recording = open_recording(path)
+        frames, predictor = stereo_frames(recording), rotation_predictor(recording)
         keyframes_ns = even_keyframes(frames.stamps_ns, 0.2)
-        StereoOdometry(frames, rig).relative_pose(0, 1)
-        odometry = StereoOdometry(frames, rig)
+        StereoOdometry(frames, recording.rig, predict_rotation=predictor).relative_pose(0, 1)
+        odometry = StereoOdometry(frames, recording.rig, predict_rotation=predictor)
         began = perf_counter()
         measure_all(odometry, keyframes_ns)
         return len(frames) / (perf_counter() - began), pairs

@@ -51,7 +51,7 @@ def simulate(
     from maci2.datasets import open_recording, write_euroc
     from maci2.simulation import SimulationConfig
     from maci2.simulation import simulate as run
-    from maci2.simulation.rendering.image_difficulty import difficulty_of, spoiled
+    from maci2.simulation.rendering.image_difficulty import degraded, difficulty_of
 
     config = SimulationConfig(
         kind=motion,  # type: ignore[arg-type]
@@ -71,7 +71,7 @@ def simulate(
     from maci2.simulation.rendering.recording import RenderConfig, render_recording
 
     recording = run(config) if along is None else open_recording(along)
-    drawn = RenderConfig(spoiled(difficulty_of(difficulty), spoil), seed, rate, start, duration)
+    drawn = RenderConfig(degraded(difficulty_of(difficulty), spoil), seed, rate, start, duration)
     if along is not None and not keep_clock:
         recording = _on_imu_clock(recording, drawn, truth)
     with Progress(transient=True) as progress:

@@ -104,7 +104,8 @@ def vo_report(
         for name, recording in zip(names, recordings, strict=True)
     }
     print_table(
-        f"keyframes every {interval:g} s; NEES per degree of freedom, 1 is right",
+        f"keyframes every {interval:g} s; NEES per degree of freedom, 1 is right; tails: % beyond "
+        "3 and 5 sigmas",
         (
             "recording",
             "covariance",
@@ -114,8 +115,7 @@ def vo_report(
             "pose",
             "rotation",
             "translation",
-            "% > 3 sigma",
-            "% > 5 sigma",
+            "tails",
         ),
         [
             _row(name, model, score.as_dict())
@@ -139,7 +139,7 @@ def _row(name: str, model: str, score: dict[str, Any]) -> tuple[str, ...]:
         number(score["rotation_deg"], 4),
         number(millimetres, 2),
         *(number(score["nees"][key], 2) for key in ("pose", "rotation", "translation")),
-        *(number(_percent(score[f"beyond_{sigmas}_sigma"]), 1) for sigmas in (3, 5)),
+        "/".join(number(_percent(score[f"beyond_{sigmas}_sigma"]), 1) for sigmas in (3, 5)),
     )
 
 

@@ -80,7 +80,17 @@ class FolderFrames:
 
 
 def stereo_frames(recording: HasImages) -> Frames:
-    """The stereo pairs of a recording, folder or bag; raises where there are none to read."""
+    """Stereo pairs of a recording, folder or bag; images are read when asked for.
+
+    Args:
+        recording: as `open_recording` gives it.
+
+    Returns:
+        Timestamps of all pairs, and both images of one at a time.
+
+    Raises:
+        DatasetError: there are no stereo images to read.
+    """
     if not hasattr(recording, "bag") or not hasattr(recording, "rig"):
         kind = type(recording).__name__
         raise DatasetError(f"recording is of the type {kind}, needed what open_recording gives.")

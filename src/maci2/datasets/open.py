@@ -27,15 +27,25 @@ def open_recording(
 ) -> Recording:
     """Open a EuRoC-layout, TUM-VI or VBR folder, or a ROS 1 or ROS 2 bag.
 
-    `rig_path`, a Kalibr camchain or a folder with one, takes the place of the recording's own
-    calibration; IMU noise too if there is a Kalibr IMU file beside it. Files of OpenVINS,
-    VINS-Fusion and ORB-SLAM3 do as well. A bag has no calibration and needs it. `topics` says
-    which topic of a bag is what: `imu=/imu0,left=/cam0/image_raw`. `given` replaces single parts of
-    the calibration. IMU readings are corrected by the intrinsics that the calibration states. A
-    calibration that no rig can have is refused.
+    IMU readings are corrected by the intrinsics that the calibration states. Here, and nowhere
+    else, camera timestamps are put onto the IMU's clock by the time offset that the rig states.
 
-    Here, and nowhere else, camera timestamps are put onto the IMU's clock by the time offset that
-    the rig states; with `clock="camera"` they stay as the files have them.
+    Args:
+        path: folder or file of the recording.
+        rig_path: calibration that takes the place of the recording's own: a Kalibr camchain, a
+            folder with one, or files of OpenVINS, VINS-Fusion or ORB-SLAM3; IMU noise too if there
+            is a Kalibr IMU file beside it. A bag has no calibration and needs it.
+        topics: roles of a bag's topics: `imu=/imu0,left=/cam0/image_raw`.
+        given: replaces single parts of the calibration.
+        clock: "camera" leaves camera timestamps as the files have them.
+
+    Returns:
+        Samples, calibration and ground truth in memory; images are left on disk.
+
+    Raises:
+        DatasetError: there is no recording, or it cannot be read.
+        CalibrationError: its calibration cannot be used, or no rig can have it.
+        OptionError: an argument has no meaning.
     """
     path = as_path(path, "path")
     rig_path = None if rig_path is None else as_path(rig_path, "rig_path")

@@ -17,6 +17,7 @@ from maci2.experiments.experiment import (
     CovarianceExperiment,
     Experiment,
     InitExperiment,
+    RobustnessExperiment,
     VisualExperiment,
 )
 from maci2.experiments.method import DROID, TRUTH, Method
@@ -233,6 +234,13 @@ INTE_ERROR = CovarianceExperiment(
     growth_s=(0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 2.5),
 )
 
+ROBUSTNESS = RobustnessExperiment(
+    "robustness",
+    "Wrong inputs, one at a time: is anything wrong called ok?",
+    ("V1_02_medium", "MH_03_medium", "V2_01_easy", "MH_05_difficult"),
+    files=(DROID.partition(":")[2],),
+)
+
 EXPERIMENTS: dict[str, Experiment] = {
     one.name: one
     for one in (
@@ -249,6 +257,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         CALIB,
         IMU_COV,
         INTE_ERROR,
+        ROBUSTNESS,
     )
 }
 

@@ -19,12 +19,17 @@ from maci2.experiments.init_task import InitTask
 from maci2.experiments.method import Method
 from maci2.experiments.paper_numbers import PaperTable
 from maci2.experiments.recordings import Recordings
+from maci2.experiments.robustness_task import (
+    RobustnessTask,
+    robustness_findings,
+    robustness_tasks,
+)
 from maci2.experiments.row_records import row_from_record
 from maci2.experiments.table import Findings
 from maci2.experiments.visual_task import VisualTask, visual_findings
 from maci2.pipeline.options import LONGEST_S, RANGES
 
-Task = InitTask | CalibrationTask | CovarianceTask | VisualTask
+Task = InitTask | CalibrationTask | CovarianceTask | VisualTask | RobustnessTask
 Records = dict[str, dict[str, Any]]
 """Task key -> what its result file holds."""
 
@@ -192,6 +197,22 @@ class VisualExperiment:
 
     def findings(self, records: Records) -> Findings:
         return visual_findings(list(records.values()))
+
+
+@dataclass(frozen=True)
+class RobustnessExperiment:
+    """Wrong inputs, one at a time, and what verdicts make of them."""
+
+    name: str
+    title: str
+    recordings: tuple[str, ...]
+    files: tuple[str, ...] = ()
+
+    def tasks(self, recordings: Recordings, settings: Settings) -> list[Task]:
+        return list(robustness_tasks(recordings.present(self.recordings), settings.seed))
+
+    def findings(self, records: Records) -> Findings:
+        return robustness_findings(list(records.values()))
 
 
 def _has_vision(path: Path, vision: str) -> bool:

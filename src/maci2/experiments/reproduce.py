@@ -24,6 +24,7 @@ from maci2.experiments.init_task import (
     split,
 )
 from maci2.experiments.recordings import Recordings
+from maci2.experiments.robustness_task import RobustnessTask, run_robustness
 from maci2.experiments.store import FORMAT, Store, to_text
 from maci2.experiments.table import Findings
 from maci2.experiments.visual_task import VisualTask, run_visual
@@ -158,6 +159,8 @@ def run_task(task: Task) -> TaskResult:
             return run_calibration(task)
         if isinstance(task, VisualTask):
             return run_visual(task)
+        if isinstance(task, RobustnessTask):
+            return run_robustness(task)
         return run_covariance(task)
     except Maci2Error as error:
         return TaskResult([], problem=_without_paths(str(error), task))

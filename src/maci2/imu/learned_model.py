@@ -17,6 +17,7 @@ import onnxruntime
 
 from maci2.boundary import require_type
 from maci2.errors import DatasetError, OptionError
+from maci2.field_docs import document_fields
 from maci2.files import read_bytes, read_text
 from maci2.imu.bias_tracking import track_gyro_bias
 from maci2.imu.measurements import BiasPrior, ImuMeasurements
@@ -48,7 +49,18 @@ def bundled_models() -> dict[str, str]:
 
 
 def load_imu_model(name_or_path: str | Path) -> "ImuModel":
-    """A bundled model by name (`euroc`, `tumvi`) or a file that `maci2 train-imu` wrote."""
+    """Load a learned IMU model.
+
+    Args:
+        name_or_path: name of a bundled model (`euroc`, `tumvi`) or a file that `maci2 train-imu`
+            wrote.
+
+    Returns:
+        The model; its `measure(samples)` gives what `initialize` and `calibrate` take.
+
+    Raises:
+        OptionError: there is no such model, or the file is damaged.
+    """
     require_type(name_or_path, (str, Path), "the IMU model", "a name or the path of a weight file")
     known = bundled_models()
     if str(name_or_path) in known:
@@ -107,6 +119,8 @@ class ImuModel:
     """Corrections and variances learned for one kind of IMU."""
 
     about: ModelCard
+    """What it was trained on and how well it does."""
+
     session: Any
     """onnxruntime: samples and two GRU states in; corrections, log variances, states out."""
 
@@ -250,3 +264,6 @@ def _resampled(samples: ImuSamples, rate_hz: float) -> ImuSamples:
 
     stamps_ns = samples.stamps_ns[0] + np.round(grid * NS).astype(np.int64)
     return ImuSamples(stamps_ns, mean(samples.gyro), mean(samples.acc), samples.source)
+
+
+document_fields(__name__)

@@ -1,4 +1,4 @@
-"""Samples as an IMU model hands them on: corrected, each with its variance."""
+"""IMU samples as a model hands them on: corrected, each with its variance."""
 
 from dataclasses import dataclass, field, replace
 
@@ -17,7 +17,7 @@ integrates to nothing. Chosen on MH_01, MH_05, V2_01 and V1_02 of EuRoC, where i
 NEES of velocities from 2.9 to 1.0; without vibration there is no excess and it does nothing."""
 
 VIBRATION_WINDOW_S = 1.0
-"""Over which high-frequency variance is averaged."""
+"""Length of time over which high-frequency variance is averaged [s]."""
 
 DEFAULT_ACC_BIAS_STD = 0.1
 """Spread of a MEMS accelerometer's unknown turn-on bias [m/s^2], one axis."""
@@ -25,7 +25,7 @@ DEFAULT_ACC_BIAS_STD = 0.1
 
 @dataclass(frozen=True)
 class BiasPrior:
-    """What is known of the biases that remain in the samples, before looking at the window."""
+    """Knowledge of the biases that remain in the samples, before looking at the window."""
 
     mean_gyro: Array = field(default_factory=lambda: np.zeros(3))
     """(3,) mean of the gyroscope's bias, body frame [rad/s]."""
@@ -149,7 +149,20 @@ class ImuMeasurements:
 def datasheet_model(
     samples: ImuSamples, noise: ImuNoise, bias_prior: BiasPrior | None = None
 ) -> ImuMeasurements:
-    """Raw samples with the variance that the data sheet's densities give at this rate."""
+    """Raw samples with the variance that the data sheet's densities give at this rate.
+
+    Args:
+        samples: what the IMU reported.
+        noise: its data sheet.
+        bias_prior: knowledge of its biases; without it the gyroscope's is unknown and the
+            accelerometer's has a spread of 0.1 m/s^2.
+
+    Returns:
+        The samples as they are, each with a variance.
+
+    Raises:
+        MeasurementError: an argument is of another type.
+    """
     boundary.require_type(samples, ImuSamples, "samples", "ImuSamples(stamps_ns, gyro, acc)")
     boundary.require_type(noise, ImuNoise, "noise", "the IMU's data sheet, as in `rig.imu`")
     shape = samples.gyro.shape
@@ -172,6 +185,17 @@ def raw_model(
 
     A data sheet describes an IMU on a bench. Rotors and footsteps alias into the samples; second
     differences show how much, since motion is smooth over two periods.
+
+    Args:
+        samples: what the IMU reported.
+        noise: its data sheet.
+        bias_prior: knowledge of its biases, as for `datasheet_model`.
+
+    Returns:
+        The samples as they are, each with a variance that grows with vibration.
+
+    Raises:
+        MeasurementError: an argument is of another type.
     """
     sheet = datasheet_model(samples, noise, bias_prior)
     return replace(

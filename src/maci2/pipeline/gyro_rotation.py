@@ -9,7 +9,7 @@ from maci2.datasets import open_recording
 from maci2.errors import DatasetError, Maci2Error
 from maci2.imu import GAMMA, ImuMeasurements, preintegrate, raw_model
 from maci2.rigs import Given
-from maci2.sensors import Recording
+from maci2.sensors import ImuSamples, Recording, Rig
 from maci2.types import NS, Array
 from maci2.vision import rectified_extrinsics
 from maci2.vision.predicted_rotation import PredictedRotation, RotationPredictor, no_prediction
@@ -55,6 +55,16 @@ class GyroRotation:
         cov = ck_D_gamma @ cov @ ck_D_gamma.T
         cov = cov + EXTRINSICS_STD**2 * ck_D_extrinsics @ ck_D_extrinsics.T
         return PredictedRotation(R_ck_ck1, cov + 1e-8 * np.eye(3))
+
+
+def predicted_rotation(
+    samples: ImuSamples, rig: Rig, start_ns: int, end_ns: int
+) -> PredictedRotation | None:
+    """The prediction from raw samples on the clock of the timestamps."""
+    if not samples.stamps_ns[0] <= start_ns < end_ns <= samples.stamps_ns[-1]:
+        return None
+    imu = raw_model(samples.between(start_ns, end_ns), rig.imu)
+    return GyroRotation(imu, rectified_extrinsics(rig))(start_ns, end_ns)
 
 
 def rotation_predictor(

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -39,7 +39,6 @@ class ImuSamples:
             self.stamps_ns,
             f"{self.source}: stamps_ns",
             boundary.SHORTEST_IMU_PERIOD_NS,
-            least=2,
             error=DatasetError,
         )
         object.__setattr__(self, "stamps_ns", stamps_ns)
@@ -55,6 +54,8 @@ class ImuSamples:
     @property
     def rate_hz(self) -> float:
         """Median sampling rate [Hz]."""
+        if len(self) < 2:
+            raise DatasetError(f"{self.source}: found {len(self)} sample, needed 2 for a rate.")
         return NS / float(np.median(np.diff(self.stamps_ns)))
 
     def between(self, start_ns: int, end_ns: int) -> "ImuSamples":
@@ -196,6 +197,18 @@ class ImuIntrinsics:
     offset_acc: Array
     """(3,) reading at zero specific force [m/s^2]."""
 
+    def __post_init__(self) -> None:
+        for name in ("M_gyro", "R_gyro_b", "M_acc", "R_acc_b", "g_sensitivity"):
+            values = boundary.as_array(
+                getattr(self, name), (3, 3), f"ImuIntrinsics.{name}", CalibrationError
+            )
+            object.__setattr__(self, name, values)
+        for name in ("offset_gyro", "offset_acc"):
+            values = boundary.as_array(
+                getattr(self, name), (3,), f"ImuIntrinsics.{name}", CalibrationError
+            )
+            object.__setattr__(self, name, values)
+
 
 @dataclass(frozen=True)
 class Camera:
@@ -233,7 +246,17 @@ class Camera:
     def __post_init__(self) -> None:
         T_b_c = boundary.as_transform(self.T_b_c, "Camera.T_b_c", CalibrationError)
         object.__setattr__(self, "T_b_c", T_b_c)
-        shapes = {"intrinsics": (4,), "distortion": (None,), "model_parameters": (None,)}
+        boundary.require_choice(
+            self.camera_model, get_args(CameraModel), "Camera.camera_model", CalibrationError
+        )
+        boundary.require_choice(
+            self.distortion_model,
+            get_args(DistortionModel),
+            "Camera.distortion_model",
+            CalibrationError,
+        )
+        parameters = {"pinhole": 0, "omni": 1, "ds": 2, "eucm": 2}[self.camera_model]
+        shapes = {"intrinsics": (4,), "distortion": (None,), "model_parameters": (parameters,)}
         for name, shape in shapes.items():
             values = boundary.as_array(
                 getattr(self, name), shape, f"Camera.{name}", CalibrationError
@@ -285,6 +308,12 @@ class Rig:
             boundary.require_type(camera, Camera, "Rig.cameras", "one for each camera")
         boundary.require_type(self.imu, ImuNoise, "Rig.imu", "the IMU's data sheet")
         boundary.as_number(self.time_offset_s, "Rig.time_offset_s", error=CalibrationError)
+        for name in ("exact", "extrinsics_known", "noise_known"):
+            boundary.require_type(getattr(self, name), bool, f"Rig.{name}", "True or False")
+        if self.imu_intrinsics is not None:
+            boundary.require_type(
+                self.imu_intrinsics, ImuIntrinsics, "Rig.imu_intrinsics", "or None"
+            )
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import cv2
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from maci2.sensors.stereo import Image
@@ -41,13 +42,26 @@ def candidates(
 def spread(uv: Array, uncertainty: Array, count: int, radius: float) -> NDArray[np.intp]:
     """Non-minimum suppression: keep the least uncertain points, none within `radius` of a better
     one, at most `count`; indices, best first."""
-    kept: list[int] = []
-    taken = np.zeros(len(uv), dtype=bool)
-    for index in np.argsort(uncertainty, kind="stable"):
-        if taken[index]:
-            continue
-        kept.append(int(index))
-        if len(kept) == count:
+    order = np.argsort(uncertainty, kind="stable")
+    return _suppressed(np.ascontiguousarray(uv[order], dtype=np.float64), order, count, radius)
+
+
+@njit(cache=True)
+def _suppressed(uv: Array, order: NDArray[np.intp], count: int, radius: float) -> NDArray[np.intp]:
+    """Those of `order` whose points, best first, lie far enough from all better ones kept."""
+    kept = np.empty(min(count, len(uv)), dtype=np.intp)
+    found = 0
+    for candidate in range(len(uv)):
+        if found == len(kept):
             break
-        taken |= ((uv - uv[index]) ** 2).sum(axis=1) < radius * radius
-    return np.array(kept, dtype=np.intp)
+        near = False
+        for k in range(found):
+            du = uv[candidate, 0] - uv[kept[k], 0]
+            dv = uv[candidate, 1] - uv[kept[k], 1]
+            if du * du + dv * dv < radius * radius:
+                near = True
+                break
+        if not near:
+            kept[found] = candidate
+            found += 1
+    return order[kept[:found]]

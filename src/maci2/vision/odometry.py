@@ -64,7 +64,18 @@ def odometry_by(
 
 
 class StereoOdometry:
-    """Relative poses between any two frames of a recording, each measured once."""
+    """Relative poses between any two frames of a recording, each measured once.
+
+    Args:
+        frames: stereo pairs, as `stereo_frames(recording)` gives them.
+        rig: calibration of at least two cameras.
+        model: covariance of single matches; the learned one by default.
+        config: choices of the odometry.
+
+    Raises:
+        CalibrationError: the rig cannot be rectified.
+        MeasurementError: an argument is of another type.
+    """
 
     frame: CameraFrame = StereoTracker.frame
     """Camera frame of the relative poses."""
@@ -78,7 +89,7 @@ class StereoOdometry:
         predict_rotation: RotationPredictor = no_prediction,
     ):
         require_type(rig, Rig, "rig", "as in `open_recording(path).rig`")
-        for name in ("stamps_ns", "index_of", "left", "pair"):
+        for name in ("stamps_ns", "source", "index_of", "left", "right", "pair"):
             if not hasattr(frames, name):
                 raise MeasurementError(
                     f"frames is of the type {type(frames).__name__} without '{name}', needed "

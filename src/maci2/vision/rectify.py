@@ -56,7 +56,7 @@ class Rectification:
 
 
 def rectify(rig: Rig) -> Rectification:
-    """Maps that turn a rig's first two cameras into an ideal pair; any distortion model."""
+    """Maps that make a rig's first two cameras an ideal pair; any distortion model."""
     R_cr_c0, R_cr1_c1, baseline = _rectifying_rotations(rig)
     left, right = rig.cameras[0], rig.cameras[1]
     if left.resolution != right.resolution:
@@ -73,7 +73,7 @@ def rectify(rig: Rig) -> Rectification:
         focal=focal,
         center=center,
         baseline=baseline,
-        T_b_cr=_turned(left.T_b_c, R_cr_c0),
+        T_b_cr=_rotated(left.T_b_c, R_cr_c0),
         resolution=left.resolution,
         maps_left=maps_left,
         maps_right=_maps(right, R_cr1_c1, new),
@@ -84,14 +84,14 @@ def rectify(rig: Rig) -> Rectification:
 def rectified_extrinsics(rig: Rig) -> Array:
     """T_b_cr, pose of the rectified left camera in the body: T_b_c0 with R1 undone.
 
-    Rectification turns the image by R1 = R_cr_c0, so the rectified frame is not the camera's: on
+    Rectification rotates the image by R1 = R_cr_c0, so the rectified frame is not the camera's: on
     EuRoC they differ by 0.62 deg.
     """
     R_cr_c0, _, _ = _rectifying_rotations(rig)
-    return _turned(rig.cameras[0].T_b_c, R_cr_c0)
+    return _rotated(rig.cameras[0].T_b_c, R_cr_c0)
 
 
-def _turned(T_b_c: Array, R_cr_c: Array) -> Array:
+def _rotated(T_b_c: Array, R_cr_c: Array) -> Array:
     T_b_cr = T_b_c.copy()
     T_b_cr[:3, :3] = T_b_c[:3, :3] @ R_cr_c.T
     return T_b_cr

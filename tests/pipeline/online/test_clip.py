@@ -7,6 +7,7 @@ from maci2.datasets import open_recording
 from maci2.datasets.image_files import stereo_frames
 from maci2.estimation import initialize
 from maci2.imu import raw_model
+from maci2.pipeline.gyro_rotation import rotation_predictor
 from maci2.pipeline.online import OnlineInitializer
 from maci2.pipeline.online.initializer import BEFORE_S
 from maci2.pipeline.online.replay import replay
@@ -27,7 +28,10 @@ def test_the_first_result_of_a_stream_is_that_of_the_recording(data_root):
     stamps_ns = first.state.stamps_ns
     wanted_ns = np.linspace(stamps_ns[0], stamps_ns[0] + 2.5 * NS, 10)
     assert np.abs(stamps_ns - wanted_ns).max() <= 0.05 * NS
-    vision = StereoOdometry(stereo_frames(recording), recording.rig).poses(stamps_ns)
+    odometry = StereoOdometry(
+        stereo_frames(recording), recording.rig, predict_rotation=rotation_predictor(recording)
+    )
+    vision = odometry.poses(stamps_ns)
     start_ns, end_ns = int(stamps_ns[0]), int(stamps_ns[-1])
     samples = recording.imu.between(start_ns - round(BEFORE_S * NS), end_ns)
     samples = samples.between(max(int(samples.stamps_ns[0]), start_ns - NS // 2), end_ns)

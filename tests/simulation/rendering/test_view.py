@@ -16,8 +16,8 @@ from maci2.simulation.rendering.image_difficulty import (
     EASY,
     HARD,
     Difficulty,
+    degraded,
     difficulty_of,
-    spoiled,
 )
 from maci2.simulation.rendering.recording import RenderConfig, render_recording
 from maci2.simulation.rendering.scene import random_scene
@@ -76,15 +76,15 @@ def test_any_number_of_threads_draws_the_same_image(view, monkeypatch):
         monkeypatch.setattr(
             "maci2.simulation.rendering.threads.cores", lambda threads=threads: threads
         )
-        images.append(hard.draw(T_W_C, 0.0, 1.0, np.random.default_rng(0), T_W_C1))
+        images.append(hard.render(T_W_C, 0.0, 1.0, np.random.default_rng(0), T_W_C1))
     np.testing.assert_array_equal(images[0], images[1])
     np.testing.assert_array_equal(images[0], images[2])
 
 
 def test_the_second_image_carried_back_along_the_flow_is_the_first(view):
     rng = np.random.default_rng(0)
-    first = view.draw(T_W_C, 0.0, 1.0, rng, T_W_C).astype(np.float32)
-    second = view.draw(T_W_C1, 0.0, 1.0, rng, T_W_C1).astype(np.float32)
+    first = view.render(T_W_C, 0.0, 1.0, rng, T_W_C).astype(np.float32)
+    second = view.render(T_W_C1, 0.0, 1.0, rng, T_W_C1).astype(np.float32)
     place = pixel_grid(view.camera.resolution).reshape(*first.shape, 2)
     uv1 = (place + view.flow(T_W_C, 0.0, T_W_C1, 0.0)).astype(np.float32)
     back = cv2.remap(second, np.nan_to_num(uv1[..., 0], nan=-9), uv1[..., 1], cv2.INTER_CUBIC)
@@ -106,8 +106,8 @@ def test_dim_light_is_noisier_but_as_bright(view):
     images = {}
     for light in (1.0, 0.05):
         one = View(view.scene, view.camera, replace(CLEAN, light=light), 0)
-        images[light] = one.draw(T_W_C, 0.0, 1.0, np.random.default_rng(0), T_W_C).astype(float)
-    clean = view.draw(T_W_C, 0.0, 1.0, np.random.default_rng(0), T_W_C).astype(float)
+        images[light] = one.render(T_W_C, 0.0, 1.0, np.random.default_rng(0), T_W_C).astype(float)
+    clean = view.render(T_W_C, 0.0, 1.0, np.random.default_rng(0), T_W_C).astype(float)
     noise = {light: (image - clean).std() for light, image in images.items()}
     # Shot noise goes with the square root of the light.
     assert noise[0.05] / noise[1.0] == pytest.approx(np.sqrt(20.0), rel=0.15)
@@ -117,8 +117,8 @@ def test_dim_light_is_noisier_but_as_bright(view):
 def test_a_moving_camera_blurs_only_with_an_open_shutter(view):
     blurred = View(view.scene, view.camera, replace(CLEAN, exposure_s=0.02), 0)
     T_later = T_W_C @ se3_exp(np.array([0.0, 0.0, 0.0, 0.02, 0.0, 0.0]))
-    sharp = view.draw(T_W_C, 0.0, 1.0, np.random.default_rng(0), T_later)
-    smeared = blurred.draw(T_W_C, 0.0, 1.0, np.random.default_rng(0), T_later)
+    sharp = view.render(T_W_C, 0.0, 1.0, np.random.default_rng(0), T_later)
+    smeared = blurred.render(T_W_C, 0.0, 1.0, np.random.default_rng(0), T_later)
     gradient = [np.abs(np.diff(one.astype(float), axis=0)).mean() for one in (sharp, smeared)]
     assert gradient[1] < 0.7 * gradient[0]
 
@@ -151,9 +151,9 @@ def test_drawing_without_a_truth_is_refused(tmp_path):
 
 def test_difficulties_are_named_and_bounded():
     assert difficulty_of("easy") == EASY
-    assert spoiled(EASY, "light=0.2,moving_boxes=3") == replace(EASY, light=0.2, moving_boxes=3)
+    assert degraded(EASY, "light=0.2,moving_boxes=3") == replace(EASY, light=0.2, moving_boxes=3)
     for text, message in (("fog=1", "'fog' is no difficulty"), ("light=x", "needed a number")):
         with pytest.raises(OptionError, match=message):
-            spoiled(EASY, text)
+            degraded(EASY, text)
     with pytest.raises(OptionError, match="at most 1"):
         Difficulty(blackout=1.5)

@@ -75,8 +75,12 @@ def _far(difference: Array, cov: Array, spread: float, dof: int) -> bool:
     """Whether a difference is more than its covariance and the stated spread explain."""
     d = len(difference)
     distance = difference @ np.linalg.solve(cov + spread**2 * np.eye(d), difference)
-    # The covariance was estimated too.
-    return bool(distance > d * fisher.isf(level(), d, max(dof, 1)))
+    return bool(distance > _limit(d, dof))
+
+
+def _limit(d: int, dof: int) -> float:
+    """Largest squared distance in d dimensions that noise explains, its covariance estimated."""
+    return float(d * fisher.isf(level(), d, max(dof, 1)))
 
 
 def _rate(rate: SampleRate | None) -> list[str]:
@@ -94,7 +98,8 @@ def _rotation(premises: Premises) -> list[str]:
     R_stated = premises.T_b_c[:3, :3]
     difference = so3_log(np.ascontiguousarray(rotation.R_b_c @ R_stated.T))
     cov = rotation.cov[:3, :3]
-    if not _far(difference, cov, STD_ROTATION, premises.dof):
+    significant = rotation.gain > _limit(3, premises.dof)
+    if not (significant and _far(difference, cov, STD_ROTATION, premises.dof)):
         return []
     angle = float(np.linalg.norm(difference))
     std = float(np.sqrt(difference @ cov @ difference)) / angle
@@ -132,7 +137,9 @@ def _lengths(premises: Premises, gravity_norm: float) -> list[str]:
     reasons = []
     spread = float(np.hypot(STD_ACC_SCALE, premises.std_scale))
     scale_off = np.array([translation.scale - 1.0])
-    if _far(scale_off, translation.cov[:1, :1], spread, premises.dof):
+    # One over the scale is what was measured: of both distances the shorter one counts.
+    scale_cov = translation.cov[:1, :1] / min(1.0, translation.scale**2)
+    if _far(scale_off, scale_cov, spread, premises.dof):
         std = float(np.sqrt(translation.cov[0, 0]))
         reasons.append(
             f"accelerations fit the camera's motion if that is {translation.scale:.3f} +- "

@@ -162,15 +162,11 @@ def _probabilities(estimates: list[TranslationEstimate]) -> Array:
     """(48,) posterior of each signed permutation; the stated one is the first.
 
     The noise level is unknown, so likelihood is a power of the misfit, and no fit is better than
-    the stated noise. A camera whose motion is scaled by a negative number does not exist.
+    the stated noise.
     """
-    log = np.full(len(estimates), -np.inf)
-    for index, estimate in enumerate(estimates):
-        if estimate.scale > 0.0:
-            dof = max(estimate.dof, 1)
-            log[index] = -0.5 * dof * np.log(max(estimate.misfit / dof, 1.0))
-    if not np.isfinite(log).any():
-        log[:] = 0.0
+    dof = np.array([max(estimate.dof, 1) for estimate in estimates])
+    misfits = np.array([estimate.misfit for estimate in estimates])
+    log = -0.5 * dof * np.log(np.maximum(misfits / dof, 1.0))
     prior = np.full(len(log), (1.0 - PRIOR_RIGHT) / (len(log) - 1))
     prior[0] = PRIOR_RIGHT
     weights = prior * np.exp(log - log.max())

@@ -156,6 +156,10 @@ class RotationEstimate:
     excess: float
     """Variance found over variance stated; 1 where it is less."""
 
+    gain: float
+    """By how much chi-square falls from the stated rotation to this one, in units of the noise that
+    was found: products of noise alone have a best rotation too."""
+
     mirror_ratio: float
     """Log likelihood ratio of a mirrored gyroscope or camera over the best rotation."""
 
@@ -175,7 +179,9 @@ def estimate_rotation(sums: RotationSums, R_stated: Array) -> RotationEstimate:
     # The noise level is unknown: likelihood is a power of the misfit, no better than stated noise.
     mirror_ratio = 0.5 * dof * float(np.log(max(misfit, dof) / max(mirror_misfit, dof)))
     cov = robust_covariance(_information(total, R, offset_s), _gradients(sums, R, offset_s), excess)
-    return RotationEstimate(R, offset_s, cov, excess, mirror_ratio)
+    stated_misfit = _misfit(total, R_stated, _best_offset_s(total, R_stated))
+    gain = (stated_misfit - misfit) / excess
+    return RotationEstimate(R, offset_s, cov, excess, gain, mirror_ratio)
 
 
 def _best_rotation(body_camera: Array, R_stated: Array, sign: float) -> Array:

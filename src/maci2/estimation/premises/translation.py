@@ -163,7 +163,8 @@ class TranslationEstimate:
     """(3,) [m]"""
 
     cov: Array
-    """(4, 4) of [scale, lever arm [m]], model errors included."""
+    """(4, 4) of [scale, lever arm [m]], model errors included; given the extrinsic rotation, whose
+    own error shows in the lever arm, below a centimetre."""
 
     gravity_norm: float
     """Mean over windows of gravity's length, with no constraint on it [m/s^2]."""
@@ -172,7 +173,8 @@ class TranslationEstimate:
     """From the windows' scatter [m/s^2]."""
 
     misfit: float
-    """Chi-square with the noise as stated."""
+    """Chi-square with the noise as stated and the scale kept positive: no camera sees itself move
+    the other way."""
 
     dof: int
 
@@ -185,9 +187,11 @@ def estimate_translation(
     S = sums.S.sum(axis=0)
     z, q, B, prior = _fitted(S, R_b_c, p_b_c, std_lever, axes)
     dof = int(sums.dof.sum())
-    misfit = float(z @ S @ z + q @ prior @ q)
+    least = float(z @ S @ z + q @ prior @ q)
     information = B.T @ S @ B + prior
-    cov = robust_covariance(information, sums.S @ z @ B, max(misfit / max(dof, 1), 1.0))
+    cov = robust_covariance(information, sums.S @ z @ B, max(least / max(dof, 1), 1.0))
+    # Chi-square is a parabola in 1 / scale: its value where that is zero.
+    behind = min(q[0], 0.0) ** 2 / float(np.linalg.inv(information)[0, 0])
     inverse_scale = q[0] if abs(q[0]) > 1e-6 else 1e-6
     # d(scale) = -scale^2 d(1 / scale)
     change = np.diag([-(inverse_scale**-2.0), 1.0, 1.0, 1.0])
@@ -198,7 +202,7 @@ def estimate_translation(
         change @ cov @ change,
         float(norms.mean()),
         float(norms.std() / np.sqrt(max(len(norms) - 1, 1))),
-        misfit,
+        least + behind,
         dof,
     )
 

@@ -72,14 +72,14 @@ def render_matches(
     scenes: int, seed: int, on_scene: Callable[[], None] = lambda: None
 ) -> list[RenderedMatches]:
     """Matches in `scenes` random rooms, with random cameras, lights and motions."""
-    steps = []
+    rendered = []
     for scene in range(scenes):
-        steps += _scene_steps(scene, np.random.default_rng((seed, scene)))
+        rendered += _scene_matches(scene, np.random.default_rng((seed, scene)))
         on_scene()
-    return steps
+    return rendered
 
 
-def _scene_steps(scene: int, rng: np.random.Generator) -> list[RenderedMatches]:
+def _scene_matches(scene: int, rng: np.random.Generator) -> list[RenderedMatches]:
     lens: LensKind = "fisheye" if rng.random() < 0.2 else "pinhole"
     rig = simulated_rig(lens, 20.0, MEMS_NOISE)
     difficulty = random_difficulty(rng)
@@ -90,7 +90,7 @@ def _scene_steps(scene: int, rng: np.random.Generator) -> list[RenderedMatches]:
     views = [View(room, camera, difficulty, i) for i, camera in enumerate(rig.cameras)]
     rectification = rectify(rig)
     frames = [
-        keyframe(rectification, *_draw_pair(views, trajectory, t, rng)) for t in times.tolist()
+        keyframe(rectification, *_render_pair(views, trajectory, t, rng)) for t in times.tolist()
     ]
     return [
         _matches(
@@ -100,14 +100,14 @@ def _scene_steps(scene: int, rng: np.random.Generator) -> list[RenderedMatches]:
     ]
 
 
-def _draw_pair(
+def _render_pair(
     views: list[View], trajectory: Trajectory, t: float, rng: np.random.Generator
 ) -> list[Image]:
     difficulty = views[0].difficulty
     gain = float(np.exp(difficulty.exposure_change * rng.standard_normal()))
     T_w_b, T_w_b_later = _poses(trajectory, np.array([t, t + 0.5 * difficulty.exposure_s]))
     return [
-        view.draw(T_w_b @ view.camera.T_b_c, t, gain, rng, T_w_b_later @ view.camera.T_b_c)
+        view.render(T_w_b @ view.camera.T_b_c, t, gain, rng, T_w_b_later @ view.camera.T_b_c)
         for view in views
     ]
 

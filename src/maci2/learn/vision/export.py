@@ -22,17 +22,17 @@ LIMITS = [
 
 
 def card_of(
-    steps: list[RenderedMatches], seed: int, config: VisionTrainingConfig, found: Calibration
+    rendered: list[RenderedMatches], seed: int, config: VisionTrainingConfig, found: Calibration
 ) -> MatchCard:
     """What the weights say of themselves."""
-    fitted, held = split(steps)
+    fitted, held = split(rendered)
     return MatchCard(
         format=FORMAT,
         package_version=__version__,
         inputs=INPUTS,
-        scenes=len({step.scene for step in fitted}),
-        held_out_scenes=len({step.scene for step in held}),
-        matches=sum(len(step.errors) for step in fitted),
+        scenes=len({one.scene for one in fitted}),
+        held_out_scenes=len({one.scene for one in held}),
+        matches=sum(len(one.errors) for one in fitted),
         seed=seed,
         epochs=config.epochs,
         outliers=found.outliers,

@@ -25,7 +25,7 @@ GATE = 5.0
 """Standard deviations beyond which a match is an outlier and left to the robust loss."""
 
 POSE_GATE = 22.46
-"""Squared Mahalanobis norm beyond which a step is lost: 99.9 % of chi-square with 6 dof."""
+"""Squared Mahalanobis norm beyond which a pose is lost: 99.9 % of chi-square with 6 dof."""
 
 HELD_OUT = 0.25
 """Share of the scenes that only calibration sees."""
@@ -55,7 +55,7 @@ class Calibration:
     """How true the covariance was on scenes not trained on."""
 
     axis_nees: tuple[float, float, float, float]
-    """Per axis u1, v1, d0, d1, outliers left out, before the factors of the axes were set."""
+    """Per axis u1, v1, d0, d1, outliers rejected, before the factors of the axes were set."""
 
     pose_nees: float
     """Per degree of freedom, after that and before the common factor was set."""
@@ -115,10 +115,10 @@ def student_nll(outputs: Tensor, errors: Tensor) -> Tensor:
 
 
 def train(
-    steps: list[RenderedMatches], config: VisionTrainingConfig
+    rendered: list[RenderedMatches], config: VisionTrainingConfig
 ) -> tuple[MatchNetwork, Calibration]:
     """Fit on three quarters of the scenes, calibrate on the rest."""
-    fitted, held = split(steps)
+    fitted, held = split(rendered)
     inputs, errors = matches_of(fitted)
     torch.manual_seed(config.seed)
     # Sums shared among threads would differ in their last digits from machine to machine.
@@ -143,22 +143,22 @@ def train(
     return network, calibrate(network, held)
 
 
-def split(steps: list[RenderedMatches]) -> tuple[list[RenderedMatches], list[RenderedMatches]]:
-    """Steps to fit, and those of the last scenes to calibrate."""
-    scenes = sorted({step.scene for step in steps})
+def split(rendered: list[RenderedMatches]) -> tuple[list[RenderedMatches], list[RenderedMatches]]:
+    """Matches to fit, and those of the last scenes to calibrate."""
+    scenes = sorted({one.scene for one in rendered})
     last = set(scenes[-max(round(HELD_OUT * len(scenes)), 1) :])
-    fitted = [step for step in steps if step.scene not in last]
+    fitted = [one for one in rendered if one.scene not in last]
     if not fitted:
         raise DatasetError(
             f"{len(scenes)} scenes are too few to train and calibrate on; render at least 8."
         )
-    return fitted, [step for step in steps if step.scene in last]
+    return fitted, [one for one in rendered if one.scene in last]
 
 
-def matches_of(steps: list[RenderedMatches]) -> tuple[NDArray[np.float32], Array]:
+def matches_of(rendered: list[RenderedMatches]) -> tuple[NDArray[np.float32], Array]:
     """Inputs and errors of all matches that were not lost."""
-    inputs = np.concatenate([step.inputs for step in steps])
-    errors = np.concatenate([step.errors for step in steps])
+    inputs = np.concatenate([one.inputs for one in rendered])
+    errors = np.concatenate([one.errors for one in rendered])
     kept = np.asarray((np.abs(errors) < GROSS_PX).all(axis=1))
     return inputs[kept], errors[kept]
 
@@ -185,18 +185,18 @@ def _axis_nees(
     return ratio[inside].mean(axis=0), float(1.0 - inside.mean())
 
 
-def _pose_nees(network: MatchNetwork, steps: list[RenderedMatches]) -> float:
-    """Per degree of freedom, of steps inside the gate."""
-    scores = np.array([_score(network, step) for step in steps if len(step.errors) >= MIN_MATCHES])
+def _pose_nees(network: MatchNetwork, rendered: list[RenderedMatches]) -> float:
+    """Per degree of freedom, of relative poses inside the gate."""
+    scores = np.array([_score(network, one) for one in rendered if len(one.errors) >= MIN_MATCHES])
     factor = 1.0
     for _ in range(ROUNDS):
         factor = float(scores[scores < POSE_GATE * factor].mean() / 6.0)
     return factor
 
 
-def _score(network: MatchNetwork, step: RenderedMatches) -> float:
-    covs = network.covariances(step.inputs)
-    chosen = spread(step.matches.uv0, np.linalg.det(covs), MAX_MATCHES, RADIUS_PX)
-    pose = consensus_pose(step.matches.take(chosen), covs[chosen], step.camera)
-    error = se3_log(pose.T_ck_ck1 @ se3_inv(step.T_ck_ck1))
+def _score(network: MatchNetwork, one: RenderedMatches) -> float:
+    covs = network.covariances(one.inputs)
+    chosen = spread(one.matches.uv0, np.linalg.det(covs), MAX_MATCHES, RADIUS_PX)
+    pose = consensus_pose(one.matches.take(chosen), covs[chosen], one.camera)
+    error = se3_log(pose.T_ck_ck1 @ se3_inv(one.T_ck_ck1))
     return float(nees(error, pose.cov))

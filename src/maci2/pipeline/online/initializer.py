@@ -16,6 +16,7 @@ from maci2.estimation.initial_guess import chain
 from maci2.estimation.verdict import rotation_about_axes_deg
 from maci2.imu.model_choice import find_imu_model, is_learned
 from maci2.lie import se3_inv
+from maci2.pipeline.gyro_rotation import predicted_rotation
 from maci2.pipeline.online.imu_buffer import SampleBuffer
 from maci2.pipeline.online.keyframes import Tracker
 from maci2.pipeline.online.status import OnlineConfig, OnlineStatus
@@ -27,6 +28,7 @@ from maci2.sensors.imu_intrinsics import corrected_readings
 from maci2.sensors.stereo import Image, StereoPair
 from maci2.types import NS, Array
 from maci2.vision import RelativePoses
+from maci2.vision.predicted_rotation import PredictedRotation
 
 _LOG = logging.getLogger(__name__)
 
@@ -42,10 +44,21 @@ LONGEST_WAIT_S = 1.0
 
 
 class OnlineInitializer:
-    """Feed it from one thread or several; it works in a thread of its own.
+    """Initialization while the sensors run, in a thread of its own.
 
     Every keyframe that completes a window gives a result; `result` is the latest, `on_result` is
     called with each. Memory is bounded by the window, the time of a call by a lock held briefly.
+    Use it in a `with` statement, or call `close()`.
+
+    Args:
+        rig: calibration of two cameras and the IMU.
+        config: window, keyframes and IMU model.
+        on_result: function that is called with each result, in the worker's thread.
+        tracker: turns stereo pairs into relative poses; images are looked at by default.
+
+    Raises:
+        CalibrationError: the rig has no two cameras, or its extrinsics are not known.
+        OptionError: there is no such IMU model.
     """
 
     def __init__(
@@ -71,7 +84,10 @@ class OnlineInitializer:
         self._on_result = on_result
         self._lock = threading.Condition()
         self._samples = SampleBuffer(2.0 * self.config.window_s + BEFORE_S)
-        self._tracker = tracker or warmed_up(rig, self.config.window_s, self.config.keyframes)
+        self._closed = False
+        self._tracker = tracker or warmed_up(
+            rig, self.config.window_s, self.config.keyframes, self._predicted_rotation
+        )
         self._queue: PriorityQueue[tuple[int, int, StereoPair | None]] = PriorityQueue(
             self.config.waiting_pairs
         )
@@ -81,12 +97,20 @@ class OnlineInitializer:
             0.0, self.config.window_s, (0.0, 0.0, 0.0), False, 0, 0, 0, 0, ""
         )
         self._last_pair_ns = -1
-        self._closed = False
         self._worker = threading.Thread(target=self._work, name="maci2-online", daemon=True)
         self._worker.start()
 
     def add_imu(self, stamp_ns: int, gyro: Array, acc: Array) -> None:
-        """One sample: angular rate [rad/s], specific force [m/s^2]."""
+        """Take one IMU sample; samples may come from another thread than images.
+
+        Args:
+            stamp_ns: its timestamp on the IMU's clock, an integer of nanoseconds.
+            gyro: (3,) angular rate, body frame [rad/s].
+            acc: (3,) specific force, body frame [m/s^2].
+
+        Raises:
+            DatasetError: an argument has the wrong type or shape, or is NaN.
+        """
         stamp_ns = as_stamp(stamp_ns, "stamp_ns of the IMU sample", DatasetError)
         gyro = as_array(gyro, (3,), f"gyro at {stamp_ns} ns", DatasetError)
         acc = as_array(acc, (3,), f"acc at {stamp_ns} ns", DatasetError)
@@ -99,8 +123,17 @@ class OnlineInitializer:
             self._lock.notify_all()
 
     def add_stereo(self, stamp_ns: int, left: Image, right: Image) -> None:
-        """One pair of grey images, as large as the calibration says; the stamp is the camera's, and
-        is put onto the IMU's clock by the time offset that the rig states."""
+        """Take one stereo pair; it waits until the worker has time for it.
+
+        Args:
+            stamp_ns: its timestamp on the camera's clock, an integer of nanoseconds; it is put onto
+                the IMU's clock by the time offset that the rig states.
+            left, right: grey images, uint8 of the shape (height, width), as large as the
+                calibration says.
+
+        Raises:
+            DatasetError: an argument has the wrong type or size.
+        """
         stamp_ns = as_stamp(stamp_ns, "stamp_ns of the stereo pair", DatasetError)
         left, right = (
             as_image(image, camera.resolution, f"the {name} image at {stamp_ns} ns", DatasetError)
@@ -243,6 +276,17 @@ class OnlineInitializer:
             samples = self._samples.snapshot()
             self._samples.forget_before(int(vision.stamps_ns[0]) - round(2.0 * BEFORE_S * NS))
         self._finish(samples, vision, started)
+
+    def _predicted_rotation(self, start_ns: int, end_ns: int) -> PredictedRotation | None:
+        """The gyroscope's rotation of the rectified camera, on the IMU's clock."""
+        with self._lock:
+            if not len(self._samples):
+                return None
+            self._lock.wait_for(
+                lambda: self._samples.covers(end_ns) or self._closed, timeout=LONGEST_WAIT_S
+            )
+            samples = self._samples.snapshot()
+        return predicted_rotation(samples, self._rig, start_ns, end_ns)
 
     def _finish(self, samples: ImuSamples, vision: RelativePoses, started: int) -> None:
         first_ns, last_ns = int(vision.stamps_ns[0]), int(vision.stamps_ns[-1])

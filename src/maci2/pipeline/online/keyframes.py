@@ -6,6 +6,7 @@ from typing import Protocol
 from maci2.sensors import Rig
 from maci2.sensors.stereo import StereoPair
 from maci2.types import NS, Array
+from maci2.vision.predicted_rotation import RotationPredictor, no_prediction
 from maci2.vision.relative_pose import RelativePose, stacked
 from maci2.vision.relative_poses import RelativePoses
 from maci2.vision.tracker import StereoTracker
@@ -34,8 +35,14 @@ class KeyframeTracker:
     Keyframes are the pairs nearest to even times, as in `maci2 init`.
     """
 
-    def __init__(self, rig: Rig, window_s: float, keyframes: int) -> None:
-        self._tracker = StereoTracker(rig)
+    def __init__(
+        self,
+        rig: Rig,
+        window_s: float,
+        keyframes: int,
+        predict_rotation: RotationPredictor = no_prediction,
+    ) -> None:
+        self._tracker = StereoTracker(rig, predict_rotation=predict_rotation)
         self.T_b_c: Array = self._tracker.rectification.T_b_cr
         self._spacing_ns = window_s * NS / (keyframes - 1)
         self._count = keyframes

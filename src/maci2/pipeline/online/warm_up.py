@@ -10,14 +10,20 @@ from maci2.pipeline.online.zero_motion import at_rest
 from maci2.sensors import ImuSamples, Rig
 from maci2.sensors.stereo import StereoPair
 from maci2.types import NS
+from maci2.vision.predicted_rotation import RotationPredictor, no_prediction
 
 
-def warmed_up(rig: Rig, window_s: float, keyframes: int) -> KeyframeTracker:
+def warmed_up(
+    rig: Rig,
+    window_s: float,
+    keyframes: int,
+    predict_rotation: RotationPredictor = no_prediction,
+) -> KeyframeTracker:
     """A tracker that has already seen a window, of noise, and forgotten it.
 
     The first time on a machine this compiles for about a minute.
     """
-    tracker = KeyframeTracker(rig, window_s, keyframes)
+    tracker = KeyframeTracker(rig, window_s, keyframes, predict_rotation)
     rng = np.random.default_rng(0)
     width, height = rig.cameras[0].resolution
     noise = rng.integers(0, 255, (height, width), dtype=np.uint8)

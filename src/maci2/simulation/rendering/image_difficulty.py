@@ -10,7 +10,7 @@ Level = Literal["easy", "hard"]
 
 @dataclass(frozen=True)
 class Difficulty:
-    """How images are spoiled; the default is a good camera in a well-lit room."""
+    """How images are degraded; the default is a good camera in a well-lit room."""
 
     light: float = 1.0
     """Photons reaching the sensor, 1 in a well-lit room; noise grows as it falls."""
@@ -85,7 +85,7 @@ def difficulty_of(level: str) -> Difficulty:
     return levels[level]
 
 
-def spoiled(difficulty: Difficulty, text: str) -> Difficulty:
+def degraded(difficulty: Difficulty, text: str) -> Difficulty:
     """`name=value,...` put in place of single choices."""
     changes: dict[str, float] = {}
     for part in filter(None, text.split(",")):

@@ -1,4 +1,4 @@
-"""Recordings with images: drawn along a simulated motion or along a real recording's truth."""
+"""Recordings with images, rendered along a simulated motion or a recording's ground truth."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -27,16 +27,16 @@ BLACKOUT_LEVEL = 2.0
 
 @dataclass(frozen=True)
 class RenderConfig:
-    """What to draw."""
+    """What to render."""
 
     difficulty: Difficulty = EASY
     seed: int = 0
     rate_hz: float = 20.0
-    """Images taken from those that the recording has stamps for."""
+    """Images taken from those that the recording has timestamps for."""
 
     start_s: float = 0.0
     duration_s: float = np.inf
-    """Part of the recording to draw, from its first usable image."""
+    """Part of the recording to render, from its first usable image."""
 
 
 def render_recording(
@@ -48,13 +48,13 @@ def render_recording(
 ) -> Recording:
     """Write the recording with images of a made-up scene along its own truth, in EuRoC layout.
 
-    IMU and truth are the recording's own, cut to the part that is drawn with a second around it.
-    The folder appears when the last image is drawn.
+    IMU and truth are the recording's own, cut to the part that is rendered with a second around it.
+    The folder appears when the last image is rendered.
     """
     truth = recording.truth((truth_name,) if truth_name else ())
     if truth is None or len(recording.rig.cameras) < 2:
         raise DatasetError(
-            f"{recording.path}: drawing needs a ground truth and two calibrated cameras."
+            f"{recording.path}: rendering needs a ground truth and two calibrated cameras."
         )
     stamps_ns = stamps_to_render(recording, truth, config)
     cut = _cut(recording, truth, stamps_ns)
@@ -87,7 +87,7 @@ def render_images(
     config: RenderConfig,
     on_pair: Callable[[int, int], None] = lambda done, total: None,
 ) -> None:
-    """Draw and write the pair of every stamp, writing one while the next is drawn."""
+    """Render and write the pair of every timestamp, writing one while the next is rendered."""
     folders = [mav0 / f"cam{index}" / "data" for index in range(2)]
     for folder in folders:
         folder.mkdir(parents=True, exist_ok=True)
@@ -108,7 +108,7 @@ def render_images(
 
 
 def _pairs(recording: Recording, config: RenderConfig) -> Iterator[list[Image]]:
-    """Left and right image of every stamp."""
+    """Left and right image of every timestamp."""
     hard = config.difficulty
     truth = next(iter(recording.truths.values()))
     stamps_ns = recording.camera_stamps_ns[0]
@@ -123,7 +123,7 @@ def _pairs(recording: Recording, config: RenderConfig) -> Iterator[list[Image]]:
         gain = BLACKOUT_LEVEL / 255.0 if black[k] else gain
         t = (int(stamp_ns) - int(stamps_ns[0])) / NS
         yield [
-            view.draw(Ts_w_b[k] @ camera.T_b_c, t, gain, rng, Ts_later[k] @ camera.T_b_c)
+            view.render(Ts_w_b[k] @ camera.T_b_c, t, gain, rng, Ts_later[k] @ camera.T_b_c)
             for view, camera in zip(views, recording.rig.cameras, strict=True)
         ]
 
@@ -136,7 +136,7 @@ def write_image(path: Path, image: Image) -> None:
 
 
 def stamps_to_render(recording: Recording, truth: GroundTruth, config: RenderConfig) -> Stamps:
-    """Image stamps to draw: inside IMU and truth, thinned to the rate asked for."""
+    """Image timestamps to render: inside IMU and truth, thinned to the rate asked for."""
     stamps = recording.camera_stamps_ns[0]
     first = max(int(truth.stamps_ns[0]), int(recording.imu.stamps_ns[0]))
     last = min(int(truth.stamps_ns[-1]), int(recording.imu.stamps_ns[-1]))

@@ -1,4 +1,4 @@
-"""Drawing what a stereo camera would see, with exact depth and flow beside it."""
+"""Rendering what a stereo camera would see, with exact depth and flow beside it."""
 
 from dataclasses import dataclass
 
@@ -67,7 +67,7 @@ class View:
         across = np.arccos(np.clip(self._rays[..., 2], -1.0, 1.0))
         self._falloff = 1.0 - difficulty.vignetting * (across / across.max()) ** 2
 
-    def draw(
+    def render(
         self, T_w_c: Array, t: float, gain: float, rng: np.random.Generator, T_w_c_next: Array
     ) -> Image:
         """The image at pose T_w_c and time t [s]; the camera is at `T_w_c_next` when the shutter

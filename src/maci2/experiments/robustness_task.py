@@ -1,0 +1,227 @@
+"""Wrong inputs, one at a time: what the verdict says, and whether it was right to."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from maci2.errors import Maci2Error
+from maci2.evaluation.metrics import MAX_TRUTH_GAP_S, initialization_errors
+from maci2.evaluation.rows import windows_with_truth
+from maci2.experiments.init_task import TaskResult
+from maci2.experiments.input_faults import (
+    CALIBRATION_FAULTS,
+    INIT_FAULTS,
+    TRAJECTORY_FAULTS,
+    FaultyInputs,
+    InputFault,
+    with_fault,
+)
+from maci2.experiments.method import DROID, TRUTH, Method, slug
+from maci2.experiments.row_records import rounded
+from maci2.experiments.table import Cell, Claim, Findings, Line, Table
+from maci2.pipeline.offline import calibrate_window, calibration_keyframes, initialize_window
+from maci2.pipeline.options import RunOptions, parse_vision
+from maci2.pipeline.prepare import Inputs, open_inputs
+from maci2.pipeline.results_json import calibration_errors
+from maci2.pipeline.warm_up import warm_up
+from maci2.pipeline.windows import Window, one_window
+from maci2.sensors import truth_at
+from maci2.types import NS
+
+STRIDE_S = 2.5
+CALIBRATION_S, CALIBRATION_STRIDE_S = 30.0, 20.0
+
+LIMIT_MM = 30.0
+"""Error of the lever arm beyond which a calibration is wrong."""
+
+Job = Literal["init", "calibrate"]
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RobustnessTask:
+    """All faults of one kind on one recording."""
+
+    recording: str
+    path: Path
+    job: Job
+    vision: str
+    seed: int
+
+    @property
+    def key(self) -> str:
+        return f"{self.recording}_{self.job}_{slug(self.vision.partition(':')[0])}"
+
+    @property
+    def faults(self) -> tuple[InputFault, ...]:
+        if self.job == "calibrate":
+            return CALIBRATION_FAULTS
+        return TRAJECTORY_FAULTS if self.vision == DROID else INIT_FAULTS
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "recording": self.recording,
+            "job": self.job,
+            "vision": self.vision,
+            "seed": self.seed,
+            "faults": [fault.name for fault in self.faults],
+        }
+
+
+def robustness_tasks(recordings: dict[str, Path], seed: int) -> list[RobustnessTask]:
+    """Initialization on both sources of vision, and calibration."""
+    kinds: tuple[tuple[Job, str], ...] = (("init", TRUTH), ("init", DROID), ("calibrate", TRUTH))
+    return [
+        RobustnessTask(name, path, job, vision, seed)
+        for job, vision in kinds
+        for name, path in recordings.items()
+        if vision != DROID or (path / DROID.partition(":")[2]).is_file()
+    ]
+
+
+def run_robustness(task: RobustnessTask) -> TaskResult:
+    """One row for each window and fault."""
+    warm_up()
+    if task.job == "calibrate":
+        return TaskResult(_calibrations(task))
+    options = Method("robustness", vision=task.vision).options(STRIDE_S, task.seed)
+    inputs = open_inputs(task.path, options)
+    windows, left_out = windows_with_truth(inputs, options)
+    rows = []
+    for fault in task.faults:
+        faulty = with_fault(inputs, fault, options)
+        rows += [_init_row(inputs, faulty, fault, window, options) for window in windows]
+    return TaskResult(rows, left_out=left_out)
+
+
+def _init_row(
+    inputs: Inputs, faulty: FaultyInputs, fault: InputFault, window: Window, options: RunOptions
+) -> dict[str, Any]:
+    """Verdict of one window against the sound recording's ground truth."""
+    row = {"fault": fault.name, "start_ns": window.start_ns}
+    try:
+        result = initialize_window(faulty, window, options).result
+    except Maci2Error as error:
+        reason = str(error).replace(str(inputs.recording.path), inputs.recording.name)
+        return row | {"status": "failed", "reasons": [reason], "wrong": False}
+    row |= {"status": result.verdict.status, "reasons": list(result.verdict.reasons)}
+    if result.state is None or inputs.truth is None:
+        return row | {"wrong": False}
+    errors = initialization_errors(
+        result.state,
+        truth_at(inputs.truth, result.state.stamps_ns, MAX_TRUTH_GAP_S),
+        inputs.T_b_c,
+        result.state.gyro_bias,
+        inputs.truth.bias_gyro.mean(axis=0),
+        result.posterior,
+    )
+    return row | {
+        "wrong": not errors.is_success(),
+        "errors": [rounded(errors.gravity_deg), rounded(errors.velocity_rmse)],
+        "nees": {name: rounded(value) for name, value in errors.nees.items()},
+    }
+
+
+def _calibrations(task: RobustnessTask) -> list[dict[str, Any]]:
+    options = RunOptions(
+        parse_vision(task.vision, "camera", None),
+        keyframes=calibration_keyframes(CALIBRATION_S),
+        window_s=CALIBRATION_S,
+        seed=task.seed,
+    )
+    inputs = open_inputs(task.path, options)
+    candidates_ns = inputs.candidates_ns()
+    length_s = (int(candidates_ns[-1]) - int(candidates_ns[0])) / NS
+    starts_s = np.arange(0.0, length_s - CALIBRATION_S - 0.1, CALIBRATION_STRIDE_S)
+    rows = []
+    for fault in task.faults:
+        faulty = with_fault(inputs, fault, options)
+        for start_s in starts_s:
+            row = {"fault": fault.name, "start_s": float(start_s)}
+            rows.append(row | _calibration_row(inputs, faulty, float(start_s), options))
+    return rows
+
+
+def _calibration_row(
+    inputs: Inputs, faulty: FaultyInputs, start_s: float, options: RunOptions
+) -> dict[str, Any]:
+    try:
+        window = one_window(inputs.candidates_ns(), options.window_s, options.keyframes, start_s)
+        result = calibrate_window(faulty, window, options)
+    except Maci2Error as error:
+        reason = str(error).replace(str(inputs.recording.path), inputs.recording.name)
+        return {"status": "failed", "reasons": [reason], "wrong": False}
+    rotation_deg, translation = calibration_errors(result, inputs.T_b_c)
+    return {
+        "status": result.verdict.status,
+        "reasons": list(result.verdict.reasons),
+        "wrong": bool(1e3 * translation > LIMIT_MM),
+        "errors": [rounded(rotation_deg), rounded(translation)],
+    }
+
+
+def robustness_findings(records: list[Record]) -> Findings:
+    """One table for each job and source of vision, and what must not happen."""
+    tables, claims = [], []
+    kinds = dict.fromkeys((one["task"]["job"], one["task"]["vision"]) for one in records)
+    for job, vision in kinds:
+        rows = [
+            row
+            for one in records
+            if (one["task"]["job"], one["task"]["vision"]) == (job, vision)
+            for row in one["rows"]
+        ]
+        by_fault = {
+            fault: [row for row in rows if row["fault"] == fault]
+            for fault in dict.fromkeys(row["fault"] for row in rows)
+        }
+        lines = [_line(fault, vision, rows) for fault, rows in by_fault.items()]
+        title = f"{job}, vision {vision.partition(':')[0]}: one wrong input at a time"
+        columns = ("windows", "ok", "weak", "failed", "ok and wrong", "without a reason")
+        tables.append(Table(title, columns, tuple(lines), _note(job)))
+        claims += [_claim(job, vision, fault, rows) for fault, rows in by_fault.items()]
+    return Findings(tables, [claim for claim in claims if claim is not None])
+
+
+def _note(job: Job) -> str:
+    if job == "calibrate":
+        return f"Wrong: the lever arm is off by more than {LIMIT_MM:.0f} mm."
+    return "Wrong: gravity off by 2 deg or velocity by 0.1 m/s and more."
+
+
+def _line(fault: str, vision: str, rows: list[dict[str, Any]]) -> Line:
+    statuses = [row["status"] for row in rows]
+    wrong = _wrong(rows)
+    silent = [row for row in wrong if not row["reasons"]]
+    counts = (
+        len(rows),
+        *(statuses.count(status) for status in ("ok", "weak", "failed")),
+        len(wrong),
+        len(silent),
+    )
+    return Line(fault, f"vision {vision}", tuple(Cell(count, 0) for count in counts))
+
+
+def _wrong(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [row for row in rows if row["status"] == "ok" and row["wrong"]]
+
+
+def _claim(job: str, vision: str, fault: str, rows: list[dict[str, Any]]) -> Claim | None:
+    """What the verdict promises for this fault."""
+    name = f"{job}, {vision.partition(':')[0]}, {fault}"
+    accepted = sum(row["status"] == "ok" for row in rows)
+    if job == "calibrate":
+        if fault in ("none", "camera scale +2 %"):
+            return None
+        return Claim(f"{name}: never ok ({accepted} of {len(rows)})", accepted == 0)
+    wrong = _wrong(rows)
+    if fault == "none":
+        return Claim(f"{name}: {accepted} of {len(rows)} ok, {len(wrong)} wrong", not wrong)
+    if fault == "camera scale +5 %":
+        return None
+    allowed = 0.03 if "2 deg" in fault else 0.0 if "sample" in fault else 0.01
+    silent = any(not row["reasons"] for row in wrong)
+    text = f"{name}: ok and wrong in {len(wrong)} of {len(rows)}, allowed {100.0 * allowed:.0f} %"
+    return Claim(text, len(wrong) <= allowed * len(rows) and (not silent or "2 deg" in fault))

@@ -1,0 +1,183 @@
+"""Evidence accumulates, survives outliers, and contradicts only what is wrong."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from estimation.premises.devices import device
+from maci2.estimation.premises import (
+    PremiseEvidence,
+    contradictions,
+    sample_rate,
+    window_premises,
+)
+from maci2.estimation.premises import evidence as module
+from maci2.lie import se3_exp, se3_inv
+
+QUARTER = np.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+
+
+@pytest.fixture(scope="module")
+def sound():
+    return device(seed=1)
+
+
+def reasons(premises, offset_free=False):
+    return contradictions(premises, 9.81, offset_free)
+
+
+def rotated(T_b_c, angle_deg):
+    axis = np.array([1.0, -1.0, 0.5]) / 1.5
+    wrong = T_b_c.copy()
+    wrong[:3, :3] = (
+        se3_exp(np.append(np.zeros(3), np.deg2rad(angle_deg) * axis))[:3, :3] @ (T_b_c[:3, :3])
+    )
+    return wrong
+
+
+@pytest.mark.parametrize("kind", ["handheld", "drone", "car"])
+def test_a_sound_device_contradicts_nothing(kind):
+    for seed in range(3):
+        assert reasons(device(seed=seed, kind=kind).premises()) == []
+
+
+@pytest.mark.parametrize("angle_deg", [2.0, 5.0, 20.0, 120.0])
+def test_extrinsics_that_are_off_are_contradicted_by_the_angle(sound, angle_deg):
+    [reason] = reasons(sound.premises(rotated(sound.T_b_c, angle_deg)))
+    found_deg = float(reason.split("rotated by ")[1].split()[0])
+    assert found_deg == pytest.approx(angle_deg, abs=0.3)
+
+
+def test_inverted_extrinsics_are_contradicted(sound):
+    found = reasons(sound.premises(np.ascontiguousarray(se3_inv(sound.T_b_c))))
+    assert any("from the stated extrinsics" in reason for reason in found)
+
+
+def test_a_rotated_imu_contradicts_the_extrinsics_but_not_its_own_axes(sound):
+    found = reasons(sound.with_axes(QUARTER, QUARTER).premises())
+    assert "rotated by 90" in found[0]
+    assert not any("axes are taken" in reason for reason in found)
+
+
+@pytest.mark.parametrize(
+    ("axes", "name"),
+    [
+        (np.diag([1.0, 1.0, -1.0]), "(x, y, -z)"),
+        (-np.eye(3), "(-x, -y, -z)"),
+        (np.eye(3)[[1, 0, 2]], "(y, x, z)"),
+    ],
+)
+def test_wrong_axes_of_the_accelerometer_are_named_and_nothing_else(sound, axes, name):
+    [reason] = reasons(sound.with_axes(np.eye(3), axes).premises())
+    assert f"taken as {name}, not as (x, y, z)" in reason
+
+
+@pytest.mark.parametrize("scale", [0.5, 0.9, 1.1, 2.0])
+def test_a_camera_of_the_wrong_scale_is_contradicted(sound, scale):
+    [reason] = reasons(sound.with_scale(scale).premises())
+    found = float(reason.split("that is ")[1].split()[0])
+    assert found == pytest.approx(1.0 / scale, rel=0.03)
+
+
+def test_a_scale_within_its_stated_spread_is_not_contradicted(sound):
+    longer = sound.with_scale(1.08)
+    doubted = [replace(window, std_scale=0.05) for window in longer.windows]
+    assert reasons(replace(longer, windows=doubted).premises()) == []
+
+
+def test_an_accelerometer_in_other_units_is_blamed_and_not_the_camera(sound):
+    [reason] = reasons(sound.with_axes(np.eye(3), np.eye(3) / 9.81).premises())
+    assert "gravity comes out as 1.0" in reason
+    assert "accelerometer" in reason
+
+
+def test_a_camera_elsewhere_on_the_imu_is_found(sound):
+    wrong = sound.T_b_c.copy()
+    wrong[:3, 3] += [0.2, 0.0, -0.2]
+    [reason] = reasons(sound.premises(wrong))
+    assert "the camera sits at" in reason
+
+
+def test_clocks_that_are_apart_are_named_unless_the_offset_is_estimated(sound):
+    late = [replace(w, stamps_ns=w.stamps_ns - 30_000_000) for w in sound.windows]
+    premises = replace(sound, windows=late).premises()
+    assert any("clock is moved by" in reason for reason in reasons(premises))
+    assert reasons(premises, offset_free=True) == []
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3])
+def test_outliers_in_vision_do_not_contradict_constants(sound, share):
+    assert reasons(sound.with_outliers(share, seed=5).premises()) == []
+    found = reasons(sound.with_outliers(share, seed=5).with_scale(0.9).premises())
+    assert len(found) == 1
+
+
+def test_windows_of_a_stream_add_up_to_those_of_a_recording(sound):
+    stream = PremiseEvidence(sound.T_b_c)
+    assert stream.posterior() is None
+    for window in sound.windows:
+        stream.add(sound.imu, [window])
+        streamed = stream.posterior()
+    at_once = sound.premises()
+    assert streamed.windows == at_once.windows == len(sound.windows)
+    np.testing.assert_allclose(streamed.rotation.R_b_c, at_once.rotation.R_b_c, atol=1e-3)
+    assert streamed.translation.scale == pytest.approx(at_once.translation.scale, abs=0.01)
+
+
+def test_memory_of_a_long_stream_is_bounded(sound, monkeypatch):
+    monkeypatch.setattr(module, "MOST_BLOCKS", 8)
+    evidence = PremiseEvidence(sound.T_b_c)
+    for _ in range(4):
+        for window in sound.windows:
+            evidence.add(sound.imu, [window])
+            premises = evidence.posterior()
+    assert sum(len(part.dof) for part in evidence._rotations) <= 8
+    assert sum(len(part.dof) for part in evidence._translations) <= 8
+    assert premises.windows == 4 * len(sound.windows)
+    assert reasons(premises) == []
+
+
+def test_one_window_tests_the_rotation_alone(sound):
+    wrong = rotated(sound.T_b_c, 60.0)
+    premises = window_premises(sound.imu, sound.windows[2], wrong, "midpoint")
+    assert premises.translation is None
+    found_deg = float(reasons(premises)[0].split("rotated by ")[1].split()[0])
+    assert found_deg == pytest.approx(60.0, abs=1.0)
+
+
+def test_windows_of_which_nothing_was_measured_say_nothing(sound):
+    blind = replace(
+        sound.windows[0],
+        covs_T_ck_ck1=np.tile(100.0 * np.eye(6), (len(sound.windows[0]) - 1, 1, 1)),
+    )
+    evidence = PremiseEvidence(sound.T_b_c)
+    evidence.add(sound.imu, [blind])
+    assert evidence.posterior() is None
+
+
+def test_a_device_at_rest_contradicts_nothing_however_its_accelerometer_is_wired():
+    for seed in range(4):
+        still = device(seed=seed, kind="static")
+        assert reasons(still.premises()) == []
+        assert reasons(still.with_axes(np.eye(3), np.diag([1.0, 1.0, -1.0])).premises()) == []
+
+
+def test_every_second_sample_lost_is_counted(sound):
+    stamps_ns = sound.imu.stamps_ns
+    whole, half = sample_rate(stamps_ns, 200.0), sample_rate(stamps_ns[::2], 200.0)
+    assert whole.missing == pytest.approx(0.0, abs=1e-3)
+    assert half.missing == pytest.approx(0.5, abs=1e-3)
+    assert half.median_hz == pytest.approx(100.0)
+    assert sample_rate(stamps_ns, float("nan")) is None
+    premises = sound.premises()
+    assert reasons(replace(premises, sample_rate=whole)) == []
+    [reason] = reasons(replace(premises, sample_rate=half))
+    assert "should sample at 200 Hz and has 100 samples a second: 50 % are missing" in reason
+
+
+@pytest.mark.slow
+def test_false_alarms_are_no_more_frequent_than_stated():
+    alarms = [bool(reasons(device(seed=1000 + seed, windows=10).premises())) for seed in range(200)]
+    # One in a hundred is allowed; more than 7 of 200 has a probability of 0.1 %.
+    assert sum(alarms) <= 7
