@@ -70,7 +70,7 @@ def test_a_recordings_own_calibration_is_completed_too(small_files):
         ({"imu_rate": float("nan")}, "--imu-rate is nan"),
         ({"imu_noise": "1,2,3"}, "--imu-noise is '1,2,3', needed a Kalibr imu.yaml or GYRO,ACC"),
         ({"imu_noise": "1,inf,3,4"}, "needed a Kalibr imu.yaml"),
-        ({"imu_noise": "5,1,1,1"}, "--imu-noise: IMU noise density_gyro is 5 rad/s"),
+        ({"imu_noise": "5,1,1,1"}, "--imu-noise: the gyroscope's noise density is 5 rad/s"),
         ({"imu_noise": "absent.yaml"}, "absent.yaml: file not found"),
         ({"T_b_c": "1,2,3"}, "--T-b-c has 3 numbers, needed a file with T_b_c or 16"),
         ({"T_b_c": ",".join(["2"] * 12)}, "T_b_c is not orthonormal"),

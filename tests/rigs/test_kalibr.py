@@ -223,6 +223,6 @@ def test_kalibrs_own_names_are_found_and_the_chain_with_extrinsics_preferred(
     if "camchain-imucam" in camchain:
         (folder / camchain.replace("-imucam", "")).write_text(without)
     rig = read_rig(folder)
-    assert rig.source.endswith(camchain)
+    assert rig.source.endswith(f"{camchain} (Kalibr camchain-imucam)")
     assert rig.extrinsics_known
     assert rig.imu == expected.imu

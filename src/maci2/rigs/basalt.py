@@ -14,7 +14,7 @@ from maci2.errors import CalibrationError
 from maci2.lie import se3
 from maci2.lie.stacks import rotations_from_quat_wxyz
 from maci2.rigs.lens import PARAMETERS, make_camera
-from maci2.rigs.parts import RigParts
+from maci2.rigs.parts import NoiseDensities, RigParts
 from maci2.rigs.yaml_schema import OpenSchema, load_yaml, rigid_transform, validate
 from maci2.sensors.imu_intrinsics import ideal_intrinsics, is_ideal
 from maci2.sensors.types import Camera, CameraModel, DistortionModel, ImuIntrinsics, ImuNoise
@@ -123,16 +123,16 @@ def _transform(pose: _Pose, path: Path, key: str) -> Array:
     return rigid_transform(se3(R_b_c, np.array([pose.px, pose.py, pose.pz])).tolist(), path, key)
 
 
-def _noise(stated: _Calibration) -> ImuNoise | None:
+def _noise(stated: _Calibration) -> ImuNoise | NoiseDensities | None:
     """Basalt's values are densities; the largest of the axes stands for all."""
     values = (
         stated.gyro_noise_std, stated.accel_noise_std, stated.gyro_bias_std, stated.accel_bias_std,
     )  # fmt: skip
     if any(value is None or value == [] for value in values):
         return None
-    rate_hz = float("nan") if stated.imu_update_rate is None else stated.imu_update_rate
     gyro, acc, walk_gyro, walk_acc = (float(np.max(np.array(value))) for value in values)
-    return ImuNoise(gyro, acc, walk_gyro, walk_acc, rate_hz)
+    noise = NoiseDensities(gyro, acc, walk_gyro, walk_acc)
+    return noise if stated.imu_update_rate is None else noise.densities(stated.imu_update_rate)
 
 
 def _intrinsics(stated: _Calibration, path: Path) -> ImuIntrinsics | None:

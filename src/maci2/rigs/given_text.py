@@ -9,7 +9,7 @@ from pydantic import AliasChoices, Field
 from maci2.errors import CalibrationError, OptionError
 from maci2.lie import se3_inv
 from maci2.rigs.imu_file import read_imu_file
-from maci2.rigs.parts import MAX_RATE_HZ, Given
+from maci2.rigs.parts import ASSUMED_NOISE, MAX_RATE_HZ, Given, NoiseDensities
 from maci2.rigs.yaml_schema import Matrix4, OpenSchema, load_yaml, rigid_transform, validate
 from maci2.sensors.rig_ranges import require_plausible_noise
 from maci2.sensors.types import ImuNoise
@@ -32,7 +32,7 @@ def given_by(imu_rate: float | None = None, imu_noise: str = "", T_b_c: str = ""
     return Given(noise, imu_rate, _extrinsics(T_b_c) if T_b_c else None)
 
 
-def _noise(text: str) -> ImuNoise:
+def _noise(text: str) -> ImuNoise | NoiseDensities:
     """Noise of a Kalibr file, or four densities whose rate is not known yet."""
     numbers = _numbers(text)
     if numbers is None:
@@ -42,9 +42,9 @@ def _noise(text: str) -> ImuNoise:
             f"--imu-noise is '{text}', needed a Kalibr imu.yaml or GYRO,ACC,GYRO_WALK,ACC_WALK: "
             "four densities in SI units per sqrt(Hz)."
         )
-    gyro, acc, walk_gyro, walk_acc = numbers
-    noise = ImuNoise(gyro, acc, walk_gyro, walk_acc, math.nan)
-    require_plausible_noise(ImuNoise(gyro, acc, walk_gyro, walk_acc, 1.0), "--imu-noise")
+    noise = NoiseDensities(*numbers)
+    # At any rate: only the densities are judged.
+    require_plausible_noise(noise.densities(ASSUMED_NOISE.rate_hz), "--imu-noise")
     return noise
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from pydantic import NonNegativeFloat, PositiveFloat
 
 from maci2.errors import CalibrationError
+from maci2.rigs.parts import NoiseDensities
 from maci2.rigs.yaml_schema import (
     CarefulSchema,
     Matrix3,
@@ -74,20 +75,20 @@ class _ImuEntry(CarefulSchema):
     Tg: Matrix3 | None = None
 
 
-def read_imu_file(path: Path) -> tuple[ImuNoise, ImuIntrinsics | None]:
-    """Noise and, where the file states any, errors of the first IMU of a file; the rate is NaN
-    where it is missing."""
+def read_imu_file(path: Path) -> tuple[ImuNoise | NoiseDensities, ImuIntrinsics | None]:
+    """Noise, without the rate where it is missing, and, where the file states any, errors of the
+    first IMU of a file."""
     data: Any = load_yaml(path, "the noise of an IMU")
     key = min((key for key in data if re.fullmatch(r"imu\d+", key)), default="")
     entry = validate(_ImuEntry, data[key] if key else data, path, key)
-    noise = ImuNoise(
-        density_gyro=entry.gyroscope_noise_density,
-        density_acc=entry.accelerometer_noise_density,
+    stated = NoiseDensities(
+        gyro=entry.gyroscope_noise_density,
+        acc=entry.accelerometer_noise_density,
         walk_gyro=entry.gyroscope_random_walk,
         walk_acc=entry.accelerometer_random_walk,
-        rate_hz=float("nan") if entry.update_rate is None else entry.update_rate,
     )
-    if entry.update_rate is not None:
+    noise = stated if entry.update_rate is None else stated.densities(entry.update_rate)
+    if isinstance(noise, ImuNoise):
         require_plausible_noise(noise, str(path))
     if entry.T_i_b is not None:
         remedy = "the IMU must be the body: give the file of the IMU that the cameras refer to."

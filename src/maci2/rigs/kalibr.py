@@ -78,7 +78,10 @@ def read_camchain(path: Path) -> tuple[Camera, ...]:
 
 def read_imu_yaml(path: Path) -> ImuNoise:
     """IMU noise from an imu.yaml, with the top key `imu0` or without."""
-    return read_imu_file(path)[0]
+    noise = read_imu_file(path)[0]
+    if not isinstance(noise, ImuNoise):
+        raise CalibrationError(f"{path}: key 'update_rate' is missing; add it.")
+    return noise
 
 
 def with_frame_rates(rig: Rig, stamps_ns: tuple[Stamps, ...]) -> Rig:

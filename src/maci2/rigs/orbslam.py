@@ -16,7 +16,7 @@ from maci2.errors import CalibrationError
 from maci2.lie import se3
 from maci2.rigs.chain import in_first_camera
 from maci2.rigs.lens import make_camera
-from maci2.rigs.parts import RigParts
+from maci2.rigs.parts import NoiseDensities, RigParts
 from maci2.rigs.sniff import identify
 from maci2.rigs.yaml_schema import load_yaml, require_unambiguous, rigid_transform, shown
 from maci2.sensors.types import Camera, ImuNoise
@@ -102,13 +102,14 @@ class _Settings:
         assert T is not None
         return rigid_transform([*T.tolist(), [0.0, 0.0, 0.0, 1.0]], self.path, key)
 
-    def noise(self) -> ImuNoise | None:
-        """IMU noise; None for a file without IMU, and a rate of NaN where it is missing."""
+    def noise(self) -> ImuNoise | NoiseDensities | None:
+        """IMU noise, without the rate where it is missing; None for a file without IMU."""
         if not any(key in self.data for key in _NOISE):
             return None
-        gyro, acc, walk_gyro, walk_acc = (self.number(key) for key in _NOISE)
-        rate_hz = self.number("IMU.Frequency", math.nan) if "IMU.Frequency" in self.data else None
-        return ImuNoise(gyro, acc, walk_gyro, walk_acc, math.nan if rate_hz is None else rate_hz)
+        stated = NoiseDensities(*(self.number(key) for key in _NOISE))
+        if "IMU.Frequency" not in self.data:
+            return stated
+        return stated.densities(self.number("IMU.Frequency"))
 
     def cameras(self, T_b_c1: Array) -> tuple[Camera, ...]:
         """One camera, or two where the file has a baseline that is no depth camera's."""

@@ -51,6 +51,20 @@ class SampleNoise:
 
 
 @dataclass(frozen=True)
+class NoiseDensities:
+    """Noise per sqrt(Hz) of an IMU whose rate is stated elsewhere, in the units of ImuNoise."""
+
+    gyro: float
+    acc: float
+    walk_gyro: float
+    walk_acc: float
+
+    def densities(self, rate_hz: float) -> ImuNoise:
+        """The same noise together with the rate."""
+        return ImuNoise(self.gyro, self.acc, self.walk_gyro, self.walk_acc, rate_hz)
+
+
+@dataclass(frozen=True)
 class RigParts:
     """Contents of one tool's calibration files."""
 
@@ -62,7 +76,7 @@ class RigParts:
     """Posed in the body frame, or in that of the first camera where `extrinsics_known` is false."""
 
     extrinsics_known: bool = True
-    noise: ImuNoise | SampleNoise | None = None
+    noise: ImuNoise | SampleNoise | NoiseDensities | None = None
     """None where the files do not state it."""
 
     rate_hz: float | None = None
@@ -76,8 +90,8 @@ class RigParts:
 class Given:
     """What a user states beside a calibration file."""
 
-    noise: ImuNoise | None = None
-    """IMU noise, instead of the file's; its rate is NaN where only densities were given."""
+    noise: ImuNoise | NoiseDensities | None = None
+    """IMU noise, instead of the file's."""
 
     rate_hz: float | None = None
     """IMU rate, instead of the file's."""
@@ -96,10 +110,10 @@ def assemble(
 
     `own_noise`, which a recording states, is taken where neither the file nor the user does.
     """
-    source = str(parts.source)
+    source = f"{parts.source} ({parts.tool})"
     noise = _noise(parts, given, own_noise)
     if noise is not None:
-        require_plausible_noise(noise, f"{source}: {parts.tool}")
+        require_plausible_noise(noise, source)
     rig = Rig(
         parts.cameras,
         ASSUMED_NOISE if noise is None else noise,
@@ -123,7 +137,9 @@ def complete(rig: Rig, given: Given) -> Rig:
         time_offset_s=rig.time_offset_s,
         intrinsics=rig.imu_intrinsics,
     )
-    return rig if given == NOTHING_GIVEN else replace(assemble(parts, given), exact=rig.exact)
+    if given == NOTHING_GIVEN:
+        return rig
+    return replace(assemble(parts, given), source=rig.source, exact=rig.exact)
 
 
 def _noise(parts: RigParts, given: Given, own_noise: ImuNoise | None) -> ImuNoise | None:
@@ -136,13 +152,15 @@ def _noise(parts: RigParts, given: Given, own_noise: ImuNoise | None) -> ImuNois
         return own_noise if rate_hz is None else stated.densities(rate_hz)
     if stated is None:
         return own_noise
-    if given.rate_hz is not None or np.isnan(stated.rate_hz):
-        if rate_hz is None:
-            raise CalibrationError(
-                f"{parts.source}: {parts.tool} does not state the IMU's rate; give --imu-rate HZ."
-            )
-        return replace(stated, rate_hz=rate_hz)
-    return stated
+    if isinstance(stated, ImuNoise):
+        return stated if given.rate_hz is None else replace(stated, rate_hz=given.rate_hz)
+    if rate_hz is None and isinstance(parts.noise, ImuNoise):
+        rate_hz = parts.noise.rate_hz
+    if rate_hz is None:
+        raise CalibrationError(
+            f"{parts.source}: {parts.tool} does not state the IMU's rate; give --imu-rate HZ."
+        )
+    return stated.densities(rate_hz)
 
 
 def _placed(rig: Rig, T_b_c0: Array) -> Rig:
