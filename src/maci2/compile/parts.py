@@ -66,7 +66,7 @@ def _optimize_kernels_as_a_whole() -> None:
     event: Any = import_module("numba.core.event")
     whole, part = (config.OPT, config.LOOP_VECTORIZE), (type(config.OPT)(OPT_OF_PARTS), 0)
 
-    class Depth(event.Listener):  # type: ignore[misc]
+    class Depth(event.Listener):
         depth = 0
 
         def on_start(self, _: Any) -> None:
