@@ -19,7 +19,8 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1]
 
 MARKS = (b"maci2.compile import", b"import njit")
-"""Sources with one of these hold kernels; all of `maci2/types.py` is a source of constants."""
+"""Sources with one of these hold kernels; `maci2/types.py` holds their constants, and this room
+how they are compiled."""
 
 
 @lru_cache(maxsize=1)
@@ -77,7 +78,8 @@ def _digest() -> str:
     digest = hashlib.sha256(repr((machine, processor)).encode())
     for path in sorted(PACKAGE.rglob("*.py")):
         source = path.read_bytes()
-        if path == PACKAGE / "types.py" or any(mark in source for mark in MARKS):
+        is_kernel = any(mark in source for mark in MARKS)
+        if is_kernel or path == PACKAGE / "types.py" or path.parent == PACKAGE / "compile":
             digest.update(str(path.relative_to(PACKAGE)).encode() + source)
     return digest.hexdigest()[:16]
 

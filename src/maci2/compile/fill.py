@@ -19,11 +19,11 @@ Progress = Callable[[str, int, int], None]
 """Told what is being compiled, how many kernels there are by now, and how many there will be."""
 
 JOBS = {
-    "initialize": ("maci2.pipeline.rehearsals:initialize_once", 15),
-    "odometry": ("maci2.pipeline.rehearsals:track_once", 8),
-    "calibrate": ("maci2.pipeline.rehearsals:calibrate_once", 5),
-    "render": ("maci2.pipeline.rehearsals:render_once", 3),
-    "baselines": ("maci2.experiments.rehearsals:compare_once", 4),
+    "initialize": ("maci2.pipeline.rehearsals:initialize_once", 17),
+    "odometry": ("maci2.pipeline.rehearsals:track_once", 5),
+    "calibrate": ("maci2.pipeline.rehearsals:calibrate_once", 1),
+    "render": ("maci2.pipeline.rehearsals:render_once", 2),
+    "baselines": ("maci2.experiments.rehearsals:compare_once", 2),
     "train": ("maci2.learn.imu.rehearsals:train_once", 2),
 }
 """What each job runs, and about how many kernels it adds: a bar needs a length."""
