@@ -1,5 +1,6 @@
 """What several tests share: finite differences, random poses, windows with a known truth."""
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -22,6 +23,14 @@ REGIMES = {  # scale of rho [m], angle [rad]
     "no rotation": (1.0, 0.0),
     "large rotation": (1.0, 2.5),
 }
+
+
+def unchecked(instance, **changes):
+    """A copy of a dataclass with fields changed past its checks: for files that hold a fault."""
+    made = copy.copy(instance)
+    for name, value in changes.items():
+        object.__setattr__(made, name, value)
+    return made
 
 
 def unit_vector(rng: np.random.Generator) -> Array:

@@ -11,7 +11,19 @@ import pytest
 
 import maci2
 
-GROUND = {"types", "errors", "findings", "gaussian", "lie", "files", "model_card", "compile"}
+GROUND = {
+    "types",
+    "errors",
+    "boundary",
+    "field_docs",
+    "text_tables",
+    "findings",
+    "gaussian",
+    "lie",
+    "files",
+    "model_card",
+    "compile",
+}
 SENSING = GROUND | {"sensors", "rigs", "datasets", "simulation"}
 MEASURING = SENSING | {"imu", "vision", "estimation"}
 PRODUCT = MEASURING | {"pipeline", "ground_truth"}
@@ -20,6 +32,9 @@ SHOWING = SCORING | {"experiments", "reports"}
 ALLOWED = {
     "types": set(),
     "errors": set(),
+    "boundary": {"errors", "types"},
+    "field_docs": set(),
+    "text_tables": set(),
     "findings": set(),
     "files": {"errors", "types"},
     "compile": {"errors", "files"},
@@ -33,17 +48,18 @@ ALLOWED = {
     "imu": GROUND | {"sensors"},
     "vision": GROUND | {"sensors"},
     "estimation": GROUND | {"imu", "vision"},
-    "ground_truth": GROUND | {"sensors", "imu", "estimation"},
+    "ground_truth": GROUND | {"sensors", "rigs", "datasets", "imu", "estimation"},
     "pipeline": MEASURING | {"ground_truth"},
     "evaluation": PRODUCT,
     "diagnostics": PRODUCT | {"evaluation"},
     "baselines": PRODUCT | {"evaluation"},
     "experiments": SCORING,
     "reports": SCORING | {"experiments"},
+    "recording_calls": SCORING,
     "demo": SHOWING,
     "learn": PRODUCT | {"evaluation"},
     "benchmarks": SHOWING | {"learn"},
-    "cli": SHOWING | {"demo", "learn", "benchmarks"},
+    "cli": SHOWING | {"demo", "recording_calls", "learn", "benchmarks"},
 }
 ASIDE = {"learn", "benchmarks"}
 """Imported inside functions only: nothing at run time needs them."""

@@ -123,7 +123,7 @@ def consistency_figure(samples: list[Sample]) -> str:
 def _write(demo: Demo) -> None:
     init_record = initialization_json(demo.initialized)
     if demo.errors is not None:
-        init_record["errors"] = demo.errors.as_dict()
+        init_record["errors"] = dict(demo.errors.as_dict())
     calibration_record = calibration_json(demo.calibration_inputs, demo.calibration)
     write_json(demo.folder / "init.json", init_record)
     write_json(demo.folder / "calibration.json", calibration_record)

@@ -291,7 +291,7 @@ GYRO, ACC = (1, 2, 3), (4, 5, 6)
         (without_gravity, ("Gravity", "9.81")),
         (lambda rows: rows[:50] + rows[49:], ("stamp", "imu0")),
         (lambda rows: [rows[1], rows[0], *rows[2:]], ("stamp", "imu0")),
-        (lambda rows: [["1", *["nan"] * 6], *rows[1:]], ("imu0", "line 2")),
+        (lambda rows: [[rows[0][0], *["nan"] * 6], *rows[1:]], ("imu0", "line 2")),
         (lambda rows: [], ("imu0",)),
     ],
     ids=[

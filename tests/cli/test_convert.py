@@ -43,6 +43,13 @@ def test_a_calibration_goes_through_every_tool_and_back(small_files, tmp_path):
         np.testing.assert_array_equal(camera.distortion, first.distortion)
 
 
+def test_the_tool_that_wrote_the_file_is_named(small_files, tmp_path):
+    output = run("convert", small_files / "kalibr" / "camchain.yaml", tmp_path, "--to", "openvins")
+    assert "read Kalibr camchain-imucam: cameras: 2, place on the IMU known, IMU noise known" in (
+        output
+    )
+
+
 def test_a_recordings_own_calibration_is_converted(small_files, tmp_path):
     run("convert", small_files / "euroc_mini", tmp_path / "out", "--to", "vins-fusion")
     own = open_recording(small_files / "euroc_mini").rig

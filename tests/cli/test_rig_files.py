@@ -121,7 +121,7 @@ def cameras_only(late):
     T_c0_b = np.linalg.inv(rig.cameras[0].T_b_c)
     cameras = tuple(replace(camera, T_b_c=T_c0_b @ camera.T_b_c) for camera in rig.cameras)
     write_rig(folder, replace(rig, cameras=cameras, extrinsics_known=False), "kalibr")
-    assert "T_cam_imu:" not in (folder / "camchain-imucam.yaml").read_text()
+    assert "T_cam_imu:" not in (folder / "camchain.yaml").read_text()
     return folder
 
 
@@ -167,3 +167,41 @@ def test_check_takes_cameras_alone_and_says_what_comes_next(late, cameras_only):
     assert "ERROR" not in output
     assert "look inverted" not in output
     assert "Run `maci2 calibrate` to find where the cameras sit" in output
+
+
+def test_a_vins_fusion_file_as_shipped_serves_with_the_imus_rate(late, tmp_path):
+    """Its noise is of single samples, at a rate that it does not state."""
+    rig = open_recording(late / "seq").rig
+    config = write_rig(tmp_path / "vins", rig, "vins-fusion")[0]
+    own = ("imu_rate", "acc_noise", "gyr_noise", "acc_random", "gyr_random")
+    lines = [line for line in config.read_text().splitlines() if not line.startswith(own)]
+    config.write_text("\n".join(lines))
+    out = run("convert", config, tmp_path / "kalibr", "--to", "kalibr", "--imu-rate", 200)
+    assert "imu.yaml" in out
+    imu = yaml.safe_load((tmp_path / "kalibr" / "imu.yaml").read_text())["imu0"]
+    assert imu["accelerometer_noise_density"] == pytest.approx(rig.imu.density_acc)
+    cameras = run("convert", config, tmp_path / "cameras", "--to", "kalibr")
+    assert "imu.yaml" not in cameras
+    failed = invoke("convert", config, tmp_path / "orb", "--to", "orbslam3")
+    assert "says nothing of the IMU's noise" in str(failed.exception)
+    assert "--imu-rate HZ" in str(failed.exception)
+
+
+def test_a_rig_whose_noise_is_not_known_is_checked_but_not_estimated_with(late, tmp_path):
+    write_rig(tmp_path, replace(open_recording(late / "seq").rig, noise_known=False), "kalibr")
+    assert not (tmp_path / "imu.yaml").exists()
+    # The recording states its own noise, which stands.
+    assert open_recording(late / "seq", tmp_path).rig.noise_known
+    alone = replace(open_recording(late / "seq").rig, noise_known=False)
+    with pytest.raises(CalibrationError, match="says nothing of the IMU's noise"):
+        OnlineInitializer(alone)
+
+
+def test_options_replace_what_a_recording_states(late):
+    given = ("--imu-noise", "1e-3,1e-2,1e-4,1e-3", "--imu-rate", "200")
+    vision = ("--vision", f"trajectory:{late / 'path.txt'}", "--rig", late / "stated")
+    plain = run("init", late / "seq", *vision, "--start", 3)
+    noisy = run("init", late / "seq", *vision, "--start", 3, *given)
+    assert plain != noisy
+    wrong = invoke("init", late / "seq", *vision, "--T-b-c", "1,2,3")
+    assert "--T-b-c has 3 numbers" in str(wrong.exception)

@@ -24,7 +24,7 @@ def test_simulate_draws_images_that_vo_can_use(tmp_path):
     run(*words, "--difficulty", "hard", "--spoil", "light=0.5", "--motion", "drone")
     assert len(list((tmp_path / "seq" / "mav0" / "cam1" / "data").glob("*.png"))) == 5
     output = run("vo", tmp_path / "seq", "-o", tmp_path / "poses.npz", "--interval", 0.1)
-    assert "4 steps" in output
+    assert "4 relative poses" in output
     with np.load(tmp_path / "poses.npz") as file:
         assert file["stamps_ns"].shape == (4, 2)
         assert file["T_ck_ck1"].shape == (4, 4, 4)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from scipy.spatial.transform import Rotation
 
+from helpers import unchecked
 from maci2.datasets import write_euroc
 from maci2.diagnostics.diagnose import examine_path
 from maci2.diagnostics.diagnosis import Diagnosis
@@ -50,7 +51,7 @@ def diagnose(spoiled: Degraded, folder: Path) -> Diagnosis:
 
 
 def with_imu(spoiled: Degraded, **changes: Array) -> Degraded:
-    imu = replace(spoiled.recording.imu, **changes)
+    imu = unchecked(spoiled.recording.imu, **changes)
     return replace(spoiled, recording=replace(spoiled.recording, imu=imu))
 
 
@@ -80,7 +81,7 @@ def with_extrinsics(spoiled: Degraded, change: Callable[[Array], Array]) -> Degr
 
 def with_truth(spoiled: Degraded, **changes: Array) -> Degraded:
     [(name, truth)] = spoiled.recording.truths.items()
-    truths = {name: replace(truth, **changes)}
+    truths = {name: unchecked(truth, **changes)}
     return replace(spoiled, recording=replace(spoiled.recording, truths=truths))
 
 

@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from helpers import chi_square_band, nees_per_dof, simulated_window
+from helpers import across, chi_square_band, nees_per_dof, pose_errors, simulated_window
 from maci2.estimation import calibrate, initialize
 from maci2.estimation.scale import scaled
+from maci2.gaussian import nees
 from maci2.imu import BiasPrior
 
 # 500 windows of two degrees of freedom know their mean to 0.045; 1500 to 0.026.
@@ -97,3 +98,53 @@ def test_understated_visual_noise_is_noticed_and_errors_still_fit():
     # these would be about 25.
     for name in ("gravity", "velocity", "gyro bias", "poses"):
         assert scores[name] < 1.5
+
+
+FAST_WINDOWS = 200
+"""Enough to know the NEES of two degrees of freedom to 0.07, a seventh of what must be seen."""
+
+
+@pytest.fixture(scope="module")
+def few_windows():
+    """NEES and degrees of freedom of single estimates over windows that do not know each other."""
+    rows = []
+    for seed in range(40_000, 40_000 + FAST_WINDOWS):
+        kind = ("handheld", "drone", "car")[seed % 3]
+        window = simulated_window(kind, seed, bias_gyro_std=0.1, bias_acc_std=0.1)
+        result = initialize(window.imu, window.vision, window.truth.T_b_c)
+        rows.append(single_scores(result, window.truth))
+    return {name: (np.array([row[name][0] for row in rows]), rows[0][name][1]) for name in rows[0]}
+
+
+def single_scores(result, truth):
+    """NEES and degrees of freedom; of velocities and poses the last keyframe's only, since those of
+    one window share their errors."""
+    state, posterior = result.state, result.posterior
+    U = across(state.gravity_c0)
+    errors = {
+        "gravity": (U.T @ (truth.gravity_c0 - state.gravity_c0), U.T @ posterior.gravity_c0 @ U),
+        "velocity": (truth.velocity_b[-1] - state.velocity_b[-1], posterior.velocity_b[-1]),
+        "gyro bias": (truth.gyro_bias - state.gyro_bias, posterior.gyro_bias),
+        "acc bias": (truth.acc_bias - state.acc_bias, posterior.acc_bias),
+        "pose": (
+            pose_errors(state.Ts_c0_b[-1:], truth.Ts_c0_b[-1:])[0],
+            posterior.Ts_c0_b[-1],
+        ),
+    }
+    scores = {name: (nees(error, cov), len(error)) for name, (error, cov) in errors.items()}
+    return scores | {"chi-square": (result.report.cost, result.report.dof)}
+
+
+def is_consistent(scores, dof):
+    low, high = chi_square_band(dof, len(scores))
+    return low < scores.mean() < high
+
+
+@pytest.mark.parametrize(
+    "name", ["gravity", "velocity", "gyro bias", "acc bias", "pose", "chi-square"]
+)
+def test_a_covariance_wrong_by_half_would_be_noticed_and_none_is(few_windows, name):
+    scores, dof = few_windows[name]
+    assert is_consistent(scores, dof), scores.mean() / dof
+    assert not is_consistent(scores / 1.5, dof)
+    assert not is_consistent(scores * 1.5, dof)

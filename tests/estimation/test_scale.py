@@ -21,13 +21,14 @@ def test_a_wrong_scale_is_found_and_the_state_is_right():
     )
     result = initialize(window.imu, vision, window.truth.T_b_c)
     assert result.report.scale == pytest.approx(1.01, abs=1e-5)
-    np.testing.assert_allclose(result.state.velocity_b, window.truth.velocity_b, atol=1e-5)
+    # A scale known to 1e-5, at 1.6 m/s.
+    np.testing.assert_allclose(result.state.velocity_b, window.truth.velocity_b, atol=3e-5)
 
 
 def test_a_scale_taken_as_exact_is_left_alone():
     window = simulated_window("drone", 7)
     result = initialize(window.imu, window.vision, window.truth.T_b_c)
-    assert (result.report.scale, result.report.std_scale) == (1.0, 0.0)
+    assert (result.report.scale, result.report.std_scale) == (None, None)
 
 
 def test_doubt_about_the_scale_widens_velocity_along_the_motion():
@@ -60,5 +61,5 @@ def test_the_parabola_over_scales_agrees_with_the_cost_at_other_scales():
 
 @pytest.mark.parametrize("std_scale", [-0.01, 0.6, float("nan")])
 def test_a_doubt_without_meaning_is_refused(std_scale):
-    with pytest.raises(MeasurementError, match=r"needed a share of the translation"):
+    with pytest.raises(MeasurementError, match=r"std_scale is (-0.01|0.6|nan), needed"):
         replace(simulated_window("drone", 7).vision, std_scale=std_scale)

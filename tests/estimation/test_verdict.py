@@ -112,7 +112,7 @@ def test_visual_noise_ten_times_what_was_stated_is_noticed(seed):
     result = started(window)
     assert result.report.inflation > 30.0
     assert f"chi-square {result.report.cost:.0f} for {result.report.dof}" in all_reasons(result)
-    assert "times what was stated" in all_reasons(result)
+    assert "times the stated value" in all_reasons(result)
     assert "vision and gyroscope disagree by" in all_reasons(result)
     # The answer knows that it is worse than one from noise as stated.
     good = started(simulated_window(seed=seed))
@@ -196,13 +196,13 @@ def test_no_motion_makes_initialization_return_nan(kind, seed):
 
 
 @pytest.mark.parametrize("seed", range(5, 9))
-def test_an_outlier_in_vision_is_left_out_and_named(seed):
+def test_an_outlier_in_vision_is_rejected_and_named(seed):
     window = simulated_window(seed=seed)
     Ts = window.vision.Ts_ck_ck1.copy()
     Ts[4, :3, 3] += [2.0, -1.0, 3.0]
     Ts[4, :3, :3] = np.diag([1.0, -1.0, -1.0]) @ Ts[4, :3, :3]
     result = started(replace(window, vision=replace(window.vision, Ts_ck_ck1=Ts)))
-    assert "1 of 9 camera steps contradict the IMU" in all_reasons(result)
+    assert "1 of 9 relative poses contradict the IMU" in all_reasons(result)
     error = np.linalg.norm(result.state.velocity_b - window.truth.velocity_b, axis=1)
     assert np.sqrt(np.mean(error**2)) < 0.1
 
@@ -223,9 +223,9 @@ def test_nan_in_the_imu_samples_is_refused_in_words(name):
         started(replace(window, imu=replace(window.imu, **{name: values})))
 
 
-def test_an_answer_that_does_not_exist_is_infinitely_uncertain():
+def test_an_answer_that_does_not_exist_has_no_uncertainty():
     report = SolveReport(False, np.inf, 10, 50, 1.0)
-    assert InitResult(Verdict("failed", ("why",)), report).gravity_std_deg == np.inf
+    assert InitResult(Verdict("failed", ("why",)), report).gravity_std_deg is None
 
 
 def test_direction_std_counts_only_what_lies_across():

@@ -39,6 +39,7 @@ def refusal(path):
         "\ufeff%YAML:1.0\r\n---\r\na: 1.5\r\nb: [1, 2]\r\n",
         "a: 1.5\nb:[1, 2]\n",
         "a:1.5\nb: [1, 2]\n",
+        "%YAML:1.0\na:1.5\nb:[1, 2]\n",
         "a: 1.5\t# tab before a comment\nb:\t[1,\t2]\n",
         '{"a": 1.5, "b": [1, 2]}',
         '\n{"a": 1.5, "b": [1, 2]}\n',
@@ -89,7 +90,7 @@ def test_a_reference_as_pythons_yaml_writes_it_is_read(write):
 
 def test_sizes_are_bounded(write):
     assert "needed at most 1" in refusal(write("a: " + 2_000_000 * "x"))
-    assert "has 6.0 MB, needed at most 5.0 MB" in refusal(write(b" " * 6_000_000))
+    assert "5.0 MB" in refusal(write(b" " * 6_000_000))
 
 
 def test_a_value_that_stands_twice_is_refused_only_where_it_is_needed(write):
@@ -139,5 +140,5 @@ def test_what_holds_no_keys_is_named(write, text, kind):
 def test_the_place_of_a_fault_is_named(write):
     assert "line 4: not a YAML file" in refusal(write("a: 1\nb: 2\nc: [1, 2\nd: }\n"))
     folder = write("a: 1").parent
-    with pytest.raises(CalibrationError, match="is a folder, needed a file"):
-        read(folder)
+    assert "is a folder, needed a file" in refusal(folder)
+    assert "file not found" in refusal(folder / "absent.yaml")

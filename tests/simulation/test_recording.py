@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
+from helpers import unchecked
 from maci2.datasets import open_recording, write_euroc
 from maci2.errors import DatasetError, OptionError, OutputError
 from maci2.lie import so3_exp, so3_log
@@ -229,7 +230,7 @@ def test_writing_into_an_empty_folder_works(tmp_path):
 def test_a_failed_write_leaves_nothing_behind(tmp_path):
     recording = simulate(SimulationConfig(duration_s=1.0))
     truth = recording.truth()
-    broken = replace(recording, truths={"late": replace(truth, v_w=truth.v_w[:-1])})
+    broken = replace(recording, truths={"late": unchecked(truth, v_w=truth.v_w[:-1])})
     with pytest.raises(ValueError, match="dimension"):
         write_euroc(broken, tmp_path / "seq")
     assert list(tmp_path.iterdir()) == []
@@ -246,11 +247,11 @@ def test_writing_refuses_cameras_without_stamps(tmp_path):
     [
         ("kind", "boat", "motion is 'boat'"),
         ("lens", "mirror", "lens is 'mirror'; choose one of pinhole, fisheye"),
-        ("duration_s", 0.0, "duration_s is 0.0; needed above 0"),
+        ("duration_s", 0.0, "duration_s is 0, needed above 0"),
         ("duration_s", 0.004, "gives one IMU sample"),
         ("imu_rate_hz", float("nan"), "imu_rate_hz is nan"),
-        ("camera_rate_hz", -1.0, "camera_rate_hz is -1.0"),
-        ("seed", -1, "seed is -1; needed 0 or more"),
+        ("camera_rate_hz", -1.0, "camera_rate_hz is -1"),
+        ("seed", -1, "seed is -1, needed at least 0"),
         ("bias_acc_std", -0.1, "bias_acc_std is -0.1"),
     ],
 )

@@ -161,5 +161,5 @@ def test_a_break_between_steps_is_shown_with_both_stamps():
 def test_a_window_without_steps_is_shown_beside_what_the_file_covers():
     with pytest.raises(DatasetError) as raised:
         poses_from_measurements(measured_steps(), 310_000_000, 390_000_000)
-    assert "no measured step inside 310000000..390000000 ns" in str(raised.value)
+    assert "no relative pose inside 310000000..390000000 ns" in str(raised.value)
     assert "covers 0..600000000 ns" in str(raised.value)

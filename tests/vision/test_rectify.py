@@ -12,10 +12,22 @@ from maci2.simulation.recording import MEMS_NOISE
 from maci2.simulation.rig import simulated_rig
 from maci2.vision.rectify import rectified_extrinsics, rectify
 
+OTHER_MODELS = {
+    "omni": {"camera_model": "omni", "model_parameters": np.array([1.2])},
+    "double sphere": {"camera_model": "ds", "model_parameters": np.array([-0.17, 0.59])},
+    "extended unified": {"camera_model": "eucm", "model_parameters": np.array([0.6, 1.1])},
+    "fov": {"distortion_model": "fov", "distortion": np.array([0.9])},
+}
 
-@pytest.fixture(params=["pinhole", "fisheye"])
+
+@pytest.fixture(params=["pinhole", "fisheye", *OTHER_MODELS])
 def rig(request):
-    return simulated_rig(request.param, 20.0, MEMS_NOISE)
+    if request.param not in OTHER_MODELS:
+        return simulated_rig(request.param, 20.0, MEMS_NOISE)
+    rig = simulated_rig("pinhole", 20.0, MEMS_NOISE)
+    ideal = {"distortion_model": "none", "distortion": np.zeros(4)}
+    cameras = [replace(c, **(ideal | OTHER_MODELS[request.param])) for c in rig.cameras]
+    return replace(rig, cameras=tuple(cameras))
 
 
 def test_an_ideal_pixel_is_taken_from_where_its_point_projects(rig):

@@ -8,9 +8,13 @@ import pytest
 from maci2.datasets import open_recording
 from maci2.datasets.image_files import stereo_frames
 from maci2.errors import CalibrationError, MeasurementError
-from maci2.lie import so3_exp
+from maci2.gaussian import nees
+from maci2.lie import se3_inv, se3_log, so3_exp
 from maci2.pipeline.online.keyframes import KeyframeTracker
+from maci2.types import NS
 from maci2.vision.odometry import StereoOdometry
+from maci2.vision.predicted_rotation import PredictedRotation
+from maci2.vision.relative_pose import chained, unmeasured
 from maci2.vision.tracker import StereoTracker
 
 
@@ -37,10 +41,12 @@ def test_a_stream_gives_the_relative_poses_of_the_recording(flight):
     np.testing.assert_array_equal(live.covs_T_ck_ck1, recorded.covs_T_ck_ck1)
 
 
-def test_a_dark_image_between_live_keyframes_is_passed_over(flight):
+def test_a_dark_image_between_live_keyframes_is_passed_over(flight, monkeypatch):
     rig, _, pairs = flight
     tracker = StereoTracker(rig)
     tracker.start(pairs[0])
+    # Nothing is beyond doubt, so that images between are looked at.
+    monkeypatch.setattr("maci2.vision.tracker.CERTAIN_INLIERS", 10_000)
     dark = replace(pairs[1], left=np.zeros_like(pairs[1].left))
     with_dark = tracker.advance([dark], pairs[2])
     tracker.clear()
@@ -77,3 +83,77 @@ def test_pairs_out_of_order_are_named(flight):
     tracker.start(pairs[1])
     with pytest.raises(MeasurementError, match=f"{pairs[0].stamp_ns} ns follows"):
         tracker.advance([], pairs[0])
+
+
+class Unread:
+    """A pair whose images nobody may ask for."""
+
+    def __init__(self, stamp_ns):
+        self.stamp_ns = stamp_ns
+
+    @property
+    def left(self):
+        raise AssertionError("read without need")
+
+    right = left
+
+
+def measured_by(tracker, first, between, second):
+    tracker.clear()
+    tracker.start(first)
+    return tracker.advance(between, second)
+
+
+def test_images_between_are_not_read_where_the_keyframes_settle_the_motion(flight):
+    rig, _, pairs = flight
+    pose = measured_by(StereoTracker(rig), pairs[0], [Unread(pairs[1].stamp_ns)], pairs[2])
+    assert not pose.reason
+
+
+@pytest.mark.parametrize("gain", [0.5, 1.5])
+def test_a_jump_of_the_exposure_costs_nothing(flight, gain):
+    rig, _, pairs = flight
+    tracker = StereoTracker(rig)
+    steady = measured_by(tracker, pairs[0], [], pairs[2])
+    exposed = {
+        side: np.clip(gain * getattr(pairs[2], side), 0, 255).astype(np.uint8)
+        for side in ("left", "right")
+    }
+    jumped = measured_by(tracker, pairs[0], [], replace(pairs[2], **exposed))
+    assert jumped.inliers > 0.8 * steady.inliers
+    difference = se3_log(jumped.T_ck_ck1 @ se3_inv(steady.T_ck_ck1))
+    assert nees(difference, jumped.cov_T_ck_ck1 + steady.cov_T_ck_ck1) < 30.0
+
+
+def test_a_wrong_prediction_costs_time_but_no_measurement(flight):
+    rig, _, pairs = flight
+
+    def wrong(start_ns, end_ns):
+        return PredictedRotation(so3_exp(np.array([0.0, 0.8, 0.0])), 1e-6 * np.eye(3))
+
+    trusting = StereoTracker(rig, predict_rotation=wrong)
+    alone = measured_by(StereoTracker(rig), pairs[0], [pairs[1]], pairs[2])
+    pose = measured_by(trusting, pairs[0], [pairs[1]], pairs[2])
+    assert not pose.reason
+    difference = se3_log(pose.T_ck_ck1 @ se3_inv(alone.T_ck_ck1))
+    assert nees(difference, pose.cov_T_ck_ck1 + alone.cov_T_ck_ck1) < 30.0
+
+
+def test_keyframes_that_cannot_be_matched_are_bridged_by_the_pair_between(flight, monkeypatch):
+    rig, _, pairs = flight
+    tracker = StereoTracker(rig)
+    match = tracker._match
+
+    def near_only(stamps_ns, *arguments):
+        if stamps_ns[1] - stamps_ns[0] > 0.15 * NS:
+            return unmeasured(stamps_ns, "too far")
+        return match(stamps_ns, *arguments)
+
+    monkeypatch.setattr(tracker, "_match", near_only)
+    bridged = measured_by(tracker, pairs[0], [pairs[1]], pairs[2])
+    parts = [measured_by(tracker, pairs[k], [], pairs[k + 1]) for k in range(2)]
+    assert not bridged.reason
+    assert bridged.stamps_ns == (pairs[0].stamp_ns, pairs[2].stamp_ns)
+    np.testing.assert_array_equal(bridged.cov_T_ck_ck1, chained(parts).cov_T_ck_ck1)
+    dark = replace(pairs[1], left=np.zeros_like(pairs[1].left))
+    assert measured_by(tracker, pairs[0], [dark], pairs[2]).reason == "too far"

@@ -7,11 +7,26 @@ from typing import Any
 import numpy as np
 
 from maci2.benchmarks.gtsam_problem import gtsam_optimise, import_gtsam
-from maci2.estimation.chain import ChainConfig, ChainProblem, States, make_border, solve_chain
+from maci2.estimation.chain import (
+    ChainConfig,
+    ChainProblem,
+    MarkerOrientations,
+    MarkerPositions,
+    States,
+    make_border,
+    solve_chain,
+    state_prior,
+)
 from maci2.estimation.chain.chain_assembly import assemble
 from maci2.estimation.chain.chain_solver import minimise
+from maci2.imu import datasheet_model
 from maci2.lie import so3_exp
+from maci2.sensors import Recording, truth_at
+from maci2.simulation import SimulationConfig, simulate
 from maci2.types import NS, Array
+
+MARKER_STD = 0.01
+"""Of marker positions [m] and orientations [rad]."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +41,7 @@ class ChainTimes:
     """`solve_chain`, preintegration included."""
 
     gtsam_s: float
-    """GTSAM's Levenberg-Marquardt alone; NaN where it is not installed."""
+    """GTSAM's Levenberg-Marquardt alone; NaN where it was not asked."""
 
 
 @dataclass(frozen=True)
@@ -38,16 +53,56 @@ class GtsamChain:
     iterations: int
 
 
-def time_chain(problem: ChainProblem, states: States, repeats: int = 3) -> ChainTimes:
+def chain_of(recording: Recording, count: int, every: int = 10) -> tuple[ChainProblem, States]:
+    """A chain along a recording's ground truth, with marker poses at every state, and its start."""
+    truth, imu = recording.truth(), recording.imu
+    assert truth is not None
+    first = int(np.searchsorted(imu.stamps_ns, truth.stamps_ns[0])) + every
+    stamps_ns = imu.stamps_ns[first : first + count * every : every]
+    at = truth_at(truth, stamps_ns, 0.1)
+    n = len(stamps_ns)
+    biases = [
+        np.tile(np.nan_to_num(column).mean(axis=0), (n, 1))
+        for column in (at.bias_gyro, at.bias_acc)
+    ]
+    states = States(at.Ts_w_b, at.v_w, *biases)
+    covs = np.tile(MARKER_STD**2 * np.eye(3), (n, 1, 1))
+    std = np.r_[np.full(9, np.inf), np.full(6, 0.1)]
+    first_state = States(*(values[:1] for values in states))
+    problem = ChainProblem(
+        imu=datasheet_model(imu, recording.rig.imu),
+        stamps_ns=stamps_ns,
+        walk_gyro=recording.rig.imu.walk_gyro,
+        walk_acc=recording.rig.imu.walk_acc,
+        positions=MarkerPositions(stamps_ns, at.Ts_w_b[:, :3, 3], covs),
+        orientations=MarkerOrientations(
+            stamps_ns, np.ascontiguousarray(at.Ts_w_b[:, :3, :3]), covs
+        ),
+        priors=(state_prior(0, first_state, make_border(), std),),
+    )
+    return problem, states
+
+
+def time_chains(repeats: int = 3) -> list[ChainTimes]:
+    """1000 states against GTSAM, and ours ten times as long: the figures of `maci2 bench`."""
+    recording = simulate(SimulationConfig(kind="drone", duration_s=520.0, seed=3))
+    problem, states = chain_of(recording, 1000)
+    longer, longer_states = chain_of(recording, 10_000)
+    return [
+        time_chain(problem, states, repeats),
+        time_chain(longer, longer_states, repeats, with_gtsam=False),
+    ]
+
+
+def time_chain(
+    problem: ChainProblem, states: States, repeats: int = 3, with_gtsam: bool = True
+) -> ChainTimes:
     """Median times of our solver and theirs on one problem, from one initial guess."""
     border, columns = make_border(), problem.unknowns.columns()
     factors = assemble(problem, states, border)
     config = ChainConfig(max_rounds=1)
     ours, whole, theirs = [], [], []
-    try:
-        graph, start = gtsam_chain(problem, states)
-    except ImportError:
-        graph = start = None
+    graph, start = gtsam_chain(problem, states) if with_gtsam else (None, None)
     for _ in range(repeats + 1):
         begin = thread_time()
         minimise(factors, states, border, columns, config)

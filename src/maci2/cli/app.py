@@ -23,6 +23,7 @@ from maci2.cli.simulate import simulate
 from maci2.cli.track import track
 from maci2.cli.train_imu import train_imu
 from maci2.cli.train_vision import train_vision
+from maci2.cli.truth import truth
 from maci2.cli.vo import vo, vo_report
 from maci2.errors import Maci2Error
 
@@ -45,7 +46,7 @@ def version(show: bool = typer.Option(False, "--version", help="Print the versio
 
 for command in (
     demo, check, simulate, vo, init, live, track, calibrate, evaluate, reproduce, report, convert,
-    bench, imu_report, vo_report, train_imu, train_vision, model,
+    truth, bench, imu_report, vo_report, train_imu, train_vision, model,
 ):  # fmt: skip
     app.command()(command)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.printing import command_line, print_table, print_verdict, sigmas, vector, write_json
+from maci2.cli.printing import command_line, print_summary, write_json
 
 if TYPE_CHECKING:
     from maci2.estimation import CalibrationResult
@@ -85,7 +85,7 @@ def calibrate(
         return
     from maci2.pipeline.prepare import recalibrated_rig
 
-    rig_found = recalibrated_rig(inputs, result.state.T_b_c, result.report.time_offset_s)
+    rig_found = recalibrated_rig(inputs, result.state.T_b_c, result.report.time_offset_s or 0.0)
     if output is not None:
         from maci2.rigs import write_camchain
 
@@ -100,57 +100,7 @@ def calibrate(
 
 
 def print_calibration(inputs: "Inputs", result: "CalibrationResult") -> None:
-    """Extrinsics of the left camera with 1-sigma, beside the given ones where there are any."""
-    if result.state is not None and result.posterior is not None:
-        rows = [*_extrinsics_rows(inputs, result), *_offset_row(inputs, result)]
-        columns = ["extrinsics", "estimate", "1-sigma", "from the given"]
-        if not inputs.recording.rig.extrinsics_known:
-            columns, rows = columns[:3], [row[:3] for row in rows]
-        print_table(
-            f"T_b_c0 (c0: left camera, b: IMU), {len(result.state.stamps_ns)} keyframes, solved in "
-            f"{result.report.solve_ms:.0f} ms",
-            columns,
-            rows,
-        )
-    print_verdict(result.verdict)
+    """Print the extrinsics of the left camera with 1-sigma, beside the given ones if any."""
+    from maci2.recording_calls import CalibratedRecording
 
-
-def _extrinsics_rows(inputs: "Inputs", result: "CalibrationResult") -> list[tuple[str, ...]]:
-    """What the YAML has. A rectified camera differs by a turn about its own origin, so its
-    uncertainty about the IMU's axes is that of the camera itself."""
-    import numpy as np
-
-    from maci2.lie import so3_log
-    from maci2.pipeline.prepare import recalibrated_rig
-    from maci2.pipeline.results_json import calibration_errors, stds
-
-    assert result.state is not None
-    assert result.posterior is not None
-    rotation_deg, translation = calibration_errors(result, inputs.T_b_c)
-    std = stds(result.posterior.T_b_c)
-    T_b_c0 = recalibrated_rig(inputs, result.state.T_b_c).cameras[0].T_b_c
-    phi_deg = np.rad2deg(so3_log(np.ascontiguousarray(T_b_c0[:3, :3])))
-    return [
-        (
-            "rotation [deg]",
-            vector(phi_deg, 3),
-            sigmas(np.rad2deg(std[3:6]), 3),
-            f"{rotation_deg:.3f} deg",
-        ),
-        (
-            "translation [m]",
-            vector(T_b_c0[:3, 3]),
-            sigmas(std[0:3]),
-            f"{1e3 * translation:.1f} mm",
-        ),
-    ]
-
-
-def _offset_row(inputs: "Inputs", result: "CalibrationResult") -> list[tuple[str, ...]]:
-    """The time offset, where it was estimated: what is stated and what is left of it."""
-    report = result.report
-    if report.std_time_offset_s == 0.0:
-        return []
-    further_ms, std_ms = 1e3 * report.time_offset_s, 1e3 * report.std_time_offset_s
-    found_ms = 1e3 * inputs.recording.rig.time_offset_s + further_ms
-    return [("time offset [ms]", f"{found_ms:+.2f}", f"{std_ms:.2f}", f"{further_ms:+.2f} ms")]
+    print_summary(CalibratedRecording(result, inputs).summary(), result.verdict)

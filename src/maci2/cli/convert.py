@@ -29,8 +29,15 @@ def convert(
 ) -> None:
     """Write a calibration in another tool's files; each says its convention in a comment."""
     from maci2.datasets import open_rig
-    from maci2.rigs import convert_rig
+    from maci2.rigs import convert_rig, kind_of
 
     rig = open_rig(source, opt.given(imu_rate, imu_noise, t_b_c))
+    if source.is_file():
+        place = "known" if rig.extrinsics_known else "not known"
+        noise = "known" if rig.noise_known else "not known"
+        typer.echo(
+            f"read {kind_of(source).name}: cameras: {len(rig.cameras)}, place on the IMU {place}, "
+            f"IMU noise {noise}"
+        )
     for path in convert_rig(rig, output, to, biases):
         typer.echo(f"wrote {path}")

@@ -26,7 +26,7 @@ def demo(
 
         result = run_demo(output, seed, lambda step: status.update(step))
     console.rule("initialization")
-    print_one(result.initialized, result.errors)
+    print_one(result.calibration_inputs, result.initialized, result.errors)
     console.rule("calibration")
     print_calibration(result.calibration_inputs, result.calibration)
     console.rule("are the uncertainties true?")

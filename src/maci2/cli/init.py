@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.printing import command_line, print_initialization, write_json
+from maci2.cli.printing import command_line, print_summary, write_json
 
 if TYPE_CHECKING:
     from maci2.evaluation.metrics import InitErrors
@@ -69,7 +69,7 @@ def init(
     errors = window_errors(inputs, one)
     record = initialization_json(one, inputs.recording.rig.time_offset_s)
     write_json(json, record if errors is None else record | {"errors": errors.as_dict()})
-    print_one(one, errors)
+    print_one(inputs, one, errors)
     if report is not None:
         from maci2.files import write_atomically
         from maci2.reports.init_page import init_page
@@ -89,20 +89,16 @@ def show(target: str, inputs: "Inputs", one: "Initialized") -> None:
 
     viewer = Viewer(target, "init")
     viewer.show_initialization(one.result)
-    if one.result.state is not None and one.result.report.std_time_offset_s == 0.0:
+    if one.result.state is not None and one.result.report.time_offset_s is None:
         vision = inputs.camera_motion(one.window.stamps_ns, one.window.index)
         viewer.show_residuals(one.result.state, vision)
         if isinstance(inputs.visual, StereoOdometry):
             viewer.show_tracks(inputs.visual, one.window.stamps_ns)
 
 
-def print_one(one: "Initialized", errors: "InitErrors | None") -> None:
-    """Estimate, 1-sigma and, where there is ground truth, the true error."""
-    columns = {}
-    if errors is not None:
-        columns = {
-            "gravity": f"{errors.gravity_deg:.3f} deg",
-            "velocity": f"{errors.velocity_rmse:.4f} m/s",
-            "gyro_bias": f"{errors.gyro_bias_pct:.2f} %",
-        }
-    print_initialization(one.result, one.gyro_bias, one.acc_bias, columns)
+def print_one(inputs: "Inputs", one: "Initialized", errors: "InitErrors | None") -> None:
+    """Print estimate, 1-sigma and, where there is ground truth, the true error."""
+    from maci2.recording_calls import InitializedRecording
+
+    recorded = InitializedRecording(one.result, one, inputs, errors)
+    print_summary(recorded.summary(), recorded.verdict)

@@ -38,12 +38,22 @@ def vo(
 
     from maci2.datasets.image_files import stereo_frames
     from maci2.datasets.open_images import open_images
+    from maci2.pipeline.gyro_rotation import rotation_predictor
+    from maci2.sensors import Recording
     from maci2.vision.odometry import odometry_by
     from maci2.vision.odometry_run import even_keyframes, measure_all
+    from maci2.vision.predicted_rotation import no_prediction
 
     # Timestamps of the file are those of the images, whatever a rig states about clocks.
     recording = open_images(sequence, rig, topics, opt.given(imu_rate, imu_noise, t_b_c))
-    odometry = odometry_by(covariance, stereo_frames(recording), recording.rig, weights)
+    odometry = odometry_by(
+        covariance,
+        stereo_frames(recording),
+        recording.rig,
+        weights,
+        # An IMU helps where there is one.
+        rotation_predictor(recording) if isinstance(recording, Recording) else no_prediction,
+    )
     keyframes_ns = even_keyframes(odometry.stamps_ns, interval)
     with Progress(transient=True) as progress:
         task = progress.add_task("keyframes", total=len(keyframes_ns) - 1)
@@ -94,7 +104,18 @@ def vo_report(
         rows += [_row(name, model, score.as_dict()) for model, score in scores.items()]
     print_table(
         f"steps of {interval:g} s; NEES per degree of freedom, 1 is right",
-        ("recording", "covariance", "steps", "deg", "mm", "pose", "rotation", "translation"),
+        (
+            "recording",
+            "covariance",
+            "steps",
+            "deg",
+            "mm",
+            "pose",
+            "rotation",
+            "translation",
+            "% > 3 sigma",
+            "% > 5 sigma",
+        ),
         rows,
     )
     write_json(json, {"interval_s": interval, "sequences": found})
@@ -112,4 +133,9 @@ def _row(name: str, model: str, one: dict) -> tuple[str, ...]:
         number(one["rotation_deg"], 4),
         number(millimetres, 2),
         *(number(one["nees"][key], 2) for key in ("pose", "rotation", "translation")),
+        *(number(_percent(one[f"beyond_{sigmas}_sigma"]), 1) for sigmas in (3, 5)),
     )
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100.0 * share

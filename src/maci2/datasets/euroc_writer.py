@@ -54,7 +54,7 @@ def _write_sensors(recording: Recording, mav0: Path) -> None:
         write_atomically(folder / "data.csv", _camera_csv(stamps_ns))
         write_atomically(folder / "sensor.yaml", _yaml(description))
     for name, truth in recording.truths.items():
-        write_atomically(mav0 / name / "data.csv", _truth_csv(truth))
+        write_atomically(mav0 / name / "data.csv", truth_csv(truth))
 
 
 def _imu_csv(imu: ImuSamples) -> str:
@@ -62,7 +62,8 @@ def _imu_csv(imu: ImuSamples) -> str:
     return _csv("#timestamp [ns]", imu.stamps_ns, _IMU_HEADINGS, columns)
 
 
-def _truth_csv(truth: GroundTruth) -> str:
+def truth_csv(truth: GroundTruth) -> str:
+    """A ground truth as the text of EuRoC's data.csv."""
     rotations = Rotation.from_matrix(truth.Ts_w_b[:, :3, :3])
     quats_wxyz = rotations.as_quat()[:, [3, 0, 1, 2]]
     p_w_b = truth.Ts_w_b[:, :3, 3]

@@ -81,6 +81,9 @@ class FolderFrames:
 
 def stereo_frames(recording: HasImages) -> Frames:
     """The stereo pairs of a recording, folder or bag; raises where there are none to read."""
+    if not hasattr(recording, "bag") or not hasattr(recording, "rig"):
+        kind = type(recording).__name__
+        raise DatasetError(f"recording is of the type {kind}, needed what open_recording gives.")
     if recording.bag is not None:
         return bag_frames(recording)
     return folder_frames(recording)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+from maci2.boundary import as_path, require_type
 from maci2.datasets.euroc import mav0_of, read_euroc, read_imu_noise
 from maci2.datasets.tumvi import TRUTH, read_tumvi
 from maci2.errors import CalibrationError, DatasetError, OptionError
@@ -17,7 +18,10 @@ UNCALIBRATED = Rig((), ASSUMED_NOISE, "no calibration", extrinsics_known=False, 
 
 
 def open_recording(
-    path: Path, rig_path: Path | None = None, topics: str = "", given: Given = NOTHING_GIVEN
+    path: str | Path,
+    rig_path: str | Path | None = None,
+    topics: str = "",
+    given: Given = NOTHING_GIVEN,
 ) -> Recording:
     """Open a EuRoC-layout, TUM-VI or VBR folder, or a ROS 1 or ROS 2 bag.
 
@@ -28,7 +32,10 @@ def open_recording(
     the calibration. IMU readings are corrected by the intrinsics that the calibration states. A
     calibration that no rig can have is refused.
     """
-    recording = _opened(Path(path), rig_path, topics, given)
+    path = as_path(path, "path")
+    rig_path = None if rig_path is None else as_path(rig_path, "rig_path")
+    require_type(topics, str, "topics", "such as imu=/imu0,left=/cam0/image_raw")
+    recording = _opened(path, rig_path, topics, given)
     if rig_path is None:
         recording = replace(recording, rig=complete(recording.rig, given))
     require_plausible_rig(recording.rig)
@@ -96,7 +103,7 @@ def _open_bag(path: Path, rig_path: Path | None, topics: str, given: Given) -> R
     from maci2.datasets.vbr import is_vbr, read_vbr
 
     if not bag_paths(path):
-        raise _unknown(path)
+        raise unknown_layout(path)
     rig = None if rig_path is None else read_any_rig(Path(rig_path), given)
     if is_vbr(path):
         return read_vbr(path, rig, parse_topics(topics))
@@ -108,7 +115,8 @@ def _open_bag(path: Path, rig_path: Path | None, topics: str, given: Given) -> R
     return read_bag(path, rig, parse_topics(topics))
 
 
-def _unknown(path: Path) -> DatasetError:
+def unknown_layout(path: Path) -> DatasetError:
+    """The error for a path that holds no recording of a known layout."""
     needed = (
         "mav0/imu0/data.csv or imu0/data.csv (EuRoC, TUM-VI), vbr_calib.yaml with .bag files "
         "(VBR), a .bag, .mcap or .db3 file, or metadata.yaml (ROS 2 bag)"

@@ -136,7 +136,17 @@ def _without_cameras(cameras: tuple[Timing, ...]) -> list[Finding]:
 
 def _nominal_rate(recording: Recording, timing: Timing) -> list[Finding]:
     rig = recording.rig
-    if not rig.noise_known or abs(timing.rate_hz / rig.imu.rate_hz - 1.0) <= 0.05:
+    if not rig.noise_known:
+        if not rig.cameras:
+            # That there is no calibration at all is said already.
+            return []
+        remedy = "Give --imu-noise, or --imu-rate where the file has the noise of single samples."
+        text = (
+            f"{rig.source} says nothing of the IMU's noise; a consumer MEMS is assumed in these "
+            f"checks, and nothing is estimated without. {remedy}"
+        )
+        return [Finding("warn", "calibration", text, "the IMU's noise is not known", remedy=remedy)]
+    if abs(timing.rate_hz / rig.imu.rate_hz - 1.0) <= 0.05:
         return []
     text = (
         f"the IMU's rate is not the stated one: {rig.source} says {rig.imu.rate_hz:.1f} Hz, the "

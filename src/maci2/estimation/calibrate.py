@@ -1,4 +1,4 @@
-"""Where the camera sits on the IMU, from motion alone: no target, no guess."""
+"""Pose of the camera on the IMU, from motion alone: no target, no guess."""
 
 import time
 from dataclasses import replace
@@ -6,8 +6,10 @@ from itertools import permutations, product
 
 import numpy as np
 
-from maci2.estimation.config import SolverConfig
+from maci2.boundary import require_type
+from maci2.estimation.config import DEFAULT_CONFIG, SolverConfig
 from maci2.estimation.initial_guess import lever_arm, start_values
+from maci2.estimation.initialize import require_arguments
 from maci2.estimation.levenberg_marquardt import Variables
 from maci2.estimation.results import CalibrationResult, Posterior, SolveReport, VIState
 from maci2.estimation.rotation_alignment import (
@@ -15,6 +17,7 @@ from maci2.estimation.rotation_alignment import (
     align_rotations,
     rotation_from_rates,
 )
+from maci2.estimation.scale import measured_scale
 from maci2.estimation.time_offset import on_imu_clock, solve_with_offset
 from maci2.estimation.verdict import CalibrationLimits, judge_calibration, require_window
 from maci2.imu import ImuMeasurements, Preintegrated, preintegrate
@@ -45,9 +48,27 @@ def calibrate(
 
     Rotation first (Eq. 8: it needs neither gravity nor velocities), then the lever arm in closed
     form, then everything jointly (Eq. 9).
+
+    Args:
+        imu: what the IMU measured, from `raw_model`, `datasheet_model` or `ImuModel.measure`; it
+            must cover the keyframes.
+        vision: relative poses of at least four keyframes, with covariances; rotation about two
+            axes or more makes the extrinsics observable.
+        config: choices of the solver.
+        limits: errors that the extrinsics may have, for the verdict.
+
+    Returns:
+        State with `T_b_c`, posterior covariance, report and verdict, whose reasons say which axes
+        are not known and what motion would help.
+
+    Raises:
+        MeasurementError: an argument has the wrong type, or there are too few keyframes.
+        DatasetError: the samples do not cover the keyframes or have a gap.
     """
     began = time.perf_counter()
-    config = config or SolverConfig()
+    config, limits = config or DEFAULT_CONFIG, limits or CalibrationLimits()
+    require_arguments(imu, vision, config)
+    require_type(limits, CalibrationLimits, "limits", "CalibrationLimits()")
     require_window(imu, vision)
 
     vision, offset_s = on_imu_clock(imu, vision, config)
@@ -64,17 +85,16 @@ def calibrate(
     ]
     state, posterior, report = min(solutions, key=lambda s: (not s[2].converged, s[2].cost))
 
+    scale = measured_scale(imu, vision, state, report.inflation, config)
     report = replace(report, solve_ms=1e3 * (time.perf_counter() - began))
-    return judge_calibration(
-        state, posterior, report, vision, aligned, limits or CalibrationLimits()
-    )
+    return judge_calibration(state, posterior, report, vision, aligned, limits, scale)
 
 
 def _rotations_to_try(
     imu: ImuMeasurements, vision: RelativePoses, pre: Preintegrated, aligned: RotationAlignment
 ) -> list[RotationAlignment]:
-    """One start where rotations decide; else one for each way the camera may be mounted, since
-    accelerations may still tell them apart."""
+    """One initial guess where rotations decide; else one for each way the camera may be mounted,
+    since accelerations may still tell them apart."""
     if np.sqrt(np.linalg.eigvalsh(aligned.cov[3:6, 3:6])[-1]) < ROTATION_KNOWN:
         return [aligned]
     return [align_rotations(pre, vision, R, imu.bias_prior, True) for R in AXIS_ROTATIONS]

@@ -1,7 +1,11 @@
-"""Choices of the estimator."""
+"""Choices of the joint optimization."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import get_args
 
+from maci2.boundary import as_number, require_choice
+from maci2.errors import OptionError
+from maci2.field_docs import document_fields
 from maci2.imu import Rule
 from maci2.types import GRAVITY_NORM
 
@@ -17,6 +21,8 @@ class SolverConfig:
     """[m/s^2], where gravity is on the sphere."""
 
     estimate_gyro_bias: bool = True
+    """With the IMU model's prior; otherwise the bias is the prior's mean."""
+
     estimate_acc_bias: bool = True
     """With the IMU model's prior; otherwise the bias is the prior's mean."""
 
@@ -27,10 +33,10 @@ class SolverConfig:
     """Weigh every IMU residual alike, whatever its covariance [rad, m/s, m]: for ablations."""
 
     robust: bool = True
-    """A visual step that noise does not explain counts linearly, not by its square."""
+    """A relative pose that noise does not explain counts linearly, not by its square."""
 
     estimate_time_offset: bool = False
-    """The camera's stamps may be off by a constant, up to 0.1 s."""
+    """Estimate a constant offset of the camera's timestamps, up to 0.1 s."""
 
     rule: Rule = "midpoint"
     """How samples are integrated."""
@@ -38,5 +44,20 @@ class SolverConfig:
     max_iterations: int = 50
     """Levenberg-Marquardt steps before the report says 'not converged'."""
 
-    step_tolerance: float = 1e-9
-    """Stop when the largest entry of the update is below this [m, rad, m/s, ...]."""
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if field.type is bool and not isinstance(getattr(self, field.name), bool):
+                raise OptionError(
+                    f"SolverConfig.{field.name} is {getattr(self, field.name)!r}, needed True or "
+                    "False."
+                )
+        as_number(self.gravity_norm, "SolverConfig.gravity_norm", 0.0, 1e3, OptionError, True)
+        as_number(self.max_iterations, "SolverConfig.max_iterations", 1, 10**6, OptionError)
+        object.__setattr__(self, "max_iterations", int(self.max_iterations))
+        require_choice(self.rule, get_args(Rule), "SolverConfig.rule", OptionError)
+
+
+DEFAULT_CONFIG = SolverConfig()
+"""Made once: `initialize` takes about a millisecond."""
+
+document_fields(__name__)

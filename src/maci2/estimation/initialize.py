@@ -5,18 +5,19 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from maci2.estimation.config import SolverConfig
+from maci2.boundary import as_transform, require_type
+from maci2.estimation.config import DEFAULT_CONFIG, SolverConfig
 from maci2.estimation.initial_guess import start_values
 from maci2.estimation.levenberg_marquardt import Variables
 from maci2.estimation.outlier_rejection import inlier_poses, resolved, suspicious, without
+from maci2.estimation.premises import Premises, window_premises
 from maci2.estimation.results import InitResult, Posterior, SolveReport, VIState
 from maci2.estimation.rotation_alignment import RotationAlignment, align_rotations
 from maci2.estimation.time_offset import on_imu_clock, solve_with_offset
 from maci2.estimation.verdict import InitLimits, judge_initialization, require_window
 from maci2.imu import ImuMeasurements, preintegrate
-from maci2.types import Array
+from maci2.types import Array, Mask
 from maci2.vision import RelativePoses
 
 
@@ -26,39 +27,73 @@ def initialize(
     T_b_c: Array,
     config: SolverConfig | None = None,
     limits: InitLimits | None = None,
+    premises: Premises | None = None,
 ) -> InitResult:
     """Estimate gravity, velocities, biases and poses over the keyframes of `vision`.
 
     Workflow (a), learned IMU: `imu` holds corrected samples with learned variances and a narrow
     prior of what bias is left. Workflow (b), raw IMU: data-sheet variances, gyroscope bias unknown.
-    `T_b_c` is the pose in the body of the camera frame that `vision` speaks of.
+
+    Args:
+        imu: what the IMU measured, from `raw_model`, `datasheet_model` or `ImuModel.measure`; it
+            must cover the keyframes.
+        vision: relative poses of at least four keyframes, with covariances.
+        T_b_c: (4, 4) pose in the body of the camera frame that `vision` speaks of.
+        config: choices of the solver.
+        limits: errors that the result may have, for the verdict.
+        premises: what has been seen of the constants so far (`PremiseEvidence`); without it the
+            window tests what it can.
+
+    Returns:
+        State, posterior covariance, report and verdict. A window without an answer gives the
+        verdict `failed` with reasons; it raises nothing.
+
+    Raises:
+        MeasurementError: an argument has the wrong type or shape, T_b_c is not rigid, or there are
+            too few keyframes.
+        DatasetError: the samples do not cover the keyframes or have a gap.
     """
     began = time.perf_counter()
-    config = config or SolverConfig()
+    T_b_c = as_transform(T_b_c, "T_b_c")
+    config, limits = config or DEFAULT_CONFIG, limits or InitLimits()
+    require_arguments(imu, vision, config)
+    require_type(limits, InitLimits, "limits", "InitLimits()")
     require_window(imu, vision)
 
     vision, offset_s = on_imu_clock(imu, vision, config)
-    found = _solve(imu, vision, T_b_c, config, offset_s)
-    if config.robust and suspicious(found.report):
-        agreeing = inlier_poses(imu, vision, T_b_c, config)
-        again = _solve(imu, without(vision, agreeing), T_b_c, config, offset_s)
-        if resolved(found.report, again.report, agreeing, vision.measured):
-            found = again.with_rejected(agreeing)
+    solved = _solve(imu, vision, T_b_c, config, offset_s)
+    if config.robust and suspicious(solved.report):
+        inliers = inlier_poses(imu, vision, T_b_c, config)
+        again = _solve(imu, without(vision, inliers), T_b_c, config, offset_s)
+        if resolved(solved.report, again.report, inliers, vision.measured):
+            solved = again.with_rejected(inliers)
 
-    report = replace(found.report, solve_ms=1e3 * (time.perf_counter() - began))
+    premises = premises or window_premises(imu, solved.vision, T_b_c, config.rule)
+    report = replace(solved.report, solve_ms=1e3 * (time.perf_counter() - began))
     return judge_initialization(
-        found.state,
-        found.posterior,
+        solved.state,
+        solved.posterior,
         report,
-        found.vision,
-        found.rotations,
+        solved.vision,
+        solved.rotations,
         imu.bias_prior,
-        limits or InitLimits(),
+        limits,
+        premises,
+        config.gravity_norm,
     )
 
 
+def require_arguments(imu: ImuMeasurements, vision: RelativePoses, config: SolverConfig) -> None:
+    """Raise unless the measurements are such, and not what they are made from."""
+    require_type(
+        imu, ImuMeasurements, "imu", "raw_model(samples, noise) or a learned model makes them"
+    )
+    require_type(vision, RelativePoses, "vision", "RelativePoses(stamps_ns, Ts_ck_ck1, covs)")
+    require_type(config, SolverConfig, "config", "SolverConfig()")
+
+
 class _Solved(NamedTuple):
-    """An answer and what it was found from."""
+    """A solution and the measurements it was found from."""
 
     vision: RelativePoses
     rotations: RotationAlignment
@@ -66,14 +101,14 @@ class _Solved(NamedTuple):
     posterior: Posterior | None
     report: SolveReport
 
-    def with_rejected(self, agreeing: NDArray[np.bool_]) -> "_Solved":
-        return self._replace(report=replace(self.report, rejected=int(np.sum(~agreeing))))
+    def with_rejected(self, inliers: Mask) -> "_Solved":
+        return self._replace(report=replace(self.report, rejected=int(np.sum(~inliers))))
 
 
 def _solve(
     imu: ImuMeasurements, vision: RelativePoses, T_b_c: Array, config: SolverConfig, offset_s: float
 ) -> _Solved:
-    """Gyroscope bias from rotations, start values in closed form, then all together (Eq. 9)."""
+    """Gyroscope bias from rotations, initial guess in closed form, then all together (Eq. 9)."""
     prior = imu.bias_prior
     pre = preintegrate(imu, vision.stamps_ns, prior.mean_gyro, prior.mean_acc, config.rule)
     rotations = align_rotations(pre, vision, T_b_c[:3, :3], prior, False)
@@ -81,7 +116,7 @@ def _solve(
     pre = preintegrate(imu, vision.stamps_ns, bias_gyro, prior.mean_acc, config.rule)
 
     Ts_c0_b, v_b, g_c0 = start_values(pre, vision, T_b_c, config.gravity_norm)
-    start = Variables(Ts_c0_b, v_b, g_c0, bias_gyro, prior.mean_acc, np.ascontiguousarray(T_b_c))
+    start = Variables(Ts_c0_b, v_b, g_c0, bias_gyro, prior.mean_acc, T_b_c)
     solution = solve_with_offset(
         imu, vision, pre, start, config, extrinsics=False, coarse_s=offset_s
     )

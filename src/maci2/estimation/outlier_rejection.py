@@ -50,6 +50,9 @@ GYRO_DRIFT = 0.005
 GAP = 2.0
 """Limits by which every step that is left out must miss the others."""
 
+REJECTED = "contradicts the IMU"
+"""Reason of a relative pose that outlier rejection left out."""
+
 GRAVITY_SLACK = 0.6
 """[m/s^2] Of the slope's length: scale of an accelerometer, noise of two steps."""
 
@@ -200,4 +203,8 @@ def without(vision: RelativePoses, kept: Mask) -> RelativePoses:
     dt = np.diff(vision.stamps_ns) / 1e9
     for k in np.flatnonzero(~kept):
         Ts[k], covs[k] = np.eye(4), any_motion(float(dt[k]))
-    return replace(vision, Ts_ck_ck1=Ts, covs_T_ck_ck1=covs)
+    reasons = tuple(
+        reason if is_kept else reason or REJECTED
+        for reason, is_kept in zip(vision.reasons, kept, strict=True)
+    )
+    return replace(vision, Ts_ck_ck1=Ts, covs_T_ck_ck1=covs, reasons=reasons)

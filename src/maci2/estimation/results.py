@@ -1,11 +1,26 @@
-"""What is estimated, how well, and the verdict on it."""
+"""Estimated states, their covariances, and the verdict on them."""
 
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from maci2 import boundary
+from maci2.estimation.result_output import (
+    Record,
+    calibration_record,
+    calibration_text,
+    initialization_record,
+    initialization_text,
+)
+from maci2.estimation.result_plot import plot_calibration, plot_initialization
+from maci2.field_docs import document_fields
+from maci2.files import write_json
 from maci2.types import Array, Stamps
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Status = Literal["ok", "weak", "failed"]
 
@@ -15,16 +30,16 @@ class VIState:
     """The paper's state X: poses and velocities of the body, gravity, biases, extrinsics."""
 
     stamps_ns: Stamps
-    """(n,) keyframes, on the IMU's clock."""
+    """(n,) timestamps of the keyframes [ns], on the IMU's clock."""
 
     Ts_c0_b: Array
-    """(n, 4, 4) body poses in the first camera frame."""
+    """(n, 4, 4) body poses in the first camera frame [m]."""
 
     velocity_b: Array
     """(n, 3) velocity of the body, each in its own body frame [m/s]."""
 
     gravity_c0: Array
-    """(3,) in the first camera frame, pointing down [m/s^2]."""
+    """(3,) gravity in the first camera frame, pointing down [m/s^2]."""
 
     gyro_bias: Array
     """(3,) [rad/s], of the samples as the IMU model handed them on."""
@@ -33,7 +48,7 @@ class VIState:
     """(3,) [m/s^2], likewise."""
 
     T_b_c: Array
-    """(4, 4) pose of the camera in the body."""
+    """(4, 4) pose of the camera in the body (IMU) frame [m]: p_b = T_b_c p_c."""
 
 
 @dataclass(frozen=True)
@@ -41,22 +56,23 @@ class Posterior:
     """Covariance of the state, given the measurements (with `SolveReport.inflation` applied)."""
 
     gravity_c0: Array
-    """(3, 3) [(m/s^2)^2]; rank 2 where gravity is on the sphere."""
+    """(3, 3) in the first camera frame [(m/s^2)^2]; rank 2 where gravity's norm is known."""
 
     Ts_c0_b: Array
-    """(n, 6, 6) left, [rho, phi]; zero for the first pose where the extrinsics are fixed."""
+    """(n, 6, 6) left perturbation, order [rho, phi], [m, rad]; zero for the first pose where the
+    extrinsics are given."""
 
     velocity_b: Array
-    """(n, 3, 3) [(m/s)^2]"""
+    """(n, 3, 3) each in its own body frame [(m/s)^2]."""
 
     gyro_bias: Array
-    """(3, 3) [(rad/s)^2]"""
+    """(3, 3) in the body frame [(rad/s)^2]; zero where the bias was not estimated."""
 
     acc_bias: Array
-    """(3, 3) [(m/s^2)^2]"""
+    """(3, 3) in the body frame [(m/s^2)^2]; zero where the bias was not estimated."""
 
     T_b_c: Array
-    """(6, 6) left, [rho, phi]; zero where the extrinsics are fixed."""
+    """(6, 6) left perturbation, order [rho, phi], [m, rad]; zero where the extrinsics are given."""
 
 
 @dataclass(frozen=True)
@@ -64,33 +80,37 @@ class SolveReport:
     """How the optimization went."""
 
     converged: bool
+    """Whether the optimization came to rest within its iterations."""
+
     cost: float
     """Sum of squared residuals, whitened by the noise as stated: chi-square if it is right."""
 
     dof: int
-    """Residuals less unknowns."""
+    """Degrees of freedom: residuals less unknowns."""
 
     iterations: int
+    """Levenberg-Marquardt steps, of all rounds together."""
+
     solve_ms: float
-    """Wall time of the whole call, preintegration and covariance included."""
+    """Wall time of the whole call [ms], preintegration and covariance included."""
 
     inflation: float = 1.0
     """Factor on the stated measurement covariances that chi-square made necessary; 1 if none."""
 
     rejected: int = 0
-    """Camera steps left out because they contradict the IMU beyond any noise."""
+    """Relative poses rejected because they contradict the IMU beyond any noise."""
 
-    scale: float = 1.0
-    """True translation over the measured one, where vision left its scale in doubt."""
+    scale: float | None = None
+    """True translation over the measured one; None where vision's scale was taken as exact."""
 
-    std_scale: float = 0.0
-    """Zero where vision's scale was taken as exact."""
+    std_scale: float | None = None
+    """Standard deviation of `scale`; None where it was not estimated."""
 
-    time_offset_s: float = 0.0
-    """Stamp on the IMU's clock less stamp on the camera's."""
+    time_offset_s: float | None = None
+    """Timestamp on the IMU's clock less that on the camera's [s]; None where not estimated."""
 
-    std_time_offset_s: float = 0.0
-    """Zero where the clocks were taken as one."""
+    std_time_offset_s: float | None = None
+    """Standard deviation of `time_offset_s` [s]; None where it was not estimated."""
 
 
 @dataclass(frozen=True)
@@ -98,34 +118,113 @@ class Verdict:
     """Whether to use the result, and why not."""
 
     status: Status
+    """ok: use it; weak: not surely within the limits; failed: there is no answer."""
+
     reasons: tuple[str, ...] = ()
+    """What stands against the result, in plain words; an `ok` may have remarks too."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class InitResult:
     """Answer of `initialize`; `state` and `posterior` are absent only where no answer exists."""
 
     verdict: Verdict
+    """Whether to use the result, and why not."""
+
     report: SolveReport
+    """How the optimization went."""
+
     state: VIState | None = None
+    """Gravity, velocities, biases and poses; None where the verdict is `failed` for want of one."""
+
     posterior: Posterior | None = None
+    """Covariance of the state; None with it."""
 
     @property
-    def gravity_std_deg(self) -> float:
-        """Root of the summed variance of the two angles of gravity's direction."""
+    def gravity_std_deg(self) -> float | None:
+        """Root of the summed variance of the two angles of gravity's direction [deg]; None without
+        a state."""
         if self.state is None or self.posterior is None:
-            return float("inf")
+            return None
         return float(np.rad2deg(direction_std(self.state.gravity_c0, self.posterior.gravity_c0)))
 
+    def summary(self) -> str:
+        """Estimates with 1-sigma and the verdict: the text that `maci2 init` prints."""
+        return initialization_text(self)
 
-@dataclass(frozen=True)
+    def to_dict(self) -> Record:
+        """The record that `maci2 init --json` writes, as plain numbers, texts and lists."""
+        return initialization_record(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write `to_dict()` as JSON, whole or not at all."""
+        write_json(boundary.as_path(path, "path"), self.to_dict())
+
+    def plot(self) -> "Figure":
+        """Velocity, gravity and biases with 2-sigma bands, as a matplotlib figure.
+
+        Raises:
+            OptionError: matplotlib is not installed (extra `report`).
+            MeasurementError: there is no state to plot.
+        """
+        return plot_initialization(self)
+
+    def __repr__(self) -> str:
+        if self.state is None:
+            return f"InitResult({_verdict_words(self.verdict)})"
+        gravity = ", ".join(f"{value:.3f}" for value in self.state.gravity_c0)
+        return (
+            f"InitResult({_verdict_words(self.verdict)}, {len(self.state.stamps_ns)} keyframes, "
+            f"gravity_c0 [{gravity}] m/s^2 +- {self.gravity_std_deg:.3f} deg)"
+        )
+
+
+@dataclass(frozen=True, repr=False)
 class CalibrationResult:
     """Answer of `calibrate`: where the camera sits on the IMU."""
 
     verdict: Verdict
+    """Whether to use the result, and why not."""
+
     report: SolveReport
+    """How the optimization went."""
+
     state: VIState | None = None
+    """Extrinsics `T_b_c` and all the rest; None where there is no answer."""
+
     posterior: Posterior | None = None
+    """Covariance of the state; None with it."""
+
+    def summary(self) -> str:
+        """Extrinsics with 1-sigma and the verdict: the text that `maci2 calibrate` prints."""
+        return calibration_text(self)
+
+    def to_dict(self) -> Record:
+        """The record that `maci2 calibrate --json` writes; `T_b_c` is that of the camera frame that
+        vision spoke of."""
+        return calibration_record(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write `to_dict()` as JSON, whole or not at all."""
+        write_json(boundary.as_path(path, "path"), self.to_dict())
+
+    def plot(self) -> "Figure":
+        """Extrinsics with their uncertainty, as a matplotlib figure.
+
+        Raises:
+            OptionError: matplotlib is not installed (extra `report`).
+            MeasurementError: there is no state to plot.
+        """
+        return plot_calibration(self)
+
+    def __repr__(self) -> str:
+        if self.state is None:
+            return f"CalibrationResult({_verdict_words(self.verdict)})"
+        p_b_c = ", ".join(f"{value:.4f}" for value in self.state.T_b_c[:3, 3])
+        return (
+            f"CalibrationResult({_verdict_words(self.verdict)}, {len(self.state.stamps_ns)} "
+            f"keyframes, p_b_c [{p_b_c}] m)"
+        )
 
 
 def direction_std(vector: Array, cov: Array) -> float:
@@ -133,3 +232,12 @@ def direction_std(vector: Array, cov: Array) -> float:
     norm2 = float(vector @ vector)
     across = float(np.trace(cov)) - float(vector @ cov @ vector) / norm2
     return float(np.sqrt(max(across, 0.0) / norm2))
+
+
+def _verdict_words(verdict: Verdict) -> str:
+    if not verdict.reasons:
+        return verdict.status
+    return f"{verdict.status}, {len(verdict.reasons)} remark{'s'[: len(verdict.reasons) > 1]}"
+
+
+document_fields(__name__)

@@ -1,20 +1,33 @@
-"""A scale error that all visual steps share.
+"""A scale error that all relative poses share.
 
-A trajectory that is 3 % too long is too long in every step: no covariance of single steps can say
-so.
+A trajectory that is 3 % too long is too long in every relative pose: no covariance of single ones
+can say so. The unknown is one over the scale: chi-square is a parabola in it, since the measured
+motion, noise and all, is compared with the estimated one over the scale.
 """
 
 from dataclasses import replace
+from typing import NamedTuple
 
 from maci2.estimation.config import SolverConfig
 from maci2.estimation.levenberg_marquardt import Variables
 from maci2.estimation.profile_likelihood import Prior, Solution, profile, widened
+from maci2.estimation.results import VIState
 from maci2.estimation.solve import solve
-from maci2.imu import ImuMeasurements, Preintegrated
+from maci2.imu import ImuMeasurements, Preintegrated, preintegrate
 from maci2.vision import RelativePoses
 
 WIDEST = 0.02
-"""Scales to either side at which the cost is looked at: near enough for a parabola."""
+"""Relative scales to either side at which the cost is evaluated: near enough for a parabola."""
+
+ANY_SCALE = Prior(1.0, 1.0)
+"""Prior of one over a scale that is to be measured, whatever was stated."""
+
+
+class MeasuredScale(NamedTuple):
+    """True translation over the measured one, as accelerations show it."""
+
+    scale: float
+    std: float
 
 
 def solve_with_scale(
@@ -29,27 +42,75 @@ def solve_with_scale(
     if vision.std_scale == 0.0:
         return solve(imu, vision, pre, start, config, extrinsics)
 
-    def at(scale: float, robust: bool = config.robust) -> Solution:
+    def at(inverse: float, robust: bool = config.robust) -> Solution:
         chosen = replace(config, robust=robust)
-        return solve(imu, scaled(vision, scale), pre, start, chosen, extrinsics)
+        return solve(imu, scaled(vision, 1.0 / inverse), pre, start, chosen, extrinsics)
 
-    # A scale far off makes every step look like an outlier: squares first, robust losses then.
+    # A scale far off makes every pose look like an outlier: squares first, robust losses then.
     prior = Prior(1.0, vision.std_scale)
     step = min(prior.std, WIDEST)
-    rough = profile(lambda scale: at(scale, robust=False), 1.0, step, prior)
-    fine = profile(at, rough.best if rough else 1.0, step, prior)
+    rough = profile(lambda inverse: at(inverse, robust=False), 1.0, step, prior)
+    middle = rough.best if rough else 1.0
+    fine = profile(at, middle, step, _of_inverse(prior, middle))
     if fine is None:
         return at(1.0)
 
     state, posterior, report = at(fine.best)
-    std_scale = fine.std(prior, report.inflation)
-    cost = report.cost + prior.cost(fine.best)
-    report = replace(report, cost=cost, scale=fine.best, std_scale=std_scale)
-    return state, posterior and widened(posterior, fine, std_scale), report
+    std = fine.std(_of_inverse(prior, fine.best), report.inflation)
+    report = replace(
+        report,
+        cost=report.cost + prior.cost(1.0 / fine.best),
+        scale=1.0 / fine.best,
+        std_scale=std / fine.best**2,
+    )
+    return state, posterior and widened(posterior, fine, std), report
+
+
+def _of_inverse(prior: Prior, inverse: float) -> Prior:
+    """The prior of a scale as one of its inverse, to first order around `inverse`."""
+    away = 1.0 / inverse - prior.mean
+    return Prior(inverse + away * inverse**2, prior.std * inverse**2)
+
+
+def measured_scale(
+    imu: ImuMeasurements,
+    vision: RelativePoses,
+    state: VIState,
+    inflation: float,
+    config: SolverConfig,
+) -> MeasuredScale | None:
+    """Scale of translations that were taken as metric, around a calibration that is solved; None
+    where it was an unknown already, or where a solution nearby does not converge."""
+    if vision.std_scale > 0.0:
+        return None
+    vision = replace(vision, stamps_ns=state.stamps_ns)
+    pre = preintegrate(imu, vision.stamps_ns, state.gyro_bias, state.acc_bias, config.rule)
+    start = Variables(
+        state.Ts_c0_b,
+        state.velocity_b,
+        state.gravity_c0,
+        state.gyro_bias,
+        state.acc_bias,
+        state.T_b_c,
+    )
+    # Squares: robust losses would take the scale's error for outliers.
+    squares = replace(config, robust=False)
+    found = profile(
+        lambda inverse: solve(imu, scaled(vision, 1.0 / inverse), pre, start, squares, True),
+        1.0,
+        WIDEST,
+        ANY_SCALE,
+    )
+    if found is None or found.best <= 0.0:
+        return None
+    return MeasuredScale(1.0 / found.best, found.std(ANY_SCALE, inflation) / found.best**2)
 
 
 def scaled(vision: RelativePoses, scale: float) -> RelativePoses:
-    """The same motion, longer or shorter."""
-    Ts_ck_ck1 = vision.Ts_ck_ck1.copy()
+    """The same motion, longer or shorter, and its noise with it: a shorter motion that kept its
+    noise would fit better whatever was measured."""
+    Ts_ck_ck1, covs = vision.Ts_ck_ck1.copy(), vision.covs_T_ck_ck1.copy()
     Ts_ck_ck1[:, :3, 3] *= scale
-    return replace(vision, Ts_ck_ck1=Ts_ck_ck1)
+    covs[:, :3, :] *= scale
+    covs[:, :, :3] *= scale
+    return replace(vision, Ts_ck_ck1=Ts_ck_ck1, covs_T_ck_ck1=covs)

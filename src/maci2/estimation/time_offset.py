@@ -63,6 +63,7 @@ def _with_margin(imu: ImuMeasurements, vision: RelativePoses) -> RelativePoses:
         stamps_ns=vision.stamps_ns[inside],
         Ts_ck_ck1=vision.Ts_ck_ck1[steps],
         covs_T_ck_ck1=vision.covs_T_ck_ck1[steps],
+        reasons=tuple(vision.reasons[k] for k in np.flatnonzero(steps)),
     )
 
 

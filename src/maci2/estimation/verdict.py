@@ -1,42 +1,48 @@
-"""Whether a result may be used, in plain words, from its posterior and its consistency.
+"""Whether a result may be used, in plain words, from its posterior, consistency and premises.
 
 No threshold here belongs to a device. A state is `ok` when the error that its posterior admits is
-well inside what the user needs, `weak` when it is not surely so, `failed` when there is no answer.
+well inside what the user needs and nothing that was taken as given is contradicted, `weak` when it
+is not surely so, `failed` when there is no answer.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
+from maci2.boundary import as_number
 from maci2.errors import MeasurementError
+from maci2.estimation.premises import Premises, contradictions
+from maci2.estimation.premises.contradictions import STD_ACC_SCALE
 from maci2.estimation.results import (
     CalibrationResult,
     InitResult,
     Posterior,
     SolveReport,
-    Status,
     Verdict,
     VIState,
     direction_std,
 )
 from maci2.estimation.rotation_alignment import RotationAlignment
+from maci2.estimation.scale import MeasuredScale
+from maci2.estimation.verdict_checks import (
+    SURE,
+    Check,
+    against,
+    plausible_bias,
+    plausible_scale,
+    rejections,
+    velocity_std,
+    worst,
+)
+from maci2.field_docs import document_fields
 from maci2.imu import BiasPrior, ImuMeasurements
 from maci2.lie import so3_log
-from maci2.types import Array
+from maci2.types import GRAVITY_NORM, Array
 from maci2.vision import RelativePoses
 
 MIN_KEYFRAMES = 4
 MIN_SAMPLES_PER_STEP = 4
 """Fewer samples between keyframes leave a singular preintegration covariance."""
-
-SURE = 2.0
-"""A limit must lie this many standard deviations away for a result to be `ok`."""
-
-FAR = 5.0
-"""Prior standard deviations at which a bias is no longer believed."""
-
-HOPELESS = 0.5
-"""Below this many it is `failed`: the answer says less than a guess would."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +50,14 @@ class InitLimits:
     """Errors that an initialization may have (the paper's definition of success)."""
 
     gravity_deg: float = 2.0
+    """Angle between estimated and true gravity [deg]."""
+
     velocity: float = 0.1
     """Root mean square over the keyframes [m/s]."""
+
+    def __post_init__(self) -> None:
+        as_number(self.gravity_deg, "InitLimits.gravity_deg", 0.0, exclusive=True)
+        as_number(self.velocity, "InitLimits.velocity", 0.0, exclusive=True)
 
 
 @dataclass(frozen=True)
@@ -53,25 +65,23 @@ class CalibrationLimits:
     """Errors that extrinsics may have."""
 
     rotation_deg: float = 1.0
+    """Rotation about each axis of the IMU [deg]."""
+
     translation: float = 0.03
-    """[m]"""
+    """Position along each axis of the IMU [m]."""
+
+    def __post_init__(self) -> None:
+        as_number(self.rotation_deg, "CalibrationLimits.rotation_deg", 0.0, exclusive=True)
+        as_number(self.translation, "CalibrationLimits.translation", 0.0, exclusive=True)
 
 
 def require_window(imu: ImuMeasurements, vision: RelativePoses) -> None:
-    """Enough keyframes, far enough apart for the IMU's rate, and samples that are numbers."""
+    """Raise unless there are enough keyframes, far enough apart for the IMU's rate."""
     if len(vision) < MIN_KEYFRAMES:
         raise MeasurementError(
             f"the window has {len(vision)} keyframes, needed at least {MIN_KEYFRAMES}; give a "
             "longer window or more keyframes."
         )
-    for name in ("gyro", "acc", "var_gyro", "var_acc"):
-        values = getattr(imu, name)
-        if not np.isfinite(values).all():
-            row = int(np.argwhere(~np.isfinite(values))[0, 0])
-            raise MeasurementError(
-                f"{imu.source}: {name} is NaN or infinite at stamp {imu.stamps_ns[row]} ns; every "
-                "sample in a window must be a number: cut it out or choose another window."
-            )
     shortest_ns = int(np.diff(vision.stamps_ns).min())
     last = min(len(imu.stamps_ns), 1000) - 1
     period_ns = float(imu.stamps_ns[last] - imu.stamps_ns[0]) / last
@@ -91,20 +101,28 @@ def judge_initialization(
     rotations: RotationAlignment,
     prior: BiasPrior,
     limits: InitLimits,
+    premises: Premises | None = None,
+    gravity_norm: float = GRAVITY_NORM,
 ) -> InitResult:
-    """Verdict on gravity and velocity."""
+    """Verdict on gravity and velocity, given what has been seen of the constants."""
+    contradicted = []
+    if premises is not None:
+        offset_free = report.std_time_offset_s is not None
+        contradicted = contradictions(premises, gravity_norm, offset_free)
     broken = _broken(state, posterior, report)
     if broken or posterior is None:
-        return InitResult(Verdict("failed", tuple(broken)), report)
+        return InitResult(Verdict("failed", (*contradicted, *broken)), report)
     gravity_deg = float(np.rad2deg(direction_std(state.gravity_c0, posterior.gravity_c0)))
-    velocity = float(np.sqrt(np.einsum("kii->", posterior.velocity_b) / len(vision)))
+    velocity = velocity_std(state, posterior, report, premises)
     checks = [
-        _against("gravity's direction", gravity_deg, limits.gravity_deg, "deg"),
-        _against("velocity", velocity, limits.velocity, "m/s"),
-        _plausible_bias(state, prior),
+        *(Check("weak", reason) for reason in contradicted),
+        against("gravity's direction", gravity_deg, limits.gravity_deg, "deg"),
+        against("velocity", velocity, limits.velocity, "m/s"),
+        plausible_bias(state, prior),
+        plausible_scale(report.scale or 1.0, 0.0, vision.std_scale),
+        rejections(report, int(vision.measured.sum())),
     ]
-    status, reasons = _worst(checks)
-    reasons += _left_out(report, len(vision) - 1)
+    status, reasons = worst(checks)
     reasons += _consistency(report, vision, rotations.residuals)
     return InitResult(Verdict(status, tuple(reasons)), report, state, posterior)
 
@@ -116,8 +134,10 @@ def judge_calibration(
     vision: RelativePoses,
     rotations: RotationAlignment,
     limits: CalibrationLimits,
+    scale: MeasuredScale | None = None,
 ) -> CalibrationResult:
-    """Verdict on each axis of the extrinsics, and what motion would help."""
+    """Verdict on each axis of the extrinsics, and what motion would help; `scale` is what the
+    accelerometer says of the camera's translations where they were taken as metric."""
     broken = _broken(state, posterior, report)
     if broken or posterior is None:
         unseen = _unseen_rotations(rotations, limits)
@@ -132,8 +152,11 @@ def judge_calibration(
         ):
             name = f"the camera's {what} the IMU's {axis} axis"
             advice = _advice(turned_deg, i, value, limit)
-            checks.append(_against(name, value, limit, unit, advice))
-    status, reasons = _worst(checks)
+            checks.append(against(name, value, limit, unit, advice))
+    checks.append(plausible_scale(report.scale or 1.0, 0.0, vision.std_scale))
+    if scale is not None:
+        checks.append(plausible_scale(scale.scale, scale.std, STD_ACC_SCALE))
+    status, reasons = worst(checks)
     reasons += _consistency(report, vision, rotations.residuals)
     return CalibrationResult(Verdict(status, tuple(reasons)), report, state, posterior)
 
@@ -142,7 +165,7 @@ def _unseen_rotations(rotations: RotationAlignment, limits: CalibrationLimits) -
     """Axes about which the camera's rotation did not show, where there is no joint answer."""
     std_deg = np.rad2deg(np.sqrt(np.diag(rotations.cov)[3:6]))
     checks = [
-        _against(
+        against(
             f"the camera's rotation about the IMU's {axis} axis",
             float(std),
             limits.rotation_deg,
@@ -159,12 +182,6 @@ def rotation_about_axes_deg(Ts_c0_b: Array) -> Array:
     R_b0_c0 = Ts_c0_b[0, :3, :3].T
     phi = np.array([so3_log(R_b0_c0 @ T[:3, :3]) for T in Ts_c0_b])
     return np.rad2deg(np.ptp(phi, axis=0))
-
-
-@dataclass(frozen=True)
-class _Check:
-    status: Status
-    reason: str = ""
 
 
 def _broken(state: VIState, posterior: Posterior | None, report: SolveReport) -> list[str]:
@@ -186,15 +203,6 @@ def _broken(state: VIState, posterior: Posterior | None, report: SolveReport) ->
     return []
 
 
-def _against(what: str, std: float, limit: float, unit: str, advice: str = "") -> _Check:
-    """Compare a standard deviation with the error that may be."""
-    if std * SURE <= limit:
-        return _Check("ok")
-    status: Status = "weak" if std * HOPELESS <= limit else "failed"
-    reason = f"{what} is known to {std:.2g} {unit} only, needed {limit / SURE:.2g}"
-    return _Check(status, f"{reason}; {advice}" if advice else reason)
-
-
 def _advice(turned_deg: Array, axis: int, std: float, limit: float) -> str:
     """What motion would help: an axis of the extrinsics shows in rotations about the others."""
     others = [i for i in range(3) if i != axis]
@@ -204,42 +212,14 @@ def _advice(turned_deg: Array, axis: int, std: float, limit: float) -> str:
     return f"too little rotation about {names}: {turned:.1f} deg, needs about {needed:.0f}"
 
 
-def _plausible_bias(state: VIState, prior: BiasPrior) -> _Check:
-    """A bias far outside its prior has swallowed something that is not a bias."""
-    away = np.abs(state.acc_bias - prior.mean_acc) / prior.std_acc
-    axis = int(np.argmax(away))
-    if away[axis] <= FAR:
-        return _Check("ok")
-    return _Check(
-        "weak",
-        f"the accelerometer bias on {'xyz'[axis]} comes out as {state.acc_bias[axis]:.2f} m/s^2, "
-        f"{away[axis]:.0f} standard deviations from what was expected: check units, gravity in the "
-        "accelerometer and the scale of the camera's motion",
-    )
-
-
-def _worst(checks: list[_Check]) -> tuple[Status, list[str]]:
-    order: list[Status] = ["ok", "weak", "failed"]
-    status = max((check.status for check in checks), key=order.index)
-    return status, [check.reason for check in checks if check.status != "ok"]
-
-
-def _left_out(report: SolveReport, steps: int) -> list[str]:
-    if report.rejected == 0:
-        return []
-    return [
-        f"{report.rejected} of {steps} camera steps contradict the IMU and were left out: "
-        "something that moves by itself may have filled the image"
-    ]
-
-
 def _consistency(report: SolveReport, vision: RelativePoses, residuals: Array) -> list[str]:
     """Where chi-square says that the stated noise was too small: by how much, and who disagrees."""
     if report.inflation <= 1.0:
         return []
     reason = (
-        f"chi-square {report.cost:.0f} for {report.dof} degrees of freedom: noise is about "
-        f"{np.sqrt(report.inflation):.1f} times what was stated and has been taken as that"
+        f"chi-square {report.cost:.0f} for {report.dof} degrees of freedom: measurement noise is "
+        f"about {np.sqrt(report.inflation):.1f} times the stated value; covariances were scaled "
+        "accordingly"
     )
     steps_s = np.diff(vision.stamps_ns) / 1e9
     squares = np.mean((residuals / steps_s[:, None]) ** 2, axis=1)
@@ -247,3 +227,6 @@ def _consistency(report: SolveReport, vision: RelativePoses, residuals: Array) -
     weights = 1.0 / np.trace(vision.covs_T_ck_ck1[:, 3:, 3:], axis1=1, axis2=2)
     rate_deg = float(np.rad2deg(np.sqrt(np.average(squares, weights=weights))))
     return [f"{reason}; vision and gyroscope disagree by {rate_deg:.2g} deg/s"]
+
+
+document_fields(__name__)

@@ -73,6 +73,7 @@ def _one_window(kind: MotionKind, seed: tuple[int, int]) -> Sample:
     at = truth_at(truth, stamps_ns, max_gap_s=0.1)
     assert result.state is not None
     assert result.posterior is not None
+    assert result.gravity_std_deg is not None
     errors = initialization_errors(
         result.state,
         at,

@@ -89,8 +89,8 @@ class WindowErrors:
     e_D_gravity: Array
     """(m, 9, 2) derivative by the x and y components of gravity in the truth's world."""
 
-    std_gyro_bias: Array
-    """(m, 3) spread of a gyroscope bias that the IMU model tracks, at the start; else empty."""
+    std_gyro_bias: Array | None
+    """(m, 3) spread at the start of a gyroscope bias that the IMU model tracks; None without."""
 
     rates_first: Array
     """(m, 9) rate of change of the start state, in b_i: [omega, acceleration, velocity]."""
@@ -130,7 +130,7 @@ class WindowErrors:
 
     def _bias_std(self, bias: BiasPrior) -> Array:
         """(m, 6) [gyro, acc]; the tracker's own for a gyroscope whose bias is tracked."""
-        gyro = self.std_gyro_bias if len(self.std_gyro_bias) else bias.std_gyro
+        gyro = bias.std_gyro if self.std_gyro_bias is None else self.std_gyro_bias
         std = [np.broadcast_to(one, (len(self.dt), 3)) for one in (gyro, bias.std_acc)]
         return np.nan_to_num(np.concatenate(std, axis=1), posinf=0.0)
 
@@ -226,15 +226,13 @@ def _compare(
         e_D_bias=one.D_bias,
         e_D_start=_start_derivative(one),
         e_D_gravity=_gravity_derivative(R_bi_w, one.dt),
-        std_gyro_bias=_at(imu.std_gyro_bias, states.samples[firsts]),
+        std_gyro_bias=(
+            None if imu.std_gyro_bias is None else imu.std_gyro_bias[states.samples[firsts]]
+        ),
         rates_first=rates[0],
         rates_last=rates[1],
         left_out=left_out,
     )
-
-
-def _at(values: Array, samples: Indices) -> Array:
-    return values[samples] if len(values) else values
 
 
 def _gravity_derivative(R_bi_w: Array, dt: Array) -> Array:

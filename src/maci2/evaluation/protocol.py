@@ -97,7 +97,12 @@ def truth_is_known(truth: GroundTruth, window: Window) -> bool:
         return False
     inside = (truth.stamps_ns >= window.start_ns) & (truth.stamps_ns <= window.stamps_ns[-1])
     states = replace(
-        truth, stamps_ns=truth.stamps_ns[inside], Ts_w_b=truth.Ts_w_b[inside], v_w=truth.v_w[inside]
+        truth,
+        stamps_ns=truth.stamps_ns[inside],
+        Ts_w_b=truth.Ts_w_b[inside],
+        v_w=truth.v_w[inside],
+        bias_gyro=truth.bias_gyro[inside],
+        bias_acc=truth.bias_acc[inside],
     )
     return bool(np.isfinite(at.v_w).all() and not truth_jumps(states, GROSS_JUMP_M).any())
 

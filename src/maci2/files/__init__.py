@@ -8,6 +8,8 @@ from maci2.files.npz import NpzField, read_npz, write_npz
 from maci2.files.reading import parse_json, read_bytes, read_json, read_lines, read_text
 from maci2.files.writing import (
     finite_or_none,
+    require_new_folder,
+    require_writable,
     whole_folder,
     write_atomically,
     write_json,
@@ -23,6 +25,8 @@ __all__ = [
     "read_lines",
     "read_npz",
     "read_text",
+    "require_new_folder",
+    "require_writable",
     "whole_folder",
     "write_atomically",
     "write_json",

@@ -47,6 +47,26 @@ def write_together(contents: Mapping[Path, Content]) -> None:
             temporary.unlink(missing_ok=True)
 
 
+def require_new_folder(folder: Path) -> None:
+    """Raise where a folder could not be written without writing over something."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise OutputError(
+            f"{folder} exists and is not an empty folder; nothing was written. Choose another name "
+            "or remove it first."
+        )
+
+
+def require_writable(path: Path) -> None:
+    """Raise where a file could not be written: asked before work whose result goes there."""
+    with _failing_as_output_error(path):
+        target = _replaceable(path)
+        folder = next(folder for folder in target.parents if folder.exists())
+        if not folder.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
     """A new folder to write into; it gets its name when all is written, and is removed otherwise.
@@ -54,11 +74,7 @@ def whole_folder(folder: Path) -> Iterator[Path]:
     Nothing is ever written over: `folder` must not exist, or be empty.
     """
     with _failing_as_output_error(folder):
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise OutputError(
-                f"{folder} exists and is not an empty folder; nothing was written. Choose another "
-                "name or remove it first."
-            )
+        require_new_folder(folder)
         folder.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name[:40]}."))
     try:

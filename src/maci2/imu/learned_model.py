@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
+from maci2.boundary import require_type
 from maci2.errors import DatasetError, OptionError
 from maci2.files import read_bytes, read_text
 from maci2.imu.bias_tracking import track_gyro_bias
@@ -48,6 +49,7 @@ def bundled_models() -> dict[str, str]:
 
 def load_imu_model(name_or_path: str | Path) -> "ImuModel":
     """A bundled model by name (`euroc`, `tumvi`) or a file that `maci2 train-imu` wrote."""
+    require_type(name_or_path, (str, Path), "the IMU model", "a name or the path of a weight file")
     known = bundled_models()
     if str(name_or_path) in known:
         name = str(name_or_path)
@@ -123,8 +125,9 @@ class ImuModel:
         `check_mounting` compares the direction of the mean specific force with the training
         recordings': another order of axes or another mounting shows there.
         """
+        require_type(samples, ImuSamples, "samples", "ImuSamples(stamps_ns, gyro, acc)")
         self._require_fitting(samples, check_mounting)
-        turn_on, std_gyro_bias = self.about.turn_on(), np.zeros((0, 3))
+        turn_on, std_gyro_bias = self.about.turn_on(), None
         if turn_on is not None:
             tracked, std_gyro_bias = track_gyro_bias(samples, turn_on, self.about.rest_shift())
             samples = replace(samples, gyro=samples.gyro - tracked)

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.ndimage import uniform_filter1d
 
+from maci2 import boundary
 from maci2.errors import MeasurementError
+from maci2.field_docs import document_fields
 from maci2.sensors import ImuNoise, ImuSamples
 from maci2.types import Array, Stamps
 
@@ -26,22 +28,26 @@ class BiasPrior:
     """What is known of the biases that remain in the samples, before looking at the window."""
 
     mean_gyro: Array = field(default_factory=lambda: np.zeros(3))
-    """[rad/s]"""
+    """(3,) mean of the gyroscope's bias, body frame [rad/s]."""
 
     std_gyro: Array = field(default_factory=lambda: np.full(3, np.inf))
-    """[rad/s], per axis; infinity says that nothing is known."""
+    """(3,) its standard deviation per axis [rad/s]; infinity says that nothing is known."""
 
     mean_acc: Array = field(default_factory=lambda: np.zeros(3))
-    """[m/s^2]"""
+    """(3,) mean of the accelerometer's bias, body frame [m/s^2]."""
 
     std_acc: Array = field(default_factory=lambda: np.full(3, DEFAULT_ACC_BIAS_STD))
-    """[m/s^2], per axis."""
+    """(3,) its standard deviation per axis [m/s^2]."""
 
     def __post_init__(self) -> None:
+        for name in ("mean_gyro", "mean_acc"):
+            mean = boundary.as_array(getattr(self, name), (3,), f"BiasPrior.{name}")
+            object.__setattr__(self, name, mean)
         for name in ("std_gyro", "std_acc"):
-            std = getattr(self, name)
+            std = boundary.as_array(getattr(self, name), (3,), f"BiasPrior.{name}", finite=False)
             if not (std > 0.0).all():
                 raise MeasurementError(f"BiasPrior.{name} is {std}; needed above 0 on every axis.")
+            object.__setattr__(self, name, std)
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,7 @@ class ImuMeasurements:
     """
 
     stamps_ns: Stamps
-    """(n,) strictly increasing."""
+    """(n,) timestamps [ns], strictly increasing."""
 
     gyro: Array
     """(n, 3) angular rate [rad/s], body frame."""
@@ -71,27 +77,50 @@ class ImuMeasurements:
     """(9, 9) covariance that every preintegration starts from, order [gamma, beta, alpha]."""
 
     bias_prior: BiasPrior
-    """Of the biases left in `gyro` and `acc`."""
+    """Prior of the biases left in `gyro` and `acc`."""
 
     source: str = "IMU samples"
     """File or device, for messages."""
 
-    std_gyro_bias: Array = field(default_factory=lambda: np.zeros((0, 3)))
-    """(n, 3) where the model tracks the gyroscope's bias: spread of what is left of it, which
-    shrinks along the stream; a window takes its prior from its start. Else empty."""
+    std_gyro_bias: Array | None = None
+    """(n, 3) spread of what is left of the gyroscope's bias [rad/s], where the model tracks that
+    bias: it shrinks along the stream, and a window takes its prior from its start. None where the
+    model does not."""
+
+    def __post_init__(self) -> None:
+        place = f"{self.source}:"
+        stamps_ns = boundary.as_stamps(
+            self.stamps_ns, f"{place} stamps_ns", boundary.SHORTEST_IMU_PERIOD_NS, least=2
+        )
+        shape = (len(stamps_ns), 3)
+        object.__setattr__(self, "stamps_ns", stamps_ns)
+        for name in ("gyro", "acc", "var_gyro", "var_acc"):
+            values = boundary.as_array(getattr(self, name), shape, f"{place} {name}")
+            object.__setattr__(self, name, values)
+        for name in ("var_gyro", "var_acc"):
+            if (getattr(self, name) < 0.0).any():
+                raise MeasurementError(f"{place} {name} is negative; a variance must not be.")
+        object.__setattr__(self, "cov_0", boundary.as_array(self.cov_0, (9, 9), f"{place} cov_0"))
+        boundary.require_type(self.bias_prior, BiasPrior, f"{place} bias_prior", "BiasPrior()")
+        if self.std_gyro_bias is not None:
+            std = boundary.as_array(
+                self.std_gyro_bias, shape, f"{place} std_gyro_bias", finite=False
+            )
+            object.__setattr__(self, "std_gyro_bias", std)
 
     def between(self, start_ns: int, end_ns: int) -> "ImuMeasurements":
         """The samples inside [start_ns, end_ns] and one beyond each end, for interpolation."""
         first = max(int(np.searchsorted(self.stamps_ns, start_ns, side="right")) - 1, 0)
         last = int(np.searchsorted(self.stamps_ns, end_ns, side="left")) + 1
         cut = slice(first, last)
-        prior = self.bias_prior
-        if len(self.std_gyro_bias):
+        prior, std_gyro_bias = self.bias_prior, None
+        if self.std_gyro_bias is not None:
             prior = replace(prior, std_gyro=self.std_gyro_bias[first])
+            std_gyro_bias = self.std_gyro_bias[cut]
         return replace(
             self,
             bias_prior=prior,
-            std_gyro_bias=self.std_gyro_bias[cut],
+            std_gyro_bias=std_gyro_bias,
             stamps_ns=self.stamps_ns[cut],
             gyro=self.gyro[cut],
             acc=self.acc[cut],
@@ -104,6 +133,8 @@ def datasheet_model(
     samples: ImuSamples, noise: ImuNoise, bias_prior: BiasPrior | None = None
 ) -> ImuMeasurements:
     """Raw samples with the variance that the data sheet's densities give at this rate."""
+    boundary.require_type(samples, ImuSamples, "samples", "ImuSamples(stamps_ns, gyro, acc)")
+    boundary.require_type(noise, ImuNoise, "noise", "the IMU's data sheet, as in `rig.imu`")
     shape = samples.gyro.shape
     return ImuMeasurements(
         stamps_ns=samples.stamps_ns,
@@ -143,3 +174,6 @@ def _with_vibration(values: Array, variance: Array, rate_hz: float) -> Array:
     size = max(int(VIBRATION_WINDOW_S * rate_hz), 1)
     smooth = uniform_filter1d(rough, size, axis=0, mode="nearest")
     return variance + VIBRATION_SHARE * np.maximum(smooth - variance, 0.0)
+
+
+document_fields(__name__)

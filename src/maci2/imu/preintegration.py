@@ -6,6 +6,7 @@ from typing import Literal
 import numpy as np
 from numba import njit
 
+from maci2 import boundary
 from maci2.errors import DatasetError
 from maci2.imu.measurements import ImuMeasurements
 from maci2.imu.preintegration_kernels import preintegrate_segments
@@ -71,8 +72,12 @@ def preintegrate(
     Samples are interpolated to the keyframes' stamps. `euler` holds each sample until the next
     (the paper's Eq. 2); `midpoint` takes the mean of both ends and the rotation half way.
     """
-    bias_gyro = np.zeros(3) if bias_gyro is None else np.asarray(bias_gyro, dtype=np.float64)
-    bias_acc = np.zeros(3) if bias_acc is None else np.asarray(bias_acc, dtype=np.float64)
+    boundary.require_type(imu, ImuMeasurements, "imu", "as raw_model(samples, noise) makes them")
+    stamps_ns = boundary.as_stamps(stamps_ns, "stamps_ns of the keyframes", least=2)
+    bias_gyro = boundary.as_array(
+        np.zeros(3) if bias_gyro is None else bias_gyro, (3,), "bias_gyro"
+    )
+    bias_acc = boundary.as_array(np.zeros(3) if bias_acc is None else bias_acc, (3,), "bias_acc")
     _require_samples(imu, stamps_ns)
     dt, gamma, beta, alpha, cov, by_bias = preintegrate_segments(
         imu.stamps_ns,

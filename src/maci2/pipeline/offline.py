@@ -52,7 +52,7 @@ def initialize_window(inputs: Inputs, window: Window, options: RunOptions) -> In
     """Initialize on one window of a recording."""
     vision = inputs.camera_motion(window.stamps_ns, window.index)
     imu = _samples_around(inputs, vision, options)
-    result = initialize(imu, vision, inputs.T_b_c, options.solver())
+    result = initialize(imu, vision, inputs.T_b_c, options.solver(), premises=inputs.premises)
     gyro_bias, acc_bias = inputs.removed_bias(int(vision.stamps_ns[0]), int(vision.stamps_ns[-1]))
     if result.state is None:
         return Initialized(result, Window(window.index, vision.stamps_ns), gyro_bias, acc_bias)

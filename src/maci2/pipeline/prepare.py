@@ -1,6 +1,7 @@
 """From a recording and options to what the estimator takes: IMU measurements and camera motion."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -8,10 +9,13 @@ import numpy as np
 from maci2.datasets import open_recording, read_trajectory
 from maci2.datasets.image_files import stereo_frames
 from maci2.errors import DatasetError
+from maci2.estimation.premises import Premises
 from maci2.imu import ImuMeasurements, datasheet_model, raw_model
 from maci2.imu.learned_model import load_imu_model
 from maci2.lie import se3_inv
+from maci2.pipeline.gyro_rotation import rotation_predictor
 from maci2.pipeline.options import RunOptions, VisionSource
+from maci2.pipeline.recording_premises import recording_premises
 from maci2.rigs import require_extrinsics, require_noise
 from maci2.sensors import (
     CameraTrajectory,
@@ -34,6 +38,7 @@ from maci2.vision import (
     rectified_extrinsics,
 )
 from maci2.vision.odometry import StereoOdometry, odometry_by
+from maci2.vision.predicted_rotation import RotationPredictor, no_prediction
 
 
 @dataclass(frozen=True)
@@ -107,6 +112,11 @@ class Inputs:
         seed = (self.seed, index, *name)
         return poses_from_truth(self.truth, stamps_ns, self.T_b_c, cov_pose, seed)
 
+    @cached_property
+    def premises(self) -> Premises | None:
+        """What the whole recording says of its own constants."""
+        return recording_premises(self)
+
     def removed_bias(self, start_ns: int, end_ns: int) -> tuple[Array, Array]:
         """Mean gyro and acc correction that the IMU model made inside the window, as biases."""
         window = (self.imu.stamps_ns >= start_ns) & (self.imu.stamps_ns <= end_ns)
@@ -127,7 +137,9 @@ def open_inputs(path: Path, options: RunOptions, calibrating: bool = False) -> I
     require_plausible(recording.imu)
     imu = apply_imu_model(recording, options)
     truth = recording.truth(options.truth)
-    visual = _open_visual(recording, options.vision)
+    # A calibration asks what the extrinsics are, so they predict nothing in it.
+    predictor = no_prediction if calibrating else rotation_predictor(recording, imu)
+    visual = _open_visual(recording, options.vision, predictor)
     if truth is not None:
         require_overlap(truth, recording.imu)
         if np.isnan(truth.v_w).all():
@@ -175,12 +187,17 @@ def recalibrated_rig(inputs: Inputs, T_b_c: Array, further_offset_s: float = 0.0
 
 
 def _open_visual(
-    recording: Recording, source: VisionSource
+    recording: Recording, source: VisionSource, predictor: RotationPredictor
 ) -> CameraTrajectory | MeasuredPoses | StereoOdometry | None:
     if source.kind == "truth":
         return None
     if source.kind == "images":
-        return odometry_by(source.covariance, stereo_frames(recording), recording.rig)
+        return odometry_by(
+            source.covariance,
+            stereo_frames(recording),
+            recording.rig,
+            predict_rotation=predictor,
+        )
     path = Path(source.file)
     if not path.is_absolute():
         folder = recording.path if recording.path.is_dir() else recording.path.parent

@@ -1,62 +1,48 @@
 """Results of `init` and `calibrate` as JSON (keys of docs/conventions.md)."""
 
-from typing import Any
-
 import numpy as np
 
 from maci2.estimation import CalibrationResult
-from maci2.files import finite_or_none
+from maci2.estimation.result_output import (
+    Record,
+    calibration_record,
+    initialization_record,
+    stds,
+)
 from maci2.lie.stacks import rotation_angle_deg
 from maci2.pipeline.offline import Initialized
 from maci2.pipeline.prepare import Inputs, recalibrated_rig
 from maci2.types import Array
 
-
-def initialization_json(one: Initialized, stated_offset_s: float = 0.0) -> dict[str, Any]:
-    """What `maci2 init --json` writes; the rig's stated time offset is in that of the result."""
-    result = one.result
-    state, posterior = result.state, result.posterior
-    record: dict[str, Any] = {
-        "status": result.verdict.status,
-        "reasons": list(result.verdict.reasons),
-        "start_ns": one.window.start_ns,
-        "stamps_ns": one.window.stamps_ns.tolist(),
-    }
-    if state is not None and posterior is not None:
-        record |= {
-            "gravity_c0": state.gravity_c0.tolist(),
-            "gravity_std_deg": result.gravity_std_deg,
-            "velocity_b": state.velocity_b.tolist(),
-            "velocity_std": stds(posterior.velocity_b).tolist(),
-            "gyro_bias": one.gyro_bias.tolist(),
-            "gyro_bias_std": stds(posterior.gyro_bias).tolist(),
-            "acc_bias": one.acc_bias.tolist(),
-            "acc_bias_std": stds(posterior.acc_bias).tolist(),
-            "T_c0_b": state.Ts_c0_b.tolist(),
-        }
-    return record | _report(result, stated_offset_s)
+__all__ = ["calibration_errors", "calibration_json", "initialization_json", "stds"]
 
 
-def calibration_json(inputs: Inputs, result: CalibrationResult) -> dict[str, Any]:
-    """What `maci2 calibrate --json` writes."""
-    state, posterior = result.state, result.posterior
-    record: dict[str, Any] = {
-        "status": result.verdict.status,
-        "reasons": list(result.verdict.reasons),
-    }
-    if state is not None and posterior is not None:
-        record |= {
-            "T_b_c": recalibrated_rig(inputs, state.T_b_c).cameras[0].T_b_c.tolist(),
-            "std": stds(posterior.T_b_c).tolist(),
-            "gyro_bias": state.gyro_bias.tolist(),
-            "gyro_bias_std": stds(posterior.gyro_bias).tolist(),
-            "acc_bias": state.acc_bias.tolist(),
-            "acc_bias_std": stds(posterior.acc_bias).tolist(),
-        }
-        if inputs.recording.rig.extrinsics_known:
-            rotation_deg, translation = calibration_errors(result, inputs.T_b_c)
-            record["errors"] = {"rotation_deg": rotation_deg, "translation_m": translation}
-    return record | _report(result, inputs.recording.rig.time_offset_s)
+def initialization_json(initialized: Initialized, stated_offset_s: float = 0.0) -> Record:
+    """What `maci2 init --json` writes, but for `errors`; biases are the raw sensor's.
+
+    `stated_offset_s`, the rig's own time offset, is included in the estimated one.
+    """
+    window = initialized.window
+    record = initialization_record(initialized.result, stated_offset_s)
+    record |= {"start_ns": window.start_ns, "stamps_ns": window.stamps_ns.tolist()}
+    if "gyro_bias" in record:
+        record["gyro_bias"] = initialized.gyro_bias.tolist()
+        record["acc_bias"] = initialized.acc_bias.tolist()
+    return record
+
+
+def calibration_json(inputs: Inputs, result: CalibrationResult) -> Record:
+    """What `maci2 calibrate --json` writes; `T_b_c` is the left camera's own, also where images
+    were rectified."""
+    rig = inputs.recording.rig
+    record = calibration_record(result, rig.time_offset_s)
+    if result.state is None or result.posterior is None:
+        return record
+    record["T_b_c"] = recalibrated_rig(inputs, result.state.T_b_c).cameras[0].T_b_c.tolist()
+    if rig.extrinsics_known:
+        rotation_deg, translation = calibration_errors(result, inputs.T_b_c)
+        record["errors"] = {"rotation_deg": rotation_deg, "translation_m": translation}
+    return record
 
 
 def calibration_errors(result: CalibrationResult, T_b_c: Array) -> tuple[float, float]:
@@ -65,29 +51,3 @@ def calibration_errors(result: CalibrationResult, T_b_c: Array) -> tuple[float, 
         return float("nan"), float("nan")
     rotation_deg = rotation_angle_deg(result.state.T_b_c[:3, :3], T_b_c[:3, :3])
     return rotation_deg, float(np.linalg.norm(result.state.T_b_c[:3, 3] - T_b_c[:3, 3]))
-
-
-def stds(cov: Array) -> Array:
-    """Square roots of the diagonal, for one covariance or a stack."""
-    return np.sqrt(np.diagonal(cov, axis1=-2, axis2=-1))
-
-
-def _report(result: Any, stated_offset_s: float) -> dict[str, Any]:
-    report = result.report
-    found: dict[str, Any] = {}
-    if stated_offset_s != 0.0:
-        found["stated_time_offset_s"] = stated_offset_s
-    if report.std_scale > 0.0:
-        found |= {"vision_scale": report.scale, "vision_scale_std": report.std_scale}
-    if report.std_time_offset_s > 0.0:
-        found["time_offset_s"] = stated_offset_s + report.time_offset_s
-        found["time_offset_std_s"] = report.std_time_offset_s
-    return found | {
-        "cost": finite_or_none(report.cost),
-        "dof": report.dof,
-        "inflation": report.inflation,
-        "rejected": report.rejected,
-        "set_aside": report.rejected,  # the name it had in version 0.1
-        "iterations": report.iterations,
-        "solve_ms": report.solve_ms,
-    }

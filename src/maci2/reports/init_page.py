@@ -74,7 +74,7 @@ def init_sections(inputs: Inputs, initialized: Initialized) -> list[Section]:
     if state is not None and posterior is not None:
         pictures = side_by_side(path_figure(state), velocity_figure(state, posterior))
         sections.append(Section("Motion", pictures))
-    if isinstance(inputs.visual, StereoOdometry) and initialized.result.report.time_offset_s == 0.0:
+    if isinstance(inputs.visual, StereoOdometry) and not initialized.result.report.time_offset_s:
         tracked = tracked_image(inputs.visual, int(stamps_ns[-2]), int(stamps_ns[-1]))
         caption = (
             "Points followed from the keyframe before, from green (predicted to be as exact as "
@@ -84,7 +84,7 @@ def init_sections(inputs: Inputs, initialized: Initialized) -> list[Section]:
     if state is not None and posterior is not None:
         imu = inputs.imu.between(int(stamps_ns[0]), int(stamps_ns[-1]))
         parts = [excitation_figure(imu, int(stamps_ns[0]), int(stamps_ns[-1]))]
-        if initialized.result.report.time_offset_s == 0.0:
+        if not initialized.result.report.time_offset_s:
             vision = inputs.camera_motion(stamps_ns, initialized.window.index)
             parts.insert(0, residual_figure(state, vision, imu))
         parts.append(bias_figure(imu, posterior))

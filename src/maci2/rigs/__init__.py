@@ -1,6 +1,6 @@
 """Calibration files of other tools and devices, read and written."""
 
-from maci2.rigs.convert import TOOLS, Tool, convert_rig, read_any_rig, write_rig
+from maci2.rigs.convert import TOOLS, Tool, convert_rig, kind_of, read_any_rig, write_rig
 from maci2.rigs.given_text import given_by
 from maci2.rigs.kalibr import read_camchain, read_imu_yaml, read_rig
 from maci2.rigs.kalibr_writer import write_camchain, write_imu_yaml
@@ -14,6 +14,7 @@ __all__ = [
     "complete",
     "convert_rig",
     "given_by",
+    "kind_of",
     "read_any_rig",
     "read_camchain",
     "read_imu_yaml",

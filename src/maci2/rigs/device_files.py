@@ -16,7 +16,7 @@ from maci2.rigs.lens import make_camera
 from maci2.rigs.parts import RigParts
 from maci2.rigs.yaml_schema import Matrix3, OpenSchema, load_yaml, rigid_transform, validate
 from maci2.rigs.yaml_text import read_text
-from maci2.sensors.types import Camera
+from maci2.sensors.types import Camera, DistortionModel
 from maci2.types import Array
 
 OAK_LEFT_RIGHT = (1, 2)
@@ -26,6 +26,9 @@ ZED_SIZES = {"HD": (1280, 720), "FHD": (1920, 1080), "2K": (2208, 1242), "VGA": 
 """Image sizes of a ZED; the first one that the file has is read."""
 
 NO_SOCKET = -1
+
+_RADTAN = ("k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6")
+_FISHEYE = ("k1", "k2", "k3", "k4")
 
 
 class _Translation(OpenSchema):
@@ -145,8 +148,8 @@ def _oak_camera(camera: _OakCamera, where: str, T_b_c: Array) -> Camera:
         )
     (fx, _, cx), (_, fy, cy) = camera.intrinsicMatrix[:2]
     size = (camera.width, camera.height)
-    model = "equidistant" if fisheye else "radtan"
-    return make_camera(where, [fx, fy, cx, cy], lens, model, size, T_b_c)  # type: ignore[arg-type]
+    model: DistortionModel = "equidistant" if fisheye else "radtan"
+    return make_camera(where, [fx, fy, cx, cy], lens, model, size, T_b_c)
 
 
 def read_camera_info(path: Path) -> RigParts:
@@ -182,31 +185,35 @@ def read_zed(path: Path) -> RigParts:
             f"{path}: ZED factory calibration without LEFT_CAM_HD, RIGHT_CAM_HD and STEREO; "
             "download the file of your serial number again."
         )
-    stereo = sections["STEREO"]
-
-    def rotation(key: str) -> float:
-        return _ini_number(stereo, f"{key}_{size}", path)
-
-    R_c1_c0 = cv2.Rodrigues(np.array([rotation("RX"), rotation("CV"), rotation("RZ")]))[0]
-    offset_mm = [_ini_number(stereo, "Baseline", path)]
-    offset_mm += [
-        _ini_number(stereo, key if key in stereo else f"{key}_{size}", path, 0.0)
-        for key in ("TY", "TZ")
-    ]
-    # The file has the right camera's place with the sign of the left one's.
-    T_c1_c0 = se3(np.asarray(R_c1_c0), -1e-3 * np.array(offset_mm))
-    T_c0_c1 = rigid_transform(se3_inv(T_c1_c0).tolist(), path, "STEREO")
+    T_c0_c1 = _zed_baseline(sections["STEREO"], size, path)
     left = _zed_camera(sections[f"LEFT_CAM_{size}"], size, np.eye(4), path)
     right = _zed_camera(sections[f"RIGHT_CAM_{size}"], size, T_c0_c1, path)
     tool = f"ZED factory calibration ({size})"
     return RigParts(tool, path, in_first_camera((left, right)), extrinsics_known=False)
 
 
+def _zed_baseline(stereo: Any, size: str, path: Path) -> Array:
+    """Pose of the right camera in the left one."""
+    angles = [_ini_number(stereo, f"{key}_{size}", path) for key in ("RX", "CV", "RZ")]
+    R_c1_c0 = np.asarray(cv2.Rodrigues(np.array(angles))[0], np.float64)
+    offset_mm = [_ini_number(stereo, "Baseline", path)]
+    offset_mm += [
+        _ini_number(stereo, key if key in stereo else f"{key}_{size}", path, 0.0)
+        for key in ("TY", "TZ")
+    ]
+    # The file has the right camera's place with the sign of the left one's.
+    T_c1_c0 = se3(R_c1_c0, -1e-3 * np.array(offset_mm))
+    return rigid_transform(se3_inv(T_c1_c0).tolist(), path, "STEREO")
+
+
 def _zed_camera(section: Any, size: str, T_b_c: Array, path: Path) -> Camera:
     focal = [_ini_number(section, key, path) for key in ("fx", "fy", "cx", "cy")]
-    names = ("k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6")
+    # Wide lenses have k1 to k4 of a fisheye, and no tangential coefficients.
+    fisheye = "k4" in section and "p1" not in section
+    names = _FISHEYE if fisheye else _RADTAN
     lens = [_ini_number(section, key, path, 0.0) for key in names]
-    return make_camera(path, focal, lens, "radtan", ZED_SIZES[size], T_b_c)
+    model: DistortionModel = "equidistant" if fisheye else "radtan"
+    return make_camera(path, focal, lens, model, ZED_SIZES[size], T_b_c)
 
 
 def _ini_number(section: Any, key: str, path: Path, default: float | None = None) -> float:

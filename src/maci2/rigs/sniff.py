@@ -80,7 +80,8 @@ def _chain_entries(data: Keys) -> list[Keys]:
 
 
 def _is_chain(data: Keys) -> bool:
-    return any("intrinsics" in e or "camera_model" in e for e in _chain_entries(data))
+    marks = {"intrinsics", "camera_model", "T_cam_imu", "T_imu_cam"}
+    return any(marks & set(entry) for entry in _chain_entries(data))
 
 
 def _chain_kind(data: Keys) -> FileKind:
@@ -167,12 +168,16 @@ _KINDS: tuple[tuple[Callable[[Keys], bool], Any], ...] = (
         _has("sensor_type", "T_BS"),
         FileKind("EuRoC sensor.yaml", "", "one sensor alone; give the recording's folder instead"),
     ),
+    (
+        lambda data: isinstance(data.get("Camera"), dict),
+        _settings("stella_vslam or OpenVSLAM settings", "this tool is not read here"),
+    ),
     (_has("target_type"), _settings("Kalibr target", "this describes the calibration board")),
     (_has("camera_id", "T_BS"), _settings("Kimera-VIO camera", "this tool is not read here")),
     (_has("cameras", "imu_params"), _settings("OKVIS settings", "this tool is not read here")),
     (
         lambda data: isinstance(data.get("cameras"), list),
-        _settings("ROVIO or maplab camera list", "this tool is not read here"),
+        _settings("SVO, ROVIO or maplab camera list", "this tool is not read here"),
     ),
     (
         _any("M1", "cameraMatrix1", "K1"),

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from maci2.errors import CalibrationError
-from maci2.files import read_bytes
+from maci2.files.reading import UTF_16_MARKS, decode_text, read_bytes
 
 MAX_YAML_BYTES = 1_000_000
 """Real files have at most tens of kilobytes; the parser needs some seconds for a megabyte."""
@@ -118,21 +118,19 @@ def read_mapping(path: Path, what: str) -> Mapping:
 
 
 def read_text(path: Path, what: str) -> str:
-    """Text of a file; bytes that are not UTF-8 are let pass in comments only."""
-    raw = read_bytes(path, what, MAX_JSON_BYTES, CalibrationError)
-    text = raw.decode("utf-8-sig", errors="surrogateescape")
-    lines = text.splitlines(keepends=True)
-    for number, line in enumerate(lines, start=1):
-        wrong = next((i for i, letter in enumerate(line) if "\udc80" <= letter <= "\udcff"), None)
-        if wrong is None:
-            continue
-        if "#" not in line[:wrong]:
-            raise CalibrationError(
-                f"{path}, line {number}: byte 0x{ord(line[wrong]) - 0xDC00:02x} is not UTF-8 text; "
-                "save the file as UTF-8, or check that it is a calibration at all."
-            )
-        lines[number - 1] = re.sub("[\udc80-\udcff]", "?", line)
-    return "".join(lines)
+    """Text of a calibration file; bytes that are not UTF-8 are let pass in comments only."""
+    content = read_bytes(path, what, MAX_JSON_BYTES, CalibrationError)
+    if content[:2] not in UTF_16_MARKS:
+        content = b"\n".join(_readable_comment(line) for line in content.split(b"\n"))
+    return decode_text(content, str(path), CalibrationError)
+
+
+def _readable_comment(line: bytes) -> bytes:
+    """A line whose comment is UTF-8; people write theirs in the encoding of their country."""
+    value, mark, comment = line.partition(b"#")
+    if not mark or comment.isascii():
+        return line
+    return value + mark + comment.decode("utf-8", errors="replace").encode()
 
 
 def _yaml(text: str, path: Path) -> Any:
@@ -142,15 +140,17 @@ def _yaml(text: str, path: Path) -> Any:
             f"{path}: is a YAML file of {len(text) / 1e6:.1f} MB, needed at most "
             f"{MAX_YAML_BYTES / 1e6:g}; check the path."
         )
+    opencv = text.lstrip().startswith("%YAML:")
     # OpenCV's first line %YAML:1.0 is not legal YAML; blanked, so that line numbers stay true.
     text = _DIRECTIVE.sub("", text)
+    # OpenCV takes `key:value`, and editors leave tabs behind.
+    tidied = _KEY_WITHOUT_SPACE.sub(r"\1: ", text.replace("\t", "    "))
     try:
-        return _first_document(text)
+        return _first_document(tidied if opencv else text)
     except (yaml.YAMLError, ValueError):
-        # OpenCV takes `key:value`, and editors leave tabs behind.
-        tidied = _KEY_WITHOUT_SPACE.sub(r"\1: ", text.replace("\t", "    "))
+        pass
     try:
-        return _first_document(tidied)
+        return _first_document(text if opencv else tidied)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark is not None else 1
         raise CalibrationError(

@@ -1,4 +1,4 @@
-"""What a recording holds: samples, timestamps, calibration and ground truth. Nothing estimated."""
+"""Contents of a recording: samples, timestamps, calibration and ground truth. Nothing estimated."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -6,8 +6,13 @@ from typing import Literal
 
 import numpy as np
 
-from maci2.errors import DatasetError
+from maci2 import boundary
+from maci2.errors import CalibrationError, DatasetError
+from maci2.field_docs import document_fields
 from maci2.types import NS, Array, Stamps
+
+LARGEST_IMAGE_PX = 32767
+"""Width or height that image processing takes: its pixel coordinates have 16 bits."""
 
 CameraModel = Literal["pinhole", "omni", "ds", "eucm"]
 DistortionModel = Literal["radtan", "equidistant", "fov", "none"]
@@ -18,7 +23,7 @@ class ImuSamples:
     """What an IMU reported: angular rate and specific force, in the body frame b."""
 
     stamps_ns: Stamps
-    """(n,) strictly increasing."""
+    """(n,) timestamps [ns], strictly increasing."""
 
     gyro: Array
     """(n, 3) angular rate [rad/s]."""
@@ -29,12 +34,27 @@ class ImuSamples:
     source: str = "IMU samples"
     """File or device, for messages."""
 
+    def __post_init__(self) -> None:
+        stamps_ns = boundary.as_stamps(
+            self.stamps_ns,
+            f"{self.source}: stamps_ns",
+            boundary.SHORTEST_IMU_PERIOD_NS,
+            least=2,
+            error=DatasetError,
+        )
+        object.__setattr__(self, "stamps_ns", stamps_ns)
+        for name in ("gyro", "acc"):
+            values = boundary.as_array(
+                getattr(self, name), (len(stamps_ns), 3), f"{self.source}: {name}", DatasetError
+            )
+            object.__setattr__(self, name, values)
+
     def __len__(self) -> int:
         return len(self.stamps_ns)
 
     @property
     def rate_hz(self) -> float:
-        """Median sampling rate."""
+        """Median sampling rate [Hz]."""
         return NS / float(np.median(np.diff(self.stamps_ns)))
 
     def between(self, start_ns: int, end_ns: int) -> "ImuSamples":
@@ -57,7 +77,7 @@ class GroundTruth:
     """Where the body was, from a system better than the one under test."""
 
     stamps_ns: Stamps
-    """(n,) strictly increasing."""
+    """(n,) timestamps [ns], strictly increasing."""
 
     Ts_w_b: Array
     """(n, 4, 4) poses of the body in a world whose z axis points up."""
@@ -74,6 +94,18 @@ class GroundTruth:
     source: str = "ground truth"
     """File, for messages."""
 
+    def __post_init__(self) -> None:
+        _check_poses(self, "Ts_w_b")
+        for name in ("v_w", "bias_gyro", "bias_acc"):
+            values = boundary.as_array(
+                getattr(self, name),
+                (len(self.stamps_ns), 3),
+                f"{self.source}: {name}",
+                DatasetError,
+                finite=False,
+            )
+            object.__setattr__(self, name, values)
+
     def __len__(self) -> int:
         return len(self.stamps_ns)
 
@@ -83,7 +115,7 @@ class CameraTrajectory:
     """Where a camera was, as some visual odometry saw it."""
 
     stamps_ns: Stamps
-    """(n,) strictly increasing."""
+    """(n,) timestamps [ns], strictly increasing."""
 
     Ts_w_c: Array
     """(n, 4, 4) poses of the camera in that odometry's own world."""
@@ -93,6 +125,9 @@ class CameraTrajectory:
 
     dropped: int = 0
     """Lines left out because they hold NaN: the odometry was lost there."""
+
+    def __post_init__(self) -> None:
+        _check_poses(self, "Ts_w_c")
 
     def __len__(self) -> int:
         return len(self.stamps_ns)
@@ -115,7 +150,20 @@ class ImuNoise:
     """Random walk of the accelerometer bias [m/s^3/sqrt(Hz)]."""
 
     rate_hz: float
-    """Nominal sampling rate."""
+    """Nominal sampling rate [Hz]."""
+
+    def __post_init__(self) -> None:
+        for name in ("density_gyro", "density_acc", "walk_gyro", "walk_acc", "rate_hz"):
+            # A walk of zero is a bias that stays; noise of zero would be infinite information.
+            is_walk = name.startswith("walk")
+            number = boundary.as_number(
+                getattr(self, name),
+                f"ImuNoise.{name}",
+                low=0.0,
+                error=CalibrationError,
+                exclusive=not is_walk,
+            )
+            object.__setattr__(self, name, number)
 
 
 @dataclass(frozen=True)
@@ -171,7 +219,7 @@ class Camera:
     """Width, height [px]."""
 
     rate_hz: float
-    """Nominal frame rate."""
+    """Nominal frame rate [Hz]."""
 
     topic: str = ""
     """ROS topic of its images, where the calibration says it."""
@@ -182,13 +230,33 @@ class Camera:
     model_parameters: Array = field(default_factory=lambda: np.zeros(0))
     """() for a pinhole, (1,) xi for omni, (2,) xi, alpha for ds, (2,) alpha, beta for eucm."""
 
+    def __post_init__(self) -> None:
+        T_b_c = boundary.as_transform(self.T_b_c, "Camera.T_b_c", CalibrationError)
+        object.__setattr__(self, "T_b_c", T_b_c)
+        shapes = {"intrinsics": (4,), "distortion": (None,), "model_parameters": (None,)}
+        for name, shape in shapes.items():
+            values = boundary.as_array(
+                getattr(self, name), shape, f"Camera.{name}", CalibrationError
+            )
+            object.__setattr__(self, name, values)
+        if not (self.intrinsics[:2] > 0.0).all():
+            raise CalibrationError(
+                f"Camera.intrinsics has the focal lengths {self.intrinsics[:2].tolist()} px, "
+                "needed above 0."
+            )
+        object.__setattr__(self, "resolution", _resolution(self.resolution))
+
 
 @dataclass(frozen=True)
 class Rig:
     """Cameras and IMU of one device; the first camera is the left one."""
 
     cameras: tuple[Camera, ...]
+    """The left camera first, then the right one."""
+
     imu: ImuNoise
+    """Data sheet of the IMU."""
+
     source: str = "rig"
     """File, for messages."""
 
@@ -200,7 +268,7 @@ class Rig:
     every T_b_c is then the pose in the first camera."""
 
     time_offset_s: float = 0.0
-    """Of all cameras: t_imu = t_camera + time_offset_s, as Kalibr counts it."""
+    """Time offset of all cameras [s]: t_imu = t_camera + time_offset_s, as Kalibr counts it."""
 
     noise_known: bool = True
     """False: the calibration says nothing of the IMU's noise, and `imu` holds assumed values that
@@ -209,6 +277,14 @@ class Rig:
     imu_intrinsics: ImuIntrinsics | None = None
     """Errors of the IMU's raw readings that are still in the samples; None in the rig of an opened
     recording, whose samples are corrected."""
+
+    def __post_init__(self) -> None:
+        boundary.require_type(self.cameras, (tuple, list), "Rig.cameras", "the left camera first")
+        object.__setattr__(self, "cameras", tuple(self.cameras))
+        for camera in self.cameras:
+            boundary.require_type(camera, Camera, "Rig.cameras", "one for each camera")
+        boundary.require_type(self.imu, ImuNoise, "Rig.imu", "the IMU's data sheet")
+        boundary.as_number(self.time_offset_s, "Rig.time_offset_s", error=CalibrationError)
 
 
 @dataclass(frozen=True)
@@ -231,15 +307,23 @@ class Recording:
     """A recording opened: samples and calibration in memory, images left on disk."""
 
     name: str
+    """Name of its folder or file."""
+
     path: Path
+    """Folder or file that was opened."""
+
     imu: ImuSamples
+    """All samples of the IMU."""
+
     rig: Rig
+    """Calibration of cameras and IMU."""
+
     camera_stamps_ns: tuple[Stamps, ...]
-    """One array per camera; empty where the recording has no camera."""
+    """Timestamps of the images [ns], one array per camera; empty without a camera."""
 
     camera_shift_ns: int = 0
-    """What was added to the camera stamps to put them onto the IMU's clock; names of images and
-    what others computed from them have stamps that are so much less."""
+    """Nanoseconds added to the camera's timestamps to put them onto the IMU's clock; names of
+    images and what others computed from them have timestamps that are so much less."""
 
     truths: dict[str, GroundTruth] = field(default_factory=dict)
     """Every ground truth found, by the name of its folder, file or topic."""
@@ -263,3 +347,31 @@ class Recording:
             if name in self.truths:
                 return self.truths[name]
         return next(iter(self.truths.values()), None)
+
+
+def _check_poses(poses: GroundTruth | CameraTrajectory, name: str) -> None:
+    """Timestamps and transforms of a trajectory, converted and checked in place."""
+    stamps_ns = boundary.as_stamps(
+        poses.stamps_ns,
+        f"{poses.source}: stamps_ns",
+        boundary.SHORTEST_IMU_PERIOD_NS,
+        error=DatasetError,
+    )
+    Ts = boundary.as_transforms(
+        getattr(poses, name), len(stamps_ns), f"{poses.source}: {name}", DatasetError
+    )
+    object.__setattr__(poses, "stamps_ns", stamps_ns)
+    object.__setattr__(poses, name, Ts)
+
+
+def _resolution(resolution: tuple[int, int]) -> tuple[int, int]:
+    size = boundary.as_array(resolution, (2,), "Camera.resolution", CalibrationError)
+    if not ((size >= 1) & (size <= LARGEST_IMAGE_PX) & (size == np.rint(size))).all():
+        raise CalibrationError(
+            f"Camera.resolution is {tuple(resolution)}, needed width and height in whole pixels, "
+            f"at most {LARGEST_IMAGE_PX}."
+        )
+    return int(size[0]), int(size[1])
+
+
+document_fields(__name__)

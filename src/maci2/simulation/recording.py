@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from maci2.boundary import as_array, as_number, as_stamp, require_type
 from maci2.datasets.euroc import DEFAULT_TRUTH
 from maci2.errors import OptionError
+from maci2.field_docs import document_fields
 from maci2.lie.stacks import stack_poses
 from maci2.sensors.types import GroundTruth, ImuNoise, ImuSamples, Recording
 from maci2.simulation.rig import LensKind, simulated_rig
@@ -23,9 +25,13 @@ MEMS_NOISE = ImuNoise(
 """Data sheet of a good MEMS unit (the ADIS16448 of EuRoC)."""
 
 
+LARGEST_NUMBER = 1e7
+"""Most samples of a recording, and its largest duration [s] and rate [Hz]: what fits in memory."""
+
+
 @dataclass(frozen=True)
 class SimulationConfig:
-    """What to simulate. The same configuration gives the same bytes."""
+    """Choices of a simulated recording. The same configuration gives the same bytes."""
 
     kind: MotionKind = "handheld"
     """Which motion: `random_trajectory` says what each is like."""
@@ -38,7 +44,10 @@ class SimulationConfig:
     others as they were."""
 
     imu_rate_hz: float = 200.0
+    """Samples of the IMU in a second [Hz]."""
+
     camera_rate_hz: float = 20.0
+    """Images of each camera in a second [Hz]."""
 
     start_ns: int = 1_700_000_000_000_000_000
     """Stamp of the first IMU sample."""
@@ -53,7 +62,10 @@ class SimulationConfig:
     """Densities of white noise and bias walk; its rate is replaced by `imu_rate_hz`."""
 
     white_noise: bool = True
+    """Add the white noise of `noise` to the samples."""
+
     bias_walk: bool = True
+    """Let the biases walk as `noise` says."""
 
     bias_gyro: tuple[float, float, float] = (0.0, 0.0, 0.0)
     """Mean of the first gyroscope bias [rad/s]."""
@@ -74,12 +86,27 @@ class SimulationConfig:
     """(3, 3) the same for the accelerometer."""
 
     def __post_init__(self) -> None:
+        require_type(self.kind, str, "kind", "the name of a motion")
+        require_type(self.lens, str, "lens", "the name of a lens")
+        require_type(self.noise, ImuNoise, "noise", "the IMU's data sheet")
         for name in ("duration_s", "imu_rate_hz", "camera_rate_hz"):
-            if not 0.0 < getattr(self, name) < np.inf:
-                raise OptionError(f"{name} is {getattr(self, name)}; needed above 0 and finite.")
+            as_number(getattr(self, name), name, 0.0, LARGEST_NUMBER, OptionError, exclusive=True)
         for name in ("seed", "camera_offset_ns", "bias_gyro_std", "bias_acc_std"):
-            if not getattr(self, name) >= 0:
-                raise OptionError(f"{name} is {getattr(self, name)}; needed 0 or more.")
+            as_number(getattr(self, name), name, 0.0, error=OptionError)
+        for name in ("seed", "camera_offset_ns", "start_ns"):
+            as_stamp(getattr(self, name), name, OptionError)
+        for name, shape in (
+            ("bias_gyro", (3,)),
+            ("bias_acc", (3,)),
+            ("shape_gyro", (3, 3)),
+            ("shape_acc", (3, 3)),
+        ):
+            as_array(getattr(self, name), shape, name, OptionError)
+        if self.duration_s * max(self.imu_rate_hz, self.camera_rate_hz) > LARGEST_NUMBER:
+            raise OptionError(
+                f"duration_s {self.duration_s:g} at {self.imu_rate_hz:g} Hz gives more than "
+                f"{LARGEST_NUMBER:g} samples; simulate a shorter recording."
+            )
         if self.duration_s * self.imu_rate_hz < 1.0:
             raise OptionError(
                 f"duration_s {self.duration_s} at imu_rate_hz {self.imu_rate_hz} gives one IMU "
@@ -98,8 +125,20 @@ class _Biases:
     """(n, 3) [m/s^2]"""
 
 
-def simulate(config: SimulationConfig) -> Recording:
-    """A recording with exact truth at every IMU and camera stamp."""
+def simulate(config: SimulationConfig | None = None) -> Recording:
+    """Simulate a recording with exact ground truth at every IMU and camera timestamp.
+
+    Args:
+        config: motion, length, rates, noise and seed; the same configuration gives the same bytes.
+
+    Returns:
+        IMU samples, rig, image timestamps and ground truth; no images.
+
+    Raises:
+        OptionError: a value of the configuration has no meaning.
+    """
+    config = SimulationConfig() if config is None else config
+    require_type(config, SimulationConfig, "config", "SimulationConfig()")
     motion_rng, bias_rng, walk_rng, white_rng = _streams(config.seed, 4)
     trajectory = random_trajectory(config.kind, motion_rng)
     imu_stamps_ns = _regular_stamps(config, config.imu_rate_hz, 0)
@@ -199,3 +238,6 @@ def _truth(
         bias_acc=np.stack([np.interp(t, imu_t, axis) for axis in biases.acc.T], axis=1),
         source="simulated truth",
     )
+
+
+document_fields(__name__)

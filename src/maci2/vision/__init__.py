@@ -1,6 +1,6 @@
 """Camera motion with covariance."""
 
-from maci2.types import Stamps
+from maci2.vision.pose_files import MeasuredPoses, load_relative_poses, save_relative_poses
 from maci2.vision.pose_sources import (
     pose_noise,
     poses_from_measurements,
@@ -9,19 +9,17 @@ from maci2.vision.pose_sources import (
 )
 from maci2.vision.rectify import rectified_extrinsics
 from maci2.vision.relative_poses import (
+    AbsoluteErrors,
     CameraFrame,
-    MeasuredPoses,
     RelativePoses,
     any_motion,
-    load_relative_poses,
-    save_relative_poses,
 )
 
 __all__ = [
+    "AbsoluteErrors",
     "CameraFrame",
     "MeasuredPoses",
     "RelativePoses",
-    "Stamps",
     "any_motion",
     "load_relative_poses",
     "pose_noise",

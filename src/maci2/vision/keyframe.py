@@ -1,4 +1,4 @@
-"""One keyframe step: from two stereo pairs and the frames between them to checked matches."""
+"""From two stereo pairs and the images between them to checked matches."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,8 +8,18 @@ import numpy as np
 from maci2.sensors.stereo import Image
 from maci2.types import Array
 from maci2.vision.keypoints import candidates
-from maci2.vision.klt import MAX_ROW_ERROR_PX, WINDOW, Tracks, coarse_disparities, follow
+from maci2.vision.klt import (
+    MAX_ROW_ERROR_PX,
+    WINDOW,
+    Scaled,
+    Tracks,
+    coarse_disparities,
+    coarse_start,
+    follow,
+    scaled,
+)
 from maci2.vision.match_features import Checks, MatchFeatures, gather
+from maci2.vision.predicted_rotation import carried
 from maci2.vision.rectify import Rectification
 from maci2.vision.two_frame import Matches
 
@@ -30,6 +40,10 @@ class Keyframe:
 
     left: Image
     right: Image
+
+    scaled: Scaled
+    """The left image without its exposure: points are followed in it."""
+
     uv: Array
     """(n, 2) chosen points [px]."""
 
@@ -57,7 +71,7 @@ class Keyframe:
 
 @dataclass(frozen=True)
 class KeyframeMatches:
-    """Matches of one step that passed every check, with the features that tell their covariance."""
+    """Matches of two keyframes that passed every check, and what tells their covariance."""
 
     matches: Matches
     features: MatchFeatures
@@ -71,9 +85,9 @@ def keyframe(rectification: Rectification, left: Image, right: Image) -> Keyfram
     why = blank(left, "left") or blank(right, "right")
     if why:
         nothing = np.empty((0, 2))
-        return Keyframe(left, right, nothing, follow(left, right, nothing), why)
+        return Keyframe(left, right, Scaled(left, left), nothing, follow(left, right, nothing), why)
     uv = candidates(left, rectification.mask, CANDIDATES, SPACING, WINDOW // 2 + 2)
-    return Keyframe(left, right, uv, match_stereo(left, right, uv), why)
+    return Keyframe(left, right, scaled(left), uv, match_stereo(left, right, uv), why)
 
 
 def match_stereo(left: Image, right: Image, uv: Array) -> Tracks:
@@ -82,22 +96,44 @@ def match_stereo(left: Image, right: Image, uv: Array) -> Tracks:
     return follow(left, right, uv, guess, levels=2)
 
 
+@dataclass(frozen=True)
+class Guide:
+    """An image between two keyframes, through which points are followed."""
+
+    scaled: Scaled
+    """Rectified left image without its exposure."""
+
+    H: Array
+    """(3, 3) homography that takes pixels of the first keyframe to where they are expected."""
+
+
 def match_keyframes(
-    first: Keyframe, between: Sequence[Image], second: Keyframe, row_offset: float
+    first: Keyframe,
+    guides: Sequence[Guide],
+    second: Keyframe,
+    row_offset: float,
+    H: Array | None = None,
 ) -> KeyframeMatches:
     """Follow the points of `first` through the images between to `second`, then across.
 
-    `between` are rectified left images. Every leg matches the patch of frame k itself: the
-    images between only lead the way, so their errors do not add up.
+    `H` takes pixels to where they are expected in `second`. Every leg matches the patch of frame
+    k itself: the images between only lead the way, so their errors do not add up.
     """
+    H = np.eye(3) if H is None else H
     stereo0 = first.stereo
     disparity0 = first.uv[:, 0] - stereo0.uv[:, 0]
     row0 = first.uv[:, 1] - stereo0.uv[:, 1] - row_offset
     good = stereo0.found & (disparity0 > MIN_DISPARITY) & (np.abs(row0) < MAX_ROW_ERROR_PX)
-    uv0, guess = first.uv[good], first.uv[good]
-    for image in between:
-        guess = follow(first.left, image, uv0, guess, both_ways=False, coarse=True).uv
-    over = follow(first.left, second.left, uv0, guess, coarse=True)
+    uv0 = first.uv[good]
+    # What a rotation does not explain is expected to go on from image to image.
+    parallax = np.zeros_like(uv0)
+    for guide in guides:
+        expected = carried(guide.H, uv0)
+        start = coarse_start(first.scaled, guide.scaled, uv0, expected + parallax)
+        led = follow(first.scaled.fine, guide.scaled.fine, uv0, start, both_ways=False)
+        parallax = led.uv - expected
+    start = coarse_start(first.scaled, second.scaled, uv0, carried(H, uv0) + parallax)
+    over = follow(first.scaled.fine, second.scaled.fine, uv0, start)
     across_guess = over.uv - np.column_stack([disparity0[good], row0[good] + row_offset])
     across = follow(second.left, second.right, over.uv, across_guess, levels=2)
     disparity1 = over.uv[:, 0] - across.uv[:, 0]

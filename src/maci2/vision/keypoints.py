@@ -28,7 +28,7 @@ def candidates(
     rows, columns = strength.shape[0] // spacing, strength.shape[1] // spacing
     cells = strength[: rows * spacing, : columns * spacing]
     cells = cells.reshape(rows, spacing, columns, spacing).swapaxes(1, 2)
-    flat = cells.reshape(rows, columns, -1)
+    flat = cells.reshape(rows, columns, spacing * spacing)
     best = flat.argmax(axis=2)
     value = np.take_along_axis(flat, best[..., None], axis=2)[..., 0]
     v = np.arange(rows)[:, None] * spacing + best // spacing

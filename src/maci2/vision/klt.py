@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from maci2.sensors.stereo import Image
 from maci2.types import Array
+from maci2.vision.local_contrast import locally_scaled
 
 Mask = NDArray[np.bool_]
 
@@ -18,6 +19,10 @@ LEVELS = 3
 COARSE = 4
 """Fast motion is found first in images this much smaller: with it a patch is 84 px wide, and its
 pyramid bridges more than a hundred pixels."""
+
+COARSE_SURROUNDINGS = 101
+"""Side of the surroundings that the smaller image is scaled by [px]: most of it, since fast
+motion is found by large shapes."""
 
 MAX_BACKWARD_PX = 1.0
 """Forward, then backward must return to the start within this."""
@@ -31,6 +36,21 @@ COARSE_RANGE, COARSE_BLOCK = 80, 13
 
 _STOP = (cv2.TERM_CRITERIA_COUNT | cv2.TERM_CRITERIA_EPS, 30, 0.005)
 _MIN_EIGENVALUE = 1e-5
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """An image without its exposure, in the two sizes in which points are followed."""
+
+    fine: Image
+    coarse: Image
+    """`COARSE` times smaller, with brightness differences over larger surroundings."""
+
+
+def scaled(image: Image) -> Scaled:
+    """Both sizes of an image, each locally scaled by itself."""
+    small = _shrunk(image, 1.0 / COARSE)
+    return Scaled(locally_scaled(image), locally_scaled(small, COARSE_SURROUNDINGS))
 
 
 @dataclass(frozen=True)
@@ -53,15 +73,11 @@ def follow(
     guess: Array | None = None,
     levels: int = LEVELS,
     both_ways: bool = True,
-    coarse: bool = False,
 ) -> Tracks:
-    """Find the points `uv` of `source` in `target`, starting at `guess`; `coarse` looks for a
-    better start in smaller images first."""
+    """Find the points `uv` of `source` in `target`, starting at `guess`."""
     if len(uv) == 0:
         return Tracks(np.empty((0, 2)), np.empty(0), np.empty(0, dtype=bool))
     start = uv if guess is None else guess
-    if coarse:
-        start = _coarse_start(source, target, uv, start)
     there, status = _lucas_kanade(source, target, uv, start, levels)
     found = status & _inside(there, source.shape)
     if not both_ways:
@@ -72,13 +88,15 @@ def follow(
     return Tracks(there, backward, found & status & (backward < MAX_BACKWARD_PX))
 
 
-def _coarse_start(source: Image, target: Image, uv: Array, start: Array) -> Array:
-    """Where points are in smaller images, in pixels of the large ones; `start` where not found."""
-    small, small_target = _shrunk(source, 1.0 / COARSE), _shrunk(target, 1.0 / COARSE)
+def coarse_start(source: Scaled, target: Scaled, uv: Array, start: Array) -> Array:
+    """(n, 2) where points are in the smaller images, in pixels of the large ones; `start` where
+    they are not found."""
+    if len(uv) == 0:
+        return start
     # Centres of pixels: (0, 0) of the small image is the middle of its block in the large one.
     offset = 0.5 * (COARSE - 1)
     uv, begin = (uv - offset) / COARSE, (start - offset) / COARSE
-    moved, found = _lucas_kanade(small, small_target, uv, begin, LEVELS)
+    moved, found = _lucas_kanade(source.coarse, target.coarse, uv, begin, LEVELS)
     return np.where(found[:, None], COARSE * moved + offset, start)
 
 

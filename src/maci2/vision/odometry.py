@@ -4,11 +4,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from maci2.boundary import as_stamps, require_type
+from maci2.errors import MeasurementError
 from maci2.sensors import Rig
 from maci2.sensors.stereo import Frames, Image
 from maci2.types import Stamps
 from maci2.vision.calibration_uncertainty import EXACT_CALIBRATION, CalibrationUncertainty
 from maci2.vision.covariance_models import CovarianceModel, covariance_model
+from maci2.vision.predicted_rotation import RotationPredictor, no_prediction
 from maci2.vision.rectify import Rectification
 from maci2.vision.relative_pose import RelativePose, chained, stacked
 from maci2.vision.relative_poses import CameraFrame, RelativePoses
@@ -45,13 +48,19 @@ class RecordedPair:
 
 
 def odometry_by(
-    covariance: str, frames: Frames, rig: Rig, weights: Path | None = None
+    covariance: str,
+    frames: Frames,
+    rig: Rig,
+    weights: Path | None = None,
+    predict_rotation: RotationPredictor = no_prediction,
 ) -> "StereoOdometry":
     """Odometry with match covariances by name; all but `learned` are baselines: Eq. 6 alone."""
     config = OdometryConfig()
     if covariance != "learned":
         config = OdometryConfig(EXACT_CALIBRATION, scale_by_residuals=covariance == "chi2")
-    return StereoOdometry(frames, rig, covariance_model(covariance, weights), config)
+    return StereoOdometry(
+        frames, rig, covariance_model(covariance, weights), config, predict_rotation
+    )
 
 
 class StereoOdometry:
@@ -66,10 +75,18 @@ class StereoOdometry:
         rig: Rig,
         model: CovarianceModel | None = None,
         config: OdometryConfig | None = None,
+        predict_rotation: RotationPredictor = no_prediction,
     ):
+        require_type(rig, Rig, "rig", "as in `open_recording(path).rig`")
+        for name in ("stamps_ns", "index_of", "left", "pair"):
+            if not hasattr(frames, name):
+                raise MeasurementError(
+                    f"frames is of the type {type(frames).__name__} without '{name}', needed "
+                    "stereo pairs, as stereo_frames(recording) gives them."
+                )
         self.frames = frames
         self.config = OdometryConfig() if config is None else config
-        self._tracker = StereoTracker(rig, model, self.config, frames.source)
+        self._tracker = StereoTracker(rig, model, self.config, frames.source, predict_rotation)
         self._measured: dict[tuple[int, int], RelativePose] = {}
 
     @property
@@ -98,7 +115,19 @@ class StereoOdometry:
         return self._tracker.calibration
 
     def poses(self, stamps_ns: Stamps) -> RelativePoses:
-        """Motion over these keyframes."""
+        """Measure the motion between consecutive keyframes, in the rectified left camera.
+
+        Args:
+            stamps_ns: (n,) timestamps of stereo pairs [ns], strictly increasing, at least two.
+
+        Returns:
+            n - 1 relative poses with covariances; `reasons` says why one could not be measured.
+
+        Raises:
+            DatasetError: there is no stereo pair at one of the timestamps.
+            CalibrationError: several keyframes in a row contradict the calibration.
+        """
+        stamps_ns = as_stamps(stamps_ns, "stamps_ns of the keyframes", least=2)
         indices = [self.frames.index_of(int(stamp)) for stamp in stamps_ns]
         return stacked([self.relative_pose(a, b) for a, b in pairwise(indices)], self.frame)
 

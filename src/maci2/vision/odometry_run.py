@@ -8,7 +8,7 @@ import numpy as np
 
 from maci2 import __version__
 from maci2.errors import DatasetError, Maci2Error, OptionError
-from maci2.files import NpzField, read_npz, write_npz
+from maci2.files import NpzField, read_npz, require_writable, write_npz
 from maci2.types import NS, Stamps, nearest_index
 from maci2.vision.odometry import StereoOdometry
 from maci2.vision.relative_pose import RelativePose
@@ -56,6 +56,8 @@ def measure_all(
 ) -> list[RelativePose]:
     """Relative poses of all keyframes; with `output`, unfinished work is saved beside it and
     resumed by an odometry with the same settings."""
+    if output is not None:
+        require_writable(output)
     partial = None if output is None else output.with_name(output.name + ".unfinished")
     poses = [] if partial is None else _resumed(partial, keyframes_ns, odometry.settings)
     indices = [odometry.frames.index_of(int(stamp)) for stamp in keyframes_ns]
@@ -82,6 +84,7 @@ def save_measured(path: Path, poses: list[RelativePose], settings: str) -> None:
         "inliers": np.array([pose.inliers for pose in poses]),
         "row_error_px": np.array([pose.row_error_px for pose in poses]),
         "settings": settings,
+        "measured": np.array([not pose.reason for pose in poses]),
         "reasons": np.array([pose.reason for pose in poses], dtype=np.str_),
     }
     write_npz(path, arrays)

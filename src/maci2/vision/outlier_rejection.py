@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from maci2.lie import se3, se3_inv
 from maci2.types import Array
+from maci2.vision.predicted_rotation import PredictedRotation
 from maci2.vision.two_frame import (
     INLIER_CHI2,
     Matches,
@@ -40,13 +41,20 @@ MAX_ROUNDS = 5
 """Of leaving out what does not fit: what fits changes with the pose."""
 
 
-def consensus_pose(matches: Matches, covs: Array, camera: PinholePair) -> TwoFrame:
+def consensus_pose(
+    matches: Matches,
+    covs: Array,
+    camera: PinholePair,
+    predicted: PredictedRotation | None = None,
+) -> TwoFrame:
     """Pose by Eq. 5 of the largest set of matches that fit one motion; `covs` as in Eq. 5.
 
-    `weights` are zero for matches outside that set.
+    Where sets of several motions are found, those that agree with the predicted rotation come
+    first. `weights` are zero for matches outside that set.
     """
     everything = np.ones(len(matches), dtype=bool)
-    found = _settled(matches, covs, camera, everything, np.eye(4))
+    start = np.eye(4) if predicted is None else se3(predicted.R_ck_ck1, np.zeros(3))
+    found = _settled(matches, covs, camera, everything, start)
     if found.inliers >= BEYOND_DOUBT * len(matches):
         return found
     answers = [found]
@@ -55,7 +63,15 @@ def consensus_pose(matches: Matches, covs: Array, camera: PinholePair) -> TwoFra
         if common is not None:
             T_ck_ck1, carried = common
             answers.append(_settled(matches, covs, camera, carried, T_ck_ck1))
+    if predicted is not None:
+        agreeing = [one for one in answers if agrees(one, predicted)]
+        answers = agreeing or answers
     return min(answers, key=_misfit)
+
+
+def agrees(pose: TwoFrame, predicted: PredictedRotation) -> bool:
+    """Whether the rotation of a pose may be the predicted one."""
+    return pose.converged and predicted.agrees(pose.T_ck_ck1[:3, :3], pose.cov[3:, 3:])
 
 
 def _misfit(pose: TwoFrame) -> float:

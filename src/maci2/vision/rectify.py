@@ -6,6 +6,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from maci2.boundary import as_image
 from maci2.errors import CalibrationError
 from maci2.lie import se3_inv
 from maci2.sensors import Camera, Rig
@@ -47,11 +48,11 @@ class Rectification:
 
     def left(self, image: Image) -> Image:
         """The left image, rectified."""
-        return _remap(image, self.maps_left)
+        return _remap(as_image(image, self.resolution, "the left image"), self.maps_left)
 
     def right(self, image: Image) -> Image:
         """The right image, rectified."""
-        return _remap(image, self.maps_right)
+        return _remap(as_image(image, self.resolution, "the right image"), self.maps_right)
 
 
 def rectify(rig: Rig) -> Rectification:

@@ -12,7 +12,8 @@ from maci2.vision.calibration_uncertainty import CalibrationUncertainty, calibra
 from maci2.vision.covariance_models import CovarianceModel
 from maci2.vision.keyframe import KeyframeMatches
 from maci2.vision.keypoints import spread
-from maci2.vision.outlier_rejection import consensus_pose
+from maci2.vision.outlier_rejection import agrees, consensus_pose
+from maci2.vision.predicted_rotation import PredictedRotation
 from maci2.vision.relative_poses import CameraFrame, RelativePoses, any_motion
 from maci2.vision.two_frame import INLIER_CHI2, Matches, PinholePair, TwoFrame
 
@@ -22,6 +23,8 @@ RADIUS_PX = 12.0
 
 MIN_MATCHES = 15
 MIN_INLIER_SHARE = 0.5
+MIN_WITNESSED_SHARE = 0.1
+"""Least share of the matches that must agree on a motion whose rotation is the predicted one."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +59,13 @@ def measure_relative_pose(
     camera: PinholePair,
     calibration: CalibrationUncertainty,
     scale_by_residuals: bool = False,
+    predicted: PredictedRotation | None = None,
 ) -> RelativePose:
-    """Choose matches by their covariance, find the pose, complete its covariance."""
+    """Choose matches by their covariance, find the pose, complete its covariance.
+
+    A motion is certain when half of the matches agree on it, or with fewer where its rotation is
+    the predicted one.
+    """
     count = len(found.matches)
     if count < MIN_MATCHES:
         return unmeasured(
@@ -66,9 +74,11 @@ def measure_relative_pose(
     covs = model(found.features)
     chosen = spread(found.matches.uv0, np.linalg.det(covs), MAX_MATCHES, RADIUS_PX)
     matches, covs = found.matches.take(chosen), covs[chosen]
-    pose = consensus_pose(matches, covs, camera)
+    pose = consensus_pose(matches, covs, camera, predicted)
+    witnessed = predicted is not None and agrees(pose, predicted)
     share = pose.inliers / len(matches)
-    if not pose.converged or pose.inliers < MIN_MATCHES or share < MIN_INLIER_SHARE:
+    enough = share >= (MIN_WITNESSED_SHARE if witnessed else MIN_INLIER_SHARE)
+    if not pose.converged or pose.inliers < MIN_MATCHES or not enough:
         return unmeasured(
             stamps_ns,
             f"{pose.inliers} of {len(matches)} matches agree on one motion, needed {MIN_MATCHES} "
@@ -127,6 +137,7 @@ def stacked(poses: Sequence[RelativePose], frame: CameraFrame) -> RelativePoses:
         np.array([pose.T_ck_ck1 for pose in poses]),
         np.array([pose.cov_T_ck_ck1 for pose in poses]),
         frame,
+        reasons=tuple(pose.reason for pose in poses),
     )
 
 

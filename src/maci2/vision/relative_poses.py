@@ -1,141 +1,176 @@
 """Camera motion from keyframe to keyframe, with covariance: what estimation takes from vision."""
 
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
-from maci2 import __version__
+from maci2 import boundary
 from maci2.errors import MeasurementError
-from maci2.files import NpzField, read_npz
-from maci2.gaussian import require_spd
-from maci2.types import NS, Array, Stamps
+from maci2.field_docs import document_fields
+from maci2.gaussian import require_spd, symmetrize
+from maci2.lie import se3_adj, se3_inv
+from maci2.types import NS, Array, Mask, Stamps
 
 CameraFrame = Literal["camera", "rectified"]
 
+AbsoluteErrors = Literal["independent", "accumulated", "relative"]
+"""What covariances given with absolute poses describe; see `RelativePoses.from_absolute`."""
 
 MAX_SPEED, MAX_RATE = 5.0, 3.0
-"""[m/s, rad/s] How fast a camera may have moved in a step of which nothing is known."""
+"""[m/s, rad/s] How fast a camera may have moved between keyframes of which nothing is known."""
 
-
-KNOWN_SHARE = 0.05
-"""Of those variances: below it something was measured."""
-
-
-POSE_FIELDS = {
-    "stamps_ns": NpzField("iu", ("m", 2)),
-    "T_ck_ck1": NpzField("f", ("m", 4, 4)),
-    "cov": NpzField("f", ("m", 6, 6)),
-    "frame": NpzField("U", ()),
-}
+LARGEST_STD_SCALE = 0.5
+"""A translation known to less than half its length has no scale to speak of."""
 
 
 def any_motion(dt: float) -> Array:
-    """(6, 6) covariance that covers whatever a camera can do in `dt` seconds, [rho, phi]."""
+    """(6, 6) covariance of whatever a camera can do in `dt` seconds, [rho, phi]."""
     return np.diag(np.array([MAX_SPEED * dt] * 3 + [MAX_RATE * dt] * 3) ** 2)
 
 
 @dataclass(frozen=True)
 class RelativePoses:
-    """Motion of the left camera between consecutive keyframes, as vision measured it."""
+    """Motion of the left camera between consecutive keyframes, as vision measured it.
+
+    Lists and arrays of any layout are taken; wrong shapes, types, NaN, transforms that are not
+    rigid, covariances that are not positive definite and timestamps that do not increase raise
+    `MeasurementError`.
+    """
 
     stamps_ns: Stamps
-    """(n,) keyframes, strictly increasing."""
+    """(n,) timestamps of the keyframes [ns], strictly increasing."""
 
     Ts_ck_ck1: Array
-    """(n - 1, 4, 4); each takes points from camera k+1 to camera k."""
+    """(n - 1, 4, 4) poses of camera k+1 in camera k: each takes points from camera k+1 to camera k
+    [m]; the identity where nothing was measured."""
 
     covs_T_ck_ck1: Array
-    """(n - 1, 6, 6) left perturbation, order [rho, phi], [m, rad] (Eq. 6)."""
+    """(n - 1, 6, 6) covariances, left perturbation, order [rho, phi], [m, rad] (Eq. 6); where
+    nothing was measured, of whatever a camera can do in that time."""
 
     frame: CameraFrame = "camera"
     """Which frame c is: the camera itself, or its rectified image's (T_b_cr = T_b_c R_c_cr)."""
 
     std_scale: float = 0.0
-    """Of a factor on all translations alike, which no covariance of single steps can express."""
+    """Standard deviation of a factor on all translations alike, which no covariance of single poses
+    can express; 0 says that the scale is exact."""
+
+    reasons: tuple[str, ...] = ()
+    """(n - 1,) why a pose could not be measured; empty text where it was. Left out: all were."""
 
     def __post_init__(self) -> None:
-        steps = len(self.stamps_ns) - 1
-        if self.Ts_ck_ck1.shape != (steps, 4, 4) or self.covs_T_ck_ck1.shape != (steps, 6, 6):
+        stamps_ns = boundary.as_stamps(
+            self.stamps_ns, "stamps_ns of the keyframes", boundary.SHORTEST_FRAME_PERIOD_NS, least=2
+        )
+        count = len(stamps_ns) - 1
+        Ts = boundary.as_transforms(self.Ts_ck_ck1, count, "Ts_ck_ck1")
+        covs = boundary.as_array(self.covs_T_ck_ck1, (count, 6, 6), "covs_T_ck_ck1")
+        require_spd(covs, "covs_T_ck_ck1")
+        boundary.require_choice(self.frame, get_args(CameraFrame), "frame")
+        if not 0.0 <= boundary.as_number(self.std_scale, "std_scale") < LARGEST_STD_SCALE:
             raise MeasurementError(
-                f"{steps + 1} keyframes need Ts_ck_ck1 ({steps}, 4, 4) and covs_T_ck_ck1 "
-                f"({steps}, 6, 6); found {self.Ts_ck_ck1.shape} and {self.covs_T_ck_ck1.shape}."
+                f"std_scale is {self.std_scale}, needed a share of the translation from 0 to "
+                f"{LARGEST_STD_SCALE:g}."
             )
-        if steps < 1 or (np.diff(self.stamps_ns) <= 0).any():
-            raise MeasurementError("keyframe stamps must be at least two and strictly increasing.")
-        if not np.isfinite(self.Ts_ck_ck1).all():
-            raise MeasurementError("Ts_ck_ck1 holds NaN or infinity; drop those keyframes.")
-        if not 0.0 <= self.std_scale < 0.5:
-            raise MeasurementError(
-                f"std_scale is {self.std_scale}, needed a share of the translation from 0 to 0.5."
-            )
-        require_spd(self.covs_T_ck_ck1, "covs_T_ck_ck1")
+        object.__setattr__(self, "stamps_ns", stamps_ns)
+        object.__setattr__(self, "Ts_ck_ck1", Ts)
+        object.__setattr__(self, "covs_T_ck_ck1", covs)
+        object.__setattr__(self, "reasons", _reasons(self.reasons, count))
 
     def __len__(self) -> int:
         return len(self.stamps_ns)
 
+    def __repr__(self) -> str:
+        span_s = (int(self.stamps_ns[-1]) - int(self.stamps_ns[0])) / NS
+        return (
+            f"RelativePoses({len(self)} keyframes, {span_s:.3f} s, "
+            f"{int(self.measured.sum())} of {len(self) - 1} measured, frame '{self.frame}')"
+        )
+
     def part(self, first: int, last: int) -> "RelativePoses":
-        """Keyframes first to last, both included."""
+        """The relative poses of keyframes `first` to `last`, both included."""
         return replace(
             self,
             stamps_ns=self.stamps_ns[first : last + 1],
             Ts_ck_ck1=self.Ts_ck_ck1[first:last],
             covs_T_ck_ck1=self.covs_T_ck_ck1[first:last],
+            reasons=self.reasons[first:last],
         )
 
     @property
-    def measured(self) -> NDArray[np.bool_]:
-        """(n - 1,) steps of which more is known than that a camera moves no faster than it can."""
-        variances = np.diagonal(self.covs_T_ck_ck1, axis1=1, axis2=2)
-        dt = np.diff(self.stamps_ns) / NS
-        anything = np.array([np.diag(any_motion(one)) for one in dt])
-        return np.asarray((variances < KNOWN_SHARE * anything).all(axis=1))
+    def measured(self) -> Mask:
+        """(n - 1,) which of the poses were measured; `reasons` says why the others were not."""
+        return np.array([not reason for reason in self.reasons])
+
+    @classmethod
+    def from_absolute(
+        cls,
+        stamps_ns: ArrayLike,
+        Ts_w_c: ArrayLike,
+        covs: ArrayLike,
+        errors: AbsoluteErrors,
+        frame: CameraFrame = "camera",
+        std_scale: float = 0.0,
+    ) -> "RelativePoses":
+        """Relative poses between absolute ones, as a visual odometry or SLAM gives them.
+
+        Args:
+            stamps_ns: (n,) timestamps of the keyframes on the camera's clock [ns].
+            Ts_w_c: (n, 4, 4) poses of the camera in that odometry's world; any world will do.
+            covs: covariances, left perturbation Exp(xi) T, order [rho, phi], [m, rad].
+            errors: what `covs` describe. "independent": (n, 6, 6) of absolute poses that were
+                measured one by one. "accumulated": (n, 6, 6) of an odometry whose error grows
+                from pose to pose, so that the difference of two is that of the motion between.
+                "relative": (n - 1, 6, 6) of the relative poses themselves, in camera k.
+                A single (6, 6) holds for all; not for "accumulated".
+            frame: which camera frame the poses speak of.
+            std_scale: share by which all translations may be off together.
+
+        Returns:
+            n - 1 relative poses with covariances, all measured.
+
+        Raises:
+            MeasurementError: an argument has the wrong shape or type, a pose is not rigid, or
+                accumulated covariances do not grow.
+        """
+        boundary.require_choice(errors, get_args(AbsoluteErrors), "errors")
+        stamps_ns = boundary.as_stamps(stamps_ns, "stamps_ns of the keyframes", least=2)
+        Ts = boundary.as_transforms(Ts_w_c, len(stamps_ns), "Ts_w_c")
+        Ts_c_w = np.array([se3_inv(T) for T in Ts])
+        count = len(Ts) - (errors == "relative")
+        covs = boundary.as_covariances(covs, count, 6, "covs")
+        if errors != "relative":
+            grown = covs[1:] - covs[:-1] if errors == "accumulated" else covs[1:] + covs[:-1]
+            if errors == "accumulated":
+                _require_growth(grown)
+            # T_ck_w Exp(xi_k1 - xi_k) T_w_ck1 = Exp(Ad(T_ck_w) (xi_k1 - xi_k)) T_ck_ck1.
+            Ads = np.array([se3_adj(T) for T in Ts_c_w[:-1]])
+            covs = symmetrize(Ads @ grown @ Ads.transpose(0, 2, 1))
+        return cls(stamps_ns, Ts_c_w[:-1] @ Ts[1:], covs, frame, std_scale)
 
 
-def save_relative_poses(path: Path, poses: RelativePoses) -> None:
-    """Write the `.npz` of docs/conventions.md, to a temporary name first."""
-    partial = path.with_name(path.name + ".part")
-    with partial.open("wb") as file:
-        np.savez(
-            file,
-            stamps_ns=np.stack([poses.stamps_ns[:-1], poses.stamps_ns[1:]], axis=1),
-            T_ck_ck1=poses.Ts_ck_ck1,
-            cov=poses.covs_T_ck_ck1,
-            frame=poses.frame,
-            version=__version__,
+def _require_growth(grown: Array) -> None:
+    smallest = np.linalg.eigvalsh(symmetrize(grown))[:, 0]
+    if (smallest <= 0.0).any():
+        k = int(np.argmax(smallest <= 0.0))
+        raise MeasurementError(
+            f"covs do not grow from pose {k} to pose {k + 1} (smallest eigenvalue of the "
+            f"difference {smallest[k]:.3g}), needed above 0 where errors accumulate; were the "
+            'poses corrected by a map? Then their errors are "independent", or give those of '
+            "the relative poses."
         )
-    partial.replace(path)
 
 
-@dataclass(frozen=True)
-class MeasuredPoses:
-    """A file of measured steps; they need not touch each other."""
-
-    stamps_ns: Stamps
-    """(m, 2) from, to."""
-
-    Ts_ck_ck1: Array
-    covs_T_ck_ck1: Array
-    frame: CameraFrame
-    source: str
+def _reasons(reasons: tuple[str, ...], count: int) -> tuple[str, ...]:
+    is_list = isinstance(reasons, tuple | list)
+    if not is_list or not all(isinstance(reason, str) for reason in reasons):
+        raise MeasurementError(f"reasons are {reasons!r}, needed {count} texts, empty if measured.")
+    texts = tuple(str(reason) for reason in reasons) or ("",) * count
+    if len(texts) != count:
+        raise MeasurementError(f"found {len(texts)} reasons, needed {count}, one for each pose.")
+    return texts
 
 
-def load_relative_poses(path: Path) -> MeasuredPoses:
-    """Read what `save_relative_poses` or `maci2 vo` wrote."""
-    if not path.is_file():
-        raise MeasurementError(f"{path}: no such file; `maci2 vo` writes one.")
-    content = read_npz(path, POSE_FIELDS, "relative poses that `maci2 vo` wrote")
-    frame = str(content["frame"])
-    steps = MeasuredPoses(
-        content["stamps_ns"].astype(np.int64),
-        content["T_ck_ck1"].astype(np.float64),
-        content["cov"].astype(np.float64),
-        "rectified" if frame == "rectified" else "camera",
-        str(path),
-    )
-    if frame not in ("camera", "rectified"):
-        raise MeasurementError(f"{path}: frame is '{frame}', needed 'camera' or 'rectified'.")
-    require_spd(steps.covs_T_ck_ck1, f"{path}: cov")
-    return steps
+document_fields(__name__)

@@ -11,15 +11,30 @@ from maci2.sensors import Rig
 from maci2.sensors.stereo import Image
 from maci2.vision.calibration_uncertainty import EXACT_CALIBRATION, CalibrationUncertainty
 from maci2.vision.covariance_models import CovarianceModel, covariance_model
-from maci2.vision.keyframe import Keyframe, blank, keyframe, match_keyframes
+from maci2.vision.keyframe import Guide, Keyframe, blank, keyframe, match_keyframes
+from maci2.vision.klt import scaled
+from maci2.vision.predicted_rotation import (
+    PredictedRotation,
+    RotationPredictor,
+    homography,
+    no_prediction,
+)
 from maci2.vision.rectification_check import calibration_fault
 from maci2.vision.rectify import Rectification, rectify
-from maci2.vision.relative_pose import RelativePose, measure_relative_pose, unmeasured
+from maci2.vision.relative_pose import (
+    RelativePose,
+    chained,
+    measure_relative_pose,
+    unmeasured,
+)
 from maci2.vision.relative_poses import CameraFrame
 from maci2.vision.two_frame import PinholePair
 
 FAULTS_IN_A_ROW = 3
 """Keyframes that must contradict the calibration before it is called wrong."""
+
+CERTAIN_INLIERS, CERTAIN_SHARE = 60, 0.7
+"""Matches that agree on one motion, and their share, with which no image between is looked at."""
 
 
 class Pair(Protocol):
@@ -59,6 +74,7 @@ class StereoTracker:
         model: CovarianceModel | None = None,
         config: TrackerConfig | None = None,
         source: str = "",
+        predict_rotation: RotationPredictor = no_prediction,
     ):
         self.rectification: Rectification = rectify(rig)
         self.camera = PinholePair(
@@ -72,6 +88,7 @@ class StereoTracker:
         width, height = rig.cameras[0].resolution
         self._image_shape = (height, width)
         self._source = source or rig.source
+        self._predict = predict_rotation
         self.clear()
 
     @property
@@ -91,8 +108,8 @@ class StereoTracker:
     def advance(self, between: Sequence[Pair], pair: Pair) -> RelativePose:
         """Take the next keyframe and measure the relative pose of the latest one to it.
 
-        `between` are the pairs from one keyframe to the other: points are followed through their
-        left images, which only lead the way.
+        `between` are the pairs from one keyframe to the other. They are looked at only where the
+        keyframes alone do not settle the motion.
         """
         assert self._last is not None, "start() comes before advance()"
         first_ns, first = self._last
@@ -101,48 +118,105 @@ class StereoTracker:
                 f"{self._source}: a keyframe at {pair.stamp_ns} ns follows one at {first_ns} ns; "
                 "give stereo pairs in the order of time."
             )
-        # Images are asked for in the order of time: a bag is read on, not searched.
-        images = [image for image in map(self._leading_image, between) if image is not None]
         second = self._keyframe(pair)
         self._last = (pair.stamp_ns, second)
-        return self._measure((first_ns, pair.stamp_ns), first, images, second)
+        return self._measure((first_ns, pair.stamp_ns), first, between, second)
 
     def _measure(
-        self, stamps_ns: tuple[int, int], first: Keyframe, images: list[Image], second: Keyframe
+        self, stamps_ns: tuple[int, int], first: Keyframe, between: Sequence[Pair], second: Keyframe
     ) -> RelativePose:
+        """Directly, else led by the images between, else as a chain through the pairs between."""
         if first.blank or second.blank:
             return unmeasured(stamps_ns, first.blank or second.blank)
-        # A dark image between would lead the way nowhere.
-        leading = [image for image in images if not blank(image, "left")]
-        matched = match_keyframes(first, leading, second, first.row_offset)
+        predicted = self._predict(*stamps_ns)
+        best = self._match(stamps_ns, first, [], second, predicted)
+        if between and not _beyond_doubt(best):
+            guides = self._guides(stamps_ns[0], between, predicted is not None)
+            best = _better(best, self._match(stamps_ns, first, guides, second, predicted))
+        if best.reason and predicted is not None:
+            # What predicts may be wrong: another rig's extrinsics, a broken gyroscope.
+            guides = self._guides(stamps_ns[0], between, False)
+            best = _better(best, self._match(stamps_ns, first, guides, second, None))
+        if best.reason and between:
+            best = self._bridged(stamps_ns, first, between, second) or best
+        return best
+
+    def _match(
+        self,
+        stamps_ns: tuple[int, int],
+        first: Keyframe,
+        guides: list[Guide],
+        second: Keyframe,
+        predicted: PredictedRotation | None,
+    ) -> RelativePose:
+        H = homography(predicted, self.camera)
         return measure_relative_pose(
             stamps_ns,
-            matched,
+            match_keyframes(first, guides, second, first.row_offset, H),
             self.model,
             self.camera,
             self.calibration,
             self.config.scale_by_residuals,
+            predicted,
         )
 
     def _leading_image(self, pair: Pair) -> Image | None:
-        """The rectified left image; None where it cannot be used."""
+        """The rectified left image; None where it cannot be read or shows nothing."""
         try:
-            return self.rectification.left(pair.left)
+            image = self.rectification.left(pair.left)
         except ImageError:
             return None
+        return None if blank(image, "left") else image
 
-    def _keyframe(self, pair: Pair) -> Keyframe:
-        """Prepare a keyframe; raise when several in a row contradict the calibration.
+    def _guides(self, first_ns: int, between: Sequence[Pair], predicted: bool) -> list[Guide]:
+        """Images that lead the way; a dark one would lead nowhere."""
+        guides = []
+        for pair in between:
+            image = self._leading_image(pair)
+            if image is not None:
+                rotation = self._predict(first_ns, pair.stamp_ns) if predicted else None
+                guides.append(Guide(scaled(image), homography(rotation, self.camera)))
+        return guides
 
-        An image that cannot be used makes a blank keyframe: it costs its relative poses only.
-        """
+    def _bridged(
+        self, stamps_ns: tuple[int, int], first: Keyframe, between: Sequence[Pair], second: Keyframe
+    ) -> RelativePose | None:
+        """Chain through the pair half way; None where a part of it cannot be measured."""
+        half = len(between) // 2
+        middle_ns = between[half].stamp_ns
+        middle = self._prepared(between[half])
+        before = self._measure((stamps_ns[0], middle_ns), first, between[:half], middle)
+        if before.reason:
+            return None
+        after = self._measure((middle_ns, stamps_ns[1]), middle, between[half + 1 :], second)
+        return None if after.reason else chained([before, after])
+
+    def _prepared(self, pair: Pair) -> Keyframe:
+        """Rectify a pair and choose points; an image that cannot be used makes a blank keyframe,
+        which costs its relative poses only."""
         try:
-            made = keyframe(self.rectification, pair.left, pair.right)
+            return keyframe(self.rectification, pair.left, pair.right)
         except ImageError as error:
             black = np.zeros(self._image_shape, np.uint8)
             return replace(keyframe(self.rectification, black, black), blank=str(error))
+
+    def _keyframe(self, pair: Pair) -> Keyframe:
+        """Prepare a keyframe; raise when several in a row contradict the calibration."""
+        made = self._prepared(pair)
         fault = calibration_fault(made)
         self._faults_in_a_row = self._faults_in_a_row + 1 if fault else 0
         if self._faults_in_a_row >= FAULTS_IN_A_ROW:
             raise CalibrationError(f"{self._source}: {fault}")
         return made
+
+
+def _better(one: RelativePose, other: RelativePose) -> RelativePose:
+    return max(one, other, key=lambda pose: (not pose.reason, pose.inliers))
+
+
+def _beyond_doubt(pose: RelativePose) -> bool:
+    return (
+        not pose.reason
+        and pose.inliers >= CERTAIN_INLIERS
+        and pose.inliers >= CERTAIN_SHARE * pose.matches
+    )

@@ -12,6 +12,7 @@ from maci2.estimation import initialize
 from maci2.imu import raw_model
 from maci2.pipeline.online import OnlineInitializer
 from maci2.sensors import truth_at
+from maci2.sensors.imu_intrinsics import ideal_intrinsics, raw_readings
 from maci2.sensors.stereo import StereoPair
 from maci2.simulation import SimulationConfig, simulate
 from maci2.vision import RelativePoses, pose_noise, poses_from_truth
@@ -125,6 +126,25 @@ def test_the_first_result_is_the_offline_one(recording):
         np.testing.assert_allclose(
             result.state.velocity_b, offline.velocity_b, rtol=0, atol=tolerance
         )
+
+
+def test_raw_readings_are_corrected_by_the_intrinsics_that_the_rig_states(recording):
+    events = events_of(recording)
+    plain, _ = first_result(recording, events)
+    ideal = ideal_intrinsics()
+    intrinsics = replace(ideal, M_gyro=np.diag([1.03, 0.98, 1.01]), M_acc=1.02 * ideal.M_acc)
+    raw = replace(
+        recording,
+        imu=raw_readings(recording.imu, intrinsics),
+        rig=replace(recording.rig, imu_intrinsics=intrinsics),
+    )
+    corrected, _ = first_result(raw, events)
+    np.testing.assert_allclose(
+        corrected.state.gravity_c0, plain.state.gravity_c0, rtol=0, atol=1e-6
+    )
+    np.testing.assert_allclose(
+        corrected.state.velocity_b, plain.state.velocity_b, rtol=0, atol=1e-6
+    )
 
 
 def test_samples_in_another_order_of_arrival_give_the_same_result(recording):
@@ -255,7 +275,7 @@ def test_an_image_of_another_size_and_a_sample_that_is_no_number_are_refused(rec
             DatasetError, match=r"left image at 7 ns is \(376, 240\), .*another rig"
         ):
             online.add_stereo(7, small, small)
-        with pytest.raises(DatasetError, match="sample at 9 ns is NaN"):
+        with pytest.raises(DatasetError, match="gyro at 9 ns is nan"):
             online.add_imu(9, np.array([np.nan, 0, 0]), np.zeros(3))
 
 

@@ -119,9 +119,11 @@ def _spread(rates: Array, gyro: Array) -> Array:
 
 def scale_findings(source: RotationSource, result: CalibrationResult | None) -> list[Finding]:
     """Is the camera's path in metres? The accelerometer knows."""
-    if result is None or result.state is None or result.report.std_scale == 0.0:
+    if result is None or result.state is None:
         return []
     scale, std = result.report.scale, result.report.std_scale
+    if scale is None or std is None:
+        return []
     if abs(scale - 1.0) <= max(MAX_SCALE, SIGMAS * std):
         return []
     return [

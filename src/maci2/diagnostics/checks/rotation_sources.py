@@ -196,9 +196,9 @@ def _vision_findings(
     offset_s, std_s = match.offset_s, match.std_offset_s
     if result is not None and result.state is not None:
         further_s, joint_std_s = result.report.time_offset_s, result.report.std_time_offset_s
-        # Zero where it was not estimated.
-        if abs(further_s) < _UNPROVEN_OFFSET_S and 0.0 < joint_std_s < max(std_s, 0.001):
-            offset_s, std_s = offset_s + further_s, joint_std_s
+        if further_s is not None and joint_std_s is not None:
+            proven = abs(further_s) < _UNPROVEN_OFFSET_S and joint_std_s < max(std_s, 0.001)
+            offset_s, std_s = (offset_s + further_s, joint_std_s) if proven else (offset_s, std_s)
     # A wrong scale also moves the camera; its position is judged when that is mended.
     findings = scale_findings(source, result)
     if recording.rig.extrinsics_known:

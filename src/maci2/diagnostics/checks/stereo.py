@@ -80,10 +80,10 @@ def _rig_findings(recording: Recording) -> list[Finding]:
     """Number of cameras, baseline, which one is the left."""
     rig, stamped = recording.rig, len(recording.camera_stamps_ns)
     findings = []
-    if rig.cameras and stamped and stamped != len(rig.cameras):
+    if rig.cameras and stamped > len(rig.cameras):
         text = (
-            f"{stamped} cameras have stamps but {len(rig.cameras)} are calibrated; both numbers "
-            "must agree. Add the missing calibration or remove the camera."
+            f"{stamped} cameras have stamps but {len(rig.cameras)} are calibrated; each needs a "
+            "calibration. Add the missing calibration or remove the camera."
         )
         findings.append(Finding("error", "calibration", text, "cameras without calibration"))
     for number, camera in enumerate(rig.cameras):

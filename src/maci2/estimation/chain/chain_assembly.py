@@ -34,6 +34,9 @@ from maci2.imu import ImuMeasurements
 from maci2.imu.preintegration import MAX_GAP_PERIODS
 from maci2.types import NS, Array
 
+LONGEST_TIE_S = 10.0
+"""Neighbours farther apart than this are tied by their biases only."""
+
 _LOSSES = {"none": NO_LOSS, "huber": HUBER, "cauchy": CAUCHY}
 
 
@@ -102,7 +105,7 @@ def walking_covariance(spans: Spans, walk_gyro: float, walk_acc: float) -> Array
 
 
 def _across_gaps(imu: ImuMeasurements, stamps_ns: Stamps) -> Array:
-    """(n - 1,) whether samples are missing between two states."""
+    """(n - 1,) whether samples are missing between two states, or the states are far apart."""
     steps_ns = np.diff(imu.stamps_ns)
     first = np.searchsorted(imu.stamps_ns, stamps_ns[:-1], side="right") - 1
     last = np.searchsorted(imu.stamps_ns, stamps_ns[1:], side="left")
@@ -112,7 +115,8 @@ def _across_gaps(imu: ImuMeasurements, stamps_ns: Stamps) -> Array:
             f"chain needs {stamps_ns[0]}..{stamps_ns[-1]} ns; drop states outside the IMU samples."
         )
     longest_ns = np.array([steps_ns[a:b].max() for a, b in zip(first, last, strict=True)])
-    return np.asarray(longest_ns > MAX_GAP_PERIODS * np.median(steps_ns))
+    far = np.diff(stamps_ns) > LONGEST_TIE_S * NS
+    return np.asarray(far | (longest_ns > MAX_GAP_PERIODS * np.median(steps_ns)))
 
 
 def _loss(loss: Loss) -> Array:

@@ -11,9 +11,11 @@ from maci2.estimation.chain.chain_arrays import (
     CAMERA_GROUP,
     IMU_GROUP,
     NO_LOSS,
+    ORIENTATION_GROUP,
     POSITION_GROUP,
     PRIOR_GROUP,
     Factors,
+    Indices,
     StackedPriors,
     Ties,
     Timed,
@@ -51,13 +53,19 @@ def empty_system(n: int, border: int) -> System:
 
 
 @njit(cache=True)
+def _remaining(timed: Timed, i: int, border: Border) -> float:
+    """What the clock's offset has moved since samples were integrated [s]."""
+    clock = 3 if timed.value.shape[2] == 1 else 4
+    return border.scalars[clock] + border.scalars[clock + 2] * timed.elapsed[i] - timed.anchor[i]
+
+
+@njit(cache=True)
 def timed_factor(
     timed: Timed, i: int, states: States, border: Border, T: Array, carried: Array, J: Array
 ) -> None:
     """Position or orientation i, by the shape of what was measured."""
     k, position = timed.at_state[i], timed.value.shape[2] == 1
-    clock = 3 if position else 4
-    s = border.scalars[clock] + border.scalars[clock + 2] * timed.elapsed[i] - timed.anchor[i]
+    s = _remaining(timed, i, border)
     carry(
         timed.spans,
         i,
@@ -154,24 +162,58 @@ def linearize(
             W, loss = ties.camera_white[at_camera], ties.camera_loss
             costs[CAMERA_GROUP] += add_pair(J, W, int(loss[0]), loss[1], to_camera, white, H)
             at_camera += 1
-        for which in range(2):
-            timed = factors.positions if which == 0 else factors.orientations
-            at = at_position if which == 0 else at_orientation
-            where = to_position if which == 0 else to_orientation
-            while at < len(timed.at_state) and timed.at_state[at] == k:
-                timed_factor(timed, at, states, border, T, carried[0], J)
-                W, loss = timed.white[at], timed.loss
-                costs[POSITION_GROUP + which] += add_single(
-                    J, W, int(loss[0]), loss[1], where, white, H
-                )
-                at += 1
-            if which == 0:
-                at_position = at
-            else:
-                at_orientation = at
+        at_position, at_orientation = _add_timed(
+            factors, k, at_position, at_orientation, states, border, to_position, to_orientation,
+            T, carried[0], J, white, H, costs,
+        )  # fmt: skip
         _distribute(H, k, system)
     for i in range(len(priors.at_state)):
         costs[PRIOR_GROUP] += _add_prior(priors, i, states, border, columns, system)
+
+
+@njit(cache=True)
+def _add_timed(
+    factors: Factors,
+    k: int,
+    at_position: int,
+    at_orientation: int,
+    states: States,
+    border: Border,
+    to_position: Indices,
+    to_orientation: Indices,
+    T: Array,
+    carried: Array,
+    J: Array,
+    white: Array,
+    H: Array,
+    costs: Array,
+) -> tuple[int, int]:
+    """Positions and orientations of state k; returns where those of the next state begin.
+
+    An orientation of the very instant of a position needs no state carried there again.
+    """
+    p, r = factors.positions, factors.orientations
+    loss_p, loss_r = int(p.loss[0]), int(r.loss[0])
+    while at_position < len(p.at_state) and p.at_state[at_position] == k:
+        i, j = at_position, at_orientation
+        timed_factor(p, i, states, border, T, carried, J)
+        costs[POSITION_GROUP] += add_single(J, p.white[i], loss_p, p.loss[1], to_position, white, H)
+        at_position += 1
+        same = j < len(r.at_state) and r.at_state[j] == k and r.spans.dt[j] == p.spans.dt[i]
+        if same and _remaining(p, i, border) == _remaining(r, j, border):
+            orientation_factor(T, carried, border, r.value[j], r.elapsed[j], J)
+            costs[ORIENTATION_GROUP] += add_single(
+                J, r.white[j], loss_r, r.loss[1], to_orientation, white, H
+            )
+            at_orientation += 1
+    while at_orientation < len(r.at_state) and r.at_state[at_orientation] == k:
+        j = at_orientation
+        timed_factor(r, j, states, border, T, carried, J)
+        costs[ORIENTATION_GROUP] += add_single(
+            J, r.white[j], loss_r, r.loss[1], to_orientation, white, H
+        )
+        at_orientation += 1
+    return at_position, at_orientation
 
 
 @njit(cache=True)

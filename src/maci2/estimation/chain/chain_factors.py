@@ -54,8 +54,8 @@ def imu_factor(
     in b_k, and the change of the biases.
     """
     dt = spans.dt[k]
-    beta, alpha = np.empty(3), np.empty(3)
-    turn = corrected(spans, k, bg_k, ba_k, beta, alpha)
+    turn, beta, alpha = np.empty(3), np.empty(3), np.empty(3)
+    corrected(spans, k, bg_k, ba_k, turn, beta, alpha)
     R_bk1_bk = product_t(T_w_bk1, T_w_bk)
     gamma = product(spans.gamma[k], so3_exp(turn))
     # gamma' R_bk_bk1, as the transpose of (R_bk1_bk gamma)'.

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from maci2.imu import ImuMeasurements
 from maci2.imu.preintegration_kernels import preintegrate_segments
-from maci2.lie import product, so3_exp, so3_jr
+from maci2.lie import one_minus_cos_over, sin_over, t_minus_sin_over
+from maci2.lie.so3 import norm3, polynomial
 from maci2.types import Array
 
 CARRIED = 18
@@ -99,17 +100,34 @@ def _integrate_spans(
 
 
 @njit(cache=True)
-def corrected(spans: Spans, k: int, bg: Array, ba: Array, beta: Array, alpha: Array) -> Array:
-    """Rotation vector by which a bias change moves gamma; fills beta and alpha for that bias."""
-    turn = np.zeros(3)
+def corrected(
+    spans: Spans, k: int, bg: Array, ba: Array, turn: Array, beta: Array, alpha: Array
+) -> None:
+    """Rotation vector by which a bias change moves gamma; beta and alpha for that bias."""
     for i in range(3):
-        beta[i], alpha[i] = spans.beta[k, i], spans.alpha[k, i]
+        turn[i], beta[i], alpha[i] = 0.0, spans.beta[k, i], spans.alpha[k, i]
         for j in range(3):
             d_bg, d_ba = bg[j] - spans.bias[k, j], ba[j] - spans.bias[k, 3 + j]
             turn[i] += spans.by_bias[k, i, j] * d_bg
             beta[i] += spans.by_bias[k, 3 + i, j] * d_bg + spans.by_bias[k, 3 + i, 3 + j] * d_ba
             alpha[i] += spans.by_bias[k, 6 + i, j] * d_bg + spans.by_bias[k, 6 + i, 3 + j] * d_ba
-    return turn
+
+
+@njit(cache=True)
+def rotation_and_jacobian(phi: Array, R: Array, J_r: Array) -> None:
+    """R = Exp(phi) and its right Jacobian, without new arrays."""
+    t = norm3(phi)
+    half = one_minus_cos_over(t)
+    polynomial(phi, sin_over(t), half, R)
+    polynomial(phi, -half, t_minus_sin_over(t), J_r)
+
+
+@njit(cache=True)
+def multiply(A: Array, B: Array, out: Array) -> None:
+    """out = A B of 3x3 matrices, or of the rotations in 4x4 ones."""
+    for i in range(3):
+        for j in range(3):
+            out[i, j] = A[i, 0] * B[0, j] + A[i, 1] * B[1, j] + A[i, 2] * B[2, j]
 
 
 @njit(cache=True)
@@ -140,24 +158,27 @@ def carry(
     Rows [phi, p] as in a state; columns: see `CARRIED`.
     """
     dt = spans.dt[k]
-    beta, alpha = np.empty(3), np.empty(3)
-    turn = corrected(spans, k, bg, ba, beta, alpha)
-    gamma = product(spans.gamma[k], so3_exp(turn))
-    gamma_D = so3_jr(turn)
-    R0 = product(T_w_b, gamma)
-    rate, force, angle = np.empty(3), np.empty(3), np.empty(3)
+    # One array for all that is small: making them one by one takes longer than filling them.
+    small = np.empty((12, 3, 3))
+    turn, beta, alpha = small[0, 0], small[0, 1], small[0, 2]
+    rate, force, angle = small[1, 0], small[1, 1], small[1, 2]
+    step, gamma_D, gamma, R0 = small[2], small[3], small[4], small[5]
+    R_s, R_s_D, by_phi, by_bg = small[6], small[7], small[8], small[9]
+    corrected(spans, k, bg, ba, turn, beta, alpha)
+    rotation_and_jacobian(turn, step, gamma_D)
+    multiply(spans.gamma[k], step, gamma)
+    multiply(T_w_b, gamma, R0)
     for i in range(3):
         rate[i] = spans.reading[k, i] - bg[i]
         force[i] = spans.reading[k, 3 + i] - ba[i]
         angle[i] = rate[i] * s
-    R_s, R_s_D = so3_exp(angle), so3_jr(angle)
-    R = product(R0, R_s)
+    rotation_and_jacobian(angle, R_s, R_s_D)
+    multiply(R0, R_s, T_out)
     J.fill(0.0)
     # Rotation at the end of the span, by the state's rotation and gyroscope bias.
-    by_phi, by_bg = np.empty((3, 3)), np.zeros((3, 3))
     for i in range(3):
         for j in range(3):
-            by_phi[i, j] = gamma[j, i]
+            by_phi[i, j], by_bg[i, j] = gamma[j, i], 0.0
             for n in range(3):
                 by_bg[i, j] += gamma_D[i, n] * spans.by_bias[k, n, j]
     for i in range(3):
@@ -168,7 +189,6 @@ def carry(
             a0 += R0[i, j] * force[j]
             v0 += T_w_b[i, j] * beta[j]
             p0 += T_w_b[i, j] * alpha[j]
-            T_out[i, j] = R[i, j]
             for n in range(3):
                 J[i, j] += R_s[n, i] * by_phi[n, j]
                 J[i, 9 + j] += R_s[n, i] * by_bg[n, j]
@@ -190,7 +210,7 @@ def carry(
         fall = 0.5 * (dt + s) * (dt + s) * gravity
         J[3 + i, 15] = fall * R_w_g[i, 1]
         J[3 + i, 16] = -fall * R_w_g[i, 0]
-    _turned_position(T_w_b, alpha, beta, R0, force, by_phi, by_bg, s, J)
+    _turned_position(T_w_b, alpha, beta, R0, force, by_phi, by_bg, s, small[10], J)
     T_out[3, 0] = T_out[3, 1] = T_out[3, 2] = 0.0
     T_out[3, 3] = 1.0
 
@@ -205,14 +225,14 @@ def _turned_position(
     by_phi: Array,
     by_bg: Array,
     s: float,
+    turned: Array,
     J: Array,
 ) -> None:
     """Position by the state's rotation: R alpha, s R beta and s^2/2 R0 force all turn with it."""
-    arm = np.empty(3)
     for i in range(3):
-        arm[i] = alpha[i] + s * beta[i]
-    add_cross_columns(T_w_b, arm, -1.0, J, 3, 0)
-    turned = np.zeros((3, 3))
+        alpha[i] += s * beta[i]
+    add_cross_columns(T_w_b, alpha, -1.0, J, 3, 0)
+    turned.fill(0.0)
     add_cross_columns(R0, force, -0.5 * s * s, turned, 0, 0)
     for i in range(3):
         for j in range(3):

@@ -36,7 +36,7 @@ OUTLIER_LEVEL = 0.999
 SETTLED = 0.01
 """Relative change of a variance below which noise levels are settled."""
 
-LEAST_VARIANCE_FACTOR = 1e-8
+LEAST_FACTOR = 1e-8
 """Measurements more exact than this share of the stated variance are taken as that exact."""
 
 
@@ -193,16 +193,20 @@ def solve_with_noise(
     border: Border,
     config: ChainConfig | None = None,
     max_rounds: int = 12,
+    least_factor: float = LEAST_FACTOR,
 ) -> NoiseSolution:
-    """Alternate between the chain and the noise levels of marker positions and orientations."""
+    """Alternate between the chain and the noise levels of marker positions and orientations.
+
+    `least_factor`: smallest variance to end at, over the one stated.
+    """
     position_factor = orientation_factor = 1.0
     for _ in range(max_rounds):
         solution = solve_chain(problem, states, border, config)
         posterior = chain_posterior(solution)
         residuals = chain_residuals(solution, posterior)
         states, border = solution.states, solution.border
-        by_position = _factor(residuals.positions)
-        by_orientation = _factor(residuals.orientations)
+        by_position = _factor(residuals.positions, least_factor / position_factor)
+        by_orientation = _factor(residuals.orientations, least_factor / orientation_factor)
         if max(abs(np.log(by_position)), abs(np.log(by_orientation))) < SETTLED:
             break
         position_factor *= by_position
@@ -217,13 +221,13 @@ def solve_with_noise(
     )
 
 
-def _factor(residuals: Residuals) -> float:
+def _factor(residuals: Residuals, least: float) -> float:
     """Factor to apply next; 1 where the residuals cannot say."""
     found = residuals.variance_factor
     if len(residuals.white) and residuals.outliers.mean() > 0.5:
         # Far too small a noise makes everything an outlier: grow first.
         found = float(np.median(residuals.squares)) / residuals.white.shape[1]
-    return max(found, LEAST_VARIANCE_FACTOR) if np.isfinite(found) else 1.0
+    return max(found, least) if np.isfinite(found) else 1.0
 
 
 def _scaled(measured: Measured | None, factor: float) -> Measured | None:

@@ -45,8 +45,8 @@ class Track:
 
     alignment: Alignment
 
-    std_gyro_bias: Array
-    """(n, 3) spread of the gyroscope bias at each sample where it is tracked, else empty."""
+    std_gyro_bias: Array | None
+    """(n, 3) spread of the gyroscope bias at each sample where it is tracked; None where not."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def load_track(recording: Recording, kind: str, truth_names: tuple[str, ...] = (
     turn = imu_in_truth_body(datasheet_model(imu, noise), states)
     states = turned(states, turn)
     alignment = align(datasheet_model(imu, noise), states)
-    return Track(recording.name, kind, imu, noise, states, turn, alignment, np.zeros((0, 3)))
+    return Track(recording.name, kind, imu, noise, states, turn, alignment, None)
 
 
 def with_bias_tracked(track: Track, turn_on: BiasPrior, rest_shift: StationaryShift) -> Track:
@@ -191,7 +191,7 @@ class _Source:
         }
 
     def _std_gyro_bias(self, start: int) -> Array:
-        return self.std_gyro_bias[start] if len(self.std_gyro_bias) else np.zeros(0)
+        return np.zeros(0) if self.std_gyro_bias is None else self.std_gyro_bias[start]
 
     def _rates(self, at: Indices, R_bi_w: Array) -> Array:
         acc_w = np.einsum("nij,nj->ni", self.R[at], self.unbiased[at, 3:]) + self.gravity_w

@@ -1,4 +1,4 @@
-"""Rendered keyframe steps with the exact error of every match: what the network learns from."""
+"""Rendered keyframes with the exact error of every match: what the network learns from."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from maci2.lie import se3_inv
+from maci2.lie import se3_inv, so3_exp
 from maci2.lie.stacks import stack_poses
 from maci2.sensors.stereo import Image
 from maci2.simulation.recording import MEMS_NOISE
@@ -18,19 +18,24 @@ from maci2.simulation.trajectory import Trajectory
 from maci2.simulation.trajectory_kinds import MotionKind, random_trajectory
 from maci2.types import Array
 from maci2.vision.keyframe import Keyframe, keyframe, match_keyframes
+from maci2.vision.predicted_rotation import PredictedRotation, homography
 from maci2.vision.rectify import Rectification, rectify
 from maci2.vision.two_frame import Matches, PinholePair
 
 KINDS: tuple[MotionKind, ...] = ("handheld", "drone", "static")
 STEPS = 6
-"""Keyframe steps drawn in each scene."""
+"""Relative poses rendered in each scene."""
 
-STEP_RANGE_S = (0.01, 0.25)
+STEP_RANGE_S = (0.01, 0.3)
+"""Shortest and longest time between two keyframes."""
+
+PREDICTION_STD = 0.01
+"""[rad] Error of the predicted rotation that matching starts from, per axis: a gyroscope's bias."""
 
 
 @dataclass(frozen=True)
 class RenderedMatches:
-    """Matches of one keyframe step with their true errors and the true motion."""
+    """Matches of two keyframes with their true errors and the true motion."""
 
     scene: int
     """Which scene it comes from: scenes, not matches, are held out."""
@@ -50,12 +55,12 @@ class RenderedMatches:
 def random_difficulty(rng: np.random.Generator) -> Difficulty:
     """From a good camera in daylight to a poor one in the dark."""
     return Difficulty(
-        light=float(np.exp(rng.uniform(np.log(0.08), np.log(2.0)))),
+        light=float(np.exp(rng.uniform(np.log(0.05), np.log(2.0)))),
         read_noise=float(rng.uniform(0.4, 2.5)),
         pattern_noise=float(rng.uniform(0.1, 1.0)),
         lens_blur_px=float(rng.uniform(0.4, 1.2)),
         exposure_s=float(rng.choice([0.0, rng.uniform(0.001, 0.015)])),
-        exposure_change=float(rng.choice([0.0, rng.uniform(0.0, 0.2)])),
+        exposure_change=float(rng.choice([0.0, rng.uniform(0.0, 0.4)])),
         vignetting=float(rng.uniform(0.0, 0.5)),
         plain_walls=float(rng.choice([0.0, rng.uniform(0.0, 0.4)])),
         repetition=float(rng.choice([0.0, rng.uniform(0.0, 0.3)])),
@@ -66,7 +71,7 @@ def random_difficulty(rng: np.random.Generator) -> Difficulty:
 def render_matches(
     scenes: int, seed: int, on_scene: Callable[[], None] = lambda: None
 ) -> list[RenderedMatches]:
-    """Steps in `scenes` random rooms, with random cameras, lights and motions."""
+    """Matches in `scenes` random rooms, with random cameras, lights and motions."""
     steps = []
     for scene in range(scenes):
         steps += _scene_steps(scene, np.random.default_rng((seed, scene)))
@@ -88,7 +93,9 @@ def _scene_steps(scene: int, rng: np.random.Generator) -> list[RenderedMatches]:
         keyframe(rectification, *_draw_pair(views, trajectory, t, rng)) for t in times.tolist()
     ]
     return [
-        _step(scene, frames[k : k + 2], views[0], rectification, trajectory, times[k : k + 2])
+        _matches(
+            scene, frames[k : k + 2], views[0], rectification, trajectory, times[k : k + 2], rng
+        )
         for k in range(STEPS)
     ]
 
@@ -105,21 +112,24 @@ def _draw_pair(
     ]
 
 
-def _step(
+def _matches(
     scene: int,
     frames: list[Keyframe],
     view: View,
     rectification: Rectification,
     trajectory: Trajectory,
     times: Array,
+    rng: np.random.Generator,
 ) -> RenderedMatches:
-    found = match_keyframes(frames[0], [], frames[1], 0.0)
     Ts_w_cr = _poses(trajectory, times) @ rectification.T_b_cr
+    camera = PinholePair(rectification.focal, rectification.center, rectification.baseline)
+    T_ck_ck1 = se3_inv(Ts_w_cr[0]) @ Ts_w_cr[1]
+    R_ck_ck1 = so3_exp(PREDICTION_STD * rng.standard_normal(3)) @ T_ck_ck1[:3, :3]
+    predicted = PredictedRotation(R_ck_ck1, PREDICTION_STD**2 * np.eye(3))
+    found = match_keyframes(frames[0], [], frames[1], 0.0, homography(predicted, camera))
     errors = match_errors(
         found.matches, view, rectification, Ts_w_cr[0], times[0], Ts_w_cr[1], times[1]
     )
-    camera = PinholePair(rectification.focal, rectification.center, rectification.baseline)
-    T_ck_ck1 = se3_inv(Ts_w_cr[0]) @ Ts_w_cr[1]
     return RenderedMatches(scene, found.features.inputs, errors, found.matches, camera, T_ck_ck1)
 
 

@@ -9,7 +9,8 @@ from queue import Empty, Full, PriorityQueue
 
 import numpy as np
 
-from maci2.errors import CalibrationError, DatasetError, Maci2Error
+from maci2.boundary import as_array, as_image, as_stamp, require_type
+from maci2.errors import CalibrationError, DatasetError, Maci2Error, OptionError
 from maci2.estimation import InitResult, initialize
 from maci2.estimation.verdict import rotation_about_axes_deg
 from maci2.imu import ImuMeasurements, raw_model
@@ -54,10 +55,14 @@ class OnlineInitializer:
         on_result: Callable[[InitResult], None] = lambda _: None,
         tracker: Tracker | None = None,
     ) -> None:
+        require_type(rig, Rig, "rig", "as in `open_recording(path).rig`")
         require_extrinsics(rig, "initialization")
         if len(rig.cameras) < 2:
             raise CalibrationError(f"{rig.source}: {len(rig.cameras)} cameras, stereo needs two.")
         self.config = config or OnlineConfig()
+        require_type(self.config, OnlineConfig, "config", "OnlineConfig()")
+        if not callable(on_result):
+            raise OptionError(f"on_result is {on_result!r}, needed a function of one result.")
         self._rig = rig
         self._shift_ns = round(rig.time_offset_s * NS)
         self._measure = _imu_model(self.config.imu, rig)
@@ -80,12 +85,13 @@ class OnlineInitializer:
 
     def add_imu(self, stamp_ns: int, gyro: Array, acc: Array) -> None:
         """One sample: angular rate [rad/s], specific force [m/s^2]."""
-        if not (np.isfinite(gyro).all() and np.isfinite(acc).all()):
-            raise DatasetError(f"the IMU sample at {stamp_ns} ns is NaN or infinite.")
+        stamp_ns = as_stamp(stamp_ns, "stamp_ns of the IMU sample", DatasetError)
+        gyro = as_array(gyro, (3,), f"gyro at {stamp_ns} ns", DatasetError)
+        acc = as_array(acc, (3,), f"acc at {stamp_ns} ns", DatasetError)
         if self._rig.imu_intrinsics is not None:
             gyro, acc = corrected_readings(gyro, acc, self._rig.imu_intrinsics)
         with self._lock:
-            broken = self._samples.add(int(stamp_ns), gyro, acc)
+            broken = self._samples.add(stamp_ns, gyro, acc)
             if broken:
                 self._restart(f"{broken}: started anew")
             self._lock.notify_all()
@@ -93,16 +99,15 @@ class OnlineInitializer:
     def add_stereo(self, stamp_ns: int, left: Image, right: Image) -> None:
         """One pair of grey images, as large as the calibration says; the stamp is the camera's, and
         is put onto the IMU's clock by the time offset that the rig states."""
-        for name, image, camera in zip(
-            ("left", "right"), (left, right), self._rig.cameras, strict=False
-        ):
-            if image.shape[::-1] != camera.resolution:
-                raise DatasetError(
-                    f"the {name} image at {stamp_ns} ns is {image.shape[::-1]}, the calibration is "
-                    f"for {camera.resolution}: it is another rig's, or the image was resized."
-                )
+        stamp_ns = as_stamp(stamp_ns, "stamp_ns of the stereo pair", DatasetError)
+        left, right = (
+            as_image(image, camera.resolution, f"the {name} image at {stamp_ns} ns", DatasetError)
+            for name, image, camera in zip(
+                ("left", "right"), (left, right), self._rig.cameras, strict=False
+            )
+        )
         self._arrivals += 1
-        on_imu_clock_ns = int(stamp_ns) + self._shift_ns
+        on_imu_clock_ns = stamp_ns + self._shift_ns
         entry = (on_imu_clock_ns, self._arrivals, StereoPair(on_imu_clock_ns, left, right))
         while True:
             try:

@@ -1,6 +1,10 @@
-"""What to initialize on while the sensors run, and where things stand."""
+"""Configuration and status of an initialization while the sensors run."""
 
 from dataclasses import dataclass
+
+from maci2.boundary import as_number, require_type
+from maci2.errors import OptionError
+from maci2.field_docs import document_fields
 
 TURN_DEG = 5.0
 """Rotation about an axis that starts to tell an accelerometer bias from a tilt."""
@@ -11,12 +15,23 @@ class OnlineConfig:
     """What to initialize on."""
 
     window_s: float = 2.5
+    """Length of the window [s]."""
+
     keyframes: int = 10
+    """Keyframes in a window."""
+
     imu: str = "raw"
     """raw, the name of a bundled model, or a weight file."""
 
     waiting_pairs: int = 12
     """Stereo pairs that may wait; when more arrive, the oldest is dropped and counted."""
+
+    def __post_init__(self) -> None:
+        as_number(self.window_s, "OnlineConfig.window_s", 0.1, 1e3, OptionError)
+        for name, least in (("keyframes", 4), ("waiting_pairs", 1)):
+            if as_number(getattr(self, name), f"OnlineConfig.{name}", least, 1e4, OptionError) % 1:
+                raise OptionError(f"OnlineConfig.{name} must be a whole number.")
+        require_type(self.imu, str, "OnlineConfig.imu", "the name of an IMU model")
 
 
 @dataclass(frozen=True)
@@ -24,15 +39,29 @@ class OnlineStatus:
     """Where things stand, at any moment."""
 
     collected_s: float
+    """Length of the window so far [s]."""
+
     needed_s: float
+    """Length of a whole window [s]."""
+
     turned_deg: tuple[float, float, float]
-    """Peak to peak about the body's axes, in the window so far."""
+    """Rotation about the body's axes in the window so far, peak to peak [deg]."""
 
     standing_still: bool
+    """Whether the device does not move."""
+
     late_imu: int
+    """Samples that came too late to be used."""
+
     late_pairs: int
+    """Stereo pairs that came too late to be used."""
+
     dropped_pairs: int
+    """Stereo pairs dropped because too many waited."""
+
     restarts: int
+    """How often collecting began anew."""
+
     trouble: str
     """What went wrong last: a jump of the clock, a step without points, an error."""
 
@@ -54,3 +83,6 @@ class OnlineStatus:
         )
         parts += [f"{number} {what}" for number, what in counted if number]
         return "; ".join([*parts, self.trouble] if self.trouble else parts)
+
+
+document_fields(__name__)

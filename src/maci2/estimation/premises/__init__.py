@@ -1,0 +1,16 @@
+"""What measurements say about their own constants: extrinsics, scale, axes, clocks, sample rate."""
+
+from maci2.estimation.premises.contradictions import FALSE_ALARM, MOST_MISSING, contradictions
+from maci2.estimation.premises.evidence import PremiseEvidence, Premises, window_premises
+from maci2.estimation.premises.sample_rate import SampleRate, sample_rate
+
+__all__ = [
+    "FALSE_ALARM",
+    "MOST_MISSING",
+    "PremiseEvidence",
+    "Premises",
+    "SampleRate",
+    "contradictions",
+    "sample_rate",
+    "window_premises",
+]

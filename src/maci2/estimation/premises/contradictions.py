@@ -1,0 +1,148 @@
+"""Stated constants that the measurements contradict, in words.
+
+Each constant has a stated value and the spread that a careful calibration leaves it. It is
+contradicted where the posterior lies farther away than both spreads together explain, at one
+false-alarm rate for all tests of a verdict.
+"""
+
+import numpy as np
+from scipy.stats import f as fisher
+
+from maci2.estimation.premises.evidence import Premises
+from maci2.estimation.premises.sample_rate import SampleRate
+from maci2.lie import so3_log
+from maci2.types import Array
+
+FALSE_ALARM = 0.01
+"""Probability that measurements as stated are called contradictory, all tests together."""
+
+TESTS = 6
+"""Rotation, time offset, scale, lever arm, gravity's norm, axes."""
+
+STD_ROTATION = np.deg2rad(0.3)
+"""Spread that calibration leaves an extrinsic rotation, one axis [rad]."""
+
+STD_LEVER = 0.02
+"""Spread of a lever arm, one axis [m]: drawings and targets agree no better."""
+
+STD_ACC_SCALE = 0.01
+"""Spread of an accelerometer's scale factor, by which the camera's scale is measured."""
+
+STD_ACC_BIAS = 0.1
+"""Spread of an accelerometer's bias [m/s^2], which lengthens gravity."""
+
+STD_TIME_OFFSET_S = 0.005
+"""Spread of a time offset that was taken as known [s]."""
+
+MOST_MISSING = 1.0 / 3.0
+"""Share of measurements that may be missing or rejected in a result that is `ok`."""
+
+
+def contradictions(premises: Premises, gravity_norm: float, offset_free: bool) -> list[str]:
+    """Reasons not to trust a result that takes these constants as given; none where they hold.
+
+    Causes come before effects: with wrong axes, a scale means nothing.
+    """
+    rotation = premises.rotation
+    reasons = _rate(premises.sample_rate)
+    if premises.rotation.mirror_ratio > np.log(1.0 / level() - 1.0):
+        return [
+            *reasons,
+            "the gyroscope's rates fit the camera's only if one of them is mirrored: check signs "
+            "and order of the gyroscope's axes",
+        ]
+    reasons += _rotation(premises)
+    if not offset_free and _far(
+        np.array([rotation.time_offset_s]), rotation.cov[3:, 3:], STD_TIME_OFFSET_S, premises.dof
+    ):
+        reasons.append(
+            f"camera and gyroscope rotate alike only if the camera's clock is moved by "
+            f"{1e3 * rotation.time_offset_s:.0f} ms: estimate the time offset"
+        )
+    if premises.translation is None:
+        return reasons
+    if premises.axes_right < 0.5:
+        return [*reasons, _axes(premises)]
+    return reasons + _lengths(premises, gravity_norm)
+
+
+def level() -> float:
+    """Of one test, so that all together have the stated rate."""
+    return FALSE_ALARM / TESTS
+
+
+def _far(difference: Array, cov: Array, spread: float, dof: int) -> bool:
+    """Whether a difference is more than its covariance and the stated spread explain."""
+    d = len(difference)
+    distance = difference @ np.linalg.solve(cov + spread**2 * np.eye(d), difference)
+    # The covariance was estimated too.
+    return bool(distance > d * fisher.isf(level(), d, max(dof, 1)))
+
+
+def _rate(rate: SampleRate | None) -> list[str]:
+    if rate is None or rate.missing < MOST_MISSING:
+        return []
+    return [
+        f"the IMU should sample at {rate.stated_hz:.0f} Hz and has {rate.found_hz:.0f} samples a "
+        f"second: {100.0 * rate.missing:.0f} % are missing, and vibration that they would have "
+        "shown is taken for motion; check the driver, or state the rate that is meant"
+    ]
+
+
+def _rotation(premises: Premises) -> list[str]:
+    rotation = premises.rotation
+    R_stated = premises.T_b_c[:3, :3]
+    difference = so3_log(np.ascontiguousarray(rotation.R_b_c @ R_stated.T))
+    cov = rotation.cov[:3, :3]
+    if not _far(difference, cov, STD_ROTATION, premises.dof):
+        return []
+    angle = float(np.linalg.norm(difference))
+    std = float(np.sqrt(difference @ cov @ difference)) / angle
+    return [
+        f"camera and gyroscope rotate alike only if the camera is rotated by "
+        f"{np.rad2deg(angle):.1f} +- {np.rad2deg(std):.2f} deg from the stated extrinsics: check "
+        "extrinsics and the IMU's axes, or calibrate"
+    ]
+
+
+def _axes(premises: Premises) -> str:
+    names = []
+    for row in premises.axes:
+        column = int(np.argmax(np.abs(row)))
+        names.append(("-" if row[column] < 0.0 else "") + "xyz"[column])
+    return (
+        "accelerations fit the camera's motion if the accelerometer's axes are taken as "
+        f"({', '.join(names)}), not as (x, y, z): probability of the stated axes "
+        f"{premises.axes_right:.2g}"
+    )
+
+
+def _lengths(premises: Premises, gravity_norm: float) -> list[str]:
+    """Gravity's norm, scale and lever arm: the accelerometer's scale before the camera's."""
+    translation = premises.translation
+    assert translation is not None
+    std_norm = np.hypot(STD_ACC_BIAS, STD_ACC_SCALE * gravity_norm)
+    norm_cov = np.array([[translation.std_gravity_norm**2]])
+    norm_off = np.array([translation.gravity_norm - gravity_norm])
+    if _far(norm_off, norm_cov, std_norm, premises.dof):
+        return [
+            f"gravity comes out as {translation.gravity_norm:.2f} m/s^2, not "
+            f"{gravity_norm:.2f}: check units and scale of the accelerometer"
+        ]
+    reasons = []
+    spread = float(np.hypot(STD_ACC_SCALE, premises.std_scale))
+    scale_off = np.array([translation.scale - 1.0])
+    if _far(scale_off, translation.cov[:1, :1], spread, premises.dof):
+        std = float(np.sqrt(translation.cov[0, 0]))
+        reasons.append(
+            f"accelerations fit the camera's motion if that is {translation.scale:.3f} +- "
+            f"{std:.3f} times as long: check the stereo baseline or the trajectory's scale"
+        )
+    lever_off = translation.p_b_c - premises.T_b_c[:3, 3]
+    if not reasons and _far(lever_off, translation.cov[1:, 1:], STD_LEVER, premises.dof):
+        found = ", ".join(f"{value:.3f}" for value in translation.p_b_c)
+        reasons.append(
+            f"accelerations fit the camera's motion if the camera sits at ({found}) m on the IMU, "
+            f"{100.0 * float(np.linalg.norm(lever_off)):.0f} cm from the stated place"
+        )
+    return reasons

@@ -1,0 +1,200 @@
+"""What has been seen of a device's constants so far: windows are added, the posterior is asked."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from maci2.estimation.premises.rotation import (
+    RotationEstimate,
+    RotationSums,
+    WindowBiases,
+    estimate_rotation,
+    rotation_sums,
+)
+from maci2.estimation.premises.runs import Run, runs_of
+from maci2.estimation.premises.sample_rate import SampleRate
+from maci2.estimation.premises.translation import (
+    TranslationEstimate,
+    TranslationSums,
+    estimate_translation,
+    translation_sums,
+)
+from maci2.imu import ImuMeasurements, Rule
+from maci2.imu.rotation_rates import SIGNED_PERMUTATIONS
+from maci2.lie import se3
+from maci2.types import NS, Array
+from maci2.vision import RelativePoses
+
+MOST_BLOCKS = 256
+"""Above it neighbouring blocks are added up: memory stays bounded however long a stream is."""
+
+FREE_LEVER_STD = 0.3
+"""Spread of the lever arm while scale and axes are estimated [m]."""
+
+PRIOR_RIGHT = 0.99
+"""Probability, before any data, that axes and signs are the stated ones."""
+
+CLOCKS_APART_S = 0.005
+"""Time offset beyond which windows are moved by it before accelerations are compared [s]."""
+
+Sums = TypeVar("Sums", RotationSums, TranslationSums)
+
+
+@dataclass(frozen=True)
+class Premises:
+    """Posterior of the constants that an initialization takes as given."""
+
+    T_b_c: Array
+    """Extrinsics as stated."""
+
+    std_scale: float
+    """Stated spread of vision's scale."""
+
+    rotation: RotationEstimate
+    """Extrinsic rotation and time offset as measured."""
+
+    translation: TranslationEstimate | None
+    """Scale, lever arm and gravity's norm as measured; None where only rotations were asked."""
+
+    axes: Array
+    """(3, 3) signed permutation that takes the accelerometer's readings to the body's axes, the
+    most probable one."""
+
+    axes_right: float
+    """Probability that the accelerometer's axes and signs are the stated ones."""
+
+    windows: int
+    dof: int
+    """Degrees of freedom behind the covariance of the rotation."""
+
+    sample_rate: SampleRate | None = None
+
+
+class _Pending(NamedTuple):
+    """A run whose translations wait for the extrinsic rotation."""
+
+    imu: ImuMeasurements
+    run: Run
+    biases: WindowBiases
+
+
+class PremiseEvidence:
+    """Sums over all windows seen, from which the constants' posterior follows at any time.
+
+    Windows of a recording are added at once, those of a stream one by one; cost is linear in the
+    number of windows. Overlapping windows count their data twice: add windows that do not.
+    """
+
+    def __init__(self, T_b_c: Array, rule: Rule = "midpoint") -> None:
+        self._T_b_c = T_b_c
+        self._rule = rule
+        self._rotations: list[RotationSums] = []
+        self._translations: list[TranslationSums] = []
+        self._pending: list[_Pending] = []
+        self._std_scale = 0.0
+        self._windows = 0
+
+    def add(self, imu: ImuMeasurements, windows: Sequence[RelativePoses]) -> None:
+        """Add windows that `imu` covers."""
+        for run in runs_of(list(windows)):
+            sums, biases, kept = rotation_sums(imu, run, self._rule)
+            self._rotations = _bounded([*self._rotations, sums])
+            self._pending.append(_Pending(imu, run._replace(measured=kept), biases))
+            self._windows += len(run.measured)
+        self._std_scale = max([self._std_scale, *(window.std_scale for window in windows)])
+
+    def posterior(self, accelerations: bool = True) -> Premises | None:
+        """Constants given all windows; None before the first. `accelerations` False asks the
+        rotations alone, which cost a tenth."""
+        if not self._rotations:
+            return None
+        sums = _joined(self._rotations)
+        rotation = estimate_rotation(sums, self._T_b_c[:3, :3])
+        blocks = len(sums.dof)
+        premises = Premises(
+            T_b_c=self._T_b_c,
+            std_scale=self._std_scale,
+            rotation=rotation,
+            translation=None,
+            axes=np.eye(3),
+            axes_right=PRIOR_RIGHT,
+            windows=self._windows,
+            dof=3 * blocks if blocks > 1 else int(sums.dof.sum()) - 4,
+        )
+        return self._with_translations(premises) if accelerations else premises
+
+    def _with_translations(self, premises: Premises) -> Premises:
+        rotation, lever = premises.rotation, self._T_b_c[:3, 3]
+        for pending in self._pending:
+            sums = _translations(pending, se3(rotation.R_b_c, lever), rotation, self._rule)
+            self._translations = _bounded([*self._translations, sums])
+        self._pending = []
+        total = _joined(self._translations)
+        estimates = [
+            estimate_translation(total, rotation.R_b_c, lever, FREE_LEVER_STD, axes)
+            for axes in SIGNED_PERMUTATIONS
+        ]
+        probabilities = _probabilities(estimates)
+        best = int(np.argmax(probabilities))
+        return replace(
+            premises,
+            translation=estimates[0],
+            axes=SIGNED_PERMUTATIONS[best],
+            axes_right=float(probabilities[0]),
+        )
+
+
+def _translations(
+    pending: _Pending, T_b_c: Array, rotation: RotationEstimate, rule: Rule
+) -> TranslationSums:
+    """Sums of a run, its clock put right where it is clearly wrong."""
+    imu, run, biases = pending
+    if abs(rotation.time_offset_s) > CLOCKS_APART_S:
+        stamps_ns = run.stamps_ns + round(rotation.time_offset_s * NS)
+        if stamps_ns[0] >= imu.stamps_ns[0] and stamps_ns[-1] <= imu.stamps_ns[-1]:
+            run = run._replace(stamps_ns=stamps_ns)
+    return translation_sums(imu, run, T_b_c, biases.biases(rotation.R_b_c), biases.std, rule)
+
+
+def _probabilities(estimates: list[TranslationEstimate]) -> Array:
+    """(48,) posterior of each signed permutation; the stated one is the first.
+
+    The noise level is unknown, so likelihood is a power of the misfit, and no fit is better than
+    the stated noise. A camera whose motion is scaled by a negative number does not exist.
+    """
+    log = np.full(len(estimates), -np.inf)
+    for index, estimate in enumerate(estimates):
+        if estimate.scale > 0.0:
+            dof = max(estimate.dof, 1)
+            log[index] = -0.5 * dof * np.log(max(estimate.misfit / dof, 1.0))
+    if not np.isfinite(log).any():
+        log[:] = 0.0
+    prior = np.full(len(log), (1.0 - PRIOR_RIGHT) / (len(log) - 1))
+    prior[0] = PRIOR_RIGHT
+    weights = prior * np.exp(log - log.max())
+    return np.asarray(weights / weights.sum())
+
+
+def _joined(parts: list[Sums]) -> Sums:
+    return type(parts[0])(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+
+def _bounded(parts: list[Sums]) -> list[Sums]:
+    """The same sums in at most `MOST_BLOCKS` blocks."""
+    joined = _joined(parts)
+    blocks = len(joined.dof)
+    if blocks <= MOST_BLOCKS:
+        return [joined]
+    starts = np.arange(0, blocks, 2)
+    return [type(joined)(*(np.add.reduceat(array, starts, axis=0) for array in joined))]
+
+
+def window_premises(
+    imu: ImuMeasurements, vision: RelativePoses, T_b_c: Array, rule: Rule
+) -> Premises | None:
+    """What one window says of the extrinsic rotation, where nothing else has been seen."""
+    evidence = PremiseEvidence(T_b_c, rule)
+    evidence.add(imu, [vision])
+    return evidence.posterior(accelerations=False)

@@ -1,0 +1,216 @@
+"""Scale, lever arm, axes and signs, from translations and accelerations summed over windows.
+
+In the first body frame of a window, with rotations R_k from the gyroscope, a relative pose says
+
+    R_k (M t_k + (I - gamma_k) p) = dt_k (v_0 + g tau_k) + what the accelerometer adds,
+
+linear in M = R_b_c (times the scale), in the lever arm p and in a matrix A on the accelerometer's
+readings. Velocity, gravity and biases belong to the window and are eliminated. What remains is a
+quadratic form in z = [M, p, A]: windows add up, and any scale, rotation, mirroring or exchange of
+axes has its chi-square from the same sums.
+"""
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from maci2.estimation.premises.robust_covariance import robust_covariance
+from maci2.estimation.premises.robust_weights import cauchy_weights, inliers
+from maci2.estimation.premises.runs import Run
+from maci2.estimation.problem import LEVER_ARM_STD
+from maci2.gaussian import symmetrize
+from maci2.imu import ALPHA, BETA, GAMMA, ImuMeasurements, Preintegrated, Rule, preintegrate
+from maci2.types import Array
+
+UNKNOWNS = 21
+M, P, A = slice(0, 9), slice(9, 12), slice(12, 21)
+"""Parts of z; matrices row by row."""
+
+V, G, BA, BG = slice(0, 3), slice(3, 6), slice(6, 9), slice(9, 12)
+"""Unknowns of a window."""
+
+
+ROUNDS = 5
+"""Solutions with weights that fall with the residual, before outliers are rejected."""
+
+LEAST = 1e-6
+"""Information on each unknown of a window of which nothing is left."""
+
+
+class TranslationSums(NamedTuple):
+    """Chi-square z' S z of the translations, one block for each of B windows or more."""
+
+    S: Array
+    """(B, 21, 21)"""
+
+    gravity: Array
+    """(B, 3, 21) sum over windows of gravity as a linear function of z, in the first body frame."""
+
+    dof: Array
+    """(B,) numbers measured and priors, less unknowns of the windows."""
+
+
+def translation_sums(
+    imu: ImuMeasurements, run: Run, T_b_c: Array, biases: Array, std_bias: Array, rule: Rule
+) -> TranslationSums:
+    """Sums of a run of W windows, with the gyroscope biases (W, 3) that rotations show.
+
+    `T_b_c` enters only where an error of the gyroscope bias is propagated.
+    """
+    mean_bias = np.average(biases, axis=0, weights=std_bias**-2.0)
+    pre = preintegrate(imu, run.stamps_ns, mean_bias, imu.bias_prior.mean_acc, rule)
+    Z, N = _rows(run, pre, *_by_axes(imu, run, mean_bias, rule), T_b_c)
+    variance = run.covs_T_ck_ck1[..., :3, :3] + run.stacked(pre.cov[:, ALPHA, ALPHA])
+    weights = np.where(run.measured, 3.0 / np.trace(variance, axis1=2, axis2=3), 0.0)
+    information = np.zeros((len(weights), 12))
+    information[:, BA] = imu.bias_prior.std_acc**-2.0
+    information[:, BG] = 1.0 / (std_bias[:, None] ** 2 + (biases - mean_bias) ** 2)
+    weights = _without_outliers(Z, N, weights, information, T_b_c)
+    S, by_z = _eliminated(Z, N, weights, information)
+    dof = np.maximum(3 * (weights > 0.0).sum(axis=1) - 6, 0)
+    return TranslationSums(S, by_z[:, G], dof)
+
+
+def _eliminated(Z: Array, N: Array, weights: Array, information: Array) -> tuple[Array, Array]:
+    """(W, 21, 21) chi-square in z without the windows' unknowns, which are (W, 12, 21) times z."""
+    NN = np.einsum("wm,wmij,wmik->wjk", weights, N, N, optimize=True)
+    NN[:, range(12), range(12)] += information + LEAST
+    NZ = np.einsum("wm,wmij,wmik->wjk", weights, N, Z, optimize=True)
+    by_z = -np.linalg.solve(NN, NZ)
+    S = np.einsum("wm,wmij,wmik->wjk", weights, Z, Z, optimize=True) + np.swapaxes(NZ, 1, 2) @ by_z
+    return symmetrize(S), by_z
+
+
+def _without_outliers(
+    Z: Array, N: Array, weights: Array, information: Array, T_b_c: Array
+) -> Array:
+    """Weights with zeros where a translation does not belong to the others of the run.
+
+    Scale and lever arm are free meanwhile; wrong axes make all residuals longer, not a few.
+    """
+    used, root = weights > 0.0, np.sqrt(weights)
+    kept = used.astype(np.float64)
+    for _ in range(ROUNDS):
+        S, by_z = _eliminated(Z, N, kept * weights, information)
+        z = _fitted(S.sum(axis=0), T_b_c[:3, :3], T_b_c[:3, 3], LEVER_ARM_STD, np.eye(3))[0]
+        lengths = root * np.linalg.norm(Z @ z + np.einsum("wmij,wj->wmi", N, by_z @ z), axis=2)
+        kept = cauchy_weights(lengths, used)
+    return np.where(inliers(lengths, used), weights, 0.0)
+
+
+def _rows(
+    run: Run, pre: Preintegrated, alpha: Array, beta: Array, T_b_c: Array
+) -> tuple[Array, Array]:
+    """(W, m, 3, 21) derivatives by z and (W, m, 3, 12) by what belongs to the window."""
+    W, m = run.measured.shape
+    dts, gammas = run.stacked(pre.dt), run.stacked(pre.gamma)
+    by_acc, by_gyro = run.stacked(pre.D_ba), run.stacked(pre.D_bg)
+    lever, t = T_b_c[:3, 3], run.Ts_ck_ck1[..., :3, 3]
+    moved = t @ T_b_c[:3, :3].T + lever - gammas @ lever - run.stacked(pre.alpha)
+    betas = run.stacked(pre.beta)
+    Z, N = np.zeros((W, m, 3, UNKNOWNS)), np.zeros((W, m, 3, 12))
+    R, tau = np.broadcast_to(np.eye(3), (W, 3, 3)), np.zeros((W, 1, 1))
+    gained, gained_ba, gained_bg = np.zeros((W, 3, 9)), np.zeros((W, 3, 3)), np.zeros((W, 3, 3))
+    # How far an error of the gyroscope bias has rotated the body at keyframe k.
+    rotated = np.zeros((W, 3, 3))
+    for k in range(m):
+        dt, gamma = dts[:, k, None, None], gammas[:, k]
+        Z[:, k, :, M] = (R[:, :, :, None] * t[:, k, None, None, :]).reshape(W, 3, 9)
+        Z[:, k, :, P] = R - R @ gamma
+        Z[:, k, :, A] = -dt * gained - R @ alpha[:, k]
+        N[:, k, :, V] = -dt * np.eye(3)
+        N[:, k, :, G] = -dt * (tau + 0.5 * dt) * np.eye(3)
+        N[:, k, :, BA] = -dt * gained_ba - R @ by_acc[:, k, ALPHA]
+        turned = _skew(moved[:, k]) @ rotated
+        N[:, k, :, BG] = -R @ (turned + by_gyro[:, k, ALPHA]) - dt * gained_bg
+        gained = gained + R @ beta[:, k]
+        gained_ba = gained_ba + R @ by_acc[:, k, BETA]
+        gained_bg = gained_bg + R @ (by_gyro[:, k, BETA] - _skew(betas[:, k]) @ rotated)
+        rotated = np.swapaxes(gamma, 1, 2) @ rotated + by_gyro[:, k, GAMMA]
+        R, tau = R @ gamma, tau + dt
+    return Z, N
+
+
+def _by_axes(imu: ImuMeasurements, run: Run, bias: Array, rule: Rule) -> tuple[Array, Array]:
+    """(W, m, 3, 9) alpha and beta if reading j of the accelerometer were felt along axis i of the
+    body, for all (i, j): those of any matrix on the readings are sums of these."""
+    steps = run.measured.size
+    alpha, beta = np.empty((steps, 3, 9)), np.empty((steps, 3, 9))
+    readings = imu.acc - imu.bias_prior.mean_acc
+    for i in range(3):
+        for j in range(3):
+            acc = np.zeros_like(readings)
+            acc[:, i] = readings[:, j]
+            pre = preintegrate(replace(imu, acc=acc), run.stamps_ns, bias, np.zeros(3), rule)
+            alpha[:, :, 3 * i + j], beta[:, :, 3 * i + j] = pre.alpha, pre.beta
+    return run.stacked(alpha), run.stacked(beta)
+
+
+def _skew(vectors: Array) -> Array:
+    """(n, 3, 3) cross products."""
+    return np.cross(vectors[:, None, :], np.eye(3), axisa=2, axisb=1, axisc=1)
+
+
+@dataclass(frozen=True)
+class TranslationEstimate:
+    """Scale and lever arm that fit best, for one extrinsic rotation and one set of axes."""
+
+    scale: float
+    """True translation over the measured one; negative where accelerations have the other sign."""
+
+    p_b_c: Array
+    """(3,) [m]"""
+
+    cov: Array
+    """(4, 4) of [scale, lever arm [m]], model errors included."""
+
+    gravity_norm: float
+    """Mean over windows of gravity's length, with no constraint on it [m/s^2]."""
+
+    std_gravity_norm: float
+    """From the windows' scatter [m/s^2]."""
+
+    misfit: float
+    """Chi-square with the noise as stated."""
+
+    dof: int
+
+
+def estimate_translation(
+    sums: TranslationSums, R_b_c: Array, p_b_c: Array, std_lever: float, axes: Array
+) -> TranslationEstimate:
+    """Fit scale and lever arm; the scale is on the accelerometer's side, since the camera's
+    translations are the noisier ones and would pull it towards zero on theirs."""
+    S = sums.S.sum(axis=0)
+    z, q, B, prior = _fitted(S, R_b_c, p_b_c, std_lever, axes)
+    dof = int(sums.dof.sum())
+    misfit = float(z @ S @ z + q @ prior @ q)
+    information = B.T @ S @ B + prior
+    cov = robust_covariance(information, sums.S @ z @ B, max(misfit / max(dof, 1), 1.0))
+    inverse_scale = q[0] if abs(q[0]) > 1e-6 else 1e-6
+    # d(scale) = -scale^2 d(1 / scale)
+    change = np.diag([-(inverse_scale**-2.0), 1.0, 1.0, 1.0])
+    norms = np.linalg.norm(sums.gravity @ z, axis=1) / abs(inverse_scale)
+    return TranslationEstimate(
+        float(1.0 / inverse_scale),
+        p_b_c + q[1:4],
+        change @ cov @ change,
+        float(norms.mean()),
+        float(norms.std() / np.sqrt(max(len(norms) - 1, 1))),
+        misfit,
+        dof,
+    )
+
+
+def _fitted(
+    S: Array, R_b_c: Array, p_b_c: Array, std_lever: float, axes: Array
+) -> tuple[Array, Array, Array, Array]:
+    """z = B q + c at the least chi-square, q = [1 / scale, what the lever arm is off by], with B
+    and the information of q's prior."""
+    B, c = np.zeros((UNKNOWNS, 4)), np.zeros(UNKNOWNS)
+    B[A, 0], B[P, 1:4] = axes.ravel(), np.eye(3)
+    c[M], c[P] = R_b_c.ravel(), p_b_c
+    prior: Array = np.diag([LEAST, *[std_lever**-2.0] * 3]).astype(np.float64)
+    q = np.asarray(np.linalg.solve(B.T @ S @ B + prior, -B.T @ S @ c), dtype=np.float64)
+    return B @ q + c, q, B, prior

@@ -1,0 +1,166 @@
+"""Results as text (what the terminal prints) and as records (what `--json` writes)."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from maci2.files import finite_or_none
+from maci2.lie import so3_log
+from maci2.text_tables import sigmas, table_text, vector
+from maci2.types import NS, Array, Stamps
+
+if TYPE_CHECKING:
+    from maci2.estimation.results import CalibrationResult, InitResult, SolveReport, Verdict
+
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+"""What a JSON file can hold."""
+
+Record = dict[str, Json]
+
+
+def stds(cov: Array) -> Array:
+    """Square roots of the diagonal, for one covariance or a stack."""
+    return np.sqrt(np.diagonal(cov, axis1=-2, axis2=-1))
+
+
+def verdict_text(verdict: "Verdict") -> str:
+    """Status and reasons, a line each."""
+    return "\n".join([f"verdict: {verdict.status}", *(f"  - {why}" for why in verdict.reasons)])
+
+
+def initialization_text(result: "InitResult", errors: Mapping[str, str] | None = None) -> str:
+    """Estimate, 1-sigma and, where `errors` has it, the true error, side by side.
+
+    Keys of `errors` are gravity, velocity, gyro_bias and acc_bias.
+    """
+    state, posterior = result.state, result.posterior
+    if state is None or posterior is None:
+        return verdict_text(result.verdict)
+    last = len(state.stamps_ns) - 1
+    rows: list[tuple[str, ...]] = [
+        ("gravity_c0 [m/s^2]", vector(state.gravity_c0), f"{result.gravity_std_deg:.3f} deg"),
+        (
+            f"velocity_b{last} [m/s]",
+            vector(state.velocity_b[last]),
+            sigmas(stds(posterior.velocity_b[last])),
+        ),
+        ("gyro bias [rad/s]", vector(state.gyro_bias), sigmas(stds(posterior.gyro_bias))),
+        ("acc bias [m/s^2]", vector(state.acc_bias), sigmas(stds(posterior.acc_bias))),
+    ]
+    columns = ["state", "estimate", "1-sigma"]
+    if errors:
+        keys = ("gravity", "velocity", "gyro_bias", "acc_bias")
+        columns.append("true error")
+        rows = [(*row, errors.get(key, "-")) for row, key in zip(rows, keys, strict=True)]
+    title = (
+        f"{len(state.stamps_ns)} keyframes, {_seconds(state.stamps_ns):.2f} s, solved in "
+        f"{result.report.solve_ms:.1f} ms"
+    )
+    return f"{table_text(title, columns, rows)}\n{verdict_text(result.verdict)}"
+
+
+def calibration_text(
+    result: "CalibrationResult",
+    T_b_c: Array | None = None,
+    given: Mapping[str, str] | None = None,
+    stated_offset_s: float = 0.0,
+) -> str:
+    """Extrinsics with 1-sigma and, where `given` has it, the difference from what was given.
+
+    `T_b_c` is shown instead of the result's own, where that belongs to a rectified image. Keys of
+    `given` are rotation and translation.
+    """
+    if result.state is None or result.posterior is None:
+        return verdict_text(result.verdict)
+    shown = result.state.T_b_c if T_b_c is None else T_b_c
+    std = stds(result.posterior.T_b_c)
+    phi_deg = np.rad2deg(so3_log(np.ascontiguousarray(shown[:3, :3])))
+    rows = {
+        "rotation": ("rotation [deg]", vector(phi_deg, 3), sigmas(np.rad2deg(std[3:6]), 3)),
+        "translation": ("translation [m]", vector(shown[:3, 3]), sigmas(std[0:3])),
+    }
+    differences = dict(given or {})
+    report = result.report
+    if report.time_offset_s is not None and report.std_time_offset_s is not None:
+        further_ms, std_ms = 1e3 * report.time_offset_s, 1e3 * report.std_time_offset_s
+        offset_ms = 1e3 * stated_offset_s + further_ms
+        rows["offset"] = ("time offset [ms]", f"{offset_ms:+.2f}", f"{std_ms:.2f}")
+        differences["offset"] = f"{further_ms:+.2f} ms"
+    columns = ["extrinsics", "estimate", "1-sigma"]
+    cells: list[tuple[str, ...]] = list(rows.values())
+    if given:
+        columns.append("from the given")
+        cells = [(*row, differences.get(key, "-")) for key, row in rows.items()]
+    title = (
+        f"T_b_c0 (c0: left camera, b: IMU), {len(result.state.stamps_ns)} keyframes, solved in "
+        f"{report.solve_ms:.0f} ms"
+    )
+    return f"{table_text(title, columns, cells)}\n{verdict_text(result.verdict)}"
+
+
+def initialization_record(result: "InitResult", stated_offset_s: float = 0.0) -> Record:
+    """Keys of `maci2 init --json`, but for `errors`; `stated_offset_s`, the rig's own time offset,
+    is included in the estimated one."""
+    state, posterior = result.state, result.posterior
+    record = _verdict_record(result.verdict)
+    if state is not None and posterior is not None:
+        record |= {
+            "start_ns": int(state.stamps_ns[0]),
+            "stamps_ns": state.stamps_ns.tolist(),
+            "gravity_c0": state.gravity_c0.tolist(),
+            "gravity_std_deg": result.gravity_std_deg,
+            "velocity_b": state.velocity_b.tolist(),
+            "velocity_std": stds(posterior.velocity_b).tolist(),
+            "gyro_bias": state.gyro_bias.tolist(),
+            "gyro_bias_std": stds(posterior.gyro_bias).tolist(),
+            "acc_bias": state.acc_bias.tolist(),
+            "acc_bias_std": stds(posterior.acc_bias).tolist(),
+            "T_c0_b": state.Ts_c0_b.tolist(),
+        }
+    return record | report_record(result.report, stated_offset_s)
+
+
+def calibration_record(result: "CalibrationResult", stated_offset_s: float = 0.0) -> Record:
+    """Keys of `maci2 calibrate --json`, but for `errors`."""
+    state, posterior = result.state, result.posterior
+    record = _verdict_record(result.verdict)
+    if state is not None and posterior is not None:
+        record |= {
+            "T_b_c": state.T_b_c.tolist(),
+            "std": stds(posterior.T_b_c).tolist(),
+            "gyro_bias": state.gyro_bias.tolist(),
+            "gyro_bias_std": stds(posterior.gyro_bias).tolist(),
+            "acc_bias": state.acc_bias.tolist(),
+            "acc_bias_std": stds(posterior.acc_bias).tolist(),
+        }
+    return record | report_record(result.report, stated_offset_s)
+
+
+def report_record(report: "SolveReport", stated_offset_s: float = 0.0) -> Record:
+    """How the optimization went; what was not estimated has no key."""
+    record: Record = {}
+    if stated_offset_s != 0.0:
+        record["stated_time_offset_s"] = stated_offset_s
+    if report.scale is not None:
+        record |= {"vision_scale": report.scale, "vision_scale_std": report.std_scale}
+    if report.time_offset_s is not None:
+        record["time_offset_s"] = stated_offset_s + report.time_offset_s
+        record["time_offset_std_s"] = report.std_time_offset_s
+    return record | {
+        "cost": finite_or_none(report.cost),
+        "dof": report.dof,
+        "inflation": report.inflation,
+        "rejected": report.rejected,
+        "set_aside": report.rejected,  # the name it had in version 0.1
+        "iterations": report.iterations,
+        "solve_ms": report.solve_ms,
+    }
+
+
+def _verdict_record(verdict: "Verdict") -> Record:
+    return {"status": verdict.status, "reasons": list(verdict.reasons)}
+
+
+def _seconds(stamps_ns: Stamps) -> float:
+    return float(stamps_ns[-1] - stamps_ns[0]) / NS

@@ -1,0 +1,105 @@
+"""Single checks that a verdict is made of: each `ok`, or a status with its reason."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import chdtri, ndtri
+
+from maci2.estimation.premises import FALSE_ALARM, MOST_MISSING, Premises
+from maci2.estimation.premises.contradictions import STD_ACC_SCALE
+from maci2.estimation.results import Posterior, SolveReport, Status, VIState
+from maci2.imu import BiasPrior
+
+SURE = 2.0
+"""A limit must lie this many standard deviations away for a result to be `ok`."""
+
+HOPELESS = 0.5
+"""Below this many it is `failed`: the answer says less than a guess would."""
+
+FAR = float(-ndtri(FALSE_ALARM / 2.0))
+"""Standard deviations from a stated value at which it is contradicted."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """Outcome of one check."""
+
+    status: Status
+    reason: str = ""
+    """Given with `ok` too, where a user should know."""
+
+
+def against(what: str, std: float, limit: float, unit: str, advice: str = "") -> Check:
+    """Compare a standard deviation with the error that may be."""
+    if std * SURE <= limit:
+        return Check("ok")
+    status: Status = "weak" if std * HOPELESS <= limit else "failed"
+    reason = f"{what} is known to {std:.2g} {unit} only, needed {limit / SURE:.2g}"
+    return Check(status, f"{reason}; {advice}" if advice else reason)
+
+
+def worst(checks: list[Check]) -> tuple[Status, list[str]]:
+    """The worst status, and all reasons."""
+    order: list[Status] = ["ok", "weak", "failed"]
+    status = max((check.status for check in checks), key=order.index)
+    return status, [check.reason for check in checks if check.reason]
+
+
+def velocity_std(
+    state: VIState, posterior: Posterior, report: SolveReport, premises: Premises | None
+) -> float:
+    """Root mean square of the error that velocities admit [m/s].
+
+    Where the scale is in doubt and all windows together know it better than this one, the error is
+    what they say of this window's scale.
+    """
+    variance = float(np.einsum("kii->", posterior.velocity_b)) / len(state.velocity_b)
+    scale, std_scale = report.scale, report.std_scale
+    known = None if premises is None else premises.translation
+    if known is None or scale is None or std_scale is None:
+        return float(np.sqrt(variance))
+    relative = float(np.mean(np.sum(state.velocity_b**2, axis=1))) / scale**2
+    doubt = relative * std_scale**2
+    away = scale - known.scale
+    seen = relative * (away**2 + known.cov[0, 0] + (STD_ACC_SCALE * known.scale) ** 2)
+    return float(np.sqrt(max(variance - doubt, 0.0) + min(doubt, float(seen))))
+
+
+def plausible_bias(state: VIState, prior: BiasPrior) -> Check:
+    """A bias far outside its prior has swallowed something that is not a bias."""
+    away = np.abs(state.acc_bias - prior.mean_acc) / prior.std_acc
+    if away @ away <= chdtri(3, FALSE_ALARM):
+        return Check("ok")
+    axis = int(np.argmax(away))
+    return Check(
+        "weak",
+        f"the accelerometer bias on {'xyz'[axis]} comes out as {state.acc_bias[axis]:.2f} m/s^2, "
+        f"{away[axis]:.0f} standard deviations from what was expected: check units, gravity in the "
+        "accelerometer and the scale of the camera's motion",
+    )
+
+
+def plausible_scale(scale: float, std: float, spread: float) -> Check:
+    """A scale that neither its own uncertainty nor the stated spread explains."""
+    away = abs(scale - 1.0) / max(float(np.hypot(std, spread)), 1e-12)
+    if away <= FAR:
+        return Check("ok")
+    return Check(
+        "weak",
+        f"accelerations fit the camera's motion if that is {scale:.3f} times as long, "
+        f"{away:.1f} standard deviations from what was stated: check the stereo baseline or the "
+        "trajectory's scale",
+    )
+
+
+def rejections(report: SolveReport, measured: int) -> Check:
+    """What is left when many measurements are rejected is a choice, not an answer."""
+    if report.rejected == 0:
+        return Check("ok")
+    reason = (
+        f"{report.rejected} of {measured + report.rejected} relative poses contradict the IMU and "
+        "were rejected: something that moves by itself filled the image, or the IMU's samples are "
+        "wrong"
+    )
+    many = report.rejected >= MOST_MISSING * (measured + report.rejected)
+    return Check("weak" if many else "ok", reason)

@@ -1,0 +1,146 @@
+"""Wrong inputs that look plausible, put into a sound recording one at a time."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from maci2.estimation.scale import scaled
+from maci2.lie import se3_inv, so3_exp
+from maci2.pipeline.options import RunOptions
+from maci2.pipeline.prepare import Inputs, apply_imu_model
+from maci2.sensors import ImuSamples
+from maci2.types import Array, Stamps
+from maci2.vision import RelativePoses
+
+DIAGONAL = (1.0, 1.0, 1.0)
+"""Axis about which extrinsics and IMU are rotated where none is named."""
+
+
+def _same(value: Array) -> Array:
+    return value
+
+
+def _same_samples(samples: ImuSamples) -> ImuSamples:
+    return samples
+
+
+@dataclass(frozen=True)
+class InputFault:
+    """One thing that a user states or wires wrongly."""
+
+    name: str
+    extrinsics: Callable[[Array], Array] = _same
+    """From the right T_b_c to the stated one."""
+
+    samples: Callable[[ImuSamples], ImuSamples] = _same_samples
+    """From the IMU's samples to those that arrive."""
+
+    scale: float = 1.0
+    """Measured over true translation of the camera."""
+
+
+@dataclass(frozen=True)
+class FaultyInputs(Inputs):
+    """Inputs as a user with a fault has them; camera motion is what the camera measures still."""
+
+    sound: Inputs | None = None
+    scale: float = 1.0
+
+    def camera_motion(self, stamps_ns: Stamps, index: int) -> RelativePoses:
+        """The sound camera's motion, longer or shorter."""
+        assert self.sound is not None
+        motion = self.sound.camera_motion(stamps_ns, index)
+        return motion if self.scale == 1.0 else _lengthened(motion, self.scale)
+
+
+def with_fault(inputs: Inputs, fault: InputFault, options: RunOptions) -> FaultyInputs:
+    """The same recording with one fault."""
+    recording = replace(inputs.recording, imu=fault.samples(inputs.recording.imu))
+    values = {field.name: getattr(inputs, field.name) for field in fields(Inputs)}
+    values |= {
+        "recording": recording,
+        "imu": apply_imu_model(recording, options),
+        "T_b_c": np.ascontiguousarray(fault.extrinsics(inputs.T_b_c)),
+    }
+    return FaultyInputs(**values, sound=inputs, scale=fault.scale)
+
+
+def _lengthened(motion: RelativePoses, scale: float) -> RelativePoses:
+    """Translations times a factor; covariances stay as stated."""
+    return replace(scaled(motion, scale), covs_T_ck_ck1=motion.covs_T_ck_ck1)
+
+
+def rotated(angle_deg: float, axis: tuple[float, ...] = DIAGONAL) -> Callable[[Array], Array]:
+    """Extrinsics with a rotation that is off by an angle."""
+    R = so3_exp(np.deg2rad(angle_deg) * np.array(axis) / np.linalg.norm(axis))
+
+    def fault(T_b_c: Array) -> Array:
+        wrong = T_b_c.copy()
+        wrong[:3, :3] = R @ T_b_c[:3, :3]
+        return wrong
+
+    return fault
+
+
+def _inverted(T_b_c: Array) -> Array:
+    return np.asarray(se3_inv(T_b_c))
+
+
+def axes_taken_as(gyro: Array, acc: Array) -> Callable[[ImuSamples], ImuSamples]:
+    """Samples multiplied by matrices, as by an IMU that is mounted or wired otherwise."""
+
+    def fault(samples: ImuSamples) -> ImuSamples:
+        return replace(
+            samples,
+            gyro=np.ascontiguousarray(samples.gyro @ gyro.T),
+            acc=np.ascontiguousarray(samples.acc @ acc.T),
+        )
+
+    return fault
+
+
+def every_second(samples: ImuSamples) -> ImuSamples:
+    """Half of the samples lost on the way."""
+    return replace(
+        samples,
+        stamps_ns=samples.stamps_ns[::2].copy(),
+        gyro=samples.gyro[::2].copy(),
+        acc=samples.acc[::2].copy(),
+    )
+
+
+_I = np.eye(3)
+_QUARTER = np.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+_SWAPPED = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+
+NO_FAULT = InputFault("none")
+
+INIT_FAULTS = (
+    NO_FAULT,
+    InputFault("extrinsics off by 2 deg", rotated(2.0)),
+    InputFault("extrinsics off by 2 deg about y", rotated(2.0, (0.0, 1.0, 0.0))),
+    InputFault("extrinsics off by 5 deg", rotated(5.0)),
+    InputFault("extrinsics off by 20 deg", rotated(20.0)),
+    InputFault("extrinsics inverted", _inverted),
+    InputFault("IMU rotated by 90 deg", samples=axes_taken_as(_QUARTER, _QUARTER)),
+    InputFault("accelerometer x, y swapped", samples=axes_taken_as(_I, _SWAPPED)),
+    InputFault("accelerometer z mirrored", samples=axes_taken_as(_I, np.diag([1.0, 1.0, -1.0]))),
+    InputFault("accelerometer negated", samples=axes_taken_as(_I, -_I)),
+    InputFault("camera scale +5 %", scale=1.05),
+    InputFault("camera scale +10 %", scale=1.1),
+    InputFault("camera scale -10 %", scale=0.9),
+    InputFault("camera scale x2", scale=2.0),
+    InputFault("every second IMU sample lost", samples=every_second),
+)
+"""Faults that initialization is given with noisy ground truth for vision."""
+
+TRAJECTORY_FAULTS = (NO_FAULT, InputFault("camera scale x2", scale=2.0))
+"""Faults of a trajectory whose scale has a stated spread."""
+
+CALIBRATION_FAULTS = (
+    NO_FAULT,
+    InputFault("camera scale +2 %", scale=1.02),
+    InputFault("camera scale +5 %", scale=1.05),
+    InputFault("camera scale +10 %", scale=1.1),
+)

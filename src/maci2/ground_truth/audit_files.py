@@ -1,0 +1,102 @@
+"""An audit as a folder in EuRoC's layout: data.csv, covariance.npz, audit.json."""
+
+import io
+import os
+import shutil
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maci2 import __version__
+from maci2.datasets.euroc_writer import truth_csv
+from maci2.errors import OptionError
+from maci2.files import finite_or_none, require_new_folder, write_atomically, write_json
+from maci2.ground_truth.audit_fit import NoiseLevel
+from maci2.ground_truth.audited import AuditedTruth
+
+COVARIANCE_ORDER = "phi (right, rad), v (m/s), p (m), gyro bias (rad/s), acc bias (m/s^2)"
+
+
+def write_audit(audit: AuditedTruth, folder: Path) -> None:
+    """Write the three files; the folder appears whole or not at all."""
+    require_new_folder(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+    try:
+        write_atomically(temporary / "data.csv", truth_csv(audit.truth))
+        write_atomically(temporary / "covariance.npz", _covariance_npz(audit))
+        write_json(temporary / "audit.json", audit_record(audit))
+        # mkdtemp makes private folders; a result should be as readable as any other.
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o777 & ~umask)
+        if folder.exists():
+            folder.rmdir()
+        temporary.rename(folder)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def require_outside(folder: Path, recording: Path, inside: bool) -> None:
+    """Nothing is written into a recording unless the user says so."""
+    if not inside and folder.resolve().is_relative_to(recording.resolve()):
+        raise OptionError(
+            f"-o is {folder}, inside the recording {recording}; a recording is not changed unless "
+            "you say --inside. Choose another folder."
+        )
+
+
+def _covariance_npz(audit: AuditedTruth) -> bytes:
+    buffer = io.BytesIO()
+    np.savez_compressed(
+        buffer,
+        stamps_ns=audit.truth.stamps_ns,
+        cov=audit.cov_states.astype(np.float32),
+        order=np.array(COVARIANCE_ORDER),
+        version=np.array(__version__),
+    )
+    return buffer.getvalue()
+
+
+def audit_record(audit: AuditedTruth) -> dict[str, Any]:
+    """What `audit.json` and `--json` hold."""
+    std = np.sqrt(np.einsum("kii->ki", audit.cov_states))
+    return {
+        "source": audit.name,
+        "version": __version__,
+        "rows": len(audit.truth),
+        "start_ns": int(audit.truth.stamps_ns[0]),
+        "end_ns": int(audit.truth.stamps_ns[-1]),
+        "findings": [asdict(finding) for finding in audit.findings],
+        "constants": {
+            name: {
+                "value": finite_or_none(constant.value),
+                "std": finite_or_none(constant.std),
+                "unit": constant.unit,
+                "significant": constant.significant,
+            }
+            for name, constant in audit.constants.items()
+        },
+        "position_noise": _noise(audit.position_noise),
+        "orientation_noise": _noise(audit.orientation_noise),
+        "imu_variance_factor": finite_or_none(audit.imu_factor),
+        "chi_square": finite_or_none(audit.chi_square),
+        "dof": audit.dof,
+        "jumps_ns": [int(stamp) for stamp in audit.jumps_ns],
+        "median_std": {
+            "rotation_deg": float(np.degrees(np.median(std[:, 0:3]))),
+            "velocity": float(np.median(std[:, 3:6])),
+            "position": float(np.median(std[:, 6:9])),
+        },
+        "covariance_order": COVARIANCE_ORDER,
+    }
+
+
+def _noise(level: NoiseLevel | None) -> dict[str, float] | None:
+    if level is None:
+        return None
+    return {"std": float(level.std), "lasting_rows": float(level.lasting_rows)}

@@ -1,0 +1,140 @@
+"""Solving an audit's chain: noise levels, errors that last, rows that jump."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from maci2.estimation.chain import (
+    ChainPosterior,
+    ChainProblem,
+    ChainResiduals,
+    ChainSolution,
+    chain_posterior,
+    solve_chain,
+    solve_with_noise,
+)
+from maci2.estimation.chain.variance_components import Residuals
+from maci2.ground_truth.audit_problem import (
+    FIRST_STD_P,
+    FIRST_STD_R,
+    AuditProblem,
+)
+
+LONGEST_ERROR_S = 5.0
+"""Errors that last longer count as constants or as motion."""
+
+FEWEST_BLOCKS = 8
+CHANCE = 4.0
+"""Standard deviations of a block's variance that chance explains."""
+
+MOST_IMU_FACTOR = 100.0
+
+ROUNDS = 8
+"""Noise levels are settled after fewer; later rounds move them by a percent."""
+
+
+@dataclass(frozen=True)
+class NoiseLevel:
+    """How far a kind of measurement scatters."""
+
+    std: float
+    """Of one row and one axis [m] or [rad]."""
+
+    lasting_rows: float
+    """Rows over which an error lasts: 1 for white noise. Variances were scaled by it, so that
+    posterior covariances count independent errors only."""
+
+
+@dataclass(frozen=True)
+class AuditFit:
+    """The solved chain and what its residuals say."""
+
+    problem: ChainProblem
+    solution: ChainSolution
+    posterior: ChainPosterior
+    residuals: ChainResiduals
+    """With the noise found, errors that last not yet scaled."""
+
+    position: NoiseLevel
+    orientation: NoiseLevel | None
+    imu_factor: float
+    """Variance of the IMU's errors over what its data sheet and vibration explain."""
+
+
+def fit_audit(start: AuditProblem) -> AuditFit:
+    """Noise levels first; then the final solution with errors weighed by how long they last."""
+    problem = start.problem
+    first = solve_with_noise(
+        problem, start.states, start.border, max_rounds=ROUNDS, least_factor=start.least_factor
+    )
+    imu_factor = float(np.clip(first.residuals.imu.variance_factor, 1.0, MOST_IMU_FACTOR))
+    if imu_factor > 1.1:
+        # The IMU is noisier than stated: weigh it down and ask for the capture's noise again.
+        imu = first.problem.imu
+        scaled = replace(imu, var_gyro=imu_factor * imu.var_gyro, var_acc=imu_factor * imu.var_acc)
+        again = replace(first.problem, imu=scaled)
+        second = solve_with_noise(
+            again,
+            first.solution.states,
+            first.solution.border,
+            max_rounds=ROUNDS,
+            least_factor=start.least_factor / min(first.position_factor, first.orientation_factor),
+        )
+        factors = (
+            first.position_factor * second.position_factor,
+            first.orientation_factor * second.orientation_factor,
+        )
+        first = second
+    else:
+        factors = (first.position_factor, first.orientation_factor)
+    lasting_p = lasting_rows(first.residuals.positions, _rate(first.problem.positions))
+    lasting_r = lasting_rows(first.residuals.orientations, _rate(first.problem.orientations))
+    problem = _weighed_down(first.problem, lasting_p, lasting_r)
+    solution = solve_chain(problem, first.solution.states, first.solution.border)
+    orientation = None
+    if problem.orientations is not None:
+        orientation = NoiseLevel(FIRST_STD_R * np.sqrt(factors[1]), lasting_r)
+    return AuditFit(
+        problem,
+        solution,
+        chain_posterior(solution),
+        first.residuals,
+        NoiseLevel(FIRST_STD_P * np.sqrt(factors[0]), lasting_p),
+        orientation,
+        imu_factor,
+    )
+
+
+def _rate(measured: object) -> float:
+    stamps_ns = getattr(measured, "stamps_ns", None)
+    return 1.0 if stamps_ns is None else 1e9 / float(np.median(np.diff(stamps_ns)))
+
+
+def _weighed_down(problem: ChainProblem, by_p: float, by_r: float) -> ChainProblem:
+    p, r = problem.positions, problem.orientations
+    return replace(
+        problem,
+        positions=None if p is None else replace(p, covs=by_p * p.covs),
+        orientations=None if r is None else replace(r, covs=by_r * r.covs),
+    )
+
+
+def lasting_rows(residuals: Residuals, rate_hz: float) -> float:
+    """Over how many rows an error lasts: variance of means of blocks against that of white noise.
+
+    The largest over blocks of up to `LONGEST_ERROR_S`; 1 where chance explains it.
+    """
+    if not len(residuals.white):
+        return 1.0
+    white = np.where(residuals.outliers[:, None], 0.0, residuals.white)
+    white = white - white.mean(axis=0)
+    variance = float(np.mean(white**2))
+    longest, length = 1.0, 2
+    while length <= LONGEST_ERROR_S * rate_hz and len(white) // length >= FEWEST_BLOCKS:
+        count = len(white) // length
+        means = white[: count * length].reshape(count, length, -1).mean(axis=1)
+        ratio = length * float(np.mean(means**2)) / max(variance, 1e-300)
+        chance = CHANCE * np.sqrt(2.0 / (3.0 * count))
+        longest = max(longest, ratio if ratio > 1.0 + chance else 1.0)
+        length *= 2
+    return longest

@@ -1,0 +1,153 @@
+"""Audited ground truth: states at every IMU sample in a level world, each with its covariance."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from maci2.estimation.chain import States
+from maci2.estimation.chain.chain_state import POSITION, ROTATION, STATE, VELOCITY
+from maci2.estimation.chain.propagation import integrate_spans
+from maci2.findings import Finding
+from maci2.gaussian import symmetrize
+from maci2.ground_truth.audit_fit import AuditFit, NoiseLevel
+from maci2.lie.stacks import so3_exp_stack, so3_log_stack, stack_poses
+from maci2.sensors import GroundTruth
+from maci2.types import NS, Array, Mask, Stamps
+
+FARTHEST_S = 0.15
+"""Rows are given between states at most so far apart."""
+
+
+@dataclass(frozen=True)
+class Constant:
+    """One thing that the audit measured over the whole recording."""
+
+    value: float
+    std: float
+    unit: str
+    significant: bool
+    """Larger than chance and than what matters."""
+
+
+@dataclass(frozen=True)
+class AuditedTruth:
+    """Ground truth on the IMU's clock in a world whose z axis points up."""
+
+    name: str
+    """Source that was audited."""
+
+    truth: GroundTruth
+    """At IMU samples: poses of the IMU, velocity, and biases."""
+
+    cov_states: Array
+    """(n, 15, 15) of each row, order [phi, v, p, bg, ba]: R_w_b Exp(phi), the others plain
+    differences, v and p in the level world. Uncertainty of the level is included."""
+
+    constants: dict[str, Constant]
+    """What was measured, by name."""
+
+    findings: tuple[Finding, ...]
+    """What is wrong, in sentences."""
+
+    position_noise: NoiseLevel
+    orientation_noise: NoiseLevel | None
+    imu_factor: float
+    """Variance of the IMU's errors over what its data sheet explains."""
+
+    chi_square: float
+    dof: int
+    jumps_ns: Stamps = field(default_factory=lambda: np.zeros(0, np.int64))
+    """(m,) rows of the source that contradict the IMU."""
+
+
+def audited_rows(fit: AuditFit, source: str) -> tuple[GroundTruth, Array]:
+    """States and covariances at all IMU samples between neighbouring states."""
+    stamps_ns, k = _row_stamps(fit)
+    states, share = _states_at(fit, stamps_ns, k)
+    R_g_w = fit.solution.border.R_w_g.T
+    Rs_g_b = R_g_w @ states.Ts_w_b[:, :3, :3]
+    # Levelled about the mean position, so that the world stays where it was.
+    middle = states.Ts_w_b[:, :3, 3].mean(axis=0)
+    p_g = (states.Ts_w_b[:, :3, 3] - middle) @ R_g_w.T + middle
+    truth = GroundTruth(
+        stamps_ns,
+        stack_poses(Rs_g_b, p_g),
+        states.v_w @ R_g_w.T,
+        states.bias_gyro,
+        states.bias_acc,
+        source,
+    )
+    return truth, _covariances(fit, truth, k, share, middle)
+
+
+def _row_stamps(fit: AuditFit) -> tuple[Stamps, Stamps]:
+    """IMU samples between states that are near each other, and the state before each."""
+    states_ns, samples_ns = fit.problem.stamps_ns, fit.problem.imu.stamps_ns
+    inside = (samples_ns >= states_ns[0]) & (samples_ns < states_ns[-1])
+    samples_ns = samples_ns[inside]
+    k = np.searchsorted(states_ns, samples_ns, side="right") - 1
+    near: Mask = np.diff(states_ns)[k] < FARTHEST_S * NS
+    return samples_ns[near], k[near]
+
+
+def _states_at(fit: AuditFit, stamps_ns: Stamps, k: Stamps) -> tuple[States, Array]:
+    """States carried along the IMU, with a share of what is missing at the next state."""
+    x, states_ns = fit.solution.states, fit.problem.stamps_ns
+    bias = np.hstack([x.bias_gyro, x.bias_acc])
+    g_w = -fit.solution.border.scalars[0] * fit.solution.border.R_w_g[:, 2]
+    ends_ns = np.concatenate([stamps_ns, states_ns[1:]])
+    starts = np.concatenate([k, np.arange(len(states_ns) - 1)])
+    spans = integrate_spans(fit.problem.imu, states_ns[starts], ends_ns, bias[starts])
+    R, v, p = x.Ts_w_b[starts, :3, :3], x.v_w[starts], x.Ts_w_b[starts, :3, 3]
+    dt = spans.dt[:, None]
+    R_end = R @ spans.gamma
+    v_end = v + g_w * dt + np.einsum("nij,nj->ni", R, spans.beta)
+    p_end = p + v * dt + 0.5 * g_w * dt**2 + np.einsum("nij,nj->ni", R, spans.alpha)
+    n = len(stamps_ns)
+    missing_R = so3_log_stack(np.swapaxes(R_end[n:], 1, 2) @ x.Ts_w_b[1:, :3, :3])
+    missing_v, missing_p = x.v_w[1:] - v_end[n:], x.Ts_w_b[1:, :3, 3] - p_end[n:]
+    share = spans.dt[:n] / spans.dt[n:][k]
+    u = share[:, None]
+    Rs = R_end[:n] @ so3_exp_stack(u * missing_R[k])
+    states = States(
+        stack_poses(Rs, p_end[:n] + u * missing_p[k]),
+        v_end[:n] + u * missing_v[k],
+        (1.0 - u) * x.bias_gyro[k] + u * x.bias_gyro[k + 1],
+        (1.0 - u) * x.bias_acc[k] + u * x.bias_acc[k + 1],
+    )
+    return states, share
+
+
+def _covariances(
+    fit: AuditFit, truth: GroundTruth, k: Stamps, share: Array, middle: Array
+) -> Array:
+    """(n, 15, 15) in the level world: turned, and with the level's own uncertainty.
+
+    Levelling by another tilt turns the body back, R_g_b Exp(-R_b_g tilt), and velocity and
+    position about the middle with it.
+    """
+    n, posterior = len(truth), fit.posterior
+    u = share[:, None, None]
+    joint = np.zeros((n, STATE + 2, STATE + 2))
+    joint[:, :STATE, :STATE] = (1.0 - u) * posterior.states[k] + u * posterior.states[k + 1]
+    cross = (1.0 - u) * posterior.with_border[k] + u * posterior.with_border[k + 1]
+    joint[:, :STATE, STATE:] = cross[:, :, :2]
+    joint[:, STATE:, :STATE] = np.swapaxes(cross[:, :, :2], 1, 2)
+    joint[:, STATE:, STATE:] = posterior.free[:2, :2]
+    R_g_w = fit.solution.border.R_w_g.T
+    J = np.zeros((n, STATE, STATE + 2))
+    J[:, range(STATE), range(STATE)] = 1.0
+    J[:, VELOCITY, VELOCITY] = J[:, POSITION, POSITION] = R_g_w
+    J[:, ROTATION, STATE:] = -np.swapaxes(truth.Ts_w_b[:, :3, :3], 1, 2)[:, :, :2]
+    J[:, VELOCITY, STATE:] = _cross(truth.v_w)[:, :, :2]
+    J[:, POSITION, STATE:] = _cross(truth.Ts_w_b[:, :3, 3] - middle)[:, :, :2]
+    return symmetrize(J @ joint @ np.swapaxes(J, 1, 2))
+
+
+def _cross(vectors: Array) -> Array:
+    """(n, 3, 3) [v]x."""
+    out = np.zeros((len(vectors), 3, 3))
+    x, y, z = vectors.T
+    out[:, 0, 1], out[:, 0, 2], out[:, 1, 0] = -z, y, z
+    out[:, 1, 2], out[:, 2, 0], out[:, 2, 1] = -x, -y, x
+    return out

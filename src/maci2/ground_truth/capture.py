@@ -1,0 +1,156 @@
+"""What tracked the body: motion capture, a laser tracker, or a published ground truth."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from maci2.datasets.csv_tables import read_table
+from maci2.datasets.euroc import POSE_COLUMNS, mav0_of, read_truth_csv
+from maci2.datasets.tum_trajectory import read_trajectory
+from maci2.errors import DatasetError, OptionError
+from maci2.rigs.yaml_schema import load_yaml, rigid_transform
+from maci2.sensors import GroundTruth, Recording
+from maci2.types import Array, Stamps
+
+RAW_POSES = "vicon0"
+RAW_POSITIONS = "leica0"
+MOCAP = "mocap0"
+TRAJECTORY = "trajectory:"
+
+_POSITIONS = {name: POSE_COLUMNS[name] for name in ("px", "py", "pz")}
+
+
+@dataclass(frozen=True)
+class Capture:
+    """Poses or positions of a marker m in the tracking system's world w, on its clock."""
+
+    name: str
+    stamps_ns: Stamps
+    """(n,) rising."""
+
+    p_w_m: Array
+    """(n, 3) [m]"""
+
+    Rs_w_m: Array | None
+    """(n, 3, 3); None where only positions were tracked."""
+
+    T_b_m: Array
+    """(4, 4) where the marker is said to sit on the IMU; the identity for a published truth."""
+
+    one_clock: bool
+    """Position and orientation come from one device."""
+
+    source: str
+    """File, for messages."""
+
+    claims: GroundTruth | None = None
+    """The published truth whose velocity and bias columns can be looked at too."""
+
+    def __len__(self) -> int:
+        return len(self.stamps_ns)
+
+    @property
+    def smoothed(self) -> bool:
+        """A published truth with velocities is no raw measurement."""
+        return self.claims is not None and bool(np.isfinite(self.claims.v_w).any())
+
+    @property
+    def rate_hz(self) -> float:
+        return 1e9 / float(np.median(np.diff(self.stamps_ns)))
+
+
+def open_capture(recording: Recording, source_name: str = "") -> Capture:
+    """Find what `source_name` says: vicon0, leica0, a truth's name, trajectory:FILE; by default the
+    recording's first ground truth."""
+    if source_name.startswith(TRAJECTORY):
+        return _from_trajectory(Path(source_name.removeprefix(TRAJECTORY)))
+    if not source_name:
+        if not recording.truths:
+            raise DatasetError(
+                f"{recording.name}: holds no ground truth to audit; name a source with --from: "
+                "vicon0, leica0 or trajectory:FILE."
+            )
+        source_name = next(iter(recording.truths))
+    if source_name in recording.truths:
+        return _from_truth(source_name, recording.truths[source_name])
+    folder = mav0_of(recording.path) / source_name
+    if not (folder / "data.csv").is_file():
+        known = ", ".join([*recording.truths, *_raw_sources(recording.path)]) or "none"
+        raise OptionError(
+            f"--from is '{source_name}', but {recording.name} has no such source; it has: {known}. "
+            "A TUM trajectory of the body is trajectory:FILE."
+        )
+    if source_name == RAW_POSITIONS:
+        return _from_positions(folder)
+    return _from_raw_poses(source_name, folder)
+
+
+def _raw_sources(path: Path) -> list[str]:
+    mav0 = mav0_of(path)
+    return [name for name in (RAW_POSES, RAW_POSITIONS) if (mav0 / name / "data.csv").is_file()]
+
+
+def _from_truth(name: str, truth: GroundTruth) -> Capture:
+    finite = np.isfinite(truth.Ts_w_b).all((1, 2))
+    return Capture(
+        name,
+        truth.stamps_ns[finite],
+        truth.Ts_w_b[finite, :3, 3],
+        truth.Ts_w_b[finite, :3, :3],
+        np.eye(4),
+        one_clock=name == MOCAP,
+        source=truth.source,
+        claims=truth,
+    )
+
+
+def _from_trajectory(path: Path) -> Capture:
+    poses = read_trajectory(path)
+    return Capture(
+        TRAJECTORY + path.name,
+        poses.stamps_ns,
+        poses.Ts_w_c[:, :3, 3],
+        poses.Ts_w_c[:, :3, :3],
+        np.eye(4),
+        one_clock=True,
+        source=str(path),
+    )
+
+
+def _from_raw_poses(name: str, folder: Path) -> Capture:
+    truth = read_truth_csv(folder / "data.csv")
+    return Capture(
+        name,
+        truth.stamps_ns,
+        truth.Ts_w_b[:, :3, 3],
+        truth.Ts_w_b[:, :3, :3],
+        _marker_pose(folder),
+        one_clock=True,
+        source=truth.source,
+    )
+
+
+def _from_positions(folder: Path) -> Capture:
+    table = read_table(folder / "data.csv", "positions of a laser tracker", _POSITIONS, {})
+    return Capture(
+        RAW_POSITIONS,
+        table.stamps_ns,
+        table.stack("px", "py", "pz"),
+        None,
+        _marker_pose(folder),
+        one_clock=True,
+        source=table.source,
+    )
+
+
+def _marker_pose(folder: Path) -> Array:
+    """T_BS of the tracker's sensor.yaml, else the identity."""
+    path = folder / "sensor.yaml"
+    if not path.is_file():
+        return np.eye(4)
+    T_BS = load_yaml(path, "the pose of the marker").get("T_BS", {})
+    data = T_BS.get("data", []) if isinstance(T_BS, dict) else []
+    if len(data) != 16:
+        raise DatasetError(f"{path}: T_BS.data has {len(data)} numbers, needed 16.")
+    return rigid_transform([data[4 * i : 4 * i + 4] for i in range(4)], path, "T_BS")

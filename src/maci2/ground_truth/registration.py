@@ -1,0 +1,247 @@
+"""Where to begin: how a capture's clock and axes lie against the IMU's, from rates and forces.
+
+Angular rates as the capture saw them are compared with the gyroscope's; for positions alone, the
+second derivative of position with the accelerometer. Also found here: poses given as their inverse,
+quaternions in another order, positions in another unit, clocks off by seconds.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.signal import fftconvolve, savgol_filter
+from scipy.spatial.transform import Rotation
+
+from maci2.errors import DatasetError
+from maci2.ground_truth.capture import Capture
+from maci2.imu.rotation_rates import MIN_RATE, RotationSource, match_rates
+from maci2.lie.stacks import nearest_rotation, so3_log_stack, stack_poses
+from maci2.sensors import ImuSamples
+from maci2.types import GRAVITY_NORM, NS, Array
+
+GRID_HZ = 50.0
+SMOOTH_S = 0.4
+"""Window of the polynomials that differentiate positions and smooth forces."""
+
+MIN_COMMON_S = 8.0
+"""Least common time of capture and IMU, at any offset of their clocks."""
+
+ALIKE = 0.8
+"""Correlation above which two curves show one motion."""
+
+RELATED = 0.5
+"""Correlation below which no lag is better than none."""
+
+CLEARLY_BETTER = 0.1
+"""Gain in correlation above which another reading of the quaternions is meant."""
+
+UNITS = {"millimetres": 1e-3, "centimetres": 1e-2, "feet": 0.3048, "inches": 0.0254}
+"""Metres in each."""
+
+
+@dataclass(frozen=True)
+class Registration:
+    """A first idea of the constants between capture and IMU."""
+
+    offset_s: float
+    """To be added to the capture's stamps."""
+
+    R_b_m: Array
+    """(3, 3) rotation of the marker on the body."""
+
+    bias_gyro: Array
+    """(3,) [rad/s]"""
+
+    correlation: float
+    """Of rates (or accelerations) after the best rotation and offset."""
+
+    excitation: float
+    """Variation of the capture's rate, rms [rad/s]; NaN for positions alone."""
+
+
+def register(capture: Capture, imu: ImuSamples) -> Registration:
+    """Offset, axes and gyroscope bias to begin with; raises where capture and IMU do not fit."""
+    _require_common_time(capture, imu)
+    lag_s, alike = coarse_lag(capture, imu)
+    shifted = replace(capture, stamps_ns=capture.stamps_ns + round(lag_s * NS))
+    if capture.Rs_w_m is None:
+        if alike < ALIKE:
+            raise _no_likeness(capture, alike)
+        return Registration(lag_s, np.eye(3), resting_rate(imu), alike, np.nan)
+    match = match_rates(_source(shifted, capture.Rs_w_m), imu)
+    if match is None or match.excitation < MIN_RATE:
+        return Registration(lag_s, capture.T_b_m[:3, :3], resting_rate(imu), 0.0, 0.0)
+    R_b_m, likeness = _best_rotation(match.gyro, match.rates_s)
+    _require_readable(capture, shifted, imu, likeness)
+    bias = np.median(match.gyro - match.rates_s @ R_b_m.T, axis=0)
+    return Registration(lag_s + match.offset_s, R_b_m, bias, likeness, match.excitation)
+
+
+def _source(capture: Capture, Rs_w_m: Array) -> RotationSource:
+    Ts = stack_poses(Rs_w_m, capture.p_w_m)
+    return RotationSource(capture.name, "truth", capture.stamps_ns, Ts, np.eye(4))
+
+
+def _best_rotation(gyro: Array, rates: Array) -> tuple[Array, float]:
+    """R with gyro = R rates, and the correlation then; constant biases drop out."""
+    gyro, rates = gyro - gyro.mean(axis=0), rates - rates.mean(axis=0)
+    M = gyro.T @ rates
+    R = nearest_rotation(M)
+    norms = float(np.linalg.norm(gyro) * np.linalg.norm(rates))
+    return R, float(np.sum(R * M)) / max(norms, 1e-12)
+
+
+def _require_common_time(capture: Capture, imu: ImuSamples) -> None:
+    lengths_s = [(stamps[-1] - stamps[0]) / NS for stamps in (capture.stamps_ns, imu.stamps_ns)]
+    if len(capture) < 10 or min(lengths_s) < MIN_COMMON_S:
+        raise DatasetError(
+            f"{capture.source}: {len(capture)} rows over {lengths_s[0]:.1f} s, IMU samples over "
+            f"{lengths_s[1]:.1f} s; an audit needs at least {MIN_COMMON_S:.0f} s of both."
+        )
+
+
+def _require_readable(capture: Capture, shifted: Capture, imu: ImuSamples, likeness: float) -> None:
+    """Raise with the reading of the quaternions that fits, where the given one does not."""
+    if likeness > 0.95 or capture.Rs_w_m is None:
+        return
+    quat_wxyz = Rotation.from_matrix(capture.Rs_w_m).as_quat(scalar_first=True)
+    # A file in the order x y z w, read as w x y z, has its numbers one place off.
+    other_order = Rotation.from_quat(quat_wxyz).as_matrix()
+    inverted = np.swapaxes(capture.Rs_w_m, 1, 2)
+    readings = {
+        "the quaternions are in the order x, y, z, w": other_order,
+        "the poses are inverted (world in body)": inverted,
+        "the quaternions are in the order x, y, z, w and inverted": np.swapaxes(other_order, 1, 2),
+    }
+    fits = {text: _fit_of(replace(capture, Rs_w_m=Rs), imu) for text, Rs in readings.items()}
+    best = max(score for score, _ in fits.values())
+    if best > max(ALIKE, likeness + CLEARLY_BETTER):
+        # Numbers one place off are an inverse between fixed rotations: several readings may fit.
+        # The one that leaves the marker nearest to where it should be is meant.
+        near = {text: angle for text, (score, angle) in fits.items() if score > best - 0.02}
+        meant = min(near, key=lambda text: near[text])
+        raise DatasetError(
+            f"{capture.source}: rotations as read do not fit the gyroscope (correlation "
+            f"{likeness:.2f}), but they do (correlation {best:.2f}) if {meant}. "
+            "Convert the file and audit it again."
+        )
+    if likeness < ALIKE:
+        raise _no_likeness(capture, likeness)
+
+
+def _fit_of(capture: Capture, imu: ImuSamples) -> tuple[float, float]:
+    """Correlation of rates at the best offset and rotation, and that rotation's angle from the
+    stated one [rad]."""
+    assert capture.Rs_w_m is not None
+    lag_s, _ = coarse_lag(capture, imu)
+    moved = replace(capture, stamps_ns=capture.stamps_ns + round(lag_s * NS))
+    match = match_rates(_source(moved, capture.Rs_w_m), imu)
+    if match is None:
+        return 0.0, np.pi
+    R_b_m, score = _best_rotation(match.gyro, match.rates_s)
+    apart = so3_log_stack((capture.T_b_m[:3, :3].T @ R_b_m)[None])[0]
+    return score, float(np.linalg.norm(apart))
+
+
+def _no_likeness(capture: Capture, likeness: float) -> DatasetError:
+    return DatasetError(
+        f"{capture.source}: no clock offset and no rotation makes it move like the IMU "
+        f"(correlation {likeness:.2f}, needed {ALIKE}). Check that both are of one recording."
+    )
+
+
+def coarse_lag(capture: Capture, imu: ImuSamples) -> tuple[float, float]:
+    """Seconds to add to the capture's stamps, from curves that no rotation changes, at any lag.
+
+    Norms of angular rates where the capture rotates, else of specific forces. The lag nearest
+    to zero wins where several fit nearly as well.
+    """
+    at_s = (capture.stamps_ns - capture.stamps_ns[0]) / NS
+    theirs = np.zeros(1) if capture.Rs_w_m is None else _rate_norms(at_s, capture.Rs_w_m)
+    if theirs.std() < MIN_RATE:
+        theirs = np.linalg.norm(_accelerations(at_s, capture.p_w_m), axis=1)
+        ours = np.linalg.norm(_on_grid(imu, imu.acc), axis=1)
+    else:
+        ours = np.linalg.norm(_on_grid(imu, imu.gyro - resting_rate(imu)), axis=1)
+    between_s = (int(imu.stamps_ns[0]) - int(capture.stamps_ns[0])) / NS
+    lags, scores = _correlations(ours, theirs)
+    lags_s = lags / GRID_HZ + between_s
+    best = float(scores.max())
+    if best < RELATED:
+        return 0.0, best
+    good = np.flatnonzero(scores > 0.97 * best)
+    nearest = good[np.argmin(np.abs(lags_s[good]))]
+    # Within the fine search the clocks are taken as one.
+    close = np.flatnonzero((np.abs(lags_s) < 0.5) & (scores > 0.9 * best))
+    if len(close):
+        return 0.0, float(scores[close].max())
+    return float(lags_s[nearest]), float(scores[nearest])
+
+
+def _correlations(ours: Array, theirs: Array) -> tuple[Array, Array]:
+    """Lags [samples] and correlation coefficients at each; overlap of half the shorter curve."""
+    ours, theirs = ours - np.median(ours), theirs - np.median(theirs)
+    ones, their_ones = np.ones(len(ours)), np.ones(len(theirs))
+    cross = fftconvolve(ours, theirs[::-1])
+    energy = fftconvolve(ours**2, their_ones[::-1]) * fftconvolve(ones, theirs[::-1] ** 2)
+    overlap = fftconvolve(ones, their_ones[::-1])
+    enough = overlap > 0.5 * min(len(ours), len(theirs)) - 1
+    scores: Array = np.where(enough, cross / np.sqrt(np.maximum(energy, 1e-12)), 0.0)
+    lags: Array = np.arange(len(cross), dtype=np.float64) - (len(theirs) - 1.0)
+    return lags, scores
+
+
+def _grid(at_s: Array) -> Array:
+    return np.arange(at_s[0], at_s[-1], 1.0 / GRID_HZ)
+
+
+def _window() -> int:
+    return round(SMOOTH_S * GRID_HZ) | 1
+
+
+def _on_grid(imu: ImuSamples, values: Array) -> Array:
+    """Samples at the grid's instants, smoothed as the capture's derivatives are."""
+    at_s = (imu.stamps_ns - imu.stamps_ns[0]) / NS
+    total = np.vstack([np.zeros(3), np.cumsum(0.5 * (values[1:] + values[:-1]), axis=0)])
+    period = float(np.median(np.diff(at_s)))
+    grid = _grid(at_s)
+    upper = np.stack([np.interp(grid + 0.5 / GRID_HZ, at_s, axis) for axis in total.T], axis=1)
+    lower = np.stack([np.interp(grid - 0.5 / GRID_HZ, at_s, axis) for axis in total.T], axis=1)
+    means = (upper - lower) * period * GRID_HZ
+    return np.asarray(savgol_filter(means, _window(), 2, axis=0))
+
+
+def _accelerations(at_s: Array, p: Array) -> Array:
+    """(n, 3) specific force in a level world, from positions."""
+    grid = _grid(at_s)
+    positions = np.stack([np.interp(grid, at_s, axis) for axis in p.T], axis=1)
+    acc = savgol_filter(positions, _window(), 2, deriv=2, delta=1.0 / GRID_HZ, axis=0)
+    return np.asarray(acc + np.array([0.0, 0.0, GRAVITY_NORM]))
+
+
+def _rate_norms(at_s: Array, Rs: Array) -> Array:
+    grid = _grid(at_s)
+    rows = np.clip(np.searchsorted(at_s, grid), 0, len(at_s) - 1)
+    later = np.clip(np.searchsorted(at_s, grid + 0.1), 0, len(at_s) - 1)
+    turn = so3_log_stack(np.swapaxes(Rs[rows], 1, 2) @ Rs[later])
+    dt = np.maximum(at_s[later] - at_s[rows], 1e-3)
+    rate = np.where((dt > 0.05) & (dt < 0.3), np.linalg.norm(turn, axis=1) / dt, 0.0)
+    # The rate is that of the middle of a tenth of a second.
+    return np.asarray(np.roll(savgol_filter(rate, _window(), 2), round(0.05 * GRID_HZ)))
+
+
+def resting_rate(imu: ImuSamples) -> Array:
+    """(3,) reading of the gyroscope in its quietest second [rad/s]."""
+    length = max(min(round(imu.rate_hz), len(imu) // 4), 1)
+    count = len(imu) // length
+    blocks = imu.gyro[: count * length].reshape(count, length, 3)
+    quietest = int(np.argmin(blocks.var(axis=1).sum(axis=1)))
+    return np.asarray(blocks[quietest].mean(axis=0))
+
+
+def unit_of_positions(scale: float) -> str:
+    """The unit in which positions were given, from metres per unit found; empty for metres and
+    where no unit explains it."""
+    for unit, metres in UNITS.items():
+        if abs(np.log(scale / metres)) < 0.25:
+            return unit
+    return ""

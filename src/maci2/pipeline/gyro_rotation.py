@@ -1,0 +1,69 @@
+"""The gyroscope's rotation of the camera, handed to vision as a prediction."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from maci2.errors import DatasetError
+from maci2.imu import GAMMA, ImuMeasurements, preintegrate, raw_model
+from maci2.sensors import Recording
+from maci2.types import NS, Array
+from maci2.vision import rectified_extrinsics
+from maci2.vision.predicted_rotation import PredictedRotation, RotationPredictor, no_prediction
+
+UNKNOWN_BIAS_STD = 0.1
+"""Spread of a MEMS gyroscope's turn-on bias [rad/s], one axis, where nothing is known of it."""
+
+EXTRINSICS_STD = 0.02
+"""[rad] How far off the rotation of the camera in the body may be, per axis."""
+
+
+@dataclass(frozen=True)
+class GyroRotation:
+    """Rotation of a camera between two timestamps, as the gyroscope measured it."""
+
+    imu: ImuMeasurements
+    """Samples that cover the images."""
+
+    T_b_c: Array
+    """Pose of the camera in the body."""
+
+    shift_ns: int = 0
+    """What takes timestamps of images to the IMU's clock."""
+
+    def __call__(self, start_ns: int, end_ns: int) -> PredictedRotation | None:
+        """The prediction with its covariance; None where samples are missing."""
+        stamps_ns = np.array([start_ns, end_ns], dtype=np.int64) + self.shift_ns
+        imu = self.imu.between(int(stamps_ns[0]), int(stamps_ns[1]))
+        prior = imu.bias_prior
+        try:
+            between = preintegrate(imu, stamps_ns, prior.mean_gyro)
+        except DatasetError:
+            return None
+        std_bias = np.where(np.isfinite(prior.std_gyro), prior.std_gyro, UNKNOWN_BIAS_STD)
+        gamma_D_bg = between.D_bg[0, GAMMA]
+        cov = between.cov[0, GAMMA, GAMMA] + gamma_D_bg @ np.diag(std_bias**2) @ gamma_D_bg.T
+        R_b_c = self.T_b_c[:3, :3]
+        R_ck_ck1 = R_b_c.T @ between.gamma[0] @ R_b_c
+        # gamma is perturbed on the right, in body k+1; a left perturbation is one in camera k.
+        ck_D_gamma = R_ck_ck1 @ R_b_c.T
+        # A rotation e of the extrinsics turns R into Exp(e) R Exp(-e).
+        ck_D_extrinsics = np.eye(3) - R_ck_ck1
+        cov = ck_D_gamma @ cov @ ck_D_gamma.T
+        cov = cov + EXTRINSICS_STD**2 * ck_D_extrinsics @ ck_D_extrinsics.T
+        return PredictedRotation(R_ck_ck1, cov + 1e-8 * np.eye(3))
+
+
+def rotation_predictor(
+    recording: Recording, imu: ImuMeasurements | None = None
+) -> RotationPredictor:
+    """The gyroscope's prediction for a recording's images; none where the extrinsics are unknown.
+
+    `imu` are the measurements of an IMU model; the raw samples where it is not given.
+    """
+    rig = recording.rig
+    if not rig.extrinsics_known:
+        return no_prediction
+    shift_ns = round(rig.time_offset_s * NS) - recording.camera_shift_ns
+    imu = raw_model(recording.imu, rig.imu) if imu is None else imu
+    return GyroRotation(imu, rectified_extrinsics(rig), shift_ns)

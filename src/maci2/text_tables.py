@@ -1,0 +1,53 @@
+"""Results as text: numbers in rows, and tables as the terminal shows them."""
+
+import io
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+FILE_WIDTH = 100
+"""Characters in a line where the output is not a terminal."""
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number, or a dash where there is none."""
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def vector(values: Iterable[float], digits: int = 4) -> str:
+    """Numbers in a row, with signs so that columns align."""
+    return " ".join(f"{value:+.{digits}f}" for value in values)
+
+
+def sigmas(values: Iterable[float], digits: int = 4) -> str:
+    """Standard deviations in a row."""
+    return " ".join(f"{value:.{digits}f}" for value in values)
+
+
+def rich_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> "Table":
+    """A table whose first column is text and whose others are numbers."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for i, column in enumerate(columns):
+        table.add_column(Text(column), justify="left" if i == 0 else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return table
+
+
+def table_text(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], width: int = FILE_WIDTH
+) -> str:
+    """The same as plain text, at most `width` characters wide."""
+    from rich.console import Console
+
+    output = io.StringIO()
+    Console(file=output, width=width, color_system=None, force_terminal=False).print(
+        rich_table(title, columns, rows)
+    )
+    return "\n".join(line.rstrip() for line in output.getvalue().splitlines())

@@ -1,0 +1,275 @@
+"""Audits of simulated truths with known faults, and of real recordings."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
+
+from ground_truth.faulty_truths import FAULTY, TruthFaults, exact_truth, recording_with
+from maci2.datasets import open_recording, read_euroc, write_euroc
+from maci2.errors import DatasetError, OptionError
+from maci2.gaussian import nees
+from maci2.ground_truth.audit import audit_capture, audit_ground_truth
+from maci2.ground_truth.audit_files import require_outside, write_audit
+from maci2.ground_truth.capture import open_capture
+from maci2.lie import se3_inv
+from maci2.lie.stacks import so3_log_stack, stack_poses
+from maci2.sensors import truth_at
+from maci2.types import NS
+
+EXPECTED = {
+    "rotation_deg": 0.5,
+    "lever_arm_mm": 20.0,
+    "tilt_deg": 0.5,
+    "position_late_ms": 6.0,
+    "position_drift_ms_per_min": 2.0,
+    "orientation_late_ms": 0.0,
+}
+RAW = TruthFaults(std_mm=1.0, std_deg=0.1)
+
+
+def sigmas(audit, expected):
+    """Distance of each constant from what it should be, in its standard deviations."""
+    return {
+        name: abs(audit.constants[name].value - value) / audit.constants[name].std
+        for name, value in expected.items()
+    }
+
+
+def errors_of(audit, truth):
+    """(n, 15) audited rows less exact states."""
+    rows = np.searchsorted(truth.stamps_ns, audit.truth.stamps_ns)
+    R, R_true = audit.truth.Ts_w_b[:, :3, :3], truth.Ts_w_b[rows, :3, :3]
+    return np.hstack(
+        [
+            so3_log_stack(np.swapaxes(R_true, 1, 2) @ R),
+            audit.truth.v_w - truth.v_w[rows],
+            audit.truth.Ts_w_b[:, :3, 3] - truth.Ts_w_b[rows, :3, 3],
+            audit.truth.bias_gyro - truth.bias_gyro[rows],
+            audit.truth.bias_acc - truth.bias_acc[rows],
+        ]
+    )
+
+
+def test_faults_of_a_published_truth_are_found_with_their_sizes():
+    audit = audit_ground_truth(recording_with(FAULTY, seed=1, duration_s=60.0))
+    away = sigmas(audit, EXPECTED)
+    assert max(away.values()) < 4.0, away
+    found = {finding.fault for finding in audit.findings}
+    assert {"rotation_deg", "tilt_deg", "position_late_ms"} <= found
+    assert any("ms late" in finding.text for finding in audit.findings)
+
+
+def test_nothing_is_found_in_an_exact_truth():
+    for seed in (2, 3):
+        audit = audit_ground_truth(recording_with(TruthFaults(), seed=seed))
+        assert [finding.level for finding in audit.findings] == ["ok"], audit.findings
+
+
+def test_raw_capture_gives_states_that_are_consistent_with_their_covariances():
+    recording = recording_with(RAW, seed=4, name="mocap0", velocities=False, every=4)
+    audit = audit_ground_truth(recording)
+    assert audit.position_noise.std == pytest.approx(1e-3, rel=0.1)
+    assert np.degrees(audit.orientation_noise.std) == pytest.approx(0.1, rel=0.1)
+    errors = errors_of(audit, exact_truth(recording))
+    score = nees(errors[::10, :9], audit.cov_states[::10, :9, :9]).mean() / 9.0
+    # One recording: its constants alone scatter by a third.
+    assert 0.3 < score < 2.5
+
+
+def test_positions_alone_are_enough_for_all_states():
+    recording = recording_with(
+        replace(RAW, position_late_ms=4.0), seed=5, name="mocap0", duration_s=20.0
+    )
+    capture = replace(open_capture(recording, "mocap0"), Rs_w_m=None, claims=None, name="leica0")
+    audit = audit_capture(recording, capture)
+    assert audit.constants["position_late_ms"].value == pytest.approx(4.0, abs=1.0)
+    errors = errors_of(audit, exact_truth(recording))
+    # The heading is that of the positions' world; tilt that of gravity.
+    assert np.degrees(np.abs(errors[:, :3]).max()) < 1.0
+    assert np.abs(errors[:, 6:9]).max() < 0.02
+
+
+def test_a_gap_and_a_jump_are_reported_and_survived():
+    recording = recording_with(RAW, seed=6, name="mocap0", velocities=False, every=4)
+    truth = recording.truths["mocap0"]
+    Ts_w_b = truth.Ts_w_b.copy()
+    Ts_w_b[700:720, 0, 3] += 0.05
+    keep = np.ones(len(truth), dtype=bool)
+    keep[1000:1060] = False
+    broken = replace(
+        truth,
+        stamps_ns=truth.stamps_ns[keep],
+        Ts_w_b=Ts_w_b[keep],
+        v_w=truth.v_w[keep],
+        bias_gyro=truth.bias_gyro[keep],
+        bias_acc=truth.bias_acc[keep],
+    )
+    audit = audit_ground_truth(replace(recording, truths={"mocap0": broken}))
+    texts = " ".join(finding.text for finding in audit.findings)
+    assert "gap" in texts
+    assert "jumps of up to" in texts
+    errors = errors_of(audit, exact_truth(recording))
+    assert np.abs(errors[:, 6:9]).max() < 0.01
+
+
+def changed(recording, **changes):
+    name, truth = next(iter(recording.truths.items()))
+    return replace(recording, truths={name: replace(truth, **changes)})
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return recording_with(RAW, seed=7, name="mocap0", velocities=False, every=4, duration_s=30.0)
+
+
+def test_a_clock_off_by_seconds_is_found(plain):
+    truth = plain.truths["mocap0"]
+    audit = audit_ground_truth(changed(plain, stamps_ns=truth.stamps_ns + round(3.7 * NS)))
+    assert audit.constants["position_late_ms"].value == pytest.approx(3700.0, abs=1.0)
+
+
+def test_inverted_poses_are_named(plain):
+    truth = plain.truths["mocap0"]
+    inverted = np.array([se3_inv(T) for T in truth.Ts_w_b])
+    with pytest.raises(DatasetError, match="inverted"):
+        audit_ground_truth(changed(plain, Ts_w_b=inverted))
+
+
+def test_another_order_of_quaternions_is_named(plain):
+    truth = plain.truths["mocap0"]
+    xyzw = Rotation.from_matrix(truth.Ts_w_b[:, :3, :3]).as_quat()
+    misread = Rotation.from_quat(xyzw, scalar_first=True).as_matrix()
+    with pytest.raises(DatasetError, match="x, y, z, w"):
+        audit_ground_truth(changed(plain, Ts_w_b=stack_poses(misread, truth.Ts_w_b[:, :3, 3])))
+
+
+def test_millimetres_are_named(plain):
+    Ts_w_b = plain.truths["mocap0"].Ts_w_b.copy()
+    Ts_w_b[:, :3, 3] *= 1000.0
+    with pytest.raises(DatasetError, match="millimetres"):
+        audit_ground_truth(changed(plain, Ts_w_b=Ts_w_b))
+
+
+def test_a_body_rotated_by_90_deg_is_mended_and_reported(plain):
+    R_b_m = np.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    Ts_w_b = plain.truths["mocap0"].Ts_w_b.copy()
+    Ts_w_b[:, :3, :3] = Ts_w_b[:, :3, :3] @ R_b_m
+    audit = audit_ground_truth(changed(plain, Ts_w_b=Ts_w_b))
+    assert audit.constants["rotation_deg"].value == pytest.approx(90.0, abs=0.3)
+    assert audit.constants["rotation_deg"].significant
+
+
+def test_another_recordings_truth_is_refused(plain):
+    other = recording_with(RAW, seed=8, name="mocap0", velocities=False, every=4, duration_s=30.0)
+    with pytest.raises(DatasetError, match="one recording"):
+        audit_ground_truth(replace(plain, truths=other.truths))
+
+
+def test_too_short_a_truth_is_refused(plain):
+    truth = plain.truths["mocap0"]
+    short = {name: getattr(truth, name)[:100] for name in ("stamps_ns", "Ts_w_b", "v_w")}
+    short |= {name: getattr(truth, name)[:100] for name in ("bias_gyro", "bias_acc")}
+    with pytest.raises(DatasetError, match="at least 8 s"):
+        audit_ground_truth(changed(plain, **short))
+
+
+def test_a_recording_without_rotation_says_which_axis_cannot_be_seen():
+    still = recording_with(
+        RAW, seed=9, name="mocap0", velocities=False, every=4, kind="straight", duration_s=20.0
+    )
+    findings = audit_ground_truth(still).findings
+    unseen = [finding for finding in findings if finding.fault == "unobservable rotation"]
+    assert len(unseen) == 1
+    # Without rotation any heading of the marker fits: the vertical, in the body.
+    assert "about the body's axis (" in unseen[0].text
+
+
+def test_an_audit_is_written_whole_and_reads_back(plain, tmp_path):
+    audit = audit_ground_truth(plain)
+    folder = tmp_path / "out" / "state_groundtruth_audited"
+    write_audit(audit, folder)
+    assert sorted(p.name for p in folder.iterdir()) == ["audit.json", "covariance.npz", "data.csv"]
+    record = json.loads((folder / "audit.json").read_text(encoding="utf-8"))
+    assert record["source"] == "mocap0"
+    assert set(record["constants"]) >= {"rotation_deg", "tilt_deg", "position_late_ms"}
+    with np.load(folder / "covariance.npz") as stored:
+        assert stored["cov"].shape == (len(audit.truth), 15, 15)
+        np.testing.assert_array_equal(stored["stamps_ns"], audit.truth.stamps_ns)
+    write_euroc(replace(plain, truths={}), tmp_path / "recording")
+    folder.rename(tmp_path / "recording" / "mav0" / folder.name)
+    back = read_euroc(tmp_path / "recording").truths["state_groundtruth_audited"]
+    np.testing.assert_allclose(back.Ts_w_b, audit.truth.Ts_w_b, atol=1e-12)
+
+
+def test_a_folder_inside_the_recording_is_refused_unless_asked_for(tmp_path):
+    with pytest.raises(OptionError, match="inside the recording"):
+        require_outside(tmp_path / "rec" / "mav0" / "x", tmp_path / "rec", inside=False)
+    require_outside(tmp_path / "rec" / "mav0" / "x", tmp_path / "rec", inside=True)
+    require_outside(tmp_path / "x", tmp_path / "rec", inside=False)
+
+
+def test_an_unknown_source_is_refused_with_those_there_are(plain):
+    with pytest.raises(OptionError, match="it has: mocap0"):
+        audit_ground_truth(plain, "vicon7")
+
+
+@pytest.mark.slow
+def test_faults_are_found_within_three_sigmas_in_95_percent_of_100_recordings():
+    away = []
+    for seed in range(100, 200):
+        audit = audit_ground_truth(recording_with(FAULTY, seed, duration_s=60.0))
+        away.append(list(sigmas(audit, EXPECTED).values()))
+    shares = (np.array(away) < 3.0).mean(axis=0)
+    assert (shares >= 0.95).all(), dict(zip(EXPECTED, shares, strict=True))
+
+
+@pytest.mark.slow
+def test_audited_states_of_raw_capture_have_a_nees_of_one():
+    scores = []
+    for seed in range(300, 340):
+        recording = recording_with(RAW, seed, name="mocap0", velocities=False, every=4)
+        audit = audit_ground_truth(recording)
+        errors = errors_of(audit, exact_truth(recording))
+        scores.append(nees(errors[::20, :9], audit.cov_states[::20, :9, :9]).mean() / 9.0)
+    assert 0.9 < np.mean(scores) < 1.1
+
+
+@pytest.mark.dataset
+def test_raw_vicon_audited_agrees_with_vicon2gt(data_root):
+    recording = open_recording(data_root / "euroc" / "V1_01_easy")
+    audit = audit_ground_truth(recording, "vicon0")
+    theirs = recording.truths["state_groundtruth_openvins"]
+    inside = (theirs.stamps_ns > audit.truth.stamps_ns[0]) & (
+        theirs.stamps_ns < audit.truth.stamps_ns[-1]
+    )
+    ours = truth_at(audit.truth, theirs.stamps_ns[inside], 0.02)
+    degrees, metres = aligned_difference(ours.Ts_w_b, theirs.Ts_w_b[inside])
+    assert degrees < 0.15
+    assert metres < 0.003
+
+
+def aligned_difference(Ts_a, Ts_b):
+    """Rms of rotation [deg] and position [m] after the best constant rotations and translation."""
+    from maci2.lie.stacks import nearest_rotation, so3_exp_stack
+
+    p_a, p_b = Ts_a[:, :3, 3], Ts_b[:, :3, 3]
+    R = nearest_rotation((p_a - p_a.mean(0)).T @ (p_b - p_b.mean(0)))
+    apart = p_a - p_a.mean(0) - (p_b - p_b.mean(0)) @ R.T
+    turns = so3_log_stack(np.swapaxes(Ts_a[:, :3, :3], 1, 2) @ R @ Ts_b[:, :3, :3])
+    mean = so3_exp_stack(-turns.mean(axis=0)[None])[0]
+    left = so3_log_stack(np.swapaxes(Ts_a[:, :3, :3], 1, 2) @ R @ Ts_b[:, :3, :3] @ mean)
+    return np.degrees(np.sqrt(np.mean(np.sum(left**2, axis=1)))), np.sqrt(
+        np.mean(np.sum(apart**2, axis=1))
+    )
+
+
+@pytest.mark.dataset
+def test_the_original_truth_of_v1_01_is_rotated_by_more_than_five_degrees(data_root):
+    recording = open_recording(data_root / "euroc" / "V1_01_easy")
+    audit = audit_ground_truth(recording, "state_groundtruth_estimate0")
+    rotation = audit.constants["rotation_deg"]
+    assert rotation.significant
+    assert rotation.value == pytest.approx(5.5, abs=1.0)

@@ -1,0 +1,148 @@
+"""Files of tools and devices as small as they can be."""
+
+import json
+
+import numpy as np
+
+CAMERA = """
+Camera.fx: 400.0
+Camera.fy: 410.0
+Camera.cx: 320.0
+Camera.cy: 240.0
+Camera.k1: 0.1
+Camera.k2: 0.01
+Camera.p1: 0.001
+Camera.p2: 0.002
+Camera.width: 640
+Camera.height: 480
+Camera.fps: 20.0
+"""
+IMU = """
+IMU.NoiseGyro: 1e-4
+IMU.NoiseAcc: 2e-3
+IMU.GyroWalk: 1e-5
+IMU.AccWalk: 3e-3
+IMU.Frequency: 200
+"""
+TBC = """
+Tbc: !!opencv-matrix
+   rows: 4
+   cols: 4
+   dt: f
+   data: [0, -1, 0, 0.5,  1, 0, 0, 0.25,  0, 0, 1, 1.0,  0, 0, 0, 1]
+"""
+T_B_C = np.array([[0, -1, 0, 0.5], [1, 0, 0, 0.25], [0, 0, 1, 1.0], [0, 0, 0, 1]])
+VINS_LENS = """
+image_width: 640
+image_height: 480
+distortion_parameters:
+   k1: 0.1
+   k2: 0.01
+   p1: 0.001
+   p2: 0.002
+"""
+PINHOLE = """
+model_type: PINHOLE
+projection_parameters:
+   fx: 400
+   fy: 410
+   cx: 320
+   cy: 240
+"""
+MEI = """
+model_type: MEI
+mirror_parameters:
+   xi: 1.25
+projection_parameters:
+   gamma1: 800
+   gamma2: 810
+   u0: 320
+   v0: 240
+"""
+
+
+BASALT = {
+    "value0": {
+        "T_imu_cam": [
+            {"px": 0.5, "py": 0.25, "pz": 1.0, "qx": 0, "qy": 0, "qz": 0.5**0.5, "qw": 0.5**0.5}
+        ],
+        "intrinsics": [
+            {
+                "camera_type": "ds",
+                "intrinsics": {
+                    "fx": 160.0, "fy": 161.0, "cx": 255.0, "cy": 256.0, "xi": -0.17, "alpha": 0.59,
+                },
+            }
+        ],
+        "resolution": [[512, 512]],
+        "imu_update_rate": 200.0,
+        "accel_noise_std": [0.016, 0.016, 0.016],
+        "gyro_noise_std": [0.0003, 0.0003, 0.0003],
+        "accel_bias_std": [0.001, 0.001, 0.001],
+        "gyro_bias_std": [0.0001, 0.0001, 0.0001],
+        "calib_accel_bias": [0.1, 0.2, 0.3, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06],
+        "calib_gyro_bias": [0.01, 0.02, 0.03, 0.1, 0, 0, 0, 0, 0, 0, 0, 0],
+        "cam_time_offset_ns": 5_000_000,
+    }
+}  # fmt: skip
+
+
+def oak(imu_socket=1, thin_prism=0.0):
+    def camera(to, x_cm):
+        rows = np.eye(3).tolist() if to >= 0 else []
+        place = {"x": x_cm, "y": 0.0, "z": 0.0}
+        return {
+            "cameraType": 0,
+            "distortionCoeff": [
+                0.1,
+                0.2,
+                0.001,
+                0.002,
+                0.3,
+                0.4,
+                0.5,
+                0.6,
+                thin_prism,
+                0,
+                0,
+                0,
+                0,
+                0,
+            ],
+            "extrinsics": {"rotationMatrix": rows, "toCameraSocket": to, "translation": place},
+            "intrinsicMatrix": [[800.0, 0, 640.0], [0, 801.0, 360.0], [0, 0, 1]],
+            "width": 1280,
+            "height": 720,
+        }
+
+    imu = {
+        "rotationMatrix": [[0, 1, 0], [-1, 0, 0], [0, 0, 1]] if imu_socket >= 0 else [[0] * 3] * 3,
+        "toCameraSocket": imu_socket,
+        "translation": {"x": 1.0, "y": 2.0, "z": 3.0},
+    }
+    cameras = [[0, camera(-1, 0.0)], [1, camera(2, -7.5)], [2, camera(0, 3.75)]]
+    return json.dumps({"boardName": "OAK-D", "cameraData": cameras, "imuExtrinsics": imu})
+
+
+ZED = """[LEFT_CAM_HD]
+fx=700
+fy=701
+cx=640
+cy=360
+k1=-0.17
+k2=0.02
+[RIGHT_CAM_HD]
+fx=702
+fy=703
+cx=641
+cy=361
+k1=-0.18
+k2=0.03
+[STEREO]
+Baseline=120.0
+TY=0.6
+TZ=-0.3
+CV_HD=0.0
+RX_HD=0.0
+RZ_HD=0.0
+"""

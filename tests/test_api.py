@@ -1,0 +1,173 @@
+"""The public interface: what is there, what it says of itself, what results can do."""
+
+import dataclasses
+import inspect
+import json
+import re
+import sys
+import typing
+
+import numpy as np
+import pytest
+
+import maci2
+from helpers import simulated_window
+from maci2.datasets import write_euroc
+
+UNITS = re.compile(r"\[[^\]]*(m|s|rad|deg|px|Hz|ns)[^\]]*\]|\(n,?|\(\d|\(m")
+
+
+@pytest.fixture(scope="module")
+def result():
+    window = simulated_window("drone", 3)
+    return maci2.initialize(window.imu, window.vision, window.truth.T_b_c)
+
+
+@pytest.fixture(scope="module")
+def calibration():
+    window = simulated_window("drone", 3, steps=20)
+    return maci2.calibrate(window.imu, window.vision)
+
+
+@pytest.fixture(scope="module")
+def flight(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("api") / "flight"
+    config = maci2.SimulationConfig(kind="drone", duration_s=7.0, seed=2)
+    write_euroc(maci2.simulate(config), folder)
+    return folder
+
+
+def public_objects():
+    return {name: getattr(maci2, name) for name in dir(maci2) if name != "__version__"}
+
+
+def test_dir_shows_what_is_public_and_nothing_else():
+    assert dir(maci2) == sorted(maci2.__all__)
+    assert not [name for name in dir(maci2) if name.startswith("_") and name != "__version__"]
+    for name, value in public_objects().items():
+        assert value.__module__.startswith("maci2."), name
+
+
+def test_a_name_that_does_not_exist_is_named():
+    with pytest.raises(AttributeError, match="no attribute 'initialise'"):
+        maci2.initialise  # noqa: B018
+
+
+@pytest.mark.parametrize("name", sorted(set(maci2.__all__) - {"__version__"}))
+def test_help_describes_every_public_name_and_every_field(name):
+    documented = getattr(maci2, name)
+    text = inspect.getdoc(documented)
+    assert text
+    if dataclasses.is_dataclass(documented):
+        described = text.partition("Fields:\n")[2]
+        for field in dataclasses.fields(documented):
+            found = re.search(rf"^    {field.name}: .+\n        (\S.*)", described, re.M)
+            assert found, f"{name}.{field.name} has no text"
+
+
+@pytest.mark.parametrize("name", ["VIState", "Posterior", "ImuSamples", "RelativePoses"])
+def test_help_gives_every_array_a_shape_and_a_unit_or_order(name):
+    text = inspect.getdoc(getattr(maci2, name)).partition("Fields:\n")[2]
+    for field, line in re.findall(r"^    (\w+): (?:Array|Stamps)\n        (.*)", text, re.M):
+        assert re.search(r"\([\dn]", line), f"{field} has no shape: {line}"
+        assert re.search(r"\[.+\]", line), f"{field} has no unit: {line}"
+
+
+def test_no_public_signature_needs_any():
+    for name, value in public_objects().items():
+        functions = [value] if inspect.isfunction(value) else inspect.getmembers(value, callable)
+        for function in (f if inspect.isfunction(f) else f[1] for f in functions):
+            if inspect.isfunction(function) and not function.__name__.startswith("_"):
+                annotations = str(function.__annotations__)
+                assert "typing.Any" not in annotations, f"{name}: {function.__name__}"
+    assert typing.get_type_hints(maci2.initialize)["return"] is maci2.InitResult
+
+
+def test_a_result_shows_itself_in_one_line(result, calibration):
+    for shown in (repr(result), repr(calibration), repr(result.verdict)):
+        assert "\n" not in shown
+        assert len(shown) < 160
+    assert repr(result).startswith("InitResult(ok, 10 keyframes, gravity_c0 [")
+    assert repr(calibration).startswith("CalibrationResult(ok")
+    nothing = maci2.InitResult(maci2.Verdict("failed", ("no motion",)), result.report)
+    assert repr(nothing) == "InitResult(failed, 1 remark)"
+
+
+def test_a_summary_has_estimates_sigmas_and_the_verdict(result, calibration):
+    summary = result.summary()
+    for words in ("gravity_c0 [m/s^2]", "gyro bias [rad/s]", "1-sigma", "verdict: ok"):
+        assert words in summary
+    assert f"{result.state.gravity_c0[0]:+.4f}" in summary
+    assert "true error" not in summary
+    assert "translation [m]" in calibration.summary()
+    nothing = maci2.InitResult(maci2.Verdict("failed", ("no motion",)), result.report)
+    assert nothing.summary() == "verdict: failed\n  - no motion"
+
+
+def test_a_saved_result_is_what_to_dict_gives(result, calibration, tmp_path):
+    for name, answer in (("init", result), ("calibration", calibration)):
+        answer.save(tmp_path / f"{name}.json")
+        assert json.loads((tmp_path / f"{name}.json").read_text()) == answer.to_dict()
+    np.testing.assert_array_equal(result.to_dict()["gravity_c0"], result.state.gravity_c0)
+    assert "time_offset_s" not in result.to_dict()
+    with pytest.raises(maci2.OptionError, match="path is 7"):
+        result.save(7)
+
+
+def test_a_plot_is_a_figure(result, calibration, tmp_path):
+    pytest.importorskip("matplotlib")
+    for answer in (result, calibration):
+        answer.plot().savefig(tmp_path / "figure.png")
+        assert (tmp_path / "figure.png").stat().st_size > 5000
+    nothing = maci2.InitResult(maci2.Verdict("failed", ("no motion",)), result.report)
+    with pytest.raises(maci2.MeasurementError, match="no state to plot"):
+        nothing.plot()
+
+
+def test_a_plot_without_matplotlib_says_what_to_install(result, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(maci2.OptionError, match=r"pip install 'maci2\[report\]'"):
+        result.plot()
+
+
+def test_a_recording_is_initialized_in_one_call(flight, tmp_path):
+    recorded = maci2.initialize_recording(flight, vision="truth:0.05,0.003", start_s=1.0)
+    assert recorded.verdict.status == "ok"
+    assert recorded.errors.gravity_deg < 4.0 * recorded.result.gravity_std_deg
+    assert "true error" in recorded.summary()
+    assert repr(recorded).startswith("InitializedRecording(flight: InitResult(ok")
+    recorded.save(tmp_path / "init.json")
+    record = json.loads((tmp_path / "init.json").read_text())
+    assert record["errors"]["gravity_deg"] == recorded.errors.gravity_deg
+    assert record["start_ns"] == recorded.state.stamps_ns[0]
+
+
+def test_one_call_does_what_the_command_does(flight, tmp_path):
+    from typer.testing import CliRunner
+
+    from maci2.cli.app import app
+
+    choices = {"vision": "truth:0.05,0.003", "keyframes": 12, "seed": 3}
+    words = [f"--{name}={value}" for name, value in choices.items()]
+    for command, call in (
+        ("init", maci2.initialize_recording),
+        ("calibrate", maci2.calibrate_recording),
+    ):
+        window_s = 5.0 if command == "calibrate" else 2.0
+        output = tmp_path / f"{command}.json"
+        shown = CliRunner().invoke(
+            app, [command, str(flight), *words, f"--window={window_s}", f"--json={output}"]
+        )
+        recorded = call(flight, window_s=window_s, **choices)
+        written, expected = json.loads(output.read_text()), recorded.to_dict()
+        assert written.pop("solve_ms") > 0.0
+        assert expected.pop("solve_ms") > 0.0
+        assert written == expected
+        without_time = re.sub(r"solved in [\d.]+ ms", "", shown.output)
+        assert re.sub(r"solved in [\d.]+ ms", "", recorded.summary()) in without_time
+
+
+def test_a_calibrated_recording_has_the_rig_that_was_found(flight):
+    recorded = maci2.calibrate_recording(flight, vision="truth:0.05,0.003", window_s=5.0)
+    assert recorded.rig.time_offset_s == recorded.result.report.time_offset_s
+    np.testing.assert_allclose(recorded.rig.cameras[0].T_b_c, recorded.state.T_b_c, atol=1e-12)
