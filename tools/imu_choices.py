@@ -14,6 +14,7 @@ bundled network, the same for all that is compared.
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +24,10 @@ from torch import Tensor
 from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.evaluation.integration_errors import integration_errors
 from maci2.pipeline.options import RunOptions, parse_vision
-from maci2.evaluation.protocol import Row, _row, truth_is_known
-from maci2.evaluation.summary import summarize_sequence
+from maci2.evaluation.protocol import estimate_window
+from maci2.evaluation.rows import Row, window_row, windows_with_truth
+from maci2.evaluation.summary import summarize
 from maci2.ground_truth.states import Indices
-from maci2.pipeline.windows import plan_windows
 from maci2.types import Array
 from maci2.imu import BiasPrior, ImuMeasurements, bias_tracking, datasheet_model, stationary
 from maci2.imu.bias_tracking import track_gyro_bias
@@ -78,9 +79,9 @@ def compare_turn(tracks: list[Track], data: Path) -> None:
         print(f"truths {name}: acc bias {acc.tolist()}, spread {acc.std(0, ddof=1)} m/s^2")
         options = RunOptions(parse_vision("truth:0.05,0.003", "camera", None))
         found = [
-            summarize_sequence(
+            summarize(
                 _rows(replace(_levelled(data, track, options), imu=_measured(some, track)), options)
-            )["gravity_deg"]
+            ).mean["gravity_deg"]
             for track in some
         ]
         print(f"   gravity {np.mean(found):.4f} deg {np.array(found)}")
@@ -304,11 +305,11 @@ def compare_gravity(tracks: list[Track], data: Path) -> None:
     measured = [_measured(tracks, track) for track in tracks]
     for name, change in changes.items():
         found = [
-            summarize_sequence(_rows(replace(inputs, imu=change(imu)), options))
+            summarize(_rows(replace(inputs, imu=change(imu)), options))
             for imu, (_, inputs) in zip(measured, levelled, strict=True)
         ]
-        gravity = np.array([one["gravity_deg"] for one in found])
-        nees = np.array([one["nees"]["gravity"] for one in found])
+        gravity = np.array([one.mean["gravity_deg"] for one in found])
+        nees = np.array([one.nees["gravity"] for one in found])
         print(f"{name}: gravity {gravity.mean():.4f} deg {gravity}, NEES {nees.mean():.2f} {nees}")
 
 
@@ -326,10 +327,8 @@ def _levelled(data: Path, track: Track, options: RunOptions) -> Inputs:
 
 
 def _rows(inputs: Inputs, options: RunOptions) -> list[Row]:
-    windows = plan_windows(inputs.candidates_ns(with_truth=True), options.window_s,
-                           options.stride_s, options.keyframes)  # fmt: skip
-    truth = inputs.truth
-    return [_row(inputs, w, options) for w in windows if truth and truth_is_known(truth, w)]
+    windows, _ = windows_with_truth(inputs, options)
+    return [window_row(inputs, w, partial(estimate_window, options=options)) for w in windows]
 
 
 def main() -> None:

@@ -1,8 +1,10 @@
-"""What goes wrong, said so that the reader can fix it.
+"""Errors that a user can fix, and the check of numeric options.
 
 Every message names the file or field, the line or stamp, the number found, the number needed and
 what to do. A solve that fails raises nothing: it returns a verdict with reasons.
 """
+
+import math
 
 
 class Maci2Error(Exception):
@@ -31,3 +33,17 @@ class OptionError(Maci2Error):
 
 class OutputError(Maci2Error):
     """A result that cannot be written where it was asked for."""
+
+
+def require_in_range(
+    option: str, value: float, low: float, high: float = math.inf, above: bool = False
+) -> None:
+    """Raise an OptionError unless a numeric option is finite and from `low` to `high`.
+
+    With `above` the value `low` itself is refused, too.
+    """
+    if math.isfinite(value) and low <= value <= high and not (above and value == low):
+        return
+    needed = f"above {low:g}" if above else f"at least {low:g}"
+    most = "" if math.isinf(high) else f" and at most {high:g}"
+    raise OptionError(f"{option} is {value}, needed {needed}{most}.")

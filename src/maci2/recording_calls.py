@@ -1,6 +1,5 @@
 """A recording in, a result out: what `maci2 init` and `maci2 calibrate` do, as one call each."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -65,7 +64,7 @@ class InitializedRecording:
 
     def summary(self) -> str:
         """The text that `maci2 init` prints: estimate, 1-sigma and, where known, true error."""
-        return initialization_text(self._raw(), self._error_texts())
+        return initialization_text(self.result, self._error_texts())
 
     def to_dict(self) -> Record:
         """The record that `maci2 init --json` writes."""
@@ -80,18 +79,10 @@ class InitializedRecording:
 
     def plot(self) -> "Figure":
         """Velocity, gravity and biases with 2-sigma bands (matplotlib, extra `report`)."""
-        return self._raw().plot()
+        return self.result.plot()
 
     def __repr__(self) -> str:
         return f"InitializedRecording({self.inputs.recording.name}: {self.result!r})"
-
-    def _raw(self) -> InitResult:
-        """The result with the raw sensor's biases in its state."""
-        state = self.result.state
-        if state is None or self.initialized.gyro_bias is None:
-            return self.result
-        gyro_bias, acc_bias = self.initialized.gyro_bias, self.initialized.acc_bias
-        return replace(self.result, state=replace(state, gyro_bias=gyro_bias, acc_bias=acc_bias))
 
     def _error_texts(self) -> dict[str, str]:
         if self.errors is None:
@@ -102,7 +93,7 @@ class InitializedRecording:
             "gyro_bias": (self.errors.gyro_bias_pct, ".2f", "%"),
         }
         # Ground truth without biases says nothing of theirs.
-        known = {name: error for name, error in errors.items() if math.isfinite(error[0])}
+        known = {name: error for name, error in errors.items() if error[0] is not None}
         return {name: f"{value:{form}} {unit}" for name, (value, form, unit) in known.items()}
 
 

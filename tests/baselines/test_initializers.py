@@ -131,12 +131,17 @@ def test_biases_of_maci2_are_those_of_the_raw_samples():
         measured,
         gyro=measured.gyro - off_gyro,
         acc=measured.acc - off_acc,
+        removed_gyro=np.tile(off_gyro, (len(measured.gyro), 1)),
+        removed_acc=np.tile(off_acc, (len(measured.acc), 1)),
         bias_prior=replace(measured.bias_prior, mean_acc=-off_acc),
     )
     plain = INITIALIZERS["maci2"](segment).state
     found = INITIALIZERS["maci2"](replace(segment, measurements=corrected)).state
     np.testing.assert_allclose(found.gyro_bias, plain.gyro_bias, atol=1e-6)
     np.testing.assert_allclose(found.acc_bias, plain.acc_bias, atol=1e-6)
+    np.testing.assert_allclose(found.gyro_bias_residual, plain.gyro_bias - off_gyro, atol=1e-6)
+    np.testing.assert_allclose(found.acc_bias_residual, plain.acc_bias - off_acc, atol=1e-6)
+    np.testing.assert_array_equal(plain.gyro_bias_residual, plain.gyro_bias)
 
 
 @pytest.fixture(scope="module")

@@ -47,7 +47,7 @@ def write_rig(folder: Path, rig) -> Path:
 @pytest.fixture(scope="module")
 def simulated():
     made = simulate(SimulationConfig(duration_s=13.0, seed=5))
-    cameras = tuple(resized(camera, (48, 32)) for camera in made.rig.cameras)
+    cameras = tuple(resized(camera, (96, 64)) for camera in made.rig.cameras)
     return replace(made, rig=replace(made.rig, cameras=cameras))
 
 
@@ -59,7 +59,7 @@ def folder(simulated, tmp_path_factory):
 
 
 def noise(camera, stamp_ns):
-    return np.random.default_rng((camera, stamp_ns)).integers(0, 200, (32, 48), dtype=np.uint8)
+    return np.random.default_rng((camera, stamp_ns)).integers(0, 200, (64, 96), dtype=np.uint8)
 
 
 @pytest.fixture(scope="module", params=FORMATS)

@@ -336,7 +336,8 @@ def test_evaluate_counts_windows_with_a_gap_as_failures(spoiled, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("init", "{recording}"), "--vision is needed"),
+        (("init", "{recording}"), "--vision is needed: where camera motion comes from"),
+        (("init", "{recording}"), "Choose one of images[:COVARIANCE] | truth:ROT_DEG,TRANS_M"),
         (("init", "{recording}", "--vision", "magic"), "choose one of images"),
         (("init", "nowhere", "--vision", TRUTH), "nowhere: no such file or folder"),
         (("init", "{recording}", "--vision", TRUTH, "--imu", "mine"), "mine: neither a bundled"),
@@ -345,6 +346,26 @@ def test_evaluate_counts_windows_with_a_gap_as_failures(spoiled, tmp_path):
         (("init", "{recording}", "--vision", "trajectory:no.txt"), "no.txt: not found in"),
         (("init", "{recording}", "--vision", TRUTH, "--rig", "no.yaml"), "no.yaml"),
         (("evaluate", "{recording}", "--vision", "measurements:no.npz"), "no.npz: not found"),
+        (("init", "{recording}", "--vision", TRUTH, "--window", "nan"), "--window is nan"),
+        (("init", "{recording}", "--vision", TRUTH, "--window", "inf"), "--window is inf"),
+        (("init", "{recording}", "--vision", TRUTH, "--start", "1e300"), "--start is 1e+300"),
+        (("init", "{recording}", "--vision", TRUTH, "--seed", "-1"), "--seed is -1"),
+        (("evaluate", "{recording}", "--vision", TRUTH, "--stride", "nan"), "--stride is nan"),
+        (("calibrate", "{recording}", "--vision", TRUTH, "--window", "nan"), "--window is nan"),
+        (("calibrate", "{recording}", "--vision", TRUTH, "--window", "inf"), "--window is inf"),
+        (("vo", "{recording}", "--interval", "inf"), "--interval is inf"),
+        (("vo", "{recording}", "--interval", "nan"), "--interval is nan"),
+        (("vo", "{recording}", "--covariance", "mine"), "--covariance is 'mine'; choose one of"),
+        (("reproduce", "--data", "{recording}", "--seed", "-1"), "--seed is -1"),
+        (("reproduce", "--data", "{recording}", "--time-limit", "nan"), "--time-limit is nan"),
+        (("imu-report", "{recording}", "--bins", "0"), "--bins is 0"),
+        (
+            ("init", "{recording}", "--vision", TRUTH, "--truth", "vicon0"),
+            "--truth names vicon0, which no recording has; ground truths that exist are "
+            "state_groundtruth_estimate0",
+        ),
+        (("evaluate", "{recording}", "--vision", TRUTH, "--truth", "vicon0"), "--truth names vic"),
+        (("evaluate", "{recording}", "{recording}", "--vision", TRUTH), "is given 2 times"),
     ],
 )
 def test_a_bad_option_is_one_clear_message(recording, monkeypatch, capsys, words, message):
@@ -411,3 +432,32 @@ def test_reproduce_ends_with_the_path_of_a_report(recording, tmp_path):
 def test_an_experiment_that_does_not_exist_is_told_which_do(monkeypatch, capsys, tmp_path):
     message = error_of(monkeypatch, capsys, "reproduce", "table-1", "--data", tmp_path)
     assert "no experiment is called table-1; choose from euroc-init, cov-ablation" in message
+
+
+def test_two_recordings_of_one_name_are_kept_apart(recording, tmp_path):
+    paths = [Path(shutil.copytree(recording, tmp_path / part / "euroc")) for part in ("a", "b")]
+    edit_imu(paths[1], lambda rows: rows[: len(rows) // 2])
+    run("evaluate", *paths, "--vision", TRUTH, "-o", tmp_path / "out")
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert list(summary["sequences"]) == ["a/euroc", "b/euroc"]
+    whole, half = (summary["sequences"][name]["segments"] for name in ("a/euroc", "b/euroc"))
+    assert (whole, half) == (8, 4)
+    rows = json.loads((tmp_path / "out" / "rows.json").read_text())["rows"]
+    assert [row["sequence"] for row in rows] == ["a/euroc"] * whole + ["b/euroc"] * half
+
+
+def test_a_ground_truth_that_one_of_several_recordings_has_may_be_named(recording, tmp_path):
+    second = Path(shutil.copytree(recording, tmp_path / "second"))
+    truth = second / "mav0" / "state_groundtruth_estimate0"
+    truth.rename(second / "mav0" / "state_groundtruth_openvins")
+    options = ("--vision", TRUTH, "--truth", "state_groundtruth_openvins")
+    run("evaluate", recording, second, *options, "--json", tmp_path / "both.json")
+    assert len(json.loads((tmp_path / "both.json").read_text())["sequences"]) == 2
+
+
+def test_the_old_name_of_baselines_still_works_and_is_not_shown():
+    help_text = CliRunner().invoke(app, ["imu-report", "--help"]).output
+    assert "--baselines" in help_text
+    assert "--rivals" not in help_text
+    result = CliRunner().invoke(app, ["imu-report", "nowhere", "--no-rivals"])
+    assert "No such option" not in result.output

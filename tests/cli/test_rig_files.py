@@ -157,7 +157,7 @@ def test_live_refuses_cameras_alone(late, cameras_only):
 
 def test_truth_cannot_stand_in_for_cameras_whose_place_is_not_known(late, cameras_only):
     words = ("calibrate", late / "seq", "--vision", "truth:0.05,0.003", "--rig", cameras_only)
-    assert "drawing camera motion from the truth cannot do without" in str(invoke(*words).exception)
+    assert "camera motion from ground truth cannot do without" in str(invoke(*words).exception)
 
 
 def test_check_takes_cameras_alone_and_says_what_comes_next(late, cameras_only):

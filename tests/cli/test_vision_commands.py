@@ -61,14 +61,15 @@ def test_vo_says_which_steps_it_could_not_measure(rendered_copy, tmp_path):
     assert "the left image shows nothing" in output
 
 
-def test_vo_report_has_every_key_rivals_and_a_figure(drawn, tmp_path):
+def test_vo_report_has_every_key_baselines_and_a_figure(drawn, tmp_path):
     words = ["vo-report", drawn, "--interval", 0.6, "--json", tmp_path / "r.json"]
     output = run(*words, "-o", tmp_path / "figures")
     record = json.loads((tmp_path / "r.json").read_text())["sequences"]["flight"]
-    keys = {"steps", "rotation_deg", "translation_m", "nees", "frames_per_second", "rivals"}
+    keys = {"steps", "rotation_deg", "translation_m", "nees", "frames_per_second"}
     assert keys <= set(record)
     assert set(record["nees"]) == {"pose", "rotation", "translation"}
-    assert set(record["rivals"]) == {"fixed", "structure", "chi2"}
+    assert set(record["baselines"]) == {"fixed", "structure", "chi2"}
+    assert record["rivals"] == record["baselines"]
     assert "structure" in output
     assert (tmp_path / "figures" / "pose_cov.svg").read_text().startswith("<svg")
 
@@ -86,3 +87,27 @@ def test_init_runs_on_images_and_on_what_vo_wrote(drawn, tmp_path):
 def test_the_card_of_the_match_covariance_is_printed():
     assert "no real image" in run("model", "matches")
     assert "matches" in run("model")
+
+
+def test_init_takes_images_where_no_vision_is_named_and_says_so(drawn, tmp_path, caplog):
+    run("init", drawn, "--window", 2.4, "--json", tmp_path / "default.json")
+    assert "--vision is not given; camera motion comes from the images of flight" in caplog.text
+    caplog.clear()
+    run("init", drawn, "--window", 2.4, "--vision", "images", "--json", tmp_path / "named.json")
+    assert "--vision is not given" not in caplog.text
+    default, named = (
+        json.loads((tmp_path / f"{name}.json").read_text()) for name in ("default", "named")
+    )
+    assert default["gravity_c0"] == named["gravity_c0"]
+
+
+def test_check_compares_with_motion_measured_from_images(drawn):
+    result = CliRunner().invoke(app, ["check", str(drawn), "--vision", "images"])
+    assert "no such file" not in result.output
+    assert "vision" in result.output
+    assert "extrinsics" in result.output
+
+
+def test_live_takes_the_data_sheets_noise(drawn):
+    output = run("live", drawn, "--imu", "datasheet", "--window", 2.0, "--speed", 100)
+    assert "verdict" in output

@@ -1,4 +1,4 @@
-"""A recording with one thing changed, written to disk and shown to the doctor."""
+"""A recording with one thing changed, written to disk and diagnosed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -8,8 +8,8 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from helpers import unchecked
-from maci2.datasets import write_euroc
-from maci2.diagnostics.diagnose import examine_path
+from maci2.datasets import open_recording, write_euroc
+from maci2.diagnostics.diagnose import examine, examine_path
 from maci2.diagnostics.diagnosis import Diagnosis
 from maci2.sensors import CameraTrajectory, ImuSamples, Recording, poses_at
 from maci2.types import Array
@@ -47,7 +47,9 @@ def camera_path(recording: Recording, seed: int = 0) -> CameraTrajectory:
 def diagnose(spoiled: Degraded, folder: Path) -> Diagnosis:
     write_euroc(spoiled.recording, folder)
     spoiled.edit(folder / "mav0")
-    return examine_path(folder, vision=spoiled.vision)
+    if spoiled.vision is None:
+        return examine_path(folder)
+    return examine(open_recording(folder), spoiled.vision)
 
 
 def with_imu(spoiled: Degraded, **changes: Array) -> Degraded:

@@ -13,7 +13,7 @@ from maci2.evaluation.imu_report import (
     choose_predictors,
     imu_report,
     model_predictor,
-    raw_predictor,
+    unlearned_predictor,
 )
 from maci2.imu.learned_model import bundled_models, load_imu_model
 from maci2.simulation import SimulationConfig, simulate
@@ -32,13 +32,17 @@ def test_true_noise_gives_a_nees_of_one():
     config = SimulationConfig(
         kind="drone", duration_s=120.0, seed=5, bias_walk=False, bias_gyro_std=0.0, bias_acc_std=0.0
     )
-    report = imu_report([simulate(config)], {"raw": raw_predictor()}, growth_s=(0.25,))
+    report = imu_report(
+        [simulate(config)], {"raw": unlearned_predictor("datasheet")}, growth_s=(0.25,)
+    )
     for part in PARTS:
         assert 0.8 < report["average"]["raw"]["nees"]["0.25"][part] < 1.25
 
 
 def test_a_report_holds_what_the_design_promises(flight):
-    report = imu_report([flight], {"raw": raw_predictor()}, growth_s=(0.25, 0.5), bins=5)
+    report = imu_report(
+        [flight], {"raw": unlearned_predictor("datasheet")}, growth_s=(0.25, 0.5), bins=5
+    )
     numbers = report["sequences"][flight.name]["models"]["raw"]
     for quantity in ("nees", "rms"):
         assert set(numbers[quantity]) == {"0.25", "1.0"}
@@ -54,13 +58,15 @@ def test_a_report_holds_what_the_design_promises(flight):
 
 def test_no_recording_is_an_error():
     with pytest.raises(OptionError, match="no recording given"):
-        imu_report([], {"raw": raw_predictor()})
+        imu_report([], {"raw": unlearned_predictor("datasheet")})
 
 
 def test_rivals_stand_beside_the_model(flight):
-    chosen = choose_predictors([flight], [], rivals=True)
-    assert set(chosen) == {name for name in bundled_models() if name.startswith("euroc")} | {"raw"}
-    assert set(choose_predictors([flight], ["tumvi"], rivals=False)) == {"tumvi"}
+    chosen = choose_predictors([flight], [], baselines=True)
+    assert set(chosen) == {name for name in bundled_models() if name.startswith("euroc")} | {
+        "datasheet"
+    }
+    assert set(choose_predictors([flight], ["tumvi"], baselines=False)) == {"tumvi"}
 
 
 def test_label_noise_goes_by_the_kind_of_truth():
@@ -86,7 +92,9 @@ def test_figures_are_drawn(flight, tmp_path):
     from maci2.reports.imu_figures import plot_figures
 
     report = imu_report(
-        [flight], {"raw": raw_predictor(), "sheet": raw_predictor()}, growth_s=(0.25, 0.5)
+        [flight],
+        {"raw": unlearned_predictor("datasheet"), "sheet": unlearned_predictor("datasheet")},
+        growth_s=(0.25, 0.5),
     )
     paths = plot_figures(report, tmp_path)
     assert [path.name for path in paths] == [
@@ -117,7 +125,7 @@ def unseen(request, data_root):
     """The report on recordings that no bundled model has seen."""
     folder, names = SETS[request.param]
     recordings = [open_recording(data_root / folder / name) for name in names]
-    return request.param, imu_report(recordings, choose_predictors(recordings, [], rivals=True))
+    return request.param, imu_report(recordings, choose_predictors(recordings, [], baselines=True))
 
 
 @pytest.mark.dataset
@@ -157,5 +165,5 @@ def test_integration_over_a_second_beats_raw_and_a_constant(unseen):
     rms = {
         name: np.array(list(one["rms"]["1.0"].values())) for name, one in report["average"].items()
     }
-    assert (rms[model] < rms["raw"]).all()
+    assert (rms[model] < rms["datasheet"]).all()
     assert (rms[model] < rms[f"{model}-paramnet"]).all()

@@ -51,7 +51,7 @@ def test_errors_equal_the_values_worked_out_by_hand():
     assert errors.nees["velocity"] == pytest.approx(0.25 / 0.01 / 2 / 3)
     gravity_error = 9.81 * np.tan(tilt) * np.cos(tilt)
     assert errors.nees["gravity"] == pytest.approx(gravity_error**2 / 0.04 / 2, rel=1e-3)
-    assert not errors.success
+    assert not errors.is_success()
 
 
 def test_errors_do_not_depend_on_where_the_world_is_and_where_it_looks():

@@ -3,7 +3,7 @@
 import pytest
 
 from maci2.evaluation.protocol import evaluate
-from maci2.evaluation.summary import summarize
+from maci2.evaluation.summary import evaluation_json
 from maci2.pipeline.offline import calibrate_recording, calibration_keyframes
 from maci2.pipeline.options import RunOptions, VisionSource
 from maci2.pipeline.results_json import calibration_errors
@@ -18,7 +18,7 @@ DROID = VisionSource("trajectory", "visual/droid_stereo_Twc_tum.txt", frame="rec
 def run(data_root, vision, **choices):
     options = RunOptions(vision, truth=("state_groundtruth_openvins",), **choices)
     paths = [data_root / "euroc" / name for name in TEST_SEQUENCES]
-    return summarize(evaluate(paths, options), options)
+    return evaluation_json(evaluate(paths, options), options)
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_extrinsics_are_found_without_a_guess(data_root, name):
 def test_a_fisheye_rig_with_motion_capture_is_initialized(data_root, room):
     options = RunOptions(TRUTH)
     path = data_root / "tumvi" / f"dataset-{room}_512_16"
-    summary = summarize(evaluate([path], options), options)
+    summary = evaluation_json(evaluate([path], options), options)
     found = next(iter(summary["sequences"].values()))
     assert found["success_rate"] == 1.0
     assert found["gravity_deg"] < 0.6

@@ -5,7 +5,7 @@ import pytest
 
 from maci2.datasets import open_recording
 from maci2.evaluation.protocol import evaluate
-from maci2.evaluation.summary import summarize
+from maci2.evaluation.summary import evaluation_json
 from maci2.evaluation.vo_report import visual_report
 from maci2.pipeline.options import RunOptions, parse_vision
 from maci2.pipeline.render_along import rendered_on_imu_clock
@@ -20,7 +20,7 @@ FLIGHTS = {"V1_02_medium": 25.0, "V2_03_difficult": 15.0}
 
 def fused(path, vision, stride_s=0.5):
     options = RunOptions(parse_vision(vision, "camera", None), stride_s=stride_s)
-    return summarize(evaluate([path], options), options)["average"]
+    return evaluation_json(evaluate([path], options), options)["average"]
 
 
 DRAWINGS = {"easy": (EASY, 0), "easy_1": (EASY, 1), "easy_2": (EASY, 2), "hard": (HARD, 0)}
@@ -42,7 +42,7 @@ def flight(request, data_root, tmp_path_factory):
 @pytest.mark.dataset
 @pytest.mark.parametrize("level", ["easy", "hard"])
 def test_covariances_of_drawn_steps_are_true(flight, level):
-    _, scores = visual_report(open_recording(flight / level), 0.2, models=("learned", "fixed"))
+    scores = visual_report(open_recording(flight / level), 0.2, models=("learned", "fixed"))
     learned, fixed = (scores[name].as_dict() for name in ("learned", "fixed"))
     nees = learned["nees"]
     assert 0.5 < nees["pose"] < 2.0

@@ -1,5 +1,6 @@
 """Experiments on simulated recordings: stored, resumed, the same whoever does the work."""
 
+import json
 import os
 import time
 from dataclasses import replace
@@ -11,6 +12,7 @@ from maci2 import baselines
 from maci2.baselines import Answer
 from maci2.datasets import write_euroc
 from maci2.errors import DatasetError, OptionError
+from maci2.evaluation import time_limit
 from maci2.evaluation.parallel import Pool
 from maci2.experiments import reproduce as module
 from maci2.experiments.catalogue import EXPERIMENTS, find_experiments
@@ -137,12 +139,13 @@ def never_ends(segment):
     [
         (raises, "raised RuntimeError: no luck"),
         (answers_nan, "gravity_c0 is NaN or infinite"),
-        (never_ends, "did not end within 0.05 s"),
+        (never_ends, "did not end within 0.1 s, of which it used 0.0 s of processor time"),
     ],
 )
 def test_an_initializer_that_misbehaves_costs_its_rows_and_no_more(
     simulated_root, tmp_path, monkeypatch, initializer, reason
 ):
+    monkeypatch.setattr(time_limit, "PATIENCE", 2.0)
     monkeypatch.setitem(baselines.INITIALIZERS, "bad", initializer)
     experiment = replace(SMALL, methods=(Method("bad one", "bad"), SMALL.methods[1]))
     limit_s = 0.05 if initializer is never_ends else 20.0
@@ -161,6 +164,68 @@ def test_an_initializer_that_misbehaves_costs_its_rows_and_no_more(
 def _first_task(experiment, root, limit_s):
     task = experiment.tasks(find_recordings(root), Settings(limit_s=limit_s))[0]
     return task.key, task.as_dict()
+
+
+class Slow:
+    """An initializer that runs out of time on its first `bad_calls` calls."""
+
+    def __init__(self, bad_calls):
+        self.calls, self.bad_calls = 0, bad_calls
+
+    def __call__(self, segment):
+        self.calls += 1
+        if self.calls <= self.bad_calls:
+            while True:
+                pass
+        return baselines.INITIALIZERS["linear"](segment)
+
+
+ONE_SLOW = replace(SMALL, recordings=("MH_02_easy",), methods=(Method("slow one", "slow"),))
+
+
+def run_slow(root, output, monkeypatch, bad_calls):
+    monkeypatch.setattr(time_limit, "PATIENCE", 1000.0)
+    slow = Slow(bad_calls)
+    monkeypatch.setitem(baselines.INITIALIZERS, "slow", slow)
+    settings = Settings(limit_s=0.5)
+    done = reproduce(ONE_SLOW, find_recordings(root), output, settings, Pool(1))
+    task = ONE_SLOW.tasks(find_recordings(root), settings)[0]
+    return done, module.Store(done.folder).load(task.key, task.as_dict())["rows"], slow
+
+
+def test_a_window_that_runs_out_of_time_is_tried_again_alone(simulated_root, tmp_path, monkeypatch):
+    done, rows, slow = run_slow(simulated_root, tmp_path, monkeypatch, bad_calls=1)
+    assert slow.calls == len(rows) + 1
+    assert all(row["errors"] is not None for row in rows)
+    assert not any("timed_out" in row for row in rows)
+    assert done.missing == ()
+
+
+def test_a_window_that_runs_out_of_time_twice_is_told_and_never_reused(
+    simulated_root, tmp_path, monkeypatch
+):
+    def always_late_on_the_first(segment):
+        if segment.stamps_ns[0] == first_ns:
+            while True:
+                pass
+        return baselines.INITIALIZERS["linear"](segment)
+
+    done, rows, _ = run_slow(simulated_root, tmp_path / "fast", monkeypatch, bad_calls=0)
+    first_ns = rows[0]["start_ns"]
+    monkeypatch.setitem(baselines.INITIALIZERS, "slow", always_late_on_the_first)
+    recordings, settings = find_recordings(simulated_root), Settings(limit_s=0.5)
+    done = reproduce(ONE_SLOW, recordings, tmp_path / "slow", settings, Pool(1))
+    [told] = done.missing
+    assert "1 of 3 windows ran out of time (0.5 s of processor time), also when tried alone: 0" in (
+        told
+    )
+    experiment = json.loads((done.folder / "experiment.json").read_text())
+    assert experiment["missing"] == [told]
+
+    done, rows, slow = run_slow(simulated_root, tmp_path / "slow", monkeypatch, bad_calls=0)
+    assert slow.calls == 1
+    assert done.missing == ()
+    assert all(row["errors"] is not None for row in rows)
 
 
 def dies_on_the_second_window(task):

@@ -14,7 +14,7 @@ from maci2.pipeline.gyro_rotation import (
     GyroRotation,
     rotation_predictor,
 )
-from maci2.sensors import on_camera_clock, on_imu_clock, truth_at
+from maci2.sensors import on_imu_clock, truth_at
 from maci2.simulation import SimulationConfig, simulate
 from maci2.types import NS
 from maci2.vision import rectified_extrinsics
@@ -60,7 +60,7 @@ def test_the_covariance_covers_unknown_biases_and_extrinsics(recording):
 def test_a_stated_time_offset_is_applied_whatever_clock_the_images_are_on(recording):
     rig = replace(recording.rig, time_offset_s=0.05)
     early = tuple(stamps - 50_000_000 for stamps in recording.camera_stamps_ns)
-    on_camera = on_camera_clock(replace(recording, rig=rig, camera_stamps_ns=early))
+    on_camera = replace(recording, rig=rig, camera_stamps_ns=early)
     on_imu = on_imu_clock(on_camera)
     first, second = (
         rotation_predictor(one)(*one.camera_stamps_ns[0][[10, 14]].tolist())

@@ -34,7 +34,7 @@ def test_the_three_sources_of_camera_motion_are_read():
         ("trajectory:", "camera", None, "choose one of"),
         ("trajectory:x", "left", None, "choose camera or rectified"),
         ("trajectory:x", "camera", "a,b", "--vision-std is 'a,b'"),
-        ("trajectory:x", "camera", "0.1,0.01,0.9", "needed 0 to 0.5 of a step's length"),
+        ("trajectory:x", "camera", "0.1,0.01,0.9", "needed 0 to 0.5 of a relative pose's length"),
     ],
 )
 def test_a_source_that_is_not_one_says_what_was_found_and_needed(text, frame, std, message):

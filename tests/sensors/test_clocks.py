@@ -10,7 +10,6 @@ from bag_files import recording_items, write_items
 from maci2.datasets import open_recording
 from maci2.datasets.image_files import stereo_frames
 from maci2.rigs import write_rig
-from maci2.sensors import on_camera_clock
 
 OFFSET_S, OFFSET_NS = -0.0213, -21_300_000
 
@@ -48,8 +47,9 @@ def test_camera_stamps_move_to_the_imus_clock_and_images_are_found_all_the_same(
     np.testing.assert_array_equal(pair.right, same.right)
 
 
-def test_the_camera_clock_can_be_had_back(drawn, rig_file):
-    recording = on_camera_clock(open_recording(drawn, rig_file))
+def test_a_recording_can_be_opened_on_the_cameras_own_clock(drawn, rig_file):
+    recording = open_recording(drawn, rig_file, clock="camera")
+    assert recording.camera_shift_ns == 0
     plain = open_recording(drawn)
     np.testing.assert_array_equal(recording.camera_stamps_ns[0], plain.camera_stamps_ns[0])
     assert stereo_frames(recording).pair(0).stamp_ns == plain.camera_stamps_ns[0][0]

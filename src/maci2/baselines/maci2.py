@@ -6,7 +6,6 @@ from maci2.baselines.segment import Answer, Segment
 from maci2.estimation import SolverConfig, initialize
 from maci2.imu import ImuMeasurements
 from maci2.pipeline.options import RunOptions, VisionSource
-from maci2.types import Array
 
 PAPER = RunOptions(VisionSource("truth"), paper=True).solver()
 
@@ -39,20 +38,5 @@ def _initialize(segment: Segment, imu: ImuMeasurements, config: SolverConfig) ->
     reason = "; ".join(result.verdict.reasons)
     if result.state is None:
         return Answer(False, reason)
-    removed_gyro, removed_acc = _removed_bias(segment, imu)
-    state = replace(
-        result.state,
-        gyro_bias=removed_gyro + result.state.gyro_bias,
-        acc_bias=removed_acc + result.state.acc_bias,
-    )
     status = result.verdict.status
-    return Answer(status == "ok", reason, state, result.posterior, unsure=status == "weak")
-
-
-def _removed_bias(segment: Segment, imu: ImuMeasurements) -> tuple[Array, Array]:
-    """Mean correction that the IMU model made inside the window, as biases of the raw samples."""
-    stamps_ns = segment.raw.stamps_ns
-    inside = (stamps_ns >= segment.stamps_ns[0]) & (stamps_ns <= segment.stamps_ns[-1])
-    gyro = (segment.raw.gyro - imu.gyro)[inside].mean(axis=0)
-    acc = (segment.raw.acc - imu.acc)[inside].mean(axis=0)
-    return gyro, acc
+    return Answer(status == "ok", reason, result.state, result.posterior, unsure=status == "weak")

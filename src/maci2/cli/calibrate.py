@@ -28,7 +28,9 @@ def calibrate(
     keyframes: Annotated[int, typer.Option(help="keyframes in the window; 0: one every 0.3 s")] = 0,
     window: Annotated[
         float | None,
-        typer.Option(help="length of the window [s]; where not given 30 or, if less, all there is"),
+        typer.Option(
+            help="length of the window [s]  [default: 30, or the whole recording if shorter]"
+        ),
     ] = None,
     start: opt.Start = 0.0,
     time_offset: opt.TimeOffset = True,
@@ -51,14 +53,15 @@ def calibrate(
     """
     from maci2.pipeline.offline import calibrate_recording, calibration_keyframes
 
+    window_s = DEFAULT_WINDOW_S if window is None else window
     options = opt.run_options(
         vision=vision,
         imu=imu,
         vision_frame=vision_frame,
         vision_std=vision_std,
         vision_scale_std=vision_scale_std,
-        keyframes=keyframes or calibration_keyframes(window or DEFAULT_WINDOW_S),
-        window_s=window or DEFAULT_WINDOW_S,
+        keyframes=keyframes or calibration_keyframes(window_s),
+        window_s=window_s,
         start_s=start,
         time_offset=time_offset,
         truth=truth,
@@ -85,17 +88,18 @@ def calibrate(
         return
     from maci2.pipeline.prepare import recalibrated_rig
 
-    rig_found = recalibrated_rig(inputs, result.state.T_b_c, result.report.time_offset_s or 0.0)
+    further_offset_s = result.report.time_offset_s or 0.0
+    calibrated = recalibrated_rig(inputs, result.state.T_b_c, further_offset_s)
     if output is not None:
         from maci2.rigs import write_camchain
 
-        write_camchain(output, rig_found)
+        write_camchain(output, calibrated)
         typer.echo(f"wrote {output}")
     if report is not None:
         from maci2.files import write_atomically
         from maci2.reports.calibration_page import calibration_page
 
-        write_atomically(report, calibration_page(inputs, result, rig_found, command_line()))
+        write_atomically(report, calibration_page(inputs, result, calibrated, command_line()))
         typer.echo(f"wrote {report}")
 
 

@@ -22,8 +22,9 @@ def check(
     vision: Annotated[
         str,
         typer.Option(
-            help="camera motion to compare with the IMU: trajectory:FILE (TUM format) or "
-            "measurements:FILE (.npz); without it, ground truth only"
+            help="camera motion to compare with the IMU: images (stereo visual odometry over the "
+            "whole recording), trajectory:FILE (TUM format) or measurements:FILE (.npz); without "
+            "it, ground truth only"
         ),
     ] = "",
     vision_frame: opt.VisionFrame = "camera",
@@ -38,12 +39,10 @@ def check(
 
     Exit code 1 if unusable.
     """
-    from maci2.diagnostics.checks.camera_path import open_camera_path
     from maci2.diagnostics.diagnose import examine_path
 
     given = opt.given(imu_rate, imu_noise, t_b_c)
-    trajectory, frame = open_camera_path(sequence, vision, vision_frame)
-    health = examine_path(sequence, rig, topics, trajectory, frame, given)
+    health = examine_path(sequence, rig, topics, vision, vision_frame, given)
     typer.echo(health.first_line)
     _print_sensors(health)
     if health.images is not None:

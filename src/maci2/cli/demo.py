@@ -7,7 +7,7 @@ import typer
 
 from maci2.cli import options as opt
 from maci2.cli.calibrate import print_calibration
-from maci2.cli.init import print_one
+from maci2.cli.init import print_result
 from maci2.cli.printing import print_table
 
 
@@ -26,7 +26,7 @@ def demo(
 
         result = run_demo(output, seed, lambda step: status.update(step))
     console.rule("initialization")
-    print_one(result.calibration_inputs, result.initialized, result.errors)
+    print_result(result.calibration_inputs, result.initialized, result.errors)
     console.rule("calibration")
     print_calibration(result.calibration_inputs, result.calibration)
     console.rule("are the uncertainties true?")

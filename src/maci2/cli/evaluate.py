@@ -61,18 +61,22 @@ def evaluate(
     from rich.progress import Progress
 
     from maci2.evaluation.protocol import evaluate as run
-    from maci2.evaluation.summary import summarize
+    from maci2.evaluation.summary import evaluation_json
 
     with Progress(transient=True) as progress:
         task = progress.add_task("recordings", total=len(sequences))
         pool = opt.pool(jobs, backend, scheduler)
         results = run(sequences, options, pool, lambda *_: progress.advance(task))
-    summary = summarize(results, options)
+    summary = evaluation_json(results, options)
     write_json(json, summary)
     if output is not None:
         write_json(output / "summary.json", summary)
-        records = [row.as_dict() for found in results.values() for row in found.rows]
-        write_json(output / "rows.json", {"rows": _without_nan(records)})
+        rows = [
+            {"sequence": name, **row.as_dict()}
+            for name, evaluated in results.items()
+            for row in evaluated.rows
+        ]
+        write_json(output / "rows.json", {"rows": rows})
     print_summary(summary)
     if output is not None:
         typer.echo(f"wrote {output / 'summary.json'}")
@@ -86,49 +90,40 @@ def print_summary(summary: dict[str, Any]) -> None:
         f"{protocol['vision']}, {protocol['keyframes']} keyframes in {protocol['window_s']:g} s "
         f"every {protocol['stride_s']:g} s"
     )
-    found = [*summary["sequences"].items(), ("average", summary["average"])]
+    summaries = [*summary["sequences"].items(), ("average", summary["average"])]
     print_table(
         title,
         ("recording", "n", "SR", "gravity", "velocity", "bias", "|bias|", "rotation", "position"),
-        [_errors(name, one) for name, one in found],
+        [_errors(name, numbers) for name, numbers in summaries],
     )
     typer.echo(
         "n: windows; SR: success rate; gravity, rotation: deg; velocity: m/s rms; gyro bias: % "
         "(vector, norm);\nposition: m"
     )
     print_table(
-        "Are the stated uncertainties true? NEES per degree of freedom, 1 is right",
+        "Are the stated uncertainties consistent? NEES per degree of freedom, 1 is right",
         ("recording", "gravity", "velocity", "bias", "pose", "ok", "weak", "failed", "ms"),
-        [_consistency(name, one) for name, one in found],
+        [_consistency(name, numbers) for name, numbers in summaries],
     )
 
 
-def _errors(name: str, one: dict[str, Any]) -> tuple[str, ...]:
+def _errors(name: str, numbers: dict[str, Any]) -> tuple[str, ...]:
     return (
         name,
-        str(one["segments"]),
-        number(one["success_rate"]),
-        number(one["gravity_deg"]),
-        number(one["velocity_rmse"], 4),
-        number(one["gyro_bias_pct"], 2),
-        number(one["gyro_bias_norm_pct"], 2),
-        number(one["rotation_deg"]),
-        number(one["translation_m"], 4),
+        str(numbers["segments"]),
+        number(numbers["success_rate"]),
+        number(numbers["gravity_deg"]),
+        number(numbers["velocity_rmse"], 4),
+        number(numbers["gyro_bias_pct"], 2),
+        number(numbers["gyro_bias_norm_pct"], 2),
+        number(numbers["rotation_deg"]),
+        number(numbers["translation_m"], 4),
     )
 
 
-def _consistency(name: str, one: dict[str, Any]) -> tuple[str, ...]:
-    scores = (number(one["nees"][key], 2) for key in ("gravity", "velocity", "gyro_bias", "pose"))
-    counts = (str(one["verdicts"][key]["count"]) for key in ("ok", "weak", "failed"))
-    return (name, *scores, *counts, number(one["solve_ms"], 1))
-
-
-def _without_nan(value: Any) -> Any:
-    """JSON knows no NaN: what is missing is null."""
-    if isinstance(value, float):
-        return value if value == value and abs(value) != float("inf") else None
-    if isinstance(value, dict):
-        return {key: _without_nan(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_nan(item) for item in value]
-    return value
+def _consistency(name: str, numbers: dict[str, Any]) -> tuple[str, ...]:
+    scores = (
+        number(numbers["nees"][key], 2) for key in ("gravity", "velocity", "gyro_bias", "pose")
+    )
+    counts = (str(numbers["verdicts"][key]["count"]) for key in ("ok", "weak", "failed"))
+    return (name, *scores, *counts, number(numbers["solve_ms"], 1))

@@ -13,11 +13,19 @@ def imu_report(
     sequences: opt.Sequences,
     imu: Annotated[
         list[str] | None,
-        typer.Option(help="model, bundled or a file; several times  [default: euroc or tumvi]"),
+        typer.Option(
+            help="IMU model as in `maci2 init`; may be given several times  [default: euroc or "
+            "tumvi]"
+        ),
     ] = None,
-    rivals: Annotated[
-        bool, typer.Option("--rivals/--no-rivals", help="bundled rivals of each model beside it")
+    baselines: Annotated[
+        bool,
+        typer.Option(
+            "--baselines/--no-baselines",
+            help="bundled variants of each model, and raw samples with data-sheet noise, beside it",
+        ),
     ] = True,
+    rivals: opt.Rivals = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="folder for report.json and figures")
     ] = None,
@@ -26,13 +34,19 @@ def imu_report(
     bins: Annotated[int, typer.Option(help="equally filled bins of predicted sigma")] = 6,
     json: opt.Json = None,
 ) -> None:
-    """Are the IMU's covariances true? Integration errors, NEES, bins on y = x, rivals beside."""
+    """Are the IMU's covariances consistent? Integration errors, NEES, bins on y = x, baselines
+    beside."""
     from maci2.datasets import open_recording
+    from maci2.errors import require_in_range
     from maci2.evaluation.imu_report import choose_predictors
     from maci2.evaluation.imu_report import imu_report as run
+    from maci2.evaluation.names import distinct_names
 
+    require_in_range("--bins", bins, 1, 1000)
     recordings = [open_recording(path, rig, topics) for path in sequences]
-    report = run(recordings, choose_predictors(recordings, imu or [], rivals), bins=bins)
+    names = distinct_names([recording.name for recording in recordings], sequences)
+    predictors = choose_predictors(recordings, imu or [], opt.with_baselines(baselines, rivals))
+    report = run(recordings, predictors, bins=bins, names=names)
     print_report(report)
     write_json(json, report)
     if output is not None:
@@ -45,8 +59,8 @@ def imu_report(
 
 def print_report(report: dict[str, Any]) -> None:
     """NEES and rms per recording, then bins."""
-    found = [(name, one["models"]) for name, one in report["sequences"].items()]
-    found.append(("average", report["average"]))
+    summaries = [(name, numbers["models"]) for name, numbers in report["sequences"].items()]
+    summaries.append(("average", report["average"]))
     horizons = list(next(iter(report["average"].values()))["nees"])
     columns = [f"{part[:3]} {h}" for h in horizons for part in ("rotation", "velocity", "position")]
     for quantity, title, scales in (
@@ -54,7 +68,7 @@ def print_report(report: dict[str, Any]) -> None:
         ("rms", "rms error [deg, mm/s, mm]", (57.29578, 1e3, 1e3)),
     ):
         rows = []
-        for name, models in found:
+        for name, models in summaries:
             for model, numbers in models.items():
                 values = [
                     f"{scale * value:.3g}"
@@ -66,13 +80,14 @@ def print_report(report: dict[str, Any]) -> None:
     rows = []
     for model, by_horizon in report["bins"].items():
         for h, parts in by_horizon.items():
-            for part, found_bins in parts.items():
-                ratios = " ".join(f"{one['ratio']:.2f}" for one in found_bins)
+            for part, filled in parts.items():
+                ratios = " ".join(f"{group['ratio']:.2f}" for group in filled)
                 rows.append((f"{model} {part} {h} s", ratios))
     print_table("rms error / predicted in equally filled bins of predicted sigma", ("", ""), rows)
-    for name, one in report["sequences"].items():
-        left_out = ", ".join(f"{n} at {h} s" for h, n in one["windows_left_out"].items())
+    for name, numbers in report["sequences"].items():
+        left_out = ", ".join(f"{n} at {h} s" for h, n in numbers["windows_left_out"].items())
         typer.echo(
-            f"{name}: {one['truth_jumps']} jumps and {one['truth_gaps']} gaps of the truth; "
+            f"{name}: {numbers['truth_jumps']} jumps and {numbers['truth_gaps']} gaps of the "
+            "ground truth; "
             f"windows left out: {left_out}"
         )

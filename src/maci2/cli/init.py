@@ -65,40 +65,41 @@ def init(
     from maci2.pipeline.offline import initialize_recording
     from maci2.pipeline.results_json import initialization_json
 
-    inputs, one = initialize_recording(sequence, options)
-    errors = window_errors(inputs, one)
-    record = initialization_json(one, inputs.recording.rig.time_offset_s)
+    inputs, initialized = initialize_recording(sequence, options)
+    errors = window_errors(inputs, initialized)
+    record = initialization_json(initialized, inputs.recording.rig.time_offset_s)
     write_json(json, record if errors is None else record | {"errors": errors.as_dict()})
-    print_one(inputs, one, errors)
+    print_result(inputs, initialized, errors)
     if report is not None:
         from maci2.files import write_atomically
         from maci2.reports.init_page import init_page
 
-        write_atomically(report, init_page(inputs, one, errors, command_line()))
+        write_atomically(report, init_page(inputs, initialized, errors, command_line()))
         typer.echo(f"wrote {report}")
     if rerun:
-        show(rerun, inputs, one)
-    if one.result.verdict.status == "failed":
+        show(rerun, inputs, initialized)
+    if initialized.result.verdict.status == "failed":
         raise typer.Exit(1)
 
 
-def show(target: str, inputs: "Inputs", one: "Initialized") -> None:
-    """Draw the window with Rerun."""
+def show(target: str, inputs: "Inputs", initialized: "Initialized") -> None:
+    """Show the window with Rerun."""
     from maci2.reports.rerun_viewer import Viewer
     from maci2.vision.odometry import StereoOdometry
 
     viewer = Viewer(target, "init")
-    viewer.show_initialization(one.result)
-    if one.result.state is not None and one.result.report.time_offset_s is None:
-        vision = inputs.camera_motion(one.window.stamps_ns, one.window.index)
-        viewer.show_residuals(one.result.state, vision)
+    result, window = initialized.result, initialized.window
+    viewer.show_initialization(result)
+    if result.state is not None and result.report.time_offset_s is None:
+        vision = inputs.camera_motion(window.stamps_ns, window.index)
+        viewer.show_residuals(result.state, vision)
         if isinstance(inputs.visual, StereoOdometry):
-            viewer.show_tracks(inputs.visual, one.window.stamps_ns)
+            viewer.show_tracks(inputs.visual, window.stamps_ns)
 
 
-def print_one(inputs: "Inputs", one: "Initialized", errors: "InitErrors | None") -> None:
+def print_result(inputs: "Inputs", initialized: "Initialized", errors: "InitErrors | None") -> None:
     """Print estimate, 1-sigma and, where there is ground truth, the true error."""
     from maci2.recording_calls import InitializedRecording
 
-    recorded = InitializedRecording(one.result, one, inputs, errors)
+    recorded = InitializedRecording(initialized.result, initialized, inputs, errors)
     print_summary(recorded.summary(), recorded.verdict)

@@ -62,7 +62,7 @@ def live(
     first = results[0].state
     complete_s = ready_s[0]
     if first is not None:
-        complete_s = taken.pair_at_s[int(first.stamps_ns[-1]) - recording.camera_shift_ns]
+        complete_s = taken.pair_at_s[int(first.stamps_ns[-1])]
     typer.echo(
         f"95 % of calls within: add_imu {_p95_ms(taken.imu_s):.2f} ms, add_stereo "
         f"{_p95_ms(taken.stereo_s):.2f} ms; first result {ready_s[0] - complete_s:.2f} s after its "

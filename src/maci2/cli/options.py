@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from maci2.errors import OptionError
-
 if TYPE_CHECKING:
     from maci2.evaluation.parallel import Pool
     from maci2.pipeline.options import RunOptions
@@ -32,17 +30,17 @@ Vision = Annotated[
     str,
     typer.Option(
         help="camera motion: images (stereo visual odometry; images:fixed, images:structure or "
-        "images:chi2 with a rival's match covariance), truth:ROT_DEG,TRANS_M (ground truth "
-        "with added noise per keyframe step), trajectory:FILE (TUM format), measurements:FILE "
-        "(.npz with covariances)"
+        "images:chi2 with a baseline's match covariance), truth:ROT_DEG,TRANS_M (ground truth "
+        "with noise added to each relative pose), trajectory:FILE (TUM format), measurements:FILE "
+        "(.npz with covariances)  [default: images, where the recording has them]"
     ),
 ]
 VisionFrame = Annotated[str, typer.Option(help="camera frame of a trajectory: camera or rectified")]
 VisionStd = Annotated[
     str | None,
     typer.Option(
-        help="ROT_DEG,TRANS_M[,SHARE]: noise of a trajectory's steps, SHARE of a step's length on "
-        "top  [default: 0.05,0.003,0.015]"
+        help="ROT_DEG,TRANS_M[,SHARE]: noise of a trajectory's relative poses, SHARE of their "
+        "length on top  [default: 0.05,0.003,0.015]"
     ),
 ]
 VisionScaleStd = Annotated[
@@ -51,8 +49,10 @@ VisionScaleStd = Annotated[
 ]
 Keyframes = Annotated[int, typer.Option(help="keyframes in a window")]
 Window = Annotated[float, typer.Option(help="length of a window [s]")]
-Stride = Annotated[float, typer.Option(help="from one window's start to the next [s]")]
-Start = Annotated[float, typer.Option(help="start of the window, from the first usable stamp [s]")]
+Stride = Annotated[float, typer.Option(help="time from one window's start to the next [s]")]
+Start = Annotated[
+    float, typer.Option(help="start of the window, from the first usable timestamp [s]")
+]
 Paper = Annotated[
     bool,
     typer.Option(
@@ -69,13 +69,15 @@ TimeOffset = Annotated[
     ),
 ]
 Truth = Annotated[
-    str, typer.Option(help="NAME[,NAME]: ground truths by name, the first one found wins")
+    str,
+    typer.Option(help="NAME[,NAME]: ground truths by name; of each recording the first it has"),
 ]
 AccBiasPrior = Annotated[
     str | None, typer.Option(help="X,Y,Z: the accelerometer bias this sensor is known for [m/s^2]")
 ]
 AccBiasStd = Annotated[
-    float | None, typer.Option(help="its standard deviation [m/s^2]  [default: 0.1]")
+    float | None,
+    typer.Option(help="standard deviation of that bias [m/s^2]  [default: 0.1]"),
 ]
 RigFile = Annotated[
     Path | None,
@@ -111,7 +113,7 @@ Topics = Annotated[
         "right, truth; what is not named is found by type, truth excepted"
     ),
 ]
-Seed = Annotated[int, typer.Option(help="of all random draws")]
+Seed = Annotated[int, typer.Option(help="seed of all random numbers")]
 Jobs = Annotated[int, typer.Option(help="recordings worked on at once")]
 Backend = Annotated[str, typer.Option(help="who works: local (this machine) or dask")]
 Scheduler = Annotated[
@@ -119,6 +121,9 @@ Scheduler = Annotated[
 ]
 Report = Annotated[Path | None, typer.Option(help="page with pictures to write (.html)")]
 Rerun = Annotated[str, typer.Option(help="show the result with Rerun: FILE.rrd to write, or live")]
+Rivals = Annotated[bool | None, typer.Option("--rivals/--no-rivals", hidden=True)]
+"""The name that --baselines had in version 0.1."""
+
 Json = Annotated[Path | None, typer.Option("--json", help="write the result to this file")]
 
 
@@ -140,24 +145,27 @@ def run_options(
     **rest: object,
 ) -> "RunOptions":
     """Parse what is text into a RunOptions."""
-    from maci2.pipeline.options import VISION_FORMS, RunOptions, parse_numbers, parse_vision
+    from maci2.pipeline.options import RunOptions, parse_numbers, parse_truth, parse_vision
 
-    if not vision:
-        raise OptionError(f"--vision is needed: where camera motion comes from; {VISION_FORMS}.")
     prior = None
     if acc_bias_prior is not None:
         x, y, z = parse_numbers(acc_bias_prior, 3, "--acc-bias-prior")
         prior = (x, y, z)
     return RunOptions(
         vision=parse_vision(vision, vision_frame, vision_std, vision_scale_std),
-        truth=tuple(name for name in truth.split(",") if name),
+        truth=parse_truth(truth),
         acc_bias_prior=prior,
         **rest,  # type: ignore[arg-type]
     )
 
 
+def with_baselines(baselines: bool, rivals: bool | None) -> bool:
+    """The value of --baselines, or of its old name where that is given."""
+    return baselines if rivals is None else rivals
+
+
 def pool(jobs: int, backend: str, scheduler: str) -> "Pool":
-    """Who does the work."""
+    """The workers that these options ask for."""
     from maci2.evaluation.parallel import Pool
 
     return Pool(jobs, backend, scheduler)  # type: ignore[arg-type]
@@ -165,7 +173,7 @@ def pool(jobs: int, backend: str, scheduler: str) -> "Pool":
 
 @contextmanager
 def task_progress() -> Iterator[Callable[[str, int, int], None]]:
-    """A bar that is told a name, how much is done and how much there is."""
+    """A progress bar, as a function of a name, how much is done and how much there is."""
     from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 
     with Progress(

@@ -21,15 +21,17 @@ def reproduce(
         list[str] | None,
         typer.Argument(help="experiments by name  [default: all that the data allow]"),
     ] = None,
-    data: Annotated[Path, typer.Option(help="folder in which recordings are looked for")] = Path(
-        "."
-    ),
+    data: Annotated[Path, typer.Option(help="folder that is searched for recordings")] = Path("."),
     output: Annotated[
         Path, typer.Option("-o", "--output", help="folder for results and the report")
     ] = Path("maci2-results"),
     seed: opt.Seed = 0,
     time_limit: Annotated[
-        float, typer.Option(help="for one window of one method [s]; beyond it the window is lost")
+        float,
+        typer.Option(
+            help="processor time allowed for one window of one method [s]; a window beyond it is "
+            "tried again alone and then counts as a failure"
+        ),
     ] = 20.0,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="do anew what the folder already holds")
@@ -38,7 +40,7 @@ def reproduce(
     backend: opt.Backend = "local",
     scheduler: opt.Scheduler = "",
 ) -> None:
-    """The paper's experiments by name, rivals on the same input, the paper's numbers beside ours.
+    """The paper's experiments by name, with baselines on the same input and the paper's numbers.
 
     A run that was interrupted goes on where it ended.
     """
@@ -50,30 +52,30 @@ def reproduce(
     from maci2.reports.experiments_page import build_page, plotting_library
     from maci2.reports.runs import read_runs
 
-    # What the page will need is missed now, not after minutes of work.
+    # What the report will need is missed now, not after minutes of work.
     plotting_library()
     experiments = find_experiments(names or [])
-    found = find_recordings(data)
+    recordings = find_recordings(data)
     settings = Settings(seed, time_limit)
     pool = opt.pool(jobs, backend, scheduler)
     done = []
     for experiment in experiments:
         with opt.task_progress() as on_progress:
-            one = run(experiment, found, output, settings, pool, fresh, on_progress)
-        print_experiment(one)
-        done.append(one)
+            reproduced = run(experiment, recordings, output, settings, pool, fresh, on_progress)
+        print_experiment(reproduced)
+        done.append(reproduced)
     page = output / "report.html"
-    write_atomically(page, build_page(read_runs([one.folder for one in done])))
+    write_atomically(page, build_page(read_runs([reproduced.folder for reproduced in done])))
     typer.echo(f"report: {page}")
 
 
 def report(
     folders: Annotated[list[Path], typer.Argument(help="what `maci2 reproduce -o` wrote")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="the page to write")] = Path(
+    output: Annotated[Path, typer.Option("-o", "--output", help="the report to write")] = Path(
         "report.html"
     ),
 ) -> None:
-    """One self-contained page of tables and figures."""
+    """One self-contained report of tables and figures."""
     from maci2.files import write_atomically
     from maci2.reports.experiments_page import build_page
     from maci2.reports.runs import read_runs
@@ -83,17 +85,17 @@ def report(
     typer.echo(f"wrote {output}: {len(runs)} experiments")
 
 
-def print_experiment(one: "Reproduced") -> None:
-    """Tables and statements on the terminal."""
-    typer.echo(f"{one.experiment.name}: {one.experiment.title}")
-    for name in one.missing:
+def print_experiment(reproduced: "Reproduced") -> None:
+    """Tables and claims on the terminal."""
+    typer.echo(f"{reproduced.experiment.name}: {reproduced.experiment.title}")
+    for name in reproduced.missing:
         typer.echo(f"  missing  {name}")
-    if one.findings is None:
+    if reproduced.findings is None:
         typer.echo("  nothing of it can be run on these data\n")
         return
-    for table in one.findings.tables:
+    for table in reproduced.findings.tables:
         rows = [(line.label, *(cell.text() for cell in line.cells)) for line in table.lines]
         print_table(table.title, ("", *table.columns), rows, width=TABLE_WIDTH)
-    for claim in one.findings.claims:
+    for claim in reproduced.findings.claims:
         typer.echo(f"  {'yes' if claim.holds else 'NO '}  {claim.text}")
     typer.echo()

@@ -1,14 +1,17 @@
 """`maci2 vo` and `maci2 vo-report`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from maci2.cli import options as opt
 from maci2.cli.printing import number, print_table, write_json
 
-Interval = Annotated[float, typer.Option(help="between keyframes [s]")]
+Interval = Annotated[float, typer.Option(help="time between keyframes [s]")]
+
+SHOWN_REASONS = 5
+"""Relative poses that were not measured whose reasons are printed."""
 
 
 def vo(
@@ -18,7 +21,7 @@ def vo(
     ] = Path("poses.npz"),
     interval: Interval = 0.2,
     covariance: Annotated[
-        str, typer.Option(help="of matches: learned, fixed, structure or chi2")
+        str, typer.Option(help="match covariance: learned, fixed, structure or chi2")
     ] = "learned",
     weights: Annotated[
         Path | None, typer.Option(help=".onnx of `maci2 train-vision`, instead of the bundled one")
@@ -32,44 +35,36 @@ def vo(
 ) -> None:
     """Relative camera poses with 6x6 covariances from stereo images.
 
-    Stopped halfway, it goes on where it was when called again.
+    An interrupted run goes on where it ended when called again with the same options.
     """
     from rich.progress import Progress
 
-    from maci2.datasets.image_files import stereo_frames
-    from maci2.datasets.open_images import open_images
-    from maci2.pipeline.gyro_rotation import rotation_predictor
-    from maci2.sensors import Recording
-    from maci2.vision.odometry import odometry_by
-    from maci2.vision.odometry_run import even_keyframes, measure_all
-    from maci2.vision.predicted_rotation import no_prediction
+    from maci2.pipeline.vo import VoOptions, run_vo
 
-    # Timestamps of the file are those of the images, whatever a rig states about clocks.
-    recording = open_images(sequence, rig, topics, opt.given(imu_rate, imu_noise, t_b_c))
-    odometry = odometry_by(
-        covariance,
-        stereo_frames(recording),
-        recording.rig,
-        weights,
-        # An IMU helps where there is one.
-        rotation_predictor(recording) if isinstance(recording, Recording) else no_prediction,
+    options = VoOptions(
+        interval, covariance, weights, rig, opt.given(imu_rate, imu_noise, t_b_c), topics
     )
-    keyframes_ns = even_keyframes(odometry.stamps_ns, interval)
     with Progress(transient=True) as progress:
-        task = progress.add_task("keyframes", total=len(keyframes_ns) - 1)
-        poses = measure_all(
-            odometry, keyframes_ns, output, lambda done, _: progress.update(task, completed=done)
+        task = progress.add_task("keyframes", total=None)
+        result = run_vo(
+            sequence,
+            output,
+            options,
+            lambda done, total: progress.update(task, completed=done, total=total),
         )
-    failed = [pose for pose in poses if pose.reason]
-    typer.echo(f"wrote {output}: {len(poses)} relative poses, {len(failed)} of them not measured")
-    for pose in failed[:5]:
+    unmeasured = result.unmeasured
+    typer.echo(
+        f"wrote {output}: {len(result.poses)} relative poses, {len(unmeasured)} of them not "
+        "measured"
+    )
+    for pose in unmeasured[:SHOWN_REASONS]:
         typer.echo(f"  {pose.stamps_ns[0]} ns: {pose.reason}")
-    if len(failed) > 5:
-        typer.echo(f"  and {len(failed) - 5} more")
+    if len(unmeasured) > SHOWN_REASONS:
+        typer.echo(f"  and {len(unmeasured) - SHOWN_REASONS} more")
     if rerun:
         from maci2.reports.rerun_viewer import Viewer
 
-        Viewer(rerun, "vo").show_tracks(odometry, keyframes_ns)
+        Viewer(rerun, "vo").show_tracks(result.odometry, result.keyframes_ns)
 
 
 def vo_report(
@@ -78,36 +73,42 @@ def vo_report(
         Path | None, typer.Option("-o", "--output", help="folder for the y = x figure")
     ] = None,
     interval: Interval = 0.2,
-    rivals: Annotated[
-        bool, typer.Option(help="fixed, structure-tensor and chi-square-scaled covariance beside")
+    baselines: Annotated[
+        bool,
+        typer.Option(
+            "--baselines/--no-baselines",
+            help="fixed, structure-tensor and chi-square-scaled covariance beside",
+        ),
     ] = True,
+    rivals: opt.Rivals = None,
     truth: opt.Truth = "",
     rig: opt.RigFile = None,
     topics: opt.Topics = "",
     json: opt.Json = None,
 ) -> None:
-    """Are visual poses and covariances true? Errors and NEES against ground truth."""
+    """Are visual poses and covariances consistent? Errors and NEES against ground truth."""
     from maci2.datasets import open_recording
-    from maci2.evaluation.vo_report import MODELS, visual_report
+    from maci2.evaluation.names import distinct_names
+    from maci2.evaluation.vo_report import MODELS, visual_report, visual_report_json
     from maci2.files import write_atomically
+    from maci2.pipeline.options import parse_truth
+    from maci2.pipeline.prepare import require_known_truths
     from maci2.reports.reliability import pose_reliability
 
-    names = tuple(name for name in truth.split(",") if name)
-    models = MODELS if rivals else MODELS[:1]
-    found, learned, rows = {}, [], []
-    for path in sequences:
-        name, scores = visual_report(open_recording(path, rig, topics), interval, models, names)
-        found[name] = scores["learned"].as_dict() | {
-            "rivals": {model: scores[model].as_dict() for model in models if model != "learned"}
-        }
-        learned.append(scores["learned"])
-        rows += [_row(name, model, score.as_dict()) for model, score in scores.items()]
+    recordings = [open_recording(path, rig, topics) for path in sequences]
+    names = distinct_names([recording.name for recording in recordings], sequences)
+    require_known_truths(recordings, parse_truth(truth))
+    models = MODELS if opt.with_baselines(baselines, rivals) else MODELS[:1]
+    scores = {
+        name: visual_report(recording, interval, models, parse_truth(truth))
+        for name, recording in zip(names, recordings, strict=True)
+    }
     print_table(
-        f"steps of {interval:g} s; NEES per degree of freedom, 1 is right",
+        f"keyframes every {interval:g} s; NEES per degree of freedom, 1 is right",
         (
             "recording",
             "covariance",
-            "steps",
+            "poses",
             "deg",
             "mm",
             "pose",
@@ -116,24 +117,29 @@ def vo_report(
             "% > 3 sigma",
             "% > 5 sigma",
         ),
-        rows,
+        [
+            _row(name, model, score.as_dict())
+            for name, by_model in scores.items()
+            for model, score in by_model.items()
+        ],
     )
-    write_json(json, {"interval_s": interval, "sequences": found})
+    write_json(json, visual_report_json(interval, scores))
     if output is not None:
+        learned = [by_model["learned"] for by_model in scores.values()]
         write_atomically(output / "pose_cov.svg", pose_reliability(learned))
         typer.echo(f"wrote {output / 'pose_cov.svg'}")
 
 
-def _row(name: str, model: str, one: dict) -> tuple[str, ...]:
-    millimetres = None if one["translation_m"] is None else 1e3 * one["translation_m"]
+def _row(name: str, model: str, score: dict[str, Any]) -> tuple[str, ...]:
+    millimetres = None if score["translation_m"] is None else 1e3 * score["translation_m"]
     return (
         name,
         model,
-        str(one["steps"]),
-        number(one["rotation_deg"], 4),
+        str(score["steps"]),
+        number(score["rotation_deg"], 4),
         number(millimetres, 2),
-        *(number(one["nees"][key], 2) for key in ("pose", "rotation", "translation")),
-        *(number(_percent(one[f"beyond_{sigmas}_sigma"]), 1) for sigmas in (3, 5)),
+        *(number(score["nees"][key], 2) for key in ("pose", "rotation", "translation")),
+        *(number(_percent(score[f"beyond_{sigmas}_sigma"]), 1) for sigmas in (3, 5)),
     )
 
 

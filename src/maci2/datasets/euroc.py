@@ -18,7 +18,6 @@ from maci2.rigs.yaml_schema import (
     rigid_transform,
     validate,
 )
-from maci2.sensors.clocks import on_imu_clock
 from maci2.sensors.types import (
     Camera,
     DistortionModel,
@@ -120,7 +119,7 @@ def read_euroc(path: Path, rig: Rig | None = None) -> Recording:
     """Open a EuRoC sequence; `rig` takes the place of its sensor.yaml files."""
     mav0 = mav0_of(path)
     images = read_image_lists(mav0)
-    recording = Recording(
+    return Recording(
         name=recording_name(mav0),
         path=path,
         imu=read_imu_csv(mav0 / "imu0" / "data.csv"),
@@ -129,7 +128,6 @@ def read_euroc(path: Path, rig: Rig | None = None) -> Recording:
         image_names=images.names,
         truths=_read_truths(mav0),
     )
-    return on_imu_clock(recording)
 
 
 def read_imu_csv(path: Path) -> ImuSamples:

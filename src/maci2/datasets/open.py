@@ -9,6 +9,7 @@ from maci2.datasets.tumvi import TRUTH, read_tumvi
 from maci2.errors import CalibrationError, DatasetError, OptionError
 from maci2.rigs import NOTHING_GIVEN, Given, complete, read_any_rig
 from maci2.rigs.parts import ASSUMED_NOISE
+from maci2.sensors.clocks import Clock, on_imu_clock
 from maci2.sensors.imu_intrinsics import with_intrinsics_applied
 from maci2.sensors.rig_ranges import require_plausible_rig
 from maci2.sensors.types import Recording, Rig
@@ -22,6 +23,7 @@ def open_recording(
     rig_path: str | Path | None = None,
     topics: str = "",
     given: Given = NOTHING_GIVEN,
+    clock: Clock = "imu",
 ) -> Recording:
     """Open a EuRoC-layout, TUM-VI or VBR folder, or a ROS 1 or ROS 2 bag.
 
@@ -31,6 +33,9 @@ def open_recording(
     which topic of a bag is what: `imu=/imu0,left=/cam0/image_raw`. `given` replaces single parts of
     the calibration. IMU readings are corrected by the intrinsics that the calibration states. A
     calibration that no rig can have is refused.
+
+    Here, and nowhere else, camera timestamps are put onto the IMU's clock by the time offset that
+    the rig states; with `clock="camera"` they stay as the files have them.
     """
     path = as_path(path, "path")
     rig_path = None if rig_path is None else as_path(rig_path, "rig_path")
@@ -39,7 +44,8 @@ def open_recording(
     if rig_path is None:
         recording = replace(recording, rig=complete(recording.rig, given))
     require_plausible_rig(recording.rig)
-    return with_intrinsics_applied(recording)
+    recording = with_intrinsics_applied(recording)
+    return on_imu_clock(recording) if clock == "imu" else recording
 
 
 def _opened(path: Path, rig_path: Path | None, topics: str, given: Given) -> Recording:

@@ -1,6 +1,5 @@
 """Recordings of which only the images are needed: visual odometry does without an IMU."""
 
-import logging
 from pathlib import Path
 
 from maci2.datasets.euroc import (
@@ -10,18 +9,15 @@ from maci2.datasets.euroc import (
     read_image_lists,
     recording_name,
 )
-from maci2.datasets.open import open_recording, unknown_layout
+from maci2.datasets.open import open_recording
 from maci2.datasets.tumvi import calibration_folder
-from maci2.errors import CalibrationError, DatasetError, Maci2Error
+from maci2.errors import CalibrationError, DatasetError
 from maci2.rigs import NOTHING_GIVEN, Given, read_any_rig
 from maci2.rigs.kalibr import with_frame_rates
 from maci2.rigs.parts import ASSUMED_NOISE
-from maci2.sensors.clocks import on_camera_clock
 from maci2.sensors.rig_ranges import require_plausible_rig
 from maci2.sensors.stereo import HasImages, ImageRecording
 from maci2.sensors.types import Rig
-
-_LOG = logging.getLogger(__name__)
 
 
 def open_images(
@@ -29,23 +25,11 @@ def open_images(
 ) -> HasImages:
     """The images of a recording and the calibration of its cameras, stamped by the camera's clock.
 
-    Takes what `open_recording` takes, and is a whole `Recording` where there is an IMU; none is
-    needed, and one that cannot be read is named in a warning and done without.
+    Takes what `open_recording` takes; an IMU and its noise are neither needed nor looked at.
     """
     path = Path(path)
     if not path.exists():
         raise DatasetError(f"{path}: no such file or folder; check the path.")
-    try:
-        return on_camera_clock(open_recording(path, rig_path, topics, given))
-    except Maci2Error as error:
-        images = _open_images_alone(path, rig_path, topics, given)
-        _LOG.warning("the IMU is not used: %s", error)
-        return images
-
-
-def _open_images_alone(
-    path: Path, rig_path: Path | None, topics: str, given: Given
-) -> ImageRecording:
     mav0 = mav0_of(path)
     if not camera_folders(mav0):
         return _bag_images(path, rig_path, topics, given)
@@ -68,15 +52,16 @@ def _folder_rig(mav0: Path) -> Rig:
     return read_any_rig(calibration_folder(mav0))
 
 
-def _bag_images(path: Path, rig_path: Path | None, topics: str, given: Given) -> ImageRecording:
+def _bag_images(path: Path, rig_path: Path | None, topics: str, given: Given) -> HasImages:
     # Here, because folders do not need the libraries that read bags.
     from maci2.datasets.bag.reader import Bag, bag_paths
     from maci2.datasets.bag.recording import bag_title, scan
     from maci2.datasets.bag.topics import parse_topics
+    from maci2.datasets.vbr import is_vbr
 
     paths = bag_paths(path)
-    if not paths:
-        raise unknown_layout(path)
+    if is_vbr(path) or not paths:
+        return open_recording(path, rig_path, topics, given, clock="camera")
     if rig_path is None:
         raise CalibrationError(
             f"{path}: a bag carries no calibration; name that of its cameras with --rig FILE."

@@ -11,7 +11,6 @@ from maci2.datasets.euroc import (
 )
 from maci2.errors import CalibrationError
 from maci2.rigs.kalibr import read_rig, with_frame_rates
-from maci2.sensors.clocks import on_imu_clock
 from maci2.sensors.types import Recording, Rig
 
 TRUTH = "mocap0"
@@ -26,7 +25,7 @@ def read_tumvi(path: Path, rig: Rig | None = None) -> Recording:
     images = read_image_lists(mav0)
     rig = read_rig(calibration_folder(mav0)) if rig is None else rig
     truth_path = mav0 / TRUTH / "data.csv"
-    recording = Recording(
+    return Recording(
         name=recording_name(mav0),
         path=path,
         imu=read_imu_csv(mav0 / "imu0" / "data.csv"),
@@ -35,7 +34,6 @@ def read_tumvi(path: Path, rig: Rig | None = None) -> Recording:
         image_names=images.names,
         truths={TRUTH: read_truth_csv(truth_path)} if truth_path.is_file() else {},
     )
-    return on_imu_clock(recording)
 
 
 def calibration_folder(mav0: Path) -> Path:

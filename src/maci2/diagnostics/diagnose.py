@@ -9,6 +9,7 @@ import numpy as np
 from maci2.datasets import open_recording
 from maci2.datasets.open import open_uncalibrated, recorded_as_bag
 from maci2.diagnostics.checks.axes import axes_against_gravity
+from maci2.diagnostics.checks.camera_path import open_camera_path
 from maci2.diagnostics.checks.images import examine_images
 from maci2.diagnostics.checks.imu_values import disagreement_finding, imu_value_findings
 from maci2.diagnostics.checks.rotation_sources import Rotations, compare_rotations
@@ -39,15 +40,16 @@ def examine_path(
     path: Path,
     rig: Path | None = None,
     topics: str = "",
-    vision: CameraTrajectory | None = None,
-    frame: CameraFrame = "camera",
+    vision: str = "",
+    frame: str = "camera",
     given: Given = NOTHING_GIVEN,
 ) -> Diagnosis:
     """Open a recording and look at it; one that cannot be read has that as its only finding.
 
-    Without a calibration that can be used, all is looked at that needs none.
+    Without a calibration that can be used, all is looked at that needs none. `vision` and `frame`
+    name camera motion to compare with, as `--vision` and `--vision-frame` do.
 
-    Raises only where there is no such file or folder.
+    Raises only where there is no such file or folder, or no such camera motion.
     """
     if not path.exists():
         raise DatasetError(f"{path}: no such file or folder; check the path.")
@@ -57,7 +59,10 @@ def examine_path(
         return _examine_uncalibrated(path, rig, topics, error)
     except DatasetError as error:
         return _unreadable(path, error)
-    return examine(recording, vision, frame)
+    camera_path = open_camera_path(recording, vision, frame)
+    if camera_path is None:
+        return examine(recording)
+    return examine(recording, camera_path.trajectory, camera_path.frame)
 
 
 def _unreadable(path: Path, error: Maci2Error) -> Diagnosis:
@@ -85,9 +90,8 @@ def examine(
     recording: Recording, vision: CameraTrajectory | None = None, frame: CameraFrame = "camera"
 ) -> Diagnosis:
     """Look at everything a recording holds; raises nothing. Causes are looked at before effects,
-    and what a cause spoils is not looked at. Stamps of `vision` are the camera's."""
-    if vision is not None:
-        vision = replace(vision, stamps_ns=vision.stamps_ns + recording.camera_shift_ns)
+    and what a cause affects is not looked at. Timestamps of `vision` are on the recording's
+    clock."""
     imu = timing_of(recording.imu.stamps_ns)
     cameras = tuple(timing_of(stamps_ns) for stamps_ns in recording.camera_stamps_ns)
     matched_pct = stereo_matched_pct(recording.camera_stamps_ns)

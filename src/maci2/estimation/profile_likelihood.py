@@ -79,8 +79,10 @@ def widened(posterior: Posterior, over: Profile, std: float) -> Posterior:
         gravity_c0=with_spread(posterior.gravity_c0, high.gravity_c0 - low.gravity_c0),
         Ts_c0_b=with_spread(posterior.Ts_c0_b, _moved(low.Ts_c0_b, high.Ts_c0_b)),
         velocity_b=with_spread(posterior.velocity_b, high.velocity_b - low.velocity_b),
-        gyro_bias=with_spread(posterior.gyro_bias, high.gyro_bias - low.gyro_bias),
-        acc_bias=with_spread(posterior.acc_bias, high.acc_bias - low.acc_bias),
+        gyro_bias=with_spread(
+            posterior.gyro_bias, high.gyro_bias_residual - low.gyro_bias_residual
+        ),
+        acc_bias=with_spread(posterior.acc_bias, high.acc_bias_residual - low.acc_bias_residual),
         T_b_c=with_spread(posterior.T_b_c, _moved(low.T_b_c[None], high.T_b_c[None])[0]),
     )
 

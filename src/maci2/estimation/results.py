@@ -1,6 +1,6 @@
 """Estimated states, their covariances, and the verdict on them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -42,13 +42,29 @@ class VIState:
     """(3,) gravity in the first camera frame, pointing down [m/s^2]."""
 
     gyro_bias: Array
-    """(3,) [rad/s], of the samples as the IMU model handed them on."""
+    """(3,) bias of the raw gyroscope [rad/s], whatever IMU model was used."""
 
     acc_bias: Array
-    """(3,) [m/s^2], likewise."""
+    """(3,) bias of the raw accelerometer [m/s^2], likewise."""
 
     T_b_c: Array
     """(4, 4) pose of the camera in the body (IMU) frame [m]: p_b = T_b_c p_c."""
+
+    removed_gyro: Array = field(default_factory=lambda: np.zeros(3))
+    """(3,) the part of `gyro_bias` that the IMU model had subtracted from the samples [rad/s]."""
+
+    removed_acc: Array = field(default_factory=lambda: np.zeros(3))
+    """(3,) the part of `acc_bias` that the IMU model had subtracted [m/s^2]."""
+
+    @property
+    def gyro_bias_residual(self) -> Array:
+        """(3,) bias left in the samples as the IMU model handed them on [rad/s]."""
+        return self.gyro_bias - self.removed_gyro
+
+    @property
+    def acc_bias_residual(self) -> Array:
+        """(3,) bias left in the samples as the IMU model handed them on [m/s^2]."""
+        return self.acc_bias - self.removed_acc
 
 
 @dataclass(frozen=True)

@@ -73,9 +73,26 @@ def solve(
         else:
             break
     report = SolveReport(optimum.converged, chi_square, dof, iterations, 0.0, inflation)
-    state = VIState(vision.stamps_ns, x.Ts_c0_b, x.v_b, x.g_c0, x.bg, x.ba, x.T_b_c)
+    state = _state(x, imu, vision)
     cov = covariances(measurements, priors, unknowns, x)
     return state, _posterior(x, cov, unknowns) if cov.positive else None, report
+
+
+def _state(x: Variables, imu: ImuMeasurements, vision: RelativePoses) -> VIState:
+    """The solution with the biases of the raw sensor: residual and what the IMU model removed."""
+    stamps_ns = vision.stamps_ns
+    removed_gyro, removed_acc = imu.removed_bias(int(stamps_ns[0]), int(stamps_ns[-1]))
+    return VIState(
+        stamps_ns,
+        x.Ts_c0_b,
+        x.v_b,
+        x.g_c0,
+        x.bg + removed_gyro,
+        x.ba + removed_acc,
+        x.T_b_c,
+        removed_gyro,
+        removed_acc,
+    )
 
 
 def joint_measurements(

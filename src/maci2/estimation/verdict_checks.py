@@ -67,7 +67,7 @@ def velocity_std(
 
 def plausible_bias(state: VIState, prior: BiasPrior) -> Check:
     """A bias far outside its prior has swallowed something that is not a bias."""
-    away = np.abs(state.acc_bias - prior.mean_acc) / prior.std_acc
+    away = np.abs(state.acc_bias_residual - prior.mean_acc) / prior.std_acc
     if away @ away <= chdtri(3, FALSE_ALARM):
         return Check("ok")
     axis = int(np.argmax(away))

@@ -1,4 +1,4 @@
-"""Are the stated uncertainties true? Predicted sigma against actual error, simulated."""
+"""Consistency of the stated uncertainties: predicted sigma against actual error, simulated."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from maci2.vision import pose_noise, poses_from_truth
 KINDS: tuple[MotionKind, ...] = ("handheld", "drone", "car", "static")
 
 NOISE_RANGE = (0.4, 4.0)
-"""Vision noise is drawn between these multiples of 0.05 deg and 3 mm per step."""
+"""Multiples of 0.05 deg and 3 mm per relative pose between which vision noise is sampled."""
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,16 @@ class Sample:
     """One window: what was predicted, what happened."""
 
     kind: MotionKind
+    """Kind of motion."""
+
     gravity_std_deg: float
+    """Predicted standard deviation of gravity's direction."""
+
     velocity_std: float
     """Root mean square over keyframes of the predicted |dv| [m/s]."""
 
     errors: InitErrors
+    """Errors against the simulated truth."""
 
 
 @dataclass(frozen=True)
@@ -42,20 +47,21 @@ class Bin:
     """Root mean square of the error."""
 
     count: int
+    """Windows in the bin."""
 
 
 def study_consistency(
     count: int, seed: int, on_window: Callable[[], None] = lambda: None
 ) -> list[Sample]:
-    """Initialize on `count` simulated windows with noise drawn as declared."""
+    """Initialize on `count` simulated windows with noise sampled as declared."""
     samples = []
     for index in range(count):
-        samples.append(_one_window(KINDS[index % len(KINDS)], (seed, index)))
+        samples.append(_simulated_sample(KINDS[index % len(KINDS)], (seed, index)))
         on_window()
     return samples
 
 
-def _one_window(kind: MotionKind, seed: tuple[int, int]) -> Sample:
+def _simulated_sample(kind: MotionKind, seed: tuple[int, int]) -> Sample:
     rng = np.random.default_rng(seed)
     config = SimulationConfig(
         kind=kind, duration_s=3.0, seed=int(rng.integers(2**31)), bias_walk=False
@@ -70,16 +76,16 @@ def _one_window(kind: MotionKind, seed: tuple[int, int]) -> Sample:
     cov_pose = pose_noise(0.05 * scale, 0.003 * scale)
     vision = poses_from_truth(truth, stamps_ns, T_b_c, cov_pose, (*seed, 1))
     result = initialize(datasheet_model(recording.imu, recording.rig.imu), vision, T_b_c)
-    at = truth_at(truth, stamps_ns, max_gap_s=0.1)
+    states = truth_at(truth, stamps_ns, max_gap_s=0.1)
     assert result.state is not None
     assert result.posterior is not None
     assert result.gravity_std_deg is not None
     errors = initialization_errors(
         result.state,
-        at,
+        states,
         T_b_c,
         result.state.gyro_bias,
-        at.bias_gyro.mean(axis=0),
+        states.bias_gyro.mean(axis=0),
         result.posterior,
     )
     variance = np.trace(result.posterior.velocity_b, axis1=1, axis2=2).mean()
@@ -87,7 +93,7 @@ def _one_window(kind: MotionKind, seed: tuple[int, int]) -> Sample:
 
 
 def equal_bins(predicted: Array, actual: Array, count: int) -> list[Bin]:
-    """Equally filled bins of predicted sigma; on y = x the prediction tells the truth."""
+    """Equally filled bins of predicted sigma; on y = x the prediction is consistent."""
     groups = np.array_split(np.argsort(predicted), count)
     return [
         Bin(
@@ -103,4 +109,7 @@ def equal_bins(predicted: Array, actual: Array, count: int) -> list[Bin]:
 def mean_nees(samples: list[Sample]) -> dict[str, float]:
     """Mean normalised error squared per degree of freedom, over all windows."""
     keys = samples[0].errors.nees.keys()
-    return {key: float(np.mean([sample.errors.nees[key] for sample in samples])) for key in keys}
+    scores = {key: [sample.errors.nees[key] for sample in samples] for key in keys}
+    return {
+        key: float(np.mean([v for v in values if v is not None])) for key, values in scores.items()
+    }

@@ -1,4 +1,4 @@
-"""Are an IMU model's covariances true? Integration errors against what was predicted of them.
+"""Consistency of an IMU model's covariances: integration errors against what was predicted.
 
 A predictor says how it corrects samples and what it expects of an error: noise of the samples (and
 an initial covariance, in the paper's form), spread of the remaining bias, noise of the truth that
@@ -6,7 +6,7 @@ the error is measured against. The last comes with the model, by kind of truth, 
 it was tuned on; nothing is fitted to the recording under test.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +21,9 @@ from maci2.evaluation.integration_errors import (
 )
 from maci2.gaussian import nees
 from maci2.ground_truth.states import TruthStates, truth_states
-from maci2.imu import ALPHA, BETA, GAMMA, BiasPrior, ImuMeasurements, datasheet_model
+from maci2.imu import ALPHA, BETA, GAMMA, BiasPrior, ImuMeasurements
 from maci2.imu.learned_model import ImuModel, bundled_models, load_imu_model
+from maci2.imu.model_choice import find_imu_model, is_learned
 from maci2.sensors import Recording
 from maci2.types import Array
 
@@ -32,7 +33,10 @@ GROWTH_S = (0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 2.5)
 STRIDE_S = 0.1
 BINS = 6
 TRUTHS = ("state_groundtruth_openvins",)
-"""Truths preferred to a recording's default one: V1_01's own is off by 5.5 deg."""
+"""Ground truths preferred to a recording's default one: V1_01's own is off by 5.5 deg."""
+
+Scored = tuple[WindowErrors, Array]
+"""Errors over windows and the covariance that was predicted for each."""
 
 
 @dataclass(frozen=True)
@@ -40,17 +44,20 @@ class Predictor:
     """A model under test."""
 
     measure: Callable[[Recording], ImuMeasurements]
+    """Applies the model to a recording's samples."""
+
     bias: BiasPrior | None
     """Spread of the bias left in the samples, where the model states one."""
 
     labels: Callable[[str], LabelNoise]
-    """Noise of the truth of a recording, by the recording's name."""
+    """Noise of the ground truth of a recording, by the recording's name."""
 
 
-def raw_predictor() -> Predictor:
-    """Samples as they come, with the data sheet's noise."""
+def unlearned_predictor(name: str) -> Predictor:
+    """Samples as they come, with the noise of the IMU model `raw` or `datasheet`."""
+    measure = find_imu_model(name)
     return Predictor(
-        lambda recording: datasheet_model(recording.imu, recording.rig.imu),
+        lambda recording: measure(recording.imu, recording.rig.imu),
         None,
         lambda _: NO_LABEL_NOISE,
     )
@@ -77,38 +84,63 @@ def imu_report(
     horizons_s: tuple[float, ...] = HORIZONS_S,
     growth_s: tuple[float, ...] = GROWTH_S,
     bins: int = BINS,
+    names: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Numbers per recording and model, their averages, bins pooled over recordings, growth."""
+    """Numbers per recording and model, their averages, bins pooled over recordings, growth.
+
+    `names` are those under which recordings are reported; their own where none are given.
+    """
     if not recordings:
         raise OptionError("imu-report: no recording given; name at least one.")
+    horizons = sorted({*horizons_s, *growth_s})
     sequences: dict[str, Any] = {}
     pooled: dict[str, dict[str, list[tuple[Array, Array]]]] = {name: {} for name in predictors}
-    for recording in recordings:
+    shown = names or [recording.name for recording in recordings]
+    for shown_name, recording in zip(shown, recordings, strict=True):
         states = truth_states(recording.imu, recording.truth(TRUTHS), recording.name)
-        models: dict[str, Any] = {}
-        windows: dict[str, int] = {}
-        for name, predictor in predictors.items():
-            measured = predictor.measure(recording)
-            found = {
-                h: _scored(measured, states, h, predictor, recording.name)
-                for h in sorted({*horizons_s, *growth_s})
-            }
-            models[name] = _numbers({h: found[h] for h in horizons_s})
-            models[name]["growth"] = _numbers({h: found[h] for h in growth_s})
-            for h in horizons_s:
-                pooled[name].setdefault(_key(h), []).append((found[h][0].e, found[h][1]))
-                windows[_key(h)] = len(found[h][0].dt)
-        sequences[recording.name] = {
-            "truth_jumps": states.jumps,
-            "truth_gaps": states.gaps,
-            "windows": windows,
-            "windows_left_out": {_key(h): found[h][0].left_out for h in horizons_s},
-            "models": models,
+        scored = {
+            name: _scored_horizons(recording, states, predictor, horizons)
+            for name, predictor in predictors.items()
         }
+        for name, by_horizon in scored.items():
+            for h in horizons_s:
+                windows, cov = by_horizon[h]
+                pooled[name].setdefault(_key(h), []).append((windows.e, cov))
+        sequences[shown_name] = _sequence(states, scored, horizons_s, growth_s)
     return {
         "sequences": sequences,
         "average": {name: _average(sequences, name) for name in predictors},
         "bins": {name: _binned(parts, bins) for name, parts in pooled.items()},
+    }
+
+
+def _scored_horizons(
+    recording: Recording, states: TruthStates, predictor: Predictor, horizons_s: list[float]
+) -> dict[float, Scored]:
+    """Errors and predicted covariances of one model on one recording, by horizon."""
+    measured = predictor.measure(recording)
+    return {h: _scored(measured, states, h, predictor, recording.name) for h in horizons_s}
+
+
+def _sequence(
+    states: TruthStates,
+    scored: dict[str, dict[float, Scored]],
+    horizons_s: tuple[float, ...],
+    growth_s: tuple[float, ...],
+) -> dict[str, Any]:
+    """One recording under the keys of imu-report; windows are the same for every model."""
+    models: dict[str, Any] = {}
+    for name, by_horizon in scored.items():
+        models[name] = _numbers({h: by_horizon[h] for h in horizons_s})
+        models[name]["growth"] = _numbers({h: by_horizon[h] for h in growth_s})
+    last = list(scored.values())[-1]
+    errors = {_key(h): last[h][0] for h in horizons_s}
+    return {
+        "truth_jumps": states.jumps,
+        "truth_gaps": states.gaps,
+        "windows": {key: len(windows.dt) for key, windows in errors.items()},
+        "windows_left_out": {key: windows.left_out for key, windows in errors.items()},
+        "models": models,
     }
 
 
@@ -122,7 +154,7 @@ def _scored(
     horizon_s: float,
     predictor: Predictor,
     name: str,
-) -> tuple[WindowErrors, Array]:
+) -> Scored:
     """Errors over windows and their predicted covariance; the known mean bias is taken off."""
     labels = predictor.labels(name)
     windows = integration_errors(labels.shown(measured), states, horizon_s, STRIDE_S)
@@ -132,10 +164,10 @@ def _scored(
     return windows, windows.cov(predictor.bias, labels)
 
 
-def _numbers(found: dict[float, tuple[WindowErrors, Array]]) -> dict[str, Any]:
+def _numbers(scored: dict[float, Scored]) -> dict[str, Any]:
     """NEES per degree of freedom, rms error and rms prediction, by horizon and part."""
     out: dict[str, Any] = {"nees": {}, "rms": {}, "predicted": {}}
-    for horizon_s, (windows, cov) in found.items():
+    for horizon_s, (windows, cov) in scored.items():
         key = _key(horizon_s)
         blocks = {part: (windows.e[:, b], cov[:, b, b]) for part, b in PARTS.items()}
         out["nees"][key] = {p: float(nees(e, c).mean() / 3.0) for p, (e, c) in blocks.items()}
@@ -194,15 +226,24 @@ def _binned(pooled: dict[str, list[tuple[Array, Array]]], bins: int) -> dict[str
 
 
 def choose_predictors(
-    recordings: list[Recording], names: list[str], rivals: bool
+    recordings: list[Recording], names: list[str], baselines: bool
 ) -> dict[str, Predictor]:
-    """The models asked for, or the bundled one for these recordings; rivals and raw beside."""
-    bundled = list(bundled_models())
+    """The models asked for, or the bundled one for these recordings; with `baselines` also the
+    bundled variants of each model and raw samples with data-sheet noise."""
     chosen = names or [_bundled_for(recordings)]
-    if rivals:
-        chosen = chosen + [one for name in chosen for one in bundled if one.startswith(f"{name}-")]
-    predictors = {name: model_predictor(load_imu_model(name)) for name in dict.fromkeys(chosen)}
-    return {**predictors, "raw": raw_predictor()} if rivals else predictors
+    if baselines:
+        variants = [
+            variant
+            for name in chosen
+            for variant in bundled_models()
+            if variant.startswith(f"{name}-")
+        ]
+        chosen = [*chosen, *variants, "datasheet"]
+    return {name: _predictor(name) for name in dict.fromkeys(chosen)}
+
+
+def _predictor(name: str) -> Predictor:
+    return model_predictor(load_imu_model(name)) if is_learned(name) else unlearned_predictor(name)
 
 
 def _bundled_for(recordings: list[Recording]) -> str:

@@ -1,6 +1,7 @@
 """Errors of an initialization or calibration against ground truth, each under its usual name."""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,47 +11,72 @@ from maci2.gaussian import nees
 from maci2.lie import se3_inv, se3_log
 from maci2.sensors import GroundTruth
 from maci2.types import GRAVITY_W, Array
+from maci2.vision.pose_sources import MAX_TRUTH_GAP_S as MAX_TRUTH_GAP_S
 
-SUCCESS_GRAVITY_DEG = 2.0
-SUCCESS_VELOCITY = 0.1
-"""[m/s] The paper's definition of success on EuRoC."""
 
-METRICS = (
-    "gravity_deg",
-    "velocity_rmse",
-    "velocity_paper",
-    "speed_rmse",
-    "gyro_bias_pct",
-    "gyro_bias_norm_pct",
-    "rotation_deg",
-    "translation_m",
-)
-"""Names of the errors of a window, as results and tables write them."""
+class Metric(NamedTuple):
+    """How tables write an error."""
+
+    title: str
+    unit: str
+    digits: int
+
+
+METRICS = {
+    "gravity_deg": Metric("gravity", "deg", 3),
+    "velocity_rmse": Metric("velocity", "m/s", 4),
+    "velocity_paper": Metric("velocity, the paper's form", "m/s", 4),
+    "speed_rmse": Metric("speed", "m/s", 4),
+    "gyro_bias_pct": Metric("gyro bias", "%", 2),
+    "gyro_bias_norm_pct": Metric("gyro bias, norms", "%", 2),
+    "rotation_deg": Metric("rotation", "deg", 3),
+    "translation_m": Metric("translation", "m", 4),
+}
+"""Errors of a window by the name that results give them."""
 
 SCORES = ("gravity", "velocity", "gyro_bias", "pose")
 """Quantities with a NEES."""
 
 
 @dataclass(frozen=True)
+class SuccessLimits:
+    """Errors below which an initialization is a success."""
+
+    gravity_deg: float = 2.0
+    """Angle of gravity [deg]."""
+
+    velocity: float = 0.1
+    """Root mean square of the velocity error [m/s]."""
+
+
+PAPER_LIMITS = SuccessLimits()
+"""The paper's success on EuRoC."""
+
+VBR_LIMITS = SuccessLimits(velocity=0.3)
+"""The paper's success on VBR, whose vehicles are faster."""
+
+
+@dataclass(frozen=True)
 class InitErrors:
-    """One window's errors; NaN where the ground truth does not say."""
+    """Errors of one window; None where the ground truth does not say."""
 
     gravity_deg: float
     """Angle between estimated and true gravity, both as unit vectors."""
 
-    velocity_rmse: float
+    velocity_rmse: float | None
     """sqrt of the mean over keyframes of |dv|^2 [m/s]."""
 
-    velocity_paper: float
+    velocity_paper: float | None
     """The paper's printed form: norm of all keyframes' differences over their number [m/s]."""
 
-    speed_rmse: float
-    """Of the difference of speeds (DRT's form) [m/s]; hides errors of direction."""
+    speed_rmse: float | None
+    """Root mean square of the difference of speeds (DRT's form) [m/s]; hides errors of
+    direction."""
 
-    gyro_bias_pct: float
+    gyro_bias_pct: float | None
     """Norm of the bias error over the norm of the recording's mean bias [%]."""
 
-    gyro_bias_norm_pct: float
+    gyro_bias_norm_pct: float | None
     """The paper's form: difference of the two norms over the norm [%]; hides direction."""
 
     rotation_deg: float
@@ -59,17 +85,18 @@ class InitErrors:
     translation_m: float
     """Mean over keyframes of the body's position error in c0."""
 
-    nees: dict[str, float] = field(default_factory=dict)
-    """Normalised error squared per degree of freedom: gravity, velocity, gyro_bias, pose."""
+    nees: dict[str, float | None] = field(default_factory=dict)
+    """Normalised error squared per degree of freedom, of those of `SCORES` that were estimated."""
 
     def as_dict(self) -> dict[str, float | None]:
         """Errors as JSON has them: what the ground truth does not say is null."""
-        return {name: finite_or_none(getattr(self, name)) for name in METRICS}
+        return {name: getattr(self, name) for name in METRICS}
 
-    @property
-    def success(self) -> bool:
-        """The paper's criterion."""
-        return self.gravity_deg < SUCCESS_GRAVITY_DEG and self.velocity_rmse < SUCCESS_VELOCITY
+    def is_success(self, limits: SuccessLimits = PAPER_LIMITS) -> bool:
+        """Whether gravity and velocity are known and within the limits."""
+        if self.velocity_rmse is None:
+            return False
+        return self.gravity_deg < limits.gravity_deg and self.velocity_rmse < limits.velocity
 
 
 def initialization_errors(
@@ -80,7 +107,7 @@ def initialization_errors(
     mean_bias: Array,
     posterior: Posterior | None = None,
 ) -> InitErrors:
-    """Compare with the truth at the keyframes.
+    """Errors of a state against the ground truth at its keyframes.
 
     `gyro_bias` is the estimated bias of the raw gyroscope, `mean_bias` the mean along the ground
     truth. A state without a posterior has no NEES.
@@ -90,14 +117,14 @@ def initialization_errors(
     velocity_b = np.einsum("kji,kj->ki", truth.Ts_w_b[:, :3, :3], truth.v_w)
     dv = state.velocity_b - velocity_b
     xi = pose_errors(state, T_c0_w @ truth.Ts_w_b)
-    norm = np.linalg.norm(mean_bias)
+    norm = float(np.linalg.norm(mean_bias))
     return InitErrors(
         gravity_deg=angle_deg(state.gravity_c0, gravity_c0),
-        velocity_rmse=float(np.sqrt(np.mean(np.sum(dv**2, axis=1)))),
-        velocity_paper=float(np.linalg.norm(dv) / len(dv)),
-        speed_rmse=float(np.sqrt(np.mean((_norms(state.velocity_b) - _norms(velocity_b)) ** 2))),
-        gyro_bias_pct=float(100.0 * np.linalg.norm(gyro_bias - mean_bias) / norm),
-        gyro_bias_norm_pct=float(100.0 * abs(np.linalg.norm(gyro_bias) - norm) / norm),
+        velocity_rmse=finite_or_none(float(np.sqrt(np.mean(np.sum(dv**2, axis=1))))),
+        velocity_paper=finite_or_none(float(np.linalg.norm(dv) / len(dv))),
+        speed_rmse=finite_or_none(_rms(_norms(state.velocity_b) - _norms(velocity_b))),
+        gyro_bias_pct=_percent(float(np.linalg.norm(gyro_bias - mean_bias)), norm),
+        gyro_bias_norm_pct=_percent(float(abs(np.linalg.norm(gyro_bias) - norm)), norm),
         rotation_deg=float(np.rad2deg(_norms(xi[:, 3:6])).mean()),
         translation_m=float(_norms(_position_errors(state, T_c0_w @ truth.Ts_w_b)).mean()),
         nees=(
@@ -124,6 +151,15 @@ def _position_errors(state: VIState, Ts_c0_b: Array) -> Array:
     return state.Ts_c0_b[:, :3, 3] - Ts_c0_b[:, :3, 3]
 
 
+def _rms(values: Array) -> float:
+    return float(np.sqrt(np.mean(values**2)))
+
+
+def _percent(error: float, norm: float) -> float | None:
+    """None where the ground truth states no bias, or none to relate an error to."""
+    return finite_or_none(100.0 * error / norm) if norm > 0.0 else None
+
+
 def _norms(vectors: Array) -> Array:
     return np.linalg.norm(vectors, axis=-1)
 
@@ -135,7 +171,7 @@ def _normalised(
     dv: Array,
     xi: Array,
     bias_error: Array,
-) -> dict[str, float]:
+) -> dict[str, float | None]:
     # Gravity's two angles: the third direction is fixed on the sphere and of no interest off it.
     across = np.linalg.svd(state.gravity_c0[None, :])[2][1:]
     error = across @ (state.gravity_c0 - gravity_c0 * _norms(state.gravity_c0) / _norms(gravity_c0))
@@ -146,4 +182,4 @@ def _normalised(
     }
     if posterior.gyro_bias.any():
         scores["gyro_bias"] = float(nees(bias_error, posterior.gyro_bias) / 3.0)
-    return scores
+    return {name: finite_or_none(value) for name, value in scores.items()}

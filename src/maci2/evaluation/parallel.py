@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 from joblib import Parallel, delayed
 from joblib.externals.loky.process_executor import BrokenProcessPool
 
-from maci2.errors import OptionError
+from maci2.errors import OptionError, require_in_range
 
 Backend = Literal["local", "dask"]
 
@@ -25,16 +25,19 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Pool:
-    """Who does the work."""
+    """The workers that tasks are given to."""
 
     jobs: int = 1
+    """Tasks worked on at once."""
+
     backend: Backend = "local"
+    """local: processes of this machine; dask: workers of a Dask cluster."""
+
     scheduler: str = ""
     """Address of an existing Dask scheduler; a cluster of `jobs` local workers where empty."""
 
     def __post_init__(self) -> None:
-        if self.jobs < 1:
-            raise OptionError(f"--jobs is {self.jobs}, needed at least 1.")
+        require_in_range("--jobs", self.jobs, 1, 10_000)
         if self.backend not in ("local", "dask"):
             raise OptionError(f"--backend is '{self.backend}'; choose local or dask.")
         if self.scheduler and self.backend != "dask":
@@ -80,10 +83,10 @@ def _parallel(
 ) -> Iterator[tuple[int, Result]]:
     # One task at a time for each worker: a batch would be lost with its worker.
     run = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
-    found: Iterator[tuple[int, Result]] = run(
+    numbered: Iterator[tuple[int, Result]] = run(
         delayed(_numbered)(work, index, tasks[index]) for index in indices
     )
-    return found
+    return numbered
 
 
 def _numbered(work: Callable[[Task], Result], index: int, task: Task) -> tuple[int, Result]:
@@ -93,7 +96,7 @@ def _numbered(work: Callable[[Task], Result], index: int, task: Task) -> tuple[i
 def _alone(
     work: Callable[[Task], Result], tasks: Sequence[Task], index: int
 ) -> Result | WorkerDied:
-    """One suspect, with nobody else's work at risk."""
+    """Run one suspected task with no other task at risk."""
     try:
         # A single job would run in this very process; two make joblib fetch a worker.
         return next(iter(_parallel(work, tasks, [index], jobs=2)))[1]

@@ -1,79 +1,166 @@
-"""From rows to `summary.json`: means per recording and over recordings, failures counted."""
+"""From rows to the numbers of summary.json and of every table: means, medians, success, NEES."""
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, get_args
 
 import numpy as np
 
 from maci2 import __version__
-from maci2.evaluation.metrics import METRICS, SCORES
-from maci2.evaluation.protocol import Evaluated, Row
-from maci2.files import finite_or_none
+from maci2.estimation import Status
+from maci2.evaluation.metrics import METRICS, PAPER_LIMITS, SCORES, SuccessLimits
+from maci2.evaluation.protocol import Evaluated
+from maci2.evaluation.rows import Row
 from maci2.pipeline.options import RunOptions
 
-STATUSES = ("ok", "weak", "failed")
+STATUSES: tuple[Status, ...] = get_args(Status)
+"""Verdicts, the best first."""
 
 
-def summarize(results: dict[str, Evaluated], options: RunOptions) -> dict[str, Any]:
-    """The whole of `summary.json` (keys of docs/conventions.md)."""
-    sequences = {
-        name: {"left_out": found.left_out, **summarize_sequence(found.rows)}
-        for name, found in results.items()
-    }
+@dataclass(frozen=True)
+class VerdictCount:
+    """Windows with one verdict."""
+
+    count: int
+    """How many windows have it."""
+
+    success: float | None
+    """Share of them whose errors are within the limits; None where there are none."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One method on one recording, or the mean over recordings."""
+
+    windows: int
+    """All windows, those without an answer included."""
+
+    mean: dict[str, float | None]
+    """Metric -> mean over the windows with an answer."""
+
+    median: dict[str, float | None]
+    """Metric -> median over the windows with an answer."""
+
+    success: float | None
+    """Share of all windows whose errors are within the limits."""
+
+    accepted_wrong: float | None
+    """Share of all windows: accepted, and not a success."""
+
+    rejected_right: float | None
+    """Share of all windows: rejected, and a success."""
+
+    unsure: float | None
+    """Share of all windows for which the method asked for more motion."""
+
+    nees: dict[str, float | None]
+    """Quantity -> mean normalised error squared per degree of freedom; 1 is consistent."""
+
+    verdicts: dict[Status, VerdictCount]
+    """Windows by verdict."""
+
+    solve_ms: float | None
+    """Mean wall time over the windows with an answer."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The summary under the keys of summary.json (docs/conventions.md)."""
+        record: dict[str, Any] = {"segments": self.windows, "success_rate": self.success}
+        for name in METRICS:
+            record[name], record[f"{name}_median"] = self.mean[name], self.median[name]
+        record["nees"] = dict(self.nees)
+        record["verdicts"] = {
+            status: {"count": verdict.count, "success_rate": verdict.success}
+            for status, verdict in self.verdicts.items()
+        }
+        record["solve_ms"] = self.solve_ms
+        return record
+
+
+def evaluation_json(results: dict[str, Evaluated], options: RunOptions) -> dict[str, Any]:
+    """The whole of summary.json: protocol, one entry per recording, the mean over recordings."""
+    summaries = {name: summarize(evaluated.rows) for name, evaluated in results.items()}
     return {
         "protocol": {"version": __version__, **options.as_dict()},
-        "sequences": sequences,
-        "average": _average(list(sequences.values())),
+        "sequences": {
+            name: {"left_out": results[name].left_out, **summary.as_dict()}
+            for name, summary in summaries.items()
+        },
+        "average": average(list(summaries.values())).as_dict(),
     }
 
 
-def summarize_sequence(rows: list[Row]) -> dict[str, Any]:
-    """Means over all windows that returned a state; windows without one count against the rate."""
+def summarize(rows: list[Row], limits: SuccessLimits = PAPER_LIMITS) -> Summary:
+    """Means and medians over the windows with an answer; shares over all windows."""
+    right = [is_right(row, limits) for row in rows]
+    judged = list(zip(rows, right, strict=True))
+    answered = [row for row in rows if row.errors is not None]
+    values = {metric: _values(rows, metric) for metric in METRICS}
+    return Summary(
+        len(rows),
+        {metric: _mean(numbers) for metric, numbers in values.items()},
+        {metric: _median(numbers) for metric, numbers in values.items()},
+        _share(right),
+        _share([row.accepted and not success for row, success in judged]),
+        _share([row.status == "failed" and success for row, success in judged]),
+        _share([row.unsure for row in rows]),
+        {score: _mean(_scores(rows, score)) for score in SCORES},
+        {status: _verdict_count(judged, status) for status in STATUSES},
+        _mean([row.solve_ms for row in answered if row.solve_ms is not None]),
+    )
+
+
+def is_right(row: Row, limits: SuccessLimits = PAPER_LIMITS) -> bool:
+    """Whether a window has an answer whose errors are within the limits."""
+    return row.errors is not None and row.errors.is_success(limits)
+
+
+def average(summaries: list[Summary]) -> Summary:
+    """Mean over recordings, each counting once; what one of them lacks is not counted."""
+    return Summary(
+        sum(summary.windows for summary in summaries),
+        {metric: _known_mean([one.mean[metric] for one in summaries]) for metric in METRICS},
+        {metric: _known_mean([one.median[metric] for one in summaries]) for metric in METRICS},
+        _known_mean([summary.success for summary in summaries]),
+        _known_mean([summary.accepted_wrong for summary in summaries]),
+        _known_mean([summary.rejected_right for summary in summaries]),
+        _known_mean([summary.unsure for summary in summaries]),
+        {score: _known_mean([one.nees[score] for one in summaries]) for score in SCORES},
+        {
+            status: VerdictCount(
+                sum(summary.verdicts[status].count for summary in summaries),
+                _known_mean([summary.verdicts[status].success for summary in summaries]),
+            )
+            for status in STATUSES
+        },
+        _known_mean([summary.solve_ms for summary in summaries]),
+    )
+
+
+def _verdict_count(judged: list[tuple[Row, bool]], status: Status) -> VerdictCount:
+    having = [success for row, success in judged if row.status == status]
+    return VerdictCount(len(having), _share(having))
+
+
+def _values(rows: list[Row], metric: str) -> list[float]:
     errors = [row.errors for row in rows if row.errors is not None]
-    summary: dict[str, Any] = {
-        "segments": len(rows),
-        "success_rate": _rate(rows),
-    }
-    for name in METRICS:
-        values = [getattr(error, name) for error in errors]
-        summary[name] = _mean(values)
-        summary[f"{name}_median"] = finite_or_none(float(np.median(values))) if values else None
-    summary["nees"] = {
-        score: _mean([error.nees[score] for error in errors if score in error.nees])
-        for score in SCORES
-    }
-    summary["verdicts"] = {}
-    for status in STATUSES:
-        having = [row for row in rows if row.status == status]
-        summary["verdicts"][status] = {"count": len(having), "success_rate": _rate(having)}
-    summary["solve_ms"] = _mean([row.solve_ms for row in rows if row.errors is not None])
-    return summary
+    return [value for error in errors if (value := getattr(error, metric)) is not None]
 
 
-def _rate(rows: list[Row]) -> float | None:
-    if not rows:
-        return None
-    return sum(row.errors is not None and row.errors.success for row in rows) / len(rows)
+def _scores(rows: list[Row], score: str) -> list[float]:
+    errors = [row.errors for row in rows if row.errors is not None]
+    return [value for error in errors if (value := error.nees.get(score)) is not None]
 
 
 def _mean(values: list[float]) -> float | None:
-    return finite_or_none(float(np.mean(values))) if values else None
+    return float(np.mean(values)) if values else None
 
 
-def _average(sequences: list[dict[str, Any]]) -> dict[str, Any]:
-    """Mean over sequences, each counting once; what is missing in one is left out."""
-    average: dict[str, Any] = {"segments": sum(one["segments"] for one in sequences)}
-    for name in ("success_rate", *METRICS, "solve_ms"):
-        average[name] = _mean([one[name] for one in sequences if one[name] is not None])
-    average["nees"] = {
-        score: _mean([one["nees"][score] for one in sequences if one["nees"][score] is not None])
-        for score in SCORES
-    }
-    average["verdicts"] = {}
-    for status in STATUSES:
-        having = [one["verdicts"][status] for one in sequences]
-        rates = [one["success_rate"] for one in having if one["success_rate"] is not None]
-        average["verdicts"][status] = {
-            "count": sum(one["count"] for one in having),
-            "success_rate": _mean(rates),
-        }
-    return average
+def _median(values: list[float]) -> float | None:
+    return float(np.median(values)) if values else None
+
+
+def _known_mean(values: list[float | None]) -> float | None:
+    return _mean([value for value in values if value is not None])
+
+
+def _share(flags: list[bool]) -> float | None:
+    return sum(flags) / len(flags) if flags else None

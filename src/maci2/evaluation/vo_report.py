@@ -1,4 +1,4 @@
-"""Are visual poses and their covariances consistent? Errors, NEES, tails, baselines beside."""
+"""Consistency of visual poses and their covariances: errors, NEES, tails, and baselines beside."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,38 +8,45 @@ from typing import Any
 import numpy as np
 from scipy.stats import chi2
 
-from maci2.datasets.image_files import stereo_frames
 from maci2.errors import DatasetError
+from maci2.evaluation.metrics import MAX_TRUTH_GAP_S
 from maci2.gaussian import nees
 from maci2.lie import se3_inv, se3_log
 from maci2.pipeline.gyro_rotation import rotation_predictor
+from maci2.pipeline.open_vision import open_vision
+from maci2.pipeline.options import VisionSource
 from maci2.sensors import GroundTruth, Recording, truth_at
-from maci2.types import Array
-from maci2.vision.odometry import odometry_by
+from maci2.types import Array, Stamps
+from maci2.vision.odometry import StereoOdometry
 from maci2.vision.odometry_run import even_keyframes, measure_all
 from maci2.vision.relative_pose import RelativePose
 
 MODELS = ("learned", "fixed", "structure", "chi2")
-MAX_TRUTH_GAP_S = 0.06
+"""Match covariances that are compared; the first is maci2's own, the others are baselines."""
 
 
 @dataclass(frozen=True)
 class VisualScore:
-    """One model of match covariance on one recording."""
+    """Errors of one match covariance on one recording."""
 
     steps: int
     """Relative poses that were measured and have ground truth."""
 
     unmeasured: int
+    """Relative poses that could not be measured."""
+
     errors: Array
-    """(n, 6) left, [rho, phi]."""
+    """(n, 6) left errors of the relative poses, [rho, phi] in [m, rad]."""
 
     covs: Array
+    """(n, 6, 6) their stated covariances."""
+
     frames_per_second: float
+    """Stereo pairs passed per second of wall time."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Keys of vo-report."""
-        e, c = self.errors, self.covs
+        """The score under the keys of vo-report."""
+        e, cov = self.errors, self.covs
         known = len(e) > 0
         return {
             "steps": self.steps,
@@ -47,12 +54,14 @@ class VisualScore:
             "rotation_deg": _mean(np.rad2deg(np.linalg.norm(e[:, 3:], axis=1))),
             "translation_m": _mean(np.linalg.norm(e[:, :3], axis=1)),
             "nees": {
-                "pose": float(nees(e, c).mean() / 6.0) if known else None,
-                "rotation": float(nees(e[:, 3:], c[:, 3:, 3:]).mean() / 3.0) if known else None,
-                "translation": float(nees(e[:, :3], c[:, :3, :3]).mean() / 3.0) if known else None,
+                "pose": float(nees(e, cov).mean() / 6.0) if known else None,
+                "rotation": float(nees(e[:, 3:], cov[:, 3:, 3:]).mean() / 3.0) if known else None,
+                "translation": (
+                    float(nees(e[:, :3], cov[:, :3, :3]).mean() / 3.0) if known else None
+                ),
             },
-            "beyond_3_sigma": _share_beyond(e, c, 3.0),
-            "beyond_5_sigma": _share_beyond(e, c, 5.0),
+            "beyond_3_sigma": _share_beyond(e, cov, 3.0),
+            "beyond_5_sigma": _share_beyond(e, cov, 5.0),
             "frames_per_second": self.frames_per_second,
         }
 
@@ -63,27 +72,38 @@ def visual_report(
     models: tuple[str, ...] = MODELS,
     truth_names: tuple[str, ...] = (),
     on_pose: Callable[[int, int], None] = lambda done, total: None,
-) -> tuple[str, dict[str, VisualScore]]:
-    """Name of the recording and the score of every model on the same keyframes."""
+) -> dict[str, VisualScore]:
+    """The score of every match covariance on the same keyframes of a recording."""
     truth = recording.truth(truth_names)
     if truth is None:
         raise DatasetError(f"{recording.path}: no ground truth to compare with.")
-    frames = stereo_frames(recording)
-    inside = (frames.stamps_ns >= truth.stamps_ns[0]) & (frames.stamps_ns <= truth.stamps_ns[-1])
-    keyframes_ns = even_keyframes(frames.stamps_ns[inside], interval_s)
-    predictor = rotation_predictor(recording)
     scores = {}
+    predictor = rotation_predictor(recording)
     for model in models:
-        odometry = odometry_by(model, frames, recording.rig, predict_rotation=predictor)
-        start = perf_counter()
+        source = VisionSource("images", frame="rectified", covariance=model)
+        odometry = open_vision(recording, source, predictor)
+        assert isinstance(odometry, StereoOdometry)
+        keyframes_ns = _keyframes_with_truth(odometry.stamps_ns, truth, interval_s)
+        began = perf_counter()
         poses = measure_all(odometry, keyframes_ns, on_pose=on_pose)
-        seconds = perf_counter() - start
-        covered = int(np.sum((frames.stamps_ns >= keyframes_ns[0])
-                             & (frames.stamps_ns <= keyframes_ns[-1])))  # fmt: skip
-        scores[model] = score(
-            poses, truth, odometry.rectification.T_b_cr, covered / max(seconds, 1e-9)
-        )
-    return recording.name, scores
+        seconds = max(perf_counter() - began, 1e-9)
+        passed = _count_between(odometry.stamps_ns, keyframes_ns[0], keyframes_ns[-1])
+        scores[model] = score(poses, truth, odometry.rectification.T_b_cr, passed / seconds)
+    return scores
+
+
+def visual_report_json(
+    interval_s: float, scores: dict[str, dict[str, VisualScore]]
+) -> dict[str, Any]:
+    """What `maci2 vo-report --json` writes: scores by recording, baselines inside each."""
+    sequences = {}
+    for name, by_model in scores.items():
+        baselines = {model: one.as_dict() for model, one in by_model.items() if model != "learned"}
+        sequences[name] = by_model["learned"].as_dict() | {
+            "baselines": baselines,
+            "rivals": baselines,  # the name it had in version 0.1
+        }
+    return {"interval_s": interval_s, "sequences": sequences}
 
 
 def score(
@@ -96,10 +116,11 @@ def score(
             unmeasured += 1
             continue
         try:
-            at = truth_at(truth, np.array(pose.stamps_ns), MAX_TRUTH_GAP_S).Ts_w_b @ T_b_cr
+            states = truth_at(truth, np.array(pose.stamps_ns), MAX_TRUTH_GAP_S)
         except DatasetError:
             continue
-        errors.append(se3_log(pose.T_ck_ck1 @ se3_inv(se3_inv(at[0]) @ at[1])))
+        T_w_ck, T_w_ck1 = states.Ts_w_b @ T_b_cr
+        errors.append(se3_log(pose.T_ck_ck1 @ se3_inv(se3_inv(T_w_ck) @ T_w_ck1)))
         covs.append(pose.cov_T_ck_ck1)
     return VisualScore(
         len(errors),
@@ -117,6 +138,15 @@ def _share_beyond(errors: Array, covs: Array, sigmas: float) -> float | None:
         return None
     limit = chi2.isf(chi2.sf(sigmas**2, 1), 6)
     return float((nees(errors, covs) > limit).mean())
+
+
+def _keyframes_with_truth(stamps_ns: Stamps, truth: GroundTruth, interval_s: float) -> Stamps:
+    inside = (stamps_ns >= truth.stamps_ns[0]) & (stamps_ns <= truth.stamps_ns[-1])
+    return even_keyframes(stamps_ns[inside], interval_s)
+
+
+def _count_between(stamps_ns: Stamps, first_ns: int, last_ns: int) -> int:
+    return int(np.sum((stamps_ns >= first_ns) & (stamps_ns <= last_ns)))
 
 
 def _mean(values: Array) -> float | None:

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
+from maci2.evaluation.metrics import SuccessLimits
+from maci2.evaluation.rows import Row
+from maci2.evaluation.summary import Summary, average, summarize
 from maci2.experiments.method import Method
-from maci2.experiments.summary import Summary, average, summarize
-
-Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -15,18 +14,26 @@ class Board:
     """Rows by method, stride and recording."""
 
     methods: tuple[Method, ...]
+    """Methods that ran, in the experiment's order."""
+
     recordings: tuple[str, ...]
-    """Those that were there, in the paper's order."""
+    """Recordings that were there, in the paper's order."""
 
     strides_s: tuple[float, ...]
-    velocity_limit: float
-    rows: dict[tuple[Method, float, str], Rows]
+    """Strides that were run; tables show the first."""
+
+    limits: SuccessLimits
+    """Errors below which a window is a success."""
+
+    rows: dict[tuple[Method, float, str], list[Row]]
+    """Method, stride and recording -> its windows."""
 
     def visions(self) -> tuple[str, ...]:
         """Sources of camera motion, in the order of the methods."""
         return tuple(dict.fromkeys(method.vision for method in self.methods))
 
     def of_vision(self, vision: str) -> list[Method]:
+        """Methods that use one source of camera motion."""
         return [method for method in self.methods if method.vision == vision]
 
     def summary(
@@ -34,23 +41,23 @@ class Board:
         method: Method,
         recording: str,
         stride_s: float | None = None,
-        keep: Callable[[dict[str, Any]], bool] = lambda _: True,
+        keep: Callable[[Row], bool] = lambda _: True,
     ) -> Summary:
         """One method on one recording, at the first stride where none is named."""
         stride_s = self.strides_s[0] if stride_s is None else stride_s
         rows = self.rows.get((method, stride_s, recording), [])
-        return summarize([row for row in rows if keep(row)], self.velocity_limit)
+        return summarize([row for row in rows if keep(row)], self.limits)
 
     def average(
         self,
         method: Method,
         stride_s: float | None = None,
-        keep: Callable[[dict[str, Any]], bool] = lambda _: True,
+        keep: Callable[[Row], bool] = lambda _: True,
     ) -> Summary:
         """Mean over recordings, each counting once."""
         return average([self.summary(method, name, stride_s, keep) for name in self.recordings])
 
-    def pooled(self, method: Method) -> list[tuple[str, dict[str, Any]]]:
+    def pooled(self, method: Method) -> list[tuple[str, Row]]:
         """All rows at the first stride, each with its recording."""
         return [
             (name, row)

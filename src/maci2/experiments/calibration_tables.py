@@ -1,4 +1,4 @@
-"""What trials of calibration show."""
+"""Tables, claims and figures of the calibration trials."""
 
 from typing import Any
 
@@ -62,14 +62,17 @@ def _line(record: Record) -> Line:
 
 
 def _claims(records: list[Record]) -> list[Claim]:
-    """maci2's rotation against VINS-Mono's on the same steps."""
+    """maci2's rotation against VINS-Mono's on the same relative poses."""
     claims = []
     by_key = {(r["task"]["recording"], r["task"]["method"]["name"]): r["rows"] for r in records}
     for (recording, method), rows in by_key.items():
-        rival = by_key.get((recording, "VINS-Mono rotation"))
-        if rival is None or not method.startswith("maci2"):
+        baseline = by_key.get((recording, "VINS-Mono rotation"))
+        if baseline is None or not method.startswith("maci2"):
             continue
-        ours, theirs = _mean(_values(rows, "rotation_deg")), _mean(_values(rival, "rotation_deg"))
+        ours, theirs = (
+            _mean(_values(rows, "rotation_deg")),
+            _mean(_values(baseline, "rotation_deg")),
+        )
         if ours is not None and theirs is not None:
             text = (
                 f"{recording}: rotation of {method} {ours:.3f} deg, of VINS-Mono {theirs:.3f} deg"

@@ -9,8 +9,9 @@ import numpy as np
 from maci2.baselines.vins_rotation import vins_rotation
 from maci2.errors import Maci2Error
 from maci2.estimation import SolverConfig, calibrate
-from maci2.experiments.init_task import TaskResult, rounded
+from maci2.experiments.init_task import TaskResult
 from maci2.experiments.method import TRUTHS, slug
+from maci2.experiments.row_records import rounded
 from maci2.imu import datasheet_model, preintegrate
 from maci2.lie.stacks import rotation_angle_deg
 from maci2.pipeline.offline import calibration_keyframes
@@ -92,20 +93,20 @@ def _trial(
             pre = preintegrate(datasheet_model(raw, inputs.recording.rig.imu), vision.stamps_ns)
             R_b_c, reason = vins_rotation(pre, vision)
             angle = rotation_angle_deg(R_b_c, inputs.T_b_c[:3, :3])
-            return row | _found(not reason, reason, angle, float("nan"), None)
+            return row | _trial_record(not reason, reason, angle, float("nan"), None)
         result = calibrate(inputs.imu.between(start_ns, end_ns), vision, SolverConfig())
     except Maci2Error as error:
         reason = str(error).replace(str(task.path), task.recording)
-        return row | _found(False, reason, float("nan"), float("nan"), None)
+        return row | _trial_record(False, reason, float("nan"), float("nan"), None)
     std = None
     if result.posterior is not None:
         std = [rounded(v) for v in np.sqrt(np.diag(result.posterior.T_b_c))]
     reasons = "; ".join(result.verdict.reasons)
     errors = calibration_errors(result, inputs.T_b_c)
-    return row | _found(result.verdict.status == "ok", reasons, *errors, std)
+    return row | _trial_record(result.verdict.status == "ok", reasons, *errors, std)
 
 
-def _found(
+def _trial_record(
     accepted: bool, reason: str, rotation_deg: float, translation_m: float, std: Any
 ) -> dict[str, Any]:
     return {

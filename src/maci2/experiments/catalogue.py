@@ -3,13 +3,14 @@
 from dataclasses import replace
 
 from maci2.errors import OptionError
+from maci2.evaluation.metrics import VBR_LIMITS
 from maci2.experiments import paper_numbers as paper
 from maci2.experiments.calibration_task import CalibrationMethod
 from maci2.experiments.claims import (
     ablation_claims,
+    baseline_claims,
     fusion_claims,
     paper_claims,
-    rival_claims,
 )
 from maci2.experiments.experiment import (
     CalibrationExperiment,
@@ -41,7 +42,7 @@ RAW = Method("maci2, raw IMU", paper_row=paper.WITHOUT)
 PRINTED = Method("as printed in the paper, raw IMU", "maci2-paper")
 CONSTANT = Method("constant bias", "const-bias", knows_sensor=True)
 
-RIVALS = (
+BASELINES = (
     CONSTANT,
     Method("linear alignment", "linear"),
     Method("ORB-SLAM3 inertial-only", "orbslam3", paper_row="ORB-SLAM3"),
@@ -54,12 +55,12 @@ RIVALS = (
 
 EUROC_INIT = InitExperiment(
     "euroc-init",
-    "Initialization on EuRoC, rivals on the same input",
+    "Initialization on EuRoC, baselines on the same input",
     paper.EUROC_TEST,
-    _on_both((LEARNED, RAW, PRINTED, *RIVALS)),
+    _on_both((LEARNED, RAW, PRINTED, *BASELINES)),
     paper=paper.EUROC,
     strides_s=(2.5, 0.5),
-    claims=rival_claims,
+    claims=baseline_claims,
     scored=True,
     detail=True,
 )
@@ -163,7 +164,7 @@ GYRO_BIAS = InitExperiment(
         *("V1_01_easy", "V1_02_medium", "V1_03_difficult"),
         *("V2_01_easy", "V2_02_medium", "V2_03_difficult"),
     ),
-    (RAW, *(rival for rival in RIVALS if rival.initializer in ("vins", "orbslam3", "analytic"))),
+    (RAW, *(one for one in BASELINES if one.initializer in ("vins", "orbslam3", "analytic"))),
     metrics=("gyro_bias_norm_pct", "gyro_bias_pct"),
 )
 
@@ -200,10 +201,10 @@ VBR_INIT = InitExperiment(
     paper.VBR,
     tuple(
         replace(method, vision="images")
-        for method in (RAW, *(one for one in RIVALS if not one.knows_sensor))
+        for method in (RAW, *(one for one in BASELINES if not one.knows_sensor))
     ),
     paper=paper.VBR_TABLE,
-    velocity_limit=0.3,
+    limits=VBR_LIMITS,
     claims=paper_claims,
     scored=True,
 )
@@ -212,7 +213,7 @@ IMAGES_INIT = InitExperiment(
     "images-init",
     "Initialization from real images (MH_01 is among the IMU model's training recordings)",
     ("MH_01_clip",),
-    tuple(replace(method, vision="images", paper_row="") for method in (LEARNED, RAW, *RIVALS)),
+    tuple(replace(method, vision="images", paper_row="") for method in (LEARNED, RAW, *BASELINES)),
     strides_s=(0.5,),
     metrics=FOUR,
     detail=True,

@@ -1,24 +1,26 @@
-"""What ought to be so, asked of the results."""
+"""Claims about the results, each checked against them."""
 
 from collections.abc import Callable
 
+from maci2.evaluation.metrics import METRICS
 from maci2.experiments.board import Board
 from maci2.experiments.method import Method
 from maci2.experiments.paper_numbers import LEARNED_LEARNED, PaperTable
-from maci2.experiments.summary import METRICS
 from maci2.experiments.table import Claim
 
 LARGEST_REJECTED_RIGHT = 0.02
+"""Share of windows that may be rejected although they are right."""
+
 ClaimMaker = Callable[[Board, PaperTable | None], list[Claim]]
 
 
 def no_claims(_: Board, __: PaperTable | None) -> list[Claim]:
-    """An experiment that only shows."""
+    """No claims: the experiment only shows its numbers."""
     return []
 
 
-def rival_claims(board: Board, paper: PaperTable | None) -> list[Claim]:
-    """maci2 against the rivals on the same input, and against the paper."""
+def baseline_claims(board: Board, paper: PaperTable | None) -> list[Claim]:
+    """maci2 against the baselines on the same input, and against the paper."""
     claims = []
     for vision in board.visions():
         methods = board.of_vision(vision)
@@ -31,7 +33,7 @@ def rival_claims(board: Board, paper: PaperTable | None) -> list[Claim]:
                 "gravity_deg",
                 among="of the methods that know nothing of this sensor",
             ),
-            _no_rival_succeeds_more(board, methods),
+            _no_baseline_succeeds_more(board, methods),
         ]
         claims += [_honest(board, method) for method in methods if _is_ours(method)]
         claims += against_paper(board, paper, vision)
@@ -107,24 +109,24 @@ def _lowest(
     return Claim(f"{text}; {best} has {known[best]:.{digits}f}", False)
 
 
-def _no_rival_succeeds_more(board: Board, methods: list[Method]) -> Claim:
+def _no_baseline_succeeds_more(board: Board, methods: list[Method]) -> Claim:
     rates = {method.name: board.average(method).success or 0.0 for method in methods}
     ours = max(rates[method.name] for method in methods if _is_ours(method))
-    rivals = {method.name: rates[method.name] for method in methods if not _is_ours(method)}
-    best = max(rivals, key=lambda name: rivals[name])
+    baselines = {method.name: rates[method.name] for method in methods if not _is_ours(method)}
+    best = max(baselines, key=lambda name: baselines[name])
     return Claim(
-        f"no rival has a higher success rate, vision {_short(methods[0].vision)}: ours {ours:.3f}, "
-        f"the best rival {rivals[best]:.3f} ({best})",
-        rivals[best] <= ours,
+        f"no baseline has a higher success rate, vision {_short(methods[0].vision)}: ours "
+        f"{ours:.3f}, the best baseline {baselines[best]:.3f} ({best})",
+        baselines[best] <= ours,
     )
 
 
 def _honest(board: Board, method: Method) -> Claim:
-    found = board.average(method)
-    wrong, missed = found.accepted_wrong or 0.0, found.rejected_right or 0.0
+    mean = board.average(method)
+    wrong, missed = mean.accepted_wrong or 0.0, mean.rejected_right or 0.0
     return Claim(
         f"{method.name}, vision {_short(method.vision)}: accepted but wrong {100 * wrong:.1f} %, "
-        f"rejected but right {100 * missed:.1f} %, unsure {100 * (found.unsure or 0.0):.1f} %",
+        f"rejected but right {100 * missed:.1f} %, unsure {100 * (mean.unsure or 0.0):.1f} %",
         wrong == 0.0 and missed <= LARGEST_REJECTED_RIGHT,
     )
 

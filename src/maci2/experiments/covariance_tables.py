@@ -1,4 +1,4 @@
-"""What a report on the IMU's covariances shows."""
+"""Tables, claims and figures of a report on the IMU's covariances."""
 
 from typing import Any
 

@@ -1,10 +1,12 @@
-"""What every experiment is: a name, tasks, and what its results show."""
+"""Experiments: a name, tasks, and what their results show."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from maci2.errors import require_in_range
+from maci2.evaluation.metrics import PAPER_LIMITS, SuccessLimits
 from maci2.experiments.board import Board
 from maci2.experiments.calibration_tables import calibration_findings
 from maci2.experiments.calibration_task import CalibrationMethod, CalibrationTask
@@ -16,9 +18,11 @@ from maci2.experiments.init_tables import error_tables, verdict_table
 from maci2.experiments.init_task import InitTask
 from maci2.experiments.method import Method
 from maci2.experiments.paper_numbers import PaperTable
-from maci2.experiments.recordings import Found
+from maci2.experiments.recordings import Recordings
+from maci2.experiments.row_records import row_from_record
 from maci2.experiments.table import Findings
 from maci2.experiments.visual_task import VisualTask, visual_findings
+from maci2.pipeline.options import LONGEST_S, RANGES
 
 Task = InitTask | CalibrationTask | CovarianceTask | VisualTask
 Records = dict[str, dict[str, Any]]
@@ -27,11 +31,17 @@ Records = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Settings:
-    """What a user may choose for a whole run."""
+    """Choices of a user for a whole run."""
 
     seed: int = 0
+    """Seed of all random numbers."""
+
     limit_s: float = 20.0
-    """For one window of one method."""
+    """Processor time allowed for one window of one method."""
+
+    def __post_init__(self) -> None:
+        require_in_range("--seed", self.seed, *RANGES["seed"])
+        require_in_range("--time-limit", self.limit_s, 0.0, LONGEST_S, above=True)
 
 
 class Experiment(Protocol):
@@ -45,7 +55,7 @@ class Experiment(Protocol):
     def recordings(self) -> tuple[str, ...]: ...
     @property
     def files(self) -> tuple[str, ...]: ...
-    def tasks(self, found: Found, settings: Settings) -> list[Task]: ...
+    def tasks(self, recordings: Recordings, settings: Settings) -> list[Task]: ...
     def findings(self, records: Records) -> Findings: ...
 
 
@@ -60,24 +70,28 @@ class InitExperiment:
     metrics: tuple[str, ...] = ("gravity_deg", "velocity_rmse")
     paper: PaperTable | None = None
     strides_s: tuple[float, ...] = (2.5,)
-    velocity_limit: float = 0.1
+    limits: SuccessLimits = PAPER_LIMITS
+    """Errors below which a window is a success."""
+
     claims: ClaimMaker = no_claims
+    """What is claimed about the results."""
+
     scored: bool = False
-    """Verdicts get a table of their own."""
+    """Whether verdicts get a table of their own."""
 
     detail: bool = False
-    """Figures window by window."""
+    """Whether there are figures window by window."""
 
     @property
     def files(self) -> tuple[str, ...]:
-        """That each recording must hold for some method, in it."""
+        """Files that a recording must hold for some method."""
         visions = dict.fromkeys(method.vision for method in self.methods)
         return tuple(file for vision in visions if (file := _file_of(vision)))
 
-    def tasks(self, found: Found, settings: Settings) -> list[Task]:
+    def tasks(self, recordings: Recordings, settings: Settings) -> list[Task]:
         return [
             InitTask(name, path, method, stride_s, settings.seed, settings.limit_s)
-            for name, path in found.present(self.recordings).items()
+            for name, path in recordings.present(self.recordings).items()
             for method in self.methods
             if _has_vision(path, method.vision)
             for stride_s in self.strides_s
@@ -98,14 +112,15 @@ class InitExperiment:
             task = record["task"]
             method = by_name.get((task["method"]["name"], task["method"]["vision"]))
             if method is not None:
-                rows[method, task["stride_s"], task["recording"]] = record["rows"]
+                key = method, task["stride_s"], task["recording"]
+                rows[key] = [row_from_record(row) for row in record["rows"]]
         there = {recording for _, _, recording in rows}
         ran = {method for method, _, _ in rows}
         return Board(
             tuple(method for method in self.methods if method in ran),
             tuple(name for name in self.recordings if name in there),
             self.strides_s,
-            self.velocity_limit,
+            self.limits,
             rows,
         )
 
@@ -122,10 +137,10 @@ class CalibrationExperiment:
 
     files: tuple[str, ...] = ()
 
-    def tasks(self, found: Found, settings: Settings) -> list[Task]:
+    def tasks(self, recordings: Recordings, settings: Settings) -> list[Task]:
         return [
             CalibrationTask(name, path, method, settings.seed)
-            for name, path in found.present(self.recordings).items()
+            for name, path in recordings.present(self.recordings).items()
             for method in self.methods(name)
         ]
 
@@ -150,11 +165,11 @@ class CovarianceExperiment:
     def recordings(self) -> tuple[str, ...]:
         return tuple(name for names in self.groups.values() for name in names)
 
-    def tasks(self, found: Found, settings: Settings) -> list[Task]:
+    def tasks(self, recordings: Recordings, settings: Settings) -> list[Task]:
         return [
             CovarianceTask(model, tuple(there.items()), self.horizons_s, self.growth_s)
             for model, names in self.groups.items()
-            if (there := found.present(names))
+            if (there := recordings.present(names))
         ]
 
     def findings(self, records: Records) -> Findings:
@@ -163,15 +178,17 @@ class CovarianceExperiment:
 
 @dataclass(frozen=True)
 class VisualExperiment:
-    """Predicted sigma against the error of visual steps, where there are images."""
+    """Predicted sigma against the error of visual relative poses, where there are images."""
 
     name: str
     title: str
     recordings: tuple[str, ...]
     files: tuple[str, ...] = ()
 
-    def tasks(self, found: Found, settings: Settings) -> list[Task]:
-        return [VisualTask(name, path) for name, path in found.present(self.recordings).items()]
+    def tasks(self, recordings: Recordings, settings: Settings) -> list[Task]:
+        return [
+            VisualTask(name, path) for name, path in recordings.present(self.recordings).items()
+        ]
 
     def findings(self, records: Records) -> Findings:
         return visual_findings(list(records.values()))

@@ -1,13 +1,16 @@
-"""Figures of an initialization experiment as data; the page draws each `kind`."""
+"""Figures of an initialization experiment as data; the report plots each `kind`."""
 
 from typing import Any
 
 import numpy as np
 
 from maci2.evaluation.consistency import equal_bins
+from maci2.evaluation.metrics import METRICS
+from maci2.evaluation.rows import Row
+from maci2.evaluation.summary import is_right
 from maci2.experiments.board import Board
 from maci2.experiments.method import Method
-from maci2.experiments.summary import METRICS, is_right
+from maci2.types import NS
 
 BINS = 6
 
@@ -21,8 +24,8 @@ Figure = dict[str, Any]
 
 
 def initialization_figures(board: Board, metrics: tuple[str, ...], detail: bool) -> list[Figure]:
-    """Distributions; in detail also errors along each recording, sigma against error, and
-    gravity's ellipses."""
+    """Distributions of errors; in detail also errors along each recording, sigma against error,
+    and gravity's ellipses."""
     figures = []
     for vision in board.visions():
         methods = board.of_vision(vision)
@@ -43,10 +46,7 @@ def initialization_figures(board: Board, metrics: tuple[str, ...], detail: bool)
 
 def _distributions(board: Board, methods: list[Method], vision: str, metric: str) -> Figure:
     title, unit, _ = METRICS[metric]
-    groups = [
-        {"name": method.name, "values": [v for _, _, v in _values(board, method, metric)]}
-        for method in methods
-    ]
+    groups = [{"name": method.name, "values": _values(board, method, metric)} for method in methods]
     return {
         "kind": "distributions",
         "title": f"{title} error over all windows, vision {vision}",
@@ -60,17 +60,17 @@ def _along(board: Board, methods: list[Method], vision: str, name: str, metric: 
     title, unit, _ = METRICS[metric]
     series = []
     for method in methods:
-        rows = [row for where, row in board.pooled(method) if where == name and row["errors"]]
+        rows = [row for recording, row in board.pooled(method) if recording == name and row.errors]
         if not rows:
             continue
-        first_ns = rows[0]["start_ns"]
+        first_ns = rows[0].start_ns
         series.append(
             {
                 "name": method.name,
-                "time_s": [round((row["start_ns"] - first_ns) / 1e9, 2) for row in rows],
-                "error": [row["errors"][metric] for row in rows],
+                "time_s": [round((row.start_ns - first_ns) / NS, 2) for row in rows],
+                "error": [getattr(row.errors, metric) for row in rows],
                 "verdict": [_verdict(board, row) for row in rows],
-                "position": [row["position_w"] for row in rows],
+                "position": [row.position_w for row in rows],
             }
         )
     return {
@@ -81,11 +81,11 @@ def _along(board: Board, methods: list[Method], vision: str, name: str, metric: 
     }
 
 
-def _verdict(board: Board, row: dict[str, Any]) -> str:
-    said = "accepted" if row["accepted"] else "unsure" if row["unsure"] else "rejected"
-    right = "right" if is_right(row, board.velocity_limit) else "wrong"
-    reason = f": {row['reason']}" if row["reason"] else ""
-    return f"window {row['index']} at {row['start_ns']} ns, {said}, {right}{reason}"
+def _verdict(board: Board, row: Row) -> str:
+    verdict = {"ok": "accepted", "weak": "unsure", "failed": "rejected"}[row.status]
+    right = "right" if is_right(row, board.limits) else "wrong"
+    reason = f": {'; '.join(row.reasons)}" if row.reasons else ""
+    return f"window {row.index} at {row.start_ns} ns, {verdict}, {right}{reason}"
 
 
 def _bins(board: Board, methods: list[Method], vision: str, metric: str) -> Figure:
@@ -93,16 +93,16 @@ def _bins(board: Board, methods: list[Method], vision: str, metric: str) -> Figu
     stated, unit = PREDICTED[metric]
     series = []
     for method in methods:
-        rows = [row for _, row in board.pooled(method) if "posterior" in row]
-        predicted = np.array([row["posterior"][stated] for row in rows])
-        actual = np.array([row["errors"][metric] for row in rows])
+        rows = [row for _, row in board.pooled(method) if row.stated is not None]
+        predicted = np.array([getattr(row.stated, stated) for row in rows])
+        actual = np.array([getattr(row.errors, metric) for row in rows])
         bins = equal_bins(predicted, actual, min(BINS, len(rows)))
         series.append(
             {
                 "name": method.name,
-                "predicted": [one.predicted for one in bins],
-                "actual": [one.actual for one in bins],
-                "count": [one.count for one in bins],
+                "predicted": [group.predicted for group in bins],
+                "actual": [group.actual for group in bins],
+                "count": [group.count for group in bins],
             }
         )
     return {
@@ -118,11 +118,11 @@ def _ellipses(board: Board, method: Method, vision: str) -> Figure:
     points = [
         {
             "label": f"{name}, {_verdict(board, row)}",
-            "error": row["posterior"]["gravity_error_deg"],
-            "cov": row["posterior"]["gravity_cov_deg2"],
+            "error": row.stated.gravity_error_deg,
+            "cov": row.stated.gravity_cov_deg2,
         }
         for name, row in board.pooled(method)
-        if "posterior" in row
+        if row.stated is not None
     ]
     return {
         "kind": "ellipses",
@@ -133,12 +133,9 @@ def _ellipses(board: Board, method: Method, vision: str) -> Figure:
 
 
 def _states(board: Board, method: Method) -> bool:
-    return any("posterior" in row for _, row in board.pooled(method))
+    return any(row.stated is not None for _, row in board.pooled(method))
 
 
-def _values(board: Board, method: Method, metric: str) -> list[tuple[str, int, float]]:
-    return [
-        (name, row["index"], row["errors"][metric])
-        for name, row in board.pooled(method)
-        if row["errors"] is not None and row["errors"][metric] is not None
-    ]
+def _values(board: Board, method: Method, metric: str) -> list[float]:
+    errors = [row.errors for _, row in board.pooled(method) if row.errors is not None]
+    return [value for error in errors if (value := getattr(error, metric)) is not None]

@@ -1,4 +1,4 @@
-"""Are the IMU's covariances true? `imu-report` as a task of its own."""
+"""Consistency of the IMU's covariances: `imu-report` as a task of its own."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,7 +6,8 @@ from typing import Any
 
 from maci2.datasets import open_recording
 from maci2.evaluation.imu_report import choose_predictors, imu_report
-from maci2.experiments.init_task import TaskResult, rounded
+from maci2.experiments.init_task import TaskResult
+from maci2.experiments.row_records import rounded
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class CovarianceTask:
 def run_covariance(task: CovarianceTask) -> TaskResult:
     """One row: the report."""
     recordings = [open_recording(path) for _, path in task.paths]
-    predictors = choose_predictors(recordings, [task.model], rivals=True)
+    predictors = choose_predictors(recordings, [task.model], baselines=True)
     report = imu_report(recordings, predictors, task.horizons_s, task.growth_s)
     return TaskResult([_rounded_all(report)])
 

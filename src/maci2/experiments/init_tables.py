@@ -1,11 +1,11 @@
 """Tables of an initialization experiment, the paper's numbers in brackets."""
 
-from typing import Any
-
+from maci2.evaluation.metrics import METRICS
+from maci2.evaluation.rows import Row
+from maci2.evaluation.summary import Summary
 from maci2.experiments.board import Board
 from maci2.experiments.method import Method
 from maci2.experiments.paper_numbers import PaperTable
-from maci2.experiments.summary import METRICS, Summary
 from maci2.experiments.table import Cell, Line, Table, mark_best
 
 IN_BRACKETS = "In brackets: the paper's, over the same recordings, with its own camera motion."
@@ -52,8 +52,8 @@ def verdict_table(board: Board) -> Table:
     lines = []
     for method in board.methods:
         for stride_s in board.strides_s:
-            found = board.average(method, stride_s)
-            lines.append(_verdict_line(method, f"every {stride_s:g} s", found))
+            mean = board.average(method, stride_s)
+            lines.append(_verdict_line(method, f"every {stride_s:g} s", mean))
             gated = board.average(method, stride_s, _is_excited)
             lines.append(_verdict_line(method, f"every {stride_s:g} s, gated", gated))
     return Table(
@@ -80,23 +80,23 @@ def verdict_table(board: Board) -> Table:
     )
 
 
-def _verdict_line(method: Method, which: str, found: Summary) -> Line:
+def _verdict_line(method: Method, which: str, summary: Summary) -> Line:
     cells = [
-        Cell(found.windows, 0),
-        Cell(found.success),
-        Cell(found.accepted_wrong),
-        Cell(found.rejected_right),
-        Cell(found.unsure),
+        Cell(summary.windows, 0),
+        Cell(summary.success),
+        Cell(summary.accepted_wrong),
+        Cell(summary.rejected_right),
+        Cell(summary.unsure),
     ]
     for metric in ("gravity_deg", "velocity_rmse", "speed_rmse"):
-        digits = METRICS[metric][2]
-        cells += [Cell(found.mean[metric], digits), Cell(found.median[metric], digits)]
-    cells += [Cell(found.nees.get("gravity"), 2), Cell(found.nees.get("velocity"), 2)]
+        digits = METRICS[metric].digits
+        cells += [Cell(summary.mean[metric], digits), Cell(summary.median[metric], digits)]
+    cells += [Cell(summary.nees["gravity"], 2), Cell(summary.nees["velocity"], 2)]
     return Line(f"{method.name}, {which}", source_of(method), tuple(cells))
 
 
-def _is_excited(row: dict[str, Any]) -> bool:
-    return bool(row.get("excited"))
+def _is_excited(row: Row) -> bool:
+    return row.excited is True
 
 
 def source_of(method: Method) -> str:

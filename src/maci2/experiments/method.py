@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from maci2.baselines import Segment
+from maci2.evaluation.imu_report import TRUTHS as TRUTHS
 from maci2.pipeline.options import RunOptions, parse_vision
 
 TRUTH = "truth:0.05,0.003"
 DROID = "trajectory:visual/droid_stereo_Twc_tum.txt"
-TRUTHS = ("state_groundtruth_openvins",)
-"""Truths preferred to a recording's default one: V1_01's own is off by 5.5 deg."""
 
 
 @dataclass(frozen=True)
@@ -25,18 +24,21 @@ class Method:
     """Name in `INITIALIZERS`."""
 
     imu: str = "raw"
-    """As --imu."""
+    """IMU model, as --imu names it."""
 
     vision: str = TRUTH
-    """As --vision; a trajectory is in the rectified camera frame."""
+    """Source of camera motion, as --vision names it; a trajectory is in the rectified camera
+    frame."""
 
     identity_vision: float = 0.0
     """Standard deviation [m, rad] that takes the place of every stated visual covariance; 0 keeps
     what was stated."""
 
     keyframes: int = 10
+    """Keyframes in a window."""
+
     knows_sensor: bool = False
-    """It was given something about this very IMU beforehand."""
+    """Whether it was given something about this very IMU beforehand."""
 
     paper_row: str = ""
     """Row of the paper's table to compare with."""

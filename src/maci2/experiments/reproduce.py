@@ -1,8 +1,12 @@
-"""Run experiments: what is stored is kept, what is missing is done, nothing is lost on the way."""
+"""Run experiments: what is stored is kept, what is missing is done, nothing is lost on the way.
+
+A window that runs out of time is tried again when nothing else is running. If it does so again, its
+row is marked, the report says so, and the next run tries it once more.
+"""
 
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +23,7 @@ from maci2.experiments.init_task import (
     run_initialization,
     split,
 )
-from maci2.experiments.recordings import Found
+from maci2.experiments.recordings import Recordings
 from maci2.experiments.store import FORMAT, Store, to_text
 from maci2.experiments.table import Findings
 from maci2.experiments.visual_task import VisualTask, run_visual
@@ -34,9 +38,14 @@ class Reproduced:
     """One experiment as it was run."""
 
     experiment: Experiment
+    """The experiment."""
+
     folder: Path
+    """Where its results are."""
+
     missing: tuple[str, ...]
-    """Recordings and files that are not there, and tasks that could not begin."""
+    """What the results lack: recordings and files that are not there, tasks that could not begin,
+    windows that ran out of time."""
 
     findings: Findings | None
     """None where nothing of it could be run."""
@@ -44,7 +53,7 @@ class Reproduced:
 
 def reproduce(
     experiment: Experiment,
-    found: Found,
+    recordings: Recordings,
     output: Path,
     settings: Settings,
     pool: Pool,
@@ -55,41 +64,93 @@ def reproduce(
     store = Store(output / experiment.name)
     if fresh and store.folder.is_dir():
         shutil.rmtree(store.folder)
-    tasks = experiment.tasks(found, settings)
-    missing = missing_inputs(experiment, found)
+    tasks = experiment.tasks(recordings, settings)
+    records = _run_missing(experiment.name, tasks, store, pool, on_progress)
+    for task in tasks:
+        _retry_time_outs(task, records, store, pool)
+    missing = (*missing_inputs(experiment, recordings), *_shortfalls(records))
+    findings = experiment.findings(records) if records else None
+    _write_experiment(store.folder, experiment, settings, missing, records, findings)
+    return Reproduced(experiment, store.folder, missing, findings)
+
+
+def _run_missing(
+    name: str, tasks: list[Task], store: Store, pool: Pool, on_progress: Progress
+) -> Records:
+    """The stored result of every task that has one, and a new one of every other."""
     records: Records = {}
     for task in tasks:
         stored = store.load(task.key, task.as_dict())
         if stored is not None:
             records[task.key] = stored
-    on_progress(experiment.name, len(records), len(tasks))
+    on_progress(name, len(records), len(tasks))
     todo = [task for task in tasks if task.key not in records]
     for task, result in _results(todo, pool):
         body = {"left_out": result.left_out, "problem": result.problem, "rows": result.rows}
         store.save(task.key, task.as_dict(), body)
         store.save_times(task.key, result.times_ms)
         records[task.key] = {"task": task.as_dict(), **body}
-        on_progress(experiment.name, len(records), len(tasks))
-    ordered = {task.key: records[task.key] for task in tasks}
-    problems = (f"{key}: {one['problem']}" for key, one in ordered.items() if one["problem"])
-    missing = (*missing, *problems)
-    findings = experiment.findings(ordered) if ordered else None
-    _write_experiment(store.folder, experiment, settings, missing, ordered, findings)
-    return Reproduced(experiment, store.folder, missing, findings)
+        on_progress(name, len(records), len(tasks))
+    return {task.key: records[task.key] for task in tasks}
 
 
-def missing_inputs(experiment: Experiment, found: Found) -> tuple[str, ...]:
-    """Recordings that are not there, and files that recordings lack."""
-    missing = [f"{name}: no such recording" for name in found.missing(experiment.recordings)]
-    for name, path in found.present(experiment.recordings).items():
+def _retry_time_outs(task: Task, records: Records, store: Store, pool: Pool) -> None:
+    """Do the windows again that ran out of time, one at a time, with nothing else running."""
+    record = records[task.key]
+    indices = timed_out_windows(record)
+    if not indices or not isinstance(task, InitTask):
+        return
+    rows = {row["index"]: row for row in record["rows"]}
+    for index in indices:
+        single = replace(task, only=index)
+        # Where there are workers one of them does it; two jobs make joblib fetch one.
+        alone = Pool(min(pool.jobs, 2), pool.backend, pool.scheduler)
+        for _, result in run_all(run_task, [single], alone):
+            if not isinstance(result, WorkerDied) and result.rows:
+                rows[index] = result.rows[0]
+    body = {key: record[key] for key in ("left_out", "problem")}
+    body["rows"] = [rows[index] for index in sorted(rows)]
+    store.save(task.key, task.as_dict(), body)
+    records[task.key] = {"task": task.as_dict(), **body}
+
+
+def timed_out_windows(record: dict[str, Any]) -> list[int]:
+    """Windows of a task that ran out of time."""
+    return [row["index"] for row in record["rows"] if row.get("timed_out")]
+
+
+def _shortfalls(records: Records) -> Iterator[str]:
+    """Tasks that could not begin, and windows that ran out of time twice."""
+    for key, record in records.items():
+        if record["problem"]:
+            yield f"{key}: {record['problem']}"
+        indices = timed_out_windows(record)
+        if indices:
+            windows = ", ".join(str(index) for index in indices)
+            limit_s = record["task"]["limit_s"]
+            yield (
+                f"{key}: {len(indices)} of {len(record['rows'])} windows ran out of time "
+                f"({limit_s:g} s of processor time), also when tried alone: {windows}; they count "
+                "as failures here and are tried again by the next run"
+            )
+
+
+def missing_inputs(experiment: Experiment, recordings: Recordings) -> tuple[str, ...]:
+    """Recordings that are not there or there twice, and files that recordings lack."""
+    missing = [f"{name}: no such recording" for name in recordings.missing(experiment.recordings)]
+    for name, path in recordings.present(experiment.recordings).items():
         missing += [
             f"{name}: no {file}" for file in experiment.files if not (path / file).is_file()
+        ]
+        missing += [
+            f"{name}: {other} has the same name and is not used"
+            for other in recordings.duplicates.get(name, ())
         ]
     return tuple(missing)
 
 
 def run_task(task: Task) -> TaskResult:
-    """Whatever kind it is; runs in a worker. A recording that cannot be used costs its task."""
+    """Run a task of any kind, in a worker; a recording that cannot be used costs its task."""
     try:
         if isinstance(task, InitTask):
             return run_initialization(task)
@@ -122,7 +183,7 @@ def _results(tasks: list[Task], pool: Pool) -> Iterator[tuple[Task, TaskResult]]
 
 
 def _window_by_window(task: InitTask, pool: Pool) -> TaskResult:
-    """So that a window which kills its worker costs one row."""
+    """Each window as a task of its own, so that one which kills its worker costs one row."""
     rows: dict[int, dict[str, Any]] = {}
     singles = split(task)
     for single, result in run_all(

@@ -1,4 +1,4 @@
-"""Tables as data: printed on the terminal, drawn on the page, stored beside the results."""
+"""Tables as data: printed on the terminal, shown in the report, stored beside the results."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -57,7 +57,7 @@ class Findings:
     tables: list[Table]
     claims: list[Claim] = field(default_factory=list)
     figures: list[dict[str, Any]] = field(default_factory=list)
-    """Data of figures; the page knows how to draw each `kind`."""
+    """Data of figures; the report plots each by its `kind`."""
 
 
 def mark_best(lines: list[Line], columns: dict[int, bool]) -> tuple[Line, ...]:

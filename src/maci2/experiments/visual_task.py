@@ -1,4 +1,4 @@
-"""Are the visual covariances true? `vo-report` as a task of its own."""
+"""Consistency of the visual covariances: `vo-report` as a task of its own."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +9,9 @@ import numpy as np
 from maci2.datasets import open_recording
 from maci2.evaluation.consistency import equal_bins
 from maci2.evaluation.vo_report import VisualScore, visual_report
-from maci2.experiments.init_task import TaskResult, rounded
+from maci2.experiments.init_task import TaskResult
 from maci2.experiments.method import TRUTHS
+from maci2.experiments.row_records import rounded
 from maci2.experiments.table import Cell, Claim, Findings, Line, Table
 
 INTERVAL_S = 0.2
@@ -38,7 +39,7 @@ class VisualTask:
 
 def run_visual(task: VisualTask) -> TaskResult:
     """One row for each model of match covariance."""
-    _, scores = visual_report(open_recording(task.path), INTERVAL_S, truth_names=TRUTHS)
+    scores = visual_report(open_recording(task.path), INTERVAL_S, truth_names=TRUTHS)
     return TaskResult([_row(name, score) for name, score in scores.items()])
 
 
@@ -50,9 +51,9 @@ def _row(name: str, score: VisualScore) -> dict[str, Any]:
         "model": name,
         "steps": numbers["steps"],
         "unmeasured": numbers["unmeasured"],
-        "rotation_deg": rounded(numbers["rotation_deg"] or np.nan),
-        "translation_m": rounded(numbers["translation_m"] or np.nan),
-        "nees": {part: rounded(value or np.nan) for part, value in numbers["nees"].items()},
+        "rotation_deg": rounded(numbers["rotation_deg"]),
+        "translation_m": rounded(numbers["translation_m"]),
+        "nees": {part: rounded(value) for part, value in numbers["nees"].items()},
         "bins": {},
     }
     for part, (axes, _, scale) in PARTS.items():
@@ -84,9 +85,9 @@ def visual_findings(records: list[Record]) -> Findings:
             lines.append(Line(f"{name}, {row['model']}", source, cells))
         claims += _claims(name, record["rows"])
         figures += [_bins(name, record["rows"], part) for part in PARTS]
-    columns = ("steps", "unmeasured", "rotation [deg]", "translation [mm]")
+    columns = ("poses", "unmeasured", "rotation [deg]", "translation [mm]")
     scores = ("NEES pose", "NEES rotation", "NEES translation")
-    note = f"Steps of {INTERVAL_S:g} s; NEES per degree of freedom, 1 is right."
+    note = f"Keyframes every {INTERVAL_S:g} s; NEES per degree of freedom, 1 is right."
     table = Table("Visual poses and their covariances", (*columns, *scores), tuple(lines), note)
     return Findings([table] if lines else [], claims, figures)
 
@@ -111,5 +112,5 @@ def _bins(name: str, rows: list[dict[str, Any]], part: str) -> dict[str, Any]:
         }
         for row in rows
     ]
-    title = f"{part} of a step on {name}: predicted sigma against rms error"
+    title = f"{part} of a relative pose on {name}: predicted sigma against rms error"
     return {"kind": "bins", "title": title, "unit": PARTS[part][1], "series": series}

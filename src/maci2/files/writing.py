@@ -47,15 +47,6 @@ def write_together(contents: Mapping[Path, Content]) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def require_new_folder(folder: Path) -> None:
-    """Raise where a folder could not be written without writing over something."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise OutputError(
-            f"{folder} exists and is not an empty folder; nothing was written. Choose another name "
-            "or remove it first."
-        )
-
-
 def require_writable(path: Path) -> None:
     """Raise where a file could not be written: asked before work whose result goes there."""
     with _failing_as_output_error(path):
@@ -73,8 +64,8 @@ def whole_folder(folder: Path) -> Iterator[Path]:
 
     Nothing is ever written over: `folder` must not exist, or be empty.
     """
+    require_new_folder(folder)
     with _failing_as_output_error(folder):
-        require_new_folder(folder)
         folder.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name[:40]}."))
     try:
@@ -87,6 +78,16 @@ def whole_folder(folder: Path) -> Iterator[Path]:
             temporary.rename(folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def require_new_folder(folder: Path) -> None:
+    """Raise where a folder of this name holds something; for asking before long work."""
+    with _failing_as_output_error(folder):
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise OutputError(
+                f"{folder} exists and is not an empty folder; nothing was written. Choose another "
+                "name or remove it first."
+            )
 
 
 def finite_or_none(value: float) -> float | None:

@@ -1,9 +1,6 @@
 """An audit as a folder in EuRoC's layout: data.csv, covariance.npz, audit.json."""
 
 import io
-import os
-import shutil
-import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,7 +10,7 @@ import numpy as np
 from maci2 import __version__
 from maci2.datasets.euroc_writer import truth_csv
 from maci2.errors import OptionError
-from maci2.files import finite_or_none, require_new_folder, write_atomically, write_json
+from maci2.files import finite_or_none, whole_folder, write_atomically, write_json
 from maci2.ground_truth.audit_fit import NoiseLevel
 from maci2.ground_truth.audited import AuditedTruth
 
@@ -22,23 +19,10 @@ COVARIANCE_ORDER = "phi (right, rad), v (m/s), p (m), gyro bias (rad/s), acc bia
 
 def write_audit(audit: AuditedTruth, folder: Path) -> None:
     """Write the three files; the folder appears whole or not at all."""
-    require_new_folder(folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-    try:
+    with whole_folder(folder) as temporary:
         write_atomically(temporary / "data.csv", truth_csv(audit.truth))
         write_atomically(temporary / "covariance.npz", _covariance_npz(audit))
         write_json(temporary / "audit.json", audit_record(audit))
-        # mkdtemp makes private folders; a result should be as readable as any other.
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o777 & ~umask)
-        if folder.exists():
-            folder.rmdir()
-        temporary.rename(folder)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
 
 
 def require_outside(folder: Path, recording: Path, inside: bool) -> None:

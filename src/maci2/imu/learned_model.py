@@ -127,6 +127,7 @@ class ImuModel:
         """
         require_type(samples, ImuSamples, "samples", "ImuSamples(stamps_ns, gyro, acc)")
         self._require_fitting(samples, check_mounting)
+        raw = samples
         turn_on, std_gyro_bias = self.about.turn_on(), None
         if turn_on is not None:
             tracked, std_gyro_bias = track_gyro_bias(samples, turn_on, self.about.rest_shift())
@@ -143,16 +144,20 @@ class ImuModel:
         block = np.minimum(block, len(correction) - 1)
         # A faster IMU spreads the same noise density over more samples.
         variance = np.exp(log_variance[block]) * (1.0 if native else ratio)
+        gyro = samples.gyro + correction[block, :3]
+        acc = samples.acc + correction[block, 3:]
         return ImuMeasurements(
             stamps_ns=samples.stamps_ns,
-            gyro=samples.gyro + correction[block, :3],
-            acc=samples.acc + correction[block, 3:],
+            gyro=gyro,
+            acc=acc,
             var_gyro=variance[:, :3],
             var_acc=variance[:, 3:],
             cov_0=self.about.cov_0_array(),
             bias_prior=self.bias_prior,
             source=samples.source,
             std_gyro_bias=std_gyro_bias,
+            removed_gyro=raw.gyro - gyro,
+            removed_acc=raw.acc - acc,
         )
 
     def _run(self, stream: Array) -> tuple[Array, Array]:

@@ -108,6 +108,21 @@ class ImuMeasurements:
             )
             object.__setattr__(self, "std_gyro_bias", std)
 
+    removed_gyro: Array | None = None
+    """(n, 3) what the IMU model subtracted from the raw angular rates [rad/s]; None where `gyro` is
+    as the sensor gave it."""
+
+    removed_acc: Array | None = None
+    """(n, 3) what it subtracted from the raw specific force [m/s^2], likewise."""
+
+    def removed_bias(self, start_ns: int, end_ns: int) -> tuple[Array, Array]:
+        """Mean of what the IMU model subtracted inside [start_ns, end_ns], (3,) each: a residual
+        bias plus this is the bias of the raw sensor."""
+        if self.removed_gyro is None or self.removed_acc is None:
+            return np.zeros(3), np.zeros(3)
+        inside = (self.stamps_ns >= start_ns) & (self.stamps_ns <= end_ns)
+        return self.removed_gyro[inside].mean(axis=0), self.removed_acc[inside].mean(axis=0)
+
     def between(self, start_ns: int, end_ns: int) -> "ImuMeasurements":
         """The samples inside [start_ns, end_ns] and one beyond each end, for interpolation."""
         first = max(int(np.searchsorted(self.stamps_ns, start_ns, side="right")) - 1, 0)
@@ -126,6 +141,8 @@ class ImuMeasurements:
             acc=self.acc[cut],
             var_gyro=self.var_gyro[cut],
             var_acc=self.var_acc[cut],
+            removed_gyro=None if self.removed_gyro is None else self.removed_gyro[cut],
+            removed_acc=None if self.removed_acc is None else self.removed_acc[cut],
         )
 
 

@@ -1,11 +1,14 @@
 """The gyroscope's rotation of the camera, handed to vision as a prediction."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from maci2.errors import DatasetError
+from maci2.datasets import open_recording
+from maci2.errors import DatasetError, Maci2Error
 from maci2.imu import GAMMA, ImuMeasurements, preintegrate, raw_model
+from maci2.rigs import Given
 from maci2.sensors import Recording
 from maci2.types import NS, Array
 from maci2.vision import rectified_extrinsics
@@ -67,3 +70,15 @@ def rotation_predictor(
     shift_ns = round(rig.time_offset_s * NS) - recording.camera_shift_ns
     imu = raw_model(recording.imu, rig.imu) if imu is None else imu
     return GyroRotation(imu, rectified_extrinsics(rig), shift_ns)
+
+
+def predictor_where_there_is_an_imu(
+    path: Path, rig: Path | None, topics: str, given: Given
+) -> RotationPredictor:
+    """The gyroscope's prediction for images stamped by the camera's clock; none where there is no
+    IMU, or none that can be read."""
+    try:
+        recording = open_recording(path, rig, topics, given, clock="camera")
+    except Maci2Error:
+        return no_prediction
+    return rotation_predictor(recording)

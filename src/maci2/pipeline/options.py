@@ -1,4 +1,4 @@
-"""What to run: one frozen record of every choice, written beside every result."""
+"""Options of a run: one frozen record of every choice, written beside every result."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -6,10 +6,12 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from maci2.errors import OptionError
+from maci2.errors import OptionError, require_in_range
 from maci2.estimation import SolverConfig
 from maci2.imu import BiasPrior
+from maci2.imu.model_choice import is_learned
 from maci2.rigs import NOTHING_GIVEN, Given
+from maci2.types import Array
 from maci2.vision import CameraFrame
 from maci2.vision.covariance_models import ModelName
 
@@ -18,38 +20,55 @@ VisionKind = Literal["images", "truth", "trajectory", "measurements"]
 VISION_FORMS = "images[:COVARIANCE] | truth:ROT_DEG,TRANS_M | trajectory:FILE | measurements:FILE"
 
 DEFAULT_POSE_STD = (0.05, 0.003)
-"""Of a trajectory's steps, per axis [deg, m], where nothing better is known."""
+"""Noise of a trajectory's relative poses per axis [deg, m], where nothing better is known."""
 
 DEFAULT_POSE_SHARE = 0.015
-"""Further translation noise of a step, as a share of its length."""
+"""Further translation noise of a relative pose, as a share of its length."""
 
 DEFAULT_SCALE_STD = 0.04
-"""Of the scale that a trajectory's steps share. Both shares are what a learned stereo SLAM shows on
-six EuRoC recordings (the IMU model's training and tuning ones)."""
+"""Standard deviation of the scale that a trajectory's relative poses share. Both shares are what a
+learned stereo SLAM shows on six EuRoC recordings (the IMU model's training and tuning ones)."""
+
+LONGEST_S = 1e6
+"""Upper limit of every option in seconds: eleven days, far from the overflow of nanoseconds."""
+
+RANGES: dict[str, tuple[float, float]] = {
+    "keyframes": (4, 100_000),
+    "window_s": (0.1, LONGEST_S),
+    "stride_s": (0.01, LONGEST_S),
+    "start_s": (0.0, LONGEST_S),
+    "seed": (0, 2**63 - 1),
+}
+"""Smallest and largest value of the numeric options of a run."""
 
 
 @dataclass(frozen=True)
 class VisionSource:
-    """Where camera motion comes from."""
+    """A source of camera motion, as `--vision` names it."""
 
     kind: VisionKind
+    """What the motion is measured from."""
+
     file: str = ""
-    """A relative path is looked up in each recording."""
+    """File of a trajectory or of measurements; a relative path is looked up in each recording."""
 
     std: tuple[float, float] = DEFAULT_POSE_STD
-    """Rotation [deg] and translation [m] of one step, per axis."""
+    """Rotation [deg] and translation [m] noise of one relative pose, per axis."""
 
     frame: CameraFrame = "camera"
-    """Which camera frame a trajectory speaks of."""
+    """Camera frame that a trajectory speaks of."""
 
     std_share: float = 0.0
-    """Further translation noise of a step, as a share of its length."""
+    """Further translation noise of a relative pose, as a share of its length."""
 
     std_scale: float = 0.0
-    """Of a trajectory's common scale, as a share."""
+    """Standard deviation of a trajectory's common scale, as a share."""
 
     covariance: str = "learned"
-    """Of the matches of images."""
+    """Name of the match covariance of images."""
+
+    by_default: bool = False
+    """True where the user named no source and the images of the recording are meant."""
 
     def __str__(self) -> str:
         if self.kind == "truth":
@@ -64,14 +83,22 @@ class RunOptions:
     """Everything that decides a result, besides the recording."""
 
     vision: VisionSource
+    """Source of camera motion."""
+
     imu: str = "raw"
     """raw, datasheet, the name of a bundled model, or a weight file."""
 
     keyframes: int = 10
+    """Keyframes in a window."""
+
     window_s: float = 2.5
+    """Length of a window."""
+
     stride_s: float = 2.5
+    """Time from the start of one window to the start of the next."""
+
     start_s: float = 0.0
-    """From the first usable stamp."""
+    """Start of the first window, from the first usable timestamp."""
 
     paper: bool = False
     """The paper's choices exactly: free gravity vector, no accelerometer bias, block-diagonal IMU
@@ -81,13 +108,13 @@ class RunOptions:
     """Names of ground truths; the first that a recording has is used."""
 
     acc_bias_prior: tuple[float, float, float] | None = None
-    """A sensor's known accelerometer bias [m/s^2]."""
+    """Known accelerometer bias of the raw sensor [m/s^2]; None where it is not known."""
 
     acc_bias_std: float | None = None
-    """Its spread [m/s^2]; the IMU model's own where not given."""
+    """Standard deviation of that bias [m/s^2]; None leaves the IMU model's own."""
 
     rig: Path | None = None
-    """Kalibr file that takes the place of a recording's own calibration."""
+    """Calibration file that replaces the recording's own."""
 
     given: Given = NOTHING_GIVEN
     """Single parts that take the place of the calibration's."""
@@ -96,40 +123,45 @@ class RunOptions:
     """Estimate the camera's time offset to the IMU too."""
 
     topics: str = ""
-    """Which topic of a bag is what; what is not said is found by type."""
+    """Roles of a bag's topics; what is not named is found by type."""
 
     seed: int = 0
+    """Seed of all random numbers."""
 
     def __post_init__(self) -> None:
-        for name, low in (("keyframes", 4), ("window_s", 0.1), ("stride_s", 0.01), ("start_s", 0)):
-            if getattr(self, name) < low:
-                raise OptionError(
-                    f"--{name.removesuffix('_s')} is {getattr(self, name)}, needed at least {low}."
-                )
-        if self.acc_bias_std is not None and not self.acc_bias_std > 0.0:
-            raise OptionError(f"--acc-bias-std is {self.acc_bias_std}, needed above 0.")
+        for name, (low, high) in RANGES.items():
+            require_in_range(f"--{name.removesuffix('_s')}", getattr(self, name), low, high)
+        if self.acc_bias_std is not None:
+            require_in_range("--acc-bias-std", self.acc_bias_std, 0.0, above=True)
 
     def solver(self) -> SolverConfig:
-        """The solver's choices that `paper` and the IMU model imply."""
+        """Choices of the solver that `paper` and the IMU model imply."""
         if not self.paper:
             return SolverConfig(estimate_time_offset=self.time_offset)
         return SolverConfig(
             gravity_on_sphere=False,
             # The paper's workflow (a) leaves both biases to the learned model.
-            estimate_gyro_bias=self.imu in ("raw", "datasheet"),
+            estimate_gyro_bias=not is_learned(self.imu),
             estimate_acc_bias=False,
             imu_cross_terms=False,
             robust=False,
         )
 
-    def with_known_bias(self, prior: BiasPrior) -> BiasPrior:
-        """The IMU model's prior with what the user knows of the accelerometer bias put in."""
-        mean = prior.mean_acc if self.acc_bias_prior is None else np.array(self.acc_bias_prior)
-        std = prior.std_acc if self.acc_bias_std is None else np.full(3, self.acc_bias_std)
+    def with_known_bias(self, prior: BiasPrior, removed_acc: Array) -> BiasPrior:
+        """The IMU model's prior, with what the user knows of the accelerometer bias.
+
+        The user speaks of the raw sensor, the prior of what is left of its bias: `removed_acc` is
+        what the model has subtracted.
+        """
+        mean, std = prior.mean_acc, prior.std_acc
+        if self.acc_bias_prior is not None:
+            mean = np.array(self.acc_bias_prior) - removed_acc
+        if self.acc_bias_std is not None:
+            std = np.full(3, self.acc_bias_std)
         return BiasPrior(prior.mean_gyro, prior.std_gyro, mean, std)
 
     def as_dict(self) -> dict[str, Any]:
-        """For `protocol` in summary.json."""
+        """The options as `protocol` of summary.json has them."""
         fields = asdict(self)
         fields["vision"] = str(self.vision)
         fields["vision_frame"] = self.vision.frame
@@ -144,24 +176,32 @@ class RunOptions:
 def parse_vision(
     text: str, frame: str, std: str | None, scale_std: float | None = None
 ) -> VisionSource:
-    """`images[:fixed]`, `truth:0.05,0.003`, `trajectory:FILE` or `measurements:FILE`."""
+    """`images[:fixed]`, `truth:0.05,0.003`, `trajectory:FILE` or `measurements:FILE`; empty text
+    means the images of the recording."""
     if frame not in ("camera", "rectified"):
         raise OptionError(f"--vision-frame is '{frame}'; choose camera or rectified.")
     camera_frame: CameraFrame = "rectified" if frame == "rectified" else "camera"
-    step_std, share = _step_std(std)
+    pose_std, share = _pose_std(std)
     kind, _, rest = text.partition(":")
     if scale_std is not None and not 0.0 <= scale_std < 0.5:
         raise OptionError(f"--vision-scale-std is {scale_std}, needed a share from 0 to 0.5.")
+    if not text:
+        return VisionSource("images", frame="rectified", by_default=True)
     if kind == "images":
         return VisionSource("images", frame="rectified", covariance=_covariance(text, rest))
     if kind == "truth":
-        return VisionSource("truth", std=_pair(rest, "--vision truth:"))
+        return VisionSource("truth", std=_std_pair(rest, "--vision truth:"))
     if kind == "trajectory" and rest:
         std_scale = DEFAULT_SCALE_STD if scale_std is None else scale_std
-        return VisionSource("trajectory", rest, step_std, camera_frame, share, std_scale)
+        return VisionSource("trajectory", rest, pose_std, camera_frame, share, std_scale)
     if kind == "measurements" and rest:
-        return VisionSource("measurements", rest, step_std, camera_frame)
+        return VisionSource("measurements", rest, pose_std, camera_frame)
     raise OptionError(f"--vision is '{text}'; choose one of {VISION_FORMS}.")
+
+
+def parse_truth(text: str) -> tuple[str, ...]:
+    """Names of ground truths with commas between."""
+    return tuple(name for name in text.split(",") if name)
 
 
 def _covariance(text: str, name: str) -> str:
@@ -174,18 +214,18 @@ def _covariance(text: str, name: str) -> str:
     return name
 
 
-def _step_std(text: str | None) -> tuple[tuple[float, float], float]:
+def _pose_std(text: str | None) -> tuple[tuple[float, float], float]:
     """`ROT_DEG,TRANS_M[,SHARE]`; no share where none is given."""
     if text is None:
         return DEFAULT_POSE_STD, DEFAULT_POSE_SHARE
     if text.count(",") < 2:
-        return _pair(text, "--vision-std"), 0.0
+        return _std_pair(text, "--vision-std"), 0.0
     *_, share = parse_numbers(text, 3, "--vision-std")
     if not 0.0 <= share < 0.5:
         raise OptionError(
-            f"--vision-std has the share {share}, needed 0 to 0.5 of a step's length."
+            f"--vision-std has the share {share}, needed 0 to 0.5 of a relative pose's length."
         )
-    return _pair(text.rpartition(",")[0], "--vision-std"), share
+    return _std_pair(text.rpartition(",")[0], "--vision-std"), share
 
 
 def parse_numbers(text: str, count: int, name: str) -> tuple[float, ...]:
@@ -199,11 +239,11 @@ def parse_numbers(text: str, count: int, name: str) -> tuple[float, ...]:
     return numbers
 
 
-def _pair(text: str, name: str) -> tuple[float, float]:
-    first, second = parse_numbers(text, 2, name)
-    if not (first > 0.0 and second > 0.0):
+def _std_pair(text: str, name: str) -> tuple[float, float]:
+    rotation_deg, translation_m = parse_numbers(text, 2, name)
+    if not (rotation_deg > 0.0 and translation_m > 0.0):
         raise OptionError(
             f"{name} is '{text}', needed two standard deviations above 0: rotation [deg] and "
-            "translation [m] of one keyframe step."
+            "translation [m] of one relative pose between keyframes."
         )
-    return first, second
+    return rotation_deg, translation_m

@@ -10,8 +10,8 @@ from maci2.simulation.rendering.recording import RenderConfig, stamps_to_render
 def rendered_on_imu_clock(
     recording: Recording, config: RenderConfig, truth_name: str = ""
 ) -> tuple[Recording, TruthClock | None]:
-    """The recording, its truth on the IMU's clock over the part to be drawn, and how far off that
-    was; unchanged and None where nothing had to be moved."""
+    """The recording with its ground truth on the IMU's clock over the part to be rendered, and how
+    far off that was; unchanged and None where nothing had to be moved."""
     truth = recording.truth((truth_name,) if truth_name else ())
     if truth is None or not recording.camera_stamps_ns:
         return recording, None
@@ -20,5 +20,5 @@ def rendered_on_imu_clock(
     if clock is None or not clock.differs:
         return recording, None
     moved = on_imu_clock(truth, clock)
-    truths = {name: moved if one is truth else one for name, one in recording.truths.items()}
+    truths = {name: moved if other is truth else other for name, other in recording.truths.items()}
     return replace(recording, truths=truths), clock

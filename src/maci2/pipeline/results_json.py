@@ -24,11 +24,7 @@ def initialization_json(initialized: Initialized, stated_offset_s: float = 0.0) 
     """
     window = initialized.window
     record = initialization_record(initialized.result, stated_offset_s)
-    record |= {"start_ns": window.start_ns, "stamps_ns": window.stamps_ns.tolist()}
-    if "gyro_bias" in record:
-        record["gyro_bias"] = initialized.gyro_bias.tolist()
-        record["acc_bias"] = initialized.acc_bias.tolist()
-    return record
+    return record | {"start_ns": window.start_ns, "stamps_ns": window.stamps_ns.tolist()}
 
 
 def calibration_json(inputs: Inputs, result: CalibrationResult) -> Record:

@@ -30,7 +30,7 @@ def _draw_bins(report: dict[str, Any], horizon: str, path: Path) -> Path:
     figure, axes = _panels(f"rms error against predicted sigma over {horizon} s, pooled")
     for axis, (part, (unit, scale)) in zip(axes, PARTS.items(), strict=True):
         for model, by_horizon in report["bins"].items():
-            if model == "raw":
+            if model in ("raw", "datasheet"):
                 continue
             rows = by_horizon[horizon][part]
             predicted = [scale * row["predicted"] for row in rows]
@@ -50,7 +50,7 @@ def _draw_growth(report: dict[str, Any], path: Path) -> Path:
     figure, axes = _panels("integration error over time: mean over recordings, predicted dashed")
     for axis, (part, (unit, scale)) in zip(axes, PARTS.items(), strict=True):
         for model in report["average"]:
-            if model == "raw":
+            if model in ("raw", "datasheet"):
                 continue
             growth = [one["models"][model]["growth"] for one in report["sequences"].values()]
             times = [float(h) for h in growth[0]["rms"]]

@@ -48,21 +48,21 @@ def estimate_table(initialized: Initialized, errors: InitErrors | None) -> str:
          f"{initialized.result.gravity_std_deg:.3f} deg"),
         ("velocity of the body at the last keyframe", _row(state.velocity_b[last], 4), "m/s",
          _row(stds(posterior.velocity_b[last]), 4, signed=False)),
-        ("gyroscope bias", _row(initialized.gyro_bias, 5), "rad/s",
+        ("gyroscope bias", _row(state.gyro_bias, 5), "rad/s",
          _row(stds(posterior.gyro_bias), 5, signed=False)),
-        ("accelerometer bias", _row(initialized.acc_bias, 4), "m/s²",
+        ("accelerometer bias", _row(state.acc_bias, 4), "m/s²",
          _row(stds(posterior.acc_bias), 4, signed=False)),
     ]  # fmt: skip
     columns = ["state", "estimate (x, y, z)", "unit", "1-sigma"]
     if errors is not None:
         columns.append("error")
-        found = (
+        shown = (
             f"{errors.gravity_deg:.3f} deg",
-            f"{errors.velocity_rmse:.4f} m/s rms",
-            f"{errors.gyro_bias_pct:.2f} %",
+            "–" if errors.velocity_rmse is None else f"{errors.velocity_rmse:.4f} m/s rms",
+            "–" if errors.gyro_bias_pct is None else f"{errors.gyro_bias_pct:.2f} %",
             "–",
         )
-        rows = [(*row, error) for row, error in zip(rows, found, strict=True)]
+        rows = [(*row, error) for row, error in zip(rows, shown, strict=True)]
     return table(columns, rows)
 
 

@@ -110,7 +110,8 @@ def _visual_sigmas(state: VIState, vision: RelativePoses) -> Array:
 
 
 def _imu_sigmas(state: VIState, imu: ImuMeasurements) -> Array:
-    pre = preintegrate(imu, state.stamps_ns, state.gyro_bias, state.acc_bias)
+    residual_gyro, residual_acc = state.gyro_bias_residual, state.acc_bias_residual
+    pre = preintegrate(imu, state.stamps_ns, residual_gyro, residual_acc)
     r, J, zero = np.empty(9), np.zeros((9, COLUMNS)), np.zeros(3)
     sigmas = []
     for k in range(len(pre.dt)):

@@ -1,6 +1,6 @@
 """The nouns: samples, images, rigs, ground truth, recordings; their checks and clocks."""
 
-from maci2.sensors.clocks import on_camera_clock, on_imu_clock
+from maci2.sensors.clocks import Clock, on_imu_clock
 from maci2.sensors.interpolation import poses_at, truth_at, with_velocity
 from maci2.sensors.plausibility import imu_faults, require_plausible
 from maci2.sensors.types import (
@@ -17,6 +17,7 @@ from maci2.sensors.validation import gaps, require_no_gap, require_overlap
 __all__ = [
     "Camera",
     "CameraTrajectory",
+    "Clock",
     "GroundTruth",
     "ImuNoise",
     "ImuSamples",
@@ -24,7 +25,6 @@ __all__ = [
     "Rig",
     "gaps",
     "imu_faults",
-    "on_camera_clock",
     "on_imu_clock",
     "poses_at",
     "require_no_gap",

@@ -2,30 +2,25 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Literal
 
 from maci2.errors import CalibrationError
 from maci2.sensors.types import Recording
 from maci2.types import NS
+
+Clock = Literal["imu", "camera"]
+"""The clock that the camera timestamps of a recording are on."""
 
 MAX_DIFFERENCE_S = 1e-3
 """Between the stated offsets of two cameras: beyond, their images are not of one moment."""
 
 
 def on_imu_clock(recording: Recording) -> Recording:
-    """Camera stamps shifted by what the rig states: t_imu = t_camera + offset."""
-    return _shifted(recording, round(recording.rig.time_offset_s * NS))
-
-
-def on_camera_clock(recording: Recording) -> Recording:
-    """Camera stamps as the files have them."""
-    return _shifted(recording, 0)
-
-
-def _shifted(recording: Recording, shift_ns: int) -> Recording:
-    further_ns = shift_ns - recording.camera_shift_ns
-    if further_ns == 0:
+    """Camera timestamps shifted by what the rig states: t_imu = t_camera + offset."""
+    shift_ns = round(recording.rig.time_offset_s * NS)
+    if recording.camera_shift_ns != 0 or shift_ns == 0:
         return recording
-    stamps_ns = tuple(stamps + further_ns for stamps in recording.camera_stamps_ns)
+    stamps_ns = tuple(stamps + shift_ns for stamps in recording.camera_stamps_ns)
     return replace(recording, camera_stamps_ns=stamps_ns, camera_shift_ns=shift_ns)
 
 

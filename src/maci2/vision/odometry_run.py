@@ -1,5 +1,6 @@
 """Odometry over a whole recording: keyframes at even times, results saved as they come."""
 
+import logging
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -7,11 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from maci2 import __version__
-from maci2.errors import DatasetError, Maci2Error, OptionError
+from maci2.errors import DatasetError, Maci2Error, require_in_range
 from maci2.files import NpzField, read_npz, require_writable, write_npz
 from maci2.types import NS, Stamps, nearest_index
 from maci2.vision.odometry import StereoOdometry
 from maci2.vision.relative_pose import RelativePose
+
+_LOG = logging.getLogger(__name__)
 
 SAVE_EVERY = 25
 """Relative poses between two saves of the unfinished file."""
@@ -31,8 +34,7 @@ MEASURED_FIELDS = {
 
 def even_keyframes(stamps_ns: Stamps, interval_s: float) -> Stamps:
     """The images nearest to even times, each once."""
-    if not interval_s > 0.0:
-        raise OptionError(f"--interval is {interval_s:g} s, needed above 0.")
+    require_in_range("--interval", interval_s, 0.001, 1e6)
     if len(stamps_ns) < 2:
         raise DatasetError(
             f"{len(stamps_ns)} stereo pairs, needed two or more for a relative pose."
@@ -53,21 +55,24 @@ def measure_all(
     keyframes_ns: Stamps,
     output: Path | None = None,
     on_pose: Callable[[int, int], None] = lambda done, total: None,
+    settings: str = "",
 ) -> list[RelativePose]:
     """Relative poses of all keyframes; with `output`, unfinished work is saved beside it and
-    resumed by an odometry with the same settings."""
+    resumed by a run of the same version, odometry and `settings`: a text that names what else
+    decides the poses."""
     if output is not None:
         require_writable(output)
+    settings = f"{__version__}; {odometry.settings}; {settings}"
     partial = None if output is None else output.with_name(output.name + ".unfinished")
-    poses = [] if partial is None else _resumed(partial, keyframes_ns, odometry.settings)
+    poses = [] if partial is None else _resumed(partial, keyframes_ns, settings)
     indices = [odometry.frames.index_of(int(stamp)) for stamp in keyframes_ns]
     for k in range(len(poses), len(indices) - 1):
         poses.append(odometry.relative_pose(indices[k], indices[k + 1]))
         on_pose(k + 1, len(indices) - 1)
         if partial is not None and (k + 1) % SAVE_EVERY == 0:
-            save_measured(partial, poses, odometry.settings)
+            save_measured(partial, poses, settings)
     if output is not None and partial is not None:
-        save_measured(output, poses, odometry.settings)
+        save_measured(output, poses, settings)
         partial.unlink(missing_ok=True)
     return poses
 
@@ -110,6 +115,12 @@ def _resumed(partial: Path, keyframes_ns: Stamps, settings: str) -> list[Relativ
     try:
         poses = load_measured(partial, settings)
     except Maci2Error:
+        return []
+    if not poses:
+        _LOG.warning(
+            "note: %s is of a run with other options, rig, weights or version; starting anew",
+            partial,
+        )
         return []
     wanted = pairwise(keyframes_ns)
     same = [p.stamps_ns == (int(a), int(b)) for p, (a, b) in zip(poses, wanted, strict=False)]

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 from bag_files import ODOMETRY, recording_items, write_items
 from maci2.datasets import open_recording, write_euroc
 from maci2.errors import DatasetError, OptionError
-from maci2.evaluation.imu_report import imu_report, model_predictor, raw_predictor
+from maci2.evaluation.imu_report import imu_report, model_predictor, unlearned_predictor
 from maci2.imu import datasheet_model
 from maci2.imu.learned_model import load_imu_model
 from maci2.imu.model_card import FORMAT, UNITS, LabelNoiseCard, ModelCard
@@ -104,7 +104,7 @@ def test_training_writes_a_model_that_runs_and_reports(data, recipe, tmp_path):
     assert not model.about.cov_0
     report = imu_report(
         [open_recording(data / NAMES[2])],
-        {"sim": model_predictor(model), "raw": raw_predictor()},
+        {"sim": model_predictor(model), "raw": unlearned_predictor("datasheet")},
         growth_s=(0.25, 1.0),
         bins=5,
     )

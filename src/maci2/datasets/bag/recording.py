@@ -79,8 +79,7 @@ def read_bag(path: Path, rig: Rig, topics: Topics = ANY_TOPICS) -> Recording:
         notes=notes,
         warnings=(*warnings, *_repeated(scanned), *_rejected(scanned)),
     )
-    recording = on_imu_clock(recording)
-    _require_one_clock(imu, recording.camera_stamps_ns, str(path))
+    _require_one_clock(imu, on_imu_clock(recording).camera_stamps_ns, str(path))
     return recording
 
 

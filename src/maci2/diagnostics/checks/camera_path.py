@@ -1,45 +1,74 @@
 """The camera motion that a recording is compared with."""
 
-from pathlib import Path
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
-from maci2.datasets import read_trajectory
-from maci2.errors import OptionError
+from maci2.errors import DatasetError, OptionError
+from maci2.estimation.initial_guess import chain
+from maci2.imu.rotation_rates import INTERVAL_S
+from maci2.pipeline.open_vision import Vision, frame_of, open_vision
 from maci2.pipeline.options import parse_vision
-from maci2.sensors import CameraTrajectory
-from maci2.vision import MeasuredPoses, load_relative_poses
-from maci2.vision.relative_poses import CameraFrame
+from maci2.sensors import CameraTrajectory, Recording
+from maci2.types import NS, Array, Stamps
+from maci2.vision import CameraFrame, MeasuredPoses
+from maci2.vision.odometry import StereoOdometry
+from maci2.vision.odometry_run import even_keyframes
 
 
-def open_camera_path(
-    sequence: Path, vision: str, frame: str
-) -> tuple[CameraTrajectory | None, CameraFrame]:
-    """`trajectory:FILE` or `measurements:FILE`, looked up in the recording first; None for ''."""
+class CameraPath(NamedTuple):
+    """A camera's path, on the clock of the recording."""
+
+    trajectory: CameraTrajectory
+    """Poses of the camera in the world of its odometry."""
+
+    frame: CameraFrame
+    """Camera frame that the poses speak of."""
+
+
+def open_camera_path(recording: Recording, vision: str, frame: str) -> CameraPath | None:
+    """The path that `--vision` names: images, a trajectory or measurements; None for ''."""
     if not vision:
-        return None, "camera"
+        return None
     source = parse_vision(vision, frame, None)
-    if source.kind == "truth":
+    opened = open_vision(recording, source)
+    if opened is None:
         raise OptionError(
-            f"--vision is '{vision}'; ground truth is looked at anyway: give trajectory:FILE or "
-            "measurements:FILE."
+            f"--vision is '{vision}'; ground truth is looked at anyway: give images, "
+            "trajectory:FILE or measurements:FILE."
         )
-    inside = sequence / source.file
-    path = inside if inside.is_file() else Path(source.file)
-    if source.kind == "trajectory":
-        return read_trajectory(path), source.frame
-    steps = load_relative_poses(path)
-    return chained(steps), steps.frame
+    return CameraPath(_trajectory(opened), frame_of(opened, source))
 
 
-def chained(steps: MeasuredPoses) -> CameraTrajectory:
-    """Poses along the longest run of steps that follow each other."""
-    order = np.argsort(steps.stamps_ns[:, 0])
-    stamps_ns, Ts = steps.stamps_ns[order], steps.Ts_ck_ck1[order]
+def _trajectory(vision: Vision) -> CameraTrajectory:
+    if isinstance(vision, CameraTrajectory):
+        return vision
+    if isinstance(vision, MeasuredPoses):
+        order = np.argsort(vision.stamps_ns[:, 0])
+        return chained(vision.stamps_ns[order], vision.Ts_ck_ck1[order], vision.source)
+    return _odometry_path(vision)
+
+
+def _odometry_path(odometry: StereoOdometry) -> CameraTrajectory:
+    """Poses measured from the images of the whole recording, as often as rates are compared."""
+    keyframes_ns = even_keyframes(odometry.stamps_ns, INTERVAL_S)
+    indices = [odometry.frames.index_of(int(stamp_ns)) for stamp_ns in keyframes_ns]
+    poses = [odometry.relative_pose(first, second) for first, second in pairwise(indices)]
+    measured = [pose for pose in poses if not pose.reason]
+    if not measured:
+        raise DatasetError(
+            f"{odometry.frames.source}: no camera motion could be measured over "
+            f"{(keyframes_ns[-1] - keyframes_ns[0]) / NS:.1f} s of images: {poses[0].reason}."
+        )
+    stamps_ns = np.array([pose.stamps_ns for pose in measured], dtype=np.int64)
+    return chained(stamps_ns, np.array([pose.T_ck_ck1 for pose in measured]), "images")
+
+
+def chained(stamps_ns: Stamps, Ts_ck_ck1: Array, source: str) -> CameraTrajectory:
+    """Poses along the longest run of relative poses that follow each other; `stamps_ns` is (m, 2),
+    from and to, in order of time."""
     breaks = np.flatnonzero(stamps_ns[1:, 0] != stamps_ns[:-1, 1]) + 1
-    run = max(np.split(np.arange(len(Ts)), breaks), key=len)
-    poses = [np.eye(4)]
-    for T in Ts[run]:
-        poses.append(poses[-1] @ T)
+    run = max(np.split(np.arange(len(Ts_ck_ck1)), breaks), key=len)
     keyframes_ns = np.concatenate([stamps_ns[run, 0], stamps_ns[run[-1:], 1]])
-    return CameraTrajectory(keyframes_ns, np.array(poses), steps.source)
+    return CameraTrajectory(keyframes_ns, chain(Ts_ck_ck1[run]), source)

@@ -12,9 +12,9 @@ import numpy as np
 from maci2.boundary import as_array, as_image, as_stamp, require_type
 from maci2.errors import CalibrationError, DatasetError, Maci2Error, OptionError
 from maci2.estimation import InitResult, initialize
+from maci2.estimation.initial_guess import chain
 from maci2.estimation.verdict import rotation_about_axes_deg
-from maci2.imu import ImuMeasurements, raw_model
-from maci2.imu.learned_model import load_imu_model
+from maci2.imu.model_choice import find_imu_model, is_learned
 from maci2.lie import se3_inv
 from maci2.pipeline.online.imu_buffer import SampleBuffer
 from maci2.pipeline.online.keyframes import Tracker
@@ -65,7 +65,9 @@ class OnlineInitializer:
             raise OptionError(f"on_result is {on_result!r}, needed a function of one result.")
         self._rig = rig
         self._shift_ns = round(rig.time_offset_s * NS)
-        self._measure = _imu_model(self.config.imu, rig)
+        if not is_learned(self.config.imu):
+            require_noise(rig, "initialization")
+        self._measure = find_imu_model(self.config.imu)
         self._on_result = on_result
         self._lock = threading.Condition()
         self._samples = SampleBuffer(2.0 * self.config.window_s + BEFORE_S)
@@ -248,7 +250,9 @@ class OnlineInitializer:
             return
         # The same samples whenever this runs: from a little before the window to its end.
         before_ns = max(first_ns - round(BEFORE_S * NS), int(samples.stamps_ns[0]))
-        imu = self._measure(samples.between(before_ns, last_ns)).between(first_ns, last_ns)
+        imu = self._measure(samples.between(before_ns, last_ns), self._rig.imu).between(
+            first_ns, last_ns
+        )
         if is_still(vision) and not self._tracker.reasons():
             vision = at_rest(vision)
         result = initialize(imu, vision, self._tracker.T_b_c)
@@ -271,7 +275,7 @@ class OnlineInitializer:
         motion = self._tracker.so_far()
         if first_ns is None or last_ns is None or motion is None:
             return
-        Ts_c0_c = _chain(motion.Ts_ck_ck1)
+        Ts_c0_c = chain(np.ascontiguousarray(motion.Ts_ck_ck1))
         T_b_c = self._tracker.T_b_c
         Ts_c0_b = Ts_c0_c @ se3_inv(np.ascontiguousarray(T_b_c))
         turned = rotation_about_axes_deg(np.ascontiguousarray(Ts_c0_b))
@@ -283,17 +287,3 @@ class OnlineInitializer:
             standing_still=is_still(motion) and not reasons,
             trouble=reasons[-1] if reasons else "",
         )
-
-
-def _imu_model(name: str, rig: Rig) -> Callable[[ImuSamples], ImuMeasurements]:
-    if name == "raw":
-        require_noise(rig, "initialization")
-        return lambda samples: raw_model(samples, rig.imu)
-    return load_imu_model(name).measure
-
-
-def _chain(Ts_ck_ck1: Array) -> Array:
-    poses = [np.eye(4)]
-    for T in Ts_ck_ck1:
-        poses.append(poses[-1] @ T)
-    return np.array(poses)

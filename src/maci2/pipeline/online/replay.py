@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from maci2.datasets.image_files import stereo_frames
 from maci2.errors import ImageError
 from maci2.pipeline.online.initializer import OnlineInitializer
-from maci2.sensors import Recording, on_camera_clock
+from maci2.sensors import Recording
 from maci2.types import NS
 
 _LOG = logging.getLogger(__name__)
@@ -21,7 +21,8 @@ class Replayed:
     imu_s: list[float]
     stereo_s: list[float]
     pair_at_s: dict[int, float]
-    """Stamp of a pair -> when it was handed over, on the clock of `time.perf_counter`."""
+    """Timestamp of a pair in the recording -> when it was handed over, on the clock of
+    `time.perf_counter`."""
 
     unusable: list[str]
     """What is wrong with each pair that was skipped because an image cannot be used."""
@@ -37,13 +38,14 @@ def replay(
 
     Faster than real time it waits where pairs would have to be dropped: a file can.
     """
-    # As a driver gives them: the initializer puts stamps onto the IMU's clock itself.
-    frames, imu = stereo_frames(on_camera_clock(recording)), recording.imu
-    first_ns = int(frames.stamps_ns[0]) - NS // 2
+    frames, imu = stereo_frames(recording), recording.imu
+    # As a driver gives them: the initializer puts timestamps onto the IMU's clock itself.
+    images_ns = frames.stamps_ns - recording.camera_shift_ns
+    first_ns = int(images_ns[0]) - NS // 2
     samples = [(int(stamp), i) for i, stamp in enumerate(imu.stamps_ns) if stamp >= first_ns]
     events = sorted(
         [(stamp, 0, i) for stamp, i in samples]
-        + [(int(stamp), 1, i) for i, stamp in enumerate(frames.stamps_ns)]
+        + [(int(stamp), 1, i) for i, stamp in enumerate(images_ns)]
     )
     taken = Replayed([], [], {}, [])
     began = time.perf_counter()
@@ -66,7 +68,7 @@ def replay(
             called = time.perf_counter()
             online.add_stereo(stamp_ns, pair.left, pair.right)
             taken.stereo_s.append(time.perf_counter() - called)
-            taken.pair_at_s[stamp_ns] = called
+            taken.pair_at_s[int(frames.stamps_ns[index])] = called
             on_pair()
     if taken.unusable:
         _LOG.warning(

@@ -21,7 +21,7 @@ class OnlineConfig:
     """Keyframes in a window."""
 
     imu: str = "raw"
-    """raw, the name of a bundled model, or a weight file."""
+    """raw, datasheet, the name of a bundled model, or a weight file."""
 
     waiting_pairs: int = 12
     """Stereo pairs that may wait; when more arrive, the oldest is dropped and counted."""

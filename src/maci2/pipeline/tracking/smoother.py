@@ -221,8 +221,8 @@ def world_states(result: InitResult, T_b_c: Mat4) -> tuple[States, Border]:
     states = States(
         np.ascontiguousarray(Ts_w_b),
         np.einsum("kij,kj->ki", Ts_w_b[:, :3, :3], state.velocity_b),
-        np.tile(state.gyro_bias, (n, 1)),
-        np.tile(state.acc_bias, (n, 1)),
+        np.tile(state.gyro_bias_residual, (n, 1)),
+        np.tile(state.acc_bias_residual, (n, 1)),
     )
     scale = result.report.scale
     return states, make_border(

@@ -1,0 +1,29 @@
+"""The one way from the name of an IMU model (`--imu`) to the function that applies it."""
+
+from collections.abc import Callable
+
+from maci2.imu.learned_model import load_imu_model
+from maci2.imu.measurements import ImuMeasurements, datasheet_model, raw_model
+from maci2.sensors import ImuNoise, ImuSamples
+
+MeasureFunction = Callable[[ImuSamples, ImuNoise], ImuMeasurements]
+"""Takes the samples of a device and its data sheet, gives samples with variances and a prior."""
+
+UNLEARNED: dict[str, MeasureFunction] = {"raw": raw_model, "datasheet": datasheet_model}
+"""Models that leave the samples as they are; both biases stay to be estimated."""
+
+
+def is_learned(name: str) -> bool:
+    """Whether a model of this name corrects samples with a network."""
+    return name not in UNLEARNED
+
+
+def find_imu_model(name: str) -> MeasureFunction:
+    """The IMU model called `name`: raw, datasheet, a bundled model, or a weight file.
+
+    A weight file is read now, so that a wrong name is told before any data are looked at.
+    """
+    if not is_learned(name):
+        return UNLEARNED[name]
+    model = load_imu_model(name)
+    return lambda samples, noise: model.measure(samples)

@@ -1,0 +1,131 @@
+"""What `maci2 vo` does: relative poses over the images of a recording, written as they come."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+
+from maci2.datasets.open_images import open_images
+from maci2.errors import OptionError, require_in_range
+from maci2.pipeline.gyro_rotation import predictor_where_there_is_an_imu
+from maci2.pipeline.open_vision import open_odometry
+from maci2.pipeline.options import LONGEST_S, VisionSource
+from maci2.rigs import NOTHING_GIVEN, Given
+from maci2.sensors import Rig
+from maci2.types import Stamps
+from maci2.vision.covariance_models import ModelName
+from maci2.vision.odometry import StereoOdometry
+from maci2.vision.odometry_run import even_keyframes, measure_all
+from maci2.vision.relative_pose import RelativePose
+
+
+@dataclass(frozen=True)
+class VoOptions:
+    """Everything that decides the relative poses, besides the recording."""
+
+    interval_s: float = 0.2
+    """Time between keyframes."""
+
+    covariance: str = "learned"
+    """Name of the match covariance."""
+
+    weights: Path | None = None
+    """Covariance network that replaces the bundled one."""
+
+    rig: Path | None = None
+    """Calibration file that replaces the recording's own."""
+
+    given: Given = NOTHING_GIVEN
+    """Single parts that take the place of the calibration's."""
+
+    topics: str = ""
+    """Roles of a bag's topics; what is not named is found by type."""
+
+    def __post_init__(self) -> None:
+        require_in_range("--interval", self.interval_s, 0.001, LONGEST_S)
+        if self.covariance not in get_args(ModelName):
+            raise OptionError(
+                f"--covariance is '{self.covariance}'; choose one of "
+                f"{', '.join(get_args(ModelName))}."
+            )
+
+
+@dataclass(frozen=True)
+class VoResult:
+    """Relative poses of a recording and what measured them."""
+
+    odometry: StereoOdometry
+    """The odometry, on the camera's clock."""
+
+    keyframes_ns: Stamps
+    """(n,) timestamps of the keyframes as the images have them."""
+
+    poses: list[RelativePose]
+    """The n - 1 relative poses between keyframes; one that was not measured says why."""
+
+    @property
+    def unmeasured(self) -> list[RelativePose]:
+        """Relative poses of which nothing is known."""
+        return [pose for pose in self.poses if pose.reason]
+
+
+def run_vo(
+    path: Path,
+    output: Path,
+    options: VoOptions,
+    on_pose: Callable[[int, int], None] = lambda done, total: None,
+) -> VoResult:
+    """Measure a whole recording and write `output`; an interrupted run goes on where it ended.
+
+    Work of a run with other options, rig, weights or version is not taken up.
+    """
+    # A file of camera motion is on the camera's clock, whatever a rig states about clocks.
+    recording = open_images(path, options.rig, options.topics, options.given)
+    predict = predictor_where_there_is_an_imu(path, options.rig, options.topics, options.given)
+    source = VisionSource("images", frame="rectified", covariance=options.covariance)
+    odometry = open_odometry(recording, source, predict, options.weights)
+    keyframes_ns = even_keyframes(odometry.stamps_ns, options.interval_s)
+    settings = settings_of(options, recording.rig)
+    return VoResult(
+        odometry,
+        keyframes_ns,
+        measure_all(odometry, keyframes_ns, output, on_pose, settings),
+    )
+
+
+def settings_of(options: VoOptions, rig: Rig) -> str:
+    """A text that differs where options, calibration or weights differ, whatever their paths."""
+    weights = None if options.weights is None else _digest(options.weights)
+    record = {
+        "interval_s": options.interval_s,
+        "covariance": options.covariance,
+        "weights": weights,
+        "topics": options.topics,
+        "rig": hashlib.sha256(_numbers(rig).encode()).hexdigest(),
+    }
+    return json.dumps(record, sort_keys=True)
+
+
+def _numbers(rig: Rig) -> str:
+    """Every number of a calibration; its source is a path and decides nothing."""
+    record = asdict(rig)
+    record.pop("source")
+    return json.dumps(record, default=_plain, sort_keys=True)
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else str(value)
+
+
+def _digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise OptionError(
+            f"--weights {path}: cannot be read ({error.strerror}); name the .onnx file that "
+            "`maci2 train-vision` wrote."
+        ) from error
