@@ -31,8 +31,9 @@ Random = np.random.Generator
 Mutator = Callable[[bytes, Random], bytes]
 
 HUGE_NUMBERS = (
-    b"1e308", b"-1e308", b"1e999999", b"9" * 30, b"-1", b"0", b"nan", b"inf", b"1e-320", b"0x7f",
-    b"9223372036854775808", b"18446744073709551616", b"1_000", b"", b"1.5.2", b"5000000000",
+    b"1e308", b"-1e308", b"1e999999", b"9" * 30, b"9" * 400, b"-1", b"0", b"nan", b"inf", b"1e-320",
+    b"0x7f", b"9223372036854775808", b"18446744073709551616", b"1_000", b"", b"1.5.2",
+    b"5000000000",
 )  # fmt: skip
 INSERTED_TEXT = (
     b'"', b"'", b'""', b",", b",,,", b"\t", b"\r", b"\n\n", b"\0", b"\xff\xfe", b"\xe9",

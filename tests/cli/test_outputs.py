@@ -46,3 +46,13 @@ def test_a_recording_is_not_written_where_it_cannot_be(tmp_path):
     assert "cannot be written" in error_of(*words)
     assert "is not an empty folder" in error_of("simulate", tmp_path / "file", "--duration", 1)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
+
+
+def test_vo_says_before_it_works_that_its_output_cannot_be_written(drawn, tmp_path):
+    (tmp_path / "file").write_text("")
+    for output, message in (
+        (tmp_path, "is a folder"),
+        (tmp_path / "file" / "x", "not a directory"),
+    ):
+        assert message in error_of("vo", drawn, "-o", output)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]

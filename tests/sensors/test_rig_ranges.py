@@ -51,7 +51,7 @@ IMPOSSIBLE = {
     "focal length 1": (lambda rig: with_intrinsics(rig, 1, 1.0), "focal_ratio"),
     "IMU rate in ms": (lambda rig: with_noise(rig, rate_hz=0.005), "imu_rate"),
     "distortion 1e8": (lambda rig: with_camera(rig, distortion=np.full(4, 1e8)), "distortion"),
-    "resolution 1e6": (lambda rig: with_camera(rig, resolution=(1_000_000, 480)), "resolution"),
+    "resolution 20000": (lambda rig: with_camera(rig, resolution=(20_000, 480)), "resolution"),
     "frame rate 1e9": (lambda rig: with_camera(rig, rate_hz=1e9), "camera_rate"),
 }
 UNUSUAL = {

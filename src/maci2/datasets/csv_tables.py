@@ -147,24 +147,35 @@ def _locate(
 def _split(rows: list[str], lines: Stamps, header: list[str], path: Path) -> pl.DataFrame:
     """All fields as text, null where there is nothing; no row has more fields than headings."""
     width = len(header)
-    trimmed = [row.rstrip(", \t") for row in rows]
-    for row, line in zip(trimmed, lines, strict=True):
-        if row.count(",") >= width:
-            raise DatasetError(
-                f"{path}, line {line}: has {row.count(',') + 1} fields, needed {width}: "
-                f"{', '.join(header)[:400]}. Correct this line, or add the heading of the column."
-            )
-    padded = [row + "," * (width - 1 - row.count(",")) for row in trimmed]
+    if any(row.count(",") != width - 1 for row in rows):
+        rows = [
+            _evened(row, int(line), header, path) for row, line in zip(rows, lines, strict=True)
+        ]
+    content = "\n".join(rows)
     fields = pl.read_csv(
-        "\n".join(padded).encode(),
+        content.encode(),
         has_header=False,
         # A stray quote would join lines; quotes around a field are removed below.
         quote_char=None,
         schema={f"column_{number}": pl.String for number in range(width)},
     )
     assert len(fields) == len(rows)
-    unquoted = pl.all().str.strip_chars().str.replace(r'^"([^"]*)"$', "$1").str.strip_chars()
-    return fields.select(unquoted.replace("", None))
+    text = pl.all().str.strip_chars()
+    if '"' in content:
+        text = text.str.replace(r'^"([^"]*)"$', "$1").str.strip_chars()
+    return fields.select(text.replace("", None))
+
+
+def _evened(row: str, line: int, header: list[str], path: Path) -> str:
+    """The row with as many fields as there are headings; only empty ones are added or removed."""
+    row = row.rstrip(", \t")
+    found, width = row.count(",") + 1, len(header)
+    if found > width:
+        raise DatasetError(
+            f"{path}, line {line}: has {found} fields, needed {width}: {', '.join(header)[:400]}. "
+            "Correct this line, or add the heading of the column."
+        )
+    return row + "," * (width - found)
 
 
 def _numbers(

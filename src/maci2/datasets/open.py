@@ -119,7 +119,7 @@ def _open_bag(path: Path, rig_path: Path | None, topics: str, given: Given) -> R
     from maci2.datasets.vbr import is_vbr, read_vbr
 
     if not bag_paths(path):
-        raise _unknown(path)
+        raise unknown_layout(path)
     rig = None if rig_path is None else read_any_rig(Path(rig_path), given)
     if is_vbr(path):
         return read_vbr(path, rig, parse_topics(topics))
@@ -131,7 +131,8 @@ def _open_bag(path: Path, rig_path: Path | None, topics: str, given: Given) -> R
     return read_bag(path, rig, parse_topics(topics))
 
 
-def _unknown(path: Path) -> DatasetError:
+def unknown_layout(path: Path) -> DatasetError:
+    """The error for a path that holds no recording of a known layout."""
     needed = (
         "mav0/imu0/data.csv or imu0/data.csv (EuRoC, TUM-VI), vbr_calib.yaml with .bag files "
         "(VBR), a .bag, .mcap or .db3 file, or metadata.yaml (ROS 2 bag)"

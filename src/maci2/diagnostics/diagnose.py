@@ -141,6 +141,9 @@ def _without_cameras(cameras: tuple[Timing, ...]) -> list[Finding]:
 def _nominal_rate(recording: Recording, timing: Timing) -> list[Finding]:
     rig = recording.rig
     if not rig.noise_known:
+        if not rig.cameras:
+            # That there is no calibration at all is said already.
+            return []
         remedy = "Give --imu-noise, or --imu-rate where the file has the noise of single samples."
         text = (
             f"{rig.source} says nothing of the IMU's noise; a consumer MEMS is assumed in these "

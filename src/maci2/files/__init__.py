@@ -9,6 +9,7 @@ from maci2.files.reading import parse_json, read_bytes, read_json, read_lines, r
 from maci2.files.writing import (
     finite_or_none,
     require_new_folder,
+    require_writable,
     whole_folder,
     write_atomically,
     write_json,
@@ -25,6 +26,7 @@ __all__ = [
     "read_npz",
     "read_text",
     "require_new_folder",
+    "require_writable",
     "whole_folder",
     "write_atomically",
     "write_json",

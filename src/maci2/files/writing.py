@@ -47,6 +47,17 @@ def write_together(contents: Mapping[Path, Content]) -> None:
             temporary.unlink(missing_ok=True)
 
 
+def require_writable(path: Path) -> None:
+    """Raise where a file could not be written: asked before work whose result goes there."""
+    with _failing_as_output_error(path):
+        target = _replaceable(path)
+        folder = next(folder for folder in target.parents if folder.exists())
+        if not folder.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
     """A new folder to write into; it gets its name when all is written, and is removed otherwise.

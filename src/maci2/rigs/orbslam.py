@@ -78,13 +78,14 @@ class _Settings:
 
     def matrix(self, key: str, rows: int, cols: int) -> Array | None:
         """A matrix of OpenCV's; a fourth row 0, 0, 0, 1 that rows: 3 does not count is let pass."""
-        value = self.data.get(key)
-        if value is None:
+        if key not in self.data:
             return None
         require_unambiguous(self.data, key, self.path)
+        value = self.data[key]
         stated = value.get("data") if isinstance(value, dict) else value
         numbers: list[float] = stated if isinstance(stated, list) else []
-        good = all(isinstance(n, int | float) and math.isfinite(n) for n in numbers)
+        # Whole numbers of any length are let in by YAML, and overflow where they become floats.
+        good = all(isinstance(n, int | float) and abs(n) < 1e300 for n in numbers)
         if good and len(numbers) == 16 and rows == 3 and numbers[12:] == [0, 0, 0, 1]:
             numbers = numbers[:12]
         if not good or len(numbers) != rows * cols:

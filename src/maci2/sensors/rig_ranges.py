@@ -82,7 +82,7 @@ RIG_RANGES: dict[str, Range] = {
         "Check that intrinsics and resolution belong together, and their order fx, fy, cx, cy.",
     ),
     "resolution": Range(
-        "the side of the image", " px", (64.0, 8192.0), (2.0, 65_536.0),
+        "the side of the image", " px", (64.0, 8192.0), (2.0, 16_384.0),
         "sensors of cameras on robots have fewer pixels than 8192 on a side",
         "Check the order width, height.",
     ),

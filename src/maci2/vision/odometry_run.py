@@ -9,7 +9,7 @@ import numpy as np
 
 from maci2 import __version__
 from maci2.errors import DatasetError, Maci2Error, require_in_range
-from maci2.files import NpzField, read_npz, write_npz
+from maci2.files import NpzField, read_npz, require_writable, write_npz
 from maci2.types import NS, Stamps, nearest_index
 from maci2.vision.odometry import StereoOdometry
 from maci2.vision.relative_pose import RelativePose
@@ -60,6 +60,8 @@ def measure_all(
     """Relative poses of all keyframes; with `output`, unfinished work is saved beside it and
     resumed by a run of the same version, odometry and `settings`: a text that names what else
     decides the poses."""
+    if output is not None:
+        require_writable(output)
     settings = f"{__version__}; {odometry.settings}; {settings}"
     partial = None if output is None else output.with_name(output.name + ".unfinished")
     poses = [] if partial is None else _resumed(partial, keyframes_ns, settings)
