@@ -22,13 +22,19 @@ JOBS = {
     "initialize": ("maci2.pipeline.rehearsals:initialize_once", 17),
     "odometry": ("maci2.pipeline.rehearsals:track_once", 5),
     "calibrate": ("maci2.pipeline.rehearsals:calibrate_once", 1),
+    "chain": ("maci2.pipeline.rehearsals:smooth_once", 9),
     "render": ("maci2.pipeline.rehearsals:render_once", 2),
     "baselines": ("maci2.experiments.rehearsals:compare_once", 2),
     "train": ("maci2.learn.imu.rehearsals:train_once", 2),
 }
 """What each job runs, and about how many kernels it adds: a bar needs a length."""
 
-CHAINS = (("initialize", "calibrate", "baselines"), ("odometry",), ("render",), ("train",))
+CHAINS = (
+    ("initialize", "calibrate", "baselines"),
+    ("odometry", "chain"),
+    ("render",),
+    ("train",),
+)
 """Jobs of one worker, which finds in memory what the jobs before have compiled."""
 
 _POLL_S = 0.05

@@ -1,7 +1,7 @@
 """The decorator of every kernel.
 
 A kernel that Python calls is compiled and cached as a whole. What it calls becomes part of it:
-those functions are neither wrapped for Python nor cached on their own (see `parts`).
+those functions are neither wrapped for Python nor cached on their own.
 """
 
 import logging
@@ -13,7 +13,6 @@ from typing import Any
 from maci2.compile.cache import cache_folder
 from maci2.compile.fill import announce_compiling
 from maci2.compile.mode import are_interpreted
-from maci2.compile.parts import compile_parts_once
 
 _LOG = logging.getLogger(__name__)
 
@@ -62,7 +61,6 @@ class Kernel:
         pattern = f"*.{self.py_func.__qualname__}-{self.py_func.__code__.co_firstlineno}.*.nbi"
         if folder is None or not any(folder.rglob(pattern)):
             announce_compiling()
-        compile_parts_once()
         if folder is None:
             return numba.njit(**self._options)(self.py_func)
         before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder)
