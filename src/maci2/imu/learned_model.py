@@ -89,11 +89,12 @@ def _open(data: bytes, source: str, digest: str) -> "ImuModel":
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     try:
         session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        metadata = dict(session.get_modelmeta().custom_metadata_map)
     except Exception as error:  # onnxruntime has no common base class for its errors
         raise OptionError(
             f"{source}: not an ONNX file that can be read ({_first_line(error)}); copy it again."
         ) from error
-    card = read_card(session.get_modelmeta().custom_metadata_map, source)
+    card = read_card(metadata, source)
     model = ImuModel(card, session)
     _require_working(model, source)
     return model

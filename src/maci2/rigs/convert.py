@@ -142,7 +142,7 @@ def _read_biases(path: Path) -> tuple[Array, Array]:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         gyro, acc = (np.array(record[key], dtype=float) for key in ("gyro_bias", "acc_bias"))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise OptionError(
             f"--biases {path}: {type(error).__name__} {error}; needed the JSON that maci2 init or "
             "calibrate writes, with gyro_bias and acc_bias."

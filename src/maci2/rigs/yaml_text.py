@@ -26,6 +26,9 @@ MAX_DEPTH = 40
 MAX_VALUES = 200_000
 """Values of a file after all references (`*name`) are resolved."""
 
+MAX_WHOLE = 10**30
+"""Largest whole number: longer ones overflow where they become floats."""
+
 OPENCV_TAG = "tag:yaml.org,2002:opencv-"
 """Prefix of OpenCV's tags, such as `!!opencv-matrix`."""
 
@@ -95,7 +98,16 @@ def _construct_opencv(loader: _Loader, suffix: str, node: yaml.Node) -> Any:
     return loader.construct_sequence(node, deep=True)  # type: ignore[arg-type]
 
 
+def _construct_int(loader: _Loader, node: yaml.ScalarNode) -> int:
+    value = loader.construct_yaml_int(node)
+    if abs(value) > MAX_WHOLE:
+        problem = f"a whole number of {len(str(node.value))} digits"
+        raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+    return int(value)
+
+
 _Loader.add_constructor("tag:yaml.org,2002:map", _construct_mapping)
+_Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
 _Loader.add_multi_constructor(OPENCV_TAG, _construct_opencv)
 # Dates of file names such as 2016-10-22 stay text, and 1e-3 is a number as it is for OpenCV.
 _Loader.yaml_implicit_resolvers = {
@@ -177,7 +189,7 @@ def _first_document(text: str) -> Any:
 def _json(text: str, path: Path) -> Any:
     """Value of a JSON text; None where it is none, since YAML may begin alike."""
     try:
-        data = json.loads(text, object_pairs_hook=_json_mapping)
+        data = json.loads(text, object_pairs_hook=_json_mapping, parse_int=_json_int)
     except RecursionError as error:
         raise _too_deep(path) from error
     except ValueError:
@@ -189,6 +201,13 @@ def _json(text: str, path: Path) -> Any:
     if layer:
         raise _too_deep(path)
     return data
+
+
+def _json_int(text: str) -> int:
+    value = int(text)
+    if abs(value) > MAX_WHOLE:
+        raise ValueError(f"a whole number of {len(text)} digits")
+    return value
 
 
 def _json_mapping(pairs: list[tuple[str, Any]]) -> Mapping:

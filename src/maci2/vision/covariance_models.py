@@ -139,12 +139,13 @@ class Learned:
             self._session = onnxruntime.InferenceSession(
                 weights, options, providers=["CPUExecutionProvider"]
             )
+            metadata = dict(self._session.get_modelmeta().custom_metadata_map)
         except Exception as error:  # onnxruntime has no common base class for its errors
             raise OptionError(
                 f"{source}: not an ONNX file that can be read; copy it again, or train it again "
                 "with `maci2 train-vision`."
             ) from error
-        self.card = read_match_card(self._session.get_modelmeta().custom_metadata_map, source)
+        self.card = read_match_card(metadata, source)
         if self.card.inputs != INPUTS:
             raise OptionError(
                 f"{source}: reads {self.card.inputs} numbers per match, this version gives "
