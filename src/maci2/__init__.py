@@ -11,7 +11,7 @@ sensors run: `OnlineInitializer`. Everything that a user can fix raises a `Maci2
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from maci2.datasets import open_recording

@@ -19,7 +19,9 @@ NEEDS = {
     "live": ("initialize", "odometry"),
     "reproduce": ("initialize", "calibrate", "baselines", "odometry"),
     "simulate": ("render",),
+    "track": ("initialize", "odometry", "chain"),
     "train-vision": ("odometry", "render"),
+    "truth": ("chain",),
     "vo": ("odometry",),
     "vo-report": ("odometry",),
 }
