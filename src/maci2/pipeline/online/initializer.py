@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import accumulate
 from queue import Empty, Full, PriorityQueue
 
 import numpy as np
@@ -278,7 +279,7 @@ class OnlineInitializer:
         motion = self._tracker.so_far()
         if first_ns is None or last_ns is None or motion is None:
             return
-        Ts_c0_c = _chain(motion.Ts_ck_ck1)
+        Ts_c0_c = np.array(list(accumulate(motion.Ts_ck_ck1, np.matmul, initial=np.eye(4))))
         T_b_c = self._tracker.T_b_c
         Ts_c0_b = Ts_c0_c @ se3_inv(np.ascontiguousarray(T_b_c))
         turned = rotation_about_axes_deg(np.ascontiguousarray(Ts_c0_b))
@@ -296,10 +297,3 @@ def _imu_model(name: str, rig: Rig) -> Callable[[ImuSamples], ImuMeasurements]:
     if name == "raw":
         return lambda samples: raw_model(samples, rig.imu)
     return load_imu_model(name).measure
-
-
-def _chain(Ts_ck_ck1: Array) -> Array:
-    poses = [np.eye(4)]
-    for T in Ts_ck_ck1:
-        poses.append(poses[-1] @ T)
-    return np.array(poses)
