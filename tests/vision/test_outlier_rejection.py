@@ -7,6 +7,7 @@ from maci2.gaussian import nees
 from maci2.lie import se3_exp, se3_inv, se3_log
 from maci2.types import Array
 from maci2.vision.outlier_rejection import consensus_pose, most_common_motion
+from maci2.vision.relative_pose import CONTAMINATION, contamination_scale
 from maci2.vision.two_frame import (
     INLIER_CHI2,
     Matches,
@@ -156,3 +157,15 @@ def test_the_same_every_time() -> None:
     matches = together(*(seen(T, 60, np.random.default_rng(7)) for T in (WORLD, THING)))
     first, second = (consensus_pose(matches, covariances(120), CAMERA) for _ in range(2))
     np.testing.assert_array_equal(first.T_ck_ck1, second.T_ck_ck1)
+
+
+def test_rejected_matches_widen_the_covariance_and_none_leave_it_alone() -> None:
+    rng = np.random.default_rng(8)
+    world, thing = seen(WORLD, 90, rng), seen(THING, 30, rng)
+    alone = consensus_pose(world, covariances(90), CAMERA)
+    mixed = consensus_pose(together(world, thing), covariances(120), CAMERA)
+    rejected = 120 - mixed.inliers
+    assert contamination_scale(mixed) == pytest.approx(
+        1.0 + CONTAMINATION * rejected / mixed.inliers
+    )
+    assert 1.0 <= contamination_scale(alone) < 1.1 < contamination_scale(mixed)

@@ -41,12 +41,10 @@ def test_a_stream_gives_the_relative_poses_of_the_recording(flight):
     np.testing.assert_array_equal(live.covs_T_ck_ck1, recorded.covs_T_ck_ck1)
 
 
-def test_a_dark_image_between_live_keyframes_is_passed_over(flight, monkeypatch):
+def test_a_dark_image_between_live_keyframes_is_passed_over(flight):
     rig, _, pairs = flight
     tracker = StereoTracker(rig)
     tracker.start(pairs[0])
-    # Nothing is beyond doubt, so that images between are looked at.
-    monkeypatch.setattr("maci2.vision.tracker.CERTAIN_INLIERS", 10_000)
     dark = replace(pairs[1], left=np.zeros_like(pairs[1].left))
     with_dark = tracker.advance([dark], pairs[2])
     tracker.clear()
@@ -104,10 +102,17 @@ def measured_by(tracker, first, between, second):
     return tracker.advance(between, second)
 
 
-def test_images_between_are_not_read_where_the_keyframes_settle_the_motion(flight):
+def test_images_between_are_not_read_where_keyframes_and_prediction_settle_the_motion(flight):
     rig, _, pairs = flight
-    pose = measured_by(StereoTracker(rig), pairs[0], [Unread(pairs[1].stamp_ns)], pairs[2])
-    assert not pose.reason
+
+    def nearly_still(start_ns, end_ns):
+        return PredictedRotation(np.eye(3), 0.01 * np.eye(3))
+
+    tracker = StereoTracker(rig, predict_rotation=nearly_still)
+    between = [Unread(pairs[1].stamp_ns)]
+    assert not measured_by(tracker, pairs[0], between, pairs[2]).reason
+    with pytest.raises(AssertionError, match="read without need"):
+        measured_by(StereoTracker(rig), pairs[0], between, pairs[2])
 
 
 @pytest.mark.parametrize("gain", [0.5, 1.5])

@@ -108,8 +108,8 @@ class StereoTracker:
     def advance(self, between: Sequence[Pair], pair: Pair) -> RelativePose:
         """Take the next keyframe and measure the relative pose of the latest one to it.
 
-        `between` are the pairs from one keyframe to the other. They are looked at only where the
-        keyframes alone do not settle the motion.
+        `between` are the pairs from one keyframe to the other. With a predicted rotation they are
+        looked at only where the keyframes alone do not settle the motion.
         """
         assert self._last is not None, "start() comes before advance()"
         first_ns, first = self._last
@@ -125,15 +125,18 @@ class StereoTracker:
     def _measure(
         self, stamps_ns: tuple[int, int], first: Keyframe, between: Sequence[Pair], second: Keyframe
     ) -> RelativePose:
-        """Directly, else led by the images between, else as a chain through the pairs between."""
+        """Directly where there is a prediction, else led by the images between, else as a chain
+        through the pairs between."""
         if first.blank or second.blank:
             return unmeasured(stamps_ns, first.blank or second.blank)
         predicted = self._predict(*stamps_ns)
-        best = self._match(stamps_ns, first, [], second, predicted)
-        if between and not _beyond_doubt(best):
-            guides = self._guides(stamps_ns[0], between, predicted is not None)
+        # Without a prediction a repeating wall is matched a period off unless points are led.
+        guides = [] if predicted else self._guides(stamps_ns[0], between, False)
+        best = self._match(stamps_ns, first, guides, second, predicted)
+        if predicted and between and not _beyond_doubt(best):
+            guides = self._guides(stamps_ns[0], between, True)
             best = _better(best, self._match(stamps_ns, first, guides, second, predicted))
-        if best.reason and predicted is not None:
+        if best.reason and predicted:
             # What predicts may be wrong: another rig's extrinsics, a broken gyroscope.
             guides = self._guides(stamps_ns[0], between, False)
             best = _better(best, self._match(stamps_ns, first, guides, second, None))
