@@ -1,7 +1,7 @@
 """The one way from a window to a row: estimate, compare with ground truth, write down."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -150,9 +150,7 @@ def truth_is_known(truth: GroundTruth, window: Window) -> bool:
     except DatasetError:
         return False
     inside = (truth.stamps_ns >= window.start_ns) & (truth.stamps_ns <= window.stamps_ns[-1])
-    covered = replace(
-        truth, stamps_ns=truth.stamps_ns[inside], Ts_w_b=truth.Ts_w_b[inside], v_w=truth.v_w[inside]
-    )
+    covered = truth.part(inside)
     return bool(np.isfinite(states.v_w).all() and not truth_jumps(covered, GROSS_JUMP_M).any())
 
 

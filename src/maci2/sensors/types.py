@@ -9,7 +9,7 @@ import numpy as np
 from maci2 import boundary
 from maci2.errors import CalibrationError, DatasetError
 from maci2.field_docs import document_fields
-from maci2.types import NS, Array, Stamps
+from maci2.types import NS, Array, Mask, Stamps
 
 LARGEST_IMAGE_PX = 32767
 """Width or height that image processing takes: its pixel coordinates have 16 bits."""
@@ -106,6 +106,17 @@ class GroundTruth:
                 finite=False,
             )
             object.__setattr__(self, name, values)
+
+    def part(self, kept: Mask) -> "GroundTruth":
+        """The rows that a mask (n,) keeps."""
+        return GroundTruth(
+            self.stamps_ns[kept],
+            self.Ts_w_b[kept],
+            self.v_w[kept],
+            self.bias_gyro[kept],
+            self.bias_acc[kept],
+            self.source,
+        )
 
     def __len__(self) -> int:
         return len(self.stamps_ns)
