@@ -24,10 +24,13 @@ from maci2.pipeline.rehearsals import warm_up
 from maci2.pipeline.results_json import calibration_json, initialization_json
 from maci2.pipeline.windows import one_window
 from maci2.reports.demo_page import demo_page
+from maci2.reports.overview import overview
 from maci2.reports.reliability import Panel, y_equals_x
+from maci2.reports.track_picture import tracked_image
 from maci2.rigs import write_camchain
 from maci2.simulation import SimulationConfig, simulate
 from maci2.simulation.rendering.recording import RenderConfig, render_recording
+from maci2.vision.odometry import StereoOdometry
 
 IMAGES = VisionSource("images", frame="rectified")
 DRAWN = SimulationConfig(kind="handheld", duration_s=8.6, camera_rate_hz=10.0)
@@ -141,3 +144,9 @@ def _write(demo: Demo) -> None:
         figure,
     )
     write_atomically(demo.folder / "report.html", html)
+    odometry = demo.calibration_inputs.visual
+    assert isinstance(odometry, StereoOdometry)
+    first_ns, second_ns = demo.initialized.window.stamps_ns[-2:]
+    tracked = tracked_image(odometry, int(first_ns), int(second_ns))
+    picture = overview(tracked, demo.initialized, demo.calibration, rig)
+    write_atomically(demo.folder / "overview.svg", picture)

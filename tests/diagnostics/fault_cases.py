@@ -83,7 +83,7 @@ FAULTS: dict[str, tuple[Spoil, str]] = {
     "extrinsics moved": (rig_faults.extrinsics_moved, "the position of the camera-IMU extrinsics"),
     "extrinsics in millimetres": (
         rig_faults.extrinsics_in_millimetres,
-        "the stereo baseline cannot be",
+        "Check the unit",
     ),
     "left and right swapped": (rig_faults.cameras_swapped, "left and right camera are swapped"),
     "truth late": (rig_faults.truth_late, "Wrong clock"),

@@ -39,7 +39,8 @@ def test_nothing_is_found_in_sound_images_and_their_numbers_are_shown(drawn):
     content = health.as_dict()["images"]
     assert content["places"] in (15, 16)
     assert content["cameras"][0]["edge_px"] == pytest.approx(5.6, abs=0.8)
-    assert f"images at {health.images.places} places" in diagnostics_page(health)
+    page = diagnostics_page(health, None, "maci2 check")
+    assert f"at {health.images.places} places" in page
 
 
 def degraded_rig(recording, change):

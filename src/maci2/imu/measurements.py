@@ -87,6 +87,13 @@ class ImuMeasurements:
     bias: it shrinks along the stream, and a window takes its prior from its start. None where the
     model does not."""
 
+    removed_gyro: Array | None = None
+    """(n, 3) what the IMU model subtracted from the raw angular rates [rad/s]; None where `gyro` is
+    as the sensor gave it."""
+
+    removed_acc: Array | None = None
+    """(n, 3) what it subtracted from the raw specific force [m/s^2], likewise."""
+
     def __post_init__(self) -> None:
         place = f"{self.source}:"
         stamps_ns = boundary.as_stamps(
@@ -107,13 +114,10 @@ class ImuMeasurements:
                 self.std_gyro_bias, shape, f"{place} std_gyro_bias", finite=False
             )
             object.__setattr__(self, "std_gyro_bias", std)
-
-    removed_gyro: Array | None = None
-    """(n, 3) what the IMU model subtracted from the raw angular rates [rad/s]; None where `gyro` is
-    as the sensor gave it."""
-
-    removed_acc: Array | None = None
-    """(n, 3) what it subtracted from the raw specific force [m/s^2], likewise."""
+        for name in ("removed_gyro", "removed_acc"):
+            if getattr(self, name) is not None:
+                values = boundary.as_array(getattr(self, name), shape, f"{place} {name}")
+                object.__setattr__(self, name, values)
 
     def removed_bias(self, start_ns: int, end_ns: int) -> tuple[Array, Array]:
         """Mean of what the IMU model subtracted inside [start_ns, end_ns], (3,) each: a residual

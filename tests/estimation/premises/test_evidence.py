@@ -147,10 +147,7 @@ def test_one_window_tests_the_rotation_alone(sound):
 
 
 def test_windows_of_which_nothing_was_measured_say_nothing(sound):
-    blind = replace(
-        sound.windows[0],
-        covs_T_ck_ck1=np.tile(100.0 * np.eye(6), (len(sound.windows[0]) - 1, 1, 1)),
-    )
+    blind = replace(sound.windows[0], reasons=("dark",) * (len(sound.windows[0]) - 1))
     evidence = PremiseEvidence(sound.T_b_c)
     evidence.add(sound.imu, [blind])
     assert evidence.posterior() is None

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
 from maci2.datasets.euroc_writer import write_euroc
 from maci2.errors import DatasetError
@@ -167,16 +166,5 @@ def _cut(recording: Recording, truth: GroundTruth, stamps_ns: Stamps) -> Recordi
         ),
         rig=replace(recording.rig, cameras=recording.rig.cameras[:2], exact=True),
         camera_stamps_ns=(stamps_ns, stamps_ns.copy()),
-        truths={"state_groundtruth_estimate0": _rows(truth, known)},
-    )
-
-
-def _rows(truth: GroundTruth, which: NDArray[np.bool_]) -> GroundTruth:
-    return replace(
-        truth,
-        stamps_ns=truth.stamps_ns[which],
-        Ts_w_b=truth.Ts_w_b[which],
-        v_w=truth.v_w[which],
-        bias_gyro=truth.bias_gyro[which],
-        bias_acc=truth.bias_acc[which],
+        truths={"state_groundtruth_estimate0": truth.part(known)},
     )
