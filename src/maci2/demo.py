@@ -26,7 +26,7 @@ from maci2.pipeline.windows import one_window
 from maci2.reports.demo_page import demo_page
 from maci2.reports.overview import overview
 from maci2.reports.reliability import Panel, y_equals_x
-from maci2.reports.track_picture import tracked_image
+from maci2.reports.track_picture import latest_tracks
 from maci2.rigs import write_camchain
 from maci2.simulation import SimulationConfig, simulate
 from maci2.simulation.rendering.recording import RenderConfig, render_recording
@@ -146,7 +146,6 @@ def _write(demo: Demo) -> None:
     write_atomically(demo.folder / "report.html", html)
     odometry = demo.calibration_inputs.visual
     assert isinstance(odometry, StereoOdometry)
-    first_ns, second_ns = demo.initialized.window.stamps_ns[-2:]
-    tracked = tracked_image(odometry, int(first_ns), int(second_ns))
+    tracked = latest_tracks(odometry, int(demo.initialized.window.stamps_ns[-1]))
     picture = overview(tracked, demo.initialized, demo.calibration, rig)
     write_atomically(demo.folder / "overview.svg", picture)

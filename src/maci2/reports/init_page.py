@@ -14,7 +14,7 @@ from maci2.reports.result_figures import (
     residual_figure,
     velocity_figure,
 )
-from maci2.reports.track_picture import track_picture, tracked_image
+from maci2.reports.track_picture import latest_tracks, track_picture
 from maci2.vision.odometry import StereoOdometry
 
 
@@ -75,9 +75,9 @@ def init_sections(inputs: Inputs, initialized: Initialized) -> list[Section]:
         pictures = side_by_side(path_figure(state), velocity_figure(state, posterior))
         sections.append(Section("Motion", pictures))
     if isinstance(inputs.visual, StereoOdometry) and not initialized.result.report.time_offset_s:
-        tracked = tracked_image(inputs.visual, int(stamps_ns[-2]), int(stamps_ns[-1]))
+        tracked = latest_tracks(inputs.visual, int(stamps_ns[-1]))
         caption = (
-            "Points followed from the keyframe before, from green (predicted to be as exact as "
+            "Points followed from the image before, from green (predicted to be as exact as "
             "any) to red (five times less)."
         )
         sections.append(Section("Images", figure(track_picture(tracked), caption)))

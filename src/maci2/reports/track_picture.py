@@ -9,10 +9,14 @@ from numpy.typing import NDArray
 
 from maci2.errors import ImageError
 from maci2.reports.svg import picture
-from maci2.sensors.stereo import Image
+from maci2.sensors.stereo import Frames, Image
 from maci2.types import Array
-from maci2.vision.keyframe import keyframe, match_keyframes
+from maci2.vision.keyframe import Keyframe, keyframe, match_keyframes
 from maci2.vision.odometry import StereoOdometry
+from maci2.vision.outlier_rejection import consensus_pose
+from maci2.vision.predicted_rotation import PredictedRotation, homography
+from maci2.vision.relative_pose import MIN_MATCHES
+from maci2.vision.two_frame import PinholePair
 
 LEAST_SURE = 5.0
 """Standard deviation, as a multiple of the image's best, at which a match is shown in plain red."""
@@ -36,22 +40,41 @@ class TrackedImage:
 
 
 def tracked_image(odometry: StereoOdometry, first_ns: int, second_ns: int) -> TrackedImage:
-    """Match two keyframes once more, for the eye."""
+    """Match two keyframes once more, for the eye: the matches that tell the measured motion."""
     frames = odometry.frames
-    nothing = np.empty((0, 2))
+    indices = [frames.index_of(int(stamp)) for stamp in (first_ns, second_ns)]
     try:
-        pairs = [frames.pair(frames.index_of(int(stamp))) for stamp in (first_ns, second_ns)]
+        first, second = (_keyframe(odometry, frames, index) for index in indices)
     except ImageError:
-        return TrackedImage(np.zeros((1, 1), np.uint8), nothing, nothing, np.empty(0))
-    first, second = (keyframe(odometry.rectification, p.left, p.right) for p in pairs)
-    if first.blank or second.blank:
-        return TrackedImage(second.left, nothing, nothing, np.empty(0))
-    found = match_keyframes(first, [], second, first.row_offset)
-    if not len(found.matches):
-        return TrackedImage(second.left, nothing, nothing, np.empty(0))
-    cov = odometry.model(found.features)[:, :2, :2]
-    sigma_px = np.sqrt(np.trace(cov, axis1=1, axis2=2))
-    return TrackedImage(second.left, found.matches.uv0, found.matches.uv1, sigma_px)
+        unread = np.zeros((1, 1), np.uint8)
+        return TrackedImage(unread, np.empty((0, 2)), np.empty((0, 2)), np.empty(0))
+    nothing = TrackedImage(second.left, np.empty((0, 2)), np.empty((0, 2)), np.empty(0))
+    measured = odometry.relative_pose(*indices)
+    if measured.reason:
+        return nothing
+    seen = odometry.rectification
+    camera = PinholePair(seen.focal, seen.center, seen.baseline)
+    rotation = PredictedRotation(measured.T_ck_ck1[:3, :3], measured.cov_T_ck_ck1[3:, 3:])
+    H = homography(rotation, camera)
+    found = match_keyframes(first, [], second, first.row_offset, H)
+    if len(found.matches) < MIN_MATCHES:
+        return nothing
+    cov = odometry.model(found.features)
+    inlier = consensus_pose(found.matches, cov, camera, rotation).weights > 0.0
+    sigma_px = np.sqrt(np.trace(cov[inlier, :2, :2], axis1=1, axis2=2))
+    return TrackedImage(second.left, found.matches.uv0[inlier], found.matches.uv1[inlier], sigma_px)
+
+
+def latest_tracks(odometry: StereoOdometry, stamp_ns: int) -> TrackedImage:
+    """The image at a timestamp, with its points as they were one image before."""
+    index = odometry.frames.index_of(int(stamp_ns))
+    before_ns = int(odometry.stamps_ns[max(index - 1, 0)])
+    return tracked_image(odometry, before_ns, stamp_ns)
+
+
+def _keyframe(odometry: StereoOdometry, frames: Frames, index: int) -> Keyframe:
+    pair = frames.pair(index)
+    return keyframe(odometry.rectification, pair.left, pair.right)
 
 
 def sigma_colors(sigma_px: Array) -> NDArray[np.uint8]:
