@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from maci2.estimation.chain.chain_measurements import (
+from maci2.chain.chain_measurements import (
     CameraMotions,
     ChainProblem,
     MarkerOrientations,
@@ -12,7 +12,7 @@ from maci2.estimation.chain.chain_measurements import (
     border_prior,
     state_prior,
 )
-from maci2.estimation.chain.chain_state import Border, BorderUnknowns, States, make_border
+from maci2.chain.chain_state import Border, BorderUnknowns, States, make_border
 from maci2.imu import datasheet_model
 from maci2.lie import se3_exp, se3_inv, so3_exp
 from maci2.lie.stacks import so3_exp_stack, stack_poses
@@ -218,7 +218,7 @@ def state_errors(states: States, truth: States) -> Array:
 
 def border_errors(border: Border, truth: Border) -> Array:
     """(20,) estimate less truth in the tangent order of a border."""
-    from maci2.estimation.chain.chain_factors import prior_factor
+    from maci2.chain.chain_factors import prior_factor
 
     delta, J = np.empty(35), np.empty((35, 35))
     prior_factor(np.eye(4), np.eye(4), np.zeros(9), np.zeros(9), border, truth, delta, J)

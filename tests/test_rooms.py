@@ -25,7 +25,7 @@ GROUND = {
     "compile",
 }
 SENSING = GROUND | {"sensors", "rigs", "datasets", "simulation"}
-MEASURING = SENSING | {"imu", "vision", "estimation"}
+MEASURING = SENSING | {"imu", "vision", "estimation", "chain"}
 PRODUCT = MEASURING | {"pipeline", "ground_truth"}
 SCORING = PRODUCT | {"evaluation", "diagnostics", "baselines"}
 SHOWING = SCORING | {"experiments", "reports"}
@@ -48,7 +48,8 @@ ALLOWED = {
     "imu": GROUND | {"sensors"},
     "vision": GROUND | {"sensors"},
     "estimation": GROUND | {"imu", "vision"},
-    "ground_truth": GROUND | {"sensors", "rigs", "datasets", "imu", "estimation"},
+    "chain": GROUND | {"imu", "estimation"},
+    "ground_truth": GROUND | {"sensors", "rigs", "datasets", "imu", "estimation", "chain"},
     "pipeline": MEASURING | {"ground_truth"},
     "evaluation": PRODUCT,
     "diagnostics": PRODUCT | {"evaluation"},

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from capture_cases import state_errors
+from maci2.chain import chain_posterior, make_border, solve_chain
 from maci2.datasets import open_recording
-from maci2.estimation.chain import chain_posterior, make_border, solve_chain
 from maci2.simulation import SimulationConfig, simulate
 
 

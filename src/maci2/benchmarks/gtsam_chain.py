@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from maci2.benchmarks.gtsam_problem import gtsam_optimise, import_gtsam
-from maci2.estimation.chain import (
+from maci2.chain import (
     ChainConfig,
     ChainProblem,
     MarkerOrientations,
@@ -17,8 +17,8 @@ from maci2.estimation.chain import (
     solve_chain,
     state_prior,
 )
-from maci2.estimation.chain.chain_assembly import assemble
-from maci2.estimation.chain.chain_solver import minimise
+from maci2.chain.chain_assembly import assemble
+from maci2.chain.chain_solver import minimise
 from maci2.imu import datasheet_model
 from maci2.lie import so3_exp
 from maci2.sensors import Recording, truth_at

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import chdtrc
 
-from maci2.estimation.chain.chain_state import MARKER, ORIENTATION_CLOCK, POSITION_CLOCK
+from maci2.chain.chain_state import MARKER, ORIENTATION_CLOCK, POSITION_CLOCK
 from maci2.findings import Finding
 from maci2.gaussian import nees
 from maci2.ground_truth.audit_fit import AuditFit

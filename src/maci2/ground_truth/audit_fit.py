@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from maci2.estimation.chain import (
+from maci2.chain import (
     ChainPosterior,
     ChainProblem,
     ChainResiduals,
@@ -13,7 +13,7 @@ from maci2.estimation.chain import (
     solve_chain,
     solve_with_noise,
 )
-from maci2.estimation.chain.variance_components import Residuals
+from maci2.chain.variance_components import Residuals
 from maci2.ground_truth.audit_problem import (
     FIRST_STD_P,
     FIRST_STD_R,

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.signal import savgol_filter
 
-from maci2.errors import DatasetError
-from maci2.estimation.chain import (
+from maci2.chain import (
     Border,
     BorderUnknowns,
     ChainProblem,
@@ -18,6 +17,7 @@ from maci2.estimation.chain import (
     make_border,
     state_prior,
 )
+from maci2.errors import DatasetError
 from maci2.ground_truth.capture import Capture
 from maci2.ground_truth.registration import Registration, unit_of_positions
 from maci2.imu import ImuMeasurements

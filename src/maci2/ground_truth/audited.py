@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from maci2.estimation.chain import States
-from maci2.estimation.chain.chain_state import POSITION, ROTATION, STATE, VELOCITY
-from maci2.estimation.chain.propagation import integrate_spans
+from maci2.chain import States
+from maci2.chain.chain_state import POSITION, ROTATION, STATE, VELOCITY
+from maci2.chain.propagation import integrate_spans
 from maci2.findings import Finding
 from maci2.gaussian import symmetrize
 from maci2.ground_truth.audit_fit import AuditFit, NoiseLevel

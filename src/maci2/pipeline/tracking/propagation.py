@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from maci2.estimation.chain import Border, States
+from maci2.chain import Border, States
 from maci2.imu import ALPHA, BETA, GAMMA, ImuMeasurements, Preintegrated, preintegrate
 from maci2.lie import skew
 from maci2.types import Array, Stamps

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from maci2.errors import DatasetError
-from maci2.estimation.chain import (
+from maci2.chain import (
     CameraMotions,
     ChainConfig,
     ChainProblem,
@@ -15,6 +14,7 @@ from maci2.estimation.chain import (
     make_border,
     solve_chain,
 )
+from maci2.errors import DatasetError
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.pipeline.rehearsals import warm_up

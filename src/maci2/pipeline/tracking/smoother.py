@@ -14,9 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from maci2.errors import MeasurementError
-from maci2.estimation import InitResult
-from maci2.estimation.chain import (
+from maci2.chain import (
     Border,
     BorderUnknowns,
     CameraMotions,
@@ -33,7 +31,9 @@ from maci2.estimation.chain import (
     without_first,
     zero_motion,
 )
-from maci2.estimation.chain.chain_state import BORDER, SCALE, STATE
+from maci2.chain.chain_state import BORDER, SCALE, STATE
+from maci2.errors import MeasurementError
+from maci2.estimation import InitResult
 from maci2.gaussian import nees
 from maci2.imu import BiasPrior, ImuMeasurements
 from maci2.lie import so3_exp

@@ -5,9 +5,9 @@ from typing import Literal
 
 import numpy as np
 
+from maci2.chain import States
 from maci2.errors import DatasetError, MeasurementError
 from maci2.estimation import InitResult, SolverConfig, initialize
-from maci2.estimation.chain import States
 from maci2.gaussian import nees
 from maci2.imu import ImuMeasurements
 from maci2.imu.stationary import MAX_STD

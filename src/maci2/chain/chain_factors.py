@@ -11,9 +11,9 @@ import math
 
 import numpy as np
 
+from maci2.chain.chain_state import Border, States
+from maci2.chain.propagation import Spans, add_cross_columns, corrected
 from maci2.compile import kernel
-from maci2.estimation.chain.chain_state import Border, States
-from maci2.estimation.chain.propagation import Spans, add_cross_columns, corrected
 from maci2.lie import (
     product,
     product_t,

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maci2.estimation.chain.propagation import Spans
+from maci2.chain.propagation import Spans
 from maci2.types import Array
 
 Indices = NDArray[np.int64]

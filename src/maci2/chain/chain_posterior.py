@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from maci2.chain.chain_arrays import GROUPS
+from maci2.chain.chain_elimination import factor, inverse_blocks
+from maci2.chain.chain_equations import empty_system, linearize
+from maci2.chain.chain_solver import ChainSolution
+from maci2.chain.chain_state import BORDER, STATE, Columns
 from maci2.errors import MeasurementError
-from maci2.estimation.chain.chain_arrays import GROUPS
-from maci2.estimation.chain.chain_elimination import factor, inverse_blocks
-from maci2.estimation.chain.chain_equations import empty_system, linearize
-from maci2.estimation.chain.chain_solver import ChainSolution
-from maci2.estimation.chain.chain_state import BORDER, STATE, Columns
 from maci2.types import Array
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from capture_cases import border_errors, captured_case, state_errors
-from maci2.estimation.chain import (
+from maci2.chain import (
     BorderUnknowns,
     ChainConfig,
     Loss,
@@ -17,17 +17,17 @@ from maci2.estimation.chain import (
     without_first,
     zero_motion,
 )
-from maci2.estimation.chain.chain_arrays import GROUPS
-from maci2.estimation.chain.chain_assembly import assemble
-from maci2.estimation.chain.chain_equations import (
+from maci2.chain.chain_arrays import GROUPS
+from maci2.chain.chain_assembly import assemble
+from maci2.chain.chain_equations import (
     CARRIED,
     empty_system,
     linearize,
     tie_factor,
     timed_factor,
 )
-from maci2.estimation.chain.chain_gram import ROOM
-from maci2.estimation.chain.propagation import carry
+from maci2.chain.chain_gram import ROOM
+from maci2.chain.propagation import carry
 from maci2.gaussian import nees
 from maci2.lie import se3_exp, so3_exp
 

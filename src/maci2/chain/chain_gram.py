@@ -9,9 +9,9 @@ import math
 
 import numpy as np
 
+from maci2.chain.chain_arrays import CAUCHY, HUBER, Indices
+from maci2.chain.chain_state import STATE, Columns
 from maci2.compile import kernel
-from maci2.estimation.chain.chain_arrays import CAUCHY, HUBER, Indices
-from maci2.estimation.chain.chain_state import STATE, Columns
 from maci2.types import Array
 
 SINGLE, PAIR = STATE + 1, 2 * STATE + 2

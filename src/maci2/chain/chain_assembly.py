@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from maci2.errors import MeasurementError
-from maci2.estimation.chain.chain_arrays import (
+from maci2.chain.chain_arrays import (
     CAUCHY,
     HUBER,
     NO_LOSS,
@@ -12,7 +11,7 @@ from maci2.estimation.chain.chain_arrays import (
     Ties,
     Timed,
 )
-from maci2.estimation.chain.chain_measurements import (
+from maci2.chain.chain_measurements import (
     ChainProblem,
     GaussianPrior,
     Loss,
@@ -20,7 +19,7 @@ from maci2.estimation.chain.chain_measurements import (
     MarkerPositions,
     Stamps,
 )
-from maci2.estimation.chain.chain_state import (
+from maci2.chain.chain_state import (
     BORDER,
     ORIENTATION_CLOCK_AT,
     POSITION_CLOCK_AT,
@@ -28,7 +27,8 @@ from maci2.estimation.chain.chain_state import (
     Border,
     States,
 )
-from maci2.estimation.chain.propagation import Spans, integrate_spans
+from maci2.chain.propagation import Spans, integrate_spans
+from maci2.errors import MeasurementError
 from maci2.gaussian import square_root_information
 from maci2.imu import ImuMeasurements
 from maci2.imu.preintegration import MAX_GAP_PERIODS

@@ -6,8 +6,7 @@ free.
 
 import numpy as np
 
-from maci2.compile import kernel
-from maci2.estimation.chain.chain_arrays import (
+from maci2.chain.chain_arrays import (
     CAMERA_GROUP,
     IMU_GROUP,
     NO_LOSS,
@@ -20,14 +19,14 @@ from maci2.estimation.chain.chain_arrays import (
     Ties,
     Timed,
 )
-from maci2.estimation.chain.chain_factors import (
+from maci2.chain.chain_factors import (
     camera_factor,
     imu_factor,
     orientation_factor,
     position_factor,
     prior_factor,
 )
-from maci2.estimation.chain.chain_gram import (
+from maci2.chain.chain_gram import (
     PAIR,
     RESIDUAL,
     ROOM,
@@ -35,8 +34,9 @@ from maci2.estimation.chain.chain_gram import (
     add_single,
     places,
 )
-from maci2.estimation.chain.chain_state import BORDER, STATE, Border, Columns, States
-from maci2.estimation.chain.propagation import CARRIED, carry
+from maci2.chain.chain_state import BORDER, STATE, Border, Columns, States
+from maci2.chain.propagation import CARRIED, carry
+from maci2.compile import kernel
 from maci2.estimation.normal_equations import System
 from maci2.types import Array
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from maci2.estimation.chain.chain_arrays import GROUPS, Factors, Timed
-from maci2.estimation.chain.chain_equations import empty_system, linearize
-from maci2.estimation.chain.chain_measurements import ChainProblem, GaussianPrior
-from maci2.estimation.chain.chain_solver import ChainSolution
-from maci2.estimation.chain.chain_state import BORDER, STATE, States
-from maci2.estimation.chain.propagation import Spans
+from maci2.chain.chain_arrays import GROUPS, Factors, Timed
+from maci2.chain.chain_equations import empty_system, linearize
+from maci2.chain.chain_measurements import ChainProblem, GaussianPrior
+from maci2.chain.chain_solver import ChainSolution
+from maci2.chain.chain_state import BORDER, STATE, States
+from maci2.chain.propagation import Spans
 from maci2.gaussian import symmetrize
 
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from maci2.chain.chain_state import Border, States
 from maci2.compile import kernel
-from maci2.estimation.chain.chain_state import Border, States
 from maci2.imu import ImuMeasurements
 from maci2.imu.preintegration_kernels import preintegrate_segments
 from maci2.lie import one_minus_cos_over, sin_over, t_minus_sin_over

@@ -6,8 +6,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from maci2.chain.chain_state import BORDER, STATE, Border, BorderUnknowns, States
 from maci2.errors import MeasurementError
-from maci2.estimation.chain.chain_state import BORDER, STATE, Border, BorderUnknowns, States
 from maci2.gaussian import require_spd
 from maci2.imu import ImuMeasurements
 from maci2.types import Array

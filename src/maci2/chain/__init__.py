@@ -1,6 +1,6 @@
 """A chain of many states with wandering biases, estimated at a cost linear in its length."""
 
-from maci2.estimation.chain.chain_measurements import (
+from maci2.chain.chain_measurements import (
     CameraMotions,
     ChainProblem,
     GaussianPrior,
@@ -11,11 +11,11 @@ from maci2.estimation.chain.chain_measurements import (
     state_prior,
     zero_motion,
 )
-from maci2.estimation.chain.chain_posterior import ChainPosterior, chain_posterior
-from maci2.estimation.chain.chain_solver import ChainConfig, ChainSolution, solve_chain
-from maci2.estimation.chain.chain_state import Border, BorderUnknowns, States, make_border
-from maci2.estimation.chain.marginalization import marginalize_first, without_first
-from maci2.estimation.chain.variance_components import (
+from maci2.chain.chain_posterior import ChainPosterior, chain_posterior
+from maci2.chain.chain_solver import ChainConfig, ChainSolution, solve_chain
+from maci2.chain.chain_state import Border, BorderUnknowns, States, make_border
+from maci2.chain.marginalization import marginalize_first, without_first
+from maci2.chain.variance_components import (
     ChainResiduals,
     NoiseSolution,
     chain_residuals,

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from maci2.estimation.chain.chain_arrays import GROUPS, Factors
-from maci2.estimation.chain.chain_assembly import assemble
-from maci2.estimation.chain.chain_elimination import back_substitute, factor
-from maci2.estimation.chain.chain_equations import empty_system, linearize
-from maci2.estimation.chain.chain_measurements import ChainProblem
-from maci2.estimation.chain.chain_state import Border, Columns, States, retract
+from maci2.chain.chain_arrays import GROUPS, Factors
+from maci2.chain.chain_assembly import assemble
+from maci2.chain.chain_elimination import back_substitute, factor
+from maci2.chain.chain_equations import empty_system, linearize
+from maci2.chain.chain_measurements import ChainProblem
+from maci2.chain.chain_state import Border, Columns, States, retract
 from maci2.estimation.normal_equations import System
 from maci2.types import Array
 

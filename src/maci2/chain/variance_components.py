@@ -13,19 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtri
 
-from maci2.compile import kernel
-from maci2.estimation.chain.chain_arrays import Factors, Indices
-from maci2.estimation.chain.chain_equations import tie_factor, timed_factor
-from maci2.estimation.chain.chain_gram import PAIR, ROOM, SINGLE, places
-from maci2.estimation.chain.chain_measurements import (
+from maci2.chain.chain_arrays import Factors, Indices
+from maci2.chain.chain_equations import tie_factor, timed_factor
+from maci2.chain.chain_gram import PAIR, ROOM, SINGLE, places
+from maci2.chain.chain_measurements import (
     ChainProblem,
     MarkerOrientations,
     MarkerPositions,
 )
-from maci2.estimation.chain.chain_posterior import ChainPosterior, chain_posterior
-from maci2.estimation.chain.chain_solver import ChainConfig, ChainSolution, solve_chain
-from maci2.estimation.chain.chain_state import STATE, Border, Columns, States
-from maci2.estimation.chain.propagation import CARRIED
+from maci2.chain.chain_posterior import ChainPosterior, chain_posterior
+from maci2.chain.chain_solver import ChainConfig, ChainSolution, solve_chain
+from maci2.chain.chain_state import STATE, Border, Columns, States
+from maci2.chain.propagation import CARRIED
+from maci2.compile import kernel
 from maci2.types import Array
 
 Measured = TypeVar("Measured", MarkerPositions, MarkerOrientations)
