@@ -91,6 +91,14 @@ def test_larger_noise_than_stated_widens_sigma_unless_switched_off():
     assert adapted.nees["velocity"] < 0.7 * fixed.nees["velocity"]
 
 
+def test_the_last_image_may_fall_on_an_imu_sample(ride):
+    stamps_ns = ride.vision.stamps_ns
+    last = int(np.searchsorted(ride.imu.stamps_ns, stamps_ns[-1]))
+    on_sample = replace(ride.vision, stamps_ns=np.append(stamps_ns[:-1], ride.imu.stamps_ns[last]))
+    found = tracked(replace(ride, vision=on_sample))
+    assert found.states[-1].stamp_ns == int(ride.imu.stamps_ns[last])
+
+
 def test_without_a_usable_window_it_says_so():
     ride = simulated_ride(3, duration_s=6.0)
     nothing = ["dark"] * (len(ride.vision) - 1)

@@ -241,7 +241,7 @@ def track(
         last_ns = int(keyframes_ns[k + 1]) - 1 if k + 1 < len(keyframes_ns) else int(images_ns[-1])
         last_ns = min(last_ns, int(imu.stamps_ns[-1]))
         wanted_ns = images_ns[(images_ns >= stamp_ns) & (images_ns <= last_ns)]
-        states += tracker.states_at(imu.between(stamp_ns, last_ns), wanted_ns)
+        states += tracker.states_at(imu, wanted_ns)
     if not tracker.starts:
         raise DatasetError(
             "tracking never started: no window of "
