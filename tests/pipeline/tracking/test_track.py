@@ -99,6 +99,16 @@ def test_the_last_image_may_fall_on_an_imu_sample(ride):
     assert found.states[-1].stamp_ns == int(ride.imu.stamps_ns[last])
 
 
+def test_a_gap_of_the_imu_ends_a_segment_and_another_begins_after_it(ride):
+    since_s = (ride.imu.stamps_ns - ride.imu.stamps_ns[0]) / 1e9
+    kept = (since_s < 6.0) | (since_s > 6.2)
+    names = ("stamps_ns", "gyro", "acc", "var_gyro", "var_acc")
+    gappy = replace(ride.imu, **{name: getattr(ride.imu, name)[kept] for name in names})
+    found = tracked(replace(ride, imu=gappy))
+    assert {state.segment for state in found.states} == {0, 1}
+    assert any("no IMU sample" in keyframe.reason for keyframe in found.keyframes)
+
+
 def test_without_a_usable_window_it_says_so():
     ride = simulated_ride(3, duration_s=6.0)
     nothing = ["dark"] * (len(ride.vision) - 1)

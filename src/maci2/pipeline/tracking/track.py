@@ -104,6 +104,7 @@ class Tracker:
         self.keyframes: list[Keyframe] = []
         self.starts: list[InitResult] = []
         self.segment = -1
+        self.log_scale = 0.0  # of true length over vision's, as last estimated
         self._measured_ns = 0
         self._rejected_in_a_row = 0
 
@@ -148,6 +149,11 @@ class Tracker:
             self.smoother.add(imu, stamp_ns, T_ck_ck1, cov, rate)
         self.keyframes.append(Keyframe(stamp_ns, chi2, rejected, reason))
 
+    def stop(self, stamp_ns: int, reason: str) -> None:
+        """The IMU has a gap, across which nothing can be carried: start again after it."""
+        self.smoother = None
+        self.keyframes.append(Keyframe(stamp_ns, None, False, reason))
+
     @property
     def doubtful(self) -> bool:
         """So many relative poses in a row were rejected that the state may be the wrong one."""
@@ -173,6 +179,7 @@ class Tracker:
 
     def _tracked(self, stamp_ns: int, state: States, cov: Array) -> TrackedState:
         assert self.smoother is not None
+        self.log_scale = float(self.smoother.solution.border.scalars[1])
         outage_s = (int(self.smoother.stamps_ns[-1]) - self._measured_ns) / NS
         health: Health = "tracking" if outage_s <= 0.0 else "bridging"
         if outage_s > LOST_AFTER_S:
@@ -229,27 +236,31 @@ def track(
         if waiting and first is not None and _try_start(tracker, imu, vision, first, k):
             started_at = k
         elif tracker.smoother is not None:
-            tracker.add(
-                imu.between(int(tracker.smoother.stamps_ns[0]), stamp_ns),
-                keyframes_ns[k - 1 : k + 1],
-                vision.Ts_ck_ck1[k - 1],
-                vision.covs_T_ck_ck1[k - 1],
-                why[k - 1],
-            )
+            try:
+                tracker.add(
+                    imu.between(int(tracker.smoother.stamps_ns[0]), stamp_ns),
+                    keyframes_ns[k - 1 : k + 1],
+                    vision.Ts_ck_ck1[k - 1],
+                    vision.covs_T_ck_ck1[k - 1],
+                    why[k - 1],
+                )
+            except DatasetError as error:
+                tracker.stop(stamp_ns, str(error))
         if tracker.smoother is None:
             continue
         last_ns = int(keyframes_ns[k + 1]) - 1 if k + 1 < len(keyframes_ns) else int(images_ns[-1])
         last_ns = min(last_ns, int(imu.stamps_ns[-1]))
         wanted_ns = images_ns[(images_ns >= stamp_ns) & (images_ns <= last_ns)]
-        states += tracker.states_at(imu, wanted_ns)
+        try:
+            states += tracker.states_at(imu, wanted_ns)
+        except DatasetError as error:
+            tracker.stop(stamp_ns, str(error))
     if not tracker.starts:
         raise DatasetError(
             "tracking never started: no window of "
             f"{WINDOW_S:g} s was initialized with the verdict ok. Run `maci2 init` to see why."
         )
-    assert tracker.smoother is not None
-    log_scale = float(tracker.smoother.solution.border.scalars[1])
-    return Track(states, tracker.keyframes, tracker.starts, log_scale)
+    return Track(states, tracker.keyframes, tracker.starts, tracker.log_scale)
 
 
 def _window_start(keyframes_ns: Stamps, last: int) -> int | None:
