@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo check docs docs-serve setup format test-more bench clean
+.PHONY: demo check docs docs-serve setup format test-more soak bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/maci2 compile
@@ -18,7 +18,11 @@ check: $(VENV)/.installed-dev
 
 # What `check` leaves out: many windows, and real recordings (skipped where there are none).
 test-more: $(VENV)/.installed-dev
-	$(BIN)/pytest -q -m "slow or dataset"
+	$(BIN)/pytest -q -m "(slow or dataset) and not soak"
+
+# What takes an hour: every reader against thousands of damaged files, hundreds of recordings.
+soak: $(VENV)/.installed-dev
+	$(BIN)/pytest -q -m soak
 
 # The documentation site, to be read at site/index.html.
 docs: $(VENV)/.installed-docs

@@ -53,7 +53,7 @@ def test_every_public_entry_point_refuses_wrong_values_and_survives_them():
     assert set(dir(maci2)) - errors - MADE_BY_MACI2 - {"__version__"} <= covered
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", range(1, 11))
 def test_other_random_shapes_are_refused_too(seed):
     run_cases(seed)

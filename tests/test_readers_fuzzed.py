@@ -233,7 +233,7 @@ def test_a_damaged_file_is_read_or_refused(reader, tmp_path):
     assert not failures, described(failures)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("reader", READERS)
 def test_two_thousand_damaged_files_are_read_or_refused(reader, tmp_path):
     target = READERS[reader](tmp_path)

@@ -234,7 +234,7 @@ def test_posterior_is_consistent_on_a_few_simulated_recordings():
     assert 0.75 < of_states < 1.25
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_posterior_is_consistent_on_200_recordings_of_a_minute():
     of_states, of_border = consistency(range(1000, 1200), 60.0)
     assert 0.9 < of_states < 1.1
