@@ -45,7 +45,7 @@ __all__ = [
 
 
 def find_initializer(name: str) -> Initializer:
-    """By name, or an error that lists what exists."""
+    """The initializer of this name, or an error that lists what exists."""
     if name not in INITIALIZERS:
         raise OptionError(
             f"'{name}' is no initializer; choose from {', '.join(sorted(INITIALIZERS))}."

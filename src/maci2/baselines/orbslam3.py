@@ -29,10 +29,10 @@ from maci2.types import NS, Array
 
 INFO_GYRO_BIAS = 1e2
 INFO_ACC_BIAS = 1e5
-"""Of the priors about zero, per axis."""
+"""Information of the priors about zero, per axis."""
 
 MIN_EIGENVALUE = 1e-12
-"""Of a step's information; smaller ones are set to zero."""
+"""Smallest eigenvalue of a step's information; smaller ones are set to zero."""
 
 FIRST_DAMPING = 1e3
 MAX_ITERATIONS = 200
@@ -42,7 +42,7 @@ STEP_TOLERANCE = 1e-10
 MIN_ACC_CHANGE = 0.5
 """[m/s^2]"""
 IMAGE_PERIOD_NS = 50_000_000
-"""Of the cameras it is used with."""
+"""Period of the cameras it is used with."""
 MIN_KEYFRAMES = 10
 MIN_DURATION_S = 1.0
 MIN_TRAVEL = 0.02
@@ -194,7 +194,7 @@ def _linearize(
 
 
 def rejection(segment: Segment) -> str:
-    """Which gate does not let the window pass."""
+    """Name of the gate that rejects the window."""
     duration_s = float(segment.stamps_ns[-1] - segment.stamps_ns[0]) / NS
     if len(segment.stamps_ns) < MIN_KEYFRAMES:
         return f"{len(segment.stamps_ns)} keyframes, needed {MIN_KEYFRAMES}"

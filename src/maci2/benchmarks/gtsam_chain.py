@@ -26,7 +26,7 @@ from maci2.simulation import SimulationConfig, simulate
 from maci2.types import NS, Array
 
 MARKER_STD = 0.01
-"""Of marker positions [m] and orientations [rad]."""
+"""Standard deviation of marker positions [m] and orientations [rad]."""
 
 
 @dataclass(frozen=True)

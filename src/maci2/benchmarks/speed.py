@@ -79,7 +79,7 @@ class BenchReport:
     """[m/s^2]"""
 
     memory_growth_mb: float
-    """Of the process, over `MEMORY_WINDOWS` initializations."""
+    """Growth of the process over `MEMORY_WINDOWS` initializations [MB]."""
 
     notes: list[str]
 

@@ -24,7 +24,7 @@ class Timed(NamedTuple):
     at_state: Indices
     """(m,) state."""
     spans: Spans
-    """From the state to the stamp with its clock's offset as it was when integrated."""
+    """Spans from the state to the timestamp, with its clock's offset as it was when integrated."""
     anchor: Array
     """(m,) that offset [s]."""
     elapsed: Array

@@ -89,7 +89,7 @@ def make_border(
 
 @dataclass(frozen=True)
 class BorderUnknowns:
-    """Which constants are free; all others stay at their initial guess."""
+    """Constants that are free; all others stay at their initial guess."""
 
     gravity: bool = False
     """Direction of gravity in the world; its norm is given."""

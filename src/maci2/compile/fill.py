@@ -105,7 +105,7 @@ def _start(arguments: list[str], own_session: bool) -> "subprocess.Popen[bytes]"
 
 
 def _environment() -> dict[str, str]:
-    """Of a worker: it compiles whatever this process does, from the same package."""
+    """Environment of a worker: it compiles whatever this process does, from the same package."""
     package = str(Path(__file__).resolve().parents[2])
     paths = [package, *filter(None, [os.environ.get("PYTHONPATH", "")])]
     return os.environ | {

@@ -137,7 +137,7 @@ class Diagnosis:
         return all(finding.level != "error" for finding in self.findings)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: numbers that could not be measured are None."""
+        """Dictionary for JSON: numbers that could not be measured are None."""
         return {"usable": self.usable, **_without_nan(asdict(self))}
 
 

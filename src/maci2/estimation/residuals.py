@@ -153,7 +153,7 @@ def _rotation_rows(
 
 @kernel
 def _turned_rows(T_c0_bk: Array, by_k: Array, by_k1: Array, J: Array) -> None:
-    """Of three rows by the rotations of both poses: R_bk_c0 [by_k]x and -R_bk_c0 [by_k1]x."""
+    """Derivatives by the rotations of both poses: R_bk_c0 [by_k]x and -R_bk_c0 [by_k1]x."""
     for i in range(3):
         for j in range(3):
             k, m = (j + 1) % 3, (j + 2) % 3

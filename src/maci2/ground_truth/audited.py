@@ -37,7 +37,7 @@ class AuditedTruth:
     """Source that was audited."""
 
     truth: GroundTruth
-    """At IMU samples: poses of the IMU, velocity, and biases."""
+    """States at IMU samples: poses of the IMU, velocity, and biases."""
 
     cov_states: Array
     """(n, 15, 15) of each row, order [phi, v, p, bg, ba]: R_w_b Exp(phi), the others plain

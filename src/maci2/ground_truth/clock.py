@@ -17,7 +17,7 @@ SPAN_S = 12.0
 """Stretch over which one offset is measured: three blocks, whose scatter is its uncertainty."""
 
 EVERY_S = 6.0
-"""From the middle of one stretch to that of the next."""
+"""Time from the middle of one stretch to that of the next [s]."""
 
 MARGIN_S = 1.0
 """Offsets are looked for this far to either side of a stretch."""
@@ -89,7 +89,7 @@ def truth_clock(
 
 
 def _middles(truth: GroundTruth, imu: ImuSamples, start_ns: int, end_ns: int) -> Stamps:
-    """Of stretches from start to end, moved inwards where the recording begins or ends."""
+    """Middles of stretches from start to end, moved inwards where the recording begins or ends."""
     first_ns = max(int(truth.stamps_ns[0]), int(imu.stamps_ns[0])) + HALF_NS
     last_ns = min(int(truth.stamps_ns[-1]), int(imu.stamps_ns[-1])) - HALF_NS
     count = max(round((end_ns - start_ns) / NS / EVERY_S), 1) + 1

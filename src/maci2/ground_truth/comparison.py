@@ -31,8 +31,8 @@ MIN_OVERLAP_S = 2.0
 """Common time of truth and IMU below which nothing is measured."""
 
 _PRIOR_STD = np.array([0.5, 0.5, 0.5, 1.0, 1.0, 1.0])
-"""Of misalignment [rad] and gyroscope bias [rad/s]: keeps the covariance finite where the motion
-says nothing."""
+"""Standard deviation of misalignment [rad] and gyroscope bias [rad/s]: keeps the covariance finite
+where the motion says nothing."""
 
 
 @dataclass(frozen=True)

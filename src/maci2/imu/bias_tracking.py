@@ -26,7 +26,7 @@ STD_SPEED = 2.5
 over several blocks, so this is larger than the 1 m/s of a drone or a hand."""
 
 STD_FIRST_TILT = 0.1
-"""Of the attitude that levels the first block's mean specific force [rad]."""
+"""Standard deviation of the attitude that levels the first block's mean specific force [rad]."""
 
 STD_FIRST_VELOCITY = 1.0
 """[m/s]"""

@@ -131,7 +131,7 @@ class ImuModel:
 
     @property
     def bias_prior(self) -> BiasPrior:
-        """Of the bias that remains after correction."""
+        """Prior of the bias that remains after correction."""
         return self.about.bias_prior()
 
     def measure(self, samples: ImuSamples, check_mounting: bool = True) -> ImuMeasurements:

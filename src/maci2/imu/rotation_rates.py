@@ -25,7 +25,8 @@ MIN_RATE = 0.05
 compared: it is that of noise."""
 
 MIN_CORRELATION = 0.8
-"""Of centred rates after the best rotation; below it they are no two views of one motion."""
+"""Correlation of centred rates after the best rotation; below it they are no two views of one
+motion."""
 
 SEARCH_S = 1.0
 """Offsets are looked for this far to either side, less for recordings below 8 s."""
@@ -77,7 +78,7 @@ class RateMatch:
     """Gyroscope over source: 1, or 57.3 for a gyroscope in deg/s."""
 
     offset_s: float
-    """To be added to the source's stamps."""
+    """Seconds to add to the source's timestamps."""
 
     std_offset_s: float
     drift_s: float

@@ -19,7 +19,7 @@ DEGREE = 3
 
 @dataclass(frozen=True)
 class _Brackets:
-    """Which two samples each query lies between, and where."""
+    """The two samples that each query lies between, and where."""
 
     before: Stamps
     after: Stamps

@@ -44,10 +44,10 @@ class ImageRecording:
     """What was added to the camera's timestamps."""
 
     image_names: tuple[dict[int, str], ...] = ()
-    """As of a `Recording`."""
+    """Names of image files, as in `Recording`."""
 
     bag: BagImages | None = None
-    """For a bag: where its images are."""
+    """Place of the images in a bag; None for a folder."""
 
 
 class HasImages(Protocol):

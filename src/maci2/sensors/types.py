@@ -369,11 +369,11 @@ class Recording:
     """Every ground truth found, by the name of its folder, file or topic."""
 
     bag: BagImages | None = None
-    """For a bag: where its images are."""
+    """Place of the images in a bag; None for a folder."""
 
     image_names: tuple[dict[int, str], ...] = ()
-    """For a folder, one per camera: names of image files that are not their timestamp, by the
-    timestamp that the camera's list gives them."""
+    """Names of image files that are not their timestamp, one dictionary per camera of a folder, by
+    the timestamp that the camera's list gives them."""
 
     notes: tuple[str, ...] = ()
     """What was found and taken for what."""

@@ -34,10 +34,10 @@ class SimulationConfig:
     """Choices of a simulated recording. The same configuration gives the same bytes."""
 
     kind: MotionKind = "handheld"
-    """Which motion: `random_trajectory` says what each is like."""
+    """Kind of motion: `random_trajectory` says what each is like."""
 
     duration_s: float = 20.0
-    """From the first IMU sample to the last."""
+    """Time from the first IMU sample to the last [s]."""
 
     seed: int = 0
     """Motion, biases, walk and noise are separate streams of it: switching one off leaves the

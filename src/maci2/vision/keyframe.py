@@ -1,4 +1,4 @@
-"""From two stereo pairs and the images between them to checked matches."""
+"""Checked matches from two stereo pairs and the images between them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -51,7 +51,7 @@ class RelativePoses:
     nothing was measured, of whatever a camera can do in that time."""
 
     frame: CameraFrame = "camera"
-    """Which frame c is: the camera itself, or its rectified image's (T_b_cr = T_b_c R_c_cr)."""
+    """Meaning of frame c: the camera itself, or its rectified image's (T_b_cr = T_b_c R_c_cr)."""
 
     std_scale: float = 0.0
     """Standard deviation of a factor on all translations alike, which no covariance of single poses

@@ -66,7 +66,7 @@ class BagFrames:
         """Images of either camera without a partner; cameras drop frames."""
         self._images = images
         self._stamps_ns = tuple(stamps - shift_ns for stamps in stamps_ns)
-        """As the headers have them."""
+        """Timestamps as the headers have them."""
         self._at: tuple[NDArray[np.intp], NDArray[np.intp]] = (left, right)
         self._bag: Bag | None = None
         self._cursors: list[_Cursor] = []

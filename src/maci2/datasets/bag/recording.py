@@ -34,10 +34,10 @@ class Scanned:
 
     topics: Topics
     series: dict[str, Series]
-    """By role."""
+    """Numbers of each topic, by role."""
 
     rejected: dict[str, list[str]]
-    """By role of a camera: what is wrong with each image that cannot be used."""
+    """What is wrong with each image that cannot be used, by role of the camera."""
 
     @property
     def camera_stamps_ns(self) -> tuple[Stamps, ...]:

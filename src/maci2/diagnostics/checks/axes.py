@@ -1,4 +1,4 @@
-"""Which axes the gyroscope and the accelerometer mean, against a truth or against each other."""
+"""Axes of gyroscope and accelerometer, checked against a truth or against each other."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ BETTER = 0.25
 """Other axes are believed when they leave at most this part of the squared misfit."""
 
 MAX_FORCE_MISFIT = 2.0
-"""Of forces against the truth's, rms [m/s^2]: what bias, scale and vibration may add."""
+"""Misfit of forces against the truth's, rms [m/s^2]: what bias, scale and vibration may add."""
 
 MIRRORED = "the IMU's axes are left-handed (mirrored)"
 TURNED = "the IMU's axes are permuted or turned"

@@ -12,11 +12,11 @@ from maci2.sensors.plausibility import IN_DEGREES
 from maci2.types import Array
 
 MAX_OFFSET_S = 0.003
-"""At 1 rad/s, 3 ms are 0.17 deg: more than the noise of a good odometry."""
+"""Largest time offset [s]. At 1 rad/s, 3 ms are 0.17 deg: more than the noise of a good odometry."""
 
 SERIOUS_OFFSET_S = 0.01
 MAX_DRIFT_S = 0.005
-"""From beginning to end."""
+"""Largest drift from beginning to end [s]."""
 
 SIGMAS = 5.0
 """A difference must also exceed this many of its standard deviations."""

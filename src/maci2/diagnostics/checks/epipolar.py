@@ -40,10 +40,10 @@ MIN_EXPLAINED = 0.1
 """and this share of all points."""
 
 _FEATURES, _RATIO, _RANSAC_PX = 1500, 0.8, 2.0
-"""Of matches without calibration, looked for when those with it fail."""
+"""Settings of matches without calibration, looked for when those with it fail."""
 
 MAX_SCATTER = 1.0
-"""Of row errors over the pairs, as a share of what they have in common, for a wrong calibration."""
+"""Scatter of row errors over the pairs, as a share of their mean, for a wrong calibration."""
 
 MAX_BENT = 0.7
 """Share of the common row error that neither an offset nor a slope explains."""
@@ -193,7 +193,7 @@ def _better(other: _Fit, fit: _Fit) -> bool:
 def _diagnosed(
     rectification: Rectification, pairs: list[tuple[Image, Image]], fit: _Fit
 ) -> Finding:
-    """From matches made without calibration: the same in every pair, or another in each?"""
+    """Finding from matches made without calibration: the same error in every pair, or not?"""
     fields = [_row_field(rectification, left, right) for left, right in pairs]
     known = np.array([field for field in fields if field is not None])
     if len(known) < max(len(pairs) // 2, 1):

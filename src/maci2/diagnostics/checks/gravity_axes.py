@@ -18,8 +18,8 @@ MAX_WINDOWS = 40
 RATE_HZ = 50.0
 
 MAX_MISFIT = 1.5
-"""Of the mean forces of two halves, median [m/s^2]: a change of speed by 3 m/s from one half to the
-other. Hand-held devices, multicopters and cars stay below 1.4."""
+"""Largest misfit of the mean forces of two halves, median [m/s^2]: a change of speed by 3 m/s from
+one half to the other. Hand-held devices, multicopters and cars stay below 1.4."""
 
 BETTER = 0.5
 """Another set of axes is believed when it leaves at most this part of the misfit."""
@@ -44,7 +44,7 @@ class GravityAxes:
     """What makes the gyroscope agree with the accelerometer."""
 
     misfit: float
-    """As recorded, rms [m/s^2]."""
+    """Misfit of the forces as recorded, rms [m/s^2]."""
 
     best_misfit: float
     P: Array

@@ -74,7 +74,7 @@ def _places(frames: Frames) -> Iterator[Place]:
 
 
 def _spread(count: int) -> list[int]:
-    """Of 0 .. count - 1, one in each of PLACES equal parts; never in step with anything."""
+    """Indices below `count`, one in each of PLACES equal parts; never in step with anything."""
     part = np.arange(PLACES)
     places = (part + (part * GOLDEN) % 1.0) / PLACES * max(count, 0)
     return [int(i) for i in np.unique(places.astype(int))] if count > 0 else []

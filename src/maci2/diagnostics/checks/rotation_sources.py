@@ -231,7 +231,7 @@ def _inverted_extrinsics(rig: Rig, frame: CameraFrame) -> Array:
 
 
 def _excitation(recording: Recording, motion: _Motion | None) -> list[Finding]:
-    """From the gyroscope alone, and from the estimator where there is camera motion."""
+    """Excitation from the gyroscope alone, and from the estimator where there is camera motion."""
     imu = recording.imu
     if motion is None:
         return [rotation_finding(imu, imu.gyro.mean(axis=0))]

@@ -69,7 +69,7 @@ def _pair_findings(stamps_ns: tuple[Stamps, ...], matched_pct: float) -> list[Fi
 
 
 def _right_after_left_s(left: Stamps, right: Stamps) -> Array:
-    """From each left stamp to the nearest right one."""
+    """Time from each left timestamp to the nearest right one [s]."""
     after = np.clip(np.searchsorted(right, left), 0, len(right) - 1)
     before = np.maximum(after - 1, 0)
     nearer_before = np.abs(right[before] - left) < np.abs(right[after] - left)

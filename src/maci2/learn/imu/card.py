@@ -66,7 +66,7 @@ def first_card(
 
 
 def _label_noise(error_model: ErrorModel, tracks: list[Track]) -> dict[str, LabelNoiseCard]:
-    """As it was learned in training."""
+    """Label noise as it was learned in training."""
     if error_model.form.start not in ("two-ended", "per recording"):
         return {}
     std = error_model.log_label_std.detach().exp().numpy()

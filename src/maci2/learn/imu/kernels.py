@@ -133,7 +133,8 @@ def _noise_gradient(
     C: Array, B: Array, rows: Array, acc_rows: Array, var_gyro: Array, var_acc: Array,
     var_gyro_bar: Array, var_acc_bar: Array, rows_bar: Array, acc_rows_bar: Array,
 ) -> None:  # fmt: skip
-    """By a step's variances, and by what its noise adds to covariance (C) and bias sums (B)."""
+    """Gradient by a step's variances, and by what its noise adds to covariance (C) and bias
+    sums (B)."""
     for j in range(3):
         var_gyro_bar[j] = var_acc_bar[j] = 0.0
     _rows_gradient(C, rows, 0, var_gyro, var_gyro_bar, rows_bar)
@@ -151,8 +152,8 @@ def _lever_gradient(
     rows_bar: Array, beta_bar: Array, alpha_bar: Array, seen_bar: Array, lever_p_bar: Array,
     part_bar: Array, whole_bar: Array, d_beta_bar: Array,
 ) -> None:  # fmt: skip
-    """From the rows of a step to its rotations `part` and `whole`, its `d_beta`, and to velocity
-    and position before it; everything from `seen_bar` on is written."""
+    """Gradient carried from the rows of a step to its rotations `part` and `whole`, its `d_beta`,
+    and to velocity and position before it; everything from `seen_bar` on is written."""
     tau = 0.5 * h - t
     for i in range(3):
         lever_p_bar[i] = d_beta_bar[i] = 0.0
@@ -181,7 +182,7 @@ def _turn_gradient(
     psi_bar: Array, R_at_bar: Array, J_bar: Array, scratch: Array, at_bar: Array,
     gyro_bar: Array, acc_bar: Array,
 ) -> None:  # fmt: skip
-    """From a step's rotations to its samples, and to all rotations before it (`psi_bar`);
+    """Gradient carried from a step's rotations to its samples, and to all before it (`psi_bar`);
     everything from `R_at_bar` on is written."""
     tau = 0.5 * h - t
     for i in range(3):

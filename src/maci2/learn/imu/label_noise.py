@@ -27,7 +27,7 @@ START = LabelNoise(1e-4, 1e-3, 1e-4, 1e-4, 5e-4, 1e-3, 0.5)
 
 
 def fit_label_noise(imu: ImuMeasurements, track: Track, prior: BiasPrior) -> LabelNoise:
-    """That makes the recording's integration errors most likely.
+    """Label noise that makes the recording's integration errors most likely.
 
     `imu` is the track as the model measures it, `prior` the bias that it expects to be left.
     """

@@ -59,11 +59,11 @@ class ErrorModel(nn.Module):
         return lower @ lower.T
 
     def start_parameters(self) -> list[nn.Parameter]:
-        """Of the initial covariance, where the form has one."""
+        """Parameters of the initial covariance, where the form has one."""
         return [self.log_diagonal, self.below] if self.form.start == "cov_0" else []
 
     def label_parameters(self) -> list[nn.Parameter]:
-        """Of the label noise, where the form has it."""
+        """Parameters of the label noise, where the form has it."""
         two_ended = self.form.start in ("two-ended", "per recording")
         learned = [self.log_label_std] if two_ended else []
         if self.form.truth_may_hide_gyro_noise:

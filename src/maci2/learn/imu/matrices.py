@@ -8,7 +8,7 @@ from maci2.compile import kernel
 from maci2.types import Array
 
 SERIES_TERMS = 7
-"""Of half a step's turn, below 0.5 rad: converged to the last bit."""
+"""Terms of the series for half a step's rotation, below 0.5 rad: converged to the last bit."""
 
 _SERIES = np.array(
     [

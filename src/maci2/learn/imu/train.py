@@ -1,4 +1,4 @@
-"""From recordings to a weight file, by a recipe."""
+"""Training: recordings give a weight file, by a recipe."""
 
 import logging
 from dataclasses import replace

@@ -25,7 +25,7 @@ LARGEST_LOG_FACTOR = 3.0
 
 
 def variance_factor(model: ImuModel, card: ModelCard, tracks: list[Track]) -> float:
-    """That makes the mean NEES of velocity and position one over both horizons of the report."""
+    """Factor that makes the mean NEES of velocity and position one over the report's horizons."""
     prior = card.bias_prior()
     found = [
         one
