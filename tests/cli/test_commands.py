@@ -199,7 +199,7 @@ def test_check_takes_measured_steps_and_finds_nothing_wrong(recording, tmp_path)
     steps = poses_from_trajectory(path, path.stamps_ns, pose_noise(0.05, 0.003), "camera")
     save_relative_poses(tmp_path / "steps.npz", steps)
     output = run("check", recording, "--vision", f"measurements:{tmp_path / 'steps.npz'}")
-    assert output.splitlines()[0].startswith("ok  hand: nothing to mend.")
+    assert output.splitlines()[0].startswith("ok  hand: nothing to fix.")
     assert "camera-IMU time offset" in output
     assert "extrinsics agree with the motion" in output
 

@@ -21,7 +21,7 @@ def run(*words) -> str:
 
 def test_simulate_draws_images_that_vo_can_use(tmp_path):
     words = ["simulate", tmp_path / "seq", "--images", "--duration", 0.5, "--rate", 10]
-    run(*words, "--difficulty", "hard", "--spoil", "light=0.5", "--motion", "drone")
+    run(*words, "--difficulty", "hard", "--degrade", "light=0.5", "--motion", "drone")
     assert len(list((tmp_path / "seq" / "mav0" / "cam1" / "data").glob("*.png"))) == 5
     output = run("vo", tmp_path / "seq", "-o", tmp_path / "poses.npz", "--interval", 0.1)
     assert "4 relative poses" in output

@@ -42,7 +42,7 @@ FAULTS: dict[str, tuple[Spoil, str]] = {
     ),
     "gyroscope axis flipped": (imu_faults.gyro_flipped, "axis is flipped"),
     "accelerometer permuted": (imu_faults.acc_permuted, "the accelerometer's axes are permuted"),
-    "IMU axes turned": (imu_faults.imu_turned, "the IMU's axes are permuted or turned"),
+    "IMU axes turned": (imu_faults.imu_turned, "the IMU's axes are permuted or rotated"),
     "left-handed axes": (imu_faults.left_handed, "the IMU's axes are left-handed"),
     "left-handed axes, vision only": (
         seen_by_vision_only(imu_faults.left_handed),
@@ -88,10 +88,10 @@ FAULTS: dict[str, tuple[Spoil, str]] = {
     "left and right swapped": (rig_faults.cameras_swapped, "left and right camera are swapped"),
     "truth late": (rig_faults.truth_late, "Wrong clock"),
     "truth inverted": (rig_faults.truth_inverted, "poses are given as their inverse"),
-    "truth turned": (rig_faults.truth_turned, "after a turn of the body frame"),
+    "truth turned": (rig_faults.truth_turned, "after a rotation of the body frame"),
     "truth of another recording": (
         rig_faults.truth_of_another_recording,
-        "does not turn as the gyroscope does",
+        "does not rotate as the gyroscope does",
     ),
 }
 """Name -> how to spoil a recording and words that the first line must hold."""

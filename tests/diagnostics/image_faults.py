@@ -1,4 +1,4 @@
-"""Faults of images, put into drawn ones file by file."""
+"""Faults of images, put into rendered ones file by file."""
 
 from collections.abc import Callable
 from pathlib import Path

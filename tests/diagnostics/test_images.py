@@ -1,4 +1,4 @@
-"""Faults put into drawn images one at a time are named in the doctor's first line."""
+"""Faults put into rendered images one at a time are named in the diagnosis' first line."""
 
 import shutil
 from dataclasses import replace
@@ -60,7 +60,7 @@ def turned(camera, axis, deg):
         (0, 1.0, "the cameras are tilted against each other"),
         (0, -4.0, "the cameras are tilted against each other"),
         (2, 2.0, "the cameras are rolled against each other"),
-        (1, 2.0, "turned against each other about the vertical axis"),
+        (1, 2.0, "rotated against each other about the vertical axis"),
     ],
 )
 def test_a_wrong_stereo_rotation_is_named_with_its_axis(drawn, axis, deg, cause):

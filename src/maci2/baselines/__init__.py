@@ -1,4 +1,4 @@
-"""Initializers that run on the same segments: maci2's own and its rivals, from their equations.
+"""Initializers that run on the same segments: maci2's own and its baselines, from their equations.
 
 Adding one is a file and a line in `INITIALIZERS` (docs/own_initializer.md).
 """

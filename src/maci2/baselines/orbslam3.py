@@ -87,7 +87,7 @@ def start(pre: Preintegrated, Ts_c0_b: Array) -> Unknowns:
     down /= np.linalg.norm(down)
     axis, cosine = np.cross(DOWN, down), float(DOWN @ down)
     sine = float(np.linalg.norm(axis))
-    # Straight up or down leaves no axis; any level one turns as well.
+    # Straight up or down leaves no axis; any level one rotates as well.
     axis = axis / sine if sine > 0.0 else np.array([1.0, 0.0, 0.0])
     v_c0 = np.diff(Ts_c0_b[:, :3, 3], axis=0) / pre.dt[:, None]
     return Unknowns(
@@ -194,7 +194,7 @@ def _linearize(
 
 
 def rejection(segment: Segment) -> str:
-    """Name of the gate that rejects the window."""
+    """Reason why a gate rejects the window; empty if all let it pass."""
     duration_s = float(segment.stamps_ns[-1] - segment.stamps_ns[0]) / NS
     if len(segment.stamps_ns) < MIN_KEYFRAMES:
         return f"{len(segment.stamps_ns)} keyframes, needed {MIN_KEYFRAMES}"

@@ -87,7 +87,7 @@ class GtsamTimes:
     measured with calls that compute nothing."""
 
     build_s: float
-    """Factors from preintegrated measurements, and start values."""
+    """Factors from preintegrated measurements, and the initial guess."""
 
     optimise_s: float
     """Levenberg-Marquardt alone."""

@@ -203,7 +203,7 @@ def _images_note() -> str:
 def _training_step(comparisons: list[Comparison]) -> list[str]:
     """A training step's integration against pypose, where both are installed."""
     if find_spec("torch") is None or find_spec("pypose") is None:
-        return ["training step: needs torch and pypose, not both installed; left out"]
+        return ["training step: needs torch and pypose, not both installed; skipped"]
     # Only training imports torch; this room must not.
     step = import_module("maci2.benchmarks.training_speed").bench_training_step()
     comparisons.append(Comparison("training step", step.ours_ms, "pypose", step.pypose_ms))

@@ -235,7 +235,7 @@ def _turned_position(
     turned: Array,
     J: Array,
 ) -> None:
-    """Position by the state's rotation: R alpha, s R beta and s^2/2 R0 force all turn with it."""
+    """Position by the state's rotation: R alpha, s R beta and s^2/2 R0 force all rotate with it."""
     for i in range(3):
         alpha[i] += s * beta[i]
     add_cross_columns(T_w_b, alpha, -1.0, J, 3, 0)

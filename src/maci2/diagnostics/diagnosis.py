@@ -129,11 +129,11 @@ class Diagnosis:
         if first.level != "ok":
             return f"{'ERROR' if first.level == 'error' else 'warn'}  {first.what}: {first.text}"
         advice = [finding.remedy for finding in self.findings if finding.remedy]
-        return f"ok  {self.name}: nothing to mend. {advice[0] if advice else NEXT}"
+        return f"ok  {self.name}: nothing to fix. {advice[0] if advice else NEXT}"
 
     @property
     def usable(self) -> bool:
-        """Nothing found that has to be mended first."""
+        """Nothing found that has to be fixed first."""
         return all(finding.level != "error" for finding in self.findings)
 
     def as_dict(self) -> dict[str, Any]:

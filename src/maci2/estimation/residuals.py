@@ -98,7 +98,7 @@ def imu_residual(
         v_less_fall[i] = v_c0_bk1[i] - dt * g_c0[i]
         p_less_fall[i] = p_c0_bk1[i] - half_dt2 * g_c0[i]
     _turned_rows(T_c0_bk, v_less_fall, v_c0_bk1, J[3:6])
-    # p_c0_bk and R_bk_c0 turn together under a left perturbation: only p_c0_bk1 is seen.
+    # p_c0_bk and R_bk_c0 rotate together under a left perturbation: only p_c0_bk1 is seen.
     _turned_rows(T_c0_bk, p_less_fall, p_c0_bk1, J[6:9])
     for i in range(3):
         r[3 + i] = -v_bk[i] - beta[i]

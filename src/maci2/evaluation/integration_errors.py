@@ -41,7 +41,7 @@ class LabelNoise:
 
     std_tilt: float
     """[rad], each axis: how far gravity in the truth's body is off, both ends of a window alike:
-    its world is not level, or its body is turned against the IMU. Rotations over a window are not
+    its world is not level, or its body is rotated against the IMU. Rotations over a window are not
     meant: a truth that was fused with the gyroscope follows it there."""
 
     gyro_shown: float
@@ -103,7 +103,7 @@ class WindowErrors:
 
     @property
     def e_D_turn(self) -> Array:
-        """(m, 9, 3) derivative by a turn of the truth's body, R_w_b Exp(turn)."""
+        """(m, 9, 3) derivative by a rotation of the truth's body, R_w_b Exp(turn)."""
         D = self.e_D_start[:, :, GAMMA].copy()
         D[:, GAMMA] -= np.eye(3)
         return D

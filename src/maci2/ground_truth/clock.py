@@ -74,7 +74,7 @@ class TruthClock:
 def truth_clock(
     truth: GroundTruth, imu: ImuSamples, start_ns: int, end_ns: int
 ) -> TruthClock | None:
-    """Compare rotations of truth and gyroscope from start to end; None where they do not turn
+    """Compare rotations of truth and gyroscope from start to end; None where they do not rotate
     enough, or not alike."""
     found = []
     for middle_ns in _middles(truth, imu, start_ns, end_ns):

@@ -1,4 +1,4 @@
-"""Is the ground truth true? Its rotations against the gyroscope, its gravity against the
+"""Is the ground truth right? Its rotations against the gyroscope, its gravity against the
 accelerometer.
 
 A wrong mounting of the motion-capture marker shows as a constant rotation between the truth's body
@@ -117,7 +117,7 @@ def check_truth(truth: GroundTruth, imu: ImuSamples) -> TruthCheck:
     fit = _fit_rotations(truth, imu, long, np.eye(3))
     if np.linalg.norm(so3_log_stack(R_t_b[None])) > FAR:
         far_fit = _fit_rotations(truth, imu, long, R_t_b)
-        # The identity wins a draw: with one axis of rotation, any turn about it fits as well.
+        # The identity wins a tie: with one axis of rotation, any angle about it fits as well.
         fit = far_fit if far_fit.residual < 0.9 * fit.residual else fit
     phi = so3_log_stack(fit.R_t_b[None])[0]
     axis = phi / max(float(np.linalg.norm(phi)), 1e-12)

@@ -36,7 +36,7 @@ SPLINE_CUTOFF_HZ = 12.0
 """Motion above this is smoothed away from motion capture. Hand-held motion ends below it."""
 
 SPLINE_EDGE_S = 0.1
-"""Left out at both ends of a motion-capture run [s]."""
+"""Time not used at both ends of a motion-capture run [s]."""
 
 
 @dataclass(frozen=True)

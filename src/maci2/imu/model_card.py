@@ -61,8 +61,8 @@ class ModelCard(Card):
     """(6,) its spread."""
 
     rest_shift_mean: list[float]
-    """(3,) what the gyroscope reads at rest beyond its bias in motion. Empty where the model tracks
-    no bias."""
+    """(3,) what the stationary gyroscope reads beyond its bias in motion. Empty where the model
+    tracks no bias."""
 
     rest_shift_std: list[float]
     """(3,) its spread."""

@@ -47,12 +47,12 @@ SIGNED_PERMUTATIONS = sorted(
     key=lambda P: (np.linalg.det(P) < 0.0, -np.trace(P)),
 )
 """The 24 ways to put one set of axes onto another and the 24 that also mirror; the identity is
-first and wins a draw."""
+first and wins a tie."""
 
 
 @dataclass(frozen=True)
 class RotationSource:
-    """Something besides the gyroscope that says how the device turned."""
+    """Something besides the gyroscope that says how the device rotated."""
 
     name: str
     kind: Literal["truth", "vision"]
@@ -123,7 +123,7 @@ class _Pairs:
 
 
 def match_rates(source: RotationSource, imu: ImuSamples) -> RateMatch | None:
-    """Find the offset at which both turn alike; None where there is too little in common."""
+    """Find the offset at which both rotate alike; None where there is too little in common."""
     overlap_s = _overlap_s(source.stamps_ns, imu.stamps_ns)
     search_s = min(SEARCH_S, overlap_s / 8.0)
     pairs = _pairs(source, imu, search_s)

@@ -29,7 +29,7 @@ class ImuSamples:
     """(n, 3) angular rate [rad/s]."""
 
     acc: Array
-    """(n, 3) specific force [m/s^2]: at rest it points up and has norm 9.81."""
+    """(n, 3) specific force [m/s^2]: while stationary it points up and has norm 9.81."""
 
     source: str = "IMU samples"
     """File or device, for messages."""
@@ -136,7 +136,7 @@ class CameraTrajectory:
     """File, for messages."""
 
     dropped: int = 0
-    """Lines left out because they hold NaN: the odometry was lost there."""
+    """Lines skipped because they hold NaN: the odometry was lost there."""
 
     def __post_init__(self) -> None:
         _check_poses(self, "Ts_w_c")
@@ -379,7 +379,7 @@ class Recording:
     """What was found and taken for what."""
 
     warnings: tuple[str, ...] = ()
-    """What was left out while reading, and why."""
+    """What was skipped while reading, and why."""
 
     def truth(self, names: tuple[str, ...] = ()) -> GroundTruth | None:
         """The first of `names` that this recording has, else its default truth, else None."""

@@ -1,6 +1,6 @@
 """A recording without a device: exact motion, an IMU with declared errors, camera stamps, truth.
 
-Images are not drawn here; a simulated recording has the stamps of its frames only.
+Images are not rendered here; a simulated recording has the stamps of its frames only.
 """
 
 from dataclasses import dataclass, field, replace

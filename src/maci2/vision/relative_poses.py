@@ -58,7 +58,7 @@ class RelativePoses:
     can express; 0 says that the scale is exact."""
 
     reasons: tuple[str, ...] = ()
-    """(n - 1,) why a pose could not be measured; empty text where it was. Left out: all were."""
+    """(n - 1,) why a pose could not be measured; empty text where it was. Not given: all were."""
 
     def __post_init__(self) -> None:
         stamps_ns = boundary.as_stamps(

@@ -247,7 +247,7 @@ def test_a_repeated_message_is_left_out_and_said(recording, tmp_path):
 
     read = read_bag(written(tmp_path, make), recording.rig)
     np.testing.assert_array_equal(read.imu.stamps_ns, recording.imu.stamps_ns)
-    assert read.warnings == ("imu: 2 messages repeat the stamp before and are left out",)
+    assert read.warnings == ("imu: 2 messages repeat the stamp before and are rejected",)
 
 
 def test_a_quaternion_that_is_none_is_refused(recording, tmp_path):

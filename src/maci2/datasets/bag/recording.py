@@ -183,7 +183,7 @@ _WIDTHS = {"imu": 6, "gyro": 3, "acc": 3, "truth": 10}
 
 
 def _imu_samples(scanned: Scanned, source: str) -> tuple[ImuSamples, list[str]]:
-    """Samples, and what was left out to get them."""
+    """Samples, and what was rejected to get them."""
     if scanned.topics.imu:
         imu = scanned.series["imu"]
         place = f"{source}, {scanned.topics.imu}"
@@ -201,7 +201,7 @@ def _imu_samples(scanned: Scanned, source: str) -> tuple[ImuSamples, list[str]]:
 def merge_imu(gyro: Series, acc: Series, source: str) -> ImuSamples:
     """Gyroscope samples with the accelerometer interpolated to their stamps.
 
-    Samples outside the accelerometer's time or inside one of its gaps are left out, so that a gap
+    Samples outside the accelerometer's time or inside one of its gaps are rejected, so that a gap
     stays one.
     """
     after = np.searchsorted(acc.stamps_ns, gyro.stamps_ns, side="left")
@@ -280,7 +280,7 @@ def _notes(bag: Bag, scanned: Scanned) -> tuple[str, ...]:
 
 def _rejected(scanned: Scanned) -> list[str]:
     return [
-        f"{role}: {len(faults)} images cannot be used and are left out; the first is {faults[0]}"
+        f"{role}: {len(faults)} images cannot be used and are rejected; the first is {faults[0]}"
         for role, faults in scanned.rejected.items()
         if faults
     ]
@@ -288,7 +288,7 @@ def _rejected(scanned: Scanned) -> list[str]:
 
 def _repeated(scanned: Scanned) -> list[str]:
     return [
-        f"{role}: {series.repeated} messages repeat the stamp before and are left out"
+        f"{role}: {series.repeated} messages repeat the stamp before and are rejected"
         for role, series in scanned.series.items()
         if series.repeated
     ]

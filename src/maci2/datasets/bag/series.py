@@ -28,7 +28,7 @@ class Series:
     """(n, k)"""
 
     repeated: int
-    """Messages left out because they carry the stamp of the one before."""
+    """Messages rejected because they carry the stamp of the one before."""
 
 
 class SeriesBuilder:

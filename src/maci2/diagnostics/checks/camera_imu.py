@@ -12,7 +12,7 @@ from maci2.sensors.plausibility import IN_DEGREES
 from maci2.types import Array
 
 MAX_OFFSET_S = 0.003
-"""Largest time offset [s]. At 1 rad/s, 3 ms are 0.17 deg: more than the noise of a good odometry."""
+"""Largest offset [s]. At 1 rad/s, 3 ms are 0.17 deg: more than the noise of a good odometry."""
 
 SERIOUS_OFFSET_S = 0.01
 MAX_DRIFT_S = 0.005
@@ -72,7 +72,7 @@ def drift_findings(source: RotationSource, match: RateMatch) -> list[Finding]:
 def disagreement(
     source: RotationSource, match: RateMatch, inverted: RateMatch | None
 ) -> Finding | None:
-    """The source turns, but not as the gyroscope does; None where it does well enough."""
+    """The source rotates, but not as the gyroscope does; None where it does well enough."""
     found = f"a correlation of {match.correlation:.2f} of the rates within 1 s of offset"
     needed = f"{MIN_CORRELATION} or more"
     if inverted and 1.0 - inverted.correlation < BETTER * (1.0 - match.correlation):
@@ -83,7 +83,7 @@ def disagreement(
         )
     if match.correlation > MIN_CORRELATION:
         return None
-    name = "it does not turn as the gyroscope does"
+    name = "it does not rotate as the gyroscope does"
     remedy = (
         "Wrong clock, wrong recording, or one that lost track: check that both belong together."
     )

@@ -43,7 +43,7 @@ _FEATURES, _RATIO, _RANSAC_PX = 1500, 0.8, 2.0
 """Settings of matches without calibration, looked for when those with it fail."""
 
 MAX_SCATTER = 1.0
-"""Scatter of row errors over the pairs, as a share of their mean, for a wrong calibration."""
+"""Scatter of row errors over the pairs, as a share of their median, for a wrong calibration."""
 
 MAX_BENT = 0.7
 """Share of the common row error that neither an offset nor a slope explains."""
@@ -132,7 +132,7 @@ def _beyond(fit: _Fit) -> Finding | None:
         "the stereo calibration does not fit the images",
         f"{100.0 * fit.beyond:.0f} % of the matches beyond infinity",
         f"at most {100.0 * MAX_BEYOND:.0f} %",
-        "The cameras are turned against each other about the vertical axis (T_BS); give the "
+        "The cameras are rotated against each other about the vertical axis (T_BS); give the "
         "calibration that belongs to these images, or calibrate again.",
     )
 
@@ -210,7 +210,7 @@ def _diagnosed(
             fit,
             "left and right images are not of one moment",
             f"Rows move from pair to pair by {scatter:.1f} px, as when one camera exposes later "
-            "while the device turns: trigger both together.",
+            "while the device rotates: trigger both together.",
         )
     return _wrong(
         fit,
@@ -221,14 +221,14 @@ def _diagnosed(
 
 
 def _cause(grid: Array, common: Array) -> str:
-    """Offset and slopes have names; what bends is the lens or a turn about the vertical axis."""
+    """Offset and slopes have names; a bend is the lens or a rotation about the vertical axis."""
     _, slopes = common_row_error(grid, common)
     x, y = ((grid - grid.mean(axis=0)) / 100.0).T
     straight = slopes[0] + slopes[1] * x + slopes[2] * y
     if np.linalg.norm(common - straight) > MAX_BENT * np.linalg.norm(common):
         return (
             "differently in every part of the image: lens distortion is wrong, or the cameras are "
-            "turned against each other about the vertical axis (T_BS)"
+            "rotated against each other about the vertical axis (T_BS)"
         )
     return likely_cause(*slopes)
 

@@ -17,7 +17,7 @@ STD_POSITION = 0.015
 
 
 def turned_deg(imu: ImuSamples, bias_gyro: Array) -> Array:
-    """(windows, 3) how far each window turned about each axis, peak to peak [deg]."""
+    """(windows, 3) how far each window rotated about each axis, peak to peak [deg]."""
     steps = (imu.gyro[:-1] - bias_gyro) * (np.diff(imu.stamps_ns) / NS)[:, None]
     angles = np.cumsum(steps, axis=0)
     length = max(round(WINDOW_S * imu.rate_hz), 1)

@@ -59,7 +59,7 @@ def has_images(recording: Recording) -> bool:
 
 
 def sample_images(recording: Recording) -> ImageSample:
-    """Read the pairs; those with an image that cannot be used are left out."""
+    """Read the pairs; those with an image that cannot be used are rejected."""
     frames = stereo_frames(recording)
     return ImageSample(frames, recording.rig, tuple(_places(frames)))
 

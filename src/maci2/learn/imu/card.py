@@ -96,7 +96,7 @@ def with_label_noise(card: ModelCard, labels: list[LabelNoise], tracks: list[Tra
 
 
 def _tilt_spread(tracks: list[Track]) -> float:
-    """[rad] each axis: of unseen recordings, worlds are as far from level and bodies as far turned
+    """[rad] each axis: of unseen recordings, worlds are as far from level and bodies as far rotated
     as of those seen."""
     tilts = [np.radians(track.alignment.tilt_deg) for track in tracks]
     turns = [track.turn for track in tracks]

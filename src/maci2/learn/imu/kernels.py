@@ -3,7 +3,7 @@
 On a CPU tensors of thousands of 3x3 matrices spend their time in moving memory; one pass over the
 samples forwards and one backwards does not. Forwards as in `maci2.imu.preintegration`, midpoint;
 backwards each line below undoes one line above it. `x_bar` is the gradient by x; the gradient by a
-rotation is kept as the vector that belongs to a turn psi in the start frame.
+rotation is kept as the vector that belongs to a rotation psi in the start frame.
 """
 
 from typing import Any
@@ -199,7 +199,7 @@ def _turn_gradient(
     mtm(R, part_bar, scratch)
     J_bar += scratch
     add_axial(R_at_bar, R_at, at_bar)
-    # A turn of this sample's rate turns R_at by `part` and all that follows by `whole`.
+    # A change of this sample's rate rotates R_at by `part` and all that follows by `whole`.
     add_mtv(1.0, part, at_bar, gyro_bar)
     add_mtv(1.0, whole, psi_bar, gyro_bar)
     add_jl_gradient(0.25 * h * h, x, J_bar, gyro_bar)

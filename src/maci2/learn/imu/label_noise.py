@@ -61,7 +61,7 @@ class _Windows:
         return found.without_bias(np.concatenate([self.prior.mean_gyro, self.prior.mean_acc]))
 
     def negative_log_likelihood(self, labels: LabelNoise) -> float:
-        """Mean over the windows, constants left out."""
+        """Mean over the windows, constants dropped."""
         shown = replace(self.windows, cov_imu=self.cov_blind + labels.gyro_shown * self.cov_gyro)
         lower = np.linalg.cholesky(shown.cov(self.prior, labels))
         white = np.linalg.solve(lower, self.windows.e[:, :, None])[:, :, 0]

@@ -160,7 +160,7 @@ def huber(e: Tensor, valid: Tensor) -> Tensor:
 
 
 def negative_log_likelihood(e: Tensor, cov: Tensor, valid: Tensor, form: Form) -> Tensor:
-    """Mean over valid windows of (|e|^2_cov + ln det cov) / 2, constants left out."""
+    """Mean over valid windows of (|e|^2_cov + ln det cov) / 2, constants dropped."""
     J = torch.eye(9, dtype=e.dtype, device=e.device).repeat(*e.shape[:2], 1, 1)
     J[..., :3, :3] = so3_jr_inv(e[..., :3])
     cov = J @ cov @ J.mT

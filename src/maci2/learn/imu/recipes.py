@@ -41,7 +41,7 @@ class Recipe:
             )
 
     def without(self, name: str) -> "Recipe":
-        """The recipe with one recording left out, to be measured on it."""
+        """The recipe with one recording held out, to be measured on it."""
         if name not in self.train + self.tune:
             raise OptionError(
                 f"--leave-out {name}: not in recipe '{self.name}'; choose one of "

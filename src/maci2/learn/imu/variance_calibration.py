@@ -50,7 +50,7 @@ def _blocks(
 ) -> list[tuple[Array, Array, Array]]:
     """Errors of velocity and position, their covariance by the samples, and by all else."""
     measured = replace(model.measure(track.imu), std_gyro_bias=track.std_gyro_bias)
-    # As a report will see it: the truth as it is, with the turn that is expected of its kind.
+    # As a report will see it: the truth as it is, with the rotation that is expected of its kind.
     states = turned(track.states, -track.turn)
     labels = LabelNoise(**card.label_noise[track.kind].model_dump())
     windows = integration_errors(labels.shown(measured), states, horizon_s, STRIDE_S)

@@ -52,7 +52,7 @@ class VisionTrainingConfig:
 
 @dataclass(frozen=True)
 class Calibration:
-    """How true the covariance was on scenes not trained on."""
+    """Consistency of the covariance on scenes not trained on."""
 
     axis_nees: tuple[float, float, float, float]
     """Per axis u1, v1, d0, d1, outliers rejected, before the factors of the axes were set."""

@@ -15,7 +15,7 @@ STILL_STD_M = 0.01
 """Steps less certain than this show nothing."""
 
 REST_STD = (0.005, 0.0005)
-"""[deg, m] What a device at rest may still move from keyframe to keyframe."""
+"""Motion of a stationary device [deg, m] from keyframe to keyframe."""
 
 
 def is_still(motion: RelativePoses) -> bool:
