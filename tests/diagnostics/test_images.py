@@ -98,7 +98,7 @@ def test_the_row_error_is_the_one_put_in(rendered_copy):
 def test_right_images_from_the_frame_before_are_called_late_with_their_delay(rendered_copy):
     held(rendered_copy / "mav0", 1, lambda n: n - 1 if n else 5)
     line = examine_path(rendered_copy).first_line
-    assert "Right images are taken 1 frames earlier than their stamps say (100 ms)" in line
+    assert "Right images are taken 1 frames earlier than their timestamps say (100 ms)" in line
 
 
 def test_a_right_camera_that_exposes_late_is_not_taken_for_a_wrong_calibration(rendered_copy):

@@ -116,8 +116,8 @@ class Problem:
 
 
 def window_problem(keyframes: int, seed: int = 0) -> Problem:
-    """A drone's flight; keyframes 0.28 s apart, on IMU stamps, 56 samples between them: ten of them
-    span 2.5 s and 500 samples."""
+    """A drone's flight; keyframes 0.28 s apart, on IMU timestamps, 56 samples between them: ten of
+    them span 2.5 s and 500 samples."""
     duration_s = 0.28 * keyframes + 0.5
     recording = simulate(
         SimulationConfig(

@@ -28,7 +28,7 @@ class Timed(NamedTuple):
     anchor: Array
     """(m,) that offset [s]."""
     elapsed: Array
-    """(m,) stamp less the clock's origin [s]."""
+    """(m,) timestamp less the clock's origin [s]."""
     value: Array
     """(m, 3, 1) positions p_w_m, or (m, 3, 3) rotations R_w_m."""
     white: Array

@@ -1,8 +1,9 @@
 """A state carried to another instant: along IMU samples, then at constant rate and force.
 
-A measurement with its own clock belongs to the instant (stamp + offset). Samples are integrated to
-the instant that the present offset gives, once; what the offset moves after that is bridged with
-the angular rate and specific force there, to second order, and gives the derivative by the offset.
+A measurement with its own clock belongs to the instant (timestamp + offset). Samples are
+integrated to the instant that the present offset gives, once; what the offset moves after that is
+bridged with the angular rate and specific force there, to second order, and gives the derivative
+by the offset.
 """
 
 from typing import NamedTuple

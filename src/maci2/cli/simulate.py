@@ -45,8 +45,8 @@ def simulate(
         bool,
         typer.Option(
             "--keep-clock",
-            help="with --along: leave the truth's stamps as they are, even if they are early or "
-            "late against the IMU",
+            help="with --along: leave the truth's timestamps as they are, even if they are early "
+            "or late against the IMU",
         ),
     ] = False,
     truth: opt.Truth = "",

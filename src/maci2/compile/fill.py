@@ -3,7 +3,7 @@
 A job runs a piece of the product once on little data and so compiles all kernels that it uses.
 Jobs that use the same kernels are done by one worker, one after another. It holds its job's lock,
 so that two fillings at once share the work; a worker that is killed leaves whole kernels and no
-stamp.
+timestamp.
 """
 
 import os

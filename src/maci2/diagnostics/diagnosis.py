@@ -12,7 +12,7 @@ NEXT = "Next: `maci2 init` or `maci2 calibrate` with a source of camera motion."
 
 @dataclass(frozen=True)
 class Timing:
-    """Stamps of one sensor."""
+    """Timestamps of one sensor."""
 
     samples: int
     duration_s: float
@@ -105,7 +105,7 @@ class Diagnosis:
     imu: Timing
     cameras: tuple[Timing, ...]
     stereo_matched_pct: float
-    """Left stamps that have a right one; NaN without two cameras."""
+    """Left timestamps that have a right one; NaN without two cameras."""
 
     truths: dict[str, TruthCheck]
     windows: int

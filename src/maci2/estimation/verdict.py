@@ -196,7 +196,7 @@ def _broken(state: VIState, posterior: Posterior | None, report: SolveReport) ->
         return [
             f"the optimization did not converge in {report.iterations} steps (chi-square "
             f"{report.cost:.0f} for {report.dof} degrees of freedom): vision and IMU contradict "
-            "each other; check stamps, extrinsics and units with `maci2 check`"
+            "each other; check timestamps, extrinsics and units with `maci2 check`"
         ]
     if posterior is None:
         return ["some state is not observable at all in this window; move more, in all directions"]

@@ -34,7 +34,7 @@ class LabelNoise:
     """[m], each axis."""
 
     std_time: float
-    """[s]: a stamp off by this moves the whole state along the motion."""
+    """[s]: a timestamp off by this moves the whole state along the motion."""
 
     std_drift: float
     """[rad/s], each axis: orientation at the end against that at the start, per second between."""
@@ -144,7 +144,7 @@ def integration_errors(
 ) -> WindowErrors:
     """Errors over all windows of about `horizon_s` that start every `stride_s`.
 
-    Windows start and end at truth stamps: nothing of the truth is interpolated.
+    Windows start and end at truth timestamps: nothing of the truth is interpolated.
     """
     stamps_ns = imu.stamps_ns[states.samples]
     period_s = float(np.median(np.diff(stamps_ns))) / NS

@@ -40,7 +40,7 @@ class TruthClock:
     """(n,) middles of the stretches compared, rising."""
 
     offsets_s: Array
-    """(n,) to be added to the truth's stamps; linear between the middles."""
+    """(n,) to be added to the truth's timestamps; linear between the middles."""
 
     stds_s: Array
     """(n,)"""
@@ -109,7 +109,8 @@ def _stretch(
 
 
 def on_imu_clock(truth: GroundTruth, clock: TruthClock) -> GroundTruth:
-    """The truth at its own stamps, now read on the IMU's clock; a few fall off at ends and gaps."""
+    """The truth at its own timestamps, now read on the IMU's clock; a few fall off at ends and
+    gaps."""
     moved_ns = truth.stamps_ns + clock.offsets_ns(truth.stamps_ns)
     after = np.searchsorted(moved_ns, truth.stamps_ns)
     inside = (after > 0) & (after < len(truth))

@@ -69,7 +69,7 @@ class TruthCheck:
 
 @dataclass(frozen=True)
 class _Intervals:
-    """Stretches between two stamps of the truth, inside the IMU recording."""
+    """Stretches between two timestamps of the truth, inside the IMU recording."""
 
     first: Stamps
     """(k,) index into the truth."""
@@ -147,7 +147,7 @@ def _overlap_s(truth: GroundTruth, imu: ImuSamples) -> float:
 
 
 def _intervals(truth: GroundTruth, imu: ImuSamples, length_s: float, every_s: float) -> _Intervals:
-    """Intervals of about this length that begin and end on stamps of the truth."""
+    """Intervals of about this length that begin and end on timestamps of the truth."""
     stamps_ns = truth.stamps_ns
     start_ns = max(int(stamps_ns[0]), int(imu.stamps_ns[0]))
     end_ns = min(int(stamps_ns[-1]), int(imu.stamps_ns[-1]))

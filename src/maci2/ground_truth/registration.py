@@ -150,7 +150,7 @@ def _no_likeness(capture: Capture, likeness: float) -> DatasetError:
 
 
 def coarse_lag(capture: Capture, imu: ImuSamples) -> tuple[float, float]:
-    """Seconds to add to the capture's stamps, from curves that no rotation changes, at any lag.
+    """Seconds to add to the capture's timestamps, from curves that no rotation changes, at any lag.
 
     Norms of angular rates where the capture rotates, else of specific forces. The lag nearest
     to zero wins where several fit nearly as well.

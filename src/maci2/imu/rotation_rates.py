@@ -154,7 +154,7 @@ def _pairs(source: RotationSource, imu: ImuSamples, margin_s: float) -> _Pairs |
     origin_ns = int(imu.stamps_ns[0])
     at_s = (source.stamps_ns - origin_ns) / NS
     gyro_s = (imu.stamps_ns - origin_ns) / NS
-    # Stamps repeat the period exactly or nearly so: a hair less than the wanted length.
+    # Timestamps repeat the period exactly or nearly so: a hair less than the wanted length.
     ticks = np.searchsorted(at_s, np.arange(at_s[0], at_s[-1], 0.999 * INTERVAL_S))
     ticks = np.unique(ticks[ticks < len(at_s)])
     first, last = ticks[:-1], ticks[1:]

@@ -2,8 +2,8 @@
 
 All three components, the vertical one too, which gravity never tells. But a stationary gyroscope
 reads otherwise than the same one in flight: on EuRoC's drone by 1e-3 rad/s about z, in every
-recording to the same side (vibration is rectified). So what is read then is the bias in motion plus a shift,
-and what is known of the shift is learned like a turn-on bias.
+recording to the same side (vibration is rectified). So what is read then is the bias in motion
+plus a shift, and what is known of the shift is learned like a turn-on bias.
 """
 
 from dataclasses import dataclass, field

@@ -339,7 +339,7 @@ class BagImages:
 
     received_ns: tuple[Stamps, ...]
     """One array per camera: when each image was written to the bag. A bag finds messages by this;
-    it is never used as a stamp."""
+    it is never used as a timestamp."""
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ def offset_findings(
         return [Finding("ok", source.name, f"{whose} {text}", found=text)]
     level: Level = "error" if abs(offset_s) > SERIOUS_OFFSET_S else "warn"
     name = "Wrong clock: the truth's time offset" if is_truth else "camera-IMU time offset"
-    remedy = f"Add {1e3 * offset_s:.2f} ms to its stamps" + (
+    remedy = f"Add {1e3 * offset_s:.2f} ms to its timestamps" + (
         "."
         if is_truth
         else f", or put timeshift_cam_imu: {stated_s + offset_s:.6f} into the camchain."
@@ -64,7 +64,7 @@ def drift_findings(source: RotationSource, match: RateMatch) -> list[Finding]:
             f"the offset to the IMU changes by {1e3 * match.drift_s:+.1f} +- "
             f"{1e3 * match.std_drift_s:.1f} ms from beginning to end",
             f"within {1e3 * MAX_DRIFT_S:.0f} ms",
-            "Stamp both by one clock, or correct the stamps by a straight line.",
+            "Stamp both by one clock, or correct the timestamps by a straight line.",
         )
     ]
 

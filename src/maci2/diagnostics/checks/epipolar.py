@@ -170,8 +170,8 @@ def _lagging(
     return _wrong(
         fit,
         "left and right images are not of one moment",
-        f"Right images are taken {abs(lag)} frames {later} than their stamps say "
-        f"({1e3 * abs(lag) * sample.period_s:.0f} ms): trigger both cameras together and stamp "
+        f"Right images are taken {abs(lag)} frames {later} than their timestamps say "
+        f"({1e3 * abs(lag) * sample.period_s:.0f} ms): trigger both cameras together and timestamp "
         "them when triggered.",
     )
 

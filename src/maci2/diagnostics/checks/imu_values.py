@@ -121,7 +121,7 @@ def _stuck(samples: ImuSamples) -> list[Finding]:
                     "imu",
                     f"{sensor} {'xyz'[axis]} is stuck",
                     f"{values[at, axis]:g} {unit} for {longest[axis] / samples.rate_hz:.2f} s from "
-                    f"stamp {samples.stamps_ns[at]} ns on",
+                    f"timestamp {samples.stamps_ns[at]} ns on",
                     f"noise in every sample (the other axes repeat {others} times at most)",
                     "Check the sensor and its driver; leave out that time.",
                 )

@@ -1,8 +1,8 @@
 """How far the truth's body is rotated against the IMU, constant over a recording.
 
 Motion capture follows markers. The rotation from the marker frame to the IMU was calibrated once
-and may be off: on EuRoC by 0.2 deg to 0.3 deg in both Vicon rooms. Left in, it rotates gravity in the
-body and looks like an accelerometer bias of 0.01 to 0.04 m/s^2 that the IMU does not have.
+and may be off: on EuRoC by 0.2 deg to 0.3 deg in both Vicon rooms. Left in, it rotates gravity in
+the body and looks like an accelerometer bias of 0.01 to 0.04 m/s^2 that the IMU does not have.
 
 The gyroscope shows it: rates about one axis appear on another. Only rotations are looked at, so
 what is found does not lean on the accelerometer whose bias it corrects.
