@@ -1,4 +1,4 @@
-"""A recording without a device: exact motion, an IMU with known errors, timestamps of images, truth.
+"""A recording without a device: exact motion, an IMU with known errors, image timestamps, truth.
 
 Images are not rendered here; a simulated recording has the timestamps of its frames only.
 """
