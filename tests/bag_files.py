@@ -18,7 +18,7 @@ from maci2.types import NS
 
 FORMATS = ("ros1", "sqlite3", "mcap")
 DELAY_NS = 3_000_000
-"""Receive time minus header stamp: a reader that takes receive times fails every comparison."""
+"""Receive time minus header timestamp: a reader that takes receive times fails every comparison."""
 
 IMU = "sensor_msgs/msg/Imu"
 IMAGE = "sensor_msgs/msg/Image"

@@ -62,7 +62,7 @@ def trajectory_of(config: SimulationConfig) -> Trajectory:
 
 
 def poses_at_instants(config: SimulationConfig, stamps_ns: Stamps, shift_s: Array | float) -> Array:
-    """Exact body poses at stamps moved by a clock."""
+    """Exact body poses at timestamps moved by a clock."""
     motion = trajectory_of(config).at((stamps_ns - config.start_ns) / NS + shift_s)
     return stack_poses(motion.Rs_w_b, motion.p_w_b)
 

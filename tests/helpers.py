@@ -95,7 +95,7 @@ def state_from_world(
 
 
 def keyframe_stamps(recording: Recording, start_s: float, steps: int, step_s: float) -> Stamps:
-    """Image stamps from `start_s` after the first image on."""
+    """Image timestamps from `start_s` after the first image on."""
     images = recording.camera_stamps_ns[0]
     wanted = images[0] + np.rint((start_s + step_s * np.arange(steps + 1)) * NS).astype(np.int64)
     stamps_ns = images[np.searchsorted(images, wanted - 1_000_000)]
@@ -141,7 +141,7 @@ def simulated_window(
 
 @dataclass(frozen=True)
 class Steps:
-    """Integration steps between two stamps: how long, and the readings that hold."""
+    """Integration steps between two timestamps: how long, and the readings that hold."""
 
     dt: Array
     gyro: Array

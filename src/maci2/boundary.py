@@ -25,8 +25,8 @@ LARGEST_STAMP_NS = 2**62
 """Within 146 years of the clock's origin, differences of timestamps do not overflow."""
 
 ROTATION_TOLERANCE = 1e-4
-"""By which entries of R^T R may differ from the identity: the rounding of files and of float32,
-not a scale or a shear."""
+"""Largest difference of entries of R^T R from the identity: the rounding of files and of
+float32, not a scale or a shear."""
 
 Shape: TypeAlias = tuple[int | None, ...]
 """None stands for any length of that axis."""

@@ -33,11 +33,11 @@ from maci2.simulation.rendering.recording import RenderConfig, render_recording
 from maci2.vision.odometry import StereoOdometry
 
 IMAGES = VisionSource("images", frame="rectified")
-DRAWN = SimulationConfig(kind="handheld", duration_s=8.6, camera_rate_hz=10.0)
-"""Drawing is what takes time: as many images as a calibration needs."""
+RENDERED = SimulationConfig(kind="handheld", duration_s=8.6, camera_rate_hz=10.0)
+"""Rendering is what takes time: as many images as a calibration needs."""
 
 ROOM = "room_"
-"""Folders of drawn images are called this and the seed."""
+"""Folders of rendered images are called this and the seed."""
 
 CALIBRATION_S = 8.0
 STUDY_WINDOWS = 240
@@ -60,7 +60,7 @@ class Demo:
 
 
 def run_demo(folder: Path, seed: int, on_step: Callable[[str], None] = lambda _: None) -> Demo:
-    """Draw stereo images, initialize and calibrate on them, check the uncertainties; write it all
+    """Render stereo images, initialize and calibrate on them, check the uncertainties; write it all
     into `folder`."""
     if not _may_write(folder):
         raise OptionError(f"{folder}: is not empty and not a demo's; choose another -o.")
@@ -92,10 +92,10 @@ def run_demo(folder: Path, seed: int, on_step: Callable[[str], None] = lambda _:
 
 def _draw(room: Path, seed: int, on_step: Callable[[str], None]) -> None:
     render_recording(
-        simulate(replace(DRAWN, seed=seed)),
+        simulate(replace(RENDERED, seed=seed)),
         room,
-        RenderConfig(rate_hz=DRAWN.camera_rate_hz, seed=seed),
-        on_pair=lambda done, total: on_step(f"drawing stereo pair {done} of {total}"),
+        RenderConfig(rate_hz=RENDERED.camera_rate_hz, seed=seed),
+        on_pair=lambda done, total: on_step(f"rendering stereo pair {done} of {total}"),
     )
 
 

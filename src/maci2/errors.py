@@ -1,7 +1,7 @@
 """Errors that a user can fix, and the check of numeric options.
 
-Every message names the file or field, the line or stamp, the number found, the number needed and
-what to do. A solve that fails raises nothing: it returns a verdict with reasons.
+Every message names the file or field, the line or timestamp, the number found, the number needed
+and what to do. A solve that fails raises nothing: it returns a verdict with reasons.
 """
 
 import math

@@ -16,7 +16,7 @@ class Finding:
 
     level: Level
     what: str
-    """Which part: imu, cam0, stereo, images, calibration, windows, vision or a truth's name."""
+    """Part concerned: imu, cam0, stereo, images, calibration, windows, vision or a truth's name."""
 
     text: str
     """All of it in one sentence or two: the fault, the numbers, what to do."""

@@ -236,7 +236,7 @@ PUBLISHED_DEG = {
     "const-bias": (0.191, 0.200, 0.324),
 }
 """Gravity errors known for these methods on MH_02, MH_04 and V1_01 with perfect poses; windows do
-not start at the same stamps, hence the tolerance."""
+not start at the same timestamps, hence the tolerance."""
 
 
 @pytest.mark.dataset

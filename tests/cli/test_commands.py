@@ -157,7 +157,7 @@ def test_simulate_writes_a_recording_that_check_finds_sound(tmp_path):
 
 
 def write_camera_path(recording, path, late_s=0.0):
-    """What an odometry would give: the truth at the camera's stamps, in TUM format."""
+    """What an odometry would give: the truth at the camera's timestamps, in TUM format."""
     from scipy.spatial.transform import Rotation
 
     opened = open_recording(recording)
@@ -199,7 +199,7 @@ def test_check_takes_measured_steps_and_finds_nothing_wrong(recording, tmp_path)
     steps = poses_from_trajectory(path, path.stamps_ns, pose_noise(0.05, 0.003), "camera")
     save_relative_poses(tmp_path / "steps.npz", steps)
     output = run("check", recording, "--vision", f"measurements:{tmp_path / 'steps.npz'}")
-    assert output.splitlines()[0].startswith("ok  hand: nothing to mend.")
+    assert output.splitlines()[0].startswith("ok  hand: nothing to fix.")
     assert "camera-IMU time offset" in output
     assert "extrinsics agree with the motion" in output
 
@@ -300,8 +300,8 @@ GYRO, ACC = (1, 2, 3), (4, 5, 6)
         "reads 5 at rest",
         "reads 20 at rest",
         "gravity already removed",
-        "duplicate stamp",
-        "unsorted stamps",
+        "duplicate timestamp",
+        "unsorted timestamps",
         "NaN",
         "empty",
     ],
@@ -320,7 +320,7 @@ def test_bad_imu_data_is_one_clear_message_and_exit_code_two(
 def test_a_gap_inside_the_window_names_stamp_and_length(spoiled, monkeypatch, capsys):
     edit_imu(spoiled, gap)
     message = error_of(monkeypatch, capsys, "init", spoiled, "--vision", TRUTH, "--start", 1.5)
-    assert "no IMU sample for 505.0 ms after stamp" in message
+    assert "no IMU sample for 505.0 ms after timestamp" in message
     assert "25.0 ms is allowed" in message
 
 
@@ -461,3 +461,11 @@ def test_the_old_name_of_baselines_still_works_and_is_not_shown():
     assert "--rivals" not in help_text
     result = CliRunner().invoke(app, ["imu-report", "nowhere", "--no-rivals"])
     assert "No such option" not in result.output
+
+
+@pytest.mark.parametrize("name", ["--degrade", "--spoil"])
+def test_images_are_degraded_by_the_present_and_by_the_old_option(name, tmp_path):
+    assert "--spoil" not in CliRunner().invoke(app, ["simulate", "--help"]).output
+    words = ["simulate", str(tmp_path / "seq"), "--images", name, "nonsense=1"]
+    result = CliRunner().invoke(app, words)
+    assert "nonsense" in str(result.exception)

@@ -34,8 +34,8 @@ def run(*words) -> str:
 
 @pytest.fixture(scope="module")
 def late(tmp_path_factory):
-    """A recording whose image stamps are late, with the trajectory that an odometry on these images
-    would write, and two rigs: as it is, and one that states the offset."""
+    """A recording whose image timestamps are late, with the trajectory that an odometry on these
+    images would write, and two rigs: as it is, and one that states the offset."""
     folder = tmp_path_factory.mktemp("late")
     recording = simulate(SimulationConfig(duration_s=22.0, seed=5))
     stamps_ns = recording.camera_stamps_ns[0]

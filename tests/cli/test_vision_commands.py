@@ -19,9 +19,9 @@ def run(*words) -> str:
     return result.output
 
 
-def test_simulate_draws_images_that_vo_can_use(tmp_path):
+def test_simulate_renders_images_that_vo_can_use(tmp_path):
     words = ["simulate", tmp_path / "seq", "--images", "--duration", 0.5, "--rate", 10]
-    run(*words, "--difficulty", "hard", "--spoil", "light=0.5", "--motion", "drone")
+    run(*words, "--difficulty", "hard", "--degrade", "light=0.5", "--motion", "drone")
     assert len(list((tmp_path / "seq" / "mav0" / "cam1" / "data").glob("*.png"))) == 5
     output = run("vo", tmp_path / "seq", "-o", tmp_path / "poses.npz", "--interval", 0.1)
     assert "4 relative poses" in output
@@ -32,7 +32,7 @@ def test_simulate_draws_images_that_vo_can_use(tmp_path):
         assert str(file["frame"]) == "rectified"
 
 
-def test_simulate_draws_along_a_truth_put_onto_the_imus_clock(tmp_path):
+def test_simulate_renders_along_a_truth_put_onto_the_imus_clock(tmp_path):
     made = simulate(SimulationConfig(duration_s=16.0, seed=5))
     truth = made.truth()
     early = replace(truth, stamps_ns=truth.stamps_ns - 3_000_000)

@@ -144,7 +144,7 @@ def test_bad_images_of_a_bag_are_left_out_and_counted(drawn, tmp_path):
     write_rig(tmp_path / "rig", recording.rig, "kalibr")
     read = open_recording(bag, tmp_path / "rig")
     assert len(read.camera_stamps_ns[0]) == 29
-    assert "left: 1 images cannot be used and are left out" in read.warnings[0]
+    assert "left: 1 images cannot be used and are rejected" in read.warnings[0]
     assert "message 8: the image is 752x100, the calibration is for 752x480" in read.warnings[0]
     assert len(stereo_frames(read)) == 29
 

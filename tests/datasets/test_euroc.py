@@ -14,7 +14,7 @@ def test_imu_samples_are_the_numbers_of_the_file(small_files):
     assert len(imu) == 10
     assert imu.stamps_ns.dtype == np.int64
     assert imu.stamps_ns[0] == FIRST_NS
-    # One nanosecond beyond the grid: lost if stamps went through float.
+    # One nanosecond beyond the grid: lost if timestamps went through float.
     assert imu.stamps_ns[-1] == FIRST_NS + 45_000_001
     np.testing.assert_array_equal(imu.gyro[3], [0.13, -0.2, 0.3])
     np.testing.assert_array_equal(imu.acc[3], [0.2, 0.25, 9.81])
@@ -107,7 +107,7 @@ def test_stamps_that_do_not_increase_are_shown_with_their_line(small_copy, new_n
     spoil(folder / "mav0/imu0/data.csv", str(FIRST_NS + 15_000_000), str(new_ns))
     message = message_of(folder)
     assert "imu0/data.csv, line 5" in message
-    assert f"stamp {new_ns} ns is" in message
+    assert f"timestamp {new_ns} ns is" in message
     assert words in message
     assert f"{FIRST_NS + 10_000_000} ns on the line before" in message
 

@@ -1,4 +1,4 @@
-"""TUM trajectories: exact stamps, lost poses dropped and counted."""
+"""TUM trajectories: exact timestamps, lost poses dropped and counted."""
 
 import numpy as np
 import pytest
@@ -26,8 +26,11 @@ def test_scientific_notation_keeps_every_digit(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        ("2 0 0 0 0 0 0 1\n1 0 0 0 0 0 0 1\n", "line 2: stamp 1000000000 ns is earlier than"),
-        ("1 0 0 0 0 0 0 1\n# c\n1 0 0 0 0 0 0 1\n", "line 3: stamp 1000000000 ns is a duplicate"),
+        ("2 0 0 0 0 0 0 1\n1 0 0 0 0 0 0 1\n", "line 2: timestamp 1000000000 ns is earlier than"),
+        (
+            "1 0 0 0 0 0 0 1\n# c\n1 0 0 0 0 0 0 1\n",
+            "line 3: timestamp 1000000000 ns is a duplicate",
+        ),
         ("1 0 0 0 0 0 0 1\n2 0 0 0 0 0 1\n", "line 2: found 7 fields, needed 8"),
         ("1 0 0 0 0 0 0 1\n2 0 0 0 0 0 0 2\n", "line 2: quaternion norm is 2.0000, needed 1"),
         ("1 0 0 0 0 0 0 1\nx 0 0 0 0 0 0 1\n", "line 2: timestamp 'x'"),

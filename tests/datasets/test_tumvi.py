@@ -24,7 +24,7 @@ def test_calibration_comes_from_the_dso_folder(small_files):
     assert rig.imu.density_acc == 0.0014
     assert rig.imu.walk_gyro == 2.2e-6
     assert rig.cameras[0].distortion_model == "equidistant"
-    # Kalibr does not say the frame rate; the stamps do.
+    # Kalibr does not say the frame rate; the timestamps do.
     assert rig.cameras[0].rate_hz == pytest.approx(20.0)
 
 

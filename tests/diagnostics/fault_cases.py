@@ -8,15 +8,15 @@ from degrading import Spoil, seen_by_vision_only, without_truth
 FAULTS: dict[str, tuple[Spoil, str]] = {
     "IMU gap": (stamp_faults.gap, "imu: a gap"),
     "IMU samples dropped": (stamp_faults.imu_samples_dropped, "imu: dropped samples"),
-    "duplicate stamps": (stamp_faults.duplicate_stamps, "is a duplicate of stamp"),
-    "stamps out of order": (stamp_faults.out_of_order, "is earlier than stamp"),
+    "duplicate timestamps": (stamp_faults.duplicate_stamps, "is a duplicate of timestamp"),
+    "timestamps out of order": (stamp_faults.out_of_order, "is earlier than timestamp"),
     "not a number": (stamp_faults.not_a_number, "NaN"),
     "clock jump": (stamp_faults.clock_jump, "imu: the clock jumps"),
     "clock set back": (stamp_faults.clock_set_back, "The clock was set back"),
     "different clocks": (stamp_faults.different_clocks, "IMU and camera are on different clocks"),
-    "stamps in microseconds": (stamp_faults.microseconds, "look like microseconds"),
-    "IMU stamp jitter": (stamp_faults.imu_jitter, "imu: stamps jitter"),
-    "left-right offset": (stamp_faults.left_right_offset, "stereo: right stamps are"),
+    "timestamps in microseconds": (stamp_faults.microseconds, "look like microseconds"),
+    "IMU timestamp jitter": (stamp_faults.imu_jitter, "imu: timestamps jitter"),
+    "left-right offset": (stamp_faults.left_right_offset, "stereo: right timestamps are"),
     "unpaired frames": (stamp_faults.unpaired_frames, "stereo: frames without a partner"),
     "dropped frames": (stamp_faults.dropped_frames, "cam0: dropped frames"),
     "gyroscope in deg/s": (imu_faults.gyro_in_degrees, "the gyroscope is in deg/s"),
@@ -42,7 +42,7 @@ FAULTS: dict[str, tuple[Spoil, str]] = {
     ),
     "gyroscope axis flipped": (imu_faults.gyro_flipped, "axis is flipped"),
     "accelerometer permuted": (imu_faults.acc_permuted, "the accelerometer's axes are permuted"),
-    "IMU axes turned": (imu_faults.imu_turned, "the IMU's axes are permuted or turned"),
+    "IMU axes turned": (imu_faults.imu_turned, "the IMU's axes are permuted or rotated"),
     "left-handed axes": (imu_faults.left_handed, "the IMU's axes are left-handed"),
     "left-handed axes, vision only": (
         seen_by_vision_only(imu_faults.left_handed),
@@ -88,10 +88,10 @@ FAULTS: dict[str, tuple[Spoil, str]] = {
     "left and right swapped": (rig_faults.cameras_swapped, "left and right camera are swapped"),
     "truth late": (rig_faults.truth_late, "Wrong clock"),
     "truth inverted": (rig_faults.truth_inverted, "poses are given as their inverse"),
-    "truth turned": (rig_faults.truth_turned, "after a turn of the body frame"),
+    "truth turned": (rig_faults.truth_turned, "after a rotation of the body frame"),
     "truth of another recording": (
         rig_faults.truth_of_another_recording,
-        "does not turn as the gyroscope does",
+        "does not rotate as the gyroscope does",
     ),
 }
 """Name -> how to spoil a recording and words that the first line must hold."""

@@ -1,4 +1,4 @@
-"""Faults of images, put into drawn ones file by file."""
+"""Faults of images, put into rendered ones file by file."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -43,7 +43,7 @@ def held(mav0: Path, camera: int, hold: Callable[[int], int]) -> None:
 
 
 def exchanged(mav0: Path) -> None:
-    """Images of left and right exchanged; calibration and stamps stay."""
+    """Images of left and right exchanged; calibration and timestamps stay."""
     for left in sorted((mav0 / "cam0" / "data").glob("*.png")):
         right = mav0 / "cam1" / "data" / left.name
         first, second = left.read_bytes(), right.read_bytes()

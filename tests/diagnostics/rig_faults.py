@@ -111,6 +111,6 @@ def truth_turned(s: Degraded, rng: Draw) -> Degraded:
 
 
 def truth_of_another_recording(s: Degraded, rng: Draw) -> Degraded:
-    """The same stamps, another motion."""
+    """The same timestamps, another motion."""
     truth = s.recording.truth()
     return with_truth(s, Ts_w_b=truth.Ts_w_b[::-1].copy(), v_w=-truth.v_w[::-1])

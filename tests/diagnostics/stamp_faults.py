@@ -1,4 +1,4 @@
-"""Faults of stamps."""
+"""Faults of timestamps."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Faults put into drawn images one at a time are named in the doctor's first line."""
+"""Faults put into rendered images one at a time are named in the diagnosis' first line."""
 
 import shutil
 from dataclasses import replace
@@ -60,7 +60,7 @@ def turned(camera, axis, deg):
         (0, 1.0, "the cameras are tilted against each other"),
         (0, -4.0, "the cameras are tilted against each other"),
         (2, 2.0, "the cameras are rolled against each other"),
-        (1, 2.0, "turned against each other about the vertical axis"),
+        (1, 2.0, "rotated against each other about the vertical axis"),
     ],
 )
 def test_a_wrong_stereo_rotation_is_named_with_its_axis(drawn, axis, deg, cause):
@@ -98,7 +98,7 @@ def test_the_row_error_is_the_one_put_in(rendered_copy):
 def test_right_images_from_the_frame_before_are_called_late_with_their_delay(rendered_copy):
     held(rendered_copy / "mav0", 1, lambda n: n - 1 if n else 5)
     line = examine_path(rendered_copy).first_line
-    assert "Right images are taken 1 frames earlier than their stamps say (100 ms)" in line
+    assert "Right images are taken 1 frames earlier than their timestamps say (100 ms)" in line
 
 
 def test_a_right_camera_that_exposes_late_is_not_taken_for_a_wrong_calibration(rendered_copy):

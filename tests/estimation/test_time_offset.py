@@ -18,7 +18,7 @@ WITH_OFFSET = SolverConfig(estimate_time_offset=True)
 
 
 def recorded(seed, kind="handheld", duration_s=22.0, spacing=6):
-    """IMU samples and camera motion of one simulated recording, stamps exact."""
+    """IMU samples and camera motion of one simulated recording, timestamps exact."""
     recording = simulate(SimulationConfig(kind=kind, duration_s=duration_s, seed=seed))
     T_b_c = recording.rig.cameras[0].T_b_c
     stamps_ns = recording.camera_stamps_ns[0][10:-10:spacing]

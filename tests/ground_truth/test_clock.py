@@ -22,7 +22,7 @@ def recording():
 
 
 def with_clock(recording, early_s):
-    """Stamps of the truth too early by so much, everywhere or as a function of time [s]."""
+    """Timestamps of the truth too early by so much, everywhere or as a function of time [s]."""
     name, truth = next(iter(recording.truths.items()))
     t_s = (truth.stamps_ns - truth.stamps_ns[0]) / NS
     early_ns = np.round(np.broadcast_to(early_s(t_s), t_s.shape) * NS).astype(np.int64)
@@ -57,7 +57,7 @@ def test_clock_that_wanders_is_followed(recording):
 
 
 def test_truth_put_back_keeps_its_stamps_and_its_path(recording):
-    """Stamps stay on IMU samples, where integration errors need them."""
+    """Timestamps stay on IMU samples, where integration errors need them."""
     truth = recording.truth()
     clock = TruthClock(truth.stamps_ns[:1], np.array([0.005]), np.array([0.0001]))
     early = replace(truth, stamps_ns=truth.stamps_ns - 5_000_000)

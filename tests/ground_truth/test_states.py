@@ -1,4 +1,4 @@
-"""Truth at IMU stamps: jumps, gaps, motion capture; and integration errors against it."""
+"""Truth at IMU timestamps: jumps, gaps, motion capture; and integration errors against it."""
 
 from dataclasses import replace
 
@@ -93,7 +93,7 @@ def test_truth_at_20_hz_is_taken_at_its_own_stamps(clean):
 def test_motion_capture_gets_velocity_from_a_spline_and_gaps_are_left_out():
     recording = simulate(replace(CLEAN, kind="handheld", duration_s=20.0))
     truth = recording.truth()
-    # 120 Hz, off the IMU's stamps, without velocity, with one gap of a second.
+    # 120 Hz, off the IMU's timestamps, without velocity, with one gap of a second.
     stamps_ns = np.arange(truth.stamps_ns[0], truth.stamps_ns[-1], NS // 120)
     stamps_ns = stamps_ns[(stamps_ns < stamps_ns[0] + 8 * NS) | (stamps_ns > stamps_ns[0] + 9 * NS)]
     from maci2.sensors import truth_at

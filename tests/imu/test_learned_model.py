@@ -118,7 +118,7 @@ def test_a_gap_is_refused_and_located(euroc):
     samples = level_stream()
     stamps_ns = samples.stamps_ns.copy()
     stamps_ns[1000:] += NS // 2
-    with pytest.raises(DatasetError, match=f"0.505 s after stamp {stamps_ns[999]}"):
+    with pytest.raises(DatasetError, match=f"0.505 s after timestamp {stamps_ns[999]}"):
         euroc.measure(replace(samples, stamps_ns=stamps_ns))
 
 

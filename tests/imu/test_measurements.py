@@ -28,7 +28,7 @@ def test_a_gap_inside_the_window_is_named_with_place_and_length():
     with pytest.raises(DatasetError) as raised:
         preintegrate(cut, ends(cut))
     message = str(raised.value)
-    for part in ("imu0/data.csv", "105.0 ms", f"after stamp {imu.stamps_ns[99]} ns", "at most"):
+    for part in ("imu0/data.csv", "105.0 ms", f"after timestamp {imu.stamps_ns[99]} ns", "at most"):
         assert part in message
     # A window beside the gap is none of its business.
     preintegrate(cut, cut.stamps_ns[[0, 99]])

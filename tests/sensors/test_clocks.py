@@ -1,4 +1,4 @@
-"""A stated time offset: stamps move, images stay where they are."""
+"""A stated time offset: timestamps move, images stay where they are."""
 
 from dataclasses import replace
 

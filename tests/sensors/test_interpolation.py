@@ -1,4 +1,4 @@
-"""Poses between stamps."""
+"""Poses between timestamps."""
 
 from dataclasses import replace
 
@@ -56,7 +56,7 @@ def test_a_query_outside_is_an_error_that_names_both_ends():
         poses_at(stamps([0.0, 1.0]), Ts, stamps([0.5, 1.5]), 2.0, source="a.txt")
     assert "a.txt" in str(raised.value)
     assert str(stamps([1.5])[0]) in str(raised.value)
-    assert "1 of 2 stamps" in str(raised.value)
+    assert "1 of 2 timestamps" in str(raised.value)
 
 
 def test_a_query_inside_a_long_gap_is_an_error_but_its_edges_are_fine():

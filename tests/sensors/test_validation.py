@@ -1,4 +1,4 @@
-"""Gaps and overlap, with stamps and lengths in the message."""
+"""Gaps and overlap, with timestamps and lengths in the message."""
 
 from dataclasses import replace
 
@@ -16,8 +16,8 @@ STAMPS_NS = np.delete(1_000_000_000 + 5_000_000 * np.arange(1000), np.s_[400:410
 def test_a_gap_inside_the_window_is_named_with_stamp_and_length():
     with pytest.raises(DatasetError) as raised:
         require_no_gap(STAMPS_NS, 2_500_000_000, 4_000_000_000, "imu.csv")
-    # Samples 400 to 409 are gone: 11 periods after stamp 399.
-    assert "imu.csv: gap of 0.055 s after stamp 2995000000 ns" in str(raised.value)
+    # Samples 400 to 409 are gone: 11 periods after timestamp 399.
+    assert "imu.csv: gap of 0.055 s after timestamp 2995000000 ns" in str(raised.value)
     assert "at most 0.025 s" in str(raised.value)
 
 

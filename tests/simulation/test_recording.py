@@ -17,7 +17,7 @@ PERFECT = SimulationConfig(white_noise=False, bias_walk=False, bias_gyro_std=0, 
 
 
 def imu_rows(recording):
-    """Rows of the truth that fall on IMU stamps."""
+    """Rows of the truth that fall on IMU timestamps."""
     return np.isin(recording.truth().stamps_ns, recording.imu.stamps_ns)
 
 
@@ -120,7 +120,7 @@ def test_truth_is_exact_at_every_imu_and_camera_stamp():
     truth = recording.truth()
     assert np.isin(recording.imu.stamps_ns, truth.stamps_ns).all()
     assert all(np.isin(stamps, truth.stamps_ns).all() for stamps in recording.camera_stamps_ns)
-    # A denser recording of the same motion has the same states at the same stamps.
+    # A denser recording of the same motion has the same states at the same timestamps.
     dense = simulate(SimulationConfig(duration_s=2.0, imu_rate_hz=1000.0)).truth()
     _, rows, dense_rows = np.intersect1d(
         truth.stamps_ns, dense.stamps_ns, assume_unique=True, return_indices=True

@@ -1,4 +1,4 @@
-"""Initializers that run on the same segments: maci2's own and its rivals, from their equations.
+"""Initializers that run on the same segments: maci2's own and its baselines, from their equations.
 
 Adding one is a file and a line in `INITIALIZERS` (docs/own_initializer.md).
 """
@@ -45,7 +45,7 @@ __all__ = [
 
 
 def find_initializer(name: str) -> Initializer:
-    """By name, or an error that lists what exists."""
+    """The initializer of this name, or an error that lists what exists."""
     if name not in INITIALIZERS:
         raise OptionError(
             f"'{name}' is no initializer; choose from {', '.join(sorted(INITIALIZERS))}."

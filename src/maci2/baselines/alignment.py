@@ -1,4 +1,4 @@
-"""What several rivals share: gyroscope bias from rotations, linear rows of velocity and gravity.
+"""What several baselines share: gyroscope bias from rotations, linear rows of velocity and gravity.
 
 With poses given, motion is linear in velocities v_k (each in its body) and gravity g in c0:
 

@@ -26,7 +26,7 @@ from maci2.imu import ALPHA, BETA, GAMMA, Preintegrated
 from maci2.types import Array
 
 ACC_BIAS_INFORMATION = 1e5
-"""Of the prior b_a = 0 [(m/s^2)^-2]: 3 mm/s^2, which all but pins it."""
+"""Information of the prior b_a = 0 [(m/s^2)^-2]: 3 mm/s^2, which all but pins it."""
 
 MIN_SCALE = 1e-3
 MAX_NORM_ERROR = 1e-3

@@ -26,7 +26,7 @@ MAX_ROTATION_RESIDUAL = 5e-2
 """Norm of the sum of the rotation vectors that are left after the bias [rad]."""
 
 MAX_NORM_ERROR = 0.1
-"""Of gravity as a free vector [m/s^2]."""
+"""Largest error of the norm of gravity as a free vector [m/s^2]."""
 
 REFINEMENTS = 4
 

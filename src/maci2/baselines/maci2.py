@@ -11,12 +11,12 @@ PAPER = RunOptions(VisionSource("truth"), paper=True).solver()
 
 
 def maci2(segment: Segment) -> Answer:
-    """With the IMU model that made the segment's measurements."""
+    """MAC-I2 with the IMU model that made the segment's measurements."""
     return _initialize(segment, segment.measurements, SolverConfig())
 
 
 def maci2_raw(segment: Segment) -> Answer:
-    """With raw samples whatever the IMU model is: data sheet and vibration, nothing learned."""
+    """MAC-I2 with raw samples whatever the IMU model: data sheet and vibration, nothing learned."""
     return _initialize(segment, segment.raw_vibrating, SolverConfig())
 
 

@@ -29,10 +29,10 @@ from maci2.types import NS, Array
 
 INFO_GYRO_BIAS = 1e2
 INFO_ACC_BIAS = 1e5
-"""Of the priors about zero, per axis."""
+"""Information of the priors about zero, per axis."""
 
 MIN_EIGENVALUE = 1e-12
-"""Of a step's information; smaller ones are set to zero."""
+"""Smallest eigenvalue of a step's information; smaller ones are set to zero."""
 
 FIRST_DAMPING = 1e3
 MAX_ITERATIONS = 200
@@ -42,7 +42,7 @@ STEP_TOLERANCE = 1e-10
 MIN_ACC_CHANGE = 0.5
 """[m/s^2]"""
 IMAGE_PERIOD_NS = 50_000_000
-"""Of the cameras it is used with."""
+"""Period of the cameras it is used with."""
 MIN_KEYFRAMES = 10
 MIN_DURATION_S = 1.0
 MIN_TRAVEL = 0.02
@@ -87,7 +87,7 @@ def start(pre: Preintegrated, Ts_c0_b: Array) -> Unknowns:
     down /= np.linalg.norm(down)
     axis, cosine = np.cross(DOWN, down), float(DOWN @ down)
     sine = float(np.linalg.norm(axis))
-    # Straight up or down leaves no axis; any level one turns as well.
+    # Straight up or down leaves no axis; any level one rotates as well.
     axis = axis / sine if sine > 0.0 else np.array([1.0, 0.0, 0.0])
     v_c0 = np.diff(Ts_c0_b[:, :3, 3], axis=0) / pre.dt[:, None]
     return Unknowns(
@@ -194,7 +194,7 @@ def _linearize(
 
 
 def rejection(segment: Segment) -> str:
-    """Which gate does not let the window pass."""
+    """Reason why a gate rejects the window; empty if all let it pass."""
     duration_s = float(segment.stamps_ns[-1] - segment.stamps_ns[0]) / NS
     if len(segment.stamps_ns) < MIN_KEYFRAMES:
         return f"{len(segment.stamps_ns)} keyframes, needed {MIN_KEYFRAMES}"

@@ -77,7 +77,7 @@ class Answer:
     """What an initializer says about a segment."""
 
     accepted: bool
-    """By the method's own rule: would it have started on this window?"""
+    """Whether the method, by its own rule, would have started on this window."""
 
     reason: str = ""
     """Why it was rejected, or what the method warned of, in plain words."""

@@ -28,23 +28,23 @@ MIN_EXCITATION = 0.25
 """Spread of the mean accelerations [m/s^2] below which it warns, and goes on."""
 
 MAX_NORM_ERROR = 1.0
-"""Of gravity's norm before it is refined [m/s^2]."""
+"""Largest error of gravity's norm before it is refined [m/s^2]."""
 
 SCALE_UNIT = 100.0
 """The unknown is scale times this: columns of similar size."""
 
 REFINEMENTS = 4
 AMPLIFICATION = 1000.0
-"""Of the normal matrix in each refinement."""
+"""Factor on the normal matrix in each refinement."""
 
 
 def vins(segment: Segment) -> Answer:
-    """As released, fault included."""
+    """VINS-Fusion's alignment as released, fault included."""
     return _align(segment, clear_each_time=False)
 
 
 def vins_fixed(segment: Segment) -> Answer:
-    """As the paper means it."""
+    """VINS-Fusion's alignment as the paper means it."""
     return _align(segment, clear_each_time=True)
 
 

@@ -13,7 +13,7 @@ from maci2.vision import RelativePoses
 
 MIN_STEPS = 10
 MIN_SINGULAR = 0.25
-"""Second smallest singular value: below it some axis was not turned about."""
+"""Second smallest singular value: below it there was no rotation about some axis."""
 
 HUBER_DEG = 5.0
 ROUNDS = 10

@@ -17,7 +17,7 @@ class FirstAnswer:
     """Time that one command took, in a process of its own."""
 
     command: str
-    """As it would be typed."""
+    """Command as it would be typed."""
 
     cold_s: float
     """Processor time with an empty cache, of the command and of the workers it waited for [s]."""

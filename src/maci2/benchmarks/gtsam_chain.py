@@ -26,7 +26,7 @@ from maci2.simulation import SimulationConfig, simulate
 from maci2.types import NS, Array
 
 MARKER_STD = 0.01
-"""Of marker positions [m] and orientations [rad]."""
+"""Standard deviation of marker positions [m] and orientations [rad]."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def _symbols() -> tuple[Any, Any, Any]:
 
 
 def gtsam_chain(problem: ChainProblem, states: States) -> tuple[Any, Any]:
-    """Their graph and values; markers must be at the states' own stamps, world level."""
+    """Their graph and values; markers must be at the states' own timestamps, world level."""
     gtsam = import_gtsam()
     X, V, B = _symbols()
     graph, values = gtsam.NonlinearFactorGraph(), gtsam.Values()
@@ -189,7 +189,7 @@ def _add_bias_prior(problem: ChainProblem, graph: Any) -> None:
 
 
 def _preintegrated(problem: ChainProblem, start_ns: int, end_ns: int, bias: Any) -> Any:
-    """Their preintegration of the midpoint rule, between two stamps of samples.
+    """Their preintegration of the midpoint rule, between two timestamps of samples.
 
     They hold a sample from its start; the mean of both ends, with the force rotated by half of the
     step, gives them what our rule sums.

@@ -87,7 +87,7 @@ class GtsamTimes:
     measured with calls that compute nothing."""
 
     build_s: float
-    """Factors from preintegrated measurements, and start values."""
+    """Factors from preintegrated measurements, and the initial guess."""
 
     optimise_s: float
     """Levenberg-Marquardt alone."""
@@ -221,7 +221,7 @@ def import_gtsam() -> ModuleType:
 
 
 def _keys(gtsam: ModuleType, count: int) -> tuple[list[int], list[int], int, int]:
-    """Of poses and velocities, of the bias and of gravity."""
+    """Keys of the poses, the velocities, the bias and gravity."""
     shorthand = gtsam.symbol_shorthand
     poses = [shorthand.X(k) for k in range(count)]
     velocities = [shorthand.V(k) for k in range(count)]

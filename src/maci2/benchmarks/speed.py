@@ -79,7 +79,7 @@ class BenchReport:
     """[m/s^2]"""
 
     memory_growth_mb: float
-    """Of the process, over `MEMORY_WINDOWS` initializations."""
+    """Growth of the process over `MEMORY_WINDOWS` initializations [MB]."""
 
     notes: list[str]
 
@@ -116,8 +116,8 @@ class Problem:
 
 
 def window_problem(keyframes: int, seed: int = 0) -> Problem:
-    """A drone's flight; keyframes 0.28 s apart, on IMU stamps, 56 samples between them: ten of them
-    span 2.5 s and 500 samples."""
+    """A drone's flight; keyframes 0.28 s apart, on IMU timestamps, 56 samples between them: ten of
+    them span 2.5 s and 500 samples."""
     duration_s = 0.28 * keyframes + 0.5
     recording = simulate(
         SimulationConfig(
@@ -203,7 +203,7 @@ def _images_note() -> str:
 def _training_step(comparisons: list[Comparison]) -> list[str]:
     """A training step's integration against pypose, where both are installed."""
     if find_spec("torch") is None or find_spec("pypose") is None:
-        return ["training step: needs torch and pypose, not both installed; left out"]
+        return ["training step: needs torch and pypose, not both installed; skipped"]
     # Only training imports torch; this room must not.
     step = import_module("maci2.benchmarks.training_speed").bench_training_step()
     comparisons.append(Comparison("training step", step.ours_ms, "pypose", step.pypose_ms))

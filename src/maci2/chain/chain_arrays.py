@@ -24,11 +24,11 @@ class Timed(NamedTuple):
     at_state: Indices
     """(m,) state."""
     spans: Spans
-    """From the state to the stamp with its clock's offset as it was when integrated."""
+    """Spans from the state to the timestamp, with its clock's offset as it was when integrated."""
     anchor: Array
     """(m,) that offset [s]."""
     elapsed: Array
-    """(m,) stamp less the clock's origin [s]."""
+    """(m,) timestamp less the clock's origin [s]."""
     value: Array
     """(m, 3, 1) positions p_w_m, or (m, 3, 3) rotations R_w_m."""
     white: Array

@@ -1,4 +1,4 @@
-"""From a chain problem to arrays: samples integrated at the present biases and clock offsets."""
+"""Arrays of a chain problem: samples integrated at the present biases and clock offsets."""
 
 import numpy as np
 

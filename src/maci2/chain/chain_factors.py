@@ -206,7 +206,7 @@ def _through_bodies(
     carried_k1: Array,
     J: Array,
 ) -> None:
-    """From twists [rho, phi] of the bodies to the states: rho is R' dp."""
+    """Derivatives by twists [rho, phi] of the bodies, carried to the states: rho is R' dp."""
     at_k, at_k1 = np.empty((6, 6)), np.empty((6, 6))
     for i in range(6):
         for j in range(3):

@@ -144,7 +144,7 @@ class ChainProblem:
     """n states tied by an IMU, and everything else that was measured."""
 
     imu: ImuMeasurements
-    """Covers all stamps."""
+    """Covers all timestamps."""
 
     stamps_ns: Stamps
     """(n,) of the states, on the IMU's clock."""
@@ -162,7 +162,7 @@ class ChainProblem:
     priors: tuple[GaussianPrior, ...] = ()
 
     clock_origin_ns: int = 0
-    """Stamp from which drifts of clocks count; choose the middle of the recording."""
+    """Timestamp from which drifts of clocks count; choose the middle of the recording."""
 
     def __post_init__(self) -> None:
         if not (self.walk_gyro > 0.0 and self.walk_acc > 0.0):
@@ -171,4 +171,4 @@ class ChainProblem:
                 "0: a bias that cannot wander makes the chain singular."
             )
         if len(self.stamps_ns) < 2 or (np.diff(self.stamps_ns) <= 0).any():
-            raise MeasurementError("a chain needs two or more states with rising stamps.")
+            raise MeasurementError("a chain needs two or more states with rising timestamps.")

@@ -1,4 +1,4 @@
-"""Unknowns of a chain: one state per stamp, and a border of constants that all states share.
+"""Unknowns of a chain: one state per timestamp, and a border of constants that all states share.
 
 State k, tangent order [phi, v, p, bg, ba] (as preintegration: rotation first, perturbed on the
 right): R_w_b Exp(phi), and plain differences of velocity, position and biases, both vectors in w.
@@ -64,7 +64,8 @@ class Border(NamedTuple):
     scalars: Array
     """(7,) gravity's norm [m/s^2]; logarithm of true length over vision's; clock offsets of
     camera, marker position and marker orientation [s]; drifts of the last two [s/s]. A clock's
-    offset is to be added to its stamps; a drift counts from `clock_origin_ns` of the problem."""
+    offset is to be added to its timestamps; a drift counts from `clock_origin_ns` of the
+    problem."""
 
 
 def make_border(
@@ -89,7 +90,7 @@ def make_border(
 
 @dataclass(frozen=True)
 class BorderUnknowns:
-    """Which constants are free; all others stay at their initial guess."""
+    """Constants that are free; all others stay at their initial guess."""
 
     gravity: bool = False
     """Direction of gravity in the world; its norm is given."""

@@ -1,6 +1,6 @@
 """Forgetting the oldest state of a chain: what it says about the next one and the constants stays.
 
-A fixed-lag smoother is: solve, marginalize, drop the first stamp, append a new one.
+A fixed-lag smoother is: solve, marginalize, drop the first timestamp, append a new one.
 """
 
 from dataclasses import replace

@@ -1,8 +1,9 @@
 """A state carried to another instant: along IMU samples, then at constant rate and force.
 
-A measurement with its own clock belongs to the instant (stamp + offset). Samples are integrated to
-the instant that the present offset gives, once; what the offset moves after that is bridged with
-the angular rate and specific force there, to second order, and gives the derivative by the offset.
+A measurement with its own clock belongs to the instant (timestamp + offset). Samples are
+integrated to the instant that the present offset gives, once; what the offset moves after that is
+bridged with the angular rate and specific force there, to second order, and gives the derivative
+by the offset.
 """
 
 from typing import NamedTuple
@@ -235,7 +236,7 @@ def _turned_position(
     turned: Array,
     J: Array,
 ) -> None:
-    """Position by the state's rotation: R alpha, s R beta and s^2/2 R0 force all turn with it."""
+    """Position by the state's rotation: R alpha, s R beta and s^2/2 R0 force all rotate with it."""
     for i in range(3):
         alpha[i] += s * beta[i]
     add_cross_columns(T_w_b, alpha, -1.0, J, 3, 0)

@@ -178,7 +178,7 @@ class NoiseSolution:
     posterior: ChainPosterior
     residuals: ChainResiduals
     problem: ChainProblem
-    """With the noise found."""
+    """The problem with the noise found."""
 
     position_factor: float
     """Variance of positions over the one stated; 1 where there are none."""

@@ -63,7 +63,7 @@ for command in (
 
 
 def main() -> None:
-    """Entry point; what a user can mend is one paragraph and exit code 2."""
+    """Entry point; what a user can fix is one paragraph and exit code 2."""
     try:
         app()
     except Maci2Error as error:

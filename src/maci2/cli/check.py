@@ -35,30 +35,30 @@ def check(
     topics: opt.Topics = "",
     json: opt.Json = None,
 ) -> None:
-    """What is wrong with a recording and how to mend it, the most important first.
+    """What is wrong with a recording and how to fix it, the most important first.
 
     Exit code 1 if unusable.
     """
     from maci2.diagnostics.diagnose import examine_path
 
     given = opt.given(imu_rate, imu_noise, t_b_c)
-    health = examine_path(sequence, rig, topics, vision, vision_frame, given)
-    typer.echo(health.first_line)
-    _print_sensors(health)
-    if health.images is not None:
-        _print_images(health.images)
+    diagnosis = examine_path(sequence, rig, topics, vision, vision_frame, given)
+    typer.echo(diagnosis.first_line)
+    _print_sensors(diagnosis)
+    if diagnosis.images is not None:
+        _print_images(diagnosis.images)
     marks = {"ok": "ok   ", "warn": "warn ", "error": "ERROR"}
-    for finding in health.findings:
+    for finding in diagnosis.findings:
         typer.echo(f"{marks[finding.level]}  {finding.what}: {finding.text}")
-    write_json(json, health.as_dict())
+    write_json(json, diagnosis.as_dict())
     if output is not None:
         from maci2.files import write_atomically
         from maci2.reports.diagnostics_page import diagnostics_page
 
         recording = _opened(sequence, rig, topics, given)
-        write_atomically(output, diagnostics_page(health, recording, command_line()))
+        write_atomically(output, diagnostics_page(diagnosis, recording, command_line()))
         typer.echo(f"report: {output}")
-    if not health.usable:
+    if not diagnosis.usable:
         raise typer.Exit(1)
 
 
@@ -73,11 +73,11 @@ def _opened(sequence: Path, rig: Path | None, topics: str, given: "Given") -> "R
         return None
 
 
-def _print_sensors(health: "Diagnosis") -> None:
+def _print_sensors(diagnosis: "Diagnosis") -> None:
     from maci2.diagnostics.diagnosis import SENSOR_COLUMNS
 
-    rows = [(name, *timing.cells()) for name, timing in health.sensors]
-    print_table(health.name, ("sensor", *SENSOR_COLUMNS), rows)
+    rows = [(name, *timing.cells()) for name, timing in diagnosis.sensors]
+    print_table(diagnosis.name, ("sensor", *SENSOR_COLUMNS), rows)
 
 
 def _print_images(images: "ImageDiagnosis") -> None:

@@ -17,7 +17,7 @@ def demo(
     ),
     seed: opt.Seed = 0,
 ) -> None:
-    """Draw stereo images, estimate everything, print estimate, 1-sigma and true error."""
+    """Render stereo images, estimate everything, print estimate, 1-sigma and true error."""
     from rich.console import Console
 
     console = Console()
@@ -30,7 +30,7 @@ def demo(
     print_result(result.calibration_inputs, result.initialized, result.errors)
     console.rule("calibration")
     print_calibration(result.calibration_inputs, result.calibration)
-    console.rule("are the uncertainties true?")
+    console.rule("are the uncertainties consistent?")
     print_table(
         f"{len(result.samples)} simulated windows",
         ("state", "NEES per degree of freedom, 1 is right"),

@@ -89,5 +89,5 @@ def print_report(report: dict[str, Any]) -> None:
         typer.echo(
             f"{name}: {numbers['truth_jumps']} jumps and {numbers['truth_gaps']} gaps of the "
             "ground truth; "
-            f"windows left out: {left_out}"
+            f"windows rejected: {left_out}"
         )

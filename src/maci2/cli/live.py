@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 DRAIN_S = 60.0
-"""For what has been handed over and not worked on, when the replay is over."""
+"""Time to finish what has been handed over when the replay ends [s]."""
 
 
 def live(

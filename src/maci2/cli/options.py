@@ -122,6 +122,9 @@ Rerun = Annotated[str, typer.Option(help="show the result with Rerun: FILE.rrd t
 Rivals = Annotated[bool | None, typer.Option("--rivals/--no-rivals", hidden=True)]
 """The name that --baselines had in version 0.1."""
 
+Spoil = Annotated[str, typer.Option("--spoil", hidden=True)]
+"""The name that --degrade had in version 0.1."""
+
 Json = Annotated[Path | None, typer.Option("--json", help="write the result to this file")]
 
 

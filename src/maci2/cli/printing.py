@@ -29,7 +29,7 @@ __all__ = [
 
 
 class _Shown:
-    """Progress is drawn on the terminal, and by which bar at the moment."""
+    """Progress is shown on the terminal, and by which bar at the moment."""
 
     wanted = True
     live: "Progress | None" = None
@@ -44,7 +44,7 @@ def show_progress(wanted: bool) -> None:
 def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
     """A bar on stderr that is told what is being done, how much is done and how much there is.
 
-    Nothing is drawn where stderr is not a terminal, or with `--quiet`. A total of 0 is unknown.
+    Nothing is shown where stderr is not a terminal, or with `--quiet`. A total of 0 is unknown.
     """
     if not (_Shown.wanted and sys.stderr.isatty()):
         yield lambda *_: None

@@ -23,18 +23,21 @@ def simulate(
     lens: Annotated[str, typer.Option(help="pinhole or fisheye")] = "pinhole",
     noise: Annotated[bool, typer.Option(help="white noise on the IMU")] = True,
     bias_walk: Annotated[bool, typer.Option(help="biases that wander")] = True,
-    images: Annotated[bool, typer.Option(help="draw stereo images too")] = False,
+    images: Annotated[bool, typer.Option(help="render stereo images too")] = False,
     difficulty: Annotated[str, typer.Option(help="of the images: easy or hard")] = "easy",
-    spoil: Annotated[
+    degrade: Annotated[
         str,
         typer.Option(
             help="NAME=VALUE[,...]: single difficulties, such as light=0.1, exposure_s=0.01, "
             "moving_boxes=4, blackout=0.5, covered=0.5"
         ),
     ] = "",
+    spoil: opt.Spoil = "",
     along: Annotated[
         Path | None,
-        typer.Option(help="draw along this recording's truth and keep its IMU, instead of MOTION"),
+        typer.Option(
+            help="render along this recording's truth and keep its IMU, instead of MOTION"
+        ),
     ] = None,
     start: Annotated[float, typer.Option(help="with --along: where to begin [s]")] = 0.0,
     rate: Annotated[float, typer.Option(help="of the images [Hz]")] = 20.0,
@@ -42,8 +45,8 @@ def simulate(
         bool,
         typer.Option(
             "--keep-clock",
-            help="with --along: leave the truth's stamps as they are, even if they are early or "
-            "late against the IMU",
+            help="with --along: leave the truth's timestamps as they are, even if they are early "
+            "or late against the IMU",
         ),
     ] = False,
     truth: opt.Truth = "",
@@ -71,25 +74,27 @@ def simulate(
     from maci2.simulation.rendering.recording import RenderConfig, render_recording
 
     recording = run(config) if along is None else open_recording(along)
-    drawn = RenderConfig(degraded(difficulty_of(difficulty), spoil), seed, rate, start, duration)
+    rendered = RenderConfig(
+        degraded(difficulty_of(difficulty), degrade or spoil), seed, rate, start, duration
+    )
     if along is not None and not keep_clock:
-        recording = _on_imu_clock(recording, drawn, truth)
+        recording = _on_imu_clock(recording, rendered, truth)
     with progress_bar() as on_progress:
         render_recording(
-            recording, output, drawn, truth,
+            recording, output, rendered, truth,
             on_pair=partial(on_progress, "rendering stereo pairs"),
         )  # fmt: skip
     typer.echo(f"wrote {output}")
 
 
-def _on_imu_clock(recording: "Recording", drawn: "RenderConfig", truth: str) -> "Recording":
-    """A drawn camera shares the IMU's clock, whatever the truth's is."""
+def _on_imu_clock(recording: "Recording", rendered: "RenderConfig", truth: str) -> "Recording":
+    """A rendered camera shares the IMU's clock, whatever the truth's is."""
     from maci2.pipeline.render_along import rendered_on_imu_clock
 
-    recording, clock = rendered_on_imu_clock(recording, drawn, truth)
+    recording, clock = rendered_on_imu_clock(recording, rendered, truth)
     if clock is not None:
         typer.echo(
-            f"{recording.name}: its truth is stamped {clock} against its IMU; drawn and written on "
-            "the IMU's clock (--keep-clock leaves it)."
+            f"{recording.name}: its truth is stamped {clock} against its IMU; rendered and written "
+            "on the IMU's clock (--keep-clock leaves it)."
         )
     return recording

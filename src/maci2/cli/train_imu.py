@@ -43,7 +43,7 @@ def train_imu(
     topics: opt.Topics = "",
     epochs: Annotated[int | None, typer.Option(help="of the first stage")] = None,
     held_out_epochs: Annotated[int | None, typer.Option(help="of the held-out stage")] = None,
-    seed: Annotated[int, typer.Option(help="of all random draws")] = 0,
+    seed: Annotated[int, typer.Option(help="seed of all random numbers")] = 0,
     threads: Annotated[int, typer.Option(help="threads of torch")] = 1,
 ) -> None:
     """Train an IMU model and write it as a weight file; needs `pip install maci2[train]`."""

@@ -15,7 +15,9 @@ def train_vision(
     output: Annotated[Path, typer.Option("-o", "--output", help="weight file to write")] = Path(
         "match_covariance.onnx"
     ),
-    scenes: Annotated[int, typer.Option(help="rooms to draw, a quarter of them to calibrate")] = 80,
+    scenes: Annotated[
+        int, typer.Option(help="rooms to render, a quarter of them to calibrate")
+    ] = 80,
     epochs: Annotated[int, typer.Option(help="passes over all matches")] = 30,
     seed: opt.Seed = 0,
     threads: Annotated[int, typer.Option(help="threads of torch")] = 1,

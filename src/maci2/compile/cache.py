@@ -70,7 +70,7 @@ def _bases() -> list[Path]:
 
 @lru_cache(maxsize=1)
 def _digest() -> str:
-    """Of Python, numba, the processor and the sources of all kernels."""
+    """Digest of Python, numba, the processor and the sources of all kernels."""
     import llvmlite.binding as llvm
 
     machine = (sys.version, version("numba"), version("numpy"), platform.machine())

@@ -3,7 +3,7 @@
 A job runs a piece of the product once on little data and so compiles all kernels that it uses.
 Jobs that use the same kernels are done by one worker, one after another. It holds its job's lock,
 so that two fillings at once share the work; a worker that is killed leaves whole kernels and no
-stamp.
+timestamp.
 """
 
 import os
@@ -105,7 +105,7 @@ def _start(arguments: list[str], own_session: bool) -> "subprocess.Popen[bytes]"
 
 
 def _environment() -> dict[str, str]:
-    """Of a worker: it compiles whatever this process does, from the same package."""
+    """Environment of a worker: it compiles whatever this process does, from the same package."""
     package = str(Path(__file__).resolve().parents[2])
     paths = [package, *filter(None, [os.environ.get("PYTHONPATH", "")])]
     return os.environ | {

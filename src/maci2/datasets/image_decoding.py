@@ -101,7 +101,7 @@ def upper_8_bits(pixels: NDArray) -> NDArray[np.uint8]:
 
 
 def wrong_size(width: int, height: int, resolution: tuple[int, int]) -> str:
-    """That an image is not of the size that the calibration is made for."""
+    """Message: an image is not of the size that the calibration is made for."""
     return (
         f"the image is {width}x{height}, the calibration is for {resolution[0]}x{resolution[1]}; "
         "it belongs to another rig or to another image size. Use the calibration of these images."

@@ -134,7 +134,7 @@ def _bag_findings(recording: Recording) -> list[Finding]:
 
 
 def _without_cameras(cameras: tuple[Timing, ...]) -> list[Finding]:
-    text = "no camera stamps; visual measurements must come from a file"
+    text = "no camera timestamps; visual measurements must come from a file"
     return [] if cameras else [Finding("warn", "cameras", text, "no cameras")]
 
 
@@ -154,7 +154,7 @@ def _nominal_rate(recording: Recording, timing: Timing) -> list[Finding]:
         return []
     text = (
         f"the IMU's rate is not the stated one: {rig.source} says {rig.imu.rate_hz:.1f} Hz, the "
-        f"stamps {timing.rate_hz:.1f} Hz; needed within 5 %. Check the calibration file."
+        f"timestamps {timing.rate_hz:.1f} Hz; needed within 5 %. Check the calibration file."
     )
     return [Finding("warn", "calibration", text, "the IMU's rate is not the stated one")]
 
@@ -174,7 +174,7 @@ def _window_findings(windows: int, recording: Recording) -> list[Finding]:
 
 
 def _shared_ns(recording: Recording) -> tuple[int, int]:
-    """First and last stamp of the time that IMU and left camera share."""
+    """First and last timestamp of the time that IMU and left camera share."""
     imu_ns, left_ns = recording.imu.stamps_ns, _left_ns(recording)
     if len(left_ns) == 0:
         return 0, 0
@@ -182,7 +182,8 @@ def _shared_ns(recording: Recording) -> tuple[int, int]:
 
 
 def _left_ns(recording: Recording) -> Stamps:
-    """Stamps of the left camera; without cameras, poses could be asked for at any IMU stamp."""
+    """Timestamps of the left camera; without cameras, poses could be asked for at any IMU
+    timestamp."""
     stamps_ns = recording.camera_stamps_ns
     return stamps_ns[0] if stamps_ns else recording.imu.stamps_ns
 

@@ -12,7 +12,7 @@ NEXT = "Next: `maci2 init` or `maci2 calibrate` with a source of camera motion."
 
 @dataclass(frozen=True)
 class Timing:
-    """Stamps of one sensor."""
+    """Timestamps of one sensor."""
 
     samples: int
     duration_s: float
@@ -105,7 +105,7 @@ class Diagnosis:
     imu: Timing
     cameras: tuple[Timing, ...]
     stereo_matched_pct: float
-    """Left stamps that have a right one; NaN without two cameras."""
+    """Left timestamps that have a right one; NaN without two cameras."""
 
     truths: dict[str, TruthCheck]
     windows: int
@@ -129,15 +129,15 @@ class Diagnosis:
         if first.level != "ok":
             return f"{'ERROR' if first.level == 'error' else 'warn'}  {first.what}: {first.text}"
         advice = [finding.remedy for finding in self.findings if finding.remedy]
-        return f"ok  {self.name}: nothing to mend. {advice[0] if advice else NEXT}"
+        return f"ok  {self.name}: nothing to fix. {advice[0] if advice else NEXT}"
 
     @property
     def usable(self) -> bool:
-        """Nothing found that has to be mended first."""
+        """Nothing found that has to be fixed first."""
         return all(finding.level != "error" for finding in self.findings)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: numbers that could not be measured are None."""
+        """Dictionary for JSON: numbers that could not be measured are None."""
         return {"usable": self.usable, **_without_nan(asdict(self))}
 
 

@@ -21,10 +21,10 @@ class SolverConfig:
     """[m/s^2], where gravity is on the sphere."""
 
     estimate_gyro_bias: bool = True
-    """With the IMU model's prior; otherwise the bias is the prior's mean."""
+    """Estimate the gyroscope bias with the IMU model's prior; otherwise take its mean."""
 
     estimate_acc_bias: bool = True
-    """With the IMU model's prior; otherwise the bias is the prior's mean."""
+    """Estimate the accelerometer bias with the IMU model's prior; otherwise take its mean."""
 
     imu_cross_terms: bool = True
     """Weigh IMU residuals with the full 9x9 covariance, not only its three 3x3 blocks."""

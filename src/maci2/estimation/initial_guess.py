@@ -1,4 +1,4 @@
-"""Start values of the joint optimization: poses from vision, velocities and gravity in closed form.
+"""Initial guess of the optimization: poses from vision, velocities and gravity in closed form.
 
 Position rows give each velocity as a function of gravity; put into the velocity rows they leave,
 for two neighbouring steps,
@@ -86,7 +86,7 @@ def velocities_and_gravity(
 def lever_arm(pre: Preintegrated, vision: RelativePoses, R_b_c: Array, prior: BiasPrior) -> Array:
     """p_b_c with no guess, together with gravity and accelerometer bias, linear least squares.
 
-    Where vision measured nothing the gyroscope turns the frame, and no row speaks of the position.
+    Where vision measured nothing the gyroscope rotates the frame, and no row tells the position.
     """
     measured = vision.measured
     steps = vision.Ts_ck_ck1.copy()

@@ -54,7 +54,7 @@ class Optimum(NamedTuple):
 
 
 class Covariances(NamedTuple):
-    """Of the unknowns, given the measurements."""
+    """Covariances of the unknowns, given the measurements."""
 
     keyframes: Array
     """(n, 9, 9) [xi, v]; the first pose's block is meaningless (gauge)."""
@@ -122,7 +122,7 @@ def _damp(system: System, damping: float, out: System) -> None:
 
 @kernel
 def _decrement(system: System, dx: Array, dx_border: Array) -> float:
-    """By how much a step should lower the cost."""
+    """Decrease of the cost that a step should bring."""
     decrement = 0.0
     for k in range(len(dx)):
         for i in range(BLOCK):

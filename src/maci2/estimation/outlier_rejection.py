@@ -51,7 +51,7 @@ GAP = 2.0
 """Limits by which every rejected pose must miss the others."""
 
 REJECTED = "contradicts the IMU"
-"""Reason of a relative pose that outlier rejection left out."""
+"""Reason given for a relative pose that was rejected as an outlier."""
 
 GRAVITY_SLACK = 0.6
 """Tolerance of the slope's length: scale of an accelerometer, noise of two poses [m/s^2]."""

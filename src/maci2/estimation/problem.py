@@ -45,7 +45,7 @@ class Priors(NamedTuple):
 
 
 class Unknowns(NamedTuple):
-    """Which of the shared unknowns are free."""
+    """Flags of the shared unknowns that are free."""
 
     sphere: bool
     """Gravity keeps its norm."""

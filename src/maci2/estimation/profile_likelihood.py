@@ -30,7 +30,7 @@ class Prior:
 
 @dataclass(frozen=True)
 class Profile:
-    """Chi-square over the unknown, and the solutions it was drawn through."""
+    """Chi-square over the unknown, and the solutions it passes through."""
 
     best: float
     """Value at which it is least, prior included."""

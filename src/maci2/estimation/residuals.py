@@ -98,7 +98,7 @@ def imu_residual(
         v_less_fall[i] = v_c0_bk1[i] - dt * g_c0[i]
         p_less_fall[i] = p_c0_bk1[i] - half_dt2 * g_c0[i]
     _turned_rows(T_c0_bk, v_less_fall, v_c0_bk1, J[3:6])
-    # p_c0_bk and R_bk_c0 turn together under a left perturbation: only p_c0_bk1 is seen.
+    # p_c0_bk and R_bk_c0 rotate together under a left perturbation: only p_c0_bk1 is seen.
     _turned_rows(T_c0_bk, p_less_fall, p_c0_bk1, J[6:9])
     for i in range(3):
         r[3 + i] = -v_bk[i] - beta[i]
@@ -153,7 +153,7 @@ def _rotation_rows(
 
 @kernel
 def _turned_rows(T_c0_bk: Array, by_k: Array, by_k1: Array, J: Array) -> None:
-    """Of three rows by the rotations of both poses: R_bk_c0 [by_k]x and -R_bk_c0 [by_k1]x."""
+    """Derivatives by the rotations of both poses: R_bk_c0 [by_k]x and -R_bk_c0 [by_k1]x."""
     for i in range(3):
         for j in range(3):
             k, m = (j + 1) % 3, (j + 2) % 3

@@ -68,7 +68,7 @@ def rotation_from_rates(pre: Preintegrated, vision: RelativePoses) -> Array:
     """R_b_c with no guess: register the two sets of mean rotation rates.
 
     A constant gyroscope bias shifts one set as a whole, so it drops out with the centroids. Steps
-    that vision did not measure are left out.
+    that vision did not measure are skipped.
     """
     rates_b = np.array([so3_log(R) for R in pre.gamma]) / pre.dt[:, None]
     rates_c = np.array([so3_log(np.ascontiguousarray(T[:3, :3])) for T in vision.Ts_ck_ck1])
@@ -168,7 +168,7 @@ def _add_prior(
 
 @kernel
 def _residual_covariance(R_bk1_ck: Array, cov_T: Array, cov_imu: Array, rows: Array) -> None:
-    """rows[:, 0:3] = the residual's covariance: vision's rotation, turned, and the gyroscope's.
+    """rows[:, 0:3] = the residual's covariance: vision's, rotated, and the gyroscope's.
 
     J_r(r) r = r, so the residual is weighed by the noise itself: paper_notes, note 11.
     """

@@ -1,4 +1,4 @@
-"""From measurements and start values to state, posterior and report."""
+"""Solver: measurements and an initial guess give state, posterior and report."""
 
 import numpy as np
 from scipy.special import chdtri

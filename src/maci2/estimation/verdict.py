@@ -178,7 +178,7 @@ def _unseen_rotations(rotations: RotationAlignment, limits: CalibrationLimits) -
 
 
 def rotation_about_axes_deg(Ts_c0_b: Array) -> Array:
-    """(3,) how far the body turned about each of its axes in the window, peak to peak [deg]."""
+    """(3,) how far the body rotated about each of its axes in the window, peak to peak [deg]."""
     R_b0_c0 = Ts_c0_b[0, :3, :3].T
     phi = np.array([so3_log(R_b0_c0 @ T[:3, :3]) for T in Ts_c0_b])
     return np.rad2deg(np.ptp(phi, axis=0))
@@ -196,7 +196,7 @@ def _broken(state: VIState, posterior: Posterior | None, report: SolveReport) ->
         return [
             f"the optimization did not converge in {report.iterations} steps (chi-square "
             f"{report.cost:.0f} for {report.dof} degrees of freedom): vision and IMU contradict "
-            "each other; check stamps, extrinsics and units with `maci2 check`"
+            "each other; check timestamps, extrinsics and units with `maci2 check`"
         ]
     if posterior is None:
         return ["some state is not observable at all in this window; move more, in all directions"]

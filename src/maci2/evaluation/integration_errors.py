@@ -34,14 +34,14 @@ class LabelNoise:
     """[m], each axis."""
 
     std_time: float
-    """[s]: a stamp off by this moves the whole state along the motion."""
+    """[s]: a timestamp off by this moves the whole state along the motion."""
 
     std_drift: float
     """[rad/s], each axis: orientation at the end against that at the start, per second between."""
 
     std_tilt: float
     """[rad], each axis: how far gravity in the truth's body is off, both ends of a window alike:
-    its world is not level, or its body is turned against the IMU. Rotations over a window are not
+    its world is not level, or its body is rotated against the IMU. Rotations over a window are not
     meant: a truth that was fused with the gyroscope follows it there."""
 
     gyro_shown: float
@@ -103,7 +103,7 @@ class WindowErrors:
 
     @property
     def e_D_turn(self) -> Array:
-        """(m, 9, 3) derivative by a turn of the truth's body, R_w_b Exp(turn)."""
+        """(m, 9, 3) derivative by a rotation of the truth's body, R_w_b Exp(turn)."""
         D = self.e_D_start[:, :, GAMMA].copy()
         D[:, GAMMA] -= np.eye(3)
         return D
@@ -144,7 +144,7 @@ def integration_errors(
 ) -> WindowErrors:
     """Errors over all windows of about `horizon_s` that start every `stride_s`.
 
-    Windows start and end at truth stamps: nothing of the truth is interpolated.
+    Windows start and end at truth timestamps: nothing of the truth is interpolated.
     """
     stamps_ns = imu.stamps_ns[states.samples]
     period_s = float(np.median(np.diff(stamps_ns))) / NS

@@ -1,10 +1,10 @@
 """Many tasks on many cores or machines: joblib on this one, Dask futures on a cluster.
 
 A worker that dies takes nothing with it but the task that killed it. joblib loses the whole pool,
-so what was lost is done again and tasks that may have been the reason run alone until the guilty
-one is known. Dask gives up on every task that was with a dying worker too often, the guilty one and
-those that only queued behind it: these run alone, too. Its own futures are used because joblib's
-Dask backend waits for ever for a task that kills its workers.
+so what was lost is done again and tasks that may have been the reason run alone until the one
+at fault is known. Dask gives up on every task that was with a dying worker too often, the
+one at fault and those that only queued behind it: these run alone, too. Its own futures are used
+because joblib's Dask backend waits for ever for a task that kills its workers.
 """
 
 from collections.abc import Callable, Iterator, Sequence

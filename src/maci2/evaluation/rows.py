@@ -123,7 +123,7 @@ class Row:
 
 
 def windows_with_truth(inputs: Inputs, options: RunOptions) -> tuple[list[Window], int]:
-    """Windows whose ground truth is known, and how many were left out because it is not."""
+    """Windows whose ground truth is known, and how many were skipped because it is not."""
     truth = require_truth(inputs)
     windows = plan_windows(
         inputs.candidates_ns(with_truth=True),

@@ -1,4 +1,4 @@
-"""From rows to the numbers of summary.json and of every table: means, medians, success, NEES."""
+"""Numbers of summary.json and of every table: means, medians, success, NEES."""
 
 from dataclasses import dataclass
 from typing import Any, get_args

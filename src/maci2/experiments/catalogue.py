@@ -263,7 +263,7 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 
 def find_experiments(names: list[str]) -> list[Experiment]:
-    """By name, all where none is named; an error lists what exists."""
+    """Experiments of these names, all where none is named; an error lists what exists."""
     unknown = [name for name in names if name not in EXPERIMENTS]
     if unknown:
         raise OptionError(

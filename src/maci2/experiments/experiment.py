@@ -138,7 +138,7 @@ class CalibrationExperiment:
     title: str
     recordings: tuple[str, ...]
     methods: Callable[[str], tuple[CalibrationMethod, ...]]
-    """By the recording's name: which learned model knows its IMU."""
+    """Methods by the recording's name, which tells the learned model that knows its IMU."""
 
     files: tuple[str, ...] = ()
 

@@ -12,7 +12,7 @@ IN_BRACKETS = "In brackets: the paper's, over the same recordings, with its own 
 
 
 def error_tables(board: Board, metrics: tuple[str, ...], paper: PaperTable | None) -> list[Table]:
-    """For each vision source and metric: methods down, recordings across."""
+    """Tables of errors, one per vision source and metric: methods down, recordings across."""
     return [
         _error_table(board, vision, metric, paper)
         for vision in board.visions()

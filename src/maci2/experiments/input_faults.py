@@ -31,10 +31,10 @@ class InputFault:
 
     name: str
     extrinsics: Callable[[Array], Array] = _same
-    """From the right T_b_c to the stated one."""
+    """Function from the right T_b_c to the stated one."""
 
     samples: Callable[[ImuSamples], ImuSamples] = _same_samples
-    """From the IMU's samples to those that arrive."""
+    """Function from the IMU's samples to those that arrive."""
 
     scale: float = 1.0
     """Measured over true translation of the camera."""

@@ -52,7 +52,7 @@ def audit_capture(recording: Recording, capture: Capture) -> AuditedTruth:
 
 
 def _jumps(fit: AuditFit) -> Stamps:
-    """Stamps of positions that contradict the IMU beyond any noise."""
+    """Timestamps of positions that contradict the IMU beyond any noise."""
     assert fit.problem.positions is not None
     far = np.sqrt(fit.residuals.positions.squares) > JUMP_SIGMAS
     elapsed = fit.solution.factors.positions.elapsed

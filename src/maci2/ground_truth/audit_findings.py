@@ -107,7 +107,7 @@ def _velocity_lag(v_claimed: Array, audited: GroundTruth) -> Constant:
     """
     t = (audited.stamps_ns - audited.stamps_ns[0]) / NS
     acc = np.gradient(audited.v_w, t, axis=0)
-    # A turned world is no lag: compare after the best rotation.
+    # A rotated world is no lag: compare after the best rotation.
     U, _, Vt = np.linalg.svd(audited.v_w.T @ v_claimed)
     error = v_claimed @ (U @ np.diag([1.0, 1.0, np.linalg.det(U @ Vt)]) @ Vt).T - audited.v_w
     blocks = np.array_split(np.arange(len(t)), max(int(t[-1] / 10.0), 3))

@@ -38,7 +38,7 @@ class NoiseLevel:
     """How far a kind of measurement scatters."""
 
     std: float
-    """Of one row and one axis [m] or [rad]."""
+    """Standard deviation of one row and one axis [m] or [rad]."""
 
     lasting_rows: float
     """Rows over which an error lasts: 1 for white noise. Variances were scaled by it, so that
@@ -53,7 +53,7 @@ class AuditFit:
     solution: ChainSolution
     posterior: ChainPosterior
     residuals: ChainResiduals
-    """With the noise found, errors that last not yet scaled."""
+    """Residuals with the noise found, errors that last not yet scaled."""
 
     position: NoiseLevel
     orientation: NoiseLevel | None

@@ -227,7 +227,7 @@ def _level(up_w: Array) -> Array:
 
 
 def _derivatives(stamps_ns: Stamps, p: Array) -> tuple[Array, Array]:
-    """Velocity and acceleration of positions at nearly even stamps, by local polynomials."""
+    """Velocity and acceleration of positions at nearly even timestamps, by local polynomials."""
     window = min(7, len(p) | 1)
     delta = float(np.median(np.diff(stamps_ns))) / NS
     v = savgol_filter(p, window, 4, deriv=1, delta=delta, axis=0)

@@ -37,7 +37,7 @@ class AuditedTruth:
     """Source that was audited."""
 
     truth: GroundTruth
-    """At IMU samples: poses of the IMU, velocity, and biases."""
+    """States at IMU samples: poses of the IMU, velocity, and biases."""
 
     cov_states: Array
     """(n, 15, 15) of each row, order [phi, v, p, bg, ba]: R_w_b Exp(phi), the others plain
@@ -121,9 +121,9 @@ def _states_at(fit: AuditFit, stamps_ns: Stamps, k: Stamps) -> tuple[States, Arr
 def _covariances(
     fit: AuditFit, truth: GroundTruth, k: Stamps, share: Array, middle: Array
 ) -> Array:
-    """(n, 15, 15) in the level world: turned, and with the level's own uncertainty.
+    """(n, 15, 15) in the level world: rotated, and with the level's own uncertainty.
 
-    Levelling by another tilt turns the body back, R_g_b Exp(-R_b_g tilt), and velocity and
+    Levelling by another tilt rotates the body back, R_g_b Exp(-R_b_g tilt), and velocity and
     position about the middle with it.
     """
     n, posterior = len(truth), fit.posterior

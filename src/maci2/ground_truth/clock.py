@@ -17,7 +17,7 @@ SPAN_S = 12.0
 """Stretch over which one offset is measured: three blocks, whose scatter is its uncertainty."""
 
 EVERY_S = 6.0
-"""From the middle of one stretch to that of the next."""
+"""Time from the middle of one stretch to that of the next [s]."""
 
 MARGIN_S = 1.0
 """Offsets are looked for this far to either side of a stretch."""
@@ -40,7 +40,7 @@ class TruthClock:
     """(n,) middles of the stretches compared, rising."""
 
     offsets_s: Array
-    """(n,) to be added to the truth's stamps; linear between the middles."""
+    """(n,) to be added to the truth's timestamps; linear between the middles."""
 
     stds_s: Array
     """(n,)"""
@@ -74,7 +74,7 @@ class TruthClock:
 def truth_clock(
     truth: GroundTruth, imu: ImuSamples, start_ns: int, end_ns: int
 ) -> TruthClock | None:
-    """Compare rotations of truth and gyroscope from start to end; None where they do not turn
+    """Compare rotations of truth and gyroscope from start to end; None where they do not rotate
     enough, or not alike."""
     found = []
     for middle_ns in _middles(truth, imu, start_ns, end_ns):
@@ -89,7 +89,7 @@ def truth_clock(
 
 
 def _middles(truth: GroundTruth, imu: ImuSamples, start_ns: int, end_ns: int) -> Stamps:
-    """Of stretches from start to end, moved inwards where the recording begins or ends."""
+    """Middles of stretches from start to end, moved inwards where the recording begins or ends."""
     first_ns = max(int(truth.stamps_ns[0]), int(imu.stamps_ns[0])) + HALF_NS
     last_ns = min(int(truth.stamps_ns[-1]), int(imu.stamps_ns[-1])) - HALF_NS
     count = max(round((end_ns - start_ns) / NS / EVERY_S), 1) + 1
@@ -109,7 +109,8 @@ def _stretch(
 
 
 def on_imu_clock(truth: GroundTruth, clock: TruthClock) -> GroundTruth:
-    """The truth at its own stamps, now read on the IMU's clock; a few fall off at ends and gaps."""
+    """The truth at its own timestamps, now read on the IMU's clock; a few fall off at ends and
+    gaps."""
     moved_ns = truth.stamps_ns + clock.offsets_ns(truth.stamps_ns)
     after = np.searchsorted(moved_ns, truth.stamps_ns)
     inside = (after > 0) & (after < len(truth))

@@ -1,4 +1,4 @@
-"""Is the ground truth true? Its rotations against the gyroscope, its gravity against the
+"""Is the ground truth right? Its rotations against the gyroscope, its gravity against the
 accelerometer.
 
 A wrong mounting of the motion-capture marker shows as a constant rotation between the truth's body
@@ -31,8 +31,8 @@ MIN_OVERLAP_S = 2.0
 """Common time of truth and IMU below which nothing is measured."""
 
 _PRIOR_STD = np.array([0.5, 0.5, 0.5, 1.0, 1.0, 1.0])
-"""Of misalignment [rad] and gyroscope bias [rad/s]: keeps the covariance finite where the motion
-says nothing."""
+"""Standard deviation of misalignment [rad] and gyroscope bias [rad/s]: keeps the covariance finite
+where the motion says nothing."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class TruthCheck:
 
 @dataclass(frozen=True)
 class _Intervals:
-    """Stretches between two stamps of the truth, inside the IMU recording."""
+    """Stretches between two timestamps of the truth, inside the IMU recording."""
 
     first: Stamps
     """(k,) index into the truth."""
@@ -117,7 +117,7 @@ def check_truth(truth: GroundTruth, imu: ImuSamples) -> TruthCheck:
     fit = _fit_rotations(truth, imu, long, np.eye(3))
     if np.linalg.norm(so3_log_stack(R_t_b[None])) > FAR:
         far_fit = _fit_rotations(truth, imu, long, R_t_b)
-        # The identity wins a draw: with one axis of rotation, any turn about it fits as well.
+        # The identity wins a tie: with one axis of rotation, any angle about it fits as well.
         fit = far_fit if far_fit.residual < 0.9 * fit.residual else fit
     phi = so3_log_stack(fit.R_t_b[None])[0]
     axis = phi / max(float(np.linalg.norm(phi)), 1e-12)
@@ -147,7 +147,7 @@ def _overlap_s(truth: GroundTruth, imu: ImuSamples) -> float:
 
 
 def _intervals(truth: GroundTruth, imu: ImuSamples, length_s: float, every_s: float) -> _Intervals:
-    """Intervals of about this length that begin and end on stamps of the truth."""
+    """Intervals of about this length that begin and end on timestamps of the truth."""
     stamps_ns = truth.stamps_ns
     start_ns = max(int(stamps_ns[0]), int(imu.stamps_ns[0]))
     end_ns = min(int(stamps_ns[-1]), int(imu.stamps_ns[-1]))

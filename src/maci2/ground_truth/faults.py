@@ -76,7 +76,7 @@ def _truth_faults(check: TruthCheck) -> list[_Fault]:
             f"gravity is tilted by {check.tilt_deg:.1f} deg from the truth's z axis (mean force "
             f"{check.force:.2f}, needed {GRAVITY_NORM}); an accelerometer bias explains about "
             f"{BIAS_TILT_DEG:.0f} deg, "
-            f"needed below {MAX_TILT_DEG}. Its world is not level or its body frame is turned."
+            f"needed below {MAX_TILT_DEG}. Its world is not level or its body frame is rotated."
         )
         faults.append(_Fault(text, serious=check.tilt_deg > WRONG_TILT_DEG))
     return faults
@@ -86,7 +86,7 @@ def _rotation_faults(check: TruthCheck) -> list[_Fault]:
     if not 0.8 < check.rate_ratio < 1.25:
         hint = "; 57.3 means deg/s" if 40.0 < check.rate_ratio < 80.0 else ""
         text = (
-            f"the gyroscope turns {check.rate_ratio:.2f} times as fast as the truth, needed "
+            f"the gyroscope rotates {check.rate_ratio:.2f} times as fast as the truth, needed "
             f"0.8 to 1.25{hint}. Check the gyroscope's unit and scale."
         )
         return [_Fault(text, of_truth=False)]
@@ -100,7 +100,7 @@ def _rotation_faults(check: TruthCheck) -> list[_Fault]:
     excess_deg = check.misalignment_deg - 3.0 * check.misalignment_std_deg
     if excess_deg > MAX_MISALIGNMENT_DEG:
         text = (
-            f"rotations of truth and gyroscope agree only after a turn of the body frame by "
+            f"rotations of truth and gyroscope agree only after a rotation of the body frame by "
             f"{check.misalignment_deg:.1f} +- {check.misalignment_std_deg:.1f} deg (more, if the "
             f"truth was smoothed with this IMU), needed {MAX_MISALIGNMENT_DEG} within three "
             "standard errors: the truth's orientation is wrong."

@@ -43,7 +43,7 @@ class Registration:
     """A first idea of the constants between capture and IMU."""
 
     offset_s: float
-    """To be added to the capture's stamps."""
+    """Seconds to add to the capture's timestamps."""
 
     R_b_m: Array
     """(3, 3) rotation of the marker on the body."""
@@ -52,7 +52,7 @@ class Registration:
     """(3,) [rad/s]"""
 
     correlation: float
-    """Of rates (or accelerations) after the best rotation and offset."""
+    """Correlation of rates (or accelerations) after the best rotation and offset."""
 
     excitation: float
     """Variation of the capture's rate, rms [rad/s]; NaN for positions alone."""
@@ -150,7 +150,7 @@ def _no_likeness(capture: Capture, likeness: float) -> DatasetError:
 
 
 def coarse_lag(capture: Capture, imu: ImuSamples) -> tuple[float, float]:
-    """Seconds to add to the capture's stamps, from curves that no rotation changes, at any lag.
+    """Seconds to add to the capture's timestamps, from curves that no rotation changes, at any lag.
 
     Norms of angular rates where the capture rotates, else of specific forces. The lag nearest
     to zero wins where several fit nearly as well.

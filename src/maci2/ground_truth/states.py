@@ -1,11 +1,11 @@
-"""Ground truth at the IMU's own stamps, and the stretches in which it can be trusted.
+"""Ground truth at the IMU's own timestamps, and the stretches in which it can be trusted.
 
 Integration errors are taken between two truth states, so a fault of the truth looks like a fault of
 the IMU. Three rules, which look at the truth only, say where a window may not pass:
 
 - a gap: no truth for more than `MAX_GAP_PERIODS` of its own periods;
-- a jump: position moves by more than `JUMP_M` from one truth stamp to the next beyond what its own
-  velocity explains (EuRoC's machine hall: the tracker was lost and found again);
+- a jump: position moves by more than `JUMP_M` from one truth timestamp to the next beyond what its
+  own velocity explains (EuRoC's machine hall: the tracker was lost and found again);
 - the ends of a motion-capture run, where the smoothing spline leans on one side only.
 """
 
@@ -36,7 +36,7 @@ SPLINE_CUTOFF_HZ = 12.0
 """Motion above this is smoothed away from motion capture. Hand-held motion ends below it."""
 
 SPLINE_EDGE_S = 0.1
-"""Left out at both ends of a motion-capture run [s]."""
+"""Time not used at both ends of a motion-capture run [s]."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,8 @@ class TruthStates:
 
 
 def truth_states(imu: ImuSamples, truth: GroundTruth | None, name: str) -> TruthStates:
-    """The truth at IMU stamps: as it is where it states velocity, else from a smoothing spline."""
+    """The truth at IMU timestamps: as it is where it states velocity, else from a smoothing
+    spline."""
     if truth is None or len(truth) < 2:
         raise DatasetError(
             f"{name}: holds no ground truth; errors of integration cannot be measured and nothing "
@@ -81,7 +82,7 @@ def truth_states(imu: ImuSamples, truth: GroundTruth | None, name: str) -> Truth
 
 
 def _stated(imu: ImuSamples, truth: GroundTruth) -> TruthStates:
-    """Truth with its own velocity, at its own stamps."""
+    """Truth with its own velocity, at its own timestamps."""
     jumps = truth_jumps(truth)
     breaks = jumps | _gaps(truth.stamps_ns)
     run = np.concatenate([[0], np.cumsum(breaks)])
@@ -91,7 +92,7 @@ def _stated(imu: ImuSamples, truth: GroundTruth) -> TruthStates:
     use = (distance_ns <= STAMP_TOLERANCE_NS) & finite
     if use.sum() < 2:
         raise DatasetError(
-            f"{truth.source}: {int(use.sum())} of {len(truth)} truth stamps lie within "
+            f"{truth.source}: {int(use.sum())} of {len(truth)} truth timestamps lie within "
             f"{STAMP_TOLERANCE_NS / 1e3:.0f} us of an IMU sample (nearest: "
             f"{distance_ns.min() / 1e6:.3f} ms), needed at least 2; check the clocks."
         )

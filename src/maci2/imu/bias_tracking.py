@@ -26,15 +26,15 @@ STD_SPEED = 2.5
 over several blocks, so this is larger than the 1 m/s of a drone or a hand."""
 
 STD_FIRST_TILT = 0.1
-"""Of the attitude that levels the first block's mean specific force [rad]."""
+"""Standard deviation of the attitude that levels the first block's mean specific force [rad]."""
 
 STD_FIRST_VELOCITY = 1.0
 """[m/s]"""
 
 WALK_GYRO = 2.5e-5
 """Random walk of the gyroscope bias [rad/s/sqrt(s)]. With it the spread that the filter states is
-true: left out one by one, the training recordings of EuRoC have a NEES of 1.0 in their first 20 s
-and of 1.0 later."""
+consistent: held out one by one, the training recordings of EuRoC have a NEES of 1.0 in their
+first 20 s and of 1.0 later."""
 
 WALK_ACC = 1e-3
 """Random walk of the accelerometer bias [m/s^2/sqrt(s)]."""
@@ -43,8 +43,8 @@ STD_SAMPLE = (3e-3, 0.2)
 """Noise of one sample, vibration included [rad/s, m/s^2]."""
 
 GATE = 5.0
-"""Rates at rest that are further from what is expected, in spreads, come from something that turns
-steadily."""
+"""Stationary rates that are further from what is expected, in spreads, come from steady
+rotation."""
 
 TILT = slice(0, 3)
 VELOCITY = slice(3, 6)
@@ -124,8 +124,8 @@ def _track(
 ) -> tuple[Array, Array]:
     """(m, 3) gyroscope bias after each block, beside the prior's mean, and its spread.
 
-    Errors are [tilt, velocity, gyro bias, accelerometer bias, shift at rest]; the tilt's is on the
-    right. After a block at rest the device is taken to stay there.
+    Errors are [tilt, velocity, gyro bias, accelerometer bias, stationary shift]; the tilt's is on
+    the right. After a stationary block the device is taken to stay there.
     """
     found, std = np.empty((len(dt), 3)), np.empty((len(dt), 3))
     v_w, x = np.zeros(3), np.zeros(15)
@@ -136,7 +136,7 @@ def _track(
         speed[i, 3 + i] = 1.0
         rate[i, 6 + i] = 1.0
     for k in range(len(dt)):
-        # The shift is part of what the gyroscope reads, while at rest.
+        # The shift is part of what the gyroscope reads, while stationary.
         for i in range(3):
             rate[i, 12 + i] = 1.0 if still[k] else 0.0
         bias_gyro, bias_acc = rate @ x, np.ascontiguousarray(x[BIAS_ACC])

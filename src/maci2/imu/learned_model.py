@@ -131,7 +131,7 @@ class ImuModel:
 
     @property
     def bias_prior(self) -> BiasPrior:
-        """Of the bias that remains after correction."""
+        """Prior of the bias that remains after correction."""
         return self.about.bias_prior()
 
     def measure(self, samples: ImuSamples, check_mounting: bool = True) -> ImuMeasurements:
@@ -231,7 +231,7 @@ def require_no_gaps(samples: ImuSamples) -> None:
         at = int(before[0])
         length_s = (samples.stamps_ns[at + 1] - samples.stamps_ns[at]) / NS
         raise DatasetError(
-            f"{samples.source}: no IMU sample for {length_s:.3f} s after stamp "
+            f"{samples.source}: no IMU sample for {length_s:.3f} s after timestamp "
             f"{samples.stamps_ns[at]} ns ({len(before)} gaps); the model needs an unbroken stream. "
             "Cut the recording at the gap and use the parts one by one."
         )

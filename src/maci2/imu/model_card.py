@@ -34,7 +34,7 @@ class LabelNoiseCard(BaseModel):
 
 
 class ModelCard(Card):
-    """Of an IMU model."""
+    """Card of an IMU model: what it was trained on and what it is good for."""
 
     format: int
     name: str
@@ -61,8 +61,8 @@ class ModelCard(Card):
     """(6,) its spread."""
 
     rest_shift_mean: list[float]
-    """(3,) what the gyroscope reads at rest beyond its bias in motion. Empty where the model tracks
-    no bias."""
+    """(3,) what the stationary gyroscope reads beyond its bias in motion. Empty where the model
+    tracks no bias."""
 
     rest_shift_std: list[float]
     """(3,) its spread."""
@@ -81,7 +81,7 @@ class ModelCard(Card):
     """(9, 9) that every preintegration starts from; empty for none."""
 
     label_noise: dict[str, LabelNoiseCard]
-    """By kind of truth."""
+    """Label noise by kind of truth."""
 
     truth_kinds: dict[str, str]
     """Kind of truth by the beginning of a recording's name."""
@@ -96,17 +96,17 @@ class ModelCard(Card):
         return self.rate_hz * (1.0 - self.rate_tolerance), self.rate_hz * fastest
 
     def bias_prior(self) -> BiasPrior:
-        """For the estimator; a form that knows no spread leaves the default."""
+        """Bias prior for the estimator; a form that knows no spread leaves the default."""
         if not self.bias_std:
             return BiasPrior()
         return _prior(self.bias_mean, self.bias_std)
 
     def turn_on(self) -> BiasPrior | None:
-        """Of the raw samples, where the model tracks the gyroscope's bias."""
+        """Turn-on bias of the raw samples, where the model tracks the gyroscope's bias."""
         return _prior(self.turn_on_mean, self.turn_on_std) if self.turn_on_std else None
 
     def rest_shift(self) -> StationaryShift:
-        """Of the gyroscope, from rest to motion."""
+        """Shift of the gyroscope's readings between standstill and motion."""
         if not self.rest_shift_std:
             return StationaryShift()
         return StationaryShift(np.array(self.rest_shift_mean), np.array(self.rest_shift_std))

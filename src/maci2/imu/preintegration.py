@@ -69,7 +69,7 @@ def preintegrate(
 ) -> Preintegrated:
     """Integrate the samples from each keyframe to the next.
 
-    Samples are interpolated to the keyframes' stamps. `euler` holds each sample until the next
+    Samples are interpolated to the keyframes' timestamps. `euler` holds each sample until the next
     (the paper's Eq. 2); `midpoint` takes the mean of both ends and the rotation half way.
     """
     boundary.require_type(imu, ImuMeasurements, "imu", "as raw_model(samples, noise) makes them")
@@ -116,7 +116,7 @@ def _require_samples(imu: ImuMeasurements, stamps_ns: Stamps) -> None:
     longest, gap_ns, period_ns = _longest_step(imu.stamps_ns, start_ns, end_ns)
     if 0.0 < MAX_GAP_PERIODS * period_ns < gap_ns:
         raise DatasetError(
-            f"{imu.source}: no IMU sample for {gap_ns / 1e6:.1f} ms after stamp "
+            f"{imu.source}: no IMU sample for {gap_ns / 1e6:.1f} ms after timestamp "
             f"{imu.stamps_ns[longest]} ns, inside the window {start_ns}..{end_ns} ns; at most "
             f"{MAX_GAP_PERIODS * period_ns / 1e6:.1f} ms is allowed. Choose a window without a gap."
         )

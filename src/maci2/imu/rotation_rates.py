@@ -25,7 +25,8 @@ MIN_RATE = 0.05
 compared: it is that of noise."""
 
 MIN_CORRELATION = 0.8
-"""Of centred rates after the best rotation; below it they are no two views of one motion."""
+"""Correlation of centred rates after the best rotation; below it they are no two views of one
+motion."""
 
 SEARCH_S = 1.0
 """Offsets are looked for this far to either side, less for recordings below 8 s."""
@@ -46,12 +47,12 @@ SIGNED_PERMUTATIONS = sorted(
     key=lambda P: (np.linalg.det(P) < 0.0, -np.trace(P)),
 )
 """The 24 ways to put one set of axes onto another and the 24 that also mirror; the identity is
-first and wins a draw."""
+first and wins a tie."""
 
 
 @dataclass(frozen=True)
 class RotationSource:
-    """Something besides the gyroscope that says how the device turned."""
+    """Something besides the gyroscope that says how the device rotated."""
 
     name: str
     kind: Literal["truth", "vision"]
@@ -77,7 +78,7 @@ class RateMatch:
     """Gyroscope over source: 1, or 57.3 for a gyroscope in deg/s."""
 
     offset_s: float
-    """To be added to the source's stamps."""
+    """Seconds to add to the source's timestamps."""
 
     std_offset_s: float
     drift_s: float
@@ -122,7 +123,7 @@ class _Pairs:
 
 
 def match_rates(source: RotationSource, imu: ImuSamples) -> RateMatch | None:
-    """Find the offset at which both turn alike; None where there is too little in common."""
+    """Find the offset at which both rotate alike; None where there is too little in common."""
     overlap_s = _overlap_s(source.stamps_ns, imu.stamps_ns)
     search_s = min(SEARCH_S, overlap_s / 8.0)
     pairs = _pairs(source, imu, search_s)
@@ -153,7 +154,7 @@ def _pairs(source: RotationSource, imu: ImuSamples, margin_s: float) -> _Pairs |
     origin_ns = int(imu.stamps_ns[0])
     at_s = (source.stamps_ns - origin_ns) / NS
     gyro_s = (imu.stamps_ns - origin_ns) / NS
-    # Stamps repeat the period exactly or nearly so: a hair less than the wanted length.
+    # Timestamps repeat the period exactly or nearly so: a hair less than the wanted length.
     ticks = np.searchsorted(at_s, np.arange(at_s[0], at_s[-1], 0.999 * INTERVAL_S))
     ticks = np.unique(ticks[ticks < len(at_s)])
     first, last = ticks[:-1], ticks[1:]

@@ -1,9 +1,9 @@
-"""Stretches in which a device does not turn: there its gyroscope shows its bias.
+"""Stretches in which a device does not rotate: there its gyroscope shows its bias.
 
-All three components, the vertical one too, which gravity never tells. But a gyroscope at rest reads
-otherwise than the same one in flight: on EuRoC's drone by 1e-3 rad/s about z, in every recording to
-the same side (vibration is rectified). So what is read at rest is the bias in motion plus a shift,
-and what is known of the shift is learned like a turn-on bias.
+All three components, the vertical one too, which gravity never tells. But a stationary gyroscope
+reads otherwise than the same one in flight: on EuRoC's drone by 1e-3 rad/s about z, in every
+recording to the same side (vibration is rectified). So what is read then is the bias in motion
+plus a shift, and what is known of the shift is learned like a turn-on bias.
 """
 
 from dataclasses import dataclass, field
@@ -14,25 +14,25 @@ from maci2.sensors import ImuSamples
 from maci2.types import Array
 
 BLOCK_S = 0.5
-"""[s] Stretches that are at rest or not."""
+"""Length of the blocks that are stationary or not [s]."""
 
 MAX_STD = (0.015, 0.2)
-"""[rad/s, m/s^2] Samples of a block at rest spread no more on any axis: a MEMS sensor's noise and
-people walking by, but neither rotors nor a hand."""
+"""Largest spread of a stationary block's samples on any axis [rad/s, m/s^2]: a MEMS sensor's noise
+and people walking by, but neither rotors nor a hand."""
 
 STD_INSTABILITY = 1e-4
-"""[rad/s] That no averaging removes: the bias' own flicker, and the Earth's rotation."""
+"""Error that no averaging removes [rad/s]: the bias' own flicker, and the Earth's rotation."""
 
 STD_UNKNOWN = 1e-3
-"""[rad/s] Of the shift, as long as too few recordings have told."""
+"""Standard deviation of the shift while too few recordings have told it [rad/s]."""
 
 ENOUGH = 3
-"""Recordings with a rest from which the shift is learned."""
+"""Number of recordings with a stationary part from which the shift is learned."""
 
 
 @dataclass(frozen=True)
 class StationaryShift:
-    """What a gyroscope reads at rest beyond its bias in motion [rad/s]."""
+    """What a stationary gyroscope reads beyond its bias in motion [rad/s]."""
 
     mean: Array = field(default_factory=lambda: np.zeros(3))
     std: Array = field(default_factory=lambda: np.full(3, STD_UNKNOWN))
@@ -43,17 +43,17 @@ class StationaryBlocks:
     """A stream cut into m blocks."""
 
     still: Array
-    """(m,) whether the device was at rest."""
+    """(m,) whether the device was stationary."""
 
     rate: Array
     """(m, 3) mean of the gyroscope [rad/s]."""
 
     std_rate: Array
-    """(m, 3) of that mean, if the device was at rest."""
+    """(m, 3) standard deviation of that mean, if the device was stationary."""
 
 
 def stationary_blocks(samples: ImuSamples) -> StationaryBlocks:
-    """Which half seconds are at rest, and what the gyroscope read."""
+    """Half seconds, whether each is stationary, and what the gyroscope read."""
     period = block_length(samples)
     blocks = len(samples) // period
     gyro, acc = (
@@ -67,12 +67,12 @@ def stationary_blocks(samples: ImuSamples) -> StationaryBlocks:
 
 
 def block_length(samples: ImuSamples) -> int:
-    """In samples."""
+    """Length of a block in samples."""
     return max(round(BLOCK_S * samples.rate_hz), 1)
 
 
 def stationary_rate(samples: ImuSamples) -> Array | None:
-    """(3,) what the gyroscope reads while nothing turns [rad/s]; None if something always does."""
+    """(3,) what the gyroscope reads while stationary [rad/s]; None if the device never is."""
     blocks = stationary_blocks(samples)
     if not blocks.still.any():
         return None
@@ -81,7 +81,7 @@ def stationary_rate(samples: ImuSamples) -> Array | None:
 
 
 def shift_of(seen: list[Array]) -> StationaryShift:
-    """To expect of an unseen recording, from the shifts of seen ones."""
+    """Shift to expect of an unseen recording, from the shifts of seen ones."""
     n = len(seen)
     if n < ENOUGH:
         return StationaryShift()

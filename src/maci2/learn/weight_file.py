@@ -1,4 +1,4 @@
-"""From torch to a weight file: ONNX with its card inside, written whole or not at all."""
+"""Export from torch to a weight file: ONNX with its card inside, written whole or not at all."""
 
 import hashlib
 import io
@@ -45,7 +45,7 @@ def onnx_of(
 def largest_difference(
     network: torch.nn.Module, data: bytes, inputs: tuple[torch.Tensor, ...]
 ) -> float:
-    """Of the outputs of torch and onnxruntime."""
+    """Largest difference between the outputs of torch and onnxruntime."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])

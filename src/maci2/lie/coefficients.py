@@ -24,7 +24,7 @@ def _alternating(first: int) -> Array:
 
 
 def _slopes(coefficients: Array) -> Array:
-    """Of a series in t^2, the series of its derivative by t, divided by t."""
+    """Coefficients of the derivative by t of a series in t^2, divided by t."""
     return 2.0 * np.arange(1, len(coefficients)) * coefficients[1:]
 
 

@@ -1,4 +1,4 @@
-"""From a recording and options to what the estimator takes: IMU measurements and camera motion."""
+"""Input of the estimator from a recording and options: IMU measurements and camera motion."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

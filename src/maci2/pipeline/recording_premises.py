@@ -16,7 +16,7 @@ WINDOW_S, KEYFRAMES = 2.5, 10
 """Windows that the recording is cut into, whatever the user's own are."""
 
 FIRST_INDEX = 1_000_000
-"""Where camera motion is drawn with noise, the noise is not that of any window of the user."""
+"""Where camera motion is simulated with noise, the noise is not that of any window of the user."""
 
 
 def recording_premises(inputs: "Inputs") -> Premises | None:

@@ -14,7 +14,7 @@ class Window:
 
     index: int
     stamps_ns: Stamps
-    """(keyframes,) image stamps, as evenly spread as the images allow."""
+    """(keyframes,) image timestamps, as evenly spread as the images allow."""
 
     @property
     def start_ns(self) -> int:
@@ -31,7 +31,7 @@ def plan_windows(
     start_ns = int(candidates_ns[0]) + round(start_s * NS)
     length_ns, stride_ns = round(window_s * NS), round(stride_s * NS)
     index = 0
-    # Half a frame of slack: stamps jitter, and the last image may be a millisecond early.
+    # Half a frame of slack: timestamps jitter, and the last image may be a millisecond early.
     slack_ns = int(np.median(np.diff(candidates_ns)) / 2) if len(candidates_ns) > 1 else 0
     while start_ns + length_ns <= int(candidates_ns[-1]) + slack_ns:
         wanted_ns = np.linspace(start_ns, start_ns + length_ns, keyframes)
@@ -44,7 +44,7 @@ def plan_windows(
 
 
 def one_window(candidates_ns: Stamps, window_s: float, keyframes: int, start_s: float) -> Window:
-    """The window that starts `start_s` after the first usable stamp."""
+    """The window that starts `start_s` after the first usable timestamp."""
     windows = plan_windows(candidates_ns, window_s, 1e9, keyframes, start_s)
     if not windows:
         has_s = (int(candidates_ns[-1]) - int(candidates_ns[0])) / NS if len(candidates_ns) else 0.0

@@ -34,7 +34,7 @@ def plotting_library() -> str:
     try:
         from plotly.offline import get_plotlyjs
     except ImportError as error:
-        raise OptionError("report: drawing needs plotly: pip install 'maci2[report]'.") from error
+        raise OptionError("report: figures need plotly: pip install 'maci2[report]'.") from error
     return str(get_plotlyjs())
 
 

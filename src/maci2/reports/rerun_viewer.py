@@ -1,4 +1,4 @@
-"""Results drawn by Rerun: `--rerun FILE.rrd` writes them, `--rerun live` shows them."""
+"""Results shown by Rerun: `--rerun FILE.rrd` writes them, `--rerun live` shows them."""
 
 from itertools import pairwise
 from typing import Any

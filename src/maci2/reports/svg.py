@@ -34,7 +34,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Axes:
-    """From numbers to places in the picture."""
+    """Axes that map numbers to places in the picture."""
 
     x: tuple[float, float]
     y: tuple[float, float]

@@ -1,4 +1,4 @@
-"""From one tool's calibration to another's; which tool wrote a file is seen by looking."""
+"""Conversion of one tool's calibration to another's; the tool is recognized from the file."""
 
 import json
 from collections.abc import Callable

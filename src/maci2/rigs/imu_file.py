@@ -95,7 +95,7 @@ def read_imu_file(path: Path) -> tuple[ImuNoise | NoiseDensities, ImuIntrinsics 
         require_identity(entry.T_i_b, path, "T_i_b", remedy)
     if entry.time_offset != 0.0:
         _LOG.warning(
-            "%s: time_offset is %g s and is not applied: shift the IMU stamps by it.",
+            "%s: time_offset is %g s and is not applied: shift the IMU timestamps by it.",
             path, entry.time_offset,
         )  # fmt: skip
     return noise, _intrinsics(entry, path)

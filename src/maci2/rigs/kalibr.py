@@ -85,7 +85,7 @@ def read_imu_yaml(path: Path) -> ImuNoise:
 
 
 def with_frame_rates(rig: Rig, stamps_ns: tuple[Stamps, ...]) -> Rig:
-    """Kalibr's files do not say the frame rate; the stamps do."""
+    """Kalibr's files do not say the frame rate; the timestamps do."""
     cameras = list(rig.cameras)
     for number, stamps in enumerate(stamps_ns[: len(cameras)]):
         if np.isnan(cameras[number].rate_hz) and len(stamps) > 1:

@@ -27,7 +27,7 @@ _CONVENTION = (
     "of Kalibr's T_cam_imu. Stereo.T_c1_c2 takes points from the right camera to the left one.",
     "IMU noise as densities and random walks per sqrt(Hz), SI units.",
     "maci2.time_offset [s]: t_imu = t_camera + maci2.time_offset. ORB-SLAM3 has none and does not",
-    "read it: add it to the stamps of the images that you give to ORB-SLAM3.",
+    "read it: add it to the timestamps of the images that you give to ORB-SLAM3.",
     "ORBextractor.* and Viewer.* are ORB-SLAM3's own settings and are not here.",
 )
 

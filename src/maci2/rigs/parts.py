@@ -14,7 +14,7 @@ from maci2.types import Array
 MAX_RATE_HZ = RIG_RANGES["imu_rate"].possible[1]
 
 ASSUMED_NOISE = ImuNoise(2e-4, 2e-3, 2e-5, 3e-3, 200.0)
-"""Of a consumer MEMS; stands in a rig whose noise is not known."""
+"""Noise of a consumer MEMS; stands in a rig whose noise is not known."""
 
 NOISE_REMEDY = (
     "Where the file has the noise of single samples, as VINS has, give --imu-rate HZ. Else give "

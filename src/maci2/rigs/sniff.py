@@ -1,4 +1,4 @@
-"""Which tool wrote a calibration file, seen from the keys that only its files have."""
+"""Recognition of the tool that wrote a calibration file, by keys that only its files have."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -19,7 +19,7 @@ DEGREE = 3
 
 @dataclass(frozen=True)
 class _Brackets:
-    """Which two samples each query lies between, and where."""
+    """The two samples that each query lies between, and where."""
 
     before: Stamps
     after: Stamps
@@ -36,10 +36,11 @@ def poses_at(
     velocities: Array | None = None,
     source: str = "trajectory",
 ) -> Array:
-    """Poses (m, 4, 4) at the query stamps.
+    """Poses (m, 4, 4) at the query timestamps.
 
     With `velocities` (n, 3), the derivative of the positions, positions are cubic where these are
-    finite, else linear. Raises for a query outside the stamps or inside a gap above `max_gap_s`.
+    finite, else linear. Raises for a query outside the timestamps or inside a gap above
+    `max_gap_s`.
     """
     at = _brackets(stamps_ns, query_ns, max_gap_s, source)
     R_before = Ts[at.before, :3, :3]
@@ -53,7 +54,7 @@ def poses_at(
 
 
 def truth_at(truth: GroundTruth, query_ns: Stamps, max_gap_s: float) -> GroundTruth:
-    """The ground truth at other stamps: poses as in `poses_at`, velocity and biases linear."""
+    """The ground truth at other timestamps: poses as in `poses_at`, velocity and biases linear."""
     query_ns = np.asarray(query_ns, dtype=np.int64)
     at = _brackets(truth.stamps_ns, query_ns, max_gap_s, truth.source)
     return GroundTruth(
@@ -74,12 +75,12 @@ def _brackets(stamps_ns: Stamps, query_ns: Stamps, max_gap_s: float, source: str
     if outside.any():
         raise DatasetError(
             f"{source}: covers {stamps_ns[0]}..{stamps_ns[-1]} ns but a pose is needed at "
-            f"{query_ns[outside][0]} ns ({int(outside.sum())} of {len(query_ns)} stamps are "
+            f"{query_ns[outside][0]} ns ({int(outside.sum())} of {len(query_ns)} timestamps are "
             "outside); choose a window inside it."
         )
     after = np.searchsorted(stamps_ns, query_ns, side="left")
     exact = stamps_ns[after] == query_ns
-    # A query on a stamp needs no neighbour: it may lie at the edge of a gap.
+    # A query on a timestamp needs no neighbour: it may lie at the edge of a gap.
     before = np.where(exact, after, after - 1)
     step_s = (stamps_ns[after] - stamps_ns[before]) / NS
     _require_short_steps(stamps_ns[before], step_s, query_ns, max_gap_s, source)
@@ -97,8 +98,8 @@ def _require_short_steps(
     at = int(np.argmax(long))
     raise DatasetError(
         f"{source}: a pose is needed at {query_ns[at]} ns inside a gap of {step_s[at]:.3f} s after "
-        f"stamp {start_ns[at]} ns; gaps of at most {max_gap_s:.3f} s are bridged. Choose a window "
-        "that does not touch the gap."
+        f"timestamp {start_ns[at]} ns; gaps of at most {max_gap_s:.3f} s are bridged. Choose a "
+        "window that does not touch the gap."
     )
 
 

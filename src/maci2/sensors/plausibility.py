@@ -64,7 +64,7 @@ class Forces:
 
 
 def imu_faults(samples: ImuSamples) -> list[str]:
-    """What is wrong with the samples, in plain words; empty for a healthy IMU."""
+    """What is wrong with the samples, in plain words; empty for a sound IMU."""
     return [fault.text for fault in graded_imu_faults(samples)]
 
 

@@ -12,7 +12,7 @@ from maci2.sensors.types import BagImages, Rig
 from maci2.types import Stamps, nearest_index
 
 MAX_PAIR_SKEW_NS = 1_000_000
-"""Left and right belong together when their stamps differ by less than this."""
+"""Left and right belong together when their timestamps differ by less than this."""
 
 
 Image = NDArray[np.uint8]
@@ -20,7 +20,7 @@ Image = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class StereoPair:
-    """What both cameras saw at one stamp."""
+    """What both cameras saw at one timestamp."""
 
     stamp_ns: int
     left: Image
@@ -44,10 +44,10 @@ class ImageRecording:
     """What was added to the camera's timestamps."""
 
     image_names: tuple[dict[int, str], ...] = ()
-    """As of a `Recording`."""
+    """Names of image files, as in `Recording`."""
 
     bag: BagImages | None = None
-    """For a bag: where its images are."""
+    """Place of the images in a bag; None for a folder."""
 
 
 class HasImages(Protocol):
@@ -90,7 +90,7 @@ class Frames(Protocol):
 
     def __len__(self) -> int: ...
     def index_of(self, stamp_ns: int) -> int:
-        """Position of the pair with exactly this stamp."""
+        """Position of the pair with exactly this timestamp."""
 
     def left(self, index: int) -> Image:
         """The left image alone: following points needs no right one."""
@@ -113,7 +113,7 @@ def pair_stamps(left_ns: Stamps, right_ns: Stamps) -> tuple[NDArray[np.intp], ND
 
 
 def pair_at(frames: Frames, stamp_ns: int) -> int:
-    """Position of the pair with exactly this stamp; an error names the nearest."""
+    """Position of the pair with exactly this timestamp; an error names the nearest."""
     stamps_ns = frames.stamps_ns
     at = int(np.searchsorted(stamps_ns, stamp_ns))
     if at == len(stamps_ns) or stamps_ns[at] != stamp_ns:

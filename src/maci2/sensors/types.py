@@ -29,7 +29,7 @@ class ImuSamples:
     """(n, 3) angular rate [rad/s]."""
 
     acc: Array
-    """(n, 3) specific force [m/s^2]: at rest it points up and has norm 9.81."""
+    """(n, 3) specific force [m/s^2]: while stationary it points up and has norm 9.81."""
 
     source: str = "IMU samples"
     """File or device, for messages."""
@@ -136,7 +136,7 @@ class CameraTrajectory:
     """File, for messages."""
 
     dropped: int = 0
-    """Lines left out because they hold NaN: the odometry was lost there."""
+    """Lines skipped because they hold NaN: the odometry was lost there."""
 
     def __post_init__(self) -> None:
         _check_poses(self, "Ts_w_c")
@@ -339,7 +339,7 @@ class BagImages:
 
     received_ns: tuple[Stamps, ...]
     """One array per camera: when each image was written to the bag. A bag finds messages by this;
-    it is never used as a stamp."""
+    it is never used as a timestamp."""
 
 
 @dataclass(frozen=True)
@@ -369,17 +369,17 @@ class Recording:
     """Every ground truth found, by the name of its folder, file or topic."""
 
     bag: BagImages | None = None
-    """For a bag: where its images are."""
+    """Place of the images in a bag; None for a folder."""
 
     image_names: tuple[dict[int, str], ...] = ()
-    """For a folder, one per camera: names of image files that are not their timestamp, by the
-    timestamp that the camera's list gives them."""
+    """Names of image files that are not their timestamp, one dictionary per camera of a folder, by
+    the timestamp that the camera's list gives them."""
 
     notes: tuple[str, ...] = ()
     """What was found and taken for what."""
 
     warnings: tuple[str, ...] = ()
-    """What was left out while reading, and why."""
+    """What was skipped while reading, and why."""
 
     def truth(self, names: tuple[str, ...] = ()) -> GroundTruth | None:
         """The first of `names` that this recording has, else its default truth, else None."""

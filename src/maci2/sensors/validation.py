@@ -25,7 +25,7 @@ def require_file(path: Path, what: str) -> None:
 
 
 def require_increasing(stamps_ns: Stamps, source: str, lines: Stamps) -> None:
-    """Raise at the first stamp that does not come after the one before it."""
+    """Raise at the first timestamp that does not come after the one before it."""
     steps = np.diff(stamps_ns)
     if (steps > 0).all():
         return
@@ -36,12 +36,12 @@ def require_increasing(stamps_ns: Stamps, source: str, lines: Stamps) -> None:
     remedy = (
         "The clock was set back: cut the recording there, and stamp by a monotonic clock."
         if jumped
-        else "Sort the file by stamp and remove duplicates."
+        else "Sort the file by timestamp and remove duplicates."
     )
     raise DatasetError(
-        f"{source}, line {lines[at]}: stamp {stamps_ns[at]} ns is {fault} stamp "
+        f"{source}, line {lines[at]}: timestamp {stamps_ns[at]} ns is {fault} timestamp "
         f"{stamps_ns[at - 1]} ns on the line before{by} ({int((steps <= 0).sum())} such places); "
-        f"stamps must increase strictly. {remedy}"
+        f"timestamps must increase strictly. {remedy}"
     )
 
 
@@ -73,7 +73,7 @@ def require_count(found: int, needed: int, source: str) -> None:
 
 
 def gaps(stamps_ns: Stamps) -> Stamps:
-    """Indices i such that samples are missing between stamps i and i + 1."""
+    """Indices i such that samples are missing between timestamps i and i + 1."""
     steps = np.diff(stamps_ns)
     if len(steps) == 0:
         return np.empty(0, dtype=np.int64)
@@ -90,7 +90,7 @@ def require_no_gap(stamps_ns: Stamps, start_ns: int, end_ns: int, source: str) -
     length_s = (stamps_ns[at + 1] - stamps_ns[at]) / NS
     period_s = float(np.median(np.diff(stamps_ns))) / NS
     raise DatasetError(
-        f"{source}: gap of {length_s:.3f} s after stamp {stamps_ns[at]} ns inside the window "
+        f"{source}: gap of {length_s:.3f} s after timestamp {stamps_ns[at]} ns inside the window "
         f"{start_ns}..{end_ns} ns; steps of at most {GAP_PERIODS * period_s:.3f} s are needed "
         f"({GAP_PERIODS:.0f} periods of {period_s:.4f} s). Choose a window that does not touch it."
     )

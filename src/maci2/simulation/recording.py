@@ -1,6 +1,6 @@
-"""A recording without a device: exact motion, an IMU with declared errors, camera stamps, truth.
+"""A recording without a device: exact motion, an IMU with known errors, image timestamps, truth.
 
-Images are not drawn here; a simulated recording has the stamps of its frames only.
+Images are not rendered here; a simulated recording has the timestamps of its frames only.
 """
 
 from dataclasses import dataclass, field, replace
@@ -34,10 +34,10 @@ class SimulationConfig:
     """Choices of a simulated recording. The same configuration gives the same bytes."""
 
     kind: MotionKind = "handheld"
-    """Which motion: `random_trajectory` says what each is like."""
+    """Kind of motion: `random_trajectory` says what each is like."""
 
     duration_s: float = 20.0
-    """From the first IMU sample to the last."""
+    """Time from the first IMU sample to the last [s]."""
 
     seed: int = 0
     """Motion, biases, walk and noise are separate streams of it: switching one off leaves the
@@ -50,7 +50,7 @@ class SimulationConfig:
     """Images of each camera in a second [Hz]."""
 
     start_ns: int = 1_700_000_000_000_000_000
-    """Stamp of the first IMU sample."""
+    """Timestamp of the first IMU sample."""
 
     camera_offset_ns: int = 1_300_000
     """First image minus first IMU sample; by default images fall between IMU samples."""
@@ -116,7 +116,7 @@ class SimulationConfig:
 
 @dataclass(frozen=True)
 class _Biases:
-    """Biases at the IMU stamps."""
+    """Biases at the IMU timestamps."""
 
     gyro: Array
     """(n, 3) [rad/s]"""
@@ -170,7 +170,7 @@ def _streams(seed: int, count: int) -> list[np.random.Generator]:
 
 
 def _regular_stamps(config: SimulationConfig, rate_hz: float, offset_ns: int) -> Stamps:
-    """Stamps from `offset_ns` after the start to the end, both included where they fall so."""
+    """Timestamps from `offset_ns` after the start to the end, both included where they fall so."""
     # Half a nanosecond, so that rounding of duration times rate never loses the last sample.
     span_s = config.duration_s - (offset_ns - 0.5) / NS
     count = max(int(np.floor(span_s * rate_hz)) + 1, 0)
@@ -226,7 +226,7 @@ def _truth(
     biases: _Biases,
     start_ns: int,
 ) -> GroundTruth:
-    """Exact states at IMU and camera stamps; biases between IMU samples are interpolated."""
+    """Exact states at IMU and camera timestamps; biases between IMU samples are interpolated."""
     stamps_ns = np.union1d(imu_stamps_ns, camera_stamps_ns)
     t, imu_t = _seconds(stamps_ns, start_ns), _seconds(imu_stamps_ns, start_ns)
     motion = trajectory.at(t)

@@ -24,7 +24,7 @@ def simulated_rig(lens: LensKind, camera_rate_hz: float, noise: ImuNoise) -> Rig
 
 
 def _left_camera() -> Array:
-    """T_b_c0: looks forward, but turned by a few degrees on every axis, so that no part of the
+    """T_b_c0: looks forward, but rotated by a few degrees on every axis, so that no part of the
     extrinsics is zero by luck."""
     # Camera axes (right, down, forward) in body axes (forward, left, up).
     R_b_forward = np.array([[0.0, 0.0, 1.0], [-1.0, 0.0, 0.0], [0.0, -1.0, 0.0]])

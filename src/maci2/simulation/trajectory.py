@@ -35,7 +35,7 @@ class Motion:
 
     @property
     def specific_force_b(self) -> Array:
-        """(n, 3) what a perfect accelerometer reads [m/s^2]: at rest it points up."""
+        """(n, 3) what a perfect accelerometer reads [m/s^2]: while stationary it points up."""
         return np.einsum("nji,nj->ni", self.Rs_w_b, self.a_w - GRAVITY_W)
 
 
@@ -113,9 +113,9 @@ def _heading(v_w: Array, a_w: Array) -> tuple[Array, Array]:
 
 
 def _tilt(force_w: Array, jerk_w: Array, yaw: Array, yaw_rate: Array) -> tuple[Array, Array]:
-    """Pitch and roll that turn the body's z axis along a force, and their rates, each (n, 2)."""
+    """Pitch and roll that rotate the body's z axis onto a force, and their rates, each (n, 2)."""
     cos, sin = np.cos(yaw), np.sin(yaw)
-    # In the frame h that is turned by the yaw only.
+    # In the frame h that is rotated by the yaw only.
     x = cos * force_w[:, 0] + sin * force_w[:, 1]
     y = -sin * force_w[:, 0] + cos * force_w[:, 1]
     z = force_w[:, 2]

@@ -17,7 +17,7 @@ class _Band:
     """Sinusoids to draw for three coordinates."""
 
     amplitudes: tuple[float, float, float]
-    """Of the slowest sinusoid [m] or [rad]."""
+    """Amplitudes of the slowest sinusoid [m] or [rad]."""
 
     low_hz: float
     high_hz: float

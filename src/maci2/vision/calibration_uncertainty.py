@@ -21,7 +21,7 @@ class CalibrationUncertainty:
     """How far a measured calibration can be trusted: standard deviations per axis."""
 
     proportion: float = 0.005
-    """Of the motion: baseline and focal length to half a percent, axes of the camera to 0.3 deg."""
+    """Share of the motion: baseline and focal length to 0.5 %, axes of the camera to 0.3 deg."""
 
     jitter_s: float = 0.0005
     """Jitter of one timestamp against the next: exposures of changing length."""
@@ -47,7 +47,7 @@ class CalibrationUncertainty:
 
 
 EXACT_CALIBRATION = CalibrationUncertainty(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-"""Of a rig whose calibration is exact."""
+"""Uncertainty of a rig whose calibration is exact."""
 
 
 def calibration_covariance(

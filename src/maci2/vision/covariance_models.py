@@ -20,7 +20,7 @@ ModelName = Literal["learned", "fixed", "structure", "chi2"]
 
 FIXED_PX = 0.3
 OUTPUTS = 10
-"""Of the network: lower triangle of a 4x4 Cholesky factor, row by row, diagonal as logarithm."""
+"""Network outputs: lower triangle of a 4x4 Cholesky factor, by rows, diagonal as logarithm."""
 
 BUNDLED = "match_covariance.onnx"
 WEIGHTS = resources.files("maci2.vision") / "weights"
@@ -191,7 +191,7 @@ def covariances(outputs: Array) -> Array:
 
 
 def covariance_model(name: str, weights: Path | None = None) -> CovarianceModel:
-    """By the name of the option."""
+    """Covariance model by the name of the option."""
     if name == "learned":
         return Learned(weights)
     if name in ("fixed", "chi2"):

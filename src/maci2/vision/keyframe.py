@@ -1,4 +1,4 @@
-"""From two stereo pairs and the images between them to checked matches."""
+"""Checked matches from two stereo pairs and the images between them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ class Keyframe:
 
     @property
     def row_errors(self) -> Array:
-        """(m,) rows by which the stereo matches found differ [px]; zero for a true calibration."""
+        """(m,) rows by which the stereo matches found differ [px]; zero if calibrated exactly."""
         return (self.uv[:, 1] - self.stereo.uv[:, 1])[self.stereo.found]
 
     @property

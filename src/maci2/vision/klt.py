@@ -32,7 +32,7 @@ MAX_ROW_ERROR_PX = 2.0
 offset is taken out first."""
 
 COARSE_RANGE, COARSE_BLOCK = 80, 13
-"""Of block matching at half size [px]: disparities up to 160 px at full size."""
+"""Range and block of the matching at half size [px]: disparities up to 160 px at full size."""
 
 _STOP = (cv2.TERM_CRITERIA_COUNT | cv2.TERM_CRITERIA_EPS, 30, 0.005)
 _MIN_EIGENVALUE = 1e-5

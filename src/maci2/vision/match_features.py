@@ -14,7 +14,7 @@ from maci2.vision.two_frame import Matches
 Floats = NDArray[np.float32]
 
 SIDE = 15
-"""Of the patches looked at [px]."""
+"""Side of the patches looked at [px]."""
 
 BLOCK = 3
 CELLS = SIDE // BLOCK

@@ -38,7 +38,7 @@ FEWEST = 6
 """Matches from which a pose is found."""
 
 MAX_ROUNDS = 5
-"""Of leaving out what does not fit: what fits changes with the pose."""
+"""Rounds of outlier rejection: what fits changes with the pose."""
 
 
 def consensus_pose(
@@ -75,7 +75,7 @@ def agrees(pose: TwoFrame, predicted: PredictedRotation) -> bool:
 
 
 def _misfit(pose: TwoFrame) -> float:
-    """Of all matches; of those that do not fit it does not matter how far they are off."""
+    """Misfit of all matches; for outliers it does not matter how far they are off."""
     return float(np.minimum(pose.chi2, INLIER_CHI2).sum())
 
 

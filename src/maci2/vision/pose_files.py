@@ -56,7 +56,7 @@ class MeasuredPoses:
     """File, for messages."""
 
     reasons: tuple[str, ...] = ()
-    """(m,) why a pose could not be measured; empty text where it was. Left out: all were."""
+    """(m,) why a pose could not be measured; empty text where it was. Not given: all were."""
 
     def __post_init__(self) -> None:
         if not self.reasons:

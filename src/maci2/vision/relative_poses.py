@@ -51,14 +51,14 @@ class RelativePoses:
     nothing was measured, of whatever a camera can do in that time."""
 
     frame: CameraFrame = "camera"
-    """Which frame c is: the camera itself, or its rectified image's (T_b_cr = T_b_c R_c_cr)."""
+    """Meaning of frame c: the camera itself, or its rectified image's (T_b_cr = T_b_c R_c_cr)."""
 
     std_scale: float = 0.0
     """Standard deviation of a factor on all translations alike, which no covariance of single poses
     can express; 0 says that the scale is exact."""
 
     reasons: tuple[str, ...] = ()
-    """(n - 1,) why a pose could not be measured; empty text where it was. Left out: all were."""
+    """(n - 1,) why a pose could not be measured; empty text where it was. Not given: all were."""
 
     def __post_init__(self) -> None:
         stamps_ns = boundary.as_stamps(

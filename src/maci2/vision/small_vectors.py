@@ -11,7 +11,7 @@ LIBERTIES = {"contract", "reassoc", "nsz"}
 """Sums may be taken in any order; NaN and infinity stay what they are."""
 
 small = kernel(error_model="numpy", fastmath=LIBERTIES, inline="always")
-"""For what must dissolve in the loop that calls it, or that loop takes one match at a time."""
+"""Decorator of what must be inlined into the calling loop, or it takes one match at a time."""
 
 
 @small

@@ -24,7 +24,7 @@ INLIER_CHI2 = 16.27
 """Squared Mahalanobis norm below which a match fits: 99.9 % of chi-square with 3 dof."""
 
 ROBUST_FACTOR = 0.8066
-"""Of Gaussian errors: what the robust loss makes of H^-1. It lowers every weight (mean 0.776), so
+"""Factor on H^-1 for Gaussian errors under the robust loss. It lowers every weight (mean 0.776), so
 that H is too small by more than the loss costs in accuracy (4 %). With psi(u) = w(|u|^2) u of a
 whitened residual in three dimensions it is E[w] E[w^2 |u|^2 / 3] / E[w + 2/3 w' |u|^2]^2."""
 

@@ -69,7 +69,7 @@ def column(columns: Array, n: int) -> Vector:
 
 @small
 def rows(matrix: Array) -> Rows:
-    """Of the upper left 3x3."""
+    """Rows of the upper left 3x3."""
     return (
         (matrix[0, 0], matrix[0, 1], matrix[0, 2]),
         (matrix[1, 0], matrix[1, 1], matrix[1, 2]),

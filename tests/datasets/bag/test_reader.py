@@ -156,7 +156,7 @@ def test_images_of_another_size_than_the_calibration_are_refused_with_both_sizes
 
 
 def shifted(recording, topic, first, shift_ns):
-    """Items with the header stamps of one topic moved from message `first` on; receive times
+    """Items with the header timestamps of one topic moved from message `first` on; receive times
     stay."""
 
     def make(bag):
@@ -179,7 +179,7 @@ def shifted(recording, topic, first, shift_ns):
 def test_stamps_that_go_backwards_are_named(kind, topic, recording, tmp_path):
     make = shifted(recording, topic, first=11, shift_ns=-200_000_000)
     message = message_of(written(tmp_path, make, kind), recording.rig)
-    assert f"{topic}, message 11: header stamp" in message
+    assert f"{topic}, message 11: header timestamp" in message
     assert "is earlier than" in message
     assert "(1 such places)" in message
 
@@ -193,7 +193,7 @@ def test_a_clock_set_back_by_hours_is_named_in_hours(recording, tmp_path):
 def test_a_clock_set_forward_by_hours_is_named_in_hours(topic, recording, tmp_path):
     make = shifted(recording, topic, first=11, shift_ns=3 * HOUR_NS)
     message = message_of(written(tmp_path, make), recording.rig)
-    assert f"{topic}, message 11: the header stamp jumps by 3.00 h" in message
+    assert f"{topic}, message 11: the header timestamp jumps by 3.00 h" in message
     assert "the clock was set while recording" in message
 
 
@@ -215,7 +215,7 @@ def test_a_pause_of_the_recording_is_no_clock_jump(recording, tmp_path):
 def test_cameras_on_another_clock_than_the_imu_are_refused(recording, tmp_path):
     make = shifted(recording, "/imu0", first=1, shift_ns=5 * HOUR_NS)
     message = message_of(written(tmp_path, make), recording.rig)
-    assert "header stamps of camera 0 cover" in message
+    assert "header timestamps of camera 0 cover" in message
     assert "(5.00 h). Both must be on one clock" in message
 
 
@@ -225,7 +225,7 @@ def test_headers_without_stamps_are_refused(recording, tmp_path):
             yield replace(item, content=replace(item.content, header=bag.header(0)))
 
     message = message_of(written(tmp_path, make), recording.rig)
-    assert "the header stamps of 201 of 201 messages are 0" in message
+    assert "the header timestamps of 201 of 201 messages are 0" in message
 
 
 def test_nan_is_named_by_message(recording, tmp_path):
@@ -247,7 +247,7 @@ def test_a_repeated_message_is_left_out_and_said(recording, tmp_path):
 
     read = read_bag(written(tmp_path, make), recording.rig)
     np.testing.assert_array_equal(read.imu.stamps_ns, recording.imu.stamps_ns)
-    assert read.warnings == ("imu: 2 messages repeat the stamp before and are left out",)
+    assert read.warnings == ("imu: 2 messages repeat the timestamp before and are rejected",)
 
 
 def test_a_quaternion_that_is_none_is_refused(recording, tmp_path):
@@ -257,7 +257,7 @@ def test_a_quaternion_that_is_none_is_refused(recording, tmp_path):
             yield bag.pose("/pose", ns, (0, 0, 0), (0 if at == 3 else 1, 0, 0, 0))
 
     message = message_of(written(tmp_path, make), recording.rig, "truth=/pose")
-    assert f"stamp {recording.imu.stamps_ns[3]} ns: quaternion norm is 0.0000" in message
+    assert f"timestamp {recording.imu.stamps_ns[3]} ns: quaternion norm is 0.0000" in message
 
 
 def test_too_few_samples_are_counted(recording, tmp_path):

@@ -1,4 +1,4 @@
-"""Bags give what was put into them: by header stamps, whatever the format."""
+"""Bags give what was put into them: by header timestamps, whatever the format."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ SIZE = (48, 32)
 
 
 def drawn(camera, stamp_ns):
-    """An image that tells its camera and stamp."""
+    """An image that tells its camera and timestamp."""
     return np.full(SIZE[::-1], (stamp_ns // 1_000_000 + 100 * camera) % 251, dtype=np.uint8)
 
 
@@ -62,7 +62,7 @@ def test_a_bag_gives_back_imu_stamps_and_poses_to_the_last_bit(bag, recording):
 def test_the_recording_says_what_was_taken_for_what_and_by_which_stamps(bag, recording):
     read = read_bag(bag, recording.rig)
     assert read.notes[0] == (
-        "imu is /imu0 (sensor_msgs/msg/Imu, 401 messages); stamps from the headers, received "
+        "imu is /imu0 (sensor_msgs/msg/Imu, 401 messages); timestamps from the headers, received "
         "0.003 s later"
     )
     assert [note.split()[2] for note in read.notes] == [

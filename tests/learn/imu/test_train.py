@@ -264,7 +264,7 @@ def test_training_data_with_a_gap_is_refused_and_located(data, recipe, tmp_path)
         return stamps_ns
 
     spoiled(data, tmp_path, stamps_ns=late)
-    with pytest.raises(DatasetError, match=r"no IMU sample for 0\.205 s after stamp"):
+    with pytest.raises(DatasetError, match=r"no IMU sample for 0\.205 s after timestamp"):
         load_tracks(recipe, ("spoiled",), tmp_path)
 
 

@@ -44,7 +44,7 @@ def test_a_jump_forward_starts_anew_and_is_named():
     buffer = filled(20)
     hour_ns = 3_600_000_000_000
     broken = buffer.add(hour_ns, np.zeros(3), np.zeros(3))
-    assert broken == f"the IMU's stamps jumped by 3599.91 s at {hour_ns} ns"
+    assert broken == f"the IMU's timestamps jumped by 3599.91 s at {hour_ns} ns"
     assert len(buffer) == 1
 
 

@@ -159,7 +159,7 @@ def test_samples_in_another_order_of_arrival_give_the_same_result(recording):
 
 
 def test_a_stated_time_offset_is_taken_from_the_stamps_of_a_late_camera(recording):
-    """Stamps of images are 20 ms late and the rig says so: nothing changes."""
+    """Timestamps of images are 20 ms late and the rig says so: nothing changes."""
     straight, _ = first_result(recording, events_of(recording))
     rig = replace(recording.rig, time_offset_s=-0.02)
     late_ns = tuple(stamps + 20_000_000 for stamps in recording.camera_stamps_ns)

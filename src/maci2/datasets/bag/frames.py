@@ -33,7 +33,8 @@ class _Cursor:
         self._last_ns = -AHEAD_NS
 
     def find(self, received_ns: int, stamp_ns: int) -> Any:
-        """Content of the message with this receive time and header stamp; None if there is none."""
+        """Content of the message with this receive time and header timestamp; None if there is
+        none."""
         if not 0 < received_ns - self._last_ns <= AHEAD_NS:
             self._stream = self._bag.messages([self._topic], received_ns)
         for message in self._stream:
@@ -66,7 +67,7 @@ class BagFrames:
         """Images of either camera without a partner; cameras drop frames."""
         self._images = images
         self._stamps_ns = tuple(stamps - shift_ns for stamps in stamps_ns)
-        """As the headers have them."""
+        """Timestamps as the headers have them."""
         self._at: tuple[NDArray[np.intp], NDArray[np.intp]] = (left, right)
         self._bag: Bag | None = None
         self._cursors: list[_Cursor] = []
@@ -75,11 +76,11 @@ class BagFrames:
         return len(self.stamps_ns)
 
     def __iter__(self) -> Iterator[StereoPair]:
-        """All pairs in the order of their stamps."""
+        """All pairs in the order of their timestamps."""
         return (self.pair(index) for index in range(len(self)))
 
     def index_of(self, stamp_ns: int) -> int:
-        """Position of the pair with exactly this stamp."""
+        """Position of the pair with exactly this timestamp."""
         return pair_at(self, stamp_ns)
 
     def left(self, index: int) -> Image:
@@ -107,7 +108,7 @@ class BagFrames:
             weakref.finalize(self, self._bag.close)
         topic, stamp_ns = self._images.topics[camera], int(self._stamps_ns[camera][number])
         received_ns = int(self._images.received_ns[camera][number])
-        place = f"{self.source}, {topic}, stamp {stamp_ns} ns"
+        place = f"{self.source}, {topic}, timestamp {stamp_ns} ns"
         content = self._cursors[camera].find(received_ns, stamp_ns)
         if content is None:
             raise DatasetError(f"{place}: the image is not there any more; the bag has changed.")
@@ -133,7 +134,7 @@ def bag_frames(recording: HasImages) -> BagFrames:
         raise DatasetError(
             f"{recording.path}: no left image has a right one: {images.topics[0]} covers "
             f"{left_ns[0]}..{left_ns[-1]} ns, {images.topics[1]} {right_ns[0]}..{right_ns[-1]} ns, "
-            f"and no stamps agree within {MAX_PAIR_SKEW_NS / 1e6:g} ms. Check that both cameras "
-            "are on one clock."
+            f"and no timestamps agree within {MAX_PAIR_SKEW_NS / 1e6:g} ms. Check that both "
+            "cameras are on one clock."
         )
     return frames

@@ -1,7 +1,7 @@
 """ROS 1 and ROS 2 bags as recordings.
 
-Bags are read as a stream: what is kept of an image is its stamp. Stamps are those of the headers,
-never the times of receipt.
+Bags are read as a stream: what is kept of an image is its timestamp. Timestamps are those of the
+headers, never the times of receipt.
 """
 
 from collections.abc import Callable
@@ -34,10 +34,10 @@ class Scanned:
 
     topics: Topics
     series: dict[str, Series]
-    """By role."""
+    """Numbers of each topic, by role."""
 
     rejected: dict[str, list[str]]
-    """By role of a camera: what is wrong with each image that cannot be used."""
+    """What is wrong with each image that cannot be used, by role of the camera."""
 
     @property
     def camera_stamps_ns(self) -> tuple[Stamps, ...]:
@@ -183,7 +183,7 @@ _WIDTHS = {"imu": 6, "gyro": 3, "acc": 3, "truth": 10}
 
 
 def _imu_samples(scanned: Scanned, source: str) -> tuple[ImuSamples, list[str]]:
-    """Samples, and what was left out to get them."""
+    """Samples, and what was rejected to get them."""
     if scanned.topics.imu:
         imu = scanned.series["imu"]
         place = f"{source}, {scanned.topics.imu}"
@@ -199,9 +199,9 @@ def _imu_samples(scanned: Scanned, source: str) -> tuple[ImuSamples, list[str]]:
 
 
 def merge_imu(gyro: Series, acc: Series, source: str) -> ImuSamples:
-    """Gyroscope samples with the accelerometer interpolated to their stamps.
+    """Gyroscope samples with the accelerometer interpolated to their timestamps.
 
-    Samples outside the accelerometer's time or inside one of its gaps are left out, so that a gap
+    Samples outside the accelerometer's time or inside one of its gaps are rejected, so that a gap
     stays one.
     """
     after = np.searchsorted(acc.stamps_ns, gyro.stamps_ns, side="left")
@@ -229,8 +229,8 @@ def _truth(truth: Series, scanned: Scanned, path: Path) -> GroundTruth:
     if bad.any():
         at = int(np.argmax(bad))
         raise DatasetError(
-            f"{source}, stamp {truth.stamps_ns[at]} ns: quaternion norm is {norms[at]:.4f}, needed "
-            f"1 within {MAX_QUAT_NORM_ERROR} ({int(bad.sum())} of {len(norms)} poses)."
+            f"{source}, timestamp {truth.stamps_ns[at]} ns: quaternion norm is {norms[at]:.4f}, "
+            f"needed 1 within {MAX_QUAT_NORM_ERROR} ({int(bad.sum())} of {len(norms)} poses)."
         )
     R_w_b = rotations_from_quat_wxyz(truth.values[:, 3:7])
     v_b = truth.values[:, 7:10]
@@ -255,9 +255,10 @@ def _require_one_clock(imu: ImuSamples, cameras_ns: tuple[Stamps, ...], source: 
         if start_ns > end_ns:
             apart_s = (start_ns - end_ns) / NS
             raise DatasetError(
-                f"{source}: header stamps of camera {number} cover {stamps_ns[0]}..{stamps_ns[-1]} "
-                f"ns, those of the IMU {imu.stamps_ns[0]}..{imu.stamps_ns[-1]} ns: apart by "
-                f"{apart_s:.3f} s ({apart_s / 3600.0:.2f} h). Both must be on one clock."
+                f"{source}: header timestamps of camera {number} cover "
+                f"{stamps_ns[0]}..{stamps_ns[-1]} ns, those of the IMU "
+                f"{imu.stamps_ns[0]}..{imu.stamps_ns[-1]} ns: apart by {apart_s:.3f} s "
+                f"({apart_s / 3600.0:.2f} h). Both must be on one clock."
             )
 
 
@@ -268,19 +269,20 @@ def _notes(bag: Bag, scanned: Scanned) -> tuple[str, ...]:
         series = scanned.series[role]
         delay_s = float(np.median(series.received_ns - series.stamps_ns)) / NS
         found.append(
-            f"{role} is {bag.topics[name]}; stamps from the headers, received {delay_s:.3f} s later"
+            f"{role} is {bag.topics[name]}; timestamps from the headers, received {delay_s:.3f} s "
+            "later"
         )
     if scanned.topics.gyro:
         found.append(
-            "the accelerometer is interpolated to the gyroscope's stamps, across steps of at most "
-            f"{GAP_PERIODS:.0f} periods"
+            "the accelerometer is interpolated to the gyroscope's timestamps, across steps of at "
+            f"most {GAP_PERIODS:.0f} periods"
         )
     return tuple(found)
 
 
 def _rejected(scanned: Scanned) -> list[str]:
     return [
-        f"{role}: {len(faults)} images cannot be used and are left out; the first is {faults[0]}"
+        f"{role}: {len(faults)} images cannot be used and are rejected; the first is {faults[0]}"
         for role, faults in scanned.rejected.items()
         if faults
     ]
@@ -288,7 +290,7 @@ def _rejected(scanned: Scanned) -> list[str]:
 
 def _repeated(scanned: Scanned) -> list[str]:
     return [
-        f"{role}: {series.repeated} messages repeat the stamp before and are left out"
+        f"{role}: {series.repeated} messages repeat the timestamp before and are rejected"
         for role, series in scanned.series.items()
         if series.repeated
     ]

@@ -1,4 +1,4 @@
-"""Stamps and numbers of one topic, gathered from a stream at 8 bytes a number."""
+"""Timestamps and numbers of one topic, gathered from a stream at 8 bytes a number."""
 
 from array import array
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from maci2.errors import DatasetError
 from maci2.types import NS, Array, Stamps
 
 CLOCK_JUMP_S = 60.0
-"""Header stamps and receive times may drift apart by buffering, but not by this in one step."""
+"""Header timestamps and receive times may drift apart by buffering, but not by this in one step."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """What one topic held, checked: stamps increase strictly, numbers are finite."""
+    """What one topic held, checked: timestamps increase strictly, numbers are finite."""
 
     stamps_ns: Stamps
     """(n,) from the headers."""
@@ -28,7 +28,7 @@ class Series:
     """(n, k)"""
 
     repeated: int
-    """Messages left out because they carry the stamp of the one before."""
+    """Messages rejected because they carry the timestamp of the one before."""
 
 
 class SeriesBuilder:
@@ -45,7 +45,7 @@ class SeriesBuilder:
         return len(self._stamps)
 
     def add(self, message: Message, *numbers: float) -> None:
-        """Keep a message's header stamp and its numbers."""
+        """Keep a message's header timestamp and its numbers."""
         assert len(numbers) == self._width
         self._stamps.append(header_stamp_ns(message.content))
         self._received.append(message.received_ns)
@@ -67,28 +67,29 @@ class SeriesBuilder:
         unset = int((stamps_ns == 0).sum())
         if unset:
             raise DatasetError(
-                f"{self.source}: the header stamps of {unset} of {len(stamps_ns)} messages are 0, "
-                "needed the time of measurement; receive times are no replacement. Let the driver "
-                "stamp its messages and record again."
+                f"{self.source}: the header timestamps of {unset} of {len(stamps_ns)} messages "
+                "are 0, needed the time of measurement; receive times are no replacement. Let the "
+                "driver timestamp its messages and record again."
             )
 
     def _require_steady(self, stamps_ns: Stamps, received_ns: Stamps) -> None:
-        """Stamps never go back, and go on as receive times do."""
+        """Timestamps never go back, and go on as receive times do."""
         steps = np.diff(stamps_ns)
         if (steps < 0).any():
             at = int(np.argmax(steps < 0))
             raise DatasetError(
-                f"{self.source}, message {at + 2}: header stamp {stamps_ns[at + 1]} ns is earlier "
-                f"than {stamps_ns[at]} ns of the message before, by {_length(-steps[at])} "
-                f"({int((steps < 0).sum())} such places); stamps must increase. If the clock was "
-                "set while recording, cut the bag there; else sort the messages by header stamp."
+                f"{self.source}, message {at + 2}: header timestamp {stamps_ns[at + 1]} ns is "
+                f"earlier than {stamps_ns[at]} ns of the message before, by {_length(-steps[at])} "
+                f"({int((steps < 0).sum())} such places); timestamps must increase. If the clock "
+                "was set while recording, cut the bag there; else sort the messages by header "
+                "timestamp."
             )
         apart = np.abs(steps - np.diff(received_ns)) > CLOCK_JUMP_S * NS
         if apart.any():
             at = int(np.argmax(apart))
             raise DatasetError(
-                f"{self.source}, message {at + 2}: the header stamp jumps by {_length(steps[at])} "
-                f"after {stamps_ns[at]} ns, while the messages were received "
+                f"{self.source}, message {at + 2}: the header timestamp jumps by "
+                f"{_length(steps[at])} after {stamps_ns[at]} ns, while the messages were received "
                 f"{_length(received_ns[at + 1] - received_ns[at])} apart: the clock was set while "
                 f"recording. Steps may differ by {CLOCK_JUMP_S:.0f} s; cut the bag there."
             )

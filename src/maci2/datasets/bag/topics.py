@@ -1,4 +1,4 @@
-"""Which topic of a bag is which sensor: as asked, else found by message type and name."""
+"""Topics of a bag and the sensors they carry: as asked, else found by message type and name."""
 
 from dataclasses import dataclass, fields, replace
 from itertools import islice

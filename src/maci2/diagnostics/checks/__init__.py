@@ -1,1 +1,1 @@
-"""The doctor's checks, one file per family; each gives findings and raises nothing."""
+"""Checks of the diagnosis, one file per family; each gives findings and raises nothing."""

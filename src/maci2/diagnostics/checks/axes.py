@@ -1,4 +1,4 @@
-"""Which axes the gyroscope and the accelerometer mean, against a truth or against each other."""
+"""Axes of gyroscope and accelerometer, checked against a truth or against each other."""
 
 from dataclasses import dataclass
 
@@ -16,10 +16,10 @@ BETTER = 0.25
 """Other axes are believed when they leave at most this part of the squared misfit."""
 
 MAX_FORCE_MISFIT = 2.0
-"""Of forces against the truth's, rms [m/s^2]: what bias, scale and vibration may add."""
+"""Misfit of forces against the truth's, rms [m/s^2]: what bias, scale and vibration may add."""
 
 MIRRORED = "the IMU's axes are left-handed (mirrored)"
-TURNED = "the IMU's axes are permuted or turned"
+TURNED = "the IMU's axes are permuted or rotated"
 
 RATIO_DEG = (40.0, 80.0)
 INTERVAL_S = 0.1
@@ -72,13 +72,13 @@ class Forces:
         return BETTER * self.misfit(P) < self.misfit(np.eye(3))
 
     def bias_and_tilt(self) -> tuple[Array, float]:
-        """Accelerometer bias [m/s^2] and tilt of the truth's world [deg], told apart by turning:
-        a bias turns with the body, a tilt does not."""
+        """Accelerometer bias [m/s^2] and tilt of the truth's world [deg], told apart by rotation:
+        a bias rotates with the body, a tilt does not."""
         up = GRAVITY_NORM * np.array([[0.0, 1.0], [-1.0, 0.0], [0.0, 0.0]])
         tilted = np.einsum("kji,jl->kil", self.R_w_b, up)
         A = np.concatenate([np.broadcast_to(np.eye(3), (len(tilted), 3, 3)), tilted], axis=2)
         left = self.measured - self.expected
-        # Without turning both explain the same: then what is usual, few tenths and a degree.
+        # Without rotation both explain the same: then what is usual, few tenths and a degree.
         prior = np.diag(max(float(left.std()), 0.05) / np.array([0.2] * 3 + [0.02] * 2))
         rows = np.vstack([A.reshape(-1, 5), prior])
         x = np.linalg.lstsq(rows, np.concatenate([left.ravel(), np.zeros(5)]), rcond=None)[0]
@@ -180,8 +180,8 @@ def axes_against_gravity(imu: ImuSamples) -> list[Finding]:
     if found is None or not found.disagree:
         return []
     numbers = (
-        f"mean forces that differ by {found.misfit:.2f} m/s^2 when turned back with the gyroscope, "
-        f"{found.best_misfit:.2f} "
+        f"mean forces that differ by {found.misfit:.2f} m/s^2 when rotated back with the gyroscope"
+        f", {found.best_misfit:.2f} "
     )
     if found.scale != 1.0:
         return [_degrees(numbers + "when read as deg/s")]

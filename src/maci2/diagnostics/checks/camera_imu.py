@@ -12,11 +12,11 @@ from maci2.sensors.plausibility import IN_DEGREES
 from maci2.types import Array
 
 MAX_OFFSET_S = 0.003
-"""At 1 rad/s, 3 ms are 0.17 deg: more than the noise of a good odometry."""
+"""Largest offset [s]. At 1 rad/s, 3 ms are 0.17 deg: more than the noise of a good odometry."""
 
 SERIOUS_OFFSET_S = 0.01
 MAX_DRIFT_S = 0.005
-"""From beginning to end."""
+"""Largest drift from beginning to end [s]."""
 
 SIGMAS = 5.0
 """A difference must also exceed this many of its standard deviations."""
@@ -43,7 +43,7 @@ def offset_findings(
         return [Finding("ok", source.name, f"{whose} {text}", found=text)]
     level: Level = "error" if abs(offset_s) > SERIOUS_OFFSET_S else "warn"
     name = "Wrong clock: the truth's time offset" if is_truth else "camera-IMU time offset"
-    remedy = f"Add {1e3 * offset_s:.2f} ms to its stamps" + (
+    remedy = f"Add {1e3 * offset_s:.2f} ms to its timestamps" + (
         "."
         if is_truth
         else f", or put timeshift_cam_imu: {stated_s + offset_s:.6f} into the camchain."
@@ -64,7 +64,7 @@ def drift_findings(source: RotationSource, match: RateMatch) -> list[Finding]:
             f"the offset to the IMU changes by {1e3 * match.drift_s:+.1f} +- "
             f"{1e3 * match.std_drift_s:.1f} ms from beginning to end",
             f"within {1e3 * MAX_DRIFT_S:.0f} ms",
-            "Stamp both by one clock, or correct the stamps by a straight line.",
+            "Stamp both by one clock, or correct the timestamps by a straight line.",
         )
     ]
 
@@ -72,7 +72,7 @@ def drift_findings(source: RotationSource, match: RateMatch) -> list[Finding]:
 def disagreement(
     source: RotationSource, match: RateMatch, inverted: RateMatch | None
 ) -> Finding | None:
-    """The source turns, but not as the gyroscope does; None where it does well enough."""
+    """The source rotates, but not as the gyroscope does; None where it does well enough."""
     found = f"a correlation of {match.correlation:.2f} of the rates within 1 s of offset"
     needed = f"{MIN_CORRELATION} or more"
     if inverted and 1.0 - inverted.correlation < BETTER * (1.0 - match.correlation):
@@ -83,7 +83,7 @@ def disagreement(
         )
     if match.correlation > MIN_CORRELATION:
         return None
-    name = "it does not turn as the gyroscope does"
+    name = "it does not rotate as the gyroscope does"
     remedy = (
         "Wrong clock, wrong recording, or one that lost track: check that both belong together."
     )

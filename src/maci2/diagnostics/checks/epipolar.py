@@ -40,10 +40,10 @@ MIN_EXPLAINED = 0.1
 """and this share of all points."""
 
 _FEATURES, _RATIO, _RANSAC_PX = 1500, 0.8, 2.0
-"""Of matches without calibration, looked for when those with it fail."""
+"""Settings of matches without calibration, looked for when those with it fail."""
 
 MAX_SCATTER = 1.0
-"""Of row errors over the pairs, as a share of what they have in common, for a wrong calibration."""
+"""Scatter of row errors over the pairs, as a share of their median, for a wrong calibration."""
 
 MAX_BENT = 0.7
 """Share of the common row error that neither an offset nor a slope explains."""
@@ -132,7 +132,7 @@ def _beyond(fit: _Fit) -> Finding | None:
         "the stereo calibration does not fit the images",
         f"{100.0 * fit.beyond:.0f} % of the matches beyond infinity",
         f"at most {100.0 * MAX_BEYOND:.0f} %",
-        "The cameras are turned against each other about the vertical axis (T_BS); give the "
+        "The cameras are rotated against each other about the vertical axis (T_BS); give the "
         "calibration that belongs to these images, or calibrate again.",
     )
 
@@ -170,8 +170,8 @@ def _lagging(
     return _wrong(
         fit,
         "left and right images are not of one moment",
-        f"Right images are taken {abs(lag)} frames {later} than their stamps say "
-        f"({1e3 * abs(lag) * sample.period_s:.0f} ms): trigger both cameras together and stamp "
+        f"Right images are taken {abs(lag)} frames {later} than their timestamps say "
+        f"({1e3 * abs(lag) * sample.period_s:.0f} ms): trigger both cameras together and timestamp "
         "them when triggered.",
     )
 
@@ -193,7 +193,7 @@ def _better(other: _Fit, fit: _Fit) -> bool:
 def _diagnosed(
     rectification: Rectification, pairs: list[tuple[Image, Image]], fit: _Fit
 ) -> Finding:
-    """From matches made without calibration: the same in every pair, or another in each?"""
+    """Finding from matches made without calibration: the same error in every pair, or not?"""
     fields = [_row_field(rectification, left, right) for left, right in pairs]
     known = np.array([field for field in fields if field is not None])
     if len(known) < max(len(pairs) // 2, 1):
@@ -210,7 +210,7 @@ def _diagnosed(
             fit,
             "left and right images are not of one moment",
             f"Rows move from pair to pair by {scatter:.1f} px, as when one camera exposes later "
-            "while the device turns: trigger both together.",
+            "while the device rotates: trigger both together.",
         )
     return _wrong(
         fit,
@@ -221,14 +221,14 @@ def _diagnosed(
 
 
 def _cause(grid: Array, common: Array) -> str:
-    """Offset and slopes have names; what bends is the lens or a turn about the vertical axis."""
+    """Offset and slopes have names; a bend is the lens or a rotation about the vertical axis."""
     _, slopes = common_row_error(grid, common)
     x, y = ((grid - grid.mean(axis=0)) / 100.0).T
     straight = slopes[0] + slopes[1] * x + slopes[2] * y
     if np.linalg.norm(common - straight) > MAX_BENT * np.linalg.norm(common):
         return (
             "differently in every part of the image: lens distortion is wrong, or the cameras are "
-            "turned against each other about the vertical axis (T_BS)"
+            "rotated against each other about the vertical axis (T_BS)"
         )
     return likely_cause(*slopes)
 

@@ -62,7 +62,7 @@ def motion_at(source: RotationSource, stamps_ns: Stamps, offset_s: float) -> Rel
 def calibrated(
     source: RotationSource, imu: ImuSamples, noise: ImuNoise, offset_s: float
 ) -> CalibrationResult | None:
-    """Extrinsics and what is left of the time offset, on the best turned half minute."""
+    """Extrinsics and what is left of the time offset, on the half minute with the most rotation."""
     stamps_ns = _best_turned(source, imu, offset_s)
     if len(stamps_ns) < KEYFRAMES:
         return None
@@ -85,7 +85,7 @@ def _turns_about_two_axes(gyro: Array) -> bool:
 
 
 def _best_turned(source: RotationSource, imu: ImuSamples, offset_s: float) -> Stamps:
-    """Keyframes of the half minute that turns most about its least turned axis."""
+    """Keyframes of the half minute that rotates most about its least rotated axis."""
     candidates_ns = source.stamps_ns + round(offset_s * NS)
     inside = (candidates_ns > imu.stamps_ns[0]) & (candidates_ns < imu.stamps_ns[-1])
     candidates_ns = candidates_ns[inside]

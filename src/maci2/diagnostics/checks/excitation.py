@@ -1,4 +1,4 @@
-"""Which windows and axes move enough for which state, in plain words. Nothing here is a fault."""
+"""Excitation: windows and axes that move enough for each state. Nothing here is a fault."""
 
 import numpy as np
 
@@ -17,7 +17,7 @@ STD_POSITION = 0.015
 
 
 def turned_deg(imu: ImuSamples, bias_gyro: Array) -> Array:
-    """(windows, 3) how far each window turned about each axis, peak to peak [deg]."""
+    """(windows, 3) how far each window rotated about each axis, peak to peak [deg]."""
     steps = (imu.gyro[:-1] - bias_gyro) * (np.diff(imu.stamps_ns) / NS)[:, None]
     angles = np.cumsum(steps, axis=0)
     length = max(round(WINDOW_S * imu.rate_hz), 1)
@@ -26,7 +26,7 @@ def turned_deg(imu: ImuSamples, bias_gyro: Array) -> Array:
 
 
 def rotation_finding(imu: ImuSamples, bias_gyro: Array) -> Finding:
-    """From the gyroscope alone."""
+    """Excitation in rotation, from the gyroscope alone."""
     turned = turned_deg(imu, bias_gyro)
     if len(turned) == 0:
         return Finding("ok", "excitation", f"shorter than one window of {WINDOW_S} s")

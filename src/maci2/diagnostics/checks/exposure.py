@@ -34,7 +34,7 @@ MAX_FLICKER = 0.08
 """Change of brightness from one image to the next; motion at 10 Hz makes 0.02."""
 
 MAX_PERIOD_S = 0.2
-"""Of images: in longer steps the scene itself changes."""
+"""Longest period of images [s]: in longer steps the scene itself changes."""
 
 MAX_UNEQUAL = 0.35
 """Left against right, in natural logarithm: a factor of 1.4."""
@@ -58,7 +58,7 @@ class _Look:
 
     saturated: Array
     change: Array
-    """Of brightness to the next image, in natural logarithm."""
+    """Change of brightness to the next image, in natural logarithm."""
 
     edges_px: Array
     """(n, 2) across columns and rows."""

@@ -1,5 +1,5 @@
 """Do gyroscope and accelerometer mean the same axes? Without any other sensor: gravity stays where
-it is in the world, so forces turned back with the gyroscope must agree from one stretch of time to
+it is in the world, so forces rotated back with the gyroscope must agree from one stretch of time to
 the next."""
 
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ MAX_WINDOWS = 40
 RATE_HZ = 50.0
 
 MAX_MISFIT = 1.5
-"""Of the mean forces of two halves, median [m/s^2]: a change of speed by 3 m/s from one half to the
-other. Hand-held devices, multicopters and cars stay below 1.4."""
+"""Largest misfit of the mean forces of two halves, median [m/s^2]: a change of speed by 3 m/s from
+one half to the other. Hand-held devices, multicopters and cars stay below 1.4."""
 
 BETTER = 0.5
 """Another set of axes is believed when it leaves at most this part of the misfit."""
@@ -28,10 +28,10 @@ SURE = 0.67
 """And named when the next best leaves more than the best by this part."""
 
 FAST = 5.0
-"""Rates [rad/s] that may be deg/s: slower ones would be a device at rest, which shows."""
+"""Rates [rad/s] that may be deg/s: slower ones would be a stationary device, which shows."""
 
 STILL = 0.3
-"""Spread of the forces at rest [m/s^2], vibration included."""
+"""Spread of the forces while stationary [m/s^2], vibration included."""
 
 BIAS_STD = 0.1
 """[rad/s] of the gyroscope bias, which is fitted along."""
@@ -44,7 +44,7 @@ class GravityAxes:
     """What makes the gyroscope agree with the accelerometer."""
 
     misfit: float
-    """As recorded, rms [m/s^2]."""
+    """Misfit of the forces as recorded, rms [m/s^2]."""
 
     best_misfit: float
     P: Array
@@ -64,7 +64,7 @@ class GravityAxes:
 def compare_with_gravity(imu: ImuSamples) -> GravityAxes | None:
     """Try all axes where those recorded do not agree; None for recordings below 5 s.
 
-    A multicopter's force stays on one axis however it turns, so this proves little there: only
+    A multicopter's force stays on one axis however it rotates, so this proves little there: only
     large contradictions are looked into.
     """
     halves = _Halves.of(imu)
@@ -145,7 +145,7 @@ class _Halves:
             sign = (2.0 if 2 * step >= steps else -2.0) / steps
             force = np.einsum("nij,nj->ni", R, acc[:, step])
             apart += sign * force
-            # To first order: R turns by turn_D_bias, expressed at the window's start.
+            # To first order: R rotates by turn_D_bias, expressed at the window's start.
             apart_D_bias -= sign * _skew(force) @ turn_D_bias
             turn_D_bias = turn_D_bias - self.dt * R
             R = R @ so3_exp_stack(flat[:, step] * self.dt)

@@ -59,7 +59,7 @@ def has_images(recording: Recording) -> bool:
 
 
 def sample_images(recording: Recording) -> ImageSample:
-    """Read the pairs; those with an image that cannot be used are left out."""
+    """Read the pairs; those with an image that cannot be used are rejected."""
     frames = stereo_frames(recording)
     return ImageSample(frames, recording.rig, tuple(_places(frames)))
 
@@ -74,7 +74,7 @@ def _places(frames: Frames) -> Iterator[Place]:
 
 
 def _spread(count: int) -> list[int]:
-    """Of 0 .. count - 1, one in each of PLACES equal parts; never in step with anything."""
+    """Indices below `count`, one in each of PLACES equal parts; never in step with anything."""
     part = np.arange(PLACES)
     places = (part + (part * GOLDEN) % 1.0) / PLACES * max(count, 0)
     return [int(i) for i in np.unique(places.astype(int))] if count > 0 else []

@@ -37,7 +37,7 @@ class Quiet:
 
 
 def quietest(values: Array, rate_hz: float) -> Quiet:
-    """Of all seconds, the one whose noisiest axis is least noisy."""
+    """The second whose noisiest axis is least noisy."""
     length = min(max(round(rate_hz), 8), len(values))
     count = len(values) // length
     seconds = values[: count * length].reshape(count, length, 3)

@@ -1,4 +1,4 @@
-"""Readings that no healthy IMU gives: columns exchanged, units, stuck, repeated or clipped
+"""Readings that no sound IMU gives: columns exchanged, units, stuck, repeated or clipped
 values."""
 
 from dataclasses import replace
@@ -58,7 +58,7 @@ def disagreement_finding(samples: ImuSamples) -> list[Finding]:
 
 
 def _is_disagreement(found: ImuFault, samples: ImuSamples) -> bool:
-    """Forces as long as gravity that do not add up to it: turned back by wrong rates."""
+    """Forces as long as gravity that do not add up to it: rotated back by wrong rates."""
     if found.name == DISAGREE:
         return True
     length = float(np.median(np.linalg.norm(samples.acc, axis=1)))
@@ -77,7 +77,7 @@ def _from_plausibility(found: ImuFault) -> Finding:
 
 
 def _is_swapped(samples: ImuSamples) -> bool:
-    """Exchanged, the readings are those of a healthy IMU; as they are, the force is not gravity."""
+    """Exchanged, the readings are those of a sound IMU; as they are, the force is not gravity."""
     force = float(np.median(np.linalg.norm(samples.acc, axis=1)))
     if abs(force - GRAVITY_NORM) < GRAVITY_TOLERANCE:
         return False
@@ -121,7 +121,7 @@ def _stuck(samples: ImuSamples) -> list[Finding]:
                     "imu",
                     f"{sensor} {'xyz'[axis]} is stuck",
                     f"{values[at, axis]:g} {unit} for {longest[axis] / samples.rate_hz:.2f} s from "
-                    f"stamp {samples.stamps_ns[at]} ns on",
+                    f"timestamp {samples.stamps_ns[at]} ns on",
                     f"noise in every sample (the other axes repeat {others} times at most)",
                     "Check the sensor and its driver; leave out that time.",
                 )

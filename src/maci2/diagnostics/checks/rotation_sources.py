@@ -117,7 +117,7 @@ def _look(name: str, truth: GroundTruth, imu: ImuSamples) -> _Look:
 def _contradiction(
     source: RotationSource, match: RateMatch | None, imu: ImuSamples, doubtful: bool = False
 ) -> list[Finding]:
-    """The source turns, but otherwise than the gyroscope; `doubtful` where axes seem wrong, which
+    """The source rotates, but otherwise than the gyroscope; `doubtful` where axes seem wrong, which
     inverse poses look like in motions with a main axis."""
     if match is None or match.excitation < MIN_RATE:
         return []
@@ -187,7 +187,7 @@ def _vision_findings(
     if contradiction:
         return contradiction, None
     if not match.comparable:
-        text = "turns too little to compare it with the gyroscope"
+        text = "rotates too little to compare it with the gyroscope"
         return [Finding("ok", "vision", text)], None
     wrong = [] if imu_is_sound else mirror_findings(match)
     if wrong:
@@ -199,7 +199,7 @@ def _vision_findings(
         if further_s is not None and joint_std_s is not None:
             proven = abs(further_s) < _UNPROVEN_OFFSET_S and joint_std_s < max(std_s, 0.001)
             offset_s, std_s = (offset_s + further_s, joint_std_s) if proven else (offset_s, std_s)
-    # A wrong scale also moves the camera; its position is judged when that is mended.
+    # A wrong scale also moves the camera; its position is judged when that is fixed.
     findings = scale_findings(source, result)
     if recording.rig.extrinsics_known:
         T_inverted = _inverted_extrinsics(recording.rig, frame)
@@ -231,7 +231,7 @@ def _inverted_extrinsics(rig: Rig, frame: CameraFrame) -> Array:
 
 
 def _excitation(recording: Recording, motion: _Motion | None) -> list[Finding]:
-    """From the gyroscope alone, and from the estimator where there is camera motion."""
+    """Excitation from the gyroscope alone, and from the estimator where there is camera motion."""
     imu = recording.imu
     if motion is None:
         return [rotation_finding(imu, imu.gyro.mean(axis=0))]

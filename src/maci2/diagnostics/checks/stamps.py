@@ -1,4 +1,4 @@
-"""Stamps: units, overlap, clock jumps, gaps, dropped frames, jitter."""
+"""Timestamps: units, overlap, clock jumps, gaps, dropped frames, jitter."""
 
 import math
 
@@ -10,7 +10,7 @@ from maci2.sensors import Recording, gaps
 from maci2.types import NS, Stamps
 
 MAX_IMU_RATE_HZ = 20_000.0
-"""No IMU for cameras is read faster; stamps in microseconds make 200 Hz look like 200 kHz."""
+"""No IMU for cameras is read faster; timestamps in microseconds make 200 Hz look like 200 kHz."""
 
 MAX_CAMERA_RATE_HZ = 2_000.0
 
@@ -19,7 +19,7 @@ MIN_IMU_RATE_HZ = 50.0
 
 MAX_JITTER_PCT = 20.0
 """Spread of the steps (5 to 95 %) in per cent of the period. Sensors that stamp themselves stay
-below 1 %; stamps taken on arrival at a computer come in bursts."""
+below 1 %; timestamps taken on arrival at a computer come in bursts."""
 
 MAX_DROPPED_PCT = 2.0
 """Frames that did not arrive; below this, keyframes can be chosen around them."""
@@ -60,7 +60,7 @@ def _dropped(stamps_ns: Stamps) -> int:
 
 
 def stamp_findings(recording: Recording, imu: Timing, cameras: tuple[Timing, ...]) -> list[Finding]:
-    """What the stamps of each sensor say, and of all together."""
+    """What the timestamps of each sensor say, and of all together."""
     streams = {"imu": recording.imu.stamps_ns} | {
         f"cam{number}": stamps_ns for number, stamps_ns in enumerate(recording.camera_stamps_ns)
     }
@@ -88,16 +88,16 @@ def _unit_fault(name: str, timing: Timing) -> list[Finding]:
         fault(
             "error",
             name,
-            f"stamps are not nanoseconds, they look like {unit}",
+            f"timestamps are not nanoseconds, they look like {unit}",
             f"{timing.rate_hz:.0f} samples a second",
             f"at most {limit_hz:.0f}",
-            f"Multiply the stamps by {factor}.",
+            f"Multiply the timestamps by {factor}.",
         )
     ]
 
 
 def clock_jumps(streams: dict[str, Stamps]) -> dict[str, tuple[int, float]]:
-    """Stream -> stamp before the jump and its length [s].
+    """Stream -> timestamp before the jump and its length [s].
 
     In a gap samples are missing, but afterwards the sensor is in step with the others again; after
     a jump it is not: its recording seems longer than the others' by the jump.
@@ -122,9 +122,9 @@ def _jump_fault(name: str, stamp_ns: int, jump_s: float) -> Finding:
         "error",
         name,
         "the clock jumps",
-        f"a step of {jump_s:.3f} s after stamp {stamp_ns} ns that no other sensor shares",
+        f"a step of {jump_s:.3f} s after timestamp {stamp_ns} ns that no other sensor shares",
         "one clock that runs on",
-        f"Subtract {jump_s:.3f} s from all later stamps of {name}, or use one side of the jump "
+        f"Subtract {jump_s:.3f} s from all later timestamps of {name}, or use one side of the jump "
         "only; stamp by a monotonic clock.",
     )
 
@@ -145,7 +145,7 @@ def _overlap_findings(streams: dict[str, Stamps]) -> list[Finding]:
                 "IMU and camera are on different clocks",
                 f"no common time, the IMU begins {apart_s:+.3f} s after the camera",
                 "one clock, or at least overlapping times",
-                f"Add {apart_s:.3f} s to the camera's stamps if both were started together; "
+                f"Add {apart_s:.3f} s to the camera's timestamps if both were started together; "
                 "better record again with one clock.",
             )
         ]
@@ -164,7 +164,7 @@ def _overlap_findings(streams: dict[str, Stamps]) -> list[Finding]:
 
 
 def _stream_findings(name: str, timing: Timing, stamps_ns: Stamps, jumped: bool) -> list[Finding]:
-    """One sensor's own stamps."""
+    """One sensor's own timestamps."""
     kind = "samples" if name == "imu" else "frames"
     text = (
         f"{timing.samples} {kind}, {timing.duration_s:.1f} s at {timing.rate_hz:.1f} Hz, jitter "
@@ -187,7 +187,7 @@ def _stream_findings(name: str, timing: Timing, stamps_ns: Stamps, jumped: bool)
 
 
 def _missing(name: str, timing: Timing, stamps_ns: Stamps) -> list[Finding]:
-    """Samples that did not arrive: long gaps by stamp, single ones by their share."""
+    """Samples that did not arrive: long gaps by timestamp, single ones by their share."""
     if timing.gaps:
         before = gaps(stamps_ns)
         longest = before[np.argmax(np.diff(stamps_ns)[before])]
@@ -196,7 +196,7 @@ def _missing(name: str, timing: Timing, stamps_ns: Stamps) -> list[Finding]:
                 "warn",
                 name,
                 f"{timing.gaps} gaps" if timing.gaps > 1 else "a gap",
-                f"{timing.longest_step_s:.3f} s after stamp {stamps_ns[longest]} ns",
+                f"{timing.longest_step_s:.3f} s after timestamp {stamps_ns[longest]} ns",
                 f"steps of {1e3 / timing.rate_hz:.1f} ms",
                 "Leave out the windows that touch a gap; check cable, driver and disk speed.",
             )
@@ -225,10 +225,10 @@ def _jitter(name: str, timing: Timing) -> list[Finding]:
         fault(
             "warn",
             name,
-            "stamps jitter",
+            "timestamps jitter",
             f"steps spread by {timing.jitter_pct:.0f} % of the period "
             f"({10.0 * timing.jitter_pct / timing.rate_hz:.1f} ms)",
             f"at most {MAX_JITTER_PCT:.0f} %",
-            "Use the sensor's own stamps, not those of arrival at the computer.",
+            "Use the sensor's own timestamps, not those of arrival at the computer.",
         )
     ]

@@ -1,4 +1,4 @@
-"""Left and right: stamps that belong together, and a baseline that can be."""
+"""Left and right: timestamps that belong together, and a baseline that can be."""
 
 import math
 
@@ -11,7 +11,7 @@ from maci2.sensors.rig_ranges import RIG_RANGES, rig_faults
 from maci2.types import NS, Array, Stamps
 
 TOLERANCE_S = 0.001
-"""Left and right stamps closer than this are one stereo pair."""
+"""Left and right timestamps closer than this are one stereo pair."""
 
 MIN_PAIRED_PCT = 98.0
 
@@ -20,7 +20,7 @@ MIN_COMMON = 0.8
 
 
 def stereo_matched_pct(stamps_ns: tuple[Stamps, ...]) -> float:
-    """Share of left stamps with a right stamp beside them."""
+    """Share of left timestamps with a right timestamp beside them."""
     if len(stamps_ns) < 2 or min(len(stamps_ns[0]), len(stamps_ns[1])) == 0:
         return math.nan
     apart_s = _right_after_left_s(stamps_ns[0], stamps_ns[1])
@@ -43,10 +43,11 @@ def _pair_findings(stamps_ns: tuple[Stamps, ...], matched_pct: float) -> list[Fi
             fault(
                 "warn",
                 "stereo",
-                f"right stamps are {later} than left ones",
+                f"right timestamps are {later} than left ones",
                 f"{1e3 * typical_s:+.2f} ms in {100.0 * common:.0f} % of the frames",
                 f"within {1e3 * TOLERANCE_S:.0f} ms",
-                "Trigger both cameras together; if they are, give both images of a pair one stamp.",
+                "Trigger both cameras together; if they are, give both images of a pair one "
+                "timestamp.",
             )
         ]
     if matched_pct < MIN_PAIRED_PCT:
@@ -69,7 +70,7 @@ def _pair_findings(stamps_ns: tuple[Stamps, ...], matched_pct: float) -> list[Fi
 
 
 def _right_after_left_s(left: Stamps, right: Stamps) -> Array:
-    """From each left stamp to the nearest right one."""
+    """Time from each left timestamp to the nearest right one [s]."""
     after = np.clip(np.searchsorted(right, left), 0, len(right) - 1)
     before = np.maximum(after - 1, 0)
     nearer_before = np.abs(right[before] - left) < np.abs(right[after] - left)
@@ -82,8 +83,8 @@ def _rig_findings(recording: Recording) -> list[Finding]:
     findings = []
     if rig.cameras and stamped > len(rig.cameras):
         text = (
-            f"{stamped} cameras have stamps but {len(rig.cameras)} are calibrated; each needs a "
-            "calibration. Add the missing calibration or remove the camera."
+            f"{stamped} cameras have timestamps but {len(rig.cameras)} are calibrated; each needs "
+            "a calibration. Add the missing calibration or remove the camera."
         )
         findings.append(Finding("error", "calibration", text, "cameras without calibration"))
     for number, camera in enumerate(rig.cameras):
@@ -101,7 +102,7 @@ def _rig_findings(recording: Recording) -> list[Finding]:
         remedy = "Run `maci2 calibrate` to find where the cameras sit on the IMU."
         findings.append(Finding("ok", "calibration", f"{text}. {remedy}", remedy=remedy))
     if rig.time_offset_s != 0.0:
-        text = f"camera stamps are shifted by the stated {1e3 * rig.time_offset_s:+.3f} ms"
+        text = f"camera timestamps are shifted by the stated {1e3 * rig.time_offset_s:+.3f} ms"
         findings.append(Finding("ok", "calibration", text))
     findings += [
         fault("warn", "calibration", f"{one.name} is unusual", one.found, one.needed, one.remedy)

@@ -68,7 +68,7 @@ def contradictions(premises: Premises, gravity_norm: float, offset_free: bool) -
 
 
 def level() -> float:
-    """Of one test, so that all together have the stated rate."""
+    """Significance level of one test, so that all together have the stated rate."""
     return FALSE_ALARM / TESTS
 
 

@@ -20,7 +20,7 @@ def noise_level(lengths: Array, used: Mask) -> float:
 
 
 def inliers(lengths: Array, used: Mask) -> Mask:
-    """Which whitened residuals are no longer than noise makes them; half of them may be wrong."""
+    """Mask of whitened residuals no longer than noise makes them; half of them may be wrong."""
     return np.asarray(used & (lengths < LIMIT * noise_level(lengths, used)))
 
 

@@ -157,8 +157,8 @@ class RotationEstimate:
     """Variance found over variance stated; 1 where it is less."""
 
     gain: float
-    """By how much chi-square falls from the stated rotation to this one, in units of the noise that
-    was found: products of noise alone have a best rotation too."""
+    """Decrease of chi-square from the stated rotation to this one, in units of the noise that was
+    found: products of noise alone have a best rotation too."""
 
     mirror_ratio: float
     """Log likelihood ratio of a mirrored gyroscope or camera over the best rotation."""

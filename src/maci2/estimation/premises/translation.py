@@ -170,7 +170,7 @@ class TranslationEstimate:
     """Mean over windows of gravity's length, with no constraint on it [m/s^2]."""
 
     std_gravity_norm: float
-    """From the windows' scatter [m/s^2]."""
+    """Standard deviation of gravity's norm, from the windows' scatter [m/s^2]."""
 
     misfit: float
     """Chi-square with the noise as stated and the scale kept positive: no camera sees itself move

@@ -66,7 +66,7 @@ def first_card(
 
 
 def _label_noise(error_model: ErrorModel, tracks: list[Track]) -> dict[str, LabelNoiseCard]:
-    """As it was learned in training."""
+    """Label noise as it was learned in training."""
     if error_model.form.start not in ("two-ended", "per recording"):
         return {}
     std = error_model.log_label_std.detach().exp().numpy()
@@ -96,7 +96,7 @@ def with_label_noise(card: ModelCard, labels: list[LabelNoise], tracks: list[Tra
 
 
 def _tilt_spread(tracks: list[Track]) -> float:
-    """[rad] each axis: of unseen recordings, worlds are as far from level and bodies as far turned
+    """[rad] each axis: of unseen recordings, worlds are as far from level and bodies as far rotated
     as of those seen."""
     tilts = [np.radians(track.alignment.tilt_deg) for track in tracks]
     turns = [track.turn for track in tracks]

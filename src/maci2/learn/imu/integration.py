@@ -141,7 +141,7 @@ def sums_by_tensors(steps: Steps, at: list[int], rule: Rule) -> Sums:
         psi_D_gyro = psi_at_D_gyro + R_at @ half
     else:
         R_at = R_before
-        # The sample's own acceleration is turned before its gyro noise is seen.
+        # The sample's own acceleration is rotated before its gyro noise is seen.
         psi_at_D_gyro = torch.zeros_like(R_at)
         psi_D_gyro = R_before @ so3_jl(phi) * dt[..., None]
 
@@ -156,7 +156,7 @@ def sums_by_tensors(steps: Steps, at: list[int], rule: Rule) -> Sums:
 
     cov_gyro, bias_gyro = _sums_until(gyro_rows, steps.var_gyro, at)
     cov_acc, bias_acc = _sums_until(acc_rows, steps.var_acc, at)
-    # Accelerometer noise does not turn anything: its psi rows are zero.
+    # Accelerometer noise does not rotate anything: its psi rows are zero.
     cov = cov_gyro + pad(cov_acc, (3, 0, 3, 0))
     bias = torch.cat([bias_gyro, pad(bias_acc, (0, 0, 3, 0))], -1)
     index = torch.tensor(at, device=phi.device) - 1
@@ -185,7 +185,7 @@ def _gyro_rows(
 ) -> Tensor:
     """(B, 9, N, 3): what the gyro noise of each step adds to [psi, c_v, c_p].
 
-    `psi_at` is the turn at which the step's acceleration is summed, `psi` that after the step.
+    `psi_at` is the rotation at which the step's acceleration is summed, `psi` that after the step.
     """
     turns = torch.stack([psi_D_gyro, psi_at_D_gyro]).movedim((3, 4), (0, 1)).contiguous()
     whole, part = turns.unbind(2)

@@ -3,7 +3,7 @@
 On a CPU tensors of thousands of 3x3 matrices spend their time in moving memory; one pass over the
 samples forwards and one backwards does not. Forwards as in `maci2.imu.preintegration`, midpoint;
 backwards each line below undoes one line above it. `x_bar` is the gradient by x; the gradient by a
-rotation is kept as the vector that belongs to a turn psi in the start frame.
+rotation is kept as the vector that belongs to a rotation psi in the start frame.
 """
 
 from typing import Any
@@ -133,7 +133,8 @@ def _noise_gradient(
     C: Array, B: Array, rows: Array, acc_rows: Array, var_gyro: Array, var_acc: Array,
     var_gyro_bar: Array, var_acc_bar: Array, rows_bar: Array, acc_rows_bar: Array,
 ) -> None:  # fmt: skip
-    """By a step's variances, and by what its noise adds to covariance (C) and bias sums (B)."""
+    """Gradient by a step's variances, and by what its noise adds to covariance (C) and bias
+    sums (B)."""
     for j in range(3):
         var_gyro_bar[j] = var_acc_bar[j] = 0.0
     _rows_gradient(C, rows, 0, var_gyro, var_gyro_bar, rows_bar)
@@ -151,8 +152,8 @@ def _lever_gradient(
     rows_bar: Array, beta_bar: Array, alpha_bar: Array, seen_bar: Array, lever_p_bar: Array,
     part_bar: Array, whole_bar: Array, d_beta_bar: Array,
 ) -> None:  # fmt: skip
-    """From the rows of a step to its rotations `part` and `whole`, its `d_beta`, and to velocity
-    and position before it; everything from `seen_bar` on is written."""
+    """Gradient carried from the rows of a step to its rotations `part` and `whole`, its `d_beta`,
+    and to velocity and position before it; everything from `seen_bar` on is written."""
     tau = 0.5 * h - t
     for i in range(3):
         lever_p_bar[i] = d_beta_bar[i] = 0.0
@@ -181,7 +182,7 @@ def _turn_gradient(
     psi_bar: Array, R_at_bar: Array, J_bar: Array, scratch: Array, at_bar: Array,
     gyro_bar: Array, acc_bar: Array,
 ) -> None:  # fmt: skip
-    """From a step's rotations to its samples, and to all rotations before it (`psi_bar`);
+    """Gradient carried from a step's rotations to its samples, and to all before it (`psi_bar`);
     everything from `R_at_bar` on is written."""
     tau = 0.5 * h - t
     for i in range(3):
@@ -198,7 +199,7 @@ def _turn_gradient(
     mtm(R, part_bar, scratch)
     J_bar += scratch
     add_axial(R_at_bar, R_at, at_bar)
-    # A turn of this sample's rate turns R_at by `part` and all that follows by `whole`.
+    # A change of this sample's rate rotates R_at by `part` and all that follows by `whole`.
     add_mtv(1.0, part, at_bar, gyro_bar)
     add_mtv(1.0, whole, psi_bar, gyro_bar)
     add_jl_gradient(0.25 * h * h, x, J_bar, gyro_bar)

@@ -27,7 +27,7 @@ START = LabelNoise(1e-4, 1e-3, 1e-4, 1e-4, 5e-4, 1e-3, 0.5)
 
 
 def fit_label_noise(imu: ImuMeasurements, track: Track, prior: BiasPrior) -> LabelNoise:
-    """That makes the recording's integration errors most likely.
+    """Label noise that makes the recording's integration errors most likely.
 
     `imu` is the track as the model measures it, `prior` the bias that it expects to be left.
     """
@@ -61,7 +61,7 @@ class _Windows:
         return found.without_bias(np.concatenate([self.prior.mean_gyro, self.prior.mean_acc]))
 
     def negative_log_likelihood(self, labels: LabelNoise) -> float:
-        """Mean over the windows, constants left out."""
+        """Mean over the windows, constants dropped."""
         shown = replace(self.windows, cov_imu=self.cov_blind + labels.gyro_shown * self.cov_gyro)
         lower = np.linalg.cholesky(shown.cov(self.prior, labels))
         white = np.linalg.solve(lower, self.windows.e[:, :, None])[:, :, 0]

@@ -59,11 +59,11 @@ class ErrorModel(nn.Module):
         return lower @ lower.T
 
     def start_parameters(self) -> list[nn.Parameter]:
-        """Of the initial covariance, where the form has one."""
+        """Parameters of the initial covariance, where the form has one."""
         return [self.log_diagonal, self.below] if self.form.start == "cov_0" else []
 
     def label_parameters(self) -> list[nn.Parameter]:
-        """Of the label noise, where the form has it."""
+        """Parameters of the label noise, where the form has it."""
         two_ended = self.form.start in ("two-ended", "per recording")
         learned = [self.log_label_std] if two_ended else []
         if self.form.truth_may_hide_gyro_noise:
@@ -160,7 +160,7 @@ def huber(e: Tensor, valid: Tensor) -> Tensor:
 
 
 def negative_log_likelihood(e: Tensor, cov: Tensor, valid: Tensor, form: Form) -> Tensor:
-    """Mean over valid windows of (|e|^2_cov + ln det cov) / 2, constants left out."""
+    """Mean over valid windows of (|e|^2_cov + ln det cov) / 2, constants dropped."""
     J = torch.eye(9, dtype=e.dtype, device=e.device).repeat(*e.shape[:2], 1, 1)
     J[..., :3, :3] = so3_jr_inv(e[..., :3])
     cov = J @ cov @ J.mT

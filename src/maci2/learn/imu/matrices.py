@@ -8,7 +8,7 @@ from maci2.compile import kernel
 from maci2.types import Array
 
 SERIES_TERMS = 7
-"""Of half a step's turn, below 0.5 rad: converged to the last bit."""
+"""Terms of the series for half a step's rotation, below 0.5 rad: converged to the last bit."""
 
 _SERIES = np.array(
     [
@@ -60,7 +60,7 @@ def add_cross(scale: float, v: Array, m: Array, out: Array) -> None:
 
 @kernel(error_model="numpy")
 def add_axial(a: Array, b: Array, out: Array) -> None:
-    """out += w with <a b^T, [v]x> = w . v: how a gradient `a` by a rotation `b` turns it."""
+    """out += w with <a b^T, [v]x> = w . v: how a gradient `a` by a rotation `b` rotates it."""
     for j in range(3):
         out[0] += a[2, j] * b[1, j] - a[1, j] * b[2, j]
         out[1] += a[0, j] * b[2, j] - a[2, j] * b[0, j]

@@ -1,4 +1,4 @@
-"""The forms of the IMU model that can be trained: ours, the paper's, and the rivals."""
+"""The forms of the IMU model that can be trained: ours, the paper's, and the baselines."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -109,13 +109,13 @@ class ConstantModel(nn.Module):
     def forward(
         self, samples: Tensor, state_1: Tensor, state_2: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """As `ImuNetwork.forward`."""
+        """Constant outputs with the signature of `ImuNetwork.forward`."""
         blocks = torch.zeros_like(samples[:, CONTEXT : samples.shape[1] - CONTEXT : BLOCK])
         factors = self.log_factor.repeat_interleave(6 // self.log_factor.shape[0])
         return blocks + self.constant, blocks + self.datasheet + factors, state_1, state_2
 
     def scale_acc_variances(self, factor: float) -> None:
-        """As `ImuNetwork.scale_acc_variances`."""
+        """Scale the variances like `ImuNetwork.scale_acc_variances`."""
         with torch.no_grad():
             self.log_factor[self.log_factor.shape[0] // 2 :] += math.log(factor)
 

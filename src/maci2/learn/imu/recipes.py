@@ -1,4 +1,4 @@
-"""Which recordings a model is trained on: the recipes of the bundled models, and anybody's own."""
+"""Recipes (recordings a model is trained on): those of the bundled models, and anybody's own."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,7 +8,7 @@ from maci2.errors import OptionError
 
 @dataclass(frozen=True)
 class Recipe:
-    """Which recordings, and what kind of truth each has."""
+    """Recordings to train on, and what kind of truth each has."""
 
     name: str
     train: tuple[str, ...]
@@ -26,7 +26,7 @@ class Recipe:
     """Calibration instead of the recordings' own; bags need it."""
 
     topics: str = ""
-    """Which topic of a bag is what."""
+    """Topics of a bag by role."""
 
     def __post_init__(self) -> None:
         if not self.train:
@@ -41,7 +41,7 @@ class Recipe:
             )
 
     def without(self, name: str) -> "Recipe":
-        """The recipe with one recording left out, to be measured on it."""
+        """The recipe with one recording held out, to be measured on it."""
         if name not in self.train + self.tune:
             raise OptionError(
                 f"--leave-out {name}: not in recipe '{self.name}'; choose one of "

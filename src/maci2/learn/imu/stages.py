@@ -37,10 +37,10 @@ class TrainingConfig:
     """How long and how fast."""
 
     epochs: int = 12
-    """Of the first stage."""
+    """Number of epochs of the first stage."""
 
     held_out_epochs: int = 8
-    """Of the second stage."""
+    """Number of epochs of the second stage."""
 
     steps_per_epoch: int = 50
     batch_size: int = 48
@@ -49,7 +49,7 @@ class TrainingConfig:
     weight_decay: float = 1e-4
 
     huber_weight: float = 1.0
-    """Of the paper's correction loss beside the likelihood."""
+    """Weight of the paper's correction loss beside the likelihood."""
 
     turn_on_jitter: float = 1.0
     """Random bias added to what the network reads, in turn-on spreads: it must not recognise a
@@ -127,7 +127,7 @@ class Trainee(lightning.LightningModule):
         return self.model.form
 
     def train_dataloader(self) -> DataLoader[int]:
-        """As many steps as an epoch has."""
+        """Loader of as many steps as an epoch has."""
         return DataLoader(Steps(self.config.steps_per_epoch), batch_size=None, shuffle=False)
 
     def val_dataloader(self) -> DataLoader[Batch]:
@@ -181,7 +181,7 @@ class Trainee(lightning.LightningModule):
 
     @property
     def epochs(self) -> int:
-        """Of this stage."""
+        """Number of epochs of this stage."""
         config = self.config
         return config.epochs if self.stage == "first" else config.held_out_epochs
 

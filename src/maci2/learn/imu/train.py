@@ -1,4 +1,4 @@
-"""From recordings to a weight file, by a recipe."""
+"""Training: recordings give a weight file, by a recipe."""
 
 import logging
 from dataclasses import replace
@@ -114,7 +114,7 @@ def turn_on_prior(train: list[Track], tune: list[Track]) -> BiasPrior:
 
 
 def rest_shift(tracks: list[Track]) -> StationaryShift:
-    """What the gyroscope reads at rest beyond its bias in motion."""
+    """What the stationary gyroscope reads beyond its bias in motion."""
     rates = [(stationary_rate(track.imu), track.alignment.bias[:3]) for track in tracks]
     return shift_of([rate - bias for rate, bias in rates if rate is not None])
 
@@ -129,7 +129,7 @@ def load_tracks(recipe: Recipe, names: tuple[str, ...], data: Path) -> list[Trac
         tracks.append(load_track(recording, recipe.kind(recording.name)))
         states, alignment = tracks[-1].states, tracks[-1].alignment
         log.info(
-            "%s: %d truth states, %d jumps, %d gaps, truth tilted %.2f deg, turned %.2f deg",
+            "%s: %d truth states, %d jumps, %d gaps, truth tilted %.2f deg, rotated %.2f deg",
             name,
             len(states),
             states.jumps,

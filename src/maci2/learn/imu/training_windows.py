@@ -38,7 +38,7 @@ class Track:
     imu: ImuSamples
     noise: ImuNoise
     states: TruthStates
-    """Of the IMU: turned by `turn` from what the truth says of its own body."""
+    """States of the IMU: rotated by `turn` from what the truth says of its own body."""
 
     turn: Array
     """(3,) rotation vector from IMU coordinates to those of the truth's body [rad]."""

@@ -1,8 +1,8 @@
-"""How far the truth's body is turned against the IMU, constant over a recording.
+"""How far the truth's body is rotated against the IMU, constant over a recording.
 
-Motion capture follows markers. The turn from the marker frame to the IMU was calibrated once and
-may be off: on EuRoC by 0.2 deg to 0.3 deg in both Vicon rooms. Left in, it turns gravity in the
-body and looks like an accelerometer bias of 0.01 to 0.04 m/s^2 that the IMU does not have.
+Motion capture follows markers. The rotation from the marker frame to the IMU was calibrated once
+and may be off: on EuRoC by 0.2 deg to 0.3 deg in both Vicon rooms. Left in, it rotates gravity in
+the body and looks like an accelerometer bias of 0.01 to 0.04 m/s^2 that the IMU does not have.
 
 The gyroscope shows it: rates about one axis appear on another. Only rotations are looked at, so
 what is found does not lean on the accelerometer whose bias it corrects.
@@ -19,13 +19,13 @@ from maci2.lie import so3_exp
 from maci2.types import Array
 
 HORIZON_S = 2.5
-"""A truth that was fused with the gyroscope follows it over short times: of a turn of 4 mrad in
+"""A truth that was fused with the gyroscope follows it over short times: of a rotation of 4 mrad in
 EuRoC's second Vicon room 2 show over 0.25 s, 3 over 1 s."""
 
 STRIDE_S = 0.5
 
 STD_TURN = 0.005
-"""Prior of the turn [rad], each axis: where motion says little, nothing is turned."""
+"""Prior of the rotation [rad], each axis: where motion says little, nothing is rotated."""
 
 ITERATIONS = 10
 FEWEST_WINDOWS = 20

@@ -25,7 +25,7 @@ LARGEST_LOG_FACTOR = 3.0
 
 
 def variance_factor(model: ImuModel, card: ModelCard, tracks: list[Track]) -> float:
-    """That makes the mean NEES of velocity and position one over both horizons of the report."""
+    """Factor that makes the mean NEES of velocity and position one over the report's horizons."""
     prior = card.bias_prior()
     found = [
         one
@@ -50,7 +50,7 @@ def _blocks(
 ) -> list[tuple[Array, Array, Array]]:
     """Errors of velocity and position, their covariance by the samples, and by all else."""
     measured = replace(model.measure(track.imu), std_gyro_bias=track.std_gyro_bias)
-    # As a report will see it: the truth as it is, with the turn that is expected of its kind.
+    # As a report will see it: the truth as it is, with the rotation that is expected of its kind.
     states = turned(track.states, -track.turn)
     labels = LabelNoise(**card.label_noise[track.kind].model_dump())
     windows = integration_errors(labels.shown(measured), states, horizon_s, STRIDE_S)

@@ -38,7 +38,7 @@ class RenderedMatches:
     """Matches of two keyframes with their true errors and the true motion."""
 
     scene: int
-    """Which scene it comes from: scenes, not matches, are held out."""
+    """Scene it comes from: scenes, not matches, are held out."""
 
     inputs: NDArray[np.float32]
     """(n, INPUTS) what the network reads."""
@@ -53,7 +53,7 @@ class RenderedMatches:
 
 
 def random_difficulty(rng: np.random.Generator) -> Difficulty:
-    """From a good camera in daylight to a poor one in the dark."""
+    """Random difficulty, between a good camera in daylight and a poor one in the dark."""
     return Difficulty(
         light=float(np.exp(rng.uniform(np.log(0.05), np.log(2.0)))),
         read_noise=float(rng.uniform(0.4, 2.5)),

@@ -34,7 +34,7 @@ GROSS_PX = 10.0
 """Errors beyond this are a lost match: counted, not learned from."""
 
 ROUNDS = 20
-"""Of calibration: what lies inside the gate changes with the factors."""
+"""Rounds of calibration: what lies inside the gate changes with the factors."""
 
 _DIAGONAL = [0, 2, 5, 9]
 
@@ -52,7 +52,7 @@ class VisionTrainingConfig:
 
 @dataclass(frozen=True)
 class Calibration:
-    """How true the covariance was on scenes not trained on."""
+    """Consistency of the covariance on scenes not trained on."""
 
     axis_nees: tuple[float, float, float, float]
     """Per axis u1, v1, d0, d1, outliers rejected, before the factors of the axes were set."""
@@ -65,7 +65,7 @@ class Calibration:
 
 
 class MatchNetwork(nn.Module):
-    """From the features of a match to the Cholesky factor of its covariance."""
+    """Network that maps the features of a match to the Cholesky factor of its covariance."""
 
     mean: Tensor
     scale: Tensor

@@ -56,7 +56,7 @@ class SampleBuffer:
         self._backwards = 0
         if self._stamps_ns and stamp_ns - self.last_ns > LARGEST_GAP_S * NS:
             gap_s = (stamp_ns - self.last_ns) / NS
-            broken = f"the IMU's stamps jumped by {gap_s:.2f} s at {stamp_ns} ns"
+            broken = f"the IMU's timestamps jumped by {gap_s:.2f} s at {stamp_ns} ns"
             self.clear()
         self._stamps_ns.append(stamp_ns)
         self._values.append(values)
@@ -86,7 +86,7 @@ class SampleBuffer:
         self._backwards = 0
 
     def covers(self, stamp_ns: int) -> bool:
-        """There is a sample at or beyond this stamp."""
+        """There is a sample at or beyond this timestamp."""
         return bool(self._stamps_ns) and self.last_ns >= stamp_ns
 
     def snapshot(self) -> ImuSamples:

@@ -40,7 +40,7 @@ SETTLE_NS = 25_000_000
 way."""
 
 LONGEST_WAIT_S = 1.0
-"""For samples, when a window's images are complete."""
+"""Longest wait for samples when a window's images are complete [s]."""
 
 
 class OnlineInitializer:

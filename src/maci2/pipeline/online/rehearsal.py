@@ -27,7 +27,7 @@ def tracked_noise(
     width, height = rig.cameras[0].resolution
     noise = rng.integers(0, 255, (height, width), dtype=np.uint8)
     image = cv2.GaussianBlur(noise, (0, 0), 2.0).astype(np.uint8)
-    # One pair more than keyframes: the one before it is decided by then, however stamps round.
+    # One pair more than keyframes: the one before it is decided by then, however timestamps round.
     spacing_ns = window_s * NS / (keyframes - 1)
     for k in range(keyframes + 1):
         # Noise contradicts any calibration, which three keyframes in a row may not.

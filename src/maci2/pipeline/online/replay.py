@@ -34,7 +34,7 @@ def replay(
     speed: float = 1.0,
     on_pair: Callable[[], None] = lambda: None,
 ) -> Replayed:
-    """Feed samples and stereo pairs at `speed` times real time, in the order of their stamps.
+    """Feed samples and stereo pairs at `speed` times real time, in the order of their timestamps.
 
     Faster than real time it waits where pairs would have to be dropped: a file can.
     """

@@ -9,13 +9,13 @@ from maci2.lie import se3_log
 from maci2.vision import RelativePoses, pose_noise
 
 STILL_CHI2 = 2.0
-"""Of the steps per degree of freedom, up to which noise explains them."""
+"""Chi-square per degree of freedom of relative poses, up to which noise explains them."""
 
 STILL_STD_M = 0.01
 """Steps less certain than this show nothing."""
 
 REST_STD = (0.005, 0.0005)
-"""[deg, m] What a device at rest may still move from keyframe to keyframe."""
+"""Motion of a stationary device [deg, m] from keyframe to keyframe."""
 
 
 def is_still(motion: RelativePoses) -> bool:

@@ -1,4 +1,4 @@
-"""From keyframes and IMU samples to a track: start, smooth, bridge, start again."""
+"""Track from keyframes and IMU samples: start, smooth, bridge, start again."""
 
 from dataclasses import dataclass
 from typing import Literal

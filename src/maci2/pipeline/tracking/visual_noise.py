@@ -24,7 +24,7 @@ BY_CHANCE = 2.5
 hundred times: below it, nothing is scaled."""
 
 LARGEST_FACTOR = 25.0
-"""On the stated covariance; beyond it a relative pose is an outlier, not noise."""
+"""Largest factor on the stated covariance; beyond it a relative pose is an outlier, not noise."""
 
 
 class VisualNoise:

@@ -16,10 +16,10 @@ class Difficulty:
     """Photons reaching the sensor, 1 in a well-lit room; noise grows as it falls."""
 
     read_noise: float = 0.8
-    """Of one pixel [grey levels of 255]."""
+    """Read noise of one pixel [grey levels of 255]."""
 
     pattern_noise: float = 0.4
-    """That stays on the sensor while the scene moves [grey levels]."""
+    """Noise that stays on the sensor while the scene moves [grey levels]."""
 
     lens_blur_px: float = 0.6
     """Standard deviation of the lens' point spread [px]."""

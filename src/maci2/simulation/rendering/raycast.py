@@ -39,7 +39,7 @@ class Boxes(NamedTuple):
 
 
 class InSight(NamedTuple):
-    """Which boxes the rays of each tile may meet."""
+    """Boxes that the rays of each tile may meet."""
 
     listed: NDArray[np.int64]
     """(tile rows, tile columns, n) places in `Boxes`, the nearest first."""

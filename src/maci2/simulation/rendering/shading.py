@@ -19,7 +19,7 @@ Ray = tuple[float, float, float]
 
 compiled = kernel(error_model="numpy", fastmath=True, nogil=True)
 dissolved = kernel(error_model="numpy", fastmath=True, inline="always")
-"""For what is called for every ray: a call would copy all arguments."""
+"""Decorator of functions called for every ray: a call would copy all arguments."""
 
 FLOATS = texture_floats()
 LEVEL_START = np.concatenate(
@@ -60,7 +60,7 @@ def _texel(textures: NDArray[np.float32], base: int, level: int, s: float, t: fl
 
 @dissolved
 def _tile(texture: int, varied: int, count: int, s: float, t: float) -> int:
-    """Which texture lies at (s, t) of a face. From `varied` on every tile takes another one by a
+    """Index of the texture at (s, t) of a face. From `varied` on every tile takes another one by a
     hash of its place: a wall that repeated itself every 1.7 m would fool any matcher."""
     if texture < varied:
         return texture

@@ -9,7 +9,7 @@ PARTS_PER_CORE = 4
 
 
 def cores() -> int:
-    """That this process may use."""
+    """CPU cores available to this process."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -157,7 +157,7 @@ class View:
     def _expose(
         self, brightness: NDArray[np.float32], gain: float, rng: np.random.Generator
     ) -> Image:
-        """From light to grey levels: shot noise, read noise, the sensor's pattern, rounding.
+        """Light as grey levels: shot noise, read noise, the sensor's pattern, rounding.
 
         The camera's automatic gain keeps the picture as bright in dim light: only noise grows.
         """
