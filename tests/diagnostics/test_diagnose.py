@@ -54,7 +54,7 @@ def test_a_turned_truth_is_measured_within_its_standard_error(recording):
 def test_a_turned_truth_makes_the_recording_unusable(recording):
     health = examine(with_truth(recording, turned(recording.truth(), [0.0, 0.0, 2.0])))
     assert not health.usable
-    assert "turn of the body frame by 2.0" in errors(health)[0]
+    assert "rotation of the body frame by 2.0" in errors(health)[0]
     assert "needed 0.5" in errors(health)[0]
 
 
