@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 def pytest_configure(config):
     # Raised only while compiling, so as an error it would fail the first run on a machine and
     # pass the second.
-    config.addinivalue_line("filterwarnings", "ignore::numba.core.errors.NumbaPerformanceWarning")
+    config.addinivalue_line("filterwarnings", "ignore::numba.core.errors.NumbaWarning")
 
 
 @pytest.fixture(scope="session", autouse=True)
