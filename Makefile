@@ -34,6 +34,7 @@ docs-serve: docs
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/maci2 bench
+	$(BIN)/pytest -q -o addopts=--strict-markers --benchmark-only tests/benchmarks
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff format src tests
@@ -48,7 +49,7 @@ $(VENV)/.installed: pyproject.toml
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[dev,train,report,dask,docs]"
+	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[dev,train,report,dask,docs,viewer]"
 	touch $@
 
 $(VENV)/.installed-docs: $(VENV)/.installed
