@@ -180,8 +180,8 @@ def trajectory_file(recording, path: Path) -> Path:
 MEASURE = """
 import sys
 from pathlib import Path
-from maci2.sensors import open_recording
-from maci2.sensors.bag_frames import bag_frames
+from maci2.datasets import open_recording
+from maci2.datasets.bag.frames import bag_frames
 
 recording = open_recording(Path(sys.argv[1]), Path(sys.argv[2]))
 frames = bag_frames(recording)
