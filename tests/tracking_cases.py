@@ -27,7 +27,9 @@ class Ride:
 
 
 def simulated_ride(seed: int, duration_s: float = 12.0, noise=(0.05, 0.003), kind="handheld"):
-    recording = simulate(SimulationConfig(kind=kind, duration_s=duration_s, seed=seed))
+    recording = simulate(
+        SimulationConfig(kind=kind, duration_s=duration_s, bias_walk=True, seed=seed)
+    )
     truth, T_b_c = recording.truth(), recording.rig.cameras[0].T_b_c
     images_ns = recording.camera_stamps_ns[0]
     inside = (images_ns > truth.stamps_ns[0]) & (images_ns < truth.stamps_ns[-1])

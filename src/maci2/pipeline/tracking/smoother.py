@@ -53,7 +53,7 @@ class SmootherConfig:
     lag_s: float = 3.0
     """States younger than this are estimated anew with every keyframe."""
 
-    loss: Loss = field(default_factory=lambda: Loss("cauchy", 3.0))
+    loss: Loss = field(default_factory=lambda: Loss("huber", 4.0))
     """How a relative pose counts that is farther off than noise explains."""
 
     adapt_visual_noise: bool = True
