@@ -15,10 +15,13 @@ from maci2.baselines.linear import EUROC_ACC_BIAS, const_bias, linear
 from maci2.baselines.maci2 import maci2, maci2_identity_imu, maci2_paper, maci2_raw
 from maci2.baselines.openvins import EUROC_GUESS, NO_GUESS, openvins_dynamic, openvins_static
 from maci2.baselines.orbslam3 import orbslam3
+from maci2.baselines.orbslam3_full import orbslam3_full
 from maci2.baselines.segment import Answer, Initializer, Segment, make_segment
 from maci2.baselines.sqrtvins import sqrtvins
 from maci2.baselines.static import static
+from maci2.baselines.stereo_nec import stereo_nec
 from maci2.baselines.vins import vins, vins_fixed
+from maci2.baselines.vins_fusion import vins_fusion
 from maci2.errors import OptionError
 from maci2.estimation import VIState
 
@@ -38,6 +41,9 @@ INITIALIZERS: dict[str, Initializer] = {
     "drt-t": drt_tight,
     "drt-l": drt_loose,
     "drt-pnec": drt_pnec,
+    "stereo-nec": stereo_nec,
+    "orbslam3-full": orbslam3_full,
+    "vins-fusion": vins_fusion,
     "sqrtvins-mono": sqrtvins(stereo=False, guess=NO_GUESS),
     "sqrtvins-mono-guess": sqrtvins(stereo=False, guess=EUROC_GUESS),
     "sqrtvins-stereo": sqrtvins(stereo=True, guess=NO_GUESS),

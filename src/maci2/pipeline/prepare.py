@@ -115,7 +115,7 @@ class Inputs:
     def measurable_ns(self) -> Stamps:
         """Those of them that do not lie inside a gap of the poses that motion is taken from."""
         stamps = self.candidates_ns()
-        poses = self.truth if self.source.kind == "truth" else self.visual
+        poses = self.truth if self.source.from_truth else self.visual
         if isinstance(poses, GroundTruth | CameraTrajectory):
             stamps = stamps[bridged(poses.stamps_ns, stamps, MAX_TRUTH_GAP_S)]
         return stamps
