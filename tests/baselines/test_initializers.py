@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from segment_cases import exact_segment, noisy_segment, segment_of
-from track_cases import noisy_tracks
+from track_cases import exact_tracks, noisy_tracks
 
 from helpers import simulated_window
 from maci2.baselines import (
@@ -235,6 +235,32 @@ def test_the_example_of_the_documentation_runs(simulated_inputs):
         assert re.match(r"gravity varies by \d", run_initializer(example, shaken).reason)
     finally:
         INITIALIZERS.pop("mean-gravity", None)
+
+
+def test_the_monocular_example_of_the_documentation_runs():
+    text = (DOCS / "own_initializer.md").read_text()
+    code = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[1]
+    assert "rays_meet" in code
+    assert len([line for line in code.splitlines() if line.strip()]) <= 45
+    try:
+        exec(code, {"__name__": "example"})
+        example = find_initializer("rays-meet")
+        segment, window = exact_tracks("drone", seed=2)
+        answer = run_initializer(example, segment)
+        assert answer.accepted, answer.reason
+        assert angle_deg(answer.state.gravity_c0, window.truth.gravity_c0) < 0.01
+        np.testing.assert_allclose(answer.state.velocity_b, window.truth.velocity_b, atol=1e-3)
+        mono = replace(segment.tracks, seen_right=np.zeros_like(segment.tracks.seen))
+        alone = run_initializer(example, replace(segment, find_tracks=lambda: mono))
+        np.testing.assert_array_equal(alone.state.gravity_c0, answer.state.gravity_c0)
+        gyro = segment.raw.gyro + np.random.default_rng(0).normal(size=segment.raw.gyro.shape)
+        shaken = replace(segment, raw=replace(segment.raw, gyro=2.0 * gyro))
+        assert re.match(r"points lie 0\.\d+ rad", run_initializer(example, shaken).reason)
+        few = replace(segment.tracks, seen=mono.seen_right, seen_right=mono.seen_right)
+        nothing = run_initializer(example, replace(segment, find_tracks=lambda: few))
+        assert nothing.reason == "0 tracks are long enough, needed 15"
+    finally:
+        INITIALIZERS.pop("rays-meet", None)
 
 
 def test_every_initializer_is_described():

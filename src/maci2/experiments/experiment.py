@@ -99,7 +99,7 @@ class InitExperiment:
             for name, path in recordings.present(self.recordings).items()
             for method in self.methods
             if _has_vision(path, method.vision)
-            for stride_s in self.strides_s
+            for stride_s in (self.strides_s[:1] if method.first_stride_only else self.strides_s)
         ]
 
     def findings(self, records: Records) -> Findings:
