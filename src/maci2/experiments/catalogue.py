@@ -251,7 +251,7 @@ VBR_INIT = InitExperiment(
     paper.VBR,
     tuple(
         replace(method, vision="images")
-        for method in (RAW, *(one for one in BASELINES if not one.knows_sensor))
+        for method in (RAW, *(one for one in (*BASELINES, *RIVALS) if not one.knows_sensor))
     ),
     paper=paper.VBR_TABLE,
     limits=VBR_LIMITS,
@@ -263,10 +263,21 @@ IMAGES_INIT = InitExperiment(
     "images-init",
     "Initialization from real images (MH_01 is among the IMU model's training recordings)",
     ("MH_01_clip",),
-    tuple(replace(method, vision="images", paper_row="") for method in (LEARNED, RAW, *BASELINES)),
+    tuple(
+        replace(method, vision="images", paper_row="")
+        for method in (LEARNED, RAW, *BASELINES, *RIVALS)
+    ),
     strides_s=(0.5,),
     metrics=FOUR,
     detail=True,
+)
+
+RENDERED_INIT = InitExperiment(
+    "rendered-init",
+    "Initialization from images rendered along real trajectories, easy and hard",
+    ("V1_02_easy", "V1_02_hard", "V2_03_easy", "V2_03_hard"),
+    tuple(replace(method, vision="images", paper_row="") for method in (LEARNED, RAW, *RIVALS)),
+    scored=True,
 )
 
 VIS_COV = VisualExperiment(
@@ -303,6 +314,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         GYRO_BIAS,
         VBR_INIT,
         IMAGES_INIT,
+        RENDERED_INIT,
         VIS_COV,
         CALIB,
         IMU_COV,
