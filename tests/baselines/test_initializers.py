@@ -32,7 +32,15 @@ from maci2.sensors import truth_at
 from maci2.simulation import SimulationConfig, simulate
 from maci2.types import GRAVITY_W
 
-TRACK_METHODS = ("drt", "openvins", "sqrtvins", "stereo-nec", "orbslam3-full", "vins-fusion")
+TRACK_METHODS = (
+    "drt",
+    "openvins",
+    "sqrtvins",
+    "stereo-nec",
+    "orbslam3-full",
+    "vins-fusion",
+    "vins-mono",
+)
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 STATIC = {"static", "openvins-static"}
 FROM_TRACKS = {name for name in INITIALIZERS if name.startswith(TRACK_METHODS)} - STATIC
