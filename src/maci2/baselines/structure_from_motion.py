@@ -116,7 +116,8 @@ def _extend(
     """Triangulate from two keyframes what both see and nobody has triangulated."""
     new = tracks.seen[:, views[0]] & tracks.seen[:, views[1]] & ~known
     which = np.zeros_like(tracks.seen)
-    which[np.ix_(new, list(views))] = True
+    for view in views:
+        which[new, view] = True
     _triangulate(tracks, Ts, points, known, which)
 
 

@@ -55,6 +55,8 @@ BASELINES = (
 )
 
 RIVALS = (
+    Method("VINS-Mono (mono)", "vins-mono", paper_row="VINS-Mono"),
+    Method("VINS-Mono, fixed (mono)", "vins-mono-fixed"),
     Method("VINS-Fusion (stereo)", "vins-fusion", paper_row="VINS-Fusion"),
     Method("ORB-SLAM3 (stereo)", "orbslam3-full", paper_row="ORB-SLAM3"),
     Method("Stereo-NEC (stereo)", "stereo-nec", paper_row="Stereo-NEC"),
