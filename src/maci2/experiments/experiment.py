@@ -14,7 +14,7 @@ from maci2.experiments.claims import ClaimMaker, no_claims
 from maci2.experiments.covariance_tables import covariance_findings
 from maci2.experiments.figures import initialization_figures
 from maci2.experiments.imu_task import CovarianceTask
-from maci2.experiments.init_tables import error_tables, verdict_table
+from maci2.experiments.init_tables import audited_table, error_tables, verdict_table
 from maci2.experiments.init_task import InitTask
 from maci2.experiments.method import Method
 from maci2.experiments.paper_numbers import PaperTable
@@ -106,7 +106,7 @@ class InitExperiment:
         board = self.board(records)
         tables = error_tables(board, self.metrics, self.paper)
         if self.scored:
-            tables.append(verdict_table(board))
+            tables += [verdict_table(board), audited_table(board)]
         figures = initialization_figures(board, self.metrics, self.detail)
         return Findings(tables, self.claims(board, self.paper), figures)
 
