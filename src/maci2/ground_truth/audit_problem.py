@@ -76,7 +76,12 @@ class AuditProblem:
 
 
 def audit_problem(
-    capture: Capture, found: Registration, imu: ImuMeasurements, samples: ImuSamples, rig: Rig
+    capture: Capture,
+    found: Registration,
+    imu: ImuMeasurements,
+    samples: ImuSamples,
+    rig: Rig,
+    rows_hz: float | None = None,
 ) -> AuditProblem:
     """States every tenth of a second wherever the capture reaches."""
     on_imu_ns = capture.stamps_ns + round(found.offset_s * NS)
@@ -87,7 +92,7 @@ def audit_problem(
     else:
         states, border = _guess_from_poses(capture, on_imu_ns, stamps_ns, samples, found, T_b_m)
     border.scalars[3:5] = found.offset_s
-    rows = _thinned(capture)
+    rows = _thinned(capture, rows_hz)
     positions, orientations = _measurements(capture, rows)
     first = States(*(values[:1] for values in states))
     std = np.r_[np.full(9, np.inf), [STD_BIAS_GYRO] * 3, [STD_BIAS_ACC] * 3]
@@ -161,9 +166,9 @@ def _marker(capture: Capture, found: Registration) -> Array:
     return T_b_m
 
 
-def _thinned(capture: Capture) -> Mask:
+def _thinned(capture: Capture, rows_hz: float | None) -> Mask:
     """Rows that are used: the first of every slot."""
-    rate_hz = SMOOTHED_HZ if capture.smoothed else MAX_CAPTURE_HZ
+    rate_hz = rows_hz or (SMOOTHED_HZ if capture.smoothed else MAX_CAPTURE_HZ)
     slots = (capture.stamps_ns - capture.stamps_ns[0]) * rate_hz // NS
     return np.r_[True, np.diff(slots.astype(np.int64)) > 0]
 
