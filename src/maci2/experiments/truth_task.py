@@ -17,7 +17,7 @@ from maci2.ground_truth.capture import open_capture
 from maci2.sensors import Recording
 
 ROWS_HZ = (1.0, 2.0, 4.0, 20.0)
-"""Rows a second at which the clock of positions is measured where a tracker of its own gave them."""
+"""Rows a second at which the clock of positions is measured, where a laser tracker gave them."""
 
 OTHER = "state_groundtruth_openvins"
 """Made by another tool from the raw capture."""

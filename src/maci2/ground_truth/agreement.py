@@ -34,15 +34,15 @@ def agreement(ours: GroundTruth, theirs: GroundTruth, align_clocks: bool) -> Agr
     )
     other = theirs.part(inside)
     own = truth_at(ours, other.stamps_ns, MAX_GAP_S)
-    p, late_s = own.Ts_w_b[:, :3, 3], 0.0
-    p = p - p.mean(axis=0)
+    p, v, p_other = own.Ts_w_b[:, :3, 3], own.v_w, other.Ts_w_b[:, :3, 3]
+    p, v, p_other = (values - values.mean(axis=0) for values in (p, v, p_other))
+    late_s = 0.0
     for _ in range(3):
-        moved = other.Ts_w_b[:, :3, 3] + late_s * own.v_w
-        moved = moved - moved.mean(axis=0)
-        R = nearest_rotation(p.T @ moved)
-        apart = p - moved @ R.T
+        R = nearest_rotation((p - late_s * v).T @ p_other)
+        apart = p - p_other @ R.T
         if align_clocks:
-            late_s += float(np.sum(apart * own.v_w) / np.sum(own.v_w**2))
+            late_s = float(np.sum(apart * v) / np.sum(v**2))
+            apart = apart - late_s * v
     turns = so3_log_stack(np.swapaxes(own.Ts_w_b[:, :3, :3], 1, 2) @ R @ other.Ts_w_b[:, :3, :3])
     position_m, rotation = (
         float(np.sqrt(np.mean(np.sum(errors**2, axis=1)))) for errors in (apart, turns)
