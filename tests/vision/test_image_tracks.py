@@ -28,8 +28,8 @@ def test_points_are_followed_to_where_the_true_camera_sees_them(drawn):
         p = p @ (se3_inv(Ts_w_c[k + 1]) @ Ts_w_c[k]).T
         expected, found = p[:, :2] / p[:, 2:3], tracks.xy[both, k + 1]
         errors.append(tracks.focal_px * np.linalg.norm(expected - found, axis=1))
-        assert both.sum() >= 10
     errors = np.concatenate(errors)
+    assert len(errors) > 60
     assert np.median(errors) < 0.3
     assert (errors < 3.0).mean() > 0.95
     # New points keep their distance to those that are followed.

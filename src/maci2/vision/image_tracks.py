@@ -17,7 +17,7 @@ from maci2.types import Array, Mask, Stamps
 from maci2.vision.covariance_models import FIXED_PX
 from maci2.vision.feature_tracks import FeatureTracks
 from maci2.vision.keyframe import MIN_DISPARITY, Keyframe, keyframe, match_stereo
-from maci2.vision.klt import MAX_ROW_ERROR_PX, Scaled, follow, scaled
+from maci2.vision.klt import MAX_ROW_ERROR_PX, Scaled, coarse_start, follow, scaled
 from maci2.vision.match_features import Checks, gather
 from maci2.vision.odometry import StereoOdometry
 from maci2.vision.two_frame import Matches
@@ -92,7 +92,8 @@ def image_tracks(odometry: StereoOdometry, stamps_ns: Stamps) -> FeatureTracks:
 
 
 def _advance(followed: _Followed, before: Scaled, now: Scaled) -> None:
-    found = follow(before.fine, now.fine, followed.uv)
+    start = coarse_start(before, now, followed.uv, followed.uv)
+    found = follow(before.fine, now.fine, followed.uv, start)
     followed.uv = found.uv
     followed.backward = np.maximum(followed.backward, found.backward)
     followed.keep(found.found)
