@@ -94,6 +94,8 @@ class CallbackThread(Generic[Result]):
         try:
             self._function(result)
         except BaseException as error:  # SystemExit in a callback must not end the stream
-            _LOG.warning("a callback failed; the stream goes on", exc_info=True)
-            return f"the callback raised {type(error).__name__}: {error}"
+            text = f"the callback raised {type(error).__name__}: {error}"
+            if text != self._error:
+                _LOG.warning("%s; the stream goes on", text, exc_info=True)
+            return text
         return ""

@@ -93,6 +93,8 @@ class OnlineInitializer(SensorStream[InitResult, OnlineStatus]):
         broken = self._interruption(pair.stamp_ns)
         if broken:
             restarts = self._start_anew(broken)
+            # What looks like a gap may be a jump of one clock against the other.
+            self._premises.clear()
         if self._last_pair_ns is not None:
             self._last_step_ns = pair.stamp_ns - self._last_pair_ns
         self._last_pair_ns = pair.stamp_ns

@@ -15,6 +15,14 @@ FAR_AHEAD_S = 2.0
 """A pair stamped later than the newest IMU sample by more than this waits apart until the IMU's
 timestamps agree, or until those of other pairs show that it was wrong."""
 
+JUMP_S = 0.15
+"""A step between pairs that is longer by this than the IMU's timestamps went on meanwhile is a jump
+of the camera's clock [s]; where images are merely missing, both went on alike."""
+
+LONGER = 3.0
+"""How many times as long as the step before it such a step must be: pairs of a recording may be
+handed over while no sample comes."""
+
 SETTLE_NS = 25_000_000
 """How much newer than a pair the IMU samples must be: until then some of those before it may still
 be on their way."""
@@ -30,6 +38,9 @@ class PairQueue:
         self._waiting: list[tuple[int, StereoPair]] = []
         self._ahead: list[StereoPair] = []
         self._last_taken_ns: int | None = None
+        self._arrived_ns: tuple[int, int] | None = None
+        """Timestamp of the latest pair, and the IMU's newest one when it came."""
+        self._step_ns = 0
         self._late = 0
         self._outlying = 0
         self.dropped = 0
@@ -80,6 +91,7 @@ class PairQueue:
             self._waiting = kept
             self._line.clear()
             self._last_taken_ns = None
+            self._arrived_ns = None
         broken = ""
         while self._ahead and self._ahead[0].stamp_ns <= samples.last_ns + FAR_AHEAD_S * NS:
             broken = self._admit(self._ahead.pop(0), samples) or broken
@@ -92,8 +104,10 @@ class PairQueue:
             self.off_clock = f"stereo pairs are {before_s:.2f} s before the IMU's samples"
             return ""
         self.off_clock = ""
+        forward_s = self._forward_jump_s(pair.stamp_ns, samples.last_ns)
         admitted = self._line.add(pair.stamp_ns, pair)
-        if admitted.jump_s is not None:
+        jump_s = forward_s if admitted.jump_s is None else admitted.jump_s
+        if jump_s is not None:
             self.dropped += len(self._waiting)
             self._waiting.clear()
             self._last_taken_ns = None
@@ -104,9 +118,25 @@ class PairQueue:
             insort(self._waiting, (stamp_ns, item), key=lambda waiting: waiting[0])
         self.dropped += max(len(self._waiting) - self._size, 0)
         del self._waiting[: -self._size]
-        if admitted.jump_s is None:
+        if jump_s is None:
             return ""
-        return f"the camera's clock was set back by {-admitted.jump_s:.2f} s at {pair.stamp_ns} ns"
+        how = "was set back" if jump_s < 0.0 else "jumped"
+        return f"the camera's clock {how} by {abs(jump_s):.2f} s at {pair.stamp_ns} ns"
+
+    def _forward_jump_s(self, stamp_ns: int, imu_ns: int) -> float | None:
+        """By how much the camera's clock went on faster than the IMU's since the latest pair [s];
+        None where that is no jump."""
+        before, self._arrived_ns = self._arrived_ns, (stamp_ns, imu_ns)
+        if before is None:
+            return None
+        step_ns, before_ns = stamp_ns - before[0], self._step_ns
+        if step_ns <= 0:
+            return None
+        self._step_ns = step_ns
+        excess_s = (step_ns - (imu_ns - before[1])) / NS
+        return (
+            excess_s if before_ns and step_ns > LONGER * before_ns and excess_s > JUMP_S else None
+        )
 
     def ready(self, samples: SampleBuffer) -> bool:
         """Whether the oldest pair is covered by samples."""
