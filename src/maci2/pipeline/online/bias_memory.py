@@ -55,10 +55,10 @@ class BiasMemory:
         self._known.clear()
         self._contradicted_ns = None
 
-    def windows_before(self, start_ns: int) -> int:
-        """Number of windows behind the prior of one that starts here."""
-        before = self._before(start_ns)
-        return before.windows if before else 0
+    @property
+    def windows(self) -> int:
+        """Number of windows behind the newest posterior; none of them overlap."""
+        return self._known[-1].windows if self._known else 0
 
     def prior(self, start_ns: int, end_ns: int) -> BiasPrior | None:
         """Prior of a window; None where no other ended before it."""
@@ -98,13 +98,14 @@ class BiasMemory:
         if state is None or posterior is None:
             return
         start_ns, end_ns = int(state.stamps_ns[0]), int(state.stamps_ns[-1])
+        before = self._before(start_ns)
         self._known.append(
             _Remembered(
                 start_ns,
                 end_ns,
                 np.concatenate([state.gyro_bias, state.acc_bias]),
                 np.concatenate([np.diag(posterior.gyro_bias), np.diag(posterior.acc_bias)]),
-                self.windows_before(start_ns) + 1,
+                before.windows + 1 if before else 1,
             )
         )
 

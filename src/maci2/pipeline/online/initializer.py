@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from maci2.boundary import require_type
 from maci2.estimation import InitResult, Verdict, initialize
 from maci2.estimation.initial_guess import chain
 from maci2.estimation.premises import Premises, SampleRate, contradictions
@@ -59,9 +60,11 @@ class OnlineInitializer(SensorStream[InitResult, OnlineStatus]):
         on_result: Callable[[InitResult], object] = lambda _: None,
         tracker: Tracker | None = None,
     ) -> None:
-        super().__init__(rig, config, on_result, OnlineStatus(), BEFORE_S, "initialization")
+        self.config = config or OnlineConfig()
+        require_type(self.config, OnlineConfig, "config", "OnlineConfig()")
         window_s, keyframes = self.config.window_s, self.config.keyframes
-        self._status = replace(self._status, needed_s=window_s)
+        status, keep_s = OnlineStatus(needed_s=window_s), 2.0 * window_s + BEFORE_S
+        super().__init__(rig, self.config, on_result, status, keep_s, "initialization")
         self._tracker = tracker or tracked_noise(rig, window_s, keyframes, self._predicted_rotation)
         self._premises = StreamPremises(self._tracker.T_b_c)
         self._biases = BiasMemory(rig.imu)
@@ -161,8 +164,7 @@ class OnlineInitializer(SensorStream[InitResult, OnlineStatus]):
         if _consistent(result, premises):
             self._biases.add(result)
         with self._lock:
-            windows = self._biases.windows_before(int(vision.stamps_ns[-1]))
-            self._status = replace(self._status, windows=windows)
+            self._status = replace(self._status, windows=self._biases.windows)
         return result
 
     def _sample_rate(self, rate_hz: float | None, samples: ImuSamples) -> SampleRate | None:

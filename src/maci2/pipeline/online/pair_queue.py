@@ -53,7 +53,7 @@ class PairQueue:
     @property
     def is_full(self) -> bool:
         """Another pair now would mean that one has to be dropped."""
-        return max(len(self._waiting), len(self._ahead)) >= self._size
+        return len(self._waiting) >= self._size
 
     @property
     def late(self) -> int:

@@ -1,14 +1,27 @@
 """Configuration and status of what works while the sensors run."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from maci2.boundary import as_number, require_type
 from maci2.errors import OptionError
 from maci2.field_docs import document_fields
-from maci2.pipeline.tracking import Health
+from maci2.pipeline.tracking import Health, SmootherConfig
+from maci2.pipeline.tracking.recording import KEYFRAME_INTERVAL_S
 
 TURN_DEG = 5.0
 """Rotation about an axis that starts to tell an accelerometer bias from a tilt."""
+
+
+class StreamConfig(Protocol):
+    """What every stream asks of its configuration."""
+
+    @property
+    def imu(self) -> str: ...
+    @property
+    def waiting_pairs(self) -> int: ...
+    @property
+    def waiting_results(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -37,11 +50,48 @@ class OnlineConfig:
 
     def __post_init__(self) -> None:
         as_number(self.window_s, "OnlineConfig.window_s", 0.1, 1e3, OptionError)
-        for name, least in (("keyframes", 4), ("waiting_pairs", 1), ("waiting_results", 1)):
-            if as_number(getattr(self, name), f"OnlineConfig.{name}", least, 1e4, OptionError) % 1:
-                raise OptionError(f"OnlineConfig.{name} must be a whole number.")
-        require_type(self.imu, str, "OnlineConfig.imu", "the name of an IMU model")
+        _whole(self.keyframes, "OnlineConfig.keyframes", 4)
+        _require_stream(self, "OnlineConfig")
         require_type(self.carry_biases, bool, "OnlineConfig.carry_biases", "True or False")
+
+
+@dataclass(frozen=True)
+class OnlineTrackerConfig:
+    """What to track with."""
+
+    interval_s: float = KEYFRAME_INTERVAL_S
+    """Time between keyframes [s]."""
+
+    imu: str = "raw"
+    """raw, datasheet, the name of a bundled model, or a weight file."""
+
+    waiting_pairs: int = 12
+    """Stereo pairs that may wait; when more arrive, the oldest is dropped and counted."""
+
+    waiting_results: int = 8
+    """States that may wait for a slow callback; when more come, the oldest is dropped and
+    counted."""
+
+    smoother: SmootherConfig = field(default_factory=SmootherConfig)
+    """Choices of the fixed-lag smoother."""
+
+    def __post_init__(self) -> None:
+        as_number(self.interval_s, "OnlineTrackerConfig.interval_s", 0.02, 0.5, OptionError)
+        _require_stream(self, "OnlineTrackerConfig")
+        require_type(
+            self.smoother, SmootherConfig, "OnlineTrackerConfig.smoother", "SmootherConfig()"
+        )
+
+
+def _require_stream(config: StreamConfig, name: str) -> None:
+    require_type(config.imu, str, f"{name}.imu", "the name of an IMU model")
+    _whole(config.waiting_pairs, f"{name}.waiting_pairs", 1)
+    _whole(config.waiting_results, f"{name}.waiting_results", 1)
+
+
+def _whole(value: int, name: str, least: int) -> None:
+    if as_number(value, name, least, 1e6, OptionError) % 1:
+        raise OptionError(f"{name} is {value}, needed a whole number.")
 
 
 @dataclass(frozen=True)

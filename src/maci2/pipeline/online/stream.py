@@ -15,7 +15,7 @@ from maci2.pipeline.gyro_rotation import predicted_rotation
 from maci2.pipeline.online.callback_thread import CallbackThread
 from maci2.pipeline.online.imu_buffer import SampleBuffer
 from maci2.pipeline.online.pair_queue import PairQueue
-from maci2.pipeline.online.status import OnlineConfig, StreamStatus
+from maci2.pipeline.online.status import StreamConfig, StreamStatus
 from maci2.rigs import require_extrinsics, require_noise
 from maci2.sensors import ImuSamples, Rig
 from maci2.sensors.imu_intrinsics import corrected_readings
@@ -48,21 +48,23 @@ class SensorStream(ABC, Generic[Result, Status]):
     def __init__(
         self,
         rig: Rig,
-        config: OnlineConfig | None,
+        config: StreamConfig,
         callback: Callable[[Result], object],
         status: Status,
-        before_s: float,
+        keep_s: float,
         name: str,
     ) -> None:
-        self.config = _checked(rig, config, callback, name)
+        _require_rig(rig, config, name)
+        if not callable(callback):
+            raise OptionError(f"the callback is {callback!r}, needed a function of one result.")
         self._rig = rig
         self._shift_ns = round(rig.time_offset_s * NS)
-        self._measure = find_imu_model(self.config.imu)
+        self._measure = find_imu_model(config.imu)
         self._lock = threading.Lock()
         self._work_to_do = threading.Condition(self._lock)
         self._changed = threading.Condition(self._lock)
-        self._samples = SampleBuffer(2.0 * self.config.window_s + before_s)
-        self._pairs = PairQueue(self.config.waiting_pairs)
+        self._samples = SampleBuffer(keep_s)
+        self._pairs = PairQueue(config.waiting_pairs)
         self._imu_came_s = time.monotonic()
         self._status = status
         self._result: Result | None = None
@@ -72,7 +74,7 @@ class SensorStream(ABC, Generic[Result, Status]):
         """How often a clock has jumped."""
         self._forgotten = (0, 0)
         """Restarts and clocks that the worker knows of."""
-        self._callback = CallbackThread(callback, self.config.waiting_results, f"{name}-callback")
+        self._callback = CallbackThread(callback, config.waiting_results, f"{name}-callback")
         self._worker = threading.Thread(target=self._work, name=name, daemon=True)
 
     def add_imu(self, stamp_ns: int, gyro: Array, acc: Array) -> None:
@@ -153,9 +155,11 @@ class SensorStream(ABC, Generic[Result, Status]):
 
     @property
     def is_busy(self) -> bool:
-        """Another pair now would mean that one has to be dropped."""
+        """Another pair now would mean that one has to be dropped, and waiting a little avoids it:
+        False where pairs wait for IMU samples."""
         with self._lock:
-            return self._pairs.is_full and not self._closed
+            ready = self._pairs.ready(self._samples)
+            return self._pairs.is_full and ready and not self._closed
 
     def drain(self, timeout_s: float) -> bool:
         """Wait until every pair handed over has been worked on and every result handed out;
@@ -306,17 +310,10 @@ class SensorStream(ABC, Generic[Result, Status]):
         return predicted_rotation(samples, self._rig, start_ns, end_ns)
 
 
-def _checked(
-    rig: Rig, config: OnlineConfig | None, callback: Callable[[Result], object], name: str
-) -> OnlineConfig:
+def _require_rig(rig: Rig, config: StreamConfig, name: str) -> None:
     require_type(rig, Rig, "rig", "as in `open_recording(path).rig`")
     require_extrinsics(rig, name)
     if len(rig.cameras) < 2:
         raise CalibrationError(f"{rig.source}: {len(rig.cameras)} cameras, stereo needs two.")
-    config = config or OnlineConfig()
-    require_type(config, OnlineConfig, "config", "OnlineConfig()")
-    if not callable(callback):
-        raise OptionError(f"the callback is {callback!r}, needed a function of one result.")
     if not is_learned(config.imu):
         require_noise(rig, name)
-    return config
