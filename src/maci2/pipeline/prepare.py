@@ -10,6 +10,7 @@ import numpy as np
 from maci2.datasets import open_recording
 from maci2.errors import DatasetError, OptionError
 from maci2.estimation.premises import Premises
+from maci2.ground_truth.choose import published_names, with_audited
 from maci2.imu import ImuMeasurements
 from maci2.imu.model_choice import find_imu_model, is_learned
 from maci2.lie import se3_inv
@@ -135,6 +136,7 @@ def open_inputs(path: Path, options: RunOptions, calibrating: bool = False) -> I
     Only `calibrating` works with a rig whose extrinsics are not known.
     """
     recording = open_recording(path, options.rig, options.topics, options.given)
+    recording = with_audited(recording, options.truth)
     if options.vision.kind == "truth" or not calibrating:
         what = "camera motion from ground truth" if calibrating else "initialization"
         require_extrinsics(recording.rig, what)
@@ -172,12 +174,13 @@ def apply_imu_model(recording: Recording, options: RunOptions) -> ImuMeasurement
 
 
 def require_known_truths(recordings: Iterable[Recording], names: tuple[str, ...]) -> None:
-    """Raise unless every name of `--truth` is that of a ground truth of some recording.
+    """Raise unless every name of `--truth` is that of a ground truth of some recording, or of
+    its audit.
 
     Recordings are looked at until all names have been found.
     """
-    unknown, existing = list(names), dict[str, None]()
-    for recording in recordings if names else ():
+    unknown, existing = list(published_names(names)), dict[str, None]()
+    for recording in recordings if unknown else ():
         existing |= dict.fromkeys(recording.truths)
         unknown = [name for name in unknown if name not in recording.truths]
         if not unknown:

@@ -66,6 +66,7 @@ def truth_at(truth: GroundTruth, query_ns: Stamps, max_gap_s: float) -> GroundTr
         bias_gyro=_lerp(truth.bias_gyro, at),
         bias_acc=_lerp(truth.bias_acc, at),
         source=truth.source,
+        covariance=truth.covariance,
     )
 
 
