@@ -78,13 +78,12 @@ def test_states_are_those_of_the_recording(source, tracked):
     assert states[0].stamp_ns == offline.states[0].stamp_ns
     for state in states:
         other = expected[state.stamp_ns]
-        np.testing.assert_allclose(state.T_w_b, other.T_w_b, atol=1e-6)
-        np.testing.assert_allclose(state.v_w, other.v_w, atol=1e-6)
         # Between keyframes one carries the state in one step, the other image by image.
+        near, alike = (1e-9, 1e-9) if state.stamp_ns in poses.stamps_ns else (1e-5, 1e-2)
+        np.testing.assert_allclose(state.T_w_b, other.T_w_b, atol=near)
+        np.testing.assert_allclose(state.v_w, other.v_w, atol=near)
         std = np.sqrt(np.diag(other.cov))
-        np.testing.assert_allclose(
-            state.cov / np.outer(std, std), other.cov / np.outer(std, std), atol=1e-3
-        )
+        np.testing.assert_allclose((state.cov - other.cov) / np.outer(std, std), 0.0, atol=alike)
         assert state.health == other.health == "tracking"
     assert (status.health, status.segments, status.restarts) == ("tracking", 1, 0)
 
