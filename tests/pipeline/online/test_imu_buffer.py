@@ -101,9 +101,11 @@ def test_a_gap_is_found_only_where_it_is():
     buffer = filled(40)
     for i in range(48, 80):
         buffer.add(i * STEP_NS, np.zeros(3), np.zeros(3))
-    assert buffer.gap_s(0, 30 * STEP_NS) is None
-    assert buffer.gap_s(20 * STEP_NS, 60 * STEP_NS) == pytest.approx(9 * STEP_NS / 1e9)
-    assert buffer.gap_s(50 * STEP_NS, 79 * STEP_NS) is None
+    gap_ns = (39 * STEP_NS, 48 * STEP_NS)
+    assert buffer.gap_ns(0, 30 * STEP_NS) is None
+    assert buffer.gap_ns(20 * STEP_NS, 60 * STEP_NS) == gap_ns
+    assert buffer.gap_ns(42 * STEP_NS, 43 * STEP_NS) == gap_ns
+    assert buffer.gap_ns(50 * STEP_NS, 79 * STEP_NS) is None
 
 
 @pytest.mark.parametrize("keep_s", [1.0, 3.0])

@@ -4,7 +4,7 @@ from bisect import bisect_left
 
 import numpy as np
 
-from maci2.pipeline.online.time_line import TimeLine
+from maci2.pipeline.online.time_line import RECENT, TimeLine
 from maci2.sensors import ImuSamples
 from maci2.sensors.validation import GAP_PERIODS
 from maci2.types import NS, Array
@@ -106,15 +106,18 @@ class SampleBuffer:
         """There is a sample at or beyond this timestamp."""
         return bool(self._stamps_ns) and self.last_ns >= stamp_ns
 
-    def gap_s(self, start_ns: int, end_ns: int) -> float | None:
-        """Longest gap inside [start_ns, end_ns] [s]; None where there is none too long to be
-        integrated across."""
+    def gap_ns(self, start_ns: int, end_ns: int) -> tuple[int, int] | None:
+        """First and last timestamp of the latest gap that touches [start_ns, end_ns] and is too
+        long to be integrated across; None where there is none."""
         first = max(bisect_left(self._stamps_ns, start_ns) - 1, 0)
         last = bisect_left(self._stamps_ns, end_ns) + 1
         steps_ns = np.diff(self._stamps_ns[first:last])
-        if len(steps_ns) == 0 or steps_ns.max() <= GAP_PERIODS * np.median(steps_ns):
+        period_ns = np.median(np.diff(self._stamps_ns[-RECENT:])) if len(self) > 1 else 0.0
+        gaps = np.flatnonzero(steps_ns > GAP_PERIODS * period_ns)
+        if len(gaps) == 0:
             return None
-        return float(steps_ns.max()) / NS
+        before = first + int(gaps[-1])
+        return self._stamps_ns[before], self._stamps_ns[before + 1]
 
     def snapshot(self) -> ImuSamples:
         """A copy that no other thread changes."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from maci2.boundary import require_type
+from maci2.boundary import LARGEST_STAMP_NS, require_type
 from maci2.estimation import InitResult, Verdict, initialize
 from maci2.estimation.initial_guess import chain
 from maci2.estimation.premises import Premises, SampleRate, contradictions
@@ -15,6 +15,7 @@ from maci2.imu.model_choice import is_learned
 from maci2.lie import se3_inv
 from maci2.pipeline.online.bias_memory import BiasMemory
 from maci2.pipeline.online.keyframes import Tracker
+from maci2.pipeline.online.pair_queue import SETTLE_NS
 from maci2.pipeline.online.rehearsal import tracked_noise
 from maci2.pipeline.online.status import OnlineConfig, OnlineStatus
 from maci2.pipeline.online.stream import SensorStream
@@ -71,6 +72,8 @@ class OnlineInitializer(SensorStream[InitResult, OnlineStatus]):
         self._carries = self.config.carry_biases and not is_learned(self.config.imu)
         self._last_pair_ns: int | None = None
         self._last_step_ns = 0
+        self._gapless_ns = -LARGEST_STAMP_NS
+        """End of the latest gap of the IMU."""
         self._worker.start()
 
     @property
@@ -83,6 +86,7 @@ class OnlineInitializer(SensorStream[InitResult, OnlineStatus]):
         self._tracker.clear()
         self._last_pair_ns = None
         if new_clock:
+            self._gapless_ns = -LARGEST_STAMP_NS
             # Time offset and elapsed time are those of the clock before.
             self._premises.clear()
             self._biases.clear()
@@ -93,11 +97,17 @@ class OnlineInitializer(SensorStream[InitResult, OnlineStatus]):
         )
 
     def _take(self, pair: StereoPair, restarts: int) -> None:
-        broken = self._interruption(pair.stamp_ns)
+        with self._lock:
+            gap_ns = self._samples.gap_ns(self._last_pair_ns or pair.stamp_ns, pair.stamp_ns)
+        broken = self._interruption(pair.stamp_ns, gap_ns)
         if broken:
             restarts = self._start_anew(broken)
             # What looks like a gap may be a jump of one clock against the other.
             self._premises.clear()
+        if gap_ns is not None:
+            self._gapless_ns = gap_ns[1]
+            if pair.stamp_ns < gap_ns[1]:
+                return
         if self._last_pair_ns is not None:
             self._last_step_ns = pair.stamp_ns - self._last_pair_ns
         self._last_pair_ns = pair.stamp_ns
@@ -115,14 +125,13 @@ class OnlineInitializer(SensorStream[InitResult, OnlineStatus]):
         if samples.stamps_ns[0] <= first_ns and last_ns <= samples.stamps_ns[-1]:
             self._publish(self._solved(samples, vision, rate), restarts)
 
-    def _interruption(self, stamp_ns: int) -> str:
+    def _interruption(self, stamp_ns: int, gap_ns: tuple[int, int] | None) -> str:
         """What is missing since the pair before, where it is too much to go on."""
         if self._last_pair_ns is None:
             return ""
-        with self._lock:
-            gap_s = self._samples.gap_s(self._last_pair_ns, stamp_ns)
-        if gap_s is not None:
-            return f"no IMU sample for {gap_s:.3f} s before {stamp_ns} ns"
+        if gap_ns is not None:
+            gap_s = (gap_ns[1] - gap_ns[0]) / NS
+            return f"no IMU sample for {gap_s:.3f} s after {gap_ns[0]} ns"
         step_ns = stamp_ns - self._last_pair_ns
         two_keyframes_ns = 2.0 * self.config.window_s * NS / (self.config.keyframes - 1)
         if self._last_step_ns and step_ns > max(CAMERA_GAP * self._last_step_ns, two_keyframes_ns):
@@ -134,11 +143,16 @@ class OnlineInitializer(SensorStream[InitResult, OnlineStatus]):
     ) -> InitResult:
         first_ns, last_ns = int(vision.stamps_ns[0]), int(vision.stamps_ns[-1])
         # The same samples whenever this runs: from a little before the window to its end.
-        before_ns = max(first_ns - round(BEFORE_S * NS), int(samples.stamps_ns[0]))
-        imu = self._measure(samples.between(before_ns, last_ns), self._rig.imu).between(
-            first_ns, last_ns
+        before_ns = max(
+            first_ns - round(BEFORE_S * NS), int(samples.stamps_ns[0]), self._gapless_ns
         )
-        premises = self._premises.seen(imu, vision, self._sample_rate(rate_hz, samples))
+        imu = self._measure(samples.between(before_ns, last_ns), self._rig.imu)
+        imu = imu.between(first_ns, last_ns)
+        if self._premises.asks_for(vision):
+            # A time offset shows in samples on both sides of the window.
+            around = self._measure(samples.between(before_ns, last_ns + SETTLE_NS), self._rig.imu)
+            self._premises.add(around, vision)
+        premises = self._premises.posterior(self._sample_rate(rate_hz, samples))
         if is_still(vision) and not self._tracker.reasons():
             vision = at_rest(vision)
         alone = initialize(imu, vision, self._tracker.T_b_c, premises=premises)

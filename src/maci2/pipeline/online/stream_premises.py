@@ -20,13 +20,16 @@ class StreamPremises:
         self._until_ns: int | None = None
         self._posterior: Premises | None = None
 
-    def seen(
-        self, imu: ImuMeasurements, vision: RelativePoses, rate: SampleRate | None
-    ) -> Premises | None:
-        """The posterior, this window included where it overlaps none before it."""
-        start_ns, end_ns = int(vision.stamps_ns[0]), int(vision.stamps_ns[-1])
-        if self._until_ns is None or start_ns >= self._until_ns:
-            self._evidence.add(imu, [vision])
-            self._posterior = self._evidence.posterior()
-            self._until_ns = end_ns
+    def asks_for(self, vision: RelativePoses) -> bool:
+        """Whether a window overlaps none that was added before it."""
+        return self._until_ns is None or int(vision.stamps_ns[0]) >= self._until_ns
+
+    def add(self, imu: ImuMeasurements, vision: RelativePoses) -> None:
+        """Add a window; samples beyond both its ends tell a time offset."""
+        self._evidence.add(imu, [vision])
+        self._posterior = self._evidence.posterior()
+        self._until_ns = int(vision.stamps_ns[-1])
+
+    def posterior(self, rate: SampleRate | None) -> Premises | None:
+        """The constants given all windows; None before the first."""
         return self._posterior and replace(self._posterior, sample_rate=rate)

@@ -8,6 +8,7 @@ import numpy as np
 from maci2.chain import States
 from maci2.errors import DatasetError, MeasurementError
 from maci2.estimation import InitResult, SolverConfig, initialize
+from maci2.field_docs import document_fields
 from maci2.gaussian import nees
 from maci2.imu import ImuMeasurements
 from maci2.imu.stationary import MAX_STD
@@ -42,22 +43,26 @@ class TrackedState:
     """One state with its covariance."""
 
     stamp_ns: int
+    """Timestamp on the IMU's clock [ns]."""
+
     T_w_b: Mat4
     """Pose of the IMU in a world whose z axis points up."""
 
     v_w: Vec3
-    """[m/s]"""
+    """(3,) velocity of the IMU in that world [m/s]."""
 
     gyro_bias: Vec3
-    """[rad/s], of the samples as the IMU model handed them on."""
+    """(3,) bias of the gyroscope, of the samples as the IMU model handed them on [rad/s]."""
 
     acc_bias: Vec3
-    """[m/s^2], likewise."""
+    """(3,) bias of the accelerometer, likewise [m/s^2]."""
 
     cov: Array
     """(15, 15), order [phi (right), v, p, gyro bias, acc bias]."""
 
     health: Health
+    """tracking; bridging: the IMU alone carries the state; lost: it has done so for too long."""
+
     segment: int
     """Counts starts: within a segment the track is continuous."""
 
@@ -289,3 +294,6 @@ def _try_start(
     window = vision.part(first, last)
     start_ns, end_ns = int(window.stamps_ns[0]), int(window.stamps_ns[-1])
     return tracker.start(imu.between(start_ns, end_ns), window)
+
+
+document_fields(__name__)
