@@ -24,6 +24,7 @@ from maci2.sensors import (
     GroundTruth,
     Recording,
     Rig,
+    bridged,
     require_overlap,
     require_plausible,
     with_velocity,
@@ -39,6 +40,7 @@ from maci2.vision import (
     rectified_extrinsics,
 )
 from maci2.vision.odometry import StereoOdometry
+from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
 from maci2.vision.predicted_rotation import no_prediction
 
 
@@ -98,6 +100,14 @@ class Inputs:
                 f"{self.recording.path}: no camera timestamps to take keyframes from."
             )
         return stamps[(stamps >= first) & (stamps <= last)]
+
+    def measurable_ns(self) -> Stamps:
+        """Those of them that do not lie inside a gap of the poses that motion is taken from."""
+        stamps = self.candidates_ns()
+        poses = self.truth if self.source.kind == "truth" else self.visual
+        if isinstance(poses, GroundTruth | CameraTrajectory):
+            stamps = stamps[bridged(poses.stamps_ns, stamps, MAX_TRUTH_GAP_S)]
+        return stamps
 
     def camera_motion(self, stamps_ns: Stamps, index: int) -> RelativePoses:
         """Relative poses over the keyframes; noise depends on seed, recording and `index`."""
