@@ -5,7 +5,8 @@ first use, so that importing the package is fast.
 
 From a recording: `initialize_recording`, `calibrate_recording`. From your own arrays: `ImuSamples`,
 `raw_model` and `RelativePoses` make measurements, `initialize` and `calibrate` take them. While
-sensors run: `OnlineInitializer`, `OnlineTracker`. Everything that a user can fix raises a `Maci2Error`.
+sensors run: `OnlineInitializer`, `OnlineTracker`. Everything that a user can fix raises a
+`Maci2Error`.
 """
 
 from importlib import import_module as _import_module

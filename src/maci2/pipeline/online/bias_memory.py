@@ -1,7 +1,6 @@
 """What earlier windows showed of the biases, as the prior of a window that shares nothing with
 them."""
 
-from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,7 +38,7 @@ class _Remembered:
 
 
 class BiasMemory:
-    """Posteriors of the latest windows; a window begins with the newest that it does not overlap.
+    """Posteriors of the latest windows; a window begins with the best that it does not overlap.
 
     A posterior already holds that of its own predecessor, so no measurement is counted twice.
     Between windows the biases walk randomly, as the data sheet says.
@@ -48,7 +47,7 @@ class BiasMemory:
     def __init__(self, noise: ImuNoise) -> None:
         walks = np.array([noise.walk_gyro] * 3 + [noise.walk_acc] * 3)
         self._walk_variance = walks**2
-        self._known: deque[_Remembered] = deque()
+        self._known: list[_Remembered] = []
         self._contradicted_ns: int | None = None
 
     def clear(self) -> None:
@@ -110,12 +109,17 @@ class BiasMemory:
         )
 
     def _before(self, start_ns: int) -> _Remembered | None:
-        # Later windows start later: of those that ended before this one, only the newest counts.
-        while len(self._known) > 1 and self._known[1].end_ns <= start_ns:
-            self._known.popleft()
-        if not self._known or self._known[0].end_ns > start_ns:
+        """The most certain of those that ended before a window starts; later windows start later,
+        so the others are not needed any more."""
+        ended = [known for known in self._known if known.end_ns <= start_ns]
+        if not ended:
             return None
-        return self._known[0]
+        best = min(ended, key=lambda known: self._doubt(known, start_ns))
+        self._known = [best, *(known for known in self._known if known.end_ns > start_ns)]
+        return best
+
+    def _doubt(self, known: _Remembered, start_ns: int) -> float:
+        return float(np.log(known.variance + self._walked(known, start_ns, start_ns)).sum())
 
     def _walked(self, before: _Remembered, start_ns: int, end_ns: int) -> Array:
         """Variance of the walk from the middle of one window to that of another."""
