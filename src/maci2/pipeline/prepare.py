@@ -12,7 +12,7 @@ from maci2.errors import DatasetError, OptionError
 from maci2.estimation.premises import Premises
 from maci2.ground_truth.choose import published_names, with_audited
 from maci2.imu import ImuMeasurements
-from maci2.imu.model_choice import find_imu_model, is_learned
+from maci2.imu.model_choice import find_imu_model, needs_datasheet
 from maci2.lie import se3_inv
 from maci2.pipeline.gyro_rotation import rotation_predictor
 from maci2.pipeline.open_vision import Vision, frame_of, open_vision
@@ -176,7 +176,7 @@ def apply_imu_model(recording: Recording, options: RunOptions) -> ImuMeasurement
     """The samples of the whole recording as the model of `--imu` hands them on."""
     # The paper knows data-sheet noise only.
     name = "datasheet" if options.paper and options.imu == "raw" else options.imu
-    if not is_learned(name):
+    if needs_datasheet(name):
         require_noise(recording.rig, f"the IMU model '{options.imu}'")
     imu = find_imu_model(name)(recording.imu, recording.rig.imu)
     _, removed_acc = imu.removed_bias(int(imu.stamps_ns[0]), int(imu.stamps_ns[-1]))

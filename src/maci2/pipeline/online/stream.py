@@ -10,7 +10,7 @@ from typing import Generic, Self, TypeVar
 
 from maci2.boundary import as_array, as_image, as_stamp, require_type
 from maci2.errors import CalibrationError, DatasetError, Maci2Error, OptionError
-from maci2.imu.model_choice import find_imu_model, is_learned
+from maci2.imu.model_choice import find_imu_model, needs_datasheet
 from maci2.pipeline.gyro_rotation import predicted_rotation
 from maci2.pipeline.online.callback_thread import CallbackThread
 from maci2.pipeline.online.imu_buffer import SampleBuffer
@@ -315,5 +315,5 @@ def _require_rig(rig: Rig, config: StreamConfig, name: str) -> None:
     require_extrinsics(rig, name)
     if len(rig.cameras) < 2:
         raise CalibrationError(f"{rig.source}: {len(rig.cameras)} cameras, stereo needs two.")
-    if not is_learned(config.imu):
+    if needs_datasheet(config.imu):
         require_noise(rig, name)
