@@ -16,6 +16,7 @@ from maci2.experiments.experiment import (
     CalibrationExperiment,
     CovarianceExperiment,
     Experiment,
+    HardImagesExperiment,
     InitExperiment,
     RobustnessExperiment,
     VisualExperiment,
@@ -241,6 +242,24 @@ ROBUSTNESS = RobustnessExperiment(
     files=(DROID.partition(":")[2],),
 )
 
+HARD_IMAGES = HardImagesExperiment(
+    "hard-images",
+    "Degraded images, one kind at a time: learned against fixed match covariances",
+    ("V1_02_medium",),
+    duration_s=6.0,
+    renderings=1,
+    both_strengths=False,
+)
+
+HARD_IMAGES_FULL = HardImagesExperiment(
+    "hard-images-full",
+    "Degraded images, mild and strong, two rooms along each of three flights",
+    ("V1_02_medium", "V2_03_difficult", "MH_05_difficult"),
+    duration_s=12.0,
+    renderings=2,
+    both_strengths=True,
+)
+
 EXPERIMENTS: dict[str, Experiment] = {
     one.name: one
     for one in (
@@ -258,15 +277,22 @@ EXPERIMENTS: dict[str, Experiment] = {
         IMU_COV,
         INTE_ERROR,
         ROBUSTNESS,
+        HARD_IMAGES,
+        HARD_IMAGES_FULL,
     )
 }
 
+BY_NAME_ONLY = (HARD_IMAGES_FULL.name,)
+"""Experiments of an hour, which are run only where they are asked for."""
+
 
 def find_experiments(names: list[str]) -> list[Experiment]:
-    """Experiments of these names, all where none is named; an error lists what exists."""
+    """Experiments of these names, all but the longest where none is named; an error lists what
+    exists."""
     unknown = [name for name in names if name not in EXPERIMENTS]
     if unknown:
         raise OptionError(
             f"no experiment is called {', '.join(unknown)}; choose from {', '.join(EXPERIMENTS)}."
         )
-    return [EXPERIMENTS[name] for name in names or EXPERIMENTS]
+    default = [name for name in EXPERIMENTS if name not in BY_NAME_ONLY]
+    return [EXPERIMENTS[name] for name in names or default]

@@ -13,6 +13,11 @@ from maci2.experiments.calibration_task import CalibrationMethod, CalibrationTas
 from maci2.experiments.claims import ClaimMaker, no_claims
 from maci2.experiments.covariance_tables import covariance_findings
 from maci2.experiments.figures import initialization_figures
+from maci2.experiments.hard_images_task import (
+    HardImagesTask,
+    hard_images_findings,
+    hard_images_tasks,
+)
 from maci2.experiments.imu_task import CovarianceTask
 from maci2.experiments.init_tables import error_tables, verdict_table
 from maci2.experiments.init_task import InitTask
@@ -29,7 +34,7 @@ from maci2.experiments.table import Findings
 from maci2.experiments.visual_task import VisualTask, visual_findings
 from maci2.pipeline.options import LONGEST_S, RANGES
 
-Task = InitTask | CalibrationTask | CovarianceTask | VisualTask | RobustnessTask
+Task = InitTask | CalibrationTask | CovarianceTask | VisualTask | RobustnessTask | HardImagesTask
 Records = dict[str, dict[str, Any]]
 """Task key -> what its result file holds."""
 
@@ -213,6 +218,29 @@ class RobustnessExperiment:
 
     def findings(self, records: Records) -> Findings:
         return robustness_findings(list(records.values()))
+
+
+@dataclass(frozen=True)
+class HardImagesExperiment:
+    """Degraded images along flights, learned against fixed match covariances."""
+
+    name: str
+    title: str
+    recordings: tuple[str, ...]
+    duration_s: float
+    renderings: int
+    """Seeds of each cell."""
+
+    both_strengths: bool
+    files: tuple[str, ...] = ()
+
+    def tasks(self, recordings: Recordings, settings: Settings) -> list[Task]:
+        there = recordings.present(self.recordings)
+        seeds = range(settings.seed + 10, settings.seed + 10 + self.renderings)
+        return list(hard_images_tasks(there, self.duration_s, seeds, self.both_strengths))
+
+    def findings(self, records: Records) -> Findings:
+        return hard_images_findings(list(records.values()))
 
 
 def _has_vision(path: Path, vision: str) -> bool:
