@@ -246,7 +246,7 @@ HARD_IMAGES = HardImagesExperiment(
     "hard-images",
     "Degraded images, one kind at a time: learned against fixed match covariances",
     ("V1_02_medium",),
-    duration_s=6.0,
+    duration_s=5.0,
     renderings=1,
     both_strengths=False,
 )

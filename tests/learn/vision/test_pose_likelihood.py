@@ -40,9 +40,9 @@ def test_poses_are_most_probable_under_the_true_covariances():
 
     scale = np.zeros(OUTPUTS)
     scale[[0, 2, 5, 9]] = 1.0
-    # Of errors with normal tails a Student t states a little less; calibration sets the rest.
-    assert nll(-0.2 * scale) < min(nll(0.2 * scale), nll(-0.6 * scale))
-    # Weights that say nothing of which match is good make poses less certain.
+    # Too small ones are made up for by the robust loss: matches and calibration set the size.
+    assert nll(0.0) < nll(0.2 * scale) < nll(0.5 * scale)
+    # Weights that say nothing of which match is good make the true poses less probable.
     shuffled = np.random.default_rng(1).permutation(outputs)
     assert nll(0.0) < float(pose_nll(torch.from_numpy(shuffled), poses))
 

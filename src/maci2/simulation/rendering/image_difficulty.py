@@ -73,7 +73,7 @@ class Difficulty:
     """Share of frames exposed 1.5 times as long or as short as the others."""
 
     rain: float = 0.0
-    """Bright streaks in each image, elsewhere in every one."""
+    """Bright streaks in each image on average, elsewhere in every one."""
 
     def __post_init__(self) -> None:
         for one in fields(self):

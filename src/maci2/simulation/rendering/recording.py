@@ -93,7 +93,7 @@ def render_images(
     stamps_ns = recording.camera_stamps_ns[0]
     with ThreadPoolExecutor(len(folders)) as writers:
         being_written: list[Future[None]] = []
-        for done, pair in enumerate(_pairs(recording, config)):
+        for done, pair in enumerate(rendered_pairs(recording, config)):
             for file in being_written:
                 file.result()
             name = f"{int(stamps_ns[done])}.png"
@@ -106,7 +106,7 @@ def render_images(
             file.result()
 
 
-def _pairs(recording: Recording, config: RenderConfig) -> Iterator[list[Image]]:
+def rendered_pairs(recording: Recording, config: RenderConfig) -> Iterator[list[Image]]:
     """Left and right image of every timestamp."""
     hard = config.difficulty
     truth = next(iter(recording.truths.values()))
