@@ -1,10 +1,11 @@
 """Likelihood of the true motions under poses that predicted match covariances weigh together.
 
-Errors of single matches do not tell everything: those of one thing that moves, of one edge of depth
-or of one repeating wall err together, and weights matter only against each other. So the network is
-also asked how probable its poses make the true ones. Each is one step of Eq. 5 from the truth,
-where everything but the covariances is known beforehand. It tells weights apart, not the size of all
-of them together: a robust loss makes up for too small ones. That is set by matches and calibration.
+Errors of single matches do not tell everything: those of one thing that moves, of one edge of
+depth or of one repeating wall err together, and weights matter only against each other. So the
+network is also asked how probable its poses make the true ones. Each is one step of Eq. 5 from the
+truth, where everything but the covariances is known beforehand. It tells weights apart, not the
+size of all of them together, since a robust loss makes up for too small ones: that is set by
+matches and calibration.
 """
 
 from dataclasses import dataclass
