@@ -16,11 +16,12 @@ from maci2.experiments.experiment import (
     CalibrationExperiment,
     CovarianceExperiment,
     Experiment,
-    HardImagesExperiment,
     InitExperiment,
     RobustnessExperiment,
+    TruthExperiment,
     VisualExperiment,
 )
+from maci2.experiments.hard_images import HARD_IMAGES, HARD_IMAGES_FULL
 from maci2.experiments.method import DROID, TRUTH, Method
 
 IMU_TRAINING = ("MH_01_easy", "MH_05_difficult", "V2_01_easy", "V2_03_difficult")
@@ -242,22 +243,16 @@ ROBUSTNESS = RobustnessExperiment(
     files=(DROID.partition(":")[2],),
 )
 
-HARD_IMAGES = HardImagesExperiment(
-    "hard-images",
-    "Degraded images, one kind at a time: learned against fixed match covariances",
-    ("V1_02_medium",),
-    duration_s=5.0,
-    renderings=1,
-    both_strengths=False,
-)
-
-HARD_IMAGES_FULL = HardImagesExperiment(
-    "hard-images-full",
-    "Degraded images, mild and strong, two rooms along each of three flights",
-    ("V1_02_medium", "V2_03_difficult", "MH_05_difficult"),
-    duration_s=12.0,
-    renderings=2,
-    both_strengths=True,
+GROUND_TRUTH = TruthExperiment(
+    "truth",
+    "What is wrong with published ground truths",
+    (
+        *((name, "") for name in (*IMU_TRAINING, *IMU_TUNING, "MH_02_easy", "MH_04_difficult")),
+        ("V1_01_easy", "state_groundtruth_estimate0"),
+        ("V1_01_easy", "state_groundtruth_openvins"),
+        ("V1_01_easy", "vicon0"),
+        *((name, "") for name in ("room1", "room2", "room3", "room4", "room5")),
+    ),
 )
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -279,6 +274,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ROBUSTNESS,
         HARD_IMAGES,
         HARD_IMAGES_FULL,
+        GROUND_TRUTH,
     )
 }
 
