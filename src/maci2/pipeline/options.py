@@ -1,5 +1,6 @@
 """Options of a run: one frozen record of every choice, written beside every result."""
 
+import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -10,7 +11,7 @@ from maci2.errors import OptionError, require_in_range
 from maci2.estimation import SolverConfig
 from maci2.imu import BiasPrior
 from maci2.imu.model_choice import is_learned
-from maci2.rigs import NOTHING_GIVEN, Given
+from maci2.rigs import NOTHING_GIVEN, Given, given_by
 from maci2.types import Array
 from maci2.vision import CameraFrame
 from maci2.vision.covariance_models import ModelName
@@ -28,6 +29,9 @@ DEFAULT_POSE_SHARE = 0.015
 DEFAULT_SCALE_STD = 0.04
 """Standard deviation of the scale that a trajectory's relative poses share. Both shares are what a
 learned stereo SLAM shows on six EuRoC recordings (the IMU model's training and tuning ones)."""
+
+UNITS = {"deg": np.pi / 180.0, "rad": 1.0, "mm": 1e-3, "cm": 1e-2, "m": 1.0}
+"""Units of stated standard deviations, in rad and m."""
 
 LONGEST_S = 1e6
 """Upper limit of every option in seconds: eleven days, far from the overflow of nanoseconds."""
@@ -79,6 +83,20 @@ class VisionSource:
 
 
 @dataclass(frozen=True)
+class StatedMounting:
+    """Pose of the left camera in the body as `--prior` and `--prior-std` state it."""
+
+    T_b_c0: tuple[tuple[float, ...], ...]
+    """(4, 4) [m]"""
+
+    std_rotation: float
+    """About each axis [rad]."""
+
+    std_translation: float
+    """Along each axis [m]."""
+
+
+@dataclass(frozen=True)
 class RunOptions:
     """Everything that decides a result, besides the recording."""
 
@@ -121,6 +139,9 @@ class RunOptions:
 
     time_offset: bool = False
     """Estimate the camera's time offset to the IMU too."""
+
+    mounting: StatedMounting | None = None
+    """What is known of the left camera's pose before a calibration; None where nothing is."""
 
     topics: str = ""
     """Roles of a bag's topics; what is not named is found by type."""
@@ -170,6 +191,8 @@ class RunOptions:
         fields["rig"] = None if self.rig is None else str(self.rig)
         if self.given == NOTHING_GIVEN:
             del fields["given"]
+        if self.mounting is None:
+            del fields["mounting"]
         return fields
 
 
@@ -197,6 +220,26 @@ def parse_vision(
     if kind == "measurements" and rest:
         return VisionSource("measurements", rest, pose_std, camera_frame)
     raise OptionError(f"--vision is '{text}'; choose one of {VISION_FORMS}.")
+
+
+def parse_mounting(prior: str, std: str) -> StatedMounting | None:
+    """`--prior FILE --prior-std 2deg,3cm`; None where neither is given."""
+    if not prior:
+        if std:
+            raise OptionError(f"--prior-std is '{std}', but no --prior says of what.")
+        return None
+    T_b_c0 = given_by(T_b_c=prior).T_b_c
+    assert T_b_c0 is not None
+    parts = [re.fullmatch(r"([0-9.eE+-]+)(deg|rad|mm|cm|m)", part) for part in std.split(",")]
+    units = [None if part is None else part[2] for part in parts]
+    if len(parts) != 2 or units[0] not in ("deg", "rad") or units[1] not in ("mm", "cm", "m"):
+        raise OptionError(
+            f"--prior-std is '{std}', needed rotation and translation with units, as in 2deg,3cm."
+        )
+    values = [float(part[1]) * UNITS[part[2]] for part in parts if part is not None]
+    require_in_range("--prior-std (rotation, in rad)", values[0], 0.0, 3.2, above=True)
+    require_in_range("--prior-std (translation, in m)", values[1], 0.0, 100.0, above=True)
+    return StatedMounting(T_b_c0, *values)
 
 
 def parse_truth(text: str) -> tuple[str, ...]:
