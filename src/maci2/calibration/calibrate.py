@@ -13,6 +13,7 @@ from maci2.calibration.calibration_state import (
     calibrated_posterior,
     calibrated_state,
     first_guess,
+    frame_covariance,
     solve_report,
 )
 from maci2.calibration.mounting_checks import mounting_checks
@@ -87,9 +88,10 @@ def calibrate(
 
     solved, vision, aligned = solve_from_nothing(imu, vision, mounting, config)
     found = solved.posterior()
-    posterior = None if found is None else calibrated_posterior(solved, found)
+    frame = frame_covariance(vision.std_frame, solved.solution.border.T_b_c)
+    posterior = None if found is None else calibrated_posterior(solved, found, frame)
     scale = measured_scale(imu, vision, solved, mounting, config)
-    progress = calibration_progress(solved)
+    progress = calibration_progress(solved, frame)
     report = solve_report(solved, found, 1e3 * (time.perf_counter() - began))
     state = calibrated_state(solved, imu)
     checks = [] if posterior is None else mounting_checks(mounting, state.T_b_c, posterior.T_b_c)

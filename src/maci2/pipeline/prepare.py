@@ -124,6 +124,7 @@ class Inputs:
                 self.source.frame,
                 self.source.std_share,
                 self.source.std_scale,
+                self.source.std_frame,
             )
         if self.truth is None:
             raise DatasetError(
