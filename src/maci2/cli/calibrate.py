@@ -62,7 +62,7 @@ def calibrate(
     Exit code 1 when the verdict is `failed`; the YAML is then not written.
     """
     from maci2.pipeline.offline import calibrate_recording, calibration_keyframes
-    from maci2.pipeline.options import parse_mounting
+    from maci2.pipeline.stated_mounting import parse_mounting
 
     window_s = DEFAULT_WINDOW_S if window is None else window
     options = opt.run_options(

@@ -1,6 +1,5 @@
 """Options of a run: one frozen record of every choice, written beside every result."""
 
-import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -11,7 +10,8 @@ from maci2.errors import OptionError, require_in_range
 from maci2.estimation import SolverConfig
 from maci2.imu import BiasPrior
 from maci2.imu.model_choice import is_learned
-from maci2.rigs import NOTHING_GIVEN, Given, given_by
+from maci2.pipeline.stated_mounting import StatedMounting
+from maci2.rigs import NOTHING_GIVEN, Given
 from maci2.types import Array
 from maci2.vision import CameraFrame
 from maci2.vision.covariance_models import ModelName
@@ -37,9 +37,6 @@ sigmas. It is the same in all of them, 15 mm and 0.2 deg, so no length of record
 DEFAULT_SCALE_STD = 0.04
 """Standard deviation of the scale that a trajectory's relative poses share. Both shares are what a
 learned stereo SLAM shows on six EuRoC recordings (the IMU model's training and tuning ones)."""
-
-UNITS = {"deg": np.pi / 180.0, "rad": 1.0, "mm": 1e-3, "cm": 1e-2, "m": 1.0}
-"""Units of stated standard deviations, in rad and m."""
 
 DEFAULT_DEPTHS = (1.5, 12.0)
 """Nearest and farthest depth of simulated points [m]: rooms and halls."""
@@ -111,20 +108,6 @@ class VisionSource:
             depths = "" if self.depths == DEFAULT_DEPTHS else ",{:g},{:g}".format(*self.depths)
             return f"tracks:{self.pixel_std:g}{depths}"
         return f"{self.kind}:{self.file}"
-
-
-@dataclass(frozen=True)
-class StatedMounting:
-    """Pose of the left camera in the body as `--prior` and `--prior-std` state it."""
-
-    T_b_c0: tuple[tuple[float, ...], ...]
-    """(4, 4) [m]"""
-
-    std_rotation: float
-    """About each axis [rad]."""
-
-    std_translation: float
-    """Along each axis [m]."""
 
 
 @dataclass(frozen=True)
@@ -255,26 +238,6 @@ def parse_vision(
     if kind == "tracks" and rest:
         return _tracks(rest)
     raise OptionError(f"--vision is '{text}'; choose one of {VISION_FORMS}.")
-
-
-def parse_mounting(prior: str, std: str) -> StatedMounting | None:
-    """`--prior FILE --prior-std 2deg,3cm`; None where neither is given."""
-    if not prior:
-        if std:
-            raise OptionError(f"--prior-std is '{std}', but no --prior says of what.")
-        return None
-    T_b_c0 = given_by(T_b_c=prior).T_b_c
-    assert T_b_c0 is not None
-    parts = [re.fullmatch(r"([0-9.eE+-]+)(deg|rad|mm|cm|m)", part) for part in std.split(",")]
-    units = [None if part is None else part[2] for part in parts]
-    if len(parts) != 2 or units[0] not in ("deg", "rad") or units[1] not in ("mm", "cm", "m"):
-        raise OptionError(
-            f"--prior-std is '{std}', needed rotation and translation with units, as in 2deg,3cm."
-        )
-    values = [float(part[1]) * UNITS[part[2]] for part in parts if part is not None]
-    require_in_range("--prior-std (rotation, in rad)", values[0], 0.0, 3.2, above=True)
-    require_in_range("--prior-std (translation, in m)", values[1], 0.0, 100.0, above=True)
-    return StatedMounting(T_b_c0, *values)
 
 
 def parse_truth(text: str) -> tuple[str, ...]:
