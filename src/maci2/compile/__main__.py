@@ -48,8 +48,6 @@ def run(job: str) -> None:
 
 def main(arguments: list[str]) -> None:
     """The worker."""
-    # Compiling makes millions of objects, and looking for garbage among them takes a tenth of it.
-    gc.disable()
     if arguments[:1] == ["--aside"]:
         os.nice(LOW_PRIORITY)
     for job in arguments:
@@ -58,4 +56,6 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    # Compiling makes millions of objects, and looking for garbage among them takes a tenth of it.
+    gc.disable()
     main(sys.argv[1:])

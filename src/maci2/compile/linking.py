@@ -7,7 +7,7 @@ Numba itself stays as it is: these are subclasses of its own classes, for kernel
 """
 
 import copy
-from typing import Any
+from typing import Any, ClassVar
 
 from numba.core import types
 from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
@@ -17,8 +17,8 @@ from numba.core.registry import CPUDispatcher, CPUTarget, cpu_target
 PART_OPTIONS = {"nopython": True, "boundscheck": None, "no_cpython_wrapper": True}
 
 
-class PartLibrary(JITCodeLibrary):  # type: ignore[misc]
-    """Code of a function that kernels call: never run by itself, so neither optimized nor emitted."""
+class PartLibrary(JITCodeLibrary):
+    """Code of a function that kernels call: never run by itself, so not made into machine code."""
 
     def finalize(self) -> None:
         self._raise_if_finalized()
@@ -34,7 +34,7 @@ class PartLibrary(JITCodeLibrary):  # type: ignore[misc]
         ll_module.data_layout = self._codegen._data_layout
 
 
-class PartCodegen(JITCPUCodegen):  # type: ignore[misc]
+class PartCodegen(JITCPUCodegen):
     """Numba's code generator, with libraries that are not emitted."""
 
     _library_class = PartLibrary
@@ -46,7 +46,7 @@ class PartCodegen(JITCPUCodegen):  # type: ignore[misc]
         """Nothing yet: the kernel that the part is linked into sets it."""
 
 
-class PartTarget(CPUTarget):  # type: ignore[misc]
+class PartTarget(CPUTarget):
     """This processor, with parts' code generator."""
 
     _context: Any = None
@@ -63,7 +63,7 @@ class PartTarget(CPUTarget):  # type: ignore[misc]
         return self._context
 
 
-class CallerFlags(Flags):  # type: ignore[misc]
+class CallerFlags(Flags):
     """Options of a kernel as numba compares them when it looks for what the kernel calls.
 
     It does so tens of thousands of times. Whether a kernel gets a wrapper for Python does not
@@ -88,18 +88,18 @@ class CallerFlags(Flags):  # type: ignore[misc]
         return Flags(self)
 
 
-class KernelFlags(Flags):  # type: ignore[misc]
+class KernelFlags(Flags):
     """Options of a kernel; their copy is what numba shows to the functions it calls."""
 
     __slots__ = ()
-    _seen: dict[CallerFlags, CallerFlags] = {}
+    _seen: ClassVar[dict[CallerFlags, CallerFlags]] = {}
 
     def copy(self) -> CallerFlags:
         flags = CallerFlags(self)
         return self._seen.setdefault(flags, flags)
 
 
-class PartCompiler(Compiler):  # type: ignore[misc]
+class PartCompiler(Compiler):
     """Compiler of functions that kernels call."""
 
     def __init__(self, *arguments: Any) -> None:
@@ -117,7 +117,7 @@ class KernelCompiler(PartCompiler):
         return result
 
 
-class PartDispatcher(CPUDispatcher):  # type: ignore[misc]
+class PartDispatcher(CPUDispatcher):
     """A function as kernels find it."""
 
     targetdescr = PartTarget("cpu")
