@@ -15,6 +15,7 @@ from maci2.errors import Maci2Error
 from maci2.evaluation.parallel import Pool, WorkerDied, run_all
 from maci2.experiments.calibration_task import CalibrationTask, run_calibration
 from maci2.experiments.experiment import Experiment, Records, Settings, Task
+from maci2.experiments.hard_images_task import HardImagesTask, run_hard_images
 from maci2.experiments.imu_task import CovarianceTask, run_covariance
 from maci2.experiments.init_task import (
     InitTask,
@@ -27,6 +28,7 @@ from maci2.experiments.recordings import Recordings
 from maci2.experiments.robustness_task import RobustnessTask, run_robustness
 from maci2.experiments.store import FORMAT, Store, to_text
 from maci2.experiments.table import Findings
+from maci2.experiments.truth_task import TruthTask, run_truth
 from maci2.experiments.visual_task import VisualTask, run_visual
 from maci2.files import write_atomically
 
@@ -157,10 +159,14 @@ def run_task(task: Task) -> TaskResult:
             return run_initialization(task)
         if isinstance(task, CalibrationTask):
             return run_calibration(task)
+        if isinstance(task, TruthTask):
+            return run_truth(task)
         if isinstance(task, VisualTask):
             return run_visual(task)
         if isinstance(task, RobustnessTask):
             return run_robustness(task)
+        if isinstance(task, HardImagesTask):
+            return run_hard_images(task)
         return run_covariance(task)
     except Maci2Error as error:
         return TaskResult([], problem=_without_paths(str(error), task))
