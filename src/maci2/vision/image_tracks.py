@@ -12,13 +12,19 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from maci2.sensors.stereo import Image
 from maci2.types import Array, Mask, Stamps
 from maci2.vision.covariance_models import FIXED_PX
 from maci2.vision.feature_tracks import FeatureTracks
-from maci2.vision.keyframe import MIN_DISPARITY, Keyframe, keyframe, match_stereo
-from maci2.vision.klt import MAX_ROW_ERROR_PX, Scaled, coarse_start, follow, scaled
-from maci2.vision.match_features import Checks, gather
+from maci2.vision.keyframe import MIN_DISPARITY, Keyframe, keyframe
+from maci2.vision.klt import (
+    MAX_ROW_ERROR_PX,
+    Scaled,
+    coarse_start,
+    follow,
+    rough_disparities,
+    scaled,
+)
+from maci2.vision.match_features import Checks, SeenPatches, gather
 from maci2.vision.odometry import StereoOdometry
 from maci2.vision.two_frame import Matches
 
@@ -62,6 +68,9 @@ class _View:
     """(m, 2) in the right image [px]."""
 
     right_backward: Array
+    relief: Array
+    """(m, 2) of the rough disparities around each point."""
+
     found_right: Mask
 
 
@@ -128,7 +137,9 @@ def _top_up(followed: _Followed, shown: Keyframe, count: int) -> int:
 
 
 def _seen(followed: _Followed, shown: Keyframe) -> _View:
-    stereo = match_stereo(shown.left, shown.right, followed.uv)
+    rough = rough_disparities(shown.left, shown.right, followed.uv)
+    guess = followed.uv - np.column_stack([rough.start, np.zeros(len(followed.uv))])
+    stereo = follow(shown.left, shown.right, followed.uv, guess, levels=2)
     rows = followed.uv[:, 1] - stereo.uv[:, 1] - shown.row_offset
     disparities = followed.uv[:, 0] - stereo.uv[:, 0]
     fits = (np.abs(rows) < MAX_ROW_ERROR_PX) & (disparities > MIN_DISPARITY)
@@ -139,6 +150,7 @@ def _seen(followed: _Followed, shown: Keyframe) -> _View:
         followed.backward.copy(),
         stereo.uv,
         stereo.backward,
+        rough.relief,
         stereo.found & fits,
     )
 
@@ -188,12 +200,16 @@ def _stated_covariances(
                 uv1[:, 1] - right1[:, 1] - view.image.row_offset,
             ]
         ),
+        before.relief[at0],
     )
-    images: tuple[Image, Image, Image, Image] = (
-        before.image.left,
-        before.image.right,
-        view.image.left,
-        view.image.right,
+    first_image, second_image = before.image, view.image
+    images = SeenPatches(
+        first_image.left,
+        first_image.right,
+        second_image.left,
+        second_image.right,
+        first_image.scaled.fine,
+        second_image.scaled.fine,
     )
     rows = np.column_stack([right0[:, 1], right1[:, 1]])
     return numbers, odometry.model(gather(images, matches, checks, rows))
