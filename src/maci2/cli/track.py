@@ -79,7 +79,9 @@ def track(
     known = tracked.inputs.truth
     errors = None
     if known is not None:
-        errors = track_errors(tracked.track.states, raw_biases(tracked)[0], known)
+        errors = track_errors(
+            tracked.track.states, raw_biases(tracked)[0], known, tracked.track.origins
+        )
     summary = track_summary(tracked)
     if errors is not None:
         summary["errors"] = errors.as_dict()

@@ -18,8 +18,9 @@ from maci2.errors import DatasetError
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.pipeline.rehearsals import warm_up
+from maci2.pipeline.tracking.first_window import bias_prior, gauge_prior
 from maci2.pipeline.tracking.propagation import propagated
-from maci2.pipeline.tracking.smoother import SmootherConfig, bias_prior, gauge_prior
+from maci2.pipeline.tracking.smoother import SmootherConfig
 from maci2.pipeline.tracking.track import Track, TrackedState, track
 from maci2.types import NS, Stamps
 from maci2.vision import RelativePoses

@@ -12,6 +12,7 @@ from maci2.gaussian import nees
 from maci2.imu import ImuMeasurements
 from maci2.imu.stationary import MAX_STD
 from maci2.lie import se3_log
+from maci2.pipeline.tracking.first_window import world_states
 from maci2.pipeline.tracking.propagation import propagated
 from maci2.pipeline.tracking.smoother import FixedLagSmoother, SmootherConfig
 from maci2.types import NS, Array, Mat4, Stamps, Vec3
@@ -75,6 +76,14 @@ class Keyframe:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """What the world of a segment is fixed to: place and heading of the IMU at one keyframe."""
+
+    stamp_ns: int
+    T_w_b: Mat4
+
+
+@dataclass(frozen=True)
 class Track:
     """States at chosen timestamps, causal: each knows nothing of what came after it."""
 
@@ -85,6 +94,9 @@ class Track:
 
     log_scale: float = 0.0
     """Logarithm of true length over vision's, where vision left its scale in doubt."""
+
+    origins: tuple[Origin, ...] = ()
+    """One of each segment."""
 
 
 class Tracker:
@@ -103,6 +115,7 @@ class Tracker:
         self.smoother: FixedLagSmoother | None = None
         self.keyframes: list[Keyframe] = []
         self.starts: list[InitResult] = []
+        self.origins: list[Origin] = []
         self.segment = -1
         self.log_scale = 0.0  # of true length over vision's, as last estimated
         self._measured_ns = 0
@@ -120,6 +133,8 @@ class Tracker:
         smoother.start(imu, vision, result)
         self.smoother = smoother
         self.starts.append(result)
+        first = world_states(result, self._T_b_c)[0]
+        self.origins.append(Origin(int(vision.stamps_ns[0]), first.Ts_w_b[0]))
         self.segment += 1
         self._measured_ns = int(vision.stamps_ns[-1])
         self._rejected_in_a_row = 0
@@ -260,7 +275,9 @@ def track(
             "tracking never started: no window of "
             f"{WINDOW_S:g} s was initialized with the verdict ok. Run `maci2 init` to see why."
         )
-    return Track(states, tracker.keyframes, tracker.starts, tracker.log_scale)
+    return Track(
+        states, tracker.keyframes, tracker.starts, tracker.log_scale, tuple(tracker.origins)
+    )
 
 
 def _window_start(keyframes_ns: Stamps, last: int) -> int | None:
