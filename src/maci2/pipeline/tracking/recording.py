@@ -18,13 +18,16 @@ from maci2.errors import DatasetError
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.pipeline.rehearsals import warm_up
+from maci2.pipeline.tracking.calibration_spread import bias_walks, calibration_spread
 from maci2.pipeline.tracking.first_window import bias_prior, gauge_prior
 from maci2.pipeline.tracking.propagation import propagated
 from maci2.pipeline.tracking.smoother import SmootherConfig
 from maci2.pipeline.tracking.track import Track, TrackedState, track
+from maci2.sensors import CameraTrajectory
 from maci2.types import NS, Stamps
 from maci2.vision import RelativePoses
 from maci2.vision.odometry_run import even_keyframes
+from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
 
 KEYFRAME_INTERVAL_S = 0.2
 """Between keyframes: the odometry's own spacing, for which its covariances are calibrated."""
@@ -60,11 +63,12 @@ def track_recording(
         )
     vision = inputs.camera_motion(_keyframes(inputs, candidates_ns, interval_s), 0)
     images_ns = _images(inputs, vision.stamps_ns)
-    noise = inputs.recording.rig.imu
-    walks = (noise.walk_gyro, noise.walk_acc)
+    rig = inputs.recording.rig
+    walks = bias_walks(rig)
+    config = replace(config or SmootherConfig(), calibration=calibration_spread(rig))
     found = track(inputs.imu, vision, inputs.T_b_c, walks, images_ns, config)
     if batch:
-        found = smoothed(inputs, vision, found, walks, config or SmootherConfig())
+        found = smoothed(inputs, vision, found, walks, config)
     return TrackedRecording(inputs, vision, found, batch)
 
 
@@ -72,7 +76,15 @@ def _keyframes(inputs: Inputs, candidates_ns: Stamps, interval_s: float) -> Stam
     """Even keyframes; those of a file of measurements are given."""
     if inputs.source.kind == "measurements":
         return candidates_ns
+    if isinstance(inputs.visual, CameraTrajectory):
+        candidates_ns = candidates_ns[_between_poses(inputs.visual.stamps_ns, candidates_ns)]
     return even_keyframes(candidates_ns, interval_s)
+
+
+def _between_poses(poses_ns: Stamps, stamps_ns: Stamps) -> np.ndarray:
+    """(n,) timestamps with poses near enough before and after to interpolate."""
+    after = np.clip(np.searchsorted(poses_ns, stamps_ns), 1, len(poses_ns) - 1)
+    return np.asarray(poses_ns[after] - poses_ns[after - 1] <= MAX_TRUTH_GAP_S * NS)
 
 
 def _images(inputs: Inputs, keyframes_ns: Stamps) -> Stamps:
@@ -122,9 +134,15 @@ def smoothed(
         config.loss,
     )
     imu = inputs.imu.between(int(keyframes_ns[0]), int(keyframes_ns[-1]))
-    priors = (gauge_prior(states, border), bias_prior(imu.bias_prior, states, border))
-    problem = ChainProblem(imu, keyframes_ns, *walks, camera=camera, priors=priors)
+    priors = (
+        gauge_prior(states, border),
+        bias_prior(imu.bias_prior, states, border),
+        config.calibration.prior(inputs.T_b_c, vision.std_scale),
+    )
+    unknowns = config.calibration.unknowns(vision.std_scale)
+    problem = ChainProblem(imu, keyframes_ns, *walks, unknowns, camera, priors=priors)
     solution = solve_chain(problem, states, border, ChainConfig())
+    border = solution.border
     covs = chain_posterior(solution).states
     images_ns = np.array([state.stamp_ns for state in part])
     found: list[TrackedState] = []

@@ -16,84 +16,29 @@ import numpy as np
 
 from maci2.chain import (
     Border,
-    BorderUnknowns,
     CameraMotions,
     ChainConfig,
     ChainProblem,
     ChainSolution,
-    GaussianPrior,
     Loss,
     States,
-    border_prior,
     last_state_covariance,
-    make_border,
     solution_without_first,
     solve_chain,
     with_wandering_constants,
     without_first,
     zero_motion,
 )
-from maci2.chain.chain_state import BORDER, CAMERA, CAMERA_CLOCK, SCALE
 from maci2.errors import MeasurementError
 from maci2.estimation import InitResult
 from maci2.gaussian import nees
 from maci2.imu import ImuMeasurements
+from maci2.pipeline.tracking.calibration_spread import KNOWN, CalibrationSpread
 from maci2.pipeline.tracking.first_window import bias_prior, gauge_prior, world_states
 from maci2.pipeline.tracking.propagation import propagated_mean
 from maci2.pipeline.tracking.visual_noise import Innovation, VisualNoise, innovation
 from maci2.types import NS, Array, Mat4, Mat6, Stamps, Vec3
 from maci2.vision import RelativePoses
-
-
-@dataclass(frozen=True)
-class CalibrationSpread:
-    """Standard deviations of the rig's constants, which are estimated along; 0 takes one as
-    known."""
-
-    rotation_deg: float = 0.0
-    """Rotation of the camera in the body, per axis."""
-
-    lever_m: float = 0.005
-    """Place of the camera in the body, per axis, where its rotation is estimated."""
-
-    clock_s: float = 0.0
-    """Offset of the camera's clock."""
-
-    scale_walk: float = 0.0
-    """Random walk of vision's scale where that is estimated [1/sqrt(s)]."""
-
-    rotation_walk_deg: float = 0.0
-    """Random walk of the camera's rotation [deg/sqrt(s)]."""
-
-    clock_walk_s: float = 0.0
-    """Random walk of the camera's clock [s/sqrt(s)]."""
-
-    def unknowns(self, std_scale: float) -> BorderUnknowns:
-        """Constants that are free."""
-        return BorderUnknowns(
-            camera=self.rotation_deg > 0.0, scale=std_scale > 0.0, camera_clock=self.clock_s > 0.0
-        )
-
-    def prior(self, T_b_c: Mat4, std_scale: float) -> GaussianPrior:
-        """Prior about the calibration as it is stated."""
-        std = np.full(BORDER, np.inf)
-        if std_scale > 0.0:
-            std[SCALE] = std_scale
-        if self.rotation_deg > 0.0:
-            std[CAMERA] = [self.lever_m] * 3 + [np.deg2rad(self.rotation_deg)] * 3
-        if self.clock_s > 0.0:
-            std[CAMERA_CLOCK] = self.clock_s
-        return border_prior(make_border(T_b_c=T_b_c), std)
-
-    def wandered(self, dt: float) -> Array:
-        """(20,) variances by which the constants wander in `dt` seconds."""
-        variances = np.zeros(BORDER)
-        variances[SCALE] = self.scale_walk**2 * dt
-        if self.rotation_deg > 0.0:
-            variances[5:8] = np.deg2rad(self.rotation_walk_deg) ** 2 * dt
-        if self.clock_s > 0.0:
-            variances[CAMERA_CLOCK] = self.clock_walk_s**2 * dt
-        return variances
 
 
 @dataclass(frozen=True)
@@ -112,7 +57,7 @@ class SmootherConfig:
     std_zero_velocity: float = 0.003
     """Velocity of a device that stands still [m/s]."""
 
-    calibration: "CalibrationSpread" = field(default_factory=lambda: CalibrationSpread())
+    calibration: CalibrationSpread = KNOWN
     """How far the rig's constants may be off."""
 
     solver: ChainConfig = field(
