@@ -24,6 +24,7 @@ NEEDS = {
     "truth": ("chain",),
     "vo": ("odometry",),
     "vo-report": ("odometry",),
+    "watch": ("initialize", "chain"),
 }
 """What commands compile in all processes at once; others compile for themselves, as they go."""
 

@@ -110,7 +110,9 @@ def track_errors(
     velocity = v_b - np.einsum("kji,kj->ki", at.Ts_w_b[:, :3, :3], at.v_w)
     up, true_up = Rs[:, 2], at.Ts_w_b[:, 2, :3]
     sine = np.linalg.norm(np.cross(up, true_up), axis=1)
-    scores = _nees(states, Rs, v_b, velocity, gyro_bias[known], at, _in_worlds(states, truth, origins))
+    scores = _nees(
+        states, Rs, v_b, velocity, gyro_bias[known], at, _in_worlds(states, truth, origins)
+    )
     squares = np.sum(velocity**2, axis=1)
     return TrackErrors(
         ate_m=path.ate_m,

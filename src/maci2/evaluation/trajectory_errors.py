@@ -1,4 +1,4 @@
-"""Errors of any trajectory against ground truth: absolute after alignment, relative over horizons."""
+"""Errors of any trajectory against ground truth: absolute, and relative over horizons."""
 
 from dataclasses import dataclass
 

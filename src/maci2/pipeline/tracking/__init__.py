@@ -3,4 +3,12 @@
 from maci2.pipeline.tracking.smoother import FixedLagSmoother, SmootherConfig
 from maci2.pipeline.tracking.track import Health, Origin, Track, TrackedState, track
 
-__all__ = ["FixedLagSmoother", "Health", "Origin", "SmootherConfig", "Track", "TrackedState", "track"]
+__all__ = [
+    "FixedLagSmoother",
+    "Health",
+    "Origin",
+    "SmootherConfig",
+    "Track",
+    "TrackedState",
+    "track",
+]

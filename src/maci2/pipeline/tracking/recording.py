@@ -61,7 +61,7 @@ def track_recording(
             f"{path}: {len(candidates_ns)} usable images from {options.start_s:g} s on, needed two "
             "or more; choose an earlier --start."
         )
-    vision = inputs.camera_motion(_keyframes(inputs, candidates_ns, interval_s), 0)
+    vision = inputs.camera_motion(keyframes_of(inputs, candidates_ns, interval_s), 0)
     images_ns = _images(inputs, vision.stamps_ns)
     rig = inputs.recording.rig
     walks = bias_walks(rig)
@@ -72,7 +72,7 @@ def track_recording(
     return TrackedRecording(inputs, vision, found, batch)
 
 
-def _keyframes(inputs: Inputs, candidates_ns: Stamps, interval_s: float) -> Stamps:
+def keyframes_of(inputs: Inputs, candidates_ns: Stamps, interval_s: float) -> Stamps:
     """Even keyframes; those of a file of measurements are given."""
     if inputs.source.kind == "measurements":
         return candidates_ns

@@ -133,7 +133,7 @@ class FixedLagSmoother:
         k = len(problem.stamps_ns) - 1
         camera, priors = problem.camera, problem.priors
         if T_ck_ck1 is not None and cov_T_ck_ck1 is not None:
-            cov = self._stated(cov_T_ck_ck1)
+            cov = self.stated(cov_T_ck_ck1)
             difference = self._predicted(imu, span, T_ck_ck1)
             self._noise.observe(difference, cov_T_ck_ck1)
             assert camera is not None
@@ -164,9 +164,9 @@ class FixedLagSmoother:
         """Chi-square per degree of freedom of a relative pose against the IMU's prediction."""
         span = np.array([self.stamps_ns[-1], stamp_ns])
         difference = self._predicted(imu, span, T_ck_ck1)
-        return float(nees(difference.r, difference.cov + self._stated(cov_T_ck_ck1))) / 6.0
+        return float(nees(difference.r, difference.cov + self.stated(cov_T_ck_ck1))) / 6.0
 
-    def _stated(self, cov_T_ck_ck1: Mat6) -> Mat6:
+    def stated(self, cov_T_ck_ck1: Mat6) -> Mat6:
         """Covariance of a relative pose as it is used."""
         if not self.config.adapt_visual_noise:
             return cov_T_ck_ck1

@@ -246,7 +246,7 @@ def track(
     started_at = -1
     for k in range(1, len(keyframes_ns)):
         stamp_ns = int(keyframes_ns[k])
-        first = _window_start(keyframes_ns, k)
+        first = window_start(keyframes_ns, k)
         waiting = tracker.smoother is None or (tracker.doubtful and (first or 0) >= started_at)
         if waiting and first is not None and _try_start(tracker, imu, vision, first, k):
             started_at = k
@@ -280,7 +280,7 @@ def track(
     )
 
 
-def _window_start(keyframes_ns: Stamps, last: int) -> int | None:
+def window_start(keyframes_ns: Stamps, last: int) -> int | None:
     """First keyframe of the window that ends at keyframe `last`; None before there is one."""
     first = int(np.searchsorted(keyframes_ns, keyframes_ns[last] - round(WINDOW_S * NS)))
     long_enough = keyframes_ns[last] - keyframes_ns[first] > 0.9 * WINDOW_S * NS

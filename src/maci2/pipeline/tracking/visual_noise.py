@@ -24,8 +24,8 @@ hundred times: below it, nothing is scaled."""
 LARGEST_FACTOR = 25.0
 """Largest factor on the stated covariance; beyond it a relative pose is an outlier, not noise."""
 
-REMEMBERED = 50
-"""Innovations that a lasting noise is estimated from: ten seconds of keyframes."""
+FEWEST, REMEMBERED = 10, 50
+"""Innovations that a lasting noise is estimated from: two to ten seconds of keyframes."""
 
 LARGEST_SQUARE = 9.0
 """Square of a whitened entry beyond which it counts as that: outliers are not noise."""
@@ -33,9 +33,8 @@ LARGEST_SQUARE = 9.0
 MEAN_SQUARE = 0.973
 """Expected square of a standard normal number so limited."""
 
-LASTING_BY_CHANCE = 1.35
-"""Ratio of the mean square to its expectation which 50 innovations of three entries exceed once in
-a thousand times."""
+CHANCE_SIGMAS = 3.0
+"""Standard deviations of the mean square by which it must exceed its expectation."""
 
 
 class VisualNoise:
@@ -86,7 +85,7 @@ class _LastingVariance:
         variances, axes = np.linalg.eigh(cov[self._part, self._part])
         self._squares.append((axes.T @ r[self._part]) ** 2)
         self._variances.append(variances)
-        if len(self._squares) == REMEMBERED:
+        if len(self._squares) >= FEWEST:
             self.variance = self._solved(np.array(self._squares), np.array(self._variances))
 
     def _solved(self, squares: Array, variances: Array) -> float:
@@ -96,7 +95,7 @@ class _LastingVariance:
             limited = np.minimum(squares / (variances + extra), LARGEST_SQUARE)
             return float(limited.mean()) / MEAN_SQUARE
 
-        if ratio(0.0) < LASTING_BY_CHANCE:
+        if ratio(0.0) < 1.0 + CHANCE_SIGMAS * np.sqrt(2.0 / squares.size):
             return 0.0
         low, high = 0.0, float(squares.max())
         for _ in range(20):
