@@ -68,6 +68,7 @@ class Comparison:
     rotations: list[Array] = field(default_factory=list)
     """(3, 3) of the odometry, R_anchor_k."""
 
+    _adjoints: list[Array] = field(default_factory=list)
     _T_o_ok: Mat4 = field(default_factory=lambda: np.eye(4))
     _latest: States | None = None
     _latest_cov: Array | None = None
@@ -117,9 +118,9 @@ class Comparison:
     def _add_odometry(self, T_b_before: Mat4) -> None:
         """Derivatives by the noise of relative poses: that of the newest one is new, the others
         see a new lever."""
-        adjoints = [*getattr(self, "_adjoints", []), se3_adj(np.ascontiguousarray(T_b_before))]
-        self._adjoints = adjoints
-        self.by_odometry.append([self.shifted_origin() @ adjoint for adjoint in adjoints])
+        self._adjoints.append(se3_adj(np.ascontiguousarray(T_b_before)))
+        J = self.shifted_origin()
+        self.by_odometry.append([J @ adjoint for adjoint in self._adjoints])
 
     def shifted_origin(self, k: int = -1) -> Array:
         """(6, 6) derivative of residual k by a small motion [rho, phi] of the odometry's world at
@@ -132,7 +133,8 @@ class Comparison:
     @property
     def now(self) -> tuple[States, Array]:
         """The anchor's state carried to the last keyframe by the IMU alone, with its covariance."""
-        assert self._latest is not None and self._latest_cov is not None
+        assert self._latest is not None
+        assert self._latest_cov is not None
         return self._latest, self._latest_cov
 
     def covariance(self) -> Array:

@@ -24,6 +24,9 @@ PRIOR_DOF = 20.0
 REMEMBERED = 60
 """Statistics of each kind that count as lately: twelve seconds of keyframes."""
 
+STILL_M = 1e-3
+"""An odometry that moves less than this from keyframe to keyframe has stopped."""
+
 INDEPENDENT = 0.2
 """Share of them that are independent: windows overlap."""
 
@@ -63,7 +66,10 @@ def fault_tests(window: Comparison) -> list[FaultTest]:
     L = np.linalg.cholesky(C)
     white = np.linalg.solve(L, e)
     tests = [
-        _tested(fault, np.linalg.solve(L, S), white) for fault, S in signatures(window).items()
+        _tested(fault, np.linalg.solve(L, S), white)
+        for fault, S in signatures(window).items()
+        # An odometry that has not moved has no scale.
+        if np.abs(S).max() > STILL_M
     ]
     frozen = _stalled(window, white)
     return [*tests, frozen] if frozen is not None else tests
@@ -75,10 +81,6 @@ def _tested(fault: Fault, S: Array, white: Array) -> FaultTest:
     size = cov @ (S.T @ white)
     statistic = float(size @ information @ size)
     return FaultTest(fault, statistic, S.shape[1], size, np.sqrt(np.diag(cov)))
-
-
-STILL_M = 1e-3
-"""An odometry that moves less than this from keyframe to keyframe has stopped."""
 
 
 def _stalled(window: Comparison, white: Array) -> FaultTest | None:
