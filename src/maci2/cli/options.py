@@ -68,7 +68,11 @@ TimeOffset = Annotated[
 ]
 Truth = Annotated[
     str,
-    typer.Option(help="NAME[,NAME]: ground truths by name; of each recording the first it has"),
+    typer.Option(
+        help="NAME[,NAME]: ground truths by name; of each recording the first it has. `audited`: "
+        "the recording's ground truth (the first of the other names) after its audit against the "
+        "IMU, as `maci2 truth` makes it; audited:SOURCE names the source (vicon0, leica0, ...)"
+    ),
 ]
 AccBiasPrior = Annotated[
     str | None, typer.Option(help="X,Y,Z: the accelerometer bias this sensor is known for [m/s^2]")

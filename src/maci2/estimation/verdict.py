@@ -15,6 +15,7 @@ from maci2.estimation.premises import Premises, contradictions
 from maci2.estimation.premises.contradictions import STD_ACC_SCALE
 from maci2.estimation.results import (
     CalibrationResult,
+    CalibrationStage,
     InitResult,
     Posterior,
     SolveReport,
@@ -135,6 +136,7 @@ def judge_calibration(
     rotations: RotationAlignment,
     limits: CalibrationLimits,
     scale: MeasuredScale | None = None,
+    progress: tuple[CalibrationStage, ...] = (),
 ) -> CalibrationResult:
     """Verdict on each axis of the extrinsics, and what motion would help; `scale` is what the
     accelerometer says of the camera's translations where they were taken as metric."""
@@ -158,7 +160,7 @@ def judge_calibration(
         checks.append(plausible_scale(scale.scale, scale.std, STD_ACC_SCALE))
     status, reasons = worst(checks)
     reasons += _consistency(report, vision, rotations.residuals)
-    return CalibrationResult(Verdict(status, tuple(reasons)), report, state, posterior)
+    return CalibrationResult(Verdict(status, tuple(reasons)), report, state, posterior, progress)
 
 
 def _unseen_rotations(rotations: RotationAlignment, limits: CalibrationLimits) -> list[str]:

@@ -10,6 +10,7 @@ import numpy as np
 from maci2.datasets import open_recording
 from maci2.errors import DatasetError, OptionError
 from maci2.estimation.premises import Premises
+from maci2.ground_truth.choose import published_names, with_audited
 from maci2.imu import ImuMeasurements
 from maci2.imu.model_choice import find_imu_model, is_learned
 from maci2.lie import se3_inv
@@ -23,6 +24,7 @@ from maci2.sensors import (
     GroundTruth,
     Recording,
     Rig,
+    bridged,
     require_overlap,
     require_plausible,
     with_velocity,
@@ -38,6 +40,7 @@ from maci2.vision import (
     rectified_extrinsics,
 )
 from maci2.vision.odometry import StereoOdometry
+from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
 from maci2.vision.predicted_rotation import no_prediction
 
 
@@ -98,6 +101,14 @@ class Inputs:
             )
         return stamps[(stamps >= first) & (stamps <= last)]
 
+    def measurable_ns(self) -> Stamps:
+        """Those of them that do not lie inside a gap of the poses that motion is taken from."""
+        stamps = self.candidates_ns()
+        poses = self.truth if self.source.kind == "truth" else self.visual
+        if isinstance(poses, GroundTruth | CameraTrajectory):
+            stamps = stamps[bridged(poses.stamps_ns, stamps, MAX_TRUTH_GAP_S)]
+        return stamps
+
     def camera_motion(self, stamps_ns: Stamps, index: int) -> RelativePoses:
         """Relative poses over the keyframes; noise depends on seed, recording and `index`."""
         cov_pose = pose_noise(*self.source.std)
@@ -135,6 +146,7 @@ def open_inputs(path: Path, options: RunOptions, calibrating: bool = False) -> I
     Only `calibrating` works with a rig whose extrinsics are not known.
     """
     recording = open_recording(path, options.rig, options.topics, options.given)
+    recording = with_audited(recording, options.truth)
     if options.vision.kind == "truth" or not calibrating:
         what = "camera motion from ground truth" if calibrating else "initialization"
         require_extrinsics(recording.rig, what)
@@ -172,12 +184,13 @@ def apply_imu_model(recording: Recording, options: RunOptions) -> ImuMeasurement
 
 
 def require_known_truths(recordings: Iterable[Recording], names: tuple[str, ...]) -> None:
-    """Raise unless every name of `--truth` is that of a ground truth of some recording.
+    """Raise unless every name of `--truth` is that of a ground truth of some recording, or of
+    its audit.
 
     Recordings are looked at until all names have been found.
     """
-    unknown, existing = list(names), dict[str, None]()
-    for recording in recordings if names else ():
+    unknown, existing = list(published_names(names)), dict[str, None]()
+    for recording in recordings if unknown else ():
         existing |= dict.fromkeys(recording.truths)
         unknown = [name for name in unknown if name not in recording.truths]
         if not unknown:
