@@ -57,8 +57,8 @@ def version(
 
 
 for command in (
-    demo, check, simulate, vo, init, live, track, watch, calibrate, evaluate, reproduce, report, convert,
-    truth, bench, compile, imu_report, vo_report, train_imu, train_vision, model,
+    demo, check, simulate, vo, init, live, track, watch, calibrate, evaluate, reproduce, report,
+    convert, truth, bench, compile, imu_report, vo_report, train_imu, train_vision, model,
 ):  # fmt: skip
     app.command()(command)
 

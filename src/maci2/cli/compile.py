@@ -17,7 +17,7 @@ NEEDS = {
     "demo": ("initialize", "calibrate", "odometry", "render"),
     "evaluate": ("initialize", "odometry"),
     "live": ("initialize", "odometry"),
-    "reproduce": ("initialize", "calibrate", "baselines", "odometry"),
+    "reproduce": ("initialize", "calibrate", "baselines", "odometry", "chain"),
     "simulate": ("render",),
     "track": ("initialize", "odometry", "chain"),
     "train-vision": ("odometry", "render"),

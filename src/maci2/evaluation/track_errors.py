@@ -138,9 +138,8 @@ def _nees(
     """NEES of every state; `in_worlds` are orientation and position errors."""
     cov = np.array([state.cov for state in states])
     true_cov = np.zeros_like(cov)
-    covariance = getattr(truth, "covariance", None)
-    if covariance is not None:
-        true_cov = covariance.at(truth.stamps_ns)
+    if truth.covariance is not None:
+        true_cov = truth.covariance.at(truth.stamps_ns)
     both = cov + true_cov
     true_Rs = truth.Ts_w_b[:, :3, :3]
     cov_v = _of_velocity(cov, Rs, v_b) + _of_velocity(true_cov, true_Rs, v_b)

@@ -43,6 +43,9 @@ class TrackedRecording:
     batch: bool
     """Whether every state was smoothed with all measurements; otherwise they are causal."""
 
+    at_imu_rate: tuple[TrackedState, ...] = ()
+    """States at every IMU sample too, where they were asked for."""
+
 
 def track_recording(
     path: Path,
@@ -50,8 +53,14 @@ def track_recording(
     interval_s: float = KEYFRAME_INTERVAL_S,
     config: SmootherConfig | None = None,
     batch: bool = False,
+    measured: RelativePoses | None = None,
+    at_imu_rate: bool = False,
 ) -> TrackedRecording:
-    """Track a recording from its first usable window on."""
+    """Track a recording from its first usable window on.
+
+    `measured` are the relative poses of an earlier run with the same options. `at_imu_rate` gives
+    states at every IMU sample beside those at images.
+    """
     inputs = open_inputs(path, options)
     warm_up("initialize", "chain")
     candidates_ns = inputs.candidates_ns()
@@ -61,15 +70,23 @@ def track_recording(
             f"{path}: {len(candidates_ns)} usable images from {options.start_s:g} s on, needed two "
             "or more; choose an earlier --start."
         )
-    vision = inputs.camera_motion(keyframes_of(inputs, candidates_ns, interval_s), 0)
+    vision = measured or inputs.camera_motion(keyframes_of(inputs, candidates_ns, interval_s), 0)
     images_ns = _images(inputs, vision.stamps_ns)
     rig = inputs.recording.rig
     walks = bias_walks(rig)
     config = replace(config or SmootherConfig(), calibration=calibration_spread(rig))
-    found = track(inputs.imu, vision, inputs.T_b_c, walks, images_ns, config)
+    wanted_ns = images_ns
+    if at_imu_rate:
+        samples_ns = inputs.imu.stamps_ns
+        inside = (samples_ns >= images_ns[0]) & (samples_ns <= images_ns[-1])
+        wanted_ns = np.union1d(images_ns, samples_ns[inside])
+    found = track(inputs.imu, vision, inputs.T_b_c, walks, wanted_ns, config)
     if batch:
         found = smoothed(inputs, vision, found, walks, config)
-    return TrackedRecording(inputs, vision, found, batch)
+    dense = tuple(found.states) if at_imu_rate else ()
+    at_images = set(images_ns.tolist())
+    states = [state for state in found.states if state.stamp_ns in at_images]
+    return TrackedRecording(inputs, vision, replace(found, states=states), batch, dense)
 
 
 def keyframes_of(inputs: Inputs, candidates_ns: Stamps, interval_s: float) -> Stamps:
