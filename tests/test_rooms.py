@@ -49,7 +49,7 @@ ALLOWED = {
     "vision": GROUND | {"sensors"},
     "estimation": GROUND | {"imu", "vision"},
     "chain": GROUND | {"imu", "estimation"},
-    "calibration": GROUND | {"imu", "vision", "estimation", "chain"},
+    "calibration": GROUND | {"sensors", "imu", "vision", "estimation", "chain"},
     "ground_truth": GROUND | {"sensors", "rigs", "datasets", "imu", "estimation", "chain"},
     "pipeline": MEASURING | {"ground_truth"},
     "evaluation": PRODUCT,

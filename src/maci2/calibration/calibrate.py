@@ -8,7 +8,7 @@ import numpy as np
 from maci2.boundary import require_type
 from maci2.calibration.calibration_problem import NOTHING_KNOWN, Guess, MountingPrior
 from maci2.calibration.calibration_progress import calibration_progress
-from maci2.calibration.calibration_solve import measured_scale, solve_calibration
+from maci2.calibration.calibration_solve import Solved, measured_scale, solve_calibration
 from maci2.calibration.calibration_state import (
     calibrated_posterior,
     calibrated_state,
@@ -84,6 +84,21 @@ def calibrate(
     require_type(limits, CalibrationLimits, "limits", "CalibrationLimits()")
     require_window(imu, vision)
 
+    solved, vision, aligned = solve_from_nothing(imu, vision, mounting, config)
+    found = solved.posterior()
+    posterior = None if found is None else calibrated_posterior(solved, found)
+    scale = measured_scale(imu, vision, solved, mounting, config)
+    progress = calibration_progress(solved)
+    report = solve_report(solved, found, 1e3 * (time.perf_counter() - began))
+    state = calibrated_state(solved, imu)
+    return judge_calibration(state, posterior, report, vision, aligned, limits, scale, progress)
+
+
+def solve_from_nothing(
+    imu: ImuMeasurements, vision: RelativePoses, mounting: MountingPrior, config: SolverConfig
+) -> tuple[Solved, RelativePoses, RotationAlignment]:
+    """The solved chain, vision on the IMU's clock as far as angles tell it, and what rotations
+    alone say of the mounting."""
     vision, offset_s = on_imu_clock(imu, vision, config)
     prior = imu.bias_prior
     pre = preintegrate(imu, vision.stamps_ns, prior.mean_gyro, prior.mean_acc, config.rule)
@@ -98,14 +113,8 @@ def calibrate(
         )
         for start in _rotations_to_try(imu, vision, pre, aligned)
     ]
-    solved = min(solutions, key=lambda s: (not s.solution.converged, s.chi_square))
-    found = solved.posterior()
-    posterior = None if found is None else calibrated_posterior(solved, found)
-    scale = measured_scale(imu, vision, solved, mounting, config)
-    progress = calibration_progress(solved)
-    report = solve_report(solved, found, 1e3 * (time.perf_counter() - began))
-    state = calibrated_state(solved, imu)
-    return judge_calibration(state, posterior, report, vision, aligned, limits, scale, progress)
+    best = min(solutions, key=lambda s: (not s.solution.converged, s.chi_square))
+    return best, vision, aligned
 
 
 def _require_choices(config: SolverConfig) -> None:

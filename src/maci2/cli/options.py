@@ -21,6 +21,7 @@ Imu = Annotated[
     str,
     typer.Option(
         help="IMU model: raw (data-sheet noise and vibration), datasheet (data-sheet noise alone), "
+        "noise:FILE (what `maci2 noise --json` measured), "
         "euroc or tumvi (learned, `maci2 model` lists them), or a weight file of train-imu"
     ),
 ]

@@ -78,7 +78,13 @@ def calibration_spread(rig: Rig) -> CalibrationSpread:
     return KNOWN if rig.exact and rig.imu.exact else MEASURED
 
 
-def bias_walks(rig: Rig) -> tuple[float, float]:
-    """Random walks of gyroscope and accelerometer bias that a tracker reckons with."""
-    factor = 1.0 if rig.imu.exact else GYRO_WALK_FACTOR
-    return factor * rig.imu.walk_gyro, rig.imu.walk_acc
+def bias_walks(rig: Rig, stated: tuple[float, float] | None = None) -> tuple[float, float]:
+    """Random walks of gyroscope and accelerometer bias that a tracker reckons with.
+
+    `stated` takes the place of the data sheet's; where it differs from that, it was measured in
+    motion and is taken as it is.
+    """
+    sheet = (rig.imu.walk_gyro, rig.imu.walk_acc)
+    walk_gyro, walk_acc = stated or sheet
+    as_measured = rig.imu.exact or (walk_gyro, walk_acc) != sheet
+    return (1.0 if as_measured else GYRO_WALK_FACTOR) * walk_gyro, walk_acc

@@ -15,6 +15,7 @@ from maci2.chain import (
     solve_chain,
 )
 from maci2.errors import DatasetError
+from maci2.imu.model_choice import is_learned
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.pipeline.rehearsals import warm_up
@@ -73,7 +74,7 @@ def track_recording(
     vision = measured or inputs.camera_motion(keyframes_of(inputs, candidates_ns, interval_s), 0)
     images_ns = _images(inputs, vision.stamps_ns)
     rig = inputs.recording.rig
-    walks = bias_walks(rig)
+    walks = tracked_walks(inputs, options)
     config = replace(config or SmootherConfig(), calibration=calibration_spread(rig))
     wanted_ns = images_ns
     if at_imu_rate:
@@ -87,6 +88,14 @@ def track_recording(
     at_images = set(images_ns.tolist())
     states = [state for state in found.states if state.stamp_ns in at_images]
     return TrackedRecording(inputs, vision, replace(found, states=states), batch, dense)
+
+
+def tracked_walks(inputs: Inputs, options: RunOptions) -> tuple[float, float]:
+    """Random walks of the biases that a tracker reckons with."""
+    rig = inputs.recording.rig
+    # A learned model's own walks are those of what it leaves in the samples.
+    noise = rig.imu if is_learned(options.imu) else inputs.imu
+    return bias_walks(rig, (noise.walk_gyro, noise.walk_acc))
 
 
 def keyframes_of(inputs: Inputs, candidates_ns: Stamps, interval_s: float) -> Stamps:

@@ -14,7 +14,7 @@ from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.pipeline.rehearsals import warm_up
 from maci2.pipeline.tracking import SmootherConfig
 from maci2.pipeline.tracking.calibration_spread import bias_walks, calibration_spread
-from maci2.pipeline.tracking.recording import keyframes_of
+from maci2.pipeline.tracking.recording import keyframes_of, tracked_walks
 from maci2.pipeline.tracking.track import Tracker, window_start
 from maci2.pipeline.watchdog.comparison import Comparison
 from maci2.pipeline.watchdog.fault_tests import Fault, FaultTest, Ordinary, fault_tests
@@ -222,16 +222,20 @@ def watch_recording(
     warm_up("initialize", "chain")
     T_b_o = np.eye(4) if of_body else inputs.T_b_c
     vision = inputs.camera_motion(keyframes_of(inputs, inputs.candidates_ns(), interval_s), 0)
-    return watch(inputs, vision, T_b_o, config)
+    return watch(inputs, vision, T_b_o, config, tracked_walks(inputs, options))
 
 
 def watch(
-    inputs: Inputs, vision: RelativePoses, T_b_o: Mat4, config: WatchdogConfig | None = None
+    inputs: Inputs,
+    vision: RelativePoses,
+    T_b_o: Mat4,
+    config: WatchdogConfig | None = None,
+    walks: tuple[float, float] | None = None,
 ) -> WatchedRecording:
     """Watch relative poses over all keyframes of a recording."""
     rig, imu, stamps_ns = inputs.recording.rig, inputs.imu, vision.stamps_ns
     smoother = SmootherConfig(calibration=calibration_spread(rig))
-    watchdog = Watchdog(T_b_o, bias_walks(rig), smoother, config)
+    watchdog = Watchdog(T_b_o, walks or bias_walks(rig), smoother, config)
     alarms, notes, watched_ns, since = [], [], 0, 0
     for k in range(1, len(stamps_ns)):
         stamp_ns = int(stamps_ns[k])
