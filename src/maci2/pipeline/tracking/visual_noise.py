@@ -98,7 +98,7 @@ class _LastingVariance:
         if ratio(0.0) < 1.0 + CHANCE_SIGMAS * np.sqrt(2.0 / squares.size):
             return 0.0
         low, high = 0.0, float(squares.max())
-        for _ in range(20):
+        for _ in range(60):
             middle = 0.5 * (low + high)
             low, high = (middle, high) if ratio(middle) > 1.0 else (low, middle)
         return high

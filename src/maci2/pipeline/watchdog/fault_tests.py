@@ -65,14 +65,10 @@ def fault_tests(window: Comparison) -> list[FaultTest]:
     e, C = np.concatenate(window.residuals), window.covariance()
     L = np.linalg.cholesky(C)
     white = np.linalg.solve(L, e)
-    tests = [
-        _tested(fault, np.linalg.solve(L, S), white)
-        for fault, S in signatures(window).items()
-        # An odometry that has not moved has no scale.
-        if np.abs(S).max() > STILL_M
-    ]
     frozen = _stalled(window, white)
-    return [*tests, frozen] if frozen is not None else tests
+    if frozen is not None:
+        return [frozen]
+    return [_tested(fault, np.linalg.solve(L, S), white) for fault, S in signatures(window).items()]
 
 
 def _tested(fault: Fault, S: Array, white: Array) -> FaultTest:

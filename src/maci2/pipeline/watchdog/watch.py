@@ -159,7 +159,9 @@ class Watchdog:
             for test in fault_tests(window):
                 sigmas = self._ordinary[test.fault, length].sigmas(test)
                 self._waiting.append((stamp_ns, length, test))
-                if sigmas > self.config.sigmas and (worst is None or sigmas > worst[0]):
+                if sigmas > self.config.sigmas and (
+                    worst is None or _rank(test, sigmas) > _rank(worst[2], worst[0])
+                ):
                     worst = (sigmas, window, test)
         if worst is not None:
             sigmas, window, test = worst
@@ -175,6 +177,11 @@ class Watchdog:
             _, length, test = self._waiting.popleft()
             if test.fault != "stall":
                 self._ordinary[test.fault, length].observe(test)
+
+
+def _rank(test: FaultTest, sigmas: float) -> tuple[bool, float]:
+    """A stall explains everything without a size to fit, so it outranks what else fits."""
+    return test.fault == "stall", sigmas
 
 
 def restart_state(window: Comparison, stamp_ns: int) -> RestartState:
