@@ -32,7 +32,7 @@ def watch(
     ] = None,
     scale_std: opt.VisionScaleStd = None,
     interval: Annotated[float, typer.Option(help="from keyframe to keyframe [s]")] = 0.2,
-    sigmas: Annotated[float, typer.Option(help="alarm beyond this many standard deviations")] = 5.5,
+    sigmas: Annotated[float, typer.Option(help="alarm beyond this many standard deviations")] = 6.5,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="folder for watch.json and states to restart from"),

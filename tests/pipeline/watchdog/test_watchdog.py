@@ -68,7 +68,7 @@ def test_a_fault_is_found_within_two_seconds_and_named(ride, fault):
     onset_ns = int(ride.vision.stamps_ns[AT])
     assert 0 <= alarm.stamp_ns - onset_ns <= 2_000_000_000
     assert alarm.fault == fault
-    assert alarm.sigmas > 5.5
+    assert alarm.sigmas > 6.5
 
 
 def test_the_size_of_a_jump_is_told(ride):
