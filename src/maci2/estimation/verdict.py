@@ -5,6 +5,7 @@ well inside what the user needs and nothing that was taken as given is contradic
 is not surely so, `failed` when there is no answer.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -137,9 +138,11 @@ def judge_calibration(
     limits: CalibrationLimits,
     scale: MeasuredScale | None = None,
     progress: tuple[CalibrationStage, ...] = (),
+    further: Sequence[Check] = (),
 ) -> CalibrationResult:
     """Verdict on each axis of the extrinsics, and what motion would help; `scale` is what the
-    accelerometer says of the camera's translations where they were taken as metric."""
+    accelerometer says of the camera's translations where they were taken as metric, `further` are
+    checks of what was stated beforehand."""
     broken = _broken(state, posterior, report)
     if broken or posterior is None:
         unseen = _unseen_rotations(rotations, limits)
@@ -158,6 +161,7 @@ def judge_calibration(
     checks.append(plausible_scale(report.scale or 1.0, 0.0, vision.std_scale))
     if scale is not None:
         checks.append(plausible_scale(scale.scale, scale.std, STD_ACC_SCALE))
+    checks.extend(further)
     status, reasons = worst(checks)
     reasons += _consistency(report, vision, rotations.residuals)
     return CalibrationResult(Verdict(status, tuple(reasons)), report, state, posterior, progress)

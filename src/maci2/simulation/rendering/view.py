@@ -212,7 +212,7 @@ def smeared(image: NDArray[np.float32], flow: NDArray[np.float32]) -> NDArray[np
     return out
 
 
-@kernel(error_model="numpy", fastmath=True, nogil=True)
+@kernel(fastmath=True, nogil=True)
 def _smear(
     image: NDArray[np.float32],
     flow: NDArray[np.float32],
