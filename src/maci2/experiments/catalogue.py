@@ -18,6 +18,7 @@ from maci2.experiments.experiment import (
     Experiment,
     InitExperiment,
     RobustnessExperiment,
+    TrackExperiment,
     TruthExperiment,
     VisualExperiment,
 )
@@ -290,6 +291,14 @@ VIS_COV = VisualExperiment(
     ("MH_01_clip", "MH_01_static_clip", *paper.EUROC_TEST),
 )
 
+TRACK = TrackExperiment(
+    "track",
+    "Visual-inertial odometry of whole recordings",
+    ("MH_01_clip", "V1_02_easy", "V1_02_hard", "V2_03_easy", "V2_03_hard"),
+    (*paper.EUROC_TEST, *IMU_TRAINING, *IMU_TUNING),
+    DROID,
+)
+
 INTE_ERROR = CovarianceExperiment(
     "inte-error",
     "How the integration error grows",
@@ -336,6 +345,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         IMU_COV,
         INTE_ERROR,
         ROBUSTNESS,
+        TRACK,
         HARD_IMAGES,
         HARD_IMAGES_FULL,
         GROUND_TRUTH,
