@@ -26,7 +26,7 @@ GROUND = {
 }
 SENSING = GROUND | {"sensors", "rigs", "datasets", "simulation"}
 MEASURING = SENSING | {"imu", "vision", "estimation", "chain", "calibration"}
-PRODUCT = MEASURING | {"pipeline", "ground_truth"}
+PRODUCT = MEASURING | {"pipeline", "ground_truth", "watchdog"}
 SCORING = PRODUCT | {"evaluation", "diagnostics", "baselines"}
 SHOWING = SCORING | {"experiments", "reports"}
 ALLOWED = {
@@ -52,6 +52,7 @@ ALLOWED = {
     "calibration": GROUND | {"sensors", "imu", "vision", "estimation", "chain"},
     "ground_truth": GROUND | {"sensors", "rigs", "datasets", "imu", "estimation", "chain"},
     "pipeline": MEASURING | {"ground_truth"},
+    "watchdog": MEASURING | {"pipeline"},
     "evaluation": PRODUCT,
     "diagnostics": PRODUCT | {"evaluation"},
     "baselines": PRODUCT | {"evaluation"},

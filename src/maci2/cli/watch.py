@@ -10,7 +10,7 @@ from maci2.cli.printing import number, print_table, write_json
 from maci2.errors import OptionError
 
 if TYPE_CHECKING:
-    from maci2.pipeline.watchdog.watch import WatchedRecording
+    from maci2.watchdog.watch import WatchedRecording
 
 
 def watch(
@@ -60,8 +60,8 @@ def watch(
         topics=topics,
     )
     from maci2.errors import require_in_range
-    from maci2.pipeline.watchdog import WatchdogConfig, watch_recording
-    from maci2.pipeline.watchdog.watch_files import watch_summary, write_watch
+    from maci2.watchdog import WatchdogConfig, watch_recording
+    from maci2.watchdog.watch_files import watch_summary, write_watch
 
     require_in_range("--sigmas", sigmas, 3.0, 30.0)
     require_in_range("--interval", interval, 0.05, 2.0)
@@ -76,7 +76,7 @@ def watch(
 
 
 def _print(watched: "WatchedRecording") -> None:
-    from maci2.pipeline.watchdog.watch_files import alarm_size
+    from maci2.watchdog.watch_files import alarm_size
 
     length_s = (watched.end_ns - watched.start_ns) / 1e9
     typer.echo(

@@ -110,6 +110,11 @@ class GroundTruth:
                 finite=False,
             )
             object.__setattr__(self, name, values)
+        if self.covariance is not None:
+            what = f"{self.source}: covariance"
+            boundary.require_type(
+                self.covariance, TruthCovariance, what, "None, or that of an audit"
+            )
 
     def part(self, kept: Mask) -> "GroundTruth":
         """The rows that a mask (n,) keeps."""

@@ -16,10 +16,10 @@ from maci2.pipeline.tracking import SmootherConfig
 from maci2.pipeline.tracking.calibration_spread import bias_walks, calibration_spread
 from maci2.pipeline.tracking.recording import keyframes_of, tracked_walks
 from maci2.pipeline.tracking.track import Tracker, window_start
-from maci2.pipeline.watchdog.comparison import Comparison
-from maci2.pipeline.watchdog.fault_tests import Fault, FaultTest, Ordinary, fault_tests
 from maci2.types import Array, Mat4, Vec3
 from maci2.vision import RelativePoses
+from maci2.watchdog.comparison import Comparison
+from maci2.watchdog.fault_tests import Fault, FaultTest, Ordinary, fault_tests
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from typing import Literal
 import numpy as np
 from scipy import stats
 
-from maci2.pipeline.watchdog.comparison import Comparison
 from maci2.types import Array
+from maci2.watchdog.comparison import Comparison
 
 Fault = Literal["scale", "jump", "tilt", "stall"]
 

@@ -8,8 +8,8 @@ from scipy.spatial.transform import Rotation
 
 from maci2 import __version__
 from maci2.files import write_atomically, write_json
-from maci2.pipeline.watchdog.watch import Alarm, RestartState, WatchedRecording
 from maci2.types import NS, Array
+from maci2.watchdog.watch import Alarm, RestartState, WatchedRecording
 
 SUMMARY = "watch.json"
 OPENVINS = "openvins_{number}.txt"
