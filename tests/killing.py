@@ -164,7 +164,7 @@ def main() -> None:
     outcome = kill(
         Path(folder), command, getattr(signal, number), int(moments), int(seed), (".html",)
     )
-    print(json.dumps(outcome))
+    sys.stdout.write(json.dumps(outcome) + "\n")
 
 
 if __name__ == "__main__":

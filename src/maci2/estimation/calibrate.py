@@ -11,6 +11,7 @@ from maci2.estimation.config import DEFAULT_CONFIG, SolverConfig
 from maci2.estimation.initial_guess import lever_arm, start_values
 from maci2.estimation.initialize import require_arguments
 from maci2.estimation.levenberg_marquardt import Variables
+from maci2.estimation.premises import window_premises
 from maci2.estimation.results import CalibrationResult, Posterior, SolveReport, VIState
 from maci2.estimation.rotation_alignment import (
     RotationAlignment,
@@ -87,7 +88,8 @@ def calibrate(
 
     scale = measured_scale(imu, vision, state, report.inflation, config)
     report = replace(report, solve_ms=1e3 * (time.perf_counter() - began))
-    return judge_calibration(state, posterior, report, vision, aligned, limits, scale)
+    premises = window_premises(imu, vision, state.T_b_c, config.rule, False)
+    return judge_calibration(state, posterior, report, vision, aligned, limits, scale, premises)
 
 
 def _rotations_to_try(

@@ -11,7 +11,7 @@ from maci2.estimation.config import DEFAULT_CONFIG, SolverConfig
 from maci2.estimation.initial_guess import start_values
 from maci2.estimation.levenberg_marquardt import Variables
 from maci2.estimation.outlier_rejection import inlier_poses, resolved, suspicious, without
-from maci2.estimation.premises import Premises, window_premises
+from maci2.estimation.premises import Premises, window_premises, with_window_rate
 from maci2.estimation.results import InitResult, Posterior, SolveReport, VIState
 from maci2.estimation.rotation_alignment import RotationAlignment, align_rotations
 from maci2.estimation.scale import free_constants
@@ -70,7 +70,10 @@ def initialize(
         if resolved(solved.report, again.report, inliers, vision.measured):
             solved = again.with_rejected(inliers)
 
-    evidence = Evidence(premises) if premises else _window_evidence(imu, solved, T_b_c, config)
+    if premises is not None:
+        evidence = Evidence(with_window_rate(premises, imu))
+    else:
+        evidence = _window_evidence(imu, solved, T_b_c, config)
     report = replace(solved.report, solve_ms=1e3 * (time.perf_counter() - began))
     return judge_initialization(
         solved.state,

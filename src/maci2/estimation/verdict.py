@@ -16,7 +16,7 @@ from maci2.estimation.confirmation import (
     unconfirmed_by_recording,
     unconfirmed_by_window,
 )
-from maci2.estimation.premises import Premises, contradictions
+from maci2.estimation.premises import Premises, contradictions, contradictions_of_calibration
 from maci2.estimation.premises.contradictions import STD_ACC_SCALE
 from maci2.estimation.results import (
     CalibrationResult,
@@ -182,16 +182,22 @@ def judge_calibration(
     rotations: RotationAlignment,
     limits: CalibrationLimits,
     scale: MeasuredScale | None = None,
+    premises: Premises | None = None,
 ) -> CalibrationResult:
     """Verdict on each axis of the extrinsics, and what motion would help; `scale` is what the
-    accelerometer says of the camera's translations where they were taken as metric."""
+    accelerometer says of the camera's translations where they were taken as metric, `premises`
+    what rotations say of axes and clocks."""
+    contradicted = []
+    if premises is not None:
+        offset_free = report.std_time_offset_s is not None
+        contradicted = contradictions_of_calibration(premises, offset_free)
     broken = _broken(state, posterior, report)
     if broken or posterior is None:
         unseen = _unseen_rotations(rotations, limits)
-        return CalibrationResult(Verdict("failed", (*unseen, *broken)), report)
+        return CalibrationResult(Verdict("failed", (*contradicted, *unseen, *broken)), report)
     std = np.sqrt(np.diag(posterior.T_b_c))
     turned_deg = rotation_about_axes_deg(state.Ts_c0_b)
-    checks = []
+    checks = [Check("weak", reason) for reason in contradicted]
     for i, axis in enumerate("xyz"):
         for what, value, limit, unit in (
             ("rotation about", float(np.rad2deg(std[3 + i])), limits.rotation_deg, "deg"),

@@ -46,27 +46,45 @@ def contradictions(premises: Premises, gravity_norm: float, offset_free: bool) -
 
     Causes come before effects: with wrong axes, a scale means nothing.
     """
-    rotation = premises.rotation
     reasons = _rate(premises.sample_rate)
-    if premises.rotation.mirror_ratio > np.log(1.0 / level() - 1.0):
-        return [
-            *reasons,
-            "the gyroscope's rates fit the camera's only if one of them is mirrored: check signs "
-            "and order of the gyroscope's axes",
-        ]
+    mirrored = _mirrored(premises)
+    if mirrored:
+        return reasons + mirrored
     reasons += _rotation(premises)
-    if not offset_free and _far(
-        np.array([rotation.time_offset_s]), rotation.cov[3:, 3:], STD_TIME_OFFSET_S, premises.dof
-    ):
-        reasons.append(
-            f"camera and gyroscope rotate alike only if the camera's clock is moved by "
-            f"{1e3 * rotation.time_offset_s:.0f} ms: estimate the time offset"
-        )
+    if not offset_free:
+        reasons += _time_offset(premises)
     if premises.translation is None:
         return reasons
     if premises.axes_right < 0.5:
         return [*reasons, _axes(premises)]
     return reasons + _lengths(premises, gravity_norm)
+
+
+def contradictions_of_calibration(premises: Premises, offset_free: bool) -> list[str]:
+    """Reasons against what a calibration takes as given: axes that are not mirrored, the clock and
+    the sample rate. It asks the extrinsics themselves."""
+    reasons = _rate(premises.sample_rate) + _mirrored(premises)
+    return reasons if offset_free or reasons else _time_offset(premises)
+
+
+def _mirrored(premises: Premises) -> list[str]:
+    if premises.rotation.mirror_ratio <= np.log(1.0 / level() - 1.0):
+        return []
+    return [
+        "the gyroscope's rates fit the camera's only if one of them is mirrored: check signs and "
+        "order of the gyroscope's axes, and that the camera's poses are not their inverse"
+    ]
+
+
+def _time_offset(premises: Premises) -> list[str]:
+    rotation = premises.rotation
+    offset_s, variance = np.array([rotation.time_offset_s]), rotation.cov[3:, 3:]
+    if not _far(offset_s, variance, STD_TIME_OFFSET_S, premises.dof):
+        return []
+    return [
+        f"camera and gyroscope rotate alike only if the camera's clock is moved by "
+        f"{1e3 * rotation.time_offset_s:.0f} ms: estimate the time offset"
+    ]
 
 
 def level() -> float:

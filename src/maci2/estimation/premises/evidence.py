@@ -198,5 +198,13 @@ def window_premises(
     evidence = PremiseEvidence(T_b_c, rule)
     evidence.add(imu, [vision])
     premises = evidence.posterior(accelerations)
+    return premises and replace(with_window_rate(premises, imu), is_complete=True)
+
+
+def with_window_rate(premises: Premises, imu: ImuMeasurements) -> Premises:
+    """The same with a window's sample rate, where more of its samples are missing than of all."""
     rate = None if imu.rate_hz is None else sample_rate(imu.stamps_ns, imu.rate_hz)
-    return premises and replace(premises, sample_rate=rate, is_complete=True)
+    known = premises.sample_rate
+    if rate is None or (known is not None and known.missing >= rate.missing):
+        return premises
+    return replace(premises, sample_rate=rate)
