@@ -114,7 +114,11 @@ def simulated_window(
     noise_scale: float = 1.0,
     **changes: object,
 ) -> Window:
-    """A window with noise exactly as declared; `noise_scale` multiplies what vision draws only."""
+    """A window with noise exactly as declared; `noise_scale` multiplies what vision draws only.
+
+    Biases stay, and the measurements say so, unless `bias_walk` is asked for; the truth then has
+    those of the last keyframe.
+    """
     config = SimulationConfig(
         kind=kind, duration_s=steps * step_s + 0.5, seed=seed, bias_walk=False, bias_gyro_std=0.05
     )
@@ -125,15 +129,18 @@ def simulated_window(
     cov_pose = pose_noise(std_deg, std_m)
     drawn = poses_from_truth(truth, stamps_ns, T_b_c, noise_scale**2 * cov_pose, (seed, 1))
     rows = np.searchsorted(truth.stamps_ns, stamps_ns)
+    imu = datasheet_model(recording.imu, recording.rig.imu, bias_prior)
+    if not config.bias_walk:
+        imu = replace(imu, walk_gyro=0.0, walk_acc=0.0)
     return Window(
-        imu=datasheet_model(recording.imu, recording.rig.imu, bias_prior),
+        imu=imu,
         vision=replace(drawn, covs_T_ck_ck1=np.tile(cov_pose, (steps, 1, 1))),
         truth=state_from_world(
             stamps_ns,
             truth.Ts_w_b[rows],
             truth.v_w[rows],
-            truth.bias_gyro[0],
-            truth.bias_acc[0],
+            truth.bias_gyro[rows[-1]],
+            truth.bias_acc[rows[-1]],
             T_b_c,
         ),
     )
@@ -198,7 +205,9 @@ def exact_window(
         )
     )  # fmt: skip
     imu = datasheet_model(recording.imu, recording.rig.imu, BiasPrior(mean_acc=np.array(bias_acc)))
-    imu = replace(imu, var_gyro=1e-6 * imu.var_gyro, var_acc=1e-6 * imu.var_acc)
+    imu = replace(
+        imu, var_gyro=1e-6 * imu.var_gyro, var_acc=1e-6 * imu.var_acc, walk_gyro=0.0, walk_acc=0.0
+    )
     clean = replace(imu, gyro=imu.gyro - bias_gyro, acc=imu.acc - bias_acc)
     stamps_ns = keyframe_stamps(recording, 0.2, steps, step_s)
     truth, T_b_c = recording.truth(), recording.rig.cameras[0].T_b_c

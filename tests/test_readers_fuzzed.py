@@ -30,6 +30,7 @@ from maci2.vision.covariance_models import BUNDLED, covariance_model
 from maci2.vision.covariance_models import WEIGHTS as VISION_WEIGHTS
 from maci2.vision.odometry_run import load_measured, save_measured
 from maci2.vision.relative_pose import unmeasured
+from maci2.vision.track_files import load_tracks
 
 SMALL = Path(__file__).parent / "data"
 SIZE = (96, 64)
@@ -155,6 +156,16 @@ def poses_target(folder: Path) -> Target:
     return Target(lambda: load_relative_poses(file), file, BINARY)
 
 
+def tracks_target(folder: Path) -> Target:
+    file, cov = folder / "tracks.npz", np.tile(1e-6 * np.eye(2), (2, 1, 1))
+    xy, stamps_ns, right = np.zeros((2, 2)), np.array([0, 10**8]), np.ones(2, dtype=bool)
+    names = ("track", "stamp_ns", "xy", "cov", "seen_right", "xy_right", "cov_right")
+    arrays = (stamps_ns * 0, stamps_ns, xy, cov, right, xy, cov)
+    lens = {"focal_px": 400.0, "baseline": 0.1}
+    np.savez(file, **dict(zip(names, arrays, strict=True)), **lens)
+    return Target(lambda: load_tracks(file).tracks(stamps_ns), file, BINARY)
+
+
 def unfinished_target(folder: Path) -> Target:
     file = measured_file(folder)
     return Target(lambda: load_measured(file), file, BINARY)
@@ -202,6 +213,7 @@ READERS: dict[str, Callable[[Path], Target]] = {
     "VBR calibration": vbr_target,
     "trajectory": trajectory_target,
     "relative poses": poses_target,
+    "feature tracks": tracks_target,
     "unfinished poses": unfinished_target,
     "ROS 1 bag": bag_target("ros1", "walk.bag"),
     "ROS 2 bag, sqlite3": bag_target("sqlite3", "*.db3"),

@@ -25,7 +25,7 @@ GROUND = {
     "compile",
 }
 SENSING = GROUND | {"sensors", "rigs", "datasets", "simulation"}
-MEASURING = SENSING | {"imu", "vision", "estimation", "chain"}
+MEASURING = SENSING | {"imu", "vision", "estimation", "chain", "calibration"}
 PRODUCT = MEASURING | {"pipeline", "ground_truth"}
 SCORING = PRODUCT | {"evaluation", "diagnostics", "baselines"}
 SHOWING = SCORING | {"experiments", "reports"}
@@ -49,6 +49,7 @@ ALLOWED = {
     "vision": GROUND | {"sensors"},
     "estimation": GROUND | {"imu", "vision"},
     "chain": GROUND | {"imu", "estimation"},
+    "calibration": GROUND | {"sensors", "imu", "vision", "estimation", "chain"},
     "ground_truth": GROUND | {"sensors", "rigs", "datasets", "imu", "estimation", "chain"},
     "pipeline": MEASURING | {"ground_truth"},
     "evaluation": PRODUCT,

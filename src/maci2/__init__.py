@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
+    from maci2.calibration.calibrate import calibrate
     from maci2.datasets import open_recording
     from maci2.datasets.image_files import stereo_frames
     from maci2.errors import (
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
         Verdict,
         VIState,
     )
-    from maci2.estimation.calibrate import calibrate
     from maci2.estimation.initialize import initialize
     from maci2.imu import BiasPrior, ImuMeasurements, datasheet_model, raw_model
     from maci2.imu.learned_model import ImuModel, load_imu_model
@@ -96,6 +96,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "maci2.calibration": ("calibrate",),
     "maci2.datasets": ("open_recording",),
     "maci2.datasets.image_files": ("stereo_frames",),
     "maci2.errors": (
@@ -115,7 +116,6 @@ _MODULES = {
         "SolverConfig",
         "VIState",
         "Verdict",
-        "calibrate",
         "initialize",
     ),
     "maci2.imu": ("BiasPrior", "ImuMeasurements", "datasheet_model", "raw_model"),

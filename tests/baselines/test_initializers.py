@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from segment_cases import exact_segment, noisy_segment, segment_of
+from track_cases import noisy_tracks
 
 from helpers import simulated_window
 from maci2.baselines import (
@@ -29,8 +30,13 @@ from maci2.sensors import truth_at
 from maci2.simulation import SimulationConfig, simulate
 from maci2.types import GRAVITY_W
 
+TRACK_METHODS = ("drt", "openvins", "sqrtvins", "stereo-nec", "orbslam3-full", "vins-fusion")
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-ZERO_ACC_BIAS = sorted(set(INITIALIZERS) - {"const-bias", "static"})
+STATIC = {"static", "openvins-static"}
+FROM_TRACKS = {name for name in INITIALIZERS if name.startswith(TRACK_METHODS)} - STATIC
+"""These have tests of their own against exact tracks."""
+
+ZERO_ACC_BIAS = sorted(set(INITIALIZERS) - {"const-bias"} - STATIC - FROM_TRACKS)
 FIRST_ORDER = {"orbslam3", "kimera"}
 """These take the gyroscope bias off to first order only."""
 
@@ -51,7 +57,7 @@ def test_noiseless_data_without_accelerometer_bias_give_the_truth(name, kind):
     np.testing.assert_allclose(answer.state.acc_bias, 0.0, atol=tolerance)
 
 
-@pytest.mark.parametrize("name", sorted(set(INITIALIZERS) - {"static"}))
+@pytest.mark.parametrize("name", sorted(set(INITIALIZERS) - STATIC - FROM_TRACKS))
 def test_every_rival_comes_near_the_truth_on_noisy_data(name):
     window = simulated_window("handheld", 1, bias_acc_std=0.0)
     answer = run_initializer(find_initializer(name), segment_of(window))
@@ -64,10 +70,26 @@ def test_every_rival_comes_near_the_truth_on_noisy_data(name):
     assert (answer.posterior is not None) == name.startswith("maci2")
 
 
+@pytest.mark.parametrize("name", sorted(FROM_TRACKS))
+def test_every_rival_on_tracks_comes_near_the_truth_on_noisy_data(name):
+    changes = {"bias_acc_std": 0.0, "bias_gyro_std": 0.005}
+    segment, window = noisy_tracks(1, "handheld", pixel_std=0.5, **changes)
+    answer = run_initializer(find_initializer(name), segment)
+    # The guess is that of EuRoC's accelerometer, 0.04 m/s^2 of another sensor.
+    limit_deg = 1.5 if "linear" in name else 1.0
+    assert angle_deg(answer.state.gravity_c0, window.truth.gravity_c0) < limit_deg
+    assert np.abs(answer.state.velocity_b - window.truth.velocity_b).max() < 0.3
+    assert answer.state.velocity_b.shape == (10, 3)
+
+
 @pytest.mark.parametrize("name", sorted(INITIALIZERS))
 def test_no_initializer_changes_the_segment(name):
-    segment, fresh = noisy_segment(3), noisy_segment(3)
+    segment, fresh = noisy_tracks(3)[0], noisy_tracks(3)[0]
     INITIALIZERS[name](segment)
+    for field in ("seen", "xy", "covs", "xy_right"):
+        np.testing.assert_array_equal(
+            getattr(segment.tracks, field), getattr(fresh.tracks, field), err_msg=field
+        )
     for part in ("raw", "measurements"):
         for field in ("stamps_ns", "gyro", "acc", "var_gyro", "var_acc"):
             np.testing.assert_array_equal(
@@ -78,7 +100,7 @@ def test_no_initializer_changes_the_segment(name):
 
 @pytest.mark.parametrize("name", sorted(set(INITIALIZERS) - {"maci2", "maci2-identity-imu"}))
 def test_only_maci2_sees_what_the_imu_model_made(name):
-    segment = noisy_segment(0)
+    segment, _ = noisy_tracks(0)
     other = replace(segment.measurements, acc=segment.measurements.acc + 1.0)
     a = INITIALIZERS[name](segment).state
     b = INITIALIZERS[name](replace(segment, measurements=other)).state

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from helpers import simulated_window
+from maci2.calibration import calibrate
 from maci2.errors import Maci2Error, MeasurementError
 from maci2.estimation import (
     CalibrationLimits,
@@ -14,7 +15,6 @@ from maci2.estimation import (
     SolverConfig,
     SolveReport,
     Verdict,
-    calibrate,
     direction_std,
     initialize,
 )

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from helpers import simulated_window
+from maci2.calibration import calibrate
 from maci2.errors import OptionError
-from maci2.estimation import calibrate, initialize
+from maci2.estimation import initialize
 from maci2.reports.rerun_viewer import SIGMAS, Viewer, ellipsoid, sigma_colors
 
 

@@ -8,13 +8,20 @@ from dataclasses import replace
 import numpy as np
 
 from maci2.baselines.analytic import analytic
+from maci2.baselines.drt import drt_loose, drt_tight
+from maci2.baselines.drt_pnec import drt_pnec
 from maci2.baselines.kimera import kimera
 from maci2.baselines.linear import EUROC_ACC_BIAS, const_bias, linear
 from maci2.baselines.maci2 import maci2, maci2_identity_imu, maci2_paper, maci2_raw
+from maci2.baselines.openvins import EUROC_GUESS, NO_GUESS, openvins_dynamic, openvins_static
 from maci2.baselines.orbslam3 import orbslam3
+from maci2.baselines.orbslam3_full import orbslam3_full
 from maci2.baselines.segment import Answer, Initializer, Segment, make_segment
+from maci2.baselines.sqrtvins import sqrtvins
 from maci2.baselines.static import static
+from maci2.baselines.stereo_nec import stereo_nec
 from maci2.baselines.vins import vins, vins_fixed
+from maci2.baselines.vins_fusion import vins_fusion
 from maci2.errors import OptionError
 from maci2.estimation import VIState
 
@@ -31,6 +38,20 @@ INITIALIZERS: dict[str, Initializer] = {
     "analytic": analytic,
     "kimera": kimera,
     "static": static,
+    "drt-t": drt_tight,
+    "drt-l": drt_loose,
+    "drt-pnec": drt_pnec,
+    "stereo-nec": stereo_nec,
+    "orbslam3-full": orbslam3_full,
+    "vins-fusion": vins_fusion,
+    "sqrtvins-mono": sqrtvins(stereo=False, guess=NO_GUESS),
+    "sqrtvins-mono-guess": sqrtvins(stereo=False, guess=EUROC_GUESS),
+    "sqrtvins-stereo": sqrtvins(stereo=True, guess=NO_GUESS),
+    "sqrtvins-stereo-guess": sqrtvins(stereo=True, guess=EUROC_GUESS),
+    "openvins-static": openvins_static,
+    "openvins-linear": openvins_dynamic(NO_GUESS, mle=False),
+    "openvins": openvins_dynamic(NO_GUESS),
+    "openvins-guess": openvins_dynamic(EUROC_GUESS),
 }
 
 __all__ = [

@@ -13,6 +13,9 @@ from maci2.imu import ALPHA, BETA, GAMMA, Preintegrated, preintegrate
 from maci2.lie import so3_exp, so3_jl_inv, so3_jr, so3_log
 from maci2.types import Array
 
+SCALE_UNIT = 100.0
+"""The unknown scale is multiplied by this: columns of similar size."""
+
 
 def raw_motion(
     segment: Segment, gyro_bias: Array | None = None, acc_bias: Array | None = None
@@ -39,14 +42,16 @@ def quaternion_vectors(rotations: Array) -> Array:
 
 
 def rotation_errors_D_bias(errors: Array, D_bg: Array, bias: Array) -> Array:
-    """(m, 3, 3) derivative of Log(Exp(D b)' gamma' R_k' R_k+1) by the gyroscope bias b.
+    """(m, 3, 3) derivative of Log(Exp(D b)' gamma' R_k' R_k+1) by the gyroscope bias b, one for
+    all steps (3,) or one each (m, 3).
 
     Exp(-J_r(D b) D db) stands left of the error.
     """
+    turns = _times(D_bg, bias)
     return np.array(
         [
-            -so3_jl_inv(r) @ so3_jr(D @ bias) @ D
-            for r, D in zip(errors, np.ascontiguousarray(D_bg), strict=True)
+            -so3_jl_inv(r) @ so3_jr(turn) @ D
+            for r, turn, D in zip(errors, turns, np.ascontiguousarray(D_bg), strict=True)
         ]
     )
 
@@ -58,10 +63,11 @@ def fit_gyro_bias(pre: Preintegrated, errors: Array) -> Array:
 
 
 def corrected(pre: Preintegrated, bg: Array, ba: Array) -> tuple[Array, Array, Array]:
-    """gamma, beta, alpha with biases taken off to first order, as a filter's cache gives them."""
-    turns = np.array([so3_exp(phi) for phi in pre.D_bg[:, GAMMA] @ bg])
-    beta = pre.beta + pre.D_bg[:, BETA] @ bg + pre.D_ba[:, BETA] @ ba
-    alpha = pre.alpha + pre.D_bg[:, ALPHA] @ bg + pre.D_ba[:, ALPHA] @ ba
+    """gamma, beta, alpha with biases taken off to first order, as a filter's cache gives them;
+    biases are the same for all steps (3,) or one each (m, 3)."""
+    turns = np.array([so3_exp(phi) for phi in _times(pre.D_bg[:, GAMMA], bg)])
+    beta = pre.beta + _times(pre.D_bg[:, BETA], bg) + _times(pre.D_ba[:, BETA], ba)
+    alpha = pre.alpha + _times(pre.D_bg[:, ALPHA], bg) + _times(pre.D_ba[:, ALPHA], ba)
     return pre.gamma @ turns, beta, alpha
 
 
@@ -87,6 +93,17 @@ def motion_rows(
     return rows.reshape(6 * m, -1), right.reshape(6 * m)
 
 
+def scaled_motion_rows(
+    pre: Preintegrated, Rs_c0_b: Array, p_c0_c: Array, p_b_c: Array
+) -> tuple[Array, Array]:
+    """Unknowns [v_0 .. v_n-1, g, 100 s]: the body moves by s (p_ck1 - p_ck) less the lever arm."""
+    lever_c0 = -np.diff(Rs_c0_b @ p_b_c, axis=0)
+    rows, right = motion_rows(pre.dt, pre.beta, pre.alpha, Rs_c0_b, lever_c0)
+    steps_b = np.einsum("kji,kj->ki", Rs_c0_b[:-1], np.diff(p_c0_c, axis=0))
+    by_scale = np.concatenate([-steps_b / SCALE_UNIT, np.zeros_like(steps_b)], axis=1)
+    return np.column_stack([rows, by_scale.ravel()]), right
+
+
 def tangent_basis(gravity: Array) -> Array:
     """(3, 2) two directions across gravity: the first towards the z axis, or x if that is along."""
     along = gravity / np.linalg.norm(gravity)
@@ -106,6 +123,11 @@ def with_norm(vector: Array, norm: float) -> Array:
 def solve_rows(rows: Array, right: Array) -> Array:
     """Least squares through the normal equations, as all of the originals do."""
     return np.asarray(np.linalg.solve(rows.T @ rows, rows.T @ right), dtype=np.float64)
+
+
+def _times(D: Array, bias: Array) -> Array:
+    """(m, 3) products of (m, 3, 3) with one vector or one each."""
+    return np.asarray((D @ bias[..., None])[..., 0], np.float64)
 
 
 def _transposed(rotations: Array) -> Array:

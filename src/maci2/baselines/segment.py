@@ -1,10 +1,13 @@
 """What one window gives to every initializer, and what each of them answers."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Protocol
 
 import numpy as np
 
+from maci2.errors import MeasurementError
 from maci2.estimation import Posterior, VIState
 from maci2.estimation.initial_guess import chain
 from maci2.imu import ImuMeasurements, datasheet_model, raw_model
@@ -13,9 +16,14 @@ from maci2.pipeline.prepare import Inputs
 from maci2.pipeline.windows import Window
 from maci2.types import GRAVITY_NORM, NS, Array, Stamps
 from maci2.vision import RelativePoses
+from maci2.vision.feature_tracks import FeatureTracks
 
 MARGIN_NS = NS
 """Vibration is averaged over half of this to each side."""
+
+
+def no_tracks() -> None:
+    """Of a segment whose vision gives poses only."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,20 @@ class Segment:
 
     gravity_norm: float = GRAVITY_NORM
     """[m/s^2]"""
+
+    find_tracks: Callable[[], FeatureTracks | None] = no_tracks
+    """Makes the feature tracks when they are first asked for: images take their time."""
+
+    @cached_property
+    def tracks(self) -> FeatureTracks:
+        """Points followed over the keyframes, left and right; raises where vision has none."""
+        found = self.find_tracks()
+        if found is None:
+            raise MeasurementError(
+                "this segment has relative poses only, and the method needs feature tracks; take "
+                "them from images, tracks:PIXEL_SIGMA or tracks:FILE.npz."
+            )
+        return found
 
     @property
     def stamps_ns(self) -> Stamps:
@@ -113,4 +135,5 @@ def make_segment(inputs: Inputs, window: Window) -> Segment:
         inputs.imu.between(start_ns, end_ns),
         vision,
         inputs.T_b_c,
+        find_tracks=partial(inputs.feature_tracks, window.stamps_ns, window.index),
     )

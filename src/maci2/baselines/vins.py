@@ -11,11 +11,12 @@ about four times. `vins` does the same, `vins-fixed` clears it in each step.
 import numpy as np
 
 from maci2.baselines.alignment import (
+    SCALE_UNIT,
     fit_gyro_bias,
-    motion_rows,
     quaternion_vectors,
     raw_motion,
     rotation_errors,
+    scaled_motion_rows,
     solve_rows,
     tangent_basis,
     with_norm,
@@ -29,9 +30,6 @@ MIN_EXCITATION = 0.25
 
 MAX_NORM_ERROR = 1.0
 """Largest error of gravity's norm before it is refined [m/s^2]."""
-
-SCALE_UNIT = 100.0
-"""The unknown is scale times this: columns of similar size."""
 
 REFINEMENTS = 4
 AMPLIFICATION = 1000.0
@@ -56,7 +54,7 @@ def _align(segment: Segment, clear_each_time: bool) -> Answer:
     gyro_bias = fit_gyro_bias(pre, quaternion_vectors(rotation_errors(pre.gamma, Rs_c0_b)))
     pre = raw_motion(segment, gyro_bias)
 
-    rows, right = _rows(pre, Rs_c0_b, Ts_c0_c[:, :3, 3], segment.T_b_c[:3, 3])
+    rows, right = scaled_motion_rows(pre, Rs_c0_b, Ts_c0_c[:, :3, 3], segment.T_b_c[:3, 3])
     x = solve_rows(rows, right)
     norm_error = abs(float(np.linalg.norm(x[-4:-1])) - segment.gravity_norm)
     reason = _rejection(norm_error, x[-1] / SCALE_UNIT)
@@ -71,15 +69,6 @@ def _align(segment: Segment, clear_each_time: bool) -> Answer:
     velocity_b = x[: 3 * len(Ts)].reshape(-1, 3)
     state = segment.state(gravity_c0, velocity_b, gyro_bias, np.zeros(3), Ts)
     return Answer(not reason, reason or warning, state)
-
-
-def _rows(pre: Preintegrated, Rs_c0_b: Array, p_c0_c: Array, p_b_c: Array) -> tuple[Array, Array]:
-    """Unknowns [v_0 .. v_n-1, g, 100 s]: the body moves by s (p_ck1 - p_ck) less the lever arm."""
-    lever_c0 = -np.diff(Rs_c0_b @ p_b_c, axis=0)
-    rows, right = motion_rows(pre.dt, pre.beta, pre.alpha, Rs_c0_b, lever_c0)
-    steps_b = np.einsum("kji,kj->ki", Rs_c0_b[:-1], np.diff(p_c0_c, axis=0))
-    by_scale = np.concatenate([-steps_b / SCALE_UNIT, np.zeros_like(steps_b)], axis=1)
-    return np.column_stack([rows, by_scale.ravel()]), right
 
 
 def _refine(

@@ -19,6 +19,7 @@ from maci2.cli.imu_report import imu_report
 from maci2.cli.init import init
 from maci2.cli.live import live
 from maci2.cli.model import model
+from maci2.cli.noise import noise
 from maci2.cli.printing import show_progress, working_on
 from maci2.cli.reproduce import report, reproduce
 from maci2.cli.simulate import simulate
@@ -57,7 +58,7 @@ def version(
 
 for command in (
     demo, check, simulate, vo, init, live, track, calibrate, evaluate, reproduce, report, convert,
-    truth, bench, compile, imu_report, vo_report, train_imu, train_vision, model,
+    truth, noise, bench, compile, imu_report, vo_report, train_imu, train_vision, model,
 ):  # fmt: skip
     app.command()(command)
 

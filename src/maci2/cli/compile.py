@@ -13,7 +13,7 @@ INSTANT = {"init": ("initialize", "odometry")}
 
 NEEDS = {
     "calibrate": ("initialize", "calibrate", "odometry"),
-    "check": ("initialize", "odometry"),
+    "check": ("initialize", "odometry", "chain"),
     "demo": ("initialize", "calibrate", "odometry", "render"),
     "evaluate": ("initialize", "odometry"),
     "live": ("initialize", "odometry"),

@@ -29,6 +29,7 @@ def imu_report(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="folder for report.json and figures")
     ] = None,
+    truth: opt.Truth = "",
     rig: opt.RigFile = None,
     topics: opt.Topics = "",
     bins: Annotated[int, typer.Option(help="equally filled bins of predicted sigma")] = 6,
@@ -38,15 +39,21 @@ def imu_report(
     beside."""
     from maci2.datasets import open_recording
     from maci2.errors import require_in_range
-    from maci2.evaluation.imu_report import choose_predictors
+    from maci2.evaluation.imu_report import TRUTHS, choose_predictors
     from maci2.evaluation.imu_report import imu_report as run
     from maci2.evaluation.names import distinct_names
+    from maci2.ground_truth.choose import with_audited
+    from maci2.pipeline.options import parse_truth
+    from maci2.pipeline.prepare import require_known_truths
 
     require_in_range("--bins", bins, 1, 1000)
-    recordings = [open_recording(path, rig, topics) for path in sequences]
+    truths = parse_truth(truth) or TRUTHS
+    opened = [open_recording(path, rig, topics) for path in sequences]
+    require_known_truths(opened, parse_truth(truth))
+    recordings = [with_audited(recording, truths) for recording in opened]
     names = distinct_names([recording.name for recording in recordings], sequences)
     predictors = choose_predictors(recordings, imu or [], opt.with_baselines(baselines, rivals))
-    report = run(recordings, predictors, bins=bins, names=names)
+    report = run(recordings, predictors, bins=bins, names=names, truth_names=truths)
     print_report(report)
     write_json(json, report)
     if output is not None:

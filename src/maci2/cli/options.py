@@ -21,6 +21,7 @@ Imu = Annotated[
     str,
     typer.Option(
         help="IMU model: raw (data-sheet noise and vibration), datasheet (data-sheet noise alone), "
+        "noise:FILE (what `maci2 noise --json` measured), "
         "euroc or tumvi (learned, `maci2 model` lists them), or a weight file of train-imu"
     ),
 ]
@@ -76,7 +77,11 @@ TrustRig = Annotated[
 ]
 Truth = Annotated[
     str,
-    typer.Option(help="NAME[,NAME]: ground truths by name; of each recording the first it has"),
+    typer.Option(
+        help="NAME[,NAME]: ground truths by name; of each recording the first it has. `audited`: "
+        "the recording's ground truth (the first of the other names) after its audit against the "
+        "IMU, as `maci2 truth` makes it; audited:SOURCE names the source (vicon0, leica0, ...)"
+    ),
 ]
 AccBiasPrior = Annotated[
     str | None, typer.Option(help="X,Y,Z: the accelerometer bias this sensor is known for [m/s^2]")

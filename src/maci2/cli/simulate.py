@@ -74,6 +74,10 @@ def simulate(
     from maci2.simulation.rendering.recording import RenderConfig, render_recording
 
     recording = run(config) if along is None else open_recording(along)
+    if truth:
+        from maci2.ground_truth.choose import with_audited
+
+        recording = with_audited(recording, (truth,))
     rendered = RenderConfig(
         degraded(difficulty_of(difficulty), degrade or spoil), seed, rate, start, duration
     )

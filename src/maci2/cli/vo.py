@@ -84,11 +84,14 @@ def vo_report(
     from maci2.evaluation.names import distinct_names
     from maci2.evaluation.vo_report import MODELS, visual_report, visual_report_json
     from maci2.files import write_atomically
+    from maci2.ground_truth.choose import with_audited
     from maci2.pipeline.options import parse_truth
     from maci2.pipeline.prepare import require_known_truths
     from maci2.reports.reliability import pose_reliability
 
-    recordings = [open_recording(path, rig, topics) for path in sequences]
+    recordings = [
+        with_audited(open_recording(path, rig, topics), parse_truth(truth)) for path in sequences
+    ]
     names = distinct_names([recording.name for recording in recordings], sequences)
     require_known_truths(recordings, parse_truth(truth))
     models = MODELS if opt.with_baselines(baselines, rivals) else MODELS[:1]

@@ -8,6 +8,7 @@ import numpy as np
 
 from maci2.datasets import open_recording
 from maci2.datasets.open import open_uncalibrated, recorded_as_bag
+from maci2.diagnostics.checks.audit import audit_finding
 from maci2.diagnostics.checks.axes import axes_against_gravity
 from maci2.diagnostics.checks.camera_path import open_camera_path
 from maci2.diagnostics.checks.images import examine_images
@@ -109,6 +110,8 @@ def examine(
         truths = recording.truths.items()
         rotations = Rotations({name: check_truth(t, recording.imu) for name, t in truths}, [])
     findings += rotations.findings
+    if all(finding.level != "error" for finding in findings):
+        findings += audit_finding(recording)
     findings += _without_cameras(cameras) + stereo_findings(recording, matched_pct)
     findings += _nominal_rate(recording, imu)
     images, seen = examine_images(recording)

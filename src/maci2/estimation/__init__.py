@@ -1,10 +1,10 @@
 """Measurements in; state, posterior covariance and verdict out."""
 
-from maci2.estimation.calibrate import calibrate
 from maci2.estimation.config import SolverConfig
 from maci2.estimation.initialize import initialize
 from maci2.estimation.results import (
     CalibrationResult,
+    CalibrationStage,
     InitResult,
     Posterior,
     SolveReport,
@@ -18,6 +18,7 @@ from maci2.estimation.verdict import CalibrationLimits, InitLimits
 __all__ = [
     "CalibrationLimits",
     "CalibrationResult",
+    "CalibrationStage",
     "InitLimits",
     "InitResult",
     "Posterior",
@@ -26,7 +27,6 @@ __all__ = [
     "Status",
     "VIState",
     "Verdict",
-    "calibrate",
     "direction_std",
     "initialize",
 ]

@@ -11,12 +11,21 @@ from maci2.text_tables import sigmas, table_text, vector
 from maci2.types import NS, Array, Stamps
 
 if TYPE_CHECKING:
-    from maci2.estimation.results import CalibrationResult, InitResult, SolveReport, Verdict
+    from maci2.estimation.results import (
+        CalibrationResult,
+        CalibrationStage,
+        InitResult,
+        SolveReport,
+        Verdict,
+    )
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 """What a JSON file can hold."""
 
 Record = dict[str, Json]
+
+NOTHING_IMPROVED = 1.1
+"""A stage of a calibration within this factor of the final sigmas needed no more."""
 
 
 def stds(cov: Array) -> Array:
@@ -96,7 +105,26 @@ def calibration_text(
         f"T_b_c0 (c0: left camera, b: IMU), {len(result.state.stamps_ns)} keyframes, solved in "
         f"{report.solve_ms:.0f} ms"
     )
-    return f"{table_text(title, columns, cells)}\n{verdict_text(result.verdict)}"
+    lines = [table_text(title, columns, cells), *progress_lines(result.progress)]
+    return "\n".join([*lines, verdict_text(result.verdict)])
+
+
+def progress_lines(progress: "tuple[CalibrationStage, ...]") -> list[str]:
+    """What each stage added, and from when on nothing did; nothing where there is one stage."""
+    if len(progress) < 2:
+        return []
+    shown = [progress[i] for i in np.unique(np.linspace(0, len(progress) - 1, 6).astype(int))]
+    sigmas_text = "; ".join(
+        f"{stage.seconds:.0f} s: {np.rad2deg(stage.std[3:].max()):.3f} deg, "
+        f"{1e3 * stage.std[:3].max():.1f} mm"
+        for stage in shown
+    )
+    lines = [f"largest 1-sigma after {sigmas_text}"]
+    last = progress[-1]
+    enough = [stage for stage in progress if (stage.std <= NOTHING_IMPROVED * last.std).all()]
+    if len(progress) - progress.index(enough[0]) > 1:
+        lines.append(f"after {enough[0].seconds:.0f} s nothing improved")
+    return lines
 
 
 def initialization_record(result: "InitResult", stated_offset_s: float = 0.0) -> Record:
@@ -133,6 +161,10 @@ def calibration_record(result: "CalibrationResult", stated_offset_s: float = 0.0
             "gyro_bias_std": stds(posterior.gyro_bias).tolist(),
             "acc_bias": state.acc_bias.tolist(),
             "acc_bias_std": stds(posterior.acc_bias).tolist(),
+            "progress": [
+                {"seconds": s.seconds, "std": s.std.tolist(), "moved": s.moved.tolist()}
+                for s in result.progress
+            ],
         }
     return record | report_record(result.report, stated_offset_s)
 

@@ -195,6 +195,20 @@ class InitResult:
         )
 
 
+@dataclass(frozen=True)
+class CalibrationStage:
+    """Answer of the first part of a calibration, had the recording ended there."""
+
+    seconds: float
+    """Length of the part [s]."""
+
+    std: Array
+    """(6,) standard deviations of T_b_c, order [rho, phi], [m, rad]."""
+
+    moved: Array
+    """(6,) left twist from the final T_b_c to the one of this part, order [rho, phi], [m, rad]."""
+
+
 @dataclass(frozen=True, repr=False)
 class CalibrationResult:
     """Answer of `calibrate`: where the camera sits on the IMU."""
@@ -206,10 +220,14 @@ class CalibrationResult:
     """How the optimization went."""
 
     state: VIState | None = None
-    """Extrinsics `T_b_c` and all the rest; None where there is no answer."""
+    """Extrinsics `T_b_c` and all the rest, biases at the last keyframe; None where there is no
+    answer."""
 
     posterior: Posterior | None = None
     """Covariance of the state; None with it."""
+
+    progress: tuple[CalibrationStage, ...] = ()
+    """What was known after each ten seconds; the last one is all of it."""
 
     def summary(self) -> str:
         """Extrinsics with 1-sigma and the verdict: the text that `maci2 calibrate` prints."""

@@ -73,23 +73,6 @@ def _of_inverse(prior: Prior, inverse: float) -> Prior:
     return Prior(inverse + away * inverse**2, prior.std * inverse**2)
 
 
-def measured_scale(
-    imu: ImuMeasurements,
-    vision: RelativePoses,
-    state: VIState,
-    inflation: float,
-    config: SolverConfig,
-) -> MeasuredScale | None:
-    """Scale of translations that were taken as metric, around a calibration that is solved; None
-    where it was an unknown already, or where a solution nearby does not converge."""
-    if vision.std_scale > 0.0:
-        return None
-    found = profile(_with_free_extrinsics(imu, vision, state, config), 1.0, WIDEST, ANY_SCALE)
-    if found is None or found.best <= 0.0:
-        return None
-    return _measured(found, ANY_SCALE, inflation)
-
-
 class FreedConstants(NamedTuple):
     """What a window says where extrinsics and scale are unknowns too, whatever was stated."""
 

@@ -20,6 +20,7 @@ from maci2.estimation.premises import Premises, contradictions, contradictions_o
 from maci2.estimation.premises.contradictions import STD_ACC_SCALE
 from maci2.estimation.results import (
     CalibrationResult,
+    CalibrationStage,
     InitResult,
     Posterior,
     SolveReport,
@@ -183,6 +184,7 @@ def judge_calibration(
     limits: CalibrationLimits,
     scale: MeasuredScale | None = None,
     premises: Premises | None = None,
+    progress: tuple[CalibrationStage, ...] = (),
 ) -> CalibrationResult:
     """Verdict on each axis of the extrinsics, and what motion would help; `scale` is what the
     accelerometer says of the camera's translations where they were taken as metric, `premises`
@@ -211,7 +213,7 @@ def judge_calibration(
         checks.append(plausible_scale(scale.scale, scale.std, STD_ACC_SCALE))
     status, reasons = worst(checks)
     reasons += _consistency(report, vision, rotations.residuals)
-    return CalibrationResult(Verdict(status, tuple(reasons)), report, state, posterior)
+    return CalibrationResult(Verdict(status, tuple(reasons)), report, state, posterior, progress)
 
 
 def _unseen_rotations(rotations: RotationAlignment, limits: CalibrationLimits) -> list[str]:

@@ -85,6 +85,7 @@ def imu_report(
     growth_s: tuple[float, ...] = GROWTH_S,
     bins: int = BINS,
     names: Sequence[str] = (),
+    truth_names: tuple[str, ...] = TRUTHS,
 ) -> dict[str, Any]:
     """Numbers per recording and model, their averages, bins pooled over recordings, growth.
 
@@ -97,7 +98,7 @@ def imu_report(
     pooled: dict[str, dict[str, list[tuple[Array, Array]]]] = {name: {} for name in predictors}
     shown = names or [recording.name for recording in recordings]
     for shown_name, recording in zip(shown, recordings, strict=True):
-        states = truth_states(recording.imu, recording.truth(TRUTHS), recording.name)
+        states = truth_states(recording.imu, recording.truth(truth_names), recording.name)
         scored = {
             name: _scored_horizons(recording, states, predictor, horizons)
             for name, predictor in predictors.items()

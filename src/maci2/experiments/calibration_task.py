@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from maci2.baselines.vins_rotation import vins_rotation
+from maci2.calibration import calibrate
 from maci2.errors import Maci2Error
-from maci2.estimation import SolverConfig, calibrate
+from maci2.estimation import SolverConfig
 from maci2.experiments.init_task import TaskResult
 from maci2.experiments.method import TRUTHS, slug
 from maci2.experiments.row_records import rounded

@@ -6,21 +6,16 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from maci2.baselines import Answer, Segment, find_initializer, make_segment, run_initializer
+from maci2.baselines.excitation import is_excited
 from maci2.evaluation.rows import Estimate, Row, window_row, windows_with_truth
 from maci2.evaluation.time_limit import TimeLimitError, within
 from maci2.experiments.method import Method, slug
 from maci2.experiments.rehearsals import compare_once
 from maci2.experiments.row_records import row_record
-from maci2.imu import preintegrate
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.pipeline.windows import Window
-
-GATE_SHARE = 0.005
-"""Share of gravity's norm by which the mean specific force must differ from it in DRT's gate."""
 
 
 @dataclass(frozen=True)
@@ -140,18 +135,6 @@ def answer_within(initializer: str, segment: Segment, limit_s: float) -> tuple[A
         return Answer(False, str(error)), True
     except Exception as error:  # anybody's initializer may raise anything; it costs one row
         return Answer(False, f"raised {type(error).__name__}: {error}"), False
-
-
-def is_excited(segment: Segment) -> bool:
-    """The excitation gate of DRT's public driver: mean specific force differs from gravity's norm
-    by more than 0.5 %, over the window and in all intervals but one at most."""
-    zero = np.zeros(3)
-    pre = preintegrate(segment.raw, segment.stamps_ns, zero, zero)
-    force = pre.beta / pre.dt[:, None]
-    norms = np.linalg.norm(force, axis=1)
-    stationary = np.abs(norms / segment.gravity_norm - 1.0) < GATE_SHARE
-    mean = np.linalg.norm(force.mean(axis=0)) / segment.gravity_norm
-    return bool(abs(mean - 1.0) > GATE_SHARE and stationary.sum() <= 1)
 
 
 @lru_cache(maxsize=4)

@@ -6,6 +6,7 @@ through `write_atomically`, `write_json`, `write_npz` and `write_together`.
 
 from maci2.files.npz import NpzField, read_npz, write_npz
 from maci2.files.reading import parse_json, read_bytes, read_json, read_lines, read_text
+from maci2.files.user_cache import user_cache
 from maci2.files.writing import (
     finite_or_none,
     require_new_folder,
@@ -27,6 +28,7 @@ __all__ = [
     "read_text",
     "require_new_folder",
     "require_writable",
+    "user_cache",
     "whole_folder",
     "write_atomically",
     "write_json",

@@ -33,13 +33,12 @@ def audit_capture(recording: Recording, capture: Capture) -> AuditedTruth:
     model = datasheet_model if recording.rig.exact else raw_model
     imu = model(recording.imu, recording.rig.imu)
     fit = fit_audit(audit_problem(capture, found, imu, recording.imu, recording.rig))
-    truth, cov_states = audited_rows(fit, f"audited {capture.source}")
-    constants = measure(fit, capture, truth, cov_states)
+    truth = audited_rows(fit, f"audited {capture.source}")
+    constants = measure(fit, capture, truth)
     jumps_ns = _jumps(fit)
     return AuditedTruth(
         name=capture.name,
         truth=truth,
-        cov_states=cov_states,
         constants=constants,
         findings=audit_findings(capture, fit, constants, jumps_ns),
         position_noise=fit.position,

@@ -48,7 +48,8 @@ def _covariance_npz(audit: AuditedTruth) -> bytes:
 
 def audit_record(audit: AuditedTruth) -> dict[str, Any]:
     """What `audit.json` and `--json` hold."""
-    std = np.sqrt(np.einsum("kii->ki", audit.cov_states))
+    assert audit.truth.covariance is not None
+    std = np.sqrt(np.einsum("kii->ki", audit.truth.covariance.states))
     return {
         "source": audit.name,
         "version": __version__,

@@ -24,7 +24,7 @@ UNOBSERVABLE_DEG = 1.0
 Accelerations show it, too: only a recording that hardly moves leaves it open."""
 
 
-def measure(fit: AuditFit, capture: Capture, truth: GroundTruth, cov: Array) -> dict[str, Constant]:
+def measure(fit: AuditFit, capture: Capture, truth: GroundTruth) -> dict[str, Constant]:
     """Constants of the capture, and of the columns that a published truth has beside poses."""
     border, cov_border = fit.solution.border, fit.posterior.border
     constants = {}
@@ -49,7 +49,7 @@ def measure(fit: AuditFit, capture: Capture, truth: GroundTruth, cov: Array) -> 
         constants[f"{kind}_late_ms"] = _scalar(-1e3 * offset_s, 1e3 * std[0], "ms")
         constants[f"{kind}_drift_ms_per_min"] = _scalar(-6e4 * drift, 6e4 * std[1], "ms/min")
     if capture.claims is not None:
-        constants |= _columns(capture.claims, truth, cov)
+        constants |= _columns(capture.claims, truth)
     return constants
 
 
@@ -72,9 +72,11 @@ def _scalar(value: float, std: float, unit: str) -> Constant:
     return Constant(float(value), float(std), unit, significant)
 
 
-def _columns(claims: GroundTruth, truth: GroundTruth, cov: Array) -> dict[str, Constant]:
+def _columns(claims: GroundTruth, truth: GroundTruth) -> dict[str, Constant]:
     """Lateness of velocity columns and error of bias columns, against the audited states."""
     constants: dict[str, Constant] = {}
+    assert truth.covariance is not None
+    cov = truth.covariance.states
     inside = (claims.stamps_ns >= truth.stamps_ns[0]) & (claims.stamps_ns <= truth.stamps_ns[-1])
     at_ns = claims.stamps_ns[inside & np.isfinite(claims.v_w).all(axis=1)]
     near = np.abs(truth.stamps_ns[_nearest(truth.stamps_ns, at_ns)] - at_ns) < 0.02 * NS

@@ -11,7 +11,7 @@ from maci2.findings import Finding
 from maci2.gaussian import symmetrize
 from maci2.ground_truth.audit_fit import AuditFit, NoiseLevel
 from maci2.lie.stacks import so3_exp_stack, so3_log_stack, stack_poses
-from maci2.sensors import GroundTruth
+from maci2.sensors import GroundTruth, TruthCovariance
 from maci2.types import NS, Array, Mask, Stamps
 
 FARTHEST_S = 0.15
@@ -37,11 +37,7 @@ class AuditedTruth:
     """Source that was audited."""
 
     truth: GroundTruth
-    """States at IMU samples: poses of the IMU, velocity, and biases."""
-
-    cov_states: Array
-    """(n, 15, 15) of each row, order [phi, v, p, bg, ba]: R_w_b Exp(phi), the others plain
-    differences, v and p in the level world. Uncertainty of the level is included."""
+    """States at IMU samples: poses of the IMU, velocity, and biases, with their covariance."""
 
     constants: dict[str, Constant]
     """What was measured, by name."""
@@ -59,25 +55,31 @@ class AuditedTruth:
     jumps_ns: Stamps = field(default_factory=lambda: np.zeros(0, np.int64))
     """(m,) rows of the source that contradict the IMU."""
 
+    @property
+    def cov_states(self) -> Array:
+        """(n, 15, 15) of each row, order [phi, v, p, bg, ba]; uncertainty of the level included."""
+        assert self.truth.covariance is not None
+        return self.truth.covariance.at(self.truth.stamps_ns)
 
-def audited_rows(fit: AuditFit, source: str) -> tuple[GroundTruth, Array]:
-    """States and covariances at all IMU samples between neighbouring states."""
+
+def audited_rows(fit: AuditFit, source: str) -> GroundTruth:
+    """States at all IMU samples between neighbouring states, with their covariance."""
     stamps_ns, k = _row_stamps(fit)
-    states, share = _states_at(fit, stamps_ns, k)
+    states = _states_at(fit, stamps_ns, k)
     R_g_w = fit.solution.border.R_w_g.T
     Rs_g_b = R_g_w @ states.Ts_w_b[:, :3, :3]
     # Levelled about the mean position, so that the world stays where it was.
     middle = states.Ts_w_b[:, :3, 3].mean(axis=0)
     p_g = (states.Ts_w_b[:, :3, 3] - middle) @ R_g_w.T + middle
-    truth = GroundTruth(
+    return GroundTruth(
         stamps_ns,
         stack_poses(Rs_g_b, p_g),
         states.v_w @ R_g_w.T,
         states.bias_gyro,
         states.bias_acc,
         source,
+        _covariance(fit, middle),
     )
-    return truth, _covariances(fit, truth, k, share, middle)
 
 
 def _row_stamps(fit: AuditFit) -> tuple[Stamps, Stamps]:
@@ -90,7 +92,7 @@ def _row_stamps(fit: AuditFit) -> tuple[Stamps, Stamps]:
     return samples_ns[near], k[near]
 
 
-def _states_at(fit: AuditFit, stamps_ns: Stamps, k: Stamps) -> tuple[States, Array]:
+def _states_at(fit: AuditFit, stamps_ns: Stamps, k: Stamps) -> States:
     """States carried along the IMU, with a share of what is missing at the next state."""
     x, states_ns = fit.solution.states, fit.problem.stamps_ns
     bias = np.hstack([x.bias_gyro, x.bias_acc])
@@ -109,39 +111,45 @@ def _states_at(fit: AuditFit, stamps_ns: Stamps, k: Stamps) -> tuple[States, Arr
     share = spans.dt[:n] / spans.dt[n:][k]
     u = share[:, None]
     Rs = R_end[:n] @ so3_exp_stack(u * missing_R[k])
-    states = States(
+    return States(
         stack_poses(Rs, p_end[:n] + u * missing_p[k]),
         v_end[:n] + u * missing_v[k],
         (1.0 - u) * x.bias_gyro[k] + u * x.bias_gyro[k + 1],
         (1.0 - u) * x.bias_acc[k] + u * x.bias_acc[k + 1],
     )
-    return states, share
 
 
-def _covariances(
-    fit: AuditFit, truth: GroundTruth, k: Stamps, share: Array, middle: Array
-) -> Array:
-    """(n, 15, 15) in the level world: rotated, and with the level's own uncertainty.
+def _covariance(fit: AuditFit, middle: Array) -> TruthCovariance:
+    """Of the states in the level world: rotated, and with the level's own uncertainty.
 
     Levelling by another tilt rotates the body back, R_g_b Exp(-R_b_g tilt), and velocity and
     position about the middle with it.
     """
-    n, posterior = len(truth), fit.posterior
-    u = share[:, None, None]
-    joint = np.zeros((n, STATE + 2, STATE + 2))
-    joint[:, :STATE, :STATE] = (1.0 - u) * posterior.states[k] + u * posterior.states[k + 1]
-    cross = (1.0 - u) * posterior.with_border[k] + u * posterior.with_border[k + 1]
-    joint[:, :STATE, STATE:] = cross[:, :, :2]
-    joint[:, STATE:, :STATE] = np.swapaxes(cross[:, :, :2], 1, 2)
-    joint[:, STATE:, STATE:] = posterior.free[:2, :2]
-    R_g_w = fit.solution.border.R_w_g.T
-    J = np.zeros((n, STATE, STATE + 2))
+    x, posterior, R_g_w = fit.solution.states, fit.posterior, fit.solution.border.R_w_g.T
+    n = len(x.v_w)
+    J = np.zeros((n, STATE, STATE))
     J[:, range(STATE), range(STATE)] = 1.0
     J[:, VELOCITY, VELOCITY] = J[:, POSITION, POSITION] = R_g_w
-    J[:, ROTATION, STATE:] = -np.swapaxes(truth.Ts_w_b[:, :3, :3], 1, 2)[:, :, :2]
-    J[:, VELOCITY, STATE:] = _cross(truth.v_w)[:, :, :2]
-    J[:, POSITION, STATE:] = _cross(truth.Ts_w_b[:, :3, 3] - middle)[:, :, :2]
-    return symmetrize(J @ joint @ np.swapaxes(J, 1, 2))
+    J_tilt = np.zeros((n, STATE, len(posterior.free)))
+    J_tilt[:, ROTATION, :2] = -np.swapaxes(R_g_w @ x.Ts_w_b[:, :3, :3], 1, 2)[:, :, :2]
+    J_tilt[:, VELOCITY, :2] = _cross(x.v_w @ R_g_w.T)[:, :, :2]
+    J_tilt[:, POSITION, :2] = _cross((x.Ts_w_b[:, :3, 3] - middle) @ R_g_w.T)[:, :, :2]
+    seen = J @ posterior.with_border
+    with_constants = seen + J_tilt @ posterior.free
+    # Cov(J x + K b, J' x' + K' b), with b's own part inside with_constants.
+    states = J @ posterior.states @ _T(J) + seen @ _T(J_tilt) + J_tilt @ _T(with_constants)
+    neighbours = (
+        J[:-1] @ posterior.neighbours @ _T(J[1:])
+        + seen[:-1] @ _T(J_tilt[1:])
+        + J_tilt[:-1] @ _T(with_constants[1:])
+    )
+    return TruthCovariance(
+        fit.problem.stamps_ns, symmetrize(states), neighbours, with_constants, posterior.free
+    )
+
+
+def _T(matrices: Array) -> Array:
+    return np.swapaxes(matrices, 1, 2)
 
 
 def _cross(vectors: Array) -> Array:

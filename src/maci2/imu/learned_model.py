@@ -19,7 +19,7 @@ from maci2.boundary import require_type
 from maci2.errors import DatasetError, OptionError
 from maci2.field_docs import document_fields
 from maci2.files import read_bytes, read_text
-from maci2.imu.bias_tracking import track_gyro_bias
+from maci2.imu.bias_tracking import WALK_ACC, WALK_GYRO, track_gyro_bias
 from maci2.imu.measurements import BiasPrior, ImuMeasurements
 from maci2.imu.model_card import ModelCard, read_card
 from maci2.imu.network_shape import BLOCK, CONTEXT, RECEPTIVE_FIELD
@@ -170,6 +170,8 @@ class ImuModel:
             cov_0=self.about.cov_0_array(),
             bias_prior=self.bias_prior,
             source=samples.source,
+            walk_gyro=WALK_GYRO,
+            walk_acc=WALK_ACC,
             std_gyro_bias=std_gyro_bias,
             removed_gyro=raw.gyro - gyro,
             removed_acc=raw.acc - acc,

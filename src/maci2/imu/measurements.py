@@ -82,6 +82,12 @@ class ImuMeasurements:
     source: str = "IMU samples"
     """File or device, for messages."""
 
+    walk_gyro: float = 0.0
+    """Random walk of the gyroscope bias [rad/s^2/sqrt(Hz)]; 0 says that it stays."""
+
+    walk_acc: float = 0.0
+    """Random walk of the accelerometer bias [m/s^3/sqrt(Hz)]; 0 says that it stays."""
+
     std_gyro_bias: Array | None = None
     """(n, 3) spread of what is left of the gyroscope's bias [rad/s], where the model tracks that
     bias: it shrinks along the stream, and a window takes its prior from its start. None where the
@@ -114,6 +120,8 @@ class ImuMeasurements:
         boundary.require_type(self.bias_prior, BiasPrior, f"{place} bias_prior", "BiasPrior()")
         if self.rate_hz is not None:
             boundary.as_number(self.rate_hz, f"{place} rate_hz", 0.0, exclusive=True)
+        for name in ("walk_gyro", "walk_acc"):
+            boundary.as_number(getattr(self, name), f"{place} {name}", 0.0)
         if self.std_gyro_bias is not None:
             std = boundary.as_array(
                 self.std_gyro_bias, shape, f"{place} std_gyro_bias", finite=False
@@ -185,6 +193,8 @@ def datasheet_model(
         bias_prior=bias_prior or BiasPrior(),
         source=samples.source,
         rate_hz=noise.rate_hz or None,
+        walk_gyro=noise.walk_gyro,
+        walk_acc=noise.walk_acc,
     )
 
 

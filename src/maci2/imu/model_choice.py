@@ -1,8 +1,10 @@
 """The one way from the name of an IMU model (`--imu`) to the function that applies it."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 from maci2.imu.learned_model import load_imu_model
+from maci2.imu.measured_noise import PREFIX, read_measured_noise
 from maci2.imu.measurements import ImuMeasurements, datasheet_model, raw_model
 from maci2.sensors import ImuNoise, ImuSamples
 
@@ -15,14 +17,21 @@ UNLEARNED: dict[str, MeasureFunction] = {"raw": raw_model, "datasheet": datashee
 
 def is_learned(name: str) -> bool:
     """Whether a model of this name corrects samples with a network."""
-    return name not in UNLEARNED
+    return name not in UNLEARNED and not name.startswith(PREFIX)
+
+
+def needs_datasheet(name: str) -> bool:
+    """Whether a model of this name takes its noise from the rig's calibration."""
+    return name in UNLEARNED
 
 
 def find_imu_model(name: str) -> MeasureFunction:
-    """The IMU model called `name`: raw, datasheet, a bundled model, or a weight file.
+    """The IMU model called `name`: raw, datasheet, noise:FILE, a bundled model, or a weight file.
 
-    A weight file is read now, so that a wrong name is told before any data are looked at.
+    A file is read now, so that a wrong name is told before any data are looked at.
     """
+    if name.startswith(PREFIX):
+        return read_measured_noise(Path(name.removeprefix(PREFIX))).measure
     if not is_learned(name):
         return UNLEARNED[name]
     model = load_imu_model(name)

@@ -44,6 +44,11 @@ def so3_log_stack(Rs: Array) -> Array:
     return Rotation.from_matrix(Rs).as_rotvec()
 
 
+def skew_stack(v: Array) -> Array:
+    """Cross product matrices (n, 3, 3) of (n, 3)."""
+    return np.cross(np.eye(3), v[:, None, :])
+
+
 def nearest_rotation(M: Array) -> Array:
     """The rotation closest to M in the Frobenius norm."""
     U, _, Vt = np.linalg.svd(M)

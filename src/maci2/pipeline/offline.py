@@ -3,13 +3,14 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from maci2.calibration import calibrate
 from maci2.errors import require_in_range
-from maci2.estimation import CalibrationResult, InitResult, calibrate, initialize
+from maci2.estimation import CalibrationResult, InitResult, initialize
 from maci2.imu import ImuMeasurements
 from maci2.pipeline.options import RANGES, RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs, require_known_truths
 from maci2.pipeline.rehearsals import warm_up
-from maci2.pipeline.windows import Window, one_window
+from maci2.pipeline.windows import Window, long_window, one_window
 from maci2.types import NS, Stamps, Vec3
 from maci2.vision import RelativePoses
 from maci2.vision.odometry import StereoOdometry
@@ -82,10 +83,10 @@ def calibrate_recording(
     inputs = open_inputs(path, options, calibrating=True)
     require_known_truths([inputs.recording], options.truth)
     warm_up("calibrate")
-    candidates_ns = inputs.candidates_ns()
+    candidates_ns = inputs.measurable_ns()
     if may_be_shorter:
         options = _shortened(options, candidates_ns)
-    window = one_window(candidates_ns, options.window_s, options.keyframes, options.start_s)
+    window = long_window(candidates_ns, options.window_s, options.keyframes, options.start_s)
     return inputs, calibrate_window(inputs, window, options)
 
 

@@ -13,10 +13,12 @@ from maci2.sensors.stereo import HasImages
 from maci2.vision import CameraFrame, MeasuredPoses, load_relative_poses
 from maci2.vision.odometry import StereoOdometry, odometry_by
 from maci2.vision.predicted_rotation import RotationPredictor, no_prediction
+from maci2.vision.simulated_tracks import SimulatedTracker, simulated_tracker
+from maci2.vision.track_files import RecordedTracks, load_tracks
 
 _LOG = logging.getLogger(__name__)
 
-Vision = CameraTrajectory | MeasuredPoses | StereoOdometry
+Vision = CameraTrajectory | MeasuredPoses | StereoOdometry | RecordedTracks | SimulatedTracker
 """An opened source of camera motion; its timestamps are on the clock of its recording."""
 
 
@@ -25,7 +27,8 @@ def open_vision(
     source: VisionSource,
     predict_rotation: RotationPredictor = no_prediction,
 ) -> Vision | None:
-    """Open the images of a recording, or the file that `source` names; None for ground truth.
+    """Open the images of a recording, or the file that `source` names; None for poses from ground
+    truth.
 
     A relative path is looked up in the recording, then in the working directory. Files are written
     on the camera's clock and put onto the clock of the recording here. `predict_rotation` is handed
@@ -35,7 +38,12 @@ def open_vision(
         return None
     if source.kind == "images":
         return open_odometry(recording, source, predict_rotation)
+    if source.kind == "tracks" and not source.file:
+        return simulated_tracker(recording.rig, source.pixel_std, source.depths)
     path = _find_file(recording, source)
+    if source.kind == "tracks":
+        tracks = load_tracks(path)
+        return replace(tracks, stamp_ns=tracks.stamp_ns + recording.camera_shift_ns)
     if source.kind == "trajectory":
         trajectory = read_trajectory(path)
         return replace(trajectory, stamps_ns=trajectory.stamps_ns + recording.camera_shift_ns)

@@ -15,9 +15,12 @@ from maci2.types import Array
 from maci2.vision import CameraFrame
 from maci2.vision.covariance_models import ModelName
 
-VisionKind = Literal["images", "truth", "trajectory", "measurements"]
+VisionKind = Literal["images", "truth", "trajectory", "measurements", "tracks"]
 
-VISION_FORMS = "images[:COVARIANCE] | truth:ROT_DEG,TRANS_M | trajectory:FILE | measurements:FILE"
+VISION_FORMS = (
+    "images[:COVARIANCE] | truth:ROT_DEG,TRANS_M | trajectory:FILE | measurements:FILE | "
+    "tracks:PIXEL_SIGMA[,NEAR_M,FAR_M] | tracks:FILE.npz"
+)
 
 DEFAULT_POSE_STD = (0.05, 0.003)
 """Noise of a trajectory's relative poses per axis [deg, m], where nothing better is known."""
@@ -28,6 +31,12 @@ DEFAULT_POSE_SHARE = 0.015
 DEFAULT_SCALE_STD = 0.04
 """Standard deviation of the scale that a trajectory's relative poses share. Both shares are what a
 learned stereo SLAM shows on six EuRoC recordings (the IMU model's training and tuning ones)."""
+
+DEFAULT_DEPTHS = (1.5, 12.0)
+"""Nearest and farthest depth of simulated points [m]: rooms and halls."""
+
+LARGEST_PIXEL_STD = 50.0
+"""Above this a point is anywhere [px]."""
 
 LONGEST_S = 1e6
 """Upper limit of every option in seconds: eleven days, far from the overflow of nanoseconds."""
@@ -67,14 +76,28 @@ class VisionSource:
     covariance: str = "learned"
     """Name of the match covariance of images."""
 
+    pixel_std: float = 0.0
+    """Noise of every observation of simulated tracks [px]."""
+
+    depths: tuple[float, float] = DEFAULT_DEPTHS
+    """Nearest and farthest depth of their points [m]."""
+
     by_default: bool = False
     """True where the user named no source and the images of the recording are meant."""
+
+    @property
+    def from_truth(self) -> bool:
+        """Whether the motion is made from ground truth: it must cover every window."""
+        return self.kind == "truth" or (self.kind == "tracks" and not self.file)
 
     def __str__(self) -> str:
         if self.kind == "truth":
             return f"truth:{self.std[0]:g},{self.std[1]:g}"
         if self.kind == "images":
             return "images" if self.covariance == "learned" else f"images:{self.covariance}"
+        if self.kind == "tracks" and not self.file:
+            depths = "" if self.depths == DEFAULT_DEPTHS else ",{:g},{:g}".format(*self.depths)
+            return f"tracks:{self.pixel_std:g}{depths}"
         return f"{self.kind}:{self.file}"
 
 
@@ -183,8 +206,8 @@ class RunOptions:
 def parse_vision(
     text: str, frame: str, std: str | None, scale_std: float | None = None
 ) -> VisionSource:
-    """`images[:fixed]`, `truth:0.05,0.003`, `trajectory:FILE` or `measurements:FILE`; empty text
-    means the images of the recording."""
+    """`images[:fixed]`, `truth:0.05,0.003`, `trajectory:FILE`, `measurements:FILE`, `tracks:0.5`
+    or `tracks:FILE.npz`; empty text means the images of the recording."""
     if frame not in ("camera", "rectified"):
         raise OptionError(f"--vision-frame is '{frame}'; choose camera or rectified.")
     camera_frame: CameraFrame = "rectified" if frame == "rectified" else "camera"
@@ -203,12 +226,30 @@ def parse_vision(
         return VisionSource("trajectory", rest, pose_std, camera_frame, share, std_scale)
     if kind == "measurements" and rest:
         return VisionSource("measurements", rest, pose_std, camera_frame)
+    if kind == "tracks" and rest:
+        return _tracks(rest)
     raise OptionError(f"--vision is '{text}'; choose one of {VISION_FORMS}.")
 
 
 def parse_truth(text: str) -> tuple[str, ...]:
     """Names of ground truths with commas between."""
     return tuple(name for name in text.split(",") if name)
+
+
+def _tracks(rest: str) -> VisionSource:
+    """A file of tracks, or noise in pixels with the depths of the points."""
+    if rest.endswith(".npz"):
+        return VisionSource("tracks", rest, frame="rectified")
+    name = "--vision tracks:"
+    pixel_std, *depths = parse_numbers(rest, 3 if "," in rest else 1, name)
+    near, far = depths or DEFAULT_DEPTHS
+    if not (0.0 < pixel_std <= LARGEST_PIXEL_STD and 0.0 < near < far):
+        raise OptionError(
+            f"{name} is '{rest}', needed the noise of a point above 0 and up to "
+            f"{LARGEST_PIXEL_STD:g} px, and a nearest depth below the farthest [m]; or a file "
+            "whose name ends in .npz."
+        )
+    return VisionSource("tracks", frame="rectified", pixel_std=pixel_std, depths=(near, far))
 
 
 def _covariance(text: str, name: str) -> str:

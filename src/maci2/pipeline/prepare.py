@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from maci2.datasets import open_recording
-from maci2.errors import DatasetError, OptionError
+from maci2.errors import DatasetError, MeasurementError, OptionError
 from maci2.estimation.premises import Premises
+from maci2.ground_truth.choose import published_names, with_audited
 from maci2.imu import ImuMeasurements
-from maci2.imu.model_choice import find_imu_model, is_learned
+from maci2.imu.model_choice import find_imu_model, needs_datasheet
 from maci2.lie import se3_inv
 from maci2.pipeline.gyro_rotation import rotation_predictor
 from maci2.pipeline.open_vision import Vision, frame_of, open_vision
@@ -23,6 +24,7 @@ from maci2.sensors import (
     GroundTruth,
     Recording,
     Rig,
+    bridged,
     require_overlap,
     require_plausible,
     with_velocity,
@@ -37,8 +39,20 @@ from maci2.vision import (
     poses_from_truth,
     rectified_extrinsics,
 )
+from maci2.vision.calibration_uncertainty import EXACT_CALIBRATION, CalibrationUncertainty
+from maci2.vision.feature_tracks import FeatureTracks
 from maci2.vision.odometry import StereoOdometry
+from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
 from maci2.vision.predicted_rotation import no_prediction
+from maci2.vision.relative_pose import stacked
+from maci2.vision.simulated_tracks import SimulatedTracker
+from maci2.vision.track_files import RecordedTracks
+
+STRETCH = 50
+"""Steps between keyframes whose tracks are held at once."""
+
+STRETCH_INDEX = 1_000_000
+"""Added to a window's index for the noise of each further stretch."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +83,9 @@ class Inputs:
     def span_ns(self, with_truth: bool) -> tuple[int, int]:
         """First and last timestamp at which everything needed is there."""
         covers = [self.imu.stamps_ns]
-        if self.truth is not None and (with_truth or self.source.kind == "truth"):
+        if self.truth is not None and (with_truth or self.source.from_truth):
             covers.append(self.truth.stamps_ns)
-        if self.visual is not None:
+        if self.visual is not None and not isinstance(self.visual, SimulatedTracker):
             covers.append(self.visual.stamps_ns.ravel())
         first, last = max(int(c[0]) for c in covers), min(int(c[-1]) for c in covers)
         if first >= last:
@@ -86,9 +100,9 @@ class Inputs:
         """Timestamps at which a keyframe may be taken: images inside the span."""
         first, last = self.span_ns(with_truth)
         stamps = self.recording.camera_stamps_ns[0] if self.recording.camera_stamps_ns else None
-        if isinstance(self.visual, MeasuredPoses | StereoOdometry):
+        if isinstance(self.visual, MeasuredPoses | StereoOdometry | RecordedTracks):
             stamps = np.unique(self.visual.stamps_ns)
-        elif stamps is None and self.visual is not None:
+        elif stamps is None and isinstance(self.visual, CameraTrajectory):
             stamps = self.visual.stamps_ns
         elif stamps is None and self.truth is not None:
             stamps = self.truth.stamps_ns
@@ -98,8 +112,18 @@ class Inputs:
             )
         return stamps[(stamps >= first) & (stamps <= last)]
 
+    def measurable_ns(self) -> Stamps:
+        """Those of them that do not lie inside a gap of the poses that motion is taken from."""
+        stamps = self.candidates_ns()
+        poses = self.truth if self.source.from_truth else self.visual
+        if isinstance(poses, GroundTruth | CameraTrajectory):
+            stamps = stamps[bridged(poses.stamps_ns, stamps, MAX_TRUTH_GAP_S)]
+        return stamps
+
     def camera_motion(self, stamps_ns: Stamps, index: int) -> RelativePoses:
         """Relative poses over the keyframes; noise depends on seed, recording and `index`."""
+        if isinstance(self.visual, RecordedTracks | SimulatedTracker):
+            return self._motion_of_tracks(stamps_ns, index)
         cov_pose = pose_noise(*self.source.std)
         if isinstance(self.visual, StereoOdometry):
             return self.visual.poses(stamps_ns)
@@ -114,14 +138,43 @@ class Inputs:
                 self.source.std_share,
                 self.source.std_scale,
             )
+        truth, seed = self._require_truth(), self._window_seed(index)
+        return poses_from_truth(truth, stamps_ns, self.T_b_c, cov_pose, seed)
+
+    def feature_tracks(self, stamps_ns: Stamps, index: int) -> FeatureTracks:
+        """Points followed over the keyframes; noise depends on seed, recording and `index`."""
+        if isinstance(self.visual, RecordedTracks):
+            return self.visual.tracks(stamps_ns)
+        if isinstance(self.visual, SimulatedTracker):
+            truth = self._require_truth()
+            return self.visual.tracks(truth, stamps_ns, self._window_seed(index))
+        raise MeasurementError(
+            f"--vision {self.source} gives poses only, and this method needs points; give images, "
+            "tracks:PIXEL_SIGMA or tracks:FILE.npz."
+        )
+
+    def _motion_of_tracks(self, stamps_ns: Stamps, index: int) -> RelativePoses:
+        """Two keyframes at a time, by tracks over a stretch of them: a recording's would not fit
+        into memory."""
+        exact = self.recording.rig.exact or isinstance(self.visual, SimulatedTracker)
+        calibration = EXACT_CALIBRATION if exact else CalibrationUncertainty()
+        steps = []
+        for first in range(0, len(stamps_ns) - 1, STRETCH):
+            stretch_ns = stamps_ns[first : first + STRETCH + 1]
+            tracks = self.feature_tracks(stretch_ns, index + STRETCH_INDEX * (first // STRETCH))
+            steps += tracks.steps(calibration)
+        return stacked(steps, "rectified")
+
+    def _require_truth(self) -> GroundTruth:
         if self.truth is None:
             raise DatasetError(
-                f"{self.recording.path}: no ground truth, so --vision truth:... has nothing to "
-                "start from; give images, trajectory:FILE or measurements:FILE."
+                f"{self.recording.path}: no ground truth, so --vision {self.source.kind}:... has "
+                "nothing to start from; give images, trajectory:FILE or measurements:FILE."
             )
-        name = [ord(letter) for letter in self.recording.name]
-        seed = (self.seed, index, *name)
-        return poses_from_truth(self.truth, stamps_ns, self.T_b_c, cov_pose, seed)
+        return self.truth
+
+    def _window_seed(self, index: int) -> tuple[int, ...]:
+        return (self.seed, index, *(ord(letter) for letter in self.recording.name))
 
     @cached_property
     def premises(self) -> Premises | None:
@@ -135,7 +188,8 @@ def open_inputs(path: Path, options: RunOptions, calibrating: bool = False) -> I
     Only `calibrating` works with a rig whose extrinsics are not known.
     """
     recording = open_recording(path, options.rig, options.topics, options.given)
-    if options.vision.kind == "truth" or not calibrating:
+    recording = with_audited(recording, options.truth)
+    if options.vision.from_truth or not calibrating:
         what = "camera motion from ground truth" if calibrating else "initialization"
         require_extrinsics(recording.rig, what)
     require_plausible(recording.imu)
@@ -164,7 +218,7 @@ def apply_imu_model(recording: Recording, options: RunOptions) -> ImuMeasurement
     """The samples of the whole recording as the model of `--imu` hands them on."""
     # The paper knows data-sheet noise only.
     name = "datasheet" if options.paper and options.imu == "raw" else options.imu
-    if not is_learned(name):
+    if needs_datasheet(name):
         require_noise(recording.rig, f"the IMU model '{options.imu}'")
     imu = find_imu_model(name)(recording.imu, recording.rig.imu)
     _, removed_acc = imu.removed_bias(int(imu.stamps_ns[0]), int(imu.stamps_ns[-1]))
@@ -172,12 +226,13 @@ def apply_imu_model(recording: Recording, options: RunOptions) -> ImuMeasurement
 
 
 def require_known_truths(recordings: Iterable[Recording], names: tuple[str, ...]) -> None:
-    """Raise unless every name of `--truth` is that of a ground truth of some recording.
+    """Raise unless every name of `--truth` is that of a ground truth of some recording, or of
+    its audit.
 
     Recordings are looked at until all names have been found.
     """
-    unknown, existing = list(names), dict[str, None]()
-    for recording in recordings if names else ():
+    unknown, existing = list(published_names(names)), dict[str, None]()
+    for recording in recordings if unknown else ():
         existing |= dict.fromkeys(recording.truths)
         unknown = [name for name in unknown if name not in recording.truths]
         if not unknown:

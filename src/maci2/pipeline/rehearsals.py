@@ -7,9 +7,10 @@ import tempfile
 from functools import lru_cache
 from pathlib import Path
 
+from maci2.calibration import calibrate
 from maci2.compile import are_interpreted, fill_aside
 from maci2.compile.mode import jobs_to_fill_aside
-from maci2.estimation import calibrate, initialize
+from maci2.estimation import initialize
 from maci2.imu import ImuMeasurements, raw_model
 from maci2.simulation import SimulationConfig, simulate
 from maci2.types import Mat4

@@ -1,8 +1,9 @@
 """The nouns: samples, images, rigs, ground truth, recordings; their checks and clocks."""
 
 from maci2.sensors.clocks import Clock, on_imu_clock
-from maci2.sensors.interpolation import poses_at, truth_at, with_velocity
+from maci2.sensors.interpolation import bridged, poses_at, truth_at, with_velocity
 from maci2.sensors.plausibility import imu_faults, require_plausible
+from maci2.sensors.truth_covariance import TruthCovariance
 from maci2.sensors.types import (
     Camera,
     CameraTrajectory,
@@ -23,6 +24,8 @@ __all__ = [
     "ImuSamples",
     "Recording",
     "Rig",
+    "TruthCovariance",
+    "bridged",
     "gaps",
     "imu_faults",
     "on_imu_clock",

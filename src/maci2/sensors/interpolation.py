@@ -8,7 +8,7 @@ import numpy as np
 from maci2.errors import DatasetError
 from maci2.lie.stacks import so3_exp_stack, so3_log_stack, stack_poses
 from maci2.sensors.types import GroundTruth
-from maci2.types import NS, Array, Stamps
+from maci2.types import NS, Array, Mask, Stamps
 
 HALF_WINDOW_S = 0.1
 """Half the stretch a local polynomial is fitted to [s]."""
@@ -66,7 +66,17 @@ def truth_at(truth: GroundTruth, query_ns: Stamps, max_gap_s: float) -> GroundTr
         bias_gyro=_lerp(truth.bias_gyro, at),
         bias_acc=_lerp(truth.bias_acc, at),
         source=truth.source,
+        covariance=truth.covariance,
     )
+
+
+def bridged(stamps_ns: Stamps, query_ns: Stamps, max_gap_s: float) -> Mask:
+    """(m,) which queries lie inside the timestamps and not inside a gap above `max_gap_s`."""
+    after = np.clip(np.searchsorted(stamps_ns, query_ns, side="left"), 0, len(stamps_ns) - 1)
+    before = np.maximum(after - 1, 0)
+    short = stamps_ns[after] - stamps_ns[before] <= max_gap_s * NS
+    inside = (query_ns >= stamps_ns[0]) & (query_ns <= stamps_ns[-1])
+    return np.asarray(inside & (short | (stamps_ns[after] == query_ns)))
 
 
 def _brackets(stamps_ns: Stamps, query_ns: Stamps, max_gap_s: float, source: str) -> _Brackets:

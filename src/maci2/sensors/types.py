@@ -9,6 +9,7 @@ import numpy as np
 from maci2 import boundary
 from maci2.errors import CalibrationError, DatasetError
 from maci2.field_docs import document_fields
+from maci2.sensors.truth_covariance import TruthCovariance
 from maci2.types import NS, Array, Mask, Stamps
 
 LARGEST_IMAGE_PX = 32767
@@ -95,6 +96,9 @@ class GroundTruth:
     source: str = "ground truth"
     """File, for messages."""
 
+    covariance: TruthCovariance | None = None
+    """How well it is known, of an audited truth; None where nobody said."""
+
     def __post_init__(self) -> None:
         _check_poses(self, "Ts_w_b")
         for name in ("v_w", "bias_gyro", "bias_acc"):
@@ -116,6 +120,7 @@ class GroundTruth:
             self.bias_gyro[kept],
             self.bias_acc[kept],
             self.source,
+            self.covariance,
         )
 
     def __len__(self) -> int:

@@ -8,13 +8,15 @@ import numpy as np
 from maci2.errors import DatasetError, OptionError
 from maci2.estimation.initial_guess import chain
 from maci2.imu.rotation_rates import INTERVAL_S
-from maci2.pipeline.open_vision import Vision, frame_of, open_vision
+from maci2.pipeline.open_vision import frame_of, open_vision
 from maci2.pipeline.options import parse_vision
 from maci2.sensors import CameraTrajectory, Recording
 from maci2.types import NS, Array, Stamps
 from maci2.vision import CameraFrame, MeasuredPoses
 from maci2.vision.odometry import StereoOdometry
 from maci2.vision.odometry_run import even_keyframes
+from maci2.vision.simulated_tracks import SimulatedTracker
+from maci2.vision.track_files import RecordedTracks
 
 
 class CameraPath(NamedTuple):
@@ -33,15 +35,15 @@ def open_camera_path(recording: Recording, vision: str, frame: str) -> CameraPat
         return None
     source = parse_vision(vision, frame, None)
     opened = open_vision(recording, source)
-    if opened is None:
+    if opened is None or isinstance(opened, RecordedTracks | SimulatedTracker):
+        why = "ground truth is looked at anyway" if source.from_truth else "tracks are no path"
         raise OptionError(
-            f"--vision is '{vision}'; ground truth is looked at anyway: give images, "
-            "trajectory:FILE or measurements:FILE."
+            f"--vision is '{vision}'; {why}: give images, trajectory:FILE or measurements:FILE."
         )
     return CameraPath(_trajectory(opened), frame_of(opened, source))
 
 
-def _trajectory(vision: Vision) -> CameraTrajectory:
+def _trajectory(vision: CameraTrajectory | MeasuredPoses | StereoOdometry) -> CameraTrajectory:
     if isinstance(vision, CameraTrajectory):
         return vision
     if isinstance(vision, MeasuredPoses):

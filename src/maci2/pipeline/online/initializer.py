@@ -14,7 +14,7 @@ from maci2.errors import CalibrationError, DatasetError, Maci2Error, OptionError
 from maci2.estimation import InitResult, initialize
 from maci2.estimation.initial_guess import chain
 from maci2.estimation.verdict import rotation_about_axes_deg
-from maci2.imu.model_choice import find_imu_model, is_learned
+from maci2.imu.model_choice import find_imu_model, needs_datasheet
 from maci2.lie import se3_inv
 from maci2.pipeline.gyro_rotation import predicted_rotation
 from maci2.pipeline.online.imu_buffer import SampleBuffer
@@ -78,7 +78,7 @@ class OnlineInitializer:
             raise OptionError(f"on_result is {on_result!r}, needed a function of one result.")
         self._rig = rig
         self._shift_ns = round(rig.time_offset_s * NS)
-        if not is_learned(self.config.imu):
+        if needs_datasheet(self.config.imu):
             require_noise(rig, "initialization")
         self._measure = find_imu_model(self.config.imu)
         self._on_result = on_result

@@ -15,6 +15,7 @@ from maci2.chain import (
     solve_chain,
 )
 from maci2.errors import DatasetError
+from maci2.imu.model_choice import is_learned
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.pipeline.rehearsals import warm_up
@@ -59,7 +60,8 @@ def track_recording(
         )
     vision = inputs.camera_motion(_keyframes(inputs, candidates_ns, interval_s), 0)
     images_ns = _images(inputs, vision.stamps_ns)
-    noise = inputs.recording.rig.imu
+    # A learned model's own walks are those of what it leaves in the samples.
+    noise = inputs.recording.rig.imu if is_learned(options.imu) else inputs.imu
     walks = (noise.walk_gyro, noise.walk_acc)
     found = track(inputs.imu, vision, inputs.T_b_c, walks, images_ns, config)
     if batch:

@@ -1,29 +1,35 @@
 """Pose of the camera on the IMU, from motion alone: no target, no guess."""
 
 import time
-from dataclasses import replace
 from itertools import permutations, product
 
 import numpy as np
 
 from maci2.boundary import require_type
-from maci2.estimation.config import DEFAULT_CONFIG, SolverConfig
+from maci2.calibration.calibration_problem import NOTHING_KNOWN, Guess, MountingPrior
+from maci2.calibration.calibration_progress import calibration_progress
+from maci2.calibration.calibration_solve import Solved, measured_scale, solve_calibration
+from maci2.calibration.calibration_state import (
+    calibrated_posterior,
+    calibrated_state,
+    first_guess,
+    solve_report,
+)
+from maci2.errors import OptionError
+from maci2.estimation import CalibrationLimits, CalibrationResult, SolverConfig
+from maci2.estimation.config import DEFAULT_CONFIG
 from maci2.estimation.initial_guess import lever_arm, start_values
 from maci2.estimation.initialize import require_arguments
-from maci2.estimation.levenberg_marquardt import Variables
 from maci2.estimation.premises import window_premises
-from maci2.estimation.results import CalibrationResult, Posterior, SolveReport, VIState
 from maci2.estimation.rotation_alignment import (
     RotationAlignment,
     align_rotations,
     rotation_from_rates,
 )
-from maci2.estimation.scale import measured_scale
-from maci2.estimation.time_offset import on_imu_clock, solve_with_offset
-from maci2.estimation.verdict import CalibrationLimits, judge_calibration, require_window
+from maci2.estimation.time_offset import on_imu_clock
+from maci2.estimation.verdict import judge_calibration, require_window
 from maci2.imu import ImuMeasurements, Preintegrated, preintegrate
 from maci2.lie import se3
-from maci2.types import Array
 from maci2.vision import RelativePoses
 
 ROTATION_KNOWN = np.deg2rad(1.0)
@@ -44,34 +50,59 @@ def calibrate(
     vision: RelativePoses,
     config: SolverConfig | None = None,
     limits: CalibrationLimits | None = None,
+    mounting: MountingPrior | None = None,
 ) -> CalibrationResult:
     """Estimate the extrinsics T_b_c of the camera that `vision` speaks of, and all the rest.
 
     Rotation first (Eq. 8: it needs neither gravity nor velocities), then the lever arm in closed
-    form, then everything jointly (Eq. 9).
+    form, then everything jointly (Eq. 9), with biases that wander as `imu` says: over a minute
+    they do.
 
     Args:
         imu: what the IMU measured, from `raw_model`, `datasheet_model` or `ImuModel.measure`; it
             must cover the keyframes.
         vision: relative poses of at least four keyframes, with covariances; rotation about two
             axes or more makes the extrinsics observable.
-        config: choices of the solver.
+        config: choices of the solver; gravity has its known norm and both biases are estimated.
         limits: errors that the extrinsics may have, for the verdict.
+        mounting: what is known of the extrinsics beforehand, for motion that does not show all of
+            them; nothing by default.
 
     Returns:
         State with `T_b_c`, posterior covariance, report and verdict, whose reasons say which axes
-        are not known and what motion would help.
+        are not known and what motion would help. Biases are those at the last keyframe.
 
     Raises:
         MeasurementError: an argument has the wrong type, or there are too few keyframes.
+        OptionError: the configuration asks for what only `initialize` can do.
         DatasetError: the samples do not cover the keyframes or have a gap.
     """
     began = time.perf_counter()
     config, limits = config or DEFAULT_CONFIG, limits or CalibrationLimits()
+    mounting = mounting or NOTHING_KNOWN
     require_arguments(imu, vision, config)
+    _require_choices(config)
     require_type(limits, CalibrationLimits, "limits", "CalibrationLimits()")
     require_window(imu, vision)
 
+    solved, vision, aligned = solve_from_nothing(imu, vision, mounting, config)
+    found = solved.posterior()
+    posterior = None if found is None else calibrated_posterior(solved, found)
+    scale = measured_scale(imu, vision, solved, mounting, config)
+    progress = calibration_progress(solved)
+    report = solve_report(solved, found, 1e3 * (time.perf_counter() - began))
+    state = calibrated_state(solved, imu)
+    premises = window_premises(imu, vision, state.T_b_c, config.rule, False)
+    return judge_calibration(
+        state, posterior, report, vision, aligned, limits, scale, premises, progress
+    )
+
+
+def solve_from_nothing(
+    imu: ImuMeasurements, vision: RelativePoses, mounting: MountingPrior, config: SolverConfig
+) -> tuple[Solved, RelativePoses, RotationAlignment]:
+    """The solved chain, vision on the IMU's clock as far as angles tell it, and what rotations
+    alone say of the mounting."""
     vision, offset_s = on_imu_clock(imu, vision, config)
     prior = imu.bias_prior
     pre = preintegrate(imu, vision.stamps_ns, prior.mean_gyro, prior.mean_acc, config.rule)
@@ -81,15 +112,31 @@ def calibrate(
     aligned = align_rotations(pre, vision, rough.R_b_c, prior, True)
 
     solutions = [
-        _solve_from(imu, vision, pre, start, config, offset_s)
+        solve_calibration(
+            imu, vision, _guess(imu, vision, pre, start, config, offset_s), mounting, config
+        )
         for start in _rotations_to_try(imu, vision, pre, aligned)
     ]
-    state, posterior, report = min(solutions, key=lambda s: (not s[2].converged, s[2].cost))
+    best = min(solutions, key=lambda s: (not s.solution.converged, s.chi_square))
+    return best, vision, aligned
 
-    scale = measured_scale(imu, vision, state, report.inflation, config)
-    report = replace(report, solve_ms=1e3 * (time.perf_counter() - began))
-    premises = window_premises(imu, vision, state.T_b_c, config.rule, False)
-    return judge_calibration(state, posterior, report, vision, aligned, limits, scale, premises)
+
+def _require_choices(config: SolverConfig) -> None:
+    """Raise where the configuration asks for what a chain of states does not have."""
+    fixed = {
+        "gravity_on_sphere": True,
+        "estimate_gyro_bias": True,
+        "estimate_acc_bias": True,
+        "imu_cross_terms": True,
+        "imu_identity": False,
+        "rule": "midpoint",
+    }
+    for name, needed in fixed.items():
+        if getattr(config, name) != needed:
+            raise OptionError(
+                f"SolverConfig.{name} is {getattr(config, name)!r}, needed {needed!r} for "
+                "`calibrate`; only `initialize` knows the other."
+            )
 
 
 def _rotations_to_try(
@@ -102,16 +149,17 @@ def _rotations_to_try(
     return [align_rotations(pre, vision, R, imu.bias_prior, True) for R in AXIS_ROTATIONS]
 
 
-def _solve_from(
+def _guess(
     imu: ImuMeasurements,
     vision: RelativePoses,
     pre: Preintegrated,
     start: RotationAlignment,
     config: SolverConfig,
     offset_s: float,
-) -> tuple[VIState, Posterior | None, SolveReport]:
-    T_b_c: Array = se3(start.R_b_c, lever_arm(pre, vision, start.R_b_c, imu.bias_prior))
+) -> Guess:
+    T_b_c = se3(start.R_b_c, lever_arm(pre, vision, start.R_b_c, imu.bias_prior))
     Ts_c0_b, v_b, g_c0 = start_values(pre, vision, T_b_c, config.gravity_norm)
     mean_acc = np.asarray(imu.bias_prior.mean_acc, dtype=np.float64)
-    variables = Variables(Ts_c0_b, v_b, g_c0, start.bias_gyro, mean_acc, T_b_c)
-    return solve_with_offset(imu, vision, pre, variables, config, True, offset_s)
+    return first_guess(
+        vision.stamps_ns, offset_s, Ts_c0_b, v_b, g_c0, start.bias_gyro, mean_acc, T_b_c
+    )

@@ -1,0 +1,149 @@
+"""Gyroscope bias from bearings alone: normal vectors of epipolar planes lie in one plane.
+
+For one pair of views, n_i = f_i x R f_j are all across the translation if the rotation is right:
+the smallest eigenvalue of M = sum n_i n_i' is then zero. With R = R_bc' gamma Exp(J b) R_bc, to
+first order in the bias b, every pair gives one number. DRT and Stereo-NEC sum it over neighbouring
+keyframes, sqrt-VINS over all pairs of keyframes and cameras; they differ in the loss.
+
+The originals leave the minimum to Levenberg-Marquardt on the eigenvalues, which treats them as
+residuals although they never reach zero. Here Newton's steps use the curvature of the cost itself,
+by differences of its exact gradient; the minimum is the same.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from maci2.lie import so3_exp, so3_jr
+from maci2.types import Array
+
+Loss = Callable[[Array], tuple[Array, Array]]
+"""Smallest eigenvalues (m,) -> cost of each and its derivative."""
+
+MAX_ITERATIONS = 60
+STEP_TOLERANCE = 1e-10
+CURVATURE_STEP = 1e-5
+"""[rad/s] Difference over which the gradient's change is taken."""
+
+MAX_STEP = 0.05
+"""[rad/s] Longest step of the bias."""
+
+
+@dataclass(frozen=True)
+class BearingPairs:
+    """Matches of m pairs of views, at most n each."""
+
+    f0: Array
+    """(m, n, 3) unit vectors in the first camera; zero where a pair has fewer matches."""
+
+    f1_b: Array
+    """(m, n, 3) unit vectors of the second camera, turned into its body."""
+
+    weights: Array
+    """(m, n) factor on each n_i n_i'; zero where a pair has fewer matches."""
+
+    gamma: Array
+    """(m, 3, 3) rotation of the body between the views by the gyroscope."""
+
+    D_bg: Array
+    """(m, 3, 3) derivative of gamma by the bias, on the right."""
+
+    R_c_b: Array
+    """(3, 3) rotation of the body into the first camera's frame."""
+
+
+@dataclass(frozen=True)
+class BiasFit:
+    """The bias at which the cost is least."""
+
+    bias: Array
+    eigenvalues: Array
+    """(m,) smallest eigenvalue of each pair."""
+
+    converged: bool
+
+
+def square(eigenvalues: Array) -> tuple[Array, Array]:
+    """Least squares of the eigenvalues, as Stereo-NEC has it."""
+    return 0.5 * eigenvalues**2, eigenvalues
+
+
+def plain(eigenvalues: Array) -> tuple[Array, Array]:
+    """Sum of the eigenvalues, as sqrt-VINS has it."""
+    return eigenvalues, np.ones_like(eigenvalues)
+
+
+def cauchy(scale: float) -> Loss:
+    """Cauchy's loss of the squared eigenvalues, as DRT has it."""
+
+    def loss(eigenvalues: Array) -> tuple[Array, Array]:
+        grown = 1.0 + (eigenvalues / scale) ** 2
+        return 0.5 * scale**2 * np.log(grown), eigenvalues / grown
+
+    return loss
+
+
+def fit_bias(pairs: BearingPairs, loss: Loss, start: Array | None = None) -> BiasFit:
+    """The bias that minimises the summed loss of the smallest eigenvalues, from `start` or zero."""
+    bias = np.zeros(3) if start is None else start
+    cost, gradient, values = cost_and_gradient(pairs, bias, loss)
+    damping, converged = 0.0, False
+    for _ in range(MAX_ITERATIONS):
+        H = _curvature(pairs, bias, gradient, loss)
+        while True:
+            step = _bounded(-_solve_positive(H, gradient, damping))
+            tried = cost_and_gradient(pairs, bias + step, loss)
+            if tried[0] <= cost or np.abs(step).max() < STEP_TOLERANCE:
+                break
+            damping = max(4.0 * damping, 1e-3 * float(np.abs(np.linalg.eigvalsh(H)).max()))
+        if tried[0] > cost:
+            converged = True
+            break
+        bias, (cost, gradient, values) = bias + step, tried
+        damping = 0.25 * damping if damping > 1e-12 else 0.0
+        if np.abs(step).max() < STEP_TOLERANCE:
+            converged = True
+            break
+    return BiasFit(bias, values, converged)
+
+
+def cost_and_gradient(pairs: BearingPairs, bias: Array, loss: Loss) -> tuple[float, Array, Array]:
+    """Cost, its gradient (3,) and the smallest eigenvalues (m,) at a bias."""
+    turns = pairs.D_bg @ bias
+    R = pairs.R_c_b @ pairs.gamma @ np.array([so3_exp(turn) for turn in turns])
+    n = np.cross(pairs.f0, pairs.f1_b @ np.swapaxes(R, 1, 2))
+    weighed = pairs.weights[:, :, None] * n
+    values, vectors = np.linalg.eigh(np.swapaxes(weighed, 1, 2) @ n)
+    u = vectors[:, :, 0]
+    cost, slope = loss(values[:, 0])
+    # u'(f0 x R (phi x f1)) = (f1 x R' (u x f0))' phi, with phi = J_r D db.
+    along = (weighed @ u[:, :, None])[:, :, 0]
+    across = np.cross(u[:, None, :], pairs.f0) @ R
+    by_turn = 2.0 * np.einsum("mn,mni->mi", along, np.cross(pairs.f1_b, across))
+    J = np.array([so3_jr(turn) for turn in turns]) @ pairs.D_bg
+    gradient = np.einsum("m,mi,mij->j", slope, by_turn, J)
+    return float(cost.sum()), gradient, values[:, 0]
+
+
+def _curvature(pairs: BearingPairs, bias: Array, gradient: Array, loss: Loss) -> Array:
+    columns = [
+        (cost_and_gradient(pairs, bias + CURVATURE_STEP * axis, loss)[1] - gradient)
+        / CURVATURE_STEP
+        for axis in np.eye(3)
+    ]
+    H = np.array(columns)
+    return 0.5 * (H + H.T)
+
+
+def _solve_positive(H: Array, gradient: Array, damping: float) -> Array:
+    """Newton's step with negative curvature turned round, so that it leads downhill."""
+    values, Q = np.linalg.eigh(H)
+    floor = 1e-9 * float(np.abs(values).max())
+    scaled = (Q.T @ gradient) / (np.maximum(np.abs(values), floor) + damping)
+    return np.asarray(Q @ scaled, np.float64)
+
+
+def _bounded(step: Array) -> Array:
+    length = float(np.linalg.norm(step))
+    return step if length <= MAX_STEP else step * (MAX_STEP / length)

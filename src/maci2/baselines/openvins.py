@@ -1,0 +1,196 @@
+"""OpenVINS' initializers (Geneva et al., ICRA 2020): static, and dynamic of linear and MLE part.
+
+Static: the device must stand still, then jerk: the spread of |a| is below 1.5 m/s^2 in the older
+half of the window and above in the newer. Gravity, biases and zero velocity are means of the older.
+
+Dynamic: points, start velocity and gravity by a linear system with the bias guess, then maximum
+likelihood over poses, velocities, biases and points (Cauchy's loss, 1 px; priors about the guess of
+0.05 rad/s and 0.1 m/s^2), which must converge in 50 iterations. Its covariance is inflated: 10 for
+rotation and gyroscope bias, 100 for velocity and accelerometer bias. The time limit of 0.05 s is
+left out. Two cameras, as in its EuRoC configuration.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from maci2.baselines.alignment import raw_motion, with_norm
+from maci2.baselines.bundle_adjustment import (
+    Bundle,
+    BundleResult,
+    adjust,
+    cauchy,
+    gauge_information,
+)
+from maci2.baselines.bundle_factors import Observations, observations, projections
+from maci2.baselines.bundle_state import (
+    ACC_BIAS,
+    GYRO_BIAS,
+    PHI,
+    SIZE,
+    VELOCITY,
+    BundleState,
+    from_vi_state,
+    to_posterior,
+    to_vi_state,
+)
+from maci2.baselines.integrated_motion import integrated
+from maci2.baselines.landmarks import longest
+from maci2.baselines.linear_features import solve_features
+from maci2.baselines.segment import Answer, Initializer, Segment
+from maci2.types import Array, Mask
+
+MAX_FEATURES = 50
+MIN_FEATURE_SHARE = 0.75
+"""Share of the features wanted that must have been tracked."""
+
+MIN_VALID = 8
+MIN_POSES = 6
+MIN_VIEWS = 3
+MIN_ROTATION_DEG = 10.0
+MAX_STATIC_STD = 1.5
+"""[m/s^2]"""
+
+ITERATIONS = 50
+PIXEL_STD = 1.0
+STD_GYRO_BIAS, STD_ACC_BIAS = 0.05, 0.10
+VAR_WALK = np.array([1.9393e-5**2] * 3 + [3.0e-3**2] * 3)
+INFLATION_ROTATION, INFLATION_VELOCITY = 10.0, 100.0
+INFLATION_GYRO_BIAS, INFLATION_ACC_BIAS = 10.0, 100.0
+
+
+@dataclass(frozen=True)
+class BiasGuess:
+    """Biases that a configuration file ships for one sensor."""
+
+    gyro: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    acc: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+
+NO_GUESS = BiasGuess()
+EUROC_GUESS = BiasGuess((-0.0022, 0.0216, 0.0783), (-0.0358, -0.0005, 0.0145))
+"""What the EuRoC configurations of sqrt-VINS and FF-VIO-Init hold."""
+
+
+def openvins_static(segment: Segment) -> Answer:
+    """Means of the older half, which must be still while the newer is not."""
+    raw, stamps_ns = segment.raw, segment.stamps_ns
+    middle_ns = (int(stamps_ns[0]) + int(stamps_ns[-1])) // 2
+    older = (raw.stamps_ns >= stamps_ns[0]) & (raw.stamps_ns < middle_ns)
+    newer = (raw.stamps_ns >= middle_ns) & (raw.stamps_ns <= stamps_ns[-1])
+    mean_acc, gyro_bias = raw.acc[older].mean(axis=0), raw.gyro[older].mean(axis=0)
+    gravity_b0 = with_norm(-mean_acc, segment.gravity_norm)
+    acc_bias = mean_acc + gravity_b0
+    motion = integrated(raw_motion(segment, gyro_bias, acc_bias))
+    state = motion.state(segment, np.zeros(3), gravity_b0, gyro_bias, acc_bias)
+    still, jerk = (_spread(raw.acc[part]) for part in (older, newer))
+    if still > MAX_STATIC_STD:
+        return Answer(False, f"it moves: |a| spreads by {still:.2f} m/s^2 in the first half", state)
+    if jerk < MAX_STATIC_STD:
+        reason = f"no jerk: |a| spreads by {jerk:.2f} m/s^2 in the second half, needed "
+        return Answer(False, reason + f"{MAX_STATIC_STD:g}", state)
+    return Answer(True, "", state)
+
+
+def openvins_dynamic(guess: BiasGuess, mle: bool = True, stereo: bool = True) -> Initializer:
+    """The dynamic initializer with a bias guess; only its linear part without `mle`."""
+
+    def initialize(segment: Segment) -> Answer:
+        return _dynamic(segment, guess, mle, stereo)
+
+    return initialize
+
+
+def _dynamic(segment: Segment, guess: BiasGuess, mle: bool, stereo: bool) -> Answer:
+    tracks = segment.tracks
+    chosen = longest(tracks, MAX_FEATURES, MIN_VIEWS)
+    reason = _rejection(segment, int(chosen.sum()))
+    if int(chosen.sum()) < MIN_VALID:
+        return Answer(False, reason)
+    gyro_bias, acc_bias = np.array(guess.gyro), np.array(guess.acc)
+    motion = integrated(raw_motion(segment, gyro_bias, acc_bias))
+    seen = observations(tracks, segment.T_b_c, chosen, stereo)
+    found = solve_features(seen, motion, segment.gravity_norm)
+    state = motion.state(segment, found.v0_b0, found.gravity_b0, gyro_bias, acc_bias)
+    start = from_vi_state(state)
+    R_w_b0 = start.Rs_w_b[0]
+    start = start.with_points(found.points_b0 @ R_w_b0.T)
+    valid = in_front(seen, start)
+    if int(valid.sum()) < MIN_VALID:
+        reason = reason or f"{int(valid.sum())} points lie in front of their cameras"
+        return Answer(False, f"{reason}, needed {MIN_VALID}", state)
+    if not mle:
+        return Answer(not reason, reason, state)
+    result = _maximum_likelihood(segment, take(seen, valid), start, valid)
+    return _answer(segment, result, reason)
+
+
+def _maximum_likelihood(
+    segment: Segment, seen: Observations, start: BundleState, valid: Mask
+) -> BundleResult:
+    """From the linear solution; biases start at the guess."""
+    info = gauge_information()
+    info[GYRO_BIAS], info[ACC_BIAS] = STD_GYRO_BIAS**-2, STD_ACC_BIAS**-2
+    start = start.with_points(start.points_w[valid])
+    bundle = Bundle(
+        seen,
+        PIXEL_STD / segment.tracks.focal_px,
+        cauchy(1.0),
+        raw_motion(segment, start.gyro_bias[0], start.acc_bias[0]),
+        segment.gravity_norm,
+        VAR_WALK,
+        start,
+        info,
+    )
+    return adjust(bundle, start, ITERATIONS)
+
+
+def _answer(segment: Segment, result: BundleResult, reason: str) -> Answer:
+    state = to_vi_state(segment, result.state)
+    if not result.converged:
+        reason = reason or f"the optimization did not converge in {ITERATIONS} iterations"
+    if result.cov is None:
+        return Answer(False, reason or "the covariance is singular", state)
+    n = len(result.state.p_w_b)
+    factors = np.ones((n, SIZE))
+    for part, factor in (
+        (PHI, INFLATION_ROTATION),
+        (VELOCITY, INFLATION_VELOCITY),
+        (GYRO_BIAS, INFLATION_GYRO_BIAS),
+        (ACC_BIAS, INFLATION_ACC_BIAS),
+    ):
+        factors[:, part] = np.sqrt(factor)
+    scale = factors.ravel()
+    posterior = to_posterior(segment, result.state, scale[:, None] * result.cov * scale)
+    return Answer(not reason, reason, state, posterior)
+
+
+def _rejection(segment: Segment, features: int) -> str:
+    wanted = MIN_FEATURE_SHARE * MAX_FEATURES
+    if features < wanted:
+        return f"{features} features were tracked, needed {wanted:.0f}"
+    if len(segment.stamps_ns) < MIN_POSES:
+        return f"{len(segment.stamps_ns)} poses, needed {MIN_POSES}"
+    raw = segment.raw
+    inside = (raw.stamps_ns >= segment.stamps_ns[0]) & (raw.stamps_ns <= segment.stamps_ns[-1])
+    dt = np.diff(raw.stamps_ns[inside]) / 1e9
+    turned_deg = np.rad2deg((np.linalg.norm(raw.gyro[inside][:-1], axis=1) * dt).sum())
+    if turned_deg < MIN_ROTATION_DEG:
+        return f"it turned by {turned_deg:.1f} deg, needed {MIN_ROTATION_DEG:g}"
+    return ""
+
+
+def in_front(seen: Observations, x: BundleState) -> Mask:
+    """(p,) which points lie in front of every camera that sees them."""
+    _, in_camera, _ = projections(seen, x)
+    return np.asarray(((in_camera[..., 2] > 0.0) | ~seen.seen).all(axis=(0, 2)))
+
+
+def take(seen: Observations, chosen: Mask) -> Observations:
+    """Observations of some of the points."""
+    return replace(seen, seen=seen.seen[:, chosen], xy=seen.xy[:, chosen])
+
+
+def _spread(acc: Array) -> float:
+    """Standard deviation of the norm, as the original takes it."""
+    return float(np.linalg.norm(acc, axis=1).std(ddof=1))

@@ -1,0 +1,255 @@
+"""Noise of an IMU from recordings in motion: densities and random walks, with their sigmas."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+
+from maci2.calibration.noise_likelihood import (
+    IMU_LEVELS,
+    WHITE,
+    Slope,
+    likelihood_slope,
+    other_kinds,
+)
+from maci2.calibration.whitened_factors import CAMERA, POSITIONS
+from maci2.chain import (
+    Border,
+    CameraMotions,
+    ChainConfig,
+    ChainProblem,
+    ChainSolution,
+    Loss,
+    MarkerOrientations,
+    MarkerPositions,
+    States,
+    solve_chain,
+)
+from maci2.sensors import ImuNoise
+from maci2.types import Array
+
+Measured = TypeVar("Measured", CameraMotions, MarkerPositions, MarkerOrientations)
+
+MOST_STEPS = 25
+LONGEST_STEP = 1.5
+"""Largest change of the logarithm of a squared density in one step."""
+
+SETTLED = 0.1
+"""Steps end when no logarithm moves by more than this share of its sigma."""
+
+STD_LOG_STATED = 2.0 * np.log(10.0)
+"""Spread of the logarithm of a squared density about the data sheet's: a factor of ten, so that
+what motion does not show stays at the data sheet and says so."""
+
+LARGEST_KNOWN = float(np.log(2.0))
+"""A density known to less than a factor of two (1 sigma) was not seen."""
+
+
+@dataclass(frozen=True)
+class NoiseProblem:
+    """One recording: its chain, and where to begin."""
+
+    problem: ChainProblem
+    states: States
+    border: Border
+    least_factor: float = 1e-6
+    """Least variance of what is not the IMU, over the one stated."""
+
+    log_factors: tuple[float, ...] = ()
+    """Logarithms of the factors that its variances have been scaled with so far."""
+
+
+@dataclass(frozen=True)
+class NoiseLevel:
+    """One density or random walk."""
+
+    value: float
+    """Per sqrt(Hz), SI units."""
+
+    std_log: float
+    """Standard deviation of its natural logarithm."""
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the value itself, to first order."""
+        return self.value * self.std_log
+
+    @property
+    def seen(self) -> bool:
+        """Whether the recordings tell it; otherwise it stays near the data sheet."""
+        return self.std_log < LARGEST_KNOWN
+
+
+@dataclass(frozen=True)
+class NoiseEstimate:
+    """Noise of an IMU as recordings in motion show it."""
+
+    density_gyro: tuple[NoiseLevel, NoiseLevel, NoiseLevel]
+    """White noise of each axis [rad/s/sqrt(Hz)]."""
+
+    density_acc: tuple[NoiseLevel, NoiseLevel, NoiseLevel]
+    """White noise of each axis [m/s^2/sqrt(Hz)]."""
+
+    walk_gyro: NoiseLevel
+    """Random walk of the bias, all axes alike [rad/s^2/sqrt(Hz)]."""
+
+    walk_acc: NoiseLevel
+    """Random walk of the bias, all axes alike [m/s^3/sqrt(Hz)]."""
+
+    cov_log: Array
+    """(8, 8) covariance of the natural logarithms, in this order."""
+
+    converged: bool
+
+    def pooled(self, rate_hz: float) -> ImuNoise:
+        """One number for all axes, as most tools want it: the root of the mean variance."""
+        gyro, acc = (
+            float(np.sqrt(np.mean([level.value**2 for level in levels])))
+            for levels in (self.density_gyro, self.density_acc)
+        )
+        return ImuNoise(gyro, acc, self.walk_gyro.value, self.walk_acc.value, rate_hz)
+
+    def axes_differ(self) -> tuple[bool, bool]:
+        """Whether the axes of gyroscope and accelerometer differ by more than chance explains."""
+        return self._differ(0), self._differ(3)
+
+    def _differ(self, first: int) -> bool:
+        levels = (*self.density_gyro, *self.density_acc)[first : first + 3]
+        logs = np.log([level.value for level in levels])
+        D = np.array([[1.0, -1.0, 0.0], [0.0, 1.0, -1.0]])
+        cov = D @ self.cov_log[first : first + 3, first : first + 3] @ D.T
+        return bool((D @ logs) @ np.linalg.solve(cov, D @ logs) > 13.8)
+
+
+def estimate_imu_noise(recordings: Sequence[NoiseProblem], stated: ImuNoise) -> NoiseEstimate:
+    """Maximum of the likelihood over all recordings, states integrated out.
+
+    Noise of what is not the IMU (relative poses, marker positions, orientations) is estimated with
+    it, for each recording by itself. `stated` is the data sheet: where to begin, and with a spread
+    of a factor of ten the prior of what motion does not show.
+    """
+    first = 2.0 * np.log(_stated_levels(stated))
+    logs, chains = first.copy(), [_without_losses(recording) for recording in recordings]
+    converged = False
+    for _ in range(MOST_STEPS):
+        slopes = []
+        for i, chain in enumerate(chains):
+            solution = _solve(chain, logs)
+            problem = _with_levels(chain.problem, logs)
+            slopes.append(likelihood_slope(problem, solution, np.exp(logs)))
+            chains[i] = replace(chain, states=solution.states, border=solution.border)
+        step, others, cov = _newton(slopes, logs - first)
+        logs = logs + step
+        scaled = [_rescaled(c, o) for c, o in zip(chains, others, strict=True)]
+        moved = [_moved(before, after) for before, after in zip(chains, scaled, strict=True)]
+        chains = scaled
+        settled = np.abs(step) < SETTLED * np.sqrt(np.diag(cov))
+        if settled.all() and max(moved) < SETTLED:
+            converged = True
+            break
+    return _estimate(logs, cov, converged)
+
+
+def _stated_levels(stated: ImuNoise) -> Array:
+    least = 1e-9
+    walks = [max(stated.walk_gyro, least), max(stated.walk_acc, least)]
+    return np.array([stated.density_gyro] * 3 + [stated.density_acc] * 3 + walks)
+
+
+def _without_losses(recording: NoiseProblem) -> NoiseProblem:
+    """Squares everywhere: robust losses have no likelihood to speak of."""
+    problem = recording.problem
+    problem = replace(
+        problem,
+        camera=_squared(problem.camera),
+        positions=_squared(problem.positions),
+        orientations=_squared(problem.orientations),
+    )
+    return replace(recording, problem=problem)
+
+
+def _squared(measured: Measured | None) -> Measured | None:
+    return None if measured is None else replace(measured, loss=Loss())
+
+
+def _with_levels(problem: ChainProblem, logs: Array) -> ChainProblem:
+    imu, variances = problem.imu, np.exp(logs)
+    rate_hz = 1e9 / float(np.median(np.diff(imu.stamps_ns)))
+    shape = imu.gyro.shape
+    noisy = replace(
+        imu,
+        var_gyro=np.broadcast_to(variances[:3] * rate_hz, shape).copy(),
+        var_acc=np.broadcast_to(variances[3:6] * rate_hz, shape).copy(),
+        cov_0=np.zeros((9, 9)),
+    )
+    walk_gyro, walk_acc = np.sqrt(variances[6:])
+    return replace(problem, imu=noisy, walk_gyro=float(walk_gyro), walk_acc=float(walk_acc))
+
+
+def _solve(chain: NoiseProblem, logs: Array) -> ChainSolution:
+    problem = _with_levels(chain.problem, logs)
+    return solve_chain(
+        problem, chain.states, chain.border, ChainConfig(max_iterations=20, max_rounds=2)
+    )
+
+
+def _newton(slopes: list[Slope], from_stated: Array) -> tuple[Array, list[Array], Array]:
+    """Step of the IMU's levels, steps of each recording's other noise, covariance of the first.
+
+    The other noise of each recording is eliminated: it belongs to that recording alone.
+    """
+    prior = np.eye(IMU_LEVELS) / STD_LOG_STATED**2
+    information, score = prior.copy(), -prior @ from_stated
+    eliminated = []
+    for slope in slopes:
+        # By logarithms a slope bends too: a level on its way to zero slows down.
+        bent = slope.information + np.diag(np.maximum(-slope.score, 0.0))
+        A, B = bent[:8, :8], bent[:8, 8:]
+        C = bent[8:, 8:] + 1e-6 * np.eye(len(slope.score) - 8)
+        solved = np.linalg.solve(C, np.column_stack([B.T, slope.score[8:]]))
+        information += A - B @ solved[:, :8]
+        score += slope.score[:8] - B @ solved[:, 8]
+        eliminated.append((B, C))
+    cov: Array = np.asarray(np.linalg.inv(_positive(information)), dtype=np.float64)
+    step: Array = np.clip(cov @ score, -LONGEST_STEP, LONGEST_STEP)
+    others = [
+        np.clip(np.linalg.solve(C, slope.score[8:] - B.T @ step), -LONGEST_STEP, LONGEST_STEP)
+        for slope, (B, C) in zip(slopes, eliminated, strict=True)
+    ]
+    return step, others, cov
+
+
+def _positive(information: Array) -> Array:
+    """Average information may be indefinite by chance far from the optimum: at least the prior."""
+    values, vectors = np.linalg.eigh(0.5 * (information + information.T))
+    return np.asarray((vectors * np.maximum(values, STD_LOG_STATED**-2.0)) @ vectors.T)
+
+
+def _rescaled(chain: NoiseProblem, steps: Array) -> NoiseProblem:
+    """The chain with the noise of its other measurements scaled."""
+    names = {CAMERA: "camera", POSITIONS: "positions"}
+    changes, before = {}, chain.log_factors or (0.0,) * len(steps)
+    after = np.maximum(np.array(before) + steps, np.log(chain.least_factor))
+    for i, kind in enumerate(other_kinds(chain.problem)):
+        name = names.get(kind, "orientations")
+        measured = getattr(chain.problem, name)
+        changes[name] = replace(measured, covs=np.exp(after[i] - before[i]) * measured.covs)
+    problem = replace(chain.problem, **changes)
+    return replace(chain, problem=problem, log_factors=tuple(float(a) for a in after))
+
+
+def _moved(before: NoiseProblem, after: NoiseProblem) -> float:
+    """Largest change of the logarithm of a variance that is not the IMU's."""
+    first = before.log_factors or (0.0,) * len(after.log_factors)
+    return float(np.abs(np.subtract(after.log_factors, first)).max(initial=0.0))
+
+
+def _estimate(logs: Array, cov: Array, converged: bool) -> NoiseEstimate:
+    """Logarithms of squares to levels of their roots."""
+    levels = [
+        NoiseLevel(float(np.exp(0.5 * log)), 0.5 * float(np.sqrt(variance)))
+        for log, variance in zip(logs, np.diag(cov), strict=True)
+    ]
+    gyro, acc = (levels[0], levels[1], levels[2]), (levels[3], levels[4], levels[5])
+    return NoiseEstimate(gyro, acc, levels[WHITE], levels[WHITE + 1], 0.25 * cov, converged)

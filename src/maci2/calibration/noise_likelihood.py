@@ -1,0 +1,148 @@
+"""Likelihood of noise levels, states integrated out: its slope and curvature.
+
+The covariance of an IMU factor is a sum of parts, one for each noise level theta_i (a squared
+density). With y the measurements, C their covariance and Q = C^-1 - C^-1 J P J' C^-1 (P the
+posterior of all states), the slope of the logarithm of the likelihood is
+
+    1/2 (y' Q V_i Q y - trace(Q V_i))                           V_i = dC / dtheta_i
+
+and its average information 1/2 y' Q V_i Q V_j Q y, which needs one more solution of the chain's
+normal equations for each noise level and no finite differences (restricted maximum likelihood).
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from maci2.calibration.whitened_factors import (
+    CAMERA,
+    IMU,
+    ORIENTATIONS,
+    POSITIONS,
+    WhitenedFactors,
+    whitened_factors,
+)
+from maci2.chain import ChainProblem, ChainSolution, chain_posterior
+from maci2.chain.chain_arrays import GROUPS
+from maci2.chain.chain_assembly import walking_covariance
+from maci2.chain.chain_elimination import back_substitute, factor
+from maci2.chain.chain_equations import empty_system, linearize
+from maci2.chain.chain_state import STATE
+from maci2.chain.propagation import Spans, integrate_spans
+from maci2.estimation.normal_equations import System
+from maci2.types import Array
+
+WHITE, WALKS = 6, 2
+IMU_LEVELS = WHITE + WALKS
+"""White noise of each axis (gyroscope, accelerometer), then the two random walks."""
+
+
+@dataclass(frozen=True)
+class Slope:
+    """Of one recording, by the logarithms of its noise levels: those of the IMU, then one factor
+    for each kind of other measurement."""
+
+    score: Array
+    """(p,) slope of the log-likelihood."""
+
+    information: Array
+    """(p, p) average information."""
+
+    squares: Array
+    """(p,) sum of squared residuals that each level explains, over its expectation."""
+
+
+def other_kinds(problem: ChainProblem) -> list[int]:
+    """Kinds of measurement besides the IMU."""
+    kinds = ((CAMERA, problem.camera), (POSITIONS, problem.positions))
+    found = [kind for kind, measured in kinds if measured is not None]
+    return [*found, ORIENTATIONS] if problem.orientations is not None else found
+
+
+def likelihood_slope(problem: ChainProblem, solution: ChainSolution, levels: Array) -> Slope:
+    """Slope and information at the optimum of the states; `levels` (8,) are squared densities and
+    walks of the IMU."""
+    posterior = chain_posterior(solution)
+    imu = whitened_factors(solution, posterior, IMU)
+    W = solution.factors.ties.white
+    parts = [
+        level * W @ V @ np.swapaxes(W, 1, 2)
+        for level, V in zip(levels, covariance_parts(problem, solution), strict=True)
+    ]
+    factors = [(imu, part) for part in parts]
+    for kind in other_kinds(problem):
+        other = whitened_factors(solution, posterior, kind)
+        factors.append((other, np.broadcast_to(np.eye(other.r.shape[1]), other.projected.shape)))
+    system = _normal_equations(solution)
+    q = [np.einsum("kij,kj->ki", part, rows.r) for rows, part in factors]
+    score, expected = np.empty(len(factors)), np.empty(len(factors))
+    for i, (rows, part) in enumerate(factors):
+        explained = float(np.vdot(rows.r, q[i]))
+        identity = np.eye(rows.r.shape[1])
+        expected[i] = float(np.einsum("kij,kji->", part, identity - rows.projected))
+        score[i] = 0.5 * (explained - expected[i])
+    information = np.empty((len(factors), len(factors)))
+    for j, (rows_j, _) in enumerate(factors):
+        left = _left_over(rows_j, q[j], system)
+        for i, (rows_i, _) in enumerate(factors):
+            # q of another kind of measurement is zero in these rows.
+            same = q[j] if rows_i is rows_j else 0.0
+            information[i, j] = 0.5 * float(np.sum(q[i] * (same - _predicted(rows_i, left))))
+    squares = 1.0 + 2.0 * score / np.maximum(expected, 1e-300)
+    return Slope(score, 0.5 * (information + information.T), squares)
+
+
+def covariance_parts(problem: ChainProblem, solution: ChainSolution) -> list[Array]:
+    """(m, 15, 15) covariance of the IMU factors for a unit of each squared density or walk."""
+    imu, spans = problem.imu, solution.factors.ties.spans
+    rate_hz = 1e9 / float(np.median(np.diff(imu.stamps_ns)))
+    stamps_ns = problem.stamps_ns
+    parts = []
+    for axis in range(WHITE):
+        unit = np.zeros((len(imu.stamps_ns), WHITE))
+        unit[:, axis] = rate_hz
+        alone = replace(imu, var_gyro=unit[:, :3], var_acc=unit[:, 3:], cov_0=np.zeros((9, 9)))
+        cov = np.zeros((len(spans.dt), STATE, STATE))
+        cov[:, :9, :9] = integrate_spans(alone, stamps_ns[:-1], stamps_ns[1:], spans.bias).cov
+        parts.append(cov)
+    none = spans._replace(cov=np.zeros_like(spans.cov))
+    return [*parts, *(_walk_part(none, sensor) for sensor in range(WALKS))]
+
+
+def _walk_part(spans: Spans, sensor: int) -> Array:
+    return walking_covariance(spans, float(sensor == 0), float(sensor == 1))
+
+
+def _normal_equations(solution: ChainSolution) -> System:
+    system = empty_system(len(solution.states.v_w), int(solution.columns.max()) + 1)
+    linearize(
+        solution.factors,
+        solution.states,
+        solution.border,
+        solution.columns,
+        system,
+        np.zeros(GROUPS),
+    )
+    return system
+
+
+def _left_over(rows: WhitenedFactors, q: Array, system: System) -> tuple[Array, Array]:
+    """What the estimate would move by if the whitened measurements were q."""
+    n = len(system.A)
+    pulled = np.einsum("kij,ki->kj", rows.G, q)
+    rhs, b = np.zeros((n + 1, STATE)), len(system.rhs_border)
+    np.add.at(rhs, rows.index, pulled[:, :STATE])
+    np.add.at(rhs, rows.index + 1, pulled[:, STATE : 2 * STATE])
+    work = System(*(block.copy() for block in system))
+    work.rhs[...] = rhs[:n]
+    work.rhs_border[...] = pulled[:, 2 * STATE :].sum(axis=0) if b else 0.0
+    factor(*work)
+    return back_substitute(*work)
+
+
+def _predicted(rows: WhitenedFactors, moved: tuple[Array, Array]) -> Array:
+    """(m, d) whitened measurements that moved states predict."""
+    states, border = moved
+    after = np.vstack([states, np.zeros((1, STATE))])[rows.index + 1]
+    unknowns = np.hstack([states[rows.index], after, np.tile(border, (len(rows.index), 1))])
+    return np.asarray(np.einsum("kij,kj->ki", rows.G, unknowns))

@@ -1,0 +1,94 @@
+"""`maci2 noise`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from maci2.cli import options as opt
+from maci2.cli.printing import command_line, write_json
+
+if TYPE_CHECKING:
+    from maci2.pipeline.imu_noise_run import MeasuredImu
+
+
+def noise(
+    sequences: opt.Sequences,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Kalibr imu.yaml to write"),
+    ] = None,
+    vision: Annotated[
+        str,
+        typer.Option(
+            help="compare the IMU with camera motion (images, trajectory:FILE, measurements:FILE) "
+            "instead of ground truth"
+        ),
+    ] = "",
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            help="capture or ground truth to compare with: vicon0, leica0, a ground truth's name, "
+            "or trajectory:FILE  [default: the first ground truth found]",
+        ),
+    ] = "",
+    tools: Annotated[
+        Path | None,
+        typer.Option(
+            help="folder to write the calibration of every other tool to, with this noise"
+        ),
+    ] = None,
+    vision_frame: opt.VisionFrame = "camera",
+    vision_std: opt.VisionStd = None,
+    vision_scale_std: opt.VisionScaleStd = None,
+    window: Annotated[float, typer.Option(help="length of each recording to use [s]")] = 60.0,
+    start: opt.Start = 0.0,
+    report: opt.Report = None,
+    json: opt.Json = None,
+) -> None:
+    """Noise of an IMU from recordings in motion: densities and random walks, each with its sigma.
+
+    By maximum likelihood over all states, beside what a stretch without motion (Allan deviation),
+    the samples' roughness and the data sheet say. `--imu noise:FILE` takes the JSON.
+    """
+    from maci2.pipeline.imu_noise_run import measure_noise, noise_record
+
+    options = None
+    if vision:
+        options = opt.run_options(
+            vision=vision, vision_frame=vision_frame, vision_std=vision_std,
+            vision_scale_std=vision_scale_std, truth="", acc_bias_prior=None, window_s=window,
+            start_s=start,
+        )  # fmt: skip
+    measured = measure_noise(sequences, options, source, window)
+    write_json(json, noise_record(measured))
+    print_noise(measured)
+    if output is not None:
+        from maci2.rigs.kalibr_writer import write_imu_yaml
+
+        write_imu_yaml(output, measured.estimate.pooled(measured.stated.rate_hz), None)
+        typer.echo(f"wrote {output}")
+    if tools is not None:
+        from maci2.pipeline.imu_noise_run import write_tools
+
+        for path in write_tools(sequences[0], measured, tools):
+            typer.echo(f"wrote {path}")
+    if report is not None:
+        from maci2.files import write_atomically
+        from maci2.reports.noise_page import noise_page
+
+        write_atomically(report, noise_page(measured, command_line()))
+        typer.echo(f"wrote {report}")
+
+
+def print_noise(measured: "MeasuredImu") -> None:
+    """Table of all ways to tell the noise, and what stands out."""
+    from maci2.pipeline.imu_noise_text import noise_remarks, noise_rows
+    from maci2.text_tables import table_text
+
+    columns = ["noise per sqrt(Hz)", "in motion", "1-sigma", "stationary", "roughness", "stated"]
+    title = f"{', '.join(measured.recordings)}: {measured.seconds:.0f} s against {measured.source}"
+    typer.echo(table_text(title, columns, noise_rows(measured)))
+    for remark in noise_remarks(measured):
+        typer.echo(remark)

@@ -1,0 +1,29 @@
+"""What the audit of the first ground truth finds, in one line."""
+
+from maci2.errors import Maci2Error
+from maci2.findings import Finding
+from maci2.ground_truth.audit_cache import cached_audit
+from maci2.sensors import Recording
+from maci2.types import NS
+
+SHORTEST_S = 10.0
+"""Ground truths shorter than this tell too little of their constants."""
+
+
+def audit_finding(recording: Recording) -> list[Finding]:
+    """One sentence, position clock included; a fault of the truth is none of the recording."""
+    name, truth = next(iter(recording.truths.items()), ("", None))
+    if truth is None or truth.stamps_ns[-1] - truth.stamps_ns[0] < SHORTEST_S * NS:
+        return []
+    try:
+        audit = cached_audit(recording, name)
+    except Maci2Error as error:
+        return [Finding("warn", name, f"cannot be audited: {error}", "audit")]
+    late = audit.constants["position_late_ms"]
+    said = [finding.text for finding in audit.findings if finding.fault != "position_late_ms"]
+    side = "late" if late.value > 0.0 else "early"
+    clock = f"position {abs(late.value):.1f} ± {late.std:.1f} ms {side}"
+    text = f"audited with the IMU: {'; '.join([clock, *said])}"
+    if any(finding.level != "ok" for finding in audit.findings):
+        text += ". Score against it with --truth audited."
+    return [Finding("ok", name, text)]

@@ -1,0 +1,149 @@
+"""Audits kept in the user's cache: found again by what they were made from, never by a path."""
+
+import hashlib
+import json
+import logging
+from dataclasses import asdict
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maci2 import __version__
+from maci2.errors import DatasetError, OutputError
+from maci2.files import NpzField, read_npz, user_cache, write_npz
+from maci2.findings import Finding
+from maci2.ground_truth.audit import audit_capture
+from maci2.ground_truth.audit_fit import NoiseLevel
+from maci2.ground_truth.audited import AuditedTruth, Constant
+from maci2.ground_truth.capture import Capture, open_capture
+from maci2.sensors import GroundTruth, Recording, TruthCovariance
+
+_LOG = logging.getLogger(__name__)
+
+MOST_KEPT = 60
+"""Audits kept; about 15 MB each. The oldest go first."""
+
+CODE = ("chain", "ground_truth", "imu")
+"""Rooms whose source an audit depends on."""
+
+FIELDS = {
+    "stamps_ns": NpzField("iu", ("n",)),
+    "Ts_w_b": NpzField("f", ("n", 4, 4)),
+    "v_w": NpzField("f", ("n", 3)),
+    "bias_gyro": NpzField("f", ("n", 3)),
+    "bias_acc": NpzField("f", ("n", 3)),
+    "cov_stamps_ns": NpzField("iu", ("k",)),
+    "cov_states": NpzField("f", ("k", 15, 15)),
+    "cov_neighbours": NpzField("f", ("j", 15, 15)),
+    "cov_with_constants": NpzField("f", ("k", 15, "b")),
+    "cov_constants": NpzField("f", ("b", "b")),
+    "jumps_ns": NpzField("iu", ("m",)),
+    "about": NpzField("U", ()),
+}
+
+
+def cached_audit(recording: Recording, source_name: str = "") -> AuditedTruth:
+    """The audit of a source, from the cache where this very data was audited by this very code."""
+    capture = open_capture(recording, source_name)
+    folder = user_cache("audits")
+    path = None if folder is None else folder / f"{_digest(recording, capture)}.npz"
+    if path is not None and path.is_file():
+        try:
+            return _read(path, f"audited {capture.source}")
+        except (DatasetError, KeyError, TypeError, ValueError):
+            _LOG.warning("%s: is damaged and made anew.", path)
+    _LOG.info("auditing %s of %s", capture.name, recording.name)
+    audit = audit_capture(recording, capture)
+    if path is not None:
+        _keep(path, audit)
+    return audit
+
+
+def _digest(recording: Recording, capture: Capture) -> str:
+    """Of everything that an audit depends on: data, noise, options and code."""
+    digest = hashlib.sha256(_code_digest())
+    rig, claims = recording.rig, capture.claims
+    about = (rig.imu, rig.exact, capture.name, capture.source, capture.one_clock)
+    digest.update(repr(about).encode())
+    imu = recording.imu
+    arrays = [imu.stamps_ns, imu.gyro, imu.acc, capture.stamps_ns, capture.p_w_m, capture.T_b_m]
+    arrays += [] if capture.Rs_w_m is None else [capture.Rs_w_m]
+    if claims is not None:
+        arrays += [claims.stamps_ns, claims.v_w, claims.bias_gyro, claims.bias_acc]
+    for array in arrays:
+        digest.update(str(array.shape).encode() + np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()[:32]
+
+
+@lru_cache(maxsize=1)
+def _code_digest() -> bytes:
+    package = Path(__file__).resolve().parents[1]
+    digest = hashlib.sha256(__version__.encode())
+    for room in CODE:
+        for path in sorted((package / room).glob("*.py")):
+            digest.update(path.name.encode() + path.read_bytes())
+    return digest.digest()
+
+
+def _keep(path: Path, audit: AuditedTruth) -> None:
+    """Write the audit; a cache that cannot be written costs time and nothing else."""
+    truth, cov = audit.truth, audit.truth.covariance
+    assert cov is not None
+    arrays = {
+        "stamps_ns": truth.stamps_ns,
+        "Ts_w_b": truth.Ts_w_b,
+        "v_w": truth.v_w,
+        "bias_gyro": truth.bias_gyro,
+        "bias_acc": truth.bias_acc,
+        "cov_stamps_ns": cov.stamps_ns,
+        "cov_states": cov.states,
+        "cov_neighbours": cov.neighbours,
+        "cov_with_constants": cov.with_constants,
+        "cov_constants": cov.constants,
+        "jumps_ns": audit.jumps_ns,
+        "about": np.array(json.dumps(_about(audit))),
+    }
+    try:
+        write_npz(path, arrays)
+        kept = sorted(path.parent.glob("*.npz"), key=lambda file: file.stat().st_mtime)
+        for old in kept[:-MOST_KEPT]:
+            old.unlink(missing_ok=True)
+    except (OSError, OutputError) as problem:
+        _LOG.info("%s: the audit is not kept (%s)", path, problem)
+
+
+def _about(audit: AuditedTruth) -> dict[str, object]:
+    return {
+        "name": audit.name,
+        "constants": {name: asdict(constant) for name, constant in audit.constants.items()},
+        "findings": [asdict(finding) for finding in audit.findings],
+        "position_noise": asdict(audit.position_noise),
+        "orientation_noise": audit.orientation_noise and asdict(audit.orientation_noise),
+        "imu_factor": audit.imu_factor,
+        "chi_square": audit.chi_square,
+        "dof": audit.dof,
+    }
+
+
+def _read(path: Path, source: str) -> AuditedTruth:
+    arrays = read_npz(path, FIELDS, "a kept audit", DatasetError)
+    about = json.loads(str(arrays["about"]))
+    orientation = about["orientation_noise"]
+    columns = ("stamps_ns", "Ts_w_b", "v_w", "bias_gyro", "bias_acc")
+    parts = ("stamps_ns", "states", "neighbours", "with_constants", "constants")
+    covariance = TruthCovariance(**{name: arrays[f"cov_{name}"] for name in parts})
+    states: dict[str, Any] = {name: arrays[name] for name in columns}
+    return AuditedTruth(
+        name=about["name"],
+        truth=GroundTruth(**states, source=source, covariance=covariance),
+        constants={name: Constant(**one) for name, one in about["constants"].items()},
+        findings=tuple(Finding(**one) for one in about["findings"]),
+        position_noise=NoiseLevel(**about["position_noise"]),
+        orientation_noise=None if orientation is None else NoiseLevel(**orientation),
+        imu_factor=about["imu_factor"],
+        chi_square=about["chi_square"],
+        dof=about["dof"],
+        jumps_ns=arrays["jumps_ns"],
+    )

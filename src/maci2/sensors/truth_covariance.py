@@ -1,0 +1,79 @@
+"""How well a ground truth is known: covariances of its states, and of pairs of them."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from maci2.types import Array, Stamps
+
+STATE = 15
+
+
+@dataclass(frozen=True)
+class TruthCovariance:
+    """Joint covariance of a chain of true states that share a few constants.
+
+    Order of a state [phi, v, p, bg, ba]: R_w_b Exp(phi), the others plain differences, v and p in
+    the truth's world. Given the constants, a state depends on its neighbours only.
+    """
+
+    stamps_ns: Stamps
+    """(n,) timestamps at which covariances are stored, rising."""
+
+    states: Array
+    """(n, 15, 15) of each state."""
+
+    neighbours: Array
+    """(n - 1, 15, 15) of state k (rows) with state k + 1 (columns)."""
+
+    with_constants: Array
+    """(n, 15, b) of each state with the constants."""
+
+    constants: Array
+    """(b, b) of the constants."""
+
+    def at(self, query_ns: Stamps) -> Array:
+        """(m, 15, 15) of the states at other timestamps, linear between the stored ones."""
+        since_ns = self.stamps_ns[0]
+        elapsed = (np.asarray(query_ns) - since_ns).astype(float)
+        place = np.interp(elapsed, self.stamps_ns - since_ns, np.arange(len(self.stamps_ns)))
+        before = np.minimum(place.astype(np.int64), len(self.stamps_ns) - 2)
+        u = (place - before)[:, None, None]
+        return np.asarray((1.0 - u) * self.states[before] + u * self.states[before + 1])
+
+    def nearest(self, query_ns: Stamps) -> Stamps:
+        """(m,) places of the stored states next to timestamps."""
+        query_ns = np.asarray(query_ns)
+        after = np.clip(np.searchsorted(self.stamps_ns, query_ns), 1, len(self.stamps_ns) - 1)
+        closer = query_ns - self.stamps_ns[after - 1] < self.stamps_ns[after] - query_ns
+        return np.asarray(after - closer)
+
+    @cached_property
+    def _given_constants(self) -> tuple[Array, Array]:
+        """Share of each state that the constants explain, and the step from a state to the next."""
+        explained = np.linalg.solve(self.constants, np.swapaxes(self.with_constants, 1, 2))
+        rest = self.states - self.with_constants @ explained
+        between = self.neighbours - self.with_constants[:-1] @ explained[1:]
+        return np.asarray(explained), np.asarray(np.linalg.solve(rest[:-1], between))
+
+    def between(self, i: int, j: int) -> Array:
+        """(15, 15) covariance of stored state i (rows) with a later or equal one j (columns)."""
+        if i == j:
+            return np.asarray(self.states[i])
+        explained, steps = self._given_constants
+        carried = self.states[i] - self.with_constants[i] @ explained[i]
+        for k in range(i, j):
+            carried = carried @ steps[k]
+        return np.asarray(carried + self.with_constants[i] @ explained[j])
+
+    def pairs(self, first_ns: int, later_ns: Stamps) -> Array:
+        """(m, 30, 30) joint of the state next to `first_ns` with those next to later timestamps."""
+        i, later = int(self.nearest(np.array([first_ns]))[0]), self.nearest(later_ns)
+        joint = np.empty((len(later), 2 * STATE, 2 * STATE))
+        joint[:, :STATE, :STATE] = self.states[i]
+        joint[:, STATE:, STATE:] = self.states[later]
+        cross = np.stack([self.between(i, max(int(j), i)) for j in later])
+        joint[:, :STATE, STATE:] = cross
+        joint[:, STATE:, :STATE] = np.swapaxes(cross, 1, 2)
+        return joint
