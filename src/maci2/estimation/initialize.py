@@ -73,7 +73,7 @@ def initialize(
     if premises is not None:
         evidence = Evidence(with_window_rate(premises, imu))
     else:
-        evidence = _window_evidence(imu, solved, T_b_c, config)
+        evidence = _window_evidence(imu, vision, solved, T_b_c, config)
     report = replace(solved.report, solve_ms=1e3 * (time.perf_counter() - began))
     return judge_initialization(
         solved.state,
@@ -89,15 +89,24 @@ def initialize(
 
 
 def _window_evidence(
-    imu: ImuMeasurements, solved: "_Solved", T_b_c: Array, config: SolverConfig
+    imu: ImuMeasurements,
+    vision: RelativePoses,
+    solved: "_Solved",
+    T_b_c: Array,
+    config: SolverConfig,
 ) -> Evidence:
-    """What the window itself says of the constants."""
+    """What the window itself says of the constants; `vision` holds what was rejected too."""
     # Wrong axes fit worse than the stated noise; where nothing does, no others can fit better.
     misfit = solved.report.inflation > 1.0
     premises = window_premises(imu, solved.vision, T_b_c, config.rule, misfit)
     freed = None
     if solved.posterior is not None and solved.report.converged:
         freed = free_constants(imu, solved.vision, solved.state, config)
+        if solved.report.rejected:
+            # Wrong constants make poses look like outliers: others may explain all of them.
+            of_all = free_constants(imu, vision, solved.state, config)
+            if of_all is not None and of_all.inflation <= solved.report.inflation:
+                freed = of_all
     return Evidence(premises, True, freed)
 
 

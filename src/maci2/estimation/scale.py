@@ -84,6 +84,8 @@ class FreedConstants(NamedTuple):
 
     scale: MeasuredScale
     dof: int
+    inflation: float
+    """Factor on the stated covariances that fits the residuals; 1 where they fit as stated."""
 
 
 def free_constants(
@@ -103,7 +105,9 @@ def free_constants(
         return None
     std = found.std(prior, report.inflation)
     scale = _measured(found, prior, report.inflation)
-    return FreedConstants(freed, widened(posterior, found, std), scale, report.dof)
+    return FreedConstants(
+        freed, widened(posterior, found, std), scale, report.dof, report.inflation
+    )
 
 
 def _measured(found: Profile, prior: Prior, inflation: float) -> MeasuredScale:
