@@ -11,12 +11,12 @@ from ground_truth.faulty_truths import FAULTY, TruthFaults, exact_truth, recordi
 from maci2.datasets import open_recording, read_euroc, write_euroc
 from maci2.errors import DatasetError, OptionError
 from maci2.gaussian import nees
+from maci2.ground_truth.agreement import agreement
 from maci2.ground_truth.audit import audit_capture, audit_ground_truth
 from maci2.ground_truth.audit_files import require_outside, write_audit
 from maci2.ground_truth.capture import open_capture
 from maci2.lie import se3_inv
-from maci2.lie.stacks import nearest_rotation, so3_log_stack, stack_poses
-from maci2.sensors import truth_at
+from maci2.lie.stacks import so3_log_stack, stack_poses
 from maci2.types import NS
 
 EXPECTED = {
@@ -251,32 +251,11 @@ def test_raw_vicon_audited_agrees_with_vicon2gt_but_for_its_clock(data_root):
     recording = open_recording(data_root / "euroc" / "V1_01_easy")
     audit = audit_ground_truth(recording, "vicon0")
     theirs = recording.truths["state_groundtruth_openvins"]
-    margin_ns = NS // 10
-    inside = (theirs.stamps_ns > audit.truth.stamps_ns[0] + margin_ns) & (
-        theirs.stamps_ns < audit.truth.stamps_ns[-1] - margin_ns
-    )
-    stamps_ns, Ts_w_b = theirs.stamps_ns[inside], theirs.Ts_w_b[inside]
-    ours = truth_at(audit.truth, stamps_ns, 0.02)
-    late_s, metres, degrees = aligned_difference(ours, Ts_w_b)
+    found = agreement(audit.truth, theirs, align_clocks=True)
     # Independent vision (DROID) finds their positions 8.5 ms late.
-    assert late_s == pytest.approx(0.010, abs=0.002)
-    assert metres < 0.003
-    assert degrees < 0.15
-
-
-def aligned_difference(ours, Ts_w_b):
-    """Lateness of the others' positions [s], and rms of positions [m] and rotations [deg] after
-    alignment of worlds and of position clocks."""
-    p, other = ours.Ts_w_b[:, :3, 3], Ts_w_b[:, :3, 3]
-    late_s = 0.0
-    for _ in range(3):
-        moved = other + late_s * ours.v_w
-        R = nearest_rotation((p - p.mean(0)).T @ (moved - moved.mean(0)))
-        apart = p - p.mean(0) - (moved - moved.mean(0)) @ R.T
-        late_s += float(np.sum(apart * ours.v_w) / np.sum(ours.v_w**2))
-    turns = so3_log_stack(np.swapaxes(ours.Ts_w_b[:, :3, :3], 1, 2) @ R @ Ts_w_b[:, :3, :3])
-    rms = [np.sqrt(np.mean(np.sum(errors**2, axis=1))) for errors in (apart, turns)]
-    return late_s, rms[0], np.degrees(rms[1])
+    assert found.late_s == pytest.approx(0.010, abs=0.002)
+    assert found.position_m < 0.003
+    assert found.rotation_deg < 0.15
 
 
 @pytest.mark.dataset

@@ -9,6 +9,8 @@ import typer
 from maci2.cli import options as opt
 from maci2.cli.printing import number, print_table, progress_bar, write_json
 
+SCORES = ("gravity", "velocity", "gyro_bias", "pose")
+
 
 def evaluate(
     sequences: opt.Sequences,
@@ -104,10 +106,53 @@ def print_summary(summary: dict[str, Any]) -> None:
         "(vector, norm);\nposition: m"
     )
     print_table(
-        "Are the stated uncertainties consistent? NEES per degree of freedom, 1 is right",
+        "Are the stated uncertainties consistent? NEES per degree of freedom against the truth as "
+        "published, 1 is right",
         ("recording", "gravity", "velocity", "bias", "pose", "ok", "weak", "failed", "ms"),
         [_consistency(name, numbers) for name, numbers in summaries],
     )
+    _print_audited(summary["audited"])
+    rows = [
+        (f"{judge}, {quantity}", *(_quartile(one) for one in quarters))
+        for judge, part in (("as published", summary), ("audited", summary["audited"]))
+        for quantity, quarters in part["quartiles"].items()
+    ]
+    if rows:
+        print_table(
+            "By quarter of the predicted sigma: NEES, % inside the 95 % ellipsoid",
+            ("", "surest", "second", "third", "least sure"),
+            rows,
+        )
+
+
+def _print_audited(audited: dict[str, Any]) -> None:
+    """Errors and NEES against the audited ground truth."""
+    if audited["average"] is None:
+        return
+    summaries = [*audited["sequences"].items(), ("average", audited["average"])]
+    print_table(
+        "Against the audited ground truth; NEES with the covariance of the difference",
+        (
+            "recording", "SR", "gravity", "velocity", "rotation", "position",
+            "NEES gravity", "velocity", "bias", "pose",
+        ),
+        [
+            (
+                name,
+                number(numbers["success_rate"]),
+                number(numbers["gravity_deg"]),
+                number(numbers["velocity_rmse"], 4),
+                number(numbers["rotation_deg"]),
+                number(numbers["translation_m"], 4),
+                *(number(numbers["nees"][key], 2) for key in SCORES),
+            )
+            for name, numbers in summaries
+        ],
+    )  # fmt: skip
+
+
+def _quartile(one: dict[str, Any]) -> str:
+    return f"{number(one['nees'], 2)}, {100.0 * one['covered']:.0f}"
 
 
 def _errors(name: str, numbers: dict[str, Any]) -> tuple[str, ...]:
@@ -125,8 +170,6 @@ def _errors(name: str, numbers: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _consistency(name: str, numbers: dict[str, Any]) -> tuple[str, ...]:
-    scores = (
-        number(numbers["nees"][key], 2) for key in ("gravity", "velocity", "gyro_bias", "pose")
-    )
+    scores = (number(numbers["nees"][key], 2) for key in SCORES)
     counts = (str(numbers["verdicts"][key]["count"]) for key in ("ok", "weak", "failed"))
     return (name, *scores, *counts, number(numbers["solve_ms"], 1))

@@ -11,6 +11,10 @@ from maci2.cli.printing import number, print_table, progress_bar, write_json
 
 Interval = Annotated[float, typer.Option(help="time between keyframes [s]")]
 
+COLUMNS = (
+    "recording", "covariance", "poses", "deg", "mm", "pose", "rotation", "translation", "tails",
+)  # fmt: skip
+
 SHOWN_REASONS = 5
 """Relative poses that were not measured whose reasons are printed."""
 
@@ -102,23 +106,21 @@ def vo_report(
     print_table(
         f"keyframes every {interval:g} s; NEES per degree of freedom, 1 is right; tails: % beyond "
         "3 and 5 sigmas",
-        (
-            "recording",
-            "covariance",
-            "poses",
-            "deg",
-            "mm",
-            "pose",
-            "rotation",
-            "translation",
-            "tails",
-        ),
+        COLUMNS,
         [
             _row(name, model, score.as_dict())
             for name, by_model in scores.items()
             for model, score in by_model.items()
         ],
     )
+    audited = [
+        _row(name, model, numbers)
+        for name, by_model in scores.items()
+        for model, score in by_model.items()
+        if (numbers := score.as_dict()["audited"]) is not None
+    ]
+    if audited:
+        print_table("the same against the audited ground truth", COLUMNS, audited)
     write_json(json, visual_report_json(interval, scores))
     if output is not None:
         learned = [by_model["learned"] for by_model in scores.values()]

@@ -1,11 +1,13 @@
 """Errors of an initialization or calibration against ground truth, each under its usual name."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
+from scipy.stats import chi2
 
 from maci2.estimation import Posterior, VIState
+from maci2.evaluation.truth_noise import TruthNoise
 from maci2.files import finite_or_none
 from maci2.gaussian import nees
 from maci2.lie import se3_inv, se3_log
@@ -36,6 +38,9 @@ METRICS = {
 
 SCORES = ("gravity", "velocity", "gyro_bias", "pose")
 """Quantities with a NEES."""
+
+COVERAGE = 0.95
+"""Probability of the ellipsoid inside which errors are counted."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,10 @@ class InitErrors:
     nees: dict[str, float | None] = field(default_factory=dict)
     """Normalised error squared per degree of freedom, of those of `SCORES` that were estimated."""
 
+    covered: dict[str, float | None] = field(default_factory=dict)
+    """Share of the errors inside their 95 % ellipsoid, likewise: of keyframes for velocity and
+    pose."""
+
     def as_dict(self) -> dict[str, float | None]:
         """Errors as JSON has them: what the ground truth does not say is null."""
         return {name: getattr(self, name) for name in METRICS}
@@ -106,11 +115,13 @@ def initialization_errors(
     gyro_bias: Array,
     mean_bias: Array,
     posterior: Posterior | None = None,
+    noise: TruthNoise | None = None,
 ) -> InitErrors:
     """Errors of a state against the ground truth at its keyframes.
 
     `gyro_bias` is the estimated bias of the raw gyroscope, `mean_bias` the mean along the ground
-    truth. A state without a posterior has no NEES.
+    truth. A state without a posterior has no NEES. `noise` is what the ground truth's own error
+    adds to the stated covariances.
     """
     T_c0_w = se3_inv(truth.Ts_w_b[0] @ T_b_c)
     gravity_c0 = T_c0_w[:3, :3] @ GRAVITY_W
@@ -118,6 +129,10 @@ def initialization_errors(
     dv = state.velocity_b - velocity_b
     xi = pose_errors(state, T_c0_w @ truth.Ts_w_b)
     norm = float(np.linalg.norm(mean_bias))
+    scores = {}
+    if posterior is not None:
+        stated = posterior if noise is None else _with_noise(posterior, noise)
+        scores = _squares(state, stated, gravity_c0, dv, xi, gyro_bias - mean_bias)
     return InitErrors(
         gravity_deg=angle_deg(state.gravity_c0, gravity_c0),
         velocity_rmse=finite_or_none(float(np.sqrt(np.mean(np.sum(dv**2, axis=1))))),
@@ -127,11 +142,11 @@ def initialization_errors(
         gyro_bias_norm_pct=_percent(float(abs(np.linalg.norm(gyro_bias) - norm)), norm),
         rotation_deg=float(np.rad2deg(_norms(xi[:, 3:6])).mean()),
         translation_m=float(_norms(_position_errors(state, T_c0_w @ truth.Ts_w_b)).mean()),
-        nees=(
-            {}
-            if posterior is None
-            else _normalised(state, posterior, gravity_c0, dv, xi, gyro_bias - mean_bias)
-        ),
+        nees={name: finite_or_none(float(e2.mean() / n)) for name, (e2, n) in scores.items()},
+        covered={
+            name: float((e2 < chi2.ppf(COVERAGE, n)).mean()) if np.isfinite(e2).all() else None
+            for name, (e2, n) in scores.items()
+        },
     )
 
 
@@ -164,22 +179,35 @@ def _norms(vectors: Array) -> Array:
     return np.linalg.norm(vectors, axis=-1)
 
 
-def _normalised(
+def _with_noise(posterior: Posterior, noise: TruthNoise) -> Posterior:
+    """Covariance of the difference between estimate and ground truth."""
+    bias = posterior.gyro_bias
+    return replace(
+        posterior,
+        gravity_c0=posterior.gravity_c0 + noise.gravity_c0,
+        velocity_b=posterior.velocity_b + noise.velocity_b,
+        Ts_c0_b=posterior.Ts_c0_b + noise.Ts_c0_b,
+        gyro_bias=bias + noise.gyro_bias if bias.any() else bias,
+    )
+
+
+def _squares(
     state: VIState,
     posterior: Posterior,
     gravity_c0: Array,
     dv: Array,
     xi: Array,
     bias_error: Array,
-) -> dict[str, float | None]:
+) -> dict[str, tuple[Array, int]]:
+    """Normalised errors squared, and their degrees of freedom."""
     # Gravity's two angles: the third direction is fixed on the sphere and of no interest off it.
     across = np.linalg.svd(state.gravity_c0[None, :])[2][1:]
     error = across @ (state.gravity_c0 - gravity_c0 * _norms(state.gravity_c0) / _norms(gravity_c0))
     scores = {
-        "gravity": float(nees(error, across @ posterior.gravity_c0 @ across.T) / 2.0),
-        "velocity": float(nees(dv, posterior.velocity_b).mean() / 3.0),
-        "pose": float(nees(xi[1:], posterior.Ts_c0_b[1:]).mean() / 6.0),
+        "gravity": (np.atleast_1d(nees(error, across @ posterior.gravity_c0 @ across.T)), 2),
+        "velocity": (nees(dv, posterior.velocity_b), 3),
+        "pose": (nees(xi[1:], posterior.Ts_c0_b[1:]), 6),
     }
     if posterior.gyro_bias.any():
-        scores["gyro_bias"] = float(nees(bias_error, posterior.gyro_bias) / 3.0)
-    return {name: finite_or_none(value) for name, value in scores.items()}
+        scores["gyro_bias"] = (np.atleast_1d(nees(bias_error, posterior.gyro_bias)), 3)
+    return scores

@@ -5,17 +5,28 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 from maci2.datasets import open_recording
 from maci2.errors import DatasetError
 from maci2.evaluation.metrics import InitErrors
 from maci2.evaluation.names import distinct_names
 from maci2.evaluation.parallel import Pool, WorkerDied, run_all
-from maci2.evaluation.rows import Estimate, Row, state_errors, window_row, windows_with_truth
+from maci2.evaluation.rows import (
+    Estimate,
+    Judges,
+    Row,
+    state_errors,
+    window_row,
+    windows_with_truth,
+)
+from maci2.ground_truth.choose import audited_or_none, published_names
 from maci2.pipeline.offline import Initialized, initialize_window
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs, require_known_truths
 from maci2.pipeline.rehearsals import warm_up
 from maci2.pipeline.windows import Window
+from maci2.sensors import with_velocity
 
 ALONE = Pool()
 """One recording after the other, in this process."""
@@ -63,8 +74,23 @@ def evaluate_recording(path: Path, options: RunOptions) -> tuple[str, Evaluated]
     windows, left_out = windows_with_truth(inputs, options)
     warm_up("initialize")
     estimator = partial(estimate_window, options=options)
-    rows = [window_row(inputs, window, estimator) for window in windows]
+    judges = find_judges(inputs, options)
+    rows = [window_row(inputs, window, estimator, judges) for window in windows]
     return inputs.recording.name, Evaluated(rows, left_out)
+
+
+def find_judges(inputs: Inputs, options: RunOptions) -> Judges:
+    """The ground truth as published and audited, whichever of them `--truth` chose."""
+    published = inputs.recording.truth(published_names(options.truth))
+    if published is None:
+        return Judges(None)
+    audited = inputs.truth if inputs.truth is not None and inputs.truth.covariance else None
+    if audited is None:
+        audited = audited_or_none(inputs.recording, options.truth)
+        return Judges(inputs.truth, audited)
+    if not np.isfinite(published.v_w).any():
+        published = with_velocity(published)
+    return Judges(published, audited)
 
 
 def estimate_window(inputs: Inputs, window: Window, options: RunOptions) -> Estimate:
@@ -81,4 +107,6 @@ def estimate_window(inputs: Inputs, window: Window, options: RunOptions) -> Esti
 
 def window_errors(inputs: Inputs, initialized: Initialized) -> InitErrors | None:
     """Errors of one window's result; None without a state or where ground truth is not known."""
-    return state_errors(inputs, initialized.result.state, initialized.result.posterior)
+    return state_errors(
+        inputs, inputs.truth, initialized.result.state, initialized.result.posterior
+    )

@@ -1,7 +1,7 @@
 """The one way from a window to a row: estimate, compare with ground truth, write down."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from maci2.errors import DatasetError, Maci2Error
 from maci2.estimation import Posterior, Status, VIState
 from maci2.estimation.results import direction_std
 from maci2.evaluation.metrics import MAX_TRUTH_GAP_S, InitErrors, initialization_errors
+from maci2.evaluation.truth_noise import TruthNoise, truth_noise
 from maci2.ground_truth.states import truth_jumps
 from maci2.lie import se3_inv
 from maci2.pipeline.options import RunOptions
@@ -107,6 +108,9 @@ class Row:
     stated: StatedUncertainty | None = None
     """What the posterior states; None without one."""
 
+    audited: InitErrors | None = None
+    """Errors against the audited ground truth; None where there is none, or no state."""
+
     @property
     def accepted(self) -> bool:
         """Whether the method would have started on this window."""
@@ -155,24 +159,51 @@ def truth_is_known(truth: GroundTruth, window: Window) -> bool:
 
 
 def state_errors(
-    inputs: Inputs, state: VIState | None, posterior: Posterior | None
+    inputs: Inputs, truth: GroundTruth | None, state: VIState | None, posterior: Posterior | None
 ) -> InitErrors | None:
-    """Errors of an estimate; None without a state or where its ground truth is not known."""
-    truth = inputs.truth
+    """Errors of an estimate; None without a state or where its ground truth is not known.
+
+    A truth that states its covariance is judged as another measurement: biases are those of the
+    window, and NEES is that of the difference.
+    """
     if state is None or truth is None or not truth_is_known(truth, Window(0, state.stamps_ns)):
         return None
+    at = truth_at(truth, state.stamps_ns, MAX_TRUTH_GAP_S)
+    noise = truth_noise(at, inputs.T_b_c)
+    if noise is not None and inputs.source.kind == "truth" and truth is inputs.truth:
+        noise = _without_motion(noise)
+    mean_bias = (truth if noise is None else at).bias_gyro.mean(axis=0)
     return initialization_errors(
-        state,
-        truth_at(truth, state.stamps_ns, MAX_TRUTH_GAP_S),
-        inputs.T_b_c,
-        state.gyro_bias,
-        truth.bias_gyro.mean(axis=0),
-        posterior,
+        state, at, inputs.T_b_c, state.gyro_bias, mean_bias, posterior, noise
     )
 
 
-def window_row(inputs: Inputs, window: Window, estimator: Estimator) -> Row:
-    """Estimate on one window and compare with ground truth; what cannot be used is a failed row."""
+def _without_motion(noise: TruthNoise) -> TruthNoise:
+    """What is left where camera motion was made from this very truth: its errors of motion are in
+    the estimate, too, and do not show in the difference."""
+    zero = np.zeros_like
+    return replace(noise, velocity_b=zero(noise.velocity_b), Ts_c0_b=zero(noise.Ts_c0_b))
+
+
+@dataclass(frozen=True)
+class Judges:
+    """Ground truths that one recording's estimates are compared with."""
+
+    published: GroundTruth | None
+    """As the recording has it."""
+
+    audited: GroundTruth | None = None
+    """With its covariance; None where nothing could be audited."""
+
+
+def window_row(
+    inputs: Inputs, window: Window, estimator: Estimator, judges: Judges | None = None
+) -> Row:
+    """Estimate on one window and compare with ground truth; what cannot be used is a failed row.
+
+    Without `judges` the truth of the inputs is the only one.
+    """
+    judges = judges or Judges(inputs.truth)
     start_ns, end_ns = window.start_ns, int(window.stamps_ns[-1])
     try:
         estimate = estimator(inputs, window)
@@ -180,7 +211,10 @@ def window_row(inputs: Inputs, window: Window, estimator: Estimator) -> Row:
         return Row(window.index, start_ns, end_ns, "failed", (str(error),), None)
     first_state = truth_at(require_truth(inputs), window.stamps_ns[:1], MAX_TRUTH_GAP_S)
     x, y, z = (float(value) for value in first_state.Ts_w_b[0, :3, 3])
-    errors = state_errors(inputs, estimate.state, estimate.posterior)
+    errors, audited = (
+        state_errors(inputs, truth, estimate.state, estimate.posterior)
+        for truth in (judges.published, judges.audited)
+    )
     stated = None
     if errors is not None and estimate.state is not None and estimate.posterior is not None:
         T_w_b0 = truth_at(
@@ -199,6 +233,7 @@ def window_row(inputs: Inputs, window: Window, estimator: Estimator) -> Row:
         (x, y, z),
         estimate.excited,
         stated,
+        audited,
     )
 
 

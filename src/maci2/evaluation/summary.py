@@ -1,6 +1,6 @@
 """Numbers of summary.json and of every table: means, medians, success, NEES."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import numpy as np
@@ -9,6 +9,7 @@ from maci2 import __version__
 from maci2.estimation import Status
 from maci2.evaluation.metrics import METRICS, PAPER_LIMITS, SCORES, SuccessLimits
 from maci2.evaluation.protocol import Evaluated
+from maci2.evaluation.quartiles import quartiles_json
 from maci2.evaluation.rows import Row
 from maci2.pipeline.options import RunOptions
 
@@ -55,6 +56,9 @@ class Summary:
     nees: dict[str, float | None]
     """Quantity -> mean normalised error squared per degree of freedom; 1 is consistent."""
 
+    covered: dict[str, float | None]
+    """Quantity -> share of the errors inside their 95 % ellipsoid."""
+
     verdicts: dict[Status, VerdictCount]
     """Windows by verdict."""
 
@@ -67,6 +71,7 @@ class Summary:
         for name in METRICS:
             record[name], record[f"{name}_median"] = self.mean[name], self.median[name]
         record["nees"] = dict(self.nees)
+        record["covered"] = dict(self.covered)
         record["verdicts"] = {
             status: {"count": verdict.count, "success_rate": verdict.success}
             for status, verdict in self.verdicts.items()
@@ -76,16 +81,43 @@ class Summary:
 
 
 def evaluation_json(results: dict[str, Evaluated], options: RunOptions) -> dict[str, Any]:
-    """The whole of summary.json: protocol, one entry per recording, the mean over recordings."""
-    summaries = {name: summarize(evaluated.rows) for name, evaluated in results.items()}
+    """The whole of summary.json: protocol, one entry per recording, the mean over recordings.
+
+    Numbers are against the ground truth as published; those under `audited` against the audited
+    one.
+    """
+    rows = {name: evaluated.rows for name, evaluated in results.items()}
+    published = _scored(rows, audited=False)
+    for name, record in published["sequences"].items():
+        published["sequences"][name] = {"left_out": results[name].left_out, **record}
     return {
         "protocol": {"version": __version__, **options.as_dict()},
-        "sequences": {
-            name: {"left_out": results[name].left_out, **summary.as_dict()}
-            for name, summary in summaries.items()
-        },
-        "average": average(list(summaries.values())).as_dict(),
+        **published,
+        "audited": _scored(
+            {name: against_audit(each) for name, each in rows.items() if _any_audited(each)},
+            audited=True,
+        ),
     }
+
+
+def _scored(rows: dict[str, list[Row]], audited: bool) -> dict[str, Any]:
+    """Summaries, their mean, and quarters of the windows of all recordings."""
+    summaries = {name: summarize(each) for name, each in rows.items()}
+    pooled = [row for each in rows.values() for row in each]
+    return {
+        "sequences": {name: summary.as_dict() for name, summary in summaries.items()},
+        "average": average(list(summaries.values())).as_dict() if summaries else None,
+        "quartiles": quartiles_json(pooled, audited),
+    }
+
+
+def _any_audited(rows: list[Row]) -> bool:
+    return any(row.audited is not None for row in rows)
+
+
+def against_audit(rows: list[Row]) -> list[Row]:
+    """The rows with their errors against the audited ground truth."""
+    return [replace(row, errors=row.audited) for row in rows]
 
 
 def summarize(rows: list[Row], limits: SuccessLimits = PAPER_LIMITS) -> Summary:
@@ -103,6 +135,7 @@ def summarize(rows: list[Row], limits: SuccessLimits = PAPER_LIMITS) -> Summary:
         _share([row.status == "failed" and success for row, success in judged]),
         _share([row.unsure for row in rows]),
         {score: _mean(_scores(rows, score)) for score in SCORES},
+        {score: _mean(_scores(rows, score, "covered")) for score in SCORES},
         {status: _verdict_count(judged, status) for status in STATUSES},
         _mean([row.solve_ms for row in answered if row.solve_ms is not None]),
     )
@@ -124,6 +157,7 @@ def average(summaries: list[Summary]) -> Summary:
         _known_mean([summary.rejected_right for summary in summaries]),
         _known_mean([summary.unsure for summary in summaries]),
         {score: _known_mean([one.nees[score] for one in summaries]) for score in SCORES},
+        {score: _known_mean([one.covered[score] for one in summaries]) for score in SCORES},
         {
             status: VerdictCount(
                 sum(summary.verdicts[status].count for summary in summaries),
@@ -145,9 +179,9 @@ def _values(rows: list[Row], metric: str) -> list[float]:
     return [value for error in errors if (value := getattr(error, metric)) is not None]
 
 
-def _scores(rows: list[Row], score: str) -> list[float]:
+def _scores(rows: list[Row], score: str, kind: str = "nees") -> list[float]:
     errors = [row.errors for row in rows if row.errors is not None]
-    return [value for error in errors if (value := error.nees.get(score)) is not None]
+    return [value for error in errors if (value := getattr(error, kind).get(score)) is not None]
 
 
 def _mean(values: list[float]) -> float | None:

@@ -1,7 +1,7 @@
 """Consistency of visual poses and their covariances: errors, NEES, tails, and baselines beside."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
@@ -10,7 +10,9 @@ from scipy.stats import chi2
 
 from maci2.errors import DatasetError
 from maci2.evaluation.metrics import MAX_TRUTH_GAP_S
+from maci2.evaluation.truth_noise import truth_noise
 from maci2.gaussian import nees
+from maci2.ground_truth.choose import audited_or_none
 from maci2.lie import se3_inv, se3_log
 from maci2.pipeline.gyro_rotation import rotation_predictor
 from maci2.pipeline.open_vision import open_vision
@@ -44,8 +46,17 @@ class VisualScore:
     frames_per_second: float
     """Stereo pairs passed per second of wall time."""
 
+    audited: "VisualScore | None" = None
+    """The same poses against the audited ground truth, whose covariance is added to theirs; None
+    where nothing could be audited."""
+
     def as_dict(self) -> dict[str, Any]:
         """The score under the keys of vo-report."""
+        record = self._numbers()
+        record["audited"] = None if self.audited is None else self.audited._numbers()
+        return record
+
+    def _numbers(self) -> dict[str, Any]:
         e, cov = self.errors, self.covs
         known = len(e) > 0
         return {
@@ -77,6 +88,7 @@ def visual_report(
     truth = recording.truth(truth_names)
     if truth is None:
         raise DatasetError(f"{recording.path}: no ground truth to compare with.")
+    audited = audited_or_none(recording, truth_names)
     scores = {}
     predictor = rotation_predictor(recording)
     for model in models:
@@ -88,7 +100,11 @@ def visual_report(
         poses = measure_all(odometry, keyframes_ns, on_pose=on_pose)
         seconds = max(perf_counter() - began, 1e-9)
         passed = _count_between(odometry.stamps_ns, keyframes_ns[0], keyframes_ns[-1])
-        scores[model] = score(poses, truth, odometry.rectification.T_b_cr, passed / seconds)
+        T_b_cr, rate = odometry.rectification.T_b_cr, passed / seconds
+        found = score(poses, truth, T_b_cr, rate)
+        if audited is not None:
+            found = replace(found, audited=score(poses, audited, T_b_cr, rate))
+        scores[model] = found
     return scores
 
 
@@ -121,7 +137,8 @@ def score(
             continue
         T_w_ck, T_w_ck1 = states.Ts_w_b @ T_b_cr
         errors.append(se3_log(pose.T_ck_ck1 @ se3_inv(se3_inv(T_w_ck) @ T_w_ck1)))
-        covs.append(pose.cov_T_ck_ck1)
+        noise = truth_noise(states, T_b_cr)
+        covs.append(pose.cov_T_ck_ck1 + (0.0 if noise is None else noise.Ts_c0_b[1]))
     return VisualScore(
         len(errors),
         unmeasured,

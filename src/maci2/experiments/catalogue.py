@@ -18,6 +18,7 @@ from maci2.experiments.experiment import (
     Experiment,
     InitExperiment,
     RobustnessExperiment,
+    TruthExperiment,
     VisualExperiment,
 )
 from maci2.experiments.method import DROID, TRUTH, Method
@@ -241,6 +242,18 @@ ROBUSTNESS = RobustnessExperiment(
     files=(DROID.partition(":")[2],),
 )
 
+GROUND_TRUTH = TruthExperiment(
+    "truth",
+    "What is wrong with published ground truths",
+    (
+        *((name, "") for name in (*IMU_TRAINING, *IMU_TUNING, "MH_02_easy", "MH_04_difficult")),
+        ("V1_01_easy", "state_groundtruth_estimate0"),
+        ("V1_01_easy", "state_groundtruth_openvins"),
+        ("V1_01_easy", "vicon0"),
+        *((name, "") for name in ("room1", "room2", "room3", "room4", "room5")),
+    ),
+)
+
 EXPERIMENTS: dict[str, Experiment] = {
     one.name: one
     for one in (
@@ -258,6 +271,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         IMU_COV,
         INTE_ERROR,
         ROBUSTNESS,
+        GROUND_TRUTH,
     )
 }
 

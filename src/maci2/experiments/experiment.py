@@ -14,7 +14,7 @@ from maci2.experiments.claims import ClaimMaker, no_claims
 from maci2.experiments.covariance_tables import covariance_findings
 from maci2.experiments.figures import initialization_figures
 from maci2.experiments.imu_task import CovarianceTask
-from maci2.experiments.init_tables import error_tables, verdict_table
+from maci2.experiments.init_tables import audited_table, error_tables, verdict_table
 from maci2.experiments.init_task import InitTask
 from maci2.experiments.method import Method
 from maci2.experiments.paper_numbers import PaperTable
@@ -26,10 +26,11 @@ from maci2.experiments.robustness_task import (
 )
 from maci2.experiments.row_records import row_from_record
 from maci2.experiments.table import Findings
+from maci2.experiments.truth_task import TruthTask, truth_findings
 from maci2.experiments.visual_task import VisualTask, visual_findings
 from maci2.pipeline.options import LONGEST_S, RANGES
 
-Task = InitTask | CalibrationTask | CovarianceTask | VisualTask | RobustnessTask
+Task = InitTask | CalibrationTask | CovarianceTask | VisualTask | RobustnessTask | TruthTask
 Records = dict[str, dict[str, Any]]
 """Task key -> what its result file holds."""
 
@@ -106,7 +107,7 @@ class InitExperiment:
         board = self.board(records)
         tables = error_tables(board, self.metrics, self.paper)
         if self.scored:
-            tables.append(verdict_table(board))
+            tables += [verdict_table(board), audited_table(board)]
         figures = initialization_figures(board, self.metrics, self.detail)
         return Findings(tables, self.claims(board, self.paper), figures)
 
@@ -213,6 +214,31 @@ class RobustnessExperiment:
 
     def findings(self, records: Records) -> Findings:
         return robustness_findings(list(records.values()))
+
+
+@dataclass(frozen=True)
+class TruthExperiment:
+    """Audits of ground truths: what is wrong with them."""
+
+    name: str
+    title: str
+    sources: tuple[tuple[str, str], ...]
+    """Recording and source, as `maci2 truth --from` names it."""
+
+    files: tuple[str, ...] = ()
+
+    @property
+    def recordings(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for name, _ in self.sources))
+
+    def tasks(self, recordings: Recordings, settings: Settings) -> list[Task]:
+        there = recordings.present(self.recordings)
+        return [
+            TruthTask(name, there[name], source) for name, source in self.sources if name in there
+        ]
+
+    def findings(self, records: Records) -> Findings:
+        return truth_findings(list(records.values()))
 
 
 def _has_vision(path: Path, vision: str) -> bool:

@@ -8,7 +8,8 @@ from typing import Any
 
 from maci2.baselines import Answer, Segment, find_initializer, make_segment, run_initializer
 from maci2.baselines.excitation import is_excited
-from maci2.evaluation.rows import Estimate, Row, window_row, windows_with_truth
+from maci2.evaluation.protocol import find_judges
+from maci2.evaluation.rows import Estimate, Judges, Row, window_row, windows_with_truth
 from maci2.evaluation.time_limit import TimeLimitError, within
 from maci2.experiments.method import Method, slug
 from maci2.experiments.rehearsals import compare_once
@@ -84,8 +85,9 @@ def run_initialization(task: InitTask) -> TaskResult:
     inputs = _inputs(task.path, options)
     windows, left_out = windows_with_truth(inputs, options)
     estimator = partial(estimate_by_method, method=task.method, limit_s=task.limit_s)
+    judges = _judges(task.path, options)
     rows = [
-        _without_path(window_row(inputs, window, estimator), task)
+        _without_path(window_row(inputs, window, estimator, judges), task)
         for window in windows
         if task.only in (None, window.index)
     ]
@@ -141,6 +143,11 @@ def answer_within(initializer: str, segment: Segment, limit_s: float) -> tuple[A
 def _inputs(path: Path, options: RunOptions) -> Inputs:
     """Methods that share a recording, an IMU model and a vision source open it once."""
     return open_inputs(path, options)
+
+
+@lru_cache(maxsize=4)
+def _judges(path: Path, options: RunOptions) -> Judges:
+    return find_judges(_inputs(path, options), options)
 
 
 def _without_path(row: Row, task: InitTask) -> Row:

@@ -27,6 +27,7 @@ from maci2.experiments.recordings import Recordings
 from maci2.experiments.robustness_task import RobustnessTask, run_robustness
 from maci2.experiments.store import FORMAT, Store, to_text
 from maci2.experiments.table import Findings
+from maci2.experiments.truth_task import TruthTask, run_truth
 from maci2.experiments.visual_task import VisualTask, run_visual
 from maci2.files import write_atomically
 
@@ -157,6 +158,8 @@ def run_task(task: Task) -> TaskResult:
             return run_initialization(task)
         if isinstance(task, CalibrationTask):
             return run_calibration(task)
+        if isinstance(task, TruthTask):
+            return run_truth(task)
         if isinstance(task, VisualTask):
             return run_visual(task)
         if isinstance(task, RobustnessTask):

@@ -1,5 +1,6 @@
 """Rows as result files hold them: rounded, so that the last bits of a machine do not show."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -28,16 +29,18 @@ def row_record(row: Row) -> Record:
         record["excited"] = row.excited
     if row.position_w is not None:
         record["position_w"] = [rounded(value) for value in row.position_w]
-    errors = None
-    if row.errors is not None:
-        errors = {name: rounded(value) for name, value in row.errors.as_dict().items()}
     record |= {
         "accepted": row.accepted,
         "unsure": row.unsure,
         "reason": "; ".join(row.reasons),
-        "errors": errors,
-        "nees": _rounded_scores(row),
+        "errors": _rounded(None if row.errors is None else row.errors.as_dict()),
+        "nees": _rounded({} if row.errors is None else row.errors.nees),
     }
+    if row.audited is not None:
+        record["audited"] = {
+            "errors": _rounded(row.audited.as_dict()),
+            "nees": _rounded(row.audited.nees),
+        }
     if row.stated is not None:
         record["posterior"] = _stated_record(row.stated)
     if row.timed_out:
@@ -45,10 +48,14 @@ def row_record(row: Row) -> Record:
     return record
 
 
-def _rounded_scores(row: Row) -> Record:
-    if row.errors is None:
-        return {}
-    return {name: rounded(value) for name, value in row.errors.nees.items()}
+def _rounded(numbers: Mapping[str, float | None] | None) -> Record | None:
+    if numbers is None:
+        return None
+    return {name: rounded(value) for name, value in numbers.items()}
+
+
+def _errors(errors: Record | None, scores: Record) -> InitErrors | None:
+    return None if errors is None else InitErrors(**errors, nees=scores)
 
 
 def _stated_record(stated: StatedUncertainty) -> Record:
@@ -66,17 +73,19 @@ def row_from_record(record: Record) -> Row:
     errors, position, posterior = (
         record.get(name) for name in ("errors", "position_w", "posterior")
     )
+    audited = record.get("audited")
     return Row(
         index=record["index"],
         start_ns=record["start_ns"],
         end_ns=record["end_ns"],
         status=status,
         reasons=(record["reason"],) if record["reason"] else (),
-        errors=None if errors is None else InitErrors(**errors, nees=record["nees"]),
+        errors=_errors(errors, record["nees"]),
         timed_out=record.get("timed_out", False),
         position_w=None if position is None else (position[0], position[1], position[2]),
         excited=record.get("excited"),
         stated=None if posterior is None else _stated(posterior),
+        audited=_errors(audited["errors"], audited["nees"]) if audited else None,
     )
 
 

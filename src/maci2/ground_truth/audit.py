@@ -26,13 +26,16 @@ def audit_ground_truth(recording: Recording, source_name: str = "") -> AuditedTr
     return audit_capture(recording, open_capture(recording, source_name))
 
 
-def audit_capture(recording: Recording, capture: Capture) -> AuditedTruth:
-    """The audit of a capture that has been read already."""
+def audit_capture(
+    recording: Recording, capture: Capture, rows_hz: float | None = None
+) -> AuditedTruth:
+    """The audit of a capture that has been read already; `rows_hz` overrides how many rows a second
+    are used."""
     found = register(capture, recording.imu)
     # A simulated IMU has no vibration to be read off its samples.
     model = datasheet_model if recording.rig.exact else raw_model
     imu = model(recording.imu, recording.rig.imu)
-    fit = fit_audit(audit_problem(capture, found, imu, recording.imu, recording.rig))
+    fit = fit_audit(audit_problem(capture, found, imu, recording.imu, recording.rig, rows_hz))
     truth = audited_rows(fit, f"audited {capture.source}")
     constants = measure(fit, capture, truth)
     jumps_ns = _jumps(fit)

@@ -1,9 +1,15 @@
 """Which ground truth is meant: one of the recording's own, or one of them audited."""
 
+import logging
 from dataclasses import replace
 
+from maci2.errors import Maci2Error
 from maci2.ground_truth.audit_cache import cached_audit
-from maci2.sensors import Recording
+from maci2.ground_truth.registration import MIN_COMMON_S
+from maci2.sensors import GroundTruth, Recording
+from maci2.types import NS
+
+_LOG = logging.getLogger(__name__)
 
 AUDITED = "audited"
 """Name of a recording's chosen ground truth after its audit; `audited:SOURCE` names the source as
@@ -36,6 +42,20 @@ def with_audited(recording: Recording, names: tuple[str, ...]) -> Recording:
         source = source or _first_of(recording, published_names(names))
         truths[name] = cached_audit(recording, source).truth
     return replace(recording, truths=truths)
+
+
+def audited_or_none(recording: Recording, names: tuple[str, ...]) -> GroundTruth | None:
+    """The audit of the ground truth that `names` choose; None where there is none, where it is too
+    short, or where it cannot be audited, which is logged."""
+    published = recording.truth(published_names(names))
+    if published is None or published.stamps_ns[-1] - published.stamps_ns[0] < MIN_COMMON_S * NS:
+        return None
+    try:
+        chosen = with_audited(recording, (AUDITED, *published_names(names)))
+    except Maci2Error as error:
+        _LOG.warning("%s: its ground truth cannot be audited: %s", recording.name, error)
+        return None
+    return chosen.truths[AUDITED]
 
 
 def _first_of(recording: Recording, names: tuple[str, ...]) -> str:

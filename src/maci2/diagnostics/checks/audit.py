@@ -3,17 +3,15 @@
 from maci2.errors import Maci2Error
 from maci2.findings import Finding
 from maci2.ground_truth.audit_cache import cached_audit
+from maci2.ground_truth.registration import MIN_COMMON_S
 from maci2.sensors import Recording
 from maci2.types import NS
-
-SHORTEST_S = 10.0
-"""Ground truths shorter than this tell too little of their constants."""
 
 
 def audit_finding(recording: Recording) -> list[Finding]:
     """One sentence, position clock included; a fault of the truth is none of the recording."""
     name, truth = next(iter(recording.truths.items()), ("", None))
-    if truth is None or truth.stamps_ns[-1] - truth.stamps_ns[0] < SHORTEST_S * NS:
+    if truth is None or truth.stamps_ns[-1] - truth.stamps_ns[0] < MIN_COMMON_S * NS:
         return []
     try:
         audit = cached_audit(recording, name)

@@ -1,0 +1,192 @@
+"""Audits as experiments: one ground truth each, its constants, and its clock by rows a second."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maci2.datasets import open_recording
+from maci2.experiments.init_task import TaskResult
+from maci2.experiments.row_records import rounded
+from maci2.experiments.table import Cell, Findings, Line, Table
+from maci2.ground_truth.agreement import agreement
+from maci2.ground_truth.audit import audit_capture
+from maci2.ground_truth.audited import AuditedTruth
+from maci2.ground_truth.capture import open_capture
+from maci2.sensors import Recording
+
+ROWS_HZ = (1.0, 2.0, 4.0, 20.0)
+"""Rows a second at which the clock of positions is measured, where a laser tracker gave them."""
+
+OTHER = "state_groundtruth_openvins"
+"""Made by another tool from the raw capture."""
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class TruthTask:
+    """One ground truth of one recording."""
+
+    recording: str
+    path: Path
+    source: str
+    """As `maci2 truth --from` names it; empty for the recording's first."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.recording}_{self.source or 'first'}"
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"recording": self.recording, "source": self.source}
+
+
+def run_truth(task: TruthTask) -> TaskResult:
+    """One row: the audit, and what its clock is when more rows are believed."""
+    recording = open_recording(task.path)
+    capture = open_capture(recording, task.source)
+    audit = audit_capture(recording, capture)
+    row = _row(audit) | _compared(recording, audit, task.source)
+    if capture.smoothed and task.recording.startswith("MH"):
+        late = (
+            audit_capture(recording, capture, hz).constants["position_late_ms"] for hz in ROWS_HZ
+        )
+        row["late_by_rows_hz"] = [[rounded(one.value), rounded(one.std)] for one in late]
+    return TaskResult([row])
+
+
+def _row(audit: AuditedTruth) -> Record:
+    assert audit.truth.covariance is not None
+    std = np.sqrt(np.einsum("kii->ki", audit.truth.covariance.states))
+    medians = np.median(std.reshape(len(std), 5, 3), axis=(0, 2))
+    orientation = audit.orientation_noise
+    return {
+        "source": audit.name,
+        "constants": {
+            name: [rounded(one.value), rounded(one.std), one.significant]
+            for name, one in audit.constants.items()
+        },
+        "bias_acc": [rounded(value) for value in audit.truth.bias_acc.mean(axis=0)],
+        "std": [rounded(value) for value in medians],
+        "position_noise": rounded(audit.position_noise.std),
+        "orientation_noise": None if orientation is None else rounded(orientation.std),
+        "imu_factor": rounded(audit.imu_factor),
+        "findings": [finding.text for finding in audit.findings],
+    }
+
+
+def _compared(recording: Recording, audit: AuditedTruth, source: str) -> Record:
+    """Against what another tool made of the raw capture, where the recording holds it."""
+    theirs = recording.truths.get(OTHER)
+    if theirs is None or source == OTHER:
+        return {}
+    free, fixed = (agreement(audit.truth, theirs, shifted) for shifted in (True, False))
+    return {
+        "other": {
+            "late_ms": rounded(1e3 * free.late_s),
+            "position_mm": [rounded(1e3 * one.position_m) for one in (fixed, free)],
+            "rotation_deg": [rounded(one.rotation_deg) for one in (fixed, free)],
+        }
+    }
+
+
+CONSTANTS = {
+    "rotation_deg": ("body rotated [deg]", 2),
+    "tilt_deg": ("world tilted [deg]", 2),
+    "position_late_ms": ("position late [ms]", 1),
+    "orientation_late_ms": ("orientation late [ms]", 1),
+    "velocity_late_ms": ("velocity late [ms]", 1),
+    "lever_arm_mm": ("lever arm [mm]", 1),
+    "acc_bias_column": ("acc bias column off [m/s^2]", 3),
+    "gyro_bias_column": ("gyro bias column off [rad/s]", 4),
+}
+
+
+def truth_findings(records: list[Record]) -> Findings:
+    """Constants with sigmas, what audited states are worth, clocks by rows, the other tool."""
+    rows = [(record["task"], row) for record in records for row in record["rows"]]
+    tables = [_constants(rows), _states(rows), _clocks(rows)]
+    compared = [(task, row) for task, row in rows if "other" in row]
+    return Findings([*tables, _other(compared)] if compared else tables)
+
+
+def _line(task: Record, row: Record, cells: list[Cell]) -> Line:
+    return Line(task["recording"], row["source"], tuple(cells))
+
+
+def _constants(rows: list[tuple[Record, Record]]) -> Table:
+    lines = []
+    for task, row in rows:
+        cells = []
+        for name, (_, digits) in CONSTANTS.items():
+            value, std, _ = row["constants"].get(name, (None, None, None))
+            cells += [Cell(value, digits), Cell(std, digits)]
+        lines.append(_line(task, row, cells))
+    columns = tuple(text for title, _ in CONSTANTS.values() for text in (title, "±"))
+    return Table(
+        "Constants of ground truths against the IMU",
+        columns,
+        tuple(lines),
+        "± is one standard deviation. A raw capture is compared with its stated T_BS.",
+    )
+
+
+def _states(rows: list[tuple[Record, Record]]) -> Table:
+    lines = []
+    for task, row in rows:
+        rotation, velocity, position, _, _ = row["std"]
+        orientation = row["orientation_noise"]
+        cells = [Cell(value, 3) for value in row["bias_acc"]]
+        cells += [
+            Cell(float(np.degrees(rotation)), 3),
+            Cell(1e3 * velocity, 1),
+            Cell(1e3 * position, 1),
+            Cell(1e3 * row["position_noise"], 2),
+            Cell(None if orientation is None else float(np.degrees(orientation)), 3),
+            Cell(row["imu_factor"], 2),
+        ]
+        lines.append(_line(task, row, cells))
+    return Table(
+        "Audited states",
+        (
+            "acc bias x [m/s^2]", "y", "z", "sigma rotation [deg]", "velocity [mm/s]",
+            "position [mm]", "noise of positions [mm]", "of orientations [deg]", "IMU factor",
+        ),
+        tuple(lines),
+        "Mean accelerometer bias, median sigma of a state per axis, noise of the source's rows, "
+        "and variance of the IMU's errors over what its data sheet and vibration explain.",
+    )  # fmt: skip
+
+
+def _clocks(rows: list[tuple[Record, Record]]) -> Table:
+    lines = [
+        _line(task, row, [Cell(value, 1) for pair in row["late_by_rows_hz"] for value in pair])
+        for task, row in rows
+        if "late_by_rows_hz" in row
+    ]
+    columns = tuple(text for hz in ROWS_HZ for text in (f"{hz:g} rows a second [ms]", "±"))
+    return Table(
+        "How late positions are, by how many rows of the truth are believed",
+        columns,
+        tuple(lines),
+        "A smoothed truth follows the IMU over short times, and its tracker over long ones: with "
+        "many rows a second its own smoothing hides the tracker's clock.",
+    )
+
+
+def _other(rows: list[tuple[Record, Record]]) -> Table:
+    lines = []
+    for task, row in rows:
+        other = row["other"]
+        (mm, mm_shifted), (deg, deg_shifted) = other["position_mm"], other["rotation_deg"]
+        cells = [Cell(deg, 3), Cell(mm, 2), Cell(other["late_ms"], 1)]
+        lines.append(_line(task, row, [*cells, Cell(deg_shifted, 3), Cell(mm_shifted, 2)]))
+    return Table(
+        "Audited states against vicon2gt's (state_groundtruth_openvins)",
+        (
+            "rotation [deg rms]", "position [mm rms]", "its positions late [ms]",
+            "rotation, clocks aligned", "position, clocks aligned",
+        ),
+        tuple(lines),
+    )  # fmt: skip
