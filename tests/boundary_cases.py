@@ -275,6 +275,14 @@ def entries(folder: Path) -> dict[str, Entry]:
         "OnlineConfig": dataclass_entry(
             maci2.OnlineConfig(), window_s=[0.0], keyframes=[3, 4.5], waiting_pairs=[0]
         ),
+        "OnlineTrackerConfig": dataclass_entry(
+            maci2.OnlineTrackerConfig(), interval_s=[0.0], waiting_pairs=[0], waiting_results=[0.5]
+        ),
+        "OnlineTracker": Entry(
+            maci2.OnlineTracker, {"rig": rig, "tracker": NoTracker()},
+            {"rig": [None, replace(rig, cameras=())], "config": ["x", 7], "on_state": [None, 7]},
+            ("tracker",),
+        ),
         "OnlineInitializer": Entry(
             maci2.OnlineInitializer, {"rig": rig, "tracker": NoTracker()},
             {"rig": [None, replace(rig, cameras=())], "config": ["x", 7], "on_result": [None, 7]},

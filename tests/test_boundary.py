@@ -27,6 +27,8 @@ MADE_BY_MACI2 = {
     "Posterior",
     "Recording",
     "SolveReport",
+    "TrackedState",
+    "TrackerStatus",
     "VIState",
     "Verdict",
 }

@@ -5,7 +5,8 @@ first use, so that importing the package is fast.
 
 From a recording: `initialize_recording`, `calibrate_recording`. From your own arrays: `ImuSamples`,
 `raw_model` and `RelativePoses` make measurements, `initialize` and `calibrate` take them. While
-sensors run: `OnlineInitializer`. Everything that a user can fix raises a `Maci2Error`.
+sensors run: `OnlineInitializer`, `OnlineTracker`. Everything that a user can fix raises a
+`Maci2Error`.
 """
 
 from importlib import import_module as _import_module
@@ -38,7 +39,15 @@ if TYPE_CHECKING:
     from maci2.estimation.initialize import initialize
     from maci2.imu import BiasPrior, ImuMeasurements, datasheet_model, raw_model
     from maci2.imu.learned_model import ImuModel, load_imu_model
-    from maci2.pipeline.online import OnlineConfig, OnlineInitializer, OnlineStatus
+    from maci2.pipeline.online import (
+        OnlineConfig,
+        OnlineInitializer,
+        OnlineStatus,
+        OnlineTracker,
+        OnlineTrackerConfig,
+        TrackerStatus,
+    )
+    from maci2.pipeline.tracking import TrackedState
     from maci2.recording_calls import (
         CalibratedRecording,
         InitializedRecording,
@@ -71,6 +80,8 @@ __all__ = [
     "OnlineConfig",
     "OnlineInitializer",
     "OnlineStatus",
+    "OnlineTracker",
+    "OnlineTrackerConfig",
     "OptionError",
     "Posterior",
     "Recording",
@@ -80,6 +91,8 @@ __all__ = [
     "SolveReport",
     "SolverConfig",
     "StereoOdometry",
+    "TrackedState",
+    "TrackerStatus",
     "VIState",
     "Verdict",
     "__version__",
@@ -120,7 +133,15 @@ _MODULES = {
     ),
     "maci2.imu": ("BiasPrior", "ImuMeasurements", "datasheet_model", "raw_model"),
     "maci2.imu.learned_model": ("ImuModel", "load_imu_model"),
-    "maci2.pipeline.online": ("OnlineConfig", "OnlineInitializer", "OnlineStatus"),
+    "maci2.pipeline.online": (
+        "OnlineConfig",
+        "OnlineInitializer",
+        "OnlineStatus",
+        "OnlineTracker",
+        "OnlineTrackerConfig",
+        "TrackerStatus",
+    ),
+    "maci2.pipeline.tracking": ("TrackedState",),
     "maci2.recording_calls": (
         "CalibratedRecording",
         "InitializedRecording",

@@ -111,3 +111,33 @@ def test_check_compares_with_motion_measured_from_images(drawn):
 def test_live_takes_the_data_sheets_noise(drawn):
     output = run("live", drawn, "--imu", "datasheet", "--window", 2.0, "--speed", 100)
     assert "verdict" in output
+
+
+def test_live_writes_one_line_of_json_for_each_result_it_prints(drawn, tmp_path):
+    words = (
+        "--imu",
+        "datasheet",
+        "--window",
+        2.0,
+        "--speed",
+        100,
+        "--json",
+        tmp_path / "live.jsonl",
+    )
+    output = run("live", drawn, *words)
+    records = [json.loads(line) for line in (tmp_path / "live.jsonl").read_text().splitlines()]
+    printed = [line for line in output.splitlines() if "gravity_c0" in line]
+    assert len(records) == len(printed) > 0
+    assert {"status", "gravity_c0", "gravity_std_deg", "acc_bias_std"} <= set(records[0])
+    assert f"+- {records[0]['gravity_std_deg']:.3f} deg" in printed[0]
+
+
+def test_live_carries_on_with_a_state_at_every_image(drawn, tmp_path):
+    words = ("--track", "--speed", 100, "--json", tmp_path / "track.jsonl")
+    result = CliRunner().invoke(app, [str(word) for word in ("live", drawn, *words)])
+    records = [json.loads(line) for line in (tmp_path / "track.jsonl").read_text().splitlines()]
+    assert (result.exit_code == 0) == bool(records)
+    assert [record["stamp_ns"] for record in records] == sorted({r["stamp_ns"] for r in records})
+    for record in records:
+        assert record["health"] in ("tracking", "bridging", "lost")
+        assert {"T_w_b", "v_w", "std"} <= set(record)

@@ -1,24 +1,41 @@
 """`maci2 live`."""
 
+import json as json_text
+import sys
 import time
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.printing import print_verdict
+from maci2.cli.printing import sigmas, vector
 
 if TYPE_CHECKING:
     from maci2.estimation import InitResult
-
+    from maci2.pipeline.online import OnlineInitializer, OnlineTracker
+    from maci2.pipeline.online.replay import Replayed
+    from maci2.pipeline.tracking import TrackedState
+    from maci2.sensors import Recording
 
 DRAIN_S = 60.0
 """Time to finish what has been handed over when the replay ends [s]."""
+
+STATUS_EVERY_NS = 500_000_000
+"""Time of the recording between two lines that say what is missing."""
+
+WAITING_RESULTS = 10_000
+"""Results that may wait for a slow terminal."""
 
 
 def live(
     sequence: opt.Sequence,
     speed: Annotated[float, typer.Option(help="times real time")] = 1.0,
+    track: Annotated[
+        bool, typer.Option("--track", help="carry on after initialization: a state at every image")
+    ] = False,
     imu: opt.Imu = "raw",
     window: opt.Window = 2.5,
     keyframes: opt.Keyframes = 10,
@@ -28,50 +45,187 @@ def live(
     t_b_c: opt.Extrinsics = "",
     topics: opt.Topics = "",
     rerun: opt.Rerun = "",
+    json: Annotated[
+        Path | None,
+        typer.Option("--json", help="write one line of JSON per result to this file; - prints it"),
+    ] = None,
 ) -> None:
-    """Replay a recording through the online initializer, as if its sensors were running."""
+    """Replay a recording as if its sensors were running, and say what is known at any moment.
+
+    First what is still missing, then each result with its sigmas: gravity, velocity and biases get
+    better the longer it runs. With --track, pose and velocity at every image. Exit code 1 where
+    there was no result.
+    """
     from maci2.datasets import open_recording
     from maci2.errors import OptionError
-    from maci2.pipeline.online import OnlineConfig, OnlineInitializer
-    from maci2.pipeline.online.replay import replay
 
     if not speed > 0.0:
         raise OptionError(f"--speed is {speed:g}, needed above 0.")
+    if track and rerun:
+        raise OptionError("--rerun shows an initialization; leave out --track or --rerun.")
     recording = open_recording(sequence, rig, topics, opt.given(imu_rate, imu_noise, t_b_c))
+    with _output(json) as (say, write):
+        if track:
+            _track(recording, imu, speed, say, write)
+        else:
+            _initialize(recording, (window, keyframes, imu), speed, say, write, rerun)
+
+
+Say = Callable[[str], None]
+Write = Callable[[dict[str, Any]], None]
+
+
+@contextmanager
+def _output(path: Path | None) -> Iterator[tuple[Say, Write]]:
+    """Where lines for people and lines of JSON go: people read stderr where stdout is JSON."""
+    from maci2.files import open_lines
+
+    for_people = sys.stderr if str(path) == "-" else sys.stdout
+
+    def say(line: str) -> None:
+        typer.echo(line, file=for_people)
+
+    if path is None:
+        yield say, lambda _: None
+        return
+    with open_lines(path) as append:
+        yield say, lambda record: append(json_text.dumps(record, allow_nan=False))
+
+
+class _Clock:
+    """Seconds since the first image, as lines begin with them."""
+
+    def __init__(self, recording: "Recording") -> None:
+        self.start_ns = int(recording.camera_stamps_ns[0][0])
+        self.told_ns = self.start_ns
+
+    def text(self, stamp_ns: int) -> str:
+        return f"{(stamp_ns - self.start_ns) / 1e9:7.2f} s "
+
+    def is_due(self, stamp_ns: int) -> bool:
+        """Whether it is time to say what is missing."""
+        if stamp_ns - self.told_ns < STATUS_EVERY_NS:
+            return False
+        self.told_ns = stamp_ns
+        return True
+
+
+def _replayed(
+    recording: "Recording",
+    online: "OnlineInitializer | OnlineTracker",
+    speed: float,
+    say: Say,
+    clock: _Clock,
+) -> "Replayed":
+    """Replay to the end; say what is missing for as long as there is no result."""
+    from maci2.pipeline.online.replay import replay
+
+    def on_pair(stamp_ns: int) -> None:
+        if clock.is_due(stamp_ns) and online.wait(0.0) is None:
+            say(f"{clock.text(stamp_ns)} waiting: {online.status}")
+
+    taken = replay(recording, online, speed, on_pair)
+    online.drain(DRAIN_S)
+    return taken
+
+
+def _initialize(
+    recording: "Recording",
+    choices: tuple[float, int, str],
+    speed: float,
+    say: Say,
+    write: Write,
+    rerun: str,
+) -> None:
+    from maci2.estimation.result_output import verdict_text
+    from maci2.pipeline.online import OnlineConfig, OnlineInitializer
+
+    clock = _Clock(recording)
     results: list[InitResult] = []
     ready_s: list[float] = []
 
     def take(result: "InitResult") -> None:
         ready_s.append(time.perf_counter())
         results.append(result)
+        write(result.to_dict())
+        say(_result_line(result, clock))
 
-    config = OnlineConfig(window, keyframes, imu)
+    config = OnlineConfig(*choices, waiting_results=WAITING_RESULTS)
     with OnlineInitializer(recording.rig, config, take) as online:
-        taken = replay(recording, online, speed)
-        online.drain(DRAIN_S)
-        status = online.status
-    typer.echo(str(status))
+        taken = _replayed(recording, online, speed, say, clock)
+        say(str(online.status))
     if not results:
         raise typer.Exit(1)
-    for result in results:
-        if result.state is not None:
-            gravity = " ".join(f"{value:+.3f}" for value in result.state.gravity_c0)
-            end_ns = result.state.stamps_ns[-1]
-            typer.echo(f"{end_ns} ns: gravity_c0 {gravity} +- {result.gravity_std_deg:.2f} deg")
-    print_verdict(results[-1].verdict)
-    first = results[0].state
-    complete_s = ready_s[0]
-    if first is not None:
-        complete_s = taken.pair_at_s[int(first.stamps_ns[-1])]
-    typer.echo(
-        f"95 % of calls within: add_imu {_p95_ms(taken.imu_s):.2f} ms, add_stereo "
-        f"{_p95_ms(taken.stereo_s):.2f} ms; first result {ready_s[0] - complete_s:.2f} s after its "
-        "window's last image"
-    )
+    say(verdict_text(results[-1].verdict))
+    say(_timing(taken, results[0], ready_s[0]))
     if rerun:
         from maci2.reports.rerun_viewer import Viewer
 
         Viewer(rerun, "live").show_initialization(results[-1])
+
+
+def _result_line(result: "InitResult", clock: _Clock) -> str:
+    """When, verdict, and each quantity with its sigma."""
+    from maci2.estimation.result_output import stds
+
+    state, posterior = result.state, result.posterior
+    if state is None or posterior is None:
+        return f"{clock.text(clock.told_ns)} {result.verdict.status}: {result.verdict.reasons[0]}"
+    line = (
+        f"{clock.text(int(state.stamps_ns[-1]))} {result.verdict.status:6} "
+        f"gravity_c0 {vector(state.gravity_c0, 3)} +- {result.gravity_std_deg:.3f} deg; "
+        f"velocity {vector(state.velocity_b[-1], 3)} +- "
+        f"{sigmas(stds(posterior.velocity_b[-1]), 3)} m/s; "
+        f"gyro bias +- {sigmas(stds(posterior.gyro_bias), 5)} rad/s; "
+        f"acc bias +- {sigmas(stds(posterior.acc_bias), 3)} m/s^2"
+    )
+    return line if result.verdict.status == "ok" else f"{line}; {'; '.join(result.verdict.reasons)}"
+
+
+def _timing(taken: "Replayed", first: "InitResult", ready_s: float) -> str:
+    complete_s = ready_s
+    if first.state is not None:
+        complete_s = taken.pair_at_s[int(first.state.stamps_ns[-1])]
+    return (
+        f"95 % of calls within: add_imu {_p95_ms(taken.imu_s):.2f} ms, add_stereo "
+        f"{_p95_ms(taken.stereo_s):.2f} ms; first result {ready_s - complete_s:.2f} s after its "
+        "window's last image"
+    )
+
+
+def _track(recording: "Recording", imu: str, speed: float, say: Say, write: Write) -> None:
+    from maci2.pipeline.online import OnlineTracker, OnlineTrackerConfig
+    from maci2.pipeline.tracking.track_files import state_record
+
+    clock = _Clock(recording)
+    states: list[TrackedState] = []
+
+    def take(state: "TrackedState") -> None:
+        states.append(state)
+        write(state_record(state))
+        say(_state_line(state, clock))
+
+    config = OnlineTrackerConfig(imu=imu, waiting_results=WAITING_RESULTS)
+    with OnlineTracker(recording.rig, config, take) as online:
+        taken = _replayed(recording, online, speed, say, clock)
+        say(str(online.status))
+    if not states:
+        raise typer.Exit(1)
+    say(
+        f"95 % of calls within: add_imu {_p95_ms(taken.imu_s):.2f} ms, add_stereo "
+        f"{_p95_ms(taken.stereo_s):.2f} ms"
+    )
+
+
+def _state_line(state: "TrackedState", clock: _Clock) -> str:
+    from maci2.estimation.result_output import stds
+
+    std = stds(state.cov)
+    return (
+        f"{clock.text(state.stamp_ns)} {state.health:8} "
+        f"position {vector(state.T_w_b[:3, 3], 3)} +- {sigmas(std[6:9], 3)} m; "
+        f"velocity {vector(state.v_w, 3)} +- {sigmas(std[3:6], 3)} m/s"
+    )
 
 
 def _p95_ms(times_s: list[float]) -> float:

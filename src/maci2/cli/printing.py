@@ -19,7 +19,6 @@ __all__ = [
     "number",
     "print_summary",
     "print_table",
-    "print_verdict",
     "progress_bar",
     "show_progress",
     "sigmas",
@@ -96,13 +95,6 @@ def print_table(
     if not console.is_terminal:
         console.width = width
     console.print(rich_table(title, columns, rows))
-
-
-def print_verdict(verdict: "Verdict") -> None:
-    """Print status and reasons, a line each."""
-    from maci2.estimation.result_output import verdict_text
-
-    print_summary(verdict_text(verdict), verdict)
 
 
 def print_summary(text: str, verdict: "Verdict") -> None:

@@ -1,7 +1,7 @@
 """Files in and out: whatever a file holds, the answer is a value or an error that can be acted on.
 
 Reading goes through `read_bytes`, `read_text`, `read_lines`, `read_json` and `read_npz`; writing
-through `write_atomically`, `write_json`, `write_npz` and `write_together`.
+through `write_atomically`, `write_json`, `write_npz`, `write_together` and `open_lines`.
 """
 
 from maci2.files.npz import NpzField, read_npz, write_npz
@@ -9,6 +9,7 @@ from maci2.files.reading import parse_json, read_bytes, read_json, read_lines, r
 from maci2.files.user_cache import user_cache
 from maci2.files.writing import (
     finite_or_none,
+    open_lines,
     require_new_folder,
     require_writable,
     whole_folder,
@@ -20,6 +21,7 @@ from maci2.files.writing import (
 __all__ = [
     "NpzField",
     "finite_or_none",
+    "open_lines",
     "parse_json",
     "read_bytes",
     "read_json",

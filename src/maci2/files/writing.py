@@ -8,7 +8,7 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,34 @@ def write_together(contents: Mapping[Path, Content]) -> None:
     finally:
         for temporary, _ in staged:
             temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def open_lines(path: Path) -> Iterator[Callable[[str], None]]:
+    """A file that grows while a command runs: what is yielded appends a line, which readers see at
+    once. `-` is the standard output. The file is begun anew."""
+    if str(path) == "-":
+        yield _print_line
+        return
+    with _failing_as_output_error(path):
+        target = _replaceable(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        file = target.open("w", encoding="utf-8")
+
+    def append(line: str) -> None:
+        with _failing_as_output_error(path):
+            file.write(line + "\n")
+            file.flush()
+
+    try:
+        yield append
+    finally:
+        file.close()
+
+
+def _print_line(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
 def require_writable(path: Path) -> None:

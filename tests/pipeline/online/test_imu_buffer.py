@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from maci2.pipeline.online.imu_buffer import RESET_AFTER, SampleBuffer
+from maci2.pipeline.online.imu_buffer import AGREEING, SampleBuffer
 
 STEP_NS = 5_000_000
 
@@ -36,27 +36,76 @@ def test_a_repeated_or_very_late_sample_is_dropped_and_counted():
     buffer = filled(200)
     buffer.add(199 * STEP_NS, np.zeros(3), np.zeros(3))
     buffer.add(2 * STEP_NS + 1, np.zeros(3), np.zeros(3))
+    buffer.add(200 * STEP_NS, np.zeros(3), np.zeros(3))
     assert buffer.late == 2
-    assert len(buffer) == 200
+    assert len(buffer) == 201
 
 
-def test_a_jump_forward_starts_anew_and_is_named():
+HOUR_NS = 3_600_000_000_000
+
+
+def test_one_sample_far_ahead_is_held_and_given_up_when_the_stream_goes_on():
     buffer = filled(20)
-    hour_ns = 3_600_000_000_000
-    broken = buffer.add(hour_ns, np.zeros(3), np.zeros(3))
-    assert broken == f"the IMU's timestamps jumped by 3599.91 s at {hour_ns} ns"
-    assert len(buffer) == 1
+    assert buffer.add(HOUR_NS, np.zeros(3), np.zeros(3)) == ""
+    assert buffer.add(20 * STEP_NS, np.zeros(3), np.zeros(3)) == ""
+    assert buffer.last_ns == 20 * STEP_NS
+    assert (buffer.outlying, buffer.late) == (1, 0)
 
 
-def test_a_clock_set_back_is_noticed_after_a_while():
+def test_a_jump_forward_that_others_confirm_starts_anew_and_is_named():
+    buffer = filled(20)
+    told = [buffer.add(HOUR_NS + i * STEP_NS, np.full(3, i), np.zeros(3)) for i in range(AGREEING)]
+    assert told[:-1] == [""] * (AGREEING - 1)
+    assert told[-1] == f"the IMU's timestamps jumped by 3599.91 s at {HOUR_NS} ns"
+    np.testing.assert_array_equal(buffer.snapshot().gyro[:, 0], np.arange(AGREEING))
+    assert buffer.outlying == 0
+
+
+@pytest.mark.parametrize("back_ns", [7_200_000_000_000, 200 * STEP_NS, 60 * STEP_NS])
+@pytest.mark.parametrize("phase", [0.0, 0.2])
+def test_a_clock_set_back_is_noticed_however_little_it_was(back_ns, phase):
     buffer = SampleBuffer(10.0)
+    rng = np.random.default_rng(0)
     start_ns = 7_200_000_000_000
     for i in range(200):
-        buffer.add(start_ns + i * STEP_NS, np.zeros(3), np.zeros(3))
-    told = [buffer.add(i * STEP_NS, np.zeros(3), np.zeros(3)) for i in range(RESET_AFTER)]
-    assert told[:-1] == [""] * (RESET_AFTER - 1)
-    assert "clock was set back by 7200" in told[-1]
-    assert len(buffer) == 1
+        buffer.add(start_ns + i * STEP_NS, rng.standard_normal(3), np.zeros(3))
+    first_ns = start_ns + 200 * STEP_NS - back_ns + round(phase * STEP_NS)
+    told = [
+        buffer.add(first_ns + i * STEP_NS, rng.standard_normal(3), np.zeros(3))
+        for i in range(AGREEING)
+    ]
+    assert told[:-1] == [""] * (AGREEING - 1)
+    assert "clock was set back by" in told[-1]
+    assert (buffer.first_ns, len(buffer)) == (first_ns, AGREEING)
+
+
+def test_samples_that_are_handed_over_again_are_no_clock_set_back():
+    buffer = filled(100)
+    told = [buffer.add(i * STEP_NS, np.full(3, i), np.full(3, -i)) for i in range(60, 100)]
+    assert set(told) == {""}
+    assert buffer.late == 40
+    assert len(buffer) == 100
+
+
+def test_one_of_two_threads_may_be_late_by_a_burst():
+    buffer = SampleBuffer(10.0)
+    for i in range(0, 60, 2):
+        assert buffer.add(i * STEP_NS, np.full(3, i), np.zeros(3)) == ""
+    for i in range(1, 60, 2):
+        assert buffer.add(i * STEP_NS, np.full(3, i), np.zeros(3)) == ""
+    np.testing.assert_array_equal(buffer.snapshot().gyro[:, 0], np.arange(60))
+    assert buffer.late == 0
+
+
+def test_a_gap_is_found_only_where_it_is():
+    buffer = filled(40)
+    for i in range(48, 80):
+        buffer.add(i * STEP_NS, np.zeros(3), np.zeros(3))
+    gap_ns = (39 * STEP_NS, 48 * STEP_NS)
+    assert buffer.gap_ns(0, 30 * STEP_NS) is None
+    assert buffer.gap_ns(20 * STEP_NS, 60 * STEP_NS) == gap_ns
+    assert buffer.gap_ns(42 * STEP_NS, 43 * STEP_NS) == gap_ns
+    assert buffer.gap_ns(50 * STEP_NS, 79 * STEP_NS) is None
 
 
 @pytest.mark.parametrize("keep_s", [1.0, 3.0])

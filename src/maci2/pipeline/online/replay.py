@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from maci2.datasets.image_files import stereo_frames
 from maci2.errors import ImageError
 from maci2.pipeline.online.initializer import OnlineInitializer
+from maci2.pipeline.online.online_tracker import OnlineTracker
 from maci2.sensors import Recording
 from maci2.types import NS
 
@@ -30,13 +31,14 @@ class Replayed:
 
 def replay(
     recording: Recording,
-    online: OnlineInitializer,
+    online: OnlineInitializer | OnlineTracker,
     speed: float = 1.0,
-    on_pair: Callable[[], None] = lambda: None,
+    on_pair: Callable[[int], None] = lambda stamp_ns: None,
 ) -> Replayed:
     """Feed samples and stereo pairs at `speed` times real time, in the order of their timestamps.
 
-    Faster than real time it waits where pairs would have to be dropped: a file can.
+    Faster than real time it waits where pairs would have to be dropped: a file can. `on_pair` is
+    called with the timestamp of each pair that was handed over.
     """
     frames, imu = stereo_frames(recording), recording.imu
     # As a driver gives them: the initializer puts timestamps onto the IMU's clock itself.
@@ -69,7 +71,7 @@ def replay(
             online.add_stereo(stamp_ns, pair.left, pair.right)
             taken.stereo_s.append(time.perf_counter() - called)
             taken.pair_at_s[int(frames.stamps_ns[index])] = called
-            on_pair()
+            on_pair(int(frames.stamps_ns[index]))
     if taken.unusable:
         _LOG.warning(
             "%d of %d stereo pairs cannot be used and were skipped; the first: %s",

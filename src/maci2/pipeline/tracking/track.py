@@ -8,6 +8,7 @@ import numpy as np
 from maci2.chain import States
 from maci2.errors import DatasetError, MeasurementError
 from maci2.estimation import InitResult, SolverConfig, initialize
+from maci2.field_docs import document_fields
 from maci2.gaussian import nees
 from maci2.imu import ImuMeasurements
 from maci2.imu.stationary import MAX_STD
@@ -42,22 +43,26 @@ class TrackedState:
     """One state with its covariance."""
 
     stamp_ns: int
+    """Timestamp on the IMU's clock [ns]."""
+
     T_w_b: Mat4
     """Pose of the IMU in a world whose z axis points up."""
 
     v_w: Vec3
-    """[m/s]"""
+    """(3,) velocity of the IMU in that world [m/s]."""
 
     gyro_bias: Vec3
-    """[rad/s], of the samples as the IMU model handed them on."""
+    """(3,) bias of the gyroscope, of the samples as the IMU model handed them on [rad/s]."""
 
     acc_bias: Vec3
-    """[m/s^2], likewise."""
+    """(3,) bias of the accelerometer, likewise [m/s^2]."""
 
     cov: Array
     """(15, 15), order [phi (right), v, p, gyro bias, acc bias]."""
 
     health: Health
+    """tracking; bridging: the IMU alone carries the state; lost: it has done so for too long."""
+
     segment: int
     """Counts starts: within a segment the track is continuous."""
 
@@ -106,7 +111,35 @@ class Tracker:
         self.segment = -1
         self.log_scale = 0.0  # of true length over vision's, as last estimated
         self._measured_ns = 0
+        self._started_ns = 0
         self._rejected_in_a_row = 0
+
+    def advance(self, imu: ImuMeasurements, vision: RelativePoses, last: int, reason: str) -> None:
+        """Take keyframe `last` of `vision`: start on the window that ends there where tracking has
+        not started or is in doubt, smooth where it has.
+
+        `imu` covers that window and the smoothed one; `reason` says why the relative pose that
+        leads to the keyframe was not measured, where it was not.
+        """
+        stamps_ns = vision.stamps_ns
+        first = _window_start(stamps_ns, last)
+        doubted = self.doubtful and first is not None and int(stamps_ns[first]) >= self._started_ns
+        waiting = self.smoother is None or doubted
+        if waiting and first is not None and _try_start(self, imu, vision, first, last):
+            return
+        if self.smoother is None:
+            return
+        stamp_ns = int(stamps_ns[last])
+        try:
+            self.add(
+                imu.between(int(self.smoother.stamps_ns[0]), stamp_ns),
+                stamps_ns[last - 1 : last + 1],
+                vision.Ts_ck_ck1[last - 1],
+                vision.covs_T_ck_ck1[last - 1],
+                reason,
+            )
+        except DatasetError as error:
+            self.stop(stamp_ns, str(error))
 
     def start(self, imu: ImuMeasurements, vision: RelativePoses) -> bool:
         """Initialize on a window; True where its verdict is good enough to go on from."""
@@ -121,7 +154,7 @@ class Tracker:
         self.smoother = smoother
         self.starts.append(result)
         self.segment += 1
-        self._measured_ns = int(vision.stamps_ns[-1])
+        self._measured_ns = self._started_ns = int(vision.stamps_ns[-1])
         self._rejected_in_a_row = 0
         return True
 
@@ -228,24 +261,9 @@ def track(
     why = reasons or ["" if m else "not measured" for m in vision.measured]
     tracker = Tracker(T_b_c, walks, config)
     states: list[TrackedState] = []
-    started_at = -1
     for k in range(1, len(keyframes_ns)):
         stamp_ns = int(keyframes_ns[k])
-        first = _window_start(keyframes_ns, k)
-        waiting = tracker.smoother is None or (tracker.doubtful and (first or 0) >= started_at)
-        if waiting and first is not None and _try_start(tracker, imu, vision, first, k):
-            started_at = k
-        elif tracker.smoother is not None:
-            try:
-                tracker.add(
-                    imu.between(int(tracker.smoother.stamps_ns[0]), stamp_ns),
-                    keyframes_ns[k - 1 : k + 1],
-                    vision.Ts_ck_ck1[k - 1],
-                    vision.covs_T_ck_ck1[k - 1],
-                    why[k - 1],
-                )
-            except DatasetError as error:
-                tracker.stop(stamp_ns, str(error))
+        tracker.advance(imu, vision, k, why[k - 1])
         if tracker.smoother is None:
             continue
         last_ns = int(keyframes_ns[k + 1]) - 1 if k + 1 < len(keyframes_ns) else int(images_ns[-1])
@@ -276,3 +294,6 @@ def _try_start(
     window = vision.part(first, last)
     start_ns, end_ns = int(window.stamps_ns[0]), int(window.stamps_ns[-1])
     return tracker.start(imu.between(start_ns, end_ns), window)
+
+
+document_fields(__name__)

@@ -11,6 +11,7 @@ from scipy.spatial.transform import Rotation
 from maci2 import __version__
 from maci2.files import write_atomically, write_json
 from maci2.pipeline.tracking.recording import TrackedRecording
+from maci2.pipeline.tracking.track import TrackedState
 from maci2.types import NS
 
 TRAJECTORY = "trajectory_Twb_tum.txt"
@@ -82,6 +83,32 @@ def raw_biases(tracked: TrackedRecording) -> tuple[np.ndarray, np.ndarray]:
     return gyro, acc
 
 
+def state_record(state: TrackedState) -> dict[str, Any]:
+    """One state as JSON takes it; standard deviations beside the numbers."""
+    std = np.sqrt(np.diag(state.cov))
+    return {
+        "stamp_ns": state.stamp_ns,
+        "health": state.health,
+        "segment": state.segment,
+        "T_w_b": state.T_w_b.tolist(),
+        "v_w": state.v_w.tolist(),
+        "gyro_bias": state.gyro_bias.tolist(),
+        "acc_bias": state.acc_bias.tolist(),
+        "std": std_record(std),
+    }
+
+
+def std_record(std: np.ndarray) -> dict[str, list[float]]:
+    """Standard deviations of a state (15,) by name."""
+    return {
+        "rotation_deg": np.rad2deg(std[0:3]).tolist(),
+        "velocity": std[3:6].tolist(),
+        "position_m": std[6:9].tolist(),
+        "gyro_bias": std[9:12].tolist(),
+        "acc_bias": std[12:15].tolist(),
+    }
+
+
 def track_summary(tracked: TrackedRecording) -> dict[str, Any]:
     """What `maci2 track --json` writes, without scores."""
     states, keyframes = tracked.track.states, tracked.track.keyframes
@@ -103,11 +130,5 @@ def track_summary(tracked: TrackedRecording) -> dict[str, Any]:
         "vision_scale": float(np.exp(tracked.track.log_scale)),
         "gyro_bias": raw_biases(tracked)[0][-1].tolist(),
         "acc_bias": raw_biases(tracked)[1][-1].tolist(),
-        "last_std": {
-            "rotation_deg": np.rad2deg(std[0:3]).tolist(),
-            "velocity": std[3:6].tolist(),
-            "position_m": std[6:9].tolist(),
-            "gyro_bias": std[9:12].tolist(),
-            "acc_bias": std[12:15].tolist(),
-        },
+        "last_std": std_record(std),
     }
