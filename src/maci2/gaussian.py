@@ -46,7 +46,7 @@ def square_root_information(covs: Array) -> Array:
     return roots.reshape(covs.shape)
 
 
-@kernel(error_model="numpy")
+@kernel
 def _square_roots(covs: Array, roots: Array) -> bool:
     """roots, which come as zeros, become L^-1, cov = L L^T; False where there is no such L."""
     n = covs.shape[1]

@@ -80,3 +80,14 @@ def test_choices_that_only_initialization_knows_are_refused(changes):
     window = simulated_window("handheld", 5)
     with pytest.raises(OptionError, match=r"needed .* for `calibrate`"):
         calibrate(window.imu, window.vision, SolverConfig(**changes))
+
+
+def test_doubt_about_the_camera_frame_widens_the_extrinsics_and_no_length_removes_it():
+    window = simulated_window("handheld", 5, steps=40, step_s=0.3)
+    exact = calibrate(window.imu, window.vision)
+    doubted = calibrate(window.imu, replace(window.vision, std_frame=(0.01, 0.002)))
+    added = np.diag(doubted.posterior.T_b_c - exact.posterior.T_b_c)
+    # Seen from the body a rotation moves the position by the lever arm, here below 0.1 m.
+    np.testing.assert_allclose(added[3:], 0.002**2, rtol=1e-6)
+    np.testing.assert_allclose(added[:3], 0.01**2, rtol=0.05)
+    np.testing.assert_allclose(doubted.state.T_b_c, exact.state.T_b_c, atol=1e-12)

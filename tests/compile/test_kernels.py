@@ -64,13 +64,41 @@ def test_interpreted_kernels_are_plain_functions_and_numba_is_not_loaded(switch)
     assert python(code, **{switch: value}).stdout.split() == ["function", "False"]
 
 
-def test_a_function_of_numba_may_call_interpreted_kernels():
+@pytest.mark.parametrize("mode", ["interpreted", "compiled"])
+def test_a_function_of_numba_may_call_kernels(mode):
     code = (
         "from maci2.lie import so3_exp; from numba import njit; import numpy as np\n"
-        "@njit\ndef trace(phi): return so3_exp(phi).trace()\n"
+        "@njit\ndef trace(phi): return np.trace(so3_exp(phi))\n"
         "print(trace(np.zeros(3)))"
     )
-    assert python(code, MACI2_KERNELS="interpreted").stdout.strip() == "3.0"
+    assert python(code, MACI2_KERNELS=mode).stdout.strip() == "3.0"
+
+
+REFUSE = """
+from maci2.compile import kernel
+
+@kernel
+def root(x):
+    if x < 0.0:
+        raise ValueError("a root of", x)
+    return x ** 0.5
+
+@kernel
+def roots(x):
+    return root(x) + root(x + 3.0)
+"""
+
+
+def test_an_error_in_a_part_reaches_python_compiled_or_cached(tmp_path):
+    (tmp_path / "refusing.py").write_text(REFUSE)
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from refusing import roots; print(roots(1.0))\n"
+        "try: roots(-2.0)\nexcept ValueError as error: print(error.args)"
+    )
+    for _ in range(2):
+        answer = python(code, MACI2_KERNELS="compiled", NUMBA_CACHE_DIR=str(tmp_path / "cache"))
+        assert answer.stdout.splitlines() == ["3.0", "('a root of', -2.0)"], answer.stderr
 
 
 @pytest.mark.parametrize(

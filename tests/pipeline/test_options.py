@@ -4,6 +4,7 @@ import pytest
 
 from maci2.errors import OptionError
 from maci2.pipeline.options import (
+    DEFAULT_FRAME_STD,
     DEFAULT_SCALE_STD,
     RunOptions,
     VisionSource,
@@ -17,7 +18,7 @@ def test_the_three_sources_of_camera_motion_are_read():
     assert truth == VisionSource("truth", std=(0.05, 0.003))
     trajectory = parse_vision("trajectory:a/b.txt", "rectified", "0.1,0.01")
     assert trajectory == VisionSource(
-        "trajectory", "a/b.txt", (0.1, 0.01), "rectified", 0.0, DEFAULT_SCALE_STD
+        "trajectory", "a/b.txt", (0.1, 0.01), "rectified", 0.0, DEFAULT_SCALE_STD, DEFAULT_FRAME_STD
     )
     with_shares = parse_vision("trajectory:x", "camera", "0.1,0.01,0.02", 0.0)
     assert (with_shares.std, with_shares.std_share) == ((0.1, 0.01), 0.02)

@@ -6,6 +6,7 @@ import pytest
 from maci2.errors import OptionError
 from maci2.vision import covariance_models
 from maci2.vision.covariance_models import (
+    FORMAT,
     MAX_STD_PX,
     MIN_STD_PX,
     OUTPUTS,
@@ -75,4 +76,4 @@ def test_cards_of_other_files_are_refused():
     with pytest.raises(OptionError, match="weight format 0"):
         read_match_card({"maci2_match_covariance": '{"format": 0}'}, "old.onnx")
     with pytest.raises(OptionError, match="card is damaged"):
-        read_match_card({"maci2_match_covariance": '{"format": 1}'}, "cut.onnx")
+        read_match_card({"maci2_match_covariance": f'{{"format": {FORMAT}}}'}, "cut.onnx")

@@ -6,8 +6,8 @@ import pytest
 from maci2.gaussian import nees
 from maci2.lie import se3_exp, se3_inv, se3_log
 from maci2.types import Array
-from maci2.vision.outlier_rejection import consensus_pose, most_common_motion
-from maci2.vision.relative_pose import CONTAMINATION, contamination_scale
+from maci2.vision.outlier_rejection import consensus_pose, most_common_motion, second_motion
+from maci2.vision.relative_pose import CONTAMINATION, contamination_scale, doubt
 from maci2.vision.two_frame import (
     INLIER_CHI2,
     Matches,
@@ -169,3 +169,28 @@ def test_rejected_matches_widen_the_covariance_and_none_leave_it_alone() -> None
         1.0 + CONTAMINATION * rejected / mixed.inliers
     )
     assert 1.0 <= contamination_scale(alone) < 1.1 < contamination_scale(mixed)
+
+
+@pytest.mark.parametrize("world", [100, 90])
+def test_two_motions_of_like_support_widen_the_covariance_by_their_difference(world: int) -> None:
+    """Whichever is taken, the other lies within what is stated, and other directions stay sharp."""
+    rng = np.random.default_rng(world)
+    matches = together(seen(WORLD, world, rng), seen(THING, 95, rng))
+    covs = covariances(len(matches))
+    pose = consensus_pose(matches, covs, CAMERA)
+    found = second_motion(matches, covs, CAMERA, pose)
+    assert found is not None
+    cov = pose.cov + doubt(pose, found)
+    for T_ck_ck1 in (WORLD, THING):
+        away = se3_log(T_ck_ck1 @ se3_inv(pose.T_ck_ck1))
+        assert nees(away, cov) < 16.0
+    assert np.linalg.eigvalsh(cov)[:5].max() < 2.0 * np.linalg.eigvalsh(pose.cov).max()
+
+
+def test_a_small_thing_that_moves_raises_no_doubt() -> None:
+    rng = np.random.default_rng(5)
+    matches = together(seen(WORLD, 120, rng), seen(THING, 60, rng))
+    covs = covariances(180)
+    pose = consensus_pose(matches, covs, CAMERA)
+    assert second_motion(matches, covs, CAMERA, pose) is None
+    assert not doubt(pose, None).any()

@@ -13,8 +13,10 @@ from maci2.calibration.calibration_state import (
     calibrated_posterior,
     calibrated_state,
     first_guess,
+    frame_covariance,
     solve_report,
 )
+from maci2.calibration.mounting_checks import mounting_checks
 from maci2.errors import OptionError
 from maci2.estimation import CalibrationLimits, CalibrationResult, SolverConfig
 from maci2.estimation.config import DEFAULT_CONFIG
@@ -87,14 +89,16 @@ def calibrate(
 
     solved, vision, aligned = solve_from_nothing(imu, vision, mounting, config)
     found = solved.posterior()
-    posterior = None if found is None else calibrated_posterior(solved, found)
+    frame = frame_covariance(vision.std_frame, solved.solution.border.T_b_c)
+    posterior = None if found is None else calibrated_posterior(solved, found, frame)
     scale = measured_scale(imu, vision, solved, mounting, config)
-    progress = calibration_progress(solved)
+    progress = calibration_progress(solved, frame)
     report = solve_report(solved, found, 1e3 * (time.perf_counter() - began))
     state = calibrated_state(solved, imu)
     premises = window_premises(imu, vision, state.T_b_c, config.rule, False)
+    checks = [] if posterior is None else mounting_checks(mounting, state.T_b_c, posterior.T_b_c)
     return judge_calibration(
-        state, posterior, report, vision, aligned, limits, scale, premises, progress
+        state, posterior, report, vision, aligned, limits, scale, premises, progress, checks
     )
 
 
@@ -115,7 +119,7 @@ def solve_from_nothing(
         solve_calibration(
             imu, vision, _guess(imu, vision, pre, start, config, offset_s), mounting, config
         )
-        for start in _rotations_to_try(imu, vision, pre, aligned)
+        for start in _rotations_to_try(imu, vision, pre, aligned, mounting)
     ]
     best = min(solutions, key=lambda s: (not s.solution.converged, s.chi_square))
     return best, vision, aligned
@@ -140,10 +144,17 @@ def _require_choices(config: SolverConfig) -> None:
 
 
 def _rotations_to_try(
-    imu: ImuMeasurements, vision: RelativePoses, pre: Preintegrated, aligned: RotationAlignment
+    imu: ImuMeasurements,
+    vision: RelativePoses,
+    pre: Preintegrated,
+    aligned: RotationAlignment,
+    mounting: MountingPrior,
 ) -> list[RotationAlignment]:
-    """One initial guess where rotations decide; else one for each way the camera may be mounted,
-    since accelerations may still tell them apart."""
+    """One initial guess where rotations decide, or a prior; else one for each way the camera may be
+    mounted, since accelerations may still tell them apart."""
+    if np.isfinite(mounting.std[3:]).all():
+        R_b_c = np.ascontiguousarray(mounting.T_b_c[:3, :3])
+        return [align_rotations(pre, vision, R_b_c, imu.bias_prior, False)]
     if np.sqrt(np.linalg.eigvalsh(aligned.cov[3:6, 3:6])[-1]) < ROTATION_KNOWN:
         return [aligned]
     return [align_rotations(pre, vision, R, imu.bias_prior, True) for R in AXIS_ROTATIONS]

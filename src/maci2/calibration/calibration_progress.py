@@ -10,7 +10,7 @@ from maci2.chain.chain_state import CAMERA
 from maci2.errors import MeasurementError
 from maci2.estimation.results import CalibrationStage
 from maci2.lie import se3_inv, se3_log
-from maci2.types import NS
+from maci2.types import NS, Array
 
 STAGE_S = 10.0
 MOST_STAGES = 30
@@ -20,10 +20,11 @@ SHORTEST_REST = 0.3
 """A last stage shorter than this share of the others is told with the one before."""
 
 
-def calibration_progress(solved: Solved) -> tuple[CalibrationStage, ...]:
+def calibration_progress(solved: Solved, frame: Array) -> tuple[CalibrationStage, ...]:
     """Extrinsics and their sigmas after each ten seconds, had the recording ended there.
 
-    Each stage is solved for itself from the final answer, with the noise that all of it showed.
+    Each stage is solved for itself from the final answer, with the noise that all of it showed;
+    `frame` (6, 6) is doubt about the camera frame that no motion removes.
     """
     stamps_ns = solved.problem.stamps_ns
     length_s = float(stamps_ns[-1] - stamps_ns[0]) / NS
@@ -32,17 +33,19 @@ def calibration_progress(solved: Solved) -> tuple[CalibrationStage, ...]:
     ends = [
         int(np.searchsorted(stamps_ns, stamps_ns[0] + i * stage_s * NS, "right")) for i in counts
     ]
-    stages = [_stage(solved, n) for n in ends if 4 <= n < len(stamps_ns)]
-    return tuple(stage for stage in (*stages, _stage(solved, len(stamps_ns))) if stage is not None)
+    stages = [_stage(solved, n, frame) for n in ends if 4 <= n < len(stamps_ns)]
+    return tuple(
+        stage for stage in (*stages, _stage(solved, len(stamps_ns), frame)) if stage is not None
+    )
 
 
-def _stage(solved: Solved, n: int) -> CalibrationStage | None:
+def _stage(solved: Solved, n: int, frame: Array) -> CalibrationStage | None:
     """Answer of the first n keyframes; None where they give none."""
     states = States(*(values[:n] for values in solved.guess.states))
     problem = _first_part(solved.problem, n)
     try:
         solution = solve_chain(problem, states, solved.guess.border, ChainConfig(max_rounds=2))
-        cov = chain_posterior(solution).border[CAMERA, CAMERA]
+        cov = chain_posterior(solution).border[CAMERA, CAMERA] + frame
     except MeasurementError:
         return None
     if not solution.converged:

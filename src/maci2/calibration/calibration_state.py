@@ -74,10 +74,18 @@ def calibrated_state(solved: Solved, imu: ImuMeasurements) -> VIState:
     )
 
 
-def calibrated_posterior(solved: Solved, found: ChainPosterior) -> Posterior:
-    """Covariances of that state: poses by left twists, velocities in their bodies."""
+def frame_covariance(std_frame: tuple[float, float], T_b_c: Array) -> Array:
+    """(6, 6) doubt about the camera frame itself, seen from the body: T_b_c Exp(xi)."""
+    adj_b_c = se3_adj(T_b_c)
+    return np.asarray(adj_b_c @ np.diag(np.repeat(std_frame, 3) ** 2) @ adj_b_c.T)
+
+
+def calibrated_posterior(solved: Solved, found: ChainPosterior, frame: Array) -> Posterior:
+    """Covariances of that state: poses by left twists, velocities in their bodies. `frame` (6, 6)
+    is what the camera frame itself adds to the extrinsics."""
     states, border = solved.solution.states, solved.solution.border
     cov_border = found.border
+    cov_border[CAMERA, CAMERA] += frame
     R, p = states.Ts_w_b[:, :3, :3], states.Ts_w_b[:, :3, 3]
     to_pose, to_velocity = np.zeros((len(R), 6, 15)), np.zeros((len(R), 3, 15))
     v_b = np.einsum("kji,kj->ki", R, states.v_w)

@@ -70,7 +70,7 @@ def factor(A: Array, B: Array, C: Array, D: Array, rhs: Array, rhs_border: Array
     return True
 
 
-@kernel(error_model="numpy")
+@kernel
 def back_substitute(
     A: Array, B: Array, C: Array, D: Array, rhs: Array, rhs_border: Array
 ) -> tuple[Array, Array]:

@@ -61,7 +61,7 @@ def integrate_spans(
     )
 
 
-@kernel(error_model="numpy")
+@kernel
 def _integrate_spans(
     stamps_ns: NDArray[np.int64],
     gyro: Array,

@@ -34,6 +34,16 @@ def calibrate(
     ] = None,
     start: opt.Start = 0.0,
     time_offset: opt.TimeOffset = True,
+    prior: Annotated[
+        str,
+        typer.Option(
+            help="pose of the left camera in the IMU frame as far as it is known, for motion that "
+            "does not show all of it (cars): YAML with T_b_c or T_cam_imu, or 16 numbers"
+        ),
+    ] = "",
+    prior_std: Annotated[
+        str, typer.Option(help="how well it is known, each axis (1 sigma), as in 2deg,3cm")
+    ] = "",
     truth: opt.Truth = "",
     acc_bias_prior: opt.AccBiasPrior = None,
     acc_bias_std: opt.AccBiasStd = None,
@@ -52,6 +62,7 @@ def calibrate(
     Exit code 1 when the verdict is `failed`; the YAML is then not written.
     """
     from maci2.pipeline.offline import calibrate_recording, calibration_keyframes
+    from maci2.pipeline.stated_mounting import parse_mounting
 
     window_s = DEFAULT_WINDOW_S if window is None else window
     options = opt.run_options(
@@ -64,6 +75,7 @@ def calibrate(
         window_s=window_s,
         start_s=start,
         time_offset=time_offset,
+        mounting=parse_mounting(prior, prior_std),
         truth=truth,
         acc_bias_prior=acc_bias_prior,
         acc_bias_std=acc_bias_std,

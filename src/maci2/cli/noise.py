@@ -44,6 +44,8 @@ def noise(
     vision_scale_std: opt.VisionScaleStd = None,
     window: Annotated[float, typer.Option(help="length of each recording to use [s]")] = 60.0,
     start: opt.Start = 0.0,
+    rig: opt.RigFile = None,
+    topics: opt.Topics = "",
     report: opt.Report = None,
     json: opt.Json = None,
 ) -> None:
@@ -59,9 +61,9 @@ def noise(
         options = opt.run_options(
             vision=vision, vision_frame=vision_frame, vision_std=vision_std,
             vision_scale_std=vision_scale_std, truth="", acc_bias_prior=None, window_s=window,
-            start_s=start,
+            start_s=start, rig=rig, topics=topics,
         )  # fmt: skip
-    measured = measure_noise(sequences, options, source, window)
+    measured = measure_noise(sequences, options, source, window, rig, topics)
     write_json(json, noise_record(measured))
     print_noise(measured)
     if output is not None:
@@ -72,7 +74,7 @@ def noise(
     if tools is not None:
         from maci2.pipeline.imu_noise_run import write_tools
 
-        for path in write_tools(sequences[0], measured, tools):
+        for path in write_tools(measured, tools):
             typer.echo(f"wrote {path}")
     if report is not None:
         from maci2.files import write_atomically

@@ -17,8 +17,8 @@ def train_vision(
     ),
     scenes: Annotated[
         int, typer.Option(help="rooms to render, a quarter of them to calibrate")
-    ] = 80,
-    epochs: Annotated[int, typer.Option(help="passes over all matches")] = 30,
+    ] = 160,
+    epochs: Annotated[int, typer.Option(help="passes over all matches")] = 20,
     seed: opt.Seed = 0,
     threads: Annotated[int, typer.Option(help="threads of torch")] = 1,
 ) -> None:

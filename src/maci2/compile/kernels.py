@@ -6,7 +6,7 @@ those functions are neither wrapped for Python nor cached on their own.
 
 import logging
 from collections.abc import Callable
-from functools import partial, update_wrapper
+from functools import lru_cache, partial, update_wrapper
 from importlib import import_module
 from typing import Any
 
@@ -14,14 +14,23 @@ from maci2.compile.cache import cache_folder
 from maci2.compile.fill import announce_compiling
 from maci2.compile.mode import are_interpreted
 
+OPTIONS = {
+    "error_model": "numpy",
+    "fastmath": False,
+    "forceinline": False,
+    "no_cfunc_wrapper": True,
+}
+"""Numba's options of a kernel that names no others. What numba itself brings along (`np.zeros`) is
+compiled once for each set of options, so few sets compile faster."""
+
 _LOG = logging.getLogger(__name__)
 
 
 def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """A function in numba's part of Python, for Python and for other kernels.
 
-    `options` are numba's: `error_model`, `fastmath`, `inline`, `nogil`. Where kernels are
-    interpreted this is the function itself.
+    `options` are numba's: `fastmath`, `forceinline`, `nogil`. Where kernels are interpreted this
+    is the function itself.
     """
     if function is None:
         return partial(kernel, **options)
@@ -32,19 +41,12 @@ class Kernel:
     """A function that is compiled when Python first calls it, or read from the cache."""
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
-        extending: Any = import_module("numba.extending")
-
+        _show_kernels_to_numba()
         self.py_func = function
-        self._options = options
+        self._options = OPTIONS | options
         self._compiled: Callable[..., Any] | None = None
+        self._part: Any = None
         update_wrapper(self, function)
-        rest = {name: value for name, value in options.items() if name != "inline"}
-        inline = options.get("inline", "never")
-
-        # What other kernels find in place of this one.
-        @extending.overload(self, jit_options=rest, inline=inline, strict=False)
-        def part_of_a_kernel(*_: Any) -> Any:
-            return function
 
     def __call__(self, *args: Any) -> Any:
         if self._compiled is None:
@@ -55,22 +57,41 @@ class Kernel:
         # As functions are pickled: by name.
         return _kernel_named, (self.py_func.__module__, self.py_func.__qualname__)
 
+    def part(self) -> Any:
+        """What other kernels find in place of this one."""
+        if self._part is None:
+            self._part = _linking().PartDispatcher(self.py_func, self._options)
+        return self._part
+
     def _entry(self) -> Callable[..., Any]:
         numba: Any = import_module("numba")
+        options = self._options | {"pipeline_class": _linking().KernelCompiler}
         folder = cache_folder()
         pattern = f"*.{self.py_func.__qualname__}-{self.py_func.__code__.co_firstlineno}.*.nbi"
         if folder is None or not any(folder.rglob(pattern)):
             announce_compiling()
         if folder is None:
-            return numba.njit(**self._options)(self.py_func)
+            return numba.njit(**options)(self.py_func)
         before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder)
         try:
-            return numba.njit(cache=True, **self._options)(self.py_func)
+            return numba.njit(cache=True, **options)(self.py_func)
         except RuntimeError as error:
             _LOG.info("%s: %s", self.py_func.__qualname__, error)
-            return numba.njit(**self._options)(self.py_func)
+            return numba.njit(**options)(self.py_func)
         finally:
             numba.config.CACHE_DIR = before
+
+
+def _linking() -> Any:
+    return import_module("maci2.compile.linking")
+
+
+@lru_cache(maxsize=1)
+def _show_kernels_to_numba() -> None:
+    """Have numba take a kernel that a kernel calls for its part."""
+    extending: Any = import_module("numba.extending")
+    types: Any = import_module("numba.core.types")
+    extending.typeof_impl.register(Kernel)(lambda kernel, _: types.Dispatcher(kernel.part()))
 
 
 def _kernel_named(module: str, name: str) -> Any:

@@ -106,7 +106,7 @@ def _take(taken: Array, A: Array, C: Array, rhs: Array, k: int) -> None:
         rhs[k, i] -= taken[i, BLOCK + border]
 
 
-@kernel(error_model="numpy")
+@kernel
 def back_substitute(
     A: Array, B: Array, C: Array, D: Array, rhs: Array, rhs_border: Array
 ) -> tuple[Array, Array]:

@@ -23,7 +23,7 @@ def padded(columns: int) -> int:
     return (columns + LANES - 1) // LANES * LANES
 
 
-@kernel(error_model="numpy", fastmath={"contract"})
+@kernel(fastmath={"contract"})
 def eliminate(rows: Array) -> bool:
     """[A | X] <- [L^T | L^-1 X] in place, A = L L^T; False where A is not positive definite.
 
@@ -43,7 +43,7 @@ def eliminate(rows: Array) -> bool:
     return True
 
 
-@kernel(error_model="numpy")
+@kernel
 def forward_eliminate(L: Array, X: Array) -> None:
     """X <- L^-1 X."""
     n, columns = X.shape
@@ -57,7 +57,7 @@ def forward_eliminate(L: Array, X: Array) -> None:
             X[i, c] *= d
 
 
-@kernel(error_model="numpy")
+@kernel
 def back_eliminate(L: Array, X: Array) -> None:
     """X <- L^-T X."""
     n, columns = X.shape

@@ -5,6 +5,7 @@ well inside what the user needs and nothing that was taken as given is contradic
 is not surely so, `failed` when there is no answer.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -185,10 +186,11 @@ def judge_calibration(
     scale: MeasuredScale | None = None,
     premises: Premises | None = None,
     progress: tuple[CalibrationStage, ...] = (),
+    further: Sequence[Check] = (),
 ) -> CalibrationResult:
     """Verdict on each axis of the extrinsics, and what motion would help; `scale` is what the
     accelerometer says of the camera's translations where they were taken as metric, `premises`
-    what rotations say of axes and clocks."""
+    what rotations say of axes and clocks, `further` are checks of what was stated beforehand."""
     contradicted = []
     if premises is not None:
         offset_free = report.std_time_offset_s is not None
@@ -211,6 +213,7 @@ def judge_calibration(
     checks.append(plausible_scale(report.scale or 1.0, 0.0, vision.std_scale))
     if scale is not None:
         checks.append(plausible_scale(scale.scale, scale.std, STD_ACC_SCALE))
+    checks.extend(further)
     status, reasons = worst(checks)
     reasons += _consistency(report, vision, rotations.residuals)
     return CalibrationResult(Verdict(status, tuple(reasons)), report, state, posterior, progress)

@@ -21,6 +21,7 @@ from maci2.experiments.experiment import (
     TruthExperiment,
     VisualExperiment,
 )
+from maci2.experiments.hard_images import HARD_IMAGES, HARD_IMAGES_FULL
 from maci2.experiments.method import DROID, TRUTH, Method
 
 IMU_TRAINING = ("MH_01_easy", "MH_05_difficult", "V2_01_easy", "V2_03_difficult")
@@ -271,16 +272,23 @@ EXPERIMENTS: dict[str, Experiment] = {
         IMU_COV,
         INTE_ERROR,
         ROBUSTNESS,
+        HARD_IMAGES,
+        HARD_IMAGES_FULL,
         GROUND_TRUTH,
     )
 }
 
+BY_NAME_ONLY = (HARD_IMAGES_FULL.name,)
+"""Experiments of an hour, which are run only where they are asked for."""
+
 
 def find_experiments(names: list[str]) -> list[Experiment]:
-    """Experiments of these names, all where none is named; an error lists what exists."""
+    """Experiments of these names, all but the longest where none is named; an error lists what
+    exists."""
     unknown = [name for name in names if name not in EXPERIMENTS]
     if unknown:
         raise OptionError(
             f"no experiment is called {', '.join(unknown)}; choose from {', '.join(EXPERIMENTS)}."
         )
-    return [EXPERIMENTS[name] for name in names or EXPERIMENTS]
+    default = [name for name in EXPERIMENTS if name not in BY_NAME_ONLY]
+    return [EXPERIMENTS[name] for name in names or default]

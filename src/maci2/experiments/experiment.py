@@ -13,6 +13,7 @@ from maci2.experiments.calibration_task import CalibrationMethod, CalibrationTas
 from maci2.experiments.claims import ClaimMaker, no_claims
 from maci2.experiments.covariance_tables import covariance_findings
 from maci2.experiments.figures import initialization_figures
+from maci2.experiments.hard_images_task import HardImagesTask
 from maci2.experiments.imu_task import CovarianceTask
 from maci2.experiments.init_tables import audited_table, error_tables, verdict_table
 from maci2.experiments.init_task import InitTask
@@ -30,7 +31,15 @@ from maci2.experiments.truth_task import TruthTask, truth_findings
 from maci2.experiments.visual_task import VisualTask, visual_findings
 from maci2.pipeline.options import LONGEST_S, RANGES
 
-Task = InitTask | CalibrationTask | CovarianceTask | VisualTask | RobustnessTask | TruthTask
+Task = (
+    InitTask
+    | CalibrationTask
+    | CovarianceTask
+    | VisualTask
+    | RobustnessTask
+    | TruthTask
+    | HardImagesTask
+)
 Records = dict[str, dict[str, Any]]
 """Task key -> what its result file holds."""
 

@@ -15,6 +15,7 @@ from maci2.errors import Maci2Error
 from maci2.evaluation.parallel import Pool, WorkerDied, run_all
 from maci2.experiments.calibration_task import CalibrationTask, run_calibration
 from maci2.experiments.experiment import Experiment, Records, Settings, Task
+from maci2.experiments.hard_images_task import HardImagesTask, run_hard_images
 from maci2.experiments.imu_task import CovarianceTask, run_covariance
 from maci2.experiments.init_task import (
     InitTask,
@@ -164,6 +165,8 @@ def run_task(task: Task) -> TaskResult:
             return run_visual(task)
         if isinstance(task, RobustnessTask):
             return run_robustness(task)
+        if isinstance(task, HardImagesTask):
+            return run_hard_images(task)
         return run_covariance(task)
     except Maci2Error as error:
         return TaskResult([], problem=_without_paths(str(error), task))

@@ -47,7 +47,7 @@ class Motion(NamedTuple):
     """(n,) end of a step [s]."""
 
 
-@kernel(error_model="numpy")
+@kernel
 def place(
     stamps_ns: Stamps,
     first: int,

@@ -30,7 +30,7 @@ from maci2.pipeline.prepare import open_inputs
 from maci2.pipeline.windows import long_window
 from maci2.rigs import require_noise
 from maci2.rigs.convert import TOOLS, write_rig
-from maci2.sensors import ImuNoise, Recording
+from maci2.sensors import ImuNoise, Recording, Rig
 from maci2.types import NS, Array, Mask
 
 LONGEST_S = 60.0
@@ -51,6 +51,9 @@ class MeasuredImu:
     stated: ImuNoise
     """Data sheet, as the first recording's calibration has it."""
 
+    rig: Rig
+    """Of the first recording."""
+
     recordings: tuple[str, ...]
     seconds: float
     """Length of motion used [s]."""
@@ -66,7 +69,12 @@ class MeasuredImu:
 
 
 def measure_noise(
-    paths: Sequence[Path], options: RunOptions | None, source: str = "", length_s: float = LONGEST_S
+    paths: Sequence[Path],
+    options: RunOptions | None,
+    source: str = "",
+    length_s: float = LONGEST_S,
+    rig: Path | None = None,
+    topics: str = "",
 ) -> MeasuredImu:
     """Noise of the IMU that all recordings share.
 
@@ -75,7 +83,7 @@ def measure_noise(
     """
     if not paths:
         raise OptionError("no recording is named; give one or more.")
-    recordings = [open_recording(path) for path in paths]
+    recordings = [open_recording(path, rig, topics) for path in paths]
     for recording in recordings:
         require_noise(recording.rig, "measuring noise: a data sheet to begin from")
     require_in_range("--window", length_s, *RANGES["window_s"])
@@ -92,6 +100,7 @@ def measure_noise(
     return MeasuredImu(
         estimate_imu_noise(problems, stated),
         replace(stated, rate_hz=recordings[0].imu.rate_hz),
+        recordings[0].rig,
         tuple(recording.name for recording in recordings),
         seconds,
         (source or "ground truth") if options is None else str(options.vision),
@@ -187,11 +196,10 @@ def noise_record(measured: MeasuredImu) -> Record:
     return record
 
 
-def write_tools(path: Path, measured: MeasuredImu, folder: Path) -> list[Path]:
-    """Files of every tool for the rig of a recording, with the noise that was measured: one folder
-    each. A tool that cannot hold the rig is left out."""
-    rig = open_recording(path).rig
-    rig = replace(rig, imu=measured.estimate.pooled(measured.stated.rate_hz))
+def write_tools(measured: MeasuredImu, folder: Path) -> list[Path]:
+    """Files of every tool for the rig of the first recording, with the noise that was measured: one
+    folder each. A tool that cannot hold the rig is left out."""
+    rig = replace(measured.rig, imu=measured.estimate.pooled(measured.stated.rate_hz))
     written: list[Path] = []
     for tool in TOOLS:
         try:

@@ -3,10 +3,14 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from maci2.calibration import calibrate
+from maci2.calibration.calibration_problem import MountingPrior
 from maci2.errors import require_in_range
 from maci2.estimation import CalibrationResult, InitResult, initialize
 from maci2.imu import ImuMeasurements
+from maci2.lie import se3_inv
 from maci2.pipeline.options import RANGES, RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs, require_known_truths
 from maci2.pipeline.rehearsals import warm_up
@@ -100,7 +104,18 @@ def _shortened(options: RunOptions, candidates_ns: Stamps) -> RunOptions:
 def calibrate_window(inputs: Inputs, window: Window, options: RunOptions) -> CalibrationResult:
     """Extrinsics from one window."""
     vision = inputs.camera_motion(window.stamps_ns, window.index)
-    return calibrate(_samples_around(inputs, vision, options), vision, options.solver())
+    imu = _samples_around(inputs, vision, options)
+    return calibrate(imu, vision, options.solver(), mounting=_mounting(inputs, options))
+
+
+def _mounting(inputs: Inputs, options: RunOptions) -> MountingPrior | None:
+    """The stated prior, for the frame that vision speaks of."""
+    stated = options.mounting
+    if stated is None:
+        return None
+    T_c0_c = se3_inv(inputs.recording.rig.cameras[0].T_b_c) @ inputs.T_b_c
+    std = np.repeat([stated.std_translation, stated.std_rotation], 3)
+    return MountingPrior(np.array(stated.T_b_c0) @ T_c0_c, std)
 
 
 def _samples_around(inputs: Inputs, vision: RelativePoses, options: RunOptions) -> ImuMeasurements:

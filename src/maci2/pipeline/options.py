@@ -10,6 +10,7 @@ from maci2.errors import OptionError, require_in_range
 from maci2.estimation import InitLimits, SolverConfig
 from maci2.imu import BiasPrior
 from maci2.imu.model_choice import is_learned
+from maci2.pipeline.stated_mounting import StatedMounting
 from maci2.rigs import NOTHING_GIVEN, Given
 from maci2.types import Array
 from maci2.vision import CameraFrame
@@ -27,6 +28,11 @@ DEFAULT_POSE_STD = (0.05, 0.003)
 
 DEFAULT_POSE_SHARE = 0.015
 """Further translation noise of a relative pose, as a share of its length."""
+
+DEFAULT_FRAME_STD = (0.011, np.deg2rad(0.13))
+"""How far off a trajectory's camera frame may be [m, rad], each axis: what calibrations with a
+learned stereo SLAM differ by from the rig's own extrinsics on the same six recordings, beyond their
+sigmas. It is the same in all of them, 15 mm and 0.2 deg, so no length of recording removes it."""
 
 DEFAULT_SCALE_STD = 0.04
 """Standard deviation of the scale that a trajectory's relative poses share. Both shares are what a
@@ -72,6 +78,9 @@ class VisionSource:
 
     std_scale: float = 0.0
     """Standard deviation of a trajectory's common scale, as a share."""
+
+    std_frame: tuple[float, float] = (0.0, 0.0)
+    """Standard deviation of the camera frame that a trajectory speaks of [m, rad]."""
 
     covariance: str = "learned"
     """Name of the match covariance of images."""
@@ -148,6 +157,9 @@ class RunOptions:
     trust_rig: bool = False
     """Believe stated extrinsics and scale where nothing that was seen confirms them."""
 
+    mounting: StatedMounting | None = None
+    """What is known of the left camera's pose before a calibration; None where nothing is."""
+
     topics: str = ""
     """Roles of a bag's topics; what is not named is found by type."""
 
@@ -200,6 +212,8 @@ class RunOptions:
         fields["rig"] = None if self.rig is None else str(self.rig)
         if self.given == NOTHING_GIVEN:
             del fields["given"]
+        if self.mounting is None:
+            del fields["mounting"]
         return fields
 
 
@@ -223,7 +237,9 @@ def parse_vision(
         return VisionSource("truth", std=_std_pair(rest, "--vision truth:"))
     if kind == "trajectory" and rest:
         std_scale = DEFAULT_SCALE_STD if scale_std is None else scale_std
-        return VisionSource("trajectory", rest, pose_std, camera_frame, share, std_scale)
+        return VisionSource(
+            "trajectory", rest, pose_std, camera_frame, share, std_scale, DEFAULT_FRAME_STD
+        )
     if kind == "measurements" and rest:
         return VisionSource("measurements", rest, pose_std, camera_frame)
     if kind == "tracks" and rest:

@@ -137,6 +137,7 @@ class Inputs:
                 self.source.frame,
                 self.source.std_share,
                 self.source.std_scale,
+                self.source.std_frame,
             )
         truth, seed = self._require_truth(), self._window_seed(index)
         return poses_from_truth(truth, stamps_ns, self.T_b_c, cov_pose, seed)

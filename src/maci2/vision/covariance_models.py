@@ -33,7 +33,7 @@ MIN_STD_PX, MAX_STD_PX = 0.003, 30.0
 METADATA_KEY = "maci2_match_covariance"
 """Key of the card in a weight file's metadata."""
 
-FORMAT = 1
+FORMAT = 2
 """Version of the weight files; raised when inputs, outputs or the card change."""
 
 AXES = ("u1", "v1", "d0", "d1")
@@ -62,6 +62,9 @@ class MatchCard(Card):
     pose_nees: float
     """NEES per degree of freedom of the held-out relative poses, before the calibration stage."""
 
+    beyond_sigmas: tuple[float, float]
+    """Shares of the held-out relative poses beyond 3 and 5 standard deviations, after it."""
+
     limits: list[str]
 
     def text(self) -> str:
@@ -78,6 +81,8 @@ class MatchCard(Card):
             f"held-out NEES   before calibration, which makes them 1: {axes}; then poses "
             f"{self.pose_nees:.2f}",
             f"outliers        {100 * self.outliers:.1f} % of held-out matches",
+            "tails           held-out poses beyond 3 and 5 standard deviations, matched directly: "
+            + " and ".join(f"{100 * share:.1f} %" for share in self.beyond_sigmas),
         ]
         return "\n".join(lines + [f"limit           {limit}" for limit in self.limits])
 

@@ -13,12 +13,12 @@ from maci2.vision.klt import (
     WINDOW,
     Scaled,
     Tracks,
-    coarse_disparities,
     coarse_start,
     follow,
+    rough_disparities,
     scaled,
 )
-from maci2.vision.match_features import Checks, MatchFeatures, gather
+from maci2.vision.match_features import Checks, MatchFeatures, SeenPatches, gather
 from maci2.vision.predicted_rotation import carried
 from maci2.vision.rectify import Rectification
 from maci2.vision.two_frame import Matches
@@ -49,6 +49,9 @@ class Keyframe:
 
     stereo: Tracks
     """Where they are in the right image."""
+
+    relief: Array
+    """(n, 2) how much rough disparities around them differ [px], and how many there are."""
 
     blank: str
     """Why there is nothing to see; empty where there is."""
@@ -85,15 +88,13 @@ def keyframe(rectification: Rectification, left: Image, right: Image) -> Keyfram
     why = blank(left, "left") or blank(right, "right")
     if why:
         nothing = np.empty((0, 2))
-        return Keyframe(left, right, Scaled(left, left), nothing, follow(left, right, nothing), why)
+        stereo = follow(left, right, nothing)
+        return Keyframe(left, right, Scaled(left, left), nothing, stereo, nothing, why)
     uv = candidates(left, rectification.mask, CANDIDATES, SPACING, WINDOW // 2 + 2)
-    return Keyframe(left, right, scaled(left), uv, match_stereo(left, right, uv), why)
-
-
-def match_stereo(left: Image, right: Image, uv: Array) -> Tracks:
-    """Find points of the left image in the right one."""
-    guess = uv - np.column_stack([coarse_disparities(left, right, uv), np.zeros(len(uv))])
-    return follow(left, right, uv, guess, levels=2)
+    rough = rough_disparities(left, right, uv)
+    guess = uv - np.column_stack([rough.start, np.zeros(len(uv))])
+    stereo = follow(left, right, uv, guess, levels=2)
+    return Keyframe(left, right, scaled(left), uv, stereo, rough.relief, why)
 
 
 @dataclass(frozen=True)
@@ -145,9 +146,12 @@ def match_keyframes(
     checks = Checks(
         np.column_stack([over.backward, stereo0.backward[good], across.backward])[kept],
         np.column_stack([row0[good], row1])[kept],
+        first.relief[good][kept],
     )
     rows = np.column_stack([stereo0.uv[good, 1], across.uv[:, 1]])[kept]
-    images = (first.left, first.right, second.left, second.right)
+    images = SeenPatches(
+        first.left, first.right, second.left, second.right, first.scaled.fine, second.scaled.fine
+    )
     return KeyframeMatches(
         matches, gather(images, matches, checks, rows), (row0[good] + row_offset)[kept]
     )

@@ -105,11 +105,22 @@ def _shrunk(image: Image, scale: float) -> Image:
     return np.asarray(found, np.uint8)
 
 
-def coarse_disparities(left: Image, right: Image, uv: Array) -> Array:
-    """(n,) rough disparities by block matching at half size: where Lucas-Kanade begins.
+@dataclass(frozen=True)
+class RoughDisparities:
+    """What block matching at half size says around points."""
 
-    A near point may lie a hundred pixels away, more than a pyramid bridges. Points without an
-    answer take that of their surroundings.
+    start: Array
+    """(n,) disparity [px]; where block matching has no answer, that of the surroundings."""
+
+    relief: Array
+    """(n, 2) standard deviation within a patch around the point [px], and the share of its pixels
+    that have an answer."""
+
+
+def rough_disparities(left: Image, right: Image, uv: Array) -> RoughDisparities:
+    """Disparities by block matching at half size: where Lucas-Kanade begins.
+
+    A near point may lie a hundred pixels away, more than a pyramid bridges.
     """
     small = [_shrunk(image, 0.5) for image in (left, right)]
     matcher = cv2.StereoBM.create(COARSE_RANGE, COARSE_BLOCK)
@@ -123,7 +134,18 @@ def coarse_disparities(left: Image, right: Image, uv: Array) -> Array:
     around = cv2.blur(found * known, (51, 51)) / np.maximum(cv2.blur(known, (51, 51)), 1e-6)
     filled = np.where(known > 0.0, found, around)
     v, u = (np.minimum((uv[:, i] / 2).astype(int), small[0].shape[1 - i] - 1) for i in (1, 0))
-    return 2.0 * filled[v, u].astype(np.float64)
+    return RoughDisparities(2.0 * filled[v, u].astype(np.float64), _relief(found, known, v, u))
+
+
+def _relief(
+    found: NDArray[np.float32], known: NDArray[np.float32], v: NDArray[np.intp], u: NDArray[np.intp]
+) -> Array:
+    """(n, 2) as in `RoughDisparities`, at pixels of the half size."""
+    box = (WINDOW // 2, WINDOW // 2)
+    share = cv2.blur(known, box)[v, u].astype(np.float64)
+    mean = cv2.blur(found * known, box)[v, u] / np.maximum(share, 1e-6)
+    squares = cv2.blur(found * found * known, box)[v, u] / np.maximum(share, 1e-6)
+    return np.column_stack([2.0 * np.sqrt(np.maximum(squares - mean * mean, 0.0)), share])
 
 
 def _lucas_kanade(

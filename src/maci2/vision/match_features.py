@@ -9,6 +9,18 @@ from numpy.typing import NDArray
 from maci2.compile import kernel
 from maci2.sensors.stereo import Image
 from maci2.types import Array
+from maci2.vision.patch_shift import (
+    PARTS,
+    SHIFTS,
+    SOFT_CONTRAST,
+    disparity_evidence,
+    normal_parts,
+    sample,
+    sharpness_change,
+    shift_evidence,
+    spread_of,
+)
+from maci2.vision.patch_shift import SIDE as MATCHED_SIDE
 from maci2.vision.two_frame import Matches
 
 Floats = NDArray[np.float32]
@@ -19,12 +31,11 @@ SIDE = 15
 BLOCK = 3
 CELLS = SIDE // BLOCK
 PATCH_INPUTS = 4 * CELLS * CELLS
-SCALARS = 27
-INPUTS = PATCH_INPUTS + SCALARS
+RESIDUALS = 9
+EVIDENCE = SHIFTS + 5
+TRACK_SCALARS = 20
+INPUTS = PATCH_INPUTS + RESIDUALS + EVIDENCE + TRACK_SCALARS
 """Numbers that the network reads of one match."""
-
-SOFT_CONTRAST = 2.0
-"""[grey levels] Keeps flat patches from being blown up to pure noise."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +47,10 @@ class Checks:
 
     rows: Array
     """(n, 2) how far the stereo matches lie off their row in k and k+1 [px], offset removed."""
+
+    relief: Array
+    """(n, 2) around the point in frame k: how much rough disparities differ [px], and the share of
+    pixels that have one."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +67,23 @@ class MatchFeatures:
     """(n, 3) of the grey difference: k to k+1, stereo in k, stereo in k+1 [grey^2]."""
 
 
-def gather(
-    images: tuple[Image, Image, Image, Image], matches: Matches, checks: Checks, rows: Array
-) -> MatchFeatures:
-    """MatchFeatures of matches; `images` are left and right of k, left and right of k+1, rectified.
+@dataclass(frozen=True)
+class SeenPatches:
+    """The rectified images of two keyframes in which matches were found."""
 
-    `rows` (n, 2) are the rows of the stereo matches in both right images.
-    """
+    left0: Image
+    right0: Image
+    left1: Image
+    right1: Image
+    scaled0: Image
+    """Left images without their exposure, in which points were followed."""
+
+    scaled1: Image
+
+
+def gather(images: SeenPatches, matches: Matches, checks: Checks, rows: Array) -> MatchFeatures:
+    """MatchFeatures of matches; `rows` (n, 2) are the rows of the stereo matches in both right
+    images."""
     n = len(matches)
     inputs = np.empty((n, INPUTS), np.float32)
     tensors, residual_vars = np.empty((n, 3)), np.empty((n, 3))
@@ -67,8 +92,10 @@ def gather(
     places[:, 1, 0] = matches.uv0[:, 0] - matches.disparity0
     places[:, 3, 0] = matches.uv1[:, 0] - matches.disparity1
     places[:, 1, 1], places[:, 3, 1] = rows[:, 0], rows[:, 1]
-    _describe(*images, places, inputs, tensors, residual_vars)
-    _describe_tracks(inputs, matches, checks, tensors, residual_vars, images[0])
+    raw = (images.left0, images.right0, images.left1, images.right1)
+    _describe(*raw, places, inputs, tensors, residual_vars)
+    _weigh_parts(*raw, images.scaled0, images.scaled1, places, inputs)
+    _describe_tracks(inputs, matches, checks, tensors, residual_vars, images.left0)
     return MatchFeatures(inputs, tensors, residual_vars)
 
 
@@ -101,6 +128,8 @@ def _describe_tracks(
             0.5 * np.log((residual_vars[:, 1] + 0.5) / (tensors[:, 0] + 1.0)),
             0.5 * np.log((residual_vars[:, 2] + 0.5) / (tensors[:, 0] + 1.0)),
             np.full(len(matches), math.log(pixel_noise(image) + 0.3)),
+            np.log(checks.relief[:, :1] + 0.1),
+            checks.relief[:, 1:],
         ]
     )
     inputs[:, INPUTS - scalars.shape[1] :] = scalars
@@ -112,24 +141,6 @@ def pixel_noise(image: Image) -> float:
     second = rows[:, 2:] - 2.0 * rows[:, 1:-1] + rows[:, :-2]
     # Half of all pixels lie on flat ground, where the second difference has variance 6.
     return float(np.median(np.abs(second)) / 0.6745 / math.sqrt(6.0))
-
-
-@kernel
-def _sample(image: Image, u: float, v: float, patch: Array) -> None:
-    """Bilinear patch around (u, v), clamped to the image."""
-    rows, columns = image.shape
-    half = SIDE // 2
-    for j in range(SIDE):
-        y = min(max(v + j - half, 0.0), rows - 1.001)
-        b0 = int(y)
-        b = y - b0
-        for i in range(SIDE):
-            x = min(max(u + i - half, 0.0), columns - 1.001)
-            a0 = int(x)
-            a = x - a0
-            patch[j, i] = (1.0 - b) * ((1.0 - a) * image[b0, a0] + a * image[b0, a0 + 1]) + b * (
-                (1.0 - a) * image[b0 + 1, a0] + a * image[b0 + 1, a0 + 1]
-            )
 
 
 @kernel
@@ -172,12 +183,12 @@ def _describe(
     patches = np.empty((4, SIDE, SIDE))
     mean, std = np.empty(4), np.empty(4)
     for n in range(len(places)):
-        _sample(left0, places[n, 0, 0], places[n, 0, 1], patches[0])
-        _sample(right0, places[n, 1, 0], places[n, 1, 1], patches[1])
-        _sample(left1, places[n, 2, 0], places[n, 2, 1], patches[2])
-        _sample(right1, places[n, 3, 0], places[n, 3, 1], patches[3])
+        sample(left0, places[n, 0, 0], places[n, 0, 1], patches[0])
+        sample(right0, places[n, 1, 0], places[n, 1, 1], patches[1])
+        sample(left1, places[n, 2, 0], places[n, 2, 1], patches[2])
+        sample(right1, places[n, 3, 0], places[n, 3, 1], patches[3])
         for k in range(4):
-            mean[k], std[k] = patches[k].mean(), patches[k].std()
+            mean[k], std[k] = spread_of(patches[k])
         at = 0
         for k in range(4):
             for j in range(CELLS):
@@ -198,3 +209,37 @@ def _describe(
         for k in range(3):
             inputs[n, at + 5 + k] = 0.5 * math.log(residual_vars[n, k] + 0.1)
         inputs[n, at + 8] = 0.5 * math.log(across + 0.1)
+
+
+@kernel
+def _weigh_parts(
+    left0: Image,
+    right0: Image,
+    left1: Image,
+    right1: Image,
+    scaled0: Image,
+    scaled1: Image,
+    places: Array,
+    inputs: Floats,
+) -> None:
+    """What the patches and their parts say of the shifts: in time, then across in both frames."""
+    patch, other = np.empty((2, MATCHED_SIDE, MATCHED_SIDE))
+    parts, back, middle = np.empty((PARTS, PARTS, 5)), np.empty((PARTS, PARTS, 5)), np.empty(5)
+    evidence = np.empty(EVIDENCE)
+    for n in range(len(places)):
+        sample(scaled0, places[n, 0, 0], places[n, 0, 1], patch)
+        sample(scaled1, places[n, 2, 0], places[n, 2, 1], other)
+        normal_parts(other, patch, back, middle)
+        grey_var = normal_parts(patch, other, parts, middle)
+        shift_evidence(parts, middle, grey_var + 0.1, evidence)
+        evidence[SHIFTS] = sharpness_change(parts, back)
+        sample(left0, places[n, 0, 0], places[n, 0, 1], patch)
+        sample(right0, places[n, 1, 0], places[n, 1, 1], other)
+        normal_parts(patch, other, parts, middle)
+        disparity_evidence(parts, middle, evidence[SHIFTS + 1 :])
+        sample(left1, places[n, 2, 0], places[n, 2, 1], patch)
+        sample(right1, places[n, 3, 0], places[n, 3, 1], other)
+        normal_parts(patch, other, parts, middle)
+        disparity_evidence(parts, middle, evidence[SHIFTS + 3 :])
+        for k in range(EVIDENCE):
+            inputs[n, PATCH_INPUTS + RESIDUALS + k] = evidence[k]

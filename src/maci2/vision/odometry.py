@@ -1,5 +1,6 @@
 """Stereo visual odometry of a recording: relative poses of keyframes with covariances."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +13,7 @@ from maci2.types import Stamps
 from maci2.vision.calibration_uncertainty import EXACT_CALIBRATION, CalibrationUncertainty
 from maci2.vision.covariance_models import CovarianceModel, covariance_model
 from maci2.vision.predicted_rotation import RotationPredictor, no_prediction
+from maci2.vision.read_ahead import ReadAhead
 from maci2.vision.rectify import Rectification
 from maci2.vision.relative_pose import RelativePose, chained, stacked
 from maci2.vision.relative_poses import CameraFrame, RelativePoses
@@ -30,7 +32,7 @@ class OdometryConfig(TrackerConfig):
 class RecordedPair:
     """A stereo pair of a recording, read when its images are asked for."""
 
-    frames: Frames
+    frames: ReadAhead
     index: int
     """Position of the pair in the recording."""
 
@@ -96,6 +98,7 @@ class StereoOdometry:
                     "stereo pairs, as stereo_frames(recording) gives them."
                 )
         self.frames = frames
+        self._images = ReadAhead(frames)
         self.config = OdometryConfig() if config is None else config
         self._tracker = StereoTracker(rig, model, self.config, frames.source, predict_rotation)
         self._measured: dict[tuple[int, int], RelativePose] = {}
@@ -140,7 +143,15 @@ class StereoOdometry:
         """
         stamps_ns = as_stamps(stamps_ns, "stamps_ns of the keyframes", least=2)
         indices = [self.frames.index_of(int(stamp)) for stamp in stamps_ns]
-        return stacked([self.relative_pose(a, b) for a, b in pairwise(indices)], self.frame)
+        return stacked(list(self.relative_poses(indices)), self.frame)
+
+    def relative_poses(self, indices: list[int]) -> Iterator[RelativePose]:
+        """Motions between consecutive frames; while one is measured the next pair is read."""
+        for k, (index, index1) in enumerate(pairwise(indices)):
+            if (index, index1) not in self._measured and k + 2 < len(indices):
+                self._images.expect(index1)
+                self._images.expect(indices[k + 2])
+            yield self.relative_pose(index, index1)
 
     def relative_pose(self, index: int, index1: int) -> RelativePose:
         """Motion between two frames, direct or chained, measured once."""
@@ -154,6 +165,6 @@ class StereoOdometry:
 
     def _measure(self, index: int, index1: int) -> RelativePose:
         if self._tracker.last_ns != int(self.frames.stamps_ns[index]):
-            self._tracker.start(RecordedPair(self.frames, index))
-        between = [RecordedPair(self.frames, k) for k in range(index + 1, index1)]
-        return self._tracker.advance(between, RecordedPair(self.frames, index1))
+            self._tracker.start(RecordedPair(self._images, index))
+        between = [RecordedPair(self._images, k) for k in range(index + 1, index1)]
+        return self._tracker.advance(between, RecordedPair(self._images, index1))

@@ -66,10 +66,10 @@ def measure_all(
     partial = None if output is None else output.with_name(output.name + ".unfinished")
     poses = [] if partial is None else _resumed(partial, keyframes_ns, settings)
     indices = [odometry.frames.index_of(int(stamp)) for stamp in keyframes_ns]
-    for k in range(len(poses), len(indices) - 1):
-        poses.append(odometry.relative_pose(indices[k], indices[k + 1]))
-        on_pose(k + 1, len(indices) - 1)
-        if partial is not None and (k + 1) % SAVE_EVERY == 0:
+    for pose in odometry.relative_poses(indices[len(poses) :]):
+        poses.append(pose)
+        on_pose(len(poses), len(indices) - 1)
+        if partial is not None and len(poses) % SAVE_EVERY == 0:
             save_measured(partial, poses, settings)
     if output is not None and partial is not None:
         save_measured(output, poses, settings)

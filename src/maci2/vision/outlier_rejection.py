@@ -37,6 +37,9 @@ TRIALS, CONFIDENCE = 200, 0.999
 FEWEST = 6
 """Matches from which a pose is found."""
 
+RIVAL_SHARE = 0.6
+"""Matches of a second motion over those of the first from which on it may be the camera's."""
+
 MAX_ROUNDS = 5
 """Rounds of outlier rejection: what fits changes with the pose."""
 
@@ -72,6 +75,34 @@ def consensus_pose(
 def agrees(pose: TwoFrame, predicted: PredictedRotation) -> bool:
     """Whether the rotation of a pose may be the predicted one."""
     return pose.converged and predicted.agrees(pose.T_ck_ck1[:3, :3], pose.cov[3:, 3:])
+
+
+def second_motion(
+    matches: Matches,
+    covs: Array,
+    camera: PinholePair,
+    pose: TwoFrame,
+    predicted: PredictedRotation | None = None,
+) -> tuple[Array, float] | None:
+    """Another motion that so many other matches agree on that either may be the camera's, and their
+    share of the matches of both; None where there is none.
+
+    A wall that was matched a period off, or a thing as large as the world, tells such a one.
+    """
+    left_over = pose.chi2 >= INLIER_CHI2
+    if left_over.sum() < max(RIVAL_SHARE * pose.inliers, FEWEST):
+        return None
+    common = most_common_motion(matches, camera, left_over)
+    if common is None:
+        return None
+    T_ck_ck1, carried = common
+    rival = _settled(matches, covs, camera, carried, T_ck_ck1)
+    others = int(((rival.chi2 < INLIER_CHI2) & left_over).sum())
+    if not rival.converged or others < max(RIVAL_SHARE * pose.inliers, FEWEST):
+        return None
+    if predicted is not None and not agrees(rival, predicted):
+        return None
+    return rival.T_ck_ck1, others / (others + pose.inliers)
 
 
 def _misfit(pose: TwoFrame) -> float:

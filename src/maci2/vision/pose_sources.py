@@ -42,11 +42,13 @@ def poses_from_trajectory(
     frame: CameraFrame,
     std_share: float = 0.0,
     std_scale: float = 0.0,
+    std_frame: tuple[float, float] = (0.0, 0.0),
 ) -> RelativePoses:
     """Relative poses between the poses of a visual odometry or SLAM.
 
     Every relative pose has `cov_pose`, and in translation `std_share` of its own length,
-    independently of its neighbours; `std_scale` is the share by which all may be off together.
+    independently of its neighbours; `std_scale` is the share by which all may be off together,
+    `std_frame` [m, rad] how far the camera frame that they speak of may be off.
     """
     Ts_w_c = poses_at(
         trajectory.stamps_ns,
@@ -58,7 +60,7 @@ def poses_from_trajectory(
     Ts = _relative(Ts_w_c)
     covs = np.broadcast_to(cov_pose, (len(Ts), 6, 6)).copy()
     covs[:, range(3), range(3)] += (std_share * np.linalg.norm(Ts[:, :3, 3], axis=1))[:, None] ** 2
-    return RelativePoses(stamps_ns, Ts, covs, frame, std_scale)
+    return RelativePoses(stamps_ns, Ts, covs, frame, std_scale, std_frame=std_frame)
 
 
 def poses_from_measurements(poses: MeasuredPoses, start_ns: int, end_ns: int) -> RelativePoses:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from maci2.gaussian import symmetrize
-from maci2.lie import se3_adj
+from maci2.lie import se3_adj, se3_inv, se3_log
 from maci2.types import NS, Array
 from maci2.vision.calibration_uncertainty import CalibrationUncertainty, calibration_covariance
 from maci2.vision.covariance_models import CovarianceModel
 from maci2.vision.keyframe import KeyframeMatches
 from maci2.vision.keypoints import spread
-from maci2.vision.outlier_rejection import agrees, consensus_pose
+from maci2.vision.outlier_rejection import agrees, consensus_pose, second_motion
 from maci2.vision.predicted_rotation import PredictedRotation
 from maci2.vision.relative_poses import CameraFrame, RelativePoses, any_motion
 from maci2.vision.two_frame import INLIER_CHI2, Matches, PinholePair, TwoFrame
@@ -94,6 +94,7 @@ def measure_relative_pose(
     cov = residual_scale(pose, scale_by_residuals) * pose.cov
     if not scale_by_residuals:
         cov = contamination_scale(pose) * cov
+        cov = cov + doubt(pose, second_motion(matches, covs, camera, pose, predicted))
     cov = cov + calibration_covariance(calibration, pose.T_ck_ck1, dt, _displacement_px(matches))
     row_error_px = float(np.median(np.abs(found.row_errors[chosen])))
     return RelativePose(
@@ -115,6 +116,15 @@ def residual_scale(pose: TwoFrame, both_ways: bool = False) -> float:
 def contamination_scale(pose: TwoFrame) -> float:
     """Factor on Eq. 6: where many matches were rejected, some that should have been were not."""
     return 1.0 + CONTAMINATION * (len(pose.chi2) - pose.inliers) / max(pose.inliers, 1)
+
+
+def doubt(pose: TwoFrame, rival: tuple[Array, float] | None) -> Array:
+    """(6, 6) what a second motion adds to the covariance: that of a choice between the two."""
+    if rival is None:
+        return np.zeros((6, 6))
+    T_ck_ck1, share = rival
+    away = se3_log(np.ascontiguousarray(T_ck_ck1 @ se3_inv(pose.T_ck_ck1)))
+    return share * np.outer(away, away)
 
 
 def unmeasured(stamps_ns: tuple[int, int], reason: str, matches: int = 0) -> RelativePose:

@@ -60,6 +60,11 @@ class RelativePoses:
     reasons: tuple[str, ...] = ()
     """(n - 1,) why a pose could not be measured; empty text where it was. Not given: all were."""
 
+    std_frame: tuple[float, float] = (0.0, 0.0)
+    """How far off the camera frame that all poses share may be, each axis [m, rad]: a principal
+    point or a distortion that is a little wrong turns and shifts it, and relative poses agree with
+    each other whatever it is."""
+
     def __post_init__(self) -> None:
         stamps_ns = boundary.as_stamps(
             self.stamps_ns, "stamps_ns of the keyframes", boundary.SHORTEST_FRAME_PERIOD_NS, least=2
@@ -73,6 +78,10 @@ class RelativePoses:
             raise MeasurementError(
                 f"std_scale is {self.std_scale}, needed a share of the translation from 0 to "
                 f"{LARGEST_STD_SCALE:g}."
+            )
+        if len(self.std_frame) != 2 or not min(self.std_frame) >= 0.0:
+            raise MeasurementError(
+                f"std_frame is {self.std_frame}, needed two standard deviations from 0 [m, rad]."
             )
         object.__setattr__(self, "stamps_ns", stamps_ns)
         object.__setattr__(self, "Ts_ck_ck1", Ts)

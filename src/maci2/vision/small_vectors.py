@@ -10,7 +10,7 @@ Rows4 = tuple[Vector4, Vector4, Vector4, Vector4]
 LIBERTIES = {"contract", "reassoc", "nsz"}
 """Sums may be taken in any order; NaN and infinity stay what they are."""
 
-small = kernel(error_model="numpy", fastmath=LIBERTIES, inline="always")
+small = kernel(fastmath=LIBERTIES, forceinline=True)
 """Decorator of what must be inlined into the calling loop, or it takes one match at a time."""
 
 

@@ -37,7 +37,7 @@ STEP_TOLERANCE = 1e-3
 """Standard deviations of the pose; reweighting converges only linearly, so no less is asked."""
 
 
-@kernel(error_model="numpy")
+@kernel
 def in_columns(
     uv: Array, disparity: Array, focal: float, center: tuple[float, float], baseline: float
 ) -> Array:
@@ -137,7 +137,7 @@ def normal_blocks(q: Vector, W: Rows, r: Vector) -> Blocks:
     return W, (M0, M1, M2), N, W_r, cross(W_r, q)
 
 
-@kernel(error_model="numpy", fastmath=LIBERTIES)
+@kernel(fastmath=LIBERTIES)
 def _linearize(
     T: Array,
     p0: Array,
@@ -198,7 +198,7 @@ def cauchy_cost(chi2: Array, robust: float) -> float:
     return robust * robust * (total + math.log(product))
 
 
-@kernel(error_model="numpy")
+@kernel
 def solve_spd(A: Array, b: Array) -> tuple[Array, bool]:
     """x with A x = b by A = L L^T, A symmetric; False where it is not positive definite."""
     d = len(b)

@@ -24,7 +24,7 @@ from maci2.learn.vision.train import (
 from maci2.vision.covariance_models import Learned
 from maci2.vision.match_features import INPUTS, MatchFeatures
 
-TINY = VisionTrainingConfig(epochs=4, batch=256)
+TINY = VisionTrainingConfig(epochs=4, batch=256, pose_epochs=1)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -62,8 +62,8 @@ def test_the_likelihood_is_least_at_the_true_spread():
 
 def test_training_learns_which_matches_are_noisy_and_is_the_same_each_time():
     steps = made_up_steps(60)
-    network, found = train(steps, VisionTrainingConfig(epochs=6, batch=256))
-    again, _ = train(steps, VisionTrainingConfig(epochs=6, batch=256))
+    network, found = train(steps, VisionTrainingConfig(epochs=6, batch=256, pose_epochs=1))
+    again, _ = train(steps, VisionTrainingConfig(epochs=6, batch=256, pose_epochs=1))
     quiet, loud = np.zeros((2, 1, INPUTS), np.float32)
     quiet[0, 0], loud[0, 0] = np.log(0.1), np.log(0.25)
     assert network.covariances(loud)[0, 0, 0] > 1.5 * network.covariances(quiet)[0, 0, 0]

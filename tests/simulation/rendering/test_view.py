@@ -1,5 +1,6 @@
 """Drawn images: geometry against projected points, light, determinism, files."""
 
+import hashlib
 from dataclasses import replace
 
 import cv2
@@ -18,10 +19,11 @@ from maci2.simulation.rendering.image_difficulty import (
     Difficulty,
     degraded,
     difficulty_of,
+    exposure_gain,
 )
-from maci2.simulation.rendering.recording import RenderConfig, render_recording
+from maci2.simulation.rendering.recording import RenderConfig, render_recording, rendered_pairs
 from maci2.simulation.rendering.scene import random_scene
-from maci2.simulation.rendering.view import View
+from maci2.simulation.rendering.view import View, streaks
 from maci2.simulation.rig import simulated_rig
 
 CLEAN = Difficulty(read_noise=0.0, pattern_noise=0.0, light=1e5, vignetting=0.0)
@@ -157,3 +159,54 @@ def test_difficulties_are_named_and_bounded():
             degraded(EASY, text)
     with pytest.raises(OptionError, match="at most 1"):
         Difficulty(blackout=1.5)
+
+
+@pytest.mark.parametrize(
+    ("difficulty", "digest"),
+    [
+        (EASY, "896e72a2cafc323e"),
+        (HARD, "46f64bcfcc0ef344"),
+        (degraded(HARD, "covered=0.5,blackout=0.3"), "f9cbe301d735a902"),
+    ],
+    ids=["easy", "hard", "covered"],
+)
+def test_images_stay_those_that_other_systems_were_measured_on(difficulty, digest):
+    """Bit for bit: new kinds of degradation leave the old ones as they were."""
+    pairs = rendered_pairs(simulate(SimulationConfig(duration_s=1.0)), RenderConfig(difficulty, 3))
+    content = hashlib.sha256()
+    for _ in range(3):
+        for image in next(pairs):
+            content.update(image.tobytes())
+    assert content.hexdigest()[:16] == digest
+
+
+def test_darkness_jumps_and_rain_do_what_they_say():
+    rng = np.random.default_rng(0)
+    assert exposure_gain(degraded(CLEAN, "darkness=0.75"), rng) == 0.25
+    jumps = degraded(CLEAN, "exposure_jumps=0.5")
+    gains = np.array([exposure_gain(jumps, rng) for _ in range(400)])
+    assert set(gains.round(6)) == {1.0, 1.5, round(1.0 / 1.5, 6)}
+    assert np.mean(gains != 1.0) == pytest.approx(0.5, abs=0.1)
+    drops, others = (streaks((200, 300), 100.0, rng) for _ in range(2))
+    assert (drops >= 0.0).all()
+    assert 0.02 < np.mean(drops > 0.05) < 0.5
+    assert (drops != others).any()
+    for wrong in ("darkness=1.5", "exposure_jumps=2", "rain=-1"):
+        with pytest.raises(OptionError, match="needed"):
+            degraded(EASY, wrong)
+
+
+def test_rain_lies_over_the_image_and_elsewhere_in_the_next():
+    rng = np.random.default_rng(3)
+    scene = random_scene(np.zeros((5, 3)), CLEAN, rng)
+    camera = simulated_rig("pinhole", 20.0, MEMS_NOISE).cameras[0]
+    dry, wet = (
+        [
+            View(scene, camera, difficulty, 0).render(T_W_C, 0.0, 1.0, rng, T_W_C).astype(int)
+            for _ in range(2)
+        ]
+        for difficulty in (CLEAN, degraded(CLEAN, "rain=300"))
+    )
+    assert np.mean(np.abs(dry[0] - dry[1]) > 8) == 0.0
+    assert np.mean(wet[0] - dry[0] > 8) > 0.02
+    assert np.mean(np.abs(wet[0] - wet[1]) > 8) > 0.02

@@ -27,7 +27,7 @@ from maci2.learn.imu.matrices import (
 from maci2.types import Array
 
 
-@kernel(error_model="numpy")
+@kernel
 def _step(
     h: float, gyro: Array, acc: Array, t: float, R: Array, beta: Array, alpha: Array,
     x: Array, half: Array, J: Array, R_at: Array, part: Array, whole: Array, d_beta: Array,
@@ -63,7 +63,7 @@ def _step(
     add_cross(1.0, lever_p, whole, rows[6:9])
 
 
-@kernel(error_model="numpy")
+@kernel
 def _rows_gradient(
     C: Array, rows: Array, first: int, var: Array, var_bar: Array, rows_bar: Array
 ) -> None:
@@ -81,7 +81,7 @@ def _rows_gradient(
         rows_bar[i, 0], rows_bar[i, 1], rows_bar[i, 2] = s0 * var[0], s1 * var[1], s2 * var[2]
 
 
-@kernel(error_model="numpy")
+@kernel
 def _forward_window(
     dt: Array, gyro: Array, acc: Array, var_gyro: Array, var_acc: Array, at: Array,
     gamma: Array, beta_out: Array, alpha_out: Array, cov: Array, bias: Array,
@@ -128,7 +128,7 @@ def _forward_window(
             out += 1
 
 
-@kernel(error_model="numpy", inline="always")
+@kernel
 def _noise_gradient(
     C: Array, B: Array, rows: Array, acc_rows: Array, var_gyro: Array, var_acc: Array,
     var_gyro_bar: Array, var_acc_bar: Array, rows_bar: Array, acc_rows_bar: Array,
@@ -146,7 +146,7 @@ def _noise_gradient(
             acc_rows_bar[i, j] += B[3 + i, 3 + j]
 
 
-@kernel(error_model="numpy", inline="always")
+@kernel
 def _lever_gradient(
     h: float, t: float, d_beta: Array, beta: Array, lever_p: Array, part: Array, whole: Array,
     rows_bar: Array, beta_bar: Array, alpha_bar: Array, seen_bar: Array, lever_p_bar: Array,
@@ -175,7 +175,7 @@ def _lever_gradient(
         beta_bar[i] += h * alpha_bar[i]
 
 
-@kernel(error_model="numpy", inline="always")
+@kernel
 def _turn_gradient(
     h: float, t: float, acc: Array, x: Array, J: Array, R: Array, R_at: Array, part: Array,
     whole: Array, part_bar: Array, whole_bar: Array, acc_rows_bar: Array, d_beta_bar: Array,
@@ -208,7 +208,7 @@ def _turn_gradient(
     add_axial(scratch, R, psi_bar)
 
 
-@kernel(error_model="numpy")
+@kernel
 def _backward_window(
     dt: Array, gyro: Array, acc: Array, var_gyro: Array, var_acc: Array, at: Array,
     gamma_bar: Array, beta_out_bar: Array, alpha_out_bar: Array, cov_bar: Array, bias_bar: Array,
@@ -255,7 +255,7 @@ def _backward_window(
         t -= h
 
 
-@kernel(error_model="numpy")
+@kernel
 def _forward(
     dt: Array, gyro: Array, acc: Array, var_gyro: Array, var_acc: Array, at: Array
 ) -> tuple[Array, Array, Array, Array, Array, Array, Array, Array]:
@@ -273,7 +273,7 @@ def _forward(
     return gamma, beta, alpha, cov, bias, Rs, betas, alphas
 
 
-@kernel(error_model="numpy")
+@kernel
 def _backward(
     dt: Array, gyro: Array, acc: Array, var_gyro: Array, var_acc: Array, at: Array,
     gamma_bar: Array, beta_bar: Array, alpha_bar: Array, cov_bar: Array, bias_bar: Array,

@@ -18,7 +18,7 @@ _SERIES = np.array(
 )
 
 
-@kernel(error_model="numpy")
+@kernel
 def mm(a: Array, b: Array, out: Array) -> None:
     """out = a b."""
     for i in range(a.shape[0]):
@@ -26,7 +26,7 @@ def mm(a: Array, b: Array, out: Array) -> None:
             out[i, j] = a[i, 0] * b[0, j] + a[i, 1] * b[1, j] + a[i, 2] * b[2, j]
 
 
-@kernel(error_model="numpy")
+@kernel
 def mtm(a: Array, b: Array, out: Array) -> None:
     """out = a^T b."""
     for i in range(3):
@@ -34,7 +34,7 @@ def mtm(a: Array, b: Array, out: Array) -> None:
             out[i, j] = a[0, i] * b[0, j] + a[1, i] * b[1, j] + a[2, i] * b[2, j]
 
 
-@kernel(error_model="numpy")
+@kernel
 def mmt(a: Array, b: Array, out: Array) -> None:
     """out = a b^T."""
     for i in range(3):
@@ -42,14 +42,14 @@ def mmt(a: Array, b: Array, out: Array) -> None:
             out[i, j] = a[i, 0] * b[j, 0] + a[i, 1] * b[j, 1] + a[i, 2] * b[j, 2]
 
 
-@kernel(error_model="numpy")
+@kernel
 def add_mtv(scale: float, a: Array, v: Array, out: Array) -> None:
     """out += scale a^T v."""
     for i in range(3):
         out[i] += scale * (a[0, i] * v[0] + a[1, i] * v[1] + a[2, i] * v[2])
 
 
-@kernel(error_model="numpy")
+@kernel
 def add_cross(scale: float, v: Array, m: Array, out: Array) -> None:
     """out += scale [v]x m, column by column."""
     for j in range(3):
@@ -58,7 +58,7 @@ def add_cross(scale: float, v: Array, m: Array, out: Array) -> None:
         out[2, j] += scale * (v[0] * m[1, j] - v[1] * m[0, j])
 
 
-@kernel(error_model="numpy")
+@kernel
 def add_axial(a: Array, b: Array, out: Array) -> None:
     """out += w with <a b^T, [v]x> = w . v: how a gradient `a` by a rotation `b` rotates it."""
     for j in range(3):
@@ -67,7 +67,7 @@ def add_axial(a: Array, b: Array, out: Array) -> None:
         out[2] += a[1, j] * b[0, j] - a[0, j] * b[1, j]
 
 
-@kernel(error_model="numpy")
+@kernel
 def polynomial(x: Array, one: float, first: float, second: float, out: Array) -> None:
     """out = one (I + first [x]x + second [x]x^2)."""
     a, b, c = x[0], x[1], x[2]
@@ -80,7 +80,7 @@ def polynomial(x: Array, one: float, first: float, second: float, out: Array) ->
     out[1, 2], out[2, 1] = s * b * c - f * a, s * b * c + f * a
 
 
-@kernel(error_model="numpy")
+@kernel
 def coefficients(t2: float) -> tuple[float, float, float, float, float]:
     """sin t / t, (1 - cos t) / t^2, (t - sin t) / t^3; of the last two the derivatives by t^2."""
     c0, c1, c2, d1, d2 = 0.0, 0.0, 0.0, 0.0, 0.0
@@ -93,7 +93,7 @@ def coefficients(t2: float) -> tuple[float, float, float, float, float]:
     return c0, c1, c2, d1, d2
 
 
-@kernel(error_model="numpy")
+@kernel
 def add_jl_gradient(scale: float, x: Array, J_bar: Array, out: Array) -> None:
     """out += scale times the gradient by x of <J_bar, J_l(x)>."""
     t2 = x[0] * x[0] + x[1] * x[1] + x[2] * x[2]

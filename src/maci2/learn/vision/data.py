@@ -10,7 +10,7 @@ from maci2.lie import se3_inv, so3_exp
 from maci2.lie.stacks import stack_poses
 from maci2.sensors.stereo import Image
 from maci2.simulation.recording import MEMS_NOISE
-from maci2.simulation.rendering.image_difficulty import Difficulty
+from maci2.simulation.rendering.image_difficulty import Difficulty, exposure_gain
 from maci2.simulation.rendering.scene import random_scene
 from maci2.simulation.rendering.view import View
 from maci2.simulation.rig import LensKind, simulated_rig
@@ -51,20 +51,31 @@ class RenderedMatches:
     T_ck_ck1: Array
     """True motion of the rectified left camera."""
 
+    predicted: PredictedRotation | None = None
+    """What matching began from."""
+
 
 def random_difficulty(rng: np.random.Generator) -> Difficulty:
-    """Random difficulty, between a good camera in daylight and a poor one in the dark."""
+    """Random difficulty, between a good camera in daylight and a poor one in the dark; every kind
+    of degradation is absent in some rooms and strong in others."""
+
+    def sometimes(share: float, low: float, high: float) -> float:
+        return float(rng.uniform(low, high)) if rng.random() < share else 0.0
+
     return Difficulty(
-        light=float(np.exp(rng.uniform(np.log(0.05), np.log(2.0)))),
+        light=float(np.exp(rng.uniform(np.log(0.03), np.log(2.0)))),
         read_noise=float(rng.uniform(0.4, 2.5)),
         pattern_noise=float(rng.uniform(0.1, 1.0)),
-        lens_blur_px=float(rng.uniform(0.4, 1.2)),
-        exposure_s=float(rng.choice([0.0, rng.uniform(0.001, 0.015)])),
-        exposure_change=float(rng.choice([0.0, rng.uniform(0.0, 0.4)])),
+        lens_blur_px=float(rng.uniform(0.4, 1.2)) + sometimes(0.2, 0.0, 2.0),
+        exposure_s=sometimes(0.6, 0.001, 0.02),
+        exposure_change=sometimes(0.4, 0.0, 0.4),
         vignetting=float(rng.uniform(0.0, 0.5)),
-        plain_walls=float(rng.choice([0.0, rng.uniform(0.0, 0.4)])),
-        repetition=float(rng.choice([0.0, rng.uniform(0.0, 0.3)])),
-        moving_boxes=int(rng.integers(0, 4)),
+        plain_walls=sometimes(0.5, 0.0, 0.6),
+        repetition=sometimes(0.4, 0.0, 0.4),
+        moving_boxes=int(sometimes(0.6, 1.0, 9.0)),
+        darkness=sometimes(0.25, 0.2, 0.8),
+        exposure_jumps=sometimes(0.3, 0.1, 1.0),
+        rain=sometimes(0.2, 50.0, 600.0),
     )
 
 
@@ -97,6 +108,7 @@ def _scene_matches(scene: int, rng: np.random.Generator) -> list[RenderedMatches
             scene, frames[k : k + 2], views[0], rectification, trajectory, times[k : k + 2], rng
         )
         for k in range(STEPS)
+        if not frames[k].blank and not frames[k + 1].blank
     ]
 
 
@@ -104,7 +116,7 @@ def _render_pair(
     views: list[View], trajectory: Trajectory, t: float, rng: np.random.Generator
 ) -> list[Image]:
     difficulty = views[0].difficulty
-    gain = float(np.exp(difficulty.exposure_change * rng.standard_normal()))
+    gain = exposure_gain(difficulty, rng)
     T_w_b, T_w_b_later = _poses(trajectory, np.array([t, t + 0.5 * difficulty.exposure_s]))
     return [
         view.render(T_w_b @ view.camera.T_b_c, t, gain, rng, T_w_b_later @ view.camera.T_b_c)
@@ -130,7 +142,9 @@ def _matches(
     errors = match_errors(
         found.matches, view, rectification, Ts_w_cr[0], times[0], Ts_w_cr[1], times[1]
     )
-    return RenderedMatches(scene, found.features.inputs, errors, found.matches, camera, T_ck_ck1)
+    return RenderedMatches(
+        scene, found.features.inputs, errors, found.matches, camera, T_ck_ck1, predicted
+    )
 
 
 def match_errors(

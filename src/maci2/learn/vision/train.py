@@ -1,5 +1,6 @@
 """Training of the match covariance: a small network, a heavy-tailed likelihood, calibration."""
 
+from copy import deepcopy
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,33 +9,25 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from maci2.errors import DatasetError
-from maci2.gaussian import nees
 from maci2.learn.vision.data import RenderedMatches
-from maci2.lie import se3_inv, se3_log
+from maci2.learn.vision.held_out import (
+    GROSS_PX,
+    ROUNDS,
+    Calibration,
+    axis_nees,
+    pose_scores,
+)
+from maci2.learn.vision.pose_likelihood import Mask, linearized, pose_nll
 from maci2.types import Array
 from maci2.vision.covariance_models import MAX_STD_PX, MIN_STD_PX, OUTPUTS, covariances
-from maci2.vision.keypoints import spread
 from maci2.vision.match_features import INPUTS
-from maci2.vision.outlier_rejection import consensus_pose
-from maci2.vision.relative_pose import MAX_MATCHES, MIN_MATCHES, RADIUS_PX
+from maci2.vision.relative_pose import MIN_MATCHES
 
 TAIL = 4.0
 """Degrees of freedom of the Student t: errors of matches have heavy tails."""
 
-GATE = 5.0
-"""Standard deviations beyond which a match is an outlier and left to the robust loss."""
-
-POSE_GATE = 22.46
-"""Squared Mahalanobis norm beyond which a pose is lost: 99.9 % of chi-square with 6 dof."""
-
 HELD_OUT = 0.25
 """Share of the scenes that only calibration sees."""
-
-GROSS_PX = 10.0
-"""Errors beyond this are a lost match: counted, not learned from."""
-
-ROUNDS = 20
-"""Rounds of calibration: what lies inside the gate changes with the factors."""
 
 _DIAGONAL = [0, 2, 5, 9]
 
@@ -43,25 +36,21 @@ _DIAGONAL = [0, 2, 5, 9]
 class VisionTrainingConfig:
     """How to train."""
 
-    epochs: int = 30
+    epochs: int = 20
+    """Passes over single matches."""
+
     batch: int = 1024
     rate: float = 2e-3
     weight_decay: float = 1e-4
+    pose_epochs: int = 12
+    """Passes over relative poses, after those over matches."""
+
+    pose_batch: int = 12
+    pose_rate: float = 5e-4
+    pose_weight: float = 0.5
+    """Weight of the likelihood of poses beside that of matches."""
+
     seed: int = 0
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """Consistency of the covariance on scenes not trained on."""
-
-    axis_nees: tuple[float, float, float, float]
-    """Per axis u1, v1, d0, d1, outliers rejected, before the factors of the axes were set."""
-
-    pose_nees: float
-    """Per degree of freedom, after that and before the common factor was set."""
-
-    outliers: float
-    """Share of matches beyond the gate."""
 
 
 class MatchNetwork(nn.Module):
@@ -117,30 +106,88 @@ def student_nll(outputs: Tensor, errors: Tensor) -> Tensor:
 def train(
     rendered: list[RenderedMatches], config: VisionTrainingConfig
 ) -> tuple[MatchNetwork, Calibration]:
-    """Fit on three quarters of the scenes, calibrate on the rest."""
+    """Fit on three quarters of the scenes, first single matches, then whole poses; choose and
+    calibrate on the rest."""
     fitted, held = split(rendered)
-    inputs, errors = matches_of(fitted)
     torch.manual_seed(config.seed)
     # Sums shared among threads would differ in their last digits from machine to machine.
     torch.set_num_threads(1)
     network = MatchNetwork()
+    _fit_matches(network, *matches_of(fitted), config)
+    _fit_poses(network, fitted, held, config)
+    network.eval()
+    return network, calibrate(network, held)
+
+
+def _fit_matches(
+    network: MatchNetwork, inputs: NDArray[np.float32], errors: Array, config: VisionTrainingConfig
+) -> None:
+    """Maximize the likelihood of the errors of matches."""
     x, e = torch.from_numpy(inputs), torch.from_numpy(errors.astype(np.float32))
     network.mean.copy_(x.mean(dim=0))
     network.scale.copy_(1.0 / (x.std(dim=0) + 1e-3))
-    optimizer = torch.optim.AdamW(
-        network.parameters(), lr=config.rate, weight_decay=config.weight_decay
-    )
-    updates = config.epochs * (len(x) // config.batch + 1)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, config.rate, total_steps=updates + 1)
+    descent = _Descent(network, config, config.rate, config.epochs * (len(x) // config.batch + 1))
     for _ in range(config.epochs):
         for batch in torch.randperm(len(x)).split(config.batch):
-            optimizer.zero_grad()
-            student_nll(network(x[batch]), e[batch]).backward()
-            nn.utils.clip_grad_norm_(network.parameters(), 5.0)
-            optimizer.step()
-            schedule.step()
-    network.eval()
-    return network, calibrate(network, held)
+            descent.step(student_nll(network(x[batch]), e[batch]))
+
+
+def _fit_poses(
+    network: MatchNetwork,
+    fitted: list[RenderedMatches],
+    held: list[RenderedMatches],
+    config: VisionTrainingConfig,
+) -> None:
+    """Maximize the likelihood of poses beside that of matches; the weights stay that cost least on
+    the scenes held out."""
+    usable = [one for one in fitted if len(one.matches) >= 2 * MIN_MATCHES]
+    batches = -(-len(usable) // config.pose_batch)
+    descent = _Descent(network, config, config.pose_rate, config.pose_epochs * batches)
+    rng = np.random.default_rng((config.seed, 3))
+    best = (pose_scores(network.covariances, held).cost, deepcopy(network.state_dict()))
+    for _ in range(config.pose_epochs):
+        for batch in np.array_split(rng.permutation(len(usable)), batches):
+            chosen = [usable[k] for k in batch]
+            # Another half of the matches each time: hundreds of poses are few.
+            kept = [rng.random(len(one.matches)) < 0.5 for one in chosen]
+            descent.step(_joint_nll(network, chosen, kept, config.pose_weight))
+        cost = pose_scores(network.covariances, held).cost
+        if cost < best[0]:
+            best = (cost, deepcopy(network.state_dict()))
+    network.load_state_dict(best[1])
+
+
+def _joint_nll(
+    network: MatchNetwork, rendered: list[RenderedMatches], kept: list[Mask], pose_weight: float
+) -> Tensor:
+    poses = linearized(rendered, kept)
+    errors = np.concatenate([one.errors[which] for one, which in zip(rendered, kept, strict=True)])
+    near = torch.from_numpy((np.abs(errors) < GROSS_PX).all(axis=1))
+    outputs = network(poses.inputs)
+    matches = student_nll(outputs[near], torch.from_numpy(errors.astype(np.float32))[near])
+    return matches + pose_weight * pose_nll(outputs, poses).float()
+
+
+class _Descent:
+    """AdamW with one cycle of learning rates."""
+
+    def __init__(
+        self, network: MatchNetwork, config: VisionTrainingConfig, rate: float, updates: int
+    ):
+        self._parameters = list(network.parameters())
+        self._optimizer = torch.optim.AdamW(
+            self._parameters, lr=rate, weight_decay=config.weight_decay
+        )
+        self._schedule = torch.optim.lr_scheduler.OneCycleLR(
+            self._optimizer, rate, total_steps=updates + 1
+        )
+
+    def step(self, loss: Tensor) -> None:
+        self._optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(self._parameters, 5.0)
+        self._optimizer.step()
+        self._schedule.step()
 
 
 def split(rendered: list[RenderedMatches]) -> tuple[list[RenderedMatches], list[RenderedMatches]]:
@@ -166,37 +213,13 @@ def matches_of(rendered: list[RenderedMatches]) -> tuple[NDArray[np.float32], Ar
 def calibrate(network: MatchNetwork, held: list[RenderedMatches]) -> Calibration:
     """Set the factor of each axis by match errors, then one for all by the errors of poses."""
     inputs, errors = matches_of(held)
-    axis_nees, outliers = _axis_nees(network, inputs, errors)
+    before, outliers = axis_nees(network.covariances, inputs, errors)
     for _ in range(ROUNDS):
-        found, _ = _axis_nees(network, inputs, errors)
+        found, _ = axis_nees(network.covariances, inputs, errors)
         network.log_factor += torch.from_numpy(0.5 * np.log(found)).float()
-    pose_nees = _pose_nees(network, held)
+    pose_nees = pose_scores(network.covariances, held).factor
     network.log_factor += 0.5 * float(np.log(pose_nees))
-    u, v, d0, d1 = axis_nees.tolist()
-    return Calibration((u, v, d0, d1), pose_nees, outliers)
-
-
-def _axis_nees(
-    network: MatchNetwork, inputs: NDArray[np.float32], errors: Array
-) -> tuple[Array, float]:
-    """Per axis inside the gate, and the share outside."""
-    ratio = errors**2 / np.diagonal(network.covariances(inputs), axis1=1, axis2=2)
-    inside = np.asarray((ratio < GATE**2).all(axis=1))
-    return ratio[inside].mean(axis=0), float(1.0 - inside.mean())
-
-
-def _pose_nees(network: MatchNetwork, rendered: list[RenderedMatches]) -> float:
-    """Per degree of freedom, of relative poses inside the gate."""
-    scores = np.array([_score(network, one) for one in rendered if len(one.errors) >= MIN_MATCHES])
-    factor = 1.0
-    for _ in range(ROUNDS):
-        factor = float(scores[scores < POSE_GATE * factor].mean() / 6.0)
-    return factor
-
-
-def _score(network: MatchNetwork, one: RenderedMatches) -> float:
-    covs = network.covariances(one.inputs)
-    chosen = spread(one.matches.uv0, np.linalg.det(covs), MAX_MATCHES, RADIUS_PX)
-    pose = consensus_pose(one.matches.take(chosen), covs[chosen], one.camera)
-    error = se3_log(pose.T_ck_ck1 @ se3_inv(one.T_ck_ck1))
-    return float(nees(error, pose.cov))
+    scores = pose_scores(network.covariances, held)
+    u, v, d0, d1 = before.tolist()
+    beyond = (scores.beyond(3.0, 1.0), scores.beyond(5.0, 1.0))
+    return Calibration((u, v, d0, d1), pose_nees, outliers, beyond)

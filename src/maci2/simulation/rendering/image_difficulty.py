@@ -3,9 +3,26 @@
 from dataclasses import dataclass, fields, replace
 from typing import Literal
 
+import numpy as np
+
 from maci2.errors import OptionError
 
 Level = Literal["easy", "hard"]
+
+
+SHARES = (
+    "vignetting",
+    "plain_walls",
+    "repetition",
+    "blackout",
+    "covered",
+    "darkness",
+    "exposure_jumps",
+)
+"""Choices that are at most 1."""
+
+EXPOSURE_JUMP = 1.5
+"""How many times as long or as short a frame is exposed that jumps."""
 
 
 @dataclass(frozen=True)
@@ -49,16 +66,33 @@ class Difficulty:
     """Share of the time in which a thing before the camera, moving along with it, hides the rest:
     so much of every 2.5 s, at a stretch."""
 
+    darkness: float = 0.0
+    """How much darker than well exposed images are, 0..1; read noise stays."""
+
+    exposure_jumps: float = 0.0
+    """Share of frames exposed 1.5 times as long or as short as the others."""
+
+    rain: float = 0.0
+    """Bright streaks in each image on average, elsewhere in every one."""
+
     def __post_init__(self) -> None:
         for one in fields(self):
             value = getattr(self, one.name)
             if not 0.0 <= value < 1e6:
                 raise OptionError(f"{one.name} is {value}, needed 0 or more and finite.")
-        for name in ("vignetting", "plain_walls", "repetition", "blackout", "covered"):
+        for name in SHARES:
             if getattr(self, name) > 1.0:
                 raise OptionError(f"{name} is {getattr(self, name)}, needed at most 1.")
         if not self.light > 0.0:
             raise OptionError(f"light is {self.light}, needed above 0.")
+
+
+def exposure_gain(difficulty: Difficulty, rng: np.random.Generator) -> float:
+    """Brightness of the next frame, 1 if well exposed."""
+    gain = float(np.exp(difficulty.exposure_change * rng.standard_normal()))
+    if difficulty.exposure_jumps > 0.0 and rng.random() < difficulty.exposure_jumps:
+        gain *= EXPOSURE_JUMP if rng.random() < 0.5 else 1.0 / EXPOSURE_JUMP
+    return gain * (1.0 - difficulty.darkness)
 
 
 EASY = Difficulty()

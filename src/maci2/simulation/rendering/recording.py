@@ -14,7 +14,7 @@ from maci2.files import whole_folder
 from maci2.sensors.interpolation import truth_at
 from maci2.sensors.stereo import Image
 from maci2.sensors.types import GroundTruth, Recording
-from maci2.simulation.rendering.image_difficulty import EASY, Difficulty
+from maci2.simulation.rendering.image_difficulty import EASY, Difficulty, exposure_gain
 from maci2.simulation.rendering.scene import Scene, random_scene, with_cover
 from maci2.simulation.rendering.view import View
 from maci2.types import NS, Stamps
@@ -93,7 +93,7 @@ def render_images(
     stamps_ns = recording.camera_stamps_ns[0]
     with ThreadPoolExecutor(len(folders)) as writers:
         being_written: list[Future[None]] = []
-        for done, pair in enumerate(_pairs(recording, config)):
+        for done, pair in enumerate(rendered_pairs(recording, config)):
             for file in being_written:
                 file.result()
             name = f"{int(stamps_ns[done])}.png"
@@ -106,7 +106,7 @@ def render_images(
             file.result()
 
 
-def _pairs(recording: Recording, config: RenderConfig) -> Iterator[list[Image]]:
+def rendered_pairs(recording: Recording, config: RenderConfig) -> Iterator[list[Image]]:
     """Left and right image of every timestamp."""
     hard = config.difficulty
     truth = next(iter(recording.truths.values()))
@@ -118,7 +118,7 @@ def _pairs(recording: Recording, config: RenderConfig) -> Iterator[list[Image]]:
     rng = np.random.default_rng((config.seed, 2))
     black = rng.random(len(stamps_ns)) < hard.blackout
     for k, stamp_ns in enumerate(stamps_ns):
-        gain = float(np.exp(hard.exposure_change * rng.standard_normal()))
+        gain = exposure_gain(hard, rng)
         gain = BLACKOUT_LEVEL / 255.0 if black[k] else gain
         t = (int(stamp_ns) - int(stamps_ns[0])) / NS
         yield [

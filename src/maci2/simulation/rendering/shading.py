@@ -17,8 +17,8 @@ from maci2.types import Array
 
 Ray = tuple[float, float, float]
 
-compiled = kernel(error_model="numpy", fastmath=True, nogil=True)
-dissolved = kernel(error_model="numpy", fastmath=True, inline="always")
+compiled = kernel(fastmath=True, nogil=True)
+dissolved = kernel(fastmath=True, forceinline=True)
 """Decorator of functions called for every ray: a call would copy all arguments."""
 
 FLOATS = texture_floats()

@@ -80,6 +80,8 @@ class View:
         if hard.lens_blur_px > 0.0:
             blurred = cv2.GaussianBlur(brightness, (0, 0), hard.lens_blur_px)
             brightness = np.asarray(blurred, np.float32)
+        if hard.rain > 0.0:
+            brightness = brightness + streaks(brightness.shape, hard.rain, rng)
         return self._expose(brightness, gain, rng)
 
     def depth(self, T_w_c: Array, t: float) -> Array:
@@ -177,6 +179,18 @@ class View:
         return image
 
 
+def streaks(shape: tuple[int, ...], mean: float, rng: np.random.Generator) -> NDArray[np.float32]:
+    """Brightness (h, w) that drops before the camera add: `mean` streaks on average."""
+    drops = np.zeros(shape, np.float32)
+    height, width = shape
+    for _ in range(int(rng.poisson(mean))):
+        u, v = rng.uniform(0.0, width), rng.uniform(0.0, height)
+        length, slant = rng.uniform(6.0, 40.0), rng.normal(0.0, 0.2)
+        ends = [(int(u), int(v)), (int(u + slant * length), int(v + length))]
+        cv2.line(drops, ends[0], ends[1], float(rng.uniform(0.1, 0.5)), int(rng.integers(1, 3)))
+    return np.asarray(cv2.GaussianBlur(drops, (0, 0), 0.7), np.float32)
+
+
 def _rays(camera: Camera) -> Array:
     """(h, w, 3) the direction of every pixel."""
     width, height = camera.resolution
@@ -198,7 +212,7 @@ def smeared(image: NDArray[np.float32], flow: NDArray[np.float32]) -> NDArray[np
     return out
 
 
-@kernel(error_model="numpy", fastmath=True, nogil=True)
+@kernel(fastmath=True, nogil=True)
 def _smear(
     image: NDArray[np.float32],
     flow: NDArray[np.float32],

@@ -1,0 +1,241 @@
+"""Hard images, one kind of degradation at a time, rendered along real flights with their IMU."""
+
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maci2.datasets import open_recording
+from maci2.evaluation.protocol import evaluate_recording
+from maci2.evaluation.summary import summarize
+from maci2.evaluation.vo_report import VisualScore, visual_report
+from maci2.experiments.init_task import TaskResult
+from maci2.experiments.method import slug
+from maci2.experiments.row_records import rounded
+from maci2.experiments.table import Cell, Claim, Findings, Line, Table
+from maci2.pipeline.options import RunOptions, parse_vision
+from maci2.pipeline.render_along import rendered_on_imu_clock
+from maci2.simulation.rendering.image_difficulty import EASY, HARD, Difficulty, degraded
+from maci2.simulation.rendering.recording import RenderConfig, render_recording
+
+INTERVAL_S = 0.2
+STRIDE_S = 1.25
+RATE_HZ = 10.0
+FLIGHTS_FROM_S = {"V1_02_medium": 25.0, "V2_03_difficult": 15.0, "MH_05_difficult": 30.0}
+"""Flights to render along, and when each is in the air [s]."""
+
+MODELS = {"learned": "images", "fixed": "images:fixed"}
+"""Match covariance -> camera motion that initialization is given."""
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Degradation:
+    """One kind, in one or two strengths."""
+
+    kind: str
+    mild: str
+    """As `maci2 simulate --degrade` takes it."""
+
+    strong: str
+
+
+DEGRADATIONS = (
+    Degradation("exposure jumps", "exposure_jumps=0.3", "exposure_jumps=1"),
+    Degradation("low light", "light=0.1,read_noise=1.5", "light=0.03,read_noise=2.5"),
+    Degradation("darkness", "darkness=0.6", "darkness=0.8,read_noise=1.5"),
+    Degradation("blur of the lens", "lens_blur_px=1.5", "lens_blur_px=2.5"),
+    Degradation("motion blur", "exposure_s=0.015", "exposure_s=0.03"),
+    Degradation("rain", "rain=200", "rain=600"),
+    Degradation("things that move", "moving_boxes=6", "moving_boxes=16"),
+    Degradation("plain walls", "plain_walls=0.4", "plain_walls=0.7"),
+    Degradation("repeating walls", "repetition=0.25", "repetition=0.5"),
+    Degradation("all of `hard`", "", ""),
+)
+"""Each on top of easy images; the last is what `maci2 simulate --difficulty hard` renders."""
+
+
+@dataclass(frozen=True)
+class HardImagesTask:
+    """One rendering, measured with learned and with fixed match covariances."""
+
+    recording: str
+    path: Path
+    kind: str
+    degrade: str
+    """Choices on top of easy images; of hard ones where there are none."""
+
+    duration_s: float
+    seed: int
+
+    @property
+    def key(self) -> str:
+        return f"{self.recording}_{slug(self.kind)}_{slug(self.degrade) or 'hard'}_{self.seed}"
+
+    @property
+    def difficulty(self) -> Difficulty:
+        return degraded(EASY, self.degrade) if self.degrade else HARD
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "recording": self.recording,
+            "kind": self.kind,
+            "degrade": self.degrade,
+            "duration_s": self.duration_s,
+            "seed": self.seed,
+        }
+
+
+def hard_images_tasks(
+    recordings: dict[str, Path], duration_s: float, seeds: Iterable[int], both_strengths: bool
+) -> list[HardImagesTask]:
+    """Every kind along every flight, strong, and mild where both strengths are asked for."""
+    return [
+        HardImagesTask(name, path, one.kind, degrade, duration_s, seed)
+        for one in DEGRADATIONS
+        for degrade in dict.fromkeys((one.mild, one.strong) if both_strengths else (one.strong,))
+        for name, path in recordings.items()
+        for seed in seeds
+    ]
+
+
+def run_hard_images(task: HardImagesTask) -> TaskResult:
+    """Render into a folder that is thrown away; one row for each match covariance."""
+    config = RenderConfig(
+        task.difficulty, task.seed, RATE_HZ, FLIGHTS_FROM_S[task.recording], task.duration_s
+    )
+    flight, _ = rendered_on_imu_clock(open_recording(task.path), config)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / task.recording
+        render_recording(flight, path, config)
+        scores = visual_report(open_recording(path), INTERVAL_S, tuple(MODELS))
+        return TaskResult([_row(name, score, path) for name, score in scores.items()])
+
+
+def _row(model: str, score: VisualScore, path: Path) -> dict[str, Any]:
+    options = RunOptions(parse_vision(MODELS[model], "camera", None), stride_s=STRIDE_S)
+    _, evaluated = evaluate_recording(path, options)
+    fused, visual = summarize(evaluated.rows), score.as_dict()
+    return {
+        "model": model,
+        "poses": visual["steps"] + visual["unmeasured"],
+        "measured": visual["steps"],
+        "beyond_5_sigma": rounded(visual["beyond_5_sigma"]),
+        "nees": rounded(visual["nees"]["pose"]),
+        "translation_m": rounded(visual["translation_m"]),
+        "windows": fused.windows,
+        "success": rounded(fused.success),
+        "accepted_wrong": rounded(fused.accepted_wrong),
+        "fused_translation_m": rounded(fused.mean["translation_m"]),
+        "fused_rotation_deg": rounded(fused.mean["rotation_deg"]),
+    }
+
+
+def hard_images_findings(records: list[Record]) -> Findings:
+    """One line for each kind and match covariance, the mean over all kinds last, and the claims."""
+    kinds = dict.fromkeys(record["task"]["kind"] for record in records)
+    by_kind = {
+        kind: [one["rows"] for one in records if one["task"]["kind"] == kind and one["rows"]]
+        for kind in kinds
+    }
+    by_kind = {kind: rows for kind, rows in by_kind.items() if rows}
+    by_kind["all kinds"] = [rows for renderings in by_kind.values() for rows in renderings]
+    if not by_kind["all kinds"]:
+        return Findings([])
+    lines, claims = [], []
+    for kind, renderings in by_kind.items():
+        both = {model: _pooled(renderings, model) for model in MODELS}
+        lines += [_line(kind, model, pooled) for model, pooled in both.items()]
+        claims += _claims(kind, both["learned"], both["fixed"])
+    columns = (
+        *("renderings", "poses", "measured [%]", "beyond 5 sigmas [%]", "NEES", "error [mm]"),
+        *("init success [%]", "ok and wrong [%]", "fused [mm]", "fused [deg]"),
+    )
+    note = (
+        f"Relative poses over {INTERVAL_S:g} s; windows of 2.5 s every {STRIDE_S:g} s, fused with "
+        "the flight's own IMU; errors are means of the renderings' means."
+    )
+    return Findings([Table("Hard images", columns, tuple(lines), note)], claims)
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """One match covariance over some renderings."""
+
+    renderings: int
+    poses: int
+    measured: float
+    beyond_5_sigma: float
+    nees: float
+    translation_m: float
+    success: float
+    accepted_wrong: float
+    fused_translation_m: float
+    fused_rotation_deg: float
+
+
+def _pooled(renderings: list[list[dict[str, Any]]], model: str) -> Pooled:
+    rows = [row for rows in renderings for row in rows if row["model"] == model]
+
+    def mean(name: str, weight: str = "") -> float:
+        known = [row for row in rows if row[name] is not None]
+        weights = [row[weight] if weight else 1.0 for row in known]
+        return float(np.average([row[name] for row in known], weights=weights)) if known else np.nan
+
+    poses = sum(row["poses"] for row in rows)
+    return Pooled(
+        renderings=len(rows),
+        poses=poses,
+        measured=sum(row["measured"] for row in rows) / max(poses, 1),
+        beyond_5_sigma=mean("beyond_5_sigma", "measured"),
+        nees=mean("nees", "measured"),
+        translation_m=mean("translation_m"),
+        success=mean("success", "windows"),
+        accepted_wrong=mean("accepted_wrong", "windows"),
+        fused_translation_m=mean("fused_translation_m"),
+        fused_rotation_deg=mean("fused_rotation_deg"),
+    )
+
+
+def _line(kind: str, model: str, pooled: Pooled) -> Line:
+    cells = (
+        Cell(pooled.renderings, 0),
+        Cell(pooled.poses, 0),
+        Cell(100.0 * pooled.measured, 1),
+        Cell(100.0 * pooled.beyond_5_sigma, 1),
+        Cell(pooled.nees, 2),
+        Cell(1e3 * pooled.translation_m, 2),
+        Cell(100.0 * pooled.success, 1),
+        Cell(100.0 * pooled.accepted_wrong, 1),
+        Cell(1e3 * pooled.fused_translation_m, 2),
+        Cell(pooled.fused_rotation_deg, 3),
+    )
+    return Line(f"{kind}, {model}", f"vision {MODELS[model]}, raw IMU", cells)
+
+
+def _claims(kind: str, learned: Pooled, fixed: Pooled) -> list[Claim]:
+    """What learned covariances promise: of each kind to be better, of all together by a fifth."""
+    ratio = learned.fused_translation_m / fixed.fused_translation_m
+    needed = 0.8 if kind == "all kinds" else 1.0
+    better = Claim(f"{kind}: fused error {ratio:.2f} of fixed noise's, at most {needed}",
+                   ratio <= needed)  # fmt: skip
+    if kind != "all kinds":
+        return [better]
+    return [
+        better,
+        Claim(f"{100.0 * learned.measured:.1f} % measured, at least 98", learned.measured >= 0.98),
+        Claim(
+            f"{100.0 * learned.beyond_5_sigma:.2f} % beyond 5 sigmas, at most 0.5",
+            learned.beyond_5_sigma <= 0.005,
+        ),
+        Claim(f"NEES {learned.nees:.2f}, 0.6 to 1.6", 0.6 <= learned.nees <= 1.6),
+        Claim(f"init: {100.0 * learned.success:.1f} % right, at least 95", learned.success >= 0.95),
+        Claim(
+            f"init: {100.0 * learned.accepted_wrong:.1f} % ok and wrong, at most 1",
+            learned.accepted_wrong <= 0.01,
+        ),
+    ]

@@ -1,0 +1,54 @@
+"""Images read in a thread of their own before they are asked for."""
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Literal
+
+from maci2.sensors.stereo import Frames, Image
+from maci2.types import Stamps
+
+Side = Literal["left", "right"]
+
+HELD = 4
+"""Images that may wait to be taken; the oldest is forgotten."""
+
+
+@dataclass
+class ReadAhead:
+    """Images of some stereo pairs. One thread reads them all, so that a file is never read by two
+    at once."""
+
+    frames: Frames
+    _coming: dict[tuple[Side, int], Future[Image]] = field(default_factory=dict)
+    _reader: ThreadPoolExecutor | None = None
+
+    @property
+    def stamps_ns(self) -> Stamps:
+        """(n,) timestamps of all stereo pairs."""
+        return self.frames.stamps_ns
+
+    def expect(self, index: int) -> None:
+        """Begin to read a pair that will be asked for."""
+        for side in ("left", "right"):
+            self._submit(side, index)
+        while len(self._coming) > HELD:
+            self._coming.pop(next(iter(self._coming))).cancel()
+
+    def left(self, index: int) -> Image:
+        """The left image; an ImageError of reading it is raised here."""
+        return self._take("left", index)
+
+    def right(self, index: int) -> Image:
+        """The right image."""
+        return self._take("right", index)
+
+    def _submit(self, side: Side, index: int) -> None:
+        if (side, index) not in self._coming:
+            if self._reader is None:
+                self._reader = ThreadPoolExecutor(1, "read-ahead")
+            read = self.frames.left if side == "left" else self.frames.right
+            self._coming[side, index] = self._reader.submit(read, index)
+
+    def _take(self, side: Side, index: int) -> Image:
+        self._submit(side, index)
+        return self._coming.pop((side, index)).result()
