@@ -9,6 +9,11 @@ from maci2.experiments import paper_numbers as paper
     ("table", "row", "velocity", "gravity"),
     [
         (paper.EUROC, "VINS-Mono", 0.169, 1.611),
+        (paper.EUROC, "DRT-t", 0.134, 1.137),
+        (paper.EUROC, "DRT-l", 0.138, 1.303),
+        (paper.EUROC, "sqrt-VINS mono", 0.073, 1.072),
+        (paper.EUROC, "FF-VIO-Init", 0.055, 0.914),
+        (paper.EUROC, "sqrt-VINS stereo", 0.062, 1.049),
         (paper.EUROC, "VINS-Fusion", 0.031, 2.117),
         (paper.EUROC, "ORB-SLAM3", 0.050, 1.391),
         (paper.EUROC, "Stereo-NEC", 0.037, 1.517),

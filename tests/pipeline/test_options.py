@@ -72,3 +72,27 @@ def test_paper_mode_is_the_papers_choices_exactly():
     assert not solver.imu_cross_terms
     learned = RunOptions(VisionSource("truth"), paper=True, imu="some.onnx").solver()
     assert not learned.estimate_gyro_bias
+
+
+@pytest.mark.parametrize(
+    ("text", "pixel_std", "depths"),
+    [("tracks:0.5", 0.5, (1.5, 12.0)), ("tracks:1,4,60", 1.0, (4.0, 60.0))],
+)
+def test_simulated_tracks_have_noise_and_depths(text, pixel_std, depths):
+    source = parse_vision(text, "camera", None)
+    assert (source.kind, source.pixel_std, source.depths) == ("tracks", pixel_std, depths)
+    assert source.frame == "rectified"
+    assert source.from_truth
+    assert parse_vision(str(source), "camera", None) == source
+
+
+def test_a_file_of_tracks_does_not_come_from_ground_truth():
+    source = parse_vision("tracks:mine.npz", "camera", None)
+    assert (source.file, source.frame, source.from_truth) == ("mine.npz", "rectified", False)
+    assert str(source) == "tracks:mine.npz"
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "60", "0.5,3,2", "0.5,0,4", "0.5,4", "half", "nan"])
+def test_tracks_that_cannot_be_are_told(text):
+    with pytest.raises(OptionError, match="--vision tracks:"):
+        parse_vision(f"tracks:{text}", "camera", None)

@@ -22,6 +22,7 @@ from maci2.baselines.static import static
 from maci2.baselines.stereo_nec import stereo_nec
 from maci2.baselines.vins import vins, vins_fixed
 from maci2.baselines.vins_fusion import vins_fusion
+from maci2.baselines.vins_mono import vins_mono, vins_mono_fixed
 from maci2.errors import OptionError
 from maci2.estimation import VIState
 
@@ -38,6 +39,8 @@ INITIALIZERS: dict[str, Initializer] = {
     "analytic": analytic,
     "kimera": kimera,
     "static": static,
+    "vins-mono": vins_mono,
+    "vins-mono-fixed": vins_mono_fixed,
     "drt-t": drt_tight,
     "drt-l": drt_loose,
     "drt-pnec": drt_pnec,

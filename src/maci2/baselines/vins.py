@@ -23,6 +23,7 @@ from maci2.baselines.alignment import (
 )
 from maci2.baselines.segment import Answer, Segment
 from maci2.imu import Preintegrated
+from maci2.lie import se3_inv
 from maci2.types import Array
 
 MIN_EXCITATION = 0.25
@@ -38,16 +39,17 @@ AMPLIFICATION = 1000.0
 
 def vins(segment: Segment) -> Answer:
     """VINS-Fusion's alignment as released, fault included."""
-    return _align(segment, clear_each_time=False)
+    return align(segment, segment.Ts_c0_c(), clear_each_time=False)
 
 
 def vins_fixed(segment: Segment) -> Answer:
     """VINS-Fusion's alignment as the paper means it."""
-    return _align(segment, clear_each_time=True)
+    return align(segment, segment.Ts_c0_c(), clear_each_time=True)
 
 
-def _align(segment: Segment, clear_each_time: bool) -> Answer:
-    Ts_c0_c, Ts_c0_b = segment.Ts_c0_c(), segment.Ts_c0_b()
+def align(segment: Segment, Ts_c0_c: Array, clear_each_time: bool) -> Answer:
+    """The alignment on given camera poses, whose scale may be any."""
+    Ts_c0_b = Ts_c0_c @ se3_inv(np.ascontiguousarray(segment.T_b_c))
     Rs_c0_b = Ts_c0_b[:, :3, :3]
     pre = raw_motion(segment)
     warning = _excitation_warning(pre)

@@ -11,10 +11,15 @@ from maci2.chain.chain_measurements import (
     state_prior,
     zero_motion,
 )
-from maci2.chain.chain_posterior import ChainPosterior, chain_posterior
+from maci2.chain.chain_posterior import ChainPosterior, chain_posterior, last_state_covariance
 from maci2.chain.chain_solver import ChainConfig, ChainSolution, solve_chain
 from maci2.chain.chain_state import Border, BorderUnknowns, States, make_border
-from maci2.chain.marginalization import marginalize_first, without_first
+from maci2.chain.marginalization import (
+    marginalize_first,
+    solution_without_first,
+    with_wandering_constants,
+    without_first,
+)
 from maci2.chain.variance_components import (
     ChainResiduals,
     NoiseSolution,
@@ -40,11 +45,14 @@ __all__ = [
     "border_prior",
     "chain_posterior",
     "chain_residuals",
+    "last_state_covariance",
     "make_border",
     "marginalize_first",
+    "solution_without_first",
     "solve_chain",
     "solve_with_noise",
     "state_prior",
+    "with_wandering_constants",
     "without_first",
     "zero_motion",
 ]

@@ -40,10 +40,16 @@ LONGEST_TIE_S = 10.0
 _LOSSES = {"none": NO_LOSS, "huber": HUBER, "cauchy": CAUCHY}
 
 
-def assemble(problem: ChainProblem, states: States, border: Border) -> Factors:
-    """Everything measured, linearized where the biases and clocks now are."""
+def assemble(
+    problem: ChainProblem, states: States, border: Border, before: Factors | None = None
+) -> Factors:
+    """Everything measured, linearized where the biases and clocks now are.
+
+    `before` are the factors of the chain's first states, as assembled earlier: their ties are taken
+    from there, at the biases they were integrated with.
+    """
     return Factors(
-        _ties(problem, states),
+        _ties(problem, states, before.ties if before is not None else None),
         _timed(problem, problem.positions, states, border, POSITION_CLOCK_AT),
         _timed(problem, problem.orientations, states, border, ORIENTATION_CLOCK_AT),
         stack_priors(problem.priors),
@@ -54,15 +60,23 @@ def _biases(states: States) -> Array:
     return np.hstack([states.bias_gyro, states.bias_acc])
 
 
-def _ties(problem: ChainProblem, states: States) -> Ties:
+def _ties(problem: ChainProblem, states: States, before: Ties | None) -> Ties:
     stamps_ns, camera = problem.stamps_ns, problem.camera
     bias = _biases(states)
-    spans = integrate_spans(problem.imu, stamps_ns[:-1], stamps_ns[1:], bias[:-1])
+    known = 0 if before is None else len(before.white)
+    new_ns = stamps_ns[known:]
+    spans = integrate_spans(problem.imu, new_ns[:-1], new_ns[1:], bias[known:-1])
     white = square_root_information(walking_covariance(spans, problem.walk_gyro, problem.walk_acc))
     # Across a gap of the samples only the biases are tied.
-    white[_across_gaps(problem.imu, stamps_ns), :9] = 0.0
+    white[_across_gaps(problem.imu, new_ns), :9] = 0.0
     none = camera is None or not len(camera.index)
-    at_ns = stamps_ns[:0] if none else stamps_ns
+    known_instants = 0 if before is None else len(before.instant.dt)
+    at_ns = stamps_ns[:0] if none else stamps_ns[known_instants:]
+    at_bias = bias[known_instants : known_instants + len(at_ns)]
+    instant = integrate_spans(problem.imu, at_ns, at_ns, at_bias)
+    if before is not None:
+        spans, instant = _joined(before.spans, spans), _joined(before.instant, instant)
+        white = np.concatenate([before.white, white])
     return Ties(
         spans,
         white,
@@ -70,8 +84,12 @@ def _ties(problem: ChainProblem, states: States) -> Ties:
         np.zeros(0, np.int64) if camera is None else np.asarray(camera.index, dtype=np.int64),
         np.zeros((0, STATE, STATE)) if camera is None else _padded(camera.covs),
         _loss(Loss() if camera is None else camera.loss),
-        integrate_spans(problem.imu, at_ns, at_ns, bias[: len(at_ns)]),
+        instant,
     )
+
+
+def _joined(spans: Spans, further: Spans) -> Spans:
+    return Spans(*(np.concatenate(values) for values in zip(spans, further, strict=True)))
 
 
 def _padded(covs: Array) -> Array:

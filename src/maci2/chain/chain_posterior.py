@@ -73,3 +73,16 @@ def chain_posterior(solution: ChainSolution) -> ChainPosterior:
         )
     states, neighbours, with_border, border = inverse_blocks(*system[:4])
     return ChainPosterior(states, neighbours, with_border, border, solution.columns)
+
+
+def last_state_covariance(solution: ChainSolution) -> Array:
+    """(15, 15) of the newest state, from the normal equations of the solver's last step."""
+    A, _, C, D, _, _ = solution.factored
+    if not solution.converged:
+        return np.asarray(chain_posterior(solution).states[-1])
+    alone = np.linalg.inv(A[-1])
+    cov = alone.T @ alone
+    if len(D):
+        by_border = np.linalg.solve(D, (alone.T @ C[-1]).T)
+        cov += by_border.T @ by_border
+    return cov

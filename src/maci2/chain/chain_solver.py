@@ -59,42 +59,66 @@ class ChainSolution:
     costs: Array
     """(5,) chi-square of IMU, camera, positions, orientations, priors; robust losses included."""
 
-    dof: int
-    """Residuals less unknowns."""
-
     iterations: int
     converged: bool
+    factored: System
+    """Normal equations of the last step as `factor` left them: linearized one step before the
+    solution, which moves by less than the decrement allows."""
 
     @property
     def cost(self) -> float:
         return float(self.costs.sum())
 
+    @property
+    def dof(self) -> int:
+        """Residuals less unknowns."""
+        return degrees_of_freedom(self.factors, len(self.states.v_w), self.columns)
+
 
 def solve_chain(
-    problem: ChainProblem, states: States, border: Border, config: ChainConfig | None = None
+    problem: ChainProblem,
+    states: States,
+    border: Border,
+    config: ChainConfig | None = None,
+    before: ChainSolution | None = None,
 ) -> ChainSolution:
-    """Minimise the chain's cost from an initial guess."""
+    """Minimise the chain's cost from an initial guess.
+
+    `before` is a solution of the problem without its last states: samples that it has integrated
+    are not integrated again unless their biases move.
+    """
     config = config or ChainConfig()
     columns = problem.unknowns.columns()
+    work = empty_system(len(states.v_w), int(columns.max()) + 1)
+    factors = assemble(problem, states, border, None if before is None else before.factors)
     iterations, converged = 0, False
     for _ in range(config.max_rounds):
-        factors = assemble(problem, states, border)
-        states, border, costs, steps, converged = minimise(factors, states, border, columns, config)
+        states, border, costs, steps, converged = minimise(
+            factors, states, border, columns, config, work
+        )
         iterations += steps
         if not converged or not _moved_far(factors, states, border):
             break
-    dof = degrees_of_freedom(factors, len(states.v_w), columns)
-    return ChainSolution(states, border, factors, columns, costs, dof, iterations, converged)
+        factors = assemble(problem, states, border)
+    return ChainSolution(states, border, factors, columns, costs, iterations, converged, work)
 
 
 def minimise(
-    factors: Factors, states: States, border: Border, columns: Columns, config: ChainConfig
+    factors: Factors,
+    states: States,
+    border: Border,
+    columns: Columns,
+    config: ChainConfig,
+    work: System | None = None,
 ) -> tuple[States, Border, Array, int, bool]:
-    """Levenberg-Marquardt on given arrays: states, border, costs, iterations, whether converged."""
+    """Levenberg-Marquardt on given arrays: states, border, costs, iterations, whether converged.
+
+    `work` is left with the factored normal equations of the last step.
+    """
     free = int(columns.max()) + 1
     n = len(states.v_w)
     system, moved_system = empty_system(n, free), empty_system(n, free)
-    work = empty_system(n, free)
+    work = empty_system(n, free) if work is None else work
     costs, moved_costs = np.zeros(GROUPS), np.zeros(GROUPS)
     linearize(factors, states, border, columns, system, costs)
     damping = LEAST_DAMPING

@@ -8,12 +8,14 @@ from dataclasses import replace
 import numpy as np
 
 from maci2.chain.chain_arrays import GROUPS, Factors, Timed
+from maci2.chain.chain_assembly import stack_priors
 from maci2.chain.chain_equations import empty_system, linearize
 from maci2.chain.chain_measurements import ChainProblem, GaussianPrior
 from maci2.chain.chain_solver import ChainSolution
 from maci2.chain.chain_state import BORDER, STATE, States
 from maci2.chain.propagation import Spans
 from maci2.gaussian import symmetrize
+from maci2.types import Array
 
 
 def marginalize_first(solution: ChainSolution) -> GaussianPrior:
@@ -67,6 +69,40 @@ def without_first(problem: ChainProblem, solution: ChainSolution) -> ChainProble
         camera=camera,
         priors=(marginalize_first(solution), *kept),
     )
+
+
+def with_wandering_constants(prior: GaussianPrior, variances: Array) -> GaussianPrior:
+    """The prior after its constants have wandered: `variances` (20,) are added to theirs.
+
+    In the form of information, so that directions of which nothing is known stay unknown.
+    """
+    moved = STATE + np.flatnonzero(variances > 0.0)
+    if not len(moved):
+        return prior
+    rows = prior.info[moved]
+    gain = np.linalg.inv(np.diag(1.0 / variances[moved - STATE]) + rows[:, moved])
+    info = symmetrize(prior.info - rows.T @ gain @ rows)
+    # The Gaussian's least value is not changed by a wider one.
+    eta = prior.eta - rows.T @ gain @ prior.eta[moved]
+    constant = prior.constant - float(prior.eta[moved] @ gain @ prior.eta[moved])
+    return replace(prior, info=info, eta=eta, constant=constant)
+
+
+def solution_without_first(problem: ChainProblem, solution: ChainSolution) -> ChainSolution:
+    """The solution of what `without_first` left, which is still its optimum."""
+    ties = solution.factors.ties
+    later, keep = slice(1, None), ties.camera_index > 0
+    ties = ties._replace(
+        spans=_cut(ties.spans, later),
+        white=ties.white[1:],
+        camera=ties.camera[keep],
+        camera_index=ties.camera_index[keep] - 1,
+        camera_white=ties.camera_white[keep],
+        instant=_cut(ties.instant, later),
+    )
+    states = States(*(values[1:] for values in solution.states))
+    factors = solution.factors._replace(ties=ties, priors=stack_priors(problem.priors))
+    return replace(solution, states=states, factors=factors)
 
 
 def _touching_first(factors: Factors) -> Factors:

@@ -28,6 +28,7 @@ from maci2.cli.train_imu import train_imu
 from maci2.cli.train_vision import train_vision
 from maci2.cli.truth import truth
 from maci2.cli.vo import vo, vo_report
+from maci2.cli.watch import watch
 from maci2.errors import Maci2Error
 
 app = typer.Typer(
@@ -57,8 +58,8 @@ def version(
 
 
 for command in (
-    demo, check, simulate, vo, init, live, track, calibrate, evaluate, reproduce, report, convert,
-    truth, noise, bench, compile, imu_report, vo_report, train_imu, train_vision, model,
+    demo, check, simulate, vo, init, live, track, watch, calibrate, evaluate, reproduce, report,
+    convert, truth, noise, bench, compile, imu_report, vo_report, train_imu, train_vision, model,
 ):  # fmt: skip
     app.command()(command)
 

@@ -17,13 +17,14 @@ NEEDS = {
     "demo": ("initialize", "calibrate", "odometry", "render"),
     "evaluate": ("initialize", "odometry"),
     "live": ("initialize", "odometry"),
-    "reproduce": ("initialize", "calibrate", "baselines", "odometry"),
+    "reproduce": ("initialize", "calibrate", "baselines", "odometry", "chain"),
     "simulate": ("render",),
     "track": ("initialize", "odometry", "chain"),
     "train-vision": ("odometry", "render"),
     "truth": ("chain",),
     "vo": ("odometry",),
     "vo-report": ("odometry",),
+    "watch": ("initialize", "chain"),
 }
 """What commands compile in all processes at once; others compile for themselves, as they go."""
 

@@ -31,7 +31,9 @@ Vision = Annotated[
         help="camera motion: images (stereo visual odometry; images:fixed, images:structure or "
         "images:chi2 with a baseline's match covariance), truth:ROT_DEG,TRANS_M (ground truth "
         "with noise added to each relative pose), trajectory:FILE (TUM format), measurements:FILE "
-        "(.npz with covariances)  [default: images, where the recording has them]"
+        "(.npz with covariances), tracks:PIXEL_SIGMA[,NEAR_M,FAR_M] (points simulated along the "
+        "ground truth), tracks:FILE.npz (points of your own tracker)  [default: images, where the "
+        "recording has them]"
     ),
 ]
 VisionFrame = Annotated[str, typer.Option(help="camera frame of a trajectory: camera or rectified")]

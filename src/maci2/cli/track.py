@@ -41,6 +41,10 @@ def track(
             help="scale the visual noise by what its innovations show",
         ),
     ] = True,
+    imu_rate: Annotated[
+        bool,
+        typer.Option("--at-imu-rate", help="write states at every IMU sample, too"),
+    ] = False,
     truth: opt.Truth = "",
     acc_bias_prior: opt.AccBiasPrior = None,
     acc_bias_std: opt.AccBiasStd = None,
@@ -48,6 +52,7 @@ def track(
     topics: opt.Topics = "",
     seed: opt.Seed = 0,
     report: opt.Report = None,
+    rerun: opt.Rerun = "",
     json: opt.Json = None,
 ) -> None:
     """Visual-inertial odometry: states with covariance at every image, from initialization on.
@@ -75,11 +80,13 @@ def track(
     from maci2.pipeline.tracking.track_files import raw_biases, track_summary, write_track
 
     config = SmootherConfig(lag_s=lag, adapt_visual_noise=adapt_noise)
-    tracked = track_recording(sequence, options, interval, config, batch)
+    tracked = track_recording(sequence, options, interval, config, batch, at_imu_rate=imu_rate)
     known = tracked.inputs.truth
     errors = None
     if known is not None:
-        errors = track_errors(tracked.track.states, raw_biases(tracked)[0], known)
+        errors = track_errors(
+            tracked.track.states, raw_biases(tracked)[0], known, tracked.track.origins
+        )
     summary = track_summary(tracked)
     if errors is not None:
         summary["errors"] = errors.as_dict()
@@ -88,6 +95,10 @@ def track(
     if output is not None:
         for path in write_track(tracked, output, summary):
             typer.echo(f"wrote {path}")
+    if rerun:
+        from maci2.reports.rerun_viewer import Viewer
+
+        Viewer(rerun, f"track {tracked.inputs.recording.name}").show_path(tracked.track.states)
     if report is not None:
         from maci2.files import write_atomically
         from maci2.reports.track_page import track_page

@@ -92,6 +92,7 @@ class _ImuSensor(_Sensor):
     gyroscope_random_walk: NonNegativeFloat
     accelerometer_noise_density: PositiveFloat
     accelerometer_random_walk: NonNegativeFloat
+    calibration: Literal["measured", "exact"] = "measured"
 
 
 class _CameraSensor(_Sensor):
@@ -210,6 +211,7 @@ def read_imu_noise(path: Path) -> ImuNoise:
         walk_gyro=imu.gyroscope_random_walk,
         walk_acc=imu.accelerometer_random_walk,
         rate_hz=imu.rate_hz,
+        exact=imu.calibration == "exact",
     )
 
 

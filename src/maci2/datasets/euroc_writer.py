@@ -91,7 +91,7 @@ def _pose(T_b_s: Array) -> dict[str, Any]:
 
 
 def _imu_description(noise: ImuNoise) -> dict[str, Any]:
-    return {
+    description = {
         "sensor_type": "imu",
         "T_BS": _pose(np.eye(4)),
         "rate_hz": float(noise.rate_hz),
@@ -100,6 +100,7 @@ def _imu_description(noise: ImuNoise) -> dict[str, Any]:
         "accelerometer_noise_density": float(noise.density_acc),
         "accelerometer_random_walk": float(noise.walk_acc),
     }
+    return description | ({"calibration": "exact"} if noise.exact else {})
 
 
 def _camera_description(camera: Camera) -> dict[str, Any]:

@@ -18,11 +18,12 @@ from maci2.experiments.experiment import (
     Experiment,
     InitExperiment,
     RobustnessExperiment,
+    TrackExperiment,
     TruthExperiment,
     VisualExperiment,
 )
 from maci2.experiments.hard_images import HARD_IMAGES, HARD_IMAGES_FULL
-from maci2.experiments.method import DROID, TRUTH, Method
+from maci2.experiments.method import DROID, HALF_PIXEL, ONE_PIXEL, TRUTH, Method
 
 IMU_TRAINING = ("MH_01_easy", "MH_05_difficult", "V2_01_easy", "V2_03_difficult")
 IMU_TUNING = ("MH_03_medium", "V1_02_medium")
@@ -56,16 +57,71 @@ BASELINES = (
     Method("naive static", "static"),
 )
 
+RIVALS = (
+    Method("VINS-Mono (mono)", "vins-mono", paper_row="VINS-Mono"),
+    Method("VINS-Mono, fixed (mono)", "vins-mono-fixed"),
+    Method("VINS-Fusion (stereo)", "vins-fusion", paper_row="VINS-Fusion"),
+    Method("ORB-SLAM3 (stereo)", "orbslam3-full", paper_row="ORB-SLAM3"),
+    Method("Stereo-NEC (stereo)", "stereo-nec", paper_row="Stereo-NEC"),
+    Method("DRT-t (mono)", "drt-t", paper_row="DRT-t"),
+    Method("DRT-l (mono)", "drt-l", paper_row="DRT-l"),
+    Method("DRT-PNEC (mono)", "drt-pnec"),
+    Method("sqrt-VINS mono", "sqrtvins-mono"),
+    Method(
+        "sqrt-VINS mono, bias guess",
+        "sqrtvins-mono-guess",
+        knows_sensor=True,
+        paper_row="sqrt-VINS mono",
+    ),
+    Method("sqrt-VINS stereo", "sqrtvins-stereo"),
+    Method(
+        "sqrt-VINS stereo, bias guess",
+        "sqrtvins-stereo-guess",
+        knows_sensor=True,
+        paper_row="sqrt-VINS stereo",
+    ),
+    Method("OpenVINS dynamic (stereo)", "openvins"),
+    Method("OpenVINS dynamic (stereo), bias guess", "openvins-guess", knows_sensor=True),
+    Method("OpenVINS static", "openvins-static"),
+)
+"""Methods that take feature tracks; those with a bias guess were told about EuRoC's IMU."""
+
+
+def _on_tracks(methods: tuple[Method, ...], visions: tuple[str, ...]) -> tuple[Method, ...]:
+    return tuple(
+        replace(method, vision=vision, first_stride_only=True)
+        for vision in visions
+        for method in methods
+    )
+
+
+ALL_EUROC = (
+    *("MH_01_easy", "MH_02_easy", "MH_03_medium", "MH_04_difficult", "MH_05_difficult"),
+    *("V1_01_easy", "V1_02_medium", "V1_03_difficult"),
+    *("V2_01_easy", "V2_02_medium", "V2_03_difficult"),
+)
+
 EUROC_INIT = InitExperiment(
     "euroc-init",
     "Initialization on EuRoC, baselines on the same input",
     paper.EUROC_TEST,
-    _on_both((LEARNED, RAW, PRINTED, *BASELINES)),
+    (
+        *_on_both((LEARNED, RAW, PRINTED, *BASELINES)),
+        *_on_tracks((LEARNED, RAW, *RIVALS), (HALF_PIXEL, ONE_PIXEL)),
+    ),
     paper=paper.EUROC,
     strides_s=(2.5, 0.5),
     claims=baseline_claims,
     scored=True,
     detail=True,
+)
+
+EUROC_TRACKS = InitExperiment(
+    "euroc-tracks",
+    "The methods on tracks of 1 px on every EuRoC recording, those of the IMU model's training too",
+    ALL_EUROC,
+    _on_tracks((RAW, *RIVALS), (ONE_PIXEL,)),
+    scored=True,
 )
 
 COV_ABLATION = InitExperiment(
@@ -162,11 +218,7 @@ POSE = InitExperiment(
 GYRO_BIAS = InitExperiment(
     "gyro-bias",
     "Gyroscope bias on all EuRoC recordings",
-    (
-        *("MH_01_easy", "MH_02_easy", "MH_03_medium", "MH_04_difficult", "MH_05_difficult"),
-        *("V1_01_easy", "V1_02_medium", "V1_03_difficult"),
-        *("V2_01_easy", "V2_02_medium", "V2_03_difficult"),
-    ),
+    ALL_EUROC,
     (RAW, *(one for one in BASELINES if one.initializer in ("vins", "orbslam3", "analytic"))),
     metrics=("gyro_bias_norm_pct", "gyro_bias_pct"),
 )
@@ -204,7 +256,7 @@ VBR_INIT = InitExperiment(
     paper.VBR,
     tuple(
         replace(method, vision="images")
-        for method in (RAW, *(one for one in BASELINES if not one.knows_sensor))
+        for method in (RAW, *(one for one in (*BASELINES, *RIVALS) if not one.knows_sensor))
     ),
     paper=paper.VBR_TABLE,
     limits=VBR_LIMITS,
@@ -216,16 +268,35 @@ IMAGES_INIT = InitExperiment(
     "images-init",
     "Initialization from real images (MH_01 is among the IMU model's training recordings)",
     ("MH_01_clip",),
-    tuple(replace(method, vision="images", paper_row="") for method in (LEARNED, RAW, *BASELINES)),
+    tuple(
+        replace(method, vision="images", paper_row="")
+        for method in (LEARNED, RAW, *BASELINES, *RIVALS)
+    ),
     strides_s=(0.5,),
     metrics=FOUR,
     detail=True,
+)
+
+RENDERED_INIT = InitExperiment(
+    "rendered-init",
+    "Initialization from images rendered along real trajectories, easy and hard",
+    ("V1_02_easy", "V1_02_hard", "V2_03_easy", "V2_03_hard"),
+    tuple(replace(method, vision="images", paper_row="") for method in (LEARNED, RAW, *RIVALS)),
+    scored=True,
 )
 
 VIS_COV = VisualExperiment(
     "vis-cov",
     "Predicted visual sigma against actual error",
     ("MH_01_clip", "MH_01_static_clip", *paper.EUROC_TEST),
+)
+
+TRACK = TrackExperiment(
+    "track",
+    "Visual-inertial odometry of whole recordings",
+    ("MH_01_clip", "V1_02_easy", "V1_02_hard", "V2_03_easy", "V2_03_hard"),
+    (*paper.EUROC_TEST, *IMU_TRAINING, *IMU_TUNING),
+    DROID,
 )
 
 INTE_ERROR = CovarianceExperiment(
@@ -259,6 +330,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     one.name: one
     for one in (
         EUROC_INIT,
+        EUROC_TRACKS,
         COV_ABLATION,
         COV_RATIO,
         IMU_ABLATION,
@@ -267,11 +339,13 @@ EXPERIMENTS: dict[str, Experiment] = {
         GYRO_BIAS,
         VBR_INIT,
         IMAGES_INIT,
+        RENDERED_INIT,
         VIS_COV,
         CALIB,
         IMU_COV,
         INTE_ERROR,
         ROBUSTNESS,
+        TRACK,
         HARD_IMAGES,
         HARD_IMAGES_FULL,
         GROUND_TRUTH,

@@ -33,6 +33,13 @@ def baseline_claims(board: Board, paper: PaperTable | None) -> list[Claim]:
                 "gravity_deg",
                 among="of the methods that know nothing of this sensor",
             ),
+            _lowest(
+                board,
+                _named(methods, "maci2, raw IMU"),
+                [method for method in methods if not method.knows_sensor],
+                "velocity_rmse",
+                among="of the methods that know nothing of this sensor",
+            ),
             _no_baseline_succeeds_more(board, methods),
         ]
         claims += [_honest(board, method) for method in methods if _is_ours(method)]

@@ -27,6 +27,7 @@ from maci2.experiments.robustness_task import (
 )
 from maci2.experiments.row_records import row_from_record
 from maci2.experiments.table import Findings
+from maci2.experiments.track_task import TrackTask, baselines_of, track_findings
 from maci2.experiments.truth_task import TruthTask, truth_findings
 from maci2.experiments.visual_task import VisualTask, visual_findings
 from maci2.pipeline.options import LONGEST_S, RANGES
@@ -37,6 +38,7 @@ Task = (
     | CovarianceTask
     | VisualTask
     | RobustnessTask
+    | TrackTask
     | TruthTask
     | HardImagesTask
 )
@@ -109,7 +111,7 @@ class InitExperiment:
             for name, path in recordings.present(self.recordings).items()
             for method in self.methods
             if _has_vision(path, method.vision)
-            for stride_s in self.strides_s
+            for stride_s in (self.strides_s[:1] if method.first_stride_only else self.strides_s)
         ]
 
     def findings(self, records: Records) -> Findings:
@@ -189,6 +191,50 @@ class CovarianceExperiment:
 
     def findings(self, records: Records) -> Findings:
         return covariance_findings(list(records.values()), growth=len(self.growth_s) > 2)
+
+
+@dataclass(frozen=True)
+class TrackExperiment:
+    """Odometry of whole recordings, with other systems' trajectories beside."""
+
+    name: str
+    title: str
+    with_images: tuple[str, ...]
+    """Recordings that are tracked from their images."""
+
+    with_trajectory: tuple[str, ...]
+    """Recordings whose fused trajectory is `vision`."""
+
+    vision: str
+    imus: tuple[str, ...] = ("raw", "euroc")
+
+    @property
+    def recordings(self) -> tuple[str, ...]:
+        return (*self.with_images, *self.with_trajectory)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return (_file_of(self.vision),)
+
+    def tasks(self, recordings: Recordings, settings: Settings) -> list[Task]:
+        images = recordings.present(self.with_images).items()
+        fused = recordings.present(self.with_trajectory).items()
+        root = recordings.root
+        return [
+            *(
+                TrackTask(name, path, "images", "raw", baselines_of(root, name))
+                for name, path in images
+            ),
+            *(
+                TrackTask(name, path, self.vision, imu)
+                for name, path in fused
+                if _has_vision(path, self.vision)
+                for imu in self.imus
+            ),
+        ]
+
+    def findings(self, records: Records) -> Findings:
+        return track_findings(list(records.values()))
 
 
 @dataclass(frozen=True)

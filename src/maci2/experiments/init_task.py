@@ -47,7 +47,8 @@ class InitTask:
     @property
     def key(self) -> str:
         """Name of the result's file."""
-        vision = self.method.vision.partition(":")[0]
+        kind = self.method.vision.partition(":")[0]
+        vision = slug(self.method.vision) if kind == "tracks" else kind
         return f"{self.recording}_{self.stride_s:g}s_{vision}_{slug(self.method.name)}"
 
     def as_dict(self) -> dict[str, Any]:

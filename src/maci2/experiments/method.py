@@ -11,6 +11,8 @@ from maci2.pipeline.options import RunOptions, parse_vision
 
 TRUTH = "truth:0.05,0.003"
 DROID = "trajectory:visual/droid_stereo_Twc_tum.txt"
+HALF_PIXEL, ONE_PIXEL = "tracks:0.5", "tracks:1"
+"""Simulated tracks along the ground truth, with the recording's own IMU."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,9 @@ class Method:
 
     paper_row: str = ""
     """Row of the paper's table to compare with."""
+
+    first_stride_only: bool = False
+    """Whether it runs at the experiment's first stride only: its windows take their time."""
 
     def options(self, stride_s: float, seed: int) -> RunOptions:
         """The same choices as options of `maci2 evaluate`."""

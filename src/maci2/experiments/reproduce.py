@@ -28,6 +28,7 @@ from maci2.experiments.recordings import Recordings
 from maci2.experiments.robustness_task import RobustnessTask, run_robustness
 from maci2.experiments.store import FORMAT, Store, to_text
 from maci2.experiments.table import Findings
+from maci2.experiments.track_task import TrackTask, run_track
 from maci2.experiments.truth_task import TruthTask, run_truth
 from maci2.experiments.visual_task import VisualTask, run_visual
 from maci2.files import write_atomically
@@ -165,6 +166,8 @@ def run_task(task: Task) -> TaskResult:
             return run_visual(task)
         if isinstance(task, RobustnessTask):
             return run_robustness(task)
+        if isinstance(task, TrackTask):
+            return run_track(task)
         if isinstance(task, HardImagesTask):
             return run_hard_images(task)
         return run_covariance(task)

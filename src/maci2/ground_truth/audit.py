@@ -33,7 +33,7 @@ def audit_capture(
     are used."""
     found = register(capture, recording.imu)
     # A simulated IMU has no vibration to be read off its samples.
-    model = datasheet_model if recording.rig.exact else raw_model
+    model = datasheet_model if recording.rig.imu.exact else raw_model
     imu = model(recording.imu, recording.rig.imu)
     fit = fit_audit(audit_problem(capture, found, imu, recording.imu, recording.rig, rows_hz))
     truth = audited_rows(fit, f"audited {capture.source}")

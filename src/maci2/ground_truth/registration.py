@@ -71,6 +71,12 @@ def register(capture: Capture, imu: ImuSamples) -> Registration:
     if match is None or match.excitation < MIN_RATE:
         return Registration(lag_s, capture.T_b_m[:3, :3], resting_rate(imu), 0.0, 0.0)
     R_b_m, likeness = _best_rotation(match.gyro, match.rates_s)
+    if likeness < ALIKE and lag_s != 0.0:
+        # Norms of rates mislead where the gyroscope never rests, so that its bias is unknown.
+        unshifted = match_rates(_source(capture, capture.Rs_w_m), imu)
+        if unshifted is not None and _best_rotation(unshifted.gyro, unshifted.rates_s)[1] > ALIKE:
+            match, lag_s, shifted = unshifted, 0.0, capture
+            R_b_m, likeness = _best_rotation(match.gyro, match.rates_s)
     _require_readable(capture, shifted, imu, likeness)
     bias = np.median(match.gyro - match.rates_s @ R_b_m.T, axis=0)
     return Registration(lag_s + match.offset_s, R_b_m, bias, likeness, match.excitation)

@@ -41,6 +41,7 @@ from maci2.vision import (
 )
 from maci2.vision.calibration_uncertainty import EXACT_CALIBRATION, CalibrationUncertainty
 from maci2.vision.feature_tracks import FeatureTracks
+from maci2.vision.image_tracks import image_tracks
 from maci2.vision.odometry import StereoOdometry
 from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
 from maci2.vision.predicted_rotation import no_prediction
@@ -146,6 +147,11 @@ class Inputs:
         """Points followed over the keyframes; noise depends on seed, recording and `index`."""
         if isinstance(self.visual, RecordedTracks):
             return self.visual.tracks(stamps_ns)
+        if isinstance(self.visual, StereoOdometry):
+            key = stamps_ns.tobytes()
+            if key not in self._image_tracks:
+                self._image_tracks[key] = image_tracks(self.visual, stamps_ns)
+            return self._image_tracks[key]
         if isinstance(self.visual, SimulatedTracker):
             truth = self._require_truth()
             return self.visual.tracks(truth, stamps_ns, self._window_seed(index))
@@ -153,6 +159,11 @@ class Inputs:
             f"--vision {self.source} gives poses only, and this method needs points; give images, "
             "tracks:PIXEL_SIGMA or tracks:FILE.npz."
         )
+
+    @cached_property
+    def _image_tracks(self) -> dict[bytes, FeatureTracks]:
+        """Tracks that were made from images, by their keyframes: methods share them."""
+        return {}
 
     def _motion_of_tracks(self, stamps_ns: Stamps, index: int) -> RelativePoses:
         """Two keyframes at a time, by tracks over a stretch of them: a recording's would not fit

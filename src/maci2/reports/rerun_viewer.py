@@ -8,6 +8,7 @@ import numpy as np
 from maci2.errors import OptionError
 from maci2.estimation import CalibrationResult, InitResult, Posterior, VIState
 from maci2.lie import so3_log
+from maci2.pipeline.tracking import TrackedState
 from maci2.reports.track_picture import sigma_colors, tracked_image
 from maci2.types import Array, Stamps
 from maci2.vision import RelativePoses
@@ -77,6 +78,31 @@ class Viewer:
                 lines = np.stack([tracked.uv0, tracked.uv1], axis=1)
                 colors = sigma_colors(tracked.sigma_px)
                 self._log("image/tracks", "LineStrips2D", strips=list(lines), colors=colors)
+
+    def show_path(self, states: list[TrackedState]) -> None:
+        """A track: its path, and pose, velocity, sigmas and health over time."""
+        positions = np.array([state.T_w_b[:3, 3] for state in states])
+        self._rr.log("w", self._rr.ViewCoordinates.RIGHT_HAND_Z_UP, static=True)
+        self._rr.log("w/path", self._rr.LineStrips3D([positions]), static=True)
+        for state in states:
+            self._at(state.stamp_ns)
+            position = state.T_w_b[:3, 3]
+            self._show_pose("w/body", state.T_w_b)
+            self._log("w/velocity", "Arrows3D", origins=[position], vectors=[ARROW_S * state.v_w])
+            half_sizes, quaternion_xyzw = ellipsoid(state.cov[6:9, 6:9])
+            self._log(
+                "w/uncertainty",
+                "Ellipsoids3D",
+                centers=[position],
+                half_sizes=[half_sizes],
+                quaternions=[quaternion_xyzw],
+            )
+            std = np.sqrt(np.diag(state.cov))
+            for axis in range(3):
+                self._log(f"sigma/velocity/{'xyz'[axis]}", "Scalars", scalars=[std[3 + axis]])
+                bias = state.gyro_bias[axis]
+                self._log(f"gyro_bias/{'xyz'[axis]}", "Scalars", scalars=[bias])
+            self._log("health", "TextLog", text=state.health)
 
     def _show_state(self, state: VIState, posterior: Posterior) -> None:
         positions = state.Ts_c0_b[:, :3, 3]

@@ -169,7 +169,11 @@ class ImuNoise:
     rate_hz: float
     """Nominal sampling rate [Hz]."""
 
+    exact: bool = False
+    """Samples have exactly this noise, as simulated ones; a real sensor has more than its sheet."""
+
     def __post_init__(self) -> None:
+        boundary.require_type(self.exact, bool, "ImuNoise.exact", "True or False")
         for name in ("density_gyro", "density_acc", "walk_gyro", "walk_acc", "rate_hz"):
             # A walk of zero is a bias that stays; noise of zero would be infinite information.
             is_walk = name.startswith("walk")

@@ -145,7 +145,9 @@ def simulate(config: SimulationConfig | None = None) -> Recording:
     camera_stamps_ns = _regular_stamps(config, config.camera_rate_hz, config.camera_offset_ns)
     # Where the duration is no multiple of the IMU's period, an image could follow its last sample.
     camera_stamps_ns = camera_stamps_ns[camera_stamps_ns <= imu_stamps_ns[-1]]
-    noise = replace(config.noise, rate_hz=config.imu_rate_hz)
+    shapes = (config.shape_gyro, config.shape_acc)
+    exact = all(np.array_equal(shape, np.eye(3)) for shape in shapes)
+    noise = replace(config.noise, rate_hz=config.imu_rate_hz, exact=exact)
 
     biases = _biases(config, len(imu_stamps_ns), bias_rng, walk_rng)
     imu_motion = trajectory.at(_seconds(imu_stamps_ns, config.start_ns))

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from maci2.errors import DatasetError
-from maci2.evaluation.track_errors import alignment, relative_errors, track_errors
+from maci2.evaluation.track_errors import track_errors
+from maci2.evaluation.trajectory_errors import alignment, relative_errors
 from maci2.lie import se3_exp
 from maci2.pipeline.tracking import SmootherConfig, track
 from tracking_cases import simulated_ride, without
@@ -20,7 +21,7 @@ def tracked(ride, reasons=None, config=None):
 
 def errors_of(ride, found):
     gyro = np.array([state.gyro_bias for state in found.states])
-    return track_errors(found.states, gyro, ride.truth)
+    return track_errors(found.states, gyro, ride.truth, found.origins)
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,14 @@
 """Visual-inertial odometry: from the first window on, states with covariance at every image."""
 
 from maci2.pipeline.tracking.smoother import FixedLagSmoother, SmootherConfig
-from maci2.pipeline.tracking.track import Health, Track, TrackedState, track
+from maci2.pipeline.tracking.track import Health, Origin, Track, TrackedState, track
 
-__all__ = ["FixedLagSmoother", "Health", "SmootherConfig", "Track", "TrackedState", "track"]
+__all__ = [
+    "FixedLagSmoother",
+    "Health",
+    "Origin",
+    "SmootherConfig",
+    "Track",
+    "TrackedState",
+    "track",
+]

@@ -15,10 +15,10 @@ def propagated_mean(
 ) -> States:
     """The states at stamps_ns[1:], from the one at stamps_ns[0], without covariance."""
     pre = preintegrate(imu, stamps_ns, state.bias_gyro[0], state.bias_acc[0])
-    carried = [state]
+    after = [state]
     for k in range(len(pre.dt)):
-        carried.append(_carried(pre, k, carried[-1], border))
-    parts = (np.concatenate(values) for values in zip(*carried[1:], strict=True))
+        after.append(carried(pre, k, after[-1], border))
+    parts = (np.concatenate(values) for values in zip(*after[1:], strict=True))
     return States(*parts)
 
 
@@ -35,7 +35,7 @@ def propagated(
     states, covs = [], []
     for k in range(len(pre.dt)):
         F, Q = transition(pre, k, state, walks)
-        state, cov = _carried(pre, k, state, border), F @ cov @ F.T + Q
+        state, cov = carried(pre, k, state, border), F @ cov @ F.T + Q
         states.append(state)
         covs.append(cov)
     parts = (np.concatenate(values) for values in zip(*states, strict=True))
@@ -64,7 +64,8 @@ def transition(
     return F, Q
 
 
-def _carried(pre: Preintegrated, k: int, state: States, border: Border) -> States:
+def carried(pre: Preintegrated, k: int, state: States, border: Border) -> States:
+    """One state after segment k, which was integrated with its biases."""
     T, v_w, dt = state.Ts_w_b[0], state.v_w[0], float(pre.dt[k])
     g_w = -border.scalars[0] * border.R_w_g[:, 2]
     out = np.eye(4)

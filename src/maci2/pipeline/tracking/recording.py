@@ -19,12 +19,16 @@ from maci2.imu.model_choice import is_learned
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.pipeline.rehearsals import warm_up
+from maci2.pipeline.tracking.calibration_spread import bias_walks, calibration_spread
+from maci2.pipeline.tracking.first_window import bias_prior, gauge_prior
 from maci2.pipeline.tracking.propagation import propagated
-from maci2.pipeline.tracking.smoother import SmootherConfig, bias_prior, gauge_prior
+from maci2.pipeline.tracking.smoother import SmootherConfig
 from maci2.pipeline.tracking.track import Track, TrackedState, track
+from maci2.sensors import CameraTrajectory
 from maci2.types import NS, Stamps
 from maci2.vision import RelativePoses
 from maci2.vision.odometry_run import even_keyframes
+from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
 
 KEYFRAME_INTERVAL_S = 0.2
 """Between keyframes: the odometry's own spacing, for which its covariances are calibrated."""
@@ -40,6 +44,9 @@ class TrackedRecording:
     batch: bool
     """Whether every state was smoothed with all measurements; otherwise they are causal."""
 
+    at_imu_rate: tuple[TrackedState, ...] = ()
+    """States at every IMU sample too, where they were asked for."""
+
 
 def track_recording(
     path: Path,
@@ -47,8 +54,14 @@ def track_recording(
     interval_s: float = KEYFRAME_INTERVAL_S,
     config: SmootherConfig | None = None,
     batch: bool = False,
+    measured: RelativePoses | None = None,
+    at_imu_rate: bool = False,
 ) -> TrackedRecording:
-    """Track a recording from its first usable window on."""
+    """Track a recording from its first usable window on.
+
+    `measured` are the relative poses of an earlier run with the same options. `at_imu_rate` gives
+    states at every IMU sample beside those at images.
+    """
     inputs = open_inputs(path, options)
     warm_up("initialize", "chain")
     candidates_ns = inputs.candidates_ns()
@@ -58,22 +71,46 @@ def track_recording(
             f"{path}: {len(candidates_ns)} usable images from {options.start_s:g} s on, needed two "
             "or more; choose an earlier --start."
         )
-    vision = inputs.camera_motion(_keyframes(inputs, candidates_ns, interval_s), 0)
+    vision = measured or inputs.camera_motion(keyframes_of(inputs, candidates_ns, interval_s), 0)
     images_ns = _images(inputs, vision.stamps_ns)
-    # A learned model's own walks are those of what it leaves in the samples.
-    noise = inputs.recording.rig.imu if is_learned(options.imu) else inputs.imu
-    walks = (noise.walk_gyro, noise.walk_acc)
-    found = track(inputs.imu, vision, inputs.T_b_c, walks, images_ns, config)
+    rig = inputs.recording.rig
+    walks = tracked_walks(inputs, options)
+    config = replace(config or SmootherConfig(), calibration=calibration_spread(rig))
+    wanted_ns = images_ns
+    if at_imu_rate:
+        samples_ns = inputs.imu.stamps_ns
+        inside = (samples_ns >= images_ns[0]) & (samples_ns <= images_ns[-1])
+        wanted_ns = np.union1d(images_ns, samples_ns[inside])
+    found = track(inputs.imu, vision, inputs.T_b_c, walks, wanted_ns, config)
     if batch:
-        found = smoothed(inputs, vision, found, walks, config or SmootherConfig())
-    return TrackedRecording(inputs, vision, found, batch)
+        found = smoothed(inputs, vision, found, walks, config)
+    dense = tuple(found.states) if at_imu_rate else ()
+    at_images = set(images_ns.tolist())
+    states = [state for state in found.states if state.stamp_ns in at_images]
+    return TrackedRecording(inputs, vision, replace(found, states=states), batch, dense)
 
 
-def _keyframes(inputs: Inputs, candidates_ns: Stamps, interval_s: float) -> Stamps:
+def tracked_walks(inputs: Inputs, options: RunOptions) -> tuple[float, float]:
+    """Random walks of the biases that a tracker reckons with."""
+    rig = inputs.recording.rig
+    # A learned model's own walks are those of what it leaves in the samples.
+    noise = rig.imu if is_learned(options.imu) else inputs.imu
+    return bias_walks(rig, (noise.walk_gyro, noise.walk_acc))
+
+
+def keyframes_of(inputs: Inputs, candidates_ns: Stamps, interval_s: float) -> Stamps:
     """Even keyframes; those of a file of measurements are given."""
     if inputs.source.kind == "measurements":
         return candidates_ns
+    if isinstance(inputs.visual, CameraTrajectory):
+        candidates_ns = candidates_ns[_between_poses(inputs.visual.stamps_ns, candidates_ns)]
     return even_keyframes(candidates_ns, interval_s)
+
+
+def _between_poses(poses_ns: Stamps, stamps_ns: Stamps) -> np.ndarray:
+    """(n,) timestamps with poses near enough before and after to interpolate."""
+    after = np.clip(np.searchsorted(poses_ns, stamps_ns), 1, len(poses_ns) - 1)
+    return np.asarray(poses_ns[after] - poses_ns[after - 1] <= MAX_TRUTH_GAP_S * NS)
 
 
 def _images(inputs: Inputs, keyframes_ns: Stamps) -> Stamps:
@@ -123,9 +160,15 @@ def smoothed(
         config.loss,
     )
     imu = inputs.imu.between(int(keyframes_ns[0]), int(keyframes_ns[-1]))
-    priors = (gauge_prior(states, border), bias_prior(imu.bias_prior, states, border))
-    problem = ChainProblem(imu, keyframes_ns, *walks, camera=camera, priors=priors)
+    priors = (
+        gauge_prior(states, border),
+        bias_prior(imu.bias_prior, states, border),
+        config.calibration.prior(inputs.T_b_c, vision.std_scale),
+    )
+    unknowns = config.calibration.unknowns(vision.std_scale)
+    problem = ChainProblem(imu, keyframes_ns, *walks, unknowns, camera, priors=priors)
     solution = solve_chain(problem, states, border, ChainConfig())
+    border = solution.border
     covs = chain_posterior(solution).states
     images_ns = np.array([state.stamp_ns for state in part])
     found: list[TrackedState] = []

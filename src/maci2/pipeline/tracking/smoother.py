@@ -16,34 +16,29 @@ import numpy as np
 
 from maci2.chain import (
     Border,
-    BorderUnknowns,
     CameraMotions,
     ChainConfig,
     ChainProblem,
     ChainSolution,
-    GaussianPrior,
     Loss,
     States,
-    border_prior,
-    chain_posterior,
-    make_border,
+    last_state_covariance,
+    solution_without_first,
     solve_chain,
+    with_wandering_constants,
     without_first,
     zero_motion,
 )
-from maci2.chain.chain_state import BORDER, SCALE, STATE
 from maci2.errors import MeasurementError
 from maci2.estimation import InitResult
 from maci2.gaussian import nees
-from maci2.imu import BiasPrior, ImuMeasurements
-from maci2.lie import so3_exp
+from maci2.imu import ImuMeasurements
+from maci2.pipeline.tracking.calibration_spread import KNOWN, CalibrationSpread
+from maci2.pipeline.tracking.first_window import bias_prior, gauge_prior, world_states
 from maci2.pipeline.tracking.propagation import propagated_mean
-from maci2.pipeline.tracking.visual_noise import VisualNoise, innovation
-from maci2.types import GRAVITY_NORM, NS, Array, Mat4, Mat6, Stamps, Vec3
+from maci2.pipeline.tracking.visual_noise import Innovation, VisualNoise, innovation
+from maci2.types import NS, Array, Mat4, Mat6, Stamps, Vec3
 from maci2.vision import RelativePoses
-
-GAUGE_STD = (1e-4, 1e-4)
-"""Prior of the first body's position [m] and heading [rad]: far below what is measured."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +56,9 @@ class SmootherConfig:
 
     std_zero_velocity: float = 0.003
     """Velocity of a device that stands still [m/s]."""
+
+    calibration: CalibrationSpread = KNOWN
+    """How far the rig's constants may be off."""
 
     solver: ChainConfig = field(
         default_factory=lambda: ChainConfig(max_iterations=6, max_rounds=2, decrement=1e-4)
@@ -84,6 +82,7 @@ class FixedLagSmoother:
         self._noise = VisualNoise()
         self._problem: ChainProblem | None = None
         self._solution: ChainSolution | None = None
+        self._innovation: tuple[int, Innovation] | None = None
 
     def start(self, imu: ImuMeasurements, vision: RelativePoses, result: InitResult) -> None:
         """Begin with an initialized window.
@@ -95,12 +94,13 @@ class FixedLagSmoother:
         if state is None:
             raise MeasurementError("tracking needs an initialized window; this one has no state.")
         states, border = world_states(result, self._T_b_c)
-        unknowns = BorderUnknowns(scale=vision.std_scale > 0.0)
-        priors = [gauge_prior(states, border), bias_prior(imu.bias_prior, states, border)]
-        if unknowns.scale:
-            std = np.full(BORDER, np.inf)
-            std[SCALE] = vision.std_scale
-            priors.append(border_prior(make_border(T_b_c=self._T_b_c), std))
+        calibration = self.config.calibration
+        unknowns = calibration.unknowns(vision.std_scale)
+        priors = [
+            gauge_prior(states, border),
+            bias_prior(imu.bias_prior, states, border),
+            calibration.prior(self._T_b_c, vision.std_scale),
+        ]
         measured = np.flatnonzero(vision.measured)
         camera = CameraMotions(
             measured, vision.Ts_ck_ck1[measured], vision.covs_T_ck_ck1[measured], self.config.loss
@@ -133,9 +133,9 @@ class FixedLagSmoother:
         k = len(problem.stamps_ns) - 1
         camera, priors = problem.camera, problem.priors
         if T_ck_ck1 is not None and cov_T_ck_ck1 is not None:
-            factor = self._noise.factor if self.config.adapt_visual_noise else 1.0
-            cov = factor * cov_T_ck_ck1
-            self._noise.observe(*innovation(self, imu, span, T_ck_ck1, cov_T_ck_ck1))
+            cov = self.stated(cov_T_ck_ck1)
+            difference = self._predicted(imu, span, T_ck_ck1)
+            self._noise.observe(difference, cov_T_ck_ck1)
             assert camera is not None
             camera = replace(
                 camera,
@@ -163,9 +163,23 @@ class FixedLagSmoother:
     ) -> float:
         """Chi-square per degree of freedom of a relative pose against the IMU's prediction."""
         span = np.array([self.stamps_ns[-1], stamp_ns])
-        factor = self._noise.factor if self.config.adapt_visual_noise else 1.0
-        r, cov = innovation(self, imu, span, T_ck_ck1, factor * cov_T_ck_ck1)
-        return float(nees(r, cov)) / 6.0
+        difference = self._predicted(imu, span, T_ck_ck1)
+        return float(nees(difference.r, difference.cov + self.stated(cov_T_ck_ck1))) / 6.0
+
+    def stated(self, cov_T_ck_ck1: Mat6) -> Mat6:
+        """Covariance of a relative pose as it is used."""
+        if not self.config.adapt_visual_noise:
+            return cov_T_ck_ck1
+        return self._noise.covariance(cov_T_ck_ck1)
+
+    def _predicted(self, imu: ImuMeasurements, span_ns: Stamps, T_ck_ck1: Mat4) -> Innovation:
+        """The innovation of a relative pose, computed once however often it is asked for."""
+        stamp_ns = int(span_ns[1])
+        if self._innovation is None or self._innovation[0] != stamp_ns:
+            state, cov = self.latest
+            border = self.solution.border
+            self._innovation = (stamp_ns, innovation(state, cov, border, imu, span_ns, T_ck_ck1))
+        return self._innovation[1]
 
     @property
     def stamps_ns(self) -> Stamps:
@@ -190,72 +204,20 @@ class FixedLagSmoother:
 
     def _solve(self, states: States, border: Border) -> None:
         assert self._problem is not None
-        self._solution = solve_chain(self._problem, states, border, self.config.solver)
-        self._latest_cov = chain_posterior(self._solution).states[-1]
+        before = self._solution
+        self._solution = solve_chain(self._problem, states, border, self.config.solver, before)
+        self._latest_cov = last_state_covariance(self._solution)
 
     def _forget(self) -> None:
         """Marginalize what is older than the lag."""
         problem, solution = self._current()
         oldest_ns = int(problem.stamps_ns[-1]) - round(self.config.lag_s * NS)
         while len(problem.stamps_ns) > 3 and int(problem.stamps_ns[0]) < oldest_ns:
+            dt = float(problem.stamps_ns[1] - problem.stamps_ns[0]) / NS
             problem = without_first(problem, solution)
-            states = States(*(values[1:] for values in solution.states))
-            if len(problem.stamps_ns) > 3 and int(problem.stamps_ns[0]) < oldest_ns:
-                solution = solve_chain(problem, states, solution.border, self.config.solver)
-            else:
-                solution = replace(solution, states=states)
+            marginal = with_wandering_constants(
+                problem.priors[0], self.config.calibration.wandered(dt)
+            )
+            problem = replace(problem, priors=(marginal, *problem.priors[1:]))
+            solution = solution_without_first(problem, solution)
         self._problem, self._solution = problem, solution
-
-
-def world_states(result: InitResult, T_b_c: Mat4) -> tuple[States, Border]:
-    """An initialized window in a level world that begins at its first body."""
-    state = result.state
-    assert state is not None
-    down = state.gravity_c0 / np.linalg.norm(state.gravity_c0)
-    R_w_c0 = _rotation_between(down, np.array([0.0, 0.0, -1.0]))
-    Ts_w_b = state.Ts_c0_b.copy()
-    Ts_w_b[:, :3, :3] = R_w_c0 @ state.Ts_c0_b[:, :3, :3]
-    positions = state.Ts_c0_b[:, :3, 3] @ R_w_c0.T
-    Ts_w_b[:, :3, 3] = positions - positions[0]
-    n = len(Ts_w_b)
-    states = States(
-        np.ascontiguousarray(Ts_w_b),
-        np.einsum("kij,kj->ki", Ts_w_b[:, :3, :3], state.velocity_b),
-        np.tile(state.gyro_bias_residual, (n, 1)),
-        np.tile(state.acc_bias_residual, (n, 1)),
-    )
-    scale = result.report.scale
-    return states, make_border(
-        T_b_c=T_b_c, gravity_norm=GRAVITY_NORM, log_scale=float(np.log(scale)) if scale else 0.0
-    )
-
-
-def gauge_prior(states: States, border: Border) -> GaussianPrior:
-    """Position and heading of the first body, which nothing measures."""
-    info = np.zeros((STATE + BORDER, STATE + BORDER))
-    # Heading is the rotation about the world's z axis, seen in the body.
-    up_b = states.Ts_w_b[0, 2, :3]
-    info[0:3, 0:3] = np.outer(up_b, up_b) / GAUGE_STD[1] ** 2
-    info[6:9, 6:9] = np.eye(3) / GAUGE_STD[0] ** 2
-    first = States(*(values[:1] for values in states))
-    return GaussianPrior(0, first, border, info)
-
-
-def bias_prior(prior: BiasPrior, states: States, border: Border) -> GaussianPrior:
-    """What the IMU model knows of the biases that are left, at the first state."""
-    info = np.zeros((STATE + BORDER, STATE + BORDER))
-    info[range(9, 15), range(9, 15)] = np.concatenate([prior.std_gyro, prior.std_acc]) ** -2.0
-    first = States(states.Ts_w_b[:1], states.v_w[:1], prior.mean_gyro[None], prior.mean_acc[None])
-    return GaussianPrior(0, first, border, info)
-
-
-def _rotation_between(a: Vec3, b: Vec3) -> Array:
-    """The shortest rotation that takes direction a to direction b."""
-    axis = np.cross(a, b)
-    sine, cosine = float(np.linalg.norm(axis)), float(a @ b)
-    if sine < 1e-12:
-        if cosine > 0.0:
-            return np.eye(3)
-        axis = np.cross(a, np.eye(3)[int(np.argmin(np.abs(a)))])
-        return np.asarray(so3_exp(np.pi * axis / np.linalg.norm(axis)))
-    return np.asarray(so3_exp(np.arctan2(sine, cosine) * axis / sine))

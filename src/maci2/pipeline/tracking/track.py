@@ -13,6 +13,7 @@ from maci2.gaussian import nees
 from maci2.imu import ImuMeasurements
 from maci2.imu.stationary import MAX_STD
 from maci2.lie import se3_log
+from maci2.pipeline.tracking.first_window import world_states
 from maci2.pipeline.tracking.propagation import propagated
 from maci2.pipeline.tracking.smoother import FixedLagSmoother, SmootherConfig
 from maci2.types import NS, Array, Mat4, Stamps, Vec3
@@ -80,6 +81,14 @@ class Keyframe:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """What the world of a segment is fixed to: place and heading of the IMU at one keyframe."""
+
+    stamp_ns: int
+    T_w_b: Mat4
+
+
+@dataclass(frozen=True)
 class Track:
     """States at chosen timestamps, causal: each knows nothing of what came after it."""
 
@@ -90,6 +99,9 @@ class Track:
 
     log_scale: float = 0.0
     """Logarithm of true length over vision's, where vision left its scale in doubt."""
+
+    origins: tuple[Origin, ...] = ()
+    """One of each segment."""
 
 
 class Tracker:
@@ -108,6 +120,7 @@ class Tracker:
         self.smoother: FixedLagSmoother | None = None
         self.keyframes: list[Keyframe] = []
         self.starts: list[InitResult] = []
+        self.origins: list[Origin] = []
         self.segment = -1
         self.log_scale = 0.0  # of true length over vision's, as last estimated
         self._measured_ns = 0
@@ -122,7 +135,7 @@ class Tracker:
         leads to the keyframe was not measured, where it was not.
         """
         stamps_ns = vision.stamps_ns
-        first = _window_start(stamps_ns, last)
+        first = window_start(stamps_ns, last)
         doubted = self.doubtful and first is not None and int(stamps_ns[first]) >= self._started_ns
         waiting = self.smoother is None or doubted
         if waiting and first is not None and _try_start(self, imu, vision, first, last):
@@ -153,6 +166,8 @@ class Tracker:
         smoother.start(imu, vision, result)
         self.smoother = smoother
         self.starts.append(result)
+        first = world_states(result, self._T_b_c)[0]
+        self.origins.append(Origin(int(vision.stamps_ns[0]), first.Ts_w_b[0]))
         self.segment += 1
         self._measured_ns = self._started_ns = int(vision.stamps_ns[-1])
         self._rejected_in_a_row = 0
@@ -278,10 +293,12 @@ def track(
             "tracking never started: no window of "
             f"{WINDOW_S:g} s was initialized with the verdict ok. Run `maci2 init` to see why."
         )
-    return Track(states, tracker.keyframes, tracker.starts, tracker.log_scale)
+    return Track(
+        states, tracker.keyframes, tracker.starts, tracker.log_scale, tuple(tracker.origins)
+    )
 
 
-def _window_start(keyframes_ns: Stamps, last: int) -> int | None:
+def window_start(keyframes_ns: Stamps, last: int) -> int | None:
     """First keyframe of the window that ends at keyframe `last`; None before there is one."""
     first = int(np.searchsorted(keyframes_ns, keyframes_ns[last] - round(WINDOW_S * NS)))
     long_enough = keyframes_ns[last] - keyframes_ns[first] > 0.9 * WINDOW_S * NS

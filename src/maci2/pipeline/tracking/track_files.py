@@ -2,6 +2,7 @@
 
 import io
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,28 +10,56 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from maci2 import __version__
+from maci2.datasets.euroc_writer import truth_csv
 from maci2.files import write_atomically, write_json
 from maci2.pipeline.tracking.recording import TrackedRecording
 from maci2.pipeline.tracking.track import TrackedState
+from maci2.sensors import GroundTruth
 from maci2.types import NS
 
 TRAJECTORY = "trajectory_Twb_tum.txt"
+TABLE = "trajectory_Twb_euroc.csv"
+DENSE = "trajectory_imu_rate_Twb_tum.txt"
 ARRAYS = "track.npz"
+DENSE_ARRAYS = "track_imu_rate.npz"
 SUMMARY = "summary.json"
 
 
 def write_track(tracked: TrackedRecording, folder: Path, summary: dict[str, Any]) -> list[Path]:
     """Write trajectory, arrays and summary into a folder; returns their paths."""
-    write_atomically(folder / TRAJECTORY, tum_text(tracked))
-    write_atomically(folder / ARRAYS, arrays_bytes(tracked))
+    files: dict[str, str | bytes] = {
+        TRAJECTORY: tum_text(tracked.track.states),
+        TABLE: euroc_text(tracked),
+        ARRAYS: arrays_bytes(tracked),
+    }
+    if tracked.at_imu_rate:
+        dense = replace(tracked, track=replace(tracked.track, states=list(tracked.at_imu_rate)))
+        files[DENSE] = tum_text(dense.track.states)
+        files[DENSE_ARRAYS] = arrays_bytes(dense)
+    for name, content in files.items():
+        write_atomically(folder / name, content)
     write_json(folder / SUMMARY, summary)
-    return [folder / TRAJECTORY, folder / ARRAYS, folder / SUMMARY]
+    return [folder / name for name in (*files, SUMMARY)]
 
 
-def tum_text(tracked: TrackedRecording) -> str:
+def euroc_text(tracked: TrackedRecording) -> str:
+    """The track as EuRoC's ground truth is written: a CSV with poses, velocities and biases."""
+    states = tracked.track.states
+    return truth_csv(
+        GroundTruth(
+            np.array([state.stamp_ns for state in states]),
+            np.array([state.T_w_b for state in states]),
+            np.array([state.v_w for state in states]),
+            *raw_biases(tracked),
+            source="track",
+        )
+    )
+
+
+def tum_text(states: list[TrackedState]) -> str:
     """`t tx ty tz qx qy qz qw`, one pose of the IMU a line; exact nanoseconds in t."""
     lines = ["# timestamp tx ty tz qx qy qz qw: pose of the IMU in a world whose z axis points up"]
-    for state in tracked.track.states:
+    for state in states:
         seconds = f"{state.stamp_ns // NS}.{state.stamp_ns % NS:09d}"
         quat_xyzw = Rotation.from_matrix(state.T_w_b[:3, :3]).as_quat()
         numbers = " ".join(f"{value:.9f}" for value in (*state.T_w_b[:3, 3], *quat_xyzw))

@@ -1,17 +1,15 @@
 """How large the noise of relative poses is, against what they state: read off their innovations."""
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import numpy as np
 
+from maci2.chain import Border, States
 from maci2.gaussian import square_root_information
 from maci2.imu import ImuMeasurements, preintegrate
 from maci2.lie import se3_adj, se3_inv, se3_log
 from maci2.types import Array, Mat4, Mat6, Stamps
-
-if TYPE_CHECKING:
-    from maci2.pipeline.tracking.smoother import FixedLagSmoother
 
 POSES = 3
 """Innovations whose median is taken: about half a second of keyframes."""
@@ -26,13 +24,30 @@ hundred times: below it, nothing is scaled."""
 LARGEST_FACTOR = 25.0
 """Largest factor on the stated covariance; beyond it a relative pose is an outlier, not noise."""
 
+FEWEST, REMEMBERED = 10, 50
+"""Innovations that a lasting noise is estimated from: two to ten seconds of keyframes."""
+
+LARGEST_SQUARE = 9.0
+"""Square of a whitened entry beyond which it counts as that: outliers are not noise."""
+
+MEAN_SQUARE = 0.973
+"""Expected square of a standard normal number so limited."""
+
+CHANCE_SIGMAS = 3.0
+"""Standard deviations of the mean square by which it must exceed its expectation."""
+
 
 class VisualNoise:
-    """A factor on the stated covariance, one keyframe late: never below 1, since a few good
-    innovations do not make a measurement better than it claims."""
+    """Noise that the covariances of relative poses do not state, one keyframe late.
+
+    A factor for what comes and goes within a second, and a variance of rotation and of translation
+    that lasts: none below what is stated, since good innovations do not make a measurement better
+    than it claims.
+    """
 
     def __init__(self) -> None:
         self._squares: deque[Array] = deque(maxlen=POSES)
+        self._lasting = (_LastingVariance(slice(0, 3)), _LastingVariance(slice(3, 6)))
 
     @property
     def factor(self) -> float:
@@ -42,22 +57,73 @@ class VisualNoise:
         ratio = float(np.median(np.concatenate(self._squares))) / MEDIAN_CHI2
         return min(ratio, LARGEST_FACTOR) if ratio > BY_CHANCE else 1.0
 
+    def covariance(self, stated: Mat6) -> Mat6:
+        """(6, 6) of a relative pose, with what its predecessors have shown."""
+        rho, phi = (lasting.variance for lasting in self._lasting)
+        return self.factor * (stated + np.diag([rho] * 3 + [phi] * 3))
+
+    def observe(self, difference: "Innovation", stated: Mat6) -> None:
+        """Take note of an innovation."""
+        rho, phi = (lasting.variance for lasting in self._lasting)
+        known = difference.cov + stated
+        cov = known + np.diag([rho] * 3 + [phi] * 3)
+        self._squares.append((square_root_information(cov) @ difference.r) ** 2)
+        for lasting in self._lasting:
+            lasting.observe(difference.r, known)
+
+
+class _LastingVariance:
+    """A variance that stated covariances lack: the one that explains the last innovations."""
+
+    def __init__(self, part: slice) -> None:
+        self._part = part
+        self._squares: deque[Array] = deque(maxlen=REMEMBERED)
+        self._variances: deque[Array] = deque(maxlen=REMEMBERED)
+        self.variance = 0.0
+
     def observe(self, r: Array, cov: Array) -> None:
-        """Take note of an innovation and its covariance."""
-        self._squares.append((square_root_information(cov) @ r) ** 2)
+        variances, axes = np.linalg.eigh(cov[self._part, self._part])
+        self._squares.append((axes.T @ r[self._part]) ** 2)
+        self._variances.append(variances)
+        if len(self._squares) >= FEWEST:
+            self.variance = self._solved(np.array(self._squares), np.array(self._variances))
+
+    def _solved(self, squares: Array, variances: Array) -> float:
+        """Variance at which the mean square of whitened innovations is what it should be."""
+
+        def ratio(extra: float) -> float:
+            limited = np.minimum(squares / (variances + extra), LARGEST_SQUARE)
+            return float(limited.mean()) / MEAN_SQUARE
+
+        if ratio(0.0) < 1.0 + CHANCE_SIGMAS * np.sqrt(2.0 / squares.size):
+            return 0.0
+        low, high = 0.0, float(squares.max())
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if ratio(middle) > 1.0 else (low, middle)
+        return high
+
+
+class Innovation(NamedTuple):
+    """A relative pose against what the IMU predicts."""
+
+    r: Array
+    """(6,) left difference [rho, phi]."""
+
+    cov: Array
+    """(6, 6) covariance of the prediction."""
 
 
 def innovation(
-    smoother: "FixedLagSmoother",
+    state: States,
+    cov: Array,
+    border: Border,
     imu: ImuMeasurements,
     span_ns: Stamps,
     T_ck_ck1: Mat4,
-    cov_T_ck_ck1: Mat6,
-) -> tuple[Array, Array]:
-    """Measured relative pose against the one that the IMU predicts: left difference [rho, phi] and
-    the covariance that both explain."""
-    state, cov = smoother.latest
-    border = smoother.solution.border
+) -> Innovation:
+    """Measured relative pose against the one that the IMU predicts from a state and its (15, 15)
+    covariance."""
     pre = preintegrate(imu, span_ns, state.bias_gyro[0], state.bias_acc[0])
     R_w_b = state.Ts_w_b[0, :3, :3]
     g_w = -border.scalars[0] * border.R_w_g[:, 2]
@@ -92,4 +158,4 @@ def innovation(
     cross = np.array([[0.0, -p[2], p[1]], [p[2], 0.0, -p[0]], [-p[1], p[0], 0.0]])
     L[0:3, 3:6] = cross @ pre.gamma[0]
     adj = se3_adj(T_c_b)
-    return r, adj @ L @ body @ L.T @ adj.T + cov_T_ck_ck1
+    return Innovation(r, adj @ L @ body @ L.T @ adj.T)

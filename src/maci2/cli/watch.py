@@ -1,0 +1,101 @@
+"""`maci2 watch`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from maci2.cli import options as opt
+from maci2.cli.printing import number, print_table, write_json
+from maci2.errors import OptionError
+
+if TYPE_CHECKING:
+    from maci2.pipeline.watchdog.watch import WatchedRecording
+
+
+def watch(
+    sequence: opt.Sequence,
+    odometry: Annotated[
+        str, typer.Option(help="trajectory of the odometry to judge (TUM format), any world")
+    ],
+    frame: Annotated[
+        str, typer.Option(help="whose poses these are: body (the IMU), camera or rectified")
+    ] = "body",
+    imu: opt.Imu = "raw",
+    std: Annotated[
+        str | None,
+        typer.Option(
+            "--odometry-std",
+            help="ROT_DEG,TRANS_M[,SHARE]: noise of its relative poses, SHARE of their length on "
+            "top  [default: 0.05,0.003,0.015]",
+        ),
+    ] = None,
+    scale_std: opt.VisionScaleStd = None,
+    interval: Annotated[float, typer.Option(help="from keyframe to keyframe [s]")] = 0.2,
+    sigmas: Annotated[float, typer.Option(help="alarm beyond this many standard deviations")] = 6.5,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="folder for watch.json and states to restart from"),
+    ] = None,
+    rig: opt.RigFile = None,
+    topics: opt.Topics = "",
+    json: opt.Json = None,
+) -> None:
+    """Says from the IMU when a running odometry is wrong: scale, jump, tilt or stall.
+
+    Each alarm has the time, the size, how many standard deviations it is beyond the odometry's own
+    noise, and a state from before the fault, carried on by the IMU, to restart from.
+    """
+    if frame not in ("body", "camera", "rectified"):
+        raise OptionError(f"--frame is '{frame}'; choose body, camera or rectified.")
+    options = opt.run_options(
+        vision=f"trajectory:{odometry}",
+        imu=imu,
+        vision_frame="camera" if frame == "body" else frame,
+        vision_std=std,
+        vision_scale_std=scale_std,
+        truth="",
+        acc_bias_prior=None,
+        rig=rig,
+        topics=topics,
+    )
+    from maci2.errors import require_in_range
+    from maci2.pipeline.watchdog import WatchdogConfig, watch_recording
+    from maci2.pipeline.watchdog.watch_files import watch_summary, write_watch
+
+    require_in_range("--sigmas", sigmas, 3.0, 30.0)
+    require_in_range("--interval", interval, 0.05, 2.0)
+    watched = watch_recording(
+        sequence, options, interval, frame == "body", WatchdogConfig(sigmas=sigmas)
+    )
+    _print(watched)
+    write_json(json, watch_summary(watched))
+    if output is not None:
+        for path in write_watch(watched, output):
+            typer.echo(f"wrote {path}")
+
+
+def _print(watched: "WatchedRecording") -> None:
+    from maci2.pipeline.watchdog.watch_files import alarm_size
+
+    length_s = (watched.end_ns - watched.start_ns) / 1e9
+    typer.echo(
+        f"{watched.inputs.recording.name}: {len(watched.alarms)} alarms in {watched.watched_s:.1f} "
+        f"s watched of {length_s:.1f} s"
+    )
+    rows = []
+    for alarm in watched.alarms:
+        size, unit = alarm_size(alarm)
+        rows.append(
+            (
+                alarm.fault,
+                number((alarm.onset_ns - watched.start_ns) / 1e9, 2),
+                number((alarm.stamp_ns - watched.start_ns) / 1e9, 2),
+                f"{number(size, 3)} {unit}",
+                number(alarm.sigmas, 1),
+            )
+        )
+    if rows:
+        print_table("alarms", ("fault", "after [s]", "noticed [s]", "size", "sigmas"), rows)
+    for note in watched.notes:
+        typer.echo(f"not compared: {note}")

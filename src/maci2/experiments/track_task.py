@@ -1,0 +1,248 @@
+"""Odometry of a whole recording, causal and smoothed, beside other systems' trajectories."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maci2.datasets import read_trajectory
+from maci2.evaluation.track_errors import TrackErrors, track_errors
+from maci2.evaluation.trajectory_errors import TrajectoryErrors, trajectory_errors
+from maci2.experiments.init_task import TaskResult
+from maci2.experiments.method import TRUTHS
+from maci2.experiments.row_records import rounded
+from maci2.experiments.table import Cell, Claim, Findings, Line, Table, mark_best
+from maci2.ground_truth.choose import AUDITED, with_audited
+from maci2.lie import se3_inv
+from maci2.pipeline.options import RunOptions, parse_vision
+from maci2.pipeline.prepare import Inputs
+from maci2.pipeline.tracking.recording import TrackedRecording, track_recording
+from maci2.pipeline.tracking.track_files import raw_biases
+from maci2.sensors import CameraTrajectory, GroundTruth, poses_at
+from maci2.types import Array, Stamps
+
+Record = dict[str, Any]
+BASELINE_SUFFIX = "_Twb_tum.txt"
+"""Files of other systems: NAME_Twb_tum.txt, poses of the IMU."""
+
+SAME_START = {"MH_01_clip": "MH_01_30s"}
+"""Folders of trajectories on a longer part of the same recording."""
+
+NEES_BOUNDS = (0.5, 2.0)
+SCORED = ("velocity", "gravity", "gyro_bias", "orientation", "position")
+POINTS = 200
+"""Values of NEES over time that a result keeps."""
+
+
+@dataclass(frozen=True)
+class TrackTask:
+    """One recording, one source of camera motion, one IMU model."""
+
+    recording: str
+    path: Path
+    vision: str
+    imu: str
+    baselines: Path | None = None
+    """Folder of other systems' trajectories on the same images."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.recording}_{self.vision.partition(':')[0]}_{self.imu}"
+
+    def as_dict(self) -> dict[str, Any]:
+        names = sorted(file.name for file in _files(self.baselines))
+        return {
+            "recording": self.recording,
+            "vision": self.vision,
+            "imu": self.imu,
+            "baselines": names,
+        }
+
+
+def baselines_of(root: Path, recording: str) -> Path | None:
+    """The folder of other systems' trajectories on a recording's images, below `root`."""
+    for name in (recording, SAME_START.get(recording, recording)):
+        for folder in (root / "rivals", root / "baselines", root.parent / "rivals"):
+            if _files(folder / name):
+                return folder / name
+    return None
+
+
+def run_track(task: TrackTask) -> TaskResult:
+    """A row for each system: causal, smoothed, those of the folder, and vision alone."""
+    vision = parse_vision(task.vision, "rectified", None)
+    options = RunOptions(vision=vision, imu=task.imu, truth=TRUTHS)
+    begun = time.process_time()
+    causal = track_recording(task.path, options)
+    frame_ms = 1e3 * (time.process_time() - begun) / max(len(causal.track.states), 1)
+    truth = causal.inputs.truth
+    if truth is None:
+        return TaskResult([], problem="no ground truth")
+    rows = [_own_row("maci2, causal", causal, truth)]
+    smoothed = track_recording(task.path, options, batch=True, measured=causal.vision)
+    rows.append(_own_row("maci2, smoothed as a whole", smoothed, truth))
+    for name, (stamps_ns, Ts_w_b) in _others(task, causal.inputs).items():
+        rows.append(_row(name, _common(stamps_ns, Ts_w_b, causal, truth)))
+    return TaskResult([row for row in rows if row], [frame_ms])
+
+
+def _own_row(name: str, tracked: TrackedRecording, truth: GroundTruth) -> Record:
+    states, origins = tracked.track.states, tracked.track.origins
+    biases = raw_biases(tracked)[0]
+    errors = track_errors(states, biases, truth, origins)
+    if errors is None:
+        return {}
+    audited = _audited_errors(tracked)
+    judged = audited or errors
+    over_time = {
+        part: [rounded(float(v)) for v in _thinned(getattr(judged.nees_over_time, part))]
+        for part in SCORED
+    }
+    return _row(name, errors) | {
+        "gravity_deg": rounded(judged.gravity_deg),
+        "velocity_rmse": rounded(judged.velocity_rmse),
+        "nees": {part: rounded(judged.nees[part]) for part in SCORED},
+        "nees_over_time": over_time,
+        "nees_against": "audited" if audited is not None else "published",
+    }
+
+
+def _audited_errors(tracked: TrackedRecording) -> TrackErrors | None:
+    """Errors against the audited ground truth; None where it could not be audited."""
+    from maci2.errors import Maci2Error
+
+    try:
+        recording = with_audited(tracked.inputs.recording, (AUDITED, *TRUTHS))
+    except Maci2Error:
+        return None
+    truth = recording.truths.get(AUDITED)
+    if truth is None:
+        return None
+    biases = raw_biases(tracked)[0]
+    return track_errors(tracked.track.states, biases, truth, tracked.track.origins)
+
+
+def _others(task: TrackTask, inputs: Inputs) -> dict[str, tuple[Stamps, Array]]:
+    """Trajectories of the IMU by name: those of the folder, and the one that was fused."""
+    found = {}
+    for file in _files(task.baselines):
+        trajectory = read_trajectory(file)
+        name = file.name.removesuffix(BASELINE_SUFFIX)
+        found[name] = (trajectory.stamps_ns, trajectory.Ts_w_c)
+    if isinstance(inputs.visual, CameraTrajectory):
+        T_c_b = se3_inv(np.ascontiguousarray(inputs.T_b_c))
+        found["vision alone"] = (inputs.visual.stamps_ns, inputs.visual.Ts_w_c @ T_c_b)
+    return found
+
+
+def _common(
+    stamps_ns: Stamps, Ts_w_b: Array, causal: TrackedRecording, truth: GroundTruth
+) -> TrajectoryErrors | None:
+    """Errors over the images that the causal track has a state at."""
+    at_ns = np.array([state.stamp_ns for state in causal.track.states])
+    after = np.clip(np.searchsorted(stamps_ns, at_ns), 1, len(stamps_ns) - 1)
+    near = (stamps_ns[after] - stamps_ns[after - 1] < 250_000_000) & (at_ns >= stamps_ns[0])
+    at_ns = at_ns[near & (at_ns <= stamps_ns[-1])]
+    if len(at_ns) < 3:
+        return None
+    return trajectory_errors(at_ns, poses_at(stamps_ns, Ts_w_b, at_ns, 0.25, source=""), truth)
+
+
+def _row(name: str, errors: TrajectoryErrors | TrackErrors | None) -> Record:
+    if errors is None:
+        return {}
+    return {
+        "system": name,
+        "ate_m": rounded(errors.ate_m),
+        "scale": rounded(errors.scale),
+        "relative_m": {
+            f"{horizon:g}": [rounded(rms), rounded(median)]
+            for horizon, (rms, median) in errors.relative_m.items()
+        },
+    }
+
+
+def _thinned(values: Array) -> Array:
+    return values[:: max(len(values) // POINTS, 1)]
+
+
+def _files(folder: Path | None) -> list[Path]:
+    return sorted(folder.glob(f"*{BASELINE_SUFFIX}")) if folder is not None else []
+
+
+def track_findings(records: list[Record]) -> Findings:
+    """A table for each recording, claims about ATE, relative error and NEES, and NEES over time."""
+    tables, claims, figures = [], [], []
+    for record in records:
+        if not record["rows"]:
+            continue
+        task, rows = record["task"], record["rows"]
+        name = f"{task['recording']}, vision {task['vision'].partition(':')[0]}, IMU {task['imu']}"
+        tables.append(_table(name, rows))
+        claims += _claims(name, rows)
+        over_time = rows[0].get("nees_over_time", {})
+        groups = [
+            {"name": part, "values": [v for v in values if v is not None]}
+            for part, values in over_time.items()
+        ]
+        figures.append(
+            {
+                "kind": "distributions",
+                "title": f"NEES over time: {name}",
+                "unit": "",
+                "groups": groups,
+            }
+        )
+    return Findings(tables, claims, figures)
+
+
+COLUMNS = (
+    "ATE [m]", "scale", "1 s rms [m]", "1 s median [m]", "5 s rms [m]", "10 s rms [m]",
+    "gravity [deg]", "velocity [m/s]", *(f"NEES {part}" for part in SCORED),
+)  # fmt: skip
+
+
+def _table(name: str, rows: list[Record]) -> Table:
+    lines = []
+    for row in rows:
+        relative, nees = row["relative_m"], row.get("nees", {})
+        cells = (
+            Cell(row["ate_m"], 4),
+            Cell(row["scale"], 4),
+            Cell(relative["1"][0], 4),
+            Cell(relative["1"][1], 4),
+            Cell(relative["5"][0], 4),
+            Cell(relative["10"][0], 4),
+            Cell(row.get("gravity_deg")),
+            Cell(row.get("velocity_rmse"), 4),
+            *(Cell(nees.get(part), 2) for part in SCORED),
+        )
+        lines.append(Line(row["system"], "", cells))
+    note = (
+        "ATE after rotation and translation, no scale, over the images that the causal track has a "
+        f"state at; gravity, velocity and NEES against the {rows[0].get('nees_against', '')} "
+        "ground truth, NEES per degree of freedom."
+    )
+    return Table(name, COLUMNS, mark_best(lines, {0: True, 2: True}), note)
+
+
+def _claims(name: str, rows: list[Record]) -> list[Claim]:
+    own, others = rows[0], [row for row in rows if not row["system"].startswith("maci2")]
+    claims = []
+    if others:
+        lowest = min(row["ate_m"] for row in others)
+        claims.append(
+            Claim(f"{name}: causal ATE below every other system's", own["ate_m"] < lowest)
+        )
+        shortest = min(row["relative_m"]["1"][0] for row in others)
+        claims.append(
+            Claim(f"{name}: error over 1 s below theirs", own["relative_m"]["1"][0] < shortest)
+        )
+    low, high = NEES_BOUNDS
+    for part in ("velocity", "gravity", "gyro_bias"):
+        value = own["nees"][part]
+        text = f"{name}: NEES of {part.replace('_', ' ')} {low:g} to {high:g}"
+        claims.append(Claim(text, value is not None and low <= value <= high))
+    return claims

@@ -1,0 +1,90 @@
+"""How far a rig's constants may be off: they are estimated along with the states.
+
+Extrinsics from a calibration, a camera's clock and the scale of somebody's odometry are measured
+values, too. Held fixed, an error of a few tenths of a degree turns up in the biases and in the
+vertical, with a sigma that knows nothing of it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from maci2.chain import BorderUnknowns, GaussianPrior, border_prior, make_border
+from maci2.chain.chain_state import BORDER, CAMERA, CAMERA_CLOCK, SCALE
+from maci2.sensors import Rig
+from maci2.types import Array, Mat4
+
+GYRO_WALK_FACTOR = 10.0
+"""Random walk of the gyroscope bias that a tracker reckons with, over the data sheet's: what is
+estimated as bias also carries what scale factor, misalignment and vibration leave, which change
+with the motion. Chosen on the rooms and halls that the IMU model was trained on."""
+
+
+@dataclass(frozen=True)
+class CalibrationSpread:
+    """Standard deviations of the rig's constants, which are estimated along; 0 takes one as
+    known."""
+
+    rotation_deg: float = 0.0
+    """Rotation of the camera in the body, per axis."""
+
+    lever_m: float = 0.005
+    """Place of the camera in the body, per axis, where its rotation is estimated."""
+
+    clock_s: float = 0.0
+    """Offset of the camera's clock."""
+
+    scale_walk: float = 0.0
+    """Random walk of vision's scale where that is estimated [1/sqrt(s)]."""
+
+    clock_walk_s: float = 0.0
+    """Random walk of the camera's clock [s/sqrt(s)]."""
+
+    def unknowns(self, std_scale: float) -> BorderUnknowns:
+        """Constants that are free."""
+        return BorderUnknowns(
+            camera=self.rotation_deg > 0.0, scale=std_scale > 0.0, camera_clock=self.clock_s > 0.0
+        )
+
+    def prior(self, T_b_c: Mat4, std_scale: float) -> GaussianPrior:
+        """Prior about the calibration as it is stated."""
+        std = np.full(BORDER, np.inf)
+        if std_scale > 0.0:
+            std[SCALE] = std_scale
+        if self.rotation_deg > 0.0:
+            std[CAMERA] = [self.lever_m] * 3 + [np.deg2rad(self.rotation_deg)] * 3
+        if self.clock_s > 0.0:
+            std[CAMERA_CLOCK] = self.clock_s
+        return border_prior(make_border(T_b_c=T_b_c), std)
+
+    def wandered(self, dt: float) -> Array:
+        """(20,) variances by which the constants wander in `dt` seconds."""
+        variances = np.zeros(BORDER)
+        variances[SCALE] = self.scale_walk**2 * dt
+        if self.clock_s > 0.0:
+            variances[CAMERA_CLOCK] = self.clock_walk_s**2 * dt
+        return variances
+
+
+KNOWN = CalibrationSpread()
+"""Nothing is in doubt, as in a simulation."""
+
+MEASURED = CalibrationSpread(rotation_deg=0.3, clock_s=0.005, clock_walk_s=0.0005, scale_walk=0.005)
+"""A calibration as calibration tools leave it."""
+
+
+def calibration_spread(rig: Rig) -> CalibrationSpread:
+    """What to doubt of a rig: nothing where it is exact by construction."""
+    return KNOWN if rig.exact and rig.imu.exact else MEASURED
+
+
+def bias_walks(rig: Rig, stated: tuple[float, float] | None = None) -> tuple[float, float]:
+    """Random walks of gyroscope and accelerometer bias that a tracker reckons with.
+
+    `stated` takes the place of the data sheet's; where it differs from that, it was measured in
+    motion and is taken as it is.
+    """
+    sheet = (rig.imu.walk_gyro, rig.imu.walk_acc)
+    walk_gyro, walk_acc = stated or sheet
+    as_measured = rig.imu.exact or (walk_gyro, walk_acc) != sheet
+    return (1.0 if as_measured else GYRO_WALK_FACTOR) * walk_gyro, walk_acc

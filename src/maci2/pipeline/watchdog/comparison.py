@@ -1,0 +1,159 @@
+"""An odometry's motion since one keyframe against the IMU's, with everything that blurs it.
+
+Residual of keyframe k, in the body at the anchor: the displacement that the IMU predicts less the
+odometry's [m], and the rotation from the odometry's orientation to the IMU's (right) [rad]. To
+first order it is a sum of independent parts: the error of the anchor's state, the noise of the IMU
+and of the odometry since, and the error of the odometry's scale.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from maci2.chain import Border, States
+from maci2.gaussian import symmetrize
+from maci2.imu import ImuMeasurements, preintegrate
+from maci2.lie import se3_adj, se3_inv, skew
+from maci2.lie.stacks import so3_log_stack
+from maci2.pipeline.tracking.propagation import carried, transition
+from maci2.types import Array, Mat4, Mat6
+
+ROWS = 6
+"""Entries of one keyframe's residual."""
+
+
+@dataclass
+class Comparison:
+    """Residuals of the keyframes after an anchor, and their joint covariance."""
+
+    stamp_ns: int
+    """Timestamp of the anchor."""
+
+    state: States
+    """The anchor's state, as known without what came later."""
+
+    cov: Array
+    """(15, 15) of it."""
+
+    border: Border
+    """Extrinsics, gravity and scale as they were then."""
+
+    std_scale: float
+    """Of the logarithm of the odometry's scale."""
+
+    walks: tuple[float, float]
+    """Random walks of the biases."""
+
+    stamps_ns: list[int] = field(default_factory=list)
+    residuals: list[Array] = field(default_factory=list)
+    """(6,) each."""
+
+    by_state: list[Array] = field(default_factory=list)
+    """(6, 15) derivative of each residual by the anchor's state."""
+
+    by_imu: list[list[Array]] = field(default_factory=list)
+    """[k][j] (6, 15) derivative of residual k by the IMU's noise in span j."""
+
+    by_odometry: list[list[Array]] = field(default_factory=list)
+    """[k][j] (6, 6) derivative of residual k by the noise of relative pose j."""
+
+    by_scale: list[Array] = field(default_factory=list)
+    """(6,) derivative of each residual by the logarithm of the scale."""
+
+    imu_noise: list[Array] = field(default_factory=list)
+    odometry_noise: list[Array] = field(default_factory=list)
+    displacements: list[Array] = field(default_factory=list)
+    """(3,) of the odometry, in the body at the anchor [m]."""
+
+    rotations: list[Array] = field(default_factory=list)
+    """(3, 3) of the odometry, R_anchor_k."""
+
+    _adjoints: list[Array] = field(default_factory=list)
+    _T_o_ok: Mat4 = field(default_factory=lambda: np.eye(4))
+    _latest: States | None = None
+    _latest_cov: Array | None = None
+    _to_latest: list[Array] = field(default_factory=list)
+
+    def extend(self, imu: ImuMeasurements, stamp_ns: int, T_ok_ok1: Mat4, cov: Mat6) -> None:
+        """Append a keyframe: the odometry's relative pose from the one before, and the IMU."""
+        last_ns = self.stamps_ns[-1] if self.stamps_ns else self.stamp_ns
+        before = self._latest if self._latest is not None else self.state
+        cov_before = self._latest_cov if self._latest_cov is not None else self.cov
+        span = np.array([last_ns, stamp_ns])
+        pre = preintegrate(imu, span, before.bias_gyro[0], before.bias_acc[0])
+        F, Q = transition(pre, 0, before, self.walks)
+        state = carried(pre, 0, before, self.border)
+        self._to_latest = [F @ to for to in (self._to_latest or [np.eye(15)])] + [np.eye(15)]
+        self._latest, self._latest_cov = state, symmetrize(F @ cov_before @ F.T + Q)
+        self.imu_noise.append(Q)
+        self.odometry_noise.append(cov)
+        T_o_before = self._T_o_ok
+        self._T_o_ok = T_o_before @ _scaled(T_ok_ok1, self.border)
+        self.stamps_ns.append(stamp_ns)
+        self._compare(state, T_o_before)
+
+    def _compare(self, state: States, T_o_before: Mat4) -> None:
+        T_b_o = self.border.T_b_c
+        T_o_b = se3_inv(np.ascontiguousarray(T_b_o))
+        T_odometry = T_b_o @ self._T_o_ok @ T_o_b
+        R, Rk = self.state.Ts_w_b[0, :3, :3], state.Ts_w_b[0, :3, :3]
+        moved = R.T @ (state.Ts_w_b[0, :3, 3] - self.state.Ts_w_b[0, :3, 3])
+        R_o, t_o = T_odometry[:3, :3], T_odometry[:3, 3]
+        turn = so3_log_stack((R_o.T @ R.T @ Rk)[None])[0]
+        self.residuals.append(np.concatenate([moved - t_o, turn]))
+        self.displacements.append(t_o)
+        self.rotations.append(R_o)
+        H = np.zeros((ROWS, 15))
+        H[0:3, 6:9], H[3:6, 0:3] = R.T, np.eye(3)
+        at_anchor = np.zeros((ROWS, 15))
+        at_anchor[0:3, 6:9], at_anchor[0:3, 0:3] = -R.T, skew(moved)
+        at_anchor[3:6, 0:3] = -Rk.T @ R
+        self.by_state.append(H @ self._to_latest[0] + at_anchor)
+        self.by_imu.append([H @ to for to in self._to_latest[1:]])
+        self._add_odometry(T_b_o @ T_o_before)
+        scale = np.zeros(ROWS)
+        scale[0:3] = -T_b_o[:3, :3] @ self._T_o_ok[:3, 3]
+        self.by_scale.append(scale)
+
+    def _add_odometry(self, T_b_before: Mat4) -> None:
+        """Derivatives by the noise of relative poses: that of the newest one is new, the others
+        see a new lever."""
+        self._adjoints.append(se3_adj(np.ascontiguousarray(T_b_before)))
+        J = self.shifted_origin()
+        self.by_odometry.append([J @ adjoint for adjoint in self._adjoints])
+
+    def shifted_origin(self, k: int = -1) -> Array:
+        """(6, 6) derivative of residual k by a small motion [rho, phi] of the odometry's world at
+        the anchor."""
+        J = np.zeros((ROWS, 6))
+        J[0:3, 0:3], J[0:3, 3:6] = -np.eye(3), skew(self.displacements[k])
+        J[3:6, 3:6] = -self.rotations[k].T
+        return J
+
+    @property
+    def now(self) -> tuple[States, Array]:
+        """The anchor's state carried to the last keyframe by the IMU alone, with its covariance."""
+        assert self._latest is not None
+        assert self._latest_cov is not None
+        return self._latest, self._latest_cov
+
+    def covariance(self) -> Array:
+        """(6 n, 6 n) joint covariance of all residuals."""
+        n = len(self.residuals)
+        J = np.concatenate(self.by_state)
+        cov = J @ self.cov @ J.T
+        for j in range(n):
+            for parts, noise in (
+                (self.by_imu, self.imu_noise[j]),
+                (self.by_odometry, self.odometry_noise[j]),
+            ):
+                rows = np.concatenate([parts[k][j] for k in range(j, n)])
+                cov[ROWS * j :, ROWS * j :] += rows @ noise @ rows.T
+        scale = np.concatenate(self.by_scale)
+        return symmetrize(cov + self.std_scale**2 * np.outer(scale, scale))
+
+
+def _scaled(T: Mat4, border: Border) -> Mat4:
+    out = T.copy()
+    out[:3, 3] *= np.exp(border.scalars[1])
+    return out

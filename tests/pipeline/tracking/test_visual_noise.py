@@ -1,0 +1,77 @@
+"""Noise that covariances do not state, read off innovations; calibration that is off."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from maci2.evaluation.track_errors import track_errors
+from maci2.lie import se3_exp
+from maci2.pipeline.tracking import SmootherConfig, track
+from maci2.pipeline.tracking.calibration_spread import (
+    KNOWN,
+    MEASURED,
+    bias_walks,
+    calibration_spread,
+)
+from maci2.pipeline.tracking.visual_noise import Innovation, VisualNoise
+from maci2.simulation import SimulationConfig, simulate
+from tracking_cases import simulated_ride
+
+STATED = np.diag([1e-6] * 3 + [1e-8] * 3)
+
+
+def observed(std_phi, count, seed=0):
+    """The noise after innovations whose rotation has this standard deviation."""
+    rng, noise = np.random.default_rng(seed), VisualNoise()
+    for _ in range(count):
+        r = np.concatenate([1e-3 * rng.standard_normal(3), std_phi * rng.standard_normal(3)])
+        noise.observe(Innovation(r, np.zeros((6, 6))), STATED)
+    return noise
+
+
+def test_noise_as_stated_stays_as_stated():
+    assert (
+        sum(observed(1e-4, 50, seed).covariance(STATED)[5, 5] > 1.0001e-8 for seed in range(20)) < 3
+    )
+
+
+def test_rotation_noise_that_lasts_is_found_and_translation_is_left_alone():
+    for seed in range(5):
+        noise = observed(5e-4, 50, seed)
+        lasting = noise.covariance(STATED) / noise.factor
+        assert 0.6 < lasting[5, 5] / 25e-8 < 1.6
+        assert lasting[0, 0] < 1.5e-6
+
+
+def test_a_few_outliers_are_no_noise():
+    noise = observed(1e-4, 47)
+    for _ in range(3):
+        noise.observe(Innovation(np.full(6, 1.0), np.zeros((6, 6))), STATED)
+    for _ in range(5):
+        noise.observe(Innovation(np.zeros(6), np.zeros((6, 6))), STATED)
+    assert noise.covariance(STATED)[5, 5] < 4e-8
+
+
+def test_extrinsics_that_are_off_do_not_spoil_the_vertical_where_they_are_doubted():
+    ride = simulated_ride(11, duration_s=20.0)
+    off = se3_exp(np.array([0.0, 0.0, 0.0, 0.006, -0.004, 0.005])) @ ride.T_b_c
+    scores = {}
+    for name, spread in {"known": KNOWN, "doubted": MEASURED}.items():
+        config = SmootherConfig(calibration=spread)
+        found = track(ride.imu, ride.vision, off, ride.walks, ride.vision.stamps_ns, config)
+        gyro = np.array([state.gyro_bias for state in found.states])
+        errors = track_errors(found.states, gyro, ride.truth, found.origins)
+        scores[name] = errors.nees
+    for part in ("gravity", "orientation"):
+        assert scores["doubted"][part] < 0.7 * scores["known"][part]
+        assert scores["doubted"][part] < 2.0
+    assert scores["doubted"]["gyro_bias"] < scores["known"]["gyro_bias"]
+
+
+def test_a_simulated_rig_is_taken_at_its_word_and_a_real_one_is_not():
+    rig = simulate(SimulationConfig(duration_s=2.0)).rig
+    assert calibration_spread(rig) is KNOWN
+    assert bias_walks(rig) == (rig.imu.walk_gyro, rig.imu.walk_acc)
+    real = replace(rig, imu=replace(rig.imu, exact=False))
+    assert calibration_spread(real) is MEASURED
+    assert bias_walks(real)[0] > rig.imu.walk_gyro
