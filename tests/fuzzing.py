@@ -41,6 +41,9 @@ INSERTED_TEXT = (
     b"!!python/object:os.system ",
     b"%YAML:1.0\n", b"---\n", b"...\n", "\u2028".encode(), "\u0661".encode(), b"\x1c", b"<<: *a\n",
 )  # fmt: skip
+OUT_OF_MEMORY = re.compile("bad.?alloc|insufficient memory|cannot allocate", re.IGNORECASE)
+"""How libraries in C++ say that an allocation failed."""
+
 NUMBER = re.compile(rb"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
 
@@ -195,10 +198,21 @@ def problem_of(read: Callable[[], object]) -> str:
     except Maci2Error as error:
         if not str(error).strip():
             return "an error without words"
+        if hides_lack_of_memory(error):
+            return f"asked for more than {MEMORY_LIMIT >> 20} MB and called it {error}"[:300]
     except Exception as error:
         return f"{type(error).__name__}: {error}"[:300]
     seconds = time.process_time() - began
     return f"took {seconds:.1f} s" if seconds > TIME_LIMIT_S else ""
+
+
+def hides_lack_of_memory(error: BaseException | None) -> bool:
+    """Whether an error was raised because an allocation beyond the limit failed."""
+    while error is not None:
+        if isinstance(error, MemoryError) or OUT_OF_MEMORY.search(str(error)):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 @contextlib.contextmanager

@@ -11,6 +11,13 @@ def refuse():
     raise DatasetError("no.")
 
 
+def refuse_for_lack_of_memory():
+    try:
+        np.ones(1 << 28)
+    except MemoryError:
+        raise DatasetError("the file is damaged.") from None
+
+
 def loop():
     while True:
         pass
@@ -23,6 +30,7 @@ def loop():
         (refuse, ""),
         (lambda: [][1], "IndexError: list index out of range"),
         (lambda: np.ones(1 << 28), "MemoryError"),
+        (refuse_for_lack_of_memory, "asked for more than 1024 MB"),
         (lambda: exec("raise DatasetError()", {"DatasetError": DatasetError}), "without words"),
     ],
 )

@@ -22,6 +22,7 @@ from maci2.estimation import CalibrationLimits, CalibrationResult, SolverConfig
 from maci2.estimation.config import DEFAULT_CONFIG
 from maci2.estimation.initial_guess import lever_arm, start_values
 from maci2.estimation.initialize import require_arguments
+from maci2.estimation.premises import window_premises
 from maci2.estimation.rotation_alignment import (
     RotationAlignment,
     align_rotations,
@@ -94,9 +95,10 @@ def calibrate(
     progress = calibration_progress(solved, frame)
     report = solve_report(solved, found, 1e3 * (time.perf_counter() - began))
     state = calibrated_state(solved, imu)
+    premises = window_premises(imu, vision, state.T_b_c, config.rule, False)
     checks = [] if posterior is None else mounting_checks(mounting, state.T_b_c, posterior.T_b_c)
     return judge_calibration(
-        state, posterior, report, vision, aligned, limits, scale, progress, checks
+        state, posterior, report, vision, aligned, limits, scale, premises, progress, checks
     )
 
 

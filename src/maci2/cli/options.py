@@ -69,6 +69,14 @@ TimeOffset = Annotated[
         help="estimate the camera's time offset to the IMU too (within 0.1 s)",
     ),
 ]
+TrustRig = Annotated[
+    bool,
+    typer.Option(
+        "--trust-rig",
+        help="believe stated extrinsics and scale where nothing that was seen confirms them; "
+        "without it such a result is weak",
+    ),
+]
 Truth = Annotated[
     str,
     typer.Option(

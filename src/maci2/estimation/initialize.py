@@ -11,11 +11,12 @@ from maci2.estimation.config import DEFAULT_CONFIG, SolverConfig
 from maci2.estimation.initial_guess import start_values
 from maci2.estimation.levenberg_marquardt import Variables
 from maci2.estimation.outlier_rejection import inlier_poses, resolved, suspicious, without
-from maci2.estimation.premises import Premises, window_premises
+from maci2.estimation.premises import Premises, window_premises, with_window_rate
 from maci2.estimation.results import InitResult, Posterior, SolveReport, VIState
 from maci2.estimation.rotation_alignment import RotationAlignment, align_rotations
+from maci2.estimation.scale import free_constants
 from maci2.estimation.time_offset import on_imu_clock, solve_with_offset
-from maci2.estimation.verdict import InitLimits, judge_initialization, require_window
+from maci2.estimation.verdict import Evidence, InitLimits, judge_initialization, require_window
 from maci2.imu import ImuMeasurements, preintegrate
 from maci2.types import Array, Mask
 from maci2.vision import RelativePoses
@@ -42,7 +43,8 @@ def initialize(
         config: choices of the solver.
         limits: errors that the result may have, for the verdict.
         premises: what has been seen of the constants so far (`PremiseEvidence`); without it the
-            window tests what it can.
+            window tests what it can. `InitLimits(trust_constants=False)` makes a result `weak`
+            where neither confirms the constants.
 
     Returns:
         State, posterior covariance, report and verdict. A window without an answer gives the
@@ -68,7 +70,10 @@ def initialize(
         if resolved(solved.report, again.report, inliers, vision.measured):
             solved = again.with_rejected(inliers)
 
-    premises = premises or window_premises(imu, solved.vision, T_b_c, config.rule)
+    if premises is not None:
+        evidence = Evidence(with_window_rate(premises, imu))
+    else:
+        evidence = _window_evidence(imu, vision, solved, T_b_c, config)
     report = replace(solved.report, solve_ms=1e3 * (time.perf_counter() - began))
     return judge_initialization(
         solved.state,
@@ -78,9 +83,31 @@ def initialize(
         solved.rotations,
         imu.bias_prior,
         limits,
-        premises,
+        evidence,
         config.gravity_norm,
     )
+
+
+def _window_evidence(
+    imu: ImuMeasurements,
+    vision: RelativePoses,
+    solved: "_Solved",
+    T_b_c: Array,
+    config: SolverConfig,
+) -> Evidence:
+    """What the window itself says of the constants; `vision` holds what was rejected too."""
+    # Wrong axes fit worse than the stated noise; where nothing does, no others can fit better.
+    misfit = solved.report.inflation > 1.0
+    premises = window_premises(imu, solved.vision, T_b_c, config.rule, misfit)
+    freed = None
+    if solved.posterior is not None and solved.report.converged:
+        freed = free_constants(imu, solved.vision, solved.state, config)
+        if solved.report.rejected:
+            # Wrong constants make poses look like outliers: others may explain all of them.
+            of_all = free_constants(imu, vision, solved.state, config)
+            if of_all is not None and of_all.inflation <= solved.report.inflation:
+                freed = of_all
+    return Evidence(premises, True, freed)
 
 
 def require_arguments(imu: ImuMeasurements, vision: RelativePoses, config: SolverConfig) -> None:

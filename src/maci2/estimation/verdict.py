@@ -12,7 +12,12 @@ import numpy as np
 
 from maci2.boundary import as_number
 from maci2.errors import MeasurementError
-from maci2.estimation.premises import Premises, contradictions
+from maci2.estimation.confirmation import (
+    freed_contradictions,
+    unconfirmed_by_recording,
+    unconfirmed_by_window,
+)
+from maci2.estimation.premises import Premises, contradictions, contradictions_of_calibration
 from maci2.estimation.premises.contradictions import STD_ACC_SCALE
 from maci2.estimation.results import (
     CalibrationResult,
@@ -20,12 +25,13 @@ from maci2.estimation.results import (
     InitResult,
     Posterior,
     SolveReport,
+    Status,
     Verdict,
     VIState,
     direction_std,
 )
 from maci2.estimation.rotation_alignment import RotationAlignment
-from maci2.estimation.scale import MeasuredScale
+from maci2.estimation.scale import FreedConstants, MeasuredScale
 from maci2.estimation.verdict_checks import (
     SURE,
     Check,
@@ -57,6 +63,11 @@ class InitLimits:
     velocity: float = 0.1
     """Root mean square over the keyframes [m/s]."""
 
+    trust_constants: bool = True
+    """Believe extrinsics and scale where nothing confirms or contradicts them. With False a result
+    is `ok` only where an error of theirs that matters would have shown; `maci2 init` and
+    `maci2 evaluate` ask for that."""
+
     def __post_init__(self) -> None:
         as_number(self.gravity_deg, "InitLimits.gravity_deg", 0.0, exclusive=True)
         as_number(self.velocity, "InitLimits.velocity", 0.0, exclusive=True)
@@ -75,6 +86,42 @@ class CalibrationLimits:
     def __post_init__(self) -> None:
         as_number(self.rotation_deg, "CalibrationLimits.rotation_deg", 0.0, exclusive=True)
         as_number(self.translation, "CalibrationLimits.translation", 0.0, exclusive=True)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What has been seen of the constants that an initialization takes as given."""
+
+    premises: Premises | None
+    """Posterior over all that has been seen; None where that is nothing."""
+
+    is_window: bool = False
+    """Nothing but the window itself has been seen, and `freed` is what it says."""
+
+    freed: FreedConstants | None = None
+    """The window with its constants unknown; None where it moves too little for that."""
+
+    def contradicted(self, gravity_norm: float, offset_free: bool) -> list[str]:
+        """Reasons against the stated constants."""
+        if self.premises is None:
+            return []
+        reasons = contradictions(self.premises, gravity_norm, offset_free)
+        if reasons or self.freed is None:
+            return reasons
+        return freed_contradictions(self.freed, self.premises.T_b_c, self.premises.std_scale)
+
+    def unconfirmed(self, state: VIState, posterior: Posterior, limits: InitLimits) -> list[Check]:
+        """Stated constants that nothing confirms: `weak` where nothing more will be seen."""
+        if limits.trust_constants or self.premises is None:
+            return []
+        if self.is_window:
+            reasons = unconfirmed_by_window(self.freed, state, limits.gravity_deg, limits.velocity)
+        else:
+            reasons = unconfirmed_by_recording(
+                self.premises, state, posterior, limits.gravity_deg, limits.velocity
+            )
+        status: Status = "weak" if self.premises.is_complete else "ok"
+        return [Check(status, reason) for reason in reasons]
 
 
 def require_window(imu: ImuMeasurements, vision: RelativePoses) -> None:
@@ -103,14 +150,12 @@ def judge_initialization(
     rotations: RotationAlignment,
     prior: BiasPrior,
     limits: InitLimits,
-    premises: Premises | None = None,
+    evidence: Evidence,
     gravity_norm: float = GRAVITY_NORM,
 ) -> InitResult:
     """Verdict on gravity and velocity, given what has been seen of the constants."""
-    contradicted = []
-    if premises is not None:
-        offset_free = report.std_time_offset_s is not None
-        contradicted = contradictions(premises, gravity_norm, offset_free)
+    premises = evidence.premises
+    contradicted = evidence.contradicted(gravity_norm, report.std_time_offset_s is not None)
     broken = _broken(state, posterior, report)
     if broken or posterior is None:
         return InitResult(Verdict("failed", (*contradicted, *broken)), report)
@@ -124,6 +169,8 @@ def judge_initialization(
         plausible_scale(report.scale or 1.0, 0.0, vision.std_scale),
         rejections(report, int(vision.measured.sum())),
     ]
+    if not contradicted:
+        checks += evidence.unconfirmed(state, posterior, limits)
     status, reasons = worst(checks)
     reasons += _consistency(report, vision, rotations.residuals)
     return InitResult(Verdict(status, tuple(reasons)), report, state, posterior)
@@ -137,19 +184,24 @@ def judge_calibration(
     rotations: RotationAlignment,
     limits: CalibrationLimits,
     scale: MeasuredScale | None = None,
+    premises: Premises | None = None,
     progress: tuple[CalibrationStage, ...] = (),
     further: Sequence[Check] = (),
 ) -> CalibrationResult:
     """Verdict on each axis of the extrinsics, and what motion would help; `scale` is what the
-    accelerometer says of the camera's translations where they were taken as metric, `further` are
-    checks of what was stated beforehand."""
+    accelerometer says of the camera's translations where they were taken as metric, `premises`
+    what rotations say of axes and clocks, `further` are checks of what was stated beforehand."""
+    contradicted = []
+    if premises is not None:
+        offset_free = report.std_time_offset_s is not None
+        contradicted = contradictions_of_calibration(premises, offset_free)
     broken = _broken(state, posterior, report)
     if broken or posterior is None:
         unseen = _unseen_rotations(rotations, limits)
-        return CalibrationResult(Verdict("failed", (*unseen, *broken)), report)
+        return CalibrationResult(Verdict("failed", (*contradicted, *unseen, *broken)), report)
     std = np.sqrt(np.diag(posterior.T_b_c))
     turned_deg = rotation_about_axes_deg(state.Ts_c0_b)
-    checks = []
+    checks = [Check("weak", reason) for reason in contradicted]
     for i, axis in enumerate("xyz"):
         for what, value, limit, unit in (
             ("rotation about", float(np.rad2deg(std[3 + i])), limits.rotation_deg, "deg"),

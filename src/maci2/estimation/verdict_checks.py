@@ -45,6 +45,11 @@ def worst(checks: list[Check]) -> tuple[Status, list[str]]:
     return status, [check.reason for check in checks if check.reason]
 
 
+def velocity_rms(posterior: Posterior) -> float:
+    """Root mean square over the keyframes of the error that velocities admit [m/s]."""
+    return float(np.sqrt(np.einsum("kii->", posterior.velocity_b) / len(posterior.velocity_b)))
+
+
 def velocity_std(
     state: VIState, posterior: Posterior, report: SolveReport, premises: Premises | None
 ) -> float:
@@ -53,7 +58,7 @@ def velocity_std(
     Where the scale is in doubt and all windows together know it better than this one, the error is
     what they say of this window's scale.
     """
-    variance = float(np.einsum("kii->", posterior.velocity_b)) / len(state.velocity_b)
+    variance = velocity_rms(posterior) ** 2
     scale, std_scale = report.scale, report.std_scale
     known = None if premises is None else premises.translation
     if known is None or scale is None or std_scale is None:

@@ -100,6 +100,9 @@ class ImuMeasurements:
     removed_acc: Array | None = None
     """(n, 3) what it subtracted from the raw specific force [m/s^2], likewise."""
 
+    rate_hz: float | None = None
+    """Rate at which the IMU is stated to sample; None where nothing was stated."""
+
     def __post_init__(self) -> None:
         place = f"{self.source}:"
         stamps_ns = boundary.as_stamps(
@@ -115,6 +118,8 @@ class ImuMeasurements:
                 raise MeasurementError(f"{place} {name} is negative; a variance must not be.")
         object.__setattr__(self, "cov_0", boundary.as_array(self.cov_0, (9, 9), f"{place} cov_0"))
         boundary.require_type(self.bias_prior, BiasPrior, f"{place} bias_prior", "BiasPrior()")
+        if self.rate_hz is not None:
+            boundary.as_number(self.rate_hz, f"{place} rate_hz", 0.0, exclusive=True)
         for name in ("walk_gyro", "walk_acc"):
             boundary.as_number(getattr(self, name), f"{place} {name}", 0.0)
         if self.std_gyro_bias is not None:
@@ -187,6 +192,7 @@ def datasheet_model(
         cov_0=np.zeros((9, 9)),
         bias_prior=bias_prior or BiasPrior(),
         source=samples.source,
+        rate_hz=noise.rate_hz or None,
         walk_gyro=noise.walk_gyro,
         walk_acc=noise.walk_acc,
     )

@@ -17,6 +17,7 @@ from maci2.pipeline.rehearsals import warm_up
 from maci2.pipeline.windows import Window, long_window, one_window
 from maci2.types import NS, Stamps, Vec3
 from maci2.vision import RelativePoses
+from maci2.vision.odometry import StereoOdometry
 
 OFFSET_MARGIN_S = 0.12
 """Length of IMU data beyond the keyframes, for an unknown time offset."""
@@ -65,7 +66,12 @@ def initialize_window(inputs: Inputs, window: Window, options: RunOptions) -> In
     """Initialize on one window of a recording."""
     vision = inputs.camera_motion(window.stamps_ns, window.index)
     imu = _samples_around(inputs, vision, options)
-    result = initialize(imu, vision, inputs.T_b_c, options.solver(), premises=inputs.premises)
+    solver, limits = options.solver(), options.limits()
+    # Motion from images is costly: a window that confirms its own constants needs no others.
+    premises = None if isinstance(inputs.visual, StereoOdometry) else inputs.premises
+    result = initialize(imu, vision, inputs.T_b_c, solver, limits, premises)
+    if result.verdict.status == "weak" and premises is None:
+        result = initialize(imu, vision, inputs.T_b_c, solver, limits, inputs.premises)
     # With an offset found, keyframes may be fewer and their timestamps are the IMU's.
     stamps_ns = vision.stamps_ns if result.state is None else result.state.stamps_ns
     return Initialized(result, Window(window.index, stamps_ns))

@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from maci2.errors import OptionError, require_in_range
-from maci2.estimation import SolverConfig
+from maci2.estimation import InitLimits, SolverConfig
 from maci2.imu import BiasPrior
 from maci2.imu.model_choice import is_learned
 from maci2.pipeline.stated_mounting import StatedMounting
@@ -154,6 +154,9 @@ class RunOptions:
     time_offset: bool = False
     """Estimate the camera's time offset to the IMU too."""
 
+    trust_rig: bool = False
+    """Believe stated extrinsics and scale where nothing that was seen confirms them."""
+
     mounting: StatedMounting | None = None
     """What is known of the left camera's pose before a calibration; None where nothing is."""
 
@@ -181,6 +184,10 @@ class RunOptions:
             imu_cross_terms=False,
             robust=False,
         )
+
+    def limits(self) -> InitLimits:
+        """Limits of an initialization; the paper takes the rig as given."""
+        return InitLimits(trust_constants=self.trust_rig or self.paper)
 
     def with_known_bias(self, prior: BiasPrior, removed_acc: Array) -> BiasPrior:
         """The IMU model's prior, with what the user knows of the accelerometer bias.

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from maci2.errors import DatasetError, MeasurementError
 from maci2.estimation.premises import PremiseEvidence, Premises, sample_rate
 from maci2.pipeline.windows import plan_windows
@@ -19,11 +21,13 @@ FIRST_INDEX = 1_000_000
 """Where camera motion is simulated with noise, the noise is not that of any window of the user."""
 
 
+IMAGE_WINDOWS = 6
+"""Windows that are looked at where camera motion is still to be computed from images."""
+
+
 def recording_premises(inputs: "Inputs") -> Premises | None:
-    """Posterior of the constants over the whole recording; None where camera motion is still to be
-    computed from images, or where there is no window."""
-    if isinstance(inputs.visual, StereoOdometry):
-        return None
+    """Posterior of the constants over the whole recording, or where motion comes from images over
+    some windows of it; None where there is no window."""
     evidence = PremiseEvidence(inputs.T_b_c)
     motions = _camera_motions(inputs)
     try:
@@ -35,12 +39,16 @@ def recording_premises(inputs: "Inputs") -> Premises | None:
             _add_if_covered(evidence, inputs, motion)
     premises = evidence.posterior()
     rate = sample_rate(inputs.recording.imu.stamps_ns, inputs.recording.rig.imu.rate_hz)
-    return premises and replace(premises, sample_rate=rate)
+    return premises and replace(premises, sample_rate=rate, is_complete=True)
 
 
 def _camera_motions(inputs: "Inputs") -> list[RelativePoses]:
     motions = []
-    for window in plan_windows(inputs.candidates_ns(), WINDOW_S, WINDOW_S, KEYFRAMES):
+    windows = plan_windows(inputs.candidates_ns(), WINDOW_S, WINDOW_S, KEYFRAMES)
+    if isinstance(inputs.visual, StereoOdometry) and len(windows) > IMAGE_WINDOWS:
+        chosen = np.linspace(0, len(windows) - 1, IMAGE_WINDOWS).round().astype(int)
+        windows = [windows[index] for index in chosen]
+    for window in windows:
         try:
             motions.append(inputs.camera_motion(window.stamps_ns, FIRST_INDEX + window.index))
         except (DatasetError, MeasurementError):

@@ -9,6 +9,7 @@ import pytest
 from bag_files import FORMATS, bag_name, recording_items, write_items
 from helpers import resized
 from maci2.datasets import open_recording
+from maci2.datasets.bag.bounded_files import BoundedPath
 from maci2.datasets.bag.frames import bag_frames
 from maci2.datasets.bag.recording import read_bag
 from maci2.datasets.bag.topics import Topics, parse_topics
@@ -263,3 +264,14 @@ def test_a_quaternion_that_is_none_is_refused(recording, tmp_path):
 def test_too_few_samples_are_counted(recording, tmp_path):
     path = written(tmp_path, lambda bag: [bag.imu("/imu0", NS + k, (1, 1, 1)) for k in range(4)])
     assert "found 4 samples, needed at least 10" in message_of(path, recording.rig)
+
+
+def test_a_file_of_a_bag_never_gives_more_than_it_holds(tmp_path):
+    (tmp_path / "a.bag").write_bytes(b"0123456789")
+    path = BoundedPath(tmp_path) / "a.bag"
+    with path.open("rb") as file:
+        assert file.read(4) == b"0123"
+        # Without the bound this asks for a terabyte.
+        assert file.read(1 << 40) == b"456789"
+        assert file.read(None) == b""
+    assert path.read_text() == "0123456789"

@@ -140,7 +140,7 @@ def test_memory_of_a_long_stream_is_bounded(sound, monkeypatch):
 
 def test_one_window_tests_the_rotation_alone(sound):
     wrong = rotated(sound.T_b_c, 60.0)
-    premises = window_premises(sound.imu, sound.windows[2], wrong, "midpoint")
+    premises = window_premises(sound.imu, sound.windows[2], wrong, "midpoint", False)
     assert premises.translation is None
     found_deg = float(reasons(premises)[0].split("rotated by ")[1].split()[0])
     assert found_deg == pytest.approx(60.0, abs=1.0)

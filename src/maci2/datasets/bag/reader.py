@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from rosbags.highlevel import AnyReader
 from rosbags.typesys import Stores, get_typestore
 
+from maci2.datasets.bag.bounded_files import BoundedPath
 from maci2.errors import DatasetError, Maci2Error
 from maci2.types import NS
 
@@ -59,7 +60,8 @@ class Bag:
         with self._reading():
             # ROS 2 bags before Jazzy do not carry definitions; these message types never changed.
             self._reader = AnyReader(
-                list(paths), default_typestore=get_typestore(Stores.ROS2_HUMBLE)
+                [BoundedPath(path) for path in paths],
+                default_typestore=get_typestore(Stores.ROS2_HUMBLE),
             )
             self._files.enter_context(self._reader)
             self.topics = {

@@ -1,7 +1,17 @@
 """What measurements say about their own constants: extrinsics, scale, axes, clocks, sample rate."""
 
-from maci2.estimation.premises.contradictions import FALSE_ALARM, MOST_MISSING, contradictions
-from maci2.estimation.premises.evidence import PremiseEvidence, Premises, window_premises
+from maci2.estimation.premises.contradictions import (
+    FALSE_ALARM,
+    MOST_MISSING,
+    contradictions,
+    contradictions_of_calibration,
+)
+from maci2.estimation.premises.evidence import (
+    PremiseEvidence,
+    Premises,
+    window_premises,
+    with_window_rate,
+)
 from maci2.estimation.premises.sample_rate import SampleRate, sample_rate
 
 __all__ = [
@@ -11,6 +21,8 @@ __all__ = [
     "Premises",
     "SampleRate",
     "contradictions",
+    "contradictions_of_calibration",
     "sample_rate",
     "window_premises",
+    "with_window_rate",
 ]

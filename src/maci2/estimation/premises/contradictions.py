@@ -5,6 +5,8 @@ contradicted where the posterior lies farther away than both spreads together ex
 false-alarm rate for all tests of a verdict.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from scipy.stats import f as fisher
 
@@ -25,9 +27,9 @@ STD_ROTATION = np.deg2rad(0.3)
 STD_LEVER = 0.02
 """Spread of a lever arm, one axis [m]: drawings and targets agree no better."""
 
-STD_ACC_SCALE = 0.01
-"""Spread of an accelerometer's scale factor, by which the camera's scale is measured. Chosen on
-V1_02, MH_03, V2_01 and MH_05 of EuRoC: with half of it V1_02 would raise a false alarm."""
+STD_ACC_SCALE = 0.007
+"""Spread of an accelerometer's scale factor, by which the camera's scale is measured: 95 % bound
+from MH_01, V2_03 and rooms 1, 3 and 5 (docs/research/premises.md)."""
 
 STD_ACC_BIAS = 0.1
 """Spread of an accelerometer's bias [m/s^2], which lengthens gravity."""
@@ -44,27 +46,45 @@ def contradictions(premises: Premises, gravity_norm: float, offset_free: bool) -
 
     Causes come before effects: with wrong axes, a scale means nothing.
     """
-    rotation = premises.rotation
     reasons = _rate(premises.sample_rate)
-    if premises.rotation.mirror_ratio > np.log(1.0 / level() - 1.0):
-        return [
-            *reasons,
-            "the gyroscope's rates fit the camera's only if one of them is mirrored: check signs "
-            "and order of the gyroscope's axes",
-        ]
+    mirrored = _mirrored(premises)
+    if mirrored:
+        return reasons + mirrored
     reasons += _rotation(premises)
-    if not offset_free and _far(
-        np.array([rotation.time_offset_s]), rotation.cov[3:, 3:], STD_TIME_OFFSET_S, premises.dof
-    ):
-        reasons.append(
-            f"camera and gyroscope rotate alike only if the camera's clock is moved by "
-            f"{1e3 * rotation.time_offset_s:.0f} ms: estimate the time offset"
-        )
+    if not offset_free:
+        reasons += _time_offset(premises)
     if premises.translation is None:
         return reasons
     if premises.axes_right < 0.5:
         return [*reasons, _axes(premises)]
     return reasons + _lengths(premises, gravity_norm)
+
+
+def contradictions_of_calibration(premises: Premises, offset_free: bool) -> list[str]:
+    """Reasons against what a calibration takes as given: axes that are not mirrored, the clock and
+    the sample rate. It asks the extrinsics themselves."""
+    reasons = _rate(premises.sample_rate) + _mirrored(premises)
+    return reasons if offset_free or reasons else _time_offset(premises)
+
+
+def _mirrored(premises: Premises) -> list[str]:
+    if premises.rotation.mirror_ratio <= np.log(1.0 / level() - 1.0):
+        return []
+    return [
+        "the gyroscope's rates fit the camera's only if one of them is mirrored: check signs and "
+        "order of the gyroscope's axes, and that the camera's poses are not their inverse"
+    ]
+
+
+def _time_offset(premises: Premises) -> list[str]:
+    rotation = premises.rotation
+    offset_s, variance = np.array([rotation.time_offset_s]), rotation.cov[3:, 3:]
+    if not _far(offset_s, variance, STD_TIME_OFFSET_S, premises.dof):
+        return []
+    return [
+        f"camera and gyroscope rotate alike only if the camera's clock is moved by "
+        f"{1e3 * rotation.time_offset_s:.0f} ms: estimate the time offset"
+    ]
 
 
 def level() -> float:
@@ -102,13 +122,17 @@ def _rotation(premises: Premises) -> list[str]:
     significant = rotation.gain > _limit(3, premises.dof)
     if not (significant and _far(difference, cov, STD_ROTATION, premises.dof)):
         return []
+    return [_rotated(difference, cov)]
+
+
+def _rotated(difference: Array, cov: Array) -> str:
     angle = float(np.linalg.norm(difference))
     std = float(np.sqrt(difference @ cov @ difference)) / angle
-    return [
+    return (
         f"camera and gyroscope rotate alike only if the camera is rotated by "
         f"{np.rad2deg(angle):.1f} +- {np.rad2deg(std):.2f} deg from the stated extrinsics: check "
         "extrinsics and the IMU's axes, or calibrate"
-    ]
+    )
 
 
 def _axes(premises: Premises) -> str:
@@ -135,22 +159,61 @@ def _lengths(premises: Premises, gravity_norm: float) -> list[str]:
             f"gravity comes out as {translation.gravity_norm:.2f} m/s^2, not "
             f"{gravity_norm:.2f}: check units and scale of the accelerometer"
         ]
-    reasons = []
-    spread = float(np.hypot(STD_ACC_SCALE, premises.std_scale))
-    scale_off = np.array([translation.scale - 1.0])
+    cov = translation.cov
+    return scale_and_lever_arm(
+        MeasuredLengths(translation.scale, float(cov[0, 0]), translation.p_b_c, cov[1:, 1:]),
+        premises.T_b_c,
+        premises.std_scale,
+        premises.dof,
+    )
+
+
+class MeasuredLengths(NamedTuple):
+    """Scale and lever arm as accelerations show them."""
+
+    scale: float
+    var_scale: float
+    p_b_c: Array
+    cov_p_b_c: Array
+
+
+def scale_and_lever_arm(
+    lengths: MeasuredLengths, T_b_c: Array, std_scale: float, dof: int
+) -> list[str]:
+    """Reasons against the stated scale, or else against the stated lever arm."""
+    spread = float(np.hypot(STD_ACC_SCALE, std_scale))
+    scale = lengths.scale
     # One over the scale is what was measured: of both distances the shorter one counts.
-    scale_cov = translation.cov[:1, :1] / min(1.0, translation.scale**2)
-    if _far(scale_off, scale_cov, spread, premises.dof):
-        std = float(np.sqrt(translation.cov[0, 0]))
-        reasons.append(
-            f"accelerations fit the camera's motion if that is {translation.scale:.3f} +- "
-            f"{std:.3f} times as long: check the stereo baseline or the trajectory's scale"
-        )
-    lever_off = translation.p_b_c - premises.T_b_c[:3, 3]
-    if not reasons and _far(lever_off, translation.cov[1:, 1:], STD_LEVER, premises.dof):
-        found = ", ".join(f"{value:.3f}" for value in translation.p_b_c)
-        reasons.append(
-            f"accelerations fit the camera's motion if the camera sits at ({found}) m on the IMU, "
-            f"{100.0 * float(np.linalg.norm(lever_off)):.0f} cm from the stated place"
-        )
-    return reasons
+    var_scale = np.array([[lengths.var_scale / min(1.0, scale**2)]])
+    if _far(np.array([scale - 1.0]), var_scale, spread, dof):
+        return [
+            f"accelerations fit the camera's motion if that is {scale:.3f} +- "
+            f"{np.sqrt(lengths.var_scale):.3f} times as long: check the stereo baseline or the "
+            "trajectory's scale"
+        ]
+    lever_off = lengths.p_b_c - T_b_c[:3, 3]
+    if not _far(lever_off, lengths.cov_p_b_c, STD_LEVER, dof):
+        return []
+    found = ", ".join(f"{value:.3f}" for value in lengths.p_b_c)
+    return [
+        f"accelerations fit the camera's motion if the camera sits at ({found}) m on the IMU, "
+        f"{100.0 * float(np.linalg.norm(lever_off)):.0f} cm from the stated place"
+    ]
+
+
+def extrinsics_contradicted(
+    T_b_c: Array,
+    cov_T_b_c: Array,
+    lengths: MeasuredLengths,
+    T_stated: Array,
+    std_scale: float,
+    dof: int,
+) -> list[str]:
+    """Reasons against stated extrinsics and scale, given those that fit one window best.
+
+    `cov_T_b_c` is of the left difference [rho, phi].
+    """
+    difference = so3_log(np.ascontiguousarray(T_b_c[:3, :3] @ T_stated[:3, :3].T))
+    if _far(difference, cov_T_b_c[3:, 3:], STD_ROTATION, dof):
+        return [_rotated(difference, cov_T_b_c[3:, 3:])]
+    return scale_and_lever_arm(lengths, T_stated, std_scale, dof)

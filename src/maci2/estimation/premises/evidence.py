@@ -14,7 +14,7 @@ from maci2.estimation.premises.rotation import (
     rotation_sums,
 )
 from maci2.estimation.premises.runs import Run, runs_of
-from maci2.estimation.premises.sample_rate import SampleRate
+from maci2.estimation.premises.sample_rate import SampleRate, sample_rate
 from maci2.estimation.premises.translation import (
     TranslationEstimate,
     TranslationSums,
@@ -70,6 +70,9 @@ class Premises:
     """Degrees of freedom behind the covariance of the rotation."""
 
     sample_rate: SampleRate | None = None
+
+    is_complete: bool = False
+    """Nothing more will be seen: what is not confirmed by now never will be. A stream goes on."""
 
 
 class _Pending(NamedTuple):
@@ -188,9 +191,20 @@ def _bounded(parts: list[Sums]) -> list[Sums]:
 
 
 def window_premises(
-    imu: ImuMeasurements, vision: RelativePoses, T_b_c: Array, rule: Rule
+    imu: ImuMeasurements, vision: RelativePoses, T_b_c: Array, rule: Rule, accelerations: bool
 ) -> Premises | None:
-    """What one window says of the extrinsic rotation, where nothing else has been seen."""
+    """What one window says, where nothing else has been seen: its rotations, its sample rate, and
+    its accelerations where they are asked."""
     evidence = PremiseEvidence(T_b_c, rule)
     evidence.add(imu, [vision])
-    return evidence.posterior(accelerations=False)
+    premises = evidence.posterior(accelerations)
+    return premises and replace(with_window_rate(premises, imu), is_complete=True)
+
+
+def with_window_rate(premises: Premises, imu: ImuMeasurements) -> Premises:
+    """The same with a window's sample rate, where more of its samples are missing than of all."""
+    rate = None if imu.rate_hz is None else sample_rate(imu.stamps_ns, imu.rate_hz)
+    known = premises.sample_rate
+    if rate is None or (known is not None and known.missing >= rate.missing):
+        return premises
+    return replace(premises, sample_rate=rate)

@@ -1,0 +1,96 @@
+"""Whether what has been seen could have shown that a stated constant is wrong.
+
+A result that takes extrinsics and scale as given is no better than they are. They are confirmed
+where gravity and velocity stay within their limits with nothing stated believed: an error that
+would matter would have shown.
+"""
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from maci2.estimation.premises import Premises
+from maci2.estimation.premises.contradictions import MeasuredLengths, extrinsics_contradicted
+from maci2.estimation.results import Posterior, VIState, direction_std
+from maci2.estimation.scale import FreedConstants
+from maci2.estimation.verdict_checks import SURE, velocity_rms
+from maci2.lie import skew
+from maci2.types import Array
+
+ONE_SIDED = float(-ndtri(2.0 * ndtr(-SURE)))
+"""Standard deviations that an error exceeds to one side as rarely as `SURE` to either."""
+
+REMEDY = "see more of the recording, move more, or say that they are to be trusted (`--trust-rig`)"
+
+
+def freed_contradictions(freed: FreedConstants, T_b_c: Array, std_scale: float) -> list[str]:
+    """Reasons against the stated extrinsics and scale, given those that fit the window best."""
+    T_found, cov = freed.state.T_b_c, freed.posterior.T_b_c
+    lengths = MeasuredLengths(
+        freed.scale.scale, freed.scale.std**2, T_found[:3, 3], _cov_lever_arm(T_found, cov)
+    )
+    return extrinsics_contradicted(T_found, cov, lengths, T_b_c, std_scale, freed.dof)
+
+
+def _cov_lever_arm(T_b_c: Array, cov: Array) -> Array:
+    """(3, 3) covariance of the position, from that of a left difference [rho, phi]."""
+    J = np.hstack([np.eye(3), -skew(np.ascontiguousarray(T_b_c[:3, 3]))])
+    return np.asarray(J @ cov @ J.T)
+
+
+def unconfirmed_by_window(
+    freed: FreedConstants | None, state: VIState, gravity_deg: float, velocity: float
+) -> list[str]:
+    """Constants that one window alone does not confirm, for these limits of `state`'s error."""
+    if freed is None:
+        return [
+            "the window moves too little to confirm the stated extrinsics, and nothing else has "
+            f"been seen: {REMEDY}"
+        ]
+    gravity, cov_gravity = freed.state.gravity_c0, freed.posterior.gravity_c0
+    across, along = np.cross(gravity, state.gravity_c0), gravity @ state.gravity_c0
+    moved_deg = np.rad2deg(np.arctan2(np.linalg.norm(across), along))
+    moved = np.sqrt(np.mean(np.sum((freed.state.velocity_b - state.velocity_b) ** 2, axis=1)))
+    found_deg = _admitted(float(moved_deg), float(np.rad2deg(direction_std(gravity, cov_gravity))))
+    found = _admitted(float(moved), velocity_rms(freed.posterior))
+    return _reasons("the window alone", found_deg, found, gravity_deg, velocity)
+
+
+def _admitted(moved: float, std: float) -> float:
+    """Standard deviation of an unbiased error that exceeds a limit as rarely as this one, which is
+    around `moved`: within the limit two-sided at `SURE`, or one-sided at the same probability."""
+    return max(std, (moved + ONE_SIDED * std) / SURE)
+
+
+def unconfirmed_by_recording(
+    premises: Premises, state: VIState, posterior: Posterior, gravity_deg: float, velocity: float
+) -> list[str]:
+    """Constants that all windows seen do not confirm, for these limits."""
+    known = premises.translation
+    # An error of the extrinsic rotation rotates gravity in the camera.
+    R_c_b = state.T_b_c[:3, :3].T
+    moved = skew(state.gravity_c0) @ R_c_b
+    cov_gravity = posterior.gravity_c0 + moved @ premises.rotation.cov[:3, :3] @ moved.T
+    found_deg = float(np.rad2deg(direction_std(state.gravity_c0, cov_gravity)))
+    found = 0.0
+    # A scale whose spread was stated is in the posterior already.
+    if known is not None and premises.std_scale == 0.0:
+        speed = float(np.sqrt(np.mean(np.sum(state.velocity_b**2, axis=1))))
+        found = float(np.hypot(velocity_rms(posterior), speed * np.sqrt(known.cov[0, 0])))
+    return _reasons("all that was seen", found_deg, found, gravity_deg, velocity)
+
+
+def _reasons(
+    seen: str, found_deg: float, found: float, gravity_deg: float, velocity: float
+) -> list[str]:
+    if found_deg * SURE > gravity_deg:
+        return [
+            f"{seen} does not confirm the stated extrinsics: were they unknown, gravity's "
+            f"direction would be known to {found_deg:.2g} deg only, needed "
+            f"{gravity_deg / SURE:.2g}; {REMEDY}"
+        ]
+    if found * SURE > velocity:
+        return [
+            f"{seen} does not confirm the stated scale: were it unknown, velocity would be known "
+            f"to {found:.2g} m/s only, needed {velocity / SURE:.2g}; {REMEDY}"
+        ]
+    return []
