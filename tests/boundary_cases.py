@@ -183,8 +183,8 @@ def entries(folder: Path) -> dict[str, Entry]:
         "ImuNoise": dataclass_entry(rig.imu, density_gyro=[0.0, -1.0], walk_acc=[-1.0]),
         "ImuMeasurements": dataclass_entry(
             replace(imu, std_gyro_bias=imu.var_gyro),
-            ("source", "std_gyro_bias"),
-            std_gyro_bias=["x", 7, imu.gyro.T],
+            ("source", "std_gyro_bias", "rate_hz"),
+            std_gyro_bias=["x", 7, imu.gyro.T], rate_hz=["x", 0.0, -200.0, np.nan, [200.0, 200.0]],
             var_acc=[-imu.var_acc],
         ),
         "BiasPrior": dataclass_entry(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from maci2.boundary import as_number
+from maci2.boundary import as_number, require_type
 from maci2.errors import MeasurementError
 from maci2.estimation.confirmation import (
     freed_contradictions,
@@ -69,6 +69,7 @@ class InitLimits:
     `maci2 evaluate` ask for that."""
 
     def __post_init__(self) -> None:
+        require_type(self.trust_constants, bool, "InitLimits.trust_constants", "True or False")
         as_number(self.gravity_deg, "InitLimits.gravity_deg", 0.0, exclusive=True)
         as_number(self.velocity, "InitLimits.velocity", 0.0, exclusive=True)
 

@@ -79,13 +79,15 @@ class RelativePoses:
                 f"std_scale is {self.std_scale}, needed a share of the translation from 0 to "
                 f"{LARGEST_STD_SCALE:g}."
             )
-        if len(self.std_frame) != 2 or not min(self.std_frame) >= 0.0:
+        std_frame = boundary.as_array(self.std_frame, (2,), "std_frame")
+        if std_frame.min() < 0.0:
             raise MeasurementError(
                 f"std_frame is {self.std_frame}, needed two standard deviations from 0 [m, rad]."
             )
         object.__setattr__(self, "stamps_ns", stamps_ns)
         object.__setattr__(self, "Ts_ck_ck1", Ts)
         object.__setattr__(self, "covs_T_ck_ck1", covs)
+        object.__setattr__(self, "std_frame", (float(std_frame[0]), float(std_frame[1])))
         object.__setattr__(self, "reasons", _reasons(self.reasons, count))
 
     def __len__(self) -> int:
