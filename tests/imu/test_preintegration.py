@@ -24,6 +24,8 @@ from helpers import (
 )
 from maci2.gaussian import nees
 from maci2.imu import ALPHA, BETA, GAMMA, preintegrate
+from maci2.imu.preintegration_arrays import preintegrate_arrays
+from maci2.imu.preintegration_kernels import preintegrate_segments
 from maci2.lie import skew, so3_exp, so3_log
 
 
@@ -237,3 +239,19 @@ def test_cutting_a_step_keeps_the_density_of_its_noise(rule):
         np.testing.assert_allclose(
             pre.cov[k, GAMMA, GAMMA], 1e-6 * DT * pre.dt[k] * np.eye(3), atol=1e-17
         )
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("motion", MOTIONS)
+def test_all_segments_at_once_with_numpy_equal_the_compiled_kernel(rule, motion):
+    imu = samples(motion, cov_0=some_covariance(4))
+    # Segments of one step, of many, within one sampling period, and up to the last sample.
+    stamps_ns = np.append(imu.stamps_ns[[3, 4, 60, 61, 190]] + 1_234_567, imu.stamps_ns[-1])
+    stamps_ns = np.insert(stamps_ns, 1, stamps_ns[0] + 1_000_000)
+    arguments = (
+        imu.stamps_ns, imu.gyro, imu.acc, imu.var_gyro, imu.var_acc, imu.cov_0,
+        stamps_ns, np.array([0.03, -0.02, 0.01]), np.array([0.1, 0.2, -0.3]), rule == "midpoint",
+    )  # fmt: skip
+    of_arrays, of_kernel = preintegrate_arrays(*arguments), preintegrate_segments(*arguments)
+    for values, expected in zip(of_arrays, of_kernel, strict=True):
+        assert_close_to(values, expected)

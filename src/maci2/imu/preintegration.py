@@ -6,9 +6,10 @@ from typing import Literal
 import numpy as np
 
 from maci2 import boundary
-from maci2.compile import kernel
+from maci2.compile import are_interpreted, kernel
 from maci2.errors import DatasetError
 from maci2.imu.measurements import ImuMeasurements
+from maci2.imu.preintegration_arrays import preintegrate_arrays
 from maci2.imu.preintegration_kernels import preintegrate_segments
 from maci2.types import Array, Stamps
 
@@ -79,7 +80,8 @@ def preintegrate(
     )
     bias_acc = boundary.as_array(np.zeros(3) if bias_acc is None else bias_acc, (3,), "bias_acc")
     _require_samples(imu, stamps_ns)
-    dt, gamma, beta, alpha, cov, by_bias = preintegrate_segments(
+    integrate = preintegrate_arrays if are_interpreted() else preintegrate_segments
+    dt, gamma, beta, alpha, cov, by_bias = integrate(
         imu.stamps_ns,
         imu.gyro,
         imu.acc,
