@@ -68,7 +68,8 @@ def place(
         left, right = max(begin, 0.0), min(begin + period, end)
         dt[k] = right - left
         position[0, k] = ((0.5 * (left + right) if midpoint else left) - begin) / period
-        position[1, k] = period / dt[k]
+        # An instant has one step without length, and no noise.
+        position[1, k] = period / dt[k] if dt[k] > 0.0 else 0.0
 
 
 @kernel
