@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Iterable, Sequence
+from math import isnan
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ FILE_WIDTH = 100
 
 def number(value: float | None, digits: int = 3) -> str:
     """A number, or a dash where there is none."""
-    return "-" if value is None else f"{value:.{digits}f}"
+    return "-" if value is None or isnan(value) else f"{value:.{digits}f}"
 
 
 def vector(values: Iterable[float], digits: int = 4) -> str:
