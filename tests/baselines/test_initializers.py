@@ -328,7 +328,7 @@ def test_drt_has_the_errors_of_its_own_program(data_root, name):
     options = RunOptions(parse_vision("tracks:1", "rectified", None), truth=TRUTHS)
     inputs = open_inputs(data_root / "euroc" / "MH_04_difficult", options)
     errors = [
-        state_errors(inputs, run_initializer(INITIALIZERS[name], segment).state, None)
+        state_errors(inputs, inputs.truth, run_initializer(INITIALIZERS[name], segment).state, None)
         for segment in (make_segment(inputs, one) for one in windows_with_truth(inputs, options)[0])
     ]
     gravity_deg, success = TRACKED[name]
