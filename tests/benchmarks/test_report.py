@@ -4,6 +4,8 @@ import pytest
 
 from maci2.benchmarks.speed import run_bench
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def report():

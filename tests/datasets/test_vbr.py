@@ -1,5 +1,6 @@
 """VBR sequences: bags that follow one another, vbr_calib.yaml, poses of the LiDAR."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -107,7 +108,8 @@ def test_a_sequence_is_read_whole_with_the_imu_as_body(sequence, recording):
         np.testing.assert_allclose(camera.T_b_c, given.T_b_c, atol=1e-14)
         assert camera.resolution == SIZE
         assert camera.rate_hz == pytest.approx(20.0)
-    assert read.rig.imu == recording.rig.imu
+    # A simulated IMU is marked exact, which this layout cannot say.
+    assert read.rig.imu == replace(recording.rig.imu, exact=False)
 
 
 def test_poses_of_the_lidar_are_carried_to_the_imu(sequence, recording):
