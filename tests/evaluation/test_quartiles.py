@@ -1,5 +1,7 @@
 """NEES and coverage by quarter of the predicted sigma."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from maci2.evaluation.metrics import InitErrors
@@ -40,3 +42,11 @@ def test_summaries_against_the_audit_take_its_errors():
     assert summarize(rows).nees["gravity"] == 5.0
     assert summarize(against_audit(rows)).nees["gravity"] == 1.0
     assert summarize(against_audit(rows)).covered["gravity"] == 1.0
+
+
+def test_windows_beyond_the_audit_are_left_out_and_failures_are_not():
+    covered = row(0, 0.1, 5.0, 1.0)
+    beyond = replace(covered, audited=None)
+    failed = Row(2, 0, 1, "failed", ("no state",), None)
+    assert summarize(against_audit([covered, beyond])).success_rate == 1.0
+    assert summarize(against_audit([covered, beyond, failed])).success_rate == 0.5

@@ -116,8 +116,13 @@ def _any_audited(rows: list[Row]) -> bool:
 
 
 def against_audit(rows: list[Row]) -> list[Row]:
-    """The rows with their errors against the audited ground truth."""
-    return [replace(row, errors=row.audited) for row in rows]
+    """The rows with their errors against the audited ground truth.
+
+    A window with an answer that the audited ground truth does not cover is left out; one without
+    an answer counts against the success rate.
+    """
+    judged = [row for row in rows if row.audited is not None or row.errors is None]
+    return [replace(row, errors=row.audited) for row in judged]
 
 
 def summarize(rows: list[Row], limits: SuccessLimits = PAPER_LIMITS) -> Summary:
