@@ -48,5 +48,5 @@ def test_windows_beyond_the_audit_are_left_out_and_failures_are_not():
     covered = row(0, 0.1, 5.0, 1.0)
     beyond = replace(covered, audited=None)
     failed = Row(2, 0, 1, "failed", ("no state",), None)
-    assert summarize(against_audit([covered, beyond])).success_rate == 1.0
-    assert summarize(against_audit([covered, beyond, failed])).success_rate == 0.5
+    assert summarize(against_audit([covered, beyond])).success == 1.0
+    assert summarize(against_audit([covered, beyond, failed])).success == 0.5
