@@ -14,6 +14,7 @@ from maci2.pipeline.online.rehearsal import tracked_noise
 from maci2.pipeline.online.status import OnlineTrackerConfig, TrackerStatus
 from maci2.pipeline.online.stream import SensorStream
 from maci2.pipeline.tracking import TrackedState
+from maci2.pipeline.tracking.calibration_spread import bias_walks, calibration_spread
 from maci2.pipeline.tracking.propagation import propagated
 from maci2.pipeline.tracking.track import WINDOW_S, Tracker
 from maci2.sensors import ImuSamples, Rig
@@ -91,8 +92,9 @@ class OnlineTracker(SensorStream[TrackedState, TrackerStatus]):
         self._vision = tracker or tracked_noise(
             rig, interval_s * (count - 1), count, self._predicted_rotation
         )
-        self._walks = (rig.imu.walk_gyro, rig.imu.walk_acc)
-        self._tracker = Tracker(self._vision.T_b_c, self._walks, self.config.smoother)
+        self._walks = bias_walks(rig)
+        smoother = replace(self.config.smoother, calibration=calibration_spread(rig))
+        self._tracker = Tracker(self._vision.T_b_c, self._walks, smoother)
         self._anchor: _Anchor | None = None
         self._worker.start()
 
