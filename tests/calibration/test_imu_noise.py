@@ -7,8 +7,9 @@ import pytest
 
 from calibration.noise_cases import TRUE_LEVELS, WRONG_SHEET, noise_problem, tracked_recording
 from maci2.calibration.imu_noise import _solve, _with_levels, _without_losses, estimate_imu_noise
-from maci2.calibration.noise_likelihood import _normal_equations, likelihood_slope
+from maci2.calibration.noise_likelihood import likelihood_slope
 from maci2.chain.chain_elimination import factor
+from maci2.chain.chain_posterior import normal_equations
 from maci2.errors import CalibrationError
 from maci2.imu.allan import high_frequency_density
 from maci2.imu.measured_noise import MeasuredNoise
@@ -39,7 +40,7 @@ def normalized_errors(estimate):
 def log_likelihood(chain, logs):
     """States integrated out by Laplace's formula, up to a constant."""
     solution = _solve(chain, logs)
-    system = _normal_equations(solution)
+    system = normal_equations(solution)
     assert factor(*system)
     diagonals = np.einsum("kii->ki", system.A)
     log_det = 2.0 * np.log(diagonals).sum() + 2.0 * np.log(np.diag(system.D)).sum()

@@ -128,7 +128,7 @@ def _dynamic(segment: Segment, guess: BiasGuess, mle: bool, stereo: bool) -> Ans
 def _maximum_likelihood(
     segment: Segment, seen: Observations, start: BundleState, valid: Mask
 ) -> BundleResult:
-    """From the linear solution; biases start at the guess."""
+    """Maximum-likelihood estimate, begun at the linear solution and the guessed biases."""
     info = gauge_information()
     info[GYRO_BIAS], info[ACC_BIAS] = STD_GYRO_BIAS**-2, STD_ACC_BIAS**-2
     start = start.with_points(start.points_w[valid])

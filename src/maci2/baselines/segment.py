@@ -23,7 +23,7 @@ MARGIN_NS = NS
 
 
 def no_tracks() -> None:
-    """Of a segment whose vision gives poses only."""
+    """Missing tracks of a segment whose vision gives poses only."""
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ ITERATIONS = 8
 POINTS = 150
 MIN_POINTS = 4
 STD_GYRO, STD_ACC = 0.01, 0.1
-"""Of one sample."""
+"""Noise of one sample [rad/s, m/s^2]."""
 
 WALK_GYRO, WALK_ACC = 1e-4, 1e-3
 INIT_DEPTH = 5.0
@@ -47,7 +47,7 @@ INIT_DEPTH = 5.0
 
 
 def vins_fusion(segment: Segment) -> Answer:
-    """As released: declared a success whatever comes out."""
+    """VINS-Fusion as released: declared a success whatever comes out."""
     Ts_c0_c = poses_by_pnp(segment)
     T_c_b = se3_inv(np.ascontiguousarray(segment.T_b_c))
     Ts_c0_b = Ts_c0_c @ T_c_b

@@ -10,12 +10,12 @@ from maci2.baselines.vins import align
 
 
 def vins_mono(segment: Segment) -> Answer:
-    """As released, fault included."""
+    """VINS-Mono as released, fault included."""
     return _initialize(segment, clear_each_time=False)
 
 
 def vins_mono_fixed(segment: Segment) -> Answer:
-    """As the paper means it."""
+    """VINS-Mono as its paper means it."""
     return _initialize(segment, clear_each_time=True)
 
 

@@ -103,7 +103,7 @@ def frames_and_pairs_per_second() -> tuple[float, float]:
     """Stereo frames that odometry takes in, and pairs that are rendered, a second."""
     with tempfile.TemporaryDirectory() as folder:
         recording = simulate(SimulationConfig(duration_s=RENDERED_S))
-        path = Path(folder) / "drawn"
+        path = Path(folder) / "rendered"
         # Once to compile, once to time.
         render_recording(recording, Path(folder) / "first", RenderConfig(duration_s=0.1))
         began = perf_counter()

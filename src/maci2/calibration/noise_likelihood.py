@@ -23,10 +23,9 @@ from maci2.calibration.whitened_factors import (
     whitened_factors,
 )
 from maci2.chain import ChainProblem, ChainSolution, chain_posterior
-from maci2.chain.chain_arrays import GROUPS
 from maci2.chain.chain_assembly import walking_covariance
 from maci2.chain.chain_elimination import back_substitute, factor
-from maci2.chain.chain_equations import empty_system, linearize
+from maci2.chain.chain_posterior import normal_equations
 from maci2.chain.chain_state import STATE
 from maci2.chain.propagation import Spans, integrate_spans
 from maci2.estimation.normal_equations import System
@@ -39,8 +38,8 @@ IMU_LEVELS = WHITE + WALKS
 
 @dataclass(frozen=True)
 class Slope:
-    """Of one recording, by the logarithms of its noise levels: those of the IMU, then one factor
-    for each kind of other measurement."""
+    """Slope of one recording's likelihood by the logarithms of its noise levels: those of the IMU,
+    then one factor for each kind of other measurement."""
 
     score: Array
     """(p,) slope of the log-likelihood."""
@@ -73,7 +72,7 @@ def likelihood_slope(problem: ChainProblem, solution: ChainSolution, levels: Arr
     for kind in other_kinds(problem):
         other = whitened_factors(solution, posterior, kind)
         factors.append((other, np.broadcast_to(np.eye(other.r.shape[1]), other.projected.shape)))
-    system = _normal_equations(solution)
+    system = normal_equations(solution)
     q = [np.einsum("kij,kj->ki", part, rows.r) for rows, part in factors]
     score, expected = np.empty(len(factors)), np.empty(len(factors))
     for i, (rows, part) in enumerate(factors):
@@ -111,19 +110,6 @@ def covariance_parts(problem: ChainProblem, solution: ChainSolution) -> list[Arr
 
 def _walk_part(spans: Spans, sensor: int) -> Array:
     return walking_covariance(spans, float(sensor == 0), float(sensor == 1))
-
-
-def _normal_equations(solution: ChainSolution) -> System:
-    system = empty_system(len(solution.states.v_w), int(solution.columns.max()) + 1)
-    linearize(
-        solution.factors,
-        solution.states,
-        solution.border,
-        solution.columns,
-        system,
-        np.zeros(GROUPS),
-    )
-    return system
 
 
 def _left_over(rows: WhitenedFactors, q: Array, system: System) -> tuple[Array, Array]:

@@ -10,6 +10,7 @@ from maci2.chain.chain_equations import empty_system, linearize
 from maci2.chain.chain_solver import ChainSolution
 from maci2.chain.chain_state import BORDER, STATE, Columns
 from maci2.errors import MeasurementError
+from maci2.estimation.normal_equations import System
 from maci2.types import Array
 
 
@@ -54,10 +55,9 @@ class ChainPosterior:
         return cov
 
 
-def chain_posterior(solution: ChainSolution) -> ChainPosterior:
-    """Covariance of states and constants at the optimum."""
-    free = int(solution.columns.max()) + 1
-    system = empty_system(len(solution.states.v_w), free)
+def normal_equations(solution: ChainSolution) -> System:
+    """Normal equations of the whole chain at the optimum."""
+    system = empty_system(len(solution.states.v_w), int(solution.columns.max()) + 1)
     linearize(
         solution.factors,
         solution.states,
@@ -66,6 +66,12 @@ def chain_posterior(solution: ChainSolution) -> ChainPosterior:
         system,
         np.zeros(GROUPS),
     )
+    return system
+
+
+def chain_posterior(solution: ChainSolution) -> ChainPosterior:
+    """Covariance of states and constants at the optimum."""
+    system = normal_equations(solution)
     if not factor(*system):
         raise MeasurementError(
             "the chain's normal equations are singular: some unknown is not determined by the "

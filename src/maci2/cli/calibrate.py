@@ -96,6 +96,13 @@ def calibrate(
         Viewer(rerun, "calibrate").show_calibration(result)
     if result.verdict.status == "failed":
         raise typer.Exit(1)
+    _write(inputs, result, output, report)
+
+
+def _write(
+    inputs: "Inputs", result: "CalibrationResult", output: Path | None, report: Path | None
+) -> None:
+    """Write the calibration and the report, each where it was asked for."""
     if result.state is None:
         return
     from maci2.pipeline.prepare import recalibrated_rig

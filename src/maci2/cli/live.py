@@ -165,7 +165,7 @@ def _initialize(
 
 
 def _result_line(result: "InitResult", clock: _Clock) -> str:
-    """When, verdict, and each quantity with its sigma."""
+    """One line: time, verdict, and each quantity with its sigma."""
     from maci2.estimation.result_output import stds
 
     state, posterior = result.state, result.posterior

@@ -28,8 +28,8 @@ class TruthNoise:
 
 
 def truth_noise(truth: GroundTruth, T_b_c: Array) -> TruthNoise | None:
-    """Of the truth at n keyframes, the first of which fixes the frame; None where it states no
-    covariance.
+    """Noise of the ground truth at n keyframes, the first of which fixes the frame; None where it
+    states no covariance.
 
     Poses are relative to the first, so what both ends share does not count.
     """

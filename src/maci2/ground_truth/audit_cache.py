@@ -62,7 +62,7 @@ def cached_audit(recording: Recording, source_name: str = "") -> AuditedTruth:
 
 
 def _digest(recording: Recording, capture: Capture) -> str:
-    """Of everything that an audit depends on: data, noise, options and code."""
+    """Digest of everything that an audit depends on: data, noise, options and code."""
     digest = hashlib.sha256(_code_digest())
     rig, claims = recording.rig, capture.claims
     about = (rig.imu, rig.exact, capture.name, capture.source, capture.one_clock)

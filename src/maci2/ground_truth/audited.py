@@ -120,7 +120,7 @@ def _states_at(fit: AuditFit, stamps_ns: Stamps, k: Stamps) -> States:
 
 
 def _covariance(fit: AuditFit, middle: Array) -> TruthCovariance:
-    """Of the states in the level world: rotated, and with the level's own uncertainty.
+    """Covariance of the states in the level world: rotated, and with the level's own uncertainty.
 
     Levelling by another tilt rotates the body back, R_g_b Exp(-R_b_g tilt), and velocity and
     position about the middle with it.

@@ -21,7 +21,7 @@ ORDER = 6
 
 @dataclass(frozen=True)
 class AllanDeviation:
-    """Of the longest stretch without motion."""
+    """Allan deviation over the longest stationary stretch of a recording."""
 
     seconds: float
     """Length of the stretch [s]."""

@@ -52,7 +52,7 @@ class MeasuredImu:
     """Data sheet, as the first recording's calibration has it."""
 
     rig: Rig
-    """Of the first recording."""
+    """Calibration of the first recording."""
 
     recordings: tuple[str, ...]
     seconds: float
@@ -62,7 +62,7 @@ class MeasuredImu:
     """What the IMU was compared with."""
 
     allan: AllanDeviation | None
-    """Of the longest stretch without motion in any recording."""
+    """Allan deviation over the longest stationary stretch of any recording."""
 
     high_frequency: Array
     """(6,) noise near half the sampling rate, per sqrt(Hz)."""

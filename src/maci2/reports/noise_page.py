@@ -29,7 +29,7 @@ def noise_page(measured: MeasuredImu, command: str) -> str:
 
 
 def _allan_figure(measured: MeasuredImu, sensor: int) -> str:
-    """Of one sensor, with the white noise found in motion beside it."""
+    """Allan deviation of one sensor, with the white noise found in motion beside it."""
     allan, estimate = measured.allan, measured.estimate
     assert allan is not None
     name, unit = SENSORS[sensor]

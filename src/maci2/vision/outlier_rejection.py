@@ -37,7 +37,7 @@ TRIALS, CONFIDENCE = 200, 0.999
 FEWEST = 6
 """Matches from which a pose is found."""
 
-RIVAL_SHARE = 0.6
+SECOND_MOTION_SHARE = 0.6
 """Matches of a second motion over those of the first from which on it may be the camera's."""
 
 MAX_ROUNDS = 5
@@ -90,19 +90,19 @@ def second_motion(
     A wall that was matched a period off, or a thing as large as the world, tells such a one.
     """
     left_over = pose.chi2 >= INLIER_CHI2
-    if left_over.sum() < max(RIVAL_SHARE * pose.inliers, FEWEST):
+    if left_over.sum() < max(SECOND_MOTION_SHARE * pose.inliers, FEWEST):
         return None
     common = most_common_motion(matches, camera, left_over)
     if common is None:
         return None
     T_ck_ck1, carried = common
-    rival = _settled(matches, covs, camera, carried, T_ck_ck1)
-    others = int(((rival.chi2 < INLIER_CHI2) & left_over).sum())
-    if not rival.converged or others < max(RIVAL_SHARE * pose.inliers, FEWEST):
+    second = _settled(matches, covs, camera, carried, T_ck_ck1)
+    others = int(((second.chi2 < INLIER_CHI2) & left_over).sum())
+    if not second.converged or others < max(SECOND_MOTION_SHARE * pose.inliers, FEWEST):
         return None
-    if predicted is not None and not agrees(rival, predicted):
+    if predicted is not None and not agrees(second, predicted):
         return None
-    return rival.T_ck_ck1, others / (others + pose.inliers)
+    return second.T_ck_ck1, others / (others + pose.inliers)
 
 
 def _misfit(pose: TwoFrame) -> float:

@@ -95,7 +95,7 @@ def normal_parts(patch: Array, other: Array, parts: Array, middle: Array) -> flo
 
 @kernel
 def _inverse(xx: float, xy: float, yy: float) -> tuple[float, float, float]:
-    """Of a symmetric 2x2 matrix that may be singular."""
+    """Inverse of a symmetric 2x2 matrix that may be singular."""
     xx, yy = xx + 1.0, yy + 1.0
     determinant = max(xx * yy - xy * xy, 1e-4 * xx * yy)
     return yy / determinant, -xy / determinant, xx / determinant

@@ -118,11 +118,11 @@ def contamination_scale(pose: TwoFrame) -> float:
     return 1.0 + CONTAMINATION * (len(pose.chi2) - pose.inliers) / max(pose.inliers, 1)
 
 
-def doubt(pose: TwoFrame, rival: tuple[Array, float] | None) -> Array:
+def doubt(pose: TwoFrame, second: tuple[Array, float] | None) -> Array:
     """(6, 6) what a second motion adds to the covariance: that of a choice between the two."""
-    if rival is None:
+    if second is None:
         return np.zeros((6, 6))
-    T_ck_ck1, share = rival
+    T_ck_ck1, share = second
     away = se3_log(np.ascontiguousarray(T_ck_ck1 @ se3_inv(pose.T_ck_ck1)))
     return share * np.outer(away, away)
 

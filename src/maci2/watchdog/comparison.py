@@ -39,7 +39,7 @@ class Comparison:
     """Extrinsics, gravity and scale as they were then."""
 
     std_scale: float
-    """Of the logarithm of the odometry's scale."""
+    """Standard deviation of the logarithm of the odometry's scale."""
 
     walks: tuple[float, float]
     """Random walks of the biases."""

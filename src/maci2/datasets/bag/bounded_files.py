@@ -17,7 +17,7 @@ class BoundedReader(io.BufferedReader):
         self._size = os.fstat(self.fileno()).st_size
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """At most `size` bytes, and never room for more than the file has."""
+        """Read at most `size` bytes, and never room for more than the file has."""
         return super().read(size if size is None else min(size, self._size))
 
 
@@ -25,5 +25,5 @@ class BoundedPath(type(Path())):  # type: ignore[misc]
     """A path whose files are opened as `BoundedReader`."""
 
     def open(self, mode: str = "r", *args: Any, **options: Any) -> Any:
-        """As `Path.open`; bounded where bytes are read."""
+        """Open as `Path.open` does; bounded where bytes are read."""
         return BoundedReader(self) if mode == "rb" else super().open(mode, *args, **options)

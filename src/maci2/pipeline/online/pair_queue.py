@@ -124,8 +124,8 @@ class PairQueue:
         return f"the camera's clock {how} by {abs(jump_s):.2f} s at {pair.stamp_ns} ns"
 
     def _forward_jump_s(self, stamp_ns: int, imu_ns: int) -> float | None:
-        """By how much the camera's clock went on faster than the IMU's since the latest pair [s];
-        None where that is no jump."""
+        """Time by which the camera's clock ran ahead of the IMU's since the latest pair [s]; None
+        where that is no jump."""
         before, self._arrived_ns = self._arrived_ns, (stamp_ns, imu_ns)
         if before is None:
             return None
