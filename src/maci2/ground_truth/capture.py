@@ -78,7 +78,7 @@ def open_capture(recording: Recording, source_name: str = "") -> Capture:
     if not (folder / "data.csv").is_file():
         known = ", ".join([*recording.truths, *_raw_sources(recording.path)]) or "none"
         raise OptionError(
-            f"--from is '{source_name}', but {recording.name} has no such source; it has: {known}. "
+            f"{recording.name} has no such source as '{source_name}'; it has: {known}. "
             "A TUM trajectory of the body is trajectory:FILE."
         )
     if source_name == RAW_POSITIONS:

@@ -88,7 +88,7 @@ def _find_file(recording: Recording, source: VisionSource) -> Path:
         path = inside if inside.exists() else path
     if not path.is_file():
         raise DatasetError(
-            f"{source.file}: not found in {recording.path} nor in the working directory; --vision "
-            f"{source.kind}:FILE needs a file."
+            f"{source.file}: no such file in {recording.path} or in the working directory; camera "
+            f"motion ({source.kind}) is read from it. Check the path."
         )
     return path
