@@ -8,7 +8,7 @@ import typer
 from maci2.cli import options as opt
 from maci2.cli.calibrate import print_calibration
 from maci2.cli.init import print_result
-from maci2.cli.printing import print_table, progress_bar
+from maci2.cli.printing import command_line, print_table, progress_bar
 
 
 def demo(
@@ -25,7 +25,7 @@ def demo(
         on_progress("loading", 0, 0)
         from maci2.demo import run_demo
 
-        result = run_demo(output, seed, lambda step: on_progress(step, 0, 0))
+        result = run_demo(output, seed, lambda step: on_progress(step, 0, 0), command_line())
     console.rule("initialization")
     print_result(result.calibration_inputs, result.initialized, result.errors)
     console.rule("calibration")

@@ -76,7 +76,7 @@ def init(
         from maci2.files import write_atomically
         from maci2.reports.init_page import init_page
 
-        write_atomically(report, init_page(inputs, initialized, errors, command_line()))
+        write_atomically(report, init_page(inputs, initialized, errors, options, command_line()))
         typer.echo(f"wrote {report}")
     if rerun:
         show(rerun, inputs, initialized)

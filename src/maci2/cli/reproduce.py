@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.printing import print_table, progress_bar
+from maci2.cli.printing import command_line, print_table, progress_bar
 
 if TYPE_CHECKING:
     from maci2.experiments.reproduce import Reproduced
@@ -49,11 +49,9 @@ def reproduce(
     from maci2.experiments.recordings import find_recordings
     from maci2.experiments.reproduce import reproduce as run
     from maci2.files import write_atomically
-    from maci2.reports.experiments_page import build_page, plotting_library
+    from maci2.reports.experiments_page import build_page
     from maci2.reports.runs import read_runs
 
-    # What the report will need is missed now, not after minutes of work.
-    plotting_library()
     experiments = find_experiments(names or [])
     recordings = find_recordings(data)
     settings = Settings(seed, time_limit)
@@ -65,7 +63,8 @@ def reproduce(
         print_experiment(reproduced)
         done.append(reproduced)
     page = output / "report.html"
-    write_atomically(page, build_page(read_runs([reproduced.folder for reproduced in done])))
+    runs = read_runs([reproduced.folder for reproduced in done])
+    write_atomically(page, build_page(runs, command_line()))
     typer.echo(f"report: {page}")
 
 
@@ -81,7 +80,7 @@ def report(
     from maci2.reports.runs import read_runs
 
     runs = read_runs(folders)
-    write_atomically(output, build_page(runs))
+    write_atomically(output, build_page(runs, command_line()))
     typer.echo(f"wrote {output}: {len(runs)} experiments")
 
 

@@ -1,5 +1,6 @@
 """`maci2 track`."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -103,7 +104,8 @@ def track(
         from maci2.files import write_atomically
         from maci2.reports.track_page import track_page
 
-        write_atomically(report, track_page(tracked, errors, command_line()))
+        choices = options.as_dict() | {"interval_s": interval, "batch": batch} | asdict(config)
+        write_atomically(report, track_page(tracked, errors, choices, command_line()))
         typer.echo(f"wrote {report}")
 
 
