@@ -7,7 +7,7 @@ The folder's name already stands for the code (`cache.py`), so neither is asked 
 
 import hashlib
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
 
@@ -50,7 +50,7 @@ class KernelLocator(_CacheLocator):
 class KernelStore(CompileResultCacheImpl):
     """Numba's form of a compiled function in a file, at this room's places."""
 
-    _locator_classes: ClassVar = [KernelLocator]
+    _locator_classes: Any = (KernelLocator,)
 
 
 class KernelCache(FunctionCache):
