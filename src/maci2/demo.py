@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -124,13 +125,24 @@ def consistency_figure(samples: list[Sample], in_page: bool = False) -> str:
     )
 
 
-def _write(demo: Demo, command: str) -> None:
-    init_record = initialization_json(demo.initialized)
+def demo_record(demo: Demo) -> dict[str, Any]:
+    """What `maci2 demo --json` writes."""
+    initialization = initialization_json(demo.initialized)
     if demo.errors is not None:
-        init_record["errors"] = dict(demo.errors.as_dict())
-    calibration_record = calibration_json(demo.calibration_inputs, demo.calibration)
-    write_json(demo.folder / "init.json", init_record)
-    write_json(demo.folder / "calibration.json", calibration_record)
+        initialization["errors"] = dict(demo.errors.as_dict())
+    return {
+        "initialization": initialization,
+        "calibration": calibration_json(demo.calibration_inputs, demo.calibration),
+        "windows": len(demo.samples),
+        "nees": demo.nees,
+        "report": str(demo.folder / "report.html"),
+    }
+
+
+def _write(demo: Demo, command: str) -> None:
+    record = demo_record(demo)
+    write_json(demo.folder / "init.json", record["initialization"])
+    write_json(demo.folder / "calibration.json", record["calibration"])
     rig = demo.calibration_inputs.recording.rig
     if demo.calibration.state is not None:
         rig = recalibrated_rig(demo.calibration_inputs, demo.calibration.state.T_b_c)

@@ -5,7 +5,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.printing import command_line, print_summary, write_json
+from maci2.cli.json_output import write_json
+from maci2.cli.option_groups import Measuring, Opening, run_options
+from maci2.cli.printing import command_line, print_summary
+from maci2.cli.viewing import require_viewer, viewer
 
 if TYPE_CHECKING:
     from maci2.evaluation.metrics import InitErrors
@@ -15,26 +18,14 @@ if TYPE_CHECKING:
 
 def init(
     sequence: opt.Sequence,
-    vision: opt.Vision = "",
-    imu: opt.Imu = "raw",
-    vision_frame: opt.VisionFrame = "camera",
-    vision_std: opt.VisionStd = None,
-    vision_scale_std: opt.VisionScaleStd = None,
+    measuring: Measuring = Measuring(),
     keyframes: opt.Keyframes = 10,
     window: opt.Window = 2.5,
     start: opt.Start = 0.0,
     paper: opt.Paper = False,
     time_offset: opt.TimeOffset = False,
     trust_rig: opt.TrustRig = False,
-    truth: opt.Truth = "",
-    acc_bias_prior: opt.AccBiasPrior = None,
-    acc_bias_std: opt.AccBiasStd = None,
-    rig: opt.RigFile = None,
-    imu_rate: opt.ImuRate = None,
-    imu_noise: opt.ImuNoiseText = "",
-    t_b_c: opt.Extrinsics = "",
-    topics: opt.Topics = "",
-    seed: opt.Seed = 0,
+    opening: Opening = Opening(),
     report: opt.Report = None,
     rerun: opt.Rerun = "",
     json: opt.Json = None,
@@ -43,25 +34,16 @@ def init(
 
     Exit code 1 when the verdict is `failed`.
     """
-    options = opt.run_options(
-        vision=vision,
-        imu=imu,
-        vision_frame=vision_frame,
-        vision_std=vision_std,
-        vision_scale_std=vision_scale_std,
+    require_viewer(rerun)
+    options = run_options(
+        measuring,
+        opening,
         keyframes=keyframes,
         window_s=window,
         start_s=start,
         paper=paper,
         time_offset=time_offset,
         trust_rig=trust_rig,
-        truth=truth,
-        acc_bias_prior=acc_bias_prior,
-        acc_bias_std=acc_bias_std,
-        rig=rig,
-        given=opt.given(imu_rate, imu_noise, t_b_c),
-        topics=topics,
-        seed=seed,
     )
     from maci2.evaluation.protocol import window_errors
     from maci2.pipeline.offline import initialize_recording
@@ -86,17 +68,16 @@ def init(
 
 def show(target: str, inputs: "Inputs", initialized: "Initialized") -> None:
     """Show the window with Rerun."""
-    from maci2.reports.rerun_viewer import Viewer
     from maci2.vision.odometry import StereoOdometry
 
-    viewer = Viewer(target, "init")
     result, window = initialized.result, initialized.window
-    viewer.show_initialization(result)
-    if result.state is not None and result.report.time_offset_s is None:
-        vision = inputs.camera_motion(window.stamps_ns, window.index)
-        viewer.show_residuals(result.state, vision)
-        if isinstance(inputs.visual, StereoOdometry):
-            viewer.show_tracks(inputs.visual, window.stamps_ns)
+    with viewer(target, "init") as shown:
+        shown.show_initialization(result)
+        if result.state is not None and result.report.time_offset_s is None:
+            vision = inputs.camera_motion(window.stamps_ns, window.index)
+            shown.show_residuals(result.state, vision)
+            if isinstance(inputs.visual, StereoOdometry):
+                shown.show_tracks(inputs.visual, window.stamps_ns)
 
 
 def print_result(inputs: "Inputs", initialized: "Initialized", errors: "InitErrors | None") -> None:

@@ -7,7 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.printing import number, print_table, progress_bar, write_json
+from maci2.cli.json_output import write_json
+from maci2.cli.option_groups import Opening
+from maci2.cli.printing import number, print_table, progress_bar
+from maci2.cli.viewing import require_viewer, viewer
 
 Interval = Annotated[float, typer.Option(help="time between keyframes [s]")]
 
@@ -31,22 +34,18 @@ def vo(
     weights: Annotated[
         Path | None, typer.Option(help=".onnx of `maci2 train-vision`, instead of the bundled one")
     ] = None,
-    rig: opt.RigFile = None,
-    imu_rate: opt.ImuRate = None,
-    imu_noise: opt.ImuNoiseText = "",
-    t_b_c: opt.Extrinsics = "",
-    topics: opt.Topics = "",
+    opening: Opening = Opening(),
     rerun: opt.Rerun = "",
+    json: opt.Json = None,
 ) -> None:
     """Relative camera poses with 6x6 covariances from stereo images.
 
     An interrupted run goes on where it ended when called again with the same options.
     """
+    require_viewer(rerun)
     from maci2.pipeline.vo import VoOptions, run_vo
 
-    options = VoOptions(
-        interval, covariance, weights, rig, opt.given(imu_rate, imu_noise, t_b_c), topics
-    )
+    options = VoOptions(interval, covariance, weights, opening.rig, opening.given(), opening.topics)
     with progress_bar() as on_progress:
         result = run_vo(sequence, output, options, partial(on_progress, "keyframes"))
     unmeasured = result.unmeasured
@@ -54,14 +53,16 @@ def vo(
         f"wrote {output}: {len(result.poses)} relative poses, {len(unmeasured)} of them not "
         "measured"
     )
+    reasons = [{"stamp_ns": pose.stamps_ns[0], "reason": pose.reason} for pose in unmeasured]
+    record = {"file": str(output), "poses": len(result.poses), "unmeasured": reasons}
+    write_json(json, record)
     for pose in unmeasured[:SHOWN_REASONS]:
         typer.echo(f"  {pose.stamps_ns[0]} ns: {pose.reason}")
     if len(unmeasured) > SHOWN_REASONS:
         typer.echo(f"  and {len(unmeasured) - SHOWN_REASONS} more")
     if rerun:
-        from maci2.reports.rerun_viewer import Viewer
-
-        Viewer(rerun, "vo").show_tracks(result.odometry, result.keyframes_ns)
+        with viewer(rerun, "vo") as shown:
+            shown.show_tracks(result.odometry, result.keyframes_ns)
 
 
 def vo_report(
@@ -79,12 +80,10 @@ def vo_report(
     ] = True,
     rivals: opt.Rivals = None,
     truth: opt.Truth = "",
-    rig: opt.RigFile = None,
-    topics: opt.Topics = "",
+    opening: Opening = Opening(),
     json: opt.Json = None,
 ) -> None:
     """Are visual poses and covariances consistent? Errors and NEES against ground truth."""
-    from maci2.datasets import open_recording
     from maci2.evaluation.names import distinct_names
     from maci2.evaluation.vo_report import MODELS, visual_report, visual_report_json
     from maci2.files import write_atomically
@@ -93,9 +92,7 @@ def vo_report(
     from maci2.pipeline.prepare import require_known_truths
     from maci2.reports.reliability import pose_reliability
 
-    recordings = [
-        with_audited(open_recording(path, rig, topics), parse_truth(truth)) for path in sequences
-    ]
+    recordings = [with_audited(opening.open(path), parse_truth(truth)) for path in sequences]
     names = distinct_names([recording.name for recording in recordings], sequences)
     require_known_truths(recordings, parse_truth(truth))
     models = MODELS if opt.with_baselines(baselines, rivals) else MODELS[:1]

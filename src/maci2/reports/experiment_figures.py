@@ -152,10 +152,10 @@ def _bins(figure: dict[str, Any]) -> str:
         titles = [f"{one['name']}: {count} windows" for count in one["count"]]
         lines.append(Series(one["name"], predicted, actual, titles=titles))
         ends.append(np.concatenate([predicted, actual]))
-    every = np.concatenate(ends)
+    every = np.concatenate([np.empty(0), *ends])
     every = every[np.isfinite(every) & (every > 0.0)]
     if not len(every):
-        return "<p>Nothing was predicted.</p>"
+        return "<p>No sigma was predicted.</p>"
     equal = np.array([every.min() / 1.2, every.max() * 1.2])
     unit = figure["unit"]
     return chart(
@@ -179,6 +179,8 @@ def _growth(figure: dict[str, Any]) -> str:
 def _ellipses(figure: dict[str, Any]) -> str:
     """Errors in a plane with the ellipse that was stated for each."""
     points = figure["points"]
+    if not points:
+        return "<p>No window stated an ellipse.</p>"
     errors = np.array([point["error"] for point in points], dtype=float)
     covs = np.array([point["cov"] for point in points], dtype=float)
     reach = 1.15 * max(

@@ -9,7 +9,7 @@ from maci2.reports.labels import Labels
 from maci2.reports.path_drawing import scale_bar
 from maci2.reports.svg import COLORS, arrow, picture
 from maci2.sensors import Rig
-from maci2.sensors.types import Camera
+from maci2.sensors.rig_types import Camera
 from maci2.types import Array
 
 WIDTH, HEIGHT = 440, 400
