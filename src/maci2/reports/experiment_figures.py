@@ -25,8 +25,8 @@ from maci2.types import Array
 FIRST_SHOWN = 3
 """Methods whose errors are shown along a recording at once; the others are a click away."""
 
-BOX = 26
-"""Height that a box takes [px]."""
+BOX = 40
+"""Height that a box and the name above it take [px]."""
 
 
 def experiment_figure(figure: dict[str, Any]) -> str:
@@ -47,15 +47,15 @@ def _distributions(figure: dict[str, Any]) -> str:
         return "<p>No value was measured.</p>"
     every = np.log10(np.concatenate([values for _, values in groups]))
     low, high = float(every.min()) - 0.1, float(every.max()) + 0.1
-    left = min(8.0 + 6.6 * max(len(name) for name, _ in groups), 0.45 * WIDTH)
-    height = TOP + BOX * len(groups) + 46
+    left, top = 14.0, 8
+    height = top + BOX * len(groups) + 46
 
     def across(value: float) -> float:
         return left + (value - low) / (high - low) * (WIDTH - left - RIGHT)
 
     bottom = height - 44
     parts = [
-        f'<line class="axis" x1="{across(at):.1f}" x2="{across(at):.1f}" y1="{TOP - 6}" '
+        f'<line class="axis" x1="{across(at):.1f}" x2="{across(at):.1f}" y1="{top}" '
         f'y2="{bottom}"/><text class="soft" x="{across(at):.1f}" y="{bottom + 16}" '
         f'text-anchor="middle">{text}</text>'
         for at, text in axis_ticks(low, high, True)
@@ -65,11 +65,11 @@ def _distributions(figure: dict[str, Any]) -> str:
         f"{escape(figure['unit'])}</text>"
     )
     for i, (name, values) in enumerate(groups):
-        parts.append(_box(name, values, TOP + BOX * (i + 0.5), left, across))
+        parts.append(_box(name, values, top + BOX * i + 28.0, across))
     return picture(WIDTH, height, "".join(parts))
 
 
-def _box(name: str, values: Array, y: float, left: float, across: Callable[[float], float]) -> str:
+def _box(name: str, values: Array, y: float, across: Callable[[float], float]) -> str:
     least, first, middle, third, most = np.quantile(values, [0.05, 0.25, 0.5, 0.75, 0.95])
     a, b, c, d, e = (across(float(np.log10(v))) for v in (least, first, middle, third, most))
     beyond = values[(values < least) | (values > most)]
@@ -79,8 +79,8 @@ def _box(name: str, values: Array, y: float, left: float, across: Callable[[floa
         for v in beyond
     )
     return (
-        f'<g><title>{escape(about)}</title><text x="{left - 6:.1f}" y="{y + 4:.1f}" '
-        f'text-anchor="end">{escape(name)}</text>'
+        f'<g><title>{escape(about)}</title><text class="halo" x="14" y="{y - 12:.1f}">'
+        f"{escape(name)}</text>"
         f'<line x1="{a:.1f}" x2="{e:.1f}" y1="{y:.1f}" y2="{y:.1f}" stroke="{COLORS[0]}"/>'
         f'<rect x="{b:.1f}" y="{y - 7:.1f}" width="{max(d - b, 1.0):.1f}" height="14" '
         f'fill="{COLORS[0]}" fill-opacity="0.35" stroke="{COLORS[0]}"/>'

@@ -10,6 +10,10 @@ from maci2.reports.html import Section, page
 from maci2.reports.runs import Run
 
 
+WIDE = " class='wide'"
+"""Attribute of a figure that takes a row for itself."""
+
+
 def build_page(runs: list[Run], command: str) -> str:
     """HTML with everything in it: style, numbers, pictures."""
     sections = [Section(run.about["title"], _section(i, run)) for i, run in enumerate(runs)]
@@ -57,8 +61,8 @@ def _section(number: int, run: Run) -> str:
         else ""
     )
     figures = "".join(
-        f"<figure><figcaption>{escape(figure['title'])}</figcaption>{experiment_figure(figure)}"
-        "</figure>"
+        f"<figure{WIDE if figure['kind'] == 'along' else ''}>"
+        f"<figcaption>{escape(figure['title'])}</figcaption>{experiment_figure(figure)}</figure>"
         for figure in run.findings.figures
     )
     if figures:
