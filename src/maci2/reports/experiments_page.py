@@ -9,7 +9,6 @@ from maci2.reports.experiment_figures import experiment_figure
 from maci2.reports.html import Section, page
 from maci2.reports.runs import Run
 
-
 WIDE = " class='wide'"
 """Attribute of a figure that takes a row for itself."""
 
