@@ -89,7 +89,7 @@ def test_a_browser_shows_every_page_without_an_error_and_without_clipping(pages,
 
 @needs_chromium
 def test_the_browser_does_find_what_is_wide_cut_off_or_broken(tmp_path):
-    wide = "<div style='width: 1300px'>broad</div>"
+    wide = "<div style='width: 700px'>broad</div>"
     cut = "<svg viewBox='0 0 50 50' width='50'><text x='40' y='20'>far too long</text></svg>"
     broken = {"broken": page("broken", wide + cut, [], "", "<script>throw 1</script>")}
     shown, console = show(broken, tmp_path)
