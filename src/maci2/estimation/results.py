@@ -139,6 +139,10 @@ class Verdict:
     reasons: tuple[str, ...] = ()
     """What stands against the result, in plain words; an `ok` may have remarks too."""
 
+    taken_as_given: tuple[str, ...] = ()
+    """Stated constants that were trusted though nothing that was seen confirms them: were they
+    wrong, so might an `ok` be. Empty where they were confirmed, or are among the reasons."""
+
 
 @dataclass(frozen=True, repr=False)
 class InitResult:
