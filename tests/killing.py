@@ -74,6 +74,8 @@ def _work(words: list[str], watched: Path, moment: int | None, number: int, pipe
     for stream in (0, 1, 2):
         os.dup2(quiet, stream)
     signal.alarm(LONGEST_S)
+    # A shell's background jobs inherit an ignored SIGINT.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv = ["maci2", *words]
     sys.addaudithook(hook)
     code = 1

@@ -77,7 +77,7 @@ FAULTS: dict[str, tuple[Spoil, str]] = {
     ),
     "camera path in millimetres": (
         rig_faults.path_in_millimetres,
-        "Multiply the positions by 0.00100: they look like millimetres",
+        "they look like millimetres",
     ),
     "camera path too long": (
         rig_faults.path_too_long,

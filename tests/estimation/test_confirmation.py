@@ -140,8 +140,8 @@ def test_constants_that_were_trusted_unconfirmed_are_named():
 
 def test_what_is_taken_as_given_is_what_a_strict_verdict_lacks():
     lacking = []
-    for seed in range(8):
-        window = simulated_window("handheld", seed=seed)
+    for seed, kind in enumerate(["handheld", "drone", "straight", "car"] * 2):
+        window = simulated_window(kind, seed=seed)
         strict, trusted = verdict_of(window, limits=STRICT), verdict_of(window)
         lacking.append(any("confirm the stated" in reason for reason in strict.reasons))
         assert bool(trusted.taken_as_given) == lacking[-1]
