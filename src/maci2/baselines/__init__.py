@@ -12,7 +12,7 @@ from maci2.baselines.drt import drt_loose, drt_tight
 from maci2.baselines.drt_pnec import drt_pnec
 from maci2.baselines.kimera import kimera
 from maci2.baselines.linear import EUROC_ACC_BIAS, const_bias, linear
-from maci2.baselines.maci2 import maci2, maci2_identity_imu, maci2_paper, maci2_raw
+from maci2.baselines.maci2 import maci2, maci2_identity_imu, maci2_paper, maci2_raw, maci2_two_frame
 from maci2.baselines.openvins import EUROC_GUESS, NO_GUESS, openvins_dynamic, openvins_static
 from maci2.baselines.orbslam3 import orbslam3
 from maci2.baselines.orbslam3_full import orbslam3_full
@@ -31,6 +31,7 @@ INITIALIZERS: dict[str, Initializer] = {
     "maci2-raw": maci2_raw,
     "maci2-paper": maci2_paper,
     "maci2-identity-imu": maci2_identity_imu,
+    "maci2-two-frame": maci2_two_frame,
     "const-bias": const_bias(EUROC_ACC_BIAS),
     "linear": linear,
     "vins": vins,

@@ -31,6 +31,12 @@ def maci2_identity_imu(segment: Segment) -> Answer:
     return _initialize(segment, segment.measurements, SolverConfig(imu_identity=True))
 
 
+def maci2_two_frame(segment: Segment) -> Answer:
+    """MAC-I2 on tracks, two keyframes at a time (Eq. 5), as the paper's odometry does on images."""
+    pairwise = replace(segment, vision=segment.tracks.relative_poses())
+    return _initialize(pairwise, segment.measurements, SolverConfig())
+
+
 def _initialize(segment: Segment, imu: ImuMeasurements, config: SolverConfig) -> Answer:
     """`ok` counts as accepted; `weak` asks its user to wait for a better window."""
     config = replace(config, gravity_norm=segment.gravity_norm)
