@@ -10,6 +10,7 @@ import numpy as np
 from maci2.baselines.analytic import analytic
 from maci2.baselines.drt import drt_loose, drt_tight
 from maci2.baselines.drt_pnec import drt_pnec
+from maci2.baselines.ff_back_end import ff_back_end
 from maci2.baselines.kimera import kimera
 from maci2.baselines.linear import EUROC_ACC_BIAS, const_bias, linear
 from maci2.baselines.maci2 import maci2, maci2_identity_imu, maci2_paper, maci2_raw, maci2_two_frame
@@ -52,6 +53,8 @@ INITIALIZERS: dict[str, Initializer] = {
     "sqrtvins-mono-guess": sqrtvins(stereo=False, guess=EUROC_GUESS),
     "sqrtvins-stereo": sqrtvins(stereo=True, guess=NO_GUESS),
     "sqrtvins-stereo-guess": sqrtvins(stereo=True, guess=EUROC_GUESS),
+    "ff-back-end": ff_back_end(NO_GUESS),
+    "ff-back-end-guess": ff_back_end(EUROC_GUESS),
     "openvins-static": openvins_static,
     "openvins-linear": openvins_dynamic(NO_GUESS, mle=False),
     "openvins": openvins_dynamic(NO_GUESS),
