@@ -100,7 +100,8 @@ def _minimise(problem: _Problem, x: BundleState, theta: Array) -> Refined:
     H, b, cost, count = _linearize(problem, x, theta)
     damping, converged = 1e-8, False
     for _ in range(ITERATIONS):
-        step = np.linalg.solve(H + damping * np.diag(np.diag(H)), b)
+        damped = H + damping * np.diag(np.diag(H))
+        step = np.asarray(np.linalg.solve(damped, b), np.float64)
         moved = x.moved(step[: -(REGIONS**2)].reshape(-1, SIZE), np.empty((0, 3)))
         tried = _linearize(problem, moved, theta + step[-(REGIONS**2) :])
         if not tried[2] < cost:
@@ -117,9 +118,10 @@ def _minimise(problem: _Problem, x: BundleState, theta: Array) -> Refined:
         if converged:
             break
     try:
-        cov = np.linalg.inv(H)[: -(REGIONS**2), : -(REGIONS**2)]
+        inverse = np.asarray(np.linalg.inv(H), np.float64)
     except np.linalg.LinAlgError:
-        cov = None
+        return Refined(x, _softplus(theta), converged, 0.5 * cost / count, None)
+    cov = inverse[: -(REGIONS**2), : -(REGIONS**2)]
     return Refined(x, _softplus(theta), converged, 0.5 * cost / count, cov)
 
 

@@ -6,6 +6,8 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from maci2.baselines import Answer, Segment, find_initializer, make_segment, run_initializer
 from maci2.baselines.excitation import is_excited
 from maci2.evaluation.protocol import find_judges
@@ -44,6 +46,9 @@ class InitTask:
     only: int | None = None
     """Index of the only window to do; None for all windows."""
 
+    windows: int = 0
+    """Most windows, evenly spread over the recording; 0 for all."""
+
     @property
     def key(self) -> str:
         """Name of the result's file."""
@@ -58,6 +63,7 @@ class InitTask:
             "stride_s": self.stride_s,
             "seed": self.seed,
             "limit_s": self.limit_s,
+            "windows": self.windows,
             "method": asdict(self.method),
         }
 
@@ -84,7 +90,7 @@ def run_initialization(task: InitTask) -> TaskResult:
     compare_once()
     options = task.method.options(task.stride_s, task.seed)
     inputs = _inputs(task.path, options)
-    windows, left_out = windows_with_truth(inputs, options)
+    windows, left_out = _windows(task, inputs, options)
     estimator = partial(estimate_by_method, method=task.method, limit_s=task.limit_s)
     judges = _judges(task.path, options)
     rows = [
@@ -96,17 +102,26 @@ def run_initialization(task: InitTask) -> TaskResult:
     return TaskResult([row_record(row) for row in rows], times_ms, left_out)
 
 
+def _windows(task: InitTask, inputs: Inputs, options: RunOptions) -> tuple[list[Window], int]:
+    """Windows of the task whose ground truth is known, and how many of the recording have none."""
+    windows, left_out = windows_with_truth(inputs, options)
+    if 0 < task.windows < len(windows):
+        spread = np.linspace(0, len(windows) - 1, task.windows).round().astype(int)
+        windows = [windows[index] for index in spread]
+    return windows, left_out
+
+
 def split(task: InitTask) -> list[InitTask]:
     """The task window by window, to find the one that kills its worker."""
     options = task.method.options(task.stride_s, task.seed)
-    windows, _ = windows_with_truth(_inputs(task.path, options), options)
+    windows, _ = _windows(task, _inputs(task.path, options), options)
     return [replace(task, only=window.index) for window in windows]
 
 
 def died(task: InitTask, reason: str) -> dict[str, Any]:
     """The record of a window on which the worker died."""
     options = task.method.options(task.stride_s, task.seed)
-    windows, _ = windows_with_truth(_inputs(task.path, options), options)
+    windows, _ = _windows(task, _inputs(task.path, options), options)
     window = next(window for window in windows if window.index == task.only)
     end_ns = int(window.stamps_ns[-1])
     return row_record(Row(window.index, window.start_ns, end_ns, "failed", (reason,), None))

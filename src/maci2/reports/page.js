@@ -76,6 +76,20 @@ const draw = {
     });
   },
 
+  difficulty(holder, figure) {
+    const width = 0.2;
+    const traces = figure.series.map((one, i) => ({
+      type: "scatter", mode: "lines+markers", name: one.name,
+      x: one.difficulty.map((share) => share + width / 2), y: one.success,
+      text: one.count.map((n) => `${n} windows`), marker: { color: color(i) },
+      line: { width: 1, color: color(i) },
+    }));
+    plot(holder, traces, {
+      height: 460, xaxis: Object.assign(linear(figure.unit), { range: [0, 1] }),
+      yaxis: Object.assign(linear("success"), { range: [-0.02, 1.02] }),
+    });
+  },
+
   growth(holder, figure) {
     const traces = figure.series.flatMap((one, i) => [
       { type: "scatter", mode: "lines+markers", name: one.name, x: one.time_s, y: one.rms,

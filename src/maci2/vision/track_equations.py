@@ -111,7 +111,7 @@ def residuals(views: Views, Ts_c_c0: Array, points: Array) -> tuple[Array, Array
 def reduced(now: Equations, damping: float) -> tuple[Array, Array, Array]:
     """Normal equations of the poses after the points are eliminated, and inverse point blocks."""
     V = now.V * (1.0 + damping * np.eye(3))
-    V_inv = np.linalg.inv(V)
+    V_inv = np.asarray(np.linalg.inv(V), np.float64)
     flat = now.W.reshape(-1, now.W.shape[-1])
     H = now.H + damping * np.diag(np.diag(now.H)) - flat.T @ (V_inv @ now.W).reshape(flat.shape)
     b = now.b - flat.T @ (V_inv @ now.b_points[:, :, None]).ravel()
@@ -120,5 +120,5 @@ def reduced(now: Equations, damping: float) -> tuple[Array, Array, Array]:
 
 def solve(now: Equations, damping: float) -> tuple[Array, Array]:
     H, b, V_inv = reduced(now, damping)
-    step = np.linalg.solve(H, b)
+    step = np.asarray(np.linalg.solve(H, b), np.float64)
     return step, (V_inv @ (now.b_points - now.W @ step)[:, :, None])[:, :, 0]
