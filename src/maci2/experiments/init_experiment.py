@@ -67,7 +67,7 @@ class InitExperiment:
             for name, path in recordings.present(self.recordings).items()
             for method in self.methods
             if has_vision(path, method.vision)
-            for stride_s, windows in (strides[:1] if method.first_stride_only else strides)
+            for stride_s, windows in strides
         ]
 
     def findings(self, records: Records) -> Findings:

@@ -55,7 +55,7 @@ def verdict_table(board: Board) -> Table:
     """Every method at every stride, with and without the excitation gate."""
     lines = []
     for method in board.methods:
-        for stride_s in board.strides_s[:1] if method.first_stride_only else board.strides_s:
+        for stride_s in board.strides_s:
             mean = board.average(method, stride_s)
             lines.append(_verdict_line(method, f"every {stride_s:g} s", mean))
             gated = board.average(method, stride_s, _is_excited)

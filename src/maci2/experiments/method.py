@@ -47,9 +47,6 @@ class Method:
     paper_row: str = ""
     """Row of the paper's table to compare with."""
 
-    first_stride_only: bool = False
-    """Whether it runs at the experiment's first stride only: its windows take their time."""
-
     def options(self, stride_s: float, seed: int) -> RunOptions:
         """The same choices as options of `maci2 evaluate`."""
         frame = "camera" if self.vision.startswith("truth") else "rectified"
