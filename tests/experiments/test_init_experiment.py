@@ -1,4 +1,4 @@
-"""Experiments of several parts: which methods run, on how many windows, and what is said of them."""
+"""Experiments of several parts: which methods run, on how many windows, what is said of them."""
 
 from dataclasses import replace
 
