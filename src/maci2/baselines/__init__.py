@@ -19,6 +19,7 @@ from maci2.baselines.orbslam3 import orbslam3
 from maci2.baselines.orbslam3_full import orbslam3_full
 from maci2.baselines.segment import Answer, Initializer, Segment, make_segment
 from maci2.baselines.sqrtvins import sqrtvins
+from maci2.baselines.stages import with_stage_times
 from maci2.baselines.static import static
 from maci2.baselines.stereo_nec import stereo_nec
 from maci2.baselines.vins import vins, vins_fixed
@@ -84,14 +85,15 @@ def find_initializer(name: str) -> Initializer:
 def run_initializer(initializer: Initializer, segment: Segment) -> Answer:
     """Its answer, in which everything is a number: what is not counts as no answer."""
     try:
-        answer = initializer(segment)
+        answer, stages = with_stage_times(lambda: initializer(segment))
+        answer = replace(answer, stages=stages)
     except np.linalg.LinAlgError as error:
         return Answer(False, f"the window does not determine the state ({error})")
     if answer.state is None:
         return replace(answer, accepted=False)
     broken = _not_finite(answer.state)
     if broken:
-        return Answer(False, f"the answer's {broken} is NaN or infinite")
+        return Answer(False, f"the answer's {broken} is NaN or infinite", stages=stages)
     return answer
 
 

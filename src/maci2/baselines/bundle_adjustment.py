@@ -17,6 +17,7 @@ from maci2.baselines.bundle_factors import (
     reprojection,
 )
 from maci2.baselines.bundle_state import ACC_BIAS, GYRO_BIAS, POSITION, SIZE, BundleState
+from maci2.baselines.stages import stage
 from maci2.imu import Preintegrated
 from maci2.types import Array, Mask
 
@@ -120,6 +121,7 @@ class _Equations:
     cost: float
 
 
+@stage("bundle adjustment")
 def adjust(bundle: Bundle, x: BundleState, iterations: int) -> BundleResult:
     """Minimise from `x` in at most this many steps."""
     select = _selection(bundle, len(x.p_w_b))

@@ -27,6 +27,7 @@ from maci2.baselines.openvins import BiasGuess, turned_deg
 from maci2.baselines.point_map import PointMap, stereo_point_map
 from maci2.baselines.segment import Answer, Initializer, Segment
 from maci2.baselines.sphere import solve_on_sphere
+from maci2.baselines.stages import stage
 from maci2.types import Array, Mask
 
 MIN_DISPARITY_PX = 20.0
@@ -78,6 +79,7 @@ def _initialize(segment: Segment, guess: BiasGuess) -> Answer:
     return _answer(segment, refined, reason)
 
 
+@stage("closed form")
 def ransac(
     points: PointMap, motion: IntegratedMotion, T_b_c: Array, gravity_norm: float
 ) -> LinearSolution:

@@ -24,6 +24,7 @@ from maci2.baselines.bundle_state import ACC_BIAS, GYRO_BIAS, SIZE, BundleState
 from maci2.baselines.openvins import PIXEL_STD, STD_ACC_BIAS, STD_GYRO_BIAS, VAR_WALK
 from maci2.baselines.point_map import PointMap
 from maci2.baselines.segment import Segment
+from maci2.baselines.stages import stage
 from maci2.lie.stacks import skew_stack
 from maci2.types import Array
 
@@ -70,6 +71,7 @@ class _Problem:
     """Prior mean of all scales."""
 
 
+@stage("bundle adjustment")
 def refine(segment: Segment, points: PointMap, x: BundleState, scale: float) -> Refined:
     """Minimise from a state without points and one scale for all regions."""
     info = gauge_information()

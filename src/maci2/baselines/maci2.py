@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from maci2.baselines.segment import Answer, Segment
+from maci2.baselines.stages import stage
 from maci2.estimation import SolverConfig, initialize
 from maci2.imu import ImuMeasurements
 from maci2.pipeline.options import RunOptions, VisionSource
@@ -37,6 +38,7 @@ def maci2_two_frame(segment: Segment) -> Answer:
     return _initialize(pairwise, segment.measurements, SolverConfig())
 
 
+@stage("joint solve")
 def _initialize(segment: Segment, imu: ImuMeasurements, config: SolverConfig) -> Answer:
     """`ok` counts as accepted; `weak` asks its user to wait for a better window."""
     config = replace(config, gravity_norm=segment.gravity_norm)

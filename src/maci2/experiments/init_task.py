@@ -1,6 +1,7 @@
 """One method on every window of one recording: a row for each, whatever happens."""
 
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -10,12 +11,14 @@ import numpy as np
 
 from maci2.baselines import Answer, Segment, find_initializer, make_segment, run_initializer
 from maci2.baselines.excitation import is_excited
+from maci2.baselines.stages import StageTime
 from maci2.evaluation.protocol import find_judges
 from maci2.evaluation.rows import Estimate, Judges, Row, window_row, windows_with_truth
 from maci2.evaluation.time_limit import TimeLimitError, within
 from maci2.experiments.method import Method, slug
 from maci2.experiments.rehearsals import compare_once
 from maci2.experiments.row_records import row_record
+from maci2.experiments.store import WindowTimes
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.pipeline.windows import Window
@@ -75,8 +78,8 @@ class TaskResult:
     rows: list[dict[str, Any]]
     """One record for each window, trial, model or report."""
 
-    times_ms: list[float] = field(default_factory=list)
-    """Wall time of each window."""
+    times: WindowTimes = field(default_factory=WindowTimes)
+    """Wall times of the windows."""
 
     left_out: int = 0
     """Windows whose ground truth is not known."""
@@ -91,15 +94,18 @@ def run_initialization(task: InitTask) -> TaskResult:
     options = task.method.options(task.stride_s, task.seed)
     inputs = _inputs(task.path, options)
     windows, left_out = _windows(task, inputs, options)
-    estimator = partial(estimate_by_method, method=task.method, limit_s=task.limit_s)
+    times = WindowTimes()
+    estimator = partial(
+        estimate_by_method, method=task.method, limit_s=task.limit_s, on_stages=times.add_stages
+    )
     judges = _judges(task.path, options)
     rows = [
         _without_path(window_row(inputs, window, estimator, judges), task)
         for window in windows
         if task.only in (None, window.index)
     ]
-    times_ms = [row.solve_ms or 0.0 for row in rows]
-    return TaskResult([row_record(row) for row in rows], times_ms, left_out)
+    times.total_ms.extend(row.solve_ms or 0.0 for row in rows)
+    return TaskResult([row_record(row) for row in rows], times, left_out)
 
 
 def _windows(task: InitTask, inputs: Inputs, options: RunOptions) -> tuple[list[Window], int]:
@@ -127,11 +133,18 @@ def died(task: InitTask, reason: str) -> dict[str, Any]:
     return row_record(Row(window.index, window.start_ns, end_ns, "failed", (reason,), None))
 
 
-def estimate_by_method(inputs: Inputs, window: Window, method: Method, limit_s: float) -> Estimate:
+def estimate_by_method(
+    inputs: Inputs,
+    window: Window,
+    method: Method,
+    limit_s: float,
+    on_stages: Callable[[tuple[StageTime, ...]], None] = lambda _: None,
+) -> Estimate:
     """What a method answers on one window within its time limit."""
     segment = method.weigh(make_segment(inputs, window))
     began_s = time.perf_counter()
     answer, timed_out = answer_within(method.initializer, segment, limit_s)
+    on_stages(answer.stages)
     return Estimate(
         "ok" if answer.accepted else "weak" if answer.unsure else "failed",
         (answer.reason,) if answer.reason else (),

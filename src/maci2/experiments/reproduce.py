@@ -30,6 +30,7 @@ from maci2.experiments.renderings import with_renderings
 from maci2.experiments.robustness_task import RobustnessTask, run_robustness
 from maci2.experiments.store import FORMAT, Store, to_text
 from maci2.experiments.table import Findings
+from maci2.experiments.time_table import time_table
 from maci2.experiments.track_task import TrackTask, run_track
 from maci2.experiments.truth_task import TruthTask, run_truth
 from maci2.experiments.visual_task import VisualTask, run_visual
@@ -84,6 +85,10 @@ def reproduce(
     missing = (*missing_inputs(experiment, recordings), *_shortfalls(records))
     findings = experiment.findings(records) if records else None
     _write_experiment(store.folder, experiment, settings, missing, records, findings)
+    # Times are never the same twice: they are shown, not stored among the tables.
+    times = time_table(store, records)
+    if findings is not None and times is not None:
+        findings.tables.append(times)
     return Reproduced(experiment, store.folder, missing, findings)
 
 
@@ -101,7 +106,7 @@ def _run_missing(
     for task, result in _results(todo, pool):
         body = {"left_out": result.left_out, "problem": result.problem, "rows": result.rows}
         store.save(task.key, task.as_dict(), body)
-        store.save_times(task.key, result.times_ms)
+        store.save_times(task.key, result.times)
         records[task.key] = {"task": task.as_dict(), **body}
         on_progress(name, len(records), len(tasks))
     return {task.key: records[task.key] for task in tasks}
