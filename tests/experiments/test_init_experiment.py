@@ -42,7 +42,7 @@ def done(simulated_root, tmp_path_factory):
 def test_the_summary_has_every_method_once_and_the_paper_beside(done):
     gravity, velocity, success = done.findings.tables[:3]
     assert [line.label for line in gravity.lines] == ["maci2, raw IMU", "linear alignment", "DRT-t"]
-    assert gravity.columns == (PAPER_COLUMN, "truth:0.05,0.003, Poses", "tracks:1, Tracks")
+    assert gravity.columns == (PAPER_COLUMN, "Poses: truth:0.05,0.003", "Tracks: tracks:1")
     ours, linear, drt = success.lines
     assert [cell.value for cell in ours.cells] == [0.999, 1.0, 1.0]
     assert linear.cells[0].value is None

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from maci2.experiments.reproduce import Reproduced
 
 
-TABLE_WIDTH = 200
+TABLE_WIDTH = 300
 """Recordings across; nothing is cut off in a file."""
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from maci2.evaluation.metrics import METRICS
 from maci2.experiments.board import Board
-from maci2.experiments.method import Method
+from maci2.experiments.method import Method, short_vision
 from maci2.experiments.paper_numbers import LEARNED_LEARNED, PaperTable
 from maci2.experiments.table import Claim
 
@@ -99,10 +99,7 @@ def against_paper(board: Board, paper: PaperTable | None, vision: str | None = N
             if ours is None or theirs is None:
                 continue
             title, unit, digits = METRICS[metric]
-            text = (
-                f"{method.name}, vision {_short(method.vision)}: {title} {ours:.{digits}f} {unit}, "
-                f"the paper {theirs:.{digits}f}"
-            )
+            text = f"{_on(method)}: {title} {ours:.{digits}f} {unit}, the paper {theirs:.{digits}f}"
             claims.append(Claim(text, round(ours, digits) <= round(theirs, digits)))
     return claims
 
@@ -116,9 +113,7 @@ def _lowest(
     best = min(known, key=lambda name: known[name]) if known else "nobody"
     value = means.get(ours.name)
     shown = "-" if value is None else f"{value:.{digits}f}"
-    text = (
-        f"{ours.name} has the lowest {title} {among}, vision {_short(ours.vision)}: {shown} {unit}"
-    )
+    text = f"{ours.name} has the lowest {title} {among}, vision {short_vision(ours.vision)}: {shown} {unit}"
     if best == ours.name or value is None:
         return Claim(text, value is not None)
     return Claim(f"{text}; {best} has {known[best]:.{digits}f}", False)
@@ -128,7 +123,7 @@ def _most_successful(board: Board, ours: Method, methods: list[Method], among: s
     rates = {method.name: board.average(method).success or 0.0 for method in methods}
     best = max(rates, key=lambda name: rates[name])
     text = (
-        f"{ours.name} has the highest success rate {among}, vision {_short(ours.vision)}: "
+        f"{ours.name} has the highest success rate {among}, vision {short_vision(ours.vision)}: "
         f"{rates[ours.name]:.3f}"
     )
     if rates[ours.name] >= rates[best]:
@@ -140,7 +135,7 @@ def _honest(board: Board, method: Method) -> Claim:
     mean = board.average(method)
     wrong, missed = mean.accepted_wrong or 0.0, mean.rejected_right or 0.0
     return Claim(
-        f"{method.name}, vision {_short(method.vision)}: accepted but wrong {100 * wrong:.1f} %, "
+        f"{_on(method)}: accepted but wrong {100 * wrong:.1f} %, "
         f"rejected but right {100 * missed:.1f} %, unsure {100 * (mean.unsure or 0.0):.1f} %",
         wrong == 0.0 and missed <= LARGEST_REJECTED_RIGHT,
     )
@@ -154,7 +149,7 @@ def _gain(board: Board, ours: Method, other: Method, metric: str) -> Claim:
     share = 100.0 * (1.0 - mine / theirs)
     word = "lower" if share >= 0.0 else "higher"
     return Claim(
-        f"{ours.name}, vision {_short(ours.vision)}: {title} {abs(share):.0f} % {word} than "
+        f"{ours.name}, vision {short_vision(ours.vision)}: {title} {abs(share):.0f} % {word} than "
         f"{other.name}",
         mine <= theirs,
     )
@@ -168,5 +163,5 @@ def _is_ours(method: Method) -> bool:
     return method.initializer in ("maci2", "maci2-raw")
 
 
-def _short(vision: str) -> str:
-    return vision.rpartition("/")[2]
+def _on(method: Method) -> str:
+    return f"{method.name}, vision {short_vision(method.vision)}"

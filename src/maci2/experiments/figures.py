@@ -138,7 +138,11 @@ def _bins(board: Board, methods: list[Method], vision: str, metric: str) -> Figu
     stated, unit = PREDICTED[metric]
     series = []
     for method in methods:
-        rows = [row for _, row in board.pooled(method) if row.stated is not None]
+        rows = [
+            row
+            for _, row in board.pooled(method)
+            if row.stated is not None and getattr(row.errors, metric, None) is not None
+        ]
         predicted = np.array([getattr(row.stated, stated) for row in rows])
         actual = np.array([getattr(row.errors, metric) for row in rows])
         bins = equal_bins(predicted, actual, min(BINS, len(rows)))

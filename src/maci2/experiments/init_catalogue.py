@@ -69,7 +69,7 @@ EUROC_TRACKS = InitExperiment(
 
 EUROC_TRACKS_OTHER = InitExperiment(
     "euroc-tracks-other",
-    "Tracks, recordings that the IMU model was trained on",
+    "Tracks, other recordings",
     IMU_TRAINING + IMU_TUNING,
     on_tracks((RAW, TWO_FRAME, *(one for one in RIVALS if not one.knows_sensor))),
     windows=(20,),

@@ -5,7 +5,7 @@ from itertools import combinations
 
 from maci2.evaluation.metrics import METRICS
 from maci2.experiments.board import Board
-from maci2.experiments.method import Method
+from maci2.experiments.method import Method, short_vision
 from maci2.experiments.paper_numbers import PaperTable
 from maci2.experiments.table import Cell, Claim, Line, Table, mark_best
 
@@ -21,7 +21,7 @@ PAPER_COLUMN = "the paper"
 def summary_tables(boards: Boards, paper: PaperTable) -> list[Table]:
     """Gravity, velocity and success: methods down, inputs across, the paper's means first."""
     inputs = [
-        (f"{vision}, {title}", board, vision)
+        (f"{title}: {short_vision(vision)}", board, vision)
         for title, board in boards
         for vision in board.visions()
     ]
@@ -80,7 +80,7 @@ def order_claims(boards: Boards, paper: PaperTable) -> Iterator[Claim]:
                 for one in board.of_vision(vision)
                 if one.paper_row in paper.success
             }
-            claim = _order_claim(f"{title}, vision {vision.rpartition('/')[2]}", rates, paper)
+            claim = _order_claim(f"{title}, vision {short_vision(vision)}", rates, paper)
             if claim is not None:
                 yield claim
 

@@ -89,3 +89,8 @@ def has_vision(path: Path, vision: str) -> bool:
     """Whether a recording has the file of a vision source."""
     file = vision_file(vision)
     return not file or (path / file).is_file()
+
+
+def short_vision(vision: str) -> str:
+    """A vision source as tables and claims name it: a trajectory by its file alone."""
+    return vision.rpartition("/")[2]
