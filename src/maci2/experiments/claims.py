@@ -113,7 +113,8 @@ def _lowest(
     best = min(known, key=lambda name: known[name]) if known else "nobody"
     value = means.get(ours.name)
     shown = "-" if value is None else f"{value:.{digits}f}"
-    text = f"{ours.name} has the lowest {title} {among}, vision {short_vision(ours.vision)}: {shown} {unit}"
+    where = f"{among}, vision {short_vision(ours.vision)}"
+    text = f"{ours.name} has the lowest {title} {where}: {shown} {unit}"
     if best == ours.name or value is None:
         return Claim(text, value is not None)
     return Claim(f"{text}; {best} has {known[best]:.{digits}f}", False)
