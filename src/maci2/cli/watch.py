@@ -72,6 +72,8 @@ def watch(
     if output is not None:
         for path in write_watch(watched, output):
             typer.echo(f"wrote {path}")
+    if watched.watched_s == 0.0 and not watched.alarms:
+        raise typer.Exit(1)
 
 
 def _print(watched: "WatchedRecording") -> None:
