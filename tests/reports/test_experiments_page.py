@@ -116,4 +116,4 @@ def test_a_browser_draws_every_figure_without_an_error(results, tmp_path, width)
 def test_the_experiment_with_rivals_has_every_kind_of_figure(results):
     [run] = read_runs([results / EUROC_INIT.name])
     kinds = {figure["kind"] for figure in run.findings.figures}
-    assert kinds == {"distributions", "along", "bins", "ellipses"}
+    assert kinds == {"distributions", "difficulty", "along", "bins", "ellipses"}
