@@ -33,6 +33,7 @@ def check(
     imu_noise: opt.ImuNoiseText = "",
     t_b_c: opt.Extrinsics = "",
     topics: opt.Topics = "",
+    columns: opt.Columns = "",
     json: opt.Json = None,
 ) -> None:
     """What is wrong with a recording and how to fix it, the most important first.
@@ -42,7 +43,7 @@ def check(
     from maci2.diagnostics.diagnose import examine_path
 
     given = opt.given(imu_rate, imu_noise, t_b_c)
-    diagnosis = examine_path(sequence, rig, topics, vision, vision_frame, given)
+    diagnosis = examine_path(sequence, rig, topics, vision, vision_frame, given, columns)
     typer.echo(diagnosis.first_line)
     _print_sensors(diagnosis)
     if diagnosis.images is not None:
@@ -55,20 +56,22 @@ def check(
         from maci2.files import write_atomically
         from maci2.reports.diagnostics_page import diagnostics_page
 
-        recording = _opened(sequence, rig, topics, given)
+        recording = _opened(sequence, rig, topics, given, columns)
         write_atomically(output, diagnostics_page(diagnosis, recording, command_line()))
         typer.echo(f"report: {output}")
     if not diagnosis.usable:
         raise typer.Exit(1)
 
 
-def _opened(sequence: Path, rig: Path | None, topics: str, given: "Given") -> "Recording | None":
+def _opened(
+    sequence: Path, rig: Path | None, topics: str, given: "Given", columns: str
+) -> "Recording | None":
     """The recording once more, for the plots; None where it cannot be opened."""
     from maci2.datasets import open_recording
     from maci2.errors import Maci2Error
 
     try:
-        return open_recording(sequence, rig, topics, given)
+        return open_recording(sequence, rig, topics, given, columns=columns)
     except Maci2Error:
         return None
 
