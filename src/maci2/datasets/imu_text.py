@@ -22,6 +22,9 @@ from maci2.types import STANDARD_GRAVITY, Array, Stamps
 SUFFIXES = (".csv", ".txt", ".tsv", ".dat")
 ROLES = ("t", "gx", "gy", "gz", "ax", "ay", "az")
 MIN_SAMPLES = 10
+LOOKED_AT_BYTES = 4096
+"""Beginning of a file that shows whether it is a table."""
+
 
 _RATES = {"rad/s": 1.0, "deg/s": np.pi / 180.0, "dps": np.pi / 180.0, "mrad/s": 1e-3}
 _G = STANDARD_GRAVITY
@@ -42,8 +45,13 @@ class Column:
 
 
 def is_imu_text(path: Path) -> bool:
-    """Whether a file is named as a table; what it holds is seen when it is read."""
-    return path.is_file() and path.suffix.lower() in SUFFIXES
+    """Whether a file is named as a table and begins with rows of enough numbers."""
+    if not path.is_file() or path.suffix.lower() not in SUFFIXES:
+        return False
+    with path.open("rb") as file:
+        rows = file.read(LOOKED_AT_BYTES).decode("utf-8", errors="replace").splitlines()
+    split = _splitter(rows)
+    return any(_is_numbers(split(row)) for row in rows)
 
 
 def read_imu_text(path: Path, columns: str = "") -> ImuSamples:
