@@ -44,6 +44,13 @@ def calibrate(
     prior_std: Annotated[
         str, typer.Option(help="how well it is known, each axis (1 sigma), as in 2deg,3cm")
     ] = "",
+    all_cameras: Annotated[
+        bool,
+        typer.Option(
+            "--all-cameras",
+            help="refine the right camera's place beside the left one from stereo matches too",
+        ),
+    ] = False,
     truth: opt.Truth = "",
     acc_bias_prior: opt.AccBiasPrior = None,
     acc_bias_std: opt.AccBiasStd = None,
@@ -75,6 +82,7 @@ def calibrate(
         window_s=window_s,
         start_s=start,
         time_offset=time_offset,
+        all_cameras=all_cameras,
         mounting=parse_mounting(prior, prior_std),
         truth=truth,
         acc_bias_prior=acc_bias_prior,
@@ -90,6 +98,8 @@ def calibrate(
     inputs, result = calibrate_recording(sequence, options, may_be_shorter)
     write_json(json, calibration_json(inputs, result))
     print_calibration(inputs, result)
+    if all_cameras:
+        typer.echo(inputs.recording.notes[-1])
     if rerun:
         from maci2.reports.rerun_viewer import Viewer
 

@@ -157,6 +157,9 @@ class RunOptions:
     trust_rig: bool = False
     """Believe stated extrinsics and scale where nothing that was seen confirms them."""
 
+    all_cameras: bool = False
+    """Refine the right camera's place beside the left one before anything else (calibration)."""
+
     mounting: StatedMounting | None = None
     """What is known of the left camera's pose before a calibration; None where nothing is."""
 
@@ -214,6 +217,8 @@ class RunOptions:
             del fields["given"]
         if self.mounting is None:
             del fields["mounting"]
+        if not self.all_cameras:
+            del fields["all_cameras"]
         return fields
 
 
