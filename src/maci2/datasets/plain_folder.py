@@ -6,8 +6,9 @@ from maci2.datasets.image_names import ImageFolder, camera_image_folders, read_i
 from maci2.datasets.imu_text import is_imu_text, read_imu_text
 from maci2.errors import DatasetError, NoImuError
 from maci2.rigs.kalibr import with_frame_rates
+from maci2.sensors.rig_types import Rig
 from maci2.sensors.stereo import ImageRecording
-from maci2.sensors.types import Recording, Rig
+from maci2.sensors.types import Recording
 
 
 def is_plain(path: Path) -> bool:

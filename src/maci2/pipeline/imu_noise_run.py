@@ -1,6 +1,6 @@
 """What `maci2 noise` does: recordings in motion to the noise of their IMU."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -62,8 +62,7 @@ def measure_noise(
     options: RunOptions | None,
     source: str = "",
     length_s: float = LONGEST_S,
-    rig: Path | None = None,
-    topics: str = "",
+    open_path: Callable[[Path], Recording] = open_recording,
     test_paths: Sequence[Path] = (),
     checked: bool = False,
 ) -> MeasuredImu:
@@ -76,8 +75,8 @@ def measure_noise(
     if not paths:
         raise OptionError("no recording is named; give one or more.")
     require_in_range("--window", length_s, *RANGES["window_s"])
-    recordings = [open_recording(path, rig, topics) for path in paths]
-    tests = [open_recording(path, rig, topics) for path in test_paths]
+    recordings = [open_path(path) for path in paths]
+    tests = [open_path(path) for path in test_paths]
     for recording in (*recordings, *tests):
         require_noise(recording.rig, "measuring noise: a data sheet to begin from")
 

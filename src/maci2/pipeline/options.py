@@ -157,6 +157,9 @@ class RunOptions:
     trust_rig: bool = False
     """Believe stated extrinsics and scale where nothing that was seen confirms them."""
 
+    columns: str = ""
+    """Columns of a table of IMU samples, where its headings do not tell them."""
+
     all_cameras: bool = False
     """Refine the right camera's place beside the left one before anything else (calibration)."""
 
@@ -217,8 +220,9 @@ class RunOptions:
             del fields["given"]
         if self.mounting is None:
             del fields["mounting"]
-        if not self.all_cameras:
-            del fields["all_cameras"]
+        for name in ("columns", "all_cameras"):
+            if not fields[name]:
+                del fields[name]
         return fields
 
 

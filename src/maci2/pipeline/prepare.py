@@ -201,7 +201,9 @@ def open_inputs(path: Path, options: RunOptions, calibrating: bool = False) -> I
 
     Only `calibrating` works with a rig whose extrinsics are not known.
     """
-    recording = open_recording(path, options.rig, options.topics, options.given)
+    recording = open_recording(
+        path, options.rig, options.topics, options.given, columns=options.columns
+    )
     if options.all_cameras:
         refined = refine_right_camera(recording.rig, stereo_frames(recording))
         recording = replace(recording, rig=refined.rig, notes=(*recording.notes, refined.text()))

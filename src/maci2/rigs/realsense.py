@@ -15,7 +15,7 @@ from maci2.rigs.lens import make_camera
 from maci2.rigs.parts import RigParts
 from maci2.rigs.yaml_schema import rigid_transform
 from maci2.rigs.yaml_text import read_text
-from maci2.sensors.types import Camera, DistortionModel
+from maci2.sensors.rig_types import Camera, DistortionModel
 from maci2.types import Array
 
 PAIRS = (("Infrared 1", "Infrared 2"), ("Fisheye 1", "Fisheye 2"))
