@@ -42,6 +42,9 @@ smoothed truth, whose slow errors its residuals do not show. With these and the 
 walks, accelerometer biases of MH_01, MH_05 and V2_01 agree with those of independent vision to
 0.01 m/s^2."""
 
+SHORTEST_S, FEWEST_STATES = 2.0, 5
+"""Least that capture and IMU must have in common."""
+
 REACH_S = 1.5
 """States are placed within this of a captured row: farther into a gap nothing is known."""
 
@@ -152,10 +155,11 @@ def _state_stamps(
         np.abs(on_imu_ns[after] - stamps_ns), np.abs(stamps_ns - on_imu_ns[after - 1])
     )
     stamps_ns = stamps_ns[inside & (apart_ns < REACH_S * NS)]
-    if len(stamps_ns) < 20:
+    if len(stamps_ns) < max(round(SHORTEST_S / period_s), FEWEST_STATES):
         raise DatasetError(
             f"{capture.source}: {len(stamps_ns) * period_s:.1f} s in common with the IMU, needed "
-            f"at least {20 * period_s:.0f} s. Check the clocks and that both are of one recording."
+            f"at least {max(SHORTEST_S, FEWEST_STATES * period_s):g} s. Check the clocks and that "
+            "both are of one recording."
         )
     return stamps_ns
 
