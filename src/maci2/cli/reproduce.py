@@ -1,12 +1,14 @@
 """`maci2 reproduce` and `maci2 report`."""
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.printing import print_table, progress_bar
+from maci2.cli.json_output import write_json
+from maci2.cli.printing import command_line, print_table, progress_bar
 
 if TYPE_CHECKING:
     from maci2.experiments.reproduce import Reproduced
@@ -39,6 +41,7 @@ def reproduce(
     jobs: Annotated[int, typer.Option(help="tasks worked on at once")] = 2,
     backend: opt.Backend = "local",
     scheduler: opt.Scheduler = "",
+    json: opt.Json = None,
 ) -> None:
     """The paper's experiments by name, with baselines on the same input and the paper's numbers.
 
@@ -49,11 +52,9 @@ def reproduce(
     from maci2.experiments.recordings import find_recordings
     from maci2.experiments.reproduce import reproduce as run
     from maci2.files import write_atomically
-    from maci2.reports.experiments_page import build_page, plotting_library
+    from maci2.reports.experiments_page import build_page
     from maci2.reports.runs import read_runs
 
-    # What the report will need is missed now, not after minutes of work.
-    plotting_library()
     experiments = find_experiments(names or [])
     recordings = find_recordings(data)
     settings = Settings(seed, time_limit)
@@ -65,8 +66,10 @@ def reproduce(
         print_experiment(reproduced)
         done.append(reproduced)
     page = output / "report.html"
-    write_atomically(page, build_page(read_runs([reproduced.folder for reproduced in done])))
+    runs = read_runs([reproduced.folder for reproduced in done])
+    write_atomically(page, build_page(runs, command_line()))
     typer.echo(f"report: {page}")
+    write_json(json, {"report": str(page), "experiments": [_record(one) for one in done]})
 
 
 def report(
@@ -74,6 +77,7 @@ def report(
     output: Annotated[Path, typer.Option("-o", "--output", help="the report to write")] = Path(
         "report.html"
     ),
+    json: opt.Json = None,
 ) -> None:
     """One self-contained report of tables and figures."""
     from maci2.files import write_atomically
@@ -81,8 +85,22 @@ def report(
     from maci2.reports.runs import read_runs
 
     runs = read_runs(folders)
-    write_atomically(output, build_page(runs))
+    write_atomically(output, build_page(runs, command_line()))
     typer.echo(f"wrote {output}: {len(runs)} experiments")
+    write_json(json, {"report": str(output), "experiments": [run.about["name"] for run in runs]})
+
+
+def _record(reproduced: "Reproduced") -> dict[str, Any]:
+    """Tables and claims of one experiment."""
+    found = reproduced.findings
+    return {
+        "name": reproduced.experiment.name,
+        "title": reproduced.experiment.title,
+        "folder": str(reproduced.folder),
+        "missing": list(reproduced.missing),
+        "tables": [] if found is None else [table.as_dict() for table in found.tables],
+        "claims": [] if found is None else [asdict(claim) for claim in found.claims],
+    }
 
 
 def print_experiment(reproduced: "Reproduced") -> None:
