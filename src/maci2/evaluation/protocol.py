@@ -9,6 +9,7 @@ import numpy as np
 
 from maci2.datasets import open_recording
 from maci2.errors import DatasetError
+from maci2.estimation.imu_gains import imu_gains
 from maci2.evaluation.metrics import InitErrors
 from maci2.evaluation.names import distinct_names
 from maci2.evaluation.parallel import Pool, WorkerDied, run_all
@@ -20,6 +21,7 @@ from maci2.evaluation.rows import (
     window_row,
     windows_with_truth,
 )
+from maci2.evaluation.shared_noise import SharedImu
 from maci2.ground_truth.choose import audited_or_none, published_names
 from maci2.pipeline.offline import Initialized, initialize_window
 from maci2.pipeline.options import RunOptions
@@ -95,14 +97,22 @@ def find_judges(inputs: Inputs, options: RunOptions) -> Judges:
 
 def estimate_window(inputs: Inputs, window: Window, options: RunOptions) -> Estimate:
     """What `maci2 init` answers on one window."""
-    result = initialize_window(inputs, window, options).result
+    initialized = initialize_window(inputs, window, options)
+    result = initialized.result
     return Estimate(
         result.verdict.status,
         result.verdict.reasons,
         result.state,
         result.posterior,
         result.report.solve_ms,
+        shared=_shared_imu(initialized, options),
     )
+
+
+def _shared_imu(initialized: Initialized, options: RunOptions) -> SharedImu | None:
+    imu = initialized.imu
+    gains = imu_gains(imu, initialized.vision, initialized.result, options.solver())
+    return None if gains is None else SharedImu(gains, imu)
 
 
 def window_errors(inputs: Inputs, initialized: Initialized) -> InitErrors | None:

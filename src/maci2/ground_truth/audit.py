@@ -1,5 +1,7 @@
 """Ground truth audited: what a tracker or a published truth says, together with the IMU."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from maci2.ground_truth.audit_findings import audit_findings, measure
@@ -8,7 +10,7 @@ from maci2.ground_truth.audit_problem import audit_problem
 from maci2.ground_truth.audited import AuditedTruth, audited_rows
 from maci2.ground_truth.capture import Capture, open_capture
 from maci2.ground_truth.registration import register
-from maci2.imu import datasheet_model, raw_model
+from maci2.imu import ImuMeasurements, datasheet_model, raw_model
 from maci2.sensors import Recording
 from maci2.types import Stamps
 
@@ -32,9 +34,7 @@ def audit_capture(
     """The audit of a capture that has been read already; `rows_hz` overrides how many rows a second
     are used."""
     found = register(capture, recording.imu)
-    # A simulated IMU has no vibration to be read off its samples.
-    model = datasheet_model if recording.rig.imu.exact else raw_model
-    imu = model(recording.imu, recording.rig.imu)
+    imu = _expected_noise(recording)
     fit = fit_audit(audit_problem(capture, found, imu, recording.imu, recording.rig, rows_hz))
     truth = audited_rows(fit, f"audited {capture.source}")
     constants = measure(fit, capture, truth)
@@ -46,11 +46,26 @@ def audit_capture(
         findings=audit_findings(capture, fit, constants, jumps_ns),
         position_noise=fit.position,
         orientation_noise=fit.orientation,
-        imu_factor=fit.imu_factor,
+        imu_factors=fit.imu_factors,
         chi_square=fit.solution.cost,
         dof=fit.solution.dof,
         jumps_ns=jumps_ns,
     )
+
+
+def _expected_noise(recording: Recording) -> ImuMeasurements:
+    """The IMU's samples with the noise to begin with.
+
+    Vibration adds to the accelerometer's. What it makes of the gyroscope averages out over a tenth
+    of a second: taken for noise (as one window has to, which cannot tell), it would be ten times
+    what the data sheet says, and audited orientations would follow the capture instead.
+    """
+    samples, noise = recording.imu, recording.rig.imu
+    sheet = datasheet_model(samples, noise)
+    if noise.exact:
+        # A simulated IMU has no vibration to be read off its samples.
+        return sheet
+    return replace(raw_model(samples, noise), var_gyro=sheet.var_gyro)
 
 
 def _jumps(fit: AuditFit) -> Stamps:
