@@ -9,7 +9,7 @@ from ground_truth.faulty_truths import FAULTY, TruthFaults, exact_truth, recordi
 from maci2.estimation import SolverConfig, initialize
 from maci2.estimation.imu_gains import imu_gains
 from maci2.evaluation.metrics import SCORES, initialization_errors
-from maci2.evaluation.shared_noise import SharedImu, _composed, _motion_derivatives, shared_noise
+from maci2.evaluation.shared_noise import _composed, _motion_derivatives, shared_noise
 from maci2.evaluation.truth_noise import truth_noise
 from maci2.ground_truth.audit import audit_ground_truth
 from maci2.imu import datasheet_model, preintegrate
@@ -88,7 +88,7 @@ def scored(recording, seed):
         vision = poses_from_truth(exact, stamps_ns, T_b_c, pose_noise(0.05, 0.005), (seed, first))
         used = imu.between(*stamps_ns[[0, -1]])
         result = initialize(used, vision, T_b_c, CONFIG)
-        shared = SharedImu(imu_gains(used, vision, result, CONFIG), imu)
+        gains = imu_gains(used, vision, result, CONFIG)
         seen = truth_at(audited, stamps_ns, GAP_S)
         rows.append(
             [
@@ -107,7 +107,7 @@ def scored(recording, seed):
                 for truth, noise in (
                     (truth_at(exact, stamps_ns, GAP_S), None),
                     (seen, truth_noise(seen, T_b_c)),
-                    (seen, shared_noise(audited, stamps_ns, T_b_c, shared, GAP_S)),
+                    (seen, shared_noise(audited, stamps_ns, T_b_c, gains, imu, GAP_S)),
                 )
             ]
         )

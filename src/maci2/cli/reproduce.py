@@ -47,9 +47,10 @@ def reproduce(
     from maci2.experiments.catalogue import find_experiments
     from maci2.experiments.experiment import Settings
     from maci2.experiments.recordings import find_recordings
-    from maci2.experiments.reproduce import reproduce as run
+    from maci2.experiments.reproduce import reproduce as run_experiment
     from maci2.files import write_atomically
     from maci2.reports.experiments_page import build_page, plotting_library
+    from maci2.reports.interval_picture import pictures
     from maci2.reports.runs import read_runs
 
     # What the report will need is missed now, not after minutes of work.
@@ -61,11 +62,17 @@ def reproduce(
     done = []
     for experiment in experiments:
         with progress_bar() as on_progress:
-            reproduced = run(experiment, recordings, output, settings, pool, fresh, on_progress)
+            reproduced = run_experiment(
+                experiment, recordings, output, settings, pool, fresh, on_progress
+            )
         print_experiment(reproduced)
         done.append(reproduced)
     page = output / "report.html"
-    write_atomically(page, build_page(read_runs([reproduced.folder for reproduced in done])))
+    runs = read_runs([reproduced.folder for reproduced in done])
+    write_atomically(page, build_page(runs))
+    for run in runs:
+        for name, picture in pictures(run).items():
+            write_atomically(output / name, picture)
     typer.echo(f"report: {page}")
 
 

@@ -21,7 +21,6 @@ from maci2.evaluation.rows import (
     window_row,
     windows_with_truth,
 )
-from maci2.evaluation.shared_noise import SharedImu
 from maci2.ground_truth.choose import audited_or_none, published_names
 from maci2.pipeline.offline import Initialized, initialize_window
 from maci2.pipeline.options import RunOptions
@@ -105,14 +104,8 @@ def estimate_window(inputs: Inputs, window: Window, options: RunOptions) -> Esti
         result.state,
         result.posterior,
         result.report.solve_ms,
-        shared=_shared_imu(initialized, options),
+        gains=imu_gains(initialized.imu, initialized.vision, result, options.solver()),
     )
-
-
-def _shared_imu(initialized: Initialized, options: RunOptions) -> SharedImu | None:
-    imu = initialized.imu
-    gains = imu_gains(imu, initialized.vision, initialized.result, options.solver())
-    return None if gains is None else SharedImu(gains, imu)
 
 
 def window_errors(inputs: Inputs, initialized: Initialized) -> InitErrors | None:

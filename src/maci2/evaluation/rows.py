@@ -8,9 +8,10 @@ import numpy as np
 
 from maci2.errors import DatasetError, Maci2Error
 from maci2.estimation import Posterior, Status, VIState
+from maci2.estimation.imu_gains import ImuGains
 from maci2.estimation.results import direction_std
 from maci2.evaluation.metrics import MAX_TRUTH_GAP_S, InitErrors, initialization_errors
-from maci2.evaluation.shared_noise import SharedImu, shared_noise
+from maci2.evaluation.shared_noise import shared_noise
 from maci2.evaluation.truth_noise import TruthNoise, truth_noise
 from maci2.ground_truth.states import truth_jumps
 from maci2.lie import se3_inv
@@ -50,7 +51,7 @@ class Estimate:
     excited: bool | None = None
     """Whether the window passes DRT's excitation gate; None where nobody asked."""
 
-    shared: SharedImu | None = None
+    gains: ImuGains | None = None
     """How it moves with errors of the IMU, which an audited truth shares; None where nobody
     knows."""
 
@@ -168,7 +169,7 @@ def state_errors(
     truth: GroundTruth | None,
     state: VIState | None,
     posterior: Posterior | None,
-    shared: SharedImu | None = None,
+    gains: ImuGains | None = None,
 ) -> InitErrors | None:
     """Errors of an estimate; None without a state or where its ground truth is not known.
 
@@ -181,8 +182,10 @@ def state_errors(
     noise = truth_noise(at, inputs.T_b_c)
     if noise is not None and inputs.source.kind == "truth" and truth is inputs.truth:
         noise = _without_motion(noise)
-    elif noise is not None and shared is not None:
-        less = shared_noise(truth, state.stamps_ns, inputs.T_b_c, shared, MAX_TRUTH_GAP_S)
+    elif noise is not None and gains is not None:
+        less = shared_noise(
+            truth, state.stamps_ns, inputs.T_b_c, gains, inputs.imu, MAX_TRUTH_GAP_S
+        )
         noise = less or noise
     mean_bias = (truth if noise is None else at).bias_gyro.mean(axis=0)
     return initialization_errors(
@@ -224,7 +227,7 @@ def window_row(
     first_state = truth_at(require_truth(inputs), window.stamps_ns[:1], MAX_TRUTH_GAP_S)
     x, y, z = (float(value) for value in first_state.Ts_w_b[0, :3, 3])
     errors, audited = (
-        state_errors(inputs, truth, estimate.state, estimate.posterior, estimate.shared)
+        state_errors(inputs, truth, estimate.state, estimate.posterior, estimate.gains)
         for truth in (judges.published, judges.audited)
     )
     stated = None

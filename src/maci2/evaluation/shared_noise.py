@@ -11,8 +11,6 @@ what the *estimate* states of m: its claim is on trial, and P_truth' is the trut
 the claim is right.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from maci2.chain.chain_state import BIAS_ACC, BIAS_GYRO, POSITION, ROTATION, STATE, VELOCITY
@@ -23,35 +21,37 @@ from maci2.lie import skew
 from maci2.sensors import GroundTruth, truth_at
 from maci2.types import GRAVITY_W, NS, Array, Stamps
 
+GAP = 1.4
+"""Steps of the truth's states longer than this many usual ones are gaps."""
+
 FIRST, NEXT = slice(0, STATE), slice(STATE, 2 * STATE)
 
 
-@dataclass(frozen=True)
-class SharedImu:
-    """The IMU that an estimate has used, and how the estimate moves with its errors."""
-
-    gains: ImuGains
-    imu: ImuMeasurements
-
-
 def shared_noise(
-    truth: GroundTruth, stamps_ns: Stamps, T_b_c: Array, shared: SharedImu, max_gap_s: float
+    truth: GroundTruth,
+    stamps_ns: Stamps,
+    T_b_c: Array,
+    gains: ImuGains,
+    imu: ImuMeasurements,
+    max_gap_s: float,
 ) -> TruthNoise | None:
     """What the truth adds to the stated covariances at n keyframes; None where it was not made with
-    an IMU, or where keyframes are nearer to each other than its states.
+    an IMU, where keyframes are nearer to each other than its states, or across a gap of them.
 
-    Entries may be negative: they are to be added to the covariances of that very estimate.
+    Entries may be negative: they are to be added to the covariances of the estimate whose `gains`
+    these are. `imu` has to reach a tenth of a second beyond the keyframes.
     """
     cov = truth.covariance
     if cov is None or cov.imu_noise is None:
         return None
     places = np.minimum(cov.nearest(stamps_ns), len(cov.stamps_ns) - 2)
-    if (np.diff(places) < 1).any():
+    states_ns = cov.stamps_ns[places[0] : places[-1] + 1]
+    longest_ns = GAP * float(np.median(np.diff(cov.stamps_ns)))
+    if (np.diff(places) < 1).any() or np.diff(states_ns).max() > longest_ns:
         return None
     joint = cov.joint(places)
-    chain = truth_at(truth, cov.stamps_ns[places[0] : places[-1] + 1], max_gap_s)
-    by_step, cov_step = _truth_gains(chain, places, joint, cov.imu_noise, shared.imu)
-    gains = shared.gains
+    chain = truth_at(truth, states_ns, max_gap_s)
+    by_step, cov_step = _truth_gains(chain, places, joint, cov.imu_noise, imu)
     # Q of the estimate in place of the audit's own.
     change = gains.cov_imu - cov_step
     joint = joint + np.einsum("kia,kab,kjb->ij", by_step, change, by_step)

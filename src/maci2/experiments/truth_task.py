@@ -108,7 +108,39 @@ def truth_findings(records: list[Record]) -> Findings:
     rows = [(record["task"], row) for record in records for row in record["rows"]]
     tables = [_constants(rows), _states(rows), _clocks(rows)]
     compared = [(task, row) for task, row in rows if "other" in row]
-    return Findings([*tables, _other(compared)] if compared else tables)
+    tables += [_other(compared)] if compared else []
+    return Findings(tables, figures=_figures(rows))
+
+
+def _figures(rows: list[tuple[Record, Record]]) -> list[dict[str, Any]]:
+    """Values with their standard deviations: clocks by rows, rotations and tilts."""
+    clocks = [
+        {"name": task["recording"], "values": row["late_by_rows_hz"]}
+        for task, row in rows
+        if "late_by_rows_hz" in row
+    ]
+    angles = [
+        {
+            "name": task["recording"],
+            "values": [row["constants"][name][:2] for name in ("rotation_deg", "tilt_deg")],
+        }
+        for task, row in rows
+        if "rotation_deg" in row["constants"] and not task["source"]
+    ]
+    figures = []
+    if clocks:
+        names = [f"{hz:g} rows a second" for hz in ROWS_HZ]
+        title = "How late published positions are, by rows believed"
+        figures.append({"kind": "intervals", "title": title, "unit": "ms", "names": names})
+        figures[-1]["groups"] = clocks
+    if angles:
+        title, names = (
+            "Rotation of the body and tilt of the world",
+            ["body rotated", "world tilted"],
+        )
+        figures.append({"kind": "intervals", "title": title, "unit": "deg", "names": names})
+        figures[-1]["groups"] = angles
+    return figures
 
 
 def _line(task: Record, row: Record, cells: list[Cell]) -> Line:

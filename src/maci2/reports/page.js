@@ -26,6 +26,18 @@ const logarithmic = (title) => ({ title: { text: title }, type: "log", gridcolor
 const linear = (title) => ({ title: { text: title }, gridcolor: "#8884", zeroline: false });
 
 const draw = {
+  intervals(holder, figure) {
+    const traces = figure.names.map((name, j) => ({
+      type: "scatter", mode: "markers", name, x: figure.groups.map((g) => g.values[j][0]),
+      y: figure.groups.map((g) => g.name), marker: { color: color(j), size: 7 },
+      error_x: { type: "data", array: figure.groups.map((g) => g.values[j][1]), color: color(j) },
+    }));
+    plot(holder, traces, {
+      height: 120 + 34 * figure.groups.length, xaxis: linear(figure.unit),
+      yaxis: { automargin: true },
+    });
+  },
+
   distributions(holder, figure) {
     const traces = figure.groups.map((group, i) => ({
       type: "box", name: group.name, x: group.values, orientation: "h", boxpoints: "outliers",
