@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.printing import write_json
+from maci2.cli.printing import command_line, write_json
 
 
 def truth(
@@ -28,6 +28,7 @@ def truth(
     ] = False,
     rig: opt.RigFile = None,
     topics: opt.Topics = "",
+    report: opt.Report = None,
     json: opt.Json = None,
 ) -> None:
     """Audited ground truth with covariance, and what is wrong with the published one.
@@ -53,3 +54,9 @@ def truth(
     write_audit(audit, output)
     write_json(json, record)
     typer.echo(f"wrote {output}")
+    if report is not None:
+        from maci2.files import write_atomically
+        from maci2.reports.truth_page import truth_page
+
+        write_atomically(report, truth_page(audit, sequence.name, command_line()))
+        typer.echo(f"wrote {report}")

@@ -31,6 +31,17 @@ class Constant:
 
 
 @dataclass(frozen=True)
+class RowResiduals:
+    """What is left of one kind of the source's rows after the audit."""
+
+    stamps_ns: Stamps
+    """(m,) of the rows used, on the source's own clock."""
+
+    residuals: Array
+    """(m, 3) [m] or [rad]: the audited marker less the row."""
+
+
+@dataclass(frozen=True)
 class AuditedTruth:
     """Ground truth on the IMU's clock in a world whose z axis points up."""
 
@@ -54,6 +65,12 @@ class AuditedTruth:
     dof: int
     jumps_ns: Stamps = field(default_factory=lambda: np.zeros(0, np.int64))
     """(m,) rows of the source that contradict the IMU."""
+
+    position_residuals: RowResiduals | None = None
+    """None where the audit comes from the cache, which keeps none."""
+
+    orientation_residuals: RowResiduals | None = None
+    """Likewise, and where only positions were tracked."""
 
     @property
     def cov_states(self) -> Array:
