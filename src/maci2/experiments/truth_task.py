@@ -127,20 +127,19 @@ def _figures(rows: list[tuple[Record, Record]]) -> list[dict[str, Any]]:
         for task, row in rows
         if "rotation_deg" in row["constants"] and not task["source"]
     ]
-    figures = []
-    if clocks:
-        names = [f"{hz:g} rows a second" for hz in ROWS_HZ]
-        title = "How late published positions are, by rows believed"
-        figures.append({"kind": "intervals", "title": title, "unit": "ms", "names": names})
-        figures[-1]["groups"] = clocks
-    if angles:
-        title, names = (
-            "Rotation of the body and tilt of the world",
-            ["body rotated", "world tilted"],
+    return [
+        {"kind": "intervals", "title": title, "unit": unit, "names": names, "groups": groups}
+        for title, unit, names, groups in (
+            (
+                "How late published positions are",
+                "ms",
+                [f"{hz:g} rows/s" for hz in ROWS_HZ],
+                clocks,
+            ),
+            ("Against the IMU", "deg", ["body rotated", "world tilted"], angles),
         )
-        figures.append({"kind": "intervals", "title": title, "unit": "deg", "names": names})
-        figures[-1]["groups"] = angles
-    return figures
+        if groups
+    ]
 
 
 def _line(task: Record, row: Record, cells: list[Cell]) -> Line:
