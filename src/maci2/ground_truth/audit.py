@@ -37,7 +37,7 @@ def audit_capture(
     """The audit of a capture that has been read already; `rows_hz` overrides how many rows a second
     are used."""
     found = register(capture, recording.imu)
-    imu = _expected_noise(recording)
+    imu = _expected_noise(recording, capture)
     fit = fit_audit(audit_problem(capture, found, imu, recording.imu, recording.rig, rows_hz))
     truth = audited_rows(fit, f"audited {capture.source}")
     constants = measure(fit, capture, truth)
@@ -58,19 +58,21 @@ def audit_capture(
     )
 
 
-def _expected_noise(recording: Recording) -> ImuMeasurements:
+def _expected_noise(recording: Recording, capture: Capture) -> ImuMeasurements:
     """The IMU's samples with the noise to begin with.
 
-    Vibration adds to the accelerometer's. What it makes of the gyroscope averages out over a tenth
-    of a second: taken for noise (as one window has to, which cannot tell), it would be ten times
-    what the data sheet says, and audited orientations would follow the capture instead.
+    Vibration adds to the accelerometer's, and to the gyroscope's as far as the rows show it: over a
+    fiftieth of a second, as raw capture does, not over the second between rows of a smoothed truth,
+    where it has averaged out. Taken for noise there, it would be ten times what the data sheet
+    says, and audited orientations would follow the source instead of the gyroscope.
     """
     samples, noise = recording.imu, recording.rig.imu
     sheet = datasheet_model(samples, noise)
     if noise.exact:
         # A simulated IMU has no vibration to be read off its samples.
         return sheet
-    return replace(raw_model(samples, noise), var_gyro=sheet.var_gyro)
+    vibrating = raw_model(samples, noise)
+    return replace(vibrating, var_gyro=sheet.var_gyro) if capture.smoothed else vibrating
 
 
 def _row_stamps(fit: AuditFit, kind: Kind) -> Stamps:

@@ -56,8 +56,8 @@ class NoiseLevel:
 
 @dataclass(frozen=True)
 class ImuFactors:
-    """Variance of the IMU's errors over what was expected of them: of the gyroscope by its data
-    sheet, of the accelerometer by data sheet and vibration."""
+    """Variance of the IMU's errors over what was expected of them, by data sheet and vibration; by
+    the data sheet alone for the gyroscope beside a smoothed truth."""
 
     gyro: float
     acc: tuple[float, float, float]
