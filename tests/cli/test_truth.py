@@ -30,9 +30,9 @@ def test_truth_writes_a_folder_and_says_what_is_wrong(sequence, tmp_path):
     )
     assert result.exit_code == 0
     html = page.read_text(encoding="utf-8")
-    assert html.count("<svg") == 5
-    assert "positions late" in html
-    assert "ms late</li>" in html
+    assert "What is left of the source" in html
+    assert "residual [mm]" in html
+    assert "residual [deg]" in html
     assert "ms late" in result.output
     assert (output / "data.csv").is_file()
     assert json.loads(record.read_text(encoding="utf-8"))["rows"] > 1000

@@ -1,12 +1,14 @@
 """`maci2 reproduce` and `maci2 report`."""
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.printing import print_table, progress_bar
+from maci2.cli.json_output import write_json
+from maci2.cli.printing import command_line, print_table, progress_bar
 
 if TYPE_CHECKING:
     from maci2.experiments.reproduce import Reproduced
@@ -39,6 +41,7 @@ def reproduce(
     jobs: Annotated[int, typer.Option(help="tasks worked on at once")] = 2,
     backend: opt.Backend = "local",
     scheduler: opt.Scheduler = "",
+    json: opt.Json = None,
 ) -> None:
     """The paper's experiments by name, with baselines on the same input and the paper's numbers.
 
@@ -47,14 +50,12 @@ def reproduce(
     from maci2.experiments.catalogue import find_experiments
     from maci2.experiments.experiment import Settings
     from maci2.experiments.recordings import find_recordings
-    from maci2.experiments.reproduce import reproduce as run_experiment
+    from maci2.experiments.reproduce import reproduce as run
     from maci2.files import write_atomically
-    from maci2.reports.experiments_page import build_page, plotting_library
+    from maci2.reports.experiments_page import build_page
     from maci2.reports.interval_picture import pictures
     from maci2.reports.runs import read_runs
 
-    # What the report will need is missed now, not after minutes of work.
-    plotting_library()
     experiments = find_experiments(names or [])
     recordings = find_recordings(data)
     settings = Settings(seed, time_limit)
@@ -62,18 +63,17 @@ def reproduce(
     done = []
     for experiment in experiments:
         with progress_bar() as on_progress:
-            reproduced = run_experiment(
-                experiment, recordings, output, settings, pool, fresh, on_progress
-            )
+            reproduced = run(experiment, recordings, output, settings, pool, fresh, on_progress)
         print_experiment(reproduced)
         done.append(reproduced)
     page = output / "report.html"
     runs = read_runs([reproduced.folder for reproduced in done])
-    write_atomically(page, build_page(runs))
-    for run in runs:
-        for name, picture in pictures(run).items():
+    write_atomically(page, build_page(runs, command_line()))
+    for one in runs:
+        for name, picture in pictures(one).items():
             write_atomically(output / name, picture)
     typer.echo(f"report: {page}")
+    write_json(json, {"report": str(page), "experiments": [_record(one) for one in done]})
 
 
 def report(
@@ -81,6 +81,7 @@ def report(
     output: Annotated[Path, typer.Option("-o", "--output", help="the report to write")] = Path(
         "report.html"
     ),
+    json: opt.Json = None,
 ) -> None:
     """One self-contained report of tables and figures."""
     from maci2.files import write_atomically
@@ -88,8 +89,22 @@ def report(
     from maci2.reports.runs import read_runs
 
     runs = read_runs(folders)
-    write_atomically(output, build_page(runs))
+    write_atomically(output, build_page(runs, command_line()))
     typer.echo(f"wrote {output}: {len(runs)} experiments")
+    write_json(json, {"report": str(output), "experiments": [run.about["name"] for run in runs]})
+
+
+def _record(reproduced: "Reproduced") -> dict[str, Any]:
+    """Tables and claims of one experiment."""
+    found = reproduced.findings
+    return {
+        "name": reproduced.experiment.name,
+        "title": reproduced.experiment.title,
+        "folder": str(reproduced.folder),
+        "missing": list(reproduced.missing),
+        "tables": [] if found is None else [table.as_dict() for table in found.tables],
+        "claims": [] if found is None else [asdict(claim) for claim in found.claims],
+    }
 
 
 def print_experiment(reproduced: "Reproduced") -> None:

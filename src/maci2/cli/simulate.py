@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from maci2.cli import options as opt
+from maci2.cli.json_output import write_json
 from maci2.cli.printing import progress_bar
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def simulate(
     ] = False,
     truth: opt.Truth = "",
     seed: opt.Seed = 0,
+    json: opt.Json = None,
 ) -> None:
     """Write a recording in EuRoC layout: IMU, calibration, exact truth, and images on request."""
     from maci2.datasets import open_recording, write_euroc
@@ -69,7 +71,7 @@ def simulate(
     )
     if not images and along is None:
         write_euroc(run(config), output)
-        typer.echo(f"wrote {output}")
+        _wrote(output, False, json)
         return
     from maci2.simulation.rendering.recording import RenderConfig, render_recording
 
@@ -88,7 +90,12 @@ def simulate(
             recording, output, rendered, truth,
             on_pair=partial(on_progress, "rendering stereo pairs"),
         )  # fmt: skip
-    typer.echo(f"wrote {output}")
+    _wrote(output, True, json)
+
+
+def _wrote(folder: Path, images: bool, json: Path | None) -> None:
+    typer.echo(f"wrote {folder}")
+    write_json(json, {"folder": str(folder), "images": images})
 
 
 def _on_imu_clock(recording: "Recording", rendered: "RenderConfig", truth: str) -> "Recording":
