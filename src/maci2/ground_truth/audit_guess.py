@@ -102,7 +102,7 @@ def guess_from_positions(
     Rs_b0_b = _gyro_rotations(samples, stamps_ns, found.bias_gyro)
     force_b0 = np.einsum("nij,nj->ni", Rs_b0_b, _smooth_force(samples, stamps_ns))
     force_w = a_w + np.array([0.0, 0.0, GRAVITY_NORM])
-    half = round(WINDOW_S / STATE_PERIOD_S)
+    half = max(round(WINDOW_S * NS / float(np.median(np.diff(stamps_ns)))), 1)
     Rs_w_b = np.empty_like(Rs_b0_b)
     for k in range(len(stamps_ns)):
         near = slice(max(k - half, 0), k + half + 1)
