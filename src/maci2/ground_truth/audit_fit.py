@@ -97,7 +97,7 @@ def fit_audit(start: AuditProblem) -> AuditFit:
         problem, start.states, start.border, max_rounds=ROUNDS, least_factor=start.least_factor
     )
     noise = (first.position_factor, first.orientation_factor)
-    imu_factors = _imu_factors(first.residuals.imu, start.least_imu_factors)
+    imu_factors = _imu_factors(first.residuals.imu, start)
     if imu_factors.differ:
         # The IMU is noisier or better than expected: ask for the capture's noise again.
         first = solve_with_noise(
@@ -126,11 +126,14 @@ def fit_audit(start: AuditProblem) -> AuditFit:
     )
 
 
-def _imu_factors(residuals: Residuals, least: Array) -> ImuFactors:
-    """What the residuals show; `least` (4,) of gyroscope and accelerometer axes."""
+def _imu_factors(residuals: Residuals, start: AuditProblem) -> ImuFactors:
+    """What the residuals show, apart or of all together."""
+    if not start.sensors_apart:
+        factor = float(np.clip(residuals.variance_factor, 1.0, MOST_IMU_FACTOR))
+        return ImuFactors(factor, (factor, factor, factor))
     shown = [residuals.variance_factor_of(rows) for rows in (GYRO, *ACC_BY_AXIS)]
     known = np.where(np.isfinite(shown), shown, 1.0)
-    gyro, x, y, z = np.clip(known, least, MOST_IMU_FACTOR).tolist()
+    gyro, x, y, z = np.clip(known, start.least_imu_factors, MOST_IMU_FACTOR).tolist()
     return ImuFactors(gyro, (x, y, z))
 
 

@@ -83,6 +83,10 @@ class AuditProblem:
     """(4,) least variance of gyroscope and accelerometer axes over the expected one: that of the
     data sheet."""
 
+    sensors_apart: bool
+    """Noise of gyroscope and accelerometer axes is looked for apart. Not beside raw capture: its
+    orientations have errors that last for many rows and would pass for the gyroscope's noise."""
+
 
 def audit_problem(
     capture: Capture,
@@ -130,7 +134,8 @@ def audit_problem(
         clock_origin_ns=int(capture.stamps_ns[len(capture) // 2]),
     )
     least = LEAST_FACTOR_SMOOTHED if capture.smoothed else LEAST_FACTOR
-    return AuditProblem(problem, states, border, least, _least_imu_factors(imu, rig.imu))
+    least_imu = _least_imu_factors(imu, rig.imu)
+    return AuditProblem(problem, states, border, least, least_imu, capture.smoothed)
 
 
 def _least_imu_factors(imu: ImuMeasurements, noise: ImuNoise) -> Array:
