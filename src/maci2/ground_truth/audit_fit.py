@@ -20,7 +20,6 @@ from maci2.ground_truth.audit_problem import (
     AuditProblem,
 )
 from maci2.imu import ImuMeasurements
-from maci2.types import Array
 
 LONGEST_ERROR_S = 5.0
 """Errors that last longer count as constants or as motion."""
