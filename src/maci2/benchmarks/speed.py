@@ -218,7 +218,7 @@ def _joint_solve(problem: Problem) -> Callable[[], Any]:
     measurements = joint_measurements(problem.vision, pre, CONFIG, 1.0)
     priors = joint_priors(prior, CONFIG)
     unknowns = Unknowns(False, True, True, False)
-    return lambda: optimize(measurements, priors, unknowns, start, 50, False)
+    return lambda: optimize(measurements, priors, unknowns, start, 50, False)[0]
 
 
 def _start(problem: Problem) -> Variables:

@@ -24,7 +24,7 @@ class PartLower(Lower):
     """Numba's lowering of a function that is part of a kernel."""
 
     def lower(self) -> None:
-        self._held = arrays_of_the_caller(self)
+        self._held = set() if self._disable_sroa_like_opt else arrays_of_the_caller(self)
         super().lower()
 
     def lower_assign(self, ty: Any, inst: Any) -> Any:
