@@ -10,7 +10,11 @@ if TYPE_CHECKING:
     from maci2.rigs import Given
 
 Sequence = Annotated[
-    Path, typer.Argument(help="recording: a EuRoC-layout, TUM-VI or VBR folder, or a ROS bag")
+    Path,
+    typer.Argument(
+        help="recording: a EuRoC-layout, TUM-VI or VBR folder, a ROS bag, a table of IMU samples, "
+        "or a folder with imu.csv and images named by time"
+    ),
 ]
 Sequences = Annotated[
     list[Path],
@@ -125,6 +129,13 @@ Topics = Annotated[
         "right, truth; what is not named is found by type, truth excepted"
     ),
 ]
+Columns = Annotated[
+    str,
+    typer.Option(
+        help="of a table of IMU samples: one word for each column, t, gx, gy, gz, ax, ay, az or -, "
+        "with units where they are not s, rad/s and m/s^2: t[us],gx[deg/s],gy,gz,ax[g],ay,az"
+    ),
+]
 Seed = Annotated[int, typer.Option(help="seed of all random numbers")]
 Jobs = Annotated[int, typer.Option(help="recordings worked on at once")]
 Backend = Annotated[str, typer.Option(help="who works: local (this machine) or dask")]
@@ -139,7 +150,9 @@ Rivals = Annotated[bool | None, typer.Option("--rivals/--no-rivals", hidden=True
 Spoil = Annotated[str, typer.Option("--spoil", hidden=True)]
 """The name that --degrade had in version 0.1."""
 
-Json = Annotated[Path | None, typer.Option("--json", help="write the result to this file")]
+Json = Annotated[
+    Path | None, typer.Option("--json", help="write the result to this file; - prints it")
+]
 
 
 def given(imu_rate: float | None, imu_noise: str, t_b_c: str) -> "Given":

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from maci2.cli import options as opt
+from maci2.cli.json_output import write_json
 from maci2.cli.option_groups import Measuring, Opening, run_options
-from maci2.cli.printing import number, print_table, write_json
+from maci2.cli.printing import number, print_table
 from maci2.errors import OptionError
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ def watch(
     if output is not None:
         for path in write_watch(watched, output):
             typer.echo(f"wrote {path}")
+    if watched.watched_s == 0.0 and not watched.alarms:
+        raise typer.Exit(1)
 
 
 def _print(watched: "WatchedRecording") -> None:

@@ -26,7 +26,12 @@ def write_atomically(path: Path, content: Content) -> None:
 
 def write_json(path: Path, record: Any) -> None:
     """Write a record as indented JSON, whole or not at all; NaN has no place in it."""
-    write_atomically(path, json.dumps(record, indent=2, allow_nan=False) + "\n")
+    write_atomically(path, json_text(record))
+
+
+def json_text(record: Any) -> str:
+    """A record as indented JSON; NaN has no place in it."""
+    return json.dumps(record, indent=2, allow_nan=False) + "\n"
 
 
 def write_together(contents: Mapping[Path, Content]) -> None:
@@ -123,12 +128,17 @@ def finite_or_none(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
+def real_path(path: Path) -> Path:
+    """The path behind all links. A loop of links stays as it is and is an OSError to whoever opens
+    it, where `resolve` would raise RuntimeError."""
+    return Path(os.path.realpath(path))
+
+
 def _replaceable(path: Path) -> Path:
     """The regular file to write, behind any links; raises where something else has the name."""
     if "\0" in str(path):
         raise OSError(errno.EINVAL, "the name holds a zero byte")
-    # realpath instead of resolve: a loop of links is then an OSError of stat, not a RuntimeError.
-    target = Path(os.path.realpath(path))
+    target = real_path(path)
     try:
         status = os.stat(target)
     except FileNotFoundError:

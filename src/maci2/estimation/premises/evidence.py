@@ -19,11 +19,12 @@ from maci2.estimation.premises.translation import (
     TranslationEstimate,
     TranslationSums,
     estimate_translation,
+    translation_misfits,
     translation_sums,
 )
 from maci2.imu import ImuMeasurements, Rule
 from maci2.imu.rotation_rates import SIGNED_PERMUTATIONS
-from maci2.lie import se3
+from maci2.lie import se3, so3_exp, so3_log
 from maci2.types import NS, Array
 from maci2.vision import RelativePoses
 
@@ -32,6 +33,10 @@ MOST_BLOCKS = 256
 
 FREE_LEVER_STD = 0.3
 """Spread of the lever arm while scale and axes are estimated [m]."""
+
+FREE_ROTATION_STD = np.deg2rad(10.0)
+"""Spread of the extrinsic rotation while accelerations are compared, one axis [rad]: an axis about
+which no motion shows it stays as stated."""
 
 PRIOR_RIGHT = 0.99
 """Probability, before any data, that axes and signs are the stated ones."""
@@ -130,23 +135,32 @@ class PremiseEvidence:
 
     def _with_translations(self, premises: Premises) -> Premises:
         rotation, lever = premises.rotation, self._T_b_c[:3, 3]
+        R_b_c = _believed_rotation(rotation, self._T_b_c[:3, :3])
         for pending in self._pending:
-            sums = _translations(pending, se3(rotation.R_b_c, lever), rotation, self._rule)
+            sums = _translations(pending, se3(R_b_c, lever), rotation, self._rule)
             self._translations = _bounded([*self._translations, sums])
         self._pending = []
         total = _joined(self._translations)
-        estimates = [
-            estimate_translation(total, rotation.R_b_c, lever, FREE_LEVER_STD, axes)
-            for axes in SIGNED_PERMUTATIONS
-        ]
-        probabilities = _probabilities(estimates)
+        constants = total, R_b_c, lever, FREE_LEVER_STD
+        stated = estimate_translation(*constants, SIGNED_PERMUTATIONS[0])
+        misfits = translation_misfits(*constants, np.array(SIGNED_PERMUTATIONS))
+        probabilities = _probabilities(misfits, max(stated.dof, 1))
         best = int(np.argmax(probabilities))
         return replace(
             premises,
-            translation=estimates[0],
+            translation=stated,
             axes=SIGNED_PERMUTATIONS[best],
             axes_right=float(probabilities[0]),
         )
+
+
+def _believed_rotation(rotation: RotationEstimate, R_stated: Array) -> Array:
+    """The measured rotation about axes that motion shows, the stated one about others: rates of a
+    planar motion say nothing of a rotation about its normal, and the best fit is noise there."""
+    away = so3_log(np.ascontiguousarray(rotation.R_b_c @ R_stated.T))
+    prior = FREE_ROTATION_STD**2 * np.eye(3)
+    shown = prior @ np.linalg.solve(prior + rotation.cov[:3, :3], away)
+    return np.asarray(so3_exp(np.ascontiguousarray(shown)) @ R_stated)
 
 
 def _translations(
@@ -158,17 +172,15 @@ def _translations(
         stamps_ns = run.stamps_ns + round(rotation.time_offset_s * NS)
         if stamps_ns[0] >= imu.stamps_ns[0] and stamps_ns[-1] <= imu.stamps_ns[-1]:
             run = run._replace(stamps_ns=stamps_ns)
-    return translation_sums(imu, run, T_b_c, biases.biases(rotation.R_b_c), biases.std, rule)
+    return translation_sums(imu, run, T_b_c, biases.biases(T_b_c[:3, :3]), biases.std, rule)
 
 
-def _probabilities(estimates: list[TranslationEstimate]) -> Array:
+def _probabilities(misfits: Array, dof: int) -> Array:
     """(48,) posterior of each signed permutation; the stated one is the first.
 
     The noise level is unknown, so likelihood is a power of the misfit, and no fit is better than
     the stated noise.
     """
-    dof = np.array([max(estimate.dof, 1) for estimate in estimates])
-    misfits = np.array([estimate.misfit for estimate in estimates])
     log = -0.5 * dof * np.log(np.maximum(misfits / dof, 1.0))
     prior = np.full(len(log), (1.0 - PRIOR_RIGHT) / (len(log) - 1))
     prior[0] = PRIOR_RIGHT
