@@ -17,7 +17,7 @@ from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
 from numba.core.compiler import Compiler, DefaultPassBuilder, Flags
 from numba.core.compiler_machinery import PassManager
 from numba.core.cpu import CPUContext
-from numba.core.dispatcher import _FunctionCompiler
+from numba.core.dispatcher import _FunctionCompiler  # type: ignore[attr-defined]
 from numba.core.environment import Environment
 from numba.core.registry import CPUDispatcher, CPUTarget, cpu_target
 from numba.core.target_extension import (
@@ -226,7 +226,7 @@ class EntryCompiler(_FunctionCompiler):
     def _compile_core(self, args: Any, return_type: Any) -> Any:
         with target_override(TARGET):
             self._part.compile(args)
-        lowered = self._part.overloads[args]
+        lowered: Any = self._part.overloads[args]
         # The wrapper keeps constants; the part's own are pickled with every kernel that calls it.
         function = copy.copy(lowered.fndesc)
         function.env_name += "_entry"

@@ -83,7 +83,7 @@ class PartLower(Lower):
         """
         if self.context.enable_boundscheck or not _is_plain(array):
             return None
-        kinds = tuple(to.types) if isinstance(to, types.BaseTuple) else (to,)
+        kinds = tuple(to.types) if isinstance(to, types.UniTuple | types.Tuple) else (to,)
         if len(kinds) != array.ndim or any(kind != INDEX for kind in kinds):
             return None
         value = self.context.cast(
@@ -166,7 +166,7 @@ def _taken_from(lower: Lower, value: Any) -> list[str] | None:
 
 def _is_basic(index: Any) -> bool:
     """An index that gives a view: whole numbers and slices."""
-    parts = index.types if isinstance(index, types.BaseTuple) else (index,)
+    parts = index.types if isinstance(index, types.UniTuple | types.Tuple) else (index,)
     return all(isinstance(part, types.Integer | types.SliceType) for part in parts)
 
 
