@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from maci2.experiments.reproduce import Reproduced
 
 
-TABLE_WIDTH = 200
+TABLE_WIDTH = 300
 """Recordings across; nothing is cut off in a file."""
 
 
@@ -27,6 +27,12 @@ def reproduce(
     output: Annotated[
         Path, typer.Option("-o", "--output", help="folder for results and the report")
     ] = Path("maci2-results"),
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="only this method, by its row or initializer (DRT-t, drt-t); may be given again"
+        ),
+    ] = None,
     seed: opt.Seed = 0,
     time_limit: Annotated[
         float,
@@ -47,7 +53,7 @@ def reproduce(
 
     A run that was interrupted goes on where it ended.
     """
-    from maci2.experiments.catalogue import find_experiments
+    from maci2.experiments.catalogue import by_methods, find_experiments
     from maci2.experiments.experiment import Settings
     from maci2.experiments.recordings import find_recordings
     from maci2.experiments.reproduce import reproduce as run
@@ -55,7 +61,7 @@ def reproduce(
     from maci2.reports.experiments_page import build_page
     from maci2.reports.runs import read_runs
 
-    experiments = find_experiments(names or [])
+    experiments = by_methods(find_experiments(names or []), method or [])
     recordings = find_recordings(data)
     settings = Settings(seed, time_limit)
     pool = opt.pool(jobs, backend, scheduler)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def simulate(
     output: Annotated[Path, typer.Argument(help="folder to write, in EuRoC layout")],
     motion: Annotated[
-        str, typer.Option(help="handheld, drone, car, static, straight or planar_yaw")
+        str, typer.Option(help="handheld, drone, car, driving, static, straight or planar_yaw")
     ] = "handheld",
     duration: Annotated[float, typer.Option(help="length [s]")] = 30.0,
     lens: Annotated[str, typer.Option(help="pinhole or fisheye")] = "pinhole",
@@ -33,6 +33,9 @@ def simulate(
             "moving_boxes=4, blackout=0.5, covered=0.5"
         ),
     ] = "",
+    scene: Annotated[
+        str, typer.Option(help="with images: room, or street (for level motion)")
+    ] = "room",
     spoil: opt.Spoil = "",
     along: Annotated[
         Path | None,
@@ -81,7 +84,12 @@ def simulate(
 
         recording = with_audited(recording, (truth,))
     rendered = RenderConfig(
-        degraded(difficulty_of(difficulty), degrade or spoil), seed, rate, start, duration
+        degraded(difficulty_of(difficulty), degrade or spoil),
+        seed,
+        rate,
+        start,
+        duration,
+        scene,  # type: ignore[arg-type]
     )
     if along is not None and not keep_clock:
         recording = _on_imu_clock(recording, rendered, truth)

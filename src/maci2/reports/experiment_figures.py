@@ -25,6 +25,9 @@ from maci2.types import Array
 FIRST_SHOWN = 3
 """Methods whose errors are shown along a recording at once; the others are a click away."""
 
+DIFFICULTY_BIN = 0.2
+"""Width of a bin of difficulty."""
+
 BOX = 40
 """Height that a box and the name above it take [px]."""
 
@@ -164,6 +167,25 @@ def _bins(figure: dict[str, Any]) -> str:
     )  # fmt: skip
 
 
+def _difficulty(figure: dict[str, Any]) -> str:
+    """Success in bins of difficulty, a few methods at a time beside the first."""
+    series = [
+        Series(
+            one["name"],
+            _numbers(one["difficulty"]) + 0.5 * DIFFICULTY_BIN,
+            _numbers(one["success"]),
+            titles=[f"{one['name']}: {count} windows" for count in one["count"]],
+        )
+        for one in figure["series"]
+    ]
+    size = 2 * FIRST_SHOWN
+    groups = [series[i : i + size] for i in range(1, len(series), size)] or [[]]
+    charts = [
+        f"<div>{chart([*series[:1], *group], figure['unit'], 'success')}</div>" for group in groups
+    ]
+    return side_by_side(*charts)
+
+
 def _growth(figure: dict[str, Any]) -> str:
     """Errors over time, and in the same colour broken what was predicted."""
     lines = []
@@ -210,6 +232,7 @@ _KINDS: dict[str, Callable[[dict[str, Any]], str]] = {
     "distributions": _distributions,
     "along": _along,
     "bins": _bins,
+    "difficulty": _difficulty,
     "growth": _growth,
     "ellipses": _ellipses,
 }

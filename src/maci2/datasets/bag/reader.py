@@ -17,10 +17,6 @@ from maci2.datasets.bag.bounded_files import BoundedPath
 from maci2.errors import DatasetError, Maci2Error
 from maci2.types import NS
 
-BAG_SUFFIXES = (".bag", ".mcap", ".db3")
-METADATA = "metadata.yaml"
-"""What makes a folder a ROS 2 bag."""
-
 _REPAIRS = {
     ".bag": "`rosbag reindex`",
     ".mcap": "`mcap recover`",
@@ -124,15 +120,3 @@ def header_stamp_ns(content: Any) -> int:
     """When the sensor took it, as its driver says."""
     stamp = content.header.stamp
     return int(stamp.sec) * NS + int(stamp.nanosec)
-
-
-def bag_paths(path: Path) -> tuple[Path, ...]:
-    """What to open for `path`: a bag's file or folder, or all ROS 1 files of a folder; nothing
-    where it is no bag."""
-    if path.is_file():
-        return (path,) if path.suffix in BAG_SUFFIXES else ()
-    if (path / METADATA).is_file():
-        return (path,)
-    split = tuple(sorted(path.glob("*.bag")))
-    single = tuple(sorted([*path.glob("*.mcap"), *path.glob("*.db3")]))
-    return split or (single if len(single) == 1 else ())
