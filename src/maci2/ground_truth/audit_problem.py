@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.signal import savgol_filter
+import scipy
 
 from maci2.chain import (
     Border,
@@ -243,8 +243,8 @@ def _derivatives(stamps_ns: Stamps, p: Array) -> tuple[Array, Array]:
     """Velocity and acceleration of positions at nearly even timestamps, by local polynomials."""
     window = min(7, len(p) | 1)
     delta = float(np.median(np.diff(stamps_ns))) / NS
-    v = savgol_filter(p, window, 4, deriv=1, delta=delta, axis=0)
-    a = savgol_filter(p, window, 4, deriv=2, delta=delta, axis=0)
+    v = scipy.signal.savgol_filter(p, window, 4, deriv=1, delta=delta, axis=0)
+    a = scipy.signal.savgol_filter(p, window, 4, deriv=2, delta=delta, axis=0)
     # Across a gap a polynomial means nothing.
     broken = np.flatnonzero(np.diff(stamps_ns) > 1.5 * delta * NS)
     for at in broken:
@@ -256,7 +256,7 @@ def _derivatives(stamps_ns: Stamps, p: Array) -> tuple[Array, Array]:
 def _smooth_force(samples: ImuSamples, stamps_ns: Stamps) -> Array:
     """Specific force at the states, averaged over a tenth of a second [m/s^2]."""
     width = max(round(STATE_PERIOD_S * samples.rate_hz), 3) | 1
-    smooth = savgol_filter(samples.acc, width, 0, axis=0)
+    smooth = scipy.signal.savgol_filter(samples.acc, width, 0, axis=0)
     rows = np.clip(np.searchsorted(samples.stamps_ns, stamps_ns), 0, len(samples) - 1)
     return np.asarray(smooth[rows])
 
