@@ -49,8 +49,8 @@ def _known_to(audit: AuditedTruth) -> str:
     ):
         values = scale * std[:, part]
         numbers = (np.median(values), np.quantile(values, 0.95))
-        rows.append((name, unit, *(f"{number:.3g}" for number in numbers)))
-    columns = ("known to (1-sigma, one axis)", "unit", "median", "95 % below")
+        rows.append((f"{name} [{unit}]", *(f"{number:.3g}" for number in numbers)))
+    columns = ("known to (1-sigma, one axis)", "median", "95 % below")
     stamps_ns = audit.truth.stamps_ns
     return table(columns, rows, stacked=True) + (
         f"<p>{len(stamps_ns)} states over {(stamps_ns[-1] - stamps_ns[0]) / NS:.1f} s, at the "
