@@ -10,9 +10,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from rosbags.highlevel import AnyReader
-from rosbags.typesys import Stores, get_typestore
-
 from maci2.datasets.bag.bounded_files import BoundedPath
 from maci2.errors import DatasetError, Maci2Error
 from maci2.types import NS
@@ -50,6 +47,9 @@ class Bag:
     """An open bag: one ROS 2 bag, or ROS 1 files that belong together. Close it after use."""
 
     def __init__(self, paths: tuple[Path, ...]) -> None:
+        from rosbags.highlevel import AnyReader
+        from rosbags.typesys import Stores, get_typestore
+
         self.paths = paths
         self.source = str(paths[0] if len(paths) == 1 else paths[0].parent)
         self._files = ExitStack()
