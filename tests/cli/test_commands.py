@@ -430,7 +430,8 @@ def test_reproduce_ends_with_the_path_of_a_report(recording, tmp_path):
 
 def test_an_experiment_that_does_not_exist_is_told_which_do(monkeypatch, capsys, tmp_path):
     message = error_of(monkeypatch, capsys, "reproduce", "table-1", "--data", tmp_path)
-    assert "no experiment is called table-1; choose from euroc-init, euroc-tracks" in message
+    assert "no experiment is called table-1; choose from euroc-init, " in message
+    assert "euroc-tracks" in message
 
 
 def test_two_recordings_of_one_name_are_kept_apart(recording, tmp_path):

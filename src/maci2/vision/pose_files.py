@@ -25,16 +25,6 @@ POSE_FIELDS = {
 NOT_MEASURED = "not measured"
 """Reason given for a pose whose file has a mask but no reasons."""
 
-POSE_FIELDS = {
-    "stamps_ns": NpzField("iu", ("m", 2)),
-    "T_ck_ck1": NpzField("f", ("m", 4, 4)),
-    "cov": NpzField("f", ("m", 6, 6)),
-    "frame": NpzField("U", ()),
-    "measured": NpzField("b", ("m",), optional=True),
-    "reasons": NpzField("U", ("m",), optional=True),
-}
-"""Arrays of a file of relative poses."""
-
 
 @dataclass(frozen=True)
 class MeasuredPoses:
