@@ -172,7 +172,7 @@ class OnlineTracker(SensorStream[TrackedState, TrackerStatus]):
             (state,) = tracker.states_at(imu, tracker.smoother.stamps_ns[-1:])
             anchor = _Anchor(state, tracker.smoother.solution.border)
         rejected = tracker.keyframes[-1].reason if tracker.keyframes else ""
-        del tracker.keyframes[:-REMEMBERED], tracker.starts[:-1]
+        del tracker.keyframes[:-REMEMBERED], tracker.starts[:-1], tracker.origins[:-1]
         with self._lock:
             if self._status.restarts != restarts:
                 return

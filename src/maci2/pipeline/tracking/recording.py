@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from time import process_time
 
 import numpy as np
 
@@ -22,8 +23,9 @@ from maci2.pipeline.rehearsals import warm_up
 from maci2.pipeline.tracking.calibration_spread import bias_walks, calibration_spread
 from maci2.pipeline.tracking.first_window import bias_prior, gauge_prior
 from maci2.pipeline.tracking.propagation import propagated
-from maci2.pipeline.tracking.smoother import SmootherConfig
-from maci2.pipeline.tracking.track import Track, TrackedState, track
+from maci2.pipeline.tracking.smoother import SmootherConfig, covered
+from maci2.pipeline.tracking.track import track
+from maci2.pipeline.tracking.tracked import Track, TrackedState
 from maci2.sensors import CameraTrajectory
 from maci2.types import NS, Stamps
 from maci2.vision import RelativePoses
@@ -35,6 +37,17 @@ KEYFRAME_INTERVAL_S = 0.2
 
 
 @dataclass(frozen=True)
+class ProcessorTime:
+    """What a track cost, all threads together."""
+
+    per_image_ms: float
+    """Of looking at images, over all images; that of interpolating where poses were given."""
+
+    per_keyframe_ms: float
+    """Of starting and smoothing, and of the states between, over all keyframes."""
+
+
+@dataclass(frozen=True)
 class TrackedRecording:
     """A track with what it was made from."""
 
@@ -43,6 +56,8 @@ class TrackedRecording:
     track: Track
     batch: bool
     """Whether every state was smoothed with all measurements; otherwise they are causal."""
+
+    spent: ProcessorTime
 
     at_imu_rate: tuple[TrackedState, ...] = ()
     """States at every IMU sample too, where they were asked for."""
@@ -71,7 +86,9 @@ def track_recording(
             f"{path}: {len(candidates_ns)} usable images from {options.start_s:g} s on, needed two "
             "or more; choose an earlier --start."
         )
+    began_s = process_time()
     vision = measured or inputs.camera_motion(keyframes_of(inputs, candidates_ns, interval_s), 0)
+    seen_s = process_time()
     images_ns = _images(inputs, vision.stamps_ns)
     rig = inputs.recording.rig
     walks = tracked_walks(inputs, options)
@@ -84,10 +101,14 @@ def track_recording(
     found = track(inputs.imu, vision, inputs.T_b_c, walks, wanted_ns, config)
     if batch:
         found = smoothed(inputs, vision, found, walks, config)
+    spent = ProcessorTime(
+        1e3 * (seen_s - began_s) / len(images_ns),
+        1e3 * (process_time() - seen_s) / len(vision.stamps_ns),
+    )
     dense = tuple(found.states) if at_imu_rate else ()
     at_images = set(images_ns.tolist())
     states = [state for state in found.states if state.stamp_ns in at_images]
-    return TrackedRecording(inputs, vision, replace(found, states=states), batch, dense)
+    return TrackedRecording(inputs, vision, replace(found, states=states), batch, spent, dense)
 
 
 def tracked_walks(inputs: Inputs, options: RunOptions) -> tuple[float, float]:
@@ -169,7 +190,7 @@ def smoothed(
     problem = ChainProblem(imu, keyframes_ns, *walks, unknowns, camera, priors=priors)
     solution = solve_chain(problem, states, border, ChainConfig())
     border = solution.border
-    covs = chain_posterior(solution).states
+    covs = covered(chain_posterior(solution).states, causal.slow_factor)
     images_ns = np.array([state.stamp_ns for state in part])
     found: list[TrackedState] = []
     for k, stamp_ns in enumerate(keyframes_ns):
