@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# A file's tests stay together: they share what is made once for all of them.
+PYTEST := $(BIN)/pytest -q -n auto --maxprocesses 4 --dist loadfile
 
 .PHONY: demo check docs docs-serve setup format test-more soak bench clean
 
@@ -14,15 +16,15 @@ check: $(VENV)/.installed-dev
 	$(BIN)/ruff check src tests
 	$(BIN)/mypy
 	$(BIN)/maci2 compile
-	$(BIN)/pytest -q
+	$(PYTEST)
 
 # What `check` leaves out: many windows, and real recordings (skipped where there are none).
 test-more: $(VENV)/.installed-dev
-	$(BIN)/pytest -q -m "(slow or dataset) and not soak"
+	$(PYTEST) -m "(slow or dataset) and not soak"
 
 # What takes an hour: every reader against thousands of damaged files, hundreds of recordings.
 soak: $(VENV)/.installed-dev
-	$(BIN)/pytest -q -m soak
+	$(PYTEST) -m soak
 
 # The documentation site, to be read at site/index.html.
 docs: $(VENV)/.installed-docs

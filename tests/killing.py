@@ -13,6 +13,7 @@ import os
 import shutil
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,7 @@ def arguments(command: str, folder: Path, output: Path) -> list[str]:
         "vo": ["vo", folder / "images", "-o", output / "poses.npz"],
         "evaluate": ["evaluate", euroc / "MH_02_easy", euroc / "V1_01_easy",
                      "--vision", "truth:0.05,0.003", "-o", output],
-        "reproduce": ["reproduce", "euroc-init", "--data", folder, "--jobs", "1", "-o", output],
+        "reproduce": ["reproduce", "gyro-bias", "--data", folder, "--jobs", "1", "-o", output],
         "train-imu": ["train-imu", "mine", "--data", euroc, "--train", "MH_02_easy",
                       "--tune", "V1_01_easy", "--epochs", "2", "--held-out-epochs", "1",
                       "-o", output / "mine.onnx"],
@@ -73,6 +74,8 @@ def _work(words: list[str], watched: Path, moment: int | None, number: int, pipe
     for stream in (0, 1, 2):
         os.dup2(quiet, stream)
     signal.alarm(LONGEST_S)
+    # A shell's background jobs inherit an ignored SIGINT.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv = ["maci2", *words]
     sys.addaudithook(hook)
     code = 1
@@ -158,7 +161,11 @@ def main() -> None:
     # Small recordings have few relative poses; every fourth save is worth interrupting.
     odometry_run.SAVE_EVERY = 4
     if command == "train-imu":
-        from maci2.learn.imu import train  # noqa: F401
+        from maci2.learn.imu import stages, train  # noqa: F401
+
+        # The files of a training do not depend on how long its epochs are.
+        whole = stages.training_config
+        stages.training_config = lambda *chosen: replace(whole(*chosen), steps_per_epoch=2)
     if command == "reproduce":
         from maci2.experiments import reproduce  # noqa: F401
     outcome = kill(

@@ -97,7 +97,8 @@ def test_a_result_shows_itself_in_one_line(result, calibration):
     for shown in (repr(result), repr(calibration), repr(result.verdict)):
         assert "\n" not in shown
         assert len(shown) < 160
-    assert repr(result).startswith("InitResult(ok, 10 keyframes, gravity_c0 [")
+    assert repr(result).startswith("InitResult(ok, ")
+    assert "10 keyframes, gravity_c0 [" in repr(result)
     assert repr(calibration).startswith("CalibrationResult(ok")
     nothing = maci2.InitResult(maci2.Verdict("failed", ("no motion",)), result.report)
     assert repr(nothing) == "InitResult(failed, 1 remark)"

@@ -101,6 +101,34 @@ def test_an_error_in_a_part_reaches_python_compiled_or_cached(tmp_path):
         assert answer.stdout.splitlines() == ["3.0", "('a root of', -2.0)"], answer.stderr
 
 
+HALVE = """
+from maci2.compile import kernel
+
+@kernel
+def half(x):
+    return x / 2.0
+"""
+
+HALVE_ONCE = """
+from half import half
+print(half(3.0), dict(half._compiled.stats.cache_hits) != {})
+"""
+
+
+def test_a_kernel_is_found_again_from_another_folder_and_at_another_time(tmp_path):
+    """As in another checkout, environment or image with the same code."""
+    cache = str(tmp_path / "cache")
+    for name, hit in (("here", False), ("there", True)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "half.py").write_text(HALVE)
+        code = f"import sys; sys.path.insert(0, {str(tmp_path / name)!r})\n" + HALVE_ONCE
+        run = python(code, MACI2_KERNELS="compiled", NUMBA_CACHE_DIR=cache)
+        assert run.stdout.split() == ["1.5", str(hit)], run.stderr
+    (tmp_path / "there" / "half.py").write_text(HALVE.replace("2.0", "4.0"))
+    run = python(code, MACI2_KERNELS="compiled", NUMBA_CACHE_DIR=cache)
+    assert run.stdout.split() == ["0.75", "False"], run.stderr
+
+
 @pytest.mark.parametrize(
     ("code", "message"),
     [

@@ -42,6 +42,14 @@ FAULTS: dict[str, tuple[Spoil, str]] = {
     ),
     "gyroscope axis flipped": (imu_faults.gyro_flipped, "axis is flipped"),
     "accelerometer permuted": (imu_faults.acc_permuted, "the accelerometer's axes are permuted"),
+    "accelerometer permuted, vision only": (
+        seen_by_vision_only(imu_faults.acc_permuted),
+        "the accelerometer's axes are permuted",
+    ),
+    "accelerometer negated, vision only": (
+        seen_by_vision_only(imu_faults.acc_negated),
+        "the accelerometer's x and y and z axis is flipped",
+    ),
     "IMU axes turned": (imu_faults.imu_turned, "the IMU's axes are permuted or rotated"),
     "left-handed axes": (imu_faults.left_handed, "the IMU's axes are left-handed"),
     "left-handed axes, vision only": (
@@ -65,6 +73,14 @@ FAULTS: dict[str, tuple[Spoil, str]] = {
     "camera clock drift": (rig_faults.camera_clock_drifts, "vision: clocks run apart"),
     "camera path without scale": (
         rig_faults.path_without_scale,
+        "vision: the camera's path is not in metres",
+    ),
+    "camera path in millimetres": (
+        rig_faults.path_in_millimetres,
+        "they look like millimetres",
+    ),
+    "camera path too long": (
+        rig_faults.path_too_long,
         "vision: the camera's path is not in metres",
     ),
     "camera path inverted": (

@@ -80,6 +80,10 @@ def acc_permuted(s: Degraded, rng: Draw) -> Degraded:
     return with_imu(s, acc=s.recording.imu.acc[:, order])
 
 
+def acc_negated(s: Degraded, rng: Draw) -> Degraded:
+    return with_imu(s, acc=-s.recording.imu.acc)
+
+
 def imu_turned(s: Degraded, rng: Draw) -> Degraded:
     P, imu = _turned_axes(rng), s.recording.imu
     return with_imu(s, gyro=imu.gyro @ P.T, acc=imu.acc @ P.T)

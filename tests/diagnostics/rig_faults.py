@@ -38,12 +38,26 @@ def camera_clock_drifts(s: Degraded, rng: Draw) -> Degraded:
     return replace(s, vision=replace(path, stamps_ns=path.stamps_ns + away.astype(np.int64)))
 
 
-def path_without_scale(s: Degraded, rng: Draw) -> Degraded:
-    """A monocular odometry's."""
+def lengthened(s: Degraded, factor: float) -> Degraded:
+    """Positions of the camera's path times a factor."""
     path = camera_path(s.recording)
     Ts_w_c = path.Ts_w_c.copy()
-    Ts_w_c[:, :3, 3] *= rng.choice([rng.uniform(0.1, 0.8), rng.uniform(1.3, 5.0)])
+    Ts_w_c[:, :3, 3] *= factor
     return replace(s, vision=replace(path, Ts_w_c=Ts_w_c))
+
+
+def path_without_scale(s: Degraded, rng: Draw) -> Degraded:
+    """A monocular odometry's."""
+    return lengthened(s, rng.choice([rng.uniform(0.1, 0.8), rng.uniform(1.3, 5.0)]))
+
+
+def path_in_millimetres(s: Degraded, rng: Draw) -> Degraded:
+    return lengthened(s, 1000.0)
+
+
+def path_too_long(s: Degraded, rng: Draw) -> Degraded:
+    """A baseline that is a little off."""
+    return lengthened(s, rng.choice([0.93, 1.07]))
 
 
 def path_inverted(s: Degraded, rng: Draw) -> Degraded:

@@ -125,3 +125,24 @@ def test_a_calibration_names_lost_samples_and_a_mirrored_gyroscope():
     verdict = calibrate(mirrored, window.vision).verdict
     assert verdict.status != "ok"
     assert "mirrored" in verdict.reasons[0]
+
+
+def test_constants_that_were_trusted_unconfirmed_are_named():
+    window = simulated_window("straight", seed=1)
+    trusted, strict = verdict_of(window), verdict_of(window, limits=STRICT)
+    assert len(trusted.taken_as_given) == 1
+    assert "confirm the stated" in trusted.taken_as_given[0]
+    assert "--trust-rig" not in trusted.taken_as_given[0]
+    assert strict.taken_as_given == ()
+    assert strict.status != "ok"
+    assert any(trusted.taken_as_given[0] in reason for reason in strict.reasons)
+
+
+def test_what_is_taken_as_given_is_what_a_strict_verdict_lacks():
+    lacking = []
+    for seed, kind in enumerate(["handheld", "drone", "straight", "car"] * 2):
+        window = simulated_window(kind, seed=seed)
+        strict, trusted = verdict_of(window, limits=STRICT), verdict_of(window)
+        lacking.append(any("confirm the stated" in reason for reason in strict.reasons))
+        assert bool(trusted.taken_as_given) == lacking[-1]
+    assert set(lacking) == {True, False}

@@ -6,6 +6,7 @@ import time
 import numpy as np
 import pytest
 from numba import njit
+from numba.core.compiler_lock import global_compiler_lock
 
 from maci2.evaluation import time_limit
 from maci2.evaluation.time_limit import TimeLimitError, within
@@ -99,3 +100,42 @@ def test_compiling_does_not_count(patient):
         return time.thread_time() - began_s
 
     assert within(limit_s, compiled_now) > limit_s
+
+
+def test_what_compiles_is_stopped_only_when_it_leaves_the_compiler():
+    """Inside, an interrupt would make llvmlite free what it has freed."""
+    inside, interrupted, done = threading.Event(), threading.Event(), []
+
+    def compiles():
+        with global_compiler_lock:
+            inside.set()
+            interrupted.wait()
+            done.append("compiled")
+        done.append("went on")
+
+    worker = time_limit._Worker(compiles)
+    worker.start()
+    inside.wait()
+    worker.interrupt()
+    interrupted.set()
+    worker.join()
+    assert done == ["compiled"]
+    assert isinstance(worker.failure, SystemExit)
+
+
+def test_what_is_stopped_does_not_enter_the_compiler():
+    ready, done = threading.Event(), []
+
+    def compiles():
+        ready.set()
+        while not worker._gate.stop:
+            pass
+        with global_compiler_lock:
+            done.append("compiled")
+
+    worker = time_limit._Worker(compiles)
+    worker.start()
+    ready.wait()
+    worker.interrupt()
+    worker.join()
+    assert done == []

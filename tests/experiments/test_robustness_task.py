@@ -21,7 +21,7 @@ def row(fault, status, wrong, *reasons):
 
 
 def findings_of(job, rows):
-    return robustness_findings([{"task": {"job": job, "vision": "truth:1,1"}, "rows": rows}])
+    return robustness_findings([{"task": {"job": job, "source": "truth"}, "rows": rows}])
 
 
 def test_rows_are_counted_by_fault():
@@ -47,6 +47,8 @@ def test_rows_are_counted_by_fault():
         ("init", "none", 1, False),
         ("calibrate", "camera scale +5 %", 1, False),
         ("calibrate", "camera scale +5 %", 0, True),
+        ("calibrate", "none", 1, False),
+        ("calibrate", "none", 0, True),
     ],
 )
 def test_claims_hold_up_to_the_rate_that_is_allowed(job, fault, wrong, holds):

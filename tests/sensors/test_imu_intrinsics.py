@@ -17,7 +17,8 @@ from maci2.sensors.imu_intrinsics import (
     lower_triangular,
     raw_readings,
 )
-from maci2.sensors.types import ImuIntrinsics, ImuSamples
+from maci2.sensors.rig_types import ImuIntrinsics
+from maci2.sensors.types import ImuSamples
 
 
 def some_intrinsics(seed: int = 0, offsets: bool = False) -> ImuIntrinsics:

@@ -17,6 +17,7 @@ from maci2.calibration.calibration_state import (
     solve_report,
 )
 from maci2.calibration.mounting_checks import mounting_checks
+from maci2.calibration.position_delay import one_instant, position_delay
 from maci2.errors import OptionError
 from maci2.estimation import CalibrationLimits, CalibrationResult, SolverConfig
 from maci2.estimation.config import DEFAULT_CONFIG
@@ -96,7 +97,9 @@ def calibrate(
     report = solve_report(solved, found, 1e3 * (time.perf_counter() - began))
     state = calibrated_state(solved, imu)
     premises = window_premises(imu, vision, state.T_b_c, config.rule, False)
-    checks = [] if posterior is None else mounting_checks(mounting, state.T_b_c, posterior.T_b_c)
+    checks = [one_instant(position_delay(imu, vision, solved, mounting, config))]
+    if posterior is not None:
+        checks += mounting_checks(mounting, state.T_b_c, posterior.T_b_c)
     return judge_calibration(
         state, posterior, report, vision, aligned, limits, scale, premises, progress, checks
     )

@@ -83,12 +83,12 @@ def solve_calibration(
     choices = Choices(config.estimate_time_offset, vision.std_scale, False)
     iterations = 0
     if choices.clock or choices.std_scale > 0.0:
-        first = _solve_with_clock(imu, vision, guess, choices, mounting, config)
+        first = solve_with_clock(imu, vision, guess, choices, mounting, config)
         guess, iterations = first.guess, first.iterations
     choices = replace(choices, robust=config.robust)
     chi_square = np.nan
     for _ in range(MAX_ROUNDS):
-        solved = _solve_with_clock(imu, vision, guess, choices, mounting, config)
+        solved = solve_with_clock(imu, vision, guess, choices, mounting, config)
         iterations += solved.iterations
         cost, dof = solved.solution.cost, solved.solution.dof
         if choices.inflation == 1.0:
@@ -101,7 +101,7 @@ def solve_calibration(
     return replace(solved, chi_square=chi_square, iterations=iterations)
 
 
-def _solve_with_clock(
+def solve_with_clock(
     imu: ImuMeasurements,
     vision: RelativePoses,
     guess: Guess,
@@ -149,7 +149,7 @@ def measured_scale(
         return None
     # Squares: robust losses would take the scale's error for outliers.
     choices = replace(solved.choices, std_scale=ANY_SCALE, robust=False)
-    free = _solve_with_clock(imu, vision, solved.guess, choices, mounting, config)
+    free = solve_with_clock(imu, vision, solved.guess, choices, mounting, config)
     posterior = free.posterior()
     if not free.solution.converged or posterior is None:
         return None

@@ -20,6 +20,7 @@ from maci2.cli.init import init
 from maci2.cli.live import live
 from maci2.cli.model import model
 from maci2.cli.noise import noise
+from maci2.cli.option_groups import spread
 from maci2.cli.printing import show_progress, working_on
 from maci2.cli.reproduce import report, reproduce
 from maci2.cli.simulate import simulate
@@ -61,7 +62,7 @@ for command in (
     demo, check, simulate, vo, init, live, track, watch, calibrate, evaluate, reproduce, report,
     convert, truth, noise, bench, compile, imu_report, vo_report, train_imu, train_vision, model,
 ):  # fmt: skip
-    app.command()(command)
+    app.command()(spread(command))
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from maci2.cli import options as opt
+from maci2.cli.option_groups import Measuring, Opening, run_options
 from maci2.cli.printing import command_line, print_summary, write_json
 
 if TYPE_CHECKING:
@@ -20,11 +21,7 @@ def calibrate(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Kalibr camchain-imucam YAML to write")
     ] = None,
-    vision: opt.Vision = "",
-    imu: opt.Imu = "raw",
-    vision_frame: opt.VisionFrame = "camera",
-    vision_std: opt.VisionStd = None,
-    vision_scale_std: opt.VisionScaleStd = None,
+    measuring: Measuring = Measuring(),
     keyframes: Annotated[int, typer.Option(help="keyframes in the window; 0: one every 0.3 s")] = 0,
     window: Annotated[
         float | None,
@@ -44,15 +41,7 @@ def calibrate(
     prior_std: Annotated[
         str, typer.Option(help="how well it is known, each axis (1 sigma), as in 2deg,3cm")
     ] = "",
-    truth: opt.Truth = "",
-    acc_bias_prior: opt.AccBiasPrior = None,
-    acc_bias_std: opt.AccBiasStd = None,
-    rig: opt.RigFile = None,
-    imu_rate: opt.ImuRate = None,
-    imu_noise: opt.ImuNoiseText = "",
-    t_b_c: opt.Extrinsics = "",
-    topics: opt.Topics = "",
-    seed: opt.Seed = 0,
+    opening: Opening = Opening(),
     report: opt.Report = None,
     rerun: opt.Rerun = "",
     json: opt.Json = None,
@@ -65,24 +54,14 @@ def calibrate(
     from maci2.pipeline.stated_mounting import parse_mounting
 
     window_s = DEFAULT_WINDOW_S if window is None else window
-    options = opt.run_options(
-        vision=vision,
-        imu=imu,
-        vision_frame=vision_frame,
-        vision_std=vision_std,
-        vision_scale_std=vision_scale_std,
+    options = run_options(
+        measuring,
+        opening,
         keyframes=keyframes or calibration_keyframes(window_s),
         window_s=window_s,
         start_s=start,
         time_offset=time_offset,
         mounting=parse_mounting(prior, prior_std),
-        truth=truth,
-        acc_bias_prior=acc_bias_prior,
-        acc_bias_std=acc_bias_std,
-        rig=rig,
-        given=opt.given(imu_rate, imu_noise, t_b_c),
-        topics=topics,
-        seed=seed,
     )
     from maci2.pipeline.results_json import calibration_json
 

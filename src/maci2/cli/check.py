@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from maci2.cli import options as opt
+from maci2.cli.option_groups import Opening
 from maci2.cli.printing import command_line, print_table, write_json
 
 if TYPE_CHECKING:
     from maci2.diagnostics.diagnosis import Diagnosis, ImageDiagnosis
-    from maci2.rigs import Given
     from maci2.sensors import Recording
 
 
@@ -28,11 +28,7 @@ def check(
         ),
     ] = "",
     vision_frame: opt.VisionFrame = "camera",
-    rig: opt.RigFile = None,
-    imu_rate: opt.ImuRate = None,
-    imu_noise: opt.ImuNoiseText = "",
-    t_b_c: opt.Extrinsics = "",
-    topics: opt.Topics = "",
+    opening: Opening = Opening(),
     json: opt.Json = None,
 ) -> None:
     """What is wrong with a recording and how to fix it, the most important first.
@@ -41,8 +37,9 @@ def check(
     """
     from maci2.diagnostics.diagnose import examine_path
 
-    given = opt.given(imu_rate, imu_noise, t_b_c)
-    diagnosis = examine_path(sequence, rig, topics, vision, vision_frame, given)
+    diagnosis = examine_path(
+        sequence, opening.rig, opening.topics, vision, vision_frame, opening.given()
+    )
     typer.echo(diagnosis.first_line)
     _print_sensors(diagnosis)
     if diagnosis.images is not None:
@@ -55,20 +52,19 @@ def check(
         from maci2.files import write_atomically
         from maci2.reports.diagnostics_page import diagnostics_page
 
-        recording = _opened(sequence, rig, topics, given)
+        recording = _opened(sequence, opening)
         write_atomically(output, diagnostics_page(diagnosis, recording, command_line()))
         typer.echo(f"report: {output}")
     if not diagnosis.usable:
         raise typer.Exit(1)
 
 
-def _opened(sequence: Path, rig: Path | None, topics: str, given: "Given") -> "Recording | None":
+def _opened(sequence: Path, opening: Opening) -> "Recording | None":
     """The recording once more, for the plots; None where it cannot be opened."""
-    from maci2.datasets import open_recording
     from maci2.errors import Maci2Error
 
     try:
-        return open_recording(sequence, rig, topics, given)
+        return opening.open(sequence)
     except Maci2Error:
         return None
 

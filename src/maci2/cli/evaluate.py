@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from maci2.cli import options as opt
+from maci2.cli.option_groups import Measuring, Opening, run_options
 from maci2.cli.printing import number, print_table, progress_bar, write_json
 
 SCORES = ("gravity", "velocity", "gyro_bias", "pose")
@@ -17,51 +18,29 @@ def evaluate(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="folder for summary.json and rows.json")
     ] = None,
-    vision: opt.Vision = "",
-    imu: opt.Imu = "raw",
-    vision_frame: opt.VisionFrame = "camera",
-    vision_std: opt.VisionStd = None,
-    vision_scale_std: opt.VisionScaleStd = None,
+    measuring: Measuring = Measuring(),
     keyframes: opt.Keyframes = 10,
     window: opt.Window = 2.5,
     stride: opt.Stride = 2.5,
     start: opt.Start = 0.0,
     paper: opt.Paper = False,
     trust_rig: opt.TrustRig = False,
-    truth: opt.Truth = "",
-    acc_bias_prior: opt.AccBiasPrior = None,
-    acc_bias_std: opt.AccBiasStd = None,
-    rig: opt.RigFile = None,
-    imu_rate: opt.ImuRate = None,
-    imu_noise: opt.ImuNoiseText = "",
-    t_b_c: opt.Extrinsics = "",
-    topics: opt.Topics = "",
-    seed: opt.Seed = 0,
+    opening: Opening = Opening(),
     jobs: opt.Jobs = 1,
     backend: opt.Backend = "local",
     scheduler: opt.Scheduler = "",
     json: opt.Json = None,
 ) -> None:
     """The paper's protocol: initialize on every window and compare with ground truth."""
-    options = opt.run_options(
-        vision=vision,
-        imu=imu,
-        vision_frame=vision_frame,
-        vision_std=vision_std,
-        vision_scale_std=vision_scale_std,
+    options = run_options(
+        measuring,
+        opening,
         keyframes=keyframes,
         window_s=window,
         stride_s=stride,
         start_s=start,
         paper=paper,
         trust_rig=trust_rig,
-        truth=truth,
-        acc_bias_prior=acc_bias_prior,
-        acc_bias_std=acc_bias_std,
-        rig=rig,
-        given=opt.given(imu_rate, imu_noise, t_b_c),
-        topics=topics,
-        seed=seed,
     )
     from maci2.evaluation.protocol import evaluate as run
     from maci2.evaluation.summary import evaluation_json

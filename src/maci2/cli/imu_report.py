@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from maci2.cli import options as opt
+from maci2.cli.option_groups import Opening
 from maci2.cli.printing import print_table, write_json
 
 
@@ -30,14 +31,12 @@ def imu_report(
         Path | None, typer.Option("-o", "--output", help="folder for report.json and figures")
     ] = None,
     truth: opt.Truth = "",
-    rig: opt.RigFile = None,
-    topics: opt.Topics = "",
+    opening: Opening = Opening(),
     bins: Annotated[int, typer.Option(help="equally filled bins of predicted sigma")] = 6,
     json: opt.Json = None,
 ) -> None:
     """Are the IMU's covariances consistent? Integration errors, NEES, bins on y = x, baselines
     beside."""
-    from maci2.datasets import open_recording
     from maci2.errors import require_in_range
     from maci2.evaluation.imu_report import TRUTHS, choose_predictors
     from maci2.evaluation.imu_report import imu_report as run
@@ -48,7 +47,7 @@ def imu_report(
 
     require_in_range("--bins", bins, 1, 1000)
     truths = parse_truth(truth) or TRUTHS
-    opened = [open_recording(path, rig, topics) for path in sequences]
+    opened = [opening.open(path) for path in sequences]
     require_known_truths(opened, parse_truth(truth))
     recordings = [with_audited(recording, truths) for recording in opened]
     names = distinct_names([recording.name for recording in recordings], sequences)

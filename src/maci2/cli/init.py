@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from maci2.cli import options as opt
+from maci2.cli.option_groups import Measuring, Opening, run_options
 from maci2.cli.printing import command_line, print_summary, write_json
 
 if TYPE_CHECKING:
@@ -15,26 +16,14 @@ if TYPE_CHECKING:
 
 def init(
     sequence: opt.Sequence,
-    vision: opt.Vision = "",
-    imu: opt.Imu = "raw",
-    vision_frame: opt.VisionFrame = "camera",
-    vision_std: opt.VisionStd = None,
-    vision_scale_std: opt.VisionScaleStd = None,
+    measuring: Measuring = Measuring(),
     keyframes: opt.Keyframes = 10,
     window: opt.Window = 2.5,
     start: opt.Start = 0.0,
     paper: opt.Paper = False,
     time_offset: opt.TimeOffset = False,
     trust_rig: opt.TrustRig = False,
-    truth: opt.Truth = "",
-    acc_bias_prior: opt.AccBiasPrior = None,
-    acc_bias_std: opt.AccBiasStd = None,
-    rig: opt.RigFile = None,
-    imu_rate: opt.ImuRate = None,
-    imu_noise: opt.ImuNoiseText = "",
-    t_b_c: opt.Extrinsics = "",
-    topics: opt.Topics = "",
-    seed: opt.Seed = 0,
+    opening: Opening = Opening(),
     report: opt.Report = None,
     rerun: opt.Rerun = "",
     json: opt.Json = None,
@@ -43,25 +32,15 @@ def init(
 
     Exit code 1 when the verdict is `failed`.
     """
-    options = opt.run_options(
-        vision=vision,
-        imu=imu,
-        vision_frame=vision_frame,
-        vision_std=vision_std,
-        vision_scale_std=vision_scale_std,
+    options = run_options(
+        measuring,
+        opening,
         keyframes=keyframes,
         window_s=window,
         start_s=start,
         paper=paper,
         time_offset=time_offset,
         trust_rig=trust_rig,
-        truth=truth,
-        acc_bias_prior=acc_bias_prior,
-        acc_bias_std=acc_bias_std,
-        rig=rig,
-        given=opt.given(imu_rate, imu_noise, t_b_c),
-        topics=topics,
-        seed=seed,
     )
     from maci2.evaluation.protocol import window_errors
     from maci2.pipeline.offline import initialize_recording

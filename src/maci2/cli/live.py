@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from maci2.cli import options as opt
+from maci2.cli.option_groups import Opening
 from maci2.cli.printing import sigmas, vector
 
 if TYPE_CHECKING:
@@ -39,11 +40,7 @@ def live(
     imu: opt.Imu = "raw",
     window: opt.Window = 2.5,
     keyframes: opt.Keyframes = 10,
-    rig: opt.RigFile = None,
-    imu_rate: opt.ImuRate = None,
-    imu_noise: opt.ImuNoiseText = "",
-    t_b_c: opt.Extrinsics = "",
-    topics: opt.Topics = "",
+    opening: Opening = Opening(),
     rerun: opt.Rerun = "",
     json: Annotated[
         Path | None,
@@ -56,14 +53,13 @@ def live(
     better the longer it runs. With --track, pose and velocity at every image. Exit code 1 where
     there was no result.
     """
-    from maci2.datasets import open_recording
     from maci2.errors import OptionError
 
     if not speed > 0.0:
         raise OptionError(f"--speed is {speed:g}, needed above 0.")
     if track and rerun:
         raise OptionError("--rerun shows an initialization; leave out --track or --rerun.")
-    recording = open_recording(sequence, rig, topics, opt.given(imu_rate, imu_noise, t_b_c))
+    recording = opening.open(sequence)
     with _output(json) as (say, write):
         if track:
             _track(recording, imu, speed, say, write)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from maci2.cli import options as opt
+from maci2.cli.option_groups import Measuring, Opening, run_options
 from maci2.cli.printing import command_line, write_json
 
 if TYPE_CHECKING:
@@ -44,8 +45,7 @@ def noise(
     vision_scale_std: opt.VisionScaleStd = None,
     window: Annotated[float, typer.Option(help="length of each recording to use [s]")] = 60.0,
     start: opt.Start = 0.0,
-    rig: opt.RigFile = None,
-    topics: opt.Topics = "",
+    opening: Opening = Opening(),
     report: opt.Report = None,
     json: opt.Json = None,
 ) -> None:
@@ -58,12 +58,20 @@ def noise(
 
     options = None
     if vision:
-        options = opt.run_options(
-            vision=vision, vision_frame=vision_frame, vision_std=vision_std,
-            vision_scale_std=vision_scale_std, truth="", acc_bias_prior=None, window_s=window,
-            start_s=start, rig=rig, topics=topics,
-        )  # fmt: skip
-    measured = measure_noise(sequences, options, source, window, rig, topics)
+        options = run_options(
+            Measuring(
+                vision=vision,
+                vision_frame=vision_frame,
+                vision_std=vision_std,
+                vision_scale_std=vision_scale_std,
+            ),
+            opening,
+            window_s=window,
+            start_s=start,
+        )
+    measured = measure_noise(
+        sequences, options, source, window, opening.rig, opening.topics, opening.given()
+    )
     write_json(json, noise_record(measured))
     print_noise(measured)
     if output is not None:

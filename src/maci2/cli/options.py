@@ -7,7 +7,6 @@ import typer
 
 if TYPE_CHECKING:
     from maci2.evaluation.parallel import Pool
-    from maci2.pipeline.options import RunOptions
     from maci2.rigs import Given
 
 Sequence = Annotated[
@@ -148,31 +147,6 @@ def given(imu_rate: float | None, imu_noise: str, t_b_c: str) -> "Given":
     from maci2.rigs import given_by
 
     return given_by(imu_rate, imu_noise, t_b_c)
-
-
-def run_options(
-    *,
-    vision: str,
-    vision_frame: str,
-    vision_std: str | None,
-    vision_scale_std: float | None,
-    truth: str,
-    acc_bias_prior: str | None,
-    **rest: object,
-) -> "RunOptions":
-    """Parse what is text into a RunOptions."""
-    from maci2.pipeline.options import RunOptions, parse_numbers, parse_truth, parse_vision
-
-    prior = None
-    if acc_bias_prior is not None:
-        x, y, z = parse_numbers(acc_bias_prior, 3, "--acc-bias-prior")
-        prior = (x, y, z)
-    return RunOptions(
-        vision=parse_vision(vision, vision_frame, vision_std, vision_scale_std),
-        truth=parse_truth(truth),
-        acc_bias_prior=prior,
-        **rest,  # type: ignore[arg-type]
-    )
 
 
 def with_baselines(baselines: bool, rivals: bool | None) -> bool:

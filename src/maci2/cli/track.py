@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from maci2.cli import options as opt
+from maci2.cli.option_groups import Measuring, Opening, run_options
 from maci2.cli.printing import command_line, number, print_table, write_json
 
 if TYPE_CHECKING:
@@ -20,11 +21,7 @@ def track(
             "-o", "--output", help="folder for trajectory_Twb_tum.txt, track.npz and summary.json"
         ),
     ] = None,
-    vision: opt.Vision = "",
-    imu: opt.Imu = "raw",
-    vision_frame: opt.VisionFrame = "camera",
-    vision_std: opt.VisionStd = None,
-    vision_scale_std: opt.VisionScaleStd = None,
+    measuring: Measuring = Measuring(),
     interval: Annotated[float, typer.Option(help="from keyframe to keyframe [s]")] = 0.2,
     lag: Annotated[float, typer.Option(help="length of the smoothed window [s]")] = 3.0,
     start: opt.Start = 0.0,
@@ -41,16 +38,11 @@ def track(
             help="scale the visual noise by what its innovations show",
         ),
     ] = True,
-    imu_rate: Annotated[
+    at_imu_rate: Annotated[
         bool,
         typer.Option("--at-imu-rate", help="write states at every IMU sample, too"),
     ] = False,
-    truth: opt.Truth = "",
-    acc_bias_prior: opt.AccBiasPrior = None,
-    acc_bias_std: opt.AccBiasStd = None,
-    rig: opt.RigFile = None,
-    topics: opt.Topics = "",
-    seed: opt.Seed = 0,
+    opening: Opening = Opening(),
     report: opt.Report = None,
     rerun: opt.Rerun = "",
     json: opt.Json = None,
@@ -60,19 +52,10 @@ def track(
     Poses are those of the IMU in a world whose z axis points up and whose origin is the IMU's place
     at the first keyframe. Each state knows only what came before it, unless --batch.
     """
-    options = opt.run_options(
-        vision=vision,
-        imu=imu,
-        vision_frame=vision_frame,
-        vision_std=vision_std,
-        vision_scale_std=vision_scale_std,
+    options = run_options(
+        measuring,
+        opening,
         start_s=start,
-        truth=truth,
-        acc_bias_prior=acc_bias_prior,
-        acc_bias_std=acc_bias_std,
-        rig=rig,
-        topics=topics,
-        seed=seed,
     )
     from maci2.evaluation.track_errors import track_errors
     from maci2.pipeline.tracking import SmootherConfig
@@ -80,7 +63,7 @@ def track(
     from maci2.pipeline.tracking.track_files import raw_biases, track_summary, write_track
 
     config = SmootherConfig(lag_s=lag, adapt_visual_noise=adapt_noise)
-    tracked = track_recording(sequence, options, interval, config, batch, at_imu_rate=imu_rate)
+    tracked = track_recording(sequence, options, interval, config, batch, at_imu_rate=at_imu_rate)
     known = tracked.inputs.truth
     errors = None
     if known is not None:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from maci2.cli import options as opt
+from maci2.cli.option_groups import Opening
 from maci2.cli.printing import write_json
 
 
@@ -26,22 +27,20 @@ def truth(
     inside: Annotated[
         bool, typer.Option("--inside", help="allow a folder inside the recording")
     ] = False,
-    rig: opt.RigFile = None,
-    topics: opt.Topics = "",
+    opening: Opening = Opening(),
     json: opt.Json = None,
 ) -> None:
     """Audited ground truth with covariance, and what is wrong with the published one.
 
     Clock, axes, tilt and noise of the source are estimated together with all states of the IMU.
     """
-    from maci2.datasets import open_recording
     from maci2.files import require_new_folder
     from maci2.ground_truth.audit import audit_ground_truth
     from maci2.ground_truth.audit_files import audit_record, require_outside, write_audit
 
     require_outside(output, sequence, inside)
     require_new_folder(output)
-    audit = audit_ground_truth(open_recording(sequence, rig, topics), source)
+    audit = audit_ground_truth(opening.open(sequence), source)
     record = audit_record(audit)
     for finding in audit.findings:
         typer.echo(f"{finding.what}: {finding.text}")

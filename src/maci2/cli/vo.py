@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from maci2.cli import options as opt
+from maci2.cli.option_groups import Opening
 from maci2.cli.printing import number, print_table, progress_bar, write_json
 
 Interval = Annotated[float, typer.Option(help="time between keyframes [s]")]
@@ -31,11 +32,7 @@ def vo(
     weights: Annotated[
         Path | None, typer.Option(help=".onnx of `maci2 train-vision`, instead of the bundled one")
     ] = None,
-    rig: opt.RigFile = None,
-    imu_rate: opt.ImuRate = None,
-    imu_noise: opt.ImuNoiseText = "",
-    t_b_c: opt.Extrinsics = "",
-    topics: opt.Topics = "",
+    opening: Opening = Opening(),
     rerun: opt.Rerun = "",
 ) -> None:
     """Relative camera poses with 6x6 covariances from stereo images.
@@ -44,9 +41,7 @@ def vo(
     """
     from maci2.pipeline.vo import VoOptions, run_vo
 
-    options = VoOptions(
-        interval, covariance, weights, rig, opt.given(imu_rate, imu_noise, t_b_c), topics
-    )
+    options = VoOptions(interval, covariance, weights, opening.rig, opening.given(), opening.topics)
     with progress_bar() as on_progress:
         result = run_vo(sequence, output, options, partial(on_progress, "keyframes"))
     unmeasured = result.unmeasured
@@ -79,12 +74,10 @@ def vo_report(
     ] = True,
     rivals: opt.Rivals = None,
     truth: opt.Truth = "",
-    rig: opt.RigFile = None,
-    topics: opt.Topics = "",
+    opening: Opening = Opening(),
     json: opt.Json = None,
 ) -> None:
     """Are visual poses and covariances consistent? Errors and NEES against ground truth."""
-    from maci2.datasets import open_recording
     from maci2.evaluation.names import distinct_names
     from maci2.evaluation.vo_report import MODELS, visual_report, visual_report_json
     from maci2.files import write_atomically
@@ -93,9 +86,7 @@ def vo_report(
     from maci2.pipeline.prepare import require_known_truths
     from maci2.reports.reliability import pose_reliability
 
-    recordings = [
-        with_audited(open_recording(path, rig, topics), parse_truth(truth)) for path in sequences
-    ]
+    recordings = [with_audited(opening.open(path), parse_truth(truth)) for path in sequences]
     names = distinct_names([recording.name for recording in recordings], sequences)
     require_known_truths(recordings, parse_truth(truth))
     models = MODELS if opt.with_baselines(baselines, rivals) else MODELS[:1]

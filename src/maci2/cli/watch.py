@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from maci2.cli import options as opt
+from maci2.cli.option_groups import Measuring, Opening, run_options
 from maci2.cli.printing import number, print_table, write_json
 from maci2.errors import OptionError
 
@@ -37,8 +38,7 @@ def watch(
         Path | None,
         typer.Option("-o", "--output", help="folder for watch.json and states to restart from"),
     ] = None,
-    rig: opt.RigFile = None,
-    topics: opt.Topics = "",
+    opening: Opening = Opening(),
     json: opt.Json = None,
 ) -> None:
     """Says from the IMU when a running odometry is wrong: scale, jump, tilt or stall.
@@ -48,16 +48,15 @@ def watch(
     """
     if frame not in ("body", "camera", "rectified"):
         raise OptionError(f"--frame is '{frame}'; choose body, camera or rectified.")
-    options = opt.run_options(
-        vision=f"trajectory:{odometry}",
-        imu=imu,
-        vision_frame="camera" if frame == "body" else frame,
-        vision_std=std,
-        vision_scale_std=scale_std,
-        truth="",
-        acc_bias_prior=None,
-        rig=rig,
-        topics=topics,
+    options = run_options(
+        Measuring(
+            vision=f"trajectory:{odometry}",
+            imu=imu,
+            vision_frame="camera" if frame == "body" else frame,
+            vision_std=std,
+            vision_scale_std=scale_std,
+        ),
+        opening,
     )
     from maci2.errors import require_in_range
     from maci2.watchdog import WatchdogConfig, watch_recording
@@ -73,6 +72,8 @@ def watch(
     if output is not None:
         for path in write_watch(watched, output):
             typer.echo(f"wrote {path}")
+    if watched.watched_s == 0.0 and not watched.alarms:
+        raise typer.Exit(1)
 
 
 def _print(watched: "WatchedRecording") -> None:

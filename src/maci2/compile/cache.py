@@ -5,11 +5,9 @@ calls. So the folder's name holds a digest of all that kernels are made of, and 
 before a change is never found.
 """
 
-import atexit
 import hashlib
 import os
 import platform
-import shutil
 import sys
 import tempfile
 from functools import lru_cache
@@ -25,30 +23,22 @@ how they are compiled."""
 
 @lru_cache(maxsize=1)
 def cache_folder() -> Path | None:
-    """Folder of this code's kernels, created; None where nothing can be written or read.
+    """Folder that new kernels are written to, created; None where nothing can be written."""
+    return next((folder for folder in cache_folders() if _is_writable(folder)), None)
 
-    `NUMBA_CACHE_DIR` if it is set, or else beside the package, or else in the user's cache. What
-    was filled in advance where nothing can be written (an image, a robot) is copied from there.
+
+def cache_folders() -> list[Path]:
+    """Folders that kernels are read from, the first that has one first.
+
+    `NUMBA_CACHE_DIR` if it is set, or else beside the package and in the user's cache. What was
+    filled in advance where nothing can be written (an image, a robot) is read in its place.
     """
-    folders = [base / f"kernels-{_digest()}" for base in _bases()]
-    prepared = next((folder for folder in folders if any(folder.glob("*.filled"))), None)
-    writable = next((folder for folder in folders if _is_writable(folder)), None)
-    if prepared is None or prepared == writable:
-        return writable
-    try:
-        own = writable or Path(tempfile.mkdtemp(prefix="maci2-kernels-"))
-        if writable is None:
-            atexit.register(shutil.rmtree, own, ignore_errors=True)
-        shutil.copytree(prepared, own, dirs_exist_ok=True)
-    except OSError:
-        return writable
-    return own
+    return [base / f"kernels-{_digest()}" for base in _bases()]
 
 
 def is_filled(job: str) -> bool:
     """The kernels of a job have been compiled."""
-    folder = cache_folder()
-    return folder is not None and stamp_of(folder, job).exists()
+    return any(stamp_of(folder, job).exists() for folder in cache_folders())
 
 
 def stamp_of(folder: Path, job: str) -> Path:

@@ -10,7 +10,6 @@ from functools import lru_cache, partial, update_wrapper
 from importlib import import_module
 from typing import Any
 
-from maci2.compile.cache import cache_folder
 from maci2.compile.fill import announce_compiling
 from maci2.compile.mode import are_interpreted
 
@@ -65,21 +64,16 @@ class Kernel:
 
     def _entry(self) -> Callable[..., Any]:
         numba: Any = import_module("numba")
+        stored: Any = import_module("maci2.compile.stored")
         options = self._options | {"pipeline_class": _linking().KernelCompiler}
-        folder = cache_folder()
-        pattern = f"*.{self.py_func.__qualname__}-{self.py_func.__code__.co_firstlineno}.*.nbi"
-        if folder is None or not any(folder.rglob(pattern)):
+        compiled = numba.njit(**options)(self.py_func)
+        if not stored.is_stored(self.py_func):
             announce_compiling()
-        if folder is None:
-            return numba.njit(**options)(self.py_func)
-        before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder)
         try:
-            return numba.njit(cache=True, **options)(self.py_func)
+            compiled._cache = stored.KernelCache(self.py_func)
         except RuntimeError as error:
             _LOG.info("%s: %s", self.py_func.__qualname__, error)
-            return numba.njit(**options)(self.py_func)
-        finally:
-            numba.config.CACHE_DIR = before
+        return compiled
 
 
 def _linking() -> Any:

@@ -18,15 +18,8 @@ from maci2.rigs.yaml_schema import (
     rigid_transform,
     validate,
 )
-from maci2.sensors.types import (
-    Camera,
-    DistortionModel,
-    GroundTruth,
-    ImuNoise,
-    ImuSamples,
-    Recording,
-    Rig,
-)
+from maci2.sensors.rig_types import Camera, DistortionModel, ImuNoise, Rig
+from maci2.sensors.types import GroundTruth, ImuSamples, Recording
 from maci2.types import Array, Stamps
 
 DEFAULT_TRUTH = "state_groundtruth_estimate0"

@@ -13,7 +13,8 @@ from scipy.spatial.transform import Rotation
 
 from maci2.errors import DatasetError
 from maci2.files import whole_folder, write_atomically
-from maci2.sensors.types import Camera, GroundTruth, ImuNoise, ImuSamples, Recording
+from maci2.sensors.rig_types import Camera, ImuNoise
+from maci2.sensors.types import GroundTruth, ImuSamples, Recording
 from maci2.types import Array, Stamps
 
 _MODEL_NAMES = {"radtan": "radial-tangential", "equidistant": "equidistant", "none": "none"}

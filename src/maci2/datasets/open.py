@@ -12,7 +12,8 @@ from maci2.rigs.parts import ASSUMED_NOISE
 from maci2.sensors.clocks import Clock, on_imu_clock
 from maci2.sensors.imu_intrinsics import with_intrinsics_applied
 from maci2.sensors.rig_ranges import require_plausible_rig
-from maci2.sensors.types import Recording, Rig
+from maci2.sensors.rig_types import Rig
+from maci2.sensors.types import Recording
 
 UNCALIBRATED = Rig((), ASSUMED_NOISE, "no calibration", extrinsics_known=False, noise_known=False)
 """Stands where a recording is opened without its calibration."""

@@ -16,8 +16,8 @@ from maci2.rigs import NOTHING_GIVEN, Given, read_any_rig
 from maci2.rigs.kalibr import with_frame_rates
 from maci2.rigs.parts import ASSUMED_NOISE
 from maci2.sensors.rig_ranges import require_plausible_rig
+from maci2.sensors.rig_types import Rig
 from maci2.sensors.stereo import HasImages, ImageRecording
-from maci2.sensors.types import Rig
 
 
 def open_images(

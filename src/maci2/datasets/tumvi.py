@@ -11,7 +11,8 @@ from maci2.datasets.euroc import (
 )
 from maci2.errors import CalibrationError
 from maci2.rigs.kalibr import read_rig, with_frame_rates
-from maci2.sensors.types import Recording, Rig
+from maci2.sensors.rig_types import Rig
+from maci2.sensors.types import Recording
 
 TRUTH = "mocap0"
 

@@ -17,7 +17,8 @@ from maci2.datasets.bag.topics import Topics
 from maci2.datasets.tum_trajectory import read_trajectory
 from maci2.lie import se3_inv
 from maci2.rigs.yaml_schema import Matrix4, Schema, load_yaml, rigid_transform, validate
-from maci2.sensors.types import Camera, GroundTruth, ImuNoise, Recording, Rig
+from maci2.sensors.rig_types import Camera, ImuNoise, Rig
+from maci2.sensors.types import GroundTruth, Recording
 from maci2.types import Array
 
 CALIBRATION = "vbr_calib.yaml"

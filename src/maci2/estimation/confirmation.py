@@ -44,7 +44,7 @@ def unconfirmed_by_window(
     if freed is None:
         return [
             "the window moves too little to confirm the stated extrinsics, and nothing else has "
-            f"been seen: {REMEDY}"
+            "been seen"
         ]
     gravity, cov_gravity = freed.state.gravity_c0, freed.posterior.gravity_c0
     across, along = np.cross(gravity, state.gravity_c0), gravity @ state.gravity_c0
@@ -86,11 +86,11 @@ def _reasons(
         return [
             f"{seen} does not confirm the stated extrinsics: were they unknown, gravity's "
             f"direction would be known to {found_deg:.2g} deg only, needed "
-            f"{gravity_deg / SURE:.2g}; {REMEDY}"
+            f"{gravity_deg / SURE:.2g}"
         ]
     if found * SURE > velocity:
         return [
             f"{seen} does not confirm the stated scale: were it unknown, velocity would be known "
-            f"to {found:.2g} m/s only, needed {velocity / SURE:.2g}; {REMEDY}"
+            f"to {found:.2g} m/s only, needed {velocity / SURE:.2g}"
         ]
     return []

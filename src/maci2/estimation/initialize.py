@@ -43,8 +43,9 @@ def initialize(
         config: choices of the solver.
         limits: errors that the result may have, for the verdict.
         premises: what has been seen of the constants so far (`PremiseEvidence`); without it the
-            window tests what it can. `InitLimits(trust_constants=False)` makes a result `weak`
-            where neither confirms the constants.
+            window tests what it can. Extrinsics and scale that neither confirms nor contradicts
+            are believed and named in `verdict.taken_as_given`: an `ok` is then no better than they
+            are. `InitLimits(trust_constants=False)` makes such a result `weak`.
 
     Returns:
         State, posterior covariance, report and verdict. A window without an answer gives the

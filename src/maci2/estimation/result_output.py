@@ -34,8 +34,9 @@ def stds(cov: Array) -> Array:
 
 
 def verdict_text(verdict: "Verdict") -> str:
-    """Status and reasons, a line each."""
-    return "\n".join([f"verdict: {verdict.status}", *(f"  - {why}" for why in verdict.reasons)])
+    """Status, reasons and what was taken as given, a line each."""
+    lines = [f"verdict: {verdict.status}", *(f"  - {why}" for why in verdict.reasons)]
+    return "\n".join([*lines, *(f"  - taken as given: {what}" for what in verdict.taken_as_given)])
 
 
 def initialization_text(result: "InitResult", errors: Mapping[str, str] | None = None) -> str:
@@ -191,7 +192,11 @@ def report_record(report: "SolveReport", stated_offset_s: float = 0.0) -> Record
 
 
 def _verdict_record(verdict: "Verdict") -> Record:
-    return {"status": verdict.status, "reasons": list(verdict.reasons)}
+    return {
+        "status": verdict.status,
+        "reasons": list(verdict.reasons),
+        "taken_as_given": list(verdict.taken_as_given),
+    }
 
 
 def _seconds(stamps_ns: Stamps) -> float:

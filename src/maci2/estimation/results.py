@@ -139,6 +139,10 @@ class Verdict:
     reasons: tuple[str, ...] = ()
     """What stands against the result, in plain words; an `ok` may have remarks too."""
 
+    taken_as_given: tuple[str, ...] = field(default=(), repr=False)
+    """Stated constants that were trusted though nothing that was seen confirms them: were they
+    wrong, so might an `ok` be. Empty where they were confirmed, or are among the reasons."""
+
 
 @dataclass(frozen=True, repr=False)
 class InitResult:
@@ -269,9 +273,11 @@ def direction_std(vector: Array, cov: Array) -> float:
 
 
 def _verdict_words(verdict: Verdict) -> str:
+    given = ", constants taken as given" if verdict.taken_as_given else ""
     if not verdict.reasons:
-        return verdict.status
-    return f"{verdict.status}, {len(verdict.reasons)} remark{'s'[: len(verdict.reasons) > 1]}"
+        return verdict.status + given
+    remarks = f"{len(verdict.reasons)} remark{'s'[: len(verdict.reasons) > 1]}"
+    return f"{verdict.status}, {remarks}{given}"
 
 
 document_fields(__name__)

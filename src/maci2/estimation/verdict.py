@@ -13,12 +13,13 @@ import numpy as np
 from maci2.boundary import as_number, require_type
 from maci2.errors import MeasurementError
 from maci2.estimation.confirmation import (
+    REMEDY,
     freed_contradictions,
     unconfirmed_by_recording,
     unconfirmed_by_window,
 )
 from maci2.estimation.premises import Premises, contradictions, contradictions_of_calibration
-from maci2.estimation.premises.contradictions import STD_ACC_SCALE
+from maci2.estimation.premises.spreads import STD_ACC_SCALE
 from maci2.estimation.results import (
     CalibrationResult,
     CalibrationStage,
@@ -64,9 +65,10 @@ class InitLimits:
     """Root mean square over the keyframes [m/s]."""
 
     trust_constants: bool = True
-    """Believe extrinsics and scale where nothing confirms or contradicts them. With False a result
-    is `ok` only where an error of theirs that matters would have shown; `maci2 init` and
-    `maci2 evaluate` ask for that."""
+    """Believe extrinsics and scale where nothing confirms or contradicts them: they are then named
+    in `Verdict.taken_as_given`, and an `ok` is no better than they are. With False a result is `ok`
+    only where an error of theirs that matters would have shown; `maci2 init` and `maci2 evaluate`
+    ask for that."""
 
     def __post_init__(self) -> None:
         require_type(self.trust_constants, bool, "InitLimits.trust_constants", "True or False")
@@ -111,18 +113,18 @@ class Evidence:
             return reasons
         return freed_contradictions(self.freed, self.premises.T_b_c, self.premises.std_scale)
 
-    def unconfirmed(self, state: VIState, posterior: Posterior, limits: InitLimits) -> list[Check]:
-        """Stated constants that nothing confirms: `weak` where nothing more will be seen."""
-        if limits.trust_constants or self.premises is None:
-            return []
-        if self.is_window:
-            reasons = unconfirmed_by_window(self.freed, state, limits.gravity_deg, limits.velocity)
-        else:
-            reasons = unconfirmed_by_recording(
-                self.premises, state, posterior, limits.gravity_deg, limits.velocity
-            )
-        status: Status = "weak" if self.premises.is_complete else "ok"
-        return [Check(status, reason) for reason in reasons]
+    def unconfirmed(self, state: VIState, posterior: Posterior, limits: InitLimits) -> list[str]:
+        """Stated constants that nothing confirms, in words."""
+        if self.is_window or self.premises is None:
+            return unconfirmed_by_window(self.freed, state, limits.gravity_deg, limits.velocity)
+        return unconfirmed_by_recording(
+            self.premises, state, posterior, limits.gravity_deg, limits.velocity
+        )
+
+    @property
+    def status_of_unconfirmed(self) -> Status:
+        """`weak` where nothing more will be seen; a stream goes on."""
+        return "weak" if self.premises is None or self.premises.is_complete else "ok"
 
 
 def require_window(imu: ImuMeasurements, vision: RelativePoses) -> None:
@@ -170,11 +172,15 @@ def judge_initialization(
         plausible_scale(report.scale or 1.0, 0.0, vision.std_scale),
         rejections(report, int(vision.measured.sum())),
     ]
-    if not contradicted:
-        checks += evidence.unconfirmed(state, posterior, limits)
+    unconfirmed = [] if contradicted else evidence.unconfirmed(state, posterior, limits)
+    if not limits.trust_constants:
+        status = evidence.status_of_unconfirmed
+        checks += [Check(status, f"{reason}; {REMEDY}") for reason in unconfirmed]
+        unconfirmed = []
     status, reasons = worst(checks)
     reasons += _consistency(report, vision, rotations.residuals)
-    return InitResult(Verdict(status, tuple(reasons)), report, state, posterior)
+    verdict = Verdict(status, tuple(reasons), tuple(unconfirmed))
+    return InitResult(verdict, report, state, posterior)
 
 
 def judge_calibration(

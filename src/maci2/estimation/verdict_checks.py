@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import chdtri, ndtri
 
 from maci2.estimation.premises import FALSE_ALARM, MOST_MISSING, Premises
-from maci2.estimation.premises.contradictions import STD_ACC_SCALE
+from maci2.estimation.premises.spreads import STD_ACC_SCALE
 from maci2.estimation.results import Posterior, SolveReport, Status, VIState
 from maci2.imu import BiasPrior
 

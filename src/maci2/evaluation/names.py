@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from maci2.errors import OptionError
+from maci2.files import real_path
 
 
 def distinct_names(names: Sequence[str], paths: Sequence[Path]) -> list[str]:
     """Each recording's own name; with as many of its parent folders as it takes where several
     recordings have the same name."""
-    resolved = [path.resolve() for path in paths]
+    resolved = [real_path(path) for path in paths]
     for path, count in Counter(resolved).items():
         if count > 1:
             raise OptionError(f"{path}: is given {count} times; name each recording once.")

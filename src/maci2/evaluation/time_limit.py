@@ -24,29 +24,51 @@ class TimeLimitError(Maci2Error):
     """Something did not end in the time it was given."""
 
 
-class _CompileTime(event.Listener):
-    """Processor time that each thread has spent in numba's compiler."""
+class _Gate:
+    """Closed while a thread is in the compiler, and whether it is to stop."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.stop = False
+
+
+class _Compiler(event.Listener):
+    """When threads are in numba's compiler, or load what it compiled: the processor time that each
+    has spent there, and a gate that keeps interrupts out."""
 
     def __init__(self) -> None:
         self._depth: dict[int, int] = {}
         self._began_s: dict[int, float] = {}
         self._total_s: dict[int, float] = {}
+        self._gates: dict[int, _Gate] = {}
 
     def on_start(self, event: Any) -> None:
         ident = threading.get_ident()
         # Compiling a function compiles what it calls, inside.
         if self._depth.get(ident, 0) == 0:
+            gate = self._gates.get(ident)
+            if gate is not None:
+                gate.lock.acquire()
+                if gate.stop:
+                    gate.lock.release()
+                    raise SystemExit
             self._began_s[ident] = time.thread_time()
         self._depth[ident] = self._depth.get(ident, 0) + 1
 
     def on_end(self, event: Any) -> None:
         ident = threading.get_ident()
         self._depth[ident] = self._depth.get(ident, 1) - 1
-        if self._depth[ident] == 0:
-            spent_s = time.thread_time() - self._began_s[ident]
-            # In this order: who looks in between counts it twice rather than not at all.
-            self._total_s[ident] = self._total_s.get(ident, 0.0) + spent_s
-            del self._began_s[ident]
+        if self._depth[ident] > 0:
+            return
+        spent_s = time.thread_time() - self._began_s[ident]
+        # In this order: who looks in between counts it twice rather than not at all.
+        self._total_s[ident] = self._total_s.get(ident, 0.0) + spent_s
+        del self._began_s[ident]
+        gate = self._gates.get(ident)
+        if gate is not None:
+            gate.lock.release()
+            if gate.stop:
+                raise SystemExit
 
     def used_s(self, ident: int, now_s: float) -> float:
         """Time spent until `now_s` of the thread's own processor clock."""
@@ -54,13 +76,20 @@ class _CompileTime(event.Listener):
         running_s = 0.0 if began_s is None else max(now_s - began_s, 0.0)
         return self._total_s.get(ident, 0.0) + running_s
 
-    def forget(self, ident: int) -> None:
+    def watch(self, gate: _Gate) -> None:
+        """Begin with this thread; a former one may have had its number."""
+        ident = threading.get_ident()
         for times in (self._depth, self._began_s, self._total_s):
             times.pop(ident, None)
+        self._gates[ident] = gate
+
+    def forget(self) -> None:
+        """End with this thread."""
+        self._gates.pop(threading.get_ident(), None)
 
 
-_COMPILE_TIME = _CompileTime()
-event.register("numba:compile", _COMPILE_TIME)
+_COMPILER = _Compiler()
+event.register("numba:compiler_lock", _COMPILER)
 
 
 class _Worker(threading.Thread, Generic[T]):
@@ -69,13 +98,14 @@ class _Worker(threading.Thread, Generic[T]):
     def __init__(self, function: Callable[[], T]) -> None:
         super().__init__(daemon=True)
         self._function = function
+        self._gate = _Gate()
         self._clock: int | None = None
         self._process_began_s = time.process_time()
         self.result: list[T] = []
         self.failure: BaseException | None = None
 
     def run(self) -> None:
-        _COMPILE_TIME.forget(threading.get_ident())  # a former thread may have had this number
+        _COMPILER.watch(self._gate)
         # Asked by the thread itself: of a thread that has ended nobody may ask.
         if hasattr(time, "pthread_getcpuclockid"):
             self._clock = time.pthread_getcpuclockid(threading.get_ident())
@@ -83,6 +113,8 @@ class _Worker(threading.Thread, Generic[T]):
             self.result.append(self._function())
         except BaseException as error:  # handed to the waiting thread
             self.failure = error
+        finally:
+            _COMPILER.forget()
 
     def times_s(self) -> tuple[float, float]:
         """Processor time used so far, and how much of it in the compiler; of the whole process
@@ -93,21 +125,29 @@ class _Worker(threading.Thread, Generic[T]):
             return 0.0, 0.0
         if total_s is None:
             total_s = time.process_time() - self._process_began_s
-        return total_s, _COMPILE_TIME.used_s(self.ident or 0, total_s)
+        return total_s, _COMPILER.used_s(self.ident or 0, total_s)
 
     def interrupt(self) -> None:
-        """Raise SystemExit at the next Python instruction of the thread."""
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(
-            ctypes.c_ulong(self.ident or 0), ctypes.py_object(SystemExit)
-        )
+        """Raise SystemExit at the next Python instruction of the thread, in the compiler when it
+        leaves that: between freeing an LLVM object and noting so, llvmlite would free it twice."""
+        self._gate.stop = True
+        if not self._gate.lock.acquire(blocking=False):
+            return
+        try:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                ctypes.c_ulong(self.ident or 0), ctypes.py_object(SystemExit)
+            )
+        finally:
+            self._gate.lock.release()
 
 
 def within(seconds: float, function: Callable[[], T]) -> T:
     """`function()`, or TimeLimitError after so many seconds of its processor time.
 
     It runs in a thread of its own, so that the wait can end whatever it does; what it still does
-    afterwards is stopped at its next Python instruction. Time in numba's compiler is not counted.
-    A function that uses no processor time at all is left after `PATIENCE` times the limit.
+    afterwards is stopped at its next Python instruction outside numba's compiler. Time in there is
+    not counted. A function that uses no processor time at all is left after `PATIENCE` times the
+    limit.
     """
     worker = _Worker(function)
     began_s = time.monotonic()

@@ -10,6 +10,7 @@ from maci2.files.user_cache import user_cache
 from maci2.files.writing import (
     finite_or_none,
     open_lines,
+    real_path,
     require_new_folder,
     require_writable,
     whole_folder,
@@ -28,6 +29,7 @@ __all__ = [
     "read_lines",
     "read_npz",
     "read_text",
+    "real_path",
     "require_new_folder",
     "require_writable",
     "user_cache",

@@ -123,12 +123,17 @@ def finite_or_none(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
+def real_path(path: Path) -> Path:
+    """The path behind all links. A loop of links stays as it is and is an OSError to whoever opens
+    it, where `resolve` would raise RuntimeError."""
+    return Path(os.path.realpath(path))
+
+
 def _replaceable(path: Path) -> Path:
     """The regular file to write, behind any links; raises where something else has the name."""
     if "\0" in str(path):
         raise OSError(errno.EINVAL, "the name holds a zero byte")
-    # realpath instead of resolve: a loop of links is then an OSError of stat, not a RuntimeError.
-    target = Path(os.path.realpath(path))
+    target = real_path(path)
     try:
         status = os.stat(target)
     except FileNotFoundError:

@@ -10,7 +10,7 @@ import numpy as np
 from maci2 import __version__
 from maci2.datasets.euroc_writer import truth_csv
 from maci2.errors import OptionError
-from maci2.files import finite_or_none, whole_folder, write_atomically, write_json
+from maci2.files import finite_or_none, real_path, whole_folder, write_atomically, write_json
 from maci2.ground_truth.audit_fit import NoiseLevel
 from maci2.ground_truth.audited import AuditedTruth
 
@@ -27,7 +27,7 @@ def write_audit(audit: AuditedTruth, folder: Path) -> None:
 
 def require_outside(folder: Path, recording: Path, inside: bool) -> None:
     """Nothing is written into a recording unless the user says so."""
-    if not inside and folder.resolve().is_relative_to(recording.resolve()):
+    if not inside and real_path(folder).is_relative_to(real_path(recording)):
         raise OptionError(
             f"-o is {folder}, inside the recording {recording}; a recording is not changed unless "
             "you say --inside. Choose another folder."

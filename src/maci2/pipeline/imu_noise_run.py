@@ -28,7 +28,7 @@ from maci2.pipeline.offline import calibration_keyframes
 from maci2.pipeline.options import RANGES, RunOptions
 from maci2.pipeline.prepare import open_inputs
 from maci2.pipeline.windows import long_window
-from maci2.rigs import require_noise
+from maci2.rigs import NOTHING_GIVEN, Given, require_noise
 from maci2.rigs.convert import TOOLS, write_rig
 from maci2.sensors import ImuNoise, Recording, Rig
 from maci2.types import NS, Array, Mask
@@ -75,6 +75,7 @@ def measure_noise(
     length_s: float = LONGEST_S,
     rig: Path | None = None,
     topics: str = "",
+    given: Given = NOTHING_GIVEN,
 ) -> MeasuredImu:
     """Noise of the IMU that all recordings share.
 
@@ -83,7 +84,7 @@ def measure_noise(
     """
     if not paths:
         raise OptionError("no recording is named; give one or more.")
-    recordings = [open_recording(path, rig, topics) for path in paths]
+    recordings = [open_recording(path, rig, topics, given) for path in paths]
     for recording in recordings:
         require_noise(recording.rig, "measuring noise: a data sheet to begin from")
     require_in_range("--window", length_s, *RANGES["window_s"])

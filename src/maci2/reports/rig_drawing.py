@@ -8,7 +8,7 @@ import numpy as np
 from maci2.reports.html import figure
 from maci2.reports.svg import COLORS, arrow, picture
 from maci2.sensors import Rig
-from maci2.sensors.types import Camera
+from maci2.sensors.rig_types import Camera
 from maci2.types import Array
 
 SIZE = 440

@@ -17,7 +17,7 @@ from maci2.rigs.lens import PARAMETERS, make_camera
 from maci2.rigs.parts import NoiseDensities, RigParts
 from maci2.rigs.yaml_schema import OpenSchema, load_yaml, rigid_transform, validate
 from maci2.sensors.imu_intrinsics import ideal_intrinsics, is_ideal
-from maci2.sensors.types import Camera, CameraModel, DistortionModel, ImuIntrinsics, ImuNoise
+from maci2.sensors.rig_types import Camera, CameraModel, DistortionModel, ImuIntrinsics, ImuNoise
 from maci2.types import NS, Array
 
 TOOL = "Basalt calibration"

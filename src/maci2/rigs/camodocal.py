@@ -14,7 +14,7 @@ from maci2.errors import CalibrationError
 from maci2.rigs.lens import make_camera
 from maci2.rigs.parts import RigParts
 from maci2.rigs.yaml_schema import OpenSchema, load_yaml, validate
-from maci2.sensors.types import Camera
+from maci2.sensors.rig_types import Camera
 from maci2.types import Array
 
 _PROJECTION = {

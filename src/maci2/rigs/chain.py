@@ -19,7 +19,7 @@ from maci2.rigs.lens import PARAMETERS, make_camera
 from maci2.rigs.parts import RigParts
 from maci2.rigs.yaml_schema import CarefulSchema, Matrix4, rigid_transform, validate
 from maci2.sensors.clocks import common_time_offset
-from maci2.sensors.types import Camera, CameraModel, DistortionModel
+from maci2.sensors.rig_types import Camera, CameraModel, DistortionModel
 from maci2.types import Array
 
 Model = TypeVar("Model", CameraModel, DistortionModel)

@@ -27,7 +27,7 @@ from maci2.rigs.parts import (
 from maci2.rigs.sniff import FileKind, identify, identify_text
 from maci2.rigs.vins import read_vins
 from maci2.rigs.yaml_text import read_mapping, read_text
-from maci2.sensors.types import ImuNoise, Rig
+from maci2.sensors.rig_types import ImuNoise, Rig
 from maci2.types import Array
 
 Tool = Literal["kalibr", "openvins", "vins-fusion", "orbslam3"]

@@ -16,7 +16,7 @@ from maci2.rigs.lens import make_camera
 from maci2.rigs.parts import RigParts
 from maci2.rigs.yaml_schema import Matrix3, OpenSchema, load_yaml, rigid_transform, validate
 from maci2.rigs.yaml_text import read_text
-from maci2.sensors.types import Camera, DistortionModel
+from maci2.sensors.rig_types import Camera, DistortionModel
 from maci2.types import Array
 
 OAK_LEFT_RIGHT = (1, 2)

@@ -12,7 +12,7 @@ from maci2.rigs.imu_file import read_imu_file
 from maci2.rigs.parts import ASSUMED_NOISE, MAX_RATE_HZ, Given, NoiseDensities
 from maci2.rigs.yaml_schema import Matrix4, OpenSchema, load_yaml, rigid_transform, validate
 from maci2.sensors.rig_ranges import require_plausible_noise
-from maci2.sensors.types import ImuNoise
+from maci2.sensors.rig_types import ImuNoise
 
 
 class _Extrinsics(OpenSchema):

@@ -26,7 +26,7 @@ from maci2.rigs.yaml_schema import (
 )
 from maci2.sensors.imu_intrinsics import ideal_intrinsics, is_ideal
 from maci2.sensors.rig_ranges import require_plausible_noise
-from maci2.sensors.types import ImuIntrinsics, ImuNoise
+from maci2.sensors.rig_types import ImuIntrinsics, ImuNoise
 from maci2.types import Array
 
 _LOG = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from maci2.rigs.imu_file import read_imu_file
 from maci2.rigs.parts import NOTHING_GIVEN, Given, RigParts, assemble
 from maci2.rigs.sniff import identify
 from maci2.rigs.yaml_schema import load_yaml
-from maci2.sensors.types import Camera, ImuNoise, Rig
+from maci2.sensors.rig_types import Camera, ImuNoise, Rig
 from maci2.types import NS, Stamps
 
 CAMCHAIN_NAMES = ("camchain-imucam.yaml", "kalibr_imucam_chain.yaml", "camchain.yaml")

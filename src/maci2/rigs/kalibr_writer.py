@@ -12,7 +12,7 @@ from maci2.lie import se3_inv
 from maci2.rigs.chain import lens_entries, require_four
 from maci2.rigs.parts import require_no_offsets
 from maci2.sensors.imu_intrinsics import IDENTICAL, lower_triangular
-from maci2.sensors.types import ImuIntrinsics, ImuNoise, Rig
+from maci2.sensors.rig_types import ImuIntrinsics, ImuNoise, Rig
 
 _CONVENTION = (
     "T_cam_imu takes points from the IMU (body) frame to the camera frame: p_c = T_cam_imu p_b.",

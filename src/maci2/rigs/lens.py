@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from maci2.errors import CalibrationError
-from maci2.sensors.types import Camera, CameraModel, DistortionModel
+from maci2.sensors.rig_types import Camera, CameraModel, DistortionModel
 from maci2.types import Array
 
 PARAMETERS: dict[CameraModel, tuple[str, ...]] = {

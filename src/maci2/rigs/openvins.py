@@ -17,7 +17,7 @@ from maci2.rigs.opencv_yaml import write_opencv_yaml
 from maci2.rigs.parts import NOTHING_GIVEN, Given, RigParts, require_no_offsets
 from maci2.rigs.yaml_schema import OpenSchema, load_yaml, validate
 from maci2.sensors.imu_intrinsics import ideal_intrinsics, lower_triangular
-from maci2.sensors.types import Camera, Rig
+from maci2.sensors.rig_types import Camera, Rig
 from maci2.types import Array
 
 TOOL = "OpenVINS estimator_config"

@@ -19,7 +19,7 @@ from maci2.rigs.lens import make_camera
 from maci2.rigs.parts import NoiseDensities, RigParts
 from maci2.rigs.sniff import identify
 from maci2.rigs.yaml_schema import load_yaml, require_unambiguous, rigid_transform, shown
-from maci2.sensors.types import Camera, ImuNoise
+from maci2.sensors.rig_types import Camera, ImuNoise
 from maci2.types import Array
 
 _FOCAL = ("fx", "fy", "cx", "cy")

@@ -11,7 +11,7 @@ from typing import Any
 from maci2.errors import CalibrationError
 from maci2.lie import se3_inv
 from maci2.rigs.opencv_yaml import opencv_matrix, write_opencv_yaml
-from maci2.sensors.types import Camera, Rig
+from maci2.sensors.rig_types import Camera, Rig
 
 CONFIG = "stereo_inertial.yaml"
 MONOCULAR_CONFIG = "monocular_inertial.yaml"

@@ -8,7 +8,7 @@ import numpy as np
 from maci2.errors import CalibrationError
 from maci2.lie import se3_inv
 from maci2.sensors.rig_ranges import RIG_RANGES, require_plausible_noise
-from maci2.sensors.types import Camera, ImuIntrinsics, ImuNoise, Rig
+from maci2.sensors.rig_types import Camera, ImuIntrinsics, ImuNoise, Rig
 from maci2.types import Array
 
 MAX_RATE_HZ = RIG_RANGES["imu_rate"].possible[1]

@@ -25,7 +25,7 @@ from maci2.rigs.yaml_schema import (
     rigid_transform,
     validate,
 )
-from maci2.sensors.types import Camera, ImuNoise
+from maci2.sensors.rig_types import Camera, ImuNoise
 from maci2.types import Array
 
 MAX_NOISE_DIFFERENCE = 1e-9

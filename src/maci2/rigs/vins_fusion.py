@@ -11,7 +11,7 @@ from typing import Any
 from maci2.errors import CalibrationError
 from maci2.rigs.camodocal import camodocal_entries
 from maci2.rigs.opencv_yaml import opencv_matrix, write_opencv_yaml
-from maci2.sensors.types import ImuNoise, Rig
+from maci2.sensors.rig_types import ImuNoise, Rig
 
 CONFIG = "stereo_imu_config.yaml"
 _CONVENTION = (

@@ -8,7 +8,7 @@ equidistant, fov).
 import cv2
 import numpy as np
 
-from maci2.sensors.types import Camera
+from maci2.sensors.rig_types import Camera
 from maci2.types import Array
 
 NEWTON_STEPS = 20

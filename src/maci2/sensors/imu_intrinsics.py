@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from maci2.sensors.types import ImuIntrinsics, ImuSamples, Recording
+from maci2.sensors.rig_types import ImuIntrinsics
+from maci2.sensors.types import ImuSamples, Recording
 from maci2.types import Array
 
 IDENTICAL = 1e-12

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from maci2.errors import CalibrationError
-from maci2.sensors.types import Camera, ImuNoise, Rig
+from maci2.sensors.rig_types import Camera, ImuNoise, Rig
 
 _LOG = logging.getLogger(__name__)
 

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maci2.errors import DatasetError
-from maci2.sensors.types import BagImages, Rig
+from maci2.sensors.rig_types import Rig
+from maci2.sensors.types import BagImages
 from maci2.types import Stamps, nearest_index
 
 MAX_PAIR_SKEW_NS = 1_000_000

@@ -2,21 +2,15 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, get_args
 
 import numpy as np
 
 from maci2 import boundary
-from maci2.errors import CalibrationError, DatasetError
+from maci2.errors import DatasetError
 from maci2.field_docs import document_fields
+from maci2.sensors.rig_types import Rig
 from maci2.sensors.truth_covariance import TruthCovariance
 from maci2.types import NS, Array, Mask, Stamps
-
-LARGEST_IMAGE_PX = 32767
-"""Width or height that image processing takes: its pixel coordinates have 16 bits."""
-
-CameraModel = Literal["pinhole", "omni", "ds", "eucm"]
-DistortionModel = Literal["radtan", "equidistant", "fov", "none"]
 
 
 @dataclass(frozen=True)
@@ -156,192 +150,6 @@ class CameraTrajectory:
 
 
 @dataclass(frozen=True)
-class ImuNoise:
-    """A data sheet's noise, as densities (not variances of single samples)."""
-
-    density_gyro: float
-    """White noise of the gyroscope [rad/s/sqrt(Hz)]."""
-
-    density_acc: float
-    """White noise of the accelerometer [m/s^2/sqrt(Hz)]."""
-
-    walk_gyro: float
-    """Random walk of the gyroscope bias [rad/s^2/sqrt(Hz)]."""
-
-    walk_acc: float
-    """Random walk of the accelerometer bias [m/s^3/sqrt(Hz)]."""
-
-    rate_hz: float
-    """Nominal sampling rate [Hz]."""
-
-    exact: bool = False
-    """Samples have exactly this noise, as simulated ones; a real sensor has more than its sheet."""
-
-    def __post_init__(self) -> None:
-        boundary.require_type(self.exact, bool, "ImuNoise.exact", "True or False")
-        for name in ("density_gyro", "density_acc", "walk_gyro", "walk_acc", "rate_hz"):
-            # A walk of zero is a bias that stays; noise of zero would be infinite information.
-            is_walk = name.startswith("walk")
-            number = boundary.as_number(
-                getattr(self, name),
-                f"ImuNoise.{name}",
-                low=0.0,
-                error=CalibrationError,
-                exclusive=not is_walk,
-            )
-            object.__setattr__(self, name, number)
-
-
-@dataclass(frozen=True)
-class ImuIntrinsics:
-    """Deterministic errors of an IMU's readings, as a calibration measured them.
-
-    With the body's angular rate w and specific force a:
-    gyro = M_gyro R_gyro_b w + g_sensitivity a + offset_gyro, acc = M_acc R_acc_b a + offset_acc.
-    """
-
-    M_gyro: Array
-    """(3, 3) scale and misalignment of the gyroscope's axes; Kalibr's and OpenVINS' Tw."""
-
-    R_gyro_b: Array
-    """(3, 3) rotation that takes body coordinates to the gyroscope's; Kalibr's C_gyro_i."""
-
-    M_acc: Array
-    """(3, 3) scale and misalignment of the accelerometer's axes; OpenVINS' Ta."""
-
-    R_acc_b: Array
-    """(3, 3) rotation that takes body coordinates to the accelerometer's; identity for Kalibr."""
-
-    g_sensitivity: Array
-    """(3, 3) angular rate read per specific force in the body frame [rad/s / (m/s^2)]; OpenVINS'
-    Tg, Kalibr's A C_gyro_i."""
-
-    offset_gyro: Array
-    """(3,) reading at zero angular rate [rad/s]."""
-
-    offset_acc: Array
-    """(3,) reading at zero specific force [m/s^2]."""
-
-    def __post_init__(self) -> None:
-        for name in ("M_gyro", "R_gyro_b", "M_acc", "R_acc_b", "g_sensitivity"):
-            values = boundary.as_array(
-                getattr(self, name), (3, 3), f"ImuIntrinsics.{name}", CalibrationError
-            )
-            object.__setattr__(self, name, values)
-        for name in ("offset_gyro", "offset_acc"):
-            values = boundary.as_array(
-                getattr(self, name), (3,), f"ImuIntrinsics.{name}", CalibrationError
-            )
-            object.__setattr__(self, name, values)
-
-
-@dataclass(frozen=True)
-class Camera:
-    """One camera of a rig: projection, lens distortion, and where it sits."""
-
-    T_b_c: Array
-    """(4, 4) pose of the camera in the body (IMU) frame: p_b = T_b_c p_c. Kalibr's T_cam_imu is
-    its inverse, EuRoC's T_BS is the same."""
-
-    intrinsics: Array
-    """(4,) fx, fy, cx, cy [px]."""
-
-    distortion: Array
-    """k1, k2, p1, p2, optionally with k3 or k3, k4, k5, k6 (radtan, in OpenCV's order); k1, k2, k3,
-    k4 (equidistant); w [rad] (fov); four zeros (none)."""
-
-    distortion_model: DistortionModel
-    """radtan: radial-tangential; equidistant: Kannala-Brandt fisheye; fov: Devernay-Faugeras."""
-
-    resolution: tuple[int, int]
-    """Width, height [px]."""
-
-    rate_hz: float
-    """Nominal frame rate [Hz]."""
-
-    topic: str = ""
-    """ROS topic of its images, where the calibration says it."""
-
-    camera_model: CameraModel = "pinhole"
-    """pinhole; omni: unified model (MEI); ds: double sphere; eucm: extended unified model."""
-
-    model_parameters: Array = field(default_factory=lambda: np.zeros(0))
-    """() for a pinhole, (1,) xi for omni, (2,) xi, alpha for ds, (2,) alpha, beta for eucm."""
-
-    def __post_init__(self) -> None:
-        T_b_c = boundary.as_transform(self.T_b_c, "Camera.T_b_c", CalibrationError)
-        object.__setattr__(self, "T_b_c", T_b_c)
-        boundary.require_choice(
-            self.camera_model, get_args(CameraModel), "Camera.camera_model", CalibrationError
-        )
-        boundary.require_choice(
-            self.distortion_model,
-            get_args(DistortionModel),
-            "Camera.distortion_model",
-            CalibrationError,
-        )
-        parameters = {"pinhole": 0, "omni": 1, "ds": 2, "eucm": 2}[self.camera_model]
-        shapes = {"intrinsics": (4,), "distortion": (None,), "model_parameters": (parameters,)}
-        for name, shape in shapes.items():
-            values = boundary.as_array(
-                getattr(self, name), shape, f"Camera.{name}", CalibrationError
-            )
-            object.__setattr__(self, name, values)
-        if not (self.intrinsics[:2] > 0.0).all():
-            raise CalibrationError(
-                f"Camera.intrinsics has the focal lengths {self.intrinsics[:2].tolist()} px, "
-                "needed above 0."
-            )
-        object.__setattr__(self, "resolution", _resolution(self.resolution))
-
-
-@dataclass(frozen=True)
-class Rig:
-    """Cameras and IMU of one device; the first camera is the left one."""
-
-    cameras: tuple[Camera, ...]
-    """The left camera first, then the right one."""
-
-    imu: ImuNoise
-    """Data sheet of the IMU."""
-
-    source: str = "rig"
-    """File, for messages."""
-
-    exact: bool = False
-    """Calibration without error, as of a simulated device; a real one's is measured."""
-
-    extrinsics_known: bool = True
-    """False: of the cameras only their places beside each other are known, not those on the IMU;
-    every T_b_c is then the pose in the first camera."""
-
-    time_offset_s: float = 0.0
-    """Time offset of all cameras [s]: t_imu = t_camera + time_offset_s, as Kalibr counts it."""
-
-    noise_known: bool = True
-    """False: the calibration says nothing of the IMU's noise, and `imu` holds assumed values that
-    nothing may be estimated with."""
-
-    imu_intrinsics: ImuIntrinsics | None = None
-    """Errors of the IMU's raw readings that are still in the samples; None in the rig of an opened
-    recording, whose samples are corrected."""
-
-    def __post_init__(self) -> None:
-        boundary.require_type(self.cameras, (tuple, list), "Rig.cameras", "the left camera first")
-        object.__setattr__(self, "cameras", tuple(self.cameras))
-        for camera in self.cameras:
-            boundary.require_type(camera, Camera, "Rig.cameras", "one for each camera")
-        boundary.require_type(self.imu, ImuNoise, "Rig.imu", "the IMU's data sheet")
-        boundary.as_number(self.time_offset_s, "Rig.time_offset_s", error=CalibrationError)
-        for name in ("exact", "extrinsics_known", "noise_known"):
-            boundary.require_type(getattr(self, name), bool, f"Rig.{name}", "True or False")
-        if self.imu_intrinsics is not None:
-            boundary.require_type(
-                self.imu_intrinsics, ImuIntrinsics, "Rig.imu_intrinsics", "or None"
-            )
-
-
-@dataclass(frozen=True)
 class BagImages:
     """Where the images of a bag are; they are read when asked for."""
 
@@ -416,16 +224,6 @@ def _check_poses(poses: GroundTruth | CameraTrajectory, name: str) -> None:
     )
     object.__setattr__(poses, "stamps_ns", stamps_ns)
     object.__setattr__(poses, name, Ts)
-
-
-def _resolution(resolution: tuple[int, int]) -> tuple[int, int]:
-    size = boundary.as_array(resolution, (2,), "Camera.resolution", CalibrationError)
-    if not ((size >= 1) & (size <= LARGEST_IMAGE_PX) & (size == np.rint(size))).all():
-        raise CalibrationError(
-            f"Camera.resolution is {tuple(resolution)}, needed width and height in whole pixels, "
-            f"at most {LARGEST_IMAGE_PX}."
-        )
-    return int(size[0]), int(size[1])
 
 
 document_fields(__name__)

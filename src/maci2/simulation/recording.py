@@ -13,7 +13,8 @@ from maci2.datasets.euroc import DEFAULT_TRUTH
 from maci2.errors import OptionError
 from maci2.field_docs import document_fields
 from maci2.lie.stacks import stack_poses
-from maci2.sensors.types import GroundTruth, ImuNoise, ImuSamples, Recording
+from maci2.sensors.rig_types import ImuNoise
+from maci2.sensors.types import GroundTruth, ImuSamples, Recording
 from maci2.simulation.rig import LensKind, simulated_rig
 from maci2.simulation.trajectory import Motion, Trajectory
 from maci2.simulation.trajectory_kinds import MotionKind, random_trajectory

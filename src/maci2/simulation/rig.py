@@ -6,7 +6,7 @@ import numpy as np
 
 from maci2.errors import OptionError
 from maci2.lie import se3, se3_exp, so3_exp
-from maci2.sensors.types import Camera, ImuNoise, Rig
+from maci2.sensors.rig_types import Camera, ImuNoise, Rig
 from maci2.types import Array
 
 LensKind = Literal["pinhole", "fisheye"]

@@ -21,6 +21,12 @@ from maci2.vision import RelativePoses
 from maci2.watchdog.comparison import Comparison
 from maci2.watchdog.fault_tests import Fault, FaultTest, Ordinary, fault_tests
 
+NOTHING_WATCHED = (
+    "no window of the odometry agrees with the IMU well enough to begin from, so nothing at all "
+    "was watched; check whose poses these are, their clock and their scale (`maci2 check --vision "
+    "trajectory:FILE`)"
+)
+
 
 @dataclass(frozen=True)
 class WatchdogConfig:
@@ -212,7 +218,7 @@ class WatchedRecording:
     start_ns: int
     end_ns: int
     notes: list[str] = field(default_factory=list)
-    """Gaps of the IMU across which nothing could be compared."""
+    """Why something could not be compared: gaps of the IMU, or no window to begin from."""
 
 
 def watch_recording(
@@ -267,6 +273,8 @@ def watch(
         if alarm is not None:
             alarms.append(alarm)
             since = k
+    if watched_ns == 0 and not alarms:
+        notes.append(NOTHING_WATCHED)
     return WatchedRecording(
         inputs, alarms, watched_ns / 1e9, int(stamps_ns[0]), int(stamps_ns[-1]), notes
     )

@@ -20,7 +20,8 @@ from maci2.errors import CalibrationError, DatasetError, ImageError
 from maci2.lie.stacks import rotations_from_quat_wxyz, stack_poses
 from maci2.rigs.kalibr import with_frame_rates
 from maci2.sensors.clocks import on_imu_clock
-from maci2.sensors.types import BagImages, GroundTruth, ImuSamples, Recording, Rig
+from maci2.sensors.rig_types import Rig
+from maci2.sensors.types import BagImages, GroundTruth, ImuSamples, Recording
 from maci2.sensors.validation import GAP_PERIODS, gaps, require_count
 from maci2.types import NS, Stamps
 

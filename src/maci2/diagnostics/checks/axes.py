@@ -161,6 +161,12 @@ def _named(gyro: Array, acc: Array, whose: str, both_may_be: bool) -> list[Findi
     ]
 
 
+def accelerometer_axes(P: Array, whose: str) -> Finding:
+    """The accelerometer's axes are not the body's, as `whose` accelerations show."""
+    [finding] = _named(np.eye(3), P, whose + "'s", False)
+    return finding
+
+
 def _which(sensor: str, P: Array) -> str:
     """Flipped where axes keep their place, else permuted."""
     if np.allclose(np.abs(P), np.eye(3)):

@@ -25,9 +25,6 @@ MAX_ROTATION_DEG = 1.0
 MAX_POSITION = 0.03
 """What `calibrate` may be off itself, and extrinsics are allowed to be."""
 
-MAX_SCALE = 0.1
-"""Share by which a trajectory may be too long or short: stereo odometry stays within 6 %."""
-
 SERIOUS_ROTATION_DEG = 5.0
 SERIOUS_POSITION = 0.1
 
@@ -115,29 +112,6 @@ def mirror_findings(match: RateMatch) -> list[Finding]:
 
 def _spread(rates: Array, gyro: Array) -> Array:
     return (rates - rates.mean(axis=0)).T @ (gyro - gyro.mean(axis=0))
-
-
-def scale_findings(source: RotationSource, result: CalibrationResult | None) -> list[Finding]:
-    """Is the camera's path in metres? The accelerometer knows."""
-    if result is None or result.state is None:
-        return []
-    scale, std = result.report.scale, result.report.std_scale
-    if scale is None or std is None:
-        return []
-    if abs(scale - 1.0) <= max(MAX_SCALE, SIGMAS * std):
-        return []
-    return [
-        fault(
-            "error",
-            source.name,
-            "the camera's path is not in metres",
-            f"distances that must be multiplied by {scale:.3f} +- {std:.3f} to fit the "
-            "accelerometer",
-            f"1 within {MAX_SCALE:g}",
-            "Use stereo, check the baseline and its unit, or multiply the positions by "
-            f"{scale:.3f}.",
-        )
-    ]
 
 
 def extrinsics_findings(

@@ -115,6 +115,17 @@ def initializable(
     source: RotationSource, imu: ImuSamples, noise: ImuNoise, offset_s: float
 ) -> WindowCounts:
     """Verdicts on windows end to end over the recording; at most 60 of them."""
+    windows = windows_of(source, imu, offset_s)
+    measured = raw_model(imu, noise)
+    verdicts = [_verdict(source, measured, stamps_ns, offset_s) for stamps_ns in windows]
+    states = Counter(status for status, _ in verdicts)
+    reasons = Counter(reason for _, reason in verdicts if reason)
+    reason = reasons.most_common(1)[0][0] if reasons else ""
+    return WindowCounts(len(windows), states["ok"], states["weak"], reason)
+
+
+def windows_of(source: RotationSource, imu: ImuSamples, offset_s: float) -> list[Stamps]:
+    """Keyframes of windows end to end on the IMU's clock, without gaps; at most 60 of them."""
     candidates_ns = source.stamps_ns + round(offset_s * NS)
     inside = (candidates_ns > imu.stamps_ns[0]) & (candidates_ns < imu.stamps_ns[-1])
     windows = [
@@ -122,15 +133,10 @@ def initializable(
         for window in plan_windows(candidates_ns[inside], WINDOW_S, WINDOW_S, KEYFRAMES)
         if np.diff(window.stamps_ns).max() < LONGEST_STEP_S * NS
     ]
-    if len(windows) > MAX_WINDOWS:
-        chosen = np.linspace(0, len(windows) - 1, MAX_WINDOWS).astype(int)
-        windows = [windows[at] for at in chosen]
-    measured = raw_model(imu, noise)
-    verdicts = [_verdict(source, measured, stamps_ns, offset_s) for stamps_ns in windows]
-    states = Counter(status for status, _ in verdicts)
-    reasons = Counter(reason for _, reason in verdicts if reason)
-    reason = reasons.most_common(1)[0][0] if reasons else ""
-    return WindowCounts(len(windows), states["ok"], states["weak"], reason)
+    if len(windows) <= MAX_WINDOWS:
+        return windows
+    chosen = np.linspace(0, len(windows) - 1, MAX_WINDOWS).astype(int)
+    return [windows[at] for at in chosen]
 
 
 def _verdict(

@@ -16,7 +16,6 @@ from maci2.diagnostics.checks.camera_imu import (
     extrinsics_findings,
     mirror_findings,
     offset_findings,
-    scale_findings,
 )
 from maci2.diagnostics.checks.estimator_trial import calibrated, initializable
 from maci2.diagnostics.checks.excitation import (
@@ -24,6 +23,7 @@ from maci2.diagnostics.checks.excitation import (
     rotation_finding,
     window_finding,
 )
+from maci2.diagnostics.checks.path_lengths import axes_findings, path_premises, scale_findings
 from maci2.errors import CalibrationError
 from maci2.estimation import CalibrationResult
 from maci2.findings import Finding
@@ -190,6 +190,8 @@ def _vision_findings(
         text = "rotates too little to compare it with the gyroscope"
         return [Finding("ok", "vision", text)], None
     wrong = [] if imu_is_sound else mirror_findings(match)
+    premises = None if wrong else path_premises(source, imu, recording.rig.imu, match.offset_s)
+    wrong = wrong if imu_is_sound else wrong or axes_findings(premises)
     if wrong:
         return wrong, None
     result = calibrated(source, imu, recording.rig.imu, match.offset_s)
@@ -200,10 +202,11 @@ def _vision_findings(
             proven = abs(further_s) < _UNPROVEN_OFFSET_S and joint_std_s < max(std_s, 0.001)
             offset_s, std_s = (offset_s + further_s, joint_std_s) if proven else (offset_s, std_s)
     # A wrong scale also moves the camera; its position is judged when that is fixed.
-    findings = scale_findings(source, result)
+    findings = scale_findings(source, premises)
     if recording.rig.extrinsics_known:
         T_inverted = _inverted_extrinsics(recording.rig, frame)
-        findings = findings or extrinsics_findings(source, match, result, T_inverted)
+        if all(finding.level != "error" for finding in findings):
+            findings += extrinsics_findings(source, match, result, T_inverted)
         if any(finding.level == "error" for finding in findings):
             # In motions with a main axis, inverse poses look like wrong extrinsics.
             contradiction = _contradiction(source, match, imu, doubtful=True)

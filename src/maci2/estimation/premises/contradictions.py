@@ -1,7 +1,7 @@
 """Stated constants that the measurements contradict, in words.
 
-Each constant has a stated value and the spread that a careful calibration leaves it. It is
-contradicted where the posterior lies farther away than both spreads together explain, at one
+Each constant has a stated value and the spread that a careful calibration leaves it (`spreads`). It
+is contradicted where the posterior lies farther away than both spreads together explain, at one
 false-alarm rate for all tests of a verdict.
 """
 
@@ -12,6 +12,13 @@ from scipy.stats import f as fisher
 
 from maci2.estimation.premises.evidence import Premises
 from maci2.estimation.premises.sample_rate import SampleRate
+from maci2.estimation.premises.spreads import (
+    STD_ACC_BIAS,
+    STD_ACC_SCALE,
+    STD_LEVER,
+    STD_ROTATION,
+    STD_TIME_OFFSET_S,
+)
 from maci2.lie import so3_log
 from maci2.types import Array
 
@@ -20,22 +27,6 @@ FALSE_ALARM = 0.01
 
 TESTS = 6
 """Rotation, time offset, scale, lever arm, gravity's norm, axes."""
-
-STD_ROTATION = np.deg2rad(0.3)
-"""Spread that calibration leaves an extrinsic rotation, one axis [rad]."""
-
-STD_LEVER = 0.02
-"""Spread of a lever arm, one axis [m]: drawings and targets agree no better."""
-
-STD_ACC_SCALE = 0.007
-"""Spread of an accelerometer's scale factor, by which the camera's scale is measured: 95 % bound
-from MH_01, V2_03 and rooms 1, 3 and 5 (docs/research/premises.md)."""
-
-STD_ACC_BIAS = 0.1
-"""Spread of an accelerometer's bias [m/s^2], which lengthens gravity."""
-
-STD_TIME_OFFSET_S = 0.005
-"""Spread of a time offset that was taken as known [s]."""
 
 MOST_MISSING = 1.0 / 3.0
 """Share of measurements that may be missing or rejected in a result that is `ok`."""

@@ -23,7 +23,7 @@ from maci2.estimation.premises.translation import (
 )
 from maci2.imu import ImuMeasurements, Rule
 from maci2.imu.rotation_rates import SIGNED_PERMUTATIONS
-from maci2.lie import se3
+from maci2.lie import se3, so3_exp, so3_log
 from maci2.types import NS, Array
 from maci2.vision import RelativePoses
 
@@ -32,6 +32,10 @@ MOST_BLOCKS = 256
 
 FREE_LEVER_STD = 0.3
 """Spread of the lever arm while scale and axes are estimated [m]."""
+
+FREE_ROTATION_STD = np.deg2rad(10.0)
+"""Spread of the extrinsic rotation while accelerations are compared, one axis [rad]: an axis about
+which no motion shows it stays as stated."""
 
 PRIOR_RIGHT = 0.99
 """Probability, before any data, that axes and signs are the stated ones."""
@@ -130,13 +134,14 @@ class PremiseEvidence:
 
     def _with_translations(self, premises: Premises) -> Premises:
         rotation, lever = premises.rotation, self._T_b_c[:3, 3]
+        R_b_c = _believed_rotation(rotation, self._T_b_c[:3, :3])
         for pending in self._pending:
-            sums = _translations(pending, se3(rotation.R_b_c, lever), rotation, self._rule)
+            sums = _translations(pending, se3(R_b_c, lever), rotation, self._rule)
             self._translations = _bounded([*self._translations, sums])
         self._pending = []
         total = _joined(self._translations)
         estimates = [
-            estimate_translation(total, rotation.R_b_c, lever, FREE_LEVER_STD, axes)
+            estimate_translation(total, R_b_c, lever, FREE_LEVER_STD, axes)
             for axes in SIGNED_PERMUTATIONS
         ]
         probabilities = _probabilities(estimates)
@@ -149,6 +154,15 @@ class PremiseEvidence:
         )
 
 
+def _believed_rotation(rotation: RotationEstimate, R_stated: Array) -> Array:
+    """The measured rotation about axes that motion shows, the stated one about others: rates of a
+    planar motion say nothing of a rotation about its normal, and the best fit is noise there."""
+    away = so3_log(np.ascontiguousarray(rotation.R_b_c @ R_stated.T))
+    prior = FREE_ROTATION_STD**2 * np.eye(3)
+    shown = prior @ np.linalg.solve(prior + rotation.cov[:3, :3], away)
+    return np.asarray(so3_exp(np.ascontiguousarray(shown)) @ R_stated)
+
+
 def _translations(
     pending: _Pending, T_b_c: Array, rotation: RotationEstimate, rule: Rule
 ) -> TranslationSums:
@@ -158,7 +172,7 @@ def _translations(
         stamps_ns = run.stamps_ns + round(rotation.time_offset_s * NS)
         if stamps_ns[0] >= imu.stamps_ns[0] and stamps_ns[-1] <= imu.stamps_ns[-1]:
             run = run._replace(stamps_ns=stamps_ns)
-    return translation_sums(imu, run, T_b_c, biases.biases(rotation.R_b_c), biases.std, rule)
+    return translation_sums(imu, run, T_b_c, biases.biases(T_b_c[:3, :3]), biases.std, rule)
 
 
 def _probabilities(estimates: list[TranslationEstimate]) -> Array:

@@ -86,13 +86,17 @@ def train_imu(
         log.info("variances of the accelerometer times %.2f", factor)
     if turn_on is not None:
         card = with_turn_on(card, turn_on, shift)
-    export(model, card, out)
+    finished = work / "finished.onnx"
+    export(model, card, finished)
     recordings = [_open(recipe, name, data) for name in recipe.tune or recipe.train]
-    return add_figures(out, recordings)
+    card = measured_card(finished, recordings)
+    # The result gets its name once, complete: a model without figures would look like one.
+    write_weights(with_card(finished.read_bytes(), card), out)
+    return card
 
 
-def add_figures(weights: Path, recordings: list[Recording]) -> ModelCard:
-    """Measure a written model as users will run it and put the numbers on its card."""
+def measured_card(weights: Path, recordings: list[Recording]) -> ModelCard:
+    """Card of a written model with the figures that it has as users will run it."""
     model = load_imu_model(weights)
     report = imu_report(recordings, {"it": model_predictor(model)}, growth_s=())
     figures = {
@@ -101,9 +105,7 @@ def add_figures(weights: Path, recordings: list[Recording]) -> ModelCard:
         for horizon, parts in horizons.items()
         for part, value in parts.items()
     }
-    card = model.about.model_copy(update={"figures": figures})
-    write_weights(with_card(weights.read_bytes(), card), weights)
-    return card
+    return model.about.model_copy(update={"figures": figures})
 
 
 def turn_on_prior(train: list[Track], tune: list[Track]) -> BiasPrior:

@@ -80,11 +80,12 @@ def track_recording(
     inputs = open_inputs(path, options)
     warm_up("initialize", "chain")
     candidates_ns = inputs.candidates_ns()
-    candidates_ns = candidates_ns[candidates_ns >= candidates_ns[0] + round(options.start_s * NS)]
+    start_ns = round(options.start_s * NS)
+    candidates_ns = candidates_ns[candidates_ns - candidates_ns[:1] >= start_ns]
     if len(candidates_ns) < 2:
         raise DatasetError(
             f"{path}: {len(candidates_ns)} usable images from {options.start_s:g} s on, needed two "
-            "or more; choose an earlier --start."
+            "or more; choose an earlier --start, or camera motion that covers more of the images."
         )
     began_s = process_time()
     vision = measured or inputs.camera_motion(keyframes_of(inputs, candidates_ns, interval_s), 0)

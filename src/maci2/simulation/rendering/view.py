@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from maci2.compile import kernel
 from maci2.lie import se3_inv
 from maci2.sensors.camera_model import directions, pixel_grid, project
+from maci2.sensors.rig_types import Camera
 from maci2.sensors.stereo import Image
-from maci2.sensors.types import Camera
 from maci2.simulation.rendering.image_difficulty import Difficulty
 from maci2.simulation.rendering.raycast import (
     Boxes,

@@ -1,0 +1,75 @@
+"""Do the camera's path and the accelerometer agree: axes and signs, and metres?
+
+Asked of all windows of a recording together, as `maci2 init` asks before it calls one `ok`.
+"""
+
+import numpy as np
+
+from maci2.diagnostics.checks.axes import accelerometer_axes
+from maci2.diagnostics.checks.estimator_trial import motion_at, windows_of
+from maci2.errors import DatasetError
+from maci2.estimation.premises import PremiseEvidence, Premises
+from maci2.estimation.premises.spreads import STD_ACC_SCALE
+from maci2.estimation.verdict_checks import FAR
+from maci2.findings import Finding, Level, fault
+from maci2.imu import raw_model
+from maci2.imu.rotation_rates import RotationSource
+from maci2.sensors import ImuNoise, ImuSamples
+
+MAX_SCALE = 0.1
+"""Share by which a trajectory may be too long or short: stereo odometry stays within 6 %."""
+
+UNITS = {"millimetres": 1e-3, "centimetres": 1e-2, "kilometres": 1e3}
+"""Metres in units that a path may be written in."""
+
+
+def path_premises(
+    source: RotationSource, imu: ImuSamples, noise: ImuNoise, offset_s: float
+) -> Premises | None:
+    """What the whole path says of scale and axes; None where no window can be compared."""
+    measured, evidence = raw_model(imu, noise), PremiseEvidence(source.T_b_s)
+    for stamps_ns in windows_of(source, imu, offset_s):
+        try:
+            evidence.add(measured, [motion_at(source, stamps_ns, offset_s)])
+        except DatasetError:
+            continue
+    return evidence.posterior()
+
+
+def axes_findings(premises: Premises | None) -> list[Finding]:
+    """An accelerometer whose axes or signs are not the stated ones."""
+    if premises is None or premises.axes_right >= 0.5:
+        return []
+    return [accelerometer_axes(premises.axes, "the camera's path")]
+
+
+def scale_findings(source: RotationSource, premises: Premises | None) -> list[Finding]:
+    """Is the camera's path in metres? The accelerometer knows."""
+    if premises is None or premises.translation is None or premises.axes_right < 0.5:
+        return []
+    scale = premises.translation.scale
+    # One over the scale is what was measured: of both distances the shorter one counts.
+    std = float(np.sqrt(premises.translation.cov[0, 0])) / min(1.0, abs(scale))
+    far = FAR * float(np.hypot(std, STD_ACC_SCALE))
+    if abs(scale - 1.0) <= far or scale <= 0.0:
+        return []
+    unit = next((name for name, size in UNITS.items() if abs(scale / size - 1.0) < 0.2), "")
+    level: Level = "error" if abs(scale - 1.0) > MAX_SCALE else "warn"
+    digits = max(3, 2 - int(np.floor(np.log10(abs(scale)))))
+    factor = f"{scale:.{digits}f}"
+    remedy = f"Multiply the positions by {factor}" + (
+        f": they look like {unit}."
+        if unit
+        else "; or use stereo, and check the baseline and its unit."
+    )
+    return [
+        fault(
+            level,
+            source.name,
+            "the camera's path is not in metres",
+            f"distances that must be multiplied by {factor} +- {std * min(1.0, scale):.2g} to fit "
+            "the accelerometer",
+            f"1 within {far:.2g}",
+            remedy,
+        )
+    ]

@@ -1,0 +1,30 @@
+"""How far constants that were calibrated with care may be off: one table, a reason each.
+
+A stated constant is contradicted only beyond what its own measurement and this spread explain.
+Rotation, lever arm and clock are what calibrations of one device differ by when they are made
+twice, by two people or with two tools: six devices of which public calibration files hold both
+(`tools/calibration_spread.py`, docs/research/premises.md). No recording was looked at for them.
+"""
+
+import numpy as np
+
+STD_ROTATION = np.deg2rad(0.32)
+"""Extrinsic rotation, one axis [rad]: six devices that were calibrated twice, 95 % bound."""
+
+STD_LEVER = 0.01
+"""Lever arm, one axis [m]: the same devices, 95 % bound, 8.5 mm, rounded up."""
+
+STD_TIME_OFFSET_S = 0.005
+"""Time offset that was taken as known [s]: the two of these devices whose files state one."""
+
+STD_ACC_SCALE = 0.007
+"""Scale factor of an accelerometer, by which the camera's scale is measured: 95 % bound from MH_01,
+V2_03 and rooms 1, 3 and 5."""
+
+STD_ACC_BIAS = 0.1
+"""Bias of an accelerometer [m/s^2], which lengthens gravity: a hundredth of gravity, the zero-g
+offset that data sheets of calibrated MEMS sensors allow."""
+
+STD_ACC_CLOCK_S = 0.001
+"""Delay of an accelerometer against its gyroscope [s]: group delays of the two filters in one chip
+differ by less."""

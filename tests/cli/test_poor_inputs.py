@@ -1,0 +1,55 @@
+"""Inputs that hold too little: one error each, and never a quiet success."""
+
+import pytest
+from typer.testing import CliRunner
+
+from maci2.cli.app import app
+from maci2.datasets import write_euroc
+from maci2.errors import DatasetError, Maci2Error
+from maci2.simulation import SimulationConfig, simulate
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    root = tmp_path_factory.mktemp("poor")
+    recording = simulate(SimulationConfig(kind="drone", duration_s=6.0, seed=1))
+    write_euroc(recording, root / "flight")
+    (root / "loop").symlink_to(root / "loop")
+    start_s = recording.imu.stamps_ns[0] / 1e9
+    for name, count in (("two.txt", 2), ("frozen.txt", 120)):
+        rows = [f"{start_s + 0.05 * k:.9f} 1 2 3 0 0 0 1" for k in range(count)]
+        (root / name).write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return root
+
+
+def run(*words):
+    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+
+
+def test_a_watchdog_that_never_began_says_so(folder):
+    watched = run("watch", folder / "flight", "--odometry", folder / "frozen.txt")
+    assert watched.exit_code == 1
+    assert "nothing at all was watched" in " ".join(watched.output.split())
+
+
+def test_a_trajectory_of_two_poses_cannot_be_tracked(folder):
+    with pytest.raises(DatasetError, match="needed two"):
+        run("track", folder / "flight", "--vision", f"trajectory:{folder / 'two.txt'}")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("truth", "-o", "audited"),
+        ("check",),
+        ("noise",),
+        ("evaluate", "--vision", "truth:0.05,0.003"),
+        ("init", "--vision", "truth:0.05,0.003"),
+    ],
+)
+def test_a_loop_of_links_is_an_error_like_any_other(folder, tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    command, *options = words
+    with pytest.raises(Maci2Error):
+        run(command, folder / "loop", *options)
+    assert list(tmp_path.iterdir()) == []
