@@ -249,4 +249,3 @@ def _try_start(
     window = vision.part(first, last)
     start_ns, end_ns = int(window.stamps_ns[0]), int(window.stamps_ns[-1])
     return tracker.start(imu.between(start_ns, end_ns), window)
-
