@@ -26,11 +26,9 @@ from maci2.pipeline.tracking.propagation import propagated
 from maci2.pipeline.tracking.smoother import SmootherConfig, covered
 from maci2.pipeline.tracking.track import track
 from maci2.pipeline.tracking.tracked import Track, TrackedState
-from maci2.sensors import CameraTrajectory
 from maci2.types import NS, Stamps
 from maci2.vision import RelativePoses
 from maci2.vision.odometry_run import even_keyframes
-from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
 
 KEYFRAME_INTERVAL_S = 0.2
 """Between keyframes: the odometry's own spacing, for which its covariances are calibrated."""
@@ -79,7 +77,7 @@ def track_recording(
     """
     inputs = open_inputs(path, options)
     warm_up("initialize", "chain")
-    candidates_ns = inputs.candidates_ns()
+    candidates_ns = inputs.measurable_ns()
     start_ns = round(options.start_s * NS)
     candidates_ns = candidates_ns[candidates_ns - candidates_ns[:1] >= start_ns]
     if len(candidates_ns) < 2:
@@ -124,15 +122,7 @@ def keyframes_of(inputs: Inputs, candidates_ns: Stamps, interval_s: float) -> St
     """Even keyframes; those of a file of measurements are given."""
     if inputs.source.kind == "measurements":
         return candidates_ns
-    if isinstance(inputs.visual, CameraTrajectory):
-        candidates_ns = candidates_ns[_between_poses(inputs.visual.stamps_ns, candidates_ns)]
     return even_keyframes(candidates_ns, interval_s)
-
-
-def _between_poses(poses_ns: Stamps, stamps_ns: Stamps) -> np.ndarray:
-    """(n,) timestamps with poses near enough before and after to interpolate."""
-    after = np.clip(np.searchsorted(poses_ns, stamps_ns), 1, len(poses_ns) - 1)
-    return np.asarray(poses_ns[after] - poses_ns[after - 1] <= MAX_TRUTH_GAP_S * NS)
 
 
 def _images(inputs: Inputs, keyframes_ns: Stamps) -> Stamps:

@@ -19,6 +19,10 @@ from maci2.vision import RelativePoses
 WINDOW_S = 2.5
 """Length of the window that tracking starts from."""
 
+BRIDGING_AFTER_S = 1.0
+"""A state farther than this from the last relative pose is carried by the IMU alone, even if no
+keyframe without one has come since."""
+
 LOST_AFTER_S = 3.0
 """Without a relative pose for longer than this, the state is called lost: it is still carried by
 the IMU, with a sigma that grows."""
@@ -161,8 +165,11 @@ class Tracker:
     def _tracked(self, stamp_ns: int, state: States, cov: Array) -> TrackedState:
         assert self.smoother is not None
         self.log_scale = float(self.smoother.solution.border.scalars[1])
-        outage_s = (int(self.smoother.stamps_ns[-1]) - self._measured_ns) / NS
-        health: Health = "tracking" if outage_s <= 0.0 else "bridging"
+        outage_s = (stamp_ns - self._measured_ns) / NS
+        carried_on = int(self.smoother.stamps_ns[-1]) > self._measured_ns
+        health: Health = "tracking"
+        if carried_on or outage_s > BRIDGING_AFTER_S:
+            health = "bridging"
         if outage_s > LOST_AFTER_S:
             health = "lost"
         return TrackedState(
