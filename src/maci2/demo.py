@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -59,9 +60,11 @@ class Demo:
     nees: dict[str, float]
 
 
-def run_demo(folder: Path, seed: int, on_step: Callable[[str], None] = lambda _: None) -> Demo:
+def run_demo(
+    folder: Path, seed: int, on_step: Callable[[str], None] = lambda _: None, command: str = ""
+) -> Demo:
     """Render stereo images, initialize and calibrate on them, check the uncertainties; write it all
-    into `folder`."""
+    into `folder`. `command` is what the report says it was made by."""
     if not _may_write(folder):
         raise OptionError(f"{folder}: is not empty and not a demo's; choose another -o.")
     room = folder / f"{ROOM}{seed}"
@@ -86,7 +89,7 @@ def run_demo(folder: Path, seed: int, on_step: Callable[[str], None] = lambda _:
     samples = study_consistency(STUDY_WINDOWS, seed)
     errors = window_errors(inputs, initialized)
     demo = Demo(folder, initialized, errors, inputs, calibration, samples, mean_nees(samples))
-    _write(demo)
+    _write(demo, command)
     return demo
 
 
@@ -106,8 +109,9 @@ def _may_write(folder: Path) -> bool:
     return all(path.name.lstrip(".").startswith(ROOM) for path in folder.iterdir())
 
 
-def consistency_figure(samples: list[Sample]) -> str:
-    """SVG: predicted sigma against actual error, gravity and velocity."""
+def consistency_figure(samples: list[Sample], in_page: bool = False) -> str:
+    """SVG: predicted sigma against actual error, gravity and velocity; a file of its own, or in the
+    colours of a page."""
     gravity_std = np.array([sample.gravity_std_deg for sample in samples])
     gravity = np.array([sample.errors.gravity_deg for sample in samples])
     velocity_std = np.array([sample.velocity_std for sample in samples])
@@ -116,23 +120,34 @@ def consistency_figure(samples: list[Sample]) -> str:
         [
             Panel("gravity direction", "deg", equal_bins(gravity_std, gravity, BINS)),
             Panel("velocity", "m/s", equal_bins(velocity_std, velocity, BINS)),
-        ]
+        ],
+        in_page,
     )
 
 
-def _write(demo: Demo) -> None:
-    init_record = initialization_json(demo.initialized)
+def demo_record(demo: Demo) -> dict[str, Any]:
+    """What `maci2 demo --json` writes."""
+    initialization = initialization_json(demo.initialized)
     if demo.errors is not None:
-        init_record["errors"] = dict(demo.errors.as_dict())
-    calibration_record = calibration_json(demo.calibration_inputs, demo.calibration)
-    write_json(demo.folder / "init.json", init_record)
-    write_json(demo.folder / "calibration.json", calibration_record)
+        initialization["errors"] = dict(demo.errors.as_dict())
+    return {
+        "initialization": initialization,
+        "calibration": calibration_json(demo.calibration_inputs, demo.calibration),
+        "windows": len(demo.samples),
+        "nees": demo.nees,
+        "report": str(demo.folder / "report.html"),
+    }
+
+
+def _write(demo: Demo, command: str) -> None:
+    record = demo_record(demo)
+    write_json(demo.folder / "init.json", record["initialization"])
+    write_json(demo.folder / "calibration.json", record["calibration"])
     rig = demo.calibration_inputs.recording.rig
     if demo.calibration.state is not None:
         rig = recalibrated_rig(demo.calibration_inputs, demo.calibration.state.T_b_c)
         write_camchain(demo.folder / "camchain-imucam.yaml", rig)
-    figure = consistency_figure(demo.samples)
-    write_atomically(demo.folder / "consistency.svg", figure)
+    write_atomically(demo.folder / "consistency.svg", consistency_figure(demo.samples))
     html = demo_page(
         demo.calibration_inputs,
         demo.initialized,
@@ -141,7 +156,8 @@ def _write(demo: Demo) -> None:
         rig,
         demo.nees,
         len(demo.samples),
-        figure,
+        consistency_figure(demo.samples, in_page=True),
+        command,
     )
     write_atomically(demo.folder / "report.html", html)
     odometry = demo.calibration_inputs.visual

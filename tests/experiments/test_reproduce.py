@@ -16,7 +16,8 @@ from maci2.evaluation import time_limit
 from maci2.evaluation.parallel import Pool
 from maci2.experiments import reproduce as module
 from maci2.experiments.catalogue import BY_NAME_ONLY, EXPERIMENTS, find_experiments
-from maci2.experiments.experiment import InitExperiment, Settings
+from maci2.experiments.experiment import Settings
+from maci2.experiments.init_experiment import InitExperiment
 from maci2.experiments.method import DROID, Method
 from maci2.experiments.recordings import find_recordings
 from maci2.experiments.reproduce import reproduce

@@ -8,7 +8,7 @@ from maci2.datasets import write_euroc
 from maci2.pipeline.offline import calibrate_recording, calibration_keyframes
 from maci2.pipeline.options import RunOptions, VisionSource
 from maci2.reports.calibration_page import calibration_page
-from maci2.reports.rig_drawing import SIZE, rig_drawing
+from maci2.reports.rig_drawing import HEIGHT, WIDTH, rig_drawing
 from maci2.simulation import SimulationConfig, simulate
 
 
@@ -19,8 +19,9 @@ def test_every_frame_is_drawn_and_named():
         assert f">{name}</text>" in svg
     # Three axes of three frames, eight edges of two frustums, one scale bar.
     assert svg.count("<line") == 9 + 16 + 1
-    places = [float(value) for value in re.findall(r' [xy][12]?="([-\d.]+)"', svg)]
-    assert 0.0 <= min(places) < max(places) <= SIZE
+    for axis, size in (("x", WIDTH), ("y", HEIGHT)):
+        places = [float(value) for value in re.findall(rf' {axis}[12]?="([-\d.]+)"', svg)]
+        assert 0.0 <= min(places) < max(places) <= size
 
 
 def test_the_page_states_both_conventions_with_the_numbers_found(tmp_path):
@@ -30,7 +31,7 @@ def test_the_page_states_both_conventions_with_the_numbers_found(tmp_path):
     )
     inputs, result = calibrate_recording(tmp_path / "walk", options)
     rig = inputs.recording.rig
-    page = calibration_page(inputs, result, rig, "maci2 calibrate walk")
+    page = calibration_page(inputs, result, rig, options, "maci2 calibrate walk")
     T_c_b = np.linalg.inv(rig.cameras[0].T_b_c)
     assert f"{rig.cameras[0].T_b_c[0, 3]: .6f}" in page
     assert f"{T_c_b[0, 3]: .6f}" in page

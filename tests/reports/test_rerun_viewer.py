@@ -25,11 +25,11 @@ def test_an_ellipsoid_has_the_axes_of_its_covariance():
     np.testing.assert_allclose(R @ np.diag((half_sizes / SIGMAS) ** 2) @ R.T, cov, atol=1e-12)
 
 
-def test_colours_go_from_green_to_red_with_sigma():
+def test_colours_go_from_cyan_to_orange_with_sigma():
     colors = sigma_colors(np.array([0.1, 0.1, 0.3, 0.9]))
-    assert colors[0].tolist() == [0, 255, 40]
-    assert colors[3].tolist() == [255, 0, 40]
-    assert 0 < colors[2, 0] < 255
+    assert colors[0].tolist() == [40, 215, 255]
+    assert colors[3].tolist() == [255, 95, 0]
+    assert 40 < colors[2, 0] < 255
 
 
 def test_a_target_that_is_neither_a_file_nor_live_is_refused():

@@ -10,14 +10,16 @@ import numpy as np
 from maci2.baselines.analytic import analytic
 from maci2.baselines.drt import drt_loose, drt_tight
 from maci2.baselines.drt_pnec import drt_pnec
+from maci2.baselines.ff_back_end import ff_back_end
 from maci2.baselines.kimera import kimera
 from maci2.baselines.linear import EUROC_ACC_BIAS, const_bias, linear
-from maci2.baselines.maci2 import maci2, maci2_identity_imu, maci2_paper, maci2_raw
+from maci2.baselines.maci2 import maci2, maci2_identity_imu, maci2_paper, maci2_raw, maci2_two_frame
 from maci2.baselines.openvins import EUROC_GUESS, NO_GUESS, openvins_dynamic, openvins_static
 from maci2.baselines.orbslam3 import orbslam3
 from maci2.baselines.orbslam3_full import orbslam3_full
 from maci2.baselines.segment import Answer, Initializer, Segment, make_segment
 from maci2.baselines.sqrtvins import sqrtvins
+from maci2.baselines.stages import with_stage_times
 from maci2.baselines.static import static
 from maci2.baselines.stereo_nec import stereo_nec
 from maci2.baselines.vins import vins, vins_fixed
@@ -31,6 +33,7 @@ INITIALIZERS: dict[str, Initializer] = {
     "maci2-raw": maci2_raw,
     "maci2-paper": maci2_paper,
     "maci2-identity-imu": maci2_identity_imu,
+    "maci2-two-frame": maci2_two_frame,
     "const-bias": const_bias(EUROC_ACC_BIAS),
     "linear": linear,
     "vins": vins,
@@ -51,6 +54,8 @@ INITIALIZERS: dict[str, Initializer] = {
     "sqrtvins-mono-guess": sqrtvins(stereo=False, guess=EUROC_GUESS),
     "sqrtvins-stereo": sqrtvins(stereo=True, guess=NO_GUESS),
     "sqrtvins-stereo-guess": sqrtvins(stereo=True, guess=EUROC_GUESS),
+    "ff-back-end": ff_back_end(NO_GUESS),
+    "ff-back-end-guess": ff_back_end(EUROC_GUESS),
     "openvins-static": openvins_static,
     "openvins-linear": openvins_dynamic(NO_GUESS, mle=False),
     "openvins": openvins_dynamic(NO_GUESS),
@@ -80,14 +85,15 @@ def find_initializer(name: str) -> Initializer:
 def run_initializer(initializer: Initializer, segment: Segment) -> Answer:
     """Its answer, in which everything is a number: what is not counts as no answer."""
     try:
-        answer = initializer(segment)
+        answer, stages = with_stage_times(lambda: initializer(segment))
+        answer = replace(answer, stages=stages)
     except np.linalg.LinAlgError as error:
         return Answer(False, f"the window does not determine the state ({error})")
     if answer.state is None:
         return replace(answer, accepted=False)
     broken = _not_finite(answer.state)
     if broken:
-        return Answer(False, f"the answer's {broken} is NaN or infinite")
+        return Answer(False, f"the answer's {broken} is NaN or infinite", stages=stages)
     return answer
 
 

@@ -17,6 +17,7 @@ from maci2.baselines.bundle_factors import (
     reprojection,
 )
 from maci2.baselines.bundle_state import ACC_BIAS, GYRO_BIAS, POSITION, SIZE, BundleState
+from maci2.baselines.stages import stage
 from maci2.imu import Preintegrated
 from maci2.types import Array, Mask
 
@@ -120,10 +121,11 @@ class _Equations:
     cost: float
 
 
+@stage("bundle adjustment")
 def adjust(bundle: Bundle, x: BundleState, iterations: int) -> BundleResult:
     """Minimise from `x` in at most this many steps."""
     select = _selection(bundle, len(x.p_w_b))
-    infos = _inertial_infos(bundle)
+    infos = inertial_infos(bundle)
     now = _linearize(bundle, x, infos)
     radius, shrink, converged, done = FIRST_RADIUS, 10.0, False, 0
     while done < iterations and not converged:
@@ -152,7 +154,8 @@ def reprojection_px(bundle: Bundle, x: BundleState, focal_px: float) -> Array:
     return np.asarray(focal_px * np.sqrt((r**2).sum(axis=(0, 2, 3)) / count), np.float64)
 
 
-def _inertial_infos(bundle: Bundle) -> Array:
+def inertial_infos(bundle: Bundle) -> Array:
+    """(m, 9, 9) weights of the IMU's residuals."""
     if bundle.pre is None:
         return np.empty((0, 9, 9))
     if bundle.infos is not None:
@@ -181,8 +184,8 @@ def _linearize(bundle: Bundle, x: BundleState, infos: Array) -> _Equations:
     W[:, :, :, :6] = np.moveaxis(point_t @ by_pose, 1, 2)
     b_points = -(point_t @ r)[..., 0].sum(axis=1)
     if bundle.pre is not None:
-        cost += _add_inertial(bundle, bundle.pre, x, infos, H, b)
-    cost += _add_priors(bundle, x, H, b)
+        cost += add_inertial(bundle, bundle.pre, x, infos, H, b)
+    cost += add_priors(bundle, x, H, b)
     size = n * SIZE
     return _Equations(H.reshape(size, size), b.ravel(), V, W.reshape(p, 3, size), b_points, cost)
 
@@ -193,9 +196,10 @@ def _rows_last(a: Array) -> Array:
     return np.moveaxis(a, 0, 2).reshape(p, n, two * c, d)
 
 
-def _add_inertial(
+def add_inertial(
     bundle: Bundle, pre: Preintegrated, x: BundleState, infos: Array, H: Array, b: Array
 ) -> float:
+    """Add IMU factors and the wandering of biases to H (n, 15, n, 15) and b (n, 15); their cost."""
     r, J = inertial(pre, bundle.gravity_norm, x)
     weighed = infos @ J
     blocks = np.swapaxes(J, 1, 2) @ weighed
@@ -219,7 +223,8 @@ def _add_inertial(
     return cost
 
 
-def _add_priors(bundle: Bundle, x: BundleState, H: Array, b: Array) -> float:
+def add_priors(bundle: Bundle, x: BundleState, H: Array, b: Array) -> float:
+    """Add the priors of the first keyframe and of common biases to H and b; their cost."""
     r, J = first_state_prior(bundle.prior, x)
     H[0, :, 0, :] += J.T @ (bundle.info_prior[:, None] * J)
     b[0] -= J.T @ (bundle.info_prior * r)

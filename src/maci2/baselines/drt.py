@@ -19,6 +19,7 @@ from maci2.baselines.global_translation import depth_signs, translation_rows
 from maci2.baselines.integrated_motion import IntegratedMotion, integrated
 from maci2.baselines.segment import Answer, Segment
 from maci2.baselines.sphere import solve_on_sphere
+from maci2.baselines.stages import stage
 from maci2.baselines.view_pairs import neighbouring_pairs
 from maci2.estimation import VIState
 from maci2.imu import Preintegrated
@@ -60,6 +61,7 @@ def epipolar_bias(segment: Segment, weights: Array | None = None) -> BiasFit:
     return fit_bias(pairs, cauchy(LOSS_SCALE))
 
 
+@stage("closed form")
 def solve_tight(segment: Segment, motion: IntegratedMotion) -> tuple[Array, Array]:
     """v_0 and gravity of known norm, both in the first body, from all rows alike."""
     R_b_c, p_b_c = segment.T_b_c[:3, :3], segment.T_b_c[:3, 3]
@@ -73,6 +75,7 @@ def solve_tight(segment: Segment, motion: IntegratedMotion) -> tuple[Array, Arra
     return x[:3], x[3:]
 
 
+@stage("closed form")
 def loose_translation(segment: Segment, motion: IntegratedMotion) -> tuple[Array, Array]:
     """Body rotations and camera positions in c0; positions up to a scale above zero."""
     R_b_c = segment.T_b_c[:3, :3]
@@ -86,6 +89,7 @@ def loose_translation(segment: Segment, motion: IntegratedMotion) -> tuple[Array
     return Rs_c0_b, p_c0_c if in_front.mean() >= 0.5 else -p_c0_c
 
 
+@stage("closed form")
 def align_on_sphere(segment: Segment, pre: Preintegrated, Rs_c0_b: Array, p_c0_c: Array) -> Array:
     """[velocities, gravity, 100 s] by VINS-Mono's rows, gravity with its norm."""
     rows, right = scaled_motion_rows(pre, Rs_c0_b, p_c0_c, segment.T_b_c[:3, 3])

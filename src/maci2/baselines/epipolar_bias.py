@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from maci2.baselines.stages import stage
 from maci2.lie import so3_exp, so3_jr
 from maci2.types import Array
 
@@ -84,6 +85,7 @@ def cauchy(scale: float) -> Loss:
     return loss
 
 
+@stage("gyroscope bias")
 def fit_bias(pairs: BearingPairs, loss: Loss, start: Array | None = None) -> BiasFit:
     """The bias that minimises the summed loss of the smallest eigenvalues, from `start` or zero."""
     bias = np.zeros(3) if start is None else start

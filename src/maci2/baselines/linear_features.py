@@ -14,6 +14,7 @@ import numpy as np
 from maci2.baselines.bundle_factors import Observations
 from maci2.baselines.integrated_motion import IntegratedMotion
 from maci2.baselines.sphere import solve_on_sphere
+from maci2.baselines.stages import stage
 from maci2.types import Array
 
 
@@ -27,6 +28,7 @@ class LinearFeatures:
     """(p, 3) [m]"""
 
 
+@stage("closed form")
 def solve_features(
     seen: Observations, motion: IntegratedMotion, gravity_norm: float
 ) -> LinearFeatures:

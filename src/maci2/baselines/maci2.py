@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from maci2.baselines.segment import Answer, Segment
+from maci2.baselines.stages import stage
 from maci2.estimation import SolverConfig, initialize
 from maci2.imu import ImuMeasurements
 from maci2.pipeline.options import RunOptions, VisionSource
@@ -31,6 +32,13 @@ def maci2_identity_imu(segment: Segment) -> Answer:
     return _initialize(segment, segment.measurements, SolverConfig(imu_identity=True))
 
 
+def maci2_two_frame(segment: Segment) -> Answer:
+    """MAC-I2 on tracks, two keyframes at a time (Eq. 5), as the paper's odometry does on images."""
+    pairwise = replace(segment, vision=segment.tracks.relative_poses())
+    return _initialize(pairwise, segment.measurements, SolverConfig())
+
+
+@stage("joint solve")
 def _initialize(segment: Segment, imu: ImuMeasurements, config: SolverConfig) -> Answer:
     """`ok` counts as accepted; `weak` asks its user to wait for a better window."""
     config = replace(config, gravity_norm=segment.gravity_norm)

@@ -171,13 +171,18 @@ def _rejection(segment: Segment, features: int) -> str:
         return f"{features} features were tracked, needed {wanted:.0f}"
     if len(segment.stamps_ns) < MIN_POSES:
         return f"{len(segment.stamps_ns)} poses, needed {MIN_POSES}"
+    turned = turned_deg(segment)
+    if turned < MIN_ROTATION_DEG:
+        return f"it turned by {turned:.1f} deg, needed {MIN_ROTATION_DEG:g}"
+    return ""
+
+
+def turned_deg(segment: Segment) -> float:
+    """All rotation within the window, by the gyroscope as it is."""
     raw = segment.raw
     inside = (raw.stamps_ns >= segment.stamps_ns[0]) & (raw.stamps_ns <= segment.stamps_ns[-1])
     dt = np.diff(raw.stamps_ns[inside]) / 1e9
-    turned_deg = np.rad2deg((np.linalg.norm(raw.gyro[inside][:-1], axis=1) * dt).sum())
-    if turned_deg < MIN_ROTATION_DEG:
-        return f"it turned by {turned_deg:.1f} deg, needed {MIN_ROTATION_DEG:g}"
-    return ""
+    return float(np.rad2deg((np.linalg.norm(raw.gyro[inside][:-1], axis=1) * dt).sum()))
 
 
 def in_front(seen: Observations, x: BundleState) -> Mask:

@@ -24,6 +24,7 @@ from maci2.baselines.orbslam3 import (
     start,
 )
 from maci2.baselines.segment import Answer, Segment
+from maci2.baselines.stages import stage
 from maci2.estimation import VIState
 from maci2.types import Array
 
@@ -42,6 +43,7 @@ def orbslam3_full(segment: Segment) -> Answer:
     return Answer(not reason, reason, found)
 
 
+@stage("structure")
 def map_poses(segment: Segment) -> Array:
     """(n, 4, 4) T_c0_b of a stereo map: vision alone adjusted, from the relative poses."""
     Ts_c0_b = segment.Ts_c0_b()
@@ -51,6 +53,7 @@ def map_poses(segment: Segment) -> Array:
     return Ts_c0_b[0] @ Ts
 
 
+@stage("inertial-only")
 def inertial_only(segment: Segment, Ts_c0_b: Array, gyro_bias: Array) -> VIState:
     """Velocities, biases and gravity from fixed poses; the gyroscope bias starts as given."""
     pre = raw_motion(segment)

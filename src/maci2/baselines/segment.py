@@ -7,6 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
+from maci2.baselines.stages import StageTime
 from maci2.errors import MeasurementError
 from maci2.estimation import Posterior, VIState
 from maci2.estimation.initial_guess import chain
@@ -112,6 +113,9 @@ class Answer:
 
     unsure: bool = False
     """Not accepted, yet not called wrong either: the method asks for more motion."""
+
+    stages: tuple[StageTime, ...] = ()
+    """How long its stages took; `run_initializer` says so of stages that are known to it."""
 
 
 class Initializer(Protocol):

@@ -33,6 +33,7 @@ from maci2.baselines.landmarks import longest, well_reprojected, with_points
 from maci2.baselines.openvins import VAR_WALK, BiasGuess, take
 from maci2.baselines.segment import Answer, Initializer, Segment
 from maci2.baselines.sphere import solve_on_sphere
+from maci2.baselines.stages import stage
 from maci2.baselines.view_pairs import bearing_pairs
 from maci2.estimation import VIState
 from maci2.imu import GAMMA, Preintegrated
@@ -144,6 +145,7 @@ def _chained(pre: Preintegrated, views: Views) -> tuple[Array, Array]:
     return gamma[views.first, views.second], D[views.first, views.second]
 
 
+@stage("closed form")
 def closed_form(segment: Segment, views: Views, motion: IntegratedMotion) -> tuple[Array, Array]:
     """Start velocity and gravity of known norm, in the first body."""
     across = translation_complements(segment, views, motion)

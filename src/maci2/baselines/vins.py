@@ -22,6 +22,7 @@ from maci2.baselines.alignment import (
     with_norm,
 )
 from maci2.baselines.segment import Answer, Segment
+from maci2.baselines.stages import stage
 from maci2.imu import Preintegrated
 from maci2.lie import se3_inv
 from maci2.types import Array
@@ -47,6 +48,7 @@ def vins_fixed(segment: Segment) -> Answer:
     return align(segment, segment.Ts_c0_c(), clear_each_time=True)
 
 
+@stage("closed form")
 def align(segment: Segment, Ts_c0_c: Array, clear_each_time: bool) -> Answer:
     """The alignment on given camera poses, whose scale may be any."""
     Ts_c0_b = Ts_c0_c @ se3_inv(np.ascontiguousarray(segment.T_b_c))

@@ -28,6 +28,7 @@ from maci2.baselines.bundle_state import BundleState, to_vi_state, upright
 from maci2.baselines.integrated_motion import integrated
 from maci2.baselines.landmarks import longest, with_points
 from maci2.baselines.segment import Answer, Segment
+from maci2.baselines.stages import stage
 from maci2.imu import Preintegrated, preintegrate
 from maci2.lie import se3, se3_inv
 from maci2.types import NS, Array
@@ -70,6 +71,7 @@ def vins_fusion(segment: Segment) -> Answer:
     return Answer(True, "", to_vi_state(segment, adjust(bundle, start, ITERATIONS).state))
 
 
+@stage("structure")
 def poses_by_pnp(segment: Segment) -> Array:
     """(n, 4, 4) T_c0_c, each from the points that stereo has given so far."""
     tracks = segment.tracks

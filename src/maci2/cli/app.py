@@ -14,9 +14,11 @@ from maci2.cli.check import check
 from maci2.cli.compile import compile, prepare_kernels
 from maci2.cli.convert import convert
 from maci2.cli.demo import demo
+from maci2.cli.early_checks import with_early_checks
 from maci2.cli.evaluate import evaluate
 from maci2.cli.imu_report import imu_report
 from maci2.cli.init import init
+from maci2.cli.json_output import json_on_stdout
 from maci2.cli.live import live
 from maci2.cli.model import model
 from maci2.cli.noise import noise
@@ -62,7 +64,8 @@ for command in (
     demo, check, simulate, vo, init, live, track, watch, calibrate, evaluate, reproduce, report,
     convert, truth, noise, bench, compile, imu_report, vo_report, train_imu, train_vision, model,
 ):  # fmt: skip
-    app.command()(spread(command))
+    checked = with_early_checks(command)
+    app.command()(spread(checked if command is live else json_on_stdout(checked)))
 
 
 def main() -> None:

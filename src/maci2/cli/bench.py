@@ -6,7 +6,8 @@ from typing import Annotated, Any
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.printing import number, print_table, progress_bar, write_json
+from maci2.cli.json_output import write_json
+from maci2.cli.printing import number, print_table, progress_bar
 
 
 def bench(

@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from maci2.cli import options as opt
+from maci2.cli.json_output import write_json
 from maci2.cli.option_groups import Measuring, Opening, run_options
-from maci2.cli.printing import command_line, print_summary, write_json
+from maci2.cli.printing import command_line, print_summary
+from maci2.cli.viewing import require_viewer, viewer
 
 if TYPE_CHECKING:
     from maci2.estimation import CalibrationResult
+    from maci2.pipeline.options import RunOptions
     from maci2.pipeline.prepare import Inputs
+    from maci2.sensors import Rig
 
 DEFAULT_WINDOW_S = 30.0
 
@@ -50,6 +54,7 @@ def calibrate(
 
     Exit code 1 when the verdict is `failed`; the YAML is then not written.
     """
+    require_viewer(rerun)
     from maci2.pipeline.offline import calibrate_recording, calibration_keyframes
     from maci2.pipeline.stated_mounting import parse_mounting
 
@@ -70,35 +75,45 @@ def calibrate(
     write_json(json, calibration_json(inputs, result))
     print_calibration(inputs, result)
     if rerun:
-        from maci2.reports.rerun_viewer import Viewer
-
-        Viewer(rerun, "calibrate").show_calibration(result)
+        with viewer(rerun, "calibrate") as shown:
+            shown.show_calibration(result)
+    if result.verdict.status != "failed":
+        _write(inputs, result, output)
+    if report is not None:
+        _report(inputs, result, options, report)
     if result.verdict.status == "failed":
         raise typer.Exit(1)
-    _write(inputs, result, output, report)
 
 
-def _write(
-    inputs: "Inputs", result: "CalibrationResult", output: Path | None, report: Path | None
-) -> None:
-    """Write the calibration and the report, each where it was asked for."""
-    if result.state is None:
+def _write(inputs: "Inputs", result: "CalibrationResult", output: Path | None) -> None:
+    """Write the calibration where it was asked for."""
+    if output is None:
         return
+    from maci2.rigs import write_camchain
+
+    write_camchain(output, _calibrated(inputs, result))
+    typer.echo(f"wrote {output}")
+
+
+def _report(
+    inputs: "Inputs", result: "CalibrationResult", options: "RunOptions", report: Path
+) -> None:
+    """Write the page, also of a calibration that failed: it shows why."""
+    from maci2.files import write_atomically
+    from maci2.reports.calibration_page import calibration_page
+
+    rig = _calibrated(inputs, result)
+    write_atomically(report, calibration_page(inputs, result, rig, options, command_line()))
+    typer.echo(f"wrote {report}")
+
+
+def _calibrated(inputs: "Inputs", result: "CalibrationResult") -> "Rig":
+    """The rig with what was found; as it was where nothing was."""
     from maci2.pipeline.prepare import recalibrated_rig
 
-    further_offset_s = result.report.time_offset_s or 0.0
-    calibrated = recalibrated_rig(inputs, result.state.T_b_c, further_offset_s)
-    if output is not None:
-        from maci2.rigs import write_camchain
-
-        write_camchain(output, calibrated)
-        typer.echo(f"wrote {output}")
-    if report is not None:
-        from maci2.files import write_atomically
-        from maci2.reports.calibration_page import calibration_page
-
-        write_atomically(report, calibration_page(inputs, result, calibrated, command_line()))
-        typer.echo(f"wrote {report}")
+    if result.state is None:
+        return inputs.recording.rig
+    return recalibrated_rig(inputs, result.state.T_b_c, result.report.time_offset_s or 0.0)
 
 
 def print_calibration(inputs: "Inputs", result: "CalibrationResult") -> None:

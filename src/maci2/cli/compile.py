@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.printing import progress_bar, write_json
+from maci2.cli.json_output import write_json
+from maci2.cli.printing import progress_bar
 
 INSTANT = {"init": ("initialize", "odometry")}
 """Commands that answer faster interpreted than after compiling."""

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from maci2.cli import options as opt
+from maci2.cli.json_output import write_json
 
 
 def convert(
@@ -26,6 +27,7 @@ def convert(
     imu_rate: opt.ImuRate = None,
     imu_noise: opt.ImuNoiseText = "",
     t_b_c: opt.Extrinsics = "",
+    json: opt.Json = None,
 ) -> None:
     """Write a calibration in another tool's files; each says its convention in a comment."""
     from maci2.datasets import open_rig
@@ -39,5 +41,13 @@ def convert(
             f"read {kind_of(source).name}: cameras: {len(rig.cameras)}, place on the IMU {place}, "
             f"IMU noise {noise}"
         )
-    for path in convert_rig(rig, output, to, biases):
+    paths = convert_rig(rig, output, to, biases)
+    for path in paths:
         typer.echo(f"wrote {path}")
+    record = {
+        "cameras": len(rig.cameras),
+        "extrinsics_known": rig.extrinsics_known,
+        "noise_known": rig.noise_known,
+        "files": [str(path) for path in paths],
+    }
+    write_json(json, record)

@@ -8,7 +8,8 @@ import typer
 from maci2.cli import options as opt
 from maci2.cli.calibrate import print_calibration
 from maci2.cli.init import print_result
-from maci2.cli.printing import print_table, progress_bar
+from maci2.cli.json_output import write_json
+from maci2.cli.printing import command_line, print_table, progress_bar
 
 
 def demo(
@@ -16,6 +17,7 @@ def demo(
         "maci2-demo"
     ),
     seed: opt.Seed = 0,
+    json: opt.Json = None,
 ) -> None:
     """Render stereo images, estimate everything, print estimate, 1-sigma and true error."""
     from rich.console import Console
@@ -23,9 +25,9 @@ def demo(
     console = Console()
     with progress_bar() as on_progress:
         on_progress("loading", 0, 0)
-        from maci2.demo import run_demo
+        from maci2.demo import demo_record, run_demo
 
-        result = run_demo(output, seed, lambda step: on_progress(step, 0, 0))
+        result = run_demo(output, seed, lambda step: on_progress(step, 0, 0), command_line())
     console.rule("initialization")
     print_result(result.calibration_inputs, result.initialized, result.errors)
     console.rule("calibration")
@@ -37,3 +39,4 @@ def demo(
         [(key.replace("_", " "), f"{value:.2f}") for key, value in result.nees.items()],
     )
     typer.echo(f"report: {output / 'report.html'}")
+    write_json(json, demo_record(result))

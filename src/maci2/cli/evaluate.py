@@ -7,8 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from maci2.cli import options as opt
+from maci2.cli.json_output import write_json
 from maci2.cli.option_groups import Measuring, Opening, run_options
-from maci2.cli.printing import number, print_table, progress_bar, write_json
+from maci2.cli.printing import number, print_table, progress_bar
 
 SCORES = ("gravity", "velocity", "gyro_bias", "pose")
 

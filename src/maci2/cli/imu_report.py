@@ -6,8 +6,9 @@ from typing import Annotated, Any
 import typer
 
 from maci2.cli import options as opt
+from maci2.cli.json_output import write_json
 from maci2.cli.option_groups import Opening
-from maci2.cli.printing import print_table, write_json
+from maci2.cli.printing import print_table
 
 
 def imu_report(

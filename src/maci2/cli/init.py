@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from maci2.cli import options as opt
+from maci2.cli.json_output import write_json
 from maci2.cli.option_groups import Measuring, Opening, run_options
-from maci2.cli.printing import command_line, print_summary, write_json
+from maci2.cli.printing import command_line, print_summary
+from maci2.cli.viewing import require_viewer, viewer
 
 if TYPE_CHECKING:
     from maci2.evaluation.metrics import InitErrors
@@ -32,6 +34,7 @@ def init(
 
     Exit code 1 when the verdict is `failed`.
     """
+    require_viewer(rerun)
     options = run_options(
         measuring,
         opening,
@@ -55,7 +58,7 @@ def init(
         from maci2.files import write_atomically
         from maci2.reports.init_page import init_page
 
-        write_atomically(report, init_page(inputs, initialized, errors, command_line()))
+        write_atomically(report, init_page(inputs, initialized, errors, options, command_line()))
         typer.echo(f"wrote {report}")
     if rerun:
         show(rerun, inputs, initialized)
@@ -65,17 +68,16 @@ def init(
 
 def show(target: str, inputs: "Inputs", initialized: "Initialized") -> None:
     """Show the window with Rerun."""
-    from maci2.reports.rerun_viewer import Viewer
     from maci2.vision.odometry import StereoOdometry
 
-    viewer = Viewer(target, "init")
     result, window = initialized.result, initialized.window
-    viewer.show_initialization(result)
-    if result.state is not None and result.report.time_offset_s is None:
-        vision = inputs.camera_motion(window.stamps_ns, window.index)
-        viewer.show_residuals(result.state, vision)
-        if isinstance(inputs.visual, StereoOdometry):
-            viewer.show_tracks(inputs.visual, window.stamps_ns)
+    with viewer(target, "init") as shown:
+        shown.show_initialization(result)
+        if result.state is not None and result.report.time_offset_s is None:
+            vision = inputs.camera_motion(window.stamps_ns, window.index)
+            shown.show_residuals(result.state, vision)
+            if isinstance(inputs.visual, StereoOdometry):
+                shown.show_tracks(inputs.visual, window.stamps_ns)
 
 
 def print_result(inputs: "Inputs", initialized: "Initialized", errors: "InitErrors | None") -> None:

@@ -13,6 +13,7 @@ import typer
 from maci2.cli import options as opt
 from maci2.cli.option_groups import Opening
 from maci2.cli.printing import sigmas, vector
+from maci2.cli.viewing import require_viewer, viewer
 
 if TYPE_CHECKING:
     from maci2.estimation import InitResult
@@ -57,6 +58,7 @@ def live(
 
     if not speed > 0.0:
         raise OptionError(f"--speed is {speed:g}, needed above 0.")
+    require_viewer(rerun)
     if track and rerun:
         raise OptionError("--rerun shows an initialization; leave out --track or --rerun.")
     recording = opening.open(sequence)
@@ -155,9 +157,8 @@ def _initialize(
     say(verdict_text(results[-1].verdict))
     say(_timing(taken, results[0], ready_s[0]))
     if rerun:
-        from maci2.reports.rerun_viewer import Viewer
-
-        Viewer(rerun, "live").show_initialization(results[-1])
+        with viewer(rerun, "live", say) as shown:
+            shown.show_initialization(results[-1])
 
 
 def _result_line(result: "InitResult", clock: _Clock) -> str:

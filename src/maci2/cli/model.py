@@ -4,6 +4,9 @@ from typing import Annotated
 
 import typer
 
+from maci2.cli import options as opt
+from maci2.cli.json_output import write_json
+
 MATCHES = "matches"
 """Name of the match covariance, which belongs to cameras and not to an IMU."""
 
@@ -16,16 +19,18 @@ def model(
             "matches; none lists them"
         ),
     ] = "",
+    json: opt.Json = None,
 ) -> None:
     """The card of a learned model: what it was trained on, how well it does, its limits."""
     from maci2.imu.learned_model import bundled_models, load_imu_model
     from maci2.vision.covariance_models import Learned, bundled_digest
 
-    if name == MATCHES:
-        typer.echo(Learned().card.text())
-        return
     if name:
-        typer.echo(load_imu_model(name).card())
+        card = Learned().card if name == MATCHES else load_imu_model(name).about
+        typer.echo(card.text())
+        write_json(json, card.model_dump(mode="json"))
         return
-    for bundled, digest in {**bundled_models(), MATCHES: bundled_digest()}.items():
+    digests = {**bundled_models(), MATCHES: bundled_digest()}
+    for bundled, digest in digests.items():
         typer.echo(f"{bundled:<20} sha256 {digest}")
+    write_json(json, {"models": digests})

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from maci2.cli import options as opt
+from maci2.cli.json_output import write_json
 from maci2.cli.option_groups import Measuring, Opening, run_options
-from maci2.cli.printing import command_line, write_json
+from maci2.cli.printing import command_line
 
 if TYPE_CHECKING:
     from maci2.pipeline.imu_noise_run import MeasuredImu

@@ -139,7 +139,9 @@ Rivals = Annotated[bool | None, typer.Option("--rivals/--no-rivals", hidden=True
 Spoil = Annotated[str, typer.Option("--spoil", hidden=True)]
 """The name that --degrade had in version 0.1."""
 
-Json = Annotated[Path | None, typer.Option("--json", help="write the result to this file")]
+Json = Annotated[
+    Path | None, typer.Option("--json", help="write the result to this file; - prints it")
+]
 
 
 def given(imu_rate: float | None, imu_noise: str, t_b_c: str) -> "Given":

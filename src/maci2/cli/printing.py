@@ -4,8 +4,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from maci2.text_tables import FILE_WIDTH, number, rich_table, sigmas, vector
 
@@ -107,15 +106,6 @@ def print_summary(text: str, verdict: "Verdict") -> None:
     summary.highlight_regex(rf"(?<=verdict: ){verdict.status}", f"bold {color}")
     console = Console()
     console.print(summary, soft_wrap=True)
-
-
-def write_json(path: Path | None, record: dict[str, Any]) -> None:
-    """Write a result, whole or not at all; nothing without a path."""
-    if path is None:
-        return
-    from maci2 import files
-
-    files.write_json(path, record)
 
 
 def command_line() -> str:

@@ -1,18 +1,20 @@
 """`maci2 reproduce` and `maci2 report`."""
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.printing import print_table, progress_bar
+from maci2.cli.json_output import write_json
+from maci2.cli.printing import command_line, print_table, progress_bar
 
 if TYPE_CHECKING:
     from maci2.experiments.reproduce import Reproduced
 
 
-TABLE_WIDTH = 200
+TABLE_WIDTH = 300
 """Recordings across; nothing is cut off in a file."""
 
 
@@ -25,6 +27,12 @@ def reproduce(
     output: Annotated[
         Path, typer.Option("-o", "--output", help="folder for results and the report")
     ] = Path("maci2-results"),
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="only this method, by its row or initializer (DRT-t, drt-t); may be given again"
+        ),
+    ] = None,
     seed: opt.Seed = 0,
     time_limit: Annotated[
         float,
@@ -39,22 +47,21 @@ def reproduce(
     jobs: Annotated[int, typer.Option(help="tasks worked on at once")] = 2,
     backend: opt.Backend = "local",
     scheduler: opt.Scheduler = "",
+    json: opt.Json = None,
 ) -> None:
     """The paper's experiments by name, with baselines on the same input and the paper's numbers.
 
     A run that was interrupted goes on where it ended.
     """
-    from maci2.experiments.catalogue import find_experiments
+    from maci2.experiments.catalogue import by_methods, find_experiments
     from maci2.experiments.experiment import Settings
     from maci2.experiments.recordings import find_recordings
     from maci2.experiments.reproduce import reproduce as run
     from maci2.files import write_atomically
-    from maci2.reports.experiments_page import build_page, plotting_library
+    from maci2.reports.experiments_page import build_page
     from maci2.reports.runs import read_runs
 
-    # What the report will need is missed now, not after minutes of work.
-    plotting_library()
-    experiments = find_experiments(names or [])
+    experiments = by_methods(find_experiments(names or []), method or [])
     recordings = find_recordings(data)
     settings = Settings(seed, time_limit)
     pool = opt.pool(jobs, backend, scheduler)
@@ -65,8 +72,10 @@ def reproduce(
         print_experiment(reproduced)
         done.append(reproduced)
     page = output / "report.html"
-    write_atomically(page, build_page(read_runs([reproduced.folder for reproduced in done])))
+    runs = read_runs([reproduced.folder for reproduced in done])
+    write_atomically(page, build_page(runs, command_line()))
     typer.echo(f"report: {page}")
+    write_json(json, {"report": str(page), "experiments": [_record(one) for one in done]})
 
 
 def report(
@@ -74,6 +83,7 @@ def report(
     output: Annotated[Path, typer.Option("-o", "--output", help="the report to write")] = Path(
         "report.html"
     ),
+    json: opt.Json = None,
 ) -> None:
     """One self-contained report of tables and figures."""
     from maci2.files import write_atomically
@@ -81,8 +91,22 @@ def report(
     from maci2.reports.runs import read_runs
 
     runs = read_runs(folders)
-    write_atomically(output, build_page(runs))
+    write_atomically(output, build_page(runs, command_line()))
     typer.echo(f"wrote {output}: {len(runs)} experiments")
+    write_json(json, {"report": str(output), "experiments": [run.about["name"] for run in runs]})
+
+
+def _record(reproduced: "Reproduced") -> dict[str, Any]:
+    """Tables and claims of one experiment."""
+    found = reproduced.findings
+    return {
+        "name": reproduced.experiment.name,
+        "title": reproduced.experiment.title,
+        "folder": str(reproduced.folder),
+        "missing": list(reproduced.missing),
+        "tables": [] if found is None else [table.as_dict() for table in found.tables],
+        "claims": [] if found is None else [asdict(claim) for claim in found.claims],
+    }
 
 
 def print_experiment(reproduced: "Reproduced") -> None:

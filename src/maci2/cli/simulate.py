@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from maci2.cli import options as opt
+from maci2.cli.json_output import write_json
 from maci2.cli.printing import progress_bar
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 def simulate(
     output: Annotated[Path, typer.Argument(help="folder to write, in EuRoC layout")],
     motion: Annotated[
-        str, typer.Option(help="handheld, drone, car, static, straight or planar_yaw")
+        str, typer.Option(help="handheld, drone, car, driving, static, straight or planar_yaw")
     ] = "handheld",
     duration: Annotated[float, typer.Option(help="length [s]")] = 30.0,
     lens: Annotated[str, typer.Option(help="pinhole or fisheye")] = "pinhole",
@@ -32,6 +33,9 @@ def simulate(
             "moving_boxes=4, blackout=0.5, covered=0.5"
         ),
     ] = "",
+    scene: Annotated[
+        str, typer.Option(help="with images: room, or street (for level motion)")
+    ] = "room",
     spoil: opt.Spoil = "",
     along: Annotated[
         Path | None,
@@ -51,6 +55,7 @@ def simulate(
     ] = False,
     truth: opt.Truth = "",
     seed: opt.Seed = 0,
+    json: opt.Json = None,
 ) -> None:
     """Write a recording in EuRoC layout: IMU, calibration, exact truth, and images on request."""
     from maci2.datasets import open_recording, write_euroc
@@ -69,7 +74,7 @@ def simulate(
     )
     if not images and along is None:
         write_euroc(run(config), output)
-        typer.echo(f"wrote {output}")
+        _wrote(output, False, json)
         return
     from maci2.simulation.rendering.recording import RenderConfig, render_recording
 
@@ -79,7 +84,12 @@ def simulate(
 
         recording = with_audited(recording, (truth,))
     rendered = RenderConfig(
-        degraded(difficulty_of(difficulty), degrade or spoil), seed, rate, start, duration
+        degraded(difficulty_of(difficulty), degrade or spoil),
+        seed,
+        rate,
+        start,
+        duration,
+        scene,  # type: ignore[arg-type]
     )
     if along is not None and not keep_clock:
         recording = _on_imu_clock(recording, rendered, truth)
@@ -88,7 +98,12 @@ def simulate(
             recording, output, rendered, truth,
             on_pair=partial(on_progress, "rendering stereo pairs"),
         )  # fmt: skip
-    typer.echo(f"wrote {output}")
+    _wrote(output, True, json)
+
+
+def _wrote(folder: Path, images: bool, json: Path | None) -> None:
+    typer.echo(f"wrote {folder}")
+    write_json(json, {"folder": str(folder), "images": images})
 
 
 def _on_imu_clock(recording: "Recording", rendered: "RenderConfig", truth: str) -> "Recording":

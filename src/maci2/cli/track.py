@@ -1,13 +1,16 @@
 """`maci2 track`."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from maci2.cli import options as opt
+from maci2.cli.json_output import write_json
 from maci2.cli.option_groups import Measuring, Opening, run_options
-from maci2.cli.printing import command_line, number, print_table, write_json
+from maci2.cli.printing import command_line, number, print_table
+from maci2.cli.viewing import require_viewer, viewer
 
 if TYPE_CHECKING:
     from maci2.evaluation.track_errors import TrackErrors
@@ -52,6 +55,7 @@ def track(
     Poses are those of the IMU in a world whose z axis points up and whose origin is the IMU's place
     at the first keyframe. Each state knows only what came before it, unless --batch.
     """
+    require_viewer(rerun)
     options = run_options(
         measuring,
         opening,
@@ -79,14 +83,14 @@ def track(
         for path in write_track(tracked, output, summary):
             typer.echo(f"wrote {path}")
     if rerun:
-        from maci2.reports.rerun_viewer import Viewer
-
-        Viewer(rerun, f"track {tracked.inputs.recording.name}").show_path(tracked.track.states)
+        with viewer(rerun, f"track {tracked.inputs.recording.name}") as shown:
+            shown.show_path(tracked.track.states)
     if report is not None:
         from maci2.files import write_atomically
         from maci2.reports.track_page import track_page
 
-        write_atomically(report, track_page(tracked, errors, command_line()))
+        choices = options.as_dict() | {"interval_s": interval, "batch": batch} | asdict(config)
+        write_atomically(report, track_page(tracked, errors, choices, command_line()))
         typer.echo(f"wrote {report}")
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from maci2.cli import options as opt
+from maci2.cli.json_output import write_json
 from maci2.errors import OptionError
 
 
@@ -45,6 +46,7 @@ def train_imu(
     held_out_epochs: Annotated[int | None, typer.Option(help="of the held-out stage")] = None,
     seed: Annotated[int, typer.Option(help="seed of all random numbers")] = 0,
     threads: Annotated[int, typer.Option(help="threads of torch")] = 1,
+    json: opt.Json = None,
 ) -> None:
     """Train an IMU model and write it as a weight file; needs `pip install maci2[train]`."""
     try:
@@ -77,3 +79,4 @@ def train_imu(
     card = run(chosen, data, path, model, folder, config)
     typer.echo(card.text())
     typer.echo(f"wrote {path}")
+    write_json(json, {"file": str(path), "card": card.model_dump(mode="json")})

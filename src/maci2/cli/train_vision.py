@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from maci2.cli import options as opt
+from maci2.cli.json_output import write_json
 from maci2.cli.printing import progress_bar
 from maci2.errors import OptionError
 
@@ -21,6 +22,7 @@ def train_vision(
     epochs: Annotated[int, typer.Option(help="passes over all matches")] = 20,
     seed: opt.Seed = 0,
     threads: Annotated[int, typer.Option(help="threads of torch")] = 1,
+    json: opt.Json = None,
 ) -> None:
     """Train the covariance of matches on rendered rooms; needs `pip install maci2[train]`."""
     try:
@@ -45,3 +47,5 @@ def train_vision(
     digest = export(network, card, output)
     typer.echo(card.text())
     typer.echo(f"wrote {output}, sha256 {digest}")
+    record = {"file": str(output), "sha256": digest, "card": card.model_dump(mode="json")}
+    write_json(json, record)

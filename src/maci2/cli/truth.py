@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 
 from maci2.cli import options as opt
+from maci2.cli.json_output import write_json
 from maci2.cli.option_groups import Opening
-from maci2.cli.printing import write_json
+from maci2.cli.printing import command_line
 
 
 def truth(
@@ -28,6 +29,7 @@ def truth(
         bool, typer.Option("--inside", help="allow a folder inside the recording")
     ] = False,
     opening: Opening = Opening(),
+    report: opt.Report = None,
     json: opt.Json = None,
 ) -> None:
     """Audited ground truth with covariance, and what is wrong with the published one.
@@ -40,7 +42,8 @@ def truth(
 
     require_outside(output, sequence, inside)
     require_new_folder(output)
-    audit = audit_ground_truth(opening.open(sequence), source)
+    recording = opening.open(sequence)
+    audit = audit_ground_truth(recording, source)
     record = audit_record(audit)
     for finding in audit.findings:
         typer.echo(f"{finding.what}: {finding.text}")
@@ -52,3 +55,9 @@ def truth(
     write_audit(audit, output)
     write_json(json, record)
     typer.echo(f"wrote {output}")
+    if report is not None:
+        from maci2.files import write_atomically
+        from maci2.reports.truth_page import truth_page
+
+        write_atomically(report, truth_page(audit, recording, command_line()))
+        typer.echo(f"wrote {report}")

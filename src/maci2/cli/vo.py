@@ -7,8 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from maci2.cli import options as opt
+from maci2.cli.json_output import write_json
 from maci2.cli.option_groups import Opening
-from maci2.cli.printing import number, print_table, progress_bar, write_json
+from maci2.cli.printing import number, print_table, progress_bar
+from maci2.cli.viewing import require_viewer, viewer
 
 Interval = Annotated[float, typer.Option(help="time between keyframes [s]")]
 
@@ -34,11 +36,13 @@ def vo(
     ] = None,
     opening: Opening = Opening(),
     rerun: opt.Rerun = "",
+    json: opt.Json = None,
 ) -> None:
     """Relative camera poses with 6x6 covariances from stereo images.
 
     An interrupted run goes on where it ended when called again with the same options.
     """
+    require_viewer(rerun)
     from maci2.pipeline.vo import VoOptions, run_vo
 
     options = VoOptions(interval, covariance, weights, opening.rig, opening.given(), opening.topics)
@@ -49,14 +53,16 @@ def vo(
         f"wrote {output}: {len(result.poses)} relative poses, {len(unmeasured)} of them not "
         "measured"
     )
+    reasons = [{"stamp_ns": pose.stamps_ns[0], "reason": pose.reason} for pose in unmeasured]
+    record = {"file": str(output), "poses": len(result.poses), "unmeasured": reasons}
+    write_json(json, record)
     for pose in unmeasured[:SHOWN_REASONS]:
         typer.echo(f"  {pose.stamps_ns[0]} ns: {pose.reason}")
     if len(unmeasured) > SHOWN_REASONS:
         typer.echo(f"  and {len(unmeasured) - SHOWN_REASONS} more")
     if rerun:
-        from maci2.reports.rerun_viewer import Viewer
-
-        Viewer(rerun, "vo").show_tracks(result.odometry, result.keyframes_ns)
+        with viewer(rerun, "vo") as shown:
+            shown.show_tracks(result.odometry, result.keyframes_ns)
 
 
 def vo_report(

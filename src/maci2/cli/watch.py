@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from maci2.cli import options as opt
+from maci2.cli.json_output import write_json
 from maci2.cli.option_groups import Measuring, Opening, run_options
-from maci2.cli.printing import number, print_table, write_json
+from maci2.cli.printing import number, print_table
 from maci2.errors import OptionError
 
 if TYPE_CHECKING:

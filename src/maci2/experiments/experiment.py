@@ -2,30 +2,22 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 from maci2.errors import require_in_range
-from maci2.evaluation.metrics import PAPER_LIMITS, SuccessLimits
-from maci2.experiments.board import Board
 from maci2.experiments.calibration_tables import calibration_findings
 from maci2.experiments.calibration_task import CalibrationMethod, CalibrationTask
-from maci2.experiments.claims import ClaimMaker, no_claims
 from maci2.experiments.covariance_tables import covariance_findings
-from maci2.experiments.figures import initialization_figures
 from maci2.experiments.hard_images_task import HardImagesTask
 from maci2.experiments.imu_task import CovarianceTask
-from maci2.experiments.init_tables import audited_table, error_tables, verdict_table
 from maci2.experiments.init_task import InitTask
-from maci2.experiments.method import Method
-from maci2.experiments.paper_numbers import PaperTable
+from maci2.experiments.method import has_vision, vision_file
 from maci2.experiments.recordings import Recordings
 from maci2.experiments.robustness_task import (
     RobustnessTask,
     robustness_findings,
     robustness_tasks,
 )
-from maci2.experiments.row_records import row_from_record
 from maci2.experiments.table import Findings
 from maci2.experiments.track_task import TrackTask, baselines_of, track_findings
 from maci2.experiments.truth_task import TruthTask, truth_findings
@@ -74,72 +66,6 @@ class Experiment(Protocol):
     def files(self) -> tuple[str, ...]: ...
     def tasks(self, recordings: Recordings, settings: Settings) -> list[Task]: ...
     def findings(self, records: Records) -> Findings: ...
-
-
-@dataclass(frozen=True)
-class InitExperiment:
-    """Methods on the windows of recordings."""
-
-    name: str
-    title: str
-    recordings: tuple[str, ...]
-    methods: tuple[Method, ...]
-    metrics: tuple[str, ...] = ("gravity_deg", "velocity_rmse")
-    paper: PaperTable | None = None
-    strides_s: tuple[float, ...] = (2.5,)
-    limits: SuccessLimits = PAPER_LIMITS
-    """Errors below which a window is a success."""
-
-    claims: ClaimMaker = no_claims
-    """What is claimed about the results."""
-
-    scored: bool = False
-    """Whether verdicts get a table of their own."""
-
-    detail: bool = False
-    """Whether there are figures window by window."""
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """Files that a recording must hold for some method."""
-        visions = dict.fromkeys(method.vision for method in self.methods)
-        return tuple(file for vision in visions if (file := _file_of(vision)))
-
-    def tasks(self, recordings: Recordings, settings: Settings) -> list[Task]:
-        return [
-            InitTask(name, path, method, stride_s, settings.seed, settings.limit_s)
-            for name, path in recordings.present(self.recordings).items()
-            for method in self.methods
-            if _has_vision(path, method.vision)
-            for stride_s in (self.strides_s[:1] if method.first_stride_only else self.strides_s)
-        ]
-
-    def findings(self, records: Records) -> Findings:
-        board = self.board(records)
-        tables = error_tables(board, self.metrics, self.paper)
-        if self.scored:
-            tables += [verdict_table(board), audited_table(board)]
-        figures = initialization_figures(board, self.metrics, self.detail)
-        return Findings(tables, self.claims(board, self.paper), figures)
-
-    def board(self, records: Records) -> Board:
-        by_name = {(method.name, method.vision): method for method in self.methods}
-        rows = {}
-        for record in records.values():
-            task = record["task"]
-            method = by_name.get((task["method"]["name"], task["method"]["vision"]))
-            if method is not None:
-                key = method, task["stride_s"], task["recording"]
-                rows[key] = [row_from_record(row) for row in record["rows"]]
-        there = {recording for _, _, recording in rows}
-        ran = {method for method, _, _ in rows}
-        return Board(
-            tuple(method for method in self.methods if method in ran),
-            tuple(name for name in self.recordings if name in there),
-            self.strides_s,
-            self.limits,
-            rows,
-        )
 
 
 @dataclass(frozen=True)
@@ -214,7 +140,7 @@ class TrackExperiment:
 
     @property
     def files(self) -> tuple[str, ...]:
-        return (_file_of(self.vision),)
+        return (vision_file(self.vision),)
 
     def tasks(self, recordings: Recordings, settings: Settings) -> list[Task]:
         images = recordings.present(self.with_images).items()
@@ -228,7 +154,7 @@ class TrackExperiment:
             *(
                 TrackTask(name, path, self.vision, imu)
                 for name, path in fused
-                if _has_vision(path, self.vision)
+                if has_vision(path, self.vision)
                 for imu in self.imus
             ),
         ]
@@ -294,14 +220,3 @@ class TruthExperiment:
 
     def findings(self, records: Records) -> Findings:
         return truth_findings(list(records.values()))
-
-
-def _has_vision(path: Path, vision: str) -> bool:
-    file = _file_of(vision)
-    return not file or (path / file).is_file()
-
-
-def _file_of(vision: str) -> str:
-    """The file that a vision source needs, if any."""
-    kind, _, file = vision.partition(":")
-    return file if kind == "trajectory" else ""

@@ -14,6 +14,12 @@ from maci2.types import NS
 
 BINS = 6
 
+FEWEST_METHODS = 5
+"""Methods from which on the others can say how difficult a window is."""
+
+DIFFICULTIES = (0.0, 0.2, 0.4, 0.6, 0.8)
+"""Shares of the other methods that fail, from which on a bin begins."""
+
 PREDICTED = {
     "gravity_deg": ("gravity_std_deg", "deg"),
     "velocity_rmse": ("velocity_std", "m/s"),
@@ -30,6 +36,8 @@ def initialization_figures(board: Board, metrics: tuple[str, ...], detail: bool)
     for vision in board.visions():
         methods = board.of_vision(vision)
         figures += [_distributions(board, methods, vision, metric) for metric in metrics]
+        if len(methods) >= FEWEST_METHODS:
+            figures.append(success_over_difficulty(board, methods, vision))
         if not detail:
             continue
         figures += [
@@ -52,6 +60,43 @@ def _distributions(board: Board, methods: list[Method], vision: str, metric: str
         "title": f"{title} error over all windows, vision {vision}",
         "unit": unit,
         "groups": groups,
+    }
+
+
+def success_over_difficulty(board: Board, methods: list[Method], vision: str) -> Figure:
+    """Success rate of each method where few, some and most of the other methods fail."""
+    right = {
+        method: {
+            (name, row.index): is_right(row, board.limits) for name, row in board.pooled(method)
+        }
+        for method in methods
+    }
+    series = []
+    for method in methods:
+        bins: list[list[bool]] = [[] for _ in DIFFICULTIES]
+        for window, success in right[method].items():
+            others = [
+                answers[window]
+                for other, answers in right.items()
+                if other is not method and window in answers
+            ]
+            if others:
+                failing = 1.0 - sum(others) / len(others)
+                bins[int(np.searchsorted(DIFFICULTIES, failing, side="right")) - 1].append(success)
+        shown = [(share, one) for share, one in zip(DIFFICULTIES, bins, strict=True) if one]
+        series.append(
+            {
+                "name": method.name,
+                "difficulty": [share for share, _ in shown],
+                "success": [round(sum(one) / len(one), 4) for _, one in shown],
+                "count": [len(one) for _, one in shown],
+            }
+        )
+    return {
+        "kind": "difficulty",
+        "title": f"success over difficulty, vision {vision}",
+        "unit": "share of the other methods that fail on a window",
+        "series": series,
     }
 
 
@@ -93,7 +138,11 @@ def _bins(board: Board, methods: list[Method], vision: str, metric: str) -> Figu
     stated, unit = PREDICTED[metric]
     series = []
     for method in methods:
-        rows = [row for _, row in board.pooled(method) if row.stated is not None]
+        rows = [
+            row
+            for _, row in board.pooled(method)
+            if row.stated is not None and getattr(row.errors, metric, None) is not None
+        ]
         predicted = np.array([getattr(row.stated, stated) for row in rows])
         actual = np.array([getattr(row.errors, metric) for row in rows])
         bins = equal_bins(predicted, actual, min(BINS, len(rows)))

@@ -6,7 +6,7 @@ from maci2.evaluation.metrics import METRICS, SCORES
 from maci2.evaluation.rows import Row
 from maci2.evaluation.summary import Summary, against_audit
 from maci2.experiments.board import Board
-from maci2.experiments.method import Method
+from maci2.experiments.method import Method, short_vision
 from maci2.experiments.paper_numbers import PaperTable
 from maci2.experiments.table import Cell, Line, Table, mark_best
 
@@ -55,7 +55,7 @@ def verdict_table(board: Board) -> Table:
     """Every method at every stride, with and without the excitation gate."""
     lines = []
     for method in board.methods:
-        for stride_s in board.strides_s[:1] if method.first_stride_only else board.strides_s:
+        for stride_s in board.strides_s:
             mean = board.average(method, stride_s)
             lines.append(_verdict_line(method, f"every {stride_s:g} s", mean))
             gated = board.average(method, stride_s, _is_excited)
@@ -126,4 +126,4 @@ def _is_excited(row: Row) -> bool:
 
 def source_of(method: Method) -> str:
     """Vision source and IMU model, as every row states them."""
-    return f"vision {method.vision.rpartition('/')[2]}, IMU {method.imu}"
+    return f"vision {short_vision(method.vision)}, IMU {method.imu}"

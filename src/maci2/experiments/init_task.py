@@ -1,19 +1,24 @@
 """One method on every window of one recording: a row for each, whatever happens."""
 
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from maci2.baselines import Answer, Segment, find_initializer, make_segment, run_initializer
 from maci2.baselines.excitation import is_excited
+from maci2.baselines.stages import StageTime
 from maci2.evaluation.protocol import find_judges
 from maci2.evaluation.rows import Estimate, Judges, Row, window_row, windows_with_truth
 from maci2.evaluation.time_limit import TimeLimitError, within
 from maci2.experiments.method import Method, slug
 from maci2.experiments.rehearsals import compare_once
 from maci2.experiments.row_records import row_record
+from maci2.experiments.store import WindowTimes
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.pipeline.windows import Window
@@ -44,6 +49,9 @@ class InitTask:
     only: int | None = None
     """Index of the only window to do; None for all windows."""
 
+    windows: int = 0
+    """Most windows, evenly spread over the recording; 0 for all."""
+
     @property
     def key(self) -> str:
         """Name of the result's file."""
@@ -58,6 +66,7 @@ class InitTask:
             "stride_s": self.stride_s,
             "seed": self.seed,
             "limit_s": self.limit_s,
+            "windows": self.windows,
             "method": asdict(self.method),
         }
 
@@ -69,8 +78,8 @@ class TaskResult:
     rows: list[dict[str, Any]]
     """One record for each window, trial, model or report."""
 
-    times_ms: list[float] = field(default_factory=list)
-    """Wall time of each window."""
+    times: WindowTimes = field(default_factory=WindowTimes)
+    """Wall times of the windows."""
 
     left_out: int = 0
     """Windows whose ground truth is not known."""
@@ -84,39 +93,58 @@ def run_initialization(task: InitTask) -> TaskResult:
     compare_once()
     options = task.method.options(task.stride_s, task.seed)
     inputs = _inputs(task.path, options)
-    windows, left_out = windows_with_truth(inputs, options)
-    estimator = partial(estimate_by_method, method=task.method, limit_s=task.limit_s)
+    windows, left_out = _windows(task, inputs, options)
+    times = WindowTimes()
+    estimator = partial(
+        estimate_by_method, method=task.method, limit_s=task.limit_s, on_stages=times.add_stages
+    )
     judges = _judges(task.path, options)
     rows = [
         _without_path(window_row(inputs, window, estimator, judges), task)
         for window in windows
         if task.only in (None, window.index)
     ]
-    times_ms = [row.solve_ms or 0.0 for row in rows]
-    return TaskResult([row_record(row) for row in rows], times_ms, left_out)
+    times.total_ms.extend(row.solve_ms or 0.0 for row in rows)
+    return TaskResult([row_record(row) for row in rows], times, left_out)
+
+
+def _windows(task: InitTask, inputs: Inputs, options: RunOptions) -> tuple[list[Window], int]:
+    """Windows of the task whose ground truth is known, and how many of the recording have none."""
+    windows, left_out = windows_with_truth(inputs, options)
+    if 0 < task.windows < len(windows):
+        spread = np.linspace(0, len(windows) - 1, task.windows).round().astype(int)
+        windows = [windows[index] for index in spread]
+    return windows, left_out
 
 
 def split(task: InitTask) -> list[InitTask]:
     """The task window by window, to find the one that kills its worker."""
     options = task.method.options(task.stride_s, task.seed)
-    windows, _ = windows_with_truth(_inputs(task.path, options), options)
+    windows, _ = _windows(task, _inputs(task.path, options), options)
     return [replace(task, only=window.index) for window in windows]
 
 
 def died(task: InitTask, reason: str) -> dict[str, Any]:
     """The record of a window on which the worker died."""
     options = task.method.options(task.stride_s, task.seed)
-    windows, _ = windows_with_truth(_inputs(task.path, options), options)
+    windows, _ = _windows(task, _inputs(task.path, options), options)
     window = next(window for window in windows if window.index == task.only)
     end_ns = int(window.stamps_ns[-1])
     return row_record(Row(window.index, window.start_ns, end_ns, "failed", (reason,), None))
 
 
-def estimate_by_method(inputs: Inputs, window: Window, method: Method, limit_s: float) -> Estimate:
+def estimate_by_method(
+    inputs: Inputs,
+    window: Window,
+    method: Method,
+    limit_s: float,
+    on_stages: Callable[[tuple[StageTime, ...]], None] = lambda _: None,
+) -> Estimate:
     """What a method answers on one window within its time limit."""
     segment = method.weigh(make_segment(inputs, window))
     began_s = time.perf_counter()
     answer, timed_out = answer_within(method.initializer, segment, limit_s)
+    on_stages(answer.stages)
     return Estimate(
         "ok" if answer.accepted else "weak" if answer.unsure else "failed",
         (answer.reason,) if answer.reason else (),

@@ -1,7 +1,9 @@
 """A method under test: which initializer, on what measurements, with which weights."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -45,9 +47,6 @@ class Method:
     paper_row: str = ""
     """Row of the paper's table to compare with."""
 
-    first_stride_only: bool = False
-    """Whether it runs at the experiment's first stride only: its windows take their time."""
-
     def options(self, stride_s: float, seed: int) -> RunOptions:
         """The same choices as options of `maci2 evaluate`."""
         frame = "camera" if self.vision.startswith("truth") else "rectified"
@@ -59,6 +58,12 @@ class Method:
             truth=TRUTHS,
             seed=seed,
         )
+
+    def is_called(self, names: Sequence[str]) -> bool:
+        """Whether one of the names is this row's, with or without brackets, or its initializer's,
+        whatever the case."""
+        own = {self.name, self.name.partition(" (")[0], self.initializer}
+        return bool({name.lower() for name in own} & {name.lower() for name in names})
 
     def weigh(self, segment: Segment) -> Segment:
         """The segment with the visual covariances this method is to see."""
@@ -72,3 +77,20 @@ class Method:
 def slug(text: str) -> str:
     """A name as part of a file's name."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def vision_file(vision: str) -> str:
+    """The file that a vision source needs inside the recording; empty where it needs none."""
+    kind, _, file = vision.partition(":")
+    return file if kind == "trajectory" else ""
+
+
+def has_vision(path: Path, vision: str) -> bool:
+    """Whether a recording has the file of a vision source."""
+    file = vision_file(vision)
+    return not file or (path / file).is_file()
+
+
+def short_vision(vision: str) -> str:
+    """A vision source as tables and claims name it: a trajectory by its file alone."""
+    return vision.rpartition("/")[2]

@@ -17,6 +17,7 @@ from maci2.experiments.calibration_task import CalibrationTask, run_calibration
 from maci2.experiments.experiment import Experiment, Records, Settings, Task
 from maci2.experiments.hard_images_task import HardImagesTask, run_hard_images
 from maci2.experiments.imu_task import CovarianceTask, run_covariance
+from maci2.experiments.init_experiment import CombinedExperiment, InitExperiment
 from maci2.experiments.init_task import (
     InitTask,
     TaskResult,
@@ -25,13 +26,18 @@ from maci2.experiments.init_task import (
     split,
 )
 from maci2.experiments.recordings import Recordings
+from maci2.experiments.renderings import with_renderings
 from maci2.experiments.robustness_task import RobustnessTask, run_robustness
 from maci2.experiments.store import FORMAT, Store, to_text
 from maci2.experiments.table import Findings
+from maci2.experiments.time_table import time_table
 from maci2.experiments.track_task import TrackTask, run_track
 from maci2.experiments.truth_task import TruthTask, run_truth
 from maci2.experiments.visual_task import VisualTask, run_visual
 from maci2.files import write_atomically
+
+RENDERINGS = "renderings"
+"""Folder beside the results that recordings are rendered into."""
 
 Progress = Callable[[str, int, int], None]
 """Experiment, tasks done, tasks in all."""
@@ -66,6 +72,10 @@ def reproduce(
 ) -> Reproduced:
     """Run what is not stored yet; write results, tables and the list of segments."""
     store = Store(output / experiment.name)
+    if isinstance(experiment, InitExperiment | CombinedExperiment):
+        recordings = with_renderings(
+            experiment.renderings, recordings, output / RENDERINGS, on_progress
+        )
     if fresh and store.folder.is_dir():
         shutil.rmtree(store.folder)
     tasks = experiment.tasks(recordings, settings)
@@ -75,6 +85,10 @@ def reproduce(
     missing = (*missing_inputs(experiment, recordings), *_shortfalls(records))
     findings = experiment.findings(records) if records else None
     _write_experiment(store.folder, experiment, settings, missing, records, findings)
+    # Times are never the same twice: they are shown, not stored among the tables.
+    times = time_table(store, records)
+    if findings is not None and times is not None:
+        findings.tables.append(times)
     return Reproduced(experiment, store.folder, missing, findings)
 
 
@@ -92,7 +106,7 @@ def _run_missing(
     for task, result in _results(todo, pool):
         body = {"left_out": result.left_out, "problem": result.problem, "rows": result.rows}
         store.save(task.key, task.as_dict(), body)
-        store.save_times(task.key, result.times_ms)
+        store.save_times(task.key, result.times)
         records[task.key] = {"task": task.as_dict(), **body}
         on_progress(name, len(records), len(tasks))
     return {task.key: records[task.key] for task in tasks}
@@ -141,6 +155,9 @@ def _shortfalls(records: Records) -> Iterator[str]:
 
 def missing_inputs(experiment: Experiment, recordings: Recordings) -> tuple[str, ...]:
     """Recordings that are not there or there twice, and files that recordings lack."""
+    if isinstance(experiment, CombinedExperiment):
+        lists = [missing_inputs(part, recordings) for part in experiment.parts]
+        return tuple(dict.fromkeys(line for lines in lists for line in lines))
     missing = [f"{name}: no such recording" for name in recordings.missing(experiment.recordings)]
     for name, path in recordings.present(experiment.recordings).items():
         missing += [

@@ -1,11 +1,12 @@
 """Results on disk: one file for each task, written whole, so that a run goes on where it ended."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from maci2 import __version__
+from maci2.baselines.stages import StageTime
 from maci2.errors import DatasetError
 from maci2.files import write_atomically
 
@@ -13,6 +14,22 @@ FORMAT = 1
 """Number of the format of result files; files of another number cannot be read."""
 
 RESULTS, TIMES = "results", "times"
+
+
+@dataclass(frozen=True)
+class WindowTimes:
+    """Wall times of the windows of one task."""
+
+    total_ms: list[float] = field(default_factory=list)
+    """Of each window."""
+
+    stages_ms: dict[str, list[float]] = field(default_factory=dict)
+    """Stage -> of each window that went through it."""
+
+    def add_stages(self, stages: tuple[StageTime, ...]) -> None:
+        """Add the stages of one window."""
+        for stage in stages:
+            self.stages_ms.setdefault(stage.name, []).append(stage.ms)
 
 
 @dataclass(frozen=True)
@@ -48,18 +65,24 @@ class Store:
         record = {"format": FORMAT, "version": __version__, "task": task, **body}
         write_atomically(self.folder / RESULTS / f"{key}.json", to_text(record))
 
-    def save_times(self, key: str, times_ms: list[float]) -> None:
+    def save_times(self, key: str, times: WindowTimes) -> None:
         """Write wall times beside the results, not among them: no two runs take equally long."""
-        record = {"times_ms": [round(value, 3) for value in times_ms]}
+        record = {
+            "times_ms": [round(value, 3) for value in times.total_ms],
+            "stages_ms": {
+                name: [round(value, 3) for value in values]
+                for name, values in times.stages_ms.items()
+            },
+        }
         write_atomically(self.folder / TIMES / f"{key}.json", to_text(record))
 
-    def median_ms(self, key: str) -> float | None:
-        """Median wall time of a task's windows; None where none is stored."""
-        path = self.folder / TIMES / f"{key}.json"
-        if not path.is_file():
-            return None
-        times = sorted(json.loads(path.read_text())["times_ms"])
-        return float(times[len(times) // 2]) if times else None
+    def load_times(self, key: str) -> WindowTimes:
+        """The stored wall times of a task; none where they are missing or broken."""
+        try:
+            record = json.loads((self.folder / TIMES / f"{key}.json").read_text())
+            return WindowTimes(list(record["times_ms"]), dict(record.get("stages_ms", {})))
+        except (OSError, ValueError, KeyError, TypeError):
+            return WindowTimes()
 
 
 def to_text(record: dict[str, Any]) -> str:

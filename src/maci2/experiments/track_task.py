@@ -13,6 +13,7 @@ from maci2.evaluation.trajectory_errors import TrajectoryErrors, trajectory_erro
 from maci2.experiments.init_task import TaskResult
 from maci2.experiments.method import TRUTHS
 from maci2.experiments.row_records import rounded
+from maci2.experiments.store import WindowTimes
 from maci2.experiments.table import Cell, Claim, Findings, Line, Table, mark_best
 from maci2.ground_truth.choose import AUDITED, with_audited
 from maci2.lie import se3_inv
@@ -87,7 +88,7 @@ def run_track(task: TrackTask) -> TaskResult:
     rows.append(_own_row("maci2, smoothed as a whole", smoothed, truth))
     for name, (stamps_ns, Ts_w_b) in _others(task, causal.inputs).items():
         rows.append(_row(name, _common(stamps_ns, Ts_w_b, causal, truth)))
-    return TaskResult([row for row in rows if row], [frame_ms])
+    return TaskResult([row for row in rows if row], WindowTimes([frame_ms]))
 
 
 def _where_vision_is(tracked: TrackedRecording) -> TrackedRecording:

@@ -9,6 +9,7 @@ from maci2.files.reading import parse_json, read_bytes, read_json, read_lines, r
 from maci2.files.user_cache import user_cache
 from maci2.files.writing import (
     finite_or_none,
+    json_text,
     open_lines,
     real_path,
     require_new_folder,
@@ -22,6 +23,7 @@ from maci2.files.writing import (
 __all__ = [
     "NpzField",
     "finite_or_none",
+    "json_text",
     "open_lines",
     "parse_json",
     "read_bytes",

@@ -26,7 +26,12 @@ def write_atomically(path: Path, content: Content) -> None:
 
 def write_json(path: Path, record: Any) -> None:
     """Write a record as indented JSON, whole or not at all; NaN has no place in it."""
-    write_atomically(path, json.dumps(record, indent=2, allow_nan=False) + "\n")
+    write_atomically(path, json_text(record))
+
+
+def json_text(record: Any) -> str:
+    """A record as indented JSON; NaN has no place in it."""
+    return json.dumps(record, indent=2, allow_nan=False) + "\n"
 
 
 def write_together(contents: Mapping[Path, Content]) -> None:

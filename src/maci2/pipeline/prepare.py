@@ -47,6 +47,7 @@ from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
 from maci2.vision.predicted_rotation import no_prediction
 from maci2.vision.relative_pose import stacked
 from maci2.vision.simulated_tracks import SimulatedTracker
+from maci2.vision.track_adjustment import adjusted_steps
 from maci2.vision.track_files import RecordedTracks
 
 STRETCH = 50
@@ -124,7 +125,10 @@ class Inputs:
     def camera_motion(self, stamps_ns: Stamps, index: int) -> RelativePoses:
         """Relative poses over the keyframes; noise depends on seed, recording and `index`."""
         if isinstance(self.visual, RecordedTracks | SimulatedTracker):
-            return self._motion_of_tracks(stamps_ns, index)
+            key = index, stamps_ns.tobytes()
+            if key not in self._track_motions:
+                self._track_motions[key] = self._motion_of_tracks(stamps_ns, index)
+            return self._track_motions[key]
         cov_pose = pose_noise(*self.source.std)
         if isinstance(self.visual, StereoOdometry):
             return self.visual.poses(stamps_ns)
@@ -165,16 +169,21 @@ class Inputs:
         """Tracks that were made from images, by their keyframes: methods share them."""
         return {}
 
+    @cached_property
+    def _track_motions(self) -> dict[tuple[int, bytes], RelativePoses]:
+        """Motions that were made from tracks, by window: methods share them."""
+        return {}
+
     def _motion_of_tracks(self, stamps_ns: Stamps, index: int) -> RelativePoses:
-        """Two keyframes at a time, by tracks over a stretch of them: a recording's would not fit
-        into memory."""
+        """All keyframes of a stretch together: tracks of a whole recording would not fit into
+        memory."""
         exact = self.recording.rig.exact or isinstance(self.visual, SimulatedTracker)
         calibration = EXACT_CALIBRATION if exact else CalibrationUncertainty()
         steps = []
         for first in range(0, len(stamps_ns) - 1, STRETCH):
             stretch_ns = stamps_ns[first : first + STRETCH + 1]
             tracks = self.feature_tracks(stretch_ns, index + STRETCH_INDEX * (first // STRETCH))
-            steps += tracks.steps(calibration)
+            steps += adjusted_steps(tracks, calibration)
         return stacked(steps, "rectified")
 
     def _require_truth(self) -> GroundTruth:

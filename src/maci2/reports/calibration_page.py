@@ -1,52 +1,71 @@
 """The page of `maci2 calibrate --report`: the rig with its frames, numbers in both conventions."""
 
+from dataclasses import replace
 from html import escape
 
 import numpy as np
 
 from maci2.estimation import CalibrationResult
-from maci2.lie import se3_inv
+from maci2.lie import se3_inv, so3_log
+from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs
 from maci2.pipeline.results_json import stds
-from maci2.reports.html import Section, matrix, page, side_by_side, table, verdict
-from maci2.reports.result_figures import excitation_figure, path_figure, residual_figure
+from maci2.reports.html import Section, figure, matrix, page, side_by_side, table, vector, verdict
+from maci2.reports.path_drawing import path_figure
+from maci2.reports.result_figures import excitation_figure, visual_residual_figure
 from maci2.reports.rig_drawing import rig_drawing
+from maci2.reports.svg import Series, chart
 from maci2.sensors import Rig
-from maci2.types import Array
+from maci2.types import NS, Array, nearest_index
+from maci2.vision import RelativePoses
 
 
-def calibration_page(inputs: Inputs, result: CalibrationResult, rig: Rig, command: str) -> str:
+def calibration_page(
+    inputs: Inputs, result: CalibrationResult, rig: Rig, options: RunOptions, command: str
+) -> str:
     """HTML of one calibration. `rig` has the cameras where calibration found them."""
     lead = verdict(result.verdict.status, result.verdict.reasons)
+    lead += extrinsics_table(result, rig, inputs.recording.rig)
     if result.state is not None:
-        stamps_ns = result.state.stamps_ns
+        stamps_ns, report = result.state.stamps_ns, result.report
         lead += (
-            f"<p>{escape(inputs.recording.name)}: {len(stamps_ns)} keyframes over "
-            f"{(stamps_ns[-1] - stamps_ns[0]) / 1e9:.1f} s; camera motion from "
-            f"{escape(str(inputs.source))}.</p>"
+            f"<p>{len(stamps_ns)} keyframes over {(stamps_ns[-1] - stamps_ns[0]) / NS:.1f} s; "
+            f"camera motion from {escape(str(inputs.source))}. Chi-square {report.cost:.0f} for "
+            f"{report.dof} degrees of freedom; {report.rejected} relative poses rejected.</p>"
         )
-    lead += extrinsics_table(result, rig)
     sections = calibration_sections(inputs, result, rig)
-    return page(f"Calibration: {inputs.recording.name}", lead, sections, command)
+    title = f"Calibration: {inputs.recording.name}"
+    return page(title, lead, sections, command, options=options.as_dict())
 
 
-def extrinsics_table(result: CalibrationResult, rig: Rig) -> str:
-    """Extrinsics of the left camera with 1-sigma, and the time offset where it was estimated."""
+def extrinsics_table(
+    result: CalibrationResult, rig: Rig, stated: Rig, stated_name: str = "recording's own"
+) -> str:
+    """Extrinsics of the left camera with 1-sigma, beside those that are stated, where they are."""
     if result.state is None or result.posterior is None:
         return "<p>No extrinsics were estimated.</p>"
     std = stds(result.posterior.T_b_c)
-    T_b_c0 = rig.cameras[0].T_b_c
+    T_b_c0, T_stated = rig.cameras[0].T_b_c, stated.cameras[0].T_b_c
+    rotation_deg = np.rad2deg(so3_log(np.ascontiguousarray(T_b_c0[:3, :3])))
     rows = [
-        ("position of the left camera on the IMU", _row(1e3 * T_b_c0[:3, 3], 1), "mm",
-         _row(1e3 * std[:3], 1)),
-        ("its rotation, about the IMU's axes", "see T_b_c0 below", "deg",
-         _row(np.rad2deg(std[3:]), 3)),
+        ["position of the left camera on the IMU [mm]", vector(1e3 * T_b_c0[:3, 3], 1),
+         vector(1e3 * std[:3], 1, signed=False)],
+        ["its rotation, as a rotation vector [deg]", vector(rotation_deg, 2),
+         vector(np.rad2deg(std[3:]), 3, signed=False)],
     ]  # fmt: skip
     report = result.report
     if report.std_time_offset_s:
         offset_ms = f"{1e3 * rig.time_offset_s:+.2f}"
-        rows.append(("t_imu - t_camera", offset_ms, "ms", f"{1e3 * report.std_time_offset_s:.2f}"))
-    return table(("quantity", "estimate (x, y, z)", "unit", "1-sigma"), rows)
+        rows.append(["t_imu - t_camera [ms]", offset_ms, f"{1e3 * report.std_time_offset_s:.2f}"])
+    columns = ["quantity", "estimate (x, y, z)", "1-sigma"]
+    if stated.extrinsics_known:
+        columns.append(f"less the {stated_name}")
+        R_difference = np.ascontiguousarray(T_b_c0[:3, :3] @ T_stated[:3, :3].T)
+        rows[0].append(vector(1e3 * (T_b_c0[:3, 3] - T_stated[:3, 3]), 1))
+        rows[1].append(vector(np.rad2deg(so3_log(R_difference)), 3))
+        for row in rows[2:]:
+            row.append(f"{1e3 * (rig.time_offset_s - stated.time_offset_s):+.2f}")
+    return table(columns, rows, stacked=True)
 
 
 def calibration_sections(inputs: Inputs, result: CalibrationResult, rig: Rig) -> list[Section]:
@@ -57,13 +76,53 @@ def calibration_sections(inputs: Inputs, result: CalibrationResult, rig: Rig) ->
     if state is None:
         return sections
     start_ns, end_ns = int(state.stamps_ns[0]), int(state.stamps_ns[-1])
-    imu = inputs.imu.between(start_ns, end_ns)
-    parts = [path_figure(state)]
-    if not result.report.time_offset_s:
-        vision = inputs.camera_motion(state.stamps_ns, 0)
-        parts.append(residual_figure(state, vision, imu))
-    parts.append(excitation_figure(imu, start_ns, end_ns))
+    parts = [path_figure(state), visual_residual_figure(state, _camera_motion(inputs, result))]
+    parts.append(excitation_figure(inputs.imu.between(start_ns, end_ns), start_ns, end_ns))
+    if len(result.progress) > 1:
+        sections.append(Section("What each stretch added", progress_figures(result)))
     return [*sections, Section("The motion it was found from", side_by_side(*parts))]
+
+
+def _camera_motion(inputs: Inputs, result: CalibrationResult) -> RelativePoses:
+    """What vision measured between the keyframes, with the scale that was found."""
+    assert result.state is not None
+    # Keyframes are on the IMU's clock as far as it was estimated; images are where they were.
+    offset_ns = round((result.report.time_offset_s or 0.0) * NS)
+    images_ns = inputs.candidates_ns()
+    nearest = nearest_index(images_ns, result.state.stamps_ns - offset_ns)
+    vision = inputs.camera_motion(images_ns[nearest], 0)
+    return replace(vision, Ts_ck_ck1=_with_scale(vision.Ts_ck_ck1, result.report.scale or 1.0))
+
+
+def _with_scale(Ts: Array, scale: float) -> Array:
+    scaled = Ts.copy()
+    scaled[:, :3, 3] *= scale
+    return scaled
+
+
+def progress_figures(result: CalibrationResult) -> str:
+    """How the spread of the extrinsics fell, and how the estimate moved, with more of the
+    recording."""
+    seconds = np.array([stage.seconds for stage in result.progress])
+    std = np.array([stage.std for stage in result.progress])
+    moved = np.array([stage.moved for stage in result.progress])
+    figures = []
+    for what, part, scale, unit in (
+        ("position", slice(0, 3), 1e3, "mm"),
+        ("rotation", slice(3, 6), 180.0 / np.pi, "deg"),
+    ):
+        series = [
+            Series(axis, seconds, scale * moved[:, part][:, i], scale * std[:, part][:, i])
+            for i, axis in enumerate("xyz")
+        ]
+        figures.append(
+            figure(
+                chart(series, "length of the recording used [s]", f"{what} [{unit}]"),
+                f"The camera's {what} had the recording ended there, less the final one. Bands: "
+                "one standard deviation.",
+            )
+        )
+    return side_by_side(*figures)
 
 
 def _camera(number: int, T_b_c: Array) -> str:
@@ -73,7 +132,3 @@ def _camera(number: int, T_b_c: Array) -> str:
         f"<p>T_c{number}_b: its inverse (Kalibr's T_cam_imu).</p>"
         f"{matrix(se3_inv(np.ascontiguousarray(T_b_c)))}"
     )
-
-
-def _row(values: Array, digits: int) -> str:
-    return "  ".join(f"{value:.{digits}f}" for value in values)

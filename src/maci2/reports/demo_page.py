@@ -26,6 +26,7 @@ def demo_page(
     nees: dict[str, float],
     windows: int,
     consistency_svg: str,
+    command: str,
 ) -> str:
     """HTML of a whole demo."""
     first, second = initialized.result.verdict, calibration.verdict
@@ -36,10 +37,12 @@ def demo_page(
         f"<h3>Initialization, 2.5 s</h3>{verdict(first.status, first.reasons)}"
         f"{estimate_table(initialized, errors)}"
         f"<h3>Calibration without a guess</h3>{verdict(second.status, second.reasons)}"
-        f"{extrinsics_table(calibration, rig)}"
+        f"{extrinsics_table(calibration, rig, inputs.recording.rig, 'true one')}"
     )
     rows = [(STATES.get(name, name), f"{value:.2f}") for name, value in nees.items()]
-    consistency = table(("state", "NEES per degree of freedom, 1 is consistent"), rows) + figure(
+    consistency = table(
+        ("state", "NEES per degree of freedom, 1 is consistent"), rows, stacked=True
+    ) + figure(
         consistency_svg,
         f"Predicted standard deviation against actual error on {windows} simulated windows, in "
         "equally filled bins; on the dashed line they are equal.",
@@ -55,4 +58,4 @@ def demo_page(
             "Kalibr's format.</p>",
         ),
     ]
-    return page("maci2 demo", lead, sections, "maci2 demo")
+    return page("maci2 demo", lead, sections, command)

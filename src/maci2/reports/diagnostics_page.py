@@ -5,12 +5,18 @@ from html import escape
 
 import numpy as np
 
+from maci2.datasets.image_files import stereo_frames
 from maci2.diagnostics.diagnosis import IMAGE_COLUMNS, SENSOR_COLUMNS, Diagnosis
-from maci2.findings import Finding
-from maci2.reports.html import Section, figure, page, side_by_side, table
-from maci2.reports.svg import Series, chart
+from maci2.errors import ImageError, Maci2Error
+from maci2.reports.html import Section, figure, findings_list, page, side_by_side, table
+from maci2.reports.rig_drawing import rig_drawing
+from maci2.reports.svg import Series, chart, picture
+from maci2.reports.track_picture import embedded
 from maci2.sensors import Recording
 from maci2.types import NS, Array, Stamps
+
+TRIES = 20
+"""Stereo pairs that may be unreadable before none is shown."""
 
 POINTS = 900
 """Points of a line at most: more cannot be told apart in a picture."""
@@ -19,32 +25,51 @@ POINTS = 900
 def diagnostics_page(diagnosis: Diagnosis, recording: Recording | None, command: str) -> str:
     """HTML of a diagnosis; plots need the recording and are left out where it cannot be opened."""
     usable = "usable" if diagnosis.usable else "not usable"
-    lead = f"<p class='first {diagnosis.findings[0].level}'>{escape(diagnosis.first_line)}</p>"
-    sections = [Section("Findings", _findings(diagnosis.findings)), _sensors(diagnosis)]
+    advice = diagnosis.first_line.partition(" ")[2].strip()
+    lead = f"<p class='first {diagnosis.findings[0].level}'><b>{usable}</b>. {escape(advice)}</p>"
+    sections = [Section("Findings", findings_list(diagnosis.findings)), _sensors(diagnosis)]
     if recording is not None:
-        sections += [_timing(recording), _samples(recording)]
-    return page(f"{diagnosis.name}: {usable}", lead, sections, command)
+        sections += [_rig(recording), _samples(recording), _timing(recording)]
+    return page(f"Check: {diagnosis.name}", lead, sections, command)
 
 
-def _findings(findings: list[Finding]) -> str:
-    rows = "".join(
-        f"<tr><th scope='row' class='{finding.level}'>{finding.level}</th>"
-        f"<th scope='row'>{escape(finding.what)}</th>"
-        f"<td class='text'>{escape(finding.text)}</td></tr>"
-        for finding in findings
-    )
-    return f"<div class='scroll' tabindex='0'><table><tbody>{rows}</tbody></table></div>"
+def _rig(recording: Recording) -> Section:
+    """Where the cameras are, and what they saw first."""
+    parts = [rig_drawing(recording.rig)] if recording.rig.extrinsics_known else []
+    pair = _first_pair(recording)
+    if pair:
+        parts.append(figure(pair, "First stereo pair that can be read, left above right."))
+    return Section("Rig and images", side_by_side(*parts))
+
+
+def _first_pair(recording: Recording) -> str:
+    """SVG of both images as one; empty where there are none."""
+    try:
+        frames = stereo_frames(recording)
+    except Maci2Error:
+        return ""
+    for index in range(min(len(frames), TRIES)):
+        try:
+            pair = frames.pair(index)
+        except ImageError:
+            continue
+        both = np.vstack([pair.left, pair.right])
+        return picture(both.shape[1], both.shape[0], embedded(both))
+    return ""
 
 
 def _sensors(diagnosis: Diagnosis) -> Section:
     body = table(
         ("sensor", *SENSOR_COLUMNS),
         [(name, *timing.cells()) for name, timing in diagnosis.sensors],
+        stacked=True,
     )
     if diagnosis.images is not None:
         cameras = enumerate(diagnosis.images.cameras)
         body += f"<h3>Images, at {diagnosis.images.places} places of the recording</h3>" + table(
-            ("camera", *IMAGE_COLUMNS), [(f"cam{i}", *camera.cells()) for i, camera in cameras]
+            ("camera", *IMAGE_COLUMNS),
+            [(f"cam{i}", *camera.cells()) for i, camera in cameras],
+            stacked=True,
         )
     return Section("Sensors", body)
 
@@ -87,6 +112,6 @@ def _samples(recording: Recording) -> Section:
         "IMU samples",
         side_by_side(
             figure(chart(gyro, "time [s]", "angular rate [deg/s]"), "Gyroscope."),
-            figure(chart(acc, "time [s]", "specific force [m/s^2]"), "Accelerometer."),
+            figure(chart(acc, "time [s]", "specific force [m/s²]"), "Accelerometer."),
         ),
     )

@@ -4,43 +4,20 @@ import json
 from html import escape
 
 from maci2 import __version__
-from maci2.errors import OptionError
 from maci2.experiments.table import Cell, Claim, Table
-from maci2.reports.html import Section, asset, page
+from maci2.reports.experiment_figures import experiment_figure
+from maci2.reports.html import Section, page
 from maci2.reports.runs import Run
 
+WIDE = " class='wide'"
+"""Attribute of a figure that takes a row for itself."""
 
-def build_page(runs: list[Run]) -> str:
-    """HTML with everything in it: style, script, numbers, plotting library."""
-    figures = [figure for run in runs for figure in run.findings.figures]
-    sections = [
-        Section(
-            run.about["title"], _section(i, run, sum(len(r.findings.figures) for r in runs[:i]))
-        )
-        for i, run in enumerate(runs)
-    ]
-    scripts = (
-        f"<script type='application/json' id='figures'>{_json(figures)}</script>"
-        f"<script>{plotting_library()}</script><script>{asset('page.js')}</script>"
-    )
+
+def build_page(runs: list[Run], command: str) -> str:
+    """HTML with everything in it: style, numbers, pictures."""
+    sections = [Section(run.about["title"], _section(i, run)) for i, run in enumerate(runs)]
     sections.append(Section("Options and versions", _versions(runs)))
-    names = " ".join(dict.fromkeys(run.about["name"] for run in runs))
-    command = f"maci2 reproduce {names}"
-    return page("The paper's experiments", _summary(runs), sections, command, scripts)
-
-
-def plotting_library() -> str:
-    """Plotly's script; an error says how to get it."""
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError as error:
-        raise OptionError("report: figures need plotly: pip install 'maci2[report]'.") from error
-    return str(get_plotlyjs())
-
-
-def _json(value: object) -> str:
-    """Safe inside a script element."""
-    return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
+    return page("The paper's experiments", _summary(runs), sections, command)
 
 
 def _summary(runs: list[Run]) -> str:
@@ -74,7 +51,7 @@ def _missing(run: Run) -> str:
     return f"<br><small class='missing'>missing: {names}</small>"
 
 
-def _section(number: int, run: Run, first_figure: int) -> str:
+def _section(number: int, run: Run) -> str:
     settings = ", ".join(f"{key} {value}" for key, value in run.about["settings"].items())
     stale = (
         f"<p class='missing'>Run by version {escape(run.about['version'])}, shown by {__version__}."
@@ -83,11 +60,12 @@ def _section(number: int, run: Run, first_figure: int) -> str:
         else ""
     )
     figures = "".join(
-        f"<figure id='figure{first_figure + i}' data-figure='{first_figure + i}'>"
-        f"<figcaption>{escape(figure['title'])}</figcaption><div class='plots'></div>"
-        "<p class='verdict' aria-live='polite'></p></figure>"
-        for i, figure in enumerate(run.findings.figures)
+        f"<figure{WIDE if figure['kind'] == 'along' else ''}>"
+        f"<figcaption>{escape(figure['title'])}</figcaption>{experiment_figure(figure)}</figure>"
+        for figure in run.findings.figures
     )
+    if figures:
+        figures = f"<div class='beside'>{figures}</div>"
     return (
         f"<p id='run{number}'><code>maci2 reproduce {escape(run.about['name'])}</code>, "
         f"{escape(settings)} <code>{escape(run.label)}</code></p>{stale}"

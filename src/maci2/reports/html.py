@@ -5,14 +5,16 @@ command that made it close it.
 """
 
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from importlib.metadata import version
 from importlib.resources import files
 
 import numpy as np
 
 from maci2 import __version__
+from maci2.findings import Finding
 
 
 @dataclass(frozen=True)
@@ -25,9 +27,15 @@ class Section:
 
 
 def page(
-    title: str, lead: str, sections: Iterable[Section], command: str, scripts: str = ""
+    title: str,
+    lead: str,
+    sections: Iterable[Section],
+    command: str,
+    scripts: str = "",
+    options: Mapping[str, object] | None = None,
 ) -> str:
-    """A whole page. `lead` is HTML; `command` is what a reader types to get the page again."""
+    """A whole page. `lead` is HTML; `command` is what a reader types to get the page again,
+    `options` is every choice behind it, by name."""
     body = "".join(
         f"<section><h2>{escape(section.title)}</h2>{section.body}</section>" for section in sections
     )
@@ -36,8 +44,8 @@ def page(
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
         f"<meta name='color-scheme' content='light dark'><title>{escape(title)}</title>"
         f"<style>{asset('page.css')}</style></head><body>"
-        f"<header><h1>{escape(title)}</h1>{lead}</header>{body}{_footer(command)}{scripts}"
-        "</body></html>\n"
+        f"<header><h1>{escape(title)}</h1>{lead}</header>{body}"
+        f"{_footer(command, options or {})}{scripts}</body></html>\n"
     )
 
 
@@ -54,23 +62,47 @@ def verdict(status: str, reasons: Sequence[str]) -> str:
     )
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table that scrolls in itself where it is wider than the page; the first column is text."""
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], stacked: bool = False) -> str:
+    """A table whose first column is text.
+
+    Where it is wider than the page it scrolls in itself, or, if `stacked`, shows each row as a
+    block of lines that begin with the name of their column.
+    """
     head = "".join(f"<th scope='col'>{escape(column)}</th>" for column in columns)
     body = "".join(
         f"<tr><th scope='row'>{escape(first)}</th>"
-        f"{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
+        f"{''.join(_cell(name, cell) for name, cell in zip(columns[1:], cells, strict=True))}</tr>"
         for first, *cells in rows
     )
-    return (
-        "<div class='scroll' tabindex='0'><table><thead><tr>"
-        f"{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    text = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    if stacked:
+        return f"<div class='stacked'>{text}</div>"
+    return f"<div class='scroll' tabindex='0'>{text}</div>"
+
+
+def _cell(column: str, cell: str) -> str:
+    return f"<td data-name='{escape(column)}'>{escape(cell)}</td>"
+
+
+def vector(values: Sequence[float] | np.ndarray, digits: int, signed: bool = True) -> str:
+    """Components side by side, at places of equal width."""
+    return ", ".join(f"{value:{'+' if signed else ''}.{digits}f}" for value in values)
+
+
+def findings_list(findings: Sequence[Finding]) -> str:
+    """Findings as they come, each with its level."""
+    rows = "".join(
+        f"<li><b class='{finding.level}'>{finding.level}</b><b>{escape(finding.what)}</b>"
+        f"<span>{escape(finding.text)}</span></li>"
+        for finding in findings
     )
+    return f"<ul class='findings'>{rows}</ul>"
 
 
-def figure(svg: str, caption: str) -> str:
-    """A picture with what it shows written below."""
-    return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
+def figure(svg: str, caption: str, wide: bool = False) -> str:
+    """A picture with what it shows written below; a `wide` one takes a row for itself."""
+    kind = " class='wide'" if wide else ""
+    return f"<figure{kind}>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
 def side_by_side(*parts: str) -> str:
@@ -84,7 +116,32 @@ def matrix(T: np.ndarray) -> str:
     return f"<pre>{lines}</pre>"
 
 
-def _footer(command: str) -> str:
-    versions = f"maci2 {__version__}, numpy {np.__version__}, Python {platform.python_version()}"
+def _footer(command: str, options: Mapping[str, object]) -> str:
     made = f"<p>Made by <code>{escape(command)}</code></p>" if command else ""
-    return f"<footer>{made}<p>{escape(versions)}</p></footer>"
+    chosen = ""
+    if options:
+        rows = "".join(
+            f"<div><dt>{escape(name)}</dt> <dd>{escape(_option(value))}</dd></div>"
+            for name, value in options.items()
+        )
+        chosen = f"<details open><summary>Options</summary><dl>{rows}</dl></details>"
+    versions = ", ".join(f"{name} {number}" for name, number in _versions())
+    return f"<footer>{chosen}{made}<p>{escape(versions)}</p></footer>"
+
+
+def _option(value: object) -> str:
+    if value is None or value in ("", [], (), {}):
+        return "–"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_option(part)}" for name, part in value.items())
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(_option(part) for part in value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _versions() -> list[tuple[str, str]]:
+    """What the numbers were made with."""
+    libraries = [(name, version(name)) for name in ("numpy", "scipy", "numba")]
+    return [("maci2", __version__), *libraries, ("Python", platform.python_version())]

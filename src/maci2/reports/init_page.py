@@ -1,39 +1,47 @@
 """The page of `maci2 init --report`: what was found and how sure it is, then why."""
 
-import numpy as np
+from html import escape
 
 from maci2.evaluation.metrics import InitErrors
 from maci2.pipeline.offline import Initialized
+from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs
 from maci2.pipeline.results_json import stds
-from maci2.reports.html import Section, figure, page, side_by_side, table, verdict
+from maci2.reports.html import Section, page, side_by_side, table, vector, verdict
+from maci2.reports.path_drawing import path_figure
 from maci2.reports.result_figures import (
     bias_figure,
     excitation_figure,
-    path_figure,
     residual_figure,
     velocity_figure,
 )
-from maci2.reports.track_picture import latest_tracks, track_picture
+from maci2.reports.track_picture import latest_tracks, track_figure
 from maci2.vision.odometry import StereoOdometry
 
 
 def init_page(
-    inputs: Inputs, initialized: Initialized, errors: InitErrors | None, command: str
+    inputs: Inputs,
+    initialized: Initialized,
+    errors: InitErrors | None,
+    options: RunOptions,
+    command: str,
 ) -> str:
     """HTML of one initialization."""
     result = initialized.result
     lead = verdict(result.verdict.status, result.verdict.reasons)
-    lead += f"<p>{_what(inputs, initialized)}</p>{estimate_table(initialized, errors)}"
+    lead += f"{estimate_table(initialized, errors)}<p>{escape(_what(inputs, initialized))}</p>"
     sections = init_sections(inputs, initialized)
-    return page(f"Initialization: {inputs.recording.name}", lead, sections, command)
+    title = f"Initialization: {inputs.recording.name}"
+    return page(title, lead, sections, command, options=options.as_dict())
 
 
 def _what(inputs: Inputs, initialized: Initialized) -> str:
-    stamps_ns = initialized.window.stamps_ns
+    stamps_ns, report = initialized.window.stamps_ns, initialized.result.report
     return (
         f"{len(stamps_ns)} keyframes over {(stamps_ns[-1] - stamps_ns[0]) / 1e9:.2f} s from "
-        f"{stamps_ns[0]} ns on; camera motion from {inputs.source}."
+        f"{stamps_ns[0]} ns on; camera motion from {inputs.source}. Chi-square {report.cost:.1f} "
+        f"for {report.dof} degrees of freedom; {report.rejected} relative poses rejected; solved "
+        f"in {report.iterations} steps and {report.solve_ms:.1f} ms."
     )
 
 
@@ -44,16 +52,16 @@ def estimate_table(initialized: Initialized, errors: InitErrors | None) -> str:
         return "<p>No state was estimated.</p>"
     last = len(state.stamps_ns) - 1
     rows: list[tuple[str, ...]] = [
-        ("gravity in the first camera frame", _row(state.gravity_c0, 4), "m/s²",
+        ("gravity in the first camera frame [m/s²]", vector(state.gravity_c0, 4),
          f"{initialized.result.gravity_std_deg:.3f} deg"),
-        ("velocity of the body at the last keyframe", _row(state.velocity_b[last], 4), "m/s",
-         _row(stds(posterior.velocity_b[last]), 4, signed=False)),
-        ("gyroscope bias", _row(state.gyro_bias, 5), "rad/s",
-         _row(stds(posterior.gyro_bias), 5, signed=False)),
-        ("accelerometer bias", _row(state.acc_bias, 4), "m/s²",
-         _row(stds(posterior.acc_bias), 4, signed=False)),
+        ("velocity of the body at the last keyframe [m/s]", vector(state.velocity_b[last], 4),
+         vector(stds(posterior.velocity_b[last]), 4, signed=False)),
+        ("gyroscope bias [rad/s]", vector(state.gyro_bias, 5),
+         vector(stds(posterior.gyro_bias), 5, signed=False)),
+        ("accelerometer bias [m/s²]", vector(state.acc_bias, 4),
+         vector(stds(posterior.acc_bias), 4, signed=False)),
     ]  # fmt: skip
-    columns = ["state", "estimate (x, y, z)", "unit", "1-sigma"]
+    columns = ["state", "estimate (x, y, z)", "1-sigma"]
     if errors is not None:
         columns.append("error")
         shown = (
@@ -63,7 +71,7 @@ def estimate_table(initialized: Initialized, errors: InitErrors | None) -> str:
             "–",
         )
         rows = [(*row, error) for row, error in zip(rows, shown, strict=True)]
-    return table(columns, rows)
+    return table(columns, rows, stacked=True)
 
 
 def init_sections(inputs: Inputs, initialized: Initialized) -> list[Section]:
@@ -76,22 +84,15 @@ def init_sections(inputs: Inputs, initialized: Initialized) -> list[Section]:
         sections.append(Section("Motion", pictures))
     if isinstance(inputs.visual, StereoOdometry) and not initialized.result.report.time_offset_s:
         tracked = latest_tracks(inputs.visual, int(stamps_ns[-1]))
-        caption = (
-            "Points followed from the image before, from green (predicted to be as exact as "
-            "any) to red (five times less)."
-        )
-        sections.append(Section("Images", figure(track_picture(tracked), caption)))
+        sections.append(Section("Images", track_figure(tracked)))
     if state is not None and posterior is not None:
         imu = inputs.imu.between(int(stamps_ns[0]), int(stamps_ns[-1]))
         parts = [excitation_figure(imu, int(stamps_ns[0]), int(stamps_ns[-1]))]
         if not initialized.result.report.time_offset_s:
             vision = inputs.camera_motion(stamps_ns, initialized.window.index)
-            parts.insert(0, residual_figure(state, vision, imu))
+            inflation = initialized.result.report.inflation
+            parts.insert(0, residual_figure(state, vision, imu, inflation))
         parts.append(bias_figure(imu, posterior))
-        sections.append(Section("Why it can be trusted", side_by_side(*parts)))
+        title = "Residuals, excitation, and what the window added to the prior"
+        sections.append(Section(title, side_by_side(*parts)))
     return sections
-
-
-def _row(values: np.ndarray, digits: int, signed: bool = True) -> str:
-    sign = "+" if signed else ""
-    return "  ".join(f"{value:{sign}.{digits}f}" for value in values)

@@ -7,25 +7,54 @@ import numpy as np
 from maci2.pipeline.imu_noise_run import MeasuredImu
 from maci2.pipeline.imu_noise_text import SENSORS, noise_remarks, noise_rows
 from maci2.reports.html import Section, figure, page, side_by_side, table
-from maci2.reports.svg import Series, chart
+from maci2.reports.svg import Series, chart, ranges
 
 
 def noise_page(measured: MeasuredImu, command: str) -> str:
     """HTML of one measurement of noise."""
     names = ", ".join(measured.recordings)
-    lead = (
+    columns = ("noise per sqrt(Hz)", "in motion", "1-sigma", "stationary", "roughness", "stated")
+    rows = [
+        [cell.replace("^2", "²").replace("^3", "³") for cell in row] for row in noise_rows(measured)
+    ]
+    lead = table(columns, rows, stacked=True)
+    lead += (
+        "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in noise_remarks(measured)) + "</ul>"
         f"<p>{escape(names)}: {measured.seconds:.0f} s in motion, against "
         f"{escape(measured.source)}.</p>"
     )
-    lead += (
-        "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in noise_remarks(measured)) + "</ul>"
-    )
-    columns = ("noise per sqrt(Hz)", "in motion", "1-sigma", "stationary", "roughness", "stated")
-    sections = [Section("Densities and random walks", table(columns, noise_rows(measured)))]
+    found = [_density_figure(measured, sensor) for sensor in range(2)]
+    sections = [Section("White noise, every way to tell it", side_by_side(*found))]
     if measured.allan is not None:
         parts = [_allan_figure(measured, sensor) for sensor in range(2)]
         sections.append(Section("Allan deviation without motion", side_by_side(*parts)))
     return page(f"IMU noise: {names}", lead, sections, command)
+
+
+def _density_figure(measured: MeasuredImu, sensor: int) -> str:
+    """Density of one sensor's axes as motion, rest, roughness and the data sheet have it."""
+    name, unit = SENSORS[sensor]
+    axes = np.arange(3.0)
+    part = slice(3 * sensor, 3 * sensor + 3)
+    levels = (measured.estimate.density_gyro, measured.estimate.density_acc)[sensor]
+    stated = (measured.stated.density_gyro, measured.stated.density_acc)[sensor]
+    marks = [
+        ("in motion", np.array([level.value for level in levels])),
+        ("roughness", measured.high_frequency[part]),
+    ]
+    if measured.allan is not None:
+        marks.append(("stationary", measured.allan.density[part]))
+    return figure(
+        ranges(
+            "xyz",
+            [Series(text, axes, np.asarray(values)) for text, values in marks],
+            [level.std if level.seen else np.nan for level in levels],
+            stated,
+            f"density [{unit}/√Hz]".replace("^2", "²"),
+        ),
+        f"{name.capitalize()}: density of its white noise along each axis; lines through the first "
+        "are three standard deviations, the broken line is the data sheet's.",
+    )
 
 
 def _allan_figure(measured: MeasuredImu, sensor: int) -> str:
@@ -34,12 +63,16 @@ def _allan_figure(measured: MeasuredImu, sensor: int) -> str:
     assert allan is not None
     name, unit = SENSORS[sensor]
     levels = (estimate.density_gyro, estimate.density_acc)[sensor]
-    log_tau = np.log10(allan.tau_s)
     series = [
-        Series(f"{'xyz'[axis]}", log_tau, np.log10(allan.deviation[:, 3 * sensor + axis]))
+        Series(f"{'xyz'[axis]}", allan.tau_s, allan.deviation[:, 3 * sensor + axis])
         for axis in range(3)
     ]
     white = np.sqrt(np.mean([level.value**2 for level in levels])) / np.sqrt(allan.tau_s)
-    series.append(Series("white noise in motion", log_tau, np.log10(white)))
-    svg = chart(series, "log10 averaging time [s]", f"log10 deviation [{unit}]")
-    return figure(svg, f"{name}, {allan.seconds:.0f} s without motion")
+    series.append(Series("white noise in motion", allan.tau_s, white, dashed=True))
+    svg = chart(
+        series,
+        "averaging time [s]",
+        f"deviation [{unit}]".replace("^2", "²"),
+        logarithmic=(True, True),
+    )
+    return figure(svg, f"{name.capitalize()}, {allan.seconds:.0f} s without motion.")

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from html import escape
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,7 +12,22 @@ from maci2.evaluation.vo_report import VisualScore
 BINS = 6
 SIZE = 300
 MARGIN = 54
-INK, LINE, DOT = "#24292f", "#8b949e", "#0969da"
+
+
+class _Colors(NamedTuple):
+    """Colours of a figure."""
+
+    ink: str
+    line: str
+    dot: str
+    background: str
+
+
+ALONE = _Colors("#24292f", "#8b949e", "#0969da", "white")
+"""Colours of a figure that is a file of its own."""
+
+IN_PAGE = _Colors("var(--ink)", "var(--soft)", "var(--c0)", "none")
+"""Colours that follow the style of a page."""
 
 
 @dataclass(frozen=True)
@@ -23,21 +39,22 @@ class Panel:
     bins: list[Bin]
 
 
-def y_equals_x(panels: list[Panel]) -> str:
+def y_equals_x(panels: list[Panel], in_page: bool = False) -> str:
     """Predicted sigma across, rms error up, both logarithmic, with the line y = x."""
+    colors = IN_PAGE if in_page else ALONE
     width = len(panels) * SIZE
     body = "".join(
-        f'<g transform="translate({i * SIZE},0)">{_panel(panel)}</g>'
+        f'<g transform="translate({i * SIZE},0)">{_panel(panel, colors)}</g>'
         for i, panel in enumerate(panels)
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {SIZE}" width="{width}" '
-        f'font-family="sans-serif" font-size="12" fill="{INK}">'
-        f'<rect width="{width}" height="{SIZE}" fill="white"/>{body}</svg>\n'
+        f'font-family="sans-serif" font-size="12" fill="{colors.ink}">'
+        f'<rect width="{width}" height="{SIZE}" fill="{colors.background}"/>{body}</svg>\n'
     )
 
 
-def _panel(panel: Panel) -> str:
+def _panel(panel: Panel, colors: _Colors) -> str:
     values = np.array([value for one in panel.bins for value in (one.predicted, one.actual)])
     low, high = np.log10(values.min() / 1.5), np.log10(values.max() * 1.5)
 
@@ -49,8 +66,8 @@ def _panel(panel: Panel) -> str:
         f'<text x="{SIZE / 2}" y="24" text-anchor="middle" font-weight="bold">'
         f"{escape(panel.title)}</text>",
         f'<rect x="{first}" y="{first}" width="{last - first}" height="{last - first}" '
-        f'fill="none" stroke="{LINE}"/>',
-        f'<line x1="{first}" y1="{last}" x2="{last}" y2="{first}" stroke="{LINE}" '
+        f'fill="none" stroke="{colors.line}"/>',
+        f'<line x1="{first}" y1="{last}" x2="{last}" y2="{first}" stroke="{colors.line}" '
         'stroke-dasharray="4 3"/>',
         f'<text x="{SIZE / 2}" y="{SIZE - 10}" text-anchor="middle">predicted sigma '
         f"[{escape(panel.unit)}]</text>",
@@ -64,10 +81,10 @@ def _panel(panel: Panel) -> str:
             f'<text x="{first - 4}" y="{SIZE - x + 4:.1f}" text-anchor="end">{tick:g}</text>'
         )
     for one in panel.bins:
+        about = f"{one.count} windows: predicted {one.predicted:.3g}, actual {one.actual:.3g}"
         parts.append(
             f'<circle cx="{at(one.predicted):.1f}" cy="{SIZE - at(one.actual):.1f}" r="5" '
-            f'fill="{DOT}"><title>{one.count} windows: predicted {one.predicted:.3g}, actual '
-            f"{one.actual:.3g}</title></circle>"
+            f'fill="{colors.dot}"><title>{about}</title></circle>'
         )
     return "".join(parts)
 

@@ -1,17 +1,18 @@
 """A rig in perspective: the IMU's and every camera's axes, frustums, and a scale bar."""
 
 from collections.abc import Callable
-from html import escape
 
 import numpy as np
 
 from maci2.reports.html import figure
+from maci2.reports.labels import Labels
+from maci2.reports.path_drawing import scale_bar
 from maci2.reports.svg import COLORS, arrow, picture
 from maci2.sensors import Rig
 from maci2.sensors.rig_types import Camera
 from maci2.types import Array
 
-SIZE = 440
+WIDTH, HEIGHT = 440, 400
 AXES = (("x", COLORS[1]), ("y", COLORS[2]), ("z", COLORS[0]))
 
 VIEW = np.array([[0.866, -0.866, 0.0], [0.35, 0.35, -0.94]])
@@ -27,16 +28,19 @@ def rig_drawing(rig: Rig) -> str:
     frustums = [_frustum(camera, 1.4 * length_m) for camera in rig.cameras]
     flat = np.concatenate([np.array(points), *frustums]) @ VIEW.T
     low, high = flat.min(axis=0), flat.max(axis=0)
-    scale = 0.78 * SIZE / max(float((high - low).max()), 1e-3)
+    room = np.array([WIDTH - 60.0, HEIGHT - 90.0])
+    scale = float((room / np.maximum(high - low, 1e-3)).min())
     centre = (low + high) / 2.0
 
     def at(point: Array) -> Array:
-        return np.asarray(SIZE / 2.0 + scale * (VIEW @ point - centre))
+        middle = np.array([WIDTH / 2.0, HEIGHT / 2.0 - 12.0])
+        return np.asarray(middle + scale * (VIEW @ point - centre))
 
     body = "".join(_frustum_lines(corners, at) for corners in frustums)
-    body += "".join(_frame(name, T, length_m, at) for name, T in poses)
+    body += _axes([T for _, T in poses], length_m, at)
+    body += _names(poses, frustums, length_m, at)
     return figure(
-        picture(SIZE, SIZE, body + _scale_bar(scale)),
+        picture(WIDTH, HEIGHT, body + scale_bar(scale, HEIGHT)),
         "Axes of each frame: x red, y green, z blue. A camera looks along its z axis; its frustum "
         "is grey.",
     )
@@ -65,25 +69,38 @@ def _frustum_lines(corners: Array, at: Callable[[Array], Array]) -> str:
     )
 
 
-def _frame(name: str, T: Array, length_m: float, at: Callable[[Array], Array]) -> str:
-    origin = at(T[:3, 3])
-    parts = [
-        arrow(origin, at(T[:3, 3] + length_m * axis), color, label)
-        for (label, color), axis in zip(AXES, T[:3, :3].T, strict=True)
+def _axes(poses: list[Array], length_m: float, at: Callable[[Array], Array]) -> str:
+    return "".join(
+        arrow(at(T[:3, 3]), at(T[:3, 3] + length_m * axis), color)
+        for T in poses
+        for (_, color), axis in zip(AXES, T[:3, :3].T, strict=True)
+    )
+
+
+def _names(
+    poses: list[tuple[str, Array]],
+    frustums: list[Array],
+    length_m: float,
+    at: Callable[[Array], Array],
+) -> str:
+    """Names of frames and axes, where they cover neither axes nor each other."""
+    labels = Labels(WIDTH, HEIGHT)
+    ends = [
+        (at(T[:3, 3]), [at(T[:3, 3] + length_m * axis) for axis in T[:3, :3].T]) for _, T in poses
     ]
-    parts.append(
-        f'<text x="{origin[0] + 6:.1f}" y="{origin[1] + 16:.1f}" font-weight="bold">'
-        f"{escape(name)}</text>"
-    )
+    for origin, tips in ends:
+        for tip in tips:
+            labels.avoid(origin, tip)
+    for corners in frustums:
+        for corner in corners[1:]:
+            labels.avoid(at(corners[0]), at(corner))
+    parts = [
+        labels.place(tip, axis, tip - origin, color)
+        for origin, tips in ends
+        for (axis, color), tip in zip(AXES, tips, strict=True)
+    ]
+    parts += [
+        labels.place(origin, name, origin - np.mean(tips, axis=0))
+        for (name, _), (origin, tips) in zip(poses, ends, strict=True)
+    ]
     return "".join(parts)
-
-
-def _scale_bar(scale: float) -> str:
-    length_m = next(
-        m for m in (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.001) if m * scale < 0.4 * SIZE
-    )
-    label = f"{1e2 * length_m:g} cm"
-    return (
-        f'<line x1="16" y1="{SIZE - 14}" x2="{16 + scale * length_m:.1f}" y2="{SIZE - 14}" '
-        f'stroke="var(--ink)" stroke-width="3"/><text x="16" y="{SIZE - 20}">{label}</text>'
-    )

@@ -7,8 +7,9 @@ from typing import Any
 from maci2 import __version__
 from maci2.errors import DatasetError, OptionError
 from maci2.experiments.catalogue import find_experiments
-from maci2.experiments.store import RESULTS, read_result
+from maci2.experiments.store import RESULTS, Store, read_result
 from maci2.experiments.table import Findings
+from maci2.experiments.time_table import time_table
 
 INDEX = "experiment.json"
 
@@ -57,5 +58,8 @@ def _read(index: Path, several: bool) -> Run:
     [experiment] = find_experiments([about["name"]])
     records = {key: read_result(index.parent / RESULTS / f"{key}.json") for key in about["results"]}
     findings = experiment.findings(records) if records else Findings([])
+    times = time_table(Store(index.parent), records)
+    if times is not None:
+        findings.tables.append(times)
     label = f"{about['name']} ({index.parent.parent})" if several else about["name"]
     return Run(label, about, findings)

@@ -5,7 +5,7 @@ Colours are the style's variables (`page.css`), so a chart is dark on a dark pag
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 
 import numpy as np
@@ -13,9 +13,11 @@ import numpy as np
 from maci2.types import Array
 
 WIDTH, HEIGHT = 440, 250
-LEFT, RIGHT, TOP, BOTTOM = 62, 14, 14, 44
-COLORS = tuple(f"var(--c{i})" for i in range(5))
+LEFT, RIGHT, TOP, BOTTOM = 72, 14, 28, 44
+COLORS = tuple(f"var(--c{i})" for i in range(10))
 TICKS = 5
+LEGEND_LINE = 18
+"""Height of a line of names [px]."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,15 @@ class Series:
     marks: bool = False
     """Points instead of a line."""
 
+    dashed: bool = False
+    """A broken line, as for what is expected."""
+
+    same_color: bool = False
+    """The colour of the line before, as for what was predicted of it."""
+
+    titles: Sequence[str] = ()
+    """What each point says when it is pointed at."""
+
 
 @dataclass(frozen=True)
 class Axes:
@@ -40,6 +51,8 @@ class Axes:
     y: tuple[float, float]
     width: int = WIDTH
     height: int = HEIGHT
+    logarithmic: tuple[bool, bool] = (False, False)
+    """Which axes have logarithms of what is written beside them."""
 
     def at(self, x: float, y: float) -> tuple[float, float]:
         """Place of a point [px]."""
@@ -56,26 +69,45 @@ class Axes:
         return " ".join(f"{a:.1f},{b:.1f}" for a, b in places)
 
 
-def chart(series: Sequence[Series], x_label: str, y_label: str, from_zero: bool = False) -> str:
-    """Lines over a common axis, each with its band, a legend above them."""
-    shown = [_finite(one) for one in series]
+def chart(
+    series: Sequence[Series],
+    x_label: str,
+    y_label: str,
+    from_zero: bool = False,
+    logarithmic: tuple[bool, bool] = (False, False),
+) -> str:
+    """Lines over a common axis, each with its band, a legend above them.
+
+    `logarithmic` axes (x, y) show positive numbers only.
+    """
+    shown = [_finite(_scaled(one, logarithmic)) for one in series]
     low, high = _range(np.concatenate([edge for one in shown for edge in _edges(one)]), 0.06)
-    # Room above the lines for their names.
-    high += 0.16 * (high - low) if len(shown) > 1 else 0.0
     axes = Axes(
         _range(np.concatenate([one.x for one in shown]), 0.0),
         (0.0 if from_zero else low, high),
+        logarithmic=logarithmic,
     )
-    body = [_frame(axes, x_label, y_label)]
-    body += [_line(one, axes, color) for one, color in zip(shown, _colors(shown), strict=True)]
+    colors = _colors(shown)
+    body = [frame(axes, x_label, y_label)]
+    body += [_line(one, axes, color) for one, color in zip(shown, colors, strict=True)]
     names = [one.name for one in shown]
-    return picture(axes.width, axes.height, "".join(body) + _legend(names))
+    return _with_legend(axes, "".join(body), names, colors)
+
+
+def _scaled(one: Series, logarithmic: tuple[bool, bool]) -> Series:
+    """The same on logarithmic axes; what has no logarithm is not a number."""
+    if not any(logarithmic):
+        return one
+    with np.errstate(divide="ignore", invalid="ignore"):
+        x = np.log10(one.x) if logarithmic[0] else one.x
+        y = np.log10(one.y) if logarithmic[1] else one.y
+    return replace(one, x=x, y=y, band=None if logarithmic[1] else one.band)
 
 
 def bars(names: Sequence[str], pairs: Array, labels: tuple[str, str], y_label: str) -> str:
-    """Two bars for each name, such as a prior's spread and the posterior's."""
+    """Two bars for each name, such as a prior's spread and the posterior's, with their values."""
     axes = Axes((-0.6, len(names) - 0.4), (0.0, 1.15 * float(pairs.max())))
-    parts = [_frame(axes, "", y_label, x_ticks=False)]
+    parts = [frame(axes, "", y_label, x_ticks=False)]
     for i, (name, pair) in enumerate(zip(names, pairs, strict=True)):
         for j, value in enumerate(pair):
             left, top = axes.at(i - 0.32 + 0.34 * j, float(value))
@@ -83,12 +115,49 @@ def bars(names: Sequence[str], pairs: Array, labels: tuple[str, str], y_label: s
             parts.append(
                 f'<rect x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" '
                 f'height="{max(bottom - top, 0.5):.1f}" fill="{COLORS[j]}"/>'
+                f'<text class="soft" x="{(left + right) / 2:.1f}" y="{top - 3:.1f}" '
+                f'text-anchor="middle">{value:.2g}</text>'
             )
         x, y = axes.at(i, 0.0)
         parts.append(
             f'<text x="{x:.1f}" y="{y + 16:.1f}" text-anchor="middle">{escape(name)}</text>'
         )
-    return picture(axes.width, axes.height, "".join(parts) + _legend(labels))
+    return _with_legend(axes, "".join(parts), labels, COLORS)
+
+
+def ranges(
+    names: Sequence[str],
+    marks: Sequence[Series],
+    std: Sequence[float],
+    stated: float,
+    y_label: str,
+) -> str:
+    """Several values for each name on a logarithmic axis, the first with three of its `std`, and a
+    stated value as a broken line through all."""
+    half = [3.0 * value if np.isfinite(value) else 0.0 for value in std]
+    first = marks[0].y
+    ends = np.concatenate([*(one.y for one in marks), first + half, [stated]])
+    lows = [max(value - h, value / 10.0) for value, h in zip(first, half, strict=True)]
+    low, high = _range(np.log10(np.concatenate([ends, lows])), 0.08)
+    axes = Axes((-0.6, len(names) - 0.4), (low, high), logarithmic=(False, True))
+    parts = [frame(axes, "", y_label, x_ticks=False)]
+    for i, name in enumerate(names):
+        x, y = axes.at(i, low)
+        parts.append(f'<text x="{x:.1f}" y="{y + 16:.1f}" text-anchor="middle">{name}</text>')
+        (x, top), (_, bottom) = (
+            axes.at(i - 0.15, math.log10(value)) for value in (first[i] + half[i], lows[i])
+        )
+        parts.append(
+            f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{top:.1f}" y2="{bottom:.1f}" '
+            f'stroke="{COLORS[0]}" stroke-width="2"/>'
+        )
+    for j, one in enumerate(marks):
+        shifted = Series(one.name, one.x + 0.15 * (j - 1), np.log10(one.y), marks=True)
+        parts.append(_line(shifted, axes, COLORS[j]))
+    level = np.full(2, math.log10(stated))
+    parts.append(_line(Series("", np.array(axes.x), level, dashed=True), axes, "var(--soft)"))
+    names = [*(one.name for one in marks), "stated"]
+    return _with_legend(axes, "".join(parts), names, [*COLORS[: len(marks)], "var(--soft)"])
 
 
 def arrow(start: Array, end: Array, color: str, label: str = "") -> str:
@@ -110,7 +179,7 @@ def arrow(start: Array, end: Array, color: str, label: str = "") -> str:
 
 
 def picture(width: int, height: int, body: str) -> str:
-    """The SVG element; it shrinks with the page and never grows beyond its own size."""
+    """The SVG element; the style lets it fill its column."""
     return f'<svg viewBox="0 0 {width} {height}" width="{width}" role="img">{body}</svg>'
 
 
@@ -124,10 +193,21 @@ def nice_ticks(low: float, high: float, count: int = TICKS) -> list[float]:
     return [k * step for k in range(first, last + 1)]
 
 
+def axis_ticks(low: float, high: float, logarithmic: bool) -> list[tuple[float, str]]:
+    """Places on an axis and what is written there; between decades only where there are few."""
+    if not logarithmic:
+        return [(value, f"{value:g}") for value in nice_ticks(low, high)]
+    digits = (1.0,) if high - low > 2.5 else (1.0, 3.0) if high - low > 1.0 else (1.0, 2.0, 5.0)
+    decades = range(math.floor(low), math.ceil(high) + 1)
+    values = [digit * 10.0**decade for decade in decades for digit in digits]
+    return [(math.log10(v), f"{v:g}") for v in values if low <= math.log10(v) <= high]
+
+
 def _finite(one: Series) -> Series:
     kept = np.isfinite(one.x) & np.isfinite(one.y)
     band = None if one.band is None else np.where(np.isfinite(one.band), one.band, 0.0)[kept]
-    return Series(one.name, one.x[kept], one.y[kept], band, one.marks)
+    titles = [title for title, keep in zip(one.titles, kept, strict=False) if keep]
+    return replace(one, x=one.x[kept], y=one.y[kept], band=band, titles=titles)
 
 
 def _edges(one: Series) -> tuple[Array, ...]:
@@ -144,7 +224,18 @@ def _range(values: Array, margin: float) -> tuple[float, float]:
 
 
 def _colors(series: Sequence[Series]) -> list[str]:
-    return [COLORS[i % len(COLORS)] for i in range(len(series))]
+    """One for each; what is expected has that of the text."""
+    colors: list[str] = []
+    number = 0
+    for one in series:
+        if one.same_color:
+            colors.append(colors[-1])
+        elif one.dashed:
+            colors.append("var(--soft)")
+        else:
+            colors.append(COLORS[number % len(COLORS)])
+            number += 1
+    return colors
 
 
 def _line(one: Series, axes: Axes, color: str) -> str:
@@ -160,30 +251,37 @@ def _line(one: Series, axes: Axes, color: str) -> str:
         x = np.concatenate([one.x, one.x[::-1]])
         y = np.concatenate([one.y + one.band, (one.y - one.band)[::-1]])
         band = f'<polygon points="{axes.points(x, y)}" fill="{color}" opacity="0.18"/>'
+    dots = "".join(
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="{color}"><title>{escape(title)}</title>'
+        "</circle>"
+        for (x, y), title in zip(map(axes.at, one.x, one.y), one.titles, strict=False)
+    )
+    dashes = ' stroke-dasharray="5 4"' if one.dashed else ""
     return (
         f'{band}<polyline points="{axes.points(one.x, one.y)}" fill="none" stroke="{color}" '
-        'stroke-width="1.5"/>'
+        f'stroke-width="1.5"{dashes}/>{dots}'
     )
 
 
-def _frame(axes: Axes, x_label: str, y_label: str, x_ticks: bool = True) -> str:
+def frame(axes: Axes, x_label: str, y_label: str, x_ticks: bool = True) -> str:
+    """Border, ticks and labels."""
     (left, bottom), (right, top) = axes.at(axes.x[0], axes.y[0]), axes.at(axes.x[1], axes.y[1])
     parts = [
         f'<rect class="axis" x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" '
         f'height="{bottom - top:.1f}"/>'
     ]
-    for value in nice_ticks(*axes.x) if x_ticks else []:
+    for value, text in axis_ticks(*axes.x, axes.logarithmic[0]) if x_ticks else []:
         x, _ = axes.at(value, axes.y[0])
         parts.append(
             f'<text class="soft" x="{x:.1f}" y="{bottom + 16:.1f}" text-anchor="middle">'
-            f"{value:g}</text>"
+            f"{text}</text>"
         )
-    for value in nice_ticks(*axes.y):
+    for value, text in axis_ticks(*axes.y, axes.logarithmic[1]):
         _, y = axes.at(axes.x[0], value)
         parts.append(
             f'<line class="axis" x1="{left:.1f}" x2="{right:.1f}" y1="{y:.1f}" y2="{y:.1f}"/>'
             f'<text class="soft" x="{left - 6:.1f}" y="{y + 4:.1f}" text-anchor="end">'
-            f"{value:g}</text>"
+            f"{text}</text>"
         )
     parts.append(
         f'<text x="{(left + right) / 2:.1f}" y="{axes.height - 8}" text-anchor="middle">'
@@ -194,15 +292,28 @@ def _frame(axes: Axes, x_label: str, y_label: str, x_ticks: bool = True) -> str:
     return "".join(parts)
 
 
-def _legend(names: Sequence[str]) -> str:
-    if len(names) < 2:
-        return ""
-    parts, x = [], LEFT + 10.0
-    for i, name in enumerate(names):
-        color = COLORS[i % len(COLORS)]
-        parts.append(
-            f'<rect x="{x:.1f}" y="{TOP + 6}" width="12" height="4" fill="{color}"/>'
-            f'<text x="{x + 16:.1f}" y="{TOP + 12}">{escape(name)}</text>'
+def _legend(names: Sequence[str], colors: Sequence[str]) -> tuple[str, int]:
+    """Names above the plot, in as many lines as they need; and how much higher that makes it."""
+    named = [(name, color) for name, color in zip(names, colors, strict=False) if name]
+    if len(named) < 2:
+        return "", 0
+    lines: list[list[str]] = [[]]
+    x = float(LEFT)
+    for name, color in named:
+        width = 34.0 + 6.8 * len(name)
+        if lines[-1] and x + width > WIDTH:
+            lines.append([])
+            x = float(LEFT)
+        y = TOP - 9 + LEGEND_LINE * (len(lines) - 1)
+        lines[-1].append(
+            f'<rect x="{x:.1f}" y="{y - 7}" width="12" height="4" fill="{color}"/>'
+            f'<text x="{x + 16:.1f}" y="{y}">{escape(name)}</text>'
         )
-        x += 30.0 + 6.6 * len(name)
-    return "".join(parts)
+        x += width
+    return "".join("".join(line) for line in lines), LEGEND_LINE * (len(lines) - 1)
+
+
+def _with_legend(axes: Axes, body: str, names: Sequence[str], colors: Sequence[str]) -> str:
+    legend, lower = _legend(names, colors)
+    moved = f'<g transform="translate(0 {lower})">{body}</g>' if lower else body
+    return picture(axes.width, axes.height + lower, legend + moved)

@@ -2,21 +2,31 @@
 
 import numpy as np
 
+from maci2.estimation.result_output import stds
 from maci2.evaluation.track_errors import TrackErrors
+from maci2.evaluation.trajectory_errors import alignment, known_stamps
+from maci2.lie import so3_log
 from maci2.pipeline.tracking.recording import TrackedRecording
 from maci2.pipeline.tracking.track_files import raw_biases
-from maci2.reports.html import Section, figure, page, side_by_side, table
+from maci2.reports.html import Section, figure, page, side_by_side, table, vector
+from maci2.reports.path_drawing import caption, path_drawing
+from maci2.reports.state_figures import bands, every_nth, spreads
 from maci2.reports.svg import Series, chart
-from maci2.types import NS, Array
+from maci2.reports.track_picture import track_figure, tracked_image
+from maci2.sensors import truth_at
+from maci2.types import GRAVITY_NORM, NS, Array
+from maci2.vision.odometry import StereoOdometry
 
-POINTS = 700
-"""Points of a line at most."""
-
-AXES = "xyz"
+MAX_TRUTH_GAP_S = 0.1
 
 
-def track_page(tracked: TrackedRecording, errors: TrackErrors | None, command: str) -> str:
-    """HTML of one track."""
+def track_page(
+    tracked: TrackedRecording,
+    errors: TrackErrors | None,
+    options: dict[str, object],
+    command: str,
+) -> str:
+    """HTML of one track; `options` is every choice behind it, by name."""
     states = tracked.track.states
     worst = {state.health for state in states}
     level = "failed" if "lost" in worst else "weak" if "bridging" in worst else "ok"
@@ -25,73 +35,126 @@ def track_page(tracked: TrackedRecording, errors: TrackErrors | None, command: s
         for name in ("tracking", "bridging", "lost")
         if name in worst
     )
-    kind = "smoothed as a whole" if tracked.batch else "causal"
-    lead = f"<p class='first {level}'>{counts}</p><p>{len(states)} states, {kind}.</p>"
+    steps = np.diff([state.T_w_b[:3, 3] for state in states], axis=0)
+    kind = "smoothed as a whole" if tracked.batch else "each knowing only what came before it"
+    lead = (
+        f"<p class='first {level}'>{counts}</p>{_last_state(tracked)}"
+        f"<p>{len(states)} states over {(states[-1].stamp_ns - states[0].stamp_ns) / NS:.1f} s and "
+        f"{np.linalg.norm(steps, axis=1).sum():.1f} m, {kind}. The world's z axis points up; "
+        "positions count from the first keyframe.</p>"
+    )
     if errors is not None:
         lead += _errors(errors)
     name = tracked.inputs.recording.name
-    return page(f"Track: {name}", lead, _sections(tracked), command)
+    return page(f"Track: {name}", lead, _sections(tracked), command, options=options)
+
+
+def _last_state(tracked: TrackedRecording) -> str:
+    """The state at the last image with its standard deviations."""
+    last = tracked.track.states[-1]
+    std = stds(last.cov)
+    gyro, acc = (values[-1] for values in raw_biases(tracked))
+    rotation = np.rad2deg(so3_log(np.ascontiguousarray(last.T_w_b[:3, :3])))
+    rows = [
+        ("position in the world [m]", vector(last.T_w_b[:3, 3], 3), _std(std[6:9], 3)),
+        ("velocity in the world [m/s]", vector(last.v_w, 3), _std(std[3:6], 3)),
+        ("orientation, rotation vector [deg]", vector(rotation, 2), _std(np.rad2deg(std[:3]), 3)),
+        ("gyroscope bias [rad/s]", vector(gyro, 5), _std(std[9:12], 5)),
+        ("accelerometer bias [m/s²]", vector(acc, 3), _std(std[12:15], 3)),
+    ]
+    columns = ("at the last image", "estimate (x, y, z)", "1-sigma")
+    return table(columns, rows, stacked=True)
+
+
+def _std(values: Array, digits: int) -> str:
+    return vector(values, digits, signed=False)
 
 
 def _errors(errors: TrackErrors) -> str:
-    rows = [("absolute trajectory error", f"{errors.ate_m:.4f}", "m rms")]
+    rows = [("absolute trajectory error", f"{errors.ate_m:.4f} m rms", "–")]
     for horizon, (rms, median) in errors.relative_m.items():
         if np.isfinite(rms):
-            rows.append((f"relative error over {horizon:g} s", f"{rms:.4f}", "m rms"))
-            rows.append((f"relative error over {horizon:g} s, median", f"{median:.4f}", "m"))
-    rows.append(("vertical", f"{errors.gravity_deg:.3f}", "deg"))
-    rows.append(("velocity", f"{errors.velocity_rmse:.4f}", "m/s rms"))
-    return table(("against ground truth", "error", "unit"), rows)
+            name = f"displacement over {horizon:g} s"
+            rows.append((name, f"{rms:.4f} m rms, {median:.4f} m median", "–"))
+    for name, error, key in (
+        ("vertical", f"{errors.gravity_deg:.3f} deg", "gravity"),
+        ("velocity", f"{errors.velocity_rmse:.4f} m/s rms", "velocity"),
+        ("gyroscope bias", "–", "gyro_bias"),
+    ):
+        nees = errors.nees.get(key, np.nan)
+        rows.append((name, error, f"{nees:.2f}" if np.isfinite(nees) else "–"))
+    columns = ("against ground truth", "error", "NEES per degree of freedom")
+    return table(columns, rows, stacked=True)
 
 
 def _sections(tracked: TrackedRecording) -> list[Section]:
     states = tracked.track.states
-    every = max(len(states) // POINTS, 1)
+    every = every_nth(len(states))
     shown = states[::every]
     time_s = np.array([(state.stamp_ns - states[0].stamp_ns) / NS for state in shown])
     positions = np.array([state.T_w_b[:3, 3] for state in shown])
     std = np.sqrt(np.array([np.diag(state.cov) for state in shown]))
     velocity = np.array([state.v_w for state in shown])
     gyro, acc = (values[::every] for values in raw_biases(tracked))
-    return [
-        Section(
-            "Path",
-            side_by_side(
-                figure(
-                    chart([Series("path", positions[:, 0], positions[:, 1])], "x [m]", "y [m]"),
-                    "From above.",
-                ),
-                figure(
-                    chart([Series("height", time_s, positions[:, 2], 3.0 * std[:, 8])],
-                          "time [s]", "z [m]"),
-                    "Height over time, with three standard deviations.",
-                ),
-            ),
+    height = Series("height", time_s, positions[:, 2], 3.0 * std[:, 8])
+    motion = side_by_side(
+        _path(tracked, positions, velocity),
+        figure(
+            chart([height], "time [s]", "z [m]"),
+            "Height over time. Band: three standard deviations.",
         ),
+    )
+    images = _image(tracked)
+    return [
+        Section("Path", motion),
+        *([Section("Images", images)] if images else []),
         Section(
             "States",
             side_by_side(
-                _bands(time_s, velocity, std[:, 3:6], "v_w [m/s]", "Velocity in the world."),
-                _bands(time_s, gyro, std[:, 9:12], "gyro bias [rad/s]", "Gyroscope bias."),
-                _bands(time_s, acc, std[:, 12:15], "acc bias [m/s^2]", "Accelerometer bias."),
-                _spread(time_s, std),
+                bands(time_s, velocity, std[:, 3:6], "v_w [m/s]", "Velocity in the world."),
+                spreads(
+                    time_s, std[:, 6:9], "sigma of position [m]",
+                    "Standard deviation of position, relative to the start: without a map it "
+                    "grows.",
+                ),
+                bands(time_s, gyro, std[:, 9:12], "gyro bias [rad/s]", "Gyroscope bias."),
+                bands(time_s, acc, std[:, 12:15], "acc bias [m/s²]", "Accelerometer bias."),
             ),
         ),
         Section("Relative poses against the IMU", _keyframes(tracked)),
     ]  # fmt: skip
 
 
-def _bands(time_s: Array, values: Array, std: Array, label: str, caption: str) -> str:
-    series = [Series(a, time_s, values[:, i], 3.0 * std[:, i]) for i, a in enumerate(AXES)]
-    return figure(chart(series, "time [s]", label), f"{caption} Bands: three standard deviations.")
+def _path(tracked: TrackedRecording, positions: Array, velocity: Array) -> str:
+    down = np.array([0.0, 0.0, -GRAVITY_NORM])
+    true_positions = _true_positions(tracked)
+    text = caption("states")
+    if true_positions is not None:
+        text += " Grey: ground truth, rotated and moved onto it."
+    return figure(path_drawing(positions, velocity, down, true_positions), text)
 
 
-def _spread(time_s: Array, std: Array) -> str:
-    series = [Series(a, time_s, std[:, 6 + i]) for i, a in enumerate(AXES)]
-    return figure(
-        chart(series, "time [s]", "sigma of position [m]", from_zero=True),
-        "Standard deviation of position, relative to the start: without a map it grows.",
-    )
+def _true_positions(tracked: TrackedRecording) -> Array | None:
+    """(m, 3) of the ground truth in the track's world; None where it is not known."""
+    truth = tracked.inputs.truth
+    if truth is None:
+        return None
+    stamps_ns = np.array([state.stamp_ns for state in tracked.track.states])
+    known = known_stamps(truth, stamps_ns)
+    if known.sum() < 3:
+        return None
+    positions = np.array([state.T_w_b[:3, 3] for state in tracked.track.states])[known]
+    true_positions = truth_at(truth, stamps_ns[known], MAX_TRUTH_GAP_S).Ts_w_b[:, :3, 3]
+    R, t, _ = alignment(true_positions, positions)
+    return np.asarray((true_positions @ R.T + t)[:: every_nth(len(positions))])
+
+
+def _image(tracked: TrackedRecording) -> str:
+    """The last keyframe's image with its points; empty where motion is not from images."""
+    if not isinstance(tracked.inputs.visual, StereoOdometry):
+        return ""
+    first_ns, last_ns = (int(stamp) for stamp in tracked.vision.stamps_ns[-2:])
+    return track_figure(tracked_image(tracked.inputs.visual, first_ns, last_ns))
 
 
 def _keyframes(tracked: TrackedRecording) -> str:
@@ -102,16 +165,20 @@ def _keyframes(tracked: TrackedRecording) -> str:
     chi2 = np.array([keyframe.innovation for keyframe in measured], dtype=float)
     body = ""
     if len(measured):
+        series = [
+            Series("relative pose", time_s, np.maximum(chi2, 1e-3), marks=True),
+            Series("expected", time_s, np.ones(len(time_s)), dashed=True),
+        ]
         body = figure(
-            chart([Series("innovation", time_s, np.log10(np.maximum(chi2, 1e-3)), marks=True)],
-                  "time [s]", "log10 of chi-square"),
-            "Chi-square per degree of freedom of each relative pose against the IMU's prediction; "
-            "0 is as expected.",
-        )  # fmt: skip
+            chart(series, "time [s]", "chi-square / dof", logarithmic=(False, True)),
+            "Chi-square per degree of freedom of each relative pose against the IMU's prediction.",
+        )
     rows = [
         (f"{(keyframe.stamp_ns - start_ns) / NS:.2f}", keyframe.reason)
         for keyframe in keyframes
         if keyframe.reason
     ]
-    listed = table(("time [s]", "not used because"), rows) if rows else "<p>All were used.</p>"
-    return body + listed
+    listed = "<p>All were used.</p>"
+    if rows:
+        listed = table(("time [s]", "not used because"), rows, stacked=True)
+    return side_by_side(body, f"<div>{listed}</div>")

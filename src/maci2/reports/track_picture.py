@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maci2.errors import ImageError
+from maci2.reports.html import figure
 from maci2.reports.svg import picture
 from maci2.sensors.stereo import Frames, Image
 from maci2.types import Array
@@ -19,7 +20,11 @@ from maci2.vision.relative_pose import MIN_MATCHES
 from maci2.vision.two_frame import PinholePair
 
 LEAST_SURE = 5.0
-"""Standard deviation, as a multiple of the image's best, at which a match is shown in plain red."""
+"""Standard deviation, as a multiple of the image's best, from which on colours differ no more."""
+
+SURE, UNSURE = np.array([40.0, 215.0, 255.0]), np.array([255.0, 95.0, 0.0])
+"""Colours (r, g, b) of the most and the least certain match: cyan and orange, which every eye tells
+apart."""
 
 JPEG_QUALITY = 80
 
@@ -77,21 +82,47 @@ def _keyframe(odometry: StereoOdometry, frames: Frames, index: int) -> Keyframe:
     return keyframe(odometry.rectification, pair.left, pair.right)
 
 
+def best_sigma_px(sigma_px: Array) -> float:
+    """Standard deviation of the most certain matches of an image [px]."""
+    return float(np.quantile(sigma_px, 0.05))
+
+
 def sigma_colors(sigma_px: Array) -> NDArray[np.uint8]:
-    """(n, 3) from green, as sure as any in this image, to red, five times less."""
-    best = np.quantile(sigma_px, 0.05)
-    share = np.clip((sigma_px / best - 1.0) / (LEAST_SURE - 1.0), 0.0, 1.0)
-    return np.column_stack([255 * share, 255 * (1.0 - share), np.full(len(share), 40)]).astype(
-        np.uint8
+    """(n, 3) from cyan, as sure as any in this image, to orange, five times less."""
+    share = np.clip((sigma_px / best_sigma_px(sigma_px) - 1.0) / (LEAST_SURE - 1.0), 0.0, 1.0)
+    return np.asarray(SURE + share[:, None] * (UNSURE - SURE)).astype(np.uint8)
+
+
+def track_figure(tracked: TrackedImage) -> str:
+    """The image with its points and what their colours mean."""
+    if not len(tracked.sigma_px):
+        return figure(track_picture(tracked), "No point could be followed into this image.", True)
+    best = best_sigma_px(tracked.sigma_px)
+    first, last = (",".join(f"{part:.0f}" for part in color) for color in (SURE, UNSURE))
+    ramp = (
+        f"<p class='ramp'><span>{best:.2f} px</span>"
+        f"<i style='background: linear-gradient(to right, rgb({first}), rgb({last}))'></i>"
+        f"<span>{LEAST_SURE * best:.2f} px or more</span></p>"
     )
+    caption = (
+        f"{len(tracked.sigma_px)} points followed from the image before, coloured by the predicted "
+        "standard deviation of the match."
+    )
+    return figure(track_picture(tracked) + ramp, caption, wide=True)
+
+
+def embedded(image: Image) -> str:
+    """An image as an element of an SVG, its data inside."""
+    height, width = image.shape
+    _, data = cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])
+    text = base64.b64encode(data.tobytes()).decode("ascii")
+    return f'<image width="{width}" height="{height}" href="data:image/jpeg;base64,{text}"/>'
 
 
 def track_picture(tracked: TrackedImage) -> str:
     """SVG: the image with a line for every match."""
     height, width = tracked.image.shape
-    _, data = cv2.imencode(".jpg", tracked.image, [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])
-    text = base64.b64encode(data.tobytes()).decode("ascii")
-    body = [f'<image width="{width}" height="{height}" href="data:image/jpeg;base64,{text}"/>']
+    body = [embedded(tracked.image)]
     nothing = np.empty((0, 3), dtype=np.uint8)
     colors = sigma_colors(tracked.sigma_px) if len(tracked.sigma_px) else nothing
     for (u0, v0), (u1, v1), (r, g, b) in zip(tracked.uv0, tracked.uv1, colors, strict=True):

@@ -9,7 +9,7 @@ from maci2.errors import OptionError
 from maci2.simulation.trajectory import Follows, Trajectory, Waves
 from maci2.types import Array
 
-MotionKind = Literal["handheld", "drone", "car", "static", "straight", "planar_yaw"]
+MotionKind = Literal["handheld", "drone", "car", "driving", "static", "straight", "planar_yaw"]
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,12 @@ _RECIPES: dict[MotionKind, _Recipe] = {
         follows="heading",
         speed=6.0,
     ),
+    "driving": _Recipe(
+        position=_Band((16.0, 10.0, 0.04), 0.04, 0.8, falloff=2.0),
+        angles=_Band((0.0, 0.01, 0.012), 0.5, 2.0, falloff=1.0),
+        follows="heading",
+        speed=10.0,
+    ),
     "static": _Recipe(
         position=_Band((0.001, 0.001, 0.0005), 0.2, 1.0, falloff=1.0),
         angles=_Band((0.1 * _DEG, 0.1 * _DEG, 0.1 * _DEG), 0.2, 1.0, falloff=1.0),
@@ -108,7 +114,8 @@ def random_trajectory(kind: MotionKind, rng: np.random.Generator) -> Trajectory:
     """A motion of one kind; another draw from `rng`, another motion.
 
     handheld: all six degrees of freedom, decimetres, turning up to 3-5 rad/s. drone: 0.5-2 m/s,
-    tilted by its accelerations. car: several m/s forward, mainly yaw. static: millimetres and 0.1
+    tilted by its accelerations. car: several m/s forward, mainly yaw. driving:
+    the same at 5 to 15 m/s. static: millimetres and 0.1
     deg of sway. straight: accelerates but never rotates. planar_yaw: turns about the vertical only.
     """
     if kind not in _RECIPES:

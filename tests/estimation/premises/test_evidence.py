@@ -138,6 +138,19 @@ def test_memory_of_a_long_stream_is_bounded(sound, monkeypatch):
     assert reasons(premises) == []
 
 
+@pytest.mark.parametrize("most", [2, 3, 8])
+def test_blocks_that_are_added_up_say_the_same_of_the_constants(sound, monkeypatch, most):
+    whole = sound.premises()
+    monkeypatch.setattr(module, "MOST_BLOCKS", most)
+    merged = sound.premises()
+    np.testing.assert_allclose(merged.rotation.R_b_c, whole.rotation.R_b_c, atol=1e-9)
+    assert merged.translation.scale == pytest.approx(whole.translation.scale, rel=1e-9)
+    assert merged.translation.misfit == pytest.approx(whole.translation.misfit, rel=1e-9)
+    # Windows have body frames of their own: lengths add up, vectors would not.
+    assert merged.translation.gravity_norm == pytest.approx(9.81, abs=0.1)
+    assert merged.translation.std_gravity_norm < 0.1
+
+
 def test_one_window_tests_the_rotation_alone(sound):
     wrong = rotated(sound.T_b_c, 60.0)
     premises = window_premises(sound.imu, sound.windows[2], wrong, "midpoint", False)

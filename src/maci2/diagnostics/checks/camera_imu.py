@@ -33,7 +33,8 @@ def offset_findings(
     source: RotationSource, offset_s: float, std_s: float, stated_s: float = 0.0
 ) -> list[Finding]:
     """The offset of a source's clock to the IMU's; of a camera, beyond the one that is `stated`."""
-    text = f"{1e3 * offset_s:+.2f} +- {1e3 * std_s:.2f} ms"
+    # Zero has no sign.
+    text = f"{round(1e3 * offset_s, 2) + 0.0:+.2f} +- {1e3 * std_s:.2f} ms"
     is_truth = source.kind == "truth"
     if abs(offset_s) <= max(MAX_OFFSET_S, SIGMAS * std_s):
         whose = "time offset to the IMU" if is_truth else "camera-IMU time offset"

@@ -8,7 +8,7 @@ false-alarm rate for all tests of a verdict.
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import f as fisher
+from scipy.special import fdtri
 
 from maci2.estimation.premises.evidence import Premises
 from maci2.estimation.premises.sample_rate import SampleRate
@@ -92,7 +92,7 @@ def _far(difference: Array, cov: Array, spread: float, dof: int) -> bool:
 
 def _limit(d: int, dof: int) -> float:
     """Largest squared distance in d dimensions that noise explains, its covariance estimated."""
-    return float(d * fisher.isf(level(), d, max(dof, 1)))
+    return float(d * fdtri(d, max(dof, 1), 1.0 - level()))
 
 
 def _rate(rate: SampleRate | None) -> list[str]:

@@ -19,6 +19,7 @@ from maci2.estimation.premises.translation import (
     TranslationEstimate,
     TranslationSums,
     estimate_translation,
+    translation_misfits,
     translation_sums,
 )
 from maci2.imu import ImuMeasurements, Rule
@@ -140,15 +141,14 @@ class PremiseEvidence:
             self._translations = _bounded([*self._translations, sums])
         self._pending = []
         total = _joined(self._translations)
-        estimates = [
-            estimate_translation(total, R_b_c, lever, FREE_LEVER_STD, axes)
-            for axes in SIGNED_PERMUTATIONS
-        ]
-        probabilities = _probabilities(estimates)
+        constants = total, R_b_c, lever, FREE_LEVER_STD
+        stated = estimate_translation(*constants, SIGNED_PERMUTATIONS[0])
+        misfits = translation_misfits(*constants, np.array(SIGNED_PERMUTATIONS))
+        probabilities = _probabilities(misfits, max(stated.dof, 1))
         best = int(np.argmax(probabilities))
         return replace(
             premises,
-            translation=estimates[0],
+            translation=stated,
             axes=SIGNED_PERMUTATIONS[best],
             axes_right=float(probabilities[0]),
         )
@@ -175,14 +175,12 @@ def _translations(
     return translation_sums(imu, run, T_b_c, biases.biases(T_b_c[:3, :3]), biases.std, rule)
 
 
-def _probabilities(estimates: list[TranslationEstimate]) -> Array:
+def _probabilities(misfits: Array, dof: int) -> Array:
     """(48,) posterior of each signed permutation; the stated one is the first.
 
     The noise level is unknown, so likelihood is a power of the misfit, and no fit is better than
     the stated noise.
     """
-    dof = np.array([max(estimate.dof, 1) for estimate in estimates])
-    misfits = np.array([estimate.misfit for estimate in estimates])
     log = -0.5 * dof * np.log(np.maximum(misfits / dof, 1.0))
     prior = np.full(len(log), (1.0 - PRIOR_RIGHT) / (len(log) - 1))
     prior[0] = PRIOR_RIGHT

@@ -45,7 +45,11 @@ class TranslationSums(NamedTuple):
     """(B, 21, 21)"""
 
     gravity: Array
-    """(B, 3, 21) sum over windows of gravity as a linear function of z, in the first body frame."""
+    """(B, 21, 21) sum over windows of gravity's squared norm as a quadratic form of z: windows have
+    body frames of their own, so their gravities cannot be added as vectors."""
+
+    windows: Array
+    """(B,) number of windows in each block."""
 
     dof: Array
     """(B,) numbers measured and priors, less unknowns of the windows."""
@@ -69,7 +73,8 @@ def translation_sums(
     weights = _without_outliers(Z, N, weights, information, T_b_c)
     S, by_z = _eliminated(Z, N, weights, information)
     dof = np.maximum(3 * (weights > 0.0).sum(axis=1) - 6, 0)
-    return TranslationSums(S, by_z[:, G], dof)
+    gravity = np.einsum("wij,wik->wjk", by_z[:, G], by_z[:, G], optimize=True)
+    return TranslationSums(S, gravity, np.ones(len(dof)), dof)
 
 
 def _eliminated(Z: Array, N: Array, weights: Array, information: Array) -> tuple[Array, Array]:
@@ -93,7 +98,7 @@ def _without_outliers(
     kept = used.astype(np.float64)
     for _ in range(ROUNDS):
         S, by_z = _eliminated(Z, N, kept * weights, information)
-        z = _fitted(S.sum(axis=0), T_b_c[:3, :3], T_b_c[:3, 3], LEVER_ARM_STD, np.eye(3))[0]
+        z = _fitted(S.sum(axis=0), T_b_c[:3, :3], T_b_c[:3, 3], LEVER_ARM_STD, np.eye(3)).z
         lengths = root * np.linalg.norm(Z @ z + np.einsum("wmij,wj->wmi", N, by_z @ z), axis=2)
         kept = cauchy_weights(lengths, used)
     return np.where(inliers(lengths, used), weights, 0.0)
@@ -167,7 +172,7 @@ class TranslationEstimate:
     own error shows in the lever arm, below a centimetre."""
 
     gravity_norm: float
-    """Mean over windows of gravity's length, with no constraint on it [m/s^2]."""
+    """Mean of gravity's norm over windows, with no constraint on it [m/s^2]."""
 
     std_gravity_norm: float
     """Standard deviation of gravity's norm, from the windows' scatter [m/s^2]."""
@@ -185,36 +190,69 @@ def estimate_translation(
     """Fit scale and lever arm; the scale is on the accelerometer's side, since the camera's
     translations are the noisier ones and would pull it towards zero on theirs."""
     S = sums.S.sum(axis=0)
-    z, q, B, prior = _fitted(S, R_b_c, p_b_c, std_lever, axes)
+    fit = _fitted(S, R_b_c, p_b_c, std_lever, axes)
     dof = int(sums.dof.sum())
-    least = float(z @ S @ z + q @ prior @ q)
-    information = B.T @ S @ B + prior
-    cov = robust_covariance(information, sums.S @ z @ B, max(least / max(dof, 1), 1.0))
-    # Chi-square is a parabola in 1 / scale: its value where that is zero.
-    behind = min(q[0], 0.0) ** 2 / float(np.linalg.inv(information)[0, 0])
-    inverse_scale = q[0] if abs(q[0]) > 1e-6 else 1e-6
+    excess = max(fit.least / max(dof, 1), 1.0)
+    cov = robust_covariance(fit.information, sums.S @ fit.z @ fit.B, excess)
+    inverse_scale = fit.q[0] if abs(fit.q[0]) > 1e-6 else 1e-6
     # d(scale) = -scale^2 d(1 / scale)
     change = np.diag([-(inverse_scale**-2.0), 1.0, 1.0, 1.0])
-    norms = np.linalg.norm(sums.gravity @ z, axis=1) / abs(inverse_scale)
+    norm, std_norm = _gravity_norm(sums, fit.z / abs(inverse_scale))
     return TranslationEstimate(
         float(1.0 / inverse_scale),
-        p_b_c + q[1:4],
+        p_b_c + fit.q[1:4],
         change @ cov @ change,
-        float(norms.mean()),
-        float(norms.std() / np.sqrt(max(len(norms) - 1, 1))),
-        least + behind,
+        norm,
+        std_norm,
+        fit.misfit,
         dof,
     )
 
 
-def _fitted(
-    S: Array, R_b_c: Array, p_b_c: Array, std_lever: float, axes: Array
-) -> tuple[Array, Array, Array, Array]:
-    """z = B q + c at the least chi-square, q = [1 / scale, what the lever arm is off by], with B
-    and the information of q's prior."""
+def translation_misfits(
+    sums: TranslationSums, R_b_c: Array, p_b_c: Array, std_lever: float, many_axes: Array
+) -> Array:
+    """(n,) least chi-square for each of (n, 3, 3) matrices on the accelerometer's readings."""
+    S = sums.S.sum(axis=0)
+    fits = (_fitted(S, R_b_c, p_b_c, std_lever, axes) for axes in many_axes)
+    return np.array([fit.misfit for fit in fits])
+
+
+def _gravity_norm(sums: TranslationSums, z: Array) -> tuple[float, float]:
+    """Mean of gravity's norm over windows, and its standard deviation from the blocks' scatter."""
+    norms = np.sqrt(np.einsum("bij,i,j->b", sums.gravity, z, z) / sums.windows)
+    mean = float(np.average(norms, weights=sums.windows))
+    variance = float(np.average((norms - mean) ** 2, weights=sums.windows))
+    return mean, float(np.sqrt(variance / max(len(norms) - 1, 1)))
+
+
+class _Fit(NamedTuple):
+    """z = B q + c at the least chi-square, q = [1 / scale, what the lever arm is off by]."""
+
+    z: Array
+    q: Array
+    B: Array
+    information: Array
+    """(4, 4) of q, its prior included."""
+
+    least: float
+    """Chi-square, of the prior too."""
+
+    @property
+    def misfit(self) -> float:
+        """Least chi-square with a positive scale: it is a parabola in 1 / scale, and zero is where
+        that ends."""
+        behind = min(self.q[0], 0.0) ** 2 / float(np.linalg.inv(self.information)[0, 0])
+        return self.least + behind
+
+
+def _fitted(S: Array, R_b_c: Array, p_b_c: Array, std_lever: float, axes: Array) -> _Fit:
+    """Scale and lever arm at the least chi-square of z' S z and their prior."""
     B, c = np.zeros((UNKNOWNS, 4)), np.zeros(UNKNOWNS)
     B[A, 0], B[P, 1:4] = axes.ravel(), np.eye(3)
     c[M], c[P] = R_b_c.ravel(), p_b_c
     prior: Array = np.diag([LEAST, *[std_lever**-2.0] * 3]).astype(np.float64)
-    q = np.asarray(np.linalg.solve(B.T @ S @ B + prior, -B.T @ S @ c), dtype=np.float64)
-    return B @ q + c, q, B, prior
+    information = B.T @ S @ B + prior
+    q = np.asarray(np.linalg.solve(information, -B.T @ S @ c), dtype=np.float64)
+    z = B @ q + c
+    return _Fit(z, q, B, information, float(z @ S @ z + q @ prior @ q))

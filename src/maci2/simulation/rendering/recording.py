@@ -4,24 +4,29 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal, get_args
 
 import cv2
 import numpy as np
 
 from maci2.datasets.euroc_writer import write_euroc
-from maci2.errors import DatasetError
+from maci2.errors import DatasetError, OptionError
 from maci2.files import whole_folder
 from maci2.sensors.interpolation import truth_at
 from maci2.sensors.stereo import Image
 from maci2.sensors.types import GroundTruth, Recording
 from maci2.simulation.rendering.image_difficulty import EASY, Difficulty, exposure_gain
 from maci2.simulation.rendering.scene import Scene, random_scene, with_cover
+from maci2.simulation.rendering.street import street_scene
 from maci2.simulation.rendering.view import View
-from maci2.types import NS, Stamps
+from maci2.types import NS, Array, Stamps
 
 MAX_TRUTH_GAP_S = 0.06
 BLACKOUT_LEVEL = 2.0
 """[grey levels] Mean of a frame that is blacked out; noise stays."""
+
+
+SceneKind = Literal["room", "street"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,15 @@ class RenderConfig:
     start_s: float = 0.0
     duration_s: float = np.inf
     """Part of the recording to render, from its first usable image."""
+
+    scene: SceneKind = "room"
+    """What there is to see: a room around the path, or a street along it."""
+
+    def __post_init__(self) -> None:
+        if self.scene not in get_args(SceneKind):
+            raise OptionError(
+                f"scene is '{self.scene}'; choose one of {', '.join(get_args(SceneKind))}."
+            )
 
 
 def render_recording(
@@ -66,11 +80,15 @@ def render_recording(
 def scene_for(recording: Recording, config: RenderConfig) -> tuple[Scene, list[View]]:
     """The scene around a recording's truth, and its cameras looking into it."""
     truth = next(iter(recording.truths.values()))
-    path_w = truth.Ts_w_b[:: max(len(truth) // 200, 1), :3, 3]
+    thinned = slice(None, None, max(len(truth) // 200, 1))
+    path_w = truth.Ts_w_b[thinned, :3, 3]
+    times = (truth.stamps_ns - recording.camera_stamps_ns[0][0]) / NS
     rng = np.random.default_rng((config.seed, 1))
-    scene = random_scene(path_w, config.difficulty, rng)
-    if config.difficulty.covered > 0.0:
-        times = (truth.stamps_ns - recording.camera_stamps_ns[0][0]) / NS
+    if config.scene == "street":
+        scene = street_scene(times[thinned], path_w, config.difficulty, rng)
+    else:
+        scene = random_scene(path_w, config.difficulty, rng)
+    if config.difficulty.covered > 0.0 and config.scene == "room":
         Ts_w_c = truth.Ts_w_b @ recording.rig.cameras[0].T_b_c
         scene = with_cover(scene, times, Ts_w_c, config.difficulty.covered)
     views = [
@@ -111,7 +129,7 @@ def rendered_pairs(recording: Recording, config: RenderConfig) -> Iterator[list[
     hard = config.difficulty
     truth = next(iter(recording.truths.values()))
     stamps_ns = recording.camera_stamps_ns[0]
-    _, views = scene_for(recording, config)
+    scene, views = scene_for(recording, config)
     later_ns = np.minimum(stamps_ns + round(0.5 * hard.exposure_s * NS), truth.stamps_ns[-1])
     Ts_w_b = truth_at(truth, stamps_ns, MAX_TRUTH_GAP_S).Ts_w_b
     Ts_later = truth_at(truth, later_ns, MAX_TRUTH_GAP_S).Ts_w_b
@@ -122,9 +140,22 @@ def rendered_pairs(recording: Recording, config: RenderConfig) -> Iterator[list[
         gain = BLACKOUT_LEVEL / 255.0 if black[k] else gain
         t = (int(stamp_ns) - int(stamps_ns[0])) / NS
         yield [
-            view.render(Ts_w_b[k] @ camera.T_b_c, t, gain, rng, Ts_later[k] @ camera.T_b_c)
+            view.render(
+                _in_scene(Ts_w_b[k] @ camera.T_b_c, scene),
+                t,
+                gain,
+                rng,
+                _in_scene(Ts_later[k] @ camera.T_b_c, scene),
+            )
             for view, camera in zip(views, recording.rig.cameras, strict=True)
         ]
+
+
+def _in_scene(T_w_c: Array, scene: Scene) -> Array:
+    """A camera's pose in metres of the scene."""
+    T = T_w_c.copy()
+    T[:3, 3] /= scene.scale
+    return T
 
 
 def write_image(path: Path, image: Image) -> None:

@@ -58,6 +58,9 @@ class Scene:
     textures: NDArray[np.float32] = field(repr=False)
     """All textures with their pyramids, flat; see `texture_offset`."""
 
+    scale: float = 1.0
+    """Metres of the world that are one metre of the scene."""
+
     cover: tuple[Array, Array] | None = None
     """Times (m,) [s] and places (m, 3) of the last box, where it goes its own way."""
 
@@ -119,7 +122,7 @@ def random_scene(
     velocities = np.zeros((count, 3))
     moving = rng.permutation(np.arange(1, count))[: difficulty.moving_boxes]
     velocities[moving] = rng.normal(0.0, 0.6, size=(len(moving), 3))
-    textures, varied = _textures(difficulty, rng)
+    textures, varied = scene_textures(difficulty, rng)
     faces = rng.integers(TEXTURES, size=(count, 6))
     return Scene(
         centers=np.array(centers),
@@ -140,7 +143,9 @@ def texture_floats() -> int:
     return sum((TEXTURE_SIDE >> level) ** 2 for level in range(LEVELS))
 
 
-def _textures(difficulty: Difficulty, rng: np.random.Generator) -> tuple[NDArray[np.float32], int]:
+def scene_textures(
+    difficulty: Difficulty, rng: np.random.Generator
+) -> tuple[NDArray[np.float32], int]:
     """Flat pyramids: plain ones, then repeating ones, as the difficulty asks, then varied ones from
     the index that is returned."""
     flat, varied = [], TEXTURES

@@ -1,0 +1,31 @@
+"""Renderings of experiments: taken where they are, made where they are not, never twice."""
+
+from dataclasses import replace
+
+from maci2.datasets import open_recording
+from maci2.experiments import renderings as module
+from maci2.experiments.recordings import find_recordings
+from maci2.experiments.renderings import Rendering, with_renderings
+
+DRIVE = Rendering("drive_1", motion="driving", scene="street", duration_s=0.2, seed=1)
+FLIGHT = Rendering("MH_02_rendered", "MH_02_easy", 2.0, duration_s=0.1)
+
+
+def test_what_is_missing_is_rendered_once(simulated_root, tmp_path, monkeypatch):
+    found = find_recordings(simulated_root)
+    absent = replace(FLIGHT, name="nowhere", along="MH_04_difficult")
+    there = with_renderings((DRIVE, FLIGHT, absent), found, tmp_path)
+    assert set(there.by_name) == {*found.by_name, "drive_1", "MH_02_rendered"}
+    drive = open_recording(there.by_name["drive_1"])
+    assert len(drive.camera_stamps_ns[0]) == 4
+    assert len(list((drive.path / "mav0" / "cam1" / "data").glob("*.png"))) == 4
+    monkeypatch.setattr(module, "_render", lambda *_: (_ for _ in ()).throw(AssertionError))
+    again = with_renderings((DRIVE, FLIGHT, absent), found, tmp_path)
+    assert again.by_name == there.by_name
+
+
+def test_a_rendering_among_the_recordings_is_taken(simulated_root, tmp_path):
+    found = find_recordings(simulated_root)
+    there = with_renderings((replace(DRIVE, name="V1_01_easy"),), found, tmp_path)
+    assert there.by_name == found.by_name
+    assert list(tmp_path.iterdir()) == []
