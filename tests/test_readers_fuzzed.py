@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import cv2
 import numpy as np
 import pytest
+from rig_files import BASALT, D435I, PINHOLE, VINS_LENS, ZED, oak
 
 from bag_files import recording_items, write_items
 from fuzzing import BINARY, TEXT, Mutator, fuzz
@@ -87,6 +88,17 @@ def bag_target(kind: str, file: str) -> Callable[[Path], Target]:
         found = path if kind == "ros1" else next(path.glob(file))
         text = file.endswith(".yaml")
         return Target(read, found, TEXT if text else BINARY)
+
+    return make
+
+
+def device_target(name: str, text: str) -> Callable[[Path], Target]:
+    """A calibration that another tool or a device wrote."""
+
+    def make(folder: Path) -> Target:
+        file = folder / name
+        file.write_text(text)
+        return Target(lambda: open_rig(file), file)
 
     return make
 
@@ -211,6 +223,11 @@ READERS: dict[str, Callable[[Path], Target]] = {
     "VINS-Fusion camera": rig_target("vins-fusion", "cam0.yaml"),
     "ORB-SLAM3": rig_target("orbslam3", "stereo_inertial.yaml"),
     "VBR calibration": vbr_target,
+    "Basalt": device_target("calibration.json", json.dumps(BASALT)),
+    "OAK": device_target("calib.json", oak()),
+    "ZED": device_target("SN1.conf", ZED),
+    "RealSense": device_target("d435i.txt", D435I),
+    "VINS-Mono": device_target("mono.yaml", "imu_topic: /imu0\n" + VINS_LENS + PINHOLE),
     "trajectory": trajectory_target,
     "relative poses": poses_target,
     "feature tracks": tracks_target,

@@ -15,6 +15,10 @@ class DatasetError(Maci2Error):
     """A recording, a trajectory or a ground truth that cannot be used as it is."""
 
 
+class NoImuError(DatasetError):
+    """A recording holds no IMU samples at all; its images may be looked at."""
+
+
 class ImageError(DatasetError):
     """One image that cannot be used; it costs that image, not the recording."""
 

@@ -33,6 +33,9 @@ NS = 1_000_000_000
 GRAVITY_NORM = 9.81
 """Norm of gravity [m/s^2]."""
 
+STANDARD_GRAVITY = 9.80665
+"""The unit g [m/s^2], by its definition."""
+
 GRAVITY_W: Vec3 = np.array([0.0, 0.0, -GRAVITY_NORM])
 """Gravity in a world whose z axis points up [m/s^2]."""
 

@@ -129,6 +129,34 @@ def test_a_kernel_is_found_again_from_another_folder_and_at_another_time(tmp_pat
     assert run.stdout.split() == ["0.75", "False"], run.stderr
 
 
+ROWS = """
+import numpy as np
+from maci2.compile import kernel
+
+@kernel
+def row(n):
+    return np.ones(n)
+
+@kernel
+def rows(n):
+    return row(n), row(n + 1)
+"""
+
+
+def test_a_part_that_python_calls_too_is_found_again_after_the_kernel_above_it(tmp_path):
+    """Both are compiled and read again, in either order, in one process each time."""
+    (tmp_path / "rows.py").write_text(ROWS)
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import rows\n"
+        "print(*[sum(map(np.sum, {})) for np in [__import__('numpy')]])"
+    )
+    for calls in ("[*rows.rows(2), rows.row(3)]", "[rows.row(3), *rows.rows(2)]") * 2:
+        run = python(
+            code.format(calls), MACI2_KERNELS="compiled", NUMBA_CACHE_DIR=str(tmp_path / "cache")
+        )
+        assert run.stdout.split() == ["8.0"], run.stderr
+
+
 @pytest.mark.parametrize(
     ("code", "message"),
     [

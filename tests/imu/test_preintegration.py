@@ -248,9 +248,10 @@ def test_all_segments_at_once_with_numpy_equal_the_compiled_kernel(rule, motion)
     # Segments of one step, of many, within one sampling period, and up to the last sample.
     stamps_ns = np.append(imu.stamps_ns[[3, 4, 60, 61, 190]] + 1_234_567, imu.stamps_ns[-1])
     stamps_ns = np.insert(stamps_ns, 1, stamps_ns[0] + 1_000_000)
+    biases = np.linspace(-0.2, 0.3, 6 * (len(stamps_ns) - 1)).reshape(-1, 6)
     arguments = (
         imu.stamps_ns, imu.gyro, imu.acc, imu.var_gyro, imu.var_acc, imu.cov_0,
-        stamps_ns, np.array([0.03, -0.02, 0.01]), np.array([0.1, 0.2, -0.3]), rule == "midpoint",
+        stamps_ns[:-1], stamps_ns[1:], biases, rule == "midpoint",
     )  # fmt: skip
     of_arrays, of_kernel = preintegrate_arrays(*arguments), preintegrate_segments(*arguments)
     for values, expected in zip(of_arrays, of_kernel, strict=True):

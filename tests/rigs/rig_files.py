@@ -146,3 +146,40 @@ CV_HD=0.0
 RX_HD=0.0
 RZ_HD=0.0
 """
+
+
+def intrinsic(stream, size, focal, model="Brown Conrady", coefficients=(0, 0, 0, 0, 0)):
+    width, height = size
+    numbers = "  \t".join(str(c) for c in coefficients)
+    return (
+        f' Intrinsic of "{stream}" / {width}x{height} / {{Y8}}\n  Width:      \t{width}\n'
+        f"  Height:     \t{height}\n  PPX:        \t{width / 2}\n  PPY:        \t{height / 2}\n"
+        f"  Fx:         \t{focal}\n  Fy:         \t{focal}\n  Distortion: \t{model}\n"
+        f"  Coeffs:     \t{numbers}  \n  FOV (deg):  \t90.1 x 58.3\n\n"
+    )
+
+
+def extrinsic(here, there, R, p):
+    rows = "".join("   " + "   ".join(f"{v:g}" for v in row) + "  \n" for row in R)
+    numbers = "  ".join(str(v) for v in p)
+    return (
+        f'Extrinsic from "{here}"\t  To\t  "{there}" :\n Rotation Matrix:\n{rows}\n'
+        f" Translation Vector: {numbers}  \n\n"
+    )
+
+
+QUARTER = [[0, -1, 0], [1, 0, 0], [0, 0, 1]]
+D435I = (
+    "Device info: \n    Name                          : \tIntel RealSense D435I\n\n"
+    "Intrinsic Parameters:\n"
+    + intrinsic("Depth", (848, 480), 400)
+    + intrinsic("Infrared 1", (640, 480), 380)
+    + intrinsic("Infrared 1", (848, 480), 420)
+    + intrinsic("Infrared 2", (640, 480), 381)
+    + intrinsic("Infrared 2", (848, 480), 421)
+    + "Motion Intrinsic Parameters:\nMotion Intrinsic of \"Gyro\"\t  MOTION_XYZ32F\n"
+    + "Bias Variances: 0  0  0  \n\nExtrinsic Parameters:\n"
+    + extrinsic("Infrared 1", "Infrared 1", np.eye(3), (0, 0, 0))
+    + extrinsic("Infrared 1", "Infrared 2", np.eye(3), (-0.05, 0, 0))
+    + extrinsic("Infrared 1", "Gyro", QUARTER, (-0.00552, 0.0051, 0.01174))
+)  # fmt: skip

@@ -294,5 +294,13 @@ def test_round_trips_through_every_pair_of_formats_keep_transforms_or_refuse(ans
                 close(camera.T_b_c, expected.T_b_c)
                 close(camera.intrinsics, expected.intrinsics)
                 close(camera.model_parameters, expected.model_parameters)
-            assert again.imu.density_acc == pytest.approx(given.imu.density_acc)
+                both = max(len(camera.distortion), len(expected.distortion))
+                lenses = [
+                    np.pad(c.distortion, (0, both - len(c.distortion))) for c in (camera, expected)
+                ]
+                close(*lenses, 1e-9)
+                assert camera.resolution == expected.resolution
+            assert again.time_offset_s == pytest.approx(given.time_offset_s, abs=1e-9)
+            for key in ("density_gyro", "density_acc", "walk_gyro", "walk_acc", "rate_hz"):
+                assert getattr(again.imu, key) == pytest.approx(getattr(given.imu, key))
     assert counts["kept"] > 100

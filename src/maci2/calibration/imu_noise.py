@@ -102,6 +102,11 @@ class NoiseEstimate:
 
     converged: bool
 
+    def levels(self) -> Array:
+        """(8,) densities of the axes, then walks."""
+        walks = (self.walk_gyro, self.walk_acc)
+        return np.array([level.value for level in (*self.density_gyro, *self.density_acc, *walks)])
+
     def pooled(self, rate_hz: float) -> ImuNoise:
         """One number for all axes, as most tools want it: the root of the mean variance."""
         gyro, acc = (
@@ -129,7 +134,7 @@ def estimate_imu_noise(recordings: Sequence[NoiseProblem], stated: ImuNoise) -> 
     it, for each recording by itself. `stated` is the data sheet: where to begin, and with a spread
     of a factor of ten the prior of what motion does not show.
     """
-    first = 2.0 * np.log(_stated_levels(stated))
+    first = 2.0 * np.log(stated_levels(stated))
     logs, chains = first.copy(), [_without_losses(recording) for recording in recordings]
     converged = False
     for _ in range(MOST_STEPS):
@@ -151,7 +156,24 @@ def estimate_imu_noise(recordings: Sequence[NoiseProblem], stated: ImuNoise) -> 
     return _estimate(logs, cov, converged)
 
 
-def _stated_levels(stated: ImuNoise) -> Array:
+def fit_reference_noise(recording: NoiseProblem, noise: Array) -> ChainSolution:
+    """The states with the noise of what is not the IMU at its maximum of the likelihood, that of
+    the IMU held at `noise` (8,): densities of the axes, then walks."""
+    logs, chain = 2.0 * np.log(noise), _without_losses(recording)
+    for _ in range(MOST_STEPS):
+        solution = _solve(chain, logs)
+        slope = likelihood_slope(_with_levels(chain.problem, logs), solution, np.exp(logs))
+        chain = replace(chain, states=solution.states, border=solution.border)
+        own = _bent(slope)[8:, 8:] + 1e-6 * np.eye(len(slope.score) - 8)
+        step = np.clip(np.linalg.solve(own, slope.score[8:]), -LONGEST_STEP, LONGEST_STEP)
+        before, chain = chain, _rescaled(chain, step)
+        if _moved(before, chain) < SETTLED:
+            break
+    return _solve(chain, logs)
+
+
+def stated_levels(stated: ImuNoise) -> Array:
+    """(8,) densities of the axes and walks, as a data sheet has them."""
     least = 1e-9
     walks = [max(stated.walk_gyro, least), max(stated.walk_acc, least)]
     return np.array([stated.density_gyro] * 3 + [stated.density_acc] * 3 + walks)
@@ -203,8 +225,7 @@ def _newton(slopes: list[Slope], from_stated: Array) -> tuple[Array, list[Array]
     information, score = prior.copy(), -prior @ from_stated
     eliminated = []
     for slope in slopes:
-        # By logarithms a slope bends too: a level on its way to zero slows down.
-        bent = slope.information + np.diag(np.maximum(-slope.score, 0.0))
+        bent = _bent(slope)
         A, B = bent[:8, :8], bent[:8, 8:]
         C = bent[8:, 8:] + 1e-6 * np.eye(len(slope.score) - 8)
         solved = np.linalg.solve(C, np.column_stack([B.T, slope.score[8:]]))
@@ -218,6 +239,11 @@ def _newton(slopes: list[Slope], from_stated: Array) -> tuple[Array, list[Array]
         for slope, (B, C) in zip(slopes, eliminated, strict=True)
     ]
     return step, others, cov
+
+
+def _bent(slope: Slope) -> Array:
+    """Information by logarithms, which bend too: a level on its way to zero slows down."""
+    return np.asarray(slope.information + np.diag(np.maximum(-slope.score, 0.0)))
 
 
 def _positive(information: Array) -> Array:

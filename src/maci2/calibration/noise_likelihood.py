@@ -82,11 +82,11 @@ def likelihood_slope(problem: ChainProblem, solution: ChainSolution, levels: Arr
         score[i] = 0.5 * (explained - expected[i])
     information = np.empty((len(factors), len(factors)))
     for j, (rows_j, _) in enumerate(factors):
-        left = _left_over(rows_j, q[j], system)
+        left = moved_by(rows_j, q[j], system)
         for i, (rows_i, _) in enumerate(factors):
             # q of another kind of measurement is zero in these rows.
             same = q[j] if rows_i is rows_j else 0.0
-            information[i, j] = 0.5 * float(np.sum(q[i] * (same - _predicted(rows_i, left))))
+            information[i, j] = 0.5 * float(np.sum(q[i] * (same - predicted_by(rows_i, left))))
     squares = 1.0 + 2.0 * score / np.maximum(expected, 1e-300)
     return Slope(score, 0.5 * (information + information.T), squares)
 
@@ -112,7 +112,7 @@ def _walk_part(spans: Spans, sensor: int) -> Array:
     return walking_covariance(spans, float(sensor == 0), float(sensor == 1))
 
 
-def _left_over(rows: WhitenedFactors, q: Array, system: System) -> tuple[Array, Array]:
+def moved_by(rows: WhitenedFactors, q: Array, system: System) -> tuple[Array, Array]:
     """What the estimate would move by if the whitened measurements were q."""
     n = len(system.A)
     pulled = np.einsum("kij,ki->kj", rows.G, q)
@@ -126,7 +126,7 @@ def _left_over(rows: WhitenedFactors, q: Array, system: System) -> tuple[Array, 
     return back_substitute(*work)
 
 
-def _predicted(rows: WhitenedFactors, moved: tuple[Array, Array]) -> Array:
+def predicted_by(rows: WhitenedFactors, moved: tuple[Array, Array]) -> Array:
     """(m, d) whitened measurements that moved states predict."""
     states, border = moved
     after = np.vstack([states, np.zeros((1, STATE))])[rows.index + 1]

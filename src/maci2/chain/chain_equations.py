@@ -202,6 +202,23 @@ def _distribute(H: Array, k: int, system: System) -> None:
 
 
 @kernel
+def _add_congruent(J: Array, info: Array, out: Array) -> None:
+    """out += J' info J, for a J that is mostly zero."""
+    size = len(J)
+    by_column = np.zeros((size, size))
+    for n in range(size):
+        for c in range(size):
+            if J[n, c] != 0.0:
+                for i in range(size):
+                    by_column[i, c] += info[i, n] * J[n, c]
+    for n in range(size):
+        for a in range(size):
+            if J[n, a] != 0.0:
+                for c in range(size):
+                    out[a, c] += J[n, a] * by_column[n, c]
+
+
+@kernel
 def _add_prior(
     priors: StackedPriors,
     i: int,
@@ -219,12 +236,16 @@ def _add_prior(
         rest[j] = states.v_w[k, j]
         rest[3 + j], rest[6 + j] = states.bias_gyro[k, j], states.bias_acc[k, j]
     prior_factor(states.Ts_w_b[k], priors.Ts_w_b[i], priors.rest[i], rest, border, mean, delta, J)
-    slope = priors.info[i] @ delta
     cost = priors.constant[i]
+    info, rhs = np.zeros((size, size)), np.zeros(size)
     for j in range(size):
-        cost += delta[j] * (slope[j] - 2.0 * priors.eta[i, j])
-        slope[j] = priors.eta[i, j] - slope[j]
-    info, rhs = J.T @ priors.info[i] @ J, J.T @ slope
+        slope = 0.0
+        for n in range(size):
+            slope += priors.info[i, j, n] * delta[n]
+        cost += delta[j] * (slope - 2.0 * priors.eta[i, j])
+        for n in range(size):
+            rhs[n] += J[j, n] * (priors.eta[i, j] - slope)
+    _add_congruent(J, priors.info[i], info)
     A, _, C, D, rhs_states, rhs_border = system
     for a in range(size):
         to_a = a if a < STATE else columns[a - STATE]

@@ -121,7 +121,9 @@ def _add_border(
 def places(columns: Columns, which: int) -> Indices:
     """(2, m) columns of free constants in the factor of the IMU (0), camera (1), position (2) or
     orientation (3), and where in H they go."""
-    to = np.full(ROOM, -1)
+    to = np.empty(ROOM, dtype=np.int64)
+    for i in range(ROOM):
+        to[i] = -1
     first = PAIR if which < 2 else SINGLE
     _to_border(columns, 0, 2, to, first)
     if which == 1:
@@ -129,10 +131,15 @@ def places(columns: Columns, which: int) -> Indices:
     elif which > 1:
         _to_border(columns, 10, 6, to, first + 2)
         _to_border(columns, 16 if which == 2 else 18, 2, to, first + 8)
-    used = np.flatnonzero(to >= 0)
-    place = np.empty((2, len(used)), dtype=np.int64)
-    for i in range(len(used)):
-        place[0, i], place[1, i] = used[i], to[used[i]]
+    used = 0
+    for i in range(ROOM):
+        used += to[i] >= 0
+    place = np.empty((2, used), dtype=np.int64)
+    at = 0
+    for i in range(ROOM):
+        if to[i] >= 0:
+            place[0, at], place[1, at] = i, to[i]
+            at += 1
     return place
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from maci2.chain.chain_state import Border, States
 from maci2.compile import kernel
 from maci2.imu import ImuMeasurements
-from maci2.imu.preintegration_kernels import preintegrate_segments
+from maci2.imu.preintegration import integrate_segments
 from maci2.lie import one_minus_cos_over, sin_over, t_minus_sin_over
 from maci2.lie.so3 import norm3, polynomial
 from maci2.types import Array
@@ -48,56 +48,15 @@ def integrate_spans(
     imu: ImuMeasurements, starts_ns: NDArray[np.int64], ends_ns: NDArray[np.int64], bias: Array
 ) -> Spans:
     """Integrate the samples over each span [start, end]; `bias` (m, 6) is taken off."""
-    return _integrate_spans(
-        imu.stamps_ns,
-        imu.gyro,
-        imu.acc,
-        imu.var_gyro,
-        imu.var_acc,
-        imu.cov_0,
-        np.asarray(starts_ns, dtype=np.int64),
-        np.asarray(ends_ns, dtype=np.int64),
-        np.ascontiguousarray(bias, dtype=np.float64),
-    )
-
-
-@kernel
-def _integrate_spans(
-    stamps_ns: NDArray[np.int64],
-    gyro: Array,
-    acc: Array,
-    var_gyro: Array,
-    var_acc: Array,
-    cov_0: Array,
-    starts_ns: NDArray[np.int64],
-    ends_ns: NDArray[np.int64],
-    bias: Array,
-) -> Spans:
-    m, last = len(starts_ns), len(stamps_ns) - 1
-    dt, reading = np.empty(m), np.empty((m, 6))
-    gamma, beta, alpha = np.empty((m, 3, 3)), np.empty((m, 3)), np.empty((m, 3))
-    cov, by_bias = np.empty((m, 9, 9)), np.empty((m, 9, 6))
-    ends = np.empty(2, dtype=np.int64)
-    for k in range(m):
-        ends[0], ends[1] = starts_ns[k], ends_ns[k]
-        dt_k, gamma_k, beta_k, alpha_k, cov_k, by_bias_k = preintegrate_segments(
-            stamps_ns, gyro, acc, var_gyro, var_acc, cov_0, ends, bias[k, 0:3], bias[k, 3:6], True
-        )
-        dt[k] = dt_k[0]
-        after = min(max(np.searchsorted(stamps_ns, ends[1]), 1), last)
-        period = stamps_ns[after] - stamps_ns[after - 1]
-        share = (ends[1] - stamps_ns[after - 1]) / period
-        for i in range(3):
-            beta[k, i], alpha[k, i] = beta_k[0, i], alpha_k[0, i]
-            reading[k, i] = gyro[after - 1, i] + share * (gyro[after, i] - gyro[after - 1, i])
-            reading[k, 3 + i] = acc[after - 1, i] + share * (acc[after, i] - acc[after - 1, i])
-            for j in range(3):
-                gamma[k, i, j] = gamma_k[0, i, j]
-        for i in range(9):
-            for j in range(9):
-                cov[k, i, j] = cov_k[0, i, j]
-            for j in range(6):
-                by_bias[k, i, j] = by_bias_k[0, i, j]
+    starts_ns = np.asarray(starts_ns, dtype=np.int64)
+    ends_ns = np.asarray(ends_ns, dtype=np.int64)
+    bias = np.ascontiguousarray(bias, dtype=np.float64)
+    dt, gamma, beta, alpha, cov, by_bias = integrate_segments(imu, starts_ns, ends_ns, bias, True)
+    after = np.clip(np.searchsorted(imu.stamps_ns, ends_ns), 1, len(imu.stamps_ns) - 1)
+    before_ns = imu.stamps_ns[after - 1]
+    share = ((ends_ns - before_ns) / (imu.stamps_ns[after] - before_ns))[:, None]
+    earlier, later = (np.hstack([imu.gyro[at], imu.acc[at]]) for at in (after - 1, after))
+    reading = earlier + share * (later - earlier)
     return Spans(dt, gamma, beta, alpha, cov, by_bias, bias, reading)
 
 

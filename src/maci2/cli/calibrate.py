@@ -45,6 +45,13 @@ def calibrate(
     prior_std: Annotated[
         str, typer.Option(help="how well it is known, each axis (1 sigma), as in 2deg,3cm")
     ] = "",
+    all_cameras: Annotated[
+        bool,
+        typer.Option(
+            "--all-cameras",
+            help="refine the right camera's place beside the left one from stereo matches too",
+        ),
+    ] = False,
     opening: Opening = Opening(),
     report: opt.Report = None,
     rerun: opt.Rerun = "",
@@ -66,6 +73,7 @@ def calibrate(
         window_s=window_s,
         start_s=start,
         time_offset=time_offset,
+        all_cameras=all_cameras,
         mounting=parse_mounting(prior, prior_std),
     )
     from maci2.pipeline.results_json import calibration_json
@@ -74,6 +82,8 @@ def calibrate(
     inputs, result = calibrate_recording(sequence, options, may_be_shorter)
     write_json(json, calibration_json(inputs, result))
     print_calibration(inputs, result)
+    if all_cameras:
+        typer.echo(inputs.recording.notes[-1])
     if rerun:
         with viewer(rerun, "calibrate") as shown:
             shown.show_calibration(result)

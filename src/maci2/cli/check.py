@@ -39,7 +39,13 @@ def check(
     from maci2.diagnostics.diagnose import examine_path
 
     diagnosis = examine_path(
-        sequence, opening.rig, opening.topics, vision, vision_frame, opening.given()
+        sequence,
+        opening.rig,
+        opening.topics,
+        vision,
+        vision_frame,
+        opening.given(),
+        opening.columns,
     )
     typer.echo(diagnosis.first_line)
     _print_sensors(diagnosis)

@@ -41,6 +41,14 @@ def noise(
             help="folder to write the calibration of every other tool to, with this noise"
         ),
     ] = None,
+    test: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="recording to score integration errors on, with the data sheet's noise and with "
+            "what was measured; may be given several times  [default, with --report or --json: "
+            "the recordings themselves]"
+        ),
+    ] = None,
     vision_frame: opt.VisionFrame = "camera",
     vision_std: opt.VisionStd = None,
     vision_scale_std: opt.VisionScaleStd = None,
@@ -70,9 +78,8 @@ def noise(
             window_s=window,
             start_s=start,
         )
-    measured = measure_noise(
-        sequences, options, source, window, opening.rig, opening.topics, opening.given()
-    )
+    checked = report is not None or json is not None
+    measured = measure_noise(sequences, options, source, window, opening.open, test or (), checked)
     write_json(json, noise_record(measured))
     print_noise(measured)
     if output is not None:
@@ -103,3 +110,8 @@ def print_noise(measured: "MeasuredImu") -> None:
     typer.echo(table_text(title, columns, noise_rows(measured)))
     for remark in noise_remarks(measured):
         typer.echo(remark)
+    if measured.checks:
+        from maci2.pipeline.imu_noise_check import CHECK_COLUMNS, check_rows
+
+        title = "NEES of integration errors per degree of freedom, 1 is right"
+        typer.echo(table_text(title, CHECK_COLUMNS, check_rows(measured.checks)))

@@ -23,13 +23,15 @@ KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 
 @dataclass(frozen=True)
 class Opening:
-    """How a recording is opened: its calibration, whole or in parts, and the topics of a bag."""
+    """How a recording is opened: its calibration, whole or in parts, topics of a bag, columns of a
+    table."""
 
     rig: opt.RigFile = None
     imu_rate: opt.ImuRate = None
     imu_noise: opt.ImuNoiseText = ""
     t_b_c: opt.Extrinsics = ""
     topics: opt.Topics = ""
+    columns: opt.Columns = ""
 
     def given(self) -> "Given":
         """Parts of the calibration that are stated beside its file."""
@@ -39,7 +41,7 @@ class Opening:
         """The recording."""
         from maci2.datasets import open_recording
 
-        return open_recording(path, self.rig, self.topics, self.given())
+        return open_recording(path, self.rig, self.topics, self.given(), columns=self.columns)
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ def run_options(measuring: Measuring, opening: Opening, **rest: Any) -> "RunOpti
         rig=opening.rig,
         given=opening.given(),
         topics=opening.topics,
+        columns=opening.columns,
         **rest,
     )
 

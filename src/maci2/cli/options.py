@@ -10,7 +10,11 @@ if TYPE_CHECKING:
     from maci2.rigs import Given
 
 Sequence = Annotated[
-    Path, typer.Argument(help="recording: a EuRoC-layout, TUM-VI or VBR folder, or a ROS bag")
+    Path,
+    typer.Argument(
+        help="recording: a EuRoC-layout, TUM-VI or VBR folder, a ROS bag, a table of IMU samples, "
+        "or a folder with imu.csv and images named by time"
+    ),
 ]
 Sequences = Annotated[
     list[Path],
@@ -123,6 +127,13 @@ Topics = Annotated[
     typer.Option(
         help="of a bag: ROLE=/topic with commas between; roles are imu, or gyro and acc, left, "
         "right, truth; what is not named is found by type, truth excepted"
+    ),
+]
+Columns = Annotated[
+    str,
+    typer.Option(
+        help="of a table of IMU samples: one word for each column, t, gx, gy, gz, ax, ay, az or -, "
+        "with units where they are not s, rad/s and m/s^2: t[us],gx[deg/s],gy,gz,ax[g],ay,az"
     ),
 ]
 Seed = Annotated[int, typer.Option(help="seed of all random numbers")]

@@ -30,10 +30,8 @@ JOBS = {
 """What each job runs, and about how many kernels it adds: a bar needs a length."""
 
 CHAINS = (
-    ("initialize", "calibrate", "baselines"),
-    ("odometry", "chain"),
-    ("render",),
-    ("train",),
+    ("initialize", "calibrate", "chain", "baselines"),
+    ("odometry", "render", "train"),
 )
 """Jobs of one worker, which finds in memory what the jobs before have compiled."""
 
@@ -111,5 +109,6 @@ def _environment() -> dict[str, str]:
     return os.environ | {
         "MACI2_KERNELS": "compiled",
         "NUMBA_DISABLE_JIT": "0",
+        "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING": "1",
         "PYTHONPATH": os.pathsep.join(paths),
     }

@@ -59,14 +59,12 @@ class Kernel:
     def part(self) -> Any:
         """What other kernels find in place of this one."""
         if self._part is None:
-            self._part = _linking().PartDispatcher(self.py_func, self._options)
+            self._part = _linking().PartDispatcher(self.py_func, targetoptions=self._options)
         return self._part
 
     def _entry(self) -> Callable[..., Any]:
-        numba: Any = import_module("numba")
         stored: Any = import_module("maci2.compile.stored")
-        options = self._options | {"pipeline_class": _linking().KernelCompiler}
-        compiled = numba.njit(**options)(self.py_func)
+        compiled: Any = _linking().EntryDispatcher(self.part())
         if not stored.is_stored(self.py_func):
             announce_compiling()
         try:

@@ -1,20 +1,40 @@
 """How a kernel and the functions it calls become one piece of machine code.
 
 Numba optimizes each function together with all that it calls and turns each into machine code:
-what lies five calls deep is optimized six times and emitted six times. Here only a kernel that
-Python calls is. The functions below it, its parts, are linked into it as they were lowered.
-Numba itself stays as it is: these are subclasses of its own classes, for kernels alone.
+what lies five calls deep is optimized six times and emitted six times. Here functions, also
+numba's own, are only lowered: they are parts. A kernel that Python calls is its part with a
+wrapper for Python, linked with all the parts below it, optimized and emitted once. Numba itself
+stays as it is: these are subclasses of its own classes and a target of their own, for kernels
+alone.
 """
 
 import copy
+from functools import cached_property
 from typing import Any, ClassVar
 
 from numba.core import types
 from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
-from numba.core.compiler import Compiler, Flags
+from numba.core.compiler import Compiler, DefaultPassBuilder, Flags
+from numba.core.compiler_machinery import PassManager
+from numba.core.cpu import CPUContext
+from numba.core.dispatcher import _FunctionCompiler  # type: ignore[attr-defined]
+from numba.core.environment import Environment
 from numba.core.registry import CPUDispatcher, CPUTarget, cpu_target
+from numba.core.target_extension import (
+    CPU,
+    dispatcher_registry,
+    jit_registry,
+    target_override,
+    target_registry,
+)
+from numba.core.typed_passes import NativeLowering
+from numba.core.typing.context import Context as TypingContext
 
-PART_OPTIONS = {"nopython": True, "boundscheck": None, "no_cpython_wrapper": True}
+from maci2.compile.lowering import PartLowering
+from maci2.compile.references import References
+
+TARGET = "maci2-part"
+"""Name under which numba finds how functions below a kernel are compiled."""
 
 
 class PartLibrary(JITCodeLibrary):
@@ -28,10 +48,28 @@ class PartLibrary(JITCodeLibrary):
         self._finalized = True
 
     def get_pointer_to_function(self, name: str) -> int:
+        self._ensure_finalized()
         return 0
 
     def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout
+
+
+class EntryLibrary(JITCodeLibrary):
+    """Code of a kernel with all that it calls."""
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout
+
+    def _optimize_final_module(self) -> None:
+        """As numba does, but at the level that takes two thirds of the time.
+
+        First what must be inlined, so that references which cancel are found, then all.
+        """
+        codegen = self._codegen
+        for options in ({"opt": 0, "loop_vectorize": False, "cost": "cheap"}, {"opt": 2}):
+            passes, builder = codegen._module_pass_manager(**options)
+            passes.run(self._final_module, builder)
 
 
 class PartCodegen(JITCPUCodegen):
@@ -46,27 +84,64 @@ class PartCodegen(JITCPUCodegen):
         """Nothing yet: the kernel that the part is linked into sets it."""
 
 
+class Part(CPU):
+    """What numba calls a target: this processor, for functions below a kernel."""
+
+
+class PartContext(CPUContext):
+    """Numba's context of lowering, with parts' code generator."""
+
+    def __init__(self, context: CPUContext) -> None:
+        self.__dict__ = copy.copy(context.__dict__)
+        self._internal_codegen = PartCodegen(context.codegen())
+        self.target = Part
+
+    def subtarget(self, **options: Any) -> Any:
+        context = super().subtarget(**options)
+        context.__dict__.pop("nrt", None)
+        return context
+
+    @cached_property
+    def nrt(self) -> References:
+        return References(self, self.enable_nrt)
+
+
+class PartTyping(TypingContext):
+    """Numba's context of typing, which remembers what operators make of which types.
+
+    Numba asks each time anew, of a dozen candidates: a fifth of its own time.
+    """
+
+    _operations: ClassVar[dict[Any, Any]] = {}
+
+    def __init__(self, context: TypingContext) -> None:
+        self.__dict__ = context.__dict__
+
+    def resolve_function_type(self, func: Any, args: Any, kws: Any) -> Any:
+        if kws or getattr(getattr(func, "typing_key", None), "__module__", "") != "_operator":
+            return super().resolve_function_type(func, args, kws)
+        operation = func, tuple(args)
+        if operation not in self._operations:
+            self._operations[operation] = super().resolve_function_type(func, args, kws)
+        return self._operations[operation]
+
+
 class PartTarget(CPUTarget):
-    """This processor, with parts' code generator."""
+    """This processor, with parts' contexts."""
 
-    _context: Any = None
-
-    @property
+    @cached_property
     def typing_context(self) -> Any:
-        return cpu_target.typing_context
+        return PartTyping(cpu_target.typing_context)
 
-    @property
+    @cached_property
     def target_context(self) -> Any:
-        if self._context is None:
-            context = cpu_target.target_context
-            self._context = context.subtarget(_internal_codegen=PartCodegen(context.codegen()))
-        return self._context
+        return PartContext(cpu_target.target_context)
 
 
 class CallerFlags(Flags):
-    """Options of a kernel as numba compares them when it looks for what the kernel calls.
+    """Options of a function as numba compares them when it looks for what the function calls.
 
-    It does so tens of thousands of times. Whether a kernel gets a wrapper for Python does not
+    It does so tens of thousands of times. Whether a function gets a wrapper for Python does not
     matter to what it calls.
     """
 
@@ -88,8 +163,8 @@ class CallerFlags(Flags):
         return Flags(self)
 
 
-class KernelFlags(Flags):
-    """Options of a kernel; their copy is what numba shows to the functions it calls."""
+class PartFlags(Flags):
+    """Options of a function; their copy is what numba shows to the functions it calls."""
 
     __slots__ = ()
     _seen: ClassVar[dict[CallerFlags, CallerFlags]] = {}
@@ -104,30 +179,91 @@ class PartCompiler(Compiler):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.state.flags = KernelFlags(self.state.flags)
+        self.state.flags = PartFlags(self.state.flags)
+
+    def define_pipelines(self) -> list[PassManager]:
+        """Numba's steps, with a lowering of their own."""
+        standard = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        steps = PassManager("maci2")
+        for step, description in standard.passes:
+            steps.add_pass(PartLowering if step is NativeLowering else step, description)
+        steps.finalize()
+        return [steps]
 
 
-class KernelCompiler(PartCompiler):
-    """Compiler of kernels that Python calls."""
+class NumbaPart(CPUDispatcher):
+    """A function of numba's own (`np.zeros`) as kernels find it."""
 
-    def compile_extra(self, func: Any) -> Any:
-        result = super().compile_extra(func)
-        for environment in result._find_referenced_environments():
-            result.library.codegen.set_env(environment.env_name, environment)
-        return result
+    targetdescr = PartTarget(TARGET)
+
+    def __init__(self, py_func: Any, locals: Any = None, targetoptions: Any = None) -> None:
+        options = dict(targetoptions or {})
+        options |= {
+            "nopython": True,
+            "boundscheck": None,
+            "no_cpython_wrapper": True,
+            "no_cfunc_wrapper": True,
+        }
+        super().__init__(py_func, locals, options, pipeline_class=PartCompiler)
 
 
-class PartDispatcher(CPUDispatcher):
-    """A function as kernels find it."""
-
-    targetdescr = PartTarget("cpu")
-
-    def __init__(self, function: Any, options: dict[str, Any]) -> None:
-        super().__init__(
-            function, targetoptions=PART_OPTIONS | options, pipeline_class=PartCompiler
-        )
+class PartDispatcher(NumbaPart):
+    """A function of this package as kernels find it."""
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
         """One part for all integers, not one for each constant that it is called with."""
         kinds = {name: types.unliteral(kind) for name, kind in kws.items()}
         return super().get_call_template(tuple(map(types.unliteral, args)), kinds)
+
+
+class EntryCompiler(_FunctionCompiler):
+    """Turns a part into a kernel that Python calls."""
+
+    def __init__(self, part: PartDispatcher) -> None:
+        super().__init__(part.py_func, cpu_target, part.targetoptions, {}, PartCompiler)
+        self._part = part
+
+    def _compile_core(self, args: Any, return_type: Any) -> Any:
+        with target_override(TARGET):
+            self._part.compile(args)
+        lowered: Any = self._part.overloads[args]
+        # The wrapper keeps constants; the part's own are pickled with every kernel that calls it.
+        function = copy.copy(lowered.fndesc)
+        function.env_name += "_entry"
+        environment = Environment.from_fndesc(function)
+        context = cpu_target.target_context.subtarget(enable_nrt=True)
+        library = EntryLibrary(context.codegen(), function.qualname)
+        library.enable_object_caching()
+        nogil = bool(self.targetoptions.get("nogil"))
+        context.create_cpython_wrapper(
+            library, function, environment, lowered.call_helper, release_gil=nogil
+        )
+        library.add_linking_library(lowered.library)
+        result = lowered._replace(
+            library=library,
+            fndesc=function,
+            environment=environment,
+            entry_point=context.get_executable(library, function, environment),
+            target_context=context,
+            metadata={},
+        )
+        for referenced in result._find_referenced_environments():
+            library.codegen.set_env(referenced.env_name, referenced)
+        return result
+
+
+class EntryDispatcher(CPUDispatcher):
+    """A kernel as Python finds it."""
+
+    def __init__(self, part: PartDispatcher) -> None:
+        super().__init__(part.py_func, targetoptions=part.targetoptions)
+        self._compiler = EntryCompiler(part)
+
+
+def _numba_part(**options: Any) -> Any:
+    return lambda function: NumbaPart(function, targetoptions=options)
+
+
+target_registry[TARGET] = Part
+dispatcher_registry[Part] = NumbaPart
+jit_registry[Part] = _numba_part

@@ -8,6 +8,7 @@ import numpy as np
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from maci2.datasets.csv_tables import Headings, Table, read_table
+from maci2.datasets.image_names import image_files, read_image_names
 from maci2.errors import DatasetError
 from maci2.lie.stacks import rotations_from_quat_wxyz, stack_poses
 from maci2.rigs.kalibr import with_frame_rates
@@ -148,13 +149,18 @@ class ImageLists:
 
 def read_image_lists(mav0: Path) -> ImageLists:
     """Timestamps and names of the images of cam0, cam1, ..."""
-    tables = [
-        read_table(folder / "data.csv", "timestamps of images", {}, {}, FILE_COLUMN, least=1)
-        for folder in camera_folders(mav0)
-    ]
-    return ImageLists(
-        tuple(table.stamps_ns for table in tables), tuple(_unusual_names(table) for table in tables)
-    )
+    lists = [_image_list(folder) for folder in camera_folders(mav0)]
+    return ImageLists(tuple(stamps for stamps, _ in lists), tuple(names for _, names in lists))
+
+
+def _image_list(folder: Path) -> tuple[Stamps, dict[int, str]]:
+    """Timestamps and unusual names of a camera's images: of its list, else of the files."""
+    data = folder / "data"
+    if not (folder / "data.csv").is_file() and data.is_dir() and image_files(data):
+        images = read_image_names(data)
+        return images.stamps_ns, images.names
+    table = read_table(folder / "data.csv", "timestamps of images", {}, {}, FILE_COLUMN, least=1)
+    return table.stamps_ns, _unusual_names(table)
 
 
 def _unusual_names(table: Table) -> dict[int, str]:

@@ -101,7 +101,7 @@ def stereo_frames(recording: HasImages) -> Frames:
 
 def folder_frames(recording: HasImages) -> FolderFrames:
     """The stereo pairs of a EuRoC-layout folder."""
-    folders = camera_folders(mav0_of(recording.path))
+    folders = image_folders(recording)
     if len(folders) < 2 or len(recording.rig.cameras) < 2:
         raise DatasetError(
             f"{recording.path}: has {len(folders)} camera folders and "
@@ -129,9 +129,16 @@ def folder_frames(recording: HasImages) -> FolderFrames:
     return frames
 
 
+def image_folders(recording: HasImages) -> list[Path]:
+    """Folder of the images of each camera."""
+    if recording.image_folders:
+        return list(recording.image_folders)
+    return [folder / "data" for folder in camera_folders(mav0_of(recording.path))]
+
+
 def image_paths(recording: HasImages, camera: int) -> list[Path]:
     """The image files of one camera of a folder, one for each of its timestamps."""
-    data = camera_folders(mav0_of(recording.path))[camera] / "data"
+    data = image_folders(recording)[camera]
     names = recording.image_names[camera] if camera < len(recording.image_names) else {}
     stamps_ns = (recording.camera_stamps_ns[camera] - recording.camera_shift_ns).tolist()
     return [data / names.get(stamp_ns, f"{stamp_ns}.png") for stamp_ns in stamps_ns]
@@ -193,11 +200,10 @@ def _missing(path: Path) -> str:
 
 
 def _require_images(folder: Path) -> None:
-    files = folder / "data"
-    if not files.is_dir() or next(files.iterdir(), None) is None:
+    if not folder.is_dir() or next(folder.iterdir(), None) is None:
         raise DatasetError(
-            f"{files}: no images; the recording lists their timestamps only. Unpack the images, or "
-            "use --vision trajectory:FILE or truth:... instead."
+            f"{folder}: no images; the recording lists their timestamps only. Unpack the images, "
+            "or use --vision trajectory:FILE or truth:... instead."
         )
 
 

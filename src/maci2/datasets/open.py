@@ -4,11 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from maci2.boundary import as_path, require_type
+from maci2.datasets.bag.bag_paths import bag_paths
 from maci2.datasets.euroc import mav0_of, read_euroc, read_imu_noise
+from maci2.datasets.plain_folder import is_plain, read_plain
 from maci2.datasets.tumvi import TRUTH, read_tumvi
 from maci2.errors import CalibrationError, DatasetError, OptionError
 from maci2.rigs import NOTHING_GIVEN, Given, complete, read_any_rig
-from maci2.rigs.parts import ASSUMED_NOISE
+from maci2.rigs.parts import ASSUMED_NOISE, RigParts, assemble
 from maci2.sensors.clocks import Clock, on_imu_clock
 from maci2.sensors.imu_intrinsics import with_intrinsics_applied
 from maci2.sensors.rig_ranges import require_plausible_rig
@@ -25,8 +27,10 @@ def open_recording(
     topics: str = "",
     given: Given = NOTHING_GIVEN,
     clock: Clock = "imu",
+    columns: str = "",
 ) -> Recording:
-    """Open a EuRoC-layout, TUM-VI or VBR folder, or a ROS 1 or ROS 2 bag.
+    """Open a EuRoC-layout, TUM-VI or VBR folder, a ROS 1 or ROS 2 bag, a table of IMU samples, or a
+    folder with such a table and images named by time.
 
     IMU readings are corrected by the intrinsics that the calibration states. Here, and nowhere
     else, camera timestamps are put onto the IMU's clock by the time offset that the rig states.
@@ -39,6 +43,7 @@ def open_recording(
         topics: roles of a bag's topics: `imu=/imu0,left=/cam0/image_raw`.
         given: replaces single parts of the calibration.
         clock: "camera" leaves camera timestamps as the files have them.
+        columns: what a table's headings do not say: `t[us],gx[deg/s],gy,gz,ax[g],ay,az`.
 
     Returns:
         Samples, calibration and ground truth in memory; images are left on disk.
@@ -51,7 +56,8 @@ def open_recording(
     path = as_path(path, "path")
     rig_path = None if rig_path is None else as_path(rig_path, "rig_path")
     require_type(topics, str, "topics", "such as imu=/imu0,left=/cam0/image_raw")
-    recording = _opened(path, rig_path, topics, given)
+    require_type(columns, str, "columns", "such as t[us],gx[deg/s],gy,gz,ax[g],ay,az")
+    recording = _opened(path, rig_path, topics, given, columns)
     if rig_path is None:
         recording = replace(recording, rig=complete(recording.rig, given))
     require_plausible_rig(recording.rig)
@@ -59,10 +65,17 @@ def open_recording(
     return on_imu_clock(recording) if clock == "imu" else recording
 
 
-def _opened(path: Path, rig_path: Path | None, topics: str, given: Given) -> Recording:
+def _opened(
+    path: Path, rig_path: Path | None, topics: str, given: Given, columns: str
+) -> Recording:
     if not path.exists():
         raise DatasetError(f"{path}: no such file or folder; check the path.")
     mav0 = mav0_of(path)
+    has_layout = (mav0 / "imu0").is_dir() or bool(bag_paths(path))
+    if columns and (has_layout or not is_plain(path)):
+        raise OptionError(f"--columns is '{columns}', but {path} is no table of IMU samples.")
+    if not has_layout and is_plain(path):
+        return _open_plain(path, rig_path, given, columns)
     if not (mav0 / "imu0").is_dir():
         return _open_bag(path, rig_path, topics, given)
     if topics:
@@ -77,22 +90,35 @@ def _opened(path: Path, rig_path: Path | None, topics: str, given: Given) -> Rec
     return read_euroc(path, rig)
 
 
-def recorded_as_bag(path: Path) -> bool:
-    """Whether a recording is a bag, which carries no calibration."""
-    from maci2.datasets.bag.reader import bag_paths
+def _open_plain(path: Path, rig_path: Path | None, given: Given, columns: str) -> Recording:
+    """A table carries no calibration: --rig, or for its IMU alone what is given of its noise."""
+    if rig_path is not None:
+        return read_plain(path, read_any_rig(Path(rig_path), given), columns)
+    if given.noise is None:
+        raise CalibrationError(
+            f"{path}: a table or a folder of images carries no calibration; name that of the rig "
+            "with --rig FILE, or for an IMU alone its noise with --imu-noise."
+        )
+    parts = RigParts("table", path, (), extrinsics_known=False)
+    return read_plain(path, assemble(parts, given), columns)
 
-    return not (mav0_of(path) / "imu0").is_dir() and bool(bag_paths(path))
+
+def carries_no_calibration(path: Path) -> bool:
+    """Whether a recording is of a kind that never has one: a bag, a table, plain images."""
+    return not (mav0_of(path) / "imu0").is_dir() and (bool(bag_paths(path)) or is_plain(path))
 
 
-def open_uncalibrated(path: Path, topics: str = "") -> Recording:
+def open_uncalibrated(path: Path, topics: str = "", columns: str = "") -> Recording:
     """Open a recording without its calibration: samples, timestamps and ground truth are there, the
     rig has no camera and assumed noise. For checks alone."""
     from maci2.datasets.bag.recording import read_bag
     from maci2.datasets.bag.topics import parse_topics
 
     path = Path(path)
-    if recorded_as_bag(path):
+    if not (mav0_of(path) / "imu0").is_dir() and bag_paths(path):
         return read_bag(path, UNCALIBRATED, parse_topics(topics))
+    if not (mav0_of(path) / "imu0").is_dir() and is_plain(path):
+        return read_plain(path, UNCALIBRATED, columns)
     is_tumvi = (mav0_of(path) / TRUTH).is_dir()
     return (read_tumvi if is_tumvi else read_euroc)(path, UNCALIBRATED)
 
@@ -114,7 +140,6 @@ def open_rig(path: Path, given: Given = NOTHING_GIVEN) -> Rig:
 
 def _open_bag(path: Path, rig_path: Path | None, topics: str, given: Given) -> Recording:
     # Here, because folders do not need the libraries that read bags.
-    from maci2.datasets.bag.reader import bag_paths
     from maci2.datasets.bag.recording import read_bag
     from maci2.datasets.bag.topics import parse_topics
     from maci2.datasets.vbr import is_vbr, read_vbr
@@ -136,7 +161,8 @@ def unknown_layout(path: Path) -> DatasetError:
     """The error for a path that holds no recording of a known layout."""
     needed = (
         "mav0/imu0/data.csv or imu0/data.csv (EuRoC, TUM-VI), vbr_calib.yaml with .bag files "
-        "(VBR), a .bag, .mcap or .db3 file, or metadata.yaml (ROS 2 bag)"
+        "(VBR), a .bag, .mcap or .db3 file, metadata.yaml (ROS 2 bag), a table of IMU samples, or "
+        "folders of images named by time"
     )
     if path.is_file():
         return DatasetError(f"{path}: is a file of no known kind; needed {needed}.")

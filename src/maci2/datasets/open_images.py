@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from maci2.datasets.bag.bag_paths import bag_paths
 from maci2.datasets.euroc import (
     camera_folders,
     mav0_of,
@@ -10,6 +11,7 @@ from maci2.datasets.euroc import (
     recording_name,
 )
 from maci2.datasets.open import open_recording
+from maci2.datasets.plain_folder import is_plain, read_plain_images
 from maci2.datasets.tumvi import calibration_folder
 from maci2.errors import CalibrationError, DatasetError
 from maci2.rigs import NOTHING_GIVEN, Given, read_any_rig
@@ -30,11 +32,31 @@ def open_images(
     path = Path(path)
     if not path.exists():
         raise DatasetError(f"{path}: no such file or folder; check the path.")
+    # Here, because folders do not need the libraries that read bags.
+    from maci2.datasets.vbr import is_vbr
+
     mav0 = mav0_of(path)
-    if not camera_folders(mav0):
-        return _bag_images(path, rig_path, topics, given)
-    rig = _folder_rig(mav0) if rig_path is None else read_any_rig(Path(rig_path), given)
+    if is_vbr(path) or not (camera_folders(mav0) or bag_paths(path) or is_plain(path)):
+        return open_recording(path, rig_path, topics, given, clock="camera")
+    if rig_path is not None:
+        rig = read_any_rig(Path(rig_path), given)
+    elif camera_folders(mav0):
+        rig = _folder_rig(mav0)
+    else:
+        raise CalibrationError(
+            f"{path}: carries no calibration; name that of its cameras with --rig FILE."
+        )
     require_plausible_rig(rig)
+    return images_with(path, rig, topics)
+
+
+def images_with(path: Path, rig: Rig, topics: str = "") -> HasImages:
+    """The images of a recording beside a rig that is known already, or that has no camera."""
+    mav0 = mav0_of(path)
+    if not camera_folders(mav0) and bag_paths(path):
+        return _bag_images(path, rig, topics)
+    if not camera_folders(mav0):
+        return read_plain_images(path, rig)
     lists = read_image_lists(mav0)
     return ImageRecording(
         name=recording_name(mav0),
@@ -52,22 +74,13 @@ def _folder_rig(mav0: Path) -> Rig:
     return read_any_rig(calibration_folder(mav0))
 
 
-def _bag_images(path: Path, rig_path: Path | None, topics: str, given: Given) -> HasImages:
+def _bag_images(path: Path, rig: Rig, topics: str) -> HasImages:
     # Here, because folders do not need the libraries that read bags.
-    from maci2.datasets.bag.reader import Bag, bag_paths
+    from maci2.datasets.bag.reader import Bag
     from maci2.datasets.bag.recording import bag_title, scan
     from maci2.datasets.bag.topics import parse_topics
-    from maci2.datasets.vbr import is_vbr
 
     paths = bag_paths(path)
-    if is_vbr(path) or not paths:
-        return open_recording(path, rig_path, topics, given, clock="camera")
-    if rig_path is None:
-        raise CalibrationError(
-            f"{path}: a bag carries no calibration; name that of its cameras with --rig FILE."
-        )
-    rig = read_any_rig(Path(rig_path), given)
-    require_plausible_rig(rig)
     with Bag(paths) as bag:
         scanned = scan(bag, parse_topics(topics), rig, with_imu=False)
     stamps_ns = scanned.camera_stamps_ns

@@ -7,17 +7,19 @@ from pathlib import Path
 import numpy as np
 
 from maci2.datasets import open_recording
-from maci2.datasets.open import open_uncalibrated, recorded_as_bag
+from maci2.datasets.open import UNCALIBRATED, carries_no_calibration, open_uncalibrated
+from maci2.datasets.open_images import images_with, open_images
 from maci2.diagnostics.checks.audit import audit_finding
 from maci2.diagnostics.checks.axes import axes_against_gravity
 from maci2.diagnostics.checks.camera_path import open_camera_path
 from maci2.diagnostics.checks.images import examine_images
 from maci2.diagnostics.checks.imu_values import disagreement_finding, imu_value_findings
+from maci2.diagnostics.checks.needs import need_findings
 from maci2.diagnostics.checks.rotation_sources import Rotations, compare_rotations
 from maci2.diagnostics.checks.stamps import stamp_findings, timing_of
 from maci2.diagnostics.checks.stereo import stereo_findings, stereo_matched_pct
 from maci2.diagnostics.diagnosis import Diagnosis, Timing
-from maci2.errors import CalibrationError, DatasetError, Maci2Error
+from maci2.errors import CalibrationError, DatasetError, Maci2Error, NoImuError
 from maci2.findings import Finding, Level, most_important_first
 from maci2.ground_truth.comparison import check_truth
 from maci2.rigs import NOTHING_GIVEN, Given
@@ -33,6 +35,9 @@ WINDOW_S = 2.5
 SHORTEST_WINDOW_S = 0.5
 """Below this even a window chosen by hand tells nothing."""
 
+NO_SAMPLES = Timing(0, 0.0, math.nan, math.nan, 0, 0.0)
+"""Timing of a sensor that a recording does not hold."""
+
 MIN_FRAMES = 10
 """Frames that a window needs: one for each keyframe."""
 
@@ -44,20 +49,24 @@ def examine_path(
     vision: str = "",
     frame: str = "camera",
     given: Given = NOTHING_GIVEN,
+    columns: str = "",
 ) -> Diagnosis:
     """Open a recording and look at it; one that cannot be read has that as its only finding.
 
-    Without a calibration that can be used, all is looked at that needs none. `vision` and `frame`
-    name camera motion to compare with, as `--vision` and `--vision-frame` do.
+    Without a calibration that can be used, all is looked at that needs none; without an IMU, the
+    images. `vision` and `frame` name camera motion to compare with, as `--vision` and
+    `--vision-frame` do, `columns` those of a table of IMU samples.
 
     Raises only where there is no such file or folder, or no such camera motion.
     """
     if not path.exists():
         raise DatasetError(f"{path}: no such file or folder; check the path.")
     try:
-        recording = open_recording(path, rig, topics, given)
+        recording = open_recording(path, rig, topics, given, columns=columns)
     except CalibrationError as error:
-        return _examine_uncalibrated(path, rig, topics, error)
+        return _examine_uncalibrated(path, rig, topics, columns, error)
+    except NoImuError as error:
+        return _examine_images_alone(path, rig, topics, given, error)
     except DatasetError as error:
         return _unreadable(path, error)
     camera_path = open_camera_path(recording, vision, frame)
@@ -67,24 +76,52 @@ def examine_path(
 
 
 def _unreadable(path: Path, error: Maci2Error) -> Diagnosis:
-    nothing = Timing(0, 0.0, math.nan, math.nan, 0, 0.0)
     finding = Finding("error", "reading", str(error), "the recording cannot be read")
-    return Diagnosis(path.resolve().name, nothing, (), math.nan, {}, 0, [finding])
+    return Diagnosis(path.resolve().name, NO_SAMPLES, (), math.nan, {}, 0, [finding])
 
 
 def _examine_uncalibrated(
-    path: Path, rig: Path | None, topics: str, error: CalibrationError
+    path: Path, rig: Path | None, topics: str, columns: str, error: CalibrationError
 ) -> Diagnosis:
     """Look at what needs no calibration; that there is none comes first."""
+    # A bag or a table carries none, and none was given; else it is a calibration that is wrong.
+    missing = rig is None and carries_no_calibration(path)
     try:
-        diagnosis = examine(open_uncalibrated(path, topics))
-    except Maci2Error:
-        return _unreadable(path, error)
-    # A bag carries none, and none was given; anything else is a calibration that is wrong.
-    missing = rig is None and recorded_as_bag(path)
+        diagnosis = examine(open_uncalibrated(path, topics, columns))
+    except NoImuError as no_imu:
+        return _examine_images_alone(path, None, topics, NOTHING_GIVEN, no_imu)
+    except Maci2Error as unreadable:
+        return _unreadable(path, unreadable if missing else error)
     name = "no calibration" if missing else "the calibration cannot be used"
     finding = Finding("warn" if missing else "error", "calibration", str(error), name)
     return replace(diagnosis, findings=most_important_first([finding, *diagnosis.findings]))
+
+
+def _examine_images_alone(
+    path: Path, rig: Path | None, topics: str, given: Given, error: NoImuError
+) -> Diagnosis:
+    """Look at the images of a recording that holds no IMU samples; that comes first."""
+    findings = [Finding("warn", "imu", str(error), "no IMU samples")]
+    try:
+        try:
+            recording = open_images(path, rig, topics, given)
+        except CalibrationError as uncalibrated:
+            if rig is not None:
+                raise
+            recording = images_with(path, UNCALIBRATED, topics)
+            findings.append(Finding("warn", "calibration", str(uncalibrated), "no calibration"))
+    except Maci2Error as unreadable:
+        return _unreadable(path, unreadable)
+    cameras = tuple(timing_of(stamps_ns) for stamps_ns in recording.camera_stamps_ns)
+    matched_pct = stereo_matched_pct(recording.camera_stamps_ns)
+    findings += stamp_findings(None, recording.camera_stamps_ns, NO_SAMPLES, cameras)
+    findings += stereo_findings(recording, matched_pct)
+    images, seen = examine_images(recording)
+    findings += seen + need_findings(recording, has_imu=False)
+    return Diagnosis(
+        recording.name, NO_SAMPLES, cameras, matched_pct, {}, 0,
+        most_important_first(findings), images,
+    )  # fmt: skip
 
 
 def examine(
@@ -98,7 +135,9 @@ def examine(
     matched_pct = stereo_matched_pct(recording.camera_stamps_ns)
     windows = _count_windows(recording)
 
-    findings = stamp_findings(recording, imu, cameras) + _bag_findings(recording)
+    findings = stamp_findings(
+        recording.imu.stamps_ns, recording.camera_stamps_ns, imu, cameras
+    ) + _bag_findings(recording)
     noise = recording.rig.imu if recording.rig.noise_known else None
     findings += imu_value_findings(recording.imu, noise)
     rotations = Rotations({}, [])
@@ -115,7 +154,7 @@ def examine(
     findings += _without_cameras(cameras) + stereo_findings(recording, matched_pct)
     findings += _nominal_rate(recording, imu)
     images, seen = examine_images(recording)
-    findings += seen + _window_findings(windows, recording)
+    findings += seen + _window_findings(windows, recording) + need_findings(recording, has_imu=True)
     return Diagnosis(
         recording.name,
         imu,

@@ -120,7 +120,8 @@ class Diagnosis:
     @property
     def sensors(self) -> list[tuple[str, Timing]]:
         """IMU and cameras by name."""
-        return [("imu", self.imu), *((f"cam{i}", t) for i, t in enumerate(self.cameras))]
+        imu = [("imu", self.imu)] if self.imu.samples or not self.cameras else []
+        return [*imu, *((f"cam{i}", t) for i, t in enumerate(self.cameras))]
 
     @property
     def first_line(self) -> str:

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+import numpy as np
+
 from maci2.compile import kernel
 from maci2.estimation.block_arrow import BLOCK, back_substitute, factor, inverse_blocks
 from maci2.estimation.normal_equations import System, empty_system, linearize
@@ -24,9 +26,8 @@ __all__ = [
     "Priors",
     "Unknowns",
     "Variables",
-    "covariances",
     "gravity_basis",
-    "levenberg_marquardt",
+    "optimize",
 ]
 
 LEAST_DAMPING = 1e-12
@@ -66,7 +67,26 @@ class Covariances(NamedTuple):
 
 
 @kernel
-def levenberg_marquardt(
+def optimize(
+    m: Measurements,
+    priors: Priors,
+    unknowns: Unknowns,
+    x: Variables,
+    max_iterations: int,
+    with_covariances: bool,
+) -> tuple[Optimum, Covariances]:
+    """Minimise the joint cost from x; the posterior there, where it is asked for.
+
+    One kernel, because both are made of the same parts: two would take twice the time to compile.
+    """
+    optimum = _levenberg_marquardt(m, priors, unknowns, x, max_iterations)
+    if with_covariances:
+        return optimum, _covariances(m, priors, unknowns, optimum.x)
+    return optimum, Covariances(np.empty((0, BLOCK, BLOCK)), np.empty((0, 0)), False)
+
+
+@kernel
+def _levenberg_marquardt(
     m: Measurements,
     priors: Priors,
     unknowns: Unknowns,
@@ -133,7 +153,7 @@ def _decrement(system: System, dx: Array, dx_border: Array) -> float:
 
 
 @kernel
-def covariances(m: Measurements, priors: Priors, unknowns: Unknowns, x: Variables) -> Covariances:
+def _covariances(m: Measurements, priors: Priors, unknowns: Unknowns, x: Variables) -> Covariances:
     """The posterior at the optimum x."""
     system = empty_system(len(x.v_b), unknowns)
     linearize(m, priors, unknowns, x, system)

@@ -10,9 +10,8 @@ from maci2.estimation.levenberg_marquardt import (
     Priors,
     Unknowns,
     Variables,
-    covariances,
     gravity_basis,
-    levenberg_marquardt,
+    optimize,
 )
 from maci2.estimation.results import Posterior, SolveReport, VIState
 from maci2.gaussian import square_root_information, symmetrize
@@ -59,7 +58,7 @@ def solve(
     x, iterations, inflation, chi_square = start, 0, 1.0, np.nan
     for _ in range(MAX_ROUNDS):
         measurements = joint_measurements(vision, pre, config, inflation)
-        optimum = levenberg_marquardt(measurements, priors, unknowns, x, config.max_iterations)
+        optimum, cov = optimize(measurements, priors, unknowns, x, config.max_iterations, True)
         x, iterations = optimum.x, iterations + optimum.iterations
         if inflation == 1.0:
             chi_square = optimum.cost
@@ -74,7 +73,6 @@ def solve(
             break
     report = SolveReport(optimum.converged, chi_square, dof, iterations, 0.0, inflation)
     state = _state(x, imu, vision)
-    cov = covariances(measurements, priors, unknowns, x)
     return state, _posterior(x, cov, unknowns) if cov.positive else None, report
 
 

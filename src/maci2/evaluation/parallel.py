@@ -12,9 +12,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from joblib import Parallel, delayed
-from joblib.externals.loky.process_executor import BrokenProcessPool
-
 from maci2.errors import OptionError, require_in_range
 
 Backend = Literal["local", "dask"]
@@ -63,6 +60,8 @@ def run_all(
 def _run_local(
     work: Callable[[Task], Result], tasks: Sequence[Task], pool: Pool
 ) -> Iterator[tuple[int, Result | WorkerDied]]:
+    from joblib.externals.loky.process_executor import BrokenProcessPool
+
     waiting = list(range(len(tasks)))
     while waiting:
         done: set[int] = set()
@@ -81,6 +80,8 @@ def _run_local(
 def _parallel(
     work: Callable[[Task], Result], tasks: Sequence[Task], indices: Sequence[int], jobs: int
 ) -> Iterator[tuple[int, Result]]:
+    from joblib import Parallel, delayed
+
     # One task at a time for each worker: a batch would be lost with its worker.
     run = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
     numbered: Iterator[tuple[int, Result]] = run(
@@ -97,6 +98,8 @@ def _alone(
     work: Callable[[Task], Result], tasks: Sequence[Task], index: int
 ) -> Result | WorkerDied:
     """Run one suspected task with no other task at risk."""
+    from joblib.externals.loky.process_executor import BrokenProcessPool
+
     try:
         # A single job would run in this very process; two make joblib fetch a worker.
         return next(iter(_parallel(work, tasks, [index], jobs=2)))[1]

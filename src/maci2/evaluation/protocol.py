@@ -55,7 +55,12 @@ def evaluate(
     """
     distinct_names([path.name for path in paths], paths)  # a recording given twice is told now
     require_known_truths(
-        (open_recording(path, options.rig, options.topics, options.given) for path in paths),
+        (
+            open_recording(
+                path, options.rig, options.topics, options.given, columns=options.columns
+            )
+            for path in paths
+        ),
         options.truth,
     )
     results: dict[Path, tuple[str, Evaluated]] = {}

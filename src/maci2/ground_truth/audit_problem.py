@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.signal import savgol_filter
+import scipy
 
 from maci2.chain import (
     Border,
@@ -41,6 +41,9 @@ LEAST_FACTOR, LEAST_FACTOR_SMOOTHED = 3e-4, 7.6e-3
 smoothed truth, whose slow errors its residuals do not show. With these and the data sheet's bias
 walks, accelerometer biases of MH_01, MH_05 and V2_01 agree with those of independent vision to
 0.01 m/s^2."""
+
+SHORTEST_S, FEWEST_STATES = 2.0, 5
+"""Least that capture and IMU must have in common."""
 
 REACH_S = 1.5
 """States are placed within this of a captured row: farther into a gap nothing is known."""
@@ -83,10 +86,11 @@ def audit_problem(
     samples: ImuSamples,
     rig: Rig,
     rows_hz: float | None = None,
+    state_period_s: float = STATE_PERIOD_S,
 ) -> AuditProblem:
-    """States every tenth of a second wherever the capture reaches."""
+    """States every tenth of a second, or as asked, wherever the capture reaches."""
     on_imu_ns = capture.stamps_ns + round(found.offset_s * NS)
-    stamps_ns = _state_stamps(samples, on_imu_ns, capture)
+    stamps_ns = _state_stamps(samples, on_imu_ns, capture, state_period_s)
     T_b_m = _marker(capture, found)
     if capture.Rs_w_m is None:
         states, border = _guess_from_positions(capture, on_imu_ns, stamps_ns, samples, found, T_b_m)
@@ -139,9 +143,11 @@ def _border_std(capture: Capture) -> Array:
     return np.array([*[np.inf] * 10, *[lever] * 3, *[np.pi] * 3, *clock, *clock])
 
 
-def _state_stamps(samples: ImuSamples, on_imu_ns: Stamps, capture: Capture) -> Stamps:
+def _state_stamps(
+    samples: ImuSamples, on_imu_ns: Stamps, capture: Capture, period_s: float
+) -> Stamps:
     """Every so many samples, inside the capture's time and not deep in its gaps."""
-    step = max(round(STATE_PERIOD_S * samples.rate_hz), 1)
+    step = max(round(period_s * samples.rate_hz), 1)
     stamps_ns = samples.stamps_ns[step:-step:step]
     inside = (stamps_ns >= on_imu_ns[0]) & (stamps_ns <= on_imu_ns[-1])
     after = np.clip(np.searchsorted(on_imu_ns, stamps_ns), 1, len(on_imu_ns) - 1)
@@ -149,10 +155,11 @@ def _state_stamps(samples: ImuSamples, on_imu_ns: Stamps, capture: Capture) -> S
         np.abs(on_imu_ns[after] - stamps_ns), np.abs(stamps_ns - on_imu_ns[after - 1])
     )
     stamps_ns = stamps_ns[inside & (apart_ns < REACH_S * NS)]
-    if len(stamps_ns) < 20:
+    if len(stamps_ns) < max(round(SHORTEST_S / period_s), FEWEST_STATES):
         raise DatasetError(
-            f"{capture.source}: {len(stamps_ns) * STATE_PERIOD_S:.1f} s in common with the IMU, "
-            "needed at least 2 s. Check the clocks and that both are of one recording."
+            f"{capture.source}: {len(stamps_ns) * period_s:.1f} s in common with the IMU, needed "
+            f"at least {max(SHORTEST_S, FEWEST_STATES * period_s):g} s. Check the clocks and that "
+            "both are of one recording."
         )
     return stamps_ns
 
@@ -236,8 +243,8 @@ def _derivatives(stamps_ns: Stamps, p: Array) -> tuple[Array, Array]:
     """Velocity and acceleration of positions at nearly even timestamps, by local polynomials."""
     window = min(7, len(p) | 1)
     delta = float(np.median(np.diff(stamps_ns))) / NS
-    v = savgol_filter(p, window, 4, deriv=1, delta=delta, axis=0)
-    a = savgol_filter(p, window, 4, deriv=2, delta=delta, axis=0)
+    v = scipy.signal.savgol_filter(p, window, 4, deriv=1, delta=delta, axis=0)
+    a = scipy.signal.savgol_filter(p, window, 4, deriv=2, delta=delta, axis=0)
     # Across a gap a polynomial means nothing.
     broken = np.flatnonzero(np.diff(stamps_ns) > 1.5 * delta * NS)
     for at in broken:
@@ -249,7 +256,7 @@ def _derivatives(stamps_ns: Stamps, p: Array) -> tuple[Array, Array]:
 def _smooth_force(samples: ImuSamples, stamps_ns: Stamps) -> Array:
     """Specific force at the states, averaged over a tenth of a second [m/s^2]."""
     width = max(round(STATE_PERIOD_S * samples.rate_hz), 3) | 1
-    smooth = savgol_filter(samples.acc, width, 0, axis=0)
+    smooth = scipy.signal.savgol_filter(samples.acc, width, 0, axis=0)
     rows = np.clip(np.searchsorted(samples.stamps_ns, stamps_ns), 0, len(samples) - 1)
     return np.asarray(smooth[rows])
 
@@ -274,7 +281,7 @@ def _guess_from_positions(
     Rs_b0_b = _gyro_rotations(samples, stamps_ns, found.bias_gyro)
     force_b0 = np.einsum("nij,nj->ni", Rs_b0_b, _smooth_force(samples, stamps_ns))
     force_w = a_w + np.array([0.0, 0.0, GRAVITY_NORM])
-    half = round(WINDOW_S / STATE_PERIOD_S)
+    half = max(round(WINDOW_S * NS / float(np.median(np.diff(stamps_ns)))), 1)
     Rs_w_b = np.empty_like(Rs_b0_b)
     for k in range(len(stamps_ns)):
         near = slice(max(k - half, 0), k + half + 1)

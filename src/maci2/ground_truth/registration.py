@@ -8,7 +8,7 @@ quaternions in another order, positions in another unit, clocks off by seconds.
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.signal import fftconvolve, savgol_filter
+import scipy
 from scipy.spatial.transform import Rotation
 
 from maci2.errors import DatasetError
@@ -187,9 +187,11 @@ def _correlations(ours: Array, theirs: Array) -> tuple[Array, Array]:
     """Lags [samples] and correlation coefficients at each; overlap of half the shorter curve."""
     ours, theirs = ours - np.median(ours), theirs - np.median(theirs)
     ones, their_ones = np.ones(len(ours)), np.ones(len(theirs))
-    cross = fftconvolve(ours, theirs[::-1])
-    energy = fftconvolve(ours**2, their_ones[::-1]) * fftconvolve(ones, theirs[::-1] ** 2)
-    overlap = fftconvolve(ones, their_ones[::-1])
+    cross = scipy.signal.fftconvolve(ours, theirs[::-1])
+    energy = scipy.signal.fftconvolve(ours**2, their_ones[::-1]) * scipy.signal.fftconvolve(
+        ones, theirs[::-1] ** 2
+    )
+    overlap = scipy.signal.fftconvolve(ones, their_ones[::-1])
     enough = overlap > 0.5 * min(len(ours), len(theirs)) - 1
     scores: Array = np.where(enough, cross / np.sqrt(np.maximum(energy, 1e-12)), 0.0)
     lags: Array = np.arange(len(cross), dtype=np.float64) - (len(theirs) - 1.0)
@@ -213,14 +215,14 @@ def _on_grid(imu: ImuSamples, values: Array) -> Array:
     upper = np.stack([np.interp(grid + 0.5 / GRID_HZ, at_s, axis) for axis in total.T], axis=1)
     lower = np.stack([np.interp(grid - 0.5 / GRID_HZ, at_s, axis) for axis in total.T], axis=1)
     means = (upper - lower) * period * GRID_HZ
-    return np.asarray(savgol_filter(means, _window(), 2, axis=0))
+    return np.asarray(scipy.signal.savgol_filter(means, _window(), 2, axis=0))
 
 
 def _accelerations(at_s: Array, p: Array) -> Array:
     """(n, 3) specific force in a level world, from positions."""
     grid = _grid(at_s)
     positions = np.stack([np.interp(grid, at_s, axis) for axis in p.T], axis=1)
-    acc = savgol_filter(positions, _window(), 2, deriv=2, delta=1.0 / GRID_HZ, axis=0)
+    acc = scipy.signal.savgol_filter(positions, _window(), 2, deriv=2, delta=1.0 / GRID_HZ, axis=0)
     return np.asarray(acc + np.array([0.0, 0.0, GRAVITY_NORM]))
 
 
@@ -232,7 +234,9 @@ def _rate_norms(at_s: Array, Rs: Array) -> Array:
     dt = np.maximum(at_s[later] - at_s[rows], 1e-3)
     rate = np.where((dt > 0.05) & (dt < 0.3), np.linalg.norm(turn, axis=1) / dt, 0.0)
     # The rate is that of the middle of a tenth of a second.
-    return np.asarray(np.roll(savgol_filter(rate, _window(), 2), round(0.05 * GRID_HZ)))
+    return np.asarray(
+        np.roll(scipy.signal.savgol_filter(rate, _window(), 2), round(0.05 * GRID_HZ))
+    )
 
 
 def resting_rate(imu: ImuSamples) -> Array:

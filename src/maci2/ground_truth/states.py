@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.interpolate import BSpline, make_smoothing_spline
 
 from maci2.errors import DatasetError
 from maci2.sensors import GroundTruth, ImuSamples
@@ -168,7 +168,8 @@ def _spline_states(
     return U @ Vt, np.asarray(position.derivative()(query)), np.asarray(position(query))
 
 
-def _spline(t: Array, values: Array) -> BSpline:
+def _spline(t: Array, values: Array) -> "scipy.interpolate.BSpline":
     """Cubic smoothing spline; as a filter it halves amplitudes at `SPLINE_CUTOFF_HZ`."""
     period = float(np.median(np.diff(t)))
-    return make_smoothing_spline(t, values, lam=(2.0 * np.pi * SPLINE_CUTOFF_HZ) ** -4 / period)
+    stiffness = (2.0 * np.pi * SPLINE_CUTOFF_HZ) ** -4 / period
+    return scipy.interpolate.make_smoothing_spline(t, values, lam=stiffness)

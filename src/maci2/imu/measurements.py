@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from scipy.ndimage import uniform_filter1d
+import scipy
 
 from maci2 import boundary
 from maci2.errors import MeasurementError
@@ -233,7 +233,7 @@ def _with_vibration(values: Array, variance: Array, rate_hz: float) -> Array:
     rough = np.diff(values, n=2, axis=0) ** 2 / 6.0
     rough = np.concatenate([rough[:1], rough, rough[-1:]])
     size = max(int(VIBRATION_WINDOW_S * rate_hz), 1)
-    smooth = uniform_filter1d(rough, size, axis=0, mode="nearest")
+    smooth = scipy.ndimage.uniform_filter1d(rough, size, axis=0, mode="nearest")
     return variance + VIBRATION_SHARE * np.maximum(smooth - variance, 0.0)
 
 

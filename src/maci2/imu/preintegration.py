@@ -80,18 +80,9 @@ def preintegrate(
     )
     bias_acc = boundary.as_array(np.zeros(3) if bias_acc is None else bias_acc, (3,), "bias_acc")
     _require_samples(imu, stamps_ns)
-    integrate = preintegrate_arrays if are_interpreted() else preintegrate_segments
-    dt, gamma, beta, alpha, cov, by_bias = integrate(
-        imu.stamps_ns,
-        imu.gyro,
-        imu.acc,
-        imu.var_gyro,
-        imu.var_acc,
-        imu.cov_0,
-        stamps_ns,
-        bias_gyro,
-        bias_acc,
-        rule == "midpoint",
+    bias = np.tile(np.concatenate((bias_gyro, bias_acc)), (len(stamps_ns) - 1, 1))
+    dt, gamma, beta, alpha, cov, by_bias = integrate_segments(
+        imu, stamps_ns[:-1], stamps_ns[1:], bias, rule == "midpoint"
     )
     return Preintegrated(
         stamps_ns,
@@ -105,6 +96,27 @@ def preintegrate(
         bias_gyro,
         bias_acc,
     )
+
+
+def integrate_segments(
+    imu: ImuMeasurements, starts_ns: Stamps, ends_ns: Stamps, bias: Array, midpoint: bool
+) -> tuple[Array, Array, Array, Array, Array, Array]:
+    """dt, gamma, beta, alpha, cov of m segments within the samples, and (m, 9, 6) by both biases;
+    (m, 6) biases of gyroscope and accelerometer are taken off."""
+    integrate = preintegrate_arrays if are_interpreted() else preintegrate_segments
+    segments: tuple[Array, Array, Array, Array, Array, Array] = integrate(
+        imu.stamps_ns,
+        imu.gyro,
+        imu.acc,
+        imu.var_gyro,
+        imu.var_acc,
+        imu.cov_0,
+        starts_ns,
+        ends_ns,
+        bias,
+        midpoint,
+    )
+    return segments
 
 
 def _require_samples(imu: ImuMeasurements, stamps_ns: Stamps) -> None:

@@ -33,18 +33,16 @@ def preintegrate_arrays(
     var_gyro: Array,
     var_acc: Array,
     cov_0: Array,
-    keyframes_ns: Stamps,
-    bias_gyro: Array,
-    bias_acc: Array,
+    starts_ns: Stamps,
+    ends_ns: Stamps,
+    bias: Array,
     midpoint: bool,
 ) -> tuple[Array, Array, Array, Array, Array, Array]:
     """What `preintegrate_segments` gives: dt, gamma, beta, alpha, cov, and (m, 9, 6) by both
     biases."""
-    values, variances = (
-        np.hstack([gyro - bias_gyro, acc - bias_acc]),
-        np.hstack([var_gyro, var_acc]),
-    )
-    steps = _steps(stamps_ns, values, variances, keyframes_ns, midpoint)
+    start_ns, end_ns = starts_ns[:, None], ends_ns[:, None]
+    values, variances = np.hstack([gyro, acc]), np.hstack([var_gyro, var_acc])
+    steps = _steps(stamps_ns, values, variances, start_ns, end_ns, bias, midpoint)
     R_at, whole, part, gamma = _rotations(steps, midpoint)
     d_beta = steps.dt[..., None] * (R_at @ steps.acc[..., None])[..., 0]
     beta = np.cumsum(d_beta, axis=1)
@@ -52,7 +50,7 @@ def preintegrate_arrays(
     errors = _errors(steps, R_at, whole, part, d_beta, beta, alpha)
     noise = errors * steps.std[:, :, None, :]
     sums = cov_0 + np.einsum("knic,knjc->kij", noise, noise, optimize=True)
-    dt = np.diff(keyframes_ns) / NS
+    dt = (ends_ns - starts_ns) / NS
     to_errors = _errors_D_sums(gamma, beta[:, -1], alpha[:, -1], dt)
     cov = to_errors @ sums @ np.swapaxes(to_errors, 1, 2)
     # A bias is -1 in all steps.
@@ -61,20 +59,25 @@ def preintegrate_arrays(
 
 
 def _steps(
-    stamps_ns: Stamps, values: Array, variances: Array, keyframes_ns: Stamps, midpoint: bool
+    stamps_ns: Stamps,
+    values: Array,
+    variances: Array,
+    start_ns: Stamps,
+    end_ns: Stamps,
+    bias: Array,
+    midpoint: bool,
 ) -> _Steps:
-    """Samples and variances, interpolated to where the steps between them read them."""
-    start_ns, end_ns = keyframes_ns[:-1, None], keyframes_ns[1:, None]
+    """Samples less bias, and variances, interpolated to where the steps between them read them."""
     first = np.searchsorted(stamps_ns, start_ns, side="right") - 1
     count = np.searchsorted(stamps_ns, end_ns, side="left") - first
-    n = np.arange(int(count.max()))
+    n = np.arange(max(int(count.max()), 1))
     index = np.minimum(first + n, len(stamps_ns) - 2)
     begin = (stamps_ns[index] - start_ns) / NS
     period = (stamps_ns[index + 1] - stamps_ns[index]) / NS
     left = np.maximum(begin, 0.0)
     dt = np.where(n < count, np.minimum(begin + period, (end_ns - start_ns) / NS) - left, 0.0)
     place = ((left + (0.5 * dt if midpoint else 0.0) - begin) / period)[..., None]
-    read = values[index] + place * (values[index + 1] - values[index])
+    read = values[index] + place * (values[index + 1] - values[index]) - bias[:, None, :]
     variance = variances[index] + place * (variances[index + 1] - variances[index])
     # A shortened step averages its noise over less time; what stays the same is the density.
     longer = np.divide(period, dt, out=np.zeros_like(dt), where=dt > 0.0)

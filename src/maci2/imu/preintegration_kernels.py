@@ -23,28 +23,28 @@ def preintegrate_segments(
     var_gyro: Array,
     var_acc: Array,
     cov_0: Array,
-    keyframes_ns: Stamps,
-    bias_gyro: Array,
-    bias_acc: Array,
+    starts_ns: Stamps,
+    ends_ns: Stamps,
+    bias: Array,
     midpoint: bool,
 ) -> tuple[Array, Array, Array, Array, Array, Array]:
-    """dt, gamma, beta, alpha, cov of every segment (see `Preintegrated`), and (m, 9, 6) by both
-    biases."""
-    m = len(keyframes_ns) - 1
+    """dt, gamma, beta, alpha, cov of m segments (see `Preintegrated`), and (m, 9, 6) by both
+    biases; (m, 6) biases of gyroscope and accelerometer are taken off."""
+    m = len(starts_ns)
     dt = np.empty(m)
     gamma, beta, alpha = np.empty((m, 3, 3)), np.empty((m, 3)), np.empty((m, 3))
     cov, by_bias = np.empty((m, 9, 9)), np.empty((m, 9, 6))
     sums, half, sums_bias = np.empty((9, 9)), np.empty((9, 9)), np.empty((9, 6))
     for k in range(m):
-        start_ns, end_ns = keyframes_ns[k], keyframes_ns[k + 1]
+        start_ns, end_ns = starts_ns[k], ends_ns[k]
         dt[k] = (end_ns - start_ns) / NS
         first = np.searchsorted(stamps_ns, start_ns, side="right") - 1
         n = np.searchsorted(stamps_ns, end_ns, side="left") - first
         steps = Steps(np.empty(n), np.empty((6, n)), np.empty((6, n)))
         position = np.empty((2, n))
         place(stamps_ns, first, start_ns, dt[k], midpoint, steps.dt, position)
-        resample(gyro, var_gyro, bias_gyro, first, position, steps.value[0:3], steps.std[0:3])
-        resample(acc, var_acc, bias_acc, first, position, steps.value[3:6], steps.std[3:6])
+        resample(gyro, var_gyro, bias[k, 0:3], first, position, steps.value[0:3], steps.std[0:3])
+        resample(acc, var_acc, bias[k, 3:6], first, position, steps.value[3:6], steps.std[3:6])
         motion = rotate(steps, midpoint, gamma[k])
         sum_motion(steps, motion, beta[k], alpha[k])
         errors = np.zeros((9, 6, n))

@@ -1,46 +1,32 @@
 """What `maci2 noise` does: recordings in motion to the noise of their IMU."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from maci2.calibration.calibrate import solve_from_nothing
-from maci2.calibration.calibration_problem import MountingPrior, calibration_problem
 from maci2.calibration.imu_noise import (
     NoiseEstimate,
     NoiseLevel,
-    NoiseProblem,
     estimate_imu_noise,
+    stated_levels,
 )
 from maci2.datasets import open_recording
-from maci2.errors import CalibrationError, DatasetError, OptionError, require_in_range
-from maci2.estimation import SolverConfig
+from maci2.errors import CalibrationError, OptionError, require_in_range
 from maci2.estimation.result_output import Json, Record
-from maci2.ground_truth.audit_problem import audit_problem
-from maci2.ground_truth.capture import Capture, open_capture
-from maci2.ground_truth.registration import register
-from maci2.imu import datasheet_model
 from maci2.imu.allan import AllanDeviation, high_frequency_density, stationary_allan
 from maci2.imu.measured_noise import KEYS
-from maci2.pipeline.offline import calibration_keyframes
+from maci2.pipeline.imu_noise_chains import STATE_PERIOD_S, against_capture, against_vision
+from maci2.pipeline.imu_noise_check import Builder, NoiseCheck, check_noise, check_record
 from maci2.pipeline.options import RANGES, RunOptions
-from maci2.pipeline.prepare import open_inputs
-from maci2.pipeline.windows import long_window
-from maci2.rigs import NOTHING_GIVEN, Given, require_noise
+from maci2.rigs import require_noise
 from maci2.rigs.convert import TOOLS, write_rig
 from maci2.sensors import ImuNoise, Recording, Rig
-from maci2.types import NS, Array, Mask
+from maci2.types import NS, Array
 
 LONGEST_S = 60.0
 """Length of each recording that is used, where no other is asked for."""
-
-CAPTURE_HZ = 20.0
-"""Rows of a faster capture are thinned to this rate."""
-
-STD_MOUNTING = (0.02, 0.02)
-"""Doubt about the rig's extrinsics [m, rad], estimated with the noise."""
 
 
 @dataclass(frozen=True)
@@ -67,39 +53,50 @@ class MeasuredImu:
     high_frequency: Array
     """(6,) noise near half the sampling rate, per sqrt(Hz)."""
 
+    checks: tuple[NoiseCheck, ...] = ()
+    """NEES of integration errors over horizons, before and after."""
+
 
 def measure_noise(
     paths: Sequence[Path],
     options: RunOptions | None,
     source: str = "",
     length_s: float = LONGEST_S,
-    rig: Path | None = None,
-    topics: str = "",
-    given: Given = NOTHING_GIVEN,
+    open_path: Callable[[Path], Recording] = open_recording,
+    test_paths: Sequence[Path] = (),
+    checked: bool = False,
 ) -> MeasuredImu:
     """Noise of the IMU that all recordings share.
 
     With `options` the IMU is compared with camera motion, else with the capture or ground truth
-    that `source` names (the first one found where it is empty).
+    that `source` names (the first one found where it is empty). Integration errors are scored on
+    the recordings of `test_paths`; where there are none and `checked` is true, on the same ones.
     """
     if not paths:
         raise OptionError("no recording is named; give one or more.")
-    recordings = [open_recording(path, rig, topics, given) for path in paths]
-    for recording in recordings:
-        require_noise(recording.rig, "measuring noise: a data sheet to begin from")
     require_in_range("--window", length_s, *RANGES["window_s"])
-    problems = [
-        _against_capture(recording, source, length_s)
-        if options is None
-        else _against_vision(path, options)
-        for path, recording in zip(paths, recordings, strict=True)
-    ]
+    recordings = [open_path(path) for path in paths]
+    tests = [open_path(path) for path in test_paths]
+    for recording in (*recordings, *tests):
+        require_noise(recording.rig, "measuring noise: a data sheet to begin from")
+
+    def builder(path: Path, recording: Recording) -> Builder:
+        if options is None:
+            return lambda period_s: against_capture(recording, source, length_s, period_s)
+        return lambda period_s: against_vision(path, options, period_s)
+
+    builders = [builder(path, r) for path, r in zip(paths, recordings, strict=True)]
+    problems = [build(STATE_PERIOD_S) for build in builders]
     allans = [stationary_allan(recording.imu) for recording in recordings]
     stretches = [allan for allan in allans if allan is not None]
     seconds = sum(float(p.problem.stamps_ns[-1] - p.problem.stamps_ns[0]) / NS for p in problems)
     stated = recordings[0].rig.imu
+    estimate = estimate_imu_noise(problems, stated)
+    scored = [(r.name, builder(p, r)) for p, r in zip(test_paths, tests, strict=True)]
+    if checked and not scored:
+        scored = [(r.name, build) for r, build in zip(recordings, builders, strict=True)]
     return MeasuredImu(
-        estimate_imu_noise(problems, stated),
+        estimate,
         replace(stated, rate_hz=recordings[0].imu.rate_hz),
         recordings[0].rig,
         tuple(recording.name for recording in recordings),
@@ -107,48 +104,8 @@ def measure_noise(
         (source or "ground truth") if options is None else str(options.vision),
         max(stretches, key=lambda allan: allan.seconds, default=None),
         np.mean([high_frequency_density(recording.imu) for recording in recordings], axis=0),
+        check_noise(scored, estimate.levels(), stated_levels(stated)),
     )
-
-
-def _against_capture(recording: Recording, source: str, length_s: float) -> NoiseProblem:
-    capture = open_capture(recording, source)
-    slots = (capture.stamps_ns - capture.stamps_ns[0]) * CAPTURE_HZ // NS
-    rows = np.r_[True, np.diff(slots.astype(np.int64)) > 0]
-    capture = _rows(capture, rows)
-    found = register(capture, recording.imu)
-    imu = datasheet_model(recording.imu, recording.rig.imu)
-    middle_ns = int(capture.stamps_ns[len(capture) // 2])
-    near = np.abs(capture.stamps_ns - middle_ns) <= 0.5 * length_s * NS
-    start = audit_problem(_rows(capture, near), found, imu, recording.imu, recording.rig)
-    first_ns, last_ns = int(start.problem.stamps_ns[0]), int(start.problem.stamps_ns[-1])
-    problem = replace(start.problem, imu=imu.between(first_ns - NS // 2, last_ns + NS // 2))
-    return NoiseProblem(problem, start.states, start.border, start.least_factor)
-
-
-def _rows(capture: Capture, rows: Mask) -> Capture:
-    Rs_w_m = None if capture.Rs_w_m is None else capture.Rs_w_m[rows]
-    return replace(
-        capture, stamps_ns=capture.stamps_ns[rows], p_w_m=capture.p_w_m[rows], Rs_w_m=Rs_w_m
-    )
-
-
-def _against_vision(path: Path, options: RunOptions) -> NoiseProblem:
-    inputs = open_inputs(path, replace(options, imu="datasheet"))
-    candidates_ns = inputs.measurable_ns()
-    if len(candidates_ns) < 2:
-        raise DatasetError(f"{path}: {len(candidates_ns)} usable images, needed two or more.")
-    has_s = float(candidates_ns[-1] - candidates_ns[0]) / NS - options.start_s
-    window_s = min(options.window_s, has_s)
-    keyframes = calibration_keyframes(window_s)
-    window = long_window(candidates_ns, window_s, keyframes, options.start_s)
-    vision = inputs.camera_motion(window.stamps_ns, 0)
-    std = np.repeat(STD_MOUNTING, 3)
-    mounting = MountingPrior(inputs.T_b_c, std)
-    config = SolverConfig(estimate_time_offset=True)
-    solved, vision, _ = solve_from_nothing(inputs.imu, vision, mounting, config)
-    choices = replace(solved.choices, inflation=1.0, robust=False)
-    problem = calibration_problem(inputs.imu, vision, solved.guess, choices, mounting)
-    return NoiseProblem(problem, solved.guess.states, solved.guess.border)
 
 
 def noise_record(measured: MeasuredImu) -> Record:
@@ -185,6 +142,8 @@ def noise_record(measured: MeasuredImu) -> Record:
             "seen": level.seen,
             "stated": float(getattr(measured.stated, key)),
         }
+    if measured.checks:
+        record["integration_errors"] = check_record(measured.checks)
     record["high_frequency_density"] = measured.high_frequency.tolist()
     if measured.allan is not None:
         record["allan"] = {

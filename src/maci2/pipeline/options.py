@@ -157,6 +157,12 @@ class RunOptions:
     trust_rig: bool = False
     """Believe stated extrinsics and scale where nothing that was seen confirms them."""
 
+    columns: str = ""
+    """Columns of a table of IMU samples, where its headings do not tell them."""
+
+    all_cameras: bool = False
+    """Refine the right camera's place beside the left one before anything else (calibration)."""
+
     mounting: StatedMounting | None = None
     """What is known of the left camera's pose before a calibration; None where nothing is."""
 
@@ -214,6 +220,9 @@ class RunOptions:
             del fields["given"]
         if self.mounting is None:
             del fields["mounting"]
+        for name in ("columns", "all_cameras"):
+            if not fields[name]:
+                del fields[name]
         return fields
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from maci2.datasets import open_recording
+from maci2.datasets.image_files import stereo_frames
 from maci2.errors import DatasetError, MeasurementError, OptionError
 from maci2.estimation.premises import Premises
 from maci2.ground_truth.choose import published_names, with_audited
@@ -47,6 +48,7 @@ from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
 from maci2.vision.predicted_rotation import no_prediction
 from maci2.vision.relative_pose import stacked
 from maci2.vision.simulated_tracks import SimulatedTracker
+from maci2.vision.stereo_refinement import refine_right_camera
 from maci2.vision.track_adjustment import adjusted_steps
 from maci2.vision.track_files import RecordedTracks
 
@@ -208,7 +210,12 @@ def open_inputs(path: Path, options: RunOptions, calibrating: bool = False) -> I
 
     Only `calibrating` works with a rig whose extrinsics are not known.
     """
-    recording = open_recording(path, options.rig, options.topics, options.given)
+    recording = open_recording(
+        path, options.rig, options.topics, options.given, columns=options.columns
+    )
+    if options.all_cameras:
+        refined = refine_right_camera(recording.rig, stereo_frames(recording))
+        recording = replace(recording, rig=refined.rig, notes=(*recording.notes, refined.text()))
     recording = with_audited(recording, options.truth)
     if options.vision.from_truth or not calibrating:
         what = "camera motion from ground truth" if calibrating else "initialization"

@@ -4,10 +4,12 @@ from html import escape
 
 import numpy as np
 
+from maci2.pipeline.imu_noise_check import CHECK_COLUMNS, NoiseCheck, check_rows
 from maci2.pipeline.imu_noise_run import MeasuredImu
 from maci2.pipeline.imu_noise_text import SENSORS, noise_remarks, noise_rows
 from maci2.reports.html import Section, figure, page, side_by_side, table
 from maci2.reports.svg import Series, chart, ranges
+from maci2.types import Array
 
 
 def noise_page(measured: MeasuredImu, command: str) -> str:
@@ -28,7 +30,39 @@ def noise_page(measured: MeasuredImu, command: str) -> str:
     if measured.allan is not None:
         parts = [_allan_figure(measured, sensor) for sensor in range(2)]
         sections.append(Section("Allan deviation without motion", side_by_side(*parts)))
+    if measured.checks:
+        sections += _check_sections(measured)
     return page(f"IMU noise: {names}", lead, sections, command)
+
+
+def _check_sections(measured: MeasuredImu) -> list[Section]:
+    """Errors over horizons and whether they are white, with both noises."""
+    scores = table(CHECK_COLUMNS, check_rows(measured.checks))
+    note = (
+        "<p>Mean NEES of integration errors per degree of freedom: 1 is consistent, above it the "
+        "noise is too small. Only what the reference shows of an error is scored.</p>"
+    )
+    figures = [
+        figure(_whiteness(check), f"{check.recording}, errors over {check.horizon_s:g} s")
+        for check in measured.checks
+    ]
+    return [
+        Section("Integration errors over horizons", note + scores),
+        Section("Are the errors white? Autocorrelation by lag", side_by_side(*figures)),
+    ]
+
+
+def _whiteness(check: NoiseCheck) -> str:
+    lags = np.arange(1.0, len(check.measured.correlation) + 1.0)
+    lag_s: Array = np.asarray(check.horizon_s * lags, dtype=np.float64)
+    after = check.measured
+    series = [
+        Series("stated", lag_s, check.stated.correlation),
+        Series("measured", lag_s, after.correlation),
+        Series("white, + 2 sigma", lag_s, after.expected + 2.0 * after.chance),
+        Series("white, - 2 sigma", lag_s, after.expected - 2.0 * after.chance),
+    ]
+    return chart(series, "lag [s]", "correlation")
 
 
 def _density_figure(measured: MeasuredImu, sensor: int) -> str:

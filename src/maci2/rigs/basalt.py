@@ -28,6 +28,9 @@ MAX_NORM_ERROR = 1e-3
 _MODELS: dict[str, tuple[CameraModel, DistortionModel, tuple[str, ...]]] = {
     "ds": ("ds", "none", ()),
     "eucm": ("eucm", "none", ()),
+    # The unified model by its alpha is the extended one with beta 1.
+    "ucm": ("eucm", "none", ()),
+    "fov": ("pinhole", "fov", ("w",)),
     "pinhole": ("pinhole", "none", ()),
     "kb4": ("pinhole", "equidistant", ("k1", "k2", "k3", "k4")),
     "pinhole-radtan8": (
@@ -95,11 +98,12 @@ def _camera(stated: _Calibration, number: int, path: Path) -> Camera:
             f"{where}.camera_type is '{lens.camera_type[:40]}', needed one of {', '.join(_MODELS)}."
         )
     model, distortion, names = _MODELS[lens.camera_type]
+    given = {"beta": 1.0} | lens.intrinsics if lens.camera_type == "ucm" else lens.intrinsics
     wanted = (*PARAMETERS[model], "fx", "fy", "cx", "cy", *names)
-    absent = [name for name in wanted if name not in lens.intrinsics]
+    absent = [name for name in wanted if name not in given]
     if absent:
         raise CalibrationError(f"{where}: key '{absent[0]}' is missing; add it.")
-    values = {name: lens.intrinsics[name] for name in wanted}
+    values = {name: given[name] for name in wanted}
     return make_camera(
         where,
         [values[name] for name in ("fx", "fy", "cx", "cy")],

@@ -44,14 +44,14 @@ class ChainEntry(CarefulSchema):
     camera_model: str = "pinhole"
     intrinsics: list[float]
     distortion_model: str = "none"
-    distortion_coeffs: list[float] = Field(default_factory=list)
+    distortion_coeffs: list[float] | None = None
     resolution: tuple[PositiveInt, PositiveInt]
     T_cam_imu: Matrix4 | None = None
     T_imu_cam: Matrix4 | None = None
     T_cn_cnm1: Matrix4 | None = None
     timeshift_cam_imu: float | None = None
     cam_overlaps: list[int] = Field(default_factory=list)
-    rostopic: str = ""
+    rostopic: str | None = None
 
 
 def read_chain(data: dict[str, Any], path: Path, tool: str) -> RigParts:
@@ -82,7 +82,8 @@ def _entries(data: dict[str, Any], path: Path) -> dict[str, ChainEntry]:
     for number, key in enumerate(keys):
         if key != f"cam{number}":
             raise CalibrationError(
-                f"{path}: unknown key '{key}' at the top of a camchain; accepted is cam{number}."
+                f"{path}: cam{number} is missing at the top of a camchain, found {key}; number the "
+                "cameras from cam0 on."
             )
     return {key: _entry(data, key, path) for key in keys}
 
@@ -129,8 +130,15 @@ def _camera_pose(entry: ChainEntry, before: list[Camera], path: Path, key: str) 
 
 def _camera(entry: ChainEntry, T_b_c: Array, path: Path, key: str) -> Camera:
     """Kalibr puts the model's own parameters before fx, fy, cx, cy."""
-    model = _known(entry.camera_model, _CAMERA_MODELS, path, f"{key}.camera_model")
+    # Kalibr's command line, and some people's files, name both models together.
+    name, _, beside = entry.camera_model.partition("-")
+    model = _known(name, _CAMERA_MODELS, path, f"{key}.camera_model")
     distortion = _known(entry.distortion_model, DISTORTION_NAMES, path, f"{key}.distortion_model")
+    if beside and _known(beside, DISTORTION_NAMES, path, f"{key}.camera_model") != distortion:
+        raise CalibrationError(
+            f"{path}: {key}.camera_model is '{entry.camera_model[:40]}', but its distortion_model "
+            f"'{entry.distortion_model[:40]}'; correct one of them."
+        )
     own = len(PARAMETERS[model])
     if len(entry.intrinsics) != own + 4:
         names = ", ".join((*PARAMETERS[model], "fx", "fy", "cx", "cy"))
@@ -141,13 +149,13 @@ def _camera(entry: ChainEntry, T_b_c: Array, path: Path, key: str) -> Camera:
     return make_camera(
         f"{path}: {key}",
         entry.intrinsics[own:],
-        entry.distortion_coeffs,
+        entry.distortion_coeffs or [],
         distortion,
         entry.resolution,
         T_b_c,
         camera_model=model,
         model_parameters=entry.intrinsics[:own],
-        topic=entry.rostopic,
+        topic=entry.rostopic or "",
     )
 
 

@@ -24,7 +24,9 @@ from maci2.rigs.parts import (
     require_extrinsics,
     require_noise,
 )
-from maci2.rigs.sniff import FileKind, identify, identify_text
+from maci2.rigs.realsense import read_realsense
+from maci2.rigs.sniff import FileKind, identify
+from maci2.rigs.sniff_text import identify_text
 from maci2.rigs.vins import read_vins
 from maci2.rigs.yaml_text import read_mapping, read_text
 from maci2.sensors.rig_types import ImuNoise, Rig
@@ -41,6 +43,7 @@ _READERS: dict[str, Callable[[Path, Given], RigParts]] = {
     "orbslam": lambda path, _: read_orbslam(path),
     "basalt": lambda path, _: read_basalt(path),
     "depthai": lambda path, _: read_depthai(path),
+    "realsense": lambda path, _: read_realsense(path),
     "zed": lambda path, _: read_zed(path),
     "camera_info": lambda path, _: read_camera_info(path),
 }

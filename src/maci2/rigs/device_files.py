@@ -113,7 +113,7 @@ def _stereo_first(oak: _Oak, sockets: list[int]) -> list[int]:
 def _extrinsic(extrinsics: _Extrinsics, path: Path, key: str) -> Array | None:
     """T_to_this [m]; None where there is none, also where the memory is all zeros."""
     rows = extrinsics.rotationMatrix
-    if extrinsics.toCameraSocket == NO_SOCKET or not np.any(rows):
+    if extrinsics.toCameraSocket == NO_SOCKET or not any(any(row) for row in rows):
         return None
     t = extrinsics.translation
     T = [[*row, 0.01 * p] for row, p in zip(rows, (t.x, t.y, t.z), strict=False)]

@@ -124,17 +124,13 @@ def find_imu_file(camchain: Path) -> Path | None:
         if part in camchain.name and named.is_file():
             return named
     for name in IMU_NAMES:
-        if (folder / name).is_file():
+        if (folder / name).is_file() and _is_imu_file(folder / name):
             return folder / name
     for pattern in _IMU_PATTERNS:
         files = [file for file in sorted(folder.glob(pattern)) if _is_imu_file(file)]
-        if len(files) == 1:
-            return files[0]
         if files:
-            raise CalibrationError(
-                f"{folder}: no single file to read; found {', '.join(f.name for f in files)}, "
-                f"needed one of {', '.join(IMU_NAMES)} or exactly one. Give --imu-noise FILE."
-            )
+            # Of several nobody knows which one took the recording: noise stays unknown.
+            return files[0] if len(files) == 1 else None
     return None
 
 

@@ -133,9 +133,13 @@ class _Settings:
             return None
         if "Stereo.b" in self.data:
             return self.number("Stereo.b")
-        if "Camera.bf" in self.data and self.number("Camera.bf") > 0.0:
-            return self.number("Camera.bf") / float(left.intrinsics[0])
-        return None
+        bf = self.number("Camera.bf", 0.0)
+        if bf < 0.0:
+            raise CalibrationError(
+                f"{self.path}: key 'Camera.bf' is {bf:g}, needed baseline times focal length, more "
+                "than 0 (0 for one camera)."
+            )
+        return bf / float(left.intrinsics[0]) or None
 
     def _camera(self, prefix: str, T_b_c: Array) -> Camera:
         focal = [self.number(prefix + name) for name in _FOCAL]

@@ -156,6 +156,8 @@ def _noise(parts: RigParts, given: Given, own_noise: ImuNoise | None) -> ImuNois
         return stated if given.rate_hz is None else replace(stated, rate_hz=given.rate_hz)
     if rate_hz is None and isinstance(parts.noise, ImuNoise):
         rate_hz = parts.noise.rate_hz
+    if rate_hz is None and given.noise is None:
+        return own_noise
     if rate_hz is None:
         raise CalibrationError(
             f"{parts.source}: {parts.tool} does not state the IMU's rate; give --imu-rate HZ."

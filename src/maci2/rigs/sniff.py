@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from maci2.rigs.chain import CAMERA_KEY
@@ -40,27 +39,6 @@ def identify(data: Keys) -> FileKind:
         "VINS-Fusion, ORB-SLAM2, ORB-SLAM3, MSCKF-VIO, Basalt, OAK, RealSense, ZED, ROS "
         "CameraInfo and 4Seasons. Write a Kalibr camchain-imucam.yaml",
     )
-
-
-def identify_text(path: Path, text: str) -> FileKind | None:
-    """The kind of a file that is neither YAML nor JSON; None where its keys must tell."""
-    if "T_ci" in text and "imu0 to cam0" in text:
-        return FileKind(
-            "Kalibr results text",
-            "",
-            "the image size is missing and digits are rounded; give the camchain-imucam.yaml that "
-            "Kalibr wrote beside it",
-        )
-    if "Camera-system parameters" in text and "projection:" in text:
-        return FileKind(
-            "Kalibr results text of the cameras",
-            "",
-            "the image size and the place on the IMU are missing; give the camchain.yaml that "
-            "Kalibr wrote beside it",
-        )
-    if path.suffix == ".conf" or "[LEFT_CAM_" in text.upper():
-        return FileKind("ZED factory calibration", "zed")
-    return None
 
 
 def _has(*keys: str) -> Callable[[Keys], bool]:
@@ -124,22 +102,45 @@ def _ros_parameters(data: Keys) -> FileKind | None:
     )
 
 
+def _basalt_kind(data: Keys) -> FileKind:
+    keys = set(data["value0"])
+    if "intrinsics" in keys:
+        return FileKind("Basalt calibration", "basalt")
+    if any(key.startswith("config.") for key in keys):
+        return _settings("Basalt settings", "these hold no calibration")
+    return _settings("Basalt file", "cameras are missing in it")
+
+
+def _inner(data: Keys) -> Keys:
+    """Settings that a RealSense's file of the viewer keeps one level deeper."""
+    inner = data.get("parameters")
+    return inner if isinstance(inner, dict) else {}
+
+
 def _settings(name: str, what: str) -> FileKind:
     return FileKind(name, "", f"{what}; {_GIVE_CAMCHAIN}")
 
 
 _KINDS: tuple[tuple[Callable[[Keys], bool], Any], ...] = (
-    (
-        lambda data: isinstance(data.get("value0"), dict) and "intrinsics" in data["value0"],
-        FileKind("Basalt calibration", "basalt"),
-    ),
+    (lambda data: isinstance(data.get("value0"), dict), _basalt_kind),
     (_has("cameraData"), FileKind("OAK (DepthAI) calibration", "depthai")),
+    (
+        _has("board_config"),
+        _settings("OAK (DepthAI) board description", "measured intrinsics are missing in it"),
+    ),
     (
         lambda data: isinstance(data.get("imus"), list),
         _settings("RealSense IMU calibration", "cameras are missing in it"),
     ),
     (_begins("controls-"), _settings("RealSense settings", "these hold no calibration")),
-    (_begins("param-"), _settings("RealSense settings", "these hold no calibration")),
+    (
+        lambda data: any(key.startswith(("param-", "aux-param-")) for key in data | _inner(data)),
+        _settings("RealSense settings", "these hold no calibration"),
+    ),
+    (
+        _any("in_left", "in_left_map", "in_accel"),
+        _settings("MYNT EYE parameters", "this tool is not read here"),
+    ),
     (_begins("Camera1."), _orbslam_kind),
     (_any("Camera.fx", "File.version", "IMU.T_b_c1"), _orbslam_kind),
     (_any("cam0_calib", "body_T_cam0", "num_of_cam"), FileKind("VINS-Fusion settings", "vins")),
@@ -174,7 +175,10 @@ _KINDS: tuple[tuple[Callable[[Keys], bool], Any], ...] = (
     ),
     (_has("target_type"), _settings("Kalibr target", "this describes the calibration board")),
     (_has("camera_id", "T_BS"), _settings("Kimera-VIO camera", "this tool is not read here")),
-    (_has("cameras", "imu_params"), _settings("OKVIS settings", "this tool is not read here")),
+    (
+        lambda data: "cameras" in data and bool({"imu_params", "imu_parameters"} & set(data)),
+        _settings("OKVIS settings", "this tool is not read here"),
+    ),
     (
         lambda data: isinstance(data.get("cameras"), list),
         _settings("SVO, ROVIO or maplab camera list", "this tool is not read here"),

@@ -116,10 +116,18 @@ def _fusion(config: _Config, path: Path) -> list[Camera]:
                 "missing; add it."
             )
         T_b_c = np.eye(4) if rows is None else rigid_transform(rows, path, key)
-        file = path.parent / files[number]
+        file = _camera_file(path, files[number])
         data = load_yaml(file, f"cam{number}_calib, a camera of VINS-Fusion")
         cameras.append(camodocal_camera(data, file, T_b_c, topics[number] or ""))
     return cameras
+
+
+def _camera_file(path: Path, name: str) -> Path:
+    """The file of a camera: VINS-Fusion takes every name, also one that begins with a slash, from
+    the configuration's folder; a path on somebody's disk means the file of that name there."""
+    beside = path.parent / name.lstrip("/")
+    copied = path.parent / Path(name).name
+    return copied if copied.is_file() and not beside.is_file() else beside
 
 
 def _noise(config: _Config, path: Path) -> ImuNoise | SampleNoise | None:

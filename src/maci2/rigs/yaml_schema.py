@@ -20,6 +20,9 @@ MAX_ORTHONORMALITY_ERROR = 1e-3
 EXACT_ORTHONORMALITY = 1e-12
 """Below this a rotation is taken as it is, so that what was written reads back the same."""
 
+MAX_LAST_ROW_ERROR = 1e-6
+"""Error of 0, 0, 0, 1 in the last row of a transform that was computed, not typed."""
+
 MAX_DISTANCE = 100.0
 """[m] Between two sensors of one rig; more is a wrong unit or a wrong number."""
 
@@ -28,14 +31,19 @@ SHOWN = 60
 
 
 def _rows_of(columns: int) -> BeforeValidator:
-    """Numbers without brackets of their own, or an OpenCV matrix, as rows."""
+    """Numbers without brackets of their own, or an OpenCV matrix, as rows; three rows of four are a
+    transform without its last row."""
 
     def rows(value: Any) -> Any:
+        whole = True
         if isinstance(value, dict) and {"rows", "cols", "data"} <= set(value):
-            value = value["data"]
+            counts, value = (value["rows"], value["cols"]), value["data"]
+            whole = isinstance(value, list) and counts == (len(value) // columns, columns)
         flat = isinstance(value, list) and value and not isinstance(value[0], list)
         if flat and len(value) % columns == 0:
-            return [value[i : i + columns] for i in range(0, len(value), columns)]
+            value = [value[i : i + columns] for i in range(0, len(value), columns)]
+        if columns == 4 and whole and isinstance(value, list) and len(value) == 3:
+            return [*value, [0.0, 0.0, 0.0, 1.0]]
         return value
 
     return BeforeValidator(rows)
@@ -147,8 +155,9 @@ def _needed(error: ErrorDetails) -> str:
 def rigid_transform(rows: list[list[float]], path: Path, key: str) -> Array:
     """(4, 4) transform; its rotation is projected when only rounding is in the way."""
     T = np.array(rows, dtype=np.float64)
-    if not np.array_equal(T[3], [0.0, 0.0, 0.0, 1.0]):
+    if not np.allclose(T[3], [0.0, 0.0, 0.0, 1.0], rtol=0.0, atol=MAX_LAST_ROW_ERROR):
         raise CalibrationError(f"{path}: last row of {key} is {T[3].tolist()}, needed 0, 0, 0, 1.")
+    T[3] = [0.0, 0.0, 0.0, 1.0]
     # Beyond 2 no entry is a rotation's, and its square may overflow.
     bounded = T[:3, :3].clip(-2.0, 2.0)
     error = orthonormality_error(bounded)

@@ -32,6 +32,9 @@ MAX_WHOLE = 10**30
 OPENCV_TAG = "tag:yaml.org,2002:opencv-"
 """Prefix of OpenCV's tags, such as `!!opencv-matrix`."""
 
+PYTHON_TAG = "tag:yaml.org,2002:python/"
+"""Prefix of the tags of Python's own types, such as `!!python/tuple`."""
+
 _DIRECTIVE = re.compile(r"^%.*$", re.MULTILINE)
 _KEY_WITHOUT_SPACE = re.compile(r"^(\s*(?:- )?[A-Za-z_][\w.\-/]*):(?=[^\s:/])", re.MULTILINE)
 _FLOAT = re.compile(r"^[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+$")
@@ -98,6 +101,16 @@ def _construct_opencv(loader: _Loader, suffix: str, node: yaml.Node) -> Any:
     return loader.construct_sequence(node, deep=True)  # type: ignore[arg-type]
 
 
+def _construct_python(loader: _Loader, suffix: str, node: yaml.Node) -> Any:
+    """Tuples and texts as Python 2 wrote them; nothing that runs code is made."""
+    if isinstance(node, yaml.SequenceNode):
+        return loader.construct_sequence(node, deep=True)
+    if isinstance(node, yaml.ScalarNode):
+        return str(loader.construct_scalar(node))
+    problem = f"a Python object ({suffix[:40]}), which no calibration needs"
+    raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+
+
 def _construct_int(loader: _Loader, node: yaml.ScalarNode) -> int:
     value = loader.construct_yaml_int(node)
     if abs(value) > MAX_WHOLE:
@@ -109,6 +122,7 @@ def _construct_int(loader: _Loader, node: yaml.ScalarNode) -> int:
 _Loader.add_constructor("tag:yaml.org,2002:map", _construct_mapping)
 _Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
 _Loader.add_multi_constructor(OPENCV_TAG, _construct_opencv)
+_Loader.add_multi_constructor(PYTHON_TAG, _construct_python)
 # Dates of file names such as 2016-10-22 stay text, and 1e-3 is a number as it is for OpenCV.
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith("timestamp")]

@@ -47,6 +47,9 @@ class ImageRecording:
     image_names: tuple[dict[int, str], ...] = ()
     """Names of image files, as in `Recording`."""
 
+    image_folders: tuple[Path, ...] = ()
+    """Folder of each camera's images, where they are not in camN/data."""
+
     bag: BagImages | None = None
     """Place of the images in a bag; None for a folder."""
 
@@ -66,6 +69,8 @@ class HasImages(Protocol):
     def camera_shift_ns(self) -> int: ...
     @property
     def image_names(self) -> tuple[dict[int, str], ...]: ...
+    @property
+    def image_folders(self) -> tuple[Path, ...]: ...
     @property
     def bag(self) -> BagImages | None: ...
 

@@ -197,6 +197,9 @@ class Recording:
     """Names of image files that are not their timestamp, one dictionary per camera of a folder, by
     the timestamp that the camera's list gives them."""
 
+    image_folders: tuple[Path, ...] = ()
+    """Folder of each camera's images, where they are not in camN/data."""
+
     notes: tuple[str, ...] = ()
     """What was found and taken for what."""
 

@@ -67,8 +67,8 @@ def normal_parts(patch: Array, other: Array, parts: Array, middle: Array) -> flo
     mean, std = spread_of(patch)
     mean1, std1 = spread_of(other)
     gain = (std + SOFT_CONTRAST) / (std1 + SOFT_CONTRAST)
-    parts[:] = 0.0
-    middle[:] = 0.0
+    parts.fill(0.0)
+    middle.fill(0.0)
     total = 0.0
     inner = SIDE - 2
     for j in range(1, SIDE - 1):

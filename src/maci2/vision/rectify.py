@@ -91,6 +91,12 @@ def rectified_extrinsics(rig: Rig) -> Array:
     return _rotated(rig.cameras[0].T_b_c, R_cr_c0)
 
 
+def rectified_pair_rotations(rig: Rig) -> tuple[Array, Array]:
+    """R_cr_c0 and R_cr1_c1: rotations from both cameras to the rectified frame."""
+    R_cr_c0, R_cr1_c1, _ = _rectifying_rotations(rig)
+    return R_cr_c0, R_cr1_c1
+
+
 def _rotated(T_b_c: Array, R_cr_c: Array) -> Array:
     T_b_cr = T_b_c.copy()
     T_b_cr[:3, :3] = T_b_c[:3, :3] @ R_cr_c.T

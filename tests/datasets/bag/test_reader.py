@@ -130,7 +130,7 @@ def test_a_bag_without_imu_lists_what_exists(recording, tmp_path):
         tmp_path, lambda bag: (bag.image("/cam0", ns, grey(0, 0)) for ns in (NS, 2 * NS))
     )
     message = message_of(path, recording.rig)
-    assert "0 topics of type sensor_msgs/msg/Imu" in message
+    assert "no topic of type sensor_msgs/msg/Imu" in message
     assert "/cam0 (sensor_msgs/msg/Image, 2 messages)" in message
 
 

@@ -10,16 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from rosbags.highlevel import AnyReader
-from rosbags.typesys import Stores, get_typestore
-
 from maci2.datasets.bag.bounded_files import BoundedPath
 from maci2.errors import DatasetError, Maci2Error
 from maci2.types import NS
-
-BAG_SUFFIXES = (".bag", ".mcap", ".db3")
-METADATA = "metadata.yaml"
-"""What makes a folder a ROS 2 bag."""
 
 _REPAIRS = {
     ".bag": "`rosbag reindex`",
@@ -54,6 +47,9 @@ class Bag:
     """An open bag: one ROS 2 bag, or ROS 1 files that belong together. Close it after use."""
 
     def __init__(self, paths: tuple[Path, ...]) -> None:
+        from rosbags.highlevel import AnyReader
+        from rosbags.typesys import Stores, get_typestore
+
         self.paths = paths
         self.source = str(paths[0] if len(paths) == 1 else paths[0].parent)
         self._files = ExitStack()
@@ -124,15 +120,3 @@ def header_stamp_ns(content: Any) -> int:
     """When the sensor took it, as its driver says."""
     stamp = content.header.stamp
     return int(stamp.sec) * NS + int(stamp.nanosec)
-
-
-def bag_paths(path: Path) -> tuple[Path, ...]:
-    """What to open for `path`: a bag's file or folder, or all ROS 1 files of a folder; nothing
-    where it is no bag."""
-    if path.is_file():
-        return (path,) if path.suffix in BAG_SUFFIXES else ()
-    if (path / METADATA).is_file():
-        return (path,)
-    split = tuple(sorted(path.glob("*.bag")))
-    single = tuple(sorted([*path.glob("*.mcap"), *path.glob("*.db3")]))
-    return split or (single if len(single) == 1 else ())

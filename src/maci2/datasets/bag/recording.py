@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from maci2.datasets.bag.bag_paths import bag_paths
 from maci2.datasets.bag.images import grey_image, message_fault
-from maci2.datasets.bag.reader import Bag, Message, Topic, bag_paths, header_stamp_ns
+from maci2.datasets.bag.reader import Bag, Message, Topic, header_stamp_ns
 from maci2.datasets.bag.series import Series, SeriesBuilder
 from maci2.datasets.bag.topics import Topics, find_topics
 from maci2.datasets.euroc import MAX_QUAT_NORM_ERROR, MIN_IMU_SAMPLES

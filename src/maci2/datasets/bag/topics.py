@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from maci2.datasets.bag.reader import Bag, Topic
-from maci2.errors import DatasetError, OptionError
+from maci2.datasets.image_names import PAIRS
+from maci2.errors import DatasetError, NoImuError, OptionError
 
 IMU = "sensor_msgs/msg/Imu"
 IMAGES = ("sensor_msgs/msg/Image", "sensor_msgs/msg/CompressedImage")
@@ -26,9 +27,6 @@ KINDS: dict[str, tuple[str, ...]] = {
     "truth": POSES,
 }
 """Role -> message types it can have."""
-
-LEFT_RIGHT = (("left", "right"), ("cam0", "cam1"), ("infra1", "infra2"), ("cam1", "cam2"))
-"""Words that tell the two cameras of a pair apart, in this order of preference."""
 
 PEEK = 20
 """Messages looked at to tell what an IMU topic holds."""
@@ -127,12 +125,21 @@ def _find_imu(bag: Bag, found: Topics) -> Topics:
     names = [topic.name for topic in _of_kinds(bag, (IMU,))]
     if len(names) == 1:
         return replace(found, imu=names[0])
+    if not names:
+        raise NoImuError(
+            f"{bag.source}: no topic of type {IMU}, so there are no IMU samples; it holds "
+            f"{listing(bag)}."
+        )
     holds = {name: _imu_content(bag, name) for name in names}
     whole = [name for name in names if holds[name] == (True, True)]
     gyro = [name for name in names if holds[name] == (True, False)]
     acc = [name for name in names if holds[name] == (False, True)]
     if len(whole) == 1:
         return replace(found, imu=whole[0])
+    if not whole and not (len(gyro) == 1 and len(acc) == 1):
+        # A device at rest may say zeros: RealSense's drivers name the two.
+        gyro = [name for name in names if "gyro" in name.lower()]
+        acc = [name for name in names if "accel" in name.lower()]
     if not whole and len(gyro) == 1 and len(acc) == 1:
         return replace(found, gyro=gyro[0], acc=acc[0])
     raise DatasetError(
@@ -158,6 +165,13 @@ def _says(vector: Any, covariance: Any) -> bool:
     return bool(covariance[0] != -1.0 and np.isfinite(values).all() and values.any())
 
 
+def _with_word(names: list[str], word: str) -> list[str]:
+    """Image topics of one camera; of several the raw one, which calibrations are made for."""
+    found = [name for name in names if word in name.lower()]
+    raw = [name for name in found if name.removesuffix("/compressed").endswith("image_raw")]
+    return raw if len(raw) == 1 else found
+
+
 def _find_images(bag: Bag, found: Topics, calibrated: tuple[str, ...]) -> Topics:
     """None, one, or the two of a stereo pair."""
     names = [topic.name for topic in _of_kinds(bag, IMAGES)]
@@ -168,9 +182,8 @@ def _find_images(bag: Bag, found: Topics, calibrated: tuple[str, ...]) -> Topics
     names = [name for name in names if name.removesuffix("/compressed") not in set(names) - {name}]
     if len(names) < 2:
         return replace(found, left=names[0] if names else "")
-    for left, right in LEFT_RIGHT:
-        lefts = [name for name in names if left in name.lower()]
-        rights = [name for name in names if right in name.lower()]
+    for left, right in PAIRS:
+        lefts, rights = _with_word(names, left), _with_word(names, right)
         if len(lefts) == len(rights) == 1:
             return replace(found, left=lefts[0], right=rights[0])
     raise DatasetError(

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from maci2.datasets.euroc import camera_folders, mav0_of
-from maci2.datasets.image_files import stereo_frames
+from maci2.datasets.image_files import image_folders, stereo_frames
 from maci2.errors import ImageError
-from maci2.sensors import Recording, Rig
-from maci2.sensors.stereo import Frames, StereoPair
+from maci2.sensors import Rig
+from maci2.sensors.stereo import Frames, HasImages, StereoPair
 from maci2.types import NS
 
 PLACES = 16
@@ -47,18 +46,18 @@ class ImageSample:
         return float(np.median(np.diff(self.frames.stamps_ns))) / NS
 
 
-def has_images(recording: Recording) -> bool:
+def has_images(recording: HasImages) -> bool:
     """Whether there are images of two calibrated cameras; many recordings keep timestamps only."""
     if len(recording.rig.cameras) < 2:
         return False
     if recording.bag is not None:
         return len(recording.bag.topics) > 1
-    folders = [folder / "data" for folder in camera_folders(mav0_of(recording.path))[:2]]
+    folders = image_folders(recording)[:2]
     filled = [folder.is_dir() and any(folder.iterdir()) for folder in folders]
     return len(filled) == 2 and all(filled)
 
 
-def sample_images(recording: Recording) -> ImageSample:
+def sample_images(recording: HasImages) -> ImageSample:
     """Read the pairs; those with an image that cannot be used are rejected."""
     frames = stereo_frames(recording)
     return ImageSample(frames, recording.rig, tuple(_places(frames)))

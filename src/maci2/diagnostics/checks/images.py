@@ -10,10 +10,10 @@ from maci2.diagnostics.checks.listed_images import image_file_findings
 from maci2.diagnostics.diagnosis import ImageDiagnosis
 from maci2.errors import Maci2Error
 from maci2.findings import Finding
-from maci2.sensors import Recording
+from maci2.sensors.stereo import HasImages
 
 
-def examine_images(recording: Recording) -> tuple[ImageDiagnosis | None, list[Finding]]:
+def examine_images(recording: HasImages) -> tuple[ImageDiagnosis | None, list[Finding]]:
     """All image files, then exposure, then stereo where both cameras show something; None without
     images of two calibrated cameras."""
     files = image_file_findings(recording)

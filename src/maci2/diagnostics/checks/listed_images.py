@@ -5,10 +5,9 @@ Only first and last bytes are read, so that all files of a long recording take a
 
 from collections import Counter
 
-from maci2.datasets.euroc import camera_folders, mav0_of
-from maci2.datasets.image_files import image_file_faults, image_paths
+from maci2.datasets.image_files import image_file_faults, image_folders, image_paths
 from maci2.findings import Finding, fault
-from maci2.sensors import Recording
+from maci2.sensors.stereo import HasImages
 from maci2.types import NS
 
 MAX_UNUSABLE_PCT = 50.0
@@ -22,7 +21,7 @@ KINDS = {
 """Word of a fault -> what such files are called; all others are unreadable."""
 
 
-def image_file_findings(recording: Recording) -> list[Finding]:
+def image_file_findings(recording: HasImages) -> list[Finding]:
     """What is wrong with the image files of each camera, and from when to when images exist.
 
     Nothing is said of a bag, whose images are looked at while it is read, nor of a recording that
@@ -31,14 +30,14 @@ def image_file_findings(recording: Recording) -> list[Finding]:
     if recording.bag is not None:
         return []
     findings = []
-    folders = camera_folders(mav0_of(recording.path))[: len(recording.camera_stamps_ns)]
+    folders = image_folders(recording)[: len(recording.camera_stamps_ns)]
     for camera, folder in enumerate(folders):
-        if (folder / "data").is_dir() and any((folder / "data").iterdir()):
+        if folder.is_dir() and any(folder.iterdir()):
             findings += _camera_findings(recording, camera)
     return findings
 
 
-def _camera_findings(recording: Recording, camera: int) -> list[Finding]:
+def _camera_findings(recording: HasImages, camera: int) -> list[Finding]:
     paths, cameras = image_paths(recording, camera), recording.rig.cameras
     # Left and right are rectified together: both have the size of the left one.
     resolution = cameras[0].resolution if cameras else None

@@ -6,7 +6,7 @@ import numpy as np
 
 from maci2.diagnostics.diagnosis import Timing
 from maci2.findings import Finding, fault
-from maci2.sensors import Recording, gaps
+from maci2.sensors import gaps
 from maci2.types import NS, Stamps
 
 MAX_IMU_RATE_HZ = 20_000.0
@@ -59,12 +59,17 @@ def _dropped(stamps_ns: Stamps) -> int:
     return max(int(np.sum(np.rint(steps / np.median(steps)) - 1.0)), 0)
 
 
-def stamp_findings(recording: Recording, imu: Timing, cameras: tuple[Timing, ...]) -> list[Finding]:
-    """What the timestamps of each sensor say, and of all together."""
-    streams = {"imu": recording.imu.stamps_ns} | {
-        f"cam{number}": stamps_ns for number, stamps_ns in enumerate(recording.camera_stamps_ns)
-    }
-    timings = dict(zip(streams, (imu, *cameras), strict=True))
+def stamp_findings(
+    imu_ns: Stamps | None,
+    cameras_ns: tuple[Stamps, ...],
+    imu: Timing,
+    cameras: tuple[Timing, ...],
+) -> list[Finding]:
+    """What the timestamps of each sensor say, and of all together; `imu_ns` None without IMU."""
+    streams = {f"cam{number}": stamps_ns for number, stamps_ns in enumerate(cameras_ns)}
+    timings = dict(zip(streams, cameras, strict=True))
+    if imu_ns is not None:
+        streams, timings = {"imu": imu_ns} | streams, {"imu": imu} | timings
     unit_faults = [found for name in streams for found in _unit_fault(name, timings[name])]
     if unit_faults:
         return unit_faults
@@ -131,8 +136,9 @@ def _jump_fault(name: str, stamp_ns: int, jump_s: float) -> Finding:
 
 def _overlap_findings(streams: dict[str, Stamps]) -> list[Finding]:
     """Do IMU and left camera share their time?"""
-    imu_ns, left_ns = streams["imu"], streams.get("cam0", np.empty(0, dtype=np.int64))
-    if len(left_ns) == 0:
+    nothing = np.empty(0, dtype=np.int64)
+    imu_ns, left_ns = streams.get("imu", nothing), streams.get("cam0", nothing)
+    if len(left_ns) == 0 or len(imu_ns) == 0:
         return []
     shared_s = (min(imu_ns[-1], left_ns[-1]) - max(imu_ns[0], left_ns[0])) / NS
     shorter_s = min(imu_ns[-1] - imu_ns[0], left_ns[-1] - left_ns[0]) / NS

@@ -6,8 +6,8 @@ import numpy as np
 
 from maci2.findings import Finding, fault
 from maci2.lie import se3_inv
-from maci2.sensors import Recording
 from maci2.sensors.rig_ranges import RIG_RANGES, rig_faults
+from maci2.sensors.stereo import HasImages
 from maci2.types import NS, Array, Stamps
 
 TOLERANCE_S = 0.001
@@ -27,7 +27,7 @@ def stereo_matched_pct(stamps_ns: tuple[Stamps, ...]) -> float:
     return float(100.0 * np.mean(np.abs(apart_s) <= TOLERANCE_S))
 
 
-def stereo_findings(recording: Recording, matched_pct: float) -> list[Finding]:
+def stereo_findings(recording: HasImages, matched_pct: float) -> list[Finding]:
     return _pair_findings(recording.camera_stamps_ns, matched_pct) + _rig_findings(recording)
 
 
@@ -77,7 +77,7 @@ def _right_after_left_s(left: Stamps, right: Stamps) -> Array:
     return (right[np.where(nearer_before, before, after)] - left) / NS
 
 
-def _rig_findings(recording: Recording) -> list[Finding]:
+def _rig_findings(recording: HasImages) -> list[Finding]:
     """Number of cameras, baseline, which one is the left."""
     rig, stamped = recording.rig, len(recording.camera_stamps_ns)
     findings = []

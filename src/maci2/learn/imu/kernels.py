@@ -92,9 +92,10 @@ def _forward_window(
     part, whole = np.empty((3, 3)), np.empty((3, 3))
     rows, acc_rows = np.empty((9, 3)), np.empty((6, 3))
     cov_sum, bias_sum = np.zeros((9, 9)), np.zeros((9, 6))
-    Rs[0] = np.eye(3)
-    betas[0] = 0.0
-    alphas[0] = 0.0
+    for i in range(3):
+        betas[0, i] = alphas[0, i] = 0.0
+        for j in range(3):
+            Rs[0, i, j] = 1.0 if i == j else 0.0
     t, out = 0.0, 0
     for k in range(len(dt)):
         t += dt[k]
@@ -120,9 +121,13 @@ def _forward_window(
             for j in range(3):
                 bias_sum[3 + i, 3 + j] += acc_rows[i, j]
         if out < len(at) and k + 1 == at[out]:
-            gamma[out], beta_out[out], alpha_out[out] = Rs[k + 1], betas[k + 1], alphas[k + 1]
-            bias[out] = bias_sum
+            for i in range(3):
+                beta_out[out, i], alpha_out[out, i] = betas[k + 1, i], alphas[k + 1, i]
+                for j in range(3):
+                    gamma[out, i, j] = Rs[k + 1, i, j]
             for i in range(9):
+                for j in range(6):
+                    bias[out, i, j] = bias_sum[i, j]
                 for j in range(i + 1):
                     cov[out, i, j] = cov[out, j, i] = cov_sum[i, j]
             out += 1
@@ -226,14 +231,20 @@ def _backward_window(
     psi_bar, beta_bar, alpha_bar = np.zeros(3), np.zeros(3), np.zeros(3)
     d_beta_bar, lever_p_bar, at_bar = np.empty(3), np.empty(3), np.empty(3)
     C, B = np.zeros((9, 9)), np.zeros((9, 6))
-    t, out = dt.sum(), len(at) - 1
+    t, out = 0.0, len(at) - 1
+    for k in range(len(dt)):
+        t += dt[k]
     for k in range(len(dt) - 1, -1, -1):
         if out >= 0 and k + 1 == at[out]:
             add_axial(gamma_bar[out], gamma[out], psi_bar)
-            beta_bar += beta_out_bar[out]
-            alpha_bar += alpha_out_bar[out]
-            C += cov_bar[out] + cov_bar[out].T
-            B += bias_bar[out]
+            for i in range(3):
+                beta_bar[i] += beta_out_bar[out, i]
+                alpha_bar[i] += alpha_out_bar[out, i]
+            for i in range(9):
+                for j in range(9):
+                    C[i, j] += cov_bar[out, i, j] + cov_bar[out, j, i]
+                for j in range(6):
+                    B[i, j] += bias_bar[out, i, j]
             out -= 1
         h = dt[k]
         _step(
@@ -279,7 +290,8 @@ def _backward(
     gamma_bar: Array, beta_bar: Array, alpha_bar: Array, cov_bar: Array, bias_bar: Array,
     Rs: Array, betas: Array, alphas: Array, gamma: Array,
 ) -> tuple[Array, Array, Array, Array]:  # fmt: skip
-    bars = (np.empty_like(gyro), np.empty_like(gyro), np.empty_like(gyro), np.empty_like(gyro))
+    b, n = dt.shape
+    bars = (np.empty((b, n, 3)), np.empty((b, n, 3)), np.empty((b, n, 3)), np.empty((b, n, 3)))
     for w in range(len(dt)):
         _backward_window(
             dt[w], gyro[w], acc[w], var_gyro[w], var_acc[w], at, gamma_bar[w], beta_bar[w],

@@ -1,0 +1,109 @@
+"""Chains that show the noise of an IMU: against a capture, or against camera motion."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from maci2.calibration.calibrate import solve_from_nothing
+from maci2.calibration.calibration_problem import MountingPrior, calibration_problem
+from maci2.calibration.imu_noise import NoiseProblem
+from maci2.chain import ChainProblem
+from maci2.errors import DatasetError
+from maci2.estimation import SolverConfig
+from maci2.ground_truth.audit_problem import audit_problem
+from maci2.ground_truth.capture import Capture, open_capture
+from maci2.ground_truth.registration import register
+from maci2.imu import datasheet_model
+from maci2.pipeline.options import RunOptions
+from maci2.pipeline.prepare import open_inputs
+from maci2.pipeline.windows import long_window
+from maci2.sensors import Recording
+from maci2.types import NS, Mask, Stamps
+
+STATE_PERIOD_S = 0.25
+"""Time between states [s]: errors faster than a camera's keyframes do not matter to estimators."""
+
+POSITION_HZ, ORIENTATION_HZ = 2.0, 0.2
+"""Rows a second that are used of a real capture. Its errors last: markers wobble on the body and
+clocks jitter, which at more rows would count as noise of the IMU."""
+
+EXACT_HZ = 20.0
+"""Rows a second of a simulated capture, whose noise is white."""
+
+STD_MOUNTING = (0.02, 0.02)
+"""Doubt about the rig's extrinsics [m, rad], estimated with the noise."""
+
+
+def against_capture(
+    recording: Recording, source: str, length_s: float, period_s: float
+) -> NoiseProblem:
+    """The chain of a capture's middle, states `period_s` apart."""
+    capture = open_capture(recording, source)
+    exact = recording.rig.imu.exact
+    capture = _rows(capture, _slots(capture.stamps_ns, EXACT_HZ))
+    found = register(capture, recording.imu)
+    imu = datasheet_model(recording.imu, recording.rig.imu)
+    middle_ns = int(capture.stamps_ns[len(capture) // 2])
+    near = np.abs(capture.stamps_ns - middle_ns) <= 0.5 * length_s * NS
+    start = audit_problem(
+        _rows(capture, near), found, imu, recording.imu, recording.rig, state_period_s=period_s
+    )
+    first_ns, last_ns = int(start.problem.stamps_ns[0]), int(start.problem.stamps_ns[-1])
+    problem = replace(start.problem, imu=imu.between(first_ns - NS // 2, last_ns + NS // 2))
+    problem = problem if exact else _thinned(problem)
+    return NoiseProblem(problem, start.states, start.border, start.least_factor)
+
+
+def _thinned(problem: ChainProblem) -> ChainProblem:
+    """The chain with as many rows of its capture as have errors of their own."""
+    positions, orientations = problem.positions, problem.orientations
+    if positions is not None:
+        rows = _slots(positions.stamps_ns, POSITION_HZ)
+        positions = replace(
+            positions,
+            stamps_ns=positions.stamps_ns[rows],
+            p_w_m=positions.p_w_m[rows],
+            covs=positions.covs[rows],
+        )
+    if orientations is not None:
+        rows = _slots(orientations.stamps_ns, ORIENTATION_HZ)
+        orientations = replace(
+            orientations,
+            stamps_ns=orientations.stamps_ns[rows],
+            Rs_w_m=orientations.Rs_w_m[rows],
+            covs=orientations.covs[rows],
+        )
+    return replace(problem, positions=positions, orientations=orientations)
+
+
+def _slots(stamps_ns: Stamps, rate_hz: float) -> Mask:
+    """The first row of every slot of time."""
+    slots = (stamps_ns - stamps_ns[0]) * rate_hz // NS
+    return np.r_[True, np.diff(slots.astype(np.int64)) > 0]
+
+
+def _rows(capture: Capture, rows: Mask) -> Capture:
+    Rs_w_m = None if capture.Rs_w_m is None else capture.Rs_w_m[rows]
+    return replace(
+        capture, stamps_ns=capture.stamps_ns[rows], p_w_m=capture.p_w_m[rows], Rs_w_m=Rs_w_m
+    )
+
+
+def against_vision(path: Path, options: RunOptions, period_s: float) -> NoiseProblem:
+    inputs = open_inputs(path, replace(options, imu="datasheet"))
+    candidates_ns = inputs.measurable_ns()
+    if len(candidates_ns) < 2:
+        raise DatasetError(f"{path}: {len(candidates_ns)} usable images, needed two or more.")
+    has_s = float(candidates_ns[-1] - candidates_ns[0]) / NS - options.start_s
+    window_s = min(options.window_s, has_s)
+    keyframes = max(round(window_s / period_s) + 1, 2)
+    window = long_window(candidates_ns, window_s, keyframes, options.start_s)
+    vision = inputs.camera_motion(window.stamps_ns, 0)
+    std = np.repeat(STD_MOUNTING, 3)
+    mounting = MountingPrior(inputs.T_b_c, std)
+    config = SolverConfig(estimate_time_offset=True)
+    solved, vision, _ = solve_from_nothing(inputs.imu, vision, mounting, config)
+    choices = replace(solved.choices, inflation=1.0, robust=False)
+    problem = calibration_problem(inputs.imu, vision, solved.guess, choices, mounting)
+    return NoiseProblem(problem, solved.guess.states, solved.guess.border)

@@ -1,0 +1,88 @@
+"""Consistency of measured noise over horizons, on recordings of their own or the same."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from maci2.calibration.imu_noise import NoiseProblem, fit_reference_noise
+from maci2.calibration.noise_consistency import Consistency, consistency
+from maci2.estimation.result_output import Json
+from maci2.types import Array
+
+HORIZONS_S = (0.25, 1.0)
+"""Lengths over which errors are scored [s]."""
+
+Builder = Callable[[float], NoiseProblem]
+"""Makes the chain of a recording with states so many seconds apart."""
+
+
+@dataclass(frozen=True)
+class NoiseCheck:
+    """Scores of one recording over one horizon."""
+
+    recording: str
+    horizon_s: float
+    stated: Consistency
+    """With the data sheet's noise."""
+
+    measured: Consistency
+    """With the noise that was measured."""
+
+
+def check_noise(
+    recordings: Sequence[tuple[str, Builder]], measured: Array, stated: Array
+) -> tuple[NoiseCheck, ...]:
+    """Scores of all recordings and horizons; noise of the reference is fitted to each."""
+    checks = []
+    for name, build in recordings:
+        for horizon_s in HORIZONS_S:
+            problem = build(horizon_s)
+            before, after = (
+                consistency(problem.problem, fit_reference_noise(problem, levels))
+                for levels in (stated, measured)
+            )
+            checks.append(NoiseCheck(name, horizon_s, before, after))
+    return tuple(checks)
+
+
+CHECK_COLUMNS = (
+    "recording",
+    "horizon [s]",
+    *(f"{part} {noise}" for noise in ("stated", "measured") for part in ("rot", "vel", "pos")),
+)
+
+
+def check_rows(checks: Sequence[NoiseCheck]) -> list[tuple[str, ...]]:
+    """One row for each recording and horizon, NEES per degree of freedom."""
+    return [
+        (
+            check.recording,
+            f"{check.horizon_s:g}",
+            *(
+                "-" if score is None else f"{score:.2f}"
+                for one in (check.stated, check.measured)
+                for score in (part.nees for part in one.parts.values())
+            ),
+        )
+        for check in checks
+    ]
+
+
+def check_record(checks: Sequence[NoiseCheck]) -> list[Json]:
+    """The same under the keys of `maci2 noise --json`."""
+    return [
+        {
+            "recording": check.recording,
+            "horizon_s": check.horizon_s,
+            "windows": check.measured.windows,
+            **{
+                name: {
+                    "nees": {part: score.nees for part, score in one.parts.items()},
+                    "shown": {part: score.shown for part, score in one.parts.items()},
+                    "correlation": [round(float(c), 4) for c in one.correlation],
+                    "expected_correlation": [round(float(c), 4) for c in one.expected],
+                }
+                for name, one in (("stated", check.stated), ("measured", check.measured))
+            },
+        }
+        for check in checks
+    ]
