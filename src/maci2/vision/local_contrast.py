@@ -21,8 +21,8 @@ def locally_scaled(image: Image, window: int = WINDOW) -> Image:
     A gain and an offset of brightness, of the whole image or of a region, change nothing.
     """
     grey = image.astype(np.float32)
-    mean = cv2.blur(grey, (window, window))
-    gain = cv2.sqrBoxFilter(grey, cv2.CV_32F, (window, window))
+    mean = np.asarray(cv2.blur(grey, (window, window)), np.float32)
+    gain = np.asarray(cv2.sqrBoxFilter(grey, cv2.CV_32F, (window, window)), np.float32)
     # Whole images, so in place: new memory for each step would cost as much as the step.
     grey -= mean
     mean *= mean
