@@ -5,7 +5,7 @@ from typer.testing import CliRunner
 
 from maci2.cli.app import app
 from maci2.datasets import write_euroc
-from maci2.errors import DatasetError, Maci2Error
+from maci2.errors import DatasetError, Maci2Error, OptionError
 from maci2.simulation import SimulationConfig, simulate
 
 
@@ -53,3 +53,19 @@ def test_a_loop_of_links_is_an_error_like_any_other(folder, tmp_path, monkeypatc
     with pytest.raises(Maci2Error):
         run(command, folder / "loop", *options)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("track", "--vision", "truth:0.05,0.003", "--lag", "nan"),
+        ("track", "--vision", "truth:0.05,0.003", "--lag", "inf"),
+        ("track", "--vision", "truth:0.05,0.003", "--lag", "-1"),
+        ("noise", "--start", "nan"),
+        ("noise", "--start", "2"),
+    ],
+)
+def test_an_option_that_means_nothing_is_refused_by_name(folder, words):
+    command, *options = words
+    with pytest.raises(OptionError, match=options[-2]):
+        run(command, folder / "flight", *options)

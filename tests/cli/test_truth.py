@@ -23,13 +23,16 @@ def sequence(tmp_path_factory):
 
 
 def test_truth_writes_a_folder_and_says_what_is_wrong(sequence, tmp_path):
-    output, record = tmp_path / "audited", tmp_path / "audit.json"
+    output, record, page = (tmp_path / name for name in ("audited", "audit.json", "audit.html"))
+    arguments = ["truth", str(sequence), "--from", "vicon0", "-o", str(output)]
     result = CliRunner().invoke(
-        app,
-        ["truth", str(sequence), "--from", "vicon0", "-o", str(output), "--json", str(record)],
-        catch_exceptions=False,
+        app, [*arguments, "--json", str(record), "--report", str(page)], catch_exceptions=False
     )
     assert result.exit_code == 0
+    html = page.read_text(encoding="utf-8")
+    assert "What is left of the source" in html
+    assert "residual [mm]" in html
+    assert "residual [deg]" in html
     assert "ms late" in result.output
     assert (output / "data.csv").is_file()
     assert json.loads(record.read_text(encoding="utf-8"))["rows"] > 1000

@@ -1,5 +1,6 @@
 """Experiments of several parts: which methods run, on how many windows, what is said of them."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from maci2.experiments.experiment import Settings
 from maci2.experiments.figures import success_over_difficulty
 from maci2.experiments.init_experiment import CombinedExperiment, InitExperiment
 from maci2.experiments.init_summary import PAPER_COLUMN, _order_claim
+from maci2.experiments.init_tables import label_of
 from maci2.experiments.method import DROID, Method
 from maci2.experiments.paper_numbers import EUROC
 from maci2.experiments.recordings import find_recordings
@@ -71,8 +73,6 @@ def test_few_windows_are_spread_over_the_recording(simulated_root, done):
 
 
 def _records(done):
-    import json
-
     files = sorted((done.folder / "results").glob("*.json"))
     return {file.stem: json.loads(file.read_text()) for file in files}
 
@@ -83,6 +83,13 @@ def test_what_one_part_lacks_is_not_asked_of_another(simulated_root):
     assert missing_inputs(lacking, find_recordings(simulated_root)) == (
         "MH_02_easy: no visual/droid_stereo_Twc_tum.txt",
     )
+
+
+def test_rows_of_several_inputs_say_which_they_are_on(done):
+    board = POSES.board(_records(done))
+    assert label_of(board, RAW) == "maci2, raw IMU"
+    both = replace(board, methods=(RAW, replace(RAW, vision=DROID)))
+    assert label_of(both, RAW) == "maci2, raw IMU, truth:0.05,0.003"
 
 
 def test_the_papers_order_is_checked_pair_by_pair():

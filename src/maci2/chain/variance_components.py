@@ -48,7 +48,7 @@ class Residuals:
     """(m, d) in standard deviations of the stated noise, as a robust loss does not see them."""
 
     redundancy: Array
-    """(m,) of d, what the estimate did not follow."""
+    """(m, d) share of each that the estimate did not follow."""
 
     @property
     def squares(self) -> Array:
@@ -62,9 +62,14 @@ class Residuals:
     @property
     def variance_factor(self) -> float:
         """Variance that the residuals show, over the stated one; NaN without redundancy."""
+        return self.variance_factor_of(slice(None))
+
+    def variance_factor_of(self, columns: slice | list[int]) -> float:
+        """The same of some of the d."""
         inside = ~self.outliers
-        redundancy = float(self.redundancy[inside].sum())
-        return float(self.squares[inside].sum()) / redundancy if redundancy > 1.0 else np.nan
+        redundancy = float(self.redundancy[inside][:, columns].sum())
+        squares = float(np.sum(self.white[inside][:, columns] ** 2))
+        return squares / redundancy if redundancy > 1.0 else np.nan
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,7 @@ def _residuals(
     with_border: Array,
     free: Array,
 ) -> tuple[Array, Array]:
-    """White residuals (m, d) and redundancies (m,) of IMU, camera, positions or orientations."""
+    """White residuals and redundancies (m, d) of IMU, camera, positions or orientations."""
     ties = factors.ties
     rows = 15 if which == 0 else (6 if which == 1 else 3)
     count, residual = (ROOM, 2 * STATE) if which < 2 else (SINGLE + 10, STATE)
@@ -112,7 +117,7 @@ def _residuals(
     for i in range(place.shape[1]):
         where[place[0, i]] = place[1, i] - PAIR + 2 * STATE
     J, T, carried = np.zeros((STATE, ROOM)), np.zeros((4, 4)), np.zeros((2, 6, CARRIED))
-    P, white, redundancy = np.zeros((count, count)), np.zeros((m, rows)), np.zeros(m)
+    P, white, redundancy = np.zeros((count, count)), np.zeros((m, rows)), np.zeros((m, rows))
     G = np.zeros((rows, count))
     for i in range(m):
         if which < 2:
@@ -133,11 +138,11 @@ def _residuals(
                     G[r, c] += W[r, j] * J[j, c]
         # Rows without weight (a gap of the IMU) have no redundancy either.
         for r in range(rows):
-            redundancy[i] += 1.0 if W[r, r] > 0.0 else 0.0
+            redundancy[i, r] = 1.0 if W[r, r] > 0.0 else 0.0
             for a in range(count):
                 f = G[r, a]
                 for c in range(count):
-                    redundancy[i] -= f * P[a, c] * G[r, c]
+                    redundancy[i, r] -= f * P[a, c] * G[r, c]
     return white, redundancy
 
 

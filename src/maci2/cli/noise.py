@@ -9,6 +9,7 @@ from maci2.cli import options as opt
 from maci2.cli.json_output import write_json
 from maci2.cli.option_groups import Measuring, Opening, run_options
 from maci2.cli.printing import command_line
+from maci2.errors import OptionError
 
 if TYPE_CHECKING:
     from maci2.pipeline.imu_noise_run import MeasuredImu
@@ -65,6 +66,11 @@ def noise(
     """
     from maci2.pipeline.imu_noise_run import measure_noise, noise_record
 
+    if start != 0.0 and not vision:
+        raise OptionError(
+            f"--start is {start:g}, but without --vision the middle of the recording is compared "
+            "with its capture or ground truth; give --window alone."
+        )
     options = None
     if vision:
         options = run_options(

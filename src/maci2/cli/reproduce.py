@@ -59,6 +59,7 @@ def reproduce(
     from maci2.experiments.reproduce import reproduce as run
     from maci2.files import write_atomically
     from maci2.reports.experiments_page import build_page
+    from maci2.reports.interval_picture import pictures
     from maci2.reports.runs import read_runs
 
     experiments = by_methods(find_experiments(names or []), method or [])
@@ -74,6 +75,9 @@ def reproduce(
     page = output / "report.html"
     runs = read_runs([reproduced.folder for reproduced in done])
     write_atomically(page, build_page(runs, command_line()))
+    for one in runs:
+        for name, picture in pictures(one).items():
+            write_atomically(output / name, picture)
     typer.echo(f"report: {page}")
     write_json(json, {"report": str(page), "experiments": [_record(one) for one in done]})
 

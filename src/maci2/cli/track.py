@@ -61,11 +61,14 @@ def track(
         opening,
         start_s=start,
     )
+    from maci2.errors import require_in_range
     from maci2.evaluation.track_errors import track_errors
     from maci2.pipeline.tracking import SmootherConfig
     from maci2.pipeline.tracking.recording import track_recording
+    from maci2.pipeline.tracking.smoother import LAG_RANGE_S
     from maci2.pipeline.tracking.track_files import raw_biases, track_summary, write_track
 
+    require_in_range("--lag", lag, *LAG_RANGE_S)
     config = SmootherConfig(lag_s=lag, adapt_visual_noise=adapt_noise)
     tracked = track_recording(sequence, options, interval, config, batch, at_imu_rate=at_imu_rate)
     known = tracked.inputs.truth

@@ -9,6 +9,7 @@ import numpy as np
 
 from maci2.datasets import open_recording
 from maci2.errors import DatasetError
+from maci2.estimation.imu_gains import imu_gains
 from maci2.evaluation.metrics import InitErrors
 from maci2.evaluation.names import distinct_names
 from maci2.evaluation.parallel import Pool, WorkerDied, run_all
@@ -100,13 +101,15 @@ def find_judges(inputs: Inputs, options: RunOptions) -> Judges:
 
 def estimate_window(inputs: Inputs, window: Window, options: RunOptions) -> Estimate:
     """What `maci2 init` answers on one window."""
-    result = initialize_window(inputs, window, options).result
+    initialized = initialize_window(inputs, window, options)
+    result = initialized.result
     return Estimate(
         result.verdict.status,
         result.verdict.reasons,
         result.state,
         result.posterior,
         result.report.solve_ms,
+        gains=imu_gains(initialized.imu, initialized.vision, result, options.solver()),
     )
 
 

@@ -8,8 +8,10 @@ import numpy as np
 
 from maci2.errors import DatasetError, Maci2Error
 from maci2.estimation import Posterior, Status, VIState
+from maci2.estimation.imu_gains import ImuGains
 from maci2.estimation.results import direction_std
 from maci2.evaluation.metrics import MAX_TRUTH_GAP_S, InitErrors, initialization_errors
+from maci2.evaluation.shared_noise import shared_noise
 from maci2.evaluation.truth_noise import TruthNoise, truth_noise
 from maci2.ground_truth.states import truth_jumps
 from maci2.lie import se3_inv
@@ -48,6 +50,10 @@ class Estimate:
 
     excited: bool | None = None
     """Whether the window passes DRT's excitation gate; None where nobody asked."""
+
+    gains: ImuGains | None = None
+    """How it moves with errors of the IMU, which an audited truth shares; None where nobody
+    knows."""
 
 
 Estimator = Callable[[Inputs, Window], Estimate]
@@ -159,12 +165,16 @@ def truth_is_known(truth: GroundTruth, window: Window) -> bool:
 
 
 def state_errors(
-    inputs: Inputs, truth: GroundTruth | None, state: VIState | None, posterior: Posterior | None
+    inputs: Inputs,
+    truth: GroundTruth | None,
+    state: VIState | None,
+    posterior: Posterior | None,
+    gains: ImuGains | None = None,
 ) -> InitErrors | None:
     """Errors of an estimate; None without a state or where its ground truth is not known.
 
     A truth that states its covariance is judged as another measurement: biases are those of the
-    window, and NEES is that of the difference.
+    window, and NEES is that of the difference, less what both have from the IMU.
     """
     if state is None or truth is None or not truth_is_known(truth, Window(0, state.stamps_ns)):
         return None
@@ -172,6 +182,11 @@ def state_errors(
     noise = truth_noise(at, inputs.T_b_c)
     if noise is not None and inputs.source.kind == "truth" and truth is inputs.truth:
         noise = _without_motion(noise)
+    elif noise is not None and gains is not None:
+        less = shared_noise(
+            truth, state.stamps_ns, inputs.T_b_c, gains, inputs.imu, MAX_TRUTH_GAP_S
+        )
+        noise = less or noise
     mean_bias = (truth if noise is None else at).bias_gyro.mean(axis=0)
     return initialization_errors(
         state, at, inputs.T_b_c, state.gyro_bias, mean_bias, posterior, noise
@@ -212,7 +227,7 @@ def window_row(
     first_state = truth_at(require_truth(inputs), window.stamps_ns[:1], MAX_TRUTH_GAP_S)
     x, y, z = (float(value) for value in first_state.Ts_w_b[0, :3, 3])
     errors, audited = (
-        state_errors(inputs, truth, estimate.state, estimate.posterior)
+        state_errors(inputs, truth, estimate.state, estimate.posterior, estimate.gains)
         for truth in (judges.published, judges.audited)
     )
     stated = None

@@ -1,6 +1,7 @@
 """What the ground truth's own uncertainty adds to the errors of a window."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,29 +38,41 @@ def truth_noise(truth: GroundTruth, T_b_c: Array) -> TruthNoise | None:
         return None
     joint = truth.covariance.pairs(int(truth.stamps_ns[0]), truth.stamps_ns)
     states = joint[:, STATE:, STATE:]
-    R_w_b = truth.Ts_w_b[:, :3, :3]
-    T_c_b = se3_inv(T_b_c)
-    g_D_phi = T_c_b[:3, :3] @ skew(R_w_b[0].T @ GRAVITY_W)
-    v_b = np.einsum("kji,kj->ki", R_w_b, truth.v_w)
-    v_D_state = np.zeros((len(v_b), 3, STATE))
-    v_D_state[:, :, ROTATION] = [skew(v) for v in v_b]
-    v_D_state[:, :, VELOCITY] = np.swapaxes(R_w_b, 1, 2)
-    poses = relative_pose_noise(truth, joint, T_c_b)
+    seen = compared_derivatives(truth, T_b_c)
+    poses = seen.Ts_c0_b @ joint @ np.swapaxes(seen.Ts_c0_b, 1, 2)
     poses[0] = 0.0
-    bias = states[:, BIAS_GYRO, BIAS_GYRO].mean(axis=0)
     return TruthNoise(
-        g_D_phi @ states[0, ROTATION, ROTATION] @ g_D_phi.T,
-        v_D_state @ states @ np.swapaxes(v_D_state, 1, 2),
+        seen.gravity_c0 @ states[0] @ seen.gravity_c0.T,
+        seen.velocity_b @ states @ np.swapaxes(seen.velocity_b, 1, 2),
         poses,
-        bias,
+        states[:, BIAS_GYRO, BIAS_GYRO].mean(axis=0),
     )
 
 
-def relative_pose_noise(truth: GroundTruth, joint: Array, T_c_b: Array) -> Array:
-    """(n, 6, 6) of the poses of body k in the first camera, left perturbation [rho, phi].
+class ComparedDerivatives(NamedTuple):
+    """Derivatives of what is compared by the errors of true states, [phi, v, p, bg, ba] each."""
 
-    `joint` (n, 30, 30) is that of the first state with state k.
-    """
+    gravity_c0: Array
+    """(3, 15) by the first state."""
+    velocity_b: Array
+    """(n, 3, 15) each by its own state."""
+    Ts_c0_b: Array
+    """(n, 6, 30) left perturbation [rho, phi], by the first state and its own."""
+
+
+def compared_derivatives(truth: GroundTruth, T_b_c: Array) -> ComparedDerivatives:
+    """Gravity, velocities and poses, at n keyframes the first of which fixes the frame."""
+    R_w_b, T_c_b = truth.Ts_w_b[:, :3, :3], se3_inv(T_b_c)
+    gravity = np.zeros((3, STATE))
+    gravity[:, ROTATION] = T_c_b[:3, :3] @ skew(R_w_b[0].T @ GRAVITY_W)
+    v_b = np.einsum("kji,kj->ki", R_w_b, truth.v_w)
+    velocity = np.zeros((len(v_b), 3, STATE))
+    velocity[:, :, ROTATION] = [skew(v) for v in v_b]
+    velocity[:, :, VELOCITY] = np.swapaxes(R_w_b, 1, 2)
+    return ComparedDerivatives(gravity, velocity, _by_poses(truth, T_c_b))
+
+
+def _by_poses(truth: GroundTruth, T_c_b: Array) -> Array:
     T_b0_b = se3_inv(truth.Ts_w_b[0]) @ truth.Ts_w_b
     R_b0_w = truth.Ts_w_b[0, :3, :3].T
     J = np.zeros((len(truth), 6, 2 * STATE))
@@ -71,5 +84,4 @@ def relative_pose_noise(truth: GroundTruth, joint: Array, T_c_b: Array) -> Array
         J[k, :3, later][:, ROTATION] = skew(np.ascontiguousarray(T[:3, 3])) @ T[:3, :3]
         J[k, 3:, first][:, ROTATION] = -np.eye(3)
         J[k, 3:, later][:, ROTATION] = T[:3, :3]
-    J = se3_adj(np.ascontiguousarray(T_c_b)) @ J
-    return np.asarray(J @ joint @ np.swapaxes(J, 1, 2))
+    return np.asarray(se3_adj(np.ascontiguousarray(T_c_b)) @ J)

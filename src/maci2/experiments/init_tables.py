@@ -57,9 +57,10 @@ def verdict_table(board: Board) -> Table:
     for method in board.methods:
         for stride_s in board.strides_s:
             mean = board.average(method, stride_s)
-            lines.append(_verdict_line(method, f"every {stride_s:g} s", mean))
+            label = f"{label_of(board, method)}, every {stride_s:g} s"
+            lines.append(_verdict_line(label, method, mean))
             gated = board.average(method, stride_s, _is_excited)
-            lines.append(_verdict_line(method, f"every {stride_s:g} s, gated", gated))
+            lines.append(_verdict_line(f"{label}, gated", method, gated))
     return Table(
         "Verdicts, medians and the other metrics",
         (
@@ -92,7 +93,7 @@ def audited_table(board: Board) -> Table:
         mean = audited.average(method)
         cells = [Cell(mean.mean[name], METRICS[name].digits) for name in FOUR]
         cells += [Cell(mean.nees[name], 2) for name in SCORES]
-        lines.append(Line(method.name, source_of(method), tuple(cells)))
+        lines.append(Line(label_of(board, method), source_of(method), tuple(cells)))
     return Table(
         "Against the audited ground truth",
         (
@@ -105,7 +106,7 @@ def audited_table(board: Board) -> Table:
     )
 
 
-def _verdict_line(method: Method, which: str, summary: Summary) -> Line:
+def _verdict_line(label: str, method: Method, summary: Summary) -> Line:
     cells = [
         Cell(summary.windows, 0),
         Cell(summary.success),
@@ -117,11 +118,18 @@ def _verdict_line(method: Method, which: str, summary: Summary) -> Line:
         digits = METRICS[metric].digits
         cells += [Cell(summary.mean[metric], digits), Cell(summary.median[metric], digits)]
     cells += [Cell(summary.nees["gravity"], 2), Cell(summary.nees["velocity"], 2)]
-    return Line(f"{method.name}, {which}", source_of(method), tuple(cells))
+    return Line(label, source_of(method), tuple(cells))
 
 
 def _is_excited(row: Row) -> bool:
     return row.excited is True
+
+
+def label_of(board: Board, method: Method) -> str:
+    """A method's name, with its vision source where the board has several."""
+    if len(board.visions()) == 1:
+        return method.name
+    return f"{method.name}, {short_vision(method.vision)}"
 
 
 def source_of(method: Method) -> str:

@@ -71,7 +71,7 @@ def _row(audit: AuditedTruth) -> Record:
         "std": [rounded(value) for value in medians],
         "position_noise": rounded(audit.position_noise.std),
         "orientation_noise": None if orientation is None else rounded(orientation.std),
-        "imu_factor": rounded(audit.imu_factor),
+        "imu_factors": [rounded(f) for f in (audit.imu_factors.gyro, *audit.imu_factors.acc)],
         "findings": [finding.text for finding in audit.findings],
     }
 
@@ -108,7 +108,38 @@ def truth_findings(records: list[Record]) -> Findings:
     rows = [(record["task"], row) for record in records for row in record["rows"]]
     tables = [_constants(rows), _states(rows), _clocks(rows)]
     compared = [(task, row) for task, row in rows if "other" in row]
-    return Findings([*tables, _other(compared)] if compared else tables)
+    tables += [_other(compared)] if compared else []
+    return Findings(tables, figures=_figures(rows))
+
+
+def _figures(rows: list[tuple[Record, Record]]) -> list[dict[str, Any]]:
+    """Values with their standard deviations: clocks by rows, rotations and tilts."""
+    clocks = [
+        {"name": task["recording"], "values": row["late_by_rows_hz"]}
+        for task, row in rows
+        if "late_by_rows_hz" in row
+    ]
+    angles = [
+        {
+            "name": task["recording"],
+            "values": [row["constants"][name][:2] for name in ("rotation_deg", "tilt_deg")],
+        }
+        for task, row in rows
+        if "rotation_deg" in row["constants"] and not task["source"]
+    ]
+    return [
+        {"kind": "intervals", "title": title, "unit": unit, "names": names, "groups": groups}
+        for title, unit, names, groups in (
+            (
+                "How late published positions are",
+                "ms",
+                [f"{hz:g} rows/s" for hz in ROWS_HZ],
+                clocks,
+            ),
+            ("Against the IMU", "deg", ["body rotated", "world tilted"], angles),
+        )
+        if groups
+    ]
 
 
 def _line(task: Record, row: Record, cells: list[Cell]) -> Line:
@@ -144,18 +175,20 @@ def _states(rows: list[tuple[Record, Record]]) -> Table:
             Cell(1e3 * position, 1),
             Cell(1e3 * row["position_noise"], 2),
             Cell(None if orientation is None else float(np.degrees(orientation)), 3),
-            Cell(row["imu_factor"], 2),
+            *(Cell(factor, 1) for factor in row["imu_factors"]),
         ]
         lines.append(_line(task, row, cells))
     return Table(
         "Audited states",
         (
             "acc bias x [m/s^2]", "y", "z", "sigma rotation [deg]", "velocity [mm/s]",
-            "position [mm]", "noise of positions [mm]", "of orientations [deg]", "IMU factor",
+            "position [mm]", "noise of positions [mm]", "of orientations [deg]",
+            "gyro factor", "acc factor x", "y", "z",
         ),
         tuple(lines),
         "Mean accelerometer bias, median sigma of a state per axis, noise of the source's rows, "
-        "and variance of the IMU's errors over what its data sheet and vibration explain.",
+        "and variance of the IMU's errors over what the data sheet (and vibration, for the "
+        "accelerometer) explains.",
     )  # fmt: skip
 
 

@@ -1,16 +1,21 @@
 """Ground truth audited: what a tracker or a published truth says, together with the IMU."""
 
+from dataclasses import replace
+from typing import Literal
+
 import numpy as np
 
 from maci2.ground_truth.audit_findings import audit_findings, measure
-from maci2.ground_truth.audit_fit import AuditFit, fit_audit
+from maci2.ground_truth.audit_fit import AuditFit, NoiseLevel, fit_audit
 from maci2.ground_truth.audit_problem import audit_problem
-from maci2.ground_truth.audited import AuditedTruth, audited_rows
+from maci2.ground_truth.audited import AuditedTruth, RowResiduals, audited_rows
 from maci2.ground_truth.capture import Capture, open_capture
 from maci2.ground_truth.registration import register
-from maci2.imu import datasheet_model, raw_model
+from maci2.imu import ImuMeasurements, datasheet_model, raw_model
 from maci2.sensors import Recording
-from maci2.types import Stamps
+from maci2.types import NS, Stamps
+
+Kind = Literal["positions", "orientations"]
 
 JUMP_SIGMAS = 6.0
 """Whitened length of a position's residual that is a jump, not noise."""
@@ -32,9 +37,7 @@ def audit_capture(
     """The audit of a capture that has been read already; `rows_hz` overrides how many rows a second
     are used."""
     found = register(capture, recording.imu)
-    # A simulated IMU has no vibration to be read off its samples.
-    model = datasheet_model if recording.rig.imu.exact else raw_model
-    imu = model(recording.imu, recording.rig.imu)
+    imu = _expected_noise(recording, capture)
     fit = fit_audit(audit_problem(capture, found, imu, recording.imu, recording.rig, rows_hz))
     truth = audited_rows(fit, f"audited {capture.source}")
     constants = measure(fit, capture, truth)
@@ -46,19 +49,48 @@ def audit_capture(
         findings=audit_findings(capture, fit, constants, jumps_ns),
         position_noise=fit.position,
         orientation_noise=fit.orientation,
-        imu_factor=fit.imu_factor,
+        imu_factors=fit.imu_factors,
         chi_square=fit.solution.cost,
         dof=fit.solution.dof,
         jumps_ns=jumps_ns,
+        position_residuals=_residuals(fit, "positions", fit.position),
+        orientation_residuals=_residuals(fit, "orientations", fit.orientation),
     )
+
+
+def _expected_noise(recording: Recording, capture: Capture) -> ImuMeasurements:
+    """The IMU's samples with the noise to begin with.
+
+    Vibration adds to the accelerometer's, and to the gyroscope's as far as the rows show it: over a
+    fiftieth of a second, as raw capture does, not over the second between rows of a smoothed truth,
+    where it has averaged out. Taken for noise there, it would be ten times what the data sheet
+    says, and audited orientations would follow the source instead of the gyroscope.
+    """
+    samples, noise = recording.imu, recording.rig.imu
+    sheet = datasheet_model(samples, noise)
+    if noise.exact:
+        # A simulated IMU has no vibration to be read off its samples.
+        return sheet
+    vibrating = raw_model(samples, noise)
+    return replace(vibrating, var_gyro=sheet.var_gyro) if capture.smoothed else vibrating
+
+
+def _row_stamps(fit: AuditFit, kind: Kind) -> Stamps:
+    """Timestamps of the rows that were used, in the order of their residuals."""
+    elapsed = getattr(fit.solution.factors, kind).elapsed
+    return np.asarray(fit.problem.clock_origin_ns + np.rint(elapsed * NS).astype(np.int64))
+
+
+def _residuals(fit: AuditFit, kind: Kind, noise: NoiseLevel | None) -> RowResiduals | None:
+    stamps_ns, white = _row_stamps(fit, kind), getattr(fit.residuals, kind).white
+    if noise is None or len(white) != len(stamps_ns):
+        return None
+    return RowResiduals(stamps_ns, noise.std * white)
 
 
 def _jumps(fit: AuditFit) -> Stamps:
     """Timestamps of positions that contradict the IMU beyond any noise."""
     assert fit.problem.positions is not None
     far = np.sqrt(fit.residuals.positions.squares) > JUMP_SIGMAS
-    elapsed = fit.solution.factors.positions.elapsed
-    if len(far) != len(elapsed):
-        return np.zeros(0, np.int64)
-    stamps_ns = fit.problem.clock_origin_ns + np.rint(elapsed[far] * 1e9).astype(np.int64)
-    return np.asarray(stamps_ns)
+    stamps_ns = _row_stamps(fit, "positions")
+    return stamps_ns[far] if len(far) == len(stamps_ns) else np.zeros(0, np.int64)

@@ -15,7 +15,7 @@ from maci2.errors import DatasetError, OutputError
 from maci2.files import NpzField, read_npz, user_cache, write_npz
 from maci2.findings import Finding
 from maci2.ground_truth.audit import audit_capture
-from maci2.ground_truth.audit_fit import NoiseLevel
+from maci2.ground_truth.audit_fit import ImuFactors, NoiseLevel
 from maci2.ground_truth.audited import AuditedTruth, Constant
 from maci2.ground_truth.capture import Capture, open_capture
 from maci2.sensors import GroundTruth, Recording, TruthCovariance
@@ -39,6 +39,7 @@ FIELDS = {
     "cov_neighbours": NpzField("f", ("j", 15, 15)),
     "cov_with_constants": NpzField("f", ("k", 15, "b")),
     "cov_constants": NpzField("f", ("b", "b")),
+    "cov_imu_noise": NpzField("f", ("j", 9, 9)),
     "jumps_ns": NpzField("iu", ("m",)),
     "about": NpzField("U", ()),
 }
@@ -91,6 +92,7 @@ def _keep(path: Path, audit: AuditedTruth) -> None:
     """Write the audit; a cache that cannot be written costs time and nothing else."""
     truth, cov = audit.truth, audit.truth.covariance
     assert cov is not None
+    assert cov.imu_noise is not None
     arrays = {
         "stamps_ns": truth.stamps_ns,
         "Ts_w_b": truth.Ts_w_b,
@@ -102,6 +104,7 @@ def _keep(path: Path, audit: AuditedTruth) -> None:
         "cov_neighbours": cov.neighbours,
         "cov_with_constants": cov.with_constants,
         "cov_constants": cov.constants,
+        "cov_imu_noise": cov.imu_noise,
         "jumps_ns": audit.jumps_ns,
         "about": np.array(json.dumps(_about(audit))),
     }
@@ -121,7 +124,7 @@ def _about(audit: AuditedTruth) -> dict[str, object]:
         "findings": [asdict(finding) for finding in audit.findings],
         "position_noise": asdict(audit.position_noise),
         "orientation_noise": audit.orientation_noise and asdict(audit.orientation_noise),
-        "imu_factor": audit.imu_factor,
+        "imu_factors": asdict(audit.imu_factors),
         "chi_square": audit.chi_square,
         "dof": audit.dof,
     }
@@ -132,7 +135,7 @@ def _read(path: Path, source: str) -> AuditedTruth:
     about = json.loads(str(arrays["about"]))
     orientation = about["orientation_noise"]
     columns = ("stamps_ns", "Ts_w_b", "v_w", "bias_gyro", "bias_acc")
-    parts = ("stamps_ns", "states", "neighbours", "with_constants", "constants")
+    parts = ("stamps_ns", "states", "neighbours", "with_constants", "constants", "imu_noise")
     covariance = TruthCovariance(**{name: arrays[f"cov_{name}"] for name in parts})
     states: dict[str, Any] = {name: arrays[name] for name in columns}
     return AuditedTruth(
@@ -142,7 +145,7 @@ def _read(path: Path, source: str) -> AuditedTruth:
         findings=tuple(Finding(**one) for one in about["findings"]),
         position_noise=NoiseLevel(**about["position_noise"]),
         orientation_noise=None if orientation is None else NoiseLevel(**orientation),
-        imu_factor=about["imu_factor"],
+        imu_factors=ImuFactors(**about["imu_factors"]),
         chi_square=about["chi_square"],
         dof=about["dof"],
         jumps_ns=arrays["jumps_ns"],

@@ -68,7 +68,7 @@ def audit_record(audit: AuditedTruth) -> dict[str, Any]:
         },
         "position_noise": _noise(audit.position_noise),
         "orientation_noise": _noise(audit.orientation_noise),
-        "imu_variance_factor": finite_or_none(audit.imu_factor),
+        "imu_variance_factors": asdict(audit.imu_factors),
         "chi_square": finite_or_none(audit.chi_square),
         "dof": audit.dof,
         "jumps_ns": [int(stamp) for stamp in audit.jumps_ns],

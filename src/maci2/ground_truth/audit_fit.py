@@ -19,6 +19,7 @@ from maci2.ground_truth.audit_problem import (
     FIRST_STD_R,
     AuditProblem,
 )
+from maci2.imu import ImuMeasurements
 
 LONGEST_ERROR_S = 5.0
 """Errors that last longer count as constants or as motion."""
@@ -28,6 +29,13 @@ CHANCE = 4.0
 """Standard deviations of a block's variance that chance explains."""
 
 MOST_IMU_FACTOR = 100.0
+
+NEAR = 1.1
+"""Factors of the IMU's variances this near to one leave them as they are."""
+
+GYRO, ACC_BY_AXIS = [0, 1, 2], ([3, 6], [4, 7], [5, 8])
+"""Rows of an IMU residual that show the noise of the gyroscope, and of each accelerometer axis:
+each row is whitened given those before it."""
 
 ROUNDS = 8
 """Noise levels are settled after fewer; later rounds move them by a percent."""
@@ -46,6 +54,27 @@ class NoiseLevel:
 
 
 @dataclass(frozen=True)
+class ImuFactors:
+    """Variance of the IMU's errors over what was expected of them, by data sheet and vibration; by
+    the data sheet alone for the gyroscope beside a smoothed truth."""
+
+    gyro: float
+    acc: tuple[float, float, float]
+    """Each axis."""
+
+    @property
+    def differ(self) -> bool:
+        """Somewhere they are far from one."""
+        return bool(np.abs(np.log([self.gyro, *self.acc])).max() > np.log(NEAR))
+
+    def scaled(self, imu: ImuMeasurements) -> ImuMeasurements:
+        """The measurements with their variances times the factors."""
+        return replace(
+            imu, var_gyro=self.gyro * imu.var_gyro, var_acc=np.array(self.acc) * imu.var_acc
+        )
+
+
+@dataclass(frozen=True)
 class AuditFit:
     """The solved chain and what its residuals say."""
 
@@ -57,8 +86,7 @@ class AuditFit:
 
     position: NoiseLevel
     orientation: NoiseLevel | None
-    imu_factor: float
-    """Variance of the IMU's errors over what its data sheet and vibration explain."""
+    imu_factors: ImuFactors
 
 
 def fit_audit(start: AuditProblem) -> AuditFit:
@@ -67,42 +95,45 @@ def fit_audit(start: AuditProblem) -> AuditFit:
     first = solve_with_noise(
         problem, start.states, start.border, max_rounds=ROUNDS, least_factor=start.least_factor
     )
-    imu_factor = float(np.clip(first.residuals.imu.variance_factor, 1.0, MOST_IMU_FACTOR))
-    if imu_factor > 1.1:
-        # The IMU is noisier than stated: weigh it down and ask for the capture's noise again.
-        imu = first.problem.imu
-        scaled = replace(imu, var_gyro=imu_factor * imu.var_gyro, var_acc=imu_factor * imu.var_acc)
-        again = replace(first.problem, imu=scaled)
-        second = solve_with_noise(
-            again,
+    noise = (first.position_factor, first.orientation_factor)
+    imu_factors = _imu_factors(first.residuals.imu, start)
+    if imu_factors.differ:
+        # The IMU is noisier or better than expected: ask for the capture's noise again.
+        first = solve_with_noise(
+            replace(first.problem, imu=imu_factors.scaled(first.problem.imu)),
             first.solution.states,
             first.solution.border,
             max_rounds=ROUNDS,
-            least_factor=start.least_factor / min(first.position_factor, first.orientation_factor),
+            least_factor=start.least_factor / min(noise),
         )
-        factors = (
-            first.position_factor * second.position_factor,
-            first.orientation_factor * second.orientation_factor,
-        )
-        first = second
-    else:
-        factors = (first.position_factor, first.orientation_factor)
+        noise = (noise[0] * first.position_factor, noise[1] * first.orientation_factor)
     lasting_p = lasting_rows(first.residuals.positions, _rate(first.problem.positions))
     lasting_r = lasting_rows(first.residuals.orientations, _rate(first.problem.orientations))
     problem = _weighed_down(first.problem, lasting_p, lasting_r)
     solution = solve_chain(problem, first.solution.states, first.solution.border)
     orientation = None
     if problem.orientations is not None:
-        orientation = NoiseLevel(FIRST_STD_R * np.sqrt(factors[1]), lasting_r)
+        orientation = NoiseLevel(FIRST_STD_R * np.sqrt(noise[1]), lasting_r)
     return AuditFit(
         problem,
         solution,
         chain_posterior(solution),
         first.residuals,
-        NoiseLevel(FIRST_STD_P * np.sqrt(factors[0]), lasting_p),
+        NoiseLevel(FIRST_STD_P * np.sqrt(noise[0]), lasting_p),
         orientation,
-        imu_factor,
+        imu_factors,
     )
+
+
+def _imu_factors(residuals: Residuals, start: AuditProblem) -> ImuFactors:
+    """What the residuals show, apart or of all together."""
+    if not start.sensors_apart:
+        factor = float(np.clip(residuals.variance_factor, 1.0, MOST_IMU_FACTOR))
+        return ImuFactors(factor, (factor, factor, factor))
+    shown = [residuals.variance_factor_of(rows) for rows in (GYRO, *ACC_BY_AXIS)]
+    known = np.where(np.isfinite(shown), shown, 1.0)
+    gyro, x, y, z = np.clip(known, start.least_imu_factors, MOST_IMU_FACTOR).tolist()
+    return ImuFactors(gyro, (x, y, z))
 
 
 def _rate(measured: object) -> float:

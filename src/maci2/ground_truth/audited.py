@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from maci2.chain import States
+from maci2.chain.chain_assembly import walking_covariance
 from maci2.chain.chain_state import POSITION, ROTATION, STATE, VELOCITY
 from maci2.chain.propagation import integrate_spans
 from maci2.findings import Finding
 from maci2.gaussian import symmetrize
-from maci2.ground_truth.audit_fit import AuditFit, NoiseLevel
+from maci2.ground_truth.audit_fit import AuditFit, ImuFactors, NoiseLevel
 from maci2.lie.stacks import so3_exp_stack, so3_log_stack, stack_poses
 from maci2.sensors import GroundTruth, TruthCovariance
 from maci2.types import NS, Array, Mask, Stamps
@@ -30,6 +31,17 @@ class Constant:
 
 
 @dataclass(frozen=True)
+class RowResiduals:
+    """What is left of one kind of the source's rows after the audit."""
+
+    stamps_ns: Stamps
+    """(m,) of the rows used, on the source's own clock."""
+
+    residuals: Array
+    """(m, 3) [m] or [rad]: the audited marker less the row."""
+
+
+@dataclass(frozen=True)
 class AuditedTruth:
     """Ground truth on the IMU's clock in a world whose z axis points up."""
 
@@ -47,13 +59,18 @@ class AuditedTruth:
 
     position_noise: NoiseLevel
     orientation_noise: NoiseLevel | None
-    imu_factor: float
-    """Variance of the IMU's errors over what its data sheet explains."""
+    imu_factors: ImuFactors
 
     chi_square: float
     dof: int
     jumps_ns: Stamps = field(default_factory=lambda: np.zeros(0, np.int64))
     """(m,) rows of the source that contradict the IMU."""
+
+    position_residuals: RowResiduals | None = None
+    """None where the audit comes from the cache, which keeps none."""
+
+    orientation_residuals: RowResiduals | None = None
+    """Likewise, and where only positions were tracked."""
 
     @property
     def cov_states(self) -> Array:
@@ -143,8 +160,10 @@ def _covariance(fit: AuditFit, middle: Array) -> TruthCovariance:
         + seen[:-1] @ _T(J_tilt[1:])
         + J_tilt[:-1] @ _T(with_constants[1:])
     )
+    spans = fit.solution.factors.ties.spans
+    noise = walking_covariance(spans, fit.problem.walk_gyro, fit.problem.walk_acc)[:, :9, :9]
     return TruthCovariance(
-        fit.problem.stamps_ns, symmetrize(states), neighbours, with_constants, posterior.free
+        fit.problem.stamps_ns, symmetrize(states), neighbours, with_constants, posterior.free, noise
     )
 
 

@@ -46,8 +46,8 @@ def check_noise(
 
 CHECK_COLUMNS = (
     "recording",
-    "horizon [s]",
-    *(f"{part} {noise}" for noise in ("stated", "measured") for part in ("rot", "vel", "pos")),
+    "over [s]",
+    *(f"{noise} {part}" for noise in ("sheet", "found") for part in ("rot", "vel", "pos")),
 )
 
 

@@ -40,6 +40,12 @@ class Initialized:
     window: Window
     """The keyframes used; on the IMU's clock where a time offset was found."""
 
+    imu: ImuMeasurements
+    """Samples that it was found from."""
+
+    vision: RelativePoses
+    """Camera motion that it was found from."""
+
     @property
     def gyro_bias(self) -> Vec3 | None:
         """(3,) bias of the raw gyroscope [rad/s]; None without a state."""
@@ -74,7 +80,7 @@ def initialize_window(inputs: Inputs, window: Window, options: RunOptions) -> In
         result = initialize(imu, vision, inputs.T_b_c, solver, limits, inputs.premises)
     # With an offset found, keyframes may be fewer and their timestamps are the IMU's.
     stamps_ns = vision.stamps_ns if result.state is None else result.state.stamps_ns
-    return Initialized(result, Window(window.index, stamps_ns))
+    return Initialized(result, Window(window.index, stamps_ns), imu, vision)
 
 
 def calibrate_recording(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from maci2.reports.html import side_by_side
+from maci2.reports.interval_picture import interval_picture
 from maci2.reports.svg import (
     COLORS,
     LEFT,
@@ -235,4 +236,5 @@ _KINDS: dict[str, Callable[[dict[str, Any]], str]] = {
     "difficulty": _difficulty,
     "growth": _growth,
     "ellipses": _ellipses,
+    "intervals": interval_picture,
 }

@@ -27,6 +27,7 @@ def truth_page(audit: AuditedTruth, recording: Recording, command: str) -> str:
     sections = [
         Section("Findings", findings_list(audit.findings)),
         Section("Constants of the source", _constants(audit)),
+        Section("What is left of the source's rows", side_by_side(*_residuals(audit))),
         Section("States", _states(audit)),
     ]
     published = recording.truths.get(audit.name)
@@ -48,8 +49,8 @@ def _known_to(audit: AuditedTruth) -> str:
     ):
         values = scale * std[:, part]
         numbers = (np.median(values), np.quantile(values, 0.95))
-        rows.append((name, unit, *(f"{number:.3g}" for number in numbers)))
-    columns = ("known to (1-sigma, one axis)", "unit", "median", "95 % below")
+        rows.append((f"{name} [{unit}]", *(f"{number:.3g}" for number in numbers)))
+    columns = ("known to (1-sigma, one axis)", "median", "95 % below")
     stamps_ns = audit.truth.stamps_ns
     return table(columns, rows, stacked=True) + (
         f"<p>{len(stamps_ns)} states over {(stamps_ns[-1] - stamps_ns[0]) / NS:.1f} s, at the "
@@ -93,6 +94,29 @@ def _differences(audit: AuditedTruth, published: GroundTruth) -> str:
             components(time_s, velocity, "velocity [m/s]", "Velocity, along the body's axes.")
         )
     return side_by_side(*parts)
+
+
+def _residuals(audit: AuditedTruth) -> list[str]:
+    """Audited marker less the rows used, over time."""
+    kinds = (
+        (audit.position_residuals, 1e3, "mm", "Positions, along the source's axes."),
+        (
+            audit.orientation_residuals,
+            180.0 / np.pi,
+            "deg",
+            "Orientations, about the marker's axes.",
+        ),
+    )
+    return [
+        components(
+            (rows.stamps_ns - rows.stamps_ns[0]) / NS,
+            scale * rows.residuals,
+            f"residual [{unit}]",
+            text,
+        )
+        for rows, scale, unit, text in kinds
+        if rows is not None
+    ]
 
 
 def _in_body(Rs: Array, vectors: Array) -> Array:

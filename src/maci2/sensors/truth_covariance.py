@@ -33,6 +33,10 @@ class TruthCovariance:
     constants: Array
     """(b, b) of the constants."""
 
+    imu_noise: Array | None = None
+    """(n - 1, 9, 9) of what the IMU that the truth was made with measured from each state to the
+    next, order [gamma, beta, alpha]; None where it was made without."""
+
     def at(self, query_ns: Stamps) -> Array:
         """(m, 15, 15) of the states at other timestamps, linear between the stored ones."""
         since_ns = self.stamps_ns[0]
@@ -77,3 +81,13 @@ class TruthCovariance:
         joint[:, :STATE, STATE:] = cross
         joint[:, STATE:, :STATE] = np.swapaxes(cross, 1, 2)
         return joint
+
+    def joint(self, places: Stamps) -> Array:
+        """(15 m, 15 m) joint of stored states, by their places in rising order."""
+        m = len(places)
+        cov = np.empty((m, STATE, m, STATE))
+        for a in range(m):
+            for b in range(a, m):
+                cov[a, :, b] = self.between(int(places[a]), int(places[b]))
+                cov[b, :, a] = cov[a, :, b].T
+        return cov.reshape(m * STATE, m * STATE)

@@ -8,7 +8,6 @@ from scipy.special import chdtri
 
 from maci2.estimation import InitResult
 from maci2.imu import BiasPrior
-from maci2.sensors import ImuNoise
 from maci2.types import NS, Array
 
 FALSE_ALARM = 1e-3
@@ -41,11 +40,15 @@ class BiasMemory:
     """Posteriors of the latest windows; a window begins with the best that it does not overlap.
 
     A posterior already holds that of its own predecessor, so no measurement is counted twice.
-    Between windows the biases walk randomly, as the data sheet says.
+    Between windows the biases walk randomly.
+
+    Args:
+        walk_gyro: random walk of the gyroscope bias [rad/s/sqrt(s)].
+        walk_acc: random walk of the accelerometer bias [m/s^2/sqrt(s)].
     """
 
-    def __init__(self, noise: ImuNoise) -> None:
-        walks = np.array([noise.walk_gyro] * 3 + [noise.walk_acc] * 3)
+    def __init__(self, walk_gyro: float, walk_acc: float) -> None:
+        walks = np.array([walk_gyro] * 3 + [walk_acc] * 3)
         self._walk_variance = walks**2
         self._known: list[_Remembered] = []
         self._contradicted_ns: int | None = None

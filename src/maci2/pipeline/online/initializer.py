@@ -21,6 +21,7 @@ from maci2.pipeline.online.status import OnlineConfig, OnlineStatus
 from maci2.pipeline.online.stream import SensorStream
 from maci2.pipeline.online.stream_premises import StreamPremises
 from maci2.pipeline.online.zero_motion import at_rest, is_still
+from maci2.pipeline.tracking.calibration_spread import bias_walks
 from maci2.sensors import ImuSamples, Rig
 from maci2.sensors.stereo import StereoPair
 from maci2.types import GRAVITY_NORM, NS
@@ -68,7 +69,7 @@ class OnlineInitializer(SensorStream[InitResult, OnlineStatus]):
         super().__init__(rig, self.config, on_result, status, keep_s, "initialization")
         self._tracker = tracker or tracked_noise(rig, window_s, keyframes, self._predicted_rotation)
         self._premises = StreamPremises(self._tracker.T_b_c)
-        self._biases = BiasMemory(rig.imu)
+        self._biases = BiasMemory(*bias_walks(rig))
         self._carries = self.config.carry_biases and not is_learned(self.config.imu)
         self._last_pair_ns: int | None = None
         self._last_step_ns = 0

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from maci2.boundary import as_number
 from maci2.chain import (
     Border,
     CameraMotions,
@@ -40,6 +41,10 @@ from maci2.pipeline.tracking.visual_noise import Innovation, VisualNoise, innova
 from maci2.types import NS, Array, Mat4, Mat6, Stamps, Vec3
 from maci2.vision import RelativePoses
 
+LAG_RANGE_S = (0.5, 3600.0)
+"""Shortest and longest window [s]: below it hardly a keyframe is left, above it nothing is gained
+that smoothing all at once would not give."""
+
 
 @dataclass(frozen=True)
 class SmootherConfig:
@@ -65,6 +70,9 @@ class SmootherConfig:
     )
     """Each keyframe begins at the solution before it: a few steps suffice. The last one moves
     states by a tenth of a standard deviation at most and leaves a hundredth of that."""
+
+    def __post_init__(self) -> None:
+        as_number(self.lag_s, "SmootherConfig.lag_s", *LAG_RANGE_S)
 
 
 class FixedLagSmoother:

@@ -1,0 +1,146 @@
+"""What an audited ground truth adds to the errors of an estimate that has used the same IMU.
+
+Both follow the same samples between what tracked the body and what the camera saw, so most of the
+errors that those samples make are in both and do not show in the difference. With m the errors of
+what the IMU measured between keyframes, truth and estimate are off by
+
+    e_truth = K_truth m + (what tracked the body),    e_estimate = K m + (camera, priors)
+
+and the difference has covariance P_estimate + P_truth' - K_truth Q K' - K Q K_truth', where Q is
+what the *estimate* states of m: its claim is on trial, and P_truth' is the truth's covariance if
+the claim is right.
+"""
+
+import numpy as np
+
+from maci2.chain.chain_state import BIAS_ACC, BIAS_GYRO, POSITION, ROTATION, STATE, VELOCITY
+from maci2.estimation.imu_gains import ImuGains
+from maci2.evaluation.truth_noise import TruthNoise, compared_derivatives
+from maci2.imu import ALPHA, BETA, GAMMA, ImuMeasurements, preintegrate
+from maci2.lie import skew
+from maci2.sensors import GroundTruth, truth_at
+from maci2.types import GRAVITY_W, NS, Array, Stamps
+
+GAP = 1.4
+"""Steps of the truth's states longer than this many usual ones are gaps."""
+
+FIRST, NEXT = slice(0, STATE), slice(STATE, 2 * STATE)
+
+
+def shared_noise(
+    truth: GroundTruth,
+    stamps_ns: Stamps,
+    T_b_c: Array,
+    gains: ImuGains,
+    imu: ImuMeasurements,
+    max_gap_s: float,
+) -> TruthNoise | None:
+    """What the truth adds to the stated covariances at n keyframes; None where it was not made with
+    an IMU, where keyframes are nearer to each other than its states, or across a gap of them.
+
+    Entries may be negative: they are to be added to the covariances of the estimate whose `gains`
+    these are. `imu` has to reach a tenth of a second beyond the keyframes.
+    """
+    cov = truth.covariance
+    if cov is None or cov.imu_noise is None:
+        return None
+    places = np.minimum(cov.nearest(stamps_ns), len(cov.stamps_ns) - 2)
+    states_ns = cov.stamps_ns[places[0] : places[-1] + 1]
+    longest_ns = GAP * float(np.median(np.diff(cov.stamps_ns)))
+    if (np.diff(places) < 1).any() or np.diff(states_ns).max() > longest_ns:
+        return None
+    joint = cov.joint(places)
+    chain = truth_at(truth, states_ns, max_gap_s)
+    by_step, cov_step = _truth_gains(chain, places, joint, cov.imu_noise, imu)
+    # Q of the estimate in place of the audit's own.
+    change = gains.cov_imu - cov_step
+    joint = joint + np.einsum("kia,kab,kjb->ij", by_step, change, by_step)
+    weighed = by_step @ gains.cov_imu
+    seen = compared_derivatives(truth_at(truth, stamps_ns, max_gap_s), T_b_c)
+    n = len(stamps_ns)
+    velocity, poses = np.zeros((n, 3, n * STATE)), np.zeros((n, 6, n * STATE))
+    for k in range(n):
+        own = slice(STATE * k, STATE * (k + 1))
+        velocity[k, :, own] = seen.velocity_b[k]
+        poses[k, :, :STATE] = seen.Ts_c0_b[k, :, FIRST]
+        poses[k, :, own] += seen.Ts_c0_b[k, :, NEXT]
+    gravity, bias = np.zeros((3, n * STATE)), np.zeros((3, n, STATE))
+    gravity[:, :STATE] = seen.gravity_c0
+    bias[:, :, BIAS_GYRO] = np.eye(3)[:, None] / n
+
+    def added(D: Array, K: Array) -> Array:
+        """D are derivatives of the true value, K (m, d, 9) gains of the estimated one."""
+        both = D @ np.einsum("kia,kda->id", weighed, K)
+        return np.asarray(D @ joint @ D.T - both - both.T)
+
+    noise_poses = np.stack([added(poses[k], gains.Ts_c0_b[:, k]) for k in range(n)])
+    noise_poses[0] = 0.0
+    return TruthNoise(
+        added(gravity, gains.gravity_c0),
+        np.stack([added(velocity[k], gains.velocity_b[:, k]) for k in range(n)]),
+        noise_poses,
+        added(bias.reshape(3, n * STATE), gains.gyro_bias),
+    )
+
+
+def _truth_gains(
+    chain: GroundTruth, places: Stamps, joint: Array, imu_noise: Array, imu: ImuMeasurements
+) -> tuple[Array, Array]:
+    """(m, 15 n, 9) derivatives of true states by the IMU's errors from keyframe to keyframe, and
+    (m, 9, 9) covariance of those errors as the audit took it.
+
+    `chain` holds all its states from the first keyframe to the last. Of an error e of the best
+    estimate and the noise m, only what is left unknown of m correlates with e, and that is a
+    combination of errors of the two states it ties: Cov(e, m) = Cov(e, D e).
+    """
+    ends = places - places[0]
+    pre = preintegrate(imu, chain.stamps_ns[ends])
+    by_step, cov_step = [], []
+    for k in range(len(ends) - 1):
+        D = _motion_derivatives(chain, int(ends[k]), int(ends[k + 1]))
+        D[:, BIAS_GYRO] -= pre.D_bg[k]
+        D[:, BIAS_ACC] -= pre.D_ba[k]
+        Q = _composed(chain, imu_noise[places[0] :], int(ends[k]), int(ends[k + 1]))
+        with_m = joint[:, STATE * k : STATE * (k + 2)] @ D.T
+        by_step.append(np.linalg.solve(Q, with_m.T).T)
+        cov_step.append(Q)
+    return np.stack(by_step), np.stack(cov_step)
+
+
+def _motion(chain: GroundTruth, i: int, j: int) -> tuple[float, Array, Array, Array]:
+    """Time [s], rotation and changes of velocity and position without gravity, as an IMU measures
+    them from state i to state j."""
+    dt = (int(chain.stamps_ns[j]) - int(chain.stamps_ns[i])) / NS
+    R_b_w, p = chain.Ts_w_b[i, :3, :3].T, chain.Ts_w_b[:, :3, 3]
+    beta = R_b_w @ (chain.v_w[j] - chain.v_w[i] - dt * GRAVITY_W)
+    alpha = R_b_w @ (p[j] - p[i] - dt * chain.v_w[i] - 0.5 * dt**2 * GRAVITY_W)
+    return dt, R_b_w @ chain.Ts_w_b[j, :3, :3], beta, alpha
+
+
+def _motion_derivatives(chain: GroundTruth, i: int, j: int) -> Array:
+    """(9, 30) of that motion by the errors of both states."""
+    dt, R_i_j, beta, alpha = _motion(chain, i, j)
+    R_b_w = chain.Ts_w_b[i, :3, :3].T
+    D = np.zeros((9, 2 * STATE))
+    before, after = D[:, FIRST], D[:, NEXT]
+    before[GAMMA, ROTATION], after[GAMMA, ROTATION] = -R_i_j.T, np.eye(3)
+    before[BETA, ROTATION], before[ALPHA, ROTATION] = skew(beta), skew(alpha)
+    before[BETA, VELOCITY], after[BETA, VELOCITY] = -R_b_w, R_b_w
+    before[ALPHA, VELOCITY] = -dt * R_b_w
+    before[ALPHA, POSITION], after[ALPHA, POSITION] = -R_b_w, R_b_w
+    return D
+
+
+def _composed(chain: GroundTruth, imu_noise: Array, i: int, j: int) -> Array:
+    """(9, 9) noise of the motion from state i to state j, from that of the steps between."""
+    cov = np.zeros((9, 9))
+    for k in range(i, j):
+        R_i_k = chain.Ts_w_b[i, :3, :3].T @ chain.Ts_w_b[k, :3, :3]
+        dt, turn, beta, alpha = _motion(chain, k, k + 1)
+        F, L = np.eye(9), np.eye(9)
+        F[GAMMA, GAMMA] = turn.T
+        F[BETA, GAMMA], F[ALPHA, GAMMA] = -R_i_k @ skew(beta), -R_i_k @ skew(alpha)
+        F[ALPHA, BETA] = dt * np.eye(3)
+        L[BETA, BETA] = L[ALPHA, ALPHA] = R_i_k
+        cov = F @ cov @ F.T + L @ imu_noise[k] @ L.T
+    return cov

@@ -1,0 +1,129 @@
+"""Where an audit begins: states, gravity and the marker's place, from what tracked the body."""
+
+import numpy as np
+import scipy
+
+from maci2.chain import Border, States, make_border
+from maci2.errors import DatasetError
+from maci2.ground_truth.capture import Capture
+from maci2.ground_truth.registration import Registration, unit_of_positions
+from maci2.lie import se3, so3_exp
+from maci2.lie.stacks import nearest_rotation, so3_exp_stack, stack_poses
+from maci2.sensors import ImuSamples, poses_at
+from maci2.types import GRAVITY_NORM, NS, Array, Stamps
+
+STATE_PERIOD_S = 0.1
+
+WINDOW_S = 4.0
+"""Half the stretch over which forces and accelerations are compared to find an orientation."""
+
+
+def guess_from_poses(
+    capture: Capture,
+    on_imu_ns: Stamps,
+    stamps_ns: Stamps,
+    samples: ImuSamples,
+    found: Registration,
+    T_b_m: Array,
+) -> tuple[States, Border]:
+    """Poses by interpolation; gravity from the forces that accelerations leave unexplained."""
+    assert capture.Rs_w_m is not None
+    Ts_w_m = stack_poses(capture.Rs_w_m, capture.p_w_m)
+    Ts_w_b = poses_at(on_imu_ns, Ts_w_m, stamps_ns, np.inf) @ np.linalg.inv(T_b_m)
+    v_w, a_w = _derivatives(stamps_ns, Ts_w_b[:, :3, 3])
+    force_w = np.einsum("nij,nj->ni", Ts_w_b[:, :3, :3], _smooth_force(samples, stamps_ns))
+    scale = _scale(a_w, force_w)
+    unit = unit_of_positions(scale)
+    if unit:
+        raise DatasetError(
+            f"{capture.source}: accelerations of the positions are {1.0 / scale:.3g} times those "
+            f"of the IMU, needed 1: positions are in {unit}. Convert them to metres."
+        )
+    up = np.median(force_w - a_w, axis=0)
+    return (
+        States(Ts_w_b, v_w, np.tile(found.bias_gyro, (len(v_w), 1)), np.zeros_like(v_w)),
+        make_border(_level(up), T_b_m=T_b_m, gravity_norm=GRAVITY_NORM),
+    )
+
+
+def _scale(a_w: Array, force_w: Array) -> float:
+    """Metres per unit of position: IMU's accelerations over the capture's, robustly."""
+    ours = np.median(np.abs(force_w - np.median(force_w, axis=0)))
+    theirs = np.median(np.abs(a_w - np.median(a_w, axis=0)))
+    # Below 0.1 m/s^2 noise decides.
+    return float(ours / theirs) if ours > 0.1 and theirs > 0.0 else 1.0
+
+
+def _level(up_w: Array) -> Array:
+    """The smallest rotation that takes the z axis to `up_w`."""
+    up = up_w / np.linalg.norm(up_w)
+    axis = np.cross([0.0, 0.0, 1.0], up)
+    sine = np.linalg.norm(axis)
+    if sine < 1e-12:
+        return np.eye(3) if up[2] > 0.0 else np.diag([1.0, -1.0, -1.0])
+    return so3_exp(axis / sine * np.arctan2(sine, up[2]))
+
+
+def _derivatives(stamps_ns: Stamps, p: Array) -> tuple[Array, Array]:
+    """Velocity and acceleration of positions at nearly even timestamps, by local polynomials."""
+    window = min(7, len(p) | 1)
+    delta = float(np.median(np.diff(stamps_ns))) / NS
+    v = scipy.signal.savgol_filter(p, window, 4, deriv=1, delta=delta, axis=0)
+    a = scipy.signal.savgol_filter(p, window, 4, deriv=2, delta=delta, axis=0)
+    # Across a gap a polynomial means nothing.
+    broken = np.flatnonzero(np.diff(stamps_ns) > 1.5 * delta * NS)
+    for at in broken:
+        near = slice(max(at - 3, 0), at + 5)
+        v[near], a[near] = 0.0, np.median(a, axis=0)
+    return np.asarray(v), np.asarray(a)
+
+
+def _smooth_force(samples: ImuSamples, stamps_ns: Stamps) -> Array:
+    """Specific force at the states, averaged over a tenth of a second [m/s^2]."""
+    width = max(round(STATE_PERIOD_S * samples.rate_hz), 3) | 1
+    smooth = scipy.signal.savgol_filter(samples.acc, width, 0, axis=0)
+    rows = np.clip(np.searchsorted(samples.stamps_ns, stamps_ns), 0, len(samples) - 1)
+    return np.asarray(smooth[rows])
+
+
+def guess_from_positions(
+    capture: Capture,
+    on_imu_ns: Stamps,
+    stamps_ns: Stamps,
+    samples: ImuSamples,
+    found: Registration,
+    T_b_m: Array,
+) -> tuple[States, Border]:
+    """Orientations from the gyroscope, put into a level world by forces and accelerations."""
+    fake = np.tile(np.eye(4), (len(capture), 1, 1))
+    fake[:, :3, 3] = capture.p_w_m
+    p_w = poses_at(on_imu_ns, fake, stamps_ns, np.inf)[:, :3, 3]
+    v_w, a_w = _derivatives(stamps_ns, p_w)
+    Rs_b0_b = _gyro_rotations(samples, stamps_ns, found.bias_gyro)
+    force_b0 = np.einsum("nij,nj->ni", Rs_b0_b, _smooth_force(samples, stamps_ns))
+    force_w = a_w + np.array([0.0, 0.0, GRAVITY_NORM])
+    half = max(round(WINDOW_S * NS / float(np.median(np.diff(stamps_ns)))), 1)
+    Rs_w_b = np.empty_like(Rs_b0_b)
+    for k in range(len(stamps_ns)):
+        near = slice(max(k - half, 0), k + half + 1)
+        Rs_w_b[k] = nearest_rotation(force_w[near].T @ force_b0[near]) @ Rs_b0_b[k]
+    p_w = p_w - np.einsum("nij,j->ni", Rs_w_b, T_b_m[:3, 3])
+    states = States(
+        stack_poses(Rs_w_b, p_w),
+        v_w,
+        np.tile(found.bias_gyro, (len(v_w), 1)),
+        np.zeros_like(v_w),
+    )
+    return states, make_border(T_b_m=se3(np.eye(3), T_b_m[:3, 3].copy()))
+
+
+def _gyro_rotations(samples: ImuSamples, stamps_ns: Stamps, bias: Array) -> Array:
+    """(n, 3, 3) orientation at the states, from the first on, by the gyroscope alone."""
+    dt = np.diff(samples.stamps_ns)[:, None] / NS
+    turns = so3_exp_stack((0.5 * (samples.gyro[1:] + samples.gyro[:-1]) - bias) * dt)
+    Rs = np.empty((len(samples), 3, 3))
+    Rs[0] = np.eye(3)
+    for i in range(len(turns)):
+        Rs[i + 1] = Rs[i] @ turns[i]
+    rows = np.searchsorted(samples.stamps_ns, stamps_ns)
+    return np.asarray(Rs[rows])
