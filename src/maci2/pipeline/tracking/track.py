@@ -246,7 +246,10 @@ def track(
 def window_start(keyframes_ns: Stamps, last: int) -> int | None:
     """First keyframe of the window that ends at keyframe `last`; None before there is one."""
     first = int(np.searchsorted(keyframes_ns, keyframes_ns[last] - round(WINDOW_S * NS)))
-    long_enough = keyframes_ns[last] - keyframes_ns[first] > 0.9 * WINDOW_S * NS
+    shortest_ns = 0.9 * WINDOW_S * NS
+    if first > 0 and keyframes_ns[last] - keyframes_ns[first] <= shortest_ns:
+        first -= 1  # keyframes that do not divide the window: rather one more than none at all
+    long_enough = keyframes_ns[last] - keyframes_ns[first] > shortest_ns
     return first if long_enough and last - first >= 4 else None
 
 
