@@ -70,6 +70,19 @@ def test_after_a_long_outage_it_says_that_it_is_lost(ride):
     assert health.index("bridging") < health.index("lost")
 
 
+def test_images_long_after_the_last_keyframe_are_not_called_tracked(ride):
+    """A trajectory of another odometry that pauses has no keyframes there at all."""
+    since_s = (ride.vision.stamps_ns - ride.vision.stamps_ns[0]) / 1e9
+    before = ride.vision.part(0, int(np.searchsorted(since_s, 6.0)))
+    end_ns = int(before.stamps_ns[-1])
+    images_ns = ride.vision.stamps_ns[ride.vision.stamps_ns <= end_ns + round(4.5e9)]
+    found = track(ride.imu, before, ride.T_b_c, ride.walks, images_ns)
+    health = {round((s.stamp_ns - end_ns) / 1e9, 1): s.health for s in found.states}
+    assert (health[0.0], health[0.8]) == ("tracking", "tracking")
+    assert (health[1.4], health[2.8]) == ("bridging", "bridging")
+    assert (health[3.4], health[4.4]) == ("lost", "lost")
+
+
 def test_a_wrong_relative_pose_is_rejected_and_named(ride, causal):
     k = 40
     wrong = ride.vision.Ts_ck_ck1.copy()
