@@ -8,6 +8,7 @@ import pytest
 from maci2.errors import DatasetError
 from maci2.lie import se3, so3_exp
 from maci2.sensors import GroundTruth, poses_at, truth_at
+from maci2.sensors.interpolation import bridged
 from maci2.types import NS
 
 START_NS = 1_403_636_579_758_555_392
@@ -78,3 +79,17 @@ def test_a_truth_is_resampled_with_velocity_and_biases():
     np.testing.assert_allclose(found.v_w[1], velocities[1])
     assert np.isnan(found.bias_acc).all()
     assert truth_at(replace(truth, source="x"), stamps([0.5]), 2.0).source == "x"
+
+
+def test_a_pose_in_a_gap_is_used_where_the_query_is_at_it_but_for_rounding():
+    """TUM files have seconds as text: 0.1 s apart and a hundred nanoseconds off."""
+    stamps_ns = np.array([0, 100_000_143, 200_000_286, 300_000_429])
+    Ts = np.tile(np.eye(4), (4, 1, 1))
+    Ts[:, 0, 3] = [0.0, 1.0, 2.0, 3.0]
+    query_ns = np.array([100_000_000, 200_000_300])
+    assert bridged(stamps_ns, query_ns, 0.06).all()
+    np.testing.assert_array_equal(poses_at(stamps_ns, Ts, query_ns, 0.06)[:, 0, 3], [1.0, 2.0])
+    between_ns = np.array([150_000_000, 100_002_000])
+    assert not bridged(stamps_ns, between_ns, 0.06).any()
+    with pytest.raises(DatasetError, match="inside a gap"):
+        poses_at(stamps_ns, Ts, between_ns, 0.06)

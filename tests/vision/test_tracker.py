@@ -15,7 +15,7 @@ from maci2.types import NS
 from maci2.vision.odometry import StereoOdometry
 from maci2.vision.predicted_rotation import PredictedRotation
 from maci2.vision.relative_pose import chained, unmeasured
-from maci2.vision.tracker import StereoTracker
+from maci2.vision.tracker import AHEAD, StereoTracker
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +83,47 @@ def test_pairs_out_of_order_are_named(flight):
         tracker.advance([], pairs[0])
 
 
+def test_keyframes_prepared_ahead_give_the_same_relative_poses(flight):
+    rig, _, pairs = flight
+    plain, ahead = StereoTracker(rig), StereoTracker(rig)
+    plain.start(pairs[0])
+    ahead.start(pairs[0])
+    for k in (2, 4):
+        ahead.expect(pairs[k])
+    for k in (2, 4):
+        one, other = (tracker.advance([], pairs[k]) for tracker in (plain, ahead))
+        np.testing.assert_array_equal(one.T_ck_ck1, other.T_ck_ck1)
+        np.testing.assert_array_equal(one.cov_T_ck_ck1, other.cov_T_ck_ck1)
+
+
+def test_keyframes_prepared_for_nobody_are_forgotten(flight):
+    rig, _, pairs = flight
+    tracker = StereoTracker(rig)
+    for pair in pairs[:6]:
+        tracker.expect(pair)
+    assert set(tracker._coming) == {pair.stamp_ns for pair in pairs[6 - AHEAD : 6]}
+    tracker.clear()
+    assert not tracker._coming
+
+
+def test_every_image_of_a_recording_is_read_once(flight, monkeypatch):
+    rig, frames, _ = flight
+    read = []
+
+    def left(self, index):
+        read.append(index)
+        return original(self, index)
+
+    original = type(frames).left
+    monkeypatch.setattr(type(frames), "left", left)
+    StereoOdometry(frames, rig, predict_rotation=nearly_still).poses(frames.stamps_ns[:9:2])
+    assert sorted(read) == [0, 2, 4, 6, 8]
+
+
+def nearly_still(start_ns, end_ns):
+    return PredictedRotation(np.eye(3), 0.01 * np.eye(3))
+
+
 class Unread:
     """A pair whose images nobody may ask for."""
 
@@ -104,10 +145,6 @@ def measured_by(tracker, first, between, second):
 
 def test_images_between_are_not_read_where_keyframes_and_prediction_settle_the_motion(flight):
     rig, _, pairs = flight
-
-    def nearly_still(start_ns, end_ns):
-        return PredictedRotation(np.eye(3), 0.01 * np.eye(3))
-
     tracker = StereoTracker(rig, predict_rotation=nearly_still)
     between = [Unread(pairs[1].stamp_ns)]
     assert not measured_by(tracker, pairs[0], between, pairs[2]).reason

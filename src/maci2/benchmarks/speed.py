@@ -25,7 +25,7 @@ from maci2.benchmarks.gtsam_problem import (
 )
 from maci2.benchmarks.vision_speed import (
     BENCH_CAMERA,
-    frames_and_pairs_per_second,
+    image_speed,
     network_inputs,
     numpy_pose,
     random_matches,
@@ -40,6 +40,8 @@ from maci2.estimation.solve import joint_measurements, joint_priors
 from maci2.imu import ImuMeasurements, datasheet_model, preintegrate
 from maci2.imu.learned_model import load_imu_model
 from maci2.lie import se3_adj, se3_inv
+from maci2.pipeline.tracking import SmootherConfig, track
+from maci2.pipeline.tracking.calibration_spread import MEASURED
 from maci2.simulation import SimulationConfig, simulate
 from maci2.types import Array
 from maci2.vision import RelativePoses, pose_noise, poses_from_truth
@@ -51,6 +53,9 @@ CONFIG = SolverConfig(gravity_on_sphere=False, robust=False, rule="euler")
 
 MEMORY_WINDOWS = 1000
 STREAM_S = 120.0
+RIDE_KEYFRAMES = 100
+KEYFRAME_MS = 200.0
+"""From keyframe to keyframe at 5 Hz."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +164,8 @@ def run_bench(repeats: int = 50) -> BenchReport:
         comparisons.append(Comparison(what, short_ms, "100 keyframes", long_ms))
     comparisons.append(_learned_model(max(repeats // 10, 1)))
     comparisons += _vision(repeats)
-    notes.append(_images_note())
+    comparisons.append(smoother_speed(window_problem(RIDE_KEYFRAMES), max(repeats // 10, 2)))
+    notes.append(image_speed().text())
     notes += _training_step(comparisons)
     return BenchReport(comparisons, *differences, _memory_growth_mb(small), notes)
 
@@ -170,6 +176,20 @@ def _learned_model(repeats: int) -> Comparison:
     recording = simulate(SimulationConfig(kind="drone", duration_s=STREAM_S))
     (ours_ms,) = _alternate((lambda: model.measure(recording.imu, check_mounting=False),), repeats)
     return Comparison("learned IMU model, 120 s", ours_ms, "real time", 1e3 * STREAM_S)
+
+
+def smoother_speed(ride: Problem, repeats: int) -> Comparison:
+    """Tracking from given relative poses, start included, over its keyframes; the rig's constants
+    are estimated along, as for every real rig."""
+    walks = (ride.imu.walk_gyro, ride.imu.walk_acc)
+    config = SmootherConfig(calibration=MEASURED)
+    stamps_ns = ride.vision.stamps_ns
+    (all_ms,) = _alternate(
+        (lambda: track(ride.imu, ride.vision, ride.T_b_c, walks, stamps_ns, config),), repeats
+    )
+    return Comparison(
+        "smoother, one keyframe", all_ms / len(stamps_ns), "a keyframe of 5 Hz", KEYFRAME_MS
+    )
 
 
 def _vision(repeats: int) -> list[Comparison]:
@@ -188,16 +208,8 @@ def _vision(repeats: int) -> list[Comparison]:
     return [
         Comparison("two-frame pose, 400 matches", ours, "numpy", by_numpy),
         Comparison("two-frame pose, 400 matches", ours, "scipy least_squares", by_scipy),
-        Comparison("covariances of 400 matches", learned, "a keyframe of 5 Hz", 200.0),
+        Comparison("covariances of 400 matches", learned, "a keyframe of 5 Hz", KEYFRAME_MS),
     ]
-
-
-def _images_note() -> str:
-    frames, pairs = frames_and_pairs_per_second()
-    return (
-        f"stereo images of 752x480, wall time: odometry {frames:.0f} frames a second with "
-        f"keyframes at 5 Hz, renderer {pairs:.1f} pairs a second"
-    )
 
 
 def _training_step(comparisons: list[Comparison]) -> list[str]:

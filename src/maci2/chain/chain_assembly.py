@@ -45,8 +45,8 @@ def assemble(
 ) -> Factors:
     """Everything measured, linearized where the biases and clocks now are.
 
-    `before` are the factors of the chain's first states, as assembled earlier: their ties are taken
-    from there, at the biases they were integrated with.
+    `before` are the factors of the chain's first states, as assembled earlier: their ties and
+    relative poses are taken from there, at the biases they were integrated with.
     """
     return Factors(
         _ties(problem, states, before.ties if before is not None else None),
@@ -77,12 +77,16 @@ def _ties(problem: ChainProblem, states: States, before: Ties | None) -> Ties:
     if before is not None:
         spans, instant = _joined(before.spans, spans), _joined(before.instant, instant)
         white = np.concatenate([before.white, white])
+    camera_white = np.zeros((0, STATE, STATE)) if before is None else before.camera_white
+    if camera is not None:
+        further = _padded(camera.covs[len(camera_white) :])
+        camera_white = np.concatenate([camera_white, further])
     return Ties(
         spans,
         white,
         np.zeros((0, 4, 4)) if camera is None else np.ascontiguousarray(camera.Ts_ck_ck1),
         np.zeros(0, np.int64) if camera is None else np.asarray(camera.index, dtype=np.int64),
-        np.zeros((0, STATE, STATE)) if camera is None else _padded(camera.covs),
+        camera_white,
         _loss(Loss() if camera is None else camera.loss),
         instant,
     )
@@ -95,7 +99,8 @@ def _joined(spans: Spans, further: Spans) -> Spans:
 def _padded(covs: Array) -> Array:
     """(m, 15, 15) with square roots of information in the upper left corner."""
     white = np.zeros((len(covs), STATE, STATE))
-    white[:, :6, :6] = square_root_information(covs)
+    if len(covs):
+        white[:, :6, :6] = square_root_information(covs)
     return white
 
 

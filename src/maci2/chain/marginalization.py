@@ -129,6 +129,8 @@ def _cut(spans: Spans, part: slice) -> Spans:
 
 
 def _timed(timed: Timed) -> Timed:
+    if not len(timed.at_state):
+        return timed
     count = int(np.searchsorted(timed.at_state, 0, side="right"))
     part = slice(0, count)
     return timed._replace(

@@ -105,6 +105,11 @@ def _print(summary: dict[str, Any], errors: "TrackErrors | None") -> None:
         f"{summary['length_m']:.1f} m; {health}; of {summary['keyframes']} relative poses "
         f"{summary['unmeasured']} unmeasured, {summary['rejected']} rejected"
     )
+    spent = summary["processor_ms"]
+    typer.echo(
+        f"processor time: {spent['vision_per_image']:.1f} ms an image for vision, "
+        f"{spent['smoothing_per_keyframe']:.1f} ms a keyframe for start and smoothing"
+    )
     std = summary["last_std"]
     rows = [
         ("rotation [deg]", *(number(value, 3) for value in std["rotation_deg"])),

@@ -1,7 +1,7 @@
 """Odometry of a whole recording, causal and smoothed, beside other systems' trajectories."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from maci2.pipeline.prepare import Inputs
 from maci2.pipeline.tracking.recording import TrackedRecording, track_recording
 from maci2.pipeline.tracking.track_files import raw_biases
 from maci2.sensors import CameraTrajectory, GroundTruth, poses_at
-from maci2.types import Array, Stamps
+from maci2.types import Array, Mask, Stamps
 
 Record = dict[str, Any]
 BASELINE_SUFFIX = "_Twb_tum.txt"
@@ -76,17 +76,37 @@ def run_track(task: TrackTask) -> TaskResult:
     vision = parse_vision(task.vision, "rectified", None)
     options = RunOptions(vision=vision, imu=task.imu, truth=TRUTHS)
     begun = time.process_time()
-    causal = track_recording(task.path, options)
+    causal = _where_vision_is(track_recording(task.path, options))
     frame_ms = 1e3 * (time.process_time() - begun) / max(len(causal.track.states), 1)
     truth = causal.inputs.truth
     if truth is None:
         return TaskResult([], problem="no ground truth")
     rows = [_own_row("maci2, causal", causal, truth)]
-    smoothed = track_recording(task.path, options, batch=True, measured=causal.vision)
+    smoothed = _where_vision_is(
+        track_recording(task.path, options, batch=True, measured=causal.vision)
+    )
     rows.append(_own_row("maci2, smoothed as a whole", smoothed, truth))
     for name, (stamps_ns, Ts_w_b) in _others(task, causal.inputs).items():
         rows.append(_row(name, _common(stamps_ns, Ts_w_b, causal, truth)))
     return TaskResult([row for row in rows if row], WindowTimes([frame_ms]))
+
+
+def _where_vision_is(tracked: TrackedRecording) -> TrackedRecording:
+    """The states near which vision has poses: a trajectory that pauses is not compared with what
+    the IMU alone makes of the pause."""
+    visual, states = tracked.inputs.visual, tracked.track.states
+    if not isinstance(visual, CameraTrajectory):
+        return tracked
+    near = _near(visual.stamps_ns, np.array([state.stamp_ns for state in states]))
+    kept = [state for state, keep in zip(states, near, strict=True) if keep]
+    return replace(tracked, track=replace(tracked.track, states=kept))
+
+
+def _near(poses_ns: Stamps, at_ns: Stamps) -> Mask:
+    """(n,) timestamps between poses near enough to interpolate."""
+    after = np.clip(np.searchsorted(poses_ns, at_ns), 1, len(poses_ns) - 1)
+    close = poses_ns[after] - poses_ns[after - 1] < 250_000_000
+    return np.asarray(close & (at_ns >= poses_ns[0]) & (at_ns <= poses_ns[-1]))
 
 
 def _own_row(name: str, tracked: TrackedRecording, truth: GroundTruth) -> Record:
@@ -143,9 +163,7 @@ def _common(
 ) -> TrajectoryErrors | None:
     """Errors over the images that the causal track has a state at."""
     at_ns = np.array([state.stamp_ns for state in causal.track.states])
-    after = np.clip(np.searchsorted(stamps_ns, at_ns), 1, len(stamps_ns) - 1)
-    near = (stamps_ns[after] - stamps_ns[after - 1] < 250_000_000) & (at_ns >= stamps_ns[0])
-    at_ns = at_ns[near & (at_ns <= stamps_ns[-1])]
+    at_ns = at_ns[_near(stamps_ns, at_ns)]
     if len(at_ns) < 3:
         return None
     return trajectory_errors(at_ns, poses_at(stamps_ns, Ts_w_b, at_ns, 0.25, source=""), truth)
@@ -223,8 +241,8 @@ def _table(name: str, rows: list[Record]) -> Table:
         lines.append(Line(row["system"], "", cells))
     note = (
         "ATE after rotation and translation, no scale, over the images that the causal track has a "
-        f"state at; gravity, velocity and NEES against the {rows[0].get('nees_against', '')} "
-        "ground truth, NEES per degree of freedom."
+        "state at and vision a pose near; gravity, velocity and NEES against the "
+        f"{rows[0].get('nees_against', '')} ground truth, NEES per degree of freedom."
     )
     return Table(name, COLUMNS, mark_best(lines, {0: True, 2: True}), note)
 

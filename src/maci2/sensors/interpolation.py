@@ -10,6 +10,9 @@ from maci2.lie.stacks import so3_exp_stack, so3_log_stack, stack_poses
 from maci2.sensors.types import GroundTruth
 from maci2.types import NS, Array, Mask, Stamps
 
+ROUNDING_NS = 1_000
+"""Trajectories state seconds as text: a query so near to a timestamp is meant to be at it."""
+
 HALF_WINDOW_S = 0.1
 """Half the stretch a local polynomial is fitted to [s]."""
 
@@ -76,7 +79,8 @@ def bridged(stamps_ns: Stamps, query_ns: Stamps, max_gap_s: float) -> Mask:
     before = np.maximum(after - 1, 0)
     short = stamps_ns[after] - stamps_ns[before] <= max_gap_s * NS
     inside = (query_ns >= stamps_ns[0]) & (query_ns <= stamps_ns[-1])
-    return np.asarray(inside & (short | (stamps_ns[after] == query_ns)))
+    away_ns = np.minimum(stamps_ns[after] - query_ns, query_ns - stamps_ns[before])
+    return np.asarray(inside & (short | (away_ns <= ROUNDING_NS)))
 
 
 def _brackets(stamps_ns: Stamps, query_ns: Stamps, max_gap_s: float, source: str) -> _Brackets:
@@ -92,6 +96,9 @@ def _brackets(stamps_ns: Stamps, query_ns: Stamps, max_gap_s: float, source: str
     exact = stamps_ns[after] == query_ns
     # A query on a timestamp needs no neighbour: it may lie at the edge of a gap.
     before = np.where(exact, after, after - 1)
+    in_gap = stamps_ns[after] - stamps_ns[before] > max_gap_s * NS
+    before = np.where(in_gap & (stamps_ns[after] - query_ns <= ROUNDING_NS), after, before)
+    after = np.where(in_gap & (query_ns - stamps_ns[before] <= ROUNDING_NS), before, after)
     step_s = (stamps_ns[after] - stamps_ns[before]) / NS
     _require_short_steps(stamps_ns[before], step_s, query_ns, max_gap_s, source)
     elapsed_s = (query_ns - stamps_ns[before]) / NS

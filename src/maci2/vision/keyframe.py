@@ -135,25 +135,27 @@ def match_keyframes(
         parallax = led.uv - expected
     start = coarse_start(first.scaled, second.scaled, uv0, carried(H, uv0) + parallax)
     over = follow(first.scaled.fine, second.scaled.fine, uv0, start)
-    across_guess = over.uv - np.column_stack([disparity0[good], row0[good] + row_offset])
-    across = follow(second.left, second.right, over.uv, across_guess, levels=2)
-    disparity1 = over.uv[:, 0] - across.uv[:, 0]
-    row1 = over.uv[:, 1] - across.uv[:, 1] - row_offset
-    kept = (
-        over.found & across.found & (disparity1 > MIN_DISPARITY) & (np.abs(row1) < MAX_ROW_ERROR_PX)
-    )
-    matches = Matches(uv0[kept], over.uv[kept], disparity0[good][kept], disparity1[kept])
+    seen = np.flatnonzero(good)[over.found]
+    uv1 = over.uv[over.found]
+    across_guess = uv1 - np.column_stack([disparity0[seen], row0[seen] + row_offset])
+    across = follow(second.left, second.right, uv1, across_guess, levels=2)
+    disparity1 = uv1[:, 0] - across.uv[:, 0]
+    row1 = uv1[:, 1] - across.uv[:, 1] - row_offset
+    kept = across.found & (disparity1 > MIN_DISPARITY) & (np.abs(row1) < MAX_ROW_ERROR_PX)
+    of_first = seen[kept]
+    matches = Matches(first.uv[of_first], uv1[kept], disparity0[of_first], disparity1[kept])
+    backward = [over.backward[over.found][kept], stereo0.backward[of_first], across.backward[kept]]
     checks = Checks(
-        np.column_stack([over.backward, stereo0.backward[good], across.backward])[kept],
-        np.column_stack([row0[good], row1])[kept],
-        first.relief[good][kept],
+        np.column_stack(backward),
+        np.column_stack([row0[of_first], row1[kept]]),
+        first.relief[of_first],
     )
-    rows = np.column_stack([stereo0.uv[good, 1], across.uv[:, 1]])[kept]
+    rows = np.column_stack([stereo0.uv[of_first, 1], across.uv[kept, 1]])
     images = SeenPatches(
         first.left, first.right, second.left, second.right, first.scaled.fine, second.scaled.fine
     )
     return KeyframeMatches(
-        matches, gather(images, matches, checks, rows), (row0[good] + row_offset)[kept]
+        matches, gather(images, matches, checks, rows), row0[of_first] + row_offset
     )
 
 

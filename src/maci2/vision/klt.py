@@ -61,7 +61,7 @@ class Tracks:
     """(n, 2) [px]; meaningless where not `found`."""
 
     backward: Array
-    """(n,) how far the way back missed the start [px]."""
+    """(n,) how far the way back missed the start [px]; infinite where there is none."""
 
     found: Mask
 
@@ -82,10 +82,13 @@ def follow(
     found = status & _inside(there, source.shape)
     if not both_ways:
         return Tracks(there, np.zeros(len(uv)), found)
-    # The way back begins a little off the answer, or it would stop there without looking.
-    back, status = _lucas_kanade(target, source, there, uv + 0.5, 1)
-    backward = np.linalg.norm(back - uv, axis=1)
-    return Tracks(there, backward, found & status & (backward < MAX_BACKWARD_PX))
+    backward = np.full(len(uv), np.inf)
+    if found.any():
+        # The way back begins a little off the answer, or it would stop there without looking.
+        back, status = _lucas_kanade(target, source, there[found], uv[found] + 0.5, 1)
+        missed = np.linalg.norm(back - uv[found], axis=1)
+        backward[found] = np.where(status, missed, np.inf)
+    return Tracks(there, backward, backward < MAX_BACKWARD_PX)
 
 
 def coarse_start(source: Scaled, target: Scaled, uv: Array, start: Array) -> Array:

@@ -21,8 +21,16 @@ def locally_scaled(image: Image, window: int = WINDOW) -> Image:
     A gain and an offset of brightness, of the whole image or of a region, change nothing.
     """
     grey = image.astype(np.float32)
-    mean = cv2.blur(grey, (window, window))
-    squares = cv2.sqrBoxFilter(grey, cv2.CV_32F, (window, window))
-    contrast = np.sqrt(np.maximum(squares - mean * mean, 0.0))
-    scaled = (grey - mean) * (CONTRAST / (contrast + SOFT_CONTRAST)) + 128.5
-    return np.clip(scaled, 0.0, 255.0).astype(np.uint8)
+    mean = np.asarray(cv2.blur(grey, (window, window)), np.float32)
+    gain = np.asarray(cv2.sqrBoxFilter(grey, cv2.CV_32F, (window, window)), np.float32)
+    # Whole images, so in place: new memory for each step would cost as much as the step.
+    grey -= mean
+    mean *= mean
+    gain -= mean
+    np.maximum(gain, 0.0, out=gain)
+    np.sqrt(gain, out=gain)
+    gain += SOFT_CONTRAST
+    np.divide(CONTRAST, gain, out=gain)
+    grey *= gain
+    grey += 128.5
+    return np.clip(grey, 0.0, 255.0, out=grey).astype(np.uint8)

@@ -137,10 +137,17 @@ def _describe_tracks(
 
 def pixel_noise(image: Image) -> float:
     """Rough standard deviation of a pixel's noise [grey levels], from second differences."""
-    rows = image[::4].astype(np.float32)
-    second = rows[:, 2:] - 2.0 * rows[:, 1:-1] + rows[:, :-2]
+    rows = image[::4].astype(np.int16)
+    second = np.abs(rows[:, 2:] - 2 * rows[:, 1:-1] + rows[:, :-2])
     # Half of all pixels lie on flat ground, where the second difference has variance 6.
-    return float(np.median(np.abs(second)) / 0.6745 / math.sqrt(6.0))
+    return _median(second) / 0.6745 / math.sqrt(6.0)
+
+
+def _median(values: NDArray[np.int16]) -> float:
+    """Median of small natural numbers, by counting them."""
+    below = np.cumsum(np.bincount(values.ravel()))
+    middle = [(values.size - 1) // 2 + 1, values.size // 2 + 1]
+    return float(np.searchsorted(below, middle).mean())
 
 
 @kernel

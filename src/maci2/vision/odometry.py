@@ -17,7 +17,7 @@ from maci2.vision.read_ahead import ReadAhead
 from maci2.vision.rectify import Rectification
 from maci2.vision.relative_pose import RelativePose, chained, stacked
 from maci2.vision.relative_poses import CameraFrame, RelativePoses
-from maci2.vision.tracker import StereoTracker, TrackerConfig
+from maci2.vision.tracker import AHEAD, StereoTracker, TrackerConfig
 
 
 @dataclass(frozen=True)
@@ -146,12 +146,22 @@ class StereoOdometry:
         return stacked(list(self.relative_poses(indices)), self.frame)
 
     def relative_poses(self, indices: list[int]) -> Iterator[RelativePose]:
-        """Motions between consecutive frames; while one is measured the next pair is read."""
+        """Motions between consecutive frames; while one is measured, the next pair is prepared and
+        the one after it is read."""
+        asked = 0
         for k, (index, index1) in enumerate(pairwise(indices)):
-            if (index, index1) not in self._measured and k + 2 < len(indices):
-                self._images.expect(index1)
-                self._images.expect(indices[k + 2])
+            for place in range(max(asked, k) + 1, min(k + AHEAD + 1, len(indices))):
+                self._prepare(indices[place - 1], indices[place])
+                asked = place
+            further = tuple(indices[k + AHEAD : k + AHEAD + 2])
+            if len(further) == 2 and further not in self._measured:
+                self._images.expect(further[1])
             yield self.relative_pose(index, index1)
+
+    def _prepare(self, index: int, index1: int) -> None:
+        """Begin to prepare a pair from whose motion something will be asked, unless it is known."""
+        if (index, index1) not in self._measured and not self.config.chained:
+            self._tracker.expect(RecordedPair(self._images, index1))
 
     def relative_pose(self, index: int, index1: int) -> RelativePose:
         """Motion between two frames, direct or chained, measured once."""

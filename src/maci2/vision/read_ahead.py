@@ -2,6 +2,7 @@
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Literal
 
 from maci2.sensors.stereo import Frames, Image
@@ -9,18 +10,19 @@ from maci2.types import Stamps
 
 Side = Literal["left", "right"]
 
-HELD = 4
+HELD = 6
 """Images that may wait to be taken; the oldest is forgotten."""
 
 
 @dataclass
 class ReadAhead:
-    """Images of some stereo pairs. One thread reads them all, so that a file is never read by two
-    at once."""
+    """Images of some stereo pairs, for any thread. One thread reads them all, so that a file is
+    never read by two at once."""
 
     frames: Frames
     _coming: dict[tuple[Side, int], Future[Image]] = field(default_factory=dict)
     _reader: ThreadPoolExecutor | None = None
+    _lock: Lock = field(default_factory=Lock)
 
     @property
     def stamps_ns(self) -> Stamps:
@@ -29,10 +31,11 @@ class ReadAhead:
 
     def expect(self, index: int) -> None:
         """Begin to read a pair that will be asked for."""
-        for side in ("left", "right"):
-            self._submit(side, index)
-        while len(self._coming) > HELD:
-            self._coming.pop(next(iter(self._coming))).cancel()
+        with self._lock:
+            for side in ("left", "right"):
+                self._submit(side, index)
+            while len(self._coming) > HELD:
+                self._coming.pop(next(iter(self._coming))).cancel()
 
     def left(self, index: int) -> Image:
         """The left image; an ImageError of reading it is raised here."""
@@ -50,5 +53,7 @@ class ReadAhead:
             self._coming[side, index] = self._reader.submit(read, index)
 
     def _take(self, side: Side, index: int) -> Image:
-        self._submit(side, index)
-        return self._coming.pop((side, index)).result()
+        with self._lock:
+            self._submit(side, index)
+            coming = self._coming.pop((side, index))
+        return coming.result()

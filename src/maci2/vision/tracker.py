@@ -1,6 +1,7 @@
 """The one tracker of recorded and live images: stereo pairs in, relative poses out."""
 
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -37,6 +38,10 @@ CERTAIN_INLIERS, CERTAIN_SHARE = 60, 0.7
 """Matches that agree on one motion, and their share, with which no image between is looked at."""
 
 
+AHEAD = 2
+"""Keyframes that may be in preparation; of those that nobody takes the oldest is forgotten."""
+
+
 class Pair(Protocol):
     """A stereo pair; its images may be read from disk when they are asked for."""
 
@@ -62,7 +67,8 @@ class TrackerConfig:
 class StereoTracker:
     """Relative poses of consecutive keyframes, from stereo pairs in the order of time.
 
-    `start` takes the first keyframe, `advance` every further one with the pairs before it.
+    `start` takes the first keyframe, `advance` every further one with the pairs before it. Those
+    named to `expect` before are prepared while others are measured.
     """
 
     frame: CameraFrame = "rectified"
@@ -89,6 +95,7 @@ class StereoTracker:
         self._image_shape = (height, width)
         self._source = source or rig.source
         self._predict = predict_rotation
+        self._preparing: ThreadPoolExecutor | None = None
         self.clear()
 
     @property
@@ -99,7 +106,17 @@ class StereoTracker:
     def clear(self) -> None:
         """Forget everything: the next pair is a first keyframe."""
         self._last: tuple[int, Keyframe] | None = None
+        self._coming: dict[int, Future[Keyframe]] = {}
         self._faults_in_a_row = 0
+
+    def expect(self, pair: Pair) -> None:
+        """Begin to prepare a keyframe that will come, in a thread of its own."""
+        if self._preparing is None:
+            self._preparing = ThreadPoolExecutor(1, "prepare-keyframes")
+        if pair.stamp_ns not in self._coming:
+            self._coming[pair.stamp_ns] = self._preparing.submit(self._prepared, pair)
+        while len(self._coming) > AHEAD:
+            self._coming.pop(next(iter(self._coming))).cancel()
 
     def start(self, pair: Pair) -> None:
         """Take a keyframe without a relative pose to the one before."""
@@ -205,7 +222,8 @@ class StereoTracker:
 
     def _keyframe(self, pair: Pair) -> Keyframe:
         """Prepare a keyframe; raise when several in a row contradict the calibration."""
-        made = self._prepared(pair)
+        coming = self._coming.pop(pair.stamp_ns, None)
+        made = self._prepared(pair) if coming is None else coming.result()
         fault = calibration_fault(made)
         self._faults_in_a_row = self._faults_in_a_row + 1 if fault else 0
         if self._faults_in_a_row >= FAULTS_IN_A_ROW:

@@ -147,6 +147,8 @@ def test_a_jump_of_both_clocks_begins_another_segment(source):
     assert "set back by 3599.99 s" in status.last_restart
     assert (states[0].segment, states[-1].segment) == (0, 1)
     assert states[-1].health == "tracking"
+    # Of earlier segments nothing is kept, however many there are.
+    assert len(online._tracker.origins) == len(online._tracker.starts) == 1
 
 
 def test_a_restart_is_initializing_at_once(source):

@@ -10,6 +10,7 @@ from maci2.evaluation.track_errors import track_errors
 from maci2.evaluation.trajectory_errors import alignment, relative_errors
 from maci2.lie import se3_exp
 from maci2.pipeline.tracking import SmootherConfig, track
+from maci2.pipeline.tracking.track import window_start
 from tracking_cases import simulated_ride, without
 
 
@@ -68,6 +69,27 @@ def test_after_a_long_outage_it_says_that_it_is_lost(ride):
     assert "lost" in health
     assert health[-1] == "tracking"
     assert health.index("bridging") < health.index("lost")
+
+
+def test_images_long_after_the_last_keyframe_are_not_called_tracked(ride):
+    """A trajectory of another odometry that pauses has no keyframes there at all."""
+    since_s = (ride.vision.stamps_ns - ride.vision.stamps_ns[0]) / 1e9
+    before = ride.vision.part(0, int(np.searchsorted(since_s, 6.0)))
+    end_ns = int(before.stamps_ns[-1])
+    images_ns = ride.vision.stamps_ns[ride.vision.stamps_ns <= end_ns + round(4.5e9)]
+    found = track(ride.imu, before, ride.T_b_c, ride.walks, images_ns)
+    health = {round((s.stamp_ns - end_ns) / 1e9, 1): s.health for s in found.states}
+    assert (health[0.0], health[0.8]) == ("tracking", "tracking")
+    assert (health[1.4], health[2.8]) == ("bridging", "bridging")
+    assert (health[3.4], health[4.4]) == ("lost", "lost")
+
+
+@pytest.mark.parametrize("interval_s", [0.2, 0.28, 0.45, 0.6])
+def test_a_window_is_found_whatever_the_interval_of_keyframes(interval_s):
+    stamps_ns = (np.arange(20) * interval_s * 1e9).astype(np.int64)
+    first = window_start(stamps_ns, 19)
+    assert 2.25 < (stamps_ns[19] - stamps_ns[first]) / 1e9 < 2.6 + interval_s
+    assert window_start(stamps_ns, 3) is None
 
 
 def test_a_wrong_relative_pose_is_rejected_and_named(ride, causal):

@@ -16,7 +16,7 @@ from maci2.pipeline.online.stream import SensorStream
 from maci2.pipeline.tracking import TrackedState
 from maci2.pipeline.tracking.calibration_spread import bias_walks, calibration_spread
 from maci2.pipeline.tracking.propagation import propagated
-from maci2.pipeline.tracking.track import WINDOW_S, Tracker
+from maci2.pipeline.tracking.track import BRIDGING_AFTER_S, WINDOW_S, Tracker
 from maci2.sensors import ImuSamples, Rig
 from maci2.sensors.stereo import StereoPair
 from maci2.types import NS
@@ -24,9 +24,6 @@ from maci2.vision import RelativePoses
 
 BEFORE_S = 1.0
 """Samples kept before the smoothed window: what vibration and a learned model look back at."""
-
-BRIDGE_AFTER_S = 1.0
-"""Without a keyframe for this long, the IMU alone makes one [s]: a state is never far to carry."""
 
 REMEMBERED = 100
 """Keyframes whose fate is kept."""
@@ -86,7 +83,7 @@ class OnlineTracker(SensorStream[TrackedState, TrackerStatus]):
         self.config = config or OnlineTrackerConfig()
         require_type(self.config, OnlineTrackerConfig, "config", "OnlineTrackerConfig()")
         interval_s = self.config.interval_s
-        keep_s = max(self.config.smoother.lag_s, WINDOW_S) + 2.0 * BRIDGE_AFTER_S + BEFORE_S
+        keep_s = max(self.config.smoother.lag_s, WINDOW_S) + 2.0 * BRIDGING_AFTER_S + BEFORE_S
         super().__init__(rig, self.config, on_state, TrackerStatus(), keep_s, "tracking")
         count = round(WINDOW_S / interval_s) + 3
         self._vision = tracker or tracked_noise(
@@ -172,7 +169,7 @@ class OnlineTracker(SensorStream[TrackedState, TrackerStatus]):
             (state,) = tracker.states_at(imu, tracker.smoother.stamps_ns[-1:])
             anchor = _Anchor(state, tracker.smoother.solution.border)
         rejected = tracker.keyframes[-1].reason if tracker.keyframes else ""
-        del tracker.keyframes[:-REMEMBERED], tracker.starts[:-1]
+        del tracker.keyframes[:-REMEMBERED], tracker.starts[:-1], tracker.origins[:-1]
         with self._lock:
             if self._status.restarts != restarts:
                 return
@@ -188,8 +185,9 @@ class OnlineTracker(SensorStream[TrackedState, TrackerStatus]):
         anchor = self._anchor
         if anchor is None or not len(self._samples):
             return False
+        # Without a keyframe for so long, the IMU alone makes one: a state is never far to carry.
         waited_ns = self._samples.last_ns - SETTLE_NS - anchor.state.stamp_ns
-        return waited_ns > BRIDGE_AFTER_S * NS
+        return waited_ns > BRIDGING_AFTER_S * NS
 
     def _pass_time(self) -> None:
         with self._lock:

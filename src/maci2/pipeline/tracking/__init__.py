@@ -1,7 +1,8 @@
 """Visual-inertial odometry: from the first window on, states with covariance at every image."""
 
 from maci2.pipeline.tracking.smoother import FixedLagSmoother, SmootherConfig
-from maci2.pipeline.tracking.track import Health, Origin, Track, TrackedState, track
+from maci2.pipeline.tracking.track import track
+from maci2.pipeline.tracking.tracked import Health, Origin, Track, TrackedState
 
 __all__ = [
     "FixedLagSmoother",

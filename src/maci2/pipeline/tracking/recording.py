@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from time import process_time
 
 import numpy as np
 
@@ -22,16 +23,26 @@ from maci2.pipeline.rehearsals import warm_up
 from maci2.pipeline.tracking.calibration_spread import bias_walks, calibration_spread
 from maci2.pipeline.tracking.first_window import bias_prior, gauge_prior
 from maci2.pipeline.tracking.propagation import propagated
-from maci2.pipeline.tracking.smoother import SmootherConfig
-from maci2.pipeline.tracking.track import Track, TrackedState, track
-from maci2.sensors import CameraTrajectory
+from maci2.pipeline.tracking.smoother import SmootherConfig, covered
+from maci2.pipeline.tracking.track import track
+from maci2.pipeline.tracking.tracked import Track, TrackedState
 from maci2.types import NS, Stamps
 from maci2.vision import RelativePoses
 from maci2.vision.odometry_run import even_keyframes
-from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
 
 KEYFRAME_INTERVAL_S = 0.2
 """Between keyframes: the odometry's own spacing, for which its covariances are calibrated."""
+
+
+@dataclass(frozen=True)
+class ProcessorTime:
+    """What a track cost, all threads together."""
+
+    per_image_ms: float
+    """Of looking at images, over all images; that of interpolating where poses were given."""
+
+    per_keyframe_ms: float
+    """Of starting and smoothing, and of the states between, over all keyframes."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +54,8 @@ class TrackedRecording:
     track: Track
     batch: bool
     """Whether every state was smoothed with all measurements; otherwise they are causal."""
+
+    spent: ProcessorTime
 
     at_imu_rate: tuple[TrackedState, ...] = ()
     """States at every IMU sample too, where they were asked for."""
@@ -64,7 +77,7 @@ def track_recording(
     """
     inputs = open_inputs(path, options)
     warm_up("initialize", "chain")
-    candidates_ns = inputs.candidates_ns()
+    candidates_ns = inputs.measurable_ns()
     start_ns = round(options.start_s * NS)
     candidates_ns = candidates_ns[candidates_ns - candidates_ns[:1] >= start_ns]
     if len(candidates_ns) < 2:
@@ -72,7 +85,9 @@ def track_recording(
             f"{path}: {len(candidates_ns)} usable images from {options.start_s:g} s on, needed two "
             "or more; choose an earlier --start, or camera motion that covers more of the images."
         )
+    began_s = process_time()
     vision = measured or inputs.camera_motion(keyframes_of(inputs, candidates_ns, interval_s), 0)
+    seen_s = process_time()
     images_ns = _images(inputs, vision.stamps_ns)
     rig = inputs.recording.rig
     walks = tracked_walks(inputs, options)
@@ -85,10 +100,14 @@ def track_recording(
     found = track(inputs.imu, vision, inputs.T_b_c, walks, wanted_ns, config)
     if batch:
         found = smoothed(inputs, vision, found, walks, config)
+    spent = ProcessorTime(
+        1e3 * (seen_s - began_s) / len(images_ns),
+        1e3 * (process_time() - seen_s) / len(vision.stamps_ns),
+    )
     dense = tuple(found.states) if at_imu_rate else ()
     at_images = set(images_ns.tolist())
     states = [state for state in found.states if state.stamp_ns in at_images]
-    return TrackedRecording(inputs, vision, replace(found, states=states), batch, dense)
+    return TrackedRecording(inputs, vision, replace(found, states=states), batch, spent, dense)
 
 
 def tracked_walks(inputs: Inputs, options: RunOptions) -> tuple[float, float]:
@@ -103,15 +122,7 @@ def keyframes_of(inputs: Inputs, candidates_ns: Stamps, interval_s: float) -> St
     """Even keyframes; those of a file of measurements are given."""
     if inputs.source.kind == "measurements":
         return candidates_ns
-    if isinstance(inputs.visual, CameraTrajectory):
-        candidates_ns = candidates_ns[_between_poses(inputs.visual.stamps_ns, candidates_ns)]
     return even_keyframes(candidates_ns, interval_s)
-
-
-def _between_poses(poses_ns: Stamps, stamps_ns: Stamps) -> np.ndarray:
-    """(n,) timestamps with poses near enough before and after to interpolate."""
-    after = np.clip(np.searchsorted(poses_ns, stamps_ns), 1, len(poses_ns) - 1)
-    return np.asarray(poses_ns[after] - poses_ns[after - 1] <= MAX_TRUTH_GAP_S * NS)
 
 
 def _images(inputs: Inputs, keyframes_ns: Stamps) -> Stamps:
@@ -170,7 +181,7 @@ def smoothed(
     problem = ChainProblem(imu, keyframes_ns, *walks, unknowns, camera, priors=priors)
     solution = solve_chain(problem, states, border, ChainConfig())
     border = solution.border
-    covs = chain_posterior(solution).states
+    covs = covered(chain_posterior(solution).states, causal.slow_factor)
     images_ns = np.array([state.stamp_ns for state in part])
     found: list[TrackedState] = []
     for k, stamp_ns in enumerate(keyframes_ns):

@@ -66,9 +66,10 @@ class SmootherConfig:
     """How far the rig's constants may be off."""
 
     solver: ChainConfig = field(
-        default_factory=lambda: ChainConfig(max_iterations=6, max_rounds=2, decrement=1e-4)
+        default_factory=lambda: ChainConfig(max_iterations=6, max_rounds=2, decrement=1e-2)
     )
-    """Each keyframe begins at the solution before it: a few steps suffice."""
+    """Each keyframe begins at the solution before it: a few steps suffice. The last one moves
+    states by a tenth of a standard deviation at most and leaves a hundredth of that."""
 
     def __post_init__(self) -> None:
         as_number(self.lag_s, "SmootherConfig.lag_s", *LAG_RANGE_S)
@@ -205,6 +206,11 @@ class FixedLagSmoother:
         solution = self.solution
         return States(*(values[-1:] for values in solution.states)), self._latest_cov
 
+    @property
+    def slow_factor(self) -> float:
+        """Factor on the variance of vertical and gyroscope bias; see `covered`."""
+        return self._noise.slow_factor if self.config.adapt_visual_noise else 1.0
+
     def _current(self) -> tuple[ChainProblem, ChainSolution]:
         if self._problem is None or self._solution is None:
             raise MeasurementError("the smoother has not been started; call start() first.")
@@ -229,3 +235,15 @@ class FixedLagSmoother:
             problem = replace(problem, priors=(marginal, *problem.priors[1:]))
             solution = solution_without_first(problem, solution)
         self._problem, self._solution = problem, solution
+
+
+def covered(cov: Array, slow_factor: float) -> Array:
+    """Covariances (..., 15, 15) that cover errors of vision which last for seconds.
+
+    The estimate keeps its weights, which suit the fast part of the noise. Errors that are larger by
+    a factor at low frequencies make what averages them, orientation and gyroscope bias, worse by
+    that factor.
+    """
+    spread = np.ones(15)
+    spread[0:3] = spread[9:12] = np.sqrt(slow_factor)
+    return np.asarray(spread[:, None] * cov * spread)

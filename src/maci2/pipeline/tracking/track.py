@@ -1,28 +1,27 @@
 """Track from keyframes and IMU samples: start, smooth, bridge, start again."""
 
-from dataclasses import dataclass
-from typing import Literal
-
 import numpy as np
 
 from maci2.chain import States
 from maci2.errors import DatasetError, MeasurementError
 from maci2.estimation import InitResult, SolverConfig, initialize
-from maci2.field_docs import document_fields
 from maci2.gaussian import nees
 from maci2.imu import ImuMeasurements
 from maci2.imu.stationary import MAX_STD
 from maci2.lie import se3_log
 from maci2.pipeline.tracking.first_window import world_states
 from maci2.pipeline.tracking.propagation import propagated
-from maci2.pipeline.tracking.smoother import FixedLagSmoother, SmootherConfig
+from maci2.pipeline.tracking.smoother import FixedLagSmoother, SmootherConfig, covered
+from maci2.pipeline.tracking.tracked import Health, Keyframe, Origin, Track, TrackedState
 from maci2.types import NS, Array, Mat4, Stamps, Vec3
 from maci2.vision import RelativePoses
 
-Health = Literal["initializing", "tracking", "bridging", "lost"]
-
 WINDOW_S = 2.5
 """Length of the window that tracking starts from."""
+
+BRIDGING_AFTER_S = 1.0
+"""A state farther than this from the last relative pose is carried by the IMU alone, even if no
+keyframe without one has come since."""
 
 LOST_AFTER_S = 3.0
 """Without a relative pose for longer than this, the state is called lost: it is still carried by
@@ -37,71 +36,6 @@ RESTART_AFTER = 8
 
 STILL_STD_M = 0.01
 """A relative pose less certain than this does not show that nothing moved."""
-
-
-@dataclass(frozen=True)
-class TrackedState:
-    """One state with its covariance."""
-
-    stamp_ns: int
-    """Timestamp on the IMU's clock [ns]."""
-
-    T_w_b: Mat4
-    """Pose of the IMU in a world whose z axis points up."""
-
-    v_w: Vec3
-    """(3,) velocity of the IMU in that world [m/s]."""
-
-    gyro_bias: Vec3
-    """(3,) bias of the gyroscope, of the samples as the IMU model handed them on [rad/s]."""
-
-    acc_bias: Vec3
-    """(3,) bias of the accelerometer, likewise [m/s^2]."""
-
-    cov: Array
-    """(15, 15), order [phi (right), v, p, gyro bias, acc bias]."""
-
-    health: Health
-    """tracking; bridging: the IMU alone carries the state; lost: it has done so for too long."""
-
-    segment: int
-    """Counts starts: within a segment the track is continuous."""
-
-
-@dataclass(frozen=True)
-class Keyframe:
-    """What became of one relative pose."""
-
-    stamp_ns: int
-    innovation: float | None
-    """Chi-square per degree of freedom against the IMU's prediction; None where unmeasured."""
-
-    rejected: bool
-    reason: str
-
-
-@dataclass(frozen=True)
-class Origin:
-    """What the world of a segment is fixed to: place and heading of the IMU at one keyframe."""
-
-    stamp_ns: int
-    T_w_b: Mat4
-
-
-@dataclass(frozen=True)
-class Track:
-    """States at chosen timestamps, causal: each knows nothing of what came after it."""
-
-    states: list[TrackedState]
-    keyframes: list[Keyframe]
-    starts: list[InitResult]
-    """Results of the windows it started from."""
-
-    log_scale: float = 0.0
-    """Logarithm of true length over vision's, where vision left its scale in doubt."""
-
-    origins: tuple[Origin, ...] = ()
-    """One of each segment."""
 
 
 class Tracker:
@@ -123,6 +57,7 @@ class Tracker:
         self.origins: list[Origin] = []
         self.segment = -1
         self.log_scale = 0.0  # of true length over vision's, as last estimated
+        self.slow_factor = 1.0  # of the last state that was asked for
         self._measured_ns = 0
         self._started_ns = 0
         self._rejected_in_a_row = 0
@@ -211,6 +146,8 @@ class Tracker:
         """States at timestamps since the last keyframe, carried by the IMU."""
         assert self.smoother is not None
         state, cov = self.smoother.latest
+        self.slow_factor = self.smoother.slow_factor
+        cov = covered(cov, self.slow_factor)
         last_ns = int(self.smoother.stamps_ns[-1])
         found = []
         if len(stamps_ns) and int(stamps_ns[0]) == last_ns:
@@ -228,8 +165,11 @@ class Tracker:
     def _tracked(self, stamp_ns: int, state: States, cov: Array) -> TrackedState:
         assert self.smoother is not None
         self.log_scale = float(self.smoother.solution.border.scalars[1])
-        outage_s = (int(self.smoother.stamps_ns[-1]) - self._measured_ns) / NS
-        health: Health = "tracking" if outage_s <= 0.0 else "bridging"
+        outage_s = (stamp_ns - self._measured_ns) / NS
+        carried_on = int(self.smoother.stamps_ns[-1]) > self._measured_ns
+        health: Health = "tracking"
+        if carried_on or outage_s > BRIDGING_AFTER_S:
+            health = "bridging"
         if outage_s > LOST_AFTER_S:
             health = "lost"
         return TrackedState(
@@ -294,14 +234,22 @@ def track(
             f"{WINDOW_S:g} s was initialized with the verdict ok. Run `maci2 init` to see why."
         )
     return Track(
-        states, tracker.keyframes, tracker.starts, tracker.log_scale, tuple(tracker.origins)
+        states,
+        tracker.keyframes,
+        tracker.starts,
+        tracker.log_scale,
+        tracker.slow_factor,
+        tuple(tracker.origins),
     )
 
 
 def window_start(keyframes_ns: Stamps, last: int) -> int | None:
     """First keyframe of the window that ends at keyframe `last`; None before there is one."""
     first = int(np.searchsorted(keyframes_ns, keyframes_ns[last] - round(WINDOW_S * NS)))
-    long_enough = keyframes_ns[last] - keyframes_ns[first] > 0.9 * WINDOW_S * NS
+    shortest_ns = 0.9 * WINDOW_S * NS
+    if first > 0 and keyframes_ns[last] - keyframes_ns[first] <= shortest_ns:
+        first -= 1  # keyframes that do not divide the window: rather one more than none at all
+    long_enough = keyframes_ns[last] - keyframes_ns[first] > shortest_ns
     return first if long_enough and last - first >= 4 else None
 
 
@@ -311,6 +259,3 @@ def _try_start(
     window = vision.part(first, last)
     start_ns, end_ns = int(window.stamps_ns[0]), int(window.stamps_ns[-1])
     return tracker.start(imu.between(start_ns, end_ns), window)
-
-
-document_fields(__name__)

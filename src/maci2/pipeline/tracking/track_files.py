@@ -13,7 +13,7 @@ from maci2 import __version__
 from maci2.datasets.euroc_writer import truth_csv
 from maci2.files import write_atomically, write_json
 from maci2.pipeline.tracking.recording import TrackedRecording
-from maci2.pipeline.tracking.track import TrackedState
+from maci2.pipeline.tracking.tracked import TrackedState
 from maci2.sensors import GroundTruth
 from maci2.types import NS
 
@@ -160,4 +160,8 @@ def track_summary(tracked: TrackedRecording) -> dict[str, Any]:
         "gyro_bias": raw_biases(tracked)[0][-1].tolist(),
         "acc_bias": raw_biases(tracked)[1][-1].tolist(),
         "last_std": std_record(std),
+        "processor_ms": {
+            "vision_per_image": tracked.spent.per_image_ms,
+            "smoothing_per_keyframe": tracked.spent.per_keyframe_ms,
+        },
     }

@@ -1,0 +1,82 @@
+"""What tracking gives: states with covariance, and what became of each relative pose."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from maci2.estimation import InitResult
+from maci2.field_docs import document_fields
+from maci2.types import Array, Mat4, Vec3
+
+Health = Literal["initializing", "tracking", "bridging", "lost"]
+
+
+@dataclass(frozen=True)
+class TrackedState:
+    """One state with its covariance."""
+
+    stamp_ns: int
+    """Timestamp on the IMU's clock [ns]."""
+
+    T_w_b: Mat4
+    """Pose of the IMU in a world whose z axis points up."""
+
+    v_w: Vec3
+    """(3,) velocity of the IMU in that world [m/s]."""
+
+    gyro_bias: Vec3
+    """(3,) bias of the gyroscope, of the samples as the IMU model handed them on [rad/s]."""
+
+    acc_bias: Vec3
+    """(3,) bias of the accelerometer, likewise [m/s^2]."""
+
+    cov: Array
+    """(15, 15), order [phi (right), v, p, gyro bias, acc bias]."""
+
+    health: Health
+    """tracking; bridging: the IMU alone carries the state; lost: it has done so for too long."""
+
+    segment: int
+    """Counts starts: within a segment the track is continuous."""
+
+
+@dataclass(frozen=True)
+class Keyframe:
+    """What became of one relative pose."""
+
+    stamp_ns: int
+    innovation: float | None
+    """Chi-square per degree of freedom against the IMU's prediction; None where unmeasured."""
+
+    rejected: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What the world of a segment is fixed to: place and heading of the IMU at one keyframe."""
+
+    stamp_ns: int
+    T_w_b: Mat4
+
+
+@dataclass(frozen=True)
+class Track:
+    """States at chosen timestamps, causal: each knows nothing of what came after it."""
+
+    states: list[TrackedState]
+    keyframes: list[Keyframe]
+    starts: list[InitResult]
+    """Results of the windows it started from."""
+
+    log_scale: float = 0.0
+    """Logarithm of true length over vision's, where vision left its scale in doubt."""
+
+    slow_factor: float = 1.0
+    """Factor on the variance of vertical and gyroscope bias that the last state has, for errors of
+    vision that last for seconds."""
+
+    origins: tuple[Origin, ...] = ()
+    """One of each segment."""
+
+
+document_fields(__name__)
