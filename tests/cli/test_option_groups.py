@@ -1,6 +1,7 @@
 """Options that belong together."""
 
 import inspect
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from maci2.cli.init import init
 from maci2.cli.option_groups import Measuring, Opening, run_options, spread
 from maci2.errors import OptionError
 
-OPENING = {"--rig", "--imu-rate", "--imu-noise", "--T-b-c", "--topics"}
+OPENING = {"--rig", "--imu-rate", "--imu-noise", "--T-b-c", "--topics", "--columns"}
 
 
 def recorder():
@@ -26,14 +27,15 @@ def recorder():
 
 def test_each_field_of_a_group_is_an_option_where_the_group_stands():
     names = list(inspect.signature(recorder()[0]).parameters)
-    assert names == ["sequence", "rig", "imu_rate", "imu_noise", "t_b_c", "topics", "window"]
+    group = ["rig", "imu_rate", "imu_noise", "t_b_c", "topics", "columns"]
+    assert names == ["sequence", *group, "window"]
 
 
 def test_a_command_gets_its_groups_whole():
     command, calls = recorder()
-    values = dict.fromkeys(("rig", "imu_noise", "t_b_c")) | {"imu_rate": 200.0, "topics": "imu=/a"}
-    command(sequence=Path("seq"), window=1.0, **values)
-    assert calls == [(Path("seq"), Opening(None, 200.0, None, None, "imu=/a"), 1.0)]
+    opening = Opening(imu_rate=200.0, topics="imu=/a")
+    command(sequence=Path("seq"), window=1.0, **asdict(opening))
+    assert calls == [(Path("seq"), opening, 1.0)]
 
 
 def test_every_command_that_opens_recordings_takes_all_options_of_opening():

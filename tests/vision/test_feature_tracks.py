@@ -5,14 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from helpers import chi_square_band, exact_window
+from helpers import chi_square_band
 from maci2.errors import MeasurementError
 from maci2.gaussian import nees
 from maci2.lie import se3_inv, se3_log
-from maci2.sensors import GroundTruth
 from maci2.vision.feature_tracks import FeatureTracks
-from maci2.vision.simulated_tracks import POINTS, SimulatedTracker
-from maci2.vision.two_frame import PinholePair
+from maci2.vision.simulated_tracks import POINTS
+from track_cases import moving_camera
 
 FOCAL, BASELINE = 400.0, 0.1
 
@@ -77,16 +76,6 @@ def test_covariances_of_seen_points_must_be_positive_definite():
     covs[0, 0] = np.diag([1e-6, -1e-6])
     with pytest.raises(MeasurementError, match="covs is not positive definite"):
         replace(tracks, covs=covs)
-
-
-def moving_camera(seed=0, pixel_std=0.5):
-    """A handheld camera of ten keyframes and its tracker."""
-    truth = exact_window("handheld", "midpoint", seed).truth
-    nothing = np.zeros((len(truth.stamps_ns), 3))
-    camera = PinholePair(460.0, (375.5, 239.5), 0.11)
-    tracker = SimulatedTracker(camera, (752, 480), truth.T_b_c, pixel_std, (1.5, 8.0))
-    moved = GroundTruth(truth.stamps_ns, truth.Ts_c0_b, nothing, nothing, nothing, "c0")
-    return tracker, moved
 
 
 def test_simulated_points_are_where_the_true_camera_sees_them():
