@@ -74,7 +74,10 @@ def test_the_learned_imu_model_finds_gravity_on_recordings_it_has_not_seen(
 
 @pytest.mark.parametrize("name", ["V1_02_medium", "V2_03_difficult"])
 def test_extrinsics_are_found_without_a_guess(data_root, name):
-    options = RunOptions(TRUTH, window_s=30.0, keyframes=calibration_keyframes(30.0))
+    # Published clocks wander by milliseconds; `maci2 calibrate` estimates the offset, too.
+    options = RunOptions(
+        TRUTH, window_s=30.0, keyframes=calibration_keyframes(30.0), time_offset=True
+    )
     inputs, result = calibrate_recording(data_root / "euroc" / name, options)
     rotation_deg, translation = calibration_errors(result, inputs.T_b_c)
     assert result.verdict.status == "ok"
