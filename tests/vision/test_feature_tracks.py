@@ -11,7 +11,7 @@ from maci2.gaussian import nees
 from maci2.lie import se3_inv, se3_log
 from maci2.vision.feature_tracks import FeatureTracks
 from maci2.vision.simulated_tracks import POINTS
-from track_cases import moving_camera
+from simulated_track_cases import moving_camera
 
 FOCAL, BASELINE = 400.0, 0.1
 

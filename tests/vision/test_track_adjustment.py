@@ -12,7 +12,7 @@ from maci2.lie import se3_exp, se3_inv, se3_log
 from maci2.vision.relative_pose import stacked
 from maci2.vision.track_adjustment import _chained, _triangulated, _views, adjusted_steps
 from maci2.vision.track_equations import residuals
-from track_cases import moving_camera
+from simulated_track_cases import moving_camera
 
 
 def tracks_of(seed=0, pixel_std=0.5):
