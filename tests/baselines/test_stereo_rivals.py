@@ -71,7 +71,7 @@ def test_positions_are_where_another_solver_finds_them():
     off = replace(seen, xy=seen.xy + 30.0 * std * mismatched[..., None])
     found = adjust_positions(off, x.moved(steps, 0.0 * x.points_w), std)
     np.testing.assert_array_equal(found.p_w_b[0], x.p_w_b[0])
-    # The gate drops all mismatches and, at half its noise, nothing else: what is left is plain least
+    # The gate drops all mismatches and, at half its noise, nothing else: what is left is least
     # squares of the others, since the last round has no robust loss.
     seen = replace(seen, seen=seen.seen & ~mismatched)
     for k in (1, 6):
