@@ -7,6 +7,7 @@ import numpy as np
 
 from maci2.diagnostics.checks.imu_noise import SENSORS, noise_findings
 from maci2.findings import Finding, Level, fault
+from maci2.imu.repeated_values import MIN_STUCK_S, changed, runs_of_equal, stuck_axis
 from maci2.sensors import ImuNoise, ImuSamples
 from maci2.sensors.plausibility import (
     DISAGREE,
@@ -15,7 +16,6 @@ from maci2.sensors.plausibility import (
     ImuFault,
     graded_imu_faults,
 )
-from maci2.sensors.repeated_values import MIN_STUCK_S, changed, runs_of_equal, stuck_axis
 from maci2.types import GRAVITY_NORM, Array
 
 MIN_REPEATED_PCT = 2.0

@@ -5,7 +5,7 @@ it, since biases and gravity take it up.
 """
 
 from maci2.imu import ImuMeasurements
-from maci2.sensors.repeated_values import MOST_HELD, changed, held_share, stuck_axis
+from maci2.imu.repeated_values import MOST_HELD, changed, held_share, stuck_axis
 from maci2.types import NS, Array
 
 
