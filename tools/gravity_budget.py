@@ -57,7 +57,7 @@ def open_all(data: Path) -> list[Known]:
     names = sorted(EUROC.train + EUROC.tune)
     found = []
     for track in load_tracks(EUROC, tuple(names), data):
-        inputs = open_inputs(data / track.name, RunOptions(parse_vision("truth:1,1", "camera", "")))
+        inputs = open_inputs(data / track.name, RunOptions(parse_vision("truth:1,1", "camera", None)))
         truth = cached_audit(inputs.recording).truth
         chunk = (truth.stamps_ns - truth.stamps_ns[0]) // round(CHUNK_S * NS)
         bias = np.hstack([truth.bias_gyro, truth.bias_acc])
@@ -136,7 +136,7 @@ def print_budget(data: Path, recordings: list[Known]) -> None:
 
 def force_errors(data: Path, known: Known) -> dict[str, Array]:
     """(3 m, k) of every window: the error of the mean specific force [m/s^2], and regressors."""
-    options = RunOptions(parse_vision("truth:1,1", "camera", ""))
+    options = RunOptions(parse_vision("truth:1,1", "camera", None))
     imu = open_inputs(data / known.name, options).recording.imu
     states = truth_states(imu, known.truth, known.name)
     acc = imu.acc[states.samples]
