@@ -44,6 +44,8 @@ class Kernel:
     """A function that is compiled when Python first calls it, or read from the cache."""
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
+        if not are_interpreted():
+            _show_kernels_to_numba()
         self.py_func = function
         self._options = OPTIONS | options
         self._compiled: Callable[..., Any] | None = None
