@@ -1,6 +1,7 @@
 """Pose of the camera on the IMU, from motion alone: no target, no guess."""
 
 import time
+from dataclasses import replace
 from itertools import permutations, product
 
 import numpy as np
@@ -23,6 +24,7 @@ from maci2.estimation import CalibrationLimits, CalibrationResult, SolverConfig
 from maci2.estimation.config import DEFAULT_CONFIG
 from maci2.estimation.initial_guess import lever_arm, start_values
 from maci2.estimation.initialize import require_arguments
+from maci2.estimation.motion_choice import choose_motions
 from maci2.estimation.premises import window_premises
 from maci2.estimation.rotation_alignment import (
     RotationAlignment,
@@ -88,13 +90,22 @@ def calibrate(
     require_type(limits, CalibrationLimits, "limits", "CalibrationLimits()")
     require_window(imu, vision)
 
+    stated = vision
     solved, vision, aligned = solve_from_nothing(imu, vision, mounting, config)
+    second = 0
+    if config.robust and any(vision.motions):
+        # Extrinsics first: without them the IMU says nothing of a camera's motion.
+        choice = choose_motions(imu, vision, solved.solution.border.T_b_c, config)
+        second = int(choice.second.sum())
+        chosen = replace(choice.vision, stamps_ns=stated.stamps_ns)
+        solved, vision, aligned = solve_from_nothing(imu, chosen, mounting, config)
     found = solved.posterior()
     frame = frame_covariance(vision.std_frame, solved.solution.border.T_b_c)
     posterior = None if found is None else calibrated_posterior(solved, found, frame)
     scale = measured_scale(imu, vision, solved, mounting, config)
     progress = calibration_progress(solved, frame)
     report = solve_report(solved, found, 1e3 * (time.perf_counter() - began))
+    report = replace(report, second_motions=second)
     state = calibrated_state(solved, imu)
     premises = window_premises(imu, vision, state.T_b_c, config.rule, False)
     checks = [one_instant(position_delay(imu, vision, solved, mounting, config))]

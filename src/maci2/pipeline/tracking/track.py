@@ -5,6 +5,7 @@ import numpy as np
 from maci2.chain import States
 from maci2.errors import DatasetError, MeasurementError
 from maci2.estimation import InitResult, SolverConfig, initialize
+from maci2.estimation.motion_choice import WINDOW, MotionChoice, choose_motions
 from maci2.gaussian import nees
 from maci2.imu import ImuMeasurements
 from maci2.imu.stationary import MAX_STD
@@ -71,9 +72,10 @@ class Tracker:
         """
         stamps_ns = vision.stamps_ns
         first = window_start(stamps_ns, last)
+        decided = self._decided(imu, vision, last, first)
         doubted = self.doubtful and first is not None and int(stamps_ns[first]) >= self._started_ns
         waiting = self.smoother is None or doubted
-        if waiting and first is not None and _try_start(self, imu, vision, first, last):
+        if waiting and first is not None and _try_start(self, imu, decided.vision):
             return
         if self.smoother is None:
             return
@@ -82,12 +84,25 @@ class Tracker:
             self.add(
                 imu.between(int(self.smoother.stamps_ns[0]), stamp_ns),
                 stamps_ns[last - 1 : last + 1],
-                vision.Ts_ck_ck1[last - 1],
-                vision.covs_T_ck_ck1[last - 1],
+                decided.vision.Ts_ck_ck1[-1],
+                decided.vision.covs_T_ck_ck1[-1],
                 reason,
+                bool(decided.second[-1]),
             )
         except DatasetError as error:
             self.stop(stamp_ns, str(error))
+
+    def _decided(
+        self, imu: ImuMeasurements, vision: RelativePoses, last: int, first: int | None
+    ) -> MotionChoice:
+        """The relative poses of the window that ends at keyframe `last`, or of what there is of it,
+        with the motions that the IMU chooses."""
+        window = vision.part(max(last - WINDOW, 0) if first is None else first, last)
+        undecided = MotionChoice(window, np.zeros(len(window) - 1, dtype=bool))
+        try:
+            return choose_motions(imu, window, self._T_b_c, self._solver)
+        except DatasetError:
+            return undecided
 
     def start(self, imu: ImuMeasurements, vision: RelativePoses) -> bool:
         """Initialize on a window; True where its verdict is good enough to go on from."""
@@ -109,10 +124,16 @@ class Tracker:
         return True
 
     def add(
-        self, imu: ImuMeasurements, stamps_ns: Stamps, T_ck_ck1: Mat4, cov: Array, reason: str
+        self,
+        imu: ImuMeasurements,
+        stamps_ns: Stamps,
+        T_ck_ck1: Mat4,
+        cov: Array,
+        reason: str,
+        second_motion: bool = False,
     ) -> None:
         """The keyframe at stamps_ns[1], measured from the one at stamps_ns[0]; `reason` says why
-        it was not, where it was not."""
+        it was not, where it was not, `second_motion` that it is the motion of fewer matches."""
         assert self.smoother is not None
         stamp_ns = int(stamps_ns[1])
         if reason:
@@ -130,7 +151,7 @@ class Tracker:
             self._measured_ns = stamp_ns
             rate = stationary_rate(imu, stamps_ns, T_ck_ck1, cov)
             self.smoother.add(imu, stamp_ns, T_ck_ck1, cov, rate)
-        self.keyframes.append(Keyframe(stamp_ns, chi2, rejected, reason))
+        self.keyframes.append(Keyframe(stamp_ns, chi2, rejected, reason, second_motion))
 
     def stop(self, stamp_ns: int, reason: str) -> None:
         """The IMU has a gap, across which nothing can be carried: start again after it."""
@@ -253,9 +274,6 @@ def window_start(keyframes_ns: Stamps, last: int) -> int | None:
     return first if long_enough and last - first >= 4 else None
 
 
-def _try_start(
-    tracker: Tracker, imu: ImuMeasurements, vision: RelativePoses, first: int, last: int
-) -> bool:
-    window = vision.part(first, last)
+def _try_start(tracker: Tracker, imu: ImuMeasurements, window: RelativePoses) -> bool:
     start_ns, end_ns = int(window.stamps_ns[0]), int(window.stamps_ns[-1])
     return tracker.start(imu.between(start_ns, end_ns), window)
