@@ -36,8 +36,10 @@ def imu_report(
     bins: Annotated[int, typer.Option(help="equally filled bins of predicted sigma")] = 6,
     json: opt.Json = None,
 ) -> None:
-    """Are the IMU's covariances consistent? Integration errors, NEES, bins on y = x, baselines
-    beside."""
+    """Are the IMU's covariances consistent?
+
+    Integration errors, NEES and bins on y = x, with baselines beside.
+    """
     from maci2.errors import require_in_range
     from maci2.evaluation.imu_report import TRUTHS, choose_predictors
     from maci2.evaluation.imu_report import imu_report as run
