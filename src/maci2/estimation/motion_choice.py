@@ -23,7 +23,9 @@ from maci2.estimation.outlier_rejection import (
     line_distances,
     rotation_distances,
     velocity_limits,
+    without,
 )
+from maci2.estimation.results import SolveReport
 from maci2.imu import ImuMeasurements, Preintegrated, preintegrate
 from maci2.types import Array
 from maci2.vision import RelativePoses
@@ -41,15 +43,18 @@ class MotionChoice(NamedTuple):
     second: Mask
     """(m,) where the motion of fewer matches was chosen."""
 
+    rejected: Mask
+    """(m,) where none of the motions agrees with the IMU: nothing is known of these poses."""
+
 
 def choose_motions(
     imu: ImuMeasurements, vision: RelativePoses, T_b_c: Array, config: SolverConfig
 ) -> MotionChoice:
     """Decide what can be decided of all relative poses in doubt, window by window; the others stay
     as they are."""
-    second = np.zeros(len(vision) - 1, dtype=bool)
-    if not any(vision.motions):
-        return MotionChoice(vision, second)
+    second, rejected = np.zeros((2, len(vision) - 1), dtype=bool)
+    if not config.robust or not any(vision.motions):
+        return MotionChoice(vision, second, rejected)
     Ts, covs = vision.Ts_ck_ck1.copy(), vision.covs_T_ck_ck1.copy()
     motions = list(vision.motions)
     windows = max(round(len(second) / WINDOW), 1)
@@ -57,18 +62,28 @@ def choose_motions(
         first = int(some[0])
         chosen = _chosen(imu, vision.part(first, int(some[-1]) + 1), T_b_c, config)
         for k, which in chosen.items():
+            motions[first + k] = ()
+            if which is None:
+                rejected[first + k] = True
+                continue
             motion = vision.motions[first + k][which]
             Ts[first + k], covs[first + k] = motion.T_ck_ck1, motion.cov_T_ck_ck1
-            motions[first + k] = ()
             second[first + k] = which > 0
     decided = replace(vision, Ts_ck_ck1=Ts, covs_T_ck_ck1=covs, motions=tuple(motions))
-    return MotionChoice(decided, second)
+    return MotionChoice(without(decided, ~rejected), second, rejected)
+
+
+def with_choice(report: SolveReport, choice: MotionChoice) -> SolveReport:
+    """The report of a solution with these motions."""
+    rejected = report.rejected + int(choice.rejected.sum())
+    return replace(report, rejected=rejected, second_motions=int(choice.second.sum()))
 
 
 def _chosen(
     imu: ImuMeasurements, vision: RelativePoses, T_b_c: Array, config: SolverConfig
-) -> dict[int, int]:
-    """Pose in doubt -> its motion that the IMU chooses, of one window."""
+) -> dict[int, int | None]:
+    """Pose in doubt -> its motion that the IMU chooses, None where it contradicts all of them, of
+    one window."""
     doubted = np.array([len(some) > 1 for some in vision.motions])
     if not doubted.any() or vision.measured.sum() <= NEEDED:
         return {}
@@ -88,13 +103,13 @@ def _chosen(
     half = 0.5 * vision.measured.sum()
     if held <= max(half, NEEDED) or others > half:
         return {}
-    chosen = {}
+    chosen: dict[int, int | None] = {}
     for k in np.flatnonzero(doubted):
         along = line_distances(line, limit, prior.std_acc, best & (pose != k))
         away = np.maximum(along.reshape(2, -1)[:, k], [turned[0][k], turned[1][k]])
         which = int(np.argmin(away))
-        if away[which] < 1.0 and away[1 - which] > GAP:
-            chosen[int(k)] = which
+        if away[1 - which] > GAP and not 1.0 <= away[which] <= GAP:
+            chosen[int(k)] = which if away[which] < 1.0 else None
     return chosen
 
 

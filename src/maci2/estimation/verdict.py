@@ -221,7 +221,7 @@ def judge_calibration(
     checks.append(plausible_scale(report.scale or 1.0, 0.0, vision.std_scale))
     if scale is not None:
         checks.append(plausible_scale(scale.scale, scale.std, STD_ACC_SCALE))
-    checks.append(choices(report, int(vision.measured.sum())))
+    checks += [check(report, int(vision.measured.sum())) for check in (rejections, choices)]
     checks.extend(further)
     status, reasons = worst(checks)
     reasons += _consistency(report, vision, rotations.residuals)

@@ -75,6 +75,15 @@ def from_arrays(content: Mapping[str, Any], count: int, source: str) -> tuple[Po
 
 def require_motions(motions: Sequence[Possible], count: int) -> tuple[Possible, ...]:
     """`motions` of `count` relative poses; not given: none of them is in doubt."""
+    sound = isinstance(motions, tuple | list) and all(
+        isinstance(some, tuple | list) and all(isinstance(one, PossibleMotion) for one in some)
+        for some in motions
+    )
+    if not sound:
+        raise MeasurementError(
+            f"motions are {motions!r}, needed the PossibleMotion of {count} poses, none for a pose "
+            "without doubt."
+        )
     listed = tuple(tuple(some) for some in motions) or ((),) * count
     if len(listed) != count:
         raise MeasurementError(f"found {len(listed)} motions, needed {count}, one for each pose.")

@@ -79,7 +79,7 @@ class Tracker:
             recent = imu.between(int(self.smoother.stamps_ns[0]), stamp_ns)
             window = decided.vision
             motion = window.part(len(window) - 2, len(window) - 1)
-            self.add(recent, motion, reason, bool(decided.second[-1]))
+            self.add(recent, motion, reason or motion.reasons[0], bool(decided.second[-1]))
         except DatasetError as error:
             self.stop(stamp_ns, str(error))
 
@@ -89,7 +89,7 @@ class Tracker:
         """The relative poses of the window that ends at keyframe `last`, or of what there is of it,
         with the motions that the IMU chooses."""
         window = vision.part(max(last - WINDOW, 0) if first is None else first, last)
-        undecided = MotionChoice(window, np.zeros(len(window) - 1, dtype=bool))
+        undecided = MotionChoice(window, *np.zeros((2, len(window) - 1), dtype=bool))
         try:
             return choose_motions(imu, window, self._T_b_c, self._solver)
         except DatasetError:
