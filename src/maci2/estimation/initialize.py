@@ -11,7 +11,7 @@ from maci2.estimation.config import DEFAULT_CONFIG, SolverConfig
 from maci2.estimation.initial_guess import start_values
 from maci2.estimation.levenberg_marquardt import Variables
 from maci2.estimation.outlier_rejection import inlier_poses, resolved, suspicious, without
-from maci2.estimation.premises import Premises, window_premises, with_window_rate
+from maci2.estimation.premises import Premises, window_premises, with_window_samples
 from maci2.estimation.results import InitResult, Posterior, SolveReport, VIState
 from maci2.estimation.rotation_alignment import RotationAlignment, align_rotations
 from maci2.estimation.scale import free_constants
@@ -72,7 +72,7 @@ def initialize(
             solved = again.with_rejected(inliers)
 
     if premises is not None:
-        evidence = Evidence(with_window_rate(premises, imu))
+        evidence = Evidence(with_window_samples(premises, imu))
     else:
         evidence = _window_evidence(imu, vision, solved, T_b_c, config)
     report = replace(solved.report, solve_ms=1e3 * (time.perf_counter() - began))

@@ -8,7 +8,8 @@ from maci2.estimation import InitResult, SolverConfig, initialize
 from maci2.imu import ImuMeasurements
 from maci2.pipeline.tracking.first_window import world_states
 from maci2.pipeline.tracking.propagation import propagated
-from maci2.pipeline.tracking.smoother import FixedLagSmoother, SmootherConfig, covered
+from maci2.pipeline.tracking.slow_errors import NO_SLOW_ERRORS
+from maci2.pipeline.tracking.smoother import FixedLagSmoother, SmootherConfig
 from maci2.pipeline.tracking.tracked import Health, Keyframe, Origin, Track, TrackedState
 from maci2.pipeline.zero_motion import STILL_CHI2, at_rest, is_quiet, is_still
 from maci2.types import NS, Array, Mat4, Stamps
@@ -52,7 +53,7 @@ class Tracker:
         self.origins: list[Origin] = []
         self.segment = -1
         self.log_scale = 0.0  # of true length over vision's, as last estimated
-        self.slow_factor = 1.0  # of the last state that was asked for
+        self.slow_factors = NO_SLOW_ERRORS  # of the last state that was asked for
         self._measured_ns = 0
         self._started_ns = 0
         self._rejected_in_a_row = 0
@@ -150,8 +151,8 @@ class Tracker:
         """States at timestamps since the last keyframe, carried by the IMU."""
         assert self.smoother is not None
         state, cov = self.smoother.latest
-        self.slow_factor = self.smoother.slow_factor
-        cov = covered(cov, self.slow_factor)
+        self.slow_factors = self.smoother.slow_factors
+        cov = self.slow_factors.covered(cov)
         last_ns = int(self.smoother.stamps_ns[-1])
         found = []
         if len(stamps_ns) and int(stamps_ns[0]) == last_ns:
@@ -229,7 +230,7 @@ def track(
         tracker.keyframes,
         tracker.starts,
         tracker.log_scale,
-        tracker.slow_factor,
+        tracker.slow_factors,
         tuple(tracker.origins),
     )
 
