@@ -21,7 +21,7 @@ def bench(
     ] = None,
     json: opt.Json = None,
 ) -> None:
-    """Speed against GTSAM on the same problem, in one run, as ratios."""
+    """Speed, as ratios to other libraries in one run."""
     if cold:
         write_json(json, _first_answers(recording))
         return

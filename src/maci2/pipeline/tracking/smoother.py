@@ -28,7 +28,7 @@ from maci2.chain import (
     solve_chain,
     with_wandering_constants,
     without_first,
-    zero_motion,
+    zero_velocity,
 )
 from maci2.errors import MeasurementError
 from maci2.estimation import InitResult
@@ -38,7 +38,7 @@ from maci2.pipeline.tracking.calibration_spread import KNOWN, CalibrationSpread
 from maci2.pipeline.tracking.first_window import bias_prior, gauge_prior, world_states
 from maci2.pipeline.tracking.propagation import propagated_mean
 from maci2.pipeline.tracking.visual_noise import Innovation, VisualNoise, innovation
-from maci2.types import NS, Array, Mat4, Mat6, Stamps, Vec3
+from maci2.types import NS, Array, Mat4, Mat6, Stamps
 from maci2.vision import RelativePoses
 
 LAG_RANGE_S = (0.5, 3600.0)
@@ -91,7 +91,7 @@ class FixedLagSmoother:
         self._noise = VisualNoise()
         self._problem: ChainProblem | None = None
         self._solution: ChainSolution | None = None
-        self._innovation: tuple[int, Innovation] | None = None
+        self._innovation: tuple[tuple[int, bytes], Innovation] | None = None
 
     def start(self, imu: ImuMeasurements, vision: RelativePoses, result: InitResult) -> None:
         """Begin with an initialized window.
@@ -126,13 +126,15 @@ class FixedLagSmoother:
         stamp_ns: int,
         T_ck_ck1: Mat4 | None,
         cov_T_ck_ck1: Mat6 | None,
-        stationary_rate: Vec3 | None = None,
+        still: bool = False,
     ) -> None:
         """Append a keyframe and smooth; without a relative pose from the keyframe before, the IMU
         alone ties the two.
 
-        `imu` covers the window and the new keyframe. `stationary_rate` is the gyroscope's mean
-        reading [rad/s] where the device stood still since the keyframe before.
+        `imu` covers the window and the new keyframe. `still` says that the device stands still:
+        it has no velocity, and its relative poses show nothing of the noise in motion. The
+        gyroscope's reading is not taken for its bias: in flight that is another one by up to
+        1e-3 rad/s (`imu.stationary`), more than relative poses leave open.
         """
         problem, solution = self._current()
         states = solution.states
@@ -143,8 +145,8 @@ class FixedLagSmoother:
         camera, priors = problem.camera, problem.priors
         if T_ck_ck1 is not None and cov_T_ck_ck1 is not None:
             cov = self.stated(cov_T_ck_ck1)
-            difference = self._predicted(imu, span, T_ck_ck1)
-            self._noise.observe(difference, cov_T_ck_ck1)
+            if not still:
+                self._noise.observe(self._predicted(imu, span, T_ck_ck1), cov_T_ck_ck1)
             assert camera is not None
             camera = replace(
                 camera,
@@ -152,10 +154,9 @@ class FixedLagSmoother:
                 Ts_ck_ck1=np.concatenate([camera.Ts_ck_ck1, T_ck_ck1[None]]),
                 covs=np.concatenate([camera.covs, cov[None]]),
             )
-        if stationary_rate is not None:
+        if still:
             std = self.config.std_zero_velocity
-            still = zero_motion(k + 1, stationary_rate, std, 1e-4, solution.border)
-            priors = (*priors, still)
+            priors = (*priors, zero_velocity(k + 1, std, solution.border))
         self._problem = replace(
             problem,
             imu=imu,
@@ -170,10 +171,11 @@ class FixedLagSmoother:
     def innovation(
         self, imu: ImuMeasurements, stamp_ns: int, T_ck_ck1: Mat4, cov_T_ck_ck1: Mat6
     ) -> float:
-        """Chi-square per degree of freedom of a relative pose against the IMU's prediction."""
+        """Chi-square per degree of freedom of a relative pose and its (6, 6) covariance against
+        the IMU's prediction."""
         span = np.array([self.stamps_ns[-1], stamp_ns])
         difference = self._predicted(imu, span, T_ck_ck1)
-        return float(nees(difference.r, difference.cov + self.stated(cov_T_ck_ck1))) / 6.0
+        return float(nees(difference.r, difference.cov + cov_T_ck_ck1)) / 6.0
 
     def stated(self, cov_T_ck_ck1: Mat6) -> Mat6:
         """Covariance of a relative pose as it is used."""
@@ -183,11 +185,11 @@ class FixedLagSmoother:
 
     def _predicted(self, imu: ImuMeasurements, span_ns: Stamps, T_ck_ck1: Mat4) -> Innovation:
         """The innovation of a relative pose, computed once however often it is asked for."""
-        stamp_ns = int(span_ns[1])
-        if self._innovation is None or self._innovation[0] != stamp_ns:
+        asked = (int(span_ns[1]), T_ck_ck1.tobytes())
+        if self._innovation is None or self._innovation[0] != asked:
             state, cov = self.latest
             border = self.solution.border
-            self._innovation = (stamp_ns, innovation(state, cov, border, imu, span_ns, T_ck_ck1))
+            self._innovation = (asked, innovation(state, cov, border, imu, span_ns, T_ck_ck1))
         return self._innovation[1]
 
     @property
