@@ -10,7 +10,7 @@ from maci2.estimation.premises.evidence import (
     PremiseEvidence,
     Premises,
     window_premises,
-    with_window_rate,
+    with_window_samples,
 )
 from maci2.estimation.premises.sample_rate import SampleRate, sample_rate
 
@@ -24,5 +24,5 @@ __all__ = [
     "contradictions_of_calibration",
     "sample_rate",
     "window_premises",
-    "with_window_rate",
+    "with_window_samples",
 ]

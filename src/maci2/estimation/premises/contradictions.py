@@ -37,7 +37,9 @@ def contradictions(premises: Premises, gravity_norm: float, offset_free: bool) -
 
     Causes come before effects: with wrong axes, a scale means nothing.
     """
-    reasons = _rate(premises.sample_rate)
+    reasons = [*premises.dead_channels, *_rate(premises.sample_rate)]
+    if premises.dead_channels:
+        return reasons
     mirrored = _mirrored(premises)
     if mirrored:
         return reasons + mirrored
@@ -54,7 +56,7 @@ def contradictions(premises: Premises, gravity_norm: float, offset_free: bool) -
 def contradictions_of_calibration(premises: Premises, offset_free: bool) -> list[str]:
     """Reasons against what a calibration takes as given: axes that are not mirrored, the clock and
     the sample rate. It asks the extrinsics themselves."""
-    reasons = _rate(premises.sample_rate) + _mirrored(premises)
+    reasons = [*premises.dead_channels, *_rate(premises.sample_rate), *_mirrored(premises)]
     return reasons if offset_free or reasons else _time_offset(premises)
 
 

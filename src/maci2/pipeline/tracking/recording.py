@@ -16,6 +16,8 @@ from maci2.chain import (
     solve_chain,
 )
 from maci2.errors import DatasetError
+from maci2.estimation import SolverConfig
+from maci2.estimation.motion_choice import choose_motions
 from maci2.imu.model_choice import is_learned
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
@@ -23,7 +25,7 @@ from maci2.pipeline.rehearsals import warm_up
 from maci2.pipeline.tracking.calibration_spread import bias_walks, calibration_spread
 from maci2.pipeline.tracking.first_window import bias_prior, gauge_prior
 from maci2.pipeline.tracking.propagation import propagated
-from maci2.pipeline.tracking.smoother import SmootherConfig, covered
+from maci2.pipeline.tracking.smoother import SmootherConfig
 from maci2.pipeline.tracking.track import track
 from maci2.pipeline.tracking.tracked import Track, TrackedState
 from maci2.types import NS, Stamps
@@ -99,6 +101,7 @@ def track_recording(
         wanted_ns = np.union1d(images_ns, samples_ns[inside])
     found = track(inputs.imu, vision, inputs.T_b_c, walks, wanted_ns, config)
     if batch:
+        vision = choose_motions(inputs.imu, vision, inputs.T_b_c, SolverConfig()).vision
         found = smoothed(inputs, vision, found, walks, config)
     spent = ProcessorTime(
         1e3 * (seen_s - began_s) / len(images_ns),
@@ -181,7 +184,7 @@ def smoothed(
     problem = ChainProblem(imu, keyframes_ns, *walks, unknowns, camera, priors=priors)
     solution = solve_chain(problem, states, border, ChainConfig())
     border = solution.border
-    covs = covered(chain_posterior(solution).states, causal.slow_factor)
+    covs = causal.slow_factors.covered(chain_posterior(solution).states)
     images_ns = np.array([state.stamp_ns for state in part])
     found: list[TrackedState] = []
     for k, stamp_ns in enumerate(keyframes_ns):

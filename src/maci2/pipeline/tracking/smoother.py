@@ -37,6 +37,7 @@ from maci2.imu import ImuMeasurements
 from maci2.pipeline.tracking.calibration_spread import KNOWN, CalibrationSpread
 from maci2.pipeline.tracking.first_window import bias_prior, gauge_prior, world_states
 from maci2.pipeline.tracking.propagation import propagated_mean
+from maci2.pipeline.tracking.slow_errors import NO_SLOW_ERRORS, SlowErrors, SlowFactors
 from maci2.pipeline.tracking.visual_noise import Innovation, VisualNoise, innovation
 from maci2.types import NS, Array, Mat4, Mat6, Stamps
 from maci2.vision import RelativePoses
@@ -89,6 +90,7 @@ class FixedLagSmoother:
         self._T_b_c = T_b_c
         self._walks = (walk_gyro, walk_acc)
         self._noise = VisualNoise()
+        self._slow = SlowErrors(self._walks)
         self._problem: ChainProblem | None = None
         self._solution: ChainSolution | None = None
         self._innovation: tuple[tuple[int, bytes], Innovation] | None = None
@@ -166,6 +168,7 @@ class FixedLagSmoother:
         )
         extended = (np.concatenate([a, b]) for a, b in zip(states, predicted, strict=True))
         self._solve(States(*extended), solution.border)
+        self._slow.observe(imu, stamp_ns, *self.latest, self.solution.border)
         self._forget()
 
     def innovation(
@@ -209,9 +212,9 @@ class FixedLagSmoother:
         return States(*(values[-1:] for values in solution.states)), self._latest_cov
 
     @property
-    def slow_factor(self) -> float:
-        """Factor on the variance of vertical and gyroscope bias; see `covered`."""
-        return self._noise.slow_factor if self.config.adapt_visual_noise else 1.0
+    def slow_factors(self) -> SlowFactors:
+        """Factors on the variance of vertical and biases for errors that last for seconds."""
+        return self._slow.factors if self.config.adapt_visual_noise else NO_SLOW_ERRORS
 
     def _current(self) -> tuple[ChainProblem, ChainSolution]:
         if self._problem is None or self._solution is None:
@@ -237,15 +240,3 @@ class FixedLagSmoother:
             problem = replace(problem, priors=(marginal, *problem.priors[1:]))
             solution = solution_without_first(problem, solution)
         self._problem, self._solution = problem, solution
-
-
-def covered(cov: Array, slow_factor: float) -> Array:
-    """Covariances (..., 15, 15) that cover errors of vision which last for seconds.
-
-    The estimate keeps its weights, which suit the fast part of the noise. Errors that are larger by
-    a factor at low frequencies make what averages them, orientation and gyroscope bias, worse by
-    that factor.
-    """
-    spread = np.ones(15)
-    spread[0:3] = spread[9:12] = np.sqrt(slow_factor)
-    return np.asarray(spread[:, None] * cov * spread)
