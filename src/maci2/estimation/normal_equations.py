@@ -19,13 +19,16 @@ from maci2.estimation.problem import (
     Variables,
     gravity_basis,
 )
-from maci2.estimation.residuals import COLUMNS, imu_residual, visual_residual
-from maci2.estimation.small_cholesky import BLOCK, add_gram, padded
+from maci2.estimation.residuals import COLUMNS, XI_BC, imu_residual, visual_residual
+from maci2.estimation.small_cholesky import BLOCK, gram, padded, whiten
 from maci2.lie import se3_adj, se3_inv
 from maci2.types import Array
 
 SHARED = COLUMNS - 2 * BLOCK
 """Unknowns that all keyframes share: gravity, two biases, extrinsics (last)."""
+
+GIVEN = XI_BC.start - 2 * BLOCK
+"""As many without the extrinsics: the border where these are given."""
 
 VISUAL = 6
 """Visual residuals of one step; there are `BLOCK` inertial ones."""
@@ -45,7 +48,7 @@ class System(NamedTuple):
 @kernel
 def empty_system(keyframes: int, unknowns: Unknowns) -> System:
     """Room for the normal equations of so many keyframes."""
-    border = SHARED if unknowns.extrinsics else SHARED - 6
+    border = SHARED if unknowns.extrinsics else GIVEN
     return System(
         np.empty((keyframes, BLOCK, BLOCK)),
         np.empty((keyframes, BLOCK, BLOCK)),
@@ -61,12 +64,15 @@ def linearize(
     m: Measurements, priors: Priors, unknowns: Unknowns, x: Variables, system: System
 ) -> float:
     """Fill `system` with the normal equations at x; returns the cost there."""
-    columns = 2 * BLOCK + len(system.D)
-    W_visual = np.zeros((BLOCK, BLOCK))
-    r_visual, J_visual = np.zeros(BLOCK), np.zeros((BLOCK, padded(COLUMNS + 1)))
-    r_imu, J_imu = np.zeros(BLOCK), np.zeros((BLOCK, padded(COLUMNS + 1)))
-    H = np.empty((padded(columns + 1), padded(columns + 1)))
-    white = np.empty((BLOCK, padded(columns + 1)))
+    border = len(system.D)
+    last, last_visual = 2 * BLOCK + border, VISUAL + border - GIVEN
+    W_visual, r = np.zeros((BLOCK, BLOCK)), np.zeros(BLOCK)
+    J = np.zeros((VISUAL, COLUMNS if unknowns.extrinsics else XI_BC.start))
+    visual = np.zeros((BLOCK, padded(last_visual + 1)))
+    imu = np.zeros((BLOCK, padded(last + 1)))
+    H_visual = np.empty((visual.shape[1], visual.shape[1]))
+    H = np.empty((imu.shape[1], imu.shape[1]))
+    white_visual, white = np.empty(visual.shape), np.empty(imu.shape)
     basis = gravity_basis(x.g_c0, unknowns.sphere)
     adj_c_b = se3_adj(se3_inv(x.T_b_c))
     delta_bg, delta_ba = np.empty(3), np.empty(3)
@@ -76,7 +82,15 @@ def linearize(
     cost = _add_priors(priors, unknowns, x, system)
     for k in range(len(m.dt)):
         T_c0_bk, T_c0_bk1 = x.Ts_c0_b[k], x.Ts_c0_b[k + 1]
-        visual_residual(m.Ts_ck_ck1[k], T_c0_bk, T_c0_bk1, x.T_b_c, r_visual, J_visual)
+        visual_residual(m.Ts_ck_ck1[k], T_c0_bk, T_c0_bk1, x.T_b_c, r, J)
+        _visual_columns(r, J, adj_c_b, k == 0, last_visual, visual)
+        for i in range(VISUAL):
+            for j in range(VISUAL):
+                W_visual[i, j] = m.white_visual[k, i, j]
+        cost += _whitened_gram(
+            W_visual, visual, last_visual, m.visual_limit, white_visual, H_visual
+        )
+        _add_visual(H_visual, k, last_visual, system)
         imu_residual(
             m.dt[k],
             m.gamma[k],
@@ -91,19 +105,14 @@ def linearize(
             x.g_c0,
             delta_bg,
             delta_ba,
-            r_imu,
-            J_imu,
+            r,
+            imu,
         )
-        _constrain_shared(basis, unknowns, J_imu)
-        if k == 0:
-            _constrain_first_pose(adj_c_b, J_visual)
-            _constrain_first_pose(adj_c_b, J_imu)
-        for i in range(VISUAL):
-            for j in range(VISUAL):
-                W_visual[i, j] = m.white_visual[k, i, j]
-        H.fill(0.0)
-        cost += _add_whitened(W_visual, r_visual, J_visual, columns, m.visual_limit, white, H)
-        cost += _add_whitened(m.white_imu[k], r_imu, J_imu, columns, np.inf, white, H)
+        _constrain_shared(basis, unknowns, imu)
+        _constrain_first_pose(adj_c_b, k == 0, border, imu)
+        for i in range(BLOCK):
+            imu[i, last] = r[i]
+        cost += _whitened_gram(m.white_imu[k], imu, last, np.inf, white, H)
         _add_step(H, k, system)
     _pin(unknowns, system)
     return cost
@@ -120,6 +129,24 @@ def _clear(system: System) -> None:
 
 
 @kernel
+def _visual_columns(
+    r: Array, J: Array, adj_c_b: Array, is_first: bool, last: int, out: Array
+) -> None:
+    """A visual residual by xi_k, whose sign xi_k1 changes, by free extrinsics, and itself."""
+    for i in range(VISUAL):
+        for j in range(6):
+            out[i, j] = J[i, j]
+        for j in range(last - VISUAL):
+            by_xi_bc = J[i, XI_BC.start + j]
+            if is_first:
+                # The first pose is the inverse extrinsics: it moves only with them.
+                for n in range(6):
+                    by_xi_bc -= J[i, n] * adj_c_b[n, j]
+            out[i, VISUAL + j] = by_xi_bc
+        out[i, last] = r[i]
+
+
+@kernel
 def _constrain_shared(basis: Array, unknowns: Unknowns, J: Array) -> None:
     """Express an IMU step's derivatives by the shared unknowns that are really free."""
     for i in range(BLOCK):
@@ -130,39 +157,33 @@ def _constrain_shared(basis: Array, unknowns: Unknowns, J: Array) -> None:
                 J[i, 21 + j] = 0.0
             if not unknowns.bias_acc:
                 J[i, 24 + j] = 0.0
-        for j in range(27, 33):
-            J[i, j] = 0.0
 
 
 @kernel
-def _constrain_first_pose(adj_c_b: Array, J: Array) -> None:
-    """The first pose is the inverse extrinsics: it moves only with them."""
+def _constrain_first_pose(adj_c_b: Array, is_first: bool, border: int, J: Array) -> None:
+    """Extrinsics reach the IMU through the first pose alone, their inverse; its own columns go."""
     for row in range(BLOCK):
-        for i in range(6):
-            for j in range(6):
-                J[row, 27 + j] -= J[row, i] * adj_c_b[i, j]
-            J[row, i] = 0.0
+        for j in range(border - GIVEN):
+            by_xi_bc = 0.0
+            if is_first:
+                for i in range(6):
+                    by_xi_bc -= J[row, i] * adj_c_b[i, j]
+            J[row, XI_BC.start + j] = by_xi_bc
+        if is_first:
+            for i in range(6):
+                J[row, i] = 0.0
 
 
-@kernel(fastmath={"contract"})
-def _add_whitened(
-    W: Array, r: Array, J: Array, columns: int, limit: float, white: Array, H: Array
-) -> float:
-    """H += w X' X with X = W [J | r]; of J as many columns as there are unknowns. Returns the cost.
+@kernel
+def _whitened_gram(W: Array, J: Array, last: int, limit: float, white: Array, H: Array) -> float:
+    """H = w X' X with X = W J; the last column of J is the residual. Returns the cost.
 
     Beyond `limit` the residual counts by Huber's loss: w falls and the cost grows linearly.
     """
-    for i in range(BLOCK):
-        J[i, columns] = r[i]
-    for i in range(BLOCK):
-        for c in range(white.shape[1]):
-            total = 0.0
-            for j in range(BLOCK):
-                total += W[i, j] * J[j, c]
-            white[i, c] = total
+    whiten(W, J, white)
     square = 0.0
     for i in range(BLOCK):
-        square += white[i, columns] ** 2
+        square += white[i, last] ** 2
     cost = square
     length = math.sqrt(square)
     if length > limit:
@@ -171,13 +192,37 @@ def _add_whitened(
         for i in range(BLOCK):
             for c in range(white.shape[1]):
                 white[i, c] *= root_weight
-    add_gram(white, H)
+    gram(white, H)
     return cost
 
 
 @kernel
+def _add_visual(H: Array, k: int, last: int, system: System) -> None:
+    """Add a visual step's [k | extrinsics | residual] to the blocks of k and of k + 1, which sees
+    it with the other sign; the first pose is not free."""
+    A, B, C, D, rhs, rhs_border = system
+    for i in range(VISUAL):
+        for j in range(VISUAL):
+            A[k + 1, i, j] += H[i, j]
+            if k > 0:
+                A[k, i, j] += H[i, j]
+                B[k, i, j] = -H[i, j]
+        for j in range(VISUAL, last):
+            C[k + 1, i, GIVEN - VISUAL + j] -= H[i, j]
+            if k > 0:
+                C[k, i, GIVEN - VISUAL + j] += H[i, j]
+        rhs[k + 1, i] += H[i, last]
+        if k > 0:
+            rhs[k, i] -= H[i, last]
+    for i in range(VISUAL, last):
+        for j in range(VISUAL, last):
+            D[GIVEN - VISUAL + i, GIVEN - VISUAL + j] += H[i, j]
+        rhs_border[GIVEN - VISUAL + i] -= H[i, last]
+
+
+@kernel
 def _add_step(H: Array, k: int, system: System) -> None:
-    """Add one step's [k | k + 1 | border | residual] to the blocks."""
+    """Add an IMU step's [k | k + 1 | border | residual] to the blocks."""
     A, B, C, D, rhs, rhs_border = system
     border = len(D)
     last = 2 * BLOCK + border
@@ -185,7 +230,7 @@ def _add_step(H: Array, k: int, system: System) -> None:
         for j in range(BLOCK):
             A[k, i, j] += H[i, j]
             A[k + 1, i, j] += H[BLOCK + i, BLOCK + j]
-            B[k, i, j] = H[i, BLOCK + j]
+            B[k, i, j] += H[i, BLOCK + j]
         for j in range(border):
             C[k, i, j] += H[i, 2 * BLOCK + j]
             C[k + 1, i, j] += H[BLOCK + i, 2 * BLOCK + j]

@@ -39,7 +39,8 @@ def visual_residual(
 ) -> None:
     """How far the state's camera motion is from the one vision measured (Eq. 10).
 
-    Zero when they agree; order [rho, phi], [m, rad]. r is (6,), J (6, 33).
+    Zero when they agree; order [rho, phi], [m, rad]. r is (6,), J (6, 33), or (6, 27) where the
+    extrinsics are given.
     """
     T_ck_bk1 = se3_mul(T_ck_ck1, se3_inv(T_b_c))
     T_ck_c0 = se3_mul(T_ck_bk1, se3_inv(T_c0_bk1))
@@ -50,17 +51,31 @@ def visual_residual(
     # inv(T_c0_bk1) @ T_c0_bk, so only their signs differ; T_b_c stands at both ends. Differs from
     # the paper's print, where C is inverted: docs/research/paper_notes.md, note 13.
     J_l_inv = se3_jl_inv(xi)
-    adj_ck_c0, adj_ck_bk, adj_ck_bk1 = se3_adj(T_ck_c0), se3_adj(T_ck_bk), se3_adj(T_ck_bk1)
+    _adjoint_product(J_l_inv, se3_adj(T_ck_c0), 0, J)
     for i in range(6):
         r[i] = xi[i]
         for j in range(6):
-            by_xi_k, by_xi_bc = 0.0, 0.0
-            for k in range(6):
-                by_xi_k += J_l_inv[i, k] * adj_ck_c0[k, j]
-                by_xi_bc += J_l_inv[i, k] * (adj_ck_bk[k, j] - adj_ck_bk1[k, j])
-            J[i, j] = by_xi_k
-            J[i, 9 + j] = -by_xi_k
-            J[i, 27 + j] = by_xi_bc
+            J[i, 9 + j] = -J[i, j]
+    if J.shape[1] == COLUMNS:
+        by_xi_bc, adj_ck_bk1 = se3_adj(T_ck_bk), se3_adj(T_ck_bk1)
+        for i in range(6):
+            for j in range(6):
+                by_xi_bc[i, j] -= adj_ck_bk1[i, j]
+        _adjoint_product(J_l_inv, by_xi_bc, 27, J)
+
+
+@kernel
+def _adjoint_product(A: Array, B: Array, first: int, out: Array) -> None:
+    """out = A B from column `first` on; both are [[X, Y], [0, X]], and so is their product."""
+    for i in range(3):
+        for j in range(3):
+            diagonal, above = 0.0, 0.0
+            for k in range(3):
+                diagonal += A[i, k] * B[k, j]
+                above += A[i, k] * B[k, 3 + j] + A[i, 3 + k] * B[k, j]
+            out[i, first + j] = out[3 + i, first + 3 + j] = diagonal
+            out[i, first + 3 + j] = above
+            out[3 + i, first + j] = 0.0
 
 
 @kernel
