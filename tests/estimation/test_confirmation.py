@@ -8,8 +8,9 @@ import pytest
 from helpers import simulated_window
 from maci2.calibration import calibrate
 from maci2.estimation import InitLimits, SolverConfig, initialize
+from maci2.estimation.freed_constants import free_constants
 from maci2.estimation.premises import PremiseEvidence
-from maci2.estimation.scale import free_constants, scaled
+from maci2.estimation.scale import scaled
 from maci2.lie import se3_exp
 
 STRICT = InitLimits(trust_constants=False)

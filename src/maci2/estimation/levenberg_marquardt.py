@@ -41,8 +41,8 @@ MOST_DAMPING = 1e12
 """Where even a step this short is refused, there is no way down."""
 
 DECREMENT = 1e-8
-"""Stop when a step promises to lower the cost by less: it then moves nothing by more than 1e-4
-standard deviations."""
+"""Stop when the next step would promise to lower the cost by less: it would move nothing by more
+than 1e-4 standard deviations."""
 
 
 class Optimum(NamedTuple):
@@ -60,8 +60,8 @@ class Covariances(NamedTuple):
     keyframes: Array
     """(n, 9, 9) [xi, v]; the first pose's block is meaningless (gauge)."""
     border: Array
-    """(15, 15) [gravity, gyro bias, acc bias, extrinsics] in the tangent space of `gravity_basis`;
-    (9, 9) where the extrinsics are given."""
+    """(17, 17) [gravity, gyro bias, acc bias, extrinsics, one over the scale, time offset] in the
+    tangent space of `gravity_basis`; as far as the border of `Unknowns` reaches."""
     positive: bool
     """The normal equations were positive definite; otherwise there are no covariances."""
 
@@ -99,7 +99,7 @@ def _levenberg_marquardt(
     work = empty_system(n, unknowns)
     damping = LEAST_DAMPING
     cost = linearize(m, priors, unknowns, x, system)
-    iterations = 0
+    iterations, before = 0, 0.0
     while iterations < max_iterations and damping < MOST_DAMPING:
         iterations += 1
         _damp(system, damping, work)
@@ -107,16 +107,20 @@ def _levenberg_marquardt(
             dx, dx_border = back_substitute(*work)
             moved = retract(x, dx, dx_border, unknowns)
             decrement = _decrement(system, dx, dx_border)
-            if decrement < DECREMENT * max(1.0, 1e-6 * cost):
+            # Steps without damping contract at a rate that two of them show: what this one leaves.
+            left = decrement * decrement / before if before > decrement else decrement
+            if left < DECREMENT * max(1.0, 1e-6 * cost):
                 return Optimum(moved, cost - decrement, iterations, True)
             # Steps are rarely refused, so the derivatives come along with the cost.
             moved_cost = linearize(m, priors, unknowns, moved, moved_system)
             if moved_cost <= cost:
+                before = decrement if damping == LEAST_DAMPING else 0.0
                 x, cost = moved, moved_cost
                 system, moved_system = moved_system, system
                 damping = max(0.3 * damping, LEAST_DAMPING)
                 continue
         damping = max(10.0 * damping, REFUSED_DAMPING)
+        before = 0.0
     return Optimum(x, cost, iterations, False)
 
 

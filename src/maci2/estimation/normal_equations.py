@@ -11,24 +11,30 @@ from typing import NamedTuple
 import numpy as np
 
 from maci2.compile import kernel
+from maci2.estimation.prior_equations import add_priors
 from maci2.estimation.problem import (
-    LEVER_ARM_STD,
     Measurements,
     Priors,
     Unknowns,
     Variables,
     gravity_basis,
 )
-from maci2.estimation.residuals import COLUMNS, XI_BC, imu_residual, visual_residual
+from maci2.estimation.residuals import (
+    COLUMNS,
+    XI_BC,
+    by_offset,
+    by_scale,
+    imu_residual,
+    later,
+    lengthened,
+    visual_residual,
+)
 from maci2.estimation.small_cholesky import BLOCK, gram, padded, whiten
 from maci2.lie import se3_adj, se3_inv
 from maci2.types import Array
 
-SHARED = COLUMNS - 2 * BLOCK
-"""Unknowns that all keyframes share: gravity, two biases, extrinsics (last)."""
-
 GIVEN = XI_BC.start - 2 * BLOCK
-"""As many without the extrinsics: the border where these are given."""
+"""Unknowns that all keyframes share where the extrinsics are given: gravity and two biases."""
 
 VISUAL = 6
 """Visual residuals of one step; there are `BLOCK` inertial ones."""
@@ -48,7 +54,7 @@ class System(NamedTuple):
 @kernel
 def empty_system(keyframes: int, unknowns: Unknowns) -> System:
     """Room for the normal equations of so many keyframes."""
-    border = SHARED if unknowns.extrinsics else GIVEN
+    border = GIVEN + (6 if unknowns.extrinsics else 0) + (2 if unknowns.constants else 0)
     return System(
         np.empty((keyframes, BLOCK, BLOCK)),
         np.empty((keyframes, BLOCK, BLOCK)),
@@ -79,11 +85,19 @@ def linearize(
     for i in range(3):
         delta_bg[i], delta_ba[i] = x.bg[i] - m.bias_gyro[i], x.ba[i] - m.bias_acc[i]
     _clear(system)
-    cost = _add_priors(priors, unknowns, x, system)
+    cost = add_priors(priors, unknowns, x, system.D, system.rhs_border)
     for k in range(len(m.dt)):
-        T_c0_bk, T_c0_bk1 = x.Ts_c0_b[k], x.Ts_c0_b[k + 1]
-        visual_residual(m.Ts_ck_ck1[k], T_c0_bk, T_c0_bk1, x.T_b_c, r, J)
-        _visual_columns(r, J, adj_c_b, k == 0, last_visual, visual)
+        T_c0_bk, T_c0_bk1, T_ck_ck1 = x.Ts_c0_b[k], x.Ts_c0_b[k + 1], m.Ts_ck_ck1[k]
+        gamma, beta, alpha = m.gamma[k], m.beta[k], m.alpha[k]
+        if unknowns.constants:
+            T_ck_ck1 = lengthened(T_ck_ck1, x.inverse_scale)
+            gamma, beta, alpha = later(gamma, beta, alpha, m.D_offset[k], x.offset_s)
+        visual_residual(T_ck_ck1, T_c0_bk, T_c0_bk1, x.T_b_c, r, J)
+        _visual_columns(J, adj_c_b, k == 0, unknowns.extrinsics, visual)
+        if unknowns.constants:
+            by_scale(T_ck_ck1, x.inverse_scale, r, last_visual - 2, visual)
+        for i in range(VISUAL):
+            visual[i, last_visual] = r[i]
         for i in range(VISUAL):
             for j in range(VISUAL):
                 W_visual[i, j] = m.white_visual[k, i, j]
@@ -93,9 +107,9 @@ def linearize(
         _add_visual(H_visual, k, last_visual, system)
         imu_residual(
             m.dt[k],
-            m.gamma[k],
-            m.beta[k],
-            m.alpha[k],
+            gamma,
+            beta,
+            alpha,
             m.D_bg[k],
             m.D_ba[k],
             T_c0_bk,
@@ -109,7 +123,9 @@ def linearize(
             imu,
         )
         _constrain_shared(basis, unknowns, imu)
-        _constrain_first_pose(adj_c_b, k == 0, border, imu)
+        _constrain_first_pose(adj_c_b, k == 0, unknowns.extrinsics, imu)
+        if unknowns.constants:
+            by_offset(m.D_offset[k], r, last - 1, imu)
         for i in range(BLOCK):
             imu[i, last] = r[i]
         cost += _whitened_gram(m.white_imu[k], imu, last, np.inf, white, H)
@@ -129,21 +145,18 @@ def _clear(system: System) -> None:
 
 
 @kernel
-def _visual_columns(
-    r: Array, J: Array, adj_c_b: Array, is_first: bool, last: int, out: Array
-) -> None:
-    """A visual residual by xi_k, whose sign xi_k1 changes, by free extrinsics, and itself."""
+def _visual_columns(J: Array, adj_c_b: Array, is_first: bool, extrinsics: bool, out: Array) -> None:
+    """A visual residual by xi_k, whose sign xi_k1 changes, and by free extrinsics."""
     for i in range(VISUAL):
         for j in range(6):
             out[i, j] = J[i, j]
-        for j in range(last - VISUAL):
-            by_xi_bc = J[i, XI_BC.start + j]
-            if is_first:
-                # The first pose is the inverse extrinsics: it moves only with them.
-                for n in range(6):
-                    by_xi_bc -= J[i, n] * adj_c_b[n, j]
-            out[i, VISUAL + j] = by_xi_bc
-        out[i, last] = r[i]
+            if extrinsics:
+                by_xi_bc = J[i, XI_BC.start + j]
+                if is_first:
+                    # The first pose is the inverse extrinsics: it moves only with them.
+                    for n in range(6):
+                        by_xi_bc -= J[i, n] * adj_c_b[n, j]
+                out[i, VISUAL + j] = by_xi_bc
 
 
 @kernel
@@ -160,15 +173,16 @@ def _constrain_shared(basis: Array, unknowns: Unknowns, J: Array) -> None:
 
 
 @kernel
-def _constrain_first_pose(adj_c_b: Array, is_first: bool, border: int, J: Array) -> None:
+def _constrain_first_pose(adj_c_b: Array, is_first: bool, extrinsics: bool, J: Array) -> None:
     """Extrinsics reach the IMU through the first pose alone, their inverse; its own columns go."""
     for row in range(BLOCK):
-        for j in range(border - GIVEN):
-            by_xi_bc = 0.0
-            if is_first:
-                for i in range(6):
-                    by_xi_bc -= J[row, i] * adj_c_b[i, j]
-            J[row, XI_BC.start + j] = by_xi_bc
+        if extrinsics:
+            for j in range(6):
+                by_xi_bc = 0.0
+                if is_first:
+                    for i in range(6):
+                        by_xi_bc -= J[row, i] * adj_c_b[i, j]
+                J[row, XI_BC.start + j] = by_xi_bc
         if is_first:
             for i in range(6):
                 J[row, i] = 0.0
@@ -198,8 +212,8 @@ def _whitened_gram(W: Array, J: Array, last: int, limit: float, white: Array, H:
 
 @kernel
 def _add_visual(H: Array, k: int, last: int, system: System) -> None:
-    """Add a visual step's [k | extrinsics | residual] to the blocks of k and of k + 1, which sees
-    it with the other sign; the first pose is not free."""
+    """Add a visual step's [k | constants | residual] to the blocks of k and of k + 1, which sees it
+    with the other sign; the first pose is not free."""
     A, B, C, D, rhs, rhs_border = system
     for i in range(VISUAL):
         for j in range(VISUAL):
@@ -240,44 +254,6 @@ def _add_step(H: Array, k: int, system: System) -> None:
         for j in range(border):
             D[i, j] += H[2 * BLOCK + i, 2 * BLOCK + j]
         rhs_border[i] -= H[2 * BLOCK + i, last]
-
-
-@kernel
-def _add_priors(priors: Priors, unknowns: Unknowns, x: Variables, system: System) -> float:
-    """Add what is known beforehand; returns its cost."""
-    D, rhs_border = system.D, system.rhs_border
-    cost = 0.0
-    for i in range(3):
-        away_bg, away_ba = x.bg[i] - priors.mean_bg[i], x.ba[i] - priors.mean_ba[i]
-        cost += priors.info_bg[i] * away_bg**2 + priors.info_ba[i] * away_ba**2
-        if unknowns.bias_gyro:
-            D[3 + i, 3 + i] += priors.info_bg[i]
-            rhs_border[3 + i] -= priors.info_bg[i] * away_bg
-        if unknowns.bias_acc:
-            D[6 + i, 6 + i] += priors.info_ba[i]
-            rhs_border[6 + i] -= priors.info_ba[i] * away_ba
-    if unknowns.extrinsics:
-        cost += _add_extrinsic_priors(x.T_b_c, D, rhs_border)
-    return cost
-
-
-@kernel
-def _add_extrinsic_priors(T_b_c: Array, D: Array, rhs_border: Array) -> float:
-    info = LEVER_ARM_STD**-2.0
-    x, y, z = T_b_c[0, 3], T_b_c[1, 3], T_b_c[2, 3]
-    # The derivative of p by xi is [I, -[p]x], and [p]x p = 0.
-    p_cross = ((0.0, -z, y), (z, 0.0, -x), (-y, x, 0.0))
-    square = x * x + y * y + z * z
-    for i in range(3):
-        D[9 + i, 9 + i] += info
-        rhs_border[9 + i] -= info * T_b_c[i, 3]
-        # A rotation about which nothing is known lies within half a turn.
-        D[12 + i, 12 + i] += info * square + 1.0 / np.pi**2
-        for j in range(3):
-            D[9 + i, 12 + j] -= info * p_cross[i][j]
-            D[12 + j, 9 + i] -= info * p_cross[i][j]
-            D[12 + i, 12 + j] -= info * T_b_c[i, 3] * T_b_c[j, 3]
-    return info * square
 
 
 @kernel

@@ -176,3 +176,54 @@ def _turned_rows(T_c0_bk: Array, by_k: Array, by_k1: Array, J: Array) -> None:
             a_k, a_m = T_c0_bk[k, i], T_c0_bk[m, i]
             J[i, 3 + j] = a_k * by_k[m] - a_m * by_k[k]
             J[i, 12 + j] = a_m * by_k1[k] - a_k * by_k1[m]
+
+
+@kernel
+def lengthened(T_ck_ck1: Array, inverse_scale: float) -> Array:
+    """The measured motion as long as it is with a scale."""
+    T = T_ck_ck1.copy()
+    for i in range(3):
+        T[i, 3] /= inverse_scale
+    return T
+
+
+@kernel
+def later(
+    gamma: Array, beta: Array, alpha: Array, D_offset: Array, offset_s: float
+) -> tuple[Array, Array, Array]:
+    """The preintegrated motion between keyframes that are later by an offset, to first order."""
+    turned, later_beta, later_alpha = np.empty(3), np.empty(3), np.empty(3)
+    for i in range(3):
+        turned[i] = D_offset[i] * offset_s
+        later_beta[i] = beta[i] + D_offset[3 + i] * offset_s
+        later_alpha[i] = alpha[i] + D_offset[6 + i] * offset_s
+    return product(gamma, so3_exp(turned)), later_beta, later_alpha
+
+
+@kernel
+def by_scale(T_ck_ck1: Array, inverse_scale: float, r: Array, column: int, J: Array) -> None:
+    """The derivative of a visual residual by one over the scale, for `T_ck_ck1` lengthened by it.
+
+    Noise is lengthened too: translations are compared at their measured length.
+    """
+    J_l_inv = so3_jl_inv(r[3:6])
+    for i in range(3):
+        J[i, column] = r[i]
+        for j in range(3):
+            J[i, column] -= J_l_inv[i, j] * T_ck_ck1[j, 3]
+        r[i] *= inverse_scale
+        for j in range(column):
+            J[i, j] *= inverse_scale
+
+
+@kernel
+def by_offset(D_offset: Array, r: Array, column: int, J: Array) -> None:
+    """The derivative of an IMU residual by the time offset."""
+    J_l_inv = so3_jl_inv(r[0:3])
+    for i in range(3):
+        # J_r^-1 is the transpose of J_l^-1.
+        J[i, column] = (
+            J_l_inv[0, i] * D_offset[0] + J_l_inv[1, i] * D_offset[1] + J_l_inv[2, i] * D_offset[2]
+        )
+        J[3 + i, column] = -D_offset[3 + i]
+        J[6 + i, column] = -D_offset[6 + i]

@@ -1,5 +1,7 @@
 """Solver: measurements and an initial guess give state, posterior and report."""
 
+from dataclasses import replace
+
 import numpy as np
 from scipy.special import chdtri
 
@@ -13,9 +15,19 @@ from maci2.estimation.levenberg_marquardt import (
     gravity_basis,
     optimize,
 )
+from maci2.estimation.problem import OFFSET_STD_S, SCALE_STD
 from maci2.estimation.results import Posterior, SolveReport, VIState
 from maci2.gaussian import square_root_information, symmetrize
-from maci2.imu import ALPHA, BETA, GAMMA, BiasPrior, ImuMeasurements, Preintegrated, preintegrate
+from maci2.imu import (
+    ALPHA,
+    BETA,
+    GAMMA,
+    BiasPrior,
+    ImuMeasurements,
+    Preintegrated,
+    by_time_offset,
+    preintegrate,
+)
 from maci2.lie import se3_adj, se3_inv
 from maci2.vision import RelativePoses
 
@@ -43,21 +55,28 @@ def solve(
     start: Variables,
     config: SolverConfig,
     extrinsics: bool,
+    constants: bool = False,
 ) -> tuple[VIState, Posterior | None, SolveReport]:
     """Minimise Eq. 9, and again where the first answer shows that its premises did not hold.
 
     A bias beyond the reach of first-order correction: integrate anew. Chi-square too large: the
     measurements are noisier than stated, weigh them down; priors, which nothing has contradicted,
-    keep their weight.
+    keep their weight. `constants` frees the scale of vision and the time offset, too.
     """
     unknowns = Unknowns(
-        config.gravity_on_sphere, config.estimate_gyro_bias, config.estimate_acc_bias, extrinsics
+        config.gravity_on_sphere,
+        config.estimate_gyro_bias,
+        config.estimate_acc_bias,
+        extrinsics,
+        constants,
     )
-    priors = joint_priors(imu.bias_prior, config)
+    priors = joint_priors(imu.bias_prior, config, vision.std_scale)
     dof = _degrees_of_freedom(len(pre.dt), priors, unknowns)
     x, iterations, inflation, chi_square = start, 0, 1.0, np.nan
     for _ in range(MAX_ROUNDS):
         measurements = joint_measurements(vision, pre, config, inflation)
+        if constants:
+            measurements = measurements._replace(D_offset=by_time_offset(imu, pre))
         optimum, cov = optimize(measurements, priors, unknowns, x, config.max_iterations, True)
         x, iterations = optimum.x, iterations + optimum.iterations
         if inflation == 1.0:
@@ -72,8 +91,21 @@ def solve(
         else:
             break
     report = SolveReport(optimum.converged, chi_square, dof, iterations, 0.0, inflation)
+    if constants and cov.positive:
+        report = _with_constants(report, x, cov)
     state = _state(x, imu, vision)
     return state, _posterior(x, cov, unknowns) if cov.positive else None, report
+
+
+def _with_constants(report: SolveReport, x: Variables, cov: Covariances) -> SolveReport:
+    std_inverse, std_offset_s = np.sqrt(np.diag(cov.border)[15:17])
+    return replace(
+        report,
+        scale=1.0 / x.inverse_scale,
+        std_scale=float(std_inverse) / x.inverse_scale**2,
+        time_offset_s=x.offset_s,
+        std_time_offset_s=float(std_offset_s),
+    )
 
 
 def _state(x: Variables, imu: ImuMeasurements, vision: RelativePoses) -> VIState:
@@ -120,15 +152,19 @@ def joint_measurements(
         pre.bias_gyro,
         pre.bias_acc,
         VISUAL_LIMIT if config.robust else np.inf,
+        np.empty((0, 9)),
     )
 
 
-def joint_priors(prior: BiasPrior, config: SolverConfig) -> Priors:
+def joint_priors(prior: BiasPrior, config: SolverConfig, std_scale: float = 0.0) -> Priors:
+    """`std_scale` is the stated spread of the scale; 0 says nothing of one that is unknown."""
     return Priors(
         prior.mean_gyro,
         prior.std_gyro**-2.0 if config.estimate_gyro_bias else np.zeros(3),
         prior.mean_acc,
         prior.std_acc**-2.0 if config.estimate_acc_bias else np.zeros(3),
+        (std_scale or SCALE_STD) ** -2.0,
+        OFFSET_STD_S**-2.0,
     )
 
 

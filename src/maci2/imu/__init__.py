@@ -1,7 +1,15 @@
 """IMU samples to preintegrated motion with covariance."""
 
 from maci2.imu.measurements import BiasPrior, ImuMeasurements, datasheet_model, raw_model
-from maci2.imu.preintegration import ALPHA, BETA, GAMMA, Preintegrated, Rule, preintegrate
+from maci2.imu.preintegration import (
+    ALPHA,
+    BETA,
+    GAMMA,
+    Preintegrated,
+    Rule,
+    by_time_offset,
+    preintegrate,
+)
 
 __all__ = [
     "ALPHA",
@@ -11,6 +19,7 @@ __all__ = [
     "ImuMeasurements",
     "Preintegrated",
     "Rule",
+    "by_time_offset",
     "datasheet_model",
     "preintegrate",
     "raw_model",

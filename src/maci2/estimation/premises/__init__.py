@@ -5,11 +5,13 @@ from maci2.estimation.premises.contradictions import (
     MOST_MISSING,
     contradictions,
     contradictions_of_calibration,
+    rate_contradicted,
 )
 from maci2.estimation.premises.evidence import (
     PremiseEvidence,
     Premises,
     window_premises,
+    window_rate,
     with_window_rate,
 )
 from maci2.estimation.premises.sample_rate import SampleRate, sample_rate
@@ -22,7 +24,9 @@ __all__ = [
     "SampleRate",
     "contradictions",
     "contradictions_of_calibration",
+    "rate_contradicted",
     "sample_rate",
     "window_premises",
+    "window_rate",
     "with_window_rate",
 ]

@@ -37,7 +37,7 @@ def contradictions(premises: Premises, gravity_norm: float, offset_free: bool) -
 
     Causes come before effects: with wrong axes, a scale means nothing.
     """
-    reasons = _rate(premises.sample_rate)
+    reasons = rate_contradicted(premises.sample_rate)
     mirrored = _mirrored(premises)
     if mirrored:
         return reasons + mirrored
@@ -54,7 +54,7 @@ def contradictions(premises: Premises, gravity_norm: float, offset_free: bool) -
 def contradictions_of_calibration(premises: Premises, offset_free: bool) -> list[str]:
     """Reasons against what a calibration takes as given: axes that are not mirrored, the clock and
     the sample rate. It asks the extrinsics themselves."""
-    reasons = _rate(premises.sample_rate) + _mirrored(premises)
+    reasons = rate_contradicted(premises.sample_rate) + _mirrored(premises)
     return reasons if offset_free or reasons else _time_offset(premises)
 
 
@@ -69,12 +69,16 @@ def _mirrored(premises: Premises) -> list[str]:
 
 def _time_offset(premises: Premises) -> list[str]:
     rotation = premises.rotation
-    offset_s, variance = np.array([rotation.time_offset_s]), rotation.cov[3:, 3:]
-    if not _far(offset_s, variance, STD_TIME_OFFSET_S, premises.dof):
+    return time_offset_contradicted(rotation.time_offset_s, rotation.cov[3, 3], premises.dof)
+
+
+def time_offset_contradicted(offset_s: float, variance: float, dof: int) -> list[str]:
+    """Reasons against clocks that are stated to agree."""
+    if not _far(np.array([offset_s]), np.array([[variance]]), STD_TIME_OFFSET_S, dof):
         return []
     return [
         f"camera and gyroscope rotate alike only if the camera's clock is moved by "
-        f"{1e3 * rotation.time_offset_s:.0f} ms: estimate the time offset"
+        f"{1e3 * offset_s:.0f} ms: estimate the time offset"
     ]
 
 
@@ -95,7 +99,8 @@ def _limit(d: int, dof: int) -> float:
     return float(d * fdtri(d, max(dof, 1), 1.0 - level()))
 
 
-def _rate(rate: SampleRate | None) -> list[str]:
+def rate_contradicted(rate: SampleRate | None) -> list[str]:
+    """Reasons against a stated sample rate."""
     if rate is None or rate.missing < MOST_MISSING:
         return []
     return [
