@@ -98,8 +98,8 @@ def unconfirmed_by_window(
             "been seen"
         ]
     gravity, cov_gravity = freed.state.gravity_c0, freed.posterior.gravity_c0
-    across, along = np.cross(gravity, state.gravity_c0), gravity @ state.gravity_c0
-    moved_deg = np.rad2deg(np.arctan2(np.linalg.norm(across), along))
+    across, along = skew(gravity) @ state.gravity_c0, gravity @ state.gravity_c0
+    moved_deg = np.rad2deg(np.arctan2(np.sqrt(across @ across), along))
     moved = np.sqrt(np.mean(np.sum((freed.state.velocity_b - state.velocity_b) ** 2, axis=1)))
     found_deg = _admitted(float(moved_deg), float(np.rad2deg(direction_std(gravity, cov_gravity))))
     found = _admitted(float(moved), velocity_rms(freed.posterior))

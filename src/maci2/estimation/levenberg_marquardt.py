@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-import numpy as np
-
 from maci2.compile import kernel
 from maci2.estimation.block_arrow import BLOCK, back_substitute, factor, inverse_blocks
 from maci2.estimation.normal_equations import System, empty_system, linearize
@@ -44,6 +42,10 @@ DECREMENT = 1e-8
 """Stop when the next step would promise to lower the cost by less: it would move nothing by more
 than 1e-4 standard deviations."""
 
+SMALL = 0.01
+"""Decrease of the cost by a step that moves nothing by more than a tenth of its standard deviation:
+from there on steps contract as those before them did."""
+
 
 class Optimum(NamedTuple):
     """Where the optimization ended."""
@@ -79,10 +81,12 @@ def optimize(
 
     One kernel, because both are made of the same parts: two would take twice the time to compile.
     """
-    optimum = _levenberg_marquardt(m, priors, unknowns, x, max_iterations)
-    if with_covariances:
-        return optimum, _covariances(m, priors, unknowns, optimum.x)
-    return optimum, Covariances(np.empty((0, BLOCK, BLOCK)), np.empty((0, 0)), False)
+    work = empty_system(len(x.v_b), unknowns)
+    optimum, positive = _levenberg_marquardt(m, priors, unknowns, x, max_iterations, work)
+    if with_covariances and positive:
+        keyframes, border = inverse_blocks(work.A, work.B, work.C, work.D)
+        return optimum, Covariances(keyframes, border, True)
+    return optimum, Covariances(work.A, work.D, False)
 
 
 @kernel
@@ -92,11 +96,11 @@ def _levenberg_marquardt(
     unknowns: Unknowns,
     x: Variables,
     max_iterations: int,
-) -> Optimum:
-    """Minimise the joint cost from x."""
-    n = len(x.v_b)
-    system, moved_system = empty_system(n, unknowns), empty_system(n, unknowns)
-    work = empty_system(n, unknowns)
+    work: System,
+) -> tuple[Optimum, bool]:
+    """Minimise the joint cost from x; `work` becomes the factors of the last normal equations, or
+    it is False that there are any."""
+    system, moved_system = empty_system(len(x.v_b), unknowns), empty_system(len(x.v_b), unknowns)
     damping = LEAST_DAMPING
     cost = linearize(m, priors, unknowns, x, system)
     iterations, before = 0, 0.0
@@ -107,10 +111,13 @@ def _levenberg_marquardt(
             dx, dx_border = back_substitute(*work)
             moved = retract(x, dx, dx_border, unknowns)
             decrement = _decrement(system, dx, dx_border)
-            # Steps without damping contract at a rate that two of them show: what this one leaves.
-            left = decrement * decrement / before if before > decrement else decrement
+            # Steps without damping contract at a rate that two of them show.
+            left = decrement**2 / before if decrement < min(before, SMALL) else decrement
             if left < DECREMENT * max(1.0, 1e-6 * cost):
-                return Optimum(moved, cost - decrement, iterations, True)
+                if damping > LEAST_DAMPING:
+                    _damp(system, 0.0, work)
+                positive = damping == LEAST_DAMPING or factor(*work)
+                return Optimum(moved, cost - decrement, iterations, True), positive
             # Steps are rarely refused, so the derivatives come along with the cost.
             moved_cost = linearize(m, priors, unknowns, moved, moved_system)
             if moved_cost <= cost:
@@ -121,7 +128,8 @@ def _levenberg_marquardt(
                 continue
         damping = max(10.0 * damping, REFUSED_DAMPING)
         before = 0.0
-    return Optimum(x, cost, iterations, False)
+    _damp(system, 0.0, work)
+    return Optimum(x, cost, iterations, False), factor(*work)
 
 
 @kernel
@@ -154,14 +162,3 @@ def _decrement(system: System, dx: Array, dx_border: Array) -> float:
     for i in range(len(dx_border)):
         decrement += system.rhs_border[i] * dx_border[i]
     return decrement
-
-
-@kernel
-def _covariances(m: Measurements, priors: Priors, unknowns: Unknowns, x: Variables) -> Covariances:
-    """The posterior at the optimum x."""
-    system = empty_system(len(x.v_b), unknowns)
-    linearize(m, priors, unknowns, x, system)
-    if not factor(*system):
-        return Covariances(system.A, system.D, False)
-    keyframes, border = inverse_blocks(system.A, system.B, system.C, system.D)
-    return Covariances(keyframes, border, True)

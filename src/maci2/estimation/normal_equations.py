@@ -27,6 +27,7 @@ from maci2.estimation.residuals import (
     imu_residual,
     later,
     lengthened,
+    motion_D_offset,
     visual_residual,
 )
 from maci2.estimation.small_cholesky import BLOCK, gram, padded, whiten
@@ -86,12 +87,14 @@ def linearize(
         delta_bg[i], delta_ba[i] = x.bg[i] - m.bias_gyro[i], x.ba[i] - m.bias_acc[i]
     _clear(system)
     cost = add_priors(priors, unknowns, x, system.D, system.rhs_border)
+    D_offset = np.zeros(9)
     for k in range(len(m.dt)):
         T_c0_bk, T_c0_bk1, T_ck_ck1 = x.Ts_c0_b[k], x.Ts_c0_b[k + 1], m.Ts_ck_ck1[k]
         gamma, beta, alpha = m.gamma[k], m.beta[k], m.alpha[k]
         if unknowns.constants:
             T_ck_ck1 = lengthened(T_ck_ck1, x.inverse_scale)
-            gamma, beta, alpha = later(gamma, beta, alpha, m.D_offset[k], x.offset_s)
+            D_offset = motion_D_offset(m.dt[k], gamma, beta, alpha, m.rates[k], m.rates[k + 1])
+            gamma, beta, alpha = later(gamma, beta, alpha, D_offset, x.offset_s)
         visual_residual(T_ck_ck1, T_c0_bk, T_c0_bk1, x.T_b_c, r, J)
         _visual_columns(J, adj_c_b, k == 0, unknowns.extrinsics, visual)
         if unknowns.constants:
@@ -125,7 +128,7 @@ def linearize(
         _constrain_shared(basis, unknowns, imu)
         _constrain_first_pose(adj_c_b, k == 0, unknowns.extrinsics, imu)
         if unknowns.constants:
-            by_offset(m.D_offset[k], r, last - 1, imu)
+            by_offset(D_offset, r, last - 1, imu)
         for i in range(BLOCK):
             imu[i, last] = r[i]
         cost += _whitened_gram(m.white_imu[k], imu, last, np.inf, white, H)

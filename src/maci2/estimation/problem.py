@@ -39,8 +39,9 @@ class Measurements(NamedTuple):
     bias_acc: Array
     visual_limit: float
     """Whitened length of a visual residual above which it counts linearly (Huber)."""
-    D_offset: Array
-    """(m, 9) derivative of the preintegrated motion by a time offset; none where it is given."""
+    rates: Array
+    """(m + 1, 6) angular rate and specific force at the keyframes, less the biases at which the
+    preintegration was made; none where the time offset is given."""
 
 
 class Priors(NamedTuple):

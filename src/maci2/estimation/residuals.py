@@ -188,6 +188,28 @@ def lengthened(T_ck_ck1: Array, inverse_scale: float) -> Array:
 
 
 @kernel
+def motion_D_offset(
+    dt: float, gamma: Array, beta: Array, alpha: Array, rates_k: Array, rates_k1: Array
+) -> Array:
+    """(9,) derivative of the preintegrated motion by an offset that makes both keyframes later, the
+    angular rate and specific force at which are given; gamma on the right."""
+    D_offset = np.empty(9)
+    for i in range(3):
+        j, k = (i + 1) % 3, (i + 2) % 3
+        turn, gained = rates_k1[i], -rates_k[3 + i]
+        for n in range(3):
+            turn -= gamma[n, i] * rates_k[n]
+            gained += gamma[i, n] * rates_k1[3 + n]
+        D_offset[i] = turn
+        # What is expressed in b_k turns against the rotation of b_k.
+        D_offset[3 + i] = gained - (rates_k[j] * beta[k] - rates_k[k] * beta[j])
+        D_offset[6 + i] = (
+            beta[i] - dt * rates_k[3 + i] - (rates_k[j] * alpha[k] - rates_k[k] * alpha[j])
+        )
+    return D_offset
+
+
+@kernel
 def later(
     gamma: Array, beta: Array, alpha: Array, D_offset: Array, offset_s: float
 ) -> tuple[Array, Array, Array]:

@@ -1,5 +1,6 @@
 """Solver: measurements and an initial guess give state, posterior and report."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -25,14 +26,16 @@ from maci2.imu import (
     BiasPrior,
     ImuMeasurements,
     Preintegrated,
-    by_time_offset,
     preintegrate,
+    rates_at_keyframes,
 )
 from maci2.lie import se3_adj, se3_inv
+from maci2.types import Array
 from maci2.vision import RelativePoses
 
-RELINEARIZE_ABOVE = 1e-9
-"""Second-order error of the bias correction [rad] above which samples are integrated anew."""
+RELINEARIZE_ABOVE = 1e-3
+"""Second-order error of the bias correction above which samples are integrated anew, in standard
+deviations of the preintegrated rotation."""
 
 MAX_ROUNDS = 8
 """Solutions before the rest is left as it is."""
@@ -76,15 +79,14 @@ def solve(
     for _ in range(MAX_ROUNDS):
         measurements = joint_measurements(vision, pre, config, inflation)
         if constants:
-            measurements = measurements._replace(D_offset=by_time_offset(imu, pre))
+            measurements = measurements._replace(rates=rates_at_keyframes(imu, pre))
         optimum, cov = optimize(measurements, priors, unknowns, x, config.max_iterations, True)
         x, iterations = optimum.x, iterations + optimum.iterations
         if inflation == 1.0:
             chi_square = optimum.cost
         if not (optimum.converged and np.isfinite(optimum.cost)):
             break
-        turn = np.linalg.norm(x.bg - pre.bias_gyro) * pre.dt.max()
-        if 0.5 * turn**2 > RELINEARIZE_ABOVE:
+        if _bias_moved_far(x.bg, pre):
             pre = preintegrate(imu, vision.stamps_ns, x.bg, x.ba, config.rule)
         elif optimum.cost > (chdtri(dof, 1.0 - CHI2_LEVEL) if inflation == 1.0 else SETTLED * dof):
             inflation *= optimum.cost / dof
@@ -95,6 +97,13 @@ def solve(
         report = _with_constants(report, x, cov)
     state = _state(x, imu, vision)
     return state, _posterior(x, cov, unknowns) if cov.positive else None, report
+
+
+def _bias_moved_far(bg: Array, pre: Preintegrated) -> bool:
+    """Whether first-order correction does not carry preintegration to a gyroscope bias."""
+    away, longest_s = bg - pre.bias_gyro, pre.dt.max()
+    std = math.sqrt(pre.cov[:, 0, 0].min())
+    return bool(0.5 * (away @ away) * longest_s**2 > RELINEARIZE_ABOVE * std)
 
 
 def _with_constants(report: SolveReport, x: Variables, cov: Covariances) -> SolveReport:
@@ -152,7 +161,7 @@ def joint_measurements(
         pre.bias_gyro,
         pre.bias_acc,
         VISUAL_LIMIT if config.robust else np.inf,
-        np.empty((0, 9)),
+        np.empty((0, 6)),
     )
 
 

@@ -7,8 +7,8 @@ from maci2.imu.preintegration import (
     GAMMA,
     Preintegrated,
     Rule,
-    by_time_offset,
     preintegrate,
+    rates_at_keyframes,
 )
 
 __all__ = [
@@ -19,8 +19,8 @@ __all__ = [
     "ImuMeasurements",
     "Preintegrated",
     "Rule",
-    "by_time_offset",
     "datasheet_model",
     "preintegrate",
+    "rates_at_keyframes",
     "raw_model",
 ]

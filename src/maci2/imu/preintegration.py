@@ -98,23 +98,17 @@ def preintegrate(
     )
 
 
-def by_time_offset(imu: ImuMeasurements, pre: Preintegrated) -> Array:
-    """(m, 9) derivative of the preintegrated motion by an offset that makes both keyframes of a
-    segment later [rad/s, m/s^2, m/s]; gamma on the right."""
+def rates_at_keyframes(imu: ImuMeasurements, pre: Preintegrated) -> Array:
+    """(m + 1, 6) angular rate [rad/s] and specific force [m/s^2] at the keyframes, less the biases
+    that were taken off."""
     last = len(imu.stamps_ns) - 2
     i = np.minimum(np.searchsorted(imu.stamps_ns, pre.stamps_ns, side="right") - 1, last)
-    before_ns, after_ns = imu.stamps_ns[i], imu.stamps_ns[i + 1]
-    share = ((pre.stamps_ns - before_ns) / (after_ns - before_ns))[:, None]
-    omega = imu.gyro[i] + share * (imu.gyro[i + 1] - imu.gyro[i]) - pre.bias_gyro
-    force = imu.acc[i] + share * (imu.acc[i + 1] - imu.acc[i]) - pre.bias_acc
-    D_offset = np.empty((len(pre.dt), 9))
-    D_offset[:, GAMMA] = omega[1:] - (omega[:-1, None, :] @ pre.gamma)[:, 0]
-    # What is expressed in b_k turns against the rotation of b_k.
-    turned_beta, turned_alpha = np.cross(omega[:-1], pre.beta), np.cross(omega[:-1], pre.alpha)
-    gained = (pre.gamma @ force[1:, :, None])[:, :, 0] - force[:-1]
-    D_offset[:, BETA] = gained - turned_beta
-    D_offset[:, ALPHA] = pre.beta - pre.dt[:, None] * force[:-1] - turned_alpha
-    return D_offset
+    before_ns = imu.stamps_ns[i]
+    share = ((pre.stamps_ns - before_ns) / (imu.stamps_ns[i + 1] - before_ns))[:, None]
+    rates = np.empty((len(i), 6))
+    for part, values, bias in ((0, imu.gyro, pre.bias_gyro), (3, imu.acc, pre.bias_acc)):
+        rates[:, part : part + 3] = (1.0 - share) * values[i] + share * values[i + 1] - bias
+    return rates
 
 
 def integrate_segments(
