@@ -7,8 +7,6 @@ gravity and biases, and the solution that believed them is where it begins: a fe
 from dataclasses import replace
 from typing import NamedTuple
 
-import numpy as np
-
 from maci2.estimation.config import SolverConfig
 from maci2.estimation.problem import Variables
 from maci2.estimation.results import Posterior, VIState
@@ -66,9 +64,9 @@ def free_constants(
     A scale with a stated spread keeps it. `pre` is taken where it is of these keyframes.
     """
     gyro_bias, acc_bias = state.gyro_bias_residual, state.acc_bias_residual
-    if not np.array_equal(vision.stamps_ns, state.stamps_ns):
+    if vision.stamps_ns is not state.stamps_ns:
         vision = replace(vision, stamps_ns=state.stamps_ns)
-    if pre is None or not np.array_equal(pre.stamps_ns, state.stamps_ns):
+    if pre is None or pre.stamps_ns is not state.stamps_ns:
         pre = preintegrate(imu, state.stamps_ns, gyro_bias, acc_bias, config.rule)
     start = Variables(
         state.Ts_c0_b, state.velocity_b, state.gravity_c0, gyro_bias, acc_bias, state.T_b_c

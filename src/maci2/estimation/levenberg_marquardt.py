@@ -17,6 +17,7 @@ from maci2.estimation.problem import (
 from maci2.types import Array
 
 __all__ = [
+    "DECREMENT",
     "LEVER_ARM_STD",
     "Covariances",
     "Measurements",
@@ -39,8 +40,8 @@ MOST_DAMPING = 1e12
 """Where even a step this short is refused, there is no way down."""
 
 DECREMENT = 1e-8
-"""Stop when the next step would promise to lower the cost by less: it would move nothing by more
-than 1e-4 standard deviations."""
+"""Decrease of the cost by a step that moves nothing by more than 1e-4 standard deviations: stop
+when the next would promise less."""
 
 SMALL = 0.01
 """Decrease of the cost by a step that moves nothing by more than a tenth of its standard deviation:
@@ -76,13 +77,17 @@ def optimize(
     x: Variables,
     max_iterations: int,
     with_covariances: bool,
+    tolerance: float,
 ) -> tuple[Optimum, Covariances]:
-    """Minimise the joint cost from x; the posterior there, where it is asked for.
+    """Minimise the joint cost from x, until a step would promise to lower it by less than a
+    tolerance (`DECREMENT`); the posterior there, where it is asked for.
 
     One kernel, because both are made of the same parts: two would take twice the time to compile.
     """
     work = empty_system(len(x.v_b), unknowns)
-    optimum, positive = _levenberg_marquardt(m, priors, unknowns, x, max_iterations, work)
+    optimum, positive = _levenberg_marquardt(
+        m, priors, unknowns, x, max_iterations, tolerance, work
+    )
     if with_covariances and positive:
         keyframes, border = inverse_blocks(work.A, work.B, work.C, work.D)
         return optimum, Covariances(keyframes, border, True)
@@ -96,6 +101,7 @@ def _levenberg_marquardt(
     unknowns: Unknowns,
     x: Variables,
     max_iterations: int,
+    tolerance: float,
     work: System,
 ) -> tuple[Optimum, bool]:
     """Minimise the joint cost from x; `work` becomes the factors of the last normal equations, or
@@ -113,7 +119,7 @@ def _levenberg_marquardt(
             decrement = _decrement(system, dx, dx_border)
             # Steps without damping contract at a rate that two of them show.
             left = decrement**2 / before if decrement < min(before, SMALL) else decrement
-            if left < DECREMENT * max(1.0, 1e-6 * cost):
+            if left < tolerance * max(1.0, 1e-6 * cost):
                 if damping > LEAST_DAMPING:
                     _damp(system, 0.0, work)
                 positive = damping == LEAST_DAMPING or factor(*work)

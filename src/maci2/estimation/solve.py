@@ -8,6 +8,7 @@ from scipy.special import chdtri
 
 from maci2.estimation.config import SolverConfig
 from maci2.estimation.levenberg_marquardt import (
+    DECREMENT,
     Covariances,
     Measurements,
     Priors,
@@ -39,6 +40,10 @@ deviations of the preintegrated rotation."""
 
 MAX_ROUNDS = 8
 """Solutions before the rest is left as it is."""
+
+FREED_DECREMENT = 1e-4
+"""Decrease of the cost below which constants that are freed to be tested have been found, to a
+hundredth of their standard deviations."""
 
 VISUAL_LIMIT = 4.74
 """Root of the 99.9 % quantile of chi-square with 6 degrees of freedom: a visual step this far off
@@ -75,12 +80,15 @@ def solve(
     )
     priors = joint_priors(imu.bias_prior, config, vision.std_scale)
     dof = _degrees_of_freedom(len(pre.dt), priors, unknowns)
+    tolerance = FREED_DECREMENT if constants else DECREMENT
     x, iterations, inflation, chi_square = start, 0, 1.0, np.nan
     for _ in range(MAX_ROUNDS):
         measurements = joint_measurements(vision, pre, config, inflation)
         if constants:
             measurements = measurements._replace(rates=rates_at_keyframes(imu, pre))
-        optimum, cov = optimize(measurements, priors, unknowns, x, config.max_iterations, True)
+        optimum, cov = optimize(
+            measurements, priors, unknowns, x, config.max_iterations, True, tolerance
+        )
         x, iterations = optimum.x, iterations + optimum.iterations
         if inflation == 1.0:
             chi_square = optimum.cost
