@@ -78,8 +78,8 @@ def freed_contradictions(freed: FreedConstants, offset_free: bool) -> list[str]:
     )
     if reasons or offset_free:
         return reasons
-    offset_s, std_s = freed.offset
-    return time_offset_contradicted(offset_s, std_s**2, freed.dof)
+    measured = freed.offset.measured()
+    return time_offset_contradicted(*measured, freed.dof) if measured else []
 
 
 def _cov_lever_arm(T_b_c: Array, cov: Array) -> Array:

@@ -5,10 +5,11 @@ gravity and biases, and the solution that believed them is where it begins: a fe
 """
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple
 
 from maci2.estimation.config import SolverConfig
-from maci2.estimation.problem import Variables
+from maci2.estimation.problem import CLOCK_STD_S, Variables
 from maci2.estimation.results import Posterior, VIState
 from maci2.estimation.solve import solve
 from maci2.imu import ImuMeasurements, Preintegrated, preintegrate
@@ -23,11 +24,17 @@ class MeasuredScale(NamedTuple):
     std: float
 
 
-class MeasuredOffset(NamedTuple):
-    """Timestamp on the IMU's clock less that of the keyframes [s]."""
+class FreedOffset(NamedTuple):
+    """Posterior of the IMU's timestamp less that of the keyframes [s]; its prior is narrow."""
 
     offset_s: float
     std_s: float
+
+    def measured(self) -> tuple[float, float] | None:
+        """The offset that the measurements alone show and its variance [s^2]; None where they show
+        none."""
+        shown = 1.0 - (self.std_s / CLOCK_STD_S) ** 2
+        return (self.offset_s / shown, self.std_s**2 / shown) if shown > 0.0 else None
 
 
 class FreedConstants(NamedTuple):
@@ -40,7 +47,7 @@ class FreedConstants(NamedTuple):
     """Its covariance: of gravity and velocities where nothing that was stated is believed."""
 
     scale: MeasuredScale
-    offset: MeasuredOffset
+    offset: FreedOffset
     dof: int
     inflation: float
     """Factor on the stated covariances that fits the residuals; 1 where they fit as stated."""
@@ -71,18 +78,25 @@ def free_constants(
     start = Variables(
         state.Ts_c0_b, state.velocity_b, state.gravity_c0, gyro_bias, acc_bias, state.T_b_c
     )
-    # Squares: robust losses would take the scale's error for outliers.
-    squares = replace(config, robust=False) if config.robust else config
-    freed, posterior, report = solve(imu, vision, pre, start, squares, True, constants=True)
+    freed, posterior, report = solve(
+        imu, vision, pre, start, _patient_squares(config), True, constants=True
+    )
     if posterior is None or not report.converged or (report.scale or 0.0) <= 0.0:
         return None
     return FreedConstants(
         freed,
         posterior,
         MeasuredScale(report.scale or 1.0, report.std_scale or 0.0),
-        MeasuredOffset(report.time_offset_s or 0.0, report.std_time_offset_s or 0.0),
+        FreedOffset(report.time_offset_s or 0.0, report.std_time_offset_s or 0.0),
         report.dof,
         report.inflation,
         state.T_b_c,
         vision.std_scale,
     )
+
+
+@lru_cache(maxsize=16)
+def _patient_squares(config: SolverConfig) -> SolverConfig:
+    """Squares, for robust losses would take the scale's error for outliers; more steps, for what
+    a window hardly shows lies at the end of a long valley."""
+    return replace(config, robust=False, max_iterations=4 * config.max_iterations)

@@ -17,7 +17,6 @@ from maci2.estimation.problem import (
 from maci2.types import Array
 
 __all__ = [
-    "DECREMENT",
     "LEVER_ARM_STD",
     "Covariances",
     "Measurements",
@@ -77,17 +76,13 @@ def optimize(
     x: Variables,
     max_iterations: int,
     with_covariances: bool,
-    tolerance: float,
 ) -> tuple[Optimum, Covariances]:
-    """Minimise the joint cost from x, until a step would promise to lower it by less than a
-    tolerance (`DECREMENT`); the posterior there, where it is asked for.
+    """Minimise the joint cost from x; the posterior there, where it is asked for.
 
     One kernel, because both are made of the same parts: two would take twice the time to compile.
     """
     work = empty_system(len(x.v_b), unknowns)
-    optimum, positive = _levenberg_marquardt(
-        m, priors, unknowns, x, max_iterations, tolerance, work
-    )
+    optimum, positive = _levenberg_marquardt(m, priors, unknowns, x, max_iterations, work)
     if with_covariances and positive:
         keyframes, border = inverse_blocks(work.A, work.B, work.C, work.D)
         return optimum, Covariances(keyframes, border, True)
@@ -101,7 +96,6 @@ def _levenberg_marquardt(
     unknowns: Unknowns,
     x: Variables,
     max_iterations: int,
-    tolerance: float,
     work: System,
 ) -> tuple[Optimum, bool]:
     """Minimise the joint cost from x; `work` becomes the factors of the last normal equations, or
@@ -119,7 +113,7 @@ def _levenberg_marquardt(
             decrement = _decrement(system, dx, dx_border)
             # Steps without damping contract at a rate that two of them show.
             left = decrement**2 / before if decrement < min(before, SMALL) else decrement
-            if left < tolerance * max(1.0, 1e-6 * cost):
+            if left < DECREMENT * max(1.0, 1e-6 * cost):
                 if damping > LEAST_DAMPING:
                     _damp(system, 0.0, work)
                 positive = damping == LEAST_DAMPING or factor(*work)

@@ -16,7 +16,11 @@ SCALE_STD = 1.0
 """Prior of one over a scale that is to be measured, whatever was stated, around 1."""
 
 OFFSET_STD_S = 0.05
-"""Prior of the time offset of camera and IMU [s]."""
+"""Prior of the time offset of camera and IMU [s], where it is to be estimated."""
+
+CLOCK_STD_S = 0.001
+"""Prior of the same while extrinsics and scale are freed to be tested [s]: these are tested with
+the clocks believed, and how far measurements pull against the prior tells the offset."""
 
 
 class Measurements(NamedTuple):

@@ -8,7 +8,6 @@ from scipy.special import chdtri
 
 from maci2.estimation.config import SolverConfig
 from maci2.estimation.levenberg_marquardt import (
-    DECREMENT,
     Covariances,
     Measurements,
     Priors,
@@ -17,7 +16,7 @@ from maci2.estimation.levenberg_marquardt import (
     gravity_basis,
     optimize,
 )
-from maci2.estimation.problem import OFFSET_STD_S, SCALE_STD
+from maci2.estimation.problem import CLOCK_STD_S, SCALE_STD
 from maci2.estimation.results import Posterior, SolveReport, VIState
 from maci2.gaussian import square_root_information, symmetrize
 from maci2.imu import (
@@ -40,10 +39,6 @@ deviations of the preintegrated rotation."""
 
 MAX_ROUNDS = 8
 """Solutions before the rest is left as it is."""
-
-FREED_DECREMENT = 1e-4
-"""Decrease of the cost below which constants that are freed to be tested have been found, to a
-hundredth of their standard deviations."""
 
 VISUAL_LIMIT = 4.74
 """Root of the 99.9 % quantile of chi-square with 6 degrees of freedom: a visual step this far off
@@ -80,15 +75,12 @@ def solve(
     )
     priors = joint_priors(imu.bias_prior, config, vision.std_scale)
     dof = _degrees_of_freedom(len(pre.dt), priors, unknowns)
-    tolerance = FREED_DECREMENT if constants else DECREMENT
     x, iterations, inflation, chi_square = start, 0, 1.0, np.nan
     for _ in range(MAX_ROUNDS):
         measurements = joint_measurements(vision, pre, config, inflation)
         if constants:
             measurements = measurements._replace(rates=rates_at_keyframes(imu, pre))
-        optimum, cov = optimize(
-            measurements, priors, unknowns, x, config.max_iterations, True, tolerance
-        )
+        optimum, cov = optimize(measurements, priors, unknowns, x, config.max_iterations, True)
         x, iterations = optimum.x, iterations + optimum.iterations
         if inflation == 1.0:
             chi_square = optimum.cost
@@ -181,7 +173,7 @@ def joint_priors(prior: BiasPrior, config: SolverConfig, std_scale: float = 0.0)
         prior.mean_acc,
         prior.std_acc**-2.0 if config.estimate_acc_bias else np.zeros(3),
         (std_scale or SCALE_STD) ** -2.0,
-        OFFSET_STD_S**-2.0,
+        CLOCK_STD_S**-2.0,
     )
 
 

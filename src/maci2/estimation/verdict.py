@@ -130,11 +130,9 @@ def judge_initialization(
         plausible_scale(report.scale or 1.0, 0.0, vision.std_scale),
         rejections(report, int(vision.measured.sum())),
     ]
-    unconfirmed = (
-        []
-        if contradicted
-        else evidence.unconfirmed(state, posterior, limits.gravity_deg, limits.velocity)
-    )
+    unconfirmed = []
+    if not contradicted:
+        unconfirmed = evidence.unconfirmed(state, posterior, limits.gravity_deg, limits.velocity)
     if not limits.trust_constants:
         status = evidence.status_of_unconfirmed
         checks += [Check(status, f"{reason}; {REMEDY}") for reason in unconfirmed]

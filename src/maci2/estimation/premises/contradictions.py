@@ -74,7 +74,7 @@ def _time_offset(premises: Premises) -> list[str]:
 
 
 def time_offset_contradicted(offset_s: float, variance: float, dof: int) -> list[str]:
-    """Reasons against clocks that are stated to agree."""
+    """Reasons against clocks that are stated to agree, given the offset that was measured."""
     if not _number_far(offset_s, variance, STD_TIME_OFFSET_S, dof):
         return []
     return [
