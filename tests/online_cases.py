@@ -1,6 +1,7 @@
 """Simulated streams: sensors that hand over what a simulated recording holds, camera motion drawn
 from its own covariance."""
 
+import os
 from collections import deque
 from dataclasses import dataclass, replace
 
@@ -151,3 +152,10 @@ def _nees(error: np.ndarray, cov: np.ndarray) -> float:
     variances, directions = np.linalg.eigh(cov)
     seen = variances > 1e-9 * variances[-1]
     return float(np.mean((directions.T @ error)[seen] ** 2 / variances[seen]))
+
+
+def resident_mb() -> float:
+    """Memory of this process that is not swapped out [MB]."""
+    with open("/proc/self/statm") as statm:
+        pages = int(statm.read().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6

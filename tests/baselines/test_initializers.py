@@ -18,6 +18,7 @@ from maci2.baselines import (
     run_initializer,
 )
 from maci2.baselines.linear import EUROC_ACC_BIAS
+from maci2.baselines.openvins import EUROC_GUESS, NO_GUESS, openvins_dynamic
 from maci2.datasets import open_recording, write_euroc
 from maci2.errors import OptionError
 from maci2.evaluation.imu_report import TRUTHS
@@ -321,24 +322,51 @@ def test_rivals_have_the_errors_known_for_them(data_root, name):
         assert np.mean(errors) == pytest.approx(published, abs=0.06), sequence
 
 
-TRACKED = {"drt-t": (0.887, 0.50), "drt-l": (0.881, 0.78)}
+DRT_PROGRAM = {"drt-t": (0.887, 0.50), "drt-l": (0.881, 0.78)}
 """Gravity error [deg] and success of the original programs on MH_04, with simulated tracks on the
 real IMU; neither their windows nor their points are known to be these."""
 
 
 @pytest.mark.dataset
-@pytest.mark.parametrize("name", sorted(TRACKED))
+@pytest.mark.parametrize("name", sorted(DRT_PROGRAM))
 def test_drt_has_the_errors_of_its_own_program(data_root, name):
-    options = RunOptions(parse_vision("tracks:1", "rectified", None), truth=TRUTHS)
-    inputs = open_inputs(data_root / "euroc" / "MH_04_difficult", options)
-    errors = [
-        state_errors(inputs, inputs.truth, run_initializer(INITIALIZERS[name], segment).state, None)
-        for segment in (make_segment(inputs, one) for one in windows_with_truth(inputs, options)[0])
-    ]
-    gravity_deg, success = TRACKED[name]
+    scenes = [_answers_on_mh_04(data_root, INITIALIZERS[name], seed) for seed in range(3)]
+    errors = [errors for scene in scenes for _, errors in scene]
+    gravity_deg, success = DRT_PROGRAM[name]
     assert np.mean([one.gravity_deg for one in errors]) == pytest.approx(gravity_deg, abs=0.06)
-    # 38 windows: one standard deviation of the share is 0.08.
-    assert np.mean([one.is_success() for one in errors]) == pytest.approx(success, abs=0.13)
+    # Points placed anew move it from 0.71 to 0.76; 38 windows of one flight have a std of 0.07.
+    assert np.mean([one.is_success() for one in errors]) == pytest.approx(success, abs=0.07)
+
+
+ITERATIONS_IN_TIME = 20
+"""Iterations in place of the 0.05 s of wall time that end OpenVINS' own optimization."""
+
+
+@pytest.mark.dataset
+def test_openvins_solves_as_many_windows_as_its_own_program(data_root):
+    """There 0.58 of MH_04 without a bias guess, 0.44 right, and all with one."""
+    without, told = (
+        _answers_on_mh_04(data_root, openvins_dynamic(guess, ITERATIONS_IN_TIME))
+        for guess in (NO_GUESS, EUROC_GUESS)
+    )
+    assert _share(without) == pytest.approx(0.58, abs=0.08)
+    assert _share(without, right=True) == pytest.approx(0.44, abs=0.08)
+    assert _share(told) > 0.9
+    unlimited = _answers_on_mh_04(data_root, openvins_dynamic(NO_GUESS))
+    assert _share(unlimited) > 0.95
+
+
+def _share(answers, right=False):
+    return np.mean([one.accepted and (errors.is_success() or not right) for one, errors in answers])
+
+
+def _answers_on_mh_04(data_root, initializer, seed=0):
+    """Answer and errors on every window, with tracks of 1 px."""
+    options = RunOptions(parse_vision("tracks:1", "rectified", None), truth=TRUTHS, seed=seed)
+    inputs = open_inputs(data_root / "euroc" / "MH_04_difficult", options)
+    segments = (make_segment(inputs, one) for one in windows_with_truth(inputs, options)[0])
+    answers = [run_initializer(initializer, segment) for segment in segments]
+    return [(one, state_errors(inputs, inputs.truth, one.state, None)) for one in answers]
 
 
 def _gravity_c0(inputs, segment):

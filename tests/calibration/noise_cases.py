@@ -29,10 +29,10 @@ WRONG_SHEET = replace(
 )
 
 
-def tracked_recording(kind, seed, duration_s, vibration=0.0):
+def tracked_recording(kind, seed, duration_s, vibration=0.0, noise=MEMS_NOISE):
     """A recording and noisy poses of its body; `vibration` [m/s^2] of rotors near 70 Hz, with a
     fiftieth of it in the gyroscope."""
-    recording = simulate(SimulationConfig(kind=kind, duration_s=duration_s, seed=seed))
+    recording = simulate(SimulationConfig(kind=kind, duration_s=duration_s, seed=seed, noise=noise))
     rng = np.random.default_rng((seed, 1))
     imu = recording.imu
     if vibration:
@@ -59,8 +59,8 @@ def tracked_recording(kind, seed, duration_s, vibration=0.0):
     return recording, capture
 
 
-def noise_problem(kind, seed, duration_s, vibration=0.0):
-    recording, capture = tracked_recording(kind, seed, duration_s, vibration)
+def noise_problem(kind, seed, duration_s, vibration=0.0, noise=MEMS_NOISE):
+    recording, capture = tracked_recording(kind, seed, duration_s, vibration, noise)
     imu = datasheet_model(recording.imu, recording.rig.imu)
     start = audit_problem(
         capture, register(capture, recording.imu), imu, recording.imu, recording.rig

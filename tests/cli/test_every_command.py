@@ -57,6 +57,14 @@ def test_help_says_all_that_is_written_about_a_command_and_its_options(name):
     assert len(told) > 1
 
 
+def test_the_list_of_commands_says_a_whole_sentence_of_each(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = invoke("--help").output.partition("Commands:")[2].splitlines()
+    told = {words[0]: line for line in lines if (words := line.split())}
+    assert set(told) == set(COMMANDS)
+    assert all(line.rstrip()[-1] in ".?" and "..." not in line for line in told.values())
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_json(name):
     [option] = [option for option in COMMANDS[name].params if option.name == "json"]

@@ -1,14 +1,17 @@
 """`maci2 truth` on a simulated recording."""
 
 import json
+import shutil
 
+import numpy as np
 import pytest
+from scipy.spatial.transform import Rotation
 from typer.testing import CliRunner
 
 from ground_truth.faulty_truths import TruthFaults, recording_with
 from maci2.cli.app import app
 from maci2.datasets import write_euroc
-from maci2.errors import OptionError
+from maci2.errors import Maci2Error, OptionError
 
 
 @pytest.fixture(scope="module")
@@ -46,3 +49,90 @@ def test_truth_does_not_write_into_the_recording(sequence):
             catch_exceptions=False,
         )
     assert not (sequence / "mav0" / "new").exists()
+
+
+def inverted(rows):
+    """Poses of the world in the body."""
+    R_m_w = Rotation.from_quat(rows[:, 4:8], scalar_first=True).inv()
+    return np.c_[
+        rows[:, :1], -R_m_w.apply(rows[:, 1:4]), R_m_w.as_quat(scalar_first=True), rows[:, 8:]
+    ]
+
+
+def rotated(rows):
+    """The marker mounted 90 deg about its own z axis."""
+    R_w_m = Rotation.from_quat(rows[:, 4:8], scalar_first=True)
+    R_w_m = R_w_m * Rotation.from_euler("z", 90.0, degrees=True)
+    return np.c_[rows[:, :4], R_w_m.as_quat(scalar_first=True), rows[:, 8:]]
+
+
+FAULTS = {
+    "numbers of quaternions in the order x, y, z, w": (
+        lambda rows: rows[:, [0, 1, 2, 3, 5, 6, 7, 4]],
+        "if the quaternions are in the order x, y, z, w",
+    ),
+    "inverted poses": (inverted, "if the poses are inverted (world in body)"),
+    "millimetres": (
+        lambda rows: np.c_[rows[:, :1], 1e3 * rows[:, 1:4], rows[:, 4:]],
+        "millimetres",
+    ),
+    "a marker rotated by 90 deg": (rotated, "orientation rotated by 90."),
+    "a clock off by seconds": (
+        lambda rows: np.c_[rows[:, :1] + 37e8, rows[:, 1:]],
+        "position 3708.",
+    ),
+    "rows of the first three seconds alone": (
+        lambda rows: rows[rows[:, 0] < rows[0, 0] + 3e9],
+        "an audit needs at least 8 s of both",
+    ),
+}
+"""What is done to the rows of a capture, and what has to be said of it."""
+
+
+def audit_of(rows, folder, sequence):
+    """What the command says of a recording whose capture has other rows."""
+    copy = folder / "flight"
+    shutil.copytree(sequence, copy)
+    file = copy / "mav0" / "vicon0" / "data.csv"
+    header = ",".join(file.read_text(encoding="utf-8").splitlines()[0].split(",")[:8])
+    lines = [f"{int(row[0])},{','.join(map(repr, row[1:].tolist()))}" for row in rows]
+    file.write_text("\n".join([header, *lines]) + "\n", encoding="utf-8")
+    arguments = ["truth", str(copy), "--from", "vicon0", "-o", str(folder / "out")]
+    result = CliRunner().invoke(app, arguments)
+    # The command line prints the message of such an error and ends with 1.
+    assert result.exception is None or isinstance(result.exception, Maci2Error)
+    return f"{result.output} {result.exception}"
+
+
+def captured_rows(sequence):
+    return np.loadtxt(sequence / "mav0" / "vicon0" / "data.csv", delimiter=",")[:, :8]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_truth_names_what_is_wrong_with_a_file(fault, sequence, tmp_path):
+    change, expected = FAULTS[fault]
+    assert expected in audit_of(change(captured_rows(sequence)), tmp_path, sequence)
+
+
+def test_truth_refuses_the_capture_of_another_recording(sequence, tmp_path):
+    other = recording_with(
+        TruthFaults(), seed=13, duration_s=15.0, name="vicon0", velocities=False, every=4
+    )
+    write_euroc(other, tmp_path / "other")
+    rows = captured_rows(tmp_path / "other")
+    assert "both are of one recording" in audit_of(rows, tmp_path, sequence)
+
+
+def test_truth_says_about_which_axis_a_recording_without_rotation_tells_nothing(tmp_path):
+    still = recording_with(
+        TruthFaults(std_mm=1.0, std_deg=0.1),
+        seed=9,
+        name="vicon0",
+        velocities=False,
+        every=4,
+        kind="static",
+        duration_s=15.0,
+    )
+    write_euroc(still, tmp_path / "still")
+    said = audit_of(captured_rows(tmp_path / "still"), tmp_path, tmp_path / "still")
+    assert "rotation of the marker about the body's axis (" in said

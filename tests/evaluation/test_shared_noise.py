@@ -1,15 +1,19 @@
 """What an audited truth adds to an estimate that has used the same IMU."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
-from ground_truth.faulty_truths import FAULTY, TruthFaults, exact_truth, recording_with
+from ground_truth.faulty_truths import (
+    PUBLISHED,
+    TruthFaults,
+    exact_truth,
+    loud,
+    recording_with,
+)
 from maci2.estimation import SolverConfig, initialize
 from maci2.estimation.imu_gains import imu_gains
 from maci2.evaluation.metrics import SCORES, initialization_errors
-from maci2.evaluation.shared_noise import _composed, _motion_derivatives, shared_noise
+from maci2.evaluation.shared_noise import _composed, motion_derivatives, shared_noise
 from maci2.evaluation.truth_noise import truth_noise
 from maci2.ground_truth.audit import audit_ground_truth
 from maci2.imu import datasheet_model, preintegrate
@@ -52,7 +56,7 @@ def measured(R_a, v_a, p_a, R_b, v_b, p_b, dt):
 
 def test_derivatives_of_motion_are_those_of_differences(exact):
     truth = truth_at(exact[1], exact[0].imu.stamps_ns[[100, 156]], GAP_S)
-    D = _motion_derivatives(truth, 0, 1)
+    D = motion_derivatives(truth, 0, 1)
     dt = (truth.stamps_ns[1] - truth.stamps_ns[0]) / NS
     ends = [(T[:3, :3], v, T[:3, 3]) for T, v in zip(truth.Ts_w_b, truth.v_w, strict=True)]
     at = measured(*ends[0], *ends[1], dt)
@@ -67,13 +71,6 @@ def test_derivatives_of_motion_are_those_of_differences(exact):
         gamma, beta, alpha = measured(*moved[0], *moved[1], dt)
         change = np.r_[so3_log(at[0].T @ gamma), beta - at[1], alpha - at[2]] / step
         np.testing.assert_allclose(D[:, column], change, atol=1e-4)
-
-
-PUBLISHED = replace(FAULTY, std_mm=0.5, std_deg=0.03)
-"""A smoothed truth, believed once a second: between its rows it is the IMU."""
-
-LOUD = 8.0
-"""Noise of the IMU over its data sheet's, so that it decides between rows and keyframes."""
 
 
 def scored(recording, seed):
@@ -112,19 +109,6 @@ def scored(recording, seed):
             ]
         )
     return np.array(rows)
-
-
-def loud(recording):
-    """The recording with an IMU whose accelerometer is noisier, and said to be."""
-    rig, samples = recording.rig, recording.imu
-    noise = replace(rig.imu, density_acc=LOUD * rig.imu.density_acc)
-    std = np.sqrt((LOUD**2 - 1.0) * samples.rate_hz) * rig.imu.density_acc
-    extra = np.random.default_rng(len(samples)).standard_normal(samples.acc.shape)
-    return replace(
-        recording,
-        imu=replace(samples, acc=samples.acc + std * extra),
-        rig=replace(rig, imu=noise),
-    )
 
 
 def mean_scores(seeds):

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from maci2.datasets import open_recording
+from maci2.evaluation.parallel import Pool
 from maci2.experiments import renderings as module
 from maci2.experiments.recordings import find_recordings
 from maci2.experiments.renderings import Rendering, with_renderings
@@ -22,6 +23,28 @@ def test_what_is_missing_is_rendered_once(simulated_root, tmp_path, monkeypatch)
     monkeypatch.setattr(module, "_render", lambda *_: (_ for _ in ()).throw(AssertionError))
     again = with_renderings((DRIVE, FLIGHT, absent), found, tmp_path)
     assert again.by_name == there.by_name
+
+
+def test_several_workers_render_the_same_images(simulated_root, tmp_path):
+    found, told = find_recordings(simulated_root), []
+    one, two = (
+        with_renderings(
+            (DRIVE, FLIGHT),
+            found,
+            tmp_path / str(jobs),
+            Pool(jobs),
+            lambda name, done, total: told.append((name, done, total)),
+        )
+        for jobs in (1, 2)
+    )
+    for name in ("drive_1", "MH_02_rendered"):
+        images = sorted((one.by_name[name] / "mav0").rglob("*.png"))
+        assert images
+        for image in images:
+            other = two.by_name[name] / image.relative_to(one.by_name[name])
+            assert image.read_bytes() == other.read_bytes()
+    assert [(done, total) for _, done, total in told] == [(1, 2), (2, 2)] * 2
+    assert {name for name, _, _ in told} == {"rendering drive_1", "rendering MH_02_rendered"}
 
 
 def test_a_rendering_among_the_recordings_is_taken(simulated_root, tmp_path):

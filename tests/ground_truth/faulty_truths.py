@@ -48,6 +48,13 @@ FAULTY = TruthFaults(
 """Late by 6 ms and drifting, rotated by 0.5 deg, tilted by 0.5 deg, lever arm of 2 cm."""
 
 
+PUBLISHED = replace(FAULTY, std_mm=0.5, std_deg=0.03)
+"""A smoothed truth, believed once a second: between its rows it is the IMU."""
+
+LOUD = 8.0
+"""Noise of the IMU over its data sheet's, so that it decides between rows and keyframes."""
+
+
 def recording_with(
     faults: TruthFaults,
     seed: int,
@@ -89,3 +96,16 @@ def exact_truth(recording: Recording) -> GroundTruth:
     truth = simulate(config).truth()
     assert truth is not None
     return truth
+
+
+def loud(recording):
+    """The recording with an IMU whose accelerometer is noisier, and said to be."""
+    rig, samples = recording.rig, recording.imu
+    noise = replace(rig.imu, density_acc=LOUD * rig.imu.density_acc)
+    std = np.sqrt((LOUD**2 - 1.0) * samples.rate_hz) * rig.imu.density_acc
+    extra = np.random.default_rng(len(samples)).standard_normal(samples.acc.shape)
+    return replace(
+        recording,
+        imu=replace(samples, acc=samples.acc + std * extra),
+        rig=replace(rig, imu=noise),
+    )

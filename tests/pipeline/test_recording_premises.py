@@ -7,7 +7,14 @@ import pytest
 
 from maci2.datasets import write_euroc
 from maci2.estimation.premises import contradictions
-from maci2.experiments.input_faults import InputFault, every_second, rotated, with_fault
+from maci2.experiments.input_faults import (
+    InputFault,
+    every_second,
+    held,
+    rotated,
+    stuck_acc_y,
+    with_fault,
+)
 from maci2.pipeline.offline import initialize_window
 from maci2.pipeline.options import RunOptions, VisionSource
 from maci2.pipeline.prepare import open_inputs
@@ -48,6 +55,19 @@ def test_lost_samples_are_weak_with_the_rate_as_reason(inputs):
     verdict = verdict_with(inputs, InputFault("lost", samples=every_second))
     assert verdict.status != "ok"
     assert "should sample at 200 Hz and has 100" in verdict.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("samples", "reason"),
+    [
+        (stuck_acc_y, "the accelerometer's y axis reads"),
+        (held, "75 % of the gyroscope's samples are copies"),
+    ],
+)
+def test_samples_that_are_no_measurements_are_weak_with_that_as_reason(inputs, samples, reason):
+    verdict = verdict_with(inputs, InputFault("not measured", samples=samples))
+    assert verdict.status != "ok"
+    assert reason in verdict.reasons[0]
 
 
 def test_a_gap_in_the_samples_costs_its_windows_only(inputs):

@@ -116,6 +116,21 @@ def test_the_experiment_with_rivals_has_every_kind_of_figure(results):
     assert kinds == {"distributions", "difficulty", "along", "bins", "ellipses"}
 
 
+def test_success_is_from_0_to_1_in_every_chart_whatever_the_methods_reach():
+    """One chart of methods that all succeed, one of methods that do not, drawn alike."""
+    rates = [1.0] * 7 + [0.2] * 3
+    series = [
+        {"name": f"m{i}", "difficulty": [0.0, 0.4], "success": [rate, rate], "count": [5, 5]}
+        for i, rate in enumerate(rates)
+    ]
+    text = experiment_figure({"kind": "difficulty", "unit": "share", "series": series})
+    charts = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
+    first = [re.search(r'<polyline points="([^"]*)"', chart)[1] for chart in charts]
+    assert len(charts) == 2
+    assert first[0] == first[1]
+    assert all({">0<", ">0.5<", ">1<"} <= set(re.findall(r">[\d.]+<", chart)) for chart in charts)
+
+
 def test_every_kind_of_figure_stands_values_that_are_missing():
     missing = {"name": "a", "values": [None, 1.0, 2.0], "time_s": [0.0, 1.0], "error": [None, 0.1],
                "verdict": ["x", "y"], "position": [None, None], "predicted": [None, 1.0],

@@ -234,6 +234,15 @@ def test_a_zed_has_its_pair_in_millimetres(write):
     )
 
 
+@pytest.mark.parametrize("angle", ["1e308", "-1e308", "1e160"])
+def test_a_rotation_that_overflows_is_refused_before_arithmetic(write, angle):
+    text = ZED.replace("CV_HD=0.0", f"CV_HD={angle}").replace("CV_HD=0.01", f"CV_HD={angle}")
+    assert angle in text
+    assert "STEREO holds or gives numbers that are not finite" in refusal(
+        write(text, "SN123.conf", header="")
+    )
+
+
 def test_a_wide_zed_has_a_fisheye(write):
     text = ZED.replace("k2=0.02\n", "k2=0.02\nk3=0.03\nk4=0.04\n")
     left, right = read_any_rig(write(text, "SN123.conf", header="")).cameras

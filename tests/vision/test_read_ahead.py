@@ -55,7 +55,7 @@ def test_an_image_that_cannot_be_read_says_so_where_it_is_asked_for():
 
 def test_images_that_nobody_takes_are_forgotten():
     images = ReadAhead(CountedFrames())
-    for index in range(10, 16):
+    for index in range(10, 10 + HELD):
         images.expect(index)
     assert len(images._coming) == HELD
     assert images.left(10)[0, 0] == 10

@@ -1,6 +1,7 @@
 """One tracker: recorded and live images give the same relative poses and the same complaints."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -83,27 +84,63 @@ def test_pairs_out_of_order_are_named(flight):
         tracker.advance([], pairs[0])
 
 
-def test_keyframes_prepared_ahead_give_the_same_relative_poses(flight):
+def test_relative_poses_measured_ahead_are_the_same(flight):
     rig, _, pairs = flight
     plain, ahead = StereoTracker(rig), StereoTracker(rig)
     plain.start(pairs[0])
     ahead.start(pairs[0])
     for k in (2, 4):
-        ahead.expect(pairs[k])
+        ahead.expect(pairs[k - 2], [pairs[k - 1]], pairs[k])
     for k in (2, 4):
-        one, other = (tracker.advance([], pairs[k]) for tracker in (plain, ahead))
+        one, other = (tracker.advance([pairs[k - 1]], pairs[k]) for tracker in (plain, ahead))
         np.testing.assert_array_equal(one.T_ck_ck1, other.T_ck_ck1)
         np.testing.assert_array_equal(one.cov_T_ck_ck1, other.cov_T_ck_ck1)
 
 
-def test_keyframes_prepared_for_nobody_are_forgotten(flight):
+@pytest.mark.parametrize("workers", [1, 3])
+def test_any_number_of_workers_gives_the_same_relative_poses(flight, monkeypatch, workers):
+    rig, frames, pairs = flight
+    tracker = StereoTracker(rig, predict_rotation=nearly_still)
+    tracker.start(pairs[0])
+    alone = [tracker.advance([pairs[k - 1]], pairs[k]) for k in range(2, 13, 2)]
+    monkeypatch.setattr("maci2.vision.tracker.WORKERS", workers)
+    odometry = StereoOdometry(frames, rig, predict_rotation=nearly_still)
+    found = list(odometry.relative_poses(list(range(0, 13, 2))))
+    for one, other in zip(alone, found, strict=True):
+        np.testing.assert_array_equal(one.T_ck_ck1, other.T_ck_ck1)
+        np.testing.assert_array_equal(one.cov_T_ck_ck1, other.cov_T_ck_ck1)
+
+
+def test_relative_poses_measured_for_nobody_are_forgotten(flight):
     rig, _, pairs = flight
     tracker = StereoTracker(rig)
-    for pair in pairs[:6]:
-        tracker.expect(pair)
-    assert set(tracker._coming) == {pair.stamp_ns for pair in pairs[6 - AHEAD : 6]}
+    for first, second in pairwise(pairs[:8]):
+        tracker.expect(first, [], second)
+    stamps_ns = [pair.stamp_ns for pair in pairs[7 - AHEAD : 8]]
+    assert set(tracker._measuring) == set(pairwise(stamps_ns))
+    assert set(tracker._coming) == set(stamps_ns)
     tracker.clear()
     assert not tracker._coming
+    assert not tracker._measuring
+
+
+def test_a_turn_too_wide_for_the_keyframes_is_chained_before_images_lead(flight, monkeypatch):
+    """Points that leave the image cannot be led, so pairs between are tried first; a prediction
+    that fails there, too, is not believed."""
+    rig, _, pairs = flight
+    tracker = StereoTracker(rig, predict_rotation=nearly_still)
+    match, tried = tracker._match, []
+
+    def near_only(stamps_ns, first, guides, second, predicted):
+        tried.append((stamps_ns, len(guides), predicted is not None))
+        if stamps_ns[1] - stamps_ns[0] > 0.15 * NS:
+            return unmeasured(stamps_ns, "too far")
+        return match(stamps_ns, first, guides, second, predicted)
+
+    monkeypatch.setattr(tracker, "_match", near_only)
+    assert not measured_by(tracker, pairs[0], [pairs[1]], pairs[2]).reason
+    t0, t1, t2 = (pair.stamp_ns for pair in pairs[:3])
+    assert tried == [((t0, t2), 0, True), ((t0, t1), 0, True), ((t1, t2), 0, True)]
 
 
 def test_every_image_of_a_recording_is_read_once(flight, monkeypatch):

@@ -57,7 +57,7 @@ INITIALIZERS: dict[str, Initializer] = {
     "ff-back-end": ff_back_end(NO_GUESS),
     "ff-back-end-guess": ff_back_end(EUROC_GUESS),
     "openvins-static": openvins_static,
-    "openvins-linear": openvins_dynamic(NO_GUESS, mle=False),
+    "openvins-linear": openvins_dynamic(NO_GUESS, iterations=0),
     "openvins": openvins_dynamic(NO_GUESS),
     "openvins-guess": openvins_dynamic(EUROC_GUESS),
 }

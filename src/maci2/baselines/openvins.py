@@ -7,7 +7,7 @@ Dynamic: points, start velocity and gravity by a linear system with the bias gue
 likelihood over poses, velocities, biases and points (Cauchy's loss, 1 px; priors about the guess of
 0.05 rad/s and 0.1 m/s^2), which must converge in 50 iterations. Its covariance is inflated: 10 for
 rotation and gyroscope bias, 100 for velocity and accelerometer bias. The time limit of 0.05 s is
-left out. Two cameras, as in its EuRoC configuration.
+left out: a number of iterations can take its place. Two cameras, as in its EuRoC configuration.
 """
 
 from dataclasses import dataclass, replace
@@ -92,16 +92,18 @@ def openvins_static(segment: Segment) -> Answer:
     return Answer(True, "", state)
 
 
-def openvins_dynamic(guess: BiasGuess, mle: bool = True, stereo: bool = True) -> Initializer:
-    """The dynamic initializer with a bias guess; only its linear part without `mle`."""
+def openvins_dynamic(
+    guess: BiasGuess, iterations: int = ITERATIONS, stereo: bool = True
+) -> Initializer:
+    """The dynamic initializer with a bias guess; only its linear part without iterations."""
 
     def initialize(segment: Segment) -> Answer:
-        return _dynamic(segment, guess, mle, stereo)
+        return _dynamic(segment, guess, iterations, stereo)
 
     return initialize
 
 
-def _dynamic(segment: Segment, guess: BiasGuess, mle: bool, stereo: bool) -> Answer:
+def _dynamic(segment: Segment, guess: BiasGuess, iterations: int, stereo: bool) -> Answer:
     tracks = segment.tracks
     chosen = longest(tracks, MAX_FEATURES, MIN_VIEWS)
     reason = _rejection(segment, int(chosen.sum()))
@@ -119,19 +121,21 @@ def _dynamic(segment: Segment, guess: BiasGuess, mle: bool, stereo: bool) -> Ans
     if int(valid.sum()) < MIN_VALID:
         reason = reason or f"{int(valid.sum())} points lie in front of their cameras"
         return Answer(False, f"{reason}, needed {MIN_VALID}", state)
-    if not mle:
+    if iterations == 0:
         return Answer(not reason, reason, state)
-    result = _maximum_likelihood(segment, take(seen, valid), start, valid)
+    start = start.with_points(start.points_w[valid])
+    result = _maximum_likelihood(segment, take(seen, valid), start, iterations)
+    if not result.converged:
+        reason = reason or f"the optimization did not converge in {iterations} iterations"
     return _answer(segment, result, reason)
 
 
 def _maximum_likelihood(
-    segment: Segment, seen: Observations, start: BundleState, valid: Mask
+    segment: Segment, seen: Observations, start: BundleState, iterations: int
 ) -> BundleResult:
     """Maximum-likelihood estimate, begun at the linear solution and the guessed biases."""
     info = gauge_information()
     info[GYRO_BIAS], info[ACC_BIAS] = STD_GYRO_BIAS**-2, STD_ACC_BIAS**-2
-    start = start.with_points(start.points_w[valid])
     bundle = Bundle(
         seen,
         PIXEL_STD / segment.tracks.focal_px,
@@ -142,13 +146,11 @@ def _maximum_likelihood(
         start,
         info,
     )
-    return adjust(bundle, start, ITERATIONS)
+    return adjust(bundle, start, iterations)
 
 
 def _answer(segment: Segment, result: BundleResult, reason: str) -> Answer:
     state = to_vi_state(segment, result.state)
-    if not result.converged:
-        reason = reason or f"the optimization did not converge in {ITERATIONS} iterations"
     if result.cov is None:
         return Answer(False, reason or "the covariance is singular", state)
     n = len(result.state.p_w_b)

@@ -4,8 +4,8 @@
    eigenvalues, no robust loss.
 2. ORB-SLAM3's inertial-only optimization from that bias.
 3. Rotations are replaced by integration with it and velocities propagated; then every keyframe's
-   position is adjusted against the map's points, which stay (four rounds of ten steps; observations
-   beyond chi-square 5.991 in one image are dropped after each).
+   position is adjusted against the map's points, which stay (four rounds of ten steps, the last
+   without Huber's loss; observations beyond chi-square 5.991 in one image are dropped after each).
 4. Full inertial bundle adjustment.
 
 The paper's test of the residual is not in the release and not here; gates are ORB-SLAM3's.
@@ -64,12 +64,12 @@ def rotated_by_gyroscope(segment: Segment, x: BundleState) -> BundleState:
 def adjust_positions(seen: Observations, x: BundleState, std: float) -> BundleState:
     """Positions of all keyframes but the first, each by itself, against points that stay."""
     used = seen.seen.copy()
-    for _ in range(ROUNDS):
+    for rounds in range(1, ROUNDS + 1):
         for _ in range(STEPS):
             r, by_pose, _ = reprojection(seen, x)
             r, J = r / std, by_pose[..., 3:6] / std
             norms = np.sqrt(np.maximum((r**2).sum(axis=-1), CHI2))
-            weights = used * (HUBER / norms)
+            weights = used * (HUBER / norms if rounds < ROUNDS else 1.0)
             H = np.einsum("cpk,cpkri,cpkrj->kij", weights, J, J)
             b = -np.einsum("cpk,cpkri,cpkr->ki", weights, J, r)
             step = np.zeros((len(x.p_w_b), SIZE))

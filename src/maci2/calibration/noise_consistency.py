@@ -12,14 +12,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from maci2.calibration.noise_likelihood import moved_by, other_kinds, predicted_by
+from maci2.calibration.noise_windows import compose_windows
 from maci2.calibration.whitened_factors import IMU, WhitenedFactors, whitened_factors
 from maci2.chain import ChainProblem, ChainSolution, chain_posterior
 from maci2.chain.chain_posterior import normal_equations
 from maci2.chain.chain_state import POSITION, ROTATION, VELOCITY
+from maci2.gaussian import square_root_information
 from maci2.types import Array
 
 LEAST_SHOWN = 1e-3
-"""Share of an error's least variance that must show for it to be scored."""
+"""Share of an error's variance that must show in a direction for it to be scored there."""
 
 DRAWS = 12
 """Draws of white noise that tell what correlation to expect."""
@@ -40,15 +42,15 @@ class PartNees:
 
 @dataclass(frozen=True)
 class Consistency:
-    """Errors of the IMU between neighbouring states."""
+    """Errors of the IMU over windows of one length, one from every state."""
 
     windows: int
     parts: dict[str, PartNees]
     """Rotation, velocity, position."""
 
     correlation: Array
-    """(lags,) autocorrelation of the whitened errors of rotation and velocity, from one state to
-    the next on."""
+    """(lags,) autocorrelation of the whitened errors of rotation and velocity, from one window to
+    the next one after it on."""
 
     expected: Array
     """(lags,) the same for white noise of all measurements: the states follow errors, so that what
@@ -58,25 +60,31 @@ class Consistency:
     """Standard deviation of their difference where all noise is white."""
 
 
-def consistency(problem: ChainProblem, solution: ChainSolution, lags: int = 10) -> Consistency:
-    """Scores of a solved chain; the horizon is the distance of its states."""
+def consistency(
+    problem: ChainProblem, solution: ChainSolution, steps: int = 1, lags: int = 10
+) -> Consistency:
+    """Scores of a solved chain over windows of `steps` IMU factors each.
+
+    Windows of several factors are scored on the chain of all states between: measurements inside
+    a window then meet states of their own, not what the IMU alone carries to them.
+    """
     posterior = chain_posterior(solution)
     kinds = [IMU, *other_kinds(problem)]
     rows = [whitened_factors(solution, posterior, kind) for kind in kinds]
-    factors = rows[0]
-    white_inv = np.linalg.inv(solution.factors.ties.white)
-    e = np.einsum("kij,kj->ki", white_inv, factors.r)
-    left = np.eye(factors.r.shape[1]) - factors.projected
-    cov_shown = white_inv @ left @ np.swapaxes(white_inv, 1, 2)
-    cov: Array = np.asarray(white_inv @ np.swapaxes(white_inv, 1, 2), dtype=np.float64)
+    windows = compose_windows(problem.stamps_ns, solution, posterior, rows[0], steps)
+    e = windows.errors(rows[0].r)
     parts = {
-        name: _part(e[:, block], cov_shown[:, block, block], cov[:, block, block])
+        name: _part(e[:, block], windows.cov_shown[:, block, block], windows.cov[:, block, block])
         for name, block in PARTS.items()
     }
-    found = _correlation(factors.r, lags)
-    drawn = np.array([_correlation(r, lags) for r in _white_residuals(rows, solution)])
+    white = square_root_information(windows.cov[::steps])
+
+    def correlation(r: Array) -> Array:
+        return _correlation(np.einsum("kij,kj->ki", white, windows.errors(r)[::steps]), lags)
+
+    drawn = np.array([correlation(r) for r in _white_residuals(rows, solution)])
     chance = float(np.sqrt((1.0 + 1.0 / DRAWS) * drawn.var(axis=0, ddof=1).mean()))
-    return Consistency(len(e), parts, found, drawn.mean(axis=0), chance)
+    return Consistency(len(e), parts, correlation(rows[0].r), drawn.mean(axis=0), chance)
 
 
 def _white_residuals(rows: list[WhitenedFactors], solution: ChainSolution) -> Iterator[Array]:
@@ -90,14 +98,13 @@ def _white_residuals(rows: list[WhitenedFactors], solution: ChainSolution) -> It
 
 
 def _part(e: Array, cov_shown: Array, cov: Array) -> PartNees:
-    cov_shown = 0.5 * (cov_shown + np.swapaxes(cov_shown, 1, 2))
-    least = np.linalg.eigvalsh(cov_shown)[:, 0]
-    scored = least > LEAST_SHOWN * np.linalg.eigvalsh(cov)[:, 0]
+    """Mean square over all directions of which enough shows, each in its standard deviations."""
+    white = square_root_information(cov)
+    share, directions = np.linalg.eigh(white @ cov_shown @ np.swapaxes(white, 1, 2))
+    squares = np.einsum("kji,kjl,kl->ki", directions, white, e) ** 2
+    scored = share > LEAST_SHOWN
+    nees = float(np.mean(squares[scored] / share[scored])) if scored.any() else None
     trace = [np.trace(c, axis1=1, axis2=2).sum() for c in (cov_shown, cov)]
-    nees = None
-    if scored.any():
-        solved = np.linalg.solve(cov_shown[scored], e[scored][..., None])[..., 0]
-        nees = float(np.einsum("ki,ki->k", e[scored], solved).mean() / e.shape[1])
     return PartNees(nees, float(trace[0] / trace[1]))
 
 

@@ -9,7 +9,7 @@ from maci2.chain.chain_measurements import (
     MarkerPositions,
     border_prior,
     state_prior,
-    zero_motion,
+    zero_velocity,
 )
 from maci2.chain.chain_posterior import ChainPosterior, chain_posterior, last_state_covariance
 from maci2.chain.chain_solver import ChainConfig, ChainSolution, solve_chain
@@ -54,5 +54,5 @@ __all__ = [
     "state_prior",
     "with_wandering_constants",
     "without_first",
-    "zero_motion",
+    "zero_velocity",
 ]

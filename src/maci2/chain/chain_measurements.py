@@ -128,15 +128,12 @@ def border_prior(border: Border, std: Array) -> GaussianPrior:
     return GaussianPrior(0, nothing, border, info)
 
 
-def zero_motion(
-    index: int, rate_b: Array, std_velocity: float, std_rate: float, border: Border
-) -> GaussianPrior:
-    """The body does not move at a state: no velocity [m/s], and what the gyroscope reads there,
-    `rate_b` [rad/s], is its bias."""
+def zero_velocity(index: int, std_velocity: float, border: Border) -> GaussianPrior:
+    """The body does not move at a state: no velocity, known to `std_velocity` [m/s] per axis."""
     std = np.full(STATE, np.inf)
-    std[3:6], std[9:12] = std_velocity, std_rate
-    state = States(np.eye(4)[None], np.zeros((1, 3)), np.array([rate_b]), np.zeros((1, 3)))
-    return state_prior(index, state, border, std)
+    std[3:6] = std_velocity
+    nothing = np.zeros((1, 3))
+    return state_prior(index, States(np.eye(4)[None], nothing, nothing, nothing), border, std)
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,18 @@ def bench(
     recording: Annotated[
         Path | None, typer.Option(help="of --cold: recording to answer on; otherwise simulated")
     ] = None,
+    live: Annotated[
+        Path | None,
+        typer.Option(help="odometry of this recording's images as a stream, and nothing else"),
+    ] = None,
     json: opt.Json = None,
 ) -> None:
-    """Speed against GTSAM on the same problem, in one run, as ratios."""
+    """Speed, as ratios to other libraries in one run."""
     if cold:
         write_json(json, _first_answers(recording))
+        return
+    if live is not None:
+        write_json(json, _live(live))
         return
     from maci2.benchmarks.speed import run_bench
 
@@ -33,6 +40,16 @@ def bench(
         typer.echo(note)
     typer.echo(f"memory growth over 1000 windows: {report.memory_growth_mb:.1f} MB")
     write_json(json, report.as_dict())
+
+
+def _live(path: Path) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from maci2.benchmarks.live_speed import live_speed
+
+    speed = live_speed(path)
+    typer.echo(speed.text())
+    return asdict(speed) | {"processor_s_per_s": speed.per_second}
 
 
 def _first_answers(recording: Path | None) -> dict[str, Any]:

@@ -57,9 +57,10 @@ def calibrate(
     rerun: opt.Rerun = "",
     json: opt.Json = None,
 ) -> None:
-    """Where the camera sits on the IMU, from motion alone: no target, no guess.
+    """Where the camera sits on the IMU, from motion alone.
 
-    Exit code 1 when the verdict is `failed`; the YAML is then not written.
+    Needs no target and no initial guess. Exit code 1 when the verdict is `failed`; the YAML is then
+    not written.
     """
     require_viewer(rerun)
     from maci2.pipeline.offline import calibrate_recording, calibration_keyframes

@@ -32,9 +32,9 @@ def check(
     opening: Opening = Opening(),
     json: opt.Json = None,
 ) -> None:
-    """What is wrong with a recording and how to fix it, the most important first.
+    """What is wrong with a recording, and how to fix it.
 
-    Exit code 1 if unusable.
+    The most important finding comes first. Exit code 1 if the recording is unusable.
     """
     from maci2.diagnostics.diagnose import examine_path
 

@@ -55,9 +55,10 @@ def compile(
     jobs: Annotated[int, typer.Option(help="processes at once; 0: one per core")] = 0,
     json: opt.Json = None,
 ) -> None:
-    """Fill the compile cache: for images, continuous integration and robots.
+    """Fill the compile cache ahead of time.
 
-    Every other command does so by itself when it needs to. Exit code 1 if something is missing.
+    For images, continuous integration and robots; every other command does so by itself when it
+    needs to. Exit code 1 if something is missing.
     """
     from importlib.util import find_spec
 

@@ -29,7 +29,10 @@ def convert(
     t_b_c: opt.Extrinsics = "",
     json: opt.Json = None,
 ) -> None:
-    """Write a calibration in another tool's files; each says its convention in a comment."""
+    """Write a calibration in another tool's files.
+
+    Each file says its convention in a comment.
+    """
     from maci2.datasets import open_rig
     from maci2.rigs import convert_rig, kind_of
 

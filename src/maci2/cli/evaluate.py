@@ -32,7 +32,10 @@ def evaluate(
     scheduler: opt.Scheduler = "",
     json: opt.Json = None,
 ) -> None:
-    """The paper's protocol: initialize on every window and compare with ground truth."""
+    """Initialize on every window; compare with ground truth.
+
+    This is the paper's protocol.
+    """
     options = run_options(
         measuring,
         opening,

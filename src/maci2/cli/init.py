@@ -30,9 +30,9 @@ def init(
     rerun: opt.Rerun = "",
     json: opt.Json = None,
 ) -> None:
-    """Gravity, velocities, biases and poses of one window, each with its uncertainty.
+    """Gravity, velocities, biases and poses of one window.
 
-    Exit code 1 when the verdict is `failed`.
+    Each comes with its uncertainty. Exit code 1 when the verdict is `failed`.
     """
     require_viewer(rerun)
     options = run_options(

@@ -48,7 +48,7 @@ def live(
         typer.Option("--json", help="write one line of JSON per result to this file; - prints it"),
     ] = None,
 ) -> None:
-    """Replay a recording as if its sensors were running, and say what is known at any moment.
+    """Replay a recording as if its sensors were running.
 
     First what is still missing, then each result with its sigmas: gravity, velocity and biases get
     better the longer it runs. With --track, pose and velocity at every image. Exit code 1 where

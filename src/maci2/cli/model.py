@@ -21,7 +21,10 @@ def model(
     ] = "",
     json: opt.Json = None,
 ) -> None:
-    """The card of a learned model: what it was trained on, how well it does, its limits."""
+    """Cards of the learned models.
+
+    What each was trained on, how well it does, and its limits.
+    """
     from maci2.imu.learned_model import bundled_models, load_imu_model
     from maci2.vision.covariance_models import Learned, bundled_digest
 

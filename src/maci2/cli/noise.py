@@ -59,10 +59,11 @@ def noise(
     report: opt.Report = None,
     json: opt.Json = None,
 ) -> None:
-    """Noise of an IMU from recordings in motion: densities and random walks, each with its sigma.
+    """Noise of an IMU, from recordings in motion.
 
-    By maximum likelihood over all states, beside what a stretch without motion (Allan deviation),
-    the samples' roughness and the data sheet say. `--imu noise:FILE` takes the JSON.
+    Densities and random walks, each with its sigma, by maximum likelihood over all states, beside
+    what a stretch without motion (Allan deviation), the samples' roughness and the data sheet say.
+    `--imu noise:FILE` takes the JSON.
     """
     from maci2.pipeline.imu_noise_run import measure_noise, noise_record
 

@@ -49,9 +49,10 @@ def reproduce(
     scheduler: opt.Scheduler = "",
     json: opt.Json = None,
 ) -> None:
-    """The paper's experiments by name, with baselines on the same input and the paper's numbers.
+    """The paper's experiments by name.
 
-    A run that was interrupted goes on where it ended.
+    Baselines run on the same input; the paper's numbers stand beside. A run that was interrupted
+    goes on where it ended.
     """
     from maci2.experiments.catalogue import by_methods, find_experiments
     from maci2.experiments.experiment import Settings

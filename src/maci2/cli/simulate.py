@@ -57,7 +57,10 @@ def simulate(
     seed: opt.Seed = 0,
     json: opt.Json = None,
 ) -> None:
-    """Write a recording in EuRoC layout: IMU, calibration, exact truth, and images on request."""
+    """Write a simulated recording, with images on request.
+
+    The folder has EuRoC's layout: IMU, calibration and exact ground truth.
+    """
     from maci2.datasets import open_recording, write_euroc
     from maci2.simulation import SimulationConfig
     from maci2.simulation import simulate as run

@@ -50,10 +50,11 @@ def track(
     rerun: opt.Rerun = "",
     json: opt.Json = None,
 ) -> None:
-    """Visual-inertial odometry: states with covariance at every image, from initialization on.
+    """Visual-inertial odometry, with covariances.
 
-    Poses are those of the IMU in a world whose z axis points up and whose origin is the IMU's place
-    at the first keyframe. Each state knows only what came before it, unless --batch.
+    States at every image, from initialization on. Poses are those of the IMU in a world whose z
+    axis points up and whose origin is the IMU's place at the first keyframe. Each state knows only
+    what came before it, unless --batch.
     """
     require_viewer(rerun)
     options = run_options(

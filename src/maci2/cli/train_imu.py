@@ -48,7 +48,10 @@ def train_imu(
     threads: Annotated[int, typer.Option(help="threads of torch")] = 1,
     json: opt.Json = None,
 ) -> None:
-    """Train an IMU model and write it as a weight file; needs `pip install maci2[train]`."""
+    """Train an IMU model for a sensor.
+
+    Writes a weight file; needs `pip install maci2[train]`.
+    """
     try:
         import torch
 

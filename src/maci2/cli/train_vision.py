@@ -24,7 +24,10 @@ def train_vision(
     threads: Annotated[int, typer.Option(help="threads of torch")] = 1,
     json: opt.Json = None,
 ) -> None:
-    """Train the covariance of matches on rendered rooms; needs `pip install maci2[train]`."""
+    """Train the covariance of matches on rendered rooms.
+
+    Needs `pip install maci2[train]`.
+    """
     try:
         import torch
 

@@ -32,9 +32,10 @@ def truth(
     report: opt.Report = None,
     json: opt.Json = None,
 ) -> None:
-    """Audited ground truth with covariance, and what is wrong with the published one.
+    """Audited ground truth with covariances.
 
-    Clock, axes, tilt and noise of the source are estimated together with all states of the IMU.
+    Says what is wrong with the published one. Clock, axes, tilt and noise of the source are
+    estimated together with all states of the IMU.
     """
     from maci2.files import require_new_folder
     from maci2.ground_truth.audit import audit_ground_truth

@@ -38,7 +38,7 @@ def vo(
     rerun: opt.Rerun = "",
     json: opt.Json = None,
 ) -> None:
-    """Relative camera poses with 6x6 covariances from stereo images.
+    """Relative poses with covariances from stereo images.
 
     An interrupted run goes on where it ended when called again with the same options.
     """
@@ -83,7 +83,10 @@ def vo_report(
     opening: Opening = Opening(),
     json: opt.Json = None,
 ) -> None:
-    """Are visual poses and covariances consistent? Errors and NEES against ground truth."""
+    """Are the covariances of visual odometry consistent?
+
+    Errors and NEES of relative poses against ground truth.
+    """
     from maci2.evaluation.names import distinct_names
     from maci2.evaluation.vo_report import MODELS, visual_report, visual_report_json
     from maci2.files import write_atomically

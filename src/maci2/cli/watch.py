@@ -42,10 +42,11 @@ def watch(
     opening: Opening = Opening(),
     json: opt.Json = None,
 ) -> None:
-    """Says from the IMU when a running odometry is wrong: scale, jump, tilt or stall.
+    """Tell from the IMU when another odometry goes wrong.
 
-    Each alarm has the time, the size, how many standard deviations it is beyond the odometry's own
-    noise, and a state from before the fault, carried on by the IMU, to restart from.
+    Alarms are for scale, jumps, tilt and stalls. Each has the time, the size, how many standard
+    deviations it is beyond the odometry's own noise, and a state from before the fault, carried on
+    by the IMU, to restart from.
     """
     if frame not in ("body", "camera", "rectified"):
         raise OptionError(f"--frame is '{frame}'; choose body, camera or rectified.")

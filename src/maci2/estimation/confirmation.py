@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from maci2.estimation.freed_constants import FreedConstants
-from maci2.estimation.premises import Premises, SampleRate, contradictions, rate_contradicted
+from maci2.estimation.premises import Premises, contradictions
 from maci2.estimation.premises.contradictions import (
     MeasuredLengths,
     extrinsics_contradicted,
@@ -41,12 +41,12 @@ class Evidence:
     freed: FreedConstants | None = None
     """The window with its constants unknown; None where it moves too little for that."""
 
-    sample_rate: SampleRate | None = None
-    """That of the window, where it is not among `premises`."""
+    against_samples: tuple[str, ...] = ()
+    """Reasons against the window's samples, where `premises` do not hold them."""
 
     def contradicted(self, gravity_norm: float, offset_free: bool) -> list[str]:
         """Reasons against the stated constants."""
-        reasons = rate_contradicted(self.sample_rate)
+        reasons = list(self.against_samples)
         if self.premises is not None:
             reasons += contradictions(self.premises, gravity_norm, offset_free)
         if reasons or self.freed is None:

@@ -15,9 +15,9 @@ from maci2.estimation.levenberg_marquardt import Variables
 from maci2.estimation.outlier_rejection import inlier_poses, resolved, suspicious, without
 from maci2.estimation.premises import (
     Premises,
+    samples_contradicted,
     window_premises,
-    window_rate,
-    with_window_rate,
+    with_window_samples,
 )
 from maci2.estimation.results import InitResult, Posterior, SolveReport, VIState
 from maci2.estimation.rotation_alignment import RotationAlignment, align_rotations
@@ -78,7 +78,7 @@ def initialize(
             solved = again.with_rejected(inliers)
 
     if premises is not None:
-        evidence = Evidence(with_window_rate(premises, imu))
+        evidence = Evidence(with_window_samples(premises, imu))
     else:
         evidence = _window_evidence(imu, vision, solved, T_b_c, config)
     report = replace(solved.report, solve_ms=1e3 * (time.perf_counter() - began))
@@ -114,7 +114,7 @@ def _window_evidence(
     # Wrong axes fit worse than the stated noise; where nothing does, no others can fit better.
     misfit = report.inflation > 1.0
     if freed is not None and not misfit and not report.rejected:
-        return Evidence(None, True, freed, window_rate(imu))
+        return Evidence(None, True, freed, tuple(samples_contradicted(imu)))
     premises = window_premises(imu, solved.vision, T_b_c, config.rule, misfit)
     return Evidence(premises, True, freed)
 

@@ -81,12 +81,14 @@ def optimize(
 
     One kernel, because both are made of the same parts: two would take twice the time to compile.
     """
-    work = empty_system(len(x.v_b), unknowns)
-    optimum, positive = _levenberg_marquardt(m, priors, unknowns, x, max_iterations, work)
-    if with_covariances and positive:
-        keyframes, border = inverse_blocks(work.A, work.B, work.C, work.D)
-        return optimum, Covariances(keyframes, border, True)
-    return optimum, Covariances(work.A, work.D, False)
+    optimum = _levenberg_marquardt(m, priors, unknowns, x, max_iterations)
+    system = empty_system(len(x.v_b), unknowns)
+    if with_covariances:
+        linearize(m, priors, unknowns, optimum.x, system)
+        if factor(*system):
+            keyframes, border = inverse_blocks(system.A, system.B, system.C, system.D)
+            return optimum, Covariances(keyframes, border, True)
+    return optimum, Covariances(system.A, system.D, False)
 
 
 @kernel
@@ -96,11 +98,11 @@ def _levenberg_marquardt(
     unknowns: Unknowns,
     x: Variables,
     max_iterations: int,
-    work: System,
-) -> tuple[Optimum, bool]:
-    """Minimise the joint cost from x; `work` becomes the factors of the last normal equations, or
-    it is False that there are any."""
-    system, moved_system = empty_system(len(x.v_b), unknowns), empty_system(len(x.v_b), unknowns)
+) -> Optimum:
+    """Minimise the joint cost from x."""
+    n = len(x.v_b)
+    system, moved_system = empty_system(n, unknowns), empty_system(n, unknowns)
+    work = empty_system(n, unknowns)
     damping = LEAST_DAMPING
     cost = linearize(m, priors, unknowns, x, system)
     iterations, before = 0, 0.0
@@ -114,10 +116,7 @@ def _levenberg_marquardt(
             # Steps without damping contract at a rate that two of them show.
             left = decrement**2 / before if decrement < min(before, SMALL) else decrement
             if left < DECREMENT * max(1.0, 1e-6 * cost):
-                if damping > LEAST_DAMPING:
-                    _damp(system, 0.0, work)
-                positive = damping == LEAST_DAMPING or factor(*work)
-                return Optimum(moved, cost - decrement, iterations, True), positive
+                return Optimum(moved, cost - decrement, iterations, True)
             # Steps are rarely refused, so the derivatives come along with the cost.
             moved_cost = linearize(m, priors, unknowns, moved, moved_system)
             if moved_cost <= cost:
@@ -128,8 +127,7 @@ def _levenberg_marquardt(
                 continue
         damping = max(10.0 * damping, REFUSED_DAMPING)
         before = 0.0
-    _damp(system, 0.0, work)
-    return Optimum(x, cost, iterations, False), factor(*work)
+    return Optimum(x, cost, iterations, False)
 
 
 @kernel

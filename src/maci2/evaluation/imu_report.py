@@ -6,24 +6,19 @@ the error is measured against. The last comes with the model, by kind of truth, 
 it was tuned on; nothing is fitted to the recording under test.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from maci2.errors import OptionError
-from maci2.evaluation.integration_errors import (
-    NO_LABEL_NOISE,
-    LabelNoise,
-    WindowErrors,
-    integration_errors,
-)
+from maci2.evaluation.audited_integration import audited_windows
+from maci2.evaluation.imu_predictors import Predictor
+from maci2.evaluation.integration_errors import WindowErrors, integration_errors
 from maci2.gaussian import nees
+from maci2.ground_truth.choose import audited_or_none, published_names
 from maci2.ground_truth.states import TruthStates, truth_states
-from maci2.imu import ALPHA, BETA, GAMMA, BiasPrior, ImuMeasurements
-from maci2.imu.learned_model import ImuModel, bundled_models, load_imu_model
-from maci2.imu.model_choice import find_imu_model, is_learned
+from maci2.imu import ALPHA, BETA, GAMMA, ImuMeasurements
 from maci2.sensors import Recording
 from maci2.types import Array
 
@@ -39,45 +34,6 @@ Scored = tuple[WindowErrors, Array]
 """Errors over windows and the covariance that was predicted for each."""
 
 
-@dataclass(frozen=True)
-class Predictor:
-    """A model under test."""
-
-    measure: Callable[[Recording], ImuMeasurements]
-    """Applies the model to a recording's samples."""
-
-    bias: BiasPrior | None
-    """Spread of the bias left in the samples, where the model states one."""
-
-    labels: Callable[[str], LabelNoise]
-    """Noise of the ground truth of a recording, by the recording's name."""
-
-
-def unlearned_predictor(name: str) -> Predictor:
-    """Samples as they come, with the noise of the IMU model `raw` or `datasheet`."""
-    measure = find_imu_model(name)
-    return Predictor(
-        lambda recording: measure(recording.imu, recording.rig.imu),
-        None,
-        lambda _: NO_LABEL_NOISE,
-    )
-
-
-def model_predictor(model: ImuModel) -> Predictor:
-    """A learned model and all it states of its errors."""
-    card = model.about
-
-    def labels(name: str) -> LabelNoise:
-        short = name.removeprefix("dataset-")
-        for beginning, kind in card.truth_kinds.items():
-            if short.startswith(beginning) and kind in card.label_noise:
-                return LabelNoise(**card.label_noise[kind].model_dump())
-        return NO_LABEL_NOISE
-
-    bias = card.bias_prior() if card.bias_std else None
-    return Predictor(lambda recording: model.measure(recording.imu), bias, labels)
-
-
 def imu_report(
     recordings: list[Recording],
     predictors: dict[str, Predictor],
@@ -86,45 +42,92 @@ def imu_report(
     bins: int = BINS,
     names: Sequence[str] = (),
     truth_names: tuple[str, ...] = TRUTHS,
+    audit: bool = False,
 ) -> dict[str, Any]:
     """Numbers per recording and model, their averages, bins pooled over recordings, growth.
 
-    `names` are those under which recordings are reported; their own where none are given.
+    `names` are those under which recordings are reported; their own where none are given. With
+    `audit` the same models are also compared with the audited ground truths, under `audited`;
+    it has no recordings, and None for their average, where nothing could be audited.
     """
     if not recordings:
         raise OptionError("imu-report: no recording given; name at least one.")
     horizons = sorted({*horizons_s, *growth_s})
-    sequences: dict[str, Any] = {}
-    pooled: dict[str, dict[str, list[tuple[Array, Array]]]] = {name: {} for name in predictors}
+    published, audited = _Tally(predictors, horizons_s), _Tally(predictors, horizons_s)
     shown = names or [recording.name for recording in recordings]
     for shown_name, recording in zip(shown, recordings, strict=True):
-        states = truth_states(recording.imu, recording.truth(truth_names), recording.name)
+        measured = {name: one.measure(recording) for name, one in predictors.items()}
+        truth = recording.truth(published_names(truth_names))
+        states = truth_states(recording.imu, truth, recording.name)
         scored = {
-            name: _scored_horizons(recording, states, predictor, horizons)
-            for name, predictor in predictors.items()
+            name: {h: _scored(measured[name], states, h, one, recording.name) for h in horizons}
+            for name, one in predictors.items()
         }
-        for name, by_horizon in scored.items():
-            for h in horizons_s:
+        about = {"truth_jumps": states.jumps, "truth_gaps": states.gaps}
+        published.add(shown_name, scored, growth_s, about)
+        if audit:
+            against = _audited(recording, measured, predictors, horizons_s, truth_names)
+            if against is not None:
+                audited.add(shown_name, against, (), {})
+    report = published.report(bins)
+    return report | {"audited": audited.report(bins)} if audit else report
+
+
+class _Tally:
+    """Scores against one kind of ground truth, recording after recording."""
+
+    def __init__(self, predictors: dict[str, Predictor], horizons_s: tuple[float, ...]) -> None:
+        self.horizons_s = horizons_s
+        self.sequences: dict[str, Any] = {}
+        self.pooled: dict[str, dict[str, list[tuple[Array, Array]]]] = {n: {} for n in predictors}
+
+    def add(
+        self,
+        name: str,
+        scored: dict[str, dict[float, Scored]],
+        growth_s: tuple[float, ...],
+        about: dict[str, Any],
+    ) -> None:
+        """One recording, by model and horizon; `about` is what else is said of it."""
+        for model, by_horizon in scored.items():
+            for h in self.horizons_s:
                 windows, cov = by_horizon[h]
-                pooled[name].setdefault(_key(h), []).append((windows.e, cov))
-        sequences[shown_name] = _sequence(states, scored, horizons_s, growth_s)
-    return {
-        "sequences": sequences,
-        "average": {name: _average(sequences, name) for name in predictors},
-        "bins": {name: _binned(parts, bins) for name, parts in pooled.items()},
-    }
+                self.pooled[model].setdefault(_key(h), []).append((windows.e, cov))
+        self.sequences[name] = about | _sequence(scored, self.horizons_s, growth_s)
+
+    def report(self, bins: int) -> dict[str, Any]:
+        """The numbers under the keys of imu-report; without a recording the average is None."""
+        known = bool(self.sequences)
+        return {
+            "sequences": self.sequences,
+            "average": {n: _average(self.sequences, n) for n in self.pooled} if known else None,
+            "bins": {n: _binned(parts, bins) for n, parts in self.pooled.items()},
+        }
 
 
-def _scored_horizons(
-    recording: Recording, states: TruthStates, predictor: Predictor, horizons_s: list[float]
-) -> dict[float, Scored]:
-    """Errors and predicted covariances of one model on one recording, by horizon."""
-    measured = predictor.measure(recording)
-    return {h: _scored(measured, states, h, predictor, recording.name) for h in horizons_s}
+def _audited(
+    recording: Recording,
+    measured: dict[str, ImuMeasurements],
+    predictors: dict[str, Predictor],
+    horizons_s: tuple[float, ...],
+    truth_names: tuple[str, ...],
+) -> dict[str, dict[float, Scored]] | None:
+    """Errors against the audited ground truth by model and horizon; None where there is none."""
+    chosen = recording.truth(truth_names)
+    stated = chosen is not None and chosen.covariance is not None
+    truth = chosen if stated else audited_or_none(recording, truth_names)
+    if truth is None:
+        return None
+    scored: dict[str, dict[float, Scored]] = {name: {} for name in predictors}
+    for horizon_s in horizons_s:
+        windows = audited_windows(recording, truth, horizon_s)
+        for name, predictor in predictors.items():
+            errors = _without_mean_bias(windows.errors(measured[name]), predictor)
+            scored[name][horizon_s] = errors, windows.cov(errors, predictor.bias)
+    return scored
 
 
 def _sequence(
-    states: TruthStates,
     scored: dict[str, dict[float, Scored]],
     horizons_s: tuple[float, ...],
     growth_s: tuple[float, ...],
@@ -133,12 +136,11 @@ def _sequence(
     models: dict[str, Any] = {}
     for name, by_horizon in scored.items():
         models[name] = _numbers({h: by_horizon[h] for h in horizons_s})
-        models[name]["growth"] = _numbers({h: by_horizon[h] for h in growth_s})
+        if growth_s:
+            models[name]["growth"] = _numbers({h: by_horizon[h] for h in growth_s})
     last = list(scored.values())[-1]
     errors = {_key(h): last[h][0] for h in horizons_s}
     return {
-        "truth_jumps": states.jumps,
-        "truth_gaps": states.gaps,
         "windows": {key: len(windows.dt) for key, windows in errors.items()},
         "windows_left_out": {key: windows.left_out for key, windows in errors.items()},
         "models": models,
@@ -158,11 +160,16 @@ def _scored(
 ) -> Scored:
     """Errors over windows and their predicted covariance; the known mean bias is taken off."""
     labels = predictor.labels(name)
-    windows = integration_errors(labels.shown(measured), states, horizon_s, STRIDE_S)
-    if predictor.bias is not None:
-        mean = np.concatenate([predictor.bias.mean_gyro, predictor.bias.mean_acc])
-        windows = windows.without_bias(mean)
+    errors = integration_errors(labels.shown(measured), states, horizon_s, STRIDE_S)
+    windows = _without_mean_bias(errors, predictor)
     return windows, windows.cov(predictor.bias, labels)
+
+
+def _without_mean_bias(windows: WindowErrors, predictor: Predictor) -> WindowErrors:
+    if predictor.bias is None:
+        return windows
+    mean = np.concatenate([predictor.bias.mean_gyro, predictor.bias.mean_acc])
+    return windows.without_bias(mean)
 
 
 def _numbers(scored: dict[float, Scored]) -> dict[str, Any]:
@@ -224,32 +231,3 @@ def _binned(pooled: dict[str, list[tuple[Array, Array]]], bins: int) -> dict[str
                 )
             out[key][part] = rows
     return out
-
-
-def choose_predictors(
-    recordings: list[Recording], names: list[str], baselines: bool
-) -> dict[str, Predictor]:
-    """The models asked for, or the bundled one for these recordings; with `baselines` also the
-    bundled variants of each model and raw samples with data-sheet noise."""
-    chosen = names or [_bundled_for(recordings)]
-    if baselines:
-        variants = [
-            variant
-            for name in chosen
-            for variant in bundled_models()
-            if variant.startswith(f"{name}-")
-        ]
-        chosen = [*chosen, *variants, "datasheet"]
-    return {name: _predictor(name) for name in dict.fromkeys(chosen)}
-
-
-def _predictor(name: str) -> Predictor:
-    return model_predictor(load_imu_model(name)) if is_learned(name) else unlearned_predictor(name)
-
-
-def _bundled_for(recordings: list[Recording]) -> str:
-    """`tumvi` for its rooms, else `euroc`."""
-    rooms = all(
-        recording.name.removeprefix("dataset-").startswith("room") for recording in recordings
-    )
-    return "tumvi" if rooms else "euroc"

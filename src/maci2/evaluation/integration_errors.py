@@ -114,10 +114,7 @@ class WindowErrors:
 
     def cov(self, bias: BiasPrior | None = None, labels: LabelNoise = NO_LABEL_NOISE) -> Array:
         """(m, 9, 9) covariance of e; an infinite or absent bias spread counts as none."""
-        total = self.cov_imu
-        if bias is not None:
-            scaled = self.e_D_bias * self._bias_std(bias)[:, None, :]
-            total = total + scaled @ np.swapaxes(scaled, 1, 2)
+        total = self.cov_imu + self.cov_bias(bias)
         start = labels.cov(self.rates_first)
         D = self.e_D_start
         total = total + D @ start @ np.swapaxes(D, 1, 2) + labels.cov(self.rates_last)
@@ -127,6 +124,13 @@ class WindowErrors:
         drift = (labels.std_drift * self.dt)[:, None] ** 2
         total[:, range(3), range(3)] += drift
         return total
+
+    def cov_bias(self, bias: BiasPrior | None) -> Array:
+        """(m, 9, 9) of what a bias of that spread adds; an infinite or absent one adds nothing."""
+        if bias is None:
+            return np.zeros_like(self.cov_imu)
+        scaled = self.e_D_bias * self._bias_std(bias)[:, None, :]
+        return np.asarray(scaled @ np.swapaxes(scaled, 1, 2))
 
     def _bias_std(self, bias: BiasPrior) -> Array:
         """(m, 6) [gyro, acc]; the tracker's own for a gyroscope whose bias is tracked."""
@@ -154,9 +158,22 @@ def integration_errors(
     lasts = firsts + length
     long = (stamps_ns[lasts] - stamps_ns[firsts]) / NS > horizon_s + 1.5 * period_s
     whole = (states.run[firsts] == states.run[lasts]) & ~long
-    firsts, lasts = firsts[whole], lasts[whole]
-    parts = _preintegrate_windows(imu, stamps_ns, firsts, lasts)
-    return _compare(imu, states, firsts, lasts, parts, gravity_w, int((~whole).sum()))
+    left_out = int((~whole).sum())
+    return errors_between(imu, states, firsts[whole], lasts[whole], left_out, gravity_w)
+
+
+def errors_between(
+    imu: ImuMeasurements,
+    states: TruthStates,
+    firsts: Indices,
+    lasts: Indices,
+    left_out: int,
+    gravity_w: Array = GRAVITY_W,
+) -> WindowErrors:
+    """Errors over windows that start and end at given truth states; `left_out` others are not
+    used."""
+    parts = _preintegrate_windows(imu, imu.stamps_ns[states.samples], firsts, lasts)
+    return _compare(imu, states, firsts, lasts, parts, gravity_w, left_out)
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ def shared_noise(
         return None
     joint = cov.joint(places)
     chain = truth_at(truth, states_ns, max_gap_s)
-    by_step, cov_step = _truth_gains(chain, places, joint, cov.imu_noise, imu)
+    by_step, cov_step = truth_gains(chain, places, joint, cov.imu_noise, imu)
     # Q of the estimate in place of the audit's own.
     change = gains.cov_imu - cov_step
     joint = joint + np.einsum("kia,kab,kjb->ij", by_step, change, by_step)
@@ -83,7 +83,7 @@ def shared_noise(
     )
 
 
-def _truth_gains(
+def truth_gains(
     chain: GroundTruth, places: Stamps, joint: Array, imu_noise: Array, imu: ImuMeasurements
 ) -> tuple[Array, Array]:
     """(m, 15 n, 9) derivatives of true states by the IMU's errors from keyframe to keyframe, and
@@ -97,7 +97,7 @@ def _truth_gains(
     pre = preintegrate(imu, chain.stamps_ns[ends])
     by_step, cov_step = [], []
     for k in range(len(ends) - 1):
-        D = _motion_derivatives(chain, int(ends[k]), int(ends[k + 1]))
+        D = motion_derivatives(chain, int(ends[k]), int(ends[k + 1]))
         D[:, BIAS_GYRO] -= pre.D_bg[k]
         D[:, BIAS_ACC] -= pre.D_ba[k]
         Q = _composed(chain, imu_noise[places[0] :], int(ends[k]), int(ends[k + 1]))
@@ -117,7 +117,7 @@ def _motion(chain: GroundTruth, i: int, j: int) -> tuple[float, Array, Array, Ar
     return dt, R_b_w @ chain.Ts_w_b[j, :3, :3], beta, alpha
 
 
-def _motion_derivatives(chain: GroundTruth, i: int, j: int) -> Array:
+def motion_derivatives(chain: GroundTruth, i: int, j: int) -> Array:
     """(9, 30) of that motion by the errors of both states."""
     dt, R_i_j, beta, alpha = _motion(chain, i, j)
     R_b_w = chain.Ts_w_b[i, :3, :3].T

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from maci2.datasets import open_recording
-from maci2.evaluation.imu_report import choose_predictors, imu_report
+from maci2.evaluation.imu_predictors import choose_predictors
+from maci2.evaluation.imu_report import imu_report
 from maci2.experiments.init_task import TaskResult
 from maci2.experiments.row_records import rounded
 

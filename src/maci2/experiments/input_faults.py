@@ -110,7 +110,27 @@ def every_second(samples: ImuSamples) -> ImuSamples:
     )
 
 
+def held(samples: ImuSamples) -> ImuSamples:
+    """A sensor that is read four times as fast as it measures."""
+    last = 4 * (np.arange(len(samples)) // 4)
+    return replace(samples, gyro=samples.gyro[last], acc=samples.acc[last])
+
+
+def stuck_acc_y(samples: ImuSamples) -> ImuSamples:
+    """One axis of the accelerometer that says its first value for ever."""
+    acc = samples.acc.copy()
+    acc[:, 1] = acc[0, 1]
+    return replace(samples, acc=acc)
+
+
+def _lever_arm_off(T_b_c: Array) -> Array:
+    wrong = T_b_c.copy()
+    wrong[1, 3] += 0.3
+    return wrong
+
+
 _I = np.eye(3)
+_MIRRORED_Z = np.diag([1.0, 1.0, -1.0])
 _QUARTER = np.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
 _SWAPPED = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
 
@@ -123,15 +143,19 @@ INIT_FAULTS = (
     InputFault("extrinsics off by 5 deg", rotated(5.0)),
     InputFault("extrinsics off by 20 deg", rotated(20.0)),
     InputFault("extrinsics inverted", _inverted),
+    InputFault("extrinsics 30 cm off", _lever_arm_off),
     InputFault("IMU rotated by 90 deg", samples=axes_taken_as(_QUARTER, _QUARTER)),
     InputFault("accelerometer x, y swapped", samples=axes_taken_as(_I, _SWAPPED)),
-    InputFault("accelerometer z mirrored", samples=axes_taken_as(_I, np.diag([1.0, 1.0, -1.0]))),
+    InputFault("accelerometer z mirrored", samples=axes_taken_as(_I, _MIRRORED_Z)),
     InputFault("accelerometer negated", samples=axes_taken_as(_I, -_I)),
+    InputFault("accelerometer y stuck", samples=stuck_acc_y),
+    InputFault("gyroscope z mirrored", samples=axes_taken_as(_MIRRORED_Z, _I)),
     InputFault("camera scale +5 %", scale=1.05),
     InputFault("camera scale +10 %", scale=1.1),
     InputFault("camera scale -10 %", scale=0.9),
     InputFault("camera scale x2", scale=2.0),
     InputFault("every second IMU sample lost", samples=every_second),
+    InputFault("each IMU sample held four times", samples=held),
 )
 """Faults that initialization is given with noisy ground truth for vision."""
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from maci2.datasets import open_recording
+from maci2.errors import DatasetError
+from maci2.evaluation.parallel import Pool, WorkerDied, run_all
 from maci2.experiments.recordings import Recordings
 from maci2.pipeline.render_along import rendered_on_imu_clock
 from maci2.simulation import SimulationConfig, simulate
@@ -16,6 +17,7 @@ from maci2.simulation.trajectory_kinds import MotionKind
 Progress = Callable[[str, int, int], None]
 """What is done, how much of it, out of how much."""
 
+ONE_AT_A_TIME = Pool()
 FLIGHT_S = 15.0
 RATE_HZ = 20.0
 
@@ -42,38 +44,53 @@ class Rendering:
     seed: int = 0
 
 
+@dataclass(frozen=True)
+class _Order:
+    """A rendering that is to be made."""
+
+    one: Rendering
+    along: Path | None
+    """Where the recording lies that it is rendered along."""
+
+    path: Path
+    """Folder to write to."""
+
+
 def with_renderings(
     renderings: tuple[Rendering, ...],
     recordings: Recordings,
     folder: Path,
+    pool: Pool = ONE_AT_A_TIME,
     on_progress: Progress = lambda *_: None,
 ) -> Recordings:
     """The recordings with those that had to be rendered, or were before, into `folder`.
 
     One along a recording that is not there stays missing.
     """
-    by_name = dict(recordings.by_name)
-    for one in renderings:
-        if one.name in by_name or (one.along and one.along not in by_name):
-            continue
-        path = folder / one.name
-        if not path.is_dir():
-            _render(one, by_name, path, partial(on_progress, f"rendering {one.name}"))
-        by_name[one.name] = path
-    return replace(recordings, by_name=by_name)
+    by_name = recordings.by_name
+    wanted = [
+        _Order(one, by_name.get(one.along), folder / one.name)
+        for one in renderings
+        if one.name not in by_name and (not one.along or one.along in by_name)
+    ]
+    missing = [order for order in wanted if not order.path.is_dir()]
+    for done, (order, result) in enumerate(run_all(_render, missing, pool), start=1):
+        if isinstance(result, WorkerDied):
+            raise DatasetError(f"{order.path}: {result.reason}; nothing was rendered.")
+        on_progress(f"rendering {order.one.name}", done, len(missing))
+    return replace(recordings, by_name=by_name | {order.one.name: order.path for order in wanted})
 
 
-def _render(
-    one: Rendering, by_name: dict[str, Path], path: Path, on_pair: Callable[[int, int], None]
-) -> None:
+def _render(order: _Order) -> None:
+    one = order.one
     config = RenderConfig(
         difficulty_of(one.difficulty), one.seed, RATE_HZ, one.start_s, one.duration_s, one.scene
     )
-    if one.along:
-        recording, _ = rendered_on_imu_clock(open_recording(by_name[one.along]), config)
+    if order.along is not None:
+        recording, _ = rendered_on_imu_clock(open_recording(order.along), config)
     else:
         recording = simulate(
             SimulationConfig(kind=one.motion, duration_s=one.duration_s, seed=one.seed)
         )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    render_recording(recording, path, config, on_pair=on_pair)
+    order.path.parent.mkdir(parents=True, exist_ok=True)
+    render_recording(recording, order.path, config)

@@ -74,7 +74,7 @@ def reproduce(
     store = Store(output / experiment.name)
     if isinstance(experiment, InitExperiment | CombinedExperiment):
         recordings = with_renderings(
-            experiment.renderings, recordings, output / RENDERINGS, on_progress
+            experiment.renderings, recordings, output / RENDERINGS, pool, on_progress
         )
     if fresh and store.folder.is_dir():
         shutil.rmtree(store.folder)

@@ -9,7 +9,7 @@ the IMU. Three rules, which look at the truth only, say where a window may not p
 - the ends of a motion-capture run, where the smoothing spline leans on one side only.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from maci2.errors import DatasetError
 from maci2.sensors import GroundTruth, ImuSamples
-from maci2.types import NS, Array, Stamps, nearest_index
+from maci2.types import NS, Array, Mask, Stamps, nearest_index
 
 Indices = NDArray[np.int64]
 
@@ -66,6 +66,17 @@ class TruthStates:
 
     def __len__(self) -> int:
         return len(self.samples)
+
+    def at(self, kept: Mask) -> "TruthStates":
+        """The states that a mask (n,) keeps."""
+        return replace(
+            self,
+            samples=self.samples[kept],
+            Rs_w_b=self.Rs_w_b[kept],
+            v_w=self.v_w[kept],
+            p_w=self.p_w[kept],
+            run=self.run[kept],
+        )
 
 
 def truth_states(imu: ImuSamples, truth: GroundTruth | None, name: str) -> TruthStates:

@@ -35,10 +35,8 @@ STD_MOUNTING = (0.02, 0.02)
 """Doubt about the rig's extrinsics [m, rad], estimated with the noise."""
 
 
-def against_capture(
-    recording: Recording, source: str, length_s: float, period_s: float
-) -> NoiseProblem:
-    """The chain of a capture's middle, states `period_s` apart."""
+def against_capture(recording: Recording, source: str, length_s: float) -> NoiseProblem:
+    """The chain of a capture's middle."""
     capture = open_capture(recording, source)
     exact = recording.rig.imu.exact
     capture = _rows(capture, _slots(capture.stamps_ns, EXACT_HZ))
@@ -47,19 +45,24 @@ def against_capture(
     middle_ns = int(capture.stamps_ns[len(capture) // 2])
     near = np.abs(capture.stamps_ns - middle_ns) <= 0.5 * length_s * NS
     start = audit_problem(
-        _rows(capture, near), found, imu, recording.imu, recording.rig, state_period_s=period_s
+        _rows(capture, near),
+        found,
+        imu,
+        recording.imu,
+        recording.rig,
+        state_period_s=STATE_PERIOD_S,
     )
     first_ns, last_ns = int(start.problem.stamps_ns[0]), int(start.problem.stamps_ns[-1])
     problem = replace(start.problem, imu=imu.between(first_ns - NS // 2, last_ns + NS // 2))
-    problem = problem if exact else _thinned(problem)
+    problem = problem if exact else _thinned(problem, round(found.offset_s * NS))
     return NoiseProblem(problem, start.states, start.border, start.least_factor)
 
 
-def _thinned(problem: ChainProblem) -> ChainProblem:
+def _thinned(problem: ChainProblem, offset_ns: int) -> ChainProblem:
     """The chain with as many rows of its capture as have errors of their own."""
     positions, orientations = problem.positions, problem.orientations
     if positions is not None:
-        rows = _slots(positions.stamps_ns, POSITION_HZ)
+        rows = _nearest_rows(positions.stamps_ns + offset_ns, problem.stamps_ns, POSITION_HZ)
         positions = replace(
             positions,
             stamps_ns=positions.stamps_ns[rows],
@@ -67,7 +70,7 @@ def _thinned(problem: ChainProblem) -> ChainProblem:
             covs=positions.covs[rows],
         )
     if orientations is not None:
-        rows = _slots(orientations.stamps_ns, ORIENTATION_HZ)
+        rows = _nearest_rows(orientations.stamps_ns + offset_ns, problem.stamps_ns, ORIENTATION_HZ)
         orientations = replace(
             orientations,
             stamps_ns=orientations.stamps_ns[rows],
@@ -75,6 +78,17 @@ def _thinned(problem: ChainProblem) -> ChainProblem:
             covs=orientations.covs[rows],
         )
     return replace(problem, positions=positions, orientations=orientations)
+
+
+def _nearest_rows(on_imu_ns: Stamps, states_ns: Stamps, rate_hz: float) -> Mask:
+    """Of every slot of time the row that comes soonest after a state: what the IMU adds between
+    that state and the row counts as noise of the row."""
+    slots = ((on_imu_ns - on_imu_ns[0]) * rate_hz // NS).astype(np.int64)
+    before = np.maximum(np.searchsorted(states_ns, on_imu_ns, side="right") - 1, 0)
+    order = np.lexsort((np.abs(on_imu_ns - states_ns[before]), slots))
+    chosen = np.zeros(len(slots), dtype=bool)
+    chosen[order[np.r_[True, np.diff(slots[order]) > 0]]] = True
+    return chosen
 
 
 def _slots(stamps_ns: Stamps, rate_hz: float) -> Mask:
@@ -90,14 +104,14 @@ def _rows(capture: Capture, rows: Mask) -> Capture:
     )
 
 
-def against_vision(path: Path, options: RunOptions, period_s: float) -> NoiseProblem:
+def against_vision(path: Path, options: RunOptions) -> NoiseProblem:
     inputs = open_inputs(path, replace(options, imu="datasheet"))
     candidates_ns = inputs.measurable_ns()
     if len(candidates_ns) < 2:
         raise DatasetError(f"{path}: {len(candidates_ns)} usable images, needed two or more.")
     has_s = float(candidates_ns[-1] - candidates_ns[0]) / NS - options.start_s
     window_s = min(options.window_s, has_s)
-    keyframes = max(round(window_s / period_s) + 1, 2)
+    keyframes = max(round(window_s / STATE_PERIOD_S) + 1, 2)
     window = long_window(candidates_ns, window_s, keyframes, options.start_s)
     vision = inputs.camera_motion(window.stamps_ns, 0)
     std = np.repeat(STD_MOUNTING, 3)

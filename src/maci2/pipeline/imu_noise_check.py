@@ -1,18 +1,17 @@
 """Consistency of measured noise over horizons, on recordings of their own or the same."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from maci2.calibration.imu_noise import NoiseProblem, fit_reference_noise
 from maci2.calibration.noise_consistency import Consistency, consistency
 from maci2.estimation.result_output import Json
-from maci2.types import Array
+from maci2.types import NS, Array
 
 HORIZONS_S = (0.25, 1.0)
 """Lengths over which errors are scored [s]."""
-
-Builder = Callable[[float], NoiseProblem]
-"""Makes the chain of a recording with states so many seconds apart."""
 
 
 @dataclass(frozen=True)
@@ -29,18 +28,18 @@ class NoiseCheck:
 
 
 def check_noise(
-    recordings: Sequence[tuple[str, Builder]], measured: Array, stated: Array
+    recordings: Sequence[tuple[str, NoiseProblem]], measured: Array, stated: Array
 ) -> tuple[NoiseCheck, ...]:
-    """Scores of all recordings and horizons; noise of the reference is fitted to each."""
+    """Scores of all recordings and horizons; noise of the reference is fitted to each recording."""
     checks = []
-    for name, build in recordings:
+    for name, recording in recordings:
+        problem = recording.problem
+        period_s = float(np.median(np.diff(problem.stamps_ns))) / NS
+        before, after = (fit_reference_noise(recording, levels) for levels in (stated, measured))
         for horizon_s in HORIZONS_S:
-            problem = build(horizon_s)
-            before, after = (
-                consistency(problem.problem, fit_reference_noise(problem, levels))
-                for levels in (stated, measured)
-            )
-            checks.append(NoiseCheck(name, horizon_s, before, after))
+            steps = max(round(horizon_s / period_s), 1)
+            scores = (consistency(problem, solution, steps) for solution in (before, after))
+            checks.append(NoiseCheck(name, horizon_s, *scores))
     return tuple(checks)
 
 

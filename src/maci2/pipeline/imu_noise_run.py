@@ -9,6 +9,7 @@ import numpy as np
 from maci2.calibration.imu_noise import (
     NoiseEstimate,
     NoiseLevel,
+    NoiseProblem,
     estimate_imu_noise,
     stated_levels,
 )
@@ -17,8 +18,8 @@ from maci2.errors import CalibrationError, OptionError, require_in_range
 from maci2.estimation.result_output import Json, Record
 from maci2.imu.allan import AllanDeviation, high_frequency_density, stationary_allan
 from maci2.imu.measured_noise import KEYS
-from maci2.pipeline.imu_noise_chains import STATE_PERIOD_S, against_capture, against_vision
-from maci2.pipeline.imu_noise_check import Builder, NoiseCheck, check_noise, check_record
+from maci2.pipeline.imu_noise_chains import against_capture, against_vision
+from maci2.pipeline.imu_noise_check import NoiseCheck, check_noise, check_record
 from maci2.pipeline.options import RANGES, RunOptions
 from maci2.rigs import require_noise
 from maci2.rigs.convert import TOOLS, write_rig
@@ -80,21 +81,20 @@ def measure_noise(
     for recording in (*recordings, *tests):
         require_noise(recording.rig, "measuring noise: a data sheet to begin from")
 
-    def builder(path: Path, recording: Recording) -> Builder:
+    def chain(path: Path, recording: Recording) -> NoiseProblem:
         if options is None:
-            return lambda period_s: against_capture(recording, source, length_s, period_s)
-        return lambda period_s: against_vision(path, options, period_s)
+            return against_capture(recording, source, length_s)
+        return against_vision(path, options)
 
-    builders = [builder(path, r) for path, r in zip(paths, recordings, strict=True)]
-    problems = [build(STATE_PERIOD_S) for build in builders]
+    problems = [chain(path, recording) for path, recording in zip(paths, recordings, strict=True)]
     allans = [stationary_allan(recording.imu) for recording in recordings]
     stretches = [allan for allan in allans if allan is not None]
     seconds = sum(float(p.problem.stamps_ns[-1] - p.problem.stamps_ns[0]) / NS for p in problems)
     stated = recordings[0].rig.imu
     estimate = estimate_imu_noise(problems, stated)
-    scored = [(r.name, builder(p, r)) for p, r in zip(test_paths, tests, strict=True)]
+    scored = [(r.name, chain(p, r)) for p, r in zip(test_paths, tests, strict=True)]
     if checked and not scored:
-        scored = [(r.name, build) for r, build in zip(recordings, builders, strict=True)]
+        scored = [(r.name, problem) for r, problem in zip(recordings, problems, strict=True)]
     return MeasuredImu(
         estimate,
         replace(stated, rate_hz=recordings[0].imu.rate_hz),

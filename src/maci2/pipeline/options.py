@@ -31,8 +31,10 @@ DEFAULT_POSE_SHARE = 0.015
 
 DEFAULT_FRAME_STD = (0.011, np.deg2rad(0.13))
 """How far off a trajectory's camera frame may be [m, rad], each axis: what calibrations with a
-learned stereo SLAM differ by from the rig's own extrinsics on the same six recordings, beyond their
-sigmas. It is the same in all of them, 15 mm and 0.2 deg, so no length of recording removes it."""
+learned stereo SLAM differ by from the rig's own extrinsics beyond their sigmas, on five of the same
+six recordings (`tools/trajectory_frame.py`: 11.2 mm and 0.155 deg; 15.7 mm with MH_05, whose first
+seconds that SLAM measured too long). It is much the same in all of them, so no length of recording
+removes it."""
 
 DEFAULT_SCALE_STD = 0.04
 """Standard deviation of the scale that a trajectory's relative poses share. Both shares are what a

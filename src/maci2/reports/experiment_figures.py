@@ -182,9 +182,10 @@ def _difficulty(figure: dict[str, Any]) -> str:
     size = 2 * FIRST_SHOWN
     groups = [series[i : i + size] for i in range(1, len(series), size)] or [[]]
     charts = [
-        f"<div>{chart([*series[:1], *group], figure['unit'], 'success')}</div>" for group in groups
+        chart([*series[:1], *group], figure["unit"], "success", limits=((0.0, 1.0), (-0.05, 1.05)))
+        for group in groups
     ]
-    return side_by_side(*charts)
+    return side_by_side(*(f"<div>{one}</div>" for one in charts))
 
 
 def _growth(figure: dict[str, Any]) -> str:

@@ -9,10 +9,18 @@ PARTS = {"rotation": ("deg", 57.29578), "velocity": ("mm/s", 1e3), "position": (
 
 
 def plot_figures(report: dict[str, Any], folder: Path) -> list[Path]:
-    """Write `imu_bins_H.png` for each horizon and `imu_growth.png`; the paths written."""
+    """Write `imu_bins_H.png` for each horizon, `imu_bins_H_audited.png` beside it where a ground
+    truth could be audited, and `imu_growth.png`; the paths written."""
     folder.mkdir(parents=True, exist_ok=True)
     horizons = list(next(iter(report["bins"].values())))
-    paths = [_draw_bins(report, h, folder / f"imu_bins_{h}.png") for h in horizons]
+    paths = []
+    for h in horizons:
+        title = f"rms error against predicted sigma over {h} s, pooled, ground truth as published"
+        paths.append(_draw_bins(report, h, folder / f"imu_bins_{h}.png", title))
+        audited = report.get("audited", {"average": None})
+        if audited["average"] is not None:
+            title = title.replace("as published", "audited")
+            paths.append(_draw_bins(audited, h, folder / f"imu_bins_{h}_audited.png", title))
     return [*paths, _draw_growth(report, folder / "imu_growth.png")]
 
 
@@ -26,8 +34,8 @@ def _panels(title: str) -> tuple[Any, Any]:
     return figure, figure.subplots(1, 3)
 
 
-def _draw_bins(report: dict[str, Any], horizon: str, path: Path) -> Path:
-    figure, axes = _panels(f"rms error against predicted sigma over {horizon} s, pooled")
+def _draw_bins(report: dict[str, Any], horizon: str, path: Path, title: str) -> Path:
+    figure, axes = _panels(title)
     for axis, (part, (unit, scale)) in zip(axes, PARTS.items(), strict=True):
         for model, by_horizon in report["bins"].items():
             if model in ("raw", "datasheet"):
@@ -47,7 +55,10 @@ def _draw_bins(report: dict[str, Any], horizon: str, path: Path) -> Path:
 
 
 def _draw_growth(report: dict[str, Any], path: Path) -> Path:
-    figure, axes = _panels("integration error over time: mean over recordings, predicted dashed")
+    figure, axes = _panels(
+        "integration error over time against the ground truth as published: mean over recordings, "
+        "predicted dashed"
+    )
     for axis, (part, (unit, scale)) in zip(axes, PARTS.items(), strict=True):
         for model in report["average"]:
             if model in ("raw", "datasheet"):

@@ -75,18 +75,20 @@ def chart(
     y_label: str,
     from_zero: bool = False,
     logarithmic: tuple[bool, bool] = (False, False),
+    limits: tuple[tuple[float, float], tuple[float, float]] | None = None,
 ) -> str:
     """Lines over a common axis, each with its band, a legend above them.
 
-    `logarithmic` axes (x, y) show positive numbers only.
+    `logarithmic` axes (x, y) show positive numbers only. `limits` of the axes (x, y) make charts
+    comparable; not given, they are those of the data.
     """
     shown = [_finite(_scaled(one, logarithmic)) for one in series]
     low, high = _range(np.concatenate([edge for one in shown for edge in _edges(one)]), 0.06)
-    axes = Axes(
+    x_limits, y_limits = limits or (
         _range(np.concatenate([one.x for one in shown]), 0.0),
         (0.0 if from_zero else low, high),
-        logarithmic=logarithmic,
     )
+    axes = Axes(x_limits, y_limits, logarithmic=logarithmic)
     colors = _colors(shown)
     body = [frame(axes, x_label, y_label)]
     body += [_line(one, axes, color) for one, color in zip(shown, colors, strict=True)]

@@ -155,6 +155,10 @@ def _needed(error: ErrorDetails) -> str:
 def rigid_transform(rows: list[list[float]], path: Path, key: str) -> Array:
     """(4, 4) transform; its rotation is projected when only rounding is in the way."""
     T = np.array(rows, dtype=np.float64)
+    if not np.isfinite(T).all():
+        raise CalibrationError(
+            f"{path}: {key} holds or gives numbers that are not finite; copy it once more."
+        )
     if not np.allclose(T[3], [0.0, 0.0, 0.0, 1.0], rtol=0.0, atol=MAX_LAST_ROW_ERROR):
         raise CalibrationError(f"{path}: last row of {key} is {T[3].tolist()}, needed 0, 0, 0, 1.")
     T[3] = [0.0, 0.0, 0.0, 1.0]

@@ -175,7 +175,7 @@ def _gradients(patch: Array, tensor: Array) -> None:
     tensor[0], tensor[1], tensor[2] = xx, xy, yy
 
 
-@kernel
+@kernel(nogil=True)
 def _describe(
     left0: Image,
     right0: Image,
@@ -218,7 +218,7 @@ def _describe(
         inputs[n, at + 8] = 0.5 * math.log(across + 0.1)
 
 
-@kernel
+@kernel(nogil=True)
 def _weigh_parts(
     left0: Image,
     right0: Image,

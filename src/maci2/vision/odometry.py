@@ -146,22 +146,20 @@ class StereoOdometry:
         return stacked(list(self.relative_poses(indices)), self.frame)
 
     def relative_poses(self, indices: list[int]) -> Iterator[RelativePose]:
-        """Motions between consecutive frames; while one is measured, the next pair is prepared and
-        the one after it is read."""
+        """Motions between consecutive frames; while one is taken, further ones are measured."""
+        spans = list(pairwise(indices))
         asked = 0
-        for k, (index, index1) in enumerate(pairwise(indices)):
-            for place in range(max(asked, k) + 1, min(k + AHEAD + 1, len(indices))):
-                self._prepare(indices[place - 1], indices[place])
-                asked = place
-            further = tuple(indices[k + AHEAD : k + AHEAD + 2])
-            if len(further) == 2 and further not in self._measured:
-                self._images.expect(further[1])
-            yield self.relative_pose(index, index1)
+        for k, span in enumerate(spans):
+            while asked < min(k + AHEAD, len(spans)):
+                self._expect(*spans[asked])
+                asked += 1
+            yield self.relative_pose(*span)
 
-    def _prepare(self, index: int, index1: int) -> None:
-        """Begin to prepare a pair from whose motion something will be asked, unless it is known."""
+    def _expect(self, index: int, index1: int) -> None:
+        """Begin to measure a motion that will be asked for, unless it is known."""
         if (index, index1) not in self._measured and not self.config.chained:
-            self._tracker.expect(RecordedPair(self._images, index1))
+            self._images.expect(index1)
+            self._tracker.expect(*self._pairs(index, index1))
 
     def relative_pose(self, index: int, index1: int) -> RelativePose:
         """Motion between two frames, direct or chained, measured once."""
@@ -174,7 +172,14 @@ class StereoOdometry:
         return self._measured[index, index1]
 
     def _measure(self, index: int, index1: int) -> RelativePose:
-        if self._tracker.last_ns != int(self.frames.stamps_ns[index]):
-            self._tracker.start(RecordedPair(self._images, index))
-        between = [RecordedPair(self._images, k) for k in range(index + 1, index1)]
-        return self._tracker.advance(between, RecordedPair(self._images, index1))
+        first, between, second = self._pairs(index, index1)
+        if self._tracker.last_ns != first.stamp_ns:
+            self._tracker.start(first)
+        return self._tracker.advance(between, second)
+
+    def _pairs(
+        self, index: int, index1: int
+    ) -> tuple[RecordedPair, list[RecordedPair], RecordedPair]:
+        """Two keyframes and what lies between them."""
+        first, *between, second = (RecordedPair(self._images, k) for k in range(index, index1 + 1))
+        return first, between, second

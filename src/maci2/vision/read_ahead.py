@@ -10,7 +10,7 @@ from maci2.types import Stamps
 
 Side = Literal["left", "right"]
 
-HELD = 6
+HELD = 12
 """Images that may wait to be taken; the oldest is forgotten."""
 
 

@@ -1,25 +1,21 @@
 """The one tracker of recorded and live images: stereo pairs in, relative poses out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import dataclass
 
-import numpy as np
-
-from maci2.errors import CalibrationError, ImageError, MeasurementError
+from maci2.errors import CalibrationError, MeasurementError
 from maci2.sensors import Rig
-from maci2.sensors.stereo import Image
 from maci2.vision.calibration_uncertainty import EXACT_CALIBRATION, CalibrationUncertainty
 from maci2.vision.covariance_models import CovarianceModel, covariance_model
-from maci2.vision.keyframe import Guide, Keyframe, blank, keyframe, match_keyframes
-from maci2.vision.klt import scaled
+from maci2.vision.keyframe import Guide, Keyframe, match_keyframes
 from maci2.vision.predicted_rotation import (
     PredictedRotation,
     RotationPredictor,
     homography,
     no_prediction,
 )
+from maci2.vision.prepared_pair import Pair, PreparedPair
 from maci2.vision.rectification_check import calibration_fault
 from maci2.vision.rectify import Rectification, rectify
 from maci2.vision.relative_pose import (
@@ -38,19 +34,14 @@ CERTAIN_INLIERS, CERTAIN_SHARE = 60, 0.7
 """Matches that agree on one motion, and their share, with which no image between is looked at."""
 
 
-AHEAD = 2
-"""Keyframes that may be in preparation; of those that nobody takes the oldest is forgotten."""
+AHEAD = 4
+"""Relative poses that may be measured ahead; of those that nobody takes the oldest is forgotten."""
 
+WORKERS = 2
+"""Threads that measure ahead; any number of them gives the same relative poses."""
 
-class Pair(Protocol):
-    """A stereo pair; its images may be read from disk when they are asked for."""
-
-    @property
-    def stamp_ns(self) -> int: ...
-    @property
-    def left(self) -> Image: ...
-    @property
-    def right(self) -> Image: ...
+Between = Sequence[PreparedPair]
+Measure = Callable[[tuple[int, int], Keyframe, Between, Keyframe], RelativePose]
 
 
 @dataclass(frozen=True)
@@ -67,8 +58,8 @@ class TrackerConfig:
 class StereoTracker:
     """Relative poses of consecutive keyframes, from stereo pairs in the order of time.
 
-    `start` takes the first keyframe, `advance` every further one with the pairs before it. Those
-    named to `expect` before are prepared while others are measured.
+    `start` takes the first keyframe, `advance` every further one with the pairs before it. What is
+    named to `expect` before is worked on meanwhile; the relative poses are the same without.
     """
 
     frame: CameraFrame = "rectified"
@@ -91,11 +82,9 @@ class StereoTracker:
         self.calibration = self.config.calibration or (
             EXACT_CALIBRATION if rig.exact else CalibrationUncertainty()
         )
-        width, height = rig.cameras[0].resolution
-        self._image_shape = (height, width)
         self._source = source or rig.source
         self._predict = predict_rotation
-        self._preparing: ThreadPoolExecutor | None = None
+        self._workers: ThreadPoolExecutor | None = None
         self.clear()
 
     @property
@@ -107,16 +96,37 @@ class StereoTracker:
         """Forget everything: the next pair is a first keyframe."""
         self._last: tuple[int, Keyframe] | None = None
         self._coming: dict[int, Future[Keyframe]] = {}
+        self._measuring: dict[tuple[int, int], Future[RelativePose]] = {}
         self._faults_in_a_row = 0
 
-    def expect(self, pair: Pair) -> None:
-        """Begin to prepare a keyframe that will come, in a thread of its own."""
-        if self._preparing is None:
-            self._preparing = ThreadPoolExecutor(1, "prepare-keyframes")
-        if pair.stamp_ns not in self._coming:
-            self._coming[pair.stamp_ns] = self._preparing.submit(self._prepared, pair)
-        while len(self._coming) > AHEAD:
-            self._coming.pop(next(iter(self._coming))).cancel()
+    def expect(self, first: Pair, between: Sequence[Pair], second: Pair) -> None:
+        """Begin to measure a relative pose that `advance` will be asked for: both keyframes are
+        prepared and matched in threads beside."""
+        stamps_ns = (first.stamp_ns, second.stamp_ns)
+        if stamps_ns in self._measuring:
+            return
+        if self._workers is None:
+            self._workers = ThreadPoolExecutor(WORKERS, "measure-ahead")
+        # Keyframes are handed in before what waits for them, so that some worker always goes on.
+        ends = [self._expected_keyframe(self._workers, pair) for pair in (first, second)]
+        self._measuring[stamps_ns] = self._workers.submit(
+            lambda: self._measure(stamps_ns, ends[0].result(), between, ends[1].result())
+        )
+        while len(self._measuring) > AHEAD:
+            self._measuring.pop(next(iter(self._measuring))).cancel()
+        while len(self._coming) > AHEAD + 1:
+            self._coming.pop(next(iter(self._coming)))
+
+    def _expected_keyframe(self, workers: ThreadPoolExecutor, pair: Pair) -> "Future[Keyframe]":
+        """The keyframe of a pair, now or later."""
+        stamp_ns = pair.stamp_ns
+        if stamp_ns not in self._coming:
+            if self._last and self._last[0] == stamp_ns:
+                self._coming[stamp_ns] = Future()
+                self._coming[stamp_ns].set_result(self._last[1])
+            else:
+                self._coming[stamp_ns] = workers.submit(self._prepared, pair)
+        return self._coming[stamp_ns]
 
     def start(self, pair: Pair) -> None:
         """Take a keyframe without a relative pose to the one before."""
@@ -137,29 +147,51 @@ class StereoTracker:
             )
         second = self._keyframe(pair)
         self._last = (pair.stamp_ns, second)
-        return self._measure((first_ns, pair.stamp_ns), first, between, second)
+        self._coming.pop(first_ns, None)
+        stamps_ns = (first_ns, pair.stamp_ns)
+        measuring = self._measuring.pop(stamps_ns, None)
+        return measuring.result() if measuring else self._measure(stamps_ns, first, between, second)
 
     def _measure(
         self, stamps_ns: tuple[int, int], first: Keyframe, between: Sequence[Pair], second: Keyframe
     ) -> RelativePose:
-        """Directly where there is a prediction, else led by the images between, else as a chain
-        through the pairs between."""
+        """The relative pose, by the prediction where there is one, else without."""
+        prepared = [PreparedPair(pair, self.rectification) for pair in between]
+        return self._measured(stamps_ns, first, prepared, second)
+
+    def _measured(
+        self, stamps_ns: tuple[int, int], first: Keyframe, between: Between, second: Keyframe
+    ) -> RelativePose:
+        """By the prediction; where that fails, led by the images between without it, since what
+        predicts may be wrong (another rig's extrinsics, a broken gyroscope); else as a chain."""
+        best = self._as_predicted(stamps_ns, first, between, second)
+        if best.reason and not (first.blank or second.blank):
+            # Without a prediction a repeating wall is matched a period off unless points are led.
+            guides = self._guides(stamps_ns[0], between, False)
+            best = _better(self._match(stamps_ns, first, guides, second, None), best)
+            if best.reason and between:
+                best = self._bridged(self._measured, stamps_ns, first, between, second) or best
+        return best
+
+    def _as_predicted(
+        self, stamps_ns: tuple[int, int], first: Keyframe, between: Between, second: Keyframe
+    ) -> RelativePose:
+        """With the predicted rotation: directly; where that fails as a chain through the pairs
+        between; where there is doubt led by the images between."""
         if first.blank or second.blank:
             return unmeasured(stamps_ns, first.blank or second.blank)
         predicted = self._predict(*stamps_ns)
-        # Without a prediction a repeating wall is matched a period off unless points are led.
-        guides = [] if predicted else self._guides(stamps_ns[0], between, False)
-        best = self._match(stamps_ns, first, guides, second, predicted)
-        if predicted and between and not _beyond_doubt(best):
-            guides = self._guides(stamps_ns[0], between, True)
-            best = _better(best, self._match(stamps_ns, first, guides, second, predicted))
-        if best.reason and predicted:
-            # What predicts may be wrong: another rig's extrinsics, a broken gyroscope.
-            guides = self._guides(stamps_ns[0], between, False)
-            best = _better(best, self._match(stamps_ns, first, guides, second, None))
-        if best.reason and between:
-            best = self._bridged(stamps_ns, first, between, second) or best
-        return best
+        if predicted is None:
+            return unmeasured(stamps_ns, "no rotation is predicted")
+        best = self._match(stamps_ns, first, [], second, predicted)
+        if not between or _beyond_doubt(best):
+            return best
+        if best.reason:
+            bridged = self._bridged(self._as_predicted, stamps_ns, first, between, second)
+            if bridged:
+                return bridged
+        guides = self._guides(stamps_ns[0], between, True)
+        return _better(best, self._match(stamps_ns, first, guides, second, predicted))
 
     def _match(
         self,
@@ -180,49 +212,38 @@ class StereoTracker:
             predicted,
         )
 
-    def _leading_image(self, pair: Pair) -> Image | None:
-        """The rectified left image; None where it cannot be read or shows nothing."""
-        try:
-            image = self.rectification.left(pair.left)
-        except ImageError:
-            return None
-        return None if blank(image, "left") else image
-
-    def _guides(self, first_ns: int, between: Sequence[Pair], predicted: bool) -> list[Guide]:
+    def _guides(self, first_ns: int, between: Between, predicted: bool) -> list[Guide]:
         """Images that lead the way; a dark one would lead nowhere."""
         guides = []
-        for pair in between:
-            image = self._leading_image(pair)
-            if image is not None:
-                rotation = self._predict(first_ns, pair.stamp_ns) if predicted else None
-                guides.append(Guide(scaled(image), homography(rotation, self.camera)))
+        for one in between:
+            if one.leading_image is not None:
+                rotation = self._predict(first_ns, one.pair.stamp_ns) if predicted else None
+                guides.append(Guide(one.leading_image, homography(rotation, self.camera)))
         return guides
 
     def _bridged(
-        self, stamps_ns: tuple[int, int], first: Keyframe, between: Sequence[Pair], second: Keyframe
+        self,
+        measure: Measure,
+        stamps_ns: tuple[int, int],
+        first: Keyframe,
+        between: Between,
+        second: Keyframe,
     ) -> RelativePose | None:
         """Chain through the pair half way; None where a part of it cannot be measured."""
         half = len(between) // 2
-        middle_ns = between[half].stamp_ns
-        middle = self._prepared(between[half])
-        before = self._measure((stamps_ns[0], middle_ns), first, between[:half], middle)
+        middle_ns, middle = between[half].pair.stamp_ns, between[half].keyframe
+        before = measure((stamps_ns[0], middle_ns), first, between[:half], middle)
         if before.reason:
             return None
-        after = self._measure((middle_ns, stamps_ns[1]), middle, between[half + 1 :], second)
+        after = measure((middle_ns, stamps_ns[1]), middle, between[half + 1 :], second)
         return None if after.reason else chained([before, after])
 
     def _prepared(self, pair: Pair) -> Keyframe:
-        """Rectify a pair and choose points; an image that cannot be used makes a blank keyframe,
-        which costs its relative poses only."""
-        try:
-            return keyframe(self.rectification, pair.left, pair.right)
-        except ImageError as error:
-            black = np.zeros(self._image_shape, np.uint8)
-            return replace(keyframe(self.rectification, black, black), blank=str(error))
+        return PreparedPair(pair, self.rectification).keyframe
 
     def _keyframe(self, pair: Pair) -> Keyframe:
         """Prepare a keyframe; raise when several in a row contradict the calibration."""
-        coming = self._coming.pop(pair.stamp_ns, None)
+        coming = self._coming.get(pair.stamp_ns)
         made = self._prepared(pair) if coming is None else coming.result()
         fault = calibration_fault(made)
         self._faults_in_a_row = self._faults_in_a_row + 1 if fault else 0

@@ -123,15 +123,14 @@ class Watchdog:
         """
         smoother = self._tracker.smoother
         assert smoother is not None
-        cov = smoother.stated(cov)
         for window in self._windows:
-            window.extend(imu, stamp_ns, T_ok_ok1, cov)
+            window.extend(imu, stamp_ns, T_ok_ok1, smoother.stated(cov))
         alarm = self._judge(stamp_ns)
         if alarm is not None:
             self.reset()
             return alarm
         span_ns = np.array([int(smoother.stamps_ns[-1]), stamp_ns])
-        self._tracker.add(imu, span_ns, T_ok_ok1, cov, "")
+        self._tracker.add(imu, RelativePoses(span_ns, T_ok_ok1[None], cov[None]), "")
         self._anchor()
         return None
 

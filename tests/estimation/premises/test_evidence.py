@@ -173,6 +173,21 @@ def test_a_device_at_rest_contradicts_nothing_however_its_accelerometer_is_wired
         assert reasons(still.with_axes(np.eye(3), np.diag([1.0, 1.0, -1.0])).premises()) == []
 
 
+@pytest.mark.parametrize("learned", [False, True])
+def test_a_window_names_a_stuck_axis_whatever_a_model_has_removed(sound, learned):
+    imu = sound.imu
+    gyro = imu.gyro.copy()
+    gyro[:, 2] = 0.125
+    removed = np.random.default_rng(3).normal(scale=1e-3, size=gyro.shape)
+    dead = replace(imu, gyro=gyro)
+    if learned:
+        dead = replace(imu, gyro=gyro - removed, removed_gyro=removed, removed_acc=0.0 * removed)
+    vision = sound.windows[0]
+    [reason] = reasons(window_premises(dead, vision, sound.T_b_c, "midpoint", False))
+    assert "gyroscope's z axis reads 0.125" in reason
+    assert reasons(window_premises(imu, vision, sound.T_b_c, "midpoint", False)) == []
+
+
 def test_every_second_sample_lost_is_counted(sound):
     stamps_ns = sound.imu.stamps_ns
     whole, half = sample_rate(stamps_ns, 200.0), sample_rate(stamps_ns[::2], 200.0)

@@ -15,7 +15,8 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 from bag_files import ODOMETRY, recording_items, write_items
 from maci2.datasets import open_recording, write_euroc
 from maci2.errors import DatasetError, OptionError
-from maci2.evaluation.imu_report import imu_report, model_predictor, unlearned_predictor
+from maci2.evaluation.imu_predictors import model_predictor, unlearned_predictor
+from maci2.evaluation.imu_report import imu_report
 from maci2.imu import datasheet_model
 from maci2.imu.learned_model import load_imu_model
 from maci2.imu.model_card import FORMAT, UNITS, LabelNoiseCard, ModelCard

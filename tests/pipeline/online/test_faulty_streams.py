@@ -17,7 +17,7 @@ from maci2.errors import DatasetError
 from maci2.pipeline.online import OnlineConfig, OnlineInitializer
 from maci2.sensors import truth_at
 from maci2.types import NS
-from online_cases import Simulated, SimulatedTracker, errors_of, simulated
+from online_cases import Simulated, SimulatedTracker, errors_of, resident_mb, simulated
 
 FAULT_S, GOOD_S, SLICE_S = 3.0, 6.0, 0.05
 RECOVERED_S = 5.0
@@ -209,10 +209,7 @@ class Harness:
 
 def resources() -> tuple[float, int, int]:
     """Memory [MB], open files, threads."""
-    with open("/proc/self/statm") as statm:
-        pages = int(statm.read().split()[1])
-    files = len(os.listdir("/proc/self/fd"))
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6, files, threading.active_count()
+    return resident_mb(), len(os.listdir("/proc/self/fd")), threading.active_count()
 
 
 def run(faults: list[str], seed: int) -> list[tuple[float, int, int]]:

@@ -12,7 +12,7 @@ from maci2.pipeline.online import OnlineTracker, OnlineTrackerConfig
 from maci2.pipeline.tracking import track
 from maci2.sensors import truth_at
 from maci2.vision.relative_pose import stacked
-from online_cases import SimulatedTracker, simulated
+from online_cases import SimulatedTracker, resident_mb, simulated
 
 INTERVAL_S = 0.2
 ENOUGH_S = 60.0
@@ -193,3 +193,23 @@ def test_wrong_configurations_are_refused(source):
         OnlineTrackerConfig(smoother=3.0)
     with pytest.raises(MeasurementError, match="config"):
         OnlineTracker(source.recording.rig, 7)
+
+
+@pytest.mark.soak
+def test_memory_stays_flat_and_the_state_right_over_an_hour():
+    """Keyframes only: states between them are carried from the same anchor."""
+    source = simulated(3600.0, seed=8)
+    keyframes_ns = set(source.frames_ns[::4].tolist())
+    events, states, used_mb = events_of(source, lambda stamp: stamp in keyframes_ns), [], []
+    with online_tracker(source, states) as online:
+        for part in np.array_split(np.arange(len(events)), 60):
+            feed(online, source, [events[k] for k in part])
+            assert online.drain(ENOUGH_S)
+            del states[:-1]
+            used_mb.append(resident_mb())
+        status, state = online.status, online.state
+    assert (status.health, status.segments) == ("tracking", 1)
+    assert max(used_mb[30:]) < max(used_mb[5:15]) + 10.0, used_mb
+    truth = truth_at(source.recording.truth(), np.array([state.stamp_ns]), 0.1)
+    assert abs(np.linalg.norm(state.v_w) - np.linalg.norm(truth.v_w[0])) < 0.1
+    assert (np.linalg.eigvalsh(state.cov) > 0.0).all()

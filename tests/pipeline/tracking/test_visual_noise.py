@@ -13,7 +13,6 @@ from maci2.pipeline.tracking.calibration_spread import (
     bias_walks,
     calibration_spread,
 )
-from maci2.pipeline.tracking.smoother import covered
 from maci2.pipeline.tracking.visual_noise import Innovation, VisualNoise
 from maci2.simulation import SimulationConfig, simulate
 from tracking_cases import simulated_ride
@@ -51,43 +50,6 @@ def test_a_few_outliers_are_no_noise():
     for _ in range(5):
         noise.observe(Innovation(np.zeros(6), np.zeros((6, 6))), STATED)
     assert noise.covariance(STATED)[5, 5] < 4e-8
-
-
-def slow_factor_of(slow_share, count, seed):
-    """Factor after innovations of the stated size, of whose variance a share lasts for a second."""
-    rng, noise = np.random.default_rng(seed), VisualNoise()
-    slow = np.zeros(3)
-    for _ in range(count):
-        slow = 0.8 * slow + 0.6 * rng.standard_normal(3)
-        fast = rng.standard_normal(3)
-        phi = 1e-4 * (np.sqrt(slow_share) * slow + np.sqrt(1.0 - slow_share) * fast)
-        r = np.concatenate([1e-3 * rng.standard_normal(3), phi])
-        noise.observe(Innovation(r, np.zeros((6, 6))), STATED)
-    return noise.slow_factor
-
-
-def test_errors_that_last_for_seconds_show_in_sums_and_not_in_single_innovations():
-    found = [slow_factor_of(0.5, 200, seed) for seed in range(10)]
-    # Sums of ten have 1 + 2 sum (1 - k / 10) 0.5 0.8^k = 3.4 times the variance.
-    assert 2.2 < np.mean(found) < 4.0
-    assert min(found) > 1.3
-
-
-def test_independent_innovations_are_not_taken_for_slow_errors():
-    found = [slow_factor_of(0.0, count, seed) for count in (60, 200) for seed in range(20)]
-    assert np.mean(np.array(found) == 1.0) > 0.8
-    assert np.mean(found) < 1.1
-
-
-def test_a_covariance_that_covers_slow_errors_widens_vertical_and_gyroscope_bias_alone():
-    rng = np.random.default_rng(0)
-    A = rng.standard_normal((2, 15, 15))
-    cov = A @ np.swapaxes(A, 1, 2)
-    wide = covered(cov, 4.0)
-    np.testing.assert_allclose(wide[:, 0:3, 0:3], 4.0 * cov[:, 0:3, 0:3])
-    np.testing.assert_allclose(wide[:, 9:12, 9:12], 4.0 * cov[:, 9:12, 9:12])
-    np.testing.assert_array_equal(wide[:, 3:9, 3:9], cov[:, 3:9, 3:9])
-    assert np.linalg.eigvalsh(wide).min() > 0.0
 
 
 def test_extrinsics_that_are_off_do_not_spoil_the_vertical_where_they_are_doubted():

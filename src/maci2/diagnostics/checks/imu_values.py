@@ -7,6 +7,7 @@ import numpy as np
 
 from maci2.diagnostics.checks.imu_noise import SENSORS, noise_findings
 from maci2.findings import Finding, Level, fault
+from maci2.imu.repeated_values import MIN_STUCK_S, changed, runs_of_equal, stuck_axis
 from maci2.sensors import ImuNoise, ImuSamples
 from maci2.sensors.plausibility import (
     DISAGREE,
@@ -16,10 +17,6 @@ from maci2.sensors.plausibility import (
     graded_imu_faults,
 )
 from maci2.types import GRAVITY_NORM, Array
-
-MIN_STUCK_S = 0.5
-"""A live channel shows noise; the same value for longer than this, while the sensor's other axes
-change at least five times as often, is a fault."""
 
 MIN_REPEATED_PCT = 2.0
 """All six channels equal to the sample before: noise makes that rarer than one in a million."""
@@ -97,32 +94,22 @@ def _swapped(samples: ImuSamples) -> Finding:
     )
 
 
-def _runs(values: Array) -> tuple[Array, Array]:
-    """First index and length of each run of equal values."""
-    starts = np.r_[0, np.flatnonzero(np.diff(values) != 0.0) + 1]
-    return starts, np.diff(np.r_[starts, len(values)])
-
-
 def _stuck(samples: ImuSamples) -> list[Finding]:
     """An axis that stands still for a while; one that never moves is found by plausibility."""
     findings = []
     for sensor, field, unit in SENSORS:
         values: Array = getattr(samples, field)
-        longest = np.array([_runs(values[:, axis])[1].max() for axis in range(3)])
-        axis = int(np.argmax(longest))
-        others = np.delete(longest, axis).max()
-        long = longest[axis] > max(MIN_STUCK_S * samples.rate_hz, 5 * others)
-        if long and longest[axis] < len(samples):
-            starts, lengths = _runs(values[:, axis])
-            at = starts[np.argmax(lengths)]
+        stuck = stuck_axis(values, samples.rate_hz)
+        if stuck is not None and stuck.length < len(samples):
             findings.append(
                 fault(
                     "error",
                     "imu",
-                    f"{sensor} {'xyz'[axis]} is stuck",
-                    f"{values[at, axis]:g} {unit} for {longest[axis] / samples.rate_hz:.2f} s from "
-                    f"timestamp {samples.stamps_ns[at]} ns on",
-                    f"noise in every sample (the other axes repeat {others} times at most)",
+                    f"{sensor} {'xyz'[stuck.axis]} is stuck",
+                    f"{values[stuck.start, stuck.axis]:g} {unit} for "
+                    f"{stuck.length / samples.rate_hz:.2f} s from timestamp "
+                    f"{samples.stamps_ns[stuck.start]} ns on",
+                    f"noise in every sample (another axis repeats {stuck.others} times at most)",
                     "Check the sensor and its driver; leave out that time.",
                 )
             )
@@ -132,11 +119,11 @@ def _stuck(samples: ImuSamples) -> list[Finding]:
 def _repeated(samples: ImuSamples) -> list[Finding]:
     """Whole samples that are copies of the one before."""
     both = np.hstack([samples.gyro, samples.acc])
-    copies = (np.diff(both, axis=0) == 0.0).all(axis=1)
+    copies = ~changed(both).any(axis=1)
     share_pct = 100.0 * float(copies.mean())
     if share_pct < MIN_REPEATED_PCT:
         return []
-    _, lengths = _runs((~copies).astype(np.float64).cumsum())
+    _, lengths = runs_of_equal(~copies)
     level: Level = "error" if lengths.max() > MIN_STUCK_S * samples.rate_hz else "warn"
     return [
         fault(
@@ -180,7 +167,7 @@ def _plateau(values: Array) -> tuple[float, int]:
     levels = np.unique(values)
     if len(levels) < 3 or np.ptp(values) < MIN_RANGE_STEPS * float(np.diff(levels).min()):
         return 0.0, 0
-    starts, lengths = _runs(values)
+    starts, lengths = runs_of_equal(changed(values))
     best = (0.0, 0)
     for limit in (levels[0], levels[-1]):
         at_limit = (values[starts] == limit) & (lengths >= MIN_PLATEAU)

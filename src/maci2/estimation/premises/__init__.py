@@ -5,14 +5,13 @@ from maci2.estimation.premises.contradictions import (
     MOST_MISSING,
     contradictions,
     contradictions_of_calibration,
-    rate_contradicted,
+    samples_contradicted,
 )
 from maci2.estimation.premises.evidence import (
     PremiseEvidence,
     Premises,
     window_premises,
-    window_rate,
-    with_window_rate,
+    with_window_samples,
 )
 from maci2.estimation.premises.sample_rate import SampleRate, sample_rate
 
@@ -24,9 +23,8 @@ __all__ = [
     "SampleRate",
     "contradictions",
     "contradictions_of_calibration",
-    "rate_contradicted",
     "sample_rate",
+    "samples_contradicted",
     "window_premises",
-    "window_rate",
-    "with_window_rate",
+    "with_window_samples",
 ]

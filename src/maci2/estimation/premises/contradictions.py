@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import fdtri
 
-from maci2.estimation.premises.evidence import Premises
+from maci2.estimation.premises.evidence import Premises, window_rate
+from maci2.estimation.premises.live_channels import dead_channels
 from maci2.estimation.premises.sample_rate import SampleRate
 from maci2.estimation.premises.spreads import (
     STD_ACC_BIAS,
@@ -20,6 +21,7 @@ from maci2.estimation.premises.spreads import (
     STD_ROTATION,
     STD_TIME_OFFSET_S,
 )
+from maci2.imu import ImuMeasurements
 from maci2.lie import so3_log
 from maci2.types import Array
 
@@ -38,7 +40,9 @@ def contradictions(premises: Premises, gravity_norm: float, offset_free: bool) -
 
     Causes come before effects: with wrong axes, a scale means nothing.
     """
-    reasons = rate_contradicted(premises.sample_rate)
+    reasons = [*premises.dead_channels, *_rate(premises.sample_rate)]
+    if premises.dead_channels:
+        return reasons
     mirrored = _mirrored(premises)
     if mirrored:
         return reasons + mirrored
@@ -55,7 +59,7 @@ def contradictions(premises: Premises, gravity_norm: float, offset_free: bool) -
 def contradictions_of_calibration(premises: Premises, offset_free: bool) -> list[str]:
     """Reasons against what a calibration takes as given: axes that are not mirrored, the clock and
     the sample rate. It asks the extrinsics themselves."""
-    reasons = rate_contradicted(premises.sample_rate) + _mirrored(premises)
+    reasons = [*premises.dead_channels, *_rate(premises.sample_rate), *_mirrored(premises)]
     return reasons if offset_free or reasons else _time_offset(premises)
 
 
@@ -106,8 +110,12 @@ def _limit(d: int, dof: int) -> float:
     return float(d * fdtri(d, max(dof, 1), 1.0 - level()))
 
 
-def rate_contradicted(rate: SampleRate | None) -> list[str]:
-    """Reasons against a stated sample rate."""
+def samples_contradicted(imu: ImuMeasurements) -> list[str]:
+    """Reasons against a window's own samples: channels that do not measure, and the stated rate."""
+    return [*dead_channels(imu), *_rate(window_rate(imu))]
+
+
+def _rate(rate: SampleRate | None) -> list[str]:
     if rate is None or rate.missing < MOST_MISSING:
         return []
     return [

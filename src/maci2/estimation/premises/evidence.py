@@ -6,6 +6,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from maci2.estimation.premises.live_channels import dead_channels
 from maci2.estimation.premises.rotation import (
     RotationEstimate,
     RotationSums,
@@ -75,6 +76,9 @@ class Premises:
     """Degrees of freedom behind the covariance of the rotation."""
 
     sample_rate: SampleRate | None = None
+
+    dead_channels: tuple[str, ...] = ()
+    """What is wrong with the window's own samples, in words."""
 
     is_complete: bool = False
     """Nothing more will be seen: what is not confirmed by now never will be. A stream goes on."""
@@ -210,11 +214,13 @@ def window_premises(
     evidence = PremiseEvidence(T_b_c, rule)
     evidence.add(imu, [vision])
     premises = evidence.posterior(accelerations)
-    return premises and replace(with_window_rate(premises, imu), is_complete=True)
+    return premises and replace(with_window_samples(premises, imu), is_complete=True)
 
 
-def with_window_rate(premises: Premises, imu: ImuMeasurements) -> Premises:
-    """The same with a window's sample rate, where more of its samples are missing than of all."""
+def with_window_samples(premises: Premises, imu: ImuMeasurements) -> Premises:
+    """The same with what a window's samples show: channels that do not measure, and the sample
+    rate where more of them are missing than of all."""
+    premises = replace(premises, dead_channels=dead_channels(imu))
     rate, known = window_rate(imu), premises.sample_rate
     if rate is None or (known is not None and known.missing >= rate.missing):
         return premises

@@ -9,7 +9,8 @@ import torch
 
 from maci2.datasets import open_recording
 from maci2.errors import DatasetError, OptionError
-from maci2.evaluation.imu_report import imu_report, model_predictor
+from maci2.evaluation.imu_predictors import model_predictor
+from maci2.evaluation.imu_report import imu_report
 from maci2.evaluation.integration_errors import LabelNoise, integration_errors
 from maci2.imu import BiasPrior, datasheet_model
 from maci2.imu.learned_model import ImuModel, load_imu_model, require_no_gaps

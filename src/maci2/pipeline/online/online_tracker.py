@@ -153,14 +153,8 @@ class OnlineTracker(SensorStream[TrackedState, TrackerStatus]):
         """A keyframe that the IMU alone ties to the one before it."""
         if self._tracker.smoother is None:
             return
-        stamps_ns = self._tracker.smoother.stamps_ns
-        self._tracker.add(
-            imu.between(int(stamps_ns[0]), stamp_ns),
-            np.array([stamps_ns[-1], stamp_ns]),
-            np.eye(4),
-            np.eye(6),
-            reason,
-        )
+        first_ns = int(self._tracker.smoother.stamps_ns[0])
+        self._tracker.bridge(imu.between(first_ns, stamp_ns), stamp_ns, reason)
 
     def _remember(self, imu: ImuMeasurements, restarts: int) -> None:
         """Make the newest smoothed state the one that `state` is carried from."""

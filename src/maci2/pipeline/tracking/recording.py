@@ -23,7 +23,7 @@ from maci2.pipeline.rehearsals import warm_up
 from maci2.pipeline.tracking.calibration_spread import bias_walks, calibration_spread
 from maci2.pipeline.tracking.first_window import bias_prior, gauge_prior
 from maci2.pipeline.tracking.propagation import propagated
-from maci2.pipeline.tracking.smoother import SmootherConfig, covered
+from maci2.pipeline.tracking.smoother import SmootherConfig
 from maci2.pipeline.tracking.track import track
 from maci2.pipeline.tracking.tracked import Track, TrackedState
 from maci2.types import NS, Stamps
@@ -181,7 +181,7 @@ def smoothed(
     problem = ChainProblem(imu, keyframes_ns, *walks, unknowns, camera, priors=priors)
     solution = solve_chain(problem, states, border, ChainConfig())
     border = solution.border
-    covs = covered(chain_posterior(solution).states, causal.slow_factor)
+    covs = causal.slow_factors.covered(chain_posterior(solution).states)
     images_ns = np.array([state.stamp_ns for state in part])
     found: list[TrackedState] = []
     for k, stamp_ns in enumerate(keyframes_ns):

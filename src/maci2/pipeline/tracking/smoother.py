@@ -28,7 +28,7 @@ from maci2.chain import (
     solve_chain,
     with_wandering_constants,
     without_first,
-    zero_motion,
+    zero_velocity,
 )
 from maci2.errors import MeasurementError
 from maci2.estimation import InitResult
@@ -37,8 +37,9 @@ from maci2.imu import ImuMeasurements
 from maci2.pipeline.tracking.calibration_spread import KNOWN, CalibrationSpread
 from maci2.pipeline.tracking.first_window import bias_prior, gauge_prior, world_states
 from maci2.pipeline.tracking.propagation import propagated_mean
+from maci2.pipeline.tracking.slow_errors import NO_SLOW_ERRORS, SlowErrors, SlowFactors
 from maci2.pipeline.tracking.visual_noise import Innovation, VisualNoise, innovation
-from maci2.types import NS, Array, Mat4, Mat6, Stamps, Vec3
+from maci2.types import NS, Array, Mat4, Mat6, Stamps
 from maci2.vision import RelativePoses
 
 LAG_RANGE_S = (0.5, 3600.0)
@@ -89,9 +90,10 @@ class FixedLagSmoother:
         self._T_b_c = T_b_c
         self._walks = (walk_gyro, walk_acc)
         self._noise = VisualNoise()
+        self._slow = SlowErrors(self._walks)
         self._problem: ChainProblem | None = None
         self._solution: ChainSolution | None = None
-        self._innovation: tuple[int, Innovation] | None = None
+        self._innovation: tuple[tuple[int, bytes], Innovation] | None = None
 
     def start(self, imu: ImuMeasurements, vision: RelativePoses, result: InitResult) -> None:
         """Begin with an initialized window.
@@ -126,13 +128,15 @@ class FixedLagSmoother:
         stamp_ns: int,
         T_ck_ck1: Mat4 | None,
         cov_T_ck_ck1: Mat6 | None,
-        stationary_rate: Vec3 | None = None,
+        still: bool = False,
     ) -> None:
         """Append a keyframe and smooth; without a relative pose from the keyframe before, the IMU
         alone ties the two.
 
-        `imu` covers the window and the new keyframe. `stationary_rate` is the gyroscope's mean
-        reading [rad/s] where the device stood still since the keyframe before.
+        `imu` covers the window and the new keyframe. `still` says that the device stands still:
+        it has no velocity, and its relative poses show nothing of the noise in motion. The
+        gyroscope's reading is not taken for its bias: in flight that is another one by up to
+        1e-3 rad/s (`imu.stationary`), more than relative poses leave open.
         """
         problem, solution = self._current()
         states = solution.states
@@ -143,8 +147,8 @@ class FixedLagSmoother:
         camera, priors = problem.camera, problem.priors
         if T_ck_ck1 is not None and cov_T_ck_ck1 is not None:
             cov = self.stated(cov_T_ck_ck1)
-            difference = self._predicted(imu, span, T_ck_ck1)
-            self._noise.observe(difference, cov_T_ck_ck1)
+            if not still:
+                self._noise.observe(self._predicted(imu, span, T_ck_ck1), cov_T_ck_ck1)
             assert camera is not None
             camera = replace(
                 camera,
@@ -152,10 +156,9 @@ class FixedLagSmoother:
                 Ts_ck_ck1=np.concatenate([camera.Ts_ck_ck1, T_ck_ck1[None]]),
                 covs=np.concatenate([camera.covs, cov[None]]),
             )
-        if stationary_rate is not None:
+        if still:
             std = self.config.std_zero_velocity
-            still = zero_motion(k + 1, stationary_rate, std, 1e-4, solution.border)
-            priors = (*priors, still)
+            priors = (*priors, zero_velocity(k + 1, std, solution.border))
         self._problem = replace(
             problem,
             imu=imu,
@@ -165,15 +168,17 @@ class FixedLagSmoother:
         )
         extended = (np.concatenate([a, b]) for a, b in zip(states, predicted, strict=True))
         self._solve(States(*extended), solution.border)
+        self._slow.observe(imu, stamp_ns, *self.latest, self.solution.border)
         self._forget()
 
     def innovation(
         self, imu: ImuMeasurements, stamp_ns: int, T_ck_ck1: Mat4, cov_T_ck_ck1: Mat6
     ) -> float:
-        """Chi-square per degree of freedom of a relative pose against the IMU's prediction."""
+        """Chi-square per degree of freedom of a relative pose and its (6, 6) covariance against
+        the IMU's prediction."""
         span = np.array([self.stamps_ns[-1], stamp_ns])
         difference = self._predicted(imu, span, T_ck_ck1)
-        return float(nees(difference.r, difference.cov + self.stated(cov_T_ck_ck1))) / 6.0
+        return float(nees(difference.r, difference.cov + cov_T_ck_ck1)) / 6.0
 
     def stated(self, cov_T_ck_ck1: Mat6) -> Mat6:
         """Covariance of a relative pose as it is used."""
@@ -183,11 +188,11 @@ class FixedLagSmoother:
 
     def _predicted(self, imu: ImuMeasurements, span_ns: Stamps, T_ck_ck1: Mat4) -> Innovation:
         """The innovation of a relative pose, computed once however often it is asked for."""
-        stamp_ns = int(span_ns[1])
-        if self._innovation is None or self._innovation[0] != stamp_ns:
+        asked = (int(span_ns[1]), T_ck_ck1.tobytes())
+        if self._innovation is None or self._innovation[0] != asked:
             state, cov = self.latest
             border = self.solution.border
-            self._innovation = (stamp_ns, innovation(state, cov, border, imu, span_ns, T_ck_ck1))
+            self._innovation = (asked, innovation(state, cov, border, imu, span_ns, T_ck_ck1))
         return self._innovation[1]
 
     @property
@@ -207,9 +212,9 @@ class FixedLagSmoother:
         return States(*(values[-1:] for values in solution.states)), self._latest_cov
 
     @property
-    def slow_factor(self) -> float:
-        """Factor on the variance of vertical and gyroscope bias; see `covered`."""
-        return self._noise.slow_factor if self.config.adapt_visual_noise else 1.0
+    def slow_factors(self) -> SlowFactors:
+        """Factors on the variance of vertical and biases for errors that last for seconds."""
+        return self._slow.factors if self.config.adapt_visual_noise else NO_SLOW_ERRORS
 
     def _current(self) -> tuple[ChainProblem, ChainSolution]:
         if self._problem is None or self._solution is None:
@@ -235,15 +240,3 @@ class FixedLagSmoother:
             problem = replace(problem, priors=(marginal, *problem.priors[1:]))
             solution = solution_without_first(problem, solution)
         self._problem, self._solution = problem, solution
-
-
-def covered(cov: Array, slow_factor: float) -> Array:
-    """Covariances (..., 15, 15) that cover errors of vision which last for seconds.
-
-    The estimate keeps its weights, which suit the fast part of the noise. Errors that are larger by
-    a factor at low frequencies make what averages them, orientation and gyroscope bias, worse by
-    that factor.
-    """
-    spread = np.ones(15)
-    spread[0:3] = spread[9:12] = np.sqrt(slow_factor)
-    return np.asarray(spread[:, None] * cov * spread)

@@ -5,15 +5,14 @@ import numpy as np
 from maci2.chain import States
 from maci2.errors import DatasetError, MeasurementError
 from maci2.estimation import InitResult, SolverConfig, initialize
-from maci2.gaussian import nees
 from maci2.imu import ImuMeasurements
-from maci2.imu.stationary import MAX_STD
-from maci2.lie import se3_log
 from maci2.pipeline.tracking.first_window import world_states
 from maci2.pipeline.tracking.propagation import propagated
-from maci2.pipeline.tracking.smoother import FixedLagSmoother, SmootherConfig, covered
+from maci2.pipeline.tracking.slow_errors import NO_SLOW_ERRORS
+from maci2.pipeline.tracking.smoother import FixedLagSmoother, SmootherConfig
 from maci2.pipeline.tracking.tracked import Health, Keyframe, Origin, Track, TrackedState
-from maci2.types import NS, Array, Mat4, Stamps, Vec3
+from maci2.pipeline.zero_motion import STILL_CHI2, at_rest, is_quiet, is_still
+from maci2.types import NS, Array, Mat4, Stamps
 from maci2.vision import RelativePoses
 
 WINDOW_S = 2.5
@@ -33,9 +32,6 @@ noise factor and no tail of the match covariance reaches it."""
 
 RESTART_AFTER = 8
 """Rejected relative poses in a row after which the state is doubted instead of them."""
-
-STILL_STD_M = 0.01
-"""A relative pose less certain than this does not show that nothing moved."""
 
 
 class Tracker:
@@ -57,7 +53,7 @@ class Tracker:
         self.origins: list[Origin] = []
         self.segment = -1
         self.log_scale = 0.0  # of true length over vision's, as last estimated
-        self.slow_factor = 1.0  # of the last state that was asked for
+        self.slow_factors = NO_SLOW_ERRORS  # of the last state that was asked for
         self._measured_ns = 0
         self._started_ns = 0
         self._rejected_in_a_row = 0
@@ -79,13 +75,8 @@ class Tracker:
             return
         stamp_ns = int(stamps_ns[last])
         try:
-            self.add(
-                imu.between(int(self.smoother.stamps_ns[0]), stamp_ns),
-                stamps_ns[last - 1 : last + 1],
-                vision.Ts_ck_ck1[last - 1],
-                vision.covs_T_ck_ck1[last - 1],
-                reason,
-            )
+            recent = imu.between(int(self.smoother.stamps_ns[0]), stamp_ns)
+            self.add(recent, vision.part(last - 1, last), reason)
         except DatasetError as error:
             self.stop(stamp_ns, str(error))
 
@@ -108,18 +99,16 @@ class Tracker:
         self._rejected_in_a_row = 0
         return True
 
-    def add(
-        self, imu: ImuMeasurements, stamps_ns: Stamps, T_ck_ck1: Mat4, cov: Array, reason: str
-    ) -> None:
-        """The keyframe at stamps_ns[1], measured from the one at stamps_ns[0]; `reason` says why
-        it was not, where it was not."""
-        assert self.smoother is not None
-        stamp_ns = int(stamps_ns[1])
+    def add(self, imu: ImuMeasurements, motion: RelativePoses, reason: str) -> None:
+        """Take the second of two keyframes; `reason` says why the relative pose that leads to it
+        was not measured, where it was not."""
         if reason:
-            self.smoother.add(imu, stamp_ns, None, None)
-            self.keyframes.append(Keyframe(stamp_ns, None, False, reason))
+            self.bridge(imu, int(motion.stamps_ns[1]), reason)
             return
-        chi2 = self.smoother.innovation(imu, stamp_ns, T_ck_ck1, cov)
+        assert self.smoother is not None
+        stamp_ns = int(motion.stamps_ns[1])
+        T_ck_ck1, cov = motion.Ts_ck_ck1[0], motion.covs_T_ck_ck1[0]
+        chi2 = self.smoother.innovation(imu, stamp_ns, T_ck_ck1, self.smoother.stated(cov))
         rejected = chi2 > REJECT_ABOVE
         if rejected:
             self._rejected_in_a_row += 1
@@ -128,9 +117,25 @@ class Tracker:
         else:
             self._rejected_in_a_row = 0
             self._measured_ns = stamp_ns
-            rate = stationary_rate(imu, stamps_ns, T_ck_ck1, cov)
-            self.smoother.add(imu, stamp_ns, T_ck_ck1, cov, rate)
+            self.smoother.add(imu, stamp_ns, T_ck_ck1, cov, self._stands_still(imu, motion))
         self.keyframes.append(Keyframe(stamp_ns, chi2, rejected, reason))
+
+    def bridge(self, imu: ImuMeasurements, stamp_ns: int, reason: str) -> None:
+        """A keyframe that the IMU alone ties to the one before it."""
+        assert self.smoother is not None
+        self.smoother.add(imu, stamp_ns, None, None)
+        self.keyframes.append(Keyframe(stamp_ns, None, False, reason))
+
+    def _stands_still(self, imu: ImuMeasurements, motion: RelativePoses) -> bool:
+        """Whether images and samples show no motion, and the state expects none: a gyroscope that
+        reads a slow rotation is as quiet as one that reads its bias."""
+        assert self.smoother is not None
+        stamp_ns = int(motion.stamps_ns[1])
+        if not is_still(motion) or not is_quiet(imu, stamp_ns):
+            return False
+        rest = at_rest(motion)
+        T_ck_ck1, cov = rest.Ts_ck_ck1[0], rest.covs_T_ck_ck1[0]
+        return self.smoother.innovation(imu, stamp_ns, T_ck_ck1, cov) < STILL_CHI2
 
     def stop(self, stamp_ns: int, reason: str) -> None:
         """The IMU has a gap, across which nothing can be carried: start again after it."""
@@ -146,8 +151,8 @@ class Tracker:
         """States at timestamps since the last keyframe, carried by the IMU."""
         assert self.smoother is not None
         state, cov = self.smoother.latest
-        self.slow_factor = self.smoother.slow_factor
-        cov = covered(cov, self.slow_factor)
+        self.slow_factors = self.smoother.slow_factors
+        cov = self.slow_factors.covered(cov)
         last_ns = int(self.smoother.stamps_ns[-1])
         found = []
         if len(stamps_ns) and int(stamps_ns[0]) == last_ns:
@@ -182,19 +187,6 @@ class Tracker:
             health,
             self.segment,
         )
-
-
-def stationary_rate(
-    imu: ImuMeasurements, stamps_ns: Stamps, T_ck_ck1: Mat4, cov: Array
-) -> Vec3 | None:
-    """The gyroscope's mean reading where neither the images nor the IMU show any motion."""
-    if np.sqrt(np.trace(cov[:3, :3])) > STILL_STD_M:
-        return None
-    if nees(se3_log(np.ascontiguousarray(T_ck_ck1)), cov) / 6.0 > 2.0:
-        return None
-    inside = imu.between(int(stamps_ns[0]), int(stamps_ns[1]))
-    quiet = inside.gyro.std(axis=0).max() < MAX_STD[0] and inside.acc.std(axis=0).max() < MAX_STD[1]
-    return np.asarray(inside.gyro.mean(axis=0)) if quiet else None
 
 
 def track(
@@ -238,7 +230,7 @@ def track(
         tracker.keyframes,
         tracker.starts,
         tracker.log_scale,
-        tracker.slow_factor,
+        tracker.slow_factors,
         tuple(tracker.origins),
     )
 

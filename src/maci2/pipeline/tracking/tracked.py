@@ -5,6 +5,7 @@ from typing import Literal
 
 from maci2.estimation import InitResult
 from maci2.field_docs import document_fields
+from maci2.pipeline.tracking.slow_errors import NO_SLOW_ERRORS, SlowFactors
 from maci2.types import Array, Mat4, Vec3
 
 Health = Literal["initializing", "tracking", "bridging", "lost"]
@@ -71,9 +72,9 @@ class Track:
     log_scale: float = 0.0
     """Logarithm of true length over vision's, where vision left its scale in doubt."""
 
-    slow_factor: float = 1.0
-    """Factor on the variance of vertical and gyroscope bias that the last state has, for errors of
-    vision that last for seconds."""
+    slow_factors: SlowFactors = NO_SLOW_ERRORS
+    """Factors on the variance of vertical and biases that the last state has, for errors of vision
+    that last for seconds."""
 
     origins: tuple[Origin, ...] = ()
     """One of each segment."""

@@ -36,15 +36,6 @@ MEAN_SQUARE = 0.973
 PRECISION = 1e-3
 """Share of a lasting variance to which it is told."""
 
-SUMMED = (5, 10)
-"""Keyframes over which rotation innovations are summed: one and two seconds."""
-
-FEWEST_SUMS, SUMS = 5, 50
-"""Sums that slow errors are told from: five seconds at least, 100 at most."""
-
-SLOW_CHANCE_SIGMAS = 2.0
-"""Standard deviations of their mean square by which it must exceed its expectation."""
-
 CHANCE_SIGMAS = 3.0
 """Standard deviations of the mean square by which it must exceed its expectation."""
 
@@ -54,13 +45,12 @@ class VisualNoise:
 
     A factor for what comes and goes within a second, and a variance of rotation and of translation
     that lasts: none below what is stated, since good innovations do not make a measurement better
-    than it claims. Beside them, a factor for errors of rotation that last for seconds.
+    than it claims.
     """
 
     def __init__(self) -> None:
         self._squares: deque[Array] = deque(maxlen=POSES)
         self._lasting = (_LastingVariance(slice(0, 3)), _LastingVariance(slice(3, 6)))
-        self._slow = tuple(_SummedRotation(count) for count in SUMMED)
 
     @property
     def factor(self) -> float:
@@ -69,12 +59,6 @@ class VisualNoise:
             return 1.0
         ratio = float(np.median(np.concatenate(self._squares))) / MEDIAN_CHI2
         return min(ratio, LARGEST_FACTOR) if ratio > BY_CHANCE else 1.0
-
-    @property
-    def slow_factor(self) -> float:
-        """By how much errors of vision's rotation that last for seconds exceed what is reckoned
-        with: a factor on the variance of what averages them, vertical and gyroscope bias."""
-        return max(1.0, *(summed.ratio for summed in self._slow))
 
     def covariance(self, stated: Mat6) -> Mat6:
         """(6, 6) of a relative pose, with what its predecessors have shown."""
@@ -86,38 +70,9 @@ class VisualNoise:
         rho, phi = (lasting.variance for lasting in self._lasting)
         known = difference.cov + stated
         cov = known + np.diag([rho] * 3 + [phi] * 3)
-        used = difference.cov + self.covariance(stated)
-        for summed in self._slow:
-            summed.observe(difference.r[3:], used[3:, 3:])
         self._squares.append((square_root_information(cov) @ difference.r) ** 2)
         for lasting in self._lasting:
             lasting.observe(difference.r, known)
-
-
-class _SummedRotation:
-    """Sums of rotation innovations over consecutive keyframes, against their covariance.
-
-    Innovations of a filter that tells the truth are independent, so their covariances add up. Small
-    errors of the same sign hide in single innovations and show in sums.
-    """
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self._sum, self._cov, self._added = np.zeros(3), np.zeros((3, 3)), 0
-        self._squares: deque[Array] = deque(maxlen=SUMS)
-        self.ratio = 1.0  # of their mean square to its expectation; 1 where chance explains it
-
-    def observe(self, r: Array, cov: Array) -> None:
-        self._sum, self._cov, self._added = self._sum + r, self._cov + cov, self._added + 1
-        if self._added < self._count:
-            return
-        whitened = square_root_information(self._cov) @ self._sum
-        self._squares.append(np.minimum(whitened**2, LARGEST_SQUARE))
-        self._sum, self._cov, self._added = np.zeros(3), np.zeros((3, 3)), 0
-        if len(self._squares) >= FEWEST_SUMS:
-            ratio = float(np.mean(self._squares)) / MEAN_SQUARE
-            chance = SLOW_CHANCE_SIGMAS * np.sqrt(2.0 / (3 * len(self._squares)))
-            self.ratio = ratio if ratio > 1.0 + chance else 1.0
 
 
 class _LastingVariance:

@@ -5,7 +5,10 @@ from dataclasses import replace
 import numpy as np
 
 from maci2.gaussian import nees
+from maci2.imu import ImuMeasurements
+from maci2.imu.stationary import MAX_STD
 from maci2.lie import se3_log
+from maci2.types import NS
 from maci2.vision import RelativePoses, pose_noise
 
 STILL_CHI2 = 2.0
@@ -16,6 +19,9 @@ STILL_STD_M = 0.01
 
 REST_STD = (0.005, 0.0005)
 """Motion of a stationary device [deg, m] from keyframe to keyframe."""
+
+QUIET_S = 1.0
+"""Time over which an IMU has to read the same: a slow rotation that begins shows in it."""
 
 
 def is_still(motion: RelativePoses) -> bool:
@@ -34,3 +40,11 @@ def at_rest(motion: RelativePoses) -> RelativePoses:
         Ts_ck_ck1=np.tile(np.eye(4), (steps, 1, 1)),
         covs_T_ck_ck1=np.tile(pose_noise(*REST_STD), (steps, 1, 1)),
     )
+
+
+def is_quiet(imu: ImuMeasurements, stamp_ns: int) -> bool:
+    """Whether the samples of the last second before a time hardly vary."""
+    first_ns = max(stamp_ns - round(QUIET_S * NS), int(imu.stamps_ns[0]))
+    recent = imu.between(first_ns, stamp_ns)
+    spread = (recent.gyro.std(axis=0).max(), recent.acc.std(axis=0).max())
+    return bool(spread[0] < MAX_STD[0] and spread[1] < MAX_STD[1])

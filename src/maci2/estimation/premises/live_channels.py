@@ -1,0 +1,37 @@
+"""Channels that do not measure: an axis that is stuck, a sensor that repeats old values.
+
+What such a channel says fits some motion, and often a plausible one: chi-square alone does not find
+it, since biases and gravity take it up.
+"""
+
+from maci2.imu import ImuMeasurements
+from maci2.imu.repeated_values import MOST_HELD, changed, held_share, stuck_axis
+from maci2.types import NS, Array
+
+
+def dead_channels(imu: ImuMeasurements) -> tuple[str, ...]:
+    """Reasons not to trust samples of which some are no measurements; none for a sound IMU."""
+    rate_hz = (len(imu.stamps_ns) - 1) * NS / int(imu.stamps_ns[-1] - imu.stamps_ns[0])
+    gyro = imu.gyro if imu.removed_gyro is None else imu.gyro + imu.removed_gyro
+    acc = imu.acc if imu.removed_acc is None else imu.acc + imu.removed_acc
+    if not (changed(gyro).any() or changed(acc).any()):
+        return ()  # a simulated device that stands still, without noise
+    return _dead("gyroscope", gyro, rate_hz) + _dead("accelerometer", acc, rate_hz)
+
+
+def _dead(sensor: str, values: Array, rate_hz: float) -> tuple[str, ...]:
+    stuck = stuck_axis(values, rate_hz)
+    if stuck is not None:
+        return (
+            f"the {sensor}'s {'xyz'[stuck.axis]} axis reads {values[stuck.start, stuck.axis]:g} "
+            f"for {stuck.length / rate_hz:.1f} s while other axes change: it is stuck; check "
+            "the sensor and the columns of the samples",
+        )
+    held = held_share(values)
+    if held < MOST_HELD:
+        return ()
+    return (
+        f"{100.0 * held:.0f} % of the {sensor}'s samples are copies of the one before: it measures "
+        f"{(1.0 - held) * rate_hz:.0f} times a second, not {rate_hz:.0f}, and what it says is old; "
+        "read it no faster than it measures, and leave copies out",
+    )
