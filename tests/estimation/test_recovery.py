@@ -251,9 +251,7 @@ def test_a_general_solver_finds_the_same_initialization_and_covariance(sphere):
     result = initialize(window.imu, window.vision, window.truth.T_b_c, config)
     assert result.report.inflation == 1.0
     reference = Reference(window, result.state, False, config)
-    # Biases are corrected to first order while that is within a thousandth of the noise; a
-    # thousandth of the standard deviation of the accelerometer bias is 5e-5 m/s^2.
-    assert_same_optimum(reference, result.report, atol=1e-5, rtol=1e-6)
+    assert_same_optimum(reference, result.report)
     assert_same_covariance(reference, result.posterior)
 
 

@@ -1,6 +1,5 @@
 """Solver: measurements and an initial guess give state, posterior and report."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -30,12 +29,14 @@ from maci2.imu import (
     rates_at_keyframes,
 )
 from maci2.lie import se3_adj, se3_inv
-from maci2.types import Array
 from maci2.vision import RelativePoses
 
-RELINEARIZE_ABOVE = 1e-3
-"""Second-order error of the bias correction above which samples are integrated anew, in standard
-deviations of the preintegrated rotation."""
+RELINEARIZE_ABOVE = 1e-9
+"""Second-order error of the bias correction [rad] above which samples are integrated anew."""
+
+RELINEARIZE_FREED_ABOVE = 1e-7
+"""The same where constants are freed to be tested: a thousandth of a gyroscope's noise over a
+relative pose."""
 
 MAX_ROUNDS = 8
 """Solutions before the rest is left as it is."""
@@ -86,7 +87,8 @@ def solve(
             chi_square = optimum.cost
         if not (optimum.converged and np.isfinite(optimum.cost)):
             break
-        if _bias_moved_far(x.bg, pre):
+        turn = np.linalg.norm(x.bg - pre.bias_gyro) * pre.dt.max()
+        if 0.5 * turn**2 > (RELINEARIZE_FREED_ABOVE if constants else RELINEARIZE_ABOVE):
             pre = preintegrate(imu, vision.stamps_ns, x.bg, x.ba, config.rule)
         elif optimum.cost > (chdtri(dof, 1.0 - CHI2_LEVEL) if inflation == 1.0 else SETTLED * dof):
             inflation *= optimum.cost / dof
@@ -97,13 +99,6 @@ def solve(
         report = _with_constants(report, x, cov)
     state = _state(x, imu, vision)
     return state, _posterior(x, cov, unknowns) if cov.positive else None, report
-
-
-def _bias_moved_far(bg: Array, pre: Preintegrated) -> bool:
-    """Whether first-order correction does not carry preintegration to a gyroscope bias."""
-    away, longest_s = bg - pre.bias_gyro, pre.dt.max()
-    std = math.sqrt(pre.cov[:, 0, 0].min())
-    return bool(0.5 * (away @ away) * longest_s**2 > RELINEARIZE_ABOVE * std)
 
 
 def _with_constants(report: SolveReport, x: Variables, cov: Covariances) -> SolveReport:
