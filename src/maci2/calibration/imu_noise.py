@@ -13,7 +13,6 @@ from maci2.calibration.noise_likelihood import (
     likelihood_slope,
     other_kinds,
 )
-from maci2.calibration.whitened_factors import CAMERA, POSITIONS
 from maci2.chain import (
     Border,
     CameraMotions,
@@ -26,6 +25,7 @@ from maci2.chain import (
     States,
     solve_chain,
 )
+from maci2.chain.whitened_factors import CAMERA, POSITIONS
 from maci2.sensors import ImuNoise
 from maci2.types import Array
 

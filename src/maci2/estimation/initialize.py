@@ -12,6 +12,7 @@ from maci2.estimation.confirmation import Evidence
 from maci2.estimation.freed_constants import free_constants
 from maci2.estimation.initial_guess import start_values
 from maci2.estimation.levenberg_marquardt import Variables
+from maci2.estimation.motion_choice import choose_motions, with_choice
 from maci2.estimation.outlier_rejection import inlier_poses, resolved, suspicious, without
 from maci2.estimation.premises import (
     Premises,
@@ -70,6 +71,8 @@ def initialize(
     require_window(imu, vision)
 
     vision, offset_s = on_imu_clock(imu, vision, config)
+    choice = choose_motions(imu, vision, T_b_c, config)
+    vision = choice.vision
     solved = _solve(imu, vision, T_b_c, config, offset_s)
     if config.robust and suspicious(solved.report):
         inliers = inlier_poses(imu, vision, T_b_c, config)
@@ -81,7 +84,8 @@ def initialize(
         evidence = Evidence(with_window_samples(premises, imu))
     else:
         evidence = _window_evidence(imu, vision, solved, T_b_c, config)
-    report = replace(solved.report, solve_ms=1e3 * (time.perf_counter() - began))
+    solve_ms = 1e3 * (time.perf_counter() - began)
+    report = with_choice(replace(solved.report, solve_ms=solve_ms), choice)
     return judge_initialization(
         solved.state,
         solved.posterior,

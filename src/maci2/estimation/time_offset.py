@@ -59,14 +59,8 @@ def _with_margin(imu: ImuMeasurements, vision: RelativePoses) -> RelativePoses:
             f"{LARGEST_S:g} s beyond the keyframes to look for a time offset; give a longer "
             "recording or take the offset as known."
         )
-    steps = inside[:-1] & inside[1:]
-    return replace(
-        vision,
-        stamps_ns=vision.stamps_ns[inside],
-        Ts_ck_ck1=vision.Ts_ck_ck1[steps],
-        covs_T_ck_ck1=vision.covs_T_ck_ck1[steps],
-        reasons=tuple(vision.reasons[k] for k in np.flatnonzero(steps)),
-    )
+    kept = np.flatnonzero(inside)
+    return vision.part(int(kept[0]), int(kept[-1]))
 
 
 def coarse_time_offset(imu: ImuMeasurements, vision: RelativePoses, rule: Rule) -> float:

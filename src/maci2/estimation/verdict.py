@@ -31,6 +31,7 @@ from maci2.estimation.verdict_checks import (
     SURE,
     Check,
     against,
+    choices,
     plausible_bias,
     plausible_scale,
     rejections,
@@ -128,7 +129,7 @@ def judge_initialization(
         against("velocity", velocity, limits.velocity, "m/s"),
         plausible_bias(state, prior),
         plausible_scale(report.scale or 1.0, 0.0, vision.std_scale),
-        rejections(report, int(vision.measured.sum())),
+        *(check(report, int(vision.measured.sum())) for check in (rejections, choices)),
     ]
     unconfirmed = []
     if not contradicted:
@@ -180,6 +181,7 @@ def judge_calibration(
     checks.append(plausible_scale(report.scale or 1.0, 0.0, vision.std_scale))
     if scale is not None:
         checks.append(plausible_scale(scale.scale, scale.std, STD_ACC_SCALE))
+    checks += [check(report, int(vision.measured.sum())) for check in (rejections, choices)]
     checks.extend(further)
     status, reasons = worst(checks)
     reasons += _consistency(report, vision, rotations.residuals)
