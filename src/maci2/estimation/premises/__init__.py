@@ -6,6 +6,7 @@ from maci2.estimation.premises.contradictions import (
     contradicted_axes,
     contradictions,
     contradictions_of_calibration,
+    samples_contradicted,
 )
 from maci2.estimation.premises.evidence import (
     PremiseEvidence,
@@ -25,6 +26,7 @@ __all__ = [
     "contradictions",
     "contradictions_of_calibration",
     "sample_rate",
+    "samples_contradicted",
     "window_premises",
     "with_window_samples",
 ]
