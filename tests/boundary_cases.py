@@ -208,9 +208,10 @@ def entries(folder: Path) -> dict[str, Entry]:
             v_w=[truth.v_w.T, "x", None], bias_gyro=[truth.v_w[1:], 7], bias_acc=[truth.v_w[0]],
         ),
         "RelativePoses": dataclass_entry(
-            replace(vision, std_scale=0.1), ("reasons", "frame"), std_scale=[0.7, -0.1],
+            replace(vision, std_scale=0.1), ("reasons", "frame", "motions"), std_scale=[0.7, -0.1],
             covs_T_ck_ck1=[bad[1:] for bad in bad_covs], frame=["lens", None, 7],
             reasons=[("",), "text", 7, None, [1] * 9],
+            motions=[((),), "text", 7, None, [1] * 9],
         ),
         "RelativePoses.from_absolute": Entry(
             maci2.RelativePoses.from_absolute,

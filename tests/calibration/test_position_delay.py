@@ -39,7 +39,8 @@ def measurements(seed, delay_s):
 
 def delay_of(imu, vision):
     config = SolverConfig()
-    solved, on_clock, _ = solve_from_nothing(imu, vision, NOTHING_KNOWN, config)
+    solved, choice, _ = solve_from_nothing(imu, vision, NOTHING_KNOWN, config)
+    on_clock = choice.vision
     return position_delay(imu, on_clock, solved, NOTHING_KNOWN, config)
 
 

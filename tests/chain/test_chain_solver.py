@@ -17,7 +17,7 @@ from maci2.chain import (
     without_first,
     zero_velocity,
 )
-from maci2.chain.chain_arrays import GROUPS
+from maci2.chain.chain_arrays import GROUPS, NO_ROWS
 from maci2.chain.chain_assembly import assemble
 from maci2.chain.chain_equations import (
     CARRIED,
@@ -96,6 +96,7 @@ def dense_information(solution):
         solution.columns,
         system,
         np.zeros(GROUPS),
+        NO_ROWS,
     )
     H = np.zeros((15 * n + free, 15 * n + free))
     H[15 * n :, 15 * n :] = system.D
@@ -120,7 +121,8 @@ def test_posterior_blocks_equal_those_of_the_dense_inverse(solved):
     border = np.arange(15 * n, len(H))
     at = np.concatenate([np.arange(15 * k, 15 * k + 30), border])
     unit = np.outer(std[at], std[at])
-    np.testing.assert_allclose(posterior.joint(k) / unit, cov[np.ix_(at, at)] / unit, atol=1e-6)
+    (joint,) = posterior.joints(np.array([k]), neighbours=True)
+    np.testing.assert_allclose(joint / unit, cov[np.ix_(at, at)] / unit, atol=1e-6)
     assert posterior.border.shape == (20, 20)
 
 

@@ -73,6 +73,23 @@ def test_every_job_that_a_command_needs_exists():
     assert named <= set(JOBS)
 
 
+@pytest.mark.parametrize(
+    ("name", "vision", "tracks_images"),
+    [
+        ("calibrate", "", True),
+        ("calibrate", "images", True),
+        ("calibrate", "truth:0.05,0.003", False),
+        ("check", "", False),
+        ("check", "images", True),
+        ("track", "", True),
+    ],
+)
+def test_the_kernels_of_odometry_are_compiled_only_where_images_are_tracked(
+    name, vision, tracks_images
+):
+    assert ("odometry" in command.jobs_of(name, vision)) == tracks_images
+
+
 def test_every_command_named_for_its_kernels_exists():
     import typer
 

@@ -192,6 +192,40 @@ def test_auto_interprets_until_the_cache_has_what_is_needed(tmp_path):
     assert run.stdout.startswith("False ()")
 
 
+BRIGHT = """
+from maci2.compile import kernel, use_kernels
+{choice}
+
+@kernel
+def plain(x):
+    return x + 1.0
+
+@kernel(per_pixel=True)
+def brighter(x):
+    return x * 2.0
+
+@kernel(per_pixel=True)
+def much_brighter(x):
+    return brighter(brighter(x))
+
+print(type(plain).__name__, plain(1.0), type(much_brighter).__name__, much_brighter(1.0))
+"""
+
+
+@pytest.mark.parametrize(
+    ("mode", "kinds"),
+    [("auto", ("function", "Kernel")), ("interpreted", ("function", "function"))],
+)
+def test_kernels_over_pixels_are_compiled_where_others_wait_for_a_cache(tmp_path, mode, kinds):
+    plain, per_pixel = kinds
+    (tmp_path / "bright.py").write_text(
+        BRIGHT.format(choice=f"use_kernels({mode!r}, ('initialize',))")
+    )
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import bright"
+    run = python(code, NUMBA_CACHE_DIR=str(tmp_path / "cache"), MACI2_KERNELS="")
+    assert run.stdout.split() == [plain, "2.0", per_pixel, "4.0"], run.stderr
+
+
 def test_a_kernel_survives_pickling_and_keeps_its_name_and_docstring():
     assert pickle.loads(pickle.dumps(so3_exp)) is so3_exp
     assert so3_exp.__name__ == "so3_exp"

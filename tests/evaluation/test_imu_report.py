@@ -103,6 +103,24 @@ def test_figures_are_drawn(flight, tmp_path):
         "imu_growth.png",
     ]
     assert all(path.stat().st_size > 5000 for path in paths)
+    both = plot_figures(report | {"audited": report}, tmp_path)
+    assert {path.name for path in both} - {path.name for path in paths} == {
+        "imu_bins_0.25_audited.png",
+        "imu_bins_1.0_audited.png",
+    }
+
+
+def test_the_command_prints_and_writes_scores_against_both_truths(flight, tmp_path):
+    write_euroc(flight, tmp_path / "flight")
+    record = tmp_path / "report.json"
+    arguments = ["imu-report", str(tmp_path / "flight"), "--imu", "datasheet", "--no-baselines"]
+    result = CliRunner().invoke(app, [*arguments, "--json", str(record)], catch_exceptions=False)
+    assert result.exit_code == 0
+    said = " ".join(result.output.split())
+    assert "against the ground truth as published" in said
+    assert "against the audited ground truth" in said
+    report = json.loads(record.read_text(encoding="utf-8"))
+    assert set(report["audited"]["average"]["datasheet"]["nees"]) == {"0.25", "1.0"}
 
 
 def test_the_model_command_lists_and_prints_cards():

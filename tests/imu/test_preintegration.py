@@ -256,3 +256,13 @@ def test_all_segments_at_once_with_numpy_equal_the_compiled_kernel(rule, motion)
     of_arrays, of_kernel = preintegrate_arrays(*arguments), preintegrate_segments(*arguments)
     for values, expected in zip(of_arrays, of_kernel, strict=True):
         assert_close_to(values, expected)
+
+
+def test_no_segments_at_once_with_numpy_give_empty_arrays_as_the_compiled_kernel_does():
+    imu, no_ns = samples("zero"), np.zeros(0, np.int64)
+    arguments = (
+        imu.stamps_ns, imu.gyro, imu.acc, imu.var_gyro, imu.var_acc, imu.cov_0,
+        no_ns, no_ns, np.zeros((0, 6)), True,
+    )  # fmt: skip
+    of_arrays, of_kernel = preintegrate_arrays(*arguments), preintegrate_segments(*arguments)
+    assert [values.shape for values in of_arrays] == [values.shape for values in of_kernel]

@@ -7,6 +7,7 @@ from maci2.gaussian import nees
 from maci2.lie import se3_exp, se3_inv, se3_log
 from maci2.types import Array
 from maci2.vision.outlier_rejection import consensus_pose, most_common_motion, second_motion
+from maci2.vision.predicted_rotation import PredictedRotation
 from maci2.vision.relative_pose import CONTAMINATION, contamination_scale, doubt
 from maci2.vision.two_frame import (
     INLIER_CHI2,
@@ -193,4 +194,21 @@ def test_a_small_thing_that_moves_raises_no_doubt() -> None:
     covs = covariances(180)
     pose = consensus_pose(matches, covs, CAMERA)
     assert second_motion(matches, covs, CAMERA, pose) is None
-    assert not doubt(pose, None).any()
+
+
+def test_a_small_thing_with_the_predicted_rotation_is_a_possible_motion_but_no_doubt() -> None:
+    """Whoever knows more may choose it; the covariance does not grow for it."""
+    rng = np.random.default_rng(6)
+    THING_ALONG = WORLD.copy()
+    THING_ALONG[:3, 3] = [-0.1, 0.05, 0.1]
+    matches = together(seen(WORLD, 140, rng), seen(THING_ALONG, 40, rng))
+    covs = covariances(180)
+    pose = consensus_pose(matches, covs, CAMERA)
+    predicted = PredictedRotation(WORLD[:3, :3], 1e-4 * np.eye(3))
+    found = second_motion(matches, covs, CAMERA, pose, predicted)
+    assert found is not None
+    assert found.share == pytest.approx(40 / 180, abs=0.04)
+    away = se3_log(found.pose.T_ck_ck1 @ se3_inv(THING_ALONG))
+    assert nees(away, found.pose.cov) < 25.0
+    assert not doubt(pose, found).any()
+    assert second_motion(matches, covs, CAMERA, pose) is None

@@ -9,7 +9,14 @@ from helpers import chi_square_band, twist
 from maci2.errors import MeasurementError
 from maci2.gaussian import nees
 from maci2.lie import se3_exp, se3_inv, se3_log
-from maci2.vision import RelativePoses, any_motion, load_relative_poses, save_relative_poses
+from maci2.vision import (
+    PossibleMotion,
+    RelativePoses,
+    any_motion,
+    load_relative_poses,
+    poses_from_measurements,
+    save_relative_poses,
+)
 
 STAMPS_NS = np.array([100, 200, 300, 450], dtype=np.int64) * 1_000_000
 
@@ -243,3 +250,55 @@ def test_accumulated_covariances_that_shrink_are_refused_with_the_remedy():
         RelativePoses.from_absolute(
             STAMPS_NS, absolute_poses(np.random.default_rng(4)), covs, "accumulated"
         )
+
+
+def in_doubt():
+    """Poses of which the middle one has two possible motions."""
+    sound = poses()
+    two = tuple(
+        PossibleMotion(sound.Ts_ck_ck1[k], sound.covs_T_ck_ck1[k], share)
+        for k, share in ((1, 0.7), (2, 0.3))
+    )
+    return replace(sound, motions=((), two, ()))
+
+
+def test_possible_motions_survive_a_file_and_a_cut(tmp_path):
+    written = in_doubt()
+    save_relative_poses(tmp_path / "poses.npz", written)
+    read = load_relative_poses(tmp_path / "poses.npz")
+    some = poses_from_measurements(read, int(STAMPS_NS[1]), int(STAMPS_NS[3]))
+    assert [len(motions) for motions in read.motions] == [0, 2, 0]
+    assert [len(motions) for motions in some.motions] == [2, 0]
+    for one, other in zip(some.motions[0], written.part(1, 2).motions[0], strict=True):
+        np.testing.assert_array_equal(one.T_ck_ck1, other.T_ck_ck1)
+        np.testing.assert_array_equal(one.cov_T_ck_ck1, other.cov_T_ck_ck1)
+        assert one.share == other.share
+
+
+def test_a_motion_of_no_pose_is_named(tmp_path):
+    save_relative_poses(tmp_path / "whole.npz", in_doubt())
+    with np.load(tmp_path / "whole.npz") as content:
+        arrays = dict(content)
+    arrays["motion_pose"] = arrays["motion_pose"] + 2
+    np.savez(tmp_path / "poses.npz", **arrays)
+    with pytest.raises(MeasurementError, match="motion_pose is 3, needed 0 to 2"):
+        load_relative_poses(tmp_path / "poses.npz")
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "message"),
+    [
+        ("T_ck_ck1", 2.0 * np.eye(4), "T_ck_ck1 of a motion"),
+        ("cov_T_ck_ck1", -np.eye(6), "cov_T_ck_ck1 of a motion"),
+        ("share", 1.5, "share of a motion is 1.5, needed from 0 to 1"),
+    ],
+)
+def test_a_motion_without_meaning_is_refused(part, value, message):
+    sound = in_doubt().motions[1][0]
+    with pytest.raises(MeasurementError, match=message):
+        replace(sound, **{part: value})
+
+
+def test_motions_must_be_given_for_every_pose():
+    with pytest.raises(MeasurementError, match="found 1 motions, needed 3"):
+        replace(poses(), motions=((),))

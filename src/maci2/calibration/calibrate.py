@@ -23,6 +23,7 @@ from maci2.estimation import CalibrationLimits, CalibrationResult, SolverConfig
 from maci2.estimation.config import DEFAULT_CONFIG
 from maci2.estimation.initial_guess import lever_arm, start_values
 from maci2.estimation.initialize import require_arguments
+from maci2.estimation.motion_choice import MotionChoice, choose_motions, with_choice
 from maci2.estimation.premises import window_premises
 from maci2.estimation.rotation_alignment import (
     RotationAlignment,
@@ -88,13 +89,15 @@ def calibrate(
     require_type(limits, CalibrationLimits, "limits", "CalibrationLimits()")
     require_window(imu, vision)
 
-    solved, vision, aligned = solve_from_nothing(imu, vision, mounting, config)
+    solved, choice, aligned = solve_from_nothing(imu, vision, mounting, config)
+    vision = choice.vision
     found = solved.posterior()
     frame = frame_covariance(vision.std_frame, solved.solution.border.T_b_c)
     posterior = None if found is None else calibrated_posterior(solved, found, frame)
     scale = measured_scale(imu, vision, solved, mounting, config)
     progress = calibration_progress(solved, frame)
     report = solve_report(solved, found, 1e3 * (time.perf_counter() - began))
+    report = with_choice(report, choice)
     state = calibrated_state(solved, imu)
     premises = window_premises(imu, vision, state.T_b_c, config.rule, False)
     checks = [one_instant(position_delay(imu, vision, solved, mounting, config))]
@@ -107,10 +110,26 @@ def calibrate(
 
 def solve_from_nothing(
     imu: ImuMeasurements, vision: RelativePoses, mounting: MountingPrior, config: SolverConfig
-) -> tuple[Solved, RelativePoses, RotationAlignment]:
-    """The solved chain, vision on the IMU's clock as far as angles tell it, and what rotations
-    alone say of the mounting."""
+) -> tuple[Solved, MotionChoice, RotationAlignment]:
+    """The solved chain, vision on the IMU's clock as far as angles tell it, with the motions that
+    the IMU chose, and what rotations alone say of the mounting."""
     vision, offset_s = on_imu_clock(imu, vision, config)
+    solved, aligned = _solved(imu, vision, offset_s, mounting, config)
+    # Extrinsics first: without them the IMU says nothing of a camera's motion.
+    choice = choose_motions(imu, vision, solved.solution.border.T_b_c, config)
+    if choice.vision is not vision:
+        solved, aligned = _solved(imu, choice.vision, offset_s, mounting, config)
+    return solved, choice, aligned
+
+
+def _solved(
+    imu: ImuMeasurements,
+    vision: RelativePoses,
+    offset_s: float,
+    mounting: MountingPrior,
+    config: SolverConfig,
+) -> tuple[Solved, RotationAlignment]:
+    """The chain solved with vision on the IMU's clock, and what rotations alone say."""
     prior = imu.bias_prior
     pre = preintegrate(imu, vision.stamps_ns, prior.mean_gyro, prior.mean_acc, config.rule)
     R_b_c = rotation_from_rates(pre, vision)
@@ -125,7 +144,7 @@ def solve_from_nothing(
         for start in _rotations_to_try(imu, vision, pre, aligned, mounting)
     ]
     best = min(solutions, key=lambda s: (not s.solution.converged, s.chi_square))
-    return best, vision, aligned
+    return best, aligned
 
 
 def _require_choices(config: SolverConfig) -> None:

@@ -13,10 +13,10 @@ import numpy as np
 
 from maci2.calibration.noise_likelihood import moved_by, other_kinds, predicted_by
 from maci2.calibration.noise_windows import compose_windows
-from maci2.calibration.whitened_factors import IMU, WhitenedFactors, whitened_factors
 from maci2.chain import ChainProblem, ChainSolution, chain_posterior
 from maci2.chain.chain_posterior import normal_equations
 from maci2.chain.chain_state import POSITION, ROTATION, VELOCITY
+from maci2.chain.whitened_factors import IMU, WhitenedFactors, whitened_factors
 from maci2.gaussian import square_root_information
 from maci2.types import Array
 

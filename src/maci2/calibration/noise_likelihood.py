@@ -14,7 +14,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from maci2.calibration.whitened_factors import (
+from maci2.chain import ChainProblem, ChainSolution, chain_posterior
+from maci2.chain.chain_assembly import walking_covariance
+from maci2.chain.chain_elimination import back_substitute, factor
+from maci2.chain.chain_posterior import normal_equations
+from maci2.chain.chain_state import STATE
+from maci2.chain.propagation import Spans, integrate_spans
+from maci2.chain.whitened_factors import (
     CAMERA,
     IMU,
     ORIENTATIONS,
@@ -22,12 +28,6 @@ from maci2.calibration.whitened_factors import (
     WhitenedFactors,
     whitened_factors,
 )
-from maci2.chain import ChainProblem, ChainSolution, chain_posterior
-from maci2.chain.chain_assembly import walking_covariance
-from maci2.chain.chain_elimination import back_substitute, factor
-from maci2.chain.chain_posterior import normal_equations
-from maci2.chain.chain_state import STATE
-from maci2.chain.propagation import Spans, integrate_spans
 from maci2.estimation.normal_equations import System
 from maci2.types import Array
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from maci2.calibration.whitened_factors import WhitenedFactors
 from maci2.chain import ChainPosterior, ChainSolution
 from maci2.chain.chain_state import STATE
+from maci2.chain.whitened_factors import WhitenedFactors
 from maci2.errors import MeasurementError
 from maci2.sensors.truth_covariance import TruthCovariance
 from maci2.types import Array, Stamps

@@ -82,3 +82,21 @@ class Factors(NamedTuple):
     positions: Timed
     orientations: Timed
     priors: StackedPriors
+
+
+class FactorRows(NamedTuple):
+    """Derivatives and residuals of single factors, (m, d, columns [state(s), residual, free
+    constants]) of each kind; arrays without entries have none kept."""
+
+    imu: Array
+    """(n - 1, 15, 31 + b)"""
+    camera: Array
+    """(m, 6, 31 + b)"""
+    positions: Array
+    """(m, 3, 16 + b)"""
+    orientations: Array
+    """(m, 3, 16 + b)"""
+
+
+NO_ROWS = FactorRows(*4 * [np.zeros((0, 0, 0))])
+"""Rows of a linearization that is asked for normal equations only."""

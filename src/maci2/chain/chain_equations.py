@@ -13,6 +13,7 @@ from maci2.chain.chain_arrays import (
     ORIENTATION_GROUP,
     POSITION_GROUP,
     PRIOR_GROUP,
+    FactorRows,
     Factors,
     Indices,
     StackedPriors,
@@ -32,6 +33,7 @@ from maci2.chain.chain_gram import (
     ROOM,
     add_pair,
     add_single,
+    keep_rows,
     places,
 )
 from maci2.chain.chain_state import BORDER, STATE, Border, Columns, States
@@ -96,8 +98,10 @@ def linearize(
     columns: Columns,
     system: System,
     costs: Array,
+    kept: FactorRows,
 ) -> None:
-    """Fill `system` with the normal equations and `costs` (5,) with the cost of each kind."""
+    """Fill `system` with the normal equations, `costs` (5,) with the cost of each kind, and `kept`
+    with the rows of each factor where it has room for them."""
     ties, priors = factors.ties, factors.priors
     n, b = len(states.v_w), len(system.D)
     J, white = np.zeros((STATE, ROOM)), np.zeros((STATE, ROOM))
@@ -117,14 +121,16 @@ def linearize(
         if k < n - 1:
             tie_factor(ties, k, -1, states, border, carried, J)
             costs[IMU_GROUP] += add_pair(J, ties.white[k], NO_LOSS, 0.0, to_imu, white, H)
+            keep_rows(J, to_imu, k, kept.imu)
         while at_camera < len(ties.camera_index) and ties.camera_index[at_camera] == k:
             tie_factor(ties, k, at_camera, states, border, carried, J)
             W, loss = ties.camera_white[at_camera], ties.camera_loss
             costs[CAMERA_GROUP] += add_pair(J, W, int(loss[0]), loss[1], to_camera, white, H)
+            keep_rows(J, to_camera, at_camera, kept.camera)
             at_camera += 1
         at_position, at_orientation = _add_timed(
             factors, k, at_position, at_orientation, states, border, to_position, to_orientation,
-            T, carried[0], J, white, H, costs,
+            T, carried[0], J, white, H, costs, kept,
         )  # fmt: skip
         _distribute(H, k, system)
     for i in range(len(priors.at_state)):
@@ -147,6 +153,7 @@ def _add_timed(
     white: Array,
     H: Array,
     costs: Array,
+    kept: FactorRows,
 ) -> tuple[int, int]:
     """Positions and orientations of state k; returns where those of the next state begin.
 
@@ -158,6 +165,7 @@ def _add_timed(
         i, j = at_position, at_orientation
         timed_factor(p, i, states, border, T, carried, J)
         costs[POSITION_GROUP] += add_single(J, p.white[i], loss_p, p.loss[1], to_position, white, H)
+        keep_rows(J, to_position, i, kept.positions)
         at_position += 1
         same = j < len(r.at_state) and r.at_state[j] == k and r.spans.dt[j] == p.spans.dt[i]
         if same and _remaining(p, i, border) == _remaining(r, j, border):
@@ -165,6 +173,7 @@ def _add_timed(
             costs[ORIENTATION_GROUP] += add_single(
                 J, r.white[j], loss_r, r.loss[1], to_orientation, white, H
             )
+            keep_rows(J, to_orientation, j, kept.orientations)
             at_orientation += 1
     while at_orientation < len(r.at_state) and r.at_state[at_orientation] == k:
         j = at_orientation
@@ -172,6 +181,7 @@ def _add_timed(
         costs[ORIENTATION_GROUP] += add_single(
             J, r.white[j], loss_r, r.loss[1], to_orientation, white, H
         )
+        keep_rows(J, to_orientation, j, kept.orientations)
         at_orientation += 1
     return at_position, at_orientation
 

@@ -118,6 +118,20 @@ def _add_border(
 
 
 @kernel
+def keep_rows(J: Array, place: Indices, index: int, kept: Array) -> None:
+    """Copy a factor's rows, its constants' columns in the order of all that are free."""
+    if len(kept) == 0:
+        return
+    rows = kept.shape[1]
+    states = STATE if rows == 3 else 2 * STATE
+    for r in range(rows):
+        for c in range(states + 1):
+            kept[index, r, c] = J[r, c]
+        for q in range(place.shape[1]):
+            kept[index, r, states + 1 + place[1, q] - PAIR] = J[r, place[0, q]]
+
+
+@kernel
 def places(columns: Columns, which: int) -> Indices:
     """(2, m) columns of free constants in the factor of the IMU (0), camera (1), position (2) or
     orientation (3), and where in H they go."""

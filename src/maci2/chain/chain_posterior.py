@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from maci2.chain.chain_arrays import GROUPS
+from maci2.chain.chain_arrays import GROUPS, NO_ROWS, FactorRows, Indices
 from maci2.chain.chain_elimination import factor, inverse_blocks
 from maci2.chain.chain_equations import empty_system, linearize
 from maci2.chain.chain_solver import ChainSolution
@@ -42,21 +42,25 @@ class ChainPosterior:
         cov[np.ix_(used, used)] = self.free[np.ix_(at, at)]
         return cov
 
-    def joint(self, k: int) -> Array:
-        """(30 + b, 30 + b) of state k, state k + 1 and the free constants."""
-        s, b = STATE, len(self.free)
-        cov = np.zeros((2 * s + b, 2 * s + b))
-        cov[:s, :s], cov[s : 2 * s, s : 2 * s] = self.states[k], self.states[k + 1]
-        cov[:s, s : 2 * s], cov[s : 2 * s, :s] = self.neighbours[k], self.neighbours[k].T
-        cov[:s, 2 * s :], cov[s : 2 * s, 2 * s :] = self.with_border[k], self.with_border[k + 1]
-        cov[2 * s :, :s] = self.with_border[k].T
-        cov[2 * s :, s : 2 * s] = self.with_border[k + 1].T
-        cov[2 * s :, 2 * s :] = self.free
+    def joints(self, k: Indices, neighbours: bool) -> Array:
+        """(m, 30 + b, 30 + b) of states k, states k + 1 and the free constants, or without
+        neighbours (m, 15 + b, 15 + b)."""
+        s, states = STATE, 2 * STATE if neighbours else STATE
+        cov = np.empty((len(k), states + len(self.free), states + len(self.free)))
+        cov[:, states:, states:] = self.free
+        for at, index in ((0, k), (s, k + 1))[: states // s]:
+            own = slice(at, at + s)
+            cov[:, own, own], cov[:, own, states:] = self.states[index], self.with_border[index]
+            cov[:, states:, own] = np.swapaxes(self.with_border[index], 1, 2)
+        if neighbours:
+            cov[:, :s, s:states] = self.neighbours[k]
+            cov[:, s:states, :s] = np.swapaxes(self.neighbours[k], 1, 2)
         return cov
 
 
-def normal_equations(solution: ChainSolution) -> System:
-    """Normal equations of the whole chain at the optimum."""
+def normal_equations(solution: ChainSolution, kept: FactorRows = NO_ROWS) -> System:
+    """Normal equations of the whole chain at the optimum; `kept` is filled with the rows of its
+    factors."""
     system = empty_system(len(solution.states.v_w), int(solution.columns.max()) + 1)
     linearize(
         solution.factors,
@@ -65,6 +69,7 @@ def normal_equations(solution: ChainSolution) -> System:
         solution.columns,
         system,
         np.zeros(GROUPS),
+        kept,
     )
     return system
 

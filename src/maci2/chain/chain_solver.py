@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from maci2.chain.chain_arrays import GROUPS, Factors
+from maci2.chain.chain_arrays import GROUPS, NO_ROWS, Factors
 from maci2.chain.chain_assembly import assemble
 from maci2.chain.chain_elimination import back_substitute, factor
 from maci2.chain.chain_equations import empty_system, linearize
@@ -120,7 +120,7 @@ def minimise(
     system, moved_system = empty_system(n, free), empty_system(n, free)
     work = empty_system(n, free) if work is None else work
     costs, moved_costs = np.zeros(GROUPS), np.zeros(GROUPS)
-    linearize(factors, states, border, columns, system, costs)
+    linearize(factors, states, border, columns, system, costs, NO_ROWS)
     damping = LEAST_DAMPING
     for iteration in range(1, config.max_iterations + 1):
         _damp(system, damping, work)
@@ -133,7 +133,7 @@ def minimise(
             rounding = 1e-13 * abs(cost)
             if decrement < max(config.decrement, rounding):
                 return moved, moved_border, costs, iteration, True
-            linearize(factors, moved, moved_border, columns, moved_system, moved_costs)
+            linearize(factors, moved, moved_border, columns, moved_system, moved_costs, NO_ROWS)
             if moved_costs.sum() <= cost + rounding:
                 states, border = moved, moved_border
                 system, moved_system = moved_system, system

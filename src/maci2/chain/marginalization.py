@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from maci2.chain.chain_arrays import GROUPS, Factors, Timed
+from maci2.chain.chain_arrays import GROUPS, NO_ROWS, Factors, Timed
 from maci2.chain.chain_assembly import stack_priors
 from maci2.chain.chain_equations import empty_system, linearize
 from maci2.chain.chain_measurements import ChainProblem, GaussianPrior
@@ -28,7 +28,9 @@ def marginalize_first(solution: ChainSolution) -> GaussianPrior:
     columns = solution.columns
     free = int(columns.max()) + 1
     system, costs = empty_system(2, free), np.zeros(GROUPS)
-    linearize(_touching_first(solution.factors), states, solution.border, columns, system, costs)
+    linearize(
+        _touching_first(solution.factors), states, solution.border, columns, system, costs, NO_ROWS
+    )
     rest = STATE + free
     H = np.zeros((STATE, rest))
     H[:, :STATE], H[:, STATE:] = system.B[0], system.C[0]

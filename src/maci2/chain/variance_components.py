@@ -13,9 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtri
 
-from maci2.chain.chain_arrays import Factors, Indices
-from maci2.chain.chain_equations import tie_factor, timed_factor
-from maci2.chain.chain_gram import PAIR, ROOM, SINGLE, places
 from maci2.chain.chain_measurements import (
     ChainProblem,
     MarkerOrientations,
@@ -23,9 +20,8 @@ from maci2.chain.chain_measurements import (
 )
 from maci2.chain.chain_posterior import ChainPosterior, chain_posterior
 from maci2.chain.chain_solver import ChainConfig, ChainSolution, solve_chain
-from maci2.chain.chain_state import STATE, Border, Columns, States
-from maci2.chain.propagation import CARRIED
-from maci2.compile import kernel
+from maci2.chain.chain_state import Border, States
+from maci2.chain.whitened_factors import WhitenedFactors, whitened_factors
 from maci2.types import Array
 
 Measured = TypeVar("Measured", MarkerPositions, MarkerOrientations)
@@ -84,95 +80,14 @@ class ChainResiduals:
 
 def chain_residuals(solution: ChainSolution, posterior: ChainPosterior) -> ChainResiduals:
     """Whitened residuals and their redundancies."""
-    x, border, columns = solution.states, solution.border, solution.columns
-    blocks = (posterior.states, posterior.neighbours, posterior.with_border, posterior.free)
-    kinds = [
-        Residuals(*_residuals(solution.factors, which, x, border, columns, *blocks))
-        for which in range(4)
-    ]
-    return ChainResiduals(*kinds)
+    kinds = (whitened_factors(solution, posterior, kind) for kind in range(4))
+    return ChainResiduals(*(Residuals(each.r, _redundancy(each)) for each in kinds))
 
 
-@kernel
-def _residuals(
-    factors: Factors,
-    which: int,
-    states: States,
-    border: Border,
-    columns: Columns,
-    own: Array,
-    with_next: Array,
-    with_border: Array,
-    free: Array,
-) -> tuple[Array, Array]:
-    """White residuals and redundancies (m, d) of IMU, camera, positions or orientations."""
-    ties = factors.ties
-    rows = 15 if which == 0 else (6 if which == 1 else 3)
-    count, residual = (ROOM, 2 * STATE) if which < 2 else (SINGLE + 10, STATE)
-    timed = factors.positions if which == 2 else factors.orientations
-    m = (len(ties.white), len(ties.camera_index), len(timed.at_state), len(timed.at_state))[which]
-    place, where = places(columns, which), np.full(count, -1)
-    for i in range(residual):
-        where[i] = i
-    for i in range(place.shape[1]):
-        where[place[0, i]] = place[1, i] - PAIR + 2 * STATE
-    J, T, carried = np.zeros((STATE, ROOM)), np.zeros((4, 4)), np.zeros((2, 6, CARRIED))
-    P, white, redundancy = np.zeros((count, count)), np.zeros((m, rows)), np.zeros((m, rows))
-    G = np.zeros((rows, count))
-    for i in range(m):
-        if which < 2:
-            k = i if which == 0 else ties.camera_index[i]
-            tie_factor(ties, k, -1 if which == 0 else i, states, border, carried, J)
-            W = ties.white[i] if which == 0 else ties.camera_white[i]
-        else:
-            k = timed.at_state[i]
-            timed_factor(timed, i, states, border, T, carried[0], J)
-            W = timed.white[i]
-        _gather(where, k, own, with_next, with_border, free, P)
-        for r in range(rows):
-            for c in range(count):
-                G[r, c] = 0.0
-            for j in range(r + 1):
-                white[i, r] += W[r, j] * J[j, residual]
-                for c in range(count):
-                    G[r, c] += W[r, j] * J[j, c]
-        # Rows without weight (a gap of the IMU) have no redundancy either.
-        for r in range(rows):
-            redundancy[i, r] = 1.0 if W[r, r] > 0.0 else 0.0
-            for a in range(count):
-                f = G[r, a]
-                for c in range(count):
-                    redundancy[i, r] -= f * P[a, c] * G[r, c]
-    return white, redundancy
-
-
-@kernel
-def _gather(
-    where: Indices,
-    k: int,
-    own: Array,
-    with_next: Array,
-    with_border: Array,
-    free: Array,
-    P: Array,
-) -> None:
-    """Covariance of the unknowns that a factor's columns stand for; zero where not free."""
-    for a in range(len(P)):
-        for c in range(len(P)):
-            i, j = where[a], where[c]
-            value = 0.0
-            if i >= 0 and j >= 0:
-                if i > j:
-                    i, j = j, i
-                if j < STATE:
-                    value = own[k, i, j]
-                elif j < 2 * STATE:
-                    value = with_next[k, i, j - STATE] if i < STATE else own[k + 1, i - 15, j - 15]
-                elif i < 2 * STATE:
-                    value = with_border[k + i // STATE, i % STATE, j - 2 * STATE]
-                else:
-                    value = free[i - 2 * STATE, j - 2 * STATE]
-            P[a, c] = value
+def _redundancy(factors: WhitenedFactors) -> Array:
+    """(m, d) share of each residual that the estimate did not follow; none without weight."""
+    followed = np.diagonal(factors.projected, axis1=1, axis2=2)
+    return np.asarray(factors.weighted - followed)
 
 
 @dataclass(frozen=True)

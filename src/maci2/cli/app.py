@@ -11,7 +11,7 @@ from maci2 import __version__
 from maci2.cli.bench import bench
 from maci2.cli.calibrate import calibrate
 from maci2.cli.check import check
-from maci2.cli.compile import compile, prepare_kernels
+from maci2.cli.compile import compile, with_kernels
 from maci2.cli.convert import convert
 from maci2.cli.demo import demo
 from maci2.cli.early_checks import with_early_checks
@@ -56,7 +56,6 @@ def version(
         raise typer.Exit
     if context.invoked_subcommand is not None:
         show_progress(not quiet)
-        prepare_kernels(context.invoked_subcommand)
         context.with_resource(working_on(context.invoked_subcommand))
 
 
@@ -64,7 +63,7 @@ for command in (
     demo, check, simulate, vo, init, live, track, watch, calibrate, evaluate, reproduce, report,
     convert, truth, noise, bench, compile, imu_report, vo_report, train_imu, train_vision, model,
 ):  # fmt: skip
-    checked = with_early_checks(command)
+    checked = with_early_checks(with_kernels(command))
     app.command()(spread(checked if command is live else json_on_stdout(checked)))
 
 

@@ -1,7 +1,8 @@
 """`maci2 compile`, and compiling on the way to other commands' answers."""
 
-from functools import partial
-from typing import Annotated
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import Annotated, Any
 
 import typer
 
@@ -13,7 +14,7 @@ INSTANT = {"init": ("initialize", "odometry")}
 """Commands that answer faster interpreted than after compiling."""
 
 NEEDS = {
-    "calibrate": ("initialize", "calibrate", "odometry"),
+    "calibrate": ("calibrate", "odometry"),
     "check": ("initialize", "odometry", "chain"),
     "demo": ("initialize", "calibrate", "odometry", "render"),
     "evaluate": ("initialize", "odometry"),
@@ -30,7 +31,26 @@ NEEDS = {
 """What commands compile in all processes at once; others compile for themselves, as they go."""
 
 
-def prepare_kernels(command: str) -> None:
+def with_kernels(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, once it is decided how it runs its kernels."""
+
+    @wraps(command)
+    def call(**values: Any) -> None:
+        measuring = values.get("measuring")
+        vision = values.get("vision", "") if measuring is None else measuring.vision
+        prepare_kernels(command.__name__.replace("_", "-"), vision)
+        command(**values)
+
+    return call
+
+
+def jobs_of(command: str, vision: str) -> tuple[str, ...]:
+    """What a command compiles; images are tracked unless `--vision` names another source."""
+    source = vision.partition(":")[0] or ("none" if command == "check" else "images")
+    return tuple(job for job in NEEDS[command] if job != "odometry" or source == "images")
+
+
+def prepare_kernels(command: str, vision: str) -> None:
     """Decide how a command runs its kernels, before any is imported."""
     from maci2.compile import before_compiling, use_kernels
     from maci2.compile.mode import are_decided
@@ -40,7 +60,7 @@ def prepare_kernels(command: str) -> None:
     if command in INSTANT:
         use_kernels("auto", INSTANT[command])
     elif command in NEEDS:
-        before_compiling(partial(fill_visibly, NEEDS[command]))
+        before_compiling(partial(fill_visibly, jobs_of(command, vision)))
 
 
 def fill_visibly(jobs: tuple[str, ...], processes: int = 0) -> list[str]:

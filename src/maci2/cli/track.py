@@ -104,7 +104,8 @@ def _print(summary: dict[str, Any], errors: "TrackErrors | None") -> None:
     typer.echo(
         f"{summary['recording']}: {summary['states']} states over {duration_s:.1f} s and "
         f"{summary['length_m']:.1f} m; {health}; of {summary['keyframes']} relative poses "
-        f"{summary['unmeasured']} unmeasured, {summary['rejected']} rejected"
+        f"{summary['unmeasured']} unmeasured, {summary['rejected']} rejected, "
+        f"{summary['second_motions']} the motion of fewer matches"
     )
     spent = summary["processor_ms"]
     typer.echo(

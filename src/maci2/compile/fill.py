@@ -20,18 +20,19 @@ Progress = Callable[[str, int, int], None]
 
 JOBS = {
     "initialize": ("maci2.pipeline.rehearsals:initialize_once", 17),
-    "odometry": ("maci2.pipeline.rehearsals:track_once", 5),
-    "calibrate": ("maci2.pipeline.rehearsals:calibrate_once", 1),
-    "chain": ("maci2.pipeline.rehearsals:smooth_once", 9),
+    "calibrate": ("maci2.pipeline.rehearsals:calibrate_once", 23),
+    "chain": ("maci2.pipeline.rehearsals:smooth_once", 24),
+    "baselines": ("maci2.experiments.rehearsals:compare_once", 26),
     "render": ("maci2.pipeline.rehearsals:render_once", 2),
-    "baselines": ("maci2.experiments.rehearsals:compare_once", 2),
-    "train": ("maci2.learn.imu.rehearsals:train_once", 2),
+    "odometry": ("maci2.pipeline.rehearsals:track_once", 8),
+    "train": ("maci2.learn.imu.rehearsals:train_once", 10),
 }
-"""What each job runs, and about how many kernels it adds: a bar needs a length."""
+"""What each job runs, and about how many kernels there are after it and those before it in its
+chain: a bar needs a length."""
 
 CHAINS = (
     ("initialize", "calibrate", "chain", "baselines"),
-    ("odometry", "render", "train"),
+    ("render", "odometry", "train"),
 )
 """Jobs of one worker, which finds in memory what the jobs before have compiled."""
 
@@ -61,7 +62,7 @@ def fill(
     if folder is None:
         return []
     missing = {job for job in jobs if not is_filled(job)}
-    total = kernels_in(folder) + sum(JOBS[job][1] for job in missing)
+    total = _kernels_after(missing)
     waiting = [chain for chain in (_only(chain, missing) for chain in CHAINS) if chain]
     running: list[subprocess.Popen[bytes]] = []
     try:
@@ -77,6 +78,12 @@ def fill(
             worker.kill()
             worker.wait()
     return sorted(job for job in missing if not is_filled(job))
+
+
+def _kernels_after(missing: set[str]) -> int:
+    """About how many kernels there are once the missing jobs are done."""
+    done = {job for job in JOBS if job in missing or is_filled(job)}
+    return sum(max((JOBS[job][1] for job in _only(chain, done)), default=0) for chain in CHAINS)
 
 
 def _only(chain: tuple[str, ...], jobs: set[str]) -> list[str]:

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from maci2.compile.fill import announce_compiling
-from maci2.compile.mode import are_interpreted
+from maci2.compile.mode import are_interpreted, is_interpreting_asked_for
 
 OPTIONS = {
     "error_model": "numpy",
@@ -25,22 +25,27 @@ compiled once for each set of options, so few sets compile faster."""
 _LOG = logging.getLogger(__name__)
 
 
-def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+def kernel(
+    function: Callable[..., Any] | None = None, per_pixel: bool = False, **options: Any
+) -> Any:
     """A function in numba's part of Python, for Python and for other kernels.
 
     `options` are numba's: `fastmath`, `forceinline`, `nogil`. Where kernels are interpreted this
-    is the function itself.
+    is the function itself. One that goes through pixels is compiled faster than it is interpreted
+    once: `per_pixel` has it compiled unless interpreting was asked for. It may call only its like.
     """
     if function is None:
-        return partial(kernel, **options)
-    return function if are_interpreted() else Kernel(function, options)
+        return partial(kernel, per_pixel=per_pixel, **options)
+    interpreted = is_interpreting_asked_for() if per_pixel else are_interpreted()
+    return function if interpreted else Kernel(function, options)
 
 
 class Kernel:
     """A function that is compiled when Python first calls it, or read from the cache."""
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
-        _show_kernels_to_numba()
+        if not are_interpreted():
+            _show_kernels_to_numba()
         self.py_func = function
         self._options = OPTIONS | options
         self._compiled: Callable[..., Any] | None = None
@@ -59,6 +64,7 @@ class Kernel:
     def part(self) -> Any:
         """What other kernels find in place of this one."""
         if self._part is None:
+            _show_kernels_to_numba()
             self._part = _linking().PartDispatcher(self.py_func, targetoptions=self._options)
         return self._part
 

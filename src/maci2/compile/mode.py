@@ -65,9 +65,14 @@ def are_interpreted() -> bool:
         disabled = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
         _CHOICE.interpreted = mode == "interpreted" or cold or disabled
         _CHOICE.aside = cold and not disabled
-        if _CHOICE.interpreted:
+        if is_interpreting_asked_for():
             _disable_numba()
     return _CHOICE.interpreted
+
+
+def is_interpreting_asked_for() -> bool:
+    """Kernels are interpreted, and not for want of compiled ones."""
+    return are_interpreted() and not _CHOICE.aside
 
 
 def jobs_to_fill_aside() -> tuple[str, ...]:

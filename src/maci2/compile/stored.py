@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+from numba.core.runtime import rtsys
 
 from maci2.compile.cache import cache_folder, cache_folders
 
@@ -57,6 +58,16 @@ class KernelCache(FunctionCache):
     """Numba's cache of a function; raises RuntimeError where there is no folder for it."""
 
     _impl_class = KernelStore
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Read a kernel, or None.
+
+        Numba would first load all that it compiles with, a third of a second. Running a kernel
+        takes only the counting of references; who compiles loads the rest then.
+        """
+        rtsys.initialize(target_context)
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep a kernel; one that cannot be written is compiled again next time."""

@@ -85,26 +85,23 @@ def inlier_poses(
     out. Poses that were not measured agree with everything and count for nothing."""
     prior = imu.bias_prior
     pre = preintegrate(imu, vision.stamps_ns, prior.mean_gyro, prior.mean_acc, config.rule)
-    std = np.sqrt(np.diagonal(vision.covs_T_ck_ck1, axis1=1, axis2=2)) / pre.dt[:, None]
     measured = vision.measured
     everything = np.ones(len(measured), dtype=bool)
     if measured.sum() < NEEDED:
         return everything
-    bias_gyro, rotation_distances = _common_bias(
-        pre, vision, T_b_c, std[:, 3:].max(axis=1), measured
-    )
+    turned = rotation_distances(pre, vision, T_b_c, _median_bias(pre, vision, T_b_c))
+    bias_gyro = common_gyro_bias(pre, vision, T_b_c)
     pre = preintegrate(imu, vision.stamps_ns, bias_gyro, prior.mean_acc, config.rule)
-    line = falling_line(pre, vision, T_b_c)
-    limit = MAX_SIGMAS * np.hypot(std[:, :3].max(axis=1), DRIFT)
-    usable = measured & (rotation_distances < 1.0)
-    fit = partial(_largest_set, line, limit, prior.std_acc, config.gravity_norm)
+    line, limit = falling_line(pre, vision, T_b_c), velocity_limits(pre, vision)
+    usable = measured & (turned < 1.0)
+    fit = partial(largest_set, line, limit, prior.std_acc, config.gravity_norm)
     best = fit(usable)
     rest = fit(usable & ~best)
     if best.sum() < NEEDED or best.sum() == rest.sum():
         return everything
     # Noise larger than stated has no gap between what is on the line and what is not.
-    _, distances = _fit(line, limit, prior.std_acc, best)
-    apart = np.maximum(distances, rotation_distances)[measured & ~best]
+    distances = line_distances(line, limit, prior.std_acc, best)
+    apart = np.maximum(distances, turned)[measured & ~best]
     return best | ~measured if (apart > GAP).all() else everything
 
 
@@ -137,32 +134,66 @@ def falling_line(pre: Preintegrated, vision: RelativePoses, T_b_c: Array) -> Fal
     return FallingLine(tau, u, by_bias)
 
 
-def _common_bias(
-    pre: Preintegrated, vision: RelativePoses, T_b_c: Array, std: Array, measured: Mask
-) -> tuple[Array, Array]:
-    """Gyroscope bias that most rotations agree on, and the distance of every pose from it in units
-    of its limit."""
+def velocity_limits(pre: Preintegrated, vision: RelativePoses) -> Array:
+    """(m,) [m/s] how far off the line a pose may be."""
+    return MAX_SIGMAS * np.hypot(_rate_stds(pre, vision)[:, :3].max(axis=1), DRIFT)
+
+
+def _rate_stds(pre: Preintegrated, vision: RelativePoses) -> Array:
+    """(m, 6) standard deviations of poses as those of a velocity and a rate [m/s, rad/s]."""
+    stds = np.sqrt(np.diagonal(vision.covs_T_ck_ck1, axis1=1, axis2=2))
+    return np.asarray(stds / pre.dt[:, None])
+
+
+def _gyro_biases(pre: Preintegrated, vision: RelativePoses, T_b_c: Array) -> Array:
+    """(m, 3) the gyroscope bias that each rotation asks for."""
     R_b_c = T_b_c[:3, :3]
     Rs_vision = R_b_c @ vision.Ts_ck_ck1[:, :3, :3] @ R_b_c.T
     missing = [
         so3_log(np.ascontiguousarray(G.T @ R)) for G, R in zip(pre.gamma, Rs_vision, strict=True)
     ]
-    biases = (
-        pre.bias_gyro + np.linalg.solve(pre.D_bg[:, GAMMA], np.array(missing)[..., None])[..., 0]
-    )
-    middle = np.median(biases[measured], axis=0)
-    limit = MAX_SIGMAS * np.hypot(std, GYRO_DRIFT)
-    distances = np.abs(biases - middle).max(axis=1) / limit
-    used = measured & (distances < 1.0)
-    return biases[used].mean(axis=0) if used.any() else middle, distances
+    found = np.linalg.solve(pre.D_bg[:, GAMMA], np.array(missing)[..., None])[..., 0]
+    return np.asarray(pre.bias_gyro + found)
 
 
-def _largest_set(
-    line: FallingLine, limit: Array, std_acc: Array, gravity: float, usable: Mask
+def _median_bias(pre: Preintegrated, vision: RelativePoses, T_b_c: Array) -> Array:
+    return np.asarray(np.median(_gyro_biases(pre, vision, T_b_c)[vision.measured], axis=0))
+
+
+def rotation_distances(
+    pre: Preintegrated, vision: RelativePoses, T_b_c: Array, bias_gyro: Array
+) -> Array:
+    """(m,) how far each rotation is from the gyroscope's with a bias, in units of its limit."""
+    limit = MAX_SIGMAS * np.hypot(_rate_stds(pre, vision)[:, 3:].max(axis=1), GYRO_DRIFT)
+    away = np.abs(_gyro_biases(pre, vision, T_b_c) - bias_gyro).max(axis=1)
+    return np.asarray(away / limit)
+
+
+def common_gyro_bias(pre: Preintegrated, vision: RelativePoses, T_b_c: Array) -> Array:
+    """(3,) gyroscope bias that most rotations agree on."""
+    middle = _median_bias(pre, vision, T_b_c)
+    used = vision.measured & (rotation_distances(pre, vision, T_b_c, middle) < 1.0)
+    biases = _gyro_biases(pre, vision, T_b_c)
+    return np.asarray(biases[used].mean(axis=0)) if used.any() else middle
+
+
+def largest_set(
+    line: FallingLine,
+    limit: Array,
+    std_acc: Array,
+    gravity: float,
+    usable: Mask,
+    pose: NDArray[np.int64] | None = None,
 ) -> Mask:
-    """The most poses on one line whose slope is as long as gravity."""
-    best, least = np.zeros(len(limit), dtype=bool), np.inf
+    """The most poses on one line whose slope is as long as gravity.
+
+    `pose` says to which pose each point belongs where one has several: each counts once.
+    """
+    pose = np.arange(len(limit)) if pose is None else pose
+    best, most, least = np.zeros(len(limit), dtype=bool), 0, np.inf
     for pair in combinations(np.flatnonzero(usable), 2):
+        if pose[pair[0]] == pose[pair[1]]:
+            continue
         on = np.zeros(len(limit), dtype=bool)
         on[list(pair)] = True
         # Two poses give a rough line; those on it give a better one.
@@ -174,10 +205,15 @@ def _largest_set(
             on = found
         if abs(np.linalg.norm(slope) - gravity) > GRAVITY_SLACK or found.sum() < 2:
             continue
-        misfit = float((distances[found] ** 2).mean())
-        if (found.sum(), -misfit) > (best.sum(), -least):
-            best, least = found, misfit
+        count, misfit = len(np.unique(pose[found])), float((distances[found] ** 2).mean())
+        if (count, -misfit) > (most, -least):
+            best, most, least = found, count, misfit
     return best
+
+
+def line_distances(line: FallingLine, limit: Array, std_acc: Array, on: Mask) -> Array:
+    """(m,) distances from the line through some poses, in units of the limit."""
+    return _fit(line, limit, std_acc, on)[1]
 
 
 def _fit(line: FallingLine, limit: Array, std_acc: Array, on: Mask) -> tuple[Array, Array]:

@@ -116,6 +116,9 @@ class SolveReport:
     rejected: int = 0
     """Relative poses rejected because they contradict the IMU beyond any noise."""
 
+    second_motions: int = 0
+    """Relative poses of which the IMU chose another motion than that of most matches."""
+
     scale: float | None = None
     """True translation over the measured one; None where vision's scale was taken as exact."""
 

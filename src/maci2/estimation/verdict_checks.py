@@ -108,3 +108,16 @@ def rejections(report: SolveReport, measured: int) -> Check:
     )
     many = report.rejected >= MOST_MISSING * (measured + report.rejected)
     return Check("weak" if many else "ok", reason)
+
+
+def choices(report: SolveReport, measured: int) -> Check:
+    """Motions that the IMU chose against most matches, which nobody should learn from the result
+    alone."""
+    if report.second_motions == 0:
+        return Check("ok")
+    reason = (
+        f"{report.second_motions} of {measured} relative poses are the motion of fewer matches, "
+        "which agrees with the IMU: a thing that moves by itself or a repeating wall has more"
+    )
+    many = report.second_motions >= MOST_MISSING * measured
+    return Check("weak" if many else "ok", reason)

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import scipy
 
 from maci2 import boundary
 from maci2.errors import MeasurementError
@@ -232,9 +231,15 @@ def _with_vibration(values: Array, variance: Array, rate_hz: float) -> Array:
     # White noise of variance s^2 has second differences of variance 6 s^2.
     rough = np.diff(values, n=2, axis=0) ** 2 / 6.0
     rough = np.concatenate([rough[:1], rough, rough[-1:]])
-    size = max(int(VIBRATION_WINDOW_S * rate_hz), 1)
-    smooth = scipy.ndimage.uniform_filter1d(rough, size, axis=0, mode="nearest")
+    smooth = _moving_average(rough, max(int(VIBRATION_WINDOW_S * rate_hz), 1))
     return variance + VIBRATION_SHARE * np.maximum(smooth - variance, 0.0)
+
+
+def _moving_average(values: Array, size: int) -> Array:
+    """Mean over `size` rows around each; the first and the last row go on beyond the ends."""
+    padded = np.pad(values, ((size // 2 + 1, size - 1 - size // 2), (0, 0)), mode="edge")
+    sums = np.cumsum(padded, axis=0)
+    return (sums[size:] - sums[:-size]) / size
 
 
 document_fields(__name__)

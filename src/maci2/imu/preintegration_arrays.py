@@ -70,7 +70,7 @@ def _steps(
     """Samples less bias, and variances, interpolated to where the steps between them read them."""
     first = np.searchsorted(stamps_ns, start_ns, side="right") - 1
     count = np.searchsorted(stamps_ns, end_ns, side="left") - first
-    n = np.arange(max(int(count.max()), 1))
+    n = np.arange(int(count.max(initial=1)))
     index = np.minimum(first + n, len(stamps_ns) - 2)
     begin = (stamps_ns[index] - start_ns) / NS
     period = (stamps_ns[index + 1] - stamps_ns[index]) / NS

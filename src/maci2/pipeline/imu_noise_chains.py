@@ -117,7 +117,8 @@ def against_vision(path: Path, options: RunOptions) -> NoiseProblem:
     std = np.repeat(STD_MOUNTING, 3)
     mounting = MountingPrior(inputs.T_b_c, std)
     config = SolverConfig(estimate_time_offset=True)
-    solved, vision, _ = solve_from_nothing(inputs.imu, vision, mounting, config)
+    solved, choice, _ = solve_from_nothing(inputs.imu, vision, mounting, config)
+    vision = choice.vision
     choices = replace(solved.choices, inflation=1.0, robust=False)
     problem = calibration_problem(inputs.imu, vision, solved.guess, choices, mounting)
     return NoiseProblem(problem, solved.guess.states, solved.guess.border)

@@ -7,6 +7,7 @@ from maci2.vision.pose_sources import (
     poses_from_trajectory,
     poses_from_truth,
 )
+from maci2.vision.possible_motions import PossibleMotion
 from maci2.vision.rectify import rectified_extrinsics
 from maci2.vision.relative_poses import (
     AbsoluteErrors,
@@ -19,6 +20,7 @@ __all__ = [
     "AbsoluteErrors",
     "CameraFrame",
     "MeasuredPoses",
+    "PossibleMotion",
     "RelativePoses",
     "any_motion",
     "load_relative_poses",

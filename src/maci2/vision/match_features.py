@@ -150,7 +150,7 @@ def _median(values: NDArray[np.int16]) -> float:
     return float(np.searchsorted(below, middle).mean())
 
 
-@kernel
+@kernel(per_pixel=True)
 def _difference(patch: Array, other: Array, mean: Array, std: Array, k: int, m: int) -> float:
     """Mean squared grey difference after gain and offset are matched."""
     gain = (std[k] + SOFT_CONTRAST) / (std[m] + SOFT_CONTRAST)
@@ -162,7 +162,7 @@ def _difference(patch: Array, other: Array, mean: Array, std: Array, k: int, m: 
     return total / (SIDE * SIDE)
 
 
-@kernel
+@kernel(per_pixel=True)
 def _gradients(patch: Array, tensor: Array) -> None:
     xx = xy = yy = 0.0
     for j in range(1, SIDE - 1):
@@ -175,7 +175,7 @@ def _gradients(patch: Array, tensor: Array) -> None:
     tensor[0], tensor[1], tensor[2] = xx, xy, yy
 
 
-@kernel(nogil=True)
+@kernel(per_pixel=True, nogil=True)
 def _describe(
     left0: Image,
     right0: Image,
@@ -218,7 +218,7 @@ def _describe(
         inputs[n, at + 8] = 0.5 * math.log(across + 0.1)
 
 
-@kernel(nogil=True)
+@kernel(per_pixel=True, nogil=True)
 def _weigh_parts(
     left0: Image,
     right0: Image,

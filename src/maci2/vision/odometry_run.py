@@ -11,6 +11,7 @@ from maci2 import __version__
 from maci2.errors import DatasetError, Maci2Error, require_in_range
 from maci2.files import NpzField, read_npz, require_writable, write_npz
 from maci2.types import NS, Stamps, nearest_index
+from maci2.vision import possible_motions
 from maci2.vision.odometry import StereoOdometry
 from maci2.vision.relative_pose import RelativePose
 
@@ -29,6 +30,7 @@ MEASURED_FIELDS = {
     "row_error_px": NpzField("f", ("m",)),
     "reasons": NpzField("U", ("m",)),
     "settings": NpzField("U", ()),
+    **possible_motions.FIELDS,
 }
 
 
@@ -91,6 +93,7 @@ def save_measured(path: Path, poses: list[RelativePose], settings: str) -> None:
         "settings": settings,
         "measured": np.array([not pose.reason for pose in poses]),
         "reasons": np.array([pose.reason for pose in poses], dtype=np.str_),
+        **possible_motions.as_arrays([pose.motions for pose in poses]),
     }
     write_npz(path, arrays)
 
@@ -102,9 +105,10 @@ def load_measured(path: Path, settings: str = "") -> list[RelativePose]:
         return []
     columns = [content[name] for name in ("stamps_ns", "T_ck_ck1", "cov", "matches", "inliers",
                                           "row_error_px", "reasons")]  # fmt: skip
+    motions = possible_motions.from_arrays(content, len(content["reasons"]), str(path))
     return [
-        RelativePose((int(s[0]), int(s[1])), T, cov, int(m), int(i), float(row), str(reason))
-        for s, T, cov, m, i, row, reason in zip(*columns, strict=True)
+        RelativePose((int(s[0]), int(s[1])), T, cov, int(m), int(i), float(row), str(reason), some)
+        for s, T, cov, m, i, row, reason, some in zip(*columns, motions, strict=True)
     ]
 
 

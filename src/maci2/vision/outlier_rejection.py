@@ -6,7 +6,7 @@ matches at a time, too, among all and among those that the first answer leaves o
 counts that leaves the smallest misfit, and only what fits it is used.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
@@ -37,8 +37,15 @@ TRIALS, CONFIDENCE = 200, 0.999
 FEWEST = 6
 """Matches from which a pose is found."""
 
-SECOND_MOTION_SHARE = 0.6
-"""Matches of a second motion over those of the first from which on it may be the camera's."""
+MIN_MATCHES = 15
+"""Matches that must agree before a motion is believed to be one."""
+
+MIN_WITNESSED_SHARE = 0.1
+"""Least share of the matches that must agree on a motion whose rotation is the predicted one."""
+
+LIKE_SHARE = 0.375
+"""Matches of a second motion over those of both from which on it has like support, 0.6 times as
+many as the first."""
 
 MAX_ROUNDS = 5
 """Rounds of outlier rejection: what fits changes with the pose."""
@@ -77,20 +84,34 @@ def agrees(pose: TwoFrame, predicted: PredictedRotation) -> bool:
     return pose.converged and predicted.agrees(pose.T_ck_ck1[:3, :3], pose.cov[3:, 3:])
 
 
+@dataclass(frozen=True)
+class SecondMotion:
+    """Another motion that matches left over agree on."""
+
+    pose: TwoFrame
+    share: float
+    """Its matches over those of both motions."""
+
+
 def second_motion(
     matches: Matches,
     covs: Array,
     camera: PinholePair,
     pose: TwoFrame,
     predicted: PredictedRotation | None = None,
-) -> tuple[Array, float] | None:
-    """Another motion that so many other matches agree on that either may be the camera's, and their
-    share of the matches of both; None where there is none.
+) -> SecondMotion | None:
+    """Another motion that so many other matches agree on that it may be the camera's; None where
+    there is none.
 
-    A wall that was matched a period off, or a thing as large as the world, tells such a one.
+    A wall that was matched a period off, or a thing as large as the world, tells such a one. With
+    the predicted rotation it needs no more matches than any motion; without, like support.
     """
+    fewest = LIKE_SHARE / (1.0 - LIKE_SHARE) * pose.inliers
+    if predicted is not None:
+        fewest = min(fewest, max(MIN_WITNESSED_SHARE * len(matches), MIN_MATCHES))
+    fewest = max(fewest, FEWEST)
     left_over = pose.chi2 >= INLIER_CHI2
-    if left_over.sum() < max(SECOND_MOTION_SHARE * pose.inliers, FEWEST):
+    if left_over.sum() < fewest:
         return None
     common = most_common_motion(matches, camera, left_over)
     if common is None:
@@ -98,11 +119,11 @@ def second_motion(
     T_ck_ck1, carried = common
     second = _settled(matches, covs, camera, carried, T_ck_ck1)
     others = int(((second.chi2 < INLIER_CHI2) & left_over).sum())
-    if not second.converged or others < max(SECOND_MOTION_SHARE * pose.inliers, FEWEST):
+    if not second.converged or others < fewest:
         return None
     if predicted is not None and not agrees(second, predicted):
         return None
-    return second.T_ck_ck1, others / (others + pose.inliers)
+    return SecondMotion(second, others / (others + pose.inliers))
 
 
 def _misfit(pose: TwoFrame) -> float:

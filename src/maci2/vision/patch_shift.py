@@ -27,7 +27,7 @@ _LEAST = 1e-3
 """[px] Smaller spreads are not told from each other."""
 
 
-@kernel
+@kernel(per_pixel=True)
 def sample(image: Image, u: float, v: float, patch: Array) -> None:
     """Bilinear square patch around (u, v), moved into the image where it reaches out of it."""
     rows, columns = image.shape
@@ -48,7 +48,7 @@ def sample(image: Image, u: float, v: float, patch: Array) -> None:
             )
 
 
-@kernel
+@kernel(per_pixel=True)
 def spread_of(patch: Array) -> tuple[float, float]:
     """Mean and standard deviation of a patch."""
     total, squares = 0.0, 0.0
@@ -60,7 +60,7 @@ def spread_of(patch: Array) -> tuple[float, float]:
     return mean, math.sqrt(max(squares / patch.size - mean * mean, 0.0))
 
 
-@kernel
+@kernel(per_pixel=True)
 def normal_parts(patch: Array, other: Array, parts: Array, middle: Array) -> float:
     """Sums of gx^2, gx gy, gy^2, gx e, gy e over the parts (PARTS, PARTS, 5) and over the middle
     (5,), e what gain and offset leave of the difference; its mean square is returned."""
@@ -93,7 +93,7 @@ def normal_parts(patch: Array, other: Array, parts: Array, middle: Array) -> flo
     return total / (inner * inner)
 
 
-@kernel
+@kernel(per_pixel=True)
 def _inverse(xx: float, xy: float, yy: float) -> tuple[float, float, float]:
     """Inverse of a symmetric 2x2 matrix that may be singular."""
     xx, yy = xx + 1.0, yy + 1.0
@@ -101,12 +101,12 @@ def _inverse(xx: float, xy: float, yy: float) -> tuple[float, float, float]:
     return yy / determinant, -xy / determinant, xx / determinant
 
 
-@kernel
+@kernel(per_pixel=True)
 def _log_spread(variance: float) -> float:
     return 0.5 * math.log(max(variance, 0.0) + _LEAST * _LEAST)
 
 
-@kernel
+@kernel(per_pixel=True)
 def shift_evidence(parts: Array, middle: Array, grey_var: float, evidence: Array) -> None:
     """Logarithms of spreads of the shift (u, v) and their correlation, by least squares with grey
     noise of `grey_var`, then by the parts (the sandwich of residuals that err together); then how
@@ -136,7 +136,7 @@ def shift_evidence(parts: Array, middle: Array, grey_var: float, evidence: Array
     evidence[7] = math.log(min(abs(i_xy * middle[3] + i_yy * middle[4]), 5.0) + 0.01)
 
 
-@kernel
+@kernel(per_pixel=True)
 def disparity_evidence(parts: Array, middle: Array, evidence: Array) -> None:
     """The same of a shift along rows alone: spread by the parts, way of the middle."""
     xx = s_xx = 0.0
@@ -148,7 +148,7 @@ def disparity_evidence(parts: Array, middle: Array, evidence: Array) -> None:
     evidence[1] = math.log(min(abs(middle[3] / (middle[0] + 1.0)), 5.0) + 0.01)
 
 
-@kernel
+@kernel(per_pixel=True)
 def sharpness_change(parts: Array, parts_back: Array) -> float:
     """Logarithm of the second patch's gradients over the first one's."""
     first = second = 1.0

@@ -10,6 +10,8 @@ from maci2.errors import MeasurementError
 from maci2.files import NpzField, read_npz, write_npz
 from maci2.gaussian import require_spd
 from maci2.types import NS, Array, Stamps
+from maci2.vision import possible_motions
+from maci2.vision.possible_motions import Possible
 from maci2.vision.relative_poses import CameraFrame, RelativePoses, any_motion
 
 POSE_FIELDS = {
@@ -19,6 +21,7 @@ POSE_FIELDS = {
     "frame": NpzField("U", ()),
     "measured": NpzField("b", ("m",), optional=True),
     "reasons": NpzField("U", ("m",), optional=True),
+    **possible_motions.FIELDS,
 }
 """Arrays of the file; version 0.1 had no mask, and reasons only where `maci2 vo` wrote it."""
 
@@ -48,9 +51,14 @@ class MeasuredPoses:
     reasons: tuple[str, ...] = ()
     """(m,) why a pose could not be measured; empty text where it was. Not given: all were."""
 
+    motions: tuple[Possible, ...] = ()
+    """(m,) motions of which one is the camera's, where there is doubt. Not given: there is none."""
+
     def __post_init__(self) -> None:
         if not self.reasons:
             object.__setattr__(self, "reasons", ("",) * len(self.stamps_ns))
+        if not self.motions:
+            object.__setattr__(self, "motions", ((),) * len(self.stamps_ns))
 
 
 def save_relative_poses(path: Path, poses: RelativePoses) -> None:
@@ -63,6 +71,7 @@ def save_relative_poses(path: Path, poses: RelativePoses) -> None:
         "reasons": np.array(poses.reasons, dtype=np.str_),
         "frame": poses.frame,
         "version": __version__,
+        **possible_motions.as_arrays(poses.motions),
     }
     write_npz(path, arrays)
 
@@ -85,9 +94,9 @@ def _measured_poses(content: dict[str, np.ndarray], source: str) -> MeasuredPose
     covs = boundary.as_array(content["cov"], (count, 6, 6), f"{source}: cov")
     require_spd(covs, f"{source}: cov")
     reasons = _reasons(content, stamps_ns, Ts, covs)
-    return MeasuredPoses(
-        stamps_ns, Ts, covs, "rectified" if frame == "rectified" else "camera", source, reasons
-    )
+    motions = possible_motions.from_arrays(content, count, source)
+    camera_frame: CameraFrame = "rectified" if frame == "rectified" else "camera"
+    return MeasuredPoses(stamps_ns, Ts, covs, camera_frame, source, reasons, motions)
 
 
 def _spans(stamps_ns: Stamps, source: str) -> Stamps:

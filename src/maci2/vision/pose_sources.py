@@ -88,6 +88,7 @@ def poses_from_measurements(poses: MeasuredPoses, start_ns: int, end_ns: int) ->
         poses.covs_T_ck_ck1[inside],
         poses.frame,
         reasons=tuple(poses.reasons[k] for k in np.flatnonzero(inside)),
+        motions=tuple(poses.motions[k] for k in np.flatnonzero(inside)),
     )
 
 

@@ -12,7 +12,16 @@ from maci2.vision.calibration_uncertainty import CalibrationUncertainty, calibra
 from maci2.vision.covariance_models import CovarianceModel
 from maci2.vision.keyframe import KeyframeMatches
 from maci2.vision.keypoints import spread
-from maci2.vision.outlier_rejection import agrees, consensus_pose, second_motion
+from maci2.vision.outlier_rejection import (
+    LIKE_SHARE,
+    MIN_MATCHES,
+    MIN_WITNESSED_SHARE,
+    SecondMotion,
+    agrees,
+    consensus_pose,
+    second_motion,
+)
+from maci2.vision.possible_motions import Possible, PossibleMotion
 from maci2.vision.predicted_rotation import PredictedRotation
 from maci2.vision.relative_poses import CameraFrame, RelativePoses, any_motion
 from maci2.vision.two_frame import INLIER_CHI2, Matches, PinholePair, TwoFrame
@@ -21,11 +30,7 @@ MAX_MATCHES = 400
 RADIUS_PX = 12.0
 """Least distance of matches that are used: their patches overlap by less than half."""
 
-MIN_MATCHES = 15
 MIN_INLIER_SHARE = 0.5
-MIN_WITNESSED_SHARE = 0.1
-"""Least share of the matches that must agree on a motion whose rotation is the predicted one."""
-
 
 CONTAMINATION = 2.0
 """Variance added for each rejected match, in shares of Eq. 6 over the matches that agree. Chosen on
@@ -55,6 +60,9 @@ class RelativePose:
 
     reason: str = ""
     """Why it could not be measured: its covariance then covers any motion. Empty where it was."""
+
+    motions: Possible = ()
+    """Motions of which one is the camera's, this one first; empty where there is no doubt."""
 
 
 def measure_relative_pose(
@@ -91,14 +99,26 @@ def measure_relative_pose(
             len(matches),
         )
     dt = (stamps_ns[1] - stamps_ns[0]) / NS
-    cov = residual_scale(pose, scale_by_residuals) * pose.cov
-    if not scale_by_residuals:
-        cov = contamination_scale(pose) * cov
-        cov = cov + doubt(pose, second_motion(matches, covs, camera, pose, predicted))
-    cov = cov + calibration_covariance(calibration, pose.T_ck_ck1, dt, _displacement_px(matches))
+    moved_px = _displacement_px(matches)
+
+    def covariance(one: TwoFrame) -> Array:
+        cov = residual_scale(one, scale_by_residuals) * one.cov
+        cov = cov if scale_by_residuals else contamination_scale(one) * cov
+        return cov + calibration_covariance(calibration, one.T_ck_ck1, dt, moved_px)
+
+    cov = covariance(pose)
+    motions: Possible = ()
+    second = None if scale_by_residuals else second_motion(matches, covs, camera, pose, predicted)
+    if second is not None:
+        motions = (
+            PossibleMotion(pose.T_ck_ck1, symmetrize(cov), 1.0 - second.share),
+            PossibleMotion(second.pose.T_ck_ck1, symmetrize(covariance(second.pose)), second.share),
+        )
+        cov = cov + doubt(pose, second)
     row_error_px = float(np.median(np.abs(found.row_errors[chosen])))
+    counts = (len(matches), pose.inliers)
     return RelativePose(
-        stamps_ns, pose.T_ck_ck1, symmetrize(cov), len(matches), pose.inliers, row_error_px
+        stamps_ns, pose.T_ck_ck1, symmetrize(cov), *counts, row_error_px, motions=motions
     )
 
 
@@ -118,13 +138,13 @@ def contamination_scale(pose: TwoFrame) -> float:
     return 1.0 + CONTAMINATION * (len(pose.chi2) - pose.inliers) / max(pose.inliers, 1)
 
 
-def doubt(pose: TwoFrame, second: tuple[Array, float] | None) -> Array:
-    """(6, 6) what a second motion adds to the covariance: that of a choice between the two."""
-    if second is None:
+def doubt(pose: TwoFrame, second: SecondMotion) -> Array:
+    """(6, 6) what a second motion of like support adds to the covariance: that of a choice between
+    the two."""
+    if second.share < LIKE_SHARE:
         return np.zeros((6, 6))
-    T_ck_ck1, share = second
-    away = se3_log(np.ascontiguousarray(T_ck_ck1 @ se3_inv(pose.T_ck_ck1)))
-    return share * np.outer(away, away)
+    away = se3_log(np.ascontiguousarray(second.pose.T_ck_ck1 @ se3_inv(pose.T_ck_ck1)))
+    return second.share * np.outer(away, away)
 
 
 def unmeasured(stamps_ns: tuple[int, int], reason: str, matches: int = 0) -> RelativePose:
@@ -160,6 +180,7 @@ def stacked(poses: Sequence[RelativePose], frame: CameraFrame) -> RelativePoses:
         np.array([pose.cov_T_ck_ck1 for pose in poses]),
         frame,
         reasons=tuple(pose.reason for pose in poses),
+        motions=tuple(pose.motions for pose in poses),
     )
 
 

@@ -12,6 +12,7 @@ from maci2.field_docs import document_fields
 from maci2.gaussian import require_spd, symmetrize
 from maci2.lie import se3_adj, se3_inv
 from maci2.types import NS, Array, Mask, Stamps
+from maci2.vision.possible_motions import Possible, require_motions
 
 CameraFrame = Literal["camera", "rectified"]
 
@@ -65,6 +66,10 @@ class RelativePoses:
     point or a distortion that is a little wrong turns and shifts it, and relative poses agree with
     each other whatever it is."""
 
+    motions: tuple[Possible, ...] = ()
+    """(n - 1,) motions of which one is the camera's, where matches tell more than one, most matches
+    first; empty where there is no doubt. Who cannot choose among them takes the pose above."""
+
     def __post_init__(self) -> None:
         stamps_ns = boundary.as_stamps(
             self.stamps_ns, "stamps_ns of the keyframes", boundary.SHORTEST_FRAME_PERIOD_NS, least=2
@@ -89,6 +94,7 @@ class RelativePoses:
         object.__setattr__(self, "covs_T_ck_ck1", covs)
         object.__setattr__(self, "std_frame", (float(std_frame[0]), float(std_frame[1])))
         object.__setattr__(self, "reasons", _reasons(self.reasons, count))
+        object.__setattr__(self, "motions", require_motions(self.motions, count))
 
     def __len__(self) -> int:
         return len(self.stamps_ns)
@@ -108,6 +114,7 @@ class RelativePoses:
             Ts_ck_ck1=self.Ts_ck_ck1[first:last],
             covs_T_ck_ck1=self.covs_T_ck_ck1[first:last],
             reasons=self.reasons[first:last],
+            motions=self.motions[first:last],
         )
 
     @property

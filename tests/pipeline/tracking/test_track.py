@@ -11,6 +11,7 @@ from maci2.evaluation.trajectory_errors import alignment, relative_errors
 from maci2.lie import se3_exp
 from maci2.pipeline.tracking import SmootherConfig, track
 from maci2.pipeline.tracking.track import window_start
+from maci2.vision import PossibleMotion
 from tracking_cases import simulated_ride, without
 
 
@@ -101,6 +102,25 @@ def test_a_wrong_relative_pose_is_rejected_and_named(ride, causal):
     assert [keyframe.stamp_ns for keyframe in rejected] == [int(ride.vision.stamps_ns[k + 1])]
     assert "contradicts the IMU" in rejected[0].reason
     assert errors_of(ride, found).ate_m < 2.0 * errors_of(ride, causal).ate_m + 0.01
+
+
+def test_a_relative_pose_of_a_thing_is_replaced_by_the_camera_s_motion(ride, causal):
+    """Most matches tell a thing's motion, fewer the camera's: the IMU chooses."""
+    k, vision = 40, ride.vision
+    wrong = vision.Ts_ck_ck1.copy()
+    wrong[k] = se3_exp(np.array([0.3, 0.0, 0.0, 0.0, 0.0, 0.0])) @ wrong[k]
+    two = tuple(
+        PossibleMotion(T, vision.covs_T_ck_ck1[k], share)
+        for T, share in ((wrong[k], 0.7), (vision.Ts_ck_ck1[k], 0.3))
+    )
+    motions = tuple(two if j == k else () for j in range(len(wrong)))
+    doubted = replace(vision, Ts_ck_ck1=wrong, motions=motions)
+    found = tracked(replace(ride, vision=doubted))
+    chosen = [keyframe.stamp_ns for keyframe in found.keyframes if keyframe.second_motion]
+    assert chosen == [int(vision.stamps_ns[k + 1])]
+    assert not any(keyframe.rejected for keyframe in found.keyframes)
+    for one, other in zip(found.states, causal.states, strict=True):
+        np.testing.assert_array_equal(one.T_w_b, other.T_w_b)
 
 
 def test_larger_noise_than_stated_widens_sigma_unless_switched_off():

@@ -12,8 +12,8 @@ from maci2.learn.vision.data import RenderedMatches
 from maci2.lie import se3_inv, se3_log
 from maci2.types import Array
 from maci2.vision.keypoints import spread
-from maci2.vision.outlier_rejection import consensus_pose
-from maci2.vision.relative_pose import MAX_MATCHES, MIN_MATCHES, RADIUS_PX, contamination_scale
+from maci2.vision.outlier_rejection import MIN_MATCHES, consensus_pose
+from maci2.vision.relative_pose import MAX_MATCHES, RADIUS_PX, contamination_scale
 
 GATE = 5.0
 """Standard deviations beyond which a match is an outlier and left to the robust loss."""

@@ -16,6 +16,8 @@ from maci2.chain import (
     solve_chain,
 )
 from maci2.errors import DatasetError
+from maci2.estimation import SolverConfig
+from maci2.estimation.motion_choice import choose_motions
 from maci2.imu.model_choice import is_learned
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
@@ -99,6 +101,7 @@ def track_recording(
         wanted_ns = np.union1d(images_ns, samples_ns[inside])
     found = track(inputs.imu, vision, inputs.T_b_c, walks, wanted_ns, config)
     if batch:
+        vision = choose_motions(inputs.imu, vision, inputs.T_b_c, SolverConfig()).vision
         found = smoothed(inputs, vision, found, walks, config)
     spent = ProcessorTime(
         1e3 * (seen_s - began_s) / len(images_ns),

@@ -5,6 +5,7 @@ import numpy as np
 from maci2.chain import States
 from maci2.errors import DatasetError, MeasurementError
 from maci2.estimation import InitResult, SolverConfig, initialize
+from maci2.estimation.motion_choice import WINDOW, MotionChoice, choose_motions
 from maci2.imu import ImuMeasurements
 from maci2.pipeline.tracking.first_window import world_states
 from maci2.pipeline.tracking.propagation import propagated
@@ -67,18 +68,33 @@ class Tracker:
         """
         stamps_ns = vision.stamps_ns
         first = window_start(stamps_ns, last)
+        decided = self._decided(imu, vision, last, first)
         doubted = self.doubtful and first is not None and int(stamps_ns[first]) >= self._started_ns
         waiting = self.smoother is None or doubted
-        if waiting and first is not None and _try_start(self, imu, vision, first, last):
+        if waiting and first is not None and _try_start(self, imu, decided.vision):
             return
         if self.smoother is None:
             return
         stamp_ns = int(stamps_ns[last])
         try:
             recent = imu.between(int(self.smoother.stamps_ns[0]), stamp_ns)
-            self.add(recent, vision.part(last - 1, last), reason)
+            window = decided.vision
+            motion = window.part(len(window) - 2, len(window) - 1)
+            self.add(recent, motion, reason or motion.reasons[0], bool(decided.second[-1]))
         except DatasetError as error:
             self.stop(stamp_ns, str(error))
+
+    def _decided(
+        self, imu: ImuMeasurements, vision: RelativePoses, last: int, first: int | None
+    ) -> MotionChoice:
+        """The relative poses of the window that ends at keyframe `last`, or of what there is of it,
+        with the motions that the IMU chooses."""
+        window = vision.part(max(last - WINDOW, 0) if first is None else first, last)
+        undecided = MotionChoice(window, *np.zeros((2, len(window) - 1), dtype=bool))
+        try:
+            return choose_motions(imu, window, self._T_b_c, self._solver)
+        except DatasetError:
+            return undecided
 
     def start(self, imu: ImuMeasurements, vision: RelativePoses) -> bool:
         """Initialize on a window; True where its verdict is good enough to go on from."""
@@ -99,9 +115,16 @@ class Tracker:
         self._rejected_in_a_row = 0
         return True
 
-    def add(self, imu: ImuMeasurements, motion: RelativePoses, reason: str) -> None:
+    def add(
+        self,
+        imu: ImuMeasurements,
+        motion: RelativePoses,
+        reason: str,
+        second_motion: bool = False,
+    ) -> None:
         """Take the second of two keyframes; `reason` says why the relative pose that leads to it
-        was not measured, where it was not."""
+        was not measured, where it was not, `second_motion` that fewer matches tell it than
+        another."""
         if reason:
             self.bridge(imu, int(motion.stamps_ns[1]), reason)
             return
@@ -118,7 +141,7 @@ class Tracker:
             self._rejected_in_a_row = 0
             self._measured_ns = stamp_ns
             self.smoother.add(imu, stamp_ns, T_ck_ck1, cov, self._stands_still(imu, motion))
-        self.keyframes.append(Keyframe(stamp_ns, chi2, rejected, reason))
+        self.keyframes.append(Keyframe(stamp_ns, chi2, rejected, reason, second_motion))
 
     def bridge(self, imu: ImuMeasurements, stamp_ns: int, reason: str) -> None:
         """A keyframe that the IMU alone ties to the one before it."""
@@ -245,9 +268,6 @@ def window_start(keyframes_ns: Stamps, last: int) -> int | None:
     return first if long_enough and last - first >= 4 else None
 
 
-def _try_start(
-    tracker: Tracker, imu: ImuMeasurements, vision: RelativePoses, first: int, last: int
-) -> bool:
-    window = vision.part(first, last)
+def _try_start(tracker: Tracker, imu: ImuMeasurements, window: RelativePoses) -> bool:
     start_ns, end_ns = int(window.stamps_ns[0]), int(window.stamps_ns[-1])
     return tracker.start(imu.between(start_ns, end_ns), window)

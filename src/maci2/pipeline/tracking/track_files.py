@@ -156,6 +156,7 @@ def track_summary(tracked: TrackedRecording) -> dict[str, Any]:
         "keyframes": len(keyframes),
         "unmeasured": sum(keyframe.innovation is None for keyframe in keyframes),
         "rejected": sum(keyframe.rejected for keyframe in keyframes),
+        "second_motions": sum(keyframe.second_motion for keyframe in keyframes),
         "vision_scale": float(np.exp(tracked.track.log_scale)),
         "gyro_bias": raw_biases(tracked)[0][-1].tolist(),
         "acc_bias": raw_biases(tracked)[1][-1].tolist(),

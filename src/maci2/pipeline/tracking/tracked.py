@@ -50,6 +50,8 @@ class Keyframe:
 
     rejected: bool
     reason: str
+    second_motion: bool = False
+    """Whether the IMU chose the motion of fewer matches."""
 
 
 @dataclass(frozen=True)
