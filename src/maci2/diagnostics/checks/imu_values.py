@@ -16,7 +16,7 @@ from maci2.sensors.plausibility import (
     ImuFault,
     graded_imu_faults,
 )
-from maci2.types import GRAVITY_NORM, Array
+from maci2.types import GRAVITY_NORM, Array, Mask
 
 MIN_REPEATED_PCT = 2.0
 """All six channels equal to the sample before: noise makes that rarer than one in a million."""
@@ -119,11 +119,11 @@ def _stuck(samples: ImuSamples) -> list[Finding]:
 def _repeated(samples: ImuSamples) -> list[Finding]:
     """Whole samples that are copies of the one before."""
     both = np.hstack([samples.gyro, samples.acc])
-    copies = ~changed(both).any(axis=1)
+    copies: Mask = np.logical_not(changed(both).any(axis=1))
     share_pct = 100.0 * float(copies.mean())
     if share_pct < MIN_REPEATED_PCT:
         return []
-    _, lengths = runs_of_equal(~copies)
+    _, lengths = runs_of_equal(np.logical_not(copies))
     level: Level = "error" if lengths.max() > MIN_STUCK_S * samples.rate_hz else "warn"
     return [
         fault(
