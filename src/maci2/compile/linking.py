@@ -38,25 +38,14 @@ TARGET = "maci2-part"
 
 
 class PartLibrary(JITCodeLibrary):
-    """Code of a function that kernels call: never run by itself, so not made into machine code.
-
-    What it calls is linked into the kernel beside it, once, and not into it.
-    """
+    """Code of a function that kernels call: never run by itself, so not made into machine code."""
 
     def finalize(self) -> None:
         self._raise_if_finalized()
+        for library in dict.fromkeys(self._linking_libraries):
+            self._reload_init.update(library._reload_init)
+            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
         self._finalized = True
-
-    def with_parts(self, parts: dict[JITCodeLibrary, None]) -> dict[JITCodeLibrary, None]:
-        """`parts`, with this one and all below it added."""
-        if self not in parts:
-            parts[self] = None
-            for library in self._linking_libraries:
-                if isinstance(library, PartLibrary):
-                    library.with_parts(parts)
-                else:
-                    parts[library] = None
-        return parts
 
     def get_pointer_to_function(self, name: str) -> int:
         self._ensure_finalized()
@@ -68,11 +57,6 @@ class PartLibrary(JITCodeLibrary):
 
 class EntryLibrary(JITCodeLibrary):
     """Code of a kernel with all that it calls."""
-
-    def add_linking_library(self, library: PartLibrary) -> None:
-        for part in library.with_parts({}):
-            self._reload_init.update(part._reload_init)
-            super().add_linking_library(part)
 
     def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout
