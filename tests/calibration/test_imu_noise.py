@@ -7,6 +7,7 @@ import pytest
 
 from calibration.noise_cases import TRUE_LEVELS, WRONG_SHEET, noise_problem, tracked_recording
 from maci2.calibration.imu_noise import _solve, _with_levels, _without_losses, estimate_imu_noise
+from maci2.calibration.noise_estimate import NoiseEstimate, NoiseLevel
 from maci2.calibration.noise_likelihood import likelihood_slope
 from maci2.chain.chain_elimination import factor
 from maci2.chain.chain_posterior import normal_equations
@@ -71,6 +72,28 @@ def test_levels_are_found_from_a_wrong_data_sheet(kind, vibration):
     assert estimate.walk_acc.seen
 
 
+def estimate_of(logs, stds):
+    axes = [NoiseLevel(float(np.exp(log)), std) for log, std in zip(logs, stds, strict=True)]
+    walks = [NoiseLevel(1e-5, 0.1), NoiseLevel(1e-3, 0.1)]
+    cov_log = np.diag(np.array([*stds, *stds, 0.1, 0.1]) ** 2)
+    return NoiseEstimate(tuple(axes), tuple(axes), *walks, cov_log, True)
+
+
+def test_an_axis_that_hardly_shows_counts_little_where_axes_are_alike():
+    estimate = estimate_of((-7.0, -7.2, -9.0), (0.2, 0.2, 2.0))
+    assert estimate.axes_differ() == (False, False)
+    assert np.log(estimate.pooled_gyro.value) == pytest.approx((-7.0 - 7.2 - 0.09) / 2.01)
+    assert estimate.pooled_gyro.std_log == pytest.approx(0.2 / np.sqrt(2.01))
+    np.testing.assert_allclose(estimate.levels()[:6], estimate.pooled_gyro.value)
+
+
+def test_axes_that_differ_stay_apart_and_tools_get_the_root_mean_square():
+    estimate = estimate_of((-7.0, -7.2, -9.0), (0.1, 0.1, 0.1))
+    np.testing.assert_allclose(np.log(estimate.levels()[3:6]), (-7.0, -7.2, -9.0))
+    variances = np.exp(2.0 * np.array([-7.0, -7.2, -9.0]))
+    assert estimate.pooled(200.0).density_acc == pytest.approx(np.sqrt(variances.mean()))
+
+
 def test_two_recordings_know_more_than_one():
     first, second = (noise_problem("handheld", seed, 15.0) for seed in (41, 42))
     one = estimate_imu_noise([first], WRONG_SHEET)
@@ -123,8 +146,8 @@ def test_a_hundred_recordings_are_within_three_sigmas(kind, vibration):
     for seed in range(1000, 1000 + RECORDINGS // 3 + 1):
         estimate = estimate_imu_noise([noise_problem(kind, seed, 30.0, vibration)], WRONG_SHEET)
         errors.append(normalized_errors(estimate))
-        levels = [level.value for level in levels_of(estimate)]
-        found = MeasuredNoise(np.array(levels[:3]), np.array(levels[3:6]), *levels[6:])
+        levels = estimate.levels()
+        found = MeasuredNoise(levels[:3], levels[3:6], *levels[6:])
         recording, _ = tracked_recording(kind, seed + 5000, 30.0)
         nees.append([integration_nees(recording, found.measure, horizon) for horizon in (50, 200)])
     assert np.mean(np.abs(errors) < 3.0) > 0.95

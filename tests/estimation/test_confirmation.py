@@ -8,8 +8,13 @@ import pytest
 from helpers import simulated_window
 from maci2.calibration import calibrate
 from maci2.estimation import InitLimits, SolverConfig, initialize
+from maci2.estimation.freed_constants import free_constants
 from maci2.estimation.premises import PremiseEvidence
-from maci2.estimation.scale import free_constants, scaled
+from maci2.estimation.problem import CLOCK_STD_S, Variables
+from maci2.estimation.scale import scaled
+from maci2.estimation.solve import solve
+from maci2.estimation.time_offset import shifted
+from maci2.imu import preintegrate
 from maci2.lie import se3_exp
 
 STRICT = InitLimits(trust_constants=False)
@@ -80,6 +85,47 @@ def test_free_constants_are_those_of_the_truth_within_their_covariance():
             window.imu, lengthened(window, 1.1).vision, result.state, SolverConfig()
         )
         squares.append(((freed.scale.scale - 1.0 / 1.1) / freed.scale.std) ** 2)
+    # 99.9 % of means of twelve squares lie in here.
+    assert 0.15 < np.mean(squares) < 2.8
+
+
+def test_freed_constants_are_where_the_cost_over_scales_and_clocks_is_least():
+    # An oracle that knows no derivative by them: extrinsics free, scale and clock on a grid.
+    window = simulated_window("handheld", seed=6)
+    vision, config = lengthened(window, 1.02).vision, SolverConfig(robust=False)
+    inner = vision.part(1, len(vision) - 2)
+    state = initialize(window.imu, inner, window.truth.T_b_c, config).state
+    freed = free_constants(window.imu, inner, state, config)
+    start = Variables(
+        state.Ts_c0_b, state.velocity_b, state.gravity_c0, state.gyro_bias, state.acc_bias,
+        state.T_b_c,
+    )  # fmt: skip
+
+    def cost(scale, offset_s):
+        moved = shifted(scaled(inner, scale), offset_s)
+        pre = preintegrate(window.imu, moved.stamps_ns, state.gyro_bias, state.acc_bias)
+        report = solve(window.imu, moved, pre, start, config, extrinsics=True)[2]
+        return report.cost + (1.0 / scale - 1.0) ** 2 + (offset_s / CLOCK_STD_S) ** 2
+
+    scale, offset_s = freed.scale.scale, freed.offset.offset_s
+    least = cost(scale, offset_s)
+    for sign in (-1.0, 1.0):
+        # A standard deviation to either side costs 1 where the other unknowns follow; more where
+        # one of them is held.
+        assert cost(scale + sign * freed.scale.std, offset_s) > least + 0.7
+        assert cost(scale, offset_s + sign * freed.offset.std_s) > least + 0.7
+
+
+def test_a_freed_clock_is_that_of_the_truth_within_its_covariance():
+    squares = []
+    for seed in range(12):
+        window = simulated_window("handheld", seed=seed)
+        inner = shifted(window.vision.part(1, len(window.vision) - 2), 0.003)
+        config = SolverConfig(robust=False)
+        state = initialize(window.imu, inner, window.truth.T_b_c, config).state
+        freed = free_constants(window.imu, inner, state, config)
+        offset_s, variance = freed.offset.measured()
+        squares.append((offset_s + 0.003) ** 2 / variance)
     # 99.9 % of means of twelve squares lie in here.
     assert 0.15 < np.mean(squares) < 2.8
 

@@ -14,10 +14,15 @@ from maci2.estimation.residuals import (
     XI_K,
     XI_K1,
     G,
+    by_offset,
+    by_scale,
     imu_residual,
+    later,
+    lengthened,
+    motion_D_offset,
     visual_residual,
 )
-from maci2.imu import preintegrate
+from maci2.imu import preintegrate, rates_at_keyframes
 from maci2.lie import (
     se3_adj,
     se3_exp,
@@ -26,6 +31,7 @@ from maci2.lie import (
     se3_jr_inv,
     so3_exp,
     so3_jr_inv,
+    so3_log,
 )
 
 
@@ -222,3 +228,65 @@ def test_errors_of_preintegration_move_the_residual_by_the_transport():
     D = -np.eye(9)
     D[:3, :3] = so3_jr_inv(moved(np.zeros(9))[:3])
     np.testing.assert_allclose(numerical_jacobian(moved, 9), D, atol=1e-9)
+
+
+@pytest.mark.parametrize("regime", REGIMES)
+@pytest.mark.parametrize("inverse_scale", [1.0, 0.8])
+def test_the_derivative_by_one_over_the_scale_equals_central_differences(regime, inverse_scale):
+    T_ck_ck1, *state = visual_case(regime)
+
+    def residual(change):
+        inverse = inverse_scale + float(change[0])
+        T = lengthened(T_ck_ck1, inverse)
+        r, J = visual(T, *state)
+        columns = np.concatenate([J[:, XI_K], np.zeros((6, 1))], axis=1)
+        by_scale(T, inverse, r, 6, columns)
+        return r, columns
+
+    r, columns = residual(np.zeros(1))
+    numeric = numerical_jacobian(lambda change: residual(change)[0], 1)
+    np.testing.assert_allclose(columns[:, 6:], numeric, atol=1e-7)
+    plain, J = visual(lengthened(T_ck_ck1, inverse_scale), *state)
+    np.testing.assert_allclose(r, np.r_[inverse_scale * plain[:3], plain[3:]], atol=1e-14)
+    np.testing.assert_allclose(columns[:3, :6], inverse_scale * J[:3, XI_K], atol=1e-14)
+    np.testing.assert_allclose(columns[3:, :6], J[3:, XI_K], atol=1e-14)
+
+
+@pytest.mark.parametrize("regime", REGIMES)
+def test_the_derivative_by_the_time_offset_equals_central_differences(regime):
+    case = ImuCase(regime)
+    case.delta_bg = np.zeros(3)
+    D_offset = np.random.default_rng(4).standard_normal(9)
+
+    def residual(change):
+        other = ImuCase(regime)
+        moved = later(case.gamma, case.beta, case.alpha, D_offset, 0.01 + float(change[0]))
+        other.gamma, other.beta, other.alpha = moved
+        other.delta_bg = np.zeros(3)
+        return other.residual()
+
+    r, J = residual(np.zeros(1))
+    by_offset(D_offset, r, 0, J)
+    numeric = numerical_jacobian(lambda change: residual(change)[0], 1)
+    np.testing.assert_allclose(J[:, :1], numeric, atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", ["handheld", "drone"])
+def test_preintegrated_motion_moves_with_the_clock_as_its_derivative_says(kind):
+    window = exact_window(kind, "midpoint", seed=5)
+    x, shift_ns = window.truth, 1_000_000
+    inner = x.stamps_ns[1:-1]
+    biases = x.gyro_bias, x.acc_bias, "midpoint"
+    pre = preintegrate(window.imu, inner, *biases)
+    earlier, after = (
+        preintegrate(window.imu, inner + moved_ns, *biases) for moved_ns in (-shift_ns, shift_ns)
+    )
+    rates = rates_at_keyframes(window.imu, pre)
+    for k in range(len(pre.dt)):
+        D_offset = motion_D_offset(
+            pre.dt[k], pre.gamma[k], pre.beta[k], pre.alpha[k], rates[k], rates[k + 1]
+        )
+        turned = so3_log(earlier.gamma[k].T @ after.gamma[k])
+        numeric = np.r_[turned, after.beta[k] - earlier.beta[k], after.alpha[k] - earlier.alpha[k]]
+        # Samples are 5 ms apart and straight lines between them.
+        np.testing.assert_allclose(D_offset, numeric / 0.002, atol=2e-2 * np.abs(D_offset).max())

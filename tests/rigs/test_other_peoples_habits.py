@@ -2,8 +2,10 @@
 
 import json
 
+import cv2
 import numpy as np
 import pytest
+from rig_files import oak
 
 from maci2.errors import CalibrationError
 from maci2.rigs import Given, read_any_rig
@@ -170,8 +172,64 @@ def test_basalts_unified_and_fov_models_project_by_their_definitions(tmp_path):
         ("calib.txt", "Pinhole 501 501 421 167 0\n800 400\ncrop\n800 400\n", "DSO camera text"),
         ("ost.txt", "# oST version 5.0\n[image]\ncamera matrix\n1 0 0\n", "ROS camera_calibration"),
         ("calib.txt", "P0: 7e2 0 6e2 0\nP1: 7e2 0 6e2 -3e2\n", "KITTI"),
+        ("rvio.yaml", "IMU.sigma_g: 1e-4\nCamera.fx: 458.0\nCamera.Fisheye: 1\n", "R-VIO settings"),
+        ("larvio.yaml", "resolution_width: 1280\nT_cam_imu: []\n", "LARVIO settings"),
+        ("mynt_imu_param.yaml", "type: IMU\nGyr:\n  a: 1\nAcc:\n  a: 1\n", "imu_utils result"),
+        ("svo.yaml", "cameras:\n- camera: {}\nimu_params: {}\n", "SVO, ROVIO or maplab"),
     ],
 )  # fmt: skip
 def test_files_without_a_rig_are_refused_by_the_name_of_their_tool(tmp_path, name, text, tool):
     with pytest.raises(CalibrationError, match=tool):
         read(tmp_path, text, name)
+
+
+@pytest.mark.parametrize(
+    ("text", "tool"),
+    [
+        ("cam0:\n  T_imu_cam: [[\n  camera_model: pinhole\n", "OpenVINS imucam chain"),
+        ("cam0:\n  intrinsics: [1, 2\n  rostopic: /a\ncam1:\n", "Kalibr camchain"),
+        ("%YAML:1.0\nimu: 1\nnum_of_cam: [\ncam0_calib: a\n", "VINS-Fusion settings"),
+        ("%YAML:1.0\nimu_topic: [\nmodel_type: PINHOLE\n", "VINS-Mono settings"),
+        ("%YAML:1.0\nFile.version: [\nCamera1.fx: 400\n", "ORB-SLAM3 settings"),
+        ('{\n  "value0": {\n    "intrinsics": [,\n', "Basalt calibration"),
+    ],
+)
+def test_a_file_with_a_slip_is_refused_by_the_name_of_its_tool_and_the_line(tmp_path, text, tool):
+    with pytest.raises(CalibrationError, match=rf"^{tool}: .*line \d+: not a YAML file"):
+        read(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    "line", [r'output_path: "C:\Users\me\x"', "camera_name: @left", "topic: %imu # none"]
+)
+def test_what_opencv_reads_and_yaml_does_not_is_read(tmp_path, line):
+    text = CAMERA.replace("model_type", f"{line}\nmodel_type")
+    assert read(tmp_path, text).cameras[0].resolution == (640, 480)
+    storage = cv2.FileStorage(str(tmp_path / "file.yaml"), cv2.FILE_STORAGE_READ)
+    assert storage.getNode("image_width").real() == 640
+
+
+@pytest.mark.parametrize("model", ["pinhole-rs", "pinhole-radtan-rs", "pinhole"])
+def test_a_rolling_shutter_is_taken_as_a_global_one_and_said(tmp_path, caplog, model):
+    text = CHAIN.replace("camera_model: pinhole", f"camera_model: {model}\n  line_delay: 2.5e-05")
+    assert read(tmp_path, text).cameras[0].distortion_model == "radtan"
+    assert "cam0 has a rolling shutter" in caplog.text
+
+
+def test_noise_in_the_file_of_the_chain_is_read(tmp_path):
+    indented = "".join(f"  {line}\n" for line in IMU.splitlines())
+    rig = read(tmp_path, CHAIN + "imu0:\n" + indented)
+    assert (rig.imu.density_gyro, rig.imu.rate_hz) == (0.001, 200.0)
+    assert not read(tmp_path, CHAIN + "imu0:\n  rostopic: /imu0\n").noise_known
+
+
+def test_sockets_of_an_oak_may_be_keys(tmp_path):
+    listed = json.loads(oak())
+    keyed = {**listed, "cameraData": {str(k): v for k, v in listed["cameraData"]}}
+    first, second = (
+        read(tmp_path, json.dumps(data), f"{name}.json")
+        for name, data in (("listed", listed), ("keyed", keyed))
+    )
+    for camera, same in zip(first.cameras, second.cameras, strict=True):
+        np.testing.assert_array_equal(camera.T_b_c, same.T_b_c)
+        np.testing.assert_array_equal(camera.intrinsics, same.intrinsics)

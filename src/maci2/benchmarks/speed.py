@@ -229,7 +229,7 @@ def _joint_solve(problem: Problem) -> Callable[[], Any]:
     pre = preintegrate(problem.imu, problem.vision.stamps_ns, start.bg, prior.mean_acc, CONFIG.rule)
     measurements = joint_measurements(problem.vision, pre, CONFIG, 1.0)
     priors = joint_priors(prior, CONFIG)
-    unknowns = Unknowns(False, True, True, False)
+    unknowns = Unknowns(False, True, True, False, False)
     return lambda: optimize(measurements, priors, unknowns, start, 50, False)[0]
 
 

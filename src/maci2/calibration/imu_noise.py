@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from maci2.calibration.noise_estimate import NoiseEstimate, NoiseLevel
 from maci2.calibration.noise_likelihood import (
     IMU_LEVELS,
     WHITE,
@@ -42,9 +43,6 @@ STD_LOG_STATED = 2.0 * np.log(10.0)
 """Spread of the logarithm of a squared density about the data sheet's: a factor of ten, so that
 what motion does not show stays at the data sheet and says so."""
 
-LARGEST_KNOWN = float(np.log(2.0))
-"""A density known to less than a factor of two (1 sigma) was not seen."""
-
 
 @dataclass(frozen=True)
 class NoiseProblem:
@@ -58,73 +56,6 @@ class NoiseProblem:
 
     log_factors: tuple[float, ...] = ()
     """Logarithms of the factors that its variances have been scaled with so far."""
-
-
-@dataclass(frozen=True)
-class NoiseLevel:
-    """One density or random walk."""
-
-    value: float
-    """Per sqrt(Hz), SI units."""
-
-    std_log: float
-    """Standard deviation of its natural logarithm."""
-
-    @property
-    def std(self) -> float:
-        """Standard deviation of the value itself, to first order."""
-        return self.value * self.std_log
-
-    @property
-    def seen(self) -> bool:
-        """Whether the recordings tell it; otherwise it stays near the data sheet."""
-        return self.std_log < LARGEST_KNOWN
-
-
-@dataclass(frozen=True)
-class NoiseEstimate:
-    """Noise of an IMU as recordings in motion show it."""
-
-    density_gyro: tuple[NoiseLevel, NoiseLevel, NoiseLevel]
-    """White noise of each axis [rad/s/sqrt(Hz)]."""
-
-    density_acc: tuple[NoiseLevel, NoiseLevel, NoiseLevel]
-    """White noise of each axis [m/s^2/sqrt(Hz)]."""
-
-    walk_gyro: NoiseLevel
-    """Random walk of the bias, all axes alike [rad/s^2/sqrt(Hz)]."""
-
-    walk_acc: NoiseLevel
-    """Random walk of the bias, all axes alike [m/s^3/sqrt(Hz)]."""
-
-    cov_log: Array
-    """(8, 8) covariance of the natural logarithms, in this order."""
-
-    converged: bool
-
-    def levels(self) -> Array:
-        """(8,) densities of the axes, then walks."""
-        walks = (self.walk_gyro, self.walk_acc)
-        return np.array([level.value for level in (*self.density_gyro, *self.density_acc, *walks)])
-
-    def pooled(self, rate_hz: float) -> ImuNoise:
-        """One number for all axes, as most tools want it: the root of the mean variance."""
-        gyro, acc = (
-            float(np.sqrt(np.mean([level.value**2 for level in levels])))
-            for levels in (self.density_gyro, self.density_acc)
-        )
-        return ImuNoise(gyro, acc, self.walk_gyro.value, self.walk_acc.value, rate_hz)
-
-    def axes_differ(self) -> tuple[bool, bool]:
-        """Whether the axes of gyroscope and accelerometer differ by more than chance explains."""
-        return self._differ(0), self._differ(3)
-
-    def _differ(self, first: int) -> bool:
-        levels = (*self.density_gyro, *self.density_acc)[first : first + 3]
-        logs = np.log([level.value for level in levels])
-        D = np.array([[1.0, -1.0, 0.0], [0.0, 1.0, -1.0]])
-        cov = D @ self.cov_log[first : first + 3, first : first + 3] @ D.T
-        return bool((D @ logs) @ np.linalg.solve(cov, D @ logs) > 13.8)
 
 
 def estimate_imu_noise(recordings: Sequence[NoiseProblem], stated: ImuNoise) -> NoiseEstimate:

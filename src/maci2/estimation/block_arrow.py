@@ -15,10 +15,10 @@ import numpy as np
 from maci2.compile import kernel
 from maci2.estimation.small_cholesky import (
     BLOCK,
-    add_gram,
     back_eliminate,
     eliminate,
     forward_eliminate,
+    gram,
     padded,
 )
 from maci2.types import Array
@@ -46,8 +46,7 @@ def factor(A: Array, B: Array, C: Array, D: Array, rhs: Array, rhs_border: Array
         for i in range(BLOCK):
             for c in range(BLOCK + border + 1):
                 Y[i, c] = rows[i, BLOCK + c]
-        taken.fill(0.0)
-        add_gram(Y, taken)
+        gram(Y, taken)
         if k < n - 1:
             _take(taken, A, C, rhs, k + 1)
         for i in range(border):

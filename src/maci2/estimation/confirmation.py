@@ -5,13 +5,19 @@ where gravity and velocity stay within their limits with nothing stated believed
 would matter would have shown.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from maci2.estimation.premises import Premises
-from maci2.estimation.premises.contradictions import MeasuredLengths, extrinsics_contradicted
-from maci2.estimation.results import Posterior, VIState, direction_std
-from maci2.estimation.scale import FreedConstants
+from maci2.estimation.freed_constants import FreedConstants
+from maci2.estimation.premises import Premises, contradictions
+from maci2.estimation.premises.contradictions import (
+    MeasuredLengths,
+    extrinsics_contradicted,
+    time_offset_contradicted,
+)
+from maci2.estimation.results import Posterior, Status, VIState, direction_std
 from maci2.estimation.verdict_checks import SURE, velocity_rms
 from maci2.lie import skew
 from maci2.types import Array
@@ -22,13 +28,58 @@ ONE_SIDED = float(-ndtri(2.0 * ndtr(-SURE)))
 REMEDY = "see more of the recording, move more, or say that they are to be trusted (`--trust-rig`)"
 
 
-def freed_contradictions(freed: FreedConstants, T_b_c: Array, std_scale: float) -> list[str]:
-    """Reasons against the stated extrinsics and scale, given those that fit the window best."""
+@dataclass(frozen=True)
+class Evidence:
+    """What has been seen of the constants that an initialization takes as given."""
+
+    premises: Premises | None
+    """Posterior over all that has been seen; None where that is nothing."""
+
+    is_window: bool = False
+    """Nothing but the window itself has been seen, and `freed` is what it says."""
+
+    freed: FreedConstants | None = None
+    """The window with its constants unknown; None where it moves too little for that."""
+
+    against_samples: tuple[str, ...] = ()
+    """Reasons against the window's samples, where `premises` do not hold them."""
+
+    def contradicted(self, gravity_norm: float, offset_free: bool) -> list[str]:
+        """Reasons against the stated constants."""
+        reasons = list(self.against_samples)
+        if self.premises is not None:
+            reasons += contradictions(self.premises, gravity_norm, offset_free)
+        if reasons or self.freed is None:
+            return reasons
+        return freed_contradictions(self.freed, offset_free)
+
+    def unconfirmed(
+        self, state: VIState, posterior: Posterior, gravity_deg: float, velocity: float
+    ) -> list[str]:
+        """Stated constants that nothing confirms for these limits of `state`'s error, in words."""
+        if self.is_window or self.premises is None:
+            return unconfirmed_by_window(self.freed, state, gravity_deg, velocity)
+        return unconfirmed_by_recording(self.premises, state, posterior, gravity_deg, velocity)
+
+    @property
+    def status_of_unconfirmed(self) -> Status:
+        """`weak` where nothing more will be seen; a stream goes on."""
+        return "weak" if self.premises is None or self.premises.is_complete else "ok"
+
+
+def freed_contradictions(freed: FreedConstants, offset_free: bool) -> list[str]:
+    """Reasons against stated extrinsics, clocks and scale, given what fits the window best."""
     T_found, cov = freed.state.T_b_c, freed.posterior.T_b_c
     lengths = MeasuredLengths(
         freed.scale.scale, freed.scale.std**2, T_found[:3, 3], _cov_lever_arm(T_found, cov)
     )
-    return extrinsics_contradicted(T_found, cov, lengths, T_b_c, std_scale, freed.dof)
+    reasons = extrinsics_contradicted(
+        T_found, cov, lengths, freed.T_stated, freed.std_scale, freed.dof
+    )
+    if reasons or offset_free:
+        return reasons
+    measured = freed.offset.measured()
+    return time_offset_contradicted(*measured, freed.dof) if measured else []
 
 
 def _cov_lever_arm(T_b_c: Array, cov: Array) -> Array:
@@ -47,8 +98,8 @@ def unconfirmed_by_window(
             "been seen"
         ]
     gravity, cov_gravity = freed.state.gravity_c0, freed.posterior.gravity_c0
-    across, along = np.cross(gravity, state.gravity_c0), gravity @ state.gravity_c0
-    moved_deg = np.rad2deg(np.arctan2(np.linalg.norm(across), along))
+    across, along = skew(gravity) @ state.gravity_c0, gravity @ state.gravity_c0
+    moved_deg = np.rad2deg(np.arctan2(np.sqrt(across @ across), along))
     moved = np.sqrt(np.mean(np.sum((freed.state.velocity_b - state.velocity_b) ** 2, axis=1)))
     found_deg = _admitted(float(moved_deg), float(np.rad2deg(direction_std(gravity, cov_gravity))))
     found = _admitted(float(moved), velocity_rms(freed.posterior))

@@ -8,17 +8,23 @@ import numpy as np
 
 from maci2.boundary import as_transform, require_type
 from maci2.estimation.config import DEFAULT_CONFIG, SolverConfig
+from maci2.estimation.confirmation import Evidence
+from maci2.estimation.freed_constants import free_constants
 from maci2.estimation.initial_guess import start_values
 from maci2.estimation.levenberg_marquardt import Variables
 from maci2.estimation.motion_choice import choose_motions, with_choice
 from maci2.estimation.outlier_rejection import inlier_poses, resolved, suspicious, without
-from maci2.estimation.premises import Premises, window_premises, with_window_samples
+from maci2.estimation.premises import (
+    Premises,
+    samples_contradicted,
+    window_premises,
+    with_window_samples,
+)
 from maci2.estimation.results import InitResult, Posterior, SolveReport, VIState
 from maci2.estimation.rotation_alignment import RotationAlignment, align_rotations
-from maci2.estimation.scale import free_constants
 from maci2.estimation.time_offset import on_imu_clock, solve_with_offset
-from maci2.estimation.verdict import Evidence, InitLimits, judge_initialization, require_window
-from maci2.imu import ImuMeasurements, preintegrate
+from maci2.estimation.verdict import InitLimits, judge_initialization, require_window
+from maci2.imu import ImuMeasurements, Preintegrated, preintegrate
 from maci2.types import Array, Mask
 from maci2.vision import RelativePoses
 
@@ -101,17 +107,19 @@ def _window_evidence(
     config: SolverConfig,
 ) -> Evidence:
     """What the window itself says of the constants; `vision` holds what was rejected too."""
-    # Wrong axes fit worse than the stated noise; where nothing does, no others can fit better.
-    misfit = solved.report.inflation > 1.0
-    premises = window_premises(imu, solved.vision, T_b_c, config.rule, misfit)
-    freed = None
-    if solved.posterior is not None and solved.report.converged:
-        freed = free_constants(imu, solved.vision, solved.state, config)
-        if solved.report.rejected:
+    report, freed = solved.report, None
+    if solved.posterior is not None and report.converged:
+        freed = free_constants(imu, solved.vision, solved.state, config, solved.pre)
+        if report.rejected:
             # Wrong constants make poses look like outliers: others may explain all of them.
-            of_all = free_constants(imu, vision, solved.state, config)
-            if of_all is not None and of_all.inflation <= solved.report.inflation:
+            of_all = free_constants(imu, vision, solved.state, config, solved.pre)
+            if of_all is not None and of_all.inflation <= report.inflation:
                 freed = of_all
+    # Wrong axes fit worse than the stated noise; where nothing does, no others can fit better.
+    misfit = report.inflation > 1.0
+    if freed is not None and not misfit and not report.rejected:
+        return Evidence(None, True, freed, tuple(samples_contradicted(imu)))
+    premises = window_premises(imu, solved.vision, T_b_c, config.rule, misfit)
     return Evidence(premises, True, freed)
 
 
@@ -128,6 +136,7 @@ class _Solved(NamedTuple):
     """A solution and the measurements it was found from."""
 
     vision: RelativePoses
+    pre: Preintegrated
     rotations: RotationAlignment
     state: VIState
     posterior: Posterior | None
@@ -152,4 +161,4 @@ def _solve(
     solution = solve_with_offset(
         imu, vision, pre, start, config, extrinsics=False, coarse_s=offset_s
     )
-    return _Solved(vision, rotations, *solution)
+    return _Solved(vision, pre, rotations, *solution)

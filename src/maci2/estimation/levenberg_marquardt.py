@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-import numpy as np
-
 from maci2.compile import kernel
 from maci2.estimation.block_arrow import BLOCK, back_substitute, factor, inverse_blocks
 from maci2.estimation.normal_equations import System, empty_system, linearize
@@ -41,8 +39,12 @@ MOST_DAMPING = 1e12
 """Where even a step this short is refused, there is no way down."""
 
 DECREMENT = 1e-8
-"""Stop when a step promises to lower the cost by less: it then moves nothing by more than 1e-4
-standard deviations."""
+"""Decrease of the cost by a step that moves nothing by more than 1e-4 standard deviations: stop
+when the next would promise less."""
+
+SMALL = 0.01
+"""Decrease of the cost by a step that moves nothing by more than a tenth of its standard deviation:
+from there on steps contract as those before them did."""
 
 
 class Optimum(NamedTuple):
@@ -60,8 +62,8 @@ class Covariances(NamedTuple):
     keyframes: Array
     """(n, 9, 9) [xi, v]; the first pose's block is meaningless (gauge)."""
     border: Array
-    """(15, 15) [gravity, gyro bias, acc bias, extrinsics] in the tangent space of `gravity_basis`;
-    (9, 9) where the extrinsics are given."""
+    """(17, 17) [gravity, gyro bias, acc bias, extrinsics, one over the scale, time offset] in the
+    tangent space of `gravity_basis`; as far as the border of `Unknowns` reaches."""
     positive: bool
     """The normal equations were positive definite; otherwise there are no covariances."""
 
@@ -80,9 +82,13 @@ def optimize(
     One kernel, because both are made of the same parts: two would take twice the time to compile.
     """
     optimum = _levenberg_marquardt(m, priors, unknowns, x, max_iterations)
+    system = empty_system(len(x.v_b), unknowns)
     if with_covariances:
-        return optimum, _covariances(m, priors, unknowns, optimum.x)
-    return optimum, Covariances(np.empty((0, BLOCK, BLOCK)), np.empty((0, 0)), False)
+        linearize(m, priors, unknowns, optimum.x, system)
+        if factor(*system):
+            keyframes, border = inverse_blocks(system.A, system.B, system.C, system.D)
+            return optimum, Covariances(keyframes, border, True)
+    return optimum, Covariances(system.A, system.D, False)
 
 
 @kernel
@@ -99,7 +105,7 @@ def _levenberg_marquardt(
     work = empty_system(n, unknowns)
     damping = LEAST_DAMPING
     cost = linearize(m, priors, unknowns, x, system)
-    iterations = 0
+    iterations, before = 0, 0.0
     while iterations < max_iterations and damping < MOST_DAMPING:
         iterations += 1
         _damp(system, damping, work)
@@ -107,16 +113,20 @@ def _levenberg_marquardt(
             dx, dx_border = back_substitute(*work)
             moved = retract(x, dx, dx_border, unknowns)
             decrement = _decrement(system, dx, dx_border)
-            if decrement < DECREMENT * max(1.0, 1e-6 * cost):
+            # Steps without damping contract at a rate that two of them show.
+            left = decrement**2 / before if decrement < min(before, SMALL) else decrement
+            if left < DECREMENT * max(1.0, 1e-6 * cost):
                 return Optimum(moved, cost - decrement, iterations, True)
             # Steps are rarely refused, so the derivatives come along with the cost.
             moved_cost = linearize(m, priors, unknowns, moved, moved_system)
             if moved_cost <= cost:
+                before = decrement if damping == LEAST_DAMPING else 0.0
                 x, cost = moved, moved_cost
                 system, moved_system = moved_system, system
                 damping = max(0.3 * damping, LEAST_DAMPING)
                 continue
         damping = max(10.0 * damping, REFUSED_DAMPING)
+        before = 0.0
     return Optimum(x, cost, iterations, False)
 
 
@@ -150,14 +160,3 @@ def _decrement(system: System, dx: Array, dx_border: Array) -> float:
     for i in range(len(dx_border)):
         decrement += system.rhs_border[i] * dx_border[i]
     return decrement
-
-
-@kernel
-def _covariances(m: Measurements, priors: Priors, unknowns: Unknowns, x: Variables) -> Covariances:
-    """The posterior at the optimum x."""
-    system = empty_system(len(x.v_b), unknowns)
-    linearize(m, priors, unknowns, x, system)
-    if not factor(*system):
-        return Covariances(system.A, system.D, False)
-    keyframes, border = inverse_blocks(system.A, system.B, system.C, system.D)
-    return Covariances(keyframes, border, True)

@@ -11,21 +11,31 @@ from typing import NamedTuple
 import numpy as np
 
 from maci2.compile import kernel
+from maci2.estimation.prior_equations import add_priors
 from maci2.estimation.problem import (
-    LEVER_ARM_STD,
     Measurements,
     Priors,
     Unknowns,
     Variables,
     gravity_basis,
 )
-from maci2.estimation.residuals import COLUMNS, imu_residual, visual_residual
-from maci2.estimation.small_cholesky import BLOCK, add_gram, padded
+from maci2.estimation.residuals import (
+    COLUMNS,
+    XI_BC,
+    by_offset,
+    by_scale,
+    imu_residual,
+    later,
+    lengthened,
+    motion_D_offset,
+    visual_residual,
+)
+from maci2.estimation.small_cholesky import BLOCK, gram, padded, whiten
 from maci2.lie import se3_adj, se3_inv
 from maci2.types import Array
 
-SHARED = COLUMNS - 2 * BLOCK
-"""Unknowns that all keyframes share: gravity, two biases, extrinsics (last)."""
+GIVEN = XI_BC.start - 2 * BLOCK
+"""Unknowns that all keyframes share where the extrinsics are given: gravity and two biases."""
 
 VISUAL = 6
 """Visual residuals of one step; there are `BLOCK` inertial ones."""
@@ -45,7 +55,7 @@ class System(NamedTuple):
 @kernel
 def empty_system(keyframes: int, unknowns: Unknowns) -> System:
     """Room for the normal equations of so many keyframes."""
-    border = SHARED if unknowns.extrinsics else SHARED - 6
+    border = GIVEN + (6 if unknowns.extrinsics else 0) + (2 if unknowns.constants else 0)
     return System(
         np.empty((keyframes, BLOCK, BLOCK)),
         np.empty((keyframes, BLOCK, BLOCK)),
@@ -61,27 +71,48 @@ def linearize(
     m: Measurements, priors: Priors, unknowns: Unknowns, x: Variables, system: System
 ) -> float:
     """Fill `system` with the normal equations at x; returns the cost there."""
-    columns = 2 * BLOCK + len(system.D)
-    W_visual = np.zeros((BLOCK, BLOCK))
-    r_visual, J_visual = np.zeros(BLOCK), np.zeros((BLOCK, padded(COLUMNS + 1)))
-    r_imu, J_imu = np.zeros(BLOCK), np.zeros((BLOCK, padded(COLUMNS + 1)))
-    H = np.empty((padded(columns + 1), padded(columns + 1)))
-    white = np.empty((BLOCK, padded(columns + 1)))
+    border = len(system.D)
+    last, last_visual = 2 * BLOCK + border, VISUAL + border - GIVEN
+    W_visual, r = np.zeros((BLOCK, BLOCK)), np.zeros(BLOCK)
+    J = np.zeros((VISUAL, COLUMNS if unknowns.extrinsics else XI_BC.start))
+    visual = np.zeros((BLOCK, padded(last_visual + 1)))
+    imu = np.zeros((BLOCK, padded(last + 1)))
+    H_visual = np.empty((visual.shape[1], visual.shape[1]))
+    H = np.empty((imu.shape[1], imu.shape[1]))
+    white_visual, white = np.empty(visual.shape), np.empty(imu.shape)
     basis = gravity_basis(x.g_c0, unknowns.sphere)
     adj_c_b = se3_adj(se3_inv(x.T_b_c))
     delta_bg, delta_ba = np.empty(3), np.empty(3)
     for i in range(3):
         delta_bg[i], delta_ba[i] = x.bg[i] - m.bias_gyro[i], x.ba[i] - m.bias_acc[i]
     _clear(system)
-    cost = _add_priors(priors, unknowns, x, system)
+    cost = add_priors(priors, unknowns, x, system.D, system.rhs_border)
+    D_offset = np.zeros(9)
     for k in range(len(m.dt)):
-        T_c0_bk, T_c0_bk1 = x.Ts_c0_b[k], x.Ts_c0_b[k + 1]
-        visual_residual(m.Ts_ck_ck1[k], T_c0_bk, T_c0_bk1, x.T_b_c, r_visual, J_visual)
+        T_c0_bk, T_c0_bk1, T_ck_ck1 = x.Ts_c0_b[k], x.Ts_c0_b[k + 1], m.Ts_ck_ck1[k]
+        gamma, beta, alpha = m.gamma[k], m.beta[k], m.alpha[k]
+        if unknowns.constants:
+            T_ck_ck1 = lengthened(T_ck_ck1, x.inverse_scale)
+            D_offset = motion_D_offset(m.dt[k], gamma, beta, alpha, m.rates[k], m.rates[k + 1])
+            gamma, beta, alpha = later(gamma, beta, alpha, D_offset, x.offset_s)
+        visual_residual(T_ck_ck1, T_c0_bk, T_c0_bk1, x.T_b_c, r, J)
+        _visual_columns(J, adj_c_b, k == 0, unknowns.extrinsics, visual)
+        if unknowns.constants:
+            by_scale(T_ck_ck1, x.inverse_scale, r, last_visual - 2, visual)
+        for i in range(VISUAL):
+            visual[i, last_visual] = r[i]
+        for i in range(VISUAL):
+            for j in range(VISUAL):
+                W_visual[i, j] = m.white_visual[k, i, j]
+        cost += _whitened_gram(
+            W_visual, visual, last_visual, m.visual_limit, white_visual, H_visual
+        )
+        _add_visual(H_visual, k, last_visual, system)
         imu_residual(
             m.dt[k],
-            m.gamma[k],
-            m.beta[k],
-            m.alpha[k],
+            gamma,
+            beta,
+            alpha,
             m.D_bg[k],
             m.D_ba[k],
             T_c0_bk,
@@ -91,19 +122,16 @@ def linearize(
             x.g_c0,
             delta_bg,
             delta_ba,
-            r_imu,
-            J_imu,
+            r,
+            imu,
         )
-        _constrain_shared(basis, unknowns, J_imu)
-        if k == 0:
-            _constrain_first_pose(adj_c_b, J_visual)
-            _constrain_first_pose(adj_c_b, J_imu)
-        for i in range(VISUAL):
-            for j in range(VISUAL):
-                W_visual[i, j] = m.white_visual[k, i, j]
-        H.fill(0.0)
-        cost += _add_whitened(W_visual, r_visual, J_visual, columns, m.visual_limit, white, H)
-        cost += _add_whitened(m.white_imu[k], r_imu, J_imu, columns, np.inf, white, H)
+        _constrain_shared(basis, unknowns, imu)
+        _constrain_first_pose(adj_c_b, k == 0, unknowns.extrinsics, imu)
+        if unknowns.constants:
+            by_offset(D_offset, r, last - 1, imu)
+        for i in range(BLOCK):
+            imu[i, last] = r[i]
+        cost += _whitened_gram(m.white_imu[k], imu, last, np.inf, white, H)
         _add_step(H, k, system)
     _pin(unknowns, system)
     return cost
@@ -120,6 +148,21 @@ def _clear(system: System) -> None:
 
 
 @kernel
+def _visual_columns(J: Array, adj_c_b: Array, is_first: bool, extrinsics: bool, out: Array) -> None:
+    """A visual residual by xi_k, whose sign xi_k1 changes, and by free extrinsics."""
+    for i in range(VISUAL):
+        for j in range(6):
+            out[i, j] = J[i, j]
+            if extrinsics:
+                by_xi_bc = J[i, XI_BC.start + j]
+                if is_first:
+                    # The first pose is the inverse extrinsics: it moves only with them.
+                    for n in range(6):
+                        by_xi_bc -= J[i, n] * adj_c_b[n, j]
+                out[i, VISUAL + j] = by_xi_bc
+
+
+@kernel
 def _constrain_shared(basis: Array, unknowns: Unknowns, J: Array) -> None:
     """Express an IMU step's derivatives by the shared unknowns that are really free."""
     for i in range(BLOCK):
@@ -130,39 +173,34 @@ def _constrain_shared(basis: Array, unknowns: Unknowns, J: Array) -> None:
                 J[i, 21 + j] = 0.0
             if not unknowns.bias_acc:
                 J[i, 24 + j] = 0.0
-        for j in range(27, 33):
-            J[i, j] = 0.0
 
 
 @kernel
-def _constrain_first_pose(adj_c_b: Array, J: Array) -> None:
-    """The first pose is the inverse extrinsics: it moves only with them."""
+def _constrain_first_pose(adj_c_b: Array, is_first: bool, extrinsics: bool, J: Array) -> None:
+    """Extrinsics reach the IMU through the first pose alone, their inverse; its own columns go."""
     for row in range(BLOCK):
-        for i in range(6):
+        if extrinsics:
             for j in range(6):
-                J[row, 27 + j] -= J[row, i] * adj_c_b[i, j]
-            J[row, i] = 0.0
+                by_xi_bc = 0.0
+                if is_first:
+                    for i in range(6):
+                        by_xi_bc -= J[row, i] * adj_c_b[i, j]
+                J[row, XI_BC.start + j] = by_xi_bc
+        if is_first:
+            for i in range(6):
+                J[row, i] = 0.0
 
 
-@kernel(fastmath={"contract"})
-def _add_whitened(
-    W: Array, r: Array, J: Array, columns: int, limit: float, white: Array, H: Array
-) -> float:
-    """H += w X' X with X = W [J | r]; of J as many columns as there are unknowns. Returns the cost.
+@kernel
+def _whitened_gram(W: Array, J: Array, last: int, limit: float, white: Array, H: Array) -> float:
+    """H = w X' X with X = W J; the last column of J is the residual. Returns the cost.
 
     Beyond `limit` the residual counts by Huber's loss: w falls and the cost grows linearly.
     """
-    for i in range(BLOCK):
-        J[i, columns] = r[i]
-    for i in range(BLOCK):
-        for c in range(white.shape[1]):
-            total = 0.0
-            for j in range(BLOCK):
-                total += W[i, j] * J[j, c]
-            white[i, c] = total
+    whiten(W, J, white)
     square = 0.0
     for i in range(BLOCK):
-        square += white[i, columns] ** 2
+        square += white[i, last] ** 2
     cost = square
     length = math.sqrt(square)
     if length > limit:
@@ -171,13 +209,37 @@ def _add_whitened(
         for i in range(BLOCK):
             for c in range(white.shape[1]):
                 white[i, c] *= root_weight
-    add_gram(white, H)
+    gram(white, H)
     return cost
 
 
 @kernel
+def _add_visual(H: Array, k: int, last: int, system: System) -> None:
+    """Add a visual step's [k | constants | residual] to the blocks of k and of k + 1, which sees it
+    with the other sign; the first pose is not free."""
+    A, B, C, D, rhs, rhs_border = system
+    for i in range(VISUAL):
+        for j in range(VISUAL):
+            A[k + 1, i, j] += H[i, j]
+            if k > 0:
+                A[k, i, j] += H[i, j]
+                B[k, i, j] = -H[i, j]
+        for j in range(VISUAL, last):
+            C[k + 1, i, GIVEN - VISUAL + j] -= H[i, j]
+            if k > 0:
+                C[k, i, GIVEN - VISUAL + j] += H[i, j]
+        rhs[k + 1, i] += H[i, last]
+        if k > 0:
+            rhs[k, i] -= H[i, last]
+    for i in range(VISUAL, last):
+        for j in range(VISUAL, last):
+            D[GIVEN - VISUAL + i, GIVEN - VISUAL + j] += H[i, j]
+        rhs_border[GIVEN - VISUAL + i] -= H[i, last]
+
+
+@kernel
 def _add_step(H: Array, k: int, system: System) -> None:
-    """Add one step's [k | k + 1 | border | residual] to the blocks."""
+    """Add an IMU step's [k | k + 1 | border | residual] to the blocks."""
     A, B, C, D, rhs, rhs_border = system
     border = len(D)
     last = 2 * BLOCK + border
@@ -185,7 +247,7 @@ def _add_step(H: Array, k: int, system: System) -> None:
         for j in range(BLOCK):
             A[k, i, j] += H[i, j]
             A[k + 1, i, j] += H[BLOCK + i, BLOCK + j]
-            B[k, i, j] = H[i, BLOCK + j]
+            B[k, i, j] += H[i, BLOCK + j]
         for j in range(border):
             C[k, i, j] += H[i, 2 * BLOCK + j]
             C[k + 1, i, j] += H[BLOCK + i, 2 * BLOCK + j]
@@ -195,44 +257,6 @@ def _add_step(H: Array, k: int, system: System) -> None:
         for j in range(border):
             D[i, j] += H[2 * BLOCK + i, 2 * BLOCK + j]
         rhs_border[i] -= H[2 * BLOCK + i, last]
-
-
-@kernel
-def _add_priors(priors: Priors, unknowns: Unknowns, x: Variables, system: System) -> float:
-    """Add what is known beforehand; returns its cost."""
-    D, rhs_border = system.D, system.rhs_border
-    cost = 0.0
-    for i in range(3):
-        away_bg, away_ba = x.bg[i] - priors.mean_bg[i], x.ba[i] - priors.mean_ba[i]
-        cost += priors.info_bg[i] * away_bg**2 + priors.info_ba[i] * away_ba**2
-        if unknowns.bias_gyro:
-            D[3 + i, 3 + i] += priors.info_bg[i]
-            rhs_border[3 + i] -= priors.info_bg[i] * away_bg
-        if unknowns.bias_acc:
-            D[6 + i, 6 + i] += priors.info_ba[i]
-            rhs_border[6 + i] -= priors.info_ba[i] * away_ba
-    if unknowns.extrinsics:
-        cost += _add_extrinsic_priors(x.T_b_c, D, rhs_border)
-    return cost
-
-
-@kernel
-def _add_extrinsic_priors(T_b_c: Array, D: Array, rhs_border: Array) -> float:
-    info = LEVER_ARM_STD**-2.0
-    x, y, z = T_b_c[0, 3], T_b_c[1, 3], T_b_c[2, 3]
-    # The derivative of p by xi is [I, -[p]x], and [p]x p = 0.
-    p_cross = ((0.0, -z, y), (z, 0.0, -x), (-y, x, 0.0))
-    square = x * x + y * y + z * z
-    for i in range(3):
-        D[9 + i, 9 + i] += info
-        rhs_border[9 + i] -= info * T_b_c[i, 3]
-        # A rotation about which nothing is known lies within half a turn.
-        D[12 + i, 12 + i] += info * square + 1.0 / np.pi**2
-        for j in range(3):
-            D[9 + i, 12 + j] -= info * p_cross[i][j]
-            D[12 + j, 9 + i] -= info * p_cross[i][j]
-            D[12 + i, 12 + j] -= info * T_b_c[i, 3] * T_b_c[j, 3]
-    return info * square
 
 
 @kernel

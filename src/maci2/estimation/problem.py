@@ -12,6 +12,16 @@ LEVER_ARM_STD = 1.0
 """Prior of the extrinsic translation [m]: a camera sits within a metre or so of its IMU. It
 matters only where the motion says nothing about the translation."""
 
+SCALE_STD = 1.0
+"""Prior of one over a scale that is to be measured, whatever was stated, around 1."""
+
+OFFSET_STD_S = 0.05
+"""Prior of the time offset of camera and IMU [s], where it is to be estimated."""
+
+CLOCK_STD_S = 0.001
+"""Prior of the same while extrinsics and scale are freed to be tested [s]: these are tested with
+the clocks believed, and how far measurements pull against the prior tells the offset."""
+
 
 class Measurements(NamedTuple):
     """What vision and IMU say of m steps, ready for whitening."""
@@ -33,6 +43,9 @@ class Measurements(NamedTuple):
     bias_acc: Array
     visual_limit: float
     """Whitened length of a visual residual above which it counts linearly (Huber)."""
+    rates: Array
+    """(m + 1, 6) angular rate and specific force at the keyframes, less the biases at which the
+    preintegration was made; none where the time offset is given."""
 
 
 class Priors(NamedTuple):
@@ -42,6 +55,10 @@ class Priors(NamedTuple):
     info_bg: Array
     mean_ba: Array
     info_ba: Array
+    info_scale: float
+    """Of one over the scale of vision, around 1."""
+    info_offset: float
+    """Of the time offset, around 0 [1/s^2]."""
 
 
 class Unknowns(NamedTuple):
@@ -52,6 +69,8 @@ class Unknowns(NamedTuple):
     bias_gyro: bool
     bias_acc: bool
     extrinsics: bool
+    constants: bool
+    """The scale of vision and the time offset, with the extrinsics."""
 
 
 class Variables(NamedTuple):
@@ -63,6 +82,10 @@ class Variables(NamedTuple):
     bg: Array
     ba: Array
     T_b_c: Array
+    inverse_scale: float = 1.0
+    """Measured translation over the true one."""
+    offset_s: float = 0.0
+    """Timestamp on the IMU's clock less that of a keyframe [s]."""
 
 
 @kernel
@@ -119,4 +142,8 @@ def retract(x: Variables, dx: Array, dx_border: Array, unknowns: Unknowns) -> Va
     if unknowns.sphere:
         for i in range(3):
             g_c0[i] *= np.sqrt(before / after)
-    return Variables(Ts_c0_b, v_b, g_c0, bg, ba, T_b_c)
+    inverse_scale, offset_s = x.inverse_scale, x.offset_s
+    if unknowns.constants:
+        inverse_scale += dx_border[15]
+        offset_s += dx_border[16]
+    return Variables(Ts_c0_b, v_b, g_c0, bg, ba, T_b_c, inverse_scale, offset_s)

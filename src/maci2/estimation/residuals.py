@@ -39,7 +39,8 @@ def visual_residual(
 ) -> None:
     """How far the state's camera motion is from the one vision measured (Eq. 10).
 
-    Zero when they agree; order [rho, phi], [m, rad]. r is (6,), J (6, 33).
+    Zero when they agree; order [rho, phi], [m, rad]. r is (6,), J (6, 33), or (6, 27) where the
+    extrinsics are given.
     """
     T_ck_bk1 = se3_mul(T_ck_ck1, se3_inv(T_b_c))
     T_ck_c0 = se3_mul(T_ck_bk1, se3_inv(T_c0_bk1))
@@ -50,17 +51,31 @@ def visual_residual(
     # inv(T_c0_bk1) @ T_c0_bk, so only their signs differ; T_b_c stands at both ends. Differs from
     # the paper's print, where C is inverted: docs/research/paper_notes.md, note 13.
     J_l_inv = se3_jl_inv(xi)
-    adj_ck_c0, adj_ck_bk, adj_ck_bk1 = se3_adj(T_ck_c0), se3_adj(T_ck_bk), se3_adj(T_ck_bk1)
+    _adjoint_product(J_l_inv, se3_adj(T_ck_c0), 0, J)
     for i in range(6):
         r[i] = xi[i]
         for j in range(6):
-            by_xi_k, by_xi_bc = 0.0, 0.0
-            for k in range(6):
-                by_xi_k += J_l_inv[i, k] * adj_ck_c0[k, j]
-                by_xi_bc += J_l_inv[i, k] * (adj_ck_bk[k, j] - adj_ck_bk1[k, j])
-            J[i, j] = by_xi_k
-            J[i, 9 + j] = -by_xi_k
-            J[i, 27 + j] = by_xi_bc
+            J[i, 9 + j] = -J[i, j]
+    if J.shape[1] == COLUMNS:
+        by_xi_bc, adj_ck_bk1 = se3_adj(T_ck_bk), se3_adj(T_ck_bk1)
+        for i in range(6):
+            for j in range(6):
+                by_xi_bc[i, j] -= adj_ck_bk1[i, j]
+        _adjoint_product(J_l_inv, by_xi_bc, 27, J)
+
+
+@kernel
+def _adjoint_product(A: Array, B: Array, first: int, out: Array) -> None:
+    """out = A B from column `first` on; both are [[X, Y], [0, X]], and so is their product."""
+    for i in range(3):
+        for j in range(3):
+            diagonal, above = 0.0, 0.0
+            for k in range(3):
+                diagonal += A[i, k] * B[k, j]
+                above += A[i, k] * B[k, 3 + j] + A[i, 3 + k] * B[k, j]
+            out[i, first + j] = out[3 + i, first + 3 + j] = diagonal
+            out[i, first + 3 + j] = above
+            out[3 + i, first + j] = 0.0
 
 
 @kernel
@@ -161,3 +176,76 @@ def _turned_rows(T_c0_bk: Array, by_k: Array, by_k1: Array, J: Array) -> None:
             a_k, a_m = T_c0_bk[k, i], T_c0_bk[m, i]
             J[i, 3 + j] = a_k * by_k[m] - a_m * by_k[k]
             J[i, 12 + j] = a_m * by_k1[k] - a_k * by_k1[m]
+
+
+@kernel
+def lengthened(T_ck_ck1: Array, inverse_scale: float) -> Array:
+    """The measured motion as long as it is with a scale."""
+    T = T_ck_ck1.copy()
+    for i in range(3):
+        T[i, 3] /= inverse_scale
+    return T
+
+
+@kernel
+def motion_D_offset(
+    dt: float, gamma: Array, beta: Array, alpha: Array, rates_k: Array, rates_k1: Array
+) -> Array:
+    """(9,) derivative of the preintegrated motion by an offset that makes both keyframes later, the
+    angular rate and specific force at which are given; gamma on the right."""
+    D_offset = np.empty(9)
+    for i in range(3):
+        j, k = (i + 1) % 3, (i + 2) % 3
+        turn, gained = rates_k1[i], -rates_k[3 + i]
+        for n in range(3):
+            turn -= gamma[n, i] * rates_k[n]
+            gained += gamma[i, n] * rates_k1[3 + n]
+        D_offset[i] = turn
+        # What is expressed in b_k turns against the rotation of b_k.
+        D_offset[3 + i] = gained - (rates_k[j] * beta[k] - rates_k[k] * beta[j])
+        D_offset[6 + i] = (
+            beta[i] - dt * rates_k[3 + i] - (rates_k[j] * alpha[k] - rates_k[k] * alpha[j])
+        )
+    return D_offset
+
+
+@kernel
+def later(
+    gamma: Array, beta: Array, alpha: Array, D_offset: Array, offset_s: float
+) -> tuple[Array, Array, Array]:
+    """The preintegrated motion between keyframes that are later by an offset, to first order."""
+    turned, later_beta, later_alpha = np.empty(3), np.empty(3), np.empty(3)
+    for i in range(3):
+        turned[i] = D_offset[i] * offset_s
+        later_beta[i] = beta[i] + D_offset[3 + i] * offset_s
+        later_alpha[i] = alpha[i] + D_offset[6 + i] * offset_s
+    return product(gamma, so3_exp(turned)), later_beta, later_alpha
+
+
+@kernel
+def by_scale(T_ck_ck1: Array, inverse_scale: float, r: Array, column: int, J: Array) -> None:
+    """The derivative of a visual residual by one over the scale, for `T_ck_ck1` lengthened by it.
+
+    Noise is lengthened too: translations are compared at their measured length.
+    """
+    J_l_inv = so3_jl_inv(r[3:6])
+    for i in range(3):
+        J[i, column] = r[i]
+        for j in range(3):
+            J[i, column] -= J_l_inv[i, j] * T_ck_ck1[j, 3]
+        r[i] *= inverse_scale
+        for j in range(column):
+            J[i, j] *= inverse_scale
+
+
+@kernel
+def by_offset(D_offset: Array, r: Array, column: int, J: Array) -> None:
+    """The derivative of an IMU residual by the time offset."""
+    J_l_inv = so3_jl_inv(r[0:3])
+    for i in range(3):
+        # J_r^-1 is the transpose of J_l^-1.
+        J[i, column] = (
+            J_l_inv[0, i] * D_offset[0] + J_l_inv[1, i] * D_offset[1] + J_l_inv[2, i] * D_offset[2]
+        )
+        J[3 + i, column] = -D_offset[3 + i]
+        J[6 + i, column] = -D_offset[6 + i]

@@ -1,5 +1,7 @@
 """Solver: measurements and an initial guess give state, posterior and report."""
 
+from dataclasses import replace
+
 import numpy as np
 from scipy.special import chdtri
 
@@ -13,14 +15,28 @@ from maci2.estimation.levenberg_marquardt import (
     gravity_basis,
     optimize,
 )
+from maci2.estimation.problem import CLOCK_STD_S, SCALE_STD
 from maci2.estimation.results import Posterior, SolveReport, VIState
 from maci2.gaussian import square_root_information, symmetrize
-from maci2.imu import ALPHA, BETA, GAMMA, BiasPrior, ImuMeasurements, Preintegrated, preintegrate
+from maci2.imu import (
+    ALPHA,
+    BETA,
+    GAMMA,
+    BiasPrior,
+    ImuMeasurements,
+    Preintegrated,
+    preintegrate,
+    rates_at_keyframes,
+)
 from maci2.lie import se3_adj, se3_inv
 from maci2.vision import RelativePoses
 
 RELINEARIZE_ABOVE = 1e-9
 """Second-order error of the bias correction [rad] above which samples are integrated anew."""
+
+RELINEARIZE_FREED_ABOVE = 1e-7
+"""The same where constants are freed to be tested: a thousandth of a gyroscope's noise over a
+relative pose."""
 
 MAX_ROUNDS = 8
 """Solutions before the rest is left as it is."""
@@ -43,21 +59,28 @@ def solve(
     start: Variables,
     config: SolverConfig,
     extrinsics: bool,
+    constants: bool = False,
 ) -> tuple[VIState, Posterior | None, SolveReport]:
     """Minimise Eq. 9, and again where the first answer shows that its premises did not hold.
 
     A bias beyond the reach of first-order correction: integrate anew. Chi-square too large: the
     measurements are noisier than stated, weigh them down; priors, which nothing has contradicted,
-    keep their weight.
+    keep their weight. `constants` frees the scale of vision and the time offset, too.
     """
     unknowns = Unknowns(
-        config.gravity_on_sphere, config.estimate_gyro_bias, config.estimate_acc_bias, extrinsics
+        config.gravity_on_sphere,
+        config.estimate_gyro_bias,
+        config.estimate_acc_bias,
+        extrinsics,
+        constants,
     )
-    priors = joint_priors(imu.bias_prior, config)
+    priors = joint_priors(imu.bias_prior, config, vision.std_scale)
     dof = _degrees_of_freedom(len(pre.dt), priors, unknowns)
     x, iterations, inflation, chi_square = start, 0, 1.0, np.nan
     for _ in range(MAX_ROUNDS):
         measurements = joint_measurements(vision, pre, config, inflation)
+        if constants:
+            measurements = measurements._replace(rates=rates_at_keyframes(imu, pre))
         optimum, cov = optimize(measurements, priors, unknowns, x, config.max_iterations, True)
         x, iterations = optimum.x, iterations + optimum.iterations
         if inflation == 1.0:
@@ -65,15 +88,28 @@ def solve(
         if not (optimum.converged and np.isfinite(optimum.cost)):
             break
         turn = np.linalg.norm(x.bg - pre.bias_gyro) * pre.dt.max()
-        if 0.5 * turn**2 > RELINEARIZE_ABOVE:
+        if 0.5 * turn**2 > (RELINEARIZE_FREED_ABOVE if constants else RELINEARIZE_ABOVE):
             pre = preintegrate(imu, vision.stamps_ns, x.bg, x.ba, config.rule)
         elif optimum.cost > (chdtri(dof, 1.0 - CHI2_LEVEL) if inflation == 1.0 else SETTLED * dof):
             inflation *= optimum.cost / dof
         else:
             break
     report = SolveReport(optimum.converged, chi_square, dof, iterations, 0.0, inflation)
+    if constants and cov.positive:
+        report = _with_constants(report, x, cov)
     state = _state(x, imu, vision)
     return state, _posterior(x, cov, unknowns) if cov.positive else None, report
+
+
+def _with_constants(report: SolveReport, x: Variables, cov: Covariances) -> SolveReport:
+    std_inverse, std_offset_s = np.sqrt(np.diag(cov.border)[15:17])
+    return replace(
+        report,
+        scale=1.0 / x.inverse_scale,
+        std_scale=float(std_inverse) / x.inverse_scale**2,
+        time_offset_s=x.offset_s,
+        std_time_offset_s=float(std_offset_s),
+    )
 
 
 def _state(x: Variables, imu: ImuMeasurements, vision: RelativePoses) -> VIState:
@@ -120,15 +156,19 @@ def joint_measurements(
         pre.bias_gyro,
         pre.bias_acc,
         VISUAL_LIMIT if config.robust else np.inf,
+        np.empty((0, 6)),
     )
 
 
-def joint_priors(prior: BiasPrior, config: SolverConfig) -> Priors:
+def joint_priors(prior: BiasPrior, config: SolverConfig, std_scale: float = 0.0) -> Priors:
+    """`std_scale` is the stated spread of the scale; 0 says nothing of one that is unknown."""
     return Priors(
         prior.mean_gyro,
         prior.std_gyro**-2.0 if config.estimate_gyro_bias else np.zeros(3),
         prior.mean_acc,
         prior.std_acc**-2.0 if config.estimate_acc_bias else np.zeros(3),
+        (std_scale or SCALE_STD) ** -2.0,
+        CLOCK_STD_S**-2.0,
     )
 
 

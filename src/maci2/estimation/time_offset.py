@@ -8,6 +8,7 @@ import numpy as np
 from maci2.errors import MeasurementError
 from maci2.estimation.config import SolverConfig
 from maci2.estimation.levenberg_marquardt import Variables
+from maci2.estimation.problem import OFFSET_STD_S
 from maci2.estimation.profile_likelihood import Prior, Solution, profile, widened
 from maci2.estimation.scale import solve_with_scale
 from maci2.imu import ImuMeasurements, Preintegrated, Rule, preintegrate
@@ -19,7 +20,7 @@ LARGEST_S = 0.1
 """Largest offset that is searched for, to either side [s]; samples are needed that far beyond the
 keyframes."""
 
-PRIOR = Prior(0.0, 0.05)
+PRIOR = Prior(0.0, OFFSET_STD_S)
 GRID_S = 0.004
 
 ROUNDS = ((0.002, False), (0.0005, False), (0.0005, True))

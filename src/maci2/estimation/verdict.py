@@ -12,13 +12,9 @@ import numpy as np
 
 from maci2.boundary import as_number, require_type
 from maci2.errors import MeasurementError
-from maci2.estimation.confirmation import (
-    REMEDY,
-    freed_contradictions,
-    unconfirmed_by_recording,
-    unconfirmed_by_window,
-)
-from maci2.estimation.premises import Premises, contradictions, contradictions_of_calibration
+from maci2.estimation.confirmation import REMEDY, Evidence
+from maci2.estimation.freed_constants import MeasuredScale
+from maci2.estimation.premises import Premises, contradictions_of_calibration
 from maci2.estimation.premises.spreads import STD_ACC_SCALE
 from maci2.estimation.results import (
     CalibrationResult,
@@ -26,13 +22,11 @@ from maci2.estimation.results import (
     InitResult,
     Posterior,
     SolveReport,
-    Status,
     Verdict,
     VIState,
     direction_std,
 )
 from maci2.estimation.rotation_alignment import RotationAlignment
-from maci2.estimation.scale import FreedConstants, MeasuredScale
 from maci2.estimation.verdict_checks import (
     SURE,
     Check,
@@ -92,42 +86,6 @@ class CalibrationLimits:
         as_number(self.translation, "CalibrationLimits.translation", 0.0, exclusive=True)
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """What has been seen of the constants that an initialization takes as given."""
-
-    premises: Premises | None
-    """Posterior over all that has been seen; None where that is nothing."""
-
-    is_window: bool = False
-    """Nothing but the window itself has been seen, and `freed` is what it says."""
-
-    freed: FreedConstants | None = None
-    """The window with its constants unknown; None where it moves too little for that."""
-
-    def contradicted(self, gravity_norm: float, offset_free: bool) -> list[str]:
-        """Reasons against the stated constants."""
-        if self.premises is None:
-            return []
-        reasons = contradictions(self.premises, gravity_norm, offset_free)
-        if reasons or self.freed is None:
-            return reasons
-        return freed_contradictions(self.freed, self.premises.T_b_c, self.premises.std_scale)
-
-    def unconfirmed(self, state: VIState, posterior: Posterior, limits: InitLimits) -> list[str]:
-        """Stated constants that nothing confirms, in words."""
-        if self.is_window or self.premises is None:
-            return unconfirmed_by_window(self.freed, state, limits.gravity_deg, limits.velocity)
-        return unconfirmed_by_recording(
-            self.premises, state, posterior, limits.gravity_deg, limits.velocity
-        )
-
-    @property
-    def status_of_unconfirmed(self) -> Status:
-        """`weak` where nothing more will be seen; a stream goes on."""
-        return "weak" if self.premises is None or self.premises.is_complete else "ok"
-
-
 def require_window(imu: ImuMeasurements, vision: RelativePoses) -> None:
     """Raise unless there are enough keyframes, far enough apart for the IMU's rate."""
     if len(vision) < MIN_KEYFRAMES:
@@ -173,7 +131,9 @@ def judge_initialization(
         plausible_scale(report.scale or 1.0, 0.0, vision.std_scale),
         *(check(report, int(vision.measured.sum())) for check in (rejections, choices)),
     ]
-    unconfirmed = [] if contradicted else evidence.unconfirmed(state, posterior, limits)
+    unconfirmed = []
+    if not contradicted:
+        unconfirmed = evidence.unconfirmed(state, posterior, limits.gravity_deg, limits.velocity)
     if not limits.trust_constants:
         status = evidence.status_of_unconfirmed
         checks += [Check(status, f"{reason}; {REMEDY}") for reason in unconfirmed]

@@ -1,7 +1,15 @@
 """IMU samples to preintegrated motion with covariance."""
 
 from maci2.imu.measurements import BiasPrior, ImuMeasurements, datasheet_model, raw_model
-from maci2.imu.preintegration import ALPHA, BETA, GAMMA, Preintegrated, Rule, preintegrate
+from maci2.imu.preintegration import (
+    ALPHA,
+    BETA,
+    GAMMA,
+    Preintegrated,
+    Rule,
+    preintegrate,
+    rates_at_keyframes,
+)
 
 __all__ = [
     "ALPHA",
@@ -13,5 +21,6 @@ __all__ = [
     "Rule",
     "datasheet_model",
     "preintegrate",
+    "rates_at_keyframes",
     "raw_model",
 ]

@@ -98,6 +98,19 @@ def preintegrate(
     )
 
 
+def rates_at_keyframes(imu: ImuMeasurements, pre: Preintegrated) -> Array:
+    """(m + 1, 6) angular rate [rad/s] and specific force [m/s^2] at the keyframes, less the biases
+    that were taken off."""
+    last = len(imu.stamps_ns) - 2
+    i = np.minimum(np.searchsorted(imu.stamps_ns, pre.stamps_ns, side="right") - 1, last)
+    before_ns = imu.stamps_ns[i]
+    share = ((pre.stamps_ns - before_ns) / (imu.stamps_ns[i + 1] - before_ns))[:, None]
+    rates = np.empty((len(i), 6))
+    for part, values, bias in ((0, imu.gyro, pre.bias_gyro), (3, imu.acc, pre.bias_acc)):
+        rates[:, part : part + 3] = (1.0 - share) * values[i] + share * values[i + 1] - bias
+    return rates
+
+
 def integrate_segments(
     imu: ImuMeasurements, starts_ns: Stamps, ends_ns: Stamps, bias: Array, midpoint: bool
 ) -> tuple[Array, Array, Array, Array, Array, Array]:

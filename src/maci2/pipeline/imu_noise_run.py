@@ -6,16 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from maci2.calibration.imu_noise import (
-    NoiseEstimate,
-    NoiseLevel,
-    NoiseProblem,
-    estimate_imu_noise,
-    stated_levels,
-)
+from maci2.calibration.imu_noise import NoiseProblem, estimate_imu_noise, stated_levels
+from maci2.calibration.noise_estimate import NoiseEstimate, NoiseLevel
 from maci2.datasets import open_recording
 from maci2.errors import CalibrationError, OptionError, require_in_range
-from maci2.estimation.result_output import Json, Record
+from maci2.estimation.result_output import Record
 from maci2.imu.allan import AllanDeviation, high_frequency_density, stationary_allan
 from maci2.imu.measured_noise import KEYS
 from maci2.pipeline.imu_noise_chains import against_capture, against_vision
@@ -111,7 +106,6 @@ def measure_noise(
 def noise_record(measured: MeasuredImu) -> Record:
     """What `maci2 noise --json` writes, and `--imu noise:FILE` reads."""
     estimate = measured.estimate
-    pooled = estimate.pooled(measured.stated.rate_hz)
     record: Record = {
         "recordings": list(measured.recordings),
         "seconds": measured.seconds,
@@ -119,15 +113,16 @@ def noise_record(measured: MeasuredImu) -> Record:
         "rate_hz": measured.stated.rate_hz,
         "converged": estimate.converged,
     }
-    for key, differ in zip(KEYS[:2], estimate.axes_differ(), strict=True):
+    to_use = estimate.levels()[:6].reshape(2, 3).tolist()
+    pooled = (estimate.pooled_gyro, estimate.pooled_acc)
+    for key, one, axes, differ in zip(
+        KEYS[:2], pooled, to_use, estimate.axes_differ(), strict=True
+    ):
         levels: tuple[NoiseLevel, ...] = getattr(estimate, key)
-        std_log = float(np.sqrt(np.mean([level.std_log**2 for level in levels]) / 3.0))
-        value = float(getattr(pooled, key))
-        axes: list[Json] = [level.value if differ else value for level in levels]
         record[key] = {
-            "value": value,
-            "std": value * std_log,
-            "axes": axes,
+            "value": one.value,
+            "std": one.std,
+            "axes": [*axes],
             "axes_measured": [level.value for level in levels],
             "axes_std": [level.std for level in levels],
             "axes_differ": differ,

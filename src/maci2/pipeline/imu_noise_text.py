@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from maci2.calibration.imu_noise import NoiseLevel
+from maci2.calibration.noise_estimate import NoiseLevel
 from maci2.pipeline.imu_noise_run import MeasuredImu
 
 ROUGH = 2.0

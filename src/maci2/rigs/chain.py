@@ -5,6 +5,7 @@ written T_cam1_cam0, takes points of the camera before to this one. MSCKF-VIO's 
 another frame on the robot and says nothing of the cameras: the IMU is the body here.
 """
 
+import logging
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,12 @@ from maci2.sensors.clocks import common_time_offset
 from maci2.sensors.rig_types import Camera, CameraModel, DistortionModel
 from maci2.types import Array
 
+_LOG = logging.getLogger(__name__)
+
 Model = TypeVar("Model", CameraModel, DistortionModel)
+
+ROLLING_SHUTTER = "-rs"
+"""End of the names of Kalibr's models of cameras that are read out line by line."""
 
 CAMERA_KEY = re.compile(r"cam(\d+)")
 _BESIDE = re.compile(r"T_cam(\d+)_cam(\d+)")
@@ -50,6 +56,7 @@ class ChainEntry(CarefulSchema):
     T_imu_cam: Matrix4 | None = None
     T_cn_cnm1: Matrix4 | None = None
     timeshift_cam_imu: float | None = None
+    line_delay: float = 0.0
     cam_overlaps: list[int] = Field(default_factory=list)
     rostopic: str | None = None
 
@@ -131,7 +138,12 @@ def _camera_pose(entry: ChainEntry, before: list[Camera], path: Path, key: str) 
 def _camera(entry: ChainEntry, T_b_c: Array, path: Path, key: str) -> Camera:
     """Kalibr puts the model's own parameters before fx, fy, cx, cy."""
     # Kalibr's command line, and some people's files, name both models together.
-    name, _, beside = entry.camera_model.partition("-")
+    name, _, beside = entry.camera_model.removesuffix(ROLLING_SHUTTER).partition("-")
+    if entry.camera_model.endswith(ROLLING_SHUTTER) or entry.line_delay != 0.0:
+        _LOG.warning(
+            "%s: %s has a rolling shutter, which is taken as a global one: images of fast motion "
+            "will disagree with the IMU.", path, key,
+        )  # fmt: skip
     model = _known(name, _CAMERA_MODELS, path, f"{key}.camera_model")
     distortion = _known(entry.distortion_model, DISTORTION_NAMES, path, f"{key}.distortion_model")
     if beside and _known(beside, DISTORTION_NAMES, path, f"{key}.camera_model") != distortion:

@@ -26,7 +26,7 @@ from maci2.rigs.parts import (
 )
 from maci2.rigs.realsense import read_realsense
 from maci2.rigs.sniff import FileKind, identify
-from maci2.rigs.sniff_text import identify_text
+from maci2.rigs.sniff_text import identify_lines, identify_text
 from maci2.rigs.vins import read_vins
 from maci2.rigs.yaml_text import read_mapping, read_text
 from maci2.sensors.rig_types import ImuNoise, Rig
@@ -78,8 +78,14 @@ def read_any_rig(
 def kind_of(path: Path) -> FileKind:
     """The tool that wrote a file."""
     what = "a calibration"
-    kind = identify_text(path, read_text(path, what))
-    return identify(read_mapping(path, what)) if kind is None else kind
+    text = read_text(path, what)
+    kind = identify_text(path, text)
+    if kind is not None:
+        return kind
+    try:
+        return identify(read_mapping(path, what))
+    except CalibrationError as error:
+        raise CalibrationError(f"{identify_lines(text).name}: {error}") from error
 
 
 def convert_rig(rig: Rig, output: Path, to: str, biases: Path | None = None) -> list[Path]:

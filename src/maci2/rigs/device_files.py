@@ -3,11 +3,11 @@
 import configparser
 import math
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import cv2
 import numpy as np
-from pydantic import AliasChoices, Field, PositiveInt
+from pydantic import AliasChoices, BeforeValidator, Field, PositiveInt
 
 from maci2.errors import CalibrationError
 from maci2.lie import se3, se3_inv
@@ -57,8 +57,13 @@ class _Pair(OpenSchema):
     rightCameraSocket: int = NO_SOCKET
 
 
+def _pairs(cameras: Any) -> Any:
+    """Sockets and cameras, also where they are keys and values."""
+    return list(cameras.items()) if isinstance(cameras, dict) else cameras
+
+
 class _Oak(OpenSchema):
-    cameraData: list[tuple[int, _OakCamera]]
+    cameraData: Annotated[list[tuple[int, _OakCamera]], BeforeValidator(_pairs)]
     imuExtrinsics: _Extrinsics = _Extrinsics()
     stereoRectificationData: _Pair = _Pair()
 

@@ -31,6 +31,8 @@ from maci2.types import Array
 
 _LOG = logging.getLogger(__name__)
 
+IMU_KEY = re.compile(r"imu\d+")
+
 MAX_MISALIGNMENT = 0.5
 """Largest difference of M from the identity; more is no scale or misalignment of an IMU."""
 
@@ -75,11 +77,16 @@ class _ImuEntry(CarefulSchema):
     Tg: Matrix3 | None = None
 
 
+def imu_entries(data: dict[str, Any]) -> list[dict[str, Any]]:
+    """The groups imu0, imu1, ... of a file."""
+    return [v for k, v in data.items() if IMU_KEY.fullmatch(k) and isinstance(v, dict)]
+
+
 def read_imu_file(path: Path) -> tuple[ImuNoise | NoiseDensities, ImuIntrinsics | None]:
     """Noise, without the rate where it is missing, and, where the file states any, errors of the
     first IMU of a file."""
     data: Any = load_yaml(path, "the noise of an IMU")
-    key = min((key for key in data if re.fullmatch(r"imu\d+", key)), default="")
+    key = min((key for key in data if IMU_KEY.fullmatch(key)), default="")
     entry = validate(_ImuEntry, data[key] if key else data, path, key)
     stated = NoiseDensities(
         gyro=entry.gyroscope_noise_density,

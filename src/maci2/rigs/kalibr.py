@@ -10,7 +10,7 @@ import numpy as np
 
 from maci2.errors import CalibrationError
 from maci2.rigs.chain import read_chain
-from maci2.rigs.imu_file import read_imu_file
+from maci2.rigs.imu_file import imu_entries, read_imu_file
 from maci2.rigs.parts import NOTHING_GIVEN, Given, RigParts, assemble
 from maci2.rigs.sniff import identify
 from maci2.rigs.yaml_schema import load_yaml
@@ -45,7 +45,9 @@ def read_kalibr(path: Path, given: Given = NOTHING_GIVEN) -> RigParts:
             f"{camchain}: {identify(data).name} has no camera; needed cam0, cam1, ... of a Kalibr "
             "camchain."
         )
-    return with_imu_file(parts, camchain, given)
+    # Some people keep both in one file.
+    own = camchain if any("gyroscope_noise_density" in imu for imu in imu_entries(data)) else None
+    return with_imu_file(parts, camchain, given, own)
 
 
 def with_imu_file(

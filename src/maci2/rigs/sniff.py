@@ -23,6 +23,7 @@ class FileKind:
     """Where there is no reader: what the file lacks and which one to give instead."""
 
 
+_NOT_READ = "this tool is not read here"
 _GIVE_CAMCHAIN = "give the calibration of the cameras, such as Kalibr's camchain-imucam.yaml"
 
 
@@ -117,6 +118,11 @@ def _inner(data: Keys) -> Keys:
     return inner if isinstance(inner, dict) else {}
 
 
+def _first(items: list[Any]) -> Keys:
+    """Keys of the first item of a list."""
+    return items[0] if items and isinstance(items[0], dict) else {}
+
+
 def _settings(name: str, what: str) -> FileKind:
     return FileKind(name, "", f"{what}; {_GIVE_CAMCHAIN}")
 
@@ -139,8 +145,9 @@ _KINDS: tuple[tuple[Callable[[Keys], bool], Any], ...] = (
     ),
     (
         _any("in_left", "in_left_map", "in_accel"),
-        _settings("MYNT EYE parameters", "this tool is not read here"),
+        _settings("MYNT EYE parameters", _NOT_READ),
     ),
+    (_any("Camera.T_BC0", "IMU.sigma_g"), _settings("R-VIO settings", _NOT_READ)),
     (_begins("Camera1."), _orbslam_kind),
     (_any("Camera.fx", "File.version", "IMU.T_b_c1"), _orbslam_kind),
     (_any("cam0_calib", "body_T_cam0", "num_of_cam"), FileKind("VINS-Fusion settings", "vins")),
@@ -171,17 +178,23 @@ _KINDS: tuple[tuple[Callable[[Keys], bool], Any], ...] = (
     ),
     (
         lambda data: isinstance(data.get("Camera"), dict),
-        _settings("stella_vslam or OpenVSLAM settings", "this tool is not read here"),
+        _settings("stella_vslam or OpenVSLAM settings", _NOT_READ),
     ),
     (_has("target_type"), _settings("Kalibr target", "this describes the calibration board")),
-    (_has("camera_id", "T_BS"), _settings("Kimera-VIO camera", "this tool is not read here")),
+    (_has("camera_id", "T_BS"), _settings("Kimera-VIO camera", _NOT_READ)),
+    (_has("T_cam_imu", "resolution_width"), _settings("LARVIO settings", _NOT_READ)),
+    (_has("Gyr", "Acc"), _settings("imu_utils result", "cameras are missing in it")),
+    (
+        lambda data: isinstance(data.get("cameras"), list) and "camera" in _first(data["cameras"]),
+        _settings("SVO, ROVIO or maplab camera list", _NOT_READ),
+    ),
     (
         lambda data: "cameras" in data and bool({"imu_params", "imu_parameters"} & set(data)),
-        _settings("OKVIS settings", "this tool is not read here"),
+        _settings("OKVIS settings", _NOT_READ),
     ),
     (
         lambda data: isinstance(data.get("cameras"), list),
-        _settings("SVO, ROVIO or maplab camera list", "this tool is not read here"),
+        _settings("list of cameras", _NOT_READ),
     ),
     (
         _any("M1", "cameraMatrix1", "K1"),

@@ -1,8 +1,11 @@
 """Recognition of the tool that wrote a file that is neither YAML nor JSON, by its text."""
 
+import re
 from pathlib import Path
 
-from maci2.rigs.sniff import FileKind
+from maci2.rigs.sniff import FileKind, Keys, identify
+
+_KEY = re.compile(r'^(\s*)(?:- )?"?([A-Za-z_][\w.\-]*)"?\s*:', re.MULTILINE)
 
 _MARKS: tuple[tuple[tuple[str, ...], FileKind], ...] = (
     (
@@ -64,3 +67,17 @@ def identify_text(path: Path, text: str) -> FileKind | None:
         name = "OpenCV XML" if "<opencv_storage>" in text else "XML file, such as a ROS launch file"
         return FileKind(name, "", "needed YAML or JSON; write a Kalibr camchain-imucam.yaml")
     return None
+
+
+def identify_lines(text: str) -> FileKind:
+    """The kind of a YAML or JSON file that cannot be parsed, by the keys that begin its lines."""
+    lines = [(len(indent), key) for indent, key in _KEY.findall(text)]
+    top = min((indent for indent, _ in lines), default=0)
+    keys: Keys = {}
+    under: Keys = {}
+    for indent, key in lines:
+        if indent == top:
+            under = keys.setdefault(key, {})
+        else:
+            under[key] = None
+    return identify(keys)

@@ -37,6 +37,8 @@ PYTHON_TAG = "tag:yaml.org,2002:python/"
 
 _DIRECTIVE = re.compile(r"^%.*$", re.MULTILINE)
 _KEY_WITHOUT_SPACE = re.compile(r"^(\s*(?:- )?[A-Za-z_][\w.\-/]*):(?=[^\s:/])", re.MULTILINE)
+_RESERVED = re.compile(r"^(\s*[\w.\-]+:\s+)([@%`][^#\n]*)", re.MULTILINE)
+_QUOTED = re.compile(r'"[^"\n]*"')
 _FLOAT = re.compile(r"^[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+$")
 
 
@@ -169,8 +171,7 @@ def _yaml(text: str, path: Path) -> Any:
     opencv = text.lstrip().startswith("%YAML:")
     # OpenCV's first line %YAML:1.0 is not legal YAML; blanked, so that line numbers stay true.
     text = _DIRECTIVE.sub("", text)
-    # OpenCV takes `key:value`, and editors leave tabs behind.
-    tidied = _KEY_WITHOUT_SPACE.sub(r"\1: ", text.replace("\t", "    "))
+    tidied = _tidied(text)
     try:
         return _first_document(tidied if opencv else text)
     except (yaml.YAMLError, ValueError):
@@ -186,6 +187,14 @@ def _yaml(text: str, path: Path) -> Any:
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         problem = " ".join(str(error).split())[:120]
         raise CalibrationError(f"{path}: not a YAML file: {problem}; check the path.") from error
+
+
+def _tidied(text: str) -> str:
+    """What OpenCV reads and YAML does not: `key:value`, tabs, values that begin with a reserved
+    mark, and backslashes of Windows paths."""
+    text = _KEY_WITHOUT_SPACE.sub(r"\1: ", text.replace("\t", "    "))
+    text = _RESERVED.sub(r"\1'\2'", text)
+    return _QUOTED.sub(lambda quoted: quoted[0].replace("\\", "\\\\"), text)
 
 
 def _first_document(text: str) -> Any:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 from maci2.errors import CalibrationError, MeasurementError
 from maci2.sensors import Rig
@@ -174,10 +175,16 @@ class StereoTracker:
         return best
 
     def _as_predicted(
-        self, stamps_ns: tuple[int, int], first: Keyframe, between: Between, second: Keyframe
+        self,
+        stamps_ns: tuple[int, int],
+        first: Keyframe,
+        between: Between,
+        second: Keyframe,
+        led: bool = True,
     ) -> RelativePose:
         """With the predicted rotation: directly; where that fails as a chain through the pairs
-        between; where there is doubt led by the images between."""
+        between; where there is doubt and it may be `led`, by the images between. Parts of a chain
+        are short, and are not."""
         if first.blank or second.blank:
             return unmeasured(stamps_ns, first.blank or second.blank)
         predicted = self._predict(*stamps_ns)
@@ -187,9 +194,12 @@ class StereoTracker:
         if not between or _beyond_doubt(best):
             return best
         if best.reason:
-            bridged = self._bridged(self._as_predicted, stamps_ns, first, between, second)
+            part = partial(self._as_predicted, led=False)
+            bridged = self._bridged(part, stamps_ns, first, between, second)
             if bridged:
                 return bridged
+        if not led:
+            return best
         guides = self._guides(stamps_ns[0], between, True)
         return _better(best, self._match(stamps_ns, first, guides, second, predicted))
 

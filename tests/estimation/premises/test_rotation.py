@@ -9,7 +9,6 @@ from estimation.premises.devices import device
 from helpers import chi_square_band, numerical_jacobian
 from maci2.estimation.premises.rotation import (
     PRIOR_WEIGHT,
-    STD_OFFSET_S,
     RotationSums,
     _gradients,
     _information,
@@ -18,6 +17,7 @@ from maci2.estimation.premises.rotation import (
     rotation_sums,
 )
 from maci2.estimation.premises.runs import runs_of
+from maci2.estimation.problem import OFFSET_STD_S
 from maci2.lie import so3_exp, so3_log
 from maci2.types import NS
 
@@ -96,7 +96,7 @@ def test_gradient_and_curvature_are_those_of_the_misfit():
         )
 
     information = _information(total, estimate.R_b_c, estimate.time_offset_s)
-    without_priors = information - np.diag([PRIOR_WEIGHT] * 3 + [STD_OFFSET_S**-2.0])
+    without_priors = information - np.diag([PRIOR_WEIGHT] * 3 + [OFFSET_STD_S**-2.0])
     np.testing.assert_allclose(
         without_priors, numerical_jacobian(slope, 4), rtol=1e-3, atol=1e-4 * information.max()
     )

@@ -5,6 +5,7 @@ from maci2.estimation.premises.contradictions import (
     MOST_MISSING,
     contradictions,
     contradictions_of_calibration,
+    samples_contradicted,
 )
 from maci2.estimation.premises.evidence import (
     PremiseEvidence,
@@ -23,6 +24,7 @@ __all__ = [
     "contradictions",
     "contradictions_of_calibration",
     "sample_rate",
+    "samples_contradicted",
     "window_premises",
     "with_window_samples",
 ]

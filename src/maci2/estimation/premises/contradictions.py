@@ -5,12 +5,14 @@ is contradicted where the posterior lies farther away than both spreads together
 false-alarm rate for all tests of a verdict.
 """
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import fdtri
 
-from maci2.estimation.premises.evidence import Premises
+from maci2.estimation.premises.evidence import Premises, window_rate
+from maci2.estimation.premises.live_channels import dead_channels
 from maci2.estimation.premises.sample_rate import SampleRate
 from maci2.estimation.premises.spreads import (
     STD_ACC_BIAS,
@@ -19,6 +21,7 @@ from maci2.estimation.premises.spreads import (
     STD_ROTATION,
     STD_TIME_OFFSET_S,
 )
+from maci2.imu import ImuMeasurements
 from maci2.lie import so3_log
 from maci2.types import Array
 
@@ -71,12 +74,16 @@ def _mirrored(premises: Premises) -> list[str]:
 
 def _time_offset(premises: Premises) -> list[str]:
     rotation = premises.rotation
-    offset_s, variance = np.array([rotation.time_offset_s]), rotation.cov[3:, 3:]
-    if not _far(offset_s, variance, STD_TIME_OFFSET_S, premises.dof):
+    return time_offset_contradicted(rotation.time_offset_s, rotation.cov[3, 3], premises.dof)
+
+
+def time_offset_contradicted(offset_s: float, variance: float, dof: int) -> list[str]:
+    """Reasons against clocks that are stated to agree, given the offset that was measured."""
+    if not _number_far(offset_s, variance, STD_TIME_OFFSET_S, dof):
         return []
     return [
         f"camera and gyroscope rotate alike only if the camera's clock is moved by "
-        f"{1e3 * rotation.time_offset_s:.0f} ms: estimate the time offset"
+        f"{1e3 * offset_s:.0f} ms: estimate the time offset"
     ]
 
 
@@ -92,9 +99,20 @@ def _far(difference: Array, cov: Array, spread: float, dof: int) -> bool:
     return bool(distance > _limit(d, dof))
 
 
+def _number_far(difference: float, variance: float, spread: float, dof: int) -> bool:
+    """The same of one number."""
+    return difference**2 > (variance + spread**2) * _limit(1, dof)
+
+
+@lru_cache(maxsize=256)
 def _limit(d: int, dof: int) -> float:
     """Largest squared distance in d dimensions that noise explains, its covariance estimated."""
     return float(d * fdtri(d, max(dof, 1), 1.0 - level()))
+
+
+def samples_contradicted(imu: ImuMeasurements) -> list[str]:
+    """Reasons against a window's own samples: channels that do not measure, and the stated rate."""
+    return [*dead_channels(imu), *_rate(window_rate(imu))]
 
 
 def _rate(rate: SampleRate | None) -> list[str]:
@@ -144,10 +162,9 @@ def _lengths(premises: Premises, gravity_norm: float) -> list[str]:
     """Gravity's norm, scale and lever arm: the accelerometer's scale before the camera's."""
     translation = premises.translation
     assert translation is not None
-    std_norm = np.hypot(STD_ACC_BIAS, STD_ACC_SCALE * gravity_norm)
-    norm_cov = np.array([[translation.std_gravity_norm**2]])
-    norm_off = np.array([translation.gravity_norm - gravity_norm])
-    if _far(norm_off, norm_cov, std_norm, premises.dof):
+    std_norm = float(np.hypot(STD_ACC_BIAS, STD_ACC_SCALE * gravity_norm))
+    norm_off, norm_var = translation.gravity_norm - gravity_norm, translation.std_gravity_norm**2
+    if _number_far(norm_off, norm_var, std_norm, premises.dof):
         return [
             f"gravity comes out as {translation.gravity_norm:.2f} m/s^2, not "
             f"{gravity_norm:.2f}: check units and scale of the accelerometer"
@@ -177,8 +194,7 @@ def scale_and_lever_arm(
     spread = float(np.hypot(STD_ACC_SCALE, std_scale))
     scale = lengths.scale
     # One over the scale is what was measured: of both distances the shorter one counts.
-    var_scale = np.array([[lengths.var_scale / min(1.0, scale**2)]])
-    if _far(np.array([scale - 1.0]), var_scale, spread, dof):
+    if _number_far(scale - 1.0, lengths.var_scale / min(1.0, scale**2), spread, dof):
         return [
             f"accelerations fit the camera's motion if that is {scale:.3f} +- "
             f"{np.sqrt(lengths.var_scale):.3f} times as long: check the stereo baseline or the "

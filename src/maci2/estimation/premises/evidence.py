@@ -221,8 +221,12 @@ def with_window_samples(premises: Premises, imu: ImuMeasurements) -> Premises:
     """The same with what a window's samples show: channels that do not measure, and the sample
     rate where more of them are missing than of all."""
     premises = replace(premises, dead_channels=dead_channels(imu))
-    rate = None if imu.rate_hz is None else sample_rate(imu.stamps_ns, imu.rate_hz)
-    known = premises.sample_rate
+    rate, known = window_rate(imu), premises.sample_rate
     if rate is None or (known is not None and known.missing >= rate.missing):
         return premises
     return replace(premises, sample_rate=rate)
+
+
+def window_rate(imu: ImuMeasurements) -> SampleRate | None:
+    """A window's sample rate beside the stated one; None where none was stated."""
+    return None if imu.rate_hz is None else sample_rate(imu.stamps_ns, imu.rate_hz)

@@ -13,6 +13,7 @@ import numpy as np
 from maci2.estimation.premises.robust_covariance import robust_covariance
 from maci2.estimation.premises.robust_weights import inliers
 from maci2.estimation.premises.runs import Run
+from maci2.estimation.problem import OFFSET_STD_S
 from maci2.imu import GAMMA, ImuMeasurements, Rule, preintegrate
 from maci2.lie.stacks import so3_log_stack
 from maci2.types import NS, Array, Mask
@@ -22,9 +23,6 @@ SHIFT_S = 0.004
 
 PRIOR_WEIGHT = 1.0 / np.pi**2
 """Information on a rotation of which nothing is known: within half a revolution [1/rad^2]."""
-
-STD_OFFSET_S = 0.05
-"""Prior spread of the time offset [s]."""
 
 ROUNDS = 3
 """Iterations between rotation and time offset, and between rotation and outliers."""
@@ -193,7 +191,7 @@ def _best_rotation(body_camera: Array, R_stated: Array, sign: float) -> Array:
 def _best_offset_s(total: RotationSums, R: Array) -> float:
     """Time offset at which the rates fit best, given the rotation [s]."""
     missing = np.sum(R * total.change_camera) - total.squares[3]
-    return float(missing / (total.squares[2] + STD_OFFSET_S**-2.0))
+    return float(missing / (total.squares[2] + OFFSET_STD_S**-2.0))
 
 
 def _misfit(total: RotationSums, R: Array, offset_s: float) -> float:
@@ -211,7 +209,7 @@ def _information(total: RotationSums, R: Array, offset_s: float) -> Array:
     information = np.zeros((4, 4))
     information[:3, :3] = np.trace(S) * np.eye(3) - S + PRIOR_WEIGHT * np.eye(3)
     information[:3, 3] = information[3, :3] = -_axial(total.change_camera @ R.T)
-    information[3, 3] = total.squares[2] + STD_OFFSET_S**-2.0
+    information[3, 3] = total.squares[2] + OFFSET_STD_S**-2.0
     # Where there is no motion, products of noise may have any sign.
     values, vectors = np.linalg.eigh(information)
     return np.asarray((vectors * np.maximum(values, PRIOR_WEIGHT)) @ vectors.T)

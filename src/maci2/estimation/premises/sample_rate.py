@@ -29,8 +29,9 @@ def sample_rate(stamps_ns: Stamps, stated_hz: float) -> SampleRate | None:
     if len(stamps_ns) < 2 or not (np.isfinite(stated_hz) and stated_hz > 0.0):
         return None
     intervals_s = np.diff(stamps_ns) / NS
+    middle = len(intervals_s) // 2
     return SampleRate(
         stated_hz,
         float(len(intervals_s) / intervals_s.sum()),
-        float(1.0 / np.median(intervals_s)),
+        float(1.0 / np.partition(intervals_s, middle)[middle]),
     )

@@ -27,7 +27,7 @@ class _Remembered:
     """(6,) gyroscope [rad/s], accelerometer [m/s^2]."""
 
     variance: Array
-    """(6,)"""
+    """(6,) of axes that may be taken as independent."""
 
     windows: int
 
@@ -106,7 +106,9 @@ class BiasMemory:
                 start_ns,
                 end_ns,
                 np.concatenate([state.gyro_bias, state.acc_bias]),
-                np.concatenate([np.diag(posterior.gyro_bias), np.diag(posterior.acc_bias)]),
+                np.concatenate(
+                    [uncorrelated(posterior.gyro_bias), uncorrelated(posterior.acc_bias)]
+                ),
                 before.windows + 1 if before else 1,
             )
         )
@@ -127,3 +129,16 @@ class BiasMemory:
     def _walked(self, before: _Remembered, start_ns: int, end_ns: int) -> Array:
         """Variance of the walk from the middle of one window to that of another."""
         return self._walk_variance * (0.5 * (start_ns + end_ns) - before.middle_ns) / NS
+
+
+def uncorrelated(cov: Array) -> Array:
+    """(n,) variances of independent axes that claim nothing beyond a covariance: in no direction is
+    their spread less.
+
+    A known norm of gravity ties the accelerometer's axes together. Bare variances would be taken
+    for knowledge of each axis, and with the same tie in the next window that counts twice: what no
+    motion shows would get ever more certain.
+    """
+    std = np.sqrt(np.diag(cov))
+    correlation = np.abs(cov) / np.outer(std, std)
+    return np.asarray(std**2 * correlation.sum(axis=1))

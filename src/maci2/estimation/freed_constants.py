@@ -1,0 +1,102 @@
+"""What a window says where nothing that was stated of the rig is believed.
+
+Extrinsics, the scale of vision and the time offset become unknowns of the joint problem, beside
+gravity and biases, and the solution that believed them is where it begins: a few steps more.
+"""
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
+
+from maci2.estimation.config import SolverConfig
+from maci2.estimation.problem import CLOCK_STD_S, Variables
+from maci2.estimation.results import Posterior, VIState
+from maci2.estimation.solve import solve
+from maci2.imu import ImuMeasurements, Preintegrated, preintegrate
+from maci2.types import Array
+from maci2.vision import RelativePoses
+
+
+class MeasuredScale(NamedTuple):
+    """True translation over the measured one, as accelerations show it."""
+
+    scale: float
+    std: float
+
+
+class FreedOffset(NamedTuple):
+    """Posterior of the IMU's timestamp less that of the keyframes [s]; its prior is narrow."""
+
+    offset_s: float
+    std_s: float
+
+    def measured(self) -> tuple[float, float] | None:
+        """The offset that the measurements alone show and its variance [s^2]; None where they show
+        none."""
+        shown = 1.0 - (self.std_s / CLOCK_STD_S) ** 2
+        return (self.offset_s / shown, self.std_s**2 / shown) if shown > 0.0 else None
+
+
+class FreedConstants(NamedTuple):
+    """Solution of a window with the constants that fit best."""
+
+    state: VIState
+    """Solution with the extrinsics that fit best."""
+
+    posterior: Posterior
+    """Its covariance: of gravity and velocities where nothing that was stated is believed."""
+
+    scale: MeasuredScale
+    offset: FreedOffset
+    dof: int
+    inflation: float
+    """Factor on the stated covariances that fits the residuals; 1 where they fit as stated."""
+
+    T_stated: Array
+    """Extrinsics as stated."""
+
+    std_scale: float
+    """Stated spread of vision's scale."""
+
+
+def free_constants(
+    imu: ImuMeasurements,
+    vision: RelativePoses,
+    state: VIState,
+    config: SolverConfig,
+    pre: Preintegrated | None = None,
+) -> FreedConstants | None:
+    """Solve a window anew with its constants free; None where it says too little for that.
+
+    A scale with a stated spread keeps it. `pre` is taken where it is of these keyframes.
+    """
+    gyro_bias, acc_bias = state.gyro_bias_residual, state.acc_bias_residual
+    if vision.stamps_ns is not state.stamps_ns:
+        vision = replace(vision, stamps_ns=state.stamps_ns)
+    if pre is None or pre.stamps_ns is not state.stamps_ns:
+        pre = preintegrate(imu, state.stamps_ns, gyro_bias, acc_bias, config.rule)
+    start = Variables(
+        state.Ts_c0_b, state.velocity_b, state.gravity_c0, gyro_bias, acc_bias, state.T_b_c
+    )
+    freed, posterior, report = solve(
+        imu, vision, pre, start, _patient_squares(config), True, constants=True
+    )
+    if posterior is None or not report.converged or (report.scale or 0.0) <= 0.0:
+        return None
+    return FreedConstants(
+        freed,
+        posterior,
+        MeasuredScale(report.scale or 1.0, report.std_scale or 0.0),
+        FreedOffset(report.time_offset_s or 0.0, report.std_time_offset_s or 0.0),
+        report.dof,
+        report.inflation,
+        state.T_b_c,
+        vision.std_scale,
+    )
+
+
+@lru_cache(maxsize=16)
+def _patient_squares(config: SolverConfig) -> SolverConfig:
+    """Squares, for robust losses would take the scale's error for outliers; more steps, for what
+    a window hardly shows lies at the end of a long valley."""
+    return replace(config, robust=False, max_iterations=4 * config.max_iterations)

@@ -1,0 +1,53 @@
+"""What is known beforehand of the unknowns that all keyframes share, as normal equations."""
+
+import numpy as np
+
+from maci2.compile import kernel
+from maci2.estimation.problem import LEVER_ARM_STD, Priors, Unknowns, Variables
+from maci2.types import Array
+
+
+@kernel
+def add_priors(
+    priors: Priors, unknowns: Unknowns, x: Variables, D: Array, rhs_border: Array
+) -> float:
+    """Add what is known beforehand to the border (see `block_arrow`); returns its cost."""
+    cost = 0.0
+    for i in range(3):
+        away_bg, away_ba = x.bg[i] - priors.mean_bg[i], x.ba[i] - priors.mean_ba[i]
+        cost += priors.info_bg[i] * away_bg**2 + priors.info_ba[i] * away_ba**2
+        if unknowns.bias_gyro:
+            D[3 + i, 3 + i] += priors.info_bg[i]
+            rhs_border[3 + i] -= priors.info_bg[i] * away_bg
+        if unknowns.bias_acc:
+            D[6 + i, 6 + i] += priors.info_ba[i]
+            rhs_border[6 + i] -= priors.info_ba[i] * away_ba
+    if unknowns.extrinsics:
+        cost += _add_extrinsic_priors(x.T_b_c, D, rhs_border)
+    if unknowns.constants:
+        longer = x.inverse_scale - 1.0
+        cost += priors.info_scale * longer**2 + priors.info_offset * x.offset_s**2
+        D[15, 15] += priors.info_scale
+        D[16, 16] += priors.info_offset
+        rhs_border[15] -= priors.info_scale * longer
+        rhs_border[16] -= priors.info_offset * x.offset_s
+    return cost
+
+
+@kernel
+def _add_extrinsic_priors(T_b_c: Array, D: Array, rhs_border: Array) -> float:
+    info = LEVER_ARM_STD**-2.0
+    x, y, z = T_b_c[0, 3], T_b_c[1, 3], T_b_c[2, 3]
+    # The derivative of p by xi is [I, -[p]x], and [p]x p = 0.
+    p_cross = ((0.0, -z, y), (z, 0.0, -x), (-y, x, 0.0))
+    square = x * x + y * y + z * z
+    for i in range(3):
+        D[9 + i, 9 + i] += info
+        rhs_border[9 + i] -= info * T_b_c[i, 3]
+        # A rotation about which nothing is known lies within half a turn.
+        D[12 + i, 12 + i] += info * square + 1.0 / np.pi**2
+        for j in range(3):
+            D[9 + i, 12 + j] -= info * p_cross[i][j]
+            D[12 + j, 9 + i] -= info * p_cross[i][j]
+            D[12 + i, 12 + j] -= info * T_b_c[i, 3] * T_b_c[j, 3]
+    return info * square
