@@ -63,6 +63,7 @@ def track(
         start_s=start,
     )
     from maci2.errors import require_in_range
+    from maci2.estimation.result_output import verdict_text
     from maci2.evaluation.track_errors import track_errors
     from maci2.pipeline.tracking import SmootherConfig
     from maci2.pipeline.tracking.recording import track_recording
@@ -82,6 +83,7 @@ def track(
     if errors is not None:
         summary["errors"] = errors.as_dict()
     _print(summary, errors)
+    typer.echo(verdict_text(tracked.track.verdict))
     write_json(json, summary)
     if output is not None:
         for path in write_track(tracked, output, summary):

@@ -3,6 +3,7 @@
 from maci2.estimation.premises.contradictions import (
     FALSE_ALARM,
     MOST_MISSING,
+    contradicted_axes,
     contradictions,
     contradictions_of_calibration,
     samples_contradicted,
@@ -21,6 +22,7 @@ __all__ = [
     "PremiseEvidence",
     "Premises",
     "SampleRate",
+    "contradicted_axes",
     "contradictions",
     "contradictions_of_calibration",
     "sample_rate",

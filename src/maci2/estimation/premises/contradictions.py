@@ -51,9 +51,13 @@ def contradictions(premises: Premises, gravity_norm: float, offset_free: bool) -
         reasons += _time_offset(premises)
     if premises.translation is None:
         return reasons
-    if premises.axes_right < 0.5:
-        return [*reasons, _axes(premises)]
-    return reasons + _lengths(premises, gravity_norm)
+    return reasons + (_axes(premises) or _lengths(premises, gravity_norm))
+
+
+def contradicted_axes(premises: Premises) -> list[str]:
+    """Reasons why no motion fits the samples at all: axes or signs of a sensor are not the stated
+    ones. A channel that is dead is no question of axes."""
+    return [] if premises.dead_channels else _mirrored(premises) or _axes(premises)
 
 
 def contradictions_of_calibration(premises: Premises, offset_free: bool) -> list[str]:
@@ -146,16 +150,18 @@ def _rotated(difference: Array, cov: Array) -> str:
     )
 
 
-def _axes(premises: Premises) -> str:
+def _axes(premises: Premises) -> list[str]:
+    if premises.axes_right >= 0.5:
+        return []
     names = []
     for row in premises.axes:
         column = int(np.argmax(np.abs(row)))
         names.append(("-" if row[column] < 0.0 else "") + "xyz"[column])
-    return (
+    return [
         "accelerations fit the camera's motion if the accelerometer's axes are taken as "
         f"({', '.join(names)}), not as (x, y, z): probability of the stated axes "
         f"{premises.axes_right:.2g}"
-    )
+    ]
 
 
 def _lengths(premises: Premises, gravity_norm: float) -> list[str]:

@@ -114,7 +114,7 @@ class OnlineTracker(SensorStream[TrackedState, TrackerStatus]):
 
     def _forget(self, new_clock: bool) -> None:
         self._vision.clear()
-        self._tracker.smoother = None
+        self._tracker.forget(constants=new_clock)
 
     def _emptied(self, status: TrackerStatus) -> TrackerStatus:
         self._anchor = None
@@ -172,7 +172,7 @@ class OnlineTracker(SensorStream[TrackedState, TrackerStatus]):
                 self._status,
                 health=anchor.state.health if anchor else "initializing",
                 segments=tracker.segment + 1,
-                trouble=self._pairs.off_clock or rejected,
+                trouble="; ".join(tracker.reasons) or self._pairs.off_clock or rejected,
             )
 
     def _time_has_passed(self) -> bool:

@@ -6,7 +6,9 @@ from maci2.chain import States
 from maci2.errors import DatasetError, MeasurementError
 from maci2.estimation import InitResult, SolverConfig, initialize
 from maci2.estimation.motion_choice import WINDOW, MotionChoice, choose_motions
+from maci2.estimation.premises import contradicted_axes, contradictions, with_window_samples
 from maci2.imu import ImuMeasurements
+from maci2.pipeline.stream_premises import StreamPremises
 from maci2.pipeline.tracking.first_window import world_states
 from maci2.pipeline.tracking.propagation import propagated
 from maci2.pipeline.tracking.slow_errors import NO_SLOW_ERRORS
@@ -55,6 +57,10 @@ class Tracker:
         self.segment = -1
         self.log_scale = 0.0  # of true length over vision's, as last estimated
         self.slow_factors = NO_SLOW_ERRORS  # of the last state that was asked for
+        self.reasons: tuple[str, ...] = ()  # what all windows say against the stated constants
+        self.wrong_axes: tuple[str, ...] = ()  # those of them with which no state means anything
+        self.not_started = ""  # why the last window that was tried was not good enough
+        self._premises = StreamPremises(T_b_c)
         self._measured_ns = 0
         self._started_ns = 0
         self._rejected_in_a_row = 0
@@ -69,6 +75,11 @@ class Tracker:
         stamps_ns = vision.stamps_ns
         first = window_start(stamps_ns, last)
         decided = self._decided(imu, vision, last, first)
+        if first is not None:
+            self._question_constants(imu, decided.vision)
+        if self.wrong_axes:
+            self.stop(int(stamps_ns[last]), self.wrong_axes[0])
+            return
         doubted = self.doubtful and first is not None and int(stamps_ns[first]) >= self._started_ns
         waiting = self.smoother is None or doubted
         if waiting and first is not None and _try_start(self, imu, decided.vision):
@@ -96,13 +107,30 @@ class Tracker:
         except DatasetError:
             return undecided
 
+    def _question_constants(self, imu: ImuMeasurements, window: RelativePoses) -> None:
+        """Ask every window that overlaps no earlier one whether the stated constants hold."""
+        if not self._premises.asks_for(window):
+            return
+        inside = imu.between(int(window.stamps_ns[0]), int(window.stamps_ns[-1]))
+        try:
+            self._premises.add(inside, window)
+        except DatasetError:
+            return  # a gap of the IMU: what is left speaks for itself
+        premises = self._premises.posterior(None)
+        assert premises is not None
+        premises = with_window_samples(premises, inside)
+        self.reasons = tuple(contradictions(premises, self._solver.gravity_norm, False))
+        self.wrong_axes = tuple(contradicted_axes(premises))
+
     def start(self, imu: ImuMeasurements, vision: RelativePoses) -> bool:
         """Initialize on a window; True where its verdict is good enough to go on from."""
         try:
             result = initialize(imu, vision, self._T_b_c, self._solver)
-        except (DatasetError, MeasurementError):
+        except (DatasetError, MeasurementError) as error:
+            self.not_started = str(error)
             return False
         if result.state is None or result.verdict.status != "ok":
+            self.not_started = "; ".join(result.verdict.reasons)
             return False
         smoother = FixedLagSmoother(self._T_b_c, *self._walks, self._config)
         smoother.start(imu, vision, result)
@@ -160,8 +188,16 @@ class Tracker:
         T_ck_ck1, cov = rest.Ts_ck_ck1[0], rest.covs_T_ck_ck1[0]
         return self.smoother.innovation(imu, stamp_ns, T_ck_ck1, cov) < STILL_CHI2
 
+    def forget(self, constants: bool) -> None:
+        """Start anew; with `constants` also forget what has been seen of them, as of a clock that
+        is another one now."""
+        self.smoother = None
+        if constants:
+            self._premises.clear()
+            self.reasons = self.wrong_axes = ()
+
     def stop(self, stamp_ns: int, reason: str) -> None:
-        """The IMU has a gap, across which nothing can be carried: start again after it."""
+        """Forget the state: nothing can be carried across a gap of the IMU, or with wrong axes."""
         self.smoother = None
         self.keyframes.append(Keyframe(stamp_ns, None, False, reason))
 
@@ -243,10 +279,15 @@ def track(
             states += tracker.states_at(imu, wanted_ns)
         except DatasetError as error:
             tracker.stop(stamp_ns, str(error))
+    if tracker.wrong_axes:
+        raise DatasetError(
+            f"tracking was stopped: {tracker.wrong_axes[0]}. `maci2 check` says more."
+        )
     if not tracker.starts:
         raise DatasetError(
-            "tracking never started: no window of "
-            f"{WINDOW_S:g} s was initialized with the verdict ok. Run `maci2 init` to see why."
+            f"tracking never started: no window of {WINDOW_S:g} s was initialized with the verdict "
+            f"ok. The last one: {tracker.not_started or 'the recording is shorter than that'}. "
+            "`maci2 check` says what to do about it."
         )
     return Track(
         states,
@@ -255,6 +296,7 @@ def track(
         tracker.log_scale,
         tracker.slow_factors,
         tuple(tracker.origins),
+        tracker.reasons,
     )
 
 

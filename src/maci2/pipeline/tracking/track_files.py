@@ -146,6 +146,8 @@ def track_summary(tracked: TrackedRecording) -> dict[str, Any]:
     steps = np.diff([state.T_w_b[:3, 3] for state in states], axis=0)
     return {
         "recording": tracked.inputs.recording.name,
+        "status": tracked.track.verdict.status,
+        "reasons": list(tracked.track.reasons),
         "batch": tracked.batch,
         "states": len(states),
         "start_ns": states[0].stamp_ns,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from maci2.estimation import InitResult
+from maci2.estimation import InitResult, Verdict
 from maci2.field_docs import document_fields
 from maci2.pipeline.tracking.slow_errors import NO_SLOW_ERRORS, SlowFactors
 from maci2.types import Array, Mat4, Vec3
@@ -80,6 +80,15 @@ class Track:
 
     origins: tuple[Origin, ...] = ()
     """One of each segment."""
+
+    reasons: tuple[str, ...] = ()
+    """What the whole recording says against stated constants (extrinsics, scale, clock, units);
+    empty where they hold. With them wrong, errors are larger than the covariances say."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the covariances may be believed: `ok`, or `weak` with reasons."""
+        return Verdict("weak" if self.reasons else "ok", self.reasons)
 
 
 document_fields(__name__)
