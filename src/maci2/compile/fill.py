@@ -36,7 +36,7 @@ CHAINS = (
 )
 """Jobs of one worker, which finds in memory what the jobs before have compiled."""
 
-_POLL_S = 0.05
+_POLL_S = 0.2
 _announce: list[Callable[[], object]] = []
 
 

@@ -4,6 +4,7 @@ Run before the first sensor speaks or the first solution is timed, and by `maci2
 """
 
 import tempfile
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -75,6 +76,11 @@ def render_once() -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         recording = simulate(SimulationConfig(duration_s=2.0))
+        small = tuple(
+            replace(camera, intrinsics=camera.intrinsics / 8.0, resolution=(94, 60))
+            for camera in recording.rig.cameras
+        )
+        recording = replace(recording, rig=replace(recording.rig, cameras=small))
         render_recording(recording, Path(folder) / "room", RenderConfig(duration_s=0.1))
 
 

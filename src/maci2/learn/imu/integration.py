@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from maci2.imu.preintegration import Rule
-from maci2.learn.imu.kernels import MidpointSums
+from maci2.learn.imu.midpoint_sums import MidpointSums
 
 # Below this squared angle [rad^2] the closed forms cancel; nine terms reach the last bit there.
 SERIES_BELOW = 0.25

@@ -6,11 +6,7 @@ backwards each line below undoes one line above it. `x_bar` is the gradient by x
 rotation is kept as the vector that belongs to a rotation psi in the start frame.
 """
 
-from typing import Any
-
 import numpy as np
-import torch
-from torch import Tensor
 
 from maci2.compile import kernel
 from maci2.learn.imu.matrices import (
@@ -267,9 +263,10 @@ def _backward_window(
 
 
 @kernel
-def _forward(
+def forward(
     dt: Array, gyro: Array, acc: Array, var_gyro: Array, var_acc: Array, at: Array
 ) -> tuple[Array, Array, Array, Array, Array, Array, Array, Array]:
+    """Sums of b windows up to their steps `at`; last the motion before each step."""
     b, n = dt.shape
     m = len(at)
     gamma, beta, alpha = np.empty((b, m, 3, 3)), np.empty((b, m, 3)), np.empty((b, m, 3))
@@ -285,11 +282,12 @@ def _forward(
 
 
 @kernel
-def _backward(
+def backward(
     dt: Array, gyro: Array, acc: Array, var_gyro: Array, var_acc: Array, at: Array,
     gamma_bar: Array, beta_bar: Array, alpha_bar: Array, cov_bar: Array, bias_bar: Array,
     Rs: Array, betas: Array, alphas: Array, gamma: Array,
 ) -> tuple[Array, Array, Array, Array]:  # fmt: skip
+    """Gradients by gyro, acc and their variances."""
     b, n = dt.shape
     bars = (np.empty((b, n, 3)), np.empty((b, n, 3)), np.empty((b, n, 3)), np.empty((b, n, 3)))
     for w in range(len(dt)):
@@ -299,27 +297,3 @@ def _backward(
             bars[0][w], bars[1][w], bars[2][w], bars[3][w],
         )  # fmt: skip
     return bars
-
-
-class MidpointSums(torch.autograd.Function):
-    """dt, gyro, acc and variances of steps -> gamma, beta, alpha, covariance and bias sums."""
-
-    @staticmethod
-    def forward(ctx: Any, at: list[int], *steps: Tensor) -> tuple[Tensor, ...]:
-        arrays = [np.ascontiguousarray(one.detach().double().numpy()) for one in steps]
-        ends = np.array(at)
-        dt, gyro, acc, var_gyro, var_acc = arrays
-        *found, Rs, betas, alphas = _forward(dt, gyro, acc, var_gyro, var_acc, ends)
-        ctx.kept = (arrays, ends, Rs, betas, alphas, found[0])
-        return tuple(torch.from_numpy(one) for one in found)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
-        arrays, ends, Rs, betas, alphas, gamma = ctx.kept
-        dt, gyro, acc, var_gyro, var_acc = arrays
-        g_bar, b_bar, a_bar, cov_bar, bias_bar = (np.ascontiguousarray(g.numpy()) for g in grads)
-        found = _backward(
-            dt, gyro, acc, var_gyro, var_acc, ends, g_bar, b_bar, a_bar, cov_bar, bias_bar,
-            Rs, betas, alphas, gamma,
-        )  # fmt: skip
-        return (None, None, *(torch.from_numpy(one) for one in found))
