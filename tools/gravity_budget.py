@@ -57,7 +57,9 @@ def open_all(data: Path) -> list[Known]:
     names = sorted(EUROC.train + EUROC.tune)
     found = []
     for track in load_tracks(EUROC, tuple(names), data):
-        inputs = open_inputs(data / track.name, RunOptions(parse_vision("truth:1,1", "camera", None)))
+        inputs = open_inputs(
+            data / track.name, RunOptions(parse_vision("truth:1,1", "camera", None))
+        )
         truth = cached_audit(inputs.recording).truth
         chunk = (truth.stamps_ns - truth.stamps_ns[0]) // round(CHUNK_S * NS)
         bias = np.hstack([truth.bias_gyro, truth.bias_acc])

@@ -23,7 +23,7 @@ RECORDINGS = (
     "MH_01_easy", "MH_02_easy", "MH_03_medium", "MH_04_difficult", "MH_05_difficult", "V1_01_easy",
     "V1_02_medium", "V2_01_easy", "V2_03_difficult",
 )  # fmt: skip
-SPOILED = ("V1_02_medium", "MH_04_difficult")
+DEGRADED = ("V1_02_medium", "MH_04_difficult")
 KEYFRAMES = 10
 """Keyframes of 0.2 s after a change in which it is to be found."""
 
@@ -84,12 +84,12 @@ def print_found(moved: dict[str, tuple[Array, Array]], delay_s: int) -> None:
     """Share of changes that are found in time, by how large they are."""
     found = {name: changes(*pair, BEFORE["all"], 5 * delay_s) for name, pair in moved.items()}
     limit = sorted(np.abs(change).max() for change in found.values())[-2]
-    for name in SPOILED:
+    for name in DEGRADED:
         shares = []
         for size in SIZES:
             factors = (1.0 + size, 1.0 - size)
-            spoiled = [np.abs(factor * (1.0 + found[name]) - 1.0) for factor in factors]
-            share = np.mean(np.concatenate(spoiled) > limit)
+            degraded = [np.abs(factor * (1.0 + found[name]) - 1.0) for factor in factors]
+            share = np.mean(np.concatenate(degraded) > limit)
             shares.append(f"{100 * share:.0f} % of changes by {100 * size:.0f} %")
         print(
             f"within {delay_s} s, alarm above {100 * limit:.1f} % (one recording of {len(found)} "

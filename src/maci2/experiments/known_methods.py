@@ -28,7 +28,7 @@ BASELINES = (
     Method("naive static", "static"),
 )
 
-RIVALS = (
+TRACK_BASELINES = (
     Method("VINS-Mono (mono)", "vins-mono", paper_row="VINS-Mono"),
     Method("VINS-Mono, fixed (mono)", "vins-mono-fixed"),
     Method("VINS-Fusion (stereo)", "vins-fusion", paper_row="VINS-Fusion"),
