@@ -1,4 +1,4 @@
-"""Which of several possible motions is the camera's, as the IMU has it.
+"""Choice among possible motions of the camera by what the IMU measured.
 
 Where matches tell two motions, the camera's lies on the straight line that the IMU predicts through
 all relative poses of a window (`outlier_rejection`), and a thing's or a wall's that was matched a

@@ -83,7 +83,7 @@ def _paper_value(paper: PaperTable, row: str, metric: str) -> float | None:
 
 
 def order_claims(boards: Boards, paper: PaperTable) -> Iterator[Claim]:
-    """For every input: whether methods that differ in the paper differ the same way here."""
+    """Whether methods that differ in the paper differ the same way here, for every input."""
     for title, board in boards:
         for vision in board.visions():
             rates = {

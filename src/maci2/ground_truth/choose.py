@@ -1,4 +1,4 @@
-"""Which ground truth is meant: one of the recording's own, or one of them audited."""
+"""Choice of a ground truth: one of the recording's own, or one of them audited."""
 
 import logging
 from dataclasses import replace

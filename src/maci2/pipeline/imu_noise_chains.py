@@ -81,7 +81,7 @@ def _thinned(problem: ChainProblem, offset_ns: int) -> ChainProblem:
 
 
 def _nearest_rows(on_imu_ns: Stamps, states_ns: Stamps, rate_hz: float) -> Mask:
-    """Of every slot of time the row that comes soonest after a state: what the IMU adds between
+    """The row of every slot of time that comes soonest after a state: what the IMU adds between
     that state and the row counts as noise of the row."""
     slots = ((on_imu_ns - on_imu_ns[0]) * rate_hz // NS).astype(np.int64)
     before = np.maximum(np.searchsorted(states_ns, on_imu_ns, side="right") - 1, 0)

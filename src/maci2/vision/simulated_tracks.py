@@ -70,7 +70,7 @@ class SimulatedTracker:
         return np.hstack([xy * z, z]) @ T_w_c[:3, :3].T + T_w_c[:3, 3]
 
     def _inside(self, points_w: Array, T_w_c: Array, offset: float = 0.0) -> Mask:
-        """Which points a camera sees that sits `offset` along x of the left one [m]."""
+        """Mask of the points seen by a camera that sits `offset` along x of the left one [m]."""
         return self._in_image(_into(points_w, T_w_c) - np.array([offset, 0.0, 0.0]))
 
     def _in_image(self, points_c: Array) -> Mask:

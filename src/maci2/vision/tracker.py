@@ -163,8 +163,9 @@ class StereoTracker:
     def _measured(
         self, stamps_ns: tuple[int, int], first: Keyframe, between: Between, second: Keyframe
     ) -> RelativePose:
-        """By the prediction; where that fails, led by the images between without it, since what
-        predicts may be wrong (another rig's extrinsics, a broken gyroscope); else as a chain."""
+        """The relative pose by the prediction; where that fails, led by the images between without
+        it, since what predicts may be wrong (another rig's extrinsics, a broken gyroscope); else as
+        a chain."""
         best = self._as_predicted(stamps_ns, first, between, second)
         if best.reason and not (first.blank or second.blank):
             # Without a prediction a repeating wall is matched a period off unless points are led.

@@ -1,4 +1,4 @@
-"""From an initialized window to a chain: its states in a level world, and what is known of them."""
+"""An initialized window as a chain: its states in a level world, and what is known of them."""
 
 import numpy as np
 
