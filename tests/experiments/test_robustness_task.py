@@ -70,7 +70,9 @@ def test_a_fault_changes_what_it_names_and_nothing_else(simulated_root):
         np.testing.assert_allclose(wrong[:, :3, :3], motion[:, :3, :3])
         np.testing.assert_allclose(wrong[:, :3, 3], fault.scale * motion[:, :3, 3])
         assert np.array_equal(faulty.T_b_c, inputs.T_b_c) == ("extrinsics" not in fault.name)
-        sound_imu = np.array_equal(faulty.imu.acc, inputs.imu.acc)
+        sound_imu = np.array_equal(faulty.imu.acc, inputs.imu.acc) and np.array_equal(
+            faulty.imu.gyro, inputs.imu.gyro
+        )
         assert sound_imu == (fault.samples is InputFault("").samples)
 
 
