@@ -8,7 +8,7 @@ from maci2.evaluation.trajectory_errors import alignment, known_stamps
 from maci2.lie import so3_log
 from maci2.pipeline.tracking.recording import TrackedRecording
 from maci2.pipeline.tracking.track_files import raw_biases
-from maci2.reports.html import Section, figure, page, side_by_side, table, vector
+from maci2.reports.html import Section, figure, page, side_by_side, table, vector, verdict
 from maci2.reports.path_drawing import caption, path_drawing
 from maci2.reports.state_figures import bands, every_nth, spreads
 from maci2.reports.svg import Series, chart
@@ -38,6 +38,7 @@ def track_page(
     steps = np.diff([state.T_w_b[:3, 3] for state in states], axis=0)
     kind = "smoothed as a whole" if tracked.batch else "each knowing only what came before it"
     lead = (
+        f"{verdict(tracked.track.verdict.status, tracked.track.reasons)}"
         f"<p class='first {level}'>{counts}</p>{_last_state(tracked)}"
         f"<p>{len(states)} states over {(states[-1].stamp_ns - states[0].stamp_ns) / NS:.1f} s and "
         f"{np.linalg.norm(steps, axis=1).sum():.1f} m, {kind}. The world's z axis points up; "
