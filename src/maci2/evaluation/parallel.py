@@ -7,6 +7,7 @@ one at fault and those that only queued behind it: these run alone, too. Its own
 because joblib's Dask backend waits for ever for a task that kills its workers.
 """
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -82,6 +83,8 @@ def _parallel(
 ) -> Iterator[tuple[int, Result]]:
     from joblib import Parallel, delayed
 
+    # A worker that has grown by 300 MB is replaced by a new one; that is no news to a user.
+    warnings.filterwarnings("ignore", message="A worker stopped while some jobs")
     # One task at a time for each worker: a batch would be lost with its worker.
     run = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
     numbered: Iterator[tuple[int, Result]] = run(
