@@ -104,6 +104,16 @@ def require_window(imu: ImuMeasurements, vision: RelativePoses) -> None:
         )
 
 
+NO_NOISE = 1e4
+"""Inflation of the stated covariances, a hundred times the noise, that no noise explains: even
+densities stated in degrees instead of radians are off by 57."""
+
+NO_ANSWER = (
+    "vision and IMU contradict each other, and velocity is not known: check timestamps, extrinsics "
+    "and units with `maci2 check`"
+)
+
+
 def judge_initialization(
     state: VIState,
     posterior: Posterior | None,
@@ -123,6 +133,9 @@ def judge_initialization(
         return InitResult(Verdict("failed", (*contradicted, *broken)), report)
     gravity_deg = float(np.rad2deg(direction_std(state.gravity_c0, posterior.gravity_c0)))
     velocity = velocity_std(state, posterior, report, premises)
+    if report.inflation > NO_NOISE and velocity > limits.velocity:
+        noise = _consistency(report, vision, rotations.residuals)
+        return InitResult(Verdict("failed", (*contradicted, *noise, NO_ANSWER)), report)
     checks = [
         *(Check("weak", reason) for reason in contradicted),
         against("gravity's direction", gravity_deg, limits.gravity_deg, "deg"),

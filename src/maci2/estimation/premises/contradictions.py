@@ -151,7 +151,7 @@ def _rotated(difference: Array, cov: Array) -> str:
 
 
 def _axes(premises: Premises) -> list[str]:
-    if premises.axes_right >= 0.5:
+    if premises.axes_right >= 0.5 or np.array_equal(premises.axes, np.eye(3)):
         return []
     names = []
     for row in premises.axes:
