@@ -13,7 +13,11 @@ from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.pipeline.rehearsals import warm_up
 from maci2.pipeline.tracking import SmootherConfig
-from maci2.pipeline.tracking.calibration_spread import bias_walks, calibration_spread
+from maci2.pipeline.tracking.calibration_spread import (
+    TRAJECTORY_SCALE_WALK,
+    bias_walks,
+    calibration_spread,
+)
 from maci2.pipeline.tracking.recording import keyframes_of, tracked_walks
 from maci2.pipeline.tracking.track import Tracker, window_start
 from maci2.types import Array, Mat4, Vec3
@@ -247,7 +251,7 @@ def watch(
 ) -> WatchedRecording:
     """Watch relative poses over all keyframes of a recording."""
     rig, imu, stamps_ns = inputs.recording.rig, inputs.imu, vision.stamps_ns
-    smoother = SmootherConfig(calibration=calibration_spread(rig))
+    smoother = SmootherConfig(calibration=calibration_spread(rig, TRAJECTORY_SCALE_WALK))
     watchdog = Watchdog(T_b_o, walks or bias_walks(rig), smoother, config)
     alarms, notes, watched_ns, since = [], [], 0, 0
     for k in range(1, len(stamps_ns)):
