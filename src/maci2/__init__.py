@@ -47,7 +47,6 @@ if TYPE_CHECKING:
         OnlineTrackerConfig,
         TrackerStatus,
     )
-    from maci2.pipeline.tracking import TrackedState
     from maci2.recording_calls import (
         CalibratedRecording,
         InitializedRecording,
@@ -56,6 +55,7 @@ if TYPE_CHECKING:
     )
     from maci2.sensors import Camera, GroundTruth, ImuNoise, ImuSamples, Recording, Rig
     from maci2.simulation import SimulationConfig, simulate
+    from maci2.tracking import TrackedState
     from maci2.vision import RelativePoses
     from maci2.vision.odometry import StereoOdometry
 
@@ -141,7 +141,7 @@ _MODULES = {
         "OnlineTrackerConfig",
         "TrackerStatus",
     ),
-    "maci2.pipeline.tracking": ("TrackedState",),
+    "maci2.tracking": ("TrackedState",),
     "maci2.recording_calls": (
         "CalibratedRecording",
         "InitializedRecording",

@@ -65,10 +65,10 @@ def track(
     from maci2.errors import require_in_range
     from maci2.estimation.result_output import verdict_text
     from maci2.evaluation.track_errors import track_errors
-    from maci2.pipeline.tracking import SmootherConfig
-    from maci2.pipeline.tracking.recording import track_recording
-    from maci2.pipeline.tracking.smoother import LAG_RANGE_S
-    from maci2.pipeline.tracking.track_files import raw_biases, track_summary, write_track
+    from maci2.pipeline.track_files import raw_biases, track_summary, write_track
+    from maci2.pipeline.track_recording import track_recording
+    from maci2.tracking import SmootherConfig
+    from maci2.tracking.smoother import LAG_RANGE_S
 
     require_in_range("--lag", lag, *LAG_RANGE_S)
     config = SmootherConfig(lag_s=lag, adapt_visual_noise=adapt_noise)

@@ -12,10 +12,10 @@ from maci2.imu import ImuMeasurements
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.pipeline.rehearsals import warm_up
-from maci2.pipeline.tracking import SmootherConfig
-from maci2.pipeline.tracking.calibration_spread import bias_walks, calibration_spread
-from maci2.pipeline.tracking.recording import keyframes_of, tracked_walks
-from maci2.pipeline.tracking.track import Tracker, window_start
+from maci2.pipeline.track_recording import keyframes_of, tracked_walks
+from maci2.tracking import SmootherConfig
+from maci2.tracking.calibration_spread import bias_walks, calibration_spread
+from maci2.tracking.track import Tracker, window_start
 from maci2.types import Array, Mat4, Vec3
 from maci2.vision import RelativePoses
 from maci2.watchdog.comparison import Comparison
