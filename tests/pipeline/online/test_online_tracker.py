@@ -9,8 +9,8 @@ import pytest
 from maci2.errors import MeasurementError, OptionError
 from maci2.imu import datasheet_model
 from maci2.pipeline.online import OnlineTracker, OnlineTrackerConfig
-from maci2.pipeline.tracking import track
 from maci2.sensors import truth_at
+from maci2.tracking import track
 from maci2.vision.calibration_uncertainty import EXACT_CALIBRATION
 from maci2.vision.relative_pose import stacked
 from online_cases import SimulatedTracker, resident_mb, simulated
