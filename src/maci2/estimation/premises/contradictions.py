@@ -19,13 +19,12 @@ from maci2.estimation.premises.spreads import (
     STD_ACC_BIAS,
     STD_ACC_SCALE,
     STD_GYRO_SCALE,
-    STD_LEVER,
-    STD_ROTATION,
     STD_TIME_OFFSET_S,
 )
 from maci2.imu import ImuMeasurements
 from maci2.lie import so3_log
 from maci2.types import Array
+from maci2.vision.calibration_uncertainty import STD_LEVER, STD_ROTATION
 
 MOST_MISSING = 1.0 / 3.0
 """Share of measurements that may be missing or rejected in a result that is `ok`."""
