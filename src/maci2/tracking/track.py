@@ -31,6 +31,9 @@ LOST_AFTER_S = 3.0
 """Without a relative pose for longer than this, the state is called lost: it is still carried by
 the IMU, with a sigma that grows."""
 
+AROUND_NS = 20_000_000
+"""Samples beyond a window, where there are any, that it is asked for a time offset with [ns]."""
+
 REJECT_ABOVE = 20.0
 """Chi-square per degree of freedom of an innovation beyond which a relative pose is rejected: no
 noise factor and no tail of the match covariance reaches it."""
@@ -114,15 +117,18 @@ class Tracker:
         """Ask every window that overlaps no earlier one whether the stated constants hold."""
         if not self._premises.asks_for(window):
             return
-        inside = imu.between(int(window.stamps_ns[0]), int(window.stamps_ns[-1]))
+        first_ns, last_ns = int(window.stamps_ns[0]), int(window.stamps_ns[-1])
+        inside = imu.between(first_ns, last_ns)
         dead = dead_channels(inside)
         if dead:
             # What such samples say of the constants is no evidence.
             when = f"up to timestamp {window.stamps_ns[-1]} ns "
             self._faulty_samples = self._faulty_samples or tuple(when + reason for reason in dead)
         else:
+            # A time offset shows in samples beyond the window.
+            around = imu.between(first_ns - AROUND_NS, last_ns + AROUND_NS)
             try:
-                self._premises.add(inside, window)
+                self._premises.add(around, window)
             except DatasetError:
                 return  # a gap of the IMU: what is left speaks for itself
         premises = self._premises.posterior(window_rate(inside))
