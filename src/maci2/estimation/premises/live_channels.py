@@ -5,7 +5,7 @@ it, since biases and gravity take it up.
 """
 
 from maci2.imu import ImuMeasurements
-from maci2.imu.repeated_values import MOST_HELD, changed, held_share, stuck_axis
+from maci2.imu.repeated_values import MOST_HELD, changed, held_share, shows_noise, stuck_axis
 from maci2.types import NS, Array
 
 
@@ -14,6 +14,8 @@ def dead_channels(imu: ImuMeasurements) -> tuple[str, ...]:
     rate_hz = (len(imu.stamps_ns) - 1) * NS / int(imu.stamps_ns[-1] - imu.stamps_ns[0])
     gyro = imu.gyro if imu.removed_gyro is None else imu.gyro + imu.removed_gyro
     acc = imu.acc if imu.removed_acc is None else imu.acc + imu.removed_acc
+    if shows_noise(gyro, rate_hz) and shows_noise(acc, rate_hz):
+        return ()
     if not (changed(gyro).any() or changed(acc).any()):
         return ()  # a simulated device that stands still, without noise
     return _dead("gyroscope", gyro, rate_hz) + _dead("accelerometer", acc, rate_hz)
