@@ -25,7 +25,7 @@ GROUND = {
     "compile",
 }
 SENSING = GROUND | {"sensors", "rigs", "datasets", "simulation"}
-MEASURING = SENSING | {"imu", "vision", "estimation", "chain", "calibration"}
+MEASURING = SENSING | {"imu", "vision", "estimation", "chain", "calibration", "tracking"}
 PRODUCT = MEASURING | {"pipeline", "ground_truth", "watchdog"}
 SCORING = PRODUCT | {"evaluation", "diagnostics", "baselines"}
 SHOWING = SCORING | {"experiments", "reports"}
@@ -35,7 +35,7 @@ ALLOWED = {
     "boundary": {"errors", "types"},
     "field_docs": set(),
     "text_tables": set(),
-    "findings": set(),
+    "findings": {"field_docs"},
     "files": {"errors", "types"},
     "compile": {"errors", "files"},
     "model_card": {"errors", "files"},
@@ -50,6 +50,7 @@ ALLOWED = {
     "estimation": GROUND | {"imu", "vision"},
     "chain": GROUND | {"imu", "estimation"},
     "calibration": GROUND | {"sensors", "imu", "vision", "estimation", "chain"},
+    "tracking": GROUND | {"sensors", "imu", "vision", "estimation", "chain"},
     "ground_truth": GROUND | {"sensors", "rigs", "datasets", "imu", "estimation", "chain"},
     "pipeline": MEASURING | {"ground_truth"},
     "watchdog": MEASURING | {"pipeline"},

@@ -7,7 +7,7 @@ from pathlib import Path
 from maci2.datasets import open_recording
 from maci2.pipeline.online import OnlineTracker, OnlineTrackerConfig
 from maci2.pipeline.online.replay import replay
-from maci2.pipeline.tracking import TrackedState
+from maci2.tracking import TrackedState
 from maci2.types import NS
 
 SPEED = 1000.0

@@ -40,9 +40,9 @@ from maci2.estimation.solve import joint_measurements, joint_priors
 from maci2.imu import ImuMeasurements, datasheet_model, preintegrate
 from maci2.imu.learned_model import load_imu_model
 from maci2.lie import se3_adj, se3_inv
-from maci2.pipeline.tracking import SmootherConfig, track
-from maci2.pipeline.tracking.calibration_spread import MEASURED
 from maci2.simulation import SimulationConfig, simulate
+from maci2.tracking import SmootherConfig, track
+from maci2.tracking.calibration_spread import MEASURED
 from maci2.types import Array
 from maci2.vision import RelativePoses, pose_noise, poses_from_truth
 from maci2.vision.covariance_models import Learned

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from maci2.estimation import InitResult
     from maci2.pipeline.online import OnlineInitializer, OnlineTracker
     from maci2.pipeline.online.replay import Replayed
-    from maci2.pipeline.tracking import TrackedState
     from maci2.sensors import Recording
+    from maci2.tracking import TrackedState
 
 DRAIN_S = 60.0
 """Time to finish what has been handed over when the replay ends [s]."""
@@ -192,7 +192,7 @@ def _timing(taken: "Replayed", first: "InitResult", ready_s: float) -> str:
 
 def _track(recording: "Recording", imu: str, speed: float, say: Say, write: Write) -> None:
     from maci2.pipeline.online import OnlineTracker, OnlineTrackerConfig
-    from maci2.pipeline.tracking.track_files import state_record
+    from maci2.pipeline.track_files import state_record
 
     clock = _Clock(recording)
     states: list[TrackedState] = []

@@ -14,8 +14,8 @@ from maci2.evaluation.trajectory_errors import (
 from maci2.files import finite_or_none
 from maci2.gaussian import nees
 from maci2.lie.stacks import so3_log_stack
-from maci2.pipeline.tracking import Origin, TrackedState
 from maci2.sensors import GroundTruth, truth_at
+from maci2.tracking import Origin, TrackedState
 from maci2.types import NS, Array, Stamps
 
 

@@ -19,8 +19,8 @@ from maci2.ground_truth.choose import AUDITED, with_audited
 from maci2.lie import se3_inv
 from maci2.pipeline.options import RunOptions, parse_vision
 from maci2.pipeline.prepare import Inputs
-from maci2.pipeline.tracking.recording import TrackedRecording, track_recording
-from maci2.pipeline.tracking.track_files import raw_biases
+from maci2.pipeline.track_files import raw_biases
+from maci2.pipeline.track_recording import TrackedRecording, track_recording
 from maci2.sensors import CameraTrajectory, GroundTruth, poses_at
 from maci2.types import Array, Mask, Stamps
 

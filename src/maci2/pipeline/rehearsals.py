@@ -50,7 +50,7 @@ def calibrate_once() -> None:
 @lru_cache(maxsize=1)
 def smooth_once() -> None:
     """Smooth a short simulated window as a chain, and append a keyframe to it."""
-    from maci2.pipeline.tracking import FixedLagSmoother
+    from maci2.tracking import FixedLagSmoother
 
     imu, vision, T_b_c = _short_window()
     first = vision.part(0, STEPS - 1)

@@ -6,8 +6,8 @@ from maci2.estimation.result_output import stds
 from maci2.evaluation.track_errors import TrackErrors
 from maci2.evaluation.trajectory_errors import alignment, known_stamps
 from maci2.lie import so3_log
-from maci2.pipeline.tracking.recording import TrackedRecording
-from maci2.pipeline.tracking.track_files import raw_biases
+from maci2.pipeline.track_files import raw_biases
+from maci2.pipeline.track_recording import TrackedRecording
 from maci2.reports.html import Section, figure, page, side_by_side, table, vector, verdict
 from maci2.reports.path_drawing import caption, path_drawing
 from maci2.reports.state_figures import bands, every_nth, spreads

@@ -15,7 +15,7 @@ from maci2.gaussian import symmetrize
 from maci2.imu import ImuMeasurements, preintegrate
 from maci2.lie import se3_adj, se3_inv, skew
 from maci2.lie.stacks import so3_log_stack
-from maci2.pipeline.tracking.propagation import carried, transition
+from maci2.tracking.propagation import carried, transition
 from maci2.types import Array, Mat4, Mat6
 
 ROWS = 6

@@ -18,14 +18,13 @@ from maci2.estimation.premises.sample_rate import SampleRate
 from maci2.estimation.premises.spreads import (
     STD_ACC_BIAS,
     STD_ACC_SCALE,
-    STD_LEVER,
-    STD_ROTATION,
     STD_TIME_OFFSET_S,
 )
 from maci2.gaussian import squared_distance
 from maci2.imu import ImuMeasurements
 from maci2.lie import so3_log
 from maci2.types import Array
+from maci2.vision.calibration_uncertainty import STD_LEVER, STD_ROTATION
 
 FALSE_ALARM = 0.01
 """Probability that measurements as stated are called contradictory, all tests together."""

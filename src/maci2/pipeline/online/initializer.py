@@ -19,11 +19,11 @@ from maci2.pipeline.online.pair_queue import SETTLE_NS
 from maci2.pipeline.online.rehearsal import tracked_noise
 from maci2.pipeline.online.status import OnlineConfig, OnlineStatus
 from maci2.pipeline.online.stream import SensorStream
-from maci2.pipeline.stream_premises import StreamPremises
-from maci2.pipeline.tracking.calibration_spread import bias_walks
-from maci2.pipeline.zero_motion import at_rest, is_still
 from maci2.sensors import ImuSamples, Rig
 from maci2.sensors.stereo import StereoPair
+from maci2.tracking.calibration_spread import bias_walks
+from maci2.tracking.stream_premises import StreamPremises
+from maci2.tracking.zero_motion import at_rest, is_still
 from maci2.types import GRAVITY_NORM, NS
 from maci2.vision import RelativePoses
 

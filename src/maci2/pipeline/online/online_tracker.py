@@ -13,12 +13,12 @@ from maci2.pipeline.online.pair_queue import SETTLE_NS
 from maci2.pipeline.online.rehearsal import tracked_noise
 from maci2.pipeline.online.status import OnlineTrackerConfig, TrackerStatus
 from maci2.pipeline.online.stream import SensorStream
-from maci2.pipeline.tracking import TrackedState
-from maci2.pipeline.tracking.calibration_spread import bias_walks, calibration_spread
-from maci2.pipeline.tracking.propagation import propagated
-from maci2.pipeline.tracking.track import BRIDGING_AFTER_S, WINDOW_S, Tracker
 from maci2.sensors import ImuSamples, Rig
 from maci2.sensors.stereo import StereoPair
+from maci2.tracking import TrackedState
+from maci2.tracking.calibration_spread import bias_walks, calibration_spread
+from maci2.tracking.propagation import propagated
+from maci2.tracking.track import BRIDGING_AFTER_S, WINDOW_S, Tracker
 from maci2.types import NS
 from maci2.vision import RelativePoses
 

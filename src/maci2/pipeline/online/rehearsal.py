@@ -6,9 +6,9 @@ import numpy as np
 from maci2.estimation import initialize
 from maci2.imu import raw_model
 from maci2.pipeline.online.keyframes import KeyframeTracker
-from maci2.pipeline.zero_motion import at_rest
 from maci2.sensors import ImuSamples, Rig
 from maci2.sensors.stereo import StereoPair
+from maci2.tracking.zero_motion import at_rest
 from maci2.types import NS
 from maci2.vision import RelativePoses
 from maci2.vision.predicted_rotation import RotationPredictor, no_prediction

@@ -6,8 +6,8 @@ from typing import Protocol
 from maci2.boundary import as_number, require_type
 from maci2.errors import OptionError
 from maci2.field_docs import document_fields
-from maci2.pipeline.tracking import Health, SmootherConfig
-from maci2.pipeline.tracking.recording import KEYFRAME_INTERVAL_S
+from maci2.pipeline.track_recording import KEYFRAME_INTERVAL_S
+from maci2.tracking import Health, SmootherConfig
 
 TURN_DEG = 5.0
 """Rotation about an axis that starts to tell an accelerometer bias from a tilt."""

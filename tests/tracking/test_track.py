@@ -9,8 +9,8 @@ from maci2.errors import DatasetError
 from maci2.evaluation.track_errors import track_errors
 from maci2.evaluation.trajectory_errors import alignment, relative_errors
 from maci2.lie import se3_exp
-from maci2.pipeline.tracking import SmootherConfig, track
-from maci2.pipeline.tracking.track import window_start
+from maci2.tracking import SmootherConfig, track
+from maci2.tracking.track import window_start
 from maci2.vision import PossibleMotion
 from tracking_cases import simulated_ride, without
 

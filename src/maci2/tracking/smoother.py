@@ -34,11 +34,11 @@ from maci2.errors import MeasurementError
 from maci2.estimation import InitResult
 from maci2.gaussian import nees
 from maci2.imu import ImuMeasurements
-from maci2.pipeline.tracking.calibration_spread import KNOWN, CalibrationSpread
-from maci2.pipeline.tracking.first_window import bias_prior, gauge_prior, world_states
-from maci2.pipeline.tracking.propagation import propagated_mean
-from maci2.pipeline.tracking.slow_errors import NO_SLOW_ERRORS, SlowErrors, SlowFactors
-from maci2.pipeline.tracking.visual_noise import Innovation, VisualNoise, innovation
+from maci2.tracking.calibration_spread import KNOWN, CalibrationSpread
+from maci2.tracking.first_window import bias_prior, gauge_prior, world_states
+from maci2.tracking.propagation import propagated_mean
+from maci2.tracking.slow_errors import NO_SLOW_ERRORS, SlowErrors, SlowFactors
+from maci2.tracking.visual_noise import Innovation, VisualNoise, innovation
 from maci2.types import NS, Array, Mat4, Mat6, Stamps
 from maci2.vision import RelativePoses
 

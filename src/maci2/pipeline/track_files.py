@@ -12,9 +12,9 @@ from scipy.spatial.transform import Rotation
 from maci2 import __version__
 from maci2.datasets.euroc_writer import truth_csv
 from maci2.files import write_atomically, write_json
-from maci2.pipeline.tracking.recording import TrackedRecording
-from maci2.pipeline.tracking.tracked import TrackedState
+from maci2.pipeline.track_recording import TrackedRecording
 from maci2.sensors import GroundTruth
+from maci2.tracking.tracked import TrackedState
 from maci2.types import NS
 
 TRAJECTORY = "trajectory_Twb_tum.txt"

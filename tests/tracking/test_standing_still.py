@@ -9,11 +9,11 @@ from maci2.evaluation.track_errors import track_errors
 from maci2.lie import se3_inv, so3_exp
 from maci2.pipeline.options import RunOptions, parse_vision
 from maci2.pipeline.prepare import open_inputs
-from maci2.pipeline.tracking import SmootherConfig
-from maci2.pipeline.tracking.calibration_spread import calibration_spread
-from maci2.pipeline.tracking.recording import keyframes_of, tracked_walks
-from maci2.pipeline.tracking.track import Tracker, track
+from maci2.pipeline.track_recording import keyframes_of, tracked_walks
 from maci2.sensors import truth_at
+from maci2.tracking import SmootherConfig
+from maci2.tracking.calibration_spread import calibration_spread
+from maci2.tracking.track import Tracker, track
 from maci2.types import GRAVITY_NORM
 from maci2.vision import pose_noise, poses_from_truth
 from tracking_cases import simulated_ride

@@ -8,8 +8,8 @@ import pytest
 from maci2.chain import States
 from maci2.evaluation.track_errors import track_errors
 from maci2.lie import se3_exp, so3_exp
-from maci2.pipeline.tracking import SmootherConfig, track
-from maci2.pipeline.tracking.slow_errors import SlowFactors, correction
+from maci2.tracking import SmootherConfig, track
+from maci2.tracking.slow_errors import SlowFactors, correction
 from tracking_cases import simulated_ride
 
 

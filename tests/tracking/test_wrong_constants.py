@@ -8,7 +8,7 @@ import pytest
 from maci2.errors import DatasetError
 from maci2.estimation.scale import scaled
 from maci2.experiments.input_faults import rotated
-from maci2.pipeline.tracking import track
+from maci2.tracking import track
 from tracking_cases import simulated_ride
 
 

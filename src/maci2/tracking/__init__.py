@@ -1,8 +1,8 @@
 """Visual-inertial odometry: from the first window on, states with covariance at every image."""
 
-from maci2.pipeline.tracking.smoother import FixedLagSmoother, SmootherConfig
-from maci2.pipeline.tracking.track import track
-from maci2.pipeline.tracking.tracked import Health, Origin, Track, TrackedState
+from maci2.tracking.smoother import FixedLagSmoother, SmootherConfig
+from maci2.tracking.track import track
+from maci2.tracking.tracked import Health, Origin, Track, TrackedState
 
 __all__ = [
     "FixedLagSmoother",

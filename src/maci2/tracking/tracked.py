@@ -5,7 +5,7 @@ from typing import Literal
 
 from maci2.estimation import InitResult, Verdict
 from maci2.field_docs import document_fields
-from maci2.pipeline.tracking.slow_errors import NO_SLOW_ERRORS, SlowFactors
+from maci2.tracking.slow_errors import NO_SLOW_ERRORS, SlowFactors
 from maci2.types import Array, Mat4, Vec3
 
 Health = Literal["initializing", "tracking", "bridging", "lost"]

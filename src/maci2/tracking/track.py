@@ -8,13 +8,13 @@ from maci2.estimation import InitResult, SolverConfig, initialize
 from maci2.estimation.motion_choice import WINDOW, MotionChoice, choose_motions
 from maci2.estimation.premises import contradicted_axes, contradictions, with_window_samples
 from maci2.imu import ImuMeasurements
-from maci2.pipeline.stream_premises import StreamPremises
-from maci2.pipeline.tracking.first_window import world_states
-from maci2.pipeline.tracking.propagation import propagated
-from maci2.pipeline.tracking.slow_errors import NO_SLOW_ERRORS
-from maci2.pipeline.tracking.smoother import FixedLagSmoother, SmootherConfig
-from maci2.pipeline.tracking.tracked import Health, Keyframe, Origin, Track, TrackedState
-from maci2.pipeline.zero_motion import STILL_CHI2, at_rest, is_quiet, is_still
+from maci2.tracking.first_window import world_states
+from maci2.tracking.propagation import propagated
+from maci2.tracking.slow_errors import NO_SLOW_ERRORS
+from maci2.tracking.smoother import FixedLagSmoother, SmootherConfig
+from maci2.tracking.stream_premises import StreamPremises
+from maci2.tracking.tracked import Health, Keyframe, Origin, Track, TrackedState
+from maci2.tracking.zero_motion import STILL_CHI2, at_rest, is_quiet, is_still
 from maci2.types import NS, Array, Mat4, Stamps
 from maci2.vision import RelativePoses
 

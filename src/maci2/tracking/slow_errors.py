@@ -17,7 +17,7 @@ from maci2.chain.chain_state import BIAS_ACC, BIAS_GYRO, ROTATION, STATE
 from maci2.gaussian import square_root_information
 from maci2.imu import ImuMeasurements
 from maci2.lie import so3_log
-from maci2.pipeline.tracking.propagation import propagated
+from maci2.tracking.propagation import propagated
 from maci2.types import Array
 
 KEYFRAMES = 10

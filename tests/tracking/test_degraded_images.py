@@ -11,8 +11,8 @@ from maci2.datasets import open_recording
 from maci2.datasets.image_files import image_paths
 from maci2.evaluation.track_errors import track_errors
 from maci2.pipeline.options import RunOptions, parse_vision
-from maci2.pipeline.tracking.recording import track_recording
-from maci2.pipeline.tracking.track_files import raw_biases
+from maci2.pipeline.track_files import raw_biases
+from maci2.pipeline.track_recording import track_recording
 from maci2.types import NS
 
 pytestmark = pytest.mark.dataset
