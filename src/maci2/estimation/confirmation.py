@@ -9,7 +9,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from maci2.estimation.freed_constants import FreedConstants
 from maci2.estimation.premises import Premises, contradictions
@@ -19,12 +18,9 @@ from maci2.estimation.premises.contradictions import (
     time_offset_contradicted,
 )
 from maci2.estimation.results import Posterior, Status, VIState, direction_std
-from maci2.estimation.verdict_checks import SURE, velocity_rms
+from maci2.estimation.verdict_checks import SURE, admitted, velocity_rms
 from maci2.lie import skew
 from maci2.types import Array
-
-ONE_SIDED = float(-ndtri(2.0 * ndtr(-SURE)))
-"""Standard deviations that an error exceeds to one side as rarely as `SURE` to either."""
 
 REMEDY = "see more of the recording, move more, or say that they are to be trusted (`--trust-rig`)"
 
@@ -106,15 +102,9 @@ def unconfirmed_by_window(
     moved_deg = math.degrees(math.atan2(math.hypot(*across), gravity @ state.gravity_c0))
     faster = freed.state.velocity_b - state.velocity_b
     moved = math.sqrt(np.vdot(faster, faster) / len(faster))
-    found_deg = _admitted(moved_deg, math.degrees(direction_std(gravity, cov_gravity)))
-    found = _admitted(moved, velocity_rms(freed.posterior))
+    found_deg = admitted(moved_deg, math.degrees(direction_std(gravity, cov_gravity)))
+    found = admitted(moved, velocity_rms(freed.posterior))
     return _reasons("the window alone", found_deg, found, gravity_deg, velocity)
-
-
-def _admitted(moved: float, std: float) -> float:
-    """Standard deviation of an unbiased error that exceeds a limit as rarely as this one, which is
-    around `moved`: within the limit two-sided at `SURE`, or one-sided at the same probability."""
-    return max(std, (moved + ONE_SIDED * std) / SURE)
 
 
 def unconfirmed_by_recording(

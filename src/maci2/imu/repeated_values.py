@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from maci2.compile import kernel
 from maci2.types import Array, Mask
 
 MIN_STUCK_S = 0.5
@@ -41,22 +40,6 @@ class StuckAxis(NamedTuple):
 def changed(values: Array) -> Mask:
     """(n - 1, ...) which readings differ from the one before."""
     return np.asarray(np.abs(np.diff(values, axis=0)) > RESOLUTION)
-
-
-@kernel
-def shows_noise(values: Array, rate_hz: float) -> bool:
-    """Nothing of a sensor, values (n, 3), is stuck or held, as a glance tells: most readings are
-    new, and no axis repeats one for `MIN_STUCK_S`."""
-    new, most = 0, MIN_STUCK_S * rate_hz
-    for axis in range(3):
-        equal = 1
-        for k in range(1, len(values)):
-            equal += 1
-            if abs(values[k, axis] - values[k - 1, axis]) > RESOLUTION:
-                new, equal = new + 1, 1
-            elif equal > most:
-                return False
-    return new > 3 * (1.0 - MOST_HELD) * (len(values) - 1)
 
 
 def runs_of_equal(is_new: Mask) -> tuple[Array, Array]:
