@@ -8,6 +8,10 @@ STD_TIME_OFFSET_S = 0.005
 """Time offset that was taken as known [s]: two devices whose files state one, calibrated twice
 (`tools/calibration_spread.py`)."""
 
+STD_GYRO_SCALE = 0.01
+"""Scale factor of a gyroscope, one axis: a per cent, the tolerance that data sheets of MEMS
+gyroscopes state; MH_01, V2_03 and rooms 1, 3 and 5 show a quarter of it."""
+
 STD_ACC_SCALE = 0.007
 """Scale factor of an accelerometer, by which the camera's scale is measured: 95 % bound from MH_01,
 V2_03 and rooms 1, 3 and 5."""
