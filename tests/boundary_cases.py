@@ -259,6 +259,27 @@ def entries(folder: Path) -> dict[str, Entry]:
         "calibrate_recording": Entry(
             maci2.calibrate_recording, recorded | {"window_s": 5.0}, not_recorded, ("keyframes",)
         ),
+        "check_recording": Entry(
+            maci2.check_recording, {"path": folder / "flight", "vision": "", "topics": ""},
+            {"path": ["", "absent", "a\0b", 7], "vision": [7, "radar"], "rig": [7]},
+        ),
+        "track_recording": Entry(
+            maci2.track_recording,
+            {"path": folder / "flight", "vision": "truth:0.05,0.003", "imu": "raw"},
+            {"path": not_recorded["path"], "vision": not_recorded["vision"], "imu": ["nothing"],
+             "interval_s": [0.0, np.nan, "x", 1e9], "lag_s": [0.0, np.nan, "x"], "start_s": [1e6],
+             "batch": [7], "adapt_noise": ["x"], "at_imu_rate": [None], "truth": [7, [7]]},
+        ),
+        "watch_recording": Entry(
+            maci2.watch_recording,
+            {"path": folder / "flight", "odometry": folder / "absent.txt"},
+            {"path": not_recorded["path"], "odometry": [7, "absent", ""], "frame": [7, "world"],
+             "imu": ["nothing"], "interval_s": [0.0, "x"], "sigmas": [0.0, np.nan, "x"]},
+        ),
+        "audit_ground_truth": Entry(
+            maci2.audit_ground_truth, {"recording": recording},
+            {"recording": [None, 7, "flight", imu], "source_name": [7, "absent"]},
+        ),
         "StereoOdometry": Entry(
             maci2.StereoOdometry, {"frames": Still(image), "rig": rig},
             {"rig": [None, replace(rig, cameras=()), replace(rig, cameras=rig.cameras[:1])]},

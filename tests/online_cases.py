@@ -13,6 +13,7 @@ from maci2.sensors.stereo import StereoPair
 from maci2.simulation import SimulationConfig, simulate
 from maci2.types import NS
 from maci2.vision import RelativePoses, pose_noise
+from maci2.vision.calibration_uncertainty import EXACT_CALIBRATION
 from maci2.vision.relative_pose import RelativePose, stacked, unmeasured
 
 RESOLUTION = (16, 8)
@@ -105,7 +106,7 @@ class SimulatedTracker:
         return self.so_far() if len(self._poses) == self._poses.maxlen else None
 
     def so_far(self) -> RelativePoses | None:
-        return stacked(self._poses, "camera") if self._poses else None
+        return stacked(self._poses, "camera", EXACT_CALIBRATION) if self._poses else None
 
     def reasons(self) -> list[str]:
         return [pose.reason for pose in self._poses if pose.reason]

@@ -9,6 +9,7 @@ import typing
 
 import numpy as np
 import pytest
+from scipy.spatial.transform import Rotation
 
 import maci2
 from helpers import simulated_window
@@ -151,6 +152,58 @@ def test_a_recording_is_initialized_in_one_call(flight, tmp_path):
     record = json.loads((tmp_path / "init.json").read_text())
     assert record["errors"]["gravity_deg"] == recorded.errors.gravity_deg
     assert record["start_ns"] == recorded.state.stamps_ns[0]
+
+
+def _jumping_odometry(truth):
+    """Ground truth as a TUM trajectory that jumps by half a metre after 5 s."""
+    lines = []
+    for stamp_ns, T_w_b in zip(truth.stamps_ns[::10], truth.Ts_w_b[::10], strict=True):
+        jump = 0.5 if stamp_ns - truth.stamps_ns[0] > 5e9 else 0.0
+        quat_xyzw = Rotation.from_matrix(T_w_b[:3, :3]).as_quat()
+        numbers = (*(T_w_b[:3, 3] + [jump, 0.0, 0.0]), *quat_xyzw)
+        lines.append(" ".join([f"{stamp_ns / 1e9:.9f}", *(f"{x:.9f}" for x in numbers)]))
+    return "\n".join(lines) + "\n"
+
+
+def test_a_recording_is_tracked_and_watched_in_one_call_each(flight, tmp_path):
+    tracked = maci2.track_recording(flight, vision="truth:0.05,0.003", interval_s=0.3)
+    assert tracked.verdict.status == "ok"
+    assert tracked.errors.ate_m < 0.05
+    assert tracked.covs.shape == (len(tracked.stamps_ns), 15, 15)
+    np.testing.assert_array_equal(tracked.Ts_w_b[-1], tracked.states[-1].T_w_b)
+    assert repr(tracked).startswith("RecordedTrack(flight: ok, ")
+    for words in ("1-sigma of the last state", "against ground truth", "verdict: ok"):
+        assert words in tracked.summary()
+    tracked.save(tmp_path / "track")
+    assert json.loads((tmp_path / "track" / "summary.json").read_text()) == tracked.to_dict()
+
+    trajectory = tmp_path / "odometry.txt"
+    trajectory.write_text(_jumping_odometry(maci2.open_recording(flight).truth()))
+    watched = maci2.watch_recording(flight, trajectory)
+    assert [alarm.fault for alarm in watched.alarms] == ["jump"]
+    with pytest.raises(maci2.OptionError, match="frame is 'world'; choose body"):
+        maci2.watch_recording(flight, trajectory, frame="world")
+    with pytest.raises(maci2.OptionError, match="sigmas is 1"):
+        maci2.watch_recording(flight, trajectory, sigmas=1.0)
+    with pytest.raises(maci2.OptionError, match="lag_s is 0"):
+        maci2.track_recording(flight, vision="truth:0.05,0.003", lag_s=0.0)
+
+
+def test_a_recording_is_checked_and_audited_in_one_call_each(flight):
+    diagnosis = maci2.check_recording(flight)
+    assert diagnosis.usable
+    assert all(isinstance(finding, maci2.Finding) for finding in diagnosis.findings)
+    assert maci2.check_recording(flight.parent).usable is False
+    with pytest.raises(maci2.DatasetError, match="needs at least 8 s of both"):
+        maci2.audit_ground_truth(maci2.open_recording(flight))
+    recording = maci2.simulate(maci2.SimulationConfig(kind="drone", duration_s=12.0, seed=2))
+    audit = maci2.audit_ground_truth(recording)
+    # Simulated ground truth is exact: the audit differs from it by its own uncertainty.
+    at = np.searchsorted(recording.truth().stamps_ns, audit.truth.stamps_ns)
+    moved_w = audit.truth.Ts_w_b[:, :3, 3] - recording.truth().Ts_w_b[at, :3, 3]
+    std_w = np.sqrt(np.diagonal(audit.cov_states, axis1=1, axis2=2)[:, 6:9])
+    assert (np.abs(moved_w) < 5.0 * std_w).all()
+    assert audit.cov_states.shape == (len(audit.truth.stamps_ns), 15, 15)
 
 
 def test_one_call_does_what_the_command_does(flight, tmp_path):

@@ -18,19 +18,26 @@ from maci2.types import NS
 CASES = Path(__file__).with_name("boundary_cases.py")
 
 MADE_BY_MACI2 = {
+    "Alarm",
+    "AuditedTruth",
     "CalibratedRecording",
     "CalibrationResult",
+    "Diagnosis",
+    "Finding",
     "ImuModel",
     "InitResult",
     "InitializedRecording",
     "OnlineStatus",
     "Posterior",
+    "RecordedTrack",
     "Recording",
+    "RestartState",
     "SolveReport",
     "TrackedState",
     "TrackerStatus",
     "VIState",
     "Verdict",
+    "WatchedRecording",
 }
 """Classes that users receive and do not construct."""
 

@@ -35,7 +35,7 @@ ALLOWED = {
     "boundary": {"errors", "types"},
     "field_docs": set(),
     "text_tables": set(),
-    "findings": set(),
+    "findings": {"field_docs"},
     "files": {"errors", "types"},
     "compile": {"errors", "files"},
     "model_card": {"errors", "files"},

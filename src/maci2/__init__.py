@@ -3,7 +3,8 @@
 Each comes with a covariance and a verdict. The names below are the public interface; they load on
 first use, so that importing the package is fast.
 
-From a recording: `initialize_recording`, `calibrate_recording`. From your own arrays: `ImuSamples`,
+From a recording: `check_recording`, `initialize_recording`, `calibrate_recording`,
+`track_recording`, `watch_recording`, `audit_ground_truth`. From your own arrays: `ImuSamples`,
 `raw_model` and `RelativePoses` make measurements, `initialize` and `calibrate` take them. While
 sensors run: `OnlineInitializer`, `OnlineTracker`. Everything that a user can fix raises a
 `Maci2Error`.
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from maci2.calibration.calibrate import calibrate
     from maci2.datasets import open_recording
     from maci2.datasets.image_files import stereo_frames
+    from maci2.diagnostics.diagnosis import Diagnosis
     from maci2.errors import (
         CalibrationError,
         DatasetError,
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
         VIState,
     )
     from maci2.estimation.initialize import initialize
+    from maci2.findings import Finding
+    from maci2.ground_truth.audit import audit_ground_truth
+    from maci2.ground_truth.audited import AuditedTruth
     from maci2.imu import BiasPrior, ImuMeasurements, datasheet_model, raw_model
     from maci2.imu.learned_model import ImuModel, load_imu_model
     from maci2.pipeline.online import (
@@ -47,19 +52,21 @@ if TYPE_CHECKING:
         OnlineTrackerConfig,
         TrackerStatus,
     )
-    from maci2.recording_calls import (
-        CalibratedRecording,
-        InitializedRecording,
-        calibrate_recording,
-        initialize_recording,
-    )
+    from maci2.recording_calls.calibrate_call import CalibratedRecording, calibrate_recording
+    from maci2.recording_calls.check_call import check_recording
+    from maci2.recording_calls.initialize_call import InitializedRecording, initialize_recording
+    from maci2.recording_calls.track_call import RecordedTrack, track_recording
+    from maci2.recording_calls.watch_call import watch_recording
     from maci2.sensors import Camera, GroundTruth, ImuNoise, ImuSamples, Recording, Rig
     from maci2.simulation import SimulationConfig, simulate
     from maci2.tracking import TrackedState
     from maci2.vision import RelativePoses
     from maci2.vision.odometry import StereoOdometry
+    from maci2.watchdog import Alarm, RestartState, WatchedRecording
 
 __all__ = [
+    "Alarm",
+    "AuditedTruth",
     "BiasPrior",
     "CalibratedRecording",
     "CalibrationError",
@@ -67,6 +74,8 @@ __all__ = [
     "CalibrationResult",
     "Camera",
     "DatasetError",
+    "Diagnosis",
+    "Finding",
     "GroundTruth",
     "ImuMeasurements",
     "ImuModel",
@@ -84,8 +93,10 @@ __all__ = [
     "OnlineTrackerConfig",
     "OptionError",
     "Posterior",
+    "RecordedTrack",
     "Recording",
     "RelativePoses",
+    "RestartState",
     "Rig",
     "SimulationConfig",
     "SolveReport",
@@ -95,9 +106,12 @@ __all__ = [
     "TrackerStatus",
     "VIState",
     "Verdict",
+    "WatchedRecording",
     "__version__",
+    "audit_ground_truth",
     "calibrate",
     "calibrate_recording",
+    "check_recording",
     "datasheet_model",
     "initialize",
     "initialize_recording",
@@ -106,12 +120,15 @@ __all__ = [
     "raw_model",
     "simulate",
     "stereo_frames",
+    "track_recording",
+    "watch_recording",
 ]
 
 _MODULES = {
     "maci2.calibration": ("calibrate",),
     "maci2.datasets": ("open_recording",),
     "maci2.datasets.image_files": ("stereo_frames",),
+    "maci2.diagnostics.diagnosis": ("Diagnosis",),
     "maci2.errors": (
         "CalibrationError",
         "DatasetError",
@@ -131,6 +148,9 @@ _MODULES = {
         "Verdict",
         "initialize",
     ),
+    "maci2.findings": ("Finding",),
+    "maci2.ground_truth.audit": ("audit_ground_truth",),
+    "maci2.ground_truth.audited": ("AuditedTruth",),
     "maci2.imu": ("BiasPrior", "ImuMeasurements", "datasheet_model", "raw_model"),
     "maci2.imu.learned_model": ("ImuModel", "load_imu_model"),
     "maci2.pipeline.online": (
@@ -142,16 +162,16 @@ _MODULES = {
         "TrackerStatus",
     ),
     "maci2.tracking": ("TrackedState",),
-    "maci2.recording_calls": (
-        "CalibratedRecording",
-        "InitializedRecording",
-        "calibrate_recording",
-        "initialize_recording",
-    ),
+    "maci2.recording_calls.calibrate_call": ("CalibratedRecording", "calibrate_recording"),
+    "maci2.recording_calls.check_call": ("check_recording",),
+    "maci2.recording_calls.initialize_call": ("InitializedRecording", "initialize_recording"),
+    "maci2.recording_calls.track_call": ("RecordedTrack", "track_recording"),
+    "maci2.recording_calls.watch_call": ("watch_recording",),
     "maci2.sensors": ("Camera", "GroundTruth", "ImuNoise", "ImuSamples", "Recording", "Rig"),
     "maci2.simulation": ("SimulationConfig", "simulate"),
     "maci2.vision": ("RelativePoses",),
     "maci2.vision.odometry": ("StereoOdometry",),
+    "maci2.watchdog": ("Alarm", "RestartState", "WatchedRecording"),
 }
 _WHERE = {name: module for module, names in _MODULES.items() for name in names}
 

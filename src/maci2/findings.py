@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from maci2.field_docs import document_fields
+
 Level = Literal["ok", "warn", "error"]
 
 
@@ -15,6 +17,8 @@ class Finding:
     """One thing looked at."""
 
     level: Level
+    """ok, warn or error."""
+
     what: str
     """Part concerned: imu, cam0, stereo, images, calibration, windows, vision or a truth's name."""
 
@@ -28,6 +32,8 @@ class Finding:
     """The number found, with its unit."""
 
     needed: str = ""
+    """The number needed, with its unit."""
+
     remedy: str = ""
     """What to do, starting with a verb; also where nothing is wrong but more could be had."""
 
@@ -41,3 +47,6 @@ def fault(level: Level, what: str, name: str, found: str, needed: str, remedy: s
 def most_important_first(findings: list[Finding]) -> list[Finding]:
     """Errors, then warnings; within a level the order of the checks, causes before effects."""
     return sorted(findings, key=lambda finding: LEVELS.index(finding.level))
+
+
+document_fields(__name__)

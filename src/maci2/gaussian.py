@@ -80,3 +80,14 @@ def nees(errors: Array, covs: Array) -> Array:
     """
     solved = np.linalg.solve(covs, errors[..., None])[..., 0]
     return np.einsum("...i,...i->...", errors, solved)
+
+
+def predictive_variance(seen: Array) -> float:
+    """Variance to expect of each number of a further row, from n rows (n, d) of numbers that spread
+    alike: that of Student's distribution, which knows that mean and spread come from few rows."""
+    n, d = seen.shape
+    dof = d * (n - 1)
+    if dof < 3:
+        raise ValueError(f"{n} rows of {d}: too few to say how far they spread.")
+    pooled = float(seen.var(axis=0, ddof=1).mean())
+    return pooled * (1.0 + 1.0 / n) * dof / (dof - 2.0)

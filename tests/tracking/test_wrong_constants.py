@@ -52,3 +52,13 @@ def test_a_scale_that_one_window_does_not_show_makes_the_track_weak(ride):
 def test_what_every_window_shows_is_the_reason_why_tracking_never_started(ride):
     with pytest.raises(DatasetError, match=r"never started.*rotated by 4\.0"):
         tracked(replace(ride, T_b_c=rotated(4.0)(ride.T_b_c)))
+
+
+def test_samples_that_were_saturated_once_are_named_to_the_end(ride):
+    gyro = ride.imu.gyro.copy()
+    limit = 0.8 * np.abs(gyro[:, 1]).max()
+    gyro[:, 1] = np.clip(gyro[:, 1], -limit, limit)
+    assert len(gyro) - np.flatnonzero(np.abs(gyro[:, 1]) == limit)[-1] > 800
+    verdict = tracked(replace(ride, imu=replace(ride.imu, gyro=gyro))).verdict
+    assert verdict.status == "weak"
+    assert "gyroscope's y axis is saturated" in verdict.reasons[0]

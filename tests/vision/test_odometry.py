@@ -80,7 +80,9 @@ def test_only_a_measured_calibration_has_shared_errors(drawn):
     frames = stereo_frames(recording)
     assert StereoOdometry(frames, recording.rig).calibration == EXACT_CALIBRATION
     measured_rig = replace(recording.rig, exact=False)
-    assert StereoOdometry(frames, measured_rig).calibration == CalibrationUncertainty()
+    odometry = StereoOdometry(frames, measured_rig)
+    assert odometry.calibration == CalibrationUncertainty()
+    assert odometry.poses(odometry.stamps_ns[:2]).std_scale == CalibrationUncertainty().scale
 
 
 def test_poses_feed_the_estimator(measured):

@@ -29,6 +29,7 @@ def poses(frame="camera"):
         Ts_ck_ck1=np.array([se3_exp(twist(rng, 0.1, 0.2)) for _ in range(3)]),
         covs_T_ck_ck1=1e-6 * factors @ np.swapaxes(factors, 1, 2),
         frame=frame,
+        std_scale=0.007,
     )
 
 
@@ -93,6 +94,7 @@ def test_saved_poses_load_with_the_same_numbers(tmp_path, frame):
     np.testing.assert_array_equal(read.Ts_ck_ck1, written.Ts_ck_ck1)
     np.testing.assert_array_equal(read.covs_T_ck_ck1, written.covs_T_ck_ck1)
     assert read.frame == frame
+    assert read.std_scale == written.std_scale
     assert read.source == str(tmp_path / "poses.npz")
     assert [path.name for path in tmp_path.iterdir()] == ["poses.npz"]
 

@@ -9,6 +9,7 @@ import pytest
 from helpers import chi_square_band, numerical_jacobian
 from maci2.gaussian import nees
 from maci2.lie import se3_exp, se3_inv, se3_log
+from maci2.vision.calibration_uncertainty import EXACT_CALIBRATION
 from maci2.vision.relative_pose import stacked
 from maci2.vision.track_adjustment import _chained, _triangulated, _views, adjusted_steps
 from maci2.vision.track_equations import residuals
@@ -95,7 +96,7 @@ def test_a_step_without_enough_points_stays_unmeasured_and_the_others_are_adjust
     seen_right, xy_right = tracks.seen_right.copy(), tracks.xy_right.copy()
     seen_right[:, 5], xy_right[:, 5] = False, np.nan
     steps = adjusted_steps(replace(tracks, seen_right=seen_right, xy_right=xy_right))
-    poses = stacked(steps, "rectified")
+    poses = stacked(steps, "rectified", EXACT_CALIBRATION)
     assert poses.measured.tolist() == [True] * 4 + [False] * 2 + [True] * 3
     errors = step_errors(steps, Ts_ck_ck1)[poses.measured]
     assert np.abs(errors).max() < 0.05

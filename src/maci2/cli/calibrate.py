@@ -129,6 +129,6 @@ def _calibrated(inputs: "Inputs", result: "CalibrationResult") -> "Rig":
 
 def print_calibration(inputs: "Inputs", result: "CalibrationResult") -> None:
     """Print the extrinsics of the left camera with 1-sigma, beside the given ones if any."""
-    from maci2.recording_calls import CalibratedRecording
+    from maci2.recording_calls.calibrate_call import CalibratedRecording
 
     print_summary(CalibratedRecording(result, inputs).summary(), result.verdict)

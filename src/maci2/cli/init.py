@@ -82,7 +82,7 @@ def show(target: str, inputs: "Inputs", initialized: "Initialized") -> None:
 
 def print_result(inputs: "Inputs", initialized: "Initialized", errors: "InitErrors | None") -> None:
     """Print estimate, 1-sigma and, where there is ground truth, the true error."""
-    from maci2.recording_calls import InitializedRecording
+    from maci2.recording_calls.initialize_call import InitializedRecording
 
     recorded = InitializedRecording(initialized.result, initialized, inputs, errors)
     print_summary(recorded.summary(), recorded.verdict)

@@ -60,12 +60,9 @@ def watch(
         ),
         opening,
     )
-    from maci2.errors import require_in_range
     from maci2.watchdog import WatchdogConfig, watch_recording
     from maci2.watchdog.watch_files import watch_summary, write_watch
 
-    require_in_range("--sigmas", sigmas, 3.0, 30.0)
-    require_in_range("--interval", interval, 0.05, 2.0)
     watched = watch_recording(
         sequence, options, interval, frame == "body", WatchdogConfig(sigmas=sigmas)
     )

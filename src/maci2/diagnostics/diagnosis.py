@@ -4,6 +4,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from maci2.estimation.result_output import Record
+from maci2.field_docs import document_fields
 from maci2.findings import Finding
 from maci2.ground_truth.comparison import TruthCheck
 
@@ -102,12 +104,20 @@ class Diagnosis:
     """What a recording holds and what is wrong with it."""
 
     name: str
+    """The recording's."""
+
     imu: Timing
+    """Timestamps of the IMU."""
+
     cameras: tuple[Timing, ...]
+    """Timestamps of each camera."""
+
     stereo_matched_pct: float
     """Left timestamps that have a right one; NaN without two cameras."""
 
     truths: dict[str, TruthCheck]
+    """Ground truths by name, each compared with the IMU."""
+
     windows: int
     """Windows of 2.5 s, end to end, without IMU gap and with enough frames."""
 
@@ -137,7 +147,7 @@ class Diagnosis:
         """Nothing found that has to be fixed first."""
         return all(finding.level != "error" for finding in self.findings)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Record:
         """Dictionary for JSON: numbers that could not be measured are None."""
         return {"usable": self.usable, **_without_nan(asdict(self))}
 
@@ -148,3 +158,6 @@ def _without_nan(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_without_nan(entry) for entry in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+document_fields(__name__)

@@ -8,7 +8,6 @@ would matter would have shown.
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from maci2.estimation.freed_constants import FreedConstants
 from maci2.estimation.premises import Premises, contradictions
@@ -18,12 +17,9 @@ from maci2.estimation.premises.contradictions import (
     time_offset_contradicted,
 )
 from maci2.estimation.results import Posterior, Status, VIState, direction_std
-from maci2.estimation.verdict_checks import SURE, velocity_rms
+from maci2.estimation.verdict_checks import SURE, admitted, velocity_rms
 from maci2.lie import skew
 from maci2.types import Array
-
-ONE_SIDED = float(-ndtri(2.0 * ndtr(-SURE)))
-"""Standard deviations that an error exceeds to one side as rarely as `SURE` to either."""
 
 REMEDY = "see more of the recording, move more, or say that they are to be trusted (`--trust-rig`)"
 
@@ -101,15 +97,9 @@ def unconfirmed_by_window(
     across, along = skew(gravity) @ state.gravity_c0, gravity @ state.gravity_c0
     moved_deg = np.rad2deg(np.arctan2(np.sqrt(across @ across), along))
     moved = np.sqrt(np.mean(np.sum((freed.state.velocity_b - state.velocity_b) ** 2, axis=1)))
-    found_deg = _admitted(float(moved_deg), float(np.rad2deg(direction_std(gravity, cov_gravity))))
-    found = _admitted(float(moved), velocity_rms(freed.posterior))
+    found_deg = admitted(float(moved_deg), float(np.rad2deg(direction_std(gravity, cov_gravity))))
+    found = admitted(float(moved), velocity_rms(freed.posterior))
     return _reasons("the window alone", found_deg, found, gravity_deg, velocity)
-
-
-def _admitted(moved: float, std: float) -> float:
-    """Standard deviation of an unbiased error that exceeds a limit as rarely as this one, which is
-    around `moved`: within the limit two-sided at `SURE`, or one-sided at the same probability."""
-    return max(std, (moved + ONE_SIDED * std) / SURE)
 
 
 def unconfirmed_by_recording(

@@ -24,7 +24,6 @@ from maci2.estimation.results import (
     SolveReport,
     Verdict,
     VIState,
-    direction_std,
 )
 from maci2.estimation.rotation_alignment import RotationAlignment
 from maci2.estimation.verdict_checks import (
@@ -32,6 +31,7 @@ from maci2.estimation.verdict_checks import (
     Check,
     against,
     choices,
+    known_gravity,
     plausible_bias,
     plausible_scale,
     rejections,
@@ -131,14 +131,13 @@ def judge_initialization(
     broken = _broken(state, posterior, report)
     if broken or posterior is None:
         return InitResult(Verdict("failed", (*contradicted, *broken)), report)
-    gravity_deg = float(np.rad2deg(direction_std(state.gravity_c0, posterior.gravity_c0)))
     velocity = velocity_std(state, posterior, report, premises)
     if report.inflation > NO_NOISE and velocity > limits.velocity:
         noise = _consistency(report, vision, rotations.residuals)
         return InitResult(Verdict("failed", (*contradicted, *noise, NO_ANSWER)), report)
     checks = [
         *(Check("weak", reason) for reason in contradicted),
-        against("gravity's direction", gravity_deg, limits.gravity_deg, "deg"),
+        known_gravity(state, posterior, premises, limits.gravity_deg),
         against("velocity", velocity, limits.velocity, "m/s"),
         plausible_bias(state, prior),
         plausible_scale(report.scale or 1.0, 0.0, vision.std_scale),

@@ -3,18 +3,22 @@
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import chdtri, ndtri
+from scipy.special import chdtri, ndtr, ndtri
 
 from maci2.estimation.premises import FALSE_ALARM, MOST_MISSING, Premises
 from maci2.estimation.premises.spreads import STD_ACC_SCALE
-from maci2.estimation.results import Posterior, SolveReport, Status, VIState
+from maci2.estimation.results import Posterior, SolveReport, Status, VIState, direction_std
 from maci2.imu import BiasPrior
+from maci2.lie import skew
 
 SURE = 2.0
 """A limit must lie this many standard deviations away for a result to be `ok`."""
 
 HOPELESS = 0.5
 """Below this many it is `failed`: the answer says less than a guess would."""
+
+ONE_SIDED = float(-ndtri(2.0 * ndtr(-SURE)))
+"""Standard deviations that an error exceeds to one side as rarely as `SURE` to either."""
 
 FAR = float(-ndtri(FALSE_ALARM / 2.0))
 """Standard deviations from a stated value at which it is contradicted."""
@@ -38,11 +42,47 @@ def against(what: str, std: float, limit: float, unit: str, advice: str = "") ->
     return Check(status, f"{reason}; {advice}" if advice else reason)
 
 
+def admitted(moved: float, std: float) -> float:
+    """Standard deviation of an unbiased error that exceeds a limit as rarely as this one, which is
+    around `moved`: within the limit two-sided at `SURE`, or one-sided at the same probability."""
+    return max(std, (moved + ONE_SIDED * std) / SURE)
+
+
 def worst(checks: list[Check]) -> tuple[Status, list[str]]:
     """The worst status, and all reasons."""
     order: list[Status] = ["ok", "weak", "failed"]
     status = max((check.status for check in checks), key=order.index)
     return status, [check.reason for check in checks if check.reason]
+
+
+def known_gravity(
+    state: VIState, posterior: Posterior, premises: Premises | None, limit_deg: float
+) -> Check:
+    """Whether gravity's direction is known well enough, also with the accelerometer bias that all
+    windows show in place of the one that this window found beside its prior."""
+    std = direction_std(state.gravity_c0, posterior.gravity_c0)
+    shared = None if premises is None else premises.acc_bias
+    alone = against("gravity's direction", float(np.rad2deg(std)), limit_deg, "deg")
+    if shared is None or alone.status != "ok":
+        return alone
+    gain = posterior.acc_bias @ np.linalg.inv(posterior.acc_bias + shared.cov)
+    moved = gain @ (shared.acc - state.acc_bias_residual)
+    # What a bias adds to the forces of the window, it takes from gravity.
+    g = state.gravity_c0
+    tilt_D_ba = skew(g / (g @ g)) @ state.Ts_c0_b[:, :3, :3].mean(axis=0)
+    learned = float(np.trace(tilt_D_ba @ gain @ posterior.acc_bias @ tilt_D_ba.T))
+    left = float(np.sqrt(max(std**2 - learned, 0.0)))
+    tilt_deg = float(np.rad2deg(np.linalg.norm(tilt_D_ba @ moved)))
+    found = ", ".join(f"{value:.2f}" for value in state.removed_acc + shared.acc)
+    return against(
+        "gravity's direction",
+        admitted(tilt_deg, float(np.rad2deg(left))),
+        limit_deg,
+        "deg",
+        f"all that was seen shows an accelerometer bias of ({found}) m/s^2, which moves gravity by "
+        f"{tilt_deg:.1f} deg: state it (`--acc-bias-prior`), or a wider spread of it "
+        "(`--acc-bias-std`)",
+    )
 
 
 def velocity_rms(posterior: Posterior) -> float:

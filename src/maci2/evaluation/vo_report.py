@@ -41,7 +41,7 @@ class VisualScore:
     """(n, 6) left errors of the relative poses, [rho, phi] in [m, rad]."""
 
     covs: Array
-    """(n, 6, 6) their stated covariances."""
+    """(n, 6, 6) their stated covariances, each with the scale that all of them share."""
 
     frames_per_second: float
     """Stereo pairs passed per second of wall time."""
@@ -100,10 +100,10 @@ def visual_report(
         poses = measure_all(odometry, keyframes_ns, on_pose=on_pose)
         seconds = max(perf_counter() - began, 1e-9)
         passed = _count_between(odometry.stamps_ns, keyframes_ns[0], keyframes_ns[-1])
-        T_b_cr, rate = odometry.rectification.T_b_cr, passed / seconds
-        found = score(poses, truth, T_b_cr, rate)
+        shared = odometry.rectification.T_b_cr, odometry.calibration.scale, passed / seconds
+        found = score(poses, truth, *shared)
         if audited is not None:
-            found = replace(found, audited=score(poses, audited, T_b_cr, rate))
+            found = replace(found, audited=score(poses, audited, *shared))
         scores[model] = found
     return scores
 
@@ -123,9 +123,17 @@ def visual_report_json(
 
 
 def score(
-    poses: list[RelativePose], truth: GroundTruth, T_b_cr: Array, frames_per_second: float
+    poses: list[RelativePose],
+    truth: GroundTruth,
+    T_b_cr: Array,
+    std_scale: float,
+    frames_per_second: float,
 ) -> VisualScore:
-    """Errors of the measured relative poses against ground truth."""
+    """Errors of the measured relative poses against ground truth.
+
+    Each is scored by itself with all of its uncertainty: its own, its share of the common scale's
+    and the ground truth's.
+    """
     errors, covs, unmeasured = [], [], 0
     for pose in poses:
         if pose.reason:
@@ -138,7 +146,10 @@ def score(
         T_w_ck, T_w_ck1 = states.Ts_w_b @ T_b_cr
         errors.append(se3_log(pose.T_ck_ck1 @ se3_inv(se3_inv(T_w_ck) @ T_w_ck1)))
         noise = truth_noise(states, T_b_cr)
-        covs.append(pose.cov_T_ck_ck1 + (0.0 if noise is None else noise.Ts_c0_b[1]))
+        cov = pose.cov_T_ck_ck1 + (0.0 if noise is None else noise.Ts_c0_b[1])
+        by_scale = std_scale * pose.T_ck_ck1[:3, 3]
+        cov[:3, :3] += np.outer(by_scale, by_scale)
+        covs.append(cov)
     return VisualScore(
         len(errors),
         unmeasured,

@@ -34,7 +34,7 @@ class HardImagesExperiment:
 HARD_IMAGES = HardImagesExperiment(
     "hard-images",
     "Degraded images, one kind at a time: learned against fixed match covariances",
-    ("V1_02_medium",),
+    ("V1_02_medium", "V2_03_difficult"),
     duration_s=5.0,
     renderings=1,
     both_strengths=False,

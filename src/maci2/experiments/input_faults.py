@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
+from scipy.signal import butter, lfilter, lfilter_zi
 
 from maci2.estimation.scale import scaled
 from maci2.lie import se3_inv, so3_exp
@@ -116,6 +117,48 @@ def held(samples: ImuSamples) -> ImuSamples:
     return replace(samples, gyro=samples.gyro[last], acc=samples.acc[last])
 
 
+def saturated(field: str, limit: float) -> Callable[[ImuSamples], ImuSamples]:
+    """A sensor whose range is too narrow."""
+
+    def fault(samples: ImuSamples) -> ImuSamples:
+        return replace(samples, **{field: np.clip(getattr(samples, field), -limit, limit)})
+
+    return fault
+
+
+def acc_y_biased(samples: ImuSamples) -> ImuSamples:
+    """A bias of 30 mg on one axis, three times what the raw model expects."""
+    return replace(samples, acc=samples.acc + np.array([0.0, 0.3, 0.0]))
+
+
+def low_passed(samples: ImuSamples) -> ImuSamples:
+    """A filter of 10 Hz that a device applies without a word, and that delays what it lets pass."""
+    numerator, denominator = butter(2, 10.0, fs=samples.rate_hz)
+    start = lfilter_zi(numerator, denominator)[:, None]
+
+    def filtered(values: Array) -> Array:
+        passed, _ = lfilter(numerator, denominator, values, axis=0, zi=start * values[0])
+        return np.ascontiguousarray(passed)
+
+    return replace(samples, gyro=filtered(samples.gyro), acc=filtered(samples.acc))
+
+
+def delayed(samples: ImuSamples) -> ImuSamples:
+    """Timestamps of the arrival, 20 ms after the measurement."""
+    return replace(samples, stamps_ns=samples.stamps_ns + 20_000_000)
+
+
+def lost_in_bursts(samples: ImuSamples) -> ImuSamples:
+    """A tenth of each second lost at once, the timestamps of the others spread over it."""
+    length = round(samples.rate_hz)
+    kept = np.flatnonzero(np.arange(len(samples)) % length >= length // 10)
+    second, place = np.divmod(kept, length)
+    evenly = second * length + (place - length // 10) * length / (length - length // 10)
+    stamps_ns = np.interp(evenly, np.arange(len(samples)), samples.stamps_ns - samples.stamps_ns[0])
+    stamps_ns = stamps_ns.astype(np.int64) + samples.stamps_ns[0]
+    return replace(samples, stamps_ns=stamps_ns, gyro=samples.gyro[kept], acc=samples.acc[kept])
+
+
 def stuck_acc_y(samples: ImuSamples) -> ImuSamples:
     """One axis of the accelerometer that says its first value for ever."""
     acc = samples.acc.copy()
@@ -149,17 +192,33 @@ INIT_FAULTS = (
     InputFault("accelerometer z mirrored", samples=axes_taken_as(_I, _MIRRORED_Z)),
     InputFault("accelerometer negated", samples=axes_taken_as(_I, -_I)),
     InputFault("accelerometer y stuck", samples=stuck_acc_y),
+    InputFault("accelerometer y biased by 0.3 m/s^2", samples=acc_y_biased),
+    InputFault("accelerometer saturated at 11 m/s^2", samples=saturated("acc", 11.0)),
     InputFault("gyroscope z mirrored", samples=axes_taken_as(_MIRRORED_Z, _I)),
+    InputFault("gyroscope scale -10 %", samples=axes_taken_as(0.9 * _I, _I)),
+    InputFault("gyroscope z scale +5 %", samples=axes_taken_as(np.diag([1.0, 1.0, 1.05]), _I)),
+    InputFault("gyroscope saturated at 0.3 rad/s", samples=saturated("gyro", 0.3)),
+    InputFault("gyroscope saturated at 1 rad/s", samples=saturated("gyro", 1.0)),
+    InputFault("IMU delayed by 20 ms", samples=delayed),
+    InputFault("IMU low-passed at 10 Hz", samples=low_passed),
     InputFault("camera scale +5 %", scale=1.05),
     InputFault("camera scale +10 %", scale=1.1),
     InputFault("camera scale -10 %", scale=0.9),
     InputFault("camera scale x2", scale=2.0),
     InputFault("every second IMU sample lost", samples=every_second),
     InputFault("each IMU sample held four times", samples=held),
+    InputFault("IMU samples lost in bursts, timestamps evened", samples=lost_in_bursts),
 )
 """Faults that initialization is given with noisy ground truth for vision."""
 
-TRAJECTORY_FAULTS = (NO_FAULT, InputFault("camera scale x2", scale=2.0))
+TRAJECTORY_FAULTS = (
+    NO_FAULT,
+    InputFault("camera scale x2", scale=2.0),
+    InputFault("accelerometer y biased by 0.3 m/s^2", samples=acc_y_biased),
+    InputFault("accelerometer saturated at 11 m/s^2", samples=saturated("acc", 11.0)),
+    InputFault("gyroscope scale -10 %", samples=axes_taken_as(0.9 * _I, _I)),
+    InputFault("gyroscope saturated at 1 rad/s", samples=saturated("gyro", 1.0)),
+)
 """Faults of a trajectory whose scale has a stated spread."""
 
 CALIBRATION_FAULTS = (

@@ -240,6 +240,8 @@ def _claim(job: str, source: str, fault: str, rows: list[dict[str, Any]]) -> Cla
     if fault == "camera scale +5 %":
         return None
     allowed = 0.03 if "2 deg" in fault else 0.0 if "sample" in fault else 0.01
+    # Errors that a careful user may make: the few windows that they push over a limit look sound.
+    small = "2 deg" in fault or "biased" in fault
     silent = any(not row["reasons"] for row in wrong)
     text = f"{name}: ok and wrong in {len(wrong)} of {len(rows)}, allowed {100.0 * allowed:.0f} %"
-    return Claim(text, len(wrong) <= allowed * len(rows) and (not silent or "2 deg" in fault))
+    return Claim(text, len(wrong) <= allowed * len(rows) and (not silent or small))

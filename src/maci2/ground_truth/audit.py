@@ -5,6 +5,7 @@ from typing import Literal
 
 import numpy as np
 
+from maci2.boundary import require_type
 from maci2.ground_truth.audit_findings import audit_findings, measure
 from maci2.ground_truth.audit_fit import AuditFit, NoiseLevel, fit_audit
 from maci2.ground_truth.audit_problem import audit_problem
@@ -22,12 +23,26 @@ JUMP_SIGMAS = 6.0
 
 
 def audit_ground_truth(recording: Recording, source_name: str = "") -> AuditedTruth:
-    """States of the IMU with covariances, and what is wrong with the source.
+    """Do what `maci2 truth` does: states of the IMU with covariances, and what is wrong with the
+    ground truth.
 
-    `source_name`: vicon0, leica0, a truth's name or trajectory:FILE; by default the recording's
-    first ground truth. Clock, axes and gravity are estimated over the whole recording with the
-    states, biases wander, and noise levels come from the residuals.
+    Clock, axes and gravity are estimated over the whole recording together with the states; biases
+    wander, and noise levels come from the residuals.
+
+    Args:
+        recording: what `open_recording` gives.
+        source_name: what to audit: "vicon0" (raw poses), "leica0" (raw positions), a ground
+            truth's name or "trajectory:FILE"; by default the recording's first ground truth.
+
+    Returns:
+        States at every IMU sample in a level world on the IMU's clock, and findings.
+
+    Raises:
+        DatasetError: there is no such source, or it cannot be put onto the IMU.
+        MeasurementError: an argument has the wrong type.
     """
+    require_type(recording, Recording, "recording", "open_recording(path) gives one")
+    require_type(source_name, str, "source_name", "the name of a ground truth")
     return audit_capture(recording, open_capture(recording, source_name))
 
 

@@ -8,6 +8,7 @@ from maci2.chain import States
 from maci2.chain.chain_assembly import walking_covariance
 from maci2.chain.chain_state import POSITION, ROTATION, STATE, VELOCITY
 from maci2.chain.propagation import integrate_spans
+from maci2.field_docs import document_fields
 from maci2.findings import Finding
 from maci2.gaussian import symmetrize
 from maci2.ground_truth.audit_fit import AuditFit, ImuFactors, NoiseLevel
@@ -58,11 +59,20 @@ class AuditedTruth:
     """What is wrong, in sentences."""
 
     position_noise: NoiseLevel
+    """Noise of the source's positions."""
+
     orientation_noise: NoiseLevel | None
+    """Noise of its orientations; None where only positions were tracked."""
+
     imu_factors: ImuFactors
+    """Factors on the IMU's stated variances that the residuals ask for."""
 
     chi_square: float
+    """Sum of all squared whitened residuals."""
+
     dof: int
+    """Its degrees of freedom."""
+
     jumps_ns: Stamps = field(default_factory=lambda: np.zeros(0, np.int64))
     """(m,) rows of the source that contradict the IMU."""
 
@@ -178,3 +188,6 @@ def _cross(vectors: Array) -> Array:
     out[:, 0, 1], out[:, 0, 2], out[:, 1, 0] = -z, y, z
     out[:, 1, 2], out[:, 2, 0], out[:, 2, 1] = -x, -y, x
     return out
+
+
+document_fields(__name__)

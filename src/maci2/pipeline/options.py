@@ -84,6 +84,9 @@ class VisionSource:
     std_frame: tuple[float, float] = (0.0, 0.0)
     """Standard deviation of the camera frame that a trajectory speaks of [m, rad]."""
 
+    metric: bool = False
+    """Take the scale of all sources as exact, as the paper does."""
+
     covariance: str = "learned"
     """Name of the match covariance of images."""
 

@@ -126,6 +126,10 @@ class Inputs:
 
     def camera_motion(self, stamps_ns: Stamps, index: int) -> RelativePoses:
         """Relative poses over the keyframes; noise depends on seed, recording and `index`."""
+        poses = self._relative_poses(stamps_ns, index)
+        return replace(poses, std_scale=0.0) if self.source.metric else poses
+
+    def _relative_poses(self, stamps_ns: Stamps, index: int) -> RelativePoses:
         if isinstance(self.visual, RecordedTracks | SimulatedTracker):
             key = index, stamps_ns.tobytes()
             if key not in self._track_motions:
@@ -186,7 +190,7 @@ class Inputs:
             stretch_ns = stamps_ns[first : first + STRETCH + 1]
             tracks = self.feature_tracks(stretch_ns, index + STRETCH_INDEX * (first // STRETCH))
             steps += adjusted_steps(tracks, calibration)
-        return stacked(steps, "rectified")
+        return stacked(steps, "rectified", calibration)
 
     def _require_truth(self) -> GroundTruth:
         if self.truth is None:
@@ -233,7 +237,7 @@ def open_inputs(path: Path, options: RunOptions, calibrating: bool = False) -> I
     frame = frame_of(visual, options.vision)
     source = replace(options.vision, frame=frame)
     if options.paper:
-        source = replace(source, std_share=0.0, std_scale=0.0)
+        source = replace(source, std_share=0.0, metric=True)
     T_b_c = (
         rectified_extrinsics(recording.rig)
         if frame == "rectified"

@@ -22,7 +22,11 @@ from maci2.imu.model_choice import is_learned
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.pipeline.rehearsals import warm_up
-from maci2.tracking.calibration_spread import bias_walks, calibration_spread
+from maci2.tracking.calibration_spread import (
+    TRAJECTORY_SCALE_WALK,
+    bias_walks,
+    calibration_spread,
+)
 from maci2.tracking.first_window import bias_prior, gauge_prior
 from maci2.tracking.propagation import propagated
 from maci2.tracking.smoother import SmootherConfig
@@ -93,7 +97,9 @@ def track_recording(
     images_ns = _images(inputs, vision.stamps_ns)
     rig = inputs.recording.rig
     walks = tracked_walks(inputs, options)
-    config = replace(config or SmootherConfig(), calibration=calibration_spread(rig))
+    scale_walk = TRAJECTORY_SCALE_WALK if inputs.source.kind == "trajectory" else 0.0
+    calibration = calibration_spread(rig, scale_walk)
+    config = replace(config or SmootherConfig(), calibration=calibration)
     wanted_ns = images_ns
     if at_imu_rate:
         samples_ns = inputs.imu.stamps_ns

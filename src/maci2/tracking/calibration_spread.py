@@ -5,7 +5,7 @@ values, too. Held fixed, an error of a few tenths of a degree turns up in the bi
 vertical, with a sigma that knows nothing of it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -69,13 +69,18 @@ class CalibrationSpread:
 KNOWN = CalibrationSpread()
 """Nothing is in doubt, as in a simulation."""
 
-MEASURED = CalibrationSpread(rotation_deg=0.3, clock_s=0.005, clock_walk_s=0.0005, scale_walk=0.005)
+MEASURED = CalibrationSpread(rotation_deg=0.3, clock_s=0.005, clock_walk_s=0.0005)
 """A calibration as calibration tools leave it."""
 
+TRAJECTORY_SCALE_WALK = 0.005
+"""Random walk of the scale of a trajectory [1/sqrt(s)]; that of a stereo rig is constant."""
 
-def calibration_spread(rig: Rig) -> CalibrationSpread:
+
+def calibration_spread(rig: Rig, scale_walk: float = 0.0) -> CalibrationSpread:
     """What to doubt of a rig: nothing where it is exact by construction."""
-    return KNOWN if rig.exact and rig.imu.exact else MEASURED
+    if rig.exact and rig.imu.exact:
+        return KNOWN
+    return replace(MEASURED, scale_walk=scale_walk) if scale_walk else MEASURED
 
 
 def bias_walks(rig: Rig, stated: tuple[float, float] | None = None) -> tuple[float, float]:

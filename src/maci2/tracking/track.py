@@ -7,7 +7,9 @@ from maci2.chain.chain_state import STATE
 from maci2.errors import DatasetError, MeasurementError
 from maci2.estimation import InitResult, SolverConfig, initialize
 from maci2.estimation.motion_choice import WINDOW, MotionChoice, choose_motions
-from maci2.estimation.premises import contradicted_axes, contradictions, with_window_samples
+from maci2.estimation.premises import contradicted_axes, contradictions
+from maci2.estimation.premises.evidence import window_rate
+from maci2.estimation.premises.live_channels import dead_channels
 from maci2.imu import ImuMeasurements
 from maci2.tracking.first_window import world_states
 from maci2.tracking.propagation import propagated
@@ -61,6 +63,7 @@ class Tracker:
         self.reasons: tuple[str, ...] = ()  # what all windows say against the stated constants
         self.wrong_axes: tuple[str, ...] = ()  # those of them with which no state means anything
         self.not_started = ""  # why the last window that was tried was not good enough
+        self._faulty_samples: tuple[str, ...] = ()  # of the first window that has any
         self._premises = StreamPremises(T_b_c)
         self._measured_ns = 0
         self._started_ns = 0
@@ -113,15 +116,22 @@ class Tracker:
         if not self._premises.asks_for(window):
             return
         inside = imu.between(int(window.stamps_ns[0]), int(window.stamps_ns[-1]))
-        try:
-            self._premises.add(inside, window)
-        except DatasetError:
-            return  # a gap of the IMU: what is left speaks for itself
-        premises = self._premises.posterior(None)
-        assert premises is not None
-        premises = with_window_samples(premises, inside)
-        self.reasons = tuple(contradictions(premises, self._solver.gravity_norm, False))
-        self.wrong_axes = tuple(contradicted_axes(premises))
+        dead = dead_channels(inside)
+        if dead:
+            # What such samples say of the constants is no evidence.
+            when = f"up to timestamp {window.stamps_ns[-1]} ns "
+            self._faulty_samples = self._faulty_samples or tuple(when + reason for reason in dead)
+        else:
+            try:
+                self._premises.add(inside, window)
+            except DatasetError:
+                return  # a gap of the IMU: what is left speaks for itself
+        premises = self._premises.posterior(window_rate(inside))
+        against = []
+        if premises is not None:
+            against = contradictions(premises, self._solver.gravity_norm, False)
+            self.wrong_axes = tuple(contradicted_axes(premises))
+        self.reasons = (*self._faulty_samples, *against)
 
     def start(self, imu: ImuMeasurements, vision: RelativePoses) -> bool:
         """Initialize on a window; True where its verdict is good enough to go on from."""
@@ -195,7 +205,7 @@ class Tracker:
         self.smoother = None
         if constants:
             self._premises.clear()
-            self.reasons = self.wrong_axes = ()
+            self.reasons = self.wrong_axes = self._faulty_samples = ()
 
     def stop(self, stamp_ns: int, reason: str) -> None:
         """Forget the state: nothing can be carried across a gap of the IMU, or with wrong axes."""

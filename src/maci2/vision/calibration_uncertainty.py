@@ -1,39 +1,56 @@
 """Errors that all points of a relative pose share: more points do not average them out.
 
-Eq. 6 knows match errors only. A calibrated rig also errs in the direction and the scale of every
-motion it measures (lens, baseline, where the camera sits on the body) and in its timestamps.
-These act on the pose itself: an isotropic part that grows with the motion, a small one that
-remains when stationary. The numbers are plausible in practice but were chosen after looking at the
-errors of the two real clips in docs/research/vision.md; with them a relative pose over 0.2 s of
-gentle flight has a floor of 0.014 deg and 0.8 mm.
+Eq. 6 knows match errors only. A calibrated rig also errs in its scale, in where the camera sits on
+the body and in its timestamps. The scale is the same in all relative poses of a recording and is
+handed on as such (`RelativePoses.std_scale`); the others act on each pose and are added to its
+covariance. Spreads of rotation, lever arm and scale are what calibrations of one device differ by
+when they are made twice, by two people or with two tools (`tools/calibration_spread.py`,
+docs/research/premises.md); no recording was looked at for them. Accelerations are those of six
+recordings; docs/research/vision.md has what real images show of all parts.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from maci2.lie import se3_log
+from maci2.lie import se3_adj, se3_log
 from maci2.types import Array
+
+STD_ROTATION = np.deg2rad(0.32)
+"""Extrinsic rotation, one axis [rad]: six devices that were calibrated twice, 95 % bound."""
+
+STD_LEVER = 0.01
+"""Lever arm, one axis [m]: the same devices, 95 % bound, 8.5 mm, rounded up."""
+
+STD_STEREO_SCALE = 0.007
+"""Scale of a stereo rig: two of these devices have baselines that differ by 0.44 %, and a focal
+length to half a percent comes on top."""
 
 
 @dataclass(frozen=True)
 class CalibrationUncertainty:
     """How far a measured calibration can be trusted: standard deviations per axis."""
 
-    proportion: float = 0.005
-    """Share of the motion: baseline and focal length to 0.5 %, axes of the camera to 0.3 deg."""
+    scale: float = STD_STEREO_SCALE
+    """Share by which all translations are off together; no part of a single pose's covariance."""
+
+    rotation: float = STD_ROTATION
+    """[rad] Rotation of the camera on the body that it moves with."""
+
+    lever: float = STD_LEVER
+    """[m] Place of the camera on that body."""
 
     jitter_s: float = 0.0005
     """Jitter of one timestamp against the next: exposures of changing length."""
 
-    offset_s: float = 0.004
-    """Offset of all timestamps together: half an exposure of 8 ms, whose start was taken for its
-    middle. A constant velocity hides it; a change of velocity between the keyframes does not."""
+    offset_s: float = 0.001
+    """Offset of all timestamps together. A constant velocity hides it; a change of velocity between
+    the keyframes does not."""
 
-    acceleration: float = 1.0
+    acceleration: float = 0.6
     """[m/s^2] of a camera that is carried or flown, per axis."""
 
-    angular_acceleration: float = 0.3
+    angular_acceleration: float = 1.0
     """[rad/s^2]"""
 
     rest_rotation: float = 9e-5
@@ -46,7 +63,7 @@ class CalibrationUncertainty:
     """Motion of points below which the camera counts as stationary more and more."""
 
 
-EXACT_CALIBRATION = CalibrationUncertainty(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+EXACT_CALIBRATION = CalibrationUncertainty(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 """Uncertainty of a rig whose calibration is exact."""
 
 
@@ -57,19 +74,16 @@ def calibration_covariance(
 
     `dt` is the time between the keyframes [s], `displacement_px` how far points moved in the image.
     """
+    T_ck_ck1 = np.ascontiguousarray(T_ck_ck1)
     twist = se3_log(T_ck_ck1)
-    # Both keyframes have a timestamp of their own.
-    relative = errors.proportion**2 + 2.0 * (errors.jitter_s / dt) ** 2
+    # A camera frame that is off by x turns T into Exp(-x) T Exp(x).
+    by_frame = se3_adj(T_ck_ck1) - np.eye(6)
+    frame = np.repeat([errors.lever**2, errors.rotation**2], 3)
+    # Both keyframes have a timestamp of their own, and each moves its end along the motion.
+    jitter = 2.0 * (errors.jitter_s / dt) ** 2 * np.outer(twist, twist)
     moving = 1.0 - np.exp(-displacement_px / errors.rest_px)
     change = moving * errors.offset_s * dt
-    translation = (
-        relative * (twist[:3] @ twist[:3])
-        + (change * errors.acceleration) ** 2
-        + errors.rest_translation**2
-    )
-    rotation = (
-        relative * (twist[3:] @ twist[3:])
-        + (change * errors.angular_acceleration) ** 2
-        + errors.rest_rotation**2
-    )
-    return np.diag([translation] * 3 + [rotation] * 3)
+    translation = (change * errors.acceleration) ** 2 + errors.rest_translation**2
+    rotation = (change * errors.angular_acceleration) ** 2 + errors.rest_rotation**2
+    rest = np.diag(np.repeat([translation, rotation], 3))
+    return np.asarray(by_frame * frame @ by_frame.T + jitter + rest)

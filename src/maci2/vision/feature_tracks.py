@@ -108,7 +108,7 @@ class FeatureTracks:
         self, calibration: CalibrationUncertainty = EXACT_CALIBRATION
     ) -> RelativePoses:
         """Motion between consecutive keyframes, as estimation takes it."""
-        return stacked(self.steps(calibration), self.frame)
+        return stacked(self.steps(calibration), self.frame, calibration)
 
     def steps(self, calibration: CalibrationUncertainty = EXACT_CALIBRATION) -> list[RelativePose]:
         """Motion between consecutive keyframes by the estimator of two stereo frames (Eq. 5, 6)."""

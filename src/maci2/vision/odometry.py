@@ -143,7 +143,7 @@ class StereoOdometry:
         """
         stamps_ns = as_stamps(stamps_ns, "stamps_ns of the keyframes", least=2)
         indices = [self.frames.index_of(int(stamp)) for stamp in stamps_ns]
-        return stacked(list(self.relative_poses(indices)), self.frame)
+        return stacked(list(self.relative_poses(indices)), self.frame, self.calibration)
 
     def relative_poses(self, indices: list[int]) -> Iterator[RelativePose]:
         """Motions between consecutive frames; while one is taken, further ones are measured."""

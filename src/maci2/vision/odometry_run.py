@@ -72,20 +72,24 @@ def measure_all(
         poses.append(pose)
         on_pose(len(poses), len(indices) - 1)
         if partial is not None and len(poses) % SAVE_EVERY == 0:
-            save_measured(partial, poses, settings)
+            save_measured(partial, poses, settings, odometry.calibration.scale)
     if output is not None and partial is not None:
-        save_measured(output, poses, settings)
+        save_measured(output, poses, settings, odometry.calibration.scale)
         partial.unlink(missing_ok=True)
     return poses
 
 
-def save_measured(path: Path, poses: list[RelativePose], settings: str) -> None:
-    """Write the `.npz` of relative poses, with counts and reasons beside them."""
+def save_measured(
+    path: Path, poses: list[RelativePose], settings: str, std_scale: float = 0.0
+) -> None:
+    """Write the `.npz` of relative poses, with counts and reasons beside them; `std_scale` is that
+    of the scale that they share."""
     arrays = {
         "stamps_ns": np.array([pose.stamps_ns for pose in poses], dtype=np.int64),
         "T_ck_ck1": np.array([pose.T_ck_ck1 for pose in poses]),
         "cov": np.array([pose.cov_T_ck_ck1 for pose in poses]),
         "frame": "rectified",
+        "std_scale": std_scale,
         "version": __version__,
         "matches": np.array([pose.matches for pose in poses]),
         "inliers": np.array([pose.inliers for pose in poses]),

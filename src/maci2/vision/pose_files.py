@@ -21,6 +21,7 @@ POSE_FIELDS = {
     "frame": NpzField("U", ()),
     "measured": NpzField("b", ("m",), optional=True),
     "reasons": NpzField("U", ("m",), optional=True),
+    "std_scale": NpzField("f", (), optional=True),
     **possible_motions.FIELDS,
 }
 """Arrays of the file; version 0.1 had no mask, and reasons only where `maci2 vo` wrote it."""
@@ -54,6 +55,9 @@ class MeasuredPoses:
     motions: tuple[Possible, ...] = ()
     """(m,) motions of which one is the camera's, where there is doubt. Not given: there is none."""
 
+    std_scale: float = 0.0
+    """Standard deviation of a factor on all translations alike."""
+
     def __post_init__(self) -> None:
         if not self.reasons:
             object.__setattr__(self, "reasons", ("",) * len(self.stamps_ns))
@@ -70,6 +74,7 @@ def save_relative_poses(path: Path, poses: RelativePoses) -> None:
         "measured": poses.measured,
         "reasons": np.array(poses.reasons, dtype=np.str_),
         "frame": poses.frame,
+        "std_scale": poses.std_scale,
         "version": __version__,
         **possible_motions.as_arrays(poses.motions),
     }
@@ -96,7 +101,8 @@ def _measured_poses(content: dict[str, np.ndarray], source: str) -> MeasuredPose
     reasons = _reasons(content, stamps_ns, Ts, covs)
     motions = possible_motions.from_arrays(content, count, source)
     camera_frame: CameraFrame = "rectified" if frame == "rectified" else "camera"
-    return MeasuredPoses(stamps_ns, Ts, covs, camera_frame, source, reasons, motions)
+    std_scale = float(content.get("std_scale", 0.0))
+    return MeasuredPoses(stamps_ns, Ts, covs, camera_frame, source, reasons, motions, std_scale)
 
 
 def _spans(stamps_ns: Stamps, source: str) -> Stamps:

@@ -87,6 +87,7 @@ def poses_from_measurements(poses: MeasuredPoses, start_ns: int, end_ns: int) ->
         poses.Ts_ck_ck1[inside],
         poses.covs_T_ck_ck1[inside],
         poses.frame,
+        poses.std_scale,
         reasons=tuple(poses.reasons[k] for k in np.flatnonzero(inside)),
         motions=tuple(poses.motions[k] for k in np.flatnonzero(inside)),
     )

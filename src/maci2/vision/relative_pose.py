@@ -171,14 +171,17 @@ def chained(poses: Sequence[RelativePose]) -> RelativePose:
     )
 
 
-def stacked(poses: Sequence[RelativePose], frame: CameraFrame) -> RelativePoses:
-    """Consecutive relative poses as what estimation takes."""
+def stacked(
+    poses: Sequence[RelativePose], frame: CameraFrame, calibration: CalibrationUncertainty
+) -> RelativePoses:
+    """Consecutive relative poses as what estimation takes, with the scale that they share."""
     stamps_ns = [poses[0].stamps_ns[0], *(pose.stamps_ns[1] for pose in poses)]
     return RelativePoses(
         np.array(stamps_ns, dtype=np.int64),
         np.array([pose.T_ck_ck1 for pose in poses]),
         np.array([pose.cov_T_ck_ck1 for pose in poses]),
         frame,
+        calibration.scale,
         reasons=tuple(pose.reason for pose in poses),
         motions=tuple(pose.motions for pose in poses),
     )

@@ -4,9 +4,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
 from maci2.errors import CalibrationError, MeasurementError
 from maci2.sensors import Rig
+from maci2.vision.believed import better, beyond_doubt, differ
 from maci2.vision.calibration_uncertainty import EXACT_CALIBRATION, CalibrationUncertainty
 from maci2.vision.covariance_models import CovarianceModel, covariance_model
 from maci2.vision.keyframe import Guide, Keyframe, match_keyframes
@@ -30,10 +32,6 @@ from maci2.vision.two_frame import PinholePair
 
 FAULTS_IN_A_ROW = 3
 """Keyframes that must contradict the calibration before it is called wrong."""
-
-CERTAIN_INLIERS, CERTAIN_SHARE = 60, 0.7
-"""Matches that agree on one motion, and their share, with which no image between is looked at."""
-
 
 AHEAD = 4
 """Relative poses that may be measured ahead; of those that nobody takes the oldest is forgotten."""
@@ -170,7 +168,7 @@ class StereoTracker:
         if best.reason and not (first.blank or second.blank):
             # Without a prediction a repeating wall is matched a period off unless points are led.
             guides = self._guides(stamps_ns[0], between, False)
-            best = _better(self._match(stamps_ns, first, guides, second, None), best)
+            best = better(self._match(stamps_ns, first, guides, second, None), best)
             if best.reason and between:
                 best = self._bridged(self._measured, stamps_ns, first, between, second) or best
         return best
@@ -184,15 +182,15 @@ class StereoTracker:
         led: bool = True,
     ) -> RelativePose:
         """With the predicted rotation: directly; where that fails as a chain through the pairs
-        between; where there is doubt and it may be `led`, by the images between. Parts of a chain
-        are short, and are not."""
+        between; where there is doubt and it may be `led`, by the images between, unless the motions
+        from one of them to the next tell another. Parts of a chain are short, and are not."""
         if first.blank or second.blank:
             return unmeasured(stamps_ns, first.blank or second.blank)
         predicted = self._predict(*stamps_ns)
         if predicted is None:
             return unmeasured(stamps_ns, "no rotation is predicted")
         best = self._match(stamps_ns, first, [], second, predicted)
-        if not between or _beyond_doubt(best):
+        if not between or beyond_doubt(best):
             return best
         if best.reason:
             part = partial(self._as_predicted, led=False)
@@ -202,7 +200,26 @@ class StereoTracker:
         if not led:
             return best
         guides = self._guides(stamps_ns[0], between, True)
-        return _better(best, self._match(stamps_ns, first, guides, second, predicted))
+        best = better(best, self._match(stamps_ns, first, guides, second, predicted))
+        parts = self._pair_by_pair(stamps_ns, first, between, second)
+        return chained(parts) if parts and differ(parts, best) else best
+
+    def _pair_by_pair(
+        self, stamps_ns: tuple[int, int], first: Keyframe, between: Between, second: Keyframe
+    ) -> list[RelativePose]:
+        """Motions through every pair between; none where one of them cannot be measured.
+
+        A repeating wall is matched a period off where points move by more than half of one; from
+        image to image they move least.
+        """
+        stamps = (stamps_ns[0], *(one.pair.stamp_ns for one in between), stamps_ns[1])
+        keyframes = (first, *(one.keyframe for one in between), second)
+        parts = []
+        for span_ns, ends in zip(pairwise(stamps), pairwise(keyframes), strict=True):
+            parts.append(self._as_predicted(span_ns, ends[0], (), ends[1]))
+            if parts[-1].reason:
+                return []
+        return parts
 
     def _match(
         self,
@@ -261,15 +278,3 @@ class StereoTracker:
         if self._faults_in_a_row >= FAULTS_IN_A_ROW:
             raise CalibrationError(f"{self._source}: {fault}")
         return made
-
-
-def _better(one: RelativePose, other: RelativePose) -> RelativePose:
-    return max(one, other, key=lambda pose: (not pose.reason, pose.inliers))
-
-
-def _beyond_doubt(pose: RelativePose) -> bool:
-    return (
-        not pose.reason
-        and pose.inliers >= CERTAIN_INLIERS
-        and pose.inliers >= CERTAIN_SHARE * pose.matches
-    )

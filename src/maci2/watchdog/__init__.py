@@ -1,5 +1,19 @@
 """A watchdog: tells from the IMU when a running odometry is inconsistent, and where to restart."""
 
-from maci2.watchdog.watch import Alarm, Watchdog, WatchdogConfig, watch_recording
+from maci2.watchdog.watch import (
+    Alarm,
+    RestartState,
+    Watchdog,
+    WatchdogConfig,
+    WatchedRecording,
+    watch_recording,
+)
 
-__all__ = ["Alarm", "Watchdog", "WatchdogConfig", "watch_recording"]
+__all__ = [
+    "Alarm",
+    "RestartState",
+    "Watchdog",
+    "WatchdogConfig",
+    "WatchedRecording",
+    "watch_recording",
+]

@@ -7,14 +7,19 @@ from pathlib import Path
 import numpy as np
 
 from maci2.chain.chain_state import SCALE
-from maci2.errors import DatasetError
+from maci2.errors import DatasetError, require_in_range
+from maci2.field_docs import document_fields
 from maci2.imu import ImuMeasurements
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.pipeline.rehearsals import warm_up
 from maci2.pipeline.track_recording import keyframes_of, tracked_walks
 from maci2.tracking import SmootherConfig
-from maci2.tracking.calibration_spread import bias_walks, calibration_spread
+from maci2.tracking.calibration_spread import (
+    TRAJECTORY_SCALE_WALK,
+    bias_walks,
+    calibration_spread,
+)
 from maci2.tracking.track import Tracker, window_start
 from maci2.types import Array, Mat4, Vec3
 from maci2.vision import RelativePoses
@@ -39,17 +44,22 @@ class WatchdogConfig:
     """Alarm above this many standard deviations. Errors of a real odometry have longer tails than
     the normal ones: on six sound recordings the largest was 5.7."""
 
+    def __post_init__(self) -> None:
+        require_in_range("sigmas", self.sigmas, 3.0, 30.0)
+
 
 @dataclass(frozen=True)
 class RestartState:
     """A state that the fault has not touched: from before it, carried on by the IMU alone."""
 
     stamp_ns: int
+    """Timestamp on the IMU's clock [ns]."""
+
     T_w_b: Mat4
     """Pose of the IMU in a world whose z axis points up."""
 
     v_w: Vec3
-    """[m/s]"""
+    """(3,) velocity of the IMU in that world [m/s]."""
 
     gravity_b: Vec3
     """Gravity in the body [m/s^2]."""
@@ -84,6 +94,7 @@ class Alarm:
     """[logarithm of the scale], [m] or [rad] in the body at the onset."""
 
     restart: RestartState
+    """State to restart from."""
 
 
 class Watchdog:
@@ -210,12 +221,20 @@ class WatchedRecording:
     """What the watchdog said of an odometry along a recording."""
 
     inputs: Inputs
+    """The recording as it was opened."""
+
     alarms: list[Alarm]
+    """Faults in the order in which they were noticed."""
+
     watched_s: float
     """Time during which a state was known to compare with [s]."""
 
     start_ns: int
+    """Timestamp of the first keyframe [ns]."""
+
     end_ns: int
+    """Timestamp of the last one [ns]."""
+
     notes: list[str] = field(default_factory=list)
     """Why something could not be compared: gaps of the IMU, or no window to begin from."""
 
@@ -231,6 +250,7 @@ def watch_recording(
 
     `of_body`: its poses are those of the IMU; otherwise of the camera that the options name.
     """
+    require_in_range("interval", interval_s, 0.05, 2.0)
     inputs = open_inputs(path, options)
     warm_up("initialize", "chain")
     T_b_o = np.eye(4) if of_body else inputs.T_b_c
@@ -247,7 +267,7 @@ def watch(
 ) -> WatchedRecording:
     """Watch relative poses over all keyframes of a recording."""
     rig, imu, stamps_ns = inputs.recording.rig, inputs.imu, vision.stamps_ns
-    smoother = SmootherConfig(calibration=calibration_spread(rig))
+    smoother = SmootherConfig(calibration=calibration_spread(rig, TRAJECTORY_SCALE_WALK))
     watchdog = Watchdog(T_b_o, walks or bias_walks(rig), smoother, config)
     alarms, notes, watched_ns, since = [], [], 0, 0
     for k in range(1, len(stamps_ns)):
@@ -277,3 +297,6 @@ def watch(
     return WatchedRecording(
         inputs, alarms, watched_ns / 1e9, int(stamps_ns[0]), int(stamps_ns[-1]), notes
     )
+
+
+document_fields(__name__)

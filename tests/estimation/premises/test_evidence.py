@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from estimation.premises.devices import device
+from helpers import chi_square_band
 from maci2.estimation.premises import (
     PremiseEvidence,
     contradictions,
@@ -186,6 +187,41 @@ def test_a_window_names_a_stuck_axis_whatever_a_model_has_removed(sound, learned
     [reason] = reasons(window_premises(dead, vision, sound.T_b_c, "midpoint", False))
     assert "gyroscope's z axis reads 0.125" in reason
     assert reasons(window_premises(imu, vision, sound.T_b_c, "midpoint", False)) == []
+
+
+@pytest.mark.parametrize(("field", "limit"), [("gyro", 0.3), ("acc", 9.0)])
+def test_a_window_names_a_saturated_axis(sound, field, limit):
+    values = getattr(sound.imu, field)
+    clipped = replace(sound.imu, **{field: np.clip(values, -limit, limit)})
+    vision = sound.windows[0]
+    inside = clipped.between(int(vision.stamps_ns[0]), int(vision.stamps_ns[-1]))
+    [reason] = reasons(window_premises(inside, vision, sound.T_b_c, "midpoint", False))
+    assert "axis is saturated" in reason
+    assert f"{limit:g} " in reason
+
+
+@pytest.mark.parametrize("scale", [0.9, 1.05, 1.1])
+def test_a_gyroscope_of_the_wrong_scale_is_contradicted(sound, scale):
+    found = reasons(sound.with_axes(scale * np.eye(3), np.eye(3)).premises())
+    assert "gyroscope's axes read" in found[0]
+    read = [float(word) for word in found[0].split("(")[1].split(")")[0].split(",")]
+    np.testing.assert_allclose(read, scale, atol=0.01)
+
+
+def test_one_axis_of_a_gyroscope_may_be_off_alone(sound):
+    axes = np.diag([1.0, 1.1, 1.0])
+    rotation = sound.with_axes(axes, np.eye(3)).premises().rotation
+    np.testing.assert_allclose(1.0 / rotation.inverse_scale, np.diag(axes), atol=0.01)
+
+
+def test_covariance_of_the_gyroscopes_scale_agrees_with_sampled_noise():
+    scores = []
+    for seed in range(24):
+        rotation = device(seed=100 + seed, windows=8).premises().rotation
+        off = 1.0 - rotation.inverse_scale
+        scores.append(off @ np.linalg.solve(rotation.cov_inverse_scale, off))
+    low, high = chi_square_band(3, len(scores))
+    assert 0.8 * low < np.mean(scores) < high
 
 
 def test_every_second_sample_lost_is_counted(sound):

@@ -11,6 +11,7 @@ from maci2.imu import datasheet_model
 from maci2.pipeline.online import OnlineTracker, OnlineTrackerConfig
 from maci2.sensors import truth_at
 from maci2.tracking import track
+from maci2.vision.calibration_uncertainty import EXACT_CALIBRATION
 from maci2.vision.relative_pose import stacked
 from online_cases import SimulatedTracker, resident_mb, simulated
 
@@ -69,7 +70,7 @@ def test_states_are_those_of_the_recording(source, tracked):
     vision = SimulatedTracker(source, INTERVAL_S, 1000)
     for i, stamp_ns in enumerate(source.frames_ns):
         vision.add(type("Pair", (), {"stamp_ns": int(stamp_ns), "left": source.image(i)})())
-    poses, noise = stacked(vision._poses, "camera"), source.recording.rig.imu
+    poses, noise = stacked(vision._poses, "camera", EXACT_CALIBRATION), source.recording.rig.imu
     imu = datasheet_model(source.recording.imu, noise)
     walks = (noise.walk_gyro, noise.walk_acc)
     offline = track(imu, poses, vision.T_b_c, walks, source.frames_ns)

@@ -8,6 +8,7 @@ import numpy as np
 from maci2.diagnostics.checks.imu_noise import SENSORS, noise_findings
 from maci2.findings import Finding, Level, fault
 from maci2.imu.repeated_values import MIN_STUCK_S, changed, runs_of_equal, stuck_axis
+from maci2.imu.saturated_values import saturation
 from maci2.sensors import ImuNoise, ImuSamples
 from maci2.sensors.plausibility import (
     DISAGREE,
@@ -21,12 +22,8 @@ from maci2.types import GRAVITY_NORM, Array, Mask
 MIN_REPEATED_PCT = 2.0
 """All six channels equal to the sample before: noise makes that rarer than one in a million."""
 
-MIN_PLATEAU = 3
-"""Samples in a row at an axis's largest value: a smooth motion with noise has one, seldom two."""
-
-MIN_CLIPPED = 6
-MIN_RANGE_STEPS = 100.0
-"""Range of an axis, in its smallest steps: below it, extremes repeat by rounding alone."""
+FALSE_ALARM = 1e-4
+"""Probability that an axis that never met the end of its range is called clipped."""
 
 CLIPPED_ERROR_PCT = 1.0
 
@@ -144,34 +141,20 @@ def _clipped(samples: ImuSamples) -> list[Finding]:
     for sensor, field, unit in SENSORS:
         for axis in range(3):
             values = getattr(samples, field)[:, axis]
-            limit, count = _plateau(values)
-            if count < MIN_CLIPPED:
+            met = saturation(values, FALSE_ALARM)
+            # One long run is a stuck axis; a clipped one comes back to its limit.
+            if met is None or (met.samples == met.longest > MIN_STUCK_S * samples.rate_hz):
                 continue
-            share_pct = 100.0 * count / len(values)
+            share_pct = 100.0 * met.samples / len(values)
             findings.append(
                 fault(
                     "error" if share_pct > CLIPPED_ERROR_PCT else "warn",
                     "imu",
                     f"{sensor} {'xyz'[axis]} is clipped (saturated)",
-                    f"{count} samples ({share_pct:.2f} %) at {limit:.4g} {unit} in runs of "
-                    f"{MIN_PLATEAU} and more",
+                    f"{met.samples} samples ({share_pct:.2f} %) at {met.value:.4g} {unit}, up to "
+                    f"{met.longest} in a row",
                     "readings inside the range",
                     "Raise the sensor's range setting or move more gently.",
                 )
             )
     return findings
-
-
-def _plateau(values: Array) -> tuple[float, int]:
-    """Largest or smallest value of an axis, and how many samples lie in runs at it."""
-    levels = np.unique(values)
-    if len(levels) < 3 or np.ptp(values) < MIN_RANGE_STEPS * float(np.diff(levels).min()):
-        return 0.0, 0
-    starts, lengths = runs_of_equal(changed(values))
-    best = (0.0, 0)
-    for limit in (levels[0], levels[-1]):
-        at_limit = (values[starts] == limit) & (lengths >= MIN_PLATEAU)
-        # One long run is a stuck axis; a clipped one comes back to its limit.
-        count = int(lengths[at_limit].sum()) if at_limit.sum() > 1 else 0
-        best = max(best, (float(limit), count), key=lambda found: found[1])
-    return best

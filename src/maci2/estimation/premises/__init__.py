@@ -1,7 +1,6 @@
 """What measurements say about their own constants: extrinsics, scale, axes, clocks, sample rate."""
 
 from maci2.estimation.premises.contradictions import (
-    FALSE_ALARM,
     MOST_MISSING,
     contradicted_axes,
     contradictions,
@@ -14,6 +13,7 @@ from maci2.estimation.premises.evidence import (
     window_premises,
     with_window_samples,
 )
+from maci2.estimation.premises.false_alarms import FALSE_ALARM
 from maci2.estimation.premises.sample_rate import SampleRate, sample_rate
 
 __all__ = [

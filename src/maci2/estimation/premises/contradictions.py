@@ -12,24 +12,19 @@ import numpy as np
 from scipy.special import fdtri
 
 from maci2.estimation.premises.evidence import Premises, window_rate
+from maci2.estimation.premises.false_alarms import LEVEL
 from maci2.estimation.premises.live_channels import dead_channels
 from maci2.estimation.premises.sample_rate import SampleRate
 from maci2.estimation.premises.spreads import (
     STD_ACC_BIAS,
     STD_ACC_SCALE,
-    STD_LEVER,
-    STD_ROTATION,
+    STD_GYRO_SCALE,
     STD_TIME_OFFSET_S,
 )
 from maci2.imu import ImuMeasurements
 from maci2.lie import so3_log
 from maci2.types import Array
-
-FALSE_ALARM = 0.01
-"""Probability that measurements as stated are called contradictory, all tests together."""
-
-TESTS = 6
-"""Rotation, time offset, scale, lever arm, gravity's norm, axes."""
+from maci2.vision.calibration_uncertainty import STD_LEVER, STD_ROTATION
 
 MOST_MISSING = 1.0 / 3.0
 """Share of measurements that may be missing or rejected in a result that is `ok`."""
@@ -46,7 +41,7 @@ def contradictions(premises: Premises, gravity_norm: float, offset_free: bool) -
     mirrored = _mirrored(premises)
     if mirrored:
         return reasons + mirrored
-    reasons += _rotation(premises)
+    reasons += _rotation(premises) or _gyro_scale(premises)
     if not offset_free:
         reasons += _time_offset(premises)
     if premises.translation is None:
@@ -61,14 +56,16 @@ def contradicted_axes(premises: Premises) -> list[str]:
 
 
 def contradictions_of_calibration(premises: Premises, offset_free: bool) -> list[str]:
-    """Reasons against what a calibration takes as given: axes that are not mirrored, the clock and
-    the sample rate. It asks the extrinsics themselves."""
+    """Reasons against what a calibration takes as given: axes that are not mirrored, the clock, the
+    gyroscope's scale and the sample rate. It asks the extrinsics themselves."""
     reasons = [*premises.dead_channels, *_rate(premises.sample_rate), *_mirrored(premises)]
-    return reasons if offset_free or reasons else _time_offset(premises)
+    if reasons:
+        return reasons
+    return _gyro_scale(premises) + ([] if offset_free else _time_offset(premises))
 
 
 def _mirrored(premises: Premises) -> list[str]:
-    if premises.rotation.mirror_ratio <= np.log(1.0 / level() - 1.0):
+    if premises.rotation.mirror_ratio <= np.log(1.0 / LEVEL - 1.0):
         return []
     return [
         "the gyroscope's rates fit the camera's only if one of them is mirrored: check signs and "
@@ -91,11 +88,6 @@ def time_offset_contradicted(offset_s: float, variance: float, dof: int) -> list
     ]
 
 
-def level() -> float:
-    """Significance level of one test, so that all together have the stated rate."""
-    return FALSE_ALARM / TESTS
-
-
 def _far(difference: Array, cov: Array, spread: float, dof: int) -> bool:
     """Whether a difference is more than its covariance and the stated spread explain."""
     d = len(difference)
@@ -111,7 +103,7 @@ def _number_far(difference: float, variance: float, spread: float, dof: int) -> 
 @lru_cache(maxsize=256)
 def _limit(d: int, dof: int) -> float:
     """Largest squared distance in d dimensions that noise explains, its covariance estimated."""
-    return float(d * fdtri(d, max(dof, 1), 1.0 - level()))
+    return float(d * fdtri(d, max(dof, 1), 1.0 - LEVEL))
 
 
 def samples_contradicted(imu: ImuMeasurements) -> list[str]:
@@ -148,6 +140,21 @@ def _rotated(difference: Array, cov: Array) -> str:
         f"{np.rad2deg(angle):.1f} +- {np.rad2deg(std):.2f} deg from the stated extrinsics: check "
         "extrinsics and the IMU's axes, or calibrate"
     )
+
+
+def _gyro_scale(premises: Premises) -> list[str]:
+    """Rates too long or too short. Where clocks disagree, rates differ by that already."""
+    rotation = premises.rotation
+    off = 1.0 - rotation.inverse_scale
+    if _time_offset(premises) or not _far(
+        off, rotation.cov_inverse_scale, STD_GYRO_SCALE, premises.dof
+    ):
+        return []
+    found = ", ".join(f"{1.0 / inverse:.3f}" for inverse in rotation.inverse_scale)
+    return [
+        f"the gyroscope's axes read ({found}) times the camera's rates: check its range setting "
+        "and scale factor, or the camera's focal length"
+    ]
 
 
 def _axes(premises: Premises) -> list[str]:

@@ -16,6 +16,7 @@ from maci2.estimation.premises.rotation import (
 )
 from maci2.estimation.premises.runs import Run, runs_of
 from maci2.estimation.premises.sample_rate import SampleRate, sample_rate
+from maci2.estimation.premises.shared_bias import SharedBias, estimate_shared_bias
 from maci2.estimation.premises.translation import (
     TranslationEstimate,
     TranslationSums,
@@ -74,6 +75,9 @@ class Premises:
     windows: int
     dof: int
     """Degrees of freedom behind the covariance of the rotation."""
+
+    acc_bias: SharedBias | None = None
+    """Bias that the IMU model left, as all windows show it; None where rotations alone speak."""
 
     sample_rate: SampleRate | None = None
 
@@ -155,6 +159,7 @@ class PremiseEvidence:
             translation=stated,
             axes=SIGNED_PERMUTATIONS[best],
             axes_right=float(probabilities[0]),
+            acc_bias=estimate_shared_bias(*constants),
         )
 
 

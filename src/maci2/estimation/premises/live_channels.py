@@ -1,11 +1,14 @@
-"""Channels that do not measure: an axis that is stuck, a sensor that repeats old values.
+"""Channels that do not measure: an axis that is stuck or saturated, a sensor that repeats old
+values.
 
 What such a channel says fits some motion, and often a plausible one: chi-square alone does not find
 it, since biases and gravity take it up.
 """
 
+from maci2.estimation.premises.false_alarms import LEVEL
 from maci2.imu import ImuMeasurements
 from maci2.imu.repeated_values import MOST_HELD, changed, held_share, stuck_axis
+from maci2.imu.saturated_values import saturation
 from maci2.types import NS, Array
 
 
@@ -16,10 +19,20 @@ def dead_channels(imu: ImuMeasurements) -> tuple[str, ...]:
     acc = imu.acc if imu.removed_acc is None else imu.acc + imu.removed_acc
     if not (changed(gyro).any() or changed(acc).any()):
         return ()  # a simulated device that stands still, without noise
-    return _dead("gyroscope", gyro, rate_hz) + _dead("accelerometer", acc, rate_hz)
+    return _dead("gyroscope", "rad/s", gyro, rate_hz) + _dead(
+        "accelerometer", "m/s^2", acc, rate_hz
+    )
 
 
-def _dead(sensor: str, values: Array, rate_hz: float) -> tuple[str, ...]:
+def _dead(sensor: str, unit: str, values: Array, rate_hz: float) -> tuple[str, ...]:
+    for axis, name in enumerate("xyz"):
+        met = saturation(values[:, axis], LEVEL / 6.0)
+        if met is not None:
+            return (
+                f"the {sensor}'s {name} axis is saturated: {met.samples} samples read "
+                f"{met.value:g} {unit}, {met.longest} of them in a row, and what was more was not "
+                "measured; choose a wider range, or move more gently",
+            )
     stuck = stuck_axis(values, rate_hz)
     if stuck is not None:
         return (

@@ -24,6 +24,9 @@ SHIFT_S = 0.004
 PRIOR_WEIGHT = 1.0 / np.pi**2
 """Information on a rotation of which nothing is known: within half a revolution [1/rad^2]."""
 
+SCALE_WEIGHT = 1.0
+"""Information on the scale of a gyroscope's axis of which nothing is known: within 100 %."""
+
 ROUNDS = 3
 """Iterations between rotation and time offset, and between rotation and outliers."""
 
@@ -42,7 +45,7 @@ class RotationSums(NamedTuple):
     """(B, 3, 3) derivative of the gyroscope's rate by the time offset, by camera."""
 
     squares: Array
-    """(B, 4) gyroscope, camera, derivative, and derivative by gyroscope."""
+    """(B, 4, 3) gyroscope, camera, derivative, and derivative by gyroscope, axis by axis."""
 
     dof: Array
     """(B,) numbers measured, less each window's mean."""
@@ -82,7 +85,7 @@ def rotation_sums(
     change = run.stacked(_change_with_time(imu, run, rule))
     (x, y, d), means = _centred((body, camera, change), weights)
     squares = [
-        np.einsum("wm,wmi,wmi->w", weights, *pair) for pair in ((x, x), (y, y), (d, d), (d, x))
+        np.einsum("wm,wmi,wmi->wi", weights, *pair) for pair in ((x, x), (y, y), (d, d), (d, x))
     ]
     sums = RotationSums(
         np.einsum("wm,wmi,wmj->wij", weights, x, y),
@@ -161,6 +164,12 @@ class RotationEstimate:
     mirror_ratio: float
     """Log likelihood ratio of a mirrored gyroscope or camera over the best rotation."""
 
+    inverse_scale: Array
+    """(3,) true rate over the gyroscope's, axis by axis; 1 about axes that motion does not show."""
+
+    cov_inverse_scale: Array
+    """(3, 3), model errors included."""
+
 
 def estimate_rotation(sums: RotationSums, R_stated: Array) -> RotationEstimate:
     """Solve Wahba's problem with a time offset; `R_stated` counts where no motion tells."""
@@ -179,7 +188,8 @@ def estimate_rotation(sums: RotationSums, R_stated: Array) -> RotationEstimate:
     cov = robust_covariance(_information(total, R, offset_s), _gradients(sums, R, offset_s), excess)
     stated_misfit = _misfit(total, R_stated, _best_offset_s(total, R_stated))
     gain = (stated_misfit - misfit) / excess
-    return RotationEstimate(R, offset_s, cov, excess, gain, mirror_ratio)
+    scale = _inverse_scale(sums, R, offset_s, excess)
+    return RotationEstimate(R, offset_s, cov, excess, gain, mirror_ratio, *scale)
 
 
 def _best_rotation(body_camera: Array, R_stated: Array, sign: float) -> Array:
@@ -190,13 +200,14 @@ def _best_rotation(body_camera: Array, R_stated: Array, sign: float) -> Array:
 
 def _best_offset_s(total: RotationSums, R: Array) -> float:
     """Time offset at which the rates fit best, given the rotation [s]."""
-    missing = np.sum(R * total.change_camera) - total.squares[3]
-    return float(missing / (total.squares[2] + OFFSET_STD_S**-2.0))
+    _, _, change, change_body = total.squares.sum(axis=-1)
+    missing = np.sum(R * total.change_camera) - change_body
+    return float(missing / (change + OFFSET_STD_S**-2.0))
 
 
 def _misfit(total: RotationSums, R: Array, offset_s: float) -> float:
     """Chi-square of gyroscope + offset derivative - R camera."""
-    body, camera, change, change_body = total.squares
+    body, camera, change, change_body = total.squares.sum(axis=-1)
     cross = np.sum(R * (total.body_camera + offset_s * total.change_camera))
     moved = body + offset_s**2 * change + 2.0 * offset_s * change_body
     return float(moved + camera - 2.0 * cross)
@@ -209,7 +220,7 @@ def _information(total: RotationSums, R: Array, offset_s: float) -> Array:
     information = np.zeros((4, 4))
     information[:3, :3] = np.trace(S) * np.eye(3) - S + PRIOR_WEIGHT * np.eye(3)
     information[:3, 3] = information[3, :3] = -_axial(total.change_camera @ R.T)
-    information[3, 3] = total.squares[2] + OFFSET_STD_S**-2.0
+    information[3, 3] = total.squares[2].sum() + OFFSET_STD_S**-2.0
     # Where there is no motion, products of noise may have any sign.
     values, vectors = np.linalg.eigh(information)
     return np.asarray((vectors * np.maximum(values, PRIOR_WEIGHT)) @ vectors.T)
@@ -218,9 +229,27 @@ def _information(total: RotationSums, R: Array, offset_s: float) -> Array:
 def _gradients(sums: RotationSums, R: Array, offset_s: float) -> Array:
     """(B, 4) half the derivative of each block's misfit by [rotation, offset]."""
     by_rotation = -_axial((sums.body_camera + offset_s * sums.change_camera) @ R.T)
-    by_offset = sums.squares[:, 3] + offset_s * sums.squares[:, 2]
+    by_offset = np.sum(sums.squares[:, 3] + offset_s * sums.squares[:, 2], axis=1)
     by_offset = by_offset - np.einsum("ij,bij->b", R, sums.change_camera)
     return np.concatenate([by_rotation, by_offset[:, None]], axis=1)
+
+
+def _inverse_scale(
+    sums: RotationSums, R: Array, offset_s: float, excess: float
+) -> tuple[Array, Array]:
+    """Factor on each axis of the gyroscope that fits the camera's rates best, and its covariance.
+
+    The factor is on the gyroscope's side: noise of the camera, which is larger, would pull it
+    towards zero on the other.
+    """
+    body, _, change, change_body = np.moveaxis(sums.squares, 1, 0)
+    moved = body + offset_s**2 * change + 2.0 * offset_s * change_body
+    camera = (sums.body_camera + offset_s * sums.change_camera) @ R.T
+    fitted = np.diagonal(camera, axis1=1, axis2=2)
+    information = moved.sum(axis=0) + SCALE_WEIGHT
+    inverse = (fitted.sum(axis=0) + SCALE_WEIGHT) / information
+    cov = robust_covariance(np.diag(information), fitted - inverse * moved, excess)
+    return inverse, cov
 
 
 def _axial(matrices: Array) -> Array:

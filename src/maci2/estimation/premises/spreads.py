@@ -1,21 +1,16 @@
 """How far constants that were calibrated with care may be off: one table, a reason each.
 
 A stated constant is contradicted only beyond what its own measurement and this spread explain.
-Rotation, lever arm and clock are what calibrations of one device differ by when they are made
-twice, by two people or with two tools: six devices of which public calibration files hold both
-(`tools/calibration_spread.py`, docs/research/premises.md). No recording was looked at for them.
+Those of the camera (`STD_ROTATION`, `STD_LEVER`) are `vision.calibration_uncertainty`'s.
 """
 
-import numpy as np
-
-STD_ROTATION = np.deg2rad(0.32)
-"""Extrinsic rotation, one axis [rad]: six devices that were calibrated twice, 95 % bound."""
-
-STD_LEVER = 0.01
-"""Lever arm, one axis [m]: the same devices, 95 % bound, 8.5 mm, rounded up."""
-
 STD_TIME_OFFSET_S = 0.005
-"""Time offset that was taken as known [s]: the two of these devices whose files state one."""
+"""Time offset that was taken as known [s]: two devices whose files state one, calibrated twice
+(`tools/calibration_spread.py`)."""
+
+STD_GYRO_SCALE = 0.01
+"""Scale factor of a gyroscope, one axis: a per cent, the tolerance that data sheets of MEMS
+gyroscopes state; MH_01, V2_03 and rooms 1, 3 and 5 show a quarter of it."""
 
 STD_ACC_SCALE = 0.007
 """Scale factor of an accelerometer, by which the camera's scale is measured: 95 % bound from MH_01,

@@ -30,6 +30,9 @@ M, P, A = slice(0, 9), slice(9, 12), slice(12, 21)
 V, G, BA, BG = slice(0, 3), slice(3, 6), slice(6, 9), slice(9, 12)
 """Unknowns of a window."""
 
+UNSHARED = [*range(0, 6), *range(9, 12)]
+"""Those of them that are left where all windows share the accelerometer's bias."""
+
 
 ROUNDS = 5
 """Solutions with weights that fall with the residual, before outliers are rejected."""
@@ -54,6 +57,10 @@ class TranslationSums(NamedTuple):
     dof: Array
     """(B,) numbers measured and priors, less unknowns of the windows."""
 
+    shared_bias: Array
+    """(B, 25, 25) chi-square with one accelerometer bias for all windows and no prior of it, a
+    quadratic form of [z, bias, 1] (`shared_bias`)."""
+
 
 def translation_sums(
     imu: ImuMeasurements, run: Run, T_b_c: Array, biases: Array, std_bias: Array, rule: Rule
@@ -72,15 +79,19 @@ def translation_sums(
     information[:, BG] = 1.0 / (std_bias[:, None] ** 2 + (biases - mean_bias) ** 2)
     weights = _without_outliers(Z, N, weights, information, T_b_c)
     S, by_z = _eliminated(Z, N, weights, information)
+    by_bias = N[..., BA]
+    Z = np.concatenate([Z, by_bias, -by_bias @ imu.bias_prior.mean_acc[:, None]], axis=3)
+    shared, _ = _eliminated(Z, N[..., UNSHARED], weights, information[:, UNSHARED])
     dof = np.maximum(3 * (weights > 0.0).sum(axis=1) - 6, 0)
     gravity = np.einsum("wij,wik->wjk", by_z[:, G], by_z[:, G], optimize=True)
-    return TranslationSums(S, gravity, np.ones(len(dof)), dof)
+    return TranslationSums(S, gravity, np.ones(len(dof)), dof, shared)
 
 
 def _eliminated(Z: Array, N: Array, weights: Array, information: Array) -> tuple[Array, Array]:
     """(W, 21, 21) chi-square in z without the windows' unknowns, which are (W, 12, 21) times z."""
     NN = np.einsum("wm,wmij,wmik->wjk", weights, N, N, optimize=True)
-    NN[:, range(12), range(12)] += information + LEAST
+    own = range(N.shape[3])
+    NN[:, own, own] += information + LEAST
     NZ = np.einsum("wm,wmij,wmik->wjk", weights, N, Z, optimize=True)
     by_z = -np.linalg.solve(NN, NZ)
     S = np.einsum("wm,wmij,wmik->wjk", weights, Z, Z, optimize=True) + np.swapaxes(NZ, 1, 2) @ by_z

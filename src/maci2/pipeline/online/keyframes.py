@@ -94,7 +94,9 @@ class KeyframeTracker:
 
     def so_far(self) -> RelativePoses | None:
         """The motion known up to now."""
-        return stacked(self._poses, StereoTracker.frame) if self._poses else None
+        if not self._poses:
+            return None
+        return stacked(self._poses, StereoTracker.frame, self._tracker.calibration)
 
     def reasons(self) -> list[str]:
         """Why relative poses of the window could not be measured."""

@@ -1,0 +1,153 @@
+"""What `maci2 calibrate` does, as one call."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from maci2.boundary import as_path
+from maci2.estimation import CalibrationResult, Posterior, Verdict, VIState
+from maci2.estimation.result_output import Record, calibration_text
+from maci2.field_docs import document_fields
+from maci2.files import write_json
+from maci2.pipeline import offline
+from maci2.pipeline.offline import calibration_keyframes
+from maci2.pipeline.prepare import Inputs, recalibrated_rig
+from maci2.pipeline.results_json import calibration_errors, calibration_json
+from maci2.recording_calls.arguments import flag, number, options_of
+from maci2.sensors import Rig
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CALIBRATION_WINDOW_S = 30.0
+"""Length of a calibration's window where none is asked for and the recording has as much [s]."""
+
+
+@dataclass(frozen=True, repr=False)
+class CalibratedRecording:
+    """Answer of `calibrate_recording`: extrinsics, beside the recording's own where it has any."""
+
+    result: CalibrationResult
+    """State, posterior covariance, report and verdict."""
+
+    inputs: Inputs
+    """The recording as it was opened: IMU measurements, vision, extrinsics, ground truth."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether to use the result, and why not."""
+        return self.result.verdict
+
+    @property
+    def state(self) -> VIState | None:
+        """Extrinsics and all the rest; None where there is no answer."""
+        return self.result.state
+
+    @property
+    def posterior(self) -> Posterior | None:
+        """Covariance of the state; None with it."""
+        return self.result.posterior
+
+    @property
+    def rig(self) -> Rig | None:
+        """The recording's rig with its cameras and time offset as found; None without an answer."""
+        if self.result.state is None:
+            return None
+        further_offset_s = self.result.report.time_offset_s or 0.0
+        return recalibrated_rig(self.inputs, self.result.state.T_b_c, further_offset_s)
+
+    def summary(self) -> str:
+        """The text that `maci2 calibrate` prints: extrinsics of the left camera with 1-sigma."""
+        if self.rig is None:
+            return calibration_text(self.result)
+        given = {}
+        if self.inputs.recording.rig.extrinsics_known:
+            rotation_deg, translation = calibration_errors(self.result, self.inputs.T_b_c)
+            given["rotation"] = f"{rotation_deg:.3f} deg"
+            given["translation"] = f"{1e3 * translation:.1f} mm"
+        stated_offset_s = self.inputs.recording.rig.time_offset_s
+        return calibration_text(self.result, self.rig.cameras[0].T_b_c, given, stated_offset_s)
+
+    def to_dict(self) -> Record:
+        """The record that `maci2 calibrate --json` writes; `T_b_c` is the left camera's own, also
+        where images were rectified."""
+        return calibration_json(self.inputs, self.result)
+
+    def save(self, path: str | Path) -> None:
+        """Write `to_dict()` as JSON, whole or not at all."""
+        write_json(as_path(path, "path"), self.to_dict())
+
+    def plot(self) -> "Figure":
+        """Extrinsics with their uncertainty (matplotlib, extra `report`)."""
+        return self.result.plot()
+
+    def __repr__(self) -> str:
+        return f"CalibratedRecording({self.inputs.recording.name}: {self.result!r})"
+
+
+def calibrate_recording(
+    path: str | Path,
+    *,
+    vision: str = "images",
+    imu: str = "raw",
+    window_s: float | None = None,
+    keyframes: int | None = None,
+    start_s: float = 0.0,
+    vision_frame: str = "camera",
+    vision_std: str | None = None,
+    vision_scale_std: float | None = None,
+    time_offset: bool = True,
+    truth: Sequence[str] = (),
+    acc_bias_prior: Sequence[float] | None = None,
+    acc_bias_std: float | None = None,
+    rig: str | Path | None = None,
+    topics: str = "",
+    seed: int = 0,
+) -> CalibratedRecording:
+    """Do what `maci2 calibrate` does: extrinsics and time offset from one window, without a guess.
+
+    Args:
+        path: folder or bag of a recording.
+        vision: source of camera motion, as for `initialize_recording`.
+        imu: IMU model, as for `initialize_recording`.
+        window_s: length of the window [s]; None takes 30 or, if less, all there is.
+        keyframes: number of keyframes; None takes one every 0.3 s.
+        start_s: start of the window, from the first usable timestamp [s].
+        vision_frame, vision_std, vision_scale_std: of a trajectory, as for `initialize_recording`.
+        time_offset: estimate the camera's time offset to the IMU too.
+        truth, acc_bias_prior, acc_bias_std, rig, topics, seed: as for `initialize_recording`.
+
+    Returns:
+        The result; its `rig` is the recording's with what was found put in.
+
+    Raises:
+        OptionError: an argument has no meaning.
+        DatasetError: the recording cannot be read or has no such window.
+        CalibrationError: the rig cannot be used.
+    """
+    length_s = CALIBRATION_WINDOW_S if window_s is None else number(window_s, "window_s")
+    count = calibration_keyframes(length_s) if keyframes is None else keyframes
+    options = options_of(
+        vision=vision,
+        imu=imu,
+        window_s=length_s,
+        keyframes=count,
+        start_s=start_s,
+        vision_frame=vision_frame,
+        vision_std=vision_std,
+        vision_scale_std=vision_scale_std,
+        truth=truth,
+        acc_bias_prior=acc_bias_prior,
+        acc_bias_std=acc_bias_std,
+        rig=rig,
+        topics=topics,
+        seed=seed,
+    )
+    options = replace(options, time_offset=flag(time_offset, "time_offset"))
+    may_be_shorter = window_s is None and keyframes is None
+    inputs, result = offline.calibrate_recording(as_path(path, "path"), options, may_be_shorter)
+    return CalibratedRecording(result, inputs)
+
+
+document_fields(__name__)

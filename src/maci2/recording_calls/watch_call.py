@@ -1,0 +1,61 @@
+"""What `maci2 watch` does, as one call."""
+
+from pathlib import Path
+
+from maci2.boundary import as_path
+from maci2.errors import OptionError
+from maci2.recording_calls.arguments import number, options_of
+from maci2.watchdog import WatchdogConfig, WatchedRecording
+from maci2.watchdog import watch_recording as watch_along
+
+
+def watch_recording(
+    path: str | Path,
+    odometry: str | Path,
+    *,
+    frame: str = "body",
+    imu: str = "raw",
+    odometry_std: str | None = None,
+    odometry_scale_std: float | None = None,
+    interval_s: float = 0.2,
+    sigmas: float = 6.5,
+    rig: str | Path | None = None,
+    topics: str = "",
+) -> WatchedRecording:
+    """Do what `maci2 watch` does: tell from the IMU when another odometry goes wrong.
+
+    Args:
+        path: folder or bag of a recording.
+        odometry: trajectory of the odometry to judge (TUM format), in any world.
+        frame: whose poses these are: "body" (the IMU), "camera" or "rectified".
+        imu: IMU model, as for `initialize_recording`.
+        odometry_std: noise of its relative poses, "ROT_DEG,TRANS_M[,SHARE]".
+        odometry_scale_std: standard deviation of its scale, as a share.
+        interval_s: time from keyframe to keyframe [s].
+        sigmas: alarm beyond this many standard deviations.
+        rig: calibration file or folder that replaces the recording's own.
+        topics: roles of a bag's topics, "imu=/imu0,left=/cam0/image_raw".
+
+    Returns:
+        Alarms for scale, jumps, tilt and stalls, each with its time, its size and a state to
+        restart from.
+
+    Raises:
+        OptionError: an argument has no meaning.
+        DatasetError: the recording or the trajectory cannot be read.
+        CalibrationError: the rig cannot be used.
+    """
+    if frame not in ("body", "camera", "rectified"):
+        raise OptionError(f"frame is {frame!r}; choose body, camera or rectified.")
+    options = options_of(
+        vision=f"trajectory:{as_path(odometry, 'odometry')}",
+        imu=imu,
+        vision_frame="camera" if frame == "body" else frame,
+        vision_std=odometry_std,
+        vision_scale_std=odometry_scale_std,
+        rig=rig,
+        topics=topics,
+    )
+    config = WatchdogConfig(sigmas=number(sigmas, "sigmas"))
+    interval_s = number(interval_s, "interval_s")
+    return watch_along(as_path(path, "path"), options, interval_s, frame == "body", config)

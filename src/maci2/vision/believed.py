@@ -1,0 +1,47 @@
+"""Which of several measurements of one motion to believe."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from maci2.gaussian import nees
+from maci2.lie import se3_inv, se3_log
+from maci2.vision.relative_pose import RelativePose, chained
+
+CERTAIN_INLIERS, CERTAIN_SHARE = 60, 0.7
+"""Matches that agree on one motion, and their share, with which no image between is looked at."""
+
+DIFFERENT = 22.46
+"""Squared Mahalanobis norm of a difference from which on two relative poses are two motions: 99.9 %
+of chi-square with 6 degrees of freedom."""
+
+
+def better(one: RelativePose, other: RelativePose) -> RelativePose:
+    """The one that was measured, with more matches that agree."""
+    return max(one, other, key=lambda pose: (not pose.reason, pose.inliers))
+
+
+def differ(parts: Sequence[RelativePose], whole: RelativePose) -> bool:
+    """Whether parts of a motion make another one than was measured as a whole; of each that is in
+    doubt its first motion counts."""
+    if whole.reason:
+        return True
+    one, other = chained([_first_motion(part) for part in parts]), _first_motion(whole)
+    away = se3_log(np.ascontiguousarray(one.T_ck_ck1 @ se3_inv(other.T_ck_ck1)))
+    return float(nees(away, one.cov_T_ck_ck1 + other.cov_T_ck_ck1)) > DIFFERENT
+
+
+def _first_motion(pose: RelativePose) -> RelativePose:
+    return replace(pose, cov_T_ck_ck1=pose.motions[0].cov_T_ck_ck1) if pose.motions else pose
+
+
+def beyond_doubt(pose: RelativePose) -> bool:
+    """Whether so many matches agree on one motion, and no others on a second, that no image between
+    need be looked at."""
+    return (
+        not pose.reason
+        and not pose.motions
+        and pose.inliers >= CERTAIN_INLIERS
+        and pose.inliers >= CERTAIN_SHARE * pose.matches
+    )
