@@ -87,3 +87,9 @@ def test_a_trajectory_in_milliseconds_is_told_so(folder, tmp_path):
     file.write_text("1700000000000 0 0 0 0 0 0 1\n1700000000050 0 0 0 0 0 0 1\n", encoding="utf-8")
     with pytest.raises(DatasetError, match="looks like milliseconds"):
         run("init", folder / "flight", "--vision", f"trajectory:{file}")
+
+
+def test_a_prior_that_is_no_pose_is_the_priors_fault(folder):
+    words = ("--vision", "truth:0.05,0.003", "--prior", "0,0,0", "--prior-std", "2deg,3cm")
+    with pytest.raises(OptionError, match="--prior has 3 numbers"):
+        run("calibrate", folder / "flight", *words)
