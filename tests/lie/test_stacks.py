@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from maci2.lie.stacks import rotations_from_quat_wxyz, so3_log_stack
+from maci2.lie.stacks import rotations_from_quat_wxyz, skew_stack, so3_log_stack
 
 
 def axes(seed):
@@ -35,3 +35,10 @@ def test_quaternions_of_any_norm_are_rotations():
     np.testing.assert_allclose(rotations_from_quat_wxyz(quats), expected, atol=1e-14)
     with pytest.raises(ValueError, match="zeros"):
         rotations_from_quat_wxyz(np.zeros((1, 4)))
+
+
+def test_cross_product_matrices_multiply_as_cross_products_do():
+    v, w = axes(3), axes(4)
+    np.testing.assert_allclose(
+        np.einsum("nij,nj->ni", skew_stack(v), w), np.cross(v, w), atol=1e-15
+    )

@@ -71,7 +71,12 @@ def so3_log_stack(Rs: Array) -> Array:
 
 def skew_stack(v: Array) -> Array:
     """Cross product matrices (n, 3, 3) of (n, 3)."""
-    return np.cross(np.eye(3), v[:, None, :])
+    x, y, z = v.T
+    matrices = np.zeros((len(v), 3, 3))
+    matrices[:, 0, 1], matrices[:, 0, 2] = -z, y
+    matrices[:, 1, 0], matrices[:, 1, 2] = z, -x
+    matrices[:, 2, 0], matrices[:, 2, 1] = -y, x
+    return matrices
 
 
 def nearest_rotation(M: Array) -> Array:
