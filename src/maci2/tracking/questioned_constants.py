@@ -9,6 +9,9 @@ from maci2.tracking.stream_premises import StreamPremises
 from maci2.types import Mat4
 from maci2.vision import RelativePoses
 
+AROUND_NS = 20_000_000
+"""Samples beyond a window, where there are any, that it is asked for a time offset with [ns]."""
+
 
 class QuestionedConstants:
     """Takes windows; says what they have against extrinsics, scale, clock, axes and units."""
@@ -29,15 +32,18 @@ class QuestionedConstants:
         """Ask every window that overlaps no earlier one."""
         if not self._premises.asks_for(window):
             return
-        inside = imu.between(int(window.stamps_ns[0]), int(window.stamps_ns[-1]))
+        first_ns, last_ns = int(window.stamps_ns[0]), int(window.stamps_ns[-1])
+        inside = imu.between(first_ns, last_ns)
         dead = dead_channels(inside)
         if dead:
             # What such samples say of the constants is no evidence.
             when = f"up to timestamp {window.stamps_ns[-1]} ns "
             self._faulty_samples = self._faulty_samples or tuple(when + reason for reason in dead)
         else:
+            # A time offset shows in samples beyond the window.
+            around = imu.between(first_ns - AROUND_NS, last_ns + AROUND_NS)
             try:
-                self._premises.add(inside, window)
+                self._premises.add(around, window)
             except DatasetError:
                 return  # a gap of the IMU: what is left speaks for itself
         premises = self._premises.posterior(window_rate(inside))
