@@ -1,6 +1,7 @@
 """Camera motion from keyframe to keyframe, with covariance: what estimation takes from vision."""
 
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -111,14 +112,16 @@ class RelativePoses:
 
     def part(self, first: int, last: int) -> "RelativePoses":
         """The relative poses of keyframes `first` to `last`, both included."""
-        return replace(
-            self,
-            stamps_ns=self.stamps_ns[first : last + 1],
-            Ts_ck_ck1=self.Ts_ck_ck1[first:last],
-            covs_T_ck_ck1=self.covs_T_ck_ck1[first:last],
-            reasons=self.reasons[first:last],
-            motions=self.motions[first:last],
-        )
+        if not 0 <= first < last < len(self):
+            raise MeasurementError(
+                f"keyframes {first} to {last} are no part of {len(self)}; needed two or more."
+            )
+        # What was checked as a whole is not checked again: a tracker takes parts at every keyframe.
+        part = copy(self)
+        object.__setattr__(part, "stamps_ns", self.stamps_ns[first : last + 1])
+        for name in ("Ts_ck_ck1", "covs_T_ck_ck1", "reasons", "motions"):
+            object.__setattr__(part, name, getattr(self, name)[first:last])
+        return part
 
     @property
     def measured(self) -> Mask:
