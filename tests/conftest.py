@@ -35,7 +35,7 @@ def small_files():
 
 @pytest.fixture
 def small_copy(small_files, tmp_path):
-    """Copies one of the committed recordings to where it may be spoiled."""
+    """Copies one of the committed recordings to where it may be damaged."""
 
     def copy(name):
         return Path(shutil.copytree(small_files / name, tmp_path / name))
@@ -44,18 +44,18 @@ def small_copy(small_files, tmp_path):
 
 
 @pytest.fixture(scope="session")
-def drawn(tmp_path_factory):
-    """Three seconds of a drone's flight with drawn stereo images at 10 Hz; not to be changed."""
-    folder = tmp_path_factory.mktemp("drawn") / "flight"
+def rendered(tmp_path_factory):
+    """Three seconds of a drone's flight with rendered stereo images at 10 Hz; not to be changed."""
+    folder = tmp_path_factory.mktemp("rendered") / "flight"
     config = SimulationConfig(kind="drone", duration_s=3.0, camera_rate_hz=10.0, seed=4)
     render_recording(simulate(config), folder, RenderConfig(rate_hz=10.0, seed=1))
     return folder
 
 
 @pytest.fixture
-def rendered_copy(drawn, tmp_path):
+def rendered_copy(rendered, tmp_path):
     """A copy that a test may damage."""
-    return Path(shutil.copytree(drawn, tmp_path / "spoiled"))
+    return Path(shutil.copytree(rendered, tmp_path / "damaged"))
 
 
 @pytest.fixture(scope="session")

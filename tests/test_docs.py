@@ -140,10 +140,10 @@ def parse(block: Block) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_what_a_page_shows_runs(page, session, drawn):
+def test_what_a_page_shows_runs(page, session, rendered):
     if page in WITH_FLIGHT:
         # Rendering takes longest; the flight of the other tests stands in for this page's.
-        shutil.copytree(drawn, "flight")
+        shutil.copytree(rendered, "flight")
     for block in blocks_of(page):
         parse(block) if block.mark in ("slow", "parse") else session.run(block)
 

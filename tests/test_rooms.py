@@ -25,7 +25,9 @@ GROUND = {
     "compile",
 }
 SENSING = GROUND | {"sensors", "rigs", "datasets", "simulation"}
-MEASURING = SENSING | {"imu", "vision", "estimation", "chain", "calibration", "tracking"}
+MEASURING = SENSING | {
+    "imu", "vision", "premises", "estimation", "chain", "calibration", "tracking"
+}  # fmt: skip
 PRODUCT = MEASURING | {"pipeline", "ground_truth", "watchdog"}
 SCORING = PRODUCT | {"evaluation", "diagnostics", "baselines"}
 SHOWING = SCORING | {"experiments", "reports"}
@@ -47,10 +49,11 @@ ALLOWED = {
     "simulation": GROUND | {"sensors", "datasets"},
     "imu": GROUND | {"sensors"},
     "vision": GROUND | {"sensors"},
-    "estimation": GROUND | {"imu", "vision"},
+    "premises": GROUND | {"imu", "vision"},
+    "estimation": GROUND | {"imu", "vision", "premises"},
     "chain": GROUND | {"imu", "estimation"},
-    "calibration": GROUND | {"sensors", "imu", "vision", "estimation", "chain"},
-    "tracking": GROUND | {"sensors", "imu", "vision", "estimation", "chain"},
+    "calibration": GROUND | {"sensors", "imu", "vision", "premises", "estimation", "chain"},
+    "tracking": GROUND | {"sensors", "imu", "vision", "premises", "estimation", "chain"},
     "ground_truth": GROUND | {"sensors", "rigs", "datasets", "imu", "estimation", "chain"},
     "pipeline": MEASURING | {"ground_truth"},
     "watchdog": MEASURING | {"pipeline"},

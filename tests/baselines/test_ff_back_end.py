@@ -106,16 +106,16 @@ def test_points_that_are_wrong_are_outvoted():
     rng = np.random.default_rng(0)
     wrong = rng.random(len(points)) < 0.06
     X_c0 = points.X_c0 + np.where(wrong[:, None], rng.normal(size=(len(points), 3)), 0.0)
-    spoiled = replace(points, X_c0=X_c0)
+    damaged = replace(points, X_c0=X_c0)
     motion = integrated(raw_motion(segment))
-    rows, right = linear_rows(spoiled, motion, segment.T_b_c)
+    rows, right = linear_rows(damaged, motion, segment.T_b_c)
     weights, everything = np.sqrt(points.confidence), np.ones(len(points), dtype=bool)
     R_c_b = segment.T_b_c[:3, :3].T
     plain, voted = (
         angle_deg(R_c_b @ found.gravity_b0, window.truth.gravity_c0)
         for found in (
             solve(rows, right, weights, everything, G),
-            ransac(spoiled, motion, segment.T_b_c, G),
+            ransac(damaged, motion, segment.T_b_c, G),
         )
     )
     assert voted < 0.2

@@ -88,8 +88,8 @@ def test_positions_are_where_another_solver_finds_them():
 def test_rotations_and_velocities_are_propagated_by_the_samples():
     segment, window = exact_tracks("handheld", seed=1)
     x = from_vi_state(window.truth)
-    spoiled = replace(x, v_w=np.vstack([x.v_w[:1], 0.0 * x.v_w[1:]]))
-    turned = rotated_by_gyroscope(segment, spoiled)
+    damaged = replace(x, v_w=np.vstack([x.v_w[:1], 0.0 * x.v_w[1:]]))
+    turned = rotated_by_gyroscope(segment, damaged)
     np.testing.assert_allclose(turned.Rs_w_b, x.Rs_w_b, atol=1e-8)
     np.testing.assert_allclose(turned.v_w, x.v_w, atol=1e-7)
 

@@ -27,9 +27,9 @@ def recording(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def spoiled(recording, tmp_path) -> Path:
+def damaged(recording, tmp_path) -> Path:
     """A copy that a test may damage."""
-    return Path(shutil.copytree(recording, tmp_path / "spoiled"))
+    return Path(shutil.copytree(recording, tmp_path / "damaged"))
 
 
 def run(*words) -> str:
@@ -203,10 +203,10 @@ def test_check_takes_measured_steps_and_finds_nothing_wrong(recording, tmp_path)
     assert "extrinsics agree with the motion" in output
 
 
-def test_check_of_a_file_that_cannot_be_read_is_a_finding_not_a_crash(spoiled, tmp_path):
-    (spoiled / "mav0" / "imu0" / "data.csv").write_text("#timestamp [ns],w_RS_S_x\n")
+def test_check_of_a_file_that_cannot_be_read_is_a_finding_not_a_crash(damaged, tmp_path):
+    (damaged / "mav0" / "imu0" / "data.csv").write_text("#timestamp [ns],w_RS_S_x\n")
     files = ["--json", str(tmp_path / "health.json"), "-o", str(tmp_path / "page.html")]
-    result = CliRunner().invoke(app, ["check", str(spoiled), *files])
+    result = CliRunner().invoke(app, ["check", str(damaged), *files])
     assert result.exit_code == 1
     assert result.output.startswith("ERROR  reading: ")
     assert json.loads((tmp_path / "health.json").read_text())["usable"] is False
@@ -306,26 +306,26 @@ GYRO, ACC = (1, 2, 3), (4, 5, 6)
     ],
 )
 def test_bad_imu_data_is_one_clear_message_and_exit_code_two(
-    spoiled, monkeypatch, capsys, change, words
+    damaged, monkeypatch, capsys, change, words
 ):
-    edit_imu(spoiled, change)
-    message = error_of(monkeypatch, capsys, "init", spoiled, "--vision", TRUTH)
+    edit_imu(damaged, change)
+    message = error_of(monkeypatch, capsys, "init", damaged, "--vision", TRUTH)
     assert message.startswith("error: ")
     assert "Traceback" not in message
     for word in words:
         assert word in message, message
 
 
-def test_a_gap_inside_the_window_names_stamp_and_length(spoiled, monkeypatch, capsys):
-    edit_imu(spoiled, gap)
-    message = error_of(monkeypatch, capsys, "init", spoiled, "--vision", TRUTH, "--start", 1.5)
+def test_a_gap_inside_the_window_names_stamp_and_length(damaged, monkeypatch, capsys):
+    edit_imu(damaged, gap)
+    message = error_of(monkeypatch, capsys, "init", damaged, "--vision", TRUTH, "--start", 1.5)
     assert "no IMU sample for 505.0 ms after timestamp" in message
     assert "25.0 ms is allowed" in message
 
 
-def test_evaluate_counts_windows_with_a_gap_as_failures(spoiled, tmp_path):
-    edit_imu(spoiled, gap)
-    run("evaluate", spoiled, "--vision", TRUTH, "-o", tmp_path / "out")
+def test_evaluate_counts_windows_with_a_gap_as_failures(damaged, tmp_path):
+    edit_imu(damaged, gap)
+    run("evaluate", damaged, "--vision", TRUTH, "-o", tmp_path / "out")
     rows = json.loads((tmp_path / "out" / "rows.json").read_text())["rows"]
     failed = [row for row in rows if row["status"] == "failed"]
     assert len(failed) == 1
@@ -378,12 +378,12 @@ def test_an_unknown_option_is_refused(recording):
     assert "visoin" in result.output
 
 
-def test_ground_truth_on_another_clock_says_so(spoiled, monkeypatch, capsys):
-    file = spoiled / "mav0" / "state_groundtruth_estimate0" / "data.csv"
+def test_ground_truth_on_another_clock_says_so(damaged, monkeypatch, capsys):
+    file = damaged / "mav0" / "state_groundtruth_estimate0" / "data.csv"
     header, *lines = file.read_text().splitlines()
     moved = [f"{int(line.split(',', 1)[0]) + 10**12},{line.split(',', 1)[1]}" for line in lines]
     file.write_text("\n".join([header, *moved]) + "\n")
-    message = error_of(monkeypatch, capsys, "init", spoiled, "--vision", TRUTH)
+    message = error_of(monkeypatch, capsys, "init", damaged, "--vision", TRUTH)
     assert "overlap" in message
     assert "state_groundtruth_estimate0" in message
 

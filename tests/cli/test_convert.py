@@ -72,13 +72,13 @@ def test_what_cannot_be_converted_says_why(small_files, tmp_path, monkeypatch, c
     assert f"--to is 'basalt'; choose one of {', '.join(TOOLS)}" in message
     message = error_of(monkeypatch, capsys, "convert", tmp_path / "no", out, "--to", "kalibr")
     assert "no such file or folder" in message
-    spoiled = tmp_path / "init.json"
-    spoiled.write_text("{}")
-    options = ("--to", "openvins", "--biases", spoiled)
+    damaged = tmp_path / "init.json"
+    damaged.write_text("{}")
+    options = ("--to", "openvins", "--biases", damaged)
     assert "with gyro_bias and acc_bias" in error_of(
         monkeypatch, capsys, "convert", source, out, *options
     )
-    options = ("--to", "orbslam3", "--biases", spoiled)
+    options = ("--to", "orbslam3", "--biases", damaged)
     assert "have no place for them" in error_of(
         monkeypatch, capsys, "convert", source, out, *options
     )

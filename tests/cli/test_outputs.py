@@ -48,11 +48,11 @@ def test_a_recording_is_not_written_where_it_cannot_be(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
 
 
-def test_vo_says_before_it_works_that_its_output_cannot_be_written(drawn, tmp_path):
+def test_vo_says_before_it_works_that_its_output_cannot_be_written(rendered, tmp_path):
     (tmp_path / "file").write_text("")
     for output, message in (
         (tmp_path, "is a folder"),
         (tmp_path / "file" / "x", "not a directory"),
     ):
-        assert message in error_of("vo", drawn, "-o", output)
+        assert message in error_of("vo", rendered, "-o", output)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]

@@ -77,7 +77,7 @@ def test_the_offset_found_is_the_same_whether_stated_or_not(late, tmp_path):
 
 
 def test_what_calibrate_writes_mends_what_init_does(late, tmp_path):
-    """Without an estimate of the offset: 20 ms spoil the velocity, stated they do not."""
+    """Without an estimate of the offset: 20 ms damage the velocity, stated they do not."""
     calibrated(late, late / "plain", tmp_path, "found")
     write_rig(tmp_path, open_recording(late / "seq", late / "plain").rig, "kalibr")
     velocity = {}
@@ -99,16 +99,16 @@ def test_check_measures_what_is_left_of_a_stated_offset(late):
     assert "found -20.0" not in output
 
 
-def test_vo_writes_the_stamps_of_the_images_and_readers_move_them(drawn, tmp_path):
-    rig = replace(open_recording(drawn).rig, time_offset_s=-0.02)
+def test_vo_writes_the_stamps_of_the_images_and_readers_move_them(rendered, tmp_path):
+    rig = replace(open_recording(rendered).rig, time_offset_s=-0.02)
     write_rig(tmp_path / "rig", rig, "kalibr")
     words = ("--rig", tmp_path / "rig")
-    run("vo", drawn, "-o", tmp_path / "poses.npz", *words)
+    run("vo", rendered, "-o", tmp_path / "poses.npz", *words)
     with np.load(tmp_path / "poses.npz") as file:
         stamps_ns = np.unique(file["stamps_ns"])
-    assert np.isin(stamps_ns, open_recording(drawn).camera_stamps_ns[0]).all()
+    assert np.isin(stamps_ns, open_recording(rendered).camera_stamps_ns[0]).all()
     vision = f"measurements:{tmp_path / 'poses.npz'}"
-    run("init", drawn, "--vision", vision, *words, "--json", tmp_path / "init.json")
+    run("init", rendered, "--vision", vision, *words, "--json", tmp_path / "init.json")
     used = json.loads((tmp_path / "init.json").read_text())["stamps_ns"]
     assert np.isin(used, stamps_ns - LATE_NS).all()
 

@@ -61,8 +61,8 @@ def test_vo_says_which_steps_it_could_not_measure(rendered_copy, tmp_path):
     assert "the left image shows nothing" in output
 
 
-def test_vo_report_has_every_key_baselines_and_a_figure(drawn, tmp_path):
-    words = ["vo-report", drawn, "--interval", 0.6, "--json", tmp_path / "r.json"]
+def test_vo_report_has_every_key_baselines_and_a_figure(rendered, tmp_path):
+    words = ["vo-report", rendered, "--interval", 0.6, "--json", tmp_path / "r.json"]
     output = run(*words, "-o", tmp_path / "figures")
     record = json.loads((tmp_path / "r.json").read_text())["sequences"]["flight"]
     keys = {"steps", "rotation_deg", "translation_m", "nees", "frames_per_second"}
@@ -74,13 +74,13 @@ def test_vo_report_has_every_key_baselines_and_a_figure(drawn, tmp_path):
     assert (tmp_path / "figures" / "pose_cov.svg").read_text().startswith("<svg")
 
 
-def test_init_runs_on_images_and_on_what_vo_wrote(drawn, tmp_path):
-    run("init", drawn, "--vision", "images", "--window", 2.4, "--json", tmp_path / "a.json")
+def test_init_runs_on_images_and_on_what_vo_wrote(rendered, tmp_path):
+    run("init", rendered, "--vision", "images", "--window", 2.4, "--json", tmp_path / "a.json")
     record = json.loads((tmp_path / "a.json").read_text())
     assert record["status"] in ("ok", "weak")
     assert record["errors"]["velocity_rmse"] < 0.1
-    run("vo", drawn, "-o", tmp_path / "poses.npz")
-    output = run("init", drawn, "--vision", f"measurements:{tmp_path / 'poses.npz'}")
+    run("vo", rendered, "-o", tmp_path / "poses.npz")
+    output = run("init", rendered, "--vision", f"measurements:{tmp_path / 'poses.npz'}")
     assert "verdict" in output
 
 
@@ -89,11 +89,11 @@ def test_the_card_of_the_match_covariance_is_printed():
     assert "matches" in run("model")
 
 
-def test_init_takes_images_where_no_vision_is_named_and_says_so(drawn, tmp_path, caplog):
-    run("init", drawn, "--window", 2.4, "--json", tmp_path / "default.json")
+def test_init_takes_images_where_no_vision_is_named_and_says_so(rendered, tmp_path, caplog):
+    run("init", rendered, "--window", 2.4, "--json", tmp_path / "default.json")
     assert "--vision is not given; camera motion comes from the images of flight" in caplog.text
     caplog.clear()
-    run("init", drawn, "--window", 2.4, "--vision", "images", "--json", tmp_path / "named.json")
+    run("init", rendered, "--window", 2.4, "--vision", "images", "--json", tmp_path / "named.json")
     assert "--vision is not given" not in caplog.text
     default, named = (
         json.loads((tmp_path / f"{name}.json").read_text()) for name in ("default", "named")
@@ -101,19 +101,19 @@ def test_init_takes_images_where_no_vision_is_named_and_says_so(drawn, tmp_path,
     assert default["gravity_c0"] == named["gravity_c0"]
 
 
-def test_check_compares_with_motion_measured_from_images(drawn):
-    result = CliRunner().invoke(app, ["check", str(drawn), "--vision", "images"])
+def test_check_compares_with_motion_measured_from_images(rendered):
+    result = CliRunner().invoke(app, ["check", str(rendered), "--vision", "images"])
     assert "no such file" not in result.output
     assert "vision" in result.output
     assert "extrinsics" in result.output
 
 
-def test_live_takes_the_data_sheets_noise(drawn):
-    output = run("live", drawn, "--imu", "datasheet", "--window", 2.0, "--speed", 100)
+def test_live_takes_the_data_sheets_noise(rendered):
+    output = run("live", rendered, "--imu", "datasheet", "--window", 2.0, "--speed", 100)
     assert "verdict" in output
 
 
-def test_live_writes_one_line_of_json_for_each_result_it_prints(drawn, tmp_path):
+def test_live_writes_one_line_of_json_for_each_result_it_prints(rendered, tmp_path):
     words = (
         "--imu",
         "datasheet",
@@ -124,7 +124,7 @@ def test_live_writes_one_line_of_json_for_each_result_it_prints(drawn, tmp_path)
         "--json",
         tmp_path / "live.jsonl",
     )
-    output = run("live", drawn, *words)
+    output = run("live", rendered, *words)
     records = [json.loads(line) for line in (tmp_path / "live.jsonl").read_text().splitlines()]
     printed = [line for line in output.splitlines() if "gravity_c0" in line]
     assert len(records) == len(printed) > 0
@@ -132,9 +132,9 @@ def test_live_writes_one_line_of_json_for_each_result_it_prints(drawn, tmp_path)
     assert f"+- {records[0]['gravity_std_deg']:.3f} deg" in printed[0]
 
 
-def test_live_carries_on_with_a_state_at_every_image(drawn, tmp_path):
+def test_live_carries_on_with_a_state_at_every_image(rendered, tmp_path):
     words = ("--track", "--speed", 100, "--json", tmp_path / "track.jsonl")
-    result = CliRunner().invoke(app, [str(word) for word in ("live", drawn, *words)])
+    result = CliRunner().invoke(app, [str(word) for word in ("live", rendered, *words)])
     records = [json.loads(line) for line in (tmp_path / "track.jsonl").read_text().splitlines()]
     assert (result.exit_code == 0) == bool(records)
     assert [record["stamp_ns"] for record in records] == sorted({r["stamp_ns"] for r in records})

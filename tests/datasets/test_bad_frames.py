@@ -118,18 +118,18 @@ def test_check_finds_every_bad_image_wherever_it_is(rendered_copy, damage):
     assert "from 0.10 to 2.80 s" in left
 
 
-def test_check_says_from_when_to_when_images_exist(drawn):
-    texts = [finding.text for finding in examine_path(drawn).findings]
-    stamps_ns = open_recording(drawn).camera_stamps_ns[1]
+def test_check_says_from_when_to_when_images_exist(rendered):
+    texts = [finding.text for finding in examine_path(rendered).findings]
+    stamps_ns = open_recording(rendered).camera_stamps_ns[1]
     assert (
         f"cam1: 30 of 30 listed images can be used, from 0.00 to 2.90 s ({stamps_ns[0]} to "
         f"{stamps_ns[-1]} ns)" in texts
     )
 
 
-def test_bad_images_of_a_bag_are_left_out_and_counted(drawn, tmp_path):
-    recording = open_recording(drawn)
-    mav0 = drawn / "mav0"
+def test_bad_images_of_a_bag_are_left_out_and_counted(rendered, tmp_path):
+    recording = open_recording(rendered)
+    mav0 = rendered / "mav0"
 
     def pixels(camera, stamp_ns):
         image = cv2.imread(str(mav0 / f"cam{camera}" / "data" / f"{stamp_ns}.png"), 0)

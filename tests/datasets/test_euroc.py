@@ -1,4 +1,4 @@
-"""EuRoC layout: numbers of a ten-line recording, and what is said of spoiled ones."""
+"""EuRoC layout: numbers of a ten-line recording, and what is said of damaged ones."""
 
 import numpy as np
 import pytest
@@ -69,7 +69,7 @@ def test_the_sequence_folder_and_its_mav0_give_the_same_recording(small_files):
     np.testing.assert_array_equal(outer.imu.acc, inner.imu.acc)
 
 
-def spoil(path, old, new):
+def damage(path, old, new):
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new, 1))
@@ -91,7 +91,7 @@ def test_a_missing_imu_file_is_named(small_copy):
 
 def test_a_missing_column_is_named_beside_those_found(small_copy):
     folder = small_copy("euroc_mini")
-    spoil(folder / "mav0/imu0/data.csv", "a_RS_S_z", "temperature")
+    damage(folder / "mav0/imu0/data.csv", "a_RS_S_z", "temperature")
     message = message_of(folder)
     assert "imu0/data.csv, line 1" in message
     assert "no column 'a_rs_s_z'" in message
@@ -104,7 +104,7 @@ def test_a_missing_column_is_named_beside_those_found(small_copy):
 )
 def test_stamps_that_do_not_increase_are_shown_with_their_line(small_copy, new_ns, words):
     folder = small_copy("euroc_mini")
-    spoil(folder / "mav0/imu0/data.csv", str(FIRST_NS + 15_000_000), str(new_ns))
+    damage(folder / "mav0/imu0/data.csv", str(FIRST_NS + 15_000_000), str(new_ns))
     message = message_of(folder)
     assert "imu0/data.csv, line 5" in message
     assert f"timestamp {new_ns} ns is" in message
@@ -115,7 +115,7 @@ def test_stamps_that_do_not_increase_are_shown_with_their_line(small_copy, new_n
 @pytest.mark.parametrize("value", ["nan", "inf"])
 def test_nan_and_infinity_are_shown_with_line_and_column(small_copy, value):
     folder = small_copy("euroc_mini")
-    spoil(folder / "mav0/imu0/data.csv", "0.12,-0.2", f"0.12,{value}")
+    damage(folder / "mav0/imu0/data.csv", "0.12,-0.2", f"0.12,{value}")
     message = message_of(folder)
     assert "imu0/data.csv, line 4" in message
     assert f"w_rs_s_y is {value}" in message
@@ -124,7 +124,7 @@ def test_nan_and_infinity_are_shown_with_line_and_column(small_copy, value):
 
 def test_a_field_that_is_no_number_is_shown_with_its_line(small_copy):
     folder = small_copy("euroc_mini")
-    spoil(folder / "mav0/imu0/data.csv", "0.12,-0.2", "0.12,oops")
+    damage(folder / "mav0/imu0/data.csv", "0.12,-0.2", "0.12,oops")
     message = message_of(folder)
     assert "line 4" in message
     assert "'oops', needed a number" in message
@@ -166,14 +166,14 @@ def test_a_file_without_headings_is_read_in_the_usual_order(small_copy):
 
 def test_a_missing_yaml_key_is_named(small_copy):
     folder = small_copy("euroc_mini")
-    spoil(folder / "mav0/cam0/sensor.yaml", "rate_hz: 20", "")
+    damage(folder / "mav0/cam0/sensor.yaml", "rate_hz: 20", "")
     message = message_of(folder, CalibrationError)
     assert "cam0/sensor.yaml: key 'rate_hz' is missing" in message
 
 
 def test_an_extra_yaml_key_is_named_beside_the_accepted_ones(small_copy):
     folder = small_copy("euroc_mini")
-    spoil(folder / "mav0/cam0/sensor.yaml", "rate_hz: 20", "rate_hz: 20\nshutter: rolling")
+    damage(folder / "mav0/cam0/sensor.yaml", "rate_hz: 20", "rate_hz: 20\nshutter: rolling")
     message = message_of(folder, CalibrationError)
     assert "unknown key 'shutter'" in message
     assert "distortion_coefficients" in message
@@ -181,7 +181,7 @@ def test_an_extra_yaml_key_is_named_beside_the_accepted_ones(small_copy):
 
 def test_an_imu_away_from_the_body_frame_is_refused(small_copy):
     folder = small_copy("euroc_mini")
-    spoil(folder / "mav0/imu0/sensor.yaml", "[1.0, 0.0, 0.0, 0.0,", "[1.0, 0.0, 0.0, 0.05,")
+    damage(folder / "mav0/imu0/sensor.yaml", "[1.0, 0.0, 0.0, 0.0,", "[1.0, 0.0, 0.0, 0.05,")
     message = message_of(folder, CalibrationError)
     assert "imu0/sensor.yaml" in message
     assert "T_BS differs from the identity by 0.05" in message
@@ -190,7 +190,7 @@ def test_an_imu_away_from_the_body_frame_is_refused(small_copy):
 def test_a_quaternion_that_is_not_of_unit_length_is_shown_with_its_line(small_copy):
     folder = small_copy("euroc_mini")
     path = folder / "mav0/state_groundtruth_estimate0/data.csv"
-    spoil(path, "0.707107,0.0,0.0,0.707107", "0.707107,0.0,0.0,0.5")
+    damage(path, "0.707107,0.0,0.0,0.707107", "0.707107,0.0,0.0,0.5")
     message = message_of(folder)
     assert "state_groundtruth_estimate0/data.csv, line 3" in message
     assert "norm is 0.8660, needed 1" in message

@@ -46,8 +46,8 @@ def test_a_missing_image_names_the_list_it_stands_in(tmp_path):
         read_image(tmp_path / "data" / "1.png", (30, 20))
 
 
-def test_frames_pair_by_stamp_and_count_what_has_no_partner(drawn):
-    recording = open_recording(drawn)
+def test_frames_pair_by_stamp_and_count_what_has_no_partner(rendered):
+    recording = open_recording(rendered)
     left, right = recording.camera_stamps_ns
     names = {stamp_ns + 200_000: f"{stamp_ns}.png" for stamp_ns in right.tolist()}
     late = replace(recording, camera_stamps_ns=(left, right[1:] + 200_000), image_names=({}, names))
@@ -59,8 +59,8 @@ def test_frames_pair_by_stamp_and_count_what_has_no_partner(drawn):
         frames.index_of(17)
 
 
-def test_cameras_on_different_clocks_have_no_pairs(drawn):
-    recording = open_recording(drawn)
+def test_cameras_on_different_clocks_have_no_pairs(rendered):
+    recording = open_recording(rendered)
     left, right = recording.camera_stamps_ns
     with pytest.raises(DatasetError, match="no left image has a right one"):
         stereo_frames(replace(recording, camera_stamps_ns=(left, right + 10**12)))
@@ -71,8 +71,8 @@ def test_a_recording_that_lists_stamps_only_says_so(small_files):
         stereo_frames(open_recording(small_files / "euroc_mini"))
 
 
-def test_one_camera_is_not_stereo(drawn):
-    recording = open_recording(drawn)
+def test_one_camera_is_not_stereo(rendered):
+    recording = open_recording(rendered)
     alone = replace(recording, rig=replace(recording.rig, cameras=recording.rig.cameras[:1]))
     with pytest.raises(DatasetError, match="stereo needs cam0 and cam1"):
         stereo_frames(alone)

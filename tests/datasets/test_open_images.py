@@ -24,19 +24,19 @@ def test_vo_needs_no_imu(rendered_copy, tmp_path):
         assert len(file["stamps_ns"]) == 2
 
 
-def test_images_alone_are_those_of_the_whole_recording(drawn):
-    whole, images = open_recording(drawn), open_images(drawn)
+def test_images_alone_are_those_of_the_whole_recording(rendered):
+    whole, images = open_recording(rendered), open_images(rendered)
     assert images.name == whole.name
     np.testing.assert_array_equal(images.camera_stamps_ns, whole.camera_stamps_ns)
     np.testing.assert_array_equal(images.rig.cameras[1].T_b_c, whole.rig.cameras[1].T_b_c)
     assert images.rig.exact == whole.rig.exact
 
 
-def test_a_bag_without_imu_has_images(drawn, tmp_path):
-    recording = open_recording(drawn)
+def test_a_bag_without_imu_has_images(rendered, tmp_path):
+    recording = open_recording(rendered)
 
     def pixels(camera, stamp_ns):
-        path = drawn / "mav0" / f"cam{camera}" / "data" / f"{stamp_ns}.png"
+        path = rendered / "mav0" / f"cam{camera}" / "data" / f"{stamp_ns}.png"
         return read_image(path, recording.rig.cameras[0].resolution)
 
     def make(bag):

@@ -44,61 +44,61 @@ def camera_path(recording: Recording, seed: int = 0) -> CameraTrajectory:
     return CameraTrajectory(stamps_ns, Ts, "vision")
 
 
-def diagnose(spoiled: Degraded, folder: Path) -> Diagnosis:
-    write_euroc(spoiled.recording, folder)
-    spoiled.edit(folder / "mav0")
-    if spoiled.vision is None:
+def diagnose(damaged: Degraded, folder: Path) -> Diagnosis:
+    write_euroc(damaged.recording, folder)
+    damaged.edit(folder / "mav0")
+    if damaged.vision is None:
         return examine_path(folder)
-    return examine(open_recording(folder), spoiled.vision)
+    return examine(open_recording(folder), damaged.vision)
 
 
-def with_imu(spoiled: Degraded, **changes: Array) -> Degraded:
-    imu = unchecked(spoiled.recording.imu, **changes)
-    return replace(spoiled, recording=replace(spoiled.recording, imu=imu))
+def with_imu(damaged: Degraded, **changes: Array) -> Degraded:
+    imu = unchecked(damaged.recording.imu, **changes)
+    return replace(damaged, recording=replace(damaged.recording, imu=imu))
 
 
-def without_samples(spoiled: Degraded, keep: Array) -> Degraded:
-    imu = spoiled.recording.imu
+def without_samples(damaged: Degraded, keep: Array) -> Degraded:
+    imu = damaged.recording.imu
     kept = ImuSamples(imu.stamps_ns[keep], imu.gyro[keep], imu.acc[keep], imu.source)
-    return replace(spoiled, recording=replace(spoiled.recording, imu=kept))
+    return replace(damaged, recording=replace(damaged.recording, imu=kept))
 
 
-def with_cameras(spoiled: Degraded, *stamps_ns: Array) -> Degraded:
-    return replace(spoiled, recording=replace(spoiled.recording, camera_stamps_ns=stamps_ns))
+def with_cameras(damaged: Degraded, *stamps_ns: Array) -> Degraded:
+    return replace(damaged, recording=replace(damaged.recording, camera_stamps_ns=stamps_ns))
 
 
-def with_noise(spoiled: Degraded, **changes: float) -> Degraded:
-    rig = spoiled.recording.rig
+def with_noise(damaged: Degraded, **changes: float) -> Degraded:
+    rig = damaged.recording.rig
     rig = replace(rig, imu=replace(rig.imu, **changes))
-    return replace(spoiled, recording=replace(spoiled.recording, rig=rig))
+    return replace(damaged, recording=replace(damaged.recording, rig=rig))
 
 
-def with_extrinsics(spoiled: Degraded, change: Callable[[Array], Array]) -> Degraded:
+def with_extrinsics(damaged: Degraded, change: Callable[[Array], Array]) -> Degraded:
     """Calibration of both cameras changed; the camera motion stays what it was."""
-    rig = spoiled.recording.rig
+    rig = damaged.recording.rig
     cameras = tuple(replace(camera, T_b_c=change(camera.T_b_c)) for camera in rig.cameras)
-    recording = replace(spoiled.recording, rig=replace(rig, cameras=cameras))
-    return replace(spoiled, vision=camera_path(spoiled.recording), recording=recording)
+    recording = replace(damaged.recording, rig=replace(rig, cameras=cameras))
+    return replace(damaged, vision=camera_path(damaged.recording), recording=recording)
 
 
-def with_truth(spoiled: Degraded, **changes: Array) -> Degraded:
-    [(name, truth)] = spoiled.recording.truths.items()
+def with_truth(damaged: Degraded, **changes: Array) -> Degraded:
+    [(name, truth)] = damaged.recording.truths.items()
     truths = {name: unchecked(truth, **changes)}
-    return replace(spoiled, recording=replace(spoiled.recording, truths=truths))
+    return replace(damaged, recording=replace(damaged.recording, truths=truths))
 
 
-def without_truth(spoil: Spoil) -> Spoil:
-    def degrading(spoiled: Degraded, rng: Draw) -> Degraded:
-        spoiled = spoil(spoiled, rng)
-        return replace(spoiled, recording=replace(spoiled.recording, truths={}))
+def without_truth(damage: Spoil) -> Spoil:
+    def degrading(damaged: Degraded, rng: Draw) -> Degraded:
+        damaged = damage(damaged, rng)
+        return replace(damaged, recording=replace(damaged.recording, truths={}))
 
     return degrading
 
 
-def seen_by_vision_only(spoil: Spoil) -> Spoil:
-    def degrading(spoiled: Degraded, rng: Draw) -> Degraded:
-        vision = camera_path(spoiled.recording)
-        return replace(without_truth(spoil)(spoiled, rng), vision=vision)
+def seen_by_vision_only(damage: Spoil) -> Spoil:
+    def degrading(damaged: Degraded, rng: Draw) -> Degraded:
+        vision = camera_path(damaged.recording)
+        return replace(without_truth(damage)(damaged, rng), vision=vision)
 
     return degrading
 

@@ -110,4 +110,4 @@ FAULTS: dict[str, tuple[Spoil, str]] = {
         "does not rotate as the gyroscope does",
     ),
 }
-"""Name -> how to spoil a recording and words that the first line must hold."""
+"""Name -> how to damage a recording and words that the first line must hold."""

@@ -26,8 +26,8 @@ def scaled(image: Image, factor: float) -> Image:
 def noise(image: Image, number: int, grey: float) -> Image:
     """A covered lens: the sensor's noise about one grey level, brighter towards one side."""
     leak = np.linspace(0.0, 4.0, image.shape[1])[None, :]
-    drawn = np.random.default_rng(number).normal(grey, 1.5, image.shape) + leak
-    return np.clip(drawn, 0, 255).astype(np.uint8)
+    rendered = np.random.default_rng(number).normal(grey, 1.5, image.shape) + leak
+    return np.clip(rendered, 0, 255).astype(np.uint8)
 
 
 def smeared(image: Image, length: int) -> Image:
@@ -117,7 +117,7 @@ IMAGE_FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
         "warn  images: cam0: images cannot be used: found 1 of",
     ),
 }
-"""Name -> how to spoil a folder and words that the first line must hold."""
+"""Name -> how to damage a folder and words that the first line must hold."""
 
 
 def _left_files(mav0: Path) -> list[Path]:

@@ -33,8 +33,8 @@ def found_wrong(health):
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_named_in_the_first_line(fault, sound, tmp_path):
-    spoil, words = FAULTS[fault]
-    health = diagnose(spoil(Degraded(sound), draw(fault, 0)), tmp_path / "spoiled")
+    damage, words = FAULTS[fault]
+    health = diagnose(damage(Degraded(sound), draw(fault, 0)), tmp_path / "damaged")
     assert words in health.first_line
     assert health.usable == health.first_line.startswith("warn")
 
@@ -47,8 +47,8 @@ def test_nineteen_of_twenty_faults_are_named_in_other_motions_places_and_sizes(
 ):
     recording = simulate(SimulationConfig(kind=kind, duration_s=20.0, seed=20 + seed))
     missed = {}
-    for number, (fault, (spoil, words)) in enumerate(FAULTS.items()):
-        health = diagnose(spoil(Degraded(recording), draw(fault, seed)), tmp_path / str(number))
+    for number, (fault, (damage, words)) in enumerate(FAULTS.items()):
+        health = diagnose(damage(Degraded(recording), draw(fault, seed)), tmp_path / str(number))
         if words not in health.first_line:
             missed[fault] = health.first_line
     assert len(missed) <= len(FAULTS) // 20, missed

@@ -26,13 +26,13 @@ def found_wrong(health):
 
 @pytest.mark.parametrize("fault", IMAGE_FAULTS)
 def test_a_fault_of_the_images_is_named_in_the_first_line(fault, rendered_copy):
-    spoil, words = IMAGE_FAULTS[fault]
-    spoil(rendered_copy / "mav0")
+    damage, words = IMAGE_FAULTS[fault]
+    damage(rendered_copy / "mav0")
     assert words in examine_path(rendered_copy).first_line
 
 
-def test_nothing_is_found_in_sound_images_and_their_numbers_are_shown(drawn):
-    health = examine_path(drawn)
+def test_nothing_is_found_in_sound_images_and_their_numbers_are_shown(rendered):
+    health = examine_path(rendered)
     assert found_wrong(health) == []
     assert health.images is not None
     assert health.images.row_error_px < 0.1
@@ -63,16 +63,16 @@ def turned(camera, axis, deg):
         (1, 2.0, "rotated against each other about the vertical axis"),
     ],
 )
-def test_a_wrong_stereo_rotation_is_named_with_its_axis(drawn, axis, deg, cause):
-    recording = degraded_rig(open_recording(drawn), lambda camera: turned(camera, axis, deg))
+def test_a_wrong_stereo_rotation_is_named_with_its_axis(rendered, axis, deg, cause):
+    recording = degraded_rig(open_recording(rendered), lambda camera: turned(camera, axis, deg))
     line = examine(recording).first_line
     assert "stereo: the stereo calibration does not fit the images" in line
     assert cause in line
 
 
-def test_a_wrong_focal_length_is_named(drawn):
+def test_a_wrong_focal_length_is_named(rendered):
     recording = degraded_rig(
-        open_recording(drawn), lambda c: replace(c, intrinsics=c.intrinsics * [1.04, 1.04, 1, 1])
+        open_recording(rendered), lambda c: replace(c, intrinsics=c.intrinsics * [1.04, 1.04, 1, 1])
     )
     line = examine(recording).first_line
     assert "the stereo calibration does not fit the images" in line
@@ -119,9 +119,9 @@ def test_a_right_camera_that_exposes_late_is_not_taken_for_a_wrong_calibration(r
     assert "Rows move from pair to pair" in line
 
 
-def test_images_of_a_bag_are_looked_at_too(drawn, tmp_path):
-    recording = open_recording(drawn)
-    mav0, bag = drawn / "mav0", tmp_path / "flight.bag"
+def test_images_of_a_bag_are_looked_at_too(rendered, tmp_path):
+    recording = open_recording(rendered)
+    mav0, bag = rendered / "mav0", tmp_path / "flight.bag"
 
     def pixels(camera, stamp_ns):
         return cv2.imread(str(mav0 / f"cam{camera}" / "data" / f"{stamp_ns}.png"), 0)
@@ -146,8 +146,8 @@ def test_edges_are_as_wide_as_they_are_blurred(sigma_px):
 @pytest.mark.parametrize("fault", IMAGE_FAULTS)
 def test_a_fault_put_into_real_images_is_named_in_the_first_line(fault, data_root, tmp_path):
     folder = Path(shutil.copytree(data_root / "euroc" / "MH_01_clip", tmp_path / "clip"))
-    spoil, words = IMAGE_FAULTS[fault]
-    spoil(folder / "mav0")
+    damage, words = IMAGE_FAULTS[fault]
+    damage(folder / "mav0")
     assert words in examine_path(folder).first_line
 
 

@@ -9,13 +9,13 @@ from helpers import simulated_window
 from maci2.calibration import calibrate
 from maci2.estimation import InitLimits, SolverConfig, initialize
 from maci2.estimation.freed_constants import free_constants
-from maci2.estimation.premises import PremiseEvidence
 from maci2.estimation.problem import CLOCK_STD_S, Variables
 from maci2.estimation.scale import scaled
 from maci2.estimation.solve import solve
 from maci2.estimation.time_offset import shifted
 from maci2.imu import preintegrate
 from maci2.lie import se3_exp
+from maci2.premises import PremiseEvidence
 
 STRICT = InitLimits(trust_constants=False)
 

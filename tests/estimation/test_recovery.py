@@ -16,10 +16,10 @@ from helpers import (
 )
 from maci2.calibration import calibrate
 from maci2.estimation import SolverConfig, VIState, initialize
-from maci2.estimation.levenberg_marquardt import LEVER_ARM_STD
 from maci2.gaussian import square_root_information
 from maci2.imu import BiasPrior, preintegrate
 from maci2.lie import se3_exp, se3_inv, se3_log, so3_exp, so3_log
+from maci2.premises.spreads import LEVER_ARM_STD
 
 RULES = ["euler", "midpoint"]
 KINDS = ["handheld", "drone", "car"]

@@ -30,7 +30,7 @@ from one made-up room to the next."""
 
 @pytest.fixture(scope="module", params=FLIGHTS)
 def flight(request, data_root, tmp_path_factory):
-    """A flight drawn several times, twelve seconds at 10 Hz."""
+    """A flight rendered several times, twelve seconds at 10 Hz."""
     recording = open_recording(data_root / "euroc" / request.param)
     folder = tmp_path_factory.mktemp(request.param)
     for name, (level, seed) in DRAWINGS.items():
@@ -71,14 +71,14 @@ def test_learned_covariances_lose_nothing_where_images_are_easy(flight):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("spoil", ["covered=0.5", "blackout=0.5"])
-def test_half_the_images_without_the_world_cost_accuracy_not_truth(tmp_path, spoil):
+@pytest.mark.parametrize("damage", ["covered=0.5", "blackout=0.5"])
+def test_half_the_images_without_the_world_cost_accuracy_not_truth(tmp_path, damage):
     """Errors stay within what is stated, and no wrong answer is called right."""
     config = SimulationConfig(kind="drone", duration_s=10.0, camera_rate_hz=10.0, seed=3)
     render_recording(
-        simulate(config), tmp_path / "spoiled", RenderConfig(degraded(EASY, spoil), 5, 10.0)
+        simulate(config), tmp_path / "damaged", RenderConfig(degraded(EASY, damage), 5, 10.0)
     )
-    found = fused(tmp_path / "spoiled", "images")
+    found = fused(tmp_path / "damaged", "images")
     for name in ("gravity", "velocity", "pose"):
         assert found["nees"][name] < 2.0, (name, found["nees"])
     right = found["verdicts"]["ok"]["success_rate"]

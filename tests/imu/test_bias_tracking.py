@@ -68,10 +68,10 @@ def test_tracking_finds_the_horizontal_bias_from_gravity():
 
 def test_tracking_looks_at_the_past_only():
     samples = swaying(np.array([0.004, -0.003, 0.001]), seconds=20.0)
-    spoiled = replace(samples, gyro=samples.gyro.copy())
-    spoiled.gyro[2000:] += 0.05
+    damaged = replace(samples, gyro=samples.gyro.copy())
+    damaged.gyro[2000:] += 0.05
     one, other = (
-        track_gyro_bias(some, TURN_ON, StationaryShift())[0] for some in (samples, spoiled)
+        track_gyro_bias(some, TURN_ON, StationaryShift())[0] for some in (samples, damaged)
     )
     np.testing.assert_array_equal(one[:2000], other[:2000])
     assert not np.array_equal(one[2200:], other[2200:])

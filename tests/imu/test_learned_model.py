@@ -75,10 +75,10 @@ def test_pieces_carry_the_state_and_give_what_the_whole_gives(euroc, monkeypatch
 def test_samples_beyond_the_look_ahead_change_nothing_before(euroc):
     samples = level_stream(seconds=8.0)
     cut = 900
-    spoiled = replace(samples, acc=samples.acc.copy(), gyro=samples.gyro.copy())
-    spoiled.acc[cut:] += 0.5
-    spoiled.gyro[cut:] += 0.1
-    one, other = euroc.measure(samples), euroc.measure(spoiled)
+    damaged = replace(samples, acc=samples.acc.copy(), gyro=samples.gyro.copy())
+    damaged.acc[cut:] += 0.5
+    damaged.gyro[cut:] += 0.1
+    one, other = euroc.measure(samples), euroc.measure(damaged)
     causal = cut - euroc.about.lookahead_samples - BLOCK
     np.testing.assert_array_equal(one.acc[:causal], other.acc[:causal])
     np.testing.assert_array_equal(one.gyro[:causal], other.gyro[:causal])

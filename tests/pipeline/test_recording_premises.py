@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from maci2.datasets import write_euroc
-from maci2.estimation.premises import contradictions
 from maci2.experiments.input_faults import (
     InputFault,
     every_second,
@@ -19,6 +18,7 @@ from maci2.pipeline.offline import initialize_window
 from maci2.pipeline.options import RunOptions, VisionSource
 from maci2.pipeline.prepare import open_inputs
 from maci2.pipeline.windows import one_window
+from maci2.premises import contradictions
 from maci2.simulation import SimulationConfig, simulate
 
 OPTIONS = RunOptions(VisionSource("truth"))

@@ -48,12 +48,12 @@ def arrays(path):
         return {name: file[name] for name in file.files}
 
 
-def test_an_interrupted_run_goes_on_where_it_ended(drawn, tmp_path, measured):
-    whole = run_vo(drawn, tmp_path / "whole.npz", OPTIONS)
+def test_an_interrupted_run_goes_on_where_it_ended(rendered, tmp_path, measured):
+    whole = run_vo(rendered, tmp_path / "whole.npz", OPTIONS)
     count = len(whole.poses)
-    interrupted_after_two(drawn, tmp_path / "parts.npz", OPTIONS)
+    interrupted_after_two(rendered, tmp_path / "parts.npz", OPTIONS)
     measured.clear()
-    run_vo(drawn, tmp_path / "parts.npz", OPTIONS)
+    run_vo(rendered, tmp_path / "parts.npz", OPTIONS)
     assert len(measured) == count - 2
     first, second = arrays(tmp_path / "whole.npz"), arrays(tmp_path / "parts.npz")
     for name in first:
@@ -70,25 +70,25 @@ def other_rig(recording, folder):
 
 @pytest.mark.parametrize("what", ["covariance", "rig", "version"])
 def test_a_run_with_other_settings_starts_anew_and_says_so(
-    drawn, tmp_path, measured, monkeypatch, caplog, what
+    rendered, tmp_path, measured, monkeypatch, caplog, what
 ):
     output = tmp_path / "poses.npz"
-    interrupted_after_two(drawn, output, OPTIONS)
+    interrupted_after_two(rendered, output, OPTIONS)
     options = OPTIONS
     if what == "covariance":
         options = replace(OPTIONS, covariance="fixed")
     elif what == "rig":
-        options = replace(OPTIONS, rig=other_rig(open_recording(drawn), tmp_path / "rig"))
+        options = replace(OPTIONS, rig=other_rig(open_recording(rendered), tmp_path / "rig"))
     else:
         monkeypatch.setattr(odometry_run, "__version__", "0.0.1")
     measured.clear()
-    result = run_vo(drawn, output, options)
+    result = run_vo(rendered, output, options)
     assert len(measured) == len(result.poses)
     assert "other options, rig, weights or version; starting anew" in caplog.text
 
 
-def test_settings_differ_by_what_is_in_a_file_not_by_its_name(drawn, tmp_path):
-    rig = open_recording(drawn).rig
+def test_settings_differ_by_what_is_in_a_file_not_by_its_name(rendered, tmp_path):
+    rig = open_recording(rendered).rig
     for name, content in (("a", b"one"), ("b", b"one"), ("c", b"two")):
         (tmp_path / name).write_bytes(content)
     a, b, c = (settings_of(VoOptions(weights=tmp_path / name), rig) for name in "abc")
@@ -97,15 +97,15 @@ def test_settings_differ_by_what_is_in_a_file_not_by_its_name(drawn, tmp_path):
     assert settings_of(OPTIONS, rig) == settings_of(OPTIONS, replace(rig, source="elsewhere"))
 
 
-def test_timestamps_of_the_file_are_those_of_the_images_whatever_the_rig_states(drawn, tmp_path):
-    recording = open_recording(drawn)
+def test_timestamps_of_the_file_are_those_of_the_images_whatever_the_rig_states(rendered, tmp_path):
+    recording = open_recording(rendered)
     write_rig(tmp_path / "rig", replace(recording.rig, time_offset_s=0.02), "kalibr")
     options = replace(OPTIONS, rig=tmp_path / "rig")
-    run_vo(drawn, tmp_path / "poses.npz", options)
+    run_vo(rendered, tmp_path / "poses.npz", options)
     stamps_ns = arrays(tmp_path / "poses.npz")["stamps_ns"]
     assert np.isin(stamps_ns, recording.camera_stamps_ns[0]).all()
 
 
-def test_weights_that_cannot_be_read_are_named(drawn, tmp_path):
+def test_weights_that_cannot_be_read_are_named(rendered, tmp_path):
     with pytest.raises(OptionError, match=r"--weights .*nowhere"):
-        settings_of(VoOptions(weights=tmp_path / "nowhere"), open_recording(drawn).rig)
+        settings_of(VoOptions(weights=tmp_path / "nowhere"), open_recording(rendered).rig)

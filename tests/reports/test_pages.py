@@ -36,11 +36,11 @@ KINDS = ["init", "failed", *COMMANDS]
 
 
 @pytest.fixture(scope="module")
-def pages(drawn, tmp_path_factory):
+def pages(rendered, tmp_path_factory):
     """HTML of pages by name, from three seconds of rendered flight and a simulated walk."""
     folder = tmp_path_factory.mktemp("pages")
     write_euroc(simulate(SimulationConfig(duration_s=13.0, seed=3)), folder / "walk")
-    paths = {"flight": drawn, "walk": folder / "walk", "FOLDER": folder / "audited"}
+    paths = {"flight": rendered, "walk": folder / "walk", "FOLDER": folder / "audited"}
     html = {}
     for name, words in COMMANDS.items():
         path = folder / f"{name}.html"
@@ -49,7 +49,7 @@ def pages(drawn, tmp_path_factory):
         assert run.exit_code == 0, run.output
         html[name] = path.read_text(encoding="utf-8")
     options = RunOptions(VisionSource("images", frame="rectified"))
-    inputs, initialized = initialize_recording(drawn, options)
+    inputs, initialized = initialize_recording(rendered, options)
     errors = window_errors(inputs, initialized)
     html["init"] = init_page(inputs, initialized, errors, options, "maci2 init flight")
     failed = InitResult(Verdict("failed", ("no answer",)), initialized.result.report)

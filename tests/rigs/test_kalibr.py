@@ -16,7 +16,7 @@ from maci2.rigs import (
 )
 
 
-def spoiled(folder, name, old, new):
+def damaged(folder, name, old, new):
     path = folder / name
     text = path.read_text()
     assert old in text
@@ -96,7 +96,7 @@ def test_a_folder_with_two_imu_files_is_not_guessed_about(small_copy):
 
 def test_an_unknown_key_is_named_with_the_accepted_ones(small_copy):
     folder = small_copy("kalibr")
-    path = spoiled(folder, "camchain.yaml", "cam_overlaps", "cam_overlap")
+    path = damaged(folder, "camchain.yaml", "cam_overlaps", "cam_overlap")
     message = message_of(read_camchain, path)
     assert "unknown key 'cam0.cam_overlap'" in message
     assert "cam_overlaps" in message
@@ -115,14 +115,14 @@ def test_an_unknown_key_is_named_with_the_accepted_ones(small_copy):
     ],
 )
 def test_an_unknown_model_is_named_with_the_accepted_ones(small_copy, old, new, words):
-    path = spoiled(small_copy("kalibr"), "camchain.yaml", old, new)
+    path = damaged(small_copy("kalibr"), "camchain.yaml", old, new)
     message = message_of(read_camchain, path)
     assert "cam0" in message
     assert all(word in message for word in words)
 
 
 def test_a_rotation_that_is_not_orthonormal_is_refused_with_its_error(small_copy):
-    path = spoiled(small_copy("kalibr"), "camchain.yaml", "[0.0, 1.0, 0.0, 0.5]", "[0, 1.01, 0, 0]")
+    path = damaged(small_copy("kalibr"), "camchain.yaml", "[0.0, 1.0, 0.0, 0.5]", "[0, 1.01, 0, 0]")
     message = message_of(read_camchain, path)
     assert "cam0.T_cam_imu" in message
     # 1.01^2 - 1
@@ -130,7 +130,7 @@ def test_a_rotation_that_is_not_orthonormal_is_refused_with_its_error(small_copy
 
 
 def test_rounded_digits_are_projected_to_the_nearest_rotation(small_copy):
-    path = spoiled(
+    path = damaged(
         small_copy("kalibr"), "camchain.yaml", "[0.0, 1.0, 0.0, 0.5]", "[0, 0.9999, 0, 0.5]"
     )
     R_b_c = read_camchain(path)[0].T_b_c[:3, :3]
@@ -139,7 +139,7 @@ def test_rounded_digits_are_projected_to_the_nearest_rotation(small_copy):
 
 
 def test_a_reflection_is_refused(small_copy):
-    path = spoiled(
+    path = damaged(
         small_copy("kalibr"), "camchain.yaml", "[0.0, 0.0, 1.0, -1.0]", "[0.0, 0.0, -1.0, -1.0]"
     )
     assert "determinant -1" in message_of(read_camchain, path)
@@ -147,7 +147,7 @@ def test_a_reflection_is_refused(small_copy):
 
 def test_a_camchain_without_imu_is_refused(small_copy):
     folder = small_copy("kalibr")
-    path = spoiled(folder, "camchain.yaml", "T_cam_imu", "T_cn_cnm1")
+    path = damaged(folder, "camchain.yaml", "T_cam_imu", "T_cn_cnm1")
     assert "cam0 has no T_cam_imu" in message_of(read_camchain, path)
 
 
@@ -164,7 +164,7 @@ def test_a_camchain_without_imu_is_refused(small_copy):
     ],
 )
 def test_imu_entries_that_would_be_lost_or_make_no_sense_are_refused(small_copy, old, new, words):
-    path = spoiled(small_copy("kalibr"), "imu.yaml", old, new)
+    path = damaged(small_copy("kalibr"), "imu.yaml", old, new)
     assert words in message_of(read_imu_yaml, path)
 
 

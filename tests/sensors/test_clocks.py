@@ -15,8 +15,8 @@ OFFSET_S, OFFSET_NS = -0.0213, -21_300_000
 
 
 @pytest.fixture
-def rig_file(drawn, tmp_path):
-    rig = replace(open_recording(drawn).rig, time_offset_s=OFFSET_S)
+def rig_file(rendered, tmp_path):
+    rig = replace(open_recording(rendered).rig, time_offset_s=OFFSET_S)
     write_rig(tmp_path / "rig", rig, "kalibr")
     return tmp_path / "rig"
 
@@ -32,10 +32,10 @@ def written_as_bag(folder, path):
 
 @pytest.mark.parametrize("kind", ["folder", "bag"])
 def test_camera_stamps_move_to_the_imus_clock_and_images_are_found_all_the_same(
-    kind, drawn, rig_file, tmp_path
+    kind, rendered, rig_file, tmp_path
 ):
-    plain = open_recording(drawn)
-    path = drawn if kind == "folder" else written_as_bag(drawn, tmp_path / "flight.bag")
+    plain = open_recording(rendered)
+    path = rendered if kind == "folder" else written_as_bag(rendered, tmp_path / "flight.bag")
     recording = open_recording(path, rig_file)
     assert recording.camera_shift_ns == OFFSET_NS
     for moved, stamps in zip(recording.camera_stamps_ns, plain.camera_stamps_ns, strict=True):
@@ -47,16 +47,16 @@ def test_camera_stamps_move_to_the_imus_clock_and_images_are_found_all_the_same(
     np.testing.assert_array_equal(pair.right, same.right)
 
 
-def test_a_recording_can_be_opened_on_the_cameras_own_clock(drawn, rig_file):
-    recording = open_recording(drawn, rig_file, clock="camera")
+def test_a_recording_can_be_opened_on_the_cameras_own_clock(rendered, rig_file):
+    recording = open_recording(rendered, rig_file, clock="camera")
     assert recording.camera_shift_ns == 0
-    plain = open_recording(drawn)
+    plain = open_recording(rendered)
     np.testing.assert_array_equal(recording.camera_stamps_ns[0], plain.camera_stamps_ns[0])
     assert stereo_frames(recording).pair(0).stamp_ns == plain.camera_stamps_ns[0][0]
 
 
-def test_clocks_that_are_hours_apart_meet_where_the_offset_is_stated(drawn, tmp_path):
-    recording = open_recording(drawn)
+def test_clocks_that_are_hours_apart_meet_where_the_offset_is_stated(rendered, tmp_path):
+    recording = open_recording(rendered)
     hours_ns = 7_200_000_000_000
     late = replace(
         recording, camera_stamps_ns=tuple(s + hours_ns for s in recording.camera_stamps_ns)

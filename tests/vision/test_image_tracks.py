@@ -1,4 +1,4 @@
-"""Tracks from drawn images against the true motion of their camera."""
+"""Tracks from rendered images against the true motion of their camera."""
 
 import numpy as np
 
@@ -11,8 +11,8 @@ from maci2.vision.odometry import StereoOdometry
 from maci2.vision.odometry_run import even_keyframes
 
 
-def test_points_are_followed_to_where_the_true_camera_sees_them(drawn):
-    recording = open_recording(drawn)
+def test_points_are_followed_to_where_the_true_camera_sees_them(rendered):
+    recording = open_recording(rendered)
     odometry = StereoOdometry(stereo_frames(recording), recording.rig)
     stamps_ns = even_keyframes(odometry.stamps_ns, 0.2)[:5]
     tracks = image_tracks(odometry, stamps_ns)

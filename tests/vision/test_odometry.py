@@ -1,4 +1,4 @@
-"""Odometry on drawn images: true within its covariance, honest where it cannot see."""
+"""Odometry on rendered images: true within its covariance, honest where it cannot see."""
 
 import shutil
 from dataclasses import replace
@@ -42,14 +42,14 @@ def rewrite(folder, change):
 
 
 @pytest.fixture(scope="module")
-def measured(drawn):
-    odometry = odometry_of(drawn)
+def measured(rendered):
+    odometry = odometry_of(rendered)
     return odometry, measure_all(odometry, even_keyframes(odometry.stamps_ns, 0.2))
 
 
-def test_steps_agree_with_the_truth_within_their_covariance(drawn, measured):
+def test_steps_agree_with_the_truth_within_their_covariance(rendered, measured):
     odometry, steps = measured
-    errors = errors_of(drawn, steps, odometry.rectification.T_b_cr)
+    errors = errors_of(rendered, steps, odometry.rectification.T_b_cr)
     covs = np.array([step.cov_T_ck_ck1 for step in steps])
     assert not any(step.reason for step in steps)
     assert np.rad2deg(np.linalg.norm(errors[:, 3:], axis=1)).mean() < 0.05
@@ -57,26 +57,26 @@ def test_steps_agree_with_the_truth_within_their_covariance(drawn, measured):
     assert 0.3 < nees(errors, covs).mean() / 6.0 < 3.0
 
 
-def test_a_second_run_gives_the_same_numbers(drawn, measured):
+def test_a_second_run_gives_the_same_numbers(rendered, measured):
     _, steps = measured
-    again = odometry_of(drawn)
+    again = odometry_of(rendered)
     index = again.frames.index_of(steps[3].stamps_ns[0])
     step = again.relative_pose(index, again.frames.index_of(steps[3].stamps_ns[1]))
     np.testing.assert_array_equal(step.T_ck_ck1, steps[3].T_ck_ck1)
     np.testing.assert_array_equal(step.cov_T_ck_ck1, steps[3].cov_T_ck_ck1)
 
 
-def test_chained_and_direct_steps_agree_within_their_covariances(drawn, measured):
+def test_chained_and_direct_steps_agree_within_their_covariances(rendered, measured):
     odometry, _ = measured
     direct = odometry.relative_pose(0, 2)
-    chain = odometry_of(drawn, config=OdometryConfig(chained=True)).relative_pose(0, 2)
+    chain = odometry_of(rendered, config=OdometryConfig(chained=True)).relative_pose(0, 2)
     difference = se3_log(chain.T_ck_ck1 @ se3_inv(direct.T_ck_ck1))
     assert nees(difference, chain.cov_T_ck_ck1 + direct.cov_T_ck_ck1) < 40.0
     assert chain.stamps_ns == direct.stamps_ns
 
 
-def test_only_a_measured_calibration_has_shared_errors(drawn):
-    recording = open_recording(drawn)
+def test_only_a_measured_calibration_has_shared_errors(rendered):
+    recording = open_recording(rendered)
     frames = stereo_frames(recording)
     assert StereoOdometry(frames, recording.rig).calibration == EXACT_CALIBRATION
     measured_rig = replace(recording.rig, exact=False)
@@ -93,12 +93,14 @@ def test_poses_feed_the_estimator(measured):
     np.testing.assert_array_equal(poses.Ts_ck_ck1[0], steps[0].T_ck_ck1)
 
 
-def test_a_stopped_run_goes_on_and_ends_with_the_same_file(drawn, measured, tmp_path, monkeypatch):
+def test_a_stopped_run_goes_on_and_ends_with_the_same_file(
+    rendered, measured, tmp_path, monkeypatch
+):
     odometry, steps = measured
     keyframes_ns = even_keyframes(odometry.stamps_ns, 0.2)
     monkeypatch.setattr("maci2.vision.odometry_run.SAVE_EVERY", 2)
     output = tmp_path / "poses.npz"
-    fresh = odometry_of(drawn)
+    fresh = odometry_of(rendered)
     whole = fresh.relative_pose
 
     def stopping(index, index1):
@@ -111,7 +113,7 @@ def test_a_stopped_run_goes_on_and_ends_with_the_same_file(drawn, measured, tmp_
         measure_all(fresh, keyframes_ns, output)
     assert not output.exists()
     asked = []
-    resumed = odometry_of(drawn)
+    resumed = odometry_of(rendered)
     resume = resumed.relative_pose
 
     def noting(index, index1):
@@ -126,10 +128,10 @@ def test_a_stopped_run_goes_on_and_ends_with_the_same_file(drawn, measured, tmp_
         np.testing.assert_array_equal(found.T_ck_ck1, expected.T_ck_ck1)
 
 
-def test_a_run_with_other_settings_starts_anew(drawn, tmp_path, monkeypatch):
+def test_a_run_with_other_settings_starts_anew(rendered, tmp_path, monkeypatch):
     monkeypatch.setattr("maci2.vision.odometry_run.SAVE_EVERY", 1)
     output = tmp_path / "poses.npz"
-    stopped = odometry_of(drawn, model=FixedNoise(0.3))
+    stopped = odometry_of(rendered, model=FixedNoise(0.3))
     keyframes_ns = stopped.stamps_ns[[0, 2, 4]]
     whole = stopped.relative_pose
 
@@ -141,7 +143,7 @@ def test_a_run_with_other_settings_starts_anew(drawn, tmp_path, monkeypatch):
     monkeypatch.setattr(stopped, "relative_pose", stopping)
     with pytest.raises(KeyboardInterrupt):
         measure_all(stopped, keyframes_ns, output)
-    other = odometry_of(drawn, model=FixedNoise(0.6))
+    other = odometry_of(rendered, model=FixedNoise(0.6))
     assert other.settings != stopped.settings
     first, _ = measure_all(other, keyframes_ns, output)
     np.testing.assert_array_equal(first.cov_T_ck_ck1, other.relative_pose(0, 2).cov_T_ck_ck1)
@@ -179,8 +181,8 @@ def test_swapped_images_are_called_so(rendered_copy):
     ("turn", "cause"),
     [((0.012, 0.0, 0.0), "tilted against each other"), ((0.0, 0.0, 0.03), "rolled against")],
 )
-def test_a_wrong_calibration_is_reported_in_pixels_with_its_likely_cause(drawn, turn, cause):
-    recording = open_recording(drawn)
+def test_a_wrong_calibration_is_reported_in_pixels_with_its_likely_cause(rendered, turn, cause):
+    recording = open_recording(rendered)
     right = recording.rig.cameras[1]
     T_b_c = right.T_b_c.copy()
     T_b_c[:3, :3] = T_b_c[:3, :3] @ so3_exp(np.array(turn))
@@ -242,6 +244,6 @@ def test_suppression_keeps_the_least_uncertain_of_close_points():
     np.testing.assert_array_equal(spread(uv, np.array([2.0, 1.0, 3.0]), 1, 12.0), [1])
 
 
-def test_fixed_noise_is_a_model_too(drawn):
-    step = odometry_of(drawn, model=FixedNoise(0.3)).relative_pose(0, 2)
+def test_fixed_noise_is_a_model_too(rendered):
+    step = odometry_of(rendered, model=FixedNoise(0.3)).relative_pose(0, 2)
     assert step.inliers > 50

@@ -68,7 +68,7 @@ def test_a_pose_that_is_not_finite_is_refused_with_the_remedy(value):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "message"),
+    ("damage", "message"),
     [
         (
             lambda covs: covs * [[[-1.0]], [[1.0]], [[1.0]]],
@@ -78,9 +78,9 @@ def test_a_pose_that_is_not_finite_is_refused_with_the_remedy(value):
         (lambda covs: covs * np.nan, r"covs_T_ck_ck1 is nan at index \(0, 0, 0\)"),
     ],
 )
-def test_a_covariance_that_is_not_one_is_refused_by_name(spoil, message):
+def test_a_covariance_that_is_not_one_is_refused_by_name(damage, message):
     with pytest.raises(MeasurementError, match=message):
-        replace(poses(), covs_T_ck_ck1=spoil(poses().covs_T_ck_ck1))
+        replace(poses(), covs_T_ck_ck1=damage(poses().covs_T_ck_ck1))
 
 
 @pytest.mark.parametrize("frame", ["camera", "rectified"])

@@ -20,8 +20,8 @@ from maci2.vision.tracker import AHEAD, StereoTracker
 
 
 @pytest.fixture(scope="module")
-def flight(drawn):
-    recording = open_recording(drawn)
+def flight(rendered):
+    recording = open_recording(rendered)
     frames = stereo_frames(recording)
     return recording.rig, frames, [frames.pair(index) for index in range(13)]
 

@@ -24,7 +24,6 @@ from maci2.estimation.config import DEFAULT_CONFIG
 from maci2.estimation.initial_guess import lever_arm, start_values
 from maci2.estimation.initialize import require_arguments
 from maci2.estimation.motion_choice import MotionChoice, choose_motions, with_choice
-from maci2.estimation.premises import window_premises
 from maci2.estimation.rotation_alignment import (
     RotationAlignment,
     align_rotations,
@@ -34,6 +33,7 @@ from maci2.estimation.time_offset import on_imu_clock
 from maci2.estimation.verdict import judge_calibration, require_window
 from maci2.imu import ImuMeasurements, Preintegrated, preintegrate
 from maci2.lie import se3
+from maci2.premises import window_premises
 from maci2.vision import RelativePoses
 
 ROTATION_KNOWN = np.deg2rad(1.0)

@@ -17,11 +17,11 @@ from maci2.chain import (
     state_prior,
 )
 from maci2.chain.chain_state import BORDER, CAMERA, CAMERA_CLOCK, SCALE, STATE
-from maci2.estimation.problem import LEVER_ARM_STD
 from maci2.estimation.solve import VISUAL_LIMIT
 from maci2.estimation.time_offset import PRIOR as OFFSET_PRIOR
 from maci2.imu import BiasPrior, ImuMeasurements
 from maci2.lie import se3, se3_inv
+from maci2.premises.spreads import LEVER_ARM_STD
 from maci2.types import Array, Mat4, Stamps
 from maci2.vision import RelativePoses
 

@@ -13,9 +13,9 @@ import numpy as np
 from maci2.calibration.calibration_problem import MountingPrior
 from maci2.calibration.calibration_solve import Solved, solve_with_clock
 from maci2.estimation import SolverConfig
-from maci2.estimation.premises.spreads import STD_ACC_CLOCK_S
 from maci2.estimation.verdict_checks import FAR, Check
 from maci2.imu import ImuMeasurements
+from maci2.premises.spreads import STD_ACC_CLOCK_S
 from maci2.types import Array
 from maci2.vision import RelativePoses
 

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from maci2.estimation.freed_constants import FreedConstants
-from maci2.estimation.premises import Premises, contradictions
-from maci2.estimation.premises.contradictions import (
+from maci2.estimation.results import Posterior, Status, VIState, direction_std
+from maci2.estimation.verdict_checks import SURE, admitted, velocity_rms
+from maci2.lie import skew
+from maci2.premises import Premises, contradictions
+from maci2.premises.contradictions import (
     MeasuredLengths,
     extrinsics_contradicted,
     time_offset_contradicted,
 )
-from maci2.estimation.results import Posterior, Status, VIState, direction_std
-from maci2.estimation.verdict_checks import SURE, admitted, velocity_rms
-from maci2.lie import skew
 from maci2.types import Array
 
 REMEDY = "see more of the recording, move more, or say that they are to be trusted (`--trust-rig`)"

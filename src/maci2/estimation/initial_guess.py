@@ -11,9 +11,9 @@ so gravity is a mean, and with an unknown lever arm a small least-squares proble
 import numpy as np
 
 from maci2.compile import kernel
-from maci2.estimation.problem import LEVER_ARM_STD
 from maci2.imu import BiasPrior, Preintegrated
 from maci2.lie import product, product_t, se3_inv, se3_mul
+from maci2.premises.spreads import LEVER_ARM_STD
 from maci2.types import Array
 from maci2.vision import RelativePoses
 

@@ -14,12 +14,6 @@ from maci2.estimation.initial_guess import start_values
 from maci2.estimation.levenberg_marquardt import Variables
 from maci2.estimation.motion_choice import choose_motions, with_choice
 from maci2.estimation.outlier_rejection import inlier_poses, resolved, suspicious, without
-from maci2.estimation.premises import (
-    Premises,
-    samples_contradicted,
-    window_premises,
-    with_window_samples,
-)
 from maci2.estimation.results import InitResult, Posterior, SolveReport, VIState
 from maci2.estimation.rotation_alignment import RotationAlignment, align_rotations
 from maci2.estimation.time_offset import on_imu_clock, solve_with_offset
@@ -30,6 +24,12 @@ from maci2.estimation.verdict import (
     require_window,
 )
 from maci2.imu import ImuMeasurements, Preintegrated, integrate_between, require_samples
+from maci2.premises import (
+    Premises,
+    samples_contradicted,
+    window_premises,
+    with_window_samples,
+)
 from maci2.types import Array, Mask
 from maci2.vision import RelativePoses
 

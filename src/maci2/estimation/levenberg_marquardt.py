@@ -8,7 +8,6 @@ from maci2.compile import kernel
 from maci2.estimation.block_arrow import BLOCK, back_substitute, factor, inverse_blocks
 from maci2.estimation.normal_equations import GIVEN, System, empty_system, linearize
 from maci2.estimation.problem import (
-    LEVER_ARM_STD,
     Measurements,
     Priors,
     Unknowns,
@@ -20,7 +19,6 @@ from maci2.lie import se3_adj, se3_inv
 from maci2.types import Array
 
 __all__ = [
-    "LEVER_ARM_STD",
     "Covariances",
     "Measurements",
     "Optimum",

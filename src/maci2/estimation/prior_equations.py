@@ -3,7 +3,8 @@
 import numpy as np
 
 from maci2.compile import kernel
-from maci2.estimation.problem import LEVER_ARM_STD, Priors, Unknowns, Variables
+from maci2.estimation.problem import Priors, Unknowns, Variables
+from maci2.premises.spreads import LEVER_ARM_STD
 from maci2.types import Array
 
 

@@ -8,15 +8,8 @@ from maci2.compile import kernel
 from maci2.lie import se3_exp, se3_inv, se3_mul
 from maci2.types import Array
 
-LEVER_ARM_STD = 1.0
-"""Prior of the extrinsic translation [m]: a camera sits within a metre or so of its IMU. It
-matters only where the motion says nothing about the translation."""
-
 SCALE_STD = 1.0
 """Prior of one over a scale that is to be measured, whatever was stated, around 1."""
-
-OFFSET_STD_S = 0.05
-"""Prior of the time offset of camera and IMU [s], where it is to be estimated."""
 
 CLOCK_STD_S = 0.001
 """Prior of the same while extrinsics and scale are freed to be tested [s]: these are tested with

@@ -8,11 +8,11 @@ import numpy as np
 from maci2.errors import MeasurementError
 from maci2.estimation.config import SolverConfig
 from maci2.estimation.levenberg_marquardt import Variables
-from maci2.estimation.problem import OFFSET_STD_S
 from maci2.estimation.profile_likelihood import Prior, Solution, profile, widened
 from maci2.estimation.scale import solve_with_scale
 from maci2.imu import ImuMeasurements, Preintegrated, Rule, preintegrate
 from maci2.lie import so3_log
+from maci2.premises.spreads import OFFSET_STD_S
 from maci2.types import Array
 from maci2.vision import RelativePoses
 

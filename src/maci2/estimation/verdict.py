@@ -15,8 +15,6 @@ from maci2.boundary import as_number, require_type
 from maci2.errors import MeasurementError
 from maci2.estimation.confirmation import REMEDY, Evidence
 from maci2.estimation.freed_constants import MeasuredScale
-from maci2.estimation.premises import Premises, contradictions_of_calibration
-from maci2.estimation.premises.spreads import STD_ACC_SCALE
 from maci2.estimation.results import (
     CalibrationResult,
     CalibrationStage,
@@ -42,6 +40,8 @@ from maci2.estimation.verdict_checks import (
 from maci2.field_docs import document_fields
 from maci2.imu import BiasPrior, ImuMeasurements
 from maci2.lie import so3_log
+from maci2.premises import Premises, contradictions_of_calibration
+from maci2.premises.spreads import STD_ACC_SCALE
 from maci2.types import GRAVITY_NORM, Array
 from maci2.vision import RelativePoses
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import chdtri, ndtr, ndtri
 
-from maci2.estimation.premises import FALSE_ALARM, MOST_MISSING, Premises
-from maci2.estimation.premises.spreads import STD_ACC_SCALE
 from maci2.estimation.results import Posterior, SolveReport, Status, VIState, direction_std
 from maci2.imu import BiasPrior
 from maci2.lie import skew
+from maci2.premises import FALSE_ALARM, MOST_MISSING, Premises
+from maci2.premises.spreads import STD_ACC_SCALE
 
 SURE = 2.0
 """A limit must lie this many standard deviations away for a result to be `ok`."""

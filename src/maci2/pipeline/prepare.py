@@ -10,7 +10,6 @@ import numpy as np
 from maci2.datasets import open_recording
 from maci2.datasets.image_files import stereo_frames
 from maci2.errors import DatasetError, MeasurementError, OptionError
-from maci2.estimation.premises import Premises
 from maci2.ground_truth.choose import published_names, with_audited
 from maci2.imu import ImuMeasurements
 from maci2.imu.model_choice import find_imu_model, needs_datasheet
@@ -19,6 +18,7 @@ from maci2.pipeline.gyro_rotation import rotation_predictor
 from maci2.pipeline.open_vision import Vision, frame_of, open_vision
 from maci2.pipeline.options import RunOptions, VisionSource
 from maci2.pipeline.recording_premises import recording_premises
+from maci2.premises import Premises
 from maci2.rigs import require_extrinsics, require_noise
 from maci2.sensors import (
     CameraTrajectory,

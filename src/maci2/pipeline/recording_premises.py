@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from maci2.errors import DatasetError, MeasurementError
-from maci2.estimation.premises import PremiseEvidence, Premises, sample_rate
 from maci2.pipeline.windows import plan_windows
+from maci2.premises import PremiseEvidence, Premises, sample_rate
 from maci2.vision import RelativePoses
 from maci2.vision.odometry import StereoOdometry
 

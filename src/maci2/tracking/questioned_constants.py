@@ -1,10 +1,10 @@
 """Stated constants of a rig, questioned by every window of a stream while it is tracked."""
 
 from maci2.errors import DatasetError
-from maci2.estimation.premises import contradicted_axes, contradictions
-from maci2.estimation.premises.evidence import window_rate
-from maci2.estimation.premises.live_channels import dead_channels
 from maci2.imu import ImuMeasurements
+from maci2.premises import contradicted_axes, contradictions
+from maci2.premises.evidence import window_rate
+from maci2.premises.live_channels import dead_channels
 from maci2.tracking.stream_premises import StreamPremises
 from maci2.types import Mat4
 from maci2.vision import RelativePoses

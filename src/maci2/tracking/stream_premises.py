@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from maci2.estimation.premises import PremiseEvidence, Premises, SampleRate
 from maci2.imu import ImuMeasurements
+from maci2.premises import PremiseEvidence, Premises, SampleRate
 from maci2.types import Array
 from maci2.vision import RelativePoses
 

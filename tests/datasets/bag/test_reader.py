@@ -68,9 +68,9 @@ def test_damaged_bytes_give_an_error_or_the_same_samples_never_fewer(kind, recor
     rng = np.random.default_rng(0)
     refused = 0
     for start in rng.integers(0, len(content) - 400, 20):
-        spoiled = bytearray(content)
-        spoiled[start : start + 400] = rng.bytes(400)
-        file.write_bytes(spoiled)
+        damaged = bytearray(content)
+        damaged[start : start + 400] = rng.bytes(400)
+        file.write_bytes(damaged)
         try:
             read = read_bag(path, recording.rig)
         except Maci2Error:

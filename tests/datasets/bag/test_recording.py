@@ -22,7 +22,7 @@ from maci2.simulation import SimulationConfig, simulate
 SIZE = (48, 32)
 
 
-def drawn(camera, stamp_ns):
+def rendered(camera, stamp_ns):
     """An image that tells its camera and timestamp."""
     return np.full(SIZE[::-1], (stamp_ns // 1_000_000 + 100 * camera) % 251, dtype=np.uint8)
 
@@ -39,7 +39,7 @@ def bag(request, recording, tmp_path_factory):
     kind = request.param
     path = tmp_path_factory.mktemp(kind) / bag_name("walk", kind)
     return write_items(
-        path, kind, lambda bag: recording_items(bag, recording, drawn, truth="/vicon")
+        path, kind, lambda bag: recording_items(bag, recording, rendered, truth="/vicon")
     )
 
 
@@ -78,13 +78,13 @@ def test_stereo_pairs_come_in_order_and_at_random_with_their_own_images(bag, rec
     np.testing.assert_array_equal([pair.stamp_ns for pair in frames], stamps_ns)
     for index in (17, 3, 39, 0):
         pair = frames.pair(index)
-        np.testing.assert_array_equal(pair.left, drawn(0, pair.stamp_ns))
-        np.testing.assert_array_equal(pair.right, drawn(1, pair.stamp_ns))
+        np.testing.assert_array_equal(pair.left, rendered(0, pair.stamp_ns))
+        np.testing.assert_array_equal(pair.right, rendered(1, pair.stamp_ns))
         assert frames.index_of(pair.stamp_ns) == index
     with pytest.raises(DatasetError, match=f"no stereo pair at {stamps_ns[5] + 1} ns"):
         frames.index_of(int(stamps_ns[5]) + 1)
     frames.close()
-    np.testing.assert_array_equal(frames.left(1), drawn(0, int(stamps_ns[1])))
+    np.testing.assert_array_equal(frames.left(1), rendered(0, int(stamps_ns[1])))
     frames.close()
 
 
@@ -104,8 +104,8 @@ def test_going_forward_reads_the_bag_once_and_going_back_looks_up(bag, recording
     assert len(looked_up) == 2
     for index in (4, 4, 30):
         pair = frames.pair(index)
-        np.testing.assert_array_equal(pair.left, drawn(0, pair.stamp_ns))
-        np.testing.assert_array_equal(pair.right, drawn(1, pair.stamp_ns))
+        np.testing.assert_array_equal(pair.left, rendered(0, pair.stamp_ns))
+        np.testing.assert_array_equal(pair.right, rendered(1, pair.stamp_ns))
     assert len(looked_up) == 8
     frames.close()
 
@@ -197,11 +197,11 @@ ZSTD = CompressionFormat.ZSTD
 )
 def test_compressed_bags_are_read_alike(kind, compression, recording, tmp_path):
     path = tmp_path / bag_name("packed", kind)
-    write_items(path, kind, lambda bag: recording_items(bag, recording, drawn), compression)
+    write_items(path, kind, lambda bag: recording_items(bag, recording, rendered), compression)
     read = read_bag(path, recording.rig)
     np.testing.assert_array_equal(read.imu.acc, recording.imu.acc)
     frames = bag_frames(read)
-    np.testing.assert_array_equal(frames.pair(9).right, drawn(1, int(frames.stamps_ns[9])))
+    np.testing.assert_array_equal(frames.pair(9).right, rendered(1, int(frames.stamps_ns[9])))
     frames.close()
 
 
@@ -224,7 +224,7 @@ def test_cameras_are_told_apart_by_the_calibrations_topics_then_by_their_names(r
             yield from recording_items(bag, recording)
             for at, topic in enumerate((right, left, *others)):
                 for stamp_ns in recording.camera_stamps_ns[0]:
-                    yield bag.image(topic, stamp_ns, drawn(at, int(stamp_ns)))
+                    yield bag.image(topic, stamp_ns, rendered(at, int(stamp_ns)))
 
         return make
 
@@ -253,7 +253,7 @@ def test_a_folder_of_bags_that_follow_one_another_is_one_recording(recording, tm
     middle_ns = int(recording.imu.stamps_ns[200])
 
     def part(keep):
-        return lambda bag: filter(keep, recording_items(bag, recording, drawn))
+        return lambda bag: filter(keep, recording_items(bag, recording, rendered))
 
     write_items(folder / "split_00.bag", "ros1", part(lambda item: item.stamp_ns < middle_ns))
     write_items(folder / "split_01.bag", "ros1", part(lambda item: item.stamp_ns >= middle_ns))
@@ -262,7 +262,7 @@ def test_a_folder_of_bags_that_follow_one_another_is_one_recording(recording, tm
     np.testing.assert_array_equal(read.imu.stamps_ns, recording.imu.stamps_ns)
     frames = bag_frames(read)
     stamp_ns = int(recording.camera_stamps_ns[0][-1])
-    np.testing.assert_array_equal(frames.pair(len(frames) - 1).right, drawn(1, stamp_ns))
+    np.testing.assert_array_equal(frames.pair(len(frames) - 1).right, rendered(1, stamp_ns))
     frames.close()
 
 
@@ -270,7 +270,7 @@ def test_images_without_a_partner_are_counted_and_left_out(recording, tmp_path):
     lost_ns = {int(recording.camera_stamps_ns[1][at]) for at in (0, 7, 8)}
 
     def make(bag):
-        for item in recording_items(bag, recording, drawn):
+        for item in recording_items(bag, recording, rendered):
             if not (item.topic == "/cam1/image_raw" and item.stamp_ns in lost_ns):
                 yield item
 
@@ -278,7 +278,7 @@ def test_images_without_a_partner_are_counted_and_left_out(recording, tmp_path):
     kept = [ns for ns in recording.camera_stamps_ns[0] if int(ns) not in lost_ns]
     np.testing.assert_array_equal(frames.stamps_ns, kept)
     assert frames.unpaired == 3
-    np.testing.assert_array_equal(frames.pair(6).right, drawn(1, int(kept[6])))
+    np.testing.assert_array_equal(frames.pair(6).right, rendered(1, int(kept[6])))
     frames.close()
 
 

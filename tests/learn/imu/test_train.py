@@ -167,7 +167,7 @@ def test_a_training_folder_may_be_moved_between_two_runs(data, recipe, tmp_path)
 
     best = run(tmp_path / "here", 1, 1e-3)
     (tmp_path / "here").rename(tmp_path / "there")
-    # Steps of 10 rad/s spoil every later epoch.
+    # Steps of 10 rad/s damage every later epoch.
     last = torch.load(tmp_path / "there" / "last.ckpt", weights_only=False)
     for group in last["optimizer_states"][0]["param_groups"]:
         group["first_lr"] = 10.0
@@ -254,17 +254,17 @@ def test_a_recording_left_out_is_in_neither_part(recipe):
         recipe.without(["sim_z"])
 
 
-def spoiled(data, tmp_path, **changes):
+def damaged(data, tmp_path, **changes):
     """A copy of the first recording with other IMU samples."""
     recording = open_recording(data / NAMES[0])
     imu = replace(recording.imu, **{n: change(recording.imu) for n, change in changes.items()})
-    write_euroc(replace(recording, imu=imu), tmp_path / "spoiled")
+    write_euroc(replace(recording, imu=imu), tmp_path / "damaged")
 
 
 def test_training_data_in_other_units_is_refused(data, recipe, tmp_path):
-    spoiled(data, tmp_path, acc=lambda imu: imu.acc / 9.81)
+    damaged(data, tmp_path, acc=lambda imu: imu.acc / 9.81)
     with pytest.raises(DatasetError, match="It looks like g"):
-        load_tracks(recipe, ("spoiled",), tmp_path)
+        load_tracks(recipe, ("damaged",), tmp_path)
 
 
 def test_training_data_with_a_gap_is_refused_and_located(data, recipe, tmp_path):
@@ -273,13 +273,13 @@ def test_training_data_with_a_gap_is_refused_and_located(data, recipe, tmp_path)
         stamps_ns[2000:] += 200_000_000
         return stamps_ns
 
-    spoiled(data, tmp_path, stamps_ns=late)
+    damaged(data, tmp_path, stamps_ns=late)
     with pytest.raises(DatasetError, match=r"no IMU sample for 0\.205 s after timestamp"):
-        load_tracks(recipe, ("spoiled",), tmp_path)
+        load_tracks(recipe, ("damaged",), tmp_path)
 
 
 def test_recordings_of_two_rates_are_refused(data, recipe, tmp_path):
-    spoiled(
+    damaged(
         data,
         tmp_path,
         stamps_ns=lambda imu: imu.stamps_ns[::2],
@@ -288,7 +288,7 @@ def test_recordings_of_two_rates_are_refused(data, recipe, tmp_path):
     )
     (tmp_path / NAMES[1]).symlink_to(data / NAMES[1])
     with pytest.raises(DatasetError, match="must have one rate"):
-        load_tracks(recipe, ("spoiled", NAMES[1]), tmp_path)
+        load_tracks(recipe, ("damaged", NAMES[1]), tmp_path)
 
 
 def test_a_recipe_without_recordings_is_refused():

@@ -8,12 +8,12 @@ import numpy as np
 from maci2.diagnostics.checks.axes import accelerometer_axes
 from maci2.diagnostics.checks.estimator_trial import motion_at, windows_of
 from maci2.errors import DatasetError
-from maci2.estimation.premises import PremiseEvidence, Premises
-from maci2.estimation.premises.spreads import STD_ACC_SCALE
 from maci2.estimation.verdict_checks import FAR
 from maci2.findings import Finding, Level, fault
 from maci2.imu import raw_model
 from maci2.imu.rotation_rates import RotationSource
+from maci2.premises import PremiseEvidence, Premises
+from maci2.premises.spreads import STD_ACC_SCALE
 from maci2.sensors import ImuNoise, ImuSamples
 
 MAX_SCALE = 0.1

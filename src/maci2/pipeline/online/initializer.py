@@ -8,7 +8,6 @@ import numpy as np
 from maci2.boundary import LARGEST_STAMP_NS, require_type
 from maci2.estimation import InitResult, Verdict, initialize
 from maci2.estimation.initial_guess import chain
-from maci2.estimation.premises import Premises, SampleRate, contradictions
 from maci2.estimation.verdict import rotation_about_axes_deg
 from maci2.imu import ImuMeasurements
 from maci2.imu.model_choice import is_learned
@@ -19,6 +18,7 @@ from maci2.pipeline.online.pair_queue import SETTLE_NS
 from maci2.pipeline.online.rehearsal import tracked_noise
 from maci2.pipeline.online.status import OnlineConfig, OnlineStatus
 from maci2.pipeline.online.stream import SensorStream
+from maci2.premises import Premises, SampleRate, contradictions
 from maci2.sensors import ImuSamples, Rig
 from maci2.sensors.stereo import StereoPair
 from maci2.tracking.calibration_spread import bias_walks

@@ -1,20 +1,20 @@
 """What measurements say about their own constants: extrinsics, scale, axes, clocks, sample rate."""
 
-from maci2.estimation.premises.contradictions import (
+from maci2.premises.contradictions import (
     MOST_MISSING,
     contradicted_axes,
     contradictions,
     contradictions_of_calibration,
     samples_contradicted,
 )
-from maci2.estimation.premises.evidence import (
+from maci2.premises.evidence import (
     PremiseEvidence,
     Premises,
     window_premises,
     with_window_samples,
 )
-from maci2.estimation.premises.false_alarms import FALSE_ALARM
-from maci2.estimation.premises.sample_rate import SampleRate, sample_rate
+from maci2.premises.false_alarms import FALSE_ALARM
+from maci2.premises.sample_rate import SampleRate, sample_rate
 
 __all__ = [
     "FALSE_ALARM",

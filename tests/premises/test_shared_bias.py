@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from estimation.premises.devices import device
 from helpers import chi_square_band
 from maci2.estimation import InitLimits, initialize
+from premises.devices import device
 
 LARGE = np.array([0.05, 0.4, -0.1])
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from maci2.estimation.premises.robust_covariance import robust_covariance
-from maci2.estimation.premises.translation import LEAST, A, M, P, TranslationSums
+from maci2.premises.robust_covariance import robust_covariance
+from maci2.premises.translation import LEAST, A, M, P, TranslationSums
 from maci2.types import Array
 
 BIAS, ONE = slice(21, 24), 24

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from estimation.premises.devices import device
 from helpers import chi_square_band, numerical_jacobian
-from maci2.estimation.premises.rotation import (
+from maci2.lie import so3_exp, so3_log
+from maci2.premises.rotation import (
     PRIOR_WEIGHT,
     RotationSums,
     _gradients,
@@ -16,10 +16,10 @@ from maci2.estimation.premises.rotation import (
     estimate_rotation,
     rotation_sums,
 )
-from maci2.estimation.premises.runs import runs_of
-from maci2.estimation.problem import OFFSET_STD_S
-from maci2.lie import so3_exp, so3_log
+from maci2.premises.runs import runs_of
+from maci2.premises.spreads import OFFSET_STD_S
 from maci2.types import NS
+from premises.devices import device
 
 
 def sums_of(one):

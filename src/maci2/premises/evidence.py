@@ -6,27 +6,27 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from maci2.estimation.premises.live_channels import dead_channels
-from maci2.estimation.premises.rotation import (
+from maci2.imu import ImuMeasurements, Rule
+from maci2.imu.rotation_rates import SIGNED_PERMUTATIONS
+from maci2.lie import se3, so3_exp, so3_log
+from maci2.premises.live_channels import dead_channels
+from maci2.premises.rotation import (
     RotationEstimate,
     RotationSums,
     WindowBiases,
     estimate_rotation,
     rotation_sums,
 )
-from maci2.estimation.premises.runs import Run, runs_of
-from maci2.estimation.premises.sample_rate import SampleRate, sample_rate
-from maci2.estimation.premises.shared_bias import SharedBias, estimate_shared_bias
-from maci2.estimation.premises.translation import (
+from maci2.premises.runs import Run, runs_of
+from maci2.premises.sample_rate import SampleRate, sample_rate
+from maci2.premises.shared_bias import SharedBias, estimate_shared_bias
+from maci2.premises.translation import (
     TranslationEstimate,
     TranslationSums,
     estimate_translation,
     translation_misfits,
     translation_sums,
 )
-from maci2.imu import ImuMeasurements, Rule
-from maci2.imu.rotation_rates import SIGNED_PERMUTATIONS
-from maci2.lie import se3, so3_exp, so3_log
 from maci2.types import NS, Array
 from maci2.vision import RelativePoses
 

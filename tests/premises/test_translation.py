@@ -5,10 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from estimation.premises.devices import device
 from helpers import chi_square_band, numerical_jacobian
-from maci2.estimation.premises.runs import runs_of
-from maci2.estimation.premises.translation import (
+from maci2.imu import preintegrate
+from maci2.imu.rotation_rates import SIGNED_PERMUTATIONS
+from maci2.premises.runs import runs_of
+from maci2.premises.translation import (
     BA,
     BG,
     UNKNOWNS,
@@ -22,8 +23,7 @@ from maci2.estimation.premises.translation import (
     estimate_translation,
     translation_sums,
 )
-from maci2.imu import preintegrate
-from maci2.imu.rotation_rates import SIGNED_PERMUTATIONS
+from premises.devices import device
 
 BIAS = np.array([0.02, -0.01, 0.03])
 

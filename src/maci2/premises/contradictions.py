@@ -12,19 +12,19 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import fdtri
 
-from maci2.estimation.premises.evidence import Premises, window_rate
-from maci2.estimation.premises.false_alarms import LEVEL
-from maci2.estimation.premises.live_channels import dead_channels
-from maci2.estimation.premises.sample_rate import SampleRate
-from maci2.estimation.premises.spreads import (
+from maci2.gaussian import squared_distance
+from maci2.imu import ImuMeasurements
+from maci2.lie import so3_log
+from maci2.premises.evidence import Premises, window_rate
+from maci2.premises.false_alarms import LEVEL
+from maci2.premises.live_channels import dead_channels
+from maci2.premises.sample_rate import SampleRate
+from maci2.premises.spreads import (
     STD_ACC_BIAS,
     STD_ACC_SCALE,
     STD_GYRO_SCALE,
     STD_TIME_OFFSET_S,
 )
-from maci2.gaussian import squared_distance
-from maci2.imu import ImuMeasurements
-from maci2.lie import so3_log
 from maci2.types import Array
 from maci2.vision.calibration_uncertainty import STD_LEVER, STD_ROTATION
 

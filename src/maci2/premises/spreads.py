@@ -1,7 +1,8 @@
-"""How far constants that were calibrated with care may be off: one table, a reason each.
+"""How far constants may be off: one table, a reason each.
 
-A stated constant is contradicted only beyond what its own measurement and this spread explain.
-Those of the camera (`STD_ROTATION`, `STD_LEVER`) are `vision.calibration_uncertainty`'s.
+A constant that was calibrated with care is contradicted only beyond what its own measurement and
+this spread explain. Priors of constants that are not known come last. Those of the camera
+(`STD_ROTATION`, `STD_LEVER`) are `vision.calibration_uncertainty`'s.
 """
 
 STD_TIME_OFFSET_S = 0.005
@@ -23,3 +24,10 @@ offset that data sheets of calibrated MEMS sensors allow."""
 STD_ACC_CLOCK_S = 0.001
 """Delay of an accelerometer against its gyroscope [s]: group delays of the two filters in one chip
 differ by less."""
+
+LEVER_ARM_STD = 1.0
+"""Prior of the extrinsic translation [m]: a camera sits within a metre or so of its IMU. It
+matters only where the motion says nothing about the translation."""
+
+OFFSET_STD_S = 0.05
+"""Prior of the time offset of camera and IMU [s], where it is to be estimated."""

@@ -6,7 +6,6 @@ it, since biases and gravity take it up.
 """
 
 from maci2.compile import kernel
-from maci2.estimation.premises.false_alarms import LEVEL
 from maci2.imu import ImuMeasurements
 from maci2.imu.repeated_values import (
     MIN_STUCK_S,
@@ -17,6 +16,7 @@ from maci2.imu.repeated_values import (
     stuck_axis,
 )
 from maci2.imu.saturated_values import LEAST_AT_END, saturation
+from maci2.premises.false_alarms import LEVEL
 from maci2.types import NS, Array
 
 

@@ -15,13 +15,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from maci2.estimation.premises.robust_covariance import robust_covariance
-from maci2.estimation.premises.robust_weights import cauchy_weights, inliers
-from maci2.estimation.premises.runs import Run
-from maci2.estimation.problem import LEVER_ARM_STD
 from maci2.gaussian import symmetrize
 from maci2.imu import ALPHA, BETA, GAMMA, ImuMeasurements, Preintegrated, Rule, preintegrate
 from maci2.lie.stacks import skew_stack
+from maci2.premises.robust_covariance import robust_covariance
+from maci2.premises.robust_weights import cauchy_weights, inliers
+from maci2.premises.runs import Run
+from maci2.premises.spreads import LEVER_ARM_STD
 from maci2.types import Array
 
 UNKNOWNS = 21

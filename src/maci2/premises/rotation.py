@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from maci2.estimation.premises.robust_covariance import robust_covariance
-from maci2.estimation.premises.robust_weights import inliers
-from maci2.estimation.premises.runs import Run
-from maci2.estimation.problem import OFFSET_STD_S
 from maci2.imu import GAMMA, ImuMeasurements, Rule, preintegrate
 from maci2.lie.stacks import so3_log_stack
+from maci2.premises.robust_covariance import robust_covariance
+from maci2.premises.robust_weights import inliers
+from maci2.premises.runs import Run
+from maci2.premises.spreads import OFFSET_STD_S
 from maci2.types import NS, Array, Mask
 
 SHIFT_S = 0.004

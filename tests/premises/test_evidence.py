@@ -5,16 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from estimation.premises.devices import device
 from helpers import chi_square_band
-from maci2.estimation.premises import (
+from maci2.lie import se3_exp, se3_inv
+from maci2.premises import (
     PremiseEvidence,
     contradictions,
     sample_rate,
     window_premises,
 )
-from maci2.estimation.premises import evidence as module
-from maci2.lie import se3_exp, se3_inv
+from maci2.premises import evidence as module
+from premises.devices import device
 
 QUARTER = np.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
 

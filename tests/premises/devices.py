@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from helpers import keyframe_stamps
-from maci2.estimation.premises import PremiseEvidence, Premises
 from maci2.imu import ImuMeasurements, datasheet_model
 from maci2.lie import se3_exp
+from maci2.premises import PremiseEvidence, Premises
 from maci2.simulation import SimulationConfig, simulate
 from maci2.types import Array
 from maci2.vision import RelativePoses, pose_noise, poses_from_truth
