@@ -21,14 +21,12 @@ from maci2.evaluation.rows import state_errors, windows_with_truth
 from maci2.ground_truth.audit_cache import cached_audit
 from maci2.ground_truth.states import truth_states
 from maci2.learn.imu.recipes import EUROC
-from maci2.learn.imu.recording_constants import Alignment, bias_prior
-from maci2.learn.imu.train import load_tracks
+from maci2.learn.imu.recording_bias import RecordingBias, bias_prior, recording_bias
 from maci2.pipeline.options import RunOptions, parse_vision
 from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.sensors import GroundTruth
 from maci2.types import GRAVITY_W, NS, Array
 
-CHUNK_S = 10.0
 WINDOW_S, STRIDE_S = 2.5, 1.25
 VIBRATION_SAMPLES = 101
 
@@ -38,13 +36,11 @@ Bias = tuple[Array, Array]
 
 @dataclass(frozen=True)
 class Known:
-    """One recording and its accelerometer bias, as both truths have it."""
+    """One recording, its audited truth and its bias."""
 
     name: str
-    kind: str
     truth: GroundTruth
-    published: Alignment
-    audited: Alignment
+    bias: RecordingBias
 
     @property
     def day(self) -> str:
@@ -54,35 +50,26 @@ class Known:
 
 def open_all(data: Path) -> list[Known]:
     """The recordings with their audits."""
-    names = sorted(EUROC.train + EUROC.tune)
     found = []
-    for track in load_tracks(EUROC, tuple(names), data):
-        inputs = open_inputs(
-            data / track.name, RunOptions(parse_vision("truth:1,1", "camera", None))
-        )
-        truth = cached_audit(inputs.recording).truth
-        chunk = (truth.stamps_ns - truth.stamps_ns[0]) // round(CHUNK_S * NS)
+    for name in sorted(EUROC.train + EUROC.tune):
+        options = RunOptions(parse_vision("truth:1,1", "camera", None))
+        truth = cached_audit(open_inputs(data / name, options).recording).truth
         bias = np.hstack([truth.bias_gyro, truth.bias_acc])
-        chunks = np.array([bias[chunk == number].mean(axis=0) for number in range(chunk[-1])])
-        audited = Alignment(bias.mean(axis=0), chunks, GRAVITY_W)
-        found.append(Known(track.name, track.kind, truth, track.alignment, audited))
+        found.append(Known(name, truth, recording_bias(truth.stamps_ns, bias)))
     return found
 
 
-def gaussian(others: list[Known], audited: bool) -> Bias:
-    """What training would expect of another recording."""
-    alignments = [one.audited if audited else one.published for one in others]
-    prior = bias_prior(alignments, [one.kind for one in others])
+def student(others: list[Known]) -> Bias:
+    """What training expects of another recording."""
+    prior = bias_prior([one.bias for one in others])
     return prior.mean_acc, prior.std_acc
 
 
-def student(others: list[Known]) -> Bias:
-    """Moments of Student's predictive distribution, which knows how few recordings there are."""
-    n = len(others)
-    means = np.array([one.audited.bias[3:] for one in others])
-    within = np.mean([one.audited.chunk_biases[:, 3:].var(axis=0) for one in others], axis=0)
-    widened = (1.0 + 1.0 / n) * (n - 1.0) / max(n - 3.0, 1.0)
-    return means.mean(axis=0), np.sqrt(widened * means.var(axis=0, ddof=1) + within)
+def gaussian(others: list[Known]) -> Bias:
+    """The same if the spread of so few were known."""
+    means = np.array([one.bias.mean[3:] for one in others])
+    within = np.mean([one.bias.wander[3:] for one in others], axis=0)
+    return means.mean(axis=0), np.sqrt(means.var(axis=0, ddof=1) + within)
 
 
 def scored(
@@ -115,10 +102,9 @@ def print_budget(data: Path, recordings: list[Known]) -> None:
     exact = np.full(3, 0.002)
     biases: dict[str, Callable[[Known], Bias | None]] = {
         "the bundled model's prior": lambda _: None,
-        "days left out, published truths": days_out(lambda others: gaussian(others, False)),
-        "days left out, audited truths": days_out(lambda others: gaussian(others, True)),
-        "days left out, audited, Student's": days_out(student),
-        "the recording's own bias known": lambda known: (known.audited.bias[3:], exact),
+        "days left out, Gaussian": days_out(gaussian),
+        "days left out, Student's": days_out(student),
+        "the recording's own bias known": lambda known: (known.bias.mean[3:], exact),
     }
     for vision, truth in (
         ("truth:0.05,0.003", ()),
@@ -142,7 +128,7 @@ def force_errors(data: Path, known: Known) -> dict[str, Array]:
     imu = open_inputs(data / known.name, options).recording.imu
     states = truth_states(imu, known.truth, known.name)
     acc = imu.acc[states.samples]
-    gyro = imu.gyro[states.samples] - known.audited.bias[:3]
+    gyro = imu.gyro[states.samples] - known.bias.mean[:3]
     rough = np.pad(np.diff(acc, n=2, axis=0) ** 2 / 6.0, ((1, 1), (0, 0)))
     mean = np.ones(VIBRATION_SAMPLES) / VIBRATION_SAMPLES
     vibration = np.stack([np.convolve(axis, mean, "same") for axis in rough.T], axis=1)

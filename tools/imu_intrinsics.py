@@ -3,7 +3,7 @@
     python tools/imu_intrinsics.py ROOT
 
 They are constants of the device, fitted jointly to the recordings that `euroc` is trained and tuned
-on, with biases and gravity of each recording beside them, and judged on the recording left out.
+on, with biases of each recording beside them, against audited ground truths, and judged on the recording left out.
 """
 
 import sys
@@ -19,7 +19,7 @@ from maci2.learn.imu.train import load_tracks
 from maci2.learn.imu.recipes import EUROC
 from maci2.learn.imu.training_windows import Track
 
-HORIZON_S, STRIDE_S = 1.0, 0.25
+HORIZON_S, STRIDE_S = 2.5, 0.5
 SCALE = np.repeat([0.002, 0.05], 3)
 """Rotation [rad] and velocity [m/s] errors of this size weigh alike."""
 
@@ -42,17 +42,17 @@ class Linear:
     """(m, 6, 27) derivative by the device's three matrices."""
 
     by_recording: Array
-    """(m, 6, 8) by biases and gravity."""
+    """(m, 6, 6) by biases."""
 
 
 def linearized(track: Track) -> Linear:
-    bias = track.alignment.bias
+    bias = track.own_bias.mean
     imu = datasheet_model(track.imu, track.noise)
     imu = replace(imu, gyro=imu.gyro - bias[:3], acc=imu.acc - bias[3:])
-    windows = integration_errors(imu, track.states, HORIZON_S, STRIDE_S, track.alignment.gravity_w)
+    windows = integration_errors(imu, track.audited.states, HORIZON_S, STRIDE_S)
     columns = [(moved - windows.e) / step for moved, step in _moved(track, imu)]
-    recording = np.concatenate([-windows.e_D_bias, windows.e_D_gravity], axis=2)
-    return Linear(windows.e[:, :6], np.stack(columns, axis=2)[:, :6], recording[:, :6])
+    by_bias = -windows.e_D_bias[:, :6]
+    return Linear(windows.e[:, :6], np.stack(columns, axis=2)[:, :6], by_bias)
 
 
 def _moved(track: Track, imu: ImuMeasurements) -> list[tuple[Array, float]]:
@@ -65,8 +65,7 @@ def _moved(track: Track, imu: ImuMeasurements) -> list[tuple[Array, float]]:
                 values = getattr(imu, changed).copy()
                 values[:, i] += step * getattr(imu, source)[:, j]
                 other = replace(imu, **{changed: values})
-                gravity_w = track.alignment.gravity_w
-                one = integration_errors(other, track.states, HORIZON_S, STRIDE_S, gravity_w)
+                one = integration_errors(other, track.audited.states, HORIZON_S, STRIDE_S)
                 found.append((one.e, step))
     return found
 
@@ -74,12 +73,12 @@ def _moved(track: Track, imu: ImuMeasurements) -> list[tuple[Array, float]]:
 def fit(recordings: list[Linear], part: slice) -> tuple[Array, Array]:
     """The device's entries and their standard deviations; robust (Cauchy), with a prior."""
     k = part.stop - part.start
-    x = np.zeros(k + 8 * len(recordings))
+    x = np.zeros(k + 6 * len(recordings))
     for _ in range(8):
         normal, right = np.zeros((len(x), len(x))), np.zeros(len(x))
         normal[range(k), range(k)] = PRIOR_STD[part] ** -2
         for number, one in enumerate(recordings):
-            own = np.r_[np.arange(k), k + 8 * number + np.arange(8)]
+            own = np.r_[np.arange(k), k + 6 * number + np.arange(6)]
             rows = np.concatenate([one.by_device[:, :, part], one.by_recording], axis=2)
             weight = _weights(one.e + rows @ x[own])
             normal[np.ix_(own, own)] += np.einsum("mi,mij,mik->jk", weight, rows, rows)
@@ -99,10 +98,10 @@ def _weights(residual: Array) -> Array:
 
 
 def remaining(one: Linear, part: slice, device: Array) -> tuple[float, float, Array]:
-    """rms of rotation and velocity once biases and gravity are fitted, and how these moved."""
+    """rms of rotation and velocity once biases are fitted, and how these moved."""
     e = one.e + one.by_device[:, :, part] @ device
     rows = one.by_recording
-    x = np.zeros(8)
+    x = np.zeros(6)
     for _ in range(8):
         squared = (((e + rows @ x) / SCALE) ** 2).sum(1)
         weight = (1.0 / (1.0 + squared / np.median(squared)))[:, None] / SCALE**2
@@ -110,7 +109,7 @@ def remaining(one: Linear, part: slice, device: Array) -> tuple[float, float, Ar
         x = -np.linalg.solve(normal, np.einsum("mi,mij,mi->j", weight, rows, e))
     e = e + rows @ x
     rms = [float(np.sqrt((e[:, p] ** 2).sum(1).mean())) for p in (slice(0, 3), slice(3, 6))]
-    return rms[0], rms[1], x[:6]
+    return rms[0], rms[1], x
 
 
 def main() -> None:
@@ -128,7 +127,7 @@ def main() -> None:
             seen = [other for other in data if other is not one]
             device = fit(seen, part)[0]
             rotation, velocity, moved = remaining(one, part, device)
-            found.append([1e3 * rotation, 1e3 * velocity, *(tracks[number].alignment.bias + moved)])
+            found.append([1e3 * rotation, 1e3 * velocity, *(tracks[number].own_bias.mean + moved)])
         rows = np.array(found)
         print(f"{name}: rotation {rows[:, 0]} mrad, velocity {rows[:, 1]} mm/s, "
               f"means {rows[:, 0].mean():.3f}, {rows[:, 1].mean():.2f}; spread of acc bias "

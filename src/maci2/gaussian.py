@@ -41,13 +41,13 @@ def square_root_information(covs: Array) -> Array:
     d = covs.shape[-1]
     stack: Array = np.ascontiguousarray(covs, dtype=np.float64).reshape(-1, d, d)
     roots = np.zeros_like(stack)
-    if not _square_roots(stack, roots):
+    if not square_roots(stack, roots):
         raise np.linalg.LinAlgError("a covariance is not positive definite")
     return roots.reshape(covs.shape)
 
 
 @kernel
-def _square_roots(covs: Array, roots: Array) -> bool:
+def square_roots(covs: Array, roots: Array) -> bool:
     """roots, which come as zeros, become L^-1, cov = L L^T; False where there is no such L."""
     n = covs.shape[1]
     L = np.zeros((n, n))
@@ -73,6 +73,27 @@ def _square_roots(covs: Array, roots: Array) -> bool:
     return True
 
 
+@kernel
+def squared_distance(error: Array, cov: Array, variance: float) -> float:
+    """error' (cov + variance I)^-1 error of one small matrix; NaN where that is not positive
+    definite."""
+    n = len(error)
+    total, root = np.empty((1, n, n)), np.zeros((1, n, n))
+    for i in range(n):
+        for j in range(n):
+            total[0, i, j] = cov[i, j]
+        total[0, i, i] += variance
+    if not square_roots(total, root):
+        return np.nan
+    square = 0.0
+    for i in range(n):
+        white = 0.0
+        for j in range(n):
+            white += root[0, i, j] * error[j]
+        square += white * white
+    return square
+
+
 def nees(errors: Array, covs: Array) -> Array:
     """Normalised error squared e^T cov^-1 e, (..., d) and (..., d, d) -> (...).
 
@@ -80,3 +101,14 @@ def nees(errors: Array, covs: Array) -> Array:
     """
     solved = np.linalg.solve(covs, errors[..., None])[..., 0]
     return np.einsum("...i,...i->...", errors, solved)
+
+
+def predictive_variance(seen: Array) -> float:
+    """Variance to expect of each number of a further row, from n rows (n, d) of numbers that spread
+    alike: that of Student's distribution, which knows that mean and spread come from few rows."""
+    n, d = seen.shape
+    dof = d * (n - 1)
+    if dof < 3:
+        raise ValueError(f"{n} rows of {d}: too few to say how far they spread.")
+    pooled = float(seen.var(axis=0, ddof=1).mean())
+    return pooled * (1.0 + 1.0 / n) * dof / (dof - 2.0)

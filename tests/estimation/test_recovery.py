@@ -251,8 +251,9 @@ def test_a_general_solver_finds_the_same_initialization_and_covariance(sphere):
     result = initialize(window.imu, window.vision, window.truth.T_b_c, config)
     assert result.report.inflation == 1.0
     reference = Reference(window, result.state, False, config)
-    assert_same_optimum(reference, result.report)
-    assert_same_covariance(reference, result.posterior)
+    # The reference integrates the samples at the bias found, the solver near it: RELINEARIZE_ABOVE.
+    assert_same_optimum(reference, result.report, atol=5e-6, rtol=1e-6)
+    assert_same_covariance(reference, result.posterior, share=1e-4)
 
 
 def test_a_general_solver_finds_the_same_calibration_and_covariance():

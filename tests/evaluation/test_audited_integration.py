@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ground_truth.faulty_truths import FAULTY, PUBLISHED, exact_truth, loud, recording_with
-from maci2.evaluation.audited_integration import audited_windows
+from maci2.evaluation.audited_integration import audited_states, audited_windows
 from maci2.evaluation.imu_predictors import Predictor
 from maci2.evaluation.imu_report import PARTS, imu_report
 from maci2.evaluation.integration_errors import NO_LABEL_NOISE
@@ -27,9 +27,14 @@ def unbiased(recording):
     return replace(sheet, gyro=sheet.gyro - at.bias_gyro, acc=sheet.acc - at.bias_acc)
 
 
+def windows_of(recording, truth, horizon_s):
+    states = audited_states(recording.imu, recording.rig.imu, truth, recording.name)
+    return audited_windows(states, horizon_s)
+
+
 def scores(recording, truth, horizon_s, factor=1.0):
     """NEES per degree of freedom by part, of samples said to be noisier by a factor."""
-    windows = audited_windows(recording, truth, horizon_s)
+    windows = windows_of(recording, truth, horizon_s)
     imu = unbiased(recording)
     imu = replace(imu, var_gyro=factor * imu.var_gyro, var_acc=factor * imu.var_acc)
     errors = windows.errors(imu)
@@ -45,7 +50,7 @@ def audited():
 
 def test_windows_have_the_horizon_in_the_mean_and_end_at_audited_states(audited):
     recording, truth = audited
-    windows = audited_windows(recording, truth, 0.25)
+    windows = windows_of(recording, truth, 0.25)
     dt = windows.errors(unbiased(recording)).dt
     assert dt.mean() == pytest.approx(0.25, abs=0.002)
     ends_ns = recording.imu.stamps_ns[windows.states.samples[windows.last]]
@@ -54,7 +59,7 @@ def test_windows_have_the_horizon_in_the_mean_and_end_at_audited_states(audited)
 
 def test_less_of_the_samples_error_shows_over_shorter_windows(audited):
     def shown(horizon_s):
-        return np.abs(np.linalg.eigvals(audited_windows(*audited, horizon_s).seen)).mean()
+        return np.abs(np.linalg.eigvals(windows_of(*audited, horizon_s).seen)).mean()
 
     assert shown(0.2) < shown(1.0) < 1.0 + 1e-6
 

@@ -13,7 +13,7 @@ from ground_truth.faulty_truths import (
 from maci2.estimation import SolverConfig, initialize
 from maci2.estimation.imu_gains import imu_gains
 from maci2.evaluation.metrics import SCORES, initialization_errors
-from maci2.evaluation.shared_noise import _composed, motion_derivatives, shared_noise
+from maci2.evaluation.shared_noise import composed_noise, motion_derivatives, shared_noise
 from maci2.evaluation.truth_noise import truth_noise
 from maci2.ground_truth.audit import audit_ground_truth
 from maci2.imu import datasheet_model, preintegrate
@@ -39,7 +39,8 @@ def test_noise_of_steps_adds_up_to_that_of_the_whole(exact):
     stamps_ns = recording.imu.stamps_ns[200:262:20]
     steps = preintegrate(sheet, stamps_ns, *bias)
     whole = preintegrate(sheet, stamps_ns[[0, -1]], *bias).cov[0]
-    found = _composed(truth_at(truth, stamps_ns, GAP_S), steps.cov, 0, len(stamps_ns) - 1)
+    chain, ends = truth_at(truth, stamps_ns, GAP_S), np.array([0, len(stamps_ns) - 1])
+    found = composed_noise(chain, steps.cov, ends[:1], ends[1:])[0]
     scale = np.sqrt(np.diag(whole))
     np.testing.assert_allclose(
         found / np.outer(scale, scale), whole / np.outer(scale, scale), atol=0.01
@@ -56,7 +57,7 @@ def measured(R_a, v_a, p_a, R_b, v_b, p_b, dt):
 
 def test_derivatives_of_motion_are_those_of_differences(exact):
     truth = truth_at(exact[1], exact[0].imu.stamps_ns[[100, 156]], GAP_S)
-    D = motion_derivatives(truth, 0, 1)
+    D = motion_derivatives(truth, np.array([0]), np.array([1]))[0]
     dt = (truth.stamps_ns[1] - truth.stamps_ns[0]) / NS
     ends = [(T[:3, :3], v, T[:3, 3]) for T, v in zip(truth.Ts_w_b, truth.v_w, strict=True)]
     at = measured(*ends[0], *ends[1], dt)

@@ -6,7 +6,7 @@ import pytest
 from ground_truth.faulty_truths import FAULTY, exact_truth, recording_with
 from maci2.datasets import write_euroc
 from maci2.experiments.truth_task import ROWS_HZ, TruthTask, run_truth, truth_findings
-from maci2.ground_truth.agreement import agreement
+from maci2.ground_truth.agreement import compare_with_published
 from maci2.sensors import GroundTruth
 
 
@@ -39,7 +39,10 @@ def test_agreement_finds_a_clock_and_ignores_the_choice_of_a_world(recording):
     Ts_w_b[:, :3, 3] = (Ts_w_b[:, :3, 3] - 0.008 * truth.v_w) @ R.T + 3.0
     nothing = np.full((len(truth), 3), np.nan)
     late = GroundTruth(truth.stamps_ns, Ts_w_b, nothing, nothing, nothing)
-    free, fixed = (agreement(truth, late, aligned) for aligned in (True, False))
+    few = late.part(np.arange(len(late)) < 50)
+    (compared,) = compare_with_published(truth, {"late": late, "too short": few})
+    free, fixed = compared.shifted, compared.fixed
+    assert compared.sentence().endswith("with its positions taken 8.0 ms earlier")
     assert free.late_s == pytest.approx(0.008, abs=2e-4)
     assert free.position_m < 1e-4 < fixed.position_m
     assert max(free.rotation_deg, fixed.rotation_deg) < 0.2

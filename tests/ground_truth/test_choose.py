@@ -96,7 +96,7 @@ def test_covariance_of_a_pair_is_that_of_the_whole_chain(faulty):
     cov = truth.covariance
     i, j = 40, 52
     # What the states at i and j share through constants and chain, by conditioning step by step.
-    joint = cov.pairs(int(cov.stamps_ns[i]), cov.stamps_ns[[i, i + 1, j]])
+    joint = cov.pairs(np.full(3, i), np.array([i, i + 1, j]))
     assert np.allclose(joint[0, :15, 15:], cov.states[i], rtol=1e-6, atol=1e-15)
     assert np.allclose(joint[1, :15, 15:], cov.neighbours[i], rtol=1e-6, atol=1e-12)
     assert np.linalg.eigvalsh(joint[2]).min() > -1e-12

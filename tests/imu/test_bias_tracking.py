@@ -133,4 +133,6 @@ def test_a_shift_is_learned_from_three_recordings_on():
     assert (shift_of(seen[:2]).std == STD_UNKNOWN).all()
     found = shift_of(seen)
     np.testing.assert_allclose(found.mean, 2e-3)
-    np.testing.assert_allclose(found.std**2, 1e-6 * 4.0 / 3.0 + STD_INSTABILITY**2)
+    # Nine numbers about three means: Student's distribution with six degrees of freedom.
+    variance = 1e-6 * (4.0 / 3.0) * (6.0 / 4.0)
+    np.testing.assert_allclose(found.std**2, variance + STD_INSTABILITY**2)

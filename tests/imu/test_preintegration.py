@@ -23,7 +23,7 @@ from helpers import (
     numerical_jacobian,
 )
 from maci2.gaussian import nees
-from maci2.imu import ALPHA, BETA, GAMMA, preintegrate
+from maci2.imu import ALPHA, BETA, GAMMA, integrate_between, preintegrate
 from maci2.imu.preintegration_arrays import preintegrate_arrays
 from maci2.imu.preintegration_kernels import preintegrate_segments
 from maci2.lie import skew, so3_exp, so3_log
@@ -251,7 +251,7 @@ def test_all_segments_at_once_with_numpy_equal_the_compiled_kernel(rule, motion)
     biases = np.linspace(-0.2, 0.3, 6 * (len(stamps_ns) - 1)).reshape(-1, 6)
     arguments = (
         imu.stamps_ns, imu.gyro, imu.acc, imu.var_gyro, imu.var_acc, imu.cov_0,
-        stamps_ns[:-1], stamps_ns[1:], biases, rule == "midpoint",
+        stamps_ns[:-1], stamps_ns[1:], biases, rule == "midpoint", False,
     )  # fmt: skip
     of_arrays, of_kernel = preintegrate_arrays(*arguments), preintegrate_segments(*arguments)
     for values, expected in zip(of_arrays, of_kernel, strict=True):
@@ -262,7 +262,19 @@ def test_no_segments_at_once_with_numpy_give_empty_arrays_as_the_compiled_kernel
     imu, no_ns = samples("zero"), np.zeros(0, np.int64)
     arguments = (
         imu.stamps_ns, imu.gyro, imu.acc, imu.var_gyro, imu.var_acc, imu.cov_0,
-        no_ns, no_ns, np.zeros((0, 6)), True,
+        no_ns, no_ns, np.zeros((0, 6)), True, False,
     )  # fmt: skip
     of_arrays, of_kernel = preintegrate_arrays(*arguments), preintegrate_segments(*arguments)
     assert [values.shape for values in of_arrays] == [values.shape for values in of_kernel]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_rotations_alone_are_those_of_the_whole_integration(rule):
+    imu = samples(cov_0=some_covariance(5))
+    stamps_ns = imu.stamps_ns[[0, 60, 61, 190]] + 1_234_567
+    bias = np.array([0.1, -0.2, 0.05])
+    pre = preintegrate(imu, stamps_ns, bias, rule=rule)
+    alone = integrate_between(imu, stamps_ns, bias, np.zeros(3), rule, rotations_only=True)
+    np.testing.assert_array_equal(alone.gamma, pre.gamma)
+    np.testing.assert_allclose(alone.D_bg[:, GAMMA], pre.D_bg[:, GAMMA], rtol=1e-12, atol=1e-16)
+    np.testing.assert_allclose(alone.cov[:, GAMMA, GAMMA], pre.cov[:, GAMMA, GAMMA], rtol=1e-12)

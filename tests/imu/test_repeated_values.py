@@ -3,7 +3,12 @@
 import numpy as np
 import pytest
 
-from maci2.imu.repeated_values import MOST_HELD, held_share, runs_of_equal, stuck_axis
+from maci2.imu.repeated_values import (
+    MOST_HELD,
+    held_share,
+    runs_of_equal,
+    stuck_axis,
+)
 
 RATE_HZ = 200.0
 

@@ -1,26 +1,34 @@
-"""Errors that last for seconds: found in corrections, covered by what is handed out."""
+"""Errors of visual orientation that last for seconds: followed, found, covered."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from maci2.chain import States
 from maci2.evaluation.track_errors import track_errors
-from maci2.lie import se3_exp, so3_exp
+from maci2.gaussian import nees
+from maci2.lie import so3_exp, so3_log
 from maci2.tracking import SmootherConfig, track
-from maci2.tracking.slow_errors import SlowFactors, correction
+from maci2.tracking.slow_errors import ERROR, TIME_CONSTANT_S, wobble_step
+from maci2.tracking.track import Tracker
 from tracking_cases import simulated_ride
 
+NOISE = (0.006, 0.0004)
+"""Of relative poses [deg, m]: good images, which a slow error shows against."""
 
-def slowly_wrong(ride, std_rate: float, lasting_s: float, seed: int):
-    """The ride with rotations that are wrong by a rate which lasts for seconds [rad/s]."""
-    rng, Ts = np.random.default_rng(seed), ride.vision.Ts_ck_ck1.copy()
-    kept, rate = np.exp(-0.2 / lasting_s), std_rate * rng.standard_normal(3)
-    for k in range(len(Ts)):
-        rate = kept * rate + np.sqrt(1.0 - kept**2) * std_rate * rng.standard_normal(3)
-        Ts[k] = se3_exp(np.concatenate([np.zeros(3), 0.2 * rate])) @ Ts[k]
-    return replace(ride, vision=replace(ride.vision, Ts_ck_ck1=Ts))
+
+def wobbling(ride, std_deg: float, seed: int):
+    """The ride as vision sees it that rotates slowly against the body."""
+    rng, vision = np.random.default_rng(seed), ride.vision
+    w = np.concatenate([rng.standard_normal(3), rng.standard_normal(3) / TIME_CONSTANT_S])
+    Ts_b_seen = np.tile(np.eye(4), (len(vision), 1, 1))
+    for k, dt in enumerate([0.0, *np.diff(vision.stamps_ns) / 1e9]):
+        by_w, noise = wobble_step(dt)
+        w = by_w @ w + np.linalg.cholesky(noise + 1e-18 * np.eye(6)) @ rng.standard_normal(6)
+        Ts_b_seen[k, :3, :3] = so3_exp(np.deg2rad(std_deg) * w[:3])
+    Ts_c_seen = np.linalg.inv(ride.T_b_c) @ Ts_b_seen @ ride.T_b_c
+    Ts = np.linalg.inv(Ts_c_seen[:-1]) @ vision.Ts_ck_ck1 @ Ts_c_seen[1:]
+    return replace(ride, vision=replace(vision, Ts_ck_ck1=Ts))
 
 
 def tracked(ride, **choices):
@@ -32,43 +40,59 @@ def tracked(ride, **choices):
 
 @pytest.fixture(scope="module")
 def ride():
-    return simulated_ride(31, duration_s=40.0)
+    return simulated_ride(31, duration_s=40.0, noise=NOISE)
 
 
 def test_a_consistent_estimate_keeps_its_covariance(ride):
-    factors = tracked(ride)[0].slow_factors
-    assert factors.vertical < 1.6
-    assert factors.gyro_bias < 1.6
+    found = tracked(ride)[0]
+    assert found.slow_error_deg < 0.03
+    assert found.slow_spread.max() < 1.2
 
 
-def test_rotations_that_are_wrong_for_seconds_widen_the_gyroscope_bias(ride):
-    wrong = slowly_wrong(ride, 0.004, 3.0, seed=1)
+def test_a_slow_error_is_found_and_widens_vertical_and_gyroscope_bias(ride):
+    wrong = wobbling(ride, 0.2, seed=1)
     found, errors = tracked(wrong)
     _, unwidened = tracked(wrong, adapt_visual_noise=False)
-    assert found.slow_factors.gyro_bias > 1.5
-    assert errors.nees["gyro_bias"] < 0.6 * unwidened.nees["gyro_bias"]
+    assert 0.1 < found.slow_error_deg < 0.4
+    for part in ("gravity", "gyro_bias"):
+        assert errors.nees[part] < 0.5 * unwidened.nees[part]
+        assert errors.nees[part] < 2.5
 
 
-def test_a_correction_is_the_carried_state_less_the_estimated_one():
-    rng = np.random.default_rng(2)
-    step = 1e-4 * rng.standard_normal(15)
-    T_w_b = se3_exp(rng.standard_normal(6))
-    state = States(T_w_b[None], *(rng.standard_normal((1, 3)) for _ in range(3)))
-    moved = T_w_b.copy()
-    moved[:3, :3] = T_w_b[:3, :3] @ so3_exp(step[0:3])
-    moved[:3, 3] += step[6:9]
-    carried = States(
-        moved[None], state.v_w + step[3:6], state.bias_gyro + step[9:12], state.bias_acc + step[12:]
-    )
-    np.testing.assert_allclose(correction(carried, state), step, atol=1e-12)
+def last_state(ride):
+    """Orientation, biases and joint covariance of slow errors at the end of a ride, with the
+    stated noise."""
+    tracker = Tracker(ride.T_b_c, ride.walks, SmootherConfig(adapt_visual_noise=False))
+    for k in range(1, len(ride.vision)):
+        tracker.advance(ride.imu, ride.vision, k, "")
+    assert tracker.smoother is not None
+    state, _ = tracker.smoother.latest
+    biases = np.concatenate([state.bias_gyro[0], state.bias_acc[0]])
+    return state.Ts_w_b[0, :3, :3], biases, tracker.smoother._slow._joint[ERROR, ERROR]
 
 
-def test_a_wider_covariance_leaves_velocity_and_position_as_they_are():
-    A = np.random.default_rng(0).standard_normal((2, 15, 15))
-    cov = A @ np.swapaxes(A, 1, 2)
-    wide = SlowFactors(4.0, 9.0).covered(cov)
-    np.testing.assert_allclose(wide[:, 0:3, 0:3], 4.0 * cov[:, 0:3, 0:3])
-    np.testing.assert_allclose(wide[:, 9:12, 9:12], 9.0 * cov[:, 9:12, 9:12])
-    np.testing.assert_allclose(wide[:, 12:15, 12:15], 4.0 * cov[:, 12:15, 12:15])
-    np.testing.assert_array_equal(wide[:, 3:9, 3:9], cov[:, 3:9, 3:9])
-    assert np.linalg.eigvalsh(wide).min() > 0.0
+def test_what_a_slow_error_does_to_the_estimate_has_the_covariance_that_is_followed():
+    std_deg, squares = 0.01, []
+    for seed in range(10):
+        ride = simulated_ride(40 + seed, duration_s=8.0, noise=NOISE)
+        R_w_b, biases, _ = last_state(ride)
+        R_w_moved, moved, unit = last_state(wobbling(ride, std_deg, seed))
+        cov = np.deg2rad(std_deg) ** 2 * unit
+        parts = (
+            (so3_log(R_w_b.T @ R_w_moved), cov[0:3, 0:3]),
+            ((moved - biases)[:3], cov[9:12, 9:12]),
+            ((moved - biases)[3:], cov[12:15, 12:15]),
+        )
+        squares.append([float(nees(apart, part)) / 3.0 for apart, part in parts])
+    # Thirty squares of standard normal numbers each: standard deviation of their mean 0.26.
+    mean = np.mean(squares, axis=0)
+    assert ((mean > 0.4) & (mean < 1.8)).all(), mean
+
+
+def test_the_process_is_stationary_and_two_steps_are_one():
+    stationary = np.diag([1.0] * 3 + [TIME_CONSTANT_S**-2] * 3)
+    once, noise = wobble_step(0.4)
+    half, half_noise = wobble_step(0.2)
+    np.testing.assert_allclose(once @ stationary @ once.T + noise, stationary, atol=1e-15)
+    np.testing.assert_allclose(half @ half, once, atol=1e-15)
+    np.testing.assert_allclose(half @ half_noise @ half.T + half_noise, noise, atol=1e-15)

@@ -17,7 +17,7 @@ class FirstAnswer:
     """Time that one command took, in a process of its own."""
 
     command: str
-    """Command as it would be typed."""
+    """Command as it would be typed beside the recording."""
 
     cold_s: float
     """Processor time with an empty cache, of the command and of the workers it waited for [s]."""
@@ -42,7 +42,8 @@ def first_answers(recording: Path) -> Iterator[FirstAnswer]:
         yield FirstAnswer("compile", cold_s, _run(("compile",), full)[0], wall_s)
         for i, command in enumerate(commands):
             cold_s, wall_s = _run(command, Path(folder) / str(i))
-            yield FirstAnswer(" ".join(command), cold_s, _run(command, full)[0], wall_s)
+            typed = " ".join(command).replace(str(recording), recording.resolve().name)
+            yield FirstAnswer(typed, cold_s, _run(command, full)[0], wall_s)
 
 
 def _run(command: tuple[str, ...], cache: Path) -> tuple[float, float]:

@@ -34,7 +34,7 @@ from maci2.benchmarks.vision_speed import (
 from maci2.errors import OptionError
 from maci2.estimation import SolverConfig, initialize
 from maci2.estimation.initial_guess import start_values
-from maci2.estimation.levenberg_marquardt import Unknowns, Variables, optimize
+from maci2.estimation.levenberg_marquardt import DECREMENT, Unknowns, Variables, optimize
 from maci2.estimation.rotation_alignment import align_rotations
 from maci2.estimation.solve import joint_measurements, joint_priors
 from maci2.imu import ImuMeasurements, datasheet_model, preintegrate
@@ -230,7 +230,7 @@ def _joint_solve(problem: Problem) -> Callable[[], Any]:
     measurements = joint_measurements(problem.vision, pre, CONFIG, 1.0)
     priors = joint_priors(prior, CONFIG)
     unknowns = Unknowns(False, True, True, False, False)
-    return lambda: optimize(measurements, priors, unknowns, start, 50, False)[0]
+    return lambda: optimize(measurements, priors, unknowns, start, 50, DECREMENT, False)[0]
 
 
 def _start(problem: Problem) -> Variables:

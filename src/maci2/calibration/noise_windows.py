@@ -94,7 +94,7 @@ def _joint(
     chain = TruthCovariance(stamps_ns, *known)
     P = np.zeros((len(first), 2 * s + len(posterior.free), 2 * s + len(posterior.free)))
     P[:, :s, :s], P[:, s : 2 * s, s : 2 * s] = posterior.states[first], posterior.states[last]
-    P[:, :s, s : 2 * s] = [chain.between(int(k), int(k) + steps) for k in first]
+    P[:, :s, s : 2 * s] = chain.between(first, last)
     P[:, :s, 2 * s :] = posterior.with_border[first]
     P[:, s : 2 * s, 2 * s :] = posterior.with_border[last]
     upper = np.triu(np.ones(P.shape[1:], dtype=bool), 1)

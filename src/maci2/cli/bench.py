@@ -68,10 +68,10 @@ def _first_answers(recording: Path | None) -> dict[str, Any]:
             answers.append(answer)
             on_progress(f"measured: {answer.command}", 0, 0)
     print_table(
-        "processor time to the answer [s]",
-        ("command", "empty cache", "full cache", "empty cache, wall"),
+        "processor time to the answer with an empty and a full compile cache, and wall time [s]",
+        ("command", "empty", "full", "wall, empty"),
         [
-            (a.command, *(number(s, 1) for s in (a.cold_s, a.warm_s, a.cold_wall_s)))
+            (a.command, *(number(s, 2) for s in (a.cold_s, a.warm_s, a.cold_wall_s)))
             for a in answers
         ],
     )

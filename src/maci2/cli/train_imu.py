@@ -22,9 +22,7 @@ def train_imu(
     ] = None,
     model: Annotated[
         str,
-        typer.Option(
-            help="separated, paper, two-ended, airimu, paramnet, datasheet or temperature"
-        ),
+        typer.Option(help="separated, paper, airimu, paramnet, datasheet or temperature"),
     ] = "separated",
     train: Annotated[
         list[str] | None, typer.Option(help="recording to train on; give several times")
@@ -33,8 +31,10 @@ def train_imu(
         list[str] | None, typer.Option(help="held-out recording to tune uncertainties on")
     ] = None,
     leave_out: Annotated[
-        str | None,
-        typer.Option(help="recording of the recipe to do without, for cross-validation"),
+        list[str] | None,
+        typer.Option(
+            help="recording of the recipe to do without, for cross-validation; give several times"
+        ),
     ] = None,
     work: Annotated[
         Path | None,
@@ -74,8 +74,7 @@ def train_imu(
             f"{recipe}: no such recipe ({', '.join(RECIPES)}); for your own recordings give "
             "--train and --tune."
         )
-    if leave_out is not None:
-        chosen = chosen.without(leave_out)
+    chosen = chosen.without(leave_out or ())
     path = output or Path(f"{recipe}.onnx" if model == "separated" else f"{recipe}-{model}.onnx")
     config = training_config(seed, epochs, held_out_epochs)
     folder = work or path.with_suffix(".training")

@@ -38,6 +38,7 @@ def truth(
     estimated together with all states of the IMU.
     """
     from maci2.files import require_new_folder
+    from maci2.ground_truth.agreement import compare_with_published
     from maci2.ground_truth.audit import audit_ground_truth
     from maci2.ground_truth.audit_files import audit_record, require_outside, write_audit
 
@@ -45,15 +46,18 @@ def truth(
     require_new_folder(output)
     recording = opening.open(sequence)
     audit = audit_ground_truth(recording, source)
-    record = audit_record(audit)
+    compared = compare_with_published(audit.truth, recording.truths)
+    record = audit_record(audit, compared)
     for finding in audit.findings:
         typer.echo(f"{finding.what}: {finding.text}")
+    for one in compared:
+        typer.echo(one.sentence())
     median = record["median_std"]
     typer.echo(
         f"{record['rows']} states, typically {median['rotation_deg']:.3f} deg, "
         f"{1e3 * median['velocity']:.1f} mm/s, {1e3 * median['position']:.1f} mm (1 sigma)"
     )
-    write_audit(audit, output)
+    write_audit(audit, output, compared)
     write_json(json, record)
     typer.echo(f"wrote {output}")
     if report is not None:

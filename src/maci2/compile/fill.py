@@ -20,9 +20,9 @@ Progress = Callable[[str, int, int], None]
 
 JOBS = {
     "initialize": ("maci2.pipeline.rehearsals:initialize_once", 17),
-    "calibrate": ("maci2.pipeline.rehearsals:calibrate_once", 23),
-    "chain": ("maci2.pipeline.rehearsals:smooth_once", 24),
-    "baselines": ("maci2.experiments.rehearsals:compare_once", 26),
+    "calibrate": ("maci2.pipeline.rehearsals:calibrate_once", 26),
+    "chain": ("maci2.pipeline.rehearsals:smooth_once", 26),
+    "baselines": ("maci2.experiments.rehearsals:compare_once", 28),
     "render": ("maci2.pipeline.rehearsals:render_once", 2),
     "odometry": ("maci2.pipeline.rehearsals:track_once", 8),
     "train": ("maci2.learn.imu.rehearsals:train_once", 10),

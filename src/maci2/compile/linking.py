@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from numba.core import types
 from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
-from numba.core.compiler import Compiler, DefaultPassBuilder, Flags
+from numba.core.compiler import Compiler, Flags
 from numba.core.compiler_machinery import PassManager
 from numba.core.cpu import CPUContext
 from numba.core.dispatcher import _FunctionCompiler  # type: ignore[attr-defined]
@@ -27,11 +27,10 @@ from numba.core.target_extension import (
     target_override,
     target_registry,
 )
-from numba.core.typed_passes import NativeLowering
 from numba.core.typing.context import Context as TypingContext
 
-from maci2.compile.lowering import PartLowering
 from maci2.compile.references import References
+from maci2.compile.steps import part_steps
 
 TARGET = "maci2-part"
 """Name under which numba finds how functions below a kernel are compiled."""
@@ -182,13 +181,8 @@ class PartCompiler(Compiler):
         self.state.flags = PartFlags(self.state.flags)
 
     def define_pipelines(self) -> list[PassManager]:
-        """Numba's steps, with a lowering of their own."""
-        standard = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        steps = PassManager("maci2")
-        for step, description in standard.passes:
-            steps.add_pass(PartLowering if step is NativeLowering else step, description)
-        steps.finalize()
-        return [steps]
+        """What is done with a function, one step after another."""
+        return [part_steps(self.state)]
 
 
 class NumbaPart(CPUDispatcher):

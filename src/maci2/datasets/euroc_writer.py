@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import scipy
 import yaml
-from scipy.spatial.transform import Rotation
 
 from maci2.errors import DatasetError
 from maci2.files import whole_folder, write_atomically
@@ -65,7 +65,7 @@ def _imu_csv(imu: ImuSamples) -> str:
 
 def truth_csv(truth: GroundTruth) -> str:
     """A ground truth as the text of EuRoC's data.csv."""
-    rotations = Rotation.from_matrix(truth.Ts_w_b[:, :3, :3])
+    rotations = scipy.spatial.transform.Rotation.from_matrix(truth.Ts_w_b[:, :3, :3])
     quats_wxyz = rotations.as_quat()[:, [3, 0, 1, 2]]
     p_w_b = truth.Ts_w_b[:, :3, 3]
     columns = np.hstack([p_w_b, quats_wxyz, truth.v_w, truth.bias_gyro, truth.bias_acc])

@@ -138,22 +138,25 @@ def inverse_blocks(A: Array, B: Array, C: Array, D: Array) -> tuple[Array, Array
     forward_eliminate(D, inverse_D)
     back_eliminate(D, inverse_D)
     # Inverse over keyframe k + 1 and the border, which keyframe k leans on.
-    later = np.zeros((BLOCK + border, BLOCK + border))
+    size = BLOCK + border
+    later = np.zeros((size, padded(size)))
     for i in range(border):
         for j in range(border):
             later[BLOCK + i, BLOCK + j] = inverse_D[i, j]
-    own, gain = np.empty((BLOCK, BLOCK)), np.empty((BLOCK, BLOCK + border))
+    root, rows = np.empty((BLOCK, padded(BLOCK))), np.zeros((BLOCK, padded(BLOCK + size)))
     for k in range(n - 1, -1, -1):
         for i in range(BLOCK):
+            for c in range(root.shape[1]):
+                root[i, c] = 1.0 if c == i else 0.0
+        forward_eliminate(A[k], root)
+        for i in range(BLOCK):
             for c in range(BLOCK):
-                own[i, c] = 1.0 if c == i else 0.0
-                gain[i, c] = B[k, i, c]
+                rows[i, c] = root[i, c]
+                rows[i, BLOCK + c] = B[k, i, c]
             for c in range(border):
-                gain[i, BLOCK + c] = C[k, i, c]
-        forward_eliminate(A[k], own)
-        back_eliminate(A[k], own)
-        back_eliminate(A[k], gain)
-        _lean(own, gain, later)
+                rows[i, 2 * BLOCK + c] = C[k, i, c]
+        back_eliminate(A[k], rows)
+        _lean(rows, later)
         for i in range(BLOCK):
             for j in range(BLOCK):
                 inverse_A[k, i, j] = later[i, j]
@@ -161,23 +164,23 @@ def inverse_blocks(A: Array, B: Array, C: Array, D: Array) -> tuple[Array, Array
 
 
 @kernel(fastmath={"contract"})
-def _lean(own: Array, gain: Array, later: Array) -> None:
-    """Put keyframe k in the place of keyframe k + 1 in `later`.
+def _lean(rows: Array, later: Array) -> None:
+    """Put keyframe k in the place of keyframe k + 1 in `later`, given rows = [own | gain].
 
     Its block is own + gain later gain', and -gain later is what ties it to the border.
     """
-    size = later.shape[0]
-    cross = np.zeros((BLOCK, size))
+    size, columns = later.shape
+    cross = np.zeros((BLOCK, columns))
     for i in range(BLOCK):
         for k in range(size):
-            f = gain[i, k]
-            for c in range(size):
+            f = rows[i, BLOCK + k]
+            for c in range(columns):
                 cross[i, c] -= f * later[k, c]
     for i in range(BLOCK):
         for j in range(i + 1):
-            total = own[i, j]
+            total = rows[i, j]
             for c in range(size):
-                total -= cross[i, c] * gain[j, c]
+                total -= cross[i, c] * rows[j, BLOCK + c]
             later[i, j] = later[j, i] = total
         for c in range(BLOCK, size):
             later[i, c] = later[c, i] = cross[i, c]

@@ -5,6 +5,7 @@ where gravity and velocity stay within their limits with nothing stated believed
 would matter would have shown.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,7 +81,10 @@ def freed_contradictions(freed: FreedConstants, offset_free: bool) -> list[str]:
 
 def _cov_lever_arm(T_b_c: Array, cov: Array) -> Array:
     """(3, 3) covariance of the position, from that of a left difference [rho, phi]."""
-    J = np.hstack([np.eye(3), -skew(np.ascontiguousarray(T_b_c[:3, 3]))])
+    x, y, z = T_b_c[:3, 3].tolist()
+    J = np.array(
+        ((1.0, 0.0, 0.0, 0.0, z, -y), (0.0, 1.0, 0.0, -z, 0.0, x), (0.0, 0.0, 1.0, y, -x, 0.0))
+    )
     return np.asarray(J @ cov @ J.T)
 
 
@@ -94,11 +98,12 @@ def unconfirmed_by_window(
             "been seen"
         ]
     gravity, cov_gravity = freed.state.gravity_c0, freed.posterior.gravity_c0
-    across, along = skew(gravity) @ state.gravity_c0, gravity @ state.gravity_c0
-    moved_deg = np.rad2deg(np.arctan2(np.sqrt(across @ across), along))
-    moved = np.sqrt(np.mean(np.sum((freed.state.velocity_b - state.velocity_b) ** 2, axis=1)))
-    found_deg = admitted(float(moved_deg), float(np.rad2deg(direction_std(gravity, cov_gravity))))
-    found = admitted(float(moved), velocity_rms(freed.posterior))
+    across = skew(gravity) @ state.gravity_c0
+    moved_deg = math.degrees(math.atan2(math.hypot(*across), gravity @ state.gravity_c0))
+    faster = freed.state.velocity_b - state.velocity_b
+    moved = math.sqrt(np.vdot(faster, faster) / len(faster))
+    found_deg = admitted(moved_deg, math.degrees(direction_std(gravity, cov_gravity)))
+    found = admitted(moved, velocity_rms(freed.posterior))
     return _reasons("the window alone", found_deg, found, gravity_deg, velocity)
 
 
@@ -111,7 +116,7 @@ def unconfirmed_by_recording(
     R_c_b = state.T_b_c[:3, :3].T
     moved = skew(state.gravity_c0) @ R_c_b
     cov_gravity = posterior.gravity_c0 + moved @ premises.rotation.cov[:3, :3] @ moved.T
-    found_deg = float(np.rad2deg(direction_std(state.gravity_c0, cov_gravity)))
+    found_deg = math.degrees(direction_std(state.gravity_c0, cov_gravity))
     found = 0.0
     # A scale whose spread was stated is in the posterior already.
     if known is not None and premises.std_scale == 0.0:

@@ -5,7 +5,6 @@ gravity and biases, and the solution that believed them is where it begins: a fe
 """
 
 from dataclasses import replace
-from functools import lru_cache
 from typing import NamedTuple
 
 from maci2.estimation.config import SolverConfig
@@ -78,9 +77,7 @@ def free_constants(
     start = Variables(
         state.Ts_c0_b, state.velocity_b, state.gravity_c0, gyro_bias, acc_bias, state.T_b_c
     )
-    freed, posterior, report = solve(
-        imu, vision, pre, start, _patient_squares(config), True, constants=True
-    )
+    freed, posterior, report = solve(imu, vision, pre, start, config, True, constants=True)
     if posterior is None or not report.converged or (report.scale or 0.0) <= 0.0:
         return None
     return FreedConstants(
@@ -93,10 +90,3 @@ def free_constants(
         state.T_b_c,
         vision.std_scale,
     )
-
-
-@lru_cache(maxsize=16)
-def _patient_squares(config: SolverConfig) -> SolverConfig:
-    """Squares, for robust losses would take the scale's error for outliers; more steps, for what
-    a window hardly shows lies at the end of a long valley."""
-    return replace(config, robust=False, max_iterations=4 * config.max_iterations)

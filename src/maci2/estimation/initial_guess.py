@@ -13,7 +13,7 @@ import numpy as np
 from maci2.compile import kernel
 from maci2.estimation.problem import LEVER_ARM_STD
 from maci2.imu import BiasPrior, Preintegrated
-from maci2.lie import se3_inv, se3_mul
+from maci2.lie import product, product_t, se3_inv, se3_mul
 from maci2.types import Array
 from maci2.vision import RelativePoses
 
@@ -41,19 +41,41 @@ def start_values(
     Rotations are the gyroscope's, whose bias is known by now and which drifts less than vision's
     over many steps; translations are vision's.
     """
-    R_b_c = T_b_c[:3, :3]
-    steps = vision.Ts_ck_ck1.copy()
-    steps[:, :3, :3] = R_b_c.T @ pre.gamma @ R_b_c
-    Ts_c0_b = chain(steps) @ se3_inv(T_b_c)
-    v_b, g_c0 = velocities_and_gravity(
-        pre.dt, pre.gamma, pre.beta, pre.alpha, Ts_c0_b, gravity_norm
+    start: tuple[Array, Array, Array] = _start_values(
+        pre.dt, pre.gamma, pre.beta, pre.alpha, vision.Ts_ck_ck1, T_b_c, gravity_norm
     )
+    return start
+
+
+@kernel
+def _start_values(
+    dt: Array,
+    gamma: Array,
+    beta: Array,
+    alpha: Array,
+    Ts_ck_ck1: Array,
+    T_b_c: Array,
+    gravity_norm: float,
+) -> tuple[Array, Array, Array]:
+    steps = Ts_ck_ck1.copy()
+    for k in range(len(steps)):
+        R_ck_ck1 = product_t(T_b_c, product(gamma[k], T_b_c))
+        for i in range(3):
+            for j in range(3):
+                steps[k, i, j] = R_ck_ck1[i, j]
+    Ts_c0_b, T_c_b = chain(steps), se3_inv(T_b_c)
+    for k in range(len(Ts_c0_b)):
+        T_c0_bk = se3_mul(Ts_c0_b[k], T_c_b)
+        for i in range(4):
+            for j in range(4):
+                Ts_c0_b[k, i, j] = T_c0_bk[i, j]
+    v_b, g_c0 = _velocities_and_gravity(dt, beta, alpha, Ts_c0_b, gravity_norm)
     return Ts_c0_b, v_b, g_c0
 
 
 @kernel
-def velocities_and_gravity(
-    dt: Array, gamma: Array, beta: Array, alpha: Array, Ts_c0_b: Array, gravity_norm: float
+def _velocities_and_gravity(
+    dt: Array, beta: Array, alpha: Array, Ts_c0_b: Array, gravity_norm: float
 ) -> tuple[Array, Array]:
     """Velocities (n, 3), each in its body, and gravity in c0, given poses."""
     m = len(dt)

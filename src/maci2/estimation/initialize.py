@@ -23,8 +23,13 @@ from maci2.estimation.premises import (
 from maci2.estimation.results import InitResult, Posterior, SolveReport, VIState
 from maci2.estimation.rotation_alignment import RotationAlignment, align_rotations
 from maci2.estimation.time_offset import on_imu_clock, solve_with_offset
-from maci2.estimation.verdict import InitLimits, judge_initialization, require_window
-from maci2.imu import ImuMeasurements, Preintegrated, preintegrate
+from maci2.estimation.verdict import (
+    DEFAULT_LIMITS,
+    InitLimits,
+    judge_initialization,
+    require_window,
+)
+from maci2.imu import ImuMeasurements, Preintegrated, integrate_between, require_samples
 from maci2.types import Array, Mask
 from maci2.vision import RelativePoses
 
@@ -65,14 +70,14 @@ def initialize(
     """
     began = time.perf_counter()
     T_b_c = as_transform(T_b_c, "T_b_c")
-    config, limits = config or DEFAULT_CONFIG, limits or InitLimits()
+    config, limits = config or DEFAULT_CONFIG, limits or DEFAULT_LIMITS
     require_arguments(imu, vision, config)
     require_type(limits, InitLimits, "limits", "InitLimits()")
     require_window(imu, vision)
 
     vision, offset_s = on_imu_clock(imu, vision, config)
-    choice = choose_motions(imu, vision, T_b_c, config)
-    vision = choice.vision
+    choice = choose_motions(imu, vision, T_b_c, config) if any(vision.motions) else None
+    vision = choice.vision if choice else vision
     solved = _solve(imu, vision, T_b_c, config, offset_s)
     if config.robust and suspicious(solved.report):
         inliers = inlier_poses(imu, vision, T_b_c, config)
@@ -85,11 +90,11 @@ def initialize(
     else:
         evidence = _window_evidence(imu, vision, solved, T_b_c, config)
     solve_ms = 1e3 * (time.perf_counter() - began)
-    report = with_choice(replace(solved.report, solve_ms=solve_ms), choice)
+    report = replace(solved.report, solve_ms=solve_ms)
     return judge_initialization(
         solved.state,
         solved.posterior,
-        report,
+        with_choice(report, choice) if choice else report,
         solved.vision,
         solved.rotations,
         imu.bias_prior,
@@ -150,11 +155,12 @@ def _solve(
     imu: ImuMeasurements, vision: RelativePoses, T_b_c: Array, config: SolverConfig, offset_s: float
 ) -> _Solved:
     """Gyroscope bias from rotations, initial guess in closed form, then all together (Eq. 9)."""
-    prior = imu.bias_prior
-    pre = preintegrate(imu, vision.stamps_ns, prior.mean_gyro, prior.mean_acc, config.rule)
+    prior, stamps_ns = imu.bias_prior, vision.stamps_ns
+    require_samples(imu, stamps_ns)
+    pre = integrate_between(imu, stamps_ns, prior.mean_gyro, prior.mean_acc, config.rule, True)
     rotations = align_rotations(pre, vision, T_b_c[:3, :3], prior, False)
     bias_gyro = rotations.bias_gyro if config.estimate_gyro_bias else prior.mean_gyro
-    pre = preintegrate(imu, vision.stamps_ns, bias_gyro, prior.mean_acc, config.rule)
+    pre = integrate_between(imu, stamps_ns, bias_gyro, prior.mean_acc, config.rule)
 
     Ts_c0_b, v_b, g_c0 = start_values(pre, vision, T_b_c, config.gravity_norm)
     start = Variables(Ts_c0_b, v_b, g_c0, bias_gyro, prior.mean_acc, T_b_c)

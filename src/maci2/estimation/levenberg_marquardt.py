@@ -2,9 +2,11 @@
 
 from typing import NamedTuple
 
+import numpy as np
+
 from maci2.compile import kernel
 from maci2.estimation.block_arrow import BLOCK, back_substitute, factor, inverse_blocks
-from maci2.estimation.normal_equations import System, empty_system, linearize
+from maci2.estimation.normal_equations import GIVEN, System, empty_system, linearize
 from maci2.estimation.problem import (
     LEVER_ARM_STD,
     Measurements,
@@ -14,6 +16,7 @@ from maci2.estimation.problem import (
     gravity_basis,
     retract,
 )
+from maci2.lie import se3_adj, se3_inv
 from maci2.types import Array
 
 __all__ = [
@@ -39,12 +42,14 @@ MOST_DAMPING = 1e12
 """Where even a step this short is refused, there is no way down."""
 
 DECREMENT = 1e-8
-"""Decrease of the cost by a step that moves nothing by more than 1e-4 standard deviations: stop
-when the next would promise less."""
+"""Decrease of the cost by a step that moves nothing by more than 1e-4 standard deviations: an
+estimate ends where the next step would promise less,"""
 
-SMALL = 0.01
-"""Decrease of the cost by a step that moves nothing by more than a tenth of its standard deviation:
-from there on steps contract as those before them did."""
+TEST_DECREMENT = 0.04
+"""and one by which stated constants are tested, not used, where it moves nothing by a fifth."""
+
+SMALL = 1e6
+"""Times as much is small: from there on steps contract as those before them did."""
 
 
 class Optimum(NamedTuple):
@@ -59,8 +64,12 @@ class Optimum(NamedTuple):
 class Covariances(NamedTuple):
     """Covariances of the unknowns, given the measurements."""
 
-    keyframes: Array
-    """(n, 9, 9) [xi, v]; the first pose's block is meaningless (gauge)."""
+    gravity_c0: Array
+    """(3, 3) [(m/s^2)^2]"""
+    Ts_c0_b: Array
+    """(n, 6, 6), the first with the extrinsics, whose inverse it is (gauge)."""
+    velocity_b: Array
+    """(n, 3, 3)"""
     border: Array
     """(17, 17) [gravity, gyro bias, acc bias, extrinsics, one over the scale, time offset] in the
     tangent space of `gravity_basis`; as far as the border of `Unknowns` reaches."""
@@ -75,38 +84,17 @@ def optimize(
     unknowns: Unknowns,
     x: Variables,
     max_iterations: int,
+    least_decrement: float,
     with_covariances: bool,
 ) -> tuple[Optimum, Covariances]:
-    """Minimise the joint cost from x; the posterior there, where it is asked for.
-
-    One kernel, because both are made of the same parts: two would take twice the time to compile.
-    """
-    optimum = _levenberg_marquardt(m, priors, unknowns, x, max_iterations)
-    system = empty_system(len(x.v_b), unknowns)
-    if with_covariances:
-        linearize(m, priors, unknowns, optimum.x, system)
-        if factor(*system):
-            keyframes, border = inverse_blocks(system.A, system.B, system.C, system.D)
-            return optimum, Covariances(keyframes, border, True)
-    return optimum, Covariances(system.A, system.D, False)
-
-
-@kernel
-def _levenberg_marquardt(
-    m: Measurements,
-    priors: Priors,
-    unknowns: Unknowns,
-    x: Variables,
-    max_iterations: int,
-) -> Optimum:
-    """Minimise the joint cost from x."""
+    """Minimise the joint cost from x; the posterior there, where it is asked for."""
     n = len(x.v_b)
     system, moved_system = empty_system(n, unknowns), empty_system(n, unknowns)
     work = empty_system(n, unknowns)
     damping = LEAST_DAMPING
     cost = linearize(m, priors, unknowns, x, system)
-    iterations, before = 0, 0.0
-    while iterations < max_iterations and damping < MOST_DAMPING:
+    iterations, before, converged = 0, 0.0, False
+    while not converged and iterations < max_iterations and damping < MOST_DAMPING:
         iterations += 1
         _damp(system, damping, work)
         if factor(*work):
@@ -114,9 +102,12 @@ def _levenberg_marquardt(
             moved = retract(x, dx, dx_border, unknowns)
             decrement = _decrement(system, dx, dx_border)
             # Steps without damping contract at a rate that two of them show.
-            left = decrement**2 / before if decrement < min(before, SMALL) else decrement
-            if left < DECREMENT * max(1.0, 1e-6 * cost):
-                return Optimum(moved, cost - decrement, iterations, True)
+            is_small = decrement < min(before, SMALL * least_decrement)
+            left = decrement**2 / before if is_small else decrement
+            least = least_decrement if damping == LEAST_DAMPING else DECREMENT
+            if left < least * max(1.0, 1e-6 * cost):
+                x, cost, converged = moved, cost - decrement, True
+                continue
             # Steps are rarely refused, so the derivatives come along with the cost.
             moved_cost = linearize(m, priors, unknowns, moved, moved_system)
             if moved_cost <= cost:
@@ -127,7 +118,50 @@ def _levenberg_marquardt(
                 continue
         damping = max(10.0 * damping, REFUSED_DAMPING)
         before = 0.0
-    return Optimum(x, cost, iterations, False)
+    optimum = Optimum(x, cost, iterations, converged)
+    if with_covariances:
+        # The last step is too short to change a covariance, and has left the factors of one.
+        positive = converged and damping == LEAST_DAMPING
+        if not positive:
+            _damp(system, 0.0, work)
+            positive = factor(*work)
+        if positive:
+            return optimum, _covariances(x, unknowns, work)
+    return optimum, Covariances(work.D, work.A, work.A, work.D, False)
+
+
+@kernel
+def _covariances(x: Variables, unknowns: Unknowns, factors: System) -> Covariances:
+    """Covariances from what `factor` left of the normal equations."""
+    keyframes, border = inverse_blocks(factors.A, factors.B, factors.C, factors.D)
+    n = len(keyframes)
+    gravity_c0, poses, velocities = np.empty((3, 3)), np.zeros((n, 6, 6)), np.empty((n, 3, 3))
+    _congruent(gravity_basis(x.g_c0, unknowns.sphere), border, 0, gravity_c0)
+    if unknowns.extrinsics:
+        # The first pose is the inverse extrinsics: xi_0 = -Ad(T_c_b) xi_bc.
+        _congruent(se3_adj(se3_inv(x.T_b_c)), border, GIVEN, poses[0])
+    for k in range(n):
+        for i in range(6):
+            for j in range(6):
+                if k > 0:
+                    poses[k, i, j] = keyframes[k, i, j]
+        for i in range(3):
+            for j in range(3):
+                velocities[k, i, j] = keyframes[k, 6 + i, 6 + j]
+    return Covariances(gravity_c0, poses, velocities, border, True)
+
+
+@kernel
+def _congruent(A: Array, border: Array, first: int, out: Array) -> None:
+    """out = A S A', S the square of the symmetric border that begins at `first`."""
+    n = len(A)
+    for i in range(n):
+        for j in range(i + 1):
+            total = 0.0
+            for k in range(n):
+                for m in range(n):
+                    total += A[i, k] * border[first + k, first + m] * A[j, m]
+            out[i, j] = out[j, i] = total
 
 
 @kernel

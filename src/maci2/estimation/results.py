@@ -1,5 +1,6 @@
 """Estimated states, their covariances, and the verdict on them."""
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -169,7 +170,7 @@ class InitResult:
         a state."""
         if self.state is None or self.posterior is None:
             return None
-        return float(np.rad2deg(direction_std(self.state.gravity_c0, self.posterior.gravity_c0)))
+        return math.degrees(direction_std(self.state.gravity_c0, self.posterior.gravity_c0))
 
     def summary(self) -> str:
         """Estimates with 1-sigma and the verdict: the text that `maci2 init` prints."""
@@ -271,8 +272,9 @@ class CalibrationResult:
 def direction_std(vector: Array, cov: Array) -> float:
     """Standard deviation of a vector's direction [rad], both angles together."""
     norm2 = float(vector @ vector)
-    across = float(np.trace(cov)) - float(vector @ cov @ vector) / norm2
-    return float(np.sqrt(max(across, 0.0) / norm2))
+    (xx, _, _), (_, yy, _), (_, _, zz) = cov.tolist()
+    across = xx + yy + zz - float(vector @ cov @ vector) / norm2
+    return math.sqrt(max(across, 0.0) / norm2)
 
 
 def _verdict_words(verdict: Verdict) -> str:

@@ -56,7 +56,7 @@ def align_rotations(
         vision.covs_T_ck_ck1,
         np.ascontiguousarray(R_b_c),
         prior.mean_gyro - pre.bias_gyro,
-        prior.std_gyro**-2.0,
+        prior.info_gyro,
         estimate_rotation,
     )
     if not estimate_rotation:

@@ -1,23 +1,27 @@
 """Solver: measurements and an initial guess give state, posterior and report."""
 
+import math
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import chdtri
 
+from maci2.compile import kernel
 from maci2.estimation.config import SolverConfig
 from maci2.estimation.levenberg_marquardt import (
+    DECREMENT,
+    TEST_DECREMENT,
     Covariances,
     Measurements,
     Priors,
     Unknowns,
     Variables,
-    gravity_basis,
     optimize,
 )
 from maci2.estimation.problem import CLOCK_STD_S, SCALE_STD
 from maci2.estimation.results import Posterior, SolveReport, VIState
-from maci2.gaussian import square_root_information, symmetrize
+from maci2.gaussian import square_roots
 from maci2.imu import (
     ALPHA,
     BETA,
@@ -25,18 +29,15 @@ from maci2.imu import (
     BiasPrior,
     ImuMeasurements,
     Preintegrated,
-    preintegrate,
+    integrate_between,
     rates_at_keyframes,
 )
-from maci2.lie import se3_adj, se3_inv
+from maci2.types import Array
 from maci2.vision import RelativePoses
 
-RELINEARIZE_ABOVE = 1e-9
-"""Second-order error of the bias correction [rad] above which samples are integrated anew."""
-
-RELINEARIZE_FREED_ABOVE = 1e-7
-"""The same where constants are freed to be tested: a thousandth of a gyroscope's noise over a
-relative pose."""
+RELINEARIZE_ABOVE = 1e-7
+"""Second-order error of the bias correction [rad] above which samples are integrated anew: a
+thousandth of a gyroscope's noise over a relative pose."""
 
 MAX_ROUNDS = 8
 """Solutions before the rest is left as it is."""
@@ -65,7 +66,9 @@ def solve(
 
     A bias beyond the reach of first-order correction: integrate anew. Chi-square too large: the
     measurements are noisier than stated, weigh them down; priors, which nothing has contradicted,
-    keep their weight. `constants` frees the scale of vision and the time offset, too.
+    keep their weight. `constants` frees the scale of vision and the time offset, too: squares
+    then, for robust losses would take the scale's error for outliers, and more steps, for what a
+    window hardly shows lies at the end of a long valley.
     """
     unknowns = Unknowns(
         config.gravity_on_sphere,
@@ -76,21 +79,25 @@ def solve(
     )
     priors = joint_priors(imu.bias_prior, config, vision.std_scale)
     dof = _degrees_of_freedom(len(pre.dt), priors, unknowns)
+    steps, least_decrement = config.max_iterations, DECREMENT
+    if constants:
+        steps, least_decrement = 4 * steps, TEST_DECREMENT
     x, iterations, inflation, chi_square = start, 0, 1.0, np.nan
     for _ in range(MAX_ROUNDS):
         measurements = joint_measurements(vision, pre, config, inflation)
         if constants:
-            measurements = measurements._replace(rates=rates_at_keyframes(imu, pre))
-        optimum, cov = optimize(measurements, priors, unknowns, x, config.max_iterations, True)
+            rates = rates_at_keyframes(imu, pre)
+            measurements = measurements._replace(visual_limit=np.inf, rates=rates)
+        optimum, cov = optimize(measurements, priors, unknowns, x, steps, least_decrement, True)
         x, iterations = optimum.x, iterations + optimum.iterations
         if inflation == 1.0:
             chi_square = optimum.cost
-        if not (optimum.converged and np.isfinite(optimum.cost)):
+        if not (optimum.converged and math.isfinite(optimum.cost)):
             break
-        turn = np.linalg.norm(x.bg - pre.bias_gyro) * pre.dt.max()
-        if 0.5 * turn**2 > (RELINEARIZE_FREED_ABOVE if constants else RELINEARIZE_ABOVE):
-            pre = preintegrate(imu, vision.stamps_ns, x.bg, x.ba, config.rule)
-        elif optimum.cost > (chdtri(dof, 1.0 - CHI2_LEVEL) if inflation == 1.0 else SETTLED * dof):
+        moved_bg = x.bg - pre.bias_gyro
+        if 0.5 * (moved_bg @ moved_bg) * pre.dt.max() ** 2 > RELINEARIZE_ABOVE:
+            pre = integrate_between(imu, vision.stamps_ns, x.bg, x.ba, config.rule)
+        elif optimum.cost > (_largest_chi2(dof) if inflation == 1.0 else SETTLED * dof):
             inflation *= optimum.cost / dof
         else:
             break
@@ -98,18 +105,22 @@ def solve(
     if constants and cov.positive:
         report = _with_constants(report, x, cov)
     state = _state(x, imu, vision)
-    return state, _posterior(x, cov, unknowns) if cov.positive else None, report
+    return state, _posterior(cov, unknowns) if cov.positive else None, report
 
 
 def _with_constants(report: SolveReport, x: Variables, cov: Covariances) -> SolveReport:
-    std_inverse, std_offset_s = np.sqrt(np.diag(cov.border)[15:17])
     return replace(
         report,
         scale=1.0 / x.inverse_scale,
-        std_scale=float(std_inverse) / x.inverse_scale**2,
+        std_scale=math.sqrt(cov.border[15, 15]) / x.inverse_scale**2,
         time_offset_s=x.offset_s,
-        std_time_offset_s=float(std_offset_s),
+        std_time_offset_s=math.sqrt(cov.border[16, 16]),
     )
+
+
+@lru_cache(maxsize=64)
+def _largest_chi2(dof: int) -> float:
+    return float(chdtri(dof, 1.0 - CHI2_LEVEL))
 
 
 def _state(x: Variables, imu: ImuMeasurements, vision: RelativePoses) -> VIState:
@@ -139,13 +150,12 @@ def joint_measurements(
         cov = np.zeros_like(pre.cov)
         for block in (GAMMA, BETA, ALPHA):
             cov[:, block, block] = pre.cov[:, block, block]
-    white_imu = square_root_information(inflation * cov)
-    # Velocity and position residuals have the other sign than the errors that cov describes: the
-    # blocks that tie them to rotation change sign (paper_notes, note 15).
-    white_imu[:, :, 3:] *= -1.0
+    white_visual, white_imu, positive = _whitening(vision.covs_T_ck_ck1, cov, inflation)
+    if not positive:
+        raise np.linalg.LinAlgError("a covariance is not positive definite")
     return Measurements(
         vision.Ts_ck_ck1,
-        square_root_information(inflation * vision.covs_T_ck_ck1),
+        white_visual,
         pre.dt,
         pre.gamma,
         pre.beta,
@@ -160,13 +170,32 @@ def joint_measurements(
     )
 
 
+@kernel
+def _whitening(covs_T: Array, covs_imu: Array, inflation: float) -> tuple[Array, Array, bool]:
+    """W with W' W = (inflation cov)^-1 for the residuals of both, and whether there are such."""
+    visual, imu = np.zeros(covs_T.shape), np.zeros(covs_imu.shape)
+    positive = square_roots(covs_T, visual) and square_roots(covs_imu, imu)
+    factor = 1.0 / math.sqrt(inflation)
+    for k in range(len(imu)):
+        for i in range(6):
+            for j in range(6):
+                visual[k, i, j] *= factor
+        for i in range(9):
+            for j in range(9):
+                # Velocity and position residuals have the other sign than the errors that cov
+                # describes: the blocks that tie them to rotation change sign (paper_notes, note
+                # 15).
+                imu[k, i, j] *= factor if j < 3 else -factor
+    return visual, imu, positive
+
+
 def joint_priors(prior: BiasPrior, config: SolverConfig, std_scale: float = 0.0) -> Priors:
     """`std_scale` is the stated spread of the scale; 0 says nothing of one that is unknown."""
     return Priors(
         prior.mean_gyro,
-        prior.std_gyro**-2.0 if config.estimate_gyro_bias else np.zeros(3),
+        prior.info_gyro if config.estimate_gyro_bias else np.zeros(3),
         prior.mean_acc,
-        prior.std_acc**-2.0 if config.estimate_acc_bias else np.zeros(3),
+        prior.info_acc if config.estimate_acc_bias else np.zeros(3),
         (std_scale or SCALE_STD) ** -2.0,
         CLOCK_STD_S**-2.0,
     )
@@ -180,20 +209,12 @@ def _degrees_of_freedom(steps: int, priors: Priors, unknowns: Unknowns) -> int:
     return int(15 * steps + known - (9 * steps + 3 + shared))
 
 
-def _posterior(x: Variables, cov: Covariances, unknowns: Unknowns) -> Posterior:
-    border, keyframes = cov.border, cov.keyframes
-    basis = gravity_basis(x.g_c0, unknowns.sphere)
-    poses = keyframes[:, 0:6, 0:6].copy()
-    if unknowns.extrinsics:
-        # The first pose is the inverse extrinsics: xi_0 = -Ad(T_c_b) xi_bc.
-        adj_c_b = se3_adj(se3_inv(x.T_b_c))
-        poses[0] = symmetrize(adj_c_b @ border[9:15, 9:15] @ adj_c_b.T)
-    else:
-        poses[0] = 0.0
+def _posterior(cov: Covariances, unknowns: Unknowns) -> Posterior:
+    border = cov.border
     return Posterior(
-        gravity_c0=symmetrize(basis @ border[0:3, 0:3] @ basis.T),
-        Ts_c0_b=poses,
-        velocity_b=keyframes[:, 6:9, 6:9],
+        gravity_c0=cov.gravity_c0,
+        Ts_c0_b=cov.Ts_c0_b,
+        velocity_b=cov.velocity_b,
         gyro_bias=border[3:6, 3:6] if unknowns.bias_gyro else np.zeros((3, 3)),
         acc_bias=border[6:9, 6:9] if unknowns.bias_acc else np.zeros((3, 3)),
         T_b_c=border[9:15, 9:15] if unknowns.extrinsics else np.zeros((6, 6)),

@@ -5,6 +5,7 @@ well inside what the user needs and nothing that was taken as given is contradic
 is not surely so, `failed` when there is no answer.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -71,6 +72,9 @@ class InitLimits:
         as_number(self.velocity, "InitLimits.velocity", 0.0, exclusive=True)
 
 
+DEFAULT_LIMITS = InitLimits()
+
+
 @dataclass(frozen=True)
 class CalibrationLimits:
     """Errors that extrinsics may have."""
@@ -93,7 +97,7 @@ def require_window(imu: ImuMeasurements, vision: RelativePoses) -> None:
             f"the window has {len(vision)} keyframes, needed at least {MIN_KEYFRAMES}; give a "
             "longer window or more keyframes."
         )
-    shortest_ns = int(np.diff(vision.stamps_ns).min())
+    shortest_ns = int((vision.stamps_ns[1:] - vision.stamps_ns[:-1]).min())
     last = min(len(imu.stamps_ns), 1000) - 1
     period_ns = float(imu.stamps_ns[last] - imu.stamps_ns[0]) / last
     if shortest_ns < MIN_SAMPLES_PER_STEP * period_ns:
@@ -141,7 +145,7 @@ def judge_initialization(
         against("velocity", velocity, limits.velocity, "m/s"),
         plausible_bias(state, prior),
         plausible_scale(report.scale or 1.0, 0.0, vision.std_scale),
-        *(check(report, int(vision.measured.sum())) for check in (rejections, choices)),
+        *(check(report, vision.measured_count) for check in (rejections, choices)),
     ]
     unconfirmed = []
     if not contradicted:
@@ -193,7 +197,7 @@ def judge_calibration(
     checks.append(plausible_scale(report.scale or 1.0, 0.0, vision.std_scale))
     if scale is not None:
         checks.append(plausible_scale(scale.scale, scale.std, STD_ACC_SCALE))
-    checks += [check(report, int(vision.measured.sum())) for check in (rejections, choices)]
+    checks += [check(report, vision.measured_count) for check in (rejections, choices)]
     checks.extend(further)
     status, reasons = worst(checks)
     reasons += _consistency(report, vision, rotations.residuals)
@@ -226,10 +230,10 @@ def rotation_about_axes_deg(Ts_c0_b: Array) -> Array:
 def _broken(state: VIState, posterior: Posterior | None, report: SolveReport) -> list[str]:
     """Why there is no answer at all."""
     finite = all(
-        np.isfinite(part).all()
+        math.isfinite(np.vdot(part, part))
         for part in (state.Ts_c0_b, state.velocity_b, state.gravity_c0, state.T_b_c)
     )
-    if not finite or not np.isfinite(report.cost):
+    if not finite or not math.isfinite(report.cost):
         return ["the optimization left the finite numbers; check the measurements for outliers"]
     if not report.converged:
         return [

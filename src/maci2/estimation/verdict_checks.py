@@ -1,5 +1,6 @@
 """Single checks that a verdict is made of: each `ok`, or a status with its reason."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +23,9 @@ ONE_SIDED = float(-ndtri(2.0 * ndtr(-SURE)))
 
 FAR = float(-ndtri(FALSE_ALARM / 2.0))
 """Standard deviations from a stated value at which it is contradicted."""
+
+FAR_3D = float(chdtri(3, FALSE_ALARM))
+"""Squared ones, of three axes together."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,8 @@ def known_gravity(
 
 def velocity_rms(posterior: Posterior) -> float:
     """Root mean square over the keyframes of the error that velocities admit [m/s]."""
-    return float(np.sqrt(np.einsum("kii->", posterior.velocity_b) / len(posterior.velocity_b)))
+    variances = posterior.velocity_b.reshape(-1, 9)[:, ::4]
+    return math.sqrt(float(variances.sum()) / len(variances))
 
 
 def velocity_std(
@@ -98,22 +103,25 @@ def velocity_std(
     Where the scale is in doubt and all windows together know it better than this one, the error is
     what they say of this window's scale.
     """
-    variance = velocity_rms(posterior) ** 2
+    std = velocity_rms(posterior)
     scale, std_scale = report.scale, report.std_scale
     known = None if premises is None else premises.translation
     if known is None or scale is None or std_scale is None:
-        return float(np.sqrt(variance))
+        return std
     relative = float(np.mean(np.sum(state.velocity_b**2, axis=1))) / scale**2
     doubt = relative * std_scale**2
     away = scale - known.scale
     seen = relative * (away**2 + known.cov[0, 0] + (STD_ACC_SCALE * known.scale) ** 2)
-    return float(np.sqrt(max(variance - doubt, 0.0) + min(doubt, float(seen))))
+    return math.sqrt(max(std**2 - doubt, 0.0) + min(doubt, float(seen)))
 
 
 def plausible_bias(state: VIState, prior: BiasPrior) -> Check:
     """A bias far outside its prior has swallowed something that is not a bias."""
-    away = np.abs(state.acc_bias_residual - prior.mean_acc) / prior.std_acc
-    if away @ away <= chdtri(3, FALSE_ALARM):
+    found, mean, std = (
+        a.tolist() for a in (state.acc_bias_residual, prior.mean_acc, prior.std_acc)
+    )
+    away = [abs(found[i] - mean[i]) / std[i] for i in range(3)]
+    if away[0] ** 2 + away[1] ** 2 + away[2] ** 2 <= FAR_3D:
         return Check("ok")
     axis = int(np.argmax(away))
     return Check(
@@ -126,7 +134,7 @@ def plausible_bias(state: VIState, prior: BiasPrior) -> Check:
 
 def plausible_scale(scale: float, std: float, spread: float) -> Check:
     """A scale that neither its own uncertainty nor the stated spread explains."""
-    away = abs(scale - 1.0) / max(float(np.hypot(std, spread)), 1e-12)
+    away = abs(scale - 1.0) / max(math.hypot(std, spread), 1e-12)
     if away <= FAR:
         return Check("ok")
     return Check(

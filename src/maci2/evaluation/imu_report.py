@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from maci2.errors import OptionError
-from maci2.evaluation.audited_integration import audited_windows
+from maci2.evaluation.audited_integration import audited_states, audited_windows
 from maci2.evaluation.imu_predictors import Predictor
 from maci2.evaluation.integration_errors import WindowErrors, integration_errors
 from maci2.gaussian import nees
@@ -119,8 +119,9 @@ def _audited(
     if truth is None:
         return None
     scored: dict[str, dict[float, Scored]] = {name: {} for name in predictors}
+    audited = audited_states(recording.imu, recording.rig.imu, truth, recording.name)
     for horizon_s in horizons_s:
-        windows = audited_windows(recording, truth, horizon_s)
+        windows = audited_windows(audited, horizon_s)
         for name, predictor in predictors.items():
             errors = _without_mean_bias(windows.errors(measured[name]), predictor)
             scored[name][horizon_s] = errors, windows.cov(errors, predictor.bias)

@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maci2.ground_truth.states import Indices, TruthStates
-from maci2.imu import ALPHA, BETA, GAMMA, BiasPrior, ImuMeasurements, preintegrate
-from maci2.lie import so3_log
+from maci2.imu import ALPHA, BETA, GAMMA, BiasPrior, ImuMeasurements
+from maci2.imu.preintegration import integrate_segments
+from maci2.lie.stacks import skew_stack, so3_log_stack
+from maci2.sensors import gaps
 from maci2.types import GRAVITY_W, NS, Array
 
 
@@ -48,9 +50,13 @@ class LabelNoise:
     """Share of the variance of the gyroscope's samples that shows against this truth: 0 for an
     orientation that was integrated from the same samples, 1 for one that knows nothing of them."""
 
+    acc_shown: float = 1.0
+    """The same for the accelerometer: a truth that was smoothed with its samples follows them."""
+
     def shown(self, imu: ImuMeasurements) -> ImuMeasurements:
         """The samples with the noise that shows."""
-        return replace(imu, var_gyro=self.gyro_shown * imu.var_gyro)
+        gyro, acc = self.gyro_shown * imu.var_gyro, self.acc_shown * imu.var_acc
+        return replace(imu, var_gyro=gyro, var_acc=acc)
 
     def cov(self, rates: Array) -> Array:
         """(m, 9, 9) of states that move with `rates` (m, 9): [omega, acceleration, velocity]."""
@@ -86,9 +92,6 @@ class WindowErrors:
     e_D_start: Array
     """(m, 9, 9) how an error of the start state shows in e, up to its sign."""
 
-    e_D_gravity: Array
-    """(m, 9, 2) derivative by the x and y components of gravity in the truth's world."""
-
     std_gyro_bias: Array | None
     """(m, 3) spread at the start of a gyroscope bias that the IMU model tracks; None without."""
 
@@ -99,14 +102,7 @@ class WindowErrors:
     """(m, 9) of the end state; omega in b_j, the rest in b_i."""
 
     left_out: int
-    """Windows that touch a jump or a gap of the truth."""
-
-    @property
-    def e_D_turn(self) -> Array:
-        """(m, 9, 3) derivative by a rotation of the truth's body, R_w_b Exp(turn)."""
-        D = self.e_D_start[:, :, GAMMA].copy()
-        D[:, GAMMA] -= np.eye(3)
-        return D
+    """Windows that touch a jump or a gap of the truth, or a gap of the samples."""
 
     def without_bias(self, bias: Array) -> "WindowErrors":
         """The errors with a known bias (6,) [gyro, acc] taken off the samples, to first order."""
@@ -144,7 +140,6 @@ def integration_errors(
     states: TruthStates,
     horizon_s: float,
     stride_s: float,
-    gravity_w: Array = GRAVITY_W,
 ) -> WindowErrors:
     """Errors over all windows of about `horizon_s` that start every `stride_s`.
 
@@ -157,9 +152,11 @@ def integration_errors(
     firsts = np.arange(0, len(states) - length, stride)
     lasts = firsts + length
     long = (stamps_ns[lasts] - stamps_ns[firsts]) / NS > horizon_s + 1.5 * period_s
-    whole = (states.run[firsts] == states.run[lasts]) & ~long
+    missing = np.searchsorted(gaps(imu.stamps_ns), states.samples)
+    unbroken = missing[firsts] == missing[lasts]
+    whole = (states.run[firsts] == states.run[lasts]) & ~long & unbroken
     left_out = int((~whole).sum())
-    return errors_between(imu, states, firsts[whole], lasts[whole], left_out, gravity_w)
+    return errors_between(imu, states, firsts[whole], lasts[whole], left_out)
 
 
 def errors_between(
@@ -168,12 +165,11 @@ def errors_between(
     firsts: Indices,
     lasts: Indices,
     left_out: int,
-    gravity_w: Array = GRAVITY_W,
 ) -> WindowErrors:
     """Errors over windows that start and end at given truth states; `left_out` others are not
     used."""
     parts = _preintegrate_windows(imu, imu.stamps_ns[states.samples], firsts, lasts)
-    return _compare(imu, states, firsts, lasts, parts, gravity_w, left_out)
+    return _compare(imu, states, firsts, lasts, parts, left_out)
 
 
 @dataclass(frozen=True)
@@ -189,25 +185,11 @@ class _Integrated:
 def _preintegrate_windows(
     imu: ImuMeasurements, stamps_ns: NDArray[np.int64], firsts: Indices, lasts: Indices
 ) -> _Integrated:
-    """Overlapping windows through `preintegrate`, which takes chains of keyframes."""
-    m = len(firsts)
-    out = _Integrated(
-        np.empty(m),
-        np.empty((m, 3, 3)),
-        np.empty((m, 3)),
-        np.empty((m, 3)),
-        np.empty((m, 9, 9)),
-        np.empty((m, 9, 6)),
-    )
-    for k in range(m):
-        ends_ns = stamps_ns[[firsts[k], lasts[k]]]
-        one = preintegrate(imu.between(*ends_ns), ends_ns)
-        out.dt[k], out.gamma[k] = one.dt[0], one.gamma[0]
-        out.beta[k], out.alpha[k] = one.beta[0], one.alpha[0]
-        out.cov[k] = one.cov[0]
-        # `preintegrate` derives by a bias that is taken off; here it is left in.
-        out.D_bias[k] = -np.concatenate([one.D_bg[0], one.D_ba[0]], axis=1)
-    return out
+    """Overlapping windows, none of which has a gap inside."""
+    nothing = np.zeros((len(firsts), 6))
+    found = integrate_segments(imu, stamps_ns[firsts], stamps_ns[lasts], nothing, True)
+    # Derived by a bias that is taken off; here it is left in.
+    return _Integrated(*found[:5], -found[5])
 
 
 def _compare(
@@ -216,22 +198,21 @@ def _compare(
     firsts: Indices,
     lasts: Indices,
     one: _Integrated,
-    gravity_w: Array,
     left_out: int,
 ) -> WindowErrors:
     R_i, R_j = states.Rs_w_b[firsts], states.Rs_w_b[lasts]
     R_bi_w = np.swapaxes(R_i, 1, 2)
     dt = one.dt[:, None]
     v_i, v_j = states.v_w[firsts], states.v_w[lasts]
-    moved = states.p_w[lasts] - states.p_w[firsts] - v_i * dt - 0.5 * gravity_w * dt**2
+    moved = states.p_w[lasts] - states.p_w[firsts] - v_i * dt - 0.5 * GRAVITY_W * dt**2
     e = np.empty((len(dt), 9))
-    e[:, GAMMA] = _log(np.swapaxes(R_bi_w @ R_j, 1, 2) @ one.gamma)
-    e[:, BETA] = one.beta - _apply(R_bi_w, v_j - v_i - gravity_w * dt)
+    e[:, GAMMA] = so3_log_stack(np.swapaxes(R_bi_w @ R_j, 1, 2) @ one.gamma)
+    e[:, BETA] = one.beta - _apply(R_bi_w, v_j - v_i - GRAVITY_W * dt)
     e[:, ALPHA] = one.alpha - _apply(R_bi_w, moved)
     rates = []
     for index, v, R in ((firsts, v_i, R_i), (lasts, v_j, R_j)):
         sample = states.samples[index]
-        acc_w = _apply(R, imu.acc[sample]) + gravity_w
+        acc_w = _apply(R, imu.acc[sample]) + GRAVITY_W
         in_bi = [_apply(R_bi_w, acc_w), _apply(R_bi_w, v)]
         rates.append(np.concatenate([imu.gyro[sample], *in_bi], axis=1))
     return WindowErrors(
@@ -242,7 +223,6 @@ def _compare(
         cov_imu=one.cov,
         e_D_bias=one.D_bias,
         e_D_start=_start_derivative(one),
-        e_D_gravity=_gravity_derivative(R_bi_w, one.dt),
         std_gyro_bias=(
             None if imu.std_gyro_bias is None else imu.std_gyro_bias[states.samples[firsts]]
         ),
@@ -252,31 +232,16 @@ def _compare(
     )
 
 
-def _gravity_derivative(R_bi_w: Array, dt: Array) -> Array:
-    D = np.zeros((len(dt), 9, 2))
-    D[:, BETA] = R_bi_w[:, :, :2] * dt[:, None, None]
-    D[:, ALPHA] = 0.5 * D[:, BETA] * dt[:, None, None]
-    return D
-
-
 def _start_derivative(one: _Integrated) -> Array:
     """[[gamma^T, 0, 0], [-[beta]x, I, 0], [-[alpha]x, I dt, I]]."""
     D = np.zeros((len(one.dt), 9, 9))
     D[:, GAMMA, GAMMA] = np.swapaxes(one.gamma, 1, 2)
-    D[:, BETA, GAMMA] = -_skew(one.beta)
-    D[:, ALPHA, GAMMA] = -_skew(one.alpha)
+    D[:, BETA, GAMMA] = -skew_stack(one.beta)
+    D[:, ALPHA, GAMMA] = -skew_stack(one.alpha)
     D[:, BETA, BETA] = D[:, ALPHA, ALPHA] = np.eye(3)
     D[:, ALPHA, BETA] = one.dt[:, None, None] * np.eye(3)
     return D
 
 
-def _skew(v: Array) -> Array:
-    return np.asarray(np.cross(v[:, None, :], np.eye(3)[None]).swapaxes(1, 2))
-
-
 def _apply(R: Array, v: Array) -> Array:
     return np.asarray(np.einsum("nij,nj->ni", R, v))
-
-
-def _log(R: Array) -> Array:
-    return np.array([so3_log(matrix) for matrix in R]).reshape(-1, 3)

@@ -16,8 +16,9 @@ import numpy as np
 from maci2.chain.chain_state import BIAS_ACC, BIAS_GYRO, POSITION, ROTATION, STATE, VELOCITY
 from maci2.estimation.imu_gains import ImuGains
 from maci2.evaluation.truth_noise import TruthNoise, compared_derivatives
-from maci2.imu import ALPHA, BETA, GAMMA, ImuMeasurements, preintegrate
-from maci2.lie import skew
+from maci2.imu import ALPHA, BETA, GAMMA, ImuMeasurements
+from maci2.imu.preintegration import integrate_segments
+from maci2.lie.stacks import skew_stack
 from maci2.sensors import GroundTruth, truth_at
 from maci2.types import GRAVITY_W, NS, Array, Stamps
 
@@ -89,58 +90,78 @@ def truth_gains(
     """(m, 15 n, 9) derivatives of true states by the IMU's errors from keyframe to keyframe, and
     (m, 9, 9) covariance of those errors as the audit took it.
 
-    `chain` holds all its states from the first keyframe to the last. Of an error e of the best
-    estimate and the noise m, only what is left unknown of m correlates with e, and that is a
-    combination of errors of the two states it ties: Cov(e, m) = Cov(e, D e).
+    `chain` holds all its states from the first keyframe to the last.
     """
     ends = places - places[0]
-    pre = preintegrate(imu, chain.stamps_ns[ends])
-    by_step, cov_step = [], []
-    for k in range(len(ends) - 1):
-        D = motion_derivatives(chain, int(ends[k]), int(ends[k + 1]))
-        D[:, BIAS_GYRO] -= pre.D_bg[k]
-        D[:, BIAS_ACC] -= pre.D_ba[k]
-        Q = _composed(chain, imu_noise[places[0] :], int(ends[k]), int(ends[k + 1]))
-        with_m = joint[:, STATE * k : STATE * (k + 2)] @ D.T
-        by_step.append(np.linalg.solve(Q, with_m.T).T)
-        cov_step.append(Q)
-    return np.stack(by_step), np.stack(cov_step)
+    D = measured_derivatives(chain, ends[:-1], ends[1:], imu)
+    Q = composed_noise(chain, imu_noise[places[0] :], ends[:-1], ends[1:])
+    columns = STATE * np.arange(len(ends) - 1)[:, None] + np.arange(2 * STATE)
+    with_motion = joint[:, columns].swapaxes(0, 1) @ np.swapaxes(D, 1, 2)
+    return gains_from(with_motion, Q), Q
 
 
-def _motion(chain: GroundTruth, i: int, j: int) -> tuple[float, Array, Array, Array]:
-    """Time [s], rotation and changes of velocity and position without gravity, as an IMU measures
-    them from state i to state j."""
-    dt = (int(chain.stamps_ns[j]) - int(chain.stamps_ns[i])) / NS
-    R_b_w, p = chain.Ts_w_b[i, :3, :3].T, chain.Ts_w_b[:, :3, 3]
-    beta = R_b_w @ (chain.v_w[j] - chain.v_w[i] - dt * GRAVITY_W)
-    alpha = R_b_w @ (p[j] - p[i] - dt * chain.v_w[i] - 0.5 * dt**2 * GRAVITY_W)
-    return dt, R_b_w @ chain.Ts_w_b[j, :3, :3], beta, alpha
+def gains_from(with_motion: Array, Q: Array) -> Array:
+    """(m, d, 9) derivatives of a best estimate by the noise m of the IMU's motion, of covariance Q.
+
+    Of an error e of the estimate and m, only what is left unknown of m correlates with e, and that
+    is a combination of errors of the two states it ties: Cov(e, m) = Cov(e, D e).
+    """
+    return np.asarray(np.swapaxes(np.linalg.solve(Q, np.swapaxes(with_motion, 1, 2)), 1, 2))
 
 
-def motion_derivatives(chain: GroundTruth, i: int, j: int) -> Array:
-    """(9, 30) of that motion by the errors of both states."""
+def _motion(chain: GroundTruth, i: Stamps, j: Stamps) -> tuple[Array, Array, Array, Array]:
+    """Times [s], rotations and changes of velocity and position without gravity, as an IMU measures
+    them from states i to states j."""
+    dt = (chain.stamps_ns[j] - chain.stamps_ns[i])[:, None] / NS
+    R_b_w, p = np.swapaxes(chain.Ts_w_b[i, :3, :3], 1, 2), chain.Ts_w_b[:, :3, 3]
+    gained = chain.v_w[j] - chain.v_w[i] - dt * GRAVITY_W
+    moved = p[j] - p[i] - dt * chain.v_w[i] - 0.5 * dt**2 * GRAVITY_W
+    beta, alpha = (np.einsum("mij,mj->mi", R_b_w, one) for one in (gained, moved))
+    return dt[:, :, None], R_b_w @ chain.Ts_w_b[j, :3, :3], beta, alpha
+
+
+def motion_derivatives(chain: GroundTruth, i: Stamps, j: Stamps) -> Array:
+    """(m, 9, 30) of that motion by the errors of both states."""
     dt, R_i_j, beta, alpha = _motion(chain, i, j)
-    R_b_w = chain.Ts_w_b[i, :3, :3].T
-    D = np.zeros((9, 2 * STATE))
-    before, after = D[:, FIRST], D[:, NEXT]
-    before[GAMMA, ROTATION], after[GAMMA, ROTATION] = -R_i_j.T, np.eye(3)
-    before[BETA, ROTATION], before[ALPHA, ROTATION] = skew(beta), skew(alpha)
-    before[BETA, VELOCITY], after[BETA, VELOCITY] = -R_b_w, R_b_w
-    before[ALPHA, VELOCITY] = -dt * R_b_w
-    before[ALPHA, POSITION], after[ALPHA, POSITION] = -R_b_w, R_b_w
+    R_b_w = np.swapaxes(chain.Ts_w_b[i, :3, :3], 1, 2)
+    D = np.zeros((len(i), 9, 2 * STATE))
+    before, after = D[:, :, FIRST], D[:, :, NEXT]
+    before[:, GAMMA, ROTATION] = -np.swapaxes(R_i_j, 1, 2)
+    after[:, GAMMA, ROTATION] = np.eye(3)
+    before[:, BETA, ROTATION], before[:, ALPHA, ROTATION] = skew_stack(beta), skew_stack(alpha)
+    before[:, BETA, VELOCITY], after[:, BETA, VELOCITY] = -R_b_w, R_b_w
+    before[:, ALPHA, VELOCITY] = -dt * R_b_w
+    before[:, ALPHA, POSITION], after[:, ALPHA, POSITION] = -R_b_w, R_b_w
     return D
 
 
-def _composed(chain: GroundTruth, imu_noise: Array, i: int, j: int) -> Array:
-    """(9, 9) noise of the motion from state i to state j, from that of the steps between."""
-    cov = np.zeros((9, 9))
-    for k in range(i, j):
-        R_i_k = chain.Ts_w_b[i, :3, :3].T @ chain.Ts_w_b[k, :3, :3]
-        dt, turn, beta, alpha = _motion(chain, k, k + 1)
-        F, L = np.eye(9), np.eye(9)
-        F[GAMMA, GAMMA] = turn.T
-        F[BETA, GAMMA], F[ALPHA, GAMMA] = -R_i_k @ skew(beta), -R_i_k @ skew(alpha)
-        F[ALPHA, BETA] = dt * np.eye(3)
-        L[BETA, BETA] = L[ALPHA, ALPHA] = R_i_k
-        cov = F @ cov @ F.T + L @ imu_noise[k] @ L.T
+def measured_derivatives(chain: GroundTruth, i: Stamps, j: Stamps, imu: ImuMeasurements) -> Array:
+    """(m, 9, 30) of the motion less what the IMU measures of it, whose samples carry the first
+    state's biases."""
+    D = motion_derivatives(chain, i, j)
+    ends_ns = chain.stamps_ns[i], chain.stamps_ns[j]
+    by_bias = integrate_segments(imu, *ends_ns, np.zeros((len(i), 6)), True)[5]
+    D[:, :, BIAS_GYRO] -= by_bias[:, :, :3]
+    D[:, :, BIAS_ACC] -= by_bias[:, :, 3:]
+    return D
+
+
+def composed_noise(chain: GroundTruth, imu_noise: Array, i: Stamps, j: Stamps) -> Array:
+    """(m, 9, 9) noise of the motion from states i to states j, from that of the steps between."""
+    states = np.arange(len(chain) - 1)
+    dt, turn, beta, alpha = _motion(chain, states, states + 1)
+    beta_x, alpha_x = skew_stack(beta), skew_stack(alpha)
+    cov = np.zeros((len(i), 9, 9))
+    for step in range(int(np.max(j - i, initial=0))):
+        going = np.flatnonzero(i + step < j)
+        k = i[going] + step
+        R_i_k = np.swapaxes(chain.Ts_w_b[i[going], :3, :3], 1, 2) @ chain.Ts_w_b[k, :3, :3]
+        F, L = (np.tile(np.eye(9), (len(k), 1, 1)) for _ in range(2))
+        F[:, GAMMA, GAMMA] = np.swapaxes(turn[k], 1, 2)
+        F[:, BETA, GAMMA], F[:, ALPHA, GAMMA] = -R_i_k @ beta_x[k], -R_i_k @ alpha_x[k]
+        F[:, ALPHA, BETA] = dt[k] * np.eye(3)
+        L[:, BETA, BETA] = L[:, ALPHA, ALPHA] = R_i_k
+        cov[going] = F @ cov[going] @ np.swapaxes(F, 1, 2) + (
+            L @ imu_noise[k] @ np.swapaxes(L, 1, 2)
+        )
     return cov

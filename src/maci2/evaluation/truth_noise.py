@@ -36,7 +36,8 @@ def truth_noise(truth: GroundTruth, T_b_c: Array) -> TruthNoise | None:
     """
     if truth.covariance is None:
         return None
-    joint = truth.covariance.pairs(int(truth.stamps_ns[0]), truth.stamps_ns)
+    places = truth.covariance.nearest(truth.stamps_ns)
+    joint = truth.covariance.pairs(np.full_like(places, places[0]), places)
     states = joint[:, STATE:, STATE:]
     seen = compared_derivatives(truth, T_b_c)
     poses = seen.Ts_c0_b @ joint @ np.swapaxes(seen.Ts_c0_b, 1, 2)

@@ -10,7 +10,7 @@ from maci2.datasets import open_recording
 from maci2.experiments.init_task import TaskResult
 from maci2.experiments.row_records import rounded
 from maci2.experiments.table import Cell, Findings, Line, Table
-from maci2.ground_truth.agreement import agreement
+from maci2.ground_truth.agreement import compare_with_published
 from maci2.ground_truth.audit import audit_capture
 from maci2.ground_truth.audited import AuditedTruth
 from maci2.ground_truth.capture import open_capture
@@ -81,12 +81,13 @@ def _compared(recording: Recording, audit: AuditedTruth, source: str) -> Record:
     theirs = recording.truths.get(OTHER)
     if theirs is None or source == OTHER:
         return {}
-    free, fixed = (agreement(audit.truth, theirs, shifted) for shifted in (True, False))
+    (found,) = compare_with_published(audit.truth, {OTHER: theirs})
+    both = found.fixed, found.shifted
     return {
         "other": {
-            "late_ms": rounded(1e3 * free.late_s),
-            "position_mm": [rounded(1e3 * one.position_m) for one in (fixed, free)],
-            "rotation_deg": [rounded(one.rotation_deg) for one in (fixed, free)],
+            "late_ms": rounded(1e3 * found.shifted.late_s),
+            "position_mm": [rounded(1e3 * one.position_m) for one in both],
+            "rotation_deg": [rounded(one.rotation_deg) for one in both],
         }
     }
 

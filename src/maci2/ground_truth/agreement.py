@@ -6,10 +6,12 @@ import numpy as np
 
 from maci2.lie.stacks import nearest_rotation, so3_log_stack
 from maci2.sensors import GroundTruth, truth_at
-from maci2.types import NS
+from maci2.types import NS, nearest_index
 
 MARGIN_S = 0.1
 MAX_GAP_S = 0.02
+FEWEST = 100
+"""Rows in common from which two truths are compared."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,42 @@ class Agreement:
 
     rotation_deg: float
     """Root mean square of rotations."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A ground truth of the recording beside audited states."""
+
+    name: str
+    fixed: Agreement
+    """With clocks as they are."""
+
+    shifted: Agreement
+    """With its positions taken earlier by what agrees best."""
+
+    def sentence(self) -> str:
+        """Both figures in plain words."""
+        return (
+            f"audited states differ from {self.name} by {self.fixed.rotation_deg:.2f} deg and "
+            f"{1e3 * self.fixed.position_m:.1f} mm rms after alignment of the worlds, by "
+            f"{1e3 * self.shifted.position_m:.1f} mm with its positions taken "
+            f"{1e3 * self.shifted.late_s:.1f} ms earlier"
+        )
+
+
+def compare_with_published(
+    audited: GroundTruth, published: dict[str, GroundTruth]
+) -> list[Compared]:
+    """Every published truth that has rows in common with the audited states."""
+    found = []
+    for name, theirs in published.items():
+        near_ns = audited.stamps_ns[nearest_index(audited.stamps_ns, theirs.stamps_ns)]
+        near = np.abs(near_ns - theirs.stamps_ns) < MAX_GAP_S / 2.0 * NS
+        if near.sum() >= FEWEST:
+            common = theirs.part(near)
+            fixed, shifted = (agreement(audited, common, clocks) for clocks in (False, True))
+            found.append(Compared(name, fixed, shifted))
+    return found
 
 
 def agreement(ours: GroundTruth, theirs: GroundTruth, align_clocks: bool) -> Agreement:

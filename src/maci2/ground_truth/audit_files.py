@@ -1,6 +1,7 @@
 """An audit as a folder in EuRoC's layout: data.csv, covariance.npz, audit.json."""
 
 import io
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,18 +12,19 @@ from maci2 import __version__
 from maci2.datasets.euroc_writer import truth_csv
 from maci2.errors import OptionError
 from maci2.files import finite_or_none, real_path, whole_folder, write_atomically, write_json
+from maci2.ground_truth.agreement import Compared
 from maci2.ground_truth.audit_fit import NoiseLevel
 from maci2.ground_truth.audited import AuditedTruth
 
 COVARIANCE_ORDER = "phi (right, rad), v (m/s), p (m), gyro bias (rad/s), acc bias (m/s^2)"
 
 
-def write_audit(audit: AuditedTruth, folder: Path) -> None:
+def write_audit(audit: AuditedTruth, folder: Path, compared: Sequence[Compared] = ()) -> None:
     """Write the three files; the folder appears whole or not at all."""
     with whole_folder(folder) as temporary:
         write_atomically(temporary / "data.csv", truth_csv(audit.truth))
         write_atomically(temporary / "covariance.npz", _covariance_npz(audit))
-        write_json(temporary / "audit.json", audit_record(audit))
+        write_json(temporary / "audit.json", audit_record(audit, compared))
 
 
 def require_outside(folder: Path, recording: Path, inside: bool) -> None:
@@ -46,8 +48,8 @@ def _covariance_npz(audit: AuditedTruth) -> bytes:
     return buffer.getvalue()
 
 
-def audit_record(audit: AuditedTruth) -> dict[str, Any]:
-    """What `audit.json` and `--json` hold."""
+def audit_record(audit: AuditedTruth, compared: Sequence[Compared] = ()) -> dict[str, Any]:
+    """What `audit.json` and `--json` hold; `compared` are published truths beside the audit."""
     assert audit.truth.covariance is not None
     std = np.sqrt(np.einsum("kii->ki", audit.truth.covariance.states))
     return {
@@ -77,6 +79,7 @@ def audit_record(audit: AuditedTruth) -> dict[str, Any]:
             "velocity": float(np.median(std[:, 3:6])),
             "position": float(np.median(std[:, 6:9])),
         },
+        "compared": [asdict(one) for one in compared],
         "covariance_order": COVARIANCE_ORDER,
     }
 

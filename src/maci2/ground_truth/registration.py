@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy
-from scipy.spatial.transform import Rotation
 
 from maci2.errors import DatasetError
 from maci2.ground_truth.capture import Capture
@@ -109,9 +108,11 @@ def _require_readable(capture: Capture, shifted: Capture, imu: ImuSamples, liken
     """Raise with the reading of the quaternions that fits, where the given one does not."""
     if likeness > 0.95 or capture.Rs_w_m is None:
         return
-    quat_wxyz = Rotation.from_matrix(capture.Rs_w_m).as_quat(scalar_first=True)
+    quat_wxyz = scipy.spatial.transform.Rotation.from_matrix(capture.Rs_w_m).as_quat(
+        scalar_first=True
+    )
     # A file in the order x y z w, read as w x y z, has its numbers one place off.
-    other_order = Rotation.from_quat(quat_wxyz).as_matrix()
+    other_order = scipy.spatial.transform.Rotation.from_quat(quat_wxyz).as_matrix()
     inverted = np.swapaxes(capture.Rs_w_m, 1, 2)
     readings = {
         "the quaternions are in the order x, y, z, w": other_order,

@@ -7,8 +7,10 @@ from maci2.imu.preintegration import (
     GAMMA,
     Preintegrated,
     Rule,
+    integrate_between,
     preintegrate,
     rates_at_keyframes,
+    require_samples,
 )
 
 __all__ = [
@@ -20,7 +22,9 @@ __all__ = [
     "Preintegrated",
     "Rule",
     "datasheet_model",
+    "integrate_between",
     "preintegrate",
     "rates_at_keyframes",
     "raw_model",
+    "require_samples",
 ]

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 
 from maci2.boundary import require_type
 from maci2.errors import DatasetError, OptionError
@@ -85,6 +84,8 @@ def _open(data: bytes, source: str, digest: str) -> "ImuModel":
             f"{source}: SHA-256 of the weights is {found}, needed {digest}; the file was changed "
             "or cut short. Install the package again, or train the model again."
         )
+    import onnxruntime
+
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     try:

@@ -1,6 +1,7 @@
 """IMU samples as a model hands them on: corrected, each with its variance."""
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -47,6 +48,16 @@ class BiasPrior:
             if not (std > 0.0).all():
                 raise MeasurementError(f"BiasPrior.{name} is {std}; needed above 0 on every axis.")
             object.__setattr__(self, name, std)
+
+    @cached_property
+    def info_gyro(self) -> Array:
+        """(3,) one over the variance of the gyroscope's bias; 0 where nothing is known."""
+        return self.std_gyro**-2.0
+
+    @cached_property
+    def info_acc(self) -> Array:
+        """(3,) one over the variance of the accelerometer's bias."""
+        return self.std_acc**-2.0
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ class LabelNoiseCard(BaseModel):
     std_drift: float
     std_tilt: float
     gyro_shown: float
+    acc_shown: float = 1.0
 
 
 class ModelCard(Card):
@@ -140,7 +141,8 @@ class ModelCard(Card):
                 f"{1e3 * noise.std_velocity:.1f} mm/s, {1e3 * noise.std_position:.2f} mm, "
                 f"{1e3 * noise.std_time:.2f} ms, drift {np.degrees(noise.std_drift):.3f} deg/s, "
                 f"tilted {np.degrees(noise.std_tilt):.2f} deg, "
-                f"shows {noise.gyro_shown:.0%} of gyro noise (not part of fusion)"
+                f"shows {noise.gyro_shown:.0%} of gyro and {noise.acc_shown:.0%} of acc noise "
+                "(not part of fusion)"
             )
         if self.figures:
             used = "tuned" if self.tuned_on else "trained"

@@ -10,7 +10,7 @@ from maci2.compile import are_interpreted, kernel
 from maci2.errors import DatasetError
 from maci2.imu.measurements import ImuMeasurements
 from maci2.imu.preintegration_arrays import preintegrate_arrays
-from maci2.imu.preintegration_kernels import preintegrate_segments
+from maci2.imu.preintegration_kernels import interpolate_samples, preintegrate_segments
 from maci2.types import Array, Stamps
 
 GAMMA = slice(0, 3)
@@ -79,10 +79,26 @@ def preintegrate(
         np.zeros(3) if bias_gyro is None else bias_gyro, (3,), "bias_gyro"
     )
     bias_acc = boundary.as_array(np.zeros(3) if bias_acc is None else bias_acc, (3,), "bias_acc")
-    _require_samples(imu, stamps_ns)
-    bias = np.tile(np.concatenate((bias_gyro, bias_acc)), (len(stamps_ns) - 1, 1))
+    require_samples(imu, stamps_ns)
+    return integrate_between(imu, stamps_ns, bias_gyro, bias_acc, rule)
+
+
+def integrate_between(
+    imu: ImuMeasurements,
+    stamps_ns: Stamps,
+    bias_gyro: Array,
+    bias_acc: Array,
+    rule: Rule,
+    rotations_only: bool = False,
+) -> Preintegrated:
+    """`preintegrate` of arguments that have been checked.
+
+    With `rotations_only` gamma has a meaning, and its part of cov and D_bg: half the time.
+    """
+    bias = np.empty((len(stamps_ns) - 1, 6))
+    bias[:, :3], bias[:, 3:] = bias_gyro, bias_acc
     dt, gamma, beta, alpha, cov, by_bias = integrate_segments(
-        imu, stamps_ns[:-1], stamps_ns[1:], bias, rule == "midpoint"
+        imu, stamps_ns[:-1], stamps_ns[1:], bias, rule == "midpoint", rotations_only
     )
     return Preintegrated(
         stamps_ns,
@@ -101,18 +117,19 @@ def preintegrate(
 def rates_at_keyframes(imu: ImuMeasurements, pre: Preintegrated) -> Array:
     """(m + 1, 6) angular rate [rad/s] and specific force [m/s^2] at the keyframes, less the biases
     that were taken off."""
-    last = len(imu.stamps_ns) - 2
-    i = np.minimum(np.searchsorted(imu.stamps_ns, pre.stamps_ns, side="right") - 1, last)
-    before_ns = imu.stamps_ns[i]
-    share = ((pre.stamps_ns - before_ns) / (imu.stamps_ns[i + 1] - before_ns))[:, None]
-    rates = np.empty((len(i), 6))
-    for part, values, bias in ((0, imu.gyro, pre.bias_gyro), (3, imu.acc, pre.bias_acc)):
-        rates[:, part : part + 3] = (1.0 - share) * values[i] + share * values[i + 1] - bias
+    rates: Array = interpolate_samples(
+        imu.stamps_ns, imu.gyro, imu.acc, pre.bias_gyro, pre.bias_acc, pre.stamps_ns
+    )
     return rates
 
 
 def integrate_segments(
-    imu: ImuMeasurements, starts_ns: Stamps, ends_ns: Stamps, bias: Array, midpoint: bool
+    imu: ImuMeasurements,
+    starts_ns: Stamps,
+    ends_ns: Stamps,
+    bias: Array,
+    midpoint: bool,
+    rotations_only: bool = False,
 ) -> tuple[Array, Array, Array, Array, Array, Array]:
     """dt, gamma, beta, alpha, cov of m segments within the samples, and (m, 9, 6) by both biases;
     (m, 6) biases of gyroscope and accelerometer are taken off."""
@@ -128,12 +145,13 @@ def integrate_segments(
         ends_ns,
         bias,
         midpoint,
+        rotations_only,
     )
     return segments
 
 
-def _require_samples(imu: ImuMeasurements, stamps_ns: Stamps) -> None:
-    """The window must lie inside the samples and hold no gap."""
+def require_samples(imu: ImuMeasurements, stamps_ns: Stamps) -> None:
+    """Raise unless a window lies inside the samples and holds no gap."""
     start_ns, end_ns = int(stamps_ns[0]), int(stamps_ns[-1])
     if start_ns < imu.stamps_ns[0] or end_ns > imu.stamps_ns[-1]:
         raise DatasetError(

@@ -37,9 +37,10 @@ def preintegrate_arrays(
     ends_ns: Stamps,
     bias: Array,
     midpoint: bool,
+    rotations_only: bool = False,
 ) -> tuple[Array, Array, Array, Array, Array, Array]:
     """What `preintegrate_segments` gives: dt, gamma, beta, alpha, cov, and (m, 9, 6) by both
-    biases."""
+    biases; all of it whatever is asked for."""
     start_ns, end_ns = starts_ns[:, None], ends_ns[:, None]
     values, variances = np.hstack([gyro, acc]), np.hstack([var_gyro, var_acc])
     steps = _steps(stamps_ns, values, variances, start_ns, end_ns, bias, midpoint)

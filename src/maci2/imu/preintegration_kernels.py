@@ -27,14 +27,18 @@ def preintegrate_segments(
     ends_ns: Stamps,
     bias: Array,
     midpoint: bool,
+    rotations_only: bool,
 ) -> tuple[Array, Array, Array, Array, Array, Array]:
     """dt, gamma, beta, alpha, cov of m segments (see `Preintegrated`), and (m, 9, 6) by both
-    biases; (m, 6) biases of gyroscope and accelerometer are taken off."""
+    biases; (m, 6) biases of gyroscope and accelerometer are taken off.
+
+    With `rotations_only` what does not belong to gamma is left at zero.
+    """
     m = len(starts_ns)
     dt = np.empty(m)
-    gamma, beta, alpha = np.empty((m, 3, 3)), np.empty((m, 3)), np.empty((m, 3))
+    gamma, beta, alpha = np.empty((m, 3, 3)), np.zeros((m, 3)), np.zeros((m, 3))
     cov, by_bias = np.empty((m, 9, 9)), np.empty((m, 9, 6))
-    sums, half, sums_bias = np.empty((9, 9)), np.empty((9, 9)), np.empty((9, 6))
+    sums, half, sums_bias = np.zeros((9, 9)), np.empty((9, 9)), np.zeros((9, 6))
     for k in range(m):
         start_ns, end_ns = starts_ns[k], ends_ns[k]
         dt[k] = (end_ns - start_ns) / NS
@@ -44,11 +48,13 @@ def preintegrate_segments(
         position = np.empty((2, n))
         place(stamps_ns, first, start_ns, dt[k], midpoint, steps.dt, position)
         resample(gyro, var_gyro, bias[k, 0:3], first, position, steps.value[0:3], steps.std[0:3])
-        resample(acc, var_acc, bias[k, 3:6], first, position, steps.value[3:6], steps.std[3:6])
         motion = rotate(steps, midpoint, gamma[k])
-        sum_motion(steps, motion, beta[k], alpha[k])
-        errors = np.zeros((9, 6, n))
-        _errors(steps, motion, errors)
+        errors = motion.whole
+        if not rotations_only:
+            resample(acc, var_acc, bias[k, 3:6], first, position, steps.value[3:6], steps.std[3:6])
+            sum_motion(steps, motion, beta[k], alpha[k])
+            errors = np.zeros((9, 6, n))
+            _errors(steps, motion, errors)
         _sum_errors(errors, steps.std, cov_0, sums, sums_bias)
         # D (D sums)' is D sums D', for sums are symmetric.
         _errors_from_sums(gamma[k], beta[k], alpha[k], dt[k], sums, half)
@@ -98,10 +104,11 @@ def _errors(steps: Steps, motion: Motion, out: Array) -> None:
 
 @kernel(fastmath=True)
 def _sum_errors(errors: Array, std: Array, cov_0: Array, sums: Array, sums_bias: Array) -> None:
-    """Covariance (9, 9) and bias derivatives (9, 6) in the coordinates [psi, c_v, c_p]."""
-    n = std.shape[1]
-    for i in range(9):
-        for j in range(6):
+    """Covariance (9, 9) and bias derivatives (9, 6) in the coordinates [psi, c_v, c_p], as far as
+    there are errors (9, 6, n) of both sensors or (3, 3, n) of psi by the gyroscope."""
+    rows, axes, n = errors.shape
+    for i in range(rows):
+        for j in range(axes):
             total = 0.0
             for k in range(n):
                 total += errors[i, j, k]
@@ -109,14 +116,19 @@ def _sum_errors(errors: Array, std: Array, cov_0: Array, sums: Array, sums_bias:
             sums_bias[i, j] = -total
             for k in range(n):
                 errors[i, j, k] *= std[j, k]
-    noise = errors.reshape(9, 6 * n)
-    for i in range(9):
-        for j in range(i + 1):
+    noise = errors.reshape(rows, axes * n)
+    for i in range(rows):
+        for j in range(0, i + 1, 3):
+            # Three sums at once read half as much.
+            a, b, c = cov_0[i, j], cov_0[i, j + 1], cov_0[i, j + 2]
             # The accelerometer, the second half of the columns, does not reach psi.
-            total = cov_0[i, j]
-            for c in range(6 * n if j >= 3 else 3 * n):
-                total += noise[i, c] * noise[j, c]
-            sums[i, j] = sums[j, i] = total
+            for k in range(axes * n if j >= 3 else 3 * n):
+                a += noise[i, k] * noise[j, k]
+                b += noise[i, k] * noise[j + 1, k]
+                c += noise[i, k] * noise[j + 2, k]
+            sums[i, j] = sums[j, i] = a
+            sums[i, j + 1] = sums[j + 1, i] = b
+            sums[i, j + 2] = sums[j + 2, i] = c
 
 
 @kernel
@@ -132,3 +144,18 @@ def _errors_from_sums(
             out[i, c] = gamma[i, i] * psi_i + gamma[j, i] * psi_j + gamma[k, i] * psi_k
             out[3 + i, c] = c_v - (beta[j] * psi_k - beta[k] * psi_j)
             out[6 + i, c] = c_p + t * c_v - (alpha[j] * psi_k - alpha[k] * psi_j)
+
+
+@kernel
+def interpolate_samples(
+    stamps_ns: Stamps, gyro: Array, acc: Array, bias_gyro: Array, bias_acc: Array, at_ns: Stamps
+) -> Array:
+    """(n, 6) what gyroscope and accelerometer measure at n times, less their biases."""
+    rates = np.empty((len(at_ns), 6))
+    for k in range(len(at_ns)):
+        i = min(np.searchsorted(stamps_ns, at_ns[k], side="right") - 1, len(stamps_ns) - 2)
+        share = (at_ns[k] - stamps_ns[i]) / (stamps_ns[i + 1] - stamps_ns[i])
+        for j in range(3):
+            rates[k, j] = gyro[i, j] + share * (gyro[i + 1, j] - gyro[i, j]) - bias_gyro[j]
+            rates[k, 3 + j] = acc[i, j] + share * (acc[i + 1, j] - acc[i, j]) - bias_acc[j]
+    return rates

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from maci2.gaussian import predictive_variance
 from maci2.sensors import ImuSamples
 from maci2.types import Array
 
@@ -82,9 +83,7 @@ def stationary_rate(samples: ImuSamples) -> Array | None:
 
 def shift_of(seen: list[Array]) -> StationaryShift:
     """Shift to expect of an unseen recording, from the shifts of seen ones."""
-    n = len(seen)
-    if n < ENOUGH:
+    if len(seen) < ENOUGH:
         return StationaryShift()
-    # The mean of n recordings is itself uncertain.
-    variance = np.var(seen, axis=0, ddof=1) * (1.0 + 1.0 / n) + STD_INSTABILITY**2
-    return StationaryShift(np.mean(seen, axis=0), np.sqrt(variance))
+    std = np.sqrt(predictive_variance(np.array(seen)) + STD_INSTABILITY**2)
+    return StationaryShift(np.mean(seen, axis=0), np.full(3, std))

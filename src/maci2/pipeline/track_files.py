@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.spatial.transform import Rotation
+import scipy
 
 from maci2 import __version__
 from maci2.datasets.euroc_writer import truth_csv
@@ -61,7 +61,7 @@ def tum_text(states: list[TrackedState]) -> str:
     lines = ["# timestamp tx ty tz qx qy qz qw: pose of the IMU in a world whose z axis points up"]
     for state in states:
         seconds = f"{state.stamp_ns // NS}.{state.stamp_ns % NS:09d}"
-        quat_xyzw = Rotation.from_matrix(state.T_w_b[:3, :3]).as_quat()
+        quat_xyzw = scipy.spatial.transform.Rotation.from_matrix(state.T_w_b[:3, :3]).as_quat()
         numbers = " ".join(f"{value:.9f}" for value in (*state.T_w_b[:3, 3], *quat_xyzw))
         lines.append(f"{seconds} {numbers}")
     return "\n".join(lines) + "\n"

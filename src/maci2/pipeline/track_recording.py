@@ -190,7 +190,8 @@ def smoothed(
     problem = ChainProblem(imu, keyframes_ns, *walks, unknowns, camera, priors=priors)
     solution = solve_chain(problem, states, border, ChainConfig())
     border = solution.border
-    covs = causal.slow_factors.covered(chain_posterior(solution).states)
+    spread = causal.slow_spread
+    covs = spread[:, None] * chain_posterior(solution).states * spread
     images_ns = np.array([state.stamp_ns for state in part])
     found: list[TrackedState] = []
     for k, stamp_ns in enumerate(keyframes_ns):

@@ -61,33 +61,29 @@ class TruthCovariance:
         between = self.neighbours - self.with_constants[:-1] @ explained[1:]
         return np.asarray(explained), np.asarray(np.linalg.solve(rest[:-1], between))
 
-    def between(self, i: int, j: int) -> Array:
-        """(15, 15) covariance of stored state i (rows) with a later or equal one j (columns)."""
-        if i == j:
-            return np.asarray(self.states[i])
+    def between(self, i: Stamps, j: Stamps) -> Array:
+        """(m, 15, 15) covariance of stored states i (rows) with later or equal ones j (columns)."""
         explained, steps = self._given_constants
         carried = self.states[i] - self.with_constants[i] @ explained[i]
-        for k in range(i, j):
-            carried = carried @ steps[k]
+        for step in range(int(np.max(j - i, initial=0))):
+            going = np.flatnonzero(i + step < j)
+            carried[going] = carried[going] @ steps[i[going] + step]
         return np.asarray(carried + self.with_constants[i] @ explained[j])
 
-    def pairs(self, first_ns: int, later_ns: Stamps) -> Array:
-        """(m, 30, 30) joint of the state next to `first_ns` with those next to later timestamps."""
-        i, later = int(self.nearest(np.array([first_ns]))[0]), self.nearest(later_ns)
-        joint = np.empty((len(later), 2 * STATE, 2 * STATE))
-        joint[:, :STATE, :STATE] = self.states[i]
+    def pairs(self, first: Stamps, later: Stamps) -> Array:
+        """(m, 30, 30) joints of two stored states each, by their places."""
+        joint = np.empty((len(first), 2 * STATE, 2 * STATE))
+        joint[:, :STATE, :STATE] = self.states[first]
         joint[:, STATE:, STATE:] = self.states[later]
-        cross = np.stack([self.between(i, max(int(j), i)) for j in later])
-        joint[:, :STATE, STATE:] = cross
-        joint[:, STATE:, :STATE] = np.swapaxes(cross, 1, 2)
+        joint[:, :STATE, STATE:] = self.between(first, later)
+        joint[:, STATE:, :STATE] = np.swapaxes(joint[:, :STATE, STATE:], 1, 2)
         return joint
 
     def joint(self, places: Stamps) -> Array:
         """(15 m, 15 m) joint of stored states, by their places in rising order."""
         m = len(places)
-        cov = np.empty((m, STATE, m, STATE))
-        for a in range(m):
-            for b in range(a, m):
-                cov[a, :, b] = self.between(int(places[a]), int(places[b]))
-                cov[b, :, a] = cov[a, :, b].T
-        return cov.reshape(m * STATE, m * STATE)
+        a, b = np.triu_indices(m)
+        cov = np.empty((m, m, STATE, STATE))
+        cov[a, b] = self.between(places[a], places[b])
+        cov[b, a] = np.swapaxes(cov[a, b], 1, 2)
+        return cov.swapaxes(1, 2).reshape(m * STATE, m * STATE)

@@ -10,18 +10,6 @@ from maci2.types import Array, Stamps
 BG, BA = slice(9, 12), slice(12, 15)
 
 
-def propagated_mean(
-    imu: ImuMeasurements, stamps_ns: Stamps, state: States, border: Border
-) -> States:
-    """The states at stamps_ns[1:], from the one at stamps_ns[0], without covariance."""
-    pre = preintegrate(imu, stamps_ns, state.bias_gyro[0], state.bias_acc[0])
-    after = [state]
-    for k in range(len(pre.dt)):
-        after.append(carried(pre, k, after[-1], border))
-    parts = (np.concatenate(values) for values in zip(*after[1:], strict=True))
-    return States(*parts)
-
-
 def propagated(
     imu: ImuMeasurements,
     stamps_ns: Stamps,

@@ -1,129 +1,158 @@
-"""Errors that last for seconds: what a state is corrected by, against what its covariance promised.
+"""Errors of visual orientation that last for seconds, and what they add to a state's covariance.
 
-A state that is carried by the IMU alone from one keyframe to a later one differs from the state
-estimated there by what the relative poses in between have corrected. Where the covariances are
-right, that correction has covariance P (carried) - P (estimated). Errors of vision with the same
-sign for seconds hide in single innovations; vertical and biases, which average them, are then
-corrected by more than was promised.
+Vision's orientation may wander slowly against that of the IMU: a mount that bends, a lens that
+warms up, rectification that is off towards the image's border, the drift of somebody's odometry.
+Single innovations hardly show it, yet the estimate follows it: the gyroscope bias takes up its
+rate, the vertical its angle, the accelerometer bias what the tilt makes of gravity.
+
+The body that vision sees is taken as rotated against the real one by w, a critically damped
+Gauss-Markov process of the second order. The estimate keeps its weights, which suit the fast part
+of the noise; by the gains of each update its errors e follow w linearly (a consider covariance,
+as in a Schmidt-Kalman filter):
+
+    e' = (F - K J) e + K (T_ck_ck1 G w' - G w)
+
+What is followed here is the covariance of [e, w, rate of w] for a w of variance one. How large w
+is, the biases tell: over some seconds the estimated ones may move by their random walk and by what
+the estimate still learns of them, and by no more unless vision has made them.
 """
-
-from collections import deque
-from typing import NamedTuple
 
 import numpy as np
 
-from maci2.chain import Border, States
-from maci2.chain.chain_state import BIAS_ACC, BIAS_GYRO, ROTATION, STATE
+from maci2.chain import ChainSolution, States
+from maci2.chain.chain_state import STATE
 from maci2.gaussian import square_root_information
 from maci2.imu import ImuMeasurements
-from maci2.lie import so3_log
-from maci2.tracking.propagation import propagated
-from maci2.types import Array
+from maci2.lie import se3_adj, se3_inv
+from maci2.tracking.prediction import Prediction, predict
+from maci2.types import NS, Array, Mat4, Mat6
+from maci2.vision import RelativePoses
 
-KEYFRAMES = 10
-"""Keyframes over which a state is carried: two seconds. Five were tried and tell no more."""
+TIME_CONSTANT_S = 4.0
+"""Of the process: its correlation falls to one half after 1.7 times this."""
 
-FEWEST, REMEMBERED = 5, 50
-"""Corrections that slow errors are told from: ten seconds at least, 100 at most."""
+LEVELS_DEG = np.array([0.0, 0.05, 0.1, 0.2, 0.4])
+"""Standard deviations of w that are told apart, equally likely before anything is seen."""
 
-CHANCE_SIGMAS = 2.0
-"""Standard deviations of their mean square by which it must exceed its expectation."""
+KEYFRAMES = 20
+"""Over which the movement of biases is looked at: four seconds."""
 
-LARGEST_SQUARE, MEAN_SQUARE = 9.0, 0.973
-"""Square of a whitened entry beyond which it counts as that, since outliers are not noise, and
-the expected square of a standard normal number so limited."""
+KEPT = 0.96
+"""Share of the evidence that the next movement leaves: a memory of a hundred seconds."""
 
-LEAST_SHARE = 0.02
-"""Share of a variance that has to be promised for a correction to say anything."""
+LARGEST_SQUARE = 54.0
+"""Squared Mahalanobis distance of six biases beyond which it counts as that: an outlier."""
 
+LOOSE_STD = np.repeat([0.05, 1.0, 1e-4, 0.02, 0.5], 3)
+"""Standard deviations of a state before its first window: [rad, m/s, m, rad/s, m/s^2]."""
 
-class SlowFactors(NamedTuple):
-    """Factors on stated variances, 1 where chance explains the corrections."""
+ERROR, WOBBLE, BEFORE = slice(0, STATE), slice(STATE, STATE + 6), slice(STATE + 6, STATE + 12)
+"""Places in the joint covariance: of the state's errors, of w and its rate, and of the errors of
+the biases when their movement was begun to be looked at."""
 
-    vertical: float = 1.0
-    """On orientation and accelerometer bias: a tilted vertical and a bias of the accelerometer are
-    told apart by little, so the larger of the two ratios holds for both."""
-
-    gyro_bias: float = 1.0
-
-    def covered(self, cov: Array) -> Array:
-        """Covariances (..., 15, 15) that cover errors of vision which last for seconds.
-
-        The estimate keeps its weights, which suit the fast part of the noise. Velocity and
-        position, which forget within a second, stay as they are.
-        """
-        spread = np.ones(STATE)
-        spread[ROTATION] = spread[BIAS_ACC] = np.sqrt(self.vertical)
-        spread[BIAS_GYRO] = np.sqrt(self.gyro_bias)
-        return np.asarray(spread[:, None] * cov * spread)
-
-
-NO_SLOW_ERRORS = SlowFactors()
-"""Covariances as they are."""
+SIZE, BIASES = STATE + 12, slice(9, 15)
 
 
 class SlowErrors:
-    """Takes the estimate at each keyframe; tells by how much slow errors exceed its covariance."""
+    """Takes every prediction and estimate; tells what slow errors add to the covariance."""
 
-    def __init__(self, walks: tuple[float, float]) -> None:
+    def __init__(self, T_b_c: Mat4, walks: tuple[float, float]) -> None:
+        self._by_wobble = se3_adj(se3_inv(np.ascontiguousarray(T_b_c)))[:, 3:6]
         self._walks = walks
-        self._carried: tuple[int, States, Array] | None = None
+        self._joint = np.zeros((SIZE, SIZE))
+        self._joint[WOBBLE, WOBBLE] = np.diag([1.0] * 3 + [TIME_CONSTANT_S**-2] * 3)
+        self._evidence = np.zeros(len(LEVELS_DEG))
+        self._since: tuple[int, Array, Array] | None = None  # begun at, biases, their covariance
         self._steps = 0
-        self._squares: tuple[deque[Array], ...] = tuple(deque(maxlen=REMEMBERED) for _ in range(3))
 
     @property
-    def factors(self) -> SlowFactors:
-        vertical, gyro, acc = map(_ratio, self._squares)
-        return SlowFactors(max(vertical, acc), gyro)
+    def std_deg(self) -> float:
+        """Standard deviation of w, given all movements of the biases."""
+        weights = np.exp(self._evidence - self._evidence.max())
+        return float(np.sqrt(weights @ LEVELS_DEG**2 / weights.sum()))
 
-    def observe(
-        self, imu: ImuMeasurements, stamp_ns: int, state: States, cov: Array, border: Border
-    ) -> None:
-        """Take note of the newest keyframe's state and its (15, 15) covariance; `imu` reaches back
-        to the keyframe before."""
-        if self._carried is None:
-            self._carried = (stamp_ns, state, cov)
+    @property
+    def added(self) -> Array:
+        """(15, 15) covariance that slow errors add to the state's."""
+        return np.asarray(np.deg2rad(self.std_deg) ** 2 * self._joint[ERROR, ERROR])
+
+    def begin(self, imu: ImuMeasurements, vision: RelativePoses, solution: ChainSolution) -> None:
+        """Follow the errors through a first window, filtered from nothing known on."""
+        cov = np.diag(LOOSE_STD**2)
+        for k, measured in enumerate(vision.measured):
+            state = States(*(values[k : k + 1] for values in solution.states))
+            span_ns = vision.stamps_ns[k : k + 2]
+            prediction = predict(imu, span_ns, state, cov, solution.border, self._walks)
+            cov = prediction.cov_state
+            if measured:
+                T_ck_ck1, cov_T = vision.Ts_ck_ck1[k], vision.covs_T_ck_ck1[k]
+                cov = cov - self.follow(prediction, T_ck_ck1, cov_T) @ prediction.cross.T
+            else:
+                self.follow(prediction)
+
+    def follow(
+        self,
+        prediction: Prediction,
+        T_ck_ck1: Mat4 | None = None,
+        cov_T_ck_ck1: Mat6 | None = None,
+    ) -> Array:
+        """Carry the errors to the next keyframe, updated by a relative pose where there is one;
+        returns the gain (15, 6)."""
+        by_wobble, noise = wobble_step(prediction.dt)
+        A: Array = np.eye(SIZE)
+        N: Array = np.zeros((SIZE, 6))
+        A[ERROR, ERROR] = prediction.F
+        A[WOBBLE, WOBBLE], N[WOBBLE] = by_wobble, np.eye(6)
+        gain: Array = np.zeros((STATE, 6))
+        if T_ck_ck1 is None or cov_T_ck_ck1 is None:
+            self._since = None
+        else:
+            gain = np.asarray(
+                np.linalg.solve(prediction.cov + cov_T_ck_ck1, prediction.cross.T).T, np.float64
+            )
+            after = gain @ (se3_adj(np.ascontiguousarray(T_ck_ck1)) @ self._by_wobble)
+            A[ERROR, ERROR] -= gain @ prediction.J
+            A[ERROR, WOBBLE] = after @ by_wobble[:3]
+            A[ERROR, STATE : STATE + 3] -= gain @ self._by_wobble
+            N[ERROR, :3] = after
+            self._steps += 1
+        self._joint = A @ self._joint @ A.T + N @ noise @ N.T
+        return gain
+
+    def observe(self, stamp_ns: int, state: States, cov: Array) -> None:
+        """Take note of the newest keyframe's state and its (15, 15) covariance."""
+        biases = np.concatenate([state.bias_gyro[0], state.bias_acc[0]])
+        if self._since is not None:
+            if self._steps < KEYFRAMES:
+                return
+            since_ns, before, cov_before = self._since
+            walked = np.repeat(np.square(self._walks), 3) * (stamp_ns - since_ns) / NS
+            self._learn(biases - before, cov_before + np.diag(walked) - cov[BIASES, BIASES])
+        self._since, self._steps = (stamp_ns, biases, cov[BIASES, BIASES]), 0
+        self._joint[BEFORE] = self._joint[BIASES]
+        self._joint[:, BEFORE] = self._joint[:, BIASES]
+
+    def _learn(self, moved: Array, promised: Array) -> None:
+        """Weigh the levels by how biases have moved: `promised` (6, 6) is the covariance of that
+        without slow errors."""
+        if np.linalg.eigvalsh(promised)[0] <= 0.0:
             return
-        before_ns, before, cov_before = self._carried
-        span_ns = np.array([before_ns, stamp_ns])
-        carried, covs = propagated(imu, span_ns, before, cov_before, border, self._walks)
-        self._carried, self._steps = (stamp_ns, carried, covs[0]), self._steps + 1
-        if self._steps == KEYFRAMES:
-            self._compare(carried, covs[0], state, cov)
-            self._carried, self._steps = (stamp_ns, state, cov), 0
-
-    def _compare(self, carried: States, cov_carried: Array, state: States, cov: Array) -> None:
-        difference = correction(carried, state)
-        up_b = state.Ts_w_b[0, 2, :3]
-        across = np.zeros((2, STATE))
-        across[:, ROTATION] = np.linalg.svd(up_b[None])[2][1:]
-        parts = (across, np.eye(STATE)[BIAS_GYRO], np.eye(STATE)[BIAS_ACC])
-        for J, squares in zip(parts, self._squares, strict=True):
-            promised = J @ (cov_carried - cov) @ J.T
-            least = LEAST_SHARE * np.trace(J @ cov_carried @ J.T) / len(J)
-            if np.linalg.eigvalsh(promised)[0] > least:
-                whitened = square_root_information(promised) @ (J @ difference)
-                squares.append(np.minimum(whitened**2, LARGEST_SQUARE))
+        joint = self._joint
+        by_wobble = joint[BEFORE, BEFORE] + joint[BIASES, BIASES]
+        by_wobble = by_wobble - joint[BEFORE, BIASES] - joint[BIASES, BEFORE]
+        roots = square_root_information(
+            promised + np.square(np.deg2rad(LEVELS_DEG))[:, None, None] * by_wobble
+        )
+        squares = np.minimum(np.sum((roots @ moved) ** 2, axis=1), LARGEST_SQUARE)
+        normalised = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
+        self._evidence = KEPT * self._evidence + normalised - 0.5 * squares
 
 
-def _ratio(squares: deque[Array]) -> float:
-    """Mean square of whitened corrections over its expectation; 1 where chance explains it."""
-    if len(squares) < FEWEST:
-        return 1.0
-    ratio = float(np.mean(squares)) / MEAN_SQUARE
-    chance = CHANCE_SIGMAS * np.sqrt(2.0 / (len(squares) * len(squares[0])))
-    return ratio if ratio > 1.0 + chance else 1.0
-
-
-def correction(carried: States, state: States) -> Array:
-    """(15,) a carried state less the estimated one, order [phi (right), v, p, bg, ba]."""
-    R_b_carried = state.Ts_w_b[0, :3, :3].T @ carried.Ts_w_b[0, :3, :3]
-    return np.concatenate(
-        [
-            so3_log(np.ascontiguousarray(R_b_carried)),
-            carried.v_w[0] - state.v_w[0],
-            carried.Ts_w_b[0, :3, 3] - state.Ts_w_b[0, :3, 3],
-            carried.bias_gyro[0] - state.bias_gyro[0],
-            carried.bias_acc[0] - state.bias_acc[0],
-        ]
-    )
+def wobble_step(dt: float) -> tuple[Array, Array]:
+    """(6, 6) derivative of [w, its rate] by the ones `dt` seconds before, and the noise in between,
+    for a w of variance one."""
+    x = dt / TIME_CONSTANT_S
+    kept = np.exp(-x) * np.array([[1.0 + x, dt], [-x / TIME_CONSTANT_S, 1.0 - x]])
+    stationary = np.diag([1.0, TIME_CONSTANT_S**-2])
+    noise = stationary - kept @ stationary @ kept.T
+    return np.kron(kept, np.eye(3)), np.kron(noise, np.eye(3))

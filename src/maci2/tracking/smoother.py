@@ -36,9 +36,9 @@ from maci2.gaussian import nees
 from maci2.imu import ImuMeasurements
 from maci2.tracking.calibration_spread import KNOWN, CalibrationSpread
 from maci2.tracking.first_window import bias_prior, gauge_prior, world_states
-from maci2.tracking.propagation import propagated_mean
-from maci2.tracking.slow_errors import NO_SLOW_ERRORS, SlowErrors, SlowFactors
-from maci2.tracking.visual_noise import Innovation, VisualNoise, innovation
+from maci2.tracking.prediction import Prediction, predict
+from maci2.tracking.slow_errors import SlowErrors
+from maci2.tracking.visual_noise import VisualNoise
 from maci2.types import NS, Array, Mat4, Mat6, Stamps
 from maci2.vision import RelativePoses
 
@@ -90,10 +90,10 @@ class FixedLagSmoother:
         self._T_b_c = T_b_c
         self._walks = (walk_gyro, walk_acc)
         self._noise = VisualNoise()
-        self._slow = SlowErrors(self._walks)
+        self._slow = SlowErrors(T_b_c, self._walks)
         self._problem: ChainProblem | None = None
         self._solution: ChainSolution | None = None
-        self._innovation: tuple[tuple[int, bytes], Innovation] | None = None
+        self._prediction: tuple[int, Prediction] | None = None
 
     def start(self, imu: ImuMeasurements, vision: RelativePoses, result: InitResult) -> None:
         """Begin with an initialized window.
@@ -120,6 +120,7 @@ class FixedLagSmoother:
             imu, state.stamps_ns, *self._walks, unknowns, camera, priors=tuple(priors)
         )
         self._solve(states, border)
+        self._slow.begin(imu, vision, self.solution)
         self._forget()
 
     def add(
@@ -139,16 +140,14 @@ class FixedLagSmoother:
         1e-3 rad/s (`imu.stationary`), more than relative poses leave open.
         """
         problem, solution = self._current()
-        states = solution.states
-        last = States(*(values[-1:] for values in states))
-        span = np.array([problem.stamps_ns[-1], stamp_ns])
-        predicted = propagated_mean(imu, span, last, solution.border)
+        states, prediction = solution.states, self._predicted(imu, stamp_ns)
         k = len(problem.stamps_ns) - 1
         camera, priors = problem.camera, problem.priors
         if T_ck_ck1 is not None and cov_T_ck_ck1 is not None:
             cov = self.stated(cov_T_ck_ck1)
             if not still:
-                self._noise.observe(self._predicted(imu, span, T_ck_ck1), cov_T_ck_ck1)
+                self._noise.observe(prediction.innovation(T_ck_ck1), cov_T_ck_ck1)
+            self._slow.follow(prediction, T_ck_ck1, cov)
             assert camera is not None
             camera = replace(
                 camera,
@@ -156,6 +155,8 @@ class FixedLagSmoother:
                 Ts_ck_ck1=np.concatenate([camera.Ts_ck_ck1, T_ck_ck1[None]]),
                 covs=np.concatenate([camera.covs, cov[None]]),
             )
+        else:
+            self._slow.follow(prediction)
         if still:
             std = self.config.std_zero_velocity
             priors = (*priors, zero_velocity(k + 1, std, solution.border))
@@ -166,9 +167,9 @@ class FixedLagSmoother:
             camera=camera,
             priors=priors,
         )
-        extended = (np.concatenate([a, b]) for a, b in zip(states, predicted, strict=True))
+        extended = (np.concatenate([a, b]) for a, b in zip(states, prediction.state, strict=True))
         self._solve(States(*extended), solution.border)
-        self._slow.observe(imu, stamp_ns, *self.latest, self.solution.border)
+        self._slow.observe(stamp_ns, *self.latest)
         self._forget()
 
     def innovation(
@@ -176,8 +177,7 @@ class FixedLagSmoother:
     ) -> float:
         """Chi-square per degree of freedom of a relative pose and its (6, 6) covariance against
         the IMU's prediction."""
-        span = np.array([self.stamps_ns[-1], stamp_ns])
-        difference = self._predicted(imu, span, T_ck_ck1)
+        difference = self._predicted(imu, stamp_ns).innovation(T_ck_ck1)
         return float(nees(difference.r, difference.cov + cov_T_ck_ck1)) / 6.0
 
     def stated(self, cov_T_ck_ck1: Mat6) -> Mat6:
@@ -186,14 +186,14 @@ class FixedLagSmoother:
             return cov_T_ck_ck1
         return self._noise.covariance(cov_T_ck_ck1)
 
-    def _predicted(self, imu: ImuMeasurements, span_ns: Stamps, T_ck_ck1: Mat4) -> Innovation:
-        """The innovation of a relative pose, computed once however often it is asked for."""
-        asked = (int(span_ns[1]), T_ck_ck1.tobytes())
-        if self._innovation is None or self._innovation[0] != asked:
-            state, cov = self.latest
+    def _predicted(self, imu: ImuMeasurements, stamp_ns: int) -> Prediction:
+        """The next keyframe as the IMU predicts it, computed once however often it is asked for."""
+        if self._prediction is None or self._prediction[0] != stamp_ns:
+            span_ns = np.array([self.stamps_ns[-1], stamp_ns])
             border = self.solution.border
-            self._innovation = (asked, innovation(state, cov, border, imu, span_ns, T_ck_ck1))
-        return self._innovation[1]
+            prediction = predict(imu, span_ns, *self.latest, border, self._walks)
+            self._prediction = (stamp_ns, prediction)
+        return self._prediction[1]
 
     @property
     def stamps_ns(self) -> Stamps:
@@ -212,9 +212,15 @@ class FixedLagSmoother:
         return States(*(values[-1:] for values in solution.states)), self._latest_cov
 
     @property
-    def slow_factors(self) -> SlowFactors:
-        """Factors on the variance of vertical and biases for errors that last for seconds."""
-        return self._slow.factors if self.config.adapt_visual_noise else NO_SLOW_ERRORS
+    def handed_out(self) -> Array:
+        """(15, 15) covariance of the newest state with what errors of vision that last for seconds
+        add to it."""
+        return self._latest_cov + (self._slow.added if self.config.adapt_visual_noise else 0.0)
+
+    @property
+    def slow_error_deg(self) -> float:
+        """Standard deviation of errors of visual orientation that last for seconds [deg]."""
+        return self._slow.std_deg if self.config.adapt_visual_noise else 0.0
 
     def _current(self) -> tuple[ChainProblem, ChainSolution]:
         if self._problem is None or self._solution is None:

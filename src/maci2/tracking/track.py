@@ -3,6 +3,7 @@
 import numpy as np
 
 from maci2.chain import States
+from maci2.chain.chain_state import STATE
 from maci2.errors import DatasetError, MeasurementError
 from maci2.estimation import InitResult, SolverConfig, initialize
 from maci2.estimation.motion_choice import WINDOW, MotionChoice, choose_motions
@@ -12,7 +13,6 @@ from maci2.estimation.premises.live_channels import dead_channels
 from maci2.imu import ImuMeasurements
 from maci2.tracking.first_window import world_states
 from maci2.tracking.propagation import propagated
-from maci2.tracking.slow_errors import NO_SLOW_ERRORS
 from maci2.tracking.smoother import FixedLagSmoother, SmootherConfig
 from maci2.tracking.stream_premises import StreamPremises
 from maci2.tracking.tracked import Health, Keyframe, Origin, Track, TrackedState
@@ -58,7 +58,8 @@ class Tracker:
         self.origins: list[Origin] = []
         self.segment = -1
         self.log_scale = 0.0  # of true length over vision's, as last estimated
-        self.slow_factors = NO_SLOW_ERRORS  # of the last state that was asked for
+        self.slow_spread = np.ones(STATE)  # of the last state that was asked for
+        self.slow_error_deg = 0.0
         self.reasons: tuple[str, ...] = ()  # what all windows say against the stated constants
         self.wrong_axes: tuple[str, ...] = ()  # those of them with which no state means anything
         self.not_started = ""  # why the last window that was tried was not good enough
@@ -219,9 +220,10 @@ class Tracker:
     def states_at(self, imu: ImuMeasurements, stamps_ns: Stamps) -> list[TrackedState]:
         """States at timestamps since the last keyframe, carried by the IMU."""
         assert self.smoother is not None
-        state, cov = self.smoother.latest
-        self.slow_factors = self.smoother.slow_factors
-        cov = self.slow_factors.covered(cov)
+        state, stated = self.smoother.latest
+        cov = self.smoother.handed_out
+        self.slow_spread = np.sqrt(np.diag(cov) / np.diag(stated))
+        self.slow_error_deg = self.smoother.slow_error_deg
         last_ns = int(self.smoother.stamps_ns[-1])
         found = []
         if len(stamps_ns) and int(stamps_ns[0]) == last_ns:
@@ -304,7 +306,8 @@ def track(
         tracker.keyframes,
         tracker.starts,
         tracker.log_scale,
-        tracker.slow_factors,
+        tracker.slow_error_deg,
+        tracker.slow_spread,
         tuple(tracker.origins),
         tracker.reasons,
     )

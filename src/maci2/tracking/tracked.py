@@ -1,11 +1,12 @@
 """What tracking gives: states with covariance, and what became of each relative pose."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
+
+import numpy as np
 
 from maci2.estimation import InitResult, Verdict
 from maci2.field_docs import document_fields
-from maci2.tracking.slow_errors import NO_SLOW_ERRORS, SlowFactors
 from maci2.types import Array, Mat4, Vec3
 
 Health = Literal["initializing", "tracking", "bridging", "lost"]
@@ -74,9 +75,12 @@ class Track:
     log_scale: float = 0.0
     """Logarithm of true length over vision's, where vision left its scale in doubt."""
 
-    slow_factors: SlowFactors = NO_SLOW_ERRORS
-    """Factors on the variance of vertical and biases that the last state has, for errors of vision
-    that last for seconds."""
+    slow_error_deg: float = 0.0
+    """Standard deviation of errors of visual orientation that last for seconds, as the last state
+    knows it [deg]; states' covariances include what they do."""
+
+    slow_spread: Array = field(default_factory=lambda: np.ones(15))
+    """(15,) factor by which they make the standard deviations of the last state larger."""
 
     origins: tuple[Origin, ...] = ()
     """One of each segment."""

@@ -5,11 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from maci2.chain import Border, States
 from maci2.gaussian import square_root_information
-from maci2.imu import ImuMeasurements, preintegrate
-from maci2.lie import se3_adj, se3_inv, se3_log
-from maci2.types import Array, Mat4, Mat6, Stamps
+from maci2.types import Array, Mat6
 
 POSES = 3
 """Innovations whose median is taken: about half a second of keyframes."""
@@ -115,50 +112,3 @@ class Innovation(NamedTuple):
 
     cov: Array
     """(6, 6) covariance of the prediction."""
-
-
-def innovation(
-    state: States,
-    cov: Array,
-    border: Border,
-    imu: ImuMeasurements,
-    span_ns: Stamps,
-    T_ck_ck1: Mat4,
-) -> Innovation:
-    """Measured relative pose against the one that the IMU predicts from a state and its (15, 15)
-    covariance."""
-    pre = preintegrate(imu, span_ns, state.bias_gyro[0], state.bias_acc[0])
-    R_w_b = state.Ts_w_b[0, :3, :3]
-    g_w = -border.scalars[0] * border.R_w_g[:, 2]
-    dt = float(pre.dt[0])
-    T_bk_bk1 = np.eye(4)
-    T_bk_bk1[:3, :3] = pre.gamma[0]
-    T_bk_bk1[:3, 3] = R_w_b.T @ (dt * state.v_w[0] + 0.5 * dt * dt * g_w) + pre.alpha[0]
-    scaled = T_ck_ck1.copy()
-    scaled[:3, 3] *= np.exp(border.scalars[1])
-    T_b_c = border.T_b_c
-    T_c_b = se3_inv(np.ascontiguousarray(T_b_c))
-    predicted = T_c_b @ T_bk_bk1 @ T_b_c
-    r = se3_log(np.ascontiguousarray(scaled @ se3_inv(np.ascontiguousarray(predicted))))
-    # Motion of the body by the state: gamma on the right, position in the first body frame.
-    J = np.zeros((6, 15))
-    J[3:6, 9:12] = pre.D_bg[0][0:3]
-    J[0:3, 3:6] = dt * R_w_b.T
-    J[0:3, 9:12], J[0:3, 12:15] = pre.D_bg[0][6:9], pre.D_ba[0][6:9]
-    # A tilt of the body moves gravity and velocity in it.
-    fall = R_w_b.T @ (dt * state.v_w[0] + 0.5 * dt * dt * g_w)
-    J[0:3, 0:3] = np.array(
-        [[0.0, -fall[2], fall[1]], [fall[2], 0.0, -fall[0]], [-fall[1], fall[0], 0.0]]
-    )
-    S = np.zeros((6, 6))
-    order = [6, 7, 8, 0, 1, 2]
-    S[:, :] = pre.cov[0][np.ix_(order, order)]
-    body = J @ cov @ J.T + S
-    # Right perturbation [p in b_k, gamma on the right] to a left one of T_bk_bk1.
-    L = np.eye(6)
-    L[3:6, 3:6] = pre.gamma[0]
-    p = T_bk_bk1[:3, 3]
-    cross = np.array([[0.0, -p[2], p[1]], [p[2], 0.0, -p[0]], [-p[1], p[0], 0.0]])
-    L[0:3, 3:6] = cross @ pre.gamma[0]
-    adj = se3_adj(T_c_b)
-    return Innovation(r, adj @ L @ body @ L.T @ adj.T)

@@ -103,7 +103,7 @@ class RelativePoses:
         span_s = (int(self.stamps_ns[-1]) - int(self.stamps_ns[0])) / NS
         return (
             f"RelativePoses({len(self)} keyframes, {span_s:.3f} s, "
-            f"{int(self.measured.sum())} of {len(self) - 1} measured, frame '{self.frame}')"
+            f"{self.measured_count} of {len(self) - 1} measured, frame '{self.frame}')"
         )
 
     def part(self, first: int, last: int) -> "RelativePoses":
@@ -121,6 +121,11 @@ class RelativePoses:
     def measured(self) -> Mask:
         """(n - 1,) which of the poses were measured; `reasons` says why the others were not."""
         return np.array([not reason for reason in self.reasons])
+
+    @property
+    def measured_count(self) -> int:
+        """How many of the poses were measured."""
+        return self.reasons.count("")
 
     @classmethod
     def from_absolute(

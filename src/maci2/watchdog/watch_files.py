@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.spatial.transform import Rotation
+import scipy
 
 from maci2 import __version__
 from maci2.files import write_atomically, write_json
@@ -82,7 +82,7 @@ def openvins_state(restart: RestartState, gyro_bias: Array, acc_bias: Array) -> 
     """The 17 numbers that OpenVINS starts from: time, q_GtoI (JPL, x y z w), p_IinG, v_IinG, bias
     of gyroscope and accelerometer; the argument of `VioManager::initialize_with_gt`."""
     # JPL's quaternion of the rotation from the world is Hamilton's of the rotation to it.
-    quat_xyzw = Rotation.from_matrix(restart.T_w_b[:3, :3]).as_quat()
+    quat_xyzw = scipy.spatial.transform.Rotation.from_matrix(restart.T_w_b[:3, :3]).as_quat()
     numbers = (*quat_xyzw, *restart.T_w_b[:3, 3], *restart.v_w, *gyro_bias, *acc_bias)
     seconds = f"{restart.stamp_ns // NS}.{restart.stamp_ns % NS:09d}"
     return " ".join([seconds, *(f"{number:.9g}" for number in numbers)]) + "\n"

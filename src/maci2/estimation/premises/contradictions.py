@@ -5,6 +5,7 @@ is contradicted where the posterior lies farther away than both spreads together
 false-alarm rate for all tests of a verdict.
 """
 
+import math
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ from maci2.estimation.premises.spreads import (
     STD_GYRO_SCALE,
     STD_TIME_OFFSET_S,
 )
+from maci2.gaussian import squared_distance
 from maci2.imu import ImuMeasurements
 from maci2.lie import so3_log
 from maci2.types import Array
@@ -90,9 +92,8 @@ def time_offset_contradicted(offset_s: float, variance: float, dof: int) -> list
 
 def _far(difference: Array, cov: Array, spread: float, dof: int) -> bool:
     """Whether a difference is more than its covariance and the stated spread explain."""
-    d = len(difference)
-    distance = difference @ np.linalg.solve(cov + spread**2 * np.eye(d), difference)
-    return bool(distance > _limit(d, dof))
+    distance = squared_distance(difference, np.ascontiguousarray(cov), spread**2)
+    return not distance <= _limit(len(difference), dof)
 
 
 def _number_far(difference: float, variance: float, spread: float, dof: int) -> bool:
@@ -204,7 +205,7 @@ def scale_and_lever_arm(
     lengths: MeasuredLengths, T_b_c: Array, std_scale: float, dof: int
 ) -> list[str]:
     """Reasons against the stated scale, or else against the stated lever arm."""
-    spread = float(np.hypot(STD_ACC_SCALE, std_scale))
+    spread = math.hypot(STD_ACC_SCALE, std_scale)
     scale = lengths.scale
     # One over the scale is what was measured: of both distances the shorter one counts.
     if _number_far(scale - 1.0, lengths.var_scale / min(1.0, scale**2), spread, dof):

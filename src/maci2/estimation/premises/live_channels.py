@@ -5,10 +5,18 @@ What such a channel says fits some motion, and often a plausible one: chi-square
 it, since biases and gravity take it up.
 """
 
+from maci2.compile import kernel
 from maci2.estimation.premises.false_alarms import LEVEL
 from maci2.imu import ImuMeasurements
-from maci2.imu.repeated_values import MOST_HELD, changed, held_share, stuck_axis
-from maci2.imu.saturated_values import saturation
+from maci2.imu.repeated_values import (
+    MIN_STUCK_S,
+    MOST_HELD,
+    RESOLUTION,
+    changed,
+    held_share,
+    stuck_axis,
+)
+from maci2.imu.saturated_values import LEAST_AT_END, saturation
 from maci2.types import NS, Array
 
 
@@ -17,11 +25,37 @@ def dead_channels(imu: ImuMeasurements) -> tuple[str, ...]:
     rate_hz = (len(imu.stamps_ns) - 1) * NS / int(imu.stamps_ns[-1] - imu.stamps_ns[0])
     gyro = imu.gyro if imu.removed_gyro is None else imu.gyro + imu.removed_gyro
     acc = imu.acc if imu.removed_acc is None else imu.acc + imu.removed_acc
+    if shows_noise(gyro, rate_hz) and shows_noise(acc, rate_hz):
+        return ()
     if not (changed(gyro).any() or changed(acc).any()):
         return ()  # a simulated device that stands still, without noise
     return _dead("gyroscope", "rad/s", gyro, rate_hz) + _dead(
         "accelerometer", "m/s^2", acc, rate_hz
     )
+
+
+@kernel
+def shows_noise(values: Array, rate_hz: float) -> bool:
+    """Nothing of a sensor, values (n, 3), is stuck, held or saturated, as a glance tells: most
+    readings are new, no axis repeats one for `MIN_STUCK_S`, and few are at the ends of its range.
+    """
+    new, most = 0, MIN_STUCK_S * rate_hz
+    for axis in range(3):
+        low, high, equal = values[0, axis], values[0, axis], 1
+        for k in range(1, len(values)):
+            value = values[k, axis]
+            low, high, equal = min(low, value), max(high, value), equal + 1
+            if abs(value - values[k - 1, axis]) > RESOLUTION:
+                new, equal = new + 1, 1
+            elif equal > most:
+                return False
+        lowest, highest = 0, 0
+        for k in range(len(values)):
+            lowest += values[k, axis] <= low + RESOLUTION
+            highest += values[k, axis] >= high - RESOLUTION
+        if max(lowest, highest) >= LEAST_AT_END:
+            return False
+    return new > 3 * (1.0 - MOST_HELD) * (len(values) - 1)
 
 
 def _dead(sensor: str, unit: str, values: Array, rate_hz: float) -> tuple[str, ...]:

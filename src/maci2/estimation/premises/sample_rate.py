@@ -1,8 +1,7 @@
 """Samples that should be there and are not: timestamps against the rate that was stated."""
 
+import math
 from dataclasses import dataclass
-
-import numpy as np
 
 from maci2.types import NS, Stamps
 
@@ -15,9 +14,6 @@ class SampleRate:
     found_hz: float
     """Samples over time, gaps included."""
 
-    median_hz: float
-    """One over the median interval: what the device does between gaps."""
-
     @property
     def missing(self) -> float:
         """Share of the stated samples that are not there; 0 where there are more."""
@@ -26,12 +22,7 @@ class SampleRate:
 
 def sample_rate(stamps_ns: Stamps, stated_hz: float) -> SampleRate | None:
     """Compare timestamps with a stated rate; None where either says nothing."""
-    if len(stamps_ns) < 2 or not (np.isfinite(stated_hz) and stated_hz > 0.0):
+    if len(stamps_ns) < 2 or not 0.0 < stated_hz < math.inf:
         return None
-    intervals_s = np.diff(stamps_ns) / NS
-    middle = len(intervals_s) // 2
-    return SampleRate(
-        stated_hz,
-        float(len(intervals_s) / intervals_s.sum()),
-        float(1.0 / np.partition(intervals_s, middle)[middle]),
-    )
+    found_hz = (len(stamps_ns) - 1) * NS / int(stamps_ns[-1] - stamps_ns[0])
+    return SampleRate(stated_hz, found_hz)

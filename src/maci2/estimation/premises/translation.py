@@ -21,6 +21,7 @@ from maci2.estimation.premises.runs import Run
 from maci2.estimation.problem import LEVER_ARM_STD
 from maci2.gaussian import symmetrize
 from maci2.imu import ALPHA, BETA, GAMMA, ImuMeasurements, Preintegrated, Rule, preintegrate
+from maci2.lie.stacks import skew_stack
 from maci2.types import Array
 
 UNKNOWNS = 21
@@ -138,11 +139,11 @@ def _rows(
         N[:, k, :, V] = -dt * np.eye(3)
         N[:, k, :, G] = -dt * (tau + 0.5 * dt) * np.eye(3)
         N[:, k, :, BA] = -dt * gained_ba - R @ by_acc[:, k, ALPHA]
-        turned = _skew(moved[:, k]) @ rotated
+        turned = skew_stack(moved[:, k]) @ rotated
         N[:, k, :, BG] = -R @ (turned + by_gyro[:, k, ALPHA]) - dt * gained_bg
         gained = gained + R @ beta[:, k]
         gained_ba = gained_ba + R @ by_acc[:, k, BETA]
-        gained_bg = gained_bg + R @ (by_gyro[:, k, BETA] - _skew(betas[:, k]) @ rotated)
+        gained_bg = gained_bg + R @ (by_gyro[:, k, BETA] - skew_stack(betas[:, k]) @ rotated)
         rotated = np.swapaxes(gamma, 1, 2) @ rotated + by_gyro[:, k, GAMMA]
         R, tau = R @ gamma, tau + dt
     return Z, N
@@ -161,11 +162,6 @@ def _by_axes(imu: ImuMeasurements, run: Run, bias: Array, rule: Rule) -> tuple[A
             pre = preintegrate(replace(imu, acc=acc), run.stamps_ns, bias, np.zeros(3), rule)
             alpha[:, :, 3 * i + j], beta[:, :, 3 * i + j] = pre.alpha, pre.beta
     return run.stacked(alpha), run.stacked(beta)
-
-
-def _skew(vectors: Array) -> Array:
-    """(n, 3, 3) cross products."""
-    return np.cross(vectors[:, None, :], np.eye(3), axisa=2, axisb=1, axisc=1)
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,9 @@
 """The card of a trained model."""
 
-from dataclasses import asdict, astuple, replace
+from dataclasses import asdict, astuple
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from maci2 import __version__
 from maci2.evaluation.integration_errors import LabelNoise
@@ -35,7 +34,7 @@ def first_card(
     form = model.form
     forces = np.array([track.imu.acc.mean(0) for track in tracks])
     mean_force = forces.mean(0) / np.linalg.norm(forces.mean(0))
-    cov_0 = error_model.cov_0().detach().numpy().tolist() if form.start == "cov_0" else []
+    cov_0 = error_model.cov_0().detach().numpy().tolist() if form.starts_uncertain else []
     return ModelCard(
         format=FORMAT,
         name=recipe.name if form_name == "separated" else f"{recipe.name}-{form_name}",
@@ -58,49 +57,22 @@ def first_card(
         bias_mean=[0.0] * 6,
         bias_std=[],
         cov_0=cov_0,
-        label_noise=_label_noise(error_model, tracks),
+        label_noise={},
         truth_kinds=recipe.truth_kinds,
         figures={},
         limits=list(recipe.limits),
     )
 
 
-def _label_noise(error_model: ErrorModel, tracks: list[Track]) -> dict[str, LabelNoiseCard]:
-    """Label noise as it was learned in training."""
-    if error_model.form.start not in ("two-ended", "per recording"):
-        return {}
-    std = error_model.log_label_std.detach().exp().numpy()
-    std = np.broadcast_to(std, (len(tracks), std.shape[1]))
-    shown = error_model.gyro_shown(torch.arange(len(tracks))).detach().numpy()
-    rows = zip(std.tolist(), shown.tolist(), strict=True)
-    return _by_kind([LabelNoise(*(*row, share)) for row, share in rows], tracks)
-
-
-def _by_kind(labels: list[LabelNoise], tracks: list[Track]) -> dict[str, LabelNoiseCard]:
-    """What to expect of an unseen recording's truth: by kind, the geometric mean of those seen."""
+def with_label_noise(card: ModelCard, labels: list[LabelNoise], tracks: list[Track]) -> ModelCard:
+    """The card with the noise to expect of an unseen recording's published truth: by kind, the
+    geometric mean of those seen."""
     found = {}
     for kind in sorted({track.kind for track in tracks}):
-        alike = [number for number, track in enumerate(tracks) if track.kind == kind]
-        rows = np.array([astuple(labels[number]) for number in alike])
-        mean = LabelNoise(*np.exp(np.log(rows).mean(0)).tolist())
-        tilt = np.hypot(mean.std_tilt, _tilt_spread([tracks[number] for number in alike]))
-        shown = float(rows[:, -1].mean())
-        mean = replace(mean, std_tilt=float(tilt), gyro_shown=shown)
-        found[kind] = LabelNoiseCard(**asdict(mean))
-    return found
-
-
-def with_label_noise(card: ModelCard, labels: list[LabelNoise], tracks: list[Track]) -> ModelCard:
-    """The card with the noise of these recordings' truths."""
-    return card.model_copy(update={"label_noise": _by_kind(labels, tracks)})
-
-
-def _tilt_spread(tracks: list[Track]) -> float:
-    """[rad] each axis: of unseen recordings, worlds are as far from level and bodies as far rotated
-    as of those seen."""
-    tilts = [np.radians(track.alignment.tilt_deg) for track in tracks]
-    turns = [track.turn for track in tracks]
-    return float(np.sqrt(np.mean(np.square(tilts)) / 2.0 + np.mean(np.square(turns))))
+        alike = [one for one, track in zip(labels, tracks, strict=True) if track.kind == kind]
+        mean = np.exp(np.mean([np.log(astuple(one)) for one in alike], axis=0))
+        found[kind] = LabelNoiseCard(**asdict(LabelNoise(*mean.tolist())))
+    return card.model_copy(update={"label_noise": found})
 
 
 def with_turn_on(card: ModelCard, turn_on: BiasPrior, rest_shift: StationaryShift) -> ModelCard:

@@ -1,8 +1,7 @@
-"""Noise of each recording's truth, fitted to the end for the model that is written.
+"""Noise of a published truth, for reports that compare a model with it.
 
-During training label noise is learned beside everything else, by steps on a few windows at a time,
-and is not at its best when the rest is. With the network done it is seven numbers of a recording
-and a likelihood that does not change from step to step.
+Training goes by audited truths, whose covariances are known. What a published one adds to errors of
+integration is fitted to them for the finished model: eight numbers of a recording.
 """
 
 from dataclasses import astuple, replace
@@ -18,12 +17,12 @@ from maci2.types import Array
 HORIZONS_S = (0.1, 0.25, 0.5, 1.0, 2.5)
 STRIDE_S = 0.5
 
-SMALLEST = LabelNoise(1e-5, 1e-4, 1e-5, 1e-6, 1e-5, 1e-4, 1e-2)
+SMALLEST = LabelNoise(1e-5, 1e-4, 1e-5, 1e-6, 1e-5, 1e-4, 1e-2, 1e-2)
 """Below these, truths cannot be told from perfect ones."""
 
-LARGEST = LabelNoise(0.1, 1.0, 0.1, 0.1, 0.1, 0.1, 1.0)
+LARGEST = LabelNoise(0.1, 1.0, 0.1, 0.1, 0.1, 0.1, 1.0, 1.0)
 
-START = LabelNoise(1e-4, 1e-3, 1e-4, 1e-4, 5e-4, 1e-3, 0.5)
+START = LabelNoise(1e-4, 1e-3, 1e-4, 1e-4, 5e-4, 1e-3, 0.5, 0.5)
 
 
 def fit_label_noise(imu: ImuMeasurements, track: Track, prior: BiasPrior) -> LabelNoise:
@@ -43,7 +42,7 @@ def fit_label_noise(imu: ImuMeasurements, track: Track, prior: BiasPrior) -> Lab
 
 
 class _Windows:
-    """Errors over one horizon; the gyroscope's noise counts as far as the truth shows it."""
+    """Errors over one horizon; noise of the samples counts as far as the truth shows it."""
 
     def __init__(
         self, imu: ImuMeasurements, track: Track, horizon_s: float, prior: BiasPrior
@@ -52,17 +51,17 @@ class _Windows:
         self.windows = self._errors(imu, track, horizon_s)
         # Covariances are linear in the variances of the samples.
         blind = replace(imu, var_gyro=np.full_like(imu.var_gyro, 1e-30))
-        self.cov_blind = self._errors(blind, track, horizon_s).cov_imu
-        self.cov_gyro = self.windows.cov_imu - self.cov_blind
+        self.cov_acc = self._errors(blind, track, horizon_s).cov_imu
+        self.cov_gyro = self.windows.cov_imu - self.cov_acc
 
     def _errors(self, imu: ImuMeasurements, track: Track, horizon_s: float) -> WindowErrors:
-        gravity_w = track.alignment.gravity_w
-        found = integration_errors(imu, track.states, horizon_s, STRIDE_S, gravity_w)
+        found = integration_errors(imu, track.published, horizon_s, STRIDE_S)
         return found.without_bias(np.concatenate([self.prior.mean_gyro, self.prior.mean_acc]))
 
     def negative_log_likelihood(self, labels: LabelNoise) -> float:
         """Mean over the windows, constants dropped."""
-        shown = replace(self.windows, cov_imu=self.cov_blind + labels.gyro_shown * self.cov_gyro)
+        cov_imu = labels.gyro_shown * self.cov_gyro + labels.acc_shown * self.cov_acc
+        shown = replace(self.windows, cov_imu=cov_imu)
         lower = np.linalg.cholesky(shown.cov(self.prior, labels))
         white = np.linalg.solve(lower, self.windows.e[:, :, None])[:, :, 0]
         log_det = 2.0 * np.log(np.einsum("mii->mi", lower)).sum(1)

@@ -16,10 +16,8 @@ class Form:
     uncertainty: Literal["cnn", "gru", "constant", "datasheet", "scaled datasheet"]
     """What the samples' variances are read from."""
 
-    start: Literal["nothing", "cov_0", "two-ended", "per recording"]
-    """What stands beside the samples' noise: nothing; the paper's initial covariance, in fusion
-    too; noise of the labels at both ends, one for all recordings or one for each. Label
-    noise never enters fusion."""
+    starts_uncertain: bool
+    """Whether every integration starts with the paper's covariance Sigma_0, in fusion too."""
 
     bias_spread: bool
     """Whether the bias left in the samples has its own covariance, apart from their noise."""
@@ -34,9 +32,9 @@ class Form:
     """Whether the gyroscope's variances are learned, or the data sheet's: orientation truths hide
     its noise (where they were integrated from it) or drown it (motion capture)."""
 
-    truth_may_hide_gyro_noise: bool = False
-    """Whether it is learned, for each recording, how much of the gyroscope's noise its truth shows:
-    nothing where that truth was integrated from the same samples."""
+    axes_alike: bool = False
+    """Whether a sensor's three axes have one variance: a handful of recordings cannot tell them
+    apart beside biases that wander (`docs/research/imu_model.md`)."""
 
     tracks_bias: bool = False
     """Whether the gyroscope's turn-on bias is tracked (`maci2.imu.bias_tracking`) before all."""
@@ -49,20 +47,19 @@ FORMS: dict[str, Form] = {
     "separated": Form(
         "network",
         "cnn",
-        "per recording",
+        False,
         True,
         "full",
         True,
         learns_gyro_noise=False,
-        truth_may_hide_gyro_noise=True,
+        axes_alike=True,
         tracks_bias=True,
     ),
-    "paper": Form("network", "cnn", "cov_0", False, "marginal", True),
-    "two-ended": Form("network", "cnn", "two-ended", False, "full", True),
-    "airimu": Form("network", "gru", "nothing", False, "marginal", False),
-    "paramnet": Form("constant", "constant", "nothing", False, "marginal", False),
-    "datasheet": Form("constant", "datasheet", "nothing", False, "marginal", False),
-    "temperature": Form("constant", "scaled datasheet", "nothing", False, "marginal", True),
+    "paper": Form("network", "cnn", True, False, "marginal", True),
+    "airimu": Form("network", "gru", False, False, "marginal", False),
+    "paramnet": Form("constant", "constant", False, False, "marginal", False),
+    "datasheet": Form("constant", "datasheet", False, False, "marginal", False),
+    "temperature": Form("constant", "scaled datasheet", False, False, "marginal", True),
 }
 
 DEFAULT_FORM = "separated"

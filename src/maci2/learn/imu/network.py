@@ -49,6 +49,9 @@ class ImuNetwork(nn.Module):
         learned = torch.tensor([form.learns_gyro_noise] * 3 + [True] * 3)
         self.register_buffer("learned", learned)
         self.register_buffer("first_log_variance", variance.log())
+        self.alike: Tensor
+        mean_of_three = torch.full((3, 3), 1.0 / 3.0)
+        self.register_buffer("alike", torch.block_diag(mean_of_three, mean_of_three))
         self.constant = nn.Parameter(torch.zeros(6))
         self.log_variance = nn.Parameter(variance.log())
         first, second = CHANNELS
@@ -75,9 +78,10 @@ class ImuNetwork(nn.Module):
         correction = self.constant + self.scale * self.correction_head(hidden)
         # Motion unlike any in training must not make a sample worthless, nor priceless.
         spread = MAX_LOG_FACTOR * torch.tanh(self.uncertainty_head(read) / MAX_LOG_FACTOR)
-        log_variance = torch.where(
-            self.learned, self.log_variance + spread, self.first_log_variance
-        )
+        learned = self.log_variance + spread
+        if self.form.axes_alike:
+            learned = learned @ self.alike
+        log_variance = torch.where(self.learned, learned, self.first_log_variance)
         return correction, log_variance, state_1, state_2
 
     def scale_acc_variances(self, factor: float) -> None:
@@ -113,11 +117,6 @@ class ConstantModel(nn.Module):
         blocks = torch.zeros_like(samples[:, CONTEXT : samples.shape[1] - CONTEXT : BLOCK])
         factors = self.log_factor.repeat_interleave(6 // self.log_factor.shape[0])
         return blocks + self.constant, blocks + self.datasheet + factors, state_1, state_2
-
-    def scale_acc_variances(self, factor: float) -> None:
-        """Scale the variances like `ImuNetwork.scale_acc_variances`."""
-        with torch.no_grad():
-            self.log_factor[self.log_factor.shape[0] // 2 :] += math.log(factor)
 
     def uncertainty_parameters(self) -> list[nn.Parameter]:
         """The factors, unless the data sheet is taken as it is."""

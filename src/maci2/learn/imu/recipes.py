@@ -1,5 +1,6 @@
 """Recipes (recordings a model is trained on): those of the bundled models, and anybody's own."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -40,14 +41,16 @@ class Recipe:
                 "recording once."
             )
 
-    def without(self, name: str) -> "Recipe":
-        """The recipe with one recording held out, to be measured on it."""
-        if name not in self.train + self.tune:
-            raise OptionError(
-                f"--leave-out {name}: not in recipe '{self.name}'; choose one of "
-                f"{', '.join(self.train + self.tune)}."
-            )
-        train, tune = (tuple(n for n in names if n != name) for names in (self.train, self.tune))
+    def without(self, names: Sequence[str]) -> "Recipe":
+        """The recipe with recordings held out, to be measured on them: those of a day are alike, so
+        that leaving out one of them says little."""
+        for name in names:
+            if name not in self.train + self.tune:
+                raise OptionError(
+                    f"--leave-out {name}: not in recipe '{self.name}'; choose of "
+                    f"{', '.join(self.train + self.tune)}."
+                )
+        train, tune = (tuple(n for n in kept if n not in names) for kept in (self.train, self.tune))
         return replace(self, train=train, tune=tune)
 
     def kind(self, name: str) -> str:

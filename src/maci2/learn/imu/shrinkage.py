@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from maci2.evaluation.integration_errors import integration_errors
+from maci2.evaluation.audited_integration import audited_windows
 from maci2.imu import BETA, GAMMA, datasheet_model
 from maci2.imu.network_shape import BLOCK, CONTEXT
 from maci2.learn.imu.network import ImuNetwork
@@ -20,8 +20,8 @@ from maci2.sensors import ImuSamples
 from maci2.types import Array
 
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
-HORIZON_S = 1.0
-STRIDE_S = 0.5
+HORIZON_S = 2.5
+"""Over shorter times an audited truth follows the samples, corrected or not."""
 
 
 def shrink_corrections(
@@ -64,7 +64,6 @@ def _errors(tracks: list[Track], corrections: list[Array], mean: Array, share: f
         kept = mean + share * (correction - mean)
         raw = datasheet_model(track.imu, track.noise)
         measured = replace(raw, gyro=raw.gyro + kept[:, :3], acc=raw.acc + kept[:, 3:])
-        gravity_w = track.alignment.gravity_w
-        e = integration_errors(measured, track.states, HORIZON_S, STRIDE_S, gravity_w).e
+        e = audited_windows(track.audited, HORIZON_S).errors(measured).e
         found.append([np.sqrt((e[:, part] ** 2).sum(1).mean()) for part in (GAMMA, BETA)])
     return np.array(found)

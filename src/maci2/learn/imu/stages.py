@@ -36,10 +36,10 @@ Stage = Literal["first", "held-out"]
 class TrainingConfig:
     """How long and how fast."""
 
-    epochs: int = 12
+    epochs: int = 6
     """Number of epochs of the first stage."""
 
-    held_out_epochs: int = 8
+    held_out_epochs: int = 4
     """Number of epochs of the second stage."""
 
     steps_per_epoch: int = 50
@@ -58,8 +58,8 @@ class TrainingConfig:
     validation_share: float = 0.15
     """Last part of every recording, on which epochs are compared."""
 
-    stride: int = 10
-    """Samples between two candidate starts."""
+    stride: int = 1
+    """Audited states from one candidate start to the next."""
 
     seed: int = 0
 
@@ -166,8 +166,7 @@ class Trainee(lightning.LightningModule):
         self.log_dict({f"val_{name}": v for name, v in parts.items()}, batch_size=size)
 
     def _loss(self, batch: Batch, jitter: bool) -> tuple[Tensor, dict[str, Tensor]]:
-        shown = self.error_model.gyro_shown(batch.recording)
-        found = integrate_windows(self.model, batch, shown, self._jitter(batch) if jitter else None)
+        found = integrate_windows(self.model, batch, self._jitter(batch) if jitter else None)
         e = errors(found, batch)
         cov = self.error_model(found, batch)
         likelihood = negative_log_likelihood(e, cov, batch.valid, self.form)
@@ -197,12 +196,12 @@ class Trainee(lightning.LightningModule):
         # Constants and logarithms of scales are few and far from zero: faster, and no decay.
         scales = [p for p in chosen if p.dim() == 1 and len(p) <= 6]
         weights = [p for p in chosen if not any(p is scale for scale in scales)]
-        labels, start = self.error_model.label_parameters(), self.error_model.start_parameters()
         groups = [
             {"params": weights, "first_lr": rate, "weight_decay": self.config.weight_decay},
-            {"params": [*scales, *start], "first_lr": 10 * rate},
-            # A recording's label noise may be a hundredth of where it starts.
-            {"params": labels, "first_lr": 50 * rate},
+            {
+                "params": [*scales, *self.error_model.parameters_learned()],
+                "first_lr": 10 * rate,
+            },
         ]
         return torch.optim.Adam([group for group in groups if group["params"]])
 

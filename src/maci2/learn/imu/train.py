@@ -11,8 +11,8 @@ from maci2.datasets import open_recording
 from maci2.errors import DatasetError, OptionError
 from maci2.evaluation.imu_predictors import model_predictor
 from maci2.evaluation.imu_report import imu_report
-from maci2.evaluation.integration_errors import LabelNoise, integration_errors
-from maci2.imu import BiasPrior, datasheet_model
+from maci2.evaluation.integration_errors import LabelNoise
+from maci2.imu import BETA, GAMMA, BiasPrior
 from maci2.imu.learned_model import ImuModel, load_imu_model, require_no_gaps
 from maci2.imu.model_card import ModelCard
 from maci2.imu.stationary import StationaryShift, shift_of, stationary_rate
@@ -29,18 +29,18 @@ from maci2.learn.imu.likelihood import ErrorModel
 from maci2.learn.imu.model_forms import Form, form_named
 from maci2.learn.imu.network import ConstantModel, ImuNetwork, Model, build
 from maci2.learn.imu.recipes import Recipe
-from maci2.learn.imu.recording_constants import align, bias_prior
+from maci2.learn.imu.recording_bias import bias_prior
 from maci2.learn.imu.shrinkage import shrink_corrections
 from maci2.learn.imu.stages import Stage, Trainee, TrainingConfig, run_stage
 from maci2.learn.imu.training_windows import Track, Windows, load_track, with_bias_tracked
 from maci2.learn.imu.variance_calibration import variance_factor
 from maci2.sensors import Recording, require_plausible
-from maci2.types import Array
+from maci2.types import NS, Array
 
 log = logging.getLogger(__name__)
 
-VALIDATION_STRIDE = 50
-ROUGH_S = 0.25
+VALIDATION_STRIDE = 3
+"""Audited states from one window to the next on which epochs are compared."""
 
 
 def train_imu(
@@ -76,15 +76,7 @@ def train_imu(
     card = first_card(recipe, form_name, model, error_model, train + tune, config)
     card = card.model_copy(update={"correction_kept": kept})
     if form.bias_spread:
-        export(model, card, work / "untracked.onnx")
-        runner = load_imu_model(work / "untracked.onnx")
-        card = with_bias(card, _remaining(runner, train + tune))
-        if form.start == "per recording":
-            labels = [_label_noise(runner, card, track) for track in train + tune]
-            card = with_label_noise(card, labels, train + tune)
-        factor = variance_factor(runner, card, tune)
-        model.scale_acc_variances(factor)
-        log.info("variances of the accelerometer times %.2f", factor)
+        card = _with_what_is_left(model, card, train + tune, work / "untracked.onnx")
     if turn_on is not None:
         card = with_turn_on(card, turn_on, shift)
     finished = work / "finished.onnx"
@@ -96,13 +88,29 @@ def train_imu(
     return card
 
 
+def _with_what_is_left(model: Model, card: ModelCard, tracks: list[Track], path: Path) -> ModelCard:
+    """The card with the bias that the finished network leaves and what published truths add; its
+    variances are brought to what all recordings together say."""
+    export(model, card, path)
+    if isinstance(model, ImuNetwork):
+        factor = variance_factor(load_imu_model(path), tracks)
+        model.scale_acc_variances(factor)
+        log.info("variances of the accelerometer times %.2f", factor)
+        export(model, card, path)
+    runner = load_imu_model(path)
+    card = with_bias(card, _remaining(runner, tracks))
+    labels = [_label_noise(runner, card, track) for track in tracks]
+    return with_label_noise(card, labels, tracks)
+
+
 def measured_card(weights: Path, recordings: list[Recording]) -> ModelCard:
-    """Card of a written model with the figures that it has as users will run it."""
+    """Card of a written model with the figures that it has as users will run it, against audited
+    truths."""
     model = load_imu_model(weights)
-    report = imu_report(recordings, {"it": model_predictor(model)}, growth_s=())
+    report = imu_report(recordings, {"it": model_predictor(model)}, growth_s=(), audit=True)
     figures = {
         f"{quantity} {part} {horizon} s": round(value, 5)
-        for quantity, horizons in report["average"]["it"].items()
+        for quantity, horizons in report["audited"]["average"]["it"].items()
         for horizon, parts in horizons.items()
         for part, value in parts.items()
     }
@@ -112,13 +120,13 @@ def measured_card(weights: Path, recordings: list[Recording]) -> ModelCard:
 def turn_on_prior(train: list[Track], tune: list[Track]) -> BiasPrior:
     """Raw biases: the mean of the training recordings, the spread of all."""
     spread = _bias_prior(train + tune)
-    mean = np.mean([track.alignment.bias for track in train], axis=0)
+    mean = np.mean([track.own_bias.mean for track in train], axis=0)
     return BiasPrior(mean[:3], spread.std_gyro, mean[3:], spread.std_acc)
 
 
 def rest_shift(tracks: list[Track]) -> StationaryShift:
     """What the stationary gyroscope reads beyond its bias in motion."""
-    rates = [(stationary_rate(track.imu), track.alignment.bias[:3]) for track in tracks]
+    rates = [(stationary_rate(track.imu), track.own_bias.mean[:3]) for track in tracks]
     return shift_of([rate - bias for rate, bias in rates if rate is not None])
 
 
@@ -130,16 +138,8 @@ def load_tracks(recipe: Recipe, names: tuple[str, ...], data: Path) -> list[Trac
         require_plausible(recording.imu)
         require_no_gaps(recording.imu)
         tracks.append(load_track(recording, recipe.kind(recording.name)))
-        states, alignment = tracks[-1].states, tracks[-1].alignment
-        log.info(
-            "%s: %d truth states, %d jumps, %d gaps, truth tilted %.2f deg, rotated %.2f deg",
-            name,
-            len(states),
-            states.jumps,
-            states.gaps,
-            alignment.tilt_deg,
-            np.degrees(np.linalg.norm(tracks[-1].turn)),
-        )
+        states = tracks[-1].audited.states
+        log.info("%s: %d audited states, %d gaps", name, len(states), states.gaps)
     _require_one_rate(tracks)
     return tracks
 
@@ -176,24 +176,24 @@ def _start(
     variance = _datasheet_variance(train[0])
     if "datasheet" not in form.uncertainty:
         learned = slice(0 if form.learns_gyro_noise else 3, 6)
-        variance[learned] = np.mean([_rough_variance(track) for track in train], axis=0)[learned]
+        variance[learned] = _audited_variance(train)[learned]
     prior = _bias_prior(train + tune)
     spread = torch.tensor(np.concatenate([prior.std_gyro, prior.std_acc]))
     torch.manual_seed(seed)
     # Sums shared among threads would differ in their last digits from machine to machine.
     torch.set_num_threads(1)
     model = build(form, _float(samples.mean(0)), _float(samples.std(0)), _float(variance))
-    bias = np.mean([track.alignment.bias for track in train], axis=0)
+    bias = np.mean([track.own_bias.mean for track in train], axis=0)
     with torch.no_grad():
         model.constant.copy_(-_float(bias))
         if isinstance(model, ConstantModel) and form.uncertainty == "scaled datasheet":
-            rough = np.mean([_rough_variance(track) for track in train], axis=0) / variance
+            rough = _audited_variance(train) / variance
             model.log_factor.copy_(_float(np.log([rough[:3].mean(), rough[3:].mean()])))
-    return model, ErrorModel(form, len(train + tune), spread)
+    return model, ErrorModel(form, spread)
 
 
 def _bias_prior(tracks: list[Track]) -> BiasPrior:
-    return bias_prior([track.alignment for track in tracks], [track.kind for track in tracks])
+    return bias_prior([track.own_bias for track in tracks])
 
 
 def _datasheet_variance(track: Track) -> Array:
@@ -202,14 +202,17 @@ def _datasheet_variance(track: Track) -> Array:
     return np.asarray(densities**2 * track.imu.rate_hz)
 
 
-def _rough_variance(track: Track) -> Array:
-    """(6,) that explains the errors over `ROUGH_S` once the recording's bias is known."""
-    bias, gravity_w = track.alignment.bias, track.alignment.gravity_w
-    measured = datasheet_model(track.imu, track.noise)
-    measured = replace(measured, gyro=measured.gyro - bias[:3], acc=measured.acc - bias[3:])
-    windows = integration_errors(measured, track.states, ROUGH_S, ROUGH_S, gravity_w)
-    # White noise of variance s^2 per sample adds up to s^2 t / rate.
-    return np.asarray((windows.e[:, :6] ** 2).mean(0) * track.imu.rate_hz / ROUGH_S)
+def _audited_variance(tracks: list[Track]) -> Array:
+    """(6,) of one sample, as the audits found it from one state to the next."""
+    found = []
+    for track in tracks:
+        cov = track.audited.chain.covariance
+        assert cov is not None
+        assert cov.imu_noise is not None
+        # White noise of variance s^2 per sample adds up to s^2 t / rate.
+        per_s = np.einsum("kii->ki", cov.imu_noise) / (np.diff(cov.stamps_ns)[:, None] / NS)
+        found.append(track.imu.rate_hz * np.r_[per_s[:, GAMMA].mean(0), per_s[:, BETA].mean(0)])
+    return np.asarray(np.mean(found, axis=0))
 
 
 def _float(values: Array) -> torch.Tensor:
@@ -227,7 +230,6 @@ def _run_stages(
 ) -> list[float]:
     """Train; the shares of the correction that were kept."""
     kept: list[float] = []
-    names = [track.name for track in train + tune]
     seen, unseen = (0.0, 1.0 - config.validation_share), (1.0 - config.validation_share, 1.0)
     stages: list[tuple[Stage, list[Track]]] = []
     if model.form.uncertainty != "datasheet":
@@ -240,8 +242,8 @@ def _run_stages(
             error_model,
             config,
             stage,
-            Windows(tracks, names, config.stride, seen),
-            Windows(tracks, names, VALIDATION_STRIDE, unseen),
+            Windows(tracks, config.stride, seen),
+            Windows(tracks, VALIDATION_STRIDE, unseen),
         )
         run_stage(trainee, work / stage, progress)
         if stage == "first" and tune and isinstance(model, ImuNetwork) and model.form.bias_spread:
@@ -252,10 +254,13 @@ def _run_stages(
 
 def _remaining(runner: ImuModel, tracks: list[Track]) -> BiasPrior:
     """The bias that the trained model leaves in recordings whose turn-on bias is tracked."""
-    left = [
-        replace(track, alignment=align(runner.measure(track.imu), track.states)) for track in tracks
-    ]
-    return _bias_prior(left)
+    left = []
+    for track in tracks:
+        measured = runner.measure(track.imu)
+        assert measured.removed_gyro is not None
+        assert measured.removed_acc is not None
+        left.append(track.bias(np.hstack([measured.removed_gyro, measured.removed_acc])))
+    return bias_prior(left)
 
 
 def _label_noise(runner: ImuModel, card: ModelCard, track: Track) -> LabelNoise:

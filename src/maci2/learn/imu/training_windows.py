@@ -7,24 +7,23 @@ import torch
 from torch import Tensor
 
 from maci2.errors import DatasetError
+from maci2.evaluation.audited_integration import AuditedStates, audited_states
+from maci2.ground_truth.audit_cache import cached_audit
 from maci2.ground_truth.states import Indices, TruthStates, truth_states
-from maci2.imu import BiasPrior, datasheet_model
+from maci2.imu import BiasPrior
 from maci2.imu.bias_tracking import track_gyro_bias
 from maci2.imu.network_shape import BLOCK, CONTEXT
 from maci2.imu.stationary import StationaryShift
-from maci2.learn.imu.recording_constants import Alignment, align
-from maci2.learn.imu.truth_frame import imu_in_truth_body, turned
+from maci2.learn.imu.recording_bias import RecordingBias, recording_bias
 from maci2.sensors import ImuNoise, ImuSamples, Recording
-from maci2.types import NS, Array
+from maci2.types import GRAVITY_W, NS, Array
 
-HORIZONS = (20, 50, 56, 100, 200, 500)
-"""Samples at which errors are scored: 0.1, 0.25, 0.278 (ten keyframes in 2.5 s), 0.5, 1, 2.5 s."""
+HORIZONS_S = (0.3, 1.0, 2.5)
+"""Times over which errors are scored: multiples of that between audited states, from a keyframe's
+step (0.28 s with ten in 2.5 s) to a window."""
 
 WARM_UP = 15 * BLOCK
 """Samples before a window's start that the network runs through: real ones, from the recording."""
-
-LENGTH = -(-(HORIZONS[-1] + 1) // BLOCK) * BLOCK
-"""Samples from the start on that the network covers."""
 
 
 @dataclass(frozen=True)
@@ -33,20 +32,30 @@ class Track:
 
     name: str
     kind: str
-    """Kind of its truth."""
+    """Kind of its published truth."""
 
     imu: ImuSamples
     noise: ImuNoise
-    states: TruthStates
-    """States of the IMU: rotated by `turn` from what the truth says of its own body."""
+    published: TruthStates
+    audited: AuditedStates
+    """The states that training goes by, with their covariance."""
 
-    turn: Array
-    """(3,) rotation vector from IMU coordinates to those of the truth's body [rad]."""
-
-    alignment: Alignment
+    tracked: Array
+    """(n, 3) gyroscope bias that was taken off the samples; zero where none is tracked."""
 
     std_gyro_bias: Array | None
     """(n, 3) spread of the gyroscope bias at each sample where it is tracked; None where not."""
+
+    def bias(self, removed: Array) -> RecordingBias:
+        """Bias left in the samples by something that takes `removed` (n, 6) off them."""
+        chain, samples = self.audited.chain, self.audited.states.samples
+        bias = np.hstack([chain.bias_gyro - self.tracked[samples], chain.bias_acc])
+        return recording_bias(chain.stamps_ns, bias - removed[samples])
+
+    @property
+    def own_bias(self) -> RecordingBias:
+        """Bias in the samples as they are."""
+        return self.bias(np.zeros((len(self.imu), 6)))
 
 
 @dataclass(frozen=True)
@@ -54,13 +63,10 @@ class Batch:
     """B windows."""
 
     samples: Tensor
-    """(B, WARM_UP + LENGTH + 16, 6) float32: what the network reads, context included."""
+    """(B, WARM_UP + N + 16, 6) float32: what the network reads, context included."""
 
     times: Tensor
-    """(B, LENGTH) [s] since the start."""
-
-    recording: Tensor
-    """(B,) number of the recording a window is from."""
+    """(B, N) [s] since the start."""
 
     R_bi_bj: Tensor
     """(B, K, 3, 3) truth at the horizons."""
@@ -71,8 +77,12 @@ class Batch:
     alpha: Tensor
     """(B, K, 3) position change likewise."""
 
-    rates: Tensor
-    """(B, K + 1, 9) rate of change of the truth state at the start and at each horizon."""
+    seen: Tensor
+    """(B, K, 9, 9) how errors of the samples show in the difference from the truth, which was made
+    with them."""
+
+    cov_truth: Tensor
+    """(B, K, 9, 9) of what the truth adds to the difference."""
 
     std_gyro_bias: Tensor
     """(B, 3) spread of the gyroscope bias at the start where it is tracked, else (B, 0)."""
@@ -80,48 +90,46 @@ class Batch:
     valid: Tensor
     """(B, K) whether the truth is unbroken from the start to the horizon."""
 
+    horizons: Tensor
+    """(B, K) samples from the start to each horizon, the same for all windows."""
+
     def to(self, device: torch.device) -> "Batch":
         """The batch on another device."""
         return Batch(**{name: value.to(device) for name, value in vars(self).items()})
 
 
-def load_track(recording: Recording, kind: str, truth_names: tuple[str, ...] = ()) -> Track:
-    """Truth at the samples, and the recording's constants."""
-    imu, noise = recording.imu, recording.rig.imu
-    states = truth_states(imu, recording.truth(truth_names), recording.name)
-    turn = imu_in_truth_body(datasheet_model(imu, noise), states)
-    states = turned(states, turn)
-    alignment = align(datasheet_model(imu, noise), states)
-    return Track(recording.name, kind, imu, noise, states, turn, alignment, None)
+def load_track(recording: Recording, kind: str) -> Track:
+    """The recording with its ground truth, as published and audited."""
+    imu, noise, truth = recording.imu, recording.rig.imu, recording.truth()
+    published = truth_states(imu, truth, recording.name)
+    if truth is None or truth.covariance is None:
+        truth = cached_audit(recording).truth
+    audited = audited_states(imu, noise, truth, recording.name)
+    untracked = np.zeros((len(imu), 3))
+    return Track(recording.name, kind, imu, noise, published, audited, untracked, None)
 
 
 def with_bias_tracked(track: Track, turn_on: BiasPrior, rest_shift: StationaryShift) -> Track:
     """The track as a model that tracks the gyroscope's bias sees it."""
     tracked, std = track_gyro_bias(track.imu, turn_on, rest_shift)
     imu = replace(track.imu, gyro=track.imu.gyro - tracked)
-    alignment = align(datasheet_model(imu, track.noise), track.states)
-    return replace(track, imu=imu, alignment=alignment, std_gyro_bias=std)
+    return replace(track, imu=imu, tracked=tracked, std_gyro_bias=std)
 
 
 class Windows:
     """All windows of some tracks within a share of each track's time."""
 
-    def __init__(
-        self, tracks: list[Track], names: list[str], stride: int, part: tuple[float, float]
-    ) -> None:
-        """Windows start every `stride` samples within `part`, from 0 (start) to 1 (end).
-
-        `names` numbers the recordings of all stages.
-        """
-        self._sources = [_Source(track, names.index(track.name)) for track in tracks]
+    def __init__(self, tracks: list[Track], stride: int, part: tuple[float, float]) -> None:
+        """Windows start at every `stride`-th audited state within `part`, from 0 (start) to 1."""
+        self._sources = [_Source(track) for track in tracks]
         starts = [source.starts(stride, part) for source in self._sources]
         self._where = np.array(
             [(number, at) for number, found in enumerate(starts) for at in found], dtype=np.int64
         ).reshape(-1, 2)
         if len(self._where) == 0:
+            names = ", ".join(track.name for track in tracks)
             raise DatasetError(
-                f"{', '.join(track.name for track in tracks)}: no stretch of {HORIZONS[0]} "
-                "samples with unbroken truth in "
+                f"{names}: no window of {HORIZONS_S[0]} s with unbroken truth in "
                 f"{part[0]:.0%}..{part[1]:.0%} of the recording; nothing to train on."
             )
 
@@ -141,60 +149,61 @@ class Windows:
 
 
 class _Source:
-    """A track with its truth spread over the samples."""
+    """A track with the truth of every window that starts at one of its n audited states."""
 
-    def __init__(self, track: Track, number: int) -> None:
-        n = len(track.imu)
+    def __init__(self, track: Track) -> None:
+        self.track = track
         self.samples = np.concatenate([track.imu.gyro, track.imu.acc], axis=1)
         self.times = (track.imu.stamps_ns - track.imu.stamps_ns[0]) / NS
         self.period = float(np.median(np.diff(self.times)))
-        self.number = number
-        self.gravity_w = track.alignment.gravity_w
-        self.run = np.full(n, -1, dtype=np.int64)
-        self.R, self.v, self.p = np.zeros((n, 3, 3)), np.zeros((n, 3)), np.zeros((n, 3))
-        states = track.states
-        self.run[states.samples] = states.run
-        self.R[states.samples], self.v[states.samples] = states.Rs_w_b, states.v_w
-        self.p[states.samples] = states.p_w
-        self.unbiased = self.samples - track.alignment.bias
-        self.std_gyro_bias = track.std_gyro_bias
+        states = track.audited.states
+        period = round(float(np.median(np.diff(states.samples))))
+        steps = np.unique([max(round(h / self.period / period), 1) for h in HORIZONS_S])
+        self.horizons = period * steps
+        self.length = -(-(int(self.horizons[-1]) + 1) // BLOCK) * BLOCK
+        first = np.arange(len(states))[:, None]
+        self.ends = np.minimum(first + steps, len(states) - 1)
+        self.valid = (states.run[self.ends] == states.run[first]) & (first + steps < len(states))
+        self.valid &= states.samples[self.ends] - states.samples[first] == self.horizons
+        places = track.audited.places
+        self.valid &= places[self.ends] - places[first] == steps
+        self.seen = np.tile(np.eye(9), (*self.ends.shape, 1, 1))
+        self.cov_truth = self.seen.copy()
+        start, horizon = np.nonzero(self.valid)
+        found = track.audited.seen_and_own(start, self.ends[start, horizon])
+        self.seen[start, horizon], self.cov_truth[start, horizon] = found
 
     def starts(self, stride: int, part: tuple[float, float]) -> Indices:
-        first, last = (int(share * len(self.run)) for share in part)
-        starts = np.arange(first, last - HORIZONS[0], stride)
-        starts = starts[self.run[starts] >= 0]
-        return starts[self.run[starts + HORIZONS[0]] == self.run[starts]]
+        first, last = (int(share * len(self.samples)) for share in part)
+        at = self.track.audited.states.samples
+        inside = (at >= first) & (at < last - self.horizons[0]) & self.valid[:, 0]
+        return np.flatnonzero(inside)[::stride]
 
-    def cut(self, start: int) -> dict[str, Tensor]:
+    def cut(self, state: int) -> dict[str, Tensor]:
+        states, ends = self.track.audited.states, self.ends[state]
+        start, n = int(states.samples[state]), len(self.samples)
         # Beyond the ends of the recording its first and last sample stand in, as at run time.
-        around = np.arange(start - WARM_UP - CONTEXT, start + LENGTH - BLOCK + CONTEXT + 1)
-        inside = np.clip(around, 0, len(self.run) - 1)
-        after = np.arange(start, start + LENGTH)
-        held = np.minimum(after, len(self.run) - 1)
-        ends = np.clip(start + np.array(HORIZONS), 0, len(self.run) - 1)
-        valid = (self.run[ends] == self.run[start]) & (ends == start + np.array(HORIZONS))
-        R_bi_w = self.R[start].T
-        dt = (self.times[ends] - self.times[start])[:, None]
+        around = np.arange(start - WARM_UP - CONTEXT, start + self.length - BLOCK + CONTEXT + 1)
+        after = np.arange(start, start + self.length)
+        held = np.minimum(after, n - 1)
         # Steps beyond the end are never scored, but they must be steps.
         times = self.times[held] + (after - held) * self.period - self.times[start]
-        fallen = self.v[start] * dt + 0.5 * self.gravity_w * dt**2
+        R_bi_w, v, p = states.Rs_w_b[state].T, states.v_w, states.p_w
+        dt = (self.times[states.samples[ends]] - self.times[start])[:, None]
+        fallen = v[state] * dt + 0.5 * GRAVITY_W * dt**2
         return {
-            "samples": torch.tensor(self.samples[inside], dtype=torch.float32),
+            "samples": torch.tensor(self.samples[np.clip(around, 0, n - 1)], dtype=torch.float32),
             "times": torch.tensor(times),
-            "recording": torch.tensor(self.number),
-            "R_bi_bj": torch.tensor(R_bi_w @ self.R[ends]),
-            "beta": torch.tensor((self.v[ends] - self.v[start] - self.gravity_w * dt) @ R_bi_w.T),
-            "alpha": torch.tensor((self.p[ends] - self.p[start] - fallen) @ R_bi_w.T),
-            "rates": torch.tensor(self._rates(np.concatenate([[start], ends]), R_bi_w)),
+            "R_bi_bj": torch.tensor(R_bi_w @ states.Rs_w_b[ends]),
+            "beta": torch.tensor((v[ends] - v[state] - GRAVITY_W * dt) @ R_bi_w.T),
+            "alpha": torch.tensor((p[ends] - p[state] - fallen) @ R_bi_w.T),
+            "seen": torch.tensor(self.seen[state]),
+            "cov_truth": torch.tensor(self.cov_truth[state]),
             "std_gyro_bias": torch.tensor(self._std_gyro_bias(start)),
-            "valid": torch.tensor(valid),
+            "valid": torch.tensor(self.valid[state]),
+            "horizons": torch.tensor(self.horizons),
         }
 
     def _std_gyro_bias(self, start: int) -> Array:
-        return np.zeros(0) if self.std_gyro_bias is None else self.std_gyro_bias[start]
-
-    def _rates(self, at: Indices, R_bi_w: Array) -> Array:
-        acc_w = np.einsum("nij,nj->ni", self.R[at], self.unbiased[at, 3:]) + self.gravity_w
-        return np.concatenate(
-            [self.unbiased[at, :3], acc_w @ R_bi_w.T, self.v[at] @ R_bi_w.T], axis=1
-        )
+        std = self.track.std_gyro_bias
+        return np.zeros(0) if std is None else std[start]

@@ -153,7 +153,7 @@ class OnlineInitializer(SensorStream[InitResult, OnlineStatus]):
             # A time offset shows in samples on both sides of the window.
             around = self._measure(samples.between(before_ns, last_ns + SETTLE_NS), self._rig.imu)
             self._premises.add(around, vision)
-        premises = self._premises.posterior(self._sample_rate(rate_hz, samples))
+        premises = self._premises.posterior(self._sample_rate(rate_hz))
         if is_still(vision) and not self._tracker.reasons():
             vision = at_rest(vision)
         alone = initialize(imu, vision, self._tracker.T_b_c, premises=premises)
@@ -182,11 +182,11 @@ class OnlineInitializer(SensorStream[InitResult, OnlineStatus]):
             self._status = replace(self._status, windows=self._biases.windows)
         return result
 
-    def _sample_rate(self, rate_hz: float | None, samples: ImuSamples) -> SampleRate | None:
+    def _sample_rate(self, rate_hz: float | None) -> SampleRate | None:
         stated_hz = self._rig.imu.rate_hz
         if rate_hz is None or not (np.isfinite(stated_hz) and stated_hz > 0.0):
             return None
-        return SampleRate(stated_hz, rate_hz, samples.rate_hz)
+        return SampleRate(stated_hz, rate_hz)
 
     def _tell(self, restarts: int) -> None:
         """Bring the status up to date."""

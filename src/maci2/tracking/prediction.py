@@ -1,0 +1,99 @@
+"""What the IMU predicts from one keyframe to the next: a state and the camera's motion."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from maci2.chain import Border, States
+from maci2.imu import ImuMeasurements, preintegrate
+from maci2.lie import se3_adj, se3_inv, se3_log, skew
+from maci2.tracking.propagation import carried, transition
+from maci2.tracking.visual_noise import Innovation
+from maci2.types import Array, Mat4, Stamps
+
+
+class Prediction(NamedTuple):
+    """The next keyframe as the IMU carries the last one there."""
+
+    state: States
+
+    dt: float
+    """Time to it [s]."""
+
+    F: Array
+    """(15, 15) derivative of that state by the one before."""
+
+    cov_state: Array
+    """(15, 15) covariance of the carried state."""
+
+    T_ck_ck1: Mat4
+    """Motion of the camera, in the world's unit of length."""
+
+    J: Array
+    """(6, 15) derivative of that motion (left, [rho, phi]) by the state before."""
+
+    cov: Array
+    """(6, 6) covariance of that motion."""
+
+    cross: Array
+    """(15, 6) covariance of the carried state with it."""
+
+    log_scale: float
+    """Logarithm of true length over vision's."""
+
+    def innovation(self, T_ck_ck1: Mat4) -> Innovation:
+        """A measured relative pose against the predicted one."""
+        scaled = T_ck_ck1.copy()
+        scaled[:3, 3] *= np.exp(self.log_scale)
+        return Innovation(np.asarray(se3_log(scaled @ se3_inv(self.T_ck_ck1))), self.cov)
+
+
+def predict(
+    imu: ImuMeasurements,
+    span_ns: Stamps,
+    state: States,
+    cov: Array,
+    border: Border,
+    walks: tuple[float, float],
+) -> Prediction:
+    """Carry a state with its (15, 15) covariance to the end of a span."""
+    pre = preintegrate(imu, span_ns, state.bias_gyro[0], state.bias_acc[0])
+    F, Q = transition(pre, 0, state, walks)
+    R_w_b = state.Ts_w_b[0, :3, :3]
+    g_w = -border.scalars[0] * border.R_w_g[:, 2]
+    dt = float(pre.dt[0])
+    fall = R_w_b.T @ (dt * state.v_w[0] + 0.5 * dt * dt * g_w)
+    T_bk_bk1 = np.eye(4)
+    T_bk_bk1[:3, :3] = pre.gamma[0]
+    T_bk_bk1[:3, 3] = p = fall + pre.alpha[0]
+    # Motion of the body by the state before: position in the first body frame, gamma on the right.
+    J = np.zeros((6, 15))
+    J[0:3, 0:3] = skew(fall)  # a tilt of the body moves gravity and velocity in it
+    J[0:3, 3:6] = dt * R_w_b.T
+    J[0:3, 9:12], J[0:3, 12:15] = pre.D_bg[0][6:9], pre.D_ba[0][6:9]
+    J[3:6, 9:12] = pre.D_bg[0][0:3]
+    # From there to a left perturbation, and on to the camera.
+    L = np.eye(6)
+    L[3:6, 3:6] = pre.gamma[0]
+    L[0:3, 3:6] = skew(p) @ pre.gamma[0]
+    T_c_b = se3_inv(border.T_b_c)
+    L = se3_adj(T_c_b) @ L
+    J = L @ J
+    order = [6, 7, 8, 0, 1, 2]
+    noise = pre.cov[0][:, order] @ L.T
+    noise[3:9] = np.concatenate([R_w_b @ noise[3:6], R_w_b @ noise[6:9]])
+    by_state = cov @ J.T
+    cross = F @ by_state
+    cross[:9] += noise
+    body = L @ pre.cov[0][np.ix_(order, order)] @ L.T
+    return Prediction(
+        carried(pre, 0, state, border),
+        dt,
+        F,
+        F @ cov @ F.T + Q,
+        T_c_b @ T_bk_bk1 @ border.T_b_c,
+        J,
+        J @ by_state + body,
+        cross,
+        float(border.scalars[1]),
+    )
