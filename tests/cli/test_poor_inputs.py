@@ -69,3 +69,27 @@ def test_an_option_that_means_nothing_is_refused_by_name(folder, words):
     command, *options = words
     with pytest.raises(OptionError, match=options[-2]):
         run(command, folder / "flight", *options)
+
+
+@pytest.mark.parametrize("words", ["1e300,0,0", "0,0,50"])
+def test_a_bias_as_large_as_gravity_is_refused(folder, words):
+    with pytest.raises(OptionError, match="--acc-bias-prior is"):
+        run("init", folder / "flight", "--vision", "truth:0.05,0.003", "--acc-bias-prior", words)
+
+
+def test_a_folder_given_as_a_trajectory_is_called_one(folder):
+    with pytest.raises(DatasetError, match="a folder, not a file"):
+        run("init", folder / "flight", "--vision", f"trajectory:{folder}")
+
+
+def test_a_trajectory_in_milliseconds_is_told_so(folder, tmp_path):
+    file = tmp_path / "ms.txt"
+    file.write_text("1700000000000 0 0 0 0 0 0 1\n1700000000050 0 0 0 0 0 0 1\n", encoding="utf-8")
+    with pytest.raises(DatasetError, match="looks like milliseconds"):
+        run("init", folder / "flight", "--vision", f"trajectory:{file}")
+
+
+def test_a_prior_that_is_no_pose_is_the_priors_fault(folder):
+    words = ("--vision", "truth:0.05,0.003", "--prior", "0,0,0", "--prior-std", "2deg,3cm")
+    with pytest.raises(OptionError, match="--prior has 3 numbers"):
+        run("calibrate", folder / "flight", *words)

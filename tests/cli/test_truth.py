@@ -117,6 +117,23 @@ def test_truth_names_what_is_wrong_with_a_file(fault, sequence, tmp_path):
     assert expected in audit_of(change(captured_rows(sequence)), tmp_path, sequence)
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_trajectory_in_the_other_order_is_told_which_order_it_is_in(turned, sequence, tmp_path):
+    rows = rotated(captured_rows(sequence)) if turned else captured_rows(sequence)
+    file = tmp_path / "wxyz.txt"
+    lines = [f"{row[0] / 1e9:.9f} {' '.join(map(repr, row[1:].tolist()))}" for row in rows]
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    with pytest.raises(Maci2Error) as raised:
+        CliRunner().invoke(
+            app,
+            ["truth", str(sequence), "--from", f"trajectory:{file}", "-o", str(tmp_path / "out")],
+            catch_exceptions=False,
+        )
+    assert "the quaternions are in the order w, x, y, z" in str(raised.value)
+    # Turned, the body is nowhere near its place, and an inverse would fit as well.
+    assert ("or the poses are inverted" in str(raised.value)) == turned
+
+
 def test_truth_refuses_the_capture_of_another_recording(sequence, tmp_path):
     other = recording_with(
         TruthFaults(), seed=13, duration_s=15.0, name="vicon0", velocities=False, every=4

@@ -39,7 +39,7 @@ def box(share):
     return change
 
 
-def spoiled(source, folder, duration_s, change):
+def degraded(source, folder, duration_s, change):
     """A copy of a recording whose images from FROM_S on are changed for a while."""
     shutil.copytree(source, folder)
     recording = open_recording(folder)
@@ -58,8 +58,8 @@ def spoiled(source, folder, duration_s, change):
 @pytest.fixture
 def track_of(data_root, tmp_path):
     def run(duration_s, change):
-        folder = spoiled(
-            data_root / "euroc" / "MH_01_clip", tmp_path / "spoiled", duration_s, change
+        folder = degraded(
+            data_root / "euroc" / "MH_01_clip", tmp_path / "degraded", duration_s, change
         )
         tracked = track_recording(
             folder, RunOptions(vision=parse_vision("images", "rectified", None))
@@ -75,7 +75,7 @@ def track_of(data_root, tmp_path):
 
 
 def require_covered(errors):
-    """Errors over all states, the spoiled ones included, as large as their covariance says."""
+    """Errors over all states, the degraded ones included, as large as their covariance says."""
     assert errors.nees["velocity"] < 2.5
     assert errors.nees["position"] < 2.5
     assert np.nanmax(errors.nees_over_time.velocity) < 7.0

@@ -52,7 +52,7 @@ def test_a_few_outliers_are_no_noise():
     assert noise.covariance(STATED)[5, 5] < 4e-8
 
 
-def test_extrinsics_that_are_off_do_not_spoil_the_vertical_where_they_are_doubted():
+def test_extrinsics_that_are_off_do_not_degrade_the_vertical_where_they_are_doubted():
     ride = simulated_ride(11, duration_s=20.0)
     off = se3_exp(np.array([0.0, 0.0, 0.0, 0.006, -0.004, 0.005])) @ ride.T_b_c
     scores = {}

@@ -62,3 +62,20 @@ def test_samples_that_were_saturated_once_are_named_to_the_end(ride):
     verdict = tracked(replace(ride, imu=replace(ride.imu, gyro=gyro))).verdict
     assert verdict.status == "weak"
     assert "gyroscope's y axis is saturated" in verdict.reasons[0]
+
+
+def test_a_camera_whose_clock_is_20_ms_off_makes_the_track_weak(ride):
+    late = replace(ride.vision, stamps_ns=ride.vision.stamps_ns + 20_000_000)
+    verdict = tracked(replace(ride, vision=late)).verdict
+    assert verdict.status == "weak"
+    assert "estimate the time offset" in verdict.reasons[0]
+
+
+def test_a_track_that_is_lost_for_a_third_of_its_time_is_weak(ride):
+    keyframes = len(ride.vision.stamps_ns) - 1
+    seen = round(0.45 * keyframes)
+    reasons = ("",) * seen + ("dark",) * (keyframes - seen)
+    found = tracked(replace(ride, vision=replace(ride.vision, reasons=reasons)))
+    assert found.states[-1].health == "lost"
+    assert found.verdict.status == "weak"
+    assert "states are lost" in found.verdict.reasons[-1]

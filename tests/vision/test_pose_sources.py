@@ -11,6 +11,7 @@ from maci2.sensors import CameraTrajectory
 from maci2.simulation import SimulationConfig, simulate
 from maci2.vision import (
     MeasuredPoses,
+    load_relative_poses,
     pose_noise,
     poses_from_measurements,
     poses_from_trajectory,
@@ -163,3 +164,28 @@ def test_a_window_without_steps_is_shown_beside_what_the_file_covers():
         poses_from_measurements(measured_steps(), 310_000_000, 390_000_000)
     assert "no relative pose inside 310000000..390000000 ns" in str(raised.value)
     assert "covers 0..600000000 ns" in str(raised.value)
+
+
+def pose_arrays(count=3):
+    stamps_ns = 10**8 * np.stack([np.arange(count), np.arange(1, count + 1)], axis=1)
+    return {
+        "stamps_ns": stamps_ns,
+        "T_ck_ck1": np.tile(np.eye(4), (count, 1, 1)),
+        "cov": np.tile(1e-6 * np.eye(6), (count, 1, 1)),
+        "frame": "camera",
+    }
+
+
+def test_a_mask_counts_also_beside_empty_reasons(tmp_path):
+    arrays = pose_arrays() | {"measured": [True, False, True], "reasons": ["", "", "dark"]}
+    np.savez(tmp_path / "poses.npz", **arrays)
+    reasons = load_relative_poses(tmp_path / "poses.npz").reasons
+    assert [bool(reason) for reason in reasons] == [False, True, True]
+    assert reasons[2] == "dark"
+
+
+def test_motions_come_all_or_not_at_all(tmp_path):
+    arrays = pose_arrays() | {"motion_pose": [0], "motion_share": [0.5]}
+    np.savez(tmp_path / "poses.npz", **arrays)
+    with pytest.raises(MeasurementError, match="lacks motion_T_ck_ck1, motion_cov"):
+        load_relative_poses(tmp_path / "poses.npz")

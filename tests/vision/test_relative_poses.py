@@ -304,3 +304,15 @@ def test_a_motion_without_meaning_is_refused(part, value, message):
 def test_motions_must_be_given_for_every_pose():
     with pytest.raises(MeasurementError, match="found 1 motions, needed 3"):
         replace(poses(), motions=((),))
+
+
+def test_a_pose_with_a_reason_says_nothing_whatever_stands_beside_it():
+    stamps_ns = np.array([0, 10**8, 2 * 10**8])
+    Ts = np.tile(np.eye(4), (2, 1, 1))
+    Ts[:, 0, 3] = 0.5
+    covs = np.tile(1e-6 * np.eye(6), (2, 1, 1))
+    poses = RelativePoses(stamps_ns, Ts, covs, reasons=("", "dark"))
+    np.testing.assert_array_equal(poses.Ts_ck_ck1, [Ts[0], np.eye(4)])
+    np.testing.assert_array_equal(poses.covs_T_ck_ck1, [covs[0], any_motion(0.1)])
+    assert Ts[1, 0, 3] == 0.5
+    assert covs[1, 0, 0] == 1e-6

@@ -155,8 +155,8 @@ def _timed(
 ) -> Timed:
     """Measurements that fall between the first and the last state, integrated to their instants."""
     if measured is None:
-        stamps_ns, value, covs = problem.stamps_ns[:0], np.zeros((0, 3, 1)), np.zeros((0, 3, 3))
-    elif isinstance(measured, MarkerPositions):
+        return NOTHING_TIMED
+    if isinstance(measured, MarkerPositions):
         stamps_ns, value, covs = measured.stamps_ns, measured.p_w_m[:, :, None], measured.covs
     else:
         stamps_ns, value, covs = measured.stamps_ns, measured.Rs_w_m, measured.covs
@@ -173,8 +173,22 @@ def _timed(
         elapsed[inside],
         np.ascontiguousarray(value[inside]),
         square_root_information(covs[inside]) if inside.any() else np.zeros((0, 3, 3)),
-        _loss(Loss() if measured is None else measured.loss),
+        _loss(measured.loss),
     )
+
+
+NOTHING_TIMED = Timed(
+    np.zeros(0, np.int64),
+    Spans(
+        *(np.zeros((0, *shape)) for shape in ((), (3, 3), (3,), (3,), (9, 9), (9, 6), (6,), (6,)))
+    ),
+    np.zeros(0),
+    np.zeros(0),
+    np.zeros((0, 3, 1)),
+    np.zeros((0, 3, 3)),
+    _loss(Loss()),
+)
+"""Neither positions nor orientations."""
 
 
 def stack_priors(priors: tuple[GaussianPrior, ...]) -> StackedPriors:

@@ -23,9 +23,6 @@ DECREMENT = 1e-8
 """Stop when a step promises to lower the cost by less: it then moves nothing by more than 1e-4
 standard deviations."""
 
-REINTEGRATE_ABOVE = 1e-9
-"""Second-order error of the bias correction [rad] above which samples are integrated anew."""
-
 REANCHOR_ABOVE_S = 1e-4
 """Movement of a clock [s] after which samples are integrated to the new instants."""
 
@@ -42,6 +39,9 @@ class ChainConfig:
 
     decrement: float = DECREMENT
     """Promised decrease of the cost below which a round ends."""
+
+    reintegrate_above: float = 1e-9
+    """Second-order error of the bias correction [rad] above which samples are integrated anew."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def solve_chain(
             factors, states, border, columns, config, work
         )
         iterations += steps
-        if not converged or not _moved_far(factors, states, border):
+        if not converged or not _moved_far(factors, states, border, config):
             break
         factors = assemble(problem, states, border)
     return ChainSolution(states, border, factors, columns, costs, iterations, converged, work)
@@ -154,11 +154,11 @@ def _damp(system: System, damping: float, out: System) -> None:
     out.D.reshape(-1)[:: out.D.shape[0] + 1] *= 1.0 + damping
 
 
-def _moved_far(factors: Factors, states: States, border: Border) -> bool:
+def _moved_far(factors: Factors, states: States, border: Border, config: ChainConfig) -> bool:
     """Whether samples should be integrated anew."""
     spans = factors.ties.spans
     turn = np.linalg.norm(states.bias_gyro[:-1] - spans.bias[:, :3], axis=1) * spans.dt
-    if (0.5 * turn**2 > REINTEGRATE_ABOVE).any():
+    if (0.5 * turn**2 > config.reintegrate_above).any():
         return True
     for timed, clock in ((factors.positions, 3), (factors.orientations, 4)):
         offset = border.scalars[clock] + border.scalars[clock + 2] * timed.elapsed

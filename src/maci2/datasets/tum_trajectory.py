@@ -53,14 +53,17 @@ def read_trajectory(path: Path) -> CameraTrajectory:
 
 def _stamp_ns(text: str, path: Path, line: int) -> int:
     """Nanoseconds from decimal text, without passing through float."""
+    remedy = "Repair or remove this line."
     if NUMBER.fullmatch(text):
         stamp = Decimal(text)
         stamp_ns = round(stamp if stamp > NANOSECONDS_ABOVE else stamp * NS)
         if 0 <= stamp_ns <= MAX_STAMP_NS:
             return stamp_ns
+        if 0 < stamp <= NANOSECONDS_ABOVE:
+            remedy = "It looks like milliseconds or microseconds: write seconds."
     raise DatasetError(
         f"{path}, line {line}: timestamp '{text[:40]}' is not a number of seconds or nanoseconds, "
-        "needed 0 or later. Repair or remove this line."
+        f"needed 0 or later. {remedy}"
     )
 
 

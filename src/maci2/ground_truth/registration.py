@@ -11,7 +11,7 @@ import numpy as np
 import scipy
 
 from maci2.errors import DatasetError
-from maci2.ground_truth.capture import Capture
+from maci2.ground_truth.capture import TRAJECTORY, Capture
 from maci2.imu.rotation_rates import MIN_RATE, RotationSource, match_rates
 from maci2.lie.stacks import nearest_rotation, so3_log_stack, stack_poses
 from maci2.sensors import ImuSamples
@@ -32,6 +32,9 @@ RELATED = 0.5
 
 CLEARLY_BETTER = 0.1
 """Gain in correlation above which another reading of the quaternions is meant."""
+
+IN_PLACE = np.deg2rad(10.0)
+"""Angle between a marker's mounting as stated and as found, below which it is the stated one."""
 
 UNITS = {"millimetres": 1e-3, "centimetres": 1e-2, "feet": 0.3048, "inches": 0.0254}
 """Metres in each."""
@@ -108,24 +111,21 @@ def _require_readable(capture: Capture, shifted: Capture, imu: ImuSamples, liken
     """Raise with the reading of the quaternions that fits, where the given one does not."""
     if likeness > 0.95 or capture.Rs_w_m is None:
         return
-    quat_wxyz = scipy.spatial.transform.Rotation.from_matrix(capture.Rs_w_m).as_quat(
-        scalar_first=True
-    )
-    # A file in the order x y z w, read as w x y z, has its numbers one place off.
-    other_order = scipy.spatial.transform.Rotation.from_quat(quat_wxyz).as_matrix()
+    other_order, order = _in_other_order(capture)
     inverted = np.swapaxes(capture.Rs_w_m, 1, 2)
     readings = {
-        "the quaternions are in the order x, y, z, w": other_order,
+        f"the quaternions are in the order {order}": other_order,
         "the poses are inverted (world in body)": inverted,
-        "the quaternions are in the order x, y, z, w and inverted": np.swapaxes(other_order, 1, 2),
+        f"the quaternions are in the order {order} and inverted": np.swapaxes(other_order, 1, 2),
     }
     fits = {text: _fit_of(replace(capture, Rs_w_m=Rs), imu) for text, Rs in readings.items()}
     best = max(score for score, _ in fits.values())
     if best > max(ALIKE, likeness + CLEARLY_BETTER):
         # Numbers one place off are an inverse between fixed rotations: several readings may fit.
-        # The one that leaves the marker nearest to where it should be is meant.
+        # The one that leaves the marker where it should be is meant; where none does, any may be.
         near = {text: angle for text, (score, angle) in fits.items() if score > best - 0.02}
-        meant = min(near, key=lambda text: near[text])
+        nearest = min(near, key=lambda text: near[text])
+        meant = nearest if near[nearest] < IN_PLACE else ", or ".join(near)
         raise DatasetError(
             f"{capture.source}: rotations as read do not fit the gyroscope (correlation "
             f"{likeness:.2f}), but they do (correlation {best:.2f}) if {meant}. "
@@ -133,6 +133,19 @@ def _require_readable(capture: Capture, shifted: Capture, imu: ImuSamples, liken
         )
     if likeness < ALIKE:
         raise _no_likeness(capture, likeness)
+
+
+def _in_other_order(capture: Capture) -> tuple[Array, str]:
+    """Rotations if the file has its quaternions in the order that it should not have, and that
+    order: the numbers are one place off."""
+    assert capture.Rs_w_m is not None
+    read = scipy.spatial.transform.Rotation.from_matrix(capture.Rs_w_m)
+    if capture.name.startswith(TRAJECTORY):
+        numbers = read.as_quat()  # what a trajectory's x y z w were
+        meant = scipy.spatial.transform.Rotation.from_quat(numbers, scalar_first=True)
+        return meant.as_matrix(), "w, x, y, z"
+    numbers = read.as_quat(scalar_first=True)
+    return scipy.spatial.transform.Rotation.from_quat(numbers).as_matrix(), "x, y, z, w"
 
 
 def _fit_of(capture: Capture, imu: ImuSamples) -> tuple[float, float]:

@@ -46,6 +46,12 @@ def open_vision(
         return replace(tracks, stamp_ns=tracks.stamp_ns + recording.camera_shift_ns)
     if source.kind == "trajectory":
         trajectory = read_trajectory(path)
+        if trajectory.dropped:
+            _LOG.warning(
+                "note: %s: %d poses hold NaN and are left out: the odometry was lost there",
+                source.file,
+                trajectory.dropped,
+            )
         return replace(trajectory, stamps_ns=trajectory.stamps_ns + recording.camera_shift_ns)
     measured = load_relative_poses(path)
     return replace(measured, stamps_ns=measured.stamps_ns + recording.camera_shift_ns)
@@ -87,8 +93,11 @@ def _find_file(recording: Recording, source: VisionSource) -> Path:
         inside = folder / path
         path = inside if inside.exists() else path
     if not path.is_file():
+        found = f"no such file in {recording.path} or in the working directory"
+        if path.exists():
+            found = "a folder, not a file" if path.is_dir() else "no regular file"
         raise DatasetError(
-            f"{source.file}: no such file in {recording.path} or in the working directory; camera "
-            f"motion ({source.kind}) is read from it. Check the path."
+            f"{source.file}: {found}; camera motion ({source.kind}) is read from it. Check the "
+            "path."
         )
     return path

@@ -115,6 +115,10 @@ class VisionSource:
         return f"{self.kind}:{self.file}"
 
 
+LARGEST_BIAS = 10.0
+"""Bias of an accelerometer that can be stated [m/s^2]: as much as gravity is no bias."""
+
+
 @dataclass(frozen=True)
 class RunOptions:
     """Everything that decides a result, besides the recording."""
@@ -181,7 +185,9 @@ class RunOptions:
         for name, (low, high) in RANGES.items():
             require_in_range(f"--{name.removesuffix('_s')}", getattr(self, name), low, high)
         if self.acc_bias_std is not None:
-            require_in_range("--acc-bias-std", self.acc_bias_std, 0.0, above=True)
+            require_in_range("--acc-bias-std", self.acc_bias_std, 0.0, LARGEST_BIAS, above=True)
+        for value in self.acc_bias_prior or ():
+            require_in_range("--acc-bias-prior", value, -LARGEST_BIAS, LARGEST_BIAS)
 
     def solver(self) -> SolverConfig:
         """Choices of the solver that `paper` and the IMU model imply."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from maci2.errors import OptionError, require_in_range
-from maci2.rigs import given_by
+from maci2.rigs.given_text import extrinsics_from
 
 UNITS = {"deg": np.pi / 180.0, "rad": 1.0, "mm": 1e-3, "cm": 1e-2, "m": 1.0}
 """Units of stated standard deviations, in rad and m."""
@@ -32,8 +32,7 @@ def parse_mounting(prior: str, std: str) -> StatedMounting | None:
         if std:
             raise OptionError(f"--prior-std is '{std}', but no --prior says of what.")
         return None
-    T_b_c0 = given_by(T_b_c=prior).T_b_c
-    assert T_b_c0 is not None
+    T_b_c0 = extrinsics_from(prior, "--prior")
     parts = [re.fullmatch(r"([0-9.eE+-]+)(deg|rad|mm|cm|m)", part) for part in std.split(",")]
     units = [None if part is None else part[2] for part in parts]
     if len(parts) != 2 or units[0] not in ("deg", "rad") or units[1] not in ("mm", "cm", "m"):

@@ -147,7 +147,7 @@ def track_summary(tracked: TrackedRecording) -> dict[str, Any]:
     return {
         "recording": tracked.inputs.recording.name,
         "status": tracked.track.verdict.status,
-        "reasons": list(tracked.track.reasons),
+        "reasons": list(tracked.track.verdict.reasons),
         "batch": tracked.batch,
         "states": len(states),
         "start_ns": states[0].stamp_ns,

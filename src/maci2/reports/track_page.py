@@ -38,7 +38,7 @@ def track_page(
     steps = np.diff([state.T_w_b[:3, 3] for state in states], axis=0)
     kind = "smoothed as a whole" if tracked.batch else "each knowing only what came before it"
     lead = (
-        f"{verdict(tracked.track.verdict.status, tracked.track.reasons)}"
+        f"{verdict(tracked.track.verdict.status, tracked.track.verdict.reasons)}"
         f"<p class='first {level}'>{counts}</p>{_last_state(tracked)}"
         f"<p>{len(states)} states over {(states[-1].stamp_ns - states[0].stamp_ns) / NS:.1f} s and "
         f"{np.linalg.norm(steps, axis=1).sum():.1f} m, {kind}. The world's z axis points up; "

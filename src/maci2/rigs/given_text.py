@@ -29,7 +29,7 @@ def given_by(imu_rate: float | None = None, imu_noise: str = "", T_b_c: str = ""
             f"--imu-rate is {imu_rate:g}, needed more than 0 and at most {MAX_RATE_HZ:g} Hz."
         )
     noise = _noise(imu_noise) if imu_noise else None
-    return Given(noise, imu_rate, _extrinsics(T_b_c) if T_b_c else None)
+    return Given(noise, imu_rate, extrinsics_from(T_b_c, "--T-b-c") if T_b_c else None)
 
 
 def _noise(text: str) -> ImuNoise | NoiseDensities:
@@ -48,7 +48,7 @@ def _noise(text: str) -> ImuNoise | NoiseDensities:
     return noise
 
 
-def _extrinsics(text: str) -> tuple[tuple[float, ...], ...]:
+def extrinsics_from(text: str, option: str) -> tuple[tuple[float, ...], ...]:
     """Pose of the first camera in the body frame: 16 numbers row by row, or a file with them."""
     numbers = _numbers(text)
     if numbers is not None and len(numbers) == 12:
@@ -67,10 +67,10 @@ def _extrinsics(text: str) -> tuple[tuple[float, ...], ...]:
             assert stated.T_cam_imu is not None
             T_b_c = se3_inv(rigid_transform(stated.T_cam_imu, path, "T_cam_imu"))
     elif len(numbers) == 16:
-        T_b_c = rigid_transform(np.reshape(numbers, (4, 4)).tolist(), Path("--T-b-c"), "T_b_c")
+        T_b_c = rigid_transform(np.reshape(numbers, (4, 4)).tolist(), Path(option), "T_b_c")
     else:
         raise OptionError(
-            f"--T-b-c has {len(numbers)} numbers, needed a file with T_b_c or 16 numbers, row by "
+            f"{option} has {len(numbers)} numbers, needed a file with T_b_c or 16 numbers, row by "
             "row, with commas between: p_b = T_b_c p_c."
         )
     return tuple(tuple(float(value) for value in row) for row in T_b_c)

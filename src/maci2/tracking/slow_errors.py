@@ -155,4 +155,11 @@ def wobble_step(dt: float) -> tuple[Array, Array]:
     kept = np.exp(-x) * np.array([[1.0 + x, dt], [-x / TIME_CONSTANT_S, 1.0 - x]])
     stationary = np.diag([1.0, TIME_CONSTANT_S**-2])
     noise = stationary - kept @ stationary @ kept.T
-    return np.kron(kept, np.eye(3)), np.kron(noise, np.eye(3))
+    return _per_axis(kept), _per_axis(noise)
+
+
+def _per_axis(block: Array) -> Array:
+    """(6, 6) of three axes that do the same, from the (2, 2) of one."""
+    out = np.zeros((2, 3, 2, 3))
+    out[:, range(3), :, range(3)] = block
+    return out.reshape(6, 6)

@@ -67,10 +67,13 @@ class SmootherConfig:
     """How far the rig's constants may be off."""
 
     solver: ChainConfig = field(
-        default_factory=lambda: ChainConfig(max_iterations=6, max_rounds=2, decrement=1e-2)
+        default_factory=lambda: ChainConfig(
+            max_iterations=6, max_rounds=2, decrement=1e-2, reintegrate_above=1e-7
+        )
     )
     """Each keyframe begins at the solution before it: a few steps suffice. The last one moves
-    states by a tenth of a standard deviation at most and leaves a hundredth of that."""
+    states by a tenth of a standard deviation at most and leaves a hundredth of that. A rotation of
+    1e-7 rad is a thousandth of a gyroscope's noise from keyframe to keyframe."""
 
     def __post_init__(self) -> None:
         as_number(self.lag_s, "SmootherConfig.lag_s", *LAG_RANGE_S)

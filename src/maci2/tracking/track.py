@@ -7,14 +7,11 @@ from maci2.chain.chain_state import STATE
 from maci2.errors import DatasetError, MeasurementError
 from maci2.estimation import InitResult, SolverConfig, initialize
 from maci2.estimation.motion_choice import WINDOW, MotionChoice, choose_motions
-from maci2.estimation.premises import contradicted_axes, contradictions
-from maci2.estimation.premises.evidence import window_rate
-from maci2.estimation.premises.live_channels import dead_channels
 from maci2.imu import ImuMeasurements
 from maci2.tracking.first_window import world_states
 from maci2.tracking.propagation import propagated
+from maci2.tracking.questioned_constants import QuestionedConstants
 from maci2.tracking.smoother import FixedLagSmoother, SmootherConfig
-from maci2.tracking.stream_premises import StreamPremises
 from maci2.tracking.tracked import Health, Keyframe, Origin, Track, TrackedState
 from maci2.tracking.zero_motion import STILL_CHI2, at_rest, is_quiet, is_still
 from maci2.types import NS, Array, Mat4, Stamps
@@ -60,11 +57,8 @@ class Tracker:
         self.log_scale = 0.0  # of true length over vision's, as last estimated
         self.slow_spread = np.ones(STATE)  # of the last state that was asked for
         self.slow_error_deg = 0.0
-        self.reasons: tuple[str, ...] = ()  # what all windows say against the stated constants
-        self.wrong_axes: tuple[str, ...] = ()  # those of them with which no state means anything
         self.not_started = ""  # why the last window that was tried was not good enough
-        self._faulty_samples: tuple[str, ...] = ()  # of the first window that has any
-        self._premises = StreamPremises(T_b_c)
+        self.constants = QuestionedConstants(T_b_c, self._solver.gravity_norm)
         self._measured_ns = 0
         self._started_ns = 0
         self._rejected_in_a_row = 0
@@ -80,9 +74,9 @@ class Tracker:
         first = window_start(stamps_ns, last)
         decided = self._decided(imu, vision, last, first)
         if first is not None:
-            self._question_constants(imu, decided.vision)
-        if self.wrong_axes:
-            self.stop(int(stamps_ns[last]), self.wrong_axes[0])
+            self.constants.question(imu, decided.vision)
+        if self.constants.wrong_axes:
+            self.stop(int(stamps_ns[last]), self.constants.wrong_axes[0])
             return
         doubted = self.doubtful and first is not None and int(stamps_ns[first]) >= self._started_ns
         waiting = self.smoother is None or doubted
@@ -110,28 +104,6 @@ class Tracker:
             return choose_motions(imu, window, self._T_b_c, self._solver)
         except DatasetError:
             return undecided
-
-    def _question_constants(self, imu: ImuMeasurements, window: RelativePoses) -> None:
-        """Ask every window that overlaps no earlier one whether the stated constants hold."""
-        if not self._premises.asks_for(window):
-            return
-        inside = imu.between(int(window.stamps_ns[0]), int(window.stamps_ns[-1]))
-        dead = dead_channels(inside)
-        if dead:
-            # What such samples say of the constants is no evidence.
-            when = f"up to timestamp {window.stamps_ns[-1]} ns "
-            self._faulty_samples = self._faulty_samples or tuple(when + reason for reason in dead)
-        else:
-            try:
-                self._premises.add(inside, window)
-            except DatasetError:
-                return  # a gap of the IMU: what is left speaks for itself
-        premises = self._premises.posterior(window_rate(inside))
-        against = []
-        if premises is not None:
-            against = contradictions(premises, self._solver.gravity_norm, False)
-            self.wrong_axes = tuple(contradicted_axes(premises))
-        self.reasons = (*self._faulty_samples, *against)
 
     def start(self, imu: ImuMeasurements, vision: RelativePoses) -> bool:
         """Initialize on a window; True where its verdict is good enough to go on from."""
@@ -204,8 +176,7 @@ class Tracker:
         is another one now."""
         self.smoother = None
         if constants:
-            self._premises.clear()
-            self.reasons = self.wrong_axes = self._faulty_samples = ()
+            self.constants.clear()
 
     def stop(self, stamp_ns: int, reason: str) -> None:
         """Forget the state: nothing can be carried across a gap of the IMU, or with wrong axes."""
@@ -291,9 +262,9 @@ def track(
             states += tracker.states_at(imu, wanted_ns)
         except DatasetError as error:
             tracker.stop(stamp_ns, str(error))
-    if tracker.wrong_axes:
+    if tracker.constants.wrong_axes:
         raise DatasetError(
-            f"tracking was stopped: {tracker.wrong_axes[0]}. `maci2 check` says more."
+            f"tracking was stopped: {tracker.constants.wrong_axes[0]}. `maci2 check` says more."
         )
     if not tracker.starts:
         raise DatasetError(
@@ -309,7 +280,7 @@ def track(
         tracker.slow_error_deg,
         tracker.slow_spread,
         tuple(tracker.origins),
-        tracker.reasons,
+        tracker.constants.reasons,
     )
 
 

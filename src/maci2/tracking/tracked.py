@@ -6,6 +6,7 @@ from typing import Literal
 import numpy as np
 
 from maci2.estimation import InitResult, Verdict
+from maci2.estimation.premises import MOST_MISSING
 from maci2.field_docs import document_fields
 from maci2.types import Array, Mat4, Vec3
 
@@ -91,8 +92,16 @@ class Track:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the covariances may be believed: `ok`, or `weak` with reasons."""
-        return Verdict("weak" if self.reasons else "ok", self.reasons)
+        """Whether the track may be used: `ok`, or `weak` with reasons, where stated constants do
+        not hold or a third of the states is lost."""
+        lost = sum(state.health == "lost" for state in self.states)
+        reasons = self.reasons
+        if lost >= MOST_MISSING * max(len(self.states), 1):
+            reasons += (
+                f"{lost} of {len(self.states)} states are lost: no relative pose was measured for "
+                "more than 3 s before them",
+            )
+        return Verdict("weak" if reasons else "ok", reasons)
 
 
 document_fields(__name__)

@@ -123,10 +123,13 @@ def _reasons(
     content: dict[str, np.ndarray], stamps_ns: Stamps, Ts: Array, covs: Array
 ) -> tuple[str, ...]:
     """Why poses were not measured, as the file says it."""
-    if "reasons" in content:
-        return tuple(str(reason) for reason in content["reasons"])
-    if "measured" in content:
-        return tuple("" if measured else NOT_MEASURED for measured in content["measured"])
+    if "reasons" in content or "measured" in content:
+        said = content.get("reasons", np.full(len(Ts), ""))
+        masked = content.get("measured", np.full(len(Ts), True))
+        return tuple(
+            str(reason) or ("" if measured else NOT_MEASURED)
+            for reason, measured in zip(said, masked, strict=True)
+        )
     # Version 0.1 wrote no mask: what it had not measured has exactly this transform and covariance.
     dt = (stamps_ns[:, 1] - stamps_ns[:, 0]) / NS
     marks = [

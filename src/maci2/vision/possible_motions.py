@@ -63,7 +63,13 @@ def as_arrays(motions: Sequence[Possible]) -> dict[str, Array]:
 def from_arrays(content: Mapping[str, Any], count: int, source: str) -> tuple[Possible, ...]:
     """(count,) what `as_arrays` wrote; none where the file has no such arrays."""
     found: list[list[PossibleMotion]] = [[] for _ in range(count)]
-    if all(name in content for name in FIELDS):
+    lacking = [name for name in FIELDS if name not in content]
+    if lacking and len(lacking) < len(FIELDS):
+        raise MeasurementError(
+            f"{source}: lacks {', '.join(lacking)}, needed beside the other arrays of motions; "
+            "write all of them or none."
+        )
+    if not lacking:
         for k, *motion in zip(*(content[name] for name in FIELDS), strict=True):
             if not 0 <= k < count:
                 raise MeasurementError(

@@ -1,6 +1,7 @@
 """Camera motion from keyframe to keyframe, with covariance: what estimation takes from vision."""
 
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -59,7 +60,8 @@ class RelativePoses:
     can express; 0 says that the scale is exact."""
 
     reasons: tuple[str, ...] = ()
-    """(n - 1,) why a pose could not be measured; empty text where it was. Not given: all were."""
+    """(n - 1,) why a pose could not be measured; empty text where it was. Not given: all were. A
+    pose with a reason says nothing, whatever transform and covariance were given with it."""
 
     std_frame: tuple[float, float] = (0.0, 0.0)
     """How far off the camera frame that all poses share may be, each axis [m, rad]: a principal
@@ -89,11 +91,13 @@ class RelativePoses:
             raise MeasurementError(
                 f"std_frame is {self.std_frame}, needed two standard deviations from 0 [m, rad]."
             )
+        reasons = _reasons(self.reasons, count)
         object.__setattr__(self, "stamps_ns", stamps_ns)
+        Ts, covs = _saying_nothing(Ts, covs, stamps_ns, reasons)
         object.__setattr__(self, "Ts_ck_ck1", Ts)
         object.__setattr__(self, "covs_T_ck_ck1", covs)
         object.__setattr__(self, "std_frame", (float(std_frame[0]), float(std_frame[1])))
-        object.__setattr__(self, "reasons", _reasons(self.reasons, count))
+        object.__setattr__(self, "reasons", reasons)
         object.__setattr__(self, "motions", require_motions(self.motions, count))
 
     def __len__(self) -> int:
@@ -108,14 +112,16 @@ class RelativePoses:
 
     def part(self, first: int, last: int) -> "RelativePoses":
         """The relative poses of keyframes `first` to `last`, both included."""
-        return replace(
-            self,
-            stamps_ns=self.stamps_ns[first : last + 1],
-            Ts_ck_ck1=self.Ts_ck_ck1[first:last],
-            covs_T_ck_ck1=self.covs_T_ck_ck1[first:last],
-            reasons=self.reasons[first:last],
-            motions=self.motions[first:last],
-        )
+        if not 0 <= first < last < len(self):
+            raise MeasurementError(
+                f"keyframes {first} to {last} are no part of {len(self)}; needed two or more."
+            )
+        # What was checked as a whole is not checked again: a tracker takes parts at every keyframe.
+        part = copy(self)
+        object.__setattr__(part, "stamps_ns", self.stamps_ns[first : last + 1])
+        for name in ("Ts_ck_ck1", "covs_T_ck_ck1", "reasons", "motions"):
+            object.__setattr__(part, name, getattr(self, name)[first:last])
+        return part
 
     @property
     def measured(self) -> Mask:
@@ -184,6 +190,21 @@ def _require_growth(grown: Array) -> None:
             'poses corrected by a map? Then their errors are "independent", or give those of '
             "the relative poses."
         )
+
+
+def _saying_nothing(
+    Ts: Array, covs: Array, stamps_ns: Stamps, reasons: tuple[str, ...]
+) -> tuple[Array, Array]:
+    """The same with any motion in place of poses that have a reason and yet a narrower
+    covariance."""
+    copied = False
+    for k in (k for k, reason in enumerate(reasons) if reason):
+        anything = any_motion(float(stamps_ns[k + 1] - stamps_ns[k]) / NS)
+        if (np.diag(covs[k]) < np.diag(anything)).any():
+            if not copied:
+                Ts, covs, copied = Ts.copy(), covs.copy(), True
+            Ts[k], covs[k] = np.eye(4), anything
+    return Ts, covs
 
 
 def _reasons(reasons: tuple[str, ...], count: int) -> tuple[str, ...]:

@@ -186,9 +186,11 @@ def test_training_expects_the_errors_that_a_report_does(data, recipe):
         form = FORMS[name]
         model = build(form, torch.zeros(6), torch.ones(6), variance).eval()
         with torch.no_grad():
-            found = integrate_windows(model, batch)
+            found, log_variance = integrate_windows(model, batch)
             error_model = ErrorModel(form, spread)
             e, cov = errors(found, batch), error_model(found, batch)
+        expected_log = np.log(raw.var_acc[0]).mean()
+        np.testing.assert_allclose(log_variance, expected_log, rtol=1e-5)
         own = replace(raw, cov_0=error_model.cov_0().detach().numpy()) if name == "paper" else raw
         prior = BiasPrior(std_gyro=spread[:3], std_acc=spread[3:]) if form.bias_spread else None
         for k, steps in enumerate((3, 10, 25)):

@@ -66,8 +66,11 @@ class ErrorModel(nn.Module):
         return torch.cat([batch.std_gyro_bias, std[:, 3:]], 1)
 
 
-def integrate_windows(model: Model, batch: Batch, jitter: Tensor | None = None) -> Integrated:
-    """Run the model over the windows and integrate its corrected samples to the horizons.
+def integrate_windows(
+    model: Model, batch: Batch, jitter: Tensor | None = None
+) -> tuple[Integrated, Tensor]:
+    """Run the model over the windows and integrate its corrected samples to the horizons; with it
+    (B,) the mean logarithm of the accelerometer's variances.
 
     `jitter` (B, 1, 6) is added to what the model reads, not to what is integrated.
     """
@@ -89,7 +92,8 @@ def integrate_windows(model: Model, batch: Batch, jitter: Tensor | None = None) 
         variance[..., :3],
         variance[..., 3:],
     )
-    return integrate(steps, batch.horizons[0].tolist())
+    mean_log_variance = log_variance[..., 3:].mean((1, 2))
+    return integrate(steps, batch.horizons[0].tolist()), mean_log_variance
 
 
 def errors(found: Integrated, batch: Batch) -> Tensor:

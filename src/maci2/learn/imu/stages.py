@@ -51,6 +51,10 @@ class TrainingConfig:
     huber_weight: float = 1.0
     """Weight of the paper's correction loss beside the likelihood."""
 
+    audited_noise_weight: float = 1.0
+    """Weight of the squared difference from the noise that audits took the samples to have: where
+    they trust them most, at rest and in the hand, the likelihood says nothing of it."""
+
     turn_on_jitter: float = 1.0
     """Random bias added to what the network reads, in turn-on spreads: it must not recognise a
     recording by its bias."""
@@ -166,12 +170,17 @@ class Trainee(lightning.LightningModule):
         self.log_dict({f"val_{name}": v for name, v in parts.items()}, batch_size=size)
 
     def _loss(self, batch: Batch, jitter: bool) -> tuple[Tensor, dict[str, Tensor]]:
-        found = integrate_windows(self.model, batch, self._jitter(batch) if jitter else None)
+        found, log_variance = integrate_windows(
+            self.model, batch, self._jitter(batch) if jitter else None
+        )
         e = errors(found, batch)
         cov = self.error_model(found, batch)
         likelihood = negative_log_likelihood(e, cov, batch.valid, self.form)
         correction = huber(e, batch.valid)
         loss = likelihood + self.config.huber_weight * correction
+        if self.form.axes_alike:
+            unlike = (log_variance - batch.log_variance).square().mean()
+            loss = loss + self.config.audited_noise_weight * unlike
         return loss, {"nll": likelihood.detach(), "huber": correction.detach()}
 
     def _jitter(self, batch: Batch) -> Tensor:

@@ -12,7 +12,7 @@ from maci2.errors import DatasetError, OptionError
 from maci2.evaluation.imu_predictors import model_predictor
 from maci2.evaluation.imu_report import imu_report
 from maci2.evaluation.integration_errors import LabelNoise
-from maci2.imu import BETA, GAMMA, BiasPrior
+from maci2.imu import BiasPrior
 from maci2.imu.learned_model import ImuModel, load_imu_model, require_no_gaps
 from maci2.imu.model_card import ModelCard
 from maci2.imu.stationary import StationaryShift, shift_of, stationary_rate
@@ -32,10 +32,16 @@ from maci2.learn.imu.recipes import Recipe
 from maci2.learn.imu.recording_bias import bias_prior
 from maci2.learn.imu.shrinkage import shrink_corrections
 from maci2.learn.imu.stages import Stage, Trainee, TrainingConfig, run_stage
-from maci2.learn.imu.training_windows import Track, Windows, load_track, with_bias_tracked
+from maci2.learn.imu.training_windows import (
+    Track,
+    Windows,
+    audited_variances,
+    load_track,
+    with_bias_tracked,
+)
 from maci2.learn.imu.variance_calibration import variance_factor
 from maci2.sensors import Recording, require_plausible
-from maci2.types import NS, Array
+from maci2.types import Array
 
 log = logging.getLogger(__name__)
 
@@ -203,16 +209,8 @@ def _datasheet_variance(track: Track) -> Array:
 
 
 def _audited_variance(tracks: list[Track]) -> Array:
-    """(6,) of one sample, as the audits found it from one state to the next."""
-    found = []
-    for track in tracks:
-        cov = track.audited.chain.covariance
-        assert cov is not None
-        assert cov.imu_noise is not None
-        # White noise of variance s^2 per sample adds up to s^2 t / rate.
-        per_s = np.einsum("kii->ki", cov.imu_noise) / (np.diff(cov.stamps_ns)[:, None] / NS)
-        found.append(track.imu.rate_hz * np.r_[per_s[:, GAMMA].mean(0), per_s[:, BETA].mean(0)])
-    return np.asarray(np.mean(found, axis=0))
+    """(6,) of one sample, as the audits took it in the mean."""
+    return np.asarray(np.mean([audited_variances(track).mean(axis=0) for track in tracks], axis=0))
 
 
 def _float(values: Array) -> torch.Tensor:

@@ -84,6 +84,10 @@ class Batch:
     cov_truth: Tensor
     """(B, K, 9, 9) of what the truth adds to the difference."""
 
+    log_variance: Tensor
+    """(B,) mean logarithm of the variance of the accelerometer's samples over the window, as the
+    audit took it."""
+
     std_gyro_bias: Tensor
     """(B, 3) spread of the gyroscope bias at the start where it is tracked, else (B, 0)."""
 
@@ -114,6 +118,17 @@ def with_bias_tracked(track: Track, turn_on: BiasPrior, rest_shift: StationarySh
     tracked, std = track_gyro_bias(track.imu, turn_on, rest_shift)
     imu = replace(track.imu, gyro=track.imu.gyro - tracked)
     return replace(track, imu=imu, tracked=tracked, std_gyro_bias=std)
+
+
+def audited_variances(track: Track) -> Array:
+    """(n, 6) variance of one sample, [gyro, acc], after each audited state as the audit took it."""
+    cov = track.audited.chain.covariance
+    assert cov is not None
+    assert cov.imu_noise is not None
+    # White noise of variance s^2 per sample adds up to s^2 t / rate.
+    per_s = np.einsum("kii->ki", cov.imu_noise)[:, :6] / (np.diff(cov.stamps_ns)[:, None] / NS)
+    steps = np.minimum(track.audited.places, len(per_s) - 1)
+    return np.asarray(track.imu.rate_hz * per_s[steps])
 
 
 class Windows:
@@ -167,6 +182,7 @@ class _Source:
         self.valid &= states.samples[self.ends] - states.samples[first] == self.horizons
         places = track.audited.places
         self.valid &= places[self.ends] - places[first] == steps
+        self.log_variance = np.log(audited_variances(track)[:, 3:]).mean(axis=1)
         self.seen = np.tile(np.eye(9), (*self.ends.shape, 1, 1))
         self.cov_truth = self.seen.copy()
         start, horizon = np.nonzero(self.valid)
@@ -199,6 +215,7 @@ class _Source:
             "alpha": torch.tensor((p[ends] - p[state] - fallen) @ R_bi_w.T),
             "seen": torch.tensor(self.seen[state]),
             "cov_truth": torch.tensor(self.cov_truth[state]),
+            "log_variance": torch.tensor(self.log_variance[state : ends[-1] + 1].mean()),
             "std_gyro_bias": torch.tensor(self._std_gyro_bias(start)),
             "valid": torch.tensor(self.valid[state]),
             "horizons": torch.tensor(self.horizons),

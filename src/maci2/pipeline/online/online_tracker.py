@@ -172,7 +172,7 @@ class OnlineTracker(SensorStream[TrackedState, TrackerStatus]):
                 self._status,
                 health=anchor.state.health if anchor else "initializing",
                 segments=tracker.segment + 1,
-                trouble="; ".join(tracker.reasons) or self._pairs.off_clock or rejected,
+                trouble="; ".join(tracker.constants.reasons) or self._pairs.off_clock or rejected,
             )
 
     def _time_has_passed(self) -> bool:
