@@ -13,7 +13,7 @@ from maci2.pipeline.render_along import rendered_on_imu_clock
 from maci2.sensors import truth_at
 from maci2.simulation.rendering.image_difficulty import HARD
 from maci2.simulation.rendering.recording import RenderConfig, render_recording
-from maci2.vision.believed import better, beyond_doubt, differ
+from maci2.vision.believed import better, beyond_doubt, differ, either
 from maci2.vision.odometry import StereoOdometry
 from maci2.vision.possible_motions import PossibleMotion
 from maci2.vision.relative_pose import RelativePose, unmeasured
@@ -47,6 +47,25 @@ def test_parts_that_are_a_period_off_the_whole_differ_even_where_each_is_in_doub
     parts = [pose(20.0, 0, 100), pose(21.0, 100, 200)]
     assert differ(parts, pose(253.0, 0, 200))
     assert differ([doubted(parts[0], 232.0), parts[1]], doubted(pose(253.0, 0, 200), 41.0))
+
+
+def test_two_motions_are_both_handed_on_and_covered():
+    parts, whole = [pose(20.0, 0, 100), pose(21.0, 100, 200)], pose(253.0, 0, 200)
+    believed = either(parts, whole)
+    np.testing.assert_allclose(believed.T_ck_ck1[0, 3], 0.041)
+    assert [round(motion.T_ck_ck1[0, 3], 3) for motion in believed.motions] == [0.041, 0.253]
+    std = np.sqrt(np.diag(believed.cov_T_ck_ck1))
+    # A choice between two that are 212 mm apart; across it nothing is in doubt.
+    assert std[0] == pytest.approx(0.212 * np.sqrt(0.5), rel=1e-3)
+    assert std[1] == pytest.approx(np.sqrt(2.0) * MM, rel=1e-3)
+
+
+def test_a_translation_that_few_matches_agree_on_gives_way_to_the_parts():
+    few = pose(41.5, 0, 200, inliers=100)
+    assert few.scattered
+    parts = [pose(20.0, 0, 100), pose(21.0, 100, 200)]
+    assert differ(parts, few)
+    assert either(parts, few).motions == ()
 
 
 def test_anything_is_better_than_nothing():

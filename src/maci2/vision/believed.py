@@ -5,8 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from maci2.gaussian import nees
+from maci2.gaussian import nees, symmetrize
 from maci2.lie import se3_inv, se3_log
+from maci2.types import Array
+from maci2.vision.possible_motions import PossibleMotion
 from maci2.vision.relative_pose import RelativePose, chained
 
 CERTAIN_INLIERS, CERTAIN_SHARE = 60, 0.7
@@ -25,11 +27,27 @@ def better(one: RelativePose, other: RelativePose) -> RelativePose:
 def differ(parts: Sequence[RelativePose], whole: RelativePose) -> bool:
     """Whether parts of a motion make another one than was measured as a whole; of each that is in
     doubt its first motion counts."""
-    if whole.reason:
+    if whole.reason or whole.scattered:
         return True
     one, other = chained([_first_motion(part) for part in parts]), _first_motion(whole)
-    away = se3_log(np.ascontiguousarray(one.T_ck_ck1 @ se3_inv(other.T_ck_ck1)))
-    return float(nees(away, one.cov_T_ck_ck1 + other.cov_T_ck_ck1)) > DIFFERENT
+    return float(nees(_difference(one, other), one.cov_T_ck_ck1 + other.cov_T_ck_ck1)) > DIFFERENT
+
+
+def either(parts: Sequence[RelativePose], whole: RelativePose) -> RelativePose:
+    """The motion of the parts, with the other as an alternative that its covariance covers."""
+    pose = chained(parts)
+    if whole.reason or whole.scattered:
+        return pose
+    one, other = chained([_first_motion(part) for part in parts]), _first_motion(whole)
+    away = _difference(other, one)
+    motions = tuple(PossibleMotion(each.T_ck_ck1, each.cov_T_ck_ck1, 0.5) for each in (one, other))
+    cov = symmetrize(pose.cov_T_ck_ck1 + 0.5 * np.outer(away, away))
+    return replace(pose, cov_T_ck_ck1=cov, motions=motions)
+
+
+def _difference(one: RelativePose, other: RelativePose) -> Array:
+    """(6,) left difference of two motions, [rho, phi]."""
+    return se3_log(np.ascontiguousarray(one.T_ck_ck1 @ se3_inv(other.T_ck_ck1)))
 
 
 def _first_motion(pose: RelativePose) -> RelativePose:

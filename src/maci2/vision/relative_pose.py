@@ -37,6 +37,11 @@ CONTAMINATION = 2.0
 a rendering along V1_02: NEES is 1.8 without it where 15 to 50 % are rejected, 0.8 elsewhere."""
 
 
+SCATTERED_SHARE = 1.0 / 3.0
+"""Share of the matches below which those that agree on one translation may do so by chance: on a
+repeating wall the others are spread over many periods, and most such translations are wrong."""
+
+
 @dataclass(frozen=True)
 class RelativePose:
     """Motion of the camera between two keyframes, as vision measured it."""
@@ -63,6 +68,11 @@ class RelativePose:
 
     motions: Possible = ()
     """Motions of which one is the camera's, this one first; empty where there is no doubt."""
+
+    @property
+    def scattered(self) -> bool:
+        """Whether so few matches agree that nothing is known of the translation."""
+        return self.inliers < SCATTERED_SHARE * self.matches
 
 
 def measure_relative_pose(
@@ -115,6 +125,8 @@ def measure_relative_pose(
             PossibleMotion(second.pose.T_ck_ck1, symmetrize(covariance(second.pose)), second.share),
         )
         cov = cov + doubt(pose, second)
+    if not scale_by_residuals and pose.inliers < SCATTERED_SHARE * len(matches):
+        cov[:3, :3] += any_motion(dt)[:3, :3]
     row_error_px = float(np.median(np.abs(found.row_errors[chosen])))
     counts = (len(matches), pose.inliers)
     return RelativePose(

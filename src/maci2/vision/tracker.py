@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from maci2.errors import CalibrationError, MeasurementError
 from maci2.sensors import Rig
-from maci2.vision.believed import better, beyond_doubt, differ
+from maci2.vision.believed import better, beyond_doubt, differ, either
 from maci2.vision.calibration_uncertainty import EXACT_CALIBRATION, CalibrationUncertainty
 from maci2.vision.covariance_models import CovarianceModel, covariance_model
 from maci2.vision.keyframe import Guide, Keyframe, match_keyframes
@@ -202,7 +202,7 @@ class StereoTracker:
         guides = self._guides(stamps_ns[0], between, True)
         best = better(best, self._match(stamps_ns, first, guides, second, predicted))
         parts = self._pair_by_pair(stamps_ns, first, between, second)
-        return chained(parts) if parts and differ(parts, best) else best
+        return either(parts, best) if parts and differ(parts, best) else best
 
     def _pair_by_pair(
         self, stamps_ns: tuple[int, int], first: Keyframe, between: Between, second: Keyframe
