@@ -61,9 +61,9 @@ def track_of(data_root, tmp_path):
         folder = degraded(
             data_root / "euroc" / "MH_01_clip", tmp_path / "degraded", duration_s, change
         )
-        tracked = track_recording(
-            folder, RunOptions(vision=parse_vision("images", "rectified", None))
-        )
+        vision = parse_vision("images", "rectified", None)
+        # Positions of the published ground truth are some milliseconds late.
+        tracked = track_recording(folder, RunOptions(vision=vision, truth=("audited",)))
         states = tracked.track.states
         since_s = (np.array([s.stamp_ns for s in states]) - tracked.vision.stamps_ns[0]) / NS
         errors = track_errors(
@@ -76,10 +76,10 @@ def track_of(data_root, tmp_path):
 
 def require_covered(errors):
     """Errors over all states, the degraded ones included, as large as their covariance says."""
-    assert errors.nees["velocity"] < 2.5
-    assert errors.nees["position"] < 2.5
-    assert np.nanmax(errors.nees_over_time.velocity) < 7.0
-    assert np.nanmax(errors.nees_over_time.position) < 7.0
+    assert errors.nees["velocity"] < 2.0
+    assert errors.nees["position"] < 2.0
+    assert np.nanmax(errors.nees_over_time.velocity) < 5.0
+    assert np.nanmax(errors.nees_over_time.position) < 5.0
 
 
 @pytest.mark.parametrize("duration_s", [1.0, 2.0])
