@@ -1,4 +1,4 @@
-"""From numba's form of a function to LLVM's, in few instructions.
+"""Translation of kernels from numba's form to LLVM's, in few instructions.
 
 Most of what kernels do is reading and writing single numbers of arrays. Numba takes some fifty
 instructions for one and leaves it to LLVM to find out that a dozen suffice; LLVM's time, and

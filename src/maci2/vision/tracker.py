@@ -8,8 +8,8 @@ from itertools import pairwise
 
 from maci2.errors import CalibrationError, MeasurementError
 from maci2.sensors import Rig
-from maci2.vision.believed import better, beyond_doubt, differ, either
 from maci2.vision.calibration_uncertainty import EXACT_CALIBRATION, CalibrationUncertainty
+from maci2.vision.competing_poses import better, beyond_doubt, differ, either
 from maci2.vision.covariance_models import CovarianceModel, covariance_model
 from maci2.vision.keyframe import Guide, Keyframe, match_keyframes
 from maci2.vision.predicted_rotation import (

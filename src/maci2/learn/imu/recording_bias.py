@@ -27,7 +27,7 @@ class RecordingBias:
 
 
 def recording_bias(stamps_ns: Stamps, bias: Array) -> RecordingBias:
-    """From biases (n, 6) at n instants."""
+    """Mean and wander of biases (n, 6) at n instants."""
     chunk = (stamps_ns - stamps_ns[0]) // round(CHUNK_S * NS)
     numbers, counts = np.unique(chunk, return_counts=True)
     # What is left at the end may be too short to say anything.

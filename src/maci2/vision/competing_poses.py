@@ -1,4 +1,4 @@
-"""Which of several measurements of one motion to believe."""
+"""Several measurements of one relative pose, and which of them is handed on."""
 
 from collections.abc import Sequence
 from dataclasses import replace
