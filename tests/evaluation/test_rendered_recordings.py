@@ -23,7 +23,7 @@ def fused(path, vision, stride_s=0.5):
     return evaluation_json(evaluate([path], options), options)["average"]
 
 
-DRAWINGS = {"easy": (EASY, 0), "easy_1": (EASY, 1), "easy_2": (EASY, 2), "hard": (HARD, 0)}
+RENDERINGS = {"easy": (EASY, 0), "easy_1": (EASY, 1), "easy_2": (EASY, 2), "hard": (HARD, 0)}
 """Difficulty and seed. One easy drawing is little: errors of fused windows differ by a quarter
 from one made-up room to the next."""
 
@@ -33,7 +33,7 @@ def flight(request, data_root, tmp_path_factory):
     """A flight rendered several times, twelve seconds at 10 Hz."""
     recording = open_recording(data_root / "euroc" / request.param)
     folder = tmp_path_factory.mktemp(request.param)
-    for name, (level, seed) in DRAWINGS.items():
+    for name, (level, seed) in RENDERINGS.items():
         config = RenderConfig(level, seed, 10.0, FLIGHTS[request.param], 12.0)
         render_recording(rendered_on_imu_clock(recording, config)[0], folder / name, config)
     return folder
@@ -41,15 +41,25 @@ def flight(request, data_root, tmp_path_factory):
 
 @pytest.mark.dataset
 @pytest.mark.parametrize("level", ["easy", "hard"])
-def test_covariances_of_drawn_steps_are_true(flight, level):
+def test_covariances_of_rendered_relative_poses_are_consistent(flight, level):
     scores = visual_report(open_recording(flight / level), 0.2, models=("learned", "fixed"))
     learned, fixed = (scores[name].as_dict() for name in ("learned", "fixed"))
     nees = learned["nees"]
     assert 0.5 < nees["pose"] < 2.0
     assert 0.4 < nees["rotation"] < 2.5
     assert 0.4 < nees["translation"] < 2.5
-    assert learned["translation_m"] < fixed["translation_m"]
     assert learned["steps"] >= fixed["steps"]
+
+
+@pytest.mark.dataset
+def test_learned_covariances_make_relative_poses_better(flight):
+    """Over easy and hard images: twelve seconds of one rendering do not tell one per cent."""
+    errors = {model: [] for model in ("learned", "fixed")}
+    for level in ("easy", "hard"):
+        scores = visual_report(open_recording(flight / level), 0.2, models=tuple(errors))
+        for model, found in errors.items():
+            found.append(scores[model].as_dict()["translation_m"])
+    assert np.mean(errors["learned"]) < 0.97 * np.mean(errors["fixed"]), errors
 
 
 @pytest.mark.dataset
@@ -63,7 +73,7 @@ def test_learned_covariances_serve_fusion_where_images_are_hard(flight):
 
 @pytest.mark.dataset
 def test_learned_covariances_lose_nothing_where_images_are_easy(flight):
-    easy = [flight / name for name in DRAWINGS if name != "hard"]
+    easy = [flight / name for name in RENDERINGS if name != "hard"]
     found = {vision: [fused(path, vision) for path in easy] for vision in VISIONS}
     for error in ("translation_m", "rotation_deg"):
         learned, fixed = (np.mean([one[error] for one in found[vision]]) for vision in VISIONS)

@@ -8,6 +8,11 @@ MIN_BLOCKS = 8
 """Fewer blocks do not show their own scatter: the misfit of all data stands in for it."""
 
 
+def shows_scatter(blocks: int, unknowns: int) -> bool:
+    """Whether there are blocks enough to tell model errors from how they disagree."""
+    return blocks >= max(MIN_BLOCKS, 2 * unknowns)
+
+
 def robust_covariance(information: Array, gradients: Array, excess: float) -> Array:
     """Covariance of the minimum of a sum over blocks, model errors included.
 
@@ -16,7 +21,7 @@ def robust_covariance(information: Array, gradients: Array, excess: float) -> Ar
     """
     inverse: Array = np.asarray(np.linalg.inv(information), dtype=np.float64)
     blocks, unknowns = gradients.shape
-    if blocks < max(MIN_BLOCKS, 2 * unknowns):
+    if not shows_scatter(blocks, unknowns):
         return excess * inverse
     scatter = gradients.T @ gradients * blocks / (blocks - unknowns)
     return _at_least(inverse @ scatter @ inverse, inverse)

@@ -1,19 +1,24 @@
 """The accelerometer's bias that all windows share, with nothing stated of it.
 
 A window of a few seconds hardly tells a bias from a tilt of gravity and believes its prior. Over
-many windows the body turns, and a bias turns with it while gravity does not.
+many windows the body turns, and a bias turns with it while gravity does not. Few windows do not
+show their model errors (a late clock, a camera that drifts), which a bias takes up as readily.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from maci2.premises.robust_covariance import robust_covariance
+from maci2.premises.robust_covariance import robust_covariance, shows_scatter
 from maci2.premises.translation import LEAST, A, M, P, TranslationSums
 from maci2.types import Array
 
 BIAS, ONE = slice(21, 24), 24
 """Places of the bias and of the constant behind z."""
+
+
+UNKNOWNS = 7
+"""One over the scale, lever arm, bias."""
 
 
 class SharedBias(NamedTuple):
@@ -28,9 +33,12 @@ class SharedBias(NamedTuple):
 
 def estimate_shared_bias(
     sums: TranslationSums, R_b_c: Array, p_b_c: Array, std_lever: float
-) -> SharedBias:
-    """Fit scale, lever arm and bias at once; axes and signs are taken as stated."""
-    B, c = np.zeros((25, 7)), np.zeros(25)
+) -> SharedBias | None:
+    """Fit scale, lever arm and bias at once; axes and signs are taken as stated. None where there
+    are too few windows to say how far off that may be."""
+    if not shows_scatter(len(sums.dof), UNKNOWNS):
+        return None
+    B, c = np.zeros((25, UNKNOWNS)), np.zeros(25)
     B[A, 0], B[P, 1:4], B[BIAS, 4:7] = np.eye(3).ravel(), np.eye(3), np.eye(3)
     c[M], c[P], c[ONE] = R_b_c.ravel(), p_b_c, 1.0
     S = sums.shared_bias.sum(axis=0)
