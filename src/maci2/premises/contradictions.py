@@ -175,7 +175,7 @@ def _axes(premises: Premises) -> list[str]:
 
 
 def _lengths(premises: Premises, gravity_norm: float) -> list[str]:
-    """Gravity's norm, delay, scale, lever arm and drift: the accelerometer's before the camera's."""
+    """Gravity's norm and delay of the accelerometer, then scale, lever arm and drift."""
     translation = premises.translation
     assert translation is not None
     std_norm = float(np.hypot(STD_ACC_BIAS, STD_ACC_SCALE * gravity_norm))
