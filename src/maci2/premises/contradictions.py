@@ -42,9 +42,9 @@ def contradictions(premises: Premises, gravity_norm: float, offset_free: bool) -
     reasons = [*premises.dead_channels, *_rate(premises.sample_rate)]
     if premises.dead_channels:
         return reasons
-    mirrored = _mirrored(premises)
-    if mirrored:
-        return reasons + mirrored
+    unusable = _still_camera(premises) or _mirrored(premises)
+    if unusable:
+        return reasons + unusable
     reasons += _rotation(premises) or _gyro_scale(premises)
     if not offset_free:
         reasons += _time_offset(premises)
@@ -62,10 +62,20 @@ def contradicted_axes(premises: Premises) -> list[str]:
 def contradictions_of_calibration(premises: Premises, offset_free: bool) -> list[str]:
     """Reasons against what a calibration takes as given: axes that are not mirrored, the clock, the
     gyroscope's scale and the sample rate. It asks the extrinsics themselves."""
-    reasons = [*premises.dead_channels, *_rate(premises.sample_rate), *_mirrored(premises)]
+    reasons = [*premises.dead_channels, *_rate(premises.sample_rate)]
+    reasons += _still_camera(premises) or _mirrored(premises)
     if reasons:
         return reasons
     return _gyro_scale(premises) + ([] if offset_free else _time_offset(premises))
+
+
+def _still_camera(premises: Premises) -> list[str]:
+    if not premises.rotation.is_camera_still:
+        return []
+    return [
+        "the camera shows no rotation while the gyroscope does: check that its images are new ones "
+        "and show a scene that stands still, and the gyroscope's unit"
+    ]
 
 
 def _mirrored(premises: Premises) -> list[str]:
@@ -156,7 +166,7 @@ def _gyro_scale(premises: Premises) -> list[str]:
     found = ", ".join(f"{1.0 / inverse:.3f}" for inverse in rotation.inverse_scale)
     return [
         f"the gyroscope's axes read ({found}) times the camera's rates: check its range setting "
-        "and scale factor, the camera's focal length, and that its images are new ones"
+        "and scale factor, or the camera's focal length"
     ]
 
 
