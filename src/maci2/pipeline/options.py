@@ -245,7 +245,7 @@ def parse_vision(
     if frame not in ("camera", "rectified"):
         raise OptionError(f"--vision-frame is '{frame}'; choose camera or rectified.")
     camera_frame: CameraFrame = "rectified" if frame == "rectified" else "camera"
-    pose_std, share = _pose_std(std)
+    pose_std, share = parse_pose_std(std)
     kind, _, rest = text.partition(":")
     if scale_std is not None and not 0.0 <= scale_std < 0.5:
         raise OptionError(f"--vision-scale-std is {scale_std}, needed a share from 0 to 0.5.")
@@ -298,18 +298,20 @@ def _covariance(text: str, name: str) -> str:
     return name
 
 
-def _pose_std(text: str | None) -> tuple[tuple[float, float], float]:
+def parse_pose_std(
+    text: str | None, name: str = "--vision-std"
+) -> tuple[tuple[float, float], float]:
     """`ROT_DEG,TRANS_M[,SHARE]`; no share where none is given."""
     if text is None:
         return DEFAULT_POSE_STD, DEFAULT_POSE_SHARE
     if text.count(",") < 2:
-        return _std_pair(text, "--vision-std"), 0.0
-    *_, share = parse_numbers(text, 3, "--vision-std")
+        return _std_pair(text, name), 0.0
+    *_, share = parse_numbers(text, 3, name)
     if not 0.0 <= share < 0.5:
         raise OptionError(
-            f"--vision-std has the share {share}, needed 0 to 0.5 of a relative pose's length."
+            f"{name} has the share {share}, needed 0 to 0.5 of a relative pose's length."
         )
-    return _std_pair(text.rpartition(",")[0], "--vision-std"), share
+    return _std_pair(text.rpartition(",")[0], name), share
 
 
 def parse_numbers(text: str, count: int, name: str) -> tuple[float, ...]:

@@ -45,7 +45,7 @@ class WatchdogConfig:
     the normal ones: on six sound recordings the largest was 5.7."""
 
     def __post_init__(self) -> None:
-        require_in_range("sigmas", self.sigmas, 3.0, 30.0)
+        require_in_range("WatchdogConfig.sigmas (--sigmas)", self.sigmas, 3.0, 30.0)
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ def watch_recording(
 
     `of_body`: its poses are those of the IMU; otherwise of the camera that the options name.
     """
-    require_in_range("interval", interval_s, 0.05, 2.0)
+    require_in_range("--interval", interval_s, 0.05, 2.0)
     inputs = open_inputs(path, options)
     warm_up("initialize", "chain")
     T_b_o = np.eye(4) if of_body else inputs.T_b_c
