@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from maci2.cli import options as opt
+from maci2.cli.early_checks import require_training
 from maci2.cli.json_output import write_json
-from maci2.errors import OptionError, require_in_range
+from maci2.errors import OptionError
 
 
 def train_imu(
@@ -52,11 +53,14 @@ def train_imu(
 
     Writes a weight file; needs `pip install maci2[train]`.
     """
+    from maci2.learn.imu.model_forms import form_named
     from maci2.learn.imu.recipes import chosen_recipe
 
+    form_named(model)
     chosen = chosen_recipe(recipe, tuple(train or ()), tuple(tune or ())).without(leave_out or ())
     chosen = replace(chosen, rig=rig, topics=topics)
-    require_in_range("--threads", threads, 1, 1024)
+    path = output or Path(f"{recipe}.onnx" if model == "separated" else f"{recipe}-{model}.onnx")
+    require_training(path, threads, seed, epochs, held_out_epochs)
     try:
         import torch
 
@@ -69,7 +73,6 @@ def train_imu(
     logging.basicConfig(format="%(message)s")
     logging.getLogger("maci2").setLevel(logging.INFO)
     torch.set_num_threads(threads)
-    path = output or Path(f"{recipe}.onnx" if model == "separated" else f"{recipe}-{model}.onnx")
     config = training_config(seed, epochs, held_out_epochs)
     folder = work or path.with_suffix(".training")
     card = run(chosen, data, path, model, folder, config)

@@ -86,17 +86,21 @@ class Inputs:
 
     def span_ns(self, with_truth: bool) -> tuple[int, int]:
         """First and last timestamp at which everything needed is there."""
-        covers = [self.imu.stamps_ns]
+        covers = {"the IMU": self.imu.stamps_ns}
         if self.truth is not None and (with_truth or self.source.from_truth):
-            covers.append(self.truth.stamps_ns)
+            covers["ground truth"] = self.truth.stamps_ns
         if self.visual is not None and not isinstance(self.visual, SimulatedTracker):
-            covers.append(self.visual.stamps_ns.ravel())
-        first, last = max(int(c[0]) for c in covers), min(int(c[-1]) for c in covers)
+            covers["vision"] = self.visual.stamps_ns.ravel()
+        parts = covers.values()
+        first, last = max(int(c[0]) for c in parts), min(int(c[-1]) for c in parts)
         if first >= last:
-            spans = "; ".join(f"{int(c[0])}..{int(c[-1])}" for c in covers)
+            spans = "; ".join(
+                f"{name} has {len(c)} timestamps, {int(c[0])}..{int(c[-1])} ns"
+                for name, c in covers.items()
+            )
             raise DatasetError(
-                f"{self.recording.path}: IMU, ground truth and vision do not overlap: {spans} ns. "
-                "Check that all timestamps are on one clock."
+                f"{self.recording.path}: {' and '.join(covers)} do not overlap: {spans}. Check that "
+                "all timestamps are on one clock, and that nothing is missing."
             )
         return first, last
 
