@@ -99,8 +99,8 @@ class Inputs:
                 for name, c in covers.items()
             )
             raise DatasetError(
-                f"{self.recording.path}: {' and '.join(covers)} do not overlap: {spans}. Check that "
-                "all timestamps are on one clock, and that nothing is missing."
+                f"{self.recording.path}: {' and '.join(covers)} do not overlap: {spans}. Check "
+                "that all timestamps are on one clock, and that nothing is missing."
             )
         return first, last
 
