@@ -104,6 +104,12 @@ def _padded(covs: Array) -> Array:
     return white
 
 
+_POWERS = np.repeat([[1, 0], [2, 1], [3, 2], [0, 0], [0, 0]], 3, axis=0).T
+_SHARED = 1.0 / (_POWERS[:, :, None] + _POWERS[:, None, :] + 1.0)
+"""(2, 15) powers of the remaining time with which each row answers a walking gyroscope and
+accelerometer bias, and (2, 15, 15) integrals of their products."""
+
+
 def walking_covariance(spans: Spans, walk_gyro: float, walk_acc: float) -> Array:
     """(m, 15, 15) of preintegrated motion and bias change together, order [gamma, beta, alpha,
     gyro bias, acc bias].
@@ -113,17 +119,14 @@ def walking_covariance(spans: Spans, walk_gyro: float, walk_acc: float) -> Array
     powers is 1 / (their sum + 1).
     """
     m = len(spans.dt)
-    powers = np.repeat([[1, 0], [2, 1], [3, 2], [0, 0], [0, 0]], 3, axis=0)
     cov = np.zeros((m, STATE, STATE))
     cov[:, :9, :9] = spans.cov
     for sensor, walk in enumerate((walk_gyro, walk_acc)):
         response = np.zeros((m, STATE, 3))
         response[:, :9] = spans.by_bias[:, :, 3 * sensor : 3 * sensor + 3]
         response[:, 9 + 3 * sensor : 12 + 3 * sensor] = np.eye(3)
-        power = powers[:, sensor]
-        shared = 1.0 / (power[:, None] + power[None, :] + 1.0)
         variance = (walk**2 * spans.dt)[:, None, None]
-        cov += variance * shared * (response @ np.swapaxes(response, 1, 2))
+        cov += variance * _SHARED[sensor] * (response @ np.swapaxes(response, 1, 2))
     return cov
 
 
@@ -204,13 +207,13 @@ def stack_priors(priors: tuple[GaussianPrior, ...]) -> StackedPriors:
     ]
     return StackedPriors(
         np.array([p.index for p in priors], dtype=np.int64),
-        np.stack([p.state.Ts_w_b[0] for p in priors]),
-        np.stack(rests),
-        np.stack([p.border.R_w_g for p in priors]),
-        np.stack([p.border.T_b_c for p in priors]),
-        np.stack([p.border.T_b_m for p in priors]),
-        np.stack([p.border.scalars for p in priors]),
-        np.stack([p.info for p in priors]),
-        np.stack([p.eta for p in priors]),
+        np.array([p.state.Ts_w_b[0] for p in priors]),
+        np.array(rests),
+        np.array([p.border.R_w_g for p in priors]),
+        np.array([p.border.T_b_c for p in priors]),
+        np.array([p.border.T_b_m for p in priors]),
+        np.array([p.border.scalars for p in priors]),
+        np.array([p.info for p in priors]),
+        np.array([p.eta for p in priors]),
         np.array([p.constant for p in priors], dtype=np.float64),
     )

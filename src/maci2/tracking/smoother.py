@@ -147,17 +147,14 @@ class FixedLagSmoother:
         k = len(problem.stamps_ns) - 1
         camera, priors = problem.camera, problem.priors
         if T_ck_ck1 is not None and cov_T_ck_ck1 is not None:
-            cov = self.stated(cov_T_ck_ck1)
+            cov, difference = cov_T_ck_ck1, prediction.innovation(T_ck_ck1)
+            if self.config.adapt_visual_noise:
+                cov = self._noise.explaining(difference, cov)
             if not still:
-                self._noise.observe(prediction.innovation(T_ck_ck1), cov_T_ck_ck1)
+                self._noise.observe(difference, cov_T_ck_ck1)
             self._slow.follow(prediction, T_ck_ck1, cov)
             assert camera is not None
-            camera = replace(
-                camera,
-                index=np.append(camera.index, k),
-                Ts_ck_ck1=np.concatenate([camera.Ts_ck_ck1, T_ck_ck1[None]]),
-                covs=np.concatenate([camera.covs, cov[None]]),
-            )
+            camera = camera.followed_by(k, T_ck_ck1, cov)
         else:
             self._slow.follow(prediction)
         if still:
