@@ -16,10 +16,13 @@ from maci2.tracking.smoothed_slow_errors import smoothed_slow_covariance, solved
 from tracking_cases import GOOD_NOISE, simulated_ride, wobbling
 
 
-def chain_of(ride, calibration=KNOWN):
-    """The ride's chain, solved."""
-    vision = ride.vision
-    states, border = world_states(initialize(ride.imu, vision, ride.T_b_c), ride.T_b_c)
+def first_guess(ride):
+    return world_states(initialize(ride.imu, ride.vision, ride.T_b_c), ride.T_b_c)
+
+
+def chain_of(ride, guess, calibration=KNOWN):
+    """The ride's chain, solved; its world begins with the guess."""
+    vision, (states, border) = ride.vision, guess
     priors = (
         gauge_prior(states, border),
         bias_prior(ride.imu.bias_prior, states, border),
@@ -33,7 +36,8 @@ def chain_of(ride, calibration=KNOWN):
 
 
 def test_many_right_hand_sides_are_solved_as_dense_equations_are():
-    solution = chain_of(simulated_ride(50, duration_s=3.0, noise=GOOD_NOISE), MEASURED)
+    ride = simulated_ride(50, duration_s=3.0, noise=GOOD_NOISE)
+    solution = chain_of(ride, first_guess(ride), MEASURED)
     system, factored = normal_equations(solution), normal_equations(solution)
     assert factor(*factored)
     n, b = len(system.A), len(system.D)
@@ -65,7 +69,8 @@ def test_what_a_slow_error_does_to_the_chain_has_the_covariance_that_is_added(at
     std_deg, squares = 0.01, []
     for seed in range(8):
         ride = simulated_ride(60 + seed, duration_s=8.0, noise=GOOD_NOISE)
-        solution, moved = chain_of(ride), chain_of(wobbling(ride, std_deg, seed))
+        guess = first_guess(ride)
+        solution, moved = chain_of(ride, guess), chain_of(wobbling(ride, std_deg, seed), guess)
         unit = smoothed_slow_covariance(solution, chain_posterior(solution), ride.vision.stamps_ns)
         cov = np.deg2rad(std_deg) ** 2 * unit[at]
         before, after = solution.states, moved.states
