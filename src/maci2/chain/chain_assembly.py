@@ -34,9 +34,6 @@ from maci2.imu import ImuMeasurements
 from maci2.imu.preintegration import MAX_GAP_PERIODS
 from maci2.types import NS, Array
 
-LONGEST_TIE_S = 10.0
-"""Neighbours farther apart than this are tied by their biases only."""
-
 _LOSSES = {"none": NO_LOSS, "huber": HUBER, "cauchy": CAUCHY}
 
 
@@ -68,7 +65,7 @@ def _ties(problem: ChainProblem, states: States, before: Ties | None) -> Ties:
     spans = integrate_spans(problem.imu, new_ns[:-1], new_ns[1:], bias[known:-1])
     white = square_root_information(walking_covariance(spans, problem.walk_gyro, problem.walk_acc))
     # Across a gap of the samples only the biases are tied.
-    white[_across_gaps(problem.imu, new_ns), :9] = 0.0
+    white[_across_gaps(problem.imu, new_ns, problem.longest_tie_s), :9] = 0.0
     none = camera is None or not len(camera.index)
     known_instants = 0 if before is None else len(before.instant.dt)
     at_ns = stamps_ns[:0] if none else stamps_ns[known_instants:]
@@ -130,7 +127,7 @@ def walking_covariance(spans: Spans, walk_gyro: float, walk_acc: float) -> Array
     return cov
 
 
-def _across_gaps(imu: ImuMeasurements, stamps_ns: Stamps) -> Array:
+def _across_gaps(imu: ImuMeasurements, stamps_ns: Stamps, longest_tie_s: float) -> Array:
     """(n - 1,) whether samples are missing between two states, or the states are far apart."""
     steps_ns = np.diff(imu.stamps_ns)
     first = np.searchsorted(imu.stamps_ns, stamps_ns[:-1], side="right") - 1
@@ -141,7 +138,7 @@ def _across_gaps(imu: ImuMeasurements, stamps_ns: Stamps) -> Array:
             f"chain needs {stamps_ns[0]}..{stamps_ns[-1]} ns; drop states outside the IMU samples."
         )
     longest_ns = np.array([steps_ns[a:b].max() for a, b in zip(first, last, strict=True)])
-    far = np.diff(stamps_ns) > LONGEST_TIE_S * NS
+    far = np.diff(stamps_ns) > longest_tie_s * NS
     return np.asarray(far | (longest_ns > MAX_GAP_PERIODS * np.median(steps_ns)))
 
 

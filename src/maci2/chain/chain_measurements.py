@@ -17,6 +17,9 @@ Stamps = NDArray[np.int64]
 Indices = NDArray[np.int64]
 LossKind = Literal["none", "huber", "cauchy"]
 
+LONGEST_TIE_S = 10.0
+"""Time [s] over which samples are integrated at once where other measurements tell every state."""
+
 
 @dataclass(frozen=True)
 class Loss:
@@ -178,6 +181,9 @@ class ChainProblem:
     positions: MarkerPositions | None = None
     orientations: MarkerOrientations | None = None
     priors: tuple[GaussianPrior, ...] = ()
+
+    longest_tie_s: float = LONGEST_TIE_S
+    """Neighbours farther apart than this are tied by their biases only [s]."""
 
     clock_origin_ns: int = 0
     """Timestamp from which drifts of clocks count; choose the middle of the recording."""

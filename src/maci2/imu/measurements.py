@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from maci2 import boundary
-from maci2.errors import MeasurementError
+from maci2.errors import DatasetError, MeasurementError
 from maci2.field_docs import document_fields
 from maci2.sensors import ImuNoise, ImuSamples
 from maci2.types import Array, Stamps
@@ -161,9 +161,10 @@ class ImuMeasurements:
         """The samples inside [start_ns, end_ns] and one beyond each end, for interpolation."""
         first = max(int(np.searchsorted(self.stamps_ns, start_ns, side="right")) - 1, 0)
         last = int(np.searchsorted(self.stamps_ns, end_ns, side="left")) + 1
-        if last - first < 2:
-            raise MeasurementError(
-                f"{self.source}: no IMU samples between timestamps {start_ns} and {end_ns} ns."
+        if min(last, len(self.stamps_ns)) - first < 2:
+            raise DatasetError(
+                f"{self.source}: the IMU covers {self.stamps_ns[0]}..{self.stamps_ns[-1]} ns and "
+                f"has no two samples for {start_ns}..{end_ns} ns."
             )
         # What was checked as a whole is not checked again: a tracker takes parts at every keyframe.
         part = copy(self)

@@ -286,7 +286,7 @@ def _fitted(S: Array, R_b_c: Array, p_b_c: Array, std_lever: float, axes: Array)
     prior: Array = np.diag([LEAST, *[std_lever**-2.0] * 3]).astype(np.float64)
     by_q = np.swapaxes(B, -1, -2) @ S
     information = by_q @ B + prior
-    q = np.asarray(np.linalg.solve(information, -(by_q @ c)[..., None])[..., 0], dtype=np.float64)
+    q = np.asarray(np.linalg.solve(information, -(by_q @ c)[..., None])[..., 0], np.float64)
     z = (B @ q[..., None])[..., 0] + c
     least = (z @ S * z).sum(axis=-1) + (q @ prior * q).sum(axis=-1)
     return _Fit(z, q, B, information, np.asarray(least))

@@ -40,6 +40,14 @@ BELIEVED_CHI2 = 16.81
 """Chi-square of six numbers that one in a hundred exceeds: beyond it noise as known does not
 explain an innovation, and that pose alone is given as much more as does."""
 
+ONE_SIDED = ((5, 7.0), (10, 4.5), (20, 3.9), (40, 2.8))
+"""Numbers of innovations that are averaged, and standard deviations of their mean beyond which it
+is no chance: noise has both signs, a bias that has jumped has one. Sound recordings reach two
+thirds of it (docs/research/tracking.md)."""
+
+SLOW_RATES = np.repeat([0.01, np.deg2rad(0.1)], 3)
+"""(6,) speed [m/s] and rate [rad/s] of slow errors of vision, which are one-sided for seconds."""
+
 
 class VisualNoise:
     """Noise that the covariances of relative poses do not state, one keyframe late.
@@ -52,6 +60,7 @@ class VisualNoise:
     def __init__(self) -> None:
         self._squares: deque[Array] = deque(maxlen=POSES)
         self._lasting = (_LastingVariance(slice(0, 3)), _LastingVariance(slice(3, 6)))
+        self._recent: deque[tuple[Array, Array]] = deque(maxlen=ONE_SIDED[-1][0])
         self.factor = 1.0  # median square of the whitened innovations over its expectation
 
     def covariance(self, stated: Mat6) -> Mat6:
@@ -85,6 +94,7 @@ class VisualNoise:
     def observe(self, difference: "Innovation", stated: Mat6) -> None:
         """Take note of an innovation."""
         known = difference.cov + stated
+        self._recent.append((difference.r / difference.dt, np.diag(known) / difference.dt**2))
         root = square_root_information(known + self._more)
         self._squares.append((root @ difference.r) ** 2)
         if len(self._squares) == POSES:
@@ -92,6 +102,23 @@ class VisualNoise:
             self.factor = min(ratio, LARGEST_FACTOR) if ratio > BY_CHANCE else 1.0
         for lasting in self._lasting:
             lasting.observe(difference.r, known)
+
+    @property
+    def is_one_sided(self) -> bool:
+        """Whether innovations keep to one side: no noise of relative poses does that. What predicts
+        them is wrong, and taking it for noise would have the state follow it."""
+        rates, variances = np.array(self._recent).reshape(-1, 2, 6).transpose(1, 0, 2)
+        return any(
+            len(rates) >= count and _sigmas_of_mean(rates[-count:], variances[-count:]) > limit
+            for count, limit in ONE_SIDED
+        )
+
+
+def _sigmas_of_mean(rates: Array, variances: Array) -> float:
+    """How far from zero the mean of n innovations (n, 6) is, in standard deviations: the stated
+    ones or, where it is more, those that the innovations themselves show, and slow errors."""
+    variance = np.maximum(rates.var(axis=0, ddof=1), variances.mean(axis=0)) / len(rates)
+    return float((np.abs(rates.mean(axis=0)) / np.sqrt(variance + SLOW_RATES**2)).max())
 
 
 class _LastingVariance:
@@ -134,3 +161,6 @@ class Innovation(NamedTuple):
 
     cov: Array
     """(6, 6) covariance of the prediction."""
+
+    dt: float = 0.2
+    """Time over which it is predicted [s]."""

@@ -20,7 +20,8 @@ from maci2.tracking.calibration_spread import (
     bias_walks,
     calibration_spread,
 )
-from maci2.tracking.track import Tracker, window_start
+from maci2.tracking.first_window import window_start
+from maci2.tracking.track import Tracker
 from maci2.types import Array, Mat4, Vec3
 from maci2.vision import RelativePoses
 from maci2.watchdog.comparison import Comparison
