@@ -118,6 +118,11 @@ NO_ANSWER = (
 )
 
 
+def has_answer(state: VIState, posterior: Posterior | None, report: SolveReport) -> bool:
+    """There is a state to judge, and no verdict on it takes it away."""
+    return not _broken(state, posterior, report) and report.inflation <= NO_NOISE
+
+
 def judge_initialization(
     state: VIState,
     posterior: Posterior | None,
