@@ -146,7 +146,7 @@ def judge_initialization(
         return InitResult(Verdict("failed", (*contradicted, *noise, NO_ANSWER)), report)
     checks = [
         *(Check("weak", reason) for reason in contradicted),
-        known_gravity(state, posterior, premises, limits.gravity_deg),
+        known_gravity(state, posterior, premises, prior, limits.gravity_deg),
         against("velocity", velocity, limits.velocity, "m/s"),
         plausible_bias(state, prior),
         plausible_scale(report.scale or 1.0, 0.0, vision.std_scale),
