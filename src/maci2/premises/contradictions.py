@@ -108,15 +108,17 @@ def _far(difference: Array, cov: Array, spread: float, dof: int) -> bool:
     return not distance <= _limit(len(difference), dof)
 
 
-def _number_far(difference: float, variance: float, spread: float, dof: int) -> bool:
-    """The same of one number."""
-    return difference**2 > (variance + spread**2) * _limit(1, dof)
+def _number_far(
+    difference: float, variance: float, spread: float, dof: int, tests: int = 1
+) -> bool:
+    """The same of one number, or of one of so many that are tested together."""
+    return difference**2 > (variance + spread**2) * _limit(1, dof, tests)
 
 
 @lru_cache(maxsize=256)
-def _limit(d: int, dof: int) -> float:
+def _limit(d: int, dof: int, tests: int = 1) -> float:
     """Largest squared distance in d dimensions that noise explains, its covariance estimated."""
-    return float(d * fdtri(d, max(dof, 1), 1.0 - LEVEL))
+    return float(d * fdtri(d, max(dof, 1), 1.0 - LEVEL / tests))
 
 
 def samples_contradicted(imu: ImuMeasurements) -> list[str]:
@@ -156,12 +158,15 @@ def _rotated(difference: Array, cov: Array) -> str:
 
 
 def _gyro_scale(premises: Premises) -> list[str]:
-    """Rates too long or too short. Where clocks disagree, rates differ by that already."""
+    """Rates too long or too short about an axis: each has an amplifier of its own. Where clocks
+    disagree, rates differ by that already."""
     rotation = premises.rotation
-    off = 1.0 - rotation.inverse_scale
-    if _time_offset(premises) or not _far(
-        off, rotation.cov_inverse_scale, STD_GYRO_SCALE, premises.dof
-    ):
+    variances = np.diag(rotation.cov_inverse_scale)
+    off = [
+        _number_far(1.0 - inverse, variance, STD_GYRO_SCALE, premises.dof, tests=3)
+        for inverse, variance in zip(rotation.inverse_scale, variances, strict=True)
+    ]
+    if _time_offset(premises) or not any(off):
         return []
     found = ", ".join(f"{1.0 / inverse:.3f}" for inverse in rotation.inverse_scale)
     return [
