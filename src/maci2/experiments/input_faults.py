@@ -11,6 +11,7 @@ from maci2.estimation.scale import scaled
 from maci2.lie import se3_inv, so3_exp
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, apply_imu_model
+from maci2.pipeline.recording_premises import with_estimated_noise
 from maci2.sensors import ImuSamples
 from maci2.types import NS, Array, Stamps
 from maci2.vision import RelativePoses
@@ -65,13 +66,19 @@ class FaultyInputs(Inputs):
 def with_fault(inputs: Inputs, fault: InputFault, options: RunOptions) -> FaultyInputs:
     """The same recording with one fault."""
     recording = replace(inputs.recording, imu=fault.samples(inputs.recording.imu))
-    values = {field.name: getattr(inputs, field.name) for field in fields(Inputs)}
+    # What was estimated of vision's noise is estimated again, beside the fault.
+    stated = options.vision
+    source = replace(inputs.source, std=stated.std, std_windows=stated.std_windows)
+    sound = replace(inputs, source=source)
+    values = {field.name: getattr(sound, field.name) for field in fields(Inputs)}
     values |= {
         "recording": recording,
         "imu": apply_imu_model(recording, options),
         "T_b_c": np.ascontiguousarray(fault.extrinsics(inputs.T_b_c)),
     }
-    return FaultyInputs(**values, sound=inputs, fault=fault)
+    faulty = FaultyInputs(**values, sound=sound, fault=fault)
+    source = with_estimated_noise(faulty)
+    return replace(faulty, source=source, sound=replace(sound, source=source))
 
 
 def _lengthened(scale: float) -> Callable[[RelativePoses], RelativePoses]:

@@ -84,6 +84,10 @@ class VisionSource:
     std_frame: tuple[float, float] = (0.0, 0.0)
     """Standard deviation of the camera frame that a trajectory speaks of [m, rad]."""
 
+    std_windows: int | None = None
+    """Windows that the noise was estimated from; None where it was stated, 0 where it is still to
+    be estimated."""
+
     metric: bool = False
     """Take the scale of all sources as exact, as the paper does."""
 
@@ -98,6 +102,18 @@ class VisionSource:
 
     by_default: bool = False
     """True where the user named no source and the images of the recording are meant."""
+
+    def pose_noise_record(self) -> dict[str, Any] | None:
+        """Noise of a trajectory's relative poses as results have it in JSON; None of other kinds,
+        whose poses carry their covariances."""
+        if self.kind != "trajectory":
+            return None
+        return {
+            "rotation_deg": self.std[0],
+            "translation_m": self.std[1],
+            "share_of_length": self.std_share,
+            "estimated_from_windows": self.std_windows,
+        }
 
     @property
     def from_truth(self) -> bool:
@@ -258,8 +274,9 @@ def parse_vision(
     if kind == "trajectory" and rest:
         std_scale = DEFAULT_SCALE_STD if scale_std is None else scale_std
         return VisionSource(
-            "trajectory", rest, pose_std, camera_frame, share, std_scale, DEFAULT_FRAME_STD
-        )
+            "trajectory", rest, pose_std, camera_frame, share, std_scale, DEFAULT_FRAME_STD,
+            None if std is not None else 0,
+        )  # fmt: skip
     if kind == "measurements" and rest:
         return VisionSource("measurements", rest, pose_std, camera_frame)
     if kind == "tracks" and rest:

@@ -17,7 +17,7 @@ from maci2.lie import se3_inv
 from maci2.pipeline.gyro_rotation import rotation_predictor
 from maci2.pipeline.open_vision import Vision, frame_of, open_vision
 from maci2.pipeline.options import RunOptions, VisionSource
-from maci2.pipeline.recording_premises import recording_premises
+from maci2.pipeline.recording_premises import recording_premises, with_estimated_noise
 from maci2.premises import Premises
 from maci2.rigs import require_extrinsics, require_noise
 from maci2.sensors import (
@@ -241,13 +241,14 @@ def open_inputs(path: Path, options: RunOptions, calibrating: bool = False) -> I
     frame = frame_of(visual, options.vision)
     source = replace(options.vision, frame=frame)
     if options.paper:
-        source = replace(source, std_share=0.0, metric=True)
+        source = replace(source, std_share=0.0, std_windows=None, metric=True)
     T_b_c = (
         rectified_extrinsics(recording.rig)
         if frame == "rectified"
         else recording.rig.cameras[0].T_b_c
     )
-    return Inputs(recording, imu, T_b_c, source, truth, visual, options.seed)
+    inputs = Inputs(recording, imu, T_b_c, source, truth, visual, options.seed)
+    return replace(inputs, source=with_estimated_noise(inputs, tell=True))
 
 
 def apply_imu_model(recording: Recording, options: RunOptions) -> ImuMeasurements:

@@ -161,8 +161,8 @@ class RotationEstimate:
     cov: Array
     """(4, 4) of [rotation (left) [rad], time offset [s]], model errors included."""
 
-    excess: float
-    """Variance found over variance stated; 1 where it is less."""
+    variance_ratio: float
+    """Variance found over variance stated."""
 
     gain: float
     """Decrease of chi-square from the stated rotation to this one, in units of the noise that was
@@ -190,7 +190,8 @@ def estimate_rotation(sums: RotationSums, R_stated: Array) -> RotationEstimate:
         offset_s = _best_offset_s(total, R)
     dof = max(int(total.dof) - 4, 1)
     misfit = _misfit(total, R, offset_s)
-    excess = max(misfit / dof, 1.0)
+    variance_ratio = misfit / dof
+    excess = max(variance_ratio, 1.0)
     mirror = _best_rotation(total.body_camera, R_stated, -1.0)
     mirror_misfit = _misfit(total, mirror, 0.0)
     # The noise level is unknown: likelihood is a power of the misfit, no better than stated noise.
@@ -199,7 +200,8 @@ def estimate_rotation(sums: RotationSums, R_stated: Array) -> RotationEstimate:
     stated_misfit = _misfit(total, R_stated, _best_offset_s(total, R_stated))
     gain = (stated_misfit - misfit) / excess
     scale = _inverse_scale(sums, R, offset_s, excess)
-    return RotationEstimate(R, offset_s, cov, excess, gain, mirror_ratio, _is_still(total), *scale)
+    still = _is_still(total)
+    return RotationEstimate(R, offset_s, cov, variance_ratio, gain, mirror_ratio, still, *scale)
 
 
 def _is_still(total: RotationSums) -> bool:

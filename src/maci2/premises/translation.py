@@ -97,13 +97,13 @@ def translation_sums(
 
 def _eliminated(Z: Array, N: Array, weights: Array, information: Array) -> tuple[Array, Array]:
     """(W, 25, 25) chi-square in z without the windows' unknowns, which are (W, 12, 25) times z."""
-    NN = np.einsum("wm,wmij,wmik->wjk", weights, N, N, optimize=True)
-    own = range(N.shape[3])
-    NN[:, own, own] += information + LEAST
-    NZ = np.einsum("wm,wmij,wmik->wjk", weights, N, Z, optimize=True)
+    own = N.shape[3]
+    rows = np.concatenate([N, Z], axis=3).reshape(len(N), -1, own + Z.shape[3])
+    products = np.swapaxes(rows * np.repeat(weights, 3, axis=1)[:, :, None], 1, 2) @ rows
+    NN, NZ = products[:, :own, :own], products[:, :own, own:]
+    NN[:, range(own), range(own)] += information + LEAST
     by_z = -np.linalg.solve(NN, NZ)
-    S = np.einsum("wm,wmij,wmik->wjk", weights, Z, Z, optimize=True) + np.swapaxes(NZ, 1, 2) @ by_z
-    return symmetrize(S), by_z
+    return symmetrize(products[:, own:, own:] + np.swapaxes(NZ, 1, 2) @ by_z), by_z
 
 
 def _without_outliers(
@@ -224,7 +224,7 @@ def estimate_translation(
     S = sums.S.sum(axis=0)
     fit = _fitted(S, R_b_c, p_b_c, std_lever, axes)
     dof = int(sums.dof.sum())
-    excess = max(fit.least / max(dof, 1), 1.0)
+    excess = max(float(fit.least) / max(dof, 1), 1.0)
     cov = robust_covariance(fit.information, sums.S @ fit.z @ fit.B, excess)
     inverse_scale = fit.q[0] if abs(fit.q[0]) > 1e-6 else 1e-6
     # d(scale) = -scale^2 d(1 / scale)
@@ -236,7 +236,7 @@ def estimate_translation(
         change @ cov @ change,
         norm,
         std_norm,
-        fit.misfit,
+        float(fit.misfit),
         dof,
     )
 
@@ -245,9 +245,7 @@ def translation_misfits(
     sums: TranslationSums, R_b_c: Array, p_b_c: Array, std_lever: float, many_axes: Array
 ) -> Array:
     """(n,) least chi-square for each of (n, 3, 3) matrices on the accelerometer's readings."""
-    S = sums.S.sum(axis=0)
-    fits = (_fitted(S, R_b_c, p_b_c, std_lever, axes) for axes in many_axes)
-    return np.array([fit.misfit for fit in fits])
+    return _fitted(sums.S.sum(axis=0), R_b_c, p_b_c, std_lever, many_axes).misfit
 
 
 def _gravity_norm(sums: TranslationSums, z: Array) -> tuple[float, float]:
@@ -259,7 +257,8 @@ def _gravity_norm(sums: TranslationSums, z: Array) -> tuple[float, float]:
 
 
 class _Fit(NamedTuple):
-    """z = B q + c at the least chi-square, q = [1 / scale, what the lever arm is off by]."""
+    """z = B q + c at the least chi-square, q = [1 / scale, what the lever arm is off by]; of one
+    matrix on the readings or, with a first axis more, of each of many."""
 
     z: Array
     q: Array
@@ -267,24 +266,27 @@ class _Fit(NamedTuple):
     information: Array
     """(4, 4) of q, its prior included."""
 
-    least: float
+    least: Array
     """Chi-square, of the prior too."""
 
     @property
-    def misfit(self) -> float:
+    def misfit(self) -> Array:
         """Least chi-square with a positive scale: it is a parabola in 1 / scale, and zero is where
         that ends."""
-        behind = min(self.q[0], 0.0) ** 2 / float(np.linalg.inv(self.information)[0, 0])
-        return self.least + behind
+        behind = np.minimum(self.q[..., 0], 0.0) ** 2 / np.linalg.inv(self.information)[..., 0, 0]
+        return np.asarray(self.least + behind)
 
 
 def _fitted(S: Array, R_b_c: Array, p_b_c: Array, std_lever: float, axes: Array) -> _Fit:
-    """Scale and lever arm at the least chi-square of z' S z and their prior."""
-    B, c = np.zeros((UNKNOWNS, 4)), np.zeros(UNKNOWNS)
-    B[A, 0], B[P, 1:4] = axes.ravel(), np.eye(3)
+    """Scale and lever arm at the least chi-square of z' S z and their prior, for (3, 3) or
+    (n, 3, 3) axes."""
+    B, c = np.zeros((*axes.shape[:-2], UNKNOWNS, 4)), np.zeros(UNKNOWNS)
+    B[..., A, 0], B[..., P, 1:4] = axes.reshape(*axes.shape[:-2], 9), np.eye(3)
     c[M], c[P] = R_b_c.ravel(), p_b_c
     prior: Array = np.diag([LEAST, *[std_lever**-2.0] * 3]).astype(np.float64)
-    information = B.T @ S @ B + prior
-    q = np.asarray(np.linalg.solve(information, -B.T @ S @ c), dtype=np.float64)
-    z = B @ q + c
-    return _Fit(z, q, B, information, float(z @ S @ z + q @ prior @ q))
+    by_q = np.swapaxes(B, -1, -2) @ S
+    information = by_q @ B + prior
+    q = np.asarray(np.linalg.solve(information, -(by_q @ c)[..., None])[..., 0], np.float64)
+    z = (B @ q[..., None])[..., 0] + c
+    least = (z @ S * z).sum(axis=-1) + (q @ prior * q).sum(axis=-1)
+    return _Fit(z, q, B, information, np.asarray(least))
