@@ -23,18 +23,19 @@ JOBS = {
     "calibrate": ("maci2.pipeline.rehearsals:calibrate_once", 26),
     "chain": ("maci2.pipeline.rehearsals:smooth_once", 26),
     "baselines": ("maci2.experiments.rehearsals:compare_once", 28),
-    "render": ("maci2.pipeline.rehearsals:render_once", 2),
-    "odometry": ("maci2.pipeline.rehearsals:track_once", 8),
-    "train": ("maci2.learn.imu.rehearsals:train_once", 10),
+    "train": ("maci2.learn.imu.rehearsals:train_once", 2),
+    "render": ("maci2.pipeline.rehearsals:render_once", 4),
+    "odometry": ("maci2.pipeline.rehearsals:track_once", 10),
 }
 """What each job runs, and about how many kernels there are after it and those before it in its
 chain: a bar needs a length."""
 
 CHAINS = (
     ("initialize", "calibrate", "chain", "baselines"),
-    ("render", "odometry", "train"),
+    ("train", "render", "odometry"),
 )
-"""Jobs of one worker, which finds in memory what the jobs before have compiled."""
+"""Jobs of one worker, which finds in memory what the jobs before have compiled. Training has no
+kernel in common with the others: by the time it is done, they find small ones in the cache."""
 
 _POLL_S = 0.2
 _announce: list[Callable[[], object]] = []

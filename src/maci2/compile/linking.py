@@ -9,19 +9,20 @@ alone.
 """
 
 import copy
-from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, ClassVar
 
-from llvmlite.binding import Linkage
 from numba.core import types
-from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
+from numba.core.codegen import JITCPUCodegen
 from numba.core.compiler import Compiler, Flags
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import PassManager
 from numba.core.cpu import CPUContext
 from numba.core.dispatcher import _FunctionCompiler  # type: ignore[attr-defined]
 from numba.core.environment import Environment
+from numba.core.errors import ForceLiteralArg
 from numba.core.registry import CPUDispatcher, CPUTarget, cpu_target
+from numba.core.sigutils import normalize_signature
 from numba.core.target_extension import (
     CPU,
     dispatcher_registry,
@@ -31,86 +32,12 @@ from numba.core.target_extension import (
 )
 from numba.core.typing.context import Context as TypingContext
 
+from maci2.compile.libraries import EntryLibrary, PartLibrary
 from maci2.compile.references import References
 from maci2.compile.steps import part_steps
 
 TARGET = "maci2-part"
 """Name under which numba finds how functions below a kernel are compiled."""
-
-
-class PartLibrary(JITCodeLibrary):
-    """Code of a function that kernels call: never run by itself, so not made into machine code.
-
-    It holds the function alone. What that calls is linked once, into the kernel: a part of parts
-    would be copied as often as there are calls above it.
-    """
-
-    def finalize(self) -> None:
-        self._raise_if_finalized()
-        for function in self._final_module.functions:
-            if not function.is_declaration and function.linkage == Linkage.external:
-                function.linkage = Linkage.linkonce_odr
-        self._finalized = True
-
-    def get_pointer_to_function(self, name: str) -> int:
-        self._ensure_finalized()
-        return 0
-
-    def own_module(self) -> Any:
-        """The function alone."""
-        self._ensure_finalized()
-        return self._final_module
-
-    def _get_module_for_linking(self) -> Any:
-        """The function with all that it calls, for a function of numba that is no kernel."""
-        module = self.own_module().clone()
-        for library in with_parts_below(self._linking_libraries):
-            module.link_in(_module_of(library), preserve=True)
-        return module
-
-    def _optimize_functions(self, ll_module: Any) -> None:
-        ll_module.data_layout = self._codegen._data_layout
-
-
-class EntryLibrary(JITCodeLibrary):
-    """Code of a kernel with all that it calls."""
-
-    def finalize(self) -> None:
-        for library in with_parts_below(self._linking_libraries):
-            self._final_module.link_in(_module_of(library), preserve=True)
-        self._linking_libraries = []
-        super().finalize()
-
-    def _optimize_functions(self, ll_module: Any) -> None:
-        ll_module.data_layout = self._codegen._data_layout
-
-    def _optimize_final_module(self) -> None:
-        """As numba does, but at the level that takes two thirds of the time.
-
-        First what must be inlined, so that references which cancel are found, then all.
-        """
-        codegen = self._codegen
-        for options in ({"opt": 0, "loop_vectorize": False, "cost": "cheap"}, {"opt": 2}):
-            passes, builder = codegen._module_pass_manager(**options)
-            passes.run(self._final_module, builder)
-
-
-def with_parts_below(libraries: Iterable[Any]) -> dict[Any, None]:
-    """Libraries and those that their functions call, each once."""
-    found: dict[Any, None] = {}
-    waiting = list(libraries)
-    while waiting:
-        library = waiting.pop()
-        if library not in found:
-            found[library] = None
-            if isinstance(library, PartLibrary):
-                waiting.extend(library._linking_libraries)
-    return found
-
-
-def _module_of(library: Any) -> Any:
-    is_part = isinstance(library, PartLibrary)
-    return library.own_module() if is_part else library._get_module_for_linking()
 
 
 class PartCodegen(JITCPUCodegen):
@@ -132,6 +59,8 @@ class Part(CPU):
 class PartContext(CPUContext):
     """Numba's context of lowering, with parts' code generator."""
 
+    _sizes: ClassVar[dict[Any, int]] = {}
+
     def __init__(self, context: CPUContext) -> None:
         self.__dict__ = copy.copy(context.__dict__)
         self._internal_codegen = PartCodegen(context.codegen())
@@ -141,6 +70,12 @@ class PartContext(CPUContext):
         context = super().subtarget(**options)
         context.__dict__.pop("nrt", None)
         return context
+
+    def get_abi_sizeof(self, ty: Any) -> int:
+        """Size of a type; numba has LLVM read a text for each question."""
+        if ty not in self._sizes:
+            self._sizes[ty] = super().get_abi_sizeof(ty)
+        return self._sizes[ty]
 
     @cached_property
     def nrt(self) -> References:
@@ -231,6 +166,7 @@ class NumbaPart(CPUDispatcher):
     """A function of numba's own (`np.zeros`) as kernels find it."""
 
     targetdescr = PartTarget(TARGET)
+    _compiler: Any
 
     def __init__(self, py_func: Any, locals: Any = None, targetoptions: Any = None) -> None:
         options = dict(targetoptions or {})
@@ -241,6 +177,22 @@ class NumbaPart(CPUDispatcher):
             "no_cfunc_wrapper": True,
         }
         super().__init__(py_func, locals, options, pipeline_class=PartCompiler)
+
+    def compile(self, sig: Any) -> Any:
+        """As numba does, without a cache and without its timers, which all are told of every call
+        of LLVM, those of the callers too."""
+        args, return_type = normalize_signature(sig)
+        known: Any = self.overloads.get(tuple(args))
+        if known is not None:
+            return known.entry_point
+        with global_compiler_lock, self._compiling_counter:
+            try:
+                compiled = self._compiler.compile(args, return_type)
+            except ForceLiteralArg as error:
+                fold = self._compiler.fold_argument_types
+                raise error.bind_fold_arguments(lambda *given: fold(*given)[1]) from error
+            self.add_overload(compiled)
+        return compiled.entry_point
 
 
 class PartDispatcher(NumbaPart):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from maci2.estimation import initialize
 from maci2.pipeline.online import rehearsal
 from maci2.simulation import SimulationConfig, simulate
 
@@ -11,7 +12,12 @@ from maci2.simulation import SimulationConfig, simulate
 def test_a_whole_window_is_initialized_and_forgotten(monkeypatch, window_s, keyframes):
     """Whatever the spacing rounds to."""
     seen = []
-    monkeypatch.setattr(rehearsal, "initialize", lambda imu, vision, T_b_c: seen.append(vision))
+
+    def watched(imu, vision, T_b_c):
+        seen.append(vision)
+        return initialize(imu, vision, T_b_c)
+
+    monkeypatch.setattr(rehearsal, "initialize", watched)
     rig = simulate(SimulationConfig(duration_s=2.0)).rig
     tracker = rehearsal.tracked_noise(rig, window_s, keyframes)
     (vision,) = seen
