@@ -16,7 +16,7 @@ from maci2.gaussian import squared_distance
 from maci2.imu import ImuMeasurements
 from maci2.lie import so3_log
 from maci2.premises.evidence import Premises, window_rate
-from maci2.premises.false_alarms import LEVEL
+from maci2.premises.false_alarms import LEVEL, LONG_LEVEL
 from maci2.premises.live_channels import dead_channels
 from maci2.premises.sample_rate import SampleRate
 from maci2.premises.spreads import (
@@ -102,21 +102,23 @@ def time_offset_contradicted(offset_s: float, variance: float, dof: int) -> list
     ]
 
 
-def _far(difference: Array, cov: Array, spread: float, dof: int) -> bool:
+def _far(difference: Array, cov: Array, spread: float, dof: int, level: float = LEVEL) -> bool:
     """Whether a difference is more than its covariance and the stated spread explain."""
     distance = squared_distance(difference, np.ascontiguousarray(cov), spread**2)
-    return not distance <= _limit(len(difference), dof)
+    return not distance <= _limit(len(difference), dof, level)
 
 
-def _number_far(difference: float, variance: float, spread: float, dof: int) -> bool:
+def _number_far(
+    difference: float, variance: float, spread: float, dof: int, level: float = LEVEL
+) -> bool:
     """The same of one number."""
-    return difference**2 > (variance + spread**2) * _limit(1, dof)
+    return difference**2 > (variance + spread**2) * _limit(1, dof, level)
 
 
 @lru_cache(maxsize=256)
-def _limit(d: int, dof: int) -> float:
+def _limit(d: int, dof: int, level: float = LEVEL) -> float:
     """Largest squared distance in d dimensions that noise explains, its covariance estimated."""
-    return float(d * fdtri(d, max(dof, 1), 1.0 - LEVEL))
+    return float(d * fdtri(d, max(dof, 1), 1.0 - level))
 
 
 def samples_contradicted(imu: ImuMeasurements) -> list[str]:
@@ -156,12 +158,15 @@ def _rotated(difference: Array, cov: Array) -> str:
 
 
 def _gyro_scale(premises: Premises) -> list[str]:
-    """Rates too long or too short. Where clocks disagree, rates differ by that already."""
+    """Rates too long or too short about an axis: each has an amplifier of its own. Where clocks
+    disagree, rates differ by that already."""
     rotation = premises.rotation
-    off = 1.0 - rotation.inverse_scale
-    if _time_offset(premises) or not _far(
-        off, rotation.cov_inverse_scale, STD_GYRO_SCALE, premises.dof
-    ):
+    variances = np.diag(rotation.cov_inverse_scale)
+    off = [
+        _number_far(1.0 - inverse, variance, STD_GYRO_SCALE, premises.dof, LEVEL / 3.0)
+        for inverse, variance in zip(rotation.inverse_scale, variances, strict=True)
+    ]
+    if _time_offset(premises) or not any(off):
         return []
     found = ", ".join(f"{1.0 / inverse:.3f}" for inverse in rotation.inverse_scale)
     return [
@@ -207,7 +212,7 @@ def _lengths(premises: Premises, gravity_norm: float) -> list[str]:
 def _late_accelerometer(premises: Premises) -> list[str]:
     errors = premises.motion_errors
     if errors is None or not _number_far(
-        errors.delay_s, errors.var_delay, STD_ACC_DELAY_S, premises.dof
+        errors.delay_s, errors.var_delay, STD_ACC_DELAY_S, premises.dof, LONG_LEVEL
     ):
         return []
     late = "late" if errors.delay_s > 0.0 else "early"
@@ -221,7 +226,9 @@ def _late_accelerometer(premises: Premises) -> list[str]:
 
 def _drift(premises: Premises) -> list[str]:
     errors = premises.motion_errors
-    if errors is None or not _far(errors.drift_b, errors.cov_drift_b, STD_DRIFT, premises.dof):
+    if errors is None or not _far(
+        errors.drift_b, errors.cov_drift_b, STD_DRIFT, premises.dof, LONG_LEVEL
+    ):
         return []
     found = ", ".join(f"{value:.2f}" for value in premises.T_b_c[:3, :3].T @ errors.drift_b)
     return [

@@ -153,8 +153,8 @@ def _read_biases(path: Path) -> tuple[Array, Array]:
         gyro, acc = (np.array(record[key], dtype=float) for key in ("gyro_bias", "acc_bias"))
     except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise OptionError(
-            f"--biases {path}: has no gyro_bias and acc_bias of numbers; needed the JSON that "
-            "maci2 init or calibrate writes."
+            f"--biases {path}: holds no biases; needed the JSON that maci2 init or calibrate "
+            "writes, with gyro_bias and acc_bias."
         ) from error
     if gyro.shape != (3,) or acc.shape != (3,) or not np.isfinite([gyro, acc]).all():
         raise OptionError(f"--biases {path}: gyro_bias and acc_bias need three numbers each.")

@@ -46,7 +46,7 @@ class WatchdogConfig:
     the normal ones: on six sound recordings the largest was 5.7."""
 
     def __post_init__(self) -> None:
-        require_in_range("WatchdogConfig.sigmas (--sigmas)", self.sigmas, 3.0, 30.0)
+        require_in_range("--sigmas", self.sigmas, 3.0, 30.0)
 
 
 @dataclass(frozen=True)
