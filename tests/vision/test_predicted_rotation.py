@@ -33,14 +33,15 @@ def seen_matches(share_moving, count=120, seed=0):
     features = MatchFeatures(
         np.zeros((count, INPUTS), np.float32), np.ones((count, 3)), np.ones((count, 3))
     )
-    return KeyframeMatches(matches, features, np.zeros(count))
+    return KeyframeMatches(matches, features, np.zeros(count), np.arange(count))
 
 
 def measured(share_moving, predicted):
+    found = seen_matches(share_moving)
     return measure_relative_pose(
         (0, 200_000_000),
-        seen_matches(share_moving),
-        FixedNoise(0.3),
+        found,
+        FixedNoise(0.3)(found.features),
         CAMERA,
         EXACT_CALIBRATION,
         predicted=predicted,

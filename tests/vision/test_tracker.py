@@ -124,23 +124,30 @@ def test_relative_poses_measured_for_nobody_are_forgotten(flight):
     assert not tracker._measuring
 
 
+class NearOnly:
+    """Measures nothing between keyframes more than 0.15 s apart, and keeps what it was asked."""
+
+    def __init__(self, motion):
+        self.motion, self.tried = motion, []
+        self.repeating, self.decided = motion.repeating, motion.decided
+
+    def directly(self, span, guides=()):
+        self.tried.append((span.stamps_ns, len(guides), span.predicted is not None))
+        if span.stamps_ns[1] - span.stamps_ns[0] > 0.15 * NS:
+            return unmeasured(span.stamps_ns, "too far")
+        return self.motion.directly(span, guides)
+
+
 def test_a_turn_too_wide_for_the_keyframes_is_chained_before_images_lead(flight, monkeypatch):
     """Points that leave the image cannot be led, so pairs between are tried first; a prediction
     that fails there, too, is not believed."""
     rig, _, pairs = flight
     tracker = StereoTracker(rig, predict_rotation=nearly_still)
-    match, tried = tracker._match, []
-
-    def near_only(stamps_ns, first, guides, second, predicted):
-        tried.append((stamps_ns, len(guides), predicted is not None))
-        if stamps_ns[1] - stamps_ns[0] > 0.15 * NS:
-            return unmeasured(stamps_ns, "too far")
-        return match(stamps_ns, first, guides, second, predicted)
-
-    monkeypatch.setattr(tracker, "_match", near_only)
+    motion = NearOnly(tracker._motion)
+    monkeypatch.setattr(tracker, "_motion", motion)
     assert not measured_by(tracker, pairs[0], [pairs[1]], pairs[2]).reason
     t0, t1, t2 = (pair.stamp_ns for pair in pairs[:3])
-    assert tried == [((t0, t2), 0, True), ((t0, t1), 0, True), ((t1, t2), 0, True)]
+    assert motion.tried == [((t0, t2), 0, True), ((t0, t1), 0, True), ((t1, t2), 0, True)]
 
 
 def test_every_image_of_a_recording_is_read_once(flight, monkeypatch):
@@ -221,14 +228,7 @@ def test_a_wrong_prediction_costs_time_but_no_measurement(flight):
 def test_keyframes_that_cannot_be_matched_are_bridged_by_the_pair_between(flight, monkeypatch):
     rig, _, pairs = flight
     tracker = StereoTracker(rig)
-    match = tracker._match
-
-    def near_only(stamps_ns, *arguments):
-        if stamps_ns[1] - stamps_ns[0] > 0.15 * NS:
-            return unmeasured(stamps_ns, "too far")
-        return match(stamps_ns, *arguments)
-
-    monkeypatch.setattr(tracker, "_match", near_only)
+    monkeypatch.setattr(tracker, "_motion", NearOnly(tracker._motion))
     bridged = measured_by(tracker, pairs[0], [pairs[1]], pairs[2])
     parts = [measured_by(tracker, pairs[k], [], pairs[k + 1]) for k in range(2)]
     assert not bridged.reason

@@ -89,14 +89,16 @@ def _chosen(
         return {}
     first, last = int(vision.stamps_ns[0]), int(vision.stamps_ns[-1])
     imu, prior = imu.between(first, last), imu.bias_prior
-    layers = [_layer(vision, 0), _layer(vision, 1)]
+    most = max(len(some) for some in vision.motions)
+    layers = [_layer(vision, which) for which in range(most)]
     pre = preintegrate(imu, vision.stamps_ns, prior.mean_gyro, prior.mean_acc, config.rule)
     bias_gyro = common_gyro_bias(pre, layers[0], T_b_c)
     turned = [rotation_distances(pre, layer, T_b_c, bias_gyro) for layer in layers]
     pre = preintegrate(imu, vision.stamps_ns, bias_gyro, prior.mean_acc, config.rule)
-    line, limit = _both(pre, layers, T_b_c)
-    usable = np.concatenate([vision.measured, doubted]) & (np.concatenate(turned) < 1.0)
-    pose = np.tile(np.arange(len(doubted)), 2)
+    line, limit = _stacked(pre, layers, T_b_c)
+    told = np.array([[len(some) > which for some in vision.motions] for which in range(1, most)])
+    usable = np.concatenate([vision.measured, told.ravel()]) & (np.concatenate(turned) < 1.0)
+    pose = np.tile(np.arange(len(doubted)), most)
     best = largest_set(line, limit, prior.std_acc, config.gravity_norm, usable, pose)
     rest = largest_set(line, limit, prior.std_acc, config.gravity_norm, usable & ~best, pose)
     held, others = (len(np.unique(pose[points])) for points in (best, rest))
@@ -106,9 +108,10 @@ def _chosen(
     chosen: dict[int, int | None] = {}
     for k in np.flatnonzero(doubted):
         along = line_distances(line, limit, prior.std_acc, best & (pose != k))
-        away = np.maximum(along.reshape(2, -1)[:, k], [turned[0][k], turned[1][k]])
+        count = len(vision.motions[k])
+        away = np.maximum(along.reshape(most, -1)[:count, k], [one[k] for one in turned[:count]])
         which = int(np.argmin(away))
-        if away[1 - which] > GAP and not 1.0 <= away[which] <= GAP:
+        if np.delete(away, which).min() > GAP and not 1.0 <= away[which] <= GAP:
             chosen[int(k)] = which if away[which] < 1.0 else None
     return chosen
 
@@ -123,7 +126,7 @@ def _layer(vision: RelativePoses, which: int) -> RelativePoses:
     return replace(vision, Ts_ck_ck1=Ts, covs_T_ck_ck1=covs)
 
 
-def _both(
+def _stacked(
     pre: Preintegrated, layers: list[RelativePoses], T_b_c: Array
 ) -> tuple[FallingLine, Array]:
     """The points of all layers with their limits."""

@@ -5,9 +5,10 @@ In the first body frame of a window, with rotations R_k from the gyroscope, a re
     R_k (M t_k + (I - gamma_k) p) = dt_k (v_0 + g tau_k) + what the accelerometer adds,
 
 linear in M = R_b_c (times the scale), in the lever arm p and in a matrix A on the accelerometer's
-readings. Velocity, gravity and biases belong to the window and are eliminated. What remains is a
-quadratic form in z = [M, p, A]: windows add up, and any scale, rotation, mirroring or exchange of
-axes has its chi-square from the same sums.
+readings, in a drift of the camera's translations and in a delay of the accelerometer. Velocity,
+gravity and biases belong to the window and are eliminated. What remains is a quadratic form in
+z = [M, p, A, drift, delay]: windows add up, and any scale, rotation, mirroring or exchange of axes
+has its chi-square from the same sums.
 """
 
 from dataclasses import dataclass, replace
@@ -22,11 +23,17 @@ from maci2.premises.robust_covariance import robust_covariance
 from maci2.premises.robust_weights import cauchy_weights, inliers
 from maci2.premises.runs import Run
 from maci2.premises.spreads import LEVER_ARM_STD
-from maci2.types import Array
+from maci2.types import NS, Array, Stamps
 
-UNKNOWNS = 21
-M, P, A = slice(0, 9), slice(9, 12), slice(12, 21)
-"""Parts of z; matrices row by row."""
+UNKNOWNS = 25
+M, P, A, DRIFT, DELAY = slice(0, 9), slice(9, 12), slice(12, 21), slice(21, 24), slice(24, 25)
+"""Parts of z; matrices row by row, the drift in the body's axes [m/s], the delay [s]."""
+
+READINGS = 10
+"""Ways in which readings of the accelerometer enter: nine of A, and their change with time."""
+
+DELAY_S = 0.01
+"""Time before and after a reading over which its change is taken [s]."""
 
 V, G, BA, BG = slice(0, 3), slice(3, 6), slice(6, 9), slice(9, 12)
 """Unknowns of a window."""
@@ -46,10 +53,10 @@ class TranslationSums(NamedTuple):
     """Chi-square z' S z of the translations, one block for each of B windows or more."""
 
     S: Array
-    """(B, 21, 21)"""
+    """(B, 25, 25)"""
 
     gravity: Array
-    """(B, 21, 21) sum over windows of gravity's squared norm as a quadratic form of z: windows have
+    """(B, 25, 25) sum over windows of gravity's squared norm as a quadratic form of z: windows have
     body frames of their own, so their gravities cannot be added as vectors."""
 
     windows: Array
@@ -59,7 +66,7 @@ class TranslationSums(NamedTuple):
     """(B,) numbers measured and priors, less unknowns of the windows."""
 
     shared_bias: Array
-    """(B, 25, 25) chi-square with one accelerometer bias for all windows and no prior of it, a
+    """(B, 29, 29) chi-square with one accelerometer bias for all windows and no prior of it, a
     quadratic form of [z, bias, 1] (`shared_bias`)."""
 
 
@@ -72,7 +79,7 @@ def translation_sums(
     """
     mean_bias = np.average(biases, axis=0, weights=std_bias**-2.0)
     pre = preintegrate(imu, run.stamps_ns, mean_bias, imu.bias_prior.mean_acc, rule)
-    Z, N = _rows(run, pre, *_by_axes(imu, run, mean_bias, rule), T_b_c)
+    Z, N = _rows(run, pre, *_by_readings(imu, run, mean_bias, rule), T_b_c)
     variance = run.covs_T_ck_ck1[..., :3, :3] + run.stacked(pre.cov[:, ALPHA, ALPHA])
     weights = np.where(run.measured, 3.0 / np.trace(variance, axis1=2, axis2=3), 0.0)
     information = np.zeros((len(weights), 12))
@@ -89,7 +96,7 @@ def translation_sums(
 
 
 def _eliminated(Z: Array, N: Array, weights: Array, information: Array) -> tuple[Array, Array]:
-    """(W, 21, 21) chi-square in z without the windows' unknowns, which are (W, 12, 21) times z."""
+    """(W, 25, 25) chi-square in z without the windows' unknowns, which are (W, 12, 25) times z."""
     own = N.shape[3]
     rows = np.concatenate([N, Z], axis=3).reshape(len(N), -1, own + Z.shape[3])
     products = np.swapaxes(rows * np.repeat(weights, 3, axis=1)[:, :, None], 1, 2) @ rows
@@ -119,7 +126,7 @@ def _without_outliers(
 def _rows(
     run: Run, pre: Preintegrated, alpha: Array, beta: Array, T_b_c: Array
 ) -> tuple[Array, Array]:
-    """(W, m, 3, 21) derivatives by z and (W, m, 3, 12) by what belongs to the window."""
+    """(W, m, 3, 25) derivatives by z and (W, m, 3, 12) by what belongs to the window."""
     W, m = run.measured.shape
     dts, gammas = run.stacked(pre.dt), run.stacked(pre.gamma)
     by_acc, by_gyro = run.stacked(pre.D_ba), run.stacked(pre.D_bg)
@@ -128,14 +135,17 @@ def _rows(
     betas = run.stacked(pre.beta)
     Z, N = np.zeros((W, m, 3, UNKNOWNS)), np.zeros((W, m, 3, 12))
     R, tau = np.broadcast_to(np.eye(3), (W, 3, 3)), np.zeros((W, 1, 1))
-    gained, gained_ba, gained_bg = np.zeros((W, 3, 9)), np.zeros((W, 3, 3)), np.zeros((W, 3, 3))
+    gained = np.zeros((W, 3, READINGS))
+    gained_ba, gained_bg = np.zeros((W, 3, 3)), np.zeros((W, 3, 3))
     # How far an error of the gyroscope bias has rotated the body at keyframe k.
     rotated = np.zeros((W, 3, 3))
     for k in range(m):
         dt, gamma = dts[:, k, None, None], gammas[:, k]
         Z[:, k, :, M] = (R[:, :, :, None] * t[:, k, None, None, :]).reshape(W, 3, 9)
         Z[:, k, :, P] = R - R @ gamma
-        Z[:, k, :, A] = -dt * gained - R @ alpha[:, k]
+        Z[:, k, :, DRIFT] = -dt * R
+        by_readings = -dt * gained - R @ alpha[:, k]
+        Z[:, k, :, A], Z[:, k, :, DELAY] = by_readings[..., :9], by_readings[..., 9:]
         N[:, k, :, V] = -dt * np.eye(3)
         N[:, k, :, G] = -dt * (tau + 0.5 * dt) * np.eye(3)
         N[:, k, :, BA] = -dt * gained_ba - R @ by_acc[:, k, ALPHA]
@@ -149,11 +159,12 @@ def _rows(
     return Z, N
 
 
-def _by_axes(imu: ImuMeasurements, run: Run, bias: Array, rule: Rule) -> tuple[Array, Array]:
-    """(W, m, 3, 9) alpha and beta if reading j of the accelerometer were felt along axis i of the
-    body, for all (i, j): those of any matrix on the readings are sums of these."""
+def _by_readings(imu: ImuMeasurements, run: Run, bias: Array, rule: Rule) -> tuple[Array, Array]:
+    """(W, m, 3, 10) alpha and beta if reading j of the accelerometer were felt along axis i of the
+    body, for all (i, j): those of any matrix on the readings are sums of these. The last one is of
+    the readings' change with time."""
     steps = run.measured.size
-    alpha, beta = np.empty((steps, 3, 9)), np.empty((steps, 3, 9))
+    alpha, beta = np.empty((steps, 3, READINGS)), np.empty((steps, 3, READINGS))
     readings = imu.acc - imu.bias_prior.mean_acc
     for i in range(3):
         for j in range(3):
@@ -161,7 +172,21 @@ def _by_axes(imu: ImuMeasurements, run: Run, bias: Array, rule: Rule) -> tuple[A
             acc[:, i] = readings[:, j]
             pre = preintegrate(replace(imu, acc=acc), run.stamps_ns, bias, np.zeros(3), rule)
             alpha[:, :, 3 * i + j], beta[:, :, 3 * i + j] = pre.alpha, pre.beta
+    changes = replace(imu, acc=_change_with_time(imu.stamps_ns, readings))
+    pre = preintegrate(changes, run.stamps_ns, bias, np.zeros(3), rule)
+    alpha[:, :, 9], beta[:, :, 9] = pre.alpha, pre.beta
     return run.stacked(alpha), run.stacked(beta)
+
+
+def _change_with_time(stamps_ns: Stamps, readings: Array) -> Array:
+    """(n, 3) derivative of readings; one-sided where they end.
+
+    Interpolated: timestamps jitter, and steps of unlike length would let vibration pass.
+    """
+    t = (stamps_ns - stamps_ns[0]) / NS
+    earlier, later = np.maximum(t - DELAY_S, 0.0), np.minimum(t + DELAY_S, t[-1])
+    changes = [np.interp(later, t, axis) - np.interp(earlier, t, axis) for axis in readings.T]
+    return np.ascontiguousarray(np.array(changes).T / (later - earlier)[:, None])
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ DIFFERENT = 22.46
 of chi-square with 6 degrees of freedom."""
 
 
-def better(one: RelativePose, other: RelativePose) -> RelativePose:
-    """The one that was measured, with more matches that agree."""
-    return max(one, other, key=lambda pose: (not pose.reason, pose.inliers))
+def better(*poses: RelativePose) -> RelativePose:
+    """The one that was measured, with most matches that agree."""
+    return max(poses, key=lambda pose: (not pose.reason, pose.inliers))
 
 
 def differ(parts: Sequence[RelativePose], whole: RelativePose) -> bool:
@@ -29,8 +29,8 @@ def differ(parts: Sequence[RelativePose], whole: RelativePose) -> bool:
     doubt its first motion counts."""
     if whole.reason or whole.scattered:
         return True
-    one, other = chained([_first_motion(part) for part in parts]), _first_motion(whole)
-    return float(nees(_difference(one, other), one.cov_T_ck_ck1 + other.cov_T_ck_ck1)) > DIFFERENT
+    one, other = chained([first_motion(part) for part in parts]), first_motion(whole)
+    return float(nees(difference(one, other), one.cov_T_ck_ck1 + other.cov_T_ck_ck1)) > DIFFERENT
 
 
 def either(parts: Sequence[RelativePose], whole: RelativePose) -> RelativePose:
@@ -38,19 +38,20 @@ def either(parts: Sequence[RelativePose], whole: RelativePose) -> RelativePose:
     pose = chained(parts)
     if whole.reason or whole.scattered:
         return pose
-    one, other = chained([_first_motion(part) for part in parts]), _first_motion(whole)
-    away = _difference(other, one)
+    one, other = chained([first_motion(part) for part in parts]), first_motion(whole)
+    away = difference(other, one)
     motions = tuple(PossibleMotion(each.T_ck_ck1, each.cov_T_ck_ck1, 0.5) for each in (one, other))
     cov = symmetrize(pose.cov_T_ck_ck1 + 0.5 * np.outer(away, away))
     return replace(pose, cov_T_ck_ck1=cov, motions=motions)
 
 
-def _difference(one: RelativePose, other: RelativePose) -> Array:
+def difference(one: RelativePose, other: RelativePose) -> Array:
     """(6,) left difference of two motions, [rho, phi]."""
     return se3_log(np.ascontiguousarray(one.T_ck_ck1 @ se3_inv(other.T_ck_ck1)))
 
 
-def _first_motion(pose: RelativePose) -> RelativePose:
+def first_motion(pose: RelativePose) -> RelativePose:
+    """The pose as it is if its first motion is the camera's."""
     return replace(pose, cov_T_ck_ck1=pose.motions[0].cov_T_ck_ck1) if pose.motions else pose
 
 

@@ -119,10 +119,10 @@ class FeatureTracks:
         matches, covs = self._matches(both, k)
         rows = self.focal_px * (self.xy[both, k, 1] - self.xy_right[both, k, 1])
         # The stated covariances take the place of a model's: there is no image to read.
-        found = KeyframeMatches(matches, _nothing_read(len(matches)), rows)
+        found = KeyframeMatches(matches, _nothing_read(len(matches)), rows, np.flatnonzero(both))
         camera = PinholePair(self.focal_px, (0.0, 0.0), self.baseline)
         stamps_ns = int(self.stamps_ns[k]), int(self.stamps_ns[k + 1])
-        return measure_relative_pose(stamps_ns, found, lambda _: covs, camera, calibration)
+        return measure_relative_pose(stamps_ns, found, covs, camera, calibration)
 
     def _matches(self, which: Mask, k: int) -> tuple[Matches, Array]:
         """Matches of keyframes k and k+1 [px] with the covariances of (u1, v1, d0, d1) [px^2].

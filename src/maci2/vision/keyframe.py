@@ -4,24 +4,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
+from maci2.lie import se3_inv
 from maci2.sensors.stereo import Image
 from maci2.types import Array
 from maci2.vision.keypoints import candidates
 from maci2.vision.klt import (
     MAX_ROW_ERROR_PX,
     WINDOW,
+    Mask,
     Scaled,
     Tracks,
     coarse_start,
     follow,
+    inside,
     rough_disparities,
     scaled,
 )
 from maci2.vision.match_features import Checks, MatchFeatures, SeenPatches, gather
 from maci2.vision.predicted_rotation import carried
 from maci2.vision.rectify import Rectification
-from maci2.vision.two_frame import Matches
+from maci2.vision.two_frame import Matches, PinholePair, points
 
 CANDIDATES = 600
 SPACING = 20
@@ -29,6 +33,13 @@ SPACING = 20
 
 MIN_DISPARITY = 0.8
 """[px] Below this a point is too far to have a depth."""
+
+NEAREST = 0.05
+"""[m] Points that a motion takes nearer than this, or behind the camera, are not seen."""
+
+OFF_START_PX, GOLDEN_ANGLE = 2.0, 2.4
+"""How far from where a motion takes it a point is looked for, and [rad] how the directions of this
+turn from point to point."""
 
 MIN_CONTRAST = 3.0
 """[grey levels] Standard deviation below which an image shows nothing."""
@@ -81,6 +92,9 @@ class KeyframeMatches:
     row_errors: Array
     """(n,) of the stereo matches in frame k [px], offset not removed."""
 
+    points: NDArray[np.intp]
+    """(n,) which points of the first keyframe they are."""
+
 
 def keyframe(rectification: Rectification, left: Image, right: Image) -> Keyframe:
     """Rectify a pair, choose points and match them across."""
@@ -121,11 +135,7 @@ def match_keyframes(
     k itself: the images between only lead the way, so their errors do not add up.
     """
     H = np.eye(3) if H is None else H
-    stereo0 = first.stereo
-    disparity0 = first.uv[:, 0] - stereo0.uv[:, 0]
-    row0 = first.uv[:, 1] - stereo0.uv[:, 1] - row_offset
-    good = stereo0.found & (disparity0 > MIN_DISPARITY) & (np.abs(row0) < MAX_ROW_ERROR_PX)
-    uv0 = first.uv[good]
+    uv0 = first.uv[_with_depth(first, row_offset)]
     # What a rotation does not explain is expected to go on from image to image.
     parallax = np.zeros_like(uv0)
     for guide in guides:
@@ -135,7 +145,52 @@ def match_keyframes(
         parallax = led.uv - expected
     start = coarse_start(first.scaled, second.scaled, uv0, carried(H, uv0) + parallax)
     over = follow(first.scaled.fine, second.scaled.fine, uv0, start)
-    seen = np.flatnonzero(good)[over.found]
+    return _matched_across(first, second, over, row_offset)
+
+
+def match_along(
+    first: Keyframe, second: Keyframe, row_offset: float, T_ck_ck1: Array, camera: PinholePair
+) -> tuple[KeyframeMatches, Mask]:
+    """Matches nearest to where a motion takes the points of `first`, and which of its points the
+    motion keeps in view of both cameras.
+
+    Of a wall that repeats itself other places look the same; of anything else this is the place
+    that a true motion leads to.
+    """
+    good = _with_depth(first, row_offset)
+    T_ck1_ck = se3_inv(T_ck_ck1)
+    p0 = points(first.uv[good], (first.uv - first.stereo.uv)[good, 0], camera)
+    p1 = p0 @ T_ck1_ck[:3, :3].T + T_ck1_ck[:3, 3]
+    p1[:, 2] = np.maximum(p1[:, 2], NEAREST)
+    start = camera.focal * p1[:, :2] / p1[:, 2:] + np.array(camera.center)
+    disparity = camera.focal * camera.baseline / p1[:, 2]
+    there = start - np.column_stack([disparity, np.zeros(len(disparity))])
+    in_view = np.zeros(len(first.uv), dtype=bool)
+    in_view[good] = inside(start, first.left.shape, WINDOW) & inside(
+        there, first.left.shape, WINDOW
+    )
+    # A point without texture stays where it begins and would agree with any motion asked.
+    angle = GOLDEN_ANGLE * np.arange(len(start))
+    start += OFF_START_PX * np.column_stack([np.cos(angle), np.sin(angle)])
+    over = follow(first.scaled.fine, second.scaled.fine, first.uv[good], start, levels=1)
+    return _matched_across(first, second, over, row_offset), in_view
+
+
+def _with_depth(first: Keyframe, row_offset: float) -> Mask:
+    """(n,) which points of a keyframe have a stereo match that passes its checks."""
+    across = first.uv - first.stereo.uv
+    on_row = np.abs(across[:, 1] - row_offset) < MAX_ROW_ERROR_PX
+    return first.stereo.found & (across[:, 0] > MIN_DISPARITY) & on_row
+
+
+def _matched_across(
+    first: Keyframe, second: Keyframe, over: Tracks, row_offset: float
+) -> KeyframeMatches:
+    """The points with depth that were found in the second left image, followed to the right one."""
+    stereo0 = first.stereo
+    disparity0 = first.uv[:, 0] - stereo0.uv[:, 0]
+    row0 = first.uv[:, 1] - stereo0.uv[:, 1] - row_offset
+    seen = np.flatnonzero(_with_depth(first, row_offset))[over.found]
     uv1 = over.uv[over.found]
     across_guess = uv1 - np.column_stack([disparity0[seen], row0[seen] + row_offset])
     across = follow(second.left, second.right, uv1, across_guess, levels=2)
@@ -155,7 +210,7 @@ def match_keyframes(
         first.left, first.right, second.left, second.right, first.scaled.fine, second.scaled.fine
     )
     return KeyframeMatches(
-        matches, gather(images, matches, checks, rows), row0[of_first] + row_offset
+        matches, gather(images, matches, checks, rows), row0[of_first] + row_offset, of_first
     )
 
 

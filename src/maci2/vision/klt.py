@@ -79,7 +79,7 @@ def follow(
         return Tracks(np.empty((0, 2)), np.empty(0), np.empty(0, dtype=bool))
     start = uv if guess is None else guess
     there, status = _lucas_kanade(source, target, uv, start, levels)
-    found = status & _inside(there, source.shape)
+    found = status & inside(there, source.shape)
     if not both_ways:
         return Tracks(there, np.zeros(len(uv)), found)
     backward = np.full(len(uv), np.inf)
@@ -168,7 +168,8 @@ def _lucas_kanade(
     return moved.reshape(-1, 2).astype(np.float64), status.ravel().astype(bool)
 
 
-def _inside(uv: Array, shape: tuple[int, ...], margin: float = WINDOW / 2) -> Mask:
+def inside(uv: Array, shape: tuple[int, ...], margin: float = WINDOW / 2) -> Mask:
+    """(n,) which pixels are in the image and so far from its border."""
     height, width = shape[0], shape[1]
     return (
         (uv[:, 0] >= margin)

@@ -1,15 +1,15 @@
 """Pose and covariance of one relative pose; never a confident answer from too little."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from maci2.gaussian import symmetrize
 from maci2.lie import se3_adj, se3_inv, se3_log
 from maci2.types import NS, Array
 from maci2.vision.calibration_uncertainty import CalibrationUncertainty, calibration_covariance
-from maci2.vision.covariance_models import CovarianceModel
 from maci2.vision.keyframe import KeyframeMatches
 from maci2.vision.keypoints import spread
 from maci2.vision.outlier_rejection import (
@@ -25,6 +25,8 @@ from maci2.vision.possible_motions import Possible, PossibleMotion
 from maci2.vision.predicted_rotation import PredictedRotation
 from maci2.vision.relative_poses import CameraFrame, RelativePoses, any_motion
 from maci2.vision.two_frame import INLIER_CHI2, Matches, PinholePair, TwoFrame
+
+Indices = NDArray[np.intp]
 
 MAX_MATCHES = 400
 RADIUS_PX = 12.0
@@ -69,6 +71,9 @@ class RelativePose:
     motions: Possible = ()
     """Motions of which one is the camera's, this one first; empty where there is no doubt."""
 
+    points: Indices = field(default_factory=lambda: np.empty(0, dtype=np.intp), repr=False)
+    """Which points of the first keyframe agree with it, where that is known."""
+
     @property
     def scattered(self) -> bool:
         """Whether so few matches agree that nothing is known of the translation."""
@@ -78,7 +83,7 @@ class RelativePose:
 def measure_relative_pose(
     stamps_ns: tuple[int, int],
     found: KeyframeMatches,
-    model: CovarianceModel,
+    covs: Array,
     camera: PinholePair,
     calibration: CalibrationUncertainty,
     scale_by_residuals: bool = False,
@@ -87,14 +92,13 @@ def measure_relative_pose(
     """Choose matches by their covariance, find the pose, complete its covariance.
 
     A motion is certain when half of the matches agree on it, or with fewer where its rotation is
-    the predicted one.
+    the predicted one. `covs` are (n, 4, 4) of the matches [px^2].
     """
     count = len(found.matches)
     if count < MIN_MATCHES:
         return unmeasured(
             stamps_ns, f"{count} points could be followed, needed {MIN_MATCHES}", count
         )
-    covs = model(found.features)
     chosen = spread(found.matches.uv0, np.linalg.det(covs), MAX_MATCHES, RADIUS_PX)
     matches, covs = found.matches.take(chosen), covs[chosen]
     pose = consensus_pose(matches, covs, camera, predicted)
@@ -125,13 +129,29 @@ def measure_relative_pose(
             PossibleMotion(second.pose.T_ck_ck1, symmetrize(covariance(second.pose)), second.share),
         )
         cov = cov + doubt(pose, second)
-    if not scale_by_residuals and pose.inliers < SCATTERED_SHARE * len(matches):
-        cov[:3, :3] += any_motion(dt)[:3, :3]
     row_error_px = float(np.median(np.abs(found.row_errors[chosen])))
     counts = (len(matches), pose.inliers)
-    return RelativePose(
-        stamps_ns, pose.T_ck_ck1, symmetrize(cov), *counts, row_error_px, motions=motions
+    measured = RelativePose(
+        stamps_ns,
+        pose.T_ck_ck1,
+        symmetrize(cov),
+        *counts,
+        row_error_px,
+        motions=motions,
+        points=found.points[chosen[pose.chi2 < INLIER_CHI2]],
     )
+    return measured if scale_by_residuals else scattered(measured, *counts)
+
+
+def scattered(pose: RelativePose, matches: int, inliers: int) -> RelativePose:
+    """The pose with so many matches that agree of so many; where these are too few, with nothing
+    known of the translation."""
+    pose = replace(pose, matches=matches, inliers=inliers)
+    if pose.scattered:
+        cov = pose.cov_T_ck_ck1.copy()
+        cov[:3, :3] += any_motion((pose.stamps_ns[1] - pose.stamps_ns[0]) / NS)[:3, :3]
+        pose = replace(pose, cov_T_ck_ck1=cov)
+    return pose
 
 
 def residual_scale(pose: TwoFrame, both_ways: bool = False) -> float:

@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
+import numpy as np
+
 from maci2.errors import CalibrationError, MeasurementError
 from maci2.sensors import Rig
 from maci2.vision.calibration_uncertainty import EXACT_CALIBRATION, CalibrationUncertainty
-from maci2.vision.competing_poses import better, beyond_doubt, differ, either
+from maci2.vision.competing_poses import better, beyond_doubt
 from maci2.vision.covariance_models import CovarianceModel, covariance_model
-from maci2.vision.keyframe import Guide, Keyframe, match_keyframes
+from maci2.vision.keyframe import Guide, Keyframe
+from maci2.vision.keyframe_motion import KeyframeMotion, Span
 from maci2.vision.predicted_rotation import (
-    PredictedRotation,
     RotationPredictor,
     homography,
     no_prediction,
@@ -24,7 +26,6 @@ from maci2.vision.rectify import Rectification, rectify
 from maci2.vision.relative_pose import (
     RelativePose,
     chained,
-    measure_relative_pose,
     unmeasured,
 )
 from maci2.vision.relative_poses import CameraFrame
@@ -38,6 +39,8 @@ AHEAD = 4
 
 WORKERS = 2
 """Threads that measure ahead; any number of them gives the same relative poses."""
+
+NOTHING_REPEATS = np.empty((0, 3))
 
 Between = Sequence[PreparedPair]
 Measure = Callable[[tuple[int, int], Keyframe, Between, Keyframe], RelativePose]
@@ -80,6 +83,9 @@ class StereoTracker:
         self.config = TrackerConfig() if config is None else config
         self.calibration = self.config.calibration or (
             EXACT_CALIBRATION if rig.exact else CalibrationUncertainty()
+        )
+        self._motion = KeyframeMotion(
+            self.model, self.camera, self.calibration, self.config.scale_by_residuals
         )
         self._source = source or rig.source
         self._predict = predict_rotation
@@ -168,7 +174,8 @@ class StereoTracker:
         if best.reason and not (first.blank or second.blank):
             # Without a prediction a repeating wall is matched a period off unless points are led.
             guides = self._guides(stamps_ns[0], between, False)
-            best = better(self._match(stamps_ns, first, guides, second, None), best)
+            span = Span(stamps_ns, first, second, None)
+            best = better(self._motion.directly(span, guides), best)
             if best.reason and between:
                 best = self._bridged(self._measured, stamps_ns, first, between, second) or best
         return best
@@ -189,20 +196,23 @@ class StereoTracker:
         predicted = self._predict(*stamps_ns)
         if predicted is None:
             return unmeasured(stamps_ns, "no rotation is predicted")
-        best = self._match(stamps_ns, first, [], second, predicted)
-        if not between or beyond_doubt(best):
+        span = Span(stamps_ns, first, second, predicted)
+        best = self._motion.directly(span)
+        repeating = self._motion.repeating(span, best) if led else NOTHING_REPEATS
+        if beyond_doubt(best) and not len(repeating):
             return best
-        if best.reason:
+        if best.reason and between:
             part = partial(self._as_predicted, led=False)
             bridged = self._bridged(part, stamps_ns, first, between, second)
             if bridged:
                 return bridged
-        if not led:
-            return best
-        guides = self._guides(stamps_ns[0], between, True)
-        best = better(best, self._match(stamps_ns, first, guides, second, predicted))
-        parts = self._pair_by_pair(stamps_ns, first, between, second)
-        return either(parts, best) if parts and differ(parts, best) else best
+        told, parts = [best], []
+        if led and between:
+            if not beyond_doubt(best):
+                guides = self._guides(stamps_ns[0], between, True)
+                told.append(self._motion.directly(span, guides))
+            parts = self._pair_by_pair(stamps_ns, first, between, second)
+        return self._motion.decided(span, told, parts, repeating)
 
     def _pair_by_pair(
         self, stamps_ns: tuple[int, int], first: Keyframe, between: Between, second: Keyframe
@@ -216,29 +226,10 @@ class StereoTracker:
         keyframes = (first, *(one.keyframe for one in between), second)
         parts = []
         for span_ns, ends in zip(pairwise(stamps), pairwise(keyframes), strict=True):
-            parts.append(self._as_predicted(span_ns, ends[0], (), ends[1]))
+            parts.append(self._as_predicted(span_ns, ends[0], (), ends[1], led=False))
             if parts[-1].reason:
                 return []
         return parts
-
-    def _match(
-        self,
-        stamps_ns: tuple[int, int],
-        first: Keyframe,
-        guides: list[Guide],
-        second: Keyframe,
-        predicted: PredictedRotation | None,
-    ) -> RelativePose:
-        H = homography(predicted, self.camera)
-        return measure_relative_pose(
-            stamps_ns,
-            match_keyframes(first, guides, second, first.row_offset, H),
-            self.model,
-            self.camera,
-            self.calibration,
-            self.config.scale_by_residuals,
-            predicted,
-        )
 
     def _guides(self, first_ns: int, between: Between, predicted: bool) -> list[Guide]:
         """Images that lead the way; a dark one would lead nowhere."""
