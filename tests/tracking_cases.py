@@ -1,12 +1,14 @@
 """Simulated recordings with relative poses drawn from their own covariance, for tracking."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from maci2.imu import ImuMeasurements, datasheet_model
+from maci2.lie import so3_exp
 from maci2.sensors import GroundTruth, truth_at
 from maci2.simulation import SimulationConfig, simulate
+from maci2.tracking.slow_errors import TIME_CONSTANT_S, wobble_step
 from maci2.types import Array, Stamps
 from maci2.vision import RelativePoses, pose_noise, poses_from_truth
 from maci2.vision.odometry_run import even_keyframes
@@ -44,3 +46,21 @@ def without(vision: RelativePoses, from_s: float, to_s: float) -> list[str]:
     """Reasons that call relative poses between two times unmeasured."""
     since_s = (vision.stamps_ns[1:] - vision.stamps_ns[0]) / 1e9
     return ["blackout" if from_s < t < to_s else "" for t in np.asarray(since_s)]
+
+
+GOOD_NOISE = (0.006, 0.0004)
+"""Of relative poses [deg, m]: good images, which a slow error shows against."""
+
+
+def wobbling(ride, std_deg: float, seed: int):
+    """The ride as vision sees it that rotates slowly against the body."""
+    rng, vision = np.random.default_rng(seed), ride.vision
+    w = np.concatenate([rng.standard_normal(3), rng.standard_normal(3) / TIME_CONSTANT_S])
+    Ts_b_seen = np.tile(np.eye(4), (len(vision), 1, 1))
+    for k, dt in enumerate([0.0, *np.diff(vision.stamps_ns) / 1e9]):
+        by_w, noise = wobble_step(dt)
+        w = by_w @ w + np.linalg.cholesky(noise + 1e-18 * np.eye(6)) @ rng.standard_normal(6)
+        Ts_b_seen[k, :3, :3] = so3_exp(np.deg2rad(std_deg) * w[:3])
+    Ts_c_seen = np.linalg.inv(ride.T_b_c) @ Ts_b_seen @ ride.T_b_c
+    Ts = np.linalg.inv(Ts_c_seen[:-1]) @ vision.Ts_ck_ck1 @ Ts_c_seen[1:]
+    return replace(ride, vision=replace(vision, Ts_ck_ck1=Ts))

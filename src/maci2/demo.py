@@ -127,7 +127,7 @@ def consistency_figure(samples: list[Sample], in_page: bool = False) -> str:
 
 def demo_record(demo: Demo) -> dict[str, Any]:
     """What `maci2 demo --json` writes."""
-    initialization = initialization_json(demo.initialized)
+    initialization = initialization_json(demo.calibration_inputs, demo.initialized)
     if demo.errors is not None:
         initialization["errors"] = dict(demo.errors.as_dict())
     return {

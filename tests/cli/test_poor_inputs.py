@@ -1,11 +1,13 @@
 """Inputs that hold too little: one error each, and never a quiet success."""
 
+import sys
+
 import pytest
 from typer.testing import CliRunner
 
 from maci2.cli.app import app
 from maci2.datasets import write_euroc
-from maci2.errors import DatasetError, Maci2Error, OptionError
+from maci2.errors import DatasetError, Maci2Error, OptionError, OutputError
 from maci2.simulation import SimulationConfig, simulate
 
 
@@ -93,3 +95,43 @@ def test_a_prior_that_is_no_pose_is_the_priors_fault(folder):
     words = ("--vision", "truth:0.05,0.003", "--prior", "0,0,0", "--prior-std", "2deg,3cm")
     with pytest.raises(OptionError, match="--prior has 3 numbers"):
         run("calibrate", folder / "flight", *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("train-imu", "nothing"), "no such recipe"),
+        (("train-imu", "euroc", "--epochs", "-1"), "--epochs, --held-out-epochs is -1"),
+        (("train-imu", "euroc", "--threads", "0"), "--threads is 0"),
+        (("train-imu", "euroc", "--model", "mine"), "--model mine"),
+        (("train-imu", "euroc", "-o", "/proc/euroc.onnx"), "cannot be written"),
+        (("train-vision", "--scenes", "0"), "--scenes is 0"),
+        (("train-vision", "-o", "/proc/matches.onnx"), "cannot be written"),
+    ],
+)
+def test_a_training_that_cannot_end_well_is_refused_before_torch_is_loaded(
+    monkeypatch, words, found
+):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(Maci2Error, match=found):
+        run(*words)
+
+
+@pytest.mark.parametrize("option", ["--json", "--report"])
+def test_a_file_that_cannot_be_written_is_told_before_the_work(folder, monkeypatch, option):
+    monkeypatch.setattr("maci2.pipeline.offline.initialize_recording", None)
+    with pytest.raises(OutputError, match="cannot be written"):
+        run("init", folder / "flight", "--vision", "truth:0.05,0.003", option, "/proc/none")
+
+
+def test_options_of_the_watchdog_are_called_by_their_names(folder):
+    words = ("watch", folder / "flight", "--odometry", folder / "frozen.txt")
+    for option, value in (("--interval", "0"), ("--sigmas", "-1"), ("--odometry-std", "a,b")):
+        with pytest.raises(OptionError, match=option):
+            run(*words, option, value)
+
+
+def test_live_options_are_called_by_their_names(folder):
+    for option, value in (("--window", "-1"), ("--keyframes", "2"), ("--speed", "0")):
+        with pytest.raises(OptionError, match=option):
+            run("live", folder / "flight", option, value)

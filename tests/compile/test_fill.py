@@ -109,6 +109,22 @@ def test_a_worker_that_fails_leaves_no_stamp(monkeypatch, folder):
     assert not stamp_of(folder, "render").exists()
 
 
+REACHED = []
+
+
+def climb(n):
+    REACHED.append(n)
+    if n > 0:
+        climb(n - 1)
+
+
+def test_a_function_on_a_large_stack_does_what_it_did():
+    climb_far = worker.on_a_large_stack(climb)
+    assert climb_far.__code__.co_stacksize == worker.STACK_SLOTS
+    climb_far(300)
+    assert list(range(300, -1, -1)) == REACHED
+
+
 def test_what_is_announced_before_compiling_happens_once(monkeypatch):
     seen = []
     fill_module.before_compiling(lambda: seen.append(1))

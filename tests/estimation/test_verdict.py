@@ -1,5 +1,6 @@
 """Verdicts in plain words: what is missing, by how much, on which axis."""
 
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -45,6 +46,33 @@ def test_good_motion_is_ok_without_a_reason(kind):
     assert (result.verdict.status, result.verdict.reasons) == ("ok", ())
     assert result.report.converged
     assert 0.0 < result.gravity_std_deg < 1.0
+
+
+def test_a_verdict_is_found_once_when_it_is_asked_for():
+    asked = []
+
+    def judge():
+        asked.append("verdict")
+        return Verdict("weak", ("why",))
+
+    window = simulated_window(seed=1)
+    solved = started(window)
+    result = InitResult.judged_when_asked(judge, solved.report, solved.state, solved.posterior)
+    assert result.gravity_std_deg is not None
+    assert asked == []
+    assert [result.verdict, result.verdict] == [Verdict("weak", ("why",))] * 2
+    assert asked == ["verdict"]
+    with pytest.raises(AttributeError, match="reasons"):
+        _ = result.reasons
+
+
+def test_a_result_is_pickled_and_replaced_with_its_verdict():
+    window = simulated_window(seed=1)
+    stored = pickle.loads(pickle.dumps(started(window)))
+    assert stored.verdict == started(window).verdict == Verdict("ok", ())
+    np.testing.assert_array_equal(stored.state.gravity_c0, started(window).state.gravity_c0)
+    again = replace(started(window), state=None, posterior=None)
+    assert (again.verdict.status, again.state) == ("ok", None)
 
 
 def test_good_motion_calibrates_without_a_reason():

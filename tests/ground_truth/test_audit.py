@@ -9,6 +9,7 @@ from scipy.spatial.transform import Rotation
 
 from ground_truth.faulty_truths import FAULTY, TruthFaults, exact_truth, recording_with
 from maci2.datasets import open_recording, read_euroc, write_euroc
+from maci2.datasets.euroc import read_truth_folder
 from maci2.errors import DatasetError, OptionError
 from maci2.gaussian import nees
 from maci2.ground_truth.agreement import agreement
@@ -201,6 +202,18 @@ def test_an_audit_is_written_whole_and_reads_back(plain, tmp_path):
     folder.rename(tmp_path / "recording" / "mav0" / folder.name)
     back = read_euroc(tmp_path / "recording").truths["state_groundtruth_audited"]
     np.testing.assert_allclose(back.Ts_w_b, audit.truth.Ts_w_b, atol=1e-12)
+    for name in ("stamps_ns", "states", "neighbours", "with_constants", "constants", "imu_noise"):
+        written = getattr(audit.truth.covariance, name)
+        np.testing.assert_array_equal(getattr(back.covariance, name), written)
+
+
+def test_covariances_of_single_rows_alone_are_not_used_and_said(plain, tmp_path, caplog):
+    folder = tmp_path / "written_by_0_6"
+    write_audit(audit_ground_truth(plain), folder)
+    with np.load(folder / "covariance.npz") as stored:
+        np.savez(folder / "covariance.npz", stamps_ns=stored["stamps_ns"], cov=stored["cov"])
+    assert read_truth_folder(folder).covariance is None
+    assert "run `maci2 truth` again" in caplog.text
 
 
 def test_a_folder_inside_the_recording_is_refused_unless_asked_for(tmp_path):

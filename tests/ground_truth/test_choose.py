@@ -10,7 +10,8 @@ from maci2.errors import OptionError
 from maci2.ground_truth import audit_cache
 from maci2.ground_truth.audit import audit_ground_truth
 from maci2.ground_truth.audit_cache import cached_audit
-from maci2.ground_truth.choose import with_audited
+from maci2.ground_truth.audit_files import write_audit
+from maci2.ground_truth.choose import audited_or_none, with_audited
 from maci2.pipeline.prepare import require_known_truths
 from maci2.sensors import truth_at
 
@@ -104,3 +105,17 @@ def test_covariance_of_a_pair_is_that_of_the_whole_chain(faulty):
     relative = joint[2, 6:9, 6:9] + joint[2, 21:24, 21:24] - 2.0 * joint[2, 6:9, 21:24]
     assert 0.0 < np.trace(relative) < 2.0 * np.trace(cov.states[j][6:9, 6:9])
     assert truth_at(truth, truth.stamps_ns[10:12], 0.1).covariance is cov
+
+
+def test_a_folder_that_was_written_is_chosen_with_its_covariance(cache, faulty, tmp_path):
+    audit = audit_ground_truth(faulty)
+    folder = tmp_path / "written"
+    write_audit(audit, folder)
+    names = (str(folder),)
+    require_known_truths([faulty], names)
+    chosen = with_audited(faulty, names).truth(names)
+    assert np.array_equal(chosen.covariance.states, audit.truth.covariance.states)
+    assert np.array_equal(chosen.stamps_ns, audit.truth.stamps_ns)
+    # What is scored against it is not audited again.
+    assert audited_or_none(faulty, names).covariance is not None
+    assert kept(cache) == []

@@ -12,18 +12,20 @@ from maci2.premises.runs import runs_of
 from maci2.premises.translation import (
     BA,
     BG,
+    DELAY,
+    DRIFT,
     UNKNOWNS,
     A,
     G,
     M,
     P,
     V,
-    _by_axes,
+    _by_readings,
     _rows,
     estimate_translation,
     translation_sums,
 )
-from premises.devices import device
+from premises.devices import STEP_S, device
 
 BIAS = np.array([0.02, -0.01, 0.03])
 
@@ -34,7 +36,7 @@ def rows_at(one, bias_gyro, bias_acc):
     prior = replace(one.imu.bias_prior, mean_acc=bias_acc)
     imu = replace(one.imu, bias_prior=prior)
     pre = preintegrate(imu, run.stamps_ns, bias_gyro, bias_acc, "midpoint")
-    return _rows(run, pre, *_by_axes(imu, run, bias_gyro, "midpoint"), one.T_b_c)
+    return _rows(run, pre, *_by_readings(imu, run, bias_gyro, "midpoint"), one.T_b_c)
 
 
 def stated(one, scale=1.0):
@@ -58,6 +60,29 @@ def test_derivatives_by_both_biases_are_those_of_the_integrated_samples():
     np.testing.assert_allclose(N[:, BG], numeric[:, 3:6], atol=0.15 * 0.3)
     scale = np.abs(numeric[:, 3:6]).max()
     assert np.abs(N[:, BG] - numeric[:, 3:6]).max() < 0.05 * scale
+
+
+def test_derivatives_by_drift_and_delay_are_those_of_the_measurements():
+    one = device(seed=1, windows=1, white_noise=False)
+    z = stated(one)
+
+    def left(x):
+        drifts = (one.T_b_c[:3, :3].T @ x[0:3]) * STEP_S
+        Ts = one.windows[0].Ts_ck_ck1.copy()
+        Ts[:, :3, 3] -= drifts
+        t = one.imu.stamps_ns / 1e9
+        # Readings at t of an accelerometer that is late are those of t + delay, put right.
+        acc = np.array([np.interp(t + x[3], t, axis) for axis in one.imu.acc.T]).T
+        changed = replace(one, windows=[replace(one.windows[0], Ts_ck_ck1=Ts)])
+        changed = replace(changed, imu=replace(one.imu, acc=np.ascontiguousarray(acc)))
+        return (rows_at(changed, BIAS, np.zeros(3))[0] @ z).ravel()
+
+    # A tenth of a sample: shorter than the straight piece between two, longer than rounding.
+    numeric = numerical_jacobian(left, 4, step=5e-4)
+    Z = rows_at(one, BIAS, np.zeros(3))[0].reshape(-1, UNKNOWNS)
+    np.testing.assert_allclose(Z[:, DRIFT], numeric[:, 0:3], atol=1e-9)
+    scale = np.abs(numeric[:, 3]).max()
+    assert np.abs(Z[:, DELAY] - numeric[:, 3:]).max() < 0.02 * scale
 
 
 def test_exact_measurements_satisfy_the_equation():

@@ -39,6 +39,16 @@ def test_degrees_per_second_are_recognised(kind):
     assert "pi/180" in message
 
 
+@pytest.mark.parametrize("packet", [8, 20, 50])
+def test_timestamps_of_arriving_packets_are_named_as_such(packet):
+    imu = recording_of("handheld").imu
+    last = np.minimum(packet * (np.arange(len(imu)) // packet + 1) - 1, len(imu) - 1)
+    stamps_ns = imu.stamps_ns[last] + 100_000 * (np.arange(len(imu)) - last)
+    message = message_of(replace(imu, stamps_ns=stamps_ns))
+    assert "come in bursts" in message
+    assert f"packets of {packet} samples" in message
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_accelerometer_in_g_is_recognised(kind):
     imu = recording_of(kind).imu

@@ -1,34 +1,15 @@
 """Errors of visual orientation that last for seconds: followed, found, covered."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from maci2.evaluation.track_errors import track_errors
 from maci2.gaussian import nees
-from maci2.lie import so3_exp, so3_log
+from maci2.lie import so3_log
 from maci2.tracking import SmootherConfig, track
 from maci2.tracking.slow_errors import ERROR, TIME_CONSTANT_S, wobble_step
 from maci2.tracking.track import Tracker
-from tracking_cases import simulated_ride
-
-NOISE = (0.006, 0.0004)
-"""Of relative poses [deg, m]: good images, which a slow error shows against."""
-
-
-def wobbling(ride, std_deg: float, seed: int):
-    """The ride as vision sees it that rotates slowly against the body."""
-    rng, vision = np.random.default_rng(seed), ride.vision
-    w = np.concatenate([rng.standard_normal(3), rng.standard_normal(3) / TIME_CONSTANT_S])
-    Ts_b_seen = np.tile(np.eye(4), (len(vision), 1, 1))
-    for k, dt in enumerate([0.0, *np.diff(vision.stamps_ns) / 1e9]):
-        by_w, noise = wobble_step(dt)
-        w = by_w @ w + np.linalg.cholesky(noise + 1e-18 * np.eye(6)) @ rng.standard_normal(6)
-        Ts_b_seen[k, :3, :3] = so3_exp(np.deg2rad(std_deg) * w[:3])
-    Ts_c_seen = np.linalg.inv(ride.T_b_c) @ Ts_b_seen @ ride.T_b_c
-    Ts = np.linalg.inv(Ts_c_seen[:-1]) @ vision.Ts_ck_ck1 @ Ts_c_seen[1:]
-    return replace(ride, vision=replace(vision, Ts_ck_ck1=Ts))
+from tracking_cases import GOOD_NOISE, simulated_ride, wobbling
 
 
 def tracked(ride, **choices):
@@ -40,7 +21,7 @@ def tracked(ride, **choices):
 
 @pytest.fixture(scope="module")
 def ride():
-    return simulated_ride(31, duration_s=40.0, noise=NOISE)
+    return simulated_ride(31, duration_s=40.0, noise=GOOD_NOISE)
 
 
 def test_a_consistent_estimate_keeps_its_covariance(ride):
@@ -74,7 +55,7 @@ def last_state(ride):
 def test_what_a_slow_error_does_to_the_estimate_has_the_covariance_that_is_followed():
     std_deg, squares = 0.01, []
     for seed in range(10):
-        ride = simulated_ride(40 + seed, duration_s=8.0, noise=NOISE)
+        ride = simulated_ride(40 + seed, duration_s=8.0, noise=GOOD_NOISE)
         R_w_b, biases, _ = last_state(ride)
         R_w_moved, moved, unit = last_state(wobbling(ride, std_deg, seed))
         cov = np.deg2rad(std_deg) ** 2 * unit

@@ -10,8 +10,9 @@ from maci2.evaluation.track_errors import track_errors
 from maci2.evaluation.trajectory_errors import alignment, relative_errors
 from maci2.lie import se3_exp
 from maci2.tracking import SmootherConfig, track
-from maci2.tracking.track import window_start
-from maci2.vision import PossibleMotion
+from maci2.tracking.first_window import window_start
+from maci2.types import NS
+from maci2.vision import PossibleMotion, pose_noise, poses_from_truth
 from tracking_cases import simulated_ride, without
 
 
@@ -196,3 +197,58 @@ def test_errors_match_their_covariance_over_thirty_minutes():
         )
     mean = np.mean(scores, axis=0)
     assert ((mean > 0.8) & (mean < 1.25)).all(), mean
+
+
+@pytest.mark.parametrize(("sensor", "size"), [("gyro", 0.005), ("gyro", 0.02), ("acc", 0.2)])
+def test_a_bias_that_jumps_is_said_and_a_new_start_made(sensor, size):
+    """Too little to have single relative poses rejected; taken for visual noise, the state would
+    follow the IMU for ever."""
+    ride = simulated_ride(401, 40.0)
+    samples = getattr(ride.imu, sensor).copy()
+    jumped_ns = int(ride.imu.stamps_ns[0]) + 20 * NS
+    samples[ride.imu.stamps_ns > jumped_ns, 0] += size
+    imu = replace(ride.imu, **{sensor: samples})
+    found = track(imu, ride.vision, ride.T_b_c, ride.walks, ride.vision.stamps_ns)
+    assert len(found.contradicted_ns) == 1
+    assert jumped_ns < found.contradicted_ns[0] < jumped_ns + 5 * NS
+    assert found.verdict.status == "weak"
+    assert "contradicted" in found.verdict.reasons[0]
+    last = [state for state in found.states if state.stamp_ns > found.contradicted_ns[0] + NS]
+    assert {(state.health, state.segment) for state in last} == {("tracking", 1)}
+    errors = track_errors(last, np.zeros((len(last), 3)), ride.truth)
+    assert errors.nees["velocity"] < 2.0
+    assert errors.nees["gravity"] < 2.0
+
+
+def test_sound_rides_contradict_nothing():
+    for seed, kind in ((405, "handheld"), (406, "drone")):
+        ride = simulated_ride(seed, 30.0, kind=kind)
+        found = track(ride.imu, ride.vision, ride.T_b_c, ride.walks, ride.vision.stamps_ns)
+        assert (found.verdict.status, found.contradicted_ns) == ("ok", ())
+
+
+def test_half_a_minute_without_images_is_bridged_by_the_imu():
+    """Keyframes thirty seconds apart and nothing measured between them: the state stays tied."""
+    ride = simulated_ride(402, 50.0)
+    since_s = (ride.vision.stamps_ns - ride.vision.stamps_ns[0]) / NS
+    stamps_ns = ride.vision.stamps_ns[(since_s < 12.0) | (since_s > 42.0)]
+    vision = poses_from_truth(ride.truth, stamps_ns, ride.T_b_c, pose_noise(0.05, 0.003), (402,))
+    reasons = list(vision.reasons)
+    reasons[int(np.argmax(np.diff(stamps_ns)))] = "too far apart"
+    vision = replace(vision, reasons=tuple(reasons))
+    found = track(ride.imu, vision, ride.T_b_c, ride.walks, stamps_ns)
+    assert {state.segment for state in found.states} == {0}
+    errors = track_errors(found.states, np.zeros((len(found.states), 3)), ride.truth, found.origins)
+    assert errors.nees["velocity"] < 2.0
+    assert np.nanmax(errors.nees_over_time.position) < 5.0
+
+
+def test_an_imu_that_covers_a_part_is_tracked_there():
+    ride = simulated_ride(402, 20.0)
+    first_ns = int(ride.imu.stamps_ns[0])
+    for begin_s, end_s in ((0, 12), (6, 20)):
+        imu = ride.imu.between(first_ns + begin_s * NS, first_ns + end_s * NS)
+        found = track(imu, ride.vision, ride.T_b_c, ride.walks, ride.vision.stamps_ns)
+        since_s = np.array([state.stamp_ns - first_ns for state in found.states]) / NS
+        assert since_s[0] < begin_s + 3.0
+        assert end_s - 0.3 < since_s[-1] <= end_s

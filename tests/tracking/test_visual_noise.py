@@ -14,7 +14,7 @@ from maci2.tracking.calibration_spread import (
     bias_walks,
     calibration_spread,
 )
-from maci2.tracking.visual_noise import Innovation, VisualNoise
+from maci2.tracking.visual_noise import BELIEVED_CHI2, Innovation, VisualNoise
 from tracking_cases import simulated_ride
 
 STATED = np.diag([1e-6] * 3 + [1e-8] * 3)
@@ -50,6 +50,37 @@ def test_a_few_outliers_are_no_noise():
     for _ in range(5):
         noise.observe(Innovation(np.zeros(6), np.zeros((6, 6))), STATED)
     assert noise.covariance(STATED)[5, 5] < 4e-8
+
+
+def test_a_pose_that_noise_explains_keeps_its_covariance():
+    prediction = Innovation(np.array([1e-3, 0.0, 2e-3, 1e-4, 0.0, -1e-4]), 3.0 * STATED)
+    np.testing.assert_array_equal(VisualNoise().explaining(prediction, STATED), STATED)
+
+
+def test_a_pose_that_noise_does_not_explain_is_given_just_as_much_as_does():
+    rng = np.random.default_rng(3)
+    L = 1e-3 * rng.standard_normal((6, 6))
+    difference = Innovation(0.02 * rng.standard_normal(6), L @ L.T)
+    cov = VisualNoise().explaining(difference, STATED)
+    np.testing.assert_allclose(cov / cov[0, 0], STATED / STATED[0, 0], rtol=1e-12)
+    chi2 = difference.r @ np.linalg.solve(difference.cov + cov, difference.r)
+    assert BELIEVED_CHI2 < chi2 < BELIEVED_CHI2 + 0.02
+
+
+def test_sigma_covers_the_error_where_single_poses_are_off_by_a_centimetre():
+    """Too little to be rejected, more than their covariances say."""
+    ride = simulated_ride(302, 20.0, noise=(0.02, 0.0015), kind="drone")
+    rng, Ts = np.random.default_rng(302), ride.vision.Ts_ck_ck1.copy()
+    for k in range(20, len(Ts) - 5, 15):
+        direction = rng.standard_normal(3)
+        Ts[k, :3, 3] += 0.01 * direction / np.linalg.norm(direction)
+    vision, worst = replace(ride.vision, Ts_ck_ck1=Ts), {}
+    for adapted in (True, False):
+        config = SmootherConfig(calibration=MEASURED, adapt_visual_noise=adapted)
+        found = track(ride.imu, vision, ride.T_b_c, ride.walks, vision.stamps_ns, config)
+        errors = track_errors(found.states, np.zeros((len(found.states), 3)), ride.truth)
+        worst[adapted] = np.sqrt(3.0 * np.nanmax(errors.nees_over_time.velocity))
+    assert worst[True] < 5.0 < worst[False]
 
 
 def test_extrinsics_that_are_off_do_not_degrade_the_vertical_where_they_are_doubted():

@@ -8,7 +8,7 @@ import pytest
 from maci2.chain import States
 from maci2.gaussian import nees
 from maci2.lie import se3_exp, se3_inv, so3_exp
-from maci2.tracking.track import window_start
+from maci2.tracking.first_window import window_start
 from maci2.watchdog import Watchdog
 from maci2.watchdog.comparison import Comparison
 from maci2.watchdog.fault_tests import sigmas_of

@@ -34,9 +34,6 @@ from maci2.imu import ImuMeasurements
 from maci2.imu.preintegration import MAX_GAP_PERIODS
 from maci2.types import NS, Array
 
-LONGEST_TIE_S = 10.0
-"""Neighbours farther apart than this are tied by their biases only."""
-
 _LOSSES = {"none": NO_LOSS, "huber": HUBER, "cauchy": CAUCHY}
 
 
@@ -68,7 +65,7 @@ def _ties(problem: ChainProblem, states: States, before: Ties | None) -> Ties:
     spans = integrate_spans(problem.imu, new_ns[:-1], new_ns[1:], bias[known:-1])
     white = square_root_information(walking_covariance(spans, problem.walk_gyro, problem.walk_acc))
     # Across a gap of the samples only the biases are tied.
-    white[_across_gaps(problem.imu, new_ns), :9] = 0.0
+    white[_across_gaps(problem.imu, new_ns, problem.longest_tie_s), :9] = 0.0
     none = camera is None or not len(camera.index)
     known_instants = 0 if before is None else len(before.instant.dt)
     at_ns = stamps_ns[:0] if none else stamps_ns[known_instants:]
@@ -104,6 +101,12 @@ def _padded(covs: Array) -> Array:
     return white
 
 
+_POWERS = np.repeat([[1, 0], [2, 1], [3, 2], [0, 0], [0, 0]], 3, axis=0).T
+_SHARED = 1.0 / (_POWERS[:, :, None] + _POWERS[:, None, :] + 1.0)
+"""(2, 15) powers of the remaining time with which each row answers a walking gyroscope and
+accelerometer bias, and (2, 15, 15) integrals of their products."""
+
+
 def walking_covariance(spans: Spans, walk_gyro: float, walk_acc: float) -> Array:
     """(m, 15, 15) of preintegrated motion and bias change together, order [gamma, beta, alpha,
     gyro bias, acc bias].
@@ -113,21 +116,18 @@ def walking_covariance(spans: Spans, walk_gyro: float, walk_acc: float) -> Array
     powers is 1 / (their sum + 1).
     """
     m = len(spans.dt)
-    powers = np.repeat([[1, 0], [2, 1], [3, 2], [0, 0], [0, 0]], 3, axis=0)
     cov = np.zeros((m, STATE, STATE))
     cov[:, :9, :9] = spans.cov
     for sensor, walk in enumerate((walk_gyro, walk_acc)):
         response = np.zeros((m, STATE, 3))
         response[:, :9] = spans.by_bias[:, :, 3 * sensor : 3 * sensor + 3]
         response[:, 9 + 3 * sensor : 12 + 3 * sensor] = np.eye(3)
-        power = powers[:, sensor]
-        shared = 1.0 / (power[:, None] + power[None, :] + 1.0)
         variance = (walk**2 * spans.dt)[:, None, None]
-        cov += variance * shared * (response @ np.swapaxes(response, 1, 2))
+        cov += variance * _SHARED[sensor] * (response @ np.swapaxes(response, 1, 2))
     return cov
 
 
-def _across_gaps(imu: ImuMeasurements, stamps_ns: Stamps) -> Array:
+def _across_gaps(imu: ImuMeasurements, stamps_ns: Stamps, longest_tie_s: float) -> Array:
     """(n - 1,) whether samples are missing between two states, or the states are far apart."""
     steps_ns = np.diff(imu.stamps_ns)
     first = np.searchsorted(imu.stamps_ns, stamps_ns[:-1], side="right") - 1
@@ -138,7 +138,7 @@ def _across_gaps(imu: ImuMeasurements, stamps_ns: Stamps) -> Array:
             f"chain needs {stamps_ns[0]}..{stamps_ns[-1]} ns; drop states outside the IMU samples."
         )
     longest_ns = np.array([steps_ns[a:b].max() for a, b in zip(first, last, strict=True)])
-    far = np.diff(stamps_ns) > LONGEST_TIE_S * NS
+    far = np.diff(stamps_ns) > longest_tie_s * NS
     return np.asarray(far | (longest_ns > MAX_GAP_PERIODS * np.median(steps_ns)))
 
 
@@ -204,13 +204,13 @@ def stack_priors(priors: tuple[GaussianPrior, ...]) -> StackedPriors:
     ]
     return StackedPriors(
         np.array([p.index for p in priors], dtype=np.int64),
-        np.stack([p.state.Ts_w_b[0] for p in priors]),
-        np.stack(rests),
-        np.stack([p.border.R_w_g for p in priors]),
-        np.stack([p.border.T_b_c for p in priors]),
-        np.stack([p.border.T_b_m for p in priors]),
-        np.stack([p.border.scalars for p in priors]),
-        np.stack([p.info for p in priors]),
-        np.stack([p.eta for p in priors]),
+        np.array([p.state.Ts_w_b[0] for p in priors]),
+        np.array(rests),
+        np.array([p.border.R_w_g for p in priors]),
+        np.array([p.border.T_b_c for p in priors]),
+        np.array([p.border.T_b_m for p in priors]),
+        np.array([p.border.scalars for p in priors]),
+        np.array([p.info for p in priors]),
+        np.array([p.eta for p in priors]),
         np.array([p.constant for p in priors], dtype=np.float64),
     )

@@ -1,5 +1,6 @@
 """What a chain is estimated from: each kind of measurement in a stack, priors, the problem."""
 
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -15,6 +16,9 @@ from maci2.types import Array
 Stamps = NDArray[np.int64]
 Indices = NDArray[np.int64]
 LossKind = Literal["none", "huber", "cauchy"]
+
+LONGEST_TIE_S = 10.0
+"""Time [s] over which samples are integrated at once where other measurements tell every state."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,26 @@ class CameraMotions:
 
     def __post_init__(self) -> None:
         require_spd(self.covs, "CameraMotions.covs")
+
+    def followed_by(self, index: int, T_ck_ck1: Array, cov: Array) -> "CameraMotions":
+        """These and one more, which alone is checked: a smoother adds one at every keyframe."""
+        require_spd(cov, "covariance of the relative pose")
+        return self._with(
+            np.append(self.index, index),
+            np.concatenate([self.Ts_ck_ck1, T_ck_ck1[None]]),
+            np.concatenate([self.covs, cov[None]]),
+        )
+
+    def without_first(self) -> "CameraMotions":
+        """Those of the chain without its first state."""
+        later = self.index > 0
+        return self._with(self.index[later] - 1, self.Ts_ck_ck1[later], self.covs[later])
+
+    def _with(self, index: Indices, Ts_ck_ck1: Array, covs: Array) -> "CameraMotions":
+        motions = copy(self)
+        for name, values in (("index", index), ("Ts_ck_ck1", Ts_ck_ck1), ("covs", covs)):
+            object.__setattr__(motions, name, values)
+        return motions
 
 
 @dataclass(frozen=True)
@@ -157,6 +181,9 @@ class ChainProblem:
     positions: MarkerPositions | None = None
     orientations: MarkerOrientations | None = None
     priors: tuple[GaussianPrior, ...] = ()
+
+    longest_tie_s: float = LONGEST_TIE_S
+    """Neighbours farther apart than this are tied by their biases only [s]."""
 
     clock_origin_ns: int = 0
     """Timestamp from which drifts of clocks count; choose the middle of the recording."""

@@ -55,20 +55,11 @@ def marginalize_first(solution: ChainSolution) -> GaussianPrior:
 
 def without_first(problem: ChainProblem, solution: ChainSolution) -> ChainProblem:
     """The problem without its first state, with what that state said as a prior."""
-    camera = problem.camera
-    if camera is not None:
-        later = camera.index > 0
-        camera = replace(
-            camera,
-            index=camera.index[later] - 1,
-            Ts_ck_ck1=camera.Ts_ck_ck1[later],
-            covs=camera.covs[later],
-        )
     kept = [replace(p, index=p.index - 1) for p in problem.priors if p.index > 0]
     return replace(
         problem,
         stamps_ns=problem.stamps_ns[1:],
-        camera=camera,
+        camera=problem.camera and problem.camera.without_first(),
         priors=(marginalize_first(solution), *kept),
     )
 

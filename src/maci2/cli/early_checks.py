@@ -5,14 +5,19 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-from maci2.errors import DatasetError
+from maci2.cli.json_output import STDOUT
+from maci2.errors import DatasetError, require_in_range
 
 INPUTS = ("sequence", "sequences", "folders", "source", "along")
 """Parameters that name what a command reads."""
 
+OUTPUTS = ("json", "report")
+"""Parameters that name a file to write when all is done."""
+
 
 def with_early_checks(command: Callable[..., None]) -> Callable[..., None]:
-    """The command, once what it is to read has been found to exist."""
+    """The command, once what it is to read has been found to exist and what it is to write to can
+    be written."""
 
     @wraps(command)
     def call(**values: Any) -> None:
@@ -20,6 +25,10 @@ def with_early_checks(command: Callable[..., None]) -> Callable[..., None]:
             for path in _paths(values.get(name)):
                 if not path.exists():
                     raise DatasetError(f"{path}: no such file or folder; check the path.")
+        for name in OUTPUTS:
+            for path in _paths(values.get(name)):
+                if str(path) != STDOUT:
+                    _require_writable(path)
         command(**values)
 
     return call
@@ -28,3 +37,19 @@ def with_early_checks(command: Callable[..., None]) -> Callable[..., None]:
 def _paths(value: object) -> list[Path]:
     values = value if isinstance(value, list) else [value]
     return [path for path in values if isinstance(path, Path)]
+
+
+def _require_writable(path: Path) -> None:
+    from maci2.files import require_writable
+
+    require_writable(path)
+
+
+def require_training(output: Path, threads: int, seed: int, *epochs: int | None) -> None:
+    """Raise for options of a training that would fail hours later, or mean nothing."""
+    require_in_range("--threads", threads, 1, 1024)
+    require_in_range("--seed", seed, 0, 2**32 - 1)
+    for number in epochs:
+        if number is not None:
+            require_in_range("--epochs, --held-out-epochs", number, 1, 1e6)
+    _require_writable(output)

@@ -51,7 +51,7 @@ def init(
 
     inputs, initialized = initialize_recording(sequence, options)
     errors = window_errors(inputs, initialized)
-    record = initialization_json(initialized, inputs.recording.rig.time_offset_s)
+    record = initialization_json(inputs, initialized)
     write_json(json, record if errors is None else record | {"errors": errors.as_dict()})
     print_result(inputs, initialized, errors)
     if report is not None:

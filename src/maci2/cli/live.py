@@ -54,8 +54,11 @@ def live(
     better the longer it runs. With --track, pose and velocity at every image. Exit code 1 where
     there was no result.
     """
-    from maci2.errors import OptionError
+    from maci2.errors import OptionError, require_in_range
+    from maci2.pipeline.options import RANGES
 
+    require_in_range("--window", window, *RANGES["window_s"])
+    require_in_range("--keyframes", keyframes, *RANGES["keyframes"])
     if not speed > 0.0:
         raise OptionError(f"--speed is {speed:g}, needed above 0.")
     require_viewer(rerun)
@@ -153,12 +156,19 @@ def _initialize(
         taken = _replayed(recording, online, speed, say, clock)
         say(str(online.status))
     if not results:
+        say(_nothing_found(taken, clock))
         raise typer.Exit(1)
     say(verdict_text(results[-1].verdict))
     say(_timing(taken, results[0], ready_s[0]))
     if rerun:
         with viewer(rerun, "live", say) as shown:
             shown.show_initialization(results[-1])
+
+
+def _nothing_found(taken: "Replayed", clock: _Clock) -> str:
+    """The last line where there is no result: what there was to find one in."""
+    length_s = (max(taken.pair_at_s, default=clock.start_ns) - clock.start_ns) / 1e9
+    return f"no result: {len(taken.pair_at_s)} stereo pairs over {length_s:.1f} s were replayed"
 
 
 def _result_line(result: "InitResult", clock: _Clock) -> str:
@@ -207,6 +217,7 @@ def _track(recording: "Recording", imu: str, speed: float, say: Say, write: Writ
         taken = _replayed(recording, online, speed, say, clock)
         say(str(online.status))
     if not states:
+        say(_nothing_found(taken, clock))
         raise typer.Exit(1)
     say(
         f"95 % of calls within: add_imu {_p95_ms(taken.imu_s):.2f} ms, add_stereo "

@@ -44,7 +44,7 @@ VisionStd = Annotated[
     str | None,
     typer.Option(
         help="ROT_DEG,TRANS_M[,SHARE]: noise of a trajectory's relative poses, SHARE of their "
-        "length on top  [default: 0.05,0.003,0.015]"
+        "length on top  [default: 0.05,0.003,0.015, and less rotation where the gyroscope shows it]"
     ),
 ]
 VisionScaleStd = Annotated[
@@ -85,7 +85,8 @@ Truth = Annotated[
     typer.Option(
         help="NAME[,NAME]: ground truths by name; of each recording the first it has. `audited`: "
         "the recording's ground truth (the first of the other names) after its audit against the "
-        "IMU, as `maci2 truth` makes it; audited:SOURCE names the source (vicon0, leica0, ...)"
+        "IMU, as `maci2 truth` makes it; audited:SOURCE names the source (vicon0, leica0, ...). Or "
+        "a folder that `maci2 truth -o` wrote"
     ),
 ]
 AccBiasPrior = Annotated[

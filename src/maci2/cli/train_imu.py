@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from maci2.cli import options as opt
+from maci2.cli.early_checks import require_training
 from maci2.cli.json_output import write_json
 from maci2.errors import OptionError
 
@@ -52,10 +53,17 @@ def train_imu(
 
     Writes a weight file; needs `pip install maci2[train]`.
     """
+    from maci2.learn.imu.model_forms import form_named
+    from maci2.learn.imu.recipes import chosen_recipe
+
+    form_named(model)
+    chosen = chosen_recipe(recipe, tuple(train or ()), tuple(tune or ())).without(leave_out or ())
+    chosen = replace(chosen, rig=rig, topics=topics)
+    path = output or Path(f"{recipe}.onnx" if model == "separated" else f"{recipe}-{model}.onnx")
+    require_training(path, threads, seed, epochs, held_out_epochs)
     try:
         import torch
 
-        from maci2.learn.imu.recipes import RECIPES, Recipe
         from maci2.learn.imu.stages import training_config
         from maci2.learn.imu.train import train_imu as run
     except ImportError as error:
@@ -65,17 +73,6 @@ def train_imu(
     logging.basicConfig(format="%(message)s")
     logging.getLogger("maci2").setLevel(logging.INFO)
     torch.set_num_threads(threads)
-    if train:
-        chosen = Recipe(recipe, tuple(train), tuple(tune or ()), {}, rig=rig, topics=topics)
-    elif recipe in RECIPES:
-        chosen = replace(RECIPES[recipe], rig=rig, topics=topics)
-    else:
-        raise OptionError(
-            f"{recipe}: no such recipe ({', '.join(RECIPES)}); for your own recordings give "
-            "--train and --tune."
-        )
-    chosen = chosen.without(leave_out or ())
-    path = output or Path(f"{recipe}.onnx" if model == "separated" else f"{recipe}-{model}.onnx")
     config = training_config(seed, epochs, held_out_epochs)
     folder = work or path.with_suffix(".training")
     card = run(chosen, data, path, model, folder, config)

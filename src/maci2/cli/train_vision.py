@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 
 from maci2.cli import options as opt
+from maci2.cli.early_checks import require_training
 from maci2.cli.json_output import write_json
 from maci2.cli.printing import progress_bar
-from maci2.errors import OptionError
+from maci2.errors import OptionError, require_in_range
 
 
 def train_vision(
@@ -28,6 +29,8 @@ def train_vision(
 
     Needs `pip install maci2[train]`.
     """
+    require_training(output, threads, seed, epochs)
+    require_in_range("--scenes", scenes, 4, 1e6)
     try:
         import torch
 

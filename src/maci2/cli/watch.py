@@ -50,6 +50,9 @@ def watch(
     """
     if frame not in ("body", "camera", "rectified"):
         raise OptionError(f"--frame is '{frame}'; choose body, camera or rectified.")
+    from maci2.pipeline.options import parse_pose_std
+
+    parse_pose_std(std, "--odometry-std")
     options = run_options(
         Measuring(
             vision=f"trajectory:{odometry}",

@@ -9,9 +9,11 @@ alone.
 """
 
 import copy
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, ClassVar
 
+from llvmlite.binding import Linkage
 from numba.core import types
 from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
 from numba.core.compiler import Compiler, Flags
@@ -37,18 +39,34 @@ TARGET = "maci2-part"
 
 
 class PartLibrary(JITCodeLibrary):
-    """Code of a function that kernels call: never run by itself, so not made into machine code."""
+    """Code of a function that kernels call: never run by itself, so not made into machine code.
+
+    It holds the function alone. What that calls is linked once, into the kernel: a part of parts
+    would be copied as often as there are calls above it.
+    """
 
     def finalize(self) -> None:
         self._raise_if_finalized()
-        for library in dict.fromkeys(self._linking_libraries):
-            self._reload_init.update(library._reload_init)
-            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+        for function in self._final_module.functions:
+            if not function.is_declaration and function.linkage == Linkage.external:
+                function.linkage = Linkage.linkonce_odr
         self._finalized = True
 
     def get_pointer_to_function(self, name: str) -> int:
         self._ensure_finalized()
         return 0
+
+    def own_module(self) -> Any:
+        """The function alone."""
+        self._ensure_finalized()
+        return self._final_module
+
+    def _get_module_for_linking(self) -> Any:
+        """The function with all that it calls, for a function of numba that is no kernel."""
+        module = self.own_module().clone()
+        for library in with_parts_below(self._linking_libraries):
+            module.link_in(_module_of(library), preserve=True)
+        return module
 
     def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout
@@ -56,6 +74,12 @@ class PartLibrary(JITCodeLibrary):
 
 class EntryLibrary(JITCodeLibrary):
     """Code of a kernel with all that it calls."""
+
+    def finalize(self) -> None:
+        for library in with_parts_below(self._linking_libraries):
+            self._final_module.link_in(_module_of(library), preserve=True)
+        self._linking_libraries = []
+        super().finalize()
 
     def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout
@@ -69,6 +93,24 @@ class EntryLibrary(JITCodeLibrary):
         for options in ({"opt": 0, "loop_vectorize": False, "cost": "cheap"}, {"opt": 2}):
             passes, builder = codegen._module_pass_manager(**options)
             passes.run(self._final_module, builder)
+
+
+def with_parts_below(libraries: Iterable[Any]) -> dict[Any, None]:
+    """Libraries and those that their functions call, each once."""
+    found: dict[Any, None] = {}
+    waiting = list(libraries)
+    while waiting:
+        library = waiting.pop()
+        if library not in found:
+            found[library] = None
+            if isinstance(library, PartLibrary):
+                waiting.extend(library._linking_libraries)
+    return found
+
+
+def _module_of(library: Any) -> Any:
+    is_part = isinstance(library, PartLibrary)
+    return library.own_module() if is_part else library._get_module_for_linking()
 
 
 class PartCodegen(JITCPUCodegen):

@@ -45,11 +45,20 @@ running, types that literals decide, whole-array expressions fused into loops. E
 all of a function, and most make numba analyse it anew."""
 
 
+class PartSteps(PassManager):
+    """Steps without numba's analysis of the whole function after each of them.
+
+    The steps that need an analysis make it themselves, the last one before lowering too.
+    """
+
+    _ENFORCING = False
+
+
 def part_steps(state: Any) -> PassManager:
     """The steps for a function that is part of a kernel; numba's own functions take all of them."""
     standard = DefaultPassBuilder.define_nopython_pipeline(state)
     is_own = state.func_id.modname.startswith("maci2.")
-    steps = PassManager("maci2")
+    steps = PartSteps("maci2")
     for step, description in standard.passes:
         if not (is_own and step in NEEDLESS):
             steps.add_pass(PartLowering if step is NativeLowering else step, description)

@@ -1,6 +1,6 @@
 """EuRoC (ASL) layout: <sequence>/mav0/{imu0, cam0, cam1, state_groundtruth_*}."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,6 +9,7 @@ from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from maci2.datasets.csv_tables import Headings, Table, read_table
 from maci2.datasets.image_names import image_files, read_image_names
+from maci2.datasets.truth_covariance_file import read_covariance
 from maci2.errors import DatasetError
 from maci2.lie.stacks import rotations_from_quat_wxyz, stack_poses
 from maci2.rigs.kalibr import with_frame_rates
@@ -242,8 +243,13 @@ def _read_truths(mav0: Path) -> dict[str, GroundTruth]:
         if sensor_path.is_file():
             data: Any = load_yaml(sensor_path, "the frame of the ground truth")
             _require_in_body_frame(validate(_Sensor, data, sensor_path), sensor_path)
-        truths[folder.name] = read_truth_csv(folder / "data.csv")
+        truths[folder.name] = read_truth_folder(folder)
     return truths
+
+
+def read_truth_folder(folder: Path) -> GroundTruth:
+    """data.csv, with the covariance of `maci2 truth` where that is beside it."""
+    return replace(read_truth_csv(folder / "data.csv"), covariance=read_covariance(folder))
 
 
 def _require_in_body_frame(sensor: _Sensor, path: Path) -> None:

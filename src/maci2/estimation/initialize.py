@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from maci2.estimation.time_offset import on_imu_clock, solve_with_offset
 from maci2.estimation.verdict import (
     DEFAULT_LIMITS,
     InitLimits,
+    has_answer,
     judge_initialization,
     require_window,
 )
@@ -61,7 +63,9 @@ def initialize(
 
     Returns:
         State, posterior covariance, report and verdict. A window without an answer gives the
-        verdict `failed` with reasons; it raises nothing.
+        verdict `failed` with reasons; it raises nothing. Where there is an answer, its verdict is
+        found when it is first asked for, from the samples as they are then: that takes a solution
+        of its own.
 
     Raises:
         MeasurementError: an argument has the wrong type or shape, T_b_c is not rigid, or there are
@@ -85,16 +89,37 @@ def initialize(
         if resolved(solved.report, again.report, inliers, vision.measured):
             solved = again.with_rejected(inliers)
 
+    solve_ms = 1e3 * (time.perf_counter() - began)
+    report = replace(solved.report, solve_ms=solve_ms)
+    report = with_choice(report, choice) if choice else report
+
+    judge = partial(_judged, solved, report, imu, vision, T_b_c, config, limits, premises)
+    if solved.posterior is None or not has_answer(solved.state, solved.posterior, report):
+        return judge()
+    return InitResult.judged_when_asked(
+        lambda: judge().verdict, report, solved.state, solved.posterior
+    )
+
+
+def _judged(
+    solved: "_Solved",
+    report: SolveReport,
+    imu: ImuMeasurements,
+    vision: RelativePoses,
+    T_b_c: Array,
+    config: SolverConfig,
+    limits: InitLimits,
+    premises: Premises | None,
+) -> InitResult:
+    """The solution with its verdict, from all that was seen or else from the window alone."""
     if premises is not None:
         evidence = Evidence(with_window_samples(premises, imu))
     else:
         evidence = _window_evidence(imu, vision, solved, T_b_c, config)
-    solve_ms = 1e3 * (time.perf_counter() - began)
-    report = replace(solved.report, solve_ms=solve_ms)
     return judge_initialization(
         solved.state,
         solved.posterior,
-        with_choice(report, choice) if choice else report,
+        report,
         solved.vision,
         solved.rotations,
         imu.bias_prior,

@@ -1,9 +1,10 @@
 """Estimated states, their covariances, and the verdict on them."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -163,6 +164,32 @@ class InitResult:
 
     posterior: Posterior | None = None
     """Covariance of the state; None with it."""
+
+    @classmethod
+    def judged_when_asked(
+        cls,
+        judge: Callable[[], Verdict],
+        report: SolveReport,
+        state: VIState,
+        posterior: Posterior,
+    ) -> "InitResult":
+        """A result whose verdict takes a solution of its own: found when first asked for."""
+        result = cls.__new__(cls)
+        result.__dict__.update(_judge=judge, report=report, state=state, posterior=posterior)
+        return result
+
+    def __getattr__(self, name: str) -> Any:
+        # Only asked for what is not there: everything, or all but the verdict.
+        judge = self.__dict__.get("_judge")
+        if name != "verdict" or judge is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        verdict = self.__dict__["verdict"] = judge()
+        # It holds the window's measurements, which nobody needs any longer.
+        self.__dict__.pop("_judge", None)
+        return verdict
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     @property
     def gravity_std_deg(self) -> float | None:

@@ -12,7 +12,8 @@ from maci2.types import Array
 from maci2.vision import RelativePoses
 
 MAX_ITERATIONS = 30
-STEP_TOLERANCE = 1e-10
+STEP_TOLERANCE = 1e-7
+"""Largest entry of a last step [rad/s, rad]: each is a thousandth of the one before it."""
 
 UNKNOWNS = 6
 """Bias and rotation."""

@@ -118,6 +118,11 @@ NO_ANSWER = (
 )
 
 
+def has_answer(state: VIState, posterior: Posterior | None, report: SolveReport) -> bool:
+    """There is a state to judge, and no verdict on it takes it away."""
+    return not _broken(state, posterior, report) and report.inflation <= NO_NOISE
+
+
 def judge_initialization(
     state: VIState,
     posterior: Posterior | None,
@@ -141,7 +146,7 @@ def judge_initialization(
         return InitResult(Verdict("failed", (*contradicted, *noise, NO_ANSWER)), report)
     checks = [
         *(Check("weak", reason) for reason in contradicted),
-        known_gravity(state, posterior, premises, limits.gravity_deg),
+        known_gravity(state, posterior, premises, prior, limits.gravity_deg),
         against("velocity", velocity, limits.velocity, "m/s"),
         plausible_bias(state, prior),
         plausible_scale(report.scale or 1.0, 0.0, vision.std_scale),

@@ -60,21 +60,30 @@ def worst(checks: list[Check]) -> tuple[Status, list[str]]:
 
 
 def known_gravity(
-    state: VIState, posterior: Posterior, premises: Premises | None, limit_deg: float
+    state: VIState,
+    posterior: Posterior,
+    premises: Premises | None,
+    prior: BiasPrior,
+    limit_deg: float,
 ) -> Check:
     """Whether gravity's direction is known well enough, also with the accelerometer bias that all
-    windows show in place of the one that this window found beside its prior."""
+    windows show beside the one that this window found with its prior, or in place of it where they
+    contradict that prior."""
     std = direction_std(state.gravity_c0, posterior.gravity_c0)
     shared = None if premises is None else premises.acc_bias
     alone = against("gravity's direction", float(np.rad2deg(std)), limit_deg, "deg")
     if shared is None or alone.status != "ok":
         return alone
     gain = posterior.acc_bias @ np.linalg.inv(posterior.acc_bias + shared.cov)
+    cov = posterior.acc_bias - gain @ posterior.acc_bias
+    away = shared.acc - prior.mean_acc
+    if away @ np.linalg.solve(np.diag(prior.std_acc**2) + shared.cov, away) > FAR_3D:
+        gain, cov = np.eye(3), shared.cov
     moved = gain @ (shared.acc - state.acc_bias_residual)
     # What a bias adds to the forces of the window, it takes from gravity.
     g = state.gravity_c0
     tilt_D_ba = skew(g / (g @ g)) @ state.Ts_c0_b[:, :3, :3].mean(axis=0)
-    learned = float(np.trace(tilt_D_ba @ gain @ posterior.acc_bias @ tilt_D_ba.T))
+    learned = float(np.trace(tilt_D_ba @ (posterior.acc_bias - cov) @ tilt_D_ba.T))
     left = float(np.sqrt(max(std**2 - learned, 0.0)))
     tilt_deg = float(np.rad2deg(np.linalg.norm(tilt_D_ba @ moved)))
     found = ", ".join(f"{value:.2f}" for value in state.removed_acc + shared.acc)

@@ -23,7 +23,7 @@ from maci2.evaluation.rows import (
 )
 from maci2.ground_truth.choose import audited_or_none, published_names
 from maci2.pipeline.offline import Initialized, initialize_window
-from maci2.pipeline.options import RunOptions
+from maci2.pipeline.options import RunOptions, VisionSource
 from maci2.pipeline.prepare import Inputs, open_inputs, require_known_truths
 from maci2.pipeline.rehearsals import warm_up
 from maci2.pipeline.windows import Window
@@ -42,6 +42,10 @@ class Evaluated:
 
     left_out: int
     """Windows in which the ground truth has a gap or jumps: nothing can be said of them."""
+
+    vision: VisionSource
+    """Source of camera motion, with the noise that a trajectory's relative poses were taken to
+    have."""
 
 
 def evaluate(
@@ -82,15 +86,15 @@ def evaluate_recording(path: Path, options: RunOptions) -> tuple[str, Evaluated]
     estimator = partial(estimate_window, options=options)
     judges = find_judges(inputs, options)
     rows = [window_row(inputs, window, estimator, judges) for window in windows]
-    return inputs.recording.name, Evaluated(rows, left_out)
+    return inputs.recording.name, Evaluated(rows, left_out, inputs.source)
 
 
 def find_judges(inputs: Inputs, options: RunOptions) -> Judges:
     """The ground truth as published and audited, whichever of them `--truth` chose."""
     published = inputs.recording.truth(published_names(options.truth))
-    if published is None:
-        return Judges(None)
     audited = inputs.truth if inputs.truth is not None and inputs.truth.covariance else None
+    if published is None:
+        return Judges(audited, audited)
     if audited is None:
         audited = audited_or_none(inputs.recording, options.truth)
         return Judges(inputs.truth, audited)

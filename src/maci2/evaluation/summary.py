@@ -89,7 +89,11 @@ def evaluation_json(results: dict[str, Evaluated], options: RunOptions) -> dict[
     rows = {name: evaluated.rows for name, evaluated in results.items()}
     published = _scored(rows, audited=False)
     for name, record in published["sequences"].items():
-        published["sequences"][name] = {"left_out": results[name].left_out, **record}
+        further: dict[str, Any] = {"left_out": results[name].left_out}
+        noise = results[name].vision.pose_noise_record()
+        if noise is not None:
+            further["relative_pose_noise"] = noise
+        published["sequences"][name] = further | record
     return {
         "protocol": {"version": __version__, **options.as_dict()},
         **published,

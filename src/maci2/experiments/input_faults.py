@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 from scipy.signal import butter, lfilter, lfilter_zi
@@ -10,8 +11,9 @@ from maci2.estimation.scale import scaled
 from maci2.lie import se3_inv, so3_exp
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, apply_imu_model
+from maci2.pipeline.recording_premises import with_estimated_noise
 from maci2.sensors import ImuSamples
-from maci2.types import Array, Stamps
+from maci2.types import NS, Array, Stamps
 from maci2.vision import RelativePoses
 
 DIAGONAL = (1.0, 1.0, 1.0)
@@ -26,6 +28,10 @@ def _same_samples(samples: ImuSamples) -> ImuSamples:
     return samples
 
 
+def _same_motion(motion: RelativePoses) -> RelativePoses:
+    return motion
+
+
 @dataclass(frozen=True)
 class InputFault:
     """One thing that a user states or wires wrongly."""
@@ -37,39 +43,70 @@ class InputFault:
     samples: Callable[[ImuSamples], ImuSamples] = _same_samples
     """Function from the IMU's samples to those that arrive."""
 
-    scale: float = 1.0
-    """Measured over true translation of the camera."""
+    motion: Callable[[RelativePoses], RelativePoses] = _same_motion
+    """Function from the camera's motion to the one that arrives."""
+
+
+NO_FAULT = InputFault("none")
 
 
 @dataclass(frozen=True)
 class FaultyInputs(Inputs):
-    """Inputs as a user with a fault has them; camera motion is what the camera measures still."""
+    """Inputs as a user with a fault has them."""
 
     sound: Inputs | None = None
-    scale: float = 1.0
+    fault: InputFault = NO_FAULT
 
     def camera_motion(self, stamps_ns: Stamps, index: int) -> RelativePoses:
-        """The sound camera's motion, longer or shorter."""
+        """The sound camera's motion with what the fault makes of it."""
         assert self.sound is not None
-        motion = self.sound.camera_motion(stamps_ns, index)
-        return motion if self.scale == 1.0 else _lengthened(motion, self.scale)
+        return self.fault.motion(self.sound.camera_motion(stamps_ns, index))
 
 
 def with_fault(inputs: Inputs, fault: InputFault, options: RunOptions) -> FaultyInputs:
     """The same recording with one fault."""
     recording = replace(inputs.recording, imu=fault.samples(inputs.recording.imu))
-    values = {field.name: getattr(inputs, field.name) for field in fields(Inputs)}
+    # What was estimated of vision's noise is estimated again, beside the fault.
+    stated = options.vision
+    source = replace(inputs.source, std=stated.std, std_windows=stated.std_windows)
+    sound = replace(inputs, source=source)
+    values = {field.name: getattr(sound, field.name) for field in fields(Inputs)}
     values |= {
         "recording": recording,
         "imu": apply_imu_model(recording, options),
         "T_b_c": np.ascontiguousarray(fault.extrinsics(inputs.T_b_c)),
     }
-    return FaultyInputs(**values, sound=inputs, scale=fault.scale)
+    faulty = FaultyInputs(**values, sound=sound, fault=fault)
+    source = with_estimated_noise(faulty)
+    return replace(faulty, source=source, sound=replace(sound, source=source))
 
 
-def _lengthened(motion: RelativePoses, scale: float) -> RelativePoses:
+def _lengthened(scale: float) -> Callable[[RelativePoses], RelativePoses]:
     """Translations times a factor; covariances stay as stated."""
-    return replace(scaled(motion, scale), covs_T_ck_ck1=motion.covs_T_ck_ck1)
+
+    def fault(motion: RelativePoses) -> RelativePoses:
+        return replace(scaled(motion, scale), covs_T_ck_ck1=motion.covs_T_ck_ck1)
+
+    return fault
+
+
+def _drifting(motion: RelativePoses) -> RelativePoses:
+    """Translations that drift by 0.2 m/s along the optical axis."""
+    Ts = motion.Ts_ck_ck1.copy()
+    Ts[:, 2, 3] += 0.2 * np.diff(motion.stamps_ns) / NS
+    return replace(motion, Ts_ck_ck1=Ts)
+
+
+def _poses_inverted(motion: RelativePoses) -> RelativePoses:
+    """Motion of the world in the camera in place of the camera's in the world."""
+    return replace(motion, Ts_ck_ck1=np.array([se3_inv(T) for T in motion.Ts_ck_ck1]))
+
+
+def _frozen(motion: RelativePoses) -> RelativePoses:
+    """A camera that repeats its image for one second of five."""
+    Ts = motion.Ts_ck_ck1.copy()
+    Ts[motion.stamps_ns[1:] % (5 * NS) < NS] = np.eye(4)
+    return replace(motion, Ts_ck_ck1=Ts)
 
 
 def rotated(angle_deg: float, axis: tuple[float, ...] = DIAGONAL) -> Callable[[Array], Array]:
@@ -131,16 +168,34 @@ def acc_y_biased(samples: ImuSamples) -> ImuSamples:
     return replace(samples, acc=samples.acc + np.array([0.0, 0.3, 0.0]))
 
 
-def low_passed(samples: ImuSamples) -> ImuSamples:
-    """A filter of 10 Hz that a device applies without a word, and that delays what it lets pass."""
-    numerator, denominator = butter(2, 10.0, fs=samples.rate_hz)
-    start = lfilter_zi(numerator, denominator)[:, None]
+def low_passed(cutoff_hz: float, *names: str) -> Callable[[ImuSamples], ImuSamples]:
+    """A filter that a device applies without a word, and that delays what it lets pass."""
 
-    def filtered(values: Array) -> Array:
-        passed, _ = lfilter(numerator, denominator, values, axis=0, zi=start * values[0])
-        return np.ascontiguousarray(passed)
+    def fault(samples: ImuSamples) -> ImuSamples:
+        numerator, denominator = butter(2, cutoff_hz, fs=samples.rate_hz)
+        start = lfilter_zi(numerator, denominator)[:, None]
 
-    return replace(samples, gyro=filtered(samples.gyro), acc=filtered(samples.acc))
+        def filtered(values: Array) -> Array:
+            passed, _ = lfilter(numerator, denominator, values, axis=0, zi=start * values[0])
+            return np.ascontiguousarray(passed)
+
+        changed: dict[str, Any] = {name: filtered(getattr(samples, name)) for name in names}
+        return replace(samples, **changed)
+
+    return fault
+
+
+def acc_late(samples: ImuSamples) -> ImuSamples:
+    """An accelerometer that alone is 50 ms behind."""
+    late = round(0.05 * samples.rate_hz)
+    acc = np.vstack([np.repeat(samples.acc[:1], late, axis=0), samples.acc[:-late]])
+    return replace(samples, acc=acc)
+
+
+def fast_clock(samples: ImuSamples) -> ImuSamples:
+    """A clock that gains a millisecond each second."""
+    since_ns = samples.stamps_ns - samples.stamps_ns[0]
+    return replace(samples, stamps_ns=samples.stamps_ns + since_ns // 1000)
 
 
 def delayed(samples: ImuSamples) -> ImuSamples:
@@ -166,18 +221,20 @@ def stuck_acc_y(samples: ImuSamples) -> ImuSamples:
     return replace(samples, acc=acc)
 
 
-def _lever_arm_off(T_b_c: Array) -> Array:
-    wrong = T_b_c.copy()
-    wrong[1, 3] += 0.3
-    return wrong
+def _lever_arm_off(by: float) -> Callable[[Array], Array]:
+    def fault(T_b_c: Array) -> Array:
+        wrong = T_b_c.copy()
+        wrong[1, 3] += by
+        return wrong
+
+    return fault
 
 
 _I = np.eye(3)
 _MIRRORED_Z = np.diag([1.0, 1.0, -1.0])
 _QUARTER = np.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+_CYCLIC = np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]])
 _SWAPPED = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
-
-NO_FAULT = InputFault("none")
 
 INIT_FAULTS = (
     NO_FAULT,
@@ -186,25 +243,34 @@ INIT_FAULTS = (
     InputFault("extrinsics off by 5 deg", rotated(5.0)),
     InputFault("extrinsics off by 20 deg", rotated(20.0)),
     InputFault("extrinsics inverted", _inverted),
-    InputFault("extrinsics 30 cm off", _lever_arm_off),
+    InputFault("extrinsics 10 cm off", _lever_arm_off(0.1)),
+    InputFault("extrinsics 30 cm off", _lever_arm_off(0.3)),
     InputFault("IMU rotated by 90 deg", samples=axes_taken_as(_QUARTER, _QUARTER)),
     InputFault("accelerometer x, y swapped", samples=axes_taken_as(_I, _SWAPPED)),
     InputFault("accelerometer z mirrored", samples=axes_taken_as(_I, _MIRRORED_Z)),
     InputFault("accelerometer negated", samples=axes_taken_as(_I, -_I)),
+    InputFault("accelerometer turned by 5 deg", samples=axes_taken_as(_I, rotated(5.0)(_I))),
+    InputFault("accelerometer 50 ms late", samples=acc_late),
+    InputFault("accelerometer low-passed at 5 Hz", samples=low_passed(5.0, "acc")),
     InputFault("accelerometer y stuck", samples=stuck_acc_y),
     InputFault("accelerometer y biased by 0.3 m/s^2", samples=acc_y_biased),
     InputFault("accelerometer saturated at 11 m/s^2", samples=saturated("acc", 11.0)),
+    InputFault("gyroscope x, y, z taken for y, z, x", samples=axes_taken_as(_CYCLIC, _I)),
     InputFault("gyroscope z mirrored", samples=axes_taken_as(_MIRRORED_Z, _I)),
     InputFault("gyroscope scale -10 %", samples=axes_taken_as(0.9 * _I, _I)),
     InputFault("gyroscope z scale +5 %", samples=axes_taken_as(np.diag([1.0, 1.0, 1.05]), _I)),
     InputFault("gyroscope saturated at 0.3 rad/s", samples=saturated("gyro", 0.3)),
     InputFault("gyroscope saturated at 1 rad/s", samples=saturated("gyro", 1.0)),
     InputFault("IMU delayed by 20 ms", samples=delayed),
-    InputFault("IMU low-passed at 10 Hz", samples=low_passed),
-    InputFault("camera scale +5 %", scale=1.05),
-    InputFault("camera scale +10 %", scale=1.1),
-    InputFault("camera scale -10 %", scale=0.9),
-    InputFault("camera scale x2", scale=2.0),
+    InputFault("IMU clock 0.1 % fast", samples=fast_clock),
+    InputFault("IMU low-passed at 10 Hz", samples=low_passed(10.0, "gyro", "acc")),
+    InputFault("camera scale +5 %", motion=_lengthened(1.05)),
+    InputFault("camera scale +10 %", motion=_lengthened(1.1)),
+    InputFault("camera scale -10 %", motion=_lengthened(0.9)),
+    InputFault("camera scale x2", motion=_lengthened(2.0)),
+    InputFault("camera poses inverted", motion=_poses_inverted),
+    InputFault("camera drifts by 0.2 m/s", motion=_drifting),
+    InputFault("camera frozen for 1 s of 5", motion=_frozen),
     InputFault("every second IMU sample lost", samples=every_second),
     InputFault("each IMU sample held four times", samples=held),
     InputFault("IMU samples lost in bursts, timestamps evened", samples=lost_in_bursts),
@@ -213,17 +279,19 @@ INIT_FAULTS = (
 
 TRAJECTORY_FAULTS = (
     NO_FAULT,
-    InputFault("camera scale x2", scale=2.0),
+    InputFault("camera scale x2", motion=_lengthened(2.0)),
     InputFault("accelerometer y biased by 0.3 m/s^2", samples=acc_y_biased),
     InputFault("accelerometer saturated at 11 m/s^2", samples=saturated("acc", 11.0)),
+    InputFault("accelerometer low-passed at 5 Hz", samples=low_passed(5.0, "acc")),
     InputFault("gyroscope scale -10 %", samples=axes_taken_as(0.9 * _I, _I)),
     InputFault("gyroscope saturated at 1 rad/s", samples=saturated("gyro", 1.0)),
+    InputFault("camera drifts by 0.2 m/s", motion=_drifting),
 )
 """Faults of a trajectory whose scale has a stated spread."""
 
 CALIBRATION_FAULTS = (
     NO_FAULT,
-    InputFault("camera scale +2 %", scale=1.02),
-    InputFault("camera scale +5 %", scale=1.05),
-    InputFault("camera scale +10 %", scale=1.1),
+    InputFault("camera scale +2 %", motion=_lengthened(1.02)),
+    InputFault("camera scale +5 %", motion=_lengthened(1.05)),
+    InputFault("camera scale +10 %", motion=_lengthened(1.1)),
 )

@@ -11,6 +11,11 @@ from typing import Any
 import numpy as np
 
 from maci2 import __version__
+from maci2.datasets.truth_covariance_file import (
+    COVARIANCE_FIELDS,
+    covariance_arrays,
+    covariance_of,
+)
 from maci2.errors import DatasetError, OutputError
 from maci2.files import NpzField, read_npz, user_cache, write_npz
 from maci2.findings import Finding
@@ -18,7 +23,7 @@ from maci2.ground_truth.audit import audit_capture
 from maci2.ground_truth.audit_fit import ImuFactors, NoiseLevel
 from maci2.ground_truth.audited import AuditedTruth, Constant
 from maci2.ground_truth.capture import Capture, open_capture
-from maci2.sensors import GroundTruth, Recording, TruthCovariance
+from maci2.sensors import GroundTruth, Recording
 
 _LOG = logging.getLogger(__name__)
 
@@ -34,12 +39,7 @@ FIELDS = {
     "v_w": NpzField("f", ("n", 3)),
     "bias_gyro": NpzField("f", ("n", 3)),
     "bias_acc": NpzField("f", ("n", 3)),
-    "cov_stamps_ns": NpzField("iu", ("k",)),
-    "cov_states": NpzField("f", ("k", 15, 15)),
-    "cov_neighbours": NpzField("f", ("j", 15, 15)),
-    "cov_with_constants": NpzField("f", ("k", 15, "b")),
-    "cov_constants": NpzField("f", ("b", "b")),
-    "cov_imu_noise": NpzField("f", ("j", 9, 9)),
+    **COVARIANCE_FIELDS,
     "jumps_ns": NpzField("iu", ("m",)),
     "about": NpzField("U", ()),
 }
@@ -92,19 +92,13 @@ def _keep(path: Path, audit: AuditedTruth) -> None:
     """Write the audit; a cache that cannot be written costs time and nothing else."""
     truth, cov = audit.truth, audit.truth.covariance
     assert cov is not None
-    assert cov.imu_noise is not None
     arrays = {
         "stamps_ns": truth.stamps_ns,
         "Ts_w_b": truth.Ts_w_b,
         "v_w": truth.v_w,
         "bias_gyro": truth.bias_gyro,
         "bias_acc": truth.bias_acc,
-        "cov_stamps_ns": cov.stamps_ns,
-        "cov_states": cov.states,
-        "cov_neighbours": cov.neighbours,
-        "cov_with_constants": cov.with_constants,
-        "cov_constants": cov.constants,
-        "cov_imu_noise": cov.imu_noise,
+        **covariance_arrays(cov),
         "jumps_ns": audit.jumps_ns,
         "about": np.array(json.dumps(_about(audit))),
     }
@@ -135,12 +129,10 @@ def _read(path: Path, source: str) -> AuditedTruth:
     about = json.loads(str(arrays["about"]))
     orientation = about["orientation_noise"]
     columns = ("stamps_ns", "Ts_w_b", "v_w", "bias_gyro", "bias_acc")
-    parts = ("stamps_ns", "states", "neighbours", "with_constants", "constants", "imu_noise")
-    covariance = TruthCovariance(**{name: arrays[f"cov_{name}"] for name in parts})
     states: dict[str, Any] = {name: arrays[name] for name in columns}
     return AuditedTruth(
         name=about["name"],
-        truth=GroundTruth(**states, source=source, covariance=covariance),
+        truth=GroundTruth(**states, source=source, covariance=covariance_of(arrays)),
         constants={name: Constant(**one) for name, one in about["constants"].items()},
         findings=tuple(Finding(**one) for one in about["findings"]),
         position_noise=NoiseLevel(**about["position_noise"]),

@@ -10,6 +10,7 @@ import numpy as np
 
 from maci2 import __version__
 from maci2.datasets.euroc_writer import truth_csv
+from maci2.datasets.truth_covariance_file import COVARIANCE_FILE, covariance_arrays
 from maci2.errors import OptionError
 from maci2.files import finite_or_none, real_path, whole_folder, write_atomically, write_json
 from maci2.ground_truth.agreement import Compared
@@ -23,7 +24,7 @@ def write_audit(audit: AuditedTruth, folder: Path, compared: Sequence[Compared] 
     """Write the three files; the folder appears whole or not at all."""
     with whole_folder(folder) as temporary:
         write_atomically(temporary / "data.csv", truth_csv(audit.truth))
-        write_atomically(temporary / "covariance.npz", _covariance_npz(audit))
+        write_atomically(temporary / COVARIANCE_FILE, _covariance_npz(audit))
         write_json(temporary / "audit.json", audit_record(audit, compared))
 
 
@@ -37,6 +38,7 @@ def require_outside(folder: Path, recording: Path, inside: bool) -> None:
 
 
 def _covariance_npz(audit: AuditedTruth) -> bytes:
+    assert audit.truth.covariance is not None
     buffer = io.BytesIO()
     np.savez_compressed(
         buffer,
@@ -44,6 +46,7 @@ def _covariance_npz(audit: AuditedTruth) -> bytes:
         cov=audit.cov_states.astype(np.float32),
         order=np.array(COVARIANCE_ORDER),
         version=np.array(__version__),
+        **covariance_arrays(audit.truth.covariance),
     )
     return buffer.getvalue()
 

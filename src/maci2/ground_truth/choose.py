@@ -2,7 +2,10 @@
 
 import logging
 from dataclasses import replace
+from pathlib import Path
 
+from maci2.datasets.euroc import read_truth_folder
+from maci2.datasets.truth_covariance_file import COVARIANCE_FILE
 from maci2.errors import Maci2Error
 from maci2.ground_truth.audit_cache import cached_audit
 from maci2.ground_truth.registration import MIN_COMMON_S
@@ -17,8 +20,12 @@ AUDITED = "audited"
 
 
 def is_audited(name: str) -> bool:
-    """The name is that of an audit."""
-    return name.partition(":")[0] == AUDITED
+    """The name is that of an audit: one that is made, or a folder that `maci2 truth` wrote."""
+    return name.partition(":")[0] == AUDITED or _is_folder(name)
+
+
+def _is_folder(name: str) -> bool:
+    return (Path(name) / COVARIANCE_FILE).is_file()
 
 
 def published_names(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -27,7 +34,8 @@ def published_names(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def with_audited(recording: Recording, names: tuple[str, ...]) -> Recording:
-    """The recording with the audits that `names` ask for beside its own ground truths.
+    """The recording with the audits that `names` ask for beside its own ground truths: made now, or
+    read from a folder.
 
     `audited` is made from the first of the other names that the recording has, else from its first
     ground truth. Nothing is written into the recording; without a ground truth it is unchanged.
@@ -35,6 +43,9 @@ def with_audited(recording: Recording, names: tuple[str, ...]) -> Recording:
     truths = dict(recording.truths)
     for name in names:
         if not is_audited(name) or name in truths:
+            continue
+        if _is_folder(name):
+            truths[name] = read_truth_folder(Path(name))
             continue
         source = name.partition(":")[2]
         if not source and not recording.truths:
@@ -45,8 +56,14 @@ def with_audited(recording: Recording, names: tuple[str, ...]) -> Recording:
 
 
 def audited_or_none(recording: Recording, names: tuple[str, ...]) -> GroundTruth | None:
-    """The audit of the ground truth that `names` choose; None where there is none, where it is too
-    short, or where it cannot be audited, which is logged."""
+    """The audit of the ground truth that `names` choose, or the one in a folder that they name.
+
+    None where there is none, where it is too short, or where it cannot be audited, which is logged.
+    """
+    for name in filter(_is_folder, names):
+        written = read_truth_folder(Path(name))
+        if written.covariance is not None:
+            return written
     published = recording.truth(published_names(names))
     if published is None or published.stamps_ns[-1] - published.stamps_ns[0] < MIN_COMMON_S * NS:
         return None

@@ -26,6 +26,36 @@ class Steps(NamedTuple):
     """(6, n) angular rate and specific force without bias [rad/s, m/s^2]."""
     std: Array
     """(6, n) noise of the whole step [rad/s, m/s^2]."""
+    position: Array
+    """(2, n) where in its period a step reads the samples (0 to 1), and how many times longer the
+    period is than the step."""
+
+
+class Turns(NamedTuple):
+    """Rotation of whole steps, or of their first halves."""
+
+    dt: Array
+    """(n,) [s]"""
+    one: Array
+    """(n,) ones."""
+    phi: Array
+    """(3, n) rotation vector [rad]."""
+    t2: Array
+    """(n,) its square."""
+    s: Array
+    """(n,) sin(t) / t, t the angle."""
+    c: Array
+    """(n,) (1 - cos t) / t^2."""
+    c_dt: Array
+    """(n,) the same times dt."""
+    r_dt: Array
+    """(n,) (t - sin t) / t^3 times dt."""
+    R: Array
+    """(3, 3, n) rotation from the start of a step to the first frame b_i."""
+    turn: Array
+    """(3, 3, n) Exp(phi)."""
+    jacobian: Array
+    """(3, 3, n) J_l(phi) dt."""
 
 
 class Motion(NamedTuple):
@@ -48,28 +78,60 @@ class Motion(NamedTuple):
 
 
 @kernel
+def room_for(n: int) -> tuple[Steps, Turns, Motion]:
+    """Arrays for n steps; what no function below fills is right as it is."""
+    steps = Steps(np.empty(n), np.zeros((6, n)), np.zeros((6, n)), np.empty((2, n)))
+    turns = Turns(
+        np.empty(n),
+        np.ones(n),
+        np.empty((3, n)),
+        np.empty(n),
+        np.empty(n),
+        np.empty(n),
+        np.empty(n),
+        np.empty(n),
+        np.empty((3, 3, n)),
+        np.empty((3, 3, n)),
+        np.empty((3, 3, n)),
+    )
+    motion = Motion(
+        np.empty((3, 3, n)),
+        np.empty((3, 3, n)),
+        np.zeros((3, 3, n)),
+        np.empty((3, n)),
+        np.empty((3, n)),
+        np.empty((3, n)),
+        np.empty(n),
+    )
+    return steps, turns, motion
+
+
+@kernel
 def place(
     stamps_ns: Stamps,
     first: int,
+    count: int,
     start_ns: int,
     end: float,
     midpoint: bool,
-    dt: Array,
-    position: Array,
+    steps: Steps,
 ) -> None:
-    """The steps between samples, cut to 0..`end` [s].
-
-    position (2, n): where in its period a step reads the samples (0 to 1), and how many times
-    longer the period is than the step.
-    """
-    for k in range(len(dt)):
+    """`count` steps between samples, cut to 0..`end` [s], and steps of no length in what is left of
+    the room, which add nothing."""
+    dt, position = steps.dt, steps.position
+    for k in range(count, len(dt)):
+        dt[k] = position[0, k] = position[1, k] = 0.0
+    for k in range(count):
         begin = (stamps_ns[first + k] - start_ns) / NS
         period = (stamps_ns[first + k + 1] - stamps_ns[first + k]) / NS
         left, right = max(begin, 0.0), min(begin + period, end)
         dt[k] = right - left
-        position[0, k] = ((0.5 * (left + right) if midpoint else left) - begin) / period
-        # An instant has one step without length, and no noise.
-        position[1, k] = period / dt[k] if dt[k] > 0.0 else 0.0
+        position[0, k] = 0.5 if midpoint else 0.0
+        position[1, k] = 1.0
+        if begin < 0.0 or right == end:
+            position[0, k] = ((0.5 * (left + right) if midpoint else left) - begin) / period
+            # An instant has one step without length, and no noise.
+            position[1, k] = period / dt[k] if dt[k] > 0.0 else 0.0
 
 
 @kernel
@@ -78,16 +140,19 @@ def resample(
     variances: Array,
     bias: Array,
     first: int,
+    count: int,
     position: Array,
     value: Array,
     std: Array,
 ) -> None:
-    """Interpolate samples and variances to where the steps read them.
+    """Interpolate samples and variances to where the first `count` steps read them.
 
     A shortened step averages its noise over less time; what stays the same is the density.
     """
     for j in range(3):
-        for k in range(value.shape[1]):
+        for k in range(count, value.shape[1]):
+            value[j, k] = std[j, k] = 0.0
+        for k in range(count):
             s, i = position[0, k], first + k
             value[j, k] = values[i, j] + s * (values[i + 1, j] - values[i, j]) - bias[j]
             variance = variances[i, j] + s * (variances[i + 1, j] - variances[i, j])
@@ -95,18 +160,13 @@ def resample(
 
 
 @kernel
-def rotate(steps: Steps, midpoint: bool, gamma: Array) -> Motion:
-    """Everything that rotates, and room for the rest; gamma becomes the segment's rotation."""
-    n = len(steps.dt)
-    # Of the whole step, or of its first half: dt, its rotation vector, and the coefficients of
-    # turn = Exp(phi) and jacobian = J_l(phi) dt, both polynomials in [phi]x.
-    part_dt, one, phi = np.empty(n), np.ones(n), np.empty((3, n))
-    s, c, c_dt, r_dt = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    _coefficients(steps, 0.5 if midpoint else 1.0, part_dt, phi, s, c, c_dt, r_dt)
-    R, turn, jacobian = np.empty((3, 3, n)), np.empty((3, 3, n)), np.empty((3, 3, n))
-    _polynomials(phi, one, s, c, turn)
-    _polynomials(phi, part_dt, c_dt, r_dt, jacobian)
-    R_at, whole, part = np.empty((3, 3, n)), np.empty((3, 3, n)), np.zeros((3, 3, n))
+def rotate(steps: Steps, midpoint: bool, turns: Turns, motion: Motion, gamma: Array) -> None:
+    """Everything that rotates; gamma becomes the segment's rotation."""
+    _coefficients(steps, 0.5 if midpoint else 1.0, turns)
+    R, turn, jacobian = turns.R, turns.turn, turns.jacobian
+    _polynomials(turns.phi, turns.one, turns.s, turns.c, turn)
+    _polynomials(turns.phi, turns.dt, turns.c_dt, turns.r_dt, jacobian)
+    R_at, whole, part = motion.R_at, motion.whole, motion.part
     if midpoint:
         _multiply(turn, turn, whole)
         _chain(whole, R, gamma)
@@ -115,31 +175,20 @@ def rotate(steps: Steps, midpoint: bool, gamma: Array) -> Motion:
     else:
         _chain(turn, R_at, gamma)
     _multiply(R_at, jacobian, whole)
-    for i in range(3):
-        for j in range(3):
-            for k in range(n):
-                whole[i, j, k] += part[i, j, k]
-    return Motion(
-        R_at, whole, part, np.empty((3, n)), np.empty((3, n)), np.empty((3, n)), np.empty(n)
-    )
+    if midpoint:
+        for i in range(3):
+            for j in range(3):
+                for k in range(len(steps.dt)):
+                    whole[i, j, k] += part[i, j, k]
 
 
 @kernel
-def _coefficients(
-    steps: Steps,
-    share: float,
-    dt: Array,
-    phi: Array,
-    s: Array,
-    c: Array,
-    c_dt: Array,
-    r_dt: Array,
-) -> None:
-    """dt and phi of a share of each step; s = sin(t) / t, c = (1 - cos t) / t^2 and
-    r = (t - sin t) / t^3, t = |phi|, the last two times dt."""
-    t2 = np.zeros(len(dt))
+def _coefficients(steps: Steps, share: float, turns: Turns) -> None:
+    """`turns` of a share of each step, up to its matrices."""
+    dt, phi, t2, s, c, r_dt = turns.dt, turns.phi, turns.t2, turns.s, turns.c, turns.r_dt
     for k in range(len(dt)):
         dt[k] = share * steps.dt[k]
+        t2[k] = 0.0
     for i in range(3):
         for k in range(len(dt)):
             phi[i, k] = steps.value[i, k] * dt[k]
@@ -147,15 +196,17 @@ def _coefficients(
             t2[k] += phi[i, k] * phi[i, k]
     for k in range(len(dt)):
         x = t2[k]
-        s[k] = 1.0 - x / 6.0 * (1.0 - x / 20.0 * (1.0 - x / 42.0))
-        c[k] = 0.5 - x / 24.0 * (1.0 - x / 30.0 * (1.0 - x / 56.0))
-        r_dt[k] = dt[k] * (1.0 / 6.0 - x / 120.0 * (1.0 - x / 42.0 * (1.0 - x / 72.0)))
+        # Divisions take as long as all the rest together.
+        s[k] = 1.0 - x * (1 / 6) * (1.0 - x * (1 / 20) * (1.0 - x * (1 / 42)))
+        c[k] = 0.5 - x * (1 / 24) * (1.0 - x * (1 / 30) * (1.0 - x * (1 / 56)))
+        r = 1.0 / 6.0 - x * (1 / 120) * (1.0 - x * (1 / 42) * (1.0 - x * (1 / 72)))
+        r_dt[k] = dt[k] * r
     for k in range(len(dt)):
         if t2[k] >= SHORT_SERIES_BELOW:
             t = np.sqrt(t2[k])
             s[k], c[k], r_dt[k] = sin_over(t), one_minus_cos_over(t), dt[k] * t_minus_sin_over(t)
     for k in range(len(dt)):
-        c_dt[k] = c[k] * dt[k]
+        turns.c_dt[k] = c[k] * dt[k]
 
 
 @kernel

@@ -1,12 +1,13 @@
 """IMU samples as a model hands them on: corrected, each with its variance."""
 
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
 from maci2 import boundary
-from maci2.errors import MeasurementError
+from maci2.errors import DatasetError, MeasurementError
 from maci2.field_docs import document_fields
 from maci2.sensors import ImuNoise, ImuSamples
 from maci2.types import Array, Stamps
@@ -21,6 +22,12 @@ VIBRATION_WINDOW_S = 1.0
 
 DEFAULT_ACC_BIAS_STD = 0.1
 """Spread of a MEMS accelerometer's unknown turn-on bias [m/s^2], one axis."""
+
+PER_SAMPLE = (
+    "stamps_ns", "gyro", "acc", "var_gyro", "var_acc",
+    "std_gyro_bias", "removed_gyro", "removed_acc",
+)  # fmt: skip
+"""Fields of `ImuMeasurements` that have an entry for each sample."""
 
 
 @dataclass(frozen=True)
@@ -154,23 +161,20 @@ class ImuMeasurements:
         """The samples inside [start_ns, end_ns] and one beyond each end, for interpolation."""
         first = max(int(np.searchsorted(self.stamps_ns, start_ns, side="right")) - 1, 0)
         last = int(np.searchsorted(self.stamps_ns, end_ns, side="left")) + 1
-        cut = slice(first, last)
-        prior, std_gyro_bias = self.bias_prior, None
+        if min(last, len(self.stamps_ns)) - first < 2:
+            raise DatasetError(
+                f"{self.source}: the IMU covers {self.stamps_ns[0]}..{self.stamps_ns[-1]} ns and "
+                f"has no two samples for {start_ns}..{end_ns} ns."
+            )
+        # What was checked as a whole is not checked again: a tracker takes parts at every keyframe.
+        part = copy(self)
+        for name in PER_SAMPLE:
+            values = getattr(self, name)
+            object.__setattr__(part, name, None if values is None else values[first:last])
         if self.std_gyro_bias is not None:
-            prior = replace(prior, std_gyro=self.std_gyro_bias[first])
-            std_gyro_bias = self.std_gyro_bias[cut]
-        return replace(
-            self,
-            bias_prior=prior,
-            std_gyro_bias=std_gyro_bias,
-            stamps_ns=self.stamps_ns[cut],
-            gyro=self.gyro[cut],
-            acc=self.acc[cut],
-            var_gyro=self.var_gyro[cut],
-            var_acc=self.var_acc[cut],
-            removed_gyro=None if self.removed_gyro is None else self.removed_gyro[cut],
-            removed_acc=None if self.removed_acc is None else self.removed_acc[cut],
-        )
+            prior = replace(self.bias_prior, std_gyro=self.std_gyro_bias[first])
+            object.__setattr__(part, "bias_prior", prior)
+        return part
 
 
 def datasheet_model(

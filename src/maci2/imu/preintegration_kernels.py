@@ -11,8 +11,19 @@ initial covariance enters as it is. `tests/imu` holds the recursion and compares
 import numpy as np
 
 from maci2.compile import kernel
-from maci2.imu.integration_steps import Motion, Steps, place, resample, rotate, sum_motion
+from maci2.imu.integration_steps import (
+    Motion,
+    Steps,
+    place,
+    resample,
+    room_for,
+    rotate,
+    sum_motion,
+)
 from maci2.types import NS, Array, Stamps
+
+ROUND = 8
+"""Steps for which there is room are a multiple of this."""
 
 
 @kernel
@@ -39,21 +50,25 @@ def preintegrate_segments(
     gamma, beta, alpha = np.empty((m, 3, 3)), np.zeros((m, 3)), np.zeros((m, 3))
     cov, by_bias = np.empty((m, 9, 9)), np.empty((m, 9, 6))
     sums, half, sums_bias = np.zeros((9, 9)), np.empty((9, 9)), np.zeros((9, 6))
+    steps, turns, motion = room_for(0)
+    errors = np.zeros((9, 6, 0))
     for k in range(m):
         start_ns, end_ns = starts_ns[k], ends_ns[k]
         dt[k] = (end_ns - start_ns) / NS
         first = np.searchsorted(stamps_ns, start_ns, side="right") - 1
         n = np.searchsorted(stamps_ns, end_ns, side="left") - first
-        steps = Steps(np.empty(n), np.empty((6, n)), np.empty((6, n)))
-        position = np.empty((2, n))
-        place(stamps_ns, first, start_ns, dt[k], midpoint, steps.dt, position)
-        resample(gyro, var_gyro, bias[k, 0:3], first, position, steps.value[0:3], steps.std[0:3])
-        motion = rotate(steps, midpoint, gamma[k])
-        errors = motion.whole
+        # Segments are about as long as one another, so that their steps fit into the same room.
+        room = (n + ROUND - 1) // ROUND * ROUND
+        if room != len(steps.dt):
+            steps, turns, motion = room_for(room)
+            errors = motion.whole if rotations_only else np.zeros((9, 6, room))
+        position, value, std = steps.position, steps.value, steps.std
+        place(stamps_ns, first, n, start_ns, dt[k], midpoint, steps)
+        resample(gyro, var_gyro, bias[k, 0:3], first, n, position, value[0:3], std[0:3])
+        rotate(steps, midpoint, turns, motion, gamma[k])
         if not rotations_only:
-            resample(acc, var_acc, bias[k, 3:6], first, position, steps.value[3:6], steps.std[3:6])
+            resample(acc, var_acc, bias[k, 3:6], first, n, position, value[3:6], std[3:6])
             sum_motion(steps, motion, beta[k], alpha[k])
-            errors = np.zeros((9, 6, n))
             _errors(steps, motion, errors)
         _sum_errors(errors, steps.std, cov_0, sums, sums_bias)
         # D (D sums)' is D sums D', for sums are symmetric.

@@ -105,7 +105,9 @@ def _rows(capture: Capture, rows: Mask) -> Capture:
 
 
 def against_vision(path: Path, options: RunOptions) -> NoiseProblem:
-    inputs = open_inputs(path, replace(options, imu="datasheet"))
+    # The IMU's noise is the question, so it does not tell the noise of vision.
+    stated = replace(options.vision, std_windows=None)
+    inputs = open_inputs(path, replace(options, imu="datasheet", vision=stated))
     candidates_ns = inputs.measurable_ns()
     if len(candidates_ns) < 2:
         raise DatasetError(f"{path}: {len(candidates_ns)} usable images, needed two or more.")

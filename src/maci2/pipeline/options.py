@@ -84,6 +84,10 @@ class VisionSource:
     std_frame: tuple[float, float] = (0.0, 0.0)
     """Standard deviation of the camera frame that a trajectory speaks of [m, rad]."""
 
+    std_windows: int | None = None
+    """Windows that the noise was estimated from; None where it was stated, 0 where it is still to
+    be estimated."""
+
     metric: bool = False
     """Take the scale of all sources as exact, as the paper does."""
 
@@ -98,6 +102,18 @@ class VisionSource:
 
     by_default: bool = False
     """True where the user named no source and the images of the recording are meant."""
+
+    def pose_noise_record(self) -> dict[str, Any] | None:
+        """Noise of a trajectory's relative poses as results have it in JSON; None of other kinds,
+        whose poses carry their covariances."""
+        if self.kind != "trajectory":
+            return None
+        return {
+            "rotation_deg": self.std[0],
+            "translation_m": self.std[1],
+            "share_of_length": self.std_share,
+            "estimated_from_windows": self.std_windows,
+        }
 
     @property
     def from_truth(self) -> bool:
@@ -245,7 +261,7 @@ def parse_vision(
     if frame not in ("camera", "rectified"):
         raise OptionError(f"--vision-frame is '{frame}'; choose camera or rectified.")
     camera_frame: CameraFrame = "rectified" if frame == "rectified" else "camera"
-    pose_std, share = _pose_std(std)
+    pose_std, share = parse_pose_std(std)
     kind, _, rest = text.partition(":")
     if scale_std is not None and not 0.0 <= scale_std < 0.5:
         raise OptionError(f"--vision-scale-std is {scale_std}, needed a share from 0 to 0.5.")
@@ -258,8 +274,9 @@ def parse_vision(
     if kind == "trajectory" and rest:
         std_scale = DEFAULT_SCALE_STD if scale_std is None else scale_std
         return VisionSource(
-            "trajectory", rest, pose_std, camera_frame, share, std_scale, DEFAULT_FRAME_STD
-        )
+            "trajectory", rest, pose_std, camera_frame, share, std_scale, DEFAULT_FRAME_STD,
+            None if std is not None else 0,
+        )  # fmt: skip
     if kind == "measurements" and rest:
         return VisionSource("measurements", rest, pose_std, camera_frame)
     if kind == "tracks" and rest:
@@ -298,18 +315,20 @@ def _covariance(text: str, name: str) -> str:
     return name
 
 
-def _pose_std(text: str | None) -> tuple[tuple[float, float], float]:
+def parse_pose_std(
+    text: str | None, name: str = "--vision-std"
+) -> tuple[tuple[float, float], float]:
     """`ROT_DEG,TRANS_M[,SHARE]`; no share where none is given."""
     if text is None:
         return DEFAULT_POSE_STD, DEFAULT_POSE_SHARE
     if text.count(",") < 2:
-        return _std_pair(text, "--vision-std"), 0.0
-    *_, share = parse_numbers(text, 3, "--vision-std")
+        return _std_pair(text, name), 0.0
+    *_, share = parse_numbers(text, 3, name)
     if not 0.0 <= share < 0.5:
         raise OptionError(
-            f"--vision-std has the share {share}, needed 0 to 0.5 of a relative pose's length."
+            f"{name} has the share {share}, needed 0 to 0.5 of a relative pose's length."
         )
-    return _std_pair(text.rpartition(",")[0], "--vision-std"), share
+    return _std_pair(text.rpartition(",")[0], name), share
 
 
 def parse_numbers(text: str, count: int, name: str) -> tuple[float, ...]:

@@ -17,7 +17,7 @@ from maci2.lie import se3_inv
 from maci2.pipeline.gyro_rotation import rotation_predictor
 from maci2.pipeline.open_vision import Vision, frame_of, open_vision
 from maci2.pipeline.options import RunOptions, VisionSource
-from maci2.pipeline.recording_premises import recording_premises
+from maci2.pipeline.recording_premises import recording_premises, with_estimated_noise
 from maci2.premises import Premises
 from maci2.rigs import require_extrinsics, require_noise
 from maci2.sensors import (
@@ -86,17 +86,21 @@ class Inputs:
 
     def span_ns(self, with_truth: bool) -> tuple[int, int]:
         """First and last timestamp at which everything needed is there."""
-        covers = [self.imu.stamps_ns]
+        covers = {"the IMU": self.imu.stamps_ns}
         if self.truth is not None and (with_truth or self.source.from_truth):
-            covers.append(self.truth.stamps_ns)
+            covers["ground truth"] = self.truth.stamps_ns
         if self.visual is not None and not isinstance(self.visual, SimulatedTracker):
-            covers.append(self.visual.stamps_ns.ravel())
-        first, last = max(int(c[0]) for c in covers), min(int(c[-1]) for c in covers)
+            covers["vision"] = self.visual.stamps_ns.ravel()
+        parts = covers.values()
+        first, last = max(int(c[0]) for c in parts), min(int(c[-1]) for c in parts)
         if first >= last:
-            spans = "; ".join(f"{int(c[0])}..{int(c[-1])}" for c in covers)
+            spans = "; ".join(
+                f"{name} has {len(c)} timestamps, {int(c[0])}..{int(c[-1])} ns"
+                for name, c in covers.items()
+            )
             raise DatasetError(
-                f"{self.recording.path}: IMU, ground truth and vision do not overlap: {spans} ns. "
-                "Check that all timestamps are on one clock."
+                f"{self.recording.path}: {' and '.join(covers)} do not overlap: {spans}. Check "
+                "that all timestamps are on one clock, and that nothing is missing."
             )
         return first, last
 
@@ -237,13 +241,14 @@ def open_inputs(path: Path, options: RunOptions, calibrating: bool = False) -> I
     frame = frame_of(visual, options.vision)
     source = replace(options.vision, frame=frame)
     if options.paper:
-        source = replace(source, std_share=0.0, metric=True)
+        source = replace(source, std_share=0.0, std_windows=None, metric=True)
     T_b_c = (
         rectified_extrinsics(recording.rig)
         if frame == "rectified"
         else recording.rig.cameras[0].T_b_c
     )
-    return Inputs(recording, imu, T_b_c, source, truth, visual, options.seed)
+    inputs = Inputs(recording, imu, T_b_c, source, truth, visual, options.seed)
+    return replace(inputs, source=with_estimated_noise(inputs, tell=True))
 
 
 def apply_imu_model(recording: Recording, options: RunOptions) -> ImuMeasurements:

@@ -1,18 +1,23 @@
 """What a recording says of its own constants, asked once for all its windows."""
 
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from maci2.errors import DatasetError, MeasurementError
+from maci2.imu import preintegrate
+from maci2.pipeline.options import VisionSource
 from maci2.pipeline.windows import plan_windows
-from maci2.premises import PremiseEvidence, Premises, sample_rate
+from maci2.premises import PremiseEvidence, Premises, estimate_rotation_noise, sample_rate
 from maci2.vision import RelativePoses
 from maci2.vision.odometry import StereoOdometry
 
 if TYPE_CHECKING:
     from maci2.pipeline.prepare import Inputs
+
+_LOG = logging.getLogger(__name__)
 
 WINDOW_S, KEYFRAMES = 2.5, 10
 """Windows that the recording is cut into, whatever the user's own are."""
@@ -29,17 +34,53 @@ def recording_premises(inputs: "Inputs") -> Premises | None:
     """Posterior of the constants over the whole recording, or where motion comes from images over
     some windows of it; None where there is no window."""
     evidence = PremiseEvidence(inputs.T_b_c)
-    motions = _camera_motions(inputs)
-    try:
-        evidence.add(inputs.imu, motions)
-    except DatasetError:
-        # Samples are missing somewhere: what is left speaks for itself.
-        evidence = PremiseEvidence(inputs.T_b_c)
-        for motion in motions:
-            _add_if_covered(evidence, inputs, motion)
+    evidence.add(inputs.imu, _covered_motions(inputs))
     premises = evidence.posterior()
     rate = sample_rate(inputs.recording.imu.stamps_ns, inputs.recording.rig.imu.rate_hz)
     return premises and replace(premises, sample_rate=rate, is_complete=True)
+
+
+def with_estimated_noise(inputs: "Inputs", tell: bool = False) -> VisionSource:
+    """The source with the noise that its relative poses show along the whole recording, where none
+    was stated; `tell` logs it."""
+    source = inputs.source
+    if source.std_windows != 0:
+        return source
+    noise = estimate_rotation_noise(inputs.imu, _covered_motions(inputs), inputs.T_b_c)
+    if noise is None:
+        return source
+    rotation_deg, translation = source.std
+    std = rotation_deg * float(np.sqrt(noise.factor)), translation
+    source = replace(source, std=std, std_windows=noise.windows)
+    if tell:
+        _tell_noise(inputs.recording.name, source)
+    return source
+
+
+def _tell_noise(recording: str, source: VisionSource) -> None:
+    _LOG.warning(
+        "note: %s: relative poses of %s are off by %.3f deg, estimated from %d windows, and by "
+        "%g mm + %g %% of their length; --vision-std states other noise",
+        recording,
+        source.file,
+        source.std[0],
+        source.std_windows,
+        1e3 * source.std[1],
+        100.0 * source.std_share,
+    )
+
+
+def _covered_motions(inputs: "Inputs") -> list[RelativePoses]:
+    """Windows that samples cover; where some are missing, what is left speaks for itself."""
+    return [motion for motion in _camera_motions(inputs) if _is_covered(inputs, motion)]
+
+
+def _is_covered(inputs: "Inputs", motion: RelativePoses) -> bool:
+    try:
+        preintegrate(inputs.imu, motion.stamps_ns, np.zeros(3), np.zeros(3))
+    except DatasetError:
+        return False
+    return True
 
 
 def _camera_motions(inputs: "Inputs") -> list[RelativePoses]:
@@ -54,10 +95,3 @@ def _camera_motions(inputs: "Inputs") -> list[RelativePoses]:
         except (DatasetError, MeasurementError):
             continue
     return motions
-
-
-def _add_if_covered(evidence: PremiseEvidence, inputs: "Inputs", motion: RelativePoses) -> None:
-    try:
-        evidence.add(inputs.imu, [motion])
-    except DatasetError:
-        return

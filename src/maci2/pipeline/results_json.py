@@ -14,24 +14,37 @@ from maci2.pipeline.offline import Initialized
 from maci2.pipeline.prepare import Inputs, recalibrated_rig
 from maci2.types import Array
 
-__all__ = ["calibration_errors", "calibration_json", "initialization_json", "stds"]
+__all__ = [
+    "calibration_errors",
+    "calibration_json",
+    "initialization_json",
+    "pose_noise_json",
+    "stds",
+]
 
 
-def initialization_json(initialized: Initialized, stated_offset_s: float = 0.0) -> Record:
+def initialization_json(inputs: Inputs, initialized: Initialized) -> Record:
     """What `maci2 init --json` writes, but for `errors`; biases are the raw sensor's.
 
-    `stated_offset_s`, the rig's own time offset, is included in the estimated one.
+    The rig's own time offset is included in the estimated one.
     """
     window = initialized.window
-    record = initialization_record(initialized.result, stated_offset_s)
-    return record | {"start_ns": window.start_ns, "stamps_ns": window.stamps_ns.tolist()}
+    record = initialization_record(initialized.result, inputs.recording.rig.time_offset_s)
+    record |= {"start_ns": window.start_ns, "stamps_ns": window.stamps_ns.tolist()}
+    return record | pose_noise_json(inputs)
+
+
+def pose_noise_json(inputs: Inputs) -> Record:
+    """How noisy a trajectory's relative poses were taken to be; nothing for other sources."""
+    noise = inputs.source.pose_noise_record()
+    return {} if noise is None else {"relative_pose_noise": noise}
 
 
 def calibration_json(inputs: Inputs, result: CalibrationResult) -> Record:
     """What `maci2 calibrate --json` writes; `T_b_c` is the left camera's own, also where images
     were rectified."""
     rig = inputs.recording.rig
-    record = calibration_record(result, rig.time_offset_s)
+    record = calibration_record(result, rig.time_offset_s) | pose_noise_json(inputs)
     if result.state is None or result.posterior is None:
         return record
     record["T_b_c"] = recalibrated_rig(inputs, result.state.T_b_c).cameras[0].T_b_c.tolist()

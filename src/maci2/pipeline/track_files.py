@@ -12,6 +12,7 @@ import scipy
 from maci2 import __version__
 from maci2.datasets.euroc_writer import truth_csv
 from maci2.files import write_atomically, write_json
+from maci2.pipeline.results_json import pose_noise_json
 from maci2.pipeline.track_recording import TrackedRecording
 from maci2.sensors import GroundTruth
 from maci2.tracking.tracked import TrackedState
@@ -167,4 +168,5 @@ def track_summary(tracked: TrackedRecording) -> dict[str, Any]:
             "vision_per_image": tracked.spent.per_image_ms,
             "smoothing_per_keyframe": tracked.spent.per_keyframe_ms,
         },
+        **pose_noise_json(tracked.inputs),
     }

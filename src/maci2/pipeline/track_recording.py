@@ -29,6 +29,7 @@ from maci2.tracking.calibration_spread import (
 )
 from maci2.tracking.first_window import bias_prior, gauge_prior
 from maci2.tracking.propagation import propagated
+from maci2.tracking.smoothed_slow_errors import smoothed_slow_covariance
 from maci2.tracking.smoother import SmootherConfig
 from maci2.tracking.track import track
 from maci2.tracking.tracked import Track, TrackedState
@@ -152,7 +153,8 @@ def smoothed(
 ) -> Track:
     """The longest continuous part of a causal track, every state smoothed with all measurements.
 
-    Rejected relative poses stay rejected; the causal states are the initial guess.
+    Rejected relative poses stay rejected, and the others are used with the covariances that the
+    causal track has found; its states are the initial guess.
     """
     segments = [state.segment for state in causal.states]
     longest = max(set(segments), key=segments.count)
@@ -161,12 +163,6 @@ def smoothed(
     inside = [k for k, stamp in enumerate(vision.stamps_ns) if int(stamp) in by_stamp]
     keyframes_ns = vision.stamps_ns[inside]
     guess = [by_stamp[int(stamp)] for stamp in keyframes_ns]
-    rejected_ns = {keyframe.stamp_ns for keyframe in causal.keyframes if keyframe.rejected}
-    used = [
-        k
-        for k in range(inside[0], inside[-1])
-        if vision.measured[k] and int(vision.stamps_ns[k + 1]) not in rejected_ns
-    ]
     states = States(
         np.ascontiguousarray([state.T_w_b for state in guess]),
         np.array([state.v_w for state in guess]),
@@ -174,12 +170,7 @@ def smoothed(
         np.array([state.acc_bias for state in guess]),
     )
     border = make_border(T_b_c=inputs.T_b_c, log_scale=causal.log_scale)
-    camera = CameraMotions(
-        np.array(used, dtype=np.int64) - inside[0],
-        vision.Ts_ck_ck1[used],
-        vision.covs_T_ck_ck1[used],
-        config.loss,
-    )
+    camera = _motions(vision, inside[0], inside[-1], causal, config)
     imu = inputs.imu.between(int(keyframes_ns[0]), int(keyframes_ns[-1]))
     priors = (
         gauge_prior(states, border),
@@ -187,11 +178,16 @@ def smoothed(
         config.calibration.prior(inputs.T_b_c, vision.std_scale),
     )
     unknowns = config.calibration.unknowns(vision.std_scale)
-    problem = ChainProblem(imu, keyframes_ns, *walks, unknowns, camera, priors=priors)
+    problem = ChainProblem(
+        imu, keyframes_ns, *walks, unknowns, camera, priors=priors, longest_tie_s=np.inf
+    )
     solution = solve_chain(problem, states, border, ChainConfig())
     border = solution.border
-    spread = causal.slow_spread
-    covs = spread[:, None] * chain_posterior(solution).states * spread
+    posterior = chain_posterior(solution)
+    covs = posterior.states
+    if causal.slow_error_deg > 0.0:
+        unit = smoothed_slow_covariance(solution, posterior, keyframes_ns)
+        covs = covs + np.deg2rad(causal.slow_error_deg) ** 2 * unit
     images_ns = np.array([state.stamp_ns for state in part])
     found: list[TrackedState] = []
     for k, stamp_ns in enumerate(keyframes_ns):
@@ -207,6 +203,25 @@ def smoothed(
                 for j, stamp in enumerate(between_ns)
             ]
     return replace(causal, states=found)
+
+
+def _motions(
+    vision: RelativePoses, first: int, last: int, causal: Track, config: SmootherConfig
+) -> CameraMotions:
+    """Relative poses of keyframes `first` to `last` that the causal track did not reject."""
+    after = {keyframe.stamp_ns: keyframe for keyframe in causal.keyframes}
+    index, covs = [], []
+    for k in np.flatnonzero(vision.measured[first:last]):
+        keyframe = after.get(int(vision.stamps_ns[first + k + 1]))
+        if keyframe is not None and keyframe.rejected:
+            continue
+        known = None if keyframe is None else keyframe.cov_T_ck_ck1
+        index.append(k)
+        covs.append(vision.covs_T_ck_ck1[first + k] if known is None else known)
+    used = np.array(index, dtype=np.int64)
+    return CameraMotions(
+        used, vision.Ts_ck_ck1[first + used], np.array(covs).reshape(-1, 6, 6), config.loss
+    )
 
 
 def _replaced(state: TrackedState, states: States, k: int, cov: np.ndarray) -> TrackedState:

@@ -14,6 +14,7 @@ from maci2.premises.evidence import (
     with_window_samples,
 )
 from maci2.premises.false_alarms import FALSE_ALARM
+from maci2.premises.rotation_noise import RotationNoise, estimate_rotation_noise
 from maci2.premises.sample_rate import SampleRate, sample_rate
 
 __all__ = [
@@ -21,10 +22,12 @@ __all__ = [
     "MOST_MISSING",
     "PremiseEvidence",
     "Premises",
+    "RotationNoise",
     "SampleRate",
     "contradicted_axes",
     "contradictions",
     "contradictions_of_calibration",
+    "estimate_rotation_noise",
     "sample_rate",
     "samples_contradicted",
     "window_premises",

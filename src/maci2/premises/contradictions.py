@@ -21,7 +21,9 @@ from maci2.premises.live_channels import dead_channels
 from maci2.premises.sample_rate import SampleRate
 from maci2.premises.spreads import (
     STD_ACC_BIAS,
+    STD_ACC_DELAY_S,
     STD_ACC_SCALE,
+    STD_DRIFT,
     STD_GYRO_SCALE,
     STD_TIME_OFFSET_S,
 )
@@ -40,9 +42,9 @@ def contradictions(premises: Premises, gravity_norm: float, offset_free: bool) -
     reasons = [*premises.dead_channels, *_rate(premises.sample_rate)]
     if premises.dead_channels:
         return reasons
-    mirrored = _mirrored(premises)
-    if mirrored:
-        return reasons + mirrored
+    unusable = _still_camera(premises) or _mirrored(premises)
+    if unusable:
+        return reasons + unusable
     reasons += _rotation(premises) or _gyro_scale(premises)
     if not offset_free:
         reasons += _time_offset(premises)
@@ -60,10 +62,20 @@ def contradicted_axes(premises: Premises) -> list[str]:
 def contradictions_of_calibration(premises: Premises, offset_free: bool) -> list[str]:
     """Reasons against what a calibration takes as given: axes that are not mirrored, the clock, the
     gyroscope's scale and the sample rate. It asks the extrinsics themselves."""
-    reasons = [*premises.dead_channels, *_rate(premises.sample_rate), *_mirrored(premises)]
+    reasons = [*premises.dead_channels, *_rate(premises.sample_rate)]
+    reasons += _still_camera(premises) or _mirrored(premises)
     if reasons:
         return reasons
     return _gyro_scale(premises) + ([] if offset_free else _time_offset(premises))
+
+
+def _still_camera(premises: Premises) -> list[str]:
+    if not premises.rotation.is_camera_still:
+        return []
+    return [
+        "the camera shows no rotation while the gyroscope does: check that its images are new ones "
+        "and show a scene that stands still, and the gyroscope's unit"
+    ]
 
 
 def _mirrored(premises: Premises) -> list[str]:
@@ -173,7 +185,7 @@ def _axes(premises: Premises) -> list[str]:
 
 
 def _lengths(premises: Premises, gravity_norm: float) -> list[str]:
-    """Gravity's norm, scale and lever arm: the accelerometer's scale before the camera's."""
+    """Gravity's norm and delay of the accelerometer, then scale, lever arm and drift."""
     translation = premises.translation
     assert translation is not None
     std_norm = float(np.hypot(STD_ACC_BIAS, STD_ACC_SCALE * gravity_norm))
@@ -183,13 +195,39 @@ def _lengths(premises: Premises, gravity_norm: float) -> list[str]:
             f"gravity comes out as {translation.gravity_norm:.2f} m/s^2, not "
             f"{gravity_norm:.2f}: check units and scale of the accelerometer"
         ]
+    late = _late_accelerometer(premises)
+    if late:
+        return late
     cov = translation.cov
-    return scale_and_lever_arm(
-        MeasuredLengths(translation.scale, float(cov[0, 0]), translation.p_b_c, cov[1:, 1:]),
-        premises.T_b_c,
-        premises.std_scale,
-        premises.dof,
-    )
+    lengths = MeasuredLengths(translation.scale, float(cov[0, 0]), translation.p_b_c, cov[1:, 1:])
+    wrong = scale_and_lever_arm(lengths, premises.T_b_c, premises.std_scale, premises.dof)
+    return wrong or _drift(premises)
+
+
+def _late_accelerometer(premises: Premises) -> list[str]:
+    errors = premises.motion_errors
+    if errors is None or not _number_far(
+        errors.delay_s, errors.var_delay, STD_ACC_DELAY_S, premises.dof
+    ):
+        return []
+    late = "late" if errors.delay_s > 0.0 else "early"
+    return [
+        f"accelerations fit the camera's motion if the accelerometer is "
+        f"{1e3 * abs(errors.delay_s):.0f} +- {1e3 * np.sqrt(errors.var_delay):.0f} ms {late} "
+        "against gyroscope and camera: check its filter and timestamps, and that positions and "
+        "orientations of the camera are of one time"
+    ]
+
+
+def _drift(premises: Premises) -> list[str]:
+    errors = premises.motion_errors
+    if errors is None or not _far(errors.drift_b, errors.cov_drift_b, STD_DRIFT, premises.dof):
+        return []
+    found = ", ".join(f"{value:.2f}" for value in premises.T_b_c[:3, :3].T @ errors.drift_b)
+    return [
+        f"accelerations fit the camera's motion if that drifts by ({found}) m/s along the camera's "
+        "axes: check what measures it, and that it sees nothing that moves along"
+    ]
 
 
 class MeasuredLengths(NamedTuple):

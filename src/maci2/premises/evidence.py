@@ -10,6 +10,7 @@ from maci2.imu import ImuMeasurements, Rule
 from maci2.imu.rotation_rates import SIGNED_PERMUTATIONS
 from maci2.lie import se3, so3_exp, so3_log
 from maci2.premises.live_channels import dead_channels
+from maci2.premises.motion_errors import MotionErrors, estimate_motion_errors
 from maci2.premises.rotation import (
     RotationEstimate,
     RotationSums,
@@ -78,6 +79,9 @@ class Premises:
 
     acc_bias: SharedBias | None = None
     """Bias that the IMU model left, as all windows show it; None where rotations alone speak."""
+
+    motion_errors: MotionErrors | None = None
+    """Delay of the accelerometer and drift of the camera; None where too few windows speak."""
 
     sample_rate: SampleRate | None = None
 
@@ -160,6 +164,7 @@ class PremiseEvidence:
             axes=SIGNED_PERMUTATIONS[best],
             axes_right=float(probabilities[0]),
             acc_bias=estimate_shared_bias(*constants),
+            motion_errors=estimate_motion_errors(*constants),
         )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import chdtri
 
 from maci2.imu import GAMMA, ImuMeasurements, Rule, preintegrate
 from maci2.lie.stacks import so3_log_stack
@@ -30,6 +31,12 @@ SCALE_WEIGHT = 1.0
 ROUNDS = 3
 """Iterations between rotation and time offset, and between rotation and outliers."""
 
+
+STILL = 0.01
+"""Probability that the noise of a camera that stands still is larger than what is called noise."""
+
+MUCH = 10.0
+"""Times the camera's rates, squared, that the gyroscope shows where the camera is still."""
 
 NOTHING = 1e-9
 """Weight of a window of which no rotation is left, beside weights of 1e4 and more."""
@@ -154,8 +161,8 @@ class RotationEstimate:
     cov: Array
     """(4, 4) of [rotation (left) [rad], time offset [s]], model errors included."""
 
-    excess: float
-    """Variance found over variance stated; 1 where it is less."""
+    variance_ratio: float
+    """Variance found over variance stated."""
 
     gain: float
     """Decrease of chi-square from the stated rotation to this one, in units of the noise that was
@@ -163,6 +170,9 @@ class RotationEstimate:
 
     mirror_ratio: float
     """Log likelihood ratio of a mirrored gyroscope or camera over the best rotation."""
+
+    is_camera_still: bool
+    """The camera shows no rotation beyond its noise where the gyroscope shows much."""
 
     inverse_scale: Array
     """(3,) true rate over the gyroscope's, axis by axis; 1 about axes that motion does not show."""
@@ -180,7 +190,8 @@ def estimate_rotation(sums: RotationSums, R_stated: Array) -> RotationEstimate:
         offset_s = _best_offset_s(total, R)
     dof = max(int(total.dof) - 4, 1)
     misfit = _misfit(total, R, offset_s)
-    excess = max(misfit / dof, 1.0)
+    variance_ratio = misfit / dof
+    excess = max(variance_ratio, 1.0)
     mirror = _best_rotation(total.body_camera, R_stated, -1.0)
     mirror_misfit = _misfit(total, mirror, 0.0)
     # The noise level is unknown: likelihood is a power of the misfit, no better than stated noise.
@@ -189,7 +200,14 @@ def estimate_rotation(sums: RotationSums, R_stated: Array) -> RotationEstimate:
     stated_misfit = _misfit(total, R_stated, _best_offset_s(total, R_stated))
     gain = (stated_misfit - misfit) / excess
     scale = _inverse_scale(sums, R, offset_s, excess)
-    return RotationEstimate(R, offset_s, cov, excess, gain, mirror_ratio, *scale)
+    still = _is_still(total)
+    return RotationEstimate(R, offset_s, cov, variance_ratio, gain, mirror_ratio, still, *scale)
+
+
+def _is_still(total: RotationSums) -> bool:
+    """Whether the camera's rates are noise as stated and the gyroscope's are far more."""
+    body, camera = total.squares[:2].sum(axis=-1)
+    return bool(camera <= chdtri(total.dof, STILL) and body > MUCH * max(camera, total.dof))
 
 
 def _best_rotation(body_camera: Array, R_stated: Array, sign: float) -> Array:

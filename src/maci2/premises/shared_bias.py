@@ -11,9 +11,10 @@ import numpy as np
 
 from maci2.premises.robust_covariance import robust_covariance, shows_scatter
 from maci2.premises.translation import LEAST, A, M, P, TranslationSums
+from maci2.premises.translation import UNKNOWNS as PARTS
 from maci2.types import Array
 
-BIAS, ONE = slice(21, 24), 24
+BIAS, ONE = slice(PARTS, PARTS + 3), PARTS + 3
 """Places of the bias and of the constant behind z."""
 
 
@@ -38,7 +39,7 @@ def estimate_shared_bias(
     are too few windows to say how far off that may be."""
     if not shows_scatter(len(sums.dof), UNKNOWNS):
         return None
-    B, c = np.zeros((25, UNKNOWNS)), np.zeros(25)
+    B, c = np.zeros((ONE + 1, UNKNOWNS)), np.zeros(ONE + 1)
     B[A, 0], B[P, 1:4], B[BIAS, 4:7] = np.eye(3).ravel(), np.eye(3), np.eye(3)
     c[M], c[P], c[ONE] = R_b_c.ravel(), p_b_c, 1.0
     S = sums.shared_bias.sum(axis=0)

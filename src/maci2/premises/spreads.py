@@ -25,6 +25,14 @@ STD_ACC_CLOCK_S = 0.001
 """Delay of an accelerometer against its gyroscope [s]: group delays of the two filters in one chip
 differ by less."""
 
+STD_ACC_DELAY_S = 0.005
+"""Delay of an accelerometer against gyroscope and camera that an initialization bears [s]: as far
+as clocks may be off. Positions of EuRoC's published ground truth are late by twice of it."""
+
+STD_DRIFT = 0.02
+"""Drift of a camera's translations, one axis of the camera [m/s]: 95 % bound from MH_01, V2_03 and
+rooms 1, 3 and 5."""
+
 LEVER_ARM_STD = 1.0
 """Prior of the extrinsic translation [m]: a camera sits within a metre or so of its IMU. It
 matters only where the motion says nothing about the translation."""

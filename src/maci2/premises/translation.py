@@ -5,9 +5,10 @@ In the first body frame of a window, with rotations R_k from the gyroscope, a re
     R_k (M t_k + (I - gamma_k) p) = dt_k (v_0 + g tau_k) + what the accelerometer adds,
 
 linear in M = R_b_c (times the scale), in the lever arm p and in a matrix A on the accelerometer's
-readings. Velocity, gravity and biases belong to the window and are eliminated. What remains is a
-quadratic form in z = [M, p, A]: windows add up, and any scale, rotation, mirroring or exchange of
-axes has its chi-square from the same sums.
+readings, in a drift of the camera's translations and in a delay of the accelerometer. Velocity,
+gravity and biases belong to the window and are eliminated. What remains is a quadratic form in
+z = [M, p, A, drift, delay]: windows add up, and any scale, rotation, mirroring or exchange of axes
+has its chi-square from the same sums.
 """
 
 from dataclasses import dataclass, replace
@@ -22,11 +23,17 @@ from maci2.premises.robust_covariance import robust_covariance
 from maci2.premises.robust_weights import cauchy_weights, inliers
 from maci2.premises.runs import Run
 from maci2.premises.spreads import LEVER_ARM_STD
-from maci2.types import Array
+from maci2.types import NS, Array, Stamps
 
-UNKNOWNS = 21
-M, P, A = slice(0, 9), slice(9, 12), slice(12, 21)
-"""Parts of z; matrices row by row."""
+UNKNOWNS = 25
+M, P, A, DRIFT, DELAY = slice(0, 9), slice(9, 12), slice(12, 21), slice(21, 24), slice(24, 25)
+"""Parts of z; matrices row by row, the drift in the body's axes [m/s], the delay [s]."""
+
+READINGS = 10
+"""Ways in which readings of the accelerometer enter: nine of A, and their change with time."""
+
+DELAY_S = 0.01
+"""Time before and after a reading over which its change is taken [s]."""
 
 V, G, BA, BG = slice(0, 3), slice(3, 6), slice(6, 9), slice(9, 12)
 """Unknowns of a window."""
@@ -46,10 +53,10 @@ class TranslationSums(NamedTuple):
     """Chi-square z' S z of the translations, one block for each of B windows or more."""
 
     S: Array
-    """(B, 21, 21)"""
+    """(B, 25, 25)"""
 
     gravity: Array
-    """(B, 21, 21) sum over windows of gravity's squared norm as a quadratic form of z: windows have
+    """(B, 25, 25) sum over windows of gravity's squared norm as a quadratic form of z: windows have
     body frames of their own, so their gravities cannot be added as vectors."""
 
     windows: Array
@@ -59,7 +66,7 @@ class TranslationSums(NamedTuple):
     """(B,) numbers measured and priors, less unknowns of the windows."""
 
     shared_bias: Array
-    """(B, 25, 25) chi-square with one accelerometer bias for all windows and no prior of it, a
+    """(B, 29, 29) chi-square with one accelerometer bias for all windows and no prior of it, a
     quadratic form of [z, bias, 1] (`shared_bias`)."""
 
 
@@ -72,7 +79,7 @@ def translation_sums(
     """
     mean_bias = np.average(biases, axis=0, weights=std_bias**-2.0)
     pre = preintegrate(imu, run.stamps_ns, mean_bias, imu.bias_prior.mean_acc, rule)
-    Z, N = _rows(run, pre, *_by_axes(imu, run, mean_bias, rule), T_b_c)
+    Z, N = _rows(run, pre, *_by_readings(imu, run, mean_bias, rule), T_b_c)
     variance = run.covs_T_ck_ck1[..., :3, :3] + run.stacked(pre.cov[:, ALPHA, ALPHA])
     weights = np.where(run.measured, 3.0 / np.trace(variance, axis1=2, axis2=3), 0.0)
     information = np.zeros((len(weights), 12))
@@ -89,14 +96,14 @@ def translation_sums(
 
 
 def _eliminated(Z: Array, N: Array, weights: Array, information: Array) -> tuple[Array, Array]:
-    """(W, 21, 21) chi-square in z without the windows' unknowns, which are (W, 12, 21) times z."""
-    NN = np.einsum("wm,wmij,wmik->wjk", weights, N, N, optimize=True)
-    own = range(N.shape[3])
-    NN[:, own, own] += information + LEAST
-    NZ = np.einsum("wm,wmij,wmik->wjk", weights, N, Z, optimize=True)
+    """(W, 25, 25) chi-square in z without the windows' unknowns, which are (W, 12, 25) times z."""
+    own = N.shape[3]
+    rows = np.concatenate([N, Z], axis=3).reshape(len(N), -1, own + Z.shape[3])
+    products = np.swapaxes(rows * np.repeat(weights, 3, axis=1)[:, :, None], 1, 2) @ rows
+    NN, NZ = products[:, :own, :own], products[:, :own, own:]
+    NN[:, range(own), range(own)] += information + LEAST
     by_z = -np.linalg.solve(NN, NZ)
-    S = np.einsum("wm,wmij,wmik->wjk", weights, Z, Z, optimize=True) + np.swapaxes(NZ, 1, 2) @ by_z
-    return symmetrize(S), by_z
+    return symmetrize(products[:, own:, own:] + np.swapaxes(NZ, 1, 2) @ by_z), by_z
 
 
 def _without_outliers(
@@ -119,7 +126,7 @@ def _without_outliers(
 def _rows(
     run: Run, pre: Preintegrated, alpha: Array, beta: Array, T_b_c: Array
 ) -> tuple[Array, Array]:
-    """(W, m, 3, 21) derivatives by z and (W, m, 3, 12) by what belongs to the window."""
+    """(W, m, 3, 25) derivatives by z and (W, m, 3, 12) by what belongs to the window."""
     W, m = run.measured.shape
     dts, gammas = run.stacked(pre.dt), run.stacked(pre.gamma)
     by_acc, by_gyro = run.stacked(pre.D_ba), run.stacked(pre.D_bg)
@@ -128,14 +135,17 @@ def _rows(
     betas = run.stacked(pre.beta)
     Z, N = np.zeros((W, m, 3, UNKNOWNS)), np.zeros((W, m, 3, 12))
     R, tau = np.broadcast_to(np.eye(3), (W, 3, 3)), np.zeros((W, 1, 1))
-    gained, gained_ba, gained_bg = np.zeros((W, 3, 9)), np.zeros((W, 3, 3)), np.zeros((W, 3, 3))
+    gained = np.zeros((W, 3, READINGS))
+    gained_ba, gained_bg = np.zeros((W, 3, 3)), np.zeros((W, 3, 3))
     # How far an error of the gyroscope bias has rotated the body at keyframe k.
     rotated = np.zeros((W, 3, 3))
     for k in range(m):
         dt, gamma = dts[:, k, None, None], gammas[:, k]
         Z[:, k, :, M] = (R[:, :, :, None] * t[:, k, None, None, :]).reshape(W, 3, 9)
         Z[:, k, :, P] = R - R @ gamma
-        Z[:, k, :, A] = -dt * gained - R @ alpha[:, k]
+        Z[:, k, :, DRIFT] = -dt * R
+        by_readings = -dt * gained - R @ alpha[:, k]
+        Z[:, k, :, A], Z[:, k, :, DELAY] = by_readings[..., :9], by_readings[..., 9:]
         N[:, k, :, V] = -dt * np.eye(3)
         N[:, k, :, G] = -dt * (tau + 0.5 * dt) * np.eye(3)
         N[:, k, :, BA] = -dt * gained_ba - R @ by_acc[:, k, ALPHA]
@@ -149,11 +159,12 @@ def _rows(
     return Z, N
 
 
-def _by_axes(imu: ImuMeasurements, run: Run, bias: Array, rule: Rule) -> tuple[Array, Array]:
-    """(W, m, 3, 9) alpha and beta if reading j of the accelerometer were felt along axis i of the
-    body, for all (i, j): those of any matrix on the readings are sums of these."""
+def _by_readings(imu: ImuMeasurements, run: Run, bias: Array, rule: Rule) -> tuple[Array, Array]:
+    """(W, m, 3, 10) alpha and beta if reading j of the accelerometer were felt along axis i of the
+    body, for all (i, j): those of any matrix on the readings are sums of these. The last one is of
+    the readings' change with time."""
     steps = run.measured.size
-    alpha, beta = np.empty((steps, 3, 9)), np.empty((steps, 3, 9))
+    alpha, beta = np.empty((steps, 3, READINGS)), np.empty((steps, 3, READINGS))
     readings = imu.acc - imu.bias_prior.mean_acc
     for i in range(3):
         for j in range(3):
@@ -161,7 +172,21 @@ def _by_axes(imu: ImuMeasurements, run: Run, bias: Array, rule: Rule) -> tuple[A
             acc[:, i] = readings[:, j]
             pre = preintegrate(replace(imu, acc=acc), run.stamps_ns, bias, np.zeros(3), rule)
             alpha[:, :, 3 * i + j], beta[:, :, 3 * i + j] = pre.alpha, pre.beta
+    changes = replace(imu, acc=_change_with_time(imu.stamps_ns, readings))
+    pre = preintegrate(changes, run.stamps_ns, bias, np.zeros(3), rule)
+    alpha[:, :, 9], beta[:, :, 9] = pre.alpha, pre.beta
     return run.stacked(alpha), run.stacked(beta)
+
+
+def _change_with_time(stamps_ns: Stamps, readings: Array) -> Array:
+    """(n, 3) derivative of readings; one-sided where they end.
+
+    Interpolated: timestamps jitter, and steps of unlike length would let vibration pass.
+    """
+    t = (stamps_ns - stamps_ns[0]) / NS
+    earlier, later = np.maximum(t - DELAY_S, 0.0), np.minimum(t + DELAY_S, t[-1])
+    changes = [np.interp(later, t, axis) - np.interp(earlier, t, axis) for axis in readings.T]
+    return np.ascontiguousarray(np.array(changes).T / (later - earlier)[:, None])
 
 
 @dataclass(frozen=True)
@@ -199,7 +224,7 @@ def estimate_translation(
     S = sums.S.sum(axis=0)
     fit = _fitted(S, R_b_c, p_b_c, std_lever, axes)
     dof = int(sums.dof.sum())
-    excess = max(fit.least / max(dof, 1), 1.0)
+    excess = max(float(fit.least) / max(dof, 1), 1.0)
     cov = robust_covariance(fit.information, sums.S @ fit.z @ fit.B, excess)
     inverse_scale = fit.q[0] if abs(fit.q[0]) > 1e-6 else 1e-6
     # d(scale) = -scale^2 d(1 / scale)
@@ -211,7 +236,7 @@ def estimate_translation(
         change @ cov @ change,
         norm,
         std_norm,
-        fit.misfit,
+        float(fit.misfit),
         dof,
     )
 
@@ -220,9 +245,7 @@ def translation_misfits(
     sums: TranslationSums, R_b_c: Array, p_b_c: Array, std_lever: float, many_axes: Array
 ) -> Array:
     """(n,) least chi-square for each of (n, 3, 3) matrices on the accelerometer's readings."""
-    S = sums.S.sum(axis=0)
-    fits = (_fitted(S, R_b_c, p_b_c, std_lever, axes) for axes in many_axes)
-    return np.array([fit.misfit for fit in fits])
+    return _fitted(sums.S.sum(axis=0), R_b_c, p_b_c, std_lever, many_axes).misfit
 
 
 def _gravity_norm(sums: TranslationSums, z: Array) -> tuple[float, float]:
@@ -234,7 +257,8 @@ def _gravity_norm(sums: TranslationSums, z: Array) -> tuple[float, float]:
 
 
 class _Fit(NamedTuple):
-    """z = B q + c at the least chi-square, q = [1 / scale, what the lever arm is off by]."""
+    """z = B q + c at the least chi-square, q = [1 / scale, what the lever arm is off by]; of one
+    matrix on the readings or, with a first axis more, of each of many."""
 
     z: Array
     q: Array
@@ -242,24 +266,27 @@ class _Fit(NamedTuple):
     information: Array
     """(4, 4) of q, its prior included."""
 
-    least: float
+    least: Array
     """Chi-square, of the prior too."""
 
     @property
-    def misfit(self) -> float:
+    def misfit(self) -> Array:
         """Least chi-square with a positive scale: it is a parabola in 1 / scale, and zero is where
         that ends."""
-        behind = min(self.q[0], 0.0) ** 2 / float(np.linalg.inv(self.information)[0, 0])
-        return self.least + behind
+        behind = np.minimum(self.q[..., 0], 0.0) ** 2 / np.linalg.inv(self.information)[..., 0, 0]
+        return np.asarray(self.least + behind)
 
 
 def _fitted(S: Array, R_b_c: Array, p_b_c: Array, std_lever: float, axes: Array) -> _Fit:
-    """Scale and lever arm at the least chi-square of z' S z and their prior."""
-    B, c = np.zeros((UNKNOWNS, 4)), np.zeros(UNKNOWNS)
-    B[A, 0], B[P, 1:4] = axes.ravel(), np.eye(3)
+    """Scale and lever arm at the least chi-square of z' S z and their prior, for (3, 3) or
+    (n, 3, 3) axes."""
+    B, c = np.zeros((*axes.shape[:-2], UNKNOWNS, 4)), np.zeros(UNKNOWNS)
+    B[..., A, 0], B[..., P, 1:4] = axes.reshape(*axes.shape[:-2], 9), np.eye(3)
     c[M], c[P] = R_b_c.ravel(), p_b_c
     prior: Array = np.diag([LEAST, *[std_lever**-2.0] * 3]).astype(np.float64)
-    information = B.T @ S @ B + prior
-    q = np.asarray(np.linalg.solve(information, -B.T @ S @ c), dtype=np.float64)
-    z = B @ q + c
-    return _Fit(z, q, B, information, float(z @ S @ z + q @ prior @ q))
+    by_q = np.swapaxes(B, -1, -2) @ S
+    information = by_q @ B + prior
+    q = np.asarray(np.linalg.solve(information, -(by_q @ c)[..., None])[..., 0], np.float64)
+    z = (B @ q[..., None])[..., 0] + c
+    least = (z @ S * z).sum(axis=-1) + (q @ prior * q).sum(axis=-1)
+    return _Fit(z, q, B, information, np.asarray(least))

@@ -59,7 +59,7 @@ class InitializedRecording:
 
     def to_dict(self) -> Record:
         """The record that `maci2 init --json` writes."""
-        record = initialization_json(self.initialized, self.inputs.recording.rig.time_offset_s)
+        record = initialization_json(self.inputs, self.initialized)
         if self.errors is not None:
             record["errors"] = dict(self.errors.as_dict())
         return record

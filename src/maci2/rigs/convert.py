@@ -1,6 +1,5 @@
 """Conversion of one tool's calibration to another's; the tool is recognized from the file."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, get_args
@@ -8,6 +7,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from maci2.errors import CalibrationError, OptionError
+from maci2.files import read_json
 from maci2.rigs import openvins, orbslam3, vins_fusion
 from maci2.rigs.basalt import read_basalt
 from maci2.rigs.camodocal import read_camera_file
@@ -148,13 +148,13 @@ def _file_in(folder: Path) -> Path:
 
 
 def _read_biases(path: Path) -> tuple[Array, Array]:
+    record = read_json(path, "biases of init or calibrate", error=OptionError)
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
         gyro, acc = (np.array(record[key], dtype=float) for key in ("gyro_bias", "acc_bias"))
-    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise OptionError(
-            f"--biases {path}: {type(error).__name__} {error}; needed the JSON that maci2 init or "
-            "calibrate writes, with gyro_bias and acc_bias."
+            f"--biases {path}: has no gyro_bias and acc_bias of numbers; needed the JSON that "
+            "maci2 init or calibrate writes."
         ) from error
     if gyro.shape != (3,) or acc.shape != (3,) or not np.isfinite([gyro, acc]).all():
         raise OptionError(f"--biases {path}: gyro_bias and acc_bias need three numbers each.")

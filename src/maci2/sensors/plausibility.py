@@ -23,6 +23,9 @@ MAX_RATE = 15.0
 COHERENT = 0.6
 """Rotated back to one frame, forces add up to gravity: mean and single norms agree to this part."""
 
+BURSTS = 0.01
+"""Share of steps that are gaps from which on they belong to packets, not to losses."""
+
 IN_DEGREES = "the gyroscope is in deg/s"
 DISAGREE = "gyroscope and accelerometer disagree"
 
@@ -78,6 +81,9 @@ def require_plausible(samples: ImuSamples) -> None:
 def graded_imu_faults(samples: ImuSamples) -> list[ImuFault]:
     """What is wrong with the samples, and which of it makes them useless."""
     faults = _dead_channels(samples)
+    bursts = _bursts(samples)
+    if bursts is not None:
+        return [*faults, bursts]  # nothing can be integrated, so nothing else is known
     forces = average_forces(samples)
     gyro_fault = _gyro_fault(samples, forces)
     # Forces are rotated back with the gyroscope, so they are judged only when it is sound.
@@ -147,6 +153,24 @@ def _gravity_fault(source: str, forces: Forces) -> ImuFault | None:
             f"stationary, {needed}. Check its range setting, scale factor and units."
         )
     return ImuFault(text, serious=True, name=name)
+
+
+def _bursts(samples: ImuSamples) -> ImuFault | None:
+    """Timestamps of the arrival of packets: most steps are short, and some hold all the time."""
+    steps_s = np.diff(samples.stamps_ns) / NS
+    if len(steps_s) < 2 or steps_s.mean() < 2.0 * np.median(steps_s):
+        return None
+    long = len(gaps(samples.stamps_ns))
+    if long < BURSTS * len(steps_s):
+        return None
+    text = (
+        f"{samples.source}: IMU timestamps come in bursts: half of the steps are "
+        f"{1e3 * np.median(steps_s):.2g} ms or less, their mean is {1e3 * steps_s.mean():.2g} ms; "
+        f"needed one step from sample to sample. They look like arrival times of packets of "
+        f"{len(steps_s) / long:.0f} samples: use the sensor's own timestamps, or spread each "
+        "packet evenly."
+    )
+    return ImuFault(text, serious=True, name="timestamps come in bursts")
 
 
 def _gap_faults(samples: ImuSamples) -> list[ImuFault]:

@@ -7,10 +7,23 @@ from maci2.chain.chain_state import BORDER, STATE
 from maci2.estimation import InitResult
 from maci2.imu import BiasPrior
 from maci2.lie import so3_exp
-from maci2.types import GRAVITY_NORM, Array, Mat4, Vec3
+from maci2.types import GRAVITY_NORM, NS, Array, Mat4, Stamps, Vec3
+
+WINDOW_S = 2.5
+"""Length of the window that tracking starts from."""
 
 GAUGE_STD = (1e-4, 1e-4)
 """Prior of the first body's position [m] and heading [rad]: far below what is measured."""
+
+
+def window_start(keyframes_ns: Stamps, last: int) -> int | None:
+    """First keyframe of the window that ends at keyframe `last`; None before there is one."""
+    first = int(np.searchsorted(keyframes_ns, keyframes_ns[last] - round(WINDOW_S * NS)))
+    shortest_ns = 0.9 * WINDOW_S * NS
+    if first > 0 and keyframes_ns[last] - keyframes_ns[first] <= shortest_ns:
+        first -= 1  # keyframes that do not divide the window: rather one more than none at all
+    long_enough = keyframes_ns[last] - keyframes_ns[first] > shortest_ns
+    return first if long_enough and last - first >= 4 else None
 
 
 def world_states(result: InitResult, T_b_c: Mat4) -> tuple[States, Border]:

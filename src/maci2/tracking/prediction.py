@@ -45,7 +45,8 @@ class Prediction(NamedTuple):
         """A measured relative pose against the predicted one."""
         scaled = T_ck_ck1.copy()
         scaled[:3, 3] *= np.exp(self.log_scale)
-        return Innovation(np.asarray(se3_log(scaled @ se3_inv(self.T_ck_ck1))), self.cov)
+        r = np.asarray(se3_log(scaled @ se3_inv(self.T_ck_ck1)))
+        return Innovation(r, self.cov, self.dt)
 
 
 def predict(

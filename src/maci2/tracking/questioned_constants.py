@@ -33,6 +33,8 @@ class QuestionedConstants:
         if not self._premises.asks_for(window):
             return
         first_ns, last_ns = int(window.stamps_ns[0]), int(window.stamps_ns[-1])
+        if first_ns < imu.stamps_ns[0] or last_ns > imu.stamps_ns[-1]:
+            return
         inside = imu.between(first_ns, last_ns)
         dead = dead_channels(inside)
         if dead:

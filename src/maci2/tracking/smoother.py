@@ -120,7 +120,13 @@ class FixedLagSmoother:
             measured, vision.Ts_ck_ck1[measured], vision.covs_T_ck_ck1[measured], self.config.loss
         )
         self._problem = ChainProblem(
-            imu, state.stamps_ns, *self._walks, unknowns, camera, priors=tuple(priors)
+            imu,
+            state.stamps_ns,
+            *self._walks,
+            unknowns,
+            camera,
+            priors=tuple(priors),
+            longest_tie_s=np.inf,
         )
         self._solve(states, border)
         self._slow.begin(imu, vision, self.solution)
@@ -133,9 +139,9 @@ class FixedLagSmoother:
         T_ck_ck1: Mat4 | None,
         cov_T_ck_ck1: Mat6 | None,
         still: bool = False,
-    ) -> None:
+    ) -> Mat6 | None:
         """Append a keyframe and smooth; without a relative pose from the keyframe before, the IMU
-        alone ties the two.
+        alone ties the two. Returns the covariance that the relative pose is used with.
 
         `imu` covers the window and the new keyframe. `still` says that the device stands still:
         it has no velocity, and its relative poses show nothing of the noise in motion. The
@@ -145,19 +151,16 @@ class FixedLagSmoother:
         problem, solution = self._current()
         states, prediction = solution.states, self._predicted(imu, stamp_ns)
         k = len(problem.stamps_ns) - 1
-        camera, priors = problem.camera, problem.priors
+        camera, priors, cov = problem.camera, problem.priors, None
         if T_ck_ck1 is not None and cov_T_ck_ck1 is not None:
-            cov = self.stated(cov_T_ck_ck1)
+            cov, difference = cov_T_ck_ck1, prediction.innovation(T_ck_ck1)
+            if self.config.adapt_visual_noise:
+                cov = self._noise.explaining(difference, cov)
             if not still:
-                self._noise.observe(prediction.innovation(T_ck_ck1), cov_T_ck_ck1)
+                self._noise.observe(difference, cov_T_ck_ck1)
             self._slow.follow(prediction, T_ck_ck1, cov)
             assert camera is not None
-            camera = replace(
-                camera,
-                index=np.append(camera.index, k),
-                Ts_ck_ck1=np.concatenate([camera.Ts_ck_ck1, T_ck_ck1[None]]),
-                covs=np.concatenate([camera.covs, cov[None]]),
-            )
+            camera = camera.followed_by(k, T_ck_ck1, cov)
         else:
             self._slow.follow(prediction)
         if still:
@@ -174,6 +177,7 @@ class FixedLagSmoother:
         self._solve(States(*extended), solution.border)
         self._slow.observe(stamp_ns, *self.latest)
         self._forget()
+        return cov
 
     def innovation(
         self, imu: ImuMeasurements, stamp_ns: int, T_ck_ck1: Mat4, cov_T_ck_ck1: Mat6
@@ -188,6 +192,12 @@ class FixedLagSmoother:
         if not self.config.adapt_visual_noise:
             return cov_T_ck_ck1
         return self._noise.covariance(cov_T_ck_ck1)
+
+    @property
+    def is_contradicted(self) -> bool:
+        """Whether relative poses keep to one side of what is predicted, as no noise of theirs
+        does: a bias has jumped, say."""
+        return self._noise.is_one_sided
 
     def _predicted(self, imu: ImuMeasurements, stamp_ns: int) -> Prediction:
         """The next keyframe as the IMU predicts it, computed once however often it is asked for."""

@@ -8,7 +8,7 @@ from maci2.errors import DatasetError, MeasurementError
 from maci2.estimation import InitResult, SolverConfig, initialize
 from maci2.estimation.motion_choice import WINDOW, MotionChoice, choose_motions
 from maci2.imu import ImuMeasurements
-from maci2.tracking.first_window import world_states
+from maci2.tracking.first_window import WINDOW_S, window_start, world_states
 from maci2.tracking.propagation import propagated
 from maci2.tracking.questioned_constants import QuestionedConstants
 from maci2.tracking.smoother import FixedLagSmoother, SmootherConfig
@@ -16,9 +16,6 @@ from maci2.tracking.tracked import Health, Keyframe, Origin, Track, TrackedState
 from maci2.tracking.zero_motion import STILL_CHI2, at_rest, is_quiet, is_still
 from maci2.types import NS, Array, Mat4, Stamps
 from maci2.vision import RelativePoses
-
-WINDOW_S = 2.5
-"""Length of the window that tracking starts from."""
 
 BRIDGING_AFTER_S = 1.0
 """A state farther than this from the last relative pose is carried by the IMU alone, even if no
@@ -58,6 +55,7 @@ class Tracker:
         self.slow_spread = np.ones(STATE)  # of the last state that was asked for
         self.slow_error_deg = 0.0
         self.not_started = ""  # why the last window that was tried was not good enough
+        self.contradicted_ns: dict[int, int] = {}  # segment -> when its state was found wrong
         self.constants = QuestionedConstants(T_b_c, self._solver.gravity_norm)
         self._measured_ns = 0
         self._started_ns = 0
@@ -80,7 +78,7 @@ class Tracker:
             return
         doubted = self.doubtful and first is not None and int(stamps_ns[first]) >= self._started_ns
         waiting = self.smoother is None or doubted
-        if waiting and first is not None and _try_start(self, imu, decided.vision):
+        if waiting and first is not None and self.start(imu, decided.vision):
             return
         if self.smoother is None:
             return
@@ -90,7 +88,7 @@ class Tracker:
             window = decided.vision
             motion = window.part(len(window) - 2, len(window) - 1)
             self.add(recent, motion, reason or motion.reasons[0], bool(decided.second[-1]))
-        except DatasetError as error:
+        except (DatasetError, MeasurementError) as error:
             self.stop(stamp_ns, str(error))
 
     def _decided(
@@ -108,6 +106,7 @@ class Tracker:
     def start(self, imu: ImuMeasurements, vision: RelativePoses) -> bool:
         """Initialize on a window; True where its verdict is good enough to go on from."""
         try:
+            imu = imu.between(int(vision.stamps_ns[0]), int(vision.stamps_ns[-1]))
             result = initialize(imu, vision, self._T_b_c, self._solver)
         except (DatasetError, MeasurementError) as error:
             self.not_started = str(error)
@@ -115,6 +114,8 @@ class Tracker:
         if result.state is None or result.verdict.status != "ok":
             self.not_started = "; ".join(result.verdict.reasons)
             return False
+        if self.smoother is not None:  # that of a state in doubt
+            self.contradicted_ns.setdefault(self.segment, int(vision.stamps_ns[-1]))
         smoother = FixedLagSmoother(self._T_b_c, *self._walks, self._config)
         smoother.start(imu, vision, result)
         self.smoother = smoother
@@ -143,16 +144,21 @@ class Tracker:
         stamp_ns = int(motion.stamps_ns[1])
         T_ck_ck1, cov = motion.Ts_ck_ck1[0], motion.covs_T_ck_ck1[0]
         chi2 = self.smoother.innovation(imu, stamp_ns, T_ck_ck1, self.smoother.stated(cov))
-        rejected = chi2 > REJECT_ABOVE
+        rejected, used = chi2 > REJECT_ABOVE, None
         if rejected:
             self._rejected_in_a_row += 1
             self.smoother.add(imu, stamp_ns, None, None)
             reason = f"contradicts the IMU: chi-square {chi2:.0f} per degree of freedom"
         else:
             self._rejected_in_a_row = 0
-            self._measured_ns = stamp_ns
-            self.smoother.add(imu, stamp_ns, T_ck_ck1, cov, self._stands_still(imu, motion))
-        self.keyframes.append(Keyframe(stamp_ns, chi2, rejected, reason, second_motion))
+            still = self._stands_still(imu, motion)
+            used = self.smoother.add(imu, stamp_ns, T_ck_ck1, cov, still)
+            if self.smoother.is_contradicted:
+                self.contradicted_ns.setdefault(self.segment, stamp_ns)
+                reason = "relative poses keep to one side of what the IMU predicts"
+            else:
+                self._measured_ns = stamp_ns
+        self.keyframes.append(Keyframe(stamp_ns, chi2, rejected, reason, second_motion, used))
 
     def bridge(self, imu: ImuMeasurements, stamp_ns: int, reason: str) -> None:
         """A keyframe that the IMU alone ties to the one before it."""
@@ -185,8 +191,10 @@ class Tracker:
 
     @property
     def doubtful(self) -> bool:
-        """So many relative poses in a row were rejected that the state may be the wrong one."""
-        return self._rejected_in_a_row >= RESTART_AFTER
+        """So many relative poses in a row were rejected, or lie to one side of what is predicted,
+        that the state may be the wrong one."""
+        contradicted = self.smoother is not None and self.smoother.is_contradicted
+        return contradicted or self._rejected_in_a_row >= RESTART_AFTER
 
     def states_at(self, imu: ImuMeasurements, stamps_ns: Stamps) -> list[TrackedState]:
         """States at timestamps since the last keyframe, carried by the IMU."""
@@ -281,19 +289,5 @@ def track(
         tracker.slow_spread,
         tuple(tracker.origins),
         tracker.constants.reasons,
+        tuple(tracker.contradicted_ns.values()),
     )
-
-
-def window_start(keyframes_ns: Stamps, last: int) -> int | None:
-    """First keyframe of the window that ends at keyframe `last`; None before there is one."""
-    first = int(np.searchsorted(keyframes_ns, keyframes_ns[last] - round(WINDOW_S * NS)))
-    shortest_ns = 0.9 * WINDOW_S * NS
-    if first > 0 and keyframes_ns[last] - keyframes_ns[first] <= shortest_ns:
-        first -= 1  # keyframes that do not divide the window: rather one more than none at all
-    long_enough = keyframes_ns[last] - keyframes_ns[first] > shortest_ns
-    return first if long_enough and last - first >= 4 else None
-
-
-def _try_start(tracker: Tracker, imu: ImuMeasurements, window: RelativePoses) -> bool:
-    start_ns, end_ns = int(window.stamps_ns[0]), int(window.stamps_ns[-1])
-    return tracker.start(imu.between(start_ns, end_ns), window)

@@ -8,7 +8,7 @@ import numpy as np
 from maci2.estimation import InitResult, Verdict
 from maci2.field_docs import document_fields
 from maci2.premises import MOST_MISSING
-from maci2.types import Array, Mat4, Vec3
+from maci2.types import Array, Mat4, Mat6, Vec3
 
 Health = Literal["initializing", "tracking", "bridging", "lost"]
 
@@ -55,6 +55,10 @@ class Keyframe:
     second_motion: bool = False
     """Whether the IMU chose the motion of fewer matches."""
 
+    cov_T_ck_ck1: Mat6 | None = None
+    """(6, 6) covariance that the relative pose was used with: as stated, with what innovations
+    have shown; None where it was not used."""
+
 
 @dataclass(frozen=True)
 class Origin:
@@ -90,12 +94,23 @@ class Track:
     """What the whole recording says against stated constants (extrinsics, scale, clock, units);
     empty where they hold. With them wrong, errors are larger than the covariances say."""
 
+    contradicted_ns: tuple[int, ...] = ()
+    """When relative poses and IMU were found to contradict each other for so long that the state
+    was forgotten: a bias that has jumped, images that show a thing which moves along."""
+
     @property
     def verdict(self) -> Verdict:
         """Whether the track may be used: `ok`, or `weak` with reasons, where stated constants do
-        not hold or a third of the states is lost."""
+        not hold, states were found wrong in flight or a third of them is lost."""
         lost = sum(state.health == "lost" for state in self.states)
         reasons = self.reasons
+        if self.contradicted_ns:
+            times = ", ".join(str(stamp_ns) for stamp_ns in self.contradicted_ns[:3])
+            reasons += (
+                f"relative poses and IMU contradicted each other {len(self.contradicted_ns)} times "
+                f"(found at timestamp {times} ns): states some seconds before are farther off than "
+                "they say",
+            )
         if lost >= MOST_MISSING * max(len(self.states), 1):
             reasons += (
                 f"{lost} of {len(self.states)} states are lost: no relative pose was measured for "

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from maci2.gaussian import square_root_information
+from maci2.gaussian import nees, square_root_information
 from maci2.types import Array, Mat6
 
 POSES = 3
@@ -36,6 +36,18 @@ PRECISION = 1e-3
 CHANCE_SIGMAS = 3.0
 """Standard deviations of the mean square by which it must exceed its expectation."""
 
+BELIEVED_CHI2 = 16.81
+"""Chi-square of six numbers that one in a hundred exceeds: beyond it noise as known does not
+explain an innovation, and that pose alone is given as much more as does."""
+
+ONE_SIDED = ((5, 7.0), (10, 4.5), (20, 3.9), (40, 2.8))
+"""Numbers of innovations that are averaged, and standard deviations of their mean beyond which it
+is no chance: noise has both signs, a bias that has jumped has one. Sound recordings reach two
+thirds of it (docs/research/tracking.md)."""
+
+SLOW_RATES = np.repeat([0.01, np.deg2rad(0.1)], 3)
+"""(6,) speed [m/s] and rate [rad/s] of slow errors of vision, which are one-sided for seconds."""
+
 
 class VisualNoise:
     """Noise that the covariances of relative poses do not state, one keyframe late.
@@ -48,28 +60,65 @@ class VisualNoise:
     def __init__(self) -> None:
         self._squares: deque[Array] = deque(maxlen=POSES)
         self._lasting = (_LastingVariance(slice(0, 3)), _LastingVariance(slice(3, 6)))
-
-    @property
-    def factor(self) -> float:
-        """Median square of the whitened innovations over its expectation."""
-        if len(self._squares) < POSES:
-            return 1.0
-        ratio = float(np.median(np.concatenate(self._squares))) / MEDIAN_CHI2
-        return min(ratio, LARGEST_FACTOR) if ratio > BY_CHANCE else 1.0
+        self._recent: deque[tuple[Array, Array]] = deque(maxlen=ONE_SIDED[-1][0])
+        self.factor = 1.0  # median square of the whitened innovations over its expectation
 
     def covariance(self, stated: Mat6) -> Mat6:
         """(6, 6) of a relative pose, with what its predecessors have shown."""
+        return self.factor * (stated + self._more)
+
+    @property
+    def _more(self) -> Mat6:
+        """(6, 6) that lasts beyond what is stated."""
         rho, phi = (lasting.variance for lasting in self._lasting)
-        return self.factor * (stated + np.diag([rho] * 3 + [phi] * 3))
+        return np.diag([rho, rho, rho, phi, phi, phi])
+
+    def explaining(self, difference: "Innovation", stated: Mat6) -> Mat6:
+        """(6, 6) of a relative pose, wide enough for its own innovation.
+
+        A pose that contradicts the IMU by more than chance allows is wrong by an amount that its
+        covariance does not know; a state that followed it would not know it either.
+        """
+        cov = self.covariance(stated)
+        if nees(difference.r, difference.cov + cov) <= BELIEVED_CHI2:
+            return cov
+        root = square_root_information(cov)
+        variances, axes = np.linalg.eigh(root @ difference.cov @ root.T)
+        squares = (axes.T @ (root @ difference.r)) ** 2
+        factor = 1.0
+        # Newton's steps: the sum is convex and falls, so none goes too far.
+        while (excess := float(np.sum(squares / (variances + factor))) - BELIEVED_CHI2) > 0.01:
+            factor += excess / float(np.sum(squares / (variances + factor) ** 2))
+        return factor * cov
 
     def observe(self, difference: "Innovation", stated: Mat6) -> None:
         """Take note of an innovation."""
-        rho, phi = (lasting.variance for lasting in self._lasting)
         known = difference.cov + stated
-        cov = known + np.diag([rho] * 3 + [phi] * 3)
-        self._squares.append((square_root_information(cov) @ difference.r) ** 2)
+        self._recent.append((difference.r / difference.dt, np.diag(known) / difference.dt**2))
+        root = square_root_information(known + self._more)
+        self._squares.append((root @ difference.r) ** 2)
+        if len(self._squares) == POSES:
+            ratio = float(np.median(np.concatenate(self._squares))) / MEDIAN_CHI2
+            self.factor = min(ratio, LARGEST_FACTOR) if ratio > BY_CHANCE else 1.0
         for lasting in self._lasting:
             lasting.observe(difference.r, known)
+
+    @property
+    def is_one_sided(self) -> bool:
+        """Whether innovations keep to one side: no noise of relative poses does that. What predicts
+        them is wrong, and taking it for noise would have the state follow it."""
+        rates, variances = np.array(self._recent).reshape(-1, 2, 6).transpose(1, 0, 2)
+        return any(
+            len(rates) >= count and _sigmas_of_mean(rates[-count:], variances[-count:]) > limit
+            for count, limit in ONE_SIDED
+        )
+
+
+def _sigmas_of_mean(rates: Array, variances: Array) -> float:
+    """How far from zero the mean of n innovations (n, 6) is, in standard deviations: the stated
+    ones or, where it is more, those that the innovations themselves show, and slow errors."""
+    variance = np.maximum(rates.var(axis=0, ddof=1), variances.mean(axis=0)) / len(rates)
+    return float((np.abs(rates.mean(axis=0)) / np.sqrt(variance + SLOW_RATES**2)).max())
 
 
 class _LastingVariance:
@@ -112,3 +161,6 @@ class Innovation(NamedTuple):
 
     cov: Array
     """(6, 6) covariance of the prediction."""
+
+    dt: float = 0.2
+    """Time over which it is predicted [s]."""

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from maci2.boundary import as_number
 from maci2.errors import DatasetError, MeasurementError
 from maci2.lie import se3_exp, se3_inv
 from maci2.sensors import CameraTrajectory, GroundTruth, poses_at, truth_at
@@ -15,6 +16,8 @@ MAX_TRUTH_GAP_S = 0.06
 
 def pose_noise(std_rotation_deg: float, std_translation: float) -> Array:
     """(6, 6) covariance of a relative pose with these standard deviations per axis, [rho, phi]."""
+    std_rotation_deg = as_number(std_rotation_deg, "std_rotation_deg")
+    std_translation = as_number(std_translation, "std_translation")
     if not (std_rotation_deg > 0.0 and std_translation > 0.0):
         raise MeasurementError(
             f"standard deviations are {std_rotation_deg} deg and {std_translation} m; needed both "

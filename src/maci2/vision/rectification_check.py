@@ -15,6 +15,9 @@ MIN_STEREO_MATCHES = 30
 MAX_NEGATIVE = 0.5
 """Share of matches with negative disparity above which the cameras are swapped."""
 
+SOME_NEGATIVE = 0.1
+"""Share of them that hardly any rectified pair has, and that is said beside another fault."""
+
 
 def calibration_fault(made: Keyframe) -> str:
     """What a keyframe's stereo matches say against its calibration; empty if nothing."""
@@ -35,10 +38,15 @@ def calibration_fault(made: Keyframe) -> str:
     field, slopes = common_row_error(uv, rows)
     if float(np.median(np.abs(rows - field))) > MAX_UNEXPLAINED * error:
         return ""
+    remedy = "Give the calibration that belongs to these images, or calibrate again."
+    if negative > SOME_NEGATIVE:
+        remedy += (
+            f" {100 * negative:.0f} % of them have negative disparity, too: left and right may be "
+            "swapped."
+        )
     return (
         f"{len(uv)} stereo matches lie {error:.1f} px off their rows, at most {MAX_EPIPOLAR_PX:g} "
-        f"px is usable; {likely_cause(*slopes)}. Give the calibration that belongs to these "
-        "images, or calibrate again."
+        f"px is usable; {likely_cause(*slopes)}. {remedy}"
     )
 
 

@@ -1,7 +1,7 @@
 """Watching an odometry: a tracker knows the state, comparisons look for faults since then."""
 
 from collections import defaultdict, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,8 @@ from maci2.tracking.calibration_spread import (
     bias_walks,
     calibration_spread,
 )
-from maci2.tracking.track import Tracker, window_start
+from maci2.tracking.first_window import window_start
+from maci2.tracking.track import Tracker
 from maci2.types import Array, Mat4, Vec3
 from maci2.vision import RelativePoses
 from maci2.watchdog.comparison import Comparison
@@ -45,7 +46,7 @@ class WatchdogConfig:
     the normal ones: on six sound recordings the largest was 5.7."""
 
     def __post_init__(self) -> None:
-        require_in_range("sigmas", self.sigmas, 3.0, 30.0)
+        require_in_range("WatchdogConfig.sigmas (--sigmas)", self.sigmas, 3.0, 30.0)
 
 
 @dataclass(frozen=True)
@@ -250,8 +251,10 @@ def watch_recording(
 
     `of_body`: its poses are those of the IMU; otherwise of the camera that the options name.
     """
-    require_in_range("interval", interval_s, 0.05, 2.0)
-    inputs = open_inputs(path, options)
+    require_in_range("--interval", interval_s, 0.05, 2.0)
+    # What is to be found out is whether the odometry keeps to what it is known to do.
+    stated = replace(options.vision, std_windows=None)
+    inputs = open_inputs(path, replace(options, vision=stated))
     warm_up("initialize", "chain")
     T_b_o = np.eye(4) if of_body else inputs.T_b_c
     vision = inputs.camera_motion(keyframes_of(inputs, inputs.measurable_ns(), interval_s), 0)

@@ -76,3 +76,15 @@ TUMVI = Recipe(
     ("the calibrated release of TUM-VI's BMI160, hand-held; another IMU needs its own training",),
 )
 RECIPES = {recipe.name: recipe for recipe in (EUROC, TUMVI)}
+
+
+def chosen_recipe(name: str, train: tuple[str, ...], tune: tuple[str, ...]) -> Recipe:
+    """The recipe of this name, or one of the user's own where recordings are named."""
+    if train:
+        return Recipe(name, train, tune, {})
+    if name not in RECIPES:
+        raise OptionError(
+            f"{name}: no such recipe ({', '.join(RECIPES)}); for your own recordings give "
+            "--train and --tune."
+        )
+    return RECIPES[name]

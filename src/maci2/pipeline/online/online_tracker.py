@@ -17,8 +17,9 @@ from maci2.sensors import ImuSamples, Rig
 from maci2.sensors.stereo import StereoPair
 from maci2.tracking import TrackedState
 from maci2.tracking.calibration_spread import bias_walks, calibration_spread
+from maci2.tracking.first_window import WINDOW_S
 from maci2.tracking.propagation import propagated
-from maci2.tracking.track import BRIDGING_AFTER_S, WINDOW_S, Tracker
+from maci2.tracking.track import BRIDGING_AFTER_S, Tracker
 from maci2.types import NS
 from maci2.vision import RelativePoses
 
