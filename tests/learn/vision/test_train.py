@@ -71,6 +71,18 @@ def test_training_learns_which_matches_are_noisy_and_is_the_same_each_time():
     assert found.outliers < 0.05
 
 
+@pytest.mark.slow
+def test_rooms_rendered_and_trained_on_twice_give_the_same_bytes():
+    """Rendering shares the rows of an image among threads, matching and training sum in an order of
+    their own: none of it may show."""
+    weights = []
+    for _ in range(2):
+        rendered = render_matches(4, 7)
+        network, found = train(rendered, TINY)
+        weights.append(to_onnx(network, card_of(rendered, 7, TINY, found)))
+    assert weights[0] == weights[1]
+
+
 def test_calibration_puts_a_wrong_scale_right():
     held = made_up_steps(8)
     network = MatchNetwork()
