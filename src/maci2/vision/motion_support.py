@@ -102,7 +102,7 @@ def most_supported(
     like = [one for one in rivals if one.share_against(best) >= LIKE_SHARE]
     away = [difference(one.pose, pose) for one in like]
     if repeating:
-        cov = cov + reach**2 * sum(np.outer(one, one) for one in _directions(away))
+        cov = cov + reach**2 * _along_periods(away)
     elif any(one.shares_points(best) for one in like):
         cov = cov + reach**2 * np.diag([1.0, 1.0, 1.0, 0.0, 0.0, 0.0])
     else:
@@ -133,6 +133,21 @@ def _possible(
         PossibleMotion(one.T_ck_ck1, one.cov_T_ck_ck1, odd / sum(odds))
         for one, odd in zip(poses, odds, strict=True)
     )
+
+
+def _along_periods(differences: Sequence[Array]) -> Array:
+    """(6, 6) covariance of a motion that is off by a metre along the differences [rho, phi]; what
+    of them does not grow in proportion, since a wall looks another way from elsewhere, as noise."""
+    directions = _directions(differences)
+    cov = np.zeros((6, 6))
+    for one in directions:
+        cov += np.outer(one, one)
+    for away in differences:
+        rest = away / np.linalg.norm(away[:3])
+        for one in directions:
+            rest = rest - (rest[:3] @ one[:3]) * one
+        cov += np.outer(rest, rest) / len(differences)
+    return cov
 
 
 def _directions(differences: Sequence[Array]) -> list[Array]:
