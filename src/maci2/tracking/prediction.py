@@ -11,6 +11,9 @@ from maci2.tracking.propagation import carried, transition
 from maci2.tracking.visual_noise import Innovation
 from maci2.types import Array, Mat4, Stamps
 
+_ORDER = np.array([6, 7, 8, 0, 1, 2])
+"""Position and rotation of a preintegration."""
+
 
 class Prediction(NamedTuple):
     """The next keyframe as the IMU carries the last one there."""
@@ -80,13 +83,12 @@ def predict(
     T_c_b = se3_inv(border.T_b_c)
     L = se3_adj(T_c_b) @ L
     J = L @ J
-    order = [6, 7, 8, 0, 1, 2]
-    noise = pre.cov[0][:, order] @ L.T
+    noise = pre.cov[0][:, _ORDER] @ L.T
     noise[3:9] = np.concatenate([R_w_b @ noise[3:6], R_w_b @ noise[6:9]])
     by_state = cov @ J.T
     cross = F @ by_state
     cross[:9] += noise
-    body = L @ pre.cov[0][np.ix_(order, order)] @ L.T
+    body = L @ pre.cov[0][_ORDER[:, None], _ORDER] @ L.T
     return Prediction(
         carried(pre, 0, state, border),
         dt,

@@ -40,10 +40,12 @@ BELIEVED_CHI2 = 16.81
 """Chi-square of six numbers that one in a hundred exceeds: beyond it noise as known does not
 explain an innovation, and that pose alone is given as much more as does."""
 
-ONE_SIDED = ((5, 8.3), (10, 7.5), (20, 5.4), (40, 4.2))
+ONE_SIDED = np.array([[5, 8.3], [10, 7.5], [20, 5.4], [40, 4.2]])
 """Numbers of innovations that are averaged, and standard deviations of their mean beyond which it
 is no chance: noise has both signs, a bias that has jumped has one. Sound recordings reach two
 thirds of it (docs/research/tracking.md)."""
+
+ONE_SIDED_COUNTS = ONE_SIDED[:, 0].astype(np.int64)
 
 SLOW_RATES = np.repeat([0.01, np.deg2rad(0.1)], 3)
 """(6,) speed [m/s] and rate [rad/s] of slow errors of vision, which are one-sided for seconds."""
@@ -60,7 +62,8 @@ class VisualNoise:
     def __init__(self) -> None:
         self._squares: deque[Array] = deque(maxlen=POSES)
         self._lasting = (_LastingVariance(slice(0, 3)), _LastingVariance(slice(3, 6)))
-        self._recent: deque[tuple[Array, Array]] = deque(maxlen=ONE_SIDED[-1][0])
+        self._recent: deque[Array] = deque(maxlen=int(ONE_SIDED_COUNTS[-1]))
+        self.is_one_sided = False  # innovations keep to one side of what is predicted
         self.factor = 1.0  # median square of the whitened innovations over its expectation
 
     def covariance(self, stated: Mat6) -> Mat6:
@@ -94,7 +97,9 @@ class VisualNoise:
     def observe(self, difference: "Innovation", stated: Mat6) -> None:
         """Take note of an innovation."""
         known = difference.cov + stated
-        self._recent.append((difference.r / difference.dt, np.diag(known) / difference.dt**2))
+        dt = difference.dt
+        self._recent.append(np.array([difference.r / dt, np.diag(known) / dt**2]))
+        self.is_one_sided = _keep_to_one_side(self._recent)
         root = square_root_information(known + self._more)
         self._squares.append((root @ difference.r) ** 2)
         if len(self._squares) == POSES:
@@ -103,15 +108,18 @@ class VisualNoise:
         for lasting in self._lasting:
             lasting.observe(difference.r, known)
 
-    @property
-    def is_one_sided(self) -> bool:
-        """Whether innovations keep to one side: no noise of relative poses does that. What predicts
-        them is wrong, and taking it for noise would have the state follow it."""
-        rates, variances = np.array(self._recent).reshape(-1, 2, 6).transpose(1, 0, 2)
-        return any(
-            len(rates) >= count and _sigmas_of_mean(rates[-count:], variances[-count:]) > limit
-            for count, limit in ONE_SIDED
-        )
+
+def _keep_to_one_side(recent: deque[Array]) -> bool:
+    """Whether innovations have one sign: no noise of relative poses does that. What predicts them
+    is wrong, and taking it for noise would have the state follow it."""
+    newest_first = np.array(recent)[::-1]
+    counts = ONE_SIDED_COUNTS[len(newest_first) >= ONE_SIDED_COUNTS]
+    means = newest_first.cumsum(axis=0)[counts - 1] / counts[:, None, None]
+    stated = np.sqrt(means[:, 1] / counts[:, None] + SLOW_RATES**2)
+    far = np.flatnonzero((np.abs(means[:, 0]) / stated).max(axis=1) > ONE_SIDED[: len(counts), 1])
+    return any(
+        _sigmas_of_mean(*newest_first[: counts[k]].swapaxes(0, 1)) > ONE_SIDED[k, 1] for k in far
+    )
 
 
 def _sigmas_of_mean(rates: Array, variances: Array) -> float:
@@ -126,16 +134,14 @@ class _LastingVariance:
 
     def __init__(self, part: slice) -> None:
         self._part = part
-        self._squares: deque[Array] = deque(maxlen=REMEMBERED)
-        self._variances: deque[Array] = deque(maxlen=REMEMBERED)
+        self._seen: deque[Array] = deque(maxlen=REMEMBERED)  # (2, 3) squares and their variances
         self.variance = 0.0
 
     def observe(self, r: Array, cov: Array) -> None:
         variances, axes = np.linalg.eigh(cov[self._part, self._part])
-        self._squares.append((axes.T @ r[self._part]) ** 2)
-        self._variances.append(variances)
-        if len(self._squares) >= FEWEST:
-            self.variance = self._solved(np.array(self._squares), np.array(self._variances))
+        self._seen.append(np.array([(axes.T @ r[self._part]) ** 2, variances]))
+        if len(self._seen) >= FEWEST:
+            self.variance = self._solved(*np.array(self._seen).swapaxes(0, 1))
 
     def _solved(self, squares: Array, variances: Array) -> float:
         """Variance at which the mean square of whitened innovations is what it should be."""
