@@ -32,7 +32,7 @@ from maci2.tracking.propagation import propagated
 from maci2.tracking.smoothed_slow_errors import smoothed_slow_covariance
 from maci2.tracking.smoother import SmootherConfig
 from maci2.tracking.track import track
-from maci2.tracking.tracked import Track, TrackedState
+from maci2.tracking.tracked import Origin, Track, TrackedState
 from maci2.types import NS, Stamps
 from maci2.vision import RelativePoses
 from maci2.vision.odometry_run import even_keyframes
@@ -202,7 +202,10 @@ def smoothed(
                 _replaced(by_stamp[int(stamp)], carried, j, carried_covs[j])
                 for j, stamp in enumerate(between_ns)
             ]
-    return replace(causal, states=found)
+    # The chain's world is fixed to its own first state.
+    origins = list(causal.origins)
+    origins[longest] = Origin(int(keyframes_ns[0]), solution.states.Ts_w_b[0])
+    return replace(causal, states=found, origins=tuple(origins))
 
 
 def _motions(

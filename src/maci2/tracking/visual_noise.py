@@ -40,7 +40,7 @@ BELIEVED_CHI2 = 16.81
 """Chi-square of six numbers that one in a hundred exceeds: beyond it noise as known does not
 explain an innovation, and that pose alone is given as much more as does."""
 
-ONE_SIDED = ((5, 7.0), (10, 4.5), (20, 3.9), (40, 2.8))
+ONE_SIDED = ((5, 8.3), (10, 7.5), (20, 5.4), (40, 4.2))
 """Numbers of innovations that are averaged, and standard deviations of their mean beyond which it
 is no chance: noise has both signs, a bias that has jumped has one. Sound recordings reach two
 thirds of it (docs/research/tracking.md)."""
