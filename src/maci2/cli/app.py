@@ -26,6 +26,7 @@ from maci2.cli.option_groups import spread
 from maci2.cli.printing import show_progress, working_on
 from maci2.cli.reproduce import report, reproduce
 from maci2.cli.simulate import simulate
+from maci2.cli.standard_streams import usable_streams
 from maci2.cli.track import track
 from maci2.cli.train_imu import train_imu
 from maci2.cli.train_vision import train_vision
@@ -70,7 +71,8 @@ for command in (
 def main() -> None:
     """Entry point; what a user can fix is one paragraph and exit code 2."""
     try:
-        app()
+        with usable_streams():
+            app()
     except Maci2Error as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)
