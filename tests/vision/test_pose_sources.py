@@ -36,10 +36,15 @@ def test_a_step_covariance_has_metres_first_and_radians_second():
     np.testing.assert_allclose(cov, expected, rtol=1e-14)
 
 
-@pytest.mark.parametrize(("deg", "metres"), [(0.0, 0.003), (0.05, 0.0), (-1.0, 0.1), (np.nan, 0.1)])
+@pytest.mark.parametrize(("deg", "metres"), [(0.0, 0.003), (0.05, 0.0), (-1.0, 0.1)])
 def test_a_standard_deviation_that_is_not_positive_is_refused(deg, metres):
     with pytest.raises(MeasurementError, match="needed both above 0"):
         pose_noise(deg, metres)
+
+
+def test_a_standard_deviation_that_is_no_number_is_refused_by_its_name():
+    with pytest.raises(MeasurementError, match="std_rotation_deg is nan, needed a finite number"):
+        pose_noise(np.nan, 0.1)
 
 
 def test_noise_on_the_truth_has_exactly_the_declared_covariance(recording):
