@@ -30,8 +30,8 @@ STD_ACC_DELAY_S = 0.005
 as clocks may be off. Positions of EuRoC's published ground truth are late by twice of it."""
 
 STD_DRIFT = 0.02
-"""Drift of a camera's translations, one axis of the camera [m/s]: rounded from what MH_01, V2_03 and
-rooms 1 and 3 show."""
+"""Drift of a camera's translations, one axis of the camera [m/s]: rounded from what MH_01, V2_03
+and rooms 1 and 3 show."""
 
 LEVER_ARM_STD = 1.0
 """Prior of the extrinsic translation [m]: a camera sits within a metre or so of its IMU. It
