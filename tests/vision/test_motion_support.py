@@ -11,9 +11,9 @@ from maci2.vision.keyframe import Keyframe, match_along
 from maci2.vision.keyframe_motion import KeyframeMotion, Span
 from maci2.vision.keypoints import candidates
 from maci2.vision.klt import follow, scaled
-from maci2.vision.motion_support import SupportedMotion, leading, most_supported
+from maci2.vision.motion_support import SupportedMotion, leading, most_supported, with_slip
 from maci2.vision.predicted_rotation import PredictedRotation
-from maci2.vision.relative_pose import RelativePose
+from maci2.vision.relative_pose import RelativePose, unmeasured
 from maci2.vision.self_similarity import periods
 from maci2.vision.two_frame import PinholePair
 
@@ -84,6 +84,19 @@ def test_of_motions_with_like_support_the_first_leads():
     assert leading([chain, other]) is chain
     assert leading([other, chain]) is other
     assert leading([supported(20.0, np.arange(100)), other]) is other
+
+
+def test_points_that_slip_away_from_the_motion_asked_leave_a_doubt():
+    to, told = supported(100.0, np.arange(390)), supported(75.0, np.arange(200)).pose
+    found = to.pose
+    slipped = with_slip(found, [told], [to])
+    assert slipped.cov_T_ck_ck1[0, 0] == pytest.approx(0.5 * 0.025**2, rel=0.01)
+    assert slipped.cov_T_ck_ck1[1, 1] == pytest.approx(MM**2)
+    near = supported(101.0, np.arange(200)).pose
+    assert with_slip(found, [told, near], [to]) is found
+    # What was told stands where it was, and another motion is believed.
+    assert with_slip(found, [told], [to, supported(75.5, np.arange(200))]) is found
+    assert with_slip(found, [unmeasured(SPAN_NS, "dark")], [to]) is found
 
 
 def wall(shift_px, unique):

@@ -11,7 +11,13 @@ from maci2.vision.calibration_uncertainty import CalibrationUncertainty
 from maci2.vision.competing_poses import better, differ, either
 from maci2.vision.covariance_models import CovarianceModel
 from maci2.vision.keyframe import Guide, Keyframe, KeyframeMatches, match_along, match_keyframes
-from maci2.vision.motion_support import SupportedMotion, leading, most_supported, motions_of
+from maci2.vision.motion_support import (
+    SupportedMotion,
+    leading,
+    most_supported,
+    motions_of,
+    with_slip,
+)
 from maci2.vision.predicted_rotation import PredictedRotation, homography
 from maci2.vision.relative_pose import RelativePose, chained, measure_relative_pose, scattered
 from maci2.vision.self_similarity import periods
@@ -75,6 +81,7 @@ class KeyframeMotion:
         if len(period):
             self._ask_around(span, leading(supported), period, supported)
         found = most_supported(supported, best, len(period) > 0)
+        found = with_slip(found, [*told, *([chained(parts)] if parts else [])], supported)
         if not best.scattered or (parts and not any(part.scattered for part in parts)):
             return found
         return scattered(found, best.matches, best.inliers)

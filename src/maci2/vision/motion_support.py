@@ -111,6 +111,27 @@ def most_supported(
     return replace(pose, cov_T_ck_ck1=symmetrize(cov), motions=_possible(pose, best, rivals))
 
 
+def with_slip(
+    found: RelativePose, told: Sequence[RelativePose], supported: Sequence[SupportedMotion]
+) -> RelativePose:
+    """The motion found; where none that is supported is the nearest one told, with what it differs
+    by from that as noise: points that were asked along a motion told another one."""
+    motions = [first_motion(one) for one in told if not one.reason]
+    motions += [
+        replace(one, T_ck_ck1=other.T_ck_ck1, cov_T_ck_ck1=other.cov_T_ck_ck1, motions=())
+        for one in told
+        for other in one.motions[1:]
+    ]
+    if not motions:
+        return found
+    nearest = min(motions, key=lambda one: float(np.linalg.norm(difference(one, found)[:3])))
+    if not all(differ([one.pose], nearest) for one in supported):
+        return found
+    away = difference(nearest, found)
+    cov = symmetrize(found.cov_T_ck_ck1 + 0.5 * np.outer(away, away))
+    return replace(found, cov_T_ck_ck1=cov)
+
+
 def _counts(one: SupportedMotion, best: SupportedMotion) -> bool:
     return one.share_against(best) >= LIKE_SHARE or one.alone(best) >= MIN_MATCHES
 
