@@ -47,8 +47,8 @@ class KeyframeMotion:
     scale_by_residuals: bool
 
     def directly(self, span: Span, guides: Sequence[Guide] = ()) -> RelativePose:
-        """From matches that are looked for where the predicted rotation, and the images between,
-        lead."""
+        """The motion that matches tell, looked for where the predicted rotation and the images
+        between lead."""
         H = homography(span.predicted, self.camera)
         found = match_keyframes(span.first, guides, span.second, span.first.row_offset, H)
         return self._measured(span, found, self.model(found.features))

@@ -1,4 +1,4 @@
-"""Which of several motions the points of two keyframes support.
+"""Support that the points of two keyframes give to each of several motions.
 
 A wall that repeats itself agrees with many motions, a period apart, and by chance most of it may be
 matched to a wrong one; what does not repeat agrees with one motion. So each is asked anew: points
