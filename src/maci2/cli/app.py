@@ -40,8 +40,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     # Rich would take "[s]" and "[default: 0.1]" for its own marks and leave them out.
     rich_markup_mode=None,
-    help="Start a camera and an IMU together: gravity, velocities, biases and extrinsics, each "
-    "with an honest covariance.",
+    help="Visual-inertial initialization, camera-IMU calibration and odometry: gravity, "
+    "velocities, biases, extrinsics and poses, each with a consistent covariance.",
 )
 
 
@@ -51,7 +51,7 @@ def version(
     show: bool = typer.Option(False, "--version", help="Print the version."),
     quiet: bool = typer.Option(False, "--quiet", help="Show no progress."),
 ) -> None:
-    """Shared by all commands."""
+    """Handle the options that precede the command."""
     if show:
         typer.echo(__version__)
         raise typer.Exit
@@ -69,7 +69,7 @@ for command in (
 
 
 def main() -> None:
-    """Entry point; what a user can fix is one paragraph and exit code 2."""
+    """Run a command; an error that the user can fix is printed, with exit code 2."""
     try:
         with usable_streams():
             app()

@@ -11,21 +11,23 @@ from maci2.cli.printing import number, print_table, progress_bar
 
 
 def bench(
-    repeats: Annotated[int, typer.Option(help="runs of each; the median counts")] = 50,
+    repeats: Annotated[int, typer.Option(help="runs of each; the median is reported")] = 50,
     cold: Annotated[
         bool,
-        typer.Option("--cold", help="first answers, with an empty compile cache and a full one"),
+        typer.Option(
+            "--cold", help="time of the first result, with an empty and with a full compile cache"
+        ),
     ] = False,
     recording: Annotated[
-        Path | None, typer.Option(help="of --cold: recording to answer on; otherwise simulated")
+        Path | None, typer.Option(help="recording for --cold  [default: a simulated one]")
     ] = None,
     live: Annotated[
         Path | None,
-        typer.Option(help="odometry of this recording's images as a stream, and nothing else"),
+        typer.Option(help="time only the odometry on this recording, as a stream"),
     ] = None,
     json: opt.Json = None,
 ) -> None:
-    """Speed, as ratios to other libraries in one run."""
+    """Measure speed relative to other libraries."""
     if cold:
         write_json(json, _first_answers(recording))
         return

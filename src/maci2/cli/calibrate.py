@@ -38,18 +38,18 @@ def calibrate(
     prior: Annotated[
         str,
         typer.Option(
-            help="pose of the left camera in the IMU frame as far as it is known, for motion that "
-            "does not show all of it (cars): YAML with T_b_c or T_cam_imu, or 16 numbers"
+            help="prior of the pose of the left camera in the IMU frame, for motion that does not "
+            "determine all of it (cars): YAML with T_b_c or T_cam_imu, or 16 numbers"
         ),
     ] = "",
     prior_std: Annotated[
-        str, typer.Option(help="how well it is known, each axis (1 sigma), as in 2deg,3cm")
+        str, typer.Option(help="standard deviation of --prior on each axis, as in 2deg,3cm")
     ] = "",
     all_cameras: Annotated[
         bool,
         typer.Option(
             "--all-cameras",
-            help="refine the right camera's place beside the left one from stereo matches too",
+            help="also refine the right camera's pose relative to the left from stereo matches",
         ),
     ] = False,
     opening: Opening = Opening(),
@@ -57,7 +57,7 @@ def calibrate(
     rerun: opt.Rerun = "",
     json: opt.Json = None,
 ) -> None:
-    """Where the camera sits on the IMU, from motion alone.
+    """Estimate camera-IMU extrinsics and time offset from motion.
 
     Needs no target and no initial guess. Exit code 1 when the verdict is `failed`; the YAML is then
     not written.
@@ -97,7 +97,7 @@ def calibrate(
 
 
 def _write(inputs: "Inputs", result: "CalibrationResult", output: Path | None) -> None:
-    """Write the calibration where it was asked for."""
+    """Write the calibration if an output file was given."""
     if output is None:
         return
     from maci2.rigs import write_camchain
@@ -109,7 +109,7 @@ def _write(inputs: "Inputs", result: "CalibrationResult", output: Path | None) -
 def _report(
     inputs: "Inputs", result: "CalibrationResult", options: "RunOptions", report: Path
 ) -> None:
-    """Write the page, also of a calibration that failed: it shows why."""
+    """Write the report, also of a failed calibration, since it shows why."""
     from maci2.files import write_atomically
     from maci2.reports.calibration_page import calibration_page
 
@@ -119,7 +119,7 @@ def _report(
 
 
 def _calibrated(inputs: "Inputs", result: "CalibrationResult") -> "Rig":
-    """The rig with what was found; as it was where nothing was."""
+    """Rig with the estimated extrinsics and time offset; unchanged without an estimate."""
     from maci2.pipeline.prepare import recalibrated_rig
 
     if result.state is None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def check(
     sequence: opt.Sequence,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="page to write (HTML)")
+        Path | None, typer.Option("-o", "--output", help="HTML report to write")
     ] = None,
     vision: Annotated[
         str,
@@ -32,7 +32,7 @@ def check(
     opening: Opening = Opening(),
     json: opt.Json = None,
 ) -> None:
-    """What is wrong with a recording, and how to fix it.
+    """Check a recording; say what is wrong and how to fix it.
 
     The most important finding comes first. Exit code 1 if the recording is unusable.
     """
@@ -67,7 +67,7 @@ def check(
 
 
 def _opened(sequence: Path, opening: Opening) -> "Recording | None":
-    """The recording once more, for the plots; None where it cannot be opened."""
+    """Recording opened again for the plots; None if that fails."""
     from maci2.errors import Maci2Error
 
     try:

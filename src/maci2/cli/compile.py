@@ -77,8 +77,8 @@ def compile(
 ) -> None:
     """Fill the compile cache ahead of time.
 
-    For images, continuous integration and robots; every other command does so by itself when it
-    needs to. Exit code 1 if something is missing.
+    For container images, continuous integration and robots; other commands compile what they need
+    by themselves. Exit code 1 if something is missing.
     """
     from importlib.util import find_spec
 

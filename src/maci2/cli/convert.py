@@ -22,16 +22,16 @@ def convert(
     to: Annotated[str, typer.Option("--to", help="kalibr, openvins, vins-fusion or orbslam3")],
     biases: Annotated[
         Path | None,
-        typer.Option(help="JSON of init or calibrate: biases for OpenVINS to start from"),
+        typer.Option(help="JSON of init or calibrate with the initial biases for OpenVINS"),
     ] = None,
     imu_rate: opt.ImuRate = None,
     imu_noise: opt.ImuNoiseText = "",
     t_b_c: opt.Extrinsics = "",
     json: opt.Json = None,
 ) -> None:
-    """Write a calibration in another tool's files.
+    """Convert a calibration to the files of another tool.
 
-    Each file says its convention in a comment.
+    Each file states its conventions in comments.
     """
     from maci2.datasets import open_rig
     from maci2.rigs import convert_rig, kind_of

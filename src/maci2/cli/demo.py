@@ -19,10 +19,10 @@ def demo(
     seed: opt.Seed = 0,
     json: opt.Json = None,
 ) -> None:
-    """A first run without data: estimate, 1-sigma, true error.
+    """Run on rendered images and compare with the true values.
 
-    Renders stereo images of a made-up room, initializes and calibrates on them, and compares the
-    stated uncertainties with the errors.
+    Renders stereo images of a synthetic room, initializes and calibrates on them, and compares the
+    stated uncertainties with the actual errors.
     """
     from rich.console import Console
 

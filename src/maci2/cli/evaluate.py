@@ -32,9 +32,9 @@ def evaluate(
     scheduler: opt.Scheduler = "",
     json: opt.Json = None,
 ) -> None:
-    """Initialize on every window; compare with ground truth.
+    """Initialize on every window and compare with ground truth.
 
-    This is the paper's protocol.
+    Uses the paper's protocol and reports errors, NEES and verdicts.
     """
     options = run_options(
         measuring,

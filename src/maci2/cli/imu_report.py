@@ -24,7 +24,7 @@ def imu_report(
         bool,
         typer.Option(
             "--baselines/--no-baselines",
-            help="bundled variants of each model, and raw samples with data-sheet noise, beside it",
+            help="compare with bundled variants of each model and with data-sheet noise",
         ),
     ] = True,
     rivals: opt.Rivals = None,
@@ -36,9 +36,9 @@ def imu_report(
     bins: Annotated[int, typer.Option(help="equally filled bins of predicted sigma")] = 6,
     json: opt.Json = None,
 ) -> None:
-    """Are the IMU's covariances consistent?
+    """Check that covariances of an IMU model are consistent.
 
-    Integration errors, NEES and bins on y = x, with baselines beside.
+    Reports integration errors, NEES and bins of predicted against actual error, with baselines.
     """
     from maci2.errors import require_in_range
     from maci2.evaluation.imu_predictors import choose_predictors

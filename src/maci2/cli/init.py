@@ -30,9 +30,9 @@ def init(
     rerun: opt.Rerun = "",
     json: opt.Json = None,
 ) -> None:
-    """Gravity, velocities, biases and poses of one window.
+    """Estimate gravity, velocities and biases of one window.
 
-    Each comes with its uncertainty. Exit code 1 when the verdict is `failed`.
+    Also poses, and an uncertainty for each. Exit code 1 if the verdict is `failed`.
     """
     require_viewer(rerun)
     options = run_options(

@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from maci2.tracking import TrackedState
 
 DRAIN_S = 60.0
-"""Time to finish what has been handed over when the replay ends [s]."""
+"""Time allowed to process queued data after the replay ends [s]."""
 
 STATUS_EVERY_NS = 500_000_000
-"""Time of the recording between two lines that say what is missing."""
+"""Time of the recording between two status lines."""
 
 WAITING_RESULTS = 10_000
-"""Results that may wait for a slow terminal."""
+"""Results that may be queued for a slow terminal."""
 
 
 def live(
     sequence: opt.Sequence,
-    speed: Annotated[float, typer.Option(help="times real time")] = 1.0,
+    speed: Annotated[float, typer.Option(help="playback speed, as a multiple of real time")] = 1.0,
     track: Annotated[
-        bool, typer.Option("--track", help="carry on after initialization: a state at every image")
+        bool, typer.Option("--track", help="continue after initialization: a state at every image")
     ] = False,
     imu: opt.Imu = "raw",
     window: opt.Window = 2.5,
@@ -50,9 +50,9 @@ def live(
 ) -> None:
     """Replay a recording as if its sensors were running.
 
-    First what is still missing, then each result with its sigmas: gravity, velocity and biases get
-    better the longer it runs. With --track, pose and velocity at every image. Exit code 1 where
-    there was no result.
+    Prints what is still missing, then each result with its standard deviations; gravity, velocity
+    and biases become more accurate the longer it runs. With --track, prints pose and velocity at
+    every image. Exit code 1 if there was no result.
     """
     from maci2.errors import OptionError, require_in_range
     from maci2.pipeline.options import RANGES
@@ -78,7 +78,7 @@ Write = Callable[[dict[str, Any]], None]
 
 @contextmanager
 def _output(path: Path | None) -> Iterator[tuple[Say, Write]]:
-    """Where lines for people and lines of JSON go: people read stderr where stdout is JSON."""
+    """Functions that print text and JSON; text goes to stderr if stdout is JSON."""
     from maci2.files import open_lines
 
     for_people = sys.stderr if str(path) == "-" else sys.stdout
@@ -94,7 +94,7 @@ def _output(path: Path | None) -> Iterator[tuple[Say, Write]]:
 
 
 class _Clock:
-    """Seconds since the first image, as lines begin with them."""
+    """Time since the first image, printed at the beginning of each line."""
 
     def __init__(self, recording: "Recording") -> None:
         self.start_ns = int(recording.camera_stamps_ns[0][0])
@@ -104,7 +104,7 @@ class _Clock:
         return f"{(stamp_ns - self.start_ns) / 1e9:7.2f} s "
 
     def is_due(self, stamp_ns: int) -> bool:
-        """Whether it is time to say what is missing."""
+        """Whether it is time to print what is missing."""
         if stamp_ns - self.told_ns < STATUS_EVERY_NS:
             return False
         self.told_ns = stamp_ns
@@ -166,7 +166,7 @@ def _initialize(
 
 
 def _nothing_found(taken: "Replayed", clock: _Clock) -> str:
-    """The last line where there is no result: what there was to find one in."""
+    """Last line without a result: the length of the stream."""
     length_s = (max(taken.pair_at_s, default=clock.start_ns) - clock.start_ns) / 1e9
     return f"no result: {len(taken.pair_at_s)} stereo pairs over {length_s:.1f} s were replayed"
 

@@ -15,15 +15,15 @@ def model(
     name: Annotated[
         str,
         typer.Argument(
-            help="a bundled IMU model, a weight file, or `matches`, the covariance of visual "
-            "matches; none lists them"
+            help="a bundled IMU model, a weight file, or `matches` (the covariance model of visual "
+            "matches); without a name, all are listed"
         ),
     ] = "",
     json: opt.Json = None,
 ) -> None:
-    """Cards of the learned models.
+    """Show the cards of the learned models.
 
-    What each was trained on, how well it does, and its limits.
+    A card states what a model was trained on, how accurate it is, and its limits.
     """
     from maci2.imu.learned_model import bundled_models, load_imu_model
     from maci2.vision.covariance_models import Learned, bundled_digest

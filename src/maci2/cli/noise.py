@@ -32,45 +32,45 @@ def noise(
         str,
         typer.Option(
             "--from",
-            help="capture or ground truth to compare with: vicon0, leica0, a ground truth's name, "
-            "or trajectory:FILE  [default: the first ground truth found]",
+            help="motion capture or ground truth to compare with: vicon0, leica0, the name of a "
+            "ground truth, or trajectory:FILE  [default: the first ground truth found]",
         ),
     ] = "",
     tools: Annotated[
         Path | None,
-        typer.Option(
-            help="folder to write the calibration of every other tool to, with this noise"
-        ),
+        typer.Option(help="folder for calibration files of all other tools, with this noise"),
     ] = None,
     test: Annotated[
         list[Path] | None,
         typer.Option(
-            help="recording to score integration errors on, with the data sheet's noise and with "
-            "what was measured; may be given several times  [default, with --report or --json: "
-            "the recordings themselves]"
+            help="recording to score integration errors on, with the noise of the data sheet and "
+            "with the measured noise; may be given several times  [default, with --report or "
+            "--json: the recordings themselves]"
         ),
     ] = None,
     vision_frame: opt.VisionFrame = "camera",
     vision_std: opt.VisionStd = None,
     vision_scale_std: opt.VisionScaleStd = None,
-    window: Annotated[float, typer.Option(help="length of each recording to use [s]")] = 60.0,
+    window: Annotated[
+        float, typer.Option(help="length of the part of each recording to use [s]")
+    ] = 60.0,
     start: opt.Start = 0.0,
     opening: Opening = Opening(),
     report: opt.Report = None,
     json: opt.Json = None,
 ) -> None:
-    """Noise of an IMU, from recordings in motion.
+    """Measure the noise of an IMU from recordings in motion.
 
-    Densities and random walks, each with its sigma, by maximum likelihood over all states, beside
-    what a stretch without motion (Allan deviation), the samples' roughness and the data sheet say.
-    `--imu noise:FILE` takes the JSON.
+    Estimates noise densities and random walks with standard deviations, by maximum likelihood over
+    all states, and compares them with the Allan deviation of a section without motion, the
+    roughness of the samples and the data sheet. Use the JSON with `--imu noise:FILE`.
     """
     from maci2.pipeline.imu_noise_run import measure_noise, noise_record
 
     if start != 0.0 and not vision:
         raise OptionError(
             f"--start is {start:g}, but without --vision the middle of the recording is compared "
-            "with its capture or ground truth; give --window alone."
+            "with motion capture or ground truth; give --window alone."
         )
     options = None
     if vision:
@@ -108,7 +108,7 @@ def noise(
 
 
 def print_noise(measured: "MeasuredImu") -> None:
-    """Table of all ways to tell the noise, and what stands out."""
+    """Print the noise by all methods, and the findings."""
     from maci2.pipeline.imu_noise_text import noise_remarks, noise_rows
     from maci2.text_tables import table_text
 

@@ -21,16 +21,17 @@ TABLE_WIDTH = 300
 def reproduce(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="experiments by name  [default: all that the data allow]"),
+        typer.Argument(help="names of experiments  [default: all that the recordings allow]"),
     ] = None,
-    data: Annotated[Path, typer.Option(help="folder that is searched for recordings")] = Path("."),
+    data: Annotated[Path, typer.Option(help="folder to search for recordings")] = Path("."),
     output: Annotated[
         Path, typer.Option("-o", "--output", help="folder for results and the report")
     ] = Path("maci2-results"),
     method: Annotated[
         list[str] | None,
         typer.Option(
-            help="only this method, by its row or initializer (DRT-t, drt-t); may be given again"
+            help="run only this method, named by row (DRT-t) or initializer (drt-t); may be given "
+            "several times"
         ),
     ] = None,
     seed: opt.Seed = 0,
@@ -42,17 +43,17 @@ def reproduce(
         ),
     ] = 20.0,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="do anew what the folder already holds")
+        bool, typer.Option("--fresh", help="discard stored results and run everything again")
     ] = False,
-    jobs: Annotated[int, typer.Option(help="tasks worked on at once")] = 2,
+    jobs: Annotated[int, typer.Option(help="tasks to run in parallel")] = 2,
     backend: opt.Backend = "local",
     scheduler: opt.Scheduler = "",
     json: opt.Json = None,
 ) -> None:
-    """The paper's experiments by name.
+    """Run the paper's experiments.
 
-    Baselines run on the same input; the paper's numbers stand beside. A run that was interrupted
-    goes on where it ended.
+    Baselines run on the same input, and tables include the paper's numbers. An interrupted run
+    resumes where it stopped.
     """
     from maci2.experiments.catalogue import by_methods, find_experiments
     from maci2.experiments.experiment import Settings
@@ -84,13 +85,13 @@ def reproduce(
 
 
 def report(
-    folders: Annotated[list[Path], typer.Argument(help="what `maci2 reproduce -o` wrote")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="the report to write")] = Path(
+    folders: Annotated[list[Path], typer.Argument(help="folders written by `maci2 reproduce -o`")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="HTML report to write")] = Path(
         "report.html"
     ),
     json: opt.Json = None,
 ) -> None:
-    """One self-contained report of tables and figures."""
+    """Write one self-contained report from stored results."""
     from maci2.files import write_atomically
     from maci2.reports.experiments_page import build_page
     from maci2.reports.runs import read_runs

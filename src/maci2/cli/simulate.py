@@ -23,34 +23,39 @@ def simulate(
     duration: Annotated[float, typer.Option(help="length [s]")] = 30.0,
     lens: Annotated[str, typer.Option(help="pinhole or fisheye")] = "pinhole",
     noise: Annotated[bool, typer.Option(help="white noise on the IMU")] = True,
-    bias_walk: Annotated[bool, typer.Option(help="biases that wander")] = True,
-    images: Annotated[bool, typer.Option(help="render stereo images too")] = False,
-    difficulty: Annotated[str, typer.Option(help="of the images: easy or hard")] = "easy",
+    bias_walk: Annotated[
+        bool, typer.Option(help="biases as random walks instead of constants")
+    ] = True,
+    images: Annotated[bool, typer.Option(help="also render stereo images")] = False,
+    difficulty: Annotated[
+        str, typer.Option(help="difficulty of the images: easy or hard")
+    ] = "easy",
     degrade: Annotated[
         str,
         typer.Option(
-            help="NAME=VALUE[,...]: single difficulties, such as light=0.1, exposure_s=0.01, "
+            help="NAME=VALUE[,...]: single degradations, such as light=0.1, exposure_s=0.01, "
             "moving_boxes=4, blackout=0.5, covered=0.5"
         ),
     ] = "",
     scene: Annotated[
-        str, typer.Option(help="with images: room, or street (for level motion)")
+        str, typer.Option(help="scene to render: room, or street (for level motion)")
     ] = "room",
     spoil: opt.Spoil = "",
     along: Annotated[
         Path | None,
         typer.Option(
-            help="render along this recording's truth and keep its IMU, instead of MOTION"
+            help="render along the ground truth of this recording and keep its IMU, instead of "
+            "--motion"
         ),
     ] = None,
-    start: Annotated[float, typer.Option(help="with --along: where to begin [s]")] = 0.0,
-    rate: Annotated[float, typer.Option(help="of the images [Hz]")] = 20.0,
+    start: Annotated[float, typer.Option(help="with --along: start [s]")] = 0.0,
+    rate: Annotated[float, typer.Option(help="rate of the images [Hz]")] = 20.0,
     keep_clock: Annotated[
         bool,
         typer.Option(
             "--keep-clock",
-            help="with --along: leave the truth's timestamps as they are, even if they are early "
-            "or late against the IMU",
+            help="with --along: keep the timestamps of the ground truth even if they are early or "
+            "late against the IMU",
         ),
     ] = False,
     truth: opt.Truth = "",
@@ -59,7 +64,7 @@ def simulate(
 ) -> None:
     """Write a simulated recording, with images on request.
 
-    The folder has EuRoC's layout: IMU, calibration and exact ground truth.
+    The folder has EuRoC layout, with IMU, calibration and exact ground truth.
     """
     from maci2.datasets import open_recording, write_euroc
     from maci2.simulation import SimulationConfig
@@ -110,7 +115,7 @@ def _wrote(folder: Path, images: bool, json: Path | None) -> None:
 
 
 def _on_imu_clock(recording: "Recording", rendered: "RenderConfig", truth: str) -> "Recording":
-    """A rendered camera shares the IMU's clock, whatever the truth's is."""
+    """Put a rendered recording on the clock of the IMU, and say so if ground truth was not."""
     from maci2.pipeline.render_along import rendered_on_imu_clock
 
     recording, clock = rendered_on_imu_clock(recording, rendered, truth)

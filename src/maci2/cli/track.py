@@ -22,7 +22,7 @@ def track(
         ),
     ] = None,
     measuring: Measuring = Measuring(),
-    interval: Annotated[float, typer.Option(help="from keyframe to keyframe [s]")] = 0.2,
+    interval: Annotated[float, typer.Option(help="time between keyframes [s]")] = 0.2,
     lag: Annotated[float, typer.Option(help="length of the smoothed window [s]")] = 3.0,
     start: opt.Start = 0.0,
     batch: Annotated[
@@ -35,19 +35,19 @@ def track(
         bool,
         typer.Option(
             "--adapt-noise/--no-adapt-noise",
-            help="scale the visual noise by what its innovations show",
+            help="adapt the noise of vision to its innovations",
         ),
     ] = True,
     at_imu_rate: Annotated[
         bool,
-        typer.Option("--at-imu-rate", help="write states at every IMU sample, too"),
+        typer.Option("--at-imu-rate", help="also write states at every IMU sample"),
     ] = False,
     opening: Opening = Opening(),
     report: opt.Report = None,
     rerun: opt.Rerun = "",
     json: opt.Json = None,
 ) -> None:
-    """Visual-inertial odometry, with covariances.
+    """Run visual-inertial odometry, with covariances.
 
     States at every image, from initialization on. Poses are those of the IMU in a world whose z
     axis points up and whose origin is the IMU's place at the first keyframe. Each state knows only

@@ -17,7 +17,7 @@ def train_imu(
     recipe: Annotated[
         str, typer.Argument(help="euroc, tumvi, or a name of your own with --train and --tune")
     ],
-    data: Annotated[Path, typer.Option(help="folder that holds the recordings")] = Path("."),
+    data: Annotated[Path, typer.Option(help="folder of the recordings")] = Path("."),
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="weight file  [default: RECIPE.onnx]")
     ] = None,
@@ -26,27 +26,33 @@ def train_imu(
         typer.Option(help="separated, paper, airimu, paramnet, datasheet or temperature"),
     ] = "separated",
     train: Annotated[
-        list[str] | None, typer.Option(help="recording to train on; give several times")
+        list[str] | None, typer.Option(help="recording to train on; may be given several times")
     ] = None,
     tune: Annotated[
-        list[str] | None, typer.Option(help="held-out recording to tune uncertainties on")
+        list[str] | None,
+        typer.Option(
+            help="held-out recording to tune uncertainties on; may be given several times"
+        ),
     ] = None,
     leave_out: Annotated[
         list[str] | None,
         typer.Option(
-            help="recording of the recipe to do without, for cross-validation; give several times"
+            help="recording of the recipe to leave out, for cross-validation; may be given several "
+            "times"
         ),
     ] = None,
     work: Annotated[
         Path | None,
-        typer.Option(help="folder for checkpoints and logs; training goes on from what it holds"),
+        typer.Option(help="folder for checkpoints and logs; training resumes from it"),
     ] = None,
     rig: opt.RigFile = None,
     topics: opt.Topics = "",
-    epochs: Annotated[int | None, typer.Option(help="of the first stage")] = None,
-    held_out_epochs: Annotated[int | None, typer.Option(help="of the held-out stage")] = None,
-    seed: Annotated[int, typer.Option(help="seed of all random numbers")] = 0,
-    threads: Annotated[int, typer.Option(help="threads of torch")] = 1,
+    epochs: Annotated[int | None, typer.Option(help="epochs of the first stage")] = None,
+    held_out_epochs: Annotated[
+        int | None, typer.Option(help="epochs of the held-out stage")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="random seed")] = 0,
+    threads: Annotated[int, typer.Option(help="number of torch threads")] = 1,
     json: opt.Json = None,
 ) -> None:
     """Train an IMU model for a sensor.

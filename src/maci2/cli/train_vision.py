@@ -18,14 +18,14 @@ def train_vision(
         "match_covariance.onnx"
     ),
     scenes: Annotated[
-        int, typer.Option(help="rooms to render, a quarter of them to calibrate")
+        int, typer.Option(help="rooms to render; a quarter of them are for calibration")
     ] = 160,
     epochs: Annotated[int, typer.Option(help="passes over all matches")] = 20,
     seed: opt.Seed = 0,
-    threads: Annotated[int, typer.Option(help="threads of torch")] = 1,
+    threads: Annotated[int, typer.Option(help="number of torch threads")] = 1,
     json: opt.Json = None,
 ) -> None:
-    """Train the covariance of matches on rendered rooms.
+    """Train the covariance model of matches on rendered rooms.
 
     Needs `pip install maci2[train]`.
     """

@@ -20,22 +20,22 @@ def truth(
         str,
         typer.Option(
             "--from",
-            help="what to audit: vicon0 (raw poses), leica0 (raw positions), a ground truth's "
-            "name, or trajectory:FILE (TUM format, poses of the body); by default the recording's "
-            "first ground truth",
+            help="source to audit: vicon0 (raw poses), leica0 (raw positions), the name of a "
+            "ground truth, or trajectory:FILE (TUM format, poses of the body)  [default: the first "
+            "ground truth of the recording]",
         ),
     ] = "",
     inside: Annotated[
-        bool, typer.Option("--inside", help="allow a folder inside the recording")
+        bool, typer.Option("--inside", help="allow the output folder to be inside the recording")
     ] = False,
     opening: Opening = Opening(),
     report: opt.Report = None,
     json: opt.Json = None,
 ) -> None:
-    """Audited ground truth with covariances.
+    """Audit ground truth with the IMU and give it covariances.
 
-    Says what is wrong with the published one. Clock, axes, tilt and noise of the source are
-    estimated together with all states of the IMU.
+    Estimates clock, axes, tilt and noise of the source together with all states of the IMU, and
+    reports the errors of the source.
     """
     from maci2.files import require_new_folder
     from maci2.ground_truth.agreement import compare_with_published

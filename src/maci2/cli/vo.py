@@ -19,7 +19,7 @@ COLUMNS = (
 )  # fmt: skip
 
 SHOWN_REASONS = 5
-"""Relative poses that were not measured whose reasons are printed."""
+"""Number of unmeasured relative poses to list with their reasons."""
 
 
 def vo(
@@ -38,9 +38,9 @@ def vo(
     rerun: opt.Rerun = "",
     json: opt.Json = None,
 ) -> None:
-    """Relative poses with covariances from stereo images.
+    """Measure relative poses with covariances from stereo images.
 
-    An interrupted run goes on where it ended when called again with the same options.
+    An interrupted run resumes when it is called again with the same options.
     """
     require_viewer(rerun)
     from maci2.pipeline.vo import VoOptions, run_vo
@@ -75,7 +75,7 @@ def vo_report(
         bool,
         typer.Option(
             "--baselines/--no-baselines",
-            help="fixed, structure-tensor and chi-square-scaled covariance beside",
+            help="compare with fixed, structure-tensor and chi-square-scaled covariances",
         ),
     ] = True,
     rivals: opt.Rivals = None,
@@ -83,9 +83,9 @@ def vo_report(
     opening: Opening = Opening(),
     json: opt.Json = None,
 ) -> None:
-    """Are the covariances of visual odometry consistent?
+    """Check that covariances of visual odometry are consistent.
 
-    Errors and NEES of relative poses against ground truth.
+    Reports errors and NEES of relative poses against ground truth.
     """
     from maci2.evaluation.names import distinct_names
     from maci2.evaluation.vo_report import MODELS, visual_report, visual_report_json

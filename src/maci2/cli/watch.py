@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 def watch(
     sequence: opt.Sequence,
     odometry: Annotated[
-        str, typer.Option(help="trajectory of the odometry to judge (TUM format), any world")
+        str, typer.Option(help="trajectory of the odometry (TUM format), in any world frame")
     ],
     frame: Annotated[
-        str, typer.Option(help="whose poses these are: body (the IMU), camera or rectified")
+        str, typer.Option(help="frame of the poses: body (the IMU), camera or rectified")
     ] = "body",
     imu: opt.Imu = "raw",
     std: Annotated[
         str | None,
         typer.Option(
             "--odometry-std",
-            help="ROT_DEG,TRANS_M[,SHARE]: noise of its relative poses, SHARE of their length on "
-            "top  [default: 0.05,0.003,0.015]",
+            help="ROT_DEG,TRANS_M[,SHARE]: noise (1 sigma) of its relative poses; SHARE of their "
+            "length is added  [default: 0.05,0.003,0.015]",
         ),
     ] = None,
     scale_std: opt.VisionScaleStd = None,
-    interval: Annotated[float, typer.Option(help="from keyframe to keyframe [s]")] = 0.2,
+    interval: Annotated[float, typer.Option(help="time between keyframes [s]")] = 0.2,
     sigmas: Annotated[float, typer.Option(help="alarm beyond this many standard deviations")] = 6.5,
     output: Annotated[
         Path | None,
@@ -42,11 +42,11 @@ def watch(
     opening: Opening = Opening(),
     json: opt.Json = None,
 ) -> None:
-    """Tell from the IMU when another odometry goes wrong.
+    """Detect with the IMU when another odometry fails.
 
-    Alarms are for scale, jumps, tilt and stalls. Each has the time, the size, how many standard
-    deviations it is beyond the odometry's own noise, and a state from before the fault, carried on
-    by the IMU, to restart from.
+    Raises alarms for scale changes, jumps, tilts and stalls. Each has a time, a size, a
+    significance in standard deviations of the odometry's noise, and a state to restart from: that
+    before the fault, propagated by the IMU.
     """
     if frame not in ("body", "camera", "rectified"):
         raise OptionError(f"--frame is '{frame}'; choose body, camera or rectified.")
