@@ -1,13 +1,13 @@
-"""Start a stereo camera and an IMU together: gravity, velocities, biases, extrinsics.
+"""Visual-inertial initialization, camera-IMU calibration and odometry with covariances.
 
-Each comes with a covariance and a verdict. The names below are the public interface; they load on
+Every result has a covariance and a verdict. The names below are the public interface; they load on
 first use, so that importing the package is fast.
 
-From a recording: `check_recording`, `initialize_recording`, `calibrate_recording`,
-`track_recording`, `watch_recording`, `audit_ground_truth`. From your own arrays: `ImuSamples`,
-`raw_model` and `RelativePoses` make measurements, `initialize` and `calibrate` take them. While
-sensors run: `OnlineInitializer`, `OnlineTracker`. Everything that a user can fix raises a
-`Maci2Error`.
+For a recording, call `check_recording`, `initialize_recording`, `calibrate_recording`,
+`track_recording`, `watch_recording` or `audit_ground_truth`. For your own arrays, make measurements
+with `ImuSamples`, `raw_model` and `RelativePoses`, and pass them to `initialize` or `calibrate`.
+For live sensors, use `OnlineInitializer` or `OnlineTracker`. Errors that a user can fix are
+subclasses of `Maci2Error`.
 """
 
 from importlib import import_module as _import_module

@@ -1,4 +1,4 @@
-"""Checks of what users hand in: converted once, refused with what was found and what is needed.
+"""Checks and conversion of arguments from users, with errors that say what is needed.
 
 Compiled kernels index arrays without looking at their bounds, so nothing may reach them that has
 not passed here. What already has the right type is checked in microseconds and not copied.
@@ -61,8 +61,8 @@ def as_array(
 
 
 def as_covariances(values: ArrayLike, count: int, size: int, name: str) -> Array:
-    """(count, size, size) from as many, or from one that holds for all; not yet checked for being
-    positive definite."""
+    """(count, size, size) covariances from as many, or from one that holds for all; positive
+    definiteness is not checked here."""
     array = _as_numbers(values, np.dtype(np.float64), "iuf", "numbers", name, MeasurementError)
     if array.shape == (size, size):
         array = np.broadcast_to(array, (count, size, size))
@@ -181,14 +181,14 @@ def as_image(
 
 
 def as_path(path: str | Path, name: str, error: ErrorType = OptionError) -> Path:
-    """A path from text or a path."""
+    """The path given as a string or a path."""
     if not isinstance(path, str | Path) or not str(path) or "\0" in str(path):
         raise error(f"{name} is {_short(path)}, needed the path of a file or folder.")
     return Path(path)
 
 
 def require_type(value: object, needed: type | tuple[type, ...], name: str, remedy: str) -> None:
-    """Raise unless `value` is of the type; `remedy` says where to get one."""
+    """Raise unless `value` has the type; `remedy` says how to obtain one."""
     if not isinstance(value, needed):
         types: Sequence[type] = needed if isinstance(needed, tuple) else (needed,)
         names = " or ".join(kind.__name__ for kind in types)
@@ -206,7 +206,7 @@ def require_choice(
 def _as_numbers(
     values: ArrayLike, dtype: np.dtype, kinds: str, needed: str, name: str, error: ErrorType
 ) -> NDArray:
-    """The values in one block of memory that compiled kernels take as it is."""
+    """The values as one contiguous block of memory, as compiled kernels require it."""
     if type(values) is np.ndarray and values.dtype == dtype and values.flags.carray:
         return values
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
@@ -232,8 +232,8 @@ _UNITS = "; from seconds: np.round(1e9 * seconds).astype(np.int64)"
 
 
 def _is_rigid(T: Array) -> bool:
-    """Whether one transform surely is: one by one numbers of so small a matrix take a third of the
-    time of numpy's."""
+    """Quick test whether one transform is rigid: plain floats are three times as fast as numpy
+    here."""
     (a, b, c, _), (d, e, f, _), (g, h, i, _), last = T.tolist()
     lengths = a * a + d * d + g * g, b * b + e * e + h * h, c * c + f * f + i * i
     across = a * b + d * e + g * h, a * c + d * f + g * i, b * c + e * f + h * i
@@ -280,7 +280,7 @@ def _shape_text(shape: Shape) -> str:
 
 
 def _hint(array: NDArray, shape: Shape) -> str:
-    """A transposed array is the commonest mistake."""
+    """Hint for a transposed array, the most common mistake."""
     turned = array.shape[::-1]
     fits = len(turned) == len(shape) and all(
         needed in (None, found) for found, needed in zip(turned, shape, strict=True)

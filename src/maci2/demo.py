@@ -1,4 +1,4 @@
-"""The whole product without data: what `maci2 demo` runs and writes."""
+"""`maci2 demo`: rendering, initialization, calibration and consistency without data."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -47,7 +47,7 @@ BINS = 6
 
 @dataclass(frozen=True)
 class Demo:
-    """Everything the demo found."""
+    """Results of the demo."""
 
     folder: Path
     initialized: Initialized
@@ -103,7 +103,7 @@ def _draw(room: Path, seed: int, on_step: Callable[[str], None]) -> None:
 
 
 def _may_write(folder: Path) -> bool:
-    """It is new, or a demo's, even of one that was interrupted."""
+    """Whether a folder is new or was written by a demo, even an interrupted one."""
     if not folder.exists() or (folder / "report.html").exists():
         return True
     return all(path.name.lstrip(".").startswith(ROOM) for path in folder.iterdir())
@@ -126,7 +126,7 @@ def consistency_figure(samples: list[Sample], in_page: bool = False) -> str:
 
 
 def demo_record(demo: Demo) -> dict[str, Any]:
-    """What `maci2 demo --json` writes."""
+    """Record that `maci2 demo --json` writes."""
     initialization = initialization_json(demo.calibration_inputs, demo.initialized)
     if demo.errors is not None:
         initialization["errors"] = dict(demo.errors.as_dict())

@@ -8,35 +8,35 @@ import math
 
 
 class Maci2Error(Exception):
-    """Anything a user can fix; commands print it in one paragraph and exit with code 2."""
+    """Base of all errors that a user can fix; commands print them and exit with code 2."""
 
 
 class DatasetError(Maci2Error):
-    """A recording, a trajectory or a ground truth that cannot be used as it is."""
+    """A recording, trajectory or ground truth cannot be used."""
 
 
 class NoImuError(DatasetError):
-    """A recording holds no IMU samples at all; its images may be looked at."""
+    """A recording has no IMU samples at all; its images may still be usable."""
 
 
 class ImageError(DatasetError):
-    """One image that cannot be used; it costs that image, not the recording."""
+    """One image cannot be used; the rest of the recording can."""
 
 
 class CalibrationError(Maci2Error):
-    """A camera or IMU description that cannot be used as it is."""
+    """The calibration of a camera or IMU cannot be used."""
 
 
 class MeasurementError(Maci2Error):
-    """A measurement or covariance that is not one: not finite, not positive definite."""
+    """A measurement or covariance is invalid: not finite, or not positive definite."""
 
 
 class OptionError(Maci2Error):
-    """An option whose value has no meaning."""
+    """An option or argument has an invalid value."""
 
 
 class OutputError(Maci2Error):
-    """A result that cannot be written where it was asked for."""
+    """A result cannot be written to the requested place."""
 
 
 def require_in_range(

@@ -1,4 +1,4 @@
-"""What was found wrong: the fault, the number found, the number needed and what to do."""
+"""Findings of checks: the fault, the value found, the value needed and the remedy."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -14,32 +14,33 @@ LEVELS: tuple[Level, ...] = ("error", "warn", "ok")
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at."""
+    """Result of one check: a fault with its remedy, or what is in order."""
 
     level: Level
     """ok, warn or error."""
 
     what: str
-    """Part concerned: imu, cam0, stereo, images, calibration, windows, vision or a truth's name."""
+    """Part concerned: imu, cam0, stereo, images, calibration, windows, vision, or the name of a
+    ground truth."""
 
     text: str
-    """All of it in one sentence or two: the fault, the numbers, what to do."""
+    """The finding in one or two sentences: the fault, the values and the remedy."""
 
     fault: str = ""
-    """Short name of what is wrong; empty where nothing is."""
+    """Short name of the fault; empty if there is none."""
 
     found: str = ""
-    """The number found, with its unit."""
+    """The value found, with its unit."""
 
     needed: str = ""
-    """The number needed, with its unit."""
+    """The value needed, with its unit."""
 
     remedy: str = ""
-    """What to do, starting with a verb; also where nothing is wrong but more could be had."""
+    """What to do, starting with a verb; may also suggest an improvement without a fault."""
 
 
 def fault(level: Level, what: str, name: str, found: str, needed: str, remedy: str) -> Finding:
-    """A finding whose sentence is made of its parts."""
+    """A finding with its text composed of the other parts."""
     text = f"{name}: found {found}, needed {needed}. {remedy}"
     return Finding(level, what, text, name, found, needed, remedy)
 

@@ -1,4 +1,4 @@
-"""Covariances: checks, square roots, and how errors are scored against them."""
+"""Covariances: checks, square roots, and scores of errors against them."""
 
 import math
 
@@ -95,7 +95,7 @@ def squared_distance(error: Array, cov: Array, variance: float) -> float:
 
 
 def nees(errors: Array, covs: Array) -> Array:
-    """Normalised error squared e^T cov^-1 e, (..., d) and (..., d, d) -> (...).
+    """Normalized estimation error squared, e^T cov^-1 e: (..., d) and (..., d, d) -> (...).
 
     Its mean is d when the covariance tells the truth.
     """

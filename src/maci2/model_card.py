@@ -11,7 +11,7 @@ from maci2.files import parse_json
 
 
 class Card(BaseModel):
-    """Everything a user should know of some weights before trusting them."""
+    """Everything a user should know about a weight file before using it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -25,7 +25,7 @@ class CardKind(Generic[SomeCard]):
 
     card: type[SomeCard]
     otherwise: str
-    """What a file without such a card is, in errors."""
+    """Description of a file without such a card, for error messages."""
 
     key: str
     """Key of the card in the file's metadata."""
@@ -37,7 +37,7 @@ class CardKind(Generic[SomeCard]):
     """Command that writes such files."""
 
     def read(self, metadata: Mapping[str, str], source: str) -> SomeCard:
-        """The card of a weight file, or an error that says what is wrong with it."""
+        """The card of a weight file; raises an error that says what is wrong with it."""
         if self.key not in metadata:
             raise OptionError(
                 f"{source}: an ONNX file, but {self.otherwise} of maci2 (no '{self.key}' in its "

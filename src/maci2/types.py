@@ -1,10 +1,10 @@
-"""Names of arrays and units that every room uses, and the search for the nearest timestamp."""
+"""Array types, units and constants, and the search for the nearest timestamp."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-"""Numbers of any shape; the shape is said where the array is."""
+"""Numbers of any shape; docstrings state the shape."""
 
 Vec3 = NDArray[np.float64]
 """(3,)"""
@@ -22,7 +22,7 @@ Mat9 = NDArray[np.float64]
 """(9, 9)"""
 
 Mask = NDArray[np.bool_]
-"""(n,) which of n things."""
+"""(n,) boolean mask."""
 
 Stamps = NDArray[np.int64]
 """(n,) timestamps in nanoseconds: a float64 of seconds since 1970 resolves only 240 ns."""

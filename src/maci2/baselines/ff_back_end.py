@@ -55,7 +55,7 @@ class LinearSolution:
 
 
 def ff_back_end(guess: BiasGuess) -> Initializer:
-    """The back end with what its configuration says of the biases."""
+    """The back end with the bias priors of its configuration."""
 
     def initialize(segment: Segment) -> Answer:
         return _initialize(segment, guess)

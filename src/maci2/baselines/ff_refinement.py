@@ -61,7 +61,7 @@ class _Problem:
 
     T_b_c: Array
     std: float
-    """Of an observation, in normalized units."""
+    """Standard deviation of an observation, in normalized units."""
 
     bundle: Bundle
     """IMU factors and priors."""

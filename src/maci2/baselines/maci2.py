@@ -17,7 +17,7 @@ def maci2(segment: Segment) -> Answer:
 
 
 def maci2_raw(segment: Segment) -> Answer:
-    """MAC-I2 with raw samples whatever the IMU model: data sheet and vibration, nothing learned."""
+    """maci2 on raw samples with data-sheet and vibration noise, whatever IMU model was chosen."""
     return _initialize(segment, segment.raw_vibrating, SolverConfig())
 
 

@@ -180,7 +180,7 @@ def _rejection(segment: Segment, features: int) -> str:
 
 
 def turned_deg(segment: Segment) -> float:
-    """All rotation within the window, by the gyroscope as it is."""
+    """Total rotation within the window from the uncorrected gyroscope [deg]."""
     raw = segment.raw
     inside = (raw.stamps_ns >= segment.stamps_ns[0]) & (raw.stamps_ns <= segment.stamps_ns[-1])
     dt = np.diff(raw.stamps_ns[inside]) / 1e9

@@ -42,7 +42,7 @@ STEP_TOLERANCE = 1e-10
 MIN_ACC_CHANGE = 0.5
 """[m/s^2]"""
 IMAGE_PERIOD_NS = 50_000_000
-"""Period of the cameras it is used with."""
+"""Period of the cameras that ORB-SLAM3 is used with [ns]."""
 MIN_KEYFRAMES = 10
 MIN_DURATION_S = 1.0
 MIN_TRAVEL = 0.02

@@ -49,13 +49,13 @@ class Segment:
     """Camera motion between the keyframes, in metres (stereo)."""
 
     T_b_c: Array
-    """(4, 4) pose in the body of the camera frame that `vision` speaks of."""
+    """(4, 4) pose in the body of the camera frame that `vision` refers to."""
 
     gravity_norm: float = GRAVITY_NORM
     """[m/s^2]"""
 
     find_tracks: Callable[[], FeatureTracks | None] = no_tracks
-    """Makes the feature tracks when they are first asked for: images take their time."""
+    """Function that makes the feature tracks on first use, since tracking images takes time."""
 
     @cached_property
     def tracks(self) -> FeatureTracks:

@@ -75,7 +75,7 @@ class Views:
 
 
 def sqrtvins(stereo: bool, guess: BiasGuess) -> Initializer:
-    """The initializer for one camera or two, with what its configuration says of the biases."""
+    """The initializer for one camera or two, with the bias priors of its configuration."""
 
     def initialize(segment: Segment) -> Answer:
         return _initialize(segment, stereo, guess)

@@ -1,4 +1,5 @@
-"""The naive start: the device is taken to stand still, as OKVIS2 does (basalt from one sample).
+"""Static initialization: the device is assumed to be stationary, as in OKVIS2 (in Basalt from one
+sample).
 
 Gravity is opposite to the mean accelerometer between the first two keyframes, velocity and both
 biases are zero, poses are vision's. It accepts everything: it shows what "just start" costs.

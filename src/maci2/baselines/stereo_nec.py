@@ -62,7 +62,7 @@ def rotated_by_gyroscope(segment: Segment, x: BundleState) -> BundleState:
 
 
 def adjust_positions(seen: Observations, x: BundleState, std: float) -> BundleState:
-    """Positions of all keyframes but the first, each by itself, against points that stay."""
+    """Positions of all keyframes but the first, each adjusted separately against fixed points."""
     used = seen.seen.copy()
     for rounds in range(1, ROUNDS + 1):
         for _ in range(STEPS):

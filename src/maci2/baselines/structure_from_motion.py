@@ -115,7 +115,7 @@ def _pnp(
 def _extend(
     tracks: FeatureTracks, Ts: Array, points: Array, known: Mask, views: tuple[int, int]
 ) -> None:
-    """Triangulate from two keyframes what both see and nobody has triangulated."""
+    """Triangulate new points that two keyframes both observe."""
     new = tracks.seen[:, views[0]] & tracks.seen[:, views[1]] & ~known
     which = np.zeros_like(tracks.seen)
     for view in views:

@@ -28,7 +28,7 @@ from maci2.lie import se3_inv
 from maci2.types import Array
 
 MIN_EXCITATION = 0.25
-"""Spread of the mean accelerations [m/s^2] below which it warns, and goes on."""
+"""Standard deviation of the mean accelerations [m/s^2] below which VINS warns, but continues."""
 
 MAX_NORM_ERROR = 1.0
 """Largest error of gravity's norm before it is refined [m/s^2]."""

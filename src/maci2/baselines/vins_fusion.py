@@ -48,7 +48,7 @@ INIT_DEPTH = 5.0
 
 
 def vins_fusion(segment: Segment) -> Answer:
-    """VINS-Fusion as released: declared a success whatever comes out."""
+    """VINS-Fusion as released, which accepts every result."""
     Ts_c0_c = poses_by_pnp(segment)
     T_c_b = se3_inv(np.ascontiguousarray(segment.T_b_c))
     Ts_c0_b = Ts_c0_c @ T_c_b

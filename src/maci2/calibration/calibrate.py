@@ -46,7 +46,7 @@ AXIS_ROTATIONS = [
     for signs in product((1.0, -1.0), repeat=3)
     if np.linalg.det(R := np.diag(signs)[list(order)]) > 0.0
 ]
-"""The 24 ways to put one set of axes onto another."""
+"""The 24 rotations between two sets of axes."""
 
 
 def calibrate(
@@ -56,29 +56,29 @@ def calibrate(
     limits: CalibrationLimits | None = None,
     mounting: MountingPrior | None = None,
 ) -> CalibrationResult:
-    """Estimate the extrinsics T_b_c of the camera that `vision` speaks of, and all the rest.
+    """Estimate the extrinsics T_b_c of the camera of `vision`, with all states of the motion.
 
-    Rotation first (Eq. 8: it needs neither gravity nor velocities), then the lever arm in closed
-    form, then everything jointly (Eq. 9), with biases that wander as `imu` says: over a minute
-    they do.
+    First the rotation (Eq. 8, which needs neither gravity nor velocities), then the lever arm in
+    closed form, then everything jointly (Eq. 9), with biases as the random walks of `imu`.
 
     Args:
-        imu: what the IMU measured, from `raw_model`, `datasheet_model` or `ImuModel.measure`; it
-            must cover the keyframes.
+        imu: IMU measurements from `raw_model`, `datasheet_model` or `ImuModel.measure`; they must
+            cover the keyframes.
         vision: relative poses of at least four keyframes, with covariances; rotation about two
             axes or more makes the extrinsics observable.
         config: choices of the solver; gravity has its known norm and both biases are estimated.
-        limits: errors that the extrinsics may have, for the verdict.
-        mounting: what is known of the extrinsics beforehand, for motion that does not show all of
-            them; nothing by default.
+        limits: largest errors of the extrinsics that the verdict `ok` allows.
+        mounting: prior of the extrinsics, for motion that does not determine all of them; none by
+            default.
 
     Returns:
-        State with `T_b_c`, posterior covariance, report and verdict, whose reasons say which axes
-        are not known and what motion would help. Biases are those at the last keyframe.
+        State with `T_b_c`, posterior covariance, report and verdict, whose reasons name the axes
+        that are not observable and the motion that would help. Biases are those at the last
+        keyframe.
 
     Raises:
         MeasurementError: an argument has the wrong type, or there are too few keyframes.
-        OptionError: the configuration asks for what only `initialize` can do.
+        OptionError: the configuration has a choice that only `initialize` supports.
         DatasetError: the samples do not cover the keyframes or have a gap.
     """
     began = time.perf_counter()
@@ -111,8 +111,8 @@ def calibrate(
 def solve_from_nothing(
     imu: ImuMeasurements, vision: RelativePoses, mounting: MountingPrior, config: SolverConfig
 ) -> tuple[Solved, MotionChoice, RotationAlignment]:
-    """The solved chain, vision on the IMU's clock as far as angles tell it, with the motions that
-    the IMU chose, and what rotations alone say of the mounting."""
+    """The solved chain, with vision on the IMU's clock and motions selected by the IMU, and the
+    extrinsic rotation estimated from rotations alone."""
     vision, offset_s = on_imu_clock(imu, vision, config)
     solved, aligned = _solved(imu, vision, offset_s, mounting, config)
     # Extrinsics first: without them the IMU says nothing of a camera's motion.
@@ -129,7 +129,7 @@ def _solved(
     mounting: MountingPrior,
     config: SolverConfig,
 ) -> tuple[Solved, RotationAlignment]:
-    """The chain solved with vision on the IMU's clock, and what rotations alone say."""
+    """The chain solved with vision on the IMU's clock, and the estimate from rotations alone."""
     prior = imu.bias_prior
     pre = preintegrate(imu, vision.stamps_ns, prior.mean_gyro, prior.mean_acc, config.rule)
     R_b_c = rotation_from_rates(pre, vision)

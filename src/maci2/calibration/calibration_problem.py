@@ -58,7 +58,7 @@ class Guess:
     """Where a solution begins: states and constants in the frame of the first camera."""
 
     stamps_ns: Stamps
-    """Timestamps of the keyframes on the IMU's clock, as far as it is known by now."""
+    """Timestamps of the keyframes on the IMU's clock, with the current time offset."""
 
     offset_s: float
     """What was added to the camera's timestamps so far [s]."""

@@ -14,14 +14,14 @@ from maci2.types import NS, Array
 
 STAGE_S = 10.0
 MOST_STAGES = 30
-"""Longer calibrations are told in longer stages."""
+"""Largest number of stages; longer calibrations have longer stages."""
 
 SHORTEST_REST = 0.3
-"""A last stage shorter than this share of the others is told with the one before."""
+"""A last stage shorter than this fraction of the others is merged with the one before."""
 
 
 def calibration_progress(solved: Solved, frame: Array) -> tuple[CalibrationStage, ...]:
-    """Extrinsics and their sigmas after each ten seconds, had the recording ended there.
+    """Extrinsics and their standard deviations after every ten seconds, from that part alone.
 
     Each stage is solved for itself from the final answer, with the noise that all of it showed;
     `frame` (6, 6) is doubt about the camera frame that no motion removes.

@@ -34,14 +34,14 @@ from maci2.types import NS
 from maci2.vision import RelativePoses
 
 MAX_ROUNDS = 8
-"""Solutions before the rest is left as it is."""
+"""Largest number of solves."""
 
 REANCHOR_ABOVE_S = 3e-4
-"""Movement of the camera's clock [s] after which keyframes are put onto their new instants: up to
-here constant rate and force bridge it to a microradian."""
+"""Change of the time offset [s] after which keyframes are moved to their new times: up to here,
+constant rate and force extrapolate to a microradian."""
 
 ANY_SCALE = 0.4
-"""Prior of the logarithm of a scale that is to be measured, whatever was stated."""
+"""Standard deviation of the prior of the logarithm of a scale that is to be estimated freely."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def solve_calibration(
     mounting: MountingPrior,
     config: SolverConfig,
 ) -> Solved:
-    """Everything jointly, and again where the answer shows that a premise did not hold.
+    """Solve everything jointly, and again if the solution shows that an assumption did not hold.
 
     A clock or a scale that is off makes every pose look like an outlier, so squares come first
     where one of them is free. Chi-square too large: measurements are noisier than stated and are

@@ -40,8 +40,8 @@ SETTLED = 0.1
 """Steps end when no logarithm moves by more than this share of its sigma."""
 
 STD_LOG_STATED = 2.0 * np.log(10.0)
-"""Spread of the logarithm of a squared density about the data sheet's: a factor of ten, so that
-what motion does not show stays at the data sheet and says so."""
+"""Standard deviation of the logarithm of a squared density about the data sheet's: a factor of ten.
+Values that the motion does not determine stay at the data sheet and are reported as such."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def stated_levels(stated: ImuNoise) -> Array:
 
 
 def _without_losses(recording: NoiseProblem) -> NoiseProblem:
-    """Squares everywhere: robust losses have no likelihood to speak of."""
+    """Factors with squared losses only: robust losses have no usable likelihood."""
     problem = recording.problem
     problem = replace(
         problem,

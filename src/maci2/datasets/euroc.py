@@ -195,7 +195,7 @@ def read_sensor_yamls(mav0: Path) -> Rig:
 
 
 def read_camera_yamls(mav0: Path, noise: ImuNoise) -> Rig:
-    """Calibration from the sensor.yaml of every camera, beside the noise of the IMU."""
+    """Rig from the sensor.yaml of every camera and the noise of the IMU."""
     read = [_read_camera(folder / "sensor.yaml") for folder in camera_folders(mav0)]
     cameras = tuple(camera for camera, _ in read)
     return Rig(cameras, noise, str(mav0), exact=bool(read) and all(exact for _, exact in read))
@@ -248,7 +248,7 @@ def _read_truths(mav0: Path) -> dict[str, GroundTruth]:
 
 
 def read_truth_folder(folder: Path) -> GroundTruth:
-    """data.csv, with the covariance of `maci2 truth` where that is beside it."""
+    """Ground truth from data.csv, with the covariance of `maci2 truth` if the folder has one."""
     return replace(read_truth_csv(folder / "data.csv"), covariance=read_covariance(folder))
 
 

@@ -80,20 +80,22 @@ class FolderFrames:
 
 
 def stereo_frames(recording: HasImages) -> Frames:
-    """Stereo pairs of a recording, folder or bag; images are read when asked for.
+    """Stereo pairs of a recording in a folder or bag; images are read on demand.
 
     Args:
-        recording: as `open_recording` gives it.
+        recording: a recording from `open_recording`.
 
     Returns:
-        Timestamps of all pairs, and both images of one at a time.
+        Timestamps of all pairs, and access to the images of one pair at a time.
 
     Raises:
         DatasetError: there are no stereo images to read.
     """
     if not hasattr(recording, "bag") or not hasattr(recording, "rig"):
         kind = type(recording).__name__
-        raise DatasetError(f"recording is of the type {kind}, needed what open_recording gives.")
+        raise DatasetError(
+            f"recording is of the type {kind}, needed a recording from open_recording."
+        )
     if recording.bag is not None:
         return bag_frames(recording)
     return folder_frames(recording)

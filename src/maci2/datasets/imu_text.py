@@ -55,7 +55,7 @@ def is_imu_text(path: Path) -> bool:
 
 
 def read_imu_text(path: Path, columns: str = "") -> ImuSamples:
-    """Samples of a table; `columns` states what headings do not say."""
+    """IMU samples of a table; `columns` names columns that its headings do not."""
     rows = read_lines(path, "IMU samples")
     split = _splitter(rows)
     head = 0

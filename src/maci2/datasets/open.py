@@ -29,29 +29,30 @@ def open_recording(
     clock: Clock = "imu",
     columns: str = "",
 ) -> Recording:
-    """Open a EuRoC-layout, TUM-VI or VBR folder, a ROS 1 or ROS 2 bag, a table of IMU samples, or a
-    folder with such a table and images named by time.
+    """Open a folder in EuRoC, TUM-VI or VBR layout, a ROS 1 or ROS 2 bag, a table of IMU samples,
+    or a folder with such a table and images named by timestamp.
 
-    IMU readings are corrected by the intrinsics that the calibration states. Here, and nowhere
-    else, camera timestamps are put onto the IMU's clock by the time offset that the rig states.
+    IMU readings are corrected by the intrinsics of the calibration, and camera timestamps are
+    converted to the IMU's clock by the time offset of the rig.
 
     Args:
         path: folder or file of the recording.
-        rig_path: calibration that takes the place of the recording's own: a Kalibr camchain, a
-            folder with one, or files of OpenVINS, VINS-Fusion or ORB-SLAM3; IMU noise too if there
-            is a Kalibr IMU file beside it. A bag has no calibration and needs it.
+        rig_path: calibration to use instead of the recording's own: a Kalibr camchain, a folder
+            with one, or files of OpenVINS, VINS-Fusion or ORB-SLAM3. IMU noise is read from a
+            Kalibr IMU file in the same folder. Bags have no calibration and need this.
         topics: roles of a bag's topics: `imu=/imu0,left=/cam0/image_raw`.
-        given: replaces single parts of the calibration.
-        clock: "camera" leaves camera timestamps as the files have them.
-        columns: what a table's headings do not say: `t[us],gx[deg/s],gy,gz,ax[g],ay,az`.
+        given: parts of the calibration to replace.
+        clock: "camera" keeps the camera timestamps of the files.
+        columns: columns of a table whose headings do not name them:
+            `t[us],gx[deg/s],gy,gz,ax[g],ay,az`.
 
     Returns:
-        Samples, calibration and ground truth in memory; images are left on disk.
+        The recording, with samples, calibration and ground truth in memory and images on disk.
 
     Raises:
         DatasetError: there is no recording, or it cannot be read.
-        CalibrationError: its calibration cannot be used, or no rig can have it.
-        OptionError: an argument has no meaning.
+        CalibrationError: its calibration cannot be used or is physically impossible.
+        OptionError: an argument is invalid.
     """
     path = as_path(path, "path")
     rig_path = None if rig_path is None else as_path(rig_path, "rig_path")

@@ -51,7 +51,7 @@ def open_images(
 
 
 def images_with(path: Path, rig: Rig, topics: str = "") -> HasImages:
-    """The images of a recording beside a rig that is known already, or that has no camera."""
+    """The images of a recording, with a rig that is already known or has no camera."""
     mav0 = mav0_of(path)
     if not camera_folders(mav0) and bag_paths(path):
         return _bag_images(path, rig, topics)

@@ -19,7 +19,7 @@ def is_plain(path: Path) -> bool:
 
 
 def read_plain(path: Path, rig: Rig, columns: str = "") -> Recording:
-    """Samples of the one table, timestamps of the images beside it."""
+    """Samples of the table of a folder, and timestamps of its images."""
     cameras = _cameras(path)
     tables = _tables(path)
     if not tables:

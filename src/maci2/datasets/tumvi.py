@@ -38,7 +38,7 @@ def read_tumvi(path: Path, rig: Rig | None = None) -> Recording:
 
 
 def calibration_folder(mav0: Path) -> Path:
-    """The sequence's own dso folder, else a calib folder in it or beside it."""
+    """The dso folder of the sequence, else a calib folder in it or next to it."""
     sequence = mav0.resolve().parent if mav0.resolve().name == "mav0" else mav0.resolve()
     candidates = [sequence / "dso", sequence / "calib", sequence.parent / "calib"]
     for folder in candidates:

@@ -15,31 +15,31 @@ class SolverConfig:
     """Choices of the joint optimization; the defaults run every recording unchanged."""
 
     gravity_on_sphere: bool = True
-    """Gravity has its known norm and two unknowns; otherwise it is a free vector of three."""
+    """Fix the norm of gravity and estimate its direction; otherwise estimate a free vector."""
 
     gravity_norm: float = GRAVITY_NORM
-    """[m/s^2], where gravity is on the sphere."""
+    """Norm of gravity [m/s^2] if `gravity_on_sphere`."""
 
     estimate_gyro_bias: bool = True
-    """Estimate the gyroscope bias with the IMU model's prior; otherwise take its mean."""
+    """Estimate the gyroscope bias with the prior of the IMU model; otherwise use its mean."""
 
     estimate_acc_bias: bool = True
-    """Estimate the accelerometer bias with the IMU model's prior; otherwise take its mean."""
+    """Estimate the accelerometer bias with the prior of the IMU model; otherwise use its mean."""
 
     imu_cross_terms: bool = True
-    """Weigh IMU residuals with the full 9x9 covariance, not only its three 3x3 blocks."""
+    """Weight IMU residuals by the full 9x9 covariance, not only its three 3x3 blocks."""
 
     imu_identity: bool = False
-    """Weigh every IMU residual alike, whatever its covariance [rad, m/s, m]: for ablations."""
+    """Weight all IMU residuals equally [rad, m/s, m], for ablations."""
 
     robust: bool = True
-    """A relative pose that noise does not explain counts linearly, not by its square."""
+    """Use a robust loss for relative poses, linear beyond what noise explains."""
 
     estimate_time_offset: bool = False
     """Estimate a constant offset of the camera's timestamps, up to 0.1 s."""
 
     rule: Rule = "midpoint"
-    """How samples are integrated."""
+    """Integration rule of IMU samples."""
 
     max_iterations: int = 50
     """Levenberg-Marquardt steps before the report says 'not converged'."""
@@ -58,6 +58,6 @@ class SolverConfig:
 
 
 DEFAULT_CONFIG = SolverConfig()
-"""Made once: `initialize` takes about a millisecond."""
+"""Created once, because `initialize` takes only about a millisecond."""
 
 document_fields(__name__)

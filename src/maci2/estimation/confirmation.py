@@ -1,4 +1,4 @@
-"""Whether what has been seen could have shown that a stated constant is wrong.
+"""Whether the measurements would have revealed an error of a stated constant.
 
 A result that takes extrinsics and scale as given is no better than they are. They are confirmed
 where gravity and velocity stay within their limits with nothing stated believed: an error that
@@ -33,7 +33,7 @@ class Evidence:
     """Posterior over all that has been seen; None where that is nothing."""
 
     is_window: bool = False
-    """Nothing but the window itself has been seen, and `freed` is what it says."""
+    """Only this window has been seen; `freed` is its solution with free constants."""
 
     freed: FreedConstants | None = None
     """The window with its constants unknown; None where it moves too little for that."""
@@ -60,7 +60,8 @@ class Evidence:
 
     @property
     def status_of_unconfirmed(self) -> Status:
-        """`weak` where nothing more will be seen; a stream goes on."""
+        """Status of a result with unconfirmed constants: `weak` unless more measurements will
+        follow."""
         return "weak" if self.premises is None or self.premises.is_complete else "ok"
 
 

@@ -1,4 +1,4 @@
-"""What a window says where nothing that was stated of the rig is believed.
+"""Solution of a window with the stated constants of the rig as unknowns.
 
 Extrinsics, the scale of vision and the time offset become unknowns of the joint problem, beside
 gravity and biases, and the solution that believed them is where it begins: a few steps more.
@@ -43,7 +43,7 @@ class FreedConstants(NamedTuple):
     """Solution with the extrinsics that fit best."""
 
     posterior: Posterior
-    """Its covariance: of gravity and velocities where nothing that was stated is believed."""
+    """Covariance of gravity and velocities with these constants unknown."""
 
     scale: MeasuredScale
     offset: FreedOffset

@@ -46,26 +46,25 @@ def initialize(
 ) -> InitResult:
     """Estimate gravity, velocities, biases and poses over the keyframes of `vision`.
 
-    Workflow (a), learned IMU: `imu` holds corrected samples with learned variances and a narrow
-    prior of what bias is left. Workflow (b), raw IMU: data-sheet variances, gyroscope bias unknown.
+    Workflow (a), learned IMU: `imu` has corrected samples with learned variances and a narrow prior
+    of the remaining bias. Workflow (b), raw IMU: data-sheet variances, gyroscope bias unknown.
 
     Args:
-        imu: what the IMU measured, from `raw_model`, `datasheet_model` or `ImuModel.measure`; it
-            must cover the keyframes.
+        imu: IMU measurements from `raw_model`, `datasheet_model` or `ImuModel.measure`; they must
+            cover the keyframes.
         vision: relative poses of at least four keyframes, with covariances.
-        T_b_c: (4, 4) pose in the body of the camera frame that `vision` speaks of.
+        T_b_c: (4, 4) pose in the body of the camera frame that `vision` refers to.
         config: choices of the solver.
-        limits: errors that the result may have, for the verdict.
-        premises: what has been seen of the constants so far (`PremiseEvidence`); without it the
-            window tests what it can. Extrinsics and scale that neither confirms nor contradicts
-            are believed and named in `verdict.taken_as_given`: an `ok` is then no better than they
-            are. `InitLimits(trust_constants=False)` makes such a result `weak`.
+        limits: largest errors that the verdict `ok` allows.
+        premises: evidence about the constants gathered so far (`PremiseEvidence`); without it, only
+            this window tests them. Extrinsics and scale that are neither confirmed nor contradicted
+            are accepted and listed in `verdict.taken_as_given`; an `ok` then depends on them.
+            `InitLimits(trust_constants=False)` makes such a result `weak`.
 
     Returns:
-        State, posterior covariance, report and verdict. A window without an answer gives the
-        verdict `failed` with reasons; it raises nothing. Where there is an answer, its verdict is
-        found when it is first asked for, from the samples as they are then: that takes a solution
-        of its own.
+        State, posterior covariance, report and verdict. A window that cannot be solved raises
+        nothing; its verdict is `failed`, with reasons. The verdict takes another solve and is
+        computed when it is first read, so do not modify the samples before that.
 
     Raises:
         MeasurementError: an argument has the wrong type or shape, T_b_c is not rigid, or there are

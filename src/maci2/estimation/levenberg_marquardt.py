@@ -85,7 +85,7 @@ def optimize(
     least_decrement: float,
     with_covariances: bool,
 ) -> tuple[Optimum, Covariances]:
-    """Minimise the joint cost from x; the posterior there, where it is asked for."""
+    """Minimize the joint cost from x, and compute the posterior there if requested."""
     n = len(x.v_b)
     system, moved_system = empty_system(n, unknowns), empty_system(n, unknowns)
     work = empty_system(n, unknowns)

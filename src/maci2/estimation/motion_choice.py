@@ -1,4 +1,4 @@
-"""Choice among possible motions of the camera by what the IMU measured.
+"""Choice among candidate motions of the camera with the help of the IMU.
 
 Where matches tell two motions, the camera's lies on the straight line that the IMU predicts through
 all relative poses of a window (`outlier_rejection`), and a thing's or a wall's that was matched a
@@ -50,8 +50,8 @@ class MotionChoice(NamedTuple):
 def choose_motions(
     imu: ImuMeasurements, vision: RelativePoses, T_b_c: Array, config: SolverConfig
 ) -> MotionChoice:
-    """Decide what can be decided of all relative poses in doubt, window by window; the others stay
-    as they are."""
+    """Select a motion for each ambiguous relative pose where the IMU can decide; others are
+    unchanged."""
     second, rejected = np.zeros((2, len(vision) - 1), dtype=bool)
     if not config.robust or not any(vision.motions):
         return MotionChoice(vision, second, rejected)

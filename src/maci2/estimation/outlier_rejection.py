@@ -1,4 +1,4 @@
-"""Relative poses that contradict the IMU beyond any noise, found and rejected.
+"""Rejection of relative poses that contradict the IMU beyond any noise.
 
 A camera that looks at a thing which moves by itself measures that thing's motion, sharply. The IMU
 ties all relative poses of a window together and tells: with rotations from the gyroscope, what a
@@ -63,7 +63,7 @@ def suspicious(report: SolveReport) -> bool:
 
 
 def resolved(before: SolveReport, after: SolveReport, agreeing: Mask, measured: Mask) -> bool:
-    """Whether rejecting the poses that do not agree explains what did not fit.
+    """Whether rejecting the outliers explains the misfit.
 
     Beyond any noise every answer without contradiction does. Below that larger noise is the simpler
     reason, unless most poses agree to within what was stated.
@@ -81,8 +81,8 @@ def _contradicted(report: SolveReport) -> bool:
 def inlier_poses(
     imu: ImuMeasurements, vision: RelativePoses, T_b_c: Array, config: SolverConfig
 ) -> Mask:
-    """(m,) which relative poses agree with the IMU and each other; all where no set of them stands
-    out. Poses that were not measured agree with everything and count for nothing."""
+    """(m,) which relative poses agree with the IMU and each other; all if no subset stands out.
+    Unmeasured poses are counted as inliers."""
     prior = imu.bias_prior
     pre = preintegrate(imu, vision.stamps_ns, prior.mean_gyro, prior.mean_acc, config.rule)
     measured = vision.measured

@@ -9,11 +9,11 @@ from maci2.lie import se3_exp, se3_inv, se3_mul
 from maci2.types import Array
 
 SCALE_STD = 1.0
-"""Prior of one over a scale that is to be measured, whatever was stated, around 1."""
+"""Standard deviation of the prior of an inverse scale that is to be estimated freely, about 1."""
 
 CLOCK_STD_S = 0.001
-"""Prior of the same while extrinsics and scale are freed to be tested [s]: these are tested with
-the clocks believed, and how far measurements pull against the prior tells the offset."""
+"""Prior of the time offset while extrinsics and scale are freed for their test [s]: the clocks are
+then taken as stated, and the pull against this prior measures the offset."""
 
 
 class Measurements(NamedTuple):

@@ -180,7 +180,7 @@ def _turned_rows(T_c0_bk: Array, by_k: Array, by_k1: Array, J: Array) -> None:
 
 @kernel
 def lengthened(T_ck_ck1: Array, inverse_scale: float) -> Array:
-    """The measured motion as long as it is with a scale."""
+    """The measured motion with its translation multiplied by a scale."""
     T = T_ck_ck1.copy()
     for i in range(3):
         T[i, 3] /= inverse_scale

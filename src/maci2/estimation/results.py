@@ -38,34 +38,34 @@ class VIState:
     """(n, 4, 4) body poses in the first camera frame [m]."""
 
     velocity_b: Array
-    """(n, 3) velocity of the body, each in its own body frame [m/s]."""
+    """(n, 3) velocities of the body, each in the body frame of its keyframe [m/s]."""
 
     gravity_c0: Array
     """(3,) gravity in the first camera frame, pointing down [m/s^2]."""
 
     gyro_bias: Array
-    """(3,) bias of the raw gyroscope [rad/s], whatever IMU model was used."""
+    """(3,) bias of the raw gyroscope [rad/s], with any IMU model."""
 
     acc_bias: Array
-    """(3,) bias of the raw accelerometer [m/s^2], likewise."""
+    """(3,) bias of the raw accelerometer [m/s^2], with any IMU model."""
 
     T_b_c: Array
     """(4, 4) pose of the camera in the body (IMU) frame [m]: p_b = T_b_c p_c."""
 
     removed_gyro: Array = field(default_factory=lambda: np.zeros(3))
-    """(3,) the part of `gyro_bias` that the IMU model had subtracted from the samples [rad/s]."""
+    """(3,) part of `gyro_bias` that the IMU model subtracted from the samples [rad/s]."""
 
     removed_acc: Array = field(default_factory=lambda: np.zeros(3))
-    """(3,) the part of `acc_bias` that the IMU model had subtracted [m/s^2]."""
+    """(3,) part of `acc_bias` that the IMU model subtracted from the samples [m/s^2]."""
 
     @property
     def gyro_bias_residual(self) -> Array:
-        """(3,) bias left in the samples as the IMU model handed them on [rad/s]."""
+        """(3,) gyroscope bias that remains in the samples after the IMU model [rad/s]."""
         return self.gyro_bias - self.removed_gyro
 
     @property
     def acc_bias_residual(self) -> Array:
-        """(3,) bias left in the samples as the IMU model handed them on [m/s^2]."""
+        """(3,) accelerometer bias that remains in the samples after the IMU model [m/s^2]."""
         return self.acc_bias - self.removed_acc
 
 
@@ -74,14 +74,14 @@ class Posterior:
     """Covariance of the state, given the measurements (with `SolveReport.inflation` applied)."""
 
     gravity_c0: Array
-    """(3, 3) in the first camera frame [(m/s^2)^2]; rank 2 where gravity's norm is known."""
+    """(3, 3) in the first camera frame [(m/s^2)^2]; rank 2 if the norm of gravity is known."""
 
     Ts_c0_b: Array
     """(n, 6, 6) left perturbation, order [rho, phi], [m, rad]; zero for the first pose where the
     extrinsics are given."""
 
     velocity_b: Array
-    """(n, 3, 3) each in its own body frame [(m/s)^2]."""
+    """(n, 3, 3) each in the body frame of its keyframe [(m/s)^2]."""
 
     gyro_bias: Array
     """(3, 3) in the body frame [(rad/s)^2]; zero where the bias was not estimated."""
@@ -95,75 +95,76 @@ class Posterior:
 
 @dataclass(frozen=True)
 class SolveReport:
-    """How the optimization went."""
+    """Outcome of the optimization: convergence, chi-square, rejected measurements, time."""
 
     converged: bool
-    """Whether the optimization came to rest within its iterations."""
+    """Whether the optimization converged within the allowed iterations."""
 
     cost: float
-    """Sum of squared residuals, whitened by the noise as stated: chi-square if it is right."""
+    """Sum of squared residuals, whitened by the stated noise; chi-square distributed if that is
+    right."""
 
     dof: int
-    """Degrees of freedom: residuals less unknowns."""
+    """Degrees of freedom: residuals minus unknowns."""
 
     iterations: int
-    """Levenberg-Marquardt steps, of all rounds together."""
+    """Levenberg-Marquardt steps, summed over all rounds."""
 
     solve_ms: float
     """Wall time of the whole call [ms], preintegration and covariance included."""
 
     inflation: float = 1.0
-    """Factor on the stated measurement covariances that chi-square made necessary; 1 if none."""
+    """Factor by which chi-square enlarged the stated measurement covariances; 1 if it did not."""
 
     rejected: int = 0
-    """Relative poses rejected because they contradict the IMU beyond any noise."""
+    """Number of relative poses rejected because they contradict the IMU."""
 
     second_motions: int = 0
-    """Relative poses of which the IMU chose another motion than that of most matches."""
+    """Number of relative poses for which the IMU selected a motion supported by fewer matches."""
 
     scale: float | None = None
-    """True translation over the measured one; None where vision's scale was taken as exact."""
+    """Ratio of true to measured translation; None if the scale of vision was taken as exact."""
 
     std_scale: float | None = None
-    """Standard deviation of `scale`; None where it was not estimated."""
+    """Standard deviation of `scale`; None if it was not estimated."""
 
     time_offset_s: float | None = None
-    """Timestamp on the IMU's clock less that on the camera's [s]; None where not estimated."""
+    """Time on the IMU's clock minus time on the camera's [s]; None if it was not estimated."""
 
     std_time_offset_s: float | None = None
-    """Standard deviation of `time_offset_s` [s]; None where it was not estimated."""
+    """Standard deviation of `time_offset_s` [s]; None if it was not estimated."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether to use the result, and why not."""
+    """Whether the result may be used, and the reasons if not."""
 
     status: Status
-    """ok: use it; weak: not surely within the limits; failed: there is no answer."""
+    """ok: within the limits; weak: possibly outside the limits; failed: no usable estimate."""
 
     reasons: tuple[str, ...] = ()
-    """What stands against the result, in plain words; an `ok` may have remarks too."""
+    """Reasons against the result; an `ok` may have remarks, too."""
 
     taken_as_given: tuple[str, ...] = field(default=(), repr=False)
-    """Stated constants that were trusted though nothing that was seen confirms them: were they
-    wrong, so might an `ok` be. Empty where they were confirmed, or are among the reasons."""
+    """Stated constants that were accepted although no measurement confirms them: if they are wrong,
+    an `ok` may be wrong. Empty if they were confirmed, or are among the reasons."""
 
 
 @dataclass(frozen=True, repr=False)
 class InitResult:
-    """Answer of `initialize`; `state` and `posterior` are absent only where no answer exists."""
+    """Result of `initialize`; `state` and `posterior` are None only if there is no estimate."""
 
     verdict: Verdict
-    """Whether to use the result, and why not."""
+    """Whether the result may be used, and the reasons if not."""
 
     report: SolveReport
     """How the optimization went."""
 
     state: VIState | None = None
-    """Gravity, velocities, biases and poses; None where the verdict is `failed` for want of one."""
+    """Gravity, velocities, biases and poses; None if there is no estimate."""
 
     posterior: Posterior | None = None
-    """Covariance of the state; None with it."""
+    """Covariance of the state; None without a state."""
 
     @classmethod
     def judged_when_asked(
@@ -173,18 +174,18 @@ class InitResult:
         state: VIState,
         posterior: Posterior,
     ) -> "InitResult":
-        """A result whose verdict takes a solution of its own: found when first asked for."""
+        """A result whose verdict, which takes another solve, is computed when first read."""
         result = cls.__new__(cls)
         result.__dict__.update(_judge=judge, report=report, state=state, posterior=posterior)
         return result
 
     def __getattr__(self, name: str) -> Any:
-        # Only asked for what is not there: everything, or all but the verdict.
+        # Called for missing attributes only, such as the verdict before it is computed.
         judge = self.__dict__.get("_judge")
         if name != "verdict" or judge is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         verdict = self.__dict__["verdict"] = judge()
-        # It holds the window's measurements, which nobody needs any longer.
+        # The closure keeps the measurements of the window alive.
         self.__dict__.pop("_judge", None)
         return verdict
 
@@ -193,7 +194,7 @@ class InitResult:
 
     @property
     def gravity_std_deg(self) -> float | None:
-        """Root of the summed variance of the two angles of gravity's direction [deg]; None without
+        """Standard deviation of the direction of gravity, both angles together [deg]; None without
         a state."""
         if self.state is None or self.posterior is None:
             return None
@@ -204,11 +205,11 @@ class InitResult:
         return initialization_text(self)
 
     def to_dict(self) -> Record:
-        """The record that `maci2 init --json` writes, as plain numbers, texts and lists."""
+        """The record that `maci2 init --json` writes, as plain numbers, strings and lists."""
         return initialization_record(self)
 
     def save(self, path: str | Path) -> None:
-        """Write `to_dict()` as JSON, whole or not at all."""
+        """Write `to_dict()` as JSON, atomically."""
         write_json(boundary.as_path(path, "path"), self.to_dict())
 
     def plot(self) -> "Figure":
@@ -232,7 +233,7 @@ class InitResult:
 
 @dataclass(frozen=True)
 class CalibrationStage:
-    """Answer of the first part of a calibration, had the recording ended there."""
+    """Result of a calibration from the first part of a recording only."""
 
     seconds: float
     """Length of the part [s]."""
@@ -246,35 +247,35 @@ class CalibrationStage:
 
 @dataclass(frozen=True, repr=False)
 class CalibrationResult:
-    """Answer of `calibrate`: where the camera sits on the IMU."""
+    """Result of `calibrate`: camera-IMU extrinsics, with the states they were estimated with."""
 
     verdict: Verdict
-    """Whether to use the result, and why not."""
+    """Whether the result may be used, and the reasons if not."""
 
     report: SolveReport
     """How the optimization went."""
 
     state: VIState | None = None
-    """Extrinsics `T_b_c` and all the rest, biases at the last keyframe; None where there is no
-    answer."""
+    """Extrinsics `T_b_c` with poses, velocities and gravity, and biases at the last keyframe; None
+    if there is no estimate."""
 
     posterior: Posterior | None = None
-    """Covariance of the state; None with it."""
+    """Covariance of the state; None without a state."""
 
     progress: tuple[CalibrationStage, ...] = ()
-    """What was known after each ten seconds; the last one is all of it."""
+    """Results after every ten seconds; the last one uses the whole recording."""
 
     def summary(self) -> str:
         """Extrinsics with 1-sigma and the verdict: the text that `maci2 calibrate` prints."""
         return calibration_text(self)
 
     def to_dict(self) -> Record:
-        """The record that `maci2 calibrate --json` writes; `T_b_c` is that of the camera frame that
-        vision spoke of."""
+        """The record that `maci2 calibrate --json` writes; `T_b_c` belongs to the camera frame of
+        the relative poses."""
         return calibration_record(self)
 
     def save(self, path: str | Path) -> None:
-        """Write `to_dict()` as JSON, whole or not at all."""
+        """Write `to_dict()` as JSON, atomically."""
         write_json(boundary.as_path(path, "path"), self.to_dict())
 
     def plot(self) -> "Figure":

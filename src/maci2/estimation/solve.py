@@ -40,14 +40,14 @@ RELINEARIZE_ABOVE = 1e-7
 thousandth of a gyroscope's noise over a relative pose."""
 
 MAX_ROUNDS = 8
-"""Solutions before the rest is left as it is."""
+"""Largest number of solves."""
 
 VISUAL_LIMIT = 4.74
 """Root of the 99.9 % quantile of chi-square with 6 degrees of freedom: a visual step this far off
 is more likely an outlier than noise."""
 
 SETTLED = 1.05
-"""Chi-square per degree of freedom at which measurements weighed down are left as they are."""
+"""Chi-square per degree of freedom below which the weights are not changed any more."""
 
 CHI2_LEVEL = 0.999
 """Chi-square above this quantile says that the stated noise is too small."""
@@ -62,7 +62,7 @@ def solve(
     extrinsics: bool,
     constants: bool = False,
 ) -> tuple[VIState, Posterior | None, SolveReport]:
-    """Minimise Eq. 9, and again where the first answer shows that its premises did not hold.
+    """Minimize Eq. 9, and solve again if the first solution shows that an assumption did not hold.
 
     A bias beyond the reach of first-order correction: integrate anew. Chi-square too large: the
     measurements are noisier than stated, weigh them down; priors, which nothing has contradicted,

@@ -37,8 +37,8 @@ def shifted(vision: RelativePoses, offset_s: float) -> RelativePoses:
 def on_imu_clock(
     imu: ImuMeasurements, vision: RelativePoses, config: SolverConfig
 ) -> tuple[RelativePoses, float]:
-    """Vision shifted by a first estimate of the offset, and that estimate; unchanged where none is
-    asked for."""
+    """Vision shifted by a first estimate of the time offset, and that estimate; unchanged if the
+    offset is not to be estimated."""
     if not config.estimate_time_offset:
         return vision, 0.0
     vision = _with_margin(imu, vision)
@@ -99,7 +99,7 @@ def solve_with_offset(
     extrinsics: bool,
     coarse_s: float,
 ) -> Solution:
-    """`solve_with_scale`, with the time offset one more unknown where it is asked for.
+    """`solve_with_scale` with the time offset as one more unknown, if it is to be estimated.
 
     The timestamps of `vision` and `pre` have been shifted by `coarse_s` already.
     """

@@ -1,8 +1,8 @@
-"""Whether a result may be used, in plain words, from its posterior, consistency and premises.
+"""Verdicts: whether a result may be used, from its posterior, its consistency and its premises.
 
-No threshold here belongs to a device. A state is `ok` when the error that its posterior admits is
-well inside what the user needs and nothing that was taken as given is contradicted, `weak` when it
-is not surely so, `failed` when there is no answer.
+No threshold here depends on the device. A result is `ok` if the errors that its posterior admits
+are well within the required accuracy and no constant taken as given is contradicted, `weak` if that
+is not certain, `failed` if there is no usable estimate.
 """
 
 import math
@@ -61,10 +61,10 @@ class InitLimits:
     """Root mean square over the keyframes [m/s]."""
 
     trust_constants: bool = True
-    """Believe extrinsics and scale where nothing confirms or contradicts them: they are then named
-    in `Verdict.taken_as_given`, and an `ok` is no better than they are. With False a result is `ok`
-    only where an error of theirs that matters would have shown; `maci2 init` and `maci2 evaluate`
-    ask for that."""
+    """Accept extrinsics and scale that are neither confirmed nor contradicted; they are then listed
+    in `Verdict.taken_as_given`, and an `ok` depends on them. With False, a result is `ok` only if a
+    relevant error of these constants would have been detected, as in `maci2 init` and
+    `maci2 evaluate`."""
 
     def __post_init__(self) -> None:
         require_type(self.trust_constants, bool, "InitLimits.trust_constants", "True or False")
@@ -210,7 +210,7 @@ def judge_calibration(
 
 
 def _unseen_rotations(rotations: RotationAlignment, limits: CalibrationLimits) -> list[str]:
-    """Axes about which the camera's rotation did not show, where there is no joint answer."""
+    """Axes about which the camera's rotation was not observable, if there is no joint solution."""
     std_deg = np.rad2deg(np.sqrt(np.diag(rotations.cov)[3:6]))
     checks = [
         against(
@@ -233,7 +233,7 @@ def rotation_about_axes_deg(Ts_c0_b: Array) -> Array:
 
 
 def _broken(state: VIState, posterior: Posterior | None, report: SolveReport) -> list[str]:
-    """Why there is no answer at all."""
+    """Reason why there is no estimate at all."""
     finite = all(
         math.isfinite(np.vdot(part, part))
         for part in (state.Ts_c0_b, state.velocity_b, state.gravity_c0, state.T_b_c)

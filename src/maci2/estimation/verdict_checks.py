@@ -16,7 +16,7 @@ SURE = 2.0
 """A limit must lie this many standard deviations away for a result to be `ok`."""
 
 HOPELESS = 0.5
-"""Below this many it is `failed`: the answer says less than a guess would."""
+"""Below this many the verdict is `failed`: the estimate is no better than a guess."""
 
 ONE_SIDED = float(-ndtri(2.0 * ndtr(-SURE)))
 """Standard deviations that an error exceeds to one side as rarely as `SURE` to either."""
@@ -155,7 +155,8 @@ def plausible_scale(scale: float, std: float, spread: float) -> Check:
 
 
 def rejections(report: SolveReport, measured: int) -> Check:
-    """What is left when many measurements are rejected is a choice, not an answer."""
+    """Check of the number of rejected measurements: with many of them, the remainder is
+    arbitrary."""
     if report.rejected == 0:
         return Check("ok")
     reason = (
@@ -168,8 +169,7 @@ def rejections(report: SolveReport, measured: int) -> Check:
 
 
 def choices(report: SolveReport, measured: int) -> Check:
-    """Motions that the IMU chose against most matches, which nobody should learn from the result
-    alone."""
+    """Remark on motions that the IMU selected against the majority of matches."""
     if report.second_motions == 0:
         return Check("ok")
     reason = (

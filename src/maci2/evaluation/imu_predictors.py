@@ -25,7 +25,7 @@ class Predictor:
 
 
 def unlearned_predictor(name: str) -> Predictor:
-    """Samples as they come, with the noise of the IMU model `raw` or `datasheet`."""
+    """Uncorrected samples with the noise of the IMU model `raw` or `datasheet`."""
     measure = find_imu_model(name)
     return Predictor(
         lambda recording: measure(recording.imu, recording.rig.imu),
@@ -52,7 +52,7 @@ def model_predictor(model: ImuModel) -> Predictor:
 def choose_predictors(
     recordings: list[Recording], names: list[str], baselines: bool
 ) -> dict[str, Predictor]:
-    """The models asked for, or the bundled one for these recordings; with `baselines` also the
+    """The requested models, or the bundled one for these recordings; with `baselines`, also the
     bundled variants of each model and raw samples with data-sheet noise."""
     chosen = names or [_bundled_for(recordings)]
     if baselines:

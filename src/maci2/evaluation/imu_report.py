@@ -1,4 +1,4 @@
-"""Consistency of an IMU model's covariances: integration errors against what was predicted.
+"""Consistency of the covariances of an IMU model: integration errors against their prediction.
 
 A predictor says how it corrects samples and what it expects of an error: noise of the samples (and
 an initial covariance, in the paper's form), spread of the remaining bias, noise of the truth that
@@ -88,7 +88,7 @@ class _Tally:
         growth_s: tuple[float, ...],
         about: dict[str, Any],
     ) -> None:
-        """One recording, by model and horizon; `about` is what else is said of it."""
+        """Add one recording, by model and horizon; `about` holds further entries."""
         for model, by_horizon in scored.items():
             for h in self.horizons_s:
                 windows, cov = by_horizon[h]
@@ -210,7 +210,7 @@ def _average(sequences: dict[str, Any], model: str) -> dict[str, Any]:
 
 
 def _binned(pooled: dict[str, list[tuple[Array, Array]]], bins: int) -> dict[str, Any]:
-    """Equally filled bins of the predicted sigma: rms error beside rms prediction in each."""
+    """Equally filled bins of predicted sigma, with rms error and rms prediction in each."""
     out: dict[str, Any] = {}
     for key, parts in pooled.items():
         e = np.concatenate([one for one, _ in parts])

@@ -99,7 +99,7 @@ class WindowErrors:
     """(m, 9) rate of change of the start state, in b_i: [omega, acceleration, velocity]."""
 
     rates_last: Array
-    """(m, 9) of the end state; omega in b_j, the rest in b_i."""
+    """(m, 9) rates of the end state; omega in b_j, the others in b_i."""
 
     left_out: int
     """Windows that touch a jump or a gap of the truth, or a gap of the samples."""

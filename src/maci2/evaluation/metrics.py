@@ -94,11 +94,11 @@ class InitErrors:
     """Normalised error squared per degree of freedom, of those of `SCORES` that were estimated."""
 
     covered: dict[str, float | None] = field(default_factory=dict)
-    """Share of the errors inside their 95 % ellipsoid, likewise: of keyframes for velocity and
+    """Fraction of the errors inside their 95 % ellipsoid, by state: of keyframes for velocity and
     pose."""
 
     def as_dict(self) -> dict[str, float | None]:
-        """Errors as JSON has them: what the ground truth does not say is null."""
+        """Errors as in JSON; null where the ground truth has no value."""
         return {name: getattr(self, name) for name in METRICS}
 
     def is_success(self, limits: SuccessLimits = PAPER_LIMITS) -> bool:

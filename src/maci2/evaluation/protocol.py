@@ -104,7 +104,7 @@ def find_judges(inputs: Inputs, options: RunOptions) -> Judges:
 
 
 def estimate_window(inputs: Inputs, window: Window, options: RunOptions) -> Estimate:
-    """What `maci2 init` answers on one window."""
+    """Result of `maci2 init` on one window."""
     initialized = initialize_window(inputs, window, options)
     result = initialized.result
     return Estimate(

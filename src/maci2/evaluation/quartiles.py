@@ -33,7 +33,8 @@ class Quartile:
 
 
 def by_quartile(rows: list[Row], audited: bool) -> dict[str, list[Quartile]]:
-    """Quarters of the windows with an answer, the surest first; none where there are under 8."""
+    """Quarters of the windows with an estimate, most certain first; empty for fewer than 8
+    windows."""
     pairs = [(row.audited if audited else row.errors, row.stated) for row in rows]
     known = [(errors, stated) for errors, stated in pairs if errors and stated]
     return {name: _quarters(known, name) for name in SIGMAS} if len(known) >= 8 else {}

@@ -28,7 +28,7 @@ cannot judge 0.1 m/s over a quarter of a second."""
 
 @dataclass(frozen=True)
 class Estimate:
-    """The answer of any method to one window, whichever method it is."""
+    """Result of any method on one window."""
 
     status: Status
     """ok: accepted; weak: not sure, asks for more motion; failed: rejected."""
@@ -52,8 +52,8 @@ class Estimate:
     """Whether the window passes DRT's excitation gate; None where nobody asked."""
 
     gains: ImuGains | None = None
-    """How it moves with errors of the IMU, which an audited truth shares; None where nobody
-    knows."""
+    """Sensitivity of the estimate to errors of the IMU, which an audited ground truth shares; None
+    if unknown."""
 
 
 Estimator = Callable[[Inputs, Window], Estimate]
@@ -62,7 +62,7 @@ Estimator = Callable[[Inputs, Window], Estimate]
 
 @dataclass(frozen=True)
 class StatedUncertainty:
-    """What a posterior states of gravity and velocity, beside the error it speaks of."""
+    """Predicted standard deviations of gravity and velocity, with the actual errors."""
 
     gravity_std_deg: float
     """Standard deviation of gravity's direction, both angles together."""

@@ -33,13 +33,13 @@ class Summary:
     """One method on one recording, or the mean over recordings."""
 
     windows: int
-    """All windows, those without an answer included."""
+    """Number of windows, including those without an estimate."""
 
     mean: dict[str, float | None]
-    """Metric -> mean over the windows with an answer."""
+    """Metric -> mean over the windows with an estimate."""
 
     median: dict[str, float | None]
-    """Metric -> median over the windows with an answer."""
+    """Metric -> median over the windows with an estimate."""
 
     success: float | None
     """Share of all windows whose errors are within the limits."""
@@ -51,7 +51,7 @@ class Summary:
     """Share of all windows: rejected, and a success."""
 
     unsure: float | None
-    """Share of all windows for which the method asked for more motion."""
+    """Fraction of all windows for which the method is undecided and needs more motion (`weak`)."""
 
     nees: dict[str, float | None]
     """Quantity -> mean normalised error squared per degree of freedom; 1 is consistent."""
@@ -63,7 +63,7 @@ class Summary:
     """Windows by verdict."""
 
     solve_ms: float | None
-    """Mean wall time over the windows with an answer."""
+    """Mean wall time over the windows with an estimate [ms]."""
 
     def as_dict(self) -> dict[str, Any]:
         """The summary under the keys of summary.json (docs/conventions.md)."""
@@ -130,7 +130,7 @@ def against_audit(rows: list[Row]) -> list[Row]:
 
 
 def summarize(rows: list[Row], limits: SuccessLimits = PAPER_LIMITS) -> Summary:
-    """Means and medians over the windows with an answer; shares over all windows."""
+    """Means and medians over the windows with an estimate; rates over all windows."""
     right = [is_right(row, limits) for row in rows]
     judged = list(zip(rows, right, strict=True))
     answered = [row for row in rows if row.errors is not None]
@@ -151,7 +151,7 @@ def summarize(rows: list[Row], limits: SuccessLimits = PAPER_LIMITS) -> Summary:
 
 
 def is_right(row: Row, limits: SuccessLimits = PAPER_LIMITS) -> bool:
-    """Whether a window has an answer whose errors are within the limits."""
+    """Whether a window has an estimate with errors within the limits."""
     return row.errors is not None and row.errors.is_success(limits)
 
 

@@ -93,7 +93,7 @@ event.register("numba:compiler_lock", _COMPILER)
 
 
 class _Worker(threading.Thread, Generic[T]):
-    """A thread that runs one function and can be asked how much processor time it has used."""
+    """A thread that runs one function and measures the processor time it has used."""
 
     def __init__(self, function: Callable[[], T]) -> None:
         super().__init__(daemon=True)

@@ -1,4 +1,4 @@
-"""Errors of a track against ground truth, each beside the covariance that was stated for it."""
+"""Errors of a track against ground truth, each with its stated covariance."""
 
 from dataclasses import dataclass, fields
 from typing import Any

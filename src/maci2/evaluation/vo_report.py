@@ -1,4 +1,4 @@
-"""Consistency of visual poses and their covariances: errors, NEES, tails, and baselines beside."""
+"""Consistency of visual poses and their covariances: errors, NEES and tails, with baselines."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Results of an initialization experiment, sorted so that questions can be asked of them."""
+"""Results of an initialization experiment, arranged for queries."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

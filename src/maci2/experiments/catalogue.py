@@ -124,7 +124,7 @@ BY_NAME_ONLY = (
     HARD_IMAGES_FULL.name,
     *(part.name for part in (*EUROC_INIT.parts, *VBR_INIT.parts)),
 )
-"""Experiments that are run only where they are asked for: one of an hour, and parts of others."""
+"""Experiments that run only by name: one that takes an hour, and parts of others."""
 
 
 def find_experiments(names: list[str]) -> list[Experiment]:

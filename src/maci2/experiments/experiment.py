@@ -1,4 +1,4 @@
-"""Experiments: a name, tasks, and what their results show."""
+"""Experiments: a name, tasks, and tables and claims from their results."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -121,7 +121,7 @@ class CovarianceExperiment:
 
 @dataclass(frozen=True)
 class TrackExperiment:
-    """Odometry of whole recordings, with other systems' trajectories beside."""
+    """Odometry of whole recordings, compared with trajectories of other systems."""
 
     name: str
     title: str

@@ -93,7 +93,7 @@ class HardImagesTask:
 def hard_images_tasks(
     recordings: dict[str, Path], duration_s: float, seeds: Iterable[int], both_strengths: bool
 ) -> list[HardImagesTask]:
-    """Every kind along every flight, strong, and mild where both strengths are asked for."""
+    """Every kind of degradation along every flight: strong, and also mild if both are requested."""
     return [
         HardImagesTask(name, path, one.kind, degrade, duration_s, seed)
         for one in DEGRADATIONS

@@ -103,7 +103,7 @@ class InitExperiment:
 
 @dataclass(frozen=True)
 class CombinedExperiment:
-    """Several experiments under one name, with all methods beside each other."""
+    """Several experiments under one name, with all methods in common tables."""
 
     name: str
     title: str

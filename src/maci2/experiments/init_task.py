@@ -1,4 +1,4 @@
-"""One method on every window of one recording: a row for each, whatever happens."""
+"""Task of one method on every window of one recording: one row per window, even if it fails."""
 
 import time
 from collections.abc import Callable

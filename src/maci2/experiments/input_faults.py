@@ -1,4 +1,4 @@
-"""Wrong inputs that look plausible, put into a sound recording one at a time."""
+"""Plausible wrong inputs, introduced into a sound recording one at a time."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace

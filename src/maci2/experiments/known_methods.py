@@ -62,7 +62,7 @@ TRACK_BASELINES = (
     Method("OpenVINS dynamic (stereo), bias guess", "openvins-guess", knows_sensor=True),
     Method("OpenVINS static", "openvins-static"),
 )
-"""Methods that take feature tracks; those with a bias guess were told about EuRoC's IMU."""
+"""Methods that use feature tracks; those with a bias guess know EuRoC's IMU."""
 
 
 def on_tracks(methods: tuple[Method, ...]) -> tuple[Method, ...]:

@@ -1,4 +1,4 @@
-"""The paper's printed numbers, to stand beside ours. Its camera motion is MAC-VO's, on a GPU."""
+"""The numbers printed in the paper, for comparison."""
 
 from dataclasses import dataclass
 

@@ -37,7 +37,7 @@ from maci2.experiments.visual_task import VisualTask, run_visual
 from maci2.files import write_atomically
 
 RENDERINGS = "renderings"
-"""Folder beside the results that recordings are rendered into."""
+"""Folder for rendered recordings, next to the results."""
 
 Progress = Callable[[str, int, int], None]
 """Experiment, tasks done, tasks in all."""
@@ -45,7 +45,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Reproduced:
-    """One experiment as it was run."""
+    """One experiment that has been run."""
 
     experiment: Experiment
     """The experiment."""

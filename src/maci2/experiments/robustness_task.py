@@ -1,4 +1,4 @@
-"""Wrong inputs, one at a time: what the verdict says, and whether it was right to."""
+"""Wrong inputs, one at a time, and whether the verdict notices."""
 
 from dataclasses import dataclass
 from pathlib import Path

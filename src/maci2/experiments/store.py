@@ -1,4 +1,4 @@
-"""Results on disk: one file for each task, written whole, so that a run goes on where it ended."""
+"""Results on disk: one file per task, written atomically, so that a run can be resumed."""
 
 import json
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ class WindowTimes:
     """Wall times of the windows of one task."""
 
     total_ms: list[float] = field(default_factory=list)
-    """Of each window."""
+    """Wall time of each window [ms]."""
 
     stages_ms: dict[str, list[float]] = field(default_factory=dict)
     """Stage -> of each window that went through it."""
@@ -66,7 +66,7 @@ class Store:
         write_atomically(self.folder / RESULTS / f"{key}.json", to_text(record))
 
     def save_times(self, key: str, times: WindowTimes) -> None:
-        """Write wall times beside the results, not among them: no two runs take equally long."""
+        """Write wall times to files of their own, since they differ from run to run."""
         record = {
             "times_ms": [round(value, 3) for value in times.total_ms],
             "stages_ms": {

@@ -1,4 +1,4 @@
-"""Tables as data: printed on the terminal, shown in the report, stored beside the results."""
+"""Tables as data, to be printed, shown in the report and stored with the results."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Cell:
-    """One number, with the paper's beside it where the paper has one."""
+    """One number, with the paper's number if there is one."""
 
     value: float | None
     digits: int = 3

@@ -1,4 +1,4 @@
-"""Odometry of a whole recording, causal and smoothed, beside other systems' trajectories."""
+"""Odometry of a whole recording, causal and smoothed, compared with other systems."""
 
 import time
 from dataclasses import dataclass, replace

@@ -43,7 +43,7 @@ class TruthTask:
 
 
 def run_truth(task: TruthTask) -> TaskResult:
-    """One row: the audit, and what its clock is when more rows are believed."""
+    """One row: the audit, and its time offset if more rows of the source are used."""
     recording = open_recording(task.path)
     capture = open_capture(recording, task.source)
     audit = audit_capture(recording, capture)

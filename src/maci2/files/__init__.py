@@ -1,4 +1,4 @@
-"""Files in and out: whatever a file holds, the answer is a value or an error that can be acted on.
+"""Reading and writing of files: any content gives a value or an error with a remedy.
 
 Reading goes through `read_bytes`, `read_text`, `read_lines`, `read_json` and `read_npz`; writing
 through `write_atomically`, `write_json`, `write_npz`, `write_together` and `open_lines`.

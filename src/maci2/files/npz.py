@@ -17,18 +17,18 @@ from maci2.files.reading import MAX_BYTES, read_bytes
 from maci2.files.writing import write_atomically
 
 MAX_UNPACKED_BYTES = 1 << 28
-"""Most that the compressed arrays of a file may grow to; arrays stored as they are, by
-`numpy.savez`, are bounded by the size of the file."""
+"""Largest total size of compressed arrays after unpacking; uncompressed arrays are bounded by the
+size of the file."""
 
 KIND_NAMES = {"iu": "integers", "f": "floating-point numbers", "U": "text", "b": "true or false"}
 
 
 @dataclass(frozen=True)
 class NpzField:
-    """What an array of a file must be."""
+    """Required type and shape of an array in a file."""
 
     kinds: str
-    """Kinds of its dtype, as numpy names them: "iu", "f", "U" or "b"."""
+    """Kinds of the array's dtype in numpy's notation: "iu", "f", "U" or "b"."""
 
     shape: tuple[int | str, ...]
     """Sizes; those named by a letter may be any, but the same for all arrays of the file."""
@@ -50,7 +50,7 @@ def read_npz(
     what: str,
     error: type[Maci2Error] = MeasurementError,
 ) -> dict[str, NDArray]:
-    """The arrays named in `fields`; further arrays of the file are not looked at."""
+    """The arrays named in `fields`; other arrays of the file are ignored."""
     content = read_bytes(path, what, MAX_BYTES, error)
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -73,7 +73,7 @@ def read_npz(
 def _entries(
     archive: zipfile.ZipFile, fields: Mapping[str, NpzField], path: Path, error: type[Maci2Error]
 ) -> dict[str, zipfile.ZipInfo]:
-    """Where each array is, by name; what they take unpacked is bounded."""
+    """Position of each array in the file, by name, with a bound on the unpacked size."""
     found = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
     missing = [name for name, field in fields.items() if name not in found and not field.optional]
     if missing:

@@ -1,4 +1,4 @@
-"""Files written whole or not at all, and never in place of what is not a file."""
+"""Atomic writing of files, which never replaces anything but a regular file."""
 
 import errno
 import json
@@ -35,7 +35,7 @@ def json_text(record: Any) -> str:
 
 
 def write_together(contents: Mapping[Path, Content]) -> None:
-    """Write the files of one result: all of them appear, or everything stays as it was.
+    """Write the files of one result: either all of them are replaced, or none is.
 
     Only a process killed between two renames leaves some of them new and some old; each file is
     whole even then.
@@ -54,8 +54,8 @@ def write_together(contents: Mapping[Path, Content]) -> None:
 
 @contextmanager
 def open_lines(path: Path) -> Iterator[Callable[[str], None]]:
-    """A file that grows while a command runs: what is yielded appends a line, which readers see at
-    once. `-` is the standard output. The file is begun anew."""
+    """A file that grows while a command runs: the yielded function appends one line, which readers
+    see at once."""
     if str(path) == "-":
         yield _print_line
         return
@@ -81,7 +81,7 @@ def _print_line(line: str) -> None:
 
 
 def require_writable(path: Path) -> None:
-    """Raise where a file could not be written: asked before work whose result goes there."""
+    """Raise if a file cannot be written; called before long work whose result goes there."""
     with _failing_as_output_error(path):
         target = _replaceable(path)
         folder = next(folder for folder in target.parents if folder.exists())
@@ -94,7 +94,8 @@ def require_writable(path: Path) -> None:
 
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
-    """A new folder to write into; it gets its name when all is written, and is removed otherwise.
+    """A new folder to write into; it gets its final name when everything is written, and is removed
+    otherwise.
 
     Nothing is ever written over: `folder` must not exist, or be empty.
     """
@@ -115,7 +116,7 @@ def whole_folder(folder: Path) -> Iterator[Path]:
 
 
 def require_new_folder(folder: Path) -> None:
-    """Raise where a folder of this name holds something; for asking before long work."""
+    """Raise if a folder of this name is not empty; called before long work."""
     with _failing_as_output_error(folder):
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise OutputError(
@@ -125,18 +126,18 @@ def require_new_folder(folder: Path) -> None:
 
 
 def finite_or_none(value: float) -> float | None:
-    """The number, or None (null in JSON) where it is NaN or infinite."""
+    """The number, or None (null in JSON) if it is NaN or infinite."""
     return float(value) if math.isfinite(value) else None
 
 
 def real_path(path: Path) -> Path:
-    """The path behind all links. A loop of links stays as it is and is an OSError to whoever opens
-    it, where `resolve` would raise RuntimeError."""
+    """The path with all links resolved."""
     return Path(os.path.realpath(path))
 
 
 def _replaceable(path: Path) -> Path:
-    """The regular file to write, behind any links; raises where something else has the name."""
+    """The regular file to write, with links resolved; raises if the name belongs to something
+    else."""
     if "\0" in str(path):
         raise OSError(errno.EINVAL, "the name holds a zero byte")
     target = real_path(path)
@@ -155,7 +156,8 @@ def _replaceable(path: Path) -> Path:
 
 
 def _is_own_output(status: os.stat_result) -> bool:
-    """Whether it is the file that this process prints to: /dev/stdout of a redirected command."""
+    """Whether a path is the file that this process prints to: /dev/stdout of a redirected
+    command."""
     for stream in (sys.__stdout__, sys.__stderr__):
         try:
             if stream is not None and os.path.samestat(status, os.fstat(stream.fileno())):
@@ -166,7 +168,7 @@ def _is_own_output(status: os.stat_result) -> bool:
 
 
 def _stage(target: Path, content: Content) -> Path:
-    """Write to a new file of random name beside the target."""
+    """Write to a new file with a random name in the folder of the target."""
     data = content.encode("utf-8") if isinstance(content, str) else content
     target.parent.mkdir(parents=True, exist_ok=True)
     # mkstemp never follows a link and never opens what exists; the name is kept short of limits.
@@ -196,7 +198,7 @@ def _umask() -> int:
 
 
 def _rename(staged: list[tuple[Path, Path]]) -> None:
-    """Rename all; where one cannot be renamed, those before it are put back."""
+    """Rename all files; if one fails, restore those before it."""
     undo: list[tuple[Path, Path | None]] = []
     try:
         for temporary, target in staged:
@@ -217,7 +219,7 @@ def _rename(staged: list[tuple[Path, Path]]) -> None:
 
 
 def _kept(target: Path) -> Path | None:
-    """A copy of the file that is about to be replaced; None where there is no file."""
+    """A copy of a file that is about to be replaced; None if there is no file."""
     if not target.exists():
         return None
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:40]}.")

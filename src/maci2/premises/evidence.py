@@ -1,4 +1,4 @@
-"""What has been seen of a device's constants so far: windows are added, the posterior is asked."""
+"""Evidence about a device's constants, accumulated over windows, and the posterior that follows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -64,7 +64,7 @@ class Premises:
     """Extrinsic rotation and time offset as measured."""
 
     translation: TranslationEstimate | None
-    """Scale, lever arm and gravity's norm as measured; None where only rotations were asked."""
+    """Measured scale, lever arm and norm of gravity; None if only rotations were tested."""
 
     axes: Array
     """(3, 3) signed permutation that takes the accelerometer's readings to the body's axes, the
@@ -89,7 +89,8 @@ class Premises:
     """What is wrong with the window's own samples, in words."""
 
     is_complete: bool = False
-    """Nothing more will be seen: what is not confirmed by now never will be. A stream goes on."""
+    """No more windows will be added, so that an unconfirmed constant stays unconfirmed; False for a
+    stream."""
 
 
 class _Pending(NamedTuple):
@@ -219,8 +220,8 @@ def _bounded(parts: list[Sums]) -> list[Sums]:
 def window_premises(
     imu: ImuMeasurements, vision: RelativePoses, T_b_c: Array, rule: Rule, accelerations: bool
 ) -> Premises | None:
-    """What one window says, where nothing else has been seen: its rotations, its sample rate, and
-    its accelerations where they are asked."""
+    """Evidence of a single window: its rotations, its sample rate and, if requested, its
+    accelerations."""
     evidence = PremiseEvidence(T_b_c, rule)
     evidence.add(imu, [vision])
     premises = evidence.posterior(accelerations)
@@ -228,8 +229,8 @@ def window_premises(
 
 
 def with_window_samples(premises: Premises, imu: ImuMeasurements) -> Premises:
-    """The same with what a window's samples show: channels that do not measure, and the sample
-    rate where more of them are missing than of all."""
+    """The same premises with evidence from the samples of a window: channels that do not measure,
+    and its sample rate if it lost more samples than the recording as a whole."""
     premises = replace(premises, dead_channels=dead_channels(imu))
     rate, known = window_rate(imu), premises.sample_rate
     if rate is None or (known is not None and known.missing >= rate.missing):
@@ -238,5 +239,5 @@ def with_window_samples(premises: Premises, imu: ImuMeasurements) -> Premises:
 
 
 def window_rate(imu: ImuMeasurements) -> SampleRate | None:
-    """A window's sample rate beside the stated one; None where none was stated."""
+    """Measured and stated sample rate of a window; None if no rate was stated."""
     return None if imu.rate_hz is None else sample_rate(imu.stamps_ns, imu.rate_hz)

@@ -16,4 +16,4 @@ LEVEL = (1.0 - LONG_SHARE) * FALSE_ALARM / TESTS
 """Significance level of one test, so that all together have the stated rate."""
 
 LONG_LEVEL = LONG_SHARE * FALSE_ALARM / LONG_TESTS
-"""The same of a test that only long recordings are asked."""
+"""False-alarm rate of a test that only long recordings allow."""

@@ -33,13 +33,14 @@ ROUNDS = 3
 
 
 STILL = 0.01
-"""Probability that the noise of a camera that stands still is larger than what is called noise."""
+"""Probability that the noise of a stationary camera exceeds the threshold below which rotation
+counts as noise."""
 
 MUCH = 10.0
 """Times the camera's rates, squared, that the gyroscope shows where the camera is still."""
 
 NOTHING = 1e-9
-"""Weight of a window of which no rotation is left, beside weights of 1e4 and more."""
+"""Weight of a window without usable rotation; others have weights of 1e4 and more."""
 
 
 class RotationSums(NamedTuple):
@@ -71,7 +72,7 @@ class WindowBiases(NamedTuple):
     """(W,) of their difference [rad/s]."""
 
     def biases(self, R_b_c: Array) -> Array:
-        """(W, 3) what the gyroscope says beyond the camera's rotation [rad/s]."""
+        """(W, 3) difference between gyroscope and rotation of the camera [rad/s]."""
         return self.mean_body - self.mean_camera @ R_b_c.T
 
 
@@ -150,7 +151,8 @@ def _change_with_time(imu: ImuMeasurements, run: Run, rule: Rule) -> Array:
 
 @dataclass(frozen=True)
 class RotationEstimate:
-    """Extrinsic rotation and time offset that the rates show, whatever was stated."""
+    """Extrinsic rotation and time offset estimated from the rotation rates, independent of the
+    stated ones."""
 
     R_b_c: Array
     """(3, 3)"""

@@ -1,4 +1,5 @@
-"""How noisy relative rotations are that came without covariances, from all windows of a recording.
+"""Noise of relative rotations that came without covariances, estimated from all windows of a
+recording.
 
 No window's own luck decides how it is weighed. The gyroscope shows the noise at two time scales:
 within windows, in what the best extrinsic rotation, time offset and each window's gyroscope bias
@@ -29,7 +30,7 @@ STATED_NUMBERS = 10
 compared with the one before."""
 
 LEAST_FACTOR = 0.1
-"""On the variance: rotations are not believed to be more than three times as exact as stated."""
+"""Smallest factor on the variance: rotations count as at most three times as accurate as stated."""
 
 
 class RotationNoise(NamedTuple):

@@ -1,1 +1,1 @@
-"""A recording in, a result out: what the commands do, as one call each."""
+"""The commands as functions: one call from a recording to a result."""

@@ -1,4 +1,4 @@
-"""Arguments of the calls that take a recording, checked and turned into options."""
+"""Checks of the arguments of these functions, and their conversion to options."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +25,7 @@ def options_of(
     acc_bias_std: float | None = None,
     seed: int = 0,
 ) -> RunOptions:
-    """Arguments as a record of options, with their types checked; the record checks ranges."""
+    """Options from arguments, with types checked; `RunOptions` checks ranges."""
     for name, text in (("vision", vision), ("imu", str(imu)), ("vision_frame", vision_frame)):
         require_text(text, name)
     if not isinstance(truth, str | list | tuple):
@@ -57,25 +57,25 @@ def options_of(
 
 
 def number(value: float, name: str) -> float:
-    """A finite number, or an error that names it."""
+    """The value as a finite number; raises an error that names it otherwise."""
     return as_number(value, name, error=OptionError)
 
 
 def whole(value: int, name: str) -> int:
-    """A whole number of zero or more, or an error that names it."""
+    """The value as a whole number of zero or more; raises an error that names it otherwise."""
     if as_number(value, name, 0, error=OptionError) != int(value):
         raise OptionError(f"{name} is {value}, needed a whole number.")
     return int(value)
 
 
 def flag(value: bool, name: str) -> bool:
-    """True or False, or an error that names it."""
+    """The value as a bool; raises an error that names it otherwise."""
     if not isinstance(value, bool):
         raise OptionError(f"{name} is {value!r}, needed True or False.")
     return value
 
 
 def require_text(value: str, name: str) -> None:
-    """Raise unless it is a text."""
+    """Raise unless the value is a string."""
     if not isinstance(value, str):
         raise OptionError(f"{name} is of the type {type(value).__name__}, needed a text.")

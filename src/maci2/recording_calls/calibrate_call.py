@@ -1,4 +1,4 @@
-"""What `maci2 calibrate` does, as one call."""
+"""`maci2 calibrate` as a function."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,37 +21,38 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CALIBRATION_WINDOW_S = 30.0
-"""Length of a calibration's window where none is asked for and the recording has as much [s]."""
+"""Default length of the window of a calibration, if the recording is as long [s]."""
 
 
 @dataclass(frozen=True, repr=False)
 class CalibratedRecording:
-    """Answer of `calibrate_recording`: extrinsics, beside the recording's own where it has any."""
+    """Result of `calibrate_recording`, compared with the recording's own extrinsics if known."""
 
     result: CalibrationResult
     """State, posterior covariance, report and verdict."""
 
     inputs: Inputs
-    """The recording as it was opened: IMU measurements, vision, extrinsics, ground truth."""
+    """The opened recording: IMU measurements, vision, extrinsics, ground truth."""
 
     @property
     def verdict(self) -> Verdict:
-        """Whether to use the result, and why not."""
+        """Whether the result may be used, and the reasons if not."""
         return self.result.verdict
 
     @property
     def state(self) -> VIState | None:
-        """Extrinsics and all the rest; None where there is no answer."""
+        """Extrinsics, poses, velocities, gravity and biases; None if there is no estimate."""
         return self.result.state
 
     @property
     def posterior(self) -> Posterior | None:
-        """Covariance of the state; None with it."""
+        """Covariance of the state; None without a state."""
         return self.result.posterior
 
     @property
     def rig(self) -> Rig | None:
-        """The recording's rig with its cameras and time offset as found; None without an answer."""
+        """Rig of the recording with the estimated extrinsics and time offset; None if there is no
+        estimate."""
         if self.result.state is None:
             return None
         further_offset_s = self.result.report.time_offset_s or 0.0
@@ -70,12 +71,12 @@ class CalibratedRecording:
         return calibration_text(self.result, self.rig.cameras[0].T_b_c, given, stated_offset_s)
 
     def to_dict(self) -> Record:
-        """The record that `maci2 calibrate --json` writes; `T_b_c` is the left camera's own, also
-        where images were rectified."""
+        """The record that `maci2 calibrate --json` writes; `T_b_c` belongs to the left camera
+        itself, even if images were rectified."""
         return calibration_json(self.inputs, self.result)
 
     def save(self, path: str | Path) -> None:
-        """Write `to_dict()` as JSON, whole or not at all."""
+        """Write `to_dict()` as JSON, atomically."""
         write_json(as_path(path, "path"), self.to_dict())
 
     def plot(self) -> "Figure":
@@ -105,24 +106,26 @@ def calibrate_recording(
     topics: str = "",
     seed: int = 0,
 ) -> CalibratedRecording:
-    """Do what `maci2 calibrate` does: extrinsics and time offset from one window, without a guess.
+    """Estimate extrinsics and time offset from a recording, as `maci2 calibrate` does.
+
+    No initial guess is needed.
 
     Args:
         path: folder or bag of a recording.
         vision: source of camera motion, as for `initialize_recording`.
         imu: IMU model, as for `initialize_recording`.
-        window_s: length of the window [s]; None takes 30 or, if less, all there is.
-        keyframes: number of keyframes; None takes one every 0.3 s.
+        window_s: length of the window [s]; None means 30, or the whole of a shorter recording.
+        keyframes: number of keyframes; None means one every 0.3 s.
         start_s: start of the window, from the first usable timestamp [s].
-        vision_frame, vision_std, vision_scale_std: of a trajectory, as for `initialize_recording`.
-        time_offset: estimate the camera's time offset to the IMU too.
+        vision_frame, vision_std, vision_scale_std: as for `initialize_recording`.
+        time_offset: also estimate the time offset between camera and IMU.
         truth, acc_bias_prior, acc_bias_std, rig, topics, seed: as for `initialize_recording`.
 
     Returns:
-        The result; its `rig` is the recording's with what was found put in.
+        The result; its `rig` has the estimated extrinsics and time offset.
 
     Raises:
-        OptionError: an argument has no meaning.
+        OptionError: an argument is invalid.
         DatasetError: the recording cannot be read or has no such window.
         CalibrationError: the rig cannot be used.
     """

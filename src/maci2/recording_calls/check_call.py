@@ -1,4 +1,4 @@
-"""What `maci2 check` does, as one call."""
+"""`maci2 check` as a function."""
 
 from pathlib import Path
 
@@ -16,23 +16,23 @@ def check_recording(
     rig: str | Path | None = None,
     topics: str = "",
 ) -> Diagnosis:
-    """Do what `maci2 check` does: say what a recording holds and what is wrong with it.
+    """Check what a recording contains and what is wrong with it, as `maci2 check` does.
 
     Args:
         path: folder or bag of a recording.
         vision: camera motion to compare with the IMU: "images", "trajectory:FILE" or
-            "measurements:FILE"; without it, ground truth only.
-        vision_frame: camera frame that a trajectory speaks of: "camera" or "rectified".
+            "measurements:FILE"; if empty, only ground truth is compared.
+        vision_frame: frame whose poses a trajectory holds: "camera" or "rectified".
         rig: calibration file or folder that replaces the recording's own.
         topics: roles of a bag's topics, "imu=/imu0,left=/cam0/image_raw".
 
     Returns:
-        Findings, the most important first, with what to do about each. A recording that cannot be
-        read has that as its only finding.
+        Findings, most important first, each with a remedy. If the recording cannot be read, that is
+        the only finding.
 
     Raises:
         DatasetError: there is no such file or folder.
-        OptionError: there is no such camera motion.
+        OptionError: the source of camera motion is invalid.
     """
     for name, text in (("vision", vision), ("vision_frame", vision_frame), ("topics", topics)):
         require_text(text, name)

@@ -1,4 +1,4 @@
-"""What `maci2 init` does, as one call."""
+"""`maci2 init` as a function."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class InitializedRecording:
-    """Answer of `initialize_recording`: the result of one window, scored where ground truth is."""
+    """Result of `initialize_recording`, with errors if the recording has ground truth."""
 
     result: InitResult
     """State, posterior covariance, report and verdict."""
@@ -33,28 +33,28 @@ class InitializedRecording:
     """The result with its window."""
 
     inputs: Inputs
-    """The recording as it was opened: IMU measurements, vision, extrinsics, ground truth."""
+    """The opened recording: IMU measurements, vision, extrinsics, ground truth."""
 
     errors: InitErrors | None
-    """Errors against the recording's ground truth; None where there is none or no state."""
+    """Errors against ground truth; None without ground truth or without a state."""
 
     @property
     def verdict(self) -> Verdict:
-        """Whether to use the result, and why not."""
+        """Whether the result may be used, and the reasons if not."""
         return self.result.verdict
 
     @property
     def state(self) -> VIState | None:
-        """Gravity, velocities, biases and poses; None where there is no answer."""
+        """Gravity, velocities, biases and poses; None if there is no estimate."""
         return self.result.state
 
     @property
     def posterior(self) -> Posterior | None:
-        """Covariance of the state; None with it."""
+        """Covariance of the state; None without a state."""
         return self.result.posterior
 
     def summary(self) -> str:
-        """The text that `maci2 init` prints: estimate, 1-sigma and, where known, true error."""
+        """The text that `maci2 init` prints: estimates, 1-sigma and, if known, true errors."""
         return initialization_text(self.result, self._error_texts())
 
     def to_dict(self) -> Record:
@@ -65,7 +65,7 @@ class InitializedRecording:
         return record
 
     def save(self, path: str | Path) -> None:
-        """Write `to_dict()` as JSON, whole or not at all."""
+        """Write `to_dict()` as JSON, atomically."""
         write_json(as_path(path, "path"), self.to_dict())
 
     def plot(self) -> "Figure":
@@ -83,7 +83,7 @@ class InitializedRecording:
             "velocity": (self.errors.velocity_rmse, ".4f", "m/s"),
             "gyro_bias": (self.errors.gyro_bias_pct, ".2f", "%"),
         }
-        # Ground truth without biases says nothing of theirs.
+        # Ground truth may lack biases.
         known = {name: error for name, error in errors.items() if error[0] is not None}
         return {name: f"{value:{form}} {unit}" for name, (value, form, unit) in known.items()}
 
@@ -108,7 +108,7 @@ def initialize_recording(
     topics: str = "",
     seed: int = 0,
 ) -> InitializedRecording:
-    """Do what `maci2 init` does: gravity, velocities, biases and poses of one window.
+    """Estimate gravity, velocities, biases and poses of one window, as `maci2 init` does.
 
     Args:
         path: folder or bag of a recording.
@@ -116,14 +116,14 @@ def initialize_recording(
             "measurements:FILE".
         imu: IMU model: "raw", "datasheet", a bundled model's name or a weight file.
         window_s: length of the window [s].
-        keyframes: number of keyframes in it.
+        keyframes: number of keyframes in the window.
         start_s: start of the window, from the first usable timestamp [s].
-        vision_frame: camera frame that a trajectory speaks of: "camera" or "rectified".
-        vision_std: noise of a trajectory's relative poses, "ROT_DEG,TRANS_M[,SHARE]".
-        vision_scale_std: standard deviation of a trajectory's common scale, as a share.
-        paper: take the paper's choices exactly.
-        time_offset: estimate the camera's time offset to the IMU too.
-        truth: names of ground truths to prefer, in this order.
+        vision_frame: frame whose poses a trajectory holds: "camera" or "rectified".
+        vision_std: noise of the relative poses of a trajectory, "ROT_DEG,TRANS_M[,SHARE]".
+        vision_scale_std: relative standard deviation of the scale of a trajectory.
+        paper: use exactly the choices of the paper.
+        time_offset: also estimate the time offset between camera and IMU.
+        truth: names of ground truths, in order of preference.
         acc_bias_prior: (3,) known accelerometer bias of the raw sensor [m/s^2].
         acc_bias_std: standard deviation of that bias [m/s^2].
         rig: calibration file or folder that replaces the recording's own.
@@ -131,10 +131,10 @@ def initialize_recording(
         seed: seed of the noise that "truth:..." adds.
 
     Returns:
-        The result, with its errors where the recording has ground truth.
+        The result, with its errors if the recording has ground truth.
 
     Raises:
-        OptionError: an argument has no meaning.
+        OptionError: an argument is invalid.
         DatasetError: the recording cannot be read or has no such window.
         CalibrationError: the rig cannot be used.
     """

@@ -1,4 +1,4 @@
-"""What `maci2 track` does, as one call."""
+"""`maci2 track` as a function."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,17 +26,17 @@ from maci2.types import Array, Stamps
 
 @dataclass(frozen=True, repr=False)
 class RecordedTrack:
-    """Answer of `track_recording`: states with covariance, scored where ground truth is."""
+    """Result of `track_recording`, with errors if the recording has ground truth."""
 
     tracked: TrackedRecording
-    """The track with what it was made from: recording, relative poses, what became of each."""
+    """The track with its input: the recording and the relative poses, used or rejected."""
 
     errors: TrackErrors | None
-    """Errors against the recording's ground truth; None where there is none."""
+    """Errors against ground truth; None without ground truth."""
 
     @classmethod
     def scored(cls, tracked: TrackedRecording) -> "RecordedTrack":
-        """A track and its errors against the ground truth that its recording was opened with."""
+        """A track with its errors against the ground truth of the recording."""
         truth, track = tracked.inputs.truth, tracked.track
         if truth is None:
             return cls(tracked, None)
@@ -45,12 +45,12 @@ class RecordedTrack:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the covariances may be believed, and why not."""
+        """Whether the covariances can be relied on, and the reasons if not."""
         return self.tracked.track.verdict
 
     @property
     def states(self) -> list[TrackedState]:
-        """States at the images, or at every IMU sample where that was asked for."""
+        """States at the images, or at every IMU sample if `at_imu_rate` was set."""
         return list(self.tracked.at_imu_rate) or self.tracked.track.states
 
     @property
@@ -65,7 +65,7 @@ class RecordedTrack:
 
     @property
     def velocities_w(self) -> Array:
-        """(n, 3) velocities of the IMU in that world [m/s]."""
+        """(n, 3) velocities of the IMU in the same world [m/s]."""
         return np.array([state.v_w for state in self.states])
 
     @property
@@ -118,27 +118,27 @@ def track_recording(
     topics: str = "",
     seed: int = 0,
 ) -> RecordedTrack:
-    """Do what `maci2 track` does: visual-inertial odometry along a recording, with covariances.
+    """Run visual-inertial odometry on a recording, as `maci2 track` does.
 
     Args:
         path: folder or bag of a recording.
         vision: source of camera motion, as for `initialize_recording`.
         imu: IMU model, as for `initialize_recording`.
-        interval_s: time from keyframe to keyframe [s].
+        interval_s: time between keyframes [s].
         lag_s: length of the smoothed window [s].
-        start_s: where to begin, from the first usable timestamp [s].
-        batch: smooth the whole recording at once; otherwise a state knows only what came before.
-        adapt_noise: scale the visual noise by what its innovations show.
-        at_imu_rate: give states at every IMU sample, too.
-        vision_frame, vision_std, vision_scale_std: of a trajectory, as for `initialize_recording`.
+        start_s: start, from the first usable timestamp [s].
+        batch: smooth the whole recording at once; otherwise states are causal.
+        adapt_noise: adapt the noise of vision to its innovations.
+        at_imu_rate: also compute states at every IMU sample.
+        vision_frame, vision_std, vision_scale_std: as for `initialize_recording`.
         truth, rig, topics, seed: as for `initialize_recording`.
 
     Returns:
-        States with covariances and a verdict, with errors where the recording has ground truth.
+        States with covariances and a verdict, with errors if the recording has ground truth.
 
     Raises:
-        OptionError: an argument has no meaning.
-        DatasetError: the recording cannot be read, or there is no window to start from.
+        OptionError: an argument is invalid.
+        DatasetError: the recording cannot be read, or no window can be initialized.
         CalibrationError: the rig cannot be used.
     """
     options = options_of(

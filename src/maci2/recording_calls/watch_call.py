@@ -1,4 +1,4 @@
-"""What `maci2 watch` does, as one call."""
+"""`maci2 watch` as a function."""
 
 from pathlib import Path
 
@@ -22,26 +22,26 @@ def watch_recording(
     rig: str | Path | None = None,
     topics: str = "",
 ) -> WatchedRecording:
-    """Do what `maci2 watch` does: tell from the IMU when another odometry goes wrong.
+    """Detect with the IMU when another odometry fails, as `maci2 watch` does.
 
     Args:
         path: folder or bag of a recording.
-        odometry: trajectory of the odometry to judge (TUM format), in any world.
-        frame: whose poses these are: "body" (the IMU), "camera" or "rectified".
+        odometry: trajectory of the odometry (TUM format), in any world frame.
+        frame: frame whose poses the trajectory holds: "body" (the IMU), "camera" or "rectified".
         imu: IMU model, as for `initialize_recording`.
         odometry_std: noise of its relative poses, "ROT_DEG,TRANS_M[,SHARE]".
-        odometry_scale_std: standard deviation of its scale, as a share.
-        interval_s: time from keyframe to keyframe [s].
+        odometry_scale_std: relative standard deviation of its scale.
+        interval_s: time between keyframes [s].
         sigmas: alarm beyond this many standard deviations.
         rig: calibration file or folder that replaces the recording's own.
         topics: roles of a bag's topics, "imu=/imu0,left=/cam0/image_raw".
 
     Returns:
-        Alarms for scale, jumps, tilt and stalls, each with its time, its size and a state to
-        restart from.
+        Alarms for scale changes, jumps, tilts and stalls, each with its time, its size and a state
+        to restart from.
 
     Raises:
-        OptionError: an argument has no meaning.
+        OptionError: an argument is invalid.
         DatasetError: the recording or the trajectory cannot be read.
         CalibrationError: the rig cannot be used.
     """

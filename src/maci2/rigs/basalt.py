@@ -128,7 +128,7 @@ def _transform(pose: _Pose, path: Path, key: str) -> Array:
 
 
 def _noise(stated: _Calibration) -> ImuNoise | NoiseDensities | None:
-    """Basalt's values are densities; the largest of the axes stands for all."""
+    """IMU noise; Basalt's values are densities, and the largest of the axes is used for all."""
     values = (
         stated.gyro_noise_std, stated.accel_noise_std, stated.gyro_bias_std, stated.accel_bias_std,
     )  # fmt: skip

@@ -41,7 +41,7 @@ DISTORTION_NAMES: dict[str, DistortionModel] = {
     "rational_polynomial": "radtan", "equidistant": "equidistant", "equi": "equidistant",
     "kannala_brandt": "equidistant", "fisheye": "equidistant", "fov": "fov", "none": "none",
 }  # fmt: skip
-"""What tools call the distortion models."""
+"""Names of the distortion models in different tools."""
 
 
 class ChainEntry(CarefulSchema):
@@ -62,7 +62,7 @@ class ChainEntry(CarefulSchema):
 
 
 def read_chain(data: dict[str, Any], path: Path, tool: str) -> RigParts:
-    """The cameras of a chain; without T_cam_imu their places beside each other alone."""
+    """The cameras of a chain; without T_cam_imu, only their relative poses are known."""
     entries = _entries(data, path)
     cameras = _cameras(entries, path)
     return RigParts(

@@ -36,7 +36,7 @@ def read_rig(path: Path, given: Given = NOTHING_GIVEN) -> Rig:
 
 
 def read_kalibr(path: Path, given: Given = NOTHING_GIVEN) -> RigParts:
-    """What a camchain and the IMU file beside it state."""
+    """Parts of a rig from a camchain and the IMU file in the same folder."""
     camchain = find_camchain(path) if path.is_dir() else path
     data = load_yaml(camchain, "a Kalibr camchain")
     parts = read_chain(data, camchain, identify(data).name)
@@ -53,7 +53,8 @@ def read_kalibr(path: Path, given: Given = NOTHING_GIVEN) -> RigParts:
 def with_imu_file(
     parts: RigParts, camchain: Path, given: Given, imu: Path | None = None
 ) -> RigParts:
-    """Parts with noise and intrinsics of the IMU file `imu`, else of that beside the camchain."""
+    """Parts with noise and intrinsics of the IMU file `imu`, else of the one next to the
+    camchain."""
     try:
         imu = find_imu_file(camchain) if imu is None else imu
         if imu is None:
@@ -118,7 +119,7 @@ def find_camchain(folder: Path) -> Path:
 
 
 def find_imu_file(camchain: Path) -> Path | None:
-    """The IMU file that belongs to a camchain: by its name, else the only one beside it."""
+    """The IMU file that belongs to a camchain: by its name, else the only one in the folder."""
     folder = camchain.parent
     for part in ("camchain-imucam", "imucam_chain", "camchain"):
         other = "imu_chain" if part == "imucam_chain" else "imu"

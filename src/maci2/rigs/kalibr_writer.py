@@ -1,4 +1,4 @@
-"""Kalibr's YAML written: what its reader, and Kalibr's, understand."""
+"""Writes Kalibr's YAML files."""
 
 from pathlib import Path
 from typing import Any

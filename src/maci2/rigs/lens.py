@@ -1,4 +1,4 @@
-"""A camera made of the numbers of a file, each checked before it is believed."""
+"""Construction of a camera from the numbers of a file, each of them checked."""
 
 import math
 from collections.abc import Sequence

@@ -16,7 +16,8 @@ from maci2.sensors.rig_types import Camera, Rig
 CONFIG = "stereo_inertial.yaml"
 MONOCULAR_CONFIG = "monocular_inertial.yaml"
 ASSUMED_RATE_HZ = 20
-"""ORB-SLAM3 must be told a frame rate; Kalibr's files have none."""
+"""Frame rate for ORB-SLAM3, which requires one, if the calibration lacks it, as Kalibr's files
+do."""
 
 _FOCAL = ("fx", "fy", "cx", "cy")
 _PINHOLE = ("k1", "k2", "p1", "p2", "k3")

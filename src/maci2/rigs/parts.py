@@ -14,7 +14,7 @@ from maci2.types import Array
 MAX_RATE_HZ = RIG_RANGES["imu_rate"].possible[1]
 
 ASSUMED_NOISE = ImuNoise(2e-4, 2e-3, 2e-5, 3e-3, 200.0)
-"""Noise of a consumer MEMS; stands in a rig whose noise is not known."""
+"""Noise of a consumer MEMS IMU: a placeholder in rigs without known noise."""
 
 NOISE_REMEDY = (
     "Where the file has the noise of single samples, as VINS has, give --imu-rate HZ. Else give "
@@ -88,7 +88,7 @@ class RigParts:
 
 @dataclass(frozen=True)
 class Given:
-    """What a user states beside a calibration file."""
+    """Parts of a calibration that a user states in addition to a file."""
 
     noise: ImuNoise | NoiseDensities | None = None
     """IMU noise, instead of the file's."""
@@ -106,7 +106,7 @@ NOTHING_GIVEN = Given()
 def assemble(
     parts: RigParts, given: Given = NOTHING_GIVEN, own_noise: ImuNoise | None = None
 ) -> Rig:
-    """A rig of what a file states, completed by what is given beside it.
+    """A rig from the parts of a file, completed by those that a user states.
 
     `own_noise`, which a recording states, is taken where neither the file nor the user does.
     """
@@ -143,7 +143,7 @@ def complete(rig: Rig, given: Given) -> Rig:
 
 
 def _noise(parts: RigParts, given: Given, own_noise: ImuNoise | None) -> ImuNoise | None:
-    """The user's noise, else the file's, else the recording's; None where nobody states it."""
+    """The noise stated by the user, else the file, else the recording; None without any."""
     stated = parts.noise if given.noise is None else given.noise
     rate_hz = given.rate_hz if given.rate_hz is not None else parts.rate_hz
     if rate_hz is None and own_noise is not None:
@@ -166,7 +166,7 @@ def _noise(parts: RigParts, given: Given, own_noise: ImuNoise | None) -> ImuNois
 
 
 def _placed(rig: Rig, T_b_c0: Array) -> Rig:
-    """The rig with its first camera at T_b_c0; the others keep their place beside it."""
+    """The rig with its first camera at T_b_c0; the relative poses of the cameras are kept."""
     if not rig.cameras:
         return rig
     T_new_old = T_b_c0 @ se3_inv(rig.cameras[0].T_b_c)

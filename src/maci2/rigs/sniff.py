@@ -209,4 +209,4 @@ _KINDS: tuple[tuple[Callable[[Keys], bool], Any], ...] = (
         ),
     ),
 )
-"""Tests in the order they are asked, each with the kind or what finds it."""
+"""Tests in their order of application, each with the kind of file or a function that finds it."""

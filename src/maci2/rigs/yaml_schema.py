@@ -18,7 +18,8 @@ MAX_ORTHONORMALITY_ERROR = 1e-3
 """Largest entry of R^T R - I that rounding of printed digits explains; more is no rotation."""
 
 EXACT_ORTHONORMALITY = 1e-12
-"""Below this a rotation is taken as it is, so that what was written reads back the same."""
+"""Below this error a rotation is not orthonormalized, so that written values read back
+unchanged."""
 
 MAX_LAST_ROW_ERROR = 1e-6
 """Error of 0, 0, 0, 1 in the last row of a transform that was computed, not typed."""

@@ -1,4 +1,4 @@
-"""The nouns: samples, images, rigs, ground truth, recordings; their checks and clocks."""
+"""Data types: samples, images, rigs, ground truth, recordings; their checks and clocks."""
 
 from maci2.sensors.clocks import Clock, on_imu_clock
 from maci2.sensors.interpolation import bridged, poses_at, truth_at, with_velocity

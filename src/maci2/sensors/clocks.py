@@ -1,4 +1,4 @@
-"""The camera's clock and the IMU's, where the calibration states an offset between them."""
+"""Conversion between the clocks of camera and IMU by the offset that a calibration states."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -12,11 +12,13 @@ Clock = Literal["imu", "camera"]
 """The clock that the camera timestamps of a recording are on."""
 
 MAX_DIFFERENCE_S = 1e-3
-"""Between the stated offsets of two cameras: beyond, their images are not of one moment."""
+"""Largest difference between the stated offsets of two cameras; beyond it, they are not
+synchronized [s]."""
 
 
 def on_imu_clock(recording: Recording) -> Recording:
-    """Camera timestamps shifted by what the rig states: t_imu = t_camera + offset."""
+    """Recording with camera timestamps shifted by the offset of its rig: t_imu = t_camera +
+    offset."""
     shift_ns = round(recording.rig.time_offset_s * NS)
     if recording.camera_shift_ns != 0 or shift_ns == 0:
         return recording
@@ -25,8 +27,8 @@ def on_imu_clock(recording: Recording) -> Recording:
 
 
 def common_time_offset(stated_s: Iterable[float | None], source: str) -> float:
-    """The one offset of all cameras that state any, zero where none does; raises where they differ
-    too much to have one."""
+    """The common offset of all cameras that state one, zero without any; raises if they differ too
+    much."""
     offsets_s = [offset_s for offset_s in stated_s if offset_s is not None]
     if not offsets_s:
         return 0.0

@@ -1,4 +1,4 @@
-"""Deterministic errors of an IMU undone: scale, misalignment, g-sensitivity, offsets."""
+"""Correction of deterministic IMU errors: scale, misalignment, g-sensitivity, offsets."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ IDENTICAL = 1e-12
 
 
 def ideal_intrinsics() -> ImuIntrinsics:
-    """Intrinsics of an IMU that reads what its body feels."""
+    """Intrinsics of an IMU without deterministic errors."""
     zero = np.zeros(3)
     return ImuIntrinsics(
         np.eye(3), np.eye(3), np.eye(3), np.eye(3), np.zeros((3, 3)), zero, zero.copy()
@@ -58,7 +58,7 @@ def raw_readings(samples: ImuSamples, intrinsics: ImuIntrinsics) -> ImuSamples:
 
 
 def with_intrinsics_applied(recording: Recording) -> Recording:
-    """A recording whose samples are corrected by what its rig states of the IMU."""
+    """A recording with samples corrected by the IMU intrinsics of its rig."""
     intrinsics = recording.rig.imu_intrinsics
     if intrinsics is None:
         return recording

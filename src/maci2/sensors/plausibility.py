@@ -37,11 +37,11 @@ _SMOOTHING_S = 0.2
 
 @dataclass(frozen=True)
 class ImuFault:
-    """One thing wrong with IMU samples."""
+    """One fault of IMU samples."""
 
     text: str
     serious: bool
-    """The samples are useless as they are."""
+    """The samples cannot be used without correction."""
 
     name: str = ""
     """Short name of the fault."""
@@ -67,7 +67,7 @@ class Forces:
 
 
 def imu_faults(samples: ImuSamples) -> list[str]:
-    """What is wrong with the samples, in plain words; empty for a sound IMU."""
+    """Faults of the samples; empty for a sound IMU."""
     return [fault.text for fault in graded_imu_faults(samples)]
 
 

@@ -1,4 +1,4 @@
-"""What a rig is: its cameras, its IMU's noise and intrinsics, and how they sit on each other."""
+"""A rig: its cameras, noise and intrinsics of its IMU, and their relative poses."""
 
 from dataclasses import dataclass, field
 from typing import Literal, get_args
@@ -20,7 +20,7 @@ DistortionModel = Literal["radtan", "equidistant", "fov", "none"]
 
 @dataclass(frozen=True)
 class ImuNoise:
-    """A data sheet's noise, as densities (not variances of single samples)."""
+    """IMU noise as in a data sheet: densities, not variances of single samples."""
 
     density_gyro: float
     """White noise of the gyroscope [rad/s/sqrt(Hz)]."""
@@ -38,7 +38,7 @@ class ImuNoise:
     """Nominal sampling rate [Hz]."""
 
     exact: bool = False
-    """Samples have exactly this noise, as simulated ones; a real sensor has more than its sheet."""
+    """Samples have exactly this noise, as in a simulation; a real sensor has more."""
 
     def __post_init__(self) -> None:
         boundary.require_type(self.exact, bool, "ImuNoise.exact", "True or False")
@@ -57,7 +57,7 @@ class ImuNoise:
 
 @dataclass(frozen=True)
 class ImuIntrinsics:
-    """Deterministic errors of an IMU's readings, as a calibration measured them.
+    """Deterministic errors of IMU readings, from a calibration.
 
     With the body's angular rate w and specific force a:
     gyro = M_gyro R_gyro_b w + g_sensitivity a + offset_gyro, acc = M_acc R_acc_b a + offset_acc.
@@ -100,7 +100,7 @@ class ImuIntrinsics:
 
 @dataclass(frozen=True)
 class Camera:
-    """One camera of a rig: projection, lens distortion, and where it sits."""
+    """One camera of a rig: projection, lens distortion and pose."""
 
     T_b_c: Array
     """(4, 4) pose of the camera in the body (IMU) frame: p_b = T_b_c p_c. Kalibr's T_cam_imu is
@@ -123,7 +123,7 @@ class Camera:
     """Nominal frame rate [Hz]."""
 
     topic: str = ""
-    """ROS topic of its images, where the calibration says it."""
+    """ROS topic of its images, if the calibration states it."""
 
     camera_model: CameraModel = "pinhole"
     """pinhole; omni: unified model (MEI); ds: double sphere; eucm: extended unified model."""
@@ -172,21 +172,21 @@ class Rig:
     """File, for messages."""
 
     exact: bool = False
-    """Calibration without error, as of a simulated device; a real one's is measured."""
+    """Calibration without error, as in a simulation; that of a real device is measured."""
 
     extrinsics_known: bool = True
-    """False: of the cameras only their places beside each other are known, not those on the IMU;
+    """False if only the relative poses of the cameras are known, not the extrinsics to the IMU;
     every T_b_c is then the pose in the first camera."""
 
     time_offset_s: float = 0.0
-    """Time offset of all cameras [s]: t_imu = t_camera + time_offset_s, as Kalibr counts it."""
+    """Time offset of all cameras [s]: t_imu = t_camera + time_offset_s, as in Kalibr."""
 
     noise_known: bool = True
-    """False: the calibration says nothing of the IMU's noise, and `imu` holds assumed values that
-    nothing may be estimated with."""
+    """False if the calibration lacks IMU noise; `imu` then has placeholder values that must not be
+    used for estimation."""
 
     imu_intrinsics: ImuIntrinsics | None = None
-    """Errors of the IMU's raw readings that are still in the samples; None in the rig of an opened
+    """Errors of the raw IMU readings that are still in the samples; None in the rig of an opened
     recording, whose samples are corrected."""
 
     def __post_init__(self) -> None:

@@ -76,7 +76,7 @@ class HasImages(Protocol):
 
 
 class Frames(Protocol):
-    """The stereo pairs of a recording; images are read when asked for.
+    """Stereo pairs of a recording; images are read on demand.
 
     An image that cannot be used (truncated, missing, of another size) raises ImageError where it is
     asked for: it costs that image, not the recording.

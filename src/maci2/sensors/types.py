@@ -70,7 +70,7 @@ class ImuSamples:
 
 @dataclass(frozen=True)
 class GroundTruth:
-    """Where the body was, from a system better than the one under test."""
+    """Reference trajectory of the body, from a system more accurate than the one under test."""
 
     stamps_ns: Stamps
     """(n,) timestamps [ns], strictly increasing."""
@@ -79,19 +79,19 @@ class GroundTruth:
     """(n, 4, 4) poses of the body in a world whose z axis points up."""
 
     v_w: Array
-    """(n, 3) velocity in the world [m/s]; NaN where the truth does not say."""
+    """(n, 3) velocity in the world [m/s]; NaN where the ground truth has none."""
 
     bias_gyro: Array
-    """(n, 3) [rad/s]; NaN where the truth does not say."""
+    """(n, 3) gyroscope bias [rad/s]; NaN where the ground truth has none."""
 
     bias_acc: Array
-    """(n, 3) [m/s^2]; NaN where the truth does not say."""
+    """(n, 3) accelerometer bias [m/s^2]; NaN where the ground truth has none."""
 
     source: str = "ground truth"
     """File, for messages."""
 
     covariance: TruthCovariance | None = None
-    """How well it is known, of an audited truth; None where nobody said."""
+    """Covariance of audited ground truth; None if unknown."""
 
     def __post_init__(self) -> None:
         _check_poses(self, "Ts_w_b")
@@ -111,7 +111,7 @@ class GroundTruth:
             )
 
     def part(self, kept: Mask) -> "GroundTruth":
-        """The rows that a mask (n,) keeps."""
+        """The rows selected by a mask (n,)."""
         return GroundTruth(
             self.stamps_ns[kept],
             self.Ts_w_b[kept],
@@ -128,19 +128,19 @@ class GroundTruth:
 
 @dataclass(frozen=True)
 class CameraTrajectory:
-    """Where a camera was, as some visual odometry saw it."""
+    """Trajectory of a camera, estimated by some visual odometry."""
 
     stamps_ns: Stamps
     """(n,) timestamps [ns], strictly increasing."""
 
     Ts_w_c: Array
-    """(n, 4, 4) poses of the camera in that odometry's own world."""
+    """(n, 4, 4) poses of the camera in the world frame of that odometry."""
 
     source: str
     """File, for messages."""
 
     dropped: int = 0
-    """Lines skipped because they hold NaN: the odometry was lost there."""
+    """Number of lines skipped because they hold NaN, where the odometry was lost."""
 
     def __post_init__(self) -> None:
         _check_poses(self, "Ts_w_c")
@@ -151,7 +151,7 @@ class CameraTrajectory:
 
 @dataclass(frozen=True)
 class BagImages:
-    """Where the images of a bag are; they are read when asked for."""
+    """Location of the images in a bag; they are read on demand."""
 
     paths: tuple[Path, ...]
     """The bag's files, or its folder."""
@@ -160,13 +160,13 @@ class BagImages:
     """One per camera, the left one first."""
 
     received_ns: tuple[Stamps, ...]
-    """One array per camera: when each image was written to the bag. A bag finds messages by this;
-    it is never used as a timestamp."""
+    """One array per camera: the time at which each image was written to the bag. Messages are found
+    by this time; it is never used as a timestamp."""
 
 
 @dataclass(frozen=True)
 class Recording:
-    """A recording opened: samples and calibration in memory, images left on disk."""
+    """An opened recording: samples and calibration in memory, images on disk."""
 
     name: str
     """Name of its folder or file."""
@@ -184,8 +184,8 @@ class Recording:
     """Timestamps of the images [ns], one array per camera; empty without a camera."""
 
     camera_shift_ns: int = 0
-    """Nanoseconds added to the camera's timestamps to put them onto the IMU's clock; names of
-    images and what others computed from them have timestamps that are so much less."""
+    """Nanoseconds that were added to the camera's timestamps to convert them to the IMU's clock;
+    file names of images and files made from them have timestamps without it."""
 
     truths: dict[str, GroundTruth] = field(default_factory=dict)
     """Every ground truth found, by the name of its folder, file or topic."""
@@ -194,20 +194,20 @@ class Recording:
     """Place of the images in a bag; None for a folder."""
 
     image_names: tuple[dict[int, str], ...] = ()
-    """Names of image files that are not their timestamp, one dictionary per camera of a folder, by
-    the timestamp that the camera's list gives them."""
+    """File names of images that are not named by their timestamp: one dictionary per camera, by the
+    timestamp in the camera's list."""
 
     image_folders: tuple[Path, ...] = ()
-    """Folder of each camera's images, where they are not in camN/data."""
+    """Folder of the images of each camera, if not camN/data."""
 
     notes: tuple[str, ...] = ()
-    """What was found and taken for what."""
+    """Notes on how the files were interpreted."""
 
     warnings: tuple[str, ...] = ()
-    """What was skipped while reading, and why."""
+    """What was skipped while reading, with reasons."""
 
     def truth(self, names: tuple[str, ...] = ()) -> GroundTruth | None:
-        """The first of `names` that this recording has, else its default truth, else None."""
+        """The first of `names` that this recording has, else its first ground truth, else None."""
         for name in names:
             if name in self.truths:
                 return self.truths[name]
@@ -215,7 +215,7 @@ class Recording:
 
 
 def _check_poses(poses: GroundTruth | CameraTrajectory, name: str) -> None:
-    """Timestamps and transforms of a trajectory, converted and checked in place."""
+    """Convert and check the timestamps and transforms of a trajectory in place."""
     stamps_ns = boundary.as_stamps(
         poses.stamps_ns,
         f"{poses.source}: stamps_ns",

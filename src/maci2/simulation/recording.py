@@ -1,6 +1,6 @@
-"""A recording without a device: exact motion, an IMU with known errors, image timestamps, truth.
+"""Simulated recordings: exact motion, an IMU with known errors, image timestamps, ground truth.
 
-Images are not rendered here; a simulated recording has the timestamps of its frames only.
+Images are not rendered here; a simulated recording has only the timestamps of its frames.
 """
 
 from dataclasses import dataclass, field, replace
@@ -27,7 +27,7 @@ MEMS_NOISE = ImuNoise(
 
 
 LARGEST_NUMBER = 1e7
-"""Most samples of a recording, and its largest duration [s] and rate [Hz]: what fits in memory."""
+"""Largest number of samples, duration [s] and rate [Hz] of a recording: what fits in memory."""
 
 
 @dataclass(frozen=True)
@@ -35,20 +35,20 @@ class SimulationConfig:
     """Choices of a simulated recording. The same configuration gives the same bytes."""
 
     kind: MotionKind = "handheld"
-    """Kind of motion: `random_trajectory` says what each is like."""
+    """Kind of motion, described at `random_trajectory`."""
 
     duration_s: float = 20.0
     """Time from the first IMU sample to the last [s]."""
 
     seed: int = 0
-    """Motion, biases, walk and noise are separate streams of it: switching one off leaves the
-    others as they were."""
+    """Random seed. Motion, biases, random walks and noise use separate streams: switching one off
+    does not change the others."""
 
     imu_rate_hz: float = 200.0
-    """Samples of the IMU in a second [Hz]."""
+    """Sampling rate of the IMU [Hz]."""
 
     camera_rate_hz: float = 20.0
-    """Images of each camera in a second [Hz]."""
+    """Frame rate of each camera [Hz]."""
 
     start_ns: int = 1_700_000_000_000_000_000
     """Timestamp of the first IMU sample."""

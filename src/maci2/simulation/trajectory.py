@@ -71,7 +71,7 @@ class Waves:
 
 @dataclass(frozen=True)
 class Trajectory:
-    """A motion that can be asked for at any time."""
+    """A motion that can be evaluated at any time."""
 
     position: Waves
     """Position of the body in the world."""

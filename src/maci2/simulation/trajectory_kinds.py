@@ -1,4 +1,4 @@
-"""The kinds of motion a simulation can be asked for, each drawn at random."""
+"""Kinds of random motion for simulations."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args

@@ -1,4 +1,4 @@
-"""Files that never give more bytes than they hold, whatever a damaged header asks for.
+"""Files that never return more bytes than they hold, whatever a damaged header requests.
 
 Reading n bytes allocates n bytes first: four damaged bytes of a bag would ask for gigabytes.
 """

@@ -47,8 +47,7 @@ class _Cursor:
 
 
 class BagFrames:
-    """The stereo pairs of a bag; no image is kept. The bag is opened at the first image and closed
-    by `close`, or when nobody holds this any more."""
+    """Stereo pairs of a bag; no image is kept in memory."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Topics of a bag and the sensors they carry: as asked, else found by message type and name."""
+"""Assignment of a bag's topics to sensors: as requested, else by message type and name."""
 
 from dataclasses import dataclass, fields, replace
 from itertools import islice
@@ -84,7 +84,8 @@ def parse_topics(text: str) -> Topics:
 def find_topics(
     bag: Bag, asked: Topics, calibrated: tuple[str, ...] = (), with_imu: bool = True
 ) -> Topics:
-    """What to read: what was asked for, then what the calibration names, then what is there.
+    """Topics to read: those requested, then those named by the calibration, then those found by
+    type.
 
     `calibrated` are the topics that the calibration gives its cameras. Without IMU, only images.
     """
