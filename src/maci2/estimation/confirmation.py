@@ -22,7 +22,7 @@ from maci2.premises.contradictions import (
 )
 from maci2.types import Array
 
-REMEDY = "see more of the recording, move more, or say that they are to be trusted (`--trust-rig`)"
+REMEDY = "use more of the recording, move more, or trust the stated values with `--trust-rig`"
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,8 @@ def unconfirmed_by_window(
     """Constants that one window alone does not confirm, for these limits of `state`'s error."""
     if freed is None:
         return [
-            "the window moves too little to confirm the stated extrinsics, and nothing else has "
-            "been seen"
+            "the motion in the window is too small to confirm the stated extrinsics, and nothing "
+            "else has been recorded"
         ]
     gravity, cov_gravity = freed.state.gravity_c0, freed.posterior.gravity_c0
     across = skew(gravity) @ state.gravity_c0
@@ -123,7 +123,7 @@ def unconfirmed_by_recording(
     if known is not None and premises.std_scale == 0.0:
         speed = float(np.sqrt(np.mean(np.sum(state.velocity_b**2, axis=1))))
         found = float(np.hypot(velocity_rms(posterior), speed * np.sqrt(known.cov[0, 0])))
-    return _reasons("all that was seen", found_deg, found, gravity_deg, velocity)
+    return _reasons("the recorded motion", found_deg, found, gravity_deg, velocity)
 
 
 def _reasons(
@@ -131,13 +131,12 @@ def _reasons(
 ) -> list[str]:
     if found_deg * SURE > gravity_deg:
         return [
-            f"{seen} does not confirm the stated extrinsics: were they unknown, gravity's "
-            f"direction would be known to {found_deg:.2g} deg only, needed "
-            f"{gravity_deg / SURE:.2g}"
+            f"{seen} does not confirm the stated extrinsics: if they were unknown, the direction of "
+            f"gravity would be known only to {found_deg:.2g} deg, needed {gravity_deg / SURE:.2g}"
         ]
     if found * SURE > velocity:
         return [
-            f"{seen} does not confirm the stated scale: were it unknown, velocity would be known "
-            f"to {found:.2g} m/s only, needed {velocity / SURE:.2g}"
+            f"{seen} does not confirm the stated scale: if it were unknown, velocity would be known "
+            f"only to {found:.2g} m/s, needed {velocity / SURE:.2g}"
         ]
     return []

@@ -1,9 +1,9 @@
 """Choice among candidate motions of the camera with the help of the IMU.
 
-Where matches tell two motions, the camera's lies on the straight line that the IMU predicts through
-all relative poses of a window (`outlier_rejection`), and a thing's or a wall's that was matched a
-period off does not. A thing that moves at constant velocity is on a line, too: where two lines hold
-as many poses, nothing is decided.
+If matches support two motions, that of the camera lies on the straight line that the IMU predicts
+through all relative poses of a window (`outlier_rejection`); that of a moving object, or of a
+repetitive wall matched one period off, does not. An object with constant velocity lies on a line,
+too: if two lines have equally many poses, no motion is selected.
 """
 
 from dataclasses import replace

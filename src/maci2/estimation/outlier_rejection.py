@@ -1,13 +1,13 @@
 """Rejection of relative poses that contradict the IMU beyond any noise.
 
-A camera that looks at a thing which moves by itself measures that thing's motion, sharply. The IMU
-ties all relative poses of a window together and tells: with rotations from the gyroscope, what a
-pose says of the velocity in its middle, less what the accelerometer has added since, is
+A camera that looks at a moving object measures the motion of that object, with a small covariance.
+The IMU connects all relative poses of a window and reveals this: with rotations from the gyroscope,
+the velocity in the middle of a relative pose, minus the change measured by the accelerometer, is
 
     u_k = (R_k (d_k - alpha_k)) / dt_k - sum_j<k R_j beta_j = v_0 + g tau_k
 
-a straight line in time whose slope is gravity. Poses that agree lie on one line, but for what the
-accelerometer's bias makes of it.
+a straight line in time with gravity as its slope. Consistent poses lie on one line, up to the effect
+of the accelerometer bias.
 """
 
 from dataclasses import replace

@@ -92,7 +92,7 @@ def known_gravity(
         admitted(tilt_deg, float(np.rad2deg(left))),
         limit_deg,
         "deg",
-        f"all that was seen shows an accelerometer bias of ({found}) m/s^2, which moves gravity by "
+        f"the recorded motion shows an accelerometer bias of ({found}) m/s^2, which moves gravity by "
         f"{tilt_deg:.1f} deg: state it (`--acc-bias-prior`), or a wider spread of it "
         "(`--acc-bias-std`)",
     )
@@ -161,7 +161,7 @@ def rejections(report: SolveReport, measured: int) -> Check:
         return Check("ok")
     reason = (
         f"{report.rejected} of {measured + report.rejected} relative poses contradict the IMU and "
-        "were rejected: something that moves by itself filled the image, or the IMU's samples are "
+        "were rejected: a moving object filled the image, or the IMU's samples are "
         "wrong"
     )
     many = report.rejected >= MOST_MISSING * (measured + report.rejected)
@@ -173,8 +173,8 @@ def choices(report: SolveReport, measured: int) -> Check:
     if report.second_motions == 0:
         return Check("ok")
     reason = (
-        f"{report.second_motions} of {measured} relative poses are the motion of fewer matches, "
-        "which agrees with the IMU: a thing that moves by itself or a repeating wall has more"
+        f"for {report.second_motions} of {measured} relative poses the motion of fewer matches was "
+        "used, because it agrees with the IMU: a moving object or a repetitive wall has more"
     )
     many = report.second_motions >= MOST_MISSING * measured
     return Check("weak" if many else "ok", reason)
