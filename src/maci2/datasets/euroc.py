@@ -248,7 +248,7 @@ def _read_truths(mav0: Path) -> dict[str, GroundTruth]:
 
 
 def read_truth_folder(folder: Path) -> GroundTruth:
-    """Ground truth from data.csv, with the covariance of `maci2 truth` if the folder has one."""
+    """data.csv, with the covariance of `maci2 truth` where that is beside it."""
     return replace(read_truth_csv(folder / "data.csv"), covariance=read_covariance(folder))
 
 

@@ -198,7 +198,7 @@ def _umask() -> int:
 
 
 def _rename(staged: list[tuple[Path, Path]]) -> None:
-    """Rename all files; if one fails, restore those before it."""
+    """Rename all; where one cannot be renamed, those before it are put back."""
     undo: list[tuple[Path, Path | None]] = []
     try:
         for temporary, target in staged:
