@@ -12,7 +12,8 @@ from maci2.estimation import CalibrationResult, InitResult, VIState
 from maci2.gaussian import nees
 from maci2.imu import BiasPrior, ImuMeasurements, Rule, datasheet_model
 from maci2.lie import se3, se3_exp, se3_inv, se3_log, so3_exp
-from maci2.sensors import Camera, Recording
+from maci2.sensors import Camera, ImuSamples, Recording
+from maci2.sensors.rig_types import ImuIntrinsics
 from maci2.simulation import MotionKind, SimulationConfig, simulate
 from maci2.types import GRAVITY_W, NS, Array, Stamps
 from maci2.vision import RelativePoses, pose_noise, poses_from_truth
@@ -265,3 +266,15 @@ def resized(camera: Camera, size: tuple[int, int]) -> Camera:
     """A camera with the same view and an image of another size."""
     scale = np.array(size) / np.array(camera.resolution)
     return replace(camera, resolution=size, intrinsics=camera.intrinsics * np.tile(scale, 2))
+
+
+def raw_readings(samples: ImuSamples, intrinsics: ImuIntrinsics) -> ImuSamples:
+    """Readings of an IMU with these intrinsics where an ideal one would read `samples`."""
+    T_gyro = intrinsics.M_gyro @ intrinsics.R_gyro_b
+    T_acc = intrinsics.M_acc @ intrinsics.R_acc_b
+    gyro = samples.gyro @ T_gyro.T + samples.acc @ intrinsics.g_sensitivity.T
+    return replace(
+        samples,
+        gyro=gyro + intrinsics.offset_gyro,
+        acc=samples.acc @ T_acc.T + intrinsics.offset_acc,
+    )

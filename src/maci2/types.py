@@ -9,17 +9,11 @@ Array = NDArray[np.float64]
 Vec3 = NDArray[np.float64]
 """(3,)"""
 
-Mat3 = NDArray[np.float64]
-"""(3, 3)"""
-
 Mat4 = NDArray[np.float64]
 """(4, 4)"""
 
 Mat6 = NDArray[np.float64]
 """(6, 6)"""
-
-Mat9 = NDArray[np.float64]
-"""(9, 9)"""
 
 Mask = NDArray[np.bool_]
 """(n,) boolean mask."""

@@ -35,11 +35,11 @@ def record(kind, **learned):
 
 def test_every_cell_of_the_grid_has_a_file_of_its_own():
     flights = {"V1_02_medium": Path("a"), "V2_03_difficult": Path("b")}
-    tasks = hard_images_tasks(flights, 5.0, range(2), True)
+    tasks = hard_images_tasks(flights, 0, 5.0, 2, True)
     # The kind `hard` has one strength.
     assert len(tasks) == 2 * 2 * (2 * len(DEGRADATIONS) - 1)
     assert len({task.key for task in tasks}) == len(tasks)
-    assert len(hard_images_tasks(flights, 5.0, [0], False)) == 2 * len(DEGRADATIONS)
+    assert len(hard_images_tasks(flights, 0, 5.0, 1, False)) == 2 * len(DEGRADATIONS)
     assert tasks[-1].difficulty == HARD
 
 

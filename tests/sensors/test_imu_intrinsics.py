@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from helpers import raw_readings
 from maci2.datasets import open_recording
 from maci2.lie import so3_exp
 from maci2.rigs import read_any_rig, write_camchain, write_imu_yaml, write_rig
@@ -15,7 +16,6 @@ from maci2.sensors.imu_intrinsics import (
     ideal_intrinsics,
     is_ideal,
     lower_triangular,
-    raw_readings,
 )
 from maci2.sensors.rig_types import ImuIntrinsics
 from maci2.sensors.types import ImuSamples

@@ -103,7 +103,7 @@ def test_a_dead_channel_and_gaps_are_mentioned_but_do_not_stop_the_work():
     gyro[:, 1] = 0.25
     keep = np.r_[0:1000, 1100 : len(imu)]
     samples = ImuSamples(imu.stamps_ns[keep], gyro[keep], imu.acc[keep], "imu.csv")
-    faults = imu_faults(samples)
+    faults = [fault.text for fault in imu_faults(samples)]
     assert any("gyroscope y reads 0.25 in all" in fault for fault in faults)
     assert any(f"0.505 s after {imu.stamps_ns[999]} ns" in fault for fault in faults)
 

@@ -6,24 +6,11 @@ import numpy as np
 import pytest
 
 from maci2.errors import DatasetError
-from maci2.sensors import gaps, require_no_gap, require_overlap
+from maci2.sensors import gaps, require_overlap
 from maci2.simulation import SimulationConfig, simulate
 from maci2.types import NS
 
 STAMPS_NS = np.delete(1_000_000_000 + 5_000_000 * np.arange(1000), np.s_[400:410])
-
-
-def test_a_gap_inside_the_window_is_named_with_stamp_and_length():
-    with pytest.raises(DatasetError) as raised:
-        require_no_gap(STAMPS_NS, 2_500_000_000, 4_000_000_000, "imu.csv")
-    # Samples 400 to 409 are gone: 11 periods after timestamp 399.
-    assert "imu.csv: gap of 0.055 s after timestamp 2995000000 ns" in str(raised.value)
-    assert "at most 0.025 s" in str(raised.value)
-
-
-def test_windows_beside_the_gap_pass():
-    require_no_gap(STAMPS_NS, 1_500_000_000, 2_995_000_000, "imu.csv")
-    require_no_gap(STAMPS_NS, 3_050_000_000, 4_000_000_000, "imu.csv")
 
 
 def test_gaps_are_indices_of_the_samples_before_them():

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from maci2.benchmarks.gtsam_chain import time_chains
 from maci2.benchmarks.gtsam_problem import (
     GtsamProblem,
     gtsam_build,
@@ -49,7 +50,7 @@ from maci2.vision.covariance_models import Learned
 from maci2.vision.two_frame import two_frame_pose
 
 CONFIG = SolverConfig(gravity_on_sphere=False, robust=False, rule="euler")
-"""What GTSAM's factors do: gravity a free vector, samples held, plain least squares."""
+"""Choices equal to those of GTSAM's factors: free gravity vector, Euler integration, no robust loss."""
 
 MEMORY_WINDOWS = 1000
 STREAM_S = 120.0
@@ -159,6 +160,10 @@ def run_bench(repeats: int = 50) -> BenchReport:
         against, differences, note = _against_gtsam(small, solve_small, repeats)
         comparisons += against
         notes.append(note)
+        short, long = time_chains()
+        what, ours_ms = "chain, 1000 states", 1e3 * short.ours_s
+        comparisons.append(Comparison(what, ours_ms, "GTSAM", 1e3 * short.gtsam_s))
+        comparisons.append(Comparison(what, ours_ms, "10 000 states", 1e3 * long.ours_s))
     except OptionError as error:
         notes.append(str(error))
     for what, ours, hundred in (

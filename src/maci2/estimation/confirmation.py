@@ -131,12 +131,13 @@ def _reasons(
 ) -> list[str]:
     if found_deg * SURE > gravity_deg:
         return [
-            f"{seen} does not confirm the stated extrinsics: if they were unknown, the direction of "
-            f"gravity would be known only to {found_deg:.2g} deg, needed {gravity_deg / SURE:.2g}"
+            f"{seen} does not confirm the stated extrinsics: if they were unknown, the direction "
+            f"of gravity would be known only to {found_deg:.2g} deg, needed "
+            f"{gravity_deg / SURE:.2g}"
         ]
     if found * SURE > velocity:
         return [
-            f"{seen} does not confirm the stated scale: if it were unknown, velocity would be known "
-            f"only to {found:.2g} m/s, needed {velocity / SURE:.2g}"
+            f"{seen} does not confirm the stated scale: if it were unknown, velocity would be "
+            f"known only to {found:.2g} m/s, needed {velocity / SURE:.2g}"
         ]
     return []

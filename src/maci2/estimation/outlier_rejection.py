@@ -6,8 +6,8 @@ the velocity in the middle of a relative pose, minus the change measured by the 
 
     u_k = (R_k (d_k - alpha_k)) / dt_k - sum_j<k R_j beta_j = v_0 + g tau_k
 
-a straight line in time with gravity as its slope. Consistent poses lie on one line, up to the effect
-of the accelerometer bias.
+a straight line in time with gravity as its slope. Consistent poses lie on one line, up to the
+effect of the accelerometer bias.
 """
 
 from dataclasses import replace

@@ -92,8 +92,8 @@ def known_gravity(
         admitted(tilt_deg, float(np.rad2deg(left))),
         limit_deg,
         "deg",
-        f"the recorded motion shows an accelerometer bias of ({found}) m/s^2, which moves gravity by "
-        f"{tilt_deg:.1f} deg: state it (`--acc-bias-prior`), or a wider spread of it "
+        f"the recorded motion shows an accelerometer bias of ({found}) m/s^2, which moves gravity "
+        f"by {tilt_deg:.1f} deg: state it (`--acc-bias-prior`), or a larger standard deviation "
         "(`--acc-bias-std`)",
     )
 

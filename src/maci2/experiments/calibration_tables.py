@@ -4,9 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from maci2.experiments.table import Cell, Claim, Findings, Line, Table
-
-Record = dict[str, Any]
+from maci2.experiments.table import Cell, Claim, Findings, Line, Record, Table
 
 
 def calibration_findings(records: list[Record]) -> Findings:

@@ -1,18 +1,20 @@
 """The paper's experiments, by name."""
 
+from functools import partial
+from pathlib import Path
+
 from maci2.errors import OptionError
 from maci2.experiments import paper_numbers as paper
-from maci2.experiments.calibration_task import CalibrationMethod
+from maci2.experiments.calibration_tables import calibration_findings
+from maci2.experiments.calibration_task import CalibrationMethod, CalibrationTask
 from maci2.experiments.experiment import (
-    CalibrationExperiment,
     CovarianceExperiment,
     Experiment,
-    RobustnessExperiment,
+    RecordingsExperiment,
     TrackExperiment,
     TruthExperiment,
-    VisualExperiment,
 )
-from maci2.experiments.hard_images import HARD_IMAGES, HARD_IMAGES_FULL
+from maci2.experiments.hard_images_task import hard_images_findings, hard_images_tasks
 from maci2.experiments.init_catalogue import (
     COV_ABLATION,
     COV_RATIO,
@@ -27,6 +29,8 @@ from maci2.experiments.init_catalogue import (
 )
 from maci2.experiments.init_experiment import CombinedExperiment, InitExperiment
 from maci2.experiments.method import DROID
+from maci2.experiments.robustness_task import robustness_findings, robustness_tasks
+from maci2.experiments.visual_task import VisualTask, visual_findings
 
 
 def _calibration_methods(recording: str) -> tuple[CalibrationMethod, ...]:
@@ -38,7 +42,19 @@ def _calibration_methods(recording: str) -> tuple[CalibrationMethod, ...]:
     )
 
 
-CALIB = CalibrationExperiment(
+def _calibration_tasks(recordings: dict[str, Path], seed: int) -> list[CalibrationTask]:
+    return [
+        CalibrationTask(name, path, method, seed)
+        for name, path in recordings.items()
+        for method in _calibration_methods(name)
+    ]
+
+
+def _visual_tasks(recordings: dict[str, Path], _: int) -> list[VisualTask]:
+    return [VisualTask(name, path) for name, path in recordings.items()]
+
+
+CALIB = RecordingsExperiment(
     "calib",
     "Extrinsics without a target, ten trials each",
     (
@@ -46,7 +62,8 @@ CALIB = CalibrationExperiment(
         *("room1", "room2", "room3", "room4", "room5", "room6"),
         *("V1_02_medium", "V2_03_difficult"),
     ),
-    _calibration_methods,
+    _calibration_tasks,
+    calibration_findings,
 )
 
 IMU_COV = CovarianceExperiment(
@@ -55,10 +72,12 @@ IMU_COV = CovarianceExperiment(
     {"euroc": paper.EUROC_TEST, "tumvi": ("room2", "room4", "room6")},
 )
 
-VIS_COV = VisualExperiment(
+VIS_COV = RecordingsExperiment(
     "vis-cov",
     "Predicted visual sigma against actual error",
     ("MH_01_clip", "MH_01_static_clip", *paper.EUROC_TEST),
+    _visual_tasks,
+    visual_findings,
 )
 
 TRACK = TrackExperiment(
@@ -77,11 +96,29 @@ INTE_ERROR = CovarianceExperiment(
     growth_s=(0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 2.5),
 )
 
-ROBUSTNESS = RobustnessExperiment(
+ROBUSTNESS = RecordingsExperiment(
     "robustness",
     "Wrong inputs, one at a time: is anything wrong called ok?",
     ("V1_02_medium", "MH_03_medium", "V2_01_easy", "MH_05_difficult"),
+    robustness_tasks,
+    robustness_findings,
     files=(DROID.partition(":")[2],),
+)
+
+HARD_IMAGES = RecordingsExperiment(
+    "hard-images",
+    "Degraded images, one kind at a time: learned against fixed match covariances",
+    ("V1_02_medium", "V2_03_difficult"),
+    partial(hard_images_tasks, duration_s=5.0, renderings=1, both_strengths=False),
+    hard_images_findings,
+)
+
+HARD_IMAGES_FULL = RecordingsExperiment(
+    "hard-images-full",
+    "Degraded images, mild and strong, two rooms along each of three flights",
+    ("V1_02_medium", "V2_03_difficult", "MH_05_difficult"),
+    partial(hard_images_tasks, duration_s=12.0, renderings=2, both_strengths=True),
+    hard_images_findings,
 )
 
 GROUND_TRUTH = TruthExperiment(

@@ -4,12 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from maci2.experiments.table import Cell, Claim, Findings, Line, Table
+from maci2.experiments.table import Cell, Claim, Findings, Line, Record, Table
 
 PARTS = {"rotation": ("deg", 180.0 / np.pi), "velocity": ("mm/s", 1e3), "position": ("mm", 1e3)}
 MEAN_BOUNDS, BIN_BOUNDS = (0.6, 1.6), (0.6, 1.7)
-
-Record = dict[str, Any]
 
 
 def covariance_findings(records: list[Record], growth: bool) -> Findings:

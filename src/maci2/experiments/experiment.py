@@ -1,27 +1,23 @@
 """Experiments: a name, tasks, and tables and claims from their results."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Protocol
 
 from maci2.errors import require_in_range
-from maci2.experiments.calibration_tables import calibration_findings
-from maci2.experiments.calibration_task import CalibrationMethod, CalibrationTask
+from maci2.experiments.calibration_task import CalibrationTask
 from maci2.experiments.covariance_tables import covariance_findings
 from maci2.experiments.hard_images_task import HardImagesTask
 from maci2.experiments.imu_task import CovarianceTask
 from maci2.experiments.init_task import InitTask
 from maci2.experiments.method import has_vision, vision_file
 from maci2.experiments.recordings import Recordings
-from maci2.experiments.robustness_task import (
-    RobustnessTask,
-    robustness_findings,
-    robustness_tasks,
-)
-from maci2.experiments.table import Findings
+from maci2.experiments.robustness_task import RobustnessTask
+from maci2.experiments.table import Findings, Record
 from maci2.experiments.track_task import TrackTask, baselines_of, track_findings
 from maci2.experiments.truth_task import TruthTask, truth_findings
-from maci2.experiments.visual_task import VisualTask, visual_findings
+from maci2.experiments.visual_task import VisualTask
 from maci2.pipeline.options import LONGEST_S, RANGES
 
 Task = (
@@ -34,8 +30,8 @@ Task = (
     | TruthTask
     | HardImagesTask
 )
-Records = dict[str, dict[str, Any]]
-"""Task key -> what its result file holds."""
+Records = dict[str, Record]
+"""Task key -> its record."""
 
 
 @dataclass(frozen=True)
@@ -69,26 +65,25 @@ class Experiment(Protocol):
 
 
 @dataclass(frozen=True)
-class CalibrationExperiment:
-    """Trials of extrinsic calibration."""
+class RecordingsExperiment:
+    """Tasks on the named recordings, and findings from all of their results."""
 
     name: str
     title: str
     recordings: tuple[str, ...]
-    methods: Callable[[str], tuple[CalibrationMethod, ...]]
-    """Methods by the recording's name, which tells the learned model that knows its IMU."""
+    make_tasks: Callable[[dict[str, Path], int], Sequence[Task]]
+    """Tasks by the paths of those recordings that are present, and by the seed."""
+
+    evaluate: Callable[[list[Record]], Findings]
+    """Tables, claims and figures from the results of the tasks."""
 
     files: tuple[str, ...] = ()
 
     def tasks(self, recordings: Recordings, settings: Settings) -> list[Task]:
-        return [
-            CalibrationTask(name, path, method, settings.seed)
-            for name, path in recordings.present(self.recordings).items()
-            for method in self.methods(name)
-        ]
+        return list(self.make_tasks(recordings.present(self.recordings), settings.seed))
 
     def findings(self, records: Records) -> Findings:
-        return calibration_findings(list(records.values()))
+        return self.evaluate(list(records.values()))
 
 
 @dataclass(frozen=True)
@@ -161,40 +156,6 @@ class TrackExperiment:
 
     def findings(self, records: Records) -> Findings:
         return track_findings(list(records.values()))
-
-
-@dataclass(frozen=True)
-class VisualExperiment:
-    """Predicted sigma against the error of visual relative poses, where there are images."""
-
-    name: str
-    title: str
-    recordings: tuple[str, ...]
-    files: tuple[str, ...] = ()
-
-    def tasks(self, recordings: Recordings, settings: Settings) -> list[Task]:
-        return [
-            VisualTask(name, path) for name, path in recordings.present(self.recordings).items()
-        ]
-
-    def findings(self, records: Records) -> Findings:
-        return visual_findings(list(records.values()))
-
-
-@dataclass(frozen=True)
-class RobustnessExperiment:
-    """Wrong inputs, one at a time, and what verdicts make of them."""
-
-    name: str
-    title: str
-    recordings: tuple[str, ...]
-    files: tuple[str, ...] = ()
-
-    def tasks(self, recordings: Recordings, settings: Settings) -> list[Task]:
-        return list(robustness_tasks(recordings.present(self.recordings), settings.seed))
-
-    def findings(self, records: Records) -> Findings:
-        return robustness_findings(list(records.values()))
 
 
 @dataclass(frozen=True)

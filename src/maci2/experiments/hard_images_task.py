@@ -1,7 +1,6 @@
 """Hard images, one kind of degradation at a time, rendered along real flights with their IMU."""
 
 import tempfile
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from maci2.evaluation.vo_report import VisualScore, visual_report
 from maci2.experiments.init_task import TaskResult
 from maci2.experiments.method import slug
 from maci2.experiments.row_records import rounded
-from maci2.experiments.table import Cell, Claim, Findings, Line, Table
+from maci2.experiments.table import Cell, Claim, Findings, Line, Record, Table
 from maci2.pipeline.options import RunOptions, parse_vision
 from maci2.pipeline.render_along import rendered_on_imu_clock
 from maci2.simulation.rendering.image_difficulty import EASY, HARD, Difficulty, degraded
@@ -29,8 +28,6 @@ FLIGHTS_FROM_S = {"V1_02_medium": 25.0, "V2_03_difficult": 15.0, "MH_05_difficul
 
 MODELS = {"learned": "images", "fixed": "images:fixed"}
 """Match covariance -> camera motion that initialization is given."""
-
-Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -91,15 +88,15 @@ class HardImagesTask:
 
 
 def hard_images_tasks(
-    recordings: dict[str, Path], duration_s: float, seeds: Iterable[int], both_strengths: bool
+    recordings: dict[str, Path], seed: int, duration_s: float, renderings: int, both_strengths: bool
 ) -> list[HardImagesTask]:
-    """Every kind of degradation along every flight: strong, and also mild if both are requested."""
+    """Every kind of degradation along every flight, strong or also mild, with several seeds."""
     return [
-        HardImagesTask(name, path, one.kind, degrade, duration_s, seed)
+        HardImagesTask(name, path, one.kind, degrade, duration_s, rendering_seed)
         for one in DEGRADATIONS
         for degrade in dict.fromkeys((one.mild, one.strong) if both_strengths else (one.strong,))
         for name, path in recordings.items()
-        for seed in seeds
+        for rendering_seed in range(seed + 10, seed + 10 + renderings)
     ]
 
 

@@ -21,7 +21,7 @@ from maci2.experiments.input_faults import (
 )
 from maci2.experiments.method import DROID, TRUTH, Method, slug
 from maci2.experiments.row_records import rounded
-from maci2.experiments.table import Cell, Claim, Findings, Line, Table
+from maci2.experiments.table import Cell, Claim, Findings, Line, Record, Table
 from maci2.ground_truth.choose import AUDITED
 from maci2.pipeline.offline import calibrate_window, calibration_keyframes, initialize_window
 from maci2.pipeline.options import RunOptions, parse_vision
@@ -39,7 +39,6 @@ LIMIT_MM = 30.0
 """Error of the lever arm beyond which a calibration is wrong."""
 
 Job = Literal["init", "calibrate"]
-Record = dict[str, Any]
 
 
 @dataclass(frozen=True)

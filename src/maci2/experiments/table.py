@@ -3,6 +3,9 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+Record = dict[str, Any]
+"""Content of the result file of a task."""
+
 
 @dataclass(frozen=True)
 class Cell:

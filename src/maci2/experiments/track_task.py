@@ -14,7 +14,7 @@ from maci2.experiments.init_task import TaskResult
 from maci2.experiments.method import TRUTHS
 from maci2.experiments.row_records import rounded
 from maci2.experiments.store import WindowTimes
-from maci2.experiments.table import Cell, Claim, Findings, Line, Table, mark_best
+from maci2.experiments.table import Cell, Claim, Findings, Line, Record, Table, mark_best
 from maci2.ground_truth.choose import AUDITED, with_audited
 from maci2.lie import se3_inv
 from maci2.pipeline.options import RunOptions, parse_vision
@@ -24,7 +24,6 @@ from maci2.pipeline.track_recording import TrackedRecording, track_recording
 from maci2.sensors import CameraTrajectory, GroundTruth, poses_at
 from maci2.types import Array, Mask, Stamps
 
-Record = dict[str, Any]
 BASELINE_SUFFIX = "_Twb_tum.txt"
 """Files of other systems: NAME_Twb_tum.txt, poses of the IMU."""
 

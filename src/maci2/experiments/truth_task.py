@@ -9,7 +9,7 @@ import numpy as np
 from maci2.datasets import open_recording
 from maci2.experiments.init_task import TaskResult
 from maci2.experiments.row_records import rounded
-from maci2.experiments.table import Cell, Findings, Line, Table
+from maci2.experiments.table import Cell, Findings, Line, Record, Table
 from maci2.ground_truth.agreement import compare_with_published
 from maci2.ground_truth.audit import audit_capture
 from maci2.ground_truth.audited import AuditedTruth
@@ -21,8 +21,6 @@ ROWS_HZ = (1.0, 2.0, 4.0, 20.0)
 
 OTHER = "state_groundtruth_openvins"
 """Made by another tool from the raw capture."""
-
-Record = dict[str, Any]
 
 
 @dataclass(frozen=True)

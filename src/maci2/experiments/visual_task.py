@@ -12,14 +12,12 @@ from maci2.evaluation.vo_report import VisualScore, visual_report
 from maci2.experiments.init_task import TaskResult
 from maci2.experiments.method import TRUTHS
 from maci2.experiments.row_records import rounded
-from maci2.experiments.table import Cell, Claim, Findings, Line, Table
+from maci2.experiments.table import Cell, Claim, Findings, Line, Record, Table
 
 INTERVAL_S = 0.2
 BINS = 6
 BOUNDS = (0.5, 2.0)
 PARTS = {"rotation": (slice(3, 6), "deg", 180.0 / np.pi), "translation": (slice(0, 3), "mm", 1e3)}
-
-Record = dict[str, Any]
 
 
 @dataclass(frozen=True)

@@ -85,12 +85,6 @@ def read_openvins(path: Path, given: Given = NOTHING_GIVEN) -> RigParts:
     return with_imu_file(parts, chain_path, given, imu if imu.is_file() else None)
 
 
-def read_openvins_biases(path: Path) -> tuple[Array, Array]:
-    """Gyroscope and accelerometer bias that initialization starts from."""
-    config = _config(path / CONFIG if path.is_dir() else path)
-    return np.array(config.init_dyn_bias_g), np.array(config.init_dyn_bias_a)
-
-
 def _config(path: Path) -> _Config:
     return validate(_Config, load_yaml(path, "OpenVINS's estimator configuration"), path)
 

@@ -6,7 +6,7 @@ from maci2.sensors.plausibility import imu_faults, require_plausible
 from maci2.sensors.rig_types import Camera, ImuNoise, Rig
 from maci2.sensors.truth_covariance import TruthCovariance
 from maci2.sensors.types import CameraTrajectory, GroundTruth, ImuSamples, Recording
-from maci2.sensors.validation import gaps, require_no_gap, require_overlap
+from maci2.sensors.validation import gaps, require_overlap
 
 __all__ = [
     "Camera",
@@ -23,7 +23,6 @@ __all__ = [
     "imu_faults",
     "on_imu_clock",
     "poses_at",
-    "require_no_gap",
     "require_overlap",
     "require_plausible",
     "truth_at",

@@ -45,18 +45,6 @@ def corrected_readings(gyro: Array, acc: Array, intrinsics: ImuIntrinsics) -> tu
     return rate @ _inverse(intrinsics.M_gyro, intrinsics.R_gyro_b).T, acc_b
 
 
-def raw_readings(samples: ImuSamples, intrinsics: ImuIntrinsics) -> ImuSamples:
-    """What an IMU with these intrinsics reads where an ideal one would read `samples`."""
-    T_gyro = intrinsics.M_gyro @ intrinsics.R_gyro_b
-    T_acc = intrinsics.M_acc @ intrinsics.R_acc_b
-    gyro = samples.gyro @ T_gyro.T + samples.acc @ intrinsics.g_sensitivity.T
-    return replace(
-        samples,
-        gyro=gyro + intrinsics.offset_gyro,
-        acc=samples.acc @ T_acc.T + intrinsics.offset_acc,
-    )
-
-
 def with_intrinsics_applied(recording: Recording) -> Recording:
     """A recording with samples corrected by the IMU intrinsics of its rig."""
     intrinsics = recording.rig.imu_intrinsics

@@ -66,20 +66,15 @@ class Forces:
         return self.mean > COHERENT * self.sample
 
 
-def imu_faults(samples: ImuSamples) -> list[str]:
-    """Faults of the samples; empty for a sound IMU."""
-    return [fault.text for fault in graded_imu_faults(samples)]
-
-
 def require_plausible(samples: ImuSamples) -> None:
     """Raise DatasetError for the first fault that makes the samples useless."""
-    for fault in graded_imu_faults(samples):
+    for fault in imu_faults(samples):
         if fault.serious:
             raise DatasetError(fault.text)
 
 
-def graded_imu_faults(samples: ImuSamples) -> list[ImuFault]:
-    """What is wrong with the samples, and which of it makes them useless."""
+def imu_faults(samples: ImuSamples) -> list[ImuFault]:
+    """Faults of the samples, serious or not; empty for a sound IMU."""
     faults = _dead_channels(samples)
     bursts = _bursts(samples)
     if bursts is not None:

@@ -3,8 +3,6 @@
 What the samples mean physically is checked in `plausibility`.
 """
 
-from pathlib import Path
-
 import numpy as np
 
 from maci2.errors import DatasetError
@@ -13,15 +11,6 @@ from maci2.types import NS, Array, Stamps
 
 GAP_PERIODS = 5.0
 """A step longer than this many median periods is a gap: samples are missing."""
-
-
-def require_file(path: Path, what: str) -> None:
-    """Raise unless `path` is a file; `what` says in plain words what it should hold."""
-    if not path.is_file():
-        raise DatasetError(
-            f"{path}: file not found; it should hold {what}. Check the path, or that the "
-            "recording was unpacked completely."
-        )
 
 
 def require_increasing(stamps_ns: Stamps, source: str, lines: Stamps) -> None:
@@ -78,22 +67,6 @@ def gaps(stamps_ns: Stamps) -> Stamps:
     if len(steps) == 0:
         return np.empty(0, dtype=np.int64)
     return np.flatnonzero(steps > GAP_PERIODS * np.median(steps)).astype(np.int64)
-
-
-def require_no_gap(stamps_ns: Stamps, start_ns: int, end_ns: int, source: str) -> None:
-    """Raise when samples are missing inside the window [start_ns, end_ns]."""
-    before = gaps(stamps_ns)
-    inside = before[(stamps_ns[before + 1] > start_ns) & (stamps_ns[before] < end_ns)]
-    if len(inside) == 0:
-        return
-    at = int(inside[0])
-    length_s = (stamps_ns[at + 1] - stamps_ns[at]) / NS
-    period_s = float(np.median(np.diff(stamps_ns))) / NS
-    raise DatasetError(
-        f"{source}: gap of {length_s:.3f} s after timestamp {stamps_ns[at]} ns inside the window "
-        f"{start_ns}..{end_ns} ns; steps of at most {GAP_PERIODS * period_s:.3f} s are needed "
-        f"({GAP_PERIODS:.0f} periods of {period_s:.4f} s). Choose a window that does not touch it."
-    )
 
 
 def require_overlap(truth: GroundTruth, imu: ImuSamples) -> None:

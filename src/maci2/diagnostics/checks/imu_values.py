@@ -15,7 +15,7 @@ from maci2.sensors.plausibility import (
     GRAVITY_TOLERANCE,
     IN_DEGREES,
     ImuFault,
-    graded_imu_faults,
+    imu_faults,
 )
 from maci2.types import GRAVITY_NORM, Array, Mask
 
@@ -33,7 +33,7 @@ def imu_value_findings(samples: ImuSamples, noise: ImuNoise | None) -> list[Find
 
     `noise` is that of the calibration, None where it states none.
     """
-    faults = [found for found in graded_imu_faults(samples) if found.name != "gaps"]
+    faults = [found for found in imu_faults(samples) if found.name != "gaps"]
     serious = [found for found in faults if found.serious]
     if serious and _is_swapped(samples):
         return [_swapped(samples)]
@@ -47,7 +47,7 @@ def imu_value_findings(samples: ImuSamples, noise: ImuNoise | None) -> list[Find
 
 def disagreement_finding(samples: ImuSamples) -> list[Finding]:
     """Gyroscope and accelerometer contradict each other, and no change of axes explains it."""
-    faults = graded_imu_faults(samples)
+    faults = imu_faults(samples)
     return [_from_plausibility(f) for f in faults if _is_disagreement(f, samples)]
 
 
@@ -76,7 +76,7 @@ def _is_swapped(samples: ImuSamples) -> bool:
     if abs(force - GRAVITY_NORM) < GRAVITY_TOLERANCE:
         return False
     exchanged = replace(samples, gyro=samples.acc, acc=samples.gyro)
-    return not any(found.serious for found in graded_imu_faults(exchanged))
+    return not any(found.serious for found in imu_faults(exchanged))
 
 
 def _swapped(samples: ImuSamples) -> Finding:
