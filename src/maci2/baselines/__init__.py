@@ -83,7 +83,7 @@ def find_initializer(name: str) -> Initializer:
 
 
 def run_initializer(initializer: Initializer, segment: Segment) -> Answer:
-    """Its answer, in which everything is a number: what is not counts as no answer."""
+    """Answer of an initializer; a singular system, NaN or a missing state becomes a rejection."""
     try:
         answer, stages = with_stage_times(lambda: initializer(segment))
         answer = replace(answer, stages=stages)

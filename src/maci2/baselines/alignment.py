@@ -1,4 +1,4 @@
-"""What several baselines share: gyroscope bias from rotations, linear rows of velocity and gravity.
+"""Shared parts of baselines: gyroscope bias from rotations, linear rows of velocity and gravity.
 
 With poses given, motion is linear in velocities v_k (each in its body) and gravity g in c0:
 

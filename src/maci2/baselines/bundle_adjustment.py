@@ -59,10 +59,10 @@ def cauchy(scale: float) -> Loss:
 
 @dataclass(frozen=True)
 class Bundle:
-    """What is minimised, and over what."""
+    """Bundle adjustment problem: measurements and unknowns."""
 
     seen: Observations
-    """Where points appear."""
+    """Observations of the points."""
 
     std: float
     """Standard deviation of an observation, in normalized units."""
@@ -98,7 +98,7 @@ class Bundle:
 
 @dataclass(frozen=True)
 class BundleResult:
-    """Where the minimisation ended."""
+    """Result of a bundle adjustment."""
 
     state: BundleState
     converged: bool

@@ -39,7 +39,7 @@ NEAREST = 1e-3
 
 @dataclass(frozen=True)
 class Refined:
-    """Where the minimisation ended."""
+    """Result of the refinement."""
 
     state: BundleState
     scales: Array

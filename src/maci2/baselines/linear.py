@@ -29,7 +29,7 @@ def linear(segment: Segment) -> Answer:
 
 
 def const_bias(acc_bias: tuple[float, float, float]) -> Initializer:
-    """The same with a constant accelerometer bias of the sensor."""
+    """Linear alignment with a constant, known accelerometer bias."""
 
     def with_const_bias(segment: Segment) -> Answer:
         return align_linearly(segment, np.array(acc_bias))

@@ -69,7 +69,7 @@ class BiasGuess:
 
 NO_GUESS = BiasGuess()
 EUROC_GUESS = BiasGuess((-0.0022, 0.0216, 0.0783), (-0.0358, -0.0005, 0.0145))
-"""What the EuRoC configurations of sqrt-VINS and FF-VIO-Init hold."""
+"""Bias guess in the EuRoC configurations of sqrt-VINS and FF-VIO-Init."""
 
 
 def openvins_static(segment: Segment) -> Answer:

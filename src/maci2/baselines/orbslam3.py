@@ -52,7 +52,7 @@ DOWN = np.array([0.0, 0.0, -1.0])
 
 
 class Unknowns(NamedTuple):
-    """What is optimized; gravity is R_c0_g DOWN times its norm."""
+    """Unknowns of the optimization; gravity is R_c0_g DOWN times its norm."""
 
     v_c0: Array
     bias_gyro: Array

@@ -35,7 +35,7 @@ ITERATIONS = 100
 
 
 def orbslam3_full(segment: Segment) -> Answer:
-    """All three stages, then its gates."""
+    """ORB-SLAM3's initialization with all three stages, then its gates."""
     Ts_c0_b = map_poses(segment)
     state = inertial_only(segment, Ts_c0_b, np.zeros(3))
     found = full_inertial(segment, state)

@@ -39,7 +39,7 @@ class Segment:
     first and the last keyframe. No bias prior of it may be used."""
 
     raw_vibrating: ImuMeasurements
-    """The same with the noise that vibration adds, read off the recording: what `--imu raw` is."""
+    """The same with vibration noise added, estimated from the recording, as with `--imu raw`."""
 
     measurements: ImuMeasurements
     """The same samples as the chosen IMU model hands them on (`--imu`): corrected, with variances
@@ -97,7 +97,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Answer:
-    """What an initializer says about a segment."""
+    """Result of an initializer on a segment."""
 
     accepted: bool
     """Whether the method, by its own rule, would have started on this window."""

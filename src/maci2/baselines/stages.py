@@ -1,4 +1,4 @@
-"""How long the stages of an initializer take, without the initializer minding."""
+"""Timing of the stages of an initializer, without changes to the initializer."""
 
 import threading
 import time
@@ -18,7 +18,7 @@ class StageTime(NamedTuple):
 
 
 class _Clock(threading.local):
-    """What the thread is timing: nothing, until `with_stage_times`."""
+    """Timer of the current thread; inactive until `with_stage_times`."""
 
     times: dict[str, float] | None = None
     inside: bool = False

@@ -37,7 +37,7 @@ CHI2 = HUBER**2
 
 
 def stereo_nec(segment: Segment) -> Answer:
-    """All four steps, then ORB-SLAM3's gates."""
+    """Stereo-NEC's initialization with all four steps, then ORB-SLAM3's gates."""
     tracks = segment.tracks
     fewest = int((tracks.seen[:, :-1] & tracks.seen[:, 1:]).sum(axis=0).min())
     if fewest < MIN_MATCHES:

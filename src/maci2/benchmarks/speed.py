@@ -50,7 +50,7 @@ from maci2.vision.covariance_models import Learned
 from maci2.vision.two_frame import two_frame_pose
 
 CONFIG = SolverConfig(gravity_on_sphere=False, robust=False, rule="euler")
-"""Choices equal to those of GTSAM's factors: free gravity vector, Euler integration, no robust loss."""
+"""Choices of GTSAM's factors: free gravity vector, Euler integration, no robust loss."""
 
 MEMORY_WINDOWS = 1000
 STREAM_S = 120.0

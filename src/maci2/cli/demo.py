@@ -39,7 +39,7 @@ def demo(
     console.rule("are the uncertainties consistent?")
     print_table(
         f"{len(result.samples)} simulated windows",
-        ("state", "NEES per degree of freedom, 1 is right"),
+        ("state", "NEES per degree of freedom, 1 is ideal"),
         [(key.replace("_", " "), f"{value:.2f}") for key, value in result.nees.items()],
     )
     typer.echo(f"report: {output / 'report.html'}")

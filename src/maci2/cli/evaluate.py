@@ -90,7 +90,7 @@ def print_summary(summary: dict[str, Any]) -> None:
     )
     print_table(
         "Are the stated uncertainties consistent? NEES per degree of freedom against the truth as "
-        "published, 1 is right",
+        "published, 1 is ideal",
         ("recording", "gravity", "velocity", "bias", "pose", "ok", "weak", "failed", "ms"),
         [_consistency(name, numbers) for name, numbers in summaries],
     )

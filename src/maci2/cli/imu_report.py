@@ -90,7 +90,7 @@ def _print_scores(report: dict[str, Any], judge: str) -> None:
     horizons = list(next(iter(report["average"].values()))["nees"])
     columns = [f"{part[:3]} {h}" for h in horizons for part in ("rotation", "velocity", "position")]
     for quantity, title, scales in (
-        ("nees", "NEES per degree of freedom, 1 is right", (1.0, 1.0, 1.0)),
+        ("nees", "NEES per degree of freedom, 1 is ideal", (1.0, 1.0, 1.0)),
         ("rms", "rms error [deg, mm/s, mm]", (57.29578, 1e3, 1e3)),
     ):
         rows = []

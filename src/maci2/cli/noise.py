@@ -120,5 +120,5 @@ def print_noise(measured: "MeasuredImu") -> None:
     if measured.checks:
         from maci2.pipeline.imu_noise_check import CHECK_COLUMNS, check_rows
 
-        title = "NEES of integration errors per degree of freedom, 1 is right"
+        title = "NEES of integration errors per degree of freedom, 1 is ideal"
         typer.echo(table_text(title, CHECK_COLUMNS, check_rows(measured.checks)))

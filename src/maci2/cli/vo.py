@@ -104,7 +104,7 @@ def vo_report(
         for name, recording in zip(names, recordings, strict=True)
     }
     print_table(
-        f"keyframes every {interval:g} s; NEES per degree of freedom, 1 is right; tails: % beyond "
+        f"keyframes every {interval:g} s; NEES per degree of freedom, 1 is ideal; tails: % beyond "
         "3 and 5 sigmas",
         COLUMNS,
         [

@@ -21,7 +21,7 @@ NOISE_RANGE = (0.4, 4.0)
 
 @dataclass(frozen=True)
 class Sample:
-    """One window: what was predicted, what happened."""
+    """Predicted standard deviations and actual errors of one window."""
 
     kind: MotionKind
     """Kind of motion."""

@@ -21,7 +21,7 @@ from maci2.types import GRAVITY_W, NS, Array
 
 @dataclass(frozen=True)
 class LabelNoise:
-    """How far a truth state is off, independently at each end of a window.
+    """Error of a ground-truth state, independent at each end of a window.
 
     Part of what is measured, never of what goes into fusion: there the start state is a variable.
     """
@@ -51,7 +51,8 @@ class LabelNoise:
     orientation that was integrated from the same samples, 1 for one that knows nothing of them."""
 
     acc_shown: float = 1.0
-    """The same for the accelerometer: a truth that was smoothed with its samples follows them."""
+    """The same for the accelerometer: ground truth that was smoothed with its samples follows
+    them."""
 
     def shown(self, imu: ImuMeasurements) -> ImuMeasurements:
         """The samples with the noise that shows."""

@@ -17,7 +17,7 @@ from maci2.vision.pose_sources import MAX_TRUTH_GAP_S as MAX_TRUTH_GAP_S
 
 
 class Metric(NamedTuple):
-    """How tables write an error."""
+    """Format of an error in tables."""
 
     title: str
     unit: str

@@ -40,7 +40,7 @@ class Estimate:
     """The estimate, also of a rejected window; None where there is none."""
 
     posterior: Posterior | None = None
-    """Its covariance; None for methods that state none."""
+    """Covariance of the estimate; None for methods without one."""
 
     solve_ms: float | None = None
     """Wall time of the method; None where it did not run."""
@@ -94,7 +94,7 @@ class Row:
     """Verdict of the method."""
 
     reasons: tuple[str, ...]
-    """What the method says about its verdict, or why it could not run."""
+    """Reasons for the verdict of the method, or why it could not run."""
 
     errors: InitErrors | None
     """Errors against ground truth; None where no state was returned."""
@@ -106,13 +106,13 @@ class Row:
     """Whether the method was stopped by its time limit."""
 
     position_w: tuple[float, float, float] | None = None
-    """Where the window begins in the world of the ground truth [m]; None where nothing ran."""
+    """Position of the first keyframe in the world of the ground truth [m]; None if nothing ran."""
 
     excited: bool | None = None
     """Whether the window passes DRT's excitation gate; None where nobody asked."""
 
     stated: StatedUncertainty | None = None
-    """What the posterior states; None without one."""
+    """Predicted standard deviations with the errors; None without a posterior."""
 
     audited: InitErrors | None = None
     """Errors against the audited ground truth; None where there is none, or no state."""
@@ -205,7 +205,7 @@ class Judges:
     """Ground truths that one recording's estimates are compared with."""
 
     published: GroundTruth | None
-    """As the recording has it."""
+    """Ground truth as published."""
 
     audited: GroundTruth | None = None
     """With its covariance; None where nothing could be audited."""

@@ -22,7 +22,7 @@ class VerdictCount:
     """Windows with one verdict."""
 
     count: int
-    """How many windows have it."""
+    """Number of windows with this verdict."""
 
     success: float | None
     """Share of them whose errors are within the limits; None where there are none."""

@@ -167,7 +167,7 @@ def within(seconds: float, function: Callable[[], T]) -> T:
 
 
 def _beyond(limit_s: float, elapsed_s: float, total_s: float, compiling_s: float) -> str:
-    """What limit has been passed; empty if none."""
+    """Description of the limit that has been exceeded; empty if none."""
     used_s = total_s - compiling_s
     if used_s > limit_s:
         return f"did not end within {limit_s:g} s of processor time"

@@ -1,4 +1,4 @@
-"""What the ground truth's own uncertainty adds to the errors of a window."""
+"""Contribution of the uncertainty of the ground truth to the errors of a window."""
 
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -111,7 +111,7 @@ def visual_report(
 def visual_report_json(
     interval_s: float, scores: dict[str, dict[str, VisualScore]]
 ) -> dict[str, Any]:
-    """What `maci2 vo-report --json` writes: scores by recording, baselines inside each."""
+    """Record that `maci2 vo-report --json` writes: scores by recording, baselines inside each."""
     sequences = {}
     for name, by_model in scores.items():
         baselines = {model: one.as_dict() for model, one in by_model.items() if model != "learned"}

@@ -37,7 +37,7 @@ def _nees_table(report: Record, names: str) -> Table:
             cells = [Cell(numbers["nees"][h][part], 2) for h in _horizons(report) for part in PARTS]
             lines.append(Line(f"{name}, {model}", f"IMU {model}", tuple(cells)))
     columns = tuple(f"{part} {h} s" for h in _horizons(report) for part in PARTS)
-    return Table(f"NEES per degree of freedom, 1 is right: {names}", columns, tuple(lines))
+    return Table(f"NEES per degree of freedom, 1 is ideal: {names}", columns, tuple(lines))
 
 
 def _rms_table(report: Record, names: str) -> Table:

@@ -50,7 +50,7 @@ class Settings:
 
 
 class Experiment(Protocol):
-    """One table or figure of the paper."""
+    """An experiment: usually one table or figure of the paper."""
 
     @property
     def name(self) -> str: ...

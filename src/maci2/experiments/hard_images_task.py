@@ -32,11 +32,11 @@ MODELS = {"learned": "images", "fixed": "images:fixed"}
 
 @dataclass(frozen=True)
 class Degradation:
-    """One kind, in one or two strengths."""
+    """One kind of image degradation, in one or two strengths."""
 
     kind: str
     mild: str
-    """As `maci2 simulate --degrade` takes it."""
+    """Mild degradation, as an argument of `maci2 simulate --degrade`."""
 
     strong: str
 
@@ -215,7 +215,7 @@ def _line(kind: str, model: str, pooled: Pooled) -> Line:
 
 
 def _claims(kind: str, learned: Pooled, fixed: Pooled) -> list[Claim]:
-    """What learned covariances promise: of each kind to be better, of all together by a fifth."""
+    """Claims about learned covariances: better on each kind, and by a fifth on the mean of all."""
     ratio = learned.fused_translation_m / fixed.fused_translation_m
     needed = 0.8 if kind == "all kinds" else 1.0
     better = Claim(f"{kind}: fused error {ratio:.2f} of fixed noise's, at most {needed}",

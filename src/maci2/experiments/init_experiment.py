@@ -37,7 +37,7 @@ class InitExperiment:
     """Errors below which a window is a success."""
 
     claims: ClaimMaker = no_claims
-    """What is claimed about the results."""
+    """Claims about the results, each checked against them."""
 
     scored: bool = False
     """Whether verdicts get a table of their own."""

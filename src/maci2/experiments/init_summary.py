@@ -27,7 +27,7 @@ OTHER_ORDER = (
     "VINS-Fusion has no prior on the accelerometer bias, which takes gravity's place in windows "
     "with little rotation; the FF back end has stereo depth in place of its network."
 )
-"""What differs from the paper's setting, for all inputs alike."""
+"""Note on differences from the paper's setting that concern all inputs."""
 
 
 def summary_tables(boards: Boards, paper: PaperTable) -> list[Table]:

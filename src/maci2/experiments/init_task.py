@@ -26,13 +26,13 @@ from maci2.pipeline.windows import Window
 
 @dataclass(frozen=True)
 class InitTask:
-    """What one worker does at a time."""
+    """One method on one recording: the unit of work."""
 
     recording: str
     """Name of the recording."""
 
     path: Path
-    """Where the recording lies."""
+    """Folder or bag of the recording."""
 
     method: Method
     """The method under test."""
@@ -60,7 +60,7 @@ class InitTask:
         return f"{self.recording}_{self.stride_s:g}s_{vision}_{slug(self.method.name)}"
 
     def as_dict(self) -> dict[str, Any]:
-        """All that decides the result; not where the recording lies."""
+        """Everything that determines the result, so without the path of the recording."""
         return {
             "recording": self.recording,
             "stride_s": self.stride_s,
@@ -140,7 +140,7 @@ def estimate_by_method(
     limit_s: float,
     on_stages: Callable[[tuple[StageTime, ...]], None] = lambda _: None,
 ) -> Estimate:
-    """What a method answers on one window within its time limit."""
+    """Result of a method on one window within its time limit."""
     segment = method.weigh(make_segment(inputs, window))
     began_s = time.perf_counter()
     answer, timed_out = answer_within(method.initializer, segment, limit_s)

@@ -34,7 +34,7 @@ def _same_motion(motion: RelativePoses) -> RelativePoses:
 
 @dataclass(frozen=True)
 class InputFault:
-    """One thing that a user states or wires wrongly."""
+    """One wrong input that a user might state or wire."""
 
     name: str
     extrinsics: Callable[[Array], Array] = _same
@@ -215,7 +215,7 @@ def lost_in_bursts(samples: ImuSamples) -> ImuSamples:
 
 
 def stuck_acc_y(samples: ImuSamples) -> ImuSamples:
-    """One axis of the accelerometer that says its first value for ever."""
+    """Accelerometer with a y axis stuck at its first value."""
     acc = samples.acc.copy()
     acc[:, 1] = acc[0, 1]
     return replace(samples, acc=acc)

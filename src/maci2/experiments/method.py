@@ -42,7 +42,7 @@ class Method:
     """Keyframes in a window."""
 
     knows_sensor: bool = False
-    """Whether it was given something about this very IMU beforehand."""
+    """Whether the method uses prior knowledge of this particular IMU."""
 
     paper_row: str = ""
     """Row of the paper's table to compare with."""

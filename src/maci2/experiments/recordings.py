@@ -24,11 +24,11 @@ class Recordings:
     """Name -> further recordings of that name, which are not used."""
 
     def present(self, names: tuple[str, ...]) -> dict[str, Path]:
-        """Those of `names` that are there, in the order of `names`."""
+        """Paths of those `names` that are present, in the order of `names`."""
         return {name: self.by_name[name] for name in names if name in self.by_name}
 
     def missing(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Those of `names` that are not there."""
+        """Those `names` that are not present."""
         return tuple(name for name in names if name not in self.by_name)
 
 

@@ -15,7 +15,7 @@ from maci2.simulation.rendering.recording import RenderConfig, SceneKind, render
 from maci2.simulation.trajectory_kinds import MotionKind
 
 Progress = Callable[[str, int, int], None]
-"""What is done, how much of it, out of how much."""
+"""Progress callback: activity, count done, total count."""
 
 ONE_AT_A_TIME = Pool()
 FLIGHT_S = 15.0
@@ -33,7 +33,7 @@ class Rendering:
     """Recording whose ground truth and IMU it has; empty for a simulated motion."""
 
     start_s: float = 0.0
-    """Where in that recording it begins."""
+    """Start within that recording [s]."""
 
     difficulty: str = "easy"
     motion: MotionKind = "handheld"
@@ -50,7 +50,7 @@ class _Order:
 
     one: Rendering
     along: Path | None
-    """Where the recording lies that it is rendered along."""
+    """Path of the recording to render along."""
 
     path: Path
     """Folder to write to."""

@@ -51,11 +51,11 @@ class Reproduced:
     """The experiment."""
 
     folder: Path
-    """Where its results are."""
+    """Folder of the results."""
 
     missing: tuple[str, ...]
-    """What the results lack: recordings and files that are not there, tasks that could not begin,
-    windows that ran out of time."""
+    """Missing parts: recordings and files that are not present, tasks that could not begin, windows
+    that ran out of time."""
 
     findings: Findings | None
     """None where nothing of it could be run."""

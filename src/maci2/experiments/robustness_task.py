@@ -180,7 +180,7 @@ def _calibration_row(
 
 
 def robustness_findings(records: list[Record]) -> Findings:
-    """One table for each job and source of vision, and what must not happen."""
+    """One table for each job and source of vision, and claims about wrong results called ok."""
     tables, claims = [], []
     kinds = dict.fromkeys((one["task"]["job"], one["task"]["source"]) for one in records)
     for job, source in kinds:
@@ -226,7 +226,7 @@ def _wrong(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _claim(job: str, source: str, fault: str, rows: list[dict[str, Any]]) -> Claim | None:
-    """What the verdict promises for this fault."""
+    """Claim about the verdict for this fault."""
     name = f"{job}, {source}, {fault}"
     accepted = sum(row["status"] == "ok" for row in rows)
     wrong = _wrong(rows)

@@ -55,7 +55,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Findings:
-    """What an experiment shows."""
+    """Tables, claims and figures of an experiment."""
 
     tables: list[Table]
     claims: list[Claim] = field(default_factory=list)

@@ -30,7 +30,8 @@ class TruthTask:
     recording: str
     path: Path
     source: str
-    """As `maci2 truth --from` names it; empty for the recording's first."""
+    """Source to audit, as for `maci2 truth --from`; empty for the recording's first ground
+    truth."""
 
     @property
     def key(self) -> str:

@@ -86,7 +86,7 @@ def visual_findings(records: list[Record]) -> Findings:
     columns = ("poses", "unmeasured", "rotation [deg]", "translation [mm]")
     scores = ("NEES pose", "NEES rotation", "NEES translation")
     note = (
-        f"Keyframes every {INTERVAL_S:g} s; NEES per degree of freedom, 1 is right, against the "
+        f"Keyframes every {INTERVAL_S:g} s; NEES per degree of freedom, 1 is ideal, against the "
         "audited ground truth where there is one."
     )
     table = Table("Visual poses and their covariances", (*columns, *scores), tuple(lines), note)

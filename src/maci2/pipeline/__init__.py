@@ -1,1 +1,1 @@
-"""What the commands do, as functions: from a recording or a stream to a result."""
+"""The commands as functions: from a recording or a stream to a result."""

@@ -32,7 +32,7 @@ class GyroRotation:
     """Pose of the camera in the body."""
 
     shift_ns: int = 0
-    """What takes timestamps of images to the IMU's clock."""
+    """Nanoseconds added to timestamps of images to convert them to the IMU's clock."""
 
     def __call__(self, start_ns: int, end_ns: int) -> PredictedRotation | None:
         """The prediction with its covariance; None where samples are missing."""

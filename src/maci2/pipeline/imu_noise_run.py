@@ -1,4 +1,4 @@
-"""What `maci2 noise` does: recordings in motion to the noise of their IMU."""
+"""`maci2 noise`: the noise of an IMU from recordings in motion."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -41,7 +41,7 @@ class MeasuredImu:
     """Length of motion used [s]."""
 
     source: str
-    """What the IMU was compared with."""
+    """Reference that the IMU was compared with."""
 
     allan: AllanDeviation | None
     """Allan deviation over the longest stationary stretch of any recording."""
@@ -104,7 +104,7 @@ def measure_noise(
 
 
 def noise_record(measured: MeasuredImu) -> Record:
-    """What `maci2 noise --json` writes, and `--imu noise:FILE` reads."""
+    """Record that `maci2 noise --json` writes and `--imu noise:FILE` reads."""
     estimate = measured.estimate
     record: Record = {
         "recordings": list(measured.recordings),

@@ -37,7 +37,7 @@ def _level(level: NoiseLevel) -> tuple[str, str]:
 
 
 def noise_remarks(measured: MeasuredImu) -> list[str]:
-    """What a user should know: vibration, axes that differ, what was not seen, data sheets."""
+    """Remarks for the user: vibration, axes that differ, values not observed, data sheets."""
     estimate, remarks = measured.estimate, []
     levels = (estimate.density_gyro, estimate.density_acc)
     pooled = estimate.pooled(measured.stated.rate_hz)

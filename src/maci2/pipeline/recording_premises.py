@@ -1,4 +1,4 @@
-"""What a recording says of its own constants, asked once for all its windows."""
+"""Tests of a recording's constants, run once for all its windows."""
 
 import logging
 from dataclasses import replace
@@ -23,7 +23,8 @@ WINDOW_S, KEYFRAMES = 2.5, 10
 """Windows that the recording is cut into, whatever the user's own are."""
 
 FIRST_INDEX = 1_000_000
-"""Where camera motion is simulated with noise, the noise is not that of any window of the user."""
+"""Index of the noise of simulated camera motion, different from that of every window of the
+user."""
 
 
 IMAGE_WINDOWS = 6

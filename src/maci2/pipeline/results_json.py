@@ -35,7 +35,7 @@ def initialization_json(inputs: Inputs, initialized: Initialized) -> Record:
 
 
 def pose_noise_json(inputs: Inputs) -> Record:
-    """How noisy a trajectory's relative poses were taken to be; nothing for other sources."""
+    """Noise assumed for the relative poses of a trajectory; empty for other sources."""
     noise = inputs.source.pose_noise_record()
     return {} if noise is None else {"relative_pose_noise": noise}
 

@@ -1,4 +1,4 @@
-"""What is known of the camera's place before a calibration, as options state it."""
+"""Prior of the extrinsics for a calibration, from options."""
 
 import re
 from dataclasses import dataclass

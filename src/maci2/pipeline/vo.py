@@ -1,4 +1,4 @@
-"""What `maci2 vo` does: relative poses over the images of a recording, written as they come."""
+"""`maci2 vo`: relative poses over the images of a recording, written as they are measured."""
 
 import hashlib
 import json

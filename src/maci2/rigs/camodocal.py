@@ -38,7 +38,7 @@ class _CameraKeys(OpenSchema):
 
 
 def read_camera_file(path: Path) -> RigParts:
-    """One camera alone."""
+    """A rig with the one camera of a file."""
     data = load_yaml(path, "a camera of VINS-Fusion")
     camera = camodocal_camera(data, path, np.eye(4))
     return RigParts("VINS camera file (camodocal)", path, (camera,), extrinsics_known=False)

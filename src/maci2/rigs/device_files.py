@@ -158,7 +158,7 @@ def _oak_camera(camera: _OakCamera, where: str, T_b_c: Array) -> Camera:
 
 
 def read_camera_info(path: Path) -> RigParts:
-    """One camera as ROS knows it, without a place."""
+    """One camera from a ROS CameraInfo, without a pose."""
     info = validate(_CameraInfo, load_yaml(path, "a ROS CameraInfo"), path)
     name = info.distortion_model.lower() or "none"
     model = DISTORTION_NAMES.get(name)

@@ -23,7 +23,7 @@ class _Extrinsics(OpenSchema):
 
 
 def given_by(imu_rate: float | None = None, imu_noise: str = "", T_b_c: str = "") -> Given:
-    """What the options --imu-rate, --imu-noise and --T-b-c state."""
+    """Parts of a calibration from the options --imu-rate, --imu-noise and --T-b-c."""
     if imu_rate is not None and not 0.0 < imu_rate <= MAX_RATE_HZ:
         raise OptionError(
             f"--imu-rate is {imu_rate:g}, needed more than 0 and at most {MAX_RATE_HZ:g} Hz."

@@ -74,7 +74,7 @@ def write_openvins(
 
 
 def read_openvins(path: Path, given: Given = NOTHING_GIVEN) -> RigParts:
-    """What an estimator_config.yaml and its two chains state."""
+    """Parts of a rig from an estimator_config.yaml and its two chains."""
     config = _config(path)
     chain_path = path.parent / config.relative_config_imucam
     parts = read_chain(load_yaml(chain_path, "OpenVINS's camera chain"), chain_path, TOOL)

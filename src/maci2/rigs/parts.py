@@ -1,4 +1,4 @@
-"""What a calibration file states, before what it leaves open is filled from elsewhere."""
+"""Contents of a calibration file, before missing parts are filled from elsewhere."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path

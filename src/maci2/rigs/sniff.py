@@ -11,7 +11,7 @@ Keys = dict[str, Any]
 
 @dataclass(frozen=True)
 class FileKind:
-    """One kind of file."""
+    """A kind of calibration file, and whether there is a reader for it."""
 
     name: str
     """Tool, version where it matters, and file, as messages say it."""
@@ -20,7 +20,7 @@ class FileKind:
     """Reader of `maci2.rigs.convert`; empty where the file holds no camera to read."""
 
     missing: str = ""
-    """Where there is no reader: what the file lacks and which one to give instead."""
+    """For kinds without a reader: what the file lacks and which file to give instead."""
 
 
 _NOT_READ = "this tool is not read here"

@@ -135,7 +135,7 @@ def shown(value: Any) -> str:
 
 
 def _needed(error: ErrorDetails) -> str:
-    """What a value should have been, in plain words."""
+    """Description of the value that is needed."""
     kind, context = error["type"], error.get("ctx", {})
     if kind == "literal_error":
         return f"needed {context['expected']}"

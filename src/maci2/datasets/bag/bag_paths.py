@@ -4,12 +4,12 @@ from pathlib import Path
 
 BAG_SUFFIXES = (".bag", ".mcap", ".db3")
 METADATA = "metadata.yaml"
-"""What makes a folder a ROS 2 bag."""
+"""File that identifies a folder as a ROS 2 bag."""
 
 
 def bag_paths(path: Path) -> tuple[Path, ...]:
-    """What to open for `path`: a bag's file or folder, or all ROS 1 files of a folder; nothing
-    where it is no bag."""
+    """Paths to open for `path`: a bag's file or folder, or all ROS 1 files of a folder; empty if it
+    is no bag."""
     if path.is_file():
         return (path,) if path.suffix in BAG_SUFFIXES else ()
     if (path / METADATA).is_file():

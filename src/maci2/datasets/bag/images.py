@@ -24,7 +24,7 @@ Image = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class _Layout:
-    """How an encoding stores a pixel, and OpenCV's way from there to grey."""
+    """Pixel layout of an encoding, and OpenCV's conversion to grey."""
 
     channels: int
     depth: type
@@ -71,8 +71,8 @@ def require_size(image: Image, resolution: tuple[int, int], place: str) -> None:
 
 
 def message_fault(content: Any, resolution: tuple[int, int] | None) -> str:
-    """What is wrong with an image, without decoding it; empty where nothing is. Without
-    `resolution` any size is right."""
+    """Fault of an image message, found without decoding it; empty if there is none. Without
+    `resolution`, any size is accepted."""
     if hasattr(content, "encoding"):
         fault, size = _raw_fault(content), (int(content.width), int(content.height))
     else:

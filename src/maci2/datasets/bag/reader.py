@@ -22,7 +22,7 @@ _REPAIRS = {
 
 
 class Message(NamedTuple):
-    """One message."""
+    """One message of a bag."""
 
     topic: str
     received_ns: int
@@ -31,7 +31,7 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True)
 class Topic:
-    """What a bag says of one of its topics."""
+    """One topic of a bag, with its message type and count."""
 
     name: str
     kind: str
