@@ -97,7 +97,7 @@ def squared_distance(error: Array, cov: Array, variance: float) -> float:
 def nees(errors: Array, covs: Array) -> Array:
     """Normalized estimation error squared, e^T cov^-1 e: (..., d) and (..., d, d) -> (...).
 
-    Its mean is d when the covariance tells the truth.
+    Its mean is d if the covariance is consistent.
     """
     solved = np.linalg.solve(covs, errors[..., None])[..., 0]
     return np.einsum("...i,...i->...", errors, solved)

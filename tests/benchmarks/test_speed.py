@@ -2,7 +2,7 @@
 
 import pytest
 
-from maci2.benchmarks.speed import window_problem
+from maci2.benchmarks.window_problem import window_problem
 
 
 @pytest.mark.parametrize("keyframes", [10, 100])

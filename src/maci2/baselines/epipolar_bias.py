@@ -59,9 +59,6 @@ class BiasFit:
     """The bias at which the cost is least."""
 
     bias: Array
-    eigenvalues: Array
-    """(m,) smallest eigenvalue of each pair."""
-
     converged: bool
 
 
@@ -89,7 +86,7 @@ def cauchy(scale: float) -> Loss:
 def fit_bias(pairs: BearingPairs, loss: Loss, start: Array | None = None) -> BiasFit:
     """The bias that minimises the summed loss of the smallest eigenvalues, from `start` or zero."""
     bias = np.zeros(3) if start is None else start
-    cost, gradient, values = cost_and_gradient(pairs, bias, loss)
+    cost, gradient, _ = cost_and_gradient(pairs, bias, loss)
     damping, converged = 0.0, False
     for _ in range(MAX_ITERATIONS):
         H = _curvature(pairs, bias, gradient, loss)
@@ -102,12 +99,12 @@ def fit_bias(pairs: BearingPairs, loss: Loss, start: Array | None = None) -> Bia
         if tried[0] > cost:
             converged = True
             break
-        bias, (cost, gradient, values) = bias + step, tried
+        bias, (cost, gradient, _) = bias + step, tried
         damping = 0.25 * damping if damping > 1e-12 else 0.0
         if np.abs(step).max() < STEP_TOLERANCE:
             converged = True
             break
-    return BiasFit(bias, values, converged)
+    return BiasFit(bias, converged)
 
 
 def cost_and_gradient(pairs: BearingPairs, bias: Array, loss: Loss) -> tuple[float, Array, Array]:

@@ -1,4 +1,4 @@
-"""The same chain solved by GTSAM, with CombinedImuFactor and marker priors, and timed."""
+"""A chain solved and timed with GTSAM: CombinedImuFactor and marker priors."""
 
 from dataclasses import dataclass
 from time import thread_time
@@ -14,7 +14,6 @@ from maci2.chain import (
     MarkerPositions,
     States,
     make_border,
-    solve_chain,
     state_prior,
 )
 from maci2.chain.chain_assembly import assemble
@@ -31,22 +30,16 @@ MARKER_STD = 0.01
 
 @dataclass(frozen=True)
 class ChainTimes:
-    """One chain solved by both [s], one core."""
+    """Median times of Levenberg-Marquardt on one chain [s], on one core."""
 
-    states: int
     ours_s: float
-    """Levenberg-Marquardt on preintegrated measurements."""
-
-    ours_whole_s: float
-    """`solve_chain`, preintegration included."""
-
     gtsam_s: float
-    """GTSAM's Levenberg-Marquardt alone; NaN where it was not asked."""
+    """NaN if GTSAM was not run."""
 
 
 @dataclass(frozen=True)
 class GtsamChain:
-    """Their answer in our terms."""
+    """GTSAM's optimum as states of the chain."""
 
     states: States
     cost: float
@@ -83,40 +76,36 @@ def chain_of(recording: Recording, count: int, every: int = 10) -> tuple[ChainPr
     return problem, states
 
 
-def time_chains(repeats: int = 3) -> list[ChainTimes]:
-    """1000 states against GTSAM, and ours ten times as long: the figures of `maci2 bench`."""
+def time_chains(repeats: int = 3) -> tuple[ChainTimes, ChainTimes]:
+    """Times on 1000 states with GTSAM, and on 10 000 states without."""
     recording = simulate(SimulationConfig(kind="drone", duration_s=520.0, seed=3))
-    problem, states = chain_of(recording, 1000)
-    longer, longer_states = chain_of(recording, 10_000)
-    return [
-        time_chain(problem, states, repeats),
-        time_chain(longer, longer_states, repeats, with_gtsam=False),
-    ]
+    return (
+        _time_chain(*chain_of(recording, 1000), repeats, with_gtsam=True),
+        _time_chain(*chain_of(recording, 10_000), repeats, with_gtsam=False),
+    )
 
 
-def time_chain(
-    problem: ChainProblem, states: States, repeats: int = 3, with_gtsam: bool = True
+def _time_chain(
+    problem: ChainProblem, states: States, repeats: int, with_gtsam: bool
 ) -> ChainTimes:
-    """Median times of our solver and theirs on one problem, from one initial guess."""
+    """Both solvers on one problem, from the same initial guess."""
     border, columns = make_border(), problem.unknowns.columns()
     factors = assemble(problem, states, border)
     config = ChainConfig(max_rounds=1)
-    ours, whole, theirs = [], [], []
+    ours, theirs = [], []
     graph, start = gtsam_chain(problem, states) if with_gtsam else (None, None)
     for _ in range(repeats + 1):
         begin = thread_time()
         minimise(factors, states, border, columns, config)
         ours.append(thread_time() - begin)
-        begin = thread_time()
-        solve_chain(problem, states, border, config)
-        whole.append(thread_time() - begin)
         if graph is not None:
             begin = thread_time()
             gtsam_optimise(graph, start)
             theirs.append(thread_time() - begin)
     # The first may have compiled.
-    medians = [float(np.median(times[1:])) if times else np.nan for times in (ours, whole, theirs)]
-    return ChainTimes(len(states.v_w), *medians)
+    return ChainTimes(
+        float(np.median(ours[1:])), float(np.median(theirs[1:])) if theirs else float("nan")
+    )
 
 
 def solve_chain_with_gtsam(problem: ChainProblem, states: States) -> GtsamChain:

@@ -22,7 +22,6 @@ class TrainingStepBench:
 
     ours_ms: float
     pypose_ms: float
-    pypose_version: str
 
     @property
     def ratio(self) -> float:
@@ -48,9 +47,7 @@ def bench_training_step(repeats: int = 7) -> TrainingStepBench:
     finally:
         torch.set_num_threads(threads)
     # The first of each compiles or warms up.
-    return TrainingStepBench(
-        1e3 * median(ours[1:]), 1e3 * median(theirs[1:]), str(pypose.__version__)
-    )
+    return TrainingStepBench(1e3 * median(ours[1:]), 1e3 * median(theirs[1:]))
 
 
 def _samples(seed: int) -> list[Tensor]:
