@@ -101,10 +101,10 @@ class ImageDiagnosis:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What a recording holds and what is wrong with it."""
+    """Result of a check: contents and faults of a recording."""
 
     name: str
-    """The recording's."""
+    """Name of the recording."""
 
     imu: Timing
     """Timestamps of the IMU."""
@@ -113,7 +113,7 @@ class Diagnosis:
     """Timestamps of each camera."""
 
     stereo_matched_pct: float
-    """Left timestamps that have a right one; NaN without two cameras."""
+    """Percentage of left images with a right image of the same time; NaN without two cameras."""
 
     truths: dict[str, TruthCheck]
     """Ground truths by name, each compared with the IMU."""
@@ -122,10 +122,10 @@ class Diagnosis:
     """Windows of 2.5 s, end to end, without IMU gap and with enough frames."""
 
     findings: list[Finding]
-    """Most important first."""
+    """Findings, most important first."""
 
     images: ImageDiagnosis | None = None
-    """None without images of two cameras."""
+    """Diagnosis of the images; None without images of two cameras."""
 
     @property
     def sensors(self) -> list[tuple[str, Timing]]:

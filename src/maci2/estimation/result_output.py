@@ -100,7 +100,7 @@ def calibration_text(
     columns = ["extrinsics", "estimate", "1-sigma"]
     cells: list[tuple[str, ...]] = list(rows.values())
     if given:
-        columns.append("from the given")
+        columns.append("difference")
         cells = [(*row, differences.get(key, "-")) for key, row in rows.items()]
     title = (
         f"T_b_c0 (c0: left camera, b: IMU), {len(result.state.stamps_ns)} keyframes, solved in "

@@ -23,8 +23,8 @@ JUMP_SIGMAS = 6.0
 
 
 def audit_ground_truth(recording: Recording, source_name: str = "") -> AuditedTruth:
-    """Do what `maci2 truth` does: states of the IMU with covariances, and what is wrong with the
-    ground truth.
+    """Estimate states of the IMU with covariances and the errors of a ground truth, as `maci2
+    truth` does.
 
     Clock, axes and gravity are estimated over the whole recording together with the states; biases
     wander, and noise levels come from the residuals.

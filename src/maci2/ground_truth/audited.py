@@ -44,7 +44,7 @@ class RowResiduals:
 
 @dataclass(frozen=True)
 class AuditedTruth:
-    """Ground truth on the IMU's clock in a world whose z axis points up."""
+    """Audited ground truth: on the IMU's clock, in a world with z up, with covariances."""
 
     name: str
     """Source that was audited."""
@@ -53,10 +53,10 @@ class AuditedTruth:
     """States at IMU samples: poses of the IMU, velocity, and biases, with their covariance."""
 
     constants: dict[str, Constant]
-    """What was measured, by name."""
+    """Estimated constants of the source, by name."""
 
     findings: tuple[Finding, ...]
-    """What is wrong, in sentences."""
+    """Errors found in the source."""
 
     position_noise: NoiseLevel
     """Noise of the source's positions."""
@@ -71,13 +71,13 @@ class AuditedTruth:
     """Sum of all squared whitened residuals."""
 
     dof: int
-    """Its degrees of freedom."""
+    """Degrees of freedom of `chi_square`."""
 
     jumps_ns: Stamps = field(default_factory=lambda: np.zeros(0, np.int64))
     """(m,) rows of the source that contradict the IMU."""
 
     position_residuals: RowResiduals | None = None
-    """None where the audit comes from the cache, which keeps none."""
+    """Residuals of positions; None if the audit comes from the cache."""
 
     orientation_residuals: RowResiduals | None = None
     """Likewise, and where only positions were tracked."""

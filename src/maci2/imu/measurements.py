@@ -32,7 +32,7 @@ PER_SAMPLE = (
 
 @dataclass(frozen=True)
 class BiasPrior:
-    """Knowledge of the biases that remain in the samples, before looking at the window."""
+    """Prior of the biases that remain in the samples."""
 
     mean_gyro: Array = field(default_factory=lambda: np.zeros(3))
     """(3,) mean of the gyroscope's bias, body frame [rad/s]."""
@@ -69,7 +69,7 @@ class BiasPrior:
 
 @dataclass(frozen=True)
 class ImuMeasurements:
-    """Input of preintegration: what the IMU measured and how far to trust each sample.
+    """IMU measurements for preintegration: samples with a variance for each.
 
     From `raw_model` (raw samples, data-sheet noise and vibration), `datasheet_model` (raw samples,
     data-sheet noise alone) or a learned model (corrected samples, a learned variance for each).
@@ -180,7 +180,7 @@ class ImuMeasurements:
 def datasheet_model(
     samples: ImuSamples, noise: ImuNoise, bias_prior: BiasPrior | None = None
 ) -> ImuMeasurements:
-    """Raw samples with the variance that the data sheet's densities give at this rate.
+    """Raw samples with the variance of the data sheet's densities at this rate.
 
     Args:
         samples: what the IMU reported.
@@ -215,7 +215,7 @@ def datasheet_model(
 def raw_model(
     samples: ImuSamples, noise: ImuNoise, bias_prior: BiasPrior | None = None
 ) -> ImuMeasurements:
-    """Raw samples with data-sheet noise and the noise that vibration adds, read off the samples.
+    """Raw samples with data-sheet noise and vibration noise, estimated from the samples.
 
     A data sheet describes an IMU on a bench. Rotors and footsteps alias into the samples; second
     differences show how much, since motion is smooth over two periods.

@@ -136,7 +136,7 @@ def simulate(config: SimulationConfig | None = None) -> Recording:
         IMU samples, rig, image timestamps and ground truth; no images.
 
     Raises:
-        OptionError: a value of the configuration has no meaning.
+        OptionError: a value of the configuration is invalid.
     """
     config = SimulationConfig() if config is None else config
     require_type(config, SimulationConfig, "config", "SimulationConfig()")

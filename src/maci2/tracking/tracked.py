@@ -15,7 +15,7 @@ Health = Literal["initializing", "tracking", "bridging", "lost"]
 
 @dataclass(frozen=True)
 class TrackedState:
-    """One state with its covariance."""
+    """Tracked state at one timestamp, with its covariance."""
 
     stamp_ns: int
     """Timestamp on the IMU's clock [ns]."""
@@ -27,10 +27,10 @@ class TrackedState:
     """(3,) velocity of the IMU in that world [m/s]."""
 
     gyro_bias: Vec3
-    """(3,) bias of the gyroscope, of the samples as the IMU model handed them on [rad/s]."""
+    """(3,) gyroscope bias that remains in the samples after the IMU model [rad/s]."""
 
     acc_bias: Vec3
-    """(3,) bias of the accelerometer, likewise [m/s^2]."""
+    """(3,) accelerometer bias that remains in the samples after the IMU model [m/s^2]."""
 
     cov: Array
     """(15, 15), order [phi (right), v, p, gyro bias, acc bias]."""
@@ -39,7 +39,7 @@ class TrackedState:
     """tracking; bridging: the IMU alone carries the state; lost: it has done so for too long."""
 
     segment: int
-    """Counts starts: within a segment the track is continuous."""
+    """Number of the segment, counted from the first start; the track is continuous within one."""
 
 
 @dataclass(frozen=True)

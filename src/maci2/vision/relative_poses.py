@@ -34,7 +34,7 @@ def any_motion(dt: float) -> Array:
 
 @dataclass(frozen=True)
 class RelativePoses:
-    """Motion of the left camera between consecutive keyframes, as vision measured it.
+    """Measured motion of the left camera between consecutive keyframes.
 
     Lists and arrays of any layout are taken; wrong shapes, types, NaN, transforms that are not
     rigid, covariances that are not positive definite and timestamps that do not increase raise
@@ -56,21 +56,22 @@ class RelativePoses:
     """Meaning of frame c: the camera itself, or its rectified image's (T_b_cr = T_b_c R_c_cr)."""
 
     std_scale: float = 0.0
-    """Standard deviation of a factor on all translations alike, which no covariance of single poses
-    can express; 0 says that the scale is exact."""
+    """Standard deviation of a scale error common to all translations, which the covariances of
+    single poses cannot express; 0 if the scale is exact."""
 
     reasons: tuple[str, ...] = ()
-    """(n - 1,) why a pose could not be measured; empty text where it was. Not given: all were. A
-    pose with a reason says nothing, whatever transform and covariance were given with it."""
+    """(n - 1,) reasons why poses could not be measured; empty text for measured ones. Without
+    reasons, all poses count as measured. The transform and covariance of a pose with a reason are
+    ignored."""
 
     std_frame: tuple[float, float] = (0.0, 0.0)
-    """How far off the camera frame that all poses share may be, each axis [m, rad]: a principal
-    point or a distortion that is a little wrong turns and shifts it, and relative poses agree with
-    each other whatever it is."""
+    """Standard deviation of an error of the camera frame that all poses share, each axis [m, rad]:
+    an error of the principal point or distortion rotates and shifts this frame without
+    contradiction between relative poses."""
 
     motions: tuple[Possible, ...] = ()
-    """(n - 1,) motions of which one is the camera's, where matches tell more than one, most matches
-    first; empty where there is no doubt. Who cannot choose among them takes the pose above."""
+    """(n - 1,) candidate motions if matches support more than one, most matches first; empty for
+    unambiguous poses. Users that cannot choose among them use the pose above."""
 
     def __post_init__(self) -> None:
         stamps_ns = boundary.as_stamps(

@@ -51,7 +51,7 @@ class WatchdogConfig:
 
 @dataclass(frozen=True)
 class RestartState:
-    """A state that the fault has not touched: from before it, carried on by the IMU alone."""
+    """State to restart from: that before the fault, propagated by the IMU alone."""
 
     stamp_ns: int
     """Timestamp on the IMU's clock [ns]."""
@@ -66,10 +66,10 @@ class RestartState:
     """Gravity in the body [m/s^2]."""
 
     gyro_bias: Vec3
-    """[rad/s], of the samples as the IMU model handed them on."""
+    """(3,) gyroscope bias that remains in the samples after the IMU model [rad/s]."""
 
     acc_bias: Vec3
-    """[m/s^2], likewise."""
+    """(3,) accelerometer bias that remains in the samples after the IMU model [m/s^2]."""
 
     cov: Array
     """(15, 15), order [phi (right), v, p, gyro bias, acc bias]."""
@@ -80,19 +80,20 @@ class Alarm:
     """A fault of the odometry."""
 
     fault: Fault
-    """What explains the residuals best."""
+    """Kind of fault that explains the residuals best."""
 
     onset_ns: int
-    """Timestamp of the keyframe after which it began, most likely."""
+    """Timestamp of the keyframe after which the fault most likely began."""
 
     stamp_ns: int
-    """Timestamp of the keyframe at which it was noticed."""
+    """Timestamp of the keyframe at which the fault was detected."""
 
     sigmas: float
-    """How far beyond this odometry's ordinary noise."""
+    """Significance in standard deviations of the usual noise of this odometry."""
 
     size: Array
-    """[logarithm of the scale], [m] or [rad] in the body at the onset."""
+    """Size of the fault: logarithm of the scale, or displacement [m] or rotation [rad] in the body
+    frame at the onset."""
 
     restart: RestartState
     """State to restart from."""
@@ -219,16 +220,16 @@ def restart_state(window: Comparison, stamp_ns: int) -> RestartState:
 
 @dataclass(frozen=True)
 class WatchedRecording:
-    """What the watchdog said of an odometry along a recording."""
+    """Result of watching an odometry along a recording."""
 
     inputs: Inputs
-    """The recording as it was opened."""
+    """The opened recording."""
 
     alarms: list[Alarm]
     """Faults in the order in which they were noticed."""
 
     watched_s: float
-    """Time during which a state was known to compare with [s]."""
+    """Time during which the odometry could be compared [s]."""
 
     start_ns: int
     """Timestamp of the first keyframe [ns]."""
@@ -237,7 +238,7 @@ class WatchedRecording:
     """Timestamp of the last one [ns]."""
 
     notes: list[str] = field(default_factory=list)
-    """Why something could not be compared: gaps of the IMU, or no window to begin from."""
+    """Reasons why parts could not be compared: gaps of the IMU, or no window to begin from."""
 
 
 def watch_recording(

@@ -26,7 +26,7 @@ class StreamConfig(Protocol):
 
 @dataclass(frozen=True)
 class OnlineConfig:
-    """What to initialize on."""
+    """Choices of a live initialization."""
 
     window_s: float = 2.5
     """Length of the window [s]."""
@@ -45,8 +45,8 @@ class OnlineConfig:
     counted."""
 
     carry_biases: bool = True
-    """Whether a window begins with what earlier windows showed of the biases. A learned IMU model
-    tracks them itself."""
+    """Whether the biases estimated in earlier windows are the prior of the next. A learned IMU
+    model tracks them itself."""
 
     def __post_init__(self) -> None:
         as_number(self.window_s, "OnlineConfig.window_s", 0.1, 1e3, OptionError)
@@ -57,7 +57,7 @@ class OnlineConfig:
 
 @dataclass(frozen=True)
 class OnlineTrackerConfig:
-    """What to track with."""
+    """Choices of live tracking."""
 
     interval_s: float = KEYFRAME_INTERVAL_S
     """Time between keyframes [s]."""
@@ -99,10 +99,10 @@ class StreamStatus:
     """What has happened to the streams so far."""
 
     late_imu: int = 0
-    """Samples that came twice or too late to be used."""
+    """Number of samples that arrived twice or too late."""
 
     late_pairs: int = 0
-    """Stereo pairs that came twice, too late, or from before the IMU's samples."""
+    """Number of stereo pairs that arrived twice, too late, or from before the IMU samples."""
 
     outlying_imu: int = 0
     """Samples stamped far ahead, with which no other agreed."""
@@ -117,13 +117,13 @@ class StreamStatus:
     """Results that a slow callback missed."""
 
     restarts: int = 0
-    """How often collecting began anew."""
+    """Number of times that the window was started over."""
 
     last_restart: str = ""
-    """Why it began anew the last time."""
+    """Reason of the last start-over."""
 
     callback_error: str = ""
-    """What the callback raised in its last call."""
+    """Error that the callback raised in its last call."""
 
     trouble: str = ""
     """What is wrong now: timestamps that do not fit, a relative pose without points, an error."""
@@ -145,7 +145,7 @@ class StreamStatus:
 
 @dataclass(frozen=True)
 class OnlineStatus(StreamStatus):
-    """Where an initialization stands, at any moment."""
+    """Progress of a live initialization."""
 
     collected_s: float = 0.0
     """Length of the window so far [s]."""
@@ -160,7 +160,7 @@ class OnlineStatus(StreamStatus):
     """Whether the device does not move."""
 
     windows: int = 0
-    """Windows behind the biases that the next one begins with; they do not overlap."""
+    """Number of windows, not overlapping, behind the bias prior of the next one."""
 
     def __str__(self) -> str:
         parts = [f"{min(self.collected_s, self.needed_s):.1f} s of {self.needed_s:.1f} s"]
@@ -177,14 +177,14 @@ class OnlineStatus(StreamStatus):
 
 @dataclass(frozen=True)
 class TrackerStatus(StreamStatus):
-    """Where tracking stands, at any moment."""
+    """Progress of live tracking."""
 
     health: Health = "initializing"
     """initializing: no window was good enough yet; tracking; bridging: the IMU alone carries the
     state; lost: it has done so for too long."""
 
     segments: int = 0
-    """How often tracking has started; within a segment it is continuous."""
+    """Number of times that tracking has started; it is continuous within a segment."""
 
     def __str__(self) -> str:
         return "; ".join([self.health, *self._words()])
