@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from maci2.cli import compile as command
 from maci2.cli.app import app
-from maci2.cli.printing import progress_bar, show_progress
+from maci2.cli.printing import progress_bar, show_progress, working_on
 
 
 class Terminal(io.StringIO):
@@ -33,6 +33,14 @@ def drawn(monkeypatch, stream):
 
 def test_a_terminal_shows_what_is_being_done(monkeypatch):
     assert "compiling kernels" in drawn(monkeypatch, Terminal())
+
+
+def test_the_first_thing_drawn_has_a_word(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    with working_on("calibrate"):
+        assert "calibrate" in terminal.getvalue()
 
 
 def test_a_pipe_gets_nothing(monkeypatch):

@@ -8,6 +8,7 @@ import pytest
 
 from maci2.compile import __main__ as worker
 from maci2.compile import fill as filling
+from maci2.compile import seldom
 from maci2.compile.cache import stamp_of
 
 fill_module = importlib.import_module("maci2.compile.fill")
@@ -45,6 +46,12 @@ def test_what_is_filled_is_not_compiled_again(workers, folder):
     stamp_of(folder, "initialize").touch()
     filling(("calibrate", "initialize"))
     assert workers == [["calibrate"]]
+
+
+def test_what_is_seldom_run_is_not_compiled_for(workers):
+    with seldom("initialize"):
+        assert filling(("chain", "initialize")) == []
+    assert workers == [["chain"]]
 
 
 def test_progress_never_exceeds_its_total(workers, folder):

@@ -54,6 +54,21 @@ def test_interpreted_and_compiled_kernels_give_the_same_numbers():
         np.testing.assert_allclose(compiled[key], interpreted[key], rtol=1e-9, atol=1e-9)
 
 
+def test_a_job_that_is_seldom_run_is_interpreted_until_the_cache_has_it(tmp_path):
+    seldom = "from maci2.compile import seldom\nwith seldom('initialize'):\n"
+    indented = "".join(f"    {line}\n" for line in INITIALIZE.strip().splitlines())
+    folder = {"NUMBA_CACHE_DIR": str(tmp_path), "MACI2_KERNELS": "compiled"}
+    first = json.loads(python(seldom + indented, **folder).stdout)
+    assert not list(tmp_path.rglob("maci2.estimation*/*.nbi"))
+    # What others call too is compiled.
+    assert list(tmp_path.rglob("maci2.imu*/*.nbi"))
+    again = python(f"{seldom}    pass\n{INITIALIZE}", **folder)
+    assert list(tmp_path.rglob("maci2.estimation*/*.nbi"))
+    compiled = json.loads(again.stdout)
+    for key in compiled:
+        np.testing.assert_allclose(compiled[key], first[key], rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.parametrize("switch", ["MACI2_KERNELS", "NUMBA_DISABLE_JIT"])
 def test_interpreted_kernels_are_plain_functions_and_numba_is_not_loaded(switch):
     code = (

@@ -35,6 +35,36 @@ def turned_about(a: Array, out: Array, shift: int) -> int:
     return count
 
 
+@kernel
+def visited(start: int, stop: int, step: int, out: Array) -> int:
+    """What loops over ranges of one, two and three numbers pass, inner ones left early."""
+    count = 0
+    for i in range(start, stop):
+        for j in range(i):
+            if j == 3:
+                break
+            out[count] = 100 * i + j
+            count += 1
+        else:
+            out[count] = -i
+            count += 1
+    for i in range(start, stop, step):
+        out[count] = i
+        count += 1
+    ahead = range(start, stop, step)
+    for i in ahead:
+        out[count] = i
+        count += 1
+    return count
+
+
+@pytest.mark.parametrize("numbers", [(0, 5, 1), (-2, 6, 3), (4, 4, 1), (5, 1, -2), (3, -3, 2)])
+def test_loops_pass_what_range_passes(numbers):
+    compiled, interpreted = np.zeros(100), np.zeros(100)
+    assert visited(*numbers, compiled) == visited.py_func(*numbers, interpreted)
+    np.testing.assert_array_equal(compiled, interpreted)
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, np.int32, np.uint8, np.bool_])
 @pytest.mark.parametrize("layout", ["C", "A", "F"])
 def test_elements_are_found_from_either_end_in_arrays_of_any_kind(dtype, layout):

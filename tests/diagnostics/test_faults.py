@@ -100,7 +100,7 @@ def test_too_little_motion_is_said_in_plain_words_with_the_axis():
     assert health.usable
     assert "nothing to fix. To calibrate extrinsics, turn the device" in health.first_line
     texts = " ".join(finding.text for finding in health.findings if finding.what == "excitation")
-    assert "not seen: position along z" in texts
+    assert "too little: position along z (known to " in texts
     assert "windows ok" in texts
 
 

@@ -39,8 +39,10 @@ def show_progress(wanted: bool) -> None:
 
 
 @contextmanager
-def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
+def progress_bar(first: str = "starting") -> Iterator[Callable[[str, int, int], None]]:
     """A bar on stderr that is told what is being done, how much is done and how much there is.
+
+    It is drawn at once, with `first` for what is being done until it is told.
 
     Nothing is shown where stderr is not a terminal, or with `--quiet`. A total of 0 is unknown.
     """
@@ -59,7 +61,7 @@ def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
         redirect_stdout=sys.stdout.isatty(),
         redirect_stderr=True,
     )
-    task = progress.add_task("", total=None)
+    task = progress.add_task(first, total=None)
 
     def on_progress(name: str, done: int = 0, total: int = 0) -> None:
         progress.update(task, description=name, completed=done, total=total or None)
@@ -78,8 +80,7 @@ def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
 @contextmanager
 def working_on(command: str) -> Iterator[None]:
     """A spinner from the first moment of a command to its end, or until it has a bar of its own."""
-    with progress_bar() as on_progress:
-        on_progress(command, 0, 0)
+    with progress_bar(command):
         yield
 
 

@@ -3,7 +3,7 @@
 from maci2.compile.cache import cache_folder, is_filled
 from maci2.compile.fill import before_compiling, fill, fill_aside
 from maci2.compile.kernels import kernel
-from maci2.compile.mode import are_interpreted, chosen_mode, use_kernels
+from maci2.compile.mode import are_interpreted, chosen_mode, seldom, use_kernels
 
 __all__ = [
     "are_interpreted",
@@ -14,5 +14,6 @@ __all__ = [
     "fill_aside",
     "is_filled",
     "kernel",
+    "seldom",
     "use_kernels",
 ]

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from maci2.compile.cache import cache_folder, is_filled, kernels_in
+from maci2.compile.mode import is_seldom
 
 Progress = Callable[[str, int, int], None]
 """Told what is being compiled, how many kernels there are by now, and how many there will be."""
@@ -37,6 +38,9 @@ CHAINS = (
 """Jobs of one worker, which finds in memory what the jobs before have compiled. Training has no
 kernel in common with the others: by the time it is done, they find small ones in the cache."""
 
+OWN_KERNELS = {"maci2.estimation": "initialize"}
+"""Rooms whose kernels nobody needs who does not run the job."""
+
 _POLL_S = 0.2
 _announce: list[Callable[[], object]] = []
 
@@ -57,12 +61,12 @@ def fill(
 ) -> list[str]:
     """Compile what jobs need, in that many processes (0: one per core); returns jobs that failed.
 
-    Nothing is done where there is no folder to keep kernels in.
+    Nothing is done for a job that is seldom run, or where there is no folder to keep kernels in.
     """
     folder = cache_folder()
     if folder is None:
         return []
-    missing = {job for job in jobs if not is_filled(job)}
+    missing = {job for job in jobs if not is_filled(job) and not is_seldom(job)}
     total = _kernels_after(missing)
     waiting = [chain for chain in (_only(chain, missing) for chain in CHAINS) if chain]
     running: list[subprocess.Popen[bytes]] = []

@@ -6,12 +6,12 @@ those functions are neither wrapped for Python nor cached on their own.
 
 import logging
 from collections.abc import Callable
-from functools import lru_cache, partial, update_wrapper
+from functools import cached_property, lru_cache, partial, update_wrapper
 from importlib import import_module
 from typing import Any
 
-from maci2.compile.fill import announce_compiling
-from maci2.compile.mode import are_interpreted, is_interpreting_asked_for
+from maci2.compile.fill import OWN_KERNELS, announce_compiling
+from maci2.compile.mode import are_interpreted, is_interpreting_asked_for, is_seldom
 
 OPTIONS = {
     "error_model": "numpy",
@@ -50,10 +50,13 @@ class Kernel:
         self._options = OPTIONS | options
         self._compiled: Callable[..., Any] | None = None
         self._part: Any = None
+        self._job = OWN_KERNELS.get(function.__module__.rpartition(".")[0], "")
         update_wrapper(self, function)
 
     def __call__(self, *args: Any) -> Any:
         if self._compiled is None:
+            if is_seldom(self._job) and not self._was_stored:
+                return self.py_func(*args)
             self._compiled = self._entry()
         return self._compiled(*args)
 
@@ -67,6 +70,12 @@ class Kernel:
             _show_kernels_to_numba()
             self._part = _linking().PartDispatcher(self.py_func, targetoptions=self._options)
         return self._part
+
+    @cached_property
+    def _was_stored(self) -> bool:
+        """The cache had the kernel when it was first asked."""
+        stored: Any = import_module("maci2.compile.stored")
+        return bool(stored.is_stored(self.py_func))
 
     def _entry(self) -> Callable[..., Any]:
         stored: Any = import_module("maci2.compile.stored")

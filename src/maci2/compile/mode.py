@@ -1,10 +1,14 @@
 """Whether this process compiles its kernels or interprets them: decided once, for all of them.
 
-A kernel cannot change sides later: compiled kernels call each other without asking.
+A kernel cannot change sides later: compiled kernels call each other without asking. Only those of
+a job that is seldom run may wait for a caller that runs it often.
 """
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Literal, get_args
 
 from maci2.compile.cache import is_filled
@@ -27,6 +31,23 @@ class _Choice:
 
 
 _CHOICE = _Choice()
+_SELDOM: ContextVar[tuple[str, ...]] = ContextVar("seldom", default=())
+
+
+@contextmanager
+def seldom(*jobs: str) -> Iterator[None]:
+    """Jobs that are run a few times only in here, which takes less time interpreted than compiling
+    does: their kernels are compiled only if the cache has them."""
+    token = _SELDOM.set((*_SELDOM.get(), *jobs))
+    try:
+        yield
+    finally:
+        _SELDOM.reset(token)
+
+
+def is_seldom(job: str) -> bool:
+    """A job is not worth compiling here."""
+    return job in _SELDOM.get()
 
 
 def use_kernels(mode: Mode, jobs: tuple[str, ...] = ()) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from maci2.compile import seldom
 from maci2.datasets import open_recording
 from maci2.datasets.open import UNCALIBRATED, carries_no_calibration, open_uncalibrated
 from maci2.datasets.open_images import images_with, open_images
@@ -37,6 +38,9 @@ SHORTEST_WINDOW_S = 0.5
 
 NO_SAMPLES = Timing(0, 0.0, math.nan, math.nan, 0, 0.0)
 """Timing of a sensor that a recording does not hold."""
+
+FEW_WINDOWS = 20
+"""The estimator is tried on each window: interpreted, so many take less time than to compile it."""
 
 MIN_FRAMES = 10
 """Frames that a window needs: one for each keyframe."""
@@ -130,10 +134,17 @@ def examine(
     """Look at everything a recording holds; raises nothing. Causes are looked at before effects,
     and what a cause affects is not looked at. Timestamps of `vision` are on the recording's
     clock."""
+    windows = _count_windows(recording)
+    with seldom(*(["initialize"] if windows <= FEW_WINDOWS else [])):
+        return _examined(recording, vision, frame, windows)
+
+
+def _examined(
+    recording: Recording, vision: CameraTrajectory | None, frame: CameraFrame, windows: int
+) -> Diagnosis:
     imu = timing_of(recording.imu.stamps_ns)
     cameras = tuple(timing_of(stamps_ns) for stamps_ns in recording.camera_stamps_ns)
     matched_pct = stereo_matched_pct(recording.camera_stamps_ns)
-    windows = _count_windows(recording)
 
     findings = stamp_findings(
         recording.imu.stamps_ns, recording.camera_stamps_ns, imu, cameras

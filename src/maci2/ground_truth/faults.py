@@ -55,7 +55,7 @@ def _truth_summary(check: TruthCheck) -> str:
     if check.excitation > MIN_EXCITATION:
         text += (
             f", agrees with the gyroscope to {check.residual_deg:.2f} deg in "
-            f"{check.horizon_s:.1f} s, misaligned by {check.misalignment_deg:.2f} +- "
+            f"{check.horizon_s:.1f} s, misaligned by {check.misalignment_deg:.2f} ± "
             f"{check.misalignment_std_deg:.2f} deg"
         )
     if check.tilt_deg > BIAS_TILT_DEG:
@@ -101,7 +101,7 @@ def _rotation_faults(check: TruthCheck) -> list[_Fault]:
     if excess_deg > MAX_MISALIGNMENT_DEG:
         text = (
             f"rotations of truth and gyroscope agree only after a rotation of the body frame by "
-            f"{check.misalignment_deg:.1f} +- {check.misalignment_std_deg:.1f} deg (more, if the "
+            f"{check.misalignment_deg:.1f} ± {check.misalignment_std_deg:.1f} deg (more, if the "
             f"truth was smoothed with this IMU), needed {MAX_MISALIGNMENT_DEG} within three "
             "standard errors: the truth's orientation is wrong."
         )

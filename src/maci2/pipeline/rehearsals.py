@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from maci2.calibration import calibrate
-from maci2.compile import are_interpreted, fill_aside
+from maci2.compile import are_interpreted, fill_aside, seldom
 from maci2.compile.mode import jobs_to_fill_aside
 from maci2.estimation import initialize
 from maci2.imu import ImuMeasurements, raw_model
@@ -55,7 +55,8 @@ def smooth_once() -> None:
 
     imu, vision, T_b_c = _short_window()
     first = vision.part(0, STEPS - 1)
-    result = initialize(imu, first, T_b_c)
+    with seldom("initialize"):
+        result = initialize(imu, first, T_b_c)
     smoother = FixedLagSmoother(T_b_c, 1e-5, 1e-3)
     smoother.start(imu, first, result)
     stamp_ns = int(vision.stamps_ns[-1])

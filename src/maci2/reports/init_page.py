@@ -66,8 +66,8 @@ def estimate_table(initialized: Initialized, errors: InitErrors | None) -> str:
         columns.append("error")
         shown = (
             f"{errors.gravity_deg:.3f} deg",
-            "–" if errors.velocity_rmse is None else f"{errors.velocity_rmse:.4f} m/s rms",
-            "–" if errors.gyro_bias_pct is None else f"{errors.gyro_bias_pct:.2f} %",
+            "–" if errors.velocity_rmse is None else f"{errors.velocity_rmse:.4f} m/s rms of all",
+            "–" if errors.gyro_bias_pct is None else f"{errors.gyro_bias_pct:.2f} % of its size",
             "–",
         )
         rows = [(*row, error) for row, error in zip(rows, shown, strict=True)]

@@ -15,10 +15,10 @@ from maci2.types import Array
 def noise_page(measured: MeasuredImu, command: str) -> str:
     """HTML of one measurement of noise."""
     names = ", ".join(measured.recordings)
-    columns = ("noise per sqrt(Hz)", "in motion", "1-sigma", "stationary", "roughness", "stated")
-    rows = [
-        [cell.replace("^2", "²").replace("^3", "³") for cell in row] for row in noise_rows(measured)
-    ]
+    columns = ("noise density", "in motion", "1-sigma", "stationary", "roughness", "stated")
+    # On a phone the head of the table is not shown, so each row has its whole unit.
+    signs = (("^2", "²"), ("^3", "³"), ("]", "/√Hz]"))
+    rows = [[_replaced(cell, signs) for cell in row] for row in noise_rows(measured)]
     lead = table(columns, rows, stacked=True)
     lead += (
         "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in noise_remarks(measured)) + "</ul>"
@@ -33,6 +33,12 @@ def noise_page(measured: MeasuredImu, command: str) -> str:
     if measured.checks:
         sections += _check_sections(measured)
     return page(f"IMU noise: {names}", lead, sections, command)
+
+
+def _replaced(text: str, signs: tuple[tuple[str, str], ...]) -> str:
+    for old, new in signs:
+        text = text.replace(old, new)
+    return text
 
 
 def _check_sections(measured: MeasuredImu) -> list[Section]:

@@ -27,7 +27,7 @@ def velocity_figure(state: VIState, posterior: Posterior) -> str:
         for i, axis in enumerate(AXES)
     ]
     return figure(
-        chart(series, "time [s]", "velocity_b [m/s]"),
+        chart(series, "time [s]", "velocity [m/s]"),
         "Velocity of the body, each in its own body frame, with three standard deviations.",
     )
 
@@ -87,9 +87,9 @@ def bias_figure(imu: ImuMeasurements, posterior: Posterior) -> str:
     figures = []
     if np.isfinite(prior.std_gyro).all():
         pairs = 1e3 * np.column_stack([prior.std_gyro, after_gyro])
-        svg = bars(AXES, pairs, ("prior", "posterior"), "std gyro bias [mrad/s]")
+        svg = bars(AXES, pairs, ("prior", "posterior"), "1-sigma [mrad/s]")
         figures.append(figure(svg, "Gyroscope bias: spread before and after the window."))
     pairs = np.column_stack([prior.std_acc, after_acc])
-    svg = bars(AXES, pairs, ("prior", "posterior"), "std acc bias [m/s²]")
+    svg = bars(AXES, pairs, ("prior", "posterior"), "1-sigma [m/s²]")
     figures.append(figure(svg, "Accelerometer bias: spread before and after the window."))
     return "".join(figures)

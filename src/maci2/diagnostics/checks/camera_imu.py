@@ -34,7 +34,7 @@ def offset_findings(
 ) -> list[Finding]:
     """The offset of a source's clock to the IMU's; of a camera, beyond the one that is `stated`."""
     # Zero has no sign.
-    text = f"{round(1e3 * offset_s, 2) + 0.0:+.2f} +- {1e3 * std_s:.2f} ms"
+    text = f"{round(1e3 * offset_s, 2) + 0.0:+.2f} ± {1e3 * std_s:.2f} ms"
     is_truth = source.kind == "truth"
     if abs(offset_s) <= max(MAX_OFFSET_S, SIGMAS * std_s):
         whose = "time offset to the IMU" if is_truth else "camera-IMU time offset"
@@ -59,7 +59,7 @@ def drift_findings(source: RotationSource, match: RateMatch) -> list[Finding]:
             "warn",
             source.name,
             "clocks run apart",
-            f"the offset to the IMU changes by {1e3 * match.drift_s:+.1f} +- "
+            f"the offset to the IMU changes by {1e3 * match.drift_s:+.1f} ± "
             f"{1e3 * match.std_drift_s:.1f} ms from beginning to end",
             f"within {1e3 * MAX_DRIFT_S:.0f} ms",
             "Stamp both by one clock, or correct the timestamps by a straight line.",

@@ -80,10 +80,10 @@ def extrinsics_finding(result: CalibrationResult | None, source: str) -> list[Fi
     std = np.sqrt(np.diag(result.posterior.T_b_c))
     rotation_deg, position = np.rad2deg(std[3:6]), std[0:3]
     unseen = [
-        f"{what} {axis} ({value:.2g} {unit} of {limit:g})"
+        f"{what} {axis} (known to {value:.3g} {unit}, needed {limit:g})"
         for what, values, limit, unit in (
             ("rotation about", rotation_deg, STD_ROTATION_DEG, "deg"),
-            ("position along", position, STD_POSITION, "m"),
+            ("position along", 1e3 * position, 1e3 * STD_POSITION, "mm"),
         )
         for axis, value in zip("xyz", values, strict=True)
         if value > limit
@@ -94,12 +94,12 @@ def extrinsics_finding(result: CalibrationResult | None, source: str) -> list[Fi
     )
     if not unseen:
         return [Finding("ok", "excitation", text)]
-    text += f"; not seen: {', '.join(unseen)}"
+    text += f"; too little: {', '.join(unseen)}"
     weak = [i for i in range(3) if position[i] > STD_POSITION or rotation_deg[i] > STD_ROTATION_DEG]
     about = sorted({"xyz"[j] for i in weak for j in range(3) if j != i})
     remedy = (
-        f"To calibrate extrinsics, turn the device more about {' and '.join(about)}: "
-        f"{unseen[0]} is not seen."
+        f"To calibrate extrinsics, turn the device more about {' and '.join(about)}, for the "
+        f"{unseen[0]}."
     )
     return [Finding("ok", "excitation", text, remedy=remedy)]
 

@@ -67,7 +67,7 @@ def scale_findings(source: RotationSource, premises: Premises | None) -> list[Fi
             level,
             source.name,
             "the camera's path is not in metres",
-            f"distances that must be multiplied by {factor} +- {std * min(1.0, scale):.2g} to fit "
+            f"distances that must be multiplied by {factor} ± {std * min(1.0, scale):.2g} to fit "
             "the accelerometer",
             f"1 within {far:.2g}",
             remedy,
