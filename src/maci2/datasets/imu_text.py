@@ -82,11 +82,11 @@ def read_imu_text(path: Path, columns: str = "") -> ImuSamples:
     values = np.array(
         [[_number(fields[found[role].index]) for role in ROLES[1:]] for fields in texts]
     )
-    require_finite(values, list(ROLES[1:]), str(path), numbers)
-    scale = [_scale(role, found[role], path) for role in ROLES[1:]]
+    with np.errstate(over="ignore"):
+        samples: Array = values * [_scale(role, found[role], path) for role in ROLES[1:]]
+    require_finite(samples, list(ROLES[1:]), str(path), numbers)
     require_increasing(stamps_ns, str(path), numbers)
     require_short_enough(stamps_ns, str(path))
-    samples: Array = values * scale
     return ImuSamples(stamps_ns, samples[:, :3].copy(), samples[:, 3:].copy(), str(path))
 
 

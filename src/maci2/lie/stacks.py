@@ -88,7 +88,8 @@ def nearest_rotation(M: Array) -> Array:
 
 def orthonormality_error(M: Array) -> float:
     """Largest entry of M^T M - I; 2 for a reflection, which is no rotation at all."""
-    if np.linalg.det(M) <= 0.0:
+    # The determinant as a product: numpy's warns of matrices that are singular but for rounding.
+    if M[0] @ np.cross(M[1], M[2]) <= 0.0:
         return 2.0
     return float(np.abs(M.T @ M - np.eye(3)).max())
 
