@@ -256,7 +256,7 @@ def rounding_variance(values: Array) -> Array:
         steps = np.diff(np.unique(values[:, axis]))
         steps = steps[steps > RESOLUTION]
         if 0 < len(steps) < len(values) - 1:
-            _, lengths = runs_of_equal(is_new[:, axis])
+            lengths = runs_of_equal(is_new[:, axis])[1].astype(np.int64)
             variance[:, axis] = np.repeat(lengths, lengths) * steps.min() ** 2 / 12.0
     return variance
 
