@@ -13,6 +13,7 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +23,7 @@ COUNTED = ("open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.truncat
 LONGEST_S = 600
 """Wall time after which a child that hangs is given up."""
 
-TIMES = ("times", "times_ms", "solve_ms", "seconds")
+TIMES = ("times", "times_ms", "solve_ms", "seconds", "processor_ms")
 """Keys and folders that hold wall times, which no two runs share."""
 
 
@@ -39,18 +40,29 @@ def arguments(command: str, folder: Path, output: Path) -> list[str]:
                       "-o", output / "mine.onnx"],
         "calibrate": ["calibrate", euroc / "V1_01_easy", "--vision", "truth:0.05,0.003",
                       "-o", output / "camchain-imucam.yaml"],
+        "track": ["track", euroc / "MH_02_easy", "--vision", "truth:0.05,0.003", "-o", output],
+        "truth": ["truth", euroc / "V1_01_easy", "-o", output / "audited"],
+        "noise": ["noise", euroc / "MH_02_easy", euroc / "V1_01_easy", "-o", output / "imu.yaml",
+                  "--tools", output, "--json", output / "noise.json"],
+        "convert": ["convert", euroc / "MH_02_easy", output, "--to", "openvins"],
     }  # fmt: skip
     return [str(word) for word in given[command]]
 
 
-def run(words: list[str], watched: Path, moment: int | None, number: int) -> tuple[int, int]:
+TOGETHER = ("track", "truth", "convert")
+"""Commands whose files are one result: after an interrupt all of them are there, or none."""
+
+
+def run(
+    words: list[str], watched: Path, moment: int | None, number: int, said: int | None = None
+) -> tuple[int, int]:
     """Run a command in a child that sends itself a signal at the moment-th operation; returns its
-    wait status and how many operations it did."""
+    wait status and how many operations it did. Its standard error goes to the file `said`."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reading)
-        _work(words, watched, moment, number, writing)
+        _work(words, watched, moment, number, writing, said)
     os.close(writing)
     with os.fdopen(reading) as pipe:
         text = pipe.read()
@@ -58,7 +70,9 @@ def run(words: list[str], watched: Path, moment: int | None, number: int) -> tup
     return status, int(text or 0)
 
 
-def _work(words: list[str], watched: Path, moment: int | None, number: int, pipe: int) -> None:
+def _work(
+    words: list[str], watched: Path, moment: int | None, number: int, pipe: int, said: int | None
+) -> None:
     from maci2.cli.app import main
 
     count, root = 0, str(watched)
@@ -72,7 +86,7 @@ def _work(words: list[str], watched: Path, moment: int | None, number: int, pipe
 
     quiet = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
-        os.dup2(quiet, stream)
+        os.dup2(said if said is not None and stream == 2 else quiet, stream)
     signal.alarm(LONGEST_S)
     # A shell's background jobs inherit an ignored SIGINT.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -123,6 +137,17 @@ def damaged(output: Path, expected: dict[str, bytes]) -> list[str]:
     return [name for name in left if name in expected and left[name] != expected[name]]
 
 
+def unclear(status: int, said: str) -> list[str]:
+    """What an interrupted command did not do: end with code 130 and one line that says so."""
+    if status == 0:
+        return []
+    problems = [] if os.waitstatus_to_exitcode(status) == 130 else [f"ended with {status}"]
+    lines = [line for line in said.splitlines() if line.strip()]
+    if lines[-1:] != ["interrupted"] or "Traceback" in said:
+        problems.append(f"said {said[-300:]!r}")
+    return problems
+
+
 def kill(
     folder: Path, command: str, number: int, moments: int, seed: int, ignored: tuple[str, ...] = ()
 ) -> dict[str, object]:
@@ -138,9 +163,17 @@ def kill(
     killed = 0
     for moment in map(int, chosen):
         shutil.rmtree(output, ignore_errors=True)
-        status, _ = run(words, folder, moment, number)
+        with tempfile.TemporaryFile() as said:
+            status, _ = run(words, folder, moment, number, said.fileno())
+            said.seek(0)
+            text = said.read().decode(errors="replace")
         killed += status != 0
         problems += [f"{moment}: {name} is not whole" for name in damaged(output, expected)]
+        if number == signal.SIGINT:
+            problems += [f"{moment}: {problem}" for problem in unclear(status, text)]
+            left = len(results(output).keys() & expected.keys())
+            if command in TOGETHER and left not in (0, len(expected)):
+                problems.append(f"{moment}: {left} of {len(expected)} files are there")
         status, _ = run(words, folder, None, number)
         if status != 0:
             problems.append(f"{moment}: resumed run ended with {status}")

@@ -3,26 +3,52 @@
 A few cases each in the default run, at least 2000 each in the slow one.
 """
 
+import hashlib
 import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
 import cv2
 import numpy as np
 import pytest
-from rig_files import BASALT, D435I, PINHOLE, VINS_LENS, ZED, oak
+from rig_files import (
+    BASALT,
+    CAMERA_INFO,
+    D435I,
+    FOUR_SEASONS,
+    IMU_ERRORS,
+    MSCKF,
+    PINHOLE,
+    RECTIFIED,
+    VINS_LENS,
+    ZED,
+    oak,
+)
 
 from bag_files import recording_items, write_items
 from fuzzing import BINARY, TEXT, Mutator, fuzz
+from ground_truth.faulty_truths import TruthFaults, recording_with
 from helpers import resized
 from maci2.datasets import open_recording, open_rig, read_trajectory
 from maci2.datasets.bag.images import grey_image
+from maci2.datasets.euroc import read_truth_folder
 from maci2.datasets.image_files import read_image, stereo_frames
+from maci2.datasets.imu_text import read_imu_text
+from maci2.datasets.truth_covariance_file import COVARIANCE_FILE
+from maci2.experiments.store import Store, write_result
+from maci2.ground_truth import audit_cache
+from maci2.ground_truth.audit import audit_ground_truth
+from maci2.ground_truth.audit_files import write_audit
+from maci2.ground_truth.audited import AuditedTruth
+from maci2.ground_truth.capture import open_capture
 from maci2.imu.learned_model import WEIGHTS as IMU_WEIGHTS
 from maci2.imu.learned_model import load_imu_model
+from maci2.imu.measured_noise import read_measured_noise
+from maci2.reports.runs import read_runs
 from maci2.rigs import write_rig
 from maci2.rigs.convert import convert_rig
 from maci2.simulation import SimulationConfig, simulate
@@ -101,6 +127,13 @@ def device_target(name: str, text: str) -> Callable[[Path], Target]:
         return Target(lambda: open_rig(file), file)
 
     return make
+
+
+def imu_errors_target(folder: Path) -> Target:
+    write_rig(folder, simulate(SimulationConfig(duration_s=0.5)).rig, "kalibr")
+    file = folder / "imu.yaml"
+    file.write_text(IMU_ERRORS)
+    return Target(lambda: open_rig(folder), file)
 
 
 def vbr_target(folder: Path) -> Target:
@@ -202,6 +235,79 @@ def biases_target(folder: Path) -> Target:
     return Target(lambda: convert_rig(rig, folder / "out", "openvins", file), file)
 
 
+@cache
+def small_audit() -> AuditedTruth:
+    """The audit of a simulated ground truth, made once."""
+    return audit_ground_truth(recording_with(TruthFaults(), seed=1, duration_s=12.0))
+
+
+def truth_covariance_target(folder: Path) -> Target:
+    truth = folder / "audited"
+    write_audit(small_audit(), truth)
+    return Target(lambda: read_truth_folder(truth), truth / COVARIANCE_FILE, BINARY)
+
+
+def kept_audit_target(folder: Path) -> Target:
+    file = folder / "kept.npz"
+    audit_cache.keep(file, small_audit())
+    return Target(lambda: audit_cache.read_kept(file, "audited"), file, BINARY)
+
+
+def capture_target(source: str, file: str) -> Callable[[Path], Target]:
+    """What tracked the body, beside the recording's ground truth."""
+
+    def make(folder: Path) -> Target:
+        copy = Path(shutil.copytree(SMALL / "euroc_mini", folder / "euroc_mini"))
+        tracker = copy / "mav0" / source
+        tracker.mkdir()
+        rows = "\n".join(f"{10**18 + k * 10**7},{k},{k},{k}{',1,0,0,0'}" for k in range(12))
+        head = "#timestamp [ns], p_RS_R_x [m], p_RS_R_y [m], p_RS_R_z [m]"
+        quaternion = "".join(f", q_RS_{axis} []" for axis in "wxyz")
+        (tracker / "data.csv").write_text(head + quaternion + "\n" + rows + "\n")
+        pose = "[1, 0, 0, 0.1, 0, 1, 0, 0.2, 0, 0, 1, 0.3, 0, 0, 0, 1]"
+        (tracker / "sensor.yaml").write_text(f"T_BS:\n  cols: 4\n  rows: 4\n  data: {pose}\n")
+        recording = open_recording(copy)
+        return Target(lambda: open_capture(recording, source), tracker / file)
+
+    return make
+
+
+def noise_target(folder: Path) -> Target:
+    file = folder / "noise.json"
+    densities = {key: {"axes": [1e-3, 1e-3, 2e-3]} for key in ("density_gyro", "density_acc")}
+    walks = {key: {"value": 1e-5} for key in ("walk_gyro", "walk_acc")}
+    file.write_text(json.dumps({**densities, **walks}))
+    return Target(lambda: read_measured_noise(file), file)
+
+
+def imu_table_target(folder: Path) -> Target:
+    file = folder / "imu.csv"
+    rows = "\n".join(f"{k * 0.005:.3f},0.1,0.2,-0.3,0.0,0.1,9.8" for k in range(20))
+    file.write_text("time [s],gx (deg/s),gy (deg/s),gz (deg/s),ax [g],ay [g],az [g]\n" + rows)
+    return Target(lambda: read_imu_text(file), file)
+
+
+def checksum_target(folder: Path) -> Target:
+    file = imu_weights_target(folder).file
+    digest = file.with_name(file.name + ".sha256")
+    digest.write_text(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  weights.onnx\n")
+    return Target(lambda: load_imu_model(file), digest)
+
+
+def stored_result_target(folder: Path) -> Target:
+    """A result that an interrupted `maci2 reproduce` goes on from."""
+    task = {"recording": "V1_01_easy", "seed": 0}
+    Store(folder).save("one", task, {"rows": [{"start_ns": 1, "gravity_deg": 0.5}]})
+    return Target(lambda: Store(folder).load("one", task), folder / "results" / "one.json")
+
+
+def experiment_target(folder: Path) -> Target:
+    """What `maci2 report` reads."""
+    file = folder / "experiment.json"
+    write_result(file, {"name": "gyro-bias", "results": [], "tables": [], "claims": []})
+    return Target(lambda: read_runs([folder]), file)
+
+
 READERS: dict[str, Callable[[Path], Target]] = {
     "IMU samples": folder_target("euroc_mini", "mav0/imu0/data.csv"),
     "list of images": folder_target("euroc_mini", "mav0/cam0/data.csv"),
@@ -228,6 +334,20 @@ READERS: dict[str, Callable[[Path], Target]] = {
     "ZED": device_target("SN1.conf", ZED),
     "RealSense": device_target("d435i.txt", D435I),
     "VINS-Mono": device_target("mono.yaml", "imu_topic: /imu0\n" + VINS_LENS + PINHOLE),
+    "MSCKF-VIO": device_target("camchain-imucam.yaml", MSCKF),
+    "4Seasons": device_target("camchain.yaml", FOUR_SEASONS),
+    "ROS CameraInfo": device_target("left.yaml", CAMERA_INFO),
+    "ORB-SLAM3 rectified": device_target("rectified.yaml", RECTIFIED),
+    "IMU scale and misalignment": imu_errors_target,
+    "truth covariance": truth_covariance_target,
+    "kept audit": kept_audit_target,
+    "laser tracker": capture_target("leica0", "data.csv"),
+    "tracked marker": capture_target("vicon0", "sensor.yaml"),
+    "measured noise": noise_target,
+    "IMU table": imu_table_target,
+    "checksum of weights": checksum_target,
+    "stored result": stored_result_target,
+    "experiment": experiment_target,
     "trajectory": trajectory_target,
     "relative poses": poses_target,
     "feature tracks": tracks_target,

@@ -152,9 +152,12 @@ def as_number(
 ) -> float:
     """A finite number from `low` to `high`; above `low` where `exclusive`."""
     is_number = isinstance(value, int | float | np.integer | np.floating)
-    if isinstance(value, bool) or not is_number or not math.isfinite(value):
+    try:
+        number = float(value) if is_number and not isinstance(value, bool) else math.nan
+    except OverflowError:  # an int beyond all floats
+        number = math.inf
+    if not math.isfinite(number):
         raise error(f"{name} is {_short(value)}, needed a finite number.")
-    number = float(value)
     if not low <= number <= high or (exclusive and number == low):
         above = "above" if exclusive else "at least"
         upper = "" if high == math.inf else f" and at most {high:g}"

@@ -11,7 +11,9 @@ from experiments_root import mounted_as_in_euroc
 from maci2.datasets import write_euroc
 from maci2.simulation import SimulationConfig, simulate
 
-COMMANDS = ("vo", "evaluate", "reproduce", "train-imu", "calibrate")
+COMMANDS = (
+    "vo", "evaluate", "reproduce", "train-imu", "calibrate", "track", "truth", "noise", "convert",
+)  # fmt: skip
 SIGNALS = ("SIGKILL", "SIGTERM", "SIGINT")
 SCRIPT = Path(__file__).parents[1] / "killing.py"
 
@@ -45,7 +47,7 @@ def killed(folder, command, signal, moments):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("signal", SIGNALS)
-@pytest.mark.parametrize("command", ["evaluate", "calibrate"])
+@pytest.mark.parametrize("command", ["evaluate", "calibrate", "track", "convert"])
 def test_a_killed_command_goes_on_to_the_same_result(folder, command, signal):
     killed(folder, command, signal, 2)
 

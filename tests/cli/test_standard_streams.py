@@ -53,3 +53,25 @@ def test_letters_that_the_terminal_does_not_have_cost_those_letters():
         check=False,
     )
     assert (done.returncode, done.stdout) == (0, "1 ? 2\n")
+
+
+INTERRUPTED = """
+import os, signal, sys
+from maci2.cli.app import main
+
+def interrupt(event, details):
+    if event == "open" and str(details[0]).endswith("SHA256SUMS"):
+        os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.argv = ["maci2", "model"]
+sys.addaudithook(interrupt)
+main()
+"""
+
+
+def test_ctrl_c_is_one_line_and_the_code_of_shells():
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr.splitlines()) == (130, ["interrupted"])

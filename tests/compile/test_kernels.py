@@ -144,6 +144,29 @@ def test_a_kernel_is_found_again_from_another_folder_and_at_another_time(tmp_pat
     assert run.stdout.split() == ["0.75", "False"], run.stderr
 
 
+@pytest.mark.parametrize("files", ["*.nbi", "*.nbc"])
+def test_a_damaged_kernel_is_compiled_again(tmp_path, files):
+    """As after a power failure: empty, cut in half, zeros, or with one wrong bit."""
+    cache = tmp_path / "cache"
+    (tmp_path / "half.py").write_text(HALVE)
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n" + HALVE_ONCE
+
+    def hit():
+        run = python(code, MACI2_KERNELS="compiled", NUMBA_CACHE_DIR=str(cache))
+        assert run.stdout.startswith("1.5"), run.stderr
+        return run.stdout.split()[1] == "True"
+
+    assert not hit()
+    (file,) = cache.rglob(files)
+    whole = file.read_bytes()
+    middle = len(whole) // 2
+    flipped = whole[:middle] + bytes([whole[middle] ^ 4]) + whole[middle + 1 :]
+    for damaged in (b"", whole[:middle], bytes(len(whole)), flipped):
+        file.write_bytes(damaged)
+        assert not hit()
+        assert hit()
+
+
 ROWS = """
 import numpy as np
 from maci2.compile import kernel

@@ -158,6 +158,13 @@ def test_timestamps_are_read_from_the_names_of_images(tmp_path, name, factor):
     assert images.names[int(stamps_ns[3])] == names[3]
 
 
+def test_headings_of_more_columns_than_there_are_is_an_error(tmp_path):
+    rows = "\n".join(f"{0.005 * k},0,0,0,0,0,9.8" for k in range(20))
+    (tmp_path / "imu.csv").write_text("t[s],temperature,gx,gy,gz,ax,ay,az\n" + rows)
+    with pytest.raises(DatasetError, match="headings name 8 columns, its first row has 7"):
+        read_imu_text(tmp_path / "imu.csv")
+
+
 def test_numbered_images_have_no_timestamps(tmp_path):
     write_images(tmp_path / "left", [f"{k:06d}.png" for k in range(8)])
     with pytest.raises(DatasetError, match=r"images are numbered .*data\.csv"):

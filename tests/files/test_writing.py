@@ -122,6 +122,21 @@ def test_a_rename_that_fails_puts_back_what_was_there(tmp_path, monkeypatch):
     assert (tmp_path / "a").read_text() == "old"
 
 
+def test_an_interrupt_right_after_a_rename_takes_it_back(tmp_path, monkeypatch):
+    (tmp_path / "b").write_text("old")
+    real = os.replace
+
+    def interrupted(source, target):
+        real(source, target)
+        if Path(target).name == "b" and Path(target).read_text() == "new":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_together({tmp_path / "a": "new", tmp_path / "b": "new", tmp_path / "c": "new"})
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("b", "old")]
+
+
 def test_a_folder_appears_when_all_of_it_is_written(tmp_path):
     folder = tmp_path / "a" / "result"
     with whole_folder(folder) as unfinished:

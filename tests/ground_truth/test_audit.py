@@ -216,6 +216,29 @@ def test_covariances_of_single_rows_alone_are_not_used_and_said(plain, tmp_path,
     assert "run `maci2 truth` again" in caplog.text
 
 
+def test_a_covariance_that_is_none_or_of_another_truth_is_refused(plain, tmp_path):
+    folder = tmp_path / "written"
+    write_audit(audit_ground_truth(plain), folder)
+    with np.load(folder / "covariance.npz") as stored:
+        whole = dict(stored)
+
+    def refusal(**changes):
+        np.savez(folder / "covariance.npz", **(whole | changes))
+        with pytest.raises(DatasetError) as refused:
+            read_truth_folder(folder)
+        return str(refused.value)
+
+    stamps_ns, states = whole["cov_stamps_ns"], whole["cov_states"]
+    assert "timestamps do not rise" in refusal(cov_stamps_ns=stamps_ns[::-1])
+    assert "NaN" in refusal(cov_states=np.where(states == states.max(), np.nan, states))
+    assert "not positive" in refusal(cov_states=-states)
+    assert "singular" in refusal(cov_constants=np.ones_like(whole["cov_constants"]))
+    assert "pairs of neighbours" in refusal(
+        cov_neighbours=whole["cov_neighbours"][1:], cov_imu_noise=whole["cov_imu_noise"][1:]
+    )
+    assert "belongs to another ground truth" in refusal(cov_stamps_ns=stamps_ns + 10**12)
+
+
 def test_a_folder_inside_the_recording_is_refused_unless_asked_for(tmp_path):
     with pytest.raises(OptionError, match="inside the recording"):
         require_outside(tmp_path / "rec" / "mav0" / "x", tmp_path / "rec", inside=False)

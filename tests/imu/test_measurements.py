@@ -15,6 +15,7 @@ from helpers import (
 )
 from maci2.errors import DatasetError, MeasurementError
 from maci2.imu import BiasPrior, preintegrate
+from maci2.imu.measurements import rounding_variance
 from maci2.lie import se3_inv
 
 
@@ -83,3 +84,28 @@ def test_the_gyroscope_turns_with_the_camera():
 def test_a_bias_prior_without_spread_is_refused_by_name(name):
     with pytest.raises(MeasurementError, match=rf"BiasPrior\.{name} is .* needed above 0"):
         BiasPrior(**{name: np.array([0.1, 0.0, 0.1])})
+
+
+@pytest.mark.parametrize(
+    ("slope", "shaken", "least"),
+    [(0.0, 0.0, 0.8), (0.02, 0.0, 0.8), (0.0, 2.0, 0.8), (1.0, 0.0, 0)],
+)
+def test_rounding_is_as_large_as_it_is_in_sampled_signals(slope, shaken, least):
+    """The mean of a signal that stays, creeps or moves, rounded to steps of 0.5. What passes evenly
+    through whole steps is better than stated: its errors within a run cancel."""
+    rng = np.random.default_rng(3)
+    n, step, ratios = 200, 0.5, []
+    for _ in range(400):
+        exact = rng.uniform(-5.0, 5.0, 3) + slope * np.linspace(0.0, 1.0, n)[:, None]
+        exact = exact + shaken * rng.normal(size=(n, 3))
+        exact = np.vstack([exact, exact[-1] + [[step], [-step]] * np.ones(3)])
+        rounded = step * np.round(exact / step)
+        predicted = rounding_variance(rounded)[:n].sum(axis=0)
+        ratios.append((rounded - exact)[:n].sum(axis=0) ** 2 / predicted)
+    assert least < np.mean(ratios) < 1.3
+
+
+def test_readings_that_never_repeat_show_no_rounding():
+    rng = np.random.default_rng(4)
+    assert (rounding_variance(rng.normal(size=(50, 3))) == 0.0).all()
+    assert (rounding_variance(np.zeros((50, 3))) == 0.0).all()

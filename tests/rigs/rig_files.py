@@ -60,6 +60,58 @@ projection_parameters:
    v0: 240
 """
 
+LENS = """
+  camera_model: pinhole
+  distortion_coeffs: [0.1, 0.01, 0.001, 0.002]
+  distortion_model: radtan
+  intrinsics: [400, 410, 320, 240]
+  resolution: [640, 480]
+"""
+MSCKF = f"""
+cam0:
+  T_cam_imu:
+    [0, 1, 0, -0.25, -1, 0, 0, 0.5, 0, 0, 1, -1.0, 0, 0, 0, 1]{LENS}T_imu_body:
+  [1, 0, 0, 9, 0, 1, 0, 9, 0, 0, 1, 9, 0, 0, 0, 1]
+"""
+CAM1_CAM0 = "T_cam1_cam0: [1, 0, 0, -0.3, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]\n"
+FOUR_SEASONS = f"cam0:{LENS}cam1:{LENS}{CAM1_CAM0}"
+CAMERA_INFO = """image_width: 640
+image_height: 480
+camera_name: left
+camera_matrix:
+  rows: 3
+  cols: 3
+  data: [400, 0, 320, 0, 410, 240, 0, 0, 1]
+distortion_model: plumb_bob
+distortion_coefficients:
+  rows: 1
+  cols: 5
+  data: [0.1, 0.01, 0.001, 0.002, 0]
+"""
+RECTIFIED = (
+    CAMERA.replace("Camera.f", "Camera1.f")
+    .replace("Camera.c", "Camera1.c")
+    .replace("Camera1.fps", "Camera.fps")
+    + "Stereo.b: 0.05\nCamera.type: Rectified\n"
+    + TBC.replace("Tbc", "IMU.T_b_c1")
+    + IMU
+)
+IMU_ERRORS = """
+imu0:
+  accelerometer_noise_density: 0.002
+  accelerometer_random_walk: 0.003
+  gyroscope_noise_density: 0.00016968
+  gyroscope_random_walk: 1.9393e-05
+  update_rate: 200.0
+  model: scale-misalignment
+  accelerometers:
+    M: [[1.01, 0, 0], [0.002, 0.99, 0], [0.001, 0.003, 1.0]]
+  gyroscopes:
+    M: [[1.01, 0, 0], [0.002, 0.99, 0], [0.001, 0.003, 1.0]]
+    C_gyro_i: [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    A: [[0, 0, 0.001], [0, 0, 0], [0, 0, 0]]
+"""
+
 
 BASALT = {
     "value0": {

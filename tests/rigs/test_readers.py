@@ -5,7 +5,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rig_files import BASALT, CAMERA, IMU, MEI, PINHOLE, T_B_C, TBC, VINS_LENS, ZED, oak
+from rig_files import (
+    BASALT,
+    CAM1_CAM0,
+    CAMERA,
+    CAMERA_INFO,
+    IMU,
+    LENS,
+    MEI,
+    MSCKF,
+    PINHOLE,
+    RECTIFIED,
+    T_B_C,
+    TBC,
+    VINS_LENS,
+    ZED,
+    oak,
+)  # fmt: skip
 
 from maci2.errors import CalibrationError
 from maci2.rigs import Given, read_any_rig, require_noise
@@ -73,9 +89,7 @@ def test_orb_slam3_without_a_rate_asks_for_it(write):
 
 
 def test_orb_slam3_rectified_builds_the_right_camera_from_its_baseline(write):
-    text = CAMERA.replace("Camera.f", "Camera1.f").replace("Camera.c", "Camera1.c")
-    text = text.replace("Camera1.fps", "Camera.fps") + "Stereo.b: 0.05\nCamera.type: Rectified\n"
-    path = write(text + TBC.replace("Tbc", "IMU.T_b_c1") + IMU)
+    path = write(RECTIFIED)
     left, right = read_any_rig(path).cameras
     assert kind_of(path).name == "ORB-SLAM3 Rectified settings"
     assert left.distortion_model == "none"
@@ -144,19 +158,7 @@ def test_a_vins_fusion_file_names_the_camera_file_that_is_absent(write):
 
 
 def test_msckf_vio_has_flat_matrices_and_a_body_of_its_own(write):
-    text = """
-cam0:
-  T_cam_imu:
-    [0, 1, 0, -0.25, -1, 0, 0, 0.5, 0, 0, 1, -1.0, 0, 0, 0, 1]
-  camera_model: pinhole
-  distortion_coeffs: [0.1, 0.01, 0.001, 0.002]
-  distortion_model: radtan
-  intrinsics: [400, 410, 320, 240]
-  resolution: [640, 480]
-T_imu_body:
-  [1, 0, 0, 9, 0, 1, 0, 9, 0, 0, 1, 9, 0, 0, 0, 1]
-"""
-    path = write(text, header="")
+    path = write(MSCKF, header="")
     assert kind_of(path).name == "MSCKF-VIO camera chain"
     rig = read_any_rig(path)
     has_the_camera(rig.cameras[0])
@@ -165,15 +167,7 @@ T_imu_body:
 
 @pytest.mark.parametrize("at_the_top", [True, False])
 def test_4seasons_places_the_second_camera_by_t_cam1_cam0(write, at_the_top):
-    camera = """
-  camera_model: pinhole
-  distortion_coeffs: [0.1, 0.01, 0.001, 0.002]
-  distortion_model: radtan
-  intrinsics: [400, 410, 320, 240]
-  resolution: [640, 480]
-"""
-    beside = "T_cam1_cam0: [1, 0, 0, -0.3, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]\n"
-    text = "cam0:" + camera + "cam1:" + camera + (beside if at_the_top else "  " + beside)
+    text = f"cam0:{LENS}cam1:{LENS}{CAM1_CAM0 if at_the_top else '  ' + CAM1_CAM0}"
     path = write(text, header="")
     assert kind_of(path).name == "4Seasons camera chain"
     rig = read_any_rig(path)
@@ -253,10 +247,7 @@ def test_a_wide_zed_has_a_fisheye(write):
 @pytest.mark.parametrize(
     "text",
     [
-        "image_width: 640\nimage_height: 480\ncamera_name: left\n"
-        "camera_matrix:\n  rows: 3\n  cols: 3\n  data: [400, 0, 320, 0, 410, 240, 0, 0, 1]\n"
-        "distortion_model: plumb_bob\n"
-        "distortion_coefficients:\n  rows: 1\n  cols: 5\n  data: [0.1, 0.01, 0.001, 0.002, 0]\n",
+        CAMERA_INFO,
         "height: 480\nwidth: 640\ndistortion_model: plumb_bob\nD: [0.1, 0.01, 0.001, 0.002, 0.0]\n"
         "K: [400.0, 0.0, 320.0, 0.0, 410.0, 240.0, 0.0, 0.0, 1.0]\n",
         "height: 480\nwidth: 640\ndistortion_model: plumb_bob\nd: [0.1, 0.01, 0.001, 0.002, 0.0]\n"

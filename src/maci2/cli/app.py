@@ -68,6 +68,10 @@ for command in (
     app.command()(spread(checked if command is live else json_on_stdout(checked)))
 
 
+INTERRUPTED = 130
+"""Exit code of a command that was ended by Ctrl-C, as shells have it."""
+
+
 def main() -> None:
     """Run a command; an error that the user can fix is printed, with exit code 2."""
     try:
@@ -77,5 +81,14 @@ def main() -> None:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)
     except KeyboardInterrupt:
-        typer.echo("interrupted", err=True)
-        sys.exit(130)
+        _say_interrupted()
+        sys.exit(INTERRUPTED)
+    except SystemExit as ended:
+        # Typer turns an interrupt of a command into this code, and says nothing.
+        if ended.code == INTERRUPTED:
+            _say_interrupted()
+        raise
+
+
+def _say_interrupted() -> None:
+    typer.echo("interrupted", err=True)

@@ -6,13 +6,21 @@ The folder's name already stands for the code (`cache.py`), so neither is asked 
 """
 
 import hashlib
+import pickle
 from pathlib import Path
 from typing import Any
 
-from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+from numba.core.caching import (
+    CompileResultCacheImpl,
+    FunctionCache,
+    IndexDataCacheFile,
+    _CacheLocator,
+)
 from numba.core.runtime import rtsys
 
 from maci2.compile.cache import cache_folder, cache_folders
+
+DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 def is_stored(function: Any) -> bool:
@@ -54,10 +62,53 @@ class KernelStore(CompileResultCacheImpl):
     _locator_classes: Any = (KernelLocator,)
 
 
+class KernelFiles(IndexDataCacheFile):
+    """Index and machine code of one function, each behind its SHA-256.
+
+    A machine that loses its power leaves files of the right name and half their content, and
+    machine code with one wrong bit kills the interpreter. Files that do not fit their checksum are
+    as good as missing: the kernel is compiled again, and its files replaced.
+    """
+
+    def _load_index(self) -> dict[Any, str]:
+        try:
+            version, stamp, overloads = _read(self._index_path)
+        except OSError:
+            return {}
+        return overloads if (version, stamp) == (self._version, self._source_stamp) else {}
+
+    def _save_index(self, overloads: dict[Any, str]) -> None:
+        self._write(self._index_path, (self._version, self._source_stamp, overloads))
+
+    def _load_data(self, name: str) -> Any:
+        return _read(self._data_path(name))
+
+    def _save_data(self, name: str, data: Any) -> None:
+        self._write(self._data_path(name), data)
+
+    def _write(self, path: str, record: Any) -> None:
+        content = self._dump(record)
+        with self._open_for_write(path) as file:
+            file.write(hashlib.sha256(content).digest() + content)
+
+
+def _read(path: str) -> Any:
+    """The record that `KernelFiles` wrote; OSError where the file is missing or damaged."""
+    content = Path(path).read_bytes()
+    if hashlib.sha256(content[DIGEST_BYTES:]).digest() != content[:DIGEST_BYTES]:
+        raise OSError(f"{path}: is damaged")
+    return pickle.loads(content[DIGEST_BYTES:])
+
+
 class KernelCache(FunctionCache):
     """Numba's cache of a function; raises RuntimeError where there is no folder for it."""
 
     _impl_class = KernelStore
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)
+        source_stamp = self._impl.locator.get_source_stamp()
+        self._cache_file = KernelFiles(self._cache_path, self._impl.filename_base, source_stamp)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Read a kernel, or None.

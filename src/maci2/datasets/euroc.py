@@ -249,7 +249,8 @@ def _read_truths(mav0: Path) -> dict[str, GroundTruth]:
 
 def read_truth_folder(folder: Path) -> GroundTruth:
     """data.csv, with the covariance of `maci2 truth` where that is beside it."""
-    return replace(read_truth_csv(folder / "data.csv"), covariance=read_covariance(folder))
+    truth = read_truth_csv(folder / "data.csv")
+    return replace(truth, covariance=read_covariance(folder, truth.stamps_ns))
 
 
 def _require_in_body_frame(sensor: _Sensor, path: Path) -> None:

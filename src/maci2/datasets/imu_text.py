@@ -48,8 +48,12 @@ def is_imu_text(path: Path) -> bool:
     """Whether a file is named as a table and begins with rows of enough numbers."""
     if not path.is_file() or path.suffix.lower() not in SUFFIXES:
         return False
-    with path.open("rb") as file:
-        rows = file.read(LOOKED_AT_BYTES).decode("utf-8", errors="replace").splitlines()
+    try:
+        with path.open("rb") as file:
+            rows = file.read(LOOKED_AT_BYTES).decode("utf-8", errors="replace").splitlines()
+    except OSError:
+        # Whoever reads it says why it cannot be read.
+        return True
     split = _splitter(rows)
     return any(_is_numbers(split(row)) for row in rows)
 
@@ -78,11 +82,11 @@ def read_imu_text(path: Path, columns: str = "") -> ImuSamples:
     values = np.array(
         [[_number(fields[found[role].index]) for role in ROLES[1:]] for fields in texts]
     )
-    require_finite(values, list(ROLES[1:]), str(path), numbers)
-    scale = [_scale(role, found[role], path) for role in ROLES[1:]]
+    with np.errstate(over="ignore"):
+        samples: Array = values * [_scale(role, found[role], path) for role in ROLES[1:]]
+    require_finite(samples, list(ROLES[1:]), str(path), numbers)
     require_increasing(stamps_ns, str(path), numbers)
     require_short_enough(stamps_ns, str(path))
-    samples: Array = values * scale
     return ImuSamples(stamps_ns, samples[:, :3].copy(), samples[:, 3:].copy(), str(path))
 
 
@@ -131,6 +135,12 @@ def _by_heading(header: list[str], width: int, path: Path) -> dict[str, Column]:
             f"{path}: headings do not tell {', '.join(missing)}; found {shown}. State them, one "
             "word for each column: --columns t[ns],gx[rad/s],gy,gz,ax[m/s^2],ay,az, - for a column "
             "that is not needed."
+        )
+    last = max(found.values(), key=lambda column: column.index)
+    if last.index >= width:
+        raise DatasetError(
+            f"{path}: the headings name {len(header)} columns, its first row has {width}. Give "
+            "every row a field for each heading."
         )
     return found
 

@@ -6,9 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from maci2.errors import DatasetError
 from maci2.files import NpzField, read_npz
 from maci2.sensors.truth_covariance import TruthCovariance
+from maci2.types import Array, Stamps
 
 _LOG = logging.getLogger(__name__)
 
@@ -30,15 +33,38 @@ def covariance_arrays(covariance: TruthCovariance) -> dict[str, Any]:
     return {name: getattr(covariance, name.removeprefix("cov_")) for name in COVARIANCE_FIELDS}
 
 
-def covariance_of(arrays: Mapping[str, Any]) -> TruthCovariance:
-    """The covariance that arrays of a file hold."""
+def covariance_of(arrays: Mapping[str, Any], source: str) -> TruthCovariance:
+    """The covariance that arrays of a file hold; `source` names the file in an error."""
     parts = {name.removeprefix("cov_"): arrays[name] for name in COVARIANCE_FIELDS}
+    problem = _problem(**parts)
+    if problem:
+        raise DatasetError(
+            f"{source}: {problem}; needed covariances of rising timestamps, finite and positive. "
+            "Write it again with `maci2 truth`."
+        )
     return TruthCovariance(**parts)
 
 
-def read_covariance(folder: Path) -> TruthCovariance | None:
-    """The covariance that `maci2 truth` wrote beside a ground truth's rows; None where it is not
-    there, or where a version before 0.7 wrote it, which kept that of single rows only."""
+def _problem(stamps_ns: Stamps, constants: Array, **others: Array) -> str:
+    """What makes these parts no covariance; empty where nothing does."""
+    if len(stamps_ns) < 2 or len(others["neighbours"]) != len(stamps_ns) - 1:
+        return f"holds {len(stamps_ns)} states and {len(others['neighbours'])} pairs of neighbours"
+    if (np.diff(stamps_ns) <= 0).any():
+        return "timestamps do not rise"
+    if not all(np.isfinite(part).all() for part in (constants, *others.values())):
+        return "holds NaN or infinity"
+    diagonals = [np.einsum("kii->ki", others[name]) for name in ("states", "imu_noise")]
+    if not all((diagonal > 0.0).all() for diagonal in (*diagonals, np.diag(constants))):
+        return "holds variances that are not positive"
+    if len(constants) and np.linalg.matrix_rank(constants, hermitian=True) < len(constants):
+        return "the covariance of the constants is singular"
+    return ""
+
+
+def read_covariance(folder: Path, truth_ns: Stamps) -> TruthCovariance | None:
+    """The covariance that `maci2 truth` wrote beside a ground truth's rows at `truth_ns`; None
+    where it is not there, or where a version before 0.7 wrote it, which kept that of single rows
+    only."""
     path = folder / COVARIANCE_FILE
     if not path.is_file():
         return None
@@ -50,4 +76,12 @@ def read_covariance(folder: Path) -> TruthCovariance | None:
             path,
         )
         return None
-    return covariance_of(arrays)
+    covariance = covariance_of(arrays, str(path))
+    since_ns, until_ns = int(covariance.stamps_ns[0]), int(covariance.stamps_ns[-1])
+    if int(truth_ns[0]) > until_ns or int(truth_ns[-1]) < since_ns:
+        raise DatasetError(
+            f"{path}: is of {since_ns}..{until_ns} ns, and data.csv beside it of "
+            f"{truth_ns[0]}..{truth_ns[-1]} ns: it belongs to another ground truth. Remove it, or "
+            "write both again with `maci2 truth`."
+        )
+    return covariance

@@ -140,12 +140,8 @@ def axes_taken_as(gyro: Array, acc: Array) -> Callable[[ImuSamples], ImuSamples]
 
 def every_second(samples: ImuSamples) -> ImuSamples:
     """Half of the samples lost on the way."""
-    return replace(
-        samples,
-        stamps_ns=samples.stamps_ns[::2].copy(),
-        gyro=samples.gyro[::2].copy(),
-        acc=samples.acc[::2].copy(),
-    )
+    kept = {name: getattr(samples, name)[::2].copy() for name in ("stamps_ns", "gyro", "acc")}
+    return replace(samples, **kept)
 
 
 def held(samples: ImuSamples) -> ImuSamples:
@@ -166,6 +162,11 @@ def saturated(field: str, limit: float) -> Callable[[ImuSamples], ImuSamples]:
 def acc_y_biased(samples: ImuSamples) -> ImuSamples:
     """A bias of 30 mg on one axis, three times what the raw model expects."""
     return replace(samples, acc=samples.acc + np.array([0.0, 0.3, 0.0]))
+
+
+def acc_in_steps(samples: ImuSamples) -> ImuSamples:
+    """A resolution of 2 m/s^2, beyond which everything is rounded."""
+    return replace(samples, acc=2.0 * np.round(samples.acc / 2.0))
 
 
 def low_passed(cutoff_hz: float, *names: str) -> Callable[[ImuSamples], ImuSamples]:
@@ -254,6 +255,7 @@ INIT_FAULTS = (
     InputFault("accelerometer low-passed at 5 Hz", samples=low_passed(5.0, "acc")),
     InputFault("accelerometer y stuck", samples=stuck_acc_y),
     InputFault("accelerometer y biased by 0.3 m/s^2", samples=acc_y_biased),
+    InputFault("accelerometer in steps of 2 m/s^2", samples=acc_in_steps),
     InputFault("accelerometer saturated at 11 m/s^2", samples=saturated("acc", 11.0)),
     InputFault("gyroscope x, y, z taken for y, z, x", samples=axes_taken_as(_CYCLIC, _I)),
     InputFault("gyroscope z mirrored", samples=axes_taken_as(_MIRRORED_Z, _I)),

@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from maci2 import __version__
 from maci2.errors import Maci2Error
 from maci2.evaluation.parallel import Pool, WorkerDied, run_all
 from maci2.experiments.calibration_task import CalibrationTask, run_calibration
@@ -28,13 +27,12 @@ from maci2.experiments.init_task import (
 from maci2.experiments.recordings import Recordings
 from maci2.experiments.renderings import with_renderings
 from maci2.experiments.robustness_task import RobustnessTask, run_robustness
-from maci2.experiments.store import FORMAT, Store, to_text
+from maci2.experiments.store import Store, write_result
 from maci2.experiments.table import Findings
 from maci2.experiments.time_table import time_table
 from maci2.experiments.track_task import TrackTask, run_track
 from maci2.experiments.truth_task import TruthTask, run_truth
 from maci2.experiments.visual_task import VisualTask, run_visual
-from maci2.files import write_atomically
 
 RENDERINGS = "renderings"
 """Folder for rendered recordings, next to the results."""
@@ -242,8 +240,6 @@ def _write_experiment(
             name = f"{task['recording']}, every {task['stride_s']:g} s, {keyframes} keyframes"
             segments[name] = [row["start_ns"] for row in record["rows"]]
     record = {
-        "format": FORMAT,
-        "version": __version__,
         "name": experiment.name,
         "title": experiment.title,
         "settings": asdict(settings),
@@ -253,4 +249,4 @@ def _write_experiment(
         "tables": [table.as_dict() for table in findings.tables] if findings else [],
         "claims": [asdict(claim) for claim in findings.claims] if findings else [],
     }
-    write_atomically(folder / "experiment.json", to_text(record))
+    write_result(folder / "experiment.json", record)

@@ -1,5 +1,6 @@
 """Results on disk: one file per task, written atomically, so that a run can be resumed."""
 
+import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,12 +9,16 @@ from typing import Any
 from maci2 import __version__
 from maci2.baselines.stages import StageTime
 from maci2.errors import DatasetError
-from maci2.files import write_atomically
+from maci2.files import read_json, write_atomically
 
-FORMAT = 1
+FORMAT = 2
 """Number of the format of result files; files of another number cannot be read."""
 
 RESULTS, TIMES = "results", "times"
+
+CHECKSUM = "sha256"
+"""Key under which a record holds the digest of all the rest: a number that a disk or a hand has
+changed is not shown as a result."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +48,10 @@ class Store:
         path = self.folder / RESULTS / f"{key}.json"
         if not path.is_file():
             return None
-        try:
-            record = read_result(path)
-        except DatasetError:
-            if _is_whole(path):
-                raise
+        record = _read_whole(path)
+        if record is None:
             return None
+        _require_format(record, path)
         if record["version"] != __version__ or record["task"] != task:
             what = (
                 f"version {record['version']}, this is {__version__}"
@@ -62,8 +65,7 @@ class Store:
 
     def save(self, key: str, task: dict[str, Any], body: dict[str, Any]) -> None:
         """Write the result of a task, whole or not at all."""
-        record = {"format": FORMAT, "version": __version__, "task": task, **body}
-        write_atomically(self.folder / RESULTS / f"{key}.json", to_text(record))
+        write_result(self.folder / RESULTS / f"{key}.json", {"task": task, **body})
 
     def save_times(self, key: str, times: WindowTimes) -> None:
         """Write wall times to files of their own, since they differ from run to run."""
@@ -74,46 +76,59 @@ class Store:
                 for name, values in times.stages_ms.items()
             },
         }
-        write_atomically(self.folder / TIMES / f"{key}.json", to_text(record))
+        write_result(self.folder / TIMES / f"{key}.json", record)
 
     def load_times(self, key: str) -> WindowTimes:
         """The stored wall times of a task; none where they are missing or broken."""
-        try:
-            record = json.loads((self.folder / TIMES / f"{key}.json").read_text())
-            return WindowTimes(list(record["times_ms"]), dict(record.get("stages_ms", {})))
-        except (OSError, ValueError, KeyError, TypeError):
+        record = _read_whole(self.folder / TIMES / f"{key}.json")
+        if record is None or record["format"] != FORMAT:
             return WindowTimes()
+        return WindowTimes(record["times_ms"], record["stages_ms"])
 
 
-def to_text(record: dict[str, Any]) -> str:
-    """A record as JSON, in which NaN has no place."""
-    return json.dumps(record, indent=1, allow_nan=False) + "\n"
+def write_result(path: Path, body: dict[str, Any]) -> None:
+    """Write a record with format, version and checksum, whole or not at all."""
+    record = {"format": FORMAT, "version": __version__, **body}
+    text = json.dumps({**record, CHECKSUM: _checksum(record)}, indent=1, allow_nan=False)
+    write_atomically(path, text + "\n")
 
 
 def read_result(path: Path) -> dict[str, Any]:
     """A result or experiment file; an error says what is wrong with it."""
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    record = _read_whole(path)
+    if record is None:
         raise DatasetError(
-            f"{path}: not a whole result file ({error}); run `maci2 reproduce` with the same -o "
+            f"{path}: is missing, damaged or was changed; run `maci2 reproduce` with the same -o "
             "again: it redoes what is broken."
-        ) from error
-    if not isinstance(record, dict) or record.get("format") != FORMAT:
-        number = record.get("format") if isinstance(record, dict) else None
-        raise DatasetError(
-            f"{path}: result format {number}, needed {FORMAT}; it was written by another version "
-            "of maci2: run `maci2 reproduce --fresh` with this one."
         )
+    _require_format(record, path)
     return record
 
 
-def _is_whole(path: Path) -> bool:
+def _read_whole(path: Path) -> dict[str, Any] | None:
+    """The record as it was written; None where it is missing, damaged or changed. One of another
+    format comes with its number only."""
     try:
-        json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError):
-        return False
-    return True
+        record = read_json(path, "a result of `maci2 reproduce`")
+    except DatasetError:
+        return None
+    number = record.get("format")
+    if isinstance(number, int) and number != FORMAT:
+        return {"format": number}
+    stated = record.pop(CHECKSUM, None)
+    return record if stated == _checksum(record) else None
+
+
+def _require_format(record: dict[str, Any], path: Path) -> None:
+    if record["format"] != FORMAT:
+        raise DatasetError(
+            f"{path}: result format {record['format']}, needed {FORMAT}; it was written by another "
+            "version of maci2: run `maci2 reproduce --fresh` with this one."
+        )
+
+
+def _checksum(record: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(record).encode()).hexdigest()
 
 
 def _difference(stored: dict[str, Any], wanted: dict[str, Any]) -> str:

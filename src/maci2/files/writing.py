@@ -199,21 +199,24 @@ def _umask() -> int:
 
 def _rename(staged: list[tuple[Path, Path]]) -> None:
     """Rename all; where one cannot be renamed, those before it are put back."""
-    undo: list[tuple[Path, Path | None]] = []
+    undo: list[tuple[Path, Path, Path | None]] = []
     try:
         for temporary, target in staged:
             with _failing_as_output_error(target):
-                undo.append((target, _kept(target) if len(staged) > 1 else None))
+                undo.append((temporary, target, _kept(target) if len(staged) > 1 else None))
                 os.replace(temporary, target)
     except BaseException:
-        for target, kept in reversed(undo[:-1]):
+        for temporary, target, kept in reversed(undo):
+            # An interrupt can come after a file was renamed and before the next one is.
+            if len(staged) == 1 or temporary.exists():
+                continue
             if kept is None:
                 target.unlink(missing_ok=True)
             else:
                 os.replace(kept, target)
         raise
     finally:
-        for _, kept in undo:
+        for *_, kept in undo:
             if kept is not None:
                 kept.unlink(missing_ok=True)
 

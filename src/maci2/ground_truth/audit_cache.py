@@ -17,7 +17,7 @@ from maci2.datasets.truth_covariance_file import (
     covariance_of,
 )
 from maci2.errors import DatasetError, OutputError
-from maci2.files import NpzField, read_npz, user_cache, write_npz
+from maci2.files import NpzField, parse_json, read_npz, user_cache, write_npz
 from maci2.findings import Finding
 from maci2.ground_truth.audit import audit_capture
 from maci2.ground_truth.audit_fit import ImuFactors, NoiseLevel
@@ -52,13 +52,13 @@ def cached_audit(recording: Recording, source_name: str = "") -> AuditedTruth:
     path = None if folder is None else folder / f"{_digest(recording, capture)}.npz"
     if path is not None and path.is_file():
         try:
-            return _read(path, f"audited {capture.source}")
-        except (DatasetError, KeyError, TypeError, ValueError):
+            return read_kept(path, f"audited {capture.source}")
+        except DatasetError:
             _LOG.warning("%s: is damaged and made anew.", path)
     _LOG.info("auditing %s of %s", capture.name, recording.name)
     audit = audit_capture(recording, capture)
     if path is not None:
-        _keep(path, audit)
+        keep(path, audit)
     return audit
 
 
@@ -88,8 +88,8 @@ def _code_digest() -> bytes:
     return digest.digest()
 
 
-def _keep(path: Path, audit: AuditedTruth) -> None:
-    """Write the audit; a cache that cannot be written costs time and nothing else."""
+def keep(path: Path, audit: AuditedTruth) -> None:
+    """Write an audit to be read back; a cache that cannot be written costs nothing but time."""
     truth, cov = audit.truth, audit.truth.covariance
     assert cov is not None
     arrays = {
@@ -124,21 +124,26 @@ def _about(audit: AuditedTruth) -> dict[str, object]:
     }
 
 
-def _read(path: Path, source: str) -> AuditedTruth:
+def read_kept(path: Path, source: str) -> AuditedTruth:
+    """An audit that was kept in a file; `source` names its ground truth in messages."""
     arrays = read_npz(path, FIELDS, "a kept audit", DatasetError)
-    about = json.loads(str(arrays["about"]))
-    orientation = about["orientation_noise"]
     columns = ("stamps_ns", "Ts_w_b", "v_w", "bias_gyro", "bias_acc")
     states: dict[str, Any] = {name: arrays[name] for name in columns}
-    return AuditedTruth(
-        name=about["name"],
-        truth=GroundTruth(**states, source=source, covariance=covariance_of(arrays)),
-        constants={name: Constant(**one) for name, one in about["constants"].items()},
-        findings=tuple(Finding(**one) for one in about["findings"]),
-        position_noise=NoiseLevel(**about["position_noise"]),
-        orientation_noise=None if orientation is None else NoiseLevel(**orientation),
-        imu_factors=ImuFactors(**about["imu_factors"]),
-        chi_square=about["chi_square"],
-        dof=about["dof"],
-        jumps_ns=arrays["jumps_ns"],
-    )
+    covariance = covariance_of(arrays, str(path))
+    about = parse_json(str(arrays["about"]), str(path), "findings and constants of an audit")
+    try:
+        orientation = about["orientation_noise"]
+        return AuditedTruth(
+            name=about["name"],
+            truth=GroundTruth(**states, source=source, covariance=covariance),
+            constants={name: Constant(**one) for name, one in about["constants"].items()},
+            findings=tuple(Finding(**one) for one in about["findings"]),
+            position_noise=NoiseLevel(**about["position_noise"]),
+            orientation_noise=None if orientation is None else NoiseLevel(**orientation),
+            imu_factors=ImuFactors(**about["imu_factors"]),
+            chi_square=about["chi_square"],
+            dof=about["dof"],
+            jumps_ns=arrays["jumps_ns"],
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as problem:
+        raise DatasetError(f"{path}: is no kept audit ({problem}); remove it.") from problem

@@ -9,7 +9,7 @@ from maci2.datasets.csv_tables import read_table
 from maci2.datasets.euroc import POSE_COLUMNS, mav0_of, read_truth_csv
 from maci2.datasets.tum_trajectory import read_trajectory
 from maci2.errors import DatasetError, OptionError
-from maci2.rigs.yaml_schema import load_yaml, rigid_transform
+from maci2.rigs.yaml_schema import Matrix4, OpenSchema, load_yaml, rigid_transform, validate
 from maci2.sensors import GroundTruth, Recording
 from maci2.types import Array, Stamps
 
@@ -19,6 +19,10 @@ MOCAP = "mocap0"
 TRAJECTORY = "trajectory:"
 
 _POSITIONS = {name: POSE_COLUMNS[name] for name in ("px", "py", "pz")}
+
+
+class _Marker(OpenSchema):
+    T_BS: Matrix4
 
 
 @dataclass(frozen=True)
@@ -149,8 +153,5 @@ def _marker_pose(folder: Path) -> Array:
     path = folder / "sensor.yaml"
     if not path.is_file():
         return np.eye(4)
-    T_BS = load_yaml(path, "the pose of the marker").get("T_BS", {})
-    data = T_BS.get("data", []) if isinstance(T_BS, dict) else []
-    if len(data) != 16:
-        raise DatasetError(f"{path}: T_BS.data has {len(data)} numbers, needed 16.")
-    return rigid_transform([data[4 * i : 4 * i + 4] for i in range(4)], path, "T_BS")
+    marker = validate(_Marker, load_yaml(path, "the pose of the marker"), path)
+    return rigid_transform(marker.T_BS, path, "T_BS")

@@ -9,6 +9,7 @@ import numpy as np
 from maci2 import boundary
 from maci2.errors import DatasetError, MeasurementError
 from maci2.field_docs import document_fields
+from maci2.imu.repeated_values import RESOLUTION, changed, runs_of_equal
 from maci2.sensors import ImuNoise, ImuSamples
 from maci2.types import Array, Stamps
 
@@ -215,10 +216,11 @@ def datasheet_model(
 def raw_model(
     samples: ImuSamples, noise: ImuNoise, bias_prior: BiasPrior | None = None
 ) -> ImuMeasurements:
-    """Raw samples with data-sheet noise and vibration noise, estimated from the samples.
+    """Raw samples with data-sheet noise and the vibration and rounding noise that they show.
 
     A data sheet describes an IMU on a bench. Rotors and footsteps alias into the samples; second
-    differences show how much, since motion is smooth over two periods.
+    differences show how much, since motion is smooth over two periods. Readings in coarse steps
+    are off by up to half a step for as long as they stay the same.
 
     Args:
         samples: what the IMU reported.
@@ -226,7 +228,7 @@ def raw_model(
         bias_prior: knowledge of its biases, as for `datasheet_model`.
 
     Returns:
-        The samples as they are, each with a variance that grows with vibration.
+        The samples as they are, each with a variance that grows with vibration and rounding.
 
     Raises:
         MeasurementError: an argument is of another type.
@@ -234,9 +236,29 @@ def raw_model(
     sheet = datasheet_model(samples, noise, bias_prior)
     return replace(
         sheet,
-        var_gyro=_with_vibration(samples.gyro, sheet.var_gyro, samples.rate_hz),
-        var_acc=_with_vibration(samples.acc, sheet.var_acc, samples.rate_hz),
+        var_gyro=_with_vibration(samples.gyro, sheet.var_gyro, samples.rate_hz)
+        + rounding_variance(samples.gyro),
+        var_acc=_with_vibration(samples.acc, sheet.var_acc, samples.rate_hz)
+        + rounding_variance(samples.acc),
     )
+
+
+def rounding_variance(values: Array) -> Array:
+    """(n, 3) what rounding adds to the variance of each reading.
+
+    A step of q is an error of variance q^2 / 12 that lasts for a run of r equal readings. Its
+    integral over the run is that of white noise of variance r q^2 / 12 a reading. The step is the
+    smallest difference between readings of an axis; where none repeats, none is to be seen.
+    """
+    variance = np.zeros(values.shape)
+    is_new = changed(values)
+    for axis in range(values.shape[1]):
+        steps = np.diff(np.unique(values[:, axis]))
+        steps = steps[steps > RESOLUTION]
+        if 0 < len(steps) < len(values) - 1:
+            lengths = runs_of_equal(is_new[:, axis])[1].astype(np.int64)
+            variance[:, axis] = np.repeat(lengths, lengths) * steps.min() ** 2 / 12.0
+    return variance
 
 
 def _with_vibration(values: Array, variance: Array, rate_hz: float) -> Array:

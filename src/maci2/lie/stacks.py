@@ -88,9 +88,14 @@ def nearest_rotation(M: Array) -> Array:
 
 def orthonormality_error(M: Array) -> float:
     """Largest entry of M^T M - I; 2 for a reflection, which is no rotation at all."""
-    if np.linalg.det(M) <= 0.0:
+    if determinant(M) <= 0.0:
         return 2.0
     return float(np.abs(M.T @ M - np.eye(3)).max())
+
+
+def determinant(M: Array) -> float:
+    """Of a 3x3 matrix, as a product: numpy's warns of those that are singular but for rounding."""
+    return float(M[0] @ np.cross(M[1], M[2]))
 
 
 def rotation_angle_deg(R: Array, R_other: Array) -> float:

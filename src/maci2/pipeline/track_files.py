@@ -11,7 +11,7 @@ import scipy
 
 from maci2 import __version__
 from maci2.datasets.euroc_writer import truth_csv
-from maci2.files import write_atomically, write_json
+from maci2.files import json_text, write_together
 from maci2.pipeline.results_json import pose_noise_json
 from maci2.pipeline.track_recording import TrackedRecording
 from maci2.sensors import GroundTruth
@@ -37,10 +37,10 @@ def write_track(tracked: TrackedRecording, folder: Path, summary: dict[str, Any]
         dense = replace(tracked, track=replace(tracked.track, states=list(tracked.at_imu_rate)))
         files[DENSE] = tum_text(dense.track.states)
         files[DENSE_ARRAYS] = arrays_bytes(dense)
-    for name, content in files.items():
-        write_atomically(folder / name, content)
-    write_json(folder / SUMMARY, summary)
-    return [folder / name for name in (*files, SUMMARY)]
+    files[SUMMARY] = json_text(summary)
+    paths = {folder / name: content for name, content in files.items()}
+    write_together(paths)
+    return list(paths)
 
 
 def euroc_text(tracked: TrackedRecording) -> str:

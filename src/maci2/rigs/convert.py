@@ -7,14 +7,13 @@ from typing import Literal, get_args
 import numpy as np
 
 from maci2.errors import CalibrationError, OptionError
-from maci2.files import read_json
+from maci2.files import read_json, write_together
 from maci2.rigs import openvins, orbslam3, vins_fusion
 from maci2.rigs.basalt import read_basalt
 from maci2.rigs.camodocal import read_camera_file
-from maci2.rigs.chain import require_four
 from maci2.rigs.device_files import read_camera_info, read_depthai, read_zed
 from maci2.rigs.kalibr import find_camchain, read_kalibr
-from maci2.rigs.kalibr_writer import write_camchain, write_imu_yaml
+from maci2.rigs.kalibr_writer import camchain_text, imu_text
 from maci2.rigs.orbslam import read_orbslam
 from maci2.rigs.parts import (
     NOTHING_GIVEN,
@@ -107,35 +106,42 @@ def write_rig(
     bias_gyro: Array | None = None,
     bias_acc: Array | None = None,
 ) -> list[Path]:
-    """Write the tool's files under their usual names; biases only where the tool takes them. What
-    a tool's files cannot hold is refused before anything is written."""
+    """Write the tool's files under their usual names, all or none; biases only where the tool takes
+    them. What a tool's files cannot hold is refused before anything is written."""
+    files = _files(folder, rig, tool, bias_gyro, bias_acc)
+    write_together(files)
+    return list(files)
+
+
+def _files(
+    folder: Path, rig: Rig, tool: Tool, bias_gyro: Array | None, bias_acc: Array | None
+) -> dict[Path, str]:
+    """Text of each file, the one that names the others first."""
     if not rig.cameras:
         raise CalibrationError(f"{rig.source}: has no camera, so there is nothing to convert.")
     if tool == "kalibr":
-        return _write_kalibr(folder, rig)
+        return _kalibr_files(folder, rig)
     require_extrinsics(rig, f"files of {tool}")
     require_noise(rig, f"files of {tool}")
     if tool == "openvins":
-        return openvins.write_openvins(folder, rig, bias_gyro, bias_acc)
+        return openvins.openvins_files(folder, rig, bias_gyro, bias_acc)
     if rig.imu_intrinsics is not None:
         raise CalibrationError(
             f"{rig.source}: states IMU intrinsics (scale, misalignment), and files of {tool} have "
             "no place for them; write kalibr or openvins, or correct the samples first."
         )
     if tool == "vins-fusion":
-        return vins_fusion.write_vins_fusion(folder, rig)
-    return orbslam3.write_orbslam3(folder, rig)
+        return vins_fusion.vins_fusion_files(folder, rig)
+    return orbslam3.orbslam3_files(folder, rig)
 
 
-def _write_kalibr(folder: Path, rig: Rig) -> list[Path]:
+def _kalibr_files(folder: Path, rig: Rig) -> dict[Path, str]:
     camchain = folder / ("camchain-imucam.yaml" if rig.extrinsics_known else "camchain.yaml")
-    for camera in rig.cameras:
-        require_four(camera, rig.source, "Kalibr")
-    # The IMU's file first: where Kalibr cannot hold the intrinsics, nothing is written.
+    files = {camchain: camchain_text(rig)}
     if rig.noise_known:
-        write_imu_yaml(folder / "imu.yaml", rig.imu, rig.imu_intrinsics)
-    write_camchain(camchain, rig)
-    return [camchain, folder / "imu.yaml"] if rig.noise_known else [camchain]
+        imu = folder / "imu.yaml"
+        files[imu] = imu_text(rig.imu, rig.imu_intrinsics, str(imu))
+    return files
 
 
 def _file_in(folder: Path) -> Path:

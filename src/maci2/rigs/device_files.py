@@ -68,12 +68,18 @@ class _Oak(OpenSchema):
     stereoRectificationData: _Pair = _Pair()
 
 
+class _Coefficients(OpenSchema):
+    data: list[float]
+
+
 class _CameraInfo(OpenSchema):
     image_width: PositiveInt = Field(validation_alias=AliasChoices("image_width", "width"))
     image_height: PositiveInt = Field(validation_alias=AliasChoices("image_height", "height"))
     camera_matrix: Matrix3 = Field(validation_alias=AliasChoices("camera_matrix", "K", "k"))
     distortion_model: str = "plumb_bob"
-    distortion: Any = Field([], validation_alias=AliasChoices("distortion_coefficients", "D", "d"))
+    distortion: list[float] | _Coefficients = Field(
+        [], validation_alias=AliasChoices("distortion_coefficients", "D", "d")
+    )
 
 
 def read_depthai(path: Path) -> RigParts:
@@ -162,13 +168,12 @@ def read_camera_info(path: Path) -> RigParts:
     info = validate(_CameraInfo, load_yaml(path, "a ROS CameraInfo"), path)
     name = info.distortion_model.lower() or "none"
     model = DISTORTION_NAMES.get(name)
-    lens = info.distortion.get("data", []) if isinstance(info.distortion, dict) else info.distortion
-    numbers = isinstance(lens, list) and all(isinstance(n, int | float) for n in lens)
-    if model is None or not numbers:
+    if model is None:
         raise CalibrationError(
             f"{path}: distortion_model is '{name[:40]}', needed one of plumb_bob, "
-            "rational_polynomial, equidistant, with a list of coefficients."
+            "rational_polynomial, equidistant."
         )
+    lens = info.distortion if isinstance(info.distortion, list) else info.distortion.data
     (fx, _, cx), (_, fy, cy) = info.camera_matrix[:2]
     size = (info.image_width, info.image_height)
     camera = make_camera(path, [fx, fy, cx, cy], lens, model, size, np.eye(4))

@@ -29,6 +29,11 @@ _INTRINSICS = (
 def write_camchain(path: Path, rig: Rig, notes: tuple[str, ...] = ()) -> None:
     """Write the cameras as a Kalibr camchain-imucam file, or as a camchain where their place on
     the IMU is not known; `notes` become comments at its top."""
+    write_atomically(path, camchain_text(rig, notes))
+
+
+def camchain_text(rig: Rig, notes: tuple[str, ...] = ()) -> str:
+    """What `write_camchain` writes."""
     chain: dict[str, dict[str, Any]] = {}
     for number, camera in enumerate(rig.cameras):
         require_four(camera, rig.source, "Kalibr")
@@ -44,11 +49,16 @@ def write_camchain(path: Path, rig: Rig, notes: tuple[str, ...] = ()) -> None:
         if number > 0:
             entry["T_cn_cnm1"] = (T_c_b @ rig.cameras[number - 1].T_b_c).tolist()
         chain[f"cam{number}"] = entry
-    _write_yaml(path, chain, (*_CONVENTION, *notes))
+    return _yaml(chain, (*_CONVENTION, *notes))
 
 
 def write_imu_yaml(path: Path, noise: ImuNoise, intrinsics: ImuIntrinsics | None = None) -> None:
     """Write noise densities, and errors of scale and alignment, as a Kalibr imu.yaml."""
+    write_atomically(path, imu_text(noise, intrinsics, str(path)))
+
+
+def imu_text(noise: ImuNoise, intrinsics: ImuIntrinsics | None, source: str) -> str:
+    """What `write_imu_yaml` writes; `source` names what was to be written in an error."""
     entry: dict[str, Any] = {
         "accelerometer_noise_density": noise.density_acc,
         "accelerometer_random_walk": noise.walk_acc,
@@ -58,9 +68,9 @@ def write_imu_yaml(path: Path, noise: ImuNoise, intrinsics: ImuIntrinsics | None
     }
     comments = ["Densities and random walks per sqrt(Hz), SI units."]
     if intrinsics is not None:
-        entry |= _intrinsics_entries(intrinsics, str(path))
+        entry |= _intrinsics_entries(intrinsics, source)
         comments += _INTRINSICS
-    _write_yaml(path, {"imu0": entry}, tuple(comments))
+    return _yaml({"imu0": entry}, tuple(comments))
 
 
 def _intrinsics_entries(intrinsics: ImuIntrinsics, source: str) -> dict[str, Any]:
@@ -83,8 +93,8 @@ def _intrinsics_entries(intrinsics: ImuIntrinsics, source: str) -> dict[str, Any
     }
 
 
-def _write_yaml(path: Path, data: dict[str, Any], comments: tuple[str, ...]) -> None:
+def _yaml(data: dict[str, Any], comments: tuple[str, ...]) -> str:
     head = "".join(f"# {line}\n" for line in comments)
     # Flow style for innermost lists only: one line for each row of a matrix.
     body = yaml.safe_dump(data, default_flow_style=None, sort_keys=False, width=200)
-    write_atomically(path, head + body)
+    return head + body

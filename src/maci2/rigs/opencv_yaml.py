@@ -3,12 +3,10 @@
 Numbers are written with all their digits, so that reading gives back what was written.
 """
 
-from pathlib import Path
 from typing import Any
 
 import yaml
 
-from maci2.files import write_atomically
 from maci2.rigs.yaml_text import OPENCV_TAG
 from maci2.types import Array
 
@@ -50,8 +48,8 @@ def opencv_matrix(T: Array, dt: str = "d") -> Any:
     return _Matrix(T, dt)
 
 
-def write_opencv_yaml(path: Path, data: dict[str, Any], comments: tuple[str, ...]) -> None:
-    """Write keys and values below `comments`; a key that begins with # is a comment itself."""
+def opencv_yaml(data: dict[str, Any], comments: tuple[str, ...]) -> str:
+    """Keys and values below `comments`; a key that begins with # is a comment itself."""
     lines = ["%YAML:1.0", "---", *(f"# {line}" for line in comments), ""]
     for key, value in data.items():
         if key.startswith("#"):
@@ -61,4 +59,4 @@ def write_opencv_yaml(path: Path, data: dict[str, Any], comments: tuple[str, ...
             {key: value}, Dumper=_Dumper, default_flow_style=False, sort_keys=False, width=10_000
         )
         lines.append(text.rstrip("\n"))
-    write_atomically(path, "\n".join(lines) + "\n")
+    return "\n".join(lines) + "\n"

@@ -13,7 +13,7 @@ import numpy as np
 from maci2.errors import CalibrationError
 from maci2.rigs.chain import lens_entries, read_chain, require_four
 from maci2.rigs.kalibr import with_imu_file
-from maci2.rigs.opencv_yaml import write_opencv_yaml
+from maci2.rigs.opencv_yaml import opencv_yaml
 from maci2.rigs.parts import NOTHING_GIVEN, Given, RigParts, require_no_offsets
 from maci2.rigs.yaml_schema import OpenSchema, load_yaml, validate
 from maci2.sensors.imu_intrinsics import ideal_intrinsics, lower_triangular
@@ -51,10 +51,10 @@ class _Config(OpenSchema):
     init_dyn_bias_a: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
-def write_openvins(
+def openvins_files(
     folder: Path, rig: Rig, bias_gyro: Array | None = None, bias_acc: Array | None = None
-) -> list[Path]:
-    """Write all three files; biases, where known, become the values initialization starts from."""
+) -> dict[Path, str]:
+    """All three files; biases, where known, become the values initialization starts from."""
     zero = np.zeros(3)
     config = {
         "use_stereo": len(rig.cameras) > 1,
@@ -66,11 +66,11 @@ def write_openvins(
         "relative_config_imu": IMU,
         "relative_config_imucam": CAMERAS,
     }
-    chain, imu = _chain(rig), {"imu0": _imu(rig)}
-    write_opencv_yaml(folder / CAMERAS, chain, _CONVENTION)
-    write_opencv_yaml(folder / IMU, imu, _IMU_CONVENTION)
-    write_opencv_yaml(folder / CONFIG, config, _INIT)
-    return [folder / CONFIG, folder / CAMERAS, folder / IMU]
+    return {
+        folder / CONFIG: opencv_yaml(config, _INIT),
+        folder / CAMERAS: opencv_yaml(_chain(rig), _CONVENTION),
+        folder / IMU: opencv_yaml({"imu0": _imu(rig)}, _IMU_CONVENTION),
+    }
 
 
 def read_openvins(path: Path, given: Given = NOTHING_GIVEN) -> RigParts:

@@ -10,7 +10,7 @@ from typing import Any
 
 from maci2.errors import CalibrationError
 from maci2.lie import se3_inv
-from maci2.rigs.opencv_yaml import opencv_matrix, write_opencv_yaml
+from maci2.rigs.opencv_yaml import opencv_matrix, opencv_yaml
 from maci2.sensors.rig_types import Camera, Rig
 
 CONFIG = "stereo_inertial.yaml"
@@ -33,8 +33,8 @@ _CONVENTION = (
 )
 
 
-def write_orbslam3(folder: Path, rig: Rig) -> list[Path]:
-    """Write the camera and IMU part of a stereo-inertial or monocular-inertial configuration."""
+def orbslam3_files(folder: Path, rig: Rig) -> dict[Path, str]:
+    """The camera and IMU part of a stereo-inertial or monocular-inertial configuration."""
     kind = _kind_of(rig)
     left, noise = rig.cameras[0], rig.imu
     entries: dict[str, Any] = {"File.version": "1.0", "Camera.type": kind}
@@ -58,8 +58,7 @@ def write_orbslam3(folder: Path, rig: Rig) -> list[Path]:
         "maci2.time_offset": float(rig.time_offset_s),
     }
     path = folder / (CONFIG if len(rig.cameras) == 2 else MONOCULAR_CONFIG)
-    write_opencv_yaml(path, entries, _CONVENTION)
-    return [path]
+    return {path: opencv_yaml(entries, _CONVENTION)}
 
 
 def _kind_of(rig: Rig) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from maci2.errors import CalibrationError
 from maci2.rigs.camodocal import camodocal_entries
-from maci2.rigs.opencv_yaml import opencv_matrix, write_opencv_yaml
+from maci2.rigs.opencv_yaml import opencv_matrix, opencv_yaml
 from maci2.sensors.rig_types import ImuNoise, Rig
 
 CONFIG = "stereo_imu_config.yaml"
@@ -30,17 +30,18 @@ _CAMERA = (
 )
 
 
-def write_vins_fusion(folder: Path, rig: Rig) -> list[Path]:
-    """Write the configuration and one file per camera."""
+def vins_fusion_files(folder: Path, rig: Rig) -> dict[Path, str]:
+    """The configuration and one file per camera."""
     if len(rig.cameras) > 2:
         raise CalibrationError(
             f"{rig.source}: has {len(rig.cameras)} cameras, and VINS-Fusion's files hold at most "
             "two; write kalibr or openvins, which hold all."
         )
     names = [f"cam{number}.yaml" for number in range(len(rig.cameras))]
-    entries = [camodocal_entries(c, n) for n, c in zip(names, rig.cameras, strict=True)]
-    for name, entry in zip(names, entries, strict=True):
-        write_opencv_yaml(folder / name, entry, _CAMERA)
+    cameras = {
+        folder / name: opencv_yaml(camodocal_entries(camera, name), _CAMERA)
+        for name, camera in zip(names, rig.cameras, strict=True)
+    }
     width, height = rig.cameras[0].resolution
     config: dict[str, Any] = {"imu": 1, "num_of_cam": len(rig.cameras)}
     for number, camera in enumerate(rig.cameras):
@@ -51,8 +52,7 @@ def write_vins_fusion(folder: Path, rig: Rig) -> list[Path]:
     for number, camera in enumerate(rig.cameras):
         config[f"body_T_cam{number}"] = opencv_matrix(camera.T_b_c)
     config["td"] = float(rig.time_offset_s)
-    write_opencv_yaml(folder / CONFIG, config | _noise_entries(rig.imu), _CONVENTION)
-    return [folder / CONFIG, *[folder / name for name in names]]
+    return {folder / CONFIG: opencv_yaml(config | _noise_entries(rig.imu), _CONVENTION), **cameras}
 
 
 def _noise_entries(noise: ImuNoise) -> dict[str, Any]:

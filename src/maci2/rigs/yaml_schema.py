@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 
 from maci2.errors import CalibrationError
 from maci2.lie import se3
-from maci2.lie.stacks import nearest_rotation, orthonormality_error
+from maci2.lie.stacks import determinant, nearest_rotation, orthonormality_error
 from maci2.rigs.yaml_text import Mapping, read_mapping
 from maci2.types import Array
 
@@ -169,7 +169,7 @@ def rigid_transform(rows: list[list[float]], path: Path, key: str) -> Array:
     if error > MAX_ORTHONORMALITY_ERROR:
         raise CalibrationError(
             f"{path}: the rotation in {key} is not orthonormal: R^T R differs from I by "
-            f"{error:.3g} (determinant {np.linalg.det(bounded):.3g}), needed at most "
+            f"{error:.3g} (determinant {determinant(bounded):.3g}), needed at most "
             f"{MAX_ORTHONORMALITY_ERROR:g}. Copy the matrix with all its digits."
         )
     distance = float(np.abs(T[:3, 3]).max())

@@ -158,11 +158,11 @@ def _camera_numbers(rig: Rig) -> Iterator[tuple[str, float, str]]:
     for number, camera in enumerate(rig.cameras):
         place = f"{rig.source}, cam{number}"
         if rig.extrinsics_known:
-            yield "lever_arm", float(np.linalg.norm(camera.T_b_c[:3, 3])), place
+            yield "lever_arm", math.hypot(*camera.T_b_c[:3, 3]), place
         yield from ((key, value, place) for key, value in _lens_numbers(camera))
     if len(rig.cameras) > 1:
         first, second = (camera.T_b_c[:3, 3] for camera in rig.cameras[:2])
-        yield "baseline", float(np.linalg.norm(second - first)), rig.source
+        yield "baseline", math.dist(first, second), rig.source
 
 
 def _lens_numbers(camera: Camera) -> Iterator[tuple[str, float]]:

@@ -87,8 +87,8 @@ def likely_cause(offset: float, along: float, down: float) -> str:
     """An offset of all rows is a tilt between the cameras, a slope along them a roll."""
     if abs(offset) > abs(along) + abs(down):
         return (
-            f"nearly all by {offset:+.1f} px: the cameras are tilted against each other (T_BS), or "
-            "cy is wrong"
+            f"nearly all by {offset:+.1f} px: the cameras are tilted against each other (T_BS), cy "
+            "is wrong, or they do not expose at the same time"
         )
     if abs(along) > abs(down):
         return (

@@ -7,7 +7,7 @@ import numpy as np
 import scipy
 
 from maci2 import __version__
-from maci2.files import write_atomically, write_json
+from maci2.files import json_text, write_together
 from maci2.types import NS, Array
 from maci2.watchdog.watch import Alarm, RestartState, WatchedRecording
 
@@ -90,11 +90,10 @@ def openvins_state(restart: RestartState, gyro_bias: Array, acc_bias: Array) -> 
 
 def write_watch(watched: WatchedRecording, folder: Path) -> list[Path]:
     """Write the summary and a restart state of each alarm; returns their paths."""
-    paths = [folder / SUMMARY]
-    write_json(paths[0], watch_summary(watched))
+    files = {folder / SUMMARY: json_text(watch_summary(watched))}
     for number, alarm in enumerate(watched.alarms):
-        path = folder / OPENVINS.format(number=number)
         biases = raw_restart_biases(alarm.restart, watched)
-        write_atomically(path, openvins_state(alarm.restart, *biases))
-        paths.append(path)
-    return paths
+        path = folder / OPENVINS.format(number=number)
+        files[path] = openvins_state(alarm.restart, *biases)
+    write_together(files)
+    return list(files)
