@@ -11,8 +11,12 @@ from maci2.ground_truth import audit_cache
 from maci2.ground_truth.audit import audit_ground_truth
 from maci2.ground_truth.audit_cache import cached_audit
 from maci2.ground_truth.audit_files import write_audit
-from maci2.ground_truth.choose import audited_or_none, with_audited
-from maci2.pipeline.prepare import require_known_truths
+from maci2.ground_truth.choose import (
+    audited_or_none,
+    capture_noise,
+    require_known_truths,
+    with_audited,
+)
 from maci2.sensors import truth_at
 
 
@@ -118,4 +122,18 @@ def test_a_folder_that_was_written_is_chosen_with_its_covariance(cache, faulty, 
     assert np.array_equal(chosen.stamps_ns, audit.truth.stamps_ns)
     # What is scored against it is not audited again.
     assert audited_or_none(faulty, names).covariance is not None
+    assert kept(cache) == []
+
+
+def test_raw_capture_states_the_noise_of_motions_between_its_rows(cache):
+    faults = TruthFaults(std_deg=0.1, std_mm=0.2)
+    capture = recording_with(faults, seed=2, duration_s=15.0, velocities=False, every=4)
+    rotation, translation = capture_noise(capture, ())
+    assert rotation == pytest.approx(np.sqrt(2.0) * np.radians(0.1), rel=0.15)
+    assert translation == pytest.approx(np.sqrt(2.0) * 2e-4, rel=0.25)
+
+
+def test_a_smoothed_truth_adds_no_noise_to_motions_made_from_it(cache, faulty):
+    assert capture_noise(faulty, ()) == (0.0, 0.0)
+    assert capture_noise(replace(faulty, truths={}), ()) == (0.0, 0.0)
     assert kept(cache) == []

@@ -74,6 +74,26 @@ def test_noise_on_the_truth_has_exactly_the_declared_covariance(recording):
     assert poses.frame == "camera"
 
 
+def test_what_the_truth_adds_itself_is_in_the_covariance_and_not_drawn(recording):
+    T_b_c, stamps_ns = recording.rig.cameras[0].T_b_c, recording.camera_stamps_ns[0]
+    cov_pose, std = pose_noise(0.01, 0.0005), (2e-3, 1e-3)
+    truth, rng = recording.truth(), np.random.default_rng(7)
+    exact = exact_steps(recording, stamps_ns)
+    errors = []
+    for seed in range(20):
+        # Errors of the body's motion, [rho, phi] on the left of it, seen by the camera.
+        xis = np.repeat([std[1], std[0]], 3) * rng.standard_normal((len(exact), 6))
+        T_c_b = se3_inv(T_b_c)
+        drawn = poses_from_truth(truth, stamps_ns, T_b_c, cov_pose, (seed,), std)
+        plain = poses_from_truth(truth, stamps_ns, T_b_c, cov_pose, (seed,))
+        np.testing.assert_array_equal(drawn.Ts_ck_ck1, plain.Ts_ck_ck1)
+        moved = np.array([T_c_b @ se3_exp(xi) @ T_b_c for xi in xis]) @ drawn.Ts_ck_ck1
+        errors += [se3_log(T @ se3_inv(E)) for T, E in zip(moved, exact, strict=True)]
+    count, cov = len(errors), drawn.covs_T_ck_ck1[0]
+    low, high = chi_square_band(6, count)
+    assert low < nees(np.array(errors), np.broadcast_to(cov, (count, 6, 6))).mean() < high
+
+
 def test_the_same_seed_gives_the_same_noise_and_another_does_not(recording):
     arguments = (
         recording.truth(), recording.camera_stamps_ns[0][:10],

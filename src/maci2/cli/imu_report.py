@@ -45,9 +45,8 @@ def imu_report(
     from maci2.evaluation.imu_report import TRUTHS
     from maci2.evaluation.imu_report import imu_report as run
     from maci2.evaluation.names import distinct_names
-    from maci2.ground_truth.choose import with_audited
+    from maci2.ground_truth.choose import require_known_truths, with_audited
     from maci2.pipeline.options import parse_truth
-    from maci2.pipeline.prepare import require_known_truths
 
     require_in_range("--bins", bins, 1, 1000)
     truths = parse_truth(truth) or TRUTHS

@@ -90,9 +90,8 @@ def vo_report(
     from maci2.evaluation.names import distinct_names
     from maci2.evaluation.vo_report import MODELS, visual_report, visual_report_json
     from maci2.files import write_atomically
-    from maci2.ground_truth.choose import with_audited
+    from maci2.ground_truth.choose import require_known_truths, with_audited
     from maci2.pipeline.options import parse_truth
-    from maci2.pipeline.prepare import require_known_truths
     from maci2.reports.reliability import pose_reliability
 
     recordings = [with_audited(opening.open(path), parse_truth(truth)) for path in sequences]

@@ -21,10 +21,10 @@ from maci2.evaluation.rows import (
     window_row,
     windows_with_truth,
 )
-from maci2.ground_truth.choose import audited_or_none, published_names
+from maci2.ground_truth.choose import audited_or_none, published_names, require_known_truths
 from maci2.pipeline.offline import Initialized, initialize_window
 from maci2.pipeline.options import RunOptions, VisionSource
-from maci2.pipeline.prepare import Inputs, open_inputs, require_known_truths
+from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.pipeline.rehearsals import warm_up
 from maci2.pipeline.windows import Window
 from maci2.sensors import with_velocity

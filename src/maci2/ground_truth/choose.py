@@ -1,13 +1,17 @@
 """Choice of a ground truth: one of the recording's own, or one of them audited."""
 
 import logging
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from maci2.datasets.euroc import read_truth_folder
 from maci2.datasets.truth_covariance_file import COVARIANCE_FILE
-from maci2.errors import Maci2Error
+from maci2.errors import Maci2Error, OptionError
 from maci2.ground_truth.audit_cache import cached_audit
+from maci2.ground_truth.audited import AuditedTruth
 from maci2.ground_truth.registration import MIN_COMMON_S
 from maci2.sensors import GroundTruth, Recording
 from maci2.types import NS
@@ -64,16 +68,55 @@ def audited_or_none(recording: Recording, names: tuple[str, ...]) -> GroundTruth
         written = read_truth_folder(Path(name))
         if written.covariance is not None:
             return written
+    audit = _audit_or_none(recording, names)
+    return audit and audit.truth
+
+
+def _audit_or_none(recording: Recording, names: tuple[str, ...]) -> AuditedTruth | None:
     published = recording.truth(published_names(names))
     if published is None or published.stamps_ns[-1] - published.stamps_ns[0] < MIN_COMMON_S * NS:
         return None
     try:
-        chosen = with_audited(recording, (AUDITED, *published_names(names)))
+        return cached_audit(recording, _first_of(recording, published_names(names)))
     except Maci2Error as error:
         _LOG.warning("%s: its ground truth cannot be audited: %s", recording.name, error)
         return None
-    return chosen.truths[AUDITED]
+
+
+def capture_noise(recording: Recording, names: tuple[str, ...]) -> tuple[float, float]:
+    """Noise of the motion between two rows of the ground truth that `names` choose, rotation [rad]
+    and translation [m] per axis, where it is raw motion capture: what its audit finds.
+
+    Zero for a smoothed truth, which has no white noise, and where nothing can be audited.
+    """
+    truth = recording.truth(names)
+    if truth is None or truth.covariance is not None or not np.isnan(truth.v_w).all():
+        return 0.0, 0.0
+    audit = _audit_or_none(recording, names)
+    if audit is None or audit.orientation_noise is None:
+        return 0.0, 0.0
+    between = np.sqrt(2.0)
+    return float(between * audit.orientation_noise.std), float(between * audit.position_noise.std)
 
 
 def _first_of(recording: Recording, names: tuple[str, ...]) -> str:
     return next((name for name in names if name in recording.truths), "")
+
+
+def require_known_truths(recordings: Iterable[Recording], names: tuple[str, ...]) -> None:
+    """Raise unless every name of `--truth` is that of a ground truth of some recording, or of
+    its audit.
+
+    Recordings are looked at until all names have been found.
+    """
+    unknown, existing = list(published_names(names)), dict[str, None]()
+    for recording in recordings if unknown else ():
+        existing |= dict.fromkeys(recording.truths)
+        unknown = [name for name in unknown if name not in recording.truths]
+        if not unknown:
+            return
+    if unknown:
+        raise OptionError(
+            f"--truth names {', '.join(unknown)}, which no recording has; ground truths that exist "
+            f"are {', '.join(existing) or 'none'}."
+        )

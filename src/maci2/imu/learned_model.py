@@ -143,7 +143,9 @@ class ImuModel:
         """
         require_type(samples, ImuSamples, "samples", "ImuSamples(stamps_ns, gyro, acc)")
         self._require_fitting(samples, check_mounting)
-        raw = samples
+        device = self.about.device_constants()
+        # Biases that are handed on are those of samples without the device's other errors.
+        samples = calibrated = samples if device is None else device.corrected(samples)
         turn_on, std_gyro_bias = self.about.turn_on(), None
         if turn_on is not None:
             tracked, std_gyro_bias = track_gyro_bias(samples, turn_on, self.about.rest_shift())
@@ -174,8 +176,8 @@ class ImuModel:
             walk_gyro=WALK_GYRO,
             walk_acc=WALK_ACC,
             std_gyro_bias=std_gyro_bias,
-            removed_gyro=raw.gyro - gyro,
-            removed_acc=raw.acc - acc,
+            removed_gyro=calibrated.gyro - gyro,
+            removed_acc=calibrated.acc - acc,
         )
 
     def _run(self, stream: Array) -> tuple[Array, Array]:

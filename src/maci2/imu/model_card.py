@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict
 
 from maci2.errors import OptionError
 from maci2.gaussian import require_spd
+from maci2.imu.device_constants import DeviceConstants
 from maci2.imu.measurements import BiasPrior
 from maci2.imu.stationary import StationaryShift
 from maci2.model_card import Card, CardKind
@@ -78,6 +79,10 @@ class ModelCard(Card):
     bias_std: list[float]
     """(6,) its spread over recordings; empty where the form does not know it."""
 
+    device: tuple[float, ...] = ()
+    """(19,) numbers of the device's constants (`maci2.imu.device_constants`), which are taken off
+    the samples first; empty where none held on the tuning recordings."""
+
     cov_0: list[list[float]]
     """(9, 9) that every preintegration starts from; empty for none."""
 
@@ -112,6 +117,10 @@ class ModelCard(Card):
             return StationaryShift()
         return StationaryShift(np.array(self.rest_shift_mean), np.array(self.rest_shift_std))
 
+    def device_constants(self) -> DeviceConstants | None:
+        """Errors that the device has in all recordings, where they are known."""
+        return DeviceConstants.of(np.array(self.device)) if self.device else None
+
     def cov_0_array(self) -> Array:
         """(9, 9), zero for none."""
         return np.array(self.cov_0) if self.cov_0 else np.zeros((9, 9))
@@ -126,6 +135,7 @@ class ModelCard(Card):
             f"seed            {self.seed}",
             f"rate            {self.rate_hz:.0f} Hz, units {self.units}, "
             f"look-ahead {self.lookahead_samples} samples",
+            *self._device(),
             *self._tracking(),
             f"bias left       gyro {_row(gyro)} rad/s, acc {_row(acc)} m/s^2",
         ]
@@ -151,6 +161,15 @@ class ModelCard(Card):
         lines += [f"limit           {limit}" for limit in self.limits]
         return "\n".join(lines)
 
+    def _device(self) -> list[str]:
+        device = self.device_constants()
+        if device is None:
+            return []
+        return [
+            f"device          gyro {_percent(device.gyro)}, acc {_percent(device.acc)} of itself "
+            f"by axis, acc {1e3 * device.acc_early_s:.2f} ms early"
+        ]
+
     def _tracking(self) -> list[str]:
         if not self.turn_on_std:
             return ["gyro bias       not tracked"]
@@ -167,6 +186,11 @@ def _prior(mean: list[float], std: list[float]) -> BiasPrior:
 
 def _row(values: Array) -> str:
     return "(" + ", ".join(f"{value:.5f}" for value in values) + ")"
+
+
+def _percent(matrix: Array) -> str:
+    rows = (", ".join(f"{100.0 * value:.2f}" for value in row) for row in matrix)
+    return f"({'; '.join(rows)}) %"
 
 
 KIND = CardKind(ModelCard, "not an IMU model", METADATA_KEY, FORMAT, "maci2 train-imu")
@@ -188,7 +212,7 @@ def _require_lengths(card: ModelCard, source: str) -> None:
     needed = {
         "turn_on_mean": (0, 6), "turn_on_std": (0, 6), "rest_shift_mean": (0, 3),
         "rest_shift_std": (0, 3), "correction_kept": (0, 2), "bias_mean": (6,), "bias_std": (0, 6),
-        "cov_0": (0, 9),
+        "device": (0, 19), "cov_0": (0, 9),
     }  # fmt: skip
     found = {name: len(getattr(card, name)) for name in needed}
     found |= {f"cov_0[{k}]": len(row) for k, row in enumerate(card.cov_0)}

@@ -9,10 +9,11 @@ from maci2.calibration import calibrate
 from maci2.calibration.calibration_problem import MountingPrior
 from maci2.errors import require_in_range
 from maci2.estimation import CalibrationResult, InitResult, initialize
+from maci2.ground_truth.choose import require_known_truths
 from maci2.imu import ImuMeasurements
 from maci2.lie import se3_inv
 from maci2.pipeline.options import RANGES, RunOptions
-from maci2.pipeline.prepare import Inputs, open_inputs, require_known_truths
+from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.pipeline.rehearsals import warm_up
 from maci2.pipeline.windows import Window, long_window, one_window
 from maci2.types import NS, Stamps, Vec3

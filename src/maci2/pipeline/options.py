@@ -84,6 +84,9 @@ class VisionSource:
     std_frame: tuple[float, float] = (0.0, 0.0)
     """Standard deviation of the camera frame that a trajectory speaks of [m, rad]."""
 
+    std_truth: tuple[float, float] = (0.0, 0.0)
+    """What raw motion capture adds of its own to motion made from it [rad, m]."""
+
     std_windows: int | None = None
     """Windows that the noise was estimated from; None where it was stated, 0 where it is still to
     be estimated."""

@@ -1,6 +1,5 @@
 """Input of the estimator from a recording and options: IMU measurements and camera motion."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -9,8 +8,8 @@ import numpy as np
 
 from maci2.datasets import open_recording
 from maci2.datasets.image_files import stereo_frames
-from maci2.errors import DatasetError, MeasurementError, OptionError
-from maci2.ground_truth.choose import published_names, with_audited
+from maci2.errors import DatasetError, MeasurementError
+from maci2.ground_truth.choose import capture_noise, with_audited
 from maci2.imu import ImuMeasurements
 from maci2.imu.model_choice import find_imu_model, needs_datasheet
 from maci2.lie import se3_inv
@@ -155,7 +154,8 @@ class Inputs:
                 self.source.std_frame,
             )
         truth, seed = self._require_truth(), self._window_seed(index)
-        return poses_from_truth(truth, stamps_ns, self.T_b_c, cov_pose, seed)
+        own = self.source.std_truth
+        return poses_from_truth(truth, stamps_ns, self.T_b_c, cov_pose, seed, own)
 
     def feature_tracks(self, stamps_ns: Stamps, index: int) -> FeatureTracks:
         """Points followed over the keyframes; noise depends on seed, recording and `index`."""
@@ -242,6 +242,8 @@ def open_inputs(path: Path, options: RunOptions, calibrating: bool = False) -> I
     source = replace(options.vision, frame=frame)
     if options.paper:
         source = replace(source, std_share=0.0, std_windows=None, metric=True)
+    elif source.kind == "truth":
+        source = replace(source, std_truth=capture_noise(recording, options.truth))
     T_b_c = (
         rectified_extrinsics(recording.rig)
         if frame == "rectified"
@@ -260,25 +262,6 @@ def apply_imu_model(recording: Recording, options: RunOptions) -> ImuMeasurement
     imu = find_imu_model(name)(recording.imu, recording.rig.imu)
     _, removed_acc = imu.removed_bias(int(imu.stamps_ns[0]), int(imu.stamps_ns[-1]))
     return replace(imu, bias_prior=options.with_known_bias(imu.bias_prior, removed_acc))
-
-
-def require_known_truths(recordings: Iterable[Recording], names: tuple[str, ...]) -> None:
-    """Raise unless every name of `--truth` is that of a ground truth of some recording, or of
-    its audit.
-
-    Recordings are looked at until all names have been found.
-    """
-    unknown, existing = list(published_names(names)), dict[str, None]()
-    for recording in recordings if unknown else ():
-        existing |= dict.fromkeys(recording.truths)
-        unknown = [name for name in unknown if name not in recording.truths]
-        if not unknown:
-            return
-    if unknown:
-        raise OptionError(
-            f"--truth names {', '.join(unknown)}, which no recording has; ground truths that exist "
-            f"are {', '.join(existing) or 'none'}."
-        )
 
 
 def recalibrated_rig(inputs: Inputs, T_b_c: Array, further_offset_s: float = 0.0) -> Rig:

@@ -4,7 +4,7 @@ import numpy as np
 
 from maci2.boundary import as_number
 from maci2.errors import DatasetError, MeasurementError
-from maci2.lie import se3_exp, se3_inv
+from maci2.lie import se3_adj, se3_exp, se3_inv
 from maci2.sensors import CameraTrajectory, GroundTruth, poses_at, truth_at
 from maci2.types import Array, Stamps
 from maci2.vision.pose_files import MeasuredPoses
@@ -27,15 +27,28 @@ def pose_noise(std_rotation_deg: float, std_translation: float) -> Array:
 
 
 def poses_from_truth(
-    truth: GroundTruth, stamps_ns: Stamps, T_b_c: Array, cov_pose: Array, seed: tuple[int, ...]
+    truth: GroundTruth,
+    stamps_ns: Stamps,
+    T_b_c: Array,
+    cov_pose: Array,
+    seed: tuple[int, ...],
+    std_truth: tuple[float, float] = (0.0, 0.0),
 ) -> RelativePoses:
-    """Relative poses as a camera with exactly this noise between keyframes measures them."""
+    """Relative poses as a camera with exactly this noise between keyframes measures them.
+
+    `std_truth` is what the ground truth itself adds to the body's motion, rotation [rad] and
+    translation [m] per axis: it is in the covariances, and not drawn.
+    """
     Ts_w_c = truth_at(truth, stamps_ns, MAX_TRUTH_GAP_S).Ts_w_b @ T_b_c
     noise = np.random.default_rng(seed).multivariate_normal(
         np.zeros(6), cov_pose, size=len(stamps_ns) - 1, method="cholesky"
     )
     Ts = np.array([se3_exp(xi) for xi in noise]) @ _relative(Ts_w_c)
-    return RelativePoses(stamps_ns, Ts, np.broadcast_to(cov_pose, (len(Ts), 6, 6)).copy())
+    std_rotation, std_translation = std_truth
+    of_body = np.repeat([std_translation**2, std_rotation**2], 3)
+    adjoint = se3_adj(se3_inv(np.ascontiguousarray(T_b_c)))
+    cov = cov_pose + (adjoint * of_body) @ adjoint.T
+    return RelativePoses(stamps_ns, Ts, np.broadcast_to(cov, (len(Ts), 6, 6)).copy())
 
 
 def poses_from_trajectory(

@@ -41,7 +41,8 @@ def with_card(data: bytes, card: ModelCard) -> bytes:
     proto = onnx.load_from_string(data)
     for entry in proto.metadata_props:
         if entry.key == METADATA_KEY:
-            entry.value = card.model_dump_json()
+            # Models without constants of their device are written as they were before these.
+            entry.value = card.model_dump_json(exclude=None if card.device else {"device"})
     return bytes(proto.SerializeToString())
 
 

@@ -23,6 +23,7 @@ from maci2.learn.imu.card import (
     with_label_noise,
     with_turn_on,
 )
+from maci2.learn.imu.device_fit import fitted_device
 from maci2.learn.imu.export import export, with_card, write_weights
 from maci2.learn.imu.label_noise import fit_label_noise
 from maci2.learn.imu.likelihood import ErrorModel
@@ -38,6 +39,7 @@ from maci2.learn.imu.training_windows import (
     audited_variances,
     load_track,
     with_bias_tracked,
+    with_samples,
 )
 from maci2.learn.imu.variance_calibration import variance_factor
 from maci2.sensors import Recording, require_plausible
@@ -72,6 +74,12 @@ def train_imu(
         )
     train = load_tracks(recipe, recipe.train, data)
     tune = load_tracks(recipe, recipe.tune, data)
+    device = fitted_device(train, tune) if form.bias_spread else None
+    if device is not None:
+        train, tune = (
+            [with_samples(track, device.corrected(track.imu)) for track in tracks]
+            for tracks in (train, tune)
+        )
     turn_on = turn_on_prior(train, tune) if form.tracks_bias else None
     shift = rest_shift(train + tune)
     if turn_on is not None:
@@ -85,6 +93,8 @@ def train_imu(
         card = _with_what_is_left(model, card, train + tune, work / "untracked.onnx")
     if turn_on is not None:
         card = with_turn_on(card, turn_on, shift)
+    if device is not None:
+        card = card.model_copy(update={"device": tuple(device.numbers.tolist())})
     finished = work / "finished.onnx"
     export(model, card, finished)
     recordings = [_open(recipe, name, data) for name in recipe.tune or recipe.train]

@@ -40,8 +40,9 @@ class Track:
     audited: AuditedStates
     """The states that training goes by, with their covariance."""
 
-    tracked: Array
-    """(n, 3) gyroscope bias that was taken off the samples; zero where none is tracked."""
+    taken_off: Array
+    """(n, 6) of the samples as they were recorded, [gyro, acc]: what the device's constants and a
+    tracked bias explain."""
 
     std_gyro_bias: Array | None
     """(n, 3) spread of the gyroscope bias at each sample where it is tracked; None where not."""
@@ -49,8 +50,8 @@ class Track:
     def bias(self, removed: Array) -> RecordingBias:
         """Bias left in the samples by something that takes `removed` (n, 6) off them."""
         chain, samples = self.audited.chain, self.audited.states.samples
-        bias = np.hstack([chain.bias_gyro - self.tracked[samples], chain.bias_acc])
-        return recording_bias(chain.stamps_ns, bias - removed[samples])
+        bias = np.hstack([chain.bias_gyro, chain.bias_acc])
+        return recording_bias(chain.stamps_ns, bias - (self.taken_off + removed)[samples])
 
     @property
     def own_bias(self) -> RecordingBias:
@@ -109,15 +110,21 @@ def load_track(recording: Recording, kind: str) -> Track:
     if truth is None or truth.covariance is None:
         truth = cached_audit(recording).truth
     audited = audited_states(imu, noise, truth, recording.name)
-    untracked = np.zeros((len(imu), 3))
-    return Track(recording.name, kind, imu, noise, published, audited, untracked, None)
+    nothing = np.zeros((len(imu), 6))
+    return Track(recording.name, kind, imu, noise, published, audited, nothing, None)
+
+
+def with_samples(track: Track, imu: ImuSamples) -> Track:
+    """The track with samples that something was taken off."""
+    taken_off = np.hstack([track.imu.gyro - imu.gyro, track.imu.acc - imu.acc])
+    return replace(track, imu=imu, taken_off=track.taken_off + taken_off)
 
 
 def with_bias_tracked(track: Track, turn_on: BiasPrior, rest_shift: StationaryShift) -> Track:
     """The track as a model that tracks the gyroscope's bias sees it."""
     tracked, std = track_gyro_bias(track.imu, turn_on, rest_shift)
     imu = replace(track.imu, gyro=track.imu.gyro - tracked)
-    return replace(track, imu=imu, tracked=tracked, std_gyro_bias=std)
+    return replace(with_samples(track, imu), std_gyro_bias=std)
 
 
 def audited_variances(track: Track) -> Array:
