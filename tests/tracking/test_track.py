@@ -223,15 +223,14 @@ def test_drift_moves_the_scale_of_an_alignment_and_not_that_of_displacements():
 
 @pytest.mark.slow
 def test_errors_match_their_covariance_over_thirty_minutes():
-    scores = []
+    nees = []
     for seed in range(30):
         ride = simulated_ride(100 + seed, duration_s=60.0)
-        found = tracked(ride)
-        scores.append(
-            [errors_of(ride, found).nees[k] for k in ("velocity", "gravity", "gyro_bias")]
-        )
-    mean = np.mean(scores, axis=0)
-    assert ((mean > 0.8) & (mean < 1.25)).all(), mean
+        nees.append(errors_of(ride, tracked(ride)).nees)
+    mean = {part: np.mean([one[part] for one in nees]) for part in nees[0]}
+    assert all(0.8 < mean[part] < 1.25 for part in ("velocity", "gravity", "gyro_bias")), mean
+    # What drifts has a few independent values in a minute: heading gains nothing from linearizing.
+    assert all(0.6 < mean[part] < 1.4 for part in ("orientation", "position")), mean
 
 
 @pytest.mark.parametrize(("sensor", "size"), [("gyro", 0.01), ("gyro", 0.02), ("acc", 0.2)])
