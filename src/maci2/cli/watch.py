@@ -12,7 +12,7 @@ from maci2.cli.printing import number, print_table
 from maci2.errors import OptionError
 
 if TYPE_CHECKING:
-    from maci2.watchdog.watch import WatchedRecording
+    from maci2.watchdog import WatchedRecording
 
 
 def watch(

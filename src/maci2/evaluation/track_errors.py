@@ -66,6 +66,9 @@ class TrackErrors:
     scale: float
     """Length of the track over that of the ground truth, after alignment with a scale."""
 
+    scale_1s: float
+    """Length of displacements over 1 s over that of the true ones."""
+
     stamps_ns: Stamps
     """(n,) states that were scored."""
 
@@ -83,6 +86,7 @@ class TrackErrors:
             "velocity_rmse": finite_or_none(self.velocity_rmse),
             "nees": {name: finite_or_none(value) for name, value in self.nees.items()},
             "scale": finite_or_none(self.scale),
+            "scale_1s": finite_or_none(self.scale_1s),
         }
 
 
@@ -121,6 +125,7 @@ def track_errors(
         velocity_rmse=float(np.sqrt(_mean(squares))),
         nees=scores.means(),
         scale=path.scale,
+        scale_1s=path.scale_1s,
         stamps_ns=stamps_ns[known],
         nees_over_time=scores,
     )

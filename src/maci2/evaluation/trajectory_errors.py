@@ -23,7 +23,12 @@ class TrajectoryErrors:
     """Root mean square position error after the best rotation and translation; no scale."""
 
     scale: float
-    """Length of the trajectory over that of the ground truth, after alignment with a scale."""
+    """Length of the trajectory over that of the ground truth, after alignment with a scale: drift
+    that bends the trajectory is in it, too."""
+
+    scale_1s: float
+    """Length of displacements over 1 s over that of the true ones: what has drifted before does not
+    count. NaN where the trajectory is shorter."""
 
     relative_m: dict[float, tuple[float, float]]
     """Horizon [s] -> root mean square and median error of displacements, in the first body; NaN
@@ -46,6 +51,7 @@ def trajectory_errors(
         poses=len(stamps_ns),
         ate_m=float(np.sqrt(np.mean(np.sum(error**2, axis=1)))),
         scale=scale,
+        scale_1s=displacement_scale(stamps_ns, Ts_w_b, true_Ts_w_b, 1.0),
         relative_m={h: relative_errors(stamps_ns, Ts_w_b, true_Ts_w_b, h) for h in HORIZONS_S},
     )
 
@@ -75,18 +81,35 @@ def relative_errors(
     stamps_ns: Stamps, Ts_w_b: Array, true_Ts_w_b: Array, horizon_s: float
 ) -> tuple[float, float]:
     """Root mean square and median error of displacements over a horizon [m]."""
+    moved, truly = _displacements(stamps_ns, Ts_w_b, true_Ts_w_b, horizon_s)
+    if not len(moved):
+        return float("nan"), float("nan")
+    errors = np.linalg.norm(moved - truly, axis=1)
+    return float(np.sqrt(np.mean(errors**2))), float(np.median(errors))
+
+
+def displacement_scale(
+    stamps_ns: Stamps, Ts_w_b: Array, true_Ts_w_b: Array, horizon_s: float
+) -> float:
+    """Length of displacements over a horizon, along the true ones, over the length of these."""
+    moved, truly = _displacements(stamps_ns, Ts_w_b, true_Ts_w_b, horizon_s)
+    total = float(np.sum(truly**2))
+    return float(np.sum(moved * truly)) / total if total > 0.0 else float("nan")
+
+
+def _displacements(
+    stamps_ns: Stamps, Ts_w_b: Array, true_Ts_w_b: Array, horizon_s: float
+) -> tuple[Array, Array]:
+    """(m, 3) estimated and true displacements over a horizon, each in its first body [m]."""
     later = np.searchsorted(stamps_ns, stamps_ns + round(horizon_s * NS) - 1)
     # Where poses are missing the next one may be far later than the horizon.
     near = stamps_ns[np.minimum(later, len(stamps_ns) - 1)] < stamps_ns + 1.2 * horizon_s * NS
     starts = np.flatnonzero((later < len(stamps_ns)) & near)
-    if not len(starts):
-        return float("nan"), float("nan")
-    displacements = [
+    moved, truly = (
         np.einsum("kji,kj->ki", Ts[starts, :3, :3], Ts[later[starts], :3, 3] - Ts[starts, :3, 3])
         for Ts in (Ts_w_b, true_Ts_w_b)
-    ]
-    errors = np.linalg.norm(displacements[0] - displacements[1], axis=1)
-    return float(np.sqrt(np.mean(errors**2))), float(np.median(errors))
+    )
+    return moved, truly
 
 
 def heading_between(R_w_b: Array, R_v_b: Array) -> Array:

@@ -203,6 +203,7 @@ def _error_table(errors: TrackErrors) -> str:
         "gravity [deg]": text_of(errors.gravity_deg, 3),
         "velocity [m/s]": text_of(errors.velocity_rmse, 4),
         "scale": text_of(errors.scale, 4),
+        "scale over 1 s": text_of(errors.scale_1s, 4),
     }
     return table_text("against ground truth", tuple(cells), [tuple(cells.values())])
 

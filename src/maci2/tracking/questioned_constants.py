@@ -28,9 +28,13 @@ class QuestionedConstants:
         self.reasons: tuple[str, ...] = ()  # what all windows say against the stated constants
         self.wrong_axes: tuple[str, ...] = ()  # those of them with which no state means anything
 
+    def asks_for(self, window: RelativePoses) -> bool:
+        """Whether a window overlaps none that was asked before it."""
+        return self._premises.asks_for(window)
+
     def question(self, imu: ImuMeasurements, window: RelativePoses) -> None:
         """Ask every window that overlaps no earlier one."""
-        if not self._premises.asks_for(window):
+        if not self.asks_for(window):
             return
         first_ns, last_ns = int(window.stamps_ns[0]), int(window.stamps_ns[-1])
         if first_ns < imu.stamps_ns[0] or last_ns > imu.stamps_ns[-1]:

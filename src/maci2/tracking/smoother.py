@@ -4,10 +4,12 @@ World frame w: origin at the body of the first keyframe, z axis up. Position and
 body are fixed by a tight prior; they are what no measurement here can see.
 
 What leaves the window becomes a Gaussian on the oldest state that is left and on the constants,
-linearized at the smoothed solution at that moment. A relative pose touches two neighbours only and
-is the same in every world frame, so heading and position gain no information from a later change of
-the linearization point to first order; by then the states concerned have been smoothed over the
-whole lag and hardly move any more. Simulated runs hold the consistency that follows from it.
+linearized at the smoothed solution of that moment. Everything inside the window is linearized anew
+with every step; first-estimate Jacobians are not used. Where a state moves after its predecessor
+was marginalized, the two linearizations disagree about how a turn of the world about the vertical
+moves it, and heading gains information that nobody measured. It is of second order in that
+movement, and small: the state has been smoothed over the whole lag by then. Orientation and
+position of simulated minutes, counted from the start, are as far off as they say.
 """
 
 from dataclasses import dataclass, field, replace

@@ -70,14 +70,16 @@ class Tracker:
         """
         stamps_ns = vision.stamps_ns
         first = window_start(stamps_ns, last)
-        decided = self._decided(imu, vision, last, first)
+        window = vision.part(max(last - WINDOW, 0) if first is None else first, last)
+        doubted = self.doubtful and first is not None and int(stamps_ns[first]) >= self._started_ns
+        waiting = self.smoother is None or doubted
+        asked = first is not None and (waiting or self.constants.asks_for(window))
+        decided = self._decided(imu, window, asked)
         if first is not None:
             self.constants.question(imu, decided.vision)
         if self.constants.wrong_axes:
             self.stop(int(stamps_ns[last]), self.constants.wrong_axes[0])
             return
-        doubted = self.doubtful and first is not None and int(stamps_ns[first]) >= self._started_ns
-        waiting = self.smoother is None or doubted
         if waiting and first is not None and self.start(imu, decided.vision):
             return
         if self.smoother is None:
@@ -85,19 +87,17 @@ class Tracker:
         stamp_ns = int(stamps_ns[last])
         try:
             recent = imu.between(int(self.smoother.stamps_ns[0]), stamp_ns)
-            window = decided.vision
-            motion = window.part(len(window) - 2, len(window) - 1)
+            motion = decided.vision.part(len(window) - 2, len(window) - 1)
             self.add(recent, motion, reason or motion.reasons[0], bool(decided.second[-1]))
         except (DatasetError, MeasurementError) as error:
             self.stop(stamp_ns, str(error))
 
-    def _decided(
-        self, imu: ImuMeasurements, vision: RelativePoses, last: int, first: int | None
-    ) -> MotionChoice:
-        """The relative poses of the window that ends at keyframe `last`, or of what there is of it,
-        with the motions that the IMU chooses."""
-        window = vision.part(max(last - WINDOW, 0) if first is None else first, last)
+    def _decided(self, imu: ImuMeasurements, window: RelativePoses, whole: bool) -> MotionChoice:
+        """The relative poses of a window with the motions that the IMU chooses: all of them where
+        the `whole` window is asked for, else the newest, which alone is still to be smoothed."""
         undecided = MotionChoice(window, *np.zeros((2, len(window) - 1), dtype=bool))
+        if not whole and not window.motions[-1]:
+            return undecided
         try:
             return choose_motions(imu, window, self._T_b_c, self._solver)
         except DatasetError:
@@ -277,8 +277,7 @@ def track(
     if not tracker.starts:
         raise DatasetError(
             f"tracking never started: no window of {WINDOW_S:g} s was initialized with the verdict "
-            f"ok. The last one: {tracker.not_started or 'the recording is shorter than that'}. "
-            "`maci2 check` says what to do about it."
+            f"ok. {_why_not(tracker, keyframes_ns)} `maci2 check` says what to do about it."
         )
     return Track(
         states,
@@ -290,4 +289,15 @@ def track(
         tuple(tracker.origins),
         tracker.constants.reasons,
         tuple(tracker.contradicted_ns.values()),
+    )
+
+
+def _why_not(tracker: Tracker, keyframes_ns: Stamps) -> str:
+    """Why tracking never started."""
+    if tracker.not_started:
+        return f"The last one: {tracker.not_started}."
+    span_s = float(keyframes_ns[-1] - keyframes_ns[0]) / NS
+    return (
+        f"A window needs five keyframes; here are {len(keyframes_ns)} in {span_s:.1f} s: choose a "
+        "shorter --interval or a longer recording."
     )

@@ -5,9 +5,8 @@ from maci2.watchdog.watch import (
     RestartState,
     Watchdog,
     WatchdogConfig,
-    WatchedRecording,
-    watch_recording,
 )
+from maci2.watchdog.watched_recording import WatchedRecording, watch_recording
 
 __all__ = [
     "Alarm",

@@ -9,7 +9,8 @@ import scipy
 from maci2 import __version__
 from maci2.files import json_text, write_together
 from maci2.types import NS, Array
-from maci2.watchdog.watch import Alarm, RestartState, WatchedRecording
+from maci2.watchdog.watch import Alarm, RestartState
+from maci2.watchdog.watched_recording import WatchedRecording
 
 SUMMARY = "watch.json"
 OPENVINS = "openvins_{number}.txt"

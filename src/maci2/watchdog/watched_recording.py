@@ -1,0 +1,117 @@
+"""An odometry watched along a whole recording."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from maci2.errors import DatasetError, require_in_range
+from maci2.field_docs import document_fields
+from maci2.pipeline.options import RunOptions
+from maci2.pipeline.prepare import Inputs, open_inputs
+from maci2.pipeline.rehearsals import warm_up
+from maci2.pipeline.track_recording import keyframes_of, tracked_walks
+from maci2.tracking import SmootherConfig
+from maci2.tracking.calibration_spread import (
+    TRAJECTORY_SCALE_WALK,
+    bias_walks,
+    calibration_spread,
+)
+from maci2.tracking.first_window import window_start
+from maci2.types import Mat4
+from maci2.vision import RelativePoses
+from maci2.watchdog.watch import Alarm, Watchdog, WatchdogConfig
+
+NOTHING_WATCHED = (
+    "no window of the odometry agrees with the IMU well enough to begin from, so nothing at all "
+    "was watched; check whose poses these are, their clock and their scale (`maci2 check --vision "
+    "trajectory:FILE`)"
+)
+
+
+@dataclass(frozen=True)
+class WatchedRecording:
+    """Result of watching an odometry along a recording."""
+
+    inputs: Inputs
+    """The opened recording."""
+
+    alarms: list[Alarm]
+    """Faults in the order in which they were noticed."""
+
+    watched_s: float
+    """Time during which the odometry could be compared [s]."""
+
+    start_ns: int
+    """Timestamp of the first keyframe [ns]."""
+
+    end_ns: int
+    """Timestamp of the last one [ns]."""
+
+    notes: list[str] = field(default_factory=list)
+    """Reasons why parts could not be compared: gaps of the IMU, or no window to begin from."""
+
+
+def watch_recording(
+    path: Path,
+    options: RunOptions,
+    interval_s: float = 0.2,
+    of_body: bool = True,
+    config: WatchdogConfig | None = None,
+) -> WatchedRecording:
+    """Watch the trajectory of `options.vision` along a recording.
+
+    `of_body`: its poses are those of the IMU; otherwise of the camera that the options name.
+    """
+    require_in_range("--interval", interval_s, 0.05, 2.0)
+    # What is to be found out is whether the odometry keeps to what it is known to do.
+    stated = replace(options.vision, std_windows=None)
+    inputs = open_inputs(path, replace(options, vision=stated))
+    warm_up("initialize", "chain")
+    T_b_o = np.eye(4) if of_body else inputs.T_b_c
+    vision = inputs.camera_motion(keyframes_of(inputs, inputs.measurable_ns(), interval_s), 0)
+    return watch(inputs, vision, T_b_o, config, tracked_walks(inputs, options))
+
+
+def watch(
+    inputs: Inputs,
+    vision: RelativePoses,
+    T_b_o: Mat4,
+    config: WatchdogConfig | None = None,
+    walks: tuple[float, float] | None = None,
+) -> WatchedRecording:
+    """Watch relative poses over all keyframes of a recording."""
+    rig, imu, stamps_ns = inputs.recording.rig, inputs.imu, vision.stamps_ns
+    smoother = SmootherConfig(calibration=calibration_spread(rig, TRAJECTORY_SCALE_WALK))
+    watchdog = Watchdog(T_b_o, walks or bias_walks(rig), smoother, config)
+    alarms, notes, watched_ns, since = [], [], 0, 0
+    for k in range(1, len(stamps_ns)):
+        stamp_ns = int(stamps_ns[k])
+        try:
+            if not watchdog.is_watching:
+                first = window_start(stamps_ns, k)
+                if first is not None and first >= since:
+                    samples = imu.between(int(stamps_ns[first]), stamp_ns)
+                    watchdog.start(samples, vision.part(first, k))
+                continue
+            samples = imu.between(watchdog.needed_from_ns, stamp_ns)
+            alarm = watchdog.add(
+                samples, stamp_ns, vision.Ts_ck_ck1[k - 1], vision.covs_T_ck_ck1[k - 1]
+            )
+            watched_ns += stamp_ns - int(stamps_ns[k - 1])
+        except DatasetError as error:
+            notes.append(str(error))
+            watchdog.reset()
+            since = k
+            continue
+        if alarm is not None:
+            alarms.append(alarm)
+            since = k
+    if watched_ns == 0 and not alarms:
+        notes.append(NOTHING_WATCHED)
+    return WatchedRecording(
+        inputs, alarms, watched_ns / 1e9, int(stamps_ns[0]), int(stamps_ns[-1]), notes
+    )
+
+
+document_fields(__name__)

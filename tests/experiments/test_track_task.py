@@ -1,0 +1,45 @@
+"""Odometry beside other systems: the best is marked, and claims hold where the numbers do."""
+
+from maci2.experiments.track_task import COLUMNS, track_findings
+
+
+def row(system, ate_m, over_1s_m, **more):
+    horizons = {"1": [over_1s_m, over_1s_m], "5": [0.1, 0.1], "10": [0.2, 0.2]}
+    numbers = {"ate_m": ate_m, "scale": 1.01, "scale_1s": 1.0, "relative_m": horizons}
+    return {"system": system, **numbers, **more}
+
+
+def findings(nees_velocity=1.0, other_ate_m=0.03):
+    nees = {
+        "velocity": nees_velocity,
+        "gravity": 1.0,
+        "gyro_bias": 1.0,
+        "orientation": None,
+        "position": None,
+    }
+    rows = [
+        row("maci2, causal", 0.02, 0.005, nees=nees, nees_against="audited"),
+        row("another", other_ate_m, 0.006),
+    ]
+    task = {"recording": "MH_01", "vision": "images", "imu": "raw"}
+    return track_findings([{"task": task, "rows": rows}])
+
+
+def test_the_lowest_errors_are_marked():
+    (table,) = findings().tables
+    own, other = table.lines
+    for column in ("ATE [m]", "1 s rms [m]"):
+        at = COLUMNS.index(column)
+        assert own.cells[at].best
+        assert not other.cells[at].best
+    assert own.cells[COLUMNS.index("scale over 1 s")].value == 1.0
+
+
+def test_claims_hold_where_the_numbers_do():
+    assert all(claim.holds for claim in findings().claims)
+    assert [c.text for c in findings(nees_velocity=0.4).claims if not c.holds] == [
+        "MH_01, vision images, IMU raw: NEES of velocity 0.5 to 2"
+    ]
+    assert [c.text for c in findings(other_ate_m=0.01).claims if not c.holds] == [
+        "MH_01, vision images, IMU raw: causal ATE below every other system's"
+    ]
