@@ -21,6 +21,7 @@ from helpers import resized
 from maci2.datasets import open_recording, open_rig, read_trajectory
 from maci2.datasets.bag.images import grey_image
 from maci2.datasets.image_files import read_image, stereo_frames
+from maci2.feature_tracks.track_files import load_tracks
 from maci2.imu.learned_model import WEIGHTS as IMU_WEIGHTS
 from maci2.imu.learned_model import load_imu_model
 from maci2.rigs import write_rig
@@ -31,7 +32,6 @@ from maci2.vision.covariance_models import BUNDLED, covariance_model
 from maci2.vision.covariance_models import WEIGHTS as VISION_WEIGHTS
 from maci2.vision.odometry_run import load_measured, save_measured
 from maci2.vision.relative_pose import unmeasured
-from maci2.vision.track_files import load_tracks
 
 SMALL = Path(__file__).parent / "data"
 SIZE = (96, 64)
