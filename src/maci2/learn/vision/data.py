@@ -76,6 +76,7 @@ def random_difficulty(rng: np.random.Generator) -> Difficulty:
         darkness=sometimes(0.25, 0.2, 0.8),
         exposure_jumps=sometimes(0.3, 0.1, 1.0),
         rain=sometimes(0.2, 50.0, 600.0),
+        readout_s=sometimes(0.2, 0.0, 0.006),
     )
 
 
@@ -117,7 +118,7 @@ def _render_pair(
 ) -> list[Image]:
     difficulty = views[0].difficulty
     gain = exposure_gain(difficulty, rng)
-    T_w_b, T_w_b_later = _poses(trajectory, np.array([t, t + 0.5 * difficulty.exposure_s]))
+    T_w_b, T_w_b_later = _poses(trajectory, np.array([t, t + 0.5 * difficulty.shutter_s]))
     return [
         view.render(T_w_b @ view.camera.T_b_c, t, gain, rng, T_w_b_later @ view.camera.T_b_c)
         for view in views
