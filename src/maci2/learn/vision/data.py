@@ -76,7 +76,6 @@ def random_difficulty(rng: np.random.Generator) -> Difficulty:
         darkness=sometimes(0.25, 0.2, 0.8),
         exposure_jumps=sometimes(0.3, 0.1, 1.0),
         rain=sometimes(0.2, 50.0, 600.0),
-        readout_s=sometimes(0.2, 0.0, 0.006),
     )
 
 
