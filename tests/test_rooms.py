@@ -26,7 +26,7 @@ GROUND = {
 }
 SENSING = GROUND | {"sensors", "rigs", "datasets", "simulation"}
 MEASURING = SENSING | {
-    "imu", "vision", "premises", "estimation", "chain", "calibration", "tracking"
+    "imu", "vision", "feature_tracks", "premises", "estimation", "chain", "calibration", "tracking"
 }  # fmt: skip
 PRODUCT = MEASURING | {"pipeline", "ground_truth", "watchdog"}
 SCORING = PRODUCT | {"evaluation", "diagnostics", "baselines"}
@@ -49,6 +49,7 @@ ALLOWED = {
     "simulation": GROUND | {"sensors", "datasets"},
     "imu": GROUND | {"sensors"},
     "vision": GROUND | {"sensors"},
+    "feature_tracks": GROUND | {"sensors", "vision"},
     "premises": GROUND | {"imu", "vision"},
     "estimation": GROUND | {"imu", "vision", "premises"},
     "chain": GROUND | {"imu", "estimation"},

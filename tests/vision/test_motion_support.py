@@ -1,5 +1,7 @@
 """Which of several motions points support, and what is covered where nothing decides."""
 
+from dataclasses import replace
+
 import cv2
 import numpy as np
 import pytest
@@ -11,9 +13,15 @@ from maci2.vision.keyframe import Keyframe, match_along
 from maci2.vision.keyframe_motion import KeyframeMotion, Span
 from maci2.vision.keypoints import candidates
 from maci2.vision.klt import follow, scaled
-from maci2.vision.motion_support import SupportedMotion, leading, most_supported, with_slip
+from maci2.vision.motion_support import (
+    SupportedMotion,
+    contradicted,
+    leading,
+    most_supported,
+    with_slip,
+)
 from maci2.vision.predicted_rotation import PredictedRotation
-from maci2.vision.relative_pose import RelativePose, unmeasured
+from maci2.vision.relative_pose import RelativePose, scattered, unmeasured
 from maci2.vision.self_similarity import periods
 from maci2.vision.two_frame import PinholePair
 
@@ -97,6 +105,27 @@ def test_points_that_slip_away_from_the_motion_asked_leave_a_doubt():
     # What was told stands where it was, and another motion is believed.
     assert with_slip(found, [told], [to, supported(75.5, np.arange(200))]) is found
     assert with_slip(found, [unmeasured(SPAN_NS, "dark")], [to]) is found
+
+
+def test_points_that_are_lost_on_the_way_contradict_the_motion_they_were_asked_along():
+    pose = replace(supported(0.0, np.arange(80)).pose, matches=82, inliers=80)
+    asked = contradicted(pose, 140, 80)
+    factor = (1.0 + 2.0 * 60 / 80) / (1.0 + 2.0 * 2 / 80)
+    np.testing.assert_allclose(asked.cov_T_ck_ck1, factor * pose.cov_T_ck_ck1)
+    # All of them were found, and those that do not agree are known already.
+    few = replace(pose, matches=140)
+    np.testing.assert_array_equal(contradicted(few, 100, 80).cov_T_ck_ck1, few.cov_T_ck_ck1)
+
+
+def test_matches_that_agree_by_chance_tell_no_more_of_a_rotation_than_what_predicts_it():
+    pose = supported(0.0, np.arange(390)).pose
+    predicted = PredictedRotation(np.eye(3), np.diag([1e-4, 2e-4, 3e-4]))
+    assert scattered(pose, 400, 390, predicted).cov_T_ck_ck1[3, 3] == pose.cov_T_ck_ck1[3, 3]
+    few = scattered(pose, 400, 100, predicted)
+    np.testing.assert_allclose(few.cov_T_ck_ck1[3:, 3:], pose.cov_T_ck_ck1[3:, 3:] + predicted.cov)
+    assert few.cov_T_ck_ck1[0, 0] > 0.5
+    unpredicted = scattered(pose, 400, 100, None)
+    np.testing.assert_array_equal(unpredicted.cov_T_ck_ck1[3:, 3:], pose.cov_T_ck_ck1[3:, 3:])
 
 
 def wall(shift_px, unique):

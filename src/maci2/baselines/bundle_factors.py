@@ -14,11 +14,11 @@ from maci2.baselines.bundle_state import (
     VELOCITY,
     BundleState,
 )
+from maci2.feature_tracks.tracks import FeatureTracks
 from maci2.imu import ALPHA, BETA, GAMMA, Preintegrated
 from maci2.lie import so3_jl_inv, so3_jr_inv, so3_log
 from maci2.lie.stacks import skew_stack
 from maci2.types import Array, Mask
-from maci2.vision.feature_tracks import FeatureTracks
 
 NEAREST = 1e-3
 """[m] A point nearer than this, or behind a camera, is seen as if it were this near."""

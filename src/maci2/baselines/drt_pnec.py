@@ -26,10 +26,10 @@ from maci2.baselines.drt import (
 )
 from maci2.baselines.integrated_motion import integrated
 from maci2.baselines.segment import Answer, Segment
+from maci2.feature_tracks.tracks import FeatureTracks
 from maci2.imu import Preintegrated
 from maci2.lie import skew, so3_exp
 from maci2.types import Array
-from maci2.vision.feature_tracks import FeatureTracks
 
 WEIGHT_UNIT = 1e-8
 

@@ -11,9 +11,9 @@ with t_k the camera's position and R_k its rotation in a common frame: the point
 
 import numpy as np
 
+from maci2.feature_tracks.tracks import FeatureTracks
 from maci2.lie.stacks import skew_stack
 from maci2.types import Array
-from maci2.vision.feature_tracks import FeatureTracks
 
 MIN_VIEWS = 3
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from maci2.feature_tracks.tracks import FeatureTracks
 from maci2.types import Array, Mask
-from maci2.vision.feature_tracks import FeatureTracks
 
 CELLS = 10
 """Cells across the image and down."""

@@ -11,13 +11,13 @@ from maci2.baselines.stages import StageTime
 from maci2.errors import MeasurementError
 from maci2.estimation import Posterior, VIState
 from maci2.estimation.initial_guess import chain
+from maci2.feature_tracks.tracks import FeatureTracks
 from maci2.imu import ImuMeasurements, datasheet_model, raw_model
 from maci2.lie import se3_inv
 from maci2.pipeline.prepare import Inputs
 from maci2.pipeline.windows import Window
 from maci2.types import GRAVITY_NORM, NS, Array, Stamps
 from maci2.vision import RelativePoses
-from maci2.vision.feature_tracks import FeatureTracks
 
 MARGIN_NS = NS
 """Vibration is averaged over half of this to each side."""

@@ -3,9 +3,9 @@
 import numpy as np
 
 from maci2.baselines.epipolar_bias import BearingPairs
+from maci2.feature_tracks.tracks import FeatureTracks
 from maci2.imu import GAMMA, Preintegrated
 from maci2.types import Array, Mask
-from maci2.vision.feature_tracks import FeatureTracks
 
 
 def neighbouring_pairs(

@@ -7,14 +7,14 @@ from pathlib import Path
 from maci2.datasets import read_trajectory
 from maci2.datasets.image_files import stereo_frames
 from maci2.errors import DatasetError, OptionError
+from maci2.feature_tracks.simulated_tracks import SimulatedTracker, simulated_tracker
+from maci2.feature_tracks.track_files import RecordedTracks, load_tracks
 from maci2.pipeline.options import VISION_FORMS, VisionSource
 from maci2.sensors import CameraTrajectory, Recording
 from maci2.sensors.stereo import HasImages
 from maci2.vision import CameraFrame, MeasuredPoses, load_relative_poses
 from maci2.vision.odometry import StereoOdometry, odometry_by
 from maci2.vision.predicted_rotation import RotationPredictor, no_prediction
-from maci2.vision.simulated_tracks import SimulatedTracker, simulated_tracker
-from maci2.vision.track_files import RecordedTracks, load_tracks
 
 _LOG = logging.getLogger(__name__)
 

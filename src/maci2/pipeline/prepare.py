@@ -9,6 +9,11 @@ import numpy as np
 from maci2.datasets import open_recording
 from maci2.datasets.image_files import stereo_frames
 from maci2.errors import DatasetError, MeasurementError
+from maci2.feature_tracks.image_tracks import image_tracks
+from maci2.feature_tracks.simulated_tracks import SimulatedTracker
+from maci2.feature_tracks.track_adjustment import adjusted_steps
+from maci2.feature_tracks.track_files import RecordedTracks
+from maci2.feature_tracks.tracks import FeatureTracks
 from maci2.ground_truth.choose import capture_noise, with_audited
 from maci2.imu import ImuMeasurements
 from maci2.imu.model_choice import find_imu_model, needs_datasheet
@@ -40,16 +45,11 @@ from maci2.vision import (
     rectified_extrinsics,
 )
 from maci2.vision.calibration_uncertainty import EXACT_CALIBRATION, CalibrationUncertainty
-from maci2.vision.feature_tracks import FeatureTracks
-from maci2.vision.image_tracks import image_tracks
 from maci2.vision.odometry import StereoOdometry
 from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
 from maci2.vision.predicted_rotation import no_prediction
 from maci2.vision.relative_pose import stacked
-from maci2.vision.simulated_tracks import SimulatedTracker
 from maci2.vision.stereo_refinement import refine_right_camera
-from maci2.vision.track_adjustment import adjusted_steps
-from maci2.vision.track_files import RecordedTracks
 
 STRETCH = 50
 """Steps between keyframes whose tracks are held at once."""

@@ -13,6 +13,7 @@ from maci2.vision.covariance_models import CovarianceModel
 from maci2.vision.keyframe import Guide, Keyframe, KeyframeMatches, match_along, match_keyframes
 from maci2.vision.motion_support import (
     SupportedMotion,
+    contradicted,
     leading,
     most_supported,
     motions_of,
@@ -84,7 +85,7 @@ class KeyframeMotion:
         found = with_slip(found, [*told, *([chained(parts)] if parts else [])], supported)
         if not best.scattered or (parts and not any(part.scattered for part in parts)):
             return found
-        return scattered(found, best.matches, best.inliers)
+        return scattered(found, best.matches, best.inliers, span.predicted)
 
     def _ask_around(
         self,
@@ -119,6 +120,8 @@ class KeyframeMotion:
         chi2 = residual_chi2(pose.T_ck_ck1, found.matches, covs, self.camera)
         supporters = np.zeros(len(span.first.uv), dtype=bool)
         supporters[found.points[chi2 < INLIER_CHI2]] = True
+        if not self.scale_by_residuals:
+            pose = contradicted(pose, int(in_view.sum()), int(supporters.sum()))
         supported.append(SupportedMotion(pose, supporters, in_view))
 
     def _measured(self, span: Span, found: KeyframeMatches, covs: Array) -> RelativePose:

@@ -17,7 +17,7 @@ from maci2.types import NS, Array
 from maci2.vision.competing_poses import beyond_doubt, differ, difference, first_motion
 from maci2.vision.outlier_rejection import LIKE_SHARE, MIN_MATCHES
 from maci2.vision.possible_motions import PossibleMotion
-from maci2.vision.relative_pose import RelativePose
+from maci2.vision.relative_pose import RelativePose, contamination
 from maci2.vision.relative_poses import MAX_SPEED
 
 UNSEEN, LOST_SHARE = 0.5 * MIN_MATCHES, 0.05
@@ -59,6 +59,16 @@ class SupportedMotion:
         lost = UNSEEN + LOST_SHARE * float(max(self.supporters.sum(), other.supporters.sum()))
         mine, others = self.alone(other) + lost, other.alone(self) + lost
         return mine / (mine + others)
+
+
+def contradicted(pose: RelativePose, in_view: int, supporters: int) -> RelativePose:
+    """A motion that points were asked along, of which so many were in view and so many agree.
+
+    Points that lie elsewhere are mostly lost on the way, instead of found there and rejected: the
+    covariance of those found would not know of them.
+    """
+    scale = contamination(in_view, supporters) / contamination(pose.matches, pose.inliers)
+    return replace(pose, cov_T_ck_ck1=max(scale, 1.0) * pose.cov_T_ck_ck1)
 
 
 def leading(motions: Sequence[SupportedMotion]) -> SupportedMotion:

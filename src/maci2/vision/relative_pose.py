@@ -76,7 +76,8 @@ class RelativePose:
 
     @property
     def scattered(self) -> bool:
-        """Whether so few matches agree that nothing is known of the translation."""
+        """Whether so few matches agree that nothing is known of the translation, and no more of
+        the rotation than what predicts it knows."""
         return self.inliers < SCATTERED_SHARE * self.matches
 
 
@@ -140,17 +141,25 @@ def measure_relative_pose(
         motions=motions,
         points=found.points[chosen[pose.chi2 < INLIER_CHI2]],
     )
-    return measured if scale_by_residuals else scattered(measured, *counts)
+    return measured if scale_by_residuals else scattered(measured, *counts, predicted)
 
 
-def scattered(pose: RelativePose, matches: int, inliers: int) -> RelativePose:
+def scattered(
+    pose: RelativePose, matches: int, inliers: int, predicted: PredictedRotation | None
+) -> RelativePose:
     """The pose with so many matches that agree of so many; where these are too few, with nothing
-    known of the translation."""
+    known of the translation.
+
+    Such a set is believed only because its rotation is the predicted one, and matches that agree by
+    chance do so with any rotation near it: its rotation is then as uncertain as the predicted one.
+    """
     pose = replace(pose, matches=matches, inliers=inliers)
     if pose.scattered:
         cov = pose.cov_T_ck_ck1.copy()
         cov[:3, :3] += any_motion((pose.stamps_ns[1] - pose.stamps_ns[0]) / NS)[:3, :3]
-        pose = replace(pose, cov_T_ck_ck1=cov)
+        if predicted is not None:
+            cov[3:, 3:] += predicted.cov
+        pose = replace(pose, cov_T_ck_ck1=symmetrize(cov))
     return pose
 
 
@@ -167,7 +176,12 @@ def residual_scale(pose: TwoFrame, both_ways: bool = False) -> float:
 
 def contamination_scale(pose: TwoFrame) -> float:
     """Factor on Eq. 6: where many matches were rejected, some that should have been were not."""
-    return 1.0 + CONTAMINATION * (len(pose.chi2) - pose.inliers) / max(pose.inliers, 1)
+    return contamination(len(pose.chi2), pose.inliers)
+
+
+def contamination(matches: int, inliers: int) -> float:
+    """Factor on Eq. 6 of a motion that so many of so many matches agree with."""
+    return 1.0 + CONTAMINATION * (matches - inliers) / max(inliers, 1)
 
 
 def doubt(pose: TwoFrame, second: SecondMotion) -> Array:

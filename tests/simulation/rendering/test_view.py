@@ -125,6 +125,24 @@ def test_a_moving_camera_blurs_only_with_an_open_shutter(view):
     assert gradient[1] < 0.7 * gradient[0]
 
 
+def test_a_rolling_shutter_exposes_each_row_at_a_time_of_its_own(view):
+    rolling = View(view.scene, view.camera, replace(CLEAN, readout_s=0.02), 0)
+    turn = np.array([0.0, 0.0, 0.0, 0.004, 0.01, -0.004])
+    T_before, T_later = T_W_C @ se3_exp(-turn), T_W_C @ se3_exp(turn)
+
+    def rendered(one, T_w_c):
+        image = one.render(T_w_c, 0.0, 1.0, np.random.default_rng(0), T_later)
+        return image.astype(float)
+
+    image, middle = rendered(rolling, T_W_C), rendered(view, T_W_C)
+    for rows, T_w_c in ((slice(5, 15), T_before), (slice(-15, -5), T_later)):
+        inner = (rows, slice(20, -20))
+        off = np.abs(image - rendered(view, T_w_c))[inner].mean()
+        assert off < 0.3 * np.abs(middle - rendered(view, T_w_c))[inner].mean()
+    half = len(image) // 2
+    np.testing.assert_allclose(image[half - 2 : half + 2], middle[half - 2 : half + 2], atol=3.0)
+
+
 def test_a_drawn_recording_reads_back_with_exact_calibration_and_the_same_bytes(tmp_path):
     recording = simulate(SimulationConfig(duration_s=0.4, seed=1))
     drawn = [

@@ -7,6 +7,8 @@ import numpy as np
 
 from maci2.errors import DatasetError, OptionError
 from maci2.estimation.initial_guess import chain
+from maci2.feature_tracks.simulated_tracks import SimulatedTracker
+from maci2.feature_tracks.track_files import RecordedTracks
 from maci2.imu.rotation_rates import INTERVAL_S
 from maci2.pipeline.open_vision import frame_of, open_vision
 from maci2.pipeline.options import parse_vision
@@ -15,8 +17,6 @@ from maci2.types import NS, Array, Stamps
 from maci2.vision import CameraFrame, MeasuredPoses
 from maci2.vision.odometry import StereoOdometry
 from maci2.vision.odometry_run import even_keyframes
-from maci2.vision.simulated_tracks import SimulatedTracker
-from maci2.vision.track_files import RecordedTracks
 
 
 class CameraPath(NamedTuple):

@@ -117,7 +117,7 @@ def _render_pair(
 ) -> list[Image]:
     difficulty = views[0].difficulty
     gain = exposure_gain(difficulty, rng)
-    T_w_b, T_w_b_later = _poses(trajectory, np.array([t, t + 0.5 * difficulty.exposure_s]))
+    T_w_b, T_w_b_later = _poses(trajectory, np.array([t, t + 0.5 * difficulty.shutter_s]))
     return [
         view.render(T_w_b @ view.camera.T_b_c, t, gain, rng, T_w_b_later @ view.camera.T_b_c)
         for view in views

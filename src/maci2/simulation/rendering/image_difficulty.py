@@ -75,6 +75,10 @@ class Difficulty:
     rain: float = 0.0
     """Bright streaks in each image on average, elsewhere in every one."""
 
+    readout_s: float = 0.0
+    """Time from the exposure of the first row to that of the last: a rolling shutter. The middle
+    row is exposed at the image's timestamp."""
+
     def __post_init__(self) -> None:
         for one in fields(self):
             value = getattr(self, one.name)
@@ -85,6 +89,11 @@ class Difficulty:
                 raise OptionError(f"{name} is {getattr(self, name)}, needed at most 1.")
         if not self.light > 0.0:
             raise OptionError(f"light is {self.light}, needed above 0.")
+
+    @property
+    def shutter_s(self) -> float:
+        """Time during which the camera's motion changes the image."""
+        return max(self.exposure_s, self.readout_s)
 
 
 def exposure_gain(difficulty: Difficulty, rng: np.random.Generator) -> float:

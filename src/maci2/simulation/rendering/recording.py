@@ -130,7 +130,7 @@ def rendered_pairs(recording: Recording, config: RenderConfig) -> Iterator[list[
     truth = next(iter(recording.truths.values()))
     stamps_ns = recording.camera_stamps_ns[0]
     scene, views = scene_for(recording, config)
-    later_ns = np.minimum(stamps_ns + round(0.5 * hard.exposure_s * NS), truth.stamps_ns[-1])
+    later_ns = np.minimum(stamps_ns + round(0.5 * hard.shutter_s * NS), truth.stamps_ns[-1])
     Ts_w_b = truth_at(truth, stamps_ns, MAX_TRUTH_GAP_S).Ts_w_b
     Ts_later = truth_at(truth, later_ns, MAX_TRUTH_GAP_S).Ts_w_b
     rng = np.random.default_rng((config.seed, 2))

@@ -70,13 +70,16 @@ class View:
     def render(
         self, T_w_c: Array, t: float, gain: float, rng: np.random.Generator, T_w_c_next: Array
     ) -> Image:
-        """The image at pose T_w_c and time t [s]; the camera is at `T_w_c_next` when the shutter
-        closes, half an exposure later."""
+        """The image at pose T_w_c and time t [s]; the camera is at `T_w_c_next` half of
+        `shutter_s` later."""
         hard = self.difficulty
         distance, _, brightness = self._cast(self._rays, T_w_c, t, smooth=True)
-        if hard.exposure_s > 0.0:
+        if hard.shutter_s > 0.0:
             flow = self._shutter_flow(distance, T_w_c, T_w_c_next)
-            brightness = smeared(brightness, flow)
+            if hard.readout_s > 0.0:
+                brightness = rolled(brightness, hard.readout_s / hard.shutter_s * flow)
+            if hard.exposure_s > 0.0:
+                brightness = smeared(brightness, hard.exposure_s / hard.shutter_s * flow)
         if hard.lens_blur_px > 0.0:
             blurred = cv2.GaussianBlur(brightness, (0, 0), hard.lens_blur_px)
             brightness = np.asarray(blurred, np.float32)
@@ -203,6 +206,18 @@ def _rays(camera: Camera) -> Array:
 
     in_bands(turn_band, height)
     return rays
+
+
+def rolled(image: NDArray[np.float32], flow: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The image with its rows exposed one after another, the first one `flow` (h, w, 2) before the
+    middle one and the last one `flow` after it."""
+    height, width = image.shape
+    columns, rows = np.meshgrid(np.arange(width), np.arange(height))
+    share = np.linspace(-1.0, 1.0, height)[:, None]
+    from_u = (columns - share * flow[..., 0]).astype(np.float32)
+    from_v = (rows - share * flow[..., 1]).astype(np.float32)
+    out = cv2.remap(image, from_u, from_v, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
+    return np.asarray(out, np.float32)
 
 
 def smeared(image: NDArray[np.float32], flow: NDArray[np.float32]) -> NDArray[np.float32]:

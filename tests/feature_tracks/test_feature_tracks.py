@@ -7,10 +7,10 @@ import pytest
 
 from helpers import chi_square_band
 from maci2.errors import MeasurementError
+from maci2.feature_tracks.simulated_tracks import POINTS
+from maci2.feature_tracks.tracks import FeatureTracks
 from maci2.gaussian import nees
 from maci2.lie import se3_inv, se3_log
-from maci2.vision.feature_tracks import FeatureTracks
-from maci2.vision.simulated_tracks import POINTS
 from simulated_track_cases import moving_camera
 
 FOCAL, BASELINE = 400.0, 0.1

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from maci2.feature_tracks.tracks import FeatureTracks
 from maci2.lie import se3_inv
 from maci2.sensors import GroundTruth, Rig, truth_at
 from maci2.types import Array, Mask, Stamps
-from maci2.vision.feature_tracks import FeatureTracks
 from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
 from maci2.vision.rectify import rectify
 from maci2.vision.two_frame import PinholePair

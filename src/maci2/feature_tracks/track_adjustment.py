@@ -12,6 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from maci2.feature_tracks.track_equations import Equations, Views, linearize, reduced, solve
+from maci2.feature_tracks.tracks import FeatureTracks
+from maci2.feature_tracks.triangulation import triangulate
 from maci2.gaussian import symmetrize
 from maci2.lie import se3_adj, se3_exp, se3_inv
 from maci2.types import NS, Array
@@ -20,11 +23,8 @@ from maci2.vision.calibration_uncertainty import (
     CalibrationUncertainty,
     calibration_covariance,
 )
-from maci2.vision.feature_tracks import FeatureTracks
 from maci2.vision.outlier_rejection import BEYOND_DOUBT
 from maci2.vision.relative_pose import CONTAMINATION, RelativePose
-from maci2.vision.track_equations import Equations, Views, linearize, reduced, solve
-from maci2.vision.triangulation import triangulate
 
 OUTLIER_CHI2 = 13.82
 """Squared Mahalanobis norm above which an observation is rejected: 99.9 % of chi-square, 2 dof."""

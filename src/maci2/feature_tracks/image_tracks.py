@@ -12,9 +12,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from maci2.feature_tracks.tracks import FeatureTracks
 from maci2.types import Array, Mask, Stamps
 from maci2.vision.covariance_models import FIXED_PX
-from maci2.vision.feature_tracks import FeatureTracks
 from maci2.vision.keyframe import MIN_DISPARITY, Keyframe, keyframe
 from maci2.vision.klt import (
     MAX_ROW_ERROR_PX,

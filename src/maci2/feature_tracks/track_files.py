@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from maci2 import __version__, boundary
 from maci2.errors import DatasetError, MeasurementError
+from maci2.feature_tracks.tracks import FeatureTracks
 from maci2.files import NpzField, read_npz, write_npz
 from maci2.gaussian import require_spd
 from maci2.types import Array, Mask, Stamps
-from maci2.vision.feature_tracks import FeatureTracks
 
 TRACK_FIELDS = {
     "track": NpzField("iu", ("m",)),
