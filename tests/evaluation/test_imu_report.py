@@ -148,7 +148,7 @@ def unseen(request, data_root):
 
 
 def scored(model, report):
-    """What a model has to agree with: `tumvi` was trained on published truths alone."""
+    """What a model has to agree with: `tumvi` states rotations too sure against audited truths."""
     return (report, report["audited"]) if model == "euroc" else (report,)
 
 
