@@ -277,9 +277,15 @@ def parse_vision(
     if kind == "trajectory" and rest:
         std_scale = DEFAULT_SCALE_STD if scale_std is None else scale_std
         return VisionSource(
-            "trajectory", rest, pose_std, camera_frame, share, std_scale, DEFAULT_FRAME_STD,
-            None if std is not None else 0,
-        )  # fmt: skip
+            "trajectory",
+            rest,
+            pose_std,
+            camera_frame,
+            std_share=share,
+            std_scale=std_scale,
+            std_frame=DEFAULT_FRAME_STD,
+            std_windows=None if std is not None else 0,
+        )
     if kind == "measurements" and rest:
         return VisionSource("measurements", rest, pose_std, camera_frame)
     if kind == "tracks" and rest:
