@@ -20,7 +20,7 @@ def test_the_three_sources_of_camera_motion_are_read():
     assert trajectory == VisionSource(
         "trajectory", "a/b.txt", (0.1, 0.01), "rectified", 0.0, DEFAULT_SCALE_STD, DEFAULT_FRAME_STD
     )
-    unstated = parse_vision("trajectory:x")
+    unstated = parse_vision("trajectory:x", "camera", None)
     assert (unstated.std_windows, unstated.std_truth) == (0, (0.0, 0.0))  # 0: to be estimated
     with_shares = parse_vision("trajectory:x", "camera", "0.1,0.01,0.02", 0.0)
     assert (with_shares.std, with_shares.std_share) == ((0.1, 0.01), 0.02)
