@@ -69,7 +69,7 @@ def audited_or_none(recording: Recording, names: tuple[str, ...]) -> GroundTruth
         if written.covariance is not None:
             return written
     audit = _audit_or_none(recording, names)
-    return audit and audit.truth
+    return None if audit is None else audit.truth
 
 
 def _audit_or_none(recording: Recording, names: tuple[str, ...]) -> AuditedTruth | None:
