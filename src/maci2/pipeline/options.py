@@ -84,9 +84,6 @@ class VisionSource:
     std_frame: tuple[float, float] = (0.0, 0.0)
     """Standard deviation of the camera frame that a trajectory speaks of [m, rad]."""
 
-    std_truth: tuple[float, float] = (0.0, 0.0)
-    """What raw motion capture adds of its own to motion made from it [rad, m]."""
-
     std_windows: int | None = None
     """Windows that the noise was estimated from; None where it was stated, 0 where it is still to
     be estimated."""
@@ -105,6 +102,9 @@ class VisionSource:
 
     by_default: bool = False
     """True where the user named no source and the images of the recording are meant."""
+
+    std_truth: tuple[float, float] = (0.0, 0.0)
+    """What raw motion capture adds of its own to motion made from it [rad, m]."""
 
     def pose_noise_record(self) -> dict[str, Any] | None:
         """Noise of a trajectory's relative poses as results have it in JSON; None of other kinds,
