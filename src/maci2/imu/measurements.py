@@ -73,7 +73,7 @@ class ImuMeasurements:
     """Input of preintegration: what the IMU measured and how far to trust each sample.
 
     From `raw_model` (raw samples, data-sheet noise, vibration and rounding), `datasheet_model` (raw
-    samples, data-sheet noise alone) or a learned model (corrected samples, a learned variance each).
+    samples, data-sheet noise alone) or a learned model (corrected samples, a learned variance).
     """
 
     stamps_ns: Stamps
