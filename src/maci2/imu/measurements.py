@@ -72,8 +72,8 @@ class BiasPrior:
 class ImuMeasurements:
     """IMU measurements for preintegration: samples with a variance for each.
 
-    From `raw_model` (raw samples, data-sheet noise and vibration), `datasheet_model` (raw samples,
-    data-sheet noise alone) or a learned model (corrected samples, a learned variance for each).
+    From `raw_model` (raw samples, data-sheet noise, vibration and rounding), `datasheet_model` (raw
+    samples, data-sheet noise alone) or a learned model (corrected samples, a learned variance).
     """
 
     stamps_ns: Stamps
