@@ -1,6 +1,5 @@
 """The page: numbers in it, nothing fetched, nothing broken in a browser."""
 
-import json
 import re
 import shutil
 from dataclasses import replace
@@ -15,6 +14,7 @@ from maci2.experiments.catalogue import EUROC_INIT, EXPERIMENTS
 from maci2.experiments.experiment import Settings
 from maci2.experiments.recordings import find_recordings
 from maci2.experiments.reproduce import reproduce
+from maci2.experiments.store import FORMAT, read_result, write_result
 from maci2.reports.experiment_figures import experiment_figure
 from maci2.reports.experiments_page import build_page
 from maci2.reports.runs import read_runs
@@ -65,8 +65,7 @@ def test_two_runs_of_one_experiment_are_labelled_by_their_folders(results, tmp_p
     other = tmp_path / "other"
     shutil.copytree(results / "pose", other / "pose")
     index = other / "pose" / "experiment.json"
-    about = json.loads(index.read_text())
-    index.write_text(json.dumps(about | {"settings": {"seed": 7, "limit_s": 20.0}}))
+    write_result(index, read_result(index) | {"settings": {"seed": 7, "limit_s": 20.0}})
     runs = read_runs([results / "pose", other / "pose"])
     assert runs[0].label != runs[1].label
     page = build_page(runs, COMMAND)
@@ -77,8 +76,7 @@ def test_two_runs_of_one_experiment_are_labelled_by_their_folders(results, tmp_p
 def test_results_of_another_version_are_drawn_and_say_so(results, tmp_path):
     shutil.copytree(results / "pose", tmp_path / "pose")
     index = tmp_path / "pose" / "experiment.json"
-    about = json.loads(index.read_text())
-    index.write_text(json.dumps(about | {"version": "0.0.1"}))
+    write_result(index, read_result(index) | {"version": "0.0.1"})
     assert "Run by version 0.0.1" in build_page(read_runs([tmp_path]), COMMAND)
 
 
@@ -86,7 +84,7 @@ def test_a_truncated_result_is_named_with_what_to_do(results, tmp_path):
     shutil.copytree(results / "pose", tmp_path / "pose")
     broken = next((tmp_path / "pose" / "results").iterdir())
     broken.write_bytes(broken.read_bytes()[:100])
-    with pytest.raises(DatasetError, match=rf"{broken.name}: not a whole result.*reproduce"):
+    with pytest.raises(DatasetError, match=rf"{broken.name}: is missing, damaged.*reproduce"):
         read_runs([tmp_path])
 
 
@@ -95,8 +93,8 @@ def test_another_format_and_a_folder_without_results_are_refused(results, tmp_pa
         read_runs([tmp_path])
     shutil.copytree(results / "pose", tmp_path / "pose")
     index = tmp_path / "pose" / "experiment.json"
-    index.write_text(json.dumps(json.loads(index.read_text()) | {"format": 99}))
-    with pytest.raises(DatasetError, match="result format 99, needed 1"):
+    write_result(index, read_result(index) | {"format": FORMAT + 97})
+    with pytest.raises(DatasetError, match=f"result format {FORMAT + 97}, needed {FORMAT}"):
         read_runs([tmp_path])
 
 
