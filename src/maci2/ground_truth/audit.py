@@ -12,7 +12,8 @@ from maci2.ground_truth.audit_problem import audit_problem
 from maci2.ground_truth.audited import AuditedTruth, RowResiduals, audited_rows
 from maci2.ground_truth.capture import Capture, open_capture
 from maci2.ground_truth.registration import register
-from maci2.imu import ImuMeasurements, datasheet_model, raw_model
+from maci2.imu import ImuMeasurements, datasheet_model
+from maci2.imu.measurements import with_vibration
 from maci2.sensors import Recording
 from maci2.types import NS, Stamps
 
@@ -86,8 +87,10 @@ def _expected_noise(recording: Recording, capture: Capture) -> ImuMeasurements:
     if noise.exact:
         # A simulated IMU has no vibration to be read off its samples.
         return sheet
-    vibrating = raw_model(samples, noise)
-    return replace(vibrating, var_gyro=sheet.var_gyro) if capture.smoothed else vibrating
+    var_gyro, var_acc, rate_hz = sheet.var_gyro, sheet.var_acc, samples.rate_hz
+    if not capture.smoothed:
+        var_gyro = with_vibration(samples.gyro, var_gyro, rate_hz)
+    return replace(sheet, var_gyro=var_gyro, var_acc=with_vibration(samples.acc, var_acc, rate_hz))
 
 
 def _row_stamps(fit: AuditFit, kind: Kind) -> Stamps:

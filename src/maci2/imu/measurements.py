@@ -236,9 +236,9 @@ def raw_model(
     sheet = datasheet_model(samples, noise, bias_prior)
     return replace(
         sheet,
-        var_gyro=_with_vibration(samples.gyro, sheet.var_gyro, samples.rate_hz)
+        var_gyro=with_vibration(samples.gyro, sheet.var_gyro, samples.rate_hz)
         + rounding_variance(samples.gyro),
-        var_acc=_with_vibration(samples.acc, sheet.var_acc, samples.rate_hz)
+        var_acc=with_vibration(samples.acc, sheet.var_acc, samples.rate_hz)
         + rounding_variance(samples.acc),
     )
 
@@ -261,7 +261,7 @@ def rounding_variance(values: Array) -> Array:
     return variance
 
 
-def _with_vibration(values: Array, variance: Array, rate_hz: float) -> Array:
+def with_vibration(values: Array, variance: Array, rate_hz: float) -> Array:
     """(n, 3) variance with a share of what second differences show above it."""
     if len(values) < 3:
         return variance
