@@ -3,15 +3,14 @@
 Most of what kernels do is reading and writing single numbers of arrays. Numba takes some fifty
 instructions for one and leaves it to LLVM to find out that a dozen suffice; LLVM's time, and
 numba's for writing and reading its text, goes with their number. Here it is a dozen at once. Also
-references are not counted to arrays that the caller holds, a number that is no longer needed is
-not cleared, and a loop over `range` takes twenty instructions, not seventy. What is computed is
-the same.
+references are not counted to arrays that the caller holds, and a number that is no longer needed
+is not cleared. What is computed is the same.
 """
 
 from typing import Any
 
 from llvmlite import ir as llvm
-from numba.core import cgutils, ir, types
+from numba.core import ir, types
 from numba.core.compiler_machinery import register_pass
 from numba.core.lowering import Lower
 from numba.core.typed_passes import NativeLowering
@@ -19,12 +18,6 @@ from numba.core.typed_passes import NativeLowering
 INDEX = types.int64
 WORD = llvm.IntType(64)
 BYTES = llvm.IntType(8).as_pointer()
-
-RANGE, COUNTER = types.range_state64_type, types.range_iter64_type
-COUNTED = types.Pair(INDEX, types.boolean)
-"""`range`, its iterator, and what that gives: a number, and whether there was one."""
-
-LOOP_STEPS = ("getiter", "iternext", "pair_first", "pair_second")
 
 
 class PartLower(Lower):
@@ -57,52 +50,6 @@ class PartLower(Lower):
             super().delvar(name)
         elif name not in self._blk_local_varmap:
             self._singly_assigned_vars.discard(name)
-
-    def lower_expr(self, resty: Any, expr: Any) -> Any:
-        kind = self.typeof(expr.value.name) if expr.op in LOOP_STEPS else None
-        if expr.op == "getiter" and kind == RANGE and self._counts_by_one(expr.value):
-            return self._loop_over(self.loadvar(expr.value.name))
-        if expr.op == "iternext" and kind == COUNTER:
-            return self._next_of(self.loadvar(expr.value.name))
-        if expr.op in ("pair_first", "pair_second") and kind == COUNTED:
-            return self._field(COUNTED, self.loadvar(expr.value.name), expr.op[5:])
-        return super().lower_expr(resty, expr)
-
-    def _counts_by_one(self, loop: Any) -> bool:
-        """What is looped over is `range` of one or two numbers."""
-        made = self.func_ir._definitions[loop.name]
-        if len(made) != 1 or not isinstance(made[0], ir.Expr) or made[0].op != "call":
-            return False
-        called = getattr(self.typeof(made[0].func.name), "typing_key", None)
-        return called is range and len(made[0].args) < 3
-
-    def _loop_over(self, numbers: Any) -> Any:
-        """Numba's iterator over a range that counts by one."""
-        start, stop = (self._field(RANGE, numbers, name) for name in ("start", "stop"))
-        at, left = (cgutils.alloca_once(self.builder, WORD) for _ in range(2))
-        self.builder.store(start, at)
-        self.builder.store(self.builder.sub(stop, start), left)
-        model = self.context.data_model_manager[COUNTER]
-        counter = self.context.get_constant_undef(COUNTER)
-        fields = {"iter": at, "stop": stop, "step": llvm.Constant(WORD, 1), "count": left}
-        for name, value in fields.items():
-            counter = model.set(self.builder, counter, value, name)
-        return counter
-
-    def _next_of(self, counter: Any) -> Any:
-        """The number that a loop has come to, and whether it is one of the range; the loop moves
-        on also where it is not, since nobody asks again."""
-        builder, model = self.builder, self.context.data_model_manager[COUNTED]
-        at, step, left = (self._field(COUNTER, counter, n) for n in ("iter", "step", "count"))
-        number, count = builder.load(at), builder.load(left)
-        builder.store(builder.add(number, step), at)
-        builder.store(builder.sub(count, llvm.Constant(WORD, 1), flags=["nsw"]), left)
-        is_inside = builder.icmp_signed(">", count, llvm.Constant(WORD, 0))
-        pair = model.set(builder, self.context.get_constant_undef(COUNTED), number, "first")
-        return model.set(builder, pair, is_inside, "second")
-
-    def _field(self, kind: Any, value: Any, name: str) -> Any:
-        return self.context.data_model_manager[kind].get(self.builder, value, name)
 
     def lower_getitem(self, resty: Any, expr: Any, value: Any, index: Any, signature: Any) -> Any:
         array = self.typeof(value.name)
