@@ -29,7 +29,7 @@ class DeviceConstants:
 
     @classmethod
     def of(cls, numbers: Array) -> "DeviceConstants":
-        """From (19,) numbers: rows of both matrices, then the time."""
+        """Constants from (19,) numbers: rows of both matrices, then the time."""
         return cls(numbers[:9].reshape(3, 3), numbers[9:18].reshape(3, 3), float(numbers[18]))
 
     @property

@@ -94,7 +94,7 @@ def orthonormality_error(M: Array) -> float:
 
 
 def determinant(M: Array) -> float:
-    """Of a 3x3 matrix, as a product: numpy's warns of those that are singular but for rounding."""
+    """Determinant of a 3x3 matrix, as a product: numpy's warns of nearly singular ones."""
     return float(M[0] @ np.cross(M[1], M[2]))
 
 
