@@ -71,7 +71,13 @@ def test_a_sleep_without_end_is_left(monkeypatch):
         within(0.05, lambda: time.sleep(60.0))
 
 
-def test_a_loop_without_end_is_stopped():
+@pytest.mark.parametrize("share_of_a_core", [0.04, 0.02])
+def test_a_busy_machine_does_not_end_what_works(share_of_a_core):
+    waited_s = 400.0
+    assert time_limit._beyond(20.0, waited_s, share_of_a_core * waited_s, 0.0) == ""
+
+
+def test_a_loop_without_end_is_stopped(patient):
     counts = [0]
     ended = threading.Event()
 

@@ -13,8 +13,11 @@ from maci2.errors import Maci2Error
 T = TypeVar("T")
 
 PATIENCE = 10.0
-"""Wall time over processor time at which waiting ends, too: a thread that sleeps uses no processor
-time, and a thread on a busy machine gets a share of it only."""
+"""Wall time over the limit after which a thread that does nothing is left."""
+
+IDLE = 0.01
+"""Share of the wall time below which a thread does nothing. On a busy machine a thread that works
+gets a small share of a core, but a larger one than this."""
 
 SHORTEST_WAIT_S, LONGEST_WAIT_S = 0.002, 0.2
 """Time between two looks at the clock of the thread."""
@@ -146,7 +149,7 @@ def within(seconds: float, function: Callable[[], T]) -> T:
 
     It runs in a thread of its own, so that the wait can end whatever it does; what it still does
     afterwards is stopped at its next Python instruction outside numba's compiler. Time in there is
-    not counted. A function that uses no processor time at all is left after `PATIENCE` times the
+    not counted. A function that uses hardly any processor time is left after `PATIENCE` times the
     limit.
     """
     worker = _Worker(function)
@@ -171,7 +174,7 @@ def _beyond(limit_s: float, elapsed_s: float, total_s: float, compiling_s: float
     used_s = total_s - compiling_s
     if used_s > limit_s:
         return f"did not end within {limit_s:g} s of processor time"
-    if elapsed_s > PATIENCE * (limit_s + compiling_s):
+    if elapsed_s > PATIENCE * (limit_s + compiling_s) and used_s < IDLE * elapsed_s:
         return (
             f"did not end within {PATIENCE * limit_s:g} s, of which it used {used_s:.1f} s of "
             "processor time"
