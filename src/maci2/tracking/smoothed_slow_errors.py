@@ -29,7 +29,7 @@ def smoothed_slow_covariance(
 ) -> Array:
     """(n, 15, 15) covariance that a w of one radian adds to each state."""
     system = normal_equations(solution)
-    if not factor(*system):
+    if not factor(system, 0.0, system):
         raise np.linalg.LinAlgError("normal equations of a solved chain are singular")
     rows = _weighted_rows(solution, posterior)
     rng, total = np.random.default_rng(seed), np.zeros((len(stamps_ns), STATE, STATE))
