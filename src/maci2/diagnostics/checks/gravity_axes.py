@@ -1,4 +1,8 @@
-"""Consistency of gyroscope and accelerometer axes, without any other sensor."""
+"""Consistency of gyroscope and accelerometer axes, without any other sensor.
+
+Gravity is constant in the world, so forces rotated back with the gyroscope must agree from one
+interval to the next.
+"""
 
 from dataclasses import dataclass
 
