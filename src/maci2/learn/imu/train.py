@@ -73,12 +73,12 @@ def train_imu(
             f"--model {form_name} tunes its uncertainties on held-out recordings, but recipe "
             f"'{recipe.name}' has none; name some, or choose a form without that stage."
         )
-    load = partial(load_tracks, recipe, data)
+    load = partial(load_tracks, recipe, data=data)
     train, tune = load(recipe.train), load(recipe.tune)
     device = fitted_device(train, tune) if form.bias_spread else None
     if device is not None:
-        device = refined_device(device, partial(load, recipe.train + recipe.tune))
-        train, tune = load(recipe.train, device), load(recipe.tune, device)
+        device = refined_device(device, lambda d: load(recipe.train + recipe.tune, device=d))
+        train, tune = load(recipe.train, device=device), load(recipe.tune, device=device)
     turn_on = turn_on_prior(train, tune) if form.tracks_bias else None
     shift = rest_shift(train + tune)
     if turn_on is not None:
@@ -146,7 +146,7 @@ def rest_shift(tracks: list[Track]) -> StationaryShift:
 
 
 def load_tracks(
-    recipe: Recipe, data: Path, names: tuple[str, ...], device: DeviceConstants | None = None
+    recipe: Recipe, names: tuple[str, ...], data: Path, device: DeviceConstants | None = None
 ) -> list[Track]:
     """Open the recordings under `data`, or in its folder of the recipe's name, and audit their
     ground truths with the samples that the device's constants give."""
