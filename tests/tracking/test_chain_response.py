@@ -14,7 +14,7 @@ def test_many_right_hand_sides_are_solved_as_dense_equations_are():
     ride = simulated_ride(50, duration_s=3.0, noise=GOOD_NOISE)
     solution = chain_of(ride, first_guess(ride), MEASURED)
     system, factored = normal_equations(solution), normal_equations(solution)
-    assert factor(*factored)
+    assert factor(factored, 0.0, factored)
     n, b = len(system.A), len(system.D)
     H = np.zeros((15 * n + b, 15 * n + b))
     for k in range(n):

@@ -30,7 +30,7 @@ class TrainingStepBench:
 
 
 def bench_training_step(repeats: int = 7) -> TrainingStepBench:
-    """Medians over `repeats`, taken in turn so that both see the same machine."""
+    """Medians over `repeats`, measured in turn so that load affects both."""
     try:
         import pypose
     except ImportError as error:

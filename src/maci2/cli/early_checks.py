@@ -1,4 +1,4 @@
-"""What is wrong with a command line and can be seen before anything heavy is loaded."""
+"""Checks of a command line before anything heavy is loaded."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -9,15 +9,14 @@ from maci2.cli.json_output import STDOUT
 from maci2.errors import DatasetError, require_in_range
 
 INPUTS = ("sequence", "sequences", "folders", "source", "along")
-"""Parameters that name what a command reads."""
+"""Parameters with paths that a command reads."""
 
 OUTPUTS = ("json", "report")
-"""Parameters that name a file to write when all is done."""
+"""Parameters with files that a command writes at its end."""
 
 
 def with_early_checks(command: Callable[..., None]) -> Callable[..., None]:
-    """The command, once what it is to read has been found to exist and what it is to write to can
-    be written."""
+    """Wrap a command so that it starts only if its inputs exist and its outputs can be written."""
 
     @wraps(command)
     def call(**values: Any) -> None:
@@ -46,7 +45,7 @@ def _require_writable(path: Path) -> None:
 
 
 def require_training(output: Path, threads: int, seed: int, *epochs: int | None) -> None:
-    """Raise for options of a training that would fail hours later, or mean nothing."""
+    """Raise for invalid options of a training, which would otherwise fail hours later."""
     require_in_range("--threads", threads, 1, 1024)
     require_in_range("--seed", seed, 0, 2**32 - 1)
     for number in epochs:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 TABLE_WIDTH = 300
-"""Recordings across; nothing is cut off in a file."""
+"""Width of tables in a file [characters]: recordings stand side by side."""
 
 
 def reproduce(
@@ -80,7 +80,7 @@ def reproduce(
     for one in runs:
         for name, picture in pictures(one).items():
             write_atomically(output / name, picture)
-    typer.echo(f"report: {page}")
+    typer.echo(f"wrote {page}")
     write_json(json, {"report": str(page), "experiments": [_record(one) for one in done]})
 
 
@@ -121,7 +121,7 @@ def print_experiment(reproduced: "Reproduced") -> None:
     for name in reproduced.missing:
         typer.echo(f"  missing  {name}")
     if reproduced.findings is None:
-        typer.echo("  nothing of it can be run on these data\n")
+        typer.echo("  not run: none of its recordings was found\n")
         return
     for table in reproduced.findings.tables:
         rows = [(line.label, *(cell.text() for cell in line.cells)) for line in table.lines]

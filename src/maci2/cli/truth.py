@@ -8,7 +8,7 @@ import typer
 from maci2.cli import options as opt
 from maci2.cli.json_output import write_json
 from maci2.cli.option_groups import Opening
-from maci2.cli.printing import command_line
+from maci2.cli.printing import command_line, write_report
 
 
 def truth(
@@ -61,8 +61,6 @@ def truth(
     write_json(json, record)
     typer.echo(f"wrote {output}")
     if report is not None:
-        from maci2.files import write_atomically
         from maci2.reports.truth_page import truth_page
 
-        write_atomically(report, truth_page(audit, recording, command_line()))
-        typer.echo(f"wrote {report}")
+        write_report(report, truth_page(audit, recording, command_line()))

@@ -99,6 +99,6 @@ def _print(watched: "WatchedRecording") -> None:
             )
         )
     if rows:
-        print_table("alarms", ("fault", "after [s]", "noticed [s]", "size", "sigmas"), rows)
+        print_table("alarms", ("fault", "onset [s]", "detected [s]", "size", "sigmas"), rows)
     for note in watched.notes:
         typer.echo(f"not compared: {note}")

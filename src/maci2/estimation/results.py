@@ -119,6 +119,9 @@ class SolveReport:
     rejected: int = 0
     """Number of relative poses rejected because they contradict the IMU."""
 
+    rejected_poses: tuple[int, ...] = ()
+    """Indices of the rejected relative poses."""
+
     second_motions: int = 0
     """Number of relative poses for which the IMU selected a motion supported by fewer matches."""
 
@@ -151,8 +154,8 @@ class Verdict:
 
 
 @dataclass(frozen=True, repr=False)
-class InitResult:
-    """Result of `initialize`; `state` and `posterior` are None only if there is no estimate."""
+class Estimate:
+    """State with covariance, report and verdict: what both estimators return."""
 
     verdict: Verdict
     """Whether the result may be used, and the reasons if not."""
@@ -161,10 +164,24 @@ class InitResult:
     """How the optimization went."""
 
     state: VIState | None = None
-    """Gravity, velocities, biases and poses; None if there is no estimate."""
+    """Poses, velocities, gravity, biases (after a calibration those of the last keyframe) and
+    extrinsics; None if there is no estimate."""
 
     posterior: Posterior | None = None
     """Covariance of the state; None without a state."""
+
+    def to_dict(self) -> Record:
+        """The record that `--json` writes, as plain numbers, strings and lists."""
+        raise NotImplementedError
+
+    def save(self, path: str | Path) -> None:
+        """Write `to_dict()` as JSON, atomically."""
+        write_json(boundary.as_path(path, "path"), self.to_dict())
+
+
+@dataclass(frozen=True, repr=False)
+class InitResult(Estimate):
+    """Result of `initialize`; `state` and `posterior` are None only if there is no estimate."""
 
     @classmethod
     def judged_when_asked(
@@ -208,10 +225,6 @@ class InitResult:
         """The record that `maci2 init --json` writes, as plain numbers, strings and lists."""
         return initialization_record(self)
 
-    def save(self, path: str | Path) -> None:
-        """Write `to_dict()` as JSON, atomically."""
-        write_json(boundary.as_path(path, "path"), self.to_dict())
-
     def plot(self) -> "Figure":
         """Velocity, gravity and biases with 2-sigma bands, as a matplotlib figure.
 
@@ -246,21 +259,8 @@ class CalibrationStage:
 
 
 @dataclass(frozen=True, repr=False)
-class CalibrationResult:
+class CalibrationResult(Estimate):
     """Result of `calibrate`: camera-IMU extrinsics, with the states they were estimated with."""
-
-    verdict: Verdict
-    """Whether the result may be used, and the reasons if not."""
-
-    report: SolveReport
-    """How the optimization went."""
-
-    state: VIState | None = None
-    """Extrinsics `T_b_c` with poses, velocities and gravity, and biases at the last keyframe; None
-    if there is no estimate."""
-
-    posterior: Posterior | None = None
-    """Covariance of the state; None without a state."""
 
     progress: tuple[CalibrationStage, ...] = ()
     """Results after every ten seconds; the last one uses the whole recording."""
@@ -273,10 +273,6 @@ class CalibrationResult:
         """The record that `maci2 calibrate --json` writes; `T_b_c` belongs to the camera frame of
         the relative poses."""
         return calibration_record(self)
-
-    def save(self, path: str | Path) -> None:
-        """Write `to_dict()` as JSON, atomically."""
-        write_json(boundary.as_path(path, "path"), self.to_dict())
 
     def plot(self) -> "Figure":
         """Extrinsics with their uncertainty, as a matplotlib figure.

@@ -1,4 +1,4 @@
-"""Single checks that a verdict is made of: each `ok`, or a status with its reason."""
+"""Checks that a verdict consists of: each `ok`, or a status with its reason."""
 
 import math
 from dataclasses import dataclass
@@ -13,19 +13,19 @@ from maci2.premises import FALSE_ALARM, MOST_MISSING, Premises
 from maci2.premises.spreads import STD_ACC_SCALE
 
 SURE = 2.0
-"""A limit must lie this many standard deviations away for a result to be `ok`."""
+"""Number of standard deviations within a limit for `ok`."""
 
 HOPELESS = 0.5
-"""Below this many the verdict is `failed`: the estimate is no better than a guess."""
+"""Number of standard deviations below which the verdict is `failed`."""
 
 ONE_SIDED = float(-ndtri(2.0 * ndtr(-SURE)))
-"""Standard deviations that an error exceeds to one side as rarely as `SURE` to either."""
+"""Number of standard deviations that an error exceeds one-sided as rarely as `SURE` two-sided."""
 
 FAR = float(-ndtri(FALSE_ALARM / 2.0))
-"""Standard deviations from a stated value at which it is contradicted."""
+"""Number of standard deviations from a stated value at which it is contradicted."""
 
 FAR_3D = float(chdtri(3, FALSE_ALARM))
-"""Squared ones, of three axes together."""
+"""Squared distance of three axes together at which a value is contradicted."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class Check:
 
     status: Status
     reason: str = ""
-    """Given with `ok` too, where a user should know."""
+    """Reason; given with `ok`, too, if a user should know."""
 
 
 def against(what: str, std: float, limit: float, unit: str, advice: str = "") -> Check:
-    """Compare a standard deviation with the error that may be."""
+    """Compare a standard deviation with the accepted error."""
     if std * SURE <= limit:
         return Check("ok")
     status: Status = "weak" if std * HOPELESS <= limit else "failed"
@@ -47,13 +47,13 @@ def against(what: str, std: float, limit: float, unit: str, advice: str = "") ->
 
 
 def admitted(moved: float, std: float) -> float:
-    """Standard deviation of an unbiased error that exceeds a limit as rarely as this one, which is
-    around `moved`: within the limit two-sided at `SURE`, or one-sided at the same probability."""
+    """Standard deviation of an unbiased error that exceeds a limit as rarely as this error around
+    `moved` does: two-sided at `SURE`, or one-sided at the same probability."""
     return max(std, (moved + ONE_SIDED * std) / SURE)
 
 
 def worst(checks: list[Check]) -> tuple[Status, list[str]]:
-    """The worst status, and all reasons."""
+    """Worst status and all reasons."""
     order: list[Status] = ["ok", "weak", "failed"]
     status = max((check.status for check in checks), key=order.index)
     return status, [check.reason for check in checks if check.reason]
@@ -66,9 +66,8 @@ def known_gravity(
     prior: BiasPrior,
     limit_deg: float,
 ) -> Check:
-    """Whether gravity's direction is known well enough, also with the accelerometer bias that all
-    windows show beside the one that this window found with its prior, or in place of it where they
-    contradict that prior."""
+    """Check of the direction of gravity, also with the accelerometer bias of all windows in
+    addition to that of this window, or instead of it if they contradict its prior."""
     std = direction_std(state.gravity_c0, posterior.gravity_c0)
     shared = None if premises is None else premises.acc_bias
     alone = against("gravity's direction", float(np.rad2deg(std)), limit_deg, "deg")
@@ -99,7 +98,7 @@ def known_gravity(
 
 
 def velocity_rms(posterior: Posterior) -> float:
-    """Root mean square over the keyframes of the error that velocities admit [m/s]."""
+    """Root mean square over the keyframes of the possible velocity error [m/s]."""
     variances = posterior.velocity_b.reshape(-1, 9)[:, ::4]
     return math.sqrt(float(variances.sum()) / len(variances))
 
@@ -107,7 +106,7 @@ def velocity_rms(posterior: Posterior) -> float:
 def velocity_std(
     state: VIState, posterior: Posterior, report: SolveReport, premises: Premises | None
 ) -> float:
-    """Root mean square of the error that velocities admit [m/s].
+    """Root mean square of the possible velocity error [m/s].
 
     Where the scale is in doubt and all windows together know it better than this one, the error is
     what they say of this window's scale.
@@ -125,7 +124,7 @@ def velocity_std(
 
 
 def plausible_bias(state: VIState, prior: BiasPrior) -> Check:
-    """A bias far outside its prior has swallowed something that is not a bias."""
+    """Check of a bias against its prior; one far outside has absorbed other errors."""
     found, mean, std = (
         a.tolist() for a in (state.acc_bias_residual, prior.mean_acc, prior.std_acc)
     )
@@ -142,7 +141,7 @@ def plausible_bias(state: VIState, prior: BiasPrior) -> Check:
 
 
 def plausible_scale(scale: float, std: float, spread: float) -> Check:
-    """A scale that neither its own uncertainty nor the stated spread explains."""
+    """Check of a scale against its own uncertainty and the stated one."""
     away = abs(scale - 1.0) / max(math.hypot(std, spread), 1e-12)
     if away <= FAR:
         return Check("ok")
@@ -155,8 +154,7 @@ def plausible_scale(scale: float, std: float, spread: float) -> Check:
 
 
 def rejections(report: SolveReport, measured: int) -> Check:
-    """Check of the number of rejected measurements: with many of them, the remainder is
-    arbitrary."""
+    """Check of the number of rejected measurements; with many, the remainder is arbitrary."""
     if report.rejected == 0:
         return Check("ok")
     reason = (

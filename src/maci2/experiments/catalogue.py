@@ -165,8 +165,7 @@ BY_NAME_ONLY = (
 
 
 def find_experiments(names: list[str]) -> list[Experiment]:
-    """Experiments of these names, all but the longest where none is named; an error lists what
-    exists."""
+    """Experiments of these names, by default all except the longest; an error lists what exists."""
     unknown = [name for name in names if name not in EXPERIMENTS]
     if unknown:
         raise OptionError(
@@ -177,7 +176,7 @@ def find_experiments(names: list[str]) -> list[Experiment]:
 
 
 def by_methods(experiments: list[Experiment], names: list[str]) -> list[Experiment]:
-    """The experiments with these methods only; all methods where none is named.
+    """Experiments restricted to these methods; all methods if none is named.
 
     A name is that of a row, with or without what stands in brackets, or of an initializer.
     """

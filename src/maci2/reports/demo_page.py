@@ -1,4 +1,4 @@
-"""The page of `maci2 demo`: initialization, calibration, and whether sigma equals error."""
+"""Report of `maci2 demo`: initialization, calibration, and consistency."""
 
 from maci2.estimation import CalibrationResult
 from maci2.evaluation.metrics import InitErrors

@@ -1,4 +1,4 @@
-"""The page itself: summary first, then tables and figures, then options and versions."""
+"""Report of experiments: summary first, then tables and figures, then options and versions."""
 
 import json
 from html import escape
@@ -10,11 +10,11 @@ from maci2.reports.html import Section, page
 from maci2.reports.runs import Run
 
 WIDE = " class='wide'"
-"""Attribute of a figure that takes a row for itself."""
+"""Attribute of a figure that takes a whole row."""
 
 
 def build_page(runs: list[Run], command: str) -> str:
-    """HTML with everything in it: style, numbers, pictures."""
+    """Self-contained HTML: style, numbers and pictures."""
     sections = [Section(run.about["title"], _section(i, run)) for i, run in enumerate(runs)]
     sections.append(Section("Options and versions", _versions(runs)))
     return page("The paper's experiments", _summary(runs), sections, command)

@@ -1,4 +1,4 @@
-"""The page of `maci2 init --report`: what was found and how sure it is, then why."""
+"""Report of `maci2 init --report`: estimates with uncertainties, then the evidence."""
 
 from html import escape
 
@@ -46,7 +46,7 @@ def _what(inputs: Inputs, initialized: Initialized) -> str:
 
 
 def estimate_table(initialized: Initialized, errors: InitErrors | None) -> str:
-    """Estimate, 1-sigma and, where there is ground truth, the error."""
+    """Estimate, 1-sigma and, if there is ground truth, the error."""
     state, posterior = initialized.result.state, initialized.result.posterior
     if state is None or posterior is None:
         return "<p>No state was estimated.</p>"

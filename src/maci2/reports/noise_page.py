@@ -1,4 +1,4 @@
-"""The page of `maci2 noise --report`: the table, the Allan deviation, what stands out."""
+"""Report of `maci2 noise --report`: the table, the Allan deviation, remarks."""
 
 from html import escape
 
@@ -42,7 +42,7 @@ def _replaced(text: str, signs: tuple[tuple[str, str], ...]) -> str:
 
 
 def _check_sections(measured: MeasuredImu) -> list[Section]:
-    """Errors over horizons and whether they are white, with both noises."""
+    """Integration errors over horizons and their autocorrelation, with both noises."""
     scores = table(CHECK_COLUMNS, check_rows(measured.checks))
     note = (
         "<p>Mean NEES of integration errors per degree of freedom: 1 is consistent, above it the "
@@ -72,7 +72,8 @@ def _whiteness(check: NoiseCheck) -> str:
 
 
 def _density_figure(measured: MeasuredImu, sensor: int) -> str:
-    """Density of one sensor's axes as motion, rest, roughness and the data sheet have it."""
+    """Noise densities of one sensor's axes: in motion, stationary, from roughness and from the data
+    sheet."""
     name, unit = SENSORS[sensor]
     axes = np.arange(3.0)
     part = slice(3 * sensor, 3 * sensor + 3)
@@ -98,7 +99,7 @@ def _density_figure(measured: MeasuredImu, sensor: int) -> str:
 
 
 def _allan_figure(measured: MeasuredImu, sensor: int) -> str:
-    """Allan deviation of one sensor, with the white noise found in motion beside it."""
+    """Allan deviation of one sensor, with the white noise measured in motion."""
     allan, estimate = measured.allan, measured.estimate
     assert allan is not None
     name, unit = SENSORS[sensor]

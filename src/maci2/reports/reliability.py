@@ -1,4 +1,4 @@
-"""Small figures as SVG text: readable in a browser and in a diff, without a plotting library."""
+"""Small SVG figures, readable in a browser and in a diff, without a plotting library."""
 
 from dataclasses import dataclass
 from html import escape
@@ -90,14 +90,14 @@ def _panel(panel: Panel, colors: _Colors) -> str:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """1, 2, 5 of each decade inside the range."""
+    """Ticks at 1, 2, 5 of each decade inside the range."""
     decades = range(int(np.floor(low)), int(np.ceil(high)) + 1)
     found = [digit * 10.0**decade for decade in decades for digit in (1, 2, 5)]
     return [tick for tick in found if low <= np.log10(tick) <= high]
 
 
 def pose_reliability(scores: list[VisualScore]) -> str:
-    """SVG: predicted sigma against rms error, translation and rotation."""
+    """SVG of predicted sigma and rms error of translation and rotation."""
     errors = np.concatenate([score.errors for score in scores])
     covs = np.concatenate([score.covs for score in scores])
     panels = []

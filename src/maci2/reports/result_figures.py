@@ -35,7 +35,7 @@ def velocity_figure(state: VIState, posterior: Posterior) -> str:
 def residual_figure(
     state: VIState, vision: RelativePoses, imu: ImuMeasurements, inflation: float = 1.0
 ) -> str:
-    """How far measurements are from the estimate, in units of what is expected."""
+    """Residuals in units of their expected standard deviation."""
     time_s = seconds(state.stamps_ns[1:], int(state.stamps_ns[0]))
     found = normalized_residuals(state, vision, imu, inflation)
     series = [
@@ -50,7 +50,7 @@ def residual_figure(
 
 
 def visual_residual_figure(state: VIState, vision: RelativePoses) -> str:
-    """How far relative poses are from the estimate, in their own standard deviations."""
+    """Residuals of relative poses, in their own standard deviations."""
     time_s = seconds(state.stamps_ns[1:], int(state.stamps_ns[0]))
     sigmas = np.where(vision.measured[:, None], visual_sigmas(state, vision), np.nan)
     series = [
@@ -66,7 +66,7 @@ def visual_residual_figure(state: VIState, vision: RelativePoses) -> str:
 
 
 def excitation_figure(imu: ImuMeasurements, start_ns: int, end_ns: int) -> str:
-    """What the IMU felt inside the window: rotation and acceleration make states visible."""
+    """Angular rate and specific force inside the window, which make states observable."""
     inside = (imu.stamps_ns >= start_ns) & (imu.stamps_ns <= end_ns)
     step = max(int(inside.sum()) // 600, 1)
     time_s = seconds(imu.stamps_ns[inside][::step], start_ns)
@@ -80,7 +80,7 @@ def excitation_figure(imu: ImuMeasurements, start_ns: int, end_ns: int) -> str:
 
 
 def bias_figure(imu: ImuMeasurements, posterior: Posterior) -> str:
-    """How much the window taught about the biases: spread before and after."""
+    """Standard deviations of the biases before and after the window."""
     prior = imu.bias_prior
     after_gyro = np.sqrt(np.diag(posterior.gyro_bias))
     after_acc = np.sqrt(np.diag(posterior.acc_bias))

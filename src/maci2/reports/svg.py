@@ -1,4 +1,4 @@
-"""Charts as SVG text, without a plotting library: they scale with the page and follow its colours.
+"""SVG charts without a plotting library: they scale with the page and follow its colours.
 
 Colours are the style's variables (`page.css`), so a chart is dark on a dark page.
 """
@@ -17,7 +17,7 @@ LEFT, RIGHT, TOP, BOTTOM = 72, 14, 28, 44
 COLORS = tuple(f"var(--c{i})" for i in range(10))
 TICKS = 5
 LEGEND_LINE = 18
-"""Height of a line of names [px]."""
+"""Height of a legend line [px]."""
 
 
 @dataclass(frozen=True)
@@ -28,34 +28,34 @@ class Series:
     x: Array
     y: Array
     band: Array | None = None
-    """Half width of a band about the line, as standard deviations are shown."""
+    """Half width of a band around the line, such as standard deviations."""
 
     marks: bool = False
     """Points instead of a line."""
 
     dashed: bool = False
-    """A broken line, as for what is expected."""
+    """Dashed line, for expected values."""
 
     same_color: bool = False
-    """The colour of the line before, as for what was predicted of it."""
+    """Use the colour of the previous line, for its prediction."""
 
     titles: Sequence[str] = ()
-    """What each point says when it is pointed at."""
+    """Tooltips of the points."""
 
 
 @dataclass(frozen=True)
 class Axes:
-    """Axes that map numbers to places in the picture."""
+    """Axes that map numbers to positions in the picture."""
 
     x: tuple[float, float]
     y: tuple[float, float]
     width: int = WIDTH
     height: int = HEIGHT
     logarithmic: tuple[bool, bool] = (False, False)
-    """Which axes have logarithms of what is written beside them."""
+    """Whether the x and y axes are logarithmic."""
 
     def at(self, x: float, y: float) -> tuple[float, float]:
-        """Place of a point [px]."""
+        """Position of a point [px]."""
         across = (x - self.x[0]) / (self.x[1] - self.x[0])
         up = (y - self.y[0]) / (self.y[1] - self.y[0])
         return (
@@ -77,7 +77,7 @@ def chart(
     logarithmic: tuple[bool, bool] = (False, False),
     limits: tuple[tuple[float, float], tuple[float, float]] | None = None,
 ) -> str:
-    """Lines over a common axis, each with its band, a legend above them.
+    """Line chart with bands and a legend above it.
 
     `logarithmic` axes (x, y) show positive numbers only. `limits` of the axes (x, y) make charts
     comparable; not given, they are those of the data.
@@ -97,7 +97,7 @@ def chart(
 
 
 def _scaled(one: Series, logarithmic: tuple[bool, bool]) -> Series:
-    """The same on logarithmic axes; what has no logarithm is not a number."""
+    """Series on logarithmic axes; values without a logarithm become NaN."""
     if not any(logarithmic):
         return one
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -107,7 +107,7 @@ def _scaled(one: Series, logarithmic: tuple[bool, bool]) -> Series:
 
 
 def bars(names: Sequence[str], pairs: Array, labels: tuple[str, str], y_label: str) -> str:
-    """Two bars for each name, such as a prior's spread and the posterior's, with their values."""
+    """Two bars with values for each name, such as prior and posterior standard deviation."""
     axes = Axes((-0.6, len(names) - 0.4), (0.0, 1.15 * float(pairs.max())))
     parts = [frame(axes, "", y_label, x_ticks=False)]
     for i, (name, pair) in enumerate(zip(names, pairs, strict=True)):
@@ -135,7 +135,7 @@ def ranges(
     y_label: str,
 ) -> str:
     """Several values for each name on a logarithmic axis, the first with three of its `std`, and a
-    stated value as a broken line through all."""
+    stated value as a dashed line."""
     half = [3.0 * value if np.isfinite(value) else 0.0 for value in std]
     first = marks[0].y
     ends = np.concatenate([*(one.y for one in marks), first + half, [stated]])
@@ -163,7 +163,7 @@ def ranges(
 
 
 def arrow(start: Array, end: Array, color: str, label: str = "") -> str:
-    """A line with a head and, where given, a name at its end."""
+    """Arrow with an optional label at its end."""
     along = np.asarray(end) - np.asarray(start)
     length = float(np.hypot(*along))
     head = ""
@@ -181,7 +181,7 @@ def arrow(start: Array, end: Array, color: str, label: str = "") -> str:
 
 
 def picture(width: int, height: int, body: str) -> str:
-    """The SVG element; the style lets it fill its column."""
+    """SVG element that fills its column."""
     return f'<svg viewBox="0 0 {width} {height}" width="{width}" role="img">{body}</svg>'
 
 
@@ -196,7 +196,7 @@ def nice_ticks(low: float, high: float, count: int = TICKS) -> list[float]:
 
 
 def axis_ticks(low: float, high: float, logarithmic: bool) -> list[tuple[float, str]]:
-    """Places on an axis and what is written there; between decades only where there are few."""
+    """Tick positions and labels; between decades only if there are few."""
     if not logarithmic:
         return [(value, f"{value:g}") for value in nice_ticks(low, high)]
     digits = (1.0,) if high - low > 2.5 else (1.0, 3.0) if high - low > 1.0 else (1.0, 2.0, 5.0)
@@ -226,7 +226,7 @@ def _range(values: Array, margin: float) -> tuple[float, float]:
 
 
 def _colors(series: Sequence[Series]) -> list[str]:
-    """One for each; what is expected has that of the text."""
+    """Colours of the lines; expected values have that of the text."""
     colors: list[str] = []
     number = 0
     for one in series:
@@ -295,7 +295,7 @@ def frame(axes: Axes, x_label: str, y_label: str, x_ticks: bool = True) -> str:
 
 
 def _legend(names: Sequence[str], colors: Sequence[str]) -> tuple[str, int]:
-    """Names above the plot, in as many lines as they need; and how much higher that makes it."""
+    """Legend above the plot in as many lines as needed, and the height it adds."""
     named = [(name, color) for name, color in zip(names, colors, strict=False) if name]
     if len(named) < 2:
         return "", 0

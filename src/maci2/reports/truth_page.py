@@ -1,4 +1,4 @@
-"""The page of `maci2 truth --report`: what is wrong with a ground truth, and how sure it is."""
+"""Report of `maci2 truth --report`: errors of a ground truth with uncertainties."""
 
 from html import escape
 
@@ -14,11 +14,11 @@ from maci2.types import GRAVITY_NORM, NS, Array
 
 MAX_GAP_S = 0.1
 UNIT_SUFFIX = {"deg": "_deg", "mm": "_mm", "ms": "_ms", "ms/min": "_ms_per_min"}
-"""Ends of the constants' names that repeat their unit."""
+"""Suffixes of the constants' names that repeat their unit."""
 
 
 def truth_page(audit: AuditedTruth, recording: Recording, command: str) -> str:
-    """HTML of one audit; the ground truth that was audited is taken from the recording."""
+    """HTML of one audit; the audited ground truth is taken from the recording."""
     worst = {finding.level for finding in audit.findings}
     level = "error" if "error" in worst else "warn" if "warn" in worst else "ok"
     first = audit.findings[0] if audit.findings else None
@@ -37,7 +37,7 @@ def truth_page(audit: AuditedTruth, recording: Recording, command: str) -> str:
 
 
 def _known_to(audit: AuditedTruth) -> str:
-    """How well states are known, typically and at worst."""
+    """Typical and largest standard deviations of the states."""
     std = np.sqrt(np.einsum("kii->ki", audit.cov_states))
     rows = []
     for name, part, scale, unit in (
@@ -74,7 +74,7 @@ def _constants(audit: AuditedTruth) -> str:
 
 
 def _differences(audit: AuditedTruth, published: GroundTruth) -> str:
-    """What using the published rows as they are would cost, over time."""
+    """Difference between published and audited states over time."""
     truth = audit.truth
     stamps_ns = published.stamps_ns
     inside = (stamps_ns > truth.stamps_ns[0]) & (stamps_ns < truth.stamps_ns[-1])
@@ -97,7 +97,7 @@ def _differences(audit: AuditedTruth, published: GroundTruth) -> str:
 
 
 def _residuals(audit: AuditedTruth) -> list[str]:
-    """Audited marker less the rows used, over time."""
+    """Residuals over time: audited marker minus the rows used."""
     kinds = (
         (audit.position_residuals, 1e3, "mm", "Positions, along the source's axes."),
         (

@@ -23,7 +23,7 @@ class ChainResponse:
 
     def __init__(self, solution: ChainSolution, posterior: ChainPosterior) -> None:
         self._system = normal_equations(solution)
-        if not factor(*self._system):
+        if not factor(self._system, 0.0, self._system):
             raise np.linalg.LinAlgError("normal equations of a solved chain are singular")
         factors = whitened_factors(solution, posterior, CAMERA)
         kind, limit = solution.factors.ties.camera_loss

@@ -1,4 +1,4 @@
-"""What the audit of the first ground truth finds, in one line."""
+"""Findings of the audit of the first ground truth, in one line."""
 
 from maci2.errors import Maci2Error
 from maci2.findings import Finding
@@ -9,7 +9,8 @@ from maci2.types import NS
 
 
 def audit_finding(recording: Recording) -> list[Finding]:
-    """One sentence, position clock included; a fault of the truth is none of the recording."""
+    """Summarize an audit in one sentence; errors of a ground truth are not faults of the
+    recording."""
     name, truth = next(iter(recording.truths.items()), ("", None))
     if truth is None or truth.stamps_ns[-1] - truth.stamps_ns[0] < MIN_COMMON_S * NS:
         return []

@@ -1,4 +1,5 @@
-"""Excitation: windows and axes that move enough for each state. Nothing here is a fault."""
+"""Excitation: which windows and axes move enough for each state. Too little of it is not a
+fault."""
 
 import numpy as np
 
@@ -9,15 +10,15 @@ from maci2.sensors import ImuSamples
 from maci2.types import NS, Array
 
 NEEDED_DEG = 5.0
-"""Rotation in a window from which extrinsics begin to show."""
+"""Rotation in a window from which on extrinsics become observable [deg]."""
 
 STD_ROTATION_DEG = 0.5
 STD_POSITION = 0.015
-"""Half of what extrinsics may be off: 1 deg and 3 cm."""
+"""Half of the accepted error of extrinsics: 1 deg and 3 cm."""
 
 
 def turned_deg(imu: ImuSamples, bias_gyro: Array) -> Array:
-    """(windows, 3) how far each window rotated about each axis, peak to peak [deg]."""
+    """(windows, 3) rotation of each window about each axis, peak to peak [deg]."""
     steps = (imu.gyro[:-1] - bias_gyro) * (np.diff(imu.stamps_ns) / NS)[:, None]
     angles = np.cumsum(steps, axis=0)
     length = max(round(WINDOW_S * imu.rate_hz), 1)
@@ -26,7 +27,7 @@ def turned_deg(imu: ImuSamples, bias_gyro: Array) -> Array:
 
 
 def rotation_finding(imu: ImuSamples, bias_gyro: Array) -> Finding:
-    """Excitation in rotation, from the gyroscope alone."""
+    """Finding about rotation, from the gyroscope alone."""
     turned = turned_deg(imu, bias_gyro)
     if len(turned) == 0:
         return Finding("ok", "excitation", f"shorter than one window of {WINDOW_S} s")
@@ -51,7 +52,7 @@ def rotation_finding(imu: ImuSamples, bias_gyro: Array) -> Finding:
 
 
 def window_finding(counts: WindowCounts, source: str) -> list[Finding]:
-    """How many windows the estimator would accept."""
+    """Finding about the number of windows that the estimator accepts."""
     if counts.tried == 0:
         return []
     text = (
@@ -69,7 +70,7 @@ def window_finding(counts: WindowCounts, source: str) -> list[Finding]:
 
 
 def extrinsics_finding(result: CalibrationResult | None, source: str) -> list[Finding]:
-    """What the best half minute would tell about each axis of the extrinsics."""
+    """Finding about the accuracy of extrinsics from the best half minute, for each axis."""
     if result is None:
         return []
     if result.posterior is None:

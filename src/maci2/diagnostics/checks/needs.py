@@ -1,4 +1,4 @@
-"""What a recording lacks for each of the main commands."""
+"""What a recording lacks for each main command."""
 
 from maci2.findings import Finding
 from maci2.sensors.stereo import HasImages
@@ -8,7 +8,7 @@ _PAIR = "a calibrated stereo pair (--rig), or camera motion from a file (--visio
 
 
 def need_findings(recording: HasImages, has_imu: bool) -> list[Finding]:
-    """One finding where something is missing: each command with what it would need."""
+    """Finding that lists what each command would need; empty if nothing is missing."""
     rig, images = recording.rig, len(recording.camera_stamps_ns)
     pair = images > 1 and len(rig.cameras) > 1
     imu = [] if has_imu else ["IMU samples"]
