@@ -77,7 +77,7 @@ def test_what_was_found_and_how_sure_comes_before_any_picture(pages, name):
 
 
 def test_the_init_page_says_what_was_found_and_how_sure(pages):
-    for text in ("verdict: <b>ok</b>", "gyroscope bias [rad/s]", "points followed", "keyframes"):
+    for text in ("verdict: <b>ok</b>", "gyroscope bias [rad/s]", "points tracked", "keyframes"):
         assert text in pages["init"], text
     assert pages["init"].count('<circle cx="') > 50
 

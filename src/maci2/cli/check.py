@@ -85,4 +85,4 @@ def _print_images(images: "ImageDiagnosis") -> None:
     from maci2.diagnostics.diagnosis import IMAGE_COLUMNS
 
     rows = [(f"cam{i}", *camera.cells()) for i, camera in enumerate(images.cameras)]
-    print_table(f"images at {images.places} places", ("camera", *IMAGE_COLUMNS), rows)
+    print_table(f"images, sampled at {images.places} places", ("camera", *IMAGE_COLUMNS), rows)

@@ -199,8 +199,8 @@ def _nominal_rate(recording: Recording, timing: Timing) -> list[Finding]:
             return []
         remedy = "Give --imu-noise, or --imu-rate where the file has the noise of single samples."
         text = (
-            f"{rig.source} says nothing of the IMU's noise; a consumer MEMS is assumed in these "
-            f"checks, and nothing is estimated without. {remedy}"
+            f"{rig.source} does not state the IMU noise; these checks assume a consumer MEMS, and "
+            f"estimation needs the real values. {remedy}"
         )
         return [Finding("warn", "calibration", text, "the IMU's noise is not known", remedy=remedy)]
     if abs(timing.rate_hz / rig.imu.rate_hz - 1.0) <= 0.05:

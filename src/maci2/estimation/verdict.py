@@ -219,7 +219,7 @@ def _unseen_rotations(rotations: RotationAlignment, limits: CalibrationLimits) -
             float(std),
             limits.rotation_deg,
             "deg",
-            "turn the device about all axes",
+            "rotate the device about all axes",
         )
         for axis, std in zip("xyz", std_deg, strict=True)
     ]
@@ -240,7 +240,10 @@ def _broken(state: VIState, posterior: Posterior | None, report: SolveReport) ->
         for part in (state.Ts_c0_b, state.velocity_b, state.gravity_c0, state.T_b_c)
     )
     if not finite or not math.isfinite(report.cost):
-        return ["the optimization left the finite numbers; check the measurements for outliers"]
+        return [
+            "the optimization diverged to values that are not finite; check the measurements for "
+            "outliers"
+        ]
     if not report.converged:
         return [
             f"the optimization did not converge in {report.iterations} steps (chi-square "

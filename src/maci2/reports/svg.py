@@ -202,6 +202,9 @@ def axis_ticks(low: float, high: float, logarithmic: bool) -> list[tuple[float, 
     digits = (1.0,) if high - low > 2.5 else (1.0, 3.0) if high - low > 1.0 else (1.0, 2.0, 5.0)
     decades = range(math.floor(low), math.ceil(high) + 1)
     values = [digit * 10.0**decade for decade in decades for digit in digits]
+    if high - low < 0.5:
+        # Less than half a decade has at most one of these digits.
+        values = nice_ticks(10.0**low, 10.0**high)
     return [(math.log10(v), f"{v:g}") for v in values if low <= math.log10(v) <= high]
 
 

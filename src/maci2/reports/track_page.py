@@ -36,7 +36,7 @@ def track_page(
         if name in worst
     )
     steps = np.diff([state.T_w_b[:3, 3] for state in states], axis=0)
-    kind = "smoothed as a whole" if tracked.batch else "each knowing only what came before it"
+    kind = "smoothed as a whole" if tracked.batch else "each from earlier measurements only"
     lead = (
         f"{verdict(tracked.track.verdict.status, tracked.track.verdict.reasons)}"
         f"<p class='first {level}'>{counts}</p>{_last_state(tracked)}"

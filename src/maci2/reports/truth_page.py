@@ -21,18 +21,20 @@ def truth_page(audit: AuditedTruth, recording: Recording, command: str) -> str:
     """HTML of one audit; the audited ground truth is taken from the recording."""
     worst = {finding.level for finding in audit.findings}
     level = "error" if "error" in worst else "warn" if "warn" in worst else "ok"
-    first = audit.findings[0] if audit.findings else None
-    text = "nothing found that contradicts the IMU" if first is None else first.text
+    texts = [finding.text for finding in audit.findings]
+    text = "; ".join(texts) or "no contradiction to the IMU"
     lead = f"<p class='first {level}'>{escape(text)}</p>{_known_to(audit)}"
     sections = [
         Section("Findings", findings_list(audit.findings)),
         Section("Constants of the source", _constants(audit)),
-        Section("What is left of the source's rows", side_by_side(*_residuals(audit))),
+        Section("Residuals of the source", side_by_side(*_residuals(audit))),
         Section("States", _states(audit)),
     ]
     published = recording.truths.get(audit.name)
     if published is not None:
-        sections.insert(2, Section("Published less audited", _differences(audit, published)))
+        sections.insert(
+            2, Section("Published minus audited states", _differences(audit, published))
+        )
     return page(f"Ground truth: {recording.name}, {audit.name}", lead, sections, command)
 
 
@@ -50,7 +52,7 @@ def _known_to(audit: AuditedTruth) -> str:
         values = scale * std[:, part]
         numbers = (np.median(values), np.quantile(values, 0.95))
         rows.append((f"{name} [{unit}]", *(f"{number:.3g}" for number in numbers)))
-    columns = ("known to (1-sigma, one axis)", "median", "95 % below")
+    columns = ("1-sigma, one axis", "median", "95 % below")
     stamps_ns = audit.truth.stamps_ns
     return table(columns, rows, stacked=True) + (
         f"<p>{len(stamps_ns)} states over {(stamps_ns[-1] - stamps_ns[0]) / NS:.1f} s, at the "
@@ -70,7 +72,7 @@ def _constants(audit: AuditedTruth) -> str:
         )
         for name, constant in audit.constants.items()
     ]
-    return table(("constant", "value", "1-sigma", "unit", "matters"), rows, stacked=True)
+    return table(("constant", "value", "1-sigma", "unit", "significant"), rows, stacked=True)
 
 
 def _differences(audit: AuditedTruth, published: GroundTruth) -> str:

@@ -22,7 +22,7 @@ _MARKS: tuple[tuple[tuple[str, ...], FileKind], ...] = (
         FileKind(
             "Kalibr results text of the cameras",
             "",
-            "the image size and the place on the IMU are missing; give the camchain.yaml that "
+            "the image size and the extrinsics are missing; give the camchain.yaml that "
             "Kalibr wrote beside it",
         ),
     ),

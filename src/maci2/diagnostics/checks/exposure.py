@@ -151,10 +151,9 @@ def _repeated(look: _Look) -> list[Finding]:
             "error" if many else "warn",
             look.name,
             "the image is frozen" if many else "images are repeated",
-            f"{count} of {of} images are the next one to the last bit",
+            f"{count} of {of} images are identical to the next one",
             "none, for every sensor has noise",
-            "Check the camera's driver: it hands out old buffers. Drop the copies and record "
-            "again.",
+            "Check the camera's driver: it returns old buffers. Drop the copies and record again.",
         )
     ]
 
@@ -252,7 +251,7 @@ def _same_image(sample: ImageSample) -> list[Finding]:
             "error",
             "stereo",
             "left and right are one image",
-            f"all {len(pairs)} pairs looked at hold the same image twice",
+            f"all {len(pairs)} sampled pairs contain the same image twice",
             "two cameras",
             "Check the topics or folders: one camera is given for both.",
         )
