@@ -1,5 +1,5 @@
-"""Faults put into recordings one at a time: each is named in the doctor's first line, and nothing
-is found where nothing is wrong. Place and size of every fault are drawn."""
+"""Faults put into recordings one at a time: each is named in the first line of the diagnosis, and
+nothing is found where nothing is wrong. Place and size of every fault are random."""
 
 from dataclasses import replace
 from typing import get_args

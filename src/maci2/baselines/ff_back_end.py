@@ -92,10 +92,10 @@ def ransac(
         return best
     by_keyframe = [np.flatnonzero(points.keyframe == k) for k in np.unique(points.keyframe)]
     for _ in range(ROUNDS):
-        drawn = np.zeros(len(points), dtype=bool)
+        sampled = np.zeros(len(points), dtype=bool)
         for indices in by_keyframe:
-            drawn[rng.permutation(indices)[:PER_KEYFRAME]] = True
-        tried = solve(rows, right, weights, drawn, gravity_norm)
+            sampled[rng.permutation(indices)[:PER_KEYFRAME]] = True
+        tried = solve(rows, right, weights, sampled, gravity_norm)
         if tried.inliers.sum() > best.inliers.sum():
             best = tried
         if best.inliers.mean() >= ENOUGH_INLIERS:

@@ -175,6 +175,16 @@ class Estimate:
         """Write `to_dict()` as JSON, atomically."""
         write_json(boundary.as_path(path, "path"), self.to_dict())
 
+    def _headline(self, state: VIState) -> str:
+        """Main estimate, for `repr`."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        words = [_verdict_words(self.verdict)]
+        if self.state is not None:
+            words += [f"{len(self.state.stamps_ns)} keyframes", self._headline(self.state)]
+        return f"{type(self).__name__}({', '.join(words)})"
+
 
 @dataclass(frozen=True, repr=False)
 class InitResult(Estimate):
@@ -231,14 +241,9 @@ class InitResult(Estimate):
         """
         return plot_initialization(self)
 
-    def __repr__(self) -> str:
-        if self.state is None:
-            return f"InitResult({_verdict_words(self.verdict)})"
-        gravity = ", ".join(f"{value:.3f}" for value in self.state.gravity_c0)
-        return (
-            f"InitResult({_verdict_words(self.verdict)}, {len(self.state.stamps_ns)} keyframes, "
-            f"gravity_c0 [{gravity}] m/s^2 +- {self.gravity_std_deg:.3f} deg)"
-        )
+    def _headline(self, state: VIState) -> str:
+        gravity = ", ".join(f"{value:.3f}" for value in state.gravity_c0)
+        return f"gravity_c0 [{gravity}] m/s^2 +- {self.gravity_std_deg:.3f} deg"
 
 
 @dataclass(frozen=True)
@@ -280,14 +285,8 @@ class CalibrationResult(Estimate):
         """
         return plot_calibration(self)
 
-    def __repr__(self) -> str:
-        if self.state is None:
-            return f"CalibrationResult({_verdict_words(self.verdict)})"
-        p_b_c = ", ".join(f"{value:.4f}" for value in self.state.T_b_c[:3, 3])
-        return (
-            f"CalibrationResult({_verdict_words(self.verdict)}, {len(self.state.stamps_ns)} "
-            f"keyframes, p_b_c [{p_b_c}] m)"
-        )
+    def _headline(self, state: VIState) -> str:
+        return f"p_b_c [{', '.join(f'{value:.4f}' for value in state.T_b_c[:3, 3])}] m"
 
 
 def direction_std(vector: Array, cov: Array) -> float:

@@ -4,9 +4,10 @@ import numpy as np
 
 from maci2.estimation import Posterior, VIState
 from maci2.imu import ImuMeasurements
+from maci2.reports.bar_charts import bars
 from maci2.reports.html import figure
 from maci2.reports.normalized_residuals import normalized_residuals, visual_sigmas
-from maci2.reports.svg import Series, bars, chart
+from maci2.reports.svg import Series, chart
 from maci2.types import NS, Array, Stamps
 from maci2.vision import RelativePoses
 
