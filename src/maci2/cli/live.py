@@ -12,8 +12,8 @@ import typer
 
 from maci2.cli import options as opt
 from maci2.cli.option_groups import Opening
-from maci2.cli.printing import sigmas, vector
 from maci2.cli.viewing import require_viewer, viewer
+from maci2.text_tables import sigmas, vector
 
 if TYPE_CHECKING:
     from maci2.estimation import InitResult

@@ -104,8 +104,7 @@ def _examine_uncalibrated(
 def _examine_images_alone(
     path: Path, rig: Path | None, topics: str, given: Given, error: NoImuError
 ) -> Diagnosis:
-    """Run the checks of images on a recording without IMU samples; the missing IMU is the first
-    finding."""
+    """Run the checks of images on a recording without IMU, which is the first finding."""
     findings = [Finding("warn", "imu", str(error), "no IMU samples")]
     try:
         try:
@@ -235,8 +234,7 @@ def _shared_ns(recording: Recording) -> tuple[int, int]:
 
 
 def _left_ns(recording: Recording) -> Stamps:
-    """Timestamps of the left camera; without cameras those of the IMU, since poses may come at any
-    of them."""
+    """Timestamps of the left camera; without cameras, those of the IMU."""
     stamps_ns = recording.camera_stamps_ns
     return stamps_ns[0] if stamps_ns else recording.imu.stamps_ns
 

@@ -47,8 +47,7 @@ from maci2.vision import RelativePoses
 
 MIN_KEYFRAMES = 4
 MIN_SAMPLES_PER_STEP = 4
-"""Smallest number of samples between keyframes; with fewer the preintegration covariance is
-singular."""
+"""Fewer samples between keyframes make the preintegration covariance singular."""
 
 
 @dataclass(frozen=True)
@@ -256,8 +255,7 @@ def _broken(state: VIState, posterior: Posterior | None, report: SolveReport) ->
 
 
 def _advice(turned_deg: Array, axis: int, std: float, limit: float) -> str:
-    """Motion that would help: an axis of the extrinsics becomes observable by rotation about the
-    other two."""
+    """Motion that would help: an axis is observable by rotation about the other two."""
     others = [i for i in range(3) if i != axis]
     turned = float(turned_deg[others].max())
     needed = float(np.clip(turned * std * SURE / limit, 5.0, 60.0))

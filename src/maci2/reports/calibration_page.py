@@ -1,5 +1,4 @@
-"""Report of `maci2 calibrate --report`: the rig with its frames, and numbers in both
-conventions."""
+"""Report of `maci2 calibrate --report`: the rig with its frames, in both conventions."""
 
 from dataclasses import replace
 from html import escape

@@ -73,8 +73,7 @@ def _whiteness(check: NoiseCheck) -> str:
 
 
 def _density_figure(measured: MeasuredImu, sensor: int) -> str:
-    """Noise densities of one sensor's axes: in motion, stationary, from roughness and from the data
-    sheet."""
+    """Noise densities of the axes of one sensor, by all methods."""
     name, unit = SENSORS[sensor]
     axes = np.arange(3.0)
     part = slice(3 * sensor, 3 * sensor + 3)

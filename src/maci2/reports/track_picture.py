@@ -87,8 +87,7 @@ def best_sigma_px(sigma_px: Array) -> float:
 
 
 def sigma_colors(sigma_px: Array) -> NDArray[np.uint8]:
-    """(n, 3) colours from cyan, the most certain of this image, to orange, five times less
-    certain."""
+    """(n, 3) colours from cyan, most certain, to orange, five times less certain."""
     share = np.clip((sigma_px / best_sigma_px(sigma_px) - 1.0) / (LEAST_SURE - 1.0), 0.0, 1.0)
     return np.asarray(SURE + share[:, None] * (UNSURE - SURE)).astype(np.uint8)
 

@@ -23,8 +23,7 @@ class _Band:
     high_hz: float
 
     falloff: float
-    """Exponent of amplitude = frequency^-falloff: 1 distributes the speed evenly, 2 the
-    acceleration."""
+    """Exponent of amplitude = frequency^-falloff: 1 for even speed, 2 for acceleration."""
 
     def sample(self, rng: np.random.Generator, offsets: Array, slopes: Array, count: int) -> Waves:
         """Sample `count` sinusoids per coordinate, one in each of as many parts of the band."""

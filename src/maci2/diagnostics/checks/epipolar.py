@@ -43,8 +43,8 @@ _FEATURES, _RATIO, _RANSAC_PX = 1500, 0.8, 2.0
 """Settings of matching without calibration, used if matching with it fails."""
 
 MAX_SCATTER = 1.0
-"""Scatter of row errors over the pairs, as a fraction of their median, that a wrong calibration may
-have."""
+"""Largest scatter of row errors over the pairs for a wrong calibration, relative to their
+median."""
 
 MAX_BENT = 0.7
 """Fraction of the common row error that neither an offset nor a slope explains."""

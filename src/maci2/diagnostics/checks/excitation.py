@@ -1,5 +1,4 @@
-"""Excitation: which windows and axes move enough for each state. Too little of it is not a
-fault."""
+"""Excitation: which windows and axes move enough for each state; never a fault."""
 
 import numpy as np
 

@@ -31,12 +31,10 @@ MAX_SATURATED = 0.25
 """Accepted fraction of saturated pixels; windows and lamps cover up to a tenth."""
 
 MAX_FLICKER = 0.08
-"""Accepted change of brightness between consecutive images, natural logarithm; motion at 10 Hz
-causes 0.02."""
+"""Accepted change of log brightness between images; motion at 10 Hz causes 0.02."""
 
 MAX_PERIOD_S = 0.2
-"""Longest interval between images [s] for this comparison; over a longer one the scene itself
-changes."""
+"""Longest interval of that comparison [s]; over a longer one the scene changes."""
 
 MAX_UNEQUAL = 0.35
 """Accepted difference of brightness between left and right, natural logarithm: a factor of 1.4."""
