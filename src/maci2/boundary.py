@@ -60,8 +60,7 @@ def as_array(
 
 
 def as_covariances(values: ArrayLike, count: int, size: int, name: str) -> Array:
-    """(count, size, size) covariances from as many, or from one that applies to all; positive
-    definiteness is not checked here."""
+    """(count, size, size) covariances, from as many or from one for all; SPD is not checked."""
     array = _as_numbers(values, np.dtype(np.float64), "iuf", "numbers", name, MeasurementError)
     if array.shape == (size, size):
         array = np.broadcast_to(array, (count, size, size))
@@ -75,8 +74,7 @@ def as_stamps(
     least: int = 1,
     error: ErrorType = MeasurementError,
 ) -> Stamps:
-    """(n,) strictly increasing int64 nanoseconds, at least `least` of them, with a median interval
-    of at least `shortest_ns`."""
+    """(n,) strictly increasing int64 [ns], at least `least`, of a plausible median interval."""
     stamps = _as_numbers(values, np.dtype(np.int64), "iu", "integer nanoseconds", name, error)
     if stamps.ndim != 1 or len(stamps) < least:
         raise error(f"{name} has the shape {stamps.shape}, needed (n,) with n at least {least}.")

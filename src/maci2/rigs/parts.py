@@ -17,10 +17,10 @@ ASSUMED_NOISE = ImuNoise(2e-4, 2e-3, 2e-5, 3e-3, 200.0)
 """Noise of a consumer MEMS IMU: a placeholder in rigs without known noise."""
 
 NOISE_REMEDY = (
-    "Give --imu-noise FILE (Kalibr's imu.yaml), or --imu-noise GYRO,ACC,GYRO_WALK,ACC_WALK with "
-    "--imu-rate HZ: the densities of the data sheet in SI units per sqrt(Hz). A file with the "
-    "noise of single samples, as VINS writes it, needs --imu-rate HZ alone. Or put Kalibr's "
-    "imu.yaml beside the file."
+    "If the file has noise without a rate, or noise of single samples as VINS writes it, give "
+    "--imu-rate HZ. Otherwise give --imu-noise FILE (Kalibr's imu.yaml) or --imu-noise "
+    "GYRO,ACC,GYRO_WALK,ACC_WALK with --imu-rate HZ, the densities of the data sheet in SI units "
+    "per sqrt(Hz); or put Kalibr's imu.yaml beside the file."
 )
 
 
