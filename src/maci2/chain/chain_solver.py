@@ -123,8 +123,7 @@ def minimise(
     linearize(factors, states, border, columns, system, costs, NO_ROWS)
     damping = LEAST_DAMPING
     for iteration in range(1, config.max_iterations + 1):
-        _damp(system, damping, work)
-        if factor(*work):
+        if factor(system, damping, work):
             dx, dx_border = back_substitute(*work)
             moved, moved_border = retract(states, border, columns, dx, dx_border)
             decrement = float(np.vdot(system.rhs, dx) + system.rhs_border @ dx_border)
@@ -144,14 +143,6 @@ def minimise(
         if damping > MOST_DAMPING:
             break
     return states, border, costs, iteration, False
-
-
-def _damp(system: System, damping: float, out: System) -> None:
-    """out = the system with a heavier diagonal."""
-    for block, copy in zip(system, out, strict=True):
-        copy[...] = block
-    out.A.reshape(len(out.A), -1)[:, :: out.A.shape[1] + 1] *= 1.0 + damping
-    out.D.reshape(-1)[:: out.D.shape[0] + 1] *= 1.0 + damping
 
 
 def _moved_far(factors: Factors, states: States, border: Border, config: ChainConfig) -> bool:

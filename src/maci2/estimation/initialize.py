@@ -172,7 +172,9 @@ class _Solved(NamedTuple):
     report: SolveReport
 
     def with_rejected(self, inliers: Mask) -> "_Solved":
-        return self._replace(report=replace(self.report, rejected=int(np.sum(~inliers))))
+        outliers = tuple(map(int, np.flatnonzero(~inliers)))
+        report = replace(self.report, rejected=len(outliers), rejected_poses=outliers)
+        return self._replace(report=report)
 
 
 def _solve(

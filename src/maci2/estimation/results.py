@@ -119,6 +119,9 @@ class SolveReport:
     rejected: int = 0
     """Number of relative poses rejected because they contradict the IMU."""
 
+    rejected_poses: tuple[int, ...] = ()
+    """Indices of the rejected relative poses."""
+
     second_motions: int = 0
     """Number of relative poses for which the IMU selected a motion supported by fewer matches."""
 

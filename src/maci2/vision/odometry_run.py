@@ -132,4 +132,8 @@ def _resumed(partial: Path, keyframes_ns: Stamps, settings: str) -> list[Relativ
         return []
     wanted = pairwise(keyframes_ns)
     same = [p.stamps_ns == (int(a), int(b)) for p, (a, b) in zip(poses, wanted, strict=False)]
-    return poses[: same.index(False)] if False in same else poses[: len(same)]
+    poses = poses[: same.index(False)] if False in same else poses[: len(same)]
+    # A run that begins with pairs that do not fit the calibration would end there.
+    while poses and poses[-1].reason:
+        poses.pop()
+    return poses
