@@ -59,8 +59,8 @@ def calibrate(
 ) -> None:
     """Estimate camera-IMU extrinsics and time offset from motion.
 
-    Needs no target and no initial guess. Exit code 1 when the verdict is `failed`; the YAML is then
-    not written.
+    Needs no target and no initial guess. Exit code 1 if the verdict is `failed`; the YAML is then
+    not written. Example: maci2 calibrate SEQ -o camchain-imucam.yaml
     """
     require_viewer(rerun)
     from maci2.pipeline.offline import calibrate_recording, calibration_keyframes

@@ -34,7 +34,8 @@ def check(
 ) -> None:
     """Check a recording; say what is wrong and how to fix it.
 
-    The most important finding comes first. Exit code 1 if the recording is unusable.
+    The most important finding comes first. Exit code 1 if the recording is unusable. Example: maci2
+    check SEQ -o check.html
     """
     from maci2.diagnostics.diagnose import examine_path
 
