@@ -21,8 +21,9 @@ def truth_page(audit: AuditedTruth, recording: Recording, command: str) -> str:
     """HTML of one audit; the audited ground truth is taken from the recording."""
     worst = {finding.level for finding in audit.findings}
     level = "error" if "error" in worst else "warn" if "warn" in worst else "ok"
-    texts = [finding.text for finding in audit.findings]
-    text = "; ".join(texts) or "no contradiction to the IMU"
+    text = audit.findings[0].text if audit.findings else "no contradiction to the IMU"
+    if len(audit.findings) > 1:
+        text += f"; {len(audit.findings)} findings in all"
     lead = f"<p class='first {level}'>{escape(text)}</p>{_known_to(audit)}"
     sections = [
         Section("Findings", findings_list(audit.findings)),
@@ -111,8 +112,8 @@ def _residuals(audit: AuditedTruth) -> list[str]:
     )
     return [
         components(
-            (rows.stamps_ns - rows.stamps_ns[0]) / NS,
-            scale * rows.residuals,
+            (rows.stamps_ns[:: every_nth(len(rows.stamps_ns))] - rows.stamps_ns[0]) / NS,
+            scale * rows.residuals[:: every_nth(len(rows.stamps_ns))],
             f"residual [{unit}]",
             text,
         )
