@@ -90,7 +90,7 @@ TRACK = TrackExperiment(
 
 INTE_ERROR = CovarianceExperiment(
     "inte-error",
-    "How the integration error grows",
+    "Growth of the integration error",
     {"euroc": ("MH_04_difficult",)},
     horizons_s=(1.0,),
     growth_s=(0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 2.5),

@@ -36,7 +36,7 @@ def demo_page(
         "known, so every estimate is shown with its stated uncertainty and its actual error.</p>"
         f"<h3>Initialization, 2.5 s</h3>{verdict(first.status, first.reasons)}"
         f"{estimate_table(initialized, errors)}"
-        f"<h3>Calibration without a guess</h3>{verdict(second.status, second.reasons)}"
+        f"<h3>Calibration without initial guess</h3>{verdict(second.status, second.reasons)}"
         f"{extrinsics_table(calibration, rig, inputs.recording.rig, 'true one')}"
     )
     rows = [(STATES.get(name, name), f"{value:.2f}") for name, value in nees.items()]
