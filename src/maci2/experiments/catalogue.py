@@ -90,7 +90,7 @@ TRACK = TrackExperiment(
 
 INTE_ERROR = CovarianceExperiment(
     "inte-error",
-    "How the integration error grows",
+    "Growth of the integration error",
     {"euroc": ("MH_04_difficult",)},
     horizons_s=(1.0,),
     growth_s=(0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 2.5),
@@ -98,7 +98,7 @@ INTE_ERROR = CovarianceExperiment(
 
 ROBUSTNESS = RecordingsExperiment(
     "robustness",
-    "Wrong inputs, one at a time: is anything wrong called ok?",
+    "Faulty inputs, one at a time, and the verdicts on them",
     ("V1_02_medium", "MH_03_medium", "V2_01_easy", "MH_05_difficult"),
     robustness_tasks,
     robustness_findings,
@@ -123,7 +123,7 @@ HARD_IMAGES_FULL = RecordingsExperiment(
 
 GROUND_TRUTH = TruthExperiment(
     "truth",
-    "What is wrong with published ground truths",
+    "Errors of published ground truths",
     (
         *((name, "") for name in (*IMU_TRAINING, *IMU_TUNING, "MH_02_easy", "MH_04_difficult")),
         ("V1_01_easy", "state_groundtruth_estimate0"),
