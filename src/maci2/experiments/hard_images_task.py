@@ -111,10 +111,10 @@ def hard_images_tasks(
             duration_s=duration_s,
             seed=seed + FIRST_SEED + room,
         )
+        for room in range(rooms)
         for one in DEGRADATIONS
         for degrade in dict.fromkeys((one.mild, one.strong) if both_strengths else (one.strong,))
         for name, path in recordings.items()
-        for room in range(rooms)
     ]
 
 
