@@ -16,19 +16,16 @@ from maci2.errors import Maci2Error, MeasurementError, OptionError
 from maci2.types import Array, Stamps
 
 SHORTEST_IMU_PERIOD_NS = 20_000
-"""Smallest plausible median interval of an IMU (50 kHz); below it, timestamps are in another
-unit."""
+"""Smallest plausible median interval of an IMU (50 kHz); less means another unit."""
 
 SHORTEST_FRAME_PERIOD_NS = 400_000
-"""Smallest plausible median interval of a camera (2500 Hz); below it, timestamps are in another
-unit."""
+"""Smallest plausible median interval of a camera (2500 Hz); less means another unit."""
 
 LARGEST_STAMP_NS = 2**62
 """Largest timestamp: within 146 years of the clock's origin, differences do not overflow."""
 
 ROTATION_TOLERANCE = 1e-4
-"""Largest entry of R^T R - I: explained by rounding of files and of float32, not by scale or
-shear."""
+"""Largest entry of R^T R - I: rounding of files and of float32, not scale or shear."""
 
 Shape: TypeAlias = tuple[int | None, ...]
 """Shape of an array; None means any length of that axis."""
@@ -63,8 +60,7 @@ def as_array(
 
 
 def as_covariances(values: ArrayLike, count: int, size: int, name: str) -> Array:
-    """(count, size, size) covariances from as many, or from one that applies to all; positive
-    definiteness is not checked here."""
+    """(count, size, size) covariances, from as many or from one for all; SPD is not checked."""
     array = _as_numbers(values, np.dtype(np.float64), "iuf", "numbers", name, MeasurementError)
     if array.shape == (size, size):
         array = np.broadcast_to(array, (count, size, size))
@@ -78,8 +74,7 @@ def as_stamps(
     least: int = 1,
     error: ErrorType = MeasurementError,
 ) -> Stamps:
-    """(n,) strictly increasing int64 nanoseconds, at least `least` of them, with a median interval
-    of at least `shortest_ns`."""
+    """(n,) strictly increasing int64 [ns], at least `least`, of a plausible median interval."""
     stamps = _as_numbers(values, np.dtype(np.int64), "iu", "integer nanoseconds", name, error)
     if stamps.ndim != 1 or len(stamps) < least:
         raise error(f"{name} has the shape {stamps.shape}, needed (n,) with n at least {least}.")
@@ -237,8 +232,7 @@ _UNITS = "; from seconds: np.round(1e9 * seconds).astype(np.int64)"
 
 
 def _is_rigid(T: Array) -> bool:
-    """Quick test whether one transform is rigid: plain floats are three times as fast as numpy
-    here."""
+    """Whether one transform is rigid; plain floats are three times as fast as numpy here."""
     (a, b, c, _), (d, e, f, _), (g, h, i, _), last = T.tolist()
     lengths = a * a + d * d + g * g, b * b + e * e + h * h, c * c + f * f + i * i
     across = a * b + d * e + g * h, a * c + d * f + g * i, b * c + e * f + h * i

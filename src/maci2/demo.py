@@ -69,7 +69,7 @@ def run_demo(
         raise OptionError(f"{folder}: is not empty and not a demo's; choose another -o.")
     room = folder / f"{ROOM}{seed}"
     if not room.exists():
-        _draw(room, seed, on_step)
+        _render(room, seed, on_step)
     on_step("following points through the images")
     options = RunOptions(IMAGES, seed=seed)
     inputs = open_inputs(room, options)
@@ -93,7 +93,7 @@ def run_demo(
     return demo
 
 
-def _draw(room: Path, seed: int, on_step: Callable[[str], None]) -> None:
+def _render(room: Path, seed: int, on_step: Callable[[str], None]) -> None:
     render_recording(
         simulate(replace(RENDERED, seed=seed)),
         room,

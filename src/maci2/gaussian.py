@@ -75,8 +75,7 @@ def square_roots(covs: Array, roots: Array) -> bool:
 
 @kernel
 def squared_distance(error: Array, cov: Array, variance: float) -> float:
-    """error' (cov + variance I)^-1 error of one small matrix; NaN if that is not positive
-    definite."""
+    """error' (cov + variance I)^-1 error of one small matrix; NaN if not positive definite."""
     n = len(error)
     total, root = np.empty((1, n, n)), np.zeros((1, n, n))
     for i in range(n):
@@ -112,3 +111,11 @@ def predictive_variance(seen: Array) -> float:
         raise ValueError(f"{n} rows of {d}: too few to say how far they spread.")
     pooled = float(seen.var(axis=0, ddof=1).mean())
     return pooled * (1.0 + 1.0 / n) * dof / (dof - 2.0)
+
+
+def direction_std(vector: Array, cov: Array) -> float:
+    """Standard deviation of a vector's direction [rad], both angles together."""
+    norm2 = float(vector @ vector)
+    (xx, _, _), (_, yy, _), (_, _, zz) = cov.tolist()
+    across = xx + yy + zz - float(vector @ cov @ vector) / norm2
+    return math.sqrt(max(across, 0.0) / norm2)

@@ -96,8 +96,7 @@ def motion_rows(
 def scaled_motion_rows(
     pre: Preintegrated, Rs_c0_b: Array, p_c0_c: Array, p_b_c: Array
 ) -> tuple[Array, Array]:
-    """Rows of the unknowns [v_0 .. v_n-1, g, 100 s]: the body moves by s (p_ck1 - p_ck) minus the
-    lever arm."""
+    """Rows of [v_0 .. v_n-1, g, 100 s]: the body moves by s (p_ck1 - p_ck) minus the lever arm."""
     lever_c0 = -np.diff(Rs_c0_b @ p_b_c, axis=0)
     rows, right = motion_rows(pre.dt, pre.beta, pre.alpha, Rs_c0_b, lever_c0)
     steps_b = np.einsum("kji,kj->ki", Rs_c0_b[:-1], np.diff(p_c0_c, axis=0))
@@ -106,8 +105,7 @@ def scaled_motion_rows(
 
 
 def tangent_basis(gravity: Array) -> Array:
-    """(3, 2) two directions perpendicular to gravity: the first towards the z axis, or x if that is
-    parallel."""
+    """(3, 2) directions perpendicular to gravity: the first towards z, or x if z is parallel."""
     along = gravity / np.linalg.norm(gravity)
     aside = np.array([0.0, 0.0, 1.0])
     if abs(along[2]) == 1.0:

@@ -61,8 +61,7 @@ def analytic(segment: Segment) -> Answer:
 
 
 def weighted_gyro_bias(pre: Preintegrated, Rs_c0_b: Array) -> Array:
-    """Gyroscope bias that minimizes the weighted |Log(gamma(b_g)' R_k' R_k+1)|^2; Gauss-Newton from
-    zero."""
+    """Gyroscope bias by Gauss-Newton on the weighted |Log(gamma(b_g)' R_k' R_k+1)|^2."""
     D = pre.D_bg[:, GAMMA]
     info = np.linalg.inv(pre.cov[:, GAMMA, GAMMA])
     bias = np.zeros(3)

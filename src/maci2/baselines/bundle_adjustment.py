@@ -199,8 +199,7 @@ def _rows_last(a: Array) -> Array:
 def add_inertial(
     bundle: Bundle, pre: Preintegrated, x: BundleState, infos: Array, H: Array, b: Array
 ) -> float:
-    """Add IMU factors and random walks of biases to H (n, 15, n, 15) and b (n, 15); returns their
-    cost."""
+    """Add IMU factors and bias random walks to H (n, 15, n, 15) and b (n, 15); their cost."""
     r, J = inertial(pre, bundle.gravity_norm, x)
     weighed = infos @ J
     blocks = np.swapaxes(J, 1, 2) @ weighed
@@ -240,8 +239,7 @@ def add_priors(bundle: Bundle, x: BundleState, H: Array, b: Array) -> float:
 
 
 def _selection(bundle: Bundle, n: int) -> Array:
-    """(15 n, unknowns) matrix to the free unknowns: fixed entries are dropped, a common bias is one
-    column."""
+    """(15 n, unknowns) selection of free unknowns; a common bias is one column."""
     columns = np.eye(n * SIZE).reshape(n, SIZE, n, SIZE)
     fixed = np.zeros((n, SIZE), dtype=bool) if bundle.fixed is None else bundle.fixed.copy()
     if not bundle.var_walk.any():

@@ -63,8 +63,7 @@ def epipolar_bias(segment: Segment, weights: Array | None = None) -> BiasFit:
 
 @stage("closed form")
 def solve_tight(segment: Segment, motion: IntegratedMotion) -> tuple[Array, Array]:
-    """Initial velocity and gravity of known norm, both in the first body, from equally weighted
-    rows."""
+    """Initial velocity and gravity of known norm in the first body, by unweighted rows."""
     R_b_c, p_b_c = segment.T_b_c[:3, :3], segment.T_b_c[:3, 3]
     rows = translation_rows(segment.tracks, motion.Rs_b0_b @ R_b_c)
     known = motion.alpha + motion.Rs_b0_b @ p_b_c - p_b_c
@@ -109,8 +108,7 @@ def aligned_state(
 
 
 def answer_of(segment: Segment, fit: BiasFit, state: VIState, scale: float = 1.0) -> Answer:
-    """Answer, accepted unless the bias did not converge, the scale is negative or there was no
-    excitation."""
+    """Answer, accepted unless bias, scale or excitation are insufficient."""
     if not fit.converged:
         return Answer(False, "the gyroscope bias did not converge", state)
     if scale <= 0.0:

@@ -92,10 +92,10 @@ def ransac(
         return best
     by_keyframe = [np.flatnonzero(points.keyframe == k) for k in np.unique(points.keyframe)]
     for _ in range(ROUNDS):
-        drawn = np.zeros(len(points), dtype=bool)
+        sampled = np.zeros(len(points), dtype=bool)
         for indices in by_keyframe:
-            drawn[rng.permutation(indices)[:PER_KEYFRAME]] = True
-        tried = solve(rows, right, weights, drawn, gravity_norm)
+            sampled[rng.permutation(indices)[:PER_KEYFRAME]] = True
+        tried = solve(rows, right, weights, sampled, gravity_norm)
         if tried.inliers.sum() > best.inliers.sum():
             best = tried
         if best.inliers.mean() >= ENOUGH_INLIERS:
@@ -140,7 +140,7 @@ def _rejection(segment: Segment, found: LinearSolution) -> str:
         return f"points moved by {disparity_px:.1f} px, needed {MIN_DISPARITY_PX:g}"
     turned = turned_deg(segment)
     if turned < MIN_ROTATION_DEG:
-        return f"it turned by {turned:.1f} deg, needed {MIN_ROTATION_DEG:g}"
+        return f"it rotated by {turned:.1f} deg, needed {MIN_ROTATION_DEG:g}"
     share = float(found.inliers.mean())
     if share < MIN_INLIERS:
         return f"{100 * share:.0f} % of the points are inliers, needed {100 * MIN_INLIERS:.0f} %"

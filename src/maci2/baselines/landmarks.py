@@ -29,8 +29,8 @@ def longest(tracks: FeatureTracks, count: int, views: int) -> Mask:
 def with_points(
     segment: Segment, x: BundleState, chosen: Mask, stereo: bool
 ) -> tuple[Observations, BundleState]:
-    """Triangulate tracks from the poses of `x`; those that are not determined or behind a camera
-    are dropped."""
+    """Triangulate tracks from the poses of `x`; points undetermined or behind a camera are
+    dropped."""
     tracks, T_b_c = segment.tracks, segment.T_b_c
     R_w_c = x.Rs_w_b @ T_b_c[:3, :3]
     left_w = x.p_w_b + x.Rs_w_b @ T_b_c[:3, 3]

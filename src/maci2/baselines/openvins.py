@@ -175,7 +175,7 @@ def _rejection(segment: Segment, features: int) -> str:
         return f"{len(segment.stamps_ns)} poses, needed {MIN_POSES}"
     turned = turned_deg(segment)
     if turned < MIN_ROTATION_DEG:
-        return f"it turned by {turned:.1f} deg, needed {MIN_ROTATION_DEG:g}"
+        return f"it rotated by {turned:.1f} deg, needed {MIN_ROTATION_DEG:g}"
     return ""
 
 

@@ -82,8 +82,7 @@ def orbslam3(segment: Segment) -> Answer:
 
 
 def start(pre: Preintegrated, Ts_c0_b: Array) -> Unknowns:
-    """Initial guess: gravity opposite to the summed velocity changes, velocities from finite
-    differences."""
+    """Initial guess: gravity from summed velocity changes, velocities from differences."""
     down = -np.einsum("kij,kj->i", Ts_c0_b[:-1, :3, :3], pre.beta)
     down /= np.linalg.norm(down)
     axis, cosine = np.cross(DOWN, down), float(DOWN @ down)

@@ -107,15 +107,13 @@ class Answer:
     """Reason for a rejection, or warning of the method."""
 
     state: VIState | None = None
-    """Estimated state; also of a rejected window if there is one, so that rejections can be
-    judged."""
+    """Estimated state, also of a rejected window if there is one."""
 
     posterior: Posterior | None = None
     """Covariance, for methods that state one."""
 
     unsure: bool = False
-    """Whether a window was not accepted, but not called wrong either: the method asks for more
-    motion."""
+    """Whether the method asks for more motion instead of accepting or rejecting."""
 
     stages: tuple[StageTime, ...] = ()
     """Times of the stages known to `run_initializer`."""

@@ -29,8 +29,7 @@ MIN_INLIERS = 12
 MIN_PNP = 10
 ITERATIONS = 50
 MAX_COST = 5e-3
-"""Half the sum of squared normalized residuals up to which a solution that did not converge is
-accepted."""
+"""Cost up to which a solution that did not converge is accepted."""
 
 
 @dataclass(frozen=True)

@@ -104,8 +104,7 @@ def _pnp(points_c0: Array, xy: Array, T_c0_before: Array) -> Array:
 
 
 def start_at_rest(segment: Segment, Ts_c0_b: Array, gyro_bias: Array) -> BundleState:
-    """Poses of vision, levelled by the first accelerometer samples; velocities integrated from
-    zero."""
+    """Poses of vision, levelled by the first accelerometer samples; integrated velocities."""
     raw = segment.raw
     inside = (raw.stamps_ns >= segment.stamps_ns[0]) & (
         raw.stamps_ns <= segment.stamps_ns[0] + round(FIRST_BATCH_S * NS)

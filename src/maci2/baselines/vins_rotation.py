@@ -13,8 +13,7 @@ from maci2.vision import RelativePoses
 
 MIN_STEPS = 10
 MIN_SINGULAR = 0.25
-"""Smallest accepted second-smallest singular value; below it there was no rotation about some
-axis."""
+"""Smallest accepted second-smallest singular value; less means too little rotation."""
 
 HUBER_DEG = 5.0
 ROUNDS = 10

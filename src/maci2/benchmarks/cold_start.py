@@ -1,5 +1,4 @@
-"""Time of the first result on a fresh machine: commands with an empty and with a full compile
-cache."""
+"""Time of the first result of commands, with an empty and with a full compile cache."""
 
 import os
 import subprocess

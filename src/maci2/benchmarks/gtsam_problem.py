@@ -158,8 +158,7 @@ def gtsam_preintegrate(problem: GtsamProblem) -> list[Any]:
 
 
 def _hand_over(problem: GtsamProblem) -> None:
-    """Pass the two vectors of every sample to GTSAM, as integration does, without computing
-    anything."""
+    """Pass every sample to GTSAM, as integration does, without computing anything."""
     take = import_gtsam().PreintegrationParams(problem.g_c0).setOmegaCoriolis
     for dts, gyro, acc in zip(problem.dts, problem.gyro, problem.acc, strict=True):
         for _, omega_b, force_b in zip(dts.tolist(), gyro, acc, strict=True):

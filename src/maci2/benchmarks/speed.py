@@ -152,8 +152,7 @@ def smoother_speed(ride: Problem, repeats: int) -> Comparison:
 
 
 def _vision(repeats: int) -> list[Comparison]:
-    """Two-frame pose of 400 matches compared with other implementations, and the network on
-    them."""
+    """Two-frame pose of 400 matches and other implementations, and the network on them."""
     matches, covs, _ = random_matches(400)
     network, features = Learned(), network_inputs(400)
     ours, by_numpy, by_scipy, learned = _alternate(

@@ -1,5 +1,6 @@
 """`maci2 calibrate`."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,22 @@ from maci2.cli.json_output import write_json
 from maci2.cli.option_groups import Measuring, Opening, run_options
 from maci2.cli.printing import command_line, print_summary, write_report
 from maci2.cli.viewing import require_viewer, viewer
+
+
+@dataclass(frozen=True)
+class Mounting:
+    """Prior of the extrinsics."""
+
+    prior: Annotated[
+        str,
+        typer.Option(
+            help="prior of the pose of the left camera in the IMU frame, for motion that does not "
+            "determine all of it (cars): YAML with T_b_c or T_cam_imu, or 16 numbers"
+        ),
+    ] = ""
+    prior_std: Annotated[
+        str, typer.Option(help="standard deviation of --prior on each axis, as in 2deg,3cm")
+    ] = ""
 
 
 def calibrate(
@@ -27,16 +44,7 @@ def calibrate(
     ] = None,
     start: opt.Start = 0.0,
     time_offset: opt.TimeOffset = True,
-    prior: Annotated[
-        str,
-        typer.Option(
-            help="prior of the pose of the left camera in the IMU frame, for motion that does not "
-            "determine all of it (cars): YAML with T_b_c or T_cam_imu, or 16 numbers"
-        ),
-    ] = "",
-    prior_std: Annotated[
-        str, typer.Option(help="standard deviation of --prior on each axis, as in 2deg,3cm")
-    ] = "",
+    mounting: Mounting = Mounting(),
     all_cameras: Annotated[
         bool,
         typer.Option(
@@ -51,8 +59,8 @@ def calibrate(
 ) -> None:
     """Estimate camera-IMU extrinsics and time offset from motion.
 
-    Needs no target and no initial guess. Exit code 1 when the verdict is `failed`; the YAML is then
-    not written.
+    Needs no target and no initial guess. Exit code 1 if the verdict is `failed`; the YAML is then
+    not written. Example: maci2 calibrate SEQ -o camchain-imucam.yaml
     """
     require_viewer(rerun)
     from maci2.pipeline.offline import calibrate_recording, calibration_keyframes
@@ -68,7 +76,7 @@ def calibrate(
         start_s=start,
         time_offset=time_offset,
         all_cameras=all_cameras,
-        mounting=parse_mounting(prior, prior_std),
+        mounting=parse_mounting(mounting.prior, mounting.prior_std),
     )
     may_be_shorter = window is None and keyframes == 0
     inputs, result = calibrate_recording(sequence, options, may_be_shorter)

@@ -34,7 +34,8 @@ def check(
 ) -> None:
     """Check a recording; say what is wrong and how to fix it.
 
-    The most important finding comes first. Exit code 1 if the recording is unusable.
+    The most important finding comes first. Exit code 1 if the recording is unusable. Example: maci2
+    check SEQ -o check.html
     """
     from maci2.diagnostics.diagnose import examine_path
 
@@ -85,4 +86,4 @@ def _print_images(images: "ImageDiagnosis") -> None:
     from maci2.diagnostics.diagnosis import IMAGE_COLUMNS
 
     rows = [(f"cam{i}", *camera.cells()) for i, camera in enumerate(images.cameras)]
-    print_table(f"images at {images.places} places", ("camera", *IMAGE_COLUMNS), rows)
+    print_table(f"images, sampled at {images.places} places", ("camera", *IMAGE_COLUMNS), rows)

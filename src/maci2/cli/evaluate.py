@@ -9,7 +9,8 @@ import typer
 from maci2.cli import options as opt
 from maci2.cli.json_output import write_json
 from maci2.cli.option_groups import Measuring, Opening, run_options
-from maci2.cli.printing import number, print_table, progress_bar
+from maci2.cli.printing import print_table, progress_bar
+from maci2.text_tables import number
 
 SCORES = ("gravity", "velocity", "gyro_bias", "pose")
 ERROR_COLUMNS = (

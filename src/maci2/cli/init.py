@@ -31,7 +31,8 @@ def init(
 ) -> None:
     """Estimate gravity, velocities and biases of one window.
 
-    Also poses, and an uncertainty for each. Exit code 1 if the verdict is `failed`.
+    Also poses, and an uncertainty for each. Exit code 1 if the verdict is `failed`. Example: maci2
+    init SEQ --start 12 --report init.html
     """
     require_viewer(rerun)
     options = run_options(

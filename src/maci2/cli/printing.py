@@ -9,24 +9,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from maci2.text_tables import FILE_WIDTH, number, rich_table, sigmas, vector
+from maci2.text_tables import FILE_WIDTH, rich_table
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
     from maci2.estimation import Verdict
-
-__all__ = [
-    "FILE_WIDTH",
-    "number",
-    "print_summary",
-    "print_table",
-    "progress_bar",
-    "show_progress",
-    "sigmas",
-    "vector",
-    "working_on",
-]
 
 
 class _Shown:

@@ -9,8 +9,9 @@ import typer
 from maci2.cli import options as opt
 from maci2.cli.json_output import write_json
 from maci2.cli.option_groups import Opening
-from maci2.cli.printing import number, print_table, progress_bar
+from maci2.cli.printing import print_table, progress_bar
 from maci2.cli.viewing import require_viewer, viewer
+from maci2.text_tables import number
 
 Interval = Annotated[float, typer.Option(help="time between keyframes [s]")]
 

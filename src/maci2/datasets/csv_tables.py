@@ -113,8 +113,7 @@ def require_short_enough(stamps_ns: Stamps, source: str) -> None:
 
 
 def _header(rows: Sequence[str], headings: Mapping[str, tuple[str, ...]]) -> tuple[list[str], int]:
-    """Headings without unit, and the first line with numbers, which is the first line if there is
-    no heading."""
+    """Headings without unit, and the first line with numbers."""
     fields = rows[0].split(",") if rows else [""]
     if re.fullmatch(r'[\s"]*-?\d+[\s"]*', fields[0]):
         known = ["timestamp", *[names[0] for names in headings.values()]]

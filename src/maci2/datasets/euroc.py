@@ -155,8 +155,7 @@ def read_image_lists(mav0: Path) -> ImageLists:
 
 
 def _image_list(folder: Path) -> tuple[Stamps, dict[int, str]]:
-    """Timestamps and unusual names of a camera's images, from its data.csv, otherwise from the
-    files."""
+    """Timestamps and unusual names of a camera's images, from data.csv or from the files."""
     data = folder / "data"
     if not (folder / "data.csv").is_file() and data.is_dir() and image_files(data):
         images = read_image_names(data)

@@ -25,8 +25,7 @@ HEAD_BYTES = 1 << 16
 """Number of bytes that contain the size; previews and comments may precede it in a JPEG."""
 
 TAIL_BYTES = 64
-"""Number of bytes at the end that contain the end mark; some cameras append a few bytes to their
-JPEGs."""
+"""Number of bytes that contain the end mark; some cameras append a few bytes."""
 
 MAX_PIXELS = 1 << 26
 """Largest image [px]: 67 million pixels, more than any camera of a rig."""

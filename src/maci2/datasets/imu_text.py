@@ -175,8 +175,7 @@ def _stamps(texts: list[str], column: Column, lines: Stamps, path: Path) -> Stam
 
 
 def _scale(role: str, column: Column, path: Path) -> float:
-    """Factor to SI units; numbers without a unit are taken as SI, and `check` reports if they are
-    not."""
+    """Factor to SI units; numbers without a unit are taken as SI."""
     units = _RATES if role[0] == "g" else _FORCES
     unit = column.unit.replace("°", "deg").replace("²", "^2").replace("sec", "s") or next(
         iter(units)

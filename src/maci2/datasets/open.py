@@ -92,8 +92,7 @@ def _opened(
 
 
 def _open_plain(path: Path, rig_path: Path | None, given: Given, columns: str) -> Recording:
-    """Open a recording without a layout; its rig comes from --rig, or from --imu-noise for the IMU
-    alone."""
+    """Open a table or images without a layout; their rig comes from options."""
     if rig_path is not None:
         return read_plain(path, read_any_rig(Path(rig_path), given), columns)
     if given.noise is None:
@@ -111,8 +110,7 @@ def carries_no_calibration(path: Path) -> bool:
 
 
 def open_uncalibrated(path: Path, topics: str = "", columns: str = "") -> Recording:
-    """Open a recording without its calibration, for checks: its rig has no camera and assumed
-    noise."""
+    """Open a recording without calibration, for checks: no cameras and assumed noise."""
     from maci2.datasets.bag.recording import read_bag
     from maci2.datasets.bag.topics import parse_topics
 

@@ -14,8 +14,7 @@ UNITS_NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
 
 
 def unit_of(texts: Sequence[str], what: str, source: str, rate_hz: tuple[float, float]) -> str:
-    """The only unit in which these times, given as text, have a rate that is plausible for
-    `what`."""
+    """The only unit in which these times have a rate that is plausible for `what`."""
     times = np.array([float(text) for text in texts])
     steps = np.diff(np.unique(times))
     step = float(np.median(steps)) if len(steps) else 0.0

@@ -104,8 +104,7 @@ def _examine_uncalibrated(
 def _examine_images_alone(
     path: Path, rig: Path | None, topics: str, given: Given, error: NoImuError
 ) -> Diagnosis:
-    """Run the checks of images on a recording without IMU samples; the missing IMU is the first
-    finding."""
+    """Run the checks of images on a recording without IMU, which is the first finding."""
     findings = [Finding("warn", "imu", str(error), "no IMU samples")]
     try:
         try:
@@ -201,8 +200,8 @@ def _nominal_rate(recording: Recording, timing: Timing) -> list[Finding]:
             return []
         remedy = "Give --imu-noise, or --imu-rate where the file has the noise of single samples."
         text = (
-            f"{rig.source} says nothing of the IMU's noise; a consumer MEMS is assumed in these "
-            f"checks, and nothing is estimated without. {remedy}"
+            f"{rig.source} does not state the IMU noise; these checks assume a consumer MEMS, and "
+            f"estimation needs the real values. {remedy}"
         )
         return [Finding("warn", "calibration", text, "the IMU's noise is not known", remedy=remedy)]
     if abs(timing.rate_hz / rig.imu.rate_hz - 1.0) <= 0.05:
@@ -237,8 +236,7 @@ def _shared_ns(recording: Recording) -> tuple[int, int]:
 
 
 def _left_ns(recording: Recording) -> Stamps:
-    """Timestamps of the left camera; without cameras those of the IMU, since poses may come at any
-    of them."""
+    """Timestamps of the left camera; without cameras, those of the IMU."""
     stamps_ns = recording.camera_stamps_ns
     return stamps_ns[0] if stamps_ns else recording.imu.stamps_ns
 

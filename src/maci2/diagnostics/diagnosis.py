@@ -43,7 +43,7 @@ class Timing:
 
 
 SENSOR_COLUMNS = (
-    "samples", "seconds", "rate [Hz]", "jitter [%]", "missing", "gaps", "longest [ms]",
+    "samples", "length [s]", "rate [Hz]", "jitter [%]", "missing", "gaps", "longest step [ms]",
 )  # fmt: skip
 
 
@@ -82,7 +82,7 @@ class CameraImages:
 
 
 IMAGE_COLUMNS = (
-    "brightness", "saturated [%]", "change [%]", "edges [px]", "repeated [%]", "blank [%]",
+    "grey level", "saturated [%]", "flicker [%]", "edge width [px]", "repeated [%]", "blank [%]",
 )  # fmt: skip
 
 

@@ -33,8 +33,7 @@ class Evidence:
     """Posterior over all windows so far; None without any."""
 
     is_window: bool = False
-    """Whether this window is the only evidence; `freed` is then its solution with free
-    constants."""
+    """Whether this window is the only evidence, with `freed` as its solution."""
 
     freed: FreedConstants | None = None
     """Solution of the window with free constants; None if it has too little motion."""
@@ -54,22 +53,19 @@ class Evidence:
     def unconfirmed(
         self, state: VIState, posterior: Posterior, gravity_deg: float, velocity: float
     ) -> list[str]:
-        """Descriptions of stated constants that nothing confirms, for these limits on the error of
-        `state`."""
+        """Stated constants that nothing confirms, for these limits on the error of `state`."""
         if self.is_window or self.premises is None:
             return unconfirmed_by_window(self.freed, state, gravity_deg, velocity)
         return unconfirmed_by_recording(self.premises, state, posterior, gravity_deg, velocity)
 
     @property
     def status_of_unconfirmed(self) -> Status:
-        """Status of a result with unconfirmed constants: `weak`, unless more measurements will
-        follow."""
+        """Status with unconfirmed constants: `weak`, unless more measurements will follow."""
         return "weak" if self.premises is None or self.premises.is_complete else "ok"
 
 
 def freed_contradictions(freed: FreedConstants, offset_free: bool) -> list[str]:
-    """Reasons against stated extrinsics, clocks and scale, given the values that fit the window
-    best."""
+    """Reasons against stated extrinsics, clocks and scale, from the best fit of the window."""
     T_found, cov = freed.state.T_b_c, freed.posterior.T_b_c
     lengths = MeasuredLengths(
         freed.scale.scale, freed.scale.std**2, T_found[:3, 3], _cov_lever_arm(T_found, cov)
@@ -95,8 +91,7 @@ def _cov_lever_arm(T_b_c: Array, cov: Array) -> Array:
 def unconfirmed_by_window(
     freed: FreedConstants | None, state: VIState, gravity_deg: float, velocity: float
 ) -> list[str]:
-    """Constants that this window alone does not confirm, for these limits on the error of
-    `state`."""
+    """Constants that this window alone does not confirm, for these limits."""
     if freed is None:
         return [
             "the motion in the window is too small to confirm the stated extrinsics, and nothing "

@@ -24,15 +24,13 @@ class MeasuredScale(NamedTuple):
 
 
 class FreedOffset(NamedTuple):
-    """Posterior of the time on the IMU's clock minus that of the keyframes [s]; its prior is
-    narrow."""
+    """Posterior of t_imu minus the time of the keyframes [s]; its prior is narrow."""
 
     offset_s: float
     std_s: float
 
     def measured(self) -> tuple[float, float] | None:
-        """Offset and variance [s^2] from the measurements alone; None if they do not determine
-        it."""
+        """Offset and variance [s^2] from the measurements alone; None if undetermined."""
         shown = 1.0 - (self.std_s / CLOCK_STD_S) ** 2
         return (self.offset_s / shown, self.std_s**2 / shown) if shown > 0.0 else None
 

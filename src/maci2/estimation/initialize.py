@@ -1,5 +1,4 @@
-"""Initialization from a short window: gravity, velocities and biases (the paper's Fig. 4, both
-workflows)."""
+"""Initialization from a short window (the paper's Fig. 4, both workflows)."""
 
 import time
 from dataclasses import replace
@@ -181,8 +180,7 @@ class _Solved(NamedTuple):
 def _solve(
     imu: ImuMeasurements, vision: RelativePoses, T_b_c: Array, config: SolverConfig, offset_s: float
 ) -> _Solved:
-    """Solve: gyroscope bias from rotations, initial guess in closed form, then all unknowns jointly
-    (Eq. 9)."""
+    """Gyroscope bias from rotations, initial guess in closed form, joint solve (Eq. 9)."""
     prior, stamps_ns = imu.bias_prior, vision.stamps_ns
     require_samples(imu, stamps_ns)
     pre = integrate_between(imu, stamps_ns, prior.mean_gyro, prior.mean_acc, config.rule, True)

@@ -49,8 +49,7 @@ TEST_DECREMENT = 0.04
 a standard deviation."""
 
 SMALL = 1e6
-"""Multiple of that decrease from which on convergence is predicted from the contraction of the last
-steps."""
+"""Multiple of that decrease below which convergence is predicted by contraction."""
 
 
 class Optimum(NamedTuple):

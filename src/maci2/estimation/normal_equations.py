@@ -149,8 +149,7 @@ def _clear(system: System) -> None:
 
 @kernel
 def _visual_columns(J: Array, adj_c_b: Array, is_first: bool, extrinsics: bool, out: Array) -> None:
-    """Derivatives of a visual residual by xi_k (those by xi_k1 have the opposite sign) and by free
-    extrinsics."""
+    """Derivatives of a visual residual by xi_k (xi_k1: opposite sign) and free extrinsics."""
     for i in range(VISUAL):
         for j in range(6):
             out[i, j] = J[i, j]

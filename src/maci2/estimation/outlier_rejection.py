@@ -28,8 +28,7 @@ from maci2.vision import RelativePoses, any_motion
 Mask = NDArray[np.bool_]
 
 CONTRADICTION = 50.0
-"""Inflation of the stated covariances (seven times the noise) above which noise is not the
-explanation."""
+"""Inflation of the stated covariances (seven times the noise) that noise does not explain."""
 
 SUSPICION = 4.0
 """Inflation above which a single outlier is possible, as well as noise."""
@@ -107,8 +106,7 @@ def inlier_poses(
 
 
 class FallingLine(NamedTuple):
-    """Velocities from m poses, minus the change since the beginning of the window that the IMU
-    measured."""
+    """Velocities from m poses, minus their change since the start that the IMU measured."""
 
     tau: Array
     """(m,) middles of the intervals [s]."""

@@ -124,7 +124,7 @@ def progress_lines(progress: "tuple[CalibrationStage, ...]") -> list[str]:
     last = progress[-1]
     enough = [stage for stage in progress if (stage.std <= NOTHING_IMPROVED * last.std).all()]
     if len(progress) - progress.index(enough[0]) > 1:
-        lines.append(f"after {enough[0].seconds:.0f} s nothing improved")
+        lines.append(f"after {enough[0].seconds:.0f} s the standard deviations no longer improved")
     return lines
 
 

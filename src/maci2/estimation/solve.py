@@ -124,8 +124,7 @@ def _largest_chi2(dof: int) -> float:
 
 
 def _state(x: Variables, imu: ImuMeasurements, vision: RelativePoses) -> VIState:
-    """Solution with the biases of the raw sensor: the remaining bias plus the part that the IMU
-    model removed."""
+    """Solution with the biases of the raw sensor, including what the IMU model removed."""
     stamps_ns = vision.stamps_ns
     removed_gyro, removed_acc = imu.removed_bias(int(stamps_ns[0]), int(stamps_ns[-1]))
     return VIState(
@@ -173,8 +172,7 @@ def joint_measurements(
 
 @kernel
 def _whitening(covs_T: Array, covs_imu: Array, inflation: float) -> tuple[Array, Array, bool]:
-    """Whitening matrices W with W' W = (inflation cov)^-1 of both kinds of residuals, and whether
-    they exist."""
+    """W with W' W = (inflation cov)^-1 for both kinds of residuals, and whether they exist."""
     visual, imu = np.zeros(covs_T.shape), np.zeros(covs_imu.shape)
     positive = square_roots(covs_T, visual) and square_roots(covs_imu, imu)
     factor = 1.0 / math.sqrt(inflation)
@@ -192,8 +190,7 @@ def _whitening(covs_T: Array, covs_imu: Array, inflation: float) -> tuple[Array,
 
 
 def joint_priors(prior: BiasPrior, config: SolverConfig, std_scale: float = 0.0) -> Priors:
-    """Priors of the problem; `std_scale` is the stated standard deviation of the scale, 0 for an
-    unknown one."""
+    """Priors of the problem; `std_scale` is the stated one, 0 for an unknown scale."""
     return Priors(
         prior.mean_gyro,
         prior.info_gyro if config.estimate_gyro_bias else np.zeros(3),

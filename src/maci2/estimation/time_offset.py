@@ -17,8 +17,7 @@ from maci2.types import Array
 from maci2.vision import RelativePoses
 
 LARGEST_S = 0.1
-"""Largest offset that is searched, to either side [s]; samples are needed that far beyond the
-keyframes."""
+"""Largest offset to either side [s]; samples must reach that far beyond the keyframes."""
 
 PRIOR = Prior(0.0, OFFSET_STD_S)
 GRID_S = 0.004

@@ -47,8 +47,7 @@ from maci2.vision import RelativePoses
 
 MIN_KEYFRAMES = 4
 MIN_SAMPLES_PER_STEP = 4
-"""Smallest number of samples between keyframes; with fewer the preintegration covariance is
-singular."""
+"""Fewer samples between keyframes make the preintegration covariance singular."""
 
 
 @dataclass(frozen=True)
@@ -219,7 +218,7 @@ def _unseen_rotations(rotations: RotationAlignment, limits: CalibrationLimits) -
             float(std),
             limits.rotation_deg,
             "deg",
-            "turn the device about all axes",
+            "rotate the device about all axes",
         )
         for axis, std in zip("xyz", std_deg, strict=True)
     ]
@@ -240,7 +239,10 @@ def _broken(state: VIState, posterior: Posterior | None, report: SolveReport) ->
         for part in (state.Ts_c0_b, state.velocity_b, state.gravity_c0, state.T_b_c)
     )
     if not finite or not math.isfinite(report.cost):
-        return ["the optimization left the finite numbers; check the measurements for outliers"]
+        return [
+            "the optimization diverged to values that are not finite; check the measurements for "
+            "outliers"
+        ]
     if not report.converged:
         return [
             f"the optimization did not converge in {report.iterations} steps (chi-square "
@@ -253,8 +255,7 @@ def _broken(state: VIState, posterior: Posterior | None, report: SolveReport) ->
 
 
 def _advice(turned_deg: Array, axis: int, std: float, limit: float) -> str:
-    """Motion that would help: an axis of the extrinsics becomes observable by rotation about the
-    other two."""
+    """Motion that would help: an axis is observable by rotation about the other two."""
     others = [i for i in range(3) if i != axis]
     turned = float(turned_deg[others].max())
     needed = float(np.clip(turned * std * SURE / limit, 5.0, 60.0))

@@ -90,7 +90,7 @@ TRACK = TrackExperiment(
 
 INTE_ERROR = CovarianceExperiment(
     "inte-error",
-    "How the integration error grows",
+    "Growth of the integration error",
     {"euroc": ("MH_04_difficult",)},
     horizons_s=(1.0,),
     growth_s=(0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 2.5),
@@ -98,7 +98,7 @@ INTE_ERROR = CovarianceExperiment(
 
 ROBUSTNESS = RecordingsExperiment(
     "robustness",
-    "Wrong inputs, one at a time: is anything wrong called ok?",
+    "Faulty inputs, one at a time, and the verdicts on them",
     ("V1_02_medium", "MH_03_medium", "V2_01_easy", "MH_05_difficult"),
     robustness_tasks,
     robustness_findings,
@@ -109,7 +109,7 @@ HARD_IMAGES = RecordingsExperiment(
     "hard-images",
     "Degraded images, one kind at a time: learned against fixed match covariances",
     ("V1_02_medium", "V2_03_difficult"),
-    partial(hard_images_tasks, duration_s=5.0, renderings=1, both_strengths=False),
+    partial(hard_images_tasks, duration_s=3.8, rooms=3, both_strengths=False),
     hard_images_findings,
 )
 
@@ -117,13 +117,13 @@ HARD_IMAGES_FULL = RecordingsExperiment(
     "hard-images-full",
     "Degraded images, mild and strong, two rooms along each of three flights",
     ("V1_02_medium", "V2_03_difficult", "MH_05_difficult"),
-    partial(hard_images_tasks, duration_s=12.0, renderings=2, both_strengths=True),
+    partial(hard_images_tasks, duration_s=12.0, rooms=2, both_strengths=True),
     hard_images_findings,
 )
 
 GROUND_TRUTH = TruthExperiment(
     "truth",
-    "What is wrong with published ground truths",
+    "Errors of published ground truths",
     (
         *((name, "") for name in (*IMU_TRAINING, *IMU_TUNING, "MH_02_easy", "MH_04_difficult")),
         ("V1_01_easy", "state_groundtruth_estimate0"),

@@ -131,7 +131,7 @@ EUROC_INIT = CombinedExperiment(
 
 COV_ABLATION = InitExperiment(
     "cov-ablation",
-    "What the covariances are worth: stated, or all alike",
+    "Ablation of the covariances: stated, or identity",
     paper.EUROC_TEST,
     on_both(
         (

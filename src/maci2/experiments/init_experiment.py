@@ -31,8 +31,7 @@ class InitExperiment:
     paper: PaperTable | None = None
     strides_s: tuple[float, ...] = (2.5,)
     windows: tuple[int, ...] = ()
-    """Largest number of windows of a recording at each stride, evenly spread over it; by default
-    all."""
+    """Largest number of windows of a recording at each stride; by default all."""
 
     limits: SuccessLimits = PAPER_LIMITS
     """Errors below which a window is a success."""

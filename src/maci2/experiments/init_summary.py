@@ -31,8 +31,7 @@ OTHER_ORDER = (
 
 
 def summary_tables(boards: Boards, paper: PaperTable) -> list[Table]:
-    """Tables of gravity, velocity and success rate: methods down, inputs across, the paper's means
-    first."""
+    """Tables of gravity, velocity and success: methods down, inputs across."""
     inputs = [
         (f"{title}: {short_vision(vision)}", board, vision)
         for title, board in boards

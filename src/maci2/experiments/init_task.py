@@ -180,7 +180,6 @@ def _judges(path: Path, options: RunOptions) -> Judges:
 
 
 def _without_path(row: Row, task: InitTask) -> Row:
-    """Replace paths in reasons by the name of the recording, so that results do not depend on its
-    location."""
+    """Replace paths in reasons by names, so that results do not depend on locations."""
     reasons = tuple(reason.replace(str(task.path), task.recording) for reason in row.reasons)
     return replace(row, reasons=reasons)

@@ -31,12 +31,10 @@ class Method:
     """IMU model, as --imu names it."""
 
     vision: str = TRUTH
-    """Source of camera motion, as --vision names it; a trajectory is in the rectified camera
-    frame."""
+    """Source of camera motion (--vision); a trajectory is in the rectified camera frame."""
 
     identity_vision: float = 0.0
-    """Standard deviation [m, rad] that replaces every stated visual covariance; 0 keeps the stated
-    one."""
+    """Standard deviation [m, rad] instead of the stated visual covariances; 0 keeps them."""
 
     keyframes: int = 10
     """Keyframes in a window."""
@@ -60,8 +58,7 @@ class Method:
         )
 
     def is_called(self, names: Sequence[str]) -> bool:
-        """Whether one of the names is this row's, with or without brackets, or its initializer's,
-        ignoring case."""
+        """Whether one of the names is this row's or its initializer's, ignoring case."""
         own = {self.name, self.name.partition(" (")[0], self.initializer}
         return bool({name.lower() for name in own} & {name.lower() for name in names})
 

@@ -1,5 +1,4 @@
-"""Warm-up of the baselines on little data, since compiling may exceed the time limit of a
-window."""
+"""Warm-up of the baselines, since compiling may exceed the time limit of a window."""
 
 from functools import lru_cache
 

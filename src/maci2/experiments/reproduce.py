@@ -111,8 +111,7 @@ def _run_missing(
 
 
 def _retry_time_outs(task: Task, records: Records, store: Store, pool: Pool) -> None:
-    """Run windows that exceeded their time limit again, one at a time, with nothing else
-    running."""
+    """Run windows that exceeded their time limit again, alone on the machine."""
     record = records[task.key]
     indices = timed_out_windows(record)
     if not indices or not isinstance(task, InitTask):
@@ -137,8 +136,7 @@ def timed_out_windows(record: dict[str, Any]) -> list[int]:
 
 
 def _shortfalls(records: Records) -> Iterator[str]:
-    """Descriptions of tasks that could not start and of windows that exceeded their time limit
-    twice."""
+    """Tasks that could not start, and windows that exceeded their time limit twice."""
     for key, record in records.items():
         if record["problem"]:
             yield f"{key}: {record['problem']}"

@@ -82,8 +82,7 @@ class RobustnessTask:
 
 
 def robustness_tasks(recordings: dict[str, Path], seed: int) -> list[RobustnessTask]:
-    """Tasks: initialization with both sources of vision, calibration on audited and published
-    ground truth."""
+    """Tasks: initialization on both sources of vision, calibration on both ground truths."""
     kinds: tuple[tuple[Job, str, bool], ...] = (
         ("init", TRUTH, False),
         ("init", DROID, False),

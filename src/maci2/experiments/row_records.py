@@ -1,5 +1,4 @@
-"""Rows in result files, rounded so that differences between machines in the last bits do not
-show."""
+"""Rows in result files, rounded so that they do not depend on the machine."""
 
 from collections.abc import Mapping
 from typing import Any

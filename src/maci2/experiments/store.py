@@ -105,8 +105,7 @@ def read_result(path: Path) -> dict[str, Any]:
 
 
 def _read_whole(path: Path) -> dict[str, Any] | None:
-    """Record as it was written; None if missing, damaged or changed. One of another format has its
-    version only."""
+    """Record as written; None if missing or changed; of another format, its version only."""
     try:
         record = read_json(path, "a result of `maci2 reproduce`")
     except DatasetError:

@@ -1,5 +1,4 @@
-"""Task of ground-truth audits: constants of one ground truth, and its time offset by the number of
-rows used."""
+"""Task of ground-truth audits: constants of one source, and its time offset by rows."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,8 +30,7 @@ class TruthTask:
     recording: str
     path: Path
     source: str
-    """Source to audit, as for `maci2 truth --from`; empty for the recording's first ground
-    truth."""
+    """Source to audit (`maci2 truth --from`); empty for the first ground truth."""
 
     @property
     def key(self) -> str:
@@ -105,8 +103,7 @@ CONSTANTS = {
 
 
 def truth_findings(records: list[Record]) -> Findings:
-    """Tables of constants with sigmas, accuracy of audited states, time offsets by rows, and the
-    other tool."""
+    """Tables of constants, accuracy of states, time offsets by rows, and the other tool."""
     rows = [(record["task"], row) for record in records for row in record["rows"]]
     tables = [_constants(rows), _states(rows), _clocks(rows)]
     compared = [(task, row) for task, row in rows if "other" in row]

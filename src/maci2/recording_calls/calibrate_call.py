@@ -32,8 +32,7 @@ class CalibratedRecording(RecordedEstimate):
 
     @property
     def rig(self) -> Rig | None:
-        """Rig of the recording with the estimated extrinsics and time offset; None if there is no
-        estimate."""
+        """Rig with the estimated extrinsics and time offset; None without an estimate."""
         if self.result.state is None:
             return None
         further_offset_s = self.result.report.time_offset_s or 0.0

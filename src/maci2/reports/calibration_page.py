@@ -1,5 +1,4 @@
-"""Report of `maci2 calibrate --report`: the rig with its frames, and numbers in both
-conventions."""
+"""Report of `maci2 calibrate --report`: the rig with its frames, in both conventions."""
 
 from dataclasses import replace
 from html import escape
@@ -60,7 +59,7 @@ def extrinsics_table(
         rows.append(["t_imu - t_camera [ms]", offset_ms, f"{1e3 * report.std_time_offset_s:.2f}"])
     columns = ["quantity", "estimate (x, y, z)", "1-sigma"]
     if stated.extrinsics_known:
-        columns.append(f"less the {stated_name}")
+        columns.append(f"minus the {stated_name}")
         R_difference = np.ascontiguousarray(T_b_c0[:3, :3] @ T_stated[:3, :3].T)
         rows[0].append(vector(1e3 * (T_b_c0[:3, 3] - T_stated[:3, 3]), 1))
         rows[1].append(vector(np.rad2deg(so3_log(R_difference)), 3))
@@ -118,7 +117,7 @@ def progress_figures(result: CalibrationResult) -> str:
         figures.append(
             figure(
                 chart(series, "length of the recording used [s]", f"{what} [{unit}]"),
-                f"The camera's {what} had the recording ended there, less the final one. Bands: "
+                f"The camera's {what} had the recording ended there, minus the final one. Bands: "
                 "one standard deviation.",
             )
         )

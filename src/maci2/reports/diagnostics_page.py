@@ -1,5 +1,4 @@
-"""Report of `maci2 check -o`: the most important finding first, then sensors, plots and all
-findings."""
+"""Report of `maci2 check -o`: the main finding, all findings, sensors and plots."""
 
 from html import escape
 
@@ -97,8 +96,7 @@ def _steps(name: str, stamps_ns: Stamps, start_ns: int) -> str:
 
 
 def _largest_of_each_part(values: Array) -> np.ndarray:
-    """Indices of at most POINTS values, the largest of each part, so that a single gap is not
-    lost."""
+    """Indices of at most POINTS values, the largest of each part."""
     parts = np.array_split(np.arange(len(values)), min(POINTS, len(values)))
     return np.array([part[np.argmax(values[part])] for part in parts])
 

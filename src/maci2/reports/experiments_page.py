@@ -29,11 +29,13 @@ def _summary(runs: list[Run]) -> str:
         for i, run in enumerate(runs)
     )
     fails = [claim for claim in claims if not claim.holds]
-    where_not = f"<h3>Where not</h3><ul class='claims'>{_claims(fails)}</ul>" if fails else ""
+    failed = ""
+    if fails:
+        failed = f"<h3>Statements that do not hold</h3><ul class='claims'>{_claims(fails)}</ul>"
     return (
         f"<p class='lead'>{held} of {len(claims)} statements hold on these results. Numbers in "
         "brackets are the paper's, made with its own camera motion.</p>"
-        f"<ul>{links}</ul>{where_not}"
+        f"<ul>{links}</ul>{failed}"
     )
 
 

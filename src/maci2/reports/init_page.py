@@ -66,8 +66,10 @@ def estimate_table(initialized: Initialized, errors: InitErrors | None) -> str:
         columns.append("error")
         shown = (
             f"{errors.gravity_deg:.3f} deg",
-            "–" if errors.velocity_rmse is None else f"{errors.velocity_rmse:.4f} m/s rms of all",
-            "–" if errors.gyro_bias_pct is None else f"{errors.gyro_bias_pct:.2f} % of its size",
+            "–"
+            if errors.velocity_rmse is None
+            else f"{errors.velocity_rmse:.4f} m/s rms over keyframes",
+            "–" if errors.gyro_bias_pct is None else f"{errors.gyro_bias_pct:.2f} % of its norm",
             "–",
         )
         rows = [(*row, error) for row, error in zip(rows, shown, strict=True)]

@@ -29,8 +29,7 @@ class Labels:
         self._lines.append(start + np.linspace(0.0, 1.0, steps + 1)[:, None] * (end - start))
 
     def place(self, anchor: Array, text: str, away: Array, color: str = "") -> str:
-        """SVG of a label near `anchor`, preferably in the direction `away`; bold without a
-        colour."""
+        """SVG of a label near `anchor`, preferably towards `away`; bold without a colour."""
         half = 0.5 * np.array([CHARACTER[0] * len(text), CHARACTER[1]])
         length = float(np.hypot(*away))
         ahead = away / length if length > 1e-6 else np.array([0.0, 1.0])

@@ -30,8 +30,8 @@ def path_figure(state: VIState) -> str:
 def caption(of: str) -> str:
     """Caption of a path."""
     return (
-        f"Path of the IMU over its {of}, gravity downwards; o is where it begins. Blue arrows: "
-        f"velocity, as far as it carries in {VELOCITY_S:g} s."
+        f"Path of the IMU over its {of}, with gravity pointing down; the circle marks the "
+        f"start. Blue arrows: velocity times {VELOCITY_S:g} s."
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from maci2.evaluation.consistency import Bin, equal_bins
 from maci2.evaluation.vo_report import VisualScore
+from maci2.reports.svg import axis_ticks
 
 BINS = 6
 SIZE = 300
@@ -74,11 +75,11 @@ def _panel(panel: Panel, colors: _Colors) -> str:
         f'<text transform="translate(14,{SIZE / 2}) rotate(-90)" text-anchor="middle">rms error '
         f"[{escape(panel.unit)}]</text>",
     ]
-    for tick in _ticks(low, high):
-        x = at(tick)
+    for tick, text in axis_ticks(low, high, logarithmic=True):
+        x = at(10.0**tick)
         parts.append(
-            f'<text x="{x:.1f}" y="{last + 15}" text-anchor="middle">{tick:g}</text>'
-            f'<text x="{first - 4}" y="{SIZE - x + 4:.1f}" text-anchor="end">{tick:g}</text>'
+            f'<text x="{x:.1f}" y="{last + 15}" text-anchor="middle">{text}</text>'
+            f'<text x="{first - 4}" y="{SIZE - x + 4:.1f}" text-anchor="end">{text}</text>'
         )
     for one in panel.bins:
         about = f"{one.count} windows: predicted {one.predicted:.3g}, actual {one.actual:.3g}"
@@ -87,13 +88,6 @@ def _panel(panel: Panel, colors: _Colors) -> str:
             f'fill="{colors.dot}"><title>{about}</title></circle>'
         )
     return "".join(parts)
-
-
-def _ticks(low: float, high: float) -> list[float]:
-    """Ticks at 1, 2, 5 of each decade inside the range."""
-    decades = range(int(np.floor(low)), int(np.ceil(high)) + 1)
-    found = [digit * 10.0**decade for decade in decades for digit in (1, 2, 5)]
-    return [tick for tick in found if low <= np.log10(tick) <= high]
 
 
 def pose_reliability(scores: list[VisualScore]) -> str:

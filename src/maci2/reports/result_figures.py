@@ -4,9 +4,10 @@ import numpy as np
 
 from maci2.estimation import Posterior, VIState
 from maci2.imu import ImuMeasurements
+from maci2.reports.bar_charts import bars
 from maci2.reports.html import figure
 from maci2.reports.normalized_residuals import normalized_residuals, visual_sigmas
-from maci2.reports.svg import Series, bars, chart
+from maci2.reports.svg import Series, chart
 from maci2.types import NS, Array, Stamps
 from maci2.vision import RelativePoses
 
@@ -88,8 +89,8 @@ def bias_figure(imu: ImuMeasurements, posterior: Posterior) -> str:
     if np.isfinite(prior.std_gyro).all():
         pairs = 1e3 * np.column_stack([prior.std_gyro, after_gyro])
         svg = bars(AXES, pairs, ("prior", "posterior"), "1-sigma [mrad/s]")
-        figures.append(figure(svg, "Gyroscope bias: spread before and after the window."))
+        figures.append(figure(svg, "Gyroscope bias: 1-sigma before and after the window."))
     pairs = np.column_stack([prior.std_acc, after_acc])
     svg = bars(AXES, pairs, ("prior", "posterior"), "1-sigma [m/s²]")
-    figures.append(figure(svg, "Accelerometer bias: spread before and after the window."))
+    figures.append(figure(svg, "Accelerometer bias: 1-sigma before and after the window."))
     return "".join(figures)

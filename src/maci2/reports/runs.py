@@ -47,8 +47,8 @@ def _indices(folder: Path) -> list[Path]:
     found = sorted(folder.glob(f"*/{INDEX}"))
     if not found:
         raise DatasetError(
-            f"{folder}: no {INDEX} in it nor one folder deeper; `maci2 reproduce -o {folder}` "
-            "writes them."
+            f"{folder}: neither it nor its subfolders contain {INDEX}; `maci2 reproduce -o` "
+            "writes it."
         )
     return found
 

@@ -83,17 +83,17 @@ def chart(
     comparable; not given, they are those of the data.
     """
     shown = [_finite(_scaled(one, logarithmic)) for one in series]
-    low, high = _range(np.concatenate([edge for one in shown for edge in _edges(one)]), 0.06)
+    low, high = value_range(np.concatenate([edge for one in shown for edge in _edges(one)]), 0.06)
     x_limits, y_limits = limits or (
-        _range(np.concatenate([one.x for one in shown]), 0.0),
+        value_range(np.concatenate([one.x for one in shown]), 0.0),
         (0.0 if from_zero else low, high),
     )
     axes = Axes(x_limits, y_limits, logarithmic=logarithmic)
     colors = _colors(shown)
     body = [frame(axes, x_label, y_label)]
-    body += [_line(one, axes, color) for one, color in zip(shown, colors, strict=True)]
+    body += [line(one, axes, color) for one, color in zip(shown, colors, strict=True)]
     names = [one.name for one in shown]
-    return _with_legend(axes, "".join(body), names, colors)
+    return with_legend(axes, "".join(body), names, colors)
 
 
 def _scaled(one: Series, logarithmic: tuple[bool, bool]) -> Series:
@@ -104,62 +104,6 @@ def _scaled(one: Series, logarithmic: tuple[bool, bool]) -> Series:
         x = np.log10(one.x) if logarithmic[0] else one.x
         y = np.log10(one.y) if logarithmic[1] else one.y
     return replace(one, x=x, y=y, band=None if logarithmic[1] else one.band)
-
-
-def bars(names: Sequence[str], pairs: Array, labels: tuple[str, str], y_label: str) -> str:
-    """Two bars with values for each name, such as prior and posterior standard deviation."""
-    axes = Axes((-0.6, len(names) - 0.4), (0.0, 1.15 * float(pairs.max())))
-    parts = [frame(axes, "", y_label, x_ticks=False)]
-    for i, (name, pair) in enumerate(zip(names, pairs, strict=True)):
-        for j, value in enumerate(pair):
-            left, top = axes.at(i - 0.32 + 0.34 * j, float(value))
-            right, bottom = axes.at(i - 0.02 + 0.34 * j, 0.0)
-            parts.append(
-                f'<rect x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" '
-                f'height="{max(bottom - top, 0.5):.1f}" fill="{COLORS[j]}"/>'
-                f'<text class="soft" x="{(left + right) / 2:.1f}" y="{top - 3:.1f}" '
-                f'text-anchor="middle">{value:.2g}</text>'
-            )
-        x, y = axes.at(i, 0.0)
-        parts.append(
-            f'<text x="{x:.1f}" y="{y + 16:.1f}" text-anchor="middle">{escape(name)}</text>'
-        )
-    return _with_legend(axes, "".join(parts), labels, COLORS)
-
-
-def ranges(
-    names: Sequence[str],
-    marks: Sequence[Series],
-    std: Sequence[float],
-    stated: float,
-    y_label: str,
-) -> str:
-    """Several values for each name on a logarithmic axis, the first with three of its `std`, and a
-    stated value as a dashed line."""
-    half = [3.0 * value if np.isfinite(value) else 0.0 for value in std]
-    first = marks[0].y
-    ends = np.concatenate([*(one.y for one in marks), first + half, [stated]])
-    lows = [max(value - h, value / 10.0) for value, h in zip(first, half, strict=True)]
-    low, high = _range(np.log10(np.concatenate([ends, lows])), 0.08)
-    axes = Axes((-0.6, len(names) - 0.4), (low, high), logarithmic=(False, True))
-    parts = [frame(axes, "", y_label, x_ticks=False)]
-    for i, name in enumerate(names):
-        x, y = axes.at(i, low)
-        parts.append(f'<text x="{x:.1f}" y="{y + 16:.1f}" text-anchor="middle">{name}</text>')
-        (x, top), (_, bottom) = (
-            axes.at(i - 0.15, math.log10(value)) for value in (first[i] + half[i], lows[i])
-        )
-        parts.append(
-            f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{top:.1f}" y2="{bottom:.1f}" '
-            f'stroke="{COLORS[0]}" stroke-width="2"/>'
-        )
-    for j, one in enumerate(marks):
-        shifted = Series(one.name, one.x + 0.15 * (j - 1), np.log10(one.y), marks=True)
-        parts.append(_line(shifted, axes, COLORS[j]))
-    level = np.full(2, math.log10(stated))
-    parts.append(_line(Series("", np.array(axes.x), level, dashed=True), axes, "var(--soft)"))
-    names = [*(one.name for one in marks), "stated"]
-    return _with_legend(axes, "".join(parts), names, [*COLORS[: len(marks)], "var(--soft)"])
 
 
 def arrow(start: Array, end: Array, color: str, label: str = "") -> str:
@@ -202,6 +146,9 @@ def axis_ticks(low: float, high: float, logarithmic: bool) -> list[tuple[float, 
     digits = (1.0,) if high - low > 2.5 else (1.0, 3.0) if high - low > 1.0 else (1.0, 2.0, 5.0)
     decades = range(math.floor(low), math.ceil(high) + 1)
     values = [digit * 10.0**decade for decade in decades for digit in digits]
+    if high - low < 0.5:
+        # Less than half a decade has at most one of these digits.
+        values = nice_ticks(10.0**low, 10.0**high)
     return [(math.log10(v), f"{v:g}") for v in values if low <= math.log10(v) <= high]
 
 
@@ -216,7 +163,8 @@ def _edges(one: Series) -> tuple[Array, ...]:
     return (one.y,) if one.band is None else (one.y - one.band, one.y + one.band)
 
 
-def _range(values: Array, margin: float) -> tuple[float, float]:
+def value_range(values: Array, margin: float) -> tuple[float, float]:
+    """Limits of an axis: those of the values with a margin on both sides."""
     if not len(values):
         return 0.0, 1.0
     low, high = float(values.min()), float(values.max())
@@ -240,7 +188,8 @@ def _colors(series: Sequence[Series]) -> list[str]:
     return colors
 
 
-def _line(one: Series, axes: Axes, color: str) -> str:
+def line(one: Series, axes: Axes, color: str) -> str:
+    """SVG of one series."""
     if not len(one.x):
         return ""
     if one.marks:
@@ -315,7 +264,8 @@ def _legend(names: Sequence[str], colors: Sequence[str]) -> tuple[str, int]:
     return "".join("".join(line) for line in lines), LEGEND_LINE * (len(lines) - 1)
 
 
-def _with_legend(axes: Axes, body: str, names: Sequence[str], colors: Sequence[str]) -> str:
+def with_legend(axes: Axes, body: str, names: Sequence[str], colors: Sequence[str]) -> str:
+    """Chart with its legend."""
     legend, lower = _legend(names, colors)
     moved = f'<g transform="translate(0 {lower})">{body}</g>' if lower else body
     return picture(axes.width, axes.height + lower, legend + moved)

@@ -36,7 +36,7 @@ def track_page(
         if name in worst
     )
     steps = np.diff([state.T_w_b[:3, 3] for state in states], axis=0)
-    kind = "smoothed as a whole" if tracked.batch else "each knowing only what came before it"
+    kind = "smoothed as a whole" if tracked.batch else "each from earlier measurements only"
     lead = (
         f"{verdict(tracked.track.verdict.status, tracked.track.verdict.reasons)}"
         f"<p class='first {level}'>{counts}</p>{_last_state(tracked)}"
@@ -78,7 +78,7 @@ def _errors(errors: TrackErrors) -> str:
             name = f"displacement over {horizon:g} s"
             rows.append((name, f"{rms:.4f} m rms, {median:.4f} m median", "–"))
     for name, error, key in (
-        ("vertical", f"{errors.gravity_deg:.3f} deg", "gravity"),
+        ("direction of gravity", f"{errors.gravity_deg:.3f} deg", "gravity"),
         ("velocity", f"{errors.velocity_rmse:.4f} m/s rms", "velocity"),
         ("gyroscope bias", "–", "gyro_bias"),
     ):
@@ -131,7 +131,7 @@ def _path(tracked: TrackedRecording, positions: Array, velocity: Array) -> str:
     true_positions = _true_positions(tracked)
     text = caption("states")
     if true_positions is not None:
-        text += " Grey: ground truth, rotated and moved onto it."
+        text += " Grey: ground truth, aligned by rotation and translation."
     return figure(path_drawing(positions, velocity, down, true_positions), text)
 
 

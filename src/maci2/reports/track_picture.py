@@ -87,8 +87,7 @@ def best_sigma_px(sigma_px: Array) -> float:
 
 
 def sigma_colors(sigma_px: Array) -> NDArray[np.uint8]:
-    """(n, 3) colours from cyan, the most certain of this image, to orange, five times less
-    certain."""
+    """(n, 3) colours from cyan, most certain, to orange, five times less certain."""
     share = np.clip((sigma_px / best_sigma_px(sigma_px) - 1.0) / (LEAST_SURE - 1.0), 0.0, 1.0)
     return np.asarray(SURE + share[:, None] * (UNSURE - SURE)).astype(np.uint8)
 
@@ -96,7 +95,7 @@ def sigma_colors(sigma_px: Array) -> NDArray[np.uint8]:
 def track_figure(tracked: TrackedImage) -> str:
     """Image with its points and a legend of their colours."""
     if not len(tracked.sigma_px):
-        return figure(track_picture(tracked), "No point could be followed into this image.", True)
+        return figure(track_picture(tracked), "No point could be tracked into this image.", True)
     best = best_sigma_px(tracked.sigma_px)
     first, last = (",".join(f"{part:.0f}" for part in color) for color in (SURE, UNSURE))
     ramp = (
@@ -105,8 +104,8 @@ def track_figure(tracked: TrackedImage) -> str:
         f"<span>{LEAST_SURE * best:.2f} px or more</span></p>"
     )
     caption = (
-        f"{len(tracked.sigma_px)} points followed from the image before, coloured by the predicted "
-        "standard deviation of the match."
+        f"{len(tracked.sigma_px)} points tracked from the previous image, coloured by the "
+        "predicted standard deviation of the match."
     )
     return figure(track_picture(tracked) + ramp, caption, wide=True)
 

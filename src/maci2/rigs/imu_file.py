@@ -83,8 +83,7 @@ def imu_entries(data: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def read_imu_file(path: Path) -> tuple[ImuNoise | NoiseDensities, ImuIntrinsics | None]:
-    """Noise (without the rate if it is missing) and, if stated, errors of the first IMU of a
-    file."""
+    """Noise (perhaps without rate) and, if stated, errors of the first IMU of a file."""
     data: Any = load_yaml(path, "the noise of an IMU")
     key = min((key for key in data if IMU_KEY.fullmatch(key)), default="")
     entry = validate(_ImuEntry, data[key] if key else data, path, key)

@@ -16,8 +16,7 @@ from maci2.sensors.rig_types import Camera, Rig
 CONFIG = "stereo_inertial.yaml"
 MONOCULAR_CONFIG = "monocular_inertial.yaml"
 ASSUMED_RATE_HZ = 20
-"""Frame rate for ORB-SLAM3, which requires one, if the calibration lacks it, as Kalibr's files
-do."""
+"""Frame rate if the calibration lacks it; ORB-SLAM3 requires one."""
 
 _FOCAL = ("fx", "fy", "cx", "cy")
 _PINHOLE = ("k1", "k2", "p1", "p2", "k3")

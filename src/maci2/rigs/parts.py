@@ -17,12 +17,10 @@ ASSUMED_NOISE = ImuNoise(2e-4, 2e-3, 2e-5, 3e-3, 200.0)
 """Noise of a consumer MEMS IMU: a placeholder in rigs without known noise."""
 
 NOISE_REMEDY = (
-    "Where the file has the noise of single samples, as VINS has, give --imu-rate HZ. Else give "
-    "--imu-noise FILE (Kalibr's imu.yaml) or --imu-noise GYRO,ACC,GYRO_WALK,ACC_WALK with "
-    "--imu-rate HZ, the densities of the data sheet in SI units per sqrt(Hz); or write imu.yaml "
-    "with the noise of the IMU's data sheet beside the file: gyroscope_noise_density, "
-    "gyroscope_random_walk, accelerometer_noise_density, accelerometer_random_walk, and "
-    "update_rate [Hz]."
+    "If the file has noise without a rate, or noise of single samples as VINS writes it, give "
+    "--imu-rate HZ. Otherwise give --imu-noise FILE (Kalibr's imu.yaml) or --imu-noise "
+    "GYRO,ACC,GYRO_WALK,ACC_WALK with --imu-rate HZ, the densities of the data sheet in SI units "
+    "per sqrt(Hz); or put Kalibr's imu.yaml beside the file."
 )
 
 
@@ -189,8 +187,8 @@ def require_noise(rig: Rig, what: str) -> None:
     """Raise if the IMU noise, which `what` needs, is unknown."""
     if not rig.noise_known:
         raise CalibrationError(
-            f"{rig.source}: says nothing of the IMU's noise as a density, and {what} cannot do "
-            f"without. {NOISE_REMEDY}"
+            f"{rig.source}: does not state the IMU noise as a density, needed for {what}. "
+            f"{NOISE_REMEDY}"
         )
 
 
@@ -198,7 +196,7 @@ def require_extrinsics(rig: Rig, what: str) -> None:
     """Raise if the extrinsics, which `what` needs, are unknown."""
     if not rig.extrinsics_known:
         raise CalibrationError(
-            f"{rig.source}: no camera has T_cam_imu, so their place on the IMU is not known, and "
-            f"{what} cannot do without. Run `maci2 calibrate` with this file as --rig first, and "
+            f"{rig.source}: no camera has T_cam_imu, so the camera-IMU extrinsics are unknown, "
+            f"but needed for {what}. Run `maci2 calibrate` with this file as --rig first, and "
             "give the camchain-imucam.yaml that it writes; or give --T-b-c."
         )

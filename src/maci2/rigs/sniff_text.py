@@ -22,7 +22,7 @@ _MARKS: tuple[tuple[tuple[str, ...], FileKind], ...] = (
         FileKind(
             "Kalibr results text of the cameras",
             "",
-            "the image size and the place on the IMU are missing; give the camchain.yaml that "
+            "the image size and the extrinsics are missing; give the camchain.yaml that "
             "Kalibr wrote beside it",
         ),
     ),
@@ -70,8 +70,7 @@ def identify_text(path: Path, text: str) -> FileKind | None:
 
 
 def identify_lines(text: str) -> FileKind:
-    """Kind of a YAML or JSON file that cannot be parsed, by the keys at the beginning of its
-    lines."""
+    """Kind of a YAML or JSON file that cannot be parsed, by the keys in its lines."""
     lines = [(len(indent), key) for indent, key in _KEY.findall(text)]
     top = min((indent for indent, _ in lines), default=0)
     keys: Keys = {}

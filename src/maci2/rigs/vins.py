@@ -133,8 +133,7 @@ def _camera_file(path: Path, name: str) -> Path:
 
 
 def _noise(config: _Config, path: Path) -> ImuNoise | SampleNoise | None:
-    """Densities if the file states them in addition to the tool's values, otherwise noise of
-    samples."""
+    """Densities if the file states them, otherwise noise of samples."""
     gyr_n, acc_n, gyr_w, acc_w = config.gyr_n, config.acc_n, config.gyr_w, config.acc_w
     if gyr_n is None or acc_n is None or gyr_w is None or acc_w is None:
         return None

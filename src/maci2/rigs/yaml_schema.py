@@ -18,8 +18,7 @@ MAX_ORTHONORMALITY_ERROR = 1e-3
 """Largest entry of R^T R - I that rounding of printed digits explains."""
 
 EXACT_ORTHONORMALITY = 1e-12
-"""Below this error a rotation is not orthonormalized, so that written values read back
-unchanged."""
+"""Error below which a rotation is left as it is, so that values read back unchanged."""
 
 MAX_LAST_ROW_ERROR = 1e-6
 """Accepted error in the last row of a transform, which may have been computed."""
@@ -81,8 +80,7 @@ def load_yaml(path: Path, what: str) -> dict[str, Any]:
 
 
 def validate(schema: type[AnySchema], data: Any, path: Path, place: str = "") -> AnySchema:
-    """Validate `data` against `schema`; raises CalibrationError with file, key, found and accepted
-    value."""
+    """Validate `data` against `schema`; the error has file, key, found and accepted value."""
     for name, field in schema.model_fields.items():
         require_unambiguous(data, field.alias or name, path, place)
     try:

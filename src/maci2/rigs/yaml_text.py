@@ -15,8 +15,7 @@ from maci2.errors import CalibrationError
 from maci2.files.reading import UTF_16_MARKS, decode_text, read_bytes
 
 MAX_YAML_BYTES = 1_000_000
-"""Largest file; real ones have at most tens of kilobytes, and the parser needs seconds per
-megabyte."""
+"""Largest file; the parser needs seconds per megabyte."""
 
 MAX_JSON_BYTES = 5_000_000
 """Largest JSON file; Basalt stores vignette splines in its calibration."""

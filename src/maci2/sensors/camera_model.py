@@ -27,8 +27,7 @@ def pixel_grid(resolution: tuple[int, int]) -> Array:
 
 
 def central_focal(camera: Camera) -> Array:
-    """(2,) pixels per radian at the optical axis: focal length of a pinhole with the same image
-    centre."""
+    """(2,) pixels per radian at the optical axis: focal length of an equivalent pinhole."""
     scale = 1.0
     if camera.camera_model in ("omni", "ds"):
         scale = 1.0 / (1.0 + camera.model_parameters[0])
@@ -38,8 +37,7 @@ def central_focal(camera: Camera) -> Array:
 
 
 def directions(camera: Camera, uv: Array) -> Array:
-    """(n, 3) unit vectors in the camera frame along the rays of the pixels; NaN if no ray reaches
-    the pixel."""
+    """(n, 3) rays of pixels, unit vectors in the camera frame; NaN if no ray reaches one."""
     fx, fy, cx, cy = camera.intrinsics
     xy = (uv - [cx, cy]) / [fx, fy]
     if camera.distortion_model == "equidistant":
@@ -98,8 +96,7 @@ def _plane_points(camera: Camera, p_c: Array) -> tuple[Array, Array]:
 
 
 def _edge(alpha: float) -> float:
-    """Part of the field of view behind the camera that the second sphere allows; 0 for a
-    pinhole."""
+    """View behind the camera that the second sphere allows; 0 for a pinhole."""
     return float(alpha / (1.0 - alpha) if alpha <= 0.5 else (1.0 - alpha) / alpha)
 
 

@@ -74,8 +74,7 @@ def truth_at(truth: GroundTruth, query_ns: Stamps, max_gap_s: float) -> GroundTr
 
 
 def bridged(stamps_ns: Stamps, query_ns: Stamps, max_gap_s: float) -> Mask:
-    """(m,) whether queries lie inside the timestamps and not inside a gap longer than
-    `max_gap_s`."""
+    """(m,) whether queries lie inside the timestamps and in no gap above `max_gap_s`."""
     after = np.clip(np.searchsorted(stamps_ns, query_ns, side="left"), 0, len(stamps_ns) - 1)
     before = np.maximum(after - 1, 0)
     short = stamps_ns[after] - stamps_ns[before] <= max_gap_s * NS

@@ -55,8 +55,7 @@ class TruthCovariance:
 
     @cached_property
     def _given_constants(self) -> tuple[Array, Array]:
-        """Part of each state that the constants explain, and the transition from a state to the
-        next."""
+        """Part of each state that the constants explain, and transitions between states."""
         explained = np.linalg.solve(self.constants, np.swapaxes(self.with_constants, 1, 2))
         rest = self.states - self.with_constants @ explained
         between = self.neighbours - self.with_constants[:-1] @ explained[1:]

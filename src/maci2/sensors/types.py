@@ -207,8 +207,7 @@ class Recording:
     """Notes on what was skipped while reading, with reasons."""
 
     def truth(self, names: tuple[str, ...] = ()) -> GroundTruth | None:
-        """First of `names` that this recording has, otherwise its first ground truth, otherwise
-        None."""
+        """First of `names` that this recording has, else its first ground truth, or None."""
         for name in names:
             if name in self.truths:
                 return self.truths[name]

@@ -191,8 +191,7 @@ def _biases(
     bias_rng: np.random.Generator,
     walk_rng: np.random.Generator,
 ) -> _Biases:
-    """Biases: an initial value sampled around its mean, then a random walk from sample to
-    sample."""
+    """Biases: a random initial value, then a random walk from sample to sample."""
     first_gyro = config.bias_gyro + config.bias_gyro_std * bias_rng.standard_normal(3)
     first_acc = config.bias_acc + config.bias_acc_std * bias_rng.standard_normal(3)
     steps = walk_rng.standard_normal((count, 6)) / np.sqrt(config.imu_rate_hz)

@@ -35,8 +35,7 @@ class Motion:
 
     @property
     def specific_force_b(self) -> Array:
-        """(n, 3) specific force of an ideal accelerometer [m/s^2]: while stationary it points
-        up."""
+        """(n, 3) specific force of an ideal accelerometer [m/s^2]: upwards while stationary."""
         return np.einsum("nji,nj->ni", self.Rs_w_b, self.a_w - GRAVITY_W)
 
 

@@ -23,10 +23,9 @@ class _Band:
     high_hz: float
 
     falloff: float
-    """Exponent of amplitude = frequency^-falloff: 1 distributes the speed evenly, 2 the
-    acceleration."""
+    """Exponent of amplitude = frequency^-falloff: 1 for even speed, 2 for acceleration."""
 
-    def draw(self, rng: np.random.Generator, offsets: Array, slopes: Array, count: int) -> Waves:
+    def sample(self, rng: np.random.Generator, offsets: Array, slopes: Array, count: int) -> Waves:
         """Sample `count` sinusoids per coordinate, one in each of as many parts of the band."""
         position_in_band = (np.arange(count) + rng.uniform(size=(3, count))) / count
         octaves = np.log2(self.high_hz / self.low_hz) * position_in_band
@@ -125,9 +124,9 @@ def random_trajectory(kind: MotionKind, rng: np.random.Generator) -> Trajectory:
     mean_yaw = rng.uniform(-recipe.yaw_range, recipe.yaw_range)
     mean_tilt = recipe.tilt_std * rng.standard_normal(2)
     return Trajectory(
-        position=recipe.position.draw(
+        position=recipe.position.sample(
             rng, np.zeros(3), np.array([recipe.speed, 0.0, 0.0]), _SINUSOIDS
         ),
-        angles=recipe.angles.draw(rng, np.array([mean_yaw, *mean_tilt]), np.zeros(3), _SINUSOIDS),
+        angles=recipe.angles.sample(rng, np.array([mean_yaw, *mean_tilt]), np.zeros(3), _SINUSOIDS),
         follows=recipe.follows,
     )

@@ -1,5 +1,4 @@
-"""Stereo images of a bag, read one pair at a time, with the interface of a folder's stereo
-images."""
+"""Stereo images of a bag, read one pair at a time, like those of a folder."""
 
 import weakref
 from collections.abc import Iterator
@@ -26,8 +25,7 @@ AHEAD_NS = NS
 
 
 class _Cursor:
-    """Cursor over the messages of one topic: it reads on when going forward and looks up
-    otherwise."""
+    """Cursor over the messages of one topic; it reads on when going forward."""
 
     def __init__(self, bag: Bag, topic: str) -> None:
         self._bag, self._topic = bag, topic

@@ -54,8 +54,7 @@ _LAYOUTS = {
 
 
 def grey_image(content: Any, place: str) -> Image:
-    """Decode an Image or CompressedImage to grey; of 16 bits the upper 8 are kept. `place` names
-    the message."""
+    """Decode an Image or CompressedImage to 8-bit grey; `place` names the message."""
     read = _from_raw if hasattr(content, "encoding") else _from_compressed
     try:
         return read(content, place)

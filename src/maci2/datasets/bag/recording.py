@@ -160,8 +160,7 @@ def _forces(message: Message) -> tuple[float, ...]:
 
 
 def _pose(message: Message) -> tuple[float, ...]:
-    """Position, quaternion (w x y z) and velocity in the body frame; zero velocity if not
-    stated."""
+    """Position, quaternion (w x y z) and velocity in the body frame; zero if not stated."""
     content = message.content
     velocity: tuple[float, ...] = (0.0, 0.0, 0.0)
     if hasattr(content, "transform"):

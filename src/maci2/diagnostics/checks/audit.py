@@ -10,8 +10,7 @@ from maci2.types import NS
 
 
 def audit_finding(recording: Recording) -> list[Finding]:
-    """Summarize an audit in one sentence; errors of a ground truth are not faults of the
-    recording."""
+    """Audit in one sentence; errors of a ground truth are not faults of the recording."""
     name, truth = next(iter(recording.truths.items()), ("", None))
     if truth is None or truth.stamps_ns[-1] - truth.stamps_ns[0] < MIN_COMMON_S * NS:
         return []

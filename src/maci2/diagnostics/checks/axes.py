@@ -16,8 +16,7 @@ BETTER = 0.25
 """Other axes are accepted if they leave at most this fraction of the squared misfit."""
 
 MAX_FORCE_MISFIT = 2.0
-"""Misfit of specific forces to those of the ground truth, rms [m/s^2], that bias, scale and
-vibration may cause."""
+"""Accepted misfit of specific forces to the ground truth, rms [m/s^2]."""
 
 MIRRORED = "the IMU's axes are left-handed (mirrored)"
 TURNED = "the IMU's axes are permuted or rotated"
@@ -62,8 +61,7 @@ class Forces:
 
     @property
     def axes(self) -> Array:
-        """Signed permutation P with expected = P measured; the identity unless another is clearly
-        better."""
+        """P with expected = P measured; the identity unless another is clearly better."""
         left = [self.misfit(P) for P in SIGNED_PERMUTATIONS]
         at = int(np.argmin(left))
         clear = left[0] > MAX_FORCE_MISFIT**2 and left[at] < BETTER * left[0]
@@ -166,8 +164,7 @@ def _named(gyro: Array, acc: Array, whose: str, both_may_be: bool) -> list[Findi
 
 
 def accelerometer_axes(P: Array, whose: str) -> Finding:
-    """Finding that the accelerometer's axes are not those of the body, as `whose` accelerations
-    show."""
+    """Finding that the accelerometer's axes differ from those of `whose` accelerations."""
     [finding] = _named(np.eye(3), P, whose + "'s", False)
     return finding
 

@@ -12,8 +12,7 @@ from maci2.sensors.plausibility import IN_DEGREES
 from maci2.types import Array
 
 MAX_OFFSET_S = 0.003
-"""Largest accepted offset [s]. At 1 rad/s, 3 ms are 0.17 deg: more than the noise of a good
-odometry."""
+"""Largest accepted offset [s]: 0.17 deg at 1 rad/s, the noise of a good odometry."""
 
 SERIOUS_OFFSET_S = 0.01
 MAX_DRIFT_S = 0.005
@@ -33,8 +32,7 @@ SERIOUS_POSITION = 0.1
 def offset_findings(
     source: RotationSource, offset_s: float, std_s: float, stated_s: float = 0.0
 ) -> list[Finding]:
-    """Finding about the offset of a source's clock to the IMU's; for a camera, in addition to the
-    `stated` one."""
+    """Finding about a clock's offset to the IMU's; of a camera, beyond the `stated` one."""
     # Zero has no sign.
     text = f"{round(1e3 * offset_s, 2) + 0.0:+.2f} ± {1e3 * std_s:.2f} ms"
     is_truth = source.kind == "truth"
@@ -72,8 +70,7 @@ def drift_findings(source: RotationSource, match: RateMatch) -> list[Finding]:
 def disagreement(
     source: RotationSource, match: RateMatch, inverted: RateMatch | None
 ) -> Finding | None:
-    """Finding about a source that rotates differently from the gyroscope; None if it agrees well
-    enough."""
+    """Finding about a source that rotates differently from the gyroscope, or None."""
     found = f"a correlation of {match.correlation:.2f} of the rates within 1 s of offset"
     needed = f"{MIN_CORRELATION} or more"
     if inverted and 1.0 - inverted.correlation < BETTER * (1.0 - match.correlation):

@@ -43,8 +43,8 @@ _FEATURES, _RATIO, _RANSAC_PX = 1500, 0.8, 2.0
 """Settings of matching without calibration, used if matching with it fails."""
 
 MAX_SCATTER = 1.0
-"""Scatter of row errors over the pairs, as a fraction of their median, that a wrong calibration may
-have."""
+"""Largest scatter of row errors over the pairs for a wrong calibration, relative to their
+median."""
 
 MAX_BENT = 0.7
 """Fraction of the common row error that neither an offset nor a slope explains."""
@@ -131,7 +131,7 @@ def _beyond(fit: _Fit) -> Finding | None:
         "error",
         "stereo",
         "the stereo calibration does not fit the images",
-        f"{100.0 * fit.beyond:.0f} % of the matches beyond infinity",
+        f"{100.0 * fit.beyond:.0f} % of the matches have negative disparity",
         f"at most {100.0 * MAX_BEYOND:.0f} %",
         "The cameras are rotated against each other about the vertical axis (T_BS); give the "
         "calibration that belongs to these images, or calibrate again.",
@@ -170,7 +170,7 @@ def _lagging(
     later = "earlier" if lag > 0 else "later"
     return _wrong(
         fit,
-        "left and right images are not of one moment",
+        "left and right images are not synchronized",
         f"Right images are taken {abs(lag)} frames {later} than their timestamps say "
         f"({1e3 * abs(lag) * sample.period_s:.0f} ms): trigger both cameras together and timestamp "
         "them when triggered.",
@@ -208,7 +208,7 @@ def _diagnosed(
     if scatter > MAX_SCATTER * float(np.median(np.abs(common))):
         return _wrong(
             fit,
-            "left and right images are not of one moment",
+            "left and right images are not synchronized",
             f"Rows move from pair to pair by {scatter:.1f} px, as when one camera exposes later "
             "while the device rotates: trigger both together.",
         )

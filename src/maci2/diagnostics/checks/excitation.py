@@ -1,5 +1,4 @@
-"""Excitation: which windows and axes move enough for each state. Too little of it is not a
-fault."""
+"""Excitation: which windows and axes move enough for each state; never a fault."""
 
 import numpy as np
 
@@ -43,7 +42,7 @@ def rotation_finding(imu: ImuSamples, bias_gyro: Array) -> Finding:
         "needed"
     )
     remedy = (
-        f"To calibrate extrinsics, turn the device about {' and '.join(low)}: at most "
+        f"To calibrate extrinsics, rotate the device about {' and '.join(low)}: at most "
         f"{most['xyz'.index(low[0])]:.1f} deg of about {NEEDED_DEG:.0f} so far."
         if low
         else ""
@@ -64,7 +63,7 @@ def window_finding(counts: WindowCounts, source: str) -> list[Finding]:
     remedy = (
         ""
         if counts.ok
-        else "To initialize, move more: change speed and turn about several axes within 2.5 s."
+        else "To initialize, move more: change speed and rotate about several axes within 2.5 s."
     )
     return [Finding("ok", "excitation", text, remedy=remedy)]
 
@@ -75,8 +74,8 @@ def extrinsics_finding(result: CalibrationResult | None, source: str) -> list[Fi
         return []
     if result.posterior is None:
         reasons = "; ".join(result.verdict.reasons[:2])
-        text = f"extrinsics cannot be seen in this motion ({source}): {reasons}"
-        remedy = "To calibrate extrinsics, turn the device about all axes."
+        text = f"extrinsics are not observable in this motion ({source}): {reasons}"
+        remedy = "To calibrate extrinsics, rotate the device about all axes."
         return [Finding("ok", "excitation", text, remedy=remedy)]
     std = np.sqrt(np.diag(result.posterior.T_b_c))
     rotation_deg, position = np.rad2deg(std[3:6]), std[0:3]
@@ -99,7 +98,7 @@ def extrinsics_finding(result: CalibrationResult | None, source: str) -> list[Fi
     weak = [i for i in range(3) if position[i] > STD_POSITION or rotation_deg[i] > STD_ROTATION_DEG]
     about = sorted({"xyz"[j] for i in weak for j in range(3) if j != i})
     remedy = (
-        f"To calibrate extrinsics, turn the device more about {' and '.join(about)}, for the "
+        f"To calibrate extrinsics, rotate the device more about {' and '.join(about)}, for the "
         f"{unseen[0]}."
     )
     return [Finding("ok", "excitation", text, remedy=remedy)]

@@ -31,12 +31,10 @@ MAX_SATURATED = 0.25
 """Accepted fraction of saturated pixels; windows and lamps cover up to a tenth."""
 
 MAX_FLICKER = 0.08
-"""Accepted change of brightness between consecutive images, natural logarithm; motion at 10 Hz
-causes 0.02."""
+"""Accepted change of log brightness between images; motion at 10 Hz causes 0.02."""
 
 MAX_PERIOD_S = 0.2
-"""Longest interval between images [s] for this comparison; over a longer one the scene itself
-changes."""
+"""Longest interval of that comparison [s]; over a longer one the scene changes."""
 
 MAX_UNEQUAL = 0.35
 """Accepted difference of brightness between left and right, natural logarithm: a factor of 1.4."""
@@ -151,10 +149,9 @@ def _repeated(look: _Look) -> list[Finding]:
             "error" if many else "warn",
             look.name,
             "the image is frozen" if many else "images are repeated",
-            f"{count} of {of} images are the next one to the last bit",
+            f"{count} of {of} images are identical to the next one",
             "none, for every sensor has noise",
-            "Check the camera's driver: it hands out old buffers. Drop the copies and record "
-            "again.",
+            "Check the camera's driver: it returns old buffers. Drop the copies and record again.",
         )
     ]
 
@@ -252,7 +249,7 @@ def _same_image(sample: ImageSample) -> list[Finding]:
             "error",
             "stereo",
             "left and right are one image",
-            f"all {len(pairs)} pairs looked at hold the same image twice",
+            f"all {len(pairs)} sampled pairs contain the same image twice",
             "two cameras",
             "Check the topics or folders: one camera is given for both.",
         )

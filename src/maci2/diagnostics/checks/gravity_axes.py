@@ -14,8 +14,7 @@ from maci2.sensors import ImuSamples
 from maci2.types import NS, Array
 
 WINDOW_S = 5.0
-"""Length of a window [s] whose halves are compared: accelerations average out over 2.5 s, drift
-stays small."""
+"""Length of a window whose halves are compared [s]: accelerations average out in 2.5 s."""
 
 MAX_WINDOWS = 40
 RATE_HZ = 50.0
@@ -137,8 +136,7 @@ class _Halves:
         return [float(m) for m in np.sqrt(np.median(np.sum(apart**2, axis=2), axis=1))]
 
     def _difference(self, rates: Array) -> tuple[Array, Array]:
-        """(m, windows, 3) mean force of the second half minus that of the first, and derivatives by
-        the bias."""
+        """(m, windows, 3) difference of the halves' mean forces, and derivatives by the bias."""
         shape, steps = rates.shape[:2], rates.shape[2]
         count = shape[0] * shape[1]
         flat = rates.reshape(count, steps, 3)

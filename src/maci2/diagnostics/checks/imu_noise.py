@@ -14,12 +14,10 @@ multicopter gives up to 6, data sheets with a margin 0.3; wrong units give 14 (a
 standard deviation at 200 Hz), 57 (degrees) and more."""
 
 MAX_BIAS_GYRO = 0.2
-"""Largest plausible gyroscope bias [rad/s]: 11 deg/s, more than the zero-rate level of common MEMS
-gyroscopes."""
+"""Largest plausible gyroscope bias [rad/s], beyond that of common MEMS sensors."""
 
 MAX_BIAS_ACC = 0.5
-"""Largest plausible accelerometer bias [m/s^2]: five standard deviations of the estimator's
-prior."""
+"""Largest plausible accelerometer bias [m/s^2]: five sigmas of the estimator's prior."""
 
 SENSORS = (("gyroscope", "gyro", "rad/s"), ("accelerometer", "acc", "m/s^2"))
 """Name, field of the samples, unit."""

@@ -46,15 +46,13 @@ def imu_value_findings(samples: ImuSamples, noise: ImuNoise | None) -> list[Find
 
 
 def disagreement_finding(samples: ImuSamples) -> list[Finding]:
-    """Finding that gyroscope and accelerometer contradict each other and no change of axes explains
-    it."""
+    """Finding about a contradiction of the sensors that no change of axes explains."""
     faults = imu_faults(samples)
     return [_from_plausibility(f) for f in faults if _is_disagreement(f, samples)]
 
 
 def _is_disagreement(found: ImuFault, samples: ImuSamples) -> bool:
-    """Whether forces have the norm of gravity but do not agree when rotated back, which means wrong
-    rates."""
+    """Whether forces have the norm of gravity but disagree when rotated back: wrong rates."""
     if found.name == DISAGREE:
         return True
     length = float(np.median(np.linalg.norm(samples.acc, axis=1)))
@@ -73,8 +71,7 @@ def _from_plausibility(found: ImuFault) -> Finding:
 
 
 def _is_swapped(samples: ImuSamples) -> bool:
-    """Whether the readings are plausible with gyroscope and accelerometer exchanged, and not as
-    they are."""
+    """Whether readings are plausible only with gyroscope and accelerometer exchanged."""
     force = float(np.median(np.linalg.norm(samples.acc, axis=1)))
     if abs(force - GRAVITY_NORM) < GRAVITY_TOLERANCE:
         return False
@@ -95,8 +92,7 @@ def _swapped(samples: ImuSamples) -> Finding:
 
 
 def _stuck(samples: ImuSamples) -> list[Finding]:
-    """Finding about an axis that is stuck for a while; one that never changes is found by
-    plausibility."""
+    """Finding about an axis that is stuck for a while."""
     findings = []
     for sensor, field, unit in SENSORS:
         values: Array = getattr(samples, field)

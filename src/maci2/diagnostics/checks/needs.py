@@ -14,9 +14,7 @@ def need_findings(recording: HasImages, has_imu: bool) -> list[Finding]:
     imu = [] if has_imu else ["IMU samples"]
     noise = [] if rig.noise_known else [_NOISE]
     cameras = [] if pair else [_PAIR]
-    place = (
-        [] if rig.extrinsics_known else ["the camera's place on the IMU (calibrate, or --T-b-c)"]
-    )
+    place = [] if rig.extrinsics_known else ["the camera-IMU extrinsics (calibrate, or --T-b-c)"]
     lacks = {
         "vo": [] if pair else ["a calibrated stereo pair (--rig)"],
         "calibrate": imu + noise + cameras,

@@ -73,8 +73,7 @@ class _Look:
 def compare_rotations(
     recording: Recording, vision: CameraTrajectory | None, frame: CameraFrame
 ) -> Rotations:
-    """Compare ground truths with the IMU first, then vision, which also depends on the
-    extrinsics."""
+    """Compare ground truths with the IMU, then vision, which depends on the extrinsics."""
     imu = recording.imu
     looks = [_look(name, truth, imu) for name, truth in recording.truths.items()]
     judges = [look for look in looks if look.comparable]
@@ -94,8 +93,7 @@ def compare_rotations(
 def _truth_findings(
     looks: list[_Look], judges: list[_Look], checks: dict[str, TruthCheck]
 ) -> list[Finding]:
-    """Findings in this order: contradictions and clocks, biases of the IMU, errors of the ground
-    truths."""
+    """Contradictions and clocks, then biases of the IMU, then errors of the ground truths."""
     findings = [found for look in looks for found in look.contradiction or _clock(look)]
     sound = {look.source.name: checks[look.source.name] for look in looks if not look.contradiction}
     for look in judges[:1]:
@@ -237,8 +235,7 @@ def _inverted_extrinsics(rig: Rig, frame: CameraFrame) -> Array:
 
 
 def _excitation(recording: Recording, motion: _Motion | None) -> list[Finding]:
-    """Findings about excitation, from the gyroscope and, if there is camera motion, from the
-    estimator."""
+    """Findings about excitation, from the gyroscope and from the estimator."""
     imu = recording.imu
     if motion is None:
         return [rotation_finding(imu, imu.gyro.mean(axis=0))]

@@ -15,8 +15,7 @@ MAX_IMU_RATE_HZ = 20_000.0
 MAX_CAMERA_RATE_HZ = 2_000.0
 
 MIN_IMU_RATE_HZ = 50.0
-"""Lowest useful IMU rate [Hz]: motion of hands and vehicles reaches 10 Hz and needs several samples
-per period."""
+"""Lowest useful IMU rate [Hz]: motion of hands and vehicles reaches 10 Hz."""
 
 MAX_JITTER_PCT = 20.0
 """Accepted jitter: spread of the intervals (5 to 95 %) in per cent of the period. Hardware

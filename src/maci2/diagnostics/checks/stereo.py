@@ -98,8 +98,8 @@ def _rig_findings(recording: HasImages) -> list[Finding]:
         )
         findings.append(Finding("ok", "calibration", text))
     if not rig.extrinsics_known:
-        text = "where the cameras sit on the IMU is not known"
-        remedy = "Run `maci2 calibrate` to find where the cameras sit on the IMU."
+        text = "the camera-IMU extrinsics are unknown"
+        remedy = "Run `maci2 calibrate` to estimate them."
         findings.append(Finding("ok", "calibration", f"{text}. {remedy}", remedy=remedy))
     if rig.time_offset_s != 0.0:
         text = f"camera timestamps are shifted by the stated {1e3 * rig.time_offset_s:+.3f} ms"
