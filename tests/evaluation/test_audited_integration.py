@@ -5,7 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ground_truth.faulty_truths import FAULTY, PUBLISHED, exact_truth, loud, recording_with
+from ground_truth.faulty_truths import (
+    FAULTY,
+    PUBLISHED,
+    TruthFaults,
+    exact_truth,
+    loud,
+    recording_with,
+)
 from maci2.evaluation.audited_integration import audited_states, audited_windows
 from maci2.evaluation.imu_predictors import Predictor
 from maci2.evaluation.imu_report import PARTS, imu_report
@@ -106,3 +113,21 @@ def test_a_report_without_anything_to_audit_says_none(smooth):
     report = imu_report([replace(smooth, truths={name: short})], {"exact": predictor}, audit=True)
     assert report["audited"]["average"] is None
     assert report["audited"]["sequences"] == {}
+
+
+def test_a_model_that_corrects_a_scale_is_scored_against_an_audit_that_does():
+    faults = TruthFaults(std_mm=1.0, std_deg=0.1)
+    exact = recording_with(faults, 63, 20.0, name="mocap0", velocities=False, every=4)
+    wrong = replace(exact, imu=replace(exact.imu, gyro=1.01 * exact.imu.gyro))
+
+    def predictor(calibrated):
+        return Predictor(lambda _: unbiased(exact), calibrated, None, lambda _: NO_LABEL_NOISE)
+
+    predictors = {
+        "calibrated": predictor(lambda _: exact.imu),
+        "recorded": predictor(lambda samples: samples),
+    }
+    report = imu_report([wrong], predictors, growth_s=(), audit=True)["audited"]["average"]
+    rotation = {name: each["nees"]["0.25"]["rotation"] for name, each in report.items()}
+    assert 0.4 < rotation["calibrated"] < 1.6
+    assert rotation["recorded"] > 3.0 * rotation["calibrated"]
