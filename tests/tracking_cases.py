@@ -4,10 +4,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from maci2.chain import CameraMotions, ChainProblem, solve_chain
+from maci2.estimation import initialize
 from maci2.imu import ImuMeasurements, datasheet_model
 from maci2.lie import so3_exp
 from maci2.sensors import GroundTruth, truth_at
 from maci2.simulation import SimulationConfig, simulate
+from maci2.tracking.calibration_spread import KNOWN
+from maci2.tracking.first_window import bias_prior, gauge_prior, world_states
 from maci2.tracking.slow_errors import TIME_CONSTANT_S, wobble_step
 from maci2.types import Array, Stamps
 from maci2.vision import RelativePoses, pose_noise, poses_from_truth
@@ -64,3 +68,25 @@ def wobbling(ride, std_deg: float, seed: int):
     Ts_c_seen = np.linalg.inv(ride.T_b_c) @ Ts_b_seen @ ride.T_b_c
     Ts = np.linalg.inv(Ts_c_seen[:-1]) @ vision.Ts_ck_ck1 @ Ts_c_seen[1:]
     return replace(ride, vision=replace(vision, Ts_ck_ck1=Ts))
+
+
+def first_guess(ride):
+    return world_states(initialize(ride.imu, ride.vision, ride.T_b_c), ride.T_b_c)
+
+
+def chain_problem(ride, guess, calibration=KNOWN):
+    """The ride's chain; its world begins with the guess."""
+    vision, (states, border) = ride.vision, guess
+    priors = (
+        gauge_prior(states, border),
+        bias_prior(ride.imu.bias_prior, states, border),
+        calibration.prior(ride.T_b_c, vision.std_scale),
+    )
+    camera = CameraMotions(np.arange(len(vision) - 1), vision.Ts_ck_ck1, vision.covs_T_ck_ck1)
+    unknowns = calibration.unknowns(vision.std_scale)
+    return ChainProblem(ride.imu, vision.stamps_ns, *ride.walks, unknowns, camera, priors=priors)
+
+
+def chain_of(ride, guess, calibration=KNOWN):
+    """The ride's chain, solved."""
+    return solve_chain(chain_problem(ride, guess, calibration), *guess)

@@ -16,20 +16,19 @@ from maci2.errors import Maci2Error, MeasurementError, OptionError
 from maci2.types import Array, Stamps
 
 SHORTEST_IMU_PERIOD_NS = 20_000
-"""A median step below this is no IMU (50 kHz): timestamps are in another unit."""
+"""Smallest plausible median interval of an IMU (50 kHz); less means another unit."""
 
 SHORTEST_FRAME_PERIOD_NS = 400_000
-"""A median step below this is no camera (2500 Hz): timestamps are in another unit."""
+"""Smallest plausible median interval of a camera (2500 Hz); less means another unit."""
 
 LARGEST_STAMP_NS = 2**62
-"""Within 146 years of the clock's origin, differences of timestamps do not overflow."""
+"""Largest timestamp: within 146 years of the clock's origin, differences do not overflow."""
 
 ROTATION_TOLERANCE = 1e-4
-"""Largest difference of entries of R^T R from the identity: the rounding of files and of
-float32, not a scale or a shear."""
+"""Largest entry of R^T R - I: rounding of files and of float32, not scale or shear."""
 
 Shape: TypeAlias = tuple[int | None, ...]
-"""None stands for any length of that axis."""
+"""Shape of an array; None means any length of that axis."""
 
 ErrorType: TypeAlias = type[Maci2Error]
 
@@ -41,7 +40,7 @@ def as_array(
     error: ErrorType = MeasurementError,
     finite: bool = True,
 ) -> Array:
-    """The values as contiguous float64 of this shape; NaN and infinity pass unless `finite`."""
+    """Values as contiguous float64 of this shape; NaN and infinity are accepted unless `finite`."""
     array = _as_numbers(values, np.dtype(np.float64), "iuf", "numbers", name, error)
     if len(array.shape) != len(shape) or any(
         needed is not None and found != needed
@@ -61,8 +60,7 @@ def as_array(
 
 
 def as_covariances(values: ArrayLike, count: int, size: int, name: str) -> Array:
-    """(count, size, size) covariances from as many, or from one that holds for all; positive
-    definiteness is not checked here."""
+    """(count, size, size) covariances, from as many or from one for all; SPD is not checked."""
     array = _as_numbers(values, np.dtype(np.float64), "iuf", "numbers", name, MeasurementError)
     if array.shape == (size, size):
         array = np.broadcast_to(array, (count, size, size))
@@ -76,8 +74,7 @@ def as_stamps(
     least: int = 1,
     error: ErrorType = MeasurementError,
 ) -> Stamps:
-    """(n,) strictly increasing int64 nanoseconds, at least `least` of them, whose median step is
-    not below `shortest_ns`."""
+    """(n,) strictly increasing int64 [ns], at least `least`, of a plausible median interval."""
     stamps = _as_numbers(values, np.dtype(np.int64), "iu", "integer nanoseconds", name, error)
     if stamps.ndim != 1 or len(stamps) < least:
         raise error(f"{name} has the shape {stamps.shape}, needed (n,) with n at least {least}.")
@@ -115,7 +112,7 @@ def _wrong_unit(step: float, shortest_ns: int, name: str, error: ErrorType) -> M
 
 
 def as_stamp(value: int, name: str, error: ErrorType = MeasurementError) -> int:
-    """One timestamp as an integer of nanoseconds."""
+    """Timestamp as an integer of nanoseconds."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
         raise error(f"{name} is {_short(value)}, needed an integer of nanoseconds.")
     if not -LARGEST_STAMP_NS < int(value) < LARGEST_STAMP_NS:
@@ -150,7 +147,7 @@ def as_number(
     error: ErrorType = MeasurementError,
     exclusive: bool = False,
 ) -> float:
-    """A finite number from `low` to `high`; above `low` where `exclusive`."""
+    """Finite number from `low` to `high`; above `low` if `exclusive`."""
     is_number = isinstance(value, int | float | np.integer | np.floating)
     try:
         number = float(value) if is_number and not isinstance(value, bool) else math.nan
@@ -168,7 +165,7 @@ def as_number(
 def as_image(
     image: object, resolution: tuple[int, int], name: str, error: ErrorType = MeasurementError
 ) -> NDArray[np.uint8]:
-    """A contiguous grey image of 8 bits, (height, width), as large as the calibration says."""
+    """Contiguous 8-bit grey image, (height, width), of the calibrated size."""
     if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.ndim != 2:
         if isinstance(image, np.ndarray):
             found = f"{image.dtype} of the shape {image.shape}"
@@ -184,7 +181,7 @@ def as_image(
 
 
 def as_path(path: str | Path, name: str, error: ErrorType = OptionError) -> Path:
-    """The path given as a string or a path."""
+    """Path from a string or a path."""
     if not isinstance(path, str | Path) or not str(path) or "\0" in str(path):
         raise error(f"{name} is {_short(path)}, needed the path of a file or folder.")
     return Path(path)
@@ -209,7 +206,7 @@ def require_choice(
 def _as_numbers(
     values: ArrayLike, dtype: np.dtype, kinds: str, needed: str, name: str, error: ErrorType
 ) -> NDArray:
-    """The values as one contiguous block of memory, as compiled kernels require it."""
+    """Values as one contiguous block of memory, as compiled kernels require."""
     if type(values) is np.ndarray and values.dtype == dtype and values.flags.carray:
         return values
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
@@ -235,8 +232,7 @@ _UNITS = "; from seconds: np.round(1e9 * seconds).astype(np.int64)"
 
 
 def _is_rigid(T: Array) -> bool:
-    """Quick test whether one transform is rigid: plain floats are three times as fast as numpy
-    here."""
+    """Whether one transform is rigid; plain floats are three times as fast as numpy here."""
     (a, b, c, _), (d, e, f, _), (g, h, i, _), last = T.tolist()
     lengths = a * a + d * d + g * g, b * b + e * e + h * h, c * c + f * f + i * i
     across = a * b + d * e + g * h, a * c + d * f + g * i, b * c + e * f + h * i

@@ -35,10 +35,10 @@ from maci2.vision.odometry import StereoOdometry
 
 IMAGES = VisionSource("images", frame="rectified")
 RENDERED = SimulationConfig(kind="handheld", duration_s=8.6, camera_rate_hz=10.0)
-"""Rendering is what takes time: as many images as a calibration needs."""
+"""Rendering takes most of the time: as few images as a calibration needs."""
 
 ROOM = "room_"
-"""Folders of rendered images are called this and the seed."""
+"""Prefix of the folders of rendered images, before the seed."""
 
 CALIBRATION_S = 8.0
 STUDY_WINDOWS = 240
@@ -63,13 +63,13 @@ class Demo:
 def run_demo(
     folder: Path, seed: int, on_step: Callable[[str], None] = lambda _: None, command: str = ""
 ) -> Demo:
-    """Render stereo images, initialize and calibrate on them, check the uncertainties; write it all
-    into `folder`. `command` is what the report says it was made by."""
+    """Render stereo images, initialize and calibrate on them, check the uncertainties, and write
+    all results into `folder`. The report quotes `command`."""
     if not _may_write(folder):
         raise OptionError(f"{folder}: is not empty and not a demo's; choose another -o.")
     room = folder / f"{ROOM}{seed}"
     if not room.exists():
-        _draw(room, seed, on_step)
+        _render(room, seed, on_step)
     on_step("following points through the images")
     options = RunOptions(IMAGES, seed=seed)
     inputs = open_inputs(room, options)
@@ -93,7 +93,7 @@ def run_demo(
     return demo
 
 
-def _draw(room: Path, seed: int, on_step: Callable[[str], None]) -> None:
+def _render(room: Path, seed: int, on_step: Callable[[str], None]) -> None:
     render_recording(
         simulate(replace(RENDERED, seed=seed)),
         room,
@@ -110,7 +110,7 @@ def _may_write(folder: Path) -> bool:
 
 
 def consistency_figure(samples: list[Sample], in_page: bool = False) -> str:
-    """SVG: predicted sigma against actual error, gravity and velocity; a file of its own, or in the
+    """SVG of predicted sigma and actual error of gravity and velocity; a file of its own, or in the
     colours of a page."""
     gravity_std = np.array([sample.gravity_std_deg for sample in samples])
     gravity = np.array([sample.errors.gravity_deg for sample in samples])

@@ -12,7 +12,7 @@ Array = NDArray[np.float64]
 
 
 def symmetrize(matrices: Array) -> Array:
-    """The symmetric part; for matrices that are symmetric up to rounding."""
+    """Symmetric part, for matrices that are symmetric up to rounding."""
     return 0.5 * (matrices + np.swapaxes(matrices, -1, -2))
 
 
@@ -48,7 +48,7 @@ def square_root_information(covs: Array) -> Array:
 
 @kernel
 def square_roots(covs: Array, roots: Array) -> bool:
-    """roots, which come as zeros, become L^-1, cov = L L^T; False where there is no such L."""
+    """Fill `roots`, given as zeros, with L^-1, cov = L L^T; False if there is no such L."""
     n = covs.shape[1]
     L = np.zeros((n, n))
     for m in range(len(covs)):
@@ -75,8 +75,7 @@ def square_roots(covs: Array, roots: Array) -> bool:
 
 @kernel
 def squared_distance(error: Array, cov: Array, variance: float) -> float:
-    """error' (cov + variance I)^-1 error of one small matrix; NaN where that is not positive
-    definite."""
+    """error' (cov + variance I)^-1 error of one small matrix; NaN if not positive definite."""
     n = len(error)
     total, root = np.empty((1, n, n)), np.zeros((1, n, n))
     for i in range(n):
@@ -104,11 +103,19 @@ def nees(errors: Array, covs: Array) -> Array:
 
 
 def predictive_variance(seen: Array) -> float:
-    """Variance to expect of each number of a further row, from n rows (n, d) of numbers that spread
-    alike: that of Student's distribution, which knows that mean and spread come from few rows."""
+    """Predictive variance of each column of a further row, from n rows (n, d) of the same
+    distribution: Student's, since mean and variance come from few rows."""
     n, d = seen.shape
     dof = d * (n - 1)
     if dof < 3:
         raise ValueError(f"{n} rows of {d}: too few to say how far they spread.")
     pooled = float(seen.var(axis=0, ddof=1).mean())
     return pooled * (1.0 + 1.0 / n) * dof / (dof - 2.0)
+
+
+def direction_std(vector: Array, cov: Array) -> float:
+    """Standard deviation of a vector's direction [rad], both angles together."""
+    norm2 = float(vector @ vector)
+    (xx, _, _), (_, yy, _), (_, _, zz) = cov.tolist()
+    across = xx + yy + zz - float(vector @ cov @ vector) / norm2
+    return math.sqrt(max(across, 0.0) / norm2)

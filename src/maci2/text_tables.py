@@ -1,4 +1,4 @@
-"""Results as text: numbers in rows, and tables as the terminal shows them."""
+"""Text of results: numbers in rows, and tables as the terminal shows them."""
 
 import io
 from collections.abc import Iterable, Sequence
@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 FILE_WIDTH = 100
-"""Characters in a line where the output is not a terminal."""
+"""Width of the output if it is not a terminal [characters]."""
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """A number, or a dash where there is none."""
+    """Number as text; a dash for None."""
     return "-" if value is None or isnan(value) else f"{value:.{digits}f}"
 
 
@@ -28,7 +28,7 @@ def sigmas(values: Iterable[float], digits: int = 4) -> str:
 
 
 def rich_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> "Table":
-    """A table whose first column is text and whose others are numbers."""
+    """Table with text in the first column and numbers in the others."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
@@ -44,7 +44,7 @@ def rich_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]
 def table_text(
     title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], width: int = FILE_WIDTH
 ) -> str:
-    """The same as plain text, at most `width` characters wide."""
+    """Table as plain text, at most `width` characters wide."""
     from rich.console import Console
 
     output = io.StringIO()

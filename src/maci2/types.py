@@ -19,7 +19,7 @@ Mask = NDArray[np.bool_]
 """(n,) boolean mask."""
 
 Stamps = NDArray[np.int64]
-"""(n,) timestamps in nanoseconds: a float64 of seconds since 1970 resolves only 240 ns."""
+"""(n,) timestamps [ns]; float64 seconds since 1970 resolve 240 ns only."""
 
 NS = 1_000_000_000
 """Nanoseconds in a second."""
@@ -35,7 +35,7 @@ GRAVITY_W: Vec3 = np.array([0.0, 0.0, -GRAVITY_NORM])
 
 
 def nearest_index(stamps_ns: Stamps, query_ns: Stamps | Array) -> NDArray[np.intp]:
-    """Index of the timestamp nearest to each query; of two equally near ones the earlier.
+    """Index of the timestamp nearest to each query; the earlier one of two equally near.
 
     `stamps_ns` is increasing and not empty.
     """

@@ -98,7 +98,7 @@ def test_too_few_features_and_too_little_rotation_are_rejected():
     )
     assert "features were tracked" in LINEAR(replace(segment, find_tracks=lambda: few)).reason
     still = replace(segment.raw, gyro=np.zeros_like(segment.raw.gyro))
-    assert "it turned by 0.0 deg, needed 10" in LINEAR(replace(segment, raw=still)).reason
+    assert "it rotated by 0.0 deg, needed 10" in LINEAR(replace(segment, raw=still)).reason
 
 
 def test_static_wants_rest_and_then_a_jerk():

@@ -69,7 +69,7 @@ def test_the_summary_says_from_when_on_nothing_improved(last, said):
     first, second, third = result.progress
     progress = (first, second, replace(third, std=last * second.std))
     text = replace(result, progress=progress).summary()
-    assert ("after 20 s nothing improved" in text) == said
+    assert ("after 20 s the standard deviations no longer improved" in text) == said
     assert "largest 1-sigma after 10 s" in text
 
 

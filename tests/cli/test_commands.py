@@ -420,7 +420,7 @@ def test_reproduce_ends_with_the_path_of_a_report(recording, tmp_path):
     output = run("reproduce", "gyro-bias", "--data", data, "-o", tmp_path / "out", "--jobs", 1)
     assert "missing  MH_02_easy: no such recording" in output
     assert "ORB-SLAM3 inertial-only" in output
-    assert output.rstrip().endswith(f"report: {tmp_path / 'out' / 'report.html'}")
+    assert output.rstrip().endswith(f"wrote {tmp_path / 'out' / 'report.html'}")
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert "Gyroscope bias on all EuRoC recordings" in page
     again = run("report", tmp_path / "out", "-o", tmp_path / "again.html")

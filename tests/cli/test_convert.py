@@ -45,8 +45,9 @@ def test_a_calibration_goes_through_every_tool_and_back(small_files, tmp_path):
 
 def test_the_tool_that_wrote_the_file_is_named(small_files, tmp_path):
     output = run("convert", small_files / "kalibr" / "camchain.yaml", tmp_path, "--to", "openvins")
-    assert "read Kalibr camchain-imucam: cameras: 2, place on the IMU known, IMU noise known" in (
-        output
+    assert (
+        "read Kalibr camchain-imucam: 2 cameras, camera-IMU extrinsics known, IMU noise known"
+        in (output)
     )
 
 

@@ -35,7 +35,7 @@ def test_noise_is_measured_written_and_taken_by_init(recording, tmp_path):
     record = json.loads(files["noise.json"].read_text())
     imu = yaml.safe_load(files["imu.yaml"].read_text())["imu0"]
     assert imu["accelerometer_noise_density"] == pytest.approx(record["density_acc"]["value"])
-    assert "White noise, every way to tell it" in files["noise.html"].read_text()
+    assert "White noise by each method" in files["noise.html"].read_text()
     for file in ("openvins/kalibr_imu_chain.yaml", "vins-fusion/stereo_imu_config.yaml"):
         assert (tmp_path / "tools" / file).is_file()
     run(

@@ -33,7 +33,7 @@ def test_truth_writes_a_folder_and_says_what_is_wrong(sequence, tmp_path):
     )
     assert result.exit_code == 0
     html = page.read_text(encoding="utf-8")
-    assert "What is left of the source" in html
+    assert "Residuals of the source" in html
     assert "residual [mm]" in html
     assert "residual [deg]" in html
     assert "ms late" in result.output

@@ -39,8 +39,8 @@ def test_simulate_renders_along_a_truth_put_onto_the_imus_clock(tmp_path):
     write_euroc(replace(made, truths={"state_groundtruth_estimate0": early}), tmp_path / "early")
     words = ("--along", tmp_path / "early", "--start", 8, "--duration", 0.2, "--rate", 10)
     output = run("simulate", tmp_path / "right", *words)
-    assert "early: its truth is stamped 3.0 ms early (+- 0.0" in output
-    assert "rendered and written on the IMU's clock" in output
+    assert "early: its ground truth is 3.0 ms early (+- 0.0" in output
+    assert "images and ground truth are written on the IMU's clock" in output
     assert "early:" not in run("simulate", tmp_path / "kept", *words, "--keep-clock")
 
     for name, source, atol in (("right", truth, 0.001), ("kept", early, 1e-6)):

@@ -1,4 +1,4 @@
-"""What the doctor must call each fault."""
+"""Name that the diagnosis must give to each fault."""
 
 import imu_faults
 import rig_faults

@@ -102,7 +102,7 @@ IMAGE_FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
     "images swapped": (exchanged, "stereo: left and right images are swapped"),
     "right images late": (
         lambda mav0: held(mav0, 1, lambda n: n + 1),
-        "stereo: left and right images are not of one moment",
+        "stereo: left and right images are not synchronized",
     ),
     "image cut off": (
         lambda mav0: _cut_off(sorted((mav0 / "cam0" / "data").glob("*.png"))[0]),

@@ -1,5 +1,5 @@
-"""Faults put into recordings one at a time: each is named in the doctor's first line, and nothing
-is found where nothing is wrong. Place and size of every fault are drawn."""
+"""Faults put into recordings one at a time: each is named in the first line of the diagnosis, and
+nothing is found where nothing is wrong. Place and size of every fault are random."""
 
 from dataclasses import replace
 from typing import get_args
@@ -98,7 +98,7 @@ def test_too_little_motion_is_said_in_plain_words_with_the_axis():
     turning = simulate(SimulationConfig(kind="planar_yaw", duration_s=12.0, seed=1))
     health = examine(turning)
     assert health.usable
-    assert "nothing to fix. To calibrate extrinsics, turn the device" in health.first_line
+    assert "nothing to fix. To calibrate extrinsics, rotate the device" in health.first_line
     texts = " ".join(finding.text for finding in health.findings if finding.what == "excitation")
     assert "too little: position along z (known to " in texts
     assert "windows ok" in texts

@@ -115,7 +115,7 @@ def test_a_right_camera_that_exposes_late_is_not_taken_for_a_wrong_calibration(r
         image = views[1].render(T_w_b @ T_b_c, 0.0, 1.0, rng, T_w_b @ T_b_c)
         write_image(rendered_copy / "mav0" / "cam1" / "data" / f"{stamp_ns}.png", image)
     line = examine_path(rendered_copy).first_line
-    assert "stereo: left and right images are not of one moment" in line
+    assert "stereo: left and right images are not synchronized" in line
     assert "Rows move from pair to pair" in line
 
 

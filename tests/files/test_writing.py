@@ -1,5 +1,6 @@
 """Files appear whole or not at all, and nothing but a regular file is ever replaced."""
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -163,3 +164,57 @@ def test_a_folder_is_never_written_over(tmp_path):
     with pytest.raises(OutputError, match="not an empty folder"), whole_folder(tmp_path / "result"):
         pass
     assert names(tmp_path / "result") == ["mine"]
+
+
+def test_content_is_on_the_disk_before_its_name_and_the_name_before_the_return(
+    tmp_path, monkeypatch
+):
+    """What a power cut leaves: the order of calls is all that can be tested of it."""
+    done = []
+    replace, sync = os.replace, os.fsync
+
+    def synced(handle):
+        done.append(("sync", os.readlink(f"/proc/self/fd/{handle}")))
+        sync(handle)
+
+    def renamed(source, target):
+        done.append(("rename", str(source)))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", renamed)
+    write_together({tmp_path / "a": "one", tmp_path / "b": "two"})
+    renames = [k for k, (kind, _) in enumerate(done) if kind == "rename"]
+    written = {name for kind, name in done[: renames[0]] if kind == "sync"}
+    assert {done[k][1] for k in renames} == written
+    assert done[-1] == ("sync", str(tmp_path))
+
+
+def test_a_whole_folder_is_on_the_disk_before_it_gets_its_name(tmp_path, monkeypatch):
+    synced = []
+    sync = os.fsync
+
+    def synced_so_far(handle):
+        synced.append((os.path.basename(os.readlink(f"/proc/self/fd/{handle}")), names(tmp_path)))
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", synced_so_far)
+    with whole_folder(tmp_path / "out") as temporary:
+        (temporary / "data").mkdir()
+        (temporary / "data" / "0.png").write_bytes(b"image")
+    before = {name for name, there in synced if "out" not in there}
+    assert {"0.png", "data"} < before
+    assert synced[-1] == (tmp_path.name, ["out"])
+
+
+def test_a_file_system_that_cannot_sync_folders_is_written_all_the_same(tmp_path, monkeypatch):
+    sync = os.fsync
+
+    def only_files(handle):
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "no folders")
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", only_files)
+    write_atomically(tmp_path / "a", "x")
+    assert (tmp_path / "a").read_text() == "x"

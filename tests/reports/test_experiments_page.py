@@ -89,7 +89,9 @@ def test_a_truncated_result_is_named_with_what_to_do(results, tmp_path):
 
 
 def test_another_format_and_a_folder_without_results_are_refused(results, tmp_path):
-    with pytest.raises(DatasetError, match=r"no experiment\.json in it"):
+    with pytest.raises(
+        DatasetError, match=r"neither it nor its subfolders contain experiment\.json"
+    ):
         read_runs([tmp_path])
     shutil.copytree(results / "pose", tmp_path / "pose")
     index = tmp_path / "pose" / "experiment.json"

@@ -77,7 +77,7 @@ def test_what_was_found_and_how_sure_comes_before_any_picture(pages, name):
 
 
 def test_the_init_page_says_what_was_found_and_how_sure(pages):
-    for text in ("verdict: <b>ok</b>", "gyroscope bias [rad/s]", "points followed", "keyframes"):
+    for text in ("verdict: <b>ok</b>", "gyroscope bias [rad/s]", "points tracked", "keyframes"):
         assert text in pages["init"], text
     assert pages["init"].count('<circle cx="') > 50
 
@@ -105,7 +105,7 @@ def test_the_browser_does_find_what_is_wide_cut_off_or_broken(tmp_path):
 def test_the_demo_and_what_it_shows_in_a_browser(tmp_path):
     run_demo(tmp_path / "demo", seed=1, command="maci2 demo --seed 1")
     html = (tmp_path / "demo" / "report.html").read_text(encoding="utf-8")
-    assert "less the true one" in html
+    assert "minus the true one" in html
     assert faults({"demo": html}, tmp_path) == []
 
 

@@ -266,7 +266,7 @@ def written_through(rig, first, second, folder):
 
 
 REFUSALS = (
-    r"place on the IMU|does not know|knows pinhole|hold k1|holds one camera|hold at most two|"
+    r"extrinsics are unknown|does not know|knows pinhole|hold k1|holds one camera|hold at most two|"
     r"have no place|rotated against the body"
 )
 

@@ -220,7 +220,7 @@ def test_a_foreign_vins_fusion_file_has_cameras_and_needs_the_imu_rate_for_noise
     path.write_text("\n".join(lines))
     alone = read_any_rig(path)
     assert not alone.noise_known
-    with pytest.raises(CalibrationError, match=r"says nothing of the IMU's noise.*--imu-rate HZ"):
+    with pytest.raises(CalibrationError, match=r"does not state the IMU noise.*--imu-rate HZ"):
         require_noise(alone, "initialization")
     given = read_any_rig(path, Given(rate_hz=199.36))
     assert given.noise_known

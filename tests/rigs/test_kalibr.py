@@ -90,7 +90,7 @@ def test_a_folder_with_two_imu_files_is_not_guessed_about(small_copy):
     (folder / "imu_b.yaml").write_text((folder / "imu_a.yaml").read_text())
     rig = read_rig(folder)
     assert rig.cameras
-    with pytest.raises(CalibrationError, match="Else give --imu-noise FILE"):
+    with pytest.raises(CalibrationError, match="give --imu-noise FILE"):
         require_noise(rig, "this test")
 
 
@@ -202,8 +202,8 @@ def test_a_camchain_without_an_imu_file_is_cameras_alone_and_says_what_to_give(s
     assert not rig.noise_known
     with pytest.raises(CalibrationError) as raised:
         require_noise(rig, "initialization")
-    assert "Give --imu-noise" in str(raised.value).replace("Else give", "Give")
-    assert "write imu.yaml with the noise of the IMU's data sheet" in str(raised.value)
+    assert "needed for initialization. If the file has noise without a rate" in str(raised.value)
+    assert "put Kalibr's imu.yaml beside the file" in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,23 @@ def causal(ride):
     return tracked(ride)
 
 
+def test_a_start_goes_on_without_what_its_initialization_rejected(ride):
+    """A camera frozen for a second before a start: the window's verdict is ok because poses that
+    contradict the IMU were rejected, and a smoother that believed them all the same tilted gravity
+    by degrees."""
+    Ts, covs = ride.vision.Ts_ck_ck1.copy(), ride.vision.covs_T_ck_ck1.copy()
+    Ts[0:6], covs[0:6] = np.eye(4), 1e-8 * np.eye(6)
+    frozen = replace(ride, vision=replace(ride.vision, Ts_ck_ck1=Ts, covs_T_ck_ck1=covs))
+    found = tracked(frozen)
+    assert found.starts[0].report.rejected_poses
+    errors = errors_of(ride, found)
+    assert errors.gravity_deg < 1.0
+    worst = max(
+        state.cov[0, 0] + state.cov[1, 1] for state in found.states if state.health == "tracking"
+    )
+    assert np.rad2deg(np.sqrt(worst)) < 2.0
+
+
 def test_it_stays_near_the_truth_and_knows_how_near(ride, causal):
     errors = errors_of(ride, causal)
     assert errors.ate_m < 0.05
@@ -291,5 +308,5 @@ def test_an_imu_that_covers_a_part_is_tracked_there():
 def test_keyframes_too_far_apart_for_a_window_are_named(ride):
     keyframes_ns = ride.vision.stamps_ns[::5]
     seldom = poses_from_truth(ride.truth, keyframes_ns, ride.T_b_c, pose_noise(0.05, 0.003), (1,))
-    with pytest.raises(DatasetError, match="A window needs five keyframes; here are"):
+    with pytest.raises(DatasetError, match=r"A window needs five keyframes over 2.5 s; here are"):
         tracked(replace(ride, vision=seldom))

@@ -177,6 +177,37 @@ def test_swapped_images_are_called_so(rendered_copy):
         measure_all(odometry, even_keyframes(odometry.stamps_ns, 0.2))
 
 
+def test_a_run_stopped_among_pairs_of_two_instants_goes_on_to_the_same_result(
+    rendered_copy, tmp_path, monkeypatch
+):
+    """Resumed there, its first keyframes contradict the calibration: that of a run that began
+    with them would be called wrong."""
+    right = sorted((rendered_copy / "mav0" / "cam1" / "data").glob("*.png"))
+    images = [path.read_bytes() for path in right]
+    for k in range(8, 20):
+        right[k].write_bytes(images[k - 1])
+    monkeypatch.setattr("maci2.vision.odometry_run.SAVE_EVERY", 2)
+    whole = odometry_of(rendered_copy)
+    keyframes_ns = even_keyframes(whole.stamps_ns, 0.2)
+    expected = measure_all(whole, keyframes_ns)
+    assert sum(bool(pose.reason) for pose in expected) >= 4
+    stopped, output = odometry_of(rendered_copy), tmp_path / "poses.npz"
+    measure = stopped.relative_pose
+
+    def stopping(index, index1):
+        if index >= 14:
+            raise KeyboardInterrupt
+        return measure(index, index1)
+
+    monkeypatch.setattr(stopped, "relative_pose", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        measure_all(stopped, keyframes_ns, output)
+    poses = measure_all(odometry_of(rendered_copy), keyframes_ns, output)
+    assert [pose.reason for pose in poses] == [pose.reason for pose in expected]
+    for pose, other in zip(poses, expected, strict=True):
+        np.testing.assert_array_equal(pose.T_ck_ck1, other.T_ck_ck1)
+
+
 @pytest.mark.parametrize(
     ("turn", "cause"),
     [((0.012, 0.0, 0.0), "tilted against each other"), ((0.0, 0.0, 0.03), "rolled against")],

@@ -15,6 +15,7 @@ from maci2.pipeline.online.keyframes import KeyframeTracker
 from maci2.types import NS
 from maci2.vision.odometry import StereoOdometry
 from maci2.vision.predicted_rotation import PredictedRotation
+from maci2.vision.prepared_pair import PreparedPair
 from maci2.vision.relative_pose import chained, unmeasured
 from maci2.vision.tracker import AHEAD, StereoTracker
 
@@ -65,15 +66,48 @@ def test_a_stream_of_another_rig_is_refused_like_a_recording_of_one(flight):
         live_poses(tilted, pairs)
 
 
-def test_one_keyframe_against_the_calibration_is_forgiven(flight):
-    """Three in a row are not; a clear view in between starts the count anew."""
+def test_pairs_that_are_not_of_one_instant_cost_their_relative_poses_only(flight):
+    """Right images one frame old, as of a driver that pairs them wrongly for a while: what they
+    would say of depth is wrong, so nothing is measured from them or to them."""
+    rig, _, pairs = flight
+    tracker, sound = StereoTracker(rig), StereoTracker(rig)
+    tracker.start(pairs[0])
+    sound.start(pairs[0])
+    late = range(4, 9)
+    for k, pair in enumerate(pairs[1:], start=1):
+        given = replace(pair, right=pairs[k - 1].right) if k in late else pair
+        pose, expected = tracker.advance([], given), sound.advance([], pair)
+        if k in late or k - 1 in late:
+            assert "or the two images are not of one instant" in pose.reason
+        else:
+            assert not pose.reason
+            np.testing.assert_array_equal(pose.T_ck_ck1, expected.T_ck_ck1)
+
+
+def test_no_chain_goes_through_a_pair_that_is_not_of_one_instant(flight):
+    """Where two keyframes alone do not tell the motion, it is chained through the pair half way."""
     rig, _, pairs = flight
     tracker = StereoTracker(rig)
+    late = replace(pairs[5], right=pairs[4].right)
+    ends = [tracker._prepared(pair) for pair in (pairs[4], pairs[6])]
+    between = [PreparedPair(late, tracker.rectification)]
+    stamps_ns = (pairs[4].stamp_ns, pairs[6].stamp_ns)
+    through_late = tracker._bridged(tracker._measured, stamps_ns, ends[0], between, ends[1])
+    assert through_late is None
+
+
+def test_a_calibration_is_called_wrong_only_by_the_first_keyframes(flight):
+    rig, _, pairs = flight
+    rows_off = [replace(pair, right=np.roll(pair.right, 2, axis=0)) for pair in pairs]
+    tracker = StereoTracker(rig)
     tracker.start(pairs[0])
-    for k, pair in enumerate(pairs[1:7]):
-        rows_off = replace(pair, right=np.roll(pair.right, 2, axis=0))
-        tracker.advance([], pair if k % 3 == 2 else rows_off)
-    assert tracker.last_ns == pairs[6].stamp_ns
+    for pair in rows_off[1:7]:
+        assert "px off their rows" in tracker.advance([], pair).reason
+    tracker.clear()
+    tracker.start(rows_off[0])
+    tracker.advance([], rows_off[1])
+    with pytest.raises(CalibrationError, match="px off their rows"):
+        tracker.advance([], rows_off[2])
 
 
 def test_pairs_out_of_order_are_named(flight):

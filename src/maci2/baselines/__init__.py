@@ -1,4 +1,5 @@
-"""Initializers that run on the same segments: maci2's own and its baselines, from their equations.
+"""Initializers that run on the same segments: maci2's own and baselines implemented from their
+equations.
 
 Adding one is a file and a line in `INITIALIZERS` (docs/own_initializer.md).
 """
@@ -74,7 +75,7 @@ __all__ = [
 
 
 def find_initializer(name: str) -> Initializer:
-    """The initializer of this name, or an error that lists what exists."""
+    """Initializer of this name; the error lists what exists."""
     if name not in INITIALIZERS:
         raise OptionError(
             f"'{name}' is no initializer; choose from {', '.join(sorted(INITIALIZERS))}."
@@ -98,7 +99,7 @@ def run_initializer(initializer: Initializer, segment: Segment) -> Answer:
 
 
 def _not_finite(state: VIState) -> str:
-    """Name of the first part that is not made of numbers."""
+    """Name of the first field that is not finite."""
     for name in ("gravity_c0", "velocity_b", "gyro_bias", "acc_bias", "Ts_c0_b"):
         if not np.isfinite(getattr(state, name)).all():
             return name

@@ -14,18 +14,18 @@ from maci2.lie import so3_exp, so3_jl_inv, so3_jr, so3_log
 from maci2.types import Array
 
 SCALE_UNIT = 100.0
-"""The unknown scale is multiplied by this: columns of similar size."""
+"""Factor on the unknown scale, for columns of similar size."""
 
 
 def raw_motion(
     segment: Segment, gyro_bias: Array | None = None, acc_bias: Array | None = None
 ) -> Preintegrated:
-    """The raw samples between keyframes, preintegrated without these biases."""
+    """Raw samples between keyframes, preintegrated with these biases removed."""
     return preintegrate(segment.raw, segment.stamps_ns, gyro_bias, acc_bias)
 
 
 def rotation_errors(gamma: Array, Rs_c0_b: Array) -> Array:
-    """(m, 3, 3) what the gyroscope's rotation lacks: gamma' R_k' R_k+1."""
+    """(m, 3, 3) rotation residual gamma' R_k' R_k+1."""
     return _transposed(gamma) @ _transposed(Rs_c0_b[:-1]) @ Rs_c0_b[1:]
 
 
@@ -63,8 +63,8 @@ def fit_gyro_bias(pre: Preintegrated, errors: Array) -> Array:
 
 
 def corrected(pre: Preintegrated, bg: Array, ba: Array) -> tuple[Array, Array, Array]:
-    """gamma, beta, alpha with biases taken off to first order, as a filter's cache gives them;
-    biases are the same for all steps (3,) or one each (m, 3)."""
+    """gamma, beta, alpha with biases removed to first order, as a filter's cache gives them; biases
+    are common (3,) or one per interval (m, 3)."""
     turns = np.array([so3_exp(phi) for phi in _times(pre.D_bg[:, GAMMA], bg)])
     beta = pre.beta + _times(pre.D_bg[:, BETA], bg) + _times(pre.D_ba[:, BETA], ba)
     alpha = pre.alpha + _times(pre.D_bg[:, ALPHA], bg) + _times(pre.D_ba[:, ALPHA], ba)
@@ -96,7 +96,7 @@ def motion_rows(
 def scaled_motion_rows(
     pre: Preintegrated, Rs_c0_b: Array, p_c0_c: Array, p_b_c: Array
 ) -> tuple[Array, Array]:
-    """Unknowns [v_0 .. v_n-1, g, 100 s]: the body moves by s (p_ck1 - p_ck) less the lever arm."""
+    """Rows of [v_0 .. v_n-1, g, 100 s]: the body moves by s (p_ck1 - p_ck) minus the lever arm."""
     lever_c0 = -np.diff(Rs_c0_b @ p_b_c, axis=0)
     rows, right = motion_rows(pre.dt, pre.beta, pre.alpha, Rs_c0_b, lever_c0)
     steps_b = np.einsum("kji,kj->ki", Rs_c0_b[:-1], np.diff(p_c0_c, axis=0))
@@ -105,7 +105,7 @@ def scaled_motion_rows(
 
 
 def tangent_basis(gravity: Array) -> Array:
-    """(3, 2) two directions across gravity: the first towards the z axis, or x if that is along."""
+    """(3, 2) directions perpendicular to gravity: the first towards z, or x if z is parallel."""
     along = gravity / np.linalg.norm(gravity)
     aside = np.array([0.0, 0.0, 1.0])
     if abs(along[2]) == 1.0:
@@ -116,7 +116,7 @@ def tangent_basis(gravity: Array) -> Array:
 
 
 def with_norm(vector: Array, norm: float) -> Array:
-    """The vector's direction with this length."""
+    """Vector with the same direction and this norm."""
     return vector * (norm / np.linalg.norm(vector))
 
 

@@ -30,7 +30,7 @@ ACC_BIAS_INFORMATION = 1e5
 
 MIN_SCALE = 1e-3
 MAX_NORM_ERROR = 1e-3
-"""Share of gravity's norm."""
+"""Accepted error of the norm of gravity, relative."""
 
 MAX_ITERATIONS = 20
 STEP_TOLERANCE = 1e-12
@@ -39,7 +39,7 @@ SCALE, ACC_BIAS, GRAVITY = slice(0, 1), slice(1, 4), slice(4, 7)
 
 
 def analytic(segment: Segment) -> Answer:
-    """Closed form but for the three angles of the gyroscope's bias."""
+    """Closed form, except for the gyroscope bias."""
     Ts_c0_c, Ts_c0_b = segment.Ts_c0_c(), segment.Ts_c0_b()
     Rs_c0_b = Ts_c0_b[:, :3, :3]
     gyro_bias = weighted_gyro_bias(raw_motion(segment), Rs_c0_b)
@@ -61,7 +61,7 @@ def analytic(segment: Segment) -> Answer:
 
 
 def weighted_gyro_bias(pre: Preintegrated, Rs_c0_b: Array) -> Array:
-    """b_g that minimises |Log(gamma(b_g)' R_k' R_k+1)|^2, weighed; Gauss-Newton from zero."""
+    """Gyroscope bias by Gauss-Newton on the weighted |Log(gamma(b_g)' R_k' R_k+1)|^2."""
     D = pre.D_bg[:, GAMMA]
     info = np.linalg.inv(pre.cov[:, GAMMA, GAMMA])
     bias = np.zeros(3)

@@ -22,12 +22,12 @@ from maci2.imu import Preintegrated
 from maci2.types import Array, Mask
 
 Loss = Callable[[Array], tuple[Array, Array]]
-"""Squared norms of whitened residuals -> cost of each and the weight, its derivative."""
+"""Function from squared norms of whitened residuals to cost and weight, its derivative."""
 
 FUNCTION_TOLERANCE = 1e-6
 FIRST_RADIUS = 1e12
-"""Damping is its inverse, as a share of the diagonal. Biases that hardly wander have a diagonal of
-1e10: a damping of 1e-4 would keep them from moving together at all."""
+"""Initial trust region; damping is its inverse, relative to the diagonal. Biases with small random
+walks have a diagonal of 1e10, and a damping of 1e-4 would keep them from moving together."""
 
 SMALLEST_POINT_CURVATURE = 1e-9
 
@@ -77,20 +77,20 @@ class Bundle:
     """[m/s^2]"""
 
     var_walk: Array
-    """(6,) variance by which [gyroscope, accelerometer] biases change in a second; zero where one
-    bias holds for all keyframes."""
+    """(6,) variance by which [gyroscope, accelerometer] biases change per second; zero for one bias
+    common to all keyframes."""
 
     prior: BundleState
     """Mean of the first keyframe's prior."""
 
     info_prior: Array
-    """(15,) its information, rotation as seen from the world."""
+    """(15,) its information; rotation in the world frame."""
 
     info_bias: Array | None = None
     """(6,) information of a prior about zero on the biases; None for none."""
 
     fixed: Mask | None = None
-    """(n, 15) unknowns of the keyframes that are held; None where all are free."""
+    """(n, 15) unknowns of the keyframes that are fixed; None if all are free."""
 
     infos: Array | None = None
     """(m, 9, 9) weights of the IMU's residuals; None for preintegration's own."""
@@ -123,7 +123,7 @@ class _Equations:
 
 @stage("bundle adjustment")
 def adjust(bundle: Bundle, x: BundleState, iterations: int) -> BundleResult:
-    """Minimise from `x` in at most this many steps."""
+    """Minimize from `x` in at most this many steps."""
     select = _selection(bundle, len(x.p_w_b))
     infos = inertial_infos(bundle)
     now = _linearize(bundle, x, infos)
@@ -199,7 +199,7 @@ def _rows_last(a: Array) -> Array:
 def add_inertial(
     bundle: Bundle, pre: Preintegrated, x: BundleState, infos: Array, H: Array, b: Array
 ) -> float:
-    """Add IMU factors and the wandering of biases to H (n, 15, n, 15) and b (n, 15); their cost."""
+    """Add IMU factors and bias random walks to H (n, 15, n, 15) and b (n, 15); their cost."""
     r, J = inertial(pre, bundle.gravity_norm, x)
     weighed = infos @ J
     blocks = np.swapaxes(J, 1, 2) @ weighed
@@ -224,7 +224,7 @@ def add_inertial(
 
 
 def add_priors(bundle: Bundle, x: BundleState, H: Array, b: Array) -> float:
-    """Add the priors of the first keyframe and of common biases to H and b; their cost."""
+    """Add the priors of the first keyframe and of common biases to H and b; returns their cost."""
     r, J = first_state_prior(bundle.prior, x)
     H[0, :, 0, :] += J.T @ (bundle.info_prior[:, None] * J)
     b[0] -= J.T @ (bundle.info_prior * r)
@@ -239,7 +239,7 @@ def add_priors(bundle: Bundle, x: BundleState, H: Array, b: Array) -> float:
 
 
 def _selection(bundle: Bundle, n: int) -> Array:
-    """(15 n, unknowns) what is solved for: held entries drop out, a common bias is one column."""
+    """(15 n, unknowns) selection of free unknowns; a common bias is one column."""
     columns = np.eye(n * SIZE).reshape(n, SIZE, n, SIZE)
     fixed = np.zeros((n, SIZE), dtype=bool) if bundle.fixed is None else bundle.fixed.copy()
     if not bundle.var_walk.any():
@@ -251,7 +251,7 @@ def _selection(bundle: Bundle, n: int) -> Array:
 
 
 def _solve(now: _Equations, select: Array, damping: float) -> tuple[Array, Array, float]:
-    """Steps of keyframes and points, and the decrease that the linear model expects."""
+    """Steps of keyframes and points, and the predicted decrease of the cost."""
     V = now.V + SMALLEST_POINT_CURVATURE * np.eye(3)
     diagonal = np.einsum("pii->pi", V)
     V = V + np.eye(3) * (damping * np.clip(diagonal, 1e-6, 1e32))[:, None, :]
@@ -284,7 +284,7 @@ def _covariance(now: _Equations, select: Array) -> Array | None:
 
 
 def gauge_information(n_yaw: float = 1e10) -> Array:
-    """(15,) information that holds what nothing measures: yaw and position of the first pose."""
+    """(15,) information that fixes the gauge: yaw and position of the first pose."""
     info = np.zeros(SIZE)
     info[2] = n_yaw
     info[POSITION] = n_yaw

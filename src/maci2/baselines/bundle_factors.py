@@ -1,4 +1,4 @@
-"""Residuals of a visual-inertial bundle adjustment with their derivatives, all at once."""
+"""Residuals of a visual-inertial bundle adjustment with their derivatives, vectorized."""
 
 from dataclasses import dataclass
 
@@ -21,12 +21,12 @@ from maci2.lie.stacks import skew_stack
 from maci2.types import Array, Mask
 
 NEAREST = 1e-3
-"""[m] A point nearer than this, or behind a camera, is seen as if it were this near."""
+"""Smallest depth [m]; nearer points, and those behind a camera, are treated as if at this depth."""
 
 
 @dataclass(frozen=True)
 class Observations:
-    """Where c cameras see p points from n keyframes; the right camera's offset is along x."""
+    """Observations of p points by c cameras at n keyframes; the right camera is offset along x."""
 
     seen: Mask
     """(c, p, n)"""
@@ -35,10 +35,10 @@ class Observations:
     """(c, p, n, 2) normalized coordinates; zero where not seen."""
 
     offsets: Array
-    """(c,) of the cameras along x of the left one [m]."""
+    """(c,) offsets of the cameras along x of the left one [m]."""
 
     T_b_c: Array
-    """(4, 4) left camera in the body."""
+    """(4, 4) pose of the left camera in the body."""
 
 
 def observations(tracks: FeatureTracks, T_b_c: Array, chosen: Mask, stereo: bool) -> Observations:
@@ -114,8 +114,8 @@ def inertial(pre: Preintegrated, gravity_norm: float, x: BundleState) -> tuple[A
 
 
 def first_state_prior(mean: BundleState, x: BundleState) -> tuple[Array, Array]:
-    """Residual (15,) of the first keyframe against its prior, and the derivative (15, 15); rotation
-    as seen from the world, so that its third entry is the yaw."""
+    """Residual (15,) of the first keyframe to its prior, and the derivative (15, 15); rotation in
+    the world frame, so that its third entry is the yaw."""
     r, J = np.empty(SIZE), np.eye(SIZE)
     r[PHI] = so3_log(np.ascontiguousarray(x.Rs_w_b[0] @ mean.Rs_w_b[0].T))
     J[PHI, PHI] = so3_jl_inv(np.ascontiguousarray(r[PHI])) @ x.Rs_w_b[0]

@@ -59,7 +59,7 @@ class BundleState:
 
 
 def upright(gravity: Array) -> Array:
-    """(3, 3) R_w_a of a world with z up, for gravity in frame a; its yaw is of no meaning."""
+    """(3, 3) R_w_a of a world with z up, for gravity in frame a; its yaw is arbitrary."""
     up = -gravity / np.linalg.norm(gravity)
     axis = np.cross(up, np.array([0.0, 0.0, 1.0]))
     sine, cosine = float(np.linalg.norm(axis)), float(up[2])
@@ -68,7 +68,7 @@ def upright(gravity: Array) -> Array:
 
 
 def from_vi_state(state: VIState) -> BundleState:
-    """A start of a bundle adjustment without points; the first body is the origin."""
+    """Initial guess of a bundle adjustment without points; the first body is the origin."""
     R_w_c0 = upright(state.gravity_c0)
     Rs_w_b = R_w_c0 @ state.Ts_c0_b[:, :3, :3]
     p = (state.Ts_c0_b[:, :3, 3] - state.Ts_c0_b[0, :3, 3]) @ R_w_c0.T
@@ -79,7 +79,7 @@ def from_vi_state(state: VIState) -> BundleState:
 
 
 def to_vi_state(segment: Segment, found: BundleState) -> VIState:
-    """The estimate in our conventions; biases are those of the last keyframe."""
+    """Estimate in our conventions; biases are those of the last keyframe."""
     R_b0_w = found.Rs_w_b[0].T
     Ts_b0_b = stack_poses(R_b0_w @ found.Rs_w_b, (found.p_w_b - found.p_w_b[0]) @ R_b0_w.T)
     gravity_b0 = R_b0_w @ np.array([0.0, 0.0, -segment.gravity_norm])

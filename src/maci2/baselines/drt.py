@@ -33,7 +33,7 @@ MIN_MATCHES = 8
 
 
 def drt_tight(segment: Segment) -> Answer:
-    """Start velocity and gravity in one solve of six unknowns."""
+    """Initial velocity and gravity in one solve of six unknowns."""
     fit = epipolar_bias(segment)
     motion = integrated(raw_motion(segment, fit.bias))
     v0_b0, gravity_b0 = solve_tight(segment, motion)
@@ -63,7 +63,7 @@ def epipolar_bias(segment: Segment, weights: Array | None = None) -> BiasFit:
 
 @stage("closed form")
 def solve_tight(segment: Segment, motion: IntegratedMotion) -> tuple[Array, Array]:
-    """v_0 and gravity of known norm, both in the first body, from all rows alike."""
+    """Initial velocity and gravity of known norm in the first body, by unweighted rows."""
     R_b_c, p_b_c = segment.T_b_c[:3, :3], segment.T_b_c[:3, 3]
     rows = translation_rows(segment.tracks, motion.Rs_b0_b @ R_b_c)
     known = motion.alpha + motion.Rs_b0_b @ p_b_c - p_b_c
@@ -91,7 +91,7 @@ def loose_translation(segment: Segment, motion: IntegratedMotion) -> tuple[Array
 
 @stage("closed form")
 def align_on_sphere(segment: Segment, pre: Preintegrated, Rs_c0_b: Array, p_c0_c: Array) -> Array:
-    """[velocities, gravity, 100 s] by VINS-Mono's rows, gravity with its norm."""
+    """Unknowns [velocities, gravity, 100 s] by VINS-Mono's rows, gravity with known norm."""
     rows, right = scaled_motion_rows(pre, Rs_c0_b, p_c0_c, segment.T_b_c[:3, 3])
     return solve_on_sphere(rows.T @ rows, rows.T @ right, slice(-4, -1), segment.gravity_norm)
 
@@ -99,7 +99,7 @@ def align_on_sphere(segment: Segment, pre: Preintegrated, Rs_c0_b: Array, p_c0_c
 def aligned_state(
     segment: Segment, Rs_c0_b: Array, p_c0_c: Array, x: Array, gyro_bias: Array
 ) -> VIState:
-    """The state that `align_on_sphere` solved."""
+    """State from the solution of `align_on_sphere`."""
     Ts_c0_b = np.tile(np.eye(4), (len(Rs_c0_b), 1, 1))
     Ts_c0_b[:, :3, :3] = Rs_c0_b
     Ts_c0_b[:, :3, 3] = x[-1] / SCALE_UNIT * p_c0_c - Rs_c0_b @ segment.T_b_c[:3, 3]
@@ -108,7 +108,7 @@ def aligned_state(
 
 
 def answer_of(segment: Segment, fit: BiasFit, state: VIState, scale: float = 1.0) -> Answer:
-    """Accepted unless the bias did not converge, the scale is negative or nothing happened."""
+    """Answer, accepted unless bias, scale or excitation are insufficient."""
     if not fit.converged:
         return Answer(False, "the gyroscope bias did not converge", state)
     if scale <= 0.0:

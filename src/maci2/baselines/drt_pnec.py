@@ -1,4 +1,4 @@
-"""DRT-PNEC (Mu et al., 2025): DRT-l whose epipolar planes are weighed by the points' covariances.
+"""DRT-PNEC (Mu et al., 2025): DRT-l with epipolar planes weighted by the points' covariances.
 
 Each normal vector of the gyroscope bias' cost is scaled by sqrt(w),
 
@@ -35,7 +35,7 @@ WEIGHT_UNIT = 1e-8
 
 
 def drt_pnec(segment: Segment) -> Answer:
-    """Weighed gyroscope bias, DRT-l, then scale and gravity's direction once more."""
+    """Weighted gyroscope bias, DRT-l, then scale and direction of gravity again."""
     fit = epipolar_bias(segment, epipolar_weights(segment))
     pre = raw_motion(segment, fit.bias)
     Rs_c0_b, p_c0_c = loose_translation(segment, integrated(pre))

@@ -1,4 +1,4 @@
-"""Gyroscope bias from bearings alone: normal vectors of epipolar planes lie in one plane.
+"""Gyroscope bias from bearings alone: the normals of epipolar planes lie in one plane.
 
 For one pair of views, n_i = f_i x R f_j are all across the translation if the rotation is right:
 the smallest eigenvalue of M = sum n_i n_i' is then zero. With R = R_bc' gamma Exp(J b) R_bc, to
@@ -20,15 +20,15 @@ from maci2.lie import so3_exp, so3_jr
 from maci2.types import Array
 
 Loss = Callable[[Array], tuple[Array, Array]]
-"""Smallest eigenvalues (m,) -> cost of each and its derivative."""
+"""Function from smallest eigenvalues (m,) to cost and its derivative."""
 
 MAX_ITERATIONS = 60
 STEP_TOLERANCE = 1e-10
 CURVATURE_STEP = 1e-5
-"""[rad/s] Difference over which the gradient's change is taken."""
+"""Step of the finite difference of the gradient [rad/s]."""
 
 MAX_STEP = 0.05
-"""[rad/s] Longest step of the bias."""
+"""Longest step of the bias [rad/s]."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class BearingPairs:
     """(m, n, 3) unit vectors in the first camera; zero where a pair has fewer matches."""
 
     f1_b: Array
-    """(m, n, 3) unit vectors of the second camera, turned into its body."""
+    """(m, n, 3) unit vectors of the second camera, rotated into its body."""
 
     weights: Array
     """(m, n) factor on each n_i n_i'; zero where a pair has fewer matches."""
@@ -56,24 +56,24 @@ class BearingPairs:
 
 @dataclass(frozen=True)
 class BiasFit:
-    """The bias at which the cost is least."""
+    """Bias at the minimum of the cost."""
 
     bias: Array
     converged: bool
 
 
 def square(eigenvalues: Array) -> tuple[Array, Array]:
-    """Least squares of the eigenvalues, as Stereo-NEC has it."""
+    """Least squares of the eigenvalues, as in Stereo-NEC."""
     return 0.5 * eigenvalues**2, eigenvalues
 
 
 def plain(eigenvalues: Array) -> tuple[Array, Array]:
-    """Sum of the eigenvalues, as sqrt-VINS has it."""
+    """Sum of the eigenvalues, as in sqrt-VINS."""
     return eigenvalues, np.ones_like(eigenvalues)
 
 
 def cauchy(scale: float) -> Loss:
-    """Cauchy's loss of the squared eigenvalues, as DRT has it."""
+    """Cauchy loss of the squared eigenvalues, as in DRT."""
 
     def loss(eigenvalues: Array) -> tuple[Array, Array]:
         grown = 1.0 + (eigenvalues / scale) ** 2
@@ -84,7 +84,7 @@ def cauchy(scale: float) -> Loss:
 
 @stage("gyroscope bias")
 def fit_bias(pairs: BearingPairs, loss: Loss, start: Array | None = None) -> BiasFit:
-    """The bias that minimises the summed loss of the smallest eigenvalues, from `start` or zero."""
+    """Bias that minimizes the summed loss of the smallest eigenvalues, from `start` or zero."""
     bias = np.zeros(3) if start is None else start
     cost, gradient, _ = cost_and_gradient(pairs, bias, loss)
     damping, converged = 0.0, False
@@ -136,7 +136,7 @@ def _curvature(pairs: BearingPairs, bias: Array, gradient: Array, loss: Loss) ->
 
 
 def _solve_positive(H: Array, gradient: Array, damping: float) -> Array:
-    """Newton's step with negative curvature turned round, so that it leads downhill."""
+    """Newton step with negative curvature reversed, so that it is a descent direction."""
     values, Q = np.linalg.eigh(H)
     floor = 1e-9 * float(np.abs(values).max())
     scaled = (Q.T @ gradient) / (np.maximum(np.abs(values), floor) + damping)

@@ -1,4 +1,4 @@
-"""The excitation gate of DRT's public driver, which also sorts the windows of the tables."""
+"""Excitation gate of DRT's public driver, which also classifies the windows of the tables."""
 
 import numpy as np
 
@@ -6,12 +6,12 @@ from maci2.baselines.segment import Segment
 from maci2.imu import preintegrate
 
 GATE_SHARE = 0.005
-"""Share of gravity's norm by which the mean specific force must differ from it."""
+"""Fraction of the norm of gravity by which the mean specific force must differ from it."""
 
 
 def is_excited(segment: Segment) -> bool:
-    """Whether the mean specific force differs from gravity's norm by more than 0.5 %, over the
-    window and in all intervals but one at most."""
+    """Whether the mean specific force differs from the norm of gravity by more than 0.5 %, over the
+    window and in all intervals except at most one."""
     zero = np.zeros(3)
     pre = preintegrate(segment.raw, segment.stamps_ns, zero, zero)
     force = pre.beta / pre.dt[:, None]

@@ -41,13 +41,13 @@ MAX_COST, MAX_SCALE_STD = 0.6, 0.5
 
 @dataclass(frozen=True)
 class LinearSolution:
-    """Scale of the maps, start velocity and gravity in the first body."""
+    """Scale of the maps, initial velocity and gravity in the first body."""
 
     scale: float
     v0_b0: Array
     gravity_b0: Array
     residuals: Array
-    """(m,) of all points, in normalized image coordinates."""
+    """(m,) residuals of all points, in normalized image coordinates."""
 
     @property
     def inliers(self) -> Mask:
@@ -55,7 +55,7 @@ class LinearSolution:
 
 
 def ff_back_end(guess: BiasGuess) -> Initializer:
-    """The back end with the bias priors of its configuration."""
+    """Back end with the bias priors of its configuration."""
 
     def initialize(segment: Segment) -> Answer:
         return _initialize(segment, guess)
@@ -83,7 +83,7 @@ def _initialize(segment: Segment, guess: BiasGuess) -> Answer:
 def ransac(
     points: PointMap, motion: IntegratedMotion, T_b_c: Array, gravity_norm: float
 ) -> LinearSolution:
-    """The solution of the largest set of inliers among random draws, solved with all of them."""
+    """Solution of the largest set of inliers among random samples, refined with all of them."""
     rows, right = linear_rows(points, motion, T_b_c)
     weights = np.sqrt(points.confidence)
     rng = np.random.default_rng(0)
@@ -92,10 +92,10 @@ def ransac(
         return best
     by_keyframe = [np.flatnonzero(points.keyframe == k) for k in np.unique(points.keyframe)]
     for _ in range(ROUNDS):
-        drawn = np.zeros(len(points), dtype=bool)
+        sampled = np.zeros(len(points), dtype=bool)
         for indices in by_keyframe:
-            drawn[rng.permutation(indices)[:PER_KEYFRAME]] = True
-        tried = solve(rows, right, weights, drawn, gravity_norm)
+            sampled[rng.permutation(indices)[:PER_KEYFRAME]] = True
+        tried = solve(rows, right, weights, sampled, gravity_norm)
         if tried.inliers.sum() > best.inliers.sum():
             best = tried
         if best.inliers.mean() >= ENOUGH_INLIERS:
@@ -140,7 +140,7 @@ def _rejection(segment: Segment, found: LinearSolution) -> str:
         return f"points moved by {disparity_px:.1f} px, needed {MIN_DISPARITY_PX:g}"
     turned = turned_deg(segment)
     if turned < MIN_ROTATION_DEG:
-        return f"it turned by {turned:.1f} deg, needed {MIN_ROTATION_DEG:g}"
+        return f"it rotated by {turned:.1f} deg, needed {MIN_ROTATION_DEG:g}"
     share = float(found.inliers.mean())
     if share < MIN_INLIERS:
         return f"{100 * share:.0f} % of the points are inliers, needed {100 * MIN_INLIERS:.0f} %"
@@ -151,7 +151,7 @@ def _rejection(segment: Segment, found: LinearSolution) -> str:
 
 
 def _disparity_px(segment: Segment) -> float:
-    """Mean distance that tracks travel in the image between where they are first and last seen."""
+    """Mean disparity of tracks between their first and last observation."""
     tracks = segment.tracks
     several = tracks.seen.sum(axis=1) >= 2
     seen, xy = tracks.seen[several], tracks.xy[several]

@@ -73,7 +73,7 @@ class _Problem:
 
 @stage("bundle adjustment")
 def refine(segment: Segment, points: PointMap, x: BundleState, scale: float) -> Refined:
-    """Minimise from a state without points and one scale for all regions."""
+    """Minimize from a state without points and one scale for all regions."""
     info = gauge_information()
     info[GYRO_BIAS], info[ACC_BIAS] = STD_GYRO_BIAS**-2, STD_ACC_BIAS**-2
     nothing = observations(
@@ -89,7 +89,7 @@ def refine(segment: Segment, points: PointMap, x: BundleState, scale: float) -> 
 
 
 def regions(points: PointMap) -> Array:
-    """(m,) number of the region of each point: thirds along the two main axes of the map."""
+    """(m,) region of each point: thirds along the two main axes of the map."""
     centred = points.X_c0 - points.X_c0.mean(axis=0)
     axes = np.linalg.svd(centred, full_matrices=False)[2][:2]
     along = centred @ axes.T
@@ -206,5 +206,5 @@ def _softplus_slope(theta: Array) -> Array:
 
 
 def _softplus_inverse(scale: float) -> float:
-    """The unknown of a scale; one that is not above zero begins at a thousandth."""
+    """Unknown of a scale; one that is not positive starts at a thousandth."""
     return float(np.log(np.expm1(max(scale, 1e-3))))

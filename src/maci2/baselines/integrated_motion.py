@@ -1,5 +1,5 @@
-"""Motion from the first keyframe on by the IMU alone, as far as start velocity and gravity leave it
-open: what methods without poses of vision build on."""
+"""Motion from the first keyframe on by the IMU alone, up to initial velocity and gravity; basis of
+methods without poses of vision."""
 
 from dataclasses import dataclass
 
@@ -29,7 +29,7 @@ class IntegratedMotion:
     """(n, 3) [m]"""
 
     def poses(self, v0_b0: Array, gravity_b0: Array) -> Array:
-        """(n, 4, 4) T_b0_b for a start velocity and gravity."""
+        """(n, 4, 4) T_b0_b for an initial velocity and gravity."""
         t = self.t[:, None]
         return stack_poses(self.Rs_b0_b, v0_b0 * t + 0.5 * gravity_b0 * t**2 + self.alpha)
 
@@ -40,7 +40,7 @@ class IntegratedMotion:
     def state(
         self, segment: Segment, v0_b0: Array, gravity_b0: Array, gyro_bias: Array, acc_bias: Array
     ) -> VIState:
-        """The whole window by integration."""
+        """Integrate the whole window."""
         Ts_b0_b = self.poses(v0_b0, gravity_b0)
         return state_in_b0(
             segment, Ts_b0_b, self.velocities(v0_b0, gravity_b0), gravity_b0, gyro_bias, acc_bias
@@ -48,7 +48,7 @@ class IntegratedMotion:
 
 
 def integrated(pre: Preintegrated) -> IntegratedMotion:
-    """Chain the preintegrated steps."""
+    """Chain the preintegrated intervals."""
     count = len(pre.dt) + 1
     Rs, beta, alpha = np.empty((count, 3, 3)), np.zeros((count, 3)), np.zeros((count, 3))
     Rs[0] = np.eye(3)
@@ -67,7 +67,7 @@ def state_in_b0(
     gyro_bias: Array,
     acc_bias: Array,
 ) -> VIState:
-    """An estimate whose world is the first body, in our conventions."""
+    """Estimate whose world is the first body, in our conventions."""
     T_c_b = np.linalg.inv(segment.T_b_c)
     velocity_b = np.einsum("kji,kj->ki", Ts_b0_b[:, :3, :3], v_b0)
     return segment.state(

@@ -23,7 +23,7 @@ from maci2.baselines.segment import Answer, Segment
 from maci2.types import Array
 
 MAX_ROTATION_RESIDUAL = 5e-2
-"""Norm of the sum of the rotation vectors that are left after the bias [rad]."""
+"""Largest norm of the sum of the rotation residuals after removal of the bias [rad]."""
 
 MAX_NORM_ERROR = 0.1
 """Largest error of the norm of gravity as a free vector [m/s^2]."""
@@ -32,7 +32,7 @@ REFINEMENTS = 4
 
 
 def kimera(segment: Segment) -> Answer:
-    """Accepts by what is left of rotations and by gravity's norm."""
+    """Answer, accepted by the rotation residuals and the norm of gravity."""
     Ts_c0_b = segment.Ts_c0_b()
     Rs_c0_b = Ts_c0_b[:, :3, :3]
     pre = raw_motion(segment)

@@ -1,4 +1,4 @@
-"""Points of tracks in the world of a bundle adjustment, and vision alone adjusted."""
+"""Points of tracks in the world of a bundle adjustment, and vision-only adjustment."""
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from maci2.types import Array, Mask
 
 
 def longest(tracks: FeatureTracks, count: int, views: int) -> Mask:
-    """(p,) the tracks of most views, of at least so many."""
+    """(p,) tracks with the most views, at least this many."""
     lengths = tracks.seen.sum(axis=1)
     chosen = np.zeros(len(lengths), dtype=bool)
     chosen[np.argsort(-lengths, kind="stable")[:count]] = True
@@ -29,8 +29,8 @@ def longest(tracks: FeatureTracks, count: int, views: int) -> Mask:
 def with_points(
     segment: Segment, x: BundleState, chosen: Mask, stereo: bool
 ) -> tuple[Observations, BundleState]:
-    """Triangulate tracks from the poses of `x`; those that are not determined, or lie behind a
-    camera, are left out."""
+    """Triangulate tracks from the poses of `x`; points undetermined or behind a camera are
+    dropped."""
     tracks, T_b_c = segment.tracks, segment.T_b_c
     R_w_c = x.Rs_w_b @ T_b_c[:3, :3]
     left_w = x.p_w_b + x.Rs_w_b @ T_b_c[:3, 3]
@@ -51,7 +51,7 @@ def with_points(
 
 
 def poses_as_state(segment: Segment, Ts_c0_b: Array) -> BundleState:
-    """Body poses alone, in a world that is the first body; nothing is said of gravity."""
+    """Body poses alone, in a world that is the first body, without gravity."""
     Ts = np.array([se3_inv(Ts_c0_b[0]) @ T for T in Ts_c0_b])
     nothing = np.zeros((len(Ts), 3))
     return BundleState(Ts[:, :3, :3], Ts[:, :3, 3], nothing, nothing, nothing, np.empty((0, 3)))
@@ -60,7 +60,7 @@ def poses_as_state(segment: Segment, Ts_c0_b: Array) -> BundleState:
 def visual_bundle(
     segment: Segment, x: BundleState, std_px: float, delta: float, stereo: bool, count: int
 ) -> BundleState:
-    """Poses and points of vision alone, the first pose held: what a map's own adjustment gives."""
+    """Vision-only bundle adjustment with the first pose fixed, as in a map."""
     tracks = segment.tracks
     seen, start = with_points(segment, x, longest(tracks, count, 2 if stereo else 3), stereo)
     fixed = np.zeros((len(x.p_w_b), SIZE), dtype=bool)
@@ -81,5 +81,5 @@ def visual_bundle(
 
 
 def well_reprojected(bundle: Bundle, x: BundleState, focal_px: float, limit_px: float) -> Mask:
-    """(p,) points whose root mean square reprojection error is below a limit."""
+    """(p,) whether the root mean square reprojection error of a point is below a limit."""
     return reprojection_px(bundle, x, focal_px) < limit_px

@@ -1,4 +1,4 @@
-"""Linear stereo alignment, with no accelerometer bias or with one that is known beforehand.
+"""Linear stereo alignment, without accelerometer bias or with a known one.
 
 Gyroscope bias from rotations, then velocities and gravity of known norm from linear rows with equal
 weights: the plainest method that uses what a stereo camera gives. With the constant bias it is what

@@ -1,4 +1,4 @@
-"""Start velocity, gravity and points in one linear system (Dong-Si and Mourikis, IROS 2012).
+"""Initial velocity, gravity and points in one linear system (Dong-Si and Mourikis, IROS 2012).
 
 With rotations by the gyroscope, a point X in the first body appears at (x, y) in the camera at k if
 
@@ -32,7 +32,7 @@ class LinearFeatures:
 def solve_features(
     seen: Observations, motion: IntegratedMotion, gravity_norm: float
 ) -> LinearFeatures:
-    """Least squares of all rows alike."""
+    """Least squares with equally weighted rows."""
     by_point, by_motion, right = feature_rows(seen, motion)
     V = _sum(by_point, by_point)
     W = _sum(by_point, by_motion)

@@ -1,4 +1,4 @@
-"""maci2 itself, as an initializer like the others."""
+"""maci2 as an initializer like the others."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ def maci2_paper(segment: Segment) -> Answer:
 
 
 def maci2_identity_imu(segment: Segment) -> Answer:
-    """The IMU model's corrections, but every IMU residual weighed alike: an ablation."""
+    """Corrections of the IMU model with equally weighted IMU residuals: an ablation."""
     return _initialize(segment, segment.measurements, SolverConfig(imu_identity=True))
 
 
@@ -40,7 +40,7 @@ def maci2_two_frame(segment: Segment) -> Answer:
 
 @stage("joint solve")
 def _initialize(segment: Segment, imu: ImuMeasurements, config: SolverConfig) -> Answer:
-    """`ok` counts as accepted; `weak` asks its user to wait for a better window."""
+    """Answer from a result: `ok` is accepted, `weak` asks to wait for a better window."""
     config = replace(config, gravity_norm=segment.gravity_norm)
     result = initialize(imu, segment.vision, segment.T_b_c, config)
     reason = "; ".join(result.verdict.reasons)

@@ -42,7 +42,7 @@ from maci2.types import Array, Mask
 
 MAX_FEATURES = 50
 MIN_FEATURE_SHARE = 0.75
-"""Share of the features wanted that must have been tracked."""
+"""Fraction of the requested features that must have been tracked."""
 
 MIN_VALID = 8
 MIN_POSES = 6
@@ -61,7 +61,7 @@ INFLATION_GYRO_BIAS, INFLATION_ACC_BIAS = 10.0, 100.0
 
 @dataclass(frozen=True)
 class BiasGuess:
-    """Biases that a configuration file ships for one sensor."""
+    """Biases in the configuration files for one sensor."""
 
     gyro: tuple[float, float, float] = (0.0, 0.0, 0.0)
     acc: tuple[float, float, float] = (0.0, 0.0, 0.0)
@@ -73,7 +73,7 @@ EUROC_GUESS = BiasGuess((-0.0022, 0.0216, 0.0783), (-0.0358, -0.0005, 0.0145))
 
 
 def openvins_static(segment: Segment) -> Answer:
-    """Means of the older half, which must be still while the newer is not."""
+    """Means of the older half, which must be stationary while the newer is not."""
     raw, stamps_ns = segment.raw, segment.stamps_ns
     middle_ns = (int(stamps_ns[0]) + int(stamps_ns[-1])) // 2
     older = (raw.stamps_ns >= stamps_ns[0]) & (raw.stamps_ns < middle_ns)
@@ -95,7 +95,7 @@ def openvins_static(segment: Segment) -> Answer:
 def openvins_dynamic(
     guess: BiasGuess, iterations: int = ITERATIONS, stereo: bool = True
 ) -> Initializer:
-    """The dynamic initializer with a bias guess; only its linear part without iterations."""
+    """Dynamic initializer with a bias guess; without iterations only its linear part."""
 
     def initialize(segment: Segment) -> Answer:
         return _dynamic(segment, guess, iterations, stereo)
@@ -133,7 +133,7 @@ def _dynamic(segment: Segment, guess: BiasGuess, iterations: int, stereo: bool) 
 def _maximum_likelihood(
     segment: Segment, seen: Observations, start: BundleState, iterations: int
 ) -> BundleResult:
-    """Maximum-likelihood estimate, begun at the linear solution and the guessed biases."""
+    """Maximum-likelihood estimate from the linear solution and the bias guess."""
     info = gauge_information()
     info[GYRO_BIAS], info[ACC_BIAS] = STD_GYRO_BIAS**-2, STD_ACC_BIAS**-2
     bundle = Bundle(
@@ -175,7 +175,7 @@ def _rejection(segment: Segment, features: int) -> str:
         return f"{len(segment.stamps_ns)} poses, needed {MIN_POSES}"
     turned = turned_deg(segment)
     if turned < MIN_ROTATION_DEG:
-        return f"it turned by {turned:.1f} deg, needed {MIN_ROTATION_DEG:g}"
+        return f"it rotated by {turned:.1f} deg, needed {MIN_ROTATION_DEG:g}"
     return ""
 
 
@@ -188,7 +188,7 @@ def turned_deg(segment: Segment) -> float:
 
 
 def in_front(seen: Observations, x: BundleState) -> Mask:
-    """(p,) which points lie in front of every camera that sees them."""
+    """(p,) whether points are in front of every camera that sees them."""
     _, in_camera, _ = projections(seen, x)
     return np.asarray(((in_camera[..., 2] > 0.0) | ~seen.seen).all(axis=(0, 2)))
 
@@ -199,5 +199,5 @@ def take(seen: Observations, chosen: Mask) -> Observations:
 
 
 def _spread(acc: Array) -> float:
-    """Standard deviation of the norm, as the original takes it."""
+    """Standard deviation of the norm, as the original computes it."""
     return float(np.linalg.norm(acc, axis=1).std(ddof=1))

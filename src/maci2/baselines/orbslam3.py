@@ -32,7 +32,7 @@ INFO_ACC_BIAS = 1e5
 """Information of the priors about zero, per axis."""
 
 MIN_EIGENVALUE = 1e-12
-"""Smallest eigenvalue of a step's information; smaller ones are set to zero."""
+"""Smallest eigenvalue of an information matrix; smaller ones are set to zero."""
 
 FIRST_DAMPING = 1e3
 MAX_ITERATIONS = 200
@@ -60,7 +60,7 @@ class Unknowns(NamedTuple):
     R_c0_g: Array
 
     def moved(self, step: Array) -> "Unknowns":
-        """The step's order is [velocities, gyro bias, acc bias, gravity's two angles]."""
+        """State after a step, order [velocities, gyro bias, acc bias, two angles of gravity]."""
         tilt = np.array([step[-2], step[-1], 0.0])
         return Unknowns(
             self.v_c0 + step[:-8].reshape(-1, 3),
@@ -71,7 +71,7 @@ class Unknowns(NamedTuple):
 
 
 def orbslam3(segment: Segment) -> Answer:
-    """Inertial-only, then its gates."""
+    """Inertial-only optimization, then its gates."""
     pre, Ts_c0_b = raw_motion(segment), segment.Ts_c0_b()
     x = optimize(pre, Ts_c0_b, start(pre, Ts_c0_b), segment.gravity_norm)
     velocity_b = np.einsum("kji,kj->ki", Ts_c0_b[:, :3, :3], x.v_c0)
@@ -82,7 +82,7 @@ def orbslam3(segment: Segment) -> Answer:
 
 
 def start(pre: Preintegrated, Ts_c0_b: Array) -> Unknowns:
-    """Gravity against the summed velocity changes, velocities from finite differences."""
+    """Initial guess: gravity from summed velocity changes, velocities from differences."""
     down = -np.einsum("kij,kj->i", Ts_c0_b[:-1, :3, :3], pre.beta)
     down /= np.linalg.norm(down)
     axis, cosine = np.cross(DOWN, down), float(DOWN @ down)
@@ -126,7 +126,7 @@ def _damped_step(H: Array, b: Array, damping: float) -> Array:
 
 
 def informations(covs: Array) -> Array:
-    """(m, 9, 9) inverse covariances, without the directions that hold next to nothing."""
+    """(m, 9, 9) inverse covariances, without directions of negligible information."""
     values, vectors = np.linalg.eigh(np.linalg.inv(covs))
     values = np.where(values < MIN_EIGENVALUE, 0.0, values)
     return (vectors * values[:, None, :]) @ np.swapaxes(vectors, 1, 2)
@@ -176,7 +176,7 @@ def jacobians(
 def _linearize(
     pre: Preintegrated, Ts_c0_b: Array, x: Unknowns, gravity_norm: float, info: Array
 ) -> tuple[Array, Array, float]:
-    """H, minus the gradient, and the cost."""
+    """Normal equations: H, negative gradient and cost."""
     r = residuals(pre, Ts_c0_b, x, gravity_norm)
     J = jacobians(pre, Ts_c0_b, x, gravity_norm, np.ascontiguousarray(r[:, GAMMA]))
     weighed = info @ J
@@ -194,7 +194,7 @@ def _linearize(
 
 
 def rejection(segment: Segment) -> str:
-    """Reason why a gate rejects the window; empty if all let it pass."""
+    """Reason why a gate rejects the window; empty if all accept it."""
     duration_s = float(segment.stamps_ns[-1] - segment.stamps_ns[0]) / NS
     if len(segment.stamps_ns) < MIN_KEYFRAMES:
         return f"{len(segment.stamps_ns)} keyframes, needed {MIN_KEYFRAMES}"

@@ -71,7 +71,7 @@ def full_inertial(segment: Segment, state: VIState) -> VIState:
 
 
 def full_bundle(segment: Segment, x: BundleState) -> BundleState:
-    """Everything at once; one bias of each sensor for all keyframes."""
+    """Full inertial bundle adjustment with one bias of each sensor for all keyframes."""
     tracks = segment.tracks
     seen, x = with_points(segment, x, longest(tracks, POINTS, 2), stereo=True)
     pre = raw_motion(segment, x.gyro_bias[0], x.acc_bias[0])

@@ -19,19 +19,19 @@ class PointMap:
     """m points, each of one keyframe's map."""
 
     keyframe: NDArray[np.intp]
-    """(m,) whose map it is of."""
+    """(m,) keyframe of each point."""
 
     xy: Array
-    """(m, 2) where that keyframe's left camera sees it, in normalized coordinates."""
+    """(m, 2) normalized coordinates in the left camera of that keyframe."""
 
     depth: Array
-    """(m,) in that camera [m]."""
+    """(m,) depths in that camera [m]."""
 
     X_c0: Array
-    """(m, 3) in the first camera [m]."""
+    """(m, 3) points in the first camera [m]."""
 
     confidence: Array
-    """(m,) above 1."""
+    """(m,) confidences, above 1."""
 
     def __len__(self) -> int:
         return len(self.keyframe)
@@ -48,7 +48,7 @@ class PointMap:
 
 
 def stereo_point_map(tracks: FeatureTracks, Ts_c0_c: Array) -> PointMap:
-    """The most certain depth in every cell of every keyframe, carried into the first camera."""
+    """Most certain depth in every cell of every keyframe, transformed to the first camera."""
     confidence = 1.0 + 0.1 * tracks.depths / np.sqrt(tracks.var_depths)
     usable = np.nan_to_num(confidence) >= MIN_CONFIDENCE
     parts = [

@@ -1,4 +1,4 @@
-"""What one window gives to every initializer, and what each of them answers."""
+"""Input and output of initializers: one window, and the answer to it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from maci2.types import GRAVITY_NORM, NS, Array, Stamps
 from maci2.vision import RelativePoses
 
 MARGIN_NS = NS
-"""Vibration is averaged over half of this to each side."""
+"""Time to each side over which vibration is averaged [ns]."""
 
 
 def no_tracks() -> None:
@@ -29,21 +29,22 @@ def no_tracks() -> None:
 
 @dataclass(frozen=True)
 class Segment:
-    """One window, the same for everybody: samples, camera motion, calibration, gravity's norm.
+    """One window, identical for all initializers: samples, camera motion, calibration, norm of
+    gravity.
 
     Nothing here comes from a ground truth, and nothing is known to one method alone.
     """
 
     raw: ImuMeasurements
-    """The samples as the device gave them, with the data sheet's variance; one sample beyond the
-    first and the last keyframe. No bias prior of it may be used."""
+    """Raw samples with the data sheet's variance, one sample beyond the first and the last
+    keyframe. No bias prior of it may be used."""
 
     raw_vibrating: ImuMeasurements
-    """The same with vibration noise added, estimated from the recording, as with `--imu raw`."""
+    """Raw samples with vibration noise added, estimated from the recording, as with `--imu raw`."""
 
     measurements: ImuMeasurements
-    """The same samples as the chosen IMU model hands them on (`--imu`): corrected, with variances
-    and a prior. A learned model needs the whole stream, so it has run before."""
+    """Samples of the chosen IMU model (`--imu`): corrected, with variances and a prior. A learned
+    model needs the whole stream and has already run."""
 
     vision: RelativePoses
     """Camera motion between the keyframes, in metres (stereo)."""
@@ -74,11 +75,11 @@ class Segment:
         return self.vision.stamps_ns
 
     def Ts_c0_c(self) -> Array:
-        """(n, 4, 4) camera poses, vision's steps chained."""
+        """(n, 4, 4) camera poses, chained from the relative poses of vision."""
         return chain(np.ascontiguousarray(self.vision.Ts_ck_ck1))
 
     def Ts_c0_b(self) -> Array:
-        """(n, 4, 4) body poses, vision's steps chained."""
+        """(n, 4, 4) body poses, chained from the relative poses of vision."""
         return self.Ts_c0_c() @ se3_inv(np.ascontiguousarray(self.T_b_c))
 
     def state(
@@ -89,7 +90,7 @@ class Segment:
         acc_bias: Array,
         Ts_c0_b: Array,
     ) -> VIState:
-        """An estimate in our conventions; biases are those of the raw samples."""
+        """Estimate in our conventions; biases are those of the raw samples."""
         return VIState(
             self.stamps_ns, Ts_c0_b, velocity_b, gravity_c0, gyro_bias, acc_bias, self.T_b_c
         )
@@ -100,32 +101,32 @@ class Answer:
     """Result of an initializer on a segment."""
 
     accepted: bool
-    """Whether the method, by its own rule, would have started on this window."""
+    """Whether the method's own criteria accept this window."""
 
     reason: str = ""
-    """Why it was rejected, or what the method warned of, in plain words."""
+    """Reason for a rejection, or warning of the method."""
 
     state: VIState | None = None
-    """Also of a rejected window wherever there is one, so that rejections can be judged."""
+    """Estimated state, also of a rejected window if there is one."""
 
     posterior: Posterior | None = None
-    """Only of methods that state how far to trust them."""
+    """Covariance, for methods that state one."""
 
     unsure: bool = False
-    """Not accepted, yet not called wrong either: the method asks for more motion."""
+    """Whether the method asks for more motion instead of accepting or rejecting."""
 
     stages: tuple[StageTime, ...] = ()
-    """How long its stages took; `run_initializer` says so of stages that are known to it."""
+    """Times of the stages known to `run_initializer`."""
 
 
 class Initializer(Protocol):
-    """A method: one function."""
+    """An initializer: a function from a segment to an answer."""
 
     def __call__(self, segment: Segment, /) -> Answer: ...
 
 
 def make_segment(inputs: Inputs, window: Window) -> Segment:
-    """Cut one window out of a recording that has been made ready."""
+    """Cut one window out of an opened recording."""
     vision = inputs.camera_motion(window.stamps_ns, window.index)
     start_ns, end_ns = int(vision.stamps_ns[0]), int(vision.stamps_ns[-1])
     samples, noise = inputs.recording.imu, inputs.recording.rig.imu

@@ -17,7 +17,8 @@ TOLERANCE = 1e-14
 
 
 def solve_on_sphere(H: Array, b: Array, part: slice, norm: float) -> Array:
-    """x that minimises x' H x / 2 - b' x where |x[part]| = norm; H positive definite beside it."""
+    """Minimizer of x' H x / 2 - b' x subject to |x[part]| = norm; H is positive definite on the
+    other unknowns."""
     inside = np.zeros(len(b), dtype=bool)
     inside[part] = True
     others = ~inside
@@ -32,7 +33,7 @@ def solve_on_sphere(H: Array, b: Array, part: slice, norm: float) -> Array:
 
 
 def nearest_on_sphere(S: Array, r: Array, norm: float) -> Array:
-    """g that minimises g' S g / 2 - r' g where |g| = norm."""
+    """Minimizer of g' S g / 2 - r' g subject to |g| = norm."""
     values, Q = np.linalg.eigh(S)
     c = Q.T @ r
     gaps = values - values[0]
@@ -50,8 +51,8 @@ def nearest_on_sphere(S: Array, r: Array, norm: float) -> Array:
 
 
 def _secular_root(c: Array, gaps: Array, norm: float) -> float:
-    """shift > 0 with |c / (gaps + shift)| = norm, by Newton's steps on 1 / |.|, which is nearly
-    linear and concave; a bracket catches steps that leave it."""
+    """Solution shift > 0 of |c / (gaps + shift)| = norm by Newton steps on 1 / |.|, which is nearly
+    linear and concave; steps that leave the bracket are replaced."""
     low = max(float(np.max(np.abs(c) / norm - gaps)), 0.0)
     high = float(np.linalg.norm(c)) / norm
     shift = low if low > 0.0 else 0.5 * high

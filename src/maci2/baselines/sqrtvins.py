@@ -41,7 +41,7 @@ from maci2.types import Array, Mask
 
 MAX_FEATURES = 50
 MIN_FEATURES = {False: 20, True: 30}
-"""Points that must be triangulated, by whether there are two cameras."""
+"""Number of points that must be triangulated, with one and with two cameras."""
 
 MIN_MATCHES = 5
 MAX_REPROJECTION_PX = 3.0
@@ -62,7 +62,7 @@ class Views:
     """(m,) keyframe of the second one, later."""
 
     offsets: tuple[Array, Array]
-    """(m,) each: the cameras' places along x of the left one [m]."""
+    """(m,) offsets of the two cameras along x of the left one [m]."""
 
     f0: Array
     """(m, p, 3) bearings in the first view."""
@@ -75,7 +75,7 @@ class Views:
 
 
 def sqrtvins(stereo: bool, guess: BiasGuess) -> Initializer:
-    """The initializer for one camera or two, with the bias priors of its configuration."""
+    """Initializer for one camera or two, with the bias priors of its configuration."""
 
     def initialize(segment: Segment) -> Answer:
         return _initialize(segment, stereo, guess)
@@ -123,7 +123,7 @@ def all_views(segment: Segment, stereo: bool) -> Views:
 
 
 def estimate_gyro_bias(segment: Segment, views: Views, guess: Array) -> Array:
-    """The bias at which the normal vectors of all pairs lie in planes; starts at the guess."""
+    """Bias at which the normals of all pairs lie in planes; starts at the guess."""
     if len(views.both) == 0:
         raise np.linalg.LinAlgError(f"no two views share {MIN_MATCHES} points")
     pre = raw_motion(segment, guess)
@@ -147,7 +147,7 @@ def _chained(pre: Preintegrated, views: Views) -> tuple[Array, Array]:
 
 @stage("closed form")
 def closed_form(segment: Segment, views: Views, motion: IntegratedMotion) -> tuple[Array, Array]:
-    """Start velocity and gravity of known norm, in the first body."""
+    """Initial velocity and gravity of known norm, in the first body."""
     across = translation_complements(segment, views, motion)
     i, j = views.first, views.second
     t0, t1 = motion.t[i], motion.t[j]
@@ -170,7 +170,7 @@ def closed_form(segment: Segment, views: Views, motion: IntegratedMotion) -> tup
 
 
 def translation_complements(segment: Segment, views: Views, motion: IntegratedMotion) -> Array:
-    """(m, 2, 3) the two directions across each pair's translation, in the first body."""
+    """(m, 2, 3) two directions perpendicular to the translation of each pair, in the first body."""
     Rs_b0_c = motion.Rs_b0_b @ segment.T_b_c[:3, :3]
     f0, f1 = (
         np.where(views.both[..., None], f, 0.0) @ np.swapaxes(Rs_b0_c[k], 1, 2)

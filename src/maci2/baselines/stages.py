@@ -18,18 +18,18 @@ class StageTime(NamedTuple):
 
 
 class _Clock(threading.local):
-    """Timer of the current thread; inactive until `with_stage_times`."""
+    """Timer of the current thread; inactive outside `with_stage_times`."""
 
     times: dict[str, float] | None = None
     inside: bool = False
-    """Whether a stage is running: stages within it are part of it."""
+    """Whether a stage is running; nested stages count as part of it."""
 
 
 _CLOCK = _Clock()
 
 
 def stage(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Decorator of a function that is a stage of initializers."""
+    """Decorator of functions that are stages of initializers."""
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         @wraps(function)
@@ -51,7 +51,7 @@ def stage(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 
 def with_stage_times(function: Callable[[], T]) -> tuple[T, tuple[StageTime, ...]]:
-    """A function's result and the time of every stage that it went through, in their order."""
+    """Result of a function, and the times of its stages in order."""
     times: dict[str, float] = {}
     before, _CLOCK.times = _CLOCK.times, times
     try:

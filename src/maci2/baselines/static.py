@@ -12,7 +12,7 @@ from maci2.baselines.segment import Answer, Segment
 
 
 def static(segment: Segment) -> Answer:
-    """Mean specific force is up."""
+    """Gravity opposite to the mean specific force."""
     inside = (segment.raw.stamps_ns >= segment.stamps_ns[0]) & (
         segment.raw.stamps_ns <= segment.stamps_ns[1]
     )

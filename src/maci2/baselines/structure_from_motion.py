@@ -1,4 +1,4 @@
-"""Structure from motion of one camera as VINS-Mono does it: poses of all keyframes up to scale.
+"""Structure from motion of one camera as in VINS-Mono: poses of all keyframes up to scale.
 
 The oldest keyframe with more than 20 matches to the newest and 30 px of mean parallax gives the
 first two poses by a fundamental matrix. The others follow by PnP, forward and backward, with points
@@ -21,7 +21,7 @@ from maci2.lie import se3, se3_inv
 from maci2.types import Array, Mask
 
 FOCAL_PX = 460.0
-"""Pixels per normalized unit in which its thresholds are written."""
+"""Focal length [px] in which its thresholds are written."""
 
 MIN_MATCHES, MIN_PARALLAX_PX = 20, 30.0
 RANSAC_PX, RANSAC_CONFIDENCE = 0.3, 0.99
@@ -29,12 +29,12 @@ MIN_INLIERS = 12
 MIN_PNP = 10
 ITERATIONS = 50
 MAX_COST = 5e-3
-"""Sum of squared normalized residuals, halved, with which it also accepts."""
+"""Cost up to which a solution that did not converge is accepted."""
 
 
 @dataclass(frozen=True)
 class VisualStructure:
-    """Poses up to scale, or why there are none."""
+    """Poses up to scale, or the reason why there are none."""
 
     Ts_c0_c: Array | None
     reason: str = ""
@@ -67,7 +67,7 @@ def reconstruct(tracks: FeatureTracks) -> VisualStructure:
 
 
 def _first_pair(tracks: FeatureTracks) -> tuple[int, Array] | None:
-    """The oldest keyframe with parallax to the newest, and the newest one's pose in it."""
+    """Oldest keyframe with parallax to the newest, and the pose of the newest in it."""
     newest = len(tracks.stamps_ns) - 1
     for k in range(newest):
         both = tracks.seen[:, k] & tracks.seen[:, newest]
@@ -97,7 +97,7 @@ def _relative_pose(xy0: Array, xy1: Array) -> Array | None:
 def _pnp(
     tracks: FeatureTracks, points: Array, known: Mask, k: int, T_before: Array
 ) -> Array | None:
-    """Pose of keyframe k from points that are known, started at a neighbour's."""
+    """Pose of keyframe k from known points, starting at that of a neighbour."""
     which = tracks.seen[:, k] & known
     if which.sum() < MIN_PNP:
         return None
@@ -115,7 +115,7 @@ def _pnp(
 def _extend(
     tracks: FeatureTracks, Ts: Array, points: Array, known: Mask, views: tuple[int, int]
 ) -> None:
-    """Triangulate new points that two keyframes both observe."""
+    """Triangulate points that two keyframes observe."""
     new = tracks.seen[:, views[0]] & tracks.seen[:, views[1]] & ~known
     which = np.zeros_like(tracks.seen)
     for view in views:
@@ -124,7 +124,7 @@ def _extend(
 
 
 def _extend_rest(tracks: FeatureTracks, Ts: Array, points: Array, known: Mask) -> None:
-    """The rest from the first and the last keyframe that sees each."""
+    """Triangulate the remaining points from the first and last keyframe that observe them."""
     new = ~known & (tracks.seen.sum(axis=1) >= 2)
     which = np.zeros_like(tracks.seen)
     rows = np.flatnonzero(new)

@@ -1,4 +1,4 @@
-"""Matches between views, gathered from tracks as the methods on bearings take them."""
+"""Matches between views, collected from tracks for methods on bearings."""
 
 import numpy as np
 

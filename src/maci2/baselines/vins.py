@@ -1,4 +1,4 @@
-"""VINS-Mono's visual-inertial alignment (Qin et al., T-RO 2018), on the poses that all share.
+"""VINS-Mono's visual-inertial alignment (Qin et al., T-RO 2018), on the common poses.
 
 Its own structure from motion is left out. Scale stays an unknown, as in the released code: it
 comes out near 1 where vision is metric, and its error goes into gravity and velocity.
@@ -39,18 +39,18 @@ AMPLIFICATION = 1000.0
 
 
 def vins(segment: Segment) -> Answer:
-    """VINS-Fusion's alignment as released, fault included."""
+    """VINS-Fusion's alignment as released, with its error."""
     return align(segment, segment.Ts_c0_c(), clear_each_time=False)
 
 
 def vins_fixed(segment: Segment) -> Answer:
-    """VINS-Fusion's alignment as the paper means it."""
+    """VINS-Fusion's alignment as described in its paper."""
     return align(segment, segment.Ts_c0_c(), clear_each_time=True)
 
 
 @stage("closed form")
 def align(segment: Segment, Ts_c0_c: Array, clear_each_time: bool) -> Answer:
-    """The alignment on given camera poses, whose scale may be any."""
+    """Alignment on given camera poses of any scale."""
     Ts_c0_b = Ts_c0_c @ se3_inv(np.ascontiguousarray(segment.T_b_c))
     Rs_c0_b = Ts_c0_b[:, :3, :3]
     pre = raw_motion(segment)
@@ -78,7 +78,7 @@ def align(segment: Segment, Ts_c0_c: Array, clear_each_time: bool) -> Answer:
 def _refine(
     rows: Array, right: Array, gravity_c0: Array, clear_each_time: bool
 ) -> tuple[Array, Array]:
-    """Unknowns [v, w1, w2, 100 s] and gravity, moved across itself four times."""
+    """Refinement of [v, w1, w2, 100 s] with gravity moved in its tangent plane four times."""
     norm = float(np.linalg.norm(gravity_c0))
     size = rows.shape[1] - 1
     H, b = np.zeros((size, size)), np.zeros(size)

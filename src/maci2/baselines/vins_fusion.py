@@ -44,7 +44,7 @@ STD_GYRO, STD_ACC = 0.01, 0.1
 
 WALK_GYRO, WALK_ACC = 1e-4, 1e-3
 INIT_DEPTH = 5.0
-"""[m] Depth of a point whose disparity is not above zero."""
+"""Depth of a point without positive disparity [m]."""
 
 
 def vins_fusion(segment: Segment) -> Answer:
@@ -104,7 +104,7 @@ def _pnp(points_c0: Array, xy: Array, T_c0_before: Array) -> Array:
 
 
 def start_at_rest(segment: Segment, Ts_c0_b: Array, gyro_bias: Array) -> BundleState:
-    """Poses of vision, level by the first accelerometer samples; velocities summed up from zero."""
+    """Poses of vision, levelled by the first accelerometer samples; integrated velocities."""
     raw = segment.raw
     inside = (raw.stamps_ns >= segment.stamps_ns[0]) & (
         raw.stamps_ns <= segment.stamps_ns[0] + round(FIRST_BATCH_S * NS)
@@ -120,7 +120,7 @@ def start_at_rest(segment: Segment, Ts_c0_b: Array, gyro_bias: Array) -> BundleS
 
 
 def motion_with_noise(segment: Segment, gyro_bias: Array) -> Preintegrated:
-    """Preintegrated with the noise of its configuration instead of the data sheet's."""
+    """Preintegration with the noise of its configuration instead of the data sheet's."""
     raw = segment.raw
     noisy = replace(
         raw,

@@ -10,12 +10,12 @@ from maci2.baselines.vins import align
 
 
 def vins_mono(segment: Segment) -> Answer:
-    """VINS-Mono as released, fault included."""
+    """VINS-Mono as released, with its error."""
     return _initialize(segment, clear_each_time=False)
 
 
 def vins_mono_fixed(segment: Segment) -> Answer:
-    """VINS-Mono as its paper means it."""
+    """VINS-Mono as described in its paper."""
     return _initialize(segment, clear_each_time=True)
 
 

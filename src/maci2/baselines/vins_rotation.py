@@ -1,4 +1,4 @@
-"""The camera's rotation on the IMU as VINS-Mono finds it (estimate_extrinsic: 2).
+"""Extrinsic rotation as VINS-Mono estimates it (estimate_extrinsic: 2).
 
 Every step says q_bc q_visual = q_imu q_bc, which is linear in the quaternion q_bc: stack the steps
 and take the smallest right-singular vector. The gyroscope's bias is taken as zero.
@@ -13,15 +13,15 @@ from maci2.vision import RelativePoses
 
 MIN_STEPS = 10
 MIN_SINGULAR = 0.25
-"""Second smallest singular value: below it there was no rotation about some axis."""
+"""Smallest accepted second-smallest singular value; less means too little rotation."""
 
 HUBER_DEG = 5.0
 ROUNDS = 10
-"""The released code refines its weights with every new frame; here over the same steps."""
+"""Number of reweighting rounds; the released code reweights with every new frame."""
 
 
 def vins_rotation(pre: Preintegrated, vision: RelativePoses) -> tuple[Array, str]:
-    """R_b_c and, where the method would not accept it, why."""
+    """Extrinsic rotation R_b_c, and the reason if the method would not accept it."""
     Rs_visual = vision.Ts_ck_ck1[:, :3, :3]
     q_visual = np.array([quaternion(R) for R in Rs_visual])
     q_imu = np.array([quaternion(R) for R in pre.gamma])

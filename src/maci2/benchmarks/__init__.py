@@ -1,1 +1,1 @@
-"""Speed, measured against other libraries in one run."""
+"""Speed compared with other libraries."""

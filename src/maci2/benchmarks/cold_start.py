@@ -1,4 +1,4 @@
-"""First answers of a fresh machine: commands with an empty compile cache and with a full one."""
+"""Time of the first result of commands, with an empty and with a full compile cache."""
 
 import os
 import subprocess
@@ -30,7 +30,7 @@ class FirstAnswer:
 
 
 def first_answers(recording: Path) -> Iterator[FirstAnswer]:
-    """Each command on one recording, cold and warm; images are used where there are any."""
+    """Time each command on one recording with both caches; images are used if there are any."""
     commands: list[tuple[str, ...]] = [("init", str(recording), *TRUTH_VISION)]
     if any((recording / "mav0" / "cam0").rglob("*.png")):
         commands.append(("init", str(recording), "--vision", "images"))

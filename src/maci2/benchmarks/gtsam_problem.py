@@ -1,4 +1,4 @@
-"""The same window solved by GTSAM: what our answers and times are compared with.
+"""The same window solved by GTSAM, for comparison of results and times.
 
 GTSAM is an optional dependency of development. Its preintegration, the construction of its graph
 and its optimisation are timed apart.
@@ -33,7 +33,7 @@ class GtsamProblem:
     """
 
     dts: Sequence[Array]
-    """m arrays (n_k,): how long each IMU sample holds [s]."""
+    """m arrays (n_k,): duration of each IMU sample [s]."""
 
     gyro: Sequence[Array]
     """m arrays (n_k, 3): angular rate, held from each sample to the next [rad/s]."""
@@ -54,25 +54,25 @@ class GtsamProblem:
     """(m, 6, 6) left perturbation, order [rho, phi], [m, rad]."""
 
     Ts_c0_b: Array
-    """(m + 1, 4, 4) start of the poses."""
+    """(m + 1, 4, 4) initial guess of the poses."""
 
     v_c0: Array
-    """(m + 1, 3) start of the velocities in c0 [m/s]."""
+    """(m + 1, 3) initial guess of the velocities in c0 [m/s]."""
 
     g_c0: Array
-    """(3,) start of gravity in c0 [m/s^2]; its length is estimated too."""
+    """(3,) initial guess of gravity in c0 [m/s^2]; its norm is estimated, too."""
 
     bias_gyro: Array
-    """(3,) mean of the prior, start, and what preintegration takes off [rad/s]."""
+    """(3,) gyroscope bias [rad/s]: prior mean, initial guess and point of preintegration."""
 
     bias_acc: Array
-    """(3,) the same for the accelerometer [m/s^2]."""
+    """(3,) accelerometer bias [m/s^2]: prior mean, initial guess and point of preintegration."""
 
     std_bias_gyro: Array
-    """(3,) spread of the prior [rad/s]; infinity says that nothing is known."""
+    """(3,) standard deviation of the prior [rad/s]; infinity means no prior."""
 
     std_bias_acc: Array
-    """(3,) spread of the prior [m/s^2]; infinity says that nothing is known."""
+    """(3,) standard deviation of the prior [m/s^2]; infinity means no prior."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class GtsamTimes:
 
 @dataclass(frozen=True)
 class GtsamResult:
-    """What GTSAM found, and how long it took."""
+    """Result of GTSAM and the time it took."""
 
     Ts_c0_b: Array
     """(m + 1, 4, 4)"""
@@ -121,7 +121,7 @@ class GtsamResult:
 
 @dataclass(frozen=True)
 class GtsamOptimum:
-    """Values at the end of an optimisation, still GTSAM's own."""
+    """Final values of an optimization, as GTSAM's own objects."""
 
     values: Any
     cost: float
@@ -139,7 +139,7 @@ def solve_with_gtsam(problem: GtsamProblem, repeats: int = 1) -> GtsamResult:
 
 
 def gtsam_preintegrate(problem: GtsamProblem) -> list[Any]:
-    """Their preintegrated measurements, one for each segment."""
+    """GTSAM's preintegrated measurements, one for each segment."""
     gtsam = import_gtsam()
     params = gtsam.PreintegrationParams(problem.g_c0)
     params.setGyroscopeCovariance(np.diag(problem.psd_gyro))
@@ -158,7 +158,7 @@ def gtsam_preintegrate(problem: GtsamProblem) -> list[Any]:
 
 
 def _hand_over(problem: GtsamProblem) -> None:
-    """Give GTSAM the two vectors of every sample, as integration does, and compute nothing."""
+    """Pass every sample to GTSAM, as integration does, without computing anything."""
     take = import_gtsam().PreintegrationParams(problem.g_c0).setOmegaCoriolis
     for dts, gyro, acc in zip(problem.dts, problem.gyro, problem.acc, strict=True):
         for _, omega_b, force_b in zip(dts.tolist(), gyro, acc, strict=True):
@@ -167,7 +167,7 @@ def _hand_over(problem: GtsamProblem) -> None:
 
 
 def gtsam_build(problem: GtsamProblem, preintegrated: Sequence[Any]) -> tuple[Any, Any]:
-    """Their factor graph and the values it starts from."""
+    """GTSAM's factor graph and initial values."""
     gtsam = import_gtsam()
     graph, values = gtsam.NonlinearFactorGraph(), gtsam.Values()
     pose, velocity, bias, gravity = _keys(gtsam, len(problem.Ts_c0_b))
@@ -210,7 +210,7 @@ def gtsam_optimise(graph: Any, start: Any) -> GtsamOptimum:
 
 
 def import_gtsam() -> ModuleType:
-    """The module, or a message that says how to get it."""
+    """The module gtsam; raises an error with the install command without it."""
     try:
         import gtsam
     except ImportError as error:
@@ -238,7 +238,7 @@ def _cov_as_gtsam(T: Array, cov_T: Array) -> Array:
 
 
 def _timed(work: Callable[[], Any], repeats: int) -> tuple[Any, float]:
-    """What the last call returned, and the median time of a call [s]."""
+    """Result of the last call, and the median time of a call [s]."""
     times = np.zeros(repeats)
     for i in range(repeats):
         start = thread_time()

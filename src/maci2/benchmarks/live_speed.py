@@ -11,19 +11,19 @@ from maci2.tracking import TrackedState
 from maci2.types import NS
 
 SPEED = 1000.0
-"""Times real time: as fast as pairs are worked on."""
+"""Playback speed: as fast as pairs are processed."""
 
 ENOUGH_S = 600.0
-"""No wait for the last pair is longer."""
+"""Longest wait for the last pair [s]."""
 
 
 @dataclass(frozen=True)
 class LiveSpeed:
-    """What one recording cost, all threads together, images read from files included."""
+    """Processor time of one recording, all threads together, reading of images included."""
 
     recording: str
     duration_s: float
-    """From the first image to the last one."""
+    """Time from the first image to the last [s]."""
 
     processor_s: float
     states: int
@@ -41,7 +41,7 @@ class LiveSpeed:
 
 
 def live_speed(path: Path) -> LiveSpeed:
-    """Play a recording back to an `OnlineTracker`; compiling before it counts as no part of it."""
+    """Play a recording back to an `OnlineTracker`; compilation is not counted."""
     recording = open_recording(path)
     states: list[TrackedState] = []
     config = OnlineTrackerConfig(waiting_results=10_000)

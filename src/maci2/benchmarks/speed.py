@@ -48,12 +48,12 @@ MEMORY_WINDOWS = 1000
 STREAM_S = 120.0
 RIDE_KEYFRAMES = 100
 KEYFRAME_MS = 200.0
-"""From keyframe to keyframe at 5 Hz."""
+"""Interval between keyframes at 5 Hz [ms]."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One thing timed; a ratio above 1 says that ours is faster."""
+    """One comparison; a ratio above 1 means that maci2 is faster."""
 
     what: str
     ours_ms: float
@@ -71,10 +71,10 @@ class BenchReport:
 
     comparisons: list[Comparison]
     velocity_difference: float
-    """Largest, between the two optima [m/s]; NaN without GTSAM."""
+    """Largest difference of the two optima [m/s]; NaN without GTSAM."""
 
     gravity_difference: float
-    """[m/s^2]"""
+    """Difference of gravity [m/s^2]."""
 
     memory_growth_mb: float
     """Growth of the process over `MEMORY_WINDOWS` initializations [MB]."""
@@ -99,7 +99,7 @@ class BenchReport:
 
 
 def run_bench(repeats: int = 50) -> BenchReport:
-    """Time everything; without GTSAM only ourselves, with a note."""
+    """Time everything; without GTSAM, maci2 alone, with a note."""
     small, large = window_problem(10), window_problem(100)
     solve_small, solve_large = joint_solve(small), joint_solve(large)
     comparisons, notes = [], []
@@ -138,8 +138,8 @@ def _learned_model(repeats: int) -> Comparison:
 
 
 def smoother_speed(ride: Problem, repeats: int) -> Comparison:
-    """Tracking from given relative poses, start included, over its keyframes; the rig's constants
-    are estimated along, as for every real rig."""
+    """Track from given relative poses, initialization included; the constants of the rig are
+    estimated, as for every real rig."""
     walks = (ride.imu.walk_gyro, ride.imu.walk_acc)
     config = SmootherConfig(calibration=MEASURED)
     stamps_ns = ride.vision.stamps_ns
@@ -152,7 +152,7 @@ def smoother_speed(ride: Problem, repeats: int) -> Comparison:
 
 
 def _vision(repeats: int) -> list[Comparison]:
-    """The two-frame pose of 400 matches against others' ways, and the network on them."""
+    """Two-frame pose of 400 matches and other implementations, and the network on them."""
     matches, covs, _ = random_matches(400)
     network, features = Learned(), network_inputs(400)
     ours, by_numpy, by_scipy, learned = _alternate(
@@ -217,7 +217,7 @@ def _against_gtsam(
 
 
 def _alternate(works: Sequence[Callable[[], Any]], repeats: int) -> list[float]:
-    """Median processor time of each [ms], called in turn: a noisy moment hits all of them."""
+    """Median processor time of each [ms], called in turn so that load affects all of them."""
     for work in works:
         work()
     times = np.empty((repeats, len(works)))

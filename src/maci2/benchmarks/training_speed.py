@@ -30,7 +30,7 @@ class TrainingStepBench:
 
 
 def bench_training_step(repeats: int = 7) -> TrainingStepBench:
-    """Medians over `repeats`, taken in turn so that both see the same machine."""
+    """Medians over `repeats`, measured in turn so that load affects both."""
     try:
         import pypose
     except ImportError as error:
@@ -54,12 +54,12 @@ def _samples(seed: int) -> list[Tensor]:
     """Gyro, acc and variances of all windows."""
     generator = torch.Generator().manual_seed(seed)
 
-    def draw(scale: float) -> Tensor:
+    def sampled(scale: float) -> Tensor:
         shape = (WINDOWS, SAMPLES + 1, 3)
         return scale * torch.randn(shape, generator=generator, dtype=torch.float64)
 
-    gyro, acc = draw(1.0), draw(1.0) + torch.tensor([0.0, 0.0, 9.81], dtype=torch.float64)
-    parts = [gyro, acc, 1e-4 * draw(0.1).exp(), 1e-2 * draw(0.1).exp()]
+    gyro, acc = sampled(1.0), sampled(1.0) + torch.tensor([0.0, 0.0, 9.81], dtype=torch.float64)
+    parts = [gyro, acc, 1e-4 * sampled(0.1).exp(), 1e-2 * sampled(0.1).exp()]
     return [one.requires_grad_() for one in parts]
 
 

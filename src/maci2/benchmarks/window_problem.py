@@ -67,7 +67,7 @@ def window_problem(keyframes: int, seed: int = 0) -> Problem:
 
 
 def joint_solve(problem: Problem) -> Callable[[], Any]:
-    """The optimization alone, from the same start each time."""
+    """Optimization alone, from the same initial guess each time."""
     start = _start(problem)
     prior = problem.imu.bias_prior
     pre = preintegrate(problem.imu, problem.vision.stamps_ns, start.bg, prior.mean_acc, CONFIG.rule)

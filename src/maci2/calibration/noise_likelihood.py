@@ -122,7 +122,7 @@ def moved_by(rows: WhitenedFactors, q: Array, system: System) -> tuple[Array, Ar
     work = System(*(block.copy() for block in system))
     work.rhs[...] = rhs[:n]
     work.rhs_border[...] = pulled[:, 2 * STATE :].sum(axis=0) if b else 0.0
-    factor(*work)
+    factor(work, 0.0, work)
     return back_substitute(*work)
 
 

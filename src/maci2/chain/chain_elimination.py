@@ -5,68 +5,62 @@
 
 import numpy as np
 
+from maci2.chain.chain_gram import add_gram
 from maci2.compile import kernel
+from maci2.estimation.normal_equations import System
 from maci2.estimation.small_cholesky import back_eliminate, eliminate, forward_eliminate, padded
 from maci2.types import Array
 
 
 @kernel(fastmath={"contract"})
-def factor(A: Array, B: Array, C: Array, D: Array, rhs: Array, rhs_border: Array) -> bool:
-    """Eliminate the states in order, then the border, in place; False where not positive definite.
+def factor(system: System, damping: float, out: System) -> bool:
+    """Eliminate the states in order, then the border; False where not positive definite.
 
-    Afterwards A_k and D hold Cholesky factors L, and B_k, C_k, rhs_k hold L_k^-1 of what was left
-    of them when state k was eliminated.
+    The diagonal is made heavier by `damping`, relative to itself. Afterwards A_k and D of `out`
+    hold Cholesky factors L, and B_k, C_k, rhs_k hold L_k^-1 of what was left of them when state k
+    was eliminated. `out` may be `system`.
     """
+    A, B, C, D, rhs, rhs_border = system
     n, s, b = A.shape[0], A.shape[1], D.shape[0]
     right = s + b + 1
-    rows = np.zeros((s, padded(s + right)))
-    line = np.empty(right)
+    rows, X = np.zeros((s, padded(s + right))), np.empty((s, right))
+    # What earlier states take off state k, and all of them off the border.
+    taken = np.zeros((right, right))
     for k in range(n):
         for i in range(s):
             for j in range(s):
-                rows[i, j], rows[i, s + j] = A[k, i, j], B[k, i, j]
+                rows[i, j], rows[i, s + j] = A[k, i, j] - taken[i, j], B[k, i, j]
+            rows[i, i] += damping * A[k, i, i]
             for j in range(b):
-                rows[i, 2 * s + j] = C[k, i, j]
-            rows[i, 2 * s + b] = rhs[k, i]
+                rows[i, 2 * s + j] = C[k, i, j] - taken[i, s + j]
+            rows[i, 2 * s + b] = rhs[k, i] - taken[i, s + b]
+            taken[i].fill(0.0)
         if not eliminate(rows):
             return False
         for i in range(s):
+            for j in range(right):
+                X[i, j] = rows[i, s + j]
             for j in range(s):
-                A[k, i, j] = rows[j, i] if j <= i else 0.0
-                B[k, i, j] = rows[i, s + j]
+                out.A[k, i, j] = rows[j, i] if j <= i else 0.0
+                out.B[k, i, j] = X[i, j]
             for j in range(b):
-                C[k, i, j] = rows[i, 2 * s + j]
-            rhs[k, i] = rows[i, 2 * s + b]
-        for i in range(s + b):
-            for c in range(right):
-                line[c] = 0.0
-            for m in range(s):
-                f = rows[m, s + i]
-                for c in range(right):
-                    line[c] += f * rows[m, s + c]
-            if i >= s:
-                for j in range(b):
-                    D[i - s, j] -= line[s + j]
-                rhs_border[i - s] -= line[s + b]
-            elif k < n - 1:
-                for j in range(s):
-                    A[k + 1, i, j] -= line[j]
-                for j in range(b):
-                    C[k + 1, i, j] -= line[s + j]
-                rhs[k + 1, i] -= line[s + b]
+                out.C[k, i, j] = X[i, s + j]
+            out.rhs[k, i] = X[i, s + b]
+        add_gram(X, right, taken)
     if b == 0:
         return True
     rows = np.zeros((b, padded(b + 1)))
     for i in range(b):
         for j in range(b):
-            rows[i, j] = D[i, j]
-        rows[i, b] = rhs_border[i]
+            rows[i, j] = D[i, j] - taken[s + i, s + j]
+        rows[i, i] += damping * D[i, i]
+        rows[i, b] = rhs_border[i] - taken[s + i, s + b]
     if not eliminate(rows):
         return False
     for i in range(b):
         for j in range(b):
-            D[i, j] = rows[j, i] if j <= i else 0.0
-        rhs_border[i] = rows[i, b]
+            out.D[i, j] = rows[j, i] if j <= i else 0.0
+        out.rhs_border[i] = rows[i, b]
     return True
 
 

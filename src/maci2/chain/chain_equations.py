@@ -109,15 +109,9 @@ def linearize(
     H = np.zeros((PAIR + b, PAIR + b))
     to_imu, to_camera = places(columns, 0), places(columns, 1)
     to_position, to_orientation = places(columns, 2), places(columns, 3)
-    for block in (system.A, system.B, system.C):
-        block.fill(0.0)
-    system.D.fill(0.0)
-    system.rhs.fill(0.0)
-    system.rhs_border.fill(0.0)
     costs.fill(0.0)
     at_camera, at_position, at_orientation = 0, 0, 0
     for k in range(n):
-        H.fill(0.0)
         if k < n - 1:
             tie_factor(ties, k, -1, states, border, carried, J)
             costs[IMU_GROUP] += add_pair(J, ties.white[k], NO_LOSS, 0.0, to_imu, white, H)
@@ -132,7 +126,11 @@ def linearize(
             factors, k, at_position, at_orientation, states, border, to_position, to_orientation,
             T, carried[0], J, white, H, costs, kept,
         )  # fmt: skip
-        _distribute(H, k, system)
+        _hand_over(H, k, system)
+    for i in range(b):
+        for j in range(b):
+            system.D[i, j] = H[PAIR + i, PAIR + j]
+        system.rhs_border[i] = -H[PAIR + i, RESIDUAL]
     for i in range(len(priors.at_state)):
         costs[PRIOR_GROUP] += _add_prior(priors, i, states, border, columns, system)
 
@@ -187,28 +185,19 @@ def _add_timed(
 
 
 @kernel
-def _distribute(H: Array, k: int, system: System) -> None:
-    """Add the sums of one state and its tie to the next to the blocks."""
-    A, B, C, D, rhs, rhs_border = system
-    n, b = len(A), len(D)
+def _hand_over(H: Array, k: int, system: System) -> None:
+    """Write the sums of state k, which are complete, and move those of the next to their place."""
+    A, B, C, D, rhs, _ = system
     for i in range(STATE):
         for j in range(STATE):
-            A[k, i, j] += H[i, j]
-            B[k, i, j] += H[i, STATE + j]
-        for j in range(b):
-            C[k, i, j] += H[PAIR + j, i]
-        rhs[k, i] -= H[i, RESIDUAL]
-    if k < n - 1:
-        for i in range(STATE):
-            for j in range(STATE):
-                A[k + 1, i, j] += H[STATE + i, STATE + j]
-            for j in range(b):
-                C[k + 1, i, j] += H[PAIR + j, STATE + i]
-            rhs[k + 1, i] -= H[STATE + i, RESIDUAL]
-    for i in range(b):
-        for j in range(b):
-            D[i, j] += H[PAIR + i, PAIR + j]
-        rhs_border[i] -= H[PAIR + i, RESIDUAL]
+            A[k, i, j], B[k, i, j] = H[i, j], H[i, STATE + j]
+            H[i, j], H[i, STATE + j] = H[STATE + i, STATE + j], 0.0
+        rhs[k, i] = -H[i, RESIDUAL]
+        H[i, RESIDUAL] = H[STATE + i, RESIDUAL]
+        for j in range(len(D)):
+            C[k, i, j] = H[PAIR + j, i]
+            H[PAIR + j, i], H[PAIR + j, STATE + i] = H[PAIR + j, STATE + i], 0.0
+        H[STATE + i].fill(0.0)
 
 
 @kernel

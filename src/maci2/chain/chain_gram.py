@@ -41,12 +41,7 @@ def add_pair(
     J: Array, W: Array, loss: int, limit: float, place: Indices, white: Array, H: Array
 ) -> float:
     """H += w (W J)'(W J) of 15 rows (fewer are filled up with zeros); returns the cost."""
-    for i in range(STATE):
-        for c in range(PAIR):
-            total = 0.0
-            for j in range(STATE):
-                total += W[i, j] * J[j, c]
-            white[i, c] = total
+    _whiten(W, J, white)
     square = 0.0
     for i in range(STATE):
         square += white[i, RESIDUAL] ** 2
@@ -56,15 +51,40 @@ def add_pair(
         for i in range(STATE):
             for c in range(PAIR):
                 white[i, c] *= root
-    for i in range(RESIDUAL + 1):
-        for c in range(PAIR):
-            total = H[i, c]
-            for k in range(STATE):
-                total += white[k, i] * white[k, c]
-            H[i, c] = total
+    add_gram(white, PAIR, H)
     if place.shape[1] > 0:
         _add_border(J, W, STATE, 2 * STATE, math.sqrt(weight), place, white, H)
     return cost
+
+
+@kernel(fastmath={"contract"})
+def _whiten(W: Array, J: Array, out: Array) -> None:
+    """out = W J, of 15 rows and a pair's columns."""
+    # Written out, here and below: as a loop over the rows it is not always vectorised, and then
+    # takes four times as long.
+    for i in range(STATE):
+        a, b, c, d, e = W[i, 0], W[i, 1], W[i, 2], W[i, 3], W[i, 4]
+        f, g, h, m, n = W[i, 5], W[i, 6], W[i, 7], W[i, 8], W[i, 9]
+        o, p, q, r, s = W[i, 10], W[i, 11], W[i, 12], W[i, 13], W[i, 14]
+        for k in range(PAIR):
+            first = a * J[0, k] + b * J[1, k] + c * J[2, k] + d * J[3, k] + e * J[4, k]
+            second = f * J[5, k] + g * J[6, k] + h * J[7, k] + m * J[8, k] + n * J[9, k]
+            third = o * J[10, k] + p * J[11, k] + q * J[12, k] + r * J[13, k] + s * J[14, k]
+            out[i, k] = first + second + third
+
+
+@kernel(fastmath={"contract"})
+def add_gram(X: Array, columns: int, out: Array) -> None:
+    """out += X' X, of 15 rows and the first columns."""
+    for i in range(columns):
+        a, b, c, d, e = X[0, i], X[1, i], X[2, i], X[3, i], X[4, i]
+        f, g, h, m, n = X[5, i], X[6, i], X[7, i], X[8, i], X[9, i]
+        o, p, q, r, s = X[10, i], X[11, i], X[12, i], X[13, i], X[14, i]
+        for k in range(columns):
+            first = a * X[0, k] + b * X[1, k] + c * X[2, k] + d * X[3, k] + e * X[4, k]
+            second = f * X[5, k] + g * X[6, k] + h * X[7, k] + m * X[8, k] + n * X[9, k]
+            third = o * X[10, k] + p * X[11, k] + q * X[12, k] + r * X[13, k] + s * X[14, k]
+            out[i, k] += first + second + third
 
 
 @kernel(fastmath={"contract"})

@@ -77,7 +77,7 @@ def normal_equations(solution: ChainSolution, kept: FactorRows = NO_ROWS) -> Sys
 def chain_posterior(solution: ChainSolution) -> ChainPosterior:
     """Covariance of states and constants at the optimum."""
     system = normal_equations(solution)
-    if not factor(*system):
+    if not factor(system, 0.0, system):
         raise MeasurementError(
             "the chain's normal equations are singular: some unknown is not determined by the "
             "measurements. Give it a prior, or take it as known."

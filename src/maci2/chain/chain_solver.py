@@ -117,14 +117,13 @@ def minimise(
     """
     free = int(columns.max()) + 1
     n = len(states.v_w)
-    system, moved_system = empty_system(n, free), empty_system(n, free)
+    system = empty_system(n, free)
     work = empty_system(n, free) if work is None else work
     costs, moved_costs = np.zeros(GROUPS), np.zeros(GROUPS)
     linearize(factors, states, border, columns, system, costs, NO_ROWS)
     damping = LEAST_DAMPING
     for iteration in range(1, config.max_iterations + 1):
-        _damp(system, damping, work)
-        if factor(*work):
+        if factor(system, damping, work):
             dx, dx_border = back_substitute(*work)
             moved, moved_border = retract(states, border, columns, dx, dx_border)
             decrement = float(np.vdot(system.rhs, dx) + system.rhs_border @ dx_border)
@@ -133,25 +132,18 @@ def minimise(
             rounding = 1e-13 * abs(cost)
             if decrement < max(config.decrement, rounding):
                 return moved, moved_border, costs, iteration, True
-            linearize(factors, moved, moved_border, columns, moved_system, moved_costs, NO_ROWS)
+            linearize(factors, moved, moved_border, columns, system, moved_costs, NO_ROWS)
             if moved_costs.sum() <= cost + rounding:
                 states, border = moved, moved_border
-                system, moved_system = moved_system, system
                 costs, moved_costs = moved_costs, costs
                 damping = max(0.3 * damping, LEAST_DAMPING)
                 continue
+            # Refused steps are rare: back to where it was costs less than room for both.
+            linearize(factors, states, border, columns, system, costs, NO_ROWS)
         damping = max(10.0 * damping, REFUSED_DAMPING)
         if damping > MOST_DAMPING:
             break
     return states, border, costs, iteration, False
-
-
-def _damp(system: System, damping: float, out: System) -> None:
-    """out = the system with a heavier diagonal."""
-    for block, copy in zip(system, out, strict=True):
-        copy[...] = block
-    out.A.reshape(len(out.A), -1)[:, :: out.A.shape[1] + 1] *= 1.0 + damping
-    out.D.reshape(-1)[:: out.D.shape[0] + 1] *= 1.0 + damping
 
 
 def _moved_far(factors: Factors, states: States, border: Border, config: ChainConfig) -> bool:

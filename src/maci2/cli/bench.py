@@ -7,7 +7,8 @@ import typer
 
 from maci2.cli import options as opt
 from maci2.cli.json_output import write_json
-from maci2.cli.printing import number, print_table, progress_bar
+from maci2.cli.printing import print_table, progress_bar
+from maci2.text_tables import number
 
 
 def bench(
@@ -29,7 +30,7 @@ def bench(
 ) -> None:
     """Measure speed relative to other libraries."""
     if cold:
-        write_json(json, _first_answers(recording))
+        write_json(json, _first_results(recording))
         return
     if live is not None:
         write_json(json, _live(live))
@@ -54,7 +55,7 @@ def _live(path: Path) -> dict[str, Any]:
     return asdict(speed) | {"processor_s_per_s": speed.per_second}
 
 
-def _first_answers(recording: Path | None) -> dict[str, Any]:
+def _first_results(recording: Path | None) -> dict[str, Any]:
     import tempfile
     from dataclasses import asdict
 
@@ -70,7 +71,7 @@ def _first_answers(recording: Path | None) -> dict[str, Any]:
             answers.append(answer)
             on_progress(f"measured: {answer.command}", 0, 0)
     print_table(
-        "processor time to the answer with an empty and a full compile cache, and wall time [s]",
+        "processor time to the result with an empty and a full compile cache, and wall time [s]",
         ("command", "empty", "full", "wall, empty"),
         [
             (a.command, *(number(s, 2) for s in (a.cold_s, a.warm_s, a.cold_wall_s)))

@@ -8,7 +8,7 @@ import typer
 from maci2.cli import options as opt
 from maci2.cli.json_output import write_json
 from maci2.cli.option_groups import Opening
-from maci2.cli.printing import command_line, print_table
+from maci2.cli.printing import command_line, print_table, write_report
 
 if TYPE_CHECKING:
     from maci2.diagnostics.diagnosis import Diagnosis, ImageDiagnosis
@@ -34,7 +34,8 @@ def check(
 ) -> None:
     """Check a recording; say what is wrong and how to fix it.
 
-    The most important finding comes first. Exit code 1 if the recording is unusable.
+    The most important finding comes first. Exit code 1 if the recording is unusable. Example: maci2
+    check SEQ -o check.html
     """
     from maci2.diagnostics.diagnose import examine_path
 
@@ -56,12 +57,10 @@ def check(
         typer.echo(f"{marks[finding.level]}  {finding.what}: {finding.text}")
     write_json(json, diagnosis.as_dict())
     if output is not None:
-        from maci2.files import write_atomically
         from maci2.reports.diagnostics_page import diagnostics_page
 
         recording = _opened(sequence, opening)
-        write_atomically(output, diagnostics_page(diagnosis, recording, command_line()))
-        typer.echo(f"report: {output}")
+        write_report(output, diagnostics_page(diagnosis, recording, command_line()))
     if not diagnosis.usable:
         raise typer.Exit(1)
 
@@ -87,4 +86,4 @@ def _print_images(images: "ImageDiagnosis") -> None:
     from maci2.diagnostics.diagnosis import IMAGE_COLUMNS
 
     rows = [(f"cam{i}", *camera.cells()) for i, camera in enumerate(images.cameras)]
-    print_table(f"images at {images.places} places", ("camera", *IMAGE_COLUMNS), rows)
+    print_table(f"images, sampled at {images.places} places", ("camera", *IMAGE_COLUMNS), rows)

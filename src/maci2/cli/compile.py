@@ -1,4 +1,4 @@
-"""`maci2 compile`, and compiling on the way to other commands' answers."""
+"""`maci2 compile`, and the compilation of kernels before other commands."""
 
 from collections.abc import Callable
 from functools import partial, wraps
@@ -11,7 +11,7 @@ from maci2.cli.json_output import write_json
 from maci2.cli.printing import progress_bar
 
 INSTANT = {"init": ("initialize", "odometry")}
-"""Commands that answer faster interpreted than after compiling."""
+"""Commands whose result is ready sooner with interpreted kernels than after compiling."""
 
 NEEDS = {
     "calibrate": ("calibrate", "odometry"),
@@ -28,11 +28,11 @@ NEEDS = {
     "vo-report": ("odometry",),
     "watch": ("initialize", "chain"),
 }
-"""What commands compile in all processes at once; others compile for themselves, as they go."""
+"""Jobs that a command compiles in parallel before it starts; others compile on first use."""
 
 
 def with_kernels(command: Callable[..., None]) -> Callable[..., None]:
-    """The command, once it is decided how it runs its kernels."""
+    """Wrap a command so that it first decides how to run its kernels."""
 
     @wraps(command)
     def call(**values: Any) -> None:
@@ -45,7 +45,7 @@ def with_kernels(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def jobs_of(command: str, vision: str) -> tuple[str, ...]:
-    """What a command compiles; images are tracked unless `--vision` names another source."""
+    """Jobs that a command compiles; odometry only if camera motion comes from images."""
     source = vision.partition(":")[0] or ("none" if command == "check" else "images")
     return tuple(job for job in NEEDS[command] if job != "odometry" or source == "images")
 
@@ -64,7 +64,7 @@ def prepare_kernels(command: str, vision: str) -> None:
 
 
 def fill_visibly(jobs: tuple[str, ...], processes: int = 0) -> list[str]:
-    """Fill the cache behind a bar; returns the jobs that failed."""
+    """Fill the cache with a progress bar; returns the jobs that failed."""
     from maci2.compile import fill
 
     with progress_bar() as on_progress:
@@ -90,8 +90,8 @@ def compile(
     folder = cache_folder()
     if folder is None:
         raise OptionError(
-            "there is no folder to keep compiled kernels in: the package's own and the user's "
-            "cache cannot be written to; set NUMBA_CACHE_DIR to one that can."
+            "no folder for compiled kernels: neither the package's folder nor the user's cache "
+            "can be written; set NUMBA_CACHE_DIR to a folder that can."
         )
     names = tuple(job for job in JOBS if job != "train" or find_spec("torch") is not None)
     failed = fill_visibly(names, jobs)

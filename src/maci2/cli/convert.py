@@ -38,11 +38,11 @@ def convert(
 
     rig = open_rig(source, opt.given(imu_rate, imu_noise, t_b_c))
     if source.is_file():
-        place = "known" if rig.extrinsics_known else "not known"
-        noise = "known" if rig.noise_known else "not known"
+        extrinsics = "known" if rig.extrinsics_known else "unknown"
+        noise = "known" if rig.noise_known else "unknown"
         typer.echo(
-            f"read {kind_of(source).name}: cameras: {len(rig.cameras)}, place on the IMU {place}, "
-            f"IMU noise {noise}"
+            f"read {kind_of(source).name}: {len(rig.cameras)} cameras, camera-IMU extrinsics "
+            f"{extrinsics}, IMU noise {noise}"
         )
     paths = convert_rig(rig, output, to, biases)
     for path in paths:

@@ -6,10 +6,8 @@ from typing import Annotated
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.calibrate import print_calibration
-from maci2.cli.init import print_result
 from maci2.cli.json_output import write_json
-from maci2.cli.printing import command_line, print_table, progress_bar
+from maci2.cli.printing import command_line, print_summary, print_table, progress_bar
 
 
 def demo(
@@ -30,17 +28,23 @@ def demo(
     with progress_bar() as on_progress:
         on_progress("loading", 0, 0)
         from maci2.demo import demo_record, run_demo
+        from maci2.recording_calls.calibrate_call import CalibratedRecording
+        from maci2.recording_calls.initialize_call import InitializedRecording
 
         result = run_demo(output, seed, lambda step: on_progress(step, 0, 0), command_line())
     console.rule("initialization")
-    print_result(result.calibration_inputs, result.initialized, result.errors)
+    initialized = InitializedRecording(
+        result.initialized.result, result.initialized, result.calibration_inputs, result.errors
+    )
+    print_summary(initialized.summary(), initialized.verdict)
     console.rule("calibration")
-    print_calibration(result.calibration_inputs, result.calibration)
+    calibrated = CalibratedRecording(result.calibration, result.calibration_inputs)
+    print_summary(calibrated.summary(), calibrated.verdict)
     console.rule("are the uncertainties consistent?")
     print_table(
         f"{len(result.samples)} simulated windows",
         ("state", "NEES per degree of freedom, 1 is ideal"),
         [(key.replace("_", " "), f"{value:.2f}") for key, value in result.nees.items()],
     )
-    typer.echo(f"report: {output / 'report.html'}")
+    typer.echo(f"wrote {output / 'report.html'}")
     write_json(json, demo_record(result))

@@ -9,9 +9,13 @@ import typer
 from maci2.cli import options as opt
 from maci2.cli.json_output import write_json
 from maci2.cli.option_groups import Measuring, Opening, run_options
-from maci2.cli.printing import number, print_table, progress_bar
+from maci2.cli.printing import print_table, progress_bar
+from maci2.text_tables import number
 
 SCORES = ("gravity", "velocity", "gyro_bias", "pose")
+ERROR_COLUMNS = (
+    "recording", "n", "SR", "gravity", "velocity", "bias", "|bias|", "rotation", "position",
+)  # fmt: skip
 
 
 def evaluate(
@@ -71,7 +75,7 @@ def evaluate(
 
 
 def print_summary(summary: dict[str, Any]) -> None:
-    """One line per recording, then the mean over recordings."""
+    """Print one line per recording, then the mean over recordings."""
     protocol = summary["protocol"]
     title = (
         f"IMU {protocol['imu']}{' (paper)' if protocol['paper'] else ''}, vision "
@@ -81,40 +85,40 @@ def print_summary(summary: dict[str, Any]) -> None:
     summaries = [*summary["sequences"].items(), ("average", summary["average"])]
     print_table(
         title,
-        ("recording", "n", "SR", "gravity", "velocity", "bias", "|bias|", "rotation", "position"),
+        ERROR_COLUMNS,
         [_errors(name, numbers) for name, numbers in summaries],
     )
     typer.echo(
-        "n: windows; SR: success rate; gravity, rotation: deg; velocity: m/s rms; gyro bias: % "
-        "(vector, norm);\nposition: m"
+        "n: windows; SR: success rate; gravity and rotation [deg], velocity [m/s rms], "
+        "position [m]; gyroscope bias [%]:\nnorm of the error, and error of the norm (the paper's)"
     )
     print_table(
-        "Are the stated uncertainties consistent? NEES per degree of freedom against the truth as "
-        "published, 1 is ideal",
-        ("recording", "gravity", "velocity", "bias", "pose", "ok", "weak", "failed", "ms"),
+        "NEES per degree of freedom against the published ground truth (1 is ideal), verdicts, "
+        "time of a solve",
+        ("recording", "gravity", "velocity", "bias", "pose", "ok", "weak", "failed", "[ms]"),
         [_consistency(name, numbers) for name, numbers in summaries],
     )
     _print_audited(summary["audited"])
     rows = [
-        (f"{judge}, {quantity}", *(_quartile(one) for one in quarters))
+        (f"{judge}, {quantity}", *(_quartile(quartile) for quartile in quartiles))
         for judge, part in (("as published", summary), ("audited", summary["audited"]))
-        for quantity, quarters in part["quartiles"].items()
+        for quantity, quartiles in part["quartiles"].items()
     ]
     if rows:
         print_table(
-            "By quarter of the predicted sigma: NEES, % inside the 95 % ellipsoid",
-            ("", "surest", "second", "third", "least sure"),
+            "By quartile of the predicted sigma: NEES, % of errors inside the 95 % ellipsoid",
+            ("", "smallest", "second", "third", "largest"),
             rows,
         )
 
 
 def _print_audited(audited: dict[str, Any]) -> None:
-    """Errors and NEES against the audited ground truth."""
+    """Print errors and NEES against the audited ground truth."""
     if audited["average"] is None:
         return
     summaries = [*audited["sequences"].items(), ("average", audited["average"])]
     print_table(
-        "Against the audited ground truth; NEES with the covariance of the difference",
+        "Against the audited ground truth, whose covariance is part of the NEES",
         (
             "recording", "SR", "gravity", "velocity", "rotation", "position",
             "NEES gravity", "velocity", "bias", "pose",
@@ -134,8 +138,8 @@ def _print_audited(audited: dict[str, Any]) -> None:
     )  # fmt: skip
 
 
-def _quartile(one: dict[str, Any]) -> str:
-    return f"{number(one['nees'], 2)}, {100.0 * one['covered']:.0f}"
+def _quartile(quartile: dict[str, Any]) -> str:
+    return f"{number(quartile['nees'], 2)}, {100.0 * quartile['covered']:.0f}"
 
 
 def _errors(name: str, numbers: dict[str, Any]) -> tuple[str, ...]:

@@ -7,11 +7,10 @@ import typer
 from maci2.cli import options as opt
 from maci2.cli.json_output import write_json
 from maci2.cli.option_groups import Measuring, Opening, run_options
-from maci2.cli.printing import command_line, print_summary
+from maci2.cli.printing import command_line, print_summary, write_report
 from maci2.cli.viewing import require_viewer, viewer
 
 if TYPE_CHECKING:
-    from maci2.evaluation.metrics import InitErrors
     from maci2.pipeline.offline import Initialized
     from maci2.pipeline.prepare import Inputs
 
@@ -32,7 +31,8 @@ def init(
 ) -> None:
     """Estimate gravity, velocities and biases of one window.
 
-    Also poses, and an uncertainty for each. Exit code 1 if the verdict is `failed`.
+    Also poses, and an uncertainty for each. Exit code 1 if the verdict is `failed`. Example: maci2
+    init SEQ --start 12 --report init.html
     """
     require_viewer(rerun)
     options = run_options(
@@ -47,22 +47,20 @@ def init(
     )
     from maci2.evaluation.protocol import window_errors
     from maci2.pipeline.offline import initialize_recording
-    from maci2.pipeline.results_json import initialization_json
+    from maci2.recording_calls.initialize_call import InitializedRecording
 
     inputs, initialized = initialize_recording(sequence, options)
     errors = window_errors(inputs, initialized)
-    record = initialization_json(inputs, initialized)
-    write_json(json, record if errors is None else record | {"errors": errors.as_dict()})
-    print_result(inputs, initialized, errors)
+    recorded = InitializedRecording(initialized.result, initialized, inputs, errors)
+    write_json(json, recorded.to_dict())
+    print_summary(recorded.summary(), recorded.verdict)
     if report is not None:
-        from maci2.files import write_atomically
         from maci2.reports.init_page import init_page
 
-        write_atomically(report, init_page(inputs, initialized, errors, options, command_line()))
-        typer.echo(f"wrote {report}")
+        write_report(report, init_page(inputs, initialized, errors, options, command_line()))
     if rerun:
         show(rerun, inputs, initialized)
-    if initialized.result.verdict.status == "failed":
+    if recorded.verdict.status == "failed":
         raise typer.Exit(1)
 
 
@@ -78,11 +76,3 @@ def show(target: str, inputs: "Inputs", initialized: "Initialized") -> None:
             shown.show_residuals(result.state, vision)
             if isinstance(inputs.visual, StereoOdometry):
                 shown.show_tracks(inputs.visual, window.stamps_ns)
-
-
-def print_result(inputs: "Inputs", initialized: "Initialized", errors: "InitErrors | None") -> None:
-    """Print estimate, 1-sigma and, where there is ground truth, the true error."""
-    from maci2.recording_calls.initialize_call import InitializedRecording
-
-    recorded = InitializedRecording(initialized.result, initialized, inputs, errors)
-    print_summary(recorded.summary(), recorded.verdict)

@@ -1,4 +1,4 @@
-"""`--json` of every command: a file, or `-` for the standard output and nothing else on it."""
+"""The option `--json` of all commands: a file, or `-` for JSON alone on the standard output."""
 
 import sys
 from collections.abc import Callable
@@ -11,13 +11,13 @@ STDOUT = "-"
 
 
 class _Output:
-    """The standard output as it was before what people read was sent elsewhere."""
+    """Standard output of the process while text for people is redirected to stderr."""
 
     stream: TextIO | None = None
 
 
 def json_on_stdout(command: Callable[..., None]) -> Callable[..., None]:
-    """The command; with `--json -` what it says to people goes to the standard error."""
+    """Wrap a command so that with `--json -` its text for people goes to the standard error."""
 
     @wraps(command)
     def call(**values: Any) -> None:
@@ -35,7 +35,7 @@ def json_on_stdout(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def write_json(path: Path | None, record: dict[str, Any]) -> None:
-    """Write a result, whole or not at all; nothing without a path."""
+    """Write a result atomically; without a path, do nothing."""
     if path is None:
         return
     from maci2 import files

@@ -12,8 +12,8 @@ import typer
 
 from maci2.cli import options as opt
 from maci2.cli.option_groups import Opening
-from maci2.cli.printing import sigmas, vector
 from maci2.cli.viewing import require_viewer, viewer
+from maci2.text_tables import sigmas, vector
 
 if TYPE_CHECKING:
     from maci2.estimation import InitResult
@@ -181,7 +181,7 @@ def _result_line(result: "InitResult", clock: _Clock) -> str:
     line = (
         f"{clock.text(int(state.stamps_ns[-1]))} {result.verdict.status:6} "
         f"gravity_c0 {vector(state.gravity_c0, 3)} +- {result.gravity_std_deg:.3f} deg; "
-        f"velocity {vector(state.velocity_b[-1], 3)} +- "
+        f"velocity_b {vector(state.velocity_b[-1], 3)} +- "
         f"{sigmas(stds(posterior.velocity_b[-1]), 3)} m/s; "
         f"gyro bias +- {sigmas(stds(posterior.gyro_bias), 5)} rad/s; "
         f"acc bias +- {sigmas(stds(posterior.acc_bias), 3)} m/s^2"
@@ -231,8 +231,8 @@ def _state_line(state: "TrackedState", clock: _Clock) -> str:
     std = stds(state.cov)
     return (
         f"{clock.text(state.stamp_ns)} {state.health:8} "
-        f"position {vector(state.T_w_b[:3, 3], 3)} +- {sigmas(std[6:9], 3)} m; "
-        f"velocity {vector(state.v_w, 3)} +- {sigmas(std[3:6], 3)} m/s"
+        f"position_w {vector(state.T_w_b[:3, 3], 3)} +- {sigmas(std[6:9], 3)} m; "
+        f"velocity_w {vector(state.v_w, 3)} +- {sigmas(std[3:6], 3)} m/s"
     )
 
 

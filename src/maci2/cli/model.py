@@ -8,7 +8,16 @@ from maci2.cli import options as opt
 from maci2.cli.json_output import write_json
 
 MATCHES = "matches"
-"""Name of the match covariance, which belongs to cameras and not to an IMU."""
+"""Name of the covariance model of visual matches."""
+
+BASELINES = {
+    "airimu": "AirIMU's, variances from recurrent features",
+    "datasheet": "constant correction, data-sheet noise",
+    "paper": "the paper's, with an initial covariance of every integration",
+    "paramnet": "constant correction and constant noise",
+    "temperature": "constant correction, scaled data-sheet noise",
+}
+"""Variants of an IMU model that `maci2 imu-report` compares it with."""
 
 
 def model(
@@ -35,5 +44,16 @@ def model(
         return
     digests = {**bundled_models(), MATCHES: bundled_digest()}
     for bundled, digest in digests.items():
-        typer.echo(f"{bundled:<20} sha256 {digest}")
+        typer.echo(f"{bundled:<18} sha256 {digest[:12]}  {_purpose(bundled)}")
+    typer.echo("`maci2 model NAME` shows the card of a model.")
     write_json(json, {"models": digests})
+
+
+def _purpose(name: str) -> str:
+    """One line about a bundled model."""
+    if name == MATCHES:
+        return "covariance of visual matches, for `maci2 vo` and --vision images"
+    device, _, variant = name.partition("-")
+    if not variant:
+        return f"IMU model, for --imu {name}"
+    return f"baseline of {device}: {BASELINES[variant]}"

@@ -1,5 +1,6 @@
 """`maci2 noise`."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,11 +9,36 @@ import typer
 from maci2.cli import options as opt
 from maci2.cli.json_output import write_json
 from maci2.cli.option_groups import Measuring, Opening, run_options
-from maci2.cli.printing import command_line
+from maci2.cli.printing import command_line, write_report
 from maci2.errors import OptionError
 
 if TYPE_CHECKING:
     from maci2.pipeline.imu_noise_run import MeasuredImu
+    from maci2.pipeline.options import RunOptions
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Motion that the IMU is compared with."""
+
+    vision: Annotated[
+        str,
+        typer.Option(
+            help="compare the IMU with camera motion (images, trajectory:FILE, measurements:FILE) "
+            "instead of ground truth"
+        ),
+    ] = ""
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            help="motion capture or ground truth to compare with: vicon0, leica0, the name of a "
+            "ground truth, or trajectory:FILE  [default: the first ground truth found]",
+        ),
+    ] = ""
+    vision_frame: opt.VisionFrame = "camera"
+    vision_std: opt.VisionStd = None
+    vision_scale_std: opt.VisionScaleStd = None
 
 
 def noise(
@@ -21,21 +47,7 @@ def noise(
         Path | None,
         typer.Option("-o", "--output", help="Kalibr imu.yaml to write"),
     ] = None,
-    vision: Annotated[
-        str,
-        typer.Option(
-            help="compare the IMU with camera motion (images, trajectory:FILE, measurements:FILE) "
-            "instead of ground truth"
-        ),
-    ] = "",
-    source: Annotated[
-        str,
-        typer.Option(
-            "--from",
-            help="motion capture or ground truth to compare with: vicon0, leica0, the name of a "
-            "ground truth, or trajectory:FILE  [default: the first ground truth found]",
-        ),
-    ] = "",
+    reference: Reference = Reference(),
     tools: Annotated[
         Path | None,
         typer.Option(help="folder for calibration files of all other tools, with this noise"),
@@ -48,9 +60,6 @@ def noise(
             "--json: the recordings themselves]"
         ),
     ] = None,
-    vision_frame: opt.VisionFrame = "camera",
-    vision_std: opt.VisionStd = None,
-    vision_scale_std: opt.VisionScaleStd = None,
     window: Annotated[
         float, typer.Option(help="length of the part of each recording to use [s]")
     ] = 60.0,
@@ -67,26 +76,11 @@ def noise(
     """
     from maci2.pipeline.imu_noise_run import measure_noise, noise_record
 
-    if start != 0.0 and not vision:
-        raise OptionError(
-            f"--start is {start:g}, but without --vision the middle of the recording is compared "
-            "with motion capture or ground truth; give --window alone."
-        )
-    options = None
-    if vision:
-        options = run_options(
-            Measuring(
-                vision=vision,
-                vision_frame=vision_frame,
-                vision_std=vision_std,
-                vision_scale_std=vision_scale_std,
-            ),
-            opening,
-            window_s=window,
-            start_s=start,
-        )
+    options = _vision_options(reference, opening, window, start)
     checked = report is not None or json is not None
-    measured = measure_noise(sequences, options, source, window, opening.open, test or (), checked)
+    measured = measure_noise(
+        sequences, options, reference.source, window, opening.open, test or (), checked
+    )
     write_json(json, noise_record(measured))
     print_noise(measured)
     if output is not None:
@@ -100,11 +94,29 @@ def noise(
         for path in write_tools(measured, tools):
             typer.echo(f"wrote {path}")
     if report is not None:
-        from maci2.files import write_atomically
         from maci2.reports.noise_page import noise_page
 
-        write_atomically(report, noise_page(measured, command_line()))
-        typer.echo(f"wrote {report}")
+        write_report(report, noise_page(measured, command_line()))
+
+
+def _vision_options(
+    reference: Reference, opening: Opening, window_s: float, start_s: float
+) -> "RunOptions | None":
+    """Options of the camera motion to compare with; None if it is ground truth."""
+    if reference.vision:
+        measuring = Measuring(
+            vision=reference.vision,
+            vision_frame=reference.vision_frame,
+            vision_std=reference.vision_std,
+            vision_scale_std=reference.vision_scale_std,
+        )
+        return run_options(measuring, opening, window_s=window_s, start_s=start_s)
+    if start_s != 0.0:
+        raise OptionError(
+            f"--start is {start_s:g}, but without --vision the middle of the recording is compared "
+            "with motion capture or ground truth; give --window alone."
+        )
+    return None
 
 
 def print_noise(measured: "MeasuredImu") -> None:

@@ -1,7 +1,6 @@
-"""Options that belong together, as one parameter of a command.
+"""Groups of options that a command takes as one parameter.
 
-A command takes a group like any other parameter; `spread` shows each field of it to the command
-line as an option of its own, where the group stands.
+`spread` turns each field of such a group into an option of its own.
 """
 
 import inspect
@@ -23,8 +22,7 @@ KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 
 @dataclass(frozen=True)
 class Opening:
-    """How a recording is opened: its calibration, whole or in parts, topics of a bag, columns of a
-    table."""
+    """How to open a recording: calibration or parts of it, topics of a bag, columns of a table."""
 
     rig: opt.RigFile = None
     imu_rate: opt.ImuRate = None
@@ -34,11 +32,11 @@ class Opening:
     columns: opt.Columns = ""
 
     def given(self) -> "Given":
-        """Parts of the calibration that are stated beside its file."""
+        """Parts of the calibration given by options."""
         return opt.given(self.imu_rate, self.imu_noise, self.t_b_c)
 
     def open(self, path: Path) -> "Recording":
-        """The recording."""
+        """Open the recording."""
         from maci2.datasets import open_recording
 
         return open_recording(path, self.rig, self.topics, self.given(), columns=self.columns)
@@ -46,7 +44,7 @@ class Opening:
 
 @dataclass(frozen=True)
 class Measuring:
-    """Where camera motion, the IMU's noise and ground truth come from."""
+    """Sources of camera motion, IMU noise and ground truth."""
 
     vision: opt.Vision = ""
     imu: opt.Imu = "raw"
@@ -60,7 +58,7 @@ class Measuring:
 
 
 def run_options(measuring: Measuring, opening: Opening, **rest: Any) -> "RunOptions":
-    """Both groups, parsed, with what else a command states."""
+    """Parse both groups and add the other options of a command."""
     from maci2.pipeline.options import RunOptions, parse_numbers, parse_truth, parse_vision
 
     prior = None
@@ -88,7 +86,7 @@ def run_options(measuring: Measuring, opening: Opening, **rest: Any) -> "RunOpti
 
 
 def spread(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with an option for each field of its groups."""
+    """Wrap a command so that each field of its groups is an option."""
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
     parameters = [

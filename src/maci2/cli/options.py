@@ -1,4 +1,4 @@
-"""Options that several commands share, in one place."""
+"""Options that several commands share."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,13 +12,16 @@ if TYPE_CHECKING:
 Sequence = Annotated[
     Path,
     typer.Argument(
+        metavar="SEQ",
         help="recording: a folder in EuRoC, TUM-VI or VBR layout, a ROS bag, a table of IMU "
-        "samples, or a folder with imu.csv and images named by timestamp"
+        "samples, or a folder with imu.csv and images named by timestamp",
     ),
 ]
 Sequences = Annotated[
     list[Path],
-    typer.Argument(help="recordings: folders in EuRoC, TUM-VI or VBR layout, or ROS bags"),
+    typer.Argument(
+        metavar="SEQ", help="recordings: folders in EuRoC, TUM-VI or VBR layout, or ROS bags"
+    ),
 ]
 Imu = Annotated[
     str,
@@ -147,10 +150,10 @@ Scheduler = Annotated[
 Report = Annotated[Path | None, typer.Option(help="HTML report to write")]
 Rerun = Annotated[str, typer.Option(help="show the result in Rerun: FILE.rrd to write, or live")]
 Rivals = Annotated[bool | None, typer.Option("--rivals/--no-rivals", hidden=True)]
-"""The name that --baselines had in version 0.1."""
+"""Name of --baselines in version 0.1."""
 
 Spoil = Annotated[str, typer.Option("--spoil", hidden=True)]
-"""The name that --degrade had in version 0.1."""
+"""Name of --degrade in version 0.1."""
 
 Json = Annotated[
     Path | None, typer.Option("--json", help="write the result as JSON to this file; - prints it")

@@ -4,47 +4,37 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from maci2.text_tables import FILE_WIDTH, number, rich_table, sigmas, vector
+import typer
+
+from maci2.text_tables import FILE_WIDTH, rich_table
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
     from maci2.estimation import Verdict
 
-__all__ = [
-    "FILE_WIDTH",
-    "number",
-    "print_summary",
-    "print_table",
-    "progress_bar",
-    "show_progress",
-    "sigmas",
-    "vector",
-    "working_on",
-]
-
 
 class _Shown:
-    """Progress is shown on the terminal, and by which bar at the moment."""
+    """Whether progress is shown, and the bar that is shown at the moment."""
 
     wanted = True
     live: "Progress | None" = None
 
 
 def show_progress(wanted: bool) -> None:
-    """Whether commands show what they are doing; never in a pipe or a log."""
+    """Turn progress bars on or off; they never appear in a pipe or a log."""
     _Shown.wanted = wanted
 
 
 @contextmanager
 def progress_bar(first: str = "starting") -> Iterator[Callable[[str, int, int], None]]:
-    """A bar on stderr that is told what is being done, how much is done and how much there is.
+    """Progress bar on stderr; yields a function to update its label, its count and its total.
 
-    It is drawn at once, with `first` for what is being done until it is told.
-
-    Nothing is shown where stderr is not a terminal, or with `--quiet`. A total of 0 is unknown.
+    The bar appears at once with the label `first`, unless stderr is not a terminal or `--quiet` was
+    given. A total of 0 means that it is not known.
     """
     if not (_Shown.wanted and sys.stderr.isatty()):
         yield lambda *_: None
@@ -79,7 +69,7 @@ def progress_bar(first: str = "starting") -> Iterator[Callable[[str, int, int], 
 
 @contextmanager
 def working_on(command: str) -> Iterator[None]:
-    """A spinner from the first moment of a command to its end, or until it has a bar of its own."""
+    """Show a spinner while a command runs, until the command shows a bar of its own."""
     with progress_bar(command):
         yield
 
@@ -87,8 +77,8 @@ def working_on(command: str) -> Iterator[None]:
 def print_table(
     title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], width: int = FILE_WIDTH
 ) -> None:
-    """Print a table whose first column is text and whose others are numbers; `width` characters
-    where the output is not a terminal."""
+    """Print a table with text in the first column and numbers in the others; `width` characters
+    wide if the output is not a terminal."""
     from rich.console import Console
 
     console = Console()
@@ -109,6 +99,14 @@ def print_summary(text: str, verdict: "Verdict") -> None:
     console.print(summary, soft_wrap=True)
 
 
+def write_report(path: Path, page: str) -> None:
+    """Write an HTML report and say where it is."""
+    from maci2.files import write_atomically
+
+    write_atomically(path, page)
+    typer.echo(f"wrote {path}")
+
+
 def command_line() -> str:
-    """What the user typed, as a report quotes it."""
+    """The command as the user typed it, for reports."""
     return shlex.join(["maci2", *sys.argv[1:]])

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 TABLE_WIDTH = 300
-"""Recordings across; nothing is cut off in a file."""
+"""Width of tables in a file [characters]: recordings stand side by side."""
 
 
 def reproduce(
@@ -55,6 +55,7 @@ def reproduce(
     Baselines run on the same input, and tables include the paper's numbers. An interrupted run
     resumes where it stopped.
     """
+    from maci2.errors import DatasetError
     from maci2.experiments.catalogue import by_methods, find_experiments
     from maci2.experiments.experiment import Settings
     from maci2.experiments.recordings import find_recordings
@@ -80,8 +81,13 @@ def reproduce(
     for one in runs:
         for name, picture in pictures(one).items():
             write_atomically(output / name, picture)
-    typer.echo(f"report: {page}")
+    typer.echo(f"wrote {page}")
     write_json(json, {"report": str(page), "experiments": [_record(one) for one in done]})
+    if all(one.findings is None for one in done):
+        raise DatasetError(
+            f"--data {data}: holds none of the recordings that these experiments need; nothing was "
+            "run. Give the folder that holds them."
+        )
 
 
 def report(
@@ -121,7 +127,7 @@ def print_experiment(reproduced: "Reproduced") -> None:
     for name in reproduced.missing:
         typer.echo(f"  missing  {name}")
     if reproduced.findings is None:
-        typer.echo("  nothing of it can be run on these data\n")
+        typer.echo("  not run: none of its recordings was found\n")
         return
     for table in reproduced.findings.tables:
         rows = [(line.label, *(cell.text() for cell in line.cells)) for line in table.lines]

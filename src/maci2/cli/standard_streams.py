@@ -1,4 +1,4 @@
-"""The standard output and error as users have them: closed, full, or without UTF-8."""
+"""Standard output and error that may be closed, full, or without UTF-8."""
 
 import errno
 import os
@@ -10,12 +10,12 @@ from io import TextIOWrapper
 from maci2.errors import OutputError
 
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF)
-"""Reasons why a stream takes nothing more, other than a reader that left."""
+"""Errors of a stream that cannot be written, except a closed pipe."""
 
 
 @contextmanager
 def usable_streams() -> Iterator[None]:
-    """What is printed goes somewhere, or is an error: never a traceback, never a quiet success."""
+    """Make printing safe: a stream that cannot be written gives an error, not a traceback."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -34,13 +34,13 @@ def usable_streams() -> Iterator[None]:
         if error.errno == errno.EPIPE:
             sys.exit(1)
         raise OutputError(
-            f"the standard output cannot be written ({os.strerror(error.errno).lower()}); what was "
-            "found is not printed. Check the place that it is sent to, and the space left."
+            f"the standard output cannot be written ({os.strerror(error.errno).lower()}), so the "
+            "result was not printed. Check where the output goes and how much space is left."
         ) from None
 
 
 def _drop_output() -> None:
-    """What is still buffered would fail once more when the interpreter ends."""
+    """Discard what is still buffered, which would fail again when the interpreter exits."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)

@@ -9,7 +9,7 @@ import typer
 from maci2.cli import options as opt
 from maci2.cli.json_output import write_json
 from maci2.cli.option_groups import Measuring, Opening, run_options
-from maci2.cli.printing import command_line, print_summary
+from maci2.cli.printing import command_line, print_summary, write_report
 from maci2.cli.viewing import require_viewer, viewer
 
 
@@ -49,9 +49,9 @@ def track(
 ) -> None:
     """Run visual-inertial odometry, with covariances.
 
-    States at every image, from initialization on. Poses are those of the IMU in a world whose z
-    axis points up and whose origin is the IMU's place at the first keyframe. Each state knows only
-    what came before it, unless --batch.
+    Gives a state at every image, from initialization on. Poses are those of the IMU in a world
+    whose z axis points up and whose origin is the position of the IMU at the first keyframe. Each
+    state uses earlier measurements only, unless --batch.
     """
     require_viewer(rerun)
     options = run_options(
@@ -78,9 +78,7 @@ def track(
         with viewer(rerun, f"track {tracked.inputs.recording.name}") as shown:
             shown.show_path(tracked.track.states)
     if report is not None:
-        from maci2.files import write_atomically
         from maci2.reports.track_page import track_page
 
         choices = options.as_dict() | {"interval_s": interval, "batch": batch} | asdict(config)
-        write_atomically(report, track_page(tracked, recorded.errors, choices, command_line()))
-        typer.echo(f"wrote {report}")
+        write_report(report, track_page(tracked, recorded.errors, choices, command_line()))

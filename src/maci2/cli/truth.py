@@ -8,7 +8,7 @@ import typer
 from maci2.cli import options as opt
 from maci2.cli.json_output import write_json
 from maci2.cli.option_groups import Opening
-from maci2.cli.printing import command_line
+from maci2.cli.printing import command_line, write_report
 
 
 def truth(
@@ -41,11 +41,12 @@ def truth(
     from maci2.ground_truth.agreement import compare_with_published
     from maci2.ground_truth.audit import audit_ground_truth
     from maci2.ground_truth.audit_files import audit_record, require_outside, write_audit
+    from maci2.ground_truth.raw_capture import beside_raw_capture
 
     require_outside(output, sequence, inside)
     require_new_folder(output)
     recording = opening.open(sequence)
-    audit = audit_ground_truth(recording, source)
+    audit = beside_raw_capture(recording, audit_ground_truth(recording, source))
     compared = compare_with_published(audit.truth, recording.truths)
     record = audit_record(audit, compared)
     for finding in audit.findings:
@@ -61,8 +62,6 @@ def truth(
     write_json(json, record)
     typer.echo(f"wrote {output}")
     if report is not None:
-        from maci2.files import write_atomically
         from maci2.reports.truth_page import truth_page
 
-        write_atomically(report, truth_page(audit, recording, command_line()))
-        typer.echo(f"wrote {report}")
+        write_report(report, truth_page(audit, recording, command_line()))

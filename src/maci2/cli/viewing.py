@@ -1,4 +1,4 @@
-"""`--rerun` of every command: asked about early, and it says what it wrote."""
+"""The option `--rerun` of all commands."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from maci2.reports.rerun_viewer import Viewer
 
 LIVE = "live"
-"""Target of `--rerun` that opens a window."""
+"""Value of `--rerun` that opens a window."""
 
 
 def require_viewer(target: str) -> None:
-    """Raise before the work begins where its result could not be shown."""
+    """Raise, before any work is done, if the result could not be shown."""
     if not target:
         return
     if target != LIVE and not target.endswith(".rrd"):
@@ -28,7 +28,7 @@ def require_viewer(target: str) -> None:
 
 @contextmanager
 def viewer(target: str, title: str, say: Callable[[str], None] = typer.echo) -> "Iterator[Viewer]":
-    """A viewer, and a line about its file once everything has been shown."""
+    """Open a viewer; at the end, say which file was written."""
     from maci2.reports.rerun_viewer import Viewer
 
     yield Viewer(target, title)

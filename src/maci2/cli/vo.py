@@ -9,13 +9,14 @@ import typer
 from maci2.cli import options as opt
 from maci2.cli.json_output import write_json
 from maci2.cli.option_groups import Opening
-from maci2.cli.printing import number, print_table, progress_bar
+from maci2.cli.printing import print_table, progress_bar
 from maci2.cli.viewing import require_viewer, viewer
+from maci2.text_tables import number
 
 Interval = Annotated[float, typer.Option(help="time between keyframes [s]")]
 
 COLUMNS = (
-    "recording", "covariance", "poses", "deg", "mm", "pose", "rotation", "translation", "tails",
+    "recording", "covariance", "poses", "[deg]", "[mm]", "pose", "rotation", "translation", "tails",
 )  # fmt: skip
 
 SHOWN_REASONS = 5
@@ -49,10 +50,8 @@ def vo(
     with progress_bar() as on_progress:
         result = run_vo(sequence, output, options, partial(on_progress, "keyframes"))
     unmeasured = result.unmeasured
-    typer.echo(
-        f"wrote {output}: {len(result.poses)} relative poses, {len(unmeasured)} of them not "
-        "measured"
-    )
+    measured = "all measured" if not unmeasured else f"{len(unmeasured)} of them not measured"
+    typer.echo(f"wrote {output}: {len(result.poses)} relative poses, {measured}")
     reasons = [{"stamp_ns": pose.stamps_ns[0], "reason": pose.reason} for pose in unmeasured]
     record = {"file": str(output), "poses": len(result.poses), "unmeasured": reasons}
     write_json(json, record)
@@ -103,8 +102,8 @@ def vo_report(
         for name, recording in zip(names, recordings, strict=True)
     }
     print_table(
-        f"keyframes every {interval:g} s; NEES per degree of freedom, 1 is ideal; tails: % beyond "
-        "3 and 5 sigmas",
+        f"keyframes every {interval:g} s: mean error of a relative pose [deg], [mm]; NEES per "
+        "degree of freedom (1 is ideal); tails: % beyond 3 and 5 sigmas",
         COLUMNS,
         [
             _row(name, model, score.as_dict())

@@ -8,8 +8,9 @@ import typer
 from maci2.cli import options as opt
 from maci2.cli.json_output import write_json
 from maci2.cli.option_groups import Measuring, Opening, run_options
-from maci2.cli.printing import number, print_table
+from maci2.cli.printing import print_table
 from maci2.errors import OptionError
+from maci2.text_tables import number
 
 if TYPE_CHECKING:
     from maci2.watchdog import WatchedRecording
@@ -99,6 +100,6 @@ def _print(watched: "WatchedRecording") -> None:
             )
         )
     if rows:
-        print_table("alarms", ("fault", "after [s]", "noticed [s]", "size", "sigmas"), rows)
+        print_table("alarms", ("fault", "onset [s]", "detected [s]", "size", "sigmas"), rows)
     for note in watched.notes:
         typer.echo(f"not compared: {note}")

@@ -1,4 +1,4 @@
-"""Recordings in: folders and bags, whichever data set or tool wrote them."""
+"""Readers of recordings: folders and bags of many data sets and tools."""
 
 from maci2.datasets.euroc import read_euroc
 from maci2.datasets.euroc_writer import write_euroc

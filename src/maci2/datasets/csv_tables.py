@@ -1,4 +1,5 @@
-"""CSV tables with a timestamp in nanoseconds first; columns are found by their headings.
+"""CSV tables with a timestamp in nanoseconds in the first column; other columns are found by their
+headings.
 
 Timestamps go from text to int64 without passing through float. A path is a path: what it holds of
 pattern characters or of `~` means nothing.
@@ -18,16 +19,16 @@ from maci2.sensors.validation import require_count, require_finite, require_incr
 from maci2.types import Array, Stamps
 
 Headings = dict[str, tuple[str, ...]]
-"""Our name of a column -> the headings it is known by, lower case, without unit."""
+"""Headings that a column is known by, lower case, without unit."""
 
 STAMP_HEADINGS = ("timestamp", "time", "t", "stamp")
 
 MAX_ABSOLUTE = 1e9
-"""Largest number in a table: no rate, force, speed or distance from the origin on Earth is larger
-in SI units, nor in those that they are confused with."""
+"""Largest number in a table: no rate, force, speed or distance is larger in SI units or in the
+units they are confused with."""
 
 MAX_DURATION_NS = 30 * 86_400 * 1_000_000_000
-"""Longest recording, 30 days: what covers more has a wrong timestamp in it."""
+"""Longest recording, 30 days; more means a wrong timestamp."""
 
 
 @dataclass(frozen=True)
@@ -36,15 +37,15 @@ class Table:
 
     stamps_ns: Stamps
     columns: dict[str, Array]
-    """Every required column, and those optional ones that the file has."""
+    """All required columns, and the optional ones in the file."""
 
     lines: Stamps
-    """Line of the file that each row came from."""
+    """Line number of each row."""
 
     source: str
 
     texts: dict[str, list[str]] = field(default_factory=dict)
-    """Those columns of text that the file has; a field without anything is empty."""
+    """Text columns in the file; an empty field is an empty string."""
 
     def stack(self, *names: str) -> Array:
         """(n, k) array of these columns; NaN for an optional column that the file lacks."""
@@ -60,7 +61,7 @@ def read_table(
     texts: Headings | None = None,
     least: int = 2,
 ) -> Table:
-    """Read timestamps and columns of `path`; `what` says in plain words what the file holds.
+    """Read timestamps and columns of `path`; `what` describes the file in messages.
 
     A file without a heading line has its columns in the order required, optional, texts.
     """
@@ -99,7 +100,7 @@ def read_table(
 
 
 def require_short_enough(stamps_ns: Stamps, source: str) -> None:
-    """Raise when timestamps, increasing, cover more than any recording does."""
+    """Raise if timestamps cover more than the longest recording."""
     # Python's integers: the difference of two int64 may not be one.
     duration_ns = int(stamps_ns[-1]) - int(stamps_ns[0])
     if duration_ns > MAX_DURATION_NS or stamps_ns[0] < 0:
@@ -112,7 +113,7 @@ def require_short_enough(stamps_ns: Stamps, source: str) -> None:
 
 
 def _header(rows: Sequence[str], headings: Mapping[str, tuple[str, ...]]) -> tuple[list[str], int]:
-    """Headings without unit, and the line where numbers begin: the first if it has none."""
+    """Headings without unit, and the first line with numbers."""
     fields = rows[0].split(",") if rows else [""]
     if re.fullmatch(r'[\s"]*-?\d+[\s"]*', fields[0]):
         known = ["timestamp", *[names[0] for names in headings.values()]]
@@ -145,7 +146,7 @@ def _locate(
 
 
 def _split(rows: list[str], lines: Stamps, header: list[str], path: Path) -> pl.DataFrame:
-    """All fields as text, null where there is nothing; no row has more fields than headings."""
+    """All fields as text, null if empty; no row has more fields than there are headings."""
     width = len(header)
     if any(row.count(",") != width - 1 for row in rows):
         rows = [
@@ -167,7 +168,7 @@ def _split(rows: list[str], lines: Stamps, header: list[str], path: Path) -> pl.
 
 
 def _evened(row: str, line: int, header: list[str], path: Path) -> str:
-    """The row with as many fields as there are headings; only empty ones are added or removed."""
+    """Row with as many fields as there are headings; only empty ones are added or removed."""
     row = row.rstrip(", \t")
     found, width = row.count(",") + 1, len(header)
     if found > width:
@@ -181,7 +182,7 @@ def _evened(row: str, line: int, header: list[str], path: Path) -> str:
 def _numbers(
     text: pl.Series, lines: Stamps, name: str, kind: type[pl.DataType], path: Path
 ) -> np.ndarray:
-    """The column as numbers; raises at the first field that is not one."""
+    """Column as numbers; raises at the first field that is not a number."""
     numbers = text.cast(kind, strict=False)
     bad = numbers.is_null().to_numpy()
     if bad.any():

@@ -59,7 +59,7 @@ FILE_COLUMN: Headings = {"file": ("filename", "file", "name")}
 
 MIN_IMU_SAMPLES = 10
 MAX_QUAT_NORM_ERROR = 0.01
-"""Rounding to three decimals stays far below this; more is no unit quaternion."""
+"""Accepted error of a quaternion's norm, far above rounding to three decimals."""
 
 _DISTORTION: dict[str, DistortionModel] = {
     "radial-tangential": "radtan",
@@ -101,18 +101,18 @@ class _CameraSensor(_Sensor):
 
 
 def mav0_of(path: Path) -> Path:
-    """The folder that holds imu0: `path` itself or its subfolder mav0."""
+    """Folder that contains imu0: `path` itself or its subfolder mav0."""
     return path / "mav0" if (path / "mav0").is_dir() else path
 
 
 def recording_name(mav0: Path) -> str:
-    """The sequence's name: mav0 itself says nothing."""
+    """Name of the sequence; for a folder mav0, that of its parent."""
     folder = mav0.resolve()
     return folder.parent.name if folder.name == "mav0" else folder.name
 
 
 def read_euroc(path: Path, rig: Rig | None = None) -> Recording:
-    """Open a EuRoC sequence; `rig` takes the place of its sensor.yaml files."""
+    """Open a EuRoC sequence; `rig` replaces its sensor.yaml files."""
     mav0 = mav0_of(path)
     images = read_image_lists(mav0)
     return Recording(
@@ -139,13 +139,13 @@ def read_imu_csv(path: Path) -> ImuSamples:
 
 @dataclass(frozen=True)
 class ImageLists:
-    """What the data.csv of every camera folder says; empty where there is no camera folder."""
+    """Contents of the data.csv of every camera folder; empty without camera folders."""
 
     stamps_ns: tuple[Stamps, ...]
     """Timestamps of cam0, cam1, ..."""
 
     names: tuple[dict[int, str], ...]
-    """Names of image files that are not their timestamp, by timestamp."""
+    """Names of image files that differ from their timestamp, by timestamp."""
 
 
 def read_image_lists(mav0: Path) -> ImageLists:
@@ -155,7 +155,7 @@ def read_image_lists(mav0: Path) -> ImageLists:
 
 
 def _image_list(folder: Path) -> tuple[Stamps, dict[int, str]]:
-    """Timestamps and unusual names of a camera's images: of its list, else of the files."""
+    """Timestamps and unusual names of a camera's images, from data.csv or from the files."""
     data = folder / "data"
     if not (folder / "data.csv").is_file() and data.is_dir() and image_files(data):
         images = read_image_names(data)
@@ -165,18 +165,18 @@ def _image_list(folder: Path) -> tuple[Stamps, dict[int, str]]:
 
 
 def _unusual_names(table: Table) -> dict[int, str]:
-    """Timestamp -> name of the image file, where it is not `timestamp.png`."""
+    """Names of image files other than `timestamp.png`, by timestamp."""
     names = zip(table.stamps_ns.tolist(), table.texts.get("file", []), strict=False)
     return {stamp_ns: name for stamp_ns, name in names if name not in ("", f"{stamp_ns}.png")}
 
 
 def camera_folders(mav0: Path) -> list[Path]:
-    """cam0, cam1, ... in order."""
+    """Camera folders cam0, cam1, ... in order."""
     return sorted(mav0.glob("cam[0-9]"))
 
 
 def read_truth_csv(path: Path) -> GroundTruth:
-    """Poses (quaternion w x y z), and velocity and biases where the file has them, else NaN."""
+    """Poses (quaternion w x y z), with velocity and biases if the file has them, otherwise NaN."""
     table = read_table(path, "ground truth", POSE_COLUMNS, STATE_COLUMNS)
     R_w_b = rotations_from_quat_wxyz(_unit_quaternions(table))
     return GroundTruth(
@@ -216,7 +216,7 @@ def read_imu_noise(path: Path) -> ImuNoise:
 
 
 def _read_camera(path: Path) -> tuple[Camera, bool]:
-    """The camera, and whether its calibration is exact."""
+    """Camera, and whether its calibration is exact."""
     sensor = validate(_CameraSensor, load_yaml(path, "a camera's calibration"), path)
     camera = Camera(
         T_b_c=rigid_transform(_rows(sensor, path), path, "T_BS"),
@@ -230,7 +230,7 @@ def _read_camera(path: Path) -> tuple[Camera, bool]:
 
 
 def _read_truths(mav0: Path) -> dict[str, GroundTruth]:
-    """Every ground truth by its folder's name, the usual one first."""
+    """Ground truths by folder name, the usual one first."""
     folders = [
         folder
         for folder in mav0.glob("state_groundtruth_*")
@@ -248,7 +248,7 @@ def _read_truths(mav0: Path) -> dict[str, GroundTruth]:
 
 
 def read_truth_folder(folder: Path) -> GroundTruth:
-    """data.csv, with the covariance of `maci2 truth` where that is beside it."""
+    """Ground truth in data.csv, with the covariance that `maci2 truth` wrote beside it."""
     truth = read_truth_csv(folder / "data.csv")
     return replace(truth, covariance=read_covariance(folder, truth.stamps_ns))
 
@@ -268,7 +268,7 @@ def _rows(sensor: _Sensor, path: Path) -> list[list[float]]:
 
 
 def _unit_quaternions(table: Table) -> Array:
-    """(n, 4) order w x y z; raises at the first that is not of unit length."""
+    """(n, 4) quaternions, order w x y z; raises at the first that is not of unit length."""
     quat_wxyz = table.stack("qw", "qx", "qy", "qz")
     norms = np.linalg.norm(quat_wxyz, axis=1)
     bad = np.abs(norms - 1.0) > MAX_QUAT_NORM_ERROR

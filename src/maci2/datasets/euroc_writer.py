@@ -1,4 +1,4 @@
-"""Writes a recording as a folder in EuRoC layout: mav0/imu0, mav0/cam0, ..., one folder per truth.
+"""Writer of recordings in EuRoC layout: mav0/imu0, mav0/cam0, ..., one folder per ground truth.
 
 Numbers are written with all their digits, so that reading gives back what was written.
 """
@@ -32,7 +32,7 @@ _TRUTH_HEADINGS = [
 
 
 def write_euroc(recording: Recording, folder: Path) -> None:
-    """Write everything but images. The folder appears whole or not at all."""
+    """Write everything except images, atomically."""
     cameras, stamped = len(recording.rig.cameras), len(recording.camera_stamps_ns)
     if cameras != stamped:
         raise DatasetError(
@@ -64,7 +64,7 @@ def _imu_csv(imu: ImuSamples) -> str:
 
 
 def truth_csv(truth: GroundTruth) -> str:
-    """A ground truth as the text of EuRoC's data.csv."""
+    """Ground truth as the text of EuRoC's data.csv."""
     rotations = scipy.spatial.transform.Rotation.from_matrix(truth.Ts_w_b[:, :3, :3])
     quats_wxyz = rotations.as_quat()[:, [3, 0, 1, 2]]
     p_w_b = truth.Ts_w_b[:, :3, 3]

@@ -1,4 +1,4 @@
-"""Images from bytes, compressed as PNG, JPEG, BMP or PNM: checked first, then decoded.
+"""Decoding of PNG, JPEG, BMP and PNM images, after checks.
 
 Decoders return half an image for a truncated file, and take the memory that its header asks for.
 """
@@ -19,23 +19,23 @@ PNG_END = b"IEND\xaeB`\x82"
 JPEG_BEGIN = b"\xff\xd8"
 JPEG_END = b"\xff\xd9"
 JPEG_SIZE_MARKS = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
-"""Segments of a JPEG that state its size."""
+"""JPEG segments that state the size."""
 
 HEAD_BYTES = 1 << 16
-"""Enough of a file to hold its size: before it a JPEG may have a preview and comments."""
+"""Number of bytes that contain the size; previews and comments may precede it in a JPEG."""
 
 TAIL_BYTES = 64
-"""Where the end mark is; some cameras append a few bytes to their JPEGs."""
+"""Number of bytes that contain the end mark; some cameras append a few bytes."""
 
 MAX_PIXELS = 1 << 26
-"""Largest image: 67 million pixels, beyond any camera of a rig."""
+"""Largest image [px]: 67 million pixels, more than any camera of a rig."""
 
 Kind = Literal["PNG", "JPEG", "BMP", "PNM"]
 
 
 @dataclass(frozen=True)
 class ImageHead:
-    """What the first bytes of an image say."""
+    """Kind and size of an image."""
 
     kind: Kind
     width: int
@@ -43,7 +43,7 @@ class ImageHead:
 
 
 def image_head(content: bytes) -> ImageHead | None:
-    """Kind and size of an image from its first bytes; None where they are no image."""
+    """Kind and size of an image from its first bytes; None if they are not an image."""
     if content.startswith(PNG_BEGIN) and len(content) >= 24:
         return ImageHead("PNG", _big(content[16:20]), _big(content[20:24]))
     if content.startswith(JPEG_BEGIN):
@@ -59,7 +59,7 @@ def image_head(content: bytes) -> ImageHead | None:
 
 
 def image_fault(head: bytes, tail: bytes, length: int) -> str:
-    """What the first and last bytes of an image show to be wrong; empty where nothing is."""
+    """Fault of an image visible in its first and last bytes; empty if there is none."""
     found = image_head(head)
     if length == 0:
         return "is truncated: it has no bytes"
@@ -78,7 +78,7 @@ def image_fault(head: bytes, tail: bytes, length: int) -> str:
 
 
 def decode_image(content: bytes, place: str, flags: int = cv2.IMREAD_UNCHANGED) -> NDArray:
-    """The pixels of an image as OpenCV's flags ask for them; `place` names it in errors."""
+    """Pixels of an image, decoded with OpenCV's flags; `place` names it in errors."""
     fault = image_fault(content[:HEAD_BYTES], content[-TAIL_BYTES:], len(content))
     if not fault and content.startswith(PNG_BEGIN) and not _png_is_intact(content):
         fault = f"is damaged: the checksums of its {len(content)} bytes are wrong"
@@ -96,12 +96,12 @@ def decode_image(content: bytes, place: str, flags: int = cv2.IMREAD_UNCHANGED) 
 
 
 def upper_8_bits(pixels: NDArray) -> NDArray[np.uint8]:
-    """Pixels of 8 bits; of 16 the upper 8."""
+    """8-bit pixels; of 16 bits the upper 8."""
     return (pixels >> 8).astype(np.uint8) if pixels.dtype.itemsize == 2 else pixels
 
 
 def wrong_size(width: int, height: int, resolution: tuple[int, int]) -> str:
-    """Message: an image is not of the size that the calibration is made for."""
+    """Message about an image whose size differs from the calibrated one."""
     return (
         f"the image is {width}x{height}, the calibration is for {resolution[0]}x{resolution[1]}; "
         "it belongs to another rig or to another image size. Use the calibration of these images."
@@ -109,7 +109,7 @@ def wrong_size(width: int, height: int, resolution: tuple[int, int]) -> str:
 
 
 def _jpeg_head(content: bytes) -> ImageHead | None:
-    """Walk the segments to the one that states the size."""
+    """Find the segment that states the size."""
     place = 2
     while place + 9 <= len(content) and content[place] == 0xFF:
         mark, length = content[place + 1], _big(content[place + 2 : place + 4])
@@ -125,7 +125,7 @@ def _jpeg_head(content: bytes) -> ImageHead | None:
 
 
 def _png_is_intact(content: bytes) -> bool:
-    """Whether every chunk has its length and its checksum."""
+    """Whether every chunk has the right length and checksum."""
     place = len(PNG_BEGIN)
     while place + 12 <= len(content):
         end = place + 8 + _big(content[place : place + 4])

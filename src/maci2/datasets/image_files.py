@@ -35,7 +35,7 @@ from maci2.types import Stamps
 MAX_IMAGE_BYTES = 1 << 28
 
 LOOKED_AT = 8
-"""Images looked at before a calibration is said to be of another size."""
+"""Number of images read before the calibration is called one of another size."""
 
 
 @dataclass(frozen=True)
@@ -43,16 +43,16 @@ class FolderFrames:
     """The stereo pairs of a EuRoC-layout folder."""
 
     stamps_ns: Stamps
-    """(n,) of the left images that have a right one, strictly increasing."""
+    """(n,) timestamps of left images with a right one, strictly increasing [ns]."""
 
     left_files: tuple[Path, ...]
     right_files: tuple[Path, ...]
 
     resolution: tuple[int, int]
-    """Width, height [px] that the calibration is made for."""
+    """Width and height of the calibrated images [px]."""
 
     unpaired: int = 0
-    """Images of either camera without a partner; cameras drop frames."""
+    """Number of images of either camera without a partner."""
 
     @property
     def source(self) -> str:
@@ -62,20 +62,19 @@ class FolderFrames:
         return len(self.stamps_ns)
 
     def index_of(self, stamp_ns: int) -> int:
-        """Position of the pair with exactly this timestamp."""
+        """Index of the pair with exactly this timestamp."""
         return pair_at(self, stamp_ns)
 
     def left(self, index: int) -> Image:
-        """The left image alone: following points needs no right one. Raises ImageError where it
-        cannot be used."""
+        """Left image. Raises ImageError if it cannot be used."""
         return read_image(self.left_files[index], self.resolution)
 
     def right(self, index: int) -> Image:
-        """The right image alone."""
+        """Right image."""
         return read_image(self.right_files[index], self.resolution)
 
     def pair(self, index: int) -> StereoPair:
-        """Both images. Raises ImageError where one cannot be used."""
+        """Both images. Raises ImageError if one cannot be used."""
         return StereoPair(int(self.stamps_ns[index]), self.left(index), self.right(index))
 
 
@@ -139,7 +138,7 @@ def image_folders(recording: HasImages) -> list[Path]:
 
 
 def image_paths(recording: HasImages, camera: int) -> list[Path]:
-    """The image files of one camera of a folder, one for each of its timestamps."""
+    """Image files of one camera of a folder, one per timestamp."""
     data = image_folders(recording)[camera]
     names = recording.image_names[camera] if camera < len(recording.image_names) else {}
     stamps_ns = (recording.camera_stamps_ns[camera] - recording.camera_shift_ns).tolist()
@@ -147,7 +146,7 @@ def image_paths(recording: HasImages, camera: int) -> list[Path]:
 
 
 def read_image(path: Path, resolution: tuple[int, int]) -> Image:
-    """A grey image of 8 bits; deeper ones keep their upper 8 bits. Raises ImageError."""
+    """Image as 8-bit grey; deeper ones keep their upper 8 bits. Raises ImageError."""
     if not path.exists():
         raise ImageError(f"{path}: {_missing(path)}")
     content = read_bytes(path, "an image", MAX_IMAGE_BYTES, ImageError)
@@ -164,8 +163,8 @@ def read_image(path: Path, resolution: tuple[int, int]) -> Image:
 
 
 def image_file_fault(path: Path, resolution: tuple[int, int] | None) -> str:
-    """What is wrong with an image file, from its first and last bytes alone; empty where nothing
-    is. Without `resolution` any size is right."""
+    """Fault of an image file visible in its first and last bytes; empty if there is none. Without
+    `resolution` any size is accepted."""
     try:
         with path.open("rb") as file:
             head = file.read(HEAD_BYTES if path.suffix.lower() not in (".png", ".bmp") else 64)
@@ -187,7 +186,7 @@ def image_file_fault(path: Path, resolution: tuple[int, int] | None) -> str:
 def image_file_faults(
     paths: list[Path], resolution: tuple[int, int] | None
 ) -> Iterator[tuple[int, str]]:
-    """Number of each image file that cannot be used, and why; a few microseconds a file."""
+    """Index of each unusable image file, and the reason; takes microseconds per file."""
     for number, path in enumerate(paths):
         fault = image_file_fault(path, resolution)
         if fault:
@@ -204,14 +203,14 @@ def _missing(path: Path) -> str:
 def _require_images(folder: Path) -> None:
     if not folder.is_dir() or next(folder.iterdir(), None) is None:
         raise DatasetError(
-            f"{folder}: no images; the recording lists their timestamps only. Unpack the images, "
-            "or use --vision trajectory:FILE or truth:... instead."
+            f"{folder}: no images; the recording lists their timestamps only. Unpack the images; "
+            "commands with --vision can do with trajectory:FILE or truth:... instead."
         )
 
 
 def _require_calibrated_size(frames: FolderFrames, recording: HasImages) -> None:
-    """Raise when images are all of another size than the calibration, or none can be used; a few
-    of them cost themselves only."""
+    """Raise if all images differ in size from the calibration or none can be used; a few unusable
+    ones are skipped."""
     for files in (frames.left_files, frames.right_files):
         numbers = np.unique(np.linspace(0, len(files) - 1, LOOKED_AT).astype(int))
         faults = [image_file_fault(files[number], frames.resolution) for number in numbers]

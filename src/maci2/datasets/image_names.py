@@ -1,4 +1,4 @@
-"""Images named by time: `1403636579763555584.png`, `left_1520530308.194.jpg`."""
+"""Image files named by time: `1403636579763555584.png`, `left_1520530308.194.jpg`."""
 
 import re
 from dataclasses import dataclass
@@ -15,17 +15,17 @@ PAIRS = (
     ("left", "right"), ("cam0", "cam1"), ("infra1", "infra2"), ("infrared_1", "infrared_2"),
     ("fisheye1", "fisheye2"), ("fisheye_1", "fisheye_2"), ("image_0", "image_1"), ("cam1", "cam2"),
 )  # fmt: skip
-"""Words that tell the two cameras of a pair apart, in this order of preference."""
+"""Words that distinguish the two cameras of a pair, in order of preference."""
 
 RATE_HZ = (0.5, 400.0)
-"""Frames a second of a camera."""
+"""Plausible frame rates [Hz]."""
 
 _TIME = re.compile(r"\d+(?:\.\d+)?")
 
 
 @dataclass(frozen=True)
 class ImageFolder:
-    """Images of one camera, in the order of time."""
+    """Images of one camera in order of time."""
 
     folder: Path
     stamps_ns: Stamps
@@ -34,13 +34,13 @@ class ImageFolder:
 
 
 def image_files(folder: Path) -> list[Path]:
-    """Images that lie in a folder, by name."""
+    """Image files of a folder."""
     files = (file for file in folder.iterdir() if file.suffix.lower() in IMAGE_SUFFIXES)
     return sorted(file for file in files if file.is_file())
 
 
 def read_image_names(folder: Path) -> ImageFolder:
-    """Timestamps of all images of a folder; the unit is the one that gives a camera's rate."""
+    """Timestamps of all images of a folder; the unit is the one that gives a plausible rate."""
     files = image_files(folder)
     texts = [_time_in(file) for file in files]
     values = np.array([float(text) for text in texts])
@@ -64,7 +64,7 @@ def read_image_names(folder: Path) -> ImageFolder:
 
 
 def _time_in(file: Path) -> str:
-    """The longest number of a name."""
+    """Longest number in a name."""
     numbers = _TIME.findall(file.stem)
     if not numbers:
         raise DatasetError(
@@ -75,7 +75,7 @@ def _time_in(file: Path) -> str:
 
 
 def camera_image_folders(path: Path) -> list[Path]:
-    """Image folders of the left camera and of the right one, or of one camera; none without."""
+    """Image folders of the left and the right camera, or of one camera; empty without."""
     inside = [entry for entry in sorted(path.iterdir()) if entry.is_dir()]
     folders = [sub for entry in inside for sub in (entry, entry / "data") if sub.is_dir()]
     filled = [folder for folder in folders if image_files(folder)]

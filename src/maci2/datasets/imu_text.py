@@ -1,4 +1,4 @@
-"""IMU samples in a table of any tool: CSV or columns apart by spaces, units in the headings.
+"""IMU samples in a table of any tool: CSV or columns separated by spaces, units in the headings.
 
 Columns are found by their headings, or stated: `t[us],gx[deg/s],gy,gz,ax[g],ay,az`, one word for
 each column of the file, `-` for one that is not needed.
@@ -23,7 +23,7 @@ SUFFIXES = (".csv", ".txt", ".tsv", ".dat")
 ROLES = ("t", "gx", "gy", "gz", "ax", "ay", "az")
 MIN_SAMPLES = 10
 LOOKED_AT_BYTES = 4096
-"""Beginning of a file that shows whether it is a table."""
+"""Number of bytes that show whether a file is a table."""
 
 
 _RATES = {"rad/s": 1.0, "deg/s": np.pi / 180.0, "dps": np.pi / 180.0, "mrad/s": 1e-3}
@@ -37,11 +37,11 @@ _TIME = re.compile(r"^(?:t|time|times|timestamps?|stamp|sec(?:ond)?s?|time_?stam
 
 @dataclass(frozen=True)
 class Column:
-    """Place and unit of one quantity in a table."""
+    """Column and unit of one quantity in a table."""
 
     index: int
     unit: str
-    """Empty where it is not stated."""
+    """Unit; empty if not stated."""
 
 
 def is_imu_text(path: Path) -> bool:
@@ -59,7 +59,7 @@ def is_imu_text(path: Path) -> bool:
 
 
 def read_imu_text(path: Path, columns: str = "") -> ImuSamples:
-    """IMU samples of a table; `columns` names columns that its headings do not."""
+    """Read the IMU samples of a table; `columns` names columns without known headings."""
     rows = read_lines(path, "IMU samples")
     split = _splitter(rows)
     head = 0
@@ -91,7 +91,7 @@ def read_imu_text(path: Path, columns: str = "") -> ImuSamples:
 
 
 def parse_columns(text: str, width: int, path: Path) -> dict[str, Column]:
-    """Role -> column, as --columns states it; a unit holds for the axes after it."""
+    """Column of each role from --columns; a unit also applies to the axes after it."""
     found: dict[str, Column] = {}
     units = {"t": "", "g": "", "a": ""}
     for index, word in enumerate(text.split(",")):
@@ -117,7 +117,7 @@ def parse_columns(text: str, width: int, path: Path) -> dict[str, Column]:
 
 
 def _by_heading(header: list[str], width: int, path: Path) -> dict[str, Column]:
-    """Role -> column, by headings such as `timestamp [ns]`, `gyro_x (deg/s)`, `ax`."""
+    """Column of each role from headings such as `timestamp [ns]`, `gyro_x (deg/s)`, `ax`."""
     found: dict[str, Column] = {}
     names = [_plain(name) for name in header]
     patterns = {"t": _TIME} | {
@@ -146,7 +146,7 @@ def _by_heading(header: list[str], width: int, path: Path) -> dict[str, Column]:
 
 
 def _plain(heading: str) -> tuple[str, str]:
-    """Heading in lower case without unit, and its unit: in brackets, or `_ns` of a time."""
+    """Heading in lower case without its unit, and the unit: in brackets, or `_ns` of a time."""
     text = heading.strip().strip('#%" ').lower()
     unit = re.search(r"[\[(]([^\])]+)[\])]", text)
     name = re.sub(r"[\[(].*?[\])]", "", text).strip().replace(" ", "_").strip("_")
@@ -175,7 +175,7 @@ def _stamps(texts: list[str], column: Column, lines: Stamps, path: Path) -> Stam
 
 
 def _scale(role: str, column: Column, path: Path) -> float:
-    """Factor to SI; without a unit the numbers are taken as SI and `check` says if they are not."""
+    """Factor to SI units; numbers without a unit are taken as SI."""
     units = _RATES if role[0] == "g" else _FORCES
     unit = column.unit.replace("°", "deg").replace("²", "^2").replace("sec", "s") or next(
         iter(units)
@@ -190,7 +190,7 @@ def _scale(role: str, column: Column, path: Path) -> float:
 
 
 def _splitter(rows: Sequence[str]) -> Callable[[str], list[str]]:
-    """The way fields are apart, by the first rows."""
+    """Separator of the fields, from the first rows."""
     sample = "\n".join(rows[:20])
     mark = next((mark for mark in (",", ";", "\t") if mark in sample), None)
     return lambda row: [field.strip().strip('"') for field in row.strip().split(mark)]

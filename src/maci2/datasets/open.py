@@ -1,4 +1,4 @@
-"""One door for every recording: the reader is chosen by looking."""
+"""Opening of any recording; the reader is chosen by its contents."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from maci2.sensors.rig_types import Rig
 from maci2.sensors.types import Recording
 
 UNCALIBRATED = Rig((), ASSUMED_NOISE, "no calibration", extrinsics_known=False, noise_known=False)
-"""Stands where a recording is opened without its calibration."""
+"""Rig of a recording opened without its calibration."""
 
 
 def open_recording(
@@ -29,8 +29,8 @@ def open_recording(
     clock: Clock = "imu",
     columns: str = "",
 ) -> Recording:
-    """Open a folder in EuRoC, TUM-VI or VBR layout, a ROS 1 or ROS 2 bag, a table of IMU samples,
-    or a folder with such a table and images named by timestamp.
+    """Open a recording: a folder in EuRoC, TUM-VI or VBR layout, a ROS 1 or ROS 2 bag, a table of
+    IMU samples, or a folder with such a table and images named by timestamp.
 
     IMU readings are corrected by the intrinsics of the calibration, and camera timestamps are
     converted to the IMU's clock by the time offset of the rig.
@@ -92,7 +92,7 @@ def _opened(
 
 
 def _open_plain(path: Path, rig_path: Path | None, given: Given, columns: str) -> Recording:
-    """A table carries no calibration: --rig, or for its IMU alone what is given of its noise."""
+    """Open a table or images without a layout; their rig comes from options."""
     if rig_path is not None:
         return read_plain(path, read_any_rig(Path(rig_path), given), columns)
     if given.noise is None:
@@ -105,13 +105,12 @@ def _open_plain(path: Path, rig_path: Path | None, given: Given, columns: str) -
 
 
 def carries_no_calibration(path: Path) -> bool:
-    """Whether a recording is of a kind that never has one: a bag, a table, plain images."""
+    """Whether a recording is of a kind without calibration: a bag, a table, plain images."""
     return not (mav0_of(path) / "imu0").is_dir() and (bool(bag_paths(path)) or is_plain(path))
 
 
 def open_uncalibrated(path: Path, topics: str = "", columns: str = "") -> Recording:
-    """Open a recording without its calibration: samples, timestamps and ground truth are there, the
-    rig has no camera and assumed noise. For checks alone."""
+    """Open a recording without calibration, for checks: no cameras and assumed noise."""
     from maci2.datasets.bag.recording import read_bag
     from maci2.datasets.bag.topics import parse_topics
 
@@ -125,7 +124,7 @@ def open_uncalibrated(path: Path, topics: str = "", columns: str = "") -> Record
 
 
 def open_rig(path: Path, given: Given = NOTHING_GIVEN) -> Rig:
-    """The calibration of a recording, or of any tool's files."""
+    """Open the calibration of a recording or of any tool's files."""
     path = Path(path)
     if not path.exists():
         raise CalibrationError(f"{path}: no such file or folder; check the path.")
@@ -159,7 +158,7 @@ def _open_bag(path: Path, rig_path: Path | None, topics: str, given: Given) -> R
 
 
 def unknown_layout(path: Path) -> DatasetError:
-    """The error for a path that holds no recording of a known layout."""
+    """Error for a path without a recording of a known layout."""
     needed = (
         "mav0/imu0/data.csv or imu0/data.csv (EuRoC, TUM-VI), vbr_calib.yaml with .bag files "
         "(VBR), a .bag, .mcap or .db3 file, metadata.yaml (ROS 2 bag), a table of IMU samples, or "

@@ -1,4 +1,4 @@
-"""Recordings of which only the images are needed: visual odometry does without an IMU."""
+"""Recordings of which only the images are used, since visual odometry needs no IMU."""
 
 from pathlib import Path
 
@@ -25,7 +25,8 @@ from maci2.sensors.stereo import HasImages, ImageRecording
 def open_images(
     path: Path, rig_path: Path | None = None, topics: str = "", given: Given = NOTHING_GIVEN
 ) -> HasImages:
-    """The images of a recording and the calibration of its cameras, stamped by the camera's clock.
+    """Open the images of a recording and the calibration of its cameras, with timestamps on the
+    camera's clock.
 
     Takes what `open_recording` takes; an IMU and its noise are neither needed nor looked at.
     """
@@ -51,7 +52,7 @@ def open_images(
 
 
 def images_with(path: Path, rig: Rig, topics: str = "") -> HasImages:
-    """The images of a recording, with a rig that is already known or has no camera."""
+    """Open the images of a recording with a rig that is already known or has no camera."""
     mav0 = mav0_of(path)
     if not camera_folders(mav0) and bag_paths(path):
         return _bag_images(path, rig, topics)
@@ -68,7 +69,7 @@ def images_with(path: Path, rig: Rig, topics: str = "") -> HasImages:
 
 
 def _folder_rig(mav0: Path) -> Rig:
-    """The cameras of a EuRoC-layout or TUM-VI folder."""
+    """Cameras of a EuRoC-layout or TUM-VI folder."""
     if (camera_folders(mav0)[0] / "sensor.yaml").is_file():
         return read_camera_yamls(mav0, ASSUMED_NOISE)
     return read_any_rig(calibration_folder(mav0))

@@ -12,14 +12,14 @@ from maci2.sensors.types import Recording
 
 
 def is_plain(path: Path) -> bool:
-    """Whether a path is a table, or a folder that holds one or images named by time."""
+    """Whether a path is a table, or a folder with a table or with images named by time."""
     if not path.is_dir():
         return is_imu_text(path)
     return bool(_tables(path) or camera_image_folders(path))
 
 
 def read_plain(path: Path, rig: Rig, columns: str = "") -> Recording:
-    """Samples of the table of a folder, and timestamps of its images."""
+    """IMU samples and image timestamps of a folder."""
     cameras = _cameras(path)
     tables = _tables(path)
     if not tables:
@@ -46,7 +46,7 @@ def read_plain(path: Path, rig: Rig, columns: str = "") -> Recording:
 
 
 def read_plain_images(path: Path, rig: Rig) -> ImageRecording:
-    """The images alone."""
+    """Images of a folder."""
     cameras = _cameras(path)
     stamps_ns = tuple(camera.stamps_ns for camera in cameras)
     return ImageRecording(
@@ -66,7 +66,7 @@ def _cameras(path: Path) -> list[ImageFolder]:
 
 
 def _tables(path: Path) -> list[Path]:
-    """The table itself; of a folder the one called after the IMU, else all."""
+    """The table itself; in a folder, those named after the IMU, otherwise all."""
     if not path.is_dir():
         return [path]
     tables = [file for file in sorted(path.iterdir()) if is_imu_text(file)]

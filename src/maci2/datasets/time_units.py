@@ -1,4 +1,4 @@
-"""Units of timestamps that nothing states, by the rate that each would mean."""
+"""Units of timestamps, inferred from the rate that each would give."""
 
 import re
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ UNITS_NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
 
 
 def unit_of(texts: Sequence[str], what: str, source: str, rate_hz: tuple[float, float]) -> str:
-    """The one unit in which these times, numbers as text, have a rate that `what` can have."""
+    """The only unit in which these times have a rate that is plausible for `what`."""
     times = np.array([float(text) for text in texts])
     steps = np.diff(np.unique(times))
     step = float(np.median(steps)) if len(steps) else 0.0
@@ -33,7 +33,7 @@ def unit_of(texts: Sequence[str], what: str, source: str, rate_hz: tuple[float, 
 
 
 def whole_ns(texts: Sequence[str], unit: str) -> Stamps:
-    """Whole nanoseconds of numbers as text, to the last digit."""
+    """Exact integer nanoseconds of numbers given as text."""
     factor = UNITS_NS[unit]
     plain = all(re.fullmatch(r"\d{1,18}", text) for text in texts)
     if plain and max(len(text) for text in texts) + len(str(factor)) <= 19:

@@ -1,4 +1,4 @@
-"""Covariance of a ground truth as arrays of an .npz file."""
+"""Covariance of a ground truth as arrays in an .npz file."""
 
 import logging
 from collections.abc import Mapping
@@ -25,16 +25,16 @@ COVARIANCE_FIELDS = {
     "cov_constants": NpzField("f", ("b", "b")),
     "cov_imu_noise": NpzField("f", ("j", 9, 9)),
 }
-"""One array for each part of a `TruthCovariance`, under its name."""
+"""Names of the arrays, one for each part of a `TruthCovariance`."""
 
 
 def covariance_arrays(covariance: TruthCovariance) -> dict[str, Any]:
-    """The arrays to write."""
+    """Arrays to write."""
     return {name: getattr(covariance, name.removeprefix("cov_")) for name in COVARIANCE_FIELDS}
 
 
 def covariance_of(arrays: Mapping[str, Any], source: str) -> TruthCovariance:
-    """The covariance that arrays of a file hold; `source` names the file in an error."""
+    """Covariance from the arrays of a file; `source` names the file in errors."""
     parts = {name.removeprefix("cov_"): arrays[name] for name in COVARIANCE_FIELDS}
     problem = _problem(**parts)
     if problem:
@@ -46,7 +46,7 @@ def covariance_of(arrays: Mapping[str, Any], source: str) -> TruthCovariance:
 
 
 def _problem(stamps_ns: Stamps, constants: Array, **others: Array) -> str:
-    """What makes these parts no covariance; empty where nothing does."""
+    """Reason why these parts are not a covariance; empty if they are."""
     if len(stamps_ns) < 2 or len(others["neighbours"]) != len(stamps_ns) - 1:
         return f"holds {len(stamps_ns)} states and {len(others['neighbours'])} pairs of neighbours"
     if (np.diff(stamps_ns) <= 0).any():
@@ -62,9 +62,8 @@ def _problem(stamps_ns: Stamps, constants: Array, **others: Array) -> str:
 
 
 def read_covariance(folder: Path, truth_ns: Stamps) -> TruthCovariance | None:
-    """The covariance that `maci2 truth` wrote beside a ground truth's rows at `truth_ns`; None
-    where it is not there, or where a version before 0.7 wrote it, which kept that of single rows
-    only."""
+    """Covariance that `maci2 truth` wrote beside the ground-truth rows at `truth_ns`; None if there
+    is none, or if a version before 0.7 wrote it, which stored single rows only."""
     path = folder / COVARIANCE_FILE
     if not path.is_file():
         return None

@@ -1,4 +1,4 @@
-"""Trajectories in TUM format: t tx ty tz qx qy qz qw, one pose a line."""
+"""Trajectories in TUM format: t tx ty tz qx qy qz qw, one pose per line."""
 
 import re
 from decimal import Decimal
@@ -15,14 +15,14 @@ from maci2.sensors.validation import require_count, require_increasing
 from maci2.types import NS, Array
 
 NANOSECONDS_ABOVE = Decimal(10) ** 14
-"""Timestamps larger than this are nanoseconds: as seconds they would be three million years."""
+"""Largest timestamp in seconds; larger ones are nanoseconds."""
 
 MAX_STAMP_NS = 2**63 - 1
 
 MAX_QUAT_NORM_ERROR = 0.01
 
 NUMBER = re.compile(r"[-+]?(\d{1,40}(\.\d{0,40})?|\.\d{1,40})([eE][-+]?\d{1,2})?", re.ASCII)
-"""Decimal numbers of a size that exact arithmetic is quick with."""
+"""Decimal numbers short enough for fast exact arithmetic."""
 
 
 def read_trajectory(path: Path) -> CameraTrajectory:
@@ -83,7 +83,7 @@ def _pose(fields: list[str], path: Path, line: int) -> Array:
 
 
 def _require_possible(pose: Array, path: Path, line: int) -> None:
-    """Raise where a pose is none: its quaternion not of unit length, its place not on Earth."""
+    """Raise for an invalid pose: a quaternion not of unit length, or an implausible position."""
     largest = float(np.abs(pose).max())
     if largest > MAX_ABSOLUTE:
         raise DatasetError(

@@ -1,4 +1,4 @@
-"""TUM-VI folders: the tables of EuRoC, motion capture as truth, calibration in Kalibr's files."""
+"""TUM-VI folders: EuRoC's tables, motion capture as ground truth, Kalibr calibration."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ TRUTH = "mocap0"
 
 
 def read_tumvi(path: Path, rig: Rig | None = None) -> Recording:
-    """Open a TUM-VI sequence; `rig` takes the place of its dso or calib folder.
+    """Open a TUM-VI sequence; `rig` replaces its dso or calib folder.
 
     Motion capture gives poses of the IMU; velocity and biases are NaN.
     """

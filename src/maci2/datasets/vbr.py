@@ -59,12 +59,12 @@ class _Calibration(Schema):
 
 
 def is_vbr(path: Path) -> bool:
-    """A folder that holds VBR's calibration."""
+    """Whether a folder contains VBR's calibration."""
     return path.is_dir() and (path / CALIBRATION).is_file()
 
 
 def read_vbr(path: Path, rig: Rig | None = None, topics: Topics = TOPICS) -> Recording:
-    """Open a VBR sequence; `rig` takes the place of its cameras and IMU noise."""
+    """Open a VBR sequence; `rig` replaces its cameras and IMU noise."""
     file = path / CALIBRATION
     calibration = validate(_Calibration, load_yaml(file, "the calibration of VBR"), file)
     recording = read_bag(path, rig or _rig(calibration, file), topics if topics.roles() else TOPICS)

@@ -1,1 +1,1 @@
-"""What is wrong with a recording, causes before effects."""
+"""Diagnosis of a recording: what is wrong with it, causes before effects."""

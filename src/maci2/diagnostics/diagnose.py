@@ -1,4 +1,4 @@
-"""Is a recording fit for use? What is wrong with it, the most important first, and what to do."""
+"""Diagnosis of a recording: faults, most important first, and remedies."""
 
 import math
 from dataclasses import replace
@@ -31,19 +31,19 @@ from maci2.vision.relative_poses import CameraFrame
 __all__ = ["Diagnosis", "Finding", "Timing", "examine", "examine_path"]
 
 WINDOW_S = 2.5
-"""Length of the windows counted."""
+"""Length of the windows that are counted [s]."""
 
 SHORTEST_WINDOW_S = 0.5
-"""Below this even a window chosen by hand tells nothing."""
+"""Length below which no window can be initialized [s]."""
 
 NO_SAMPLES = Timing(0, 0.0, math.nan, math.nan, 0, 0.0)
-"""Timing of a sensor that a recording does not hold."""
+"""Timing of a sensor that the recording lacks."""
 
 FEW_WINDOWS = 20
-"""The estimator is tried on each window: interpreted, so many take less time than to compile it."""
+"""Number of windows up to which interpreting the estimator takes less time than compiling it."""
 
 MIN_FRAMES = 10
-"""Frames that a window needs: one for each keyframe."""
+"""Number of frames that a window needs, one per keyframe."""
 
 
 def examine_path(
@@ -55,7 +55,7 @@ def examine_path(
     given: Given = NOTHING_GIVEN,
     columns: str = "",
 ) -> Diagnosis:
-    """Open a recording and look at it; one that cannot be read has that as its only finding.
+    """Open a recording and diagnose it; if it cannot be read, that is the only finding.
 
     Without a calibration that can be used, all is looked at that needs none; without an IMU, the
     images. `vision` and `frame` name camera motion to compare with, as `--vision` and
@@ -87,7 +87,7 @@ def _unreadable(path: Path, error: Maci2Error) -> Diagnosis:
 def _examine_uncalibrated(
     path: Path, rig: Path | None, topics: str, columns: str, error: CalibrationError
 ) -> Diagnosis:
-    """Look at what needs no calibration; that there is none comes first."""
+    """Run the checks that need no calibration; the missing calibration is the first finding."""
     # A bag or a table carries none, and none was given; else it is a calibration that is wrong.
     missing = rig is None and carries_no_calibration(path)
     try:
@@ -104,7 +104,7 @@ def _examine_uncalibrated(
 def _examine_images_alone(
     path: Path, rig: Path | None, topics: str, given: Given, error: NoImuError
 ) -> Diagnosis:
-    """Look at the images of a recording that holds no IMU samples; that comes first."""
+    """Run the checks of images on a recording without IMU, which is the first finding."""
     findings = [Finding("warn", "imu", str(error), "no IMU samples")]
     try:
         try:
@@ -131,9 +131,8 @@ def _examine_images_alone(
 def examine(
     recording: Recording, vision: CameraTrajectory | None = None, frame: CameraFrame = "camera"
 ) -> Diagnosis:
-    """Look at everything a recording holds; raises nothing. Causes are looked at before effects,
-    and what a cause affects is not looked at. Timestamps of `vision` are on the recording's
-    clock."""
+    """Run all checks on a recording; raises nothing. Causes are checked before effects, and what a
+    cause affects is not checked further. Timestamps of `vision` are on the recording's clock."""
     windows = _count_windows(recording)
     with seldom(*(["initialize"] if windows <= FEW_WINDOWS else [])):
         return _examined(recording, vision, frame, windows)
@@ -160,8 +159,10 @@ def _examined(
         truths = recording.truths.items()
         rotations = Rotations({name: check_truth(t, recording.imu) for name, t in truths}, [])
     findings += rotations.findings
-    if all(finding.level != "error" for finding in findings):
-        findings += audit_finding(recording)
+    errors = [finding for finding in findings if finding.level == "error"]
+    if all(error.what in recording.truths for error in errors):
+        # That a truth which is wrong cannot be audited is no second fault.
+        findings += [one for one in audit_finding(recording) if one.level == "ok" or not errors]
     findings += _without_cameras(cameras) + stereo_findings(recording, matched_pct)
     findings += _nominal_rate(recording, imu)
     images, seen = examine_images(recording)
@@ -179,7 +180,7 @@ def _examined(
 
 
 def _bag_findings(recording: Recording) -> list[Finding]:
-    """What reading it already told."""
+    """Findings made while the recording was read."""
     return [
         *[Finding("warn", "bag", warning) for warning in recording.warnings],
         *[Finding("ok", "bag", note) for note in recording.notes],
@@ -199,8 +200,8 @@ def _nominal_rate(recording: Recording, timing: Timing) -> list[Finding]:
             return []
         remedy = "Give --imu-noise, or --imu-rate where the file has the noise of single samples."
         text = (
-            f"{rig.source} says nothing of the IMU's noise; a consumer MEMS is assumed in these "
-            f"checks, and nothing is estimated without. {remedy}"
+            f"{rig.source} does not state the IMU noise; these checks assume a consumer MEMS, and "
+            f"estimation needs the real values. {remedy}"
         )
         return [Finding("warn", "calibration", text, "the IMU's noise is not known", remedy=remedy)]
     if abs(timing.rate_hz / rig.imu.rate_hz - 1.0) <= 0.05:
@@ -227,7 +228,7 @@ def _window_findings(windows: int, recording: Recording) -> list[Finding]:
 
 
 def _shared_ns(recording: Recording) -> tuple[int, int]:
-    """First and last timestamp of the time that IMU and left camera share."""
+    """First and last timestamp of the overlap of IMU and left camera."""
     imu_ns, left_ns = recording.imu.stamps_ns, _left_ns(recording)
     if len(left_ns) == 0:
         return 0, 0
@@ -235,14 +236,13 @@ def _shared_ns(recording: Recording) -> tuple[int, int]:
 
 
 def _left_ns(recording: Recording) -> Stamps:
-    """Timestamps of the left camera; without cameras, poses could be asked for at any IMU
-    timestamp."""
+    """Timestamps of the left camera; without cameras, those of the IMU."""
     stamps_ns = recording.camera_stamps_ns
     return stamps_ns[0] if stamps_ns else recording.imu.stamps_ns
 
 
 def _count_windows(recording: Recording) -> int:
-    """Windows end to end over the time that IMU and left camera share."""
+    """Consecutive windows over the overlap of IMU and left camera."""
     imu_ns, left_ns = recording.imu.stamps_ns, _left_ns(recording)
     start_ns, end_ns = _shared_ns(recording)
     window_ns = int(WINDOW_S * NS)

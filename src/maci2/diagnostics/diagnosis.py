@@ -1,4 +1,4 @@
-"""What a diagnosis of a recording holds: timing, images, ground truths, findings."""
+"""Contents of a diagnosis: timing, images, ground truths, findings."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -22,15 +22,15 @@ class Timing:
     """Median rate; NaN for fewer than two samples."""
 
     jitter_pct: float
-    """Spread of the steps (5 to 95 %) about the median, in per cent of it."""
+    """Spread of the intervals (5 to 95 %) about the median, in per cent of it."""
 
     gaps: int
     longest_step_s: float
     dropped: int = 0
-    """Samples that did not arrive, counted in whole periods."""
+    """Number of missing samples, in whole periods."""
 
     def cells(self) -> tuple[str, ...]:
-        """One for each of SENSOR_COLUMNS."""
+        """Cells of a table, one for each of SENSOR_COLUMNS."""
         return (
             str(self.samples),
             f"{self.duration_s:.1f}",
@@ -43,34 +43,34 @@ class Timing:
 
 
 SENSOR_COLUMNS = (
-    "samples", "seconds", "rate [Hz]", "jitter [%]", "missing", "gaps", "longest [ms]",
+    "samples", "length [s]", "rate [Hz]", "jitter [%]", "missing", "gaps", "longest step [ms]",
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class CameraImages:
-    """Images of one camera; medians over those looked at."""
+    """Images of one camera; medians over the sampled ones."""
 
     brightness: float
     """Mean grey level, 0 to 255."""
 
     saturated_pct: float
-    """Pixels that are white and have no value any more."""
+    """Percentage of saturated pixels."""
 
     change_pct: float
-    """Change of brightness from one image to the next."""
+    """Change of brightness between consecutive images."""
 
     edge_px: float
-    """Width of edges in the more blurred direction: about 6 in a sharp image."""
+    """Width of edges in the more blurred direction [px]: about 6 in a sharp image."""
 
     repeated_pct: float
-    """Share of the images that are the next one to the last bit."""
+    """Percentage of images identical to the next one."""
 
     blank_pct: float
-    """Share of the images that show nothing."""
+    """Percentage of images without contrast."""
 
     def cells(self) -> tuple[str, ...]:
-        """One for each of IMAGE_COLUMNS."""
+        """Cells of a table, one for each of IMAGE_COLUMNS."""
         return (
             f"{self.brightness:.0f}",
             f"{self.saturated_pct:.1f}",
@@ -82,19 +82,19 @@ class CameraImages:
 
 
 IMAGE_COLUMNS = (
-    "brightness", "saturated [%]", "change [%]", "edges [px]", "repeated [%]", "blank [%]",
+    "grey level", "saturated [%]", "flicker [%]", "edge width [px]", "repeated [%]", "blank [%]",
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class ImageDiagnosis:
-    """What the images themselves tell."""
+    """Diagnosis of the images."""
 
     places: int
-    """Looked at, spread over the recording."""
+    """Number of places sampled over the recording."""
 
     row_error_px: float
-    """Median distance of stereo matches from their rows; NaN where not measured."""
+    """Median row error of stereo matches [px]; NaN if not measured."""
 
     cameras: tuple[CameraImages, ...]
 
@@ -119,7 +119,7 @@ class Diagnosis:
     """Ground truths by name, each compared with the IMU."""
 
     windows: int
-    """Windows of 2.5 s, end to end, without IMU gap and with enough frames."""
+    """Number of consecutive windows of 2.5 s without IMU gaps and with enough frames."""
 
     findings: list[Finding]
     """Findings, most important first."""
@@ -144,7 +144,7 @@ class Diagnosis:
 
     @property
     def usable(self) -> bool:
-        """Nothing found that has to be fixed first."""
+        """Whether nothing has to be fixed first."""
         return all(finding.level != "error" for finding in self.findings)
 
     def as_dict(self) -> Record:

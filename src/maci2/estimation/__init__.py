@@ -1,4 +1,4 @@
-"""Measurements in; state, posterior covariance and verdict out."""
+"""Estimators: from measurements to state, posterior covariance and verdict."""
 
 from maci2.estimation.config import SolverConfig
 from maci2.estimation.initialize import initialize

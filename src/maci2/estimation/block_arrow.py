@@ -1,4 +1,4 @@
-"""Solving and inverting block-arrow systems: a chain of keyframes and a border they all share.
+"""Solution and inversion of block-arrow systems: a chain of keyframes and a border that they share.
 
     [ A_0  B_0            C_0 ]     A_k (9, 9)   keyframe k: pose and velocity
     [ B_0' A_1  B_1       C_1 ]     B_k (9, 9)   keyframe k with k + 1; the last is zero
@@ -28,7 +28,7 @@ __all__ = ["BLOCK", "back_substitute", "factor", "inverse_blocks"]
 
 @kernel
 def factor(A: Array, B: Array, C: Array, D: Array, rhs: Array, rhs_border: Array) -> bool:
-    """Eliminate the chain, then the border, in place; False where not positive definite.
+    """Eliminate the chain, then the border, in place; False if not positive definite.
 
     Afterwards A_k and D hold Cholesky factors L, and B_k, C_k, rhs_k hold L_k^-1 of what was left
     of them when keyframe k was eliminated.
@@ -82,7 +82,7 @@ def _load(A: Array, B: Array, C: Array, rhs: Array, k: int, rows: Array) -> None
 
 @kernel
 def _store(rows: Array, A: Array, B: Array, C: Array, rhs: Array, k: int) -> None:
-    """Back from `rows`; A_k becomes lower triangular."""
+    """Copy back from `rows`; A_k becomes lower triangular."""
     border = C.shape[2]
     for i in range(BLOCK):
         for j in range(BLOCK):
@@ -95,7 +95,7 @@ def _store(rows: Array, A: Array, B: Array, C: Array, rhs: Array, k: int) -> Non
 
 @kernel
 def _take(taken: Array, A: Array, C: Array, rhs: Array, k: int) -> None:
-    """Subtract from keyframe k what the elimination of the one before takes."""
+    """Subtract the contribution of the eliminated keyframe k - 1 from keyframe k."""
     border = C.shape[2]
     for i in range(BLOCK):
         for j in range(BLOCK):
@@ -109,7 +109,7 @@ def _take(taken: Array, A: Array, C: Array, rhs: Array, k: int) -> None:
 def back_substitute(
     A: Array, B: Array, C: Array, D: Array, rhs: Array, rhs_border: Array
 ) -> tuple[Array, Array]:
-    """Solution (n, 9), (b,) from what `factor` left."""
+    """Solution (n, 9), (b,) from the result of `factor`."""
     n, border = A.shape[0], D.shape[0]
     x, x_border = rhs.copy(), rhs_border.copy()
     for i in range(border - 1, -1, -1):
@@ -132,7 +132,7 @@ def back_substitute(
 
 @kernel
 def inverse_blocks(A: Array, B: Array, C: Array, D: Array) -> tuple[Array, Array]:
-    """Diagonal blocks (n, 9, 9) and (b, b) of the inverse, from what `factor` left."""
+    """Diagonal blocks (n, 9, 9) and (b, b) of the inverse, from the result of `factor`."""
     n, border = A.shape[0], D.shape[0]
     inverse_A, inverse_D = np.empty((n, BLOCK, BLOCK)), np.eye(border)
     forward_eliminate(D, inverse_D)
@@ -165,7 +165,7 @@ def inverse_blocks(A: Array, B: Array, C: Array, D: Array) -> tuple[Array, Array
 
 @kernel(fastmath={"contract"})
 def _lean(rows: Array, later: Array) -> None:
-    """Put keyframe k in the place of keyframe k + 1 in `later`, given rows = [own | gain].
+    """Replace keyframe k + 1 by keyframe k in `later`, given rows = [own | gain].
 
     Its block is own + gain later gain', and -gain later is what ties it to the border.
     """

@@ -12,7 +12,7 @@ from maci2.types import GRAVITY_NORM
 
 @dataclass(frozen=True)
 class SolverConfig:
-    """Choices of the joint optimization; the defaults run every recording unchanged."""
+    """Choices of the joint optimization; the defaults are used for every recording."""
 
     gravity_on_sphere: bool = True
     """Fix the norm of gravity and estimate its direction; otherwise estimate a free vector."""

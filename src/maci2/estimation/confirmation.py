@@ -1,4 +1,4 @@
-"""Whether the measurements would have revealed an error of a stated constant.
+"""Test whether the measurements would have revealed an error of a stated constant.
 
 A result that takes extrinsics and scale as given is no better than they are. They are confirmed
 where gravity and velocity stay within their limits with nothing stated believed: an error that
@@ -27,19 +27,19 @@ REMEDY = "use more of the recording, move more, or trust the stated values with 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What has been seen of the constants that an initialization takes as given."""
+    """Evidence about the constants that an initialization takes as given."""
 
     premises: Premises | None
-    """Posterior over all that has been seen; None where that is nothing."""
+    """Posterior over all windows so far; None without any."""
 
     is_window: bool = False
-    """Only this window has been seen; `freed` is its solution with free constants."""
+    """Whether this window is the only evidence, with `freed` as its solution."""
 
     freed: FreedConstants | None = None
-    """The window with its constants unknown; None where it moves too little for that."""
+    """Solution of the window with free constants; None if it has too little motion."""
 
     against_samples: tuple[str, ...] = ()
-    """Reasons against the window's samples, where `premises` do not hold them."""
+    """Reasons against the IMU samples of the window, unless `premises` already contain them."""
 
     def contradicted(self, gravity_norm: float, offset_free: bool) -> list[str]:
         """Reasons against the stated constants."""
@@ -53,20 +53,19 @@ class Evidence:
     def unconfirmed(
         self, state: VIState, posterior: Posterior, gravity_deg: float, velocity: float
     ) -> list[str]:
-        """Stated constants that nothing confirms for these limits of `state`'s error, in words."""
+        """Stated constants that nothing confirms, for these limits on the error of `state`."""
         if self.is_window or self.premises is None:
             return unconfirmed_by_window(self.freed, state, gravity_deg, velocity)
         return unconfirmed_by_recording(self.premises, state, posterior, gravity_deg, velocity)
 
     @property
     def status_of_unconfirmed(self) -> Status:
-        """Status of a result with unconfirmed constants: `weak` unless more measurements will
-        follow."""
+        """Status with unconfirmed constants: `weak`, unless more measurements will follow."""
         return "weak" if self.premises is None or self.premises.is_complete else "ok"
 
 
 def freed_contradictions(freed: FreedConstants, offset_free: bool) -> list[str]:
-    """Reasons against stated extrinsics, clocks and scale, given what fits the window best."""
+    """Reasons against stated extrinsics, clocks and scale, from the best fit of the window."""
     T_found, cov = freed.state.T_b_c, freed.posterior.T_b_c
     lengths = MeasuredLengths(
         freed.scale.scale, freed.scale.std**2, T_found[:3, 3], _cov_lever_arm(T_found, cov)
@@ -81,7 +80,7 @@ def freed_contradictions(freed: FreedConstants, offset_free: bool) -> list[str]:
 
 
 def _cov_lever_arm(T_b_c: Array, cov: Array) -> Array:
-    """(3, 3) covariance of the position, from that of a left difference [rho, phi]."""
+    """(3, 3) covariance of the position, from that of a left perturbation [rho, phi]."""
     x, y, z = T_b_c[:3, 3].tolist()
     J = np.array(
         ((1.0, 0.0, 0.0, 0.0, z, -y), (0.0, 1.0, 0.0, -z, 0.0, x), (0.0, 0.0, 1.0, y, -x, 0.0))
@@ -92,7 +91,7 @@ def _cov_lever_arm(T_b_c: Array, cov: Array) -> Array:
 def unconfirmed_by_window(
     freed: FreedConstants | None, state: VIState, gravity_deg: float, velocity: float
 ) -> list[str]:
-    """Constants that one window alone does not confirm, for these limits of `state`'s error."""
+    """Constants that this window alone does not confirm, for these limits."""
     if freed is None:
         return [
             "the motion in the window is too small to confirm the stated extrinsics, and nothing "
@@ -111,7 +110,7 @@ def unconfirmed_by_window(
 def unconfirmed_by_recording(
     premises: Premises, state: VIState, posterior: Posterior, gravity_deg: float, velocity: float
 ) -> list[str]:
-    """Constants that all windows seen do not confirm, for these limits."""
+    """Constants that all windows so far do not confirm, for these limits."""
     known = premises.translation
     # An error of the extrinsic rotation rotates gravity in the camera.
     R_c_b = state.T_b_c[:3, :3].T

@@ -17,45 +17,44 @@ from maci2.vision import RelativePoses
 
 
 class MeasuredScale(NamedTuple):
-    """True translation over the measured one, as accelerations show it."""
+    """Ratio of true to measured translation, from accelerations."""
 
     scale: float
     std: float
 
 
 class FreedOffset(NamedTuple):
-    """Posterior of the IMU's timestamp less that of the keyframes [s]; its prior is narrow."""
+    """Posterior of t_imu minus the time of the keyframes [s]; its prior is narrow."""
 
     offset_s: float
     std_s: float
 
     def measured(self) -> tuple[float, float] | None:
-        """The offset that the measurements alone show and its variance [s^2]; None where they show
-        none."""
+        """Offset and variance [s^2] from the measurements alone; None if undetermined."""
         shown = 1.0 - (self.std_s / CLOCK_STD_S) ** 2
         return (self.offset_s / shown, self.std_s**2 / shown) if shown > 0.0 else None
 
 
 class FreedConstants(NamedTuple):
-    """Solution of a window with the constants that fit best."""
+    """Solution of a window with free constants."""
 
     state: VIState
-    """Solution with the extrinsics that fit best."""
+    """State with the estimated extrinsics."""
 
     posterior: Posterior
-    """Covariance of gravity and velocities with these constants unknown."""
+    """Covariance of gravity and velocities with unknown constants."""
 
     scale: MeasuredScale
     offset: FreedOffset
     dof: int
     inflation: float
-    """Factor on the stated covariances that fits the residuals; 1 where they fit as stated."""
+    """Factor on the stated covariances that explains the residuals; 1 if the stated ones do."""
 
     T_stated: Array
     """Extrinsics as stated."""
 
     std_scale: float
-    """Stated spread of vision's scale."""
+    """Stated standard deviation of the scale of vision."""
 
 
 def free_constants(
@@ -65,7 +64,7 @@ def free_constants(
     config: SolverConfig,
     pre: Preintegrated | None = None,
 ) -> FreedConstants | None:
-    """Solve a window anew with its constants free; None where it says too little for that.
+    """Solve a window again with free constants; None if it has too little information.
 
     A scale with a stated spread keeps it. `pre` is taken where it is of these keyframes.
     """

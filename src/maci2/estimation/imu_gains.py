@@ -1,4 +1,4 @@
-"""How an estimate moves with the errors of what the IMU measured.
+"""Derivatives of an estimate by the errors of the IMU measurements.
 
 Whoever compares an estimate with a ground truth that was made with the same IMU needs it: errors of
 the samples that both have used do not show in the difference.
@@ -29,18 +29,18 @@ from maci2.types import Array
 from maci2.vision import RelativePoses
 
 KEYFRAME = 9
-"""Unknowns of a keyframe: pose and velocity."""
+"""Number of unknowns of a keyframe: pose and velocity."""
 
 SHARED = XI_BC.start - G.start
-"""Unknowns that all keyframes share: gravity and two biases; the scale of vision comes after."""
+"""Number of shared unknowns: gravity and two biases; the scale of vision follows them."""
 
 SIGN = np.array([1.0] * 3 + [-1.0] * 6)
-"""Of an IMU residual by the measured motion."""
+"""Derivative of an IMU residual by the measured motion."""
 
 
 @dataclass(frozen=True)
 class ImuGains:
-    """Derivatives of an estimate by the errors of what the IMU measured over m steps between its n
+    """Derivatives of an estimate by the errors of m preintegrated measurements between its n
     keyframes, order [gamma, beta, alpha]."""
 
     gravity_c0: Array
@@ -56,14 +56,14 @@ class ImuGains:
     """(m, 3, 9)"""
 
     cov_imu: Array
-    """(m, 9, 9) covariance of those errors, as the estimate weighed them."""
+    """(m, 9, 9) covariance of those errors, as the estimate weighted them."""
 
 
 def imu_gains(
     imu: ImuMeasurements, vision: RelativePoses, result: InitResult, config: SolverConfig
 ) -> ImuGains | None:
-    """Gains of a window's result at its solution; None without one, or where keyframes were dropped
-    for a clock offset."""
+    """Gains of a window at its solution; None without a solution, or if keyframes were dropped for
+    a clock offset."""
     state, report = result.state, result.report
     if state is None or result.posterior is None or len(state.stamps_ns) != len(vision.stamps_ns):
         return None
@@ -91,7 +91,7 @@ def imu_gains(
 
 @kernel
 def _derivatives(m: Measurements, x: Variables) -> tuple[Array, Array]:
-    """(m, 15) visual and inertial residuals of each step and (m, 15, 33) their derivatives."""
+    """(m, 15) visual and inertial residuals between keyframes and (m, 15, 33) their derivatives."""
     steps, zero = len(m.dt), np.zeros(3)
     r, J = np.zeros((steps, 15)), np.zeros((steps, 15, COLUMNS))
     for k in range(steps):
@@ -141,7 +141,7 @@ def _solve(
     config: SolverConfig,
     vision: RelativePoses,
 ) -> Array:
-    """(m, N, 9) derivatives of all unknowns by the errors of each step."""
+    """(m, N, 9) derivatives of all unknowns by the errors of each preintegrated measurement."""
     white_visual, white_imu = m.white_visual @ J[:, :6], m.white_imu @ J[:, 6:]
     lengths = np.linalg.norm(m.white_visual @ r[:, :6, None], axis=(1, 2))
     weights = np.minimum(1.0, m.visual_limit / np.maximum(lengths, 1e-300))

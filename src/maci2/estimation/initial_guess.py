@@ -20,7 +20,7 @@ from maci2.vision import RelativePoses
 
 @kernel
 def chain(Ts_ck_ck1: Array) -> Array:
-    """(n, 4, 4) camera poses T_c0_ck from the n - 1 steps between them."""
+    """(n, 4, 4) camera poses T_c0_ck from the n - 1 relative poses."""
     n = len(Ts_ck_ck1) + 1
     Ts_c0_c = np.empty((n, 4, 4))
     T_c0_ck = np.eye(4)
@@ -106,7 +106,8 @@ def _velocities_and_gravity(
 
 
 def lever_arm(pre: Preintegrated, vision: RelativePoses, R_b_c: Array, prior: BiasPrior) -> Array:
-    """p_b_c with no guess, together with gravity and accelerometer bias, linear least squares.
+    """Lever arm p_b_c without initial guess, together with gravity and accelerometer bias, by
+    linear least squares.
 
     Where vision measured nothing the gyroscope rotates the frame, and no row tells the position.
     """

@@ -1,4 +1,4 @@
-"""Gravity, velocities and biases from a short window: the paper's Fig. 4, both workflows."""
+"""Initialization from a short window (the paper's Fig. 4, both workflows)."""
 
 import time
 from dataclasses import replace
@@ -110,7 +110,7 @@ def _judged(
     limits: InitLimits,
     premises: Premises | None,
 ) -> InitResult:
-    """The solution with its verdict, from all that was seen or else from the window alone."""
+    """Solution with its verdict, from the given evidence or else from the window alone."""
     if premises is not None:
         evidence = Evidence(with_window_samples(premises, imu))
     else:
@@ -135,7 +135,7 @@ def _window_evidence(
     T_b_c: Array,
     config: SolverConfig,
 ) -> Evidence:
-    """What the window itself says of the constants; `vision` holds what was rejected too."""
+    """Evidence of the window about the constants; `vision` includes rejected poses."""
     report, freed = solved.report, None
     if solved.posterior is not None and report.converged:
         freed = free_constants(imu, solved.vision, solved.state, config, solved.pre)
@@ -153,7 +153,7 @@ def _window_evidence(
 
 
 def require_arguments(imu: ImuMeasurements, vision: RelativePoses, config: SolverConfig) -> None:
-    """Raise unless the measurements are such, and not what they are made from."""
+    """Raise unless the arguments are measurements, not raw samples or images."""
     require_type(
         imu, ImuMeasurements, "imu", "raw_model(samples, noise) or a learned model makes them"
     )
@@ -162,7 +162,7 @@ def require_arguments(imu: ImuMeasurements, vision: RelativePoses, config: Solve
 
 
 class _Solved(NamedTuple):
-    """A solution and the measurements it was found from."""
+    """Solution and the measurements it was computed from."""
 
     vision: RelativePoses
     pre: Preintegrated
@@ -172,13 +172,15 @@ class _Solved(NamedTuple):
     report: SolveReport
 
     def with_rejected(self, inliers: Mask) -> "_Solved":
-        return self._replace(report=replace(self.report, rejected=int(np.sum(~inliers))))
+        outliers = tuple(map(int, np.flatnonzero(~inliers)))
+        report = replace(self.report, rejected=len(outliers), rejected_poses=outliers)
+        return self._replace(report=report)
 
 
 def _solve(
     imu: ImuMeasurements, vision: RelativePoses, T_b_c: Array, config: SolverConfig, offset_s: float
 ) -> _Solved:
-    """Gyroscope bias from rotations, initial guess in closed form, then all together (Eq. 9)."""
+    """Gyroscope bias from rotations, initial guess in closed form, joint solve (Eq. 9)."""
     prior, stamps_ns = imu.bias_prior, vision.stamps_ns
     require_samples(imu, stamps_ns)
     pre = integrate_between(imu, stamps_ns, prior.mean_gyro, prior.mean_acc, config.rule, True)

@@ -1,4 +1,4 @@
-"""The joint optimization (Eq. 9): Levenberg-Marquardt on the chain of keyframes."""
+"""Joint optimization (Eq. 9): Levenberg-Marquardt on the chain of keyframes."""
 
 from typing import NamedTuple
 
@@ -30,28 +30,30 @@ __all__ = [
 ]
 
 LEAST_DAMPING = 1e-12
-"""Relative to the diagonal; where steps begin. The IMU ties keyframes so stiffly that 1e-6 already
-holds back what is loose (a bias, a window moving as a whole) and costs an iteration or two."""
+"""Initial damping, relative to the diagonal. The IMU connects keyframes so stiffly that 1e-6
+already slows down weakly determined directions (a bias, a common motion of the window) and costs an
+iteration or two."""
 
 REFUSED_DAMPING = 1e-8
-"""The least damping after a step that was refused."""
+"""Smallest damping after a rejected step."""
 
 MOST_DAMPING = 1e12
-"""Where even a step this short is refused, there is no way down."""
+"""Damping beyond which no step decreases the cost."""
 
 DECREMENT = 1e-8
-"""Decrease of the cost by a step that moves nothing by more than 1e-4 standard deviations: an
-estimate ends where the next step would promise less,"""
+"""Predicted decrease of the cost at which an estimate stops: no unknown moves by more than 1e-4
+standard deviations."""
 
 TEST_DECREMENT = 0.04
-"""and one by which stated constants are tested, not used, where it moves nothing by a fifth."""
+"""The same for solutions that only test stated constants: no unknown moves by more than a fifth of
+a standard deviation."""
 
 SMALL = 1e6
-"""Times as much is small: from there on steps contract as those before them did."""
+"""Multiple of that decrease below which convergence is predicted by contraction."""
 
 
 class Optimum(NamedTuple):
-    """Where the optimization ended."""
+    """Result of the optimization."""
 
     x: Variables
     cost: float
@@ -72,7 +74,7 @@ class Covariances(NamedTuple):
     """(17, 17) [gravity, gyro bias, acc bias, extrinsics, one over the scale, time offset] in the
     tangent space of `gravity_basis`; as far as the border of `Unknowns` reaches."""
     positive: bool
-    """The normal equations were positive definite; otherwise there are no covariances."""
+    """Whether the normal equations were positive definite; otherwise there are no covariances."""
 
 
 @kernel
@@ -130,7 +132,7 @@ def optimize(
 
 @kernel
 def _covariances(x: Variables, unknowns: Unknowns, factors: System) -> Covariances:
-    """Covariances from what `factor` left of the normal equations."""
+    """Covariances from the factored normal equations."""
     keyframes, border = inverse_blocks(factors.A, factors.B, factors.C, factors.D)
     n = len(keyframes)
     gravity_c0, poses, velocities = np.empty((3, 3)), np.zeros((n, 6, 6)), np.empty((n, 3, 3))
@@ -164,7 +166,7 @@ def _congruent(A: Array, border: Array, first: int, out: Array) -> None:
 
 @kernel
 def _damp(system: System, damping: float, out: System) -> None:
-    """out = the system with a heavier diagonal."""
+    """out = the system with a damped diagonal."""
     border = len(out.D)
     for k in range(len(out.A)):
         for i in range(BLOCK):
@@ -184,7 +186,7 @@ def _damp(system: System, damping: float, out: System) -> None:
 
 @kernel
 def _decrement(system: System, dx: Array, dx_border: Array) -> float:
-    """Decrease of the cost that a step should bring."""
+    """Predicted decrease of the cost by a step."""
     decrement = 0.0
     for k in range(len(dx)):
         for i in range(BLOCK):

@@ -75,8 +75,13 @@ def choose_motions(
 
 def with_choice(report: SolveReport, choice: MotionChoice) -> SolveReport:
     """The report of a solution with these motions."""
-    rejected = report.rejected + int(choice.rejected.sum())
-    return replace(report, rejected=rejected, second_motions=int(choice.second.sum()))
+    rejected = tuple(sorted({*report.rejected_poses, *map(int, np.flatnonzero(choice.rejected))}))
+    return replace(
+        report,
+        rejected=len(rejected),
+        rejected_poses=rejected,
+        second_motions=int(choice.second.sum()),
+    )
 
 
 def _chosen(

@@ -35,14 +35,14 @@ from maci2.lie import se3_adj, se3_inv
 from maci2.types import Array
 
 GIVEN = XI_BC.start - 2 * BLOCK
-"""Unknowns that all keyframes share where the extrinsics are given: gravity and two biases."""
+"""Number of shared unknowns if the extrinsics are given: gravity and two biases."""
 
 VISUAL = 6
-"""Visual residuals of one step; there are `BLOCK` inertial ones."""
+"""Number of visual residuals between two keyframes; there are `BLOCK` inertial ones."""
 
 
 class System(NamedTuple):
-    """Normal equations in block-arrow form; the border ends before extrinsics that are given."""
+    """Normal equations in block-arrow form; the border excludes extrinsics that are given."""
 
     A: Array
     B: Array
@@ -54,7 +54,7 @@ class System(NamedTuple):
 
 @kernel
 def empty_system(keyframes: int, unknowns: Unknowns) -> System:
-    """Room for the normal equations of so many keyframes."""
+    """Allocate the normal equations for this many keyframes."""
     border = GIVEN + (6 if unknowns.extrinsics else 0) + (2 if unknowns.constants else 0)
     return System(
         np.empty((keyframes, BLOCK, BLOCK)),
@@ -149,7 +149,7 @@ def _clear(system: System) -> None:
 
 @kernel
 def _visual_columns(J: Array, adj_c_b: Array, is_first: bool, extrinsics: bool, out: Array) -> None:
-    """A visual residual by xi_k, whose sign xi_k1 changes, and by free extrinsics."""
+    """Derivatives of a visual residual by xi_k (xi_k1: opposite sign) and free extrinsics."""
     for i in range(VISUAL):
         for j in range(6):
             out[i, j] = J[i, j]
@@ -164,7 +164,7 @@ def _visual_columns(J: Array, adj_c_b: Array, is_first: bool, extrinsics: bool, 
 
 @kernel
 def _constrain_shared(basis: Array, unknowns: Unknowns, J: Array) -> None:
-    """Express an IMU step's derivatives by the shared unknowns that are really free."""
+    """Express the derivatives of an IMU residual by the shared unknowns that are free."""
     for i in range(BLOCK):
         g0, g1, g2 = J[i, 18], J[i, 19], J[i, 20]
         for j in range(3):
@@ -177,7 +177,8 @@ def _constrain_shared(basis: Array, unknowns: Unknowns, J: Array) -> None:
 
 @kernel
 def _constrain_first_pose(adj_c_b: Array, is_first: bool, extrinsics: bool, J: Array) -> None:
-    """Extrinsics reach the IMU through the first pose alone, their inverse; its own columns go."""
+    """Derivatives of the first IMU residual by the extrinsics, whose inverse is the first pose; its
+    own columns are removed."""
     for row in range(BLOCK):
         if extrinsics:
             for j in range(6):
@@ -215,8 +216,8 @@ def _whitened_gram(W: Array, J: Array, last: int, limit: float, white: Array, H:
 
 @kernel
 def _add_visual(H: Array, k: int, last: int, system: System) -> None:
-    """Add a visual step's [k | constants | residual] to the blocks of k and of k + 1, which sees it
-    with the other sign; the first pose is not free."""
+    """Add a visual residual's [k | constants | residual] to the blocks of k and k + 1, where its
+    sign is opposite; the first pose is fixed."""
     A, B, C, D, rhs, rhs_border = system
     for i in range(VISUAL):
         for j in range(VISUAL):
@@ -239,7 +240,7 @@ def _add_visual(H: Array, k: int, last: int, system: System) -> None:
 
 @kernel
 def _add_step(H: Array, k: int, system: System) -> None:
-    """Add an IMU step's [k | k + 1 | border | residual] to the blocks."""
+    """Add an IMU residual's [k | k + 1 | border | residual] to the blocks."""
     A, B, C, D, rhs, rhs_border = system
     border = len(D)
     last = 2 * BLOCK + border
@@ -261,7 +262,7 @@ def _add_step(H: Array, k: int, system: System) -> None:
 
 @kernel
 def _pin(unknowns: Unknowns, system: System) -> None:
-    """Give unknowns that are not free a unit diagonal: their step is then zero."""
+    """Give fixed unknowns a unit diagonal, so that their step is zero."""
     for i in range(6):
         system.A[0, i, i] = 1.0
     if unknowns.sphere:

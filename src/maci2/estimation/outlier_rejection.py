@@ -28,33 +28,33 @@ from maci2.vision import RelativePoses, any_motion
 Mask = NDArray[np.bool_]
 
 CONTRADICTION = 50.0
-"""Inflation of the stated covariances, seven times the noise, above which it is no longer noise."""
+"""Inflation of the stated covariances (seven times the noise) that noise does not explain."""
 
 SUSPICION = 4.0
-"""Above this one wrong pose among right ones may be the reason, as well as noise."""
+"""Inflation above which a single outlier is possible, as well as noise."""
 
 NOISE = 2.0
 """Inflation below which the remaining poses agree."""
 
 NEEDED = 3
-"""Poses on one line: two always are."""
+"""Smallest number of poses on one line; two always are."""
 
 ROUNDS = 3
 MAX_SIGMAS = 4.0
 DRIFT = 0.02
-"""Bend of the line that noise of accelerometer and gyroscope may cause [m/s]."""
+"""Deviation from the line that noise of accelerometer and gyroscope may cause [m/s]."""
 
 GYRO_DRIFT = 0.005
-"""The same for rates [rad/s]."""
+"""Deviation of rates that noise may cause [rad/s]."""
 
 GAP = 2.0
-"""Limits by which every rejected pose must miss the others."""
+"""Multiple of the limit by which every rejected pose must deviate."""
 
 REJECTED = "contradicts the IMU"
 """Reason given for a relative pose that was rejected as an outlier."""
 
 GRAVITY_SLACK = 0.6
-"""Tolerance of the slope's length: scale of an accelerometer, noise of two poses [m/s^2]."""
+"""Tolerance of the norm of the slope: accelerometer scale, noise of two poses [m/s^2]."""
 
 
 def suspicious(report: SolveReport) -> bool:
@@ -106,7 +106,7 @@ def inlier_poses(
 
 
 class FallingLine(NamedTuple):
-    """What m poses say of the velocity, had the body only been falling since the window began."""
+    """Velocities from m poses, minus their change since the start that the IMU measured."""
 
     tau: Array
     """(m,) middles of the intervals [s]."""
@@ -119,7 +119,7 @@ class FallingLine(NamedTuple):
 
 
 def falling_line(pre: Preintegrated, vision: RelativePoses, T_b_c: Array) -> FallingLine:
-    """One point of the line for each pose; rotations are the gyroscope's."""
+    """One point of the line for each pose, with rotations from the gyroscope."""
     d = (T_b_c @ vision.Ts_ck_ck1 @ se3_inv(T_b_c))[:, :3, 3]
     R, t = np.eye(3), 0.0
     gained, gained_by_bias = np.zeros(3), np.zeros((3, 3))
@@ -135,7 +135,7 @@ def falling_line(pre: Preintegrated, vision: RelativePoses, T_b_c: Array) -> Fal
 
 
 def velocity_limits(pre: Preintegrated, vision: RelativePoses) -> Array:
-    """(m,) [m/s] how far off the line a pose may be."""
+    """(m,) accepted distance of each pose from the line [m/s]."""
     return MAX_SIGMAS * np.hypot(_rate_stds(pre, vision)[:, :3].max(axis=1), DRIFT)
 
 
@@ -146,7 +146,7 @@ def _rate_stds(pre: Preintegrated, vision: RelativePoses) -> Array:
 
 
 def _gyro_biases(pre: Preintegrated, vision: RelativePoses, T_b_c: Array) -> Array:
-    """(m, 3) the gyroscope bias that each rotation asks for."""
+    """(m, 3) gyroscope bias that each rotation implies."""
     R_b_c = T_b_c[:3, :3]
     Rs_vision = R_b_c @ vision.Ts_ck_ck1[:, :3, :3] @ R_b_c.T
     missing = [
@@ -163,7 +163,7 @@ def _median_bias(pre: Preintegrated, vision: RelativePoses, T_b_c: Array) -> Arr
 def rotation_distances(
     pre: Preintegrated, vision: RelativePoses, T_b_c: Array, bias_gyro: Array
 ) -> Array:
-    """(m,) how far each rotation is from the gyroscope's with a bias, in units of its limit."""
+    """(m,) difference of each rotation from the gyroscope's with a bias, in units of its limit."""
     limit = MAX_SIGMAS * np.hypot(_rate_stds(pre, vision)[:, 3:].max(axis=1), GYRO_DRIFT)
     away = np.abs(_gyro_biases(pre, vision, T_b_c) - bias_gyro).max(axis=1)
     return np.asarray(away / limit)
@@ -185,7 +185,7 @@ def largest_set(
     usable: Mask,
     pose: NDArray[np.int64] | None = None,
 ) -> Mask:
-    """The most poses on one line whose slope is as long as gravity.
+    """Largest set of poses on one line whose slope has the norm of gravity.
 
     `pose` says to which pose each point belongs where one has several: each counts once.
     """
@@ -217,7 +217,7 @@ def line_distances(line: FallingLine, limit: Array, std_acc: Array, on: Mask) ->
 
 
 def _fit(line: FallingLine, limit: Array, std_acc: Array, on: Mask) -> tuple[Array, Array]:
-    """Slope of the line through some poses, with the accelerometer's bias as its prior lets it be,
+    """Slope of the line through some poses, with the accelerometer bias constrained by its prior,
     and the distance of every pose from it in units of its limit."""
     eye = np.broadcast_to(np.eye(3), (len(limit), 3, 3))
     rows = np.concatenate([eye, eye * line.tau[:, None, None], -line.by_bias], axis=2)
@@ -233,8 +233,7 @@ def _fit(line: FallingLine, limit: Array, std_acc: Array, on: Mask) -> tuple[Arr
 
 
 def without(vision: RelativePoses, kept: Mask) -> RelativePoses:
-    """The same keyframes, with nothing known of the other poses but that a camera moves no faster
-    than it can."""
+    """The same keyframes; the other poses get a covariance as large as a camera can move."""
     Ts, covs = vision.Ts_ck_ck1.copy(), vision.covs_T_ck_ck1.copy()
     dt = np.diff(vision.stamps_ns) / 1e9
     for k in np.flatnonzero(~kept):

@@ -1,4 +1,4 @@
-"""What is known beforehand of the unknowns that all keyframes share, as normal equations."""
+"""Priors of the shared unknowns as normal equations."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from maci2.types import Array
 def add_priors(
     priors: Priors, unknowns: Unknowns, x: Variables, D: Array, rhs_border: Array
 ) -> float:
-    """Add what is known beforehand to the border (see `block_arrow`); returns its cost."""
+    """Add the priors to the border (see `block_arrow`); returns their cost."""
     cost = 0.0
     for i in range(3):
         away_bg, away_ba = x.bg[i] - priors.mean_bg[i], x.ba[i] - priors.mean_ba[i]

@@ -1,4 +1,4 @@
-"""The joint problem (Eq. 9) as arrays: what was measured, what is known, what is free."""
+"""Arrays of the joint problem (Eq. 9): measurements, priors, free unknowns."""
 
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ then taken as stated, and the pull against this prior measures the offset."""
 
 
 class Measurements(NamedTuple):
-    """What vision and IMU say of m steps, ready for whitening."""
+    """Measurements of vision and IMU between m + 1 keyframes, ready for whitening."""
 
     Ts_ck_ck1: Array
     """(m, 4, 4)"""
@@ -32,42 +32,42 @@ class Measurements(NamedTuple):
     white_imu: Array
     """(m, 9, 9), for residuals in the paper's sign."""
     bias_gyro: Array
-    """(3,) at which the preintegration was made."""
+    """(3,) bias at which the preintegration was made."""
     bias_acc: Array
     visual_limit: float
-    """Whitened length of a visual residual above which it counts linearly (Huber)."""
+    """Norm of a whitened visual residual above which its loss is linear (Huber)."""
     rates: Array
-    """(m + 1, 6) angular rate and specific force at the keyframes, less the biases at which the
-    preintegration was made; none where the time offset is given."""
+    """(m + 1, 6) angular rate and specific force at the keyframes, minus the biases of the
+    preintegration; empty if the time offset is given."""
 
 
 class Priors(NamedTuple):
-    """Gaussian priors; information zero says that nothing is known."""
+    """Gaussian priors; zero information means no prior."""
 
     mean_bg: Array
     info_bg: Array
     mean_ba: Array
     info_ba: Array
     info_scale: float
-    """Of one over the scale of vision, around 1."""
+    """Information of the inverse scale of vision, around 1."""
     info_offset: float
-    """Of the time offset, around 0 [1/s^2]."""
+    """Information of the time offset, around 0 [1/s^2]."""
 
 
 class Unknowns(NamedTuple):
     """Flags of the shared unknowns that are free."""
 
     sphere: bool
-    """Gravity keeps its norm."""
+    """Whether the norm of gravity is fixed."""
     bias_gyro: bool
     bias_acc: bool
     extrinsics: bool
     constants: bool
-    """The scale of vision and the time offset, with the extrinsics."""
+    """Whether the scale of vision and the time offset are free, with the extrinsics."""
 
 
 class Variables(NamedTuple):
-    """The state as arrays; see VIState."""
+    """State as arrays; see VIState."""
 
     Ts_c0_b: Array
     v_b: Array
@@ -76,9 +76,9 @@ class Variables(NamedTuple):
     ba: Array
     T_b_c: Array
     inverse_scale: float = 1.0
-    """Measured translation over the true one."""
+    """Ratio of measured to true translation."""
     offset_s: float = 0.0
-    """Timestamp on the IMU's clock less that of a keyframe [s]."""
+    """Time on the IMU's clock minus that of a keyframe [s]."""
 
 
 @kernel
@@ -108,7 +108,7 @@ def gravity_basis(g_c0: Array, sphere: bool) -> Array:
 
 @kernel
 def retract(x: Variables, dx: Array, dx_border: Array, unknowns: Unknowns) -> Variables:
-    """The state after a step: dx (n, 9) of the keyframes, dx_border of what they share."""
+    """State after a step: dx (n, 9) of the keyframes, dx_border of the shared unknowns."""
     n = len(dx)
     Ts_c0_b, v_b = np.empty((n, 4, 4)), np.empty((n, 3))
     T_b_c = x.T_b_c

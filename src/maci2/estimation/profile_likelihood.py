@@ -1,4 +1,4 @@
-"""One more unknown around a solver that does not know it.
+"""Profile likelihood: one more unknown around a solver that does not have it.
 
 The problem is solved at three values of the unknown. The cost's parabola over them gives the best
 value and its variance; the way the solutions move gives what that variance does to every state. At
@@ -30,10 +30,10 @@ class Prior:
 
 @dataclass(frozen=True)
 class Profile:
-    """Chi-square over the unknown, and the solutions it passes through."""
+    """Chi-square as a function of the unknown, with the solutions it was evaluated at."""
 
     best: float
-    """Value at which it is least, prior included."""
+    """Value that minimizes it, prior included."""
 
     curvature: float
     """Second derivative of chi-square, without the prior."""
@@ -41,7 +41,7 @@ class Profile:
     low: VIState
     high: VIState
     width: float
-    """Distance in the unknown from low to high."""
+    """Difference of the unknown between low and high."""
 
     def std(self, prior: Prior, inflation: float) -> float:
         """Standard deviation of the unknown, with measurement covariances inflated by a factor."""
@@ -51,7 +51,7 @@ class Profile:
 def profile(
     at: Callable[[float], Solution], middle: float, step: float, prior: Prior
 ) -> Profile | None:
-    """Solve at `middle` and `step` to either side; None where one of them does not converge."""
+    """Solve at `middle` and at `step` to either side; None if one of them does not converge."""
     solutions = [at(value) for value in (middle - step, middle, middle + step)]
     if not all(report.converged for _, _, report in solutions):
         return None
@@ -66,7 +66,7 @@ def profile(
 
 
 def widened(posterior: Posterior, over: Profile, std: float) -> Posterior:
-    """Add what the states do while the unknown moves by its standard deviation."""
+    """Add the covariance that the unknown's variance causes in the states."""
     low, high, factor = over.low, over.high, std / over.width
 
     def with_spread(cov: Array, moved: Array) -> Array:

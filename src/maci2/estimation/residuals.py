@@ -37,7 +37,7 @@ COLUMNS = 33
 def visual_residual(
     T_ck_ck1: Array, T_c0_bk: Array, T_c0_bk1: Array, T_b_c: Array, r: Array, J: Array
 ) -> None:
-    """How far the state's camera motion is from the one vision measured (Eq. 10).
+    """Difference between the camera motion of the state and the one vision measured (Eq. 10).
 
     Zero when they agree; order [rho, phi], [m, rad]. r is (6,), J (6, 33), or (6, 27) where the
     extrinsics are given.
@@ -96,7 +96,7 @@ def imu_residual(
     r: Array,
     J: Array,
 ) -> None:
-    """How far the state's motion is from the preintegrated one (Eqs. 12-14).
+    """Difference between the motion of the state and the preintegrated one (Eqs. 12-14).
 
     Order [gamma, beta, alpha], [rad, m/s, m]. `delta_bg`, `delta_ba` are what the biases have moved
     since preintegration; correction is first-order. r is (9,), J (9, 33).
@@ -180,7 +180,7 @@ def _turned_rows(T_c0_bk: Array, by_k: Array, by_k1: Array, J: Array) -> None:
 
 @kernel
 def lengthened(T_ck_ck1: Array, inverse_scale: float) -> Array:
-    """The measured motion with its translation multiplied by a scale."""
+    """Measured motion with its translation multiplied by a scale."""
     T = T_ck_ck1.copy()
     for i in range(3):
         T[i, 3] /= inverse_scale
@@ -191,8 +191,8 @@ def lengthened(T_ck_ck1: Array, inverse_scale: float) -> Array:
 def motion_D_offset(
     dt: float, gamma: Array, beta: Array, alpha: Array, rates_k: Array, rates_k1: Array
 ) -> Array:
-    """(9,) derivative of the preintegrated motion by an offset that makes both keyframes later, the
-    angular rate and specific force at which are given; gamma on the right."""
+    """(9,) derivative of the preintegrated motion by an offset that delays both keyframes, given
+    their angular rate and specific force; gamma on the right."""
     D_offset = np.empty(9)
     for i in range(3):
         j, k = (i + 1) % 3, (i + 2) % 3
@@ -213,7 +213,7 @@ def motion_D_offset(
 def later(
     gamma: Array, beta: Array, alpha: Array, D_offset: Array, offset_s: float
 ) -> tuple[Array, Array, Array]:
-    """The preintegrated motion between keyframes that are later by an offset, to first order."""
+    """Preintegrated motion between keyframes delayed by an offset, to first order."""
     turned, later_beta, later_alpha = np.empty(3), np.empty(3), np.empty(3)
     for i in range(3):
         turned[i] = D_offset[i] * offset_s
@@ -224,7 +224,7 @@ def later(
 
 @kernel
 def by_scale(T_ck_ck1: Array, inverse_scale: float, r: Array, column: int, J: Array) -> None:
-    """The derivative of a visual residual by one over the scale, for `T_ck_ck1` lengthened by it.
+    """Derivative of a visual residual by the inverse scale, for `T_ck_ck1` scaled by it.
 
     Noise is lengthened too: translations are compared at their measured length.
     """
@@ -240,7 +240,7 @@ def by_scale(T_ck_ck1: Array, inverse_scale: float, r: Array, column: int, J: Ar
 
 @kernel
 def by_offset(D_offset: Array, r: Array, column: int, J: Array) -> None:
-    """The derivative of an IMU residual by the time offset."""
+    """Derivative of an IMU residual by the time offset."""
     J_l_inv = so3_jl_inv(r[0:3])
     for i in range(3):
         # J_r^-1 is the transpose of J_l^-1.

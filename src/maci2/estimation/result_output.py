@@ -1,4 +1,4 @@
-"""Results as text (what the terminal prints) and as records (what `--json` writes)."""
+"""Results as text for the terminal and as records for `--json`."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     )
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
-"""What a JSON file can hold."""
+"""Value of a JSON file."""
 
 Record = dict[str, Json]
 
 NOTHING_IMPROVED = 1.1
-"""A stage of a calibration within this factor of the final sigmas needed no more."""
+"""Factor on the final standard deviations within which a stage counts as final."""
 
 
 def stds(cov: Array) -> Array:
@@ -34,13 +34,13 @@ def stds(cov: Array) -> Array:
 
 
 def verdict_text(verdict: "Verdict") -> str:
-    """Status, reasons and what was taken as given, a line each."""
+    """Status, reasons and constants taken as given, one per line."""
     lines = [f"verdict: {verdict.status}", *(f"  - {why}" for why in verdict.reasons)]
     return "\n".join([*lines, *(f"  - taken as given: {what}" for what in verdict.taken_as_given)])
 
 
 def initialization_text(result: "InitResult", errors: Mapping[str, str] | None = None) -> str:
-    """Estimate, 1-sigma and, where `errors` has it, the true error, side by side.
+    """Estimate, 1-sigma and, if in `errors`, the true error, side by side.
 
     Keys of `errors` are gravity, velocity, gyro_bias and acc_bias.
     """
@@ -76,7 +76,7 @@ def calibration_text(
     given: Mapping[str, str] | None = None,
     stated_offset_s: float = 0.0,
 ) -> str:
-    """Extrinsics with 1-sigma and, where `given` has it, the difference from what was given.
+    """Extrinsics with 1-sigma and, if in `given`, the difference from the given ones.
 
     `T_b_c` is shown instead of the result's own, where that belongs to a rectified image. Keys of
     `given` are rotation and translation.
@@ -111,7 +111,7 @@ def calibration_text(
 
 
 def progress_lines(progress: "tuple[CalibrationStage, ...]") -> list[str]:
-    """What each stage added, and from when on nothing did; nothing where there is one stage."""
+    """Progress over the stages of a calibration; empty with a single stage."""
     if len(progress) < 2:
         return []
     shown = [progress[i] for i in np.unique(np.linspace(0, len(progress) - 1, 6).astype(int))]
@@ -124,12 +124,12 @@ def progress_lines(progress: "tuple[CalibrationStage, ...]") -> list[str]:
     last = progress[-1]
     enough = [stage for stage in progress if (stage.std <= NOTHING_IMPROVED * last.std).all()]
     if len(progress) - progress.index(enough[0]) > 1:
-        lines.append(f"after {enough[0].seconds:.0f} s nothing improved")
+        lines.append(f"after {enough[0].seconds:.0f} s the standard deviations no longer improved")
     return lines
 
 
 def initialization_record(result: "InitResult", stated_offset_s: float = 0.0) -> Record:
-    """Keys of `maci2 init --json`, but for `errors`; `stated_offset_s`, the rig's own time offset,
+    """Record of `maci2 init --json` without `errors`; `stated_offset_s`, the rig's own time offset,
     is included in the estimated one."""
     state, posterior = result.state, result.posterior
     record = _verdict_record(result.verdict)
@@ -151,7 +151,7 @@ def initialization_record(result: "InitResult", stated_offset_s: float = 0.0) ->
 
 
 def calibration_record(result: "CalibrationResult", stated_offset_s: float = 0.0) -> Record:
-    """Keys of `maci2 calibrate --json`, but for `errors`."""
+    """Record of `maci2 calibrate --json` without `errors`."""
     state, posterior = result.state, result.posterior
     record = _verdict_record(result.verdict)
     if state is not None and posterior is not None:
@@ -171,7 +171,7 @@ def calibration_record(result: "CalibrationResult", stated_offset_s: float = 0.0
 
 
 def report_record(report: "SolveReport", stated_offset_s: float = 0.0) -> Record:
-    """How the optimization went; what was not estimated has no key."""
+    """Record of the optimization; quantities that were not estimated have no key."""
     record: Record = {}
     if stated_offset_s != 0.0:
         record["stated_time_offset_s"] = stated_offset_s

@@ -18,7 +18,7 @@ AXES = "xyz"
 
 
 def plot_initialization(result: "InitResult") -> "Figure":
-    """Velocity over the window with its 2-sigma band, gravity and biases with theirs."""
+    """Velocity over the window, gravity and biases, each with its 2-sigma band."""
     state, posterior = result.state, result.posterior
     if state is None or posterior is None:
         raise _nothing_to_plot(result)

@@ -19,6 +19,7 @@ from maci2.estimation.result_output import (
 from maci2.estimation.result_plot import plot_calibration, plot_initialization
 from maci2.field_docs import document_fields
 from maci2.files import write_json
+from maci2.gaussian import direction_std as direction_std
 from maci2.types import Array, Stamps
 
 if TYPE_CHECKING:
@@ -101,8 +102,7 @@ class SolveReport:
     """Whether the optimization converged within the allowed iterations."""
 
     cost: float
-    """Sum of squared residuals, whitened by the stated noise; chi-square distributed if that is
-    right."""
+    """Sum of squared residuals, whitened by the stated noise: chi-square distributed."""
 
     dof: int
     """Degrees of freedom: residuals minus unknowns."""
@@ -118,6 +118,9 @@ class SolveReport:
 
     rejected: int = 0
     """Number of relative poses rejected because they contradict the IMU."""
+
+    rejected_poses: tuple[int, ...] = ()
+    """Indices of the rejected relative poses."""
 
     second_motions: int = 0
     """Number of relative poses for which the IMU selected a motion supported by fewer matches."""
@@ -151,8 +154,8 @@ class Verdict:
 
 
 @dataclass(frozen=True, repr=False)
-class InitResult:
-    """Result of `initialize`; `state` and `posterior` are None only if there is no estimate."""
+class Estimate:
+    """State with covariance, report and verdict: what both estimators return."""
 
     verdict: Verdict
     """Whether the result may be used, and the reasons if not."""
@@ -161,10 +164,34 @@ class InitResult:
     """How the optimization went."""
 
     state: VIState | None = None
-    """Gravity, velocities, biases and poses; None if there is no estimate."""
+    """Poses, velocities, gravity, biases (after a calibration those of the last keyframe) and
+    extrinsics; None if there is no estimate."""
 
     posterior: Posterior | None = None
     """Covariance of the state; None without a state."""
+
+    def to_dict(self) -> Record:
+        """The record that `--json` writes, as plain numbers, strings and lists."""
+        raise NotImplementedError
+
+    def save(self, path: str | Path) -> None:
+        """Write `to_dict()` as JSON, atomically."""
+        write_json(boundary.as_path(path, "path"), self.to_dict())
+
+    def _headline(self, state: VIState) -> str:
+        """Main estimate, for `repr`."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        words = [_verdict_words(self.verdict)]
+        if self.state is not None:
+            words += [f"{len(self.state.stamps_ns)} keyframes", self._headline(self.state)]
+        return f"{type(self).__name__}({', '.join(words)})"
+
+
+@dataclass(frozen=True, repr=False)
+class InitResult(Estimate):
+    """Result of `initialize`; `state` and `posterior` are None only if there is no estimate."""
 
     @classmethod
     def judged_when_asked(
@@ -194,8 +221,7 @@ class InitResult:
 
     @property
     def gravity_std_deg(self) -> float | None:
-        """Standard deviation of the direction of gravity, both angles together [deg]; None without
-        a state."""
+        """Standard deviation of the direction of gravity, both angles together [deg], or None."""
         if self.state is None or self.posterior is None:
             return None
         return math.degrees(direction_std(self.state.gravity_c0, self.posterior.gravity_c0))
@@ -208,10 +234,6 @@ class InitResult:
         """The record that `maci2 init --json` writes, as plain numbers, strings and lists."""
         return initialization_record(self)
 
-    def save(self, path: str | Path) -> None:
-        """Write `to_dict()` as JSON, atomically."""
-        write_json(boundary.as_path(path, "path"), self.to_dict())
-
     def plot(self) -> "Figure":
         """Velocity, gravity and biases with 2-sigma bands, as a matplotlib figure.
 
@@ -221,14 +243,9 @@ class InitResult:
         """
         return plot_initialization(self)
 
-    def __repr__(self) -> str:
-        if self.state is None:
-            return f"InitResult({_verdict_words(self.verdict)})"
-        gravity = ", ".join(f"{value:.3f}" for value in self.state.gravity_c0)
-        return (
-            f"InitResult({_verdict_words(self.verdict)}, {len(self.state.stamps_ns)} keyframes, "
-            f"gravity_c0 [{gravity}] m/s^2 +- {self.gravity_std_deg:.3f} deg)"
-        )
+    def _headline(self, state: VIState) -> str:
+        gravity = ", ".join(f"{value:.3f}" for value in state.gravity_c0)
+        return f"gravity_c0 [{gravity}] m/s^2 +- {self.gravity_std_deg:.3f} deg"
 
 
 @dataclass(frozen=True)
@@ -246,21 +263,8 @@ class CalibrationStage:
 
 
 @dataclass(frozen=True, repr=False)
-class CalibrationResult:
+class CalibrationResult(Estimate):
     """Result of `calibrate`: camera-IMU extrinsics, with the states they were estimated with."""
-
-    verdict: Verdict
-    """Whether the result may be used, and the reasons if not."""
-
-    report: SolveReport
-    """How the optimization went."""
-
-    state: VIState | None = None
-    """Extrinsics `T_b_c` with poses, velocities and gravity, and biases at the last keyframe; None
-    if there is no estimate."""
-
-    posterior: Posterior | None = None
-    """Covariance of the state; None without a state."""
 
     progress: tuple[CalibrationStage, ...] = ()
     """Results after every ten seconds; the last one uses the whole recording."""
@@ -274,10 +278,6 @@ class CalibrationResult:
         the relative poses."""
         return calibration_record(self)
 
-    def save(self, path: str | Path) -> None:
-        """Write `to_dict()` as JSON, atomically."""
-        write_json(boundary.as_path(path, "path"), self.to_dict())
-
     def plot(self) -> "Figure":
         """Extrinsics with their uncertainty, as a matplotlib figure.
 
@@ -287,22 +287,8 @@ class CalibrationResult:
         """
         return plot_calibration(self)
 
-    def __repr__(self) -> str:
-        if self.state is None:
-            return f"CalibrationResult({_verdict_words(self.verdict)})"
-        p_b_c = ", ".join(f"{value:.4f}" for value in self.state.T_b_c[:3, 3])
-        return (
-            f"CalibrationResult({_verdict_words(self.verdict)}, {len(self.state.stamps_ns)} "
-            f"keyframes, p_b_c [{p_b_c}] m)"
-        )
-
-
-def direction_std(vector: Array, cov: Array) -> float:
-    """Standard deviation of a vector's direction [rad], both angles together."""
-    norm2 = float(vector @ vector)
-    (xx, _, _), (_, yy, _), (_, _, zz) = cov.tolist()
-    across = xx + yy + zz - float(vector @ cov @ vector) / norm2
-    return math.sqrt(max(across, 0.0) / norm2)
+    def _headline(self, state: VIState) -> str:
+        return f"p_b_c [{', '.join(f'{value:.4f}' for value in state.T_b_c[:3, 3])}] m"
 
 
 def _verdict_words(verdict: Verdict) -> str:

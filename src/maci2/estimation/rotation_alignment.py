@@ -13,17 +13,17 @@ from maci2.vision import RelativePoses
 
 MAX_ITERATIONS = 30
 STEP_TOLERANCE = 1e-7
-"""Largest entry of a last step [rad/s, rad]: each is a thousandth of the one before it."""
+"""Largest entry of the last step [rad/s, rad]; each step is a thousandth of the one before."""
 
 UNKNOWNS = 6
-"""Bias and rotation."""
+"""Number of unknowns: bias and rotation."""
 
 ROW = 3 + UNKNOWNS + 1
-"""Columns of a step: its covariance, its derivatives, its residual."""
+"""Columns of a row block: covariance, derivatives, residual."""
 
 
 class RotationAlignment(NamedTuple):
-    """How vision's rotations and the gyroscope's fit together."""
+    """Alignment of the rotations of vision and gyroscope."""
 
     bias_gyro: Array
     """(3,) [rad/s]"""
@@ -35,7 +35,7 @@ class RotationAlignment(NamedTuple):
     """(6, 6) of [bias, rotation (left)]; the rotation block is zero where it was given."""
 
     residuals: Array
-    """(m, 3) what is left of each step [rad]."""
+    """(m, 3) residuals [rad]."""
 
     cost: float
     """Sum of squared whitened residuals."""
@@ -66,7 +66,8 @@ def align_rotations(
 
 
 def rotation_from_rates(pre: Preintegrated, vision: RelativePoses) -> Array:
-    """R_b_c with no guess: register the two sets of mean rotation rates.
+    """Extrinsic rotation R_b_c without initial guess, by registration of the two sets of mean
+    rotation rates.
 
     A constant gyroscope bias shifts one set as a whole, so it drops out with the centroids. Steps
     that vision did not measure are skipped.
@@ -86,7 +87,7 @@ def rotation_from_rates(pre: Preintegrated, vision: RelativePoses) -> Array:
 def gyro_residual(
     R_ck_ck1: Array, gamma: Array, gamma_D_bg: Array, R_b_c: Array, delta_bg: Array
 ) -> tuple[Array, Array, Array]:
-    """How far the gyroscope's rotation is from vision's, r (3,) [rad], right of gamma.
+    """Difference between the gyroscope's rotation and vision's, r (3,) [rad], right of gamma.
 
     Also its derivatives by the gyroscope bias and by R_b_c (left). The inverse of the measured
     R_ck_ck1 stands between the extrinsics. Of larger matrices the upper left 3x3 is read.
@@ -169,7 +170,7 @@ def _add_prior(
 
 @kernel
 def _residual_covariance(R_bk1_ck: Array, cov_T: Array, cov_imu: Array, rows: Array) -> None:
-    """rows[:, 0:3] = the residual's covariance: vision's, rotated, and the gyroscope's.
+    """rows[:, 0:3] = covariance of the residual: vision's, rotated, plus the gyroscope's.
 
     J_r(r) r = r, so the residual is weighed by the noise itself: paper_notes, note 11.
     """

@@ -1,4 +1,4 @@
-"""A scale error that all relative poses share.
+"""Scale error common to all relative poses.
 
 A trajectory that is 3 % too long is too long in every relative pose: no covariance of single ones
 can say so. The unknown is one over the scale: chi-square is a parabola in it, since the measured
@@ -15,7 +15,7 @@ from maci2.imu import ImuMeasurements, Preintegrated
 from maci2.vision import RelativePoses
 
 WIDEST = 0.02
-"""Relative scales to either side at which the cost is evaluated: near enough for a parabola."""
+"""Relative scale differences at which the cost is evaluated, small enough for a parabola."""
 
 
 def solve_with_scale(
@@ -26,7 +26,7 @@ def solve_with_scale(
     config: SolverConfig,
     extrinsics: bool,
 ) -> Solution:
-    """`solve`, with the scale of the camera's motion one more unknown where it is in doubt."""
+    """Run `solve` with the scale of camera motion as one more unknown if it is uncertain."""
     if vision.std_scale == 0.0:
         return solve(imu, vision, pre, start, config, extrinsics)
 
@@ -55,14 +55,14 @@ def solve_with_scale(
 
 
 def _of_inverse(prior: Prior, inverse: float) -> Prior:
-    """The prior of a scale as one of its inverse, to first order around `inverse`."""
+    """Prior of the inverse scale, to first order around `inverse`."""
     away = 1.0 / inverse - prior.mean
     return Prior(inverse + away * inverse**2, prior.std * inverse**2)
 
 
 def scaled(vision: RelativePoses, scale: float) -> RelativePoses:
-    """The same motion, longer or shorter, and its noise with it: a shorter motion that kept its
-    noise would fit better whatever was measured."""
+    """The same motion scaled together with its noise; a shorter motion with the same noise would
+    always fit better."""
     Ts_ck_ck1, covs = vision.Ts_ck_ck1.copy(), vision.covs_T_ck_ck1.copy()
     Ts_ck_ck1[:, :3, 3] *= scale
     covs[:, :3, :] *= scale

@@ -1,4 +1,4 @@
-"""Small dense symmetric systems, in loops that the compiler vectorises.
+"""Small dense symmetric systems, in loops that the compiler vectorizes.
 
 Rows are short and contiguous, so elimination works on rows: [A | X] becomes [L^T | L^-1 X].
 """
@@ -11,21 +11,21 @@ from maci2.compile import kernel
 from maci2.types import Array
 
 BLOCK = 9
-"""Unknowns of a keyframe (pose and velocity), and residuals of one IMU step."""
+"""Number of unknowns of a keyframe (pose and velocity), and of residuals of one IMU measurement."""
 
 LANES = 4
-"""Rows are padded with zeros to a multiple of what one instruction works on."""
+"""Multiple that rows are padded to, the width of a vector instruction."""
 
 
 @kernel
 def padded(columns: int) -> int:
-    """The next multiple of `LANES`."""
+    """Next multiple of `LANES`."""
     return (columns + LANES - 1) // LANES * LANES
 
 
 @kernel(fastmath={"contract"})
 def eliminate(rows: Array) -> bool:
-    """[A | X] <- [L^T | L^-1 X] in place, A = L L^T; False where A is not positive definite.
+    """Replace [A | X] by [L^T | L^-1 X], A = L L^T; False if A is not positive definite.
 
     Reads A's upper triangle. What is below the diagonal afterwards has no meaning.
     """
@@ -100,7 +100,7 @@ def whiten(W: Array, X: Array, out: Array) -> None:
 
 @kernel
 def inverse_spd(A: Array, n: int) -> Array:
-    """Inverse of the upper left (n, n) of A, symmetric positive definite; NaN where it is not."""
+    """Inverse of the upper left (n, n) of A, symmetric positive definite; NaN if it is not."""
     rows = np.zeros((n, 2 * n))
     for i in range(n):
         for j in range(n):

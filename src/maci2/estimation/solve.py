@@ -36,21 +36,21 @@ from maci2.types import Array
 from maci2.vision import RelativePoses
 
 RELINEARIZE_ABOVE = 1e-7
-"""Second-order error of the bias correction [rad] above which samples are integrated anew: a
+"""Second-order error of the bias correction [rad] above which samples are integrated again: a
 thousandth of a gyroscope's noise over a relative pose."""
 
 MAX_ROUNDS = 8
 """Largest number of solves."""
 
 VISUAL_LIMIT = 4.74
-"""Root of the 99.9 % quantile of chi-square with 6 degrees of freedom: a visual step this far off
+"""Root of the 99.9 % quantile of chi-square with 6 degrees of freedom: a visual residual beyond it
 is more likely an outlier than noise."""
 
 SETTLED = 1.05
-"""Chi-square per degree of freedom below which the weights are not changed any more."""
+"""Chi-square per degree of freedom below which weights are no longer changed."""
 
 CHI2_LEVEL = 0.999
-"""Chi-square above this quantile says that the stated noise is too small."""
+"""Quantile of chi-square above which the stated noise is too small."""
 
 
 def solve(
@@ -124,7 +124,7 @@ def _largest_chi2(dof: int) -> float:
 
 
 def _state(x: Variables, imu: ImuMeasurements, vision: RelativePoses) -> VIState:
-    """The solution with the biases of the raw sensor: residual and what the IMU model removed."""
+    """Solution with the biases of the raw sensor, including what the IMU model removed."""
     stamps_ns = vision.stamps_ns
     removed_gyro, removed_acc = imu.removed_bias(int(stamps_ns[0]), int(stamps_ns[-1]))
     return VIState(
@@ -172,7 +172,7 @@ def joint_measurements(
 
 @kernel
 def _whitening(covs_T: Array, covs_imu: Array, inflation: float) -> tuple[Array, Array, bool]:
-    """W with W' W = (inflation cov)^-1 for the residuals of both, and whether there are such."""
+    """W with W' W = (inflation cov)^-1 for both kinds of residuals, and whether they exist."""
     visual, imu = np.zeros(covs_T.shape), np.zeros(covs_imu.shape)
     positive = square_roots(covs_T, visual) and square_roots(covs_imu, imu)
     factor = 1.0 / math.sqrt(inflation)
@@ -190,7 +190,7 @@ def _whitening(covs_T: Array, covs_imu: Array, inflation: float) -> tuple[Array,
 
 
 def joint_priors(prior: BiasPrior, config: SolverConfig, std_scale: float = 0.0) -> Priors:
-    """`std_scale` is the stated spread of the scale; 0 says nothing of one that is unknown."""
+    """Priors of the problem; `std_scale` is the stated one, 0 for an unknown scale."""
     return Priors(
         prior.mean_gyro,
         prior.info_gyro if config.estimate_gyro_bias else np.zeros(3),
@@ -202,7 +202,7 @@ def joint_priors(prior: BiasPrior, config: SolverConfig, std_scale: float = 0.0)
 
 
 def _degrees_of_freedom(steps: int, priors: Priors, unknowns: Unknowns) -> int:
-    """Residuals and priors less unknowns."""
+    """Degrees of freedom: residuals and priors minus unknowns."""
     known = np.count_nonzero(priors.info_bg) + np.count_nonzero(priors.info_ba)
     shared = (2 if unknowns.sphere else 3) + 6 * unknowns.extrinsics
     shared += 3 * unknowns.bias_gyro + 3 * unknowns.bias_acc

@@ -1,4 +1,4 @@
-"""The camera's clock against the IMU's: t_imu = t_camera + offset, as Kalibr counts it."""
+"""Time offset between camera and IMU: t_imu = t_camera + offset, as in Kalibr."""
 
 from dataclasses import replace
 from functools import partial
@@ -17,8 +17,7 @@ from maci2.types import Array
 from maci2.vision import RelativePoses
 
 LARGEST_S = 0.1
-"""Largest offset that is searched for, to either side [s]; samples are needed that far beyond the
-keyframes."""
+"""Largest offset to either side [s]; samples must reach that far beyond the keyframes."""
 
 PRIOR = Prior(0.0, OFFSET_STD_S)
 GRID_S = 0.004
@@ -30,7 +29,7 @@ outlier."""
 
 
 def shifted(vision: RelativePoses, offset_s: float) -> RelativePoses:
-    """The same motion, later on the IMU's clock by an offset."""
+    """The same motion, delayed on the IMU's clock by an offset."""
     return replace(vision, stamps_ns=vision.stamps_ns + round(offset_s * 1e9))
 
 
@@ -47,7 +46,7 @@ def on_imu_clock(
 
 
 def _with_margin(imu: ImuMeasurements, vision: RelativePoses) -> RelativePoses:
-    """The keyframes that stay inside the samples wherever the offset lies."""
+    """Keyframes that stay inside the samples for every offset within the bound."""
     margin_ns = round((LARGEST_S + GRID_S) * 1e9)
     first, last = int(imu.stamps_ns[0]) + margin_ns, int(imu.stamps_ns[-1]) - margin_ns
     inside = (vision.stamps_ns >= first) & (vision.stamps_ns <= last)
@@ -64,7 +63,7 @@ def _with_margin(imu: ImuMeasurements, vision: RelativePoses) -> RelativePoses:
 
 
 def coarse_time_offset(imu: ImuMeasurements, vision: RelativePoses, rule: Rule) -> float:
-    """The offset at which rotation angles agree best [s]: extrinsics do not matter to angles.
+    """Offset at which rotation angles agree best [s]; angles do not depend on the extrinsics.
 
     A gyroscope bias does a little; its part along the rotation is fitted as one number.
     """

@@ -47,12 +47,12 @@ from maci2.vision import RelativePoses
 
 MIN_KEYFRAMES = 4
 MIN_SAMPLES_PER_STEP = 4
-"""Fewer samples between keyframes leave a singular preintegration covariance."""
+"""Fewer samples between keyframes make the preintegration covariance singular."""
 
 
 @dataclass(frozen=True)
 class InitLimits:
-    """Errors that an initialization may have (the paper's definition of success)."""
+    """Accepted errors of an initialization (the paper's definition of success)."""
 
     gravity_deg: float = 2.0
     """Angle between estimated and true gravity [deg]."""
@@ -77,7 +77,7 @@ DEFAULT_LIMITS = InitLimits()
 
 @dataclass(frozen=True)
 class CalibrationLimits:
-    """Errors that extrinsics may have."""
+    """Accepted errors of extrinsics."""
 
     rotation_deg: float = 1.0
     """Rotation about each axis of the IMU [deg]."""
@@ -109,8 +109,8 @@ def require_window(imu: ImuMeasurements, vision: RelativePoses) -> None:
 
 
 NO_NOISE = 1e4
-"""Inflation of the stated covariances, a hundred times the noise, that no noise explains: even
-densities stated in degrees instead of radians are off by 57."""
+"""Inflation of the stated covariances (a hundred times the noise) above which the data are
+inconsistent; densities stated in degrees instead of radians would be off by 57."""
 
 NO_ANSWER = (
     "vision and IMU contradict each other, and velocity is not known: check timestamps, extrinsics "
@@ -119,7 +119,7 @@ NO_ANSWER = (
 
 
 def has_answer(state: VIState, posterior: Posterior | None, report: SolveReport) -> bool:
-    """There is a state to judge, and no verdict on it takes it away."""
+    """Whether there is a state to judge, with no reason that rules it out."""
     return not _broken(state, posterior, report) and report.inflation <= NO_NOISE
 
 
@@ -134,7 +134,7 @@ def judge_initialization(
     evidence: Evidence,
     gravity_norm: float = GRAVITY_NORM,
 ) -> InitResult:
-    """Verdict on gravity and velocity, given what has been seen of the constants."""
+    """Verdict on gravity and velocity, given the evidence about the constants."""
     premises = evidence.premises
     contradicted = evidence.contradicted(gravity_norm, report.std_time_offset_s is not None)
     broken = _broken(state, posterior, report)
@@ -177,9 +177,9 @@ def judge_calibration(
     progress: tuple[CalibrationStage, ...] = (),
     further: Sequence[Check] = (),
 ) -> CalibrationResult:
-    """Verdict on each axis of the extrinsics, and what motion would help; `scale` is what the
-    accelerometer says of the camera's translations where they were taken as metric, `premises`
-    what rotations say of axes and clocks, `further` are checks of what was stated beforehand."""
+    """Verdict on each axis of the extrinsics, and the motion that would help; `scale` is the
+    accelerometer's estimate for translations taken as metric, `premises` are tests of axes and
+    clocks by rotations, `further` are checks of stated values."""
     contradicted = []
     if premises is not None:
         offset_free = report.std_time_offset_s is not None
@@ -218,7 +218,7 @@ def _unseen_rotations(rotations: RotationAlignment, limits: CalibrationLimits) -
             float(std),
             limits.rotation_deg,
             "deg",
-            "turn the device about all axes",
+            "rotate the device about all axes",
         )
         for axis, std in zip("xyz", std_deg, strict=True)
     ]
@@ -226,20 +226,23 @@ def _unseen_rotations(rotations: RotationAlignment, limits: CalibrationLimits) -
 
 
 def rotation_about_axes_deg(Ts_c0_b: Array) -> Array:
-    """(3,) how far the body rotated about each of its axes in the window, peak to peak [deg]."""
+    """(3,) rotation of the body about each of its axes in the window, peak to peak [deg]."""
     R_b0_c0 = Ts_c0_b[0, :3, :3].T
     phi = np.array([so3_log(R_b0_c0 @ T[:3, :3]) for T in Ts_c0_b])
     return np.rad2deg(np.ptp(phi, axis=0))
 
 
 def _broken(state: VIState, posterior: Posterior | None, report: SolveReport) -> list[str]:
-    """Reason why there is no estimate at all."""
+    """Reason for a missing estimate."""
     finite = all(
         math.isfinite(np.vdot(part, part))
         for part in (state.Ts_c0_b, state.velocity_b, state.gravity_c0, state.T_b_c)
     )
     if not finite or not math.isfinite(report.cost):
-        return ["the optimization left the finite numbers; check the measurements for outliers"]
+        return [
+            "the optimization diverged to values that are not finite; check the measurements for "
+            "outliers"
+        ]
     if not report.converged:
         return [
             f"the optimization did not converge in {report.iterations} steps (chi-square "
@@ -252,7 +255,7 @@ def _broken(state: VIState, posterior: Posterior | None, report: SolveReport) ->
 
 
 def _advice(turned_deg: Array, axis: int, std: float, limit: float) -> str:
-    """What motion would help: an axis of the extrinsics shows in rotations about the others."""
+    """Motion that would help: an axis is observable by rotation about the other two."""
     others = [i for i in range(3) if i != axis]
     turned = float(turned_deg[others].max())
     needed = float(np.clip(turned * std * SURE / limit, 5.0, 60.0))
@@ -261,7 +264,8 @@ def _advice(turned_deg: Array, axis: int, std: float, limit: float) -> str:
 
 
 def _consistency(report: SolveReport, vision: RelativePoses, residuals: Array) -> list[str]:
-    """Where chi-square says that the stated noise was too small: by how much, and who disagrees."""
+    """Remark on stated noise that chi-square shows to be too small, with the factor and the
+    measurements that disagree."""
     if report.inflation <= 1.0:
         return []
     reason = (

@@ -1,4 +1,4 @@
-"""Single checks that a verdict is made of: each `ok`, or a status with its reason."""
+"""Checks that a verdict consists of: each `ok`, or a status with its reason."""
 
 import math
 from dataclasses import dataclass
@@ -13,19 +13,19 @@ from maci2.premises import FALSE_ALARM, MOST_MISSING, Premises
 from maci2.premises.spreads import STD_ACC_SCALE
 
 SURE = 2.0
-"""A limit must lie this many standard deviations away for a result to be `ok`."""
+"""Number of standard deviations within a limit for `ok`."""
 
 HOPELESS = 0.5
-"""Below this many the verdict is `failed`: the estimate is no better than a guess."""
+"""Number of standard deviations below which the verdict is `failed`."""
 
 ONE_SIDED = float(-ndtri(2.0 * ndtr(-SURE)))
-"""Standard deviations that an error exceeds to one side as rarely as `SURE` to either."""
+"""Number of standard deviations that an error exceeds one-sided as rarely as `SURE` two-sided."""
 
 FAR = float(-ndtri(FALSE_ALARM / 2.0))
-"""Standard deviations from a stated value at which it is contradicted."""
+"""Number of standard deviations from a stated value at which it is contradicted."""
 
 FAR_3D = float(chdtri(3, FALSE_ALARM))
-"""Squared ones, of three axes together."""
+"""Squared distance of three axes together at which a value is contradicted."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class Check:
 
     status: Status
     reason: str = ""
-    """Given with `ok` too, where a user should know."""
+    """Reason; given with `ok`, too, if a user should know."""
 
 
 def against(what: str, std: float, limit: float, unit: str, advice: str = "") -> Check:
-    """Compare a standard deviation with the error that may be."""
+    """Compare a standard deviation with the accepted error."""
     if std * SURE <= limit:
         return Check("ok")
     status: Status = "weak" if std * HOPELESS <= limit else "failed"
@@ -47,13 +47,13 @@ def against(what: str, std: float, limit: float, unit: str, advice: str = "") ->
 
 
 def admitted(moved: float, std: float) -> float:
-    """Standard deviation of an unbiased error that exceeds a limit as rarely as this one, which is
-    around `moved`: within the limit two-sided at `SURE`, or one-sided at the same probability."""
+    """Standard deviation of an unbiased error that exceeds a limit as rarely as this error around
+    `moved` does: two-sided at `SURE`, or one-sided at the same probability."""
     return max(std, (moved + ONE_SIDED * std) / SURE)
 
 
 def worst(checks: list[Check]) -> tuple[Status, list[str]]:
-    """The worst status, and all reasons."""
+    """Worst status and all reasons."""
     order: list[Status] = ["ok", "weak", "failed"]
     status = max((check.status for check in checks), key=order.index)
     return status, [check.reason for check in checks if check.reason]
@@ -66,18 +66,20 @@ def known_gravity(
     prior: BiasPrior,
     limit_deg: float,
 ) -> Check:
-    """Whether gravity's direction is known well enough, also with the accelerometer bias that all
-    windows show beside the one that this window found with its prior, or in place of it where they
-    contradict that prior."""
+    """Check of the direction of gravity, also with the accelerometer bias of all windows in
+    addition to that of this window, or instead of it if they contradict its prior or show that the
+    bias wanders."""
     std = direction_std(state.gravity_c0, posterior.gravity_c0)
-    shared = None if premises is None else premises.acc_bias
+    acc_bias = None if premises is None else premises.acc_bias
     alone = against("gravity's direction", float(np.rad2deg(std)), limit_deg, "deg")
-    if shared is None or alone.status != "ok":
+    if acc_bias is None or alone.status != "ok":
         return alone
+    shared = acc_bias.at(int(state.stamps_ns[0]))
     gain = posterior.acc_bias @ np.linalg.inv(posterior.acc_bias + shared.cov)
     cov = posterior.acc_bias - gain @ posterior.acc_bias
     away = shared.acc - prior.mean_acc
-    if away @ np.linalg.solve(np.diag(prior.std_acc**2) + shared.cov, away) > FAR_3D:
+    far = away @ np.linalg.solve(np.diag(prior.std_acc**2) + shared.cov, away) > FAR_3D
+    if far or acc_bias.wanders:
         gain, cov = np.eye(3), shared.cov
     moved = gain @ (shared.acc - state.acc_bias_residual)
     # What a bias adds to the forces of the window, it takes from gravity.
@@ -87,19 +89,20 @@ def known_gravity(
     left = float(np.sqrt(max(std**2 - learned, 0.0)))
     tilt_deg = float(np.rad2deg(np.linalg.norm(tilt_D_ba @ moved)))
     found = ", ".join(f"{value:.2f}" for value in state.removed_acc + shared.acc)
+    changing = " that changes" if acc_bias.wanders else ""
     return against(
         "gravity's direction",
         admitted(tilt_deg, float(np.rad2deg(left))),
         limit_deg,
         "deg",
-        f"the recorded motion shows an accelerometer bias of ({found}) m/s^2, which moves gravity "
-        f"by {tilt_deg:.1f} deg: state it (`--acc-bias-prior`), or a larger standard deviation "
-        "(`--acc-bias-std`)",
+        f"the recorded motion shows an accelerometer bias of ({found}) m/s^2{changing}, which "
+        f"moves gravity by {tilt_deg:.1f} deg: state it (`--acc-bias-prior`), or a larger standard "
+        "deviation (`--acc-bias-std`)",
     )
 
 
 def velocity_rms(posterior: Posterior) -> float:
-    """Root mean square over the keyframes of the error that velocities admit [m/s]."""
+    """Root mean square over the keyframes of the possible velocity error [m/s]."""
     variances = posterior.velocity_b.reshape(-1, 9)[:, ::4]
     return math.sqrt(float(variances.sum()) / len(variances))
 
@@ -107,7 +110,7 @@ def velocity_rms(posterior: Posterior) -> float:
 def velocity_std(
     state: VIState, posterior: Posterior, report: SolveReport, premises: Premises | None
 ) -> float:
-    """Root mean square of the error that velocities admit [m/s].
+    """Root mean square of the possible velocity error [m/s].
 
     Where the scale is in doubt and all windows together know it better than this one, the error is
     what they say of this window's scale.
@@ -125,7 +128,7 @@ def velocity_std(
 
 
 def plausible_bias(state: VIState, prior: BiasPrior) -> Check:
-    """A bias far outside its prior has swallowed something that is not a bias."""
+    """Check of a bias against its prior; one far outside has absorbed other errors."""
     found, mean, std = (
         a.tolist() for a in (state.acc_bias_residual, prior.mean_acc, prior.std_acc)
     )
@@ -142,7 +145,7 @@ def plausible_bias(state: VIState, prior: BiasPrior) -> Check:
 
 
 def plausible_scale(scale: float, std: float, spread: float) -> Check:
-    """A scale that neither its own uncertainty nor the stated spread explains."""
+    """Check of a scale against its own uncertainty and the stated one."""
     away = abs(scale - 1.0) / max(math.hypot(std, spread), 1e-12)
     if away <= FAR:
         return Check("ok")
@@ -155,8 +158,7 @@ def plausible_scale(scale: float, std: float, spread: float) -> Check:
 
 
 def rejections(report: SolveReport, measured: int) -> Check:
-    """Check of the number of rejected measurements: with many of them, the remainder is
-    arbitrary."""
+    """Check of the number of rejected measurements; with many, the remainder is arbitrary."""
     if report.rejected == 0:
         return Check("ok")
     reason = (

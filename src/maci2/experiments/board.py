@@ -14,10 +14,10 @@ class Board:
     """Rows by method, stride and recording."""
 
     methods: tuple[Method, ...]
-    """Methods that ran, in the experiment's order."""
+    """Methods that were run, in the order of the experiment."""
 
     recordings: tuple[str, ...]
-    """Recordings that were there, in the paper's order."""
+    """Recordings that were present, in the order of the paper."""
 
     strides_s: tuple[float, ...]
     """Strides that were run; tables show the first."""
@@ -26,7 +26,7 @@ class Board:
     """Errors below which a window is a success."""
 
     rows: dict[tuple[Method, float, str], list[Row]]
-    """Method, stride and recording -> its windows."""
+    """Windows by method, stride and recording."""
 
     def visions(self) -> tuple[str, ...]:
         """Sources of camera motion, in the order of the methods."""
@@ -43,7 +43,7 @@ class Board:
         stride_s: float | None = None,
         keep: Callable[[Row], bool] = lambda _: True,
     ) -> Summary:
-        """One method on one recording, at the first stride where none is named."""
+        """Rows of one method on one recording; by default at the first stride."""
         stride_s = self.strides_s[0] if stride_s is None else stride_s
         rows = self.rows.get((method, stride_s, recording), [])
         return summarize([row for row in rows if keep(row)], self.limits)

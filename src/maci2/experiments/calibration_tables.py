@@ -60,7 +60,7 @@ def _line(record: Record) -> Line:
 
 
 def _claims(records: list[Record]) -> list[Claim]:
-    """maci2's rotation against VINS-Mono's on the same relative poses."""
+    """Table of the rotations of maci2 and VINS-Mono from the same relative poses."""
     claims = []
     by_key = {(r["task"]["recording"], r["task"]["method"]["name"]): r["rows"] for r in records}
     for (recording, method), rows in by_key.items():
@@ -108,7 +108,7 @@ def _std(values: np.ndarray) -> float | None:
 
 
 def _nees(rows: list[dict[str, Any]], metric: str, axes: slice, scale: float) -> float | None:
-    """Squared error over the stated variance of the same three axes together."""
+    """Normalized squared error of the same three axes."""
     ratios = [
         row[metric] ** 2 / np.sum((scale * np.array(row["std"][axes])) ** 2)
         for row in rows

@@ -1,4 +1,4 @@
-"""Extrinsics without a target: trials spread over each recording."""
+"""Task of calibrations without a target: trials spread over each recording."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -62,7 +62,7 @@ class CalibrationTask:
 
 
 def run_calibration(task: CalibrationTask) -> TaskResult:
-    """Ten windows, evenly spread over the recording; one row each."""
+    """Run the trials: ten windows evenly spread over the recording, one row each."""
     options = RunOptions(
         parse_vision(task.method.vision, "camera", None),
         imu=task.method.imu,

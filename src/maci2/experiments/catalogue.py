@@ -90,7 +90,7 @@ TRACK = TrackExperiment(
 
 INTE_ERROR = CovarianceExperiment(
     "inte-error",
-    "How the integration error grows",
+    "Growth of the integration error",
     {"euroc": ("MH_04_difficult",)},
     horizons_s=(1.0,),
     growth_s=(0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 2.5),
@@ -98,7 +98,7 @@ INTE_ERROR = CovarianceExperiment(
 
 ROBUSTNESS = RecordingsExperiment(
     "robustness",
-    "Wrong inputs, one at a time: is anything wrong called ok?",
+    "Faulty inputs, one at a time, and the verdicts on them",
     ("V1_02_medium", "MH_03_medium", "V2_01_easy", "MH_05_difficult"),
     robustness_tasks,
     robustness_findings,
@@ -123,7 +123,7 @@ HARD_IMAGES_FULL = RecordingsExperiment(
 
 GROUND_TRUTH = TruthExperiment(
     "truth",
-    "What is wrong with published ground truths",
+    "Errors of published ground truths",
     (
         *((name, "") for name in (*IMU_TRAINING, *IMU_TUNING, "MH_02_easy", "MH_04_difficult")),
         ("V1_01_easy", "state_groundtruth_estimate0"),
@@ -165,8 +165,7 @@ BY_NAME_ONLY = (
 
 
 def find_experiments(names: list[str]) -> list[Experiment]:
-    """Experiments of these names, all but the longest where none is named; an error lists what
-    exists."""
+    """Experiments of these names, by default all except the longest; an error lists what exists."""
     unknown = [name for name in names if name not in EXPERIMENTS]
     if unknown:
         raise OptionError(
@@ -177,7 +176,7 @@ def find_experiments(names: list[str]) -> list[Experiment]:
 
 
 def by_methods(experiments: list[Experiment], names: list[str]) -> list[Experiment]:
-    """The experiments with these methods only; all methods where none is named.
+    """Experiments restricted to these methods; all methods if none is named.
 
     A name is that of a row, with or without what stands in brackets, or of an initializer.
     """

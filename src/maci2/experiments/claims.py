@@ -9,21 +9,21 @@ from maci2.experiments.paper_numbers import LEARNED_LEARNED, PaperTable
 from maci2.experiments.table import Claim
 
 LARGEST_REJECTED_RIGHT = 0.02
-"""Share of windows that may be rejected although they are right."""
+"""Accepted fraction of correct windows that are rejected."""
 
 LEARNED, RAW = "maci2, learned IMU", "maci2, raw IMU"
-"""Rows of maci2, as claims name them."""
+"""Names of the rows of maci2."""
 
 ClaimMaker = Callable[[Board, PaperTable | None], list[Claim]]
 
 
 def no_claims(_: Board, __: PaperTable | None) -> list[Claim]:
-    """No claims: the experiment only shows its numbers."""
+    """No claims, for experiments that only report numbers."""
     return []
 
 
 def baseline_claims(board: Board, paper: PaperTable | None) -> list[Claim]:
-    """maci2 against the baselines on the same input, and against the paper.
+    """Claims about maci2 compared with the baselines on the same input, and with the paper.
 
     Learned, it is compared with all; raw, with those that know nothing of this sensor.
     """
@@ -52,7 +52,7 @@ def baseline_claims(board: Board, paper: PaperTable | None) -> list[Claim]:
 
 
 def ablation_claims(board: Board, paper: PaperTable | None) -> list[Claim]:
-    """Both covariances as stated are best in every metric."""
+    """Claim that using both stated covariances is best in every metric."""
     claims = []
     for vision in board.visions():
         methods = board.of_vision(vision)
@@ -66,7 +66,7 @@ def ablation_claims(board: Board, paper: PaperTable | None) -> list[Claim]:
 
 
 def fusion_claims(board: Board, paper: PaperTable | None) -> list[Claim]:
-    """Fusion improves the poses that vision gave."""
+    """Claim that fusion improves the poses of vision."""
     claims = []
     for vision in board.visions():
         methods = board.of_vision(vision)
@@ -83,12 +83,12 @@ def fusion_claims(board: Board, paper: PaperTable | None) -> list[Claim]:
 
 
 def paper_claims(board: Board, paper: PaperTable | None) -> list[Claim]:
-    """Ours against the paper's own rows."""
+    """Claims about our rows compared with those of the paper."""
     return against_paper(board, paper)
 
 
 def against_paper(board: Board, paper: PaperTable | None, vision: str | None = None) -> list[Claim]:
-    """Every row of ours that the paper has too, over the same recordings."""
+    """All rows that are also in the paper, over the same recordings."""
     claims = []
     for method in board.methods:
         if paper is None or not _is_ours(method) or (vision and method.vision != vision):

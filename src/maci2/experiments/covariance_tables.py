@@ -1,4 +1,4 @@
-"""Tables, claims and figures of a report on the IMU's covariances."""
+"""Tables, claims and figures of IMU covariances."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ MEAN_BOUNDS, BIN_BOUNDS = (0.6, 1.6), (0.6, 1.7)
 
 
 def covariance_findings(records: list[Record], growth: bool) -> Findings:
-    """NEES and errors per horizon, bins on y = x, and how errors grow."""
+    """Tables of NEES and errors per horizon, bins on y = x, and growth of errors."""
     tables, claims, figures = [], [], []
     for record in records:
         if not record["rows"]:

@@ -31,12 +31,12 @@ Task = (
     | HardImagesTask
 )
 Records = dict[str, Record]
-"""Task key -> its record."""
+"""Records by task key."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Choices of a user for a whole run."""
+    """Options of a whole run."""
 
     seed: int = 0
     """Seed of all random numbers."""
@@ -93,7 +93,7 @@ class CovarianceExperiment:
     name: str
     title: str
     groups: dict[str, tuple[str, ...]]
-    """IMU model -> recordings it is tested on."""
+    """Test recordings of each IMU model."""
 
     horizons_s: tuple[float, ...] = (0.25, 1.0)
     growth_s: tuple[float, ...] = (0.25, 1.0)
@@ -160,7 +160,7 @@ class TrackExperiment:
 
 @dataclass(frozen=True)
 class TruthExperiment:
-    """Audits of ground truths: what is wrong with them."""
+    """Experiment of ground-truth audits."""
 
     name: str
     title: str

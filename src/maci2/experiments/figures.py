@@ -15,16 +15,16 @@ from maci2.types import NS
 BINS = 6
 
 FEWEST_METHODS = 5
-"""Methods from which on the others can say how difficult a window is."""
+"""Number of methods from which on the others can define the difficulty of a window."""
 
 DIFFICULTIES = (0.0, 0.2, 0.4, 0.6, 0.8)
-"""Shares of the other methods that fail, from which on a bin begins."""
+"""Bins of difficulty: fractions of the other methods that fail."""
 
 PREDICTED = {
     "gravity_deg": ("gravity_std_deg", "deg"),
     "velocity_rmse": ("velocity_std", "m/s"),
 }
-"""Metric -> the standard deviation that was stated for it."""
+"""Stated standard deviation that belongs to each metric."""
 
 Figure = dict[str, Any]
 
@@ -163,7 +163,7 @@ def _bins(board: Board, methods: list[Method], vision: str, metric: str) -> Figu
 
 
 def _ellipses(board: Board, method: Method, vision: str) -> Figure:
-    """Gravity's error in the plane across it, with the ellipse that was stated."""
+    """Error of gravity in the plane perpendicular to it, with the stated ellipse."""
     points = [
         {
             "label": f"{name}, {_verdict(board, row)}",

@@ -1,4 +1,4 @@
-"""Consistency of the IMU's covariances: `imu-report` as a task of its own."""
+"""Task of IMU covariance consistency: `imu-report` as an experiment."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -30,8 +30,8 @@ IMU_TRAINING = ("MH_01_easy", "MH_05_difficult", "V2_01_easy", "V2_03_difficult"
 IMU_TUNING = ("MH_03_medium", "V1_02_medium")
 
 TUNED_RATIO = 0.3
-"""Visual over inertial standard deviation, if all covariances were identities: the best of
-`cov-ratio` on the recordings that the IMU model was trained and tuned on."""
+"""Ratio of visual to inertial standard deviation with identity covariances: the best of `cov-ratio`
+on the recordings that the IMU model was trained and tuned on."""
 
 RATIOS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 FOUR = ("gravity_deg", "velocity_rmse", "rotation_deg", "translation_m")
@@ -82,7 +82,7 @@ FLIGHTS = (
     ("V2_03", "V2_03_difficult", 15.0),
     ("MH_03", "MH_03_medium", 25.0),
 )
-"""Short name, recording and when it is in the air [s]."""
+"""Short name, recording, and time in the air [s]."""
 
 RENDERED_EASY, RENDERED_HARD = (
     InitExperiment(
@@ -131,7 +131,7 @@ EUROC_INIT = CombinedExperiment(
 
 COV_ABLATION = InitExperiment(
     "cov-ablation",
-    "What the covariances are worth: stated, or all alike",
+    "Ablation of the covariances: stated, or identity",
     paper.EUROC_TEST,
     on_both(
         (

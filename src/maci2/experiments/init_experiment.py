@@ -1,4 +1,4 @@
-"""Experiments of initialization: methods on windows of recordings, and several of them at once."""
+"""Experiments of initialization: methods on windows of recordings, and combinations of several."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +31,7 @@ class InitExperiment:
     paper: PaperTable | None = None
     strides_s: tuple[float, ...] = (2.5,)
     windows: tuple[int, ...] = ()
-    """Most windows of a recording at each stride, evenly spread over it; not given: all."""
+    """Largest number of windows of a recording at each stride; by default all."""
 
     limits: SuccessLimits = PAPER_LIMITS
     """Errors below which a window is a success."""
@@ -43,19 +43,19 @@ class InitExperiment:
     """Whether verdicts get a table of their own."""
 
     detail: bool = False
-    """Whether there are figures window by window."""
+    """Whether to plot figures window by window."""
 
     renderings: tuple[Rendering, ...] = ()
-    """Recordings that are rendered where they are not found."""
+    """Recordings that are rendered if they are not found."""
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Files that a recording must hold for some method."""
+        """Files that some method needs in a recording."""
         visions = dict.fromkeys(method.vision for method in self.methods)
         return tuple(file for vision in visions if (file := vision_file(vision)))
 
     def by_methods(self, names: Sequence[str]) -> "InitExperiment | None":
-        """The experiment with the methods of these names; None where it has none of them."""
+        """Experiment restricted to the methods of these names; None if it has none of them."""
         kept = tuple(method for method in self.methods if method.is_called(names))
         return replace(self, methods=kept) if kept else None
 
@@ -81,7 +81,7 @@ class InitExperiment:
         return Findings(tables, self.claims(board, self.paper), figures)
 
     def board(self, records: Records) -> Board:
-        """The results of this experiment's methods on its recordings."""
+        """Results of this experiment's methods on its recordings."""
         by_name = {(method.name, method.vision): method for method in self.methods}
         rows = {}
         for record in records.values():
@@ -123,7 +123,7 @@ class CombinedExperiment:
         return tuple(one for part in self.parts for one in part.renderings)
 
     def by_methods(self, names: Sequence[str]) -> "CombinedExperiment | None":
-        """The experiment with the methods of these names; None where it has none of them."""
+        """Experiment restricted to the methods of these names; None if it has none of them."""
         parts = [part.by_methods(names) for part in self.parts]
         kept = tuple(part for part in parts if part is not None)
         return replace(self, parts=kept) if kept else None

@@ -1,4 +1,4 @@
-"""All inputs of a combined experiment in one table for each metric, in the paper's order."""
+"""Summary of a combined experiment: one table per metric over all inputs, in the paper's order."""
 
 from collections.abc import Iterator
 from itertools import combinations
@@ -13,7 +13,7 @@ Boards = list[tuple[str, Board]]
 """Title of a part and its results."""
 
 LEAST_DIFFERENCE = 0.03
-"""Success rates that differ by less, in the paper or here, have no order."""
+"""Difference of success rates below which methods are not ordered."""
 
 PAPER_COLUMN = "the paper"
 
@@ -31,7 +31,7 @@ OTHER_ORDER = (
 
 
 def summary_tables(boards: Boards, paper: PaperTable) -> list[Table]:
-    """Gravity, velocity and success: methods down, inputs across, the paper's means first."""
+    """Tables of gravity, velocity and success: methods down, inputs across."""
     inputs = [
         (f"{title}: {short_vision(vision)}", board, vision)
         for title, board in boards
@@ -83,7 +83,7 @@ def _paper_value(paper: PaperTable, row: str, metric: str) -> float | None:
 
 
 def order_claims(boards: Boards, paper: PaperTable) -> Iterator[Claim]:
-    """Whether methods that differ in the paper differ the same way here, for every input."""
+    """Claims that methods that differ in the paper differ in the same way here, for every input."""
     for title, board in boards:
         for vision in board.visions():
             rates = {

@@ -1,4 +1,4 @@
-"""Task of one method on every window of one recording: one row per window, even if it fails."""
+"""Task of one method on every window of one recording: one row per window, also for failures."""
 
 import time
 from collections.abc import Callable
@@ -47,10 +47,10 @@ class InitTask:
     """Processor time allowed for one window."""
 
     only: int | None = None
-    """Index of the only window to do; None for all windows."""
+    """Index of a single window to run; None for all windows."""
 
     windows: int = 0
-    """Most windows, evenly spread over the recording; 0 for all."""
+    """Largest number of windows, evenly spread over the recording; 0 for all."""
 
     @property
     def key(self) -> str:
@@ -60,7 +60,7 @@ class InitTask:
         return f"{self.recording}_{self.stride_s:g}s_{vision}_{slug(self.method.name)}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything that determines the result, so without the path of the recording."""
+        """All options that determine the result, without the path of the recording."""
         return {
             "recording": self.recording,
             "stride_s": self.stride_s,
@@ -73,7 +73,7 @@ class InitTask:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """Rows for the result file; times apart, since they are never the same twice."""
+    """Rows of the result file; times are kept apart, since they differ from run to run."""
 
     rows: list[dict[str, Any]]
     """One record for each window, trial, model or report."""
@@ -82,14 +82,14 @@ class TaskResult:
     """Wall times of the windows."""
 
     left_out: int = 0
-    """Windows whose ground truth is not known."""
+    """Number of windows without ground truth."""
 
     problem: str = ""
-    """Why there are no rows at all."""
+    """Reason if there are no rows at all."""
 
 
 def run_initialization(task: InitTask) -> TaskResult:
-    """All windows of one recording, by one method."""
+    """Run one method on all windows of one recording."""
     compare_once()
     options = task.method.options(task.stride_s, task.seed)
     inputs = _inputs(task.path, options)
@@ -109,7 +109,7 @@ def run_initialization(task: InitTask) -> TaskResult:
 
 
 def _windows(task: InitTask, inputs: Inputs, options: RunOptions) -> tuple[list[Window], int]:
-    """Windows of the task whose ground truth is known, and how many of the recording have none."""
+    """Windows of the task with ground truth, and the number of those without."""
     windows, left_out = windows_with_truth(inputs, options)
     if 0 < task.windows < len(windows):
         spread = np.linspace(0, len(windows) - 1, task.windows).round().astype(int)
@@ -118,14 +118,14 @@ def _windows(task: InitTask, inputs: Inputs, options: RunOptions) -> tuple[list[
 
 
 def split(task: InitTask) -> list[InitTask]:
-    """The task window by window, to find the one that kills its worker."""
+    """Split the task into single windows, to find the one that kills its worker."""
     options = task.method.options(task.stride_s, task.seed)
     windows, _ = _windows(task, _inputs(task.path, options), options)
     return [replace(task, only=window.index) for window in windows]
 
 
 def died(task: InitTask, reason: str) -> dict[str, Any]:
-    """The record of a window on which the worker died."""
+    """Record of a window on which the worker died."""
     options = task.method.options(task.stride_s, task.seed)
     windows, _ = _windows(task, _inputs(task.path, options), options)
     window = next(window for window in windows if window.index == task.only)
@@ -157,8 +157,8 @@ def estimate_by_method(
 
 
 def answer_within(initializer: str, segment: Segment, limit_s: float) -> tuple[Answer, bool]:
-    """An initializer's answer, and whether its time limit ended it; one that raises, or does not
-    end, has no state."""
+    """Answer of an initializer, and whether it exceeded its time limit; one that raises or does not
+    end has no state."""
     method = find_initializer(initializer)
     try:
         return within(limit_s, lambda: run_initializer(method, segment)), False
@@ -170,7 +170,7 @@ def answer_within(initializer: str, segment: Segment, limit_s: float) -> tuple[A
 
 @lru_cache(maxsize=4)
 def _inputs(path: Path, options: RunOptions) -> Inputs:
-    """Methods that share a recording, an IMU model and a vision source open it once."""
+    """Open a recording once for all methods with the same IMU model and vision source."""
     return open_inputs(path, options)
 
 
@@ -180,6 +180,6 @@ def _judges(path: Path, options: RunOptions) -> Judges:
 
 
 def _without_path(row: Row, task: InitTask) -> Row:
-    """Results are the same wherever the recordings lie: reasons name the recording, not a path."""
+    """Replace paths in reasons by names, so that results do not depend on locations."""
     reasons = tuple(reason.replace(str(task.path), task.recording) for reason in row.reasons)
     return replace(row, reasons=reasons)

@@ -1,4 +1,4 @@
-"""Plausible wrong inputs, introduced into a sound recording one at a time."""
+"""Plausible faults of the input, introduced into a sound recording one at a time."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -17,7 +17,7 @@ from maci2.types import NS, Array, Stamps
 from maci2.vision import RelativePoses
 
 DIAGONAL = (1.0, 1.0, 1.0)
-"""Axis about which extrinsics and IMU are rotated where none is named."""
+"""Default axis about which extrinsics and IMU are rotated."""
 
 
 def _same(value: Array) -> Array:
@@ -34,17 +34,17 @@ def _same_motion(motion: RelativePoses) -> RelativePoses:
 
 @dataclass(frozen=True)
 class InputFault:
-    """One wrong input that a user might state or wire."""
+    """One fault of wiring, calibration or data."""
 
     name: str
     extrinsics: Callable[[Array], Array] = _same
-    """Function from the right T_b_c to the stated one."""
+    """Function from the true T_b_c to the stated one."""
 
     samples: Callable[[ImuSamples], ImuSamples] = _same_samples
-    """Function from the IMU's samples to those that arrive."""
+    """Function from the true IMU samples to the received ones."""
 
     motion: Callable[[RelativePoses], RelativePoses] = _same_motion
-    """Function from the camera's motion to the one that arrives."""
+    """Function from the true camera motion to the received one."""
 
 
 NO_FAULT = InputFault("none")
@@ -52,13 +52,13 @@ NO_FAULT = InputFault("none")
 
 @dataclass(frozen=True)
 class FaultyInputs(Inputs):
-    """Inputs as a user with a fault has them."""
+    """Inputs with the fault."""
 
     sound: Inputs | None = None
     fault: InputFault = NO_FAULT
 
     def camera_motion(self, stamps_ns: Stamps, index: int) -> RelativePoses:
-        """The sound camera's motion with what the fault makes of it."""
+        """Camera motion with the fault."""
         assert self.sound is not None
         return self.fault.motion(self.sound.camera_motion(stamps_ns, index))
 
@@ -98,7 +98,7 @@ def _drifting(motion: RelativePoses) -> RelativePoses:
 
 
 def _poses_inverted(motion: RelativePoses) -> RelativePoses:
-    """Motion of the world in the camera in place of the camera's in the world."""
+    """Motion of the world in the camera instead of the camera in the world."""
     return replace(motion, Ts_ck_ck1=np.array([se3_inv(T) for T in motion.Ts_ck_ck1]))
 
 
@@ -126,7 +126,7 @@ def _inverted(T_b_c: Array) -> Array:
 
 
 def axes_taken_as(gyro: Array, acc: Array) -> Callable[[ImuSamples], ImuSamples]:
-    """Samples multiplied by matrices, as by an IMU that is mounted or wired otherwise."""
+    """Samples multiplied by matrices, as by an IMU that is mounted or wired differently."""
 
     def fault(samples: ImuSamples) -> ImuSamples:
         return replace(
@@ -139,13 +139,13 @@ def axes_taken_as(gyro: Array, acc: Array) -> Callable[[ImuSamples], ImuSamples]
 
 
 def every_second(samples: ImuSamples) -> ImuSamples:
-    """Half of the samples lost on the way."""
+    """Half of the samples lost."""
     kept = {name: getattr(samples, name)[::2].copy() for name in ("stamps_ns", "gyro", "acc")}
     return replace(samples, **kept)
 
 
 def held(samples: ImuSamples) -> ImuSamples:
-    """A sensor that is read four times as fast as it measures."""
+    """A sensor read four times as fast as it measures, which repeats samples."""
     last = 4 * (np.arange(len(samples)) // 4)
     return replace(samples, gyro=samples.gyro[last], acc=samples.acc[last])
 
@@ -165,12 +165,12 @@ def acc_y_biased(samples: ImuSamples) -> ImuSamples:
 
 
 def acc_in_steps(samples: ImuSamples) -> ImuSamples:
-    """A resolution of 2 m/s^2, beyond which everything is rounded."""
+    """A resolution of 2 m/s^2."""
     return replace(samples, acc=2.0 * np.round(samples.acc / 2.0))
 
 
 def low_passed(cutoff_hz: float, *names: str) -> Callable[[ImuSamples], ImuSamples]:
-    """A filter that a device applies without a word, and that delays what it lets pass."""
+    """A low-pass filter that also delays the samples."""
 
     def fault(samples: ImuSamples) -> ImuSamples:
         numerator, denominator = butter(2, cutoff_hz, fs=samples.rate_hz)
@@ -187,7 +187,7 @@ def low_passed(cutoff_hz: float, *names: str) -> Callable[[ImuSamples], ImuSampl
 
 
 def acc_late(samples: ImuSamples) -> ImuSamples:
-    """An accelerometer that alone is 50 ms behind."""
+    """An accelerometer delayed by 50 ms, without the gyroscope."""
     late = round(0.05 * samples.rate_hz)
     acc = np.vstack([np.repeat(samples.acc[:1], late, axis=0), samples.acc[:-late]])
     return replace(samples, acc=acc)
@@ -200,12 +200,12 @@ def fast_clock(samples: ImuSamples) -> ImuSamples:
 
 
 def delayed(samples: ImuSamples) -> ImuSamples:
-    """Timestamps of the arrival, 20 ms after the measurement."""
+    """Timestamps of arrival, 20 ms after the measurement."""
     return replace(samples, stamps_ns=samples.stamps_ns + 20_000_000)
 
 
 def lost_in_bursts(samples: ImuSamples) -> ImuSamples:
-    """A tenth of each second lost at once, the timestamps of the others spread over it."""
+    """A tenth of each second lost at once, with the timestamps of the others spread over it."""
     length = round(samples.rate_hz)
     kept = np.flatnonzero(np.arange(len(samples)) % length >= length // 10)
     second, place = np.divmod(kept, length)
@@ -277,7 +277,7 @@ INIT_FAULTS = (
     InputFault("each IMU sample held four times", samples=held),
     InputFault("IMU samples lost in bursts, timestamps evened", samples=lost_in_bursts),
 )
-"""Faults that initialization is given with noisy ground truth for vision."""
+"""Faults for initialization with noisy ground truth as vision."""
 
 TRAJECTORY_FAULTS = (
     NO_FAULT,
@@ -289,7 +289,7 @@ TRAJECTORY_FAULTS = (
     InputFault("gyroscope saturated at 1 rad/s", samples=saturated("gyro", 1.0)),
     InputFault("camera drifts by 0.2 m/s", motion=_drifting),
 )
-"""Faults of a trajectory whose scale has a stated spread."""
+"""Faults for a trajectory with a stated scale uncertainty."""
 
 CALIBRATION_FAULTS = (
     NO_FAULT,

@@ -1,4 +1,4 @@
-"""A method under test: which initializer, on what measurements, with which weights."""
+"""A method under test: initializer, measurements and weights."""
 
 import re
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ HALF_PIXEL, ONE_PIXEL = "tracks:0.5", "tracks:1"
 
 @dataclass(frozen=True)
 class Method:
-    """One row of a table, as data."""
+    """One row of a table."""
 
     name: str
     """Unique within its experiment and vision source."""
@@ -31,12 +31,10 @@ class Method:
     """IMU model, as --imu names it."""
 
     vision: str = TRUTH
-    """Source of camera motion, as --vision names it; a trajectory is in the rectified camera
-    frame."""
+    """Source of camera motion (--vision); a trajectory is in the rectified camera frame."""
 
     identity_vision: float = 0.0
-    """Standard deviation [m, rad] that takes the place of every stated visual covariance; 0 keeps
-    what was stated."""
+    """Standard deviation [m, rad] instead of the stated visual covariances; 0 keeps them."""
 
     keyframes: int = 10
     """Keyframes in a window."""
@@ -60,13 +58,12 @@ class Method:
         )
 
     def is_called(self, names: Sequence[str]) -> bool:
-        """Whether one of the names is this row's, with or without brackets, or its initializer's,
-        whatever the case."""
+        """Whether one of the names is this row's or its initializer's, ignoring case."""
         own = {self.name, self.name.partition(" (")[0], self.initializer}
         return bool({name.lower() for name in own} & {name.lower() for name in names})
 
     def weigh(self, segment: Segment) -> Segment:
-        """The segment with the visual covariances this method is to see."""
+        """Segment with the visual covariances for this method."""
         if self.identity_vision == 0.0:
             return segment
         vision = segment.vision
@@ -75,12 +72,12 @@ class Method:
 
 
 def slug(text: str) -> str:
-    """A name as part of a file's name."""
+    """Name in a form suitable for file names."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
 def vision_file(vision: str) -> str:
-    """The file that a vision source needs inside the recording; empty where it needs none."""
+    """File that a vision source needs inside the recording; empty if it needs none."""
     kind, _, file = vision.partition(":")
     return file if kind == "trajectory" else ""
 
@@ -92,5 +89,5 @@ def has_vision(path: Path, vision: str) -> bool:
 
 
 def short_vision(vision: str) -> str:
-    """A vision source as tables and claims name it: a trajectory by its file alone."""
+    """Name of a vision source in tables and claims; a trajectory by its file name."""
     return vision.rpartition("/")[2]

@@ -1,9 +1,9 @@
-"""The numbers printed in the paper, for comparison."""
+"""Numbers printed in the paper, for comparison."""
 
 from dataclasses import dataclass
 
 EUROC_TEST = ("MH_02_easy", "MH_04_difficult", "V1_01_easy", "V1_03_difficult", "V2_02_medium")
-"""Sequences that the paper tests on, in its order."""
+"""Test sequences of the paper, in its order."""
 
 VBR = ("campus0", "campus1", "ciampino0", "ciampino1", "colosseo0", "diag0", "pincio0", "spagna0")
 
@@ -12,23 +12,23 @@ Numbers = tuple[float, ...]
 
 @dataclass(frozen=True)
 class PaperTable:
-    """One of the paper's tables: row -> metric -> a number per recording."""
+    """Table of the paper: by row and metric, one number per recording."""
 
     name: str
     recordings: tuple[str, ...]
     rows: dict[str, dict[str, Numbers]]
     success: dict[str, float]
-    """Row -> success rate over all recordings, where it is printed."""
+    """Printed success rates over all recordings, by row."""
 
     def value(self, row: str, metric: str, recording: str) -> float | None:
-        """One number, or None where the paper has none."""
+        """One number; None if the paper has none."""
         numbers = self.rows.get(row, {}).get(metric)
         if numbers is None or recording not in self.recordings:
             return None
         return numbers[self.recordings.index(recording)]
 
     def mean(self, row: str, metric: str, recordings: tuple[str, ...]) -> float | None:
-        """Mean over exactly these recordings: what is to be compared with our mean over them."""
+        """Mean over exactly these recordings, comparable with our mean over them."""
         values = [self.value(row, metric, recording) for recording in recordings]
         known = [value for value in values if value is not None]
         return sum(known) / len(known) if known and len(known) == len(values) else None

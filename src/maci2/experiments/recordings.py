@@ -7,7 +7,7 @@ from maci2.datasets.vbr import is_vbr
 from maci2.errors import DatasetError
 
 DEEPEST = 4
-"""Levels of folders below the root that are searched."""
+"""Depth of the search below the root [folders]."""
 
 
 @dataclass(frozen=True)
@@ -18,22 +18,22 @@ class Recordings:
     """The folder that was searched."""
 
     by_name: dict[str, Path]
-    """Name -> where the recording lies."""
+    """Path of each recording by name."""
 
     duplicates: dict[str, tuple[Path, ...]] = field(default_factory=dict)
-    """Name -> further recordings of that name, which are not used."""
+    """Further recordings of the same name, which are not used."""
 
     def present(self, names: tuple[str, ...]) -> dict[str, Path]:
-        """Paths of those `names` that are present, in the order of `names`."""
+        """Paths of the `names` that are present, in their order."""
         return {name: self.by_name[name] for name in names if name in self.by_name}
 
     def missing(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Those `names` that are not present."""
+        """The `names` that are not present."""
         return tuple(name for name in names if name not in self.by_name)
 
 
 def find_recordings(root: Path) -> Recordings:
-    """Every folder below `root` that holds mav0/imu0, or VBR's bags, under the folder's name."""
+    """Find all folders below `root` with mav0/imu0 or VBR's bags."""
     if not root.is_dir():
         raise DatasetError(f"--data {root}: no such folder; give the one that holds recordings.")
     by_name: dict[str, Path] = {}
@@ -58,8 +58,7 @@ def find_recordings(root: Path) -> Recordings:
 
 
 def short_name(folder: str) -> str:
-    """The name that experiments use: room2 for `dataset-room2_512_16`, campus0 for
-    `campus_train0`."""
+    """Name used by experiments: room2 for `dataset-room2_512_16`, campus0 for `campus_train0`."""
     if folder.startswith("dataset-"):
         return folder.removeprefix("dataset-").partition("_")[0]
     return folder.replace("_train", "")

@@ -1,4 +1,4 @@
-"""Baselines run once on little data: compiling may take longer than a window's time limit."""
+"""Warm-up of the baselines, since compiling may exceed the time limit of a window."""
 
 from functools import lru_cache
 
@@ -10,7 +10,7 @@ from maci2.simulation import SimulationConfig, simulate
 from maci2.vision import pose_noise, poses_from_truth
 
 COMPILED = ("maci2", "maci2-paper", "orbslam3", "analytic", "vins", "kimera")
-"""Between them they call every kernel."""
+"""Methods that together call every kernel."""
 
 
 @lru_cache(maxsize=1)

@@ -1,4 +1,4 @@
-"""Recordings that experiments render where they are not found: along flights, or along a drive."""
+"""Recordings that experiments render if they are not found, along flights or along a drive."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ class Rendering:
     """One rendered recording."""
 
     name: str
-    """Folder that it is looked for in, and written to."""
+    """Folder to search and to write to."""
 
     along: str = ""
     """Recording whose ground truth and IMU it has; empty for a simulated motion."""
@@ -46,7 +46,7 @@ class Rendering:
 
 @dataclass(frozen=True)
 class _Order:
-    """A rendering that is to be made."""
+    """A rendering to make."""
 
     one: Rendering
     along: Path | None
@@ -63,7 +63,7 @@ def with_renderings(
     pool: Pool = ONE_AT_A_TIME,
     on_progress: Progress = lambda *_: None,
 ) -> Recordings:
-    """The recordings with those that had to be rendered, or were before, into `folder`.
+    """Add recordings that were rendered, now or before, into `folder`.
 
     One along a recording that is not there stays missing.
     """

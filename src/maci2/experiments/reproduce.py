@@ -1,4 +1,4 @@
-"""Run experiments: what is stored is kept, what is missing is done, nothing is lost on the way.
+"""Running of experiments; stored results are kept and missing ones computed.
 
 A window that runs out of time is tried again when nothing else is running. If it does so again, its
 row is marked, the report says so, and the next run tries it once more.
@@ -38,12 +38,12 @@ RENDERINGS = "renderings"
 """Folder for rendered recordings, next to the results."""
 
 Progress = Callable[[str, int, int], None]
-"""Experiment, tasks done, tasks in all."""
+"""Progress callback: experiment, tasks done, tasks in total."""
 
 
 @dataclass(frozen=True)
 class Reproduced:
-    """One experiment that has been run."""
+    """Result of running one experiment."""
 
     experiment: Experiment
     """The experiment."""
@@ -56,7 +56,7 @@ class Reproduced:
     that ran out of time."""
 
     findings: Findings | None
-    """None where nothing of it could be run."""
+    """Findings; None if nothing could be run."""
 
 
 def reproduce(
@@ -68,7 +68,7 @@ def reproduce(
     fresh: bool = False,
     on_progress: Progress = lambda *_: None,
 ) -> Reproduced:
-    """Run what is not stored yet; write results, tables and the list of segments."""
+    """Run the tasks that are not stored yet; write results, tables and the list of segments."""
     store = Store(output / experiment.name)
     if isinstance(experiment, InitExperiment | CombinedExperiment):
         recordings = with_renderings(
@@ -93,7 +93,7 @@ def reproduce(
 def _run_missing(
     name: str, tasks: list[Task], store: Store, pool: Pool, on_progress: Progress
 ) -> Records:
-    """The stored result of every task that has one, and a new one of every other."""
+    """Results of all tasks, stored or newly computed."""
     records: Records = {}
     for task in tasks:
         stored = store.load(task.key, task.as_dict())
@@ -111,7 +111,7 @@ def _run_missing(
 
 
 def _retry_time_outs(task: Task, records: Records, store: Store, pool: Pool) -> None:
-    """Do the windows again that ran out of time, one at a time, with nothing else running."""
+    """Run windows that exceeded their time limit again, alone on the machine."""
     record = records[task.key]
     indices = timed_out_windows(record)
     if not indices or not isinstance(task, InitTask):
@@ -131,12 +131,12 @@ def _retry_time_outs(task: Task, records: Records, store: Store, pool: Pool) -> 
 
 
 def timed_out_windows(record: dict[str, Any]) -> list[int]:
-    """Windows of a task that ran out of time."""
+    """Indices of windows of a task that exceeded their time limit."""
     return [row["index"] for row in record["rows"] if row.get("timed_out")]
 
 
 def _shortfalls(records: Records) -> Iterator[str]:
-    """Tasks that could not begin, and windows that ran out of time twice."""
+    """Tasks that could not start, and windows that exceeded their time limit twice."""
     for key, record in records.items():
         if record["problem"]:
             yield f"{key}: {record['problem']}"
@@ -152,7 +152,7 @@ def _shortfalls(records: Records) -> Iterator[str]:
 
 
 def missing_inputs(experiment: Experiment, recordings: Recordings) -> tuple[str, ...]:
-    """Recordings that are not there or there twice, and files that recordings lack."""
+    """Descriptions of recordings that are missing or ambiguous, and of missing files."""
     if isinstance(experiment, CombinedExperiment):
         lists = [missing_inputs(part, recordings) for part in experiment.parts]
         return tuple(dict.fromkeys(line for lines in lists for line in lines))
@@ -169,7 +169,7 @@ def missing_inputs(experiment: Experiment, recordings: Recordings) -> tuple[str,
 
 
 def run_task(task: Task) -> TaskResult:
-    """Run a task of any kind, in a worker; a recording that cannot be used costs its task."""
+    """Run a task in a worker; an unusable recording fails only its task."""
     try:
         if isinstance(task, InitTask):
             return run_initialization(task)
@@ -191,7 +191,7 @@ def run_task(task: Task) -> TaskResult:
 
 
 def _without_paths(text: str, task: Task) -> str:
-    """Results are the same wherever the recordings lie: by name, not by path."""
+    """Replace paths by names, so that results do not depend on the location of recordings."""
     paths = dict(task.paths) if isinstance(task, CovarianceTask) else {task.recording: task.path}
     for name, path in paths.items():
         text = text.replace(str(path), name)
@@ -199,7 +199,7 @@ def _without_paths(text: str, task: Task) -> str:
 
 
 def _results(tasks: list[Task], pool: Pool) -> Iterator[tuple[Task, TaskResult]]:
-    """Each task's result; one that kills its worker is done again window by window."""
+    """Result of each task; one that kills its worker is run again window by window."""
     for task, result in run_all(run_task, tasks, pool):
         if not isinstance(result, WorkerDied):
             yield task, result
@@ -210,7 +210,7 @@ def _results(tasks: list[Task], pool: Pool) -> Iterator[tuple[Task, TaskResult]]
 
 
 def _window_by_window(task: InitTask, pool: Pool) -> TaskResult:
-    """Each window as a task of its own, so that one which kills its worker costs one row."""
+    """Run each window as a task of its own, so that one that kills its worker costs one row."""
     rows: dict[int, dict[str, Any]] = {}
     singles = split(task)
     for single, result in run_all(
@@ -231,7 +231,7 @@ def _write_experiment(
     records: Records,
     findings: Findings | None,
 ) -> None:
-    """experiment.json: what was run, on what, and what came out."""
+    """Record for experiment.json: what was run, on what, and the results."""
     segments: dict[str, Any] = {}
     for record in records.values():
         task = record["task"]

@@ -1,4 +1,4 @@
-"""Wrong inputs, one at a time, and whether the verdict notices."""
+"""Task of faulty inputs, one at a time, and whether the verdict detects them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +36,7 @@ STRIDE_S = 2.5
 CALIBRATION_S, CALIBRATION_STRIDE_S = 30.0, 20.0
 
 LIMIT_MM = 30.0
-"""Error of the lever arm beyond which a calibration is wrong."""
+"""Error of the lever arm beyond which a calibration is wrong [mm]."""
 
 Job = Literal["init", "calibrate"]
 
@@ -51,11 +51,11 @@ class RobustnessTask:
     vision: str
     seed: int
     audited: bool = False
-    """Camera motion is made of the audited ground truth, not of the published one."""
+    """Whether camera motion is made from audited instead of published ground truth."""
 
     @property
     def source(self) -> str:
-        """Source of camera motion in words."""
+        """Description of the source of camera motion."""
         kind = self.vision.partition(":")[0]
         return f"audited {kind}" if self.audited else kind
 
@@ -82,7 +82,7 @@ class RobustnessTask:
 
 
 def robustness_tasks(recordings: dict[str, Path], seed: int) -> list[RobustnessTask]:
-    """Initialization on both sources of vision, and calibration on audited and published truth."""
+    """Tasks: initialization on both sources of vision, calibration on both ground truths."""
     kinds: tuple[tuple[Job, str, bool], ...] = (
         ("init", TRUTH, False),
         ("init", DROID, False),
@@ -115,7 +115,7 @@ def run_robustness(task: RobustnessTask) -> TaskResult:
 def _init_row(
     inputs: Inputs, faulty: FaultyInputs, fault: InputFault, window: Window, options: RunOptions
 ) -> dict[str, Any]:
-    """Verdict of one window against the sound recording's ground truth."""
+    """Verdict of one window, compared with the ground truth of the sound recording."""
     row = {"fault": fault.name, "start_ns": window.start_ns}
     try:
         result = initialize_window(faulty, window, options).result
@@ -180,7 +180,7 @@ def _calibration_row(
 
 
 def robustness_findings(records: list[Record]) -> Findings:
-    """One table for each job and source of vision, and claims about wrong results called ok."""
+    """Tables for each job and source of vision, and claims about wrong results called ok."""
     tables, claims = [], []
     kinds = dict.fromkeys((one["task"]["job"], one["task"]["source"]) for one in records)
     for job, source in kinds:

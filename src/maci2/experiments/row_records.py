@@ -1,4 +1,4 @@
-"""Rows as result files hold them: rounded, so that the last bits of a machine do not show."""
+"""Rows in result files, rounded so that they do not depend on the machine."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ Record = dict[str, Any]
 
 
 def rounded(value: float | None) -> float | None:
-    """A number to `DIGITS` digits; None (null in JSON) where it is missing or not finite."""
+    """Number rounded to `DIGITS` digits; None (null in JSON) if missing or not finite."""
     if value is None or not np.isfinite(value):
         return None
     return float(f"{value:.{DIGITS}g}")
@@ -68,7 +68,7 @@ def _stated_record(stated: StatedUncertainty) -> Record:
 
 
 def row_from_record(record: Record) -> Row:
-    """The row that a result file holds."""
+    """Row read from a result file."""
     status: Status = "ok" if record["accepted"] else "weak" if record["unsure"] else "failed"
     errors, position, posterior = (
         record.get(name) for name in ("errors", "position_w", "posterior")

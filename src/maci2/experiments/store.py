@@ -12,13 +12,12 @@ from maci2.errors import DatasetError
 from maci2.files import read_json, write_atomically
 
 FORMAT = 2
-"""Number of the format of result files; files of another number cannot be read."""
+"""Version of the format of result files; other versions cannot be read."""
 
 RESULTS, TIMES = "results", "times"
 
 CHECKSUM = "sha256"
-"""Key under which a record holds the digest of all the rest: a number that a disk or a hand has
-changed is not shown as a result."""
+"""Key of the digest of a record, which reveals values changed by a disk or by hand."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class WindowTimes:
     """Wall time of each window [ms]."""
 
     stages_ms: dict[str, list[float]] = field(default_factory=dict)
-    """Stage -> of each window that went through it."""
+    """Times of each stage, one per window that went through it."""
 
     def add_stages(self, stages: tuple[StageTime, ...]) -> None:
         """Add the stages of one window."""
@@ -39,12 +38,12 @@ class WindowTimes:
 
 @dataclass(frozen=True)
 class Store:
-    """One experiment's folder."""
+    """Folder of one experiment."""
 
     folder: Path
 
     def load(self, key: str, task: dict[str, Any]) -> dict[str, Any] | None:
-        """The stored result of exactly this task; None where there is none, or a broken one."""
+        """Stored result of exactly this task; None if missing or damaged."""
         path = self.folder / RESULTS / f"{key}.json"
         if not path.is_file():
             return None
@@ -64,7 +63,7 @@ class Store:
         return record
 
     def save(self, key: str, task: dict[str, Any], body: dict[str, Any]) -> None:
-        """Write the result of a task, whole or not at all."""
+        """Write the result of a task atomically."""
         write_result(self.folder / RESULTS / f"{key}.json", {"task": task, **body})
 
     def save_times(self, key: str, times: WindowTimes) -> None:
@@ -79,7 +78,7 @@ class Store:
         write_result(self.folder / TIMES / f"{key}.json", record)
 
     def load_times(self, key: str) -> WindowTimes:
-        """The stored wall times of a task; none where they are missing or broken."""
+        """Stored wall times of a task; empty if missing or damaged."""
         record = _read_whole(self.folder / TIMES / f"{key}.json")
         if record is None or record["format"] != FORMAT:
             return WindowTimes()
@@ -87,14 +86,14 @@ class Store:
 
 
 def write_result(path: Path, body: dict[str, Any]) -> None:
-    """Write a record with format, version and checksum, whole or not at all."""
+    """Write a record with format, version and checksum, atomically."""
     record = {"format": FORMAT, "version": __version__, **body}
     text = json.dumps({**record, CHECKSUM: _checksum(record)}, indent=1, allow_nan=False)
     write_atomically(path, text + "\n")
 
 
 def read_result(path: Path) -> dict[str, Any]:
-    """A result or experiment file; an error says what is wrong with it."""
+    """Read a result or experiment file; the error says what is wrong with it."""
     record = _read_whole(path)
     if record is None:
         raise DatasetError(
@@ -106,8 +105,7 @@ def read_result(path: Path) -> dict[str, Any]:
 
 
 def _read_whole(path: Path) -> dict[str, Any] | None:
-    """The record as it was written; None where it is missing, damaged or changed. One of another
-    format comes with its number only."""
+    """Record as written; None if missing or changed; of another format, its version only."""
     try:
         record = read_json(path, "a result of `maci2 reproduce`")
     except DatasetError:
@@ -132,7 +130,7 @@ def _checksum(record: dict[str, Any]) -> str:
 
 
 def _difference(stored: dict[str, Any], wanted: dict[str, Any]) -> str:
-    """The first option that differs, as `seed 1, now 0`."""
+    """First option that differs, as `seed 1, now 0`."""
     for key in sorted({*stored, *wanted}):
         if stored.get(key) != wanted.get(key):
             return f"{key} {stored.get(key)}, now {wanted.get(key)}"

@@ -1,4 +1,4 @@
-"""Tables as data, to be printed, shown in the report and stored with the results."""
+"""Tables to print, to show in the report and to store with the results."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -23,7 +23,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Line:
-    """A row: who, on what, and the numbers."""
+    """Row of a table: method, input and numbers."""
 
     label: str
     source: str
@@ -47,7 +47,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence that the results bear out, or do not."""
+    """A statement about the results, and whether it holds."""
 
     text: str
     holds: bool
@@ -64,7 +64,7 @@ class Findings:
 
 
 def mark_best(lines: list[Line], columns: dict[int, bool]) -> tuple[Line, ...]:
-    """Mark the best value of each column named; True where more is better."""
+    """Mark the best value of each named column; True if larger is better."""
     best: dict[int, float] = {}
     for column, more in columns.items():
         values = [v for line in lines if (v := line.cells[column].value) is not None]

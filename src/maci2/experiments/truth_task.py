@@ -1,4 +1,4 @@
-"""Audits as experiments: one ground truth each, its constants, and its clock by rows a second."""
+"""Task of ground-truth audits: constants of one source, and its time offset by rows."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +17,10 @@ from maci2.ground_truth.capture import open_capture
 from maci2.sensors import Recording
 
 ROWS_HZ = (1.0, 2.0, 4.0, 20.0)
-"""Rows a second at which the clock of positions is measured, where a laser tracker gave them."""
+"""Rows per second at which the time offset of positions is estimated, for laser trackers."""
 
 OTHER = "state_groundtruth_openvins"
-"""Made by another tool from the raw capture."""
+"""Ground truth made by another tool from the raw capture."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,7 @@ class TruthTask:
     recording: str
     path: Path
     source: str
-    """Source to audit, as for `maci2 truth --from`; empty for the recording's first ground
-    truth."""
+    """Source to audit (`maci2 truth --from`); empty for the first ground truth."""
 
     @property
     def key(self) -> str:
@@ -76,7 +75,7 @@ def _row(audit: AuditedTruth) -> Record:
 
 
 def _compared(recording: Recording, audit: AuditedTruth, source: str) -> Record:
-    """Against what another tool made of the raw capture, where the recording holds it."""
+    """Comparison with what another tool made of the raw capture, if the recording has it."""
     theirs = recording.truths.get(OTHER)
     if theirs is None or source == OTHER:
         return {}
@@ -104,7 +103,7 @@ CONSTANTS = {
 
 
 def truth_findings(records: list[Record]) -> Findings:
-    """Constants with sigmas, what audited states are worth, clocks by rows, the other tool."""
+    """Tables of constants, accuracy of states, time offsets by rows, and the other tool."""
     rows = [(record["task"], row) for record in records for row in record["rows"]]
     tables = [_constants(rows), _states(rows), _clocks(rows)]
     compared = [(task, row) for task, row in rows if "other" in row]
@@ -113,7 +112,7 @@ def truth_findings(records: list[Record]) -> Findings:
 
 
 def _figures(rows: list[tuple[Record, Record]]) -> list[dict[str, Any]]:
-    """Values with their standard deviations: clocks by rows, rotations and tilts."""
+    """Figure data: time offsets by rows, rotations and tilts, with standard deviations."""
     clocks = [
         {"name": task["recording"], "values": row["late_by_rows_hz"]}
         for task, row in rows

@@ -1,4 +1,4 @@
-"""Consistency of the visual covariances: `vo-report` as a task of its own."""
+"""Task of visual covariance consistency: `vo-report` as an experiment."""
 
 from dataclasses import dataclass
 from pathlib import Path

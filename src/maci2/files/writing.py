@@ -20,7 +20,11 @@ Content = str | bytes
 
 
 def write_atomically(path: Path, content: Content) -> None:
-    """Write `content` under a temporary name in the same folder, then rename it to `path`."""
+    """Write `content` under a temporary name in the same folder, then rename it to `path`.
+
+    Content is on the disk before the rename and the rename before the return, so that a power cut
+    leaves the old file or the new one, never half of it.
+    """
     write_together({path: content})
 
 
@@ -110,7 +114,10 @@ def whole_folder(folder: Path) -> Iterator[Path]:
             temporary.chmod(0o777 & ~_umask())
             if folder.exists():
                 folder.rmdir()
+            for path in (*temporary.rglob("*"), temporary):
+                _put_on_disk(path)
             temporary.rename(folder)
+            _put_on_disk(folder.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -177,6 +184,8 @@ def _stage(target: Path, content: Content) -> Path:
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
         temporary.chmod(_mode(target))
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -219,6 +228,25 @@ def _rename(staged: list[tuple[Path, Path]]) -> None:
         for *_, kept in undo:
             if kept is not None:
                 kept.unlink(missing_ok=True)
+    for folder in {target.parent for _, target in staged}:
+        with _failing_as_output_error(folder):
+            _put_on_disk(folder)
+
+
+def _put_on_disk(path: Path) -> None:
+    """Wait until a file's content, or the names in a folder, would survive a power cut."""
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except OSError:
+        return  # a folder that cannot be opened, as on Windows or without the right to list it
+    try:
+        os.fsync(handle)
+    except OSError as problem:
+        # Some network and user-space file systems cannot do this for a folder.
+        if problem.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):
+            raise
+    finally:
+        os.close(handle)
 
 
 def _kept(target: Path) -> Path | None:

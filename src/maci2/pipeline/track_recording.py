@@ -6,33 +6,23 @@ from time import process_time
 
 import numpy as np
 
-from maci2.chain import (
-    CameraMotions,
-    ChainConfig,
-    ChainProblem,
-    States,
-    chain_posterior,
-    make_border,
-    solve_chain,
-)
 from maci2.errors import DatasetError
 from maci2.estimation import SolverConfig
 from maci2.estimation.motion_choice import choose_motions
+from maci2.ground_truth.choose import require_known_truths
 from maci2.imu.model_choice import is_learned
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.pipeline.rehearsals import warm_up
+from maci2.tracking.batch import smoothed
 from maci2.tracking.calibration_spread import (
     TRAJECTORY_SCALE_WALK,
     bias_walks,
     calibration_spread,
 )
-from maci2.tracking.first_window import bias_prior, gauge_prior
-from maci2.tracking.propagation import propagated
-from maci2.tracking.smoothed_slow_errors import smoothed_slow_covariance
 from maci2.tracking.smoother import SmootherConfig
 from maci2.tracking.track import track
-from maci2.tracking.tracked import Origin, Track, TrackedState
+from maci2.tracking.tracked import Track, TrackedState
 from maci2.types import NS, Stamps
 from maci2.vision import RelativePoses
 from maci2.vision.odometry_run import even_keyframes
@@ -83,6 +73,7 @@ def track_recording(
     states at every IMU sample beside those at images.
     """
     inputs = open_inputs(path, options)
+    require_known_truths([inputs.recording], options.truth)
     warm_up("initialize", "chain")
     candidates_ns = inputs.measurable_ns()
     start_ns = round(options.start_s * NS)
@@ -109,7 +100,7 @@ def track_recording(
     found = track(inputs.imu, vision, inputs.T_b_c, walks, wanted_ns, config)
     if batch:
         vision = choose_motions(inputs.imu, vision, inputs.T_b_c, SolverConfig()).vision
-        found = smoothed(inputs, vision, found, walks, config)
+        found = smoothed(inputs.imu, vision, inputs.T_b_c, walks, found, config)
     spent = ProcessorTime(
         1e3 * (seen_s - began_s) / len(images_ns),
         1e3 * (process_time() - seen_s) / len(vision.stamps_ns),
@@ -142,97 +133,3 @@ def _images(inputs: Inputs, keyframes_ns: Stamps) -> Stamps:
     stamps_ns = inputs.recording.camera_stamps_ns[0]
     inside = (stamps_ns >= keyframes_ns[0]) & (stamps_ns <= keyframes_ns[-1])
     return np.union1d(stamps_ns[inside], keyframes_ns)
-
-
-def smoothed(
-    inputs: Inputs,
-    vision: RelativePoses,
-    causal: Track,
-    walks: tuple[float, float],
-    config: SmootherConfig,
-) -> Track:
-    """The longest continuous part of a causal track, every state smoothed with all measurements.
-
-    Rejected relative poses stay rejected, and the others are used with the covariances that the
-    causal track has found; its states are the initial guess.
-    """
-    segments = [state.segment for state in causal.states]
-    longest = max(set(segments), key=segments.count)
-    part = [state for state in causal.states if state.segment == longest]
-    by_stamp = {state.stamp_ns: state for state in part}
-    inside = [k for k, stamp in enumerate(vision.stamps_ns) if int(stamp) in by_stamp]
-    keyframes_ns = vision.stamps_ns[inside]
-    guess = [by_stamp[int(stamp)] for stamp in keyframes_ns]
-    states = States(
-        np.ascontiguousarray([state.T_w_b for state in guess]),
-        np.array([state.v_w for state in guess]),
-        np.array([state.gyro_bias for state in guess]),
-        np.array([state.acc_bias for state in guess]),
-    )
-    border = make_border(T_b_c=inputs.T_b_c, log_scale=causal.log_scale)
-    camera = _motions(vision, inside[0], inside[-1], causal, config)
-    imu = inputs.imu.between(int(keyframes_ns[0]), int(keyframes_ns[-1]))
-    priors = (
-        gauge_prior(states, border),
-        bias_prior(imu.bias_prior, states, border),
-        config.calibration.prior(inputs.T_b_c, vision.std_scale),
-    )
-    unknowns = config.calibration.unknowns(vision.std_scale)
-    problem = ChainProblem(
-        imu, keyframes_ns, *walks, unknowns, camera, priors=priors, longest_tie_s=np.inf
-    )
-    solution = solve_chain(problem, states, border, ChainConfig())
-    border = solution.border
-    posterior = chain_posterior(solution)
-    covs = posterior.states
-    if causal.slow_error_deg > 0.0:
-        unit = smoothed_slow_covariance(solution, posterior, keyframes_ns)
-        covs = covs + np.deg2rad(causal.slow_error_deg) ** 2 * unit
-    images_ns = np.array([state.stamp_ns for state in part])
-    found: list[TrackedState] = []
-    for k, stamp_ns in enumerate(keyframes_ns):
-        one = States(*(values[k : k + 1] for values in solution.states))
-        end_ns = keyframes_ns[k + 1] if k + 1 < len(keyframes_ns) else images_ns[-1] + 1
-        between_ns = images_ns[(images_ns > stamp_ns) & (images_ns < end_ns)]
-        found.append(_replaced(by_stamp[int(stamp_ns)], one, 0, covs[k]))
-        if len(between_ns):
-            span_ns = np.concatenate([[stamp_ns], between_ns])
-            carried, carried_covs = propagated(imu, span_ns, one, covs[k], border, walks)
-            found += [
-                _replaced(by_stamp[int(stamp)], carried, j, carried_covs[j])
-                for j, stamp in enumerate(between_ns)
-            ]
-    # The chain's world is fixed to its own first state.
-    origins = list(causal.origins)
-    origins[longest] = Origin(int(keyframes_ns[0]), solution.states.Ts_w_b[0])
-    return replace(causal, states=found, origins=tuple(origins))
-
-
-def _motions(
-    vision: RelativePoses, first: int, last: int, causal: Track, config: SmootherConfig
-) -> CameraMotions:
-    """Relative poses of keyframes `first` to `last` that the causal track did not reject."""
-    after = {keyframe.stamp_ns: keyframe for keyframe in causal.keyframes}
-    index, covs = [], []
-    for k in np.flatnonzero(vision.measured[first:last]):
-        keyframe = after.get(int(vision.stamps_ns[first + k + 1]))
-        if keyframe is not None and keyframe.rejected:
-            continue
-        known = None if keyframe is None else keyframe.cov_T_ck_ck1
-        index.append(k)
-        covs.append(vision.covs_T_ck_ck1[first + k] if known is None else known)
-    used = np.array(index, dtype=np.int64)
-    return CameraMotions(
-        used, vision.Ts_ck_ck1[first + used], np.array(covs).reshape(-1, 6, 6), config.loss
-    )
-
-
-def _replaced(state: TrackedState, states: States, k: int, cov: np.ndarray) -> TrackedState:
-    return replace(
-        state,
-        T_w_b=states.Ts_w_b[k],
-        v_w=states.v_w[k],
-        gyro_bias=states.bias_gyro[k],
-        acc_bias=states.bias_acc[k],
-        cov=cov,
-    )

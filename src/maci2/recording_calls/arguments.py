@@ -57,19 +57,19 @@ def options_of(
 
 
 def number(value: float, name: str) -> float:
-    """The value as a finite number; raises an error that names it otherwise."""
+    """Value as a finite number; raises an error that names it otherwise."""
     return as_number(value, name, error=OptionError)
 
 
 def whole(value: int, name: str) -> int:
-    """The value as a whole number of zero or more; raises an error that names it otherwise."""
+    """Value as a whole number of zero or more; raises an error that names it otherwise."""
     if as_number(value, name, 0, error=OptionError) != int(value):
         raise OptionError(f"{name} is {value}, needed a whole number.")
     return int(value)
 
 
 def flag(value: bool, name: str) -> bool:
-    """The value as a bool; raises an error that names it otherwise."""
+    """Value as a bool; raises an error that names it otherwise."""
     if not isinstance(value, bool):
         raise OptionError(f"{name} is {value!r}, needed True or False.")
     return value

@@ -3,29 +3,25 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from maci2.boundary import as_path
-from maci2.estimation import CalibrationResult, Posterior, Verdict, VIState
+from maci2.estimation import CalibrationResult
 from maci2.estimation.result_output import Record, calibration_text
 from maci2.field_docs import document_fields
-from maci2.files import write_json
 from maci2.pipeline import offline
 from maci2.pipeline.offline import calibration_keyframes
 from maci2.pipeline.prepare import Inputs, recalibrated_rig
 from maci2.pipeline.results_json import calibration_errors, calibration_json
 from maci2.recording_calls.arguments import flag, number, options_of
+from maci2.recording_calls.recorded_estimate import RecordedEstimate
 from maci2.sensors import Rig
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 CALIBRATION_WINDOW_S = 30.0
 """Default length of the window of a calibration, if the recording is as long [s]."""
 
 
 @dataclass(frozen=True, repr=False)
-class CalibratedRecording:
+class CalibratedRecording(RecordedEstimate):
     """Result of `calibrate_recording`, compared with the recording's own extrinsics if known."""
 
     result: CalibrationResult
@@ -35,24 +31,8 @@ class CalibratedRecording:
     """The opened recording: IMU measurements, vision, extrinsics, ground truth."""
 
     @property
-    def verdict(self) -> Verdict:
-        """Whether the result may be used, and the reasons if not."""
-        return self.result.verdict
-
-    @property
-    def state(self) -> VIState | None:
-        """Extrinsics, poses, velocities, gravity and biases; None if there is no estimate."""
-        return self.result.state
-
-    @property
-    def posterior(self) -> Posterior | None:
-        """Covariance of the state; None without a state."""
-        return self.result.posterior
-
-    @property
     def rig(self) -> Rig | None:
-        """Rig of the recording with the estimated extrinsics and time offset; None if there is no
-        estimate."""
+        """Rig with the estimated extrinsics and time offset; None without an estimate."""
         if self.result.state is None:
             return None
         further_offset_s = self.result.report.time_offset_s or 0.0
@@ -74,17 +54,6 @@ class CalibratedRecording:
         """The record that `maci2 calibrate --json` writes; `T_b_c` belongs to the left camera
         itself, even if images were rectified."""
         return calibration_json(self.inputs, self.result)
-
-    def save(self, path: str | Path) -> None:
-        """Write `to_dict()` as JSON, atomically."""
-        write_json(as_path(path, "path"), self.to_dict())
-
-    def plot(self) -> "Figure":
-        """Extrinsics with their uncertainty (matplotlib, extra `report`)."""
-        return self.result.plot()
-
-    def __repr__(self) -> str:
-        return f"CalibratedRecording({self.inputs.recording.name}: {self.result!r})"
 
 
 def calibrate_recording(

@@ -3,27 +3,23 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from maci2.boundary import as_path
-from maci2.estimation import InitResult, Posterior, Verdict, VIState
+from maci2.estimation import InitResult
 from maci2.estimation.result_output import Record, initialization_text
 from maci2.evaluation.metrics import InitErrors
 from maci2.evaluation.protocol import window_errors
 from maci2.field_docs import document_fields
-from maci2.files import write_json
 from maci2.pipeline import offline
 from maci2.pipeline.offline import Initialized
 from maci2.pipeline.prepare import Inputs
 from maci2.pipeline.results_json import initialization_json
 from maci2.recording_calls.arguments import flag, options_of
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from maci2.recording_calls.recorded_estimate import RecordedEstimate
 
 
 @dataclass(frozen=True, repr=False)
-class InitializedRecording:
+class InitializedRecording(RecordedEstimate):
     """Result of `initialize_recording`, with errors if the recording has ground truth."""
 
     result: InitResult
@@ -38,21 +34,6 @@ class InitializedRecording:
     errors: InitErrors | None
     """Errors against ground truth; None without ground truth or without a state."""
 
-    @property
-    def verdict(self) -> Verdict:
-        """Whether the result may be used, and the reasons if not."""
-        return self.result.verdict
-
-    @property
-    def state(self) -> VIState | None:
-        """Gravity, velocities, biases and poses; None if there is no estimate."""
-        return self.result.state
-
-    @property
-    def posterior(self) -> Posterior | None:
-        """Covariance of the state; None without a state."""
-        return self.result.posterior
-
     def summary(self) -> str:
         """The text that `maci2 init` prints: estimates, 1-sigma and, if known, true errors."""
         return initialization_text(self.result, self._error_texts())
@@ -63,17 +44,6 @@ class InitializedRecording:
         if self.errors is not None:
             record["errors"] = dict(self.errors.as_dict())
         return record
-
-    def save(self, path: str | Path) -> None:
-        """Write `to_dict()` as JSON, atomically."""
-        write_json(as_path(path, "path"), self.to_dict())
-
-    def plot(self) -> "Figure":
-        """Velocity, gravity and biases with 2-sigma bands (matplotlib, extra `report`)."""
-        return self.result.plot()
-
-    def __repr__(self) -> str:
-        return f"InitializedRecording({self.inputs.recording.name}: {self.result!r})"
 
     def _error_texts(self) -> dict[str, str]:
         if self.errors is None:

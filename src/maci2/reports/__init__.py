@@ -1,1 +1,1 @@
-"""One self-contained page of tables and figures: `maci2 report`."""
+"""HTML reports and figures, each a self-contained file."""

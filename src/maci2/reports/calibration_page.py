@@ -1,4 +1,4 @@
-"""The page of `maci2 calibrate --report`: the rig with its frames, numbers in both conventions."""
+"""Report of `maci2 calibrate --report`: the rig with its frames, in both conventions."""
 
 from dataclasses import replace
 from html import escape
@@ -23,7 +23,7 @@ from maci2.vision import RelativePoses
 def calibration_page(
     inputs: Inputs, result: CalibrationResult, rig: Rig, options: RunOptions, command: str
 ) -> str:
-    """HTML of one calibration. `rig` has the cameras where calibration found them."""
+    """HTML of one calibration. `rig` has the calibrated cameras."""
     lead = verdict(result.verdict.status, result.verdict.reasons)
     lead += extrinsics_table(result, rig, inputs.recording.rig)
     if result.state is not None:
@@ -41,7 +41,7 @@ def calibration_page(
 def extrinsics_table(
     result: CalibrationResult, rig: Rig, stated: Rig, stated_name: str = "recording's own"
 ) -> str:
-    """Extrinsics of the left camera with 1-sigma, beside those that are stated, where they are."""
+    """Extrinsics of the left camera with 1-sigma, beside the stated ones if any."""
     if result.state is None or result.posterior is None:
         return "<p>No extrinsics were estimated.</p>"
     std = stds(result.posterior.T_b_c)
@@ -59,7 +59,7 @@ def extrinsics_table(
         rows.append(["t_imu - t_camera [ms]", offset_ms, f"{1e3 * report.std_time_offset_s:.2f}"])
     columns = ["quantity", "estimate (x, y, z)", "1-sigma"]
     if stated.extrinsics_known:
-        columns.append(f"less the {stated_name}")
+        columns.append(f"minus the {stated_name}")
         R_difference = np.ascontiguousarray(T_b_c0[:3, :3] @ T_stated[:3, :3].T)
         rows[0].append(vector(1e3 * (T_b_c0[:3, 3] - T_stated[:3, 3]), 1))
         rows[1].append(vector(np.rad2deg(so3_log(R_difference)), 3))
@@ -84,7 +84,7 @@ def calibration_sections(inputs: Inputs, result: CalibrationResult, rig: Rig) ->
 
 
 def _camera_motion(inputs: Inputs, result: CalibrationResult) -> RelativePoses:
-    """What vision measured between the keyframes, with the scale that was found."""
+    """Relative poses of vision between the keyframes, with the estimated scale."""
     assert result.state is not None
     # Keyframes are on the IMU's clock as far as it was estimated; images are where they were.
     offset_ns = round((result.report.time_offset_s or 0.0) * NS)
@@ -101,8 +101,7 @@ def _with_scale(Ts: Array, scale: float) -> Array:
 
 
 def progress_figures(result: CalibrationResult) -> str:
-    """How the spread of the extrinsics fell, and how the estimate moved, with more of the
-    recording."""
+    """Standard deviations and estimates of the extrinsics as more of the recording is used."""
     seconds = np.array([stage.seconds for stage in result.progress])
     std = np.array([stage.std for stage in result.progress])
     moved = np.array([stage.moved for stage in result.progress])
@@ -118,7 +117,7 @@ def progress_figures(result: CalibrationResult) -> str:
         figures.append(
             figure(
                 chart(series, "length of the recording used [s]", f"{what} [{unit}]"),
-                f"The camera's {what} had the recording ended there, less the final one. Bands: "
+                f"The camera's {what} had the recording ended there, minus the final one. Bands: "
                 "one standard deviation.",
             )
         )

@@ -1,4 +1,4 @@
-"""The page of `maci2 demo`: initialization, calibration, and whether sigma equals error."""
+"""Report of `maci2 demo`: initialization, calibration, and consistency."""
 
 from maci2.estimation import CalibrationResult
 from maci2.evaluation.metrics import InitErrors
@@ -31,12 +31,12 @@ def demo_page(
     """HTML of a whole demo."""
     first, second = initialized.result.verdict, calibration.verdict
     lead = (
-        "<p class='lead'>A stereo camera and an IMU were simulated in a made-up room, and started "
-        "and calibrated from their images and samples alone. Their true states are known, so every "
-        "estimate stands beside its stated uncertainty and its actual error.</p>"
+        "<p class='lead'>A stereo camera and an IMU were simulated in a synthetic room, and "
+        "initialized and calibrated from their images and samples alone. Their true states are "
+        "known, so every estimate is shown with its stated uncertainty and its actual error.</p>"
         f"<h3>Initialization, 2.5 s</h3>{verdict(first.status, first.reasons)}"
         f"{estimate_table(initialized, errors)}"
-        f"<h3>Calibration without a guess</h3>{verdict(second.status, second.reasons)}"
+        f"<h3>Calibration without initial guess</h3>{verdict(second.status, second.reasons)}"
         f"{extrinsics_table(calibration, rig, inputs.recording.rig, 'true one')}"
     )
     rows = [(STATES.get(name, name), f"{value:.2f}") for name, value in nees.items()]

@@ -1,5 +1,4 @@
-"""The page of `maci2 check -o`: the most important finding first, then sensors, plots and all
-findings."""
+"""Report of `maci2 check -o`: the main finding, all findings, sensors and plots."""
 
 from html import escape
 
@@ -16,14 +15,14 @@ from maci2.sensors import Recording
 from maci2.types import NS, Array, Stamps
 
 TRIES = 20
-"""Stereo pairs that may be unreadable before none is shown."""
+"""Number of unreadable stereo pairs after which none is shown."""
 
 POINTS = 900
-"""Points of a line at most: more cannot be told apart in a picture."""
+"""Largest number of points of a line; more cannot be distinguished."""
 
 
 def diagnostics_page(diagnosis: Diagnosis, recording: Recording | None, command: str) -> str:
-    """HTML of a diagnosis; plots need the recording and are left out where it cannot be opened."""
+    """HTML of a diagnosis; plots are omitted if the recording cannot be opened."""
     usable = "usable" if diagnosis.usable else "not usable"
     advice = diagnosis.first_line.partition(" ")[2].strip()
     lead = f"<p class='first {diagnosis.findings[0].level}'><b>{usable}</b>. {escape(advice)}</p>"
@@ -34,7 +33,7 @@ def diagnostics_page(diagnosis: Diagnosis, recording: Recording | None, command:
 
 
 def _rig(recording: Recording) -> Section:
-    """Where the cameras are, and what they saw first."""
+    """Drawing of the rig, and the first images."""
     parts = [rig_drawing(recording.rig)] if recording.rig.extrinsics_known else []
     pair = _first_pair(recording)
     if pair:
@@ -43,7 +42,7 @@ def _rig(recording: Recording) -> Section:
 
 
 def _first_pair(recording: Recording) -> str:
-    """SVG of both images as one; empty where there are none."""
+    """SVG of both images; empty without images."""
     try:
         frames = stereo_frames(recording)
     except Maci2Error:
@@ -75,7 +74,7 @@ def _sensors(diagnosis: Diagnosis) -> Section:
 
 
 def _timing(recording: Recording) -> Section:
-    """Time from one sample to the next: gaps, jitter and drops show at a glance."""
+    """Intervals between samples, which show gaps, jitter and drops."""
     start_ns = int(recording.imu.stamps_ns[0])
     parts = [
         figure(_steps("IMU", recording.imu.stamps_ns, start_ns), "IMU: from sample to sample.")
@@ -97,7 +96,7 @@ def _steps(name: str, stamps_ns: Stamps, start_ns: int) -> str:
 
 
 def _largest_of_each_part(values: Array) -> np.ndarray:
-    """Indices of at most POINTS values, the largest of each part: a single gap is not lost."""
+    """Indices of at most POINTS values, the largest of each part."""
     parts = np.array_split(np.arange(len(values)), min(POINTS, len(values)))
     return np.array([part[np.argmax(values[part])] for part in parts])
 

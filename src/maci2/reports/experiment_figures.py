@@ -1,4 +1,4 @@
-"""Figures of experiments, each kind from its data: pictures that print and need no script."""
+"""Figures of experiments, by kind: static pictures without scripts."""
 
 from collections.abc import Callable
 from html import escape
@@ -24,13 +24,13 @@ from maci2.reports.svg import (
 from maci2.types import Array
 
 FIRST_SHOWN = 3
-"""Methods whose errors are shown along a recording at once; the others are a click away."""
+"""Number of methods shown at once along a recording; the others are folded."""
 
 DIFFICULTY_BIN = 0.2
 """Width of a bin of difficulty."""
 
 BOX = 40
-"""Height that a box and the name above it take [px]."""
+"""Height of a box with its name [px]."""
 
 
 def experiment_figure(figure: dict[str, Any]) -> str:
@@ -43,7 +43,7 @@ def _numbers(values: list[float | None]) -> Array:
 
 
 def _distributions(figure: dict[str, Any]) -> str:
-    """Boxes from quartile to quartile with the median; whiskers hold 5 to 95 %, dots are beyond."""
+    """Box plots: quartiles with the median, whiskers from 5 to 95 %, dots beyond."""
     groups = [(group["name"], _numbers(group["values"])) for group in figure["groups"]]
     groups = [(name, values[np.isfinite(values) & (values > 0.0)]) for name, values in groups]
     groups = [(name, values) for name, values in groups if len(values)]
@@ -94,7 +94,7 @@ def _box(name: str, values: Array, y: float, across: Callable[[float], float]) -
 
 
 def _along(figure: dict[str, Any]) -> str:
-    """Errors from window to window, and where on the path they happened."""
+    """Errors from window to window, and their place on the path."""
     series = figure["series"]
     if not series:
         return "<p>No window was solved.</p>"
@@ -118,7 +118,7 @@ def _errors_along(series: list[dict[str, Any]], unit: str) -> str:
 
 
 def _map(figure: dict[str, Any]) -> str:
-    """The windows of the first method from above; the larger the error, the larger the dot."""
+    """Windows of the first method seen from above; larger dots are larger errors."""
     first = figure["series"][0]
     known = [i for i, position in enumerate(first["position"]) if position is not None]
     if not known:
@@ -149,7 +149,7 @@ def _map(figure: dict[str, Any]) -> str:
 
 
 def _bins(figure: dict[str, Any]) -> str:
-    """Predicted against actual, beside the line on which they are equal."""
+    """Predicted against actual errors, with the line y = x."""
     lines, ends = [], []
     for one in figure["series"]:
         predicted, actual = _numbers(one["predicted"]), _numbers(one["actual"])
@@ -169,7 +169,7 @@ def _bins(figure: dict[str, Any]) -> str:
 
 
 def _difficulty(figure: dict[str, Any]) -> str:
-    """Success in bins of difficulty, a few methods at a time beside the first."""
+    """Success rate by difficulty, a few methods at a time beside the first."""
     series = [
         Series(
             one["name"],
@@ -189,7 +189,7 @@ def _difficulty(figure: dict[str, Any]) -> str:
 
 
 def _growth(figure: dict[str, Any]) -> str:
-    """Errors over time, and in the same colour broken what was predicted."""
+    """Errors over time, and the predicted ones as dashed lines of the same colour."""
     lines = []
     for one in figure["series"]:
         time_s = _numbers(one["time_s"])
@@ -201,7 +201,7 @@ def _growth(figure: dict[str, Any]) -> str:
 
 
 def _ellipses(figure: dict[str, Any]) -> str:
-    """Errors in a plane with the ellipse that was stated for each."""
+    """Errors in a plane with the stated ellipses."""
     points = figure["points"]
     if not points:
         return "<p>No window stated an ellipse.</p>"

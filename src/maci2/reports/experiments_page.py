@@ -1,4 +1,4 @@
-"""The page itself: summary first, then tables and figures, then options and versions."""
+"""Report of experiments: summary first, then tables and figures, then options and versions."""
 
 import json
 from html import escape
@@ -10,11 +10,11 @@ from maci2.reports.html import Section, page
 from maci2.reports.runs import Run
 
 WIDE = " class='wide'"
-"""Attribute of a figure that takes a row for itself."""
+"""Attribute of a figure that takes a whole row."""
 
 
 def build_page(runs: list[Run], command: str) -> str:
-    """HTML with everything in it: style, numbers, pictures."""
+    """Self-contained HTML: style, numbers and pictures."""
     sections = [Section(run.about["title"], _section(i, run)) for i, run in enumerate(runs)]
     sections.append(Section("Options and versions", _versions(runs)))
     return page("The paper's experiments", _summary(runs), sections, command)
@@ -29,11 +29,13 @@ def _summary(runs: list[Run]) -> str:
         for i, run in enumerate(runs)
     )
     fails = [claim for claim in claims if not claim.holds]
-    where_not = f"<h3>Where not</h3><ul class='claims'>{_claims(fails)}</ul>" if fails else ""
+    failed = ""
+    if fails:
+        failed = f"<h3>Statements that do not hold</h3><ul class='claims'>{_claims(fails)}</ul>"
     return (
         f"<p class='lead'>{held} of {len(claims)} statements hold on these results. Numbers in "
         "brackets are the paper's, made with its own camera motion.</p>"
-        f"<ul>{links}</ul>{where_not}"
+        f"<ul>{links}</ul>{failed}"
     )
 
 

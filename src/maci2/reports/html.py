@@ -1,4 +1,5 @@
-"""Every page's frame: one style, light and dark, readable on a phone and on paper, nothing fetched.
+"""Frame of all reports: one style, light and dark, readable on a phone and on paper, without
+external resources.
 
 A page opens with what was found and how sure it is; pictures follow; options, versions and the
 command that made it close it.
@@ -19,7 +20,7 @@ from maci2.findings import Finding
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page under a heading of its own."""
+    """Section of a page with a heading."""
 
     title: str
     body: str
@@ -34,8 +35,8 @@ def page(
     scripts: str = "",
     options: Mapping[str, object] | None = None,
 ) -> str:
-    """A whole page. `lead` is HTML; `command` is what a reader types to get the page again,
-    `options` is every choice behind it, by name."""
+    """A whole page. `lead` is HTML; `command` is the command that makes the page, `options` are all
+    options by name."""
     body = "".join(
         f"<section><h2>{escape(section.title)}</h2>{section.body}</section>" for section in sections
     )
@@ -50,12 +51,12 @@ def page(
 
 
 def asset(name: str) -> str:
-    """Text of a file that lies beside this module."""
+    """Text of a file beside this module."""
     return files("maci2.reports").joinpath(name).read_text(encoding="utf-8")
 
 
 def verdict(status: str, reasons: Sequence[str]) -> str:
-    """The verdict as a coloured line, with its reasons below."""
+    """Verdict as a coloured line, with its reasons."""
     lines = "".join(f"<li>{escape(reason)}</li>" for reason in reasons)
     return f"<p class='first {escape(status)}'>verdict: <b>{escape(status)}</b></p>" + (
         f"<ul>{lines}</ul>" if lines else ""
@@ -85,12 +86,12 @@ def _cell(column: str, cell: str) -> str:
 
 
 def vector(values: Sequence[float] | np.ndarray, digits: int, signed: bool = True) -> str:
-    """Components side by side, at places of equal width."""
+    """Components side by side in columns of equal width."""
     return ", ".join(f"{value:{'+' if signed else ''}.{digits}f}" for value in values)
 
 
 def findings_list(findings: Sequence[Finding]) -> str:
-    """Findings as they come, each with its level."""
+    """Findings in the given order, each with its level."""
     rows = "".join(
         f"<li><b class='{finding.level}'>{finding.level}</b><b>{escape(finding.what)}</b>"
         f"<span>{escape(finding.text)}</span></li>"
@@ -100,18 +101,18 @@ def findings_list(findings: Sequence[Finding]) -> str:
 
 
 def figure(svg: str, caption: str, wide: bool = False) -> str:
-    """A picture with what it shows written below; a `wide` one takes a row for itself."""
+    """Picture with a caption; a `wide` one takes a whole row."""
     kind = " class='wide'" if wide else ""
     return f"<figure{kind}>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
 def side_by_side(*parts: str) -> str:
-    """Pictures beside each other, below each other where the page is narrow."""
+    """Pictures side by side, or below each other on a narrow page."""
     return f"<div class='beside'>{''.join(parts)}</div>"
 
 
 def matrix(T: np.ndarray) -> str:
-    """A matrix as preformatted text, to be copied."""
+    """Matrix as preformatted text, to be copied."""
     lines = "\n".join("  ".join(f"{value: .6f}" for value in row) for row in T)
     return f"<pre>{lines}</pre>"
 
@@ -142,6 +143,6 @@ def _option(value: object) -> str:
 
 
 def _versions() -> list[tuple[str, str]]:
-    """What the numbers were made with."""
+    """Versions of maci2 and its dependencies."""
     libraries = [(name, version(name)) for name in ("numpy", "scipy", "numba")]
     return [("maci2", __version__), *libraries, ("Python", platform.python_version())]

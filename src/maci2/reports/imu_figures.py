@@ -1,4 +1,4 @@
-"""Figures of `maci2 imu-report`: bins on y = x, NEES and error growth, every model beside."""
+"""Figures of `maci2 imu-report`: bins on y = x, NEES and error growth of all models."""
 
 from pathlib import Path
 from typing import Any
@@ -9,8 +9,8 @@ PARTS = {"rotation": ("deg", 57.29578), "velocity": ("mm/s", 1e3), "position": (
 
 
 def plot_figures(report: dict[str, Any], folder: Path) -> list[Path]:
-    """Write `imu_bins_H.png` for each horizon, `imu_bins_H_audited.png` beside it where a ground
-    truth could be audited, and `imu_growth.png`; the paths written."""
+    """Write `imu_bins_H.png` for each horizon, `imu_bins_H_audited.png` if a ground truth could be
+    audited, and `imu_growth.png`; returns the paths."""
     folder.mkdir(parents=True, exist_ok=True)
     horizons = list(next(iter(report["bins"].values())))
     paths = []

@@ -1,4 +1,4 @@
-"""The page of `maci2 init --report`: what was found and how sure it is, then why."""
+"""Report of `maci2 init --report`: estimates with uncertainties, then the evidence."""
 
 from html import escape
 
@@ -46,7 +46,7 @@ def _what(inputs: Inputs, initialized: Initialized) -> str:
 
 
 def estimate_table(initialized: Initialized, errors: InitErrors | None) -> str:
-    """Estimate, 1-sigma and, where there is ground truth, the error."""
+    """Estimate, 1-sigma and, if there is ground truth, the error."""
     state, posterior = initialized.result.state, initialized.result.posterior
     if state is None or posterior is None:
         return "<p>No state was estimated.</p>"
@@ -66,8 +66,10 @@ def estimate_table(initialized: Initialized, errors: InitErrors | None) -> str:
         columns.append("error")
         shown = (
             f"{errors.gravity_deg:.3f} deg",
-            "–" if errors.velocity_rmse is None else f"{errors.velocity_rmse:.4f} m/s rms of all",
-            "–" if errors.gyro_bias_pct is None else f"{errors.gyro_bias_pct:.2f} % of its size",
+            "–"
+            if errors.velocity_rmse is None
+            else f"{errors.velocity_rmse:.4f} m/s rms over keyframes",
+            "–" if errors.gyro_bias_pct is None else f"{errors.gyro_bias_pct:.2f} % of its norm",
             "–",
         )
         rows = [(*row, error) for row, error in zip(rows, shown, strict=True)]

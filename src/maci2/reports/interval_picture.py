@@ -1,4 +1,4 @@
-"""Values with their standard deviations as a stand-alone SVG: a point and a bar for each."""
+"""Stand-alone SVG of values with their standard deviations: a point and a bar for each."""
 
 from collections.abc import Callable
 from html import escape
@@ -13,8 +13,7 @@ INK, SOFT, LINE = "#1f2328", "#59636e", "#d1d9e0"
 
 
 def pictures(run: Run) -> dict[str, str]:
-    """Stand-alone pictures of an experiment by file name: of its values with standard
-    deviations."""
+    """Stand-alone pictures of an experiment's values with standard deviations, by file name."""
     figures = [one for one in run.findings.figures if one["kind"] == "intervals"]
     name = run.about["name"]
     return {f"{name}_{i + 1}.svg": interval_picture(one) for i, one in enumerate(figures)}

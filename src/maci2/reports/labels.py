@@ -1,4 +1,4 @@
-"""Names inside a picture, put where they hide nothing."""
+"""Labels inside a picture, placed where they cover nothing."""
 
 from html import escape
 
@@ -7,16 +7,16 @@ import numpy as np
 from maci2.types import Array
 
 CHARACTER = (7.2, 13.0)
-"""Width and height that a character takes [px]."""
+"""Width and height of a character [px]."""
 
 DISTANCES = (11.0, 17.0, 25.0, 34.0)
-"""From what is named to the middle of its name, the nearest first [px]."""
+"""Offsets from an object to the middle of its label, nearest first [px]."""
 
 DIRECTIONS = 16
 
 
 class Labels:
-    """Places for names beside lines and beside each other."""
+    """Placement of labels beside lines and beside each other."""
 
     def __init__(self, width: float, height: float) -> None:
         self._size = np.array([width, height])
@@ -24,12 +24,12 @@ class Labels:
         self._boxes: list[tuple[Array, Array]] = []
 
     def avoid(self, start: Array, end: Array) -> None:
-        """A line that names should not cover."""
+        """Register a line that labels should not cover."""
         steps = max(int(np.hypot(*(end - start)) / 4.0), 1)
         self._lines.append(start + np.linspace(0.0, 1.0, steps + 1)[:, None] * (end - start))
 
     def place(self, anchor: Array, text: str, away: Array, color: str = "") -> str:
-        """SVG of a name near `anchor`, best in the direction `away`; in bold without a colour."""
+        """SVG of a label near `anchor`, preferably towards `away`; bold without a colour."""
         half = 0.5 * np.array([CHARACTER[0] * len(text), CHARACTER[1]])
         length = float(np.hypot(*away))
         ahead = away / length if length > 1e-6 else np.array([0.0, 1.0])
@@ -48,7 +48,7 @@ class Labels:
         )
 
     def _hidden(self, middle: Array, half: Array) -> float:
-        """How much a name there would cover, or lose beyond the picture's edge."""
+        """Cost of a label at a place: what it would cover, or lose beyond the edge."""
         points = np.concatenate(self._lines) if self._lines else np.empty((0, 2))
         covered = float((np.abs(points - middle) < half + 1.0).all(axis=1).sum())
         overlaps = sum(

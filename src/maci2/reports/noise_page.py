@@ -1,4 +1,4 @@
-"""The page of `maci2 noise --report`: the table, the Allan deviation, what stands out."""
+"""Report of `maci2 noise --report`: the table, the Allan deviation, remarks."""
 
 from html import escape
 
@@ -7,8 +7,9 @@ import numpy as np
 from maci2.pipeline.imu_noise_check import CHECK_COLUMNS, NoiseCheck, check_rows
 from maci2.pipeline.imu_noise_run import MeasuredImu
 from maci2.pipeline.imu_noise_text import SENSORS, noise_remarks, noise_rows
+from maci2.reports.bar_charts import ranges
 from maci2.reports.html import Section, figure, page, side_by_side, table
-from maci2.reports.svg import Series, chart, ranges
+from maci2.reports.svg import Series, chart
 from maci2.types import Array
 
 
@@ -26,7 +27,7 @@ def noise_page(measured: MeasuredImu, command: str) -> str:
         f"{escape(measured.source)}.</p>"
     )
     found = [_density_figure(measured, sensor) for sensor in range(2)]
-    sections = [Section("White noise, every way to tell it", side_by_side(*found))]
+    sections = [Section("White noise by each method", side_by_side(*found))]
     if measured.allan is not None:
         parts = [_allan_figure(measured, sensor) for sensor in range(2)]
         sections.append(Section("Allan deviation without motion", side_by_side(*parts)))
@@ -42,11 +43,11 @@ def _replaced(text: str, signs: tuple[tuple[str, str], ...]) -> str:
 
 
 def _check_sections(measured: MeasuredImu) -> list[Section]:
-    """Errors over horizons and whether they are white, with both noises."""
+    """Integration errors over horizons and their autocorrelation, with both noises."""
     scores = table(CHECK_COLUMNS, check_rows(measured.checks))
     note = (
         "<p>Mean NEES of integration errors per degree of freedom: 1 is consistent, above it the "
-        "noise is too small. Only what the reference shows of an error is scored.</p>"
+        "noise is too small. Only the part of an error that the reference can show is scored.</p>"
     )
     figures = [
         figure(_whiteness(check), f"{check.recording}, errors over {check.horizon_s:g} s")
@@ -54,7 +55,7 @@ def _check_sections(measured: MeasuredImu) -> list[Section]:
     ]
     return [
         Section("Integration errors over horizons", note + scores),
-        Section("Are the errors white? Autocorrelation by lag", side_by_side(*figures)),
+        Section("Autocorrelation of the errors", side_by_side(*figures)),
     ]
 
 
@@ -65,14 +66,14 @@ def _whiteness(check: NoiseCheck) -> str:
     series = [
         Series("stated", lag_s, check.stated.correlation),
         Series("measured", lag_s, after.correlation),
-        Series("white, + 2 sigma", lag_s, after.expected + 2.0 * after.chance),
-        Series("white, - 2 sigma", lag_s, after.expected - 2.0 * after.chance),
+        Series("white noise, +2 sigma", lag_s, after.expected + 2.0 * after.chance),
+        Series("white noise, -2 sigma", lag_s, after.expected - 2.0 * after.chance),
     ]
     return chart(series, "lag [s]", "correlation")
 
 
 def _density_figure(measured: MeasuredImu, sensor: int) -> str:
-    """Density of one sensor's axes as motion, rest, roughness and the data sheet have it."""
+    """Noise densities of the axes of one sensor, by all methods."""
     name, unit = SENSORS[sensor]
     axes = np.arange(3.0)
     part = slice(3 * sensor, 3 * sensor + 3)
@@ -92,13 +93,13 @@ def _density_figure(measured: MeasuredImu, sensor: int) -> str:
             stated,
             f"density [{unit}/√Hz]".replace("^2", "²"),
         ),
-        f"{name.capitalize()}: density of its white noise along each axis; lines through the first "
-        "are three standard deviations, the broken line is the data sheet's.",
+        f"{name.capitalize()}: density of the white noise of each axis. Bars: three standard "
+        "deviations; dashed line: data sheet.",
     )
 
 
 def _allan_figure(measured: MeasuredImu, sensor: int) -> str:
-    """Allan deviation of one sensor, with the white noise found in motion beside it."""
+    """Allan deviation of one sensor, with the white noise measured in motion."""
     allan, estimate = measured.allan, measured.estimate
     assert allan is not None
     name, unit = SENSORS[sensor]

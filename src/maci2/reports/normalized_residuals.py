@@ -1,4 +1,4 @@
-"""Residuals in units of what an estimate leaves of them: 1 where noise is as stated.
+"""Residuals in units of their expected standard deviation: 1 if the noise is as stated.
 
 A fit follows its measurements, so a residual is smaller than its noise. How much smaller follows
 from the covariance of the states: r has the covariance S - J P J', not S.
@@ -15,10 +15,10 @@ from maci2.types import Array
 from maci2.vision import RelativePoses
 
 PER_STATE = 9
-"""Pose and velocity of a keyframe."""
+"""Number of unknowns of a keyframe: pose and velocity."""
 
 LEAST_LEFT = 0.02
-"""Share of a residual's variance below which the estimate simply follows the measurement."""
+"""Fraction of a residual's variance below which the estimate merely follows the measurement."""
 
 
 class _Whitened(NamedTuple):
@@ -26,14 +26,14 @@ class _Whitened(NamedTuple):
 
     r: Array
     J: Array
-    """By pose and velocity of keyframes k and k + 1, gravity and both biases."""
+    """Derivatives by pose and velocity of keyframes k and k + 1, gravity and both biases."""
 
 
 def normalized_residuals(
     state: VIState, vision: RelativePoses, imu: ImuMeasurements, inflation: float = 1.0
 ) -> Array:
-    """(n - 1,) root mean square of all residuals between two keyframes over what is expected; nan
-    where that is nothing. `inflation` is by how much variances were scaled."""
+    """(n - 1,) ratio of the root mean square of all residuals between two keyframes to its
+    expectation; NaN if that is zero. `inflation` is the factor on the variances."""
     n, free = len(state.stamps_ns), _free_directions(state)
     both = zip(_visual(state, vision), _inertial(state, imu), strict=True)
     steps = [_scaled(_joined(*pair), inflation) for pair in both]
@@ -123,7 +123,7 @@ def _prior_information(n: int, imu: ImuMeasurements) -> Array:
 
 
 def _free_directions(state: VIState) -> Array:
-    """Columns that may move: the first pose is the frame itself, and gravity keeps its norm."""
+    """Columns of free unknowns: the first pose is fixed, and gravity keeps its norm."""
     n = len(state.stamps_ns)
     size = PER_STATE * n + 9
     down = state.gravity_c0 / np.linalg.norm(state.gravity_c0)

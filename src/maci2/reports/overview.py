@@ -1,4 +1,4 @@
-"""One picture of what goes in and what comes out: images on the left, states with sigma right."""
+"""Overview picture: images on the left, states with sigma on the right."""
 
 from html import escape
 

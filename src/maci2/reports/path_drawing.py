@@ -13,10 +13,10 @@ LOWEST, HIGHEST = 200.0, 400.0
 
 MARGIN = 44.0
 VELOCITY_S = 0.5
-"""Velocity arrows reach where the device would be after so long [s]."""
+"""Time over which velocity arrows extend [s]."""
 
 MOST_ARROWS = 16
-"""More would hide the path."""
+"""Largest number of arrows; more would hide the path."""
 
 
 def path_figure(state: VIState) -> str:
@@ -28,10 +28,10 @@ def path_figure(state: VIState) -> str:
 
 
 def caption(of: str) -> str:
-    """What a path shows, in words."""
+    """Caption of a path."""
     return (
-        f"Path of the IMU over its {of}, gravity downwards; o is where it begins. Blue arrows: "
-        f"velocity, as far as it carries in {VELOCITY_S:g} s."
+        f"Path of the IMU over its {of}, with gravity pointing down; the circle marks the "
+        f"start. Blue arrows: velocity times {VELOCITY_S:g} s."
     )
 
 
@@ -67,7 +67,7 @@ def path_drawing(
 
 
 def _view(gravity: Array) -> Array:
-    """(2, 3) to the picture's right and down: down is gravity, right is what is level of x."""
+    """(2, 3) axes of the picture, right and down: down is gravity, right is the level part of x."""
     down = gravity / np.linalg.norm(gravity)
     level = np.eye(3)[0] - down[0] * down
     if np.linalg.norm(level) < 0.3:
@@ -90,7 +90,7 @@ def _circle(place: Array, radius: float, fill: str) -> str:
 
 
 def scale_bar(scale: float, height: float) -> str:
-    """A bar of a round length in the lower left corner; `scale` in pixels a metre."""
+    """Scale bar of a round length in the lower left corner; `scale` in pixels per metre."""
     longest_m = 0.4 * WIDTH / scale
     decade = 10.0 ** np.floor(np.log10(longest_m))
     length_m = next(decade * factor for factor in (5.0, 2.0, 1.0) if decade * factor <= longest_m)

@@ -1,4 +1,4 @@
-"""Small figures as SVG text: readable in a browser and in a diff, without a plotting library."""
+"""Small SVG figures, readable in a browser and in a diff, without a plotting library."""
 
 from dataclasses import dataclass
 from html import escape
@@ -8,6 +8,7 @@ import numpy as np
 
 from maci2.evaluation.consistency import Bin, equal_bins
 from maci2.evaluation.vo_report import VisualScore
+from maci2.reports.svg import axis_ticks
 
 BINS = 6
 SIZE = 300
@@ -74,11 +75,11 @@ def _panel(panel: Panel, colors: _Colors) -> str:
         f'<text transform="translate(14,{SIZE / 2}) rotate(-90)" text-anchor="middle">rms error '
         f"[{escape(panel.unit)}]</text>",
     ]
-    for tick in _ticks(low, high):
-        x = at(tick)
+    for tick, text in axis_ticks(low, high, logarithmic=True):
+        x = at(10.0**tick)
         parts.append(
-            f'<text x="{x:.1f}" y="{last + 15}" text-anchor="middle">{tick:g}</text>'
-            f'<text x="{first - 4}" y="{SIZE - x + 4:.1f}" text-anchor="end">{tick:g}</text>'
+            f'<text x="{x:.1f}" y="{last + 15}" text-anchor="middle">{text}</text>'
+            f'<text x="{first - 4}" y="{SIZE - x + 4:.1f}" text-anchor="end">{text}</text>'
         )
     for one in panel.bins:
         about = f"{one.count} windows: predicted {one.predicted:.3g}, actual {one.actual:.3g}"
@@ -89,15 +90,8 @@ def _panel(panel: Panel, colors: _Colors) -> str:
     return "".join(parts)
 
 
-def _ticks(low: float, high: float) -> list[float]:
-    """1, 2, 5 of each decade inside the range."""
-    decades = range(int(np.floor(low)), int(np.ceil(high)) + 1)
-    found = [digit * 10.0**decade for decade in decades for digit in (1, 2, 5)]
-    return [tick for tick in found if low <= np.log10(tick) <= high]
-
-
 def pose_reliability(scores: list[VisualScore]) -> str:
-    """SVG: predicted sigma against rms error, translation and rotation."""
+    """SVG of predicted sigma and rms error of translation and rotation."""
     errors = np.concatenate([score.errors for score in scores])
     covs = np.concatenate([score.covs for score in scores])
     panels = []

@@ -16,13 +16,13 @@ from maci2.vision.odometry import StereoOdometry
 
 LIVE = "live"
 ARROW_S = 0.5
-"""Velocity arrows reach where the device would be after so long."""
+"""Time over which velocity arrows extend [s]."""
 
 GRAVITY_M = 0.3
 """Length of gravity's arrow."""
 
 SIGMAS = 3.0
-"""Ellipsoids are drawn at so many standard deviations."""
+"""Size of ellipsoids [standard deviations]."""
 
 
 class Viewer:
@@ -44,7 +44,7 @@ class Viewer:
         self._show_verdict(result.verdict.status, result.verdict.reasons)
 
     def show_calibration(self, result: CalibrationResult) -> None:
-        """The same, and the camera where it was found on the body."""
+        """Initialization view with the calibrated camera on the body."""
         if result.state is not None and result.posterior is not None:
             self._show_state(result.state, result.posterior)
             self._show_pose("body/camera", result.state.T_b_c)
@@ -55,7 +55,7 @@ class Viewer:
         self._show_verdict(result.verdict.status, result.verdict.reasons)
 
     def show_residuals(self, state: VIState, vision: RelativePoses) -> None:
-        """How far each visual step is from the estimate, in its own standard deviations."""
+        """Residual of each relative pose, in its own standard deviations."""
         Ts_c0_c = state.Ts_c0_b @ state.T_b_c
         steps = zip(pairwise(Ts_c0_c), vision.Ts_ck_ck1, vision.covs_T_ck_ck1, strict=True)
         for stamp_ns, ((T, T1), measured, cov) in zip(state.stamps_ns[1:], steps, strict=True):

@@ -4,9 +4,10 @@ import numpy as np
 
 from maci2.estimation import Posterior, VIState
 from maci2.imu import ImuMeasurements
+from maci2.reports.bar_charts import bars
 from maci2.reports.html import figure
 from maci2.reports.normalized_residuals import normalized_residuals, visual_sigmas
-from maci2.reports.svg import Series, bars, chart
+from maci2.reports.svg import Series, chart
 from maci2.types import NS, Array, Stamps
 from maci2.vision import RelativePoses
 
@@ -35,7 +36,7 @@ def velocity_figure(state: VIState, posterior: Posterior) -> str:
 def residual_figure(
     state: VIState, vision: RelativePoses, imu: ImuMeasurements, inflation: float = 1.0
 ) -> str:
-    """How far measurements are from the estimate, in units of what is expected."""
+    """Residuals in units of their expected standard deviation."""
     time_s = seconds(state.stamps_ns[1:], int(state.stamps_ns[0]))
     found = normalized_residuals(state, vision, imu, inflation)
     series = [
@@ -50,7 +51,7 @@ def residual_figure(
 
 
 def visual_residual_figure(state: VIState, vision: RelativePoses) -> str:
-    """How far relative poses are from the estimate, in their own standard deviations."""
+    """Residuals of relative poses, in their own standard deviations."""
     time_s = seconds(state.stamps_ns[1:], int(state.stamps_ns[0]))
     sigmas = np.where(vision.measured[:, None], visual_sigmas(state, vision), np.nan)
     series = [
@@ -66,7 +67,7 @@ def visual_residual_figure(state: VIState, vision: RelativePoses) -> str:
 
 
 def excitation_figure(imu: ImuMeasurements, start_ns: int, end_ns: int) -> str:
-    """What the IMU felt inside the window: rotation and acceleration make states visible."""
+    """Angular rate and specific force inside the window, which make states observable."""
     inside = (imu.stamps_ns >= start_ns) & (imu.stamps_ns <= end_ns)
     step = max(int(inside.sum()) // 600, 1)
     time_s = seconds(imu.stamps_ns[inside][::step], start_ns)
@@ -80,7 +81,7 @@ def excitation_figure(imu: ImuMeasurements, start_ns: int, end_ns: int) -> str:
 
 
 def bias_figure(imu: ImuMeasurements, posterior: Posterior) -> str:
-    """How much the window taught about the biases: spread before and after."""
+    """Standard deviations of the biases before and after the window."""
     prior = imu.bias_prior
     after_gyro = np.sqrt(np.diag(posterior.gyro_bias))
     after_acc = np.sqrt(np.diag(posterior.acc_bias))
@@ -88,8 +89,8 @@ def bias_figure(imu: ImuMeasurements, posterior: Posterior) -> str:
     if np.isfinite(prior.std_gyro).all():
         pairs = 1e3 * np.column_stack([prior.std_gyro, after_gyro])
         svg = bars(AXES, pairs, ("prior", "posterior"), "1-sigma [mrad/s]")
-        figures.append(figure(svg, "Gyroscope bias: spread before and after the window."))
+        figures.append(figure(svg, "Gyroscope bias: 1-sigma before and after the window."))
     pairs = np.column_stack([prior.std_acc, after_acc])
     svg = bars(AXES, pairs, ("prior", "posterior"), "1-sigma [m/s²]")
-    figures.append(figure(svg, "Accelerometer bias: spread before and after the window."))
+    figures.append(figure(svg, "Accelerometer bias: 1-sigma before and after the window."))
     return "".join(figures)

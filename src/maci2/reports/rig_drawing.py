@@ -16,7 +16,7 @@ WIDTH, HEIGHT = 440, 400
 AXES = (("x", COLORS[1]), ("y", COLORS[2]), ("z", COLORS[0]))
 
 VIEW = np.array([[0.866, -0.866, 0.0], [0.35, 0.35, -0.94]])
-"""(2, 3) body axes to the picture's right and down: from above, in front and to the side."""
+"""(2, 3) axes of the picture, right and down, in the body: from above, in front and to the side."""
 
 
 def rig_drawing(rig: Rig) -> str:
@@ -47,7 +47,7 @@ def rig_drawing(rig: Rig) -> str:
 
 
 def _frustum(camera: Camera, depth_m: float) -> Array:
-    """(5, 3) its corners in the body: the centre, then the image's corners at a depth."""
+    """(5, 3) corners of the frustum in the body: the centre, then the image corners at a depth."""
     width, height = camera.resolution
     fx, fy, cx, cy = camera.intrinsics[:4]
     corners = [(0, 0), (width, 0), (width, height), (0, height)]
@@ -83,7 +83,7 @@ def _names(
     length_m: float,
     at: Callable[[Array], Array],
 ) -> str:
-    """Names of frames and axes, where they cover neither axes nor each other."""
+    """Labels of frames and axes, where they cover neither axes nor each other."""
     labels = Labels(WIDTH, HEIGHT)
     ends = [
         (at(T[:3, 3]), [at(T[:3, 3] + length_m * axis) for axis in T[:3, :3].T]) for _, T in poses

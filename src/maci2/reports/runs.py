@@ -1,4 +1,4 @@
-"""Result folders, read back."""
+"""Reader of result folders."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,19 +19,19 @@ class Run:
     """One experiment in one folder."""
 
     label: str
-    """Name of the experiment; with its folder where several have the same name."""
+    """Name of the experiment, with its folder if several have the same name."""
 
     about: dict[str, Any]
     findings: Findings
 
     @property
     def stale(self) -> bool:
-        """It was run by another version of maci2."""
+        """Whether it was run by another version of maci2."""
         return bool(self.about["version"] != __version__)
 
 
 def read_runs(folders: list[Path]) -> list[Run]:
-    """Every experiment in these folders: what `reproduce -o` wrote, or single experiments."""
+    """Read all experiments in these folders: written by `reproduce -o`, or single experiments."""
     indices = [index for folder in folders for index in _indices(folder)]
     if not indices:
         raise OptionError("report: no folder given; name what `maci2 reproduce -o` wrote.")
@@ -47,8 +47,8 @@ def _indices(folder: Path) -> list[Path]:
     found = sorted(folder.glob(f"*/{INDEX}"))
     if not found:
         raise DatasetError(
-            f"{folder}: no {INDEX} in it nor one folder deeper; `maci2 reproduce -o {folder}` "
-            "writes them."
+            f"{folder}: neither it nor its subfolders contain {INDEX}; `maci2 reproduce -o` "
+            "writes it."
         )
     return found
 

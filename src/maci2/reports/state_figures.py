@@ -1,4 +1,4 @@
-"""States over time with bands, for pages about minutes: tracks and ground truth."""
+"""States over time with bands, for long recordings: tracks and ground truth."""
 
 import numpy as np
 
@@ -7,13 +7,13 @@ from maci2.reports.svg import Series, chart
 from maci2.types import Array
 
 POINTS = 700
-"""Points of a line at most."""
+"""Largest number of points of a line."""
 
 AXES = "xyz"
 
 
 def every_nth(count: int) -> int:
-    """Step that leaves at most `POINTS` of so many."""
+    """Stride that leaves at most `POINTS` of this many."""
     return max(-(-count // POINTS), 1)
 
 

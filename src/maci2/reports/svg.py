@@ -1,4 +1,4 @@
-"""Charts as SVG text, without a plotting library: they scale with the page and follow its colours.
+"""SVG charts without a plotting library: they scale with the page and follow its colours.
 
 Colours are the style's variables (`page.css`), so a chart is dark on a dark page.
 """
@@ -17,7 +17,7 @@ LEFT, RIGHT, TOP, BOTTOM = 72, 14, 28, 44
 COLORS = tuple(f"var(--c{i})" for i in range(10))
 TICKS = 5
 LEGEND_LINE = 18
-"""Height of a line of names [px]."""
+"""Height of a legend line [px]."""
 
 
 @dataclass(frozen=True)
@@ -28,34 +28,34 @@ class Series:
     x: Array
     y: Array
     band: Array | None = None
-    """Half width of a band about the line, as standard deviations are shown."""
+    """Half width of a band around the line, such as standard deviations."""
 
     marks: bool = False
     """Points instead of a line."""
 
     dashed: bool = False
-    """A broken line, as for what is expected."""
+    """Dashed line, for expected values."""
 
     same_color: bool = False
-    """The colour of the line before, as for what was predicted of it."""
+    """Use the colour of the previous line, for its prediction."""
 
     titles: Sequence[str] = ()
-    """What each point says when it is pointed at."""
+    """Tooltips of the points."""
 
 
 @dataclass(frozen=True)
 class Axes:
-    """Axes that map numbers to places in the picture."""
+    """Axes that map numbers to positions in the picture."""
 
     x: tuple[float, float]
     y: tuple[float, float]
     width: int = WIDTH
     height: int = HEIGHT
     logarithmic: tuple[bool, bool] = (False, False)
-    """Which axes have logarithms of what is written beside them."""
+    """Whether the x and y axes are logarithmic."""
 
     def at(self, x: float, y: float) -> tuple[float, float]:
-        """Place of a point [px]."""
+        """Position of a point [px]."""
         across = (x - self.x[0]) / (self.x[1] - self.x[0])
         up = (y - self.y[0]) / (self.y[1] - self.y[0])
         return (
@@ -77,27 +77,27 @@ def chart(
     logarithmic: tuple[bool, bool] = (False, False),
     limits: tuple[tuple[float, float], tuple[float, float]] | None = None,
 ) -> str:
-    """Lines over a common axis, each with its band, a legend above them.
+    """Line chart with bands and a legend above it.
 
     `logarithmic` axes (x, y) show positive numbers only. `limits` of the axes (x, y) make charts
     comparable; not given, they are those of the data.
     """
     shown = [_finite(_scaled(one, logarithmic)) for one in series]
-    low, high = _range(np.concatenate([edge for one in shown for edge in _edges(one)]), 0.06)
+    low, high = value_range(np.concatenate([edge for one in shown for edge in _edges(one)]), 0.06)
     x_limits, y_limits = limits or (
-        _range(np.concatenate([one.x for one in shown]), 0.0),
+        value_range(np.concatenate([one.x for one in shown]), 0.0),
         (0.0 if from_zero else low, high),
     )
     axes = Axes(x_limits, y_limits, logarithmic=logarithmic)
     colors = _colors(shown)
     body = [frame(axes, x_label, y_label)]
-    body += [_line(one, axes, color) for one, color in zip(shown, colors, strict=True)]
+    body += [line(one, axes, color) for one, color in zip(shown, colors, strict=True)]
     names = [one.name for one in shown]
-    return _with_legend(axes, "".join(body), names, colors)
+    return with_legend(axes, "".join(body), names, colors)
 
 
 def _scaled(one: Series, logarithmic: tuple[bool, bool]) -> Series:
-    """The same on logarithmic axes; what has no logarithm is not a number."""
+    """Series on logarithmic axes; values without a logarithm become NaN."""
     if not any(logarithmic):
         return one
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -106,64 +106,8 @@ def _scaled(one: Series, logarithmic: tuple[bool, bool]) -> Series:
     return replace(one, x=x, y=y, band=None if logarithmic[1] else one.band)
 
 
-def bars(names: Sequence[str], pairs: Array, labels: tuple[str, str], y_label: str) -> str:
-    """Two bars for each name, such as a prior's spread and the posterior's, with their values."""
-    axes = Axes((-0.6, len(names) - 0.4), (0.0, 1.15 * float(pairs.max())))
-    parts = [frame(axes, "", y_label, x_ticks=False)]
-    for i, (name, pair) in enumerate(zip(names, pairs, strict=True)):
-        for j, value in enumerate(pair):
-            left, top = axes.at(i - 0.32 + 0.34 * j, float(value))
-            right, bottom = axes.at(i - 0.02 + 0.34 * j, 0.0)
-            parts.append(
-                f'<rect x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" '
-                f'height="{max(bottom - top, 0.5):.1f}" fill="{COLORS[j]}"/>'
-                f'<text class="soft" x="{(left + right) / 2:.1f}" y="{top - 3:.1f}" '
-                f'text-anchor="middle">{value:.2g}</text>'
-            )
-        x, y = axes.at(i, 0.0)
-        parts.append(
-            f'<text x="{x:.1f}" y="{y + 16:.1f}" text-anchor="middle">{escape(name)}</text>'
-        )
-    return _with_legend(axes, "".join(parts), labels, COLORS)
-
-
-def ranges(
-    names: Sequence[str],
-    marks: Sequence[Series],
-    std: Sequence[float],
-    stated: float,
-    y_label: str,
-) -> str:
-    """Several values for each name on a logarithmic axis, the first with three of its `std`, and a
-    stated value as a broken line through all."""
-    half = [3.0 * value if np.isfinite(value) else 0.0 for value in std]
-    first = marks[0].y
-    ends = np.concatenate([*(one.y for one in marks), first + half, [stated]])
-    lows = [max(value - h, value / 10.0) for value, h in zip(first, half, strict=True)]
-    low, high = _range(np.log10(np.concatenate([ends, lows])), 0.08)
-    axes = Axes((-0.6, len(names) - 0.4), (low, high), logarithmic=(False, True))
-    parts = [frame(axes, "", y_label, x_ticks=False)]
-    for i, name in enumerate(names):
-        x, y = axes.at(i, low)
-        parts.append(f'<text x="{x:.1f}" y="{y + 16:.1f}" text-anchor="middle">{name}</text>')
-        (x, top), (_, bottom) = (
-            axes.at(i - 0.15, math.log10(value)) for value in (first[i] + half[i], lows[i])
-        )
-        parts.append(
-            f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{top:.1f}" y2="{bottom:.1f}" '
-            f'stroke="{COLORS[0]}" stroke-width="2"/>'
-        )
-    for j, one in enumerate(marks):
-        shifted = Series(one.name, one.x + 0.15 * (j - 1), np.log10(one.y), marks=True)
-        parts.append(_line(shifted, axes, COLORS[j]))
-    level = np.full(2, math.log10(stated))
-    parts.append(_line(Series("", np.array(axes.x), level, dashed=True), axes, "var(--soft)"))
-    names = [*(one.name for one in marks), "stated"]
-    return _with_legend(axes, "".join(parts), names, [*COLORS[: len(marks)], "var(--soft)"])
-
-
 def arrow(start: Array, end: Array, color: str, label: str = "") -> str:
-    """A line with a head and, where given, a name at its end."""
+    """Arrow with an optional label at its end."""
     along = np.asarray(end) - np.asarray(start)
     length = float(np.hypot(*along))
     head = ""
@@ -181,7 +125,7 @@ def arrow(start: Array, end: Array, color: str, label: str = "") -> str:
 
 
 def picture(width: int, height: int, body: str) -> str:
-    """The SVG element; the style lets it fill its column."""
+    """SVG element that fills its column."""
     return f'<svg viewBox="0 0 {width} {height}" width="{width}" role="img">{body}</svg>'
 
 
@@ -196,12 +140,15 @@ def nice_ticks(low: float, high: float, count: int = TICKS) -> list[float]:
 
 
 def axis_ticks(low: float, high: float, logarithmic: bool) -> list[tuple[float, str]]:
-    """Places on an axis and what is written there; between decades only where there are few."""
+    """Tick positions and labels; between decades only if there are few."""
     if not logarithmic:
         return [(value, f"{value:g}") for value in nice_ticks(low, high)]
     digits = (1.0,) if high - low > 2.5 else (1.0, 3.0) if high - low > 1.0 else (1.0, 2.0, 5.0)
     decades = range(math.floor(low), math.ceil(high) + 1)
     values = [digit * 10.0**decade for decade in decades for digit in digits]
+    if high - low < 0.5:
+        # Less than half a decade has at most one of these digits.
+        values = nice_ticks(10.0**low, 10.0**high)
     return [(math.log10(v), f"{v:g}") for v in values if low <= math.log10(v) <= high]
 
 
@@ -216,7 +163,8 @@ def _edges(one: Series) -> tuple[Array, ...]:
     return (one.y,) if one.band is None else (one.y - one.band, one.y + one.band)
 
 
-def _range(values: Array, margin: float) -> tuple[float, float]:
+def value_range(values: Array, margin: float) -> tuple[float, float]:
+    """Limits of an axis: those of the values with a margin on both sides."""
     if not len(values):
         return 0.0, 1.0
     low, high = float(values.min()), float(values.max())
@@ -226,7 +174,7 @@ def _range(values: Array, margin: float) -> tuple[float, float]:
 
 
 def _colors(series: Sequence[Series]) -> list[str]:
-    """One for each; what is expected has that of the text."""
+    """Colours of the lines; expected values have that of the text."""
     colors: list[str] = []
     number = 0
     for one in series:
@@ -240,7 +188,8 @@ def _colors(series: Sequence[Series]) -> list[str]:
     return colors
 
 
-def _line(one: Series, axes: Axes, color: str) -> str:
+def line(one: Series, axes: Axes, color: str) -> str:
+    """SVG of one series."""
     if not len(one.x):
         return ""
     if one.marks:
@@ -295,7 +244,7 @@ def frame(axes: Axes, x_label: str, y_label: str, x_ticks: bool = True) -> str:
 
 
 def _legend(names: Sequence[str], colors: Sequence[str]) -> tuple[str, int]:
-    """Names above the plot, in as many lines as they need; and how much higher that makes it."""
+    """Legend above the plot in as many lines as needed, and the height it adds."""
     named = [(name, color) for name, color in zip(names, colors, strict=False) if name]
     if len(named) < 2:
         return "", 0
@@ -315,7 +264,8 @@ def _legend(names: Sequence[str], colors: Sequence[str]) -> tuple[str, int]:
     return "".join("".join(line) for line in lines), LEGEND_LINE * (len(lines) - 1)
 
 
-def _with_legend(axes: Axes, body: str, names: Sequence[str], colors: Sequence[str]) -> str:
+def with_legend(axes: Axes, body: str, names: Sequence[str], colors: Sequence[str]) -> str:
+    """Chart with its legend."""
     legend, lower = _legend(names, colors)
     moved = f'<g transform="translate(0 {lower})">{body}</g>' if lower else body
     return picture(axes.width, axes.height + lower, legend + moved)

@@ -1,4 +1,4 @@
-"""The page of `maci2 track --report`: the path, sigma bands, biases, and what was rejected."""
+"""Report of `maci2 track --report`: the path, sigma bands, biases, and rejected measurements."""
 
 import numpy as np
 
@@ -26,7 +26,7 @@ def track_page(
     options: dict[str, object],
     command: str,
 ) -> str:
-    """HTML of one track; `options` is every choice behind it, by name."""
+    """HTML of one track; `options` are all options by name."""
     states = tracked.track.states
     worst = {state.health for state in states}
     level = "failed" if "lost" in worst else "weak" if "bridging" in worst else "ok"
@@ -36,7 +36,7 @@ def track_page(
         if name in worst
     )
     steps = np.diff([state.T_w_b[:3, 3] for state in states], axis=0)
-    kind = "smoothed as a whole" if tracked.batch else "each knowing only what came before it"
+    kind = "smoothed as a whole" if tracked.batch else "each from earlier measurements only"
     lead = (
         f"{verdict(tracked.track.verdict.status, tracked.track.verdict.reasons)}"
         f"<p class='first {level}'>{counts}</p>{_last_state(tracked)}"
@@ -51,7 +51,7 @@ def track_page(
 
 
 def _last_state(tracked: TrackedRecording) -> str:
-    """The state at the last image with its standard deviations."""
+    """State at the last image with its standard deviations."""
     last = tracked.track.states[-1]
     std = stds(last.cov)
     gyro, acc = (values[-1] for values in raw_biases(tracked))
@@ -78,7 +78,7 @@ def _errors(errors: TrackErrors) -> str:
             name = f"displacement over {horizon:g} s"
             rows.append((name, f"{rms:.4f} m rms, {median:.4f} m median", "–"))
     for name, error, key in (
-        ("vertical", f"{errors.gravity_deg:.3f} deg", "gravity"),
+        ("direction of gravity", f"{errors.gravity_deg:.3f} deg", "gravity"),
         ("velocity", f"{errors.velocity_rmse:.4f} m/s rms", "velocity"),
         ("gyroscope bias", "–", "gyro_bias"),
     ):
@@ -131,12 +131,12 @@ def _path(tracked: TrackedRecording, positions: Array, velocity: Array) -> str:
     true_positions = _true_positions(tracked)
     text = caption("states")
     if true_positions is not None:
-        text += " Grey: ground truth, rotated and moved onto it."
+        text += " Grey: ground truth, aligned by rotation and translation."
     return figure(path_drawing(positions, velocity, down, true_positions), text)
 
 
 def _true_positions(tracked: TrackedRecording) -> Array | None:
-    """(m, 3) of the ground truth in the track's world; None where it is not known."""
+    """(m, 3) positions of the ground truth in the track's world; None without ground truth."""
     truth = tracked.inputs.truth
     if truth is None:
         return None
@@ -151,7 +151,7 @@ def _true_positions(tracked: TrackedRecording) -> Array | None:
 
 
 def _image(tracked: TrackedRecording) -> str:
-    """The last keyframe's image with its points; empty where motion is not from images."""
+    """Image of the last keyframe with its points; empty if motion is not from images."""
     if not isinstance(tracked.inputs.visual, StereoOdometry):
         return ""
     first_ns, last_ns = (int(stamp) for stamp in tracked.vision.stamps_ns[-2:])

@@ -1,4 +1,4 @@
-"""Images with the points followed in them, coloured by their predicted standard deviation."""
+"""Images with their tracked points, coloured by predicted standard deviation."""
 
 import base64
 from dataclasses import dataclass
@@ -19,32 +19,32 @@ from maci2.vision.predicted_rotation import PredictedRotation, homography
 from maci2.vision.two_frame import PinholePair
 
 LEAST_SURE = 5.0
-"""Standard deviation, as a multiple of the image's best, from which on colours differ no more."""
+"""Ratio of standard deviations to the image's smallest at which colours saturate."""
 
 SURE, UNSURE = np.array([40.0, 215.0, 255.0]), np.array([255.0, 95.0, 0.0])
-"""Colours (r, g, b) of the most and the least certain match: cyan and orange, which every eye tells
-apart."""
+"""Colours (r, g, b) of the most and the least certain match: cyan and orange, which colour-blind
+readers can distinguish."""
 
 JPEG_QUALITY = 80
 
 
 @dataclass(frozen=True)
 class TrackedImage:
-    """A rectified left image and where its points were one keyframe before."""
+    """Rectified left image, and the positions of its points one keyframe before."""
 
     image: Image
     uv0: Array
-    """(n, 2) [px] in the keyframe before."""
+    """(n, 2) positions in the keyframe before [px]."""
 
     uv1: Array
-    """(n, 2) [px] in this one."""
+    """(n, 2) positions in this keyframe [px]."""
 
     sigma_px: Array
     """(n,) predicted standard deviation of the match, both axes together."""
 
 
 def tracked_image(odometry: StereoOdometry, first_ns: int, second_ns: int) -> TrackedImage:
-    """Match two keyframes once more, for the eye: the matches that tell the measured motion."""
+    """Match two keyframes again, for display: the inliers of the measured motion."""
     frames = odometry.frames
     indices = [frames.index_of(int(stamp)) for stamp in (first_ns, second_ns)]
     try:
@@ -70,7 +70,7 @@ def tracked_image(odometry: StereoOdometry, first_ns: int, second_ns: int) -> Tr
 
 
 def latest_tracks(odometry: StereoOdometry, stamp_ns: int) -> TrackedImage:
-    """The image at a timestamp, with its points as they were one image before."""
+    """Image at a timestamp, with its points and their positions one image before."""
     index = odometry.frames.index_of(int(stamp_ns))
     before_ns = int(odometry.stamps_ns[max(index - 1, 0)])
     return tracked_image(odometry, before_ns, stamp_ns)
@@ -87,15 +87,15 @@ def best_sigma_px(sigma_px: Array) -> float:
 
 
 def sigma_colors(sigma_px: Array) -> NDArray[np.uint8]:
-    """(n, 3) from cyan, as sure as any in this image, to orange, five times less."""
+    """(n, 3) colours from cyan, most certain, to orange, five times less certain."""
     share = np.clip((sigma_px / best_sigma_px(sigma_px) - 1.0) / (LEAST_SURE - 1.0), 0.0, 1.0)
     return np.asarray(SURE + share[:, None] * (UNSURE - SURE)).astype(np.uint8)
 
 
 def track_figure(tracked: TrackedImage) -> str:
-    """The image with its points and what their colours mean."""
+    """Image with its points and a legend of their colours."""
     if not len(tracked.sigma_px):
-        return figure(track_picture(tracked), "No point could be followed into this image.", True)
+        return figure(track_picture(tracked), "No point could be tracked into this image.", True)
     best = best_sigma_px(tracked.sigma_px)
     first, last = (",".join(f"{part:.0f}" for part in color) for color in (SURE, UNSURE))
     ramp = (
@@ -104,14 +104,14 @@ def track_figure(tracked: TrackedImage) -> str:
         f"<span>{LEAST_SURE * best:.2f} px or more</span></p>"
     )
     caption = (
-        f"{len(tracked.sigma_px)} points followed from the image before, coloured by the predicted "
-        "standard deviation of the match."
+        f"{len(tracked.sigma_px)} points tracked from the previous image, coloured by the "
+        "predicted standard deviation of the match."
     )
     return figure(track_picture(tracked) + ramp, caption, wide=True)
 
 
 def embedded(image: Image) -> str:
-    """An image as an element of an SVG, its data inside."""
+    """Image as an SVG element with embedded data."""
     height, width = image.shape
     _, data = cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])
     text = base64.b64encode(data.tobytes()).decode("ascii")
@@ -119,7 +119,7 @@ def embedded(image: Image) -> str:
 
 
 def track_picture(tracked: TrackedImage) -> str:
-    """SVG: the image with a line for every match."""
+    """SVG of the image with a line for every match."""
     height, width = tracked.image.shape
     body = [embedded(tracked.image)]
     nothing = np.empty((0, 3), dtype=np.uint8)

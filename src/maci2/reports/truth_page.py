@@ -1,4 +1,4 @@
-"""The page of `maci2 truth --report`: what is wrong with a ground truth, and how sure it is."""
+"""Report of `maci2 truth --report`: errors of a ground truth with uncertainties."""
 
 from html import escape
 
@@ -14,30 +14,33 @@ from maci2.types import GRAVITY_NORM, NS, Array
 
 MAX_GAP_S = 0.1
 UNIT_SUFFIX = {"deg": "_deg", "mm": "_mm", "ms": "_ms", "ms/min": "_ms_per_min"}
-"""Ends of the constants' names that repeat their unit."""
+"""Suffixes of the constants' names that repeat their unit."""
 
 
 def truth_page(audit: AuditedTruth, recording: Recording, command: str) -> str:
-    """HTML of one audit; the ground truth that was audited is taken from the recording."""
+    """HTML of one audit; the audited ground truth is taken from the recording."""
     worst = {finding.level for finding in audit.findings}
     level = "error" if "error" in worst else "warn" if "warn" in worst else "ok"
-    first = audit.findings[0] if audit.findings else None
-    text = "nothing found that contradicts the IMU" if first is None else first.text
+    text = audit.findings[0].text if audit.findings else "no contradiction to the IMU"
+    if len(audit.findings) > 1:
+        text += f"; {len(audit.findings)} findings in all"
     lead = f"<p class='first {level}'>{escape(text)}</p>{_known_to(audit)}"
     sections = [
         Section("Findings", findings_list(audit.findings)),
         Section("Constants of the source", _constants(audit)),
-        Section("What is left of the source's rows", side_by_side(*_residuals(audit))),
+        Section("Residuals of the source", side_by_side(*_residuals(audit))),
         Section("States", _states(audit)),
     ]
     published = recording.truths.get(audit.name)
     if published is not None:
-        sections.insert(2, Section("Published less audited", _differences(audit, published)))
+        sections.insert(
+            2, Section("Published minus audited states", _differences(audit, published))
+        )
     return page(f"Ground truth: {recording.name}, {audit.name}", lead, sections, command)
 
 
 def _known_to(audit: AuditedTruth) -> str:
-    """How well states are known, typically and at worst."""
+    """Typical and largest standard deviations of the states."""
     std = np.sqrt(np.einsum("kii->ki", audit.cov_states))
     rows = []
     for name, part, scale, unit in (
@@ -50,7 +53,7 @@ def _known_to(audit: AuditedTruth) -> str:
         values = scale * std[:, part]
         numbers = (np.median(values), np.quantile(values, 0.95))
         rows.append((f"{name} [{unit}]", *(f"{number:.3g}" for number in numbers)))
-    columns = ("known to (1-sigma, one axis)", "median", "95 % below")
+    columns = ("1-sigma, one axis", "median", "95 % below")
     stamps_ns = audit.truth.stamps_ns
     return table(columns, rows, stacked=True) + (
         f"<p>{len(stamps_ns)} states over {(stamps_ns[-1] - stamps_ns[0]) / NS:.1f} s, at the "
@@ -70,11 +73,11 @@ def _constants(audit: AuditedTruth) -> str:
         )
         for name, constant in audit.constants.items()
     ]
-    return table(("constant", "value", "1-sigma", "unit", "matters"), rows, stacked=True)
+    return table(("constant", "value", "1-sigma", "unit", "significant"), rows, stacked=True)
 
 
 def _differences(audit: AuditedTruth, published: GroundTruth) -> str:
-    """What using the published rows as they are would cost, over time."""
+    """Difference between published and audited states over time."""
     truth = audit.truth
     stamps_ns = published.stamps_ns
     inside = (stamps_ns > truth.stamps_ns[0]) & (stamps_ns < truth.stamps_ns[-1])
@@ -97,7 +100,7 @@ def _differences(audit: AuditedTruth, published: GroundTruth) -> str:
 
 
 def _residuals(audit: AuditedTruth) -> list[str]:
-    """Audited marker less the rows used, over time."""
+    """Residuals over time: audited marker minus the rows used."""
     kinds = (
         (audit.position_residuals, 1e3, "mm", "Positions, along the source's axes."),
         (
@@ -109,8 +112,8 @@ def _residuals(audit: AuditedTruth) -> list[str]:
     )
     return [
         components(
-            (rows.stamps_ns - rows.stamps_ns[0]) / NS,
-            scale * rows.residuals,
+            (rows.stamps_ns[:: every_nth(len(rows.stamps_ns))] - rows.stamps_ns[0]) / NS,
+            scale * rows.residuals[:: every_nth(len(rows.stamps_ns))],
             f"residual [{unit}]",
             text,
         )

@@ -23,7 +23,7 @@ from maci2.types import NS, Array
 TOOL = "Basalt calibration"
 
 MAX_NORM_ERROR = 1e-3
-"""Error of a quaternion's norm from rounding of printed digits."""
+"""Largest error of a quaternion's norm that rounding of printed digits explains."""
 
 _MODELS: dict[str, tuple[CameraModel, DistortionModel, tuple[str, ...]]] = {
     "ds": ("ds", "none", ()),

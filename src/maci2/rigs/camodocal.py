@@ -38,14 +38,14 @@ class _CameraKeys(OpenSchema):
 
 
 def read_camera_file(path: Path) -> RigParts:
-    """A rig with the one camera of a file."""
+    """Rig with the single camera of a file."""
     data = load_yaml(path, "a camera of VINS-Fusion")
     camera = camodocal_camera(data, path, np.eye(4))
     return RigParts("VINS camera file (camodocal)", path, (camera,), extrinsics_known=False)
 
 
 def camodocal_camera(data: dict[str, Any], path: Path, T_b_c: Array, topic: str = "") -> Camera:
-    """A camera from the keys that a camera file, or VINS-Mono's configuration, has."""
+    """Camera from the keys of a camera file or of VINS-Mono's configuration."""
     keys = validate(_CameraKeys, data, path)
     kind = keys.model_type.upper()
     if kind not in _PROJECTION:

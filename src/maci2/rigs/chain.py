@@ -28,7 +28,7 @@ _LOG = logging.getLogger(__name__)
 Model = TypeVar("Model", CameraModel, DistortionModel)
 
 ROLLING_SHUTTER = "-rs"
-"""End of the names of Kalibr's models of cameras that are read out line by line."""
+"""Suffix of Kalibr's camera models for rolling shutters."""
 
 CAMERA_KEY = re.compile(r"cam(\d+)")
 _BESIDE = re.compile(r"T_cam(\d+)_cam(\d+)")
@@ -62,7 +62,7 @@ class ChainEntry(CarefulSchema):
 
 
 def read_chain(data: dict[str, Any], path: Path, tool: str) -> RigParts:
-    """The cameras of a chain; without T_cam_imu, only their relative poses are known."""
+    """Cameras of a chain; without T_cam_imu, only their relative poses are known."""
     entries = _entries(data, path)
     cameras = _cameras(entries, path)
     return RigParts(
@@ -77,14 +77,14 @@ def read_chain(data: dict[str, Any], path: Path, tool: str) -> RigParts:
 
 
 def has_extrinsics(entries: dict[str, ChainEntry]) -> bool:
-    """True where any camera is placed on the IMU."""
+    """Whether any camera has extrinsics."""
     return any(
         entry.T_cam_imu is not None or entry.T_imu_cam is not None for entry in entries.values()
     )
 
 
 def _entries(data: dict[str, Any], path: Path) -> dict[str, ChainEntry]:
-    """Entries in the order of their numbers, which must start at 0 and leave none out."""
+    """Entries in order of their numbers, which must start at 0 without gaps."""
     keys = sorted((key for key in data if CAMERA_KEY.fullmatch(key)), key=lambda key: int(key[3:]))
     for number, key in enumerate(keys):
         if key != f"cam{number}":
@@ -110,7 +110,7 @@ def _entry(data: dict[str, Any], key: str, path: Path) -> ChainEntry:
 
 
 def _cameras(entries: dict[str, ChainEntry], path: Path) -> tuple[Camera, ...]:
-    """Cameras in the body frame, or in that of cam0 where no extrinsics are stated."""
+    """Cameras in the body frame, or in that of cam0 if no extrinsics are stated."""
     known = has_extrinsics(entries)
     cameras: list[Camera] = []
     for key, entry in entries.items():
@@ -121,7 +121,7 @@ def _cameras(entries: dict[str, ChainEntry], path: Path) -> tuple[Camera, ...]:
 
 
 def _camera_pose(entry: ChainEntry, before: list[Camera], path: Path, key: str) -> Array:
-    """T_b_c from T_imu_cam or T_cam_imu, else chained from the camera before."""
+    """T_b_c from T_imu_cam or T_cam_imu, otherwise chained from the previous camera."""
     if entry.T_imu_cam is not None:
         return rigid_transform(entry.T_imu_cam, path, f"{key}.T_imu_cam")
     if entry.T_cam_imu is not None:
@@ -136,7 +136,7 @@ def _camera_pose(entry: ChainEntry, before: list[Camera], path: Path, key: str) 
 
 
 def _camera(entry: ChainEntry, T_b_c: Array, path: Path, key: str) -> Camera:
-    """Kalibr puts the model's own parameters before fx, fy, cx, cy."""
+    """Camera of an entry; Kalibr puts the model's own parameters before fx, fy, cx, cy."""
     # Kalibr's command line, and some people's files, name both models together.
     name, _, beside = entry.camera_model.removesuffix(ROLLING_SHUTTER).partition("-")
     if entry.camera_model.endswith(ROLLING_SHUTTER) or entry.line_delay != 0.0:
@@ -199,6 +199,6 @@ def require_four(camera: Camera, source: str, tool: str) -> None:
 
 
 def in_first_camera(cameras: tuple[Camera, ...]) -> tuple[Camera, ...]:
-    """Cameras posed in the frame of the first one."""
+    """Cameras in the frame of the first one."""
     T_c0_b = se3_inv(cameras[0].T_b_c)
     return tuple(replace(camera, T_b_c=T_c0_b @ camera.T_b_c) for camera in cameras)

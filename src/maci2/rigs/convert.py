@@ -1,4 +1,4 @@
-"""Conversion of one tool's calibration to another's; the tool is recognized from the file."""
+"""Conversion of calibrations between tools; the source tool is recognized from the file."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -49,13 +49,13 @@ _READERS: dict[str, Callable[[Path, Given], RigParts]] = {
 _CONFIGS = (
     openvins.CONFIG, vins_fusion.CONFIG, orbslam3.CONFIG, orbslam3.MONOCULAR_CONFIG,
 )  # fmt: skip
-"""Names under which configurations are written here, and OpenVINS' own."""
+"""Usual names of configuration files, ours and OpenVINS'."""
 
 
 def read_any_rig(
     path: Path, given: Given = NOTHING_GIVEN, own_noise: ImuNoise | None = None
 ) -> Rig:
-    """A rig from the files of any tool known here.
+    """Read a rig from the files of any supported tool.
 
     `path` is the file that holds the cameras, or its folder; `given` completes or replaces what it
     states, and a recording's `own_noise` stands where nobody else states it. A message
@@ -88,8 +88,8 @@ def kind_of(path: Path) -> FileKind:
 
 
 def convert_rig(rig: Rig, output: Path, to: str, biases: Path | None = None) -> list[Path]:
-    """Write a rig as files of the tool `to`, with the biases of a result's JSON where that tool
-    takes them; returns the paths written."""
+    """Write a rig as files of the tool `to`, with the biases of a result's JSON if that tool uses
+    them; returns the paths."""
     tool = next((tool for tool in TOOLS if tool == to), None)
     if tool is None:
         raise OptionError(f"--to is '{to}'; choose one of {', '.join(TOOLS)}.")
@@ -106,8 +106,8 @@ def write_rig(
     bias_gyro: Array | None = None,
     bias_acc: Array | None = None,
 ) -> list[Path]:
-    """Write the tool's files under their usual names, all or none; biases only where the tool takes
-    them. What a tool's files cannot hold is refused before anything is written."""
+    """Write the tool's files under their usual names, all or none; biases only if the tool uses
+    them. What its format cannot represent raises an error before anything is written."""
     files = _files(folder, rig, tool, bias_gyro, bias_acc)
     write_together(files)
     return list(files)
@@ -116,7 +116,7 @@ def write_rig(
 def _files(
     folder: Path, rig: Rig, tool: Tool, bias_gyro: Array | None, bias_acc: Array | None
 ) -> dict[Path, str]:
-    """Text of each file, the one that names the others first."""
+    """Text of each file; the file that refers to the others comes first."""
     if not rig.cameras:
         raise CalibrationError(f"{rig.source}: has no camera, so there is nothing to convert.")
     if tool == "kalibr":
@@ -145,7 +145,7 @@ def _kalibr_files(folder: Path, rig: Rig) -> dict[Path, str]:
 
 
 def _file_in(folder: Path) -> Path:
-    """The one file of a folder that holds the cameras: a configuration, else a camera chain."""
+    """The file of a folder that contains the cameras: a configuration, otherwise a camera chain."""
     configs = [folder / name for name in _CONFIGS if (folder / name).is_file()]
     if len(configs) > 1:
         names = ", ".join(path.name for path in configs)

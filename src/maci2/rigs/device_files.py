@@ -20,10 +20,10 @@ from maci2.sensors.rig_types import Camera, DistortionModel
 from maci2.types import Array
 
 OAK_LEFT_RIGHT = (1, 2)
-"""Sockets of the stereo pair, where the file does not name them."""
+"""Sockets of the stereo pair if the file does not name them."""
 
 ZED_SIZES = {"HD": (1280, 720), "FHD": (1920, 1080), "2K": (2208, 1242), "VGA": (672, 376)}
-"""Image sizes of a ZED; the first one that the file has is read."""
+"""Image sizes of a ZED in order of preference."""
 
 NO_SOCKET = -1
 
@@ -58,7 +58,7 @@ class _Pair(OpenSchema):
 
 
 def _pairs(cameras: Any) -> Any:
-    """Sockets and cameras, also where they are keys and values."""
+    """Pairs of socket and camera, from a list or from a mapping."""
     return list(cameras.items()) if isinstance(cameras, dict) else cameras
 
 
@@ -83,8 +83,8 @@ class _CameraInfo(OpenSchema):
 
 
 def read_depthai(path: Path) -> RigParts:
-    """Cameras of an OAK: left, right, then the others. An extrinsic takes this camera's points to
-    those of toCameraSocket, in cm; an IMU without one leaves its place unknown."""
+    """Cameras of an OAK: left, right, then the others. An extrinsic takes points of this camera to
+    toCameraSocket, in cm; without one for the IMU the extrinsics are unknown."""
     oak = validate(_Oak, load_yaml(path, "a calibration of DepthAI"), path)
     cameras = dict(oak.cameraData)
     order = _stereo_first(oak, [s for s, c in cameras.items() if c.intrinsicMatrix[0][0] > 0.0])
@@ -122,7 +122,7 @@ def _stereo_first(oak: _Oak, sockets: list[int]) -> list[int]:
 
 
 def _extrinsic(extrinsics: _Extrinsics, path: Path, key: str) -> Array | None:
-    """T_to_this [m]; None where there is none, also where the memory is all zeros."""
+    """T_to_this [m]; None if missing or all zeros."""
     rows = extrinsics.rotationMatrix
     if extrinsics.toCameraSocket == NO_SOCKET or not any(any(row) for row in rows):
         return None
@@ -181,7 +181,7 @@ def read_camera_info(path: Path) -> RigParts:
 
 
 def read_zed(path: Path) -> RigParts:
-    """The stereo pair of a ZED at the first image size that its file has, lengths in mm."""
+    """Stereo pair of a ZED at the first image size in its file; lengths are in mm."""
     conf = configparser.ConfigParser(strict=False, interpolation=None)
     try:
         conf.read_string(read_text(path, "a factory calibration of a ZED"))

@@ -1,4 +1,4 @@
-"""Parts of a calibration given as options: IMU rate, IMU noise, place of the first camera."""
+"""Parts of a calibration given as options: IMU rate, IMU noise, extrinsics."""
 
 import math
 from pathlib import Path
@@ -77,7 +77,7 @@ def extrinsics_from(text: str, option: str) -> tuple[tuple[float, ...], ...]:
 
 
 def _numbers(text: str) -> list[float] | None:
-    """Finite numbers with commas between; None where the text is no list of them."""
+    """Comma-separated finite numbers; None if the text is something else."""
     try:
         numbers = [float(part) for part in text.split(",")]
     except ValueError:

@@ -34,7 +34,7 @@ _LOG = logging.getLogger(__name__)
 IMU_KEY = re.compile(r"imu\d+")
 
 MAX_MISALIGNMENT = 0.5
-"""Largest difference of M from the identity; more is no scale or misalignment of an IMU."""
+"""Largest difference of M from the identity; more is neither scale nor misalignment."""
 
 _EYE = np.eye(3).tolist()
 
@@ -83,8 +83,7 @@ def imu_entries(data: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def read_imu_file(path: Path) -> tuple[ImuNoise | NoiseDensities, ImuIntrinsics | None]:
-    """Noise, without the rate where it is missing, and, where the file states any, errors of the
-    first IMU of a file."""
+    """Noise (perhaps without rate) and, if stated, errors of the first IMU of a file."""
     data: Any = load_yaml(path, "the noise of an IMU")
     key = min((key for key in data if IMU_KEY.fullmatch(key)), default="")
     entry = validate(_ImuEntry, data[key] if key else data, path, key)
@@ -109,7 +108,7 @@ def read_imu_file(path: Path) -> tuple[ImuNoise | NoiseDensities, ImuIntrinsics 
 
 
 def _intrinsics(entry: _ImuEntry, path: Path) -> ImuIntrinsics | None:
-    """Errors as either tool states them; None where they do nothing."""
+    """Errors as either tool states them; None if they are the identity."""
     if entry.accelerometers is not None or entry.gyroscopes is not None:
         found = _kalibr_intrinsics(entry, path)
     else:

@@ -1,4 +1,4 @@
-"""Kalibr's files: camera chains with their place on the IMU, IMU noise, and their names.
+"""Kalibr's files: camera chains with extrinsics, IMU noise, and their names.
 
 Kalibr's T_cam_imu takes IMU points to the camera; our T_b_c is its inverse.
 """
@@ -25,8 +25,8 @@ _IMU_PATTERNS = ("imu*.y*ml", "*imu*.y*ml")
 
 
 def read_rig(path: Path, given: Given = NOTHING_GIVEN) -> Rig:
-    """A rig from a folder with a camchain and an IMU file, or from a camchain with the IMU file
-    beside it.
+    """Read a rig from a folder with a camchain and an IMU file, or from a camchain with the IMU
+    file beside it.
 
     A camchain without T_cam_imu, as Kalibr's camera calibration writes it, gives a rig whose
     extrinsics are not known; one without an IMU file a rig whose noise is not known. Kalibr does
@@ -88,7 +88,7 @@ def read_imu_yaml(path: Path) -> ImuNoise:
 
 
 def with_frame_rates(rig: Rig, stamps_ns: tuple[Stamps, ...]) -> Rig:
-    """Kalibr's files do not say the frame rate; the timestamps do."""
+    """Camera rate, which Kalibr's files do not state; recordings show it by their timestamps."""
     cameras = list(rig.cameras)
     for number, stamps in enumerate(stamps_ns[: len(cameras)]):
         if np.isnan(cameras[number].rate_hz) and len(stamps) > 1:
@@ -98,7 +98,7 @@ def with_frame_rates(rig: Rig, stamps_ns: tuple[Stamps, ...]) -> Rig:
 
 
 def find_camchain(folder: Path) -> Path:
-    """The one camera chain of a folder; one with extrinsics is preferred to one without."""
+    """The only camera chain of a folder; one with extrinsics is preferred."""
     for name in CAMCHAIN_NAMES:
         if (folder / name).is_file():
             return folder / name

@@ -27,13 +27,13 @@ _INTRINSICS = (
 
 
 def write_camchain(path: Path, rig: Rig, notes: tuple[str, ...] = ()) -> None:
-    """Write the cameras as a Kalibr camchain-imucam file, or as a camchain where their place on
-    the IMU is not known; `notes` become comments at its top."""
+    """Write the cameras as a Kalibr camchain-imucam file, or as a camchain without extrinsics if
+    these are unknown; `notes` become comments at its top."""
     write_atomically(path, camchain_text(rig, notes))
 
 
 def camchain_text(rig: Rig, notes: tuple[str, ...] = ()) -> str:
-    """What `write_camchain` writes."""
+    """Text of a camchain file."""
     chain: dict[str, dict[str, Any]] = {}
     for number, camera in enumerate(rig.cameras):
         require_four(camera, rig.source, "Kalibr")
@@ -58,7 +58,7 @@ def write_imu_yaml(path: Path, noise: ImuNoise, intrinsics: ImuIntrinsics | None
 
 
 def imu_text(noise: ImuNoise, intrinsics: ImuIntrinsics | None, source: str) -> str:
-    """What `write_imu_yaml` writes; `source` names what was to be written in an error."""
+    """Text of an imu.yaml; `source` names the file in errors."""
     entry: dict[str, Any] = {
         "accelerometer_noise_density": noise.density_acc,
         "accelerometer_random_walk": noise.walk_acc,

@@ -1,4 +1,4 @@
-"""Construction of a camera from the numbers of a file, each of them checked."""
+"""Construction of a camera from the numbers of a file, with checks."""
 
 import math
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ COEFFICIENTS: dict[DistortionModel, tuple[int, ...]] = {
 _RANGES = {"alpha": (0.0, 1.0), "beta": (0.0, 100.0)}
 MAX_PIXELS = 100_000
 MAX_FOCAL_IMAGES = 1000.0
-"""Focal length in widths of the image; more is a telescope or a wrong number."""
+"""Largest plausible focal length, in image widths."""
 
 
 def make_camera(
@@ -45,7 +45,7 @@ def make_camera(
     rate_hz: float = math.nan,
     topic: str = "",
 ) -> Camera:
-    """A camera of checked numbers; `where` names file and camera in messages."""
+    """Camera from checked numbers; `where` names file and camera in messages."""
     model = _trimmed(list(coefficients), distortion_model, where)
     _require_image(where, intrinsics, resolution)
     names = PARAMETERS[camera_model]
@@ -77,7 +77,7 @@ def make_camera(
 def _trimmed(
     values: list[float], model: DistortionModel, where: str | Path
 ) -> tuple[list[float], DistortionModel]:
-    """Coefficients without zeros at the end that a shorter form leaves out."""
+    """Coefficients without the trailing zeros that a shorter form omits."""
     if not np.isfinite(values).all():
         raise CalibrationError(f"{where}: a distortion coefficient is not finite.")
     if not any(values) or model == "none":

@@ -12,7 +12,7 @@ from maci2.types import Array
 
 
 class _Matrix:
-    """A (4, 4) matrix to be written; `dt` is f where the tool reads floats, else d."""
+    """(4, 4) matrix to write; `dt` is f if the tool reads floats, otherwise d."""
 
     def __init__(self, T: Array, dt: str) -> None:
         self.T, self.dt = T, dt
@@ -20,11 +20,11 @@ class _Matrix:
 
 class _Dumper(yaml.SafeDumper):
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
-        """OpenCV wants the dashes of a list further in than its key."""
+        """Dumper that indents lists, as OpenCV requires."""
         super().increase_indent(flow, indentless=False)
 
     def ignore_aliases(self, data: Any) -> bool:
-        """OpenCV knows no references: what occurs twice is written twice."""
+        """Aliases are never written, since OpenCV does not support them."""
         return True
 
 
@@ -34,7 +34,7 @@ def _represent(dumper: yaml.SafeDumper, matrix: _Matrix) -> yaml.Node:
 
 
 def _represent_list(dumper: yaml.SafeDumper, values: list[Any]) -> yaml.Node:
-    """Numbers on one line, rows of a matrix on one line each."""
+    """Numbers on one line; matrices with one row per line."""
     nested = any(isinstance(value, list) for value in values)
     return dumper.represent_sequence("tag:yaml.org,2002:seq", values, flow_style=not nested)
 
@@ -44,12 +44,12 @@ _Dumper.add_representer(list, _represent_list)
 
 
 def opencv_matrix(T: Array, dt: str = "d") -> Any:
-    """A transform as a value of a file to be written."""
+    """Transform as a value to write."""
     return _Matrix(T, dt)
 
 
 def opencv_yaml(data: dict[str, Any], comments: tuple[str, ...]) -> str:
-    """Keys and values below `comments`; a key that begins with # is a comment itself."""
+    """Text of keys and values below `comments`; a key that begins with # is a comment."""
     lines = ["%YAML:1.0", "---", *(f"# {line}" for line in comments), ""]
     for key, value in data.items():
         if key.startswith("#"):

@@ -54,7 +54,7 @@ class _Config(OpenSchema):
 def openvins_files(
     folder: Path, rig: Rig, bias_gyro: Array | None = None, bias_acc: Array | None = None
 ) -> dict[Path, str]:
-    """All three files; biases, where known, become the values initialization starts from."""
+    """Texts of all three files; known biases become initial values."""
     zero = np.zeros(3)
     config = {
         "use_stereo": len(rig.cameras) > 1,

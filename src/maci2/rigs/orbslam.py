@@ -31,7 +31,7 @@ Kind = Literal["PinHole", "KannalaBrandt8", "Rectified"]
 
 
 def read_orbslam(path: Path) -> RigParts:
-    """Cameras, their place on the body where there is an IMU, and its noise."""
+    """Cameras, their extrinsics if there is an IMU, and its noise."""
     data = load_yaml(path, "ORB-SLAM3's configuration")
     tool = identify(data).name
     settings = _Settings(data, path)
@@ -50,7 +50,7 @@ def read_orbslam(path: Path) -> RigParts:
 
 
 class _Settings:
-    """Keys of a file, by the names that the versions give them."""
+    """Settings of a file by key; key names differ between versions."""
 
     def __init__(self, data: dict[str, Any], path: Path) -> None:
         self.data, self.path = data, path
@@ -66,7 +66,7 @@ class _Settings:
         self.left = "Camera1." if "Camera1.fx" in data else "Camera."
 
     def number(self, key: str, default: float | None = None) -> float:
-        """The number below a key."""
+        """Number stored under a key."""
         require_unambiguous(self.data, key, self.path)
         value = self.data.get(key, default)
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -77,7 +77,7 @@ class _Settings:
         return float(value)
 
     def matrix(self, key: str, rows: int, cols: int) -> Array | None:
-        """A matrix of OpenCV's; a fourth row 0, 0, 0, 1 that rows: 3 does not count is let pass."""
+        """OpenCV matrix; an extra row 0, 0, 0, 1 not counted in `rows: 3` is accepted."""
         if key not in self.data:
             return None
         require_unambiguous(self.data, key, self.path)
@@ -95,7 +95,7 @@ class _Settings:
         return np.array(numbers, dtype=np.float64).reshape(rows, cols)
 
     def pose(self, *keys: str) -> Array | None:
-        """A transform, by the first of the names that the file has."""
+        """Transform stored under the first of the names that the file has."""
         key = next((key for key in keys if key in self.data), None)
         if key is None:
             return None
@@ -104,7 +104,7 @@ class _Settings:
         return rigid_transform([*T.tolist(), [0.0, 0.0, 0.0, 1.0]], self.path, key)
 
     def noise(self) -> ImuNoise | NoiseDensities | None:
-        """IMU noise, without the rate where it is missing; None for a file without IMU."""
+        """IMU noise, without the rate if it is missing; None for a file without IMU."""
         if not any(key in self.data for key in _NOISE):
             return None
         stated = NoiseDensities(*(self.number(key) for key in _NOISE))
@@ -113,7 +113,7 @@ class _Settings:
         return stated.densities(self.number("IMU.Frequency"))
 
     def cameras(self, T_b_c1: Array) -> tuple[Camera, ...]:
-        """One camera, or two where the file has a baseline that is no depth camera's."""
+        """One camera, or two if the file has a stereo baseline."""
         if "LEFT.K" in self.data and "RIGHT.K" in self.data:
             return self._unrectified(T_b_c1)
         left = self._camera(self.left, T_b_c1)
@@ -127,8 +127,8 @@ class _Settings:
         return left, self._camera(self.left, T_b_c2)
 
     def _baseline(self, left: Camera) -> float | None:
-        """[m] Of a rectified pair; None for one camera, and for a depth camera, whose baseline
-        stands for no second image."""
+        """Baseline of a rectified pair [m]; None for one camera and for a depth camera, whose
+        baseline belongs to no second image."""
         if "RGBD.DepthMapFactor" in self.data or "DepthMapFactor" in self.data:
             return None
         if "Stereo.b" in self.data:
@@ -156,7 +156,7 @@ class _Settings:
         return round(self.number(f"{prefix}width")), round(self.number(f"{prefix}height"))
 
     def _unrectified(self, T_b_c1: Array) -> tuple[Camera, Camera]:
-        """The cameras before rectification; P of the right one holds the baseline."""
+        """Cameras before rectification; P of the right one contains the baseline."""
         left_R, right_R = self.matrix("LEFT.R", 3, 3), self.matrix("RIGHT.R", 3, 3)
         P = self.matrix("RIGHT.P", 3, 4)
         if left_R is None or right_R is None or P is None or P[0, 0] == 0.0:

@@ -1,4 +1,4 @@
-"""ORB-SLAM3's settings written: one camera or two, their baseline and their place on the IMU.
+"""Writer of ORB-SLAM3's settings: one camera or two, baseline and extrinsics.
 
 Its IMU.T_b_c1 is our T_b_c of the left camera, Stereo.T_c1_c2 the pose of the right camera in the
 left one. It reads matrices as floats (dt: f); the text carries all digits all the same.
@@ -16,8 +16,7 @@ from maci2.sensors.rig_types import Camera, Rig
 CONFIG = "stereo_inertial.yaml"
 MONOCULAR_CONFIG = "monocular_inertial.yaml"
 ASSUMED_RATE_HZ = 20
-"""Frame rate for ORB-SLAM3, which requires one, if the calibration lacks it, as Kalibr's files
-do."""
+"""Frame rate if the calibration lacks it; ORB-SLAM3 requires one."""
 
 _FOCAL = ("fx", "fy", "cx", "cy")
 _PINHOLE = ("k1", "k2", "p1", "p2", "k3")
@@ -34,7 +33,7 @@ _CONVENTION = (
 
 
 def orbslam3_files(folder: Path, rig: Rig) -> dict[Path, str]:
-    """The camera and IMU part of a stereo-inertial or monocular-inertial configuration."""
+    """Camera and IMU part of a stereo-inertial or monocular-inertial configuration."""
     kind = _kind_of(rig)
     left, noise = rig.cameras[0], rig.imu
     entries: dict[str, Any] = {"File.version": "1.0", "Camera.type": kind}
@@ -62,7 +61,7 @@ def orbslam3_files(folder: Path, rig: Rig) -> dict[Path, str]:
 
 
 def _kind_of(rig: Rig) -> str:
-    """Camera.type of all cameras; raises for what ORB-SLAM3's file cannot hold."""
+    """Camera.type of all cameras; raises if ORB-SLAM3's format cannot represent them."""
     sizes = {camera.resolution for camera in rig.cameras}
     if len(rig.cameras) > 2 or len(sizes) > 1:
         raise CalibrationError(
@@ -92,7 +91,7 @@ def _camera_kind(camera: Camera, source: str) -> str:
 
 
 def _frame_rate(rate_hz: float) -> dict[str, Any]:
-    """ORB-SLAM3 takes whole frames per second."""
+    """Frame rate, rounded since ORB-SLAM3 accepts whole numbers only."""
     if math.isnan(rate_hz):
         note = f"The source does not state a frame rate; {ASSUMED_RATE_HZ} is assumed."
         return {"# fps": note, "Camera.fps": ASSUMED_RATE_HZ}

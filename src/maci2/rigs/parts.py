@@ -17,12 +17,10 @@ ASSUMED_NOISE = ImuNoise(2e-4, 2e-3, 2e-5, 3e-3, 200.0)
 """Noise of a consumer MEMS IMU: a placeholder in rigs without known noise."""
 
 NOISE_REMEDY = (
-    "Where the file has the noise of single samples, as VINS has, give --imu-rate HZ. Else give "
-    "--imu-noise FILE (Kalibr's imu.yaml) or --imu-noise GYRO,ACC,GYRO_WALK,ACC_WALK with "
-    "--imu-rate HZ, the densities of the data sheet in SI units per sqrt(Hz); or write imu.yaml "
-    "with the noise of the IMU's data sheet beside the file: gyroscope_noise_density, "
-    "gyroscope_random_walk, accelerometer_noise_density, accelerometer_random_walk, and "
-    "update_rate [Hz]."
+    "If the file has noise without a rate, or noise of single samples as VINS writes it, give "
+    "--imu-rate HZ. Otherwise give --imu-noise FILE (Kalibr's imu.yaml) or --imu-noise "
+    "GYRO,ACC,GYRO_WALK,ACC_WALK with --imu-rate HZ, the densities of the data sheet in SI units "
+    "per sqrt(Hz); or put Kalibr's imu.yaml beside the file."
 )
 
 
@@ -73,14 +71,14 @@ class RigParts:
 
     source: Path
     cameras: tuple[Camera, ...]
-    """Posed in the body frame, or in that of the first camera where `extrinsics_known` is false."""
+    """Cameras in the body frame, or in that of the first camera if `extrinsics_known` is false."""
 
     extrinsics_known: bool = True
     noise: ImuNoise | SampleNoise | NoiseDensities | None = None
-    """None where the files do not state it."""
+    """IMU noise; None if the files do not state it."""
 
     rate_hz: float | None = None
-    """IMU rate, where the files state it apart from the noise."""
+    """IMU rate if the files state it apart from the noise [Hz]."""
 
     time_offset_s: float = 0.0
     intrinsics: ImuIntrinsics | None = None
@@ -106,7 +104,7 @@ NOTHING_GIVEN = Given()
 def assemble(
     parts: RigParts, given: Given = NOTHING_GIVEN, own_noise: ImuNoise | None = None
 ) -> Rig:
-    """A rig from the parts of a file, completed by those that a user states.
+    """Build a rig from the parts of a file, completed by those that a user states.
 
     `own_noise`, which a recording states, is taken where neither the file nor the user does.
     """
@@ -127,7 +125,7 @@ def assemble(
 
 
 def complete(rig: Rig, given: Given) -> Rig:
-    """A recording's own rig with what a user gives instead of it."""
+    """Rig of a recording with the parts that a user gives instead."""
     parts = RigParts(
         "calibration",
         Path(rig.source),
@@ -143,7 +141,7 @@ def complete(rig: Rig, given: Given) -> Rig:
 
 
 def _noise(parts: RigParts, given: Given, own_noise: ImuNoise | None) -> ImuNoise | None:
-    """The noise stated by the user, else the file, else the recording; None without any."""
+    """Noise stated by the user, the file or the recording, in this order; None without any."""
     stated = parts.noise if given.noise is None else given.noise
     rate_hz = given.rate_hz if given.rate_hz is not None else parts.rate_hz
     if rate_hz is None and own_noise is not None:
@@ -166,7 +164,7 @@ def _noise(parts: RigParts, given: Given, own_noise: ImuNoise | None) -> ImuNois
 
 
 def _placed(rig: Rig, T_b_c0: Array) -> Rig:
-    """The rig with its first camera at T_b_c0; the relative poses of the cameras are kept."""
+    """Rig with its first camera at T_b_c0; the relative poses of the cameras are kept."""
     if not rig.cameras:
         return rig
     T_new_old = T_b_c0 @ se3_inv(rig.cameras[0].T_b_c)
@@ -176,7 +174,7 @@ def _placed(rig: Rig, T_b_c0: Array) -> Rig:
 
 
 def require_no_offsets(intrinsics: ImuIntrinsics, source: str, tool: str) -> None:
-    """Raise where the IMU's stated offsets have no place in a tool's file."""
+    """Raise if the tool's format cannot represent the stated IMU offsets."""
     if np.any(intrinsics.offset_gyro) or np.any(intrinsics.offset_acc):
         raise CalibrationError(
             f"{source}: states constant offsets of the IMU, gyro "
@@ -186,19 +184,19 @@ def require_no_offsets(intrinsics: ImuIntrinsics, source: str, tool: str) -> Non
 
 
 def require_noise(rig: Rig, what: str) -> None:
-    """Raise where the IMU's noise, which `what` needs, is not known."""
+    """Raise if the IMU noise, which `what` needs, is unknown."""
     if not rig.noise_known:
         raise CalibrationError(
-            f"{rig.source}: says nothing of the IMU's noise as a density, and {what} cannot do "
-            f"without. {NOISE_REMEDY}"
+            f"{rig.source}: does not state the IMU noise as a density, needed for {what}. "
+            f"{NOISE_REMEDY}"
         )
 
 
 def require_extrinsics(rig: Rig, what: str) -> None:
-    """Raise where the cameras' place on the IMU, which `what` needs, is not known."""
+    """Raise if the extrinsics, which `what` needs, are unknown."""
     if not rig.extrinsics_known:
         raise CalibrationError(
-            f"{rig.source}: no camera has T_cam_imu, so their place on the IMU is not known, and "
-            f"{what} cannot do without. Run `maci2 calibrate` with this file as --rig first, and "
+            f"{rig.source}: no camera has T_cam_imu, so the camera-IMU extrinsics are unknown, "
+            f"but needed for {what}. Run `maci2 calibrate` with this file as --rig first, and "
             "give the camchain-imucam.yaml that it writes; or give --T-b-c."
         )

@@ -22,7 +22,7 @@ PAIRS = (("Infrared 1", "Infrared 2"), ("Fisheye 1", "Fisheye 2"))
 """Names of the stereo pair: D400 series, T265."""
 
 SIZES = ((848, 480), (848, 800), (640, 480), (1280, 720))
-"""Image sizes by preference; the listing has intrinsics for each size that the device has."""
+"""Image sizes in order of preference; the listing has intrinsics for each size of the device."""
 
 IMU_STREAMS = ("Gyro", "Accel")
 
@@ -37,7 +37,7 @@ _MODELS: dict[str, DistortionModel] = {
 
 
 def read_realsense(path: Path) -> RigParts:
-    """The stereo pair at one image size, on the IMU where the listing places it there."""
+    """Stereo pair at one image size, with extrinsics if the listing states them."""
     text = read_text(path, "the listing of rs-enumerate-devices -c")
     lenses = {(name, size): fields for name, size, fields in _intrinsics(text)}
     pair = next((pair for pair in PAIRS if any(name == pair[0] for name, _ in lenses)), None)
@@ -71,7 +71,7 @@ def read_realsense(path: Path) -> RigParts:
 
 
 def _intrinsics(text: str) -> list[tuple[str, tuple[int, int], dict[str, str]]]:
-    """Stream, image size and fields of every block that states a size."""
+    """Stream, image size and fields of every block with a size."""
     blocks = []
     for name, lines in _INTRINSIC.findall(text):
         fields = dict(_FIELD.findall(lines))
@@ -81,7 +81,7 @@ def _intrinsics(text: str) -> list[tuple[str, tuple[int, int], dict[str, str]]]:
 
 
 def _extrinsics(text: str, path: Path) -> dict[tuple[str, str], Array]:
-    """T_to_from by both names."""
+    """T_to_from by the two names."""
     transforms = {}
     for here, there, block in _EXTRINSIC.findall(text):
         numbers = [float(number) for number in re.findall(_NUMBER, block)[:12]]

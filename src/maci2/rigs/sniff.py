@@ -14,10 +14,10 @@ class FileKind:
     """A kind of calibration file, and whether there is a reader for it."""
 
     name: str
-    """Tool, version where it matters, and file, as messages say it."""
+    """Tool, version if it matters, and file, for messages."""
 
     reader: str
-    """Reader of `maci2.rigs.convert`; empty where the file holds no camera to read."""
+    """Reader in `maci2.rigs.convert`; empty if the file has no cameras."""
 
     missing: str = ""
     """For kinds without a reader: what the file lacks and which file to give instead."""
@@ -28,7 +28,7 @@ _GIVE_CAMCHAIN = "give the calibration of the cameras, such as Kalibr's camchain
 
 
 def identify(data: Keys) -> FileKind:
-    """The kind of file that these keys are of."""
+    """Kind of file with these keys."""
     for belongs, kind in _KINDS:
         if belongs(data):
             return kind(data) if callable(kind) else kind
@@ -113,7 +113,7 @@ def _basalt_kind(data: Keys) -> FileKind:
 
 
 def _inner(data: Keys) -> Keys:
-    """Settings that a RealSense's file of the viewer keeps one level deeper."""
+    """Settings that the RealSense viewer nests one level deeper."""
     inner = data.get("parameters")
     return inner if isinstance(inner, dict) else {}
 
@@ -209,4 +209,4 @@ _KINDS: tuple[tuple[Callable[[Keys], bool], Any], ...] = (
         ),
     ),
 )
-"""Tests in their order of application, each with the kind of file or a function that finds it."""
+"""Tests in order of application, each with the kind of file or a function that determines it."""

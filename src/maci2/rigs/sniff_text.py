@@ -22,7 +22,7 @@ _MARKS: tuple[tuple[tuple[str, ...], FileKind], ...] = (
         FileKind(
             "Kalibr results text of the cameras",
             "",
-            "the image size and the place on the IMU are missing; give the camchain.yaml that "
+            "the image size and the extrinsics are missing; give the camchain.yaml that "
             "Kalibr wrote beside it",
         ),
     ),
@@ -53,11 +53,11 @@ _MARKS: tuple[tuple[tuple[str, ...], FileKind], ...] = (
         ),
     ),
 )
-"""Texts that a file has all of, and what it is."""
+"""Phrases that all occur in a kind of file."""
 
 
 def identify_text(path: Path, text: str) -> FileKind | None:
-    """The kind of a file that is neither YAML nor JSON; None where its keys must tell."""
+    """Kind of a file that is neither YAML nor JSON; None if its keys must decide."""
     for marks, kind in _MARKS:
         if all(mark in text for mark in marks):
             return kind
@@ -70,7 +70,7 @@ def identify_text(path: Path, text: str) -> FileKind | None:
 
 
 def identify_lines(text: str) -> FileKind:
-    """The kind of a YAML or JSON file that cannot be parsed, by the keys that begin its lines."""
+    """Kind of a YAML or JSON file that cannot be parsed, by the keys in its lines."""
     lines = [(len(indent), key) for indent, key in _KEY.findall(text)]
     top = min((indent for indent, _ in lines), default=0)
     keys: Keys = {}

@@ -29,10 +29,11 @@ from maci2.sensors.rig_types import Camera, ImuNoise
 from maci2.types import Array
 
 MAX_NOISE_DIFFERENCE = 1e-9
-"""Relative, between acc_n and the density it was made from: more means that one was edited."""
+"""Largest relative difference between acc_n and the density it was computed from; more means that
+one was edited."""
 
 ESTIMATE_FROM_NOTHING = 2
-"""Value of estimate_extrinsic where the file's extrinsics mean nothing."""
+"""Value of estimate_extrinsic for which the extrinsics in the file are meaningless."""
 
 
 class _Config(OpenSchema):
@@ -61,7 +62,7 @@ class _Config(OpenSchema):
 
 
 def read_vins(path: Path) -> RigParts:
-    """Cameras, their place on the body, and noise of samples."""
+    """Cameras, extrinsics and noise of samples."""
     data = load_yaml(path, "VINS-Fusion's configuration")
     config = validate(_Config, data, path)
     mono = "model_type" in data
@@ -123,16 +124,16 @@ def _fusion(config: _Config, path: Path) -> list[Camera]:
 
 
 def _camera_file(path: Path, name: str) -> Path:
-    """The file of a camera: VINS-Fusion takes every name, also one that begins with a slash, from
-    the configuration's folder; a path on somebody's disk means the file of that name there."""
+    """Camera file: VINS-Fusion takes every name, even one that begins with a slash, relative to the
+    configuration's folder; an absolute path of another machine means the file of that name
+    there."""
     beside = path.parent / name.lstrip("/")
     copied = path.parent / Path(name).name
     return copied if copied.is_file() and not beside.is_file() else beside
 
 
 def _noise(config: _Config, path: Path) -> ImuNoise | SampleNoise | None:
-    """Densities if the file states them in addition to the tool's own values, else from the noise
-    of samples."""
+    """Densities if the file states them, otherwise noise of samples."""
     gyr_n, acc_n, gyr_w, acc_w = config.gyr_n, config.acc_n, config.gyr_w, config.acc_w
     if gyr_n is None or acc_n is None or gyr_w is None or acc_w is None:
         return None

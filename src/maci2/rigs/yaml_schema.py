@@ -15,25 +15,24 @@ from maci2.rigs.yaml_text import Mapping, read_mapping
 from maci2.types import Array
 
 MAX_ORTHONORMALITY_ERROR = 1e-3
-"""Largest entry of R^T R - I that rounding of printed digits explains; more is no rotation."""
+"""Largest entry of R^T R - I that rounding of printed digits explains."""
 
 EXACT_ORTHONORMALITY = 1e-12
-"""Below this error a rotation is not orthonormalized, so that written values read back
-unchanged."""
+"""Error below which a rotation is left as it is, so that values read back unchanged."""
 
 MAX_LAST_ROW_ERROR = 1e-6
-"""Error of 0, 0, 0, 1 in the last row of a transform that was computed, not typed."""
+"""Accepted error in the last row of a transform, which may have been computed."""
 
 MAX_DISTANCE = 100.0
-"""[m] Between two sensors of one rig; more is a wrong unit or a wrong number."""
+"""Largest distance between two sensors of a rig [m]; more means a wrong unit."""
 
 SHOWN = 60
-"""Letters of a wrong value that a message repeats."""
+"""Number of characters of a wrong value to repeat in messages."""
 
 
 def _rows_of(columns: int) -> BeforeValidator:
-    """Numbers without brackets of their own, or an OpenCV matrix, as rows; three rows of four are a
-    transform without its last row."""
+    """Rows of a flat list of numbers or of an OpenCV matrix; three rows of four are a transform
+    without its last row."""
 
     def rows(value: Any) -> Any:
         whole = True
@@ -63,25 +62,25 @@ class Schema(BaseModel):
 
 
 class OpenSchema(Schema):
-    """A schema of what is needed here from a file with the tool's other settings in it."""
+    """Schema that ignores the tool's other settings."""
 
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
 
 class CarefulSchema(OpenSchema):
-    """A schema that lets unknown keys pass, but not one that looks like a misspelled known one."""
+    """Schema that accepts unknown keys, except likely misspellings of known ones."""
 
 
 AnySchema = TypeVar("AnySchema", bound=Schema)
 
 
 def load_yaml(path: Path, what: str) -> dict[str, Any]:
-    """The mapping in `path`; `what` says in plain words what the file should hold."""
+    """Mapping read from `path`; `what` describes the expected content."""
     return read_mapping(path, what)
 
 
 def validate(schema: type[AnySchema], data: Any, path: Path, place: str = "") -> AnySchema:
-    """`data` as `schema`; raises CalibrationError that names file, key, found and accepted."""
+    """Validate `data` against `schema`; the error has file, key, found and accepted value."""
     for name, field in schema.model_fields.items():
         require_unambiguous(data, field.alias or name, path, place)
     try:
@@ -113,7 +112,7 @@ def _require_no_typo(schema: type[Schema], data: Any, path: Path, place: str) ->
 
 
 def require_unambiguous(data: Any, key: str, path: Path, place: str = "") -> None:
-    """Raise where the file states a key that is needed twice, with different values."""
+    """Raise if the file states a required key twice with different values."""
     if not isinstance(data, Mapping) or key not in data.ambiguous:
         return
     line = data.ambiguous[key]
@@ -125,7 +124,7 @@ def require_unambiguous(data: Any, key: str, path: Path, place: str = "") -> Non
 
 
 def shown(value: Any) -> str:
-    """A wrong value, cut to what a message can repeat."""
+    """Wrong value, shortened for a message."""
     if isinstance(value, dict):
         return f"a group of {len(value)} keys"
     if isinstance(value, list | tuple):
@@ -154,7 +153,7 @@ def _needed(error: ErrorDetails) -> str:
 
 
 def rigid_transform(rows: list[list[float]], path: Path, key: str) -> Array:
-    """(4, 4) transform; its rotation is projected when only rounding is in the way."""
+    """(4, 4) transform; its rotation is orthonormalized if only rounding requires it."""
     T = np.array(rows, dtype=np.float64)
     if not np.isfinite(T).all():
         raise CalibrationError(

@@ -15,16 +15,16 @@ from maci2.errors import CalibrationError
 from maci2.files.reading import UTF_16_MARKS, decode_text, read_bytes
 
 MAX_YAML_BYTES = 1_000_000
-"""Real files have at most tens of kilobytes; the parser needs some seconds for a megabyte."""
+"""Largest file; the parser needs seconds per megabyte."""
 
 MAX_JSON_BYTES = 5_000_000
-"""Basalt stores vignette splines in its calibration."""
+"""Largest JSON file; Basalt stores vignette splines in its calibration."""
 
 MAX_DEPTH = 40
 """Deepest nesting of lists and mappings."""
 
 MAX_VALUES = 200_000
-"""Values of a file after all references (`*name`) are resolved."""
+"""Largest number of values after all aliases (`*name`) are resolved."""
 
 MAX_WHOLE = 10**30
 """Largest whole number: longer ones overflow where they become floats."""
@@ -61,7 +61,7 @@ class _Loader(yaml.SafeLoader):
         self._sizes: dict[str, int] = {}
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """Compose one node, counting what it holds."""
+        """Compose one node and count its values."""
         event = self.peek_event()
         anchor = getattr(event, "anchor", None)
         if isinstance(event, yaml.events.AliasEvent):
@@ -104,7 +104,7 @@ def _construct_opencv(loader: _Loader, suffix: str, node: yaml.Node) -> Any:
 
 
 def _construct_python(loader: _Loader, suffix: str, node: yaml.Node) -> Any:
-    """Tuples and texts as Python 2 wrote them; nothing that runs code is made."""
+    """Tuples and strings as Python 2 wrote them; no code is run."""
     if isinstance(node, yaml.SequenceNode):
         return loader.construct_sequence(node, deep=True)
     if isinstance(node, yaml.ScalarNode):
@@ -134,7 +134,7 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.012345
 
 
 def read_mapping(path: Path, what: str) -> Mapping:
-    """Keys and values of `path`; `what` says in plain words what the file should hold."""
+    """Keys and values of `path`; `what` describes the expected content."""
     text = read_text(path, what)
     data = _json(text, path) if text.lstrip()[:1] in ("{", "[") else None
     if data is None:
@@ -146,7 +146,7 @@ def read_mapping(path: Path, what: str) -> Mapping:
 
 
 def read_text(path: Path, what: str) -> str:
-    """Text of a calibration file; bytes that are not UTF-8 are let pass in comments only."""
+    """Text of a calibration file; bytes that are not UTF-8 are accepted in comments only."""
     content = read_bytes(path, what, MAX_JSON_BYTES, CalibrationError)
     if content[:2] not in UTF_16_MARKS:
         content = b"\n".join(_readable_comment(line) for line in content.split(b"\n"))
@@ -154,7 +154,7 @@ def read_text(path: Path, what: str) -> str:
 
 
 def _readable_comment(line: bytes) -> bytes:
-    """A line whose comment is UTF-8; people write theirs in the encoding of their country."""
+    """Line with its comment decoded as UTF-8; comments may be in any encoding."""
     value, mark, comment = line.partition(b"#")
     if not mark or comment.isascii():
         return line
@@ -190,8 +190,8 @@ def _yaml(text: str, path: Path) -> Any:
 
 
 def _tidied(text: str) -> str:
-    """What OpenCV reads and YAML does not: `key:value`, tabs, values that begin with a reserved
-    mark, and backslashes of Windows paths."""
+    """Convert what OpenCV accepts and YAML does not: `key:value`, tabs, values that begin with a
+    reserved character, and backslashes of Windows paths."""
     text = _KEY_WITHOUT_SPACE.sub(r"\1: ", text.replace("\t", "    "))
     text = _RESERVED.sub(r"\1'\2'", text)
     return _QUOTED.sub(lambda quoted: quoted[0].replace("\\", "\\\\"), text)
@@ -210,7 +210,7 @@ def _first_document(text: str) -> Any:
 
 
 def _json(text: str, path: Path) -> Any:
-    """Value of a JSON text; None where it is none, since YAML may begin alike."""
+    """Value of a JSON text; None if it is not JSON, since YAML may begin alike."""
     try:
         data = json.loads(text, object_pairs_hook=_json_mapping, parse_int=_json_int)
     except RecursionError as error:

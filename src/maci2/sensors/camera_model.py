@@ -1,4 +1,4 @@
-"""Camera models both ways: pixel to direction and point to pixel.
+"""Camera models: pixel to direction and point to pixel.
 
 A pixel is focal length times a distorted plane point plus principal point. The models differ in
 how a point reaches the plane (pinhole, omni, ds, eucm) and in how the plane is distorted (radtan,
@@ -13,10 +13,10 @@ from maci2.types import Array
 
 NEWTON_STEPS = 20
 MAX_FISHEYE_ANGLE = 2.2
-"""[rad] Beyond this no fisheye sees."""
+"""Largest angle that a fisheye lens sees [rad]."""
 
 MIN_FOV_PARAMETER = 1e-6
-"""[rad] Below this the fov model is a pinhole."""
+"""Angle below which the fov model is a pinhole [rad]."""
 
 
 def pixel_grid(resolution: tuple[int, int]) -> Array:
@@ -27,8 +27,7 @@ def pixel_grid(resolution: tuple[int, int]) -> Array:
 
 
 def central_focal(camera: Camera) -> Array:
-    """(2,) pixels per radian at the optical axis: what the focal length of a pinhole with the same
-    image centre would be."""
+    """(2,) pixels per radian at the optical axis: focal length of an equivalent pinhole."""
     scale = 1.0
     if camera.camera_model in ("omni", "ds"):
         scale = 1.0 / (1.0 + camera.model_parameters[0])
@@ -38,8 +37,7 @@ def central_focal(camera: Camera) -> Array:
 
 
 def directions(camera: Camera, uv: Array) -> Array:
-    """(n, 3) unit vectors in the camera frame that the pixels look along; NaN where no direction
-    reaches the pixel."""
+    """(n, 3) rays of pixels, unit vectors in the camera frame; NaN if no ray reaches one."""
     fx, fy, cx, cy = camera.intrinsics
     xy = (uv - [cx, cy]) / [fx, fy]
     if camera.distortion_model == "equidistant":
@@ -73,7 +71,7 @@ def project(camera: Camera, p_c: Array) -> Array:
 
 
 def _plane_points(camera: Camera, p_c: Array) -> tuple[Array, Array]:
-    """Points on the plane before distortion, and which of them the model can see."""
+    """Points on the plane before distortion, and whether the model can see them."""
     x, y, z = p_c.T
     r2 = x * x + y * y
     if camera.camera_model == "pinhole":
@@ -98,7 +96,7 @@ def _plane_points(camera: Camera, p_c: Array) -> tuple[Array, Array]:
 
 
 def _edge(alpha: float) -> float:
-    """How far behind the camera the second sphere lets it see; 0 for a pinhole."""
+    """View behind the camera that the second sphere allows; 0 for a pinhole."""
     return float(alpha / (1.0 - alpha) if alpha <= 0.5 else (1.0 - alpha) / alpha)
 
 

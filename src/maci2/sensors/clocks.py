@@ -12,13 +12,11 @@ Clock = Literal["imu", "camera"]
 """The clock that the camera timestamps of a recording are on."""
 
 MAX_DIFFERENCE_S = 1e-3
-"""Largest difference between the stated offsets of two cameras; beyond it, they are not
-synchronized [s]."""
+"""Largest difference between the stated offsets of synchronized cameras [s]."""
 
 
 def on_imu_clock(recording: Recording) -> Recording:
-    """Recording with camera timestamps shifted by the offset of its rig: t_imu = t_camera +
-    offset."""
+    """Recording with camera timestamps shifted to the IMU's clock: t_imu = t_camera + offset."""
     shift_ns = round(recording.rig.time_offset_s * NS)
     if recording.camera_shift_ns != 0 or shift_ns == 0:
         return recording
@@ -27,8 +25,7 @@ def on_imu_clock(recording: Recording) -> Recording:
 
 
 def common_time_offset(stated_s: Iterable[float | None], source: str) -> float:
-    """The common offset of all cameras that state one, zero without any; raises if they differ too
-    much."""
+    """Common offset of all cameras, zero if none is stated; raises if they differ too much."""
     offsets_s = [offset_s for offset_s in stated_s if offset_s is not None]
     if not offsets_s:
         return 0.0

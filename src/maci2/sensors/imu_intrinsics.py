@@ -9,7 +9,7 @@ from maci2.sensors.types import ImuSamples, Recording
 from maci2.types import Array
 
 IDENTICAL = 1e-12
-"""Differences from ideal axes below this are digits of the file, not an error of the sensor."""
+"""Difference from ideal axes below which it is rounding of the file, not an error of the sensor."""
 
 
 def ideal_intrinsics() -> ImuIntrinsics:
@@ -21,7 +21,7 @@ def ideal_intrinsics() -> ImuIntrinsics:
 
 
 def is_ideal(intrinsics: ImuIntrinsics) -> bool:
-    """True where undoing the intrinsics changes nothing."""
+    """Whether the intrinsics are the identity."""
     ideal = ideal_intrinsics()
     return all(
         np.abs(getattr(intrinsics, name) - getattr(ideal, name)).max() <= IDENTICAL
@@ -61,7 +61,7 @@ def with_intrinsics_applied(recording: Recording) -> Recording:
 
 def lower_triangular(M: Array, R: Array) -> tuple[Array, Array]:
     """M R as the product of a lower triangle with positive diagonal and a rotation; M and R
-    themselves where M is one already."""
+    unchanged if M is already such a triangle."""
     if not np.triu(M, 1).any():
         return M, R
     Q, upper = np.linalg.qr((M @ R).T)

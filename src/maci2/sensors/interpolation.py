@@ -1,5 +1,5 @@
-"""Poses between timestamps (rotation along the geodesic, position linear or by cubic Hermite), and
-velocities from positions for ground truths that do not state them."""
+"""Interpolation of poses (rotation along the geodesic, position linear or cubic Hermite), and
+velocities from positions for ground truths without velocity."""
 
 from dataclasses import dataclass, replace
 
@@ -11,10 +11,10 @@ from maci2.sensors.types import GroundTruth
 from maci2.types import NS, Array, Mask, Stamps
 
 ROUNDING_NS = 1_000
-"""Trajectories state seconds as text: a query so near to a timestamp is meant to be at it."""
+"""Tolerance within which a query is at a timestamp [ns]; trajectories state seconds as text."""
 
 HALF_WINDOW_S = 0.1
-"""Half the stretch a local polynomial is fitted to [s]."""
+"""Half the length of a local polynomial [s]."""
 
 DEGREE = 3
 """Degree of that polynomial."""
@@ -22,13 +22,13 @@ DEGREE = 3
 
 @dataclass(frozen=True)
 class _Brackets:
-    """The two samples that each query lies between, and where."""
+    """Neighbouring samples of each query, and the position between them."""
 
     before: Stamps
     after: Stamps
     step_s: Array
     fraction: Array
-    """0 at `before`, 1 at `after`."""
+    """Fraction of the interval: 0 at `before`, 1 at `after`."""
 
 
 def poses_at(
@@ -57,7 +57,7 @@ def poses_at(
 
 
 def truth_at(truth: GroundTruth, query_ns: Stamps, max_gap_s: float) -> GroundTruth:
-    """The ground truth at other timestamps: poses as in `poses_at`, velocity and biases linear."""
+    """Ground truth at other timestamps: poses as in `poses_at`, velocity and biases linear."""
     query_ns = np.asarray(query_ns, dtype=np.int64)
     at = _brackets(truth.stamps_ns, query_ns, max_gap_s, truth.source)
     return GroundTruth(
@@ -74,7 +74,7 @@ def truth_at(truth: GroundTruth, query_ns: Stamps, max_gap_s: float) -> GroundTr
 
 
 def bridged(stamps_ns: Stamps, query_ns: Stamps, max_gap_s: float) -> Mask:
-    """(m,) which queries lie inside the timestamps and not inside a gap above `max_gap_s`."""
+    """(m,) whether queries lie inside the timestamps and in no gap above `max_gap_s`."""
     after = np.clip(np.searchsorted(stamps_ns, query_ns, side="left"), 0, len(stamps_ns) - 1)
     before = np.maximum(after - 1, 0)
     short = stamps_ns[after] - stamps_ns[before] <= max_gap_s * NS

@@ -1,4 +1,4 @@
-"""Can these numbers come from an IMU on the ground? Wrong units and missing gravity, by physics.
+"""Physical plausibility of IMU samples: wrong units and missing gravity.
 
 Nothing is known of the motion, so every test allows what hand-held devices, drones and cars do.
 What a calibration can state is in `rig_ranges`.
@@ -15,22 +15,23 @@ from maci2.sensors.validation import gaps
 from maci2.types import GRAVITY_NORM, NS, Array
 
 GRAVITY_TOLERANCE = 1.5
-"""What bias and scale of a poor MEMS accelerometer can add to 9.81 [m/s^2]."""
+"""Bias and scale error of a poor MEMS accelerometer, added to 9.81 [m/s^2]."""
 
 MAX_RATE = 15.0
-"""Angular rate [rad/s] that no recording for cameras exceeds for 1 % of its time: 860 deg/s."""
+"""Angular rate [rad/s] that no recording with cameras exceeds for 1 % of its time: 860 deg/s."""
 
 COHERENT = 0.6
-"""Rotated back to one frame, forces add up to gravity: mean and single norms agree to this part."""
+"""Smallest ratio of the norm of the mean force, rotated to one frame, to the norm of single samples
+for forces that are coherent, as gravity is."""
 
 BURSTS = 0.01
-"""Share of steps that are gaps from which on they belong to packets, not to losses."""
+"""Fraction of gaps from which on they are attributed to packets, not to losses."""
 
 IN_DEGREES = "the gyroscope is in deg/s"
 DISAGREE = "gyroscope and accelerometer disagree"
 
 _WINDOW_S = 5.0
-"""Long enough that a bias of 1 deg/s, read as 1 rad/s, rotates gravity away."""
+"""Length of a window [s]: a bias of 1 deg/s, read as 1 rad/s, rotates gravity away in it."""
 
 _SMOOTHING_S = 0.2
 
@@ -41,7 +42,7 @@ class ImuFault:
 
     text: str
     serious: bool
-    """The samples cannot be used without correction."""
+    """Whether the samples cannot be used without correction."""
 
     name: str = ""
     """Short name of the fault."""
@@ -49,7 +50,7 @@ class ImuFault:
 
 @dataclass(frozen=True)
 class Forces:
-    """Average forces, the rotation undone with the gyroscope."""
+    """Mean forces with the rotation removed by the gyroscope."""
 
     mean: float
     """Median over windows of the norm of the mean force, rotated to the window's start [m/s^2]:
@@ -151,7 +152,8 @@ def _gravity_fault(source: str, forces: Forces) -> ImuFault | None:
 
 
 def _bursts(samples: ImuSamples) -> ImuFault | None:
-    """Timestamps of the arrival of packets: most steps are short, and some hold all the time."""
+    """Whether timestamps are those of arriving packets: most intervals are short, and a few contain
+    all the time."""
     steps_s = np.diff(samples.stamps_ns) / NS
     if len(steps_s) < 2 or steps_s.mean() < 2.0 * np.median(steps_s):
         return None
@@ -183,7 +185,7 @@ def _gap_faults(samples: ImuSamples) -> list[ImuFault]:
 
 
 def average_forces(samples: ImuSamples) -> Forces:
-    """Forces over windows of 5 s, rotated back to each window's start."""
+    """Mean forces over windows of 5 s, rotated to the start of each window."""
     length = min(round(_WINDOW_S * samples.rate_hz), len(samples) - 1)
     starts = np.arange(0, len(samples) - length, max(length // 2, 1))
     angles = samples.gyro[:-1] * (np.diff(samples.stamps_ns) / NS)[:, None]
@@ -202,7 +204,7 @@ def average_forces(samples: ImuSamples) -> Forces:
 
 
 def _moving_mean(values: Array, length: int) -> Array:
-    """Mean of `length` samples that follow each other, fewer where there are not as many."""
+    """Mean of `length` consecutive samples, fewer if there are not as many."""
     length = min(length, len(values))
     sums = np.cumsum(np.vstack([np.zeros(3), values]), axis=0)
     return (sums[length:] - sums[:-length]) / length

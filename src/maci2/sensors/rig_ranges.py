@@ -1,4 +1,4 @@
-"""Can a rig be like this? Ranges of everything that a calibration states, in one table."""
+"""Plausible ranges of all values of a calibration, in one table."""
 
 import logging
 import math
@@ -15,21 +15,21 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Range:
-    """What a number of a rig can be: inside `usual` nothing is said, outside `possible` the rig is
-    refused, in between is a warning."""
+    """Range of a value: no remark inside `usual`, a warning outside it, and the rig is refused
+    outside `possible`."""
 
     name: str
     unit: str
     usual: tuple[float, float]
     possible: tuple[float, float]
     reason: str
-    """Why these limits."""
+    """Reason for these limits."""
 
     remedy: str
-    """What to look at first where the number is outside."""
+    """First thing to check if the value is outside."""
 
     def fault(self, value: float, source: str) -> "RigFault | None":
-        """What is wrong with a value; a number that is not known (NaN) is not judged."""
+        """Fault of a value; an unknown one (NaN) is not judged."""
         if math.isnan(value) or self.usual[0] <= value <= self.usual[1]:
             return None
         serious = not self.possible[0] <= value <= self.possible[1]
@@ -44,11 +44,11 @@ class Range:
 
 @dataclass(frozen=True)
 class RigFault:
-    """A number of a rig that is unusual or impossible."""
+    """Unusual or impossible value of a rig."""
 
     text: str
     serious: bool
-    """No rig is like that: the calibration is refused."""
+    """Whether the value is impossible and the calibration is refused."""
 
     name: str
     found: str
@@ -122,11 +122,11 @@ RIG_RANGES: dict[str, Range] = {
         "together may differ by any time", "Check the unit, seconds, and the sign.",
     ),
 }  # fmt: skip
-"""Everything that a rig states, in one place."""
+"""Ranges of all values of a rig."""
 
 
 def rig_faults(rig: Rig) -> list[RigFault]:
-    """What is unusual or impossible in a calibration; empty for a sound one."""
+    """Unusual and impossible values of a calibration; empty if there are none."""
     named = [*_camera_numbers(rig)]
     # Assumed values are nobody's statement.
     named += _imu_numbers(rig.imu, rig.source) if rig.noise_known else []
@@ -136,7 +136,7 @@ def rig_faults(rig: Rig) -> list[RigFault]:
 
 
 def require_plausible_noise(noise: ImuNoise, source: str) -> None:
-    """Raise CalibrationError for a noise that no IMU has."""
+    """Raise CalibrationError for impossible IMU noise."""
     for key, value, place in _imu_numbers(noise, source):
         fault = RIG_RANGES[key].fault(value, place)
         if fault is not None and fault.serious:
@@ -144,7 +144,7 @@ def require_plausible_noise(noise: ImuNoise, source: str) -> None:
 
 
 def require_plausible_rig(rig: Rig) -> None:
-    """Raise CalibrationError for a rig that cannot exist; log what is unusual."""
+    """Raise CalibrationError for an impossible rig; log what is unusual."""
     faults = rig_faults(rig)
     for fault in faults:
         if fault.serious:
@@ -154,7 +154,7 @@ def require_plausible_rig(rig: Rig) -> None:
 
 
 def _camera_numbers(rig: Rig) -> Iterator[tuple[str, float, str]]:
-    """Key of RIG_RANGES, value and place of everything stated of the cameras."""
+    """Key in RIG_RANGES, value and name of all values of the cameras."""
     for number, camera in enumerate(rig.cameras):
         place = f"{rig.source}, cam{number}"
         if rig.extrinsics_known:

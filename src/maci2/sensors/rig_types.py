@@ -11,7 +11,7 @@ from maci2.field_docs import document_fields
 from maci2.types import Array
 
 LARGEST_IMAGE_PX = 32767
-"""Width or height that image processing takes: its pixel coordinates have 16 bits."""
+"""Largest image width and height; image processing uses 16-bit pixel coordinates."""
 
 CameraModel = Literal["pinhole", "omni", "ds", "eucm"]
 
@@ -38,7 +38,7 @@ class ImuNoise:
     """Nominal sampling rate [Hz]."""
 
     exact: bool = False
-    """Samples have exactly this noise, as in a simulation; a real sensor has more."""
+    """Whether samples have exactly this noise, as in a simulation; a real sensor has more."""
 
     def __post_init__(self) -> None:
         boundary.require_type(self.exact, bool, "ImuNoise.exact", "True or False")
@@ -163,7 +163,7 @@ class Rig:
     """Cameras and IMU of one device; the first camera is the left one."""
 
     cameras: tuple[Camera, ...]
-    """The left camera first, then the right one."""
+    """Cameras, the left one first."""
 
     imu: ImuNoise
     """Data sheet of the IMU."""
@@ -172,7 +172,7 @@ class Rig:
     """File, for messages."""
 
     exact: bool = False
-    """Calibration without error, as in a simulation; that of a real device is measured."""
+    """Whether the calibration is exact, as in a simulation; that of a real device is measured."""
 
     extrinsics_known: bool = True
     """False if only the relative poses of the cameras are known, not the extrinsics to the IMU;

@@ -1,4 +1,4 @@
-"""Stereo pairs: which images belong together, and what every source of them offers."""
+"""Stereo pairs: matching of images, and the interface of their sources."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from maci2.sensors.types import BagImages
 from maci2.types import Stamps, nearest_index
 
 MAX_PAIR_SKEW_NS = 1_000_000
-"""Left and right belong together when their timestamps differ by less than this."""
+"""Largest difference of timestamps within a stereo pair."""
 
 
 Image = NDArray[np.uint8]
@@ -21,7 +21,7 @@ Image = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class StereoPair:
-    """What both cameras saw at one timestamp."""
+    """Images of both cameras at one timestamp."""
 
     stamp_ns: int
     left: Image
@@ -30,7 +30,7 @@ class StereoPair:
 
 @dataclass(frozen=True)
 class ImageRecording:
-    """The images of a recording and the calibration of its cameras: all that odometry needs.
+    """Images of a recording and the calibration of its cameras: the input of visual odometry.
 
     A `Recording` has the same fields and does in its place.
     """
@@ -39,19 +39,19 @@ class ImageRecording:
     path: Path
     rig: Rig
     camera_stamps_ns: tuple[Stamps, ...]
-    """One array per camera."""
+    """Timestamps of the images [ns], one array per camera."""
 
     camera_shift_ns: int = 0
-    """What was added to the camera's timestamps."""
+    """Offset that was added to the camera's timestamps [ns]."""
 
     image_names: tuple[dict[int, str], ...] = ()
     """Names of image files, as in `Recording`."""
 
     image_folders: tuple[Path, ...] = ()
-    """Folder of each camera's images, where they are not in camN/data."""
+    """Folder of the images of each camera, if not camN/data."""
 
     bag: BagImages | None = None
-    """Place of the images in a bag; None for a folder."""
+    """Location of the images in a bag; None for a folder."""
 
 
 class HasImages(Protocol):
@@ -84,7 +84,7 @@ class Frames(Protocol):
 
     @property
     def stamps_ns(self) -> Stamps:
-        """(n,) of the left images that have a right one, strictly increasing."""
+        """(n,) timestamps of left images with a right one, strictly increasing [ns]."""
 
     @property
     def source(self) -> str:
@@ -92,24 +92,24 @@ class Frames(Protocol):
 
     @property
     def unpaired(self) -> int:
-        """Images of either camera without a partner; cameras drop frames."""
+        """Number of images of either camera without a partner."""
 
     def __len__(self) -> int: ...
     def index_of(self, stamp_ns: int) -> int:
-        """Position of the pair with exactly this timestamp."""
+        """Index of the pair with exactly this timestamp."""
 
     def left(self, index: int) -> Image:
-        """The left image alone: following points needs no right one."""
+        """Left image."""
 
     def right(self, index: int) -> Image:
-        """The right image alone."""
+        """Right image."""
 
     def pair(self, index: int) -> StereoPair:
         """Both images."""
 
 
 def pair_stamps(left_ns: Stamps, right_ns: Stamps) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Indices of left and right images that belong together; each image is used once."""
+    """Indices of matching left and right images; each image is used once."""
     if len(left_ns) == 0 or len(right_ns) == 0:
         return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)
     nearest = nearest_index(right_ns, left_ns)
@@ -119,7 +119,7 @@ def pair_stamps(left_ns: Stamps, right_ns: Stamps) -> tuple[NDArray[np.intp], ND
 
 
 def pair_at(frames: Frames, stamp_ns: int) -> int:
-    """Position of the pair with exactly this timestamp; an error names the nearest."""
+    """Index of the pair with exactly this timestamp; the error names the nearest."""
     stamps_ns = frames.stamps_ns
     at = int(np.searchsorted(stamps_ns, stamp_ns))
     if at == len(stamps_ns) or stamps_ns[at] != stamp_ns:

@@ -1,4 +1,4 @@
-"""How well a ground truth is known: covariances of its states, and of pairs of them."""
+"""Covariances of ground-truth states, and of pairs of them."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,14 +12,14 @@ STATE = 15
 
 @dataclass(frozen=True)
 class TruthCovariance:
-    """Joint covariance of a chain of true states that share a few constants.
+    """Joint covariance of a chain of ground-truth states that share a few constants.
 
     Order of a state [phi, v, p, bg, ba]: R_w_b Exp(phi), the others plain differences, v and p in
     the truth's world. Given the constants, a state depends on its neighbours only.
     """
 
     stamps_ns: Stamps
-    """(n,) timestamps at which covariances are stored, rising."""
+    """(n,) timestamps at which covariances are stored, increasing [ns]."""
 
     states: Array
     """(n, 15, 15) of each state."""
@@ -34,8 +34,8 @@ class TruthCovariance:
     """(b, b) of the constants."""
 
     imu_noise: Array | None = None
-    """(n - 1, 9, 9) of what the IMU that the truth was made with measured from each state to the
-    next, order [gamma, beta, alpha]; None where it was made without."""
+    """(n - 1, 9, 9) of the IMU measurement between consecutive states that the ground truth was
+    made with, order [gamma, beta, alpha]; None if it was made without."""
 
     def at(self, query_ns: Stamps) -> Array:
         """(m, 15, 15) of the states at other timestamps, linear between the stored ones."""
@@ -47,7 +47,7 @@ class TruthCovariance:
         return np.asarray((1.0 - u) * self.states[before] + u * self.states[before + 1])
 
     def nearest(self, query_ns: Stamps) -> Stamps:
-        """(m,) places of the stored states next to timestamps."""
+        """(m,) indices of the stored states nearest to timestamps."""
         query_ns = np.asarray(query_ns)
         after = np.clip(np.searchsorted(self.stamps_ns, query_ns), 1, len(self.stamps_ns) - 1)
         closer = query_ns - self.stamps_ns[after - 1] < self.stamps_ns[after] - query_ns
@@ -55,7 +55,7 @@ class TruthCovariance:
 
     @cached_property
     def _given_constants(self) -> tuple[Array, Array]:
-        """Share of each state that the constants explain, and the step from a state to the next."""
+        """Part of each state that the constants explain, and transitions between states."""
         explained = np.linalg.solve(self.constants, np.swapaxes(self.with_constants, 1, 2))
         rest = self.states - self.with_constants @ explained
         between = self.neighbours - self.with_constants[:-1] @ explained[1:]
@@ -71,7 +71,7 @@ class TruthCovariance:
         return np.asarray(carried + self.with_constants[i] @ explained[j])
 
     def pairs(self, first: Stamps, later: Stamps) -> Array:
-        """(m, 30, 30) joints of two stored states each, by their places."""
+        """(m, 30, 30) joint covariances of pairs of stored states, by index."""
         joint = np.empty((len(first), 2 * STATE, 2 * STATE))
         joint[:, :STATE, :STATE] = self.states[first]
         joint[:, STATE:, STATE:] = self.states[later]
@@ -80,7 +80,7 @@ class TruthCovariance:
         return joint
 
     def joint(self, places: Stamps) -> Array:
-        """(15 m, 15 m) joint of stored states, by their places in rising order."""
+        """(15 m, 15 m) joint covariance of stored states, by increasing index."""
         m = len(places)
         a, b = np.triu_indices(m)
         cov = np.empty((m, m, STATE, STATE))

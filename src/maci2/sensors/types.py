@@ -15,7 +15,7 @@ from maci2.types import NS, Array, Mask, Stamps
 
 @dataclass(frozen=True)
 class ImuSamples:
-    """What an IMU reported: angular rate and specific force, in the body frame b."""
+    """IMU samples: angular rate and specific force in the body frame b."""
 
     stamps_ns: Stamps
     """(n,) timestamps [ns], strictly increasing."""
@@ -54,8 +54,8 @@ class ImuSamples:
         return NS / float(np.median(np.diff(self.stamps_ns)))
 
     def between(self, start_ns: int, end_ns: int) -> "ImuSamples":
-        """The samples needed to integrate over [start_ns, end_ns]: those inside and one beyond
-        each end, for interpolation."""
+        """Samples needed to integrate over [start_ns, end_ns]: those inside and one beyond each
+        end, for interpolation."""
         if start_ns < self.stamps_ns[0] or end_ns > self.stamps_ns[-1]:
             raise DatasetError(
                 f"{self.source}: the IMU covers {self.stamps_ns[0]}..{self.stamps_ns[-1]} ns but "
@@ -111,7 +111,7 @@ class GroundTruth:
             )
 
     def part(self, kept: Mask) -> "GroundTruth":
-        """The rows selected by a mask (n,)."""
+        """Rows selected by a mask (n,)."""
         return GroundTruth(
             self.stamps_ns[kept],
             self.Ts_w_b[kept],
@@ -191,7 +191,7 @@ class Recording:
     """Every ground truth found, by the name of its folder, file or topic."""
 
     bag: BagImages | None = None
-    """Place of the images in a bag; None for a folder."""
+    """Location of the images in a bag; None for a folder."""
 
     image_names: tuple[dict[int, str], ...] = ()
     """File names of images that are not named by their timestamp: one dictionary per camera, by the
@@ -204,10 +204,10 @@ class Recording:
     """Notes on how the files were interpreted."""
 
     warnings: tuple[str, ...] = ()
-    """What was skipped while reading, with reasons."""
+    """Notes on what was skipped while reading, with reasons."""
 
     def truth(self, names: tuple[str, ...] = ()) -> GroundTruth | None:
-        """The first of `names` that this recording has, else its first ground truth, else None."""
+        """First of `names` that this recording has, else its first ground truth, or None."""
         for name in names:
             if name in self.truths:
                 return self.truths[name]

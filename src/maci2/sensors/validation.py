@@ -1,4 +1,4 @@
-"""Are these samples usable at all? Each check names the place, what was found and what is needed.
+"""Formal checks of samples; messages name the place, the value found and the value needed.
 
 What the samples mean physically is checked in `plausibility`.
 """
@@ -10,7 +10,7 @@ from maci2.sensors.types import GroundTruth, ImuSamples
 from maci2.types import NS, Array, Stamps
 
 GAP_PERIODS = 5.0
-"""A step longer than this many median periods is a gap: samples are missing."""
+"""Multiple of the median period beyond which an interval is a gap with missing samples."""
 
 
 def require_increasing(stamps_ns: Stamps, source: str, lines: Stamps) -> None:
@@ -35,7 +35,7 @@ def require_increasing(stamps_ns: Stamps, source: str, lines: Stamps) -> None:
 
 
 def require_finite(values: Array, names: list[str], source: str, lines: Stamps) -> None:
-    """Raise at the first row of `values` (n, k) that holds NaN or infinity."""
+    """Raise at the first row of `values` (n, k) with NaN or infinity."""
     bad = ~np.isfinite(values)
     if not bad.any():
         return
@@ -49,7 +49,7 @@ def require_finite(values: Array, names: list[str], source: str, lines: Stamps) 
 
 
 def require_count(found: int, needed: int, source: str) -> None:
-    """Raise when fewer than `needed` samples are there."""
+    """Raise if there are fewer than `needed` samples."""
     if found == 0:
         raise DatasetError(
             f"{source}: the file holds no samples, needed at least {needed}; "
@@ -70,7 +70,7 @@ def gaps(stamps_ns: Stamps) -> Stamps:
 
 
 def require_overlap(truth: GroundTruth, imu: ImuSamples) -> None:
-    """Raise when the ground truth and the IMU share no time at all."""
+    """Raise if ground truth and IMU do not overlap in time."""
     start_ns = max(int(truth.stamps_ns[0]), int(imu.stamps_ns[0]))
     end_ns = min(int(truth.stamps_ns[-1]), int(imu.stamps_ns[-1]))
     if end_ns > start_ns:

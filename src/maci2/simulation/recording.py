@@ -66,7 +66,7 @@ class SimulationConfig:
     """Add the white noise of `noise` to the samples."""
 
     bias_walk: bool = True
-    """Let the biases walk as `noise` says."""
+    """Add random walks of the biases according to `noise`."""
 
     bias_gyro: tuple[float, float, float] = (0.0, 0.0, 0.0)
     """Mean of the first gyroscope bias [rad/s]."""
@@ -173,7 +173,7 @@ def _streams(seed: int, count: int) -> list[np.random.Generator]:
 
 
 def _regular_stamps(config: SimulationConfig, rate_hz: float, offset_ns: int) -> Stamps:
-    """Timestamps from `offset_ns` after the start to the end, both included where they fall so."""
+    """Timestamps from `offset_ns` after the start to the end, both included if they coincide."""
     # Half a nanosecond, so that rounding of duration times rate never loses the last sample.
     span_s = config.duration_s - (offset_ns - 0.5) / NS
     count = max(int(np.floor(span_s * rate_hz)) + 1, 0)
@@ -191,7 +191,7 @@ def _biases(
     bias_rng: np.random.Generator,
     walk_rng: np.random.Generator,
 ) -> _Biases:
-    """First bias drawn about its mean, then a random walk from sample to sample."""
+    """Biases: a random initial value, then a random walk from sample to sample."""
     first_gyro = config.bias_gyro + config.bias_gyro_std * bias_rng.standard_normal(3)
     first_acc = config.bias_acc + config.bias_acc_std * bias_rng.standard_normal(3)
     steps = walk_rng.standard_normal((count, 6)) / np.sqrt(config.imu_rate_hz)

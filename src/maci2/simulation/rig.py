@@ -1,4 +1,4 @@
-"""The stereo device that simulated recordings pretend to come from."""
+"""Stereo device of simulated recordings."""
 
 from typing import Literal, get_args
 
@@ -24,8 +24,8 @@ def simulated_rig(lens: LensKind, camera_rate_hz: float, noise: ImuNoise) -> Rig
 
 
 def _left_camera() -> Array:
-    """T_b_c0: looks forward, but rotated by a few degrees on every axis, so that no part of the
-    extrinsics is zero by luck."""
+    """Extrinsics T_b_c0: looking forward, rotated by a few degrees about every axis so that no part
+    of them is zero."""
     # Camera axes (right, down, forward) in body axes (forward, left, up).
     R_b_forward = np.array([[0.0, 0.0, 1.0], [-1.0, 0.0, 0.0], [0.0, -1.0, 0.0]])
     R_forward_c0 = so3_exp(np.array([0.06, -0.04, 0.03]))

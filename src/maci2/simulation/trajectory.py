@@ -1,4 +1,4 @@
-"""Smooth made-up motions whose position, velocity, acceleration, attitude and rate are exact.
+"""Smooth synthetic motions with exact position, velocity, acceleration, attitude and rate.
 
 Coordinates are sums of sinusoids, so every derivative is a formula. The attitude is
 R_w_b = Rz(yaw) Ry(pitch) Rx(roll); the world's z axis points up, the body's x axis forward.
@@ -16,7 +16,7 @@ Follows = Literal["nothing", "heading", "thrust"]
 
 @dataclass(frozen=True)
 class Motion:
-    """The state of a body at n instants."""
+    """States of a body at n instants."""
 
     p_w_b: Array
     """(n, 3) position of the body in the world [m]."""
@@ -35,7 +35,7 @@ class Motion:
 
     @property
     def specific_force_b(self) -> Array:
-        """(n, 3) what a perfect accelerometer reads [m/s^2]: while stationary it points up."""
+        """(n, 3) specific force of an ideal accelerometer [m/s^2]: upwards while stationary."""
         return np.einsum("nji,nj->ni", self.Rs_w_b, self.a_w - GRAVITY_W)
 
 
@@ -77,14 +77,14 @@ class Trajectory:
     """Position of the body in the world."""
 
     angles: Waves
-    """Yaw, pitch, roll; added to what `follows` asks for."""
+    """Yaw, pitch, roll, added to those that `follows` requires."""
 
     follows: Follows
     """heading: yaw is the direction of travel (car); thrust: the body's z axis tilts so that it
     pushes along the specific force (drone)."""
 
     def at(self, t: Array) -> Motion:
-        """The state at the times t [s], any order and number."""
+        """States at the times t [s], in any order."""
         angles, angle_rates = self.angles.derivative(t, 0), self.angles.derivative(t, 1)
         v_w, a_w = self.position.derivative(t, 1), self.position.derivative(t, 2)
         if self.follows == "heading":

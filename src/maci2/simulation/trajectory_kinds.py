@@ -14,7 +14,7 @@ MotionKind = Literal["handheld", "drone", "car", "driving", "static", "straight"
 
 @dataclass(frozen=True)
 class _Band:
-    """Sinusoids to draw for three coordinates."""
+    """Random sinusoids of three coordinates."""
 
     amplitudes: tuple[float, float, float]
     """Amplitudes of the slowest sinusoid [m] or [rad]."""
@@ -23,10 +23,10 @@ class _Band:
     high_hz: float
 
     falloff: float
-    """Amplitude goes with frequency^-falloff: 1 shares out the speed evenly, 2 the acceleration."""
+    """Exponent of amplitude = frequency^-falloff: 1 for even speed, 2 for acceleration."""
 
-    def draw(self, rng: np.random.Generator, offsets: Array, slopes: Array, count: int) -> Waves:
-        """`count` sinusoids per coordinate, one in each of as many slices of the band."""
+    def sample(self, rng: np.random.Generator, offsets: Array, slopes: Array, count: int) -> Waves:
+        """Sample `count` sinusoids per coordinate, one in each of as many parts of the band."""
         position_in_band = (np.arange(count) + rng.uniform(size=(3, count))) / count
         octaves = np.log2(self.high_hz / self.low_hz) * position_in_band
         return Waves(
@@ -40,10 +40,10 @@ class _Band:
 
 @dataclass(frozen=True)
 class _Recipe:
-    """How a kind of motion is drawn."""
+    """Distribution of a kind of motion."""
 
     position: _Band
-    """Along x, y, z of the world."""
+    """Position along x, y, z of the world."""
 
     angles: _Band
     """Yaw, pitch, roll."""
@@ -51,10 +51,10 @@ class _Recipe:
     follows: Follows = "nothing"
 
     speed: float = 0.0
-    """Steady travel along x of the world [m/s]."""
+    """Constant speed along x of the world [m/s]."""
 
     yaw_range: float = 0.0
-    """The mean yaw is drawn from plus and minus this [rad]."""
+    """Bound of the uniformly distributed mean yaw [rad]."""
 
     tilt_std: float = 0.0
     """Spread of the mean pitch and roll [rad]."""
@@ -111,7 +111,7 @@ _SINUSOIDS = 4
 
 
 def random_trajectory(kind: MotionKind, rng: np.random.Generator) -> Trajectory:
-    """A motion of one kind; another draw from `rng`, another motion.
+    """Random motion of one kind; each call takes new numbers from `rng`.
 
     handheld: all six degrees of freedom, decimetres, turning up to 3-5 rad/s. drone: 0.5-2 m/s,
     tilted by its accelerations. car: several m/s forward, mainly yaw. driving:
@@ -124,9 +124,9 @@ def random_trajectory(kind: MotionKind, rng: np.random.Generator) -> Trajectory:
     mean_yaw = rng.uniform(-recipe.yaw_range, recipe.yaw_range)
     mean_tilt = recipe.tilt_std * rng.standard_normal(2)
     return Trajectory(
-        position=recipe.position.draw(
+        position=recipe.position.sample(
             rng, np.zeros(3), np.array([recipe.speed, 0.0, 0.0]), _SINUSOIDS
         ),
-        angles=recipe.angles.draw(rng, np.array([mean_yaw, *mean_tilt]), np.zeros(3), _SINUSOIDS),
+        angles=recipe.angles.sample(rng, np.array([mean_yaw, *mean_tilt]), np.zeros(3), _SINUSOIDS),
         follows=recipe.follows,
     )

@@ -34,6 +34,7 @@ from maci2.chain import (
 )
 from maci2.errors import MeasurementError
 from maci2.estimation import InitResult
+from maci2.estimation.outlier_rejection import without
 from maci2.gaussian import nees
 from maci2.imu import ImuMeasurements
 from maci2.tracking.calibration_spread import KNOWN, CalibrationSpread
@@ -95,7 +96,8 @@ class FixedLagSmoother:
         self._T_b_c = T_b_c
         self._walks = (walk_gyro, walk_acc)
         self._noise = VisualNoise()
-        self._slow = SlowErrors(T_b_c, self._walks)
+        chance = self.config.calibration.slow_error_chance
+        self._slow = SlowErrors(T_b_c, self._walks, chance)
         self._problem: ChainProblem | None = None
         self._solution: ChainSolution | None = None
         self._prediction: tuple[int, Prediction] | None = None
@@ -103,12 +105,15 @@ class FixedLagSmoother:
     def start(self, imu: ImuMeasurements, vision: RelativePoses, result: InitResult) -> None:
         """Begin with an initialized window.
 
-        The window's own measurements enter the chain, so its posterior is the window's; nothing
-        is counted twice.
+        The window's own measurements enter the chain but for those that its initialization
+        rejected, so its posterior is the window's; nothing is counted twice.
         """
         state = result.state
         if state is None:
             raise MeasurementError("tracking needs an initialized window; this one has no state.")
+        kept = np.ones(len(vision) - 1, dtype=bool)
+        kept[list(result.report.rejected_poses)] = False
+        vision = without(vision, kept)
         states, border = world_states(result, self._T_b_c)
         calibration = self.config.calibration
         unknowns = calibration.unknowns(vision.std_scale)

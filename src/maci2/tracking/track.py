@@ -54,7 +54,7 @@ class Tracker:
         self.log_scale = 0.0  # of true length over vision's, as last estimated
         self.slow_spread = np.ones(STATE)  # of the last state that was asked for
         self.slow_error_deg = 0.0
-        self.not_started = ""  # why the last window that was tried was not good enough
+        self.not_started = ""  # why the state was given up, or the last window not good enough
         self.contradicted_ns: dict[int, int] = {}  # segment -> when its state was found wrong
         self.constants = QuestionedConstants(T_b_c, self._solver.gravity_norm)
         self._measured_ns = 0
@@ -125,6 +125,7 @@ class Tracker:
         self.segment += 1
         self._measured_ns = self._started_ns = int(vision.stamps_ns[-1])
         self._rejected_in_a_row = 0
+        self.not_started = ""
         return True
 
     def add(
@@ -181,12 +182,14 @@ class Tracker:
         """Start anew; with `constants` also forget what has been seen of them, as of a clock that
         is another one now."""
         self.smoother = None
+        self.not_started = ""
         if constants:
             self.constants.clear()
 
     def stop(self, stamp_ns: int, reason: str) -> None:
         """Forget the state: nothing can be carried across a gap of the IMU, or with wrong axes."""
         self.smoother = None
+        self.not_started = reason
         self.keyframes.append(Keyframe(stamp_ns, None, False, reason))
 
     @property
@@ -227,16 +230,8 @@ class Tracker:
             health = "bridging"
         if outage_s > LOST_AFTER_S:
             health = "lost"
-        return TrackedState(
-            stamp_ns,
-            state.Ts_w_b[0],
-            state.v_w[0],
-            state.bias_gyro[0],
-            state.bias_acc[0],
-            cov,
-            health,
-            self.segment,
-        )
+        T_w_b, v_w, bias_gyro, bias_acc = (values[0] for values in state)
+        return TrackedState(stamp_ns, T_w_b, v_w, bias_gyro, bias_acc, cov, health, self.segment)
 
 
 def track(
@@ -298,6 +293,6 @@ def _why_not(tracker: Tracker, keyframes_ns: Stamps) -> str:
         return f"The last one: {tracker.not_started}."
     span_s = float(keyframes_ns[-1] - keyframes_ns[0]) / NS
     return (
-        f"A window needs five keyframes; here are {len(keyframes_ns)} in {span_s:.1f} s: choose a "
-        "shorter --interval or a longer recording."
+        f"A window needs five keyframes over {WINDOW_S:g} s; here are {len(keyframes_ns)} over "
+        f"{span_s:.1f} s: choose a shorter --interval or a longer recording."
     )

@@ -67,6 +67,15 @@ class Keyframe:
     blank: str
     """Why there is nothing to see; empty where there is."""
 
+    fault: str = ""
+    """What its stereo matches say against the calibration, or against two images of one instant;
+    empty if nothing."""
+
+    @property
+    def unusable(self) -> str:
+        """Why no relative pose is measured from it or to it; empty where one is."""
+        return self.blank or self.fault
+
     @property
     def row_errors(self) -> Array:
         """(m,) rows by which the stereo matches found differ [px]; zero if calibrated exactly."""

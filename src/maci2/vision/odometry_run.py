@@ -39,7 +39,8 @@ def even_keyframes(stamps_ns: Stamps, interval_s: float) -> Stamps:
     require_in_range("--interval", interval_s, 0.001, 1e6)
     if len(stamps_ns) < 2:
         raise DatasetError(
-            f"{len(stamps_ns)} stereo pairs, needed two or more for a relative pose."
+            f"{len(stamps_ns)} images or poses that can be used, needed two or more for a relative "
+            "pose. Check the file, and that it overlaps the other sensors in time."
         )
     if (np.diff(stamps_ns) <= 0).any():
         index = int(np.argmax(np.diff(stamps_ns) <= 0))
@@ -132,4 +133,8 @@ def _resumed(partial: Path, keyframes_ns: Stamps, settings: str) -> list[Relativ
         return []
     wanted = pairwise(keyframes_ns)
     same = [p.stamps_ns == (int(a), int(b)) for p, (a, b) in zip(poses, wanted, strict=False)]
-    return poses[: same.index(False)] if False in same else poses[: len(same)]
+    poses = poses[: same.index(False)] if False in same else poses[: len(same)]
+    # A run that begins with pairs that do not fit the calibration would end there.
+    while poses and poses[-1].reason:
+        poses.pop()
+    return poses

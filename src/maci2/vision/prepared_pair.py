@@ -10,6 +10,7 @@ from maci2.errors import ImageError
 from maci2.sensors.stereo import Image
 from maci2.vision.keyframe import Keyframe, blank, keyframe
 from maci2.vision.klt import Scaled, scaled
+from maci2.vision.rectification_check import calibration_fault
 from maci2.vision.rectify import Rectification
 
 
@@ -44,9 +45,10 @@ class PreparedPair:
     @cached_property
     def keyframe(self) -> Keyframe:
         """The rectified pair with points chosen; an image that cannot be used makes a blank
-        keyframe, which costs its relative poses only."""
+        keyframe, which costs its relative poses only, as stereo matches off their rows do."""
         try:
-            return keyframe(self.rectification, self.pair.left, self.pair.right)
+            made = keyframe(self.rectification, self.pair.left, self.pair.right)
+            return replace(made, fault=calibration_fault(made))
         except ImageError as error:
             width, height = self.rectification.resolution
             black = np.zeros((height, width), np.uint8)

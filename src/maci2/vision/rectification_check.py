@@ -28,8 +28,9 @@ def calibration_fault(made: Keyframe) -> str:
     if negative > MAX_NEGATIVE:
         return (
             f"{100 * negative:.0f} % of {len(disparities)} stereo matches have negative disparity "
-            f"(median {np.median(disparities):.1f} px): left and right look swapped. Exchange cam0 "
-            "and cam1, images and calibration alike."
+            f"(median {np.median(disparities):.1f} px): left and right look swapped, or the two "
+            "images are not of one instant. Exchange cam0 and cam1, images and calibration alike, "
+            "or see that both cameras expose together."
         )
     uv, rows = made.uv[made.stereo.found], made.row_errors
     error = float(np.median(np.abs(rows)))
@@ -38,7 +39,10 @@ def calibration_fault(made: Keyframe) -> str:
     field, slopes = common_row_error(uv, rows)
     if float(np.median(np.abs(rows - field))) > MAX_UNEXPLAINED * error:
         return ""
-    remedy = "Give the calibration that belongs to these images, or calibrate again."
+    remedy = (
+        "Give the calibration that belongs to these images, calibrate again, or see that both "
+        "cameras expose together."
+    )
     if negative > SOME_NEGATIVE:
         remedy += (
             f" {100 * negative:.0f} % of them have negative disparity, too: left and right may be "
@@ -46,8 +50,15 @@ def calibration_fault(made: Keyframe) -> str:
         )
     return (
         f"{len(uv)} stereo matches lie {error:.1f} px off their rows, at most {MAX_EPIPOLAR_PX:g} "
-        f"px is usable; {likely_cause(*slopes)}. {remedy}"
+        f"px is usable; {likely_cause(*slopes)}, or the two images are not of one instant. "
+        f"{remedy}"
     )
+
+
+def fits(made: Keyframe) -> bool:
+    """Whether a keyframe has enough stereo matches to contradict its calibration, and they do
+    not."""
+    return len(made.disparities) >= MIN_STEREO_MATCHES and not made.fault
 
 
 def common_row_error(uv: Array, rows: Array) -> tuple[Array, tuple[float, float, float]]:
@@ -87,8 +98,8 @@ def likely_cause(offset: float, along: float, down: float) -> str:
     """An offset of all rows is a tilt between the cameras, a slope along them a roll."""
     if abs(offset) > abs(along) + abs(down):
         return (
-            f"nearly all by {offset:+.1f} px: the cameras are tilted against each other (T_BS), cy "
-            "is wrong, or they do not expose at the same time"
+            f"nearly all by {offset:+.1f} px: the cameras are tilted against each other (T_BS) or "
+            "cy is wrong"
         )
     if abs(along) > abs(down):
         return (

@@ -22,7 +22,7 @@ from maci2.vision.predicted_rotation import (
     no_prediction,
 )
 from maci2.vision.prepared_pair import Pair, PreparedPair
-from maci2.vision.rectification_check import calibration_fault
+from maci2.vision.rectification_check import fits
 from maci2.vision.rectify import Rectification, rectify
 from maci2.vision.relative_pose import (
     RelativePose,
@@ -33,7 +33,8 @@ from maci2.vision.relative_poses import CameraFrame
 from maci2.vision.two_frame import PinholePair
 
 FAULTS_IN_A_ROW = 3
-"""Keyframes that must contradict the calibration before it is called wrong."""
+"""Keyframes that must contradict the calibration, with none before that fits it, before it is
+called wrong; afterwards it is the pairs that are not of one instant."""
 
 AHEAD = 4
 """Relative poses that may be measured ahead; of those that nobody takes the oldest is forgotten."""
@@ -104,6 +105,7 @@ class StereoTracker:
         self._coming: dict[int, Future[Keyframe]] = {}
         self._measuring: dict[tuple[int, int], Future[RelativePose]] = {}
         self._faults_in_a_row = 0
+        self._fitted = False  # whether the matches of any keyframe have fitted the calibration
 
     def expect(self, first: Pair, between: Sequence[Pair], second: Pair) -> None:
         """Begin to measure a relative pose that `advance` will be asked for: both keyframes are
@@ -172,7 +174,7 @@ class StereoTracker:
         it, since what predicts may be wrong (another rig's extrinsics, a broken gyroscope); else as
         a chain."""
         best = self._as_predicted(stamps_ns, first, between, second)
-        if best.reason and not (first.blank or second.blank):
+        if best.reason and not (first.unusable or second.unusable):
             # Without a prediction a repeating wall is matched a period off unless points are led.
             guides = self._guides(stamps_ns[0], between, False)
             span = Span(stamps_ns, first, second, None)
@@ -192,8 +194,8 @@ class StereoTracker:
         """With the predicted rotation: directly; where that fails as a chain through the pairs
         between; where there is doubt and it may be `led`, by the images between, unless the motions
         from one of them to the next tell another. Parts of a chain are short, and are not."""
-        if first.blank or second.blank:
-            return unmeasured(stamps_ns, first.blank or second.blank)
+        if first.unusable or second.unusable:
+            return unmeasured(stamps_ns, first.unusable or second.unusable)
         predicted = self._predict(*stamps_ns)
         if predicted is None:
             return unmeasured(stamps_ns, "no rotation is predicted")
@@ -272,11 +274,11 @@ class StereoTracker:
         return PreparedPair(pair, self.rectification).keyframe
 
     def _keyframe(self, pair: Pair) -> Keyframe:
-        """Prepare a keyframe; raise when several in a row contradict the calibration."""
+        """Prepare a keyframe; raise when the first ones contradict the calibration."""
         coming = self._coming.get(pair.stamp_ns)
         made = self._prepared(pair) if coming is None else coming.result()
-        fault = calibration_fault(made)
-        self._faults_in_a_row = self._faults_in_a_row + 1 if fault else 0
-        if self._faults_in_a_row >= FAULTS_IN_A_ROW:
-            raise CalibrationError(f"{self._source}: {fault}")
+        self._faults_in_a_row = self._faults_in_a_row + 1 if made.fault else 0
+        self._fitted |= fits(made)
+        if self._faults_in_a_row >= FAULTS_IN_A_ROW and not self._fitted:
+            raise CalibrationError(f"{self._source}: {made.fault}")
         return made

@@ -1,5 +1,9 @@
 """Real images as a stream."""
 
+import time
+from dataclasses import replace
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -8,9 +12,10 @@ from maci2.datasets.image_files import stereo_frames
 from maci2.estimation import initialize
 from maci2.imu import raw_model
 from maci2.pipeline.gyro_rotation import rotation_predictor
-from maci2.pipeline.online import OnlineInitializer
+from maci2.pipeline.online import OnlineInitializer, OnlineTracker, OnlineTrackerConfig
 from maci2.pipeline.online.initializer import BEFORE_S
 from maci2.pipeline.online.replay import replay
+from maci2.sensors import truth_at
 from maci2.types import NS
 from maci2.vision.odometry import StereoOdometry
 from maci2.vision.rectify import rectified_extrinsics
@@ -49,3 +54,52 @@ def test_a_real_device_at_rest_is_recognised(data_root):
         replay(recording, online, speed=20.0)
         assert online.drain(30.0)
         assert online.status.standing_still
+
+
+LATE = {
+    "right, from 3.5 s on": ("right", 3.5),
+    "right, from 4.5 s on": ("right", 4.5),
+    "left, from 3.5 s on": ("left", 3.5),
+    "right, from the first pair on": ("right", 0.0),
+}
+
+
+def late_pairs(recording, side, start_s):
+    """All pairs, one image of which is that of the pair before for 1.5 s."""
+    frames = stereo_frames(recording)
+    pairs = [frames.pair(k) for k in range(len(frames))]
+    given = pairs[:1]
+    for before, pair in pairwise(pairs):
+        late_s = (pair.stamp_ns - pairs[0].stamp_ns) / NS - start_s
+        late = 0.0 < late_s < 1.5
+        given.append(replace(pair, **{side: getattr(before, side)}) if late else pair)
+    return given
+
+
+@pytest.mark.dataset
+@pytest.mark.parametrize("case", LATE)
+def test_images_one_frame_old_are_bridged_and_never_tracked_wrongly(data_root, case):
+    """Pairs of two instants show wrong depths. Believed by a new start they tilted gravity by
+    2.7 deg, called tracking."""
+    recording = open_recording(data_root / "euroc" / "MH_01_clip")
+    pairs, states, troubles = late_pairs(recording, *LATE[case]), [], set()
+    config = OnlineTrackerConfig(waiting_results=10_000)
+    with OnlineTracker(recording.rig, config, states.append) as online:
+        for k, stamp_ns in enumerate(recording.imu.stamps_ns):
+            while pairs and pairs[0].stamp_ns <= stamp_ns:
+                pair = pairs.pop(0)
+                online.add_stereo(pair.stamp_ns, pair.left, pair.right)
+                while online.is_busy:
+                    time.sleep(0.001)
+                troubles.add(online.status.trouble)
+            online.add_imu(int(stamp_ns), recording.imu.gyro[k], recording.imu.acc[k])
+        assert online.drain(120.0)
+    tracking = [state for state in states if state.health == "tracking"]
+    stamps_ns = np.array([state.stamp_ns for state in tracking])
+    truth = truth_at(recording.truth(), stamps_ns, 0.1)
+    for state, T_w_b in zip(tracking, truth.Ts_w_b, strict=True):
+        tilt = np.arccos(np.clip(state.T_w_b[2, :3] @ T_w_b[2, :3], -1.0, 1.0))
+        assert np.rad2deg(tilt) < 1.0
+    assert len(tracking) >= 10
+    assert {state.segment for state in states} == {0}
+    assert any("the two images are not of one instant" in text for text in troubles)

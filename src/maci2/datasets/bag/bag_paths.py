@@ -1,4 +1,4 @@
-"""Files of a bag, by their names alone: nothing is parsed."""
+"""Files of a bag, found by name; nothing is parsed."""
 
 from pathlib import Path
 
@@ -8,8 +8,8 @@ METADATA = "metadata.yaml"
 
 
 def bag_paths(path: Path) -> tuple[Path, ...]:
-    """Paths to open for `path`: a bag's file or folder, or all ROS 1 files of a folder; empty if it
-    is no bag."""
+    """Paths to open for `path`: the bag's file or folder, or all ROS 1 files of a folder; empty if
+    it is not a bag."""
     if path.is_file():
         return (path,) if path.suffix in BAG_SUFFIXES else ()
     if (path / METADATA).is_file():

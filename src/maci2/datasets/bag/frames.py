@@ -1,4 +1,4 @@
-"""Stereo images of a bag, read one pair at a time: the interface of a folder's stereo frames."""
+"""Stereo images of a bag, read one pair at a time, like those of a folder."""
 
 import weakref
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ from maci2.sensors.types import BagImages
 from maci2.types import NS, Stamps
 
 AHEAD_NS = NS
-"""An image further ahead than this is looked up; a nearer one is reached by reading on."""
+"""Distance beyond which an image is looked up instead of reached by reading on [ns]."""
 
 
 class _Cursor:
-    """Finds messages of one topic: going forward it reads on, else it looks up."""
+    """Cursor over the messages of one topic; it reads on when going forward."""
 
     def __init__(self, bag: Bag, topic: str) -> None:
         self._bag, self._topic = bag, topic
@@ -33,8 +33,7 @@ class _Cursor:
         self._last_ns = -AHEAD_NS
 
     def find(self, received_ns: int, stamp_ns: int) -> Any:
-        """Content of the message with this receive time and header timestamp; None if there is
-        none."""
+        """Message with this receive time and header timestamp; None if there is none."""
         if not 0 < received_ns - self._last_ns <= AHEAD_NS:
             self._stream = self._bag.messages([self._topic], received_ns)
         for message in self._stream:
@@ -59,14 +58,14 @@ class BagFrames:
         left, right = pair_stamps(*stamps_ns)
         self.source = str(images.paths[0])
         self.resolution = resolution
-        """Width, height [px] that the calibration is made for."""
+        """Width and height of the calibrated images [px]."""
         self.stamps_ns: Stamps = stamps_ns[0][left]
-        """(n,) of the left images that have a right one, strictly increasing."""
+        """(n,) timestamps of left images with a right one, strictly increasing [ns]."""
         self.unpaired = len(stamps_ns[0]) + len(stamps_ns[1]) - 2 * len(left)
-        """Images of either camera without a partner; cameras drop frames."""
+        """Number of images of either camera without a partner."""
         self._images = images
         self._stamps_ns = tuple(stamps - shift_ns for stamps in stamps_ns)
-        """Timestamps as the headers have them."""
+        """Header timestamps [ns]."""
         self._at: tuple[NDArray[np.intp], NDArray[np.intp]] = (left, right)
         self._bag: Bag | None = None
         self._cursors: list[_Cursor] = []
@@ -79,15 +78,15 @@ class BagFrames:
         return (self.pair(index) for index in range(len(self)))
 
     def index_of(self, stamp_ns: int) -> int:
-        """Position of the pair with exactly this timestamp."""
+        """Index of the pair with exactly this timestamp."""
         return pair_at(self, stamp_ns)
 
     def left(self, index: int) -> Image:
-        """The left image alone."""
+        """Left image."""
         return self._image(0, int(self._at[0][index]))
 
     def right(self, index: int) -> Image:
-        """The right image alone."""
+        """Right image."""
         return self._image(1, int(self._at[1][index]))
 
     def pair(self, index: int) -> StereoPair:
@@ -117,7 +116,7 @@ class BagFrames:
 
 
 def bag_frames(recording: HasImages) -> BagFrames:
-    """The stereo pairs of a recording that is a bag; raises where there are none."""
+    """Stereo pairs of a recording in a bag; raises if there are none."""
     images, cameras = recording.bag, recording.rig.cameras
     if images is None or len(images.topics) < 2 or len(cameras) < 2:
         topics = 0 if images is None else len(images.topics)

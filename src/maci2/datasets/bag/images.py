@@ -1,4 +1,4 @@
-"""Images of ROS messages as grey images of 8 bits."""
+"""Images of ROS messages as 8-bit grey images."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -54,8 +54,7 @@ _LAYOUTS = {
 
 
 def grey_image(content: Any, place: str) -> Image:
-    """An Image or CompressedImage in grey; of 16 bits the upper 8 are kept. `place` says which
-    message it is."""
+    """Decode an Image or CompressedImage to 8-bit grey; `place` names the message."""
     read = _from_raw if hasattr(content, "encoding") else _from_compressed
     try:
         return read(content, place)
@@ -64,7 +63,7 @@ def grey_image(content: Any, place: str) -> Image:
 
 
 def require_size(image: Image, resolution: tuple[int, int], place: str) -> None:
-    """Raise unless the image has the size that the calibration is made for."""
+    """Raise unless the image has the calibrated size."""
     height, width = image.shape
     if (width, height) != tuple(resolution):
         raise ImageError(f"{place}: {wrong_size(width, height, resolution)}")

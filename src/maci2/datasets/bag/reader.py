@@ -1,4 +1,4 @@
-"""ROS 1 and ROS 2 bags as streams of messages; `rosbags` does the parsing, no ROS is needed.
+"""ROS 1 and ROS 2 bags as streams of messages; `rosbags` parses them, and ROS is not needed.
 
 A damaged bag can make a parser fail in any way; whatever it raises becomes one kind of error.
 """
@@ -44,7 +44,7 @@ class Topic:
 
 
 class Bag:
-    """An open bag: one ROS 2 bag, or ROS 1 files that belong together. Close it after use."""
+    """Open bag: one ROS 2 bag, or ROS 1 files that belong together. Close it after use."""
 
     def __init__(self, paths: tuple[Path, ...]) -> None:
         from rosbags.highlevel import AnyReader
@@ -68,7 +68,7 @@ class Bag:
     def messages(
         self, names: Collection[str], start_ns: int | None = None, stop_ns: int | None = None
     ) -> Iterator[Message]:
-        """Messages of these topics in the order of receive time, from start to before stop."""
+        """Messages of these topics in order of receive time, from start up to stop."""
         connections = [one for one in self._reader.connections if one.topic in names]
         if not connections:
             return
@@ -117,6 +117,6 @@ class Bag:
 
 
 def header_stamp_ns(content: Any) -> int:
-    """When the sensor took it, as its driver says."""
+    """Time of measurement as stated by the driver."""
     stamp = content.header.stamp
     return int(stamp.sec) * NS + int(stamp.nanosec)

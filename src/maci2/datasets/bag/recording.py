@@ -27,27 +27,27 @@ from maci2.sensors.validation import GAP_PERIODS, gaps, require_count
 from maci2.types import NS, Stamps
 
 ANY_TOPICS = Topics()
-"""All topics are found by their types."""
+"""Default: topics are found by message type."""
 
 
 @dataclass(frozen=True)
 class Scanned:
-    """What one pass over a bag gave."""
+    """Contents of one pass over a bag."""
 
     topics: Topics
     series: dict[str, Series]
-    """Numbers of each topic, by role."""
+    """Series of each topic, by role."""
 
     rejected: dict[str, list[str]]
-    """What is wrong with each image that cannot be used, by role of the camera."""
+    """Faults of unusable images, by role of the camera."""
 
     @property
     def camera_stamps_ns(self) -> tuple[Stamps, ...]:
-        """Timestamps of the images, the left ones first."""
+        """Timestamps of the images, left camera first."""
         return tuple(series.stamps_ns for series in self._cameras)
 
     def images(self, paths: tuple[Path, ...]) -> BagImages:
-        """Where the images are."""
+        """Location of the images."""
         received_ns = tuple(series.received_ns for series in self._cameras)
         return BagImages(paths, self.topics.images, received_ns)
 
@@ -57,13 +57,13 @@ class Scanned:
 
 
 def bag_title(path: Path) -> str:
-    """The name of a recording that is a bag."""
+    """Name of a recording in a bag."""
     return path.stem if path.is_file() else path.resolve().name
 
 
 def read_bag(path: Path, rig: Rig, topics: Topics = ANY_TOPICS) -> Recording:
-    """Open a bag: a .bag, .mcap or .db3 file, a ROS 2 bag's folder, or a folder of .bag files that
-    follow one another. A bag carries no calibration, so `rig` is needed."""
+    """Open a bag: a .bag, .mcap or .db3 file, a ROS 2 bag's folder, or a folder of consecutive .bag
+    files. A bag has no calibration, so `rig` is required."""
     paths = bag_paths(path)
     with Bag(paths) as bag:
         scanned = scan(bag, topics, rig)
@@ -86,7 +86,7 @@ def read_bag(path: Path, rig: Rig, topics: Topics = ANY_TOPICS) -> Recording:
 
 
 def scan(bag: Bag, asked: Topics, rig: Rig, with_imu: bool = True) -> Scanned:
-    """One pass over all messages of the chosen topics."""
+    """Read all messages of the chosen topics in one pass."""
     calibrated = tuple(camera.topic for camera in rig.cameras)
     topics = find_topics(bag, asked, calibrated, with_imu)
     roles = {name: role for role, name in topics.roles().items()}
@@ -121,7 +121,7 @@ def scan(bag: Bag, asked: Topics, rig: Rig, with_imu: bool = True) -> Scanned:
 
 
 def _image_fault(message: Message, size: tuple[int, int] | None, first: bool) -> str:
-    """What is wrong with an image; the first one is also decoded, to know its encoding."""
+    """Fault of an image; the first one is also decoded to check its encoding."""
     fault = message_fault(message.content, size)
     if first and not fault:
         try:
@@ -132,7 +132,7 @@ def _image_fault(message: Message, size: tuple[int, int] | None, first: bool) ->
 
 
 def _require_mostly_good(faults: list[str], good: int) -> None:
-    """A few images that cannot be used cost themselves; most of them, the recording."""
+    """Drop a few unusable images; raise if most of them are unusable."""
     if len(faults) <= good:
         return
     wrong_size = all("the calibration is for" in fault for fault in faults)
@@ -141,7 +141,7 @@ def _require_mostly_good(faults: list[str], good: int) -> None:
 
 
 def _require_whole(topic: Topic, found: int, source: str) -> None:
-    """A parser may step over damaged messages; the bag itself says how many there are."""
+    """Compare the number of messages with the bag's index, since a parser may skip damaged ones."""
     if found < topic.count:
         raise DatasetError(
             f"{source}: {topic} has {found} readable messages, {topic.count - found} fewer than "
@@ -160,7 +160,7 @@ def _forces(message: Message) -> tuple[float, ...]:
 
 
 def _pose(message: Message) -> tuple[float, ...]:
-    """Position, quaternion w x y z, and velocity in the body frame, NaN-free: zero if not said."""
+    """Position, quaternion (w x y z) and velocity in the body frame; zero if not stated."""
     content = message.content
     velocity: tuple[float, ...] = (0.0, 0.0, 0.0)
     if hasattr(content, "transform"):
@@ -185,7 +185,7 @@ _WIDTHS = {"imu": 6, "gyro": 3, "acc": 3, "truth": 10}
 
 
 def _imu_samples(scanned: Scanned, source: str) -> tuple[ImuSamples, list[str]]:
-    """Samples, and what was rejected to get them."""
+    """Samples, and notes on what was rejected."""
     if scanned.topics.imu:
         imu = scanned.series["imu"]
         place = f"{source}, {scanned.topics.imu}"
@@ -250,7 +250,7 @@ def _truth(truth: Series, scanned: Scanned, path: Path) -> GroundTruth:
 
 
 def _require_one_clock(imu: ImuSamples, cameras_ns: tuple[Stamps, ...], source: str) -> None:
-    """Raise when a camera and the IMU share no time."""
+    """Raise if a camera and the IMU do not overlap in time."""
     for number, stamps_ns in enumerate(cameras_ns):
         start_ns = max(int(stamps_ns[0]), int(imu.stamps_ns[0]))
         end_ns = min(int(stamps_ns[-1]), int(imu.stamps_ns[-1]))
@@ -265,7 +265,7 @@ def _require_one_clock(imu: ImuSamples, cameras_ns: tuple[Stamps, ...], source: 
 
 
 def _notes(bag: Bag, scanned: Scanned) -> tuple[str, ...]:
-    """What was taken for what."""
+    """Note that lists the topic of each role."""
     found = []
     for role, name in scanned.topics.roles().items():
         series = scanned.series[role]

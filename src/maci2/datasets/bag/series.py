@@ -1,4 +1,4 @@
-"""Timestamps and numbers of one topic, gathered from a stream at 8 bytes a number."""
+"""Timestamps and values of one topic, collected at 8 bytes per number."""
 
 from array import array
 from dataclasses import dataclass
@@ -11,28 +11,28 @@ from maci2.errors import DatasetError
 from maci2.types import NS, Array, Stamps
 
 CLOCK_JUMP_S = 60.0
-"""Header timestamps and receive times may drift apart by buffering, but not by this in one step."""
+"""Largest difference between header and receive time intervals; buffering explains less."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """What one topic held, checked: timestamps increase strictly, numbers are finite."""
+    """Values of one topic, checked: timestamps increase strictly, numbers are finite."""
 
     stamps_ns: Stamps
-    """(n,) from the headers."""
+    """(n,) header timestamps [ns]."""
 
     received_ns: Stamps
-    """(n,) when each was written to the bag."""
+    """(n,) receive times [ns]."""
 
     values: Array
-    """(n, k)"""
+    """(n, k) values."""
 
     repeated: int
-    """Messages rejected because they carry the timestamp of the one before."""
+    """Number of messages rejected because they repeat the timestamp before."""
 
 
 class SeriesBuilder:
-    """Takes the messages of one topic one by one; `width` numbers each."""
+    """Collector of the messages of one topic, each with `width` numbers."""
 
     def __init__(self, source: str, width: int = 0) -> None:
         self.source = source
@@ -52,7 +52,7 @@ class SeriesBuilder:
         self._values.extend(numbers)
 
     def series(self) -> Series:
-        """Everything so far; raises at the first fault."""
+        """Series collected so far; raises at the first fault."""
         stamps_ns = np.array(self._stamps, dtype=np.int64)
         received_ns = np.array(self._received, dtype=np.int64)
         values = np.array(self._values, dtype=np.float64).reshape(len(stamps_ns), self._width)
@@ -73,7 +73,7 @@ class SeriesBuilder:
             )
 
     def _require_steady(self, stamps_ns: Stamps, received_ns: Stamps) -> None:
-        """Timestamps never go back, and go on as receive times do."""
+        """Check that timestamps do not go back and advance as receive times do."""
         steps = np.diff(stamps_ns)
         if (steps < 0).any():
             at = int(np.argmax(steps < 0))
@@ -108,6 +108,6 @@ class SeriesBuilder:
 
 
 def _length(step_ns: int) -> str:
-    """A time in words that suit its size."""
+    """Duration in a suitable unit."""
     seconds = float(step_ns) / NS
     return f"{seconds / 3600.0:.2f} h" if abs(seconds) >= 3600.0 else f"{seconds:.6g} s"

@@ -26,10 +26,10 @@ KINDS: dict[str, tuple[str, ...]] = {
     "right": IMAGES,
     "truth": POSES,
 }
-"""Role -> message types it can have."""
+"""Message types of each role."""
 
 PEEK = 20
-"""Messages looked at to tell what an IMU topic holds."""
+"""Number of messages read to find out what an IMU topic contains."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Topics:
 
     gyro: str = ""
     acc: str = ""
-    """Both, where they come apart."""
+    """Separate topics of gyroscope and accelerometer."""
 
     left: str = ""
     right: str = ""
@@ -49,18 +49,18 @@ class Topics:
     """Poses of the IMU in a world with z up; never guessed."""
 
     def roles(self) -> dict[str, str]:
-        """Those that have a topic."""
+        """Roles with a topic."""
         named = {field.name: getattr(self, field.name) for field in fields(self)}
         return {role: topic for role, topic in named.items() if topic}
 
     @property
     def images(self) -> tuple[str, ...]:
-        """The left one first."""
+        """Image topics, left first."""
         return tuple(topic for topic in (self.left, self.right) if topic)
 
 
 def parse_topics(text: str) -> Topics:
-    """`imu=/imu0,left=/cam0/image_raw,right=/cam1/image_raw`."""
+    """Parse `imu=/imu0,left=/cam0/image_raw,right=/cam1/image_raw`."""
     found: dict[str, str] = {}
     for part in filter(None, text.split(",")):
         role, _, topic = (word.strip() for word in part.partition("="))
@@ -102,7 +102,7 @@ def find_topics(
 
 
 def listing(bag: Bag) -> str:
-    """Everything the bag holds, for messages."""
+    """All topics of the bag, for messages."""
     return ", ".join(str(topic) for topic in bag.topics.values()) or "nothing"
 
 
@@ -122,7 +122,7 @@ def _of_kinds(bag: Bag, kinds: tuple[str, ...]) -> list[Topic]:
 
 
 def _find_imu(bag: Bag, found: Topics) -> Topics:
-    """The one IMU topic, else one with gyroscope alone and one with accelerometer alone."""
+    """The only IMU topic, otherwise one topic with the gyroscope and one with the accelerometer."""
     names = [topic.name for topic in _of_kinds(bag, (IMU,))]
     if len(names) == 1:
         return replace(found, imu=names[0])
@@ -151,7 +151,7 @@ def _find_imu(bag: Bag, found: Topics) -> Topics:
 
 
 def _imu_content(bag: Bag, name: str) -> tuple[bool, bool]:
-    """Whether the topic holds rates, and whether it holds specific force."""
+    """Whether the topic contains angular rates, and whether it contains specific forces."""
     messages = [message.content for message in islice(bag.messages([name]), PEEK)]
     return (
         any(_says(one.angular_velocity, one.angular_velocity_covariance) for one in messages),
@@ -160,21 +160,21 @@ def _imu_content(bag: Bag, name: str) -> tuple[bool, bool]:
 
 
 def _says(vector: Any, covariance: Any) -> bool:
-    """ROS marks what a sensor does not measure by a covariance that begins with -1; many drivers
-    leave zeros."""
+    """Whether a quantity is measured: ROS marks missing ones by a covariance that begins with -1;
+    many drivers leave zeros."""
     values = np.array([vector.x, vector.y, vector.z])
     return bool(covariance[0] != -1.0 and np.isfinite(values).all() and values.any())
 
 
 def _with_word(names: list[str], word: str) -> list[str]:
-    """Image topics of one camera; of several the raw one, which calibrations are made for."""
+    """Image topic of one camera; the raw one is preferred, since calibrations are made for it."""
     found = [name for name in names if word in name.lower()]
     raw = [name for name in found if name.removesuffix("/compressed").endswith("image_raw")]
     return raw if len(raw) == 1 else found
 
 
 def _find_images(bag: Bag, found: Topics, calibrated: tuple[str, ...]) -> Topics:
-    """None, one, or the two of a stereo pair."""
+    """Topics of no camera, one camera or a stereo pair."""
     names = [topic.name for topic in _of_kinds(bag, IMAGES)]
     if len(calibrated) >= 1 and all(name in names for name in calibrated[:2]) and calibrated[0]:
         return replace(found, left=calibrated[0], right=(*calibrated, "")[1])

@@ -1,1 +1,1 @@
-"""Checks of the diagnosis, one file per family; each gives findings and raises nothing."""
+"""Checks of the diagnosis, one module per family; each returns findings and raises nothing."""

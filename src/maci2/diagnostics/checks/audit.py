@@ -1,20 +1,21 @@
-"""What the audit of the first ground truth finds, in one line."""
+"""Findings of the audit of the first ground truth, in one line."""
 
 from maci2.errors import Maci2Error
 from maci2.findings import Finding
 from maci2.ground_truth.audit_cache import cached_audit
+from maci2.ground_truth.raw_capture import beside_raw_capture
 from maci2.ground_truth.registration import MIN_COMMON_S
 from maci2.sensors import Recording
 from maci2.types import NS
 
 
 def audit_finding(recording: Recording) -> list[Finding]:
-    """One sentence, position clock included; a fault of the truth is none of the recording."""
+    """Audit in one sentence; errors of a ground truth are not faults of the recording."""
     name, truth = next(iter(recording.truths.items()), ("", None))
     if truth is None or truth.stamps_ns[-1] - truth.stamps_ns[0] < MIN_COMMON_S * NS:
         return []
     try:
-        audit = cached_audit(recording, name)
+        audit = beside_raw_capture(recording, cached_audit(recording, name))
     except Maci2Error as error:
         return [Finding("warn", name, f"cannot be audited: {error}", "audit")]
     late = audit.constants["position_late_ms"]

@@ -1,4 +1,4 @@
-"""Axes of gyroscope and accelerometer, checked against a truth or against each other."""
+"""Axes of gyroscope and accelerometer, checked against ground truth or against each other."""
 
 from dataclasses import dataclass
 
@@ -13,10 +13,10 @@ from maci2.sensors.plausibility import IN_DEGREES
 from maci2.types import GRAVITY_NORM, NS, Array
 
 BETTER = 0.25
-"""Other axes are believed when they leave at most this part of the squared misfit."""
+"""Other axes are accepted if they leave at most this fraction of the squared misfit."""
 
 MAX_FORCE_MISFIT = 2.0
-"""Misfit of forces against the truth's, rms [m/s^2]: what bias, scale and vibration may add."""
+"""Accepted misfit of specific forces to the ground truth, rms [m/s^2]."""
 
 MIRRORED = "the IMU's axes are left-handed (mirrored)"
 TURNED = "the IMU's axes are permuted or rotated"
@@ -26,7 +26,7 @@ INTERVAL_S = 0.1
 
 
 def best_axes(expected: Array, found: Array) -> Array:
-    """The signed permutation P with expected = P found, centred; the identity unless another is
+    """Signed permutation P with expected = P measured, both centred; the identity unless another is
     clearly better."""
     left = [misfit(expected, found, P) for P in SIGNED_PERMUTATIONS]
     at = int(np.argmin(left))
@@ -34,7 +34,7 @@ def best_axes(expected: Array, found: Array) -> Array:
 
 
 def columns(P: Array) -> str:
-    """How to read the columns so that they are right: (-y, x, z)."""
+    """Order and signs in which to read the columns, such as (-y, x, z)."""
     names = []
     for row in P:
         at = int(np.argmax(np.abs(row)))
@@ -47,16 +47,16 @@ class Forces:
     """Specific force in the body frame."""
 
     expected: Array
-    """(k, 3) from the truth's poses and velocities."""
+    """(k, 3) from poses and velocities of the ground truth [m/s^2]."""
 
     measured: Array
-    """(k, 3) means of the accelerometer."""
+    """(k, 3) means of the accelerometer [m/s^2]."""
 
     R_w_b: Array
-    """(k, 3, 3) the truth's orientation."""
+    """(k, 3, 3) orientations of the ground truth."""
 
     def misfit(self, P: Array) -> float:
-        """Mean square of what P measured leaves of the expected force."""
+        """Mean squared difference between the expected force and P measured."""
         return float(np.mean(np.sum((self.expected - self.measured @ P.T) ** 2, axis=1)))
 
     @property
@@ -68,12 +68,13 @@ class Forces:
         return SIGNED_PERMUTATIONS[at if clear else 0]
 
     def allows(self, P: Array) -> bool:
-        """P explains the forces nearly as well as the axes recorded: too little shows on them."""
+        """Whether P explains the forces nearly as well as the recorded axes do, so that motion does
+        not distinguish them."""
         return BETTER * self.misfit(P) < self.misfit(np.eye(3))
 
     def bias_and_tilt(self) -> tuple[Array, float]:
-        """Accelerometer bias [m/s^2] and tilt of the truth's world [deg], told apart by rotation:
-        a bias rotates with the body, a tilt does not."""
+        """Accelerometer bias [m/s^2] and tilt of the ground truth's world [deg]; rotation separates
+        them, since only the bias rotates with the body."""
         up = GRAVITY_NORM * np.array([[0.0, 1.0], [-1.0, 0.0], [0.0, 0.0]])
         tilted = np.einsum("kji,jl->kil", self.R_w_b, up)
         A = np.concatenate([np.broadcast_to(np.eye(3), (len(tilted), 3, 3)), tilted], axis=2)
@@ -86,7 +87,7 @@ class Forces:
 
 
 def truth_forces(truth: GroundTruth, imu: ImuSamples, offset_s: float) -> Forces | None:
-    """Forces over tenths of a second; None where the truth has no velocity to differentiate."""
+    """Specific forces over tenths of a second; None if the ground truth has no velocity."""
     v_w = truth.v_w if np.isfinite(truth.v_w).any() else with_velocity(truth).v_w
     at_s = (truth.stamps_ns - imu.stamps_ns[0]) / NS + offset_s
     imu_s = (imu.stamps_ns - imu.stamps_ns[0]) / NS
@@ -112,7 +113,7 @@ def truth_forces(truth: GroundTruth, imu: ImuSamples, offset_s: float) -> Forces
 
 
 def axes_against_truth(match: RateMatch, forces: Forces | None) -> list[Finding]:
-    """Unit and axes of the IMU, judged by a truth in the body frame."""
+    """Findings about unit and axes of the IMU, compared with ground truth in the body frame."""
     if RATIO_DEG[0] < match.ratio < RATIO_DEG[1]:
         return [_degrees(f"rates {match.ratio:.1f} times those of the ground truth")]
     gyro = best_axes(match.rates_s, match.gyro / match.ratio)
@@ -122,7 +123,8 @@ def axes_against_truth(match: RateMatch, forces: Forces | None) -> list[Finding]
 
 
 def _named(gyro: Array, acc: Array, whose: str, both_may_be: bool) -> list[Finding]:
-    """P of both sensors -> what is wrong; `both_may_be` where the accelerometer does not tell."""
+    """Description of a fault by the permutations of both sensors; `both_may_be` if the
+    accelerometer does not show its own."""
     same, eye = np.array_equal(gyro, acc), np.eye(3)
     if same and np.array_equal(gyro, eye):
         return []
@@ -162,13 +164,13 @@ def _named(gyro: Array, acc: Array, whose: str, both_may_be: bool) -> list[Findi
 
 
 def accelerometer_axes(P: Array, whose: str) -> Finding:
-    """The accelerometer's axes are not the body's, as `whose` accelerations show."""
+    """Finding that the accelerometer's axes differ from those of `whose` accelerations."""
     [finding] = _named(np.eye(3), P, whose + "'s", False)
     return finding
 
 
 def _which(sensor: str, P: Array) -> str:
-    """Flipped where axes keep their place, else permuted."""
+    """Word for a signed permutation: flipped if the axes keep their order, otherwise permuted."""
     if np.allclose(np.abs(P), np.eye(3)):
         flipped = [axis for axis, sign in zip("xyz", np.diag(P), strict=True) if sign < 0.0]
         return f"the {sensor}'s {' and '.join(flipped)} axis is flipped"
@@ -181,7 +183,7 @@ def _degrees(found: str) -> Finding:
 
 
 def axes_against_gravity(imu: ImuSamples) -> list[Finding]:
-    """Gyroscope against accelerometer alone."""
+    """Findings from gyroscope and accelerometer alone."""
     found = compare_with_gravity(imu)
     if found is None or not found.disagree:
         return []
@@ -207,7 +209,7 @@ def axes_against_gravity(imu: ImuSamples) -> list[Finding]:
 
 
 def biases_against_truth(match: RateMatch, forces: Forces | None) -> list[Finding]:
-    """Mean differences, where axes and units are right."""
+    """Findings about biases, if axes and units are right."""
     bias_gyro = np.asarray(np.median(match.gyro - match.rates_s, axis=0))
     bias_acc = forces.bias_and_tilt()[0] if forces else np.zeros(3)
     return bias_findings(bias_gyro, bias_acc, "against the ground truth")

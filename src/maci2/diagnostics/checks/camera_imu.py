@@ -12,18 +12,18 @@ from maci2.sensors.plausibility import IN_DEGREES
 from maci2.types import Array
 
 MAX_OFFSET_S = 0.003
-"""Largest offset [s]. At 1 rad/s, 3 ms are 0.17 deg: more than the noise of a good odometry."""
+"""Largest accepted offset [s]: 0.17 deg at 1 rad/s, the noise of a good odometry."""
 
 SERIOUS_OFFSET_S = 0.01
 MAX_DRIFT_S = 0.005
-"""Largest drift from beginning to end [s]."""
+"""Largest accepted change of the offset over a recording [s]."""
 
 SIGMAS = 5.0
-"""A difference must also exceed this many of its standard deviations."""
+"""Number of standard deviations that a difference must exceed as well."""
 
 MAX_ROTATION_DEG = 1.0
 MAX_POSITION = 0.03
-"""What `calibrate` may be off itself, and extrinsics are allowed to be."""
+"""Accepted difference of extrinsics, which is also the accuracy expected of `calibrate`."""
 
 SERIOUS_ROTATION_DEG = 5.0
 SERIOUS_POSITION = 0.1
@@ -32,7 +32,7 @@ SERIOUS_POSITION = 0.1
 def offset_findings(
     source: RotationSource, offset_s: float, std_s: float, stated_s: float = 0.0
 ) -> list[Finding]:
-    """The offset of a source's clock to the IMU's; of a camera, beyond the one that is `stated`."""
+    """Finding about a clock's offset to the IMU's; of a camera, beyond the `stated` one."""
     # Zero has no sign.
     text = f"{round(1e3 * offset_s, 2) + 0.0:+.2f} ± {1e3 * std_s:.2f} ms"
     is_truth = source.kind == "truth"
@@ -51,7 +51,7 @@ def offset_findings(
 
 
 def drift_findings(source: RotationSource, match: RateMatch) -> list[Finding]:
-    """Two clocks that do not run equally fast."""
+    """Finding about two clocks that run at different speeds."""
     if abs(match.drift_s) <= max(MAX_DRIFT_S, SIGMAS * match.std_drift_s):
         return []
     return [
@@ -70,7 +70,7 @@ def drift_findings(source: RotationSource, match: RateMatch) -> list[Finding]:
 def disagreement(
     source: RotationSource, match: RateMatch, inverted: RateMatch | None
 ) -> Finding | None:
-    """The source rotates, but not as the gyroscope does; None where it does well enough."""
+    """Finding about a source that rotates differently from the gyroscope, or None."""
     found = f"a correlation of {match.correlation:.2f} of the rates within 1 s of offset"
     needed = f"{MIN_CORRELATION} or more"
     if inverted and 1.0 - inverted.correlation < BETTER * (1.0 - match.correlation):
@@ -89,7 +89,7 @@ def disagreement(
 
 
 def mirror_findings(match: RateMatch) -> list[Finding]:
-    """Unit and handedness of the gyroscope, which no extrinsics explain."""
+    """Finding about unit and handedness of the gyroscope, which no extrinsics explain."""
     if RATIO_DEG[0] < match.ratio < RATIO_DEG[1]:
         found = f"rates {match.ratio:.1f} times those of vision"
         remedy = "Multiply the gyroscope columns by pi/180 = 0.017453."
@@ -118,8 +118,8 @@ def _spread(rates: Array, gyro: Array) -> Array:
 def extrinsics_findings(
     source: RotationSource, match: RateMatch, result: CalibrationResult | None, T_inverted: Array
 ) -> list[Finding]:
-    """The given T_b_c against the one that motion shows; `T_inverted` is what it would be if the
-    file holds T_c_b."""
+    """Compare the stated T_b_c with the one that motion shows; `T_inverted` is the stated one if
+    the file holds T_c_b."""
     if result is None or result.state is None or result.posterior is None:
         return _rotation_alone(source, match)
     found, cov = result.state.T_b_c, result.posterior.T_b_c
@@ -162,7 +162,7 @@ def _apart(found: Array, given: Array) -> tuple[float, float]:
 
 
 def _off(found: Array, given: Array, cov: Array) -> str:
-    """rotation, position or both, where they differ by more than they may; else nothing."""
+    """Names of the parts that differ by more than is accepted: rotation, position, both or none."""
     xi = se3_log(np.ascontiguousarray(given @ se3_inv(found)))
     rotation_deg, position = _apart(found, given)
     std = [_along(cov[part, part], xi[part]) for part in (slice(0, 3), slice(3, 6))]
@@ -177,7 +177,7 @@ def _along(cov: Array, direction: Array) -> float:
 
 
 def _rotation_alone(source: RotationSource, match: RateMatch) -> list[Finding]:
-    """Where there is no joint answer, rotations may still contradict the calibration."""
+    """Compare rotations alone, if there is no joint estimate."""
     expected = match.rates_s @ source.T_b_s[:3, :3].T
     free = misfit(expected, match.gyro, nearest_rotation(_spread(expected, match.gyro)))
     if free >= BETTER * misfit(expected, match.gyro, np.eye(3)):

@@ -1,4 +1,4 @@
-"""The camera motion that a recording is compared with."""
+"""Camera motion to compare a recording with."""
 
 from itertools import pairwise
 from typing import NamedTuple
@@ -20,17 +20,17 @@ from maci2.vision.odometry_run import even_keyframes
 
 
 class CameraPath(NamedTuple):
-    """A camera's path, on the clock of the recording."""
+    """Path of a camera on the recording's clock."""
 
     trajectory: CameraTrajectory
     """Poses of the camera in the world of its odometry."""
 
     frame: CameraFrame
-    """Camera frame that the poses speak of."""
+    """Camera frame of the poses."""
 
 
 def open_camera_path(recording: Recording, vision: str, frame: str) -> CameraPath | None:
-    """The path that `--vision` names: images, a trajectory or measurements; None for ''."""
+    """Path named by `--vision`: images, a trajectory or measurements; None for ''."""
     if not vision:
         return None
     source = parse_vision(vision, frame, None)
@@ -53,7 +53,7 @@ def _trajectory(vision: CameraTrajectory | MeasuredPoses | StereoOdometry) -> Ca
 
 
 def _odometry_path(odometry: StereoOdometry) -> CameraTrajectory:
-    """Poses measured from the images of the whole recording, as often as rates are compared."""
+    """Poses from the images of the whole recording, at the rate used for comparison."""
     keyframes_ns = even_keyframes(odometry.stamps_ns, INTERVAL_S)
     indices = [odometry.frames.index_of(int(stamp_ns)) for stamp_ns in keyframes_ns]
     poses = [odometry.relative_pose(first, second) for first, second in pairwise(indices)]
@@ -68,8 +68,8 @@ def _odometry_path(odometry: StereoOdometry) -> CameraTrajectory:
 
 
 def chained(stamps_ns: Stamps, Ts_ck_ck1: Array, source: str) -> CameraTrajectory:
-    """Poses along the longest run of relative poses that follow each other; `stamps_ns` is (m, 2),
-    from and to, in order of time."""
+    """Poses along the longest chain of consecutive relative poses; `stamps_ns` is (m, 2), from and
+    to, in order of time."""
     breaks = np.flatnonzero(stamps_ns[1:, 0] != stamps_ns[:-1, 1]) + 1
     run = max(np.split(np.arange(len(Ts_ck_ck1)), breaks), key=len)
     keyframes_ns = np.concatenate([stamps_ns[run, 0], stamps_ns[run[-1:], 1]])

@@ -1,4 +1,4 @@
-"""Stereo matches against the calibration: how far off their rows they lie, and why."""
+"""Epipolar error of stereo matches, and its cause."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,31 +22,32 @@ from maci2.vision.rectification_check import (
 from maci2.vision.rectify import Rectification, rectify
 
 MAX_ROW_PX = 1.0
-"""Median row error from which on it is said; `vo` refuses from MAX_EPIPOLAR_PX on."""
+"""Median row error from which on it is reported [px]; `vo` refuses from MAX_EPIPOLAR_PX on."""
 
 MAX_BEYOND = 0.25
-"""Share of the matches on their rows that may lie beyond infinity."""
+"""Accepted fraction of matches with negative disparity."""
 
 PAIRS = 8
-"""Matched, out of those looked at."""
+"""Number of stereo pairs that are matched."""
 
 LAGS = (-2, -1, 1, 2)
-"""Frames by which the right images are tried earlier and later."""
+"""Lags of the right images to try [frames], both signs."""
 
 BETTER = 2.0
-"""An explanation holds if it puts this many times more points on their rows,"""
+"""Factor by which an explanation must increase the number of points on their rows."""
 
 MIN_EXPLAINED = 0.1
-"""and this share of all points."""
+"""Fraction of all points that an explanation must put on their rows."""
 
 _FEATURES, _RATIO, _RANSAC_PX = 1500, 0.8, 2.0
-"""Settings of matches without calibration, looked for when those with it fail."""
+"""Settings of matching without calibration, used if matching with it fails."""
 
 MAX_SCATTER = 1.0
-"""Scatter of row errors over the pairs, as a share of their median, for a wrong calibration."""
+"""Largest scatter of row errors over the pairs for a wrong calibration, relative to their
+median."""
 
 MAX_BENT = 0.7
-"""Share of the common row error that neither an offset nor a slope explains."""
+"""Fraction of the common row error that neither an offset nor a slope explains."""
 
 
 @dataclass(frozen=True)
@@ -54,19 +55,19 @@ class _Fit:
     """Stereo matches of several pairs."""
 
     explained: float
-    """Share of the points that are found on their rows and nearer than infinity; the median."""
+    """Fraction of points matched on their rows with positive disparity; median over pairs."""
 
     row_px: float
-    """Median row error; NaN where too little is matched."""
+    """Median row error [px]; NaN if there are too few matches."""
 
     beyond: float
-    """Share of the matches on their rows that lie beyond infinity."""
+    """Fraction of matches on their rows that have negative disparity."""
 
     points: int
 
 
 def epipolar_findings(sample: ImageSample) -> tuple[float, list[Finding]]:
-    """Median row error [px] and what it says; NaN where it could not be measured."""
+    """Median row error [px] and the findings from it; NaN if it could not be measured."""
     try:
         rectification = rectify(sample.rig)
     except CalibrationError as error:
@@ -109,7 +110,7 @@ def _fit(rectification: Rectification, pairs: list[tuple[Image, Image]]) -> _Fit
 
 
 def _shares(made: Keyframe) -> tuple[float, float]:
-    """Explained ones of all points, and those beyond infinity of all on their rows."""
+    """Fraction of points explained, and fraction of those on their rows with negative disparity."""
     on_row = np.abs(made.row_errors) < MAX_ROW_PX
     near = made.disparities > -0.5
     explained = float(np.sum(on_row & near)) / max(len(made.uv), 1)
@@ -130,7 +131,7 @@ def _beyond(fit: _Fit) -> Finding | None:
         "error",
         "stereo",
         "the stereo calibration does not fit the images",
-        f"{100.0 * fit.beyond:.0f} % of the matches beyond infinity",
+        f"{100.0 * fit.beyond:.0f} % of the matches have negative disparity",
         f"at most {100.0 * MAX_BEYOND:.0f} %",
         "The cameras are rotated against each other about the vertical axis (T_BS); give the "
         "calibration that belongs to these images, or calibrate again.",
@@ -169,7 +170,7 @@ def _lagging(
     later = "earlier" if lag > 0 else "later"
     return _wrong(
         fit,
-        "left and right images are not of one moment",
+        "left and right images are not synchronized",
         f"Right images are taken {abs(lag)} frames {later} than their timestamps say "
         f"({1e3 * abs(lag) * sample.period_s:.0f} ms): trigger both cameras together and timestamp "
         "them when triggered.",
@@ -177,8 +178,7 @@ def _lagging(
 
 
 def _usable_pairs(frames: Frames, indices: list[int], lag: int) -> Iterator[tuple[Image, Image]]:
-    """Left images with the right ones of `lag` frames later; those that cannot be used are left
-    out."""
+    """Left images paired with the right ones `lag` frames later; unusable images are skipped."""
     for index in indices:
         try:
             yield frames.left(index), frames.right(index + lag)
@@ -193,7 +193,7 @@ def _better(other: _Fit, fit: _Fit) -> bool:
 def _diagnosed(
     rectification: Rectification, pairs: list[tuple[Image, Image]], fit: _Fit
 ) -> Finding:
-    """Finding from matches made without calibration: the same error in every pair, or not?"""
+    """Finding from matches made without calibration: whether all pairs show the same error."""
     fields = [_row_field(rectification, left, right) for left, right in pairs]
     known = np.array([field for field in fields if field is not None])
     if len(known) < max(len(pairs) // 2, 1):
@@ -208,7 +208,7 @@ def _diagnosed(
     if scatter > MAX_SCATTER * float(np.median(np.abs(common))):
         return _wrong(
             fit,
-            "left and right images are not of one moment",
+            "left and right images are not synchronized",
             f"Rows move from pair to pair by {scatter:.1f} px, as when one camera exposes later "
             "while the device rotates: trigger both together.",
         )
@@ -221,7 +221,8 @@ def _diagnosed(
 
 
 def _cause(grid: Array, common: Array) -> str:
-    """Offset and slopes have names; a bend is the lens or a rotation about the vertical axis."""
+    """Name of the error: an offset or a slope of rows; otherwise lens distortion or a rotation
+    about the vertical axis."""
     _, slopes = common_row_error(grid, common)
     x, y = ((grid - grid.mean(axis=0)) / 100.0).T
     straight = slopes[0] + slopes[1] * x + slopes[2] * y
@@ -241,7 +242,8 @@ def _grid(rectification: Rectification) -> Array:
 
 
 def _row_field(rectification: Rectification, left: Image, right: Image) -> Array | None:
-    """Row error over the image, from features matched anywhere; None if there are too few."""
+    """Row error over the image, from features matched without the epipolar constraint; None if
+    there are too few."""
     left, right = rectification.left(left), rectification.right(right)
     orb = cv2.ORB.create(_FEATURES)
     points0, words0 = orb.detectAndCompute(left, None)

@@ -1,4 +1,4 @@
-"""Camera motion for the estimator from a source of rotation, and what the estimator makes of it."""
+"""Trial runs of the estimators on camera motion from any source of rotation."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -28,27 +28,28 @@ SPACING_S = 0.3
 WINDOW_S = 2.5
 KEYFRAMES = 10
 LONGEST_STEP_S = 0.6
-"""Between keyframes; a longer one spans a gap of the source."""
+"""Longest interval between keyframes [s]; a longer one spans a gap of the source."""
 
 MARGIN_S = 0.15
-"""Samples beyond the keyframes, where an offset is looked for."""
+"""Time beyond the keyframes in which an offset is searched [s]."""
 
 MAX_WINDOWS = 60
 
 
 @dataclass(frozen=True)
 class WindowCounts:
-    """Verdicts of `initialize` on windows end to end."""
+    """Verdicts of `initialize` on consecutive windows."""
 
     tried: int
     ok: int
     weak: int
     reason: str
-    """Most frequent one for not being ok."""
+    """Most frequent reason for a verdict other than ok."""
 
 
 def motion_at(source: RotationSource, stamps_ns: Stamps, offset_s: float) -> RelativePoses:
-    """Steps between keyframes, stamped on the IMU's clock; a truth gets noise of a good camera."""
+    """Relative poses between keyframes, on the IMU's clock; those from ground truth get the noise
+    of a good camera."""
     moved_ns = source.stamps_ns + round(offset_s * NS)
     cov = pose_noise(*DEFAULT_POSE_STD)
     if source.kind == "truth":
@@ -63,7 +64,7 @@ def motion_at(source: RotationSource, stamps_ns: Stamps, offset_s: float) -> Rel
 def calibrated(
     source: RotationSource, imu: ImuSamples, noise: ImuNoise, offset_s: float
 ) -> CalibrationResult | None:
-    """Extrinsics and what is left of the time offset, on the half minute with the most rotation."""
+    """Extrinsics and remaining time offset, estimated on the half minute with the most rotation."""
     stamps_ns = _best_turned(source, imu, offset_s)
     if len(stamps_ns) < KEYFRAMES:
         return None
@@ -80,13 +81,13 @@ def calibrated(
 
 
 def _turns_about_two_axes(gyro: Array) -> bool:
-    """Else the estimator tries every way the camera may be mounted, and the offset from rates must
-    do."""
+    """Whether the device rotates about two axes; otherwise the estimator would have to try every
+    mounting, and the offset from rates is used instead."""
     return float(np.sqrt(np.linalg.eigvalsh(np.cov(gyro.T))[1])) > MIN_RATE
 
 
 def _best_turned(source: RotationSource, imu: ImuSamples, offset_s: float) -> Stamps:
-    """Keyframes of the half minute that rotates most about its least rotated axis."""
+    """Keyframes of the half minute with the most rotation about its least rotated axis."""
     candidates_ns = source.stamps_ns + round(offset_s * NS)
     inside = (candidates_ns > imu.stamps_ns[0]) & (candidates_ns < imu.stamps_ns[-1])
     candidates_ns = candidates_ns[inside]
@@ -106,7 +107,7 @@ def _best_turned(source: RotationSource, imu: ImuSamples, offset_s: float) -> St
 
 
 def _without_gap(stamps_ns: Stamps) -> Stamps:
-    """The longest stretch without a step that spans a gap."""
+    """Longest sequence of relative poses without a gap."""
     breaks = np.flatnonzero(np.diff(stamps_ns) > LONGEST_STEP_S * NS) + 1
     return max(np.split(stamps_ns, breaks), key=len)
 
@@ -114,7 +115,7 @@ def _without_gap(stamps_ns: Stamps) -> Stamps:
 def initializable(
     source: RotationSource, imu: ImuSamples, noise: ImuNoise, offset_s: float
 ) -> WindowCounts:
-    """Verdicts on windows end to end over the recording; at most 60 of them."""
+    """Verdicts on at most 60 consecutive windows of the recording."""
     windows = windows_of(source, imu, offset_s)
     measured = raw_model(imu, noise)
     verdicts = [_verdict(source, measured, stamps_ns, offset_s) for stamps_ns in windows]
@@ -125,7 +126,7 @@ def initializable(
 
 
 def windows_of(source: RotationSource, imu: ImuSamples, offset_s: float) -> list[Stamps]:
-    """Keyframes of windows end to end on the IMU's clock, without gaps; at most 60 of them."""
+    """Keyframes of at most 60 consecutive windows without gaps, on the IMU's clock."""
     candidates_ns = source.stamps_ns + round(offset_s * NS)
     inside = (candidates_ns > imu.stamps_ns[0]) & (candidates_ns < imu.stamps_ns[-1])
     windows = [
@@ -142,7 +143,7 @@ def windows_of(source: RotationSource, imu: ImuSamples, offset_s: float) -> list
 def _verdict(
     source: RotationSource, measured: ImuMeasurements, stamps_ns: Stamps, offset_s: float
 ) -> tuple[str, str]:
-    """Status, and what keeps it from being ok, without its numbers."""
+    """Status of a verdict and its main reason, without numbers."""
     try:
         vision = motion_at(source, stamps_ns, offset_s)
         imu = measured.between(int(stamps_ns[0]), int(stamps_ns[-1]))

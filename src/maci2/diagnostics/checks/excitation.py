@@ -1,4 +1,4 @@
-"""Excitation: windows and axes that move enough for each state. Nothing here is a fault."""
+"""Excitation: which windows and axes move enough for each state; never a fault."""
 
 import numpy as np
 
@@ -9,15 +9,15 @@ from maci2.sensors import ImuSamples
 from maci2.types import NS, Array
 
 NEEDED_DEG = 5.0
-"""Rotation in a window from which extrinsics begin to show."""
+"""Rotation in a window from which on extrinsics become observable [deg]."""
 
 STD_ROTATION_DEG = 0.5
 STD_POSITION = 0.015
-"""Half of what extrinsics may be off: 1 deg and 3 cm."""
+"""Half of the accepted error of extrinsics: 1 deg and 3 cm."""
 
 
 def turned_deg(imu: ImuSamples, bias_gyro: Array) -> Array:
-    """(windows, 3) how far each window rotated about each axis, peak to peak [deg]."""
+    """(windows, 3) rotation of each window about each axis, peak to peak [deg]."""
     steps = (imu.gyro[:-1] - bias_gyro) * (np.diff(imu.stamps_ns) / NS)[:, None]
     angles = np.cumsum(steps, axis=0)
     length = max(round(WINDOW_S * imu.rate_hz), 1)
@@ -26,7 +26,7 @@ def turned_deg(imu: ImuSamples, bias_gyro: Array) -> Array:
 
 
 def rotation_finding(imu: ImuSamples, bias_gyro: Array) -> Finding:
-    """Excitation in rotation, from the gyroscope alone."""
+    """Finding about rotation, from the gyroscope alone."""
     turned = turned_deg(imu, bias_gyro)
     if len(turned) == 0:
         return Finding("ok", "excitation", f"shorter than one window of {WINDOW_S} s")
@@ -42,7 +42,7 @@ def rotation_finding(imu: ImuSamples, bias_gyro: Array) -> Finding:
         "needed"
     )
     remedy = (
-        f"To calibrate extrinsics, turn the device about {' and '.join(low)}: at most "
+        f"To calibrate extrinsics, rotate the device about {' and '.join(low)}: at most "
         f"{most['xyz'.index(low[0])]:.1f} deg of about {NEEDED_DEG:.0f} so far."
         if low
         else ""
@@ -51,7 +51,7 @@ def rotation_finding(imu: ImuSamples, bias_gyro: Array) -> Finding:
 
 
 def window_finding(counts: WindowCounts, source: str) -> list[Finding]:
-    """How many windows the estimator would accept."""
+    """Finding about the number of windows that the estimator accepts."""
     if counts.tried == 0:
         return []
     text = (
@@ -63,19 +63,19 @@ def window_finding(counts: WindowCounts, source: str) -> list[Finding]:
     remedy = (
         ""
         if counts.ok
-        else "To initialize, move more: change speed and turn about several axes within 2.5 s."
+        else "To initialize, move more: change speed and rotate about several axes within 2.5 s."
     )
     return [Finding("ok", "excitation", text, remedy=remedy)]
 
 
 def extrinsics_finding(result: CalibrationResult | None, source: str) -> list[Finding]:
-    """What the best half minute would tell about each axis of the extrinsics."""
+    """Finding about the accuracy of extrinsics from the best half minute, for each axis."""
     if result is None:
         return []
     if result.posterior is None:
         reasons = "; ".join(result.verdict.reasons[:2])
-        text = f"extrinsics cannot be seen in this motion ({source}): {reasons}"
-        remedy = "To calibrate extrinsics, turn the device about all axes."
+        text = f"extrinsics are not observable in this motion ({source}): {reasons}"
+        remedy = "To calibrate extrinsics, rotate the device about all axes."
         return [Finding("ok", "excitation", text, remedy=remedy)]
     std = np.sqrt(np.diag(result.posterior.T_b_c))
     rotation_deg, position = np.rad2deg(std[3:6]), std[0:3]
@@ -98,7 +98,7 @@ def extrinsics_finding(result: CalibrationResult | None, source: str) -> list[Fi
     weak = [i for i in range(3) if position[i] > STD_POSITION or rotation_deg[i] > STD_ROTATION_DEG]
     about = sorted({"xyz"[j] for i in weak for j in range(3) if j != i})
     remedy = (
-        f"To calibrate extrinsics, turn the device more about {' and '.join(about)}, for the "
+        f"To calibrate extrinsics, rotate the device more about {' and '.join(about)}, for the "
         f"{unseen[0]}."
     )
     return [Finding("ok", "excitation", text, remedy=remedy)]

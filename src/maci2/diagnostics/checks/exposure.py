@@ -1,4 +1,4 @@
-"""Exposure and sharpness of the images themselves, camera by camera, then left against right."""
+"""Exposure and sharpness of the images, camera by camera, then left compared with right."""
 
 import math
 from dataclasses import dataclass
@@ -18,37 +18,37 @@ from maci2.vision.keyframe import MIN_CONTRAST
 Flags = NDArray[np.bool_]
 
 BLACK_GREY = 16.0
-"""Mean below which an image that shows nothing is black."""
+"""Mean grey level below which a featureless image is called black."""
 
 MANY = 0.5
-"""Share of the images looked at from which on a fault is the camera's, not the moment's."""
+"""Fraction of the sampled images from which on a fault is attributed to the camera."""
 
 MIN_BRIGHT_GREY = 50.0
-"""The brightest twentieth of an image reaches at least this."""
+"""Grey level that the brightest twentieth of a well exposed image reaches."""
 
 SATURATED_GREY = 250
 MAX_SATURATED = 0.25
-"""Share of the pixels that may have no value any more; windows and lamps make up to a tenth."""
+"""Accepted fraction of saturated pixels; windows and lamps cover up to a tenth."""
 
 MAX_FLICKER = 0.08
-"""Change of brightness from one image to the next; motion at 10 Hz makes 0.02."""
+"""Accepted change of log brightness between images; motion at 10 Hz causes 0.02."""
 
 MAX_PERIOD_S = 0.2
-"""Longest period of images [s]: in longer steps the scene itself changes."""
+"""Longest interval of that comparison [s]; over a longer one the scene changes."""
 
 MAX_UNEQUAL = 0.35
-"""Left against right, in natural logarithm: a factor of 1.4."""
+"""Accepted difference of brightness between left and right, natural logarithm: a factor of 1.4."""
 
 MAX_EDGE_PX = 9.5
-"""Width of edges: 6 for a sharp image, this for a blur of 3 px standard deviation."""
+"""Width of edges [px]: 6 for a sharp image, this for a blur of 3 px standard deviation."""
 
 ONE_WAY = 1.5
-"""Edges this much wider in one direction than in the other are smeared by motion."""
+"""Ratio of edge widths in the two directions from which on images are called motion-blurred."""
 
 
 @dataclass(frozen=True)
 class _Look:
-    """Numbers of one camera's images, one for each place looked at."""
+    """Measures of one camera's images, one for each sampled place."""
 
     name: str
     contrast: Array
@@ -58,13 +58,13 @@ class _Look:
 
     saturated: Array
     change: Array
-    """Change of brightness to the next image, in natural logarithm."""
+    """Change of brightness to the next image, natural logarithm."""
 
     edges_px: Array
-    """(n, 2) across columns and rows."""
+    """(n, 2) edge widths across columns and rows [px]."""
 
     repeated: Flags
-    """The next image is the same to the last bit."""
+    """Whether the next image is identical."""
 
     @property
     def blank(self) -> Flags:
@@ -72,8 +72,8 @@ class _Look:
 
 
 def look_at_cameras(sample: ImageSample) -> tuple[tuple[CameraImages, ...], list[Finding]]:
-    """Numbers of both cameras, and what is wrong with them; the worst fault of each camera only,
-    for one brings the others."""
+    """Measures of both cameras and the findings from them; only the worst fault of each camera is
+    reported, since one causes others."""
     looks = [_look(sample, camera) for camera in range(2)]
     findings = [found for look in looks for found in _camera_faults(look, sample.period_s)]
     if not findings:
@@ -149,10 +149,9 @@ def _repeated(look: _Look) -> list[Finding]:
             "error" if many else "warn",
             look.name,
             "the image is frozen" if many else "images are repeated",
-            f"{count} of {of} images are the next one to the last bit",
+            f"{count} of {of} images are identical to the next one",
             "none, for every sensor has noise",
-            "Check the camera's driver: it hands out old buffers. Drop the copies and record "
-            "again.",
+            "Check the camera's driver: it returns old buffers. Drop the copies and record again.",
         )
     ]
 
@@ -250,7 +249,7 @@ def _same_image(sample: ImageSample) -> list[Finding]:
             "error",
             "stereo",
             "left and right are one image",
-            f"all {len(pairs)} pairs looked at hold the same image twice",
+            f"all {len(pairs)} sampled pairs contain the same image twice",
             "two cameras",
             "Check the topics or folders: one camera is given for both.",
         )

@@ -1,6 +1,8 @@
-"""Do gyroscope and accelerometer mean the same axes? Without any other sensor: gravity stays where
-it is in the world, so forces rotated back with the gyroscope must agree from one stretch of time to
-the next."""
+"""Consistency of gyroscope and accelerometer axes, without any other sensor.
+
+Gravity is constant in the world, so forces rotated back with the gyroscope must agree from one
+interval to the next.
+"""
 
 from dataclasses import dataclass
 
@@ -12,36 +14,37 @@ from maci2.sensors import ImuSamples
 from maci2.types import NS, Array
 
 WINDOW_S = 5.0
-"""Halves of it are compared: accelerations average out over 2.5 s, drift stays small."""
+"""Length of a window whose halves are compared [s]: accelerations average out in 2.5 s."""
 
 MAX_WINDOWS = 40
 RATE_HZ = 50.0
 
 MAX_MISFIT = 1.5
-"""Largest misfit of the mean forces of two halves, median [m/s^2]: a change of speed by 3 m/s from
-one half to the other. Hand-held devices, multicopters and cars stay below 1.4."""
+"""Largest accepted misfit of the mean forces of two halves, median [m/s^2]: a change of speed by 3
+m/s from one half to the other. Hand-held devices, multicopters and cars stay below 1.4."""
 
 BETTER = 0.5
-"""Another set of axes is believed when it leaves at most this part of the misfit."""
+"""Other axes are accepted if they leave at most this fraction of the misfit."""
 
 SURE = 0.67
-"""And named when the next best leaves more than the best by this part."""
+"""The best axes are named if their misfit is below this fraction of the second-best one."""
 
 FAST = 5.0
-"""Rates [rad/s] that may be deg/s: slower ones would be a stationary device, which shows."""
+"""Rates [rad/s] above which readings may be in deg/s; slower ones would mean a stationary device,
+which is recognized."""
 
 STILL = 0.3
 """Spread of the forces while stationary [m/s^2], vibration included."""
 
 BIAS_STD = 0.1
-"""[rad/s] of the gyroscope bias, which is fitted along."""
+"""Prior standard deviation of the gyroscope bias, which is fitted as well [rad/s]."""
 
 DEG = np.pi / 180.0
 
 
 @dataclass(frozen=True)
 class GravityAxes:
-    """What makes the gyroscope agree with the accelerometer."""
+    """Axes and unit that make the gyroscope agree with the accelerometer."""
 
     misfit: float
     """Misfit of the forces as recorded, rms [m/s^2]."""
@@ -54,7 +57,7 @@ class GravityAxes:
     """1, or pi / 180 for a gyroscope in deg/s."""
 
     sure: bool
-    """No other axes do nearly as well."""
+    """Whether no other axes are nearly as good."""
 
     @property
     def disagree(self) -> bool:
@@ -62,7 +65,7 @@ class GravityAxes:
 
 
 def compare_with_gravity(imu: ImuSamples) -> GravityAxes | None:
-    """Try all axes where those recorded do not agree; None for recordings below 5 s.
+    """Try all axes if the recorded ones do not agree; None for recordings shorter than 5 s.
 
     A multicopter's force stays on one axis however it rotates, so this proves little there: only
     large contradictions are looked into.
@@ -118,7 +121,7 @@ class _Halves:
         return cls(gyro[rows], acc[rows], every / imu.rate_hz)
 
     def misfits(self, Ms: Array) -> list[float]:
-        """Difference of both halves after the best bias, median [m/s^2], for rates M gyro."""
+        """Difference of both halves after fitting a bias, median [m/s^2], for rates M gyro."""
         rates = np.einsum("mij,wsj->mwsi", Ms, self.gyro)
         std = BIAS_STD * np.cbrt(np.abs(np.linalg.det(Ms)))[:, None]
         bias = np.zeros((len(Ms), 3))
@@ -133,7 +136,7 @@ class _Halves:
         return [float(m) for m in np.sqrt(np.median(np.sum(apart**2, axis=2), axis=1))]
 
     def _difference(self, rates: Array) -> tuple[Array, Array]:
-        """(m, windows, 3) mean force of the second half less the first's, derivatives by bias."""
+        """(m, windows, 3) difference of the halves' mean forces, and derivatives by the bias."""
         shape, steps = rates.shape[:2], rates.shape[2]
         count = shape[0] * shape[1]
         flat = rates.reshape(count, steps, 3)

@@ -1,4 +1,4 @@
-"""A few stereo pairs spread over a recording: what the checks of images look at."""
+"""Stereo pairs spread over a recording, for the checks of images."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from maci2.sensors.stereo import Frames, HasImages, StereoPair
 from maci2.types import NS
 
 PLACES = 16
-"""Places looked at, from beginning to end: seconds of work however long the recording is."""
+"""Number of sampled places, so that the time needed does not grow with the recording."""
 
 GOLDEN = 0.6180339887
-"""Golden ratio: multiples of it, less their whole part, repeat with no period."""
+"""Golden ratio: the fractional parts of its multiples have no period."""
 
 NAMES = ("left", "right")
 """Names of cam0 and cam1."""
@@ -23,10 +23,10 @@ NAMES = ("left", "right")
 
 @dataclass(frozen=True)
 class Place:
-    """Two stereo pairs that follow each other."""
+    """Two consecutive stereo pairs."""
 
     index: int
-    """Number of the first one among all pairs."""
+    """Index of the first one among all pairs."""
 
     first: StereoPair
     second: StereoPair
@@ -34,7 +34,7 @@ class Place:
 
 @dataclass(frozen=True)
 class ImageSample:
-    """Stereo pairs of a recording to look at."""
+    """Sampled stereo pairs of a recording."""
 
     frames: Frames
     rig: Rig
@@ -47,7 +47,7 @@ class ImageSample:
 
 
 def has_images(recording: HasImages) -> bool:
-    """Whether there are images of two calibrated cameras; many recordings keep timestamps only."""
+    """Whether there are images of two calibrated cameras, not only timestamps."""
     if len(recording.rig.cameras) < 2:
         return False
     if recording.bag is not None:
@@ -58,7 +58,7 @@ def has_images(recording: HasImages) -> bool:
 
 
 def sample_images(recording: HasImages) -> ImageSample:
-    """Read the pairs; those with an image that cannot be used are rejected."""
+    """Read the pairs; those with an unusable image are skipped."""
     frames = stereo_frames(recording)
     return ImageSample(frames, recording.rig, tuple(_places(frames)))
 
@@ -73,7 +73,7 @@ def _places(frames: Frames) -> Iterator[Place]:
 
 
 def _spread(count: int) -> list[int]:
-    """Indices below `count`, one in each of PLACES equal parts; never in step with anything."""
+    """Indices below `count`, one in each of PLACES equal parts, without a period."""
     part = np.arange(PLACES)
     places = (part + (part * GOLDEN) % 1.0) / PLACES * max(count, 0)
     return [int(i) for i in np.unique(places.astype(int))] if count > 0 else []

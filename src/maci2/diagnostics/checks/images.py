@@ -1,4 +1,4 @@
-"""Checks that look at the images themselves."""
+"""Checks of image contents."""
 
 import math
 from dataclasses import replace
@@ -14,8 +14,8 @@ from maci2.sensors.stereo import HasImages
 
 
 def examine_images(recording: HasImages) -> tuple[ImageDiagnosis | None, list[Finding]]:
-    """All image files, then exposure, then stereo where both cameras show something; None without
-    images of two calibrated cameras."""
+    """Check all image files, then exposure, then stereo if both cameras show something; None
+    without images of two calibrated cameras."""
     files = image_file_findings(recording)
     if not has_images(recording):
         return None, files

@@ -1,4 +1,4 @@
-"""Noise against the data sheet's, and biases that no estimator would believe."""
+"""IMU noise compared with the data sheet, and implausibly large biases."""
 
 from dataclasses import dataclass
 
@@ -9,15 +9,15 @@ from maci2.sensors import ImuNoise, ImuSamples
 from maci2.types import Array
 
 NOISE_RATIO = (0.1, 10.0)
-"""Noise of the quietest second over the data sheet's. The vibration of a flying multicopter makes
-up to 6, data sheets that leave a margin 0.3; wrong units make 14 (density taken for deviation at
-200 Hz), 57 (degrees) and more."""
+"""Accepted ratio of the noise of the quietest second to the data sheet's. The vibration of a flying
+multicopter gives up to 6, data sheets with a margin 0.3; wrong units give 14 (a density taken as
+standard deviation at 200 Hz), 57 (degrees) and more."""
 
 MAX_BIAS_GYRO = 0.2
-"""[rad/s]. 11 deg/s: worse than the zero-rate level of common MEMS gyroscopes after warm-up."""
+"""Largest plausible gyroscope bias [rad/s], beyond that of common MEMS sensors."""
 
 MAX_BIAS_ACC = 0.5
-"""[m/s^2]. Five times what the estimator expects; it would not believe more."""
+"""Largest plausible accelerometer bias [m/s^2]: five sigmas of the estimator's prior."""
 
 SENSORS = (("gyroscope", "gyro", "rad/s"), ("accelerometer", "acc", "m/s^2"))
 """Name, field of the samples, unit."""
@@ -25,10 +25,10 @@ SENSORS = (("gyroscope", "gyro", "rad/s"), ("accelerometer", "acc", "m/s^2"))
 
 @dataclass(frozen=True)
 class Quiet:
-    """The quietest second of a sensor."""
+    """Quietest second of a sensor."""
 
     noise: float
-    """Standard deviation of a sample, from second differences: motion drops out."""
+    """Standard deviation of a sample, from second differences, which remove motion."""
 
     spread: float
     """Standard deviation of the readings themselves, motion included."""
@@ -37,7 +37,7 @@ class Quiet:
 
 
 def quietest(values: Array, rate_hz: float) -> Quiet:
-    """The second whose noisiest axis is least noisy."""
+    """Find the second whose noisiest axis has the least noise."""
     length = min(max(round(rate_hz), 8), len(values))
     count = len(values) // length
     seconds = values[: count * length].reshape(count, length, 3)
@@ -49,7 +49,7 @@ def quietest(values: Array, rate_hz: float) -> Quiet:
 
 
 def noise_findings(samples: ImuSamples, stated: ImuNoise) -> list[Finding]:
-    """Against the data sheet, and the bias where the device stood still."""
+    """Findings about noise, and about biases if the device stood still."""
     findings = []
     quiet = [quietest(getattr(samples, field), samples.rate_hz) for _, field, _ in SENSORS]
     densities = (stated.density_gyro, stated.density_acc)
@@ -75,7 +75,7 @@ def noise_findings(samples: ImuSamples, stated: ImuNoise) -> list[Finding]:
 
 
 def bias_findings(bias_gyro: Array, bias_acc: Array, where: str) -> list[Finding]:
-    """Biases that an estimator would not believe."""
+    """Findings about implausibly large biases."""
     findings = []
     for sensor, bias, limit, unit in (
         ("gyroscope", bias_gyro, MAX_BIAS_GYRO, "rad/s"),

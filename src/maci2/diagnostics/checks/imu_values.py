@@ -1,5 +1,4 @@
-"""Readings that no sound IMU gives: columns exchanged, units, stuck, repeated or clipped
-values."""
+"""Implausible readings: exchanged columns, wrong units, stuck, repeated or clipped values."""
 
 from dataclasses import replace
 
@@ -20,16 +19,17 @@ from maci2.sensors.plausibility import (
 from maci2.types import GRAVITY_NORM, Array, Mask
 
 MIN_REPEATED_PCT = 2.0
-"""All six channels equal to the sample before: noise makes that rarer than one in a million."""
+"""Percentage of samples equal to the one before in all six channels from which on it is reported;
+noise alone makes this rarer than one in a million."""
 
 FALSE_ALARM = 1e-4
-"""Probability that an axis that never met the end of its range is called clipped."""
+"""Probability that an axis is called clipped although it never reached the end of its range."""
 
 CLIPPED_ERROR_PCT = 1.0
 
 
 def imu_value_findings(samples: ImuSamples, noise: ImuNoise | None) -> list[Finding]:
-    """Causes first; whether gyroscope and accelerometer disagree about axes is asked elsewhere.
+    """Findings, causes first; consistency of the axes is checked elsewhere.
 
     `noise` is that of the calibration, None where it states none.
     """
@@ -46,13 +46,13 @@ def imu_value_findings(samples: ImuSamples, noise: ImuNoise | None) -> list[Find
 
 
 def disagreement_finding(samples: ImuSamples) -> list[Finding]:
-    """Gyroscope and accelerometer contradict each other, and no change of axes explains it."""
+    """Finding about a contradiction of the sensors that no change of axes explains."""
     faults = imu_faults(samples)
     return [_from_plausibility(f) for f in faults if _is_disagreement(f, samples)]
 
 
 def _is_disagreement(found: ImuFault, samples: ImuSamples) -> bool:
-    """Forces as long as gravity that do not add up to it: rotated back by wrong rates."""
+    """Whether forces have the norm of gravity but disagree when rotated back: wrong rates."""
     if found.name == DISAGREE:
         return True
     length = float(np.median(np.linalg.norm(samples.acc, axis=1)))
@@ -71,7 +71,7 @@ def _from_plausibility(found: ImuFault) -> Finding:
 
 
 def _is_swapped(samples: ImuSamples) -> bool:
-    """Exchanged, the readings are those of a sound IMU; as they are, the force is not gravity."""
+    """Whether readings are plausible only with gyroscope and accelerometer exchanged."""
     force = float(np.median(np.linalg.norm(samples.acc, axis=1)))
     if abs(force - GRAVITY_NORM) < GRAVITY_TOLERANCE:
         return False
@@ -92,7 +92,7 @@ def _swapped(samples: ImuSamples) -> Finding:
 
 
 def _stuck(samples: ImuSamples) -> list[Finding]:
-    """An axis that stands still for a while; one that never moves is found by plausibility."""
+    """Finding about an axis that is stuck for a while."""
     findings = []
     for sensor, field, unit in SENSORS:
         values: Array = getattr(samples, field)
@@ -114,7 +114,7 @@ def _stuck(samples: ImuSamples) -> list[Finding]:
 
 
 def _repeated(samples: ImuSamples) -> list[Finding]:
-    """Whole samples that are copies of the one before."""
+    """Finding about samples that repeat the one before."""
     both = np.hstack([samples.gyro, samples.acc])
     copies: Mask = np.logical_not(changed(both).any(axis=1))
     share_pct = 100.0 * float(copies.mean())

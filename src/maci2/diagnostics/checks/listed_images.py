@@ -1,4 +1,4 @@
-"""Every image that a recording lists: is it there, whole, and of the calibrated size?
+"""Image files of a recording: whether each is present, complete and of the calibrated size.
 
 Only first and last bytes are read, so that all files of a long recording take a second.
 """
@@ -11,18 +11,18 @@ from maci2.sensors.stereo import HasImages
 from maci2.types import NS
 
 MAX_UNUSABLE_PCT = 50.0
-"""Above this share the images of a camera are not worth using."""
+"""Percentage of unusable images above which a camera is unusable."""
 
 KINDS = {
     "missing": "missing",
     "truncated": "truncated",
     "calibration": "of another size than the calibration",
 }
-"""Word of a fault -> what such files are called; all others are unreadable."""
+"""Keyword of a fault and the description of such files; all others are called unreadable."""
 
 
 def image_file_findings(recording: HasImages) -> list[Finding]:
-    """What is wrong with the image files of each camera, and from when to when images exist.
+    """Findings about the image files of each camera, and the time they cover.
 
     Nothing is said of a bag, whose images are looked at while it is read, nor of a recording that
     keeps timestamps only.
@@ -68,7 +68,7 @@ def _camera_findings(recording: HasImages, camera: int) -> list[Finding]:
 
 
 def _counted(reasons: list[str]) -> str:
-    """How many of each kind."""
+    """Number of files with each kind of fault."""
     kinds = Counter(
         next((kind for word, kind in KINDS.items() if word in reason), "unreadable")
         for reason in reasons
@@ -77,5 +77,5 @@ def _counted(reasons: list[str]) -> str:
 
 
 def _sentence(reason: str) -> str:
-    """The reason up to its first remedy."""
+    """Reason of an error without its remedy."""
     return "is " + reason.partition(";")[0].removeprefix("is ").removeprefix("the image is ")

@@ -1,4 +1,4 @@
-"""What a recording lacks for each of the main commands."""
+"""What a recording lacks for each main command."""
 
 from maci2.findings import Finding
 from maci2.sensors.stereo import HasImages
@@ -8,15 +8,13 @@ _PAIR = "a calibrated stereo pair (--rig), or camera motion from a file (--visio
 
 
 def need_findings(recording: HasImages, has_imu: bool) -> list[Finding]:
-    """One finding where something is missing: each command with what it would need."""
+    """Finding that lists what each command would need; empty if nothing is missing."""
     rig, images = recording.rig, len(recording.camera_stamps_ns)
     pair = images > 1 and len(rig.cameras) > 1
     imu = [] if has_imu else ["IMU samples"]
     noise = [] if rig.noise_known else [_NOISE]
     cameras = [] if pair else [_PAIR]
-    place = (
-        [] if rig.extrinsics_known else ["the camera's place on the IMU (calibrate, or --T-b-c)"]
-    )
+    place = [] if rig.extrinsics_known else ["the camera-IMU extrinsics (calibrate, or --T-b-c)"]
     lacks = {
         "vo": [] if pair else ["a calibrated stereo pair (--rig)"],
         "calibrate": imu + noise + cameras,

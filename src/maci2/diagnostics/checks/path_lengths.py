@@ -1,6 +1,6 @@
-"""Do the camera's path and the accelerometer agree: axes and signs, and metres?
+"""Agreement of the camera's path with the accelerometer in axes, signs and scale.
 
-Asked of all windows of a recording together, as `maci2 init` asks before it calls one `ok`.
+All windows of a recording are tested together, as `maci2 init` does before a verdict of `ok`.
 """
 
 import numpy as np
@@ -17,16 +17,16 @@ from maci2.premises.spreads import STD_ACC_SCALE
 from maci2.sensors import ImuNoise, ImuSamples
 
 MAX_SCALE = 0.1
-"""Share by which a trajectory may be too long or short: stereo odometry stays within 6 %."""
+"""Accepted scale error of a trajectory; stereo odometry stays within 6 %."""
 
 UNITS = {"millimetres": 1e-3, "centimetres": 1e-2, "kilometres": 1e3}
-"""Metres in units that a path may be written in."""
+"""Length in metres of units in which a path may be written."""
 
 
 def path_premises(
     source: RotationSource, imu: ImuSamples, noise: ImuNoise, offset_s: float
 ) -> Premises | None:
-    """What the whole path says of scale and axes; None where no window can be compared."""
+    """Test of scale and axes on the whole path; None if no window can be compared."""
     measured, evidence = raw_model(imu, noise), PremiseEvidence(source.T_b_s)
     for stamps_ns in windows_of(source, imu, offset_s):
         try:
@@ -37,14 +37,14 @@ def path_premises(
 
 
 def axes_findings(premises: Premises | None) -> list[Finding]:
-    """An accelerometer whose axes or signs are not the stated ones."""
+    """Finding about an accelerometer whose axes or signs differ from the stated ones."""
     if premises is None or premises.axes_right >= 0.5:
         return []
     return [accelerometer_axes(premises.axes, "the camera's path")]
 
 
 def scale_findings(source: RotationSource, premises: Premises | None) -> list[Finding]:
-    """Is the camera's path in metres? The accelerometer knows."""
+    """Finding about the scale of the camera's path relative to the accelerometer."""
     if premises is None or premises.translation is None or premises.axes_right < 0.5:
         return []
     scale = premises.translation.scale

@@ -1,4 +1,4 @@
-"""Every source of rotation, ground truths and vision, against the IMU."""
+"""All sources of rotation, ground truths and vision, compared with the IMU."""
 
 from dataclasses import dataclass, replace
 
@@ -37,25 +37,26 @@ from maci2.vision import rectified_extrinsics
 from maci2.vision.relative_poses import CameraFrame
 
 SURELY_ALIKE = 0.98
-"""Correlation above which nobody asks whether the poses are inverted."""
+"""Correlation of rates above which inverted poses are not considered."""
 
 _UNPROVEN_OFFSET_S = 0.02
-"""The joint estimate refines the offset found from rates; further off it has lost its way."""
+"""Largest difference between the offset from rates and the joint estimate [s]; beyond it the joint
+estimate has failed."""
 
 
 @dataclass(frozen=True)
 class Rotations:
-    """What came of all comparisons."""
+    """Results of all comparisons."""
 
     truths: dict[str, TruthCheck]
     findings: list[Finding]
     axes_judged: bool = False
-    """A truth has shown unit and axes of the IMU."""
+    """Whether a ground truth has confirmed unit and axes of the IMU."""
 
 
 @dataclass(frozen=True)
 class _Look:
-    """One truth against the IMU."""
+    """Comparison of one ground truth with the IMU."""
 
     source: RotationSource
     truth: GroundTruth
@@ -72,7 +73,7 @@ class _Look:
 def compare_rotations(
     recording: Recording, vision: CameraTrajectory | None, frame: CameraFrame
 ) -> Rotations:
-    """Truths first: they judge the IMU; then vision, which also depends on the extrinsics."""
+    """Compare ground truths with the IMU, then vision, which depends on the extrinsics."""
     imu = recording.imu
     looks = [_look(name, truth, imu) for name, truth in recording.truths.items()]
     judges = [look for look in looks if look.comparable]
@@ -92,7 +93,7 @@ def compare_rotations(
 def _truth_findings(
     looks: list[_Look], judges: list[_Look], checks: dict[str, TruthCheck]
 ) -> list[Finding]:
-    """Contradictions and clocks, then biases of the IMU, then what is left to the truths."""
+    """Contradictions and clocks, then biases of the IMU, then errors of the ground truths."""
     findings = [found for look in looks for found in look.contradiction or _clock(look)]
     sound = {look.source.name: checks[look.source.name] for look in looks if not look.contradiction}
     for look in judges[:1]:
@@ -117,8 +118,8 @@ def _look(name: str, truth: GroundTruth, imu: ImuSamples) -> _Look:
 def _contradiction(
     source: RotationSource, match: RateMatch | None, imu: ImuSamples, doubtful: bool = False
 ) -> list[Finding]:
-    """The source rotates, but otherwise than the gyroscope; `doubtful` where axes seem wrong, which
-    inverse poses look like in motions with a main axis."""
+    """Finding about a source that rotates differently from the gyroscope; `doubtful` if axes seem
+    wrong, since inverse poses look the same in motion with one main axis."""
     if match is None or match.excitation < MIN_RATE:
         return []
     if match.correlation > SURELY_ALIKE and not doubtful:
@@ -128,7 +129,7 @@ def _contradiction(
 
 
 def _checked(look: _Look, imu: ImuSamples) -> TruthCheck:
-    """The truth's own check, with its clock put right where that is wrong."""
+    """Check of a ground truth, with its clock corrected if that is wrong."""
     clock = _clock(look)
     wrong = any(finding.level != "ok" for finding in clock)
     shift_ns = round(look.match.offset_s * NS) if look.match and wrong else 0
@@ -143,7 +144,7 @@ def _clock(look: _Look) -> list[Finding]:
 
 
 def _inverted(source: RotationSource) -> RotationSource:
-    """The same file, its poses taken as those of the world in the sensor."""
+    """The same poses, taken as those of the world in the sensor frame."""
     Ts = source.Ts_w_s.copy()
     Ts[:, :3, :3] = np.swapaxes(source.Ts_w_s[:, :3, :3], 1, 2)
     return replace(source, Ts_w_s=Ts)
@@ -151,7 +152,7 @@ def _inverted(source: RotationSource) -> RotationSource:
 
 @dataclass(frozen=True)
 class _Motion:
-    """A source fit for the estimator, and what calibration makes of it."""
+    """Source that the estimator can use, with the result of a trial calibration."""
 
     source: RotationSource
     match: RateMatch
@@ -170,7 +171,7 @@ def _first_motion(judges: list[_Look], recording: Recording) -> _Motion | None:
 def _vision_findings(
     recording: Recording, vision: CameraTrajectory | None, frame: CameraFrame, imu_is_sound: bool
 ) -> tuple[list[Finding], _Motion | None]:
-    """Findings, and the source where it is fit for more."""
+    """Findings, and the source if it can be used further."""
     if vision is None or not recording.rig.cameras:
         return [], None
     try:
@@ -224,7 +225,7 @@ def _extrinsics(rig: Rig, frame: CameraFrame) -> Array:
 
 
 def _inverted_extrinsics(rig: Rig, frame: CameraFrame) -> Array:
-    """What T_b_s would be, had every T_b_c been written as its inverse."""
+    """T_b_s if every T_b_c had been written as its inverse."""
     cameras = tuple(replace(camera, T_b_c=se3_inv(camera.T_b_c)) for camera in rig.cameras)
     try:
         return _extrinsics(replace(rig, cameras=cameras), frame)
@@ -234,7 +235,7 @@ def _inverted_extrinsics(rig: Rig, frame: CameraFrame) -> Array:
 
 
 def _excitation(recording: Recording, motion: _Motion | None) -> list[Finding]:
-    """Excitation from the gyroscope alone, and from the estimator where there is camera motion."""
+    """Findings about excitation, from the gyroscope and from the estimator."""
     imu = recording.imu
     if motion is None:
         return [rotation_finding(imu, imu.gyro.mean(axis=0))]

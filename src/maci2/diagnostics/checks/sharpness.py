@@ -1,4 +1,4 @@
-"""How wide the edges of an image are: what defocus and motion widen, and noise does not."""
+"""Width of the edges of an image, which defocus and motion blur increase and noise does not."""
 
 import math
 
@@ -9,19 +9,19 @@ from numpy.typing import NDArray
 from maci2.sensors.stereo import Image
 
 _CELL = 16
-"""[px of the half-size image] side of the cells that give one edge each."""
+"""Side of the cells that give one edge each [px of the half-size image]."""
 
 _REACH = 31
-"""[px of the half-size image] over which the step across an edge is measured."""
+"""Length over which the step across an edge is measured [px of the half-size image]."""
 
 _STRONGEST = 4
-"""One in so many cells counts: where there is nothing, there is no edge."""
+"""One in this many cells is used; cells without texture have no edge."""
 
 _Plane = NDArray[np.float32]
 
 
 def edge_widths(image: Image) -> tuple[float, float]:
-    """[px] Typical widths of the strongest edges, across columns and across rows.
+    """Typical widths of the strongest edges across columns and across rows [px].
 
     The step in brightness over its steepest slope: about 6 px for a sharp image, 2.5 times the
     standard deviation of a strong blur; at half size, where pixel noise is averaged away. NaN where
@@ -52,7 +52,7 @@ def _width(slope: _Plane, step: _Plane) -> float:
 
 
 def _cells(plane: _Plane) -> _Plane:
-    """(cells, pixels of one)."""
+    """(cells, pixels of a cell)."""
     rows, columns = plane.shape[0] // _CELL, plane.shape[1] // _CELL
     whole = plane[: rows * _CELL, : columns * _CELL].reshape(rows, _CELL, columns, _CELL)
     return whole.swapaxes(1, 2).reshape(rows * columns, _CELL * _CELL)

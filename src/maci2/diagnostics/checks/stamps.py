@@ -10,25 +10,25 @@ from maci2.sensors import gaps
 from maci2.types import NS, Stamps
 
 MAX_IMU_RATE_HZ = 20_000.0
-"""No IMU for cameras is read faster; timestamps in microseconds make 200 Hz look like 200 kHz."""
+"""Highest plausible IMU rate [Hz]; timestamps in microseconds make 200 Hz look like 200 kHz."""
 
 MAX_CAMERA_RATE_HZ = 2_000.0
 
 MIN_IMU_RATE_HZ = 50.0
-"""Hand and vehicle motion reaches 10 Hz; integration needs several samples in a period of it."""
+"""Lowest useful IMU rate [Hz]: motion of hands and vehicles reaches 10 Hz."""
 
 MAX_JITTER_PCT = 20.0
-"""Spread of the steps (5 to 95 %) in per cent of the period. Sensors that stamp themselves stay
-below 1 %; timestamps taken on arrival at a computer come in bursts."""
+"""Accepted jitter: spread of the intervals (5 to 95 %) in per cent of the period. Hardware
+timestamps stay below 1 %; timestamps taken on arrival at a computer come in bursts."""
 
 MAX_DROPPED_PCT = 2.0
-"""Frames that did not arrive; below this, keyframes can be chosen around them."""
+"""Accepted percentage of missing frames; keyframes can be chosen around fewer."""
 
 MIN_JUMP_S = 1.0
-"""A clock that is set or restarted jumps by more than this."""
+"""Smallest jump of a clock that was set or restarted [s]."""
 
 MIN_SHARED = 0.5
-"""Share of the shorter recording that IMU and camera must have in common."""
+"""Fraction of the shorter stream that IMU and camera must overlap."""
 
 
 def timing_of(stamps_ns: Stamps) -> Timing:
@@ -48,13 +48,13 @@ def timing_of(stamps_ns: Stamps) -> Timing:
 
 
 def _beside(steps_s: np.ndarray) -> np.ndarray:
-    """Steps less whole periods: a sample that did not arrive is no jitter."""
+    """Intervals minus whole periods, so that a missing sample does not count as jitter."""
     median_s = np.median(steps_s)
     return np.asarray(steps_s - (np.maximum(np.rint(steps_s / median_s), 1.0) - 1.0) * median_s)
 
 
 def _dropped(stamps_ns: Stamps) -> int:
-    """Whole periods too many; a late sample is followed by a short step and cancels out."""
+    """Number of missing samples; a late sample is followed by a short interval and cancels out."""
     steps = np.diff(stamps_ns)
     return max(int(np.sum(np.rint(steps / np.median(steps)) - 1.0)), 0)
 
@@ -65,7 +65,8 @@ def stamp_findings(
     imu: Timing,
     cameras: tuple[Timing, ...],
 ) -> list[Finding]:
-    """What the timestamps of each sensor say, and of all together; `imu_ns` None without IMU."""
+    """Findings about the timestamps of each sensor and their overlap; `imu_ns` is None without an
+    IMU."""
     streams = {f"cam{number}": stamps_ns for number, stamps_ns in enumerate(cameras_ns)}
     timings = dict(zip(streams, cameras, strict=True))
     if imu_ns is not None:
@@ -102,7 +103,7 @@ def _unit_fault(name: str, timing: Timing) -> list[Finding]:
 
 
 def clock_jumps(streams: dict[str, Stamps]) -> dict[str, tuple[int, float]]:
-    """Stream -> timestamp before the jump and its length [s].
+    """Streams with a clock jump: timestamp before it and its length [s].
 
     In a gap samples are missing, but afterwards the sensor is in step with the others again; after
     a jump it is not: its recording seems longer than the others' by the jump.
@@ -135,7 +136,7 @@ def _jump_fault(name: str, stamp_ns: int, jump_s: float) -> Finding:
 
 
 def _overlap_findings(streams: dict[str, Stamps]) -> list[Finding]:
-    """Do IMU and left camera share their time?"""
+    """Finding about the overlap of IMU and left camera."""
     nothing = np.empty(0, dtype=np.int64)
     imu_ns, left_ns = streams.get("imu", nothing), streams.get("cam0", nothing)
     if len(left_ns) == 0 or len(imu_ns) == 0:
@@ -170,7 +171,7 @@ def _overlap_findings(streams: dict[str, Stamps]) -> list[Finding]:
 
 
 def _stream_findings(name: str, timing: Timing, stamps_ns: Stamps, jumped: bool) -> list[Finding]:
-    """One sensor's own timestamps."""
+    """Findings about the timestamps of one sensor."""
     kind = "samples" if name == "imu" else "frames"
     text = (
         f"{timing.samples} {kind}, {timing.duration_s:.1f} s at {timing.rate_hz:.1f} Hz, jitter "
@@ -193,7 +194,7 @@ def _stream_findings(name: str, timing: Timing, stamps_ns: Stamps, jumped: bool)
 
 
 def _missing(name: str, timing: Timing, stamps_ns: Stamps) -> list[Finding]:
-    """Samples that did not arrive: long gaps by timestamp, single ones by their share."""
+    """Finding about missing samples: long gaps by timestamp, single ones by their fraction."""
     if timing.gaps:
         before = gaps(stamps_ns)
         longest = before[np.argmax(np.diff(stamps_ns)[before])]

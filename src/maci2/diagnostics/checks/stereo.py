@@ -1,4 +1,4 @@
-"""Left and right: timestamps that belong together, and a baseline that can be."""
+"""Stereo pairs: matching timestamps and a plausible baseline."""
 
 import math
 
@@ -11,16 +11,16 @@ from maci2.sensors.stereo import HasImages
 from maci2.types import NS, Array, Stamps
 
 TOLERANCE_S = 0.001
-"""Left and right timestamps closer than this are one stereo pair."""
+"""Largest difference of timestamps within a stereo pair [s]."""
 
 MIN_PAIRED_PCT = 98.0
 
 MIN_COMMON = 0.8
-"""Share of the frames that must show the same offset for it to be one."""
+"""Fraction of the frames that must show the same offset for it to be constant."""
 
 
 def stereo_matched_pct(stamps_ns: tuple[Stamps, ...]) -> float:
-    """Share of left timestamps with a right timestamp beside them."""
+    """Fraction of left timestamps with a right one."""
     if len(stamps_ns) < 2 or min(len(stamps_ns[0]), len(stamps_ns[1])) == 0:
         return math.nan
     apart_s = _right_after_left_s(stamps_ns[0], stamps_ns[1])
@@ -78,7 +78,7 @@ def _right_after_left_s(left: Stamps, right: Stamps) -> Array:
 
 
 def _rig_findings(recording: HasImages) -> list[Finding]:
-    """Number of cameras, baseline, which one is the left."""
+    """Findings about the number of cameras, their baseline and which one is the left."""
     rig, stamped = recording.rig, len(recording.camera_stamps_ns)
     findings = []
     if rig.cameras and stamped > len(rig.cameras):
@@ -98,8 +98,8 @@ def _rig_findings(recording: HasImages) -> list[Finding]:
         )
         findings.append(Finding("ok", "calibration", text))
     if not rig.extrinsics_known:
-        text = "where the cameras sit on the IMU is not known"
-        remedy = "Run `maci2 calibrate` to find where the cameras sit on the IMU."
+        text = "the camera-IMU extrinsics are unknown"
+        remedy = "Run `maci2 calibrate` to estimate them."
         findings.append(Finding("ok", "calibration", f"{text}. {remedy}", remedy=remedy))
     if rig.time_offset_s != 0.0:
         text = f"camera timestamps are shifted by the stated {1e3 * rig.time_offset_s:+.3f} ms"

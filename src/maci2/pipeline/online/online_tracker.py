@@ -163,7 +163,6 @@ class OnlineTracker(SensorStream[TrackedState, TrackerStatus]):
         if tracker.smoother is not None:
             (state,) = tracker.states_at(imu, tracker.smoother.stamps_ns[-1:])
             anchor = _Anchor(state, tracker.smoother.solution.border)
-        rejected = tracker.keyframes[-1].reason if tracker.keyframes else ""
         del tracker.keyframes[:-REMEMBERED], tracker.starts[:-1], tracker.origins[:-1]
         with self._lock:
             if self._status.restarts != restarts:
@@ -173,8 +172,16 @@ class OnlineTracker(SensorStream[TrackedState, TrackerStatus]):
                 self._status,
                 health=anchor.state.health if anchor else "initializing",
                 segments=tracker.segment + 1,
-                trouble="; ".join(tracker.constants.reasons) or self._pairs.off_clock or rejected,
+                trouble="; ".join(tracker.constants.reasons)
+                or self._pairs.off_clock
+                or self._reason_of_latest(),
             )
+
+    def _reason_of_latest(self) -> str:
+        """Why the latest keyframe was not used, or why tracking has not started."""
+        if self._tracker.smoother is not None:
+            return self._tracker.keyframes[-1].reason if self._tracker.keyframes else ""
+        return next(reversed(self._vision.reasons()), "") or self._tracker.not_started
 
     def _time_has_passed(self) -> bool:
         anchor = self._anchor
