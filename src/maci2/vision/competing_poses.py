@@ -23,11 +23,13 @@ def in_dispute(told: Sequence[RelativePose]) -> bool:
     """Whether measurements of one relative pose contradict each other, or half of the matches of
     the better one: then points may have been lost or led astray."""
     best = better(*told)
-    return (
-        bool(best.reason)
-        or best.inliers < MIN_INLIER_SHARE * best.matches
-        or any(differ([one], best) for one in told if one is not best and not one.reason)
-    )
+    others = [one for one in told if one is not best and not one.reason]
+    return not agreed(best) or any(differ([one], best) for one in others)
+
+
+def agreed(pose: RelativePose) -> bool:
+    """Whether half of the matches agree on the motion."""
+    return not pose.reason and pose.inliers >= MIN_INLIER_SHARE * pose.matches
 
 
 def better(*poses: RelativePose) -> RelativePose:

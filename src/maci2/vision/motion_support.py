@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from maci2.gaussian import symmetrize
 from maci2.types import NS, Array
-from maci2.vision.competing_poses import beyond_doubt, differ, difference, first_motion
+from maci2.vision.competing_poses import agreed, differ, difference, first_motion
 from maci2.vision.outlier_rejection import LIKE_SHARE, MIN_MATCHES
 from maci2.vision.possible_motions import PossibleMotion
 from maci2.vision.relative_pose import RelativePose, contamination
@@ -92,13 +92,14 @@ def most_supported(
 
     Where what is seen is `repeating`, nothing is known of the motion along its periods then: what
     lies one of them away is as probable two of them away. Where its periods are not known but the
-    same points agree with both motions, nothing is known of the translation. A motion that was
-    `measured` beyond doubt stays as it is where it leads.
+    same points agree with both motions, nothing is known of the translation. A motion that half of
+    the matches `measured` stays as it is where it leads: points that are asked along it are found
+    nearer to it than they are.
     """
     best = leading(motions)
     pose = best.pose if best.pose.scattered else first_motion(best.pose)
-    if beyond_doubt(measured) and not differ([pose], measured):
-        pose = measured
+    if agreed(measured) and not differ([pose], measured):
+        pose = first_motion(measured)
     rivals = _distinct(
         sorted(
             (one for one in motions if differ([one.pose], best.pose) and _counts(one, best)),
