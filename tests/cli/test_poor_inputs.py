@@ -135,3 +135,61 @@ def test_live_options_are_called_by_their_names(folder):
     for option, value in (("--window", "-1"), ("--keyframes", "2"), ("--speed", "0")):
         with pytest.raises(OptionError, match=option):
             run("live", folder / "flight", option, value)
+
+
+def test_a_watchdog_with_too_few_poses_says_how_many_it_needs(folder):
+    words = ("watch", folder / "flight", "--odometry", folder / "frozen.txt", "--interval", "2")
+    watched = run(*words)
+    assert watched.exit_code == 1
+    assert "needed five or more in each 2.5 s" in " ".join(watched.output.split())
+
+
+def test_a_ground_truth_that_no_recording_has_is_not_replaced_by_another(folder):
+    """Errors against another ground truth than the one asked for would be taken for those."""
+    with pytest.raises(OptionError, match="--truth names vicon, which no recording has"):
+        run("track", folder / "flight", "--vision", "truth:0.05,0.003", "--truth", "vicon")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("track", "--vision", "truth:0.05,0.003", "-o"),
+        ("watch", "--odometry", "frozen.txt", "-o"),
+        ("noise", "--tools"),
+        ("evaluate", "--vision", "truth:0.05,0.003", "-o"),
+    ],
+)
+def test_a_file_given_as_a_folder_to_write_into_is_told_before_the_work(folder, words):
+    command, *options = words
+    with pytest.raises(OutputError, match=r"frozen.txt: is a file, needed a folder"):
+        run(command, folder / "flight", *options, folder / "frozen.txt" / "inside")
+
+
+def test_two_results_are_not_written_to_one_file(folder, tmp_path):
+    path = tmp_path / "noise.json"
+    with pytest.raises(OptionError, match="one would replace the other"):
+        run("noise", folder / "flight", "--json", path, "-o", path)
+    assert not path.exists()
+
+
+def test_noise_does_not_count_a_recording_twice(folder):
+    again = folder / "flight" / ".." / "flight"
+    with pytest.raises(OptionError, match="is given twice"):
+        run("noise", folder / "flight", again)
+
+
+def test_a_capture_that_stands_still_beside_a_gyroscope_that_rotates_is_refused(tmp_path):
+    recording = simulate(SimulationConfig(kind="drone", duration_s=10.0, seed=1))
+    write_euroc(recording, tmp_path / "flight")
+    start_s = recording.imu.stamps_ns[0] / 1e9
+    rows = [f"{start_s + 0.05 * k:.9f} 1 2 3 0 0 0 1" for k in range(190)]
+    (tmp_path / "frozen.txt").write_text("\n".join(rows) + "\n")
+    source = f"trajectory:{tmp_path / 'frozen.txt'}"
+    with pytest.raises(DatasetError, match="its orientations do not change, while the gyroscope"):
+        run("truth", tmp_path / "flight", "--from", source, "-o", tmp_path / "audited")
+    assert not (tmp_path / "audited").exists()
+
+
+def test_an_experiment_of_which_nothing_can_be_run_is_no_success(folder, tmp_path):
+    with pytest.raises(DatasetError, match="holds none of the recordings"):
+        run("reproduce", "track", "--data", folder, "-o", tmp_path / "results")

@@ -90,7 +90,7 @@ def smooth():
 
 
 def test_a_report_names_scores_against_both_truths(smooth):
-    predictor = Predictor(unbiased, None, lambda _: NO_LABEL_NOISE)
+    predictor = Predictor(unbiased, lambda samples: samples, None, lambda _: NO_LABEL_NOISE)
     report = imu_report([smooth], {"exact": predictor}, growth_s=(0.25,), bins=3, audit=True)
     nees_published = report["average"]["exact"]["nees"]["1.0"]
     nees_audited = report["audited"]["average"]["exact"]["nees"]["1.0"]
@@ -102,7 +102,7 @@ def test_a_report_names_scores_against_both_truths(smooth):
 def test_a_report_without_anything_to_audit_says_none(smooth):
     ((name, truth),) = smooth.truths.items()
     short = truth.part(truth.stamps_ns < truth.stamps_ns[0] + 5 * 10**9)
-    predictor = Predictor(unbiased, None, lambda _: NO_LABEL_NOISE)
+    predictor = Predictor(unbiased, lambda samples: samples, None, lambda _: NO_LABEL_NOISE)
     report = imu_report([replace(smooth, truths={name: short})], {"exact": predictor}, audit=True)
     assert report["audited"]["average"] is None
     assert report["audited"]["sequences"] == {}

@@ -41,6 +41,9 @@ def test_every_cell_of_the_grid_has_a_file_of_its_own():
     assert len({task.key for task in tasks}) == len(tasks)
     assert len(hard_images_tasks(flights, 0, 5.0, 1, False)) == 2 * len(DEGRADATIONS)
     assert tasks[-1].difficulty == HARD
+    # Rooms of one kind differ, and so do the parts of the flight that they are built around.
+    rooms = {(task.seed, task.start_s) for task in tasks if task.recording == "V1_02_medium"}
+    assert rooms == {(10, 25.0), (11, 33.0)}
 
 
 def test_numbers_are_pooled_by_kind_and_over_all():
@@ -56,6 +59,18 @@ def test_numbers_are_pooled_by_kind_and_over_all():
     rain = [cell.value for cell in table.lines[0].cells]
     assert rain[:3] == [2, 100, 90.0]
     assert rain[4] == pytest.approx((50 * 1.0 + 40 * 2.25) / 90)
+
+
+def test_the_spread_over_rooms_stands_beside_the_mean():
+    renderings = [record("rain", fused_translation_m=error) for error in (0.001, 0.003, 0.005)]
+    findings = hard_images_findings(renderings)
+    rain = findings.tables[0].lines[0]
+    shown = dict(zip(findings.tables[0].columns, rain.cells, strict=True))
+    assert (shown["fused [mm]"].text(), shown["its spread [mm]"].text()) == ("3.00", "2.00")
+    # Fixed noise has 3 mm in each of them.
+    assert findings.claims[0].text.endswith("lower in 1 of 3 rooms")
+    [alone] = hard_images_findings([record("rain")]).tables
+    assert alone.lines[0].cells[9].text() == "-"
 
 
 @pytest.mark.parametrize(
@@ -84,11 +99,12 @@ def test_nothing_measured_is_no_table():
 
 
 def test_a_task_names_all_that_decides_it():
-    task = HardImagesTask("V1_02_medium", Path("x"), "rain", "rain=3", 4.0, 1)
+    task = HardImagesTask("V1_02_medium", Path("x"), "rain", "rain=3", 25.0, 4.0, 1)
     assert task.as_dict() == {
         "recording": "V1_02_medium",
         "kind": "rain",
         "degrade": "rain=3",
+        "start_s": 25.0,
         "duration_s": 4.0,
         "seed": 1,
     }

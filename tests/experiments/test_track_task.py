@@ -9,7 +9,7 @@ def row(system, ate_m, over_1s_m, **more):
     return {"system": system, **numbers, **more}
 
 
-def findings(nees_velocity=1.0, other_ate_m=0.03):
+def findings(nees_velocity=1.0, other_ate_m=0.03, others=()):
     nees = {
         "velocity": nees_velocity,
         "gravity": 1.0,
@@ -20,6 +20,7 @@ def findings(nees_velocity=1.0, other_ate_m=0.03):
     rows = [
         row("maci2, causal", 0.02, 0.005, nees=nees, nees_against="audited"),
         row("another", other_ate_m, 0.006),
+        *others,
     ]
     task = {"recording": "MH_01", "vision": "images", "imu": "raw"}
     return track_findings([{"task": task, "rows": rows}])
@@ -42,4 +43,15 @@ def test_claims_hold_where_the_numbers_do():
     ]
     assert [c.text for c in findings(other_ate_m=0.01).claims if not c.holds] == [
         "MH_01, vision images, IMU raw: causal ATE below every other system's"
+    ]
+
+
+def test_of_a_fused_trajectory_scale_and_smoothing_are_claimed():
+    smoothed, alone = "maci2, smoothed as a whole", row("vision alone", 0.05, 0.02)
+    held = findings(others=(row(smoothed, 0.02, 0.004), alone)).claims
+    assert len(held) == len(findings().claims) + 2
+    assert all(claim.holds for claim in held)
+    worse = findings(others=(row(smoothed, 0.021, 0.004), alone)).claims
+    assert [claim.text for claim in worse if not claim.holds] == [
+        "MH_01, vision images, IMU raw: ATE smoothed as a whole no higher than causal"
     ]

@@ -10,12 +10,14 @@ from scipy.spatial.transform import Rotation
 from ground_truth.faulty_truths import FAULTY, TruthFaults, exact_truth, recording_with
 from maci2.datasets import open_recording, read_euroc, write_euroc
 from maci2.datasets.euroc import read_truth_folder
+from maci2.datasets.euroc_writer import truth_csv
 from maci2.errors import DatasetError, OptionError
 from maci2.gaussian import nees
 from maci2.ground_truth.agreement import agreement
 from maci2.ground_truth.audit import audit_capture, audit_ground_truth
 from maci2.ground_truth.audit_files import require_outside, write_audit
 from maci2.ground_truth.capture import open_capture
+from maci2.ground_truth.raw_capture import beside_raw_capture
 from maci2.lie import se3_inv
 from maci2.lie.stacks import so3_log_stack, stack_poses
 from maci2.types import NS
@@ -251,6 +253,23 @@ def test_an_unknown_source_is_refused_with_those_there_are(plain):
         audit_ground_truth(plain, "vicon7")
 
 
+def test_raw_capture_judges_the_published_truth_beside_it(tmp_path):
+    rotated = recording_with(replace(FAULTY, rotation_deg=(0.0, 3.0, -4.0)), seed=31)
+    write_euroc(rotated, tmp_path)
+    capture = next(iter(recording_with(RAW, seed=31, every=4).truths.values()))
+    (tmp_path / "mav0" / "vicon0").mkdir()
+    (tmp_path / "mav0" / "vicon0" / "data.csv").write_text(truth_csv(capture))
+    recording = read_euroc(tmp_path)
+    audit = audit_ground_truth(recording)
+    first = beside_raw_capture(recording, audit).findings[0]
+    assert first.fault == "raw capture"
+    assert float(first.text.split()[3]) == pytest.approx(5.0, abs=0.5), first.text
+    exact = replace(recording, truths={audit.name: exact_truth(rotated)})
+    assert beside_raw_capture(exact, audit).findings == audit.findings
+    raw = audit_ground_truth(recording, "vicon0")
+    assert beside_raw_capture(recording, raw) is raw
+
+
 def test_accelerations_show_the_markers_rotation_where_nothing_rotates():
     faults = replace(RAW, rotation_deg=(0.0, 0.0, 2.0))
     straight = recording_with(
@@ -295,9 +314,12 @@ def test_raw_vicon_audited_agrees_with_vicon2gt_but_for_its_clock(data_root):
 
 
 @pytest.mark.dataset
-def test_the_original_truth_of_v1_01_is_rotated_by_more_than_five_degrees(data_root):
+def test_raw_capture_contradicts_the_original_truth_of_v1_01_by_more_than_five_degrees(data_root):
     recording = open_recording(data_root / "euroc" / "V1_01_easy")
     audit = audit_ground_truth(recording, "state_groundtruth_estimate0")
     rotation = audit.constants["rotation_deg"]
     assert rotation.significant
     assert rotation.value == pytest.approx(5.5, abs=1.0)
+    found = beside_raw_capture(recording, audit).findings[0]
+    assert found.fault == "raw capture"
+    assert float(found.text.split(" deg")[0].split()[-1]) == pytest.approx(5.5, abs=0.3)

@@ -7,6 +7,7 @@ import pytest
 
 from helpers import chi_square_band
 from maci2.estimation import InitLimits, initialize
+from maci2.premises.wandering_bias import CONSTANTS, BiasBlocks, WanderingBias
 from premises.devices import device
 
 LARGE = np.array([0.05, 0.4, -0.1])
@@ -24,7 +25,7 @@ def sound():
 def test_a_bias_is_found_whatever_its_prior_says(sound):
     prior = replace(sound.imu.bias_prior, mean_acc=np.array([0.3, -0.2, 0.1]))
     for imu in (sound.imu, replace(sound.imu, bias_prior=prior)):
-        found = with_bias(replace(sound, imu=imu), LARGE).premises().acc_bias
+        (found,) = with_bias(replace(sound, imu=imu), LARGE).premises().acc_bias.biases
         assert np.abs(found.acc - LARGE).max() < 3.5 * np.sqrt(np.diag(found.cov)).max()
         assert np.sqrt(np.diag(found.cov)).min() < 0.03
 
@@ -34,7 +35,7 @@ def test_its_covariance_agrees_with_sampled_noise(windows):
     scores = []
     for seed in range(16):
         one = device(seed=300 + seed, windows=windows, bias_acc_std=0.0)
-        found = one.premises().acc_bias
+        (found,) = one.premises().acc_bias.biases
         scores.append(found.acc @ np.linalg.solve(found.cov, found.acc))
     low, high = chi_square_band(3, len(scores))
     # Where noise is less than stated by chance, the covariance stays as stated.
@@ -80,3 +81,73 @@ def test_a_bias_that_was_stated_costs_no_window(sound):
     prior = replace(stated.imu.bias_prior, mean_acc=LARGE)
     stated = replace(stated, imu=replace(stated.imu, bias_prior=prior))
     assert statuses(stated) == {"ok"}
+
+
+def swinging(one, size, period_s):
+    """The device with an accelerometer whose y axis has a bias that swings."""
+    time_s = (one.imu.stamps_ns - one.imu.stamps_ns[0]) / 1e9
+    swing = size * np.sin(2.0 * np.pi * time_s / period_s)
+    return with_bias(one, np.outer(swing, [0.0, 1.0, 0.0])), swing
+
+
+def test_a_bias_that_swings_is_followed_within_its_covariance():
+    flown = device(seed=1, kind="drone", windows=32, bias_acc_std=0.0)
+    one, swing = swinging(flown, 0.4, 40.0)
+    found = one.premises().acc_bias
+    assert len(found.biases) == 32
+    scores = []
+    for window in one.windows:
+        inside = (one.imu.stamps_ns >= window.stamps_ns[0]) & (
+            one.imu.stamps_ns <= window.stamps_ns[-1]
+        )
+        bias = found.at(int(window.stamps_ns[0]))
+        away = bias.acc - [0.0, swing[inside].mean(), 0.0]
+        scores.append(away @ np.linalg.solve(bias.cov, away))
+    # A sine is smoother than a random walk, so that errors are less than stated if anything.
+    assert np.mean(scores) < 6.0
+    assert max(abs(bias.acc[1]) for bias in found.biases) > 0.25
+
+
+def test_windows_whose_bias_swings_far_are_not_ok():
+    flown = device(seed=1, kind="drone", windows=32, bias_acc_std=0.0)
+    one, swing = swinging(flown, 0.4, 40.0)
+    found = results(one)
+    for result, window in zip(found, one.windows, strict=True):
+        first = int(np.searchsorted(one.imu.stamps_ns, window.stamps_ns[0]))
+        away = result.state.acc_bias_residual - [0.0, swing[first], 0.0]
+        wrong = np.rad2deg(np.linalg.norm(away) / 9.81) > 2.0
+        assert not (wrong and result.verdict.status == "ok")
+    assert any(result.verdict.status == "ok" for result in found)
+
+
+def test_the_banded_fit_is_the_dense_one():
+    """A random walk by an independent route: all unknowns in one dense system."""
+    rng = np.random.default_rng(3)
+    count, size = 6, CONSTANTS + 3
+    roots = rng.standard_normal((count, size, 2 * size))
+    blocks = BiasBlocks(
+        roots @ roots.transpose(0, 2, 1), rng.standard_normal((count, size)), 500.0,
+        np.eye(size), 100,
+    )  # fmt: skip
+    elapsed_s, walk = rng.uniform(1.0, 4.0, count - 1), 0.3
+    found = WanderingBias(blocks, elapsed_s, walk)
+    H, g = np.zeros((CONSTANTS + 3 * count,) * 2), np.zeros(CONSTANTS + 3 * count)
+    H[:CONSTANTS, :CONSTANTS] += np.eye(CONSTANTS)
+    for k in range(count):
+        own = [*range(CONSTANTS), *range(CONSTANTS + 3 * k, CONSTANTS + 3 * k + 3)]
+        H[np.ix_(own, own)] += blocks.information[k]
+        H[np.ix_(own[CONSTANTS:], own[CONSTANTS:])] += np.eye(3)
+        g[own] += blocks.gradient[k]
+    for k in range(count - 1):
+        D = np.zeros((3, len(g)))
+        D[:, CONSTANTS + 3 * k : CONSTANTS + 3 * k + 6] = np.hstack([-np.eye(3), np.eye(3)])
+        H += D.T @ D / (walk**2 * elapsed_s[k])
+    x, cov = -np.linalg.solve(H, g), np.linalg.inv(H)
+    chi2 = 500.0 + g @ x
+    np.testing.assert_allclose(found.biases, x[CONSTANTS:].reshape(-1, 3) / x[0])
+    noise = max(chi2 / (100 - size), 1.0)
+    last = slice(CONSTANTS + 3 * count - 3, None)
+    np.testing.assert_allclose(found.covariances[-1], noise * cov[last, last] / x[0] ** 2)
+    log_walk = 3.0 * np.log(walk**2 * elapsed_s).sum()
+    expected = (100 - size) * np.log(noise) + chi2 / noise + np.linalg.slogdet(H)[1] + log_walk
+    np.testing.assert_allclose(found.misfit, expected)

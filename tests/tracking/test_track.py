@@ -308,5 +308,5 @@ def test_an_imu_that_covers_a_part_is_tracked_there():
 def test_keyframes_too_far_apart_for_a_window_are_named(ride):
     keyframes_ns = ride.vision.stamps_ns[::5]
     seldom = poses_from_truth(ride.truth, keyframes_ns, ride.T_b_c, pose_noise(0.05, 0.003), (1,))
-    with pytest.raises(DatasetError, match="A window needs five keyframes over 2.5 s; here are"):
+    with pytest.raises(DatasetError, match=r"A window needs five keyframes over 2.5 s; here are"):
         tracked(replace(ride, vision=seldom))

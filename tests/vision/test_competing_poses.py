@@ -13,7 +13,7 @@ from maci2.pipeline.render_along import rendered_on_imu_clock
 from maci2.sensors import truth_at
 from maci2.simulation.rendering.image_difficulty import HARD
 from maci2.simulation.rendering.recording import RenderConfig, render_recording
-from maci2.vision.competing_poses import better, beyond_doubt, differ, either
+from maci2.vision.competing_poses import better, beyond_doubt, differ, either, in_dispute
 from maci2.vision.odometry import StereoOdometry
 from maci2.vision.possible_motions import PossibleMotion
 from maci2.vision.relative_pose import RelativePose, unmeasured
@@ -74,10 +74,18 @@ def test_anything_is_better_than_nothing():
     assert better(nothing, pose(1.0, inliers=20)).inliers == 20
 
 
-def test_a_second_motion_leaves_a_doubt():
+def test_matches_that_agree_on_one_motion_settle_it_if_they_are_many():
     assert beyond_doubt(pose(20.0))
     assert not beyond_doubt(pose(20.0, inliers=200))
-    assert not beyond_doubt(doubted(pose(20.0), 250.0))
+    # What the others tell has no like support then, and is handed on beside.
+    assert beyond_doubt(doubted(pose(20.0), 250.0))
+
+
+def test_measurements_are_in_dispute_where_they_differ_or_half_of_the_matches_do():
+    assert not in_dispute([pose(20.0, inliers=200), pose(20.1, inliers=210)])
+    assert in_dispute([pose(20.0, inliers=200), pose(250.0, inliers=210)])
+    assert in_dispute([pose(20.0, inliers=100)])
+    assert in_dispute([unmeasured((0, 10**8), "dark")])
 
 
 @pytest.mark.dataset

@@ -12,7 +12,7 @@ from maci2.vision.covariance_models import covariance_model
 from maci2.vision.keyframe import Keyframe, match_along
 from maci2.vision.keyframe_motion import KeyframeMotion, Span
 from maci2.vision.keypoints import candidates
-from maci2.vision.klt import follow, scaled
+from maci2.vision.klt import Tracks, follow, scaled
 from maci2.vision.motion_support import (
     SupportedMotion,
     contradicted,
@@ -22,7 +22,7 @@ from maci2.vision.motion_support import (
 )
 from maci2.vision.predicted_rotation import PredictedRotation
 from maci2.vision.relative_pose import RelativePose, scattered, unmeasured
-from maci2.vision.self_similarity import periods
+from maci2.vision.self_similarity import periods, rivals
 from maci2.vision.two_frame import PinholePair
 
 MM = 1e-3
@@ -151,6 +151,12 @@ def keyframe_of(shift_px, unique):
     return Keyframe(left, right, scaled(left), uv, stereo, np.zeros((len(uv), 2)), "")
 
 
+def tracks_of(frame, which):
+    """Stereo matches of some points."""
+    stereo = frame.stereo
+    return Tracks(stereo.uv[which], stereo.backward[which], stereo.found[which])
+
+
 def measured(moved_px, unique):
     """Motion to the right by some pixels of the image, and the keyframes it was measured from."""
     span = Span(
@@ -211,6 +217,19 @@ def test_a_poster_on_the_wall_decides(moved_px):
     found, _ = measured(moved_px, unique=True)
     np.testing.assert_allclose(found.T_ck_ck1[:3, 3], [moved_px / PX_PER_M, 0.0, 0.0], atol=0.01)
     assert (np.sqrt(np.diag(found.cov_T_ck_ck1)[:3]) < 0.02).all()
+
+
+@pytest.mark.parametrize(("unique", "expected"), [(False, 8), (True, 0)])
+def test_motions_a_period_away_are_asked_where_nothing_else_contradicts_them(unique, expected):
+    """On a wall of tiles alone; with a poster that most points are on, none of them is."""
+    first, second = keyframe_of(0, unique), keyframe_of(6, unique)
+    if unique:
+        on_poster = (abs(first.uv - [320, 240]) < [120, 80]).all(axis=1)
+        first = replace(first, uv=first.uv[on_poster], stereo=tracks_of(first, on_poster))
+    T_ck_ck1 = se3(np.eye(3), np.array([6.0 / PX_PER_M, 0.0, 0.0]))
+    side = TILE_PX / PX_PER_M
+    period = np.array([[side, side, 0.0], [side, -side, 0.0]])
+    assert len(rivals(first, second, T_ck_ck1, period, CAMERA)) == expected
 
 
 def test_points_without_texture_do_not_agree_with_whatever_is_asked():

@@ -117,7 +117,7 @@ def minimise(
     """
     free = int(columns.max()) + 1
     n = len(states.v_w)
-    system, moved_system = empty_system(n, free), empty_system(n, free)
+    system = empty_system(n, free)
     work = empty_system(n, free) if work is None else work
     costs, moved_costs = np.zeros(GROUPS), np.zeros(GROUPS)
     linearize(factors, states, border, columns, system, costs, NO_ROWS)
@@ -132,13 +132,14 @@ def minimise(
             rounding = 1e-13 * abs(cost)
             if decrement < max(config.decrement, rounding):
                 return moved, moved_border, costs, iteration, True
-            linearize(factors, moved, moved_border, columns, moved_system, moved_costs, NO_ROWS)
+            linearize(factors, moved, moved_border, columns, system, moved_costs, NO_ROWS)
             if moved_costs.sum() <= cost + rounding:
                 states, border = moved, moved_border
-                system, moved_system = moved_system, system
                 costs, moved_costs = moved_costs, costs
                 damping = max(0.3 * damping, LEAST_DAMPING)
                 continue
+            # Refused steps are rare: back to where it was costs less than room for both.
+            linearize(factors, states, border, columns, system, costs, NO_ROWS)
         damping = max(10.0 * damping, REFUSED_DAMPING)
         if damping > MOST_DAMPING:
             break

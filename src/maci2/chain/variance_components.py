@@ -90,6 +90,11 @@ def _redundancy(factors: WhitenedFactors) -> Array:
     return np.asarray(factors.weighted - followed)
 
 
+ROUGHLY = ChainConfig(decrement=1e-2)
+"""Enough for noise levels: a step that lowers the cost by less moves nothing by more than 0.1
+standard deviations. Robust losses take twenty steps more from there to the last digit."""
+
+
 @dataclass(frozen=True)
 class NoiseSolution:
     """A chain solved together with the noise of its marker measurements."""
@@ -111,7 +116,7 @@ def solve_with_noise(
     problem: ChainProblem,
     states: States,
     border: Border,
-    config: ChainConfig | None = None,
+    config: ChainConfig = ROUGHLY,
     max_rounds: int = 12,
     least_factor: float = LEAST_FACTOR,
 ) -> NoiseSolution:

@@ -6,13 +6,22 @@ from pathlib import Path
 from typing import Any
 
 from maci2.cli.json_output import STDOUT
-from maci2.errors import DatasetError, require_in_range
+from maci2.errors import DatasetError, OptionError, OutputError, require_in_range
 
 INPUTS = ("sequence", "sequences", "folders", "source", "along")
 """Parameters with paths that a command reads."""
 
 OUTPUTS = ("json", "report")
 """Parameters with files that a command writes at its end."""
+
+FOLDERS = {
+    "track": "output",
+    "watch": "output",
+    "evaluate": "output",
+    "reproduce": "output",
+    "noise": "tools",
+}
+"""Command -> its parameter that names a folder to write into when all is done."""
 
 
 def with_early_checks(command: Callable[..., None]) -> Callable[..., None]:
@@ -28,6 +37,9 @@ def with_early_checks(command: Callable[..., None]) -> Callable[..., None]:
             for path in _paths(values.get(name)):
                 if str(path) != STDOUT:
                     _require_writable(path)
+        for path in _paths(values.get(FOLDERS.get(command.__name__, ""))):
+            _require_folder(path)
+        _require_different(values)
         command(**values)
 
     return call
@@ -36,6 +48,30 @@ def with_early_checks(command: Callable[..., None]) -> Callable[..., None]:
 def _paths(value: object) -> list[Path]:
     values = value if isinstance(value, list) else [value]
     return [path for path in values if isinstance(path, Path)]
+
+
+def _require_folder(path: Path) -> None:
+    """Raise if no folder can be made of this name."""
+    taken = next((one for one in (path, *path.parents) if one.exists()), None)
+    if taken is not None and not taken.is_dir():
+        raise OutputError(
+            f"{taken}: is a file, needed a folder to write into. Choose another name."
+        )
+
+
+def _require_different(values: dict[str, Any]) -> None:
+    """Raise where two results would be written to one file, of which the last would be left."""
+    seen: dict[Path, str] = {}
+    for name in (*OUTPUTS, "output"):
+        for path in _paths(values.get(name)):
+            if str(path) == STDOUT:
+                continue
+            other = seen.setdefault(path.resolve(), name)
+            if other != name:
+                raise OptionError(
+                    f"--{name} and --{other} are both {path}: one would replace the other. Give "
+                    "two names."
+                )
 
 
 def _require_writable(path: Path) -> None:

@@ -55,6 +55,7 @@ def reproduce(
     Baselines run on the same input, and tables include the paper's numbers. An interrupted run
     resumes where it stopped.
     """
+    from maci2.errors import DatasetError
     from maci2.experiments.catalogue import by_methods, find_experiments
     from maci2.experiments.experiment import Settings
     from maci2.experiments.recordings import find_recordings
@@ -82,6 +83,11 @@ def reproduce(
             write_atomically(output / name, picture)
     typer.echo(f"wrote {page}")
     write_json(json, {"report": str(page), "experiments": [_record(one) for one in done]})
+    if all(one.findings is None for one in done):
+        raise DatasetError(
+            f"--data {data}: holds none of the recordings that these experiments need; nothing was "
+            "run. Give the folder that holds them."
+        )
 
 
 def report(

@@ -41,11 +41,12 @@ def truth(
     from maci2.ground_truth.agreement import compare_with_published
     from maci2.ground_truth.audit import audit_ground_truth
     from maci2.ground_truth.audit_files import audit_record, require_outside, write_audit
+    from maci2.ground_truth.raw_capture import beside_raw_capture
 
     require_outside(output, sequence, inside)
     require_new_folder(output)
     recording = opening.open(sequence)
-    audit = audit_ground_truth(recording, source)
+    audit = beside_raw_capture(recording, audit_ground_truth(recording, source))
     compared = compare_with_published(audit.truth, recording.truths)
     record = audit_record(audit, compared)
     for finding in audit.findings:

@@ -203,8 +203,8 @@ def _missing(path: Path) -> str:
 def _require_images(folder: Path) -> None:
     if not folder.is_dir() or next(folder.iterdir(), None) is None:
         raise DatasetError(
-            f"{folder}: no images; the recording lists their timestamps only. Unpack the images, "
-            "or use --vision trajectory:FILE or truth:... instead."
+            f"{folder}: no images; the recording lists their timestamps only. Unpack the images; "
+            "commands with --vision can do with trajectory:FILE or truth:... instead."
         )
 
 

@@ -159,8 +159,10 @@ def _examined(
         truths = recording.truths.items()
         rotations = Rotations({name: check_truth(t, recording.imu) for name, t in truths}, [])
     findings += rotations.findings
-    if all(finding.level != "error" for finding in findings):
-        findings += audit_finding(recording)
+    errors = [finding for finding in findings if finding.level == "error"]
+    if all(error.what in recording.truths for error in errors):
+        # That a truth which is wrong cannot be audited is no second fault.
+        findings += [one for one in audit_finding(recording) if one.level == "ok" or not errors]
     findings += _without_cameras(cameras) + stereo_findings(recording, matched_pct)
     findings += _nominal_rate(recording, imu)
     images, seen = examine_images(recording)

@@ -67,16 +67,19 @@ def known_gravity(
     limit_deg: float,
 ) -> Check:
     """Check of the direction of gravity, also with the accelerometer bias of all windows in
-    addition to that of this window, or instead of it if they contradict its prior."""
+    addition to that of this window, or instead of it if they contradict its prior or show that the
+    bias wanders."""
     std = direction_std(state.gravity_c0, posterior.gravity_c0)
-    shared = None if premises is None else premises.acc_bias
+    acc_bias = None if premises is None else premises.acc_bias
     alone = against("gravity's direction", float(np.rad2deg(std)), limit_deg, "deg")
-    if shared is None or alone.status != "ok":
+    if acc_bias is None or alone.status != "ok":
         return alone
+    shared = acc_bias.at(int(state.stamps_ns[0]))
     gain = posterior.acc_bias @ np.linalg.inv(posterior.acc_bias + shared.cov)
     cov = posterior.acc_bias - gain @ posterior.acc_bias
     away = shared.acc - prior.mean_acc
-    if away @ np.linalg.solve(np.diag(prior.std_acc**2) + shared.cov, away) > FAR_3D:
+    far = away @ np.linalg.solve(np.diag(prior.std_acc**2) + shared.cov, away) > FAR_3D
+    if far or acc_bias.wanders:
         gain, cov = np.eye(3), shared.cov
     moved = gain @ (shared.acc - state.acc_bias_residual)
     # What a bias adds to the forces of the window, it takes from gravity.
@@ -86,14 +89,15 @@ def known_gravity(
     left = float(np.sqrt(max(std**2 - learned, 0.0)))
     tilt_deg = float(np.rad2deg(np.linalg.norm(tilt_D_ba @ moved)))
     found = ", ".join(f"{value:.2f}" for value in state.removed_acc + shared.acc)
+    changing = " that changes" if acc_bias.wanders else ""
     return against(
         "gravity's direction",
         admitted(tilt_deg, float(np.rad2deg(left))),
         limit_deg,
         "deg",
-        f"the recorded motion shows an accelerometer bias of ({found}) m/s^2, which moves gravity "
-        f"by {tilt_deg:.1f} deg: state it (`--acc-bias-prior`), or a larger standard deviation "
-        "(`--acc-bias-std`)",
+        f"the recorded motion shows an accelerometer bias of ({found}) m/s^2{changing}, which "
+        f"moves gravity by {tilt_deg:.1f} deg: state it (`--acc-bias-prior`), or a larger standard "
+        "deviation (`--acc-bias-std`)",
     )
 
 

@@ -7,7 +7,7 @@ from maci2.evaluation.integration_errors import NO_LABEL_NOISE, LabelNoise
 from maci2.imu import BiasPrior, ImuMeasurements
 from maci2.imu.learned_model import ImuModel, bundled_models, load_imu_model
 from maci2.imu.model_choice import find_imu_model, is_learned
-from maci2.sensors import Recording
+from maci2.sensors import ImuSamples, Recording
 
 
 @dataclass(frozen=True)
@@ -16,6 +16,9 @@ class Predictor:
 
     measure: Callable[[Recording], ImuMeasurements]
     """Applies the model to a recording's samples."""
+
+    calibrated: Callable[[ImuSamples], ImuSamples]
+    """Takes off the device's errors that the model knows; audits use the samples so."""
 
     bias: BiasPrior | None
     """Spread of the bias left in the samples, where the model states one."""
@@ -29,6 +32,7 @@ def unlearned_predictor(name: str) -> Predictor:
     measure = find_imu_model(name)
     return Predictor(
         lambda recording: measure(recording.imu, recording.rig.imu),
+        lambda samples: samples,
         None,
         lambda _: NO_LABEL_NOISE,
     )
@@ -46,7 +50,7 @@ def model_predictor(model: ImuModel) -> Predictor:
         return NO_LABEL_NOISE
 
     bias = card.bias_prior() if card.bias_std else None
-    return Predictor(lambda recording: model.measure(recording.imu), bias, labels)
+    return Predictor(lambda recording: model.measure(recording.imu), model.calibrated, bias, labels)
 
 
 def choose_predictors(

@@ -7,6 +7,7 @@ it was tuned on; nothing is fitted to the recording under test.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -112,17 +113,23 @@ def _audited(
     horizons_s: tuple[float, ...],
     truth_names: tuple[str, ...],
 ) -> dict[str, dict[float, Scored]] | None:
-    """Errors against the audited ground truth by model and horizon; None where there is none."""
+    """Errors against the audited ground truth by model and horizon; None where there is none.
+
+    The audit is made with the samples as the model calibrates them: one that followed a wrong scale
+    would call the model's correction of it an error.
+    """
     chosen = recording.truth(truth_names)
     stated = chosen is not None and chosen.covariance is not None
-    truth = chosen if stated else audited_or_none(recording, truth_names)
-    if truth is None:
-        return None
-    scored: dict[str, dict[float, Scored]] = {name: {} for name in predictors}
-    audited = audited_states(recording.imu, recording.rig.imu, truth, recording.name)
-    for horizon_s in horizons_s:
-        windows = audited_windows(audited, horizon_s)
-        for name, predictor in predictors.items():
+    scored: dict[str, dict[float, Scored]] = {}
+    for name, predictor in predictors.items():
+        calibrated = replace(recording, imu=predictor.calibrated(recording.imu))
+        truth = chosen if stated else audited_or_none(calibrated, truth_names)
+        if truth is None:
+            return None
+        audited = audited_states(calibrated.imu, recording.rig.imu, truth, recording.name)
+        scored[name] = {}
+        for horizon_s in horizons_s:
+            windows = audited_windows(audited, horizon_s)
             errors = _without_mean_bias(windows.errors(measured[name]), predictor)
             scored[name][horizon_s] = errors, windows.cov(errors, predictor.bias)
     return scored

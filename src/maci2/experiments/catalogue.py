@@ -109,7 +109,7 @@ HARD_IMAGES = RecordingsExperiment(
     "hard-images",
     "Degraded images, one kind at a time: learned against fixed match covariances",
     ("V1_02_medium", "V2_03_difficult"),
-    partial(hard_images_tasks, duration_s=5.0, renderings=1, both_strengths=False),
+    partial(hard_images_tasks, duration_s=3.8, rooms=3, both_strengths=False),
     hard_images_findings,
 )
 
@@ -117,7 +117,7 @@ HARD_IMAGES_FULL = RecordingsExperiment(
     "hard-images-full",
     "Degraded images, mild and strong, two rooms along each of three flights",
     ("V1_02_medium", "V2_03_difficult", "MH_05_difficult"),
-    partial(hard_images_tasks, duration_s=12.0, renderings=2, both_strengths=True),
+    partial(hard_images_tasks, duration_s=12.0, rooms=2, both_strengths=True),
     hard_images_findings,
 )
 

@@ -31,6 +31,9 @@ SAME_START = {"MH_01_clip": "MH_01_30s"}
 """Folders of trajectories on a longer part of the same recording."""
 
 NEES_BOUNDS = (0.5, 2.0)
+SCALE_BOUND = 0.01
+CAUSAL, SMOOTHED = "maci2, causal", "maci2, smoothed as a whole"
+VISION_ALONE = "vision alone"
 SCORED = ("velocity", "gravity", "gyro_bias", "orientation", "position")
 POINTS = 200
 """Values of NEES over time that a result keeps."""
@@ -80,11 +83,11 @@ def run_track(task: TrackTask) -> TaskResult:
     truth = causal.inputs.truth
     if truth is None:
         return TaskResult([], problem="no ground truth")
-    rows = [_own_row("maci2, causal", causal, truth)]
+    rows = [_own_row(CAUSAL, causal, truth)]
     smoothed = _where_vision_is(
         track_recording(task.path, options, batch=True, measured=causal.vision)
     )
-    rows.append(_own_row("maci2, smoothed as a whole", smoothed, truth))
+    rows.append(_own_row(SMOOTHED, smoothed, truth))
     for name, (stamps_ns, Ts_w_b) in _others(task, causal.inputs).items():
         rows.append(_row(name, _common(stamps_ns, Ts_w_b, causal, truth)))
     return TaskResult([row for row in rows if row], WindowTimes([frame_ms]))
@@ -153,7 +156,7 @@ def _others(task: TrackTask, inputs: Inputs) -> dict[str, tuple[Stamps, Array]]:
         found[name] = (trajectory.stamps_ns, trajectory.Ts_w_c)
     if isinstance(inputs.visual, CameraTrajectory):
         T_c_b = se3_inv(np.ascontiguousarray(inputs.T_b_c))
-        found["vision alone"] = (inputs.visual.stamps_ns, inputs.visual.Ts_w_c @ T_c_b)
+        found[VISION_ALONE] = (inputs.visual.stamps_ns, inputs.visual.Ts_w_c @ T_c_b)
     return found
 
 
@@ -261,9 +264,22 @@ def _claims(name: str, rows: list[Record]) -> list[Claim]:
         claims.append(
             Claim(f"{name}: error over 1 s below theirs", own["relative_m"]["1"][0] < shortest)
         )
+    if any(row["system"] == VISION_ALONE for row in others):
+        claims += _fused_claims(name, own, rows)
     low, high = NEES_BOUNDS
     for part in ("velocity", "gravity", "gyro_bias"):
         value = own["nees"][part]
         text = f"{name}: NEES of {part.replace('_', ' ')} {low:g} to {high:g}"
         claims.append(Claim(text, value is not None and low <= value <= high))
+    return claims
+
+
+def _fused_claims(name: str, own: Record, rows: list[Record]) -> list[Claim]:
+    """Claims about a trajectory that was fused with the IMU."""
+    text = f"{name}: scale over 1 s within {100 * SCALE_BOUND:g} %"
+    claims = [Claim(text, abs(own["scale_1s"] - 1.0) <= SCALE_BOUND)]
+    for row in rows:
+        if row["system"] == SMOOTHED:
+            text = f"{name}: ATE smoothed as a whole no higher than causal"
+            claims.append(Claim(text, row["ate_m"] <= own["ate_m"]))
     return claims

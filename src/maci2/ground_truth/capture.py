@@ -80,7 +80,7 @@ def open_capture(recording: Recording, source_name: str = "") -> Capture:
         return _from_truth(source_name, recording.truths[source_name])
     folder = mav0_of(recording.path) / source_name
     if not (folder / "data.csv").is_file():
-        known = ", ".join([*recording.truths, *_raw_sources(recording.path)]) or "none"
+        known = ", ".join([*recording.truths, *raw_sources(recording.path)]) or "none"
         raise OptionError(
             f"{recording.name} has no such source as '{source_name}'; it has: {known}. "
             "A TUM trajectory of the body is trajectory:FILE."
@@ -90,7 +90,8 @@ def open_capture(recording: Recording, source_name: str = "") -> Capture:
     return _from_raw_poses(source_name, folder)
 
 
-def _raw_sources(path: Path) -> list[str]:
+def raw_sources(path: Path) -> list[str]:
+    """Raw captures that a recording's folder holds."""
     mav0 = mav0_of(path)
     return [name for name in (RAW_POSES, RAW_POSITIONS) if (mav0 / name / "data.csv").is_file()]
 

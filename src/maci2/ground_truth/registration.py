@@ -12,7 +12,7 @@ import scipy
 
 from maci2.errors import DatasetError
 from maci2.ground_truth.capture import TRAJECTORY, Capture
-from maci2.imu.rotation_rates import MIN_RATE, RotationSource, match_rates
+from maci2.imu.rotation_rates import MIN_RATE, RateMatch, RotationSource, match_rates
 from maci2.lie.stacks import nearest_rotation, so3_log_stack, stack_poses
 from maci2.sensors import ImuSamples
 from maci2.types import GRAVITY_NORM, NS, Array
@@ -26,6 +26,9 @@ MIN_COMMON_S = 8.0
 
 ALIKE = 0.8
 """Correlation above which two curves show one motion."""
+
+RESTLESS = 4.0
+"""How many times `MIN_RATE` a gyroscope varies that is certainly rotated."""
 
 RELATED = 0.5
 """Correlation below which no lag is better than none."""
@@ -71,6 +74,8 @@ def register(capture: Capture, imu: ImuSamples) -> Registration:
         return Registration(lag_s, np.eye(3), resting_rate(imu), alike, np.nan)
     match = match_rates(_source(shifted, capture.Rs_w_m), imu)
     if match is None or match.excitation < MIN_RATE:
+        if match is not None:
+            _require_rest(capture, match)
         return Registration(lag_s, capture.T_b_m[:3, :3], resting_rate(imu), 0.0, 0.0)
     R_b_m, likeness = _best_rotation(match.gyro, match.rates_s)
     if likeness < ALIKE and lag_s != 0.0:
@@ -160,6 +165,17 @@ def _fit_of(capture: Capture, imu: ImuSamples) -> tuple[float, float]:
     R_b_m, score = _best_rotation(match.gyro, match.rates_s)
     apart = so3_log_stack((capture.T_b_m[:3, :3].T @ R_b_m)[None])[0]
     return score, float(np.linalg.norm(apart))
+
+
+def _require_rest(capture: Capture, match: RateMatch) -> None:
+    """Raise where a capture that does not rotate has a gyroscope beside it that does."""
+    rate = float(np.linalg.norm(match.gyro.std(axis=0)))
+    if rate > RESTLESS * MIN_RATE:
+        raise DatasetError(
+            f"{capture.source}: its orientations do not change, while the gyroscope's rate varies "
+            f"by {rate:.2f} rad/s: the capture stood still, or its orientations were not written. "
+            "Check that both are of one recording."
+        )
 
 
 def _no_likeness(capture: Capture, likeness: float) -> DatasetError:

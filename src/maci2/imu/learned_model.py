@@ -135,6 +135,11 @@ class ImuModel:
         """Prior of the bias that remains after correction."""
         return self.about.bias_prior()
 
+    def calibrated(self, samples: ImuSamples) -> ImuSamples:
+        """The samples without what the device does wrong in every recording."""
+        device = self.about.device_constants()
+        return samples if device is None else device.corrected(samples)
+
     def measure(self, samples: ImuSamples, check_mounting: bool = True) -> ImuMeasurements:
         """Correct every sample and say how far to trust it.
 
@@ -143,9 +148,8 @@ class ImuModel:
         """
         require_type(samples, ImuSamples, "samples", "ImuSamples(stamps_ns, gyro, acc)")
         self._require_fitting(samples, check_mounting)
-        device = self.about.device_constants()
         # Biases that are handed on are those of samples without the device's other errors.
-        samples = calibrated = samples if device is None else device.corrected(samples)
+        samples = calibrated = self.calibrated(samples)
         turn_on, std_gyro_bias = self.about.turn_on(), None
         if turn_on is not None:
             tracked, std_gyro_bias = track_gyro_bias(samples, turn_on, self.about.rest_shift())

@@ -25,6 +25,12 @@ def needs_datasheet(name: str) -> bool:
     return name in UNLEARNED
 
 
+def calibrated_samples(name: str, samples: ImuSamples) -> ImuSamples:
+    """The samples without the device's errors that the model of this name knows, as audits of
+    ground truth for its scores use them."""
+    return load_imu_model(name).calibrated(samples) if is_learned(name) else samples
+
+
 def find_imu_model(name: str) -> MeasureFunction:
     """The IMU model called `name`: raw, datasheet, noise:FILE, a bundled model, or a weight file.
 

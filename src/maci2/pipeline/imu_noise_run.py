@@ -11,6 +11,7 @@ from maci2.calibration.noise_estimate import NoiseEstimate, NoiseLevel
 from maci2.datasets import open_recording
 from maci2.errors import CalibrationError, OptionError, require_in_range
 from maci2.estimation.result_output import Record
+from maci2.files import real_path
 from maci2.imu.allan import AllanDeviation, high_frequency_density, stationary_allan
 from maci2.imu.measured_noise import KEYS
 from maci2.pipeline.imu_noise_chains import against_capture, against_vision
@@ -71,6 +72,9 @@ def measure_noise(
     if not paths:
         raise OptionError("no recording is named; give one or more.")
     require_in_range("--window", length_s, *RANGES["window_s"])
+    for k, path in enumerate(paths):
+        if real_path(path) in map(real_path, paths[:k]):
+            raise OptionError(f"{path} is given twice; its samples would count twice.")
     recordings = [open_path(path) for path in paths]
     tests = [open_path(path) for path in test_paths]
     for recording in (*recordings, *tests):

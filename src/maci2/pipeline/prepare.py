@@ -16,7 +16,7 @@ from maci2.feature_tracks.track_files import RecordedTracks
 from maci2.feature_tracks.tracks import FeatureTracks
 from maci2.ground_truth.choose import capture_noise, with_audited
 from maci2.imu import ImuMeasurements
-from maci2.imu.model_choice import find_imu_model, needs_datasheet
+from maci2.imu.model_choice import calibrated_samples, find_imu_model, needs_datasheet
 from maci2.lie import se3_inv
 from maci2.pipeline.gyro_rotation import rotation_predictor
 from maci2.pipeline.open_vision import Vision, frame_of, open_vision
@@ -213,6 +213,13 @@ class Inputs:
         return recording_premises(self)
 
 
+def as_calibrated(recording: Recording, options: RunOptions) -> Recording:
+    """The recording as audits of its ground truth see it: the samples without the device's errors
+    that the chosen IMU model knows. An audit that follows a wrong scale would call its correction
+    an error."""
+    return replace(recording, imu=calibrated_samples(options.imu, recording.imu))
+
+
 def open_inputs(path: Path, options: RunOptions, calibrating: bool = False) -> Inputs:
     """Open a recording and everything that the options name in it.
 
@@ -224,7 +231,8 @@ def open_inputs(path: Path, options: RunOptions, calibrating: bool = False) -> I
     if options.all_cameras:
         refined = refine_right_camera(recording.rig, stereo_frames(recording))
         recording = replace(recording, rig=refined.rig, notes=(*recording.notes, refined.text()))
-    recording = with_audited(recording, options.truth)
+    audited_with = as_calibrated(recording, options)
+    recording = replace(recording, truths=with_audited(audited_with, options.truth).truths)
     if options.vision.from_truth or not calibrating:
         what = "camera motion from ground truth" if calibrating else "initialization"
         require_extrinsics(recording.rig, what)
@@ -243,7 +251,7 @@ def open_inputs(path: Path, options: RunOptions, calibrating: bool = False) -> I
     if options.paper:
         source = replace(source, std_share=0.0, std_windows=None, metric=True)
     elif source.kind == "truth":
-        source = replace(source, std_truth=capture_noise(recording, options.truth))
+        source = replace(source, std_truth=capture_noise(audited_with, options.truth))
     T_b_c = (
         rectified_extrinsics(recording.rig)
         if frame == "rectified"

@@ -9,6 +9,7 @@ import numpy as np
 from maci2.errors import DatasetError
 from maci2.estimation import SolverConfig
 from maci2.estimation.motion_choice import choose_motions
+from maci2.ground_truth.choose import require_known_truths
 from maci2.imu.model_choice import is_learned
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
@@ -72,6 +73,7 @@ def track_recording(
     states at every IMU sample beside those at images.
     """
     inputs = open_inputs(path, options)
+    require_known_truths([inputs.recording], options.truth)
     warm_up("initialize", "chain")
     candidates_ns = inputs.measurable_ns()
     start_ns = round(options.start_s * NS)

@@ -69,6 +69,9 @@ class TranslationSums(NamedTuple):
     """(B, 29, 29) chi-square with one accelerometer bias for all windows and no prior of it, a
     quadratic form of [z, bias, 1] (`shared_bias`)."""
 
+    time_s: Array
+    """(B,) sum over windows of the time of their first keyframe [s]."""
+
 
 def translation_sums(
     imu: ImuMeasurements, run: Run, T_b_c: Array, biases: Array, std_bias: Array, rule: Rule
@@ -92,7 +95,8 @@ def translation_sums(
     shared, _ = _eliminated(Z, N[..., UNSHARED], weights, information[:, UNSHARED])
     dof = np.maximum(3 * (weights > 0.0).sum(axis=1) - 6, 0)
     gravity = np.einsum("wij,wik->wjk", by_z[:, G], by_z[:, G], optimize=True)
-    return TranslationSums(S, gravity, np.ones(len(dof)), dof, shared)
+    starts_s = run.stamps_ns[:-1].reshape(run.measured.shape)[:, 0] / NS
+    return TranslationSums(S, gravity, np.ones(len(dof)), dof, shared, starts_s)
 
 
 def _eliminated(Z: Array, N: Array, weights: Array, information: Array) -> tuple[Array, Array]:

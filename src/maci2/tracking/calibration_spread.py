@@ -40,6 +40,9 @@ class CalibrationSpread:
     clock_walk_s: float = 0.0
     """Random walk of the camera's clock [s/sqrt(s)]."""
 
+    slow_error_chance: float = 0.1
+    """Probability that errors of visual orientation last for seconds (`slow_errors`)."""
+
     def unknowns(self, std_scale: float) -> BorderUnknowns:
         """Constants that are free."""
         return BorderUnknowns(
@@ -69,7 +72,9 @@ class CalibrationSpread:
 KNOWN = CalibrationSpread()
 """Nothing is in doubt, as in a simulation."""
 
-MEASURED = CalibrationSpread(rotation_deg=0.3, clock_s=0.005, clock_walk_s=0.0005)
+MEASURED = CalibrationSpread(
+    rotation_deg=0.3, clock_s=0.005, clock_walk_s=0.0005, slow_error_chance=0.8
+)
 """A calibration as calibration tools leave it."""
 
 TRAJECTORY_SCALE_WALK = 0.005

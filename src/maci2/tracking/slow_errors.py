@@ -32,13 +32,18 @@ TIME_CONSTANT_S = 4.0
 """Of the process: its correlation falls to one half after 1.7 times this."""
 
 LEVELS_DEG = np.array([0.0, 0.05, 0.1, 0.2, 0.4])
-"""Standard deviations of w that are told apart, equally likely before anything is seen."""
+"""Standard deviations of w that are told apart; those above zero are equally likely before
+anything is seen."""
 
 KEYFRAMES = 20
 """Over which the movement of biases is looked at: four seconds."""
 
 KEPT = 0.96
 """Share of the evidence that the next movement leaves: a memory of a hundred seconds."""
+
+WEIGHT = 0.5
+"""Of the evidence of one movement: it begins with the w that the one before it has ended with, so
+neighbours are not independent."""
 
 LARGEST_SQUARE = 54.0
 """Squared Mahalanobis distance of six biases beyond which it counts as that: an outlier."""
@@ -54,13 +59,18 @@ SIZE, BIASES = STATE + 12, slice(9, 15)
 
 
 class SlowErrors:
-    """Takes every prediction and estimate; tells what slow errors add to the covariance."""
+    """Takes every prediction and estimate; tells what slow errors add to the covariance.
 
-    def __init__(self, T_b_c: Mat4, walks: tuple[float, float]) -> None:
+    `chance` is the probability that vision has slow errors, before anything is seen.
+    """
+
+    def __init__(self, T_b_c: Mat4, walks: tuple[float, float], chance: float) -> None:
         self._by_wobble = se3_adj(se3_inv(np.ascontiguousarray(T_b_c)))[:, 3:6]
         self._walks = walks
         self._joint = np.zeros((SIZE, SIZE))
         self._joint[WOBBLE, WOBBLE] = np.diag([1.0] * 3 + [TIME_CONSTANT_S**-2] * 3)
+        others = len(LEVELS_DEG) - 1
+        self._prior = np.log(np.array([1.0 - chance, *[chance / others] * others]))
         self._evidence = np.zeros(len(LEVELS_DEG))
         self._since: tuple[int, Array, Array] | None = None  # begun at, biases, their covariance
         self._steps = 0
@@ -68,7 +78,8 @@ class SlowErrors:
     @property
     def std_deg(self) -> float:
         """Standard deviation of w, given all movements of the biases."""
-        weights = np.exp(self._evidence - self._evidence.max())
+        posterior = self._prior + self._evidence
+        weights = np.exp(posterior - posterior.max())
         return float(np.sqrt(weights @ LEVELS_DEG**2 / weights.sum()))
 
     @property
@@ -145,7 +156,7 @@ class SlowErrors:
         )
         squares = np.minimum(np.sum((roots @ moved) ** 2, axis=1), LARGEST_SQUARE)
         normalised = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
-        self._evidence = KEPT * self._evidence + normalised - 0.5 * squares
+        self._evidence = KEPT * self._evidence + WEIGHT * (normalised - 0.5 * squares)
 
 
 def wobble_step(dt: float) -> tuple[Array, Array]:

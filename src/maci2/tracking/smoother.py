@@ -96,7 +96,8 @@ class FixedLagSmoother:
         self._T_b_c = T_b_c
         self._walks = (walk_gyro, walk_acc)
         self._noise = VisualNoise()
-        self._slow = SlowErrors(T_b_c, self._walks)
+        chance = self.config.calibration.slow_error_chance
+        self._slow = SlowErrors(T_b_c, self._walks, chance)
         self._problem: ChainProblem | None = None
         self._solution: ChainSolution | None = None
         self._prediction: tuple[int, Prediction] | None = None

@@ -9,7 +9,7 @@ from maci2.gaussian import nees, symmetrize
 from maci2.lie import se3_inv, se3_log
 from maci2.types import Array
 from maci2.vision.possible_motions import PossibleMotion
-from maci2.vision.relative_pose import RelativePose, chained
+from maci2.vision.relative_pose import MIN_INLIER_SHARE, RelativePose, chained
 
 CERTAIN_INLIERS, CERTAIN_SHARE = 60, 0.7
 """Matches that agree on one motion, and their share, with which no image between is looked at."""
@@ -17,6 +17,17 @@ CERTAIN_INLIERS, CERTAIN_SHARE = 60, 0.7
 DIFFERENT = 22.46
 """Squared Mahalanobis norm of a difference from which on two relative poses are two motions: 99.9 %
 of chi-square with 6 degrees of freedom."""
+
+
+def in_dispute(told: Sequence[RelativePose]) -> bool:
+    """Whether measurements of one relative pose contradict each other, or half of the matches of
+    the better one: then points may have been lost or led astray."""
+    best = better(*told)
+    return (
+        bool(best.reason)
+        or best.inliers < MIN_INLIER_SHARE * best.matches
+        or any(differ([one], best) for one in told if one is not best and not one.reason)
+    )
 
 
 def better(*poses: RelativePose) -> RelativePose:
@@ -56,11 +67,10 @@ def first_motion(pose: RelativePose) -> RelativePose:
 
 
 def beyond_doubt(pose: RelativePose) -> bool:
-    """Whether so many matches agree on one motion, and no others on a second, that no image between
-    need be looked at."""
+    """Whether so many matches agree on one motion that no image between need be looked at; others
+    that tell a second one have too few for like support then."""
     return (
         not pose.reason
-        and not pose.motions
         and pose.inliers >= CERTAIN_INLIERS
         and pose.inliers >= CERTAIN_SHARE * pose.matches
     )

@@ -144,7 +144,7 @@ def match_keyframes(
     k itself: the images between only lead the way, so their errors do not add up.
     """
     H = np.eye(3) if H is None else H
-    uv0 = first.uv[_with_depth(first, row_offset)]
+    uv0 = first.uv[with_depth(first, row_offset)]
     # What a rotation does not explain is expected to go on from image to image.
     parallax = np.zeros_like(uv0)
     for guide in guides:
@@ -166,18 +166,10 @@ def match_along(
     Of a wall that repeats itself other places look the same; of anything else this is the place
     that a true motion leads to.
     """
-    good = _with_depth(first, row_offset)
-    T_ck1_ck = se3_inv(T_ck_ck1)
-    p0 = points(first.uv[good], (first.uv - first.stereo.uv)[good, 0], camera)
-    p1 = p0 @ T_ck1_ck[:3, :3].T + T_ck1_ck[:3, 3]
-    p1[:, 2] = np.maximum(p1[:, 2], NEAREST)
-    start = camera.focal * p1[:, :2] / p1[:, 2:] + np.array(camera.center)
-    disparity = camera.focal * camera.baseline / p1[:, 2]
-    there = start - np.column_stack([disparity, np.zeros(len(disparity))])
+    good = with_depth(first, row_offset)
+    start, shown = taken_along(first, good, T_ck_ck1, camera)
     in_view = np.zeros(len(first.uv), dtype=bool)
-    in_view[good] = inside(start, first.left.shape, WINDOW) & inside(
-        there, first.left.shape, WINDOW
-    )
+    in_view[good] = shown
     # A point without texture stays where it begins and would agree with any motion asked.
     angle = GOLDEN_ANGLE * np.arange(len(start))
     start += OFF_START_PX * np.column_stack([np.cos(angle), np.sin(angle)])
@@ -185,7 +177,23 @@ def match_along(
     return _matched_across(first, second, over, row_offset), in_view
 
 
-def _with_depth(first: Keyframe, row_offset: float) -> Mask:
+def taken_along(
+    first: Keyframe, which: Mask | NDArray[np.intp], T_ck_ck1: Array, camera: PinholePair
+) -> tuple[Array, Mask]:
+    """(m, 2) where a motion takes some points of `first` [px], and which of them it keeps in view
+    of both cameras."""
+    T_ck1_ck = se3_inv(T_ck_ck1)
+    p0 = points(first.uv[which], (first.uv - first.stereo.uv)[which, 0], camera)
+    p1 = p0 @ T_ck1_ck[:3, :3].T + T_ck1_ck[:3, 3]
+    p1[:, 2] = np.maximum(p1[:, 2], NEAREST)
+    uv = camera.focal * p1[:, :2] / p1[:, 2:] + np.array(camera.center)
+    disparity = camera.focal * camera.baseline / p1[:, 2]
+    across = uv - np.column_stack([disparity, np.zeros(len(disparity))])
+    shape = first.left.shape
+    return uv, inside(uv, shape, WINDOW) & inside(across, shape, WINDOW)
+
+
+def with_depth(first: Keyframe, row_offset: float) -> Mask:
     """(n,) which points of a keyframe have a stereo match that passes its checks."""
     across = first.uv - first.stereo.uv
     on_row = np.abs(across[:, 1] - row_offset) < MAX_ROW_ERROR_PX
@@ -199,7 +207,7 @@ def _matched_across(
     stereo0 = first.stereo
     disparity0 = first.uv[:, 0] - stereo0.uv[:, 0]
     row0 = first.uv[:, 1] - stereo0.uv[:, 1] - row_offset
-    seen = np.flatnonzero(_with_depth(first, row_offset))[over.found]
+    seen = np.flatnonzero(with_depth(first, row_offset))[over.found]
     uv1 = over.uv[over.found]
     across_guess = uv1 - np.column_stack([disparity0[seen], row0[seen] + row_offset])
     across = follow(second.left, second.right, uv1, across_guess, levels=2)

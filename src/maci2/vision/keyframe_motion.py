@@ -21,7 +21,7 @@ from maci2.vision.motion_support import (
 )
 from maci2.vision.predicted_rotation import PredictedRotation, homography
 from maci2.vision.relative_pose import RelativePose, chained, measure_relative_pose, scattered
-from maci2.vision.self_similarity import periods
+from maci2.vision.self_similarity import periods, rivals
 from maci2.vision.two_frame import INLIER_CHI2, PinholePair, residual_chi2
 
 SAME_START = (0.01, 0.003)
@@ -55,8 +55,12 @@ class KeyframeMotion:
         return self._measured(span, found, self.model(found.features))
 
     def repeating(self, span: Span, pose: RelativePose) -> Array:
-        """(m, 3) vectors [m] by which that repeats itself which the points of a motion show."""
-        return periods(span.first, pose.points, self.camera)
+        """(m, 3) vectors [m] by which that repeats itself which the points of a motion show; none
+        where what else is seen contradicts every motion a period away."""
+        period = periods(span.first, pose.points, self.camera)
+        if len(period) and not rivals(span.first, span.second, pose.T_ck_ck1, period, self.camera):
+            return period[:0]
+        return period
 
     def decided(
         self,
@@ -80,26 +84,14 @@ class KeyframeMotion:
         if not supported or not leading(supported).convincing:
             return either(parts, best) if parts and differ(parts, best) else best
         if len(period):
-            self._ask_around(span, leading(supported), period, supported)
+            around = leading(supported).pose.T_ck_ck1
+            for T_ck_ck1 in rivals(span.first, span.second, around, period, self.camera):
+                self._ask(span, T_ck_ck1, supported)
         found = most_supported(supported, best, len(period) > 0)
         found = with_slip(found, [*told, *([chained(parts)] if parts else [])], supported)
         if not best.scattered or (parts and not any(part.scattered for part in parts)):
             return found
         return scattered(found, best.matches, best.inliers, span.predicted)
-
-    def _ask_around(
-        self,
-        span: Span,
-        around: SupportedMotion,
-        period: Array,
-        supported: list[SupportedMotion],
-    ) -> None:
-        if len(period) > 1:
-            period = np.vstack([period, period[0] + period[1], period[0] - period[1]])
-        for vector in (*period, *-period):
-            T_ck_ck1 = around.pose.T_ck_ck1.copy()
-            T_ck_ck1[:3, 3] += vector
-            self._ask(span, T_ck_ck1, supported)
 
     def _ask(self, span: Span, T_ck_ck1: Array, supported: list[SupportedMotion]) -> None:
         """Add what points tell along a motion, unless that is known or nothing."""

@@ -39,7 +39,8 @@ def even_keyframes(stamps_ns: Stamps, interval_s: float) -> Stamps:
     require_in_range("--interval", interval_s, 0.001, 1e6)
     if len(stamps_ns) < 2:
         raise DatasetError(
-            f"{len(stamps_ns)} stereo pairs, needed two or more for a relative pose."
+            f"{len(stamps_ns)} images or poses that can be used, needed two or more for a relative "
+            "pose. Check the file, and that it overlaps the other sensors in time."
         )
     if (np.diff(stamps_ns) <= 0).any():
         index = int(np.argmax(np.diff(stamps_ns) <= 0))

@@ -126,6 +126,18 @@ def second_motion(
     return SecondMotion(second, others / (others + pose.inliers))
 
 
+def pose_of_others(
+    matches: Matches, covs: Array, camera: PinholePair, pose: TwoFrame, part: Mask
+) -> TwoFrame | None:
+    """The pose without a part of the matches; None where the others are too few for one."""
+    others = ~part
+    if others.sum() < MIN_MATCHES:
+        return None
+    rest = matches.take(others)
+    found = _settled(rest, covs[others], camera, np.ones(len(rest), dtype=bool), pose.T_ck_ck1)
+    return found if found.converged and found.inliers >= MIN_MATCHES else None
+
+
 def _misfit(pose: TwoFrame) -> float:
     """Misfit of all matches; for outliers it does not matter how far they are off."""
     return float(np.minimum(pose.chi2, INLIER_CHI2).sum())

@@ -10,6 +10,7 @@ from maci2.gaussian import symmetrize
 from maci2.lie import se3_adj, se3_inv, se3_log
 from maci2.types import NS, Array
 from maci2.vision.calibration_uncertainty import CalibrationUncertainty, calibration_covariance
+from maci2.vision.influence import either_way, influential_part
 from maci2.vision.keyframe import KeyframeMatches
 from maci2.vision.keypoints import spread
 from maci2.vision.outlier_rejection import (
@@ -19,6 +20,7 @@ from maci2.vision.outlier_rejection import (
     SecondMotion,
     agrees,
     consensus_pose,
+    pose_of_others,
     second_motion,
 )
 from maci2.vision.possible_motions import Possible, PossibleMotion
@@ -122,6 +124,11 @@ def measure_relative_pose(
         return cov + calibration_covariance(calibration, one.T_ck_ck1, dt, moved_px)
 
     cov = covariance(pose)
+    if not scale_by_residuals:
+        part = influential_part(matches, covs, camera, pose)
+        rest = None if part is None else pose_of_others(matches, covs, camera, pose, part)
+        if rest is not None:
+            cov = either_way(cov, covariance(rest), _difference(rest, pose))
     motions: Possible = ()
     second = None if scale_by_residuals else second_motion(matches, covs, camera, pose, predicted)
     if second is not None:
@@ -189,8 +196,13 @@ def doubt(pose: TwoFrame, second: SecondMotion) -> Array:
     the two."""
     if second.share < LIKE_SHARE:
         return np.zeros((6, 6))
-    away = se3_log(np.ascontiguousarray(second.pose.T_ck_ck1 @ se3_inv(pose.T_ck_ck1)))
+    away = _difference(second.pose, pose)
     return second.share * np.outer(away, away)
+
+
+def _difference(one: TwoFrame, other: TwoFrame) -> Array:
+    """(6,) left difference of two motions, [rho, phi]."""
+    return se3_log(np.ascontiguousarray(one.T_ck_ck1 @ se3_inv(other.T_ck_ck1)))
 
 
 def unmeasured(stamps_ns: tuple[int, int], reason: str, matches: int = 0) -> RelativePose:

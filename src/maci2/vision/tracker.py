@@ -10,8 +10,9 @@ import numpy as np
 
 from maci2.errors import CalibrationError, MeasurementError
 from maci2.sensors import Rig
+from maci2.types import Array
 from maci2.vision.calibration_uncertainty import EXACT_CALIBRATION, CalibrationUncertainty
-from maci2.vision.competing_poses import better, beyond_doubt
+from maci2.vision.competing_poses import better, beyond_doubt, in_dispute
 from maci2.vision.covariance_models import CovarianceModel, covariance_model
 from maci2.vision.keyframe import Guide, Keyframe
 from maci2.vision.keyframe_motion import KeyframeMotion, Span
@@ -201,19 +202,29 @@ class StereoTracker:
         span = Span(stamps_ns, first, second, predicted)
         best = self._motion.directly(span)
         repeating = self._motion.repeating(span, best) if led else NOTHING_REPEATS
-        if beyond_doubt(best) and not len(repeating):
-            return best
-        if best.reason and between:
+        if beyond_doubt(best):
+            # Most of what repeats is decided by the rest of the image, without those between.
+            best = self._motion.decided(span, [best], (), repeating) if len(repeating) else best
+            if not best.motions or not len(repeating):
+                return best
+        elif best.reason and between:
             part = partial(self._as_predicted, led=False)
             bridged = self._bridged(part, stamps_ns, first, between, second)
             if bridged:
                 return bridged
-        told, parts = [best], []
-        if led and between:
-            if not beyond_doubt(best):
-                guides = self._guides(stamps_ns[0], between, True)
-                told.append(self._motion.directly(span, guides))
-            parts = self._pair_by_pair(stamps_ns, first, between, second)
+        return self._in_doubt(span, best, between if led else (), repeating)
+
+    def _in_doubt(
+        self, span: Span, best: RelativePose, between: Between, repeating: Array
+    ) -> RelativePose:
+        """A motion that the keyframes alone leave in doubt, with what the images between tell."""
+        told: list[RelativePose] = [best]
+        parts: list[RelativePose] = []
+        if between and not beyond_doubt(best):
+            guides = self._guides(span.stamps_ns[0], between, True)
+            told.append(self._motion.directly(span, guides))
+        if between and (len(repeating) or in_dispute(told)):
+            parts = self._pair_by_pair(span.stamps_ns, span.first, between, span.second)
         return self._motion.decided(span, told, parts, repeating)
 
     def _pair_by_pair(

@@ -123,8 +123,10 @@ def two_frame_pose(
     return TwoFrame(T, cov, weights, chi2, bool(converged))
 
 
-def residual_chi2(T_ck_ck1: Array, matches: Matches, covs: Array, camera: PinholePair) -> Array:
-    """(n,) squared Mahalanobis norms of the residuals p0 - T p1 of matches at any pose."""
+def residual_terms(
+    T_ck_ck1: Array, matches: Matches, covs: Array, camera: PinholePair
+) -> tuple[Array, Array, Array]:
+    """Residuals p0 - T p1 of matches at any pose (n, 3), their covariances (n, 3, 3), and T p1."""
     R, t = T_ck_ck1[:3, :3], T_ck_ck1[:3, 3]
     p0 = points(matches.uv0, matches.disparity0, camera)
     p1 = points(matches.uv1, matches.disparity1, camera)
@@ -133,6 +135,11 @@ def residual_chi2(T_ck_ck1: Array, matches: Matches, covs: Array, camera: Pinhol
     D[:, :, :2] = -R[:, :2] * (p1[:, 2] / camera.focal)[:, None, None]
     D[:, :, 2] = -p0 / matches.disparity0[:, None]
     D[:, :, 3] = moved / matches.disparity1[:, None]
-    r = p0 - moved - t
-    whitened = np.linalg.solve(D @ covs @ np.swapaxes(D, 1, 2), r[:, :, None])[:, :, 0]
+    return p0 - moved - t, D @ covs @ np.swapaxes(D, 1, 2), moved + t
+
+
+def residual_chi2(T_ck_ck1: Array, matches: Matches, covs: Array, camera: PinholePair) -> Array:
+    """(n,) squared Mahalanobis norms of the residuals p0 - T p1 of matches at any pose."""
+    r, cov_r, _ = residual_terms(T_ck_ck1, matches, covs, camera)
+    whitened = np.linalg.solve(cov_r, r[:, :, None])[:, :, 0]
     return np.asarray((r * whitened).sum(axis=1), np.float64)

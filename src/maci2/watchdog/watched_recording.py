@@ -17,8 +17,8 @@ from maci2.tracking.calibration_spread import (
     bias_walks,
     calibration_spread,
 )
-from maci2.tracking.first_window import window_start
-from maci2.types import Mat4
+from maci2.tracking.first_window import WINDOW_S, window_start
+from maci2.types import NS, Mat4, Stamps
 from maci2.vision import RelativePoses
 from maci2.watchdog.watch import Alarm, Watchdog, WatchdogConfig
 
@@ -108,9 +108,20 @@ def watch(
             alarms.append(alarm)
             since = k
     if watched_ns == 0 and not alarms:
-        notes.append(NOTHING_WATCHED)
+        few = all(window_start(stamps_ns, k) is None for k in range(len(stamps_ns)))
+        notes.append(_too_few(stamps_ns) if few else NOTHING_WATCHED)
     return WatchedRecording(
         inputs, alarms, watched_ns / 1e9, int(stamps_ns[0]), int(stamps_ns[-1]), notes
+    )
+
+
+def _too_few(stamps_ns: Stamps) -> str:
+    """What is missing where no window can begin."""
+    span_s = float(stamps_ns[-1] - stamps_ns[0]) / NS
+    return (
+        f"{len(stamps_ns)} poses over {span_s:.1f} s, needed five or more in each {WINDOW_S:g} s "
+        "to begin from, so nothing at all was watched; choose a shorter --interval, or have the "
+        "odometry write more poses"
     )
 
 

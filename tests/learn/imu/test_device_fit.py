@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from maci2.learn.imu.device_fit import fitted_device
+from maci2.learn.imu.device_fit import fitted_device, refined_device
 from maci2.learn.imu.training_windows import load_track
 from maci2.sensors import ImuSamples
 from maci2.simulation import SimulationConfig, simulate
@@ -17,7 +17,7 @@ SHAPE_ACC = np.eye(3) + 1e-3 * np.array([[-5.0, 2.0, 0.0], [3.0, 6.0, 0.0], [0.0
 EARLY_S = 2e-3
 
 
-def captured(seed, faulty):
+def captured(seed, faulty, device=None):
     """A hand-held recording with raw motion capture, at whose times the force is late."""
     config = SimulationConfig(
         kind="handheld", duration_s=45.0, seed=seed, bias_gyro_std=1e-3, bias_acc_std=0.02,
@@ -31,7 +31,14 @@ def captured(seed, faulty):
     if faulty:
         later = [np.interp(seconds + EARLY_S, seconds, axis) for axis in imu.acc.T]
         imu = ImuSamples(imu.stamps_ns, imu.gyro, np.stack(later, axis=1))
-    return load_track(replace(recording, imu=imu, truths={name: capture}), "mocap")
+    return load_track(replace(recording, imu=imu, truths={name: capture}), "mocap", device)
+
+
+def without_common_rotation(gyro, acc):
+    """Both matrices in the gyroscope's own axes: a rotation of both sensors is one of the marker,
+    which audits estimate."""
+    rotation = 0.5 * (gyro - gyro.T)
+    return gyro - rotation, acc - rotation
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -49,6 +56,12 @@ def test_constants_of_a_device_are_found():
     np.testing.assert_allclose(found.gyro, SHAPE_GYRO - np.eye(3), rtol=0.4, atol=7e-4)
     np.testing.assert_allclose(found.acc, SHAPE_ACC - np.eye(3), rtol=0.4, atol=1.5e-3)
     assert found.acc_early_s == pytest.approx(EARLY_S, rel=0.4)
+    again = refined_device(found, lambda device: [captured(seed, True, device) for seed in (1, 2)])
+    gyro, acc = without_common_rotation(again.gyro, again.acc)
+    expected_gyro, expected_acc = without_common_rotation(SHAPE_GYRO - np.eye(3), SHAPE_ACC)
+    np.testing.assert_allclose(gyro, expected_gyro, atol=3e-4)
+    np.testing.assert_allclose(acc, expected_acc - np.eye(3), atol=1e-3)
+    assert again.acc_early_s == pytest.approx(EARLY_S, rel=0.1)
 
 
 def test_a_calibrated_device_has_none():

@@ -3,6 +3,7 @@
 from maci2.errors import Maci2Error
 from maci2.findings import Finding
 from maci2.ground_truth.audit_cache import cached_audit
+from maci2.ground_truth.raw_capture import beside_raw_capture
 from maci2.ground_truth.registration import MIN_COMMON_S
 from maci2.sensors import Recording
 from maci2.types import NS
@@ -14,7 +15,7 @@ def audit_finding(recording: Recording) -> list[Finding]:
     if truth is None or truth.stamps_ns[-1] - truth.stamps_ns[0] < MIN_COMMON_S * NS:
         return []
     try:
-        audit = cached_audit(recording, name)
+        audit = beside_raw_capture(recording, cached_audit(recording, name))
     except Maci2Error as error:
         return [Finding("warn", name, f"cannot be audited: {error}", "audit")]
     late = audit.constants["position_late_ms"]

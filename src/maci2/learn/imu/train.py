@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from maci2.evaluation.imu_predictors import model_predictor
 from maci2.evaluation.imu_report import imu_report
 from maci2.evaluation.integration_errors import LabelNoise
 from maci2.imu import BiasPrior
+from maci2.imu.device_constants import DeviceConstants
 from maci2.imu.learned_model import ImuModel, load_imu_model, require_no_gaps
 from maci2.imu.model_card import ModelCard
 from maci2.imu.stationary import StationaryShift, shift_of, stationary_rate
@@ -23,7 +25,7 @@ from maci2.learn.imu.card import (
     with_label_noise,
     with_turn_on,
 )
-from maci2.learn.imu.device_fit import fitted_device
+from maci2.learn.imu.device_fit import fitted_device, refined_device
 from maci2.learn.imu.export import export, with_card, write_weights
 from maci2.learn.imu.label_noise import fit_label_noise
 from maci2.learn.imu.likelihood import ErrorModel
@@ -39,7 +41,6 @@ from maci2.learn.imu.training_windows import (
     audited_variances,
     load_track,
     with_bias_tracked,
-    with_samples,
 )
 from maci2.learn.imu.variance_calibration import variance_factor
 from maci2.sensors import Recording, require_plausible
@@ -72,14 +73,12 @@ def train_imu(
             f"--model {form_name} tunes its uncertainties on held-out recordings, but recipe "
             f"'{recipe.name}' has none; name some, or choose a form without that stage."
         )
-    train = load_tracks(recipe, recipe.train, data)
-    tune = load_tracks(recipe, recipe.tune, data)
+    load = partial(load_tracks, recipe, data=data)
+    train, tune = load(recipe.train), load(recipe.tune)
     device = fitted_device(train, tune) if form.bias_spread else None
     if device is not None:
-        train, tune = (
-            [with_samples(track, device.corrected(track.imu)) for track in tracks]
-            for tracks in (train, tune)
-        )
+        device = refined_device(device, lambda d: load(recipe.train + recipe.tune, device=d))
+        train, tune = load(recipe.train, device=device), load(recipe.tune, device=device)
     turn_on = turn_on_prior(train, tune) if form.tracks_bias else None
     shift = rest_shift(train + tune)
     if turn_on is not None:
@@ -146,14 +145,17 @@ def rest_shift(tracks: list[Track]) -> StationaryShift:
     return shift_of([rate - bias for rate, bias in rates if rate is not None])
 
 
-def load_tracks(recipe: Recipe, names: tuple[str, ...], data: Path) -> list[Track]:
-    """Open the recordings under `data`, or in its folder of the recipe's name."""
+def load_tracks(
+    recipe: Recipe, names: tuple[str, ...], data: Path, device: DeviceConstants | None = None
+) -> list[Track]:
+    """Open the recordings under `data`, or in its folder of the recipe's name, and audit their
+    ground truths with the samples that the device's constants give."""
     tracks = []
     for name in names:
         recording = _open(recipe, name, data)
         require_plausible(recording.imu)
         require_no_gaps(recording.imu)
-        tracks.append(load_track(recording, recipe.kind(recording.name)))
+        tracks.append(load_track(recording, recipe.kind(recording.name), device))
         states = tracks[-1].audited.states
         log.info("%s: %d audited states, %d gaps", name, len(states), states.gaps)
     _require_one_rate(tracks)

@@ -12,6 +12,7 @@ from maci2.ground_truth.audit_cache import cached_audit
 from maci2.ground_truth.states import Indices, TruthStates, truth_states
 from maci2.imu import BiasPrior
 from maci2.imu.bias_tracking import track_gyro_bias
+from maci2.imu.device_constants import DeviceConstants
 from maci2.imu.network_shape import BLOCK, CONTEXT
 from maci2.imu.stationary import StationaryShift
 from maci2.learn.imu.recording_bias import RecordingBias, recording_bias
@@ -41,8 +42,7 @@ class Track:
     """The states that training goes by, with their covariance."""
 
     taken_off: Array
-    """(n, 6) of the samples as they were recorded, [gyro, acc]: what the device's constants and a
-    tracked bias explain."""
+    """(n, 6) of the samples that were audited, [gyro, acc]: what a tracked bias explains."""
 
     std_gyro_bias: Array | None
     """(n, 3) spread of the gyroscope bias at each sample where it is tracked; None where not."""
@@ -103,8 +103,11 @@ class Batch:
         return Batch(**{name: value.to(device) for name, value in vars(self).items()})
 
 
-def load_track(recording: Recording, kind: str) -> Track:
-    """The recording with its ground truth, as published and audited."""
+def load_track(recording: Recording, kind: str, device: DeviceConstants | None = None) -> Track:
+    """The recording with its ground truth, as published and audited, its samples without the
+    device's errors."""
+    if device is not None:
+        recording = replace(recording, imu=device.corrected(recording.imu))
     imu, noise, truth = recording.imu, recording.rig.imu, recording.truth()
     published = truth_states(imu, truth, recording.name)
     if truth is None or truth.covariance is None:
@@ -114,17 +117,12 @@ def load_track(recording: Recording, kind: str) -> Track:
     return Track(recording.name, kind, imu, noise, published, audited, nothing, None)
 
 
-def with_samples(track: Track, imu: ImuSamples) -> Track:
-    """The track with samples that something was taken off."""
-    taken_off = np.hstack([track.imu.gyro - imu.gyro, track.imu.acc - imu.acc])
-    return replace(track, imu=imu, taken_off=track.taken_off + taken_off)
-
-
 def with_bias_tracked(track: Track, turn_on: BiasPrior, rest_shift: StationaryShift) -> Track:
     """The track as a model that tracks the gyroscope's bias sees it."""
     tracked, std = track_gyro_bias(track.imu, turn_on, rest_shift)
+    taken_off = np.hstack([tracked, np.zeros_like(tracked)])
     imu = replace(track.imu, gyro=track.imu.gyro - tracked)
-    return replace(with_samples(track, imu), std_gyro_bias=std)
+    return replace(track, imu=imu, taken_off=taken_off, std_gyro_bias=std)
 
 
 def audited_variances(track: Track) -> Array:
