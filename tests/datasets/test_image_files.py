@@ -29,7 +29,7 @@ def test_deep_images_keep_their_upper_bits(tmp_path):
     [
         (PNG[:-8], "truncated"),
         (b"", "truncated"),
-        (b"not an image" + PNG[-12:], "no readable image"),
+        (b"not an image" + PNG[-12:], "not a readable image"),
         (cv2.imencode(".png", np.zeros((20, 31), np.uint8))[1].tobytes(), "is 31x20.*30x20"),
     ],
 )

@@ -59,7 +59,7 @@ def test_a_t265_has_fisheye_lenses(tmp_path):
         (D435I.replace("-0.05  0  0", "0  0  0"), "the baseline is missing"),
         (D435I.replace("Infrared 2\" /", "Color\" /"), "Infrared 2 has no intrinsics"),
         (D435I.replace("Infrared", "Near"), "Infrared 1 or Fisheye 1 are missing"),
-        (D435I.replace("420\n  Distortion", "many\n  Distortion"), "is no number"),
+        (D435I.replace("420\n  Distortion", "many\n  Distortion"), "is not a number"),
         (
             D435I.replace("Brown", "Inverse Brown").replace("0  \t0  \t0", "1  \t0  \t0"),
             "no closed form",

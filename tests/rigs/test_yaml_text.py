@@ -100,10 +100,10 @@ def test_a_value_that_stands_twice_is_refused_only_where_it_is_needed(write):
     path = write("a: 1\nb: 1\nb: 2\na: 1\n")
     assert validate(Needed, read(path), path).a == 1.0
     path = write("a: 1\nb: 1\na: 2\n")
-    with pytest.raises(CalibrationError, match=r"line 3: key 'a' stands there twice"):
+    with pytest.raises(CalibrationError, match=r"line 3: key 'a' occurs twice"):
         validate(Needed, read(path), path)
     path = write('{"a": 1, "a": 2}')
-    with pytest.raises(CalibrationError, match=r"key 'a' stands there twice"):
+    with pytest.raises(CalibrationError, match=r"key 'a' occurs twice"):
         validate(Needed, read(path), path)
 
 

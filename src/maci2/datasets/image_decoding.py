@@ -68,11 +68,11 @@ def image_fault(head: bytes, tail: bytes, length: int) -> str:
     if head.startswith(JPEG_BEGIN) and JPEG_END not in tail:
         return f"is truncated: {length} bytes and no end mark"
     if found is None:
-        return f"is no readable image: {length} bytes that are not PNG, JPEG, BMP or PNM"
+        return f"is not a readable image: {length} bytes that are not PNG, JPEG, BMP or PNM"
     if not 0 < found.width * found.height <= MAX_PIXELS:
         return (
-            f"is no readable image: it states {found.width}x{found.height} pixels, needed at most "
-            f"{MAX_PIXELS}"
+            f"is not a readable image: it states {found.width}x{found.height} pixels, needed at "
+            f"most {MAX_PIXELS}"
         )
     return ""
 
@@ -90,7 +90,7 @@ def decode_image(content: bytes, place: str, flags: int = cv2.IMREAD_UNCHANGED) 
         pixels = None
     if pixels is None or pixels.dtype not in (np.uint8, np.uint16):
         raise ImageError(
-            f"{place}: is no readable image: {len(content)} bytes; copy or record it again."
+            f"{place}: is not a readable image: {len(content)} bytes; copy or record it again."
         )
     return np.asarray(pixels)
 

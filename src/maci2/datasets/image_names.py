@@ -88,7 +88,7 @@ def camera_image_folders(path: Path) -> list[Path]:
     if len(filled) > 1:
         names = ", ".join(str(folder.relative_to(path)) for folder in filled)
         raise DatasetError(
-            f"{path}: {len(filled)} image folders whose names do not tell left from right: "
+            f"{path}: {len(filled)} image folders whose names do not distinguish left from right: "
             f"{names}. Call them left and right."
         )
     return filled

@@ -74,7 +74,7 @@ def _opened(
     mav0 = mav0_of(path)
     has_layout = (mav0 / "imu0").is_dir() or bool(bag_paths(path))
     if columns and (has_layout or not is_plain(path)):
-        raise OptionError(f"--columns is '{columns}', but {path} is no table of IMU samples.")
+        raise OptionError(f"--columns is '{columns}', but {path} is not a table of IMU samples.")
     if not has_layout and is_plain(path):
         return _open_plain(path, rig_path, given, columns)
     if not (mav0 / "imu0").is_dir():
@@ -97,7 +97,7 @@ def _open_plain(path: Path, rig_path: Path | None, given: Given, columns: str) -
         return read_plain(path, read_any_rig(Path(rig_path), given), columns)
     if given.noise is None:
         raise CalibrationError(
-            f"{path}: a table or a folder of images carries no calibration; name that of the rig "
+            f"{path}: a table or a folder of images contains no calibration; name that of the rig "
             "with --rig FILE, or for an IMU alone its noise with --imu-noise."
         )
     parts = RigParts("table", path, (), extrinsics_known=False)
@@ -151,7 +151,7 @@ def _open_bag(path: Path, rig_path: Path | None, topics: str, given: Given) -> R
         return read_vbr(path, rig, parse_topics(topics))
     if rig is None:
         raise CalibrationError(
-            f"{path}: a bag carries no calibration; name it with --rig camchain-imucam.yaml "
+            f"{path}: a bag contains no calibration; name it with --rig camchain-imucam.yaml "
             "(Kalibr, with imu.yaml beside it)."
         )
     return read_bag(path, rig, parse_topics(topics))
@@ -165,7 +165,7 @@ def unknown_layout(path: Path) -> DatasetError:
         "folders of images named by time"
     )
     if path.is_file():
-        return DatasetError(f"{path}: is a file of no known kind; needed {needed}.")
+        return DatasetError(f"{path}: is of an unknown kind; needed {needed}.")
     names = sorted(entry.name for entry in path.iterdir())
     if not names:
         return DatasetError(

@@ -45,7 +45,7 @@ def open_images(
         rig = _folder_rig(mav0)
     else:
         raise CalibrationError(
-            f"{path}: carries no calibration; name that of its cameras with --rig FILE."
+            f"{path}: contains no calibration; name that of its cameras with --rig FILE."
         )
     require_plausible_rig(rig)
     return images_with(path, rig, topics)

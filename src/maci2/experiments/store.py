@@ -58,7 +58,7 @@ class Store:
                 else f"other options: {_difference(record['task'], task)}"
             )
             raise DatasetError(
-                f"{path}: holds a result of {what}. Give another -o, or --fresh to do it anew."
+                f"{path}: holds a result of {what}. Give another -o, or --fresh to run it again."
             )
         return record
 

@@ -97,7 +97,7 @@ def _camera(fields: dict[str, str], size: tuple[int, int], T_b_c: Array, where: 
         focal = [float(fields[key]) for key in ("Fx", "Fy", "PPX", "PPY")]
         lens = [float(number) for number in fields.get("Coeffs", "").split()]
     except (KeyError, ValueError) as error:
-        raise CalibrationError(f"{where}: Fx, Fy, PPX, PPY or Coeffs is no number.") from error
+        raise CalibrationError(f"{where}: Fx, Fy, PPX, PPY or Coeffs is not a number.") from error
     name = fields.get("Distortion", "None").lower()
     # Without coefficients all models are alike; the device's own names for it vary.
     model = _MODELS.get(name) if any(lens) else "none"

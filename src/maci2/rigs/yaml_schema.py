@@ -118,9 +118,7 @@ def require_unambiguous(data: Any, key: str, path: Path, place: str = "") -> Non
     line = data.ambiguous[key]
     where = f"{path}, line {line}" if line else f"{path}"
     name = f"{place}.{key}" if place else key
-    raise CalibrationError(
-        f"{where}: key '{name}' stands there twice with different values; remove one."
-    )
+    raise CalibrationError(f"{where}: key '{name}' occurs twice with different values; remove one.")
 
 
 def shown(value: Any) -> str:
@@ -157,7 +155,7 @@ def rigid_transform(rows: list[list[float]], path: Path, key: str) -> Array:
     T = np.array(rows, dtype=np.float64)
     if not np.isfinite(T).all():
         raise CalibrationError(
-            f"{path}: {key} holds or gives numbers that are not finite; copy it once more."
+            f"{path}: {key} holds or gives numbers that are not finite; copy it again."
         )
     if not np.allclose(T[3], [0.0, 0.0, 0.0, 1.0], rtol=0.0, atol=MAX_LAST_ROW_ERROR):
         raise CalibrationError(f"{path}: last row of {key} is {T[3].tolist()}, needed 0, 0, 0, 1.")

@@ -86,7 +86,7 @@ def test_a_file_that_is_no_bag_is_refused(recording, tmp_path):
     path = tmp_path / "notes.bag"
     path.write_text("these are notes\n" * 100)
     assert "File magic is invalid" in message_of(path, recording.rig)
-    with pytest.raises(DatasetError, match=r"is a file of no known kind; needed .*\.mcap"):
+    with pytest.raises(DatasetError, match=r"is of an unknown kind; needed .*\.mcap"):
         open_recording(Path(path.rename(tmp_path / "notes.txt")))
 
 
@@ -103,7 +103,7 @@ def test_a_bag_that_is_gone_or_replaced_before_its_images_are_read_is_named(reco
     with pytest.raises(DatasetError, match=r"bad.bag: cannot be read as a bag"):
         frames.pair(0)
     written(tmp_path, lambda bag: recording_items(bag, recording))
-    with pytest.raises(DatasetError, match="the image is not there any more; the bag has changed"):
+    with pytest.raises(DatasetError, match="the image no longer exists; the bag has changed"):
         frames.pair(0)
     frames.close()
 

@@ -111,7 +111,7 @@ def test_going_forward_reads_the_bag_once_and_going_back_looks_up(bag, recording
 
 
 def test_the_reader_is_chosen_by_looking_and_needs_a_rig(bag, recording, tmp_path):
-    with pytest.raises(CalibrationError, match="a bag carries no calibration; name it with --rig"):
+    with pytest.raises(CalibrationError, match="a bag contains no calibration; name it with --rig"):
         open_recording(bag)
     write_camchain(tmp_path / "camchain-imucam.yaml", recording.rig)
     write_imu_yaml(tmp_path / "imu.yaml", recording.rig.imu)
@@ -237,7 +237,7 @@ def test_cameras_are_told_apart_by_the_calibrations_topics_then_by_their_names(r
     write_items(tmp_path / "b.bag", "ros1", named(*realsense))
     assert images("b.bag", recording.rig) == realsense[:2]
     write_items(tmp_path / "c.bag", "ros1", named("/front", "/other", "/third"))
-    with pytest.raises(DatasetError, match=r"3 image topics whose names do not tell left from"):
+    with pytest.raises(DatasetError, match=r"3 image topics whose names do not distinguish left"):
         images("c.bag", recording.rig)
     cameras = [
         replace(camera, topic=topic)

@@ -109,7 +109,7 @@ class BagFrames:
         place = f"{self.source}, {topic}, timestamp {stamp_ns} ns"
         content = self._cursors[camera].find(received_ns, stamp_ns)
         if content is None:
-            raise DatasetError(f"{place}: the image is not there any more; the bag has changed.")
+            raise DatasetError(f"{place}: the image no longer exists; the bag has changed.")
         image = grey_image(content, place)
         require_size(image, self.resolution, place)
         return image

@@ -188,6 +188,6 @@ def _find_images(bag: Bag, found: Topics, calibrated: tuple[str, ...]) -> Topics
         if len(lefts) == len(rights) == 1:
             return replace(found, left=lefts[0], right=rights[0])
     raise DatasetError(
-        f"{bag.source}: {len(names)} image topics whose names do not tell left from right: "
+        f"{bag.source}: {len(names)} image topics whose names do not distinguish left from right: "
         f"{', '.join(names)}. Choose with --topics left=/topic,right=/topic."
     )
