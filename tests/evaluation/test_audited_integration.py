@@ -131,3 +131,19 @@ def test_a_model_that_corrects_a_scale_is_scored_against_an_audit_that_does():
     rotation = {name: each["nees"]["0.25"]["rotation"] for name, each in report.items()}
     assert 0.4 < rotation["calibrated"] < 1.6
     assert rotation["recorded"] > 3.0 * rotation["calibrated"]
+
+
+def test_a_model_that_corrects_a_scale_wrongly_is_found_out():
+    """Its own audit follows the wrong samples between rows, but not from row to row."""
+    faults = TruthFaults(std_mm=1.0, std_deg=0.1)
+    exact = recording_with(faults, 63, 20.0, name="mocap0", velocities=False, every=4)
+    wrong = replace(exact, imu=replace(exact.imu, gyro=1.01 * exact.imu.gyro))
+    predictor = Predictor(
+        lambda _: unbiased(wrong), lambda _: wrong.imu, None, lambda _: NO_LABEL_NOISE
+    )
+    report = imu_report([exact], {"wrong": predictor}, growth_s=(), audit=True)
+    rotation = {
+        horizon: report["audited"]["average"]["wrong"]["nees"][horizon]["rotation"]
+        for horizon in ("0.25", "1.0")
+    }
+    assert min(rotation.values()) > 2.0
