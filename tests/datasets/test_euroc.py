@@ -206,7 +206,7 @@ def test_an_empty_folder_a_missing_path_and_an_unknown_layout_are_told_apart(tmp
     message = message_of(other)
     assert "mav0/imu0/data.csv" in message
     assert "found notes.txt" in message
-    assert "is a file" in message_of(other / "notes.txt", Maci2Error)
+    assert "a file of an unknown kind" in message_of(other / "notes.txt", Maci2Error)
 
 
 @pytest.mark.dataset

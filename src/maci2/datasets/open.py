@@ -165,7 +165,7 @@ def unknown_layout(path: Path) -> DatasetError:
         "folders of images named by time"
     )
     if path.is_file():
-        return DatasetError(f"{path}: is of an unknown kind; needed {needed}.")
+        return DatasetError(f"{path}: a file of an unknown kind; needed {needed}.")
     names = sorted(entry.name for entry in path.iterdir())
     if not names:
         return DatasetError(
