@@ -86,7 +86,7 @@ def test_a_file_that_is_no_bag_is_refused(recording, tmp_path):
     path = tmp_path / "notes.bag"
     path.write_text("these are notes\n" * 100)
     assert "File magic is invalid" in message_of(path, recording.rig)
-    with pytest.raises(DatasetError, match=r"is of an unknown kind; needed .*\.mcap"):
+    with pytest.raises(DatasetError, match=r"a file of an unknown kind; needed .*\.mcap"):
         open_recording(Path(path.rename(tmp_path / "notes.txt")))
 
 
