@@ -187,8 +187,8 @@ def hard_images_findings(records: list[Record]) -> Findings:
 
 
 def _rooms_lower(renderings: list[list[dict[str, Any]]]) -> tuple[int, int]:
-    """In how many renderings the fused error of learned covariances is the lower one, of how
-    many."""
+    """Number of renderings in which learned covariances have the lower fused error, and number of
+    all renderings."""
     errors = [{row["model"]: row["fused_translation_m"] for row in rows} for rows in renderings]
     known = [one for one in errors if all(one.get(model) is not None for model in MODELS)]
     return sum(one["learned"] < one["fixed"] for one in known), len(known)

@@ -40,7 +40,7 @@ class BiasAt(NamedTuple):
 
 
 class SharedBias(NamedTuple):
-    """That bias over time, as all windows show it."""
+    """Accelerometer bias over time, estimated from all windows."""
 
     times_s: Array
     """(T,) times that it is known at; a single one for a bias that does not change."""
