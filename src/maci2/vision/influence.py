@@ -49,8 +49,8 @@ def influential_part(
     """(n,) matches in the part of the image that a pose hangs on most; None where it hangs on
     none."""
     leverage = np.where(pose.chi2 < INLIER_CHI2, leverages(matches, covs, camera, pose), 0.0)
-    offsets = matches.uv0[:, None] - matches.uv0[None]
-    near = (offsets**2).sum(axis=2) < REACH_PX**2
+    u, v = matches.uv0.T
+    near = (u[:, None] - u) ** 2 + (v[:, None] - v) ** 2 < REACH_PX**2
     in_reach = near @ leverage
     center = int(np.argmax(in_reach))
     return near[center] if in_reach[center] > LARGE_LEVERAGE else None

@@ -15,8 +15,10 @@ Mask = NDArray[np.bool_]
 WINDOW = 21
 """Side of the patch that is matched [px]."""
 
-LEVELS = 3
-COARSE = 4
+LEVELS = 2
+"""Sizes of the pyramid in which points are followed where the smaller images have led."""
+
+COARSE, COARSE_LEVELS = 4, 3
 """Fast motion is found first in images this much smaller: with it a patch is 84 px wide, and its
 pyramid bridges more than a hundred pixels."""
 
@@ -34,7 +36,10 @@ offset is taken out first."""
 COARSE_RANGE, COARSE_BLOCK = 80, 13
 """Range and block of the matching at half size [px]: disparities up to 160 px at full size."""
 
-_STOP = (cv2.TERM_CRITERIA_COUNT | cv2.TERM_CRITERIA_EPS, 30, 0.005)
+_STOP_PX = 0.005
+_STOP_COARSE_PX = 0.02
+"""Movement that ends the iterations; one of the smaller images is 0.08 px of the large ones."""
+
 _MIN_EIGENVALUE = 1e-5
 
 
@@ -99,7 +104,8 @@ def coarse_start(source: Scaled, target: Scaled, uv: Array, start: Array) -> Arr
     # Centres of pixels: (0, 0) of the small image is the middle of its block in the large one.
     offset = 0.5 * (COARSE - 1)
     uv, begin = (uv - offset) / COARSE, (start - offset) / COARSE
-    moved, found = _lucas_kanade(source.coarse, target.coarse, uv, begin, LEVELS)
+    images = source.coarse, target.coarse
+    moved, found = _lucas_kanade(*images, uv, begin, COARSE_LEVELS, _STOP_COARSE_PX)
     return np.where(found[:, None], COARSE * moved + offset, start)
 
 
@@ -152,7 +158,7 @@ def _relief(
 
 
 def _lucas_kanade(
-    source: Image, target: Image, uv: Array, start: Array, levels: int
+    source: Image, target: Image, uv: Array, start: Array, levels: int, stop_px: float = _STOP_PX
 ) -> tuple[Array, Mask]:
     moved, status, _ = cv2.calcOpticalFlowPyrLK(
         source,
@@ -161,7 +167,7 @@ def _lucas_kanade(
         np.ascontiguousarray(start, dtype=np.float32).reshape(-1, 1, 2).copy(),
         winSize=(WINDOW, WINDOW),
         maxLevel=levels - 1,
-        criteria=_STOP,
+        criteria=(cv2.TERM_CRITERIA_COUNT | cv2.TERM_CRITERIA_EPS, 30, stop_px),
         flags=cv2.OPTFLOW_USE_INITIAL_FLOW,
         minEigThreshold=_MIN_EIGENVALUE,
     )

@@ -19,6 +19,14 @@ def test_the_mean_and_the_wander_of_a_recording_are_told_apart():
     np.testing.assert_allclose(found.wander, [1e-8] * 3 + [1e-4] * 3)
 
 
+def test_a_recording_too_short_for_two_stretches_shows_its_wander_by_halves():
+    stamps_ns = np.arange(0, 9 * NS, NS // 10)
+    bias = np.tile((stamps_ns / NS)[:, None], (1, 6))
+    found = recording_bias(stamps_ns, bias)
+    # Means of the halves are 4.5 s apart.
+    np.testing.assert_allclose(found.wander, 2.25**2, rtol=1e-9)
+
+
 @pytest.mark.parametrize("count", [3, 4, 6])
 def test_the_nees_of_another_recording_is_one_however_few_there_are(count):
     rng = np.random.default_rng(count)

@@ -12,7 +12,8 @@ from maci2.imu import BiasPrior
 from maci2.types import NS, Array, Stamps
 
 CHUNK_S = 10.0
-"""Stretches whose mean biases show how a bias wanders within a recording."""
+"""Stretches whose mean biases show how a bias wanders within a recording; its halves where it is
+shorter than two of them."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ class RecordingBias:
 
 def recording_bias(stamps_ns: Stamps, bias: Array) -> RecordingBias:
     """Mean and wander of biases (n, 6) at n instants."""
-    chunk = (stamps_ns - stamps_ns[0]) // round(CHUNK_S * NS)
+    elapsed_ns = stamps_ns - stamps_ns[0]
+    chunk = elapsed_ns // min(round(CHUNK_S * NS), elapsed_ns[-1] // 2 + 1)
     numbers, counts = np.unique(chunk, return_counts=True)
     # What is left at the end may be too short to say anything.
     whole = numbers[counts >= 0.5 * counts.max()]
