@@ -7,10 +7,12 @@ import pytest
 from maci2.vision.covariance_models import Learned
 from maci2.vision.keyframe import keyframe, match_keyframes
 from maci2.vision.rectify import Rectification
+from maci2.vision.two_frame import PinholePair
 
 pytestmark = pytest.mark.dataset
 
 FOCAL, CENTER, BASELINE = 320.0, 320.0, 0.25
+CAMERA = PinholePair(FOCAL, (CENTER, CENTER), BASELINE)
 GATE = 5.0
 """Standard deviations beyond which a match is left to the robust loss."""
 
@@ -53,7 +55,7 @@ def ratios(data_root):
         frames.append(keyframe(unrectified(pair[0].shape), *pair))
     model, found = Learned(), []
     for k in range(9):
-        step = match_keyframes(frames[k], [], frames[k + 1], 0.0)
+        step = match_keyframes(frames[k], [], frames[k + 1], 0.0, CAMERA)
         matches = step.matches
         flow, known = exact_flow(
             folder / "flow_lcam_front" / f"{k:06d}_{k + 1:06d}_flow.png", matches.uv0

@@ -78,6 +78,7 @@ def train_imu(
         ) from error
     logging.basicConfig(format="%(message)s")
     logging.getLogger("maci2").setLevel(logging.INFO)
+    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     torch.set_num_threads(threads)
     config = training_config(seed, epochs, held_out_epochs)
     folder = work or path.with_suffix(".training")

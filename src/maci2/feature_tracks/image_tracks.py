@@ -139,7 +139,7 @@ def _top_up(followed: _Followed, shown: Keyframe, count: int) -> int:
 def _seen(followed: _Followed, shown: Keyframe) -> _View:
     rough = rough_disparities(shown.left, shown.right, followed.uv)
     guess = followed.uv - np.column_stack([rough.start, np.zeros(len(followed.uv))])
-    stereo = follow(shown.left, shown.right, followed.uv, guess, levels=2)
+    stereo = follow(shown.left, shown.right, followed.uv, guess)
     rows = followed.uv[:, 1] - stereo.uv[:, 1] - shown.row_offset
     disparities = followed.uv[:, 0] - stereo.uv[:, 0]
     fits = (np.abs(rows) < MAX_ROW_ERROR_PX) & (disparities > MIN_DISPARITY)

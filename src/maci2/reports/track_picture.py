@@ -15,7 +15,7 @@ from maci2.types import Array
 from maci2.vision.keyframe import Keyframe, keyframe, match_keyframes
 from maci2.vision.odometry import StereoOdometry
 from maci2.vision.outlier_rejection import MIN_MATCHES, consensus_pose
-from maci2.vision.predicted_rotation import PredictedRotation, homography
+from maci2.vision.predicted_rotation import PredictedRotation
 from maci2.vision.two_frame import PinholePair
 
 LEAST_SURE = 5.0
@@ -59,8 +59,7 @@ def tracked_image(odometry: StereoOdometry, first_ns: int, second_ns: int) -> Tr
     seen = odometry.rectification
     camera = PinholePair(seen.focal, seen.center, seen.baseline)
     rotation = PredictedRotation(measured.T_ck_ck1[:3, :3], measured.cov_T_ck_ck1[3:, 3:])
-    H = homography(rotation, camera)
-    found = match_keyframes(first, [], second, first.row_offset, H)
+    found = match_keyframes(first, [], second, first.row_offset, camera, rotation)
     if len(found.matches) < MIN_MATCHES:
         return nothing
     cov = odometry.model(found.features)

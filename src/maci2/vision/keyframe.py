@@ -11,6 +11,8 @@ from maci2.sensors.stereo import Image
 from maci2.types import Array
 from maci2.vision.keypoints import candidates
 from maci2.vision.klt import (
+    COARSE,
+    COARSE_LEVELS,
     MAX_ROW_ERROR_PX,
     WINDOW,
     Mask,
@@ -23,7 +25,7 @@ from maci2.vision.klt import (
     scaled,
 )
 from maci2.vision.match_features import Checks, MatchFeatures, SeenPatches, gather
-from maci2.vision.predicted_rotation import carried
+from maci2.vision.predicted_rotation import PredictedRotation, carried, homography
 from maci2.vision.rectify import Rectification
 from maci2.vision.two_frame import Matches, PinholePair, points
 
@@ -40,6 +42,10 @@ NEAREST = 0.05
 OFF_START_PX, GOLDEN_ANGLE = 2.0, 2.4
 """How far from where a motion takes it a point is looked for, and [rad] how the directions of this
 turn from point to point."""
+
+WELL_PREDICTED_PX = 0.5 * WINDOW * COARSE
+"""Three standard deviations of a well predicted rotation, at most: half of how far two sizes of
+coarse images reach. The third would lead more points astray than it finds."""
 
 MIN_CONTRAST = 3.0
 """[grey levels] Standard deviation below which an image shows nothing."""
@@ -116,7 +122,7 @@ def keyframe(rectification: Rectification, left: Image, right: Image) -> Keyfram
     uv = candidates(left, rectification.mask, CANDIDATES, SPACING, WINDOW // 2 + 2)
     rough = rough_disparities(left, right, uv)
     guess = uv - np.column_stack([rough.start, np.zeros(len(uv))])
-    stereo = follow(left, right, uv, guess, levels=2)
+    stereo = follow(left, right, uv, guess)
     return Keyframe(left, right, scaled(left), uv, stereo, rough.relief, why)
 
 
@@ -127,8 +133,9 @@ class Guide:
     scaled: Scaled
     """Rectified left image without its exposure."""
 
-    H: Array
-    """(3, 3) homography that takes pixels of the first keyframe to where they are expected."""
+    H: Array | None
+    """(3, 3) homography that takes pixels of the first keyframe to where they are expected; None
+    where no rotation is predicted."""
 
 
 def match_keyframes(
@@ -136,25 +143,35 @@ def match_keyframes(
     guides: Sequence[Guide],
     second: Keyframe,
     row_offset: float,
-    H: Array | None = None,
+    camera: PinholePair,
+    predicted: PredictedRotation | None = None,
 ) -> KeyframeMatches:
     """Follow the points of `first` through the images between to `second`, then across.
 
-    `H` takes pixels to where they are expected in `second`. Every leg matches the patch of frame
-    k itself: the images between only lead the way, so their errors do not add up.
+    They are looked for where the predicted rotation moves them. Every leg matches the patch of
+    frame k itself: the images between only lead the way, so their errors do not add up.
     """
-    H = np.eye(3) if H is None else H
+    H, levels = homography(predicted, camera), coarse_levels(predicted, camera)
     uv0 = first.uv[with_depth(first, row_offset)]
     # What a rotation does not explain is expected to go on from image to image.
     parallax = np.zeros_like(uv0)
     for guide in guides:
         expected = carried(guide.H, uv0)
-        start = coarse_start(first.scaled, guide.scaled, uv0, expected + parallax)
+        start = coarse_start(first.scaled, guide.scaled, uv0, expected + parallax, levels)
         led = follow(first.scaled.fine, guide.scaled.fine, uv0, start, both_ways=False)
         parallax = led.uv - expected
-    start = coarse_start(first.scaled, second.scaled, uv0, carried(H, uv0) + parallax)
+    start = coarse_start(first.scaled, second.scaled, uv0, carried(H, uv0) + parallax, levels)
     over = follow(first.scaled.fine, second.scaled.fine, uv0, start)
     return _matched_across(first, second, over, row_offset)
+
+
+def coarse_levels(predicted: PredictedRotation | None, camera: PinholePair) -> int:
+    """Sizes of the coarse images in which points are looked for: one less where a rotation is
+    predicted so well that parallax alone is left to find."""
+    if predicted is None:
+        return COARSE_LEVELS
+    std_px = camera.focal * float(np.sqrt(np.linalg.eigvalsh(predicted.cov)[-1]))
+    return COARSE_LEVELS - 1 if 3.0 * std_px < WELL_PREDICTED_PX else COARSE_LEVELS
 
 
 def match_along(
@@ -210,7 +227,7 @@ def _matched_across(
     seen = np.flatnonzero(with_depth(first, row_offset))[over.found]
     uv1 = over.uv[over.found]
     across_guess = uv1 - np.column_stack([disparity0[seen], row0[seen] + row_offset])
-    across = follow(second.left, second.right, uv1, across_guess, levels=2)
+    across = follow(second.left, second.right, uv1, across_guess)
     disparity1 = uv1[:, 0] - across.uv[:, 0]
     row1 = uv1[:, 1] - across.uv[:, 1] - row_offset
     kept = across.found & (disparity1 > MIN_DISPARITY) & (np.abs(row1) < MAX_ROW_ERROR_PX)

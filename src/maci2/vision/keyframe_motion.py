@@ -19,7 +19,7 @@ from maci2.vision.motion_support import (
     motions_of,
     with_slip,
 )
-from maci2.vision.predicted_rotation import PredictedRotation, homography
+from maci2.vision.predicted_rotation import PredictedRotation
 from maci2.vision.relative_pose import RelativePose, chained, measure_relative_pose, scattered
 from maci2.vision.self_similarity import periods, rivals
 from maci2.vision.two_frame import INLIER_CHI2, PinholePair, residual_chi2
@@ -50,8 +50,8 @@ class KeyframeMotion:
     def directly(self, span: Span, guides: Sequence[Guide] = ()) -> RelativePose:
         """The motion that matches tell, looked for where the predicted rotation and the images
         between lead."""
-        H = homography(span.predicted, self.camera)
-        found = match_keyframes(span.first, guides, span.second, span.first.row_offset, H)
+        rows, predicted = span.first.row_offset, span.predicted
+        found = match_keyframes(span.first, guides, span.second, rows, self.camera, predicted)
         return self._measured(span, found, self.model(found.features))
 
     def repeating(self, span: Span, pose: RelativePose) -> Array:

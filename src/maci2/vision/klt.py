@@ -18,9 +18,10 @@ WINDOW = 21
 LEVELS = 2
 """Sizes of the pyramid in which points are followed where the smaller images have led."""
 
-COARSE, COARSE_LEVELS = 4, 3
-"""Fast motion is found first in images this much smaller: with it a patch is 84 px wide, and its
-pyramid bridges more than a hundred pixels."""
+COARSE = 4
+COARSE_LEVELS = 3
+"""Fast motion is found first in images this much smaller: with it a patch is 84 px wide, and a
+pyramid of them bridges more than a hundred pixels."""
 
 COARSE_SURROUNDINGS = 101
 """Side of the surroundings that the smaller image is scaled by [px]: most of it, since fast
@@ -96,7 +97,9 @@ def follow(
     return Tracks(there, backward, backward < MAX_BACKWARD_PX)
 
 
-def coarse_start(source: Scaled, target: Scaled, uv: Array, start: Array) -> Array:
+def coarse_start(
+    source: Scaled, target: Scaled, uv: Array, start: Array, levels: int = COARSE_LEVELS
+) -> Array:
     """(n, 2) where points are in the smaller images, in pixels of the large ones; `start` where
     they are not found."""
     if len(uv) == 0:
@@ -104,8 +107,8 @@ def coarse_start(source: Scaled, target: Scaled, uv: Array, start: Array) -> Arr
     # Centres of pixels: (0, 0) of the small image is the middle of its block in the large one.
     offset = 0.5 * (COARSE - 1)
     uv, begin = (uv - offset) / COARSE, (start - offset) / COARSE
-    images = source.coarse, target.coarse
-    moved, found = _lucas_kanade(*images, uv, begin, COARSE_LEVELS, _STOP_COARSE_PX)
+    coarse = source.coarse, target.coarse
+    moved, found = _lucas_kanade(*coarse, uv, begin, levels, _STOP_COARSE_PX)
     return np.where(found[:, None], COARSE * moved + offset, start)
 
 

@@ -40,18 +40,21 @@ def no_prediction(start_ns: int, end_ns: int) -> PredictedRotation | None:
     return None
 
 
-def homography(predicted: PredictedRotation | None, camera: PinholePair) -> Array:
-    """(3, 3) takes pixels of image k to where a rotation alone moves them in image k+1."""
+def homography(predicted: PredictedRotation | None, camera: PinholePair) -> Array | None:
+    """(3, 3) takes pixels of image k to where a rotation alone moves them in image k+1; None where
+    no rotation is predicted."""
     if predicted is None:
-        return np.eye(3)
+        return None
     K = np.array(
         [[camera.focal, 0.0, camera.center[0]], [0.0, camera.focal, camera.center[1]], [0, 0, 1.0]]
     )
     return np.asarray(K @ predicted.R_ck_ck1.T @ np.linalg.inv(K), np.float64)
 
 
-def carried(H: Array, uv: Array) -> Array:
-    """(n, 2) pixels moved by a homography."""
+def carried(H: Array | None, uv: Array) -> Array:
+    """(n, 2) pixels moved by a homography; where they are without one."""
+    if H is None:
+        return uv
     p = np.column_stack([uv, np.ones(len(uv))]) @ H.T
     # Beyond 84 deg off the axis a point is nowhere near the image; it must not come back mirrored.
     return np.asarray(p[:, :2] / np.maximum(p[:, 2:], 0.1), np.float64)

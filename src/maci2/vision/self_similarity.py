@@ -174,7 +174,6 @@ def _vectors(keyframe: Keyframe, found: list[tuple[int, Array]], camera: Pinhole
         keyframe.right,
         places,
         places - np.column_stack([disparity, np.zeros(len(disparity))]),
-        levels=2,
     )
     there = places[:, 0] - across.uv[:, 0]
     known = across.found & (there > 0.8)

@@ -1,5 +1,6 @@
 """Training end to end on simulated recordings: splits, resume, stages, export."""
 
+import signal
 from dataclasses import replace
 
 import numpy as np
@@ -120,29 +121,33 @@ def test_training_writes_a_model_that_runs_and_reports(data, recipe, tmp_path):
     assert [len(rows) for rows in report["bins"]["sim"]["1.0"].values()] == [5, 5, 5]
 
 
-@pytest.mark.parametrize("stop_at", [2, 3])
-def test_resuming_after_an_interruption_gives_the_same_weights(data, recipe, tmp_path, stop_at):
+class Stop(Exception):
+    pass
+
+
+@pytest.mark.parametrize(("stop_at", "stop"), [(2, Stop), (3, KeyboardInterrupt)])
+def test_resuming_after_an_interruption_gives_the_same_weights(
+    data, recipe, tmp_path, stop_at, stop
+):
     whole, resumed = tmp_path / "whole.onnx", tmp_path / "resumed.onnx"
     train_imu(recipe, data, whole, "paper", tmp_path / "a", TINY, progress=False)
 
-    class Stop(Exception):
-        pass
-
     from maci2.learn.imu import stages as training
 
-    original = training.Trainee.training_step
+    original, handler = training.Trainee.training_step, signal.getsignal(signal.SIGINT)
 
     def interrupted(self, step, index):
         if self.stage == "first" and self.global_step == stop_at:
-            raise Stop
+            raise stop
         return original(self, step, index)
 
     training.Trainee.training_step = interrupted
     try:
-        with pytest.raises(Stop):
+        with pytest.raises(stop):
             train_imu(recipe, data, resumed, "paper", tmp_path / "b", TINY, progress=False)
     finally:
         training.Trainee.training_step = original
+    assert signal.getsignal(signal.SIGINT) is handler
     assert not resumed.exists()
     assert (tmp_path / "b" / "first" / "last.ckpt").is_file()
     train_imu(recipe, data, resumed, "paper", tmp_path / "b", TINY, progress=False)

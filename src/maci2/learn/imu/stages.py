@@ -2,6 +2,7 @@
 
 import logging
 import math
+import signal
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -248,7 +249,7 @@ def run_stage(trainee: Trainee, folder: Path, progress: bool = True) -> None:
     with warnings.catch_warnings():
         # Lightning's own: deprecated calls into torch, hints about workers for the loader.
         warnings.filterwarnings("ignore", module="lightning.*")
-        trainer.fit(trainee, ckpt_path=str(last) if last.exists() else None, weights_only=False)
+        _fit(trainer, trainee, last if last.exists() else None)
     best = torch.load(checkpoint.best_model_path, weights_only=False)
     trainee.load_state_dict(best["state_dict"])
     trainee.eval()
@@ -258,3 +259,14 @@ def run_stage(trainee: Trainee, folder: Path, progress: bool = True) -> None:
         best["epoch"],
         float(checkpoint.best_model_score or math.nan),
     )
+
+
+def _fit(trainer: lightning.Trainer, trainee: Trainee, last: Path | None) -> None:
+    """Train, from the last checkpoint if there is one; an interrupt ends it as one."""
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        trainer.fit(trainee, ckpt_path=str(last) if last else None, weights_only=False)
+    except SystemExit:
+        # Lightning makes an exit with code 1 of Ctrl-C and has the process ignore further ones.
+        signal.signal(signal.SIGINT, handler)
+        raise KeyboardInterrupt from None

@@ -18,7 +18,7 @@ from maci2.simulation.trajectory import Trajectory
 from maci2.simulation.trajectory_kinds import MotionKind, random_trajectory
 from maci2.types import Array
 from maci2.vision.keyframe import Keyframe, keyframe, match_keyframes
-from maci2.vision.predicted_rotation import PredictedRotation, homography
+from maci2.vision.predicted_rotation import PredictedRotation
 from maci2.vision.rectify import Rectification, rectify
 from maci2.vision.two_frame import Matches, PinholePair
 
@@ -138,7 +138,7 @@ def _matches(
     T_ck_ck1 = se3_inv(Ts_w_cr[0]) @ Ts_w_cr[1]
     R_ck_ck1 = so3_exp(PREDICTION_STD * rng.standard_normal(3)) @ T_ck_ck1[:3, :3]
     predicted = PredictedRotation(R_ck_ck1, PREDICTION_STD**2 * np.eye(3))
-    found = match_keyframes(frames[0], [], frames[1], 0.0, homography(predicted, camera))
+    found = match_keyframes(frames[0], [], frames[1], 0.0, camera, predicted)
     errors = match_errors(
         found.matches, view, rectification, Ts_w_cr[0], times[0], Ts_w_cr[1], times[1]
     )
