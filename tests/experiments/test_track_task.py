@@ -1,6 +1,8 @@
 """Odometry beside other systems: the best is marked, and claims hold where the numbers do."""
 
-from maci2.experiments.track_task import COLUMNS, track_findings
+from maci2.datasets import write_euroc
+from maci2.experiments.track_task import COLUMNS, TrackTask, run_track, track_findings
+from maci2.simulation import SimulationConfig, simulate
 
 
 def row(system, ate_m, over_1s_m, **more):
@@ -55,3 +57,12 @@ def test_of_a_fused_trajectory_scale_and_smoothing_are_claimed():
     assert [claim.text for claim in worse if not claim.holds] == [
         "MH_01, vision images, IMU raw: ATE smoothed as a whole no higher than causal"
     ]
+
+
+def test_a_recording_without_the_preferred_ground_truth_is_scored_against_its_own(tmp_path):
+    write_euroc(simulate(SimulationConfig(kind="drone", duration_s=8.0, seed=3)), tmp_path / "own")
+    result = run_track(TrackTask("own", tmp_path / "own", "truth:0.05,0.003", "raw"))
+    assert not result.problem
+    causal, smoothed = result.rows
+    assert causal["ate_m"] < 0.1
+    assert smoothed["ate_m"] < 0.1

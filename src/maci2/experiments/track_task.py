@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from maci2.datasets import read_trajectory
+from maci2.datasets import open_recording, read_trajectory
 from maci2.evaluation.track_errors import TrackErrors, track_errors
 from maci2.evaluation.trajectory_errors import TrajectoryErrors, trajectory_errors
 from maci2.experiments.init_task import TaskResult
@@ -76,7 +76,9 @@ def baselines_of(root: Path, recording: str) -> Path | None:
 def run_track(task: TrackTask) -> TaskResult:
     """A row for each system: causal, smoothed, those of the folder, and vision alone."""
     vision = parse_vision(task.vision, "rectified", None)
-    options = RunOptions(vision=vision, imu=task.imu, truth=TRUTHS)
+    held = open_recording(task.path).truths
+    truths = tuple(name for name in TRUTHS if name in held)
+    options = RunOptions(vision=vision, imu=task.imu, truth=truths)
     begun = time.process_time()
     causal = _where_vision_is(track_recording(task.path, options))
     frame_ms = 1e3 * (time.process_time() - begun) / max(len(causal.track.states), 1)
