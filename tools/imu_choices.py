@@ -13,7 +13,7 @@ import numpy as np
 
 from maci2.ground_truth.states import Indices
 from maci2.imu import BiasPrior, bias_tracking, stationary
-from maci2.imu.bias_tracking import track_gyro_bias
+from maci2.imu.bias_tracking import TrackedBias, track_gyro_bias
 from maci2.imu.stationary import StationaryShift, block_length, stationary_blocks
 from maci2.learn.imu.recipes import EUROC
 from maci2.learn.imu.recording_bias import bias_prior
@@ -35,7 +35,7 @@ def shift_of_others(tracks: list[Track], left_out: Track) -> StationaryShift:
     return rest_shift([track for track in tracks if track is not left_out])
 
 
-def tracked(tracks: list[Track], track: Track) -> tuple[Array, Array]:
+def tracked(tracks: list[Track], track: Track) -> TrackedBias:
     """Gyroscope bias and its spread, as known without the recording itself."""
     return track_gyro_bias(track.imu, others(tracks, track), shift_of_others(tracks, track))
 
@@ -56,7 +56,7 @@ def compare_bias(tracks: list[Track]) -> None:
         bias_tracking.WALK_GYRO, bias_tracking.STD_SPEED, stationary.MAX_STD = walk, speed, max_std
         rms, early, late = [], [], []
         for track in tracks:
-            bias, std = tracked(tracks, track)
+            bias, std, _ = tracked(tracks, track)
             error = bias - track.own_bias.mean[:3]
             error[_after_rest(track)] = np.nan  # there it is the reading at rest
             cut = int(EARLY_S * track.imu.rate_hz)

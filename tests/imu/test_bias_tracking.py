@@ -57,7 +57,7 @@ def after(first, second):
 
 def test_tracking_finds_the_horizontal_bias_from_gravity():
     bias = np.array([0.004, -0.003, 0.001])
-    tracked, std = track_gyro_bias(swaying(bias), TURN_ON, StationaryShift())
+    tracked, std, _ = track_gyro_bias(swaying(bias), TURN_ON, StationaryShift())
     # Certainty about the horizontal components grows along the recording.
     assert (std[-1, :2] < 0.4 * std[0, :2]).all()
     assert (np.abs(tracked[-1, :2] - bias[:2]) < 3.0 * std[-1, :2]).all()
@@ -81,7 +81,7 @@ def test_rest_shows_the_vertical_bias_too():
     bias, shift = np.array([0.002, -0.003, 0.004]), np.array([1e-4, -8e-4, 9e-4])
     samples = after(resting(bias + shift), swaying(bias, 10.0))
     known = StationaryShift(shift, np.full(3, 2e-4))
-    tracked, std = track_gyro_bias(samples, TURN_ON, known)
+    tracked, std, _ = track_gyro_bias(samples, TURN_ON, known)
     assert (np.abs(tracked[-1] - bias) < 3.0 * std[-1]).all()
     assert std[-1, 2] < 3e-4
     # While it rests the reading at rest is what has to be taken off.
@@ -96,7 +96,7 @@ def test_the_spread_is_true_of_drawn_biases_and_shifts():
         bias = TURN_ON.std_gyro * rng.standard_normal(3)
         shift = known.mean + known.std * rng.standard_normal(3)
         samples = after(resting(bias + shift, 2.0, seed), swaying(bias, 2.0, seed))
-        tracked, std = track_gyro_bias(samples, TURN_ON, known)
+        tracked, std, _ = track_gyro_bias(samples, TURN_ON, known)
         nees.append((tracked[-1] - bias) ** 2 / std[-1] ** 2)
     assert np.all(np.abs(np.mean(nees, axis=0) - 1.0) < 0.55)  # three spreads of 60 squares
 
@@ -105,7 +105,7 @@ def test_a_steady_turn_is_not_taken_for_rest():
     bias = np.array([0.001, -0.002, 0.002])
     turning = resting(bias + np.array([0.0, 0.0, 0.1]))
     assert stationary_blocks(turning).still.all()
-    tracked, std = track_gyro_bias(turning, TURN_ON, StationaryShift())
+    tracked, std, _ = track_gyro_bias(turning, TURN_ON, StationaryShift())
     assert abs(tracked[-1, 2] - bias[2]) < 3.0 * std[-1, 2]
     assert std[-1, 2] > 0.9 * TURN_ON.std_gyro[2]
 

@@ -63,6 +63,7 @@ def test_the_text_names_data_seed_and_limits():
         ({"cov_0": [[1.0] * 9] * 8}, r"damaged at 'cov_0' \(8 numbers, needed 0 or 9\)"),
         ({"cov_0": [[1.0] * 9] * 8 + [[1.0]]}, r"damaged at 'cov_0\[8\]' \(1 numbers"),
         ({"rate_hz": 0.0}, "rate 0 Hz"),
+        ({"tilt_std": -0.1}, r"damaged at 'tilt_std' \(-0.1 rad"),
         ({"rate_hz": float("nan")}, "the model card is damaged at 'rate_hz'"),
     ],
 )

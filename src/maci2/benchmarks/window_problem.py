@@ -72,7 +72,7 @@ def joint_solve(problem: Problem) -> Callable[[], Any]:
     prior = problem.imu.bias_prior
     pre = preintegrate(problem.imu, problem.vision.stamps_ns, start.bg, prior.mean_acc, CONFIG.rule)
     measurements = joint_measurements(problem.vision, pre, CONFIG, 1.0)
-    priors = joint_priors(prior, CONFIG)
+    priors = joint_priors(problem.imu, int(problem.vision.stamps_ns[0]), CONFIG)
     unknowns = Unknowns(False, True, True, False, False)
     return lambda: optimize(measurements, priors, unknowns, start, 50, DECREMENT, False)[0]
 

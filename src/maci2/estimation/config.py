@@ -26,6 +26,9 @@ class SolverConfig:
     estimate_acc_bias: bool = True
     """Estimate the accelerometer bias with the prior of the IMU model; otherwise use its mean."""
 
+    tracked_vertical: bool = True
+    """Use what the IMU model knows of the vertical from samples before the window."""
+
     imu_cross_terms: bool = True
     """Weight IMU residuals by the full 9x9 covariance, not only its three 3x3 blocks."""
 

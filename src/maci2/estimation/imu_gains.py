@@ -10,7 +10,8 @@ import numpy as np
 
 from maci2.compile import kernel
 from maci2.estimation.config import SolverConfig
-from maci2.estimation.problem import Measurements, Variables, gravity_basis
+from maci2.estimation.prior_equations import vertical_residual
+from maci2.estimation.problem import Measurements, Priors, Variables, gravity_basis
 from maci2.estimation.residuals import (
     BA,
     BG,
@@ -23,7 +24,7 @@ from maci2.estimation.residuals import (
 )
 from maci2.estimation.results import InitResult
 from maci2.estimation.scale import scaled
-from maci2.estimation.solve import joint_measurements, joint_priors
+from maci2.estimation.solve import joint_measurements, joint_priors, unknowns_of
 from maci2.imu import ImuMeasurements, preintegrate
 from maci2.types import Array
 from maci2.vision import RelativePoses
@@ -68,6 +69,8 @@ def imu_gains(
     if state is None or result.posterior is None or len(state.stamps_ns) != len(vision.stamps_ns):
         return None
     vision = replace(vision, stamps_ns=state.stamps_ns)
+    if report.vertical_rejected:
+        config = replace(config, tracked_vertical=False)
     if report.scale is not None:
         vision = scaled(vision, report.scale)
     bg, ba = state.gyro_bias_residual, state.acc_bias_residual
@@ -76,7 +79,10 @@ def imu_gains(
     x = Variables(state.Ts_c0_b, state.velocity_b, state.gravity_c0, bg, ba, state.T_b_c)
     r, J = _derivatives(measurements, x)
     basis = gravity_basis(x.g_c0, config.gravity_on_sphere)
-    gains = _solve(measurements, r, _all_columns(J, basis, measurements), imu, config, vision)
+    priors = joint_priors(imu, int(state.stamps_ns[0]), config)
+    of_vertical = vertical_residual(priors.vertical, x, unknowns_of(config))[1][:, :SHARED]
+    full = _all_columns(J, basis, measurements)
+    gains = _solve(measurements, r, full, priors, of_vertical, config, vision)
     n = len(state.stamps_ns)
     of_keyframes = gains[:, : KEYFRAME * n].reshape(-1, n, KEYFRAME, 9)
     of_shared = gains[:, KEYFRAME * n :]
@@ -137,7 +143,8 @@ def _solve(
     m: Measurements,
     r: Array,
     J: Array,
-    imu: ImuMeasurements,
+    priors: Priors,
+    of_vertical: Array,
     config: SolverConfig,
     vision: RelativePoses,
 ) -> Array:
@@ -147,7 +154,7 @@ def _solve(
     weights = np.minimum(1.0, m.visual_limit / np.maximum(lengths, 1e-300))
     H = np.einsum("k,kri,krj->ij", weights, white_visual, white_visual)
     H += np.einsum("kri,krj->ij", white_imu, white_imu)
-    priors = joint_priors(imu.bias_prior, config)
+    H[-10:-1, -10:-1] += of_vertical.T @ of_vertical
     scale = vision.std_scale**-2.0 if vision.std_scale > 0.0 else np.inf
     known = np.r_[np.zeros(3), priors.info_bg, priors.info_ba, scale]
     free = np.diag(H) > 0.0

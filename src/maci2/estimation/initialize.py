@@ -180,6 +180,19 @@ class _Solved(NamedTuple):
 def _solve(
     imu: ImuMeasurements, vision: RelativePoses, T_b_c: Array, config: SolverConfig, offset_s: float
 ) -> _Solved:
+    """Solution without the vertical of earlier samples where the window contradicts it."""
+    solved = _solve_with(imu, vision, T_b_c, config, offset_s)
+    if not solved.report.vertical_rejected:
+        return solved
+    alone = replace(config, tracked_vertical=False)
+    again = _solve_with(imu, vision, T_b_c, alone, offset_s)
+    report = replace(again.report, vertical_chi2=solved.report.vertical_chi2)
+    return again._replace(report=report)
+
+
+def _solve_with(
+    imu: ImuMeasurements, vision: RelativePoses, T_b_c: Array, config: SolverConfig, offset_s: float
+) -> _Solved:
     """Gyroscope bias from rotations, initial guess in closed form, joint solve (Eq. 9)."""
     prior, stamps_ns = imu.bias_prior, vision.stamps_ns
     require_samples(imu, stamps_ns)

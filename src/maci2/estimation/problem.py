@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from maci2.compile import kernel
+from maci2.imu import VerticalPrior
 from maci2.lie import se3_exp, se3_inv, se3_mul
 from maci2.types import Array
 
@@ -52,6 +53,8 @@ class Priors(NamedTuple):
     """Information of the inverse scale of vision, around 1."""
     info_offset: float
     """Information of the time offset, around 0 [1/s^2]."""
+    vertical: VerticalPrior
+    """The vertical at the first keyframe, as earlier samples tell it; zeros for none."""
 
 
 class Unknowns(NamedTuple):

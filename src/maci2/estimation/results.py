@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from scipy.special import chdtri
 
 from maci2 import boundary
 from maci2.estimation.result_output import (
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Status = Literal["ok", "weak", "failed"]
+
+VERTICAL_CHI2 = float(chdtri(2, 1e-3))
+"""99.9 % quantile of chi-square with 2 degrees of freedom: two verticals contradict each other."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +140,15 @@ class SolveReport:
 
     std_time_offset_s: float | None = None
     """Standard deviation of `time_offset_s` [s]; None if it was not estimated."""
+
+    vertical_chi2: float | None = None
+    """Squared distance of gravity from the vertical that samples before the window show, 2 degrees
+    of freedom; None where they show none."""
+
+    @property
+    def vertical_rejected(self) -> bool:
+        """Whether that vertical contradicts the window and was not used."""
+        return self.vertical_chi2 is not None and self.vertical_chi2 > VERTICAL_CHI2
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,13 @@ from maci2.estimation.levenberg_marquardt import (
     TEST_DECREMENT,
     Covariances,
     Measurements,
+    Optimum,
     Priors,
     Unknowns,
     Variables,
     optimize,
 )
+from maci2.estimation.prior_equations import vertical_residual
 from maci2.estimation.problem import CLOCK_STD_S, SCALE_STD
 from maci2.estimation.results import Posterior, SolveReport, VIState
 from maci2.gaussian import square_roots
@@ -26,9 +28,10 @@ from maci2.imu import (
     ALPHA,
     BETA,
     GAMMA,
-    BiasPrior,
+    NO_VERTICAL,
     ImuMeasurements,
     Preintegrated,
+    VerticalPrior,
     integrate_between,
     rates_at_keyframes,
 )
@@ -70,19 +73,14 @@ def solve(
     then, for robust losses would take the scale's error for outliers, and more steps, for what a
     window hardly shows lies at the end of a long valley.
     """
-    unknowns = Unknowns(
-        config.gravity_on_sphere,
-        config.estimate_gyro_bias,
-        config.estimate_acc_bias,
-        extrinsics,
-        constants,
-    )
-    priors = joint_priors(imu.bias_prior, config, vision.std_scale)
+    unknowns = unknowns_of(config, extrinsics, constants)
+    priors = joint_priors(imu, int(vision.stamps_ns[0]), config, vision.std_scale)
     dof = _degrees_of_freedom(len(pre.dt), priors, unknowns)
     steps, least_decrement = config.max_iterations, DECREMENT
     if constants:
         steps, least_decrement = 4 * steps, TEST_DECREMENT
     x, iterations, inflation, chi_square = start, 0, 1.0, np.nan
+    vertical_chi2 = None
     for _ in range(MAX_ROUNDS):
         measurements = joint_measurements(vision, pre, config, inflation)
         if constants:
@@ -92,6 +90,7 @@ def solve(
         x, iterations = optimum.x, iterations + optimum.iterations
         if inflation == 1.0:
             chi_square = optimum.cost
+            vertical_chi2 = _vertical_chi2(priors, optimum, cov, unknowns, dof)
         if not (optimum.converged and math.isfinite(optimum.cost)):
             break
         moved_bg = x.bg - pre.bias_gyro
@@ -101,11 +100,51 @@ def solve(
             inflation *= optimum.cost / dof
         else:
             break
-    report = SolveReport(optimum.converged, chi_square, dof, iterations, 0.0, inflation)
+    report = SolveReport(
+        optimum.converged,
+        chi_square,
+        dof,
+        iterations,
+        0.0,
+        inflation,
+        vertical_chi2=vertical_chi2,
+    )
     if constants and cov.positive:
         report = _with_constants(report, x, cov)
     state = _state(x, imu, vision)
     return state, _posterior(cov, unknowns) if cov.positive else None, report
+
+
+def unknowns_of(
+    config: SolverConfig, extrinsics: bool = False, constants: bool = False
+) -> Unknowns:
+    """Unknowns of the joint problem that a configuration leaves free."""
+    return Unknowns(
+        config.gravity_on_sphere,
+        config.estimate_gyro_bias,
+        config.estimate_acc_bias,
+        extrinsics,
+        constants,
+    )
+
+
+def _vertical_chi2(
+    priors: Priors, optimum: Optimum, cov: Covariances, unknowns: Unknowns, dof: int
+) -> float | None:
+    """Squared distance of the vertical from what all else tells; None where there is none.
+
+    With the derivative J of its whitened residual r and the posterior P, which has used it, r is
+    spread as I - J P J' is. Where the others alone are noisier than stated, their part of the
+    distance is.
+    """
+    if not (priors.vertical.white.any() and cov.positive):
+        return None
+    r, J = vertical_residual(priors.vertical, optimum.x, unknowns)
+    columns = 15 if unknowns.extrinsics else 9
+    J = J[:, :columns]
+    left = np.eye(2) - J @ cov.border[:columns, :columns] @ J.T
+    squared = float(r @ np.linalg.solve(left, r))
+    return squared / max(1.0, (optimum.cost - squared) / max(dof - 2, 1))
 
 
 def _with_constants(report: SolveReport, x: Variables, cov: Covariances) -> SolveReport:
@@ -189,8 +228,12 @@ def _whitening(covs_T: Array, covs_imu: Array, inflation: float) -> tuple[Array,
     return visual, imu, positive
 
 
-def joint_priors(prior: BiasPrior, config: SolverConfig, std_scale: float = 0.0) -> Priors:
-    """Priors of the problem; `std_scale` is the stated one, 0 for an unknown scale."""
+def joint_priors(
+    imu: ImuMeasurements, start_ns: int, config: SolverConfig, std_scale: float = 0.0
+) -> Priors:
+    """Priors of a window that begins at `start_ns`; `std_scale` is the stated one, 0 for an unknown
+    scale."""
+    prior = imu.bias_prior
     return Priors(
         prior.mean_gyro,
         prior.info_gyro if config.estimate_gyro_bias else np.zeros(3),
@@ -198,12 +241,22 @@ def joint_priors(prior: BiasPrior, config: SolverConfig, std_scale: float = 0.0)
         prior.info_acc if config.estimate_acc_bias else np.zeros(3),
         (std_scale or SCALE_STD) ** -2.0,
         CLOCK_STD_S**-2.0,
+        tracked_vertical(imu, start_ns, config) or NO_VERTICAL,
     )
+
+
+def tracked_vertical(
+    imu: ImuMeasurements, start_ns: int, config: SolverConfig
+) -> VerticalPrior | None:
+    """The vertical where a window begins, from the samples before it; None where it is not known,
+    or not to be used."""
+    return imu.vertical_at(start_ns) if config.tracked_vertical else None
 
 
 def _degrees_of_freedom(steps: int, priors: Priors, unknowns: Unknowns) -> int:
     """Degrees of freedom: residuals and priors minus unknowns."""
     known = np.count_nonzero(priors.info_bg) + np.count_nonzero(priors.info_ba)
+    known += 2 if priors.vertical.white.any() else 0
     shared = (2 if unknowns.sphere else 3) + 6 * unknowns.extrinsics
     shared += 3 * unknowns.bias_gyro + 3 * unknowns.bias_acc
     return int(15 * steps + known - (9 * steps + 3 + shared))

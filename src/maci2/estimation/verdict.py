@@ -30,6 +30,7 @@ from maci2.estimation.verdict_checks import (
     Check,
     against,
     choices,
+    consistent_vertical,
     known_gravity,
     plausible_bias,
     plausible_scale,
@@ -151,6 +152,7 @@ def judge_initialization(
         plausible_bias(state, prior),
         plausible_scale(report.scale or 1.0, 0.0, vision.std_scale),
         *(check(report, vision.measured_count) for check in (rejections, choices)),
+        consistent_vertical(report),
     ]
     unconfirmed = []
     if not contradicted:

@@ -144,6 +144,18 @@ def plausible_bias(state: VIState, prior: BiasPrior) -> Check:
     )
 
 
+def consistent_vertical(report: SolveReport) -> Check:
+    """Check of gravity against the vertical that samples before the window tell."""
+    if not report.vertical_rejected:
+        return Check("ok")
+    return Check(
+        "weak",
+        "gravity contradicts the vertical that the IMU's samples before the window show "
+        f"(chi-square {report.vertical_chi2:.0f} for 2 degrees of freedom), which was not used: "
+        "the accelerometer's error changed, or the camera's motion is wrong",
+    )
+
+
 def plausible_scale(scale: float, std: float, spread: float) -> Check:
     """Check of a scale against its own uncertainty and the stated one."""
     away = abs(scale - 1.0) / max(math.hypot(std, spread), 1e-12)

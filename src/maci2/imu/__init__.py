@@ -12,15 +12,19 @@ from maci2.imu.preintegration import (
     rates_at_keyframes,
     require_samples,
 )
+from maci2.imu.tracked_vertical import NO_VERTICAL, TrackedVertical, VerticalPrior
 
 __all__ = [
     "ALPHA",
     "BETA",
     "GAMMA",
+    "NO_VERTICAL",
     "BiasPrior",
     "ImuMeasurements",
     "Preintegrated",
     "Rule",
+    "TrackedVertical",
+    "VerticalPrior",
     "datasheet_model",
     "integrate_between",
     "preintegrate",

@@ -8,8 +8,11 @@ while hands, drones and robots keep their speed bounded. A Kalman filter over
 20 s, a fifth of their spread between recordings. What stays vertical keeps its prior until the
 device stands still for half a second: then the gyroscope shows all of it (`maci2.imu.stationary`).
 
-Only the gyroscope's bias is handed on: the accelerometer's is hardly separable from the tilt.
+Of the biases only the gyroscope's is handed on: the accelerometer's is hardly separable from the
+tilt. The tilt is, with what both biases add to its error (`maci2.imu.tracked_vertical`).
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,9 +20,10 @@ from maci2.compile import kernel
 from maci2.imu.measurements import BiasPrior, ImuMeasurements
 from maci2.imu.preintegration import Preintegrated, preintegrate
 from maci2.imu.stationary import StationaryShift, block_length, stationary_blocks
+from maci2.imu.tracked_vertical import TrackedVertical
 from maci2.lie import skew, so3_exp
 from maci2.sensors import ImuSamples
-from maci2.types import GRAVITY_W, Array, Stamps
+from maci2.types import GRAVITY_W, NS, Array, Stamps
 
 STD_SPEED = 2.5
 """How far from zero the velocity may be at the end of each block [m/s], one axis. Speeds are alike
@@ -53,10 +57,23 @@ BIAS_ACC = slice(9, 12)
 SHIFT = slice(12, 15)
 
 
+class TrackedBias(NamedTuple):
+    """The gyroscope's bias at each of n samples, from the samples before it."""
+
+    gyro: Array
+    """(n, 3) [rad/s]"""
+
+    std_gyro: Array
+    """(n, 3) its spread [rad/s]."""
+
+    vertical: TrackedVertical | None
+    """The vertical, tracked with it; None in a stream of two blocks or less."""
+
+
 def track_gyro_bias(
     samples: ImuSamples, turn_on: BiasPrior, rest_shift: StationaryShift
-) -> tuple[Array, Array]:
-    """(n, 3) gyroscope bias at each sample [rad/s], from samples before it, and its spread.
+) -> TrackedBias:
+    """Gyroscope bias and vertical at each sample, from the samples before it.
 
     `turn_on` is what is known of the raw biases before the recording: mean and spread;
     `rest_shift` what the gyroscope reads beside its bias while the device stands still.
@@ -65,12 +82,12 @@ def track_gyro_bias(
     bias = np.broadcast_to(turn_on.mean_gyro, samples.gyro.shape).copy()
     std = np.broadcast_to(turn_on.std_gyro, samples.gyro.shape).copy()
     if len(samples) <= 2 * period:
-        return bias, std
+        return TrackedBias(bias, std, None)
     starts = np.arange(0, len(samples), period, dtype=np.int64)
     blocks = _preintegrated(samples, turn_on, starts)
     rests = stationary_blocks(samples)
     R_w_b, cov = _first(samples.acc[:period] - turn_on.mean_acc, turn_on, rest_shift)
-    tracked, tracked_std = _track(
+    tracked, tracked_std, bias_acc, Rs_w_b, tilt_D_bias, cov_tilt = _track(
         R_w_b, cov, rest_shift.mean, rests.still, rests.rate - turn_on.mean_gyro, rests.std_rate,
         blocks.dt, blocks.gamma, blocks.beta, blocks.cov, blocks.D_bg, blocks.D_ba,
     )  # fmt: skip
@@ -78,7 +95,18 @@ def track_gyro_bias(
     rest = len(samples) - starts[1]
     bias[starts[1] :] += np.repeat(tracked, period, axis=0)[:rest]
     std[starts[1] :] = np.repeat(tracked_std, period, axis=0)[:rest]
-    return bias, std
+    block = np.full(len(samples), -1, np.int64)
+    block[starts[1] :] = np.repeat(np.arange(len(tracked), dtype=np.int64), period)[:rest]
+    dt = np.diff(samples.stamps_ns) / NS
+    vertical = TrackedVertical(
+        _attitudes(Rs_w_b, block, samples.gyro - bias, dt),
+        block,
+        np.hstack([turn_on.mean_gyro + tracked, turn_on.mean_acc + bias_acc]),
+        tilt_D_bias,
+        cov_tilt,
+        std_lasting=0.0,
+    )
+    return TrackedBias(bias, std, vertical)
 
 
 def _preintegrated(samples: ImuSamples, turn_on: BiasPrior, starts: Stamps) -> Preintegrated:
@@ -121,13 +149,17 @@ def _track(
     covs: Array,
     D_bg: Array,
     D_ba: Array,
-) -> tuple[Array, Array]:
-    """(m, 3) gyroscope bias after each block, beside the prior's mean, and its spread.
+) -> tuple[Array, Array, Array, Array, Array, Array]:
+    """(m, 3) gyroscope bias after each block, beside the prior's mean, its spread and the
+    accelerometer's bias; (m, 3, 3) attitude, (m, 2, 6) derivative of its tilt by both biases and
+    (m, 2, 2) covariance of the tilt where they are known.
 
     Errors are [tilt, velocity, gyro bias, accelerometer bias, stationary shift]; the tilt's is on
     the right. After a stationary block the device is taken to stay there.
     """
-    found, std = np.empty((len(dt), 3)), np.empty((len(dt), 3))
+    found, std, found_acc = np.empty((len(dt), 3)), np.empty((len(dt), 3)), np.empty((len(dt), 3))
+    Rs_w_b, tilt_D_bias = np.empty((len(dt), 3, 3)), np.empty((len(dt), 2, 6))
+    cov_tilt, biases = np.empty((len(dt), 2, 2)), np.zeros((6, 15))
     v_w, x = np.zeros(3), np.zeros(15)
     x[SHIFT] = shift
     F, G, walk = np.eye(15), np.zeros((15, 6)), np.zeros((15, 15))
@@ -135,6 +167,7 @@ def _track(
     for i in range(3):
         speed[i, 3 + i] = 1.0
         rate[i, 6 + i] = 1.0
+        biases[3 + i, 9 + i] = 1.0
     for k in range(len(dt)):
         # The shift is part of what the gyroscope reads, while stationary.
         for i in range(3):
@@ -168,9 +201,31 @@ def _track(
         R_w_b = R_w_b @ so3_exp(step[TILT])
         v_w = v_w + step[VELOCITY]
         x[6:] += step[6:]
-        found[k] = rate @ x
+        found[k], found_acc[k] = rate @ x, x[BIAS_ACC]
         std[k] = np.sqrt(np.diag(rate @ cov @ rate.T))
-    return found, std
+        # The tilt is handed on as it is where the biases are known: their priors are elsewhere.
+        biases[:3] = rate
+        R_h_b, of_biases = np.ascontiguousarray(R_w_b[:2]), biases @ cov
+        cov_tilt_biases = np.ascontiguousarray(of_biases[:, TILT]).T
+        tilt_D = np.linalg.solve(of_biases @ biases.T, cov_tilt_biases.T).T
+        cov_given = np.ascontiguousarray(cov[TILT, TILT]) - tilt_D @ cov_tilt_biases.T
+        Rs_w_b[k], tilt_D_bias[k] = R_w_b, R_h_b @ tilt_D
+        cov_tilt[k] = R_h_b @ cov_given @ R_h_b.T
+    return found, std, found_acc, Rs_w_b, tilt_D_bias, cov_tilt
+
+
+@kernel
+def _attitudes(Rs_w_b: Array, block: Array, gyro: Array, dt: Array) -> Array:
+    """(n, 3, 3) attitude at each sample: that after the last block, carried on by the gyroscope."""
+    out = np.empty((len(block), 3, 3))
+    for i in range(len(block)):
+        if block[i] < 0:
+            out[i] = np.eye(3)
+        elif block[i] != block[i - 1]:
+            out[i] = Rs_w_b[block[i]]
+        else:
+            out[i] = out[i - 1] @ so3_exp(0.5 * (gyro[i - 1] + gyro[i]) * dt[i - 1])
+    return out
 
 
 @kernel

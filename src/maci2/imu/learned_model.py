@@ -22,6 +22,7 @@ from maci2.imu.bias_tracking import WALK_ACC, WALK_GYRO, track_gyro_bias
 from maci2.imu.measurements import BiasPrior, ImuMeasurements
 from maci2.imu.model_card import ModelCard, read_card
 from maci2.imu.network_shape import BLOCK, CONTEXT, RECEPTIVE_FIELD
+from maci2.imu.tracked_vertical import TrackedVertical
 from maci2.sensors import ImuSamples, gaps
 from maci2.sensors.plausibility import require_plausible
 from maci2.types import GRAVITY_NORM, NS, Array
@@ -150,10 +151,11 @@ class ImuModel:
         self._require_fitting(samples, check_mounting)
         # Biases that are handed on are those of samples without the device's other errors.
         samples = calibrated = self.calibrated(samples)
-        turn_on, std_gyro_bias = self.about.turn_on(), None
+        turn_on, tracked, vertical = self.about.turn_on(), None, None
         if turn_on is not None:
-            tracked, std_gyro_bias = track_gyro_bias(samples, turn_on, self.about.rest_shift())
-            samples = replace(samples, gyro=samples.gyro - tracked)
+            tracked = track_gyro_bias(samples, turn_on, self.about.rest_shift())
+            vertical = self._known_vertical(tracked.vertical)
+            samples = replace(samples, gyro=samples.gyro - tracked.gyro)
         ratio = samples.rate_hz / self.about.rate_hz
         native = abs(ratio - 1.0) <= self.about.rate_tolerance
         stream = samples if native else _resampled(samples, self.about.rate_hz)
@@ -179,10 +181,17 @@ class ImuModel:
             source=samples.source,
             walk_gyro=WALK_GYRO,
             walk_acc=WALK_ACC,
-            std_gyro_bias=std_gyro_bias,
+            std_gyro_bias=None if tracked is None else tracked.std_gyro,
             removed_gyro=calibrated.gyro - gyro,
             removed_acc=calibrated.acc - acc,
+            vertical=vertical,
         )
+
+    def _known_vertical(self, tracked: TrackedVertical | None) -> TrackedVertical | None:
+        """The tracked vertical where training has shown how far it is off; else None."""
+        if tracked is None or self.about.tilt_std is None:
+            return None
+        return replace(tracked, std_lasting=self.about.tilt_std)
 
     def _run(self, stream: Array) -> tuple[Array, Array]:
         """(m, 6) corrections and log variances of all blocks, in pieces that carry the state."""

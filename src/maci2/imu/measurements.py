@@ -10,8 +10,9 @@ from maci2 import boundary
 from maci2.errors import DatasetError, MeasurementError
 from maci2.field_docs import document_fields
 from maci2.imu.repeated_values import RESOLUTION, changed, runs_of_equal
+from maci2.imu.tracked_vertical import TrackedVertical, VerticalPrior
 from maci2.sensors import ImuNoise, ImuSamples
-from maci2.types import Array, Stamps
+from maci2.types import NS, Array, Stamps
 
 VIBRATION_SHARE = 0.1
 """How much of the excess high-frequency variance acts like white noise; the rest is vibration that
@@ -121,6 +122,9 @@ class ImuMeasurements:
     rate_hz: float | None = None
     """Rate at which the IMU is stated to sample; None where nothing was stated."""
 
+    vertical: TrackedVertical | None = None
+    """The vertical along the samples, where the model tracks it; None where it does not."""
+
     def __post_init__(self) -> None:
         place = f"{self.source}:"
         stamps_ns = boundary.as_stamps(
@@ -149,6 +153,20 @@ class ImuMeasurements:
             if getattr(self, name) is not None:
                 values = boundary.as_array(getattr(self, name), shape, f"{place} {name}")
                 object.__setattr__(self, name, values)
+        if self.vertical is not None:
+            boundary.require_type(self.vertical, TrackedVertical, f"{place} vertical", "None")
+            boundary.as_array(self.vertical.Rs_w_b, (*shape, 3), f"{place} vertical.Rs_w_b")
+
+    def vertical_at(self, stamp_ns: int) -> VerticalPrior | None:
+        """What samples until a timestamp tell of the vertical at it; None where that is nothing."""
+        sample = int(np.searchsorted(self.stamps_ns, stamp_ns, side="right")) - 1
+        if self.vertical is None or sample < 0:
+            return None
+        phi_b = self.gyro[sample] * ((stamp_ns - self.stamps_ns[sample]) / NS)
+        removed = np.zeros(6)
+        if self.removed_gyro is not None and self.removed_acc is not None:
+            removed = np.hstack([self.removed_gyro[sample], self.removed_acc[sample]])
+        return self.vertical.after(sample, phi_b, removed)
 
     def removed_bias(self, start_ns: int, end_ns: int) -> tuple[Array, Array]:
         """Mean of what the IMU model subtracted inside [start_ns, end_ns], (3,) each: a residual
@@ -175,6 +193,8 @@ class ImuMeasurements:
         if self.std_gyro_bias is not None:
             prior = replace(self.bias_prior, std_gyro=self.std_gyro_bias[first])
             object.__setattr__(part, "bias_prior", prior)
+        if self.vertical is not None:
+            object.__setattr__(part, "vertical", self.vertical.part(first, last))
         return part
 
 

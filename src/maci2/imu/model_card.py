@@ -69,6 +69,10 @@ class ModelCard(Card):
     rest_shift_std: list[float]
     """(3,) its spread."""
 
+    tilt_std: float | None = None
+    """Standard deviation of the tracked vertical that its tracker does not know of [rad], one axis;
+    None where it is not known, and the vertical not used."""
+
     correction_kept: list[float]
     """(2,) share of the network's correction beyond a constant that held on the tuning recordings,
     gyroscope and accelerometer; empty where nothing was shrunk."""
@@ -174,9 +178,11 @@ class ModelCard(Card):
         if not self.turn_on_std:
             return ["gyro bias       not tracked"]
         shift = self.rest_shift()
+        tilt = "not used" if self.tilt_std is None else f"to {np.degrees(self.tilt_std):.2f} deg"
         return [
             "gyro bias       tracked",
             f"  at rest       {_row(shift.mean)} rad/s beyond, spread {_row(shift.std)}",
+            f"  vertical      {tilt}",
         ]
 
 
@@ -222,6 +228,11 @@ def _require_lengths(card: ModelCard, source: str) -> None:
                 f"{source}: the model card is damaged at '{name}' ({length} numbers, needed "
                 f"{' or '.join(map(str, needed.get(name, (9,))))}); copy the file again."
             )
+    if card.tilt_std is not None and not 0.0 <= card.tilt_std < 1.0:
+        raise OptionError(
+            f"{source}: the model card is damaged at 'tilt_std' ({card.tilt_std:g} rad, needed 0 "
+            "to 1); copy the file again."
+        )
     if not (card.rate_hz > 0.0 and 0.0 <= card.rate_tolerance < 1.0):
         raise OptionError(
             f"{source}: the model card is damaged: rate {card.rate_hz:g} Hz within "

@@ -217,6 +217,7 @@ class RunOptions:
             # The paper's workflow (a) leaves both biases to the learned model.
             estimate_gyro_bias=not is_learned(self.imu),
             estimate_acc_bias=False,
+            tracked_vertical=False,
             imu_cross_terms=False,
             robust=False,
         )

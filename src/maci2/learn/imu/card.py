@@ -75,14 +75,17 @@ def with_label_noise(card: ModelCard, labels: list[LabelNoise], tracks: list[Tra
     return card.model_copy(update={"label_noise": found})
 
 
-def with_turn_on(card: ModelCard, turn_on: BiasPrior, rest_shift: StationaryShift) -> ModelCard:
-    """The card of a model that tracks the gyroscope's bias from there on."""
+def with_turn_on(
+    card: ModelCard, turn_on: BiasPrior, rest_shift: StationaryShift, tilt_std: float | None
+) -> ModelCard:
+    """The card of a model that tracks the gyroscope's bias and the vertical from there on."""
     return card.model_copy(
         update={
             "turn_on_mean": np.concatenate([turn_on.mean_gyro, turn_on.mean_acc]).tolist(),
             "turn_on_std": np.concatenate([turn_on.std_gyro, turn_on.std_acc]).tolist(),
             "rest_shift_mean": rest_shift.mean.tolist(),
             "rest_shift_std": rest_shift.std.tolist(),
+            "tilt_std": tilt_std,
         }
     )
 

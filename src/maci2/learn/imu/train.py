@@ -43,6 +43,7 @@ from maci2.learn.imu.training_windows import (
     with_bias_tracked,
 )
 from maci2.learn.imu.variance_calibration import variance_factor
+from maci2.learn.imu.vertical_spread import vertical_spread
 from maci2.sensors import Recording, require_plausible
 from maci2.types import Array
 
@@ -91,7 +92,7 @@ def train_imu(
     if form.bias_spread:
         card = _with_what_is_left(model, card, train + tune, work / "untracked.onnx")
     if turn_on is not None:
-        card = with_turn_on(card, turn_on, shift)
+        card = with_turn_on(card, turn_on, shift, vertical_spread(train + tune))
     if device is not None:
         card = card.model_copy(update={"device": tuple(device.numbers.tolist())})
     finished = work / "finished.onnx"

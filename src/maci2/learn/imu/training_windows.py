@@ -15,6 +15,7 @@ from maci2.imu.bias_tracking import track_gyro_bias
 from maci2.imu.device_constants import DeviceConstants
 from maci2.imu.network_shape import BLOCK, CONTEXT
 from maci2.imu.stationary import StationaryShift
+from maci2.imu.tracked_vertical import TrackedVertical
 from maci2.learn.imu.recording_bias import RecordingBias, recording_bias
 from maci2.sensors import ImuNoise, ImuSamples, Recording
 from maci2.types import GRAVITY_W, NS, Array
@@ -46,6 +47,9 @@ class Track:
 
     std_gyro_bias: Array | None
     """(n, 3) spread of the gyroscope bias at each sample where it is tracked; None where not."""
+
+    vertical: TrackedVertical | None = None
+    """The vertical, tracked with it."""
 
     def bias(self, removed: Array) -> RecordingBias:
         """Bias left in the samples by something that takes `removed` (n, 6) off them."""
@@ -119,10 +123,16 @@ def load_track(recording: Recording, kind: str, device: DeviceConstants | None =
 
 def with_bias_tracked(track: Track, turn_on: BiasPrior, rest_shift: StationaryShift) -> Track:
     """The track as a model that tracks the gyroscope's bias sees it."""
-    tracked, std = track_gyro_bias(track.imu, turn_on, rest_shift)
-    taken_off = np.hstack([tracked, np.zeros_like(tracked)])
-    imu = replace(track.imu, gyro=track.imu.gyro - tracked)
-    return replace(track, imu=imu, taken_off=taken_off, std_gyro_bias=std)
+    tracked = track_gyro_bias(track.imu, turn_on, rest_shift)
+    taken_off = np.hstack([tracked.gyro, np.zeros_like(tracked.gyro)])
+    imu = replace(track.imu, gyro=track.imu.gyro - tracked.gyro)
+    return replace(
+        track,
+        imu=imu,
+        taken_off=taken_off,
+        std_gyro_bias=tracked.std_gyro,
+        vertical=tracked.vertical,
+    )
 
 
 def audited_variances(track: Track) -> Array:
