@@ -8,6 +8,11 @@ while hands, drones and robots keep their speed bounded. A Kalman filter over
 20 s, a fifth of their spread between recordings. What stays vertical keeps its prior until the
 device stands still for half a second: then the gyroscope shows all of it (`maci2.imu.stationary`).
 
+A bias wanders, but about its mean (a Gauss-Markov process): where nothing shows it, its spread
+stays the one that biases have at any moment of a recording, which the prior states. With a random
+walk it would be less certain after two minutes than before the recording, and wandering would
+count twice.
+
 Of the biases only the gyroscope's is handed on: the accelerometer's is hardly separable from the
 tilt. The tilt is, with what both biases add to its error (`maci2.imu.tracked_vertical`).
 """
@@ -36,12 +41,12 @@ STD_FIRST_VELOCITY = 1.0
 """[m/s]"""
 
 WALK_GYRO = 2.5e-5
-"""Random walk of the gyroscope bias [rad/s/sqrt(s)]. With it the spread that the filter states is
-consistent: held out one by one, the training recordings of EuRoC have a NEES of 1.0 in their
-first 20 s and of 1.0 later."""
+"""How fast the gyroscope bias wanders, as the random walk that it is over short times
+[rad/s/sqrt(s)]. With it the spread that the filter states is consistent: held out one by one, the
+training recordings of EuRoC have a NEES of 1.0 in their first 20 s and of 1.0 later."""
 
 WALK_ACC = 1e-3
-"""Random walk of the accelerometer bias [m/s^2/sqrt(s)]."""
+"""The same of the accelerometer bias [m/s^2/sqrt(s)]."""
 
 STD_SAMPLE = (3e-3, 0.2)
 """Noise of one sample, vibration included [rad/s, m/s^2]."""
@@ -54,6 +59,7 @@ TILT = slice(0, 3)
 VELOCITY = slice(3, 6)
 BIAS_GYRO = slice(6, 9)
 BIAS_ACC = slice(9, 12)
+BIASES = slice(6, 12)
 SHIFT = slice(12, 15)
 
 
@@ -88,7 +94,8 @@ def track_gyro_bias(
     rests = stationary_blocks(samples)
     R_w_b, cov = _first(samples.acc[:period] - turn_on.mean_acc, turn_on, rest_shift)
     tracked, tracked_std, bias_acc, Rs_w_b, tilt_D_bias, cov_tilt = _track(
-        R_w_b, cov, rest_shift.mean, rests.still, rests.rate - turn_on.mean_gyro, rests.std_rate,
+        R_w_b, cov, np.repeat([WALK_GYRO, WALK_ACC], 3), rest_shift.mean,
+        rests.still, rests.rate - turn_on.mean_gyro, rests.std_rate,
         blocks.dt, blocks.gamma, blocks.beta, blocks.cov, blocks.D_bg, blocks.D_ba,
     )  # fmt: skip
     # What the blocks until k tell is used from the end of block k on.
@@ -139,6 +146,7 @@ def _first(acc: Array, turn_on: BiasPrior, rest_shift: StationaryShift) -> tuple
 def _track(
     R_w_b: Array,
     cov: Array,
+    walks: Array,
     shift: Array,
     still: Array,
     rest_rate: Array,
@@ -155,19 +163,20 @@ def _track(
     (m, 2, 2) covariance of the tilt where they are known.
 
     Errors are [tilt, velocity, gyro bias, accelerometer bias, stationary shift]; the tilt's is on
-    the right. After a stationary block the device is taken to stay there.
+    the right. After a stationary block the device is taken to stay there. Biases wander by
+    `walks` and return to their means as fast as keeps the spread that `cov` gives them.
     """
     found, std, found_acc = np.empty((len(dt), 3)), np.empty((len(dt), 3)), np.empty((len(dt), 3))
     Rs_w_b, tilt_D_bias = np.empty((len(dt), 3, 3)), np.empty((len(dt), 2, 6))
-    cov_tilt, biases = np.empty((len(dt), 2, 2)), np.zeros((6, 15))
+    cov_tilt = np.empty((len(dt), 2, 2))
     v_w, x = np.zeros(3), np.zeros(15)
     x[SHIFT] = shift
-    F, G, walk = np.eye(15), np.zeros((15, 6)), np.zeros((15, 15))
+    G, walk = np.zeros((15, 6)), np.zeros((15, 15))
+    spread = np.diag(cov)[BIASES].copy()
     speed, rate = np.zeros((3, 15)), np.zeros((3, 15))
     for i in range(3):
         speed[i, 3 + i] = 1.0
         rate[i, 6 + i] = 1.0
-        biases[3 + i, 9 + i] = 1.0
     for k in range(len(dt)):
         # The shift is part of what the gyroscope reads, while stationary.
         for i in range(3):
@@ -175,20 +184,17 @@ def _track(
         bias_gyro, bias_acc = rate @ x, np.ascontiguousarray(x[BIAS_ACC])
         gamma = gammas[k] @ so3_exp(D_bg[k, :3] @ bias_gyro)
         beta = betas[k] + D_bg[k, 3:6] @ bias_gyro + D_ba[k, 3:6] @ bias_acc
-        F[TILT] = D_bg[k, :3] @ rate
-        F[TILT, TILT] = gamma.T
-        F[VELOCITY] = speed + R_w_b @ D_bg[k, 3:6] @ rate
-        F[VELOCITY, TILT] = -R_w_b @ skew(beta)
-        F[VELOCITY, BIAS_ACC] = R_w_b @ D_ba[k, 3:6]
+        kept = np.exp(-0.5 * walks**2 * dt[k] / spread)
+        F = _transition(R_w_b, gamma, beta, rate, D_bg[k], D_ba[k], kept)
         G[TILT, 0:3] = np.eye(3)
         G[VELOCITY, 3:6] = R_w_b
-        for i in range(3):
-            walk[6 + i, 6 + i] = WALK_GYRO**2 * dt[k]
-            walk[9 + i, 9 + i] = WALK_ACC**2 * dt[k]
+        for i in range(6):
+            walk[6 + i, 6 + i] = spread[i] * (1.0 - kept[i] ** 2)
         noise = np.ascontiguousarray(covs[k, 0:6, 0:6])
         cov = F @ cov @ F.T + G @ noise @ G.T + walk
         v_w = v_w + GRAVITY_W * dt[k] + R_w_b @ beta
         R_w_b = R_w_b @ gamma
+        x[BIASES] *= kept
 
         # The pseudo-measurement: zero velocity, give or take STD_SPEED.
         step, cov = _updated(cov, speed, -v_w, np.full(3, STD_SPEED))
@@ -203,15 +209,24 @@ def _track(
         x[6:] += step[6:]
         found[k], found_acc[k] = rate @ x, x[BIAS_ACC]
         std[k] = np.sqrt(np.diag(rate @ cov @ rate.T))
-        # The tilt is handed on as it is where the biases are known: their priors are elsewhere.
-        biases[:3] = rate
-        R_h_b, of_biases = np.ascontiguousarray(R_w_b[:2]), biases @ cov
-        cov_tilt_biases = np.ascontiguousarray(of_biases[:, TILT]).T
-        tilt_D = np.linalg.solve(of_biases @ biases.T, cov_tilt_biases.T).T
-        cov_given = np.ascontiguousarray(cov[TILT, TILT]) - tilt_D @ cov_tilt_biases.T
-        Rs_w_b[k], tilt_D_bias[k] = R_w_b, R_h_b @ tilt_D
-        cov_tilt[k] = R_h_b @ cov_given @ R_h_b.T
+        Rs_w_b[k] = R_w_b
+        tilt_D_bias[k], cov_tilt[k] = _tilt_where_biases_are_known(R_w_b, cov, rate)
     return found, std, found_acc, Rs_w_b, tilt_D_bias, cov_tilt
+
+
+@kernel
+def _tilt_where_biases_are_known(R_w_b: Array, cov: Array, rate: Array) -> tuple[Array, Array]:
+    """(2, 6) derivative of the tilt about the level axes by [gyroscope's reading, accelerometer's
+    bias], and (2, 2) covariance of the tilt where they are known: their priors are elsewhere."""
+    biases = np.zeros((6, 15))
+    biases[:3] = rate
+    for i in range(3):
+        biases[3 + i, 9 + i] = 1.0
+    of_biases, R_h_b = biases @ cov, np.ascontiguousarray(R_w_b[:2])
+    cov_biases_tilt = np.ascontiguousarray(of_biases[:, TILT])
+    tilt_D_bias = np.linalg.solve(of_biases @ biases.T, cov_biases_tilt).T
+    cov_tilt = np.ascontiguousarray(cov[TILT, TILT]) - tilt_D_bias @ cov_biases_tilt
+    return R_h_b @ tilt_D_bias, R_h_b @ cov_tilt @ R_h_b.T
 
 
 @kernel
@@ -226,6 +241,25 @@ def _attitudes(Rs_w_b: Array, block: Array, gyro: Array, dt: Array) -> Array:
         else:
             out[i] = out[i - 1] @ so3_exp(0.5 * (gyro[i - 1] + gyro[i]) * dt[i - 1])
     return out
+
+
+@kernel
+def _transition(
+    R_w_b: Array, gamma: Array, beta: Array, rate: Array, D_bg: Array, D_ba: Array, kept: Array
+) -> Array:
+    """(15, 15) derivative of the errors after a block by those before it.
+
+    `rate` is that of the gyroscope's reading by the errors, `kept` the share that stays of biases.
+    """
+    F = np.eye(15)
+    F[TILT] = D_bg[:3] @ rate
+    F[TILT, TILT] = gamma.T
+    F[VELOCITY] = F[VELOCITY] + R_w_b @ D_bg[3:6] @ rate
+    F[VELOCITY, TILT] = -R_w_b @ skew(beta)
+    F[VELOCITY, BIAS_ACC] = R_w_b @ D_ba[3:6]
+    for i in range(6):
+        F[6 + i, 6 + i] = kept[i]
+    return F
 
 
 @kernel
