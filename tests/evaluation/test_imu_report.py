@@ -148,7 +148,8 @@ def unseen(request, data_root):
 
 
 def scored(model, report):
-    """What a model has to agree with: `tumvi` states rotations too sure against audited truths."""
+    """What a model has to agree with: `tumvi` states velocities after 1 s too wide against audited
+    truths."""
     return (report, report["audited"]) if model == "euroc" else (report,)
 
 
