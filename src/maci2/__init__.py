@@ -13,7 +13,7 @@ subclasses of `Maci2Error`.
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
-__version__ = "0.10.0"
+__version__ = "0.11.0"
 
 if TYPE_CHECKING:
     from maci2.calibration.calibrate import calibrate
