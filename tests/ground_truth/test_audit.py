@@ -113,7 +113,7 @@ def test_a_gap_and_a_jump_are_reported_and_survived():
     audit = audit_ground_truth(replace(recording, truths={"mocap0": broken}))
     texts = " ".join(finding.text for finding in audit.findings)
     assert "gap" in texts
-    assert "jumps of up to" in texts
+    assert "positions jump by up to 5." in texts
     errors = errors_of(audit, exact_truth(recording))
     assert np.abs(errors[:, 6:9]).max() < 0.01
 

@@ -12,7 +12,13 @@ import scipy
 
 from maci2.errors import DatasetError
 from maci2.ground_truth.capture import TRAJECTORY, Capture
-from maci2.imu.rotation_rates import MIN_RATE, RateMatch, RotationSource, match_rates
+from maci2.imu.rotation_rates import (
+    MIN_RATE,
+    RateMatch,
+    RotationSource,
+    impossible_rates,
+    match_rates,
+)
 from maci2.lie.stacks import nearest_rotation, so3_log_stack, stack_poses
 from maci2.sensors import ImuSamples
 from maci2.types import GRAVITY_NORM, NS, Array
@@ -29,6 +35,10 @@ ALIKE = 0.8
 
 RESTLESS = 4.0
 """How many times `MIN_RATE` a gyroscope varies that is certainly rotated."""
+
+STATED = 0.01
+"""Weight of a marker's stated rotation: enough where rates say nothing, half a degree where they
+do, which the audit's chain takes off."""
 
 RELATED = 0.5
 """Correlation below which no lag is better than none."""
@@ -70,23 +80,38 @@ def register(capture: Capture, imu: ImuSamples) -> Registration:
     shifted = replace(capture, stamps_ns=capture.stamps_ns + round(lag_s * NS))
     if capture.Rs_w_m is None:
         if alike < ALIKE:
+            _require_metres(capture, imu)
             raise _no_likeness(capture, alike)
         return Registration(lag_s, np.eye(3), resting_rate(imu), alike, np.nan)
     match = match_rates(_source(shifted, capture.Rs_w_m), imu)
     if match is None or match.excitation < MIN_RATE:
         if match is not None:
             _require_rest(capture, match)
+        # Nothing rotates: forces alone show an offset, where they vary at all.
+        lag_s = lag_s if alike > ALIKE else 0.0
         return Registration(lag_s, capture.T_b_m[:3, :3], resting_rate(imu), 0.0, 0.0)
-    R_b_m, likeness = _best_rotation(match.gyro, match.rates_s)
+    R_b_m, likeness = _best_rotation(match.gyro, match.rates_s, capture.T_b_m[:3, :3])
     if likeness < ALIKE and lag_s != 0.0:
         # Norms of rates mislead where the gyroscope never rests, so that its bias is unknown.
         unshifted = match_rates(_source(capture, capture.Rs_w_m), imu)
-        if unshifted is not None and _best_rotation(unshifted.gyro, unshifted.rates_s)[1] > ALIKE:
-            match, lag_s, shifted = unshifted, 0.0, capture
-            R_b_m, likeness = _best_rotation(match.gyro, match.rates_s)
+        if unshifted is not None:
+            R, alike = _best_rotation(unshifted.gyro, unshifted.rates_s, capture.T_b_m[:3, :3])
+            if alike > ALIKE:
+                match, lag_s, shifted, R_b_m, likeness = unshifted, 0.0, capture, R, alike
     _require_readable(capture, shifted, imu, likeness)
     bias = np.median(match.gyro - match.rates_s @ R_b_m.T, axis=0)
     return Registration(lag_s + match.offset_s, R_b_m, bias, likeness, match.excitation)
+
+
+def _require_metres(capture: Capture, imu: ImuSamples) -> None:
+    """Raise with the unit in which positions alone do move like the IMU."""
+    for unit, metres in UNITS.items():
+        _, alike = coarse_lag(replace(capture, p_w_m=metres * capture.p_w_m), imu)
+        if alike > ALIKE:
+            raise DatasetError(
+                f"{capture.source}: its accelerations fit the IMU's (correlation {alike:.2f}) only "
+                f"if its positions are in {unit}. Convert them to metres."
+            )
 
 
 def _source(capture: Capture, Rs_w_m: Array) -> RotationSource:
@@ -94,11 +119,12 @@ def _source(capture: Capture, Rs_w_m: Array) -> RotationSource:
     return RotationSource(capture.name, "truth", capture.stamps_ns, Ts, np.eye(4))
 
 
-def _best_rotation(gyro: Array, rates: Array) -> tuple[Array, float]:
-    """R with gyro = R rates, and the correlation then; constant biases drop out."""
+def _best_rotation(gyro: Array, rates: Array, R_b_m: Array) -> tuple[Array, float]:
+    """R with gyro = R rates, and the correlation then; constant biases drop out. About an axis that
+    no rotation shows, the stated `R_b_m` holds."""
     gyro, rates = gyro - gyro.mean(axis=0), rates - rates.mean(axis=0)
     M = gyro.T @ rates
-    R = nearest_rotation(M)
+    R = nearest_rotation(M + STATED * np.linalg.norm(M) * R_b_m)
     norms = float(np.linalg.norm(gyro) * np.linalg.norm(rates))
     return R, float(np.sum(R * M)) / max(norms, 1e-12)
 
@@ -162,7 +188,7 @@ def _fit_of(capture: Capture, imu: ImuSamples) -> tuple[float, float]:
     match = match_rates(_source(moved, capture.Rs_w_m), imu)
     if match is None:
         return 0.0, np.pi
-    R_b_m, score = _best_rotation(match.gyro, match.rates_s)
+    R_b_m, score = _best_rotation(match.gyro, match.rates_s, capture.T_b_m[:3, :3])
     apart = so3_log_stack((capture.T_b_m[:3, :3].T @ R_b_m)[None])[0]
     return score, float(np.linalg.norm(apart))
 
@@ -181,7 +207,8 @@ def _require_rest(capture: Capture, match: RateMatch) -> None:
 def _no_likeness(capture: Capture, likeness: float) -> DatasetError:
     return DatasetError(
         f"{capture.source}: no clock offset and no rotation makes it move like the IMU "
-        f"(correlation {likeness:.2f}, needed {ALIKE}). Check that both are of one recording."
+        f"(correlation {likeness:.2f}, needed {ALIKE}). Check that both are of one recording, and "
+        "that its noise is smaller than the motion."
     )
 
 
@@ -192,7 +219,7 @@ def coarse_lag(capture: Capture, imu: ImuSamples) -> tuple[float, float]:
     to zero wins where several fit nearly as well.
     """
     at_s = (capture.stamps_ns - capture.stamps_ns[0]) / NS
-    theirs = np.zeros(1) if capture.Rs_w_m is None else _rate_norms(at_s, capture.Rs_w_m)
+    theirs = np.zeros(1) if capture.Rs_w_m is None else _rate_norms(at_s, capture.Rs_w_m, imu)
     if theirs.std() < MIN_RATE:
         theirs = np.linalg.norm(_accelerations(at_s, capture.p_w_m), axis=1)
         ours = np.linalg.norm(_on_grid(imu, imu.acc), axis=1)
@@ -256,13 +283,14 @@ def _accelerations(at_s: Array, p: Array) -> Array:
     return np.asarray(acc + np.array([0.0, 0.0, GRAVITY_NORM]))
 
 
-def _rate_norms(at_s: Array, Rs: Array) -> Array:
+def _rate_norms(at_s: Array, Rs: Array, imu: ImuSamples) -> Array:
     grid = _grid(at_s)
     rows = np.clip(np.searchsorted(at_s, grid), 0, len(at_s) - 1)
     later = np.clip(np.searchsorted(at_s, grid + 0.1), 0, len(at_s) - 1)
     turn = so3_log_stack(np.swapaxes(Rs[rows], 1, 2) @ Rs[later])
     dt = np.maximum(at_s[later] - at_s[rows], 1e-3)
     rate = np.where((dt > 0.05) & (dt < 0.3), np.linalg.norm(turn, axis=1) / dt, 0.0)
+    rate[impossible_rates(rate, imu)] = 0.0
     # The rate is that of the middle of a tenth of a second.
     return np.asarray(
         np.roll(scipy.signal.savgol_filter(rate, _window(), 2), round(0.05 * GRID_HZ))
