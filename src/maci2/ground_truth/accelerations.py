@@ -2,8 +2,9 @@
 
 Three rows of positions give a mean acceleration exactly, weighted by a triangle. The accelerometer,
 rotated by gyroscope and capture, is weighted alike, so rows may be sparse. A linear fit gives the
-scale of the positions, gravity in their world and the accelerometer's bias; axes in another order,
-of other signs or of another world show as a better fit.
+scale of the positions, gravity in their world, the accelerometer's bias and what is left of the
+marker's rotation and place; axes in another order, of other signs or of another world show as a
+better fit.
 """
 
 from dataclasses import dataclass
@@ -42,6 +43,14 @@ FROZEN = 1e-6
 """Range of positions that no tracker ever measures [m]."""
 
 FAR_DEG = 10.0
+BIAS, GRAVITY, MARKER, LEVER, UNKNOWNS = slice(1, 4), slice(4, 7), slice(7, 10), slice(10, 13), 13
+"""Places among the unknowns; the first is the scale."""
+
+PRIOR = 1e-3
+"""Weight of a small bias beside one row."""
+
+USUAL_BIAS_OVER_ROTATION = 4.0
+"""Biases of 0.2 m/s^2 and marker rotations of 0.05 rad are equally usual."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +89,9 @@ class _Accelerations:
     R_w_b: Array
     """(n, 3, 3) of the middle rows."""
 
+    R_w_b_change: Array
+    """(n, 3, 3) second differences of orientation: what a lever arm adds to the accelerations."""
+
 
 def fit_accelerations(
     capture: Capture, found: Registration, R_b_m: Array, imu: ImuSamples
@@ -97,16 +109,14 @@ def fit_accelerations(
         up = np.median(both.force - both.capture, axis=0)
         return AccelerationFit(np.nan, np.nan, up / np.linalg.norm(up), np.zeros(3))
     _require_motion(capture, moved)
-    X = np.concatenate(
-        [both.force[:, :, None], both.R_w_b, np.tile(np.eye(3), (len(both.at_s), 1, 1))], axis=2
-    )
+    X = _derivatives(both)
     weights, x = _robust(X, both.capture)
     _require_axes(capture, both, X, weights, x)
     fit = AccelerationFit(
         float(x[0]),
         _std_scale(X, both.capture - X @ x, weights, both.at_s),
-        -x[4:] / np.linalg.norm(x[4:]) * np.sign(x[0]),
-        -x[1:4] / x[0],
+        -x[GRAVITY] / np.linalg.norm(x[GRAVITY]) * np.sign(x[0]),
+        -x[BIAS] / x[0],
     )
     _require_metres(capture, fit)
     return fit
@@ -149,14 +159,31 @@ def _accelerations(
         twice = np.vstack([np.zeros(3), np.cumsum(0.5 * (twice[1:] + twice[:-1]) * dt, axis=0)])
     at_rows = np.stack([np.interp(at_s, imu_s, axis) for axis in twice.T], axis=1)
     nearest = np.clip(np.searchsorted(imu_s, at_s[rows[1]]), 0, len(imu) - 1)
-    R_w_b = capture.Rs_w_m[rows[1]] @ R_b_m.T
+    Rs_w_b = capture.Rs_w_m @ R_b_m.T
+    R_w_b = Rs_w_b[rows[1]]
     force_b = np.einsum("nji,nj->ni", Rs_b0_b[nearest], _second_difference(at_s, at_rows, rows))
     return _Accelerations(
         at_s[rows[1]],
-        _second_difference(at_s, capture.p_w_m, rows),
+        _second_difference(at_s, capture.p_w_m - Rs_w_b @ capture.T_b_m[:3, 3], rows),
         np.einsum("nij,nj->ni", R_w_b, force_b),
         R_w_b,
+        _second_difference(at_s, Rs_w_b.reshape(-1, 9), rows).reshape(-1, 3, 3),
     )
+
+
+def _derivatives(both: _Accelerations) -> Array:
+    """(n, 3, 13) of a capture's acceleration by scale, bias, gravity, rotation and place of the
+    marker."""
+    n = len(both.at_s)
+    X = np.empty((n, 3, UNKNOWNS))
+    X[:, :, 0] = both.force
+    X[:, :, BIAS], X[:, :, GRAVITY], X[:, :, LEVER] = both.R_w_b, np.eye(3), both.R_w_b_change
+    force_b = np.einsum("nji,nj->ni", both.R_w_b, both.force)
+    for axis in range(3):
+        X[:, :, MARKER.start + axis] = np.einsum(
+            "nij,nj->ni", both.R_w_b, np.cross(np.eye(3)[axis], force_b)
+        )
+    return X
 
 
 def _second_difference(at_s: Array, p: Array, rows: tuple[Array, Array, Array]) -> Array:
@@ -178,9 +205,12 @@ def _robust(X: Array, a: Array) -> tuple[Array, Array]:
 
 
 def _solve(X: Array, a: Array, weights: Array) -> Array:
-    """Scale, bias and gravity. Where the body does not rotate, bias and gravity are one: then the
-    bias is small."""
-    prior = np.diag([0.0] + [1e-3 * len(a)] * 3 + [0.0] * 3)
+    """Scale, bias, gravity and what the rates have left of the marker's rotation, and of its
+    stated place. Where the body does not rotate enough these are one: then all are small."""
+    prior = np.zeros((UNKNOWNS, UNKNOWNS))
+    prior[BIAS, BIAS] = PRIOR * len(a) * np.eye(3)
+    prior[LEVER, LEVER] = PRIOR * len(a) * np.eye(3)
+    prior[MARKER, MARKER] = PRIOR * len(a) * USUAL_BIAS_OVER_ROTATION**2 * np.eye(3)
     info = np.einsum("n,nij,nik->jk", weights, X, X) + prior
     return np.asarray(np.linalg.solve(info, np.einsum("n,nij,ni->j", weights, X, a)))
 
@@ -191,7 +221,7 @@ def _std_scale(X: Array, left: Array, weights: Array, at_s: Array) -> float:
     names = np.unique(block)
     scores = np.einsum("n,nij,ni->nj", weights, X, left)
     sums = np.array([scores[block == name].sum(axis=0) for name in names])
-    inverse = np.linalg.inv(np.einsum("n,nij,nik->jk", weights, X, X) + 1e-6 * np.eye(7))
+    inverse = np.linalg.inv(np.einsum("n,nij,nik->jk", weights, X, X) + 1e-6 * np.eye(UNKNOWNS))
     count = len(names) / max(len(names) - 1, 1)
     return float(np.sqrt(count * np.sum((sums @ inverse[0]) ** 2)))
 

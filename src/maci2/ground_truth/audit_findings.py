@@ -31,6 +31,9 @@ ANOTHER_WORLD = np.deg2rad(30.0)
 MOST_SCATTER, MOST_SCATTER_DEG = 0.05, 2.0
 """Noise of rows [m, deg] that is worth a sentence."""
 
+MISLEADING = ("world", "noise", "lost rows", "velocity columns", "raw capture")
+"""Faults of a source that leave its own rows useless, though its audit may be sound."""
+
 UNOBSERVABLE_DEG = 1.0
 """Standard deviation of the marker's rotation about an axis above which it is as good as unknown.
 Accelerations show it, too: only a recording that hardly moves leaves it open."""
@@ -79,7 +82,8 @@ def measure(fit: AuditFit, capture: Capture, truth: GroundTruth) -> dict[str, Co
 def _on_imu_clock(claims: GroundTruth, fit: AuditFit) -> tuple[GroundTruth, float]:
     """Published columns moved by a clock offset that is no small error, and how late it is [ms]."""
     offset_s = float(fit.solution.border.scalars[POSITION_CLOCK_AT])
-    if abs(offset_s) < ANOTHER_CLOCK_S:
+    std_s = float(np.sqrt(fit.posterior.border[POSITION_CLOCK, POSITION_CLOCK][0, 0]))
+    if abs(offset_s) < max(ANOTHER_CLOCK_S, 5.0 * std_s):
         return claims, 0.0
     stamps_ns = claims.stamps_ns + round(offset_s * NS)
     return replace(claims, stamps_ns=stamps_ns), -1e3 * offset_s
@@ -116,6 +120,16 @@ def sentence(name: str, constant: Constant) -> str:
         time = f"{1e-3 * abs(value):.4f} ± {1e-3 * std:.4f} s"
     change = f"{value:.{digits}f} ± {std:.{digits}f} ms a minute"
     return SENTENCES[name].format(value=value, std=std, side=side, time=time, change=change)
+
+
+def misleading(findings: tuple[Finding, ...]) -> list[Finding]:
+    """Findings that make scores against the published rows meaningless."""
+    return [
+        finding
+        for finding in findings
+        if finding.fault in MISLEADING
+        or (finding.fault.endswith("_late_ms") and " ms " not in finding.text)
+    ]
 
 
 def audit_findings(
@@ -176,19 +190,27 @@ def _scatter(capture: Capture, fit: AuditFit) -> list[Finding]:
 
 
 def _unobservable(capture: Capture, fit: AuditFit) -> list[Finding]:
+    findings = []
+    tilt_deg = float(np.degrees(np.sqrt(np.linalg.eigvalsh(fit.posterior.border[:2, :2])[-1])))
+    if tilt_deg > UNOBSERVABLE_DEG:
+        text = (
+            f"the direction of gravity is known to ± {tilt_deg:.1f} deg only: where nothing "
+            "rotates, a bias of the accelerometer looks like a tilt. Take a recording that rotates."
+        )
+        findings.append(Finding("warn", capture.name, text, "unobservable gravity"))
     if capture.Rs_w_m is None:
-        return []
+        return findings
     values, axes = np.linalg.eigh(fit.posterior.border[13:16, 13:16])
     std_deg = float(np.degrees(np.sqrt(values[-1])))
-    if std_deg < UNOBSERVABLE_DEG:
-        return []
-    axis = axes[:, -1] * np.sign(axes[np.argmax(np.abs(axes[:, -1])), -1])
-    text = (
-        f"rotation of the marker about the body's axis ({axis[0]:.2f}, {axis[1]:.2f}, "
-        f"{axis[2]:.2f}) is known to ± {std_deg:.1f} deg only: the recording neither rotates nor "
-        "accelerates enough. Take a recording that moves about all axes."
-    )
-    return [Finding("warn", capture.name, text, "unobservable rotation")]
+    if std_deg > UNOBSERVABLE_DEG:
+        axis = axes[:, -1] * np.sign(axes[np.argmax(np.abs(axes[:, -1])), -1])
+        text = (
+            f"rotation of the marker about the body's axis ({axis[0]:.2f}, {axis[1]:.2f}, "
+            f"{axis[2]:.2f}) is known to ± {std_deg:.1f} deg only: the recording neither rotates "
+            "nor accelerates enough. Take a recording that moves about all axes."
+        )
+        findings.append(Finding("warn", capture.name, text, "unobservable rotation"))
+    return findings
 
 
 def _gaps(capture: Capture) -> list[Finding]:
@@ -221,7 +243,7 @@ def _jumps(capture: Capture, jumps: Jumps) -> list[Finding]:
         if len(found.stamps_ns):
             at_s = (found.largest_first_ns - capture.stamps_ns[0]) / NS
             listed = ", ".join(f"{start:.1f}" for start in at_s[:5])
-            more = f" and {len(at_s) - 5} smaller ones" if len(at_s) > 5 else ""
+            more = f" and {len(at_s) - 5} more, smaller" if len(at_s) > 5 else ""
             text = f"{kind} jump by up to {scale * found.largest:.1f} {unit} at {listed} s{more}"
             findings.append(Finding("warn", capture.name, text, "jumps"))
     return findings

@@ -34,7 +34,7 @@ def column_constants(claims: GroundTruth, truth: GroundTruth, R_g_w: Array) -> d
     if both is None:
         return constants
     rows, audited = both
-    if not velocity_finding("", claims, truth, R_g_w):
+    if _rms(audited.v_w) > LEAST_SPEED and not velocity_finding("", claims, truth, R_g_w):
         constants["velocity_late_ms"] = _velocity_lag(claims.v_w[rows], audited, truth)
     cov = truth.covariance.states
     for name, part, unit in (("acc", slice(12, 15), "m/s^2"), ("gyro", slice(9, 12), "rad/s")):
@@ -94,6 +94,10 @@ def velocity_finding(
     if both is None:
         return []
     rows, audited = both
+    known = np.asarray(np.isfinite(audited.v_w).all(axis=1))
+    if known.sum() < FEWEST:
+        return []
+    rows, audited = rows[known], audited.part(known)
     claimed, v_g = claims.v_w[rows] @ R_g_w.T, audited.v_w
     speed, claimed_speed = _rms(v_g), _rms(claimed)
     if speed < LEAST_SPEED:

@@ -1,5 +1,7 @@
 """Faults of a ground truth as a whole, named as its audit names them."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from maci2.diagnostics.checks.axes import OF_BOTH
@@ -10,9 +12,10 @@ from maci2.findings import Finding, fault
 from maci2.ground_truth.accelerations import fit_accelerations
 from maci2.ground_truth.capture import capture_of
 from maci2.ground_truth.lost_rows import lost_rows_in_words, without_lost_rows
+from maci2.ground_truth.published_columns import velocity_finding
 from maci2.ground_truth.registration import MIN_COMMON_S, register
 from maci2.imu.rotation_rates import SEARCH_S
-from maci2.sensors import GroundTruth, ImuSamples
+from maci2.sensors import GroundTruth, ImuSamples, with_velocity
 from maci2.types import NS
 
 UPRIGHT = np.cos(np.deg2rad(30.0))
@@ -52,7 +55,7 @@ def truth_fault(
         text = f"{lost}. Remove these rows, or score against --truth audited, which does."
         return [Finding("error", name, text, "lost rows")]
     if fit is None or np.isnan(fit.scale) or fit.up_w[2] > UPRIGHT:
-        return []
+        return _velocity_columns(name, truth)
     x, y, z = fit.up_w
     return [
         fault(
@@ -60,6 +63,15 @@ def truth_fault(
             "(0, 0, 1)", "Rotate its world, or score against --truth audited, which is level.",
         )
     ]  # fmt: skip
+
+
+def _velocity_columns(name: str, truth: GroundTruth) -> list[Finding]:
+    """Velocities that are not those of the truth's own positions."""
+    if not np.isfinite(truth.v_w).any():
+        return []
+    moved = with_velocity(replace(truth, v_w=np.full_like(truth.v_w, np.nan)))
+    found = velocity_finding(name, truth, moved, np.eye(3))
+    return [replace(one, level="error", text=f"{one.text}.") for one in found]
 
 
 def _imu_is_sound(imu: ImuSamples, axes: list[Finding]) -> bool:
