@@ -93,8 +93,10 @@ def test_the_sigma_of_the_scale_is_that_of_its_errors():
             recording_with(RAW, seed, name="mocap0", velocities=False, every=4, duration_s=60.0)
         )
         away.append((fit.scale - 1.0) / fit.std_scale)
-    # From few blocks of time: 99.9 % bands of a chi-square with 30 degrees of freedom, widened.
-    assert 0.3 < np.mean(np.square(away)) < 2.5
+    # Noise of orientations is noise of the regressor, too: it shortens the scale by half a sigma.
+    assert -1.0 < np.mean(away) < 0.3
+    # 99.9 % of a chi-square with 30 degrees of freedom is 1.99 of them.
+    assert 0.4 < np.mean(np.square(away)) < 2.0
 
 
 def test_a_world_upside_down_is_levelled_and_said():

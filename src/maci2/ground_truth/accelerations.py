@@ -22,7 +22,7 @@ from maci2.types import NS, Array
 SPAN_S = 0.3
 """Time from one row of three to the next, at least. Longer ones see more of slow errors."""
 
-BLOCK_S = 10.0
+BLOCK_S = 4.0
 """Errors in different blocks of time are independent."""
 
 FEWEST_BLOCKS = 8
