@@ -103,11 +103,16 @@ FAULTS: dict[str, tuple[Spoil, str]] = {
     ),
     "left and right swapped": (rig_faults.cameras_swapped, "left and right camera are swapped"),
     "truth late": (rig_faults.truth_late, "Wrong clock"),
-    "truth inverted": (rig_faults.truth_inverted, "poses are given as their inverse"),
+    "truth inverted": (rig_faults.truth_inverted, "if the poses are inverted"),
     "truth turned": (rig_faults.truth_turned, "after a rotation of the body frame"),
     "truth of another recording": (
         rig_faults.truth_of_another_recording,
-        "does not rotate as the gyroscope does",
+        "No clock offset and no rotation",
     ),
+    "truth in another unit": (rig_faults.truth_in_another_unit, "positions are in "),
+    "truth mirrored": (rig_faults.truth_mirrored, "Positions are mirrored"),
+    "truth upside down": (rig_faults.truth_upside_down, "its world is not level"),
+    "truth lost": (rig_faults.truth_lost, "rows repeat one pose"),
+    "truth hours off": (rig_faults.truth_hours_off, "Wrong clock"),
 }
 """Name -> how to damage a recording and words that the first line must hold."""

@@ -128,3 +128,42 @@ def truth_of_another_recording(s: Degraded, rng: Draw) -> Degraded:
     """The same timestamps, another motion."""
     truth = s.recording.truth()
     return with_truth(s, Ts_w_b=truth.Ts_w_b[::-1].copy(), v_w=-truth.v_w[::-1])
+
+
+def truth_in_another_unit(s: Degraded, rng: Draw) -> Degraded:
+    truth, Ts_w_b = s.recording.truth(), s.recording.truth().Ts_w_b.copy()
+    scale = float(rng.choice([1000.0, 100.0, 1.0 / 0.3048, 1.0 / 0.0254]))
+    Ts_w_b[:, :3, 3] *= scale
+    return with_truth(s, Ts_w_b=Ts_w_b, v_w=scale * truth.v_w)
+
+
+def truth_mirrored(s: Degraded, rng: Draw) -> Degraded:
+    """One axis of positions has the other sign."""
+    truth = s.recording.truth()
+    signs = np.ones(3)
+    signs[rng.integers(3)] = -1.0
+    Ts_w_b = truth.Ts_w_b.copy()
+    Ts_w_b[:, :3, 3] *= signs
+    return with_truth(s, Ts_w_b=Ts_w_b, v_w=signs * truth.v_w)
+
+
+def truth_upside_down(s: Degraded, rng: Draw) -> Degraded:
+    """A world whose z axis points down."""
+    truth = s.recording.truth()
+    R = so3_exp(np.array([0.0, 0.0, rng.uniform(-3.0, 3.0)])) @ np.diag([1.0, -1.0, -1.0])
+    Ts_w_b = truth.Ts_w_b.copy()
+    Ts_w_b[:, :3] = R @ truth.Ts_w_b[:, :3]
+    return with_truth(s, Ts_w_b=Ts_w_b, v_w=truth.v_w @ R.T)
+
+
+def truth_lost(s: Degraded, rng: Draw) -> Degraded:
+    """A tracker that wrote its origin while it had lost the body."""
+    Ts_w_b = s.recording.truth().Ts_w_b.copy()
+    first = int(rng.integers(len(Ts_w_b) // 4, len(Ts_w_b) // 2))
+    Ts_w_b[first : first + len(Ts_w_b) // 10] = np.eye(4)
+    return with_truth(s, Ts_w_b=Ts_w_b)
+
+
+def truth_hours_off(s: Degraded, rng: Draw) -> Degraded:
+    off_ns = round(rng.choice([-1.0, 1.0]) * rng.uniform(20.0, 36000.0) * NS)
+    return with_truth(s, stamps_ns=s.recording.truth().stamps_ns + off_ns)

@@ -77,11 +77,11 @@ def test_a_truth_on_a_shifted_clock_is_found(recording):
     assert "Wrong clock" in errors(examine(with_truth(recording, late)))[0]
 
 
-def test_a_truth_without_overlap_is_found(recording):
+def test_the_offset_of_a_truth_without_overlap_is_found(recording):
     truth = recording.truth()
     late = replace(truth, stamps_ns=truth.stamps_ns + 1000 * NS)
     health = examine(with_truth(recording, late))
-    assert "no overlap with the IMU" in errors(health)[0]
+    assert "time offset: found -1000.00 s" in errors(health)[0]
     assert health.truths["truth"].overlap_s == 0.0
 
 

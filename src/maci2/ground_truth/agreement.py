@@ -41,11 +41,12 @@ class Compared:
 
     def sentence(self) -> str:
         """Both figures in plain words."""
+        side = "earlier" if self.shifted.late_s > 0.0 else "later"
         return (
             f"audited states differ from {self.name} by {self.fixed.rotation_deg:.2f} deg and "
             f"{1e3 * self.fixed.position_m:.1f} mm rms after alignment of the worlds, by "
             f"{1e3 * self.shifted.position_m:.1f} mm with its positions taken "
-            f"{1e3 * self.shifted.late_s:.1f} ms earlier"
+            f"{1e3 * abs(self.shifted.late_s):.1f} ms {side}"
         )
 
 

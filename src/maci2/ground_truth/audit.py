@@ -11,6 +11,8 @@ from maci2.ground_truth.audit_fit import AuditFit, NoiseLevel, fit_audit
 from maci2.ground_truth.audit_problem import audit_problem
 from maci2.ground_truth.audited import AuditedTruth, RowResiduals, audited_rows
 from maci2.ground_truth.capture import Capture, open_capture
+from maci2.ground_truth.jumps import find_jumps
+from maci2.ground_truth.lost_rows import without_lost_rows
 from maci2.ground_truth.registration import register
 from maci2.imu import ImuMeasurements, datasheet_model
 from maci2.imu.measurements import with_vibration
@@ -18,9 +20,6 @@ from maci2.sensors import Recording
 from maci2.types import NS, Stamps
 
 Kind = Literal["positions", "orientations"]
-
-JUMP_SIGMAS = 6.0
-"""Whitened length of a position's residual that is a jump, not noise."""
 
 
 def audit_ground_truth(recording: Recording, source_name: str = "") -> AuditedTruth:
@@ -53,22 +52,23 @@ def audit_capture(
     """The audit of a capture that has been read already; `rows_hz` overrides how many rows a second
     are used."""
     found = register(capture, recording.imu)
+    capture = without_lost_rows(capture, found, recording.imu)
     imu = _expected_noise(recording, capture)
     fit = fit_audit(audit_problem(capture, found, imu, recording.imu, recording.rig, rows_hz))
     truth = audited_rows(fit, f"audited {capture.source}")
     constants = measure(fit, capture, truth)
-    jumps_ns = _jumps(fit)
+    jumps = find_jumps(capture, fit, truth)
     return AuditedTruth(
         name=capture.name,
         truth=truth,
         constants=constants,
-        findings=audit_findings(capture, fit, constants, jumps_ns),
+        findings=audit_findings(capture, fit, truth, constants, jumps),
         position_noise=fit.position,
         orientation_noise=fit.orientation,
         imu_factors=fit.imu_factors,
         chi_square=fit.solution.cost,
         dof=fit.solution.dof,
-        jumps_ns=jumps_ns,
+        jumps_ns=jumps.stamps_ns,
         position_residuals=_residuals(fit, "positions", fit.position),
         orientation_residuals=_residuals(fit, "orientations", fit.orientation),
     )
@@ -104,11 +104,3 @@ def _residuals(fit: AuditFit, kind: Kind, noise: NoiseLevel | None) -> RowResidu
     if noise is None or len(white) != len(stamps_ns):
         return None
     return RowResiduals(stamps_ns, noise.std * white)
-
-
-def _jumps(fit: AuditFit) -> Stamps:
-    """Timestamps of positions that contradict the IMU beyond any noise."""
-    assert fit.problem.positions is not None
-    far = np.sqrt(fit.residuals.positions.squares) > JUMP_SIGMAS
-    stamps_ns = _row_stamps(fit, "positions")
-    return stamps_ns[far] if len(far) == len(stamps_ns) else np.zeros(0, np.int64)

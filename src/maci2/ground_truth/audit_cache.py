@@ -21,8 +21,9 @@ from maci2.files import NpzField, parse_json, read_npz, user_cache, write_npz
 from maci2.findings import Finding
 from maci2.ground_truth.audit import audit_capture
 from maci2.ground_truth.audit_fit import ImuFactors, NoiseLevel
-from maci2.ground_truth.audited import AuditedTruth, Constant
+from maci2.ground_truth.audited import AuditedTruth
 from maci2.ground_truth.capture import Capture, open_capture
+from maci2.ground_truth.constants import Constant
 from maci2.sensors import GroundTruth, Recording
 
 _LOG = logging.getLogger(__name__)

@@ -1,23 +1,38 @@
 """What an audit found, as numbers with their sigmas and in plain sentences."""
 
+from dataclasses import replace
+
 import numpy as np
-from scipy.special import chdtrc
 
-from maci2.chain.chain_state import MARKER, ORIENTATION_CLOCK, POSITION_CLOCK
+from maci2.chain.chain_state import (
+    MARKER,
+    ORIENTATION_CLOCK,
+    POSITION_CLOCK,
+    POSITION_CLOCK_AT,
+)
 from maci2.findings import Finding
-from maci2.gaussian import nees
 from maci2.ground_truth.audit_fit import AuditFit
-from maci2.ground_truth.audited import Constant
+from maci2.ground_truth.audit_problem import REACH_S
 from maci2.ground_truth.capture import Capture
+from maci2.ground_truth.constants import Constant, length_of, scalar_of
+from maci2.ground_truth.jumps import Jumps
+from maci2.ground_truth.lost_rows import lost_rows_in_words
+from maci2.ground_truth.published_columns import column_constants, velocity_finding
 from maci2.lie import so3_log
-from maci2.sensors import GroundTruth, truth_at
-from maci2.types import NS, Array, Stamps
+from maci2.sensors import GroundTruth
+from maci2.types import NS, Array
 
-CHANCE = 1e-3
-"""Probability below which chance does not explain a constant."""
+ANOTHER_CLOCK_S = 0.1
+"""Offset from which a clock is another one, not late by processing or filters."""
 
-MATTERS = {"deg": 0.02, "mm": 1.0, "ms": 0.3, "ms/min": 0.2, "m/s^2": 0.01, "rad/s": 2e-4}
-"""Least size that is worth a sentence, by unit."""
+ANOTHER_WORLD = np.deg2rad(30.0)
+"""Tilt from which a world's z axis is not meant to be up."""
+
+MOST_SCATTER, MOST_SCATTER_DEG = 0.05, 2.0
+"""Noise of rows [m, deg] that is worth a sentence."""
+
+MISLEADING = ("world", "noise", "lost rows", "velocity columns", "raw capture")
+"""Faults of a source that leave its own rows useless, though its audit may be sound."""
 
 UNOBSERVABLE_DEG = 1.0
 """Standard deviation of the marker's rotation about an axis above which it is as good as unknown.
@@ -30,149 +45,172 @@ def measure(fit: AuditFit, capture: Capture, truth: GroundTruth) -> dict[str, Co
     constants = {}
     change = np.ascontiguousarray(border.T_b_m[:3, :3] @ capture.T_b_m[:3, :3].T)
     if capture.Rs_w_m is not None:
-        constants["rotation_deg"] = _length(
+        constants["rotation_deg"] = length_of(
             np.degrees(so3_log(change)), np.degrees(1.0) ** 2 * cov_border[13:16, 13:16], "deg"
         )
     # Of the translation itself: rho and phi both move it.
     p = border.T_b_m[:3, 3]
     J = np.hstack([np.eye(3), -_skew(p)])
     cov_p = J @ cov_border[MARKER, MARKER] @ J.T
-    constants["lever_arm_mm"] = _length(1e3 * (p - capture.T_b_m[:3, 3]), 1e6 * cov_p, "mm")
-    tilt = np.degrees([-border.R_w_g[1, 2], border.R_w_g[0, 2]])
-    constants["tilt_deg"] = _length(tilt, np.degrees(1.0) ** 2 * cov_border[:2, :2], "deg")
+    constants["lever_arm_mm"] = length_of(1e3 * (p - capture.T_b_m[:3, 3]), 1e6 * cov_p, "mm")
+    up_w = border.R_w_g[:, 2]
+    sine = float(np.hypot(up_w[0], up_w[1]))
+    angle = float(np.arctan2(sine, up_w[2]))
+    tilt = np.degrees(angle) * np.array([-up_w[1], up_w[0]]) / max(sine, 1e-12)
+    constants["tilt_deg"] = length_of(tilt, np.degrees(1.0) ** 2 * cov_border[:2, :2], "deg")
     clocks = {"position": (3, POSITION_CLOCK)}
     if capture.Rs_w_m is not None and not capture.one_clock:
         clocks["orientation"] = (4, ORIENTATION_CLOCK)
     for kind, (place, at) in clocks.items():
         offset_s, drift = border.scalars[place], border.scalars[place + 2]
         std = np.sqrt(np.diag(cov_border)[at])
-        constants[f"{kind}_late_ms"] = _scalar(-1e3 * offset_s, 1e3 * std[0], "ms")
-        constants[f"{kind}_drift_ms_per_min"] = _scalar(-6e4 * drift, 6e4 * std[1], "ms/min")
+        constants[f"{kind}_late_ms"] = scalar_of(-1e3 * offset_s, 1e3 * std[0], "ms")
+        constants[f"{kind}_drift_ms_per_min"] = scalar_of(-6e4 * drift, 6e4 * std[1], "ms/min")
+    fit_a = fit.accelerations
+    if fit_a is not None and np.isfinite(fit_a.scale):
+        constants["position_scale"] = scalar_of(fit_a.scale, fit_a.std_scale, "ratio")
     if capture.claims is not None:
-        constants |= _columns(capture.claims, truth)
+        claims, away_ms = _on_imu_clock(capture.claims, fit)
+        columns = column_constants(claims, truth, border.R_w_g.T)
+        late = columns.get("velocity_late_ms")
+        if late is not None and away_ms:
+            columns["velocity_late_ms"] = scalar_of(late.value + away_ms, late.std, "ms")
+        constants |= columns
     return constants
+
+
+def _on_imu_clock(claims: GroundTruth, fit: AuditFit) -> tuple[GroundTruth, float]:
+    """Published columns moved by a clock offset that is no small error, and how late it is [ms]."""
+    offset_s = float(fit.solution.border.scalars[POSITION_CLOCK_AT])
+    std_s = float(np.sqrt(fit.posterior.border[POSITION_CLOCK, POSITION_CLOCK][0, 0]))
+    if abs(offset_s) < max(ANOTHER_CLOCK_S, 5.0 * std_s):
+        return claims, 0.0
+    stamps_ns = claims.stamps_ns + round(offset_s * NS)
+    return replace(claims, stamps_ns=stamps_ns), -1e3 * offset_s
 
 
 def _skew(v: Array) -> Array:
     return np.array([[0.0, -v[2], v[1]], [v[2], 0.0, -v[0]], [-v[1], v[0], 0.0]])
 
 
-def _length(vector: Array, cov: Array, unit: str) -> Constant:
-    """Length of a vector, its sigma along it, and whether it is zero."""
-    length = float(np.linalg.norm(vector))
-    along = vector / max(length, 1e-300)
-    chance = float(chdtrc(len(vector), float(nees(vector, cov))))
-    significant = bool(chance < CHANCE and length > MATTERS[unit])
-    return Constant(length, float(np.sqrt(along @ cov @ along)), unit, significant)
-
-
-def _scalar(value: float, std: float, unit: str) -> Constant:
-    chance = float(chdtrc(1, (value / std) ** 2)) if std > 0.0 else 1.0
-    significant = bool(chance < CHANCE and abs(value) > MATTERS[unit])
-    return Constant(float(value), float(std), unit, significant)
-
-
-def _columns(claims: GroundTruth, truth: GroundTruth) -> dict[str, Constant]:
-    """Lateness of velocity columns and error of bias columns, against the audited states."""
-    constants: dict[str, Constant] = {}
-    assert truth.covariance is not None
-    cov = truth.covariance.states
-    inside = (claims.stamps_ns >= truth.stamps_ns[0]) & (claims.stamps_ns <= truth.stamps_ns[-1])
-    at_ns = claims.stamps_ns[inside & np.isfinite(claims.v_w).all(axis=1)]
-    near = np.abs(truth.stamps_ns[_nearest(truth.stamps_ns, at_ns)] - at_ns) < 0.02 * NS
-    at_ns = at_ns[near]
-    if len(at_ns) < 100:
-        return constants
-    audited = truth_at(truth, at_ns, max_gap_s=np.inf)
-    rows = np.searchsorted(claims.stamps_ns, at_ns)
-    constants["velocity_late_ms"] = _velocity_lag(claims.v_w[rows], audited)
-    for name, column, unit in (
-        ("acc_bias", claims.bias_acc[rows] - audited.bias_acc, "m/s^2"),
-        ("gyro_bias", claims.bias_gyro[rows] - audited.bias_gyro, "rad/s"),
-    ):
-        if np.isfinite(column).all():
-            at = slice(12, 15) if name == "acc_bias" else slice(9, 12)
-            constants[f"{name}_column"] = _length(
-                column.mean(axis=0), cov[:, at, at].mean(axis=0), unit
-            )
-    return constants
-
-
-def _nearest(stamps_ns: Stamps, query_ns: Stamps) -> Stamps:
-    return np.clip(np.searchsorted(stamps_ns, query_ns), 0, len(stamps_ns) - 1)
-
-
-def _velocity_lag(v_claimed: Array, audited: GroundTruth) -> Constant:
-    """Time by which velocities are late: their error regressed on acceleration.
-
-    The scatter over blocks of ten seconds is the uncertainty.
-    """
-    t = (audited.stamps_ns - audited.stamps_ns[0]) / NS
-    acc = np.gradient(audited.v_w, t, axis=0)
-    # A rotated world is no lag: compare after the best rotation.
-    U, _, Vt = np.linalg.svd(audited.v_w.T @ v_claimed)
-    error = v_claimed @ (U @ np.diag([1.0, 1.0, np.linalg.det(U @ Vt)]) @ Vt).T - audited.v_w
-    blocks = np.array_split(np.arange(len(t)), max(int(t[-1] / 10.0), 3))
-    lags = np.array([-np.sum(error[b] * acc[b]) / np.sum(acc[b] ** 2) for b in blocks])
-    weights = np.array([np.sum(acc[b] ** 2) for b in blocks])
-    lag = float(np.sum(weights * lags) / weights.sum())
-    spread = np.sqrt(np.sum(weights**2 * (lags - lag) ** 2)) / weights.sum()
-    return _scalar(1e3 * lag, 1e3 * float(spread), "ms")
-
-
 SENTENCES = {
     "rotation_deg": "orientation rotated by {value:.2f} ± {std:.2f} deg against the IMU",
     "lever_arm_mm": "position is of a point {value:.1f} ± {std:.1f} mm off the IMU",
     "tilt_deg": "world tilted by {value:.2f} ± {std:.2f} deg against gravity",
-    "position_late_ms": "position {size:.1f} ± {std:.1f} ms {side}",
-    "orientation_late_ms": "orientation {size:.1f} ± {std:.1f} ms {side}",
-    "position_drift_ms_per_min": "clock of positions drifts by {value:.1f} ± {std:.1f} ms a minute",
-    "orientation_drift_ms_per_min": (
-        "clock of orientations drifts by {value:.1f} ± {std:.1f} ms a minute"
-    ),
-    "velocity_late_ms": "velocity columns {size:.1f} ± {std:.1f} ms {side}",
+    "position_late_ms": "position {time} {side}",
+    "orientation_late_ms": "orientation {time} {side}",
+    "position_drift_ms_per_min": "clock of positions drifts by {change}",
+    "orientation_drift_ms_per_min": "clock of orientations drifts by {change}",
+    "velocity_late_ms": "velocity columns {time} {side}",
+    "position_scale": "positions are {value:.3f} ± {std:.3f} times as large as the IMU's "
+    "accelerations say",
     "acc_bias_column": "accelerometer bias columns off by {value:.3f} ± {std:.3f} m/s^2",
     "gyro_bias_column": "gyroscope bias columns off by {value:.4f} ± {std:.4f} rad/s",
 }
 
 
+def sentence(name: str, constant: Constant) -> str:
+    """One constant in words, with its standard deviation."""
+    value, std = constant.value, constant.std
+    digits = 1 if std >= 0.05 else 2
+    side = "late" if value > 0.0 else "early"
+    if abs(value) < 1e3 * ANOTHER_CLOCK_S:
+        time = f"{abs(value):.{digits}f} ± {std:.{digits}f} ms"
+    else:
+        time = f"{1e-3 * abs(value):.4f} ± {1e-3 * std:.4f} s"
+    change = f"{value:.{digits}f} ± {std:.{digits}f} ms a minute"
+    return SENTENCES[name].format(value=value, std=std, side=side, time=time, change=change)
+
+
+def misleading(findings: tuple[Finding, ...]) -> list[Finding]:
+    """Findings that make scores against the published rows meaningless."""
+    return [
+        finding
+        for finding in findings
+        if finding.fault in MISLEADING
+        or (finding.fault.endswith("_late_ms") and " ms " not in finding.text)
+    ]
+
+
 def audit_findings(
-    capture: Capture, fit: AuditFit, constants: dict[str, Constant], jumps_ns: Stamps
+    capture: Capture,
+    fit: AuditFit,
+    truth: GroundTruth,
+    constants: dict[str, Constant],
+    jumps: Jumps,
 ) -> tuple[Finding, ...]:
     """Sentences for everything that is neither chance nor too small to matter."""
     relative = capture.claims is None and not np.array_equal(capture.T_b_m, np.eye(4))
     findings = []
     for name, constant in constants.items():
         if constant.significant:
-            side = "late" if constant.value > 0.0 else "early"
-            text = SENTENCES[name].format(
-                value=constant.value, std=constant.std, size=abs(constant.value), side=side
-            )
+            text = sentence(name, constant)
             if relative and name in ("rotation_deg", "lever_arm_mm"):
                 text += ", compared with the stated T_BS"
             findings.append(Finding("warn", capture.name, text, name))
-    findings += _unobservable(capture, fit)
-    findings += _gaps(capture)
-    findings += _jumps(capture, fit, jumps_ns)
+    if capture.claims is not None:
+        claims, _ = _on_imu_clock(capture.claims, fit)
+        R_g_w = fit.solution.border.R_w_g.T
+        findings += velocity_finding(capture.name, claims, truth, R_g_w)
+    findings += _upside_down(capture, fit) + _scatter(capture, fit) + _unobservable(capture, fit)
+    findings += _lost(capture) + _gaps(capture)
+    findings += _jumps(capture, jumps)
     if not findings:
         findings.append(Finding("ok", capture.name, "agrees with the IMU; nothing found"))
     return tuple(findings)
 
 
-def _unobservable(capture: Capture, fit: AuditFit) -> list[Finding]:
-    if capture.Rs_w_m is None:
+def _upside_down(capture: Capture, fit: AuditFit) -> list[Finding]:
+    """A world whose z axis is not even roughly up."""
+    up_w = fit.solution.border.R_w_g[:, 2]
+    if up_w[2] > np.cos(ANOTHER_WORLD):
         return []
+    at = int(np.argmax(np.abs(up_w)))
+    axis = ("-" if up_w[at] < 0.0 else "+") + "xyz"[at]
+    text = f"up is {axis} in its world, needed +z (NED or another convention?); the audit levels it"
+    return [Finding("warn", capture.name, text, "world")]
+
+
+def _scatter(capture: Capture, fit: AuditFit) -> list[Finding]:
+    """Rows that scatter by more than any tracker's do."""
+    findings = []
+    if fit.position.std > MOST_SCATTER:
+        text = (
+            f"positions scatter by {1e2 * fit.position.std:.0f} cm about what the IMU measures: "
+            "they are not those of this motion, or very noisy"
+        )
+        findings.append(Finding("warn", capture.name, text, "noise"))
+    if fit.orientation is not None and np.degrees(fit.orientation.std) > MOST_SCATTER_DEG:
+        text = (
+            f"orientations scatter by {np.degrees(fit.orientation.std):.1f} deg about what the IMU "
+            "measures: they are not those of this motion, or very noisy"
+        )
+        findings.append(Finding("warn", capture.name, text, "noise"))
+    return findings
+
+
+def _unobservable(capture: Capture, fit: AuditFit) -> list[Finding]:
+    findings = []
+    tilt_deg = float(np.degrees(np.sqrt(np.linalg.eigvalsh(fit.posterior.border[:2, :2])[-1])))
+    if tilt_deg > UNOBSERVABLE_DEG:
+        text = (
+            f"the direction of gravity is known to ± {tilt_deg:.1f} deg only: where nothing "
+            "rotates, a bias of the accelerometer looks like a tilt. Take a recording that rotates."
+        )
+        findings.append(Finding("warn", capture.name, text, "unobservable gravity"))
+    if capture.Rs_w_m is None:
+        return findings
     values, axes = np.linalg.eigh(fit.posterior.border[13:16, 13:16])
     std_deg = float(np.degrees(np.sqrt(values[-1])))
-    if std_deg < UNOBSERVABLE_DEG:
-        return []
-    axis = axes[:, -1] * np.sign(axes[np.argmax(np.abs(axes[:, -1])), -1])
-    text = (
-        f"rotation of the marker about the body's axis ({axis[0]:.2f}, {axis[1]:.2f}, "
-        f"{axis[2]:.2f}) is known to ± {std_deg:.1f} deg only: the recording neither rotates nor "
-        "accelerates enough. Take a recording that moves about all axes."
-    )
-    return [Finding("warn", capture.name, text, "unobservable rotation")]
+    if std_deg > UNOBSERVABLE_DEG:
+        axis = axes[:, -1] * np.sign(axes[np.argmax(np.abs(axes[:, -1])), -1])
+        text = (
+            f"rotation of the marker about the body's axis ({axis[0]:.2f}, {axis[1]:.2f}, "
+            f"{axis[2]:.2f}) is known to ± {std_deg:.1f} deg only: the recording neither rotates "
+            "nor accelerates enough. Take a recording that moves about all axes."
+        )
+        findings.append(Finding("warn", capture.name, text, "unobservable rotation"))
+    return findings
 
 
 def _gaps(capture: Capture) -> list[Finding]:
@@ -183,20 +221,29 @@ def _gaps(capture: Capture) -> list[Finding]:
     longest = gaps[np.argmax(steps_s[gaps])]
     at_s = (capture.stamps_ns[longest] - capture.stamps_ns[0]) / NS
     number = f"{len(gaps)} gaps" if len(gaps) > 1 else "one gap"
-    text = f"{number}, the longest of {steps_s[longest]:.2f} s at {at_s:.1f} s, bridged by the IMU"
+    text = (
+        f"{number}, the longest of {steps_s[longest]:.2f} s at {at_s:.1f} s; states are given up "
+        f"to {REACH_S} s into a gap, carried by the IMU"
+    )
     return [Finding("warn", capture.name, text, "gaps")]
 
 
-def _jumps(capture: Capture, fit: AuditFit, jumps_ns: Stamps) -> list[Finding]:
-    """Rows that contradict the IMU, the largest jump first."""
-    if not len(jumps_ns):
-        return []
-    residuals = fit.residuals.positions
-    size_m = np.linalg.norm(residuals.white, axis=1) * fit.position.std
-    largest = float(size_m[residuals.outliers].max()) if residuals.outliers.any() else 0.0
-    apart = np.flatnonzero(np.diff(jumps_ns) > NS)
-    starts_s = (jumps_ns[np.r_[0, apart + 1]] - capture.stamps_ns[0]) / NS
-    listed = ", ".join(f"{start:.1f}" for start in starts_s[:5])
-    more = f" and {len(starts_s) - 5} more" if len(starts_s) > 5 else ""
-    text = f"jumps of up to {1e2 * largest:.1f} cm at {listed} s{more}"
-    return [Finding("warn", capture.name, text, "jumps")]
+def _lost(capture: Capture) -> list[Finding]:
+    text = lost_rows_in_words(capture) + "; they are not used"
+    return [Finding("warn", capture.name, text, "lost rows")] if len(capture.lost_ns) else []
+
+
+def _jumps(capture: Capture, jumps: Jumps) -> list[Finding]:
+    """Rows that contradict the IMU."""
+    findings = []
+    for kind, unit, scale, found in (
+        ("positions", "cm", 1e2, jumps.positions),
+        ("orientations", "deg", np.degrees(1.0), jumps.orientations),
+    ):
+        if len(found.stamps_ns):
+            at_s = (found.largest_first_ns - capture.stamps_ns[0]) / NS
+            listed = ", ".join(f"{start:.1f}" for start in at_s[:5])
+            more = f" and {len(at_s) - 5} more, smaller" if len(at_s) > 5 else ""
+            text = f"{kind} jump by up to {scale * found.largest:.1f} {unit} at {listed} s{more}"
+            findings.append(Finding("warn", capture.name, text, "jumps"))
+    return findings

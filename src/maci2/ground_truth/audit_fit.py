@@ -14,6 +14,7 @@ from maci2.chain import (
     solve_with_noise,
 )
 from maci2.chain.variance_components import Residuals
+from maci2.ground_truth.accelerations import AccelerationFit
 from maci2.ground_truth.audit_problem import (
     FIRST_STD_P,
     FIRST_STD_R,
@@ -87,6 +88,7 @@ class AuditFit:
     position: NoiseLevel
     orientation: NoiseLevel | None
     imu_factors: ImuFactors
+    accelerations: AccelerationFit | None
 
 
 def fit_audit(start: AuditProblem) -> AuditFit:
@@ -122,6 +124,7 @@ def fit_audit(start: AuditProblem) -> AuditFit:
         NoiseLevel(FIRST_STD_P * np.sqrt(noise[0]), lasting_p),
         orientation,
         imu_factors,
+        start.accelerations,
     )
 
 

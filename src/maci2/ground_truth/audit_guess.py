@@ -4,11 +4,11 @@ import numpy as np
 import scipy
 
 from maci2.chain import Border, States, make_border
-from maci2.errors import DatasetError
+from maci2.ground_truth.accelerations import AccelerationFit, gyro_rotations
 from maci2.ground_truth.capture import Capture
-from maci2.ground_truth.registration import Registration, unit_of_positions
+from maci2.ground_truth.registration import Registration
 from maci2.lie import se3, so3_exp
-from maci2.lie.stacks import nearest_rotation, so3_exp_stack, stack_poses
+from maci2.lie.stacks import nearest_rotation, stack_poses
 from maci2.sensors import ImuSamples, poses_at
 from maci2.types import GRAVITY_NORM, NS, Array, Stamps
 
@@ -25,33 +25,23 @@ def guess_from_poses(
     samples: ImuSamples,
     found: Registration,
     T_b_m: Array,
+    fit: AccelerationFit | None,
 ) -> tuple[States, Border]:
-    """Poses by interpolation; gravity from the forces that accelerations leave unexplained."""
+    """Poses by interpolation; gravity and bias from accelerations."""
     assert capture.Rs_w_m is not None
     Ts_w_m = stack_poses(capture.Rs_w_m, capture.p_w_m)
     Ts_w_b = poses_at(on_imu_ns, Ts_w_m, stamps_ns, np.inf) @ np.linalg.inv(T_b_m)
     v_w, a_w = _derivatives(stamps_ns, Ts_w_b[:, :3, 3])
-    force_w = np.einsum("nij,nj->ni", Ts_w_b[:, :3, :3], _smooth_force(samples, stamps_ns))
-    scale = _scale(a_w, force_w)
-    unit = unit_of_positions(scale)
-    if unit:
-        raise DatasetError(
-            f"{capture.source}: accelerations of the positions are {1.0 / scale:.3g} times those "
-            f"of the IMU, needed 1: positions are in {unit}. Convert them to metres."
-        )
-    up = np.median(force_w - a_w, axis=0)
+    if fit is None:
+        force_w = np.einsum("nij,nj->ni", Ts_w_b[:, :3, :3], _smooth_force(samples, stamps_ns))
+        up_w, bias_acc = np.median(force_w - a_w, axis=0), np.zeros(3)
+    else:
+        up_w, bias_acc = fit.up_w, fit.bias_acc
+    biases = (np.tile(bias, (len(v_w), 1)) for bias in (found.bias_gyro, bias_acc))
     return (
-        States(Ts_w_b, v_w, np.tile(found.bias_gyro, (len(v_w), 1)), np.zeros_like(v_w)),
-        make_border(_level(up), T_b_m=T_b_m, gravity_norm=GRAVITY_NORM),
+        States(Ts_w_b, v_w, *biases),
+        make_border(_level(up_w), T_b_m=T_b_m, gravity_norm=GRAVITY_NORM),
     )
-
-
-def _scale(a_w: Array, force_w: Array) -> float:
-    """Metres per unit of position: IMU's accelerations over the capture's, robustly."""
-    ours = np.median(np.abs(force_w - np.median(force_w, axis=0)))
-    theirs = np.median(np.abs(a_w - np.median(a_w, axis=0)))
-    # Below 0.1 m/s^2 noise decides.
-    return float(ours / theirs) if ours > 0.1 and theirs > 0.0 else 1.0
 
 
 def _level(up_w: Array) -> Array:
@@ -99,7 +89,8 @@ def guess_from_positions(
     fake[:, :3, 3] = capture.p_w_m
     p_w = poses_at(on_imu_ns, fake, stamps_ns, np.inf)[:, :3, 3]
     v_w, a_w = _derivatives(stamps_ns, p_w)
-    Rs_b0_b = _gyro_rotations(samples, stamps_ns, found.bias_gyro)
+    Rs_b0_b = gyro_rotations(samples, found.bias_gyro)
+    Rs_b0_b = Rs_b0_b[np.searchsorted(samples.stamps_ns, stamps_ns)]
     force_b0 = np.einsum("nij,nj->ni", Rs_b0_b, _smooth_force(samples, stamps_ns))
     force_w = a_w + np.array([0.0, 0.0, GRAVITY_NORM])
     half = max(round(WINDOW_S * NS / float(np.median(np.diff(stamps_ns)))), 1)
@@ -115,15 +106,3 @@ def guess_from_positions(
         np.zeros_like(v_w),
     )
     return states, make_border(T_b_m=se3(np.eye(3), T_b_m[:3, 3].copy()))
-
-
-def _gyro_rotations(samples: ImuSamples, stamps_ns: Stamps, bias: Array) -> Array:
-    """(n, 3, 3) orientation at the states, from the first on, by the gyroscope alone."""
-    dt = np.diff(samples.stamps_ns)[:, None] / NS
-    turns = so3_exp_stack((0.5 * (samples.gyro[1:] + samples.gyro[:-1]) - bias) * dt)
-    Rs = np.empty((len(samples), 3, 3))
-    Rs[0] = np.eye(3)
-    for i in range(len(turns)):
-        Rs[i + 1] = Rs[i] @ turns[i]
-    rows = np.searchsorted(samples.stamps_ns, stamps_ns)
-    return np.asarray(Rs[rows])

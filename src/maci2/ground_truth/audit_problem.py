@@ -16,6 +16,7 @@ from maci2.chain import (
     state_prior,
 )
 from maci2.errors import DatasetError
+from maci2.ground_truth.accelerations import AccelerationFit, fit_accelerations
 from maci2.ground_truth.audit_guess import (
     STATE_PERIOD_S,
     guess_from_poses,
@@ -83,6 +84,9 @@ class AuditProblem:
     """(4,) least variance of gyroscope and accelerometer axes over the expected one: that of the
     data sheet."""
 
+    accelerations: AccelerationFit | None
+    """What the positions' second differences say; None where only positions were tracked."""
+
     sensors_apart: bool
     """Noise of gyroscope and accelerometer axes is looked for apart. Not beside raw capture: its
     orientations have errors that last for many rows and would pass for the gyroscope's noise."""
@@ -101,10 +105,12 @@ def audit_problem(
     on_imu_ns = capture.stamps_ns + round(found.offset_s * NS)
     stamps_ns = _state_stamps(samples, on_imu_ns, capture, state_period_s)
     T_b_m = _marker(capture, found)
+    fit = None
     if capture.Rs_w_m is None:
         states, border = guess_from_positions(capture, on_imu_ns, stamps_ns, samples, found, T_b_m)
     else:
-        states, border = guess_from_poses(capture, on_imu_ns, stamps_ns, samples, found, T_b_m)
+        fit = fit_accelerations(capture, found, T_b_m[:3, :3], samples)
+        states, border = guess_from_poses(capture, on_imu_ns, stamps_ns, samples, found, T_b_m, fit)
     border.scalars[3:5] = found.offset_s
     rows = _thinned(capture, rows_hz)
     positions, orientations = _measurements(capture, rows)
@@ -135,7 +141,7 @@ def audit_problem(
     )
     least = LEAST_FACTOR_SMOOTHED if capture.smoothed else LEAST_FACTOR
     least_imu = _least_imu_factors(imu, rig.imu)
-    return AuditProblem(problem, states, border, least, least_imu, capture.smoothed)
+    return AuditProblem(problem, states, border, least, least_imu, fit, capture.smoothed)
 
 
 def _least_imu_factors(imu: ImuMeasurements, noise: ImuNoise) -> Array:

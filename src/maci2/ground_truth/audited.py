@@ -12,23 +12,13 @@ from maci2.field_docs import document_fields
 from maci2.findings import Finding
 from maci2.gaussian import symmetrize
 from maci2.ground_truth.audit_fit import AuditFit, ImuFactors, NoiseLevel
+from maci2.ground_truth.constants import Constant
 from maci2.lie.stacks import so3_exp_stack, so3_log_stack, stack_poses
 from maci2.sensors import GroundTruth, TruthCovariance
 from maci2.types import NS, Array, Mask, Stamps
 
 FARTHEST_S = 0.15
 """Rows are given between states at most so far apart."""
-
-
-@dataclass(frozen=True)
-class Constant:
-    """One thing that the audit measured over the whole recording."""
-
-    value: float
-    std: float
-    unit: str
-    significant: bool
-    """Larger than chance and than what matters."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """What tracked the body: motion capture, a laser tracker, or a published ground truth."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +51,9 @@ class Capture:
     claims: GroundTruth | None = None
     """The published truth whose velocity and bias columns can be looked at too."""
 
+    lost_ns: Stamps = field(default_factory=lambda: np.zeros(0, np.int64))
+    """(k,) rows left out because the tracker had lost the body."""
+
     def __len__(self) -> int:
         return len(self.stamps_ns)
 
@@ -77,7 +80,7 @@ def open_capture(recording: Recording, source_name: str = "") -> Capture:
             )
         source_name = next(iter(recording.truths))
     if source_name in recording.truths:
-        return _from_truth(source_name, recording.truths[source_name])
+        return capture_of(source_name, recording.truths[source_name])
     folder = mav0_of(recording.path) / source_name
     if not (folder / "data.csv").is_file():
         known = ", ".join([*recording.truths, *raw_sources(recording.path)]) or "none"
@@ -96,7 +99,8 @@ def raw_sources(path: Path) -> list[str]:
     return [name for name in (RAW_POSES, RAW_POSITIONS) if (mav0 / name / "data.csv").is_file()]
 
 
-def _from_truth(name: str, truth: GroundTruth) -> Capture:
+def capture_of(name: str, truth: GroundTruth) -> Capture:
+    """A recording's own ground truth as something to be audited."""
     finite = np.isfinite(truth.Ts_w_b).all((1, 2))
     return Capture(
         name,

@@ -11,6 +11,7 @@ from maci2.datasets.euroc import read_truth_folder
 from maci2.datasets.truth_covariance_file import COVARIANCE_FILE
 from maci2.errors import Maci2Error, OptionError
 from maci2.ground_truth.audit_cache import cached_audit
+from maci2.ground_truth.audit_findings import misleading
 from maci2.ground_truth.audited import AuditedTruth
 from maci2.ground_truth.registration import MIN_COMMON_S
 from maci2.sensors import GroundTruth, Recording
@@ -55,7 +56,10 @@ def with_audited(recording: Recording, names: tuple[str, ...]) -> Recording:
         if not source and not recording.truths:
             continue
         source = source or _first_of(recording, published_names(names))
-        truths[name] = cached_audit(recording, source).truth
+        audit = cached_audit(recording, source)
+        for finding in misleading(audit.findings):
+            _LOG.warning("%s: as published, %s: %s", recording.name, finding.what, finding.text)
+        truths[name] = audit.truth
     return replace(recording, truths=truths)
 
 

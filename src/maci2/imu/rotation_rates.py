@@ -12,7 +12,7 @@ import numpy as np
 
 from maci2.lie.stacks import so3_log_stack
 from maci2.sensors import ImuSamples
-from maci2.types import NS, Array, Stamps
+from maci2.types import NS, Array, Mask, Stamps
 
 INTERVAL_S = 0.1
 LONGEST_INTERVAL_S = 0.3
@@ -34,6 +34,9 @@ SEARCH_S = 1.0
 COARSE_S = 0.01
 FINE_S = 0.001
 
+TOO_FAST, MOST_JUMPS = 1.5, 0.05
+"""A source's rate over the gyroscope's fastest that is a jump, and the largest share of such."""
+
 BLOCK_S = 4.0
 """The offset's uncertainty is the scatter over blocks of this length: nothing needs to be known of
 how errors are correlated in time."""
@@ -48,6 +51,15 @@ SIGNED_PERMUTATIONS = sorted(
 )
 """The 24 ways to put one set of axes onto another and the 24 that also mirror; the identity is
 first and wins a tie."""
+
+
+def columns(P: Array) -> str:
+    """Order and signs in which to read the columns, such as (-y, x, z)."""
+    names = []
+    for row in P:
+        at = int(np.argmax(np.abs(row)))
+        names.append(("-" if row[at] < 0.0 else "") + "xyz"[at])
+    return f"({', '.join(names)})"
 
 
 @dataclass(frozen=True)
@@ -168,7 +180,17 @@ def _pairs(source: RotationSource, imu: ImuSamples, margin_s: float) -> _Pairs |
     turns = so3_log_stack(np.swapaxes(R_w_s[first], 1, 2) @ R_w_s[last])
     middles = 0.5 * (imu.gyro[1:] + imu.gyro[:-1]) * np.diff(gyro_s)[:, None]
     turned = np.vstack([np.zeros(3), np.cumsum(middles, axis=0)])
-    return _Pairs(at_s[first], at_s[last], turns / length_s[:, None], gyro_s, turned)
+    rates_s = turns / length_s[:, None]
+    kept = ~impossible_rates(np.linalg.norm(rates_s, axis=1), imu)
+    return _Pairs(at_s[first[kept]], at_s[last[kept]], rates_s[kept], gyro_s, turned)
+
+
+def impossible_rates(rates: Array, imu: ImuSamples) -> Mask:
+    """Rates of a source that no motion explains, given the fastest of the gyroscope: jumps to a
+    pose that a tracker wrote when it was lost. None where they are many: then it is no jump."""
+    fastest = float(np.linalg.norm(imu.gyro, axis=1).max())
+    far = rates > TOO_FAST * fastest + 1.0
+    return far if far.mean() < MOST_JUMPS else np.zeros_like(far)
 
 
 def _best_offset(pairs: _Pairs, search_s: float) -> float:

@@ -7,7 +7,7 @@ import numpy as np
 from maci2.diagnostics.checks.gravity_axes import compare_with_gravity
 from maci2.diagnostics.checks.imu_noise import bias_findings
 from maci2.findings import Finding, fault
-from maci2.imu.rotation_rates import SIGNED_PERMUTATIONS, RateMatch, misfit
+from maci2.imu.rotation_rates import SIGNED_PERMUTATIONS, RateMatch, columns, misfit
 from maci2.sensors import GroundTruth, ImuSamples, with_velocity
 from maci2.sensors.plausibility import IN_DEGREES
 from maci2.types import GRAVITY_NORM, NS, Array
@@ -20,6 +20,10 @@ MAX_FORCE_MISFIT = 2.0
 
 MIRRORED = "the IMU's axes are left-handed (mirrored)"
 TURNED = "the IMU's axes are permuted or rotated"
+OF_BOTH = (MIRRORED, TURNED, IN_DEGREES)
+"""Faults in which gyroscope and accelerometer do not contradict each other."""
+
+OF_TRUTH = "the ground truth's"
 
 RATIO_DEG = (40.0, 80.0)
 INTERVAL_S = 0.1
@@ -31,15 +35,6 @@ def best_axes(expected: Array, found: Array) -> Array:
     left = [misfit(expected, found, P) for P in SIGNED_PERMUTATIONS]
     at = int(np.argmin(left))
     return SIGNED_PERMUTATIONS[at if left[at] < BETTER * left[0] else 0]
-
-
-def columns(P: Array) -> str:
-    """Order and signs in which to read the columns, such as (-y, x, z)."""
-    names = []
-    for row in P:
-        at = int(np.argmax(np.abs(row)))
-        names.append(("-" if row[at] < 0.0 else "") + "xyz"[at])
-    return f"({', '.join(names)})"
 
 
 @dataclass(frozen=True)
@@ -119,7 +114,7 @@ def axes_against_truth(match: RateMatch, forces: Forces | None) -> list[Finding]
     gyro = best_axes(match.rates_s, match.gyro / match.ratio)
     acc = forces.axes if forces else gyro
     both_may_be = forces is not None and forces.allows(gyro)
-    return _named(gyro, acc, "the ground truth's", both_may_be)
+    return _named(gyro, acc, OF_TRUTH, both_may_be)
 
 
 def _named(gyro: Array, acc: Array, whose: str, both_may_be: bool) -> list[Finding]:
@@ -151,6 +146,10 @@ def _named(gyro: Array, acc: Array, whose: str, both_may_be: bool) -> list[Findi
                 f"{columns(acc)}.",
             )
         ]  # fmt: skip
+    other = ""
+    if name == TURNED and whose == OF_TRUTH:
+        # Nothing but a third sensor can tell which of the two is rotated.
+        other = ", or, if cameras agree with the IMU, rotate the ground truth's body frame"
     return [
         fault(
             "error",
@@ -158,7 +157,7 @@ def _named(gyro: Array, acc: Array, whose: str, both_may_be: bool) -> list[Findi
             name,
             f"{whose} (x, y, z) are the {sensors}'s {columns(P)}",
             "the same axes, right-handed",
-            f"Read the columns of the {sensors} as {columns(P)}.",
+            f"Read the columns of the {sensors} as {columns(P)}{other}.",
         )
     ]
 

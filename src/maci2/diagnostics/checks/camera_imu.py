@@ -2,10 +2,16 @@
 
 import numpy as np
 
-from maci2.diagnostics.checks.axes import BETTER, RATIO_DEG, columns
+from maci2.diagnostics.checks.axes import BETTER, RATIO_DEG
 from maci2.estimation import CalibrationResult
 from maci2.findings import Finding, Level, fault
-from maci2.imu.rotation_rates import MIN_CORRELATION, RateMatch, RotationSource, misfit
+from maci2.imu.rotation_rates import (
+    MIN_CORRELATION,
+    RateMatch,
+    RotationSource,
+    columns,
+    misfit,
+)
 from maci2.lie import se3_inv, se3_log
 from maci2.lie.stacks import nearest_rotation, so3_log_stack
 from maci2.sensors.plausibility import IN_DEGREES

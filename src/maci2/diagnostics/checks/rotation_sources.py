@@ -24,6 +24,7 @@ from maci2.diagnostics.checks.excitation import (
     window_finding,
 )
 from maci2.diagnostics.checks.path_lengths import axes_findings, path_premises, scale_findings
+from maci2.diagnostics.checks.truth_faults import truth_fault
 from maci2.errors import CalibrationError
 from maci2.estimation import CalibrationResult
 from maci2.findings import Finding
@@ -112,6 +113,9 @@ def _look(name: str, truth: GroundTruth, imu: ImuSamples) -> _Look:
     if match is not None and match.comparable:
         forces = truth_forces(truth, imu, match.offset_s)
         axes = axes_against_truth(match, forces)
+    fault = truth_fault(name, truth, imu, axes)
+    if fault:
+        return _Look(source, truth, match, forces, [], fault)
     return _Look(source, truth, match, forces, axes, _contradiction(source, match, imu, bool(axes)))
 
 
