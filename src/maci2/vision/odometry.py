@@ -17,7 +17,12 @@ from maci2.vision.read_ahead import ReadAhead
 from maci2.vision.rectify import Rectification
 from maci2.vision.relative_pose import RelativePose, chained, stacked
 from maci2.vision.relative_poses import CameraFrame, RelativePoses
+from maci2.vision.second_look import SecondLook
 from maci2.vision.tracker import AHEAD, StereoTracker, TrackerConfig
+
+START = 12
+"""Relative poses that wait at the start of a recording, at most, until they can be judged: no more
+than the first window has."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +151,26 @@ class StereoOdometry:
         return stacked(list(self.relative_poses(indices)), self.frame, self.calibration)
 
     def relative_poses(self, indices: list[int]) -> Iterator[RelativePose]:
+        """Motions between consecutive frames, each judged by those before it; the first ones wait
+        until what predicted rotations err by is known."""
+        look = self._tracker.second_look()
+        waiting: list[tuple[int, int]] = []
+        for count, (span, pose) in enumerate(self._first_looks(indices), start=1):
+            if waiting or not look.knows:
+                look.learn(pose)
+                waiting.append(span)
+                if look.knows or count >= START:
+                    yield from (self._judged(look, one) for one in waiting)
+                    waiting.clear()
+            else:
+                yield self._judged(look, span)
+                look.learn(pose)
+        yield from (self._judged(look, one) for one in waiting)
+
+    def _judged(self, look: SecondLook, span: tuple[int, int]) -> RelativePose:
+        return look.judged(self.relative_pose(*span), *self._pairs(*span))
+
+    def _first_looks(self, indices: list[int]) -> Iterator[tuple[tuple[int, int], RelativePose]]:
         """Motions between consecutive frames; while one is taken, further ones are measured."""
         spans = list(pairwise(indices))
         asked = 0
@@ -153,7 +178,7 @@ class StereoOdometry:
             while asked < min(k + AHEAD, len(spans)):
                 self._expect(*spans[asked])
                 asked += 1
-            yield self.relative_pose(*span)
+            yield span, self.relative_pose(*span)
 
     def _expect(self, index: int, index1: int) -> None:
         """Begin to measure a motion that will be asked for, unless it is known."""
