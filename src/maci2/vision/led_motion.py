@@ -25,7 +25,7 @@ Measure = Callable[[tuple[int, int], Keyframe, Between, Keyframe], RelativePose]
 class LedMotion:
     """Measures motions between keyframes, by a predicted rotation where there is one."""
 
-    motion: KeyframeMotion
+    by_keyframes: KeyframeMotion
     predict: RotationPredictor
 
     def measured(
@@ -39,7 +39,7 @@ class LedMotion:
             # Without a prediction a repeating wall is matched a period off unless points are led.
             guides = self._guides(stamps_ns[0], between, False)
             span = Span(stamps_ns, first, second, None)
-            best = better(self.motion.directly(span, guides), best)
+            best = better(self.by_keyframes.directly(span, guides), best)
             if best.reason and between:
                 best = self.bridged(self.measured, stamps_ns, first, between, second) or best
         return best
@@ -61,11 +61,13 @@ class LedMotion:
         if predicted is None:
             return unmeasured(stamps_ns, "no rotation is predicted")
         span = Span(stamps_ns, first, second, predicted)
-        best = self.motion.directly(span)
-        repeating = self.motion.repeating(span, best) if led else NOTHING_REPEATS
+        best = self.by_keyframes.directly(span)
+        repeating = self.by_keyframes.repeating(span, best) if led else NOTHING_REPEATS
         if beyond_doubt(best):
             # Most of what repeats is decided by the rest of the image, without those between.
-            best = self.motion.decided(span, [best], (), repeating) if len(repeating) else best
+            best = (
+                self.by_keyframes.decided(span, [best], (), repeating) if len(repeating) else best
+            )
             if not best.motions or not len(repeating):
                 return best
         elif best.reason and between:
@@ -83,10 +85,10 @@ class LedMotion:
         parts: list[RelativePose] = []
         if between and not beyond_doubt(best):
             guides = self._guides(span.stamps_ns[0], between, True)
-            told.append(self.motion.directly(span, guides))
+            told.append(self.by_keyframes.directly(span, guides))
         if between and (len(repeating) or in_dispute(told)):
             parts = self._pair_by_pair(span.stamps_ns, span.first, between, span.second)
-        return self.motion.decided(span, told, parts, repeating)
+        return self.by_keyframes.decided(span, told, parts, repeating)
 
     def _pair_by_pair(
         self, stamps_ns: tuple[int, int], first: Keyframe, between: Between, second: Keyframe
@@ -111,7 +113,9 @@ class LedMotion:
         for one in between:
             if one.leading_image is not None:
                 rotation = self.predict(first_ns, one.pair.stamp_ns) if predicted else None
-                guides.append(Guide(one.leading_image, homography(rotation, self.motion.camera)))
+                guides.append(
+                    Guide(one.leading_image, homography(rotation, self.by_keyframes.camera))
+                )
         return guides
 
     def bridged(

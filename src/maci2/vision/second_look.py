@@ -31,6 +31,10 @@ NEAR_PX = 20.0
 """Points that lie nearer than this to one that moved are of the same thing: the side of the cells
 that points are chosen from."""
 
+START = 12
+"""Relative poses at the start of which all may tell what predictions err by before the first is
+judged: no more than a first window has."""
+
 SAME_PX = 0.5
 """Points nearer to each other than this are one."""
 
@@ -64,7 +68,7 @@ class SecondLook:
 
     @property
     def knows(self) -> bool:
-        """Whether it can judge: whether what the predictions err by is known."""
+        """Whether it is known what predictions err by: before, every pose stays as it is."""
         return self._consensus.shared is not None
 
     def learn(self, pose: RelativePose) -> None:
@@ -80,23 +84,24 @@ class SecondLook:
         """The pose as it is handed on: as it was measured first, or anew."""
         sharp = None if pose.reason else self._sharpened(*pose.stamps_ns)
         moving = self._moving if self._moving_ns == pose.stamps_ns[0] else self._moving[:0]
+        exposed = sharp is not None and not _agrees(pose, sharp, AGREEMENT_CHI2)
+        if (exposed or len(moving)) and not (len(pose.ends) or pose.reason):
+            pose = self._measured(pose, first, between, second)  # read from a file
         followed = follows(pose, moving)
-        exposed = sharp is not None and not _agrees(pose, sharp)
-        if sharp is None or not (exposed or followed):
+        if not (exposed or followed):
             self._forget()
             return pose
         if followed:
             moving = np.vstack([moving, pose.ends[pose.agreeing, :2]])
         anew = self._anew(pose, [first, *between, second], moving)
-        found = not anew.reason and _agrees(anew, sharp, SURE_CHI2)
-        found = found and (beyond_doubt(anew) or not followed)
+        found = _is_sure(anew, sharp) and (beyond_doubt(anew) or not followed)
         self._lasts = LASTING if exposed else self._lasts - 1
         self._moving, self._moving_ns = self._moved(pose, anew if found else None), second.stamp_ns
         if found:
             return anew
         if exposed:
             return unmeasured(pose.stamps_ns, CONTRADICTED, pose.matches)
-        return of_unknown_translation(pose, sharp)
+        return of_unknown_translation(pose, sharp or self._motion.predict(*pose.stamps_ns))
 
     def _moved(self, pose: RelativePose, anew: RelativePose | None) -> Array:
         """(m, 2) where points are now that agree with a pose that is not the camera's motion, but
@@ -112,6 +117,14 @@ class SecondLook:
         """The prediction with what is known of its errors; None where nothing is."""
         predicted = self._motion.predict(start_ns, end_ns) if self.knows else None
         return predicted and self._consensus.sharpened(predicted)
+
+    def _measured(
+        self, pose: RelativePose, first: Pair, between: Sequence[Pair], second: Pair
+    ) -> RelativePose:
+        """The pose as it was measured first, with its matches."""
+        ends = [PreparedPair(pair, self._rectification).keyframe for pair in (first, second)]
+        prepared = [PreparedPair(pair, self._rectification) for pair in between]
+        return self._motion.measured(pose.stamps_ns, ends[0], prepared, ends[1])
 
     def _anew(self, pose: RelativePose, pairs: Sequence[Pair], moving: Array) -> RelativePose:
         """The pose by sharpened predictions, without points on what moves."""
@@ -143,15 +156,18 @@ def with_points(first: Keyframe, kept: Mask) -> Keyframe:
     return replace(first, uv=first.uv[kept], stereo=stereo, relief=first.relief[kept])
 
 
-def of_unknown_translation(pose: RelativePose, predicted: PredictedRotation) -> RelativePose:
+def of_unknown_translation(pose: RelativePose, predicted: PredictedRotation | None) -> RelativePose:
     """A pose that may be a thing's: its rotation is as uncertain as the predicted one."""
     cov = pose.cov_T_ck_ck1.copy()
     cov[:3, :3] += any_motion((pose.stamps_ns[1] - pose.stamps_ns[0]) / NS)[:3, :3]
-    cov[3:, 3:] += predicted.cov
+    if predicted is not None:
+        cov[3:, 3:] += predicted.cov
     return replace(pose, cov_T_ck_ck1=symmetrize(cov))
 
 
-def _agrees(
-    pose: RelativePose, predicted: PredictedRotation, limit: float = AGREEMENT_CHI2
-) -> bool:
+def _agrees(pose: RelativePose, predicted: PredictedRotation, limit: float) -> bool:
     return predicted.agrees(pose.T_ck_ck1[:3, :3], pose.cov_T_ck_ck1[3:, 3:], limit)
+
+
+def _is_sure(pose: RelativePose, predicted: PredictedRotation | None) -> bool:
+    return not pose.reason and predicted is not None and _agrees(pose, predicted, SURE_CHI2)
