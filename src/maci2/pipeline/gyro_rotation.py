@@ -31,6 +31,9 @@ WANDER_STD, CROSS_AXIS_STD = 1e-3, 3e-3
 """[rad/s] How far a bias wanders within seconds, and what an axis reads of rates about the others:
 errors of a single prediction."""
 
+JITTER_STD = 1e-3
+"""[s] How far off the timestamp of a single image may be."""
+
 ENDS = 5
 """Samples whose mean is the rate at a timestamp."""
 
@@ -65,6 +68,8 @@ class GyroRotation:
         angle = float(np.linalg.norm(so3_log(R_ck_ck1)))
         own = ck_D_gamma @ between.cov[0, GAMMA, GAMMA] @ ck_D_gamma.T
         own += ((WANDER_STD * dt) ** 2 + (CROSS_AXIS_STD * angle) ** 2 + 1e-8) * np.eye(3)
+        for omega_ck in self._rates_at_ends(imu, R_ck_ck1):
+            own += JITTER_STD**2 * np.outer(omega_ck, omega_ck)
         by_shared = self._by_shared(imu, R_ck_ck1, ck_D_gamma @ between.D_bg[0, GAMMA])
         return PredictedRotation(R_ck_ck1, own + by_shared @ by_shared.T, by_shared)
 
@@ -74,8 +79,7 @@ class GyroRotation:
         prior = imu.bias_prior
         std_bias = np.where(np.isfinite(prior.std_gyro), prior.std_gyro, UNKNOWN_BIAS_STD)
         rates = imu.gyro - prior.mean_gyro
-        R_c_b = self.T_b_c[:3, :3].T
-        omega_ck, omega_ck1 = R_c_b @ rates[:ENDS].mean(axis=0), R_c_b @ rates[-ENDS:].mean(axis=0)
+        at_first, at_second = self._rates_at_ends(imu, R_ck_ck1)
         return np.column_stack(
             [
                 ck_D_bg * std_bias,
@@ -83,9 +87,14 @@ class GyroRotation:
                 # A rotation e of the extrinsics turns R into Exp(e) R Exp(-e).
                 EXTRINSICS_STD * (np.eye(3) - R_ck_ck1),
                 # Images that are late by t show Exp(-omega_ck t) R Exp(omega_ck1 t).
-                CLOCK_STD * (R_ck_ck1 @ omega_ck1 - omega_ck),
+                CLOCK_STD * (at_second - at_first),
             ]
         )
+
+    def _rates_at_ends(self, imu: ImuMeasurements, R_ck_ck1: Array) -> tuple[Array, Array]:
+        """Angular rates at both timestamps, expressed in camera k [rad/s]."""
+        rates = (imu.gyro - imu.bias_prior.mean_gyro) @ self.T_b_c[:3, :3]
+        return rates[:ENDS].mean(axis=0), R_ck_ck1 @ rates[-ENDS:].mean(axis=0)
 
 
 def predicted_rotation(

@@ -14,6 +14,9 @@ from maci2.vision.two_frame import PinholePair
 AGREEMENT_CHI2 = 16.27
 """Squared Mahalanobis norm up to which a rotation agrees: 99.9 % of chi-square with 3 dof."""
 
+SURE_CHI2 = 7.81
+"""The same where other things are told, too, or a wrong one would do harm: 95 %."""
+
 
 @dataclass(frozen=True)
 class PredictedRotation:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from maci2.gaussian import nees, symmetrize
 from maci2.lie import so3_exp, so3_log
 from maci2.types import Array
-from maci2.vision.predicted_rotation import AGREEMENT_CHI2, PredictedRotation
+from maci2.vision.predicted_rotation import SURE_CHI2, PredictedRotation
 
 Mask = NDArray[np.bool_]
 
@@ -134,7 +134,7 @@ def _settled(told: Rotations, mean: Array, cov: Array) -> SharedErrors:
     agreeing = np.zeros(len(told.away), dtype=bool)
     for _ in range(MAX_ROUNDS):
         spread = told.cov + told.by_shared @ cov @ np.swapaxes(told.by_shared, 1, 2)
-        agree = nees(told.away - told.by_shared @ mean, spread) < AGREEMENT_CHI2
+        agree = nees(told.away - told.by_shared @ mean, spread) < SURE_CHI2
         if (agree == agreeing).all():
             break
         agreeing = agree

@@ -15,12 +15,12 @@ import numpy as np
 
 from maci2.gaussian import symmetrize
 from maci2.types import NS, Array
-from maci2.vision.competing_poses import beyond_doubt
+from maci2.vision.competing_poses import CERTAIN_INLIERS, beyond_doubt
 from maci2.vision.keyframe import Keyframe
 from maci2.vision.klt import Mask, Tracks
 from maci2.vision.led_motion import LedMotion
-from maci2.vision.outlier_rejection import FEWEST
-from maci2.vision.predicted_rotation import AGREEMENT_CHI2, PredictedRotation
+from maci2.vision.outlier_rejection import BEYOND_DOUBT, FEWEST
+from maci2.vision.predicted_rotation import AGREEMENT_CHI2, SURE_CHI2, PredictedRotation
 from maci2.vision.prepared_pair import Pair, PreparedPair
 from maci2.vision.rectify import Rectification
 from maci2.vision.relative_pose import RelativePose, unmeasured
@@ -37,10 +37,6 @@ judged: no more than a first window has."""
 
 SAME_PX = 0.5
 """Points nearer to each other than this are one."""
-
-SURE_CHI2 = 7.81
-"""Squared Mahalanobis norm up to which the rotation of a second look agrees: 95 % of chi-square
-with 3 dof, since what else is told contradicts."""
 
 LASTING = 3
 """Relative poses for which a thing is expected to go on moving, after the last that told so."""
@@ -87,7 +83,7 @@ class SecondLook:
         exposed = sharp is not None and not _agrees(pose, sharp, AGREEMENT_CHI2)
         if (exposed or len(moving)) and not (len(pose.ends) or pose.reason):
             pose = self._measured(pose, first, between, second)  # read from a file
-        followed = follows(pose, moving)
+        followed = follows(pose, moving) and not (_is_sure(pose, sharp) and _undisputed(pose))
         if not (exposed or followed):
             self._forget()
             return pose
@@ -171,3 +167,8 @@ def _agrees(pose: RelativePose, predicted: PredictedRotation, limit: float) -> b
 
 def _is_sure(pose: RelativePose, predicted: PredictedRotation | None) -> bool:
     return not pose.reason and predicted is not None and _agrees(pose, predicted, SURE_CHI2)
+
+
+def _undisputed(pose: RelativePose) -> bool:
+    """Whether next to no matches contradict the pose."""
+    return pose.inliers >= max(CERTAIN_INLIERS, BEYOND_DOUBT * pose.matches)
