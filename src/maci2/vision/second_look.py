@@ -10,6 +10,7 @@ motion lie on it, nothing is known of the camera's translation unless the others
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -89,7 +90,7 @@ class SecondLook:
             return pose
         if followed:
             moving = np.vstack([moving, pose.ends[pose.agreeing, :2]])
-        anew = self._anew(pose, [first, *between, second], moving)
+        anew = self._anew(pose, [first, *between, second], moving, sharp)
         found = _is_sure(anew, sharp) and (beyond_doubt(anew) or not followed)
         self._lasts = LASTING if exposed else self._lasts - 1
         self._moving, self._moving_ns = self._moved(pose, anew if found else None), second.stamp_ns
@@ -122,13 +123,24 @@ class SecondLook:
         prepared = [PreparedPair(pair, self._rectification) for pair in between]
         return self._motion.measured(pose.stamps_ns, ends[0], prepared, ends[1])
 
-    def _anew(self, pose: RelativePose, pairs: Sequence[Pair], moving: Array) -> RelativePose:
-        """The pose by sharpened predictions, without points on what moves."""
+    def _anew(
+        self,
+        pose: RelativePose,
+        pairs: Sequence[Pair],
+        moving: Array,
+        sharp: PredictedRotation | None,
+    ) -> RelativePose:
+        """The pose by sharpened predictions, without points on what moves; where that contradicts
+        them, too, as a chain through the pairs between."""
         prepared = [PreparedPair(pair, self._rectification) for pair in pairs]
-        first = prepared[0].keyframe
-        first = with_points(first, ~near(first.uv, moving))
+        first, between, second = prepared[0].keyframe, prepared[1:-1], prepared[-1].keyframe
         motion = replace(self._motion, predict=self._sharpened)
-        return motion.as_predicted(pose.stamps_ns, first, prepared[1:-1], prepared[-1].keyframe)
+        some = with_points(first, ~near(first.uv, moving))
+        anew = motion.as_predicted(pose.stamps_ns, some, between, second)
+        if between and not len(moving) and not _is_sure(anew, sharp):
+            part = partial(motion.as_predicted, led=False)
+            anew = motion.bridged(part, pose.stamps_ns, first, between, second) or anew
+        return anew
 
 
 def near(uv: Array, others: Array, reach_px: float = NEAR_PX) -> Mask:
