@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from maci2.gaussian import nees, symmetrize
 from maci2.lie import so3_exp, so3_log
 from maci2.types import Array
-from maci2.vision.predicted_rotation import SURE_CHI2, PredictedRotation
+from maci2.vision.predicted_rotation import AGREEMENT_CHI2, SURE_CHI2, PredictedRotation
 
 Mask = NDArray[np.bool_]
 
@@ -33,6 +33,13 @@ agree."""
 
 AHEAD_OF_OTHERS = 4.0
 """How many times the evidence of any set of the other poses that has to be."""
+
+MEDIAN_CHI2 = 2.366
+"""Median of chi-square with 3 degrees of freedom: of those that agree the mean would be too small,
+since what scatters more does not agree."""
+
+NOT_FAR_CHI2 = 4.0 * AGREEMENT_CHI2
+"""Beyond this a rotation is no camera's that scatters more than its covariance says."""
 
 SEEDS, MAX_ROUNDS = 12, 8
 
@@ -66,7 +73,8 @@ class SharedErrors:
     """Logarithm of the odds for errors that these share, against a motion of its own for each."""
 
     noise: float
-    """Factor on all covariances: larger than 1 where the set scatters by more than they say."""
+    """Factor on all covariances: larger than 1 where what is not far off scatters by more than they
+    say."""
 
 
 class RotationConsensus:
@@ -139,8 +147,9 @@ def _settled(told: Rotations, mean: Array, cov: Array) -> SharedErrors:
             break
         agreeing = agree
         mean, cov = _solved(told, agreeing)
-    chi2 = nees(told.away - told.by_shared @ mean, told.cov)[agreeing]
-    noise = max(1.0, float(chi2.mean()) / 3.0) if len(chi2) else 1.0
+    chi2 = nees(told.away - told.by_shared @ mean, told.cov)
+    noise = float(np.median(chi2[chi2 < NOT_FAR_CHI2])) if agreeing.any() else 0.0
+    noise = max(1.0, noise / MEDIAN_CHI2)
     return SharedErrors(mean, cov, agreeing, _evidence(told.take(agreeing), mean, cov), noise)
 
 
