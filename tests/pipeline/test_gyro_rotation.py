@@ -9,7 +9,9 @@ from maci2.gaussian import nees
 from maci2.imu import datasheet_model
 from maci2.lie import se3_inv, so3_exp, so3_log
 from maci2.pipeline.gyro_rotation import (
+    CLOCK_STD,
     EXTRINSICS_STD,
+    SCALE_STD,
     UNKNOWN_BIAS_STD,
     GyroRotation,
     rotation_predictor,
@@ -39,7 +41,7 @@ def test_the_prediction_is_the_true_rotation_within_its_covariance(recording):
 
 
 def test_the_covariance_covers_unknown_biases_and_extrinsics(recording):
-    """Sampled turn-on biases and rotations of the camera in the body."""
+    """Sampled turn-on biases, scales and rotations of the camera in the body."""
     rng = np.random.default_rng(0)
     imu = datasheet_model(recording.imu, recording.rig.imu)
     T_b_c = rectified_extrinsics(recording.rig)
@@ -47,7 +49,8 @@ def test_the_covariance_covers_unknown_biases_and_extrinsics(recording):
     R_ck_ck1 = GyroRotation(imu, T_b_c)(start_ns, end_ns).R_ck_ck1
     errors, covs = [], []
     for _ in range(400):
-        biased = replace(imu, gyro=imu.gyro + UNKNOWN_BIAS_STD * rng.standard_normal(3))
+        gyro = imu.gyro * (1.0 + SCALE_STD * rng.standard_normal(3))
+        biased = replace(imu, gyro=gyro + UNKNOWN_BIAS_STD * rng.standard_normal(3))
         tilted = T_b_c.copy()
         tilted[:3, :3] = T_b_c[:3, :3] @ so3_exp(EXTRINSICS_STD * rng.standard_normal(3))
         predicted = GyroRotation(biased, tilted)(start_ns, end_ns)
@@ -74,3 +77,31 @@ def test_nothing_is_predicted_without_samples_or_extrinsics(recording):
     assert rotation_predictor(recording)(int(stamps_ns[0]), int(stamps_ns[0]) + 100 * NS) is None
     unknown = replace(recording, rig=replace(recording.rig, extrinsics_known=False))
     assert rotation_predictor(unknown)(*stamps_ns[[10, 14]].tolist()) is None
+
+
+def test_the_derivatives_by_shared_errors_are_those_of_finite_differences(recording):
+    """Bias, scale, rotation of the extrinsics and clock, one standard deviation over ten each."""
+    imu = datasheet_model(recording.imu, recording.rig.imu)
+    T_b_c = rectified_extrinsics(recording.rig)
+    start_ns, end_ns = recording.camera_stamps_ns[0][[10, 14]].tolist()
+    predicted = GyroRotation(imu, T_b_c)(start_ns, end_ns)
+
+    def away(imu=imu, T_b_c=T_b_c, shift_ns=0):
+        R_ck_ck1 = GyroRotation(imu, T_b_c, shift_ns)(start_ns, end_ns).R_ck_ck1
+        return 10.0 * so3_log(np.ascontiguousarray(R_ck_ck1 @ predicted.R_ck_ck1.T))
+
+    columns = []
+    std_bias = 0.1 * UNKNOWN_BIAS_STD * np.eye(3)
+    columns += [away(replace(imu, gyro=imu.gyro - one)) for one in std_bias]
+    scales = 0.1 * SCALE_STD * np.eye(3)
+    columns += [away(replace(imu, gyro=imu.gyro * (1.0 - one))) for one in scales]
+    for one in 0.1 * EXTRINSICS_STD * np.eye(3):
+        tilted = T_b_c.copy()
+        tilted[:3, :3] = T_b_c[:3, :3] @ so3_exp(-one)
+        columns.append(away(T_b_c=tilted))
+    columns.append(away(shift_ns=round(0.1 * CLOCK_STD * NS)))
+    by_shared = np.column_stack(columns)
+    # Second order of a tenth of a standard deviation.
+    np.testing.assert_allclose(predicted.by_shared[:, :9], by_shared[:, :9], atol=2e-5)
+    # The rate at a timestamp is a mean over 20 ms inside the interval.
+    np.testing.assert_allclose(predicted.by_shared[:, 9], by_shared[:, 9], rtol=0.1, atol=1e-4)

@@ -92,7 +92,9 @@ def test_no_chain_goes_through_a_pair_that_is_not_of_one_instant(flight):
     ends = [tracker._prepared(pair) for pair in (pairs[4], pairs[6])]
     between = [PreparedPair(late, tracker.rectification)]
     stamps_ns = (pairs[4].stamp_ns, pairs[6].stamp_ns)
-    through_late = tracker._bridged(tracker._measured, stamps_ns, ends[0], between, ends[1])
+    through_late = tracker.motion.bridged(
+        tracker.motion.measured, stamps_ns, ends[0], between, ends[1]
+    )
     assert through_late is None
 
 
@@ -162,7 +164,7 @@ class NearOnly:
     """Measures nothing between keyframes more than 0.15 s apart, and keeps what it was asked."""
 
     def __init__(self, motion):
-        self.motion, self.tried = motion, []
+        self.motion, self.tried, self.camera = motion, [], motion.camera
         self.repeating, self.decided = motion.repeating, motion.decided
 
     def directly(self, span, guides=()):
@@ -177,8 +179,8 @@ def test_a_turn_too_wide_for_the_keyframes_is_chained_before_images_lead(flight,
     that fails there, too, is not believed."""
     rig, _, pairs = flight
     tracker = StereoTracker(rig, predict_rotation=nearly_still)
-    motion = NearOnly(tracker._motion)
-    monkeypatch.setattr(tracker, "_motion", motion)
+    motion = NearOnly(tracker.motion.by_keyframes)
+    monkeypatch.setattr(tracker, "motion", replace(tracker.motion, by_keyframes=motion))
     assert not measured_by(tracker, pairs[0], [pairs[1]], pairs[2]).reason
     t0, t1, t2 = (pair.stamp_ns for pair in pairs[:3])
     assert motion.tried == [((t0, t2), 0, True), ((t0, t1), 0, True), ((t1, t2), 0, True)]
@@ -262,7 +264,8 @@ def test_a_wrong_prediction_costs_time_but_no_measurement(flight):
 def test_keyframes_that_cannot_be_matched_are_bridged_by_the_pair_between(flight, monkeypatch):
     rig, _, pairs = flight
     tracker = StereoTracker(rig)
-    monkeypatch.setattr(tracker, "_motion", NearOnly(tracker._motion))
+    motion = NearOnly(tracker.motion.by_keyframes)
+    monkeypatch.setattr(tracker, "motion", replace(tracker.motion, by_keyframes=motion))
     bridged = measured_by(tracker, pairs[0], [pairs[1]], pairs[2])
     parts = [measured_by(tracker, pairs[k], [], pairs[k + 1]) for k in range(2)]
     assert not bridged.reason

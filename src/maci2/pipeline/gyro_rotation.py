@@ -8,6 +8,7 @@ import numpy as np
 from maci2.datasets import open_recording
 from maci2.errors import DatasetError, Maci2Error
 from maci2.imu import GAMMA, ImuMeasurements, preintegrate, raw_model
+from maci2.lie import so3_log
 from maci2.rigs import Given
 from maci2.sensors import ImuSamples, Recording, Rig
 from maci2.types import NS, Array
@@ -19,6 +20,22 @@ UNKNOWN_BIAS_STD = 0.1
 
 EXTRINSICS_STD = 0.02
 """[rad] How far off the rotation of the camera in the body may be, per axis."""
+
+SCALE_STD = 0.01
+"""How far off the scale of a gyroscope's axis may be."""
+
+CLOCK_STD = 0.005
+"""[s] How far off the clocks of camera and IMU may be from each other."""
+
+WANDER_STD, CROSS_AXIS_STD = 1e-3, 3e-3
+"""[rad/s] How far a bias wanders within seconds, and what an axis reads of rates about the others:
+errors of a single prediction."""
+
+JITTER_STD = 1e-3
+"""[s] How far off the timestamp of a single image may be."""
+
+ENDS = 5
+"""Samples whose mean is the rate at a timestamp."""
 
 
 @dataclass(frozen=True)
@@ -43,18 +60,41 @@ class GyroRotation:
             between = preintegrate(imu, stamps_ns, prior.mean_gyro)
         except DatasetError:
             return None
-        std_bias = np.where(np.isfinite(prior.std_gyro), prior.std_gyro, UNKNOWN_BIAS_STD)
-        gamma_D_bg = between.D_bg[0, GAMMA]
-        cov = between.cov[0, GAMMA, GAMMA] + gamma_D_bg @ np.diag(std_bias**2) @ gamma_D_bg.T
         R_b_c = self.T_b_c[:3, :3]
         R_ck_ck1 = R_b_c.T @ between.gamma[0] @ R_b_c
         # gamma is perturbed on the right, in body k+1; a left perturbation is one in camera k.
         ck_D_gamma = R_ck_ck1 @ R_b_c.T
-        # A rotation e of the extrinsics turns R into Exp(e) R Exp(-e).
-        ck_D_extrinsics = np.eye(3) - R_ck_ck1
-        cov = ck_D_gamma @ cov @ ck_D_gamma.T
-        cov = cov + EXTRINSICS_STD**2 * ck_D_extrinsics @ ck_D_extrinsics.T
-        return PredictedRotation(R_ck_ck1, cov + 1e-8 * np.eye(3))
+        dt = float(stamps_ns[1] - stamps_ns[0]) / NS
+        angle = float(np.linalg.norm(so3_log(R_ck_ck1)))
+        own = ck_D_gamma @ between.cov[0, GAMMA, GAMMA] @ ck_D_gamma.T
+        own += ((WANDER_STD * dt) ** 2 + (CROSS_AXIS_STD * angle) ** 2 + 1e-8) * np.eye(3)
+        for omega_ck in self._rates_at_ends(imu, R_ck_ck1):
+            own += JITTER_STD**2 * np.outer(omega_ck, omega_ck)
+        by_shared = self._by_shared(imu, R_ck_ck1, ck_D_gamma @ between.D_bg[0, GAMMA])
+        return PredictedRotation(R_ck_ck1, own + by_shared @ by_shared.T, by_shared)
+
+    def _by_shared(self, imu: ImuMeasurements, R_ck_ck1: Array, ck_D_bg: Array) -> Array:
+        """(3, 10) derivatives of a prediction by what all of them share: bias, scales, rotation of
+        the extrinsics, offset of the clocks, each in units of its standard deviation."""
+        prior = imu.bias_prior
+        std_bias = np.where(np.isfinite(prior.std_gyro), prior.std_gyro, UNKNOWN_BIAS_STD)
+        rates = imu.gyro - prior.mean_gyro
+        at_first, at_second = self._rates_at_ends(imu, R_ck_ck1)
+        return np.column_stack(
+            [
+                ck_D_bg * std_bias,
+                ck_D_bg * (rates.mean(axis=0) * SCALE_STD),
+                # A rotation e of the extrinsics turns R into Exp(e) R Exp(-e).
+                EXTRINSICS_STD * (np.eye(3) - R_ck_ck1),
+                # Images that are late by t show Exp(-omega_ck t) R Exp(omega_ck1 t).
+                CLOCK_STD * (at_second - at_first),
+            ]
+        )
+
+    def _rates_at_ends(self, imu: ImuMeasurements, R_ck_ck1: Array) -> tuple[Array, Array]:
+        """Angular rates at both timestamps, expressed in camera k [rad/s]."""
+        rates = (imu.gyro - imu.bias_prior.mean_gyro) @ self.T_b_c[:3, :3]
+        return rates[:ENDS].mean(axis=0), R_ck_ck1 @ rates[-ENDS:].mean(axis=0)
 
 
 def predicted_rotation(

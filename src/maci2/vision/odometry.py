@@ -1,6 +1,6 @@
 """Stereo visual odometry of a recording: relative poses of keyframes with covariances."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +17,7 @@ from maci2.vision.read_ahead import ReadAhead
 from maci2.vision.rectify import Rectification
 from maci2.vision.relative_pose import RelativePose, chained, stacked
 from maci2.vision.relative_poses import CameraFrame, RelativePoses
+from maci2.vision.second_look import START
 from maci2.vision.tracker import AHEAD, StereoTracker, TrackerConfig
 
 
@@ -143,7 +144,8 @@ class StereoOdometry:
         """
         stamps_ns = as_stamps(stamps_ns, "stamps_ns of the keyframes", least=2)
         indices = [self.frames.index_of(int(stamp)) for stamp in stamps_ns]
-        return stacked(list(self.relative_poses(indices)), self.frame, self.calibration)
+        poses = self.judged(list(self.relative_poses(indices)))
+        return stacked(poses, self.frame, self.calibration)
 
     def relative_poses(self, indices: list[int]) -> Iterator[RelativePose]:
         """Motions between consecutive frames; while one is taken, further ones are measured."""
@@ -154,6 +156,22 @@ class StereoOdometry:
                 self._expect(*spans[asked])
                 asked += 1
             yield self.relative_pose(*span)
+
+    def judged(self, poses: Sequence[RelativePose]) -> list[RelativePose]:
+        """Consecutive relative poses, each with a second look by what those before it tell; the
+        first ones by what all of the first tell as soon as that is enough."""
+        look = self._tracker.second_look()
+        first = 0
+        while first < min(START, len(poses)) and not look.knows:
+            look.learn(poses[first])
+            first += 1
+        judged = []
+        for k, pose in enumerate(poses):
+            ends = (self.frames.index_of(stamp_ns) for stamp_ns in pose.stamps_ns)
+            judged.append(look.judged(pose, *self._pairs(*ends)))
+            if k >= first:
+                look.learn(pose)
+        return judged
 
     def _expect(self, index: int, index1: int) -> None:
         """Begin to measure a motion that will be asked for, unless it is known."""

@@ -62,7 +62,7 @@ def measure_all(
 ) -> list[RelativePose]:
     """Relative poses of all keyframes; with `output`, unfinished work is saved beside it and
     resumed by a run of the same version, odometry and `settings`: a text that names what else
-    decides the poses."""
+    decides the poses. The second look comes last."""
     if output is not None:
         require_writable(output)
     settings = f"{__version__}; {odometry.settings}; {settings}"
@@ -74,6 +74,7 @@ def measure_all(
         on_pose(len(poses), len(indices) - 1)
         if partial is not None and len(poses) % SAVE_EVERY == 0:
             save_measured(partial, poses, settings, odometry.calibration.scale)
+    poses = odometry.judged(poses)
     if output is not None and partial is not None:
         save_measured(output, poses, settings, odometry.calibration.scale)
         partial.unlink(missing_ok=True)

@@ -65,7 +65,9 @@ def consensus_pose(
     everything = np.ones(len(matches), dtype=bool)
     start = np.eye(4) if predicted is None else se3(predicted.R_ck_ck1, np.zeros(3))
     found = _settled(matches, covs, camera, everything, start)
-    if found.inliers >= BEYOND_DOUBT * len(matches):
+    if found.inliers >= BEYOND_DOUBT * len(matches) and (
+        predicted is None or agrees(found, predicted)
+    ):
         return found
     answers = [found]
     for asked in (everything, found.chi2 >= INLIER_CHI2):

@@ -2,7 +2,7 @@
 witness for the motion that matches tell."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from maci2.vision.two_frame import PinholePair
 
 AGREEMENT_CHI2 = 16.27
 """Squared Mahalanobis norm up to which a rotation agrees: 99.9 % of chi-square with 3 dof."""
+
+SURE_CHI2 = 7.81
+"""The same where other things are told, too, or a wrong one would do harm: 95 %."""
 
 
 @dataclass(frozen=True)
@@ -25,10 +28,14 @@ class PredictedRotation:
     cov: Array
     """(3, 3) left perturbation [rad^2]."""
 
-    def agrees(self, R_ck_ck1: Array, cov: Array) -> bool:
+    by_shared: Array = field(default_factory=lambda: np.empty((3, 0)))
+    """(3, m) how a left perturbation depends on errors that all predictions of a source share (a
+    bias, say), each in units of its standard deviation; `cov` includes them."""
+
+    def agrees(self, R_ck_ck1: Array, cov: Array, limit: float = AGREEMENT_CHI2) -> bool:
         """Whether a measured rotation with covariance (3, 3), left, may be the same."""
         phi = so3_log(np.ascontiguousarray(R_ck_ck1 @ self.R_ck_ck1.T))
-        return bool(nees(phi, self.cov + cov) < AGREEMENT_CHI2)
+        return bool(nees(phi, self.cov + cov) < limit)
 
 
 RotationPredictor = Callable[[int, int], PredictedRotation | None]

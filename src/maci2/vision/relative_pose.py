@@ -76,6 +76,12 @@ class RelativePose:
     points: Indices = field(default_factory=lambda: np.empty(0, dtype=np.intp), repr=False)
     """Which points of the first keyframe agree with it, where that is known."""
 
+    ends: Array = field(default_factory=lambda: np.empty((0, 4)), repr=False)
+    """(n, 4) where its matches are in both left images [px], where that is known."""
+
+    agreeing: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=bool), repr=False)
+    """(n,) which of these agree with it."""
+
     @property
     def scattered(self) -> bool:
         """Whether so few matches agree that nothing is known of the translation, and no more of
@@ -139,6 +145,7 @@ def measure_relative_pose(
         cov = cov + doubt(pose, second)
     row_error_px = float(np.median(np.abs(found.row_errors[chosen])))
     counts = (len(matches), pose.inliers)
+    fits = pose.chi2 < INLIER_CHI2
     measured = RelativePose(
         stamps_ns,
         pose.T_ck_ck1,
@@ -146,7 +153,9 @@ def measure_relative_pose(
         *counts,
         row_error_px,
         motions=motions,
-        points=found.points[chosen[pose.chi2 < INLIER_CHI2]],
+        points=found.points[chosen[fits]],
+        ends=np.column_stack([matches.uv0, matches.uv1]),
+        agreeing=fits,
     )
     return measured if scale_by_residuals else scattered(measured, *counts, predicted)
 

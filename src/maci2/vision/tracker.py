@@ -1,35 +1,23 @@
 """The one tracker of recorded and live images: stereo pairs in, relative poses out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
-from itertools import pairwise
-
-import numpy as np
 
 from maci2.errors import CalibrationError, MeasurementError
 from maci2.sensors import Rig
-from maci2.types import Array
 from maci2.vision.calibration_uncertainty import EXACT_CALIBRATION, CalibrationUncertainty
-from maci2.vision.competing_poses import better, beyond_doubt, in_dispute
 from maci2.vision.covariance_models import CovarianceModel, covariance_model
-from maci2.vision.keyframe import Guide, Keyframe
-from maci2.vision.keyframe_motion import KeyframeMotion, Span
-from maci2.vision.predicted_rotation import (
-    RotationPredictor,
-    homography,
-    no_prediction,
-)
+from maci2.vision.keyframe import Keyframe
+from maci2.vision.keyframe_motion import KeyframeMotion
+from maci2.vision.led_motion import LedMotion
+from maci2.vision.predicted_rotation import RotationPredictor, no_prediction
 from maci2.vision.prepared_pair import Pair, PreparedPair
 from maci2.vision.rectification_check import fits
 from maci2.vision.rectify import Rectification, rectify
-from maci2.vision.relative_pose import (
-    RelativePose,
-    chained,
-    unmeasured,
-)
+from maci2.vision.relative_pose import RelativePose
 from maci2.vision.relative_poses import CameraFrame
+from maci2.vision.second_look import SecondLook
 from maci2.vision.two_frame import PinholePair
 
 FAULTS_IN_A_ROW = 3
@@ -41,11 +29,6 @@ AHEAD = 4
 
 WORKERS = 2
 """Threads that measure ahead; any number of them gives the same relative poses."""
-
-NOTHING_REPEATS = np.empty((0, 3))
-
-Between = Sequence[PreparedPair]
-Measure = Callable[[tuple[int, int], Keyframe, Between, Keyframe], RelativePose]
 
 
 @dataclass(frozen=True)
@@ -86,11 +69,11 @@ class StereoTracker:
         self.calibration = self.config.calibration or (
             EXACT_CALIBRATION if rig.exact else CalibrationUncertainty()
         )
-        self._motion = KeyframeMotion(
+        keyframe_motion = KeyframeMotion(
             self.model, self.camera, self.calibration, self.config.scale_by_residuals
         )
+        self.motion = LedMotion(keyframe_motion, predict_rotation)
         self._source = source or rig.source
-        self._predict = predict_rotation
         self._workers: ThreadPoolExecutor | None = None
         self.clear()
 
@@ -165,110 +148,11 @@ class StereoTracker:
     ) -> RelativePose:
         """The relative pose, by the prediction where there is one, else without."""
         prepared = [PreparedPair(pair, self.rectification) for pair in between]
-        return self._measured(stamps_ns, first, prepared, second)
+        return self.motion.measured(stamps_ns, first, prepared, second)
 
-    def _measured(
-        self, stamps_ns: tuple[int, int], first: Keyframe, between: Between, second: Keyframe
-    ) -> RelativePose:
-        """The relative pose by the prediction; where that fails, led by the images between without
-        it, since what predicts may be wrong (another rig's extrinsics, a broken gyroscope); else as
-        a chain."""
-        best = self._as_predicted(stamps_ns, first, between, second)
-        if best.reason and not (first.unusable or second.unusable):
-            # Without a prediction a repeating wall is matched a period off unless points are led.
-            guides = self._guides(stamps_ns[0], between, False)
-            span = Span(stamps_ns, first, second, None)
-            best = better(self._motion.directly(span, guides), best)
-            if best.reason and between:
-                best = self._bridged(self._measured, stamps_ns, first, between, second) or best
-        return best
-
-    def _as_predicted(
-        self,
-        stamps_ns: tuple[int, int],
-        first: Keyframe,
-        between: Between,
-        second: Keyframe,
-        led: bool = True,
-    ) -> RelativePose:
-        """With the predicted rotation: directly; where that fails as a chain through the pairs
-        between; where there is doubt and it may be `led`, by the images between, unless the motions
-        from one of them to the next tell another. Parts of a chain are short, and are not."""
-        if first.unusable or second.unusable:
-            return unmeasured(stamps_ns, first.unusable or second.unusable)
-        predicted = self._predict(*stamps_ns)
-        if predicted is None:
-            return unmeasured(stamps_ns, "no rotation is predicted")
-        span = Span(stamps_ns, first, second, predicted)
-        best = self._motion.directly(span)
-        repeating = self._motion.repeating(span, best) if led else NOTHING_REPEATS
-        if beyond_doubt(best):
-            # Most of what repeats is decided by the rest of the image, without those between.
-            best = self._motion.decided(span, [best], (), repeating) if len(repeating) else best
-            if not best.motions or not len(repeating):
-                return best
-        elif best.reason and between:
-            part = partial(self._as_predicted, led=False)
-            bridged = self._bridged(part, stamps_ns, first, between, second)
-            if bridged:
-                return bridged
-        return self._in_doubt(span, best, between if led else (), repeating)
-
-    def _in_doubt(
-        self, span: Span, best: RelativePose, between: Between, repeating: Array
-    ) -> RelativePose:
-        """A motion that the keyframes alone leave in doubt, with what the images between tell."""
-        told: list[RelativePose] = [best]
-        parts: list[RelativePose] = []
-        if between and not beyond_doubt(best):
-            guides = self._guides(span.stamps_ns[0], between, True)
-            told.append(self._motion.directly(span, guides))
-        if between and (len(repeating) or in_dispute(told)):
-            parts = self._pair_by_pair(span.stamps_ns, span.first, between, span.second)
-        return self._motion.decided(span, told, parts, repeating)
-
-    def _pair_by_pair(
-        self, stamps_ns: tuple[int, int], first: Keyframe, between: Between, second: Keyframe
-    ) -> list[RelativePose]:
-        """Motions through every pair between; none where one of them cannot be measured.
-
-        A repeating wall is matched a period off where points move by more than half of one; from
-        image to image they move least.
-        """
-        stamps = (stamps_ns[0], *(one.pair.stamp_ns for one in between), stamps_ns[1])
-        keyframes = (first, *(one.keyframe for one in between), second)
-        parts = []
-        for span_ns, ends in zip(pairwise(stamps), pairwise(keyframes), strict=True):
-            parts.append(self._as_predicted(span_ns, ends[0], (), ends[1], led=False))
-            if parts[-1].reason:
-                return []
-        return parts
-
-    def _guides(self, first_ns: int, between: Between, predicted: bool) -> list[Guide]:
-        """Images that lead the way; a dark one would lead nowhere."""
-        guides = []
-        for one in between:
-            if one.leading_image is not None:
-                rotation = self._predict(first_ns, one.pair.stamp_ns) if predicted else None
-                guides.append(Guide(one.leading_image, homography(rotation, self.camera)))
-        return guides
-
-    def _bridged(
-        self,
-        measure: Measure,
-        stamps_ns: tuple[int, int],
-        first: Keyframe,
-        between: Between,
-        second: Keyframe,
-    ) -> RelativePose | None:
-        """Chain through the pair half way; None where a part of it cannot be measured."""
-        half = len(between) // 2
-        middle_ns, middle = between[half].pair.stamp_ns, between[half].keyframe
-        before = measure((stamps_ns[0], middle_ns), first, between[:half], middle)
-        if before.reason:
-            return None
-        after = measure((middle_ns, stamps_ns[1]), middle, between[half + 1 :], second)
-        return None if after.reason else chained([before, after])
+    def second_look(self) -> SecondLook:
+        """What judges consecutive relative poses of this tracker."""
+        return SecondLook(self.motion, self.rectification)
 
     def _prepared(self, pair: Pair) -> Keyframe:
         return PreparedPair(pair, self.rectification).keyframe

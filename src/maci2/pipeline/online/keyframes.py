@@ -51,6 +51,7 @@ class KeyframeTracker:
     def clear(self) -> None:
         """Forget everything: the next pair is a first keyframe."""
         self._tracker.clear()
+        self._look = self._tracker.second_look()
         self._start_ns = 0
         self._number = 0
         self._waiting: list[StereoPair] = []
@@ -71,6 +72,7 @@ class KeyframeTracker:
         if self.last_ns is None:
             self._start_ns, self._number = pair.stamp_ns, 0
             self._tracker.start(pair)
+            self._latest = pair
             return True
         wanted_ns = self._start_ns + self._spacing_ns * (self._number + 1)
         if pair.stamp_ns < wanted_ns:
@@ -78,13 +80,20 @@ class KeyframeTracker:
             return False
         before = self._waiting[-1] if self._waiting else None
         if before and wanted_ns - before.stamp_ns <= pair.stamp_ns - wanted_ns:
-            self._poses.append(self._tracker.advance(self._waiting[:-1], before))
+            self._advance(self._waiting[:-1], before)
             self._waiting = [pair]
         else:
-            self._poses.append(self._tracker.advance(self._waiting, pair))
+            self._advance(self._waiting, pair)
             self._waiting = []
         self._number += 1
         return True
+
+    def _advance(self, between: list[StereoPair], pair: StereoPair) -> None:
+        """Add the relative pose to the next keyframe, judged by those before it."""
+        pose = self._tracker.advance(between, pair)
+        self._poses.append(self._look.judged(pose, self._latest, between, pair))
+        self._look.learn(pose)
+        self._latest = pair
 
     def window(self) -> RelativePoses | None:
         """The camera's motion over a whole window; None where it is not whole yet."""
