@@ -85,7 +85,7 @@ FAULTS: dict[str, tuple[Spoil, str]] = {
     ),
     "camera path inverted": (
         rig_faults.path_inverted,
-        "vision: poses are given as their inverse",
+        "vision: the poses are inverted",
     ),
     "extrinsics inverted": (rig_faults.extrinsics_inverted, "the extrinsics T_b_c look inverted"),
     "extrinsics inverted, no truth": (
@@ -103,7 +103,7 @@ FAULTS: dict[str, tuple[Spoil, str]] = {
     ),
     "left and right swapped": (rig_faults.cameras_swapped, "left and right camera are swapped"),
     "truth late": (rig_faults.truth_late, "Wrong clock"),
-    "truth inverted": (rig_faults.truth_inverted, "if the poses are inverted"),
+    "truth inverted": (rig_faults.truth_inverted, "he poses are inverted"),
     "truth turned": (rig_faults.truth_turned, "after a rotation of the body frame"),
     "truth of another recording": (
         rig_faults.truth_of_another_recording,

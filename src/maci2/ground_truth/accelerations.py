@@ -46,11 +46,15 @@ FAR_DEG = 10.0
 BIAS, GRAVITY, MARKER, LEVER, UNKNOWNS = slice(1, 4), slice(4, 7), slice(7, 10), slice(10, 13), 13
 """Places among the unknowns; the first is the scale."""
 
-PRIOR = 1e-3
-"""Weight of a small bias beside one row."""
+BIAS_STD, MARKER_STD, LEVER_STD = 0.2, 0.05, 0.2
+"""Usual accelerometer bias [m/s^2], and what is usually left of the marker's rotation [rad] and
+place [m], per axis."""
 
-USUAL_BIAS_OVER_ROTATION = 4.0
-"""Biases of 0.2 m/s^2 and marker rotations of 0.05 rad are equally usual."""
+LARGEST_MARKER = 0.3
+"""Largest rotation that the rates may have left of the marker's [rad]."""
+
+LEAST_NOISE = 1e-3
+"""Least noise of an acceleration [m/s^2]."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,8 @@ class _Accelerations:
 def fit_accelerations(
     capture: Capture, found: Registration, R_b_m: Array, imu: ImuSamples
 ) -> AccelerationFit | None:
-    """Fit the accelerations of a capture with orientations; None where it is too short or sparse.
+    """Fit the accelerations of a capture with orientations; None where it is too short or sparse,
+    or where nothing here explains them.
 
     Raises where its positions are in another unit, in other axes than its orientations, or
     constant while the IMU accelerates.
@@ -110,11 +115,13 @@ def fit_accelerations(
         return AccelerationFit(np.nan, np.nan, up / np.linalg.norm(up), np.zeros(3))
     _require_motion(capture, moved)
     X = _derivatives(both)
-    weights, x = _robust(X, both.capture)
-    _require_axes(capture, both, X, weights, x)
+    weights, x, noise = _robust(X, both.capture)
+    _require_axes(capture, both, X, weights, noise)
+    if not _explained(X, both.capture, weights, x, noise):
+        return None
     fit = AccelerationFit(
         float(x[0]),
-        _std_scale(X, both.capture - X @ x, weights, both.at_s),
+        _std_scale(X, both.capture - X @ x, weights, noise, both.at_s),
         -x[GRAVITY] / np.linalg.norm(x[GRAVITY]) * np.sign(x[0]),
         -x[BIAS] / x[0],
     )
@@ -194,36 +201,45 @@ def _second_difference(at_s: Array, p: Array, rows: tuple[Array, Array, Array]) 
     return np.asarray(2.0 * change / (before + after))
 
 
-def _robust(X: Array, a: Array) -> tuple[Array, Array]:
-    """Weights by Huber, which rows of a lost tracker do not move, and the fit."""
-    weights = np.ones(len(a))
+def _robust(X: Array, a: Array) -> tuple[Array, Array, float]:
+    """Weights by Huber, which rows of a lost tracker do not move, the fit, and the noise of an
+    acceleration [m/s^2]."""
+    weights, noise = np.ones(len(a)), LEAST_NOISE
     for _ in range(10):
-        x = _solve(X, a, weights)
+        x = _solve(X, a, weights, noise)
         far = np.linalg.norm(a - X @ x, axis=1)
-        weights = 1.0 / np.maximum(1.0, far / (2.0 * np.median(far) + 1e-9))
-    return weights, x
+        # The median length of three axes of noise is 1.54 times that of one.
+        noise = max(float(np.median(far)) / 1.54, LEAST_NOISE)
+        weights = 1.0 / np.maximum(1.0, far / (3.0 * noise))
+    return weights, x, noise
 
 
-def _solve(X: Array, a: Array, weights: Array) -> Array:
-    """Scale, bias, gravity and what the rates have left of the marker's rotation, and of its
-    stated place. Where the body does not rotate enough these are one: then all are small."""
-    prior = np.zeros((UNKNOWNS, UNKNOWNS))
-    prior[BIAS, BIAS] = PRIOR * len(a) * np.eye(3)
-    prior[LEVER, LEVER] = PRIOR * len(a) * np.eye(3)
-    prior[MARKER, MARKER] = PRIOR * len(a) * USUAL_BIAS_OVER_ROTATION**2 * np.eye(3)
-    info = np.einsum("n,nij,nik->jk", weights, X, X) + prior
-    return np.asarray(np.linalg.solve(info, np.einsum("n,nij,ni->j", weights, X, a)))
+def _information(X: Array, weights: Array, noise: float) -> Array:
+    """(13, 13) of scale, bias, gravity and what the rates have left of the marker's rotation, and
+    of its stated place. Where the body does not rotate enough these are one: then all are small."""
+    info = np.einsum("n,nij,nik->jk", weights, X, X) / noise**2
+    for place, std in ((BIAS, BIAS_STD), (MARKER, MARKER_STD), (LEVER, LEVER_STD)):
+        info[place, place] += std**-2.0 * np.eye(3)
+    return np.asarray(info + 1e-9 * np.eye(UNKNOWNS))
 
 
-def _std_scale(X: Array, left: Array, weights: Array, at_s: Array) -> float:
+def _solve(X: Array, a: Array, weights: Array, noise: float) -> Array:
+    told = np.einsum("n,nij,ni->j", weights, X, a) / noise**2
+    return np.asarray(np.linalg.solve(_information(X, weights, noise), told))
+
+
+def _std_scale(X: Array, left: Array, weights: Array, noise: float, at_s: Array) -> float:
+    """Standard deviation of the scale: what white noise and usual biases leave, or what the scatter
+    over blocks of time shows, whichever is larger."""
+    cov = np.linalg.inv(_information(X, weights, noise))
     length_s = min(BLOCK_S, (at_s[-1] - at_s[0]) / FEWEST_BLOCKS)
     block = ((at_s - at_s[0]) // length_s).astype(np.int64)
     names = np.unique(block)
-    scores = np.einsum("n,nij,ni->nj", weights, X, left)
+    scores = np.einsum("n,nij,ni->nj", weights, X, left) / noise**2
     sums = np.array([scores[block == name].sum(axis=0) for name in names])
-    inverse = np.linalg.inv(np.einsum("n,nij,nik->jk", weights, X, X) + 1e-6 * np.eye(UNKNOWNS))
     count = len(names) / max(len(names) - 1, 1)
-    return float(np.sqrt(count * np.sum((sums @ inverse[0]) ** 2)))
+    scatter = count * float(np.sum((sums @ cov[0]) ** 2))
+    return float(np.sqrt(max(scatter, cov[0, 0])))
 
 
 def _require_motion(capture: Capture, moved: Array) -> None:
@@ -238,14 +254,13 @@ def _require_motion(capture: Capture, moved: Array) -> None:
 
 
 def _require_axes(
-    capture: Capture, both: _Accelerations, X: Array, weights: Array, x: Array
+    capture: Capture, both: _Accelerations, X: Array, weights: Array, noise: float
 ) -> None:
     """Raise where positions fit much better in other axes than in those of the orientations."""
     a = both.capture
-    left = _misfit(X, a, weights)
-    size = float(np.sum(weights[:, None] * (a - np.average(a, axis=0, weights=weights)) ** 2))
-    limit = min(BETTER * left, (1.0 - ALIKE**2) * size)
-    misfits = [_misfit(X, a @ P, weights) for P in SIGNED_PERMUTATIONS]
+    left = _misfit(X, a, weights, noise)
+    limit = min(BETTER * left, (1.0 - ALIKE**2) * _size(a, weights))
+    misfits = [_misfit(X, a @ P, weights, noise) for P in SIGNED_PERMUTATIONS]
     best = int(np.argmin(misfits))
     if best and misfits[best] < limit:
         P = SIGNED_PERMUTATIONS[best]
@@ -258,7 +273,7 @@ def _require_axes(
     centred = [values - np.average(values, axis=0, weights=weights) for values in (a, both.force)]
     R = nearest_rotation((weights[:, None] * centred[0]).T @ centred[1])
     apart_deg = float(np.degrees(np.linalg.norm(so3_log_stack(R[None])[0])))
-    if apart_deg > FAR_DEG and _misfit(X, a @ R, weights) < limit:
+    if apart_deg > FAR_DEG and _misfit(X, a @ R, weights, noise) < limit:
         raise DatasetError(
             f"{capture.source}: positions and orientations are in worlds {apart_deg:.0f} deg "
             "apart: the IMU's accelerations fit the positions only after that rotation. Convert "
@@ -266,8 +281,20 @@ def _require_axes(
         )
 
 
-def _misfit(X: Array, a: Array, weights: Array) -> float:
-    x = _solve(X, a, weights)
+def _explained(X: Array, a: Array, weights: Array, x: Array, noise: float) -> bool:
+    """Whether the fit explains the accelerations, and not by another mounting of the marker: then
+    an accelerometer has other axes than the gyroscope."""
+    mounted = np.linalg.norm(x[MARKER]) < LARGEST_MARKER * abs(x[0])
+    return bool(mounted and _misfit(X, a, weights, noise) < (1.0 - ALIKE**2) * _size(a, weights))
+
+
+def _size(a: Array, weights: Array) -> float:
+    """Sum of squares about the mean."""
+    return float(np.sum(weights[:, None] * (a - np.average(a, axis=0, weights=weights)) ** 2))
+
+
+def _misfit(X: Array, a: Array, weights: Array, noise: float) -> float:
+    x = _solve(X, a, weights, noise)
     return float("inf") if x[0] <= 0.0 else float(np.sum(weights[:, None] * (a - X @ x) ** 2))
 
 

@@ -85,12 +85,12 @@ def register(capture: Capture, imu: ImuSamples) -> Registration:
         lag_s = lag_s if alike > ALIKE else 0.0
         return Registration(lag_s, capture.T_b_m[:3, :3], resting_rate(imu), 0.0, 0.0)
     R_b_m, likeness = _best_rotation(match.gyro, match.rates_s, capture.T_b_m[:3, :3])
-    if likeness < ALIKE and lag_s != 0.0:
+    if lag_s != 0.0:
         # Norms of rates mislead where the gyroscope never rests, so that its bias is unknown.
         unshifted = match_rates(_source(capture, capture.Rs_w_m), imu)
         if unshifted is not None:
             R, alike = _best_rotation(unshifted.gyro, unshifted.rates_s, capture.T_b_m[:3, :3])
-            if alike > ALIKE:
+            if alike > max(ALIKE, likeness):
                 match, lag_s, shifted, R_b_m, likeness = unshifted, 0.0, capture, R, alike
     _require_readable(capture, shifted, imu, likeness)
     bias = np.median(match.gyro - match.rates_s @ R_b_m.T, axis=0)

@@ -55,11 +55,16 @@ class Forces:
         return float(np.mean(np.sum((self.expected - self.measured @ P.T) ** 2, axis=1)))
 
     @property
+    def fit(self) -> bool:
+        """Whether the forces fit as they are."""
+        return self.misfit(np.eye(3)) <= MAX_FORCE_MISFIT**2
+
+    @property
     def axes(self) -> Array:
         """P with expected = P measured; the identity unless another is clearly better."""
         left = [self.misfit(P) for P in SIGNED_PERMUTATIONS]
         at = int(np.argmin(left))
-        clear = left[0] > MAX_FORCE_MISFIT**2 and left[at] < BETTER * left[0]
+        clear = not self.fit and left[at] < BETTER * left[0]
         return SIGNED_PERMUTATIONS[at if clear else 0]
 
     def allows(self, P: Array) -> bool:

@@ -83,7 +83,7 @@ def disagreement(
         found += f", {inverted.correlation:.2f} with inverse poses"
         remedy = "Invert them: needed are poses of the sensor in the world."
         return fault(
-            "error", source.name, "poses are given as their inverse", found, needed, remedy
+            "error", source.name, "the poses are inverted (world in body)", found, needed, remedy
         )
     if match.correlation > MIN_CORRELATION:
         return None

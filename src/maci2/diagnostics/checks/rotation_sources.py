@@ -113,7 +113,7 @@ def _look(name: str, truth: GroundTruth, imu: ImuSamples) -> _Look:
     if match is not None and match.comparable:
         forces = truth_forces(truth, imu, match.offset_s)
         axes = axes_against_truth(match, forces)
-    fault = truth_fault(name, truth, imu, axes)
+    fault = truth_fault(name, truth, imu, axes, forces)
     if fault:
         return _Look(source, truth, match, forces, [], fault)
     return _Look(source, truth, match, forces, axes, _contradiction(source, match, imu, bool(axes)))

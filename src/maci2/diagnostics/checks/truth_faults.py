@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from maci2.diagnostics.checks.axes import OF_BOTH
+from maci2.diagnostics.checks.axes import OF_BOTH, Forces
 from maci2.diagnostics.checks.camera_imu import SERIOUS_OFFSET_S
 from maci2.diagnostics.checks.gravity_axes import compare_with_gravity
 from maci2.errors import DatasetError
@@ -23,16 +23,16 @@ UPRIGHT = np.cos(np.deg2rad(30.0))
 
 
 def truth_fault(
-    name: str, truth: GroundTruth, imu: ImuSamples, axes: list[Finding]
+    name: str, truth: GroundTruth, imu: ImuSamples, axes: list[Finding], forces: Forces | None
 ) -> list[Finding]:
     """What makes a ground truth useless: unit, order of quaternions, inverse poses, clock, axes.
 
-    `axes` are findings about the IMU's axes compared with this truth. Only where gyroscope and
-    accelerometer contradict each other through this truth, but not without it, the truth is at
-    fault; axes in which both differ alike may be either's.
+    `axes` are findings about the IMU's axes compared with this truth. Only where both sensors
+    contradict it, and gyroscope and accelerometer each other through it, but not without it, the
+    truth is at fault; axes in which both differ alike may be either's.
     """
     lengths_s = [(stamps[-1] - stamps[0]) / NS for stamps in (truth.stamps_ns, imu.stamps_ns)]
-    if min(lengths_s) < MIN_COMMON_S or (axes and not _imu_is_sound(imu, axes)):
+    if min(lengths_s) < MIN_COMMON_S or (axes and not _imu_is_sound(imu, axes, forces)):
         return []
     capture = capture_of(name, truth)
     try:
@@ -74,9 +74,9 @@ def _velocity_columns(name: str, truth: GroundTruth) -> list[Finding]:
     return [replace(one, level="error", text=f"{one.text}.") for one in found]
 
 
-def _imu_is_sound(imu: ImuSamples, axes: list[Finding]) -> bool:
-    """Gyroscope and accelerometer agree without any truth."""
-    if axes[0].fault in OF_BOTH:
+def _imu_is_sound(imu: ImuSamples, axes: list[Finding], forces: Forces | None) -> bool:
+    """Gyroscope and accelerometer agree without any truth, and neither of them with this one."""
+    if axes[0].fault in OF_BOTH or (forces is not None and forces.fit):
         return False
     gravity = compare_with_gravity(imu)
     return gravity is not None and not gravity.disagree
