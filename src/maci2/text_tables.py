@@ -12,6 +12,10 @@ FILE_WIDTH = 100
 """Width of the output if it is not a terminal [characters]."""
 
 
+MIN_NAME_WIDTH = 12
+"""Least width of the first column [characters]."""
+
+
 def number(value: float | None, digits: int = 3) -> str:
     """Number as text; a dash for None."""
     return "-" if value is None or isnan(value) else f"{value:.{digits}f}"
@@ -34,8 +38,16 @@ def rich_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]
     from rich.text import Text
 
     table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    rows = list(rows)
     for i, column in enumerate(columns):
-        table.add_column(Text(column), justify="left" if i == 0 else "right", no_wrap=True)
+        # Where room is short, words are folded: a number without its last digits is another one.
+        longest = max((len(row[i]) for row in rows if i < len(row)), default=0)
+        table.add_column(
+            Text(column),
+            justify="left" if i == 0 else "right",
+            overflow="fold",
+            min_width=longest if i > 0 else min(longest, MIN_NAME_WIDTH),
+        )
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     return table
