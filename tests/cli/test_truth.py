@@ -82,7 +82,7 @@ FAULTS = {
     "a marker rotated by 90 deg": (rotated, "orientation rotated by 90."),
     "a clock off by seconds": (
         lambda rows: np.c_[rows[:, :1] + 37e8, rows[:, 1:]],
-        "position 3708.",
+        "position 3.708",
     ),
     "rows of the first three seconds alone": (
         lambda rows: rows[rows[:, 0] < rows[0, 0] + 3e9],

@@ -117,7 +117,7 @@ def sentence(name: str, constant: Constant) -> str:
     if abs(value) < 1e3 * ANOTHER_CLOCK_S:
         time = f"{abs(value):.{digits}f} ± {std:.{digits}f} ms"
     else:
-        time = f"{1e-3 * abs(value):.4f} ± {1e-3 * std:.4f} s"
+        time = f"{1e-3 * abs(value):.5f} ± {1e-3 * std:.5f} s"
     change = f"{value:.{digits}f} ± {std:.{digits}f} ms a minute"
     return SENTENCES[name].format(value=value, std=std, side=side, time=time, change=change)
 
