@@ -137,7 +137,7 @@ def _vertical_chi2(
     spread as I - J P J' is. Where the others alone are noisier than stated, their part of the
     distance is.
     """
-    if not (priors.vertical.white.any() and cov.positive):
+    if priors.vertical is NO_VERTICAL or not cov.positive:
         return None
     r, J = vertical_residual(priors.vertical, optimum.x, unknowns)
     columns = 15 if unknowns.extrinsics else 9
@@ -256,7 +256,7 @@ def tracked_vertical(
 def _degrees_of_freedom(steps: int, priors: Priors, unknowns: Unknowns) -> int:
     """Degrees of freedom: residuals and priors minus unknowns."""
     known = np.count_nonzero(priors.info_bg) + np.count_nonzero(priors.info_ba)
-    known += 2 if priors.vertical.white.any() else 0
+    known += 0 if priors.vertical is NO_VERTICAL else 2
     shared = (2 if unknowns.sphere else 3) + 6 * unknowns.extrinsics
     shared += 3 * unknowns.bias_gyro + 3 * unknowns.bias_acc
     return int(15 * steps + known - (9 * steps + 3 + shared))
