@@ -16,6 +16,7 @@ from maci2.cli.convert import convert
 from maci2.cli.demo import demo
 from maci2.cli.early_checks import with_early_checks
 from maci2.cli.evaluate import evaluate
+from maci2.cli.freeze import freeze
 from maci2.cli.imu_report import imu_report
 from maci2.cli.init import init
 from maci2.cli.json_output import json_on_stdout
@@ -62,7 +63,8 @@ def version(
 
 for command in (
     demo, check, simulate, vo, init, live, track, watch, calibrate, evaluate, reproduce, report,
-    convert, truth, noise, bench, compile, imu_report, vo_report, train_imu, train_vision, model,
+    freeze, convert, truth, noise, bench, compile, imu_report, vo_report, train_imu, train_vision,
+    model,
 ):  # fmt: skip
     checked = with_early_checks(with_kernels(command))
     app.command()(spread(checked if command is live else json_on_stdout(checked)))

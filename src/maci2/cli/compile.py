@@ -18,6 +18,7 @@ NEEDS = {
     "check": ("initialize", "odometry", "chain"),
     "demo": ("initialize", "calibrate", "odometry", "render"),
     "evaluate": ("initialize", "odometry"),
+    "freeze": ("initialize", "calibrate", "chain", "render", "odometry"),
     "live": ("initialize", "odometry"),
     "reproduce": ("initialize", "calibrate", "baselines", "odometry", "chain"),
     "simulate": ("render",),
