@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from maci2.cli.app import app
+from maci2.cli.freeze import call_quietly
 from maci2.errors import DatasetError, OptionError
 from maci2.evaluation.parallel import Pool
 from maci2.experiments import freeze as module
@@ -45,7 +46,7 @@ def few_cases(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "cases", lambda parts: list(OLD))
     answered = []
 
-    def answer(line, data):
+    def answer(line, data, call):
         answered.append(line)
         return OLD[line]
 
@@ -146,25 +147,25 @@ def test_a_file_without_answers_is_refused(tmp_path):
 
 def test_an_unknown_part_is_refused(tmp_path):
     with pytest.raises(OptionError, match="--part is 'demo'; choose among init, calibrate"):
-        freeze(tmp_path, ["demo"], Pool(1))
+        freeze(tmp_path, ["demo"], Pool(1), call_quietly)
 
 
 def test_an_interrupted_run_keeps_its_answers(few_cases, tmp_path, monkeypatch):
     working = module.answer_of
 
-    def failing(line, data):
+    def failing(line, data, call):
         if line.startswith("truth"):
             raise KeyboardInterrupt
-        return working(line, data)
+        return working(line, data, call)
 
     monkeypatch.setattr(module, "answer_of", failing)
     with pytest.raises(KeyboardInterrupt):
-        freeze(tmp_path, PARTS, Pool(1))
+        freeze(tmp_path, PARTS, Pool(1), call_quietly)
     monkeypatch.setattr(module, "answer_of", working)
-    assert freeze(tmp_path, PARTS, Pool(1)) == OLD
+    assert freeze(tmp_path, PARTS, Pool(1), call_quietly) == OLD
     assert few_cases == list(OLD)
     # A finished run leaves nothing to resume.
-    assert freeze(tmp_path, PARTS, Pool(1)) == OLD
+    assert freeze(tmp_path, PARTS, Pool(1), call_quietly) == OLD
     assert few_cases == 2 * list(OLD)
 
 
@@ -176,7 +177,9 @@ def test_the_command_stores_then_compares(few_cases, tmp_path, monkeypatch):
     same = CliRunner().invoke(app, [*words, "--against", frozen])
     assert same.exit_code == 0
     assert "nothing differs" in same.output
-    monkeypatch.setattr(module, "answer_of", lambda line, data: OLD[line] | {"status": "failed"})
+    monkeypatch.setattr(
+        module, "answer_of", lambda line, data, call: OLD[line] | {"status": "failed"}
+    )
     other = CliRunner().invoke(app, [*words, "--against", frozen, "--json", "-"])
     assert other.exit_code == 1
     listed = json.loads(other.stdout)["differences"]
@@ -185,14 +188,14 @@ def test_the_command_stores_then_compares(few_cases, tmp_path, monkeypatch):
 
 def test_an_answer_counts_its_solves_and_is_the_same_again(tmp_path):
     line = "init SIMULATED/0_handheld --vision truth:0.05,0.003"
-    first, second = (module.answer_of(line, tmp_path) for _ in range(2))
+    first, second = (module.answer_of(line, tmp_path, call_quietly) for _ in range(2))
     assert first["status"] in ("ok", "weak")
     assert first["solves"] >= 1
     assert compare({line: first}, {line: second}, ["init"]).differences == []
 
 
 def test_an_error_is_an_answer_and_names_no_place_of_this_machine(tmp_path):
-    answer = module.answer_of("init DATA/missing --vision truth:1,1", tmp_path)
+    answer = module.answer_of("init DATA/missing --vision truth:1,1", tmp_path, call_quietly)
     assert answer["error"] == "DatasetError: DATA/missing: no such file or folder; check the path."
 
 

@@ -1,5 +1,7 @@
 """`maci2 freeze`."""
 
+import io
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Annotated
 
@@ -31,11 +33,11 @@ def freeze(
     jobs: Annotated[int, typer.Option(help="commands to run in parallel")] = 2,
     json: opt.Json = None,
 ) -> None:
-    """Store what the commands answer on fixed recordings, or compare with stored answers.
+    """Store the commands' answers, or compare with stored ones.
 
-    Exit code 1 if an answer differs by more than 1e-9, relative to the larger of 1 and the number;
-    times never count. An interrupted run resumes where it stopped. Example: maci2 freeze --data
-    ROOT --part init
+    The same command lines run on fixed and on simulated recordings. Exit code 1 if an answer
+    differs by more than 1e-9, relative to the larger of 1 and the number; times never count. An
+    interrupted run resumes where it stopped. Example: maci2 freeze --data ROOT --part init
     """
     from maci2.evaluation.parallel import Pool
     from maci2.experiments.freeze import FROZEN_0_11, PARTS, compare, read_frozen, write_frozen
@@ -51,7 +53,7 @@ def freeze(
     old = None if reference is None else read_frozen(reference)
     parts = part or [name for name in PARTS if name != BENCH or output is not None]
     with progress_bar() as on_progress:
-        answers = run(data, parts, Pool(jobs), on_progress)
+        answers = run(data, parts, Pool(jobs), call_quietly, on_progress)
     if output is not None:
         write_frozen(output, answers)
         typer.echo(f"wrote {output}: {len(answers)} answers")
@@ -66,3 +68,11 @@ def freeze(
     if differences:
         raise typer.Exit(1)
     typer.echo("nothing differs")
+
+
+def call_quietly(words: list[str]) -> int:
+    """Run a command in this process without its output; its exit code."""
+    from maci2.cli.app import app
+
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        return app(["--quiet", *words], standalone_mode=False) or 0

@@ -2,7 +2,6 @@
 tree."""
 
 import hashlib
-import io
 import json
 import math
 import os
@@ -10,7 +9,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -58,9 +57,16 @@ Answers = dict[str, Record]
 Progress = Callable[[str, int, int], None]
 """Progress callback: command, answers done, answers in total."""
 
+Call = Callable[[list[str]], int]
+"""Runs a command line in this process without its output; returns the exit code."""
+
 
 def freeze(
-    data: Path, parts: Sequence[str], pool: Pool, on_progress: Progress = lambda *_: None
+    data: Path,
+    parts: Sequence[str],
+    pool: Pool,
+    call: Call,
+    on_progress: Progress = lambda *_: None,
 ) -> Answers:
     """Answers of all commands of these parts; an interrupted run of the same tree is resumed."""
     folder = _unfinished(data)
@@ -72,7 +78,7 @@ def freeze(
     for own_pool, is_bench in ((pool, False), (Pool(1), True)):
         todo = [line for line in lines if line not in answers and (line == BENCH) is is_bench]
         with _environment(ENVIRONMENT | {"XDG_CACHE_HOME": str(folder / "cache")}):
-            for line, answer in run_all(partial(answer_of, data=data), todo, own_pool):
+            for line, answer in run_all(partial(answer_of, data=data, call=call), todo, own_pool):
                 if isinstance(answer, WorkerDied):
                     raise DatasetError(f"maci2 {line}: {answer.reason}; run it alone.")
                 store.save(_key(line), {"line": line}, {"answer": answer})
@@ -90,7 +96,7 @@ def require_parts(parts: Sequence[str]) -> tuple[str, ...]:
     return tuple(part for part in PARTS if part in parts)
 
 
-def answer_of(line: str, data: Path) -> Record:
+def answer_of(line: str, data: Path, call: Call) -> Record:
     """Answer of one command line, as `--json` writes it, or its error."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -98,8 +104,8 @@ def answer_of(line: str, data: Path) -> Record:
         words = [_placed(word, places) for word in line.split()]
         for name in SIMULATED:
             if f"SIMULATED/{name}" in line.split():
-                _call(["simulate", f"{temporary}/{name}", *SIMULATED[name].split()])
-        run = partial(_json_of, words, folder / "answer.json")
+                call(["simulate", f"{temporary}/{name}", *SIMULATED[name].split()])
+        run = partial(_json_of, words, folder / "answer.json", call)
         record = with_solves(run) if words[0] == "init" else run()
     return _without_paths(record, places)
 
@@ -149,22 +155,14 @@ def _replace_everywhere(pairs: Iterable[tuple[Any, Any]]) -> None:
                 setattr(module, key, new)
 
 
-def _json_of(words: list[str], output: Path) -> Record:
+def _json_of(words: list[str], output: Path, call: Call) -> Record:
     """What a command writes with `--json`, with its exit code where that is not 0."""
     try:
-        code = _call([*words, "--json", str(output)])
+        code = call([*words, "--json", str(output)])
     except Exception as error:  # an error is an answer, too, whatever broke
         return {"error": f"{type(error).__name__}: {error}"}
     record: Record = read_json(output, f"the answer of maci2 {words[0]}")
     return record | ({"exit_code": code} if code else {})
-
-
-def _call(words: list[str]) -> int:
-    """Run a command in this process without its output; its exit code."""
-    from maci2.cli.app import app
-
-    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-        return app(["--quiet", *words], standalone_mode=False) or 0
 
 
 def _placed(word: str, places: dict[str, str]) -> str:
