@@ -31,10 +31,10 @@ def apart(path: Path) -> tuple[Array, Array]:
         keyframes=calibration_keyframes(WINDOW_S),
         time_offset=True,
     )
-    inputs, result = calibrate_recording(path, options)
+    result = calibrate_recording(path, options)
     assert result.state is not None
     assert result.posterior is not None
-    xi = se3_log(np.ascontiguousarray(result.state.T_b_c @ se3_inv(inputs.T_b_c)))
+    xi = se3_log(np.ascontiguousarray(result.state.T_b_c @ se3_inv(result.inputs.T_b_c)))
     return xi, np.sqrt(np.diag(result.posterior.T_b_c))
 
 

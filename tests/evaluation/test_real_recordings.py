@@ -4,9 +4,12 @@ import pytest
 
 from maci2.evaluation.protocol import evaluate
 from maci2.evaluation.summary import evaluation_json
-from maci2.pipeline.offline import calibrate_recording, calibration_keyframes
+from maci2.pipeline.offline import (
+    calibrate_recording,
+    calibration_errors,
+    calibration_keyframes,
+)
 from maci2.pipeline.options import RunOptions, VisionSource
-from maci2.pipeline.results_json import calibration_errors
 
 pytestmark = pytest.mark.dataset
 
@@ -78,8 +81,8 @@ def test_extrinsics_are_found_without_a_guess(data_root, name):
     options = RunOptions(
         TRUTH, window_s=30.0, keyframes=calibration_keyframes(30.0), time_offset=True
     )
-    inputs, result = calibrate_recording(data_root / "euroc" / name, options)
-    rotation_deg, translation = calibration_errors(result, inputs.T_b_c)
+    result = calibrate_recording(data_root / "euroc" / name, options)
+    rotation_deg, translation = calibration_errors(result, result.inputs.T_b_c)
     assert result.verdict.status == "ok"
     assert rotation_deg <= 0.3
     assert translation <= 0.02

@@ -100,12 +100,12 @@ def test_an_oak_whose_memory_is_all_zeros_is_calibrated_from_nothing(device):
                                  noise.walk_acc, noise.rate_hz))  # fmt: skip
     assert not read_any_rig(path, given).extrinsics_known
     chosen = options(folder, rig=path, given=given)
-    inputs, result = calibrate_recording(folder / "walk", chosen)
+    result = calibrate_recording(folder / "walk", chosen)
     assert result.verdict.status in ("ok", "weak"), result.verdict
     rotation_deg, distance = errors(result.state.T_b_c, opened.rig.cameras[0].T_b_c)
     assert rotation_deg < 0.5
     assert distance < 0.03
-    calibrated = recalibrated_rig(inputs, result.state.T_b_c)
+    calibrated = recalibrated_rig(result.inputs, result.state.T_b_c)
     rotation_deg, distance = errors(calibrated.cameras[1].T_b_c, opened.rig.cameras[1].T_b_c)
     assert rotation_deg < 0.5
     assert distance < 0.03
@@ -135,7 +135,7 @@ def test_images_for_a_part_of_the_time_are_enough(device, tmp_path, begin_s, end
         partial = replace(partial, imu=imu)
     write_euroc(partial, tmp_path / "part")
     chosen = options(folder, window_s=30.0)
-    _, result = calibrate_recording(tmp_path / "part", chosen, may_be_shorter=True)
+    result = calibrate_recording(tmp_path / "part", chosen, may_be_shorter=True)
     assert result.verdict.status in ("ok", "weak"), result.verdict
     rotation_deg, distance = errors(result.state.T_b_c, opened.rig.cameras[0].T_b_c)
     assert rotation_deg < 0.5

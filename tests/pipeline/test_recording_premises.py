@@ -41,7 +41,7 @@ def test_a_sound_recording_contradicts_nothing_and_is_asked_once(inputs):
 def verdict_with(inputs, fault):
     faulty = with_fault(inputs, fault, OPTIONS)
     window = one_window(inputs.candidates_ns(), 2.5, 10, 5.0)
-    return initialize_window(faulty, window, OPTIONS).result.verdict
+    return initialize_window(faulty, window, OPTIONS).verdict
 
 
 def test_the_verdict_of_a_window_uses_what_the_recording_says(inputs):

@@ -29,9 +29,9 @@ def test_the_page_states_both_conventions_with_the_numbers_found(tmp_path):
     options = RunOptions(
         VisionSource("truth"), window_s=6.0, keyframes=calibration_keyframes(6.0), time_offset=True
     )
-    inputs, result = calibrate_recording(tmp_path / "walk", options)
-    rig = inputs.recording.rig
-    page = calibration_page(inputs, result, rig, options, "maci2 calibrate walk")
+    result = calibrate_recording(tmp_path / "walk", options)
+    rig = result.rig
+    page = calibration_page(result, options, "maci2 calibrate walk")
     T_c_b = np.linalg.inv(rig.cameras[0].T_b_c)
     assert f"{rig.cameras[0].T_b_c[0, 3]: .6f}" in page
     assert f"{T_c_b[0, 3]: .6f}" in page

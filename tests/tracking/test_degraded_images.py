@@ -64,10 +64,10 @@ def track_of(data_root, tmp_path):
         vision = parse_vision("images", "rectified", None)
         # Positions of the published ground truth are some milliseconds late.
         tracked = track_recording(folder, RunOptions(vision=vision, truth=("audited",)))
-        states = tracked.track.states
+        states = tracked.at_images
         since_s = (np.array([s.stamp_ns for s in states]) - tracked.vision.stamps_ns[0]) / NS
         errors = track_errors(
-            states, raw_biases(tracked)[0], tracked.inputs.truth, tracked.track.origins
+            states, raw_biases(tracked.inputs, states)[0], tracked.inputs.truth, tracked.origins
         )
         return tracked, since_s, errors
 
@@ -85,12 +85,12 @@ def require_covered(errors):
 @pytest.mark.parametrize("duration_s", [1.0, 2.0])
 def test_a_blackout_is_bridged_and_sigma_grows_with_the_error(track_of, duration_s):
     tracked, since_s, errors = track_of(duration_s, black)
-    health = np.array([state.health for state in tracked.track.states])
+    health = np.array([state.health for state in tracked.at_images])
     dark = (since_s > FROM_S + 0.2) & (since_s < FROM_S + duration_s - 0.05)
     assert set(health[dark]) == {"bridging"}
     assert set(health[since_s > FROM_S + duration_s + 0.5]) == {"tracking"}
-    assert {state.segment for state in tracked.track.states} == {0}
-    sigma = np.array([np.sqrt(np.trace(s.cov[6:9, 6:9])) for s in tracked.track.states])
+    assert {state.segment for state in tracked.at_images} == {0}
+    sigma = np.array([np.sqrt(np.trace(s.cov[6:9, 6:9])) for s in tracked.at_images])
     assert sigma[dark][-1] > 1.5 * sigma[since_s < FROM_S][-1]
     require_covered(errors)
     assert errors.ate_m < 0.02
@@ -98,7 +98,7 @@ def test_a_blackout_is_bridged_and_sigma_grows_with_the_error(track_of, duration
 
 def test_after_three_seconds_of_darkness_it_says_that_it_is_lost(track_of):
     tracked, since_s, errors = track_of(4.0, black)
-    health = np.array([state.health for state in tracked.track.states])
+    health = np.array([state.health for state in tracked.at_images])
     assert "lost" not in health[since_s < FROM_S + 2.9]
     assert set(health[(since_s > FROM_S + 3.4) & (since_s < FROM_S + 3.9)]) == {"lost"}
     require_covered(errors)

@@ -65,7 +65,7 @@ def calibrate(
     require_viewer(rerun)
     from maci2.pipeline.offline import calibrate_recording, calibration_keyframes
     from maci2.pipeline.stated_mounting import parse_mounting
-    from maci2.recording_calls.calibrate_call import CALIBRATION_WINDOW_S, CalibratedRecording
+    from maci2.recording_calls.calibrate_call import CALIBRATION_WINDOW_S
 
     window_s = CALIBRATION_WINDOW_S if window is None else window
     options = run_options(
@@ -79,26 +79,24 @@ def calibrate(
         mounting=parse_mounting(mounting.prior, mounting.prior_std),
     )
     may_be_shorter = window is None and keyframes == 0
-    inputs, result = calibrate_recording(sequence, options, may_be_shorter)
-    recorded = CalibratedRecording(result, inputs)
-    write_json(json, recorded.to_dict())
-    print_summary(recorded.summary(), recorded.verdict)
+    result = calibrate_recording(sequence, options, may_be_shorter)
+    write_json(json, result.to_dict())
+    print_summary(result.summary(), result.verdict)
     if all_cameras:
-        typer.echo(inputs.recording.notes[-1])
+        typer.echo(result.inputs.recording.notes[-1])
     if rerun:
         with viewer(rerun, "calibrate") as shown:
             shown.show_calibration(result)
     failed = result.verdict.status == "failed"
-    if output is not None and recorded.rig is not None and not failed:
+    if output is not None and result.rig is not None and not failed:
         from maci2.rigs import write_camchain
 
-        write_camchain(output, recorded.rig)
+        write_camchain(output, result.rig)
         typer.echo(f"wrote {output}")
     if report is not None:
         # Also of a failed calibration, since the report shows why.
         from maci2.reports.calibration_page import calibration_page
 
-        rig = recorded.rig or inputs.recording.rig
-        write_report(report, calibration_page(inputs, result, rig, options, command_line()))
+        write_report(report, calibration_page(result, options, command_line()))
     if failed:
         raise typer.Exit(1)

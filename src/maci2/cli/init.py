@@ -11,8 +11,7 @@ from maci2.cli.printing import command_line, print_summary, write_report
 from maci2.cli.viewing import require_viewer, viewer
 
 if TYPE_CHECKING:
-    from maci2.pipeline.offline import Initialized
-    from maci2.pipeline.prepare import Inputs
+    from maci2.pipeline.offline import InitializedRecording
 
 
 def init(
@@ -45,30 +44,27 @@ def init(
         time_offset=time_offset,
         trust_rig=trust_rig,
     )
-    from maci2.evaluation.protocol import window_errors
     from maci2.pipeline.offline import initialize_recording
-    from maci2.recording_calls.initialize_call import InitializedRecording
+    from maci2.recording_calls.initialize_call import scored
 
-    inputs, initialized = initialize_recording(sequence, options)
-    errors = window_errors(inputs, initialized)
-    recorded = InitializedRecording(initialized.result, initialized, inputs, errors)
-    write_json(json, recorded.to_dict())
-    print_summary(recorded.summary(), recorded.verdict)
+    result = scored(initialize_recording(sequence, options))
+    write_json(json, result.to_dict())
+    print_summary(result.summary(), result.verdict)
     if report is not None:
         from maci2.reports.init_page import init_page
 
-        write_report(report, init_page(inputs, initialized, errors, options, command_line()))
+        write_report(report, init_page(result, options, command_line()))
     if rerun:
-        show(rerun, inputs, initialized)
-    if recorded.verdict.status == "failed":
+        show(rerun, result)
+    if result.verdict.status == "failed":
         raise typer.Exit(1)
 
 
-def show(target: str, inputs: "Inputs", initialized: "Initialized") -> None:
+def show(target: str, result: "InitializedRecording") -> None:
     """Show the window with Rerun."""
     from maci2.vision.odometry import StereoOdometry
 
-    result, window = initialized.result, initialized.window
+    inputs, window = result.inputs, result.window
     with viewer(target, "init") as shown:
         shown.show_initialization(result)
         if result.state is not None and result.report.time_offset_s is None:

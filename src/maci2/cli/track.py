@@ -61,24 +61,25 @@ def track(
     )
     from maci2.errors import require_in_range
     from maci2.pipeline.track_recording import track_recording
-    from maci2.recording_calls.track_call import RecordedTrack
+    from maci2.recording_calls.track_call import scored
     from maci2.tracking import SmootherConfig
     from maci2.tracking.smoother import LAG_RANGE_S
 
     require_in_range("--lag", lag, *LAG_RANGE_S)
     config = SmootherConfig(lag_s=lag, adapt_visual_noise=adapt_noise)
-    tracked = track_recording(sequence, options, interval, config, batch, at_imu_rate=at_imu_rate)
-    recorded = RecordedTrack.scored(tracked)
-    print_summary(recorded.summary(), recorded.verdict)
-    write_json(json, recorded.to_dict())
+    result = scored(
+        track_recording(sequence, options, interval, config, batch, at_imu_rate=at_imu_rate)
+    )
+    print_summary(result.summary(), result.verdict)
+    write_json(json, result.to_dict())
     if output is not None:
-        for path in recorded.save(output):
+        for path in result.save(output):
             typer.echo(f"wrote {path}")
     if rerun:
-        with viewer(rerun, f"track {tracked.inputs.recording.name}") as shown:
-            shown.show_path(tracked.track.states)
+        with viewer(rerun, f"track {result.inputs.recording.name}") as shown:
+            shown.show_path(result.at_images)
     if report is not None:
         from maci2.reports.track_page import track_page
 
         choices = options.as_dict() | {"interval_s": interval, "batch": batch} | asdict(config)
-        write_report(report, track_page(tracked, recorded.errors, choices, command_line()))
+        write_report(report, track_page(result, choices, command_line()))

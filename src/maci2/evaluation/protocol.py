@@ -22,7 +22,7 @@ from maci2.evaluation.rows import (
     windows_with_truth,
 )
 from maci2.ground_truth.choose import audited_or_none, published_names, require_known_truths
-from maci2.pipeline.offline import Initialized, initialize_window
+from maci2.pipeline.offline import InitializedRecording, initialize_window
 from maci2.pipeline.options import RunOptions, VisionSource
 from maci2.pipeline.prepare import Inputs, as_calibrated, open_inputs
 from maci2.pipeline.rehearsals import warm_up
@@ -105,20 +105,17 @@ def find_judges(inputs: Inputs, options: RunOptions) -> Judges:
 
 def estimate_window(inputs: Inputs, window: Window, options: RunOptions) -> Estimate:
     """Result of `maci2 init` on one window."""
-    initialized = initialize_window(inputs, window, options)
-    result = initialized.result
+    result = initialize_window(inputs, window, options)
     return Estimate(
         result.verdict.status,
         result.verdict.reasons,
         result.state,
         result.posterior,
         result.report.solve_ms,
-        gains=imu_gains(initialized.imu, initialized.vision, result, options.solver()),
+        gains=imu_gains(result.imu, result.vision, result, options.solver()),
     )
 
 
-def window_errors(inputs: Inputs, initialized: Initialized) -> InitErrors | None:
+def window_errors(result: InitializedRecording) -> InitErrors | None:
     """Errors of one window's result; None without a state or where ground truth is not known."""
-    return state_errors(
-        inputs, inputs.truth, initialized.result.state, initialized.result.posterior
-    )
+    return state_errors(result.inputs, result.inputs.truth, result.state, result.posterior)

@@ -15,10 +15,9 @@ from maci2.experiments.method import TRUTHS, slug
 from maci2.experiments.row_records import rounded
 from maci2.imu import datasheet_model, preintegrate
 from maci2.lie.stacks import rotation_angle_deg
-from maci2.pipeline.offline import calibration_keyframes
+from maci2.pipeline.offline import calibration_errors, calibration_keyframes
 from maci2.pipeline.options import RunOptions, parse_vision
 from maci2.pipeline.prepare import Inputs, open_inputs
-from maci2.pipeline.results_json import calibration_errors
 from maci2.pipeline.windows import one_window
 from maci2.types import NS
 

@@ -23,11 +23,15 @@ from maci2.experiments.method import DROID, TRUTH, Method, slug
 from maci2.experiments.row_records import rounded
 from maci2.experiments.table import Cell, Claim, Findings, Line, Record, Table
 from maci2.ground_truth.choose import AUDITED
-from maci2.pipeline.offline import calibrate_window, calibration_keyframes, initialize_window
+from maci2.pipeline.offline import (
+    calibrate_window,
+    calibration_errors,
+    calibration_keyframes,
+    initialize_window,
+)
 from maci2.pipeline.options import RunOptions, parse_vision
 from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.pipeline.rehearsals import warm_up
-from maci2.pipeline.results_json import calibration_errors
 from maci2.pipeline.windows import Window, one_window
 from maci2.sensors import truth_at
 from maci2.types import NS
@@ -118,7 +122,7 @@ def _init_row(
     """Verdict of one window, compared with the ground truth of the sound recording."""
     row = {"fault": fault.name, "start_ns": window.start_ns}
     try:
-        result = initialize_window(faulty, window, options).result
+        result = initialize_window(faulty, window, options)
     except Maci2Error as error:
         reason = str(error).replace(str(inputs.recording.path), inputs.recording.name)
         return row | {"status": "failed", "reasons": [reason], "wrong": False}

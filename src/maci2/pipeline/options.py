@@ -106,17 +106,18 @@ class VisionSource:
     std_truth: tuple[float, float] = (0.0, 0.0)
     """What raw motion capture adds of its own to motion made from it [rad, m]."""
 
-    def pose_noise_record(self) -> dict[str, Any] | None:
-        """Noise of a trajectory's relative poses as results have it in JSON; None of other kinds,
+    def pose_noise_record(self) -> dict[str, Any]:
+        """Noise of a trajectory's relative poses as results have it in JSON; empty for other kinds,
         whose poses carry their covariances."""
         if self.kind != "trajectory":
-            return None
-        return {
+            return {}
+        noise = {
             "rotation_deg": self.std[0],
             "translation_m": self.std[1],
             "share_of_length": self.std_share,
             "estimated_from_windows": self.std_windows,
         }
+        return {"relative_pose_noise": noise}
 
     @property
     def from_truth(self) -> bool:

@@ -1,59 +1,16 @@
 """`maci2 calibrate` as a function."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from maci2.boundary import as_path
-from maci2.estimation import CalibrationResult
-from maci2.estimation.result_output import Record, calibration_text
-from maci2.field_docs import document_fields
 from maci2.pipeline import offline
-from maci2.pipeline.offline import calibration_keyframes
-from maci2.pipeline.prepare import Inputs, recalibrated_rig
-from maci2.pipeline.results_json import calibration_errors, calibration_json
+from maci2.pipeline.offline import CalibratedRecording, calibration_keyframes
 from maci2.recording_calls.arguments import flag, number, options_of
-from maci2.recording_calls.recorded_estimate import RecordedEstimate
-from maci2.sensors import Rig
 
 CALIBRATION_WINDOW_S = 30.0
 """Default length of the window of a calibration, if the recording is as long [s]."""
-
-
-@dataclass(frozen=True, repr=False)
-class CalibratedRecording(RecordedEstimate):
-    """Result of `calibrate_recording`, compared with the recording's own extrinsics if known."""
-
-    result: CalibrationResult
-    """State, posterior covariance, report and verdict."""
-
-    inputs: Inputs
-    """The opened recording: IMU measurements, vision, extrinsics, ground truth."""
-
-    @property
-    def rig(self) -> Rig | None:
-        """Rig with the estimated extrinsics and time offset; None without an estimate."""
-        if self.result.state is None:
-            return None
-        further_offset_s = self.result.report.time_offset_s or 0.0
-        return recalibrated_rig(self.inputs, self.result.state.T_b_c, further_offset_s)
-
-    def summary(self) -> str:
-        """The text that `maci2 calibrate` prints: extrinsics of the left camera with 1-sigma."""
-        if self.rig is None:
-            return calibration_text(self.result)
-        given = {}
-        if self.inputs.recording.rig.extrinsics_known:
-            rotation_deg, translation = calibration_errors(self.result, self.inputs.T_b_c)
-            given["rotation"] = f"{rotation_deg:.3f} deg"
-            given["translation"] = f"{1e3 * translation:.1f} mm"
-        stated_offset_s = self.inputs.recording.rig.time_offset_s
-        return calibration_text(self.result, self.rig.cameras[0].T_b_c, given, stated_offset_s)
-
-    def to_dict(self) -> Record:
-        """The record that `maci2 calibrate --json` writes; `T_b_c` belongs to the left camera
-        itself, even if images were rectified."""
-        return calibration_json(self.inputs, self.result)
 
 
 def calibrate_recording(
@@ -118,8 +75,4 @@ def calibrate_recording(
     )
     options = replace(options, time_offset=flag(time_offset, "time_offset"))
     may_be_shorter = window_s is None and keyframes is None
-    inputs, result = offline.calibrate_recording(as_path(path, "path"), options, may_be_shorter)
-    return CalibratedRecording(result, inputs)
-
-
-document_fields(__name__)
+    return offline.calibrate_recording(as_path(path, "path"), options, may_be_shorter)

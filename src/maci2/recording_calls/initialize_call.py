@@ -1,61 +1,14 @@
 """`maci2 init` as a function."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from maci2.boundary import as_path
-from maci2.estimation import InitResult
-from maci2.estimation.result_output import Record, initialization_text
-from maci2.evaluation.metrics import InitErrors
 from maci2.evaluation.protocol import window_errors
-from maci2.field_docs import document_fields
 from maci2.pipeline import offline
-from maci2.pipeline.offline import Initialized
-from maci2.pipeline.prepare import Inputs
-from maci2.pipeline.results_json import initialization_json
+from maci2.pipeline.offline import InitializedRecording
 from maci2.recording_calls.arguments import flag, options_of
-from maci2.recording_calls.recorded_estimate import RecordedEstimate
-
-
-@dataclass(frozen=True, repr=False)
-class InitializedRecording(RecordedEstimate):
-    """Result of `initialize_recording`, with errors if the recording has ground truth."""
-
-    result: InitResult
-    """State, posterior covariance, report and verdict."""
-
-    initialized: Initialized
-    """The result with its window."""
-
-    inputs: Inputs
-    """The opened recording: IMU measurements, vision, extrinsics, ground truth."""
-
-    errors: InitErrors | None
-    """Errors against ground truth; None without ground truth or without a state."""
-
-    def summary(self) -> str:
-        """The text that `maci2 init` prints: estimates, 1-sigma and, if known, true errors."""
-        return initialization_text(self.result, self._error_texts())
-
-    def to_dict(self) -> Record:
-        """The record that `maci2 init --json` writes."""
-        record = initialization_json(self.inputs, self.initialized)
-        if self.errors is not None:
-            record["errors"] = dict(self.errors.as_dict())
-        return record
-
-    def _error_texts(self) -> dict[str, str]:
-        if self.errors is None:
-            return {}
-        errors = {
-            "gravity": (self.errors.gravity_deg, ".3f", "deg"),
-            "velocity": (self.errors.velocity_rmse, ".4f", "m/s"),
-            "gyro_bias": (self.errors.gyro_bias_pct, ".2f", "%"),
-        }
-        # Ground truth may lack biases.
-        known = {name: error for name, error in errors.items() if error[0] is not None}
-        return {name: f"{value:{form}} {unit}" for name, (value, form, unit) in known.items()}
 
 
 def initialize_recording(
@@ -127,9 +80,9 @@ def initialize_recording(
     options = replace(
         options, paper=flag(paper, "paper"), time_offset=flag(time_offset, "time_offset")
     )
-    inputs, initialized = offline.initialize_recording(as_path(path, "path"), options)
-    errors = window_errors(inputs, initialized)
-    return InitializedRecording(initialized.result, initialized, inputs, errors)
+    return scored(offline.initialize_recording(as_path(path, "path"), options))
 
 
-document_fields(__name__)
+def scored(result: InitializedRecording) -> InitializedRecording:
+    """A result with its errors against the ground truth of the recording."""
+    return replace(result, errors=window_errors(result))
