@@ -84,7 +84,7 @@ def scored(
             mean = bias[0] - imu.removed_acc.mean(axis=0)
             prior = replace(imu.bias_prior, mean_acc=mean, std_acc=bias[1])
             imu = replace(imu, bias_prior=prior)
-        vision = inputs.camera_motion(window.stamps_ns, window.index)
+        vision = inputs.vision.motion(window.stamps_ns, window.index)
         result = initialize(
             imu, vision, inputs.T_b_c, options.solver(), InitLimits(trust_constants=True)
         )

@@ -97,7 +97,7 @@ def watch(path: Path, cases: int) -> tuple[int, list[dict[str, float]]]:
     vision_options = replace(parse_vision(DROID, "rectified", None), std_windows=None)
     options = RunOptions(vision=vision_options)
     inputs = open_inputs(path, options)
-    vision = inputs.camera_motion(keyframes_of(inputs, inputs.measurable_ns(), 0.2), 0)
+    vision = inputs.vision.motion(keyframes_of(inputs, inputs.measurable_ns(), 0.2), 0)
     smoother = SmootherConfig(
         calibration=calibration_spread(inputs.recording.rig, TRAJECTORY_SCALE_WALK)
     )

@@ -18,7 +18,7 @@ from maci2.pipeline.offline import (
     calibration_keyframes,
     initialize_window,
 )
-from maci2.pipeline.options import RunOptions, VisionSource
+from maci2.pipeline.options import RunOptions, VisionChoice
 from maci2.pipeline.prepare import open_inputs
 from maci2.pipeline.rehearsals import warm_up
 from maci2.pipeline.windows import one_window
@@ -29,9 +29,8 @@ from maci2.reports.track_picture import latest_tracks
 from maci2.rigs import write_camchain
 from maci2.simulation import SimulationConfig, simulate
 from maci2.simulation.rendering.recording import RenderConfig, render_recording
-from maci2.vision.odometry import StereoOdometry
 
-IMAGES = VisionSource("images", frame="rectified")
+IMAGES = VisionChoice("images", frame="rectified")
 RENDERED = SimulationConfig(kind="handheld", duration_s=8.6, camera_rate_hz=10.0)
 """Rendering takes most of the time: as few images as a calibration needs."""
 
@@ -73,7 +72,7 @@ def run_demo(
     whole = one_window(images_ns, CALIBRATION_S, keyframes, 0.3)
     for window in (start, whole):
         # Remembered, so that only the solver is left to do.
-        inputs.camera_motion(window.stamps_ns, window.index)
+        inputs.vision.motion(window.stamps_ns, window.index)
     warm_up("initialize", "calibrate")
     on_step(f"initializing on {options.window_s:g} s of images")
     initialization = initialize_window(inputs, start, options)
@@ -147,8 +146,8 @@ def _write(demo: Demo, command: str) -> None:
         command,
     )
     write_atomically(demo.folder / "report.html", html)
-    odometry = inputs.visual
-    assert isinstance(odometry, StereoOdometry)
+    odometry = inputs.vision.odometry
+    assert odometry is not None
     tracked = latest_tracks(odometry, int(demo.initialization.window.stamps_ns[-1]))
     picture = overview(tracked, demo.initialization, demo.calibration)
     write_atomically(demo.folder / "overview.svg", picture)

@@ -9,13 +9,13 @@ from maci2.pipeline.offline import (
     calibration_errors,
     calibration_keyframes,
 )
-from maci2.pipeline.options import RunOptions, VisionSource
+from maci2.pipeline.options import RunOptions, VisionChoice
 
 pytestmark = pytest.mark.dataset
 
 TEST_SEQUENCES = ("MH_02_easy", "MH_04_difficult", "V1_01_easy")
-TRUTH = VisionSource("truth", std=(0.05, 0.003))
-DROID = VisionSource("trajectory", "visual/droid_stereo_Twc_tum.txt", frame="rectified")
+TRUTH = VisionChoice("truth", std=(0.05, 0.003))
+DROID = VisionChoice("trajectory", "visual/droid_stereo_Twc_tum.txt", frame="rectified")
 
 
 def run(data_root, vision, **choices):

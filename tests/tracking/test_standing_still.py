@@ -106,7 +106,7 @@ def test_a_drone_that_takes_off_does_not_take_its_first_rotation_for_a_bias(data
     options = RunOptions(vision=parse_vision(f"trajectory:{file}", "rectified", None), imu="raw")
     inputs = open_inputs(data_root / "euroc" / "MH_05_difficult", options)
     keyframes_ns = keyframes_of(inputs, inputs.measurable_ns(), 0.2)[:60]
-    vision = inputs.camera_motion(keyframes_ns, 0)
+    vision = inputs.vision.motion(keyframes_ns, 0)
     config = SmootherConfig(calibration=calibration_spread(inputs.recording.rig))
     walks = tracked_walks(inputs, options)
     found = track(inputs.imu, vision, inputs.T_b_c, walks, keyframes_ns, config)

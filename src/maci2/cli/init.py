@@ -62,13 +62,11 @@ def init(
 
 def show(target: str, result: "InitializedRecording") -> None:
     """Show the window with Rerun."""
-    from maci2.vision.odometry import StereoOdometry
-
     inputs, window = result.inputs, result.window
     with viewer(target, "init") as shown:
         shown.show_initialization(result)
         if result.state is not None and result.report.time_offset_s is None:
-            vision = inputs.camera_motion(window.stamps_ns, window.index)
+            vision = inputs.vision.motion(window.stamps_ns, window.index)
             shown.show_residuals(result.state, vision)
-            if isinstance(inputs.visual, StereoOdometry):
-                shown.show_tracks(inputs.visual, window.stamps_ns)
+            if inputs.vision.odometry is not None:
+                shown.show_tracks(inputs.vision.odometry, window.stamps_ns)

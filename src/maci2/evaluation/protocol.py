@@ -23,8 +23,8 @@ from maci2.evaluation.rows import (
 )
 from maci2.ground_truth.choose import audited_or_none, published_names, require_known_truths
 from maci2.pipeline.offline import InitializedRecording, initialize_window
-from maci2.pipeline.options import RunOptions, VisionSource
-from maci2.pipeline.prepare import Inputs, as_calibrated, open_inputs
+from maci2.pipeline.options import RunOptions, VisionChoice
+from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.pipeline.rehearsals import warm_up
 from maci2.pipeline.windows import Window
 from maci2.sensors import with_velocity
@@ -43,7 +43,7 @@ class Evaluated:
     left_out: int
     """Windows in which the ground truth has a gap or jumps: nothing can be said of them."""
 
-    vision: VisionSource
+    vision: VisionChoice
     """Source of camera motion, with the noise that a trajectory's relative poses were taken to
     have."""
 
@@ -96,7 +96,7 @@ def find_judges(inputs: Inputs, options: RunOptions) -> Judges:
     if published is None:
         return Judges(audited, audited)
     if audited is None:
-        audited = audited_or_none(as_calibrated(inputs.recording, options), options.truth)
+        audited = audited_or_none(inputs.ground_truth.calibrated, options.truth)
         return Judges(inputs.truth, audited)
     if not np.isfinite(published.v_w).any():
         published = with_velocity(published)

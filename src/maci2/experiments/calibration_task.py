@@ -86,7 +86,7 @@ def _trial(
         window = one_window(
             inputs.candidates_ns(), options.window_s, options.keyframes, float(start_s)
         )
-        vision = inputs.camera_motion(window.stamps_ns, index)
+        vision = inputs.vision.motion(window.stamps_ns, index)
         start_ns, end_ns = int(vision.stamps_ns[0]), int(vision.stamps_ns[-1])
         if task.method.solver == "vins":
             raw = inputs.recording.imu.between(start_ns, end_ns)

@@ -15,7 +15,6 @@ from maci2.experiments.input_faults import (
     INIT_FAULTS,
     NO_FAULT,
     TRAJECTORY_FAULTS,
-    FaultyInputs,
     InputFault,
     with_fault,
 )
@@ -117,7 +116,7 @@ def run_robustness(task: RobustnessTask) -> TaskResult:
 
 
 def _init_row(
-    inputs: Inputs, faulty: FaultyInputs, fault: InputFault, window: Window, options: RunOptions
+    inputs: Inputs, faulty: Inputs, fault: InputFault, window: Window, options: RunOptions
 ) -> dict[str, Any]:
     """Verdict of one window, compared with the ground truth of the sound recording."""
     row = {"fault": fault.name, "start_ns": window.start_ns}
@@ -166,7 +165,7 @@ def _calibrations(task: RobustnessTask) -> list[dict[str, Any]]:
 
 
 def _calibration_row(
-    inputs: Inputs, faulty: FaultyInputs, start_s: float, options: RunOptions
+    inputs: Inputs, faulty: Inputs, start_s: float, options: RunOptions
 ) -> dict[str, Any]:
     try:
         window = one_window(inputs.candidates_ns(), options.window_s, options.keyframes, start_s)

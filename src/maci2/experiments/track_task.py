@@ -21,7 +21,7 @@ from maci2.pipeline.options import RunOptions, parse_vision
 from maci2.pipeline.prepare import Inputs
 from maci2.pipeline.track_files import raw_biases
 from maci2.pipeline.track_recording import RecordedTrack, track_recording
-from maci2.sensors import CameraTrajectory, GroundTruth, poses_at
+from maci2.sensors import GroundTruth, poses_at
 from maci2.types import Array, Mask, Stamps
 
 BASELINE_SUFFIX = "_Twb_tum.txt"
@@ -98,10 +98,10 @@ def run_track(task: TrackTask) -> TaskResult:
 def _where_vision_is(tracked: RecordedTrack) -> RecordedTrack:
     """The states near which vision has poses: a trajectory that pauses is not compared with what
     the IMU alone makes of the pause."""
-    visual, states = tracked.inputs.visual, tracked.at_images
-    if not isinstance(visual, CameraTrajectory):
+    inputs, states = tracked.inputs, tracked.at_images
+    if inputs.source.kind != "trajectory":
         return tracked
-    near = _near(visual.stamps_ns, np.array([state.stamp_ns for state in states]))
+    near = _near(inputs.vision.stamps_ns, np.array([state.stamp_ns for state in states]))
     kept = [state for state, keep in zip(states, near, strict=True) if keep]
     return replace(tracked, at_images=kept)
 
@@ -156,9 +156,10 @@ def _others(task: TrackTask, inputs: Inputs) -> dict[str, tuple[Stamps, Array]]:
         trajectory = read_trajectory(file)
         name = file.name.removesuffix(BASELINE_SUFFIX)
         found[name] = (trajectory.stamps_ns, trajectory.Ts_w_c)
-    if isinstance(inputs.visual, CameraTrajectory):
+    path = inputs.vision.camera_path() if inputs.source.kind == "trajectory" else None
+    if path is not None:
         T_c_b = se3_inv(np.ascontiguousarray(inputs.T_b_c))
-        found[VISION_ALONE] = (inputs.visual.stamps_ns, inputs.visual.Ts_w_c @ T_c_b)
+        found[VISION_ALONE] = (path.stamps_ns, path.Ts_w_c @ T_c_b)
     return found
 
 

@@ -115,7 +115,7 @@ def against_vision(path: Path, options: RunOptions) -> NoiseProblem:
     window_s = min(options.window_s, has_s)
     keyframes = max(round(window_s / STATE_PERIOD_S) + 1, 2)
     window = long_window(candidates_ns, window_s, keyframes, options.start_s)
-    vision = inputs.camera_motion(window.stamps_ns, 0)
+    vision = inputs.vision.motion(window.stamps_ns, 0)
     std = np.repeat(STD_MOUNTING, 3)
     mounting = MountingPrior(inputs.T_b_c, std)
     config = SolverConfig(estimate_time_offset=True)

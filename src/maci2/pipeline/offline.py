@@ -18,7 +18,6 @@ from maci2.estimation.result_output import (
     initialization_text,
 )
 from maci2.field_docs import document_fields
-from maci2.ground_truth.choose import require_known_truths
 from maci2.imu import ImuMeasurements
 from maci2.lie import se3_inv
 from maci2.lie.stacks import rotation_angle_deg
@@ -29,7 +28,6 @@ from maci2.pipeline.windows import Window, long_window, one_window
 from maci2.sensors import Rig
 from maci2.types import NS, Array, Stamps
 from maci2.vision import RelativePoses
-from maci2.vision.odometry import StereoOdometry
 
 if TYPE_CHECKING:
     from maci2.evaluation.metrics import InitErrors
@@ -144,7 +142,7 @@ class CalibratedRecording(CalibrationResult):
 def initialize_recording(path: Path, options: RunOptions) -> InitializedRecording:
     """What `maci2 init` does: the one window at `options.start_s`."""
     inputs = open_inputs(path, options)
-    require_known_truths([inputs.recording], options.truth)
+    inputs.ground_truth.require_names()
     warm_up("initialize")
     window = one_window(
         inputs.candidates_ns(), options.window_s, options.keyframes, options.start_s
@@ -154,11 +152,11 @@ def initialize_recording(path: Path, options: RunOptions) -> InitializedRecordin
 
 def initialize_window(inputs: Inputs, window: Window, options: RunOptions) -> InitializedRecording:
     """Initialize on one window of a recording."""
-    vision = inputs.camera_motion(window.stamps_ns, window.index)
+    vision = inputs.vision.motion(window.stamps_ns, window.index)
     imu = _samples_around(inputs, vision, options)
     solver, limits = options.solver(), options.limits()
     # Motion from images is costly: a window that confirms its own constants needs no others.
-    premises = None if isinstance(inputs.visual, StereoOdometry) else inputs.premises
+    premises = None if inputs.vision.from_images else inputs.premises
     result = initialize(imu, vision, inputs.T_b_c, solver, limits, premises)
     if result.verdict.status == "weak" and premises is None:
         result = initialize(imu, vision, inputs.T_b_c, solver, limits, inputs.premises)
@@ -181,7 +179,7 @@ def calibrate_recording(
     With `may_be_shorter` a recording shorter than the window is used as a whole.
     """
     inputs = open_inputs(path, options, calibrating=True)
-    require_known_truths([inputs.recording], options.truth)
+    inputs.ground_truth.require_names()
     warm_up("calibrate")
     candidates_ns = inputs.measurable_ns()
     if may_be_shorter:
@@ -199,7 +197,7 @@ def _shortened(options: RunOptions, candidates_ns: Stamps) -> RunOptions:
 
 def calibrate_window(inputs: Inputs, window: Window, options: RunOptions) -> CalibratedRecording:
     """Extrinsics from one window."""
-    vision = inputs.camera_motion(window.stamps_ns, window.index)
+    vision = inputs.vision.motion(window.stamps_ns, window.index)
     imu = _samples_around(inputs, vision, options)
     result = calibrate(imu, vision, options.solver(), mounting=_mounting(inputs, options))
     return CalibratedRecording(**vars(result), inputs=inputs)

@@ -60,8 +60,8 @@ RANGES: dict[str, tuple[float, float]] = {
 
 
 @dataclass(frozen=True)
-class VisionSource:
-    """A source of camera motion, as `--vision` names it."""
+class VisionChoice:
+    """Choice of a source of camera motion, as `--vision` names it."""
 
     kind: VisionKind
     """What the motion is measured from."""
@@ -103,9 +103,6 @@ class VisionSource:
     by_default: bool = False
     """True where the user named no source and the images of the recording are meant."""
 
-    std_truth: tuple[float, float] = (0.0, 0.0)
-    """What raw motion capture adds of its own to motion made from it [rad, m]."""
-
     def pose_noise_record(self) -> dict[str, Any]:
         """Noise of a trajectory's relative poses as results have it in JSON; empty for other kinds,
         whose poses carry their covariances."""
@@ -143,7 +140,7 @@ LARGEST_BIAS = 10.0
 class RunOptions:
     """Everything that decides a result, besides the recording."""
 
-    vision: VisionSource
+    vision: VisionChoice
     """Source of camera motion."""
 
     imu: str = "raw"
@@ -260,7 +257,7 @@ class RunOptions:
 
 def parse_vision(
     text: str, frame: str, std: str | None, scale_std: float | None = None
-) -> VisionSource:
+) -> VisionChoice:
     """`images[:fixed]`, `truth:0.05,0.003`, `trajectory:FILE`, `measurements:FILE`, `tracks:0.5`
     or `tracks:FILE.npz`; empty text means the images of the recording."""
     if frame not in ("camera", "rectified"):
@@ -271,14 +268,14 @@ def parse_vision(
     if scale_std is not None and not 0.0 <= scale_std < 0.5:
         raise OptionError(f"--vision-scale-std is {scale_std}, needed a share from 0 to 0.5.")
     if not text:
-        return VisionSource("images", frame="rectified", by_default=True)
+        return VisionChoice("images", frame="rectified", by_default=True)
     if kind == "images":
-        return VisionSource("images", frame="rectified", covariance=_covariance(text, rest))
+        return VisionChoice("images", frame="rectified", covariance=_covariance(text, rest))
     if kind == "truth":
-        return VisionSource("truth", std=_std_pair(rest, "--vision truth:"))
+        return VisionChoice("truth", std=_std_pair(rest, "--vision truth:"))
     if kind == "trajectory" and rest:
         std_scale = DEFAULT_SCALE_STD if scale_std is None else scale_std
-        return VisionSource(
+        return VisionChoice(
             "trajectory",
             rest,
             pose_std,
@@ -289,7 +286,7 @@ def parse_vision(
             std_windows=None if std is not None else 0,
         )
     if kind == "measurements" and rest:
-        return VisionSource("measurements", rest, pose_std, camera_frame)
+        return VisionChoice("measurements", rest, pose_std, camera_frame)
     if kind == "tracks" and rest:
         return _tracks(rest)
     raise OptionError(f"--vision is '{text}'; choose one of {VISION_FORMS}.")
@@ -300,10 +297,10 @@ def parse_truth(text: str) -> tuple[str, ...]:
     return tuple(name for name in text.split(",") if name)
 
 
-def _tracks(rest: str) -> VisionSource:
+def _tracks(rest: str) -> VisionChoice:
     """A file of tracks, or noise in pixels with the depths of the points."""
     if rest.endswith(".npz"):
-        return VisionSource("tracks", rest, frame="rectified")
+        return VisionChoice("tracks", rest, frame="rectified")
     name = "--vision tracks:"
     pixel_std, *depths = parse_numbers(rest, 3 if "," in rest else 1, name)
     near, far = depths or DEFAULT_DEPTHS
@@ -313,7 +310,7 @@ def _tracks(rest: str) -> VisionSource:
             f"{LARGEST_PIXEL_STD:g} px, and a nearest depth below the farthest [m]; or a file "
             "whose name ends in .npz."
         )
-    return VisionSource("tracks", frame="rectified", pixel_std=pixel_std, depths=(near, far))
+    return VisionChoice("tracks", frame="rectified", pixel_std=pixel_std, depths=(near, far))
 
 
 def _covariance(text: str, name: str) -> str:

@@ -13,7 +13,6 @@ from maci2.estimation import SolverConfig, Verdict
 from maci2.estimation.motion_choice import choose_motions
 from maci2.estimation.result_output import Record, verdict_text
 from maci2.field_docs import document_fields
-from maci2.ground_truth.choose import require_known_truths
 from maci2.imu.model_choice import is_learned
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
@@ -142,7 +141,7 @@ def track_recording(
     states at every IMU sample beside those at images.
     """
     inputs = open_inputs(path, options)
-    require_known_truths([inputs.recording], options.truth)
+    inputs.ground_truth.require_names()
     warm_up("initialize", "chain")
     candidates_ns = inputs.measurable_ns()
     start_ns = round(options.start_s * NS)
@@ -153,7 +152,7 @@ def track_recording(
             "or more; choose an earlier --start, or camera motion that covers more of the images."
         )
     began_s = process_time()
-    vision = measured or inputs.camera_motion(keyframes_of(inputs, candidates_ns, interval_s), 0)
+    vision = measured or inputs.vision.motion(keyframes_of(inputs, candidates_ns, interval_s), 0)
     seen_s = process_time()
     images_ns = _images(inputs, vision.stamps_ns)
     rig = inputs.recording.rig

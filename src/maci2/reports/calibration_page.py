@@ -90,7 +90,7 @@ def _camera_motion(result: CalibratedRecording) -> RelativePoses:
     offset_ns = round((result.report.time_offset_s or 0.0) * NS)
     images_ns = inputs.candidates_ns()
     nearest = nearest_index(images_ns, result.state.stamps_ns - offset_ns)
-    vision = inputs.camera_motion(images_ns[nearest], 0)
+    vision = inputs.vision.motion(images_ns[nearest], 0)
     return replace(vision, Ts_ck_ck1=_with_scale(vision.Ts_ck_ck1, result.report.scale or 1.0))
 
 

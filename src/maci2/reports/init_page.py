@@ -14,7 +14,6 @@ from maci2.reports.result_figures import (
     velocity_figure,
 )
 from maci2.reports.track_picture import latest_tracks, track_figure
-from maci2.vision.odometry import StereoOdometry
 
 
 def init_page(result: InitializedRecording, options: RunOptions, command: str) -> str:
@@ -75,14 +74,14 @@ def init_sections(result: InitializedRecording) -> list[Section]:
     if state is not None and posterior is not None:
         pictures = side_by_side(path_figure(state), velocity_figure(state, posterior))
         sections.append(Section("Motion", pictures))
-    if isinstance(inputs.visual, StereoOdometry) and not result.report.time_offset_s:
-        tracked = latest_tracks(inputs.visual, int(stamps_ns[-1]))
+    if inputs.vision.odometry is not None and not result.report.time_offset_s:
+        tracked = latest_tracks(inputs.vision.odometry, int(stamps_ns[-1]))
         sections.append(Section("Images", track_figure(tracked)))
     if state is not None and posterior is not None:
         imu = inputs.imu.between(int(stamps_ns[0]), int(stamps_ns[-1]))
         parts = [excitation_figure(imu, int(stamps_ns[0]), int(stamps_ns[-1]))]
         if not result.report.time_offset_s:
-            vision = inputs.camera_motion(stamps_ns, result.window.index)
+            vision = inputs.vision.motion(stamps_ns, result.window.index)
             inflation = result.report.inflation
             parts.insert(0, residual_figure(state, vision, imu, inflation))
         parts.append(bias_figure(imu, posterior))

@@ -15,7 +15,6 @@ from maci2.reports.svg import Series, chart
 from maci2.reports.track_picture import track_figure, tracked_image
 from maci2.sensors import truth_at
 from maci2.types import GRAVITY_NORM, NS, Array
-from maci2.vision.odometry import StereoOdometry
 
 MAX_TRUTH_GAP_S = 0.1
 
@@ -147,10 +146,11 @@ def _true_positions(tracked: RecordedTrack) -> Array | None:
 
 def _image(tracked: RecordedTrack) -> str:
     """Image of the last keyframe with its points; empty if motion is not from images."""
-    if not isinstance(tracked.inputs.visual, StereoOdometry):
+    odometry = tracked.inputs.vision.odometry
+    if odometry is None:
         return ""
     first_ns, last_ns = (int(stamp) for stamp in tracked.vision.stamps_ns[-2:])
-    return track_figure(tracked_image(tracked.inputs.visual, first_ns, last_ns))
+    return track_figure(tracked_image(odometry, first_ns, last_ns))
 
 
 def _keyframes(tracked: RecordedTrack) -> str:

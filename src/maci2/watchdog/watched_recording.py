@@ -69,7 +69,7 @@ def watch_recording(
     inputs = open_inputs(path, replace(options, vision=stated))
     warm_up("initialize", "chain")
     T_b_o = np.eye(4) if of_body else inputs.T_b_c
-    vision = inputs.camera_motion(keyframes_of(inputs, inputs.measurable_ns(), interval_s), 0)
+    vision = inputs.vision.motion(keyframes_of(inputs, inputs.measurable_ns(), interval_s), 0)
     return watch(inputs, vision, T_b_o, config, tracked_walks(inputs, options))
 
 
