@@ -185,7 +185,7 @@ def test_a_recording_is_tracked_and_watched_in_one_call_each(flight, tmp_path):
         maci2.watch_recording(flight, trajectory, frame="world")
     with pytest.raises(maci2.OptionError, match=r"sigmas.* is 1\.0, needed at least 3"):
         maci2.watch_recording(flight, trajectory, sigmas=1.0)
-    with pytest.raises(maci2.OptionError, match="lag_s is 0"):
+    with pytest.raises(maci2.OptionError, match="--lag is 0"):
         maci2.track_recording(flight, vision="truth:0.05,0.003", lag_s=0.0)
 
 

@@ -18,7 +18,7 @@ from maci2.pipeline.offline import (
     calibration_keyframes,
     initialize_window,
 )
-from maci2.pipeline.options import RunOptions, VisionChoice
+from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import open_inputs
 from maci2.pipeline.rehearsals import warm_up
 from maci2.pipeline.windows import one_window
@@ -30,7 +30,6 @@ from maci2.rigs import write_camchain
 from maci2.simulation import SimulationConfig, simulate
 from maci2.simulation.rendering.recording import RenderConfig, render_recording
 
-IMAGES = VisionChoice("images", frame="rectified")
 RENDERED = SimulationConfig(kind="handheld", duration_s=8.6, camera_rate_hz=10.0)
 """Rendering takes most of the time: as few images as a calibration needs."""
 
@@ -64,7 +63,7 @@ def run_demo(
     if not room.exists():
         _render(room, seed, on_step)
     on_step("following points through the images")
-    options = RunOptions(IMAGES, seed=seed)
+    options = RunOptions(vision="images", seed=seed)
     inputs = open_inputs(room, options)
     images_ns = inputs.candidates_ns()
     start = one_window(images_ns, options.window_s, options.keyframes, 0.5)

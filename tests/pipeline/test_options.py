@@ -63,16 +63,16 @@ def test_numbers_must_be_finite_and_as_many_as_asked_for():
 )
 def test_an_option_without_meaning_names_itself_and_its_limit(field, value):
     with pytest.raises(OptionError, match=rf"--{field.removesuffix('_s')} is {value}"):
-        RunOptions(VisionChoice("truth"), **{field: value})
+        RunOptions(vision="truth:0.05,0.003", **{field: value})
 
 
 def test_paper_mode_is_the_papers_choices_exactly():
-    solver = RunOptions(VisionChoice("truth"), paper=True).solver()
+    solver = RunOptions(vision="truth:0.05,0.003", paper=True).solver()
     assert not solver.gravity_on_sphere
     assert solver.estimate_gyro_bias
     assert not solver.estimate_acc_bias
     assert not solver.imu_cross_terms
-    learned = RunOptions(VisionChoice("truth"), paper=True, imu="some.onnx").solver()
+    learned = RunOptions(vision="truth:0.05,0.003", paper=True, imu="some.onnx").solver()
     assert not learned.estimate_gyro_bias
 
 

@@ -15,13 +15,13 @@ from maci2.experiments.input_faults import (
     with_fault,
 )
 from maci2.pipeline.offline import initialize_window
-from maci2.pipeline.options import RunOptions, VisionChoice
+from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import open_inputs
 from maci2.pipeline.windows import one_window
 from maci2.premises import contradictions
 from maci2.simulation import SimulationConfig, simulate
 
-OPTIONS = RunOptions(VisionChoice("truth"))
+OPTIONS = RunOptions(vision="truth:0.05,0.003")
 
 
 @pytest.fixture(scope="module")

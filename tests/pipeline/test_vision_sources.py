@@ -10,7 +10,7 @@ import pytest
 import maci2
 from maci2.datasets import write_euroc
 from maci2.errors import DatasetError
-from maci2.pipeline.options import RunOptions, parse_vision
+from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import open_inputs
 from maci2.simulation import SimulationConfig, simulate
 from maci2.vision import save_relative_poses
@@ -33,7 +33,7 @@ def folder(tmp_path_factory):
 
 
 def options(vision, **choices):
-    return RunOptions(parse_vision(vision, "camera", "0.05,0.003"), **choices)
+    return RunOptions(vision=vision, vision_std="0.05,0.003", **choices)
 
 
 SOURCES = ("truth:0.05,0.003", "tracks:0.5", "trajectory:camera.txt", "measurements:vo.npz")

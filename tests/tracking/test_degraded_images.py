@@ -10,7 +10,7 @@ import pytest
 from maci2.datasets import open_recording
 from maci2.datasets.image_files import image_paths
 from maci2.evaluation.track_errors import track_errors
-from maci2.pipeline.options import RunOptions, parse_vision
+from maci2.pipeline.options import RunOptions
 from maci2.pipeline.track_files import raw_biases
 from maci2.pipeline.track_recording import track_recording
 from maci2.types import NS
@@ -61,9 +61,8 @@ def track_of(data_root, tmp_path):
         folder = degraded(
             data_root / "euroc" / "MH_01_clip", tmp_path / "degraded", duration_s, change
         )
-        vision = parse_vision("images", "rectified", None)
         # Positions of the published ground truth are some milliseconds late.
-        tracked = track_recording(folder, RunOptions(vision=vision, truth=("audited",)))
+        tracked = track_recording(folder, RunOptions(vision="images", truth=("audited",)))
         states = tracked.at_images
         since_s = (np.array([s.stamp_ns for s in states]) - tracked.vision.stamps_ns[0]) / NS
         errors = track_errors(

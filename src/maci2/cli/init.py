@@ -6,9 +6,9 @@ import typer
 
 from maci2.cli import options as opt
 from maci2.cli.json_output import write_json
-from maci2.cli.option_groups import Measuring, Opening, run_options
 from maci2.cli.printing import command_line, print_summary, write_report
 from maci2.cli.viewing import require_viewer, viewer
+from maci2.pipeline.option_list import InitOptions
 
 if TYPE_CHECKING:
     from maci2.pipeline.offline import InitializedRecording
@@ -16,14 +16,7 @@ if TYPE_CHECKING:
 
 def init(
     sequence: opt.Sequence,
-    measuring: Measuring = Measuring(),
-    keyframes: opt.Keyframes = 10,
-    window: opt.Window = 2.5,
-    start: opt.Start = 0.0,
-    paper: opt.Paper = False,
-    time_offset: opt.TimeOffset = False,
-    trust_rig: opt.TrustRig = False,
-    opening: Opening = Opening(),
+    options: InitOptions = InitOptions(),
     report: opt.Report = None,
     rerun: opt.Rerun = "",
     json: opt.Json = None,
@@ -34,26 +27,15 @@ def init(
     init SEQ --start 12 --report init.html
     """
     require_viewer(rerun)
-    options = run_options(
-        measuring,
-        opening,
-        keyframes=keyframes,
-        window_s=window,
-        start_s=start,
-        paper=paper,
-        time_offset=time_offset,
-        trust_rig=trust_rig,
-    )
-    from maci2.pipeline.offline import initialize_recording
-    from maci2.recording_calls.initialize_call import scored
+    from maci2.recording_calls.initialize_call import initialize_recording
 
-    result = scored(initialize_recording(sequence, options))
+    result = initialize_recording(sequence, **vars(options))
     write_json(json, result.to_dict())
     print_summary(result.summary(), result.verdict)
     if report is not None:
         from maci2.reports.init_page import init_page
 
-        write_report(report, init_page(result, options, command_line()))
+        write_report(report, init_page(result, command_line()))
     if rerun:
         show(rerun, result)
     if result.verdict.status == "failed":

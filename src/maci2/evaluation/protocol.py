@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from maci2.datasets import open_recording
 from maci2.errors import DatasetError
 from maci2.estimation.imu_gains import imu_gains
 from maci2.evaluation.metrics import InitErrors
@@ -60,12 +59,7 @@ def evaluate(
     """
     distinct_names([path.name for path in paths], paths)  # a recording given twice is told now
     require_known_truths(
-        (
-            open_recording(
-                path, options.rig, options.topics, options.given, columns=options.columns
-            )
-            for path in paths
-        ),
+        (options.open(path) for path in paths),
         options.truth,
     )
     results: dict[Path, tuple[str, Evaluated]] = {}

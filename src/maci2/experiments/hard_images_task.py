@@ -17,7 +17,7 @@ from maci2.experiments.row_records import rounded
 from maci2.experiments.table import Cell, Claim, Findings, Line, Record, Table
 from maci2.pipeline.gyro_rotation import rotation_predictor
 from maci2.pipeline.open_vision import open_odometry
-from maci2.pipeline.options import RunOptions, VisionChoice, parse_vision
+from maci2.pipeline.options import RunOptions, VisionChoice
 from maci2.pipeline.render_along import rendered_on_imu_clock
 from maci2.simulation.rendering.image_difficulty import EASY, HARD, Difficulty, degraded
 from maci2.simulation.rendering.recording import RenderConfig, render_recording
@@ -138,8 +138,8 @@ def _row(model: str, path: Path) -> dict[str, Any]:
     poses = measure_all(odometry, even_keyframes(odometry.stamps_ns, INTERVAL_S), measured)
     T_b_cr, std_scale = odometry.rectification.T_b_cr, odometry.calibration.scale
     visual = score(poses, truth, T_b_cr, std_scale, frames_per_second=float("nan")).as_dict()
-    vision = parse_vision(f"measurements:{measured}", "camera", None)
-    _, evaluated = evaluate_recording(path, RunOptions(vision, stride_s=STRIDE_S))
+    options = RunOptions(vision=f"measurements:{measured}", stride_s=STRIDE_S)
+    _, evaluated = evaluate_recording(path, options)
     fused = summarize(evaluated.rows)
     return {
         "model": model,

@@ -76,7 +76,7 @@ def with_fault(inputs: Inputs, fault: InputFault, options: RunOptions) -> Inputs
     """The same recording with one fault."""
     recording = replace(inputs.recording, imu=fault.samples(inputs.recording.imu))
     # What was estimated of vision's noise is estimated again, beside the fault.
-    stated = options.vision
+    stated = options.source
     choice = replace(inputs.source, std=stated.std, std_windows=stated.std_windows)
     faulty = replace(
         inputs,

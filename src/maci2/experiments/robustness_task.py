@@ -28,7 +28,7 @@ from maci2.pipeline.offline import (
     calibration_keyframes,
     initialize_window,
 )
-from maci2.pipeline.options import RunOptions, parse_vision
+from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.pipeline.rehearsals import warm_up
 from maci2.pipeline.windows import Window, one_window
@@ -145,7 +145,7 @@ def _init_row(
 
 def _calibrations(task: RobustnessTask) -> list[dict[str, Any]]:
     options = RunOptions(
-        parse_vision(task.vision, "camera", None),
+        vision=task.vision,
         keyframes=calibration_keyframes(CALIBRATION_S),
         window_s=CALIBRATION_S,
         truth=(AUDITED,) if task.audited else (),

@@ -17,7 +17,7 @@ from maci2.experiments.store import WindowTimes
 from maci2.experiments.table import Cell, Claim, Findings, Line, Record, Table, mark_best
 from maci2.ground_truth.choose import AUDITED, with_audited
 from maci2.lie import se3_inv
-from maci2.pipeline.options import RunOptions, parse_vision
+from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs
 from maci2.pipeline.track_files import raw_biases
 from maci2.pipeline.track_recording import RecordedTrack, track_recording
@@ -75,10 +75,9 @@ def baselines_of(root: Path, recording: str) -> Path | None:
 
 def run_track(task: TrackTask) -> TaskResult:
     """A row for each system: causal, smoothed, those of the folder, and vision alone."""
-    vision = parse_vision(task.vision, "rectified", None)
     held = open_recording(task.path).truths
     truths = tuple(name for name in TRUTHS if name in held)
-    options = RunOptions(vision=vision, imu=task.imu, truth=truths)
+    options = RunOptions(vision=task.vision, vision_frame="rectified", imu=task.imu, truth=truths)
     begun = time.process_time()
     causal = _where_vision_is(track_recording(task.path, options))
     frame_ms = 1e3 * (time.process_time() - begun) / max(len(causal.at_images), 1)

@@ -106,8 +106,7 @@ def _rows(capture: Capture, rows: Mask) -> Capture:
 
 def against_vision(path: Path, options: RunOptions) -> NoiseProblem:
     # The IMU's noise is the question, so it does not tell the noise of vision.
-    stated = replace(options.vision, std_windows=None)
-    inputs = open_inputs(path, replace(options, imu="datasheet", vision=stated))
+    inputs = open_inputs(path, replace(options, imu="datasheet", noise_as_stated=True))
     candidates_ns = inputs.measurable_ns()
     if len(candidates_ns) < 2:
         raise DatasetError(f"{path}: {len(candidates_ns)} usable images, needed two or more.")

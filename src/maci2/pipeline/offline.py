@@ -21,7 +21,8 @@ from maci2.field_docs import document_fields
 from maci2.imu import ImuMeasurements
 from maci2.lie import se3_inv
 from maci2.lie.stacks import rotation_angle_deg
-from maci2.pipeline.options import RANGES, RunOptions
+from maci2.pipeline.option_list import WINDOW_S
+from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs, recalibrated_rig
 from maci2.pipeline.rehearsals import warm_up
 from maci2.pipeline.windows import Window, long_window, one_window
@@ -225,7 +226,7 @@ def _samples_around(inputs: Inputs, vision: RelativePoses, options: RunOptions) 
 
 def calibration_keyframes(window_s: float) -> int:
     """Default number of keyframes of a calibration."""
-    require_in_range("--window", window_s, *RANGES["window_s"])
+    require_in_range("--window", window_s, *WINDOW_S)
     return max(round(window_s / CALIBRATION_SPACING_S) + 1, 4)
 
 

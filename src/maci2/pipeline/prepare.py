@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from maci2.datasets import open_recording
 from maci2.datasets.image_files import stereo_frames
 from maci2.errors import DatasetError
 from maci2.imu import ImuMeasurements
@@ -43,6 +42,9 @@ class Inputs:
 
     ground_truth: ChosenTruth
     """Ground truth, resolved when it is first used."""
+
+    options: RunOptions
+    """Options that it was opened with."""
 
     @property
     def truth(self) -> GroundTruth | None:
@@ -96,13 +98,11 @@ def open_inputs(path: Path, options: RunOptions, calibrating: bool = False) -> I
 
     Only `calibrating` works with a rig whose extrinsics are not known.
     """
-    recording = open_recording(
-        path, options.rig, options.topics, options.given, columns=options.columns
-    )
+    recording = options.open(path)
     if options.all_cameras:
         refined = refine_right_camera(recording.rig, stereo_frames(recording))
         recording = replace(recording, rig=refined.rig, notes=(*recording.notes, refined.text()))
-    choice = options.vision
+    choice = options.source
     if choice.from_truth or not calibrating:
         what = "camera motion from ground truth" if calibrating else "initialization"
         require_extrinsics(recording.rig, what)
@@ -112,12 +112,12 @@ def open_inputs(path: Path, options: RunOptions, calibrating: bool = False) -> I
     predictor = no_prediction if calibrating else rotation_predictor(recording, imu)
     if options.paper:
         choice = replace(choice, std_share=0.0, std_windows=None, metric=True)
-    truth = ChosenTruth(recording, options.truth, options.imu)
+    truth = ChosenTruth(recording, tuple(options.truth), str(options.imu))
     vision = open_vision(recording, choice, predictor, truth, options.seed)
     T_b_c = recording.rig.cameras[0].T_b_c
     if vision.frame == "rectified":
         T_b_c = rectified_extrinsics(recording.rig)
-    inputs = Inputs(recording, imu, T_b_c, vision, truth)
+    inputs = Inputs(recording, imu, T_b_c, vision, truth, options)
     return replace(inputs, vision=vision.with_choice(with_estimated_noise(inputs, tell=True)))
 
 

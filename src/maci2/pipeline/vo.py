@@ -13,7 +13,8 @@ from maci2.datasets.open_images import open_images
 from maci2.errors import OptionError, require_in_range
 from maci2.pipeline.gyro_rotation import predictor_where_there_is_an_imu
 from maci2.pipeline.open_vision import open_odometry
-from maci2.pipeline.options import LONGEST_S, VisionChoice
+from maci2.pipeline.option_list import LONGEST_S
+from maci2.pipeline.options import VisionChoice
 from maci2.rigs import NOTHING_GIVEN, Given
 from maci2.sensors import Rig
 from maci2.types import Stamps
@@ -36,7 +37,7 @@ class VoOptions:
     weights: Path | None = None
     """Covariance network that replaces the bundled one."""
 
-    rig: Path | None = None
+    rig: str | Path | None = None
     """Calibration file that replaces the recording's own."""
 
     given: Given = NOTHING_GIVEN

@@ -9,7 +9,6 @@ from maci2.estimation import CalibrationResult
 from maci2.estimation.result_output import stds
 from maci2.lie import se3_inv, so3_log
 from maci2.pipeline.offline import CalibratedRecording
-from maci2.pipeline.options import RunOptions
 from maci2.reports.html import Section, figure, matrix, page, side_by_side, table, vector, verdict
 from maci2.reports.path_drawing import path_figure
 from maci2.reports.result_figures import excitation_figure, visual_residual_figure
@@ -19,7 +18,7 @@ from maci2.types import NS, Array, nearest_index
 from maci2.vision import RelativePoses
 
 
-def calibration_page(result: CalibratedRecording, options: RunOptions, command: str) -> str:
+def calibration_page(result: CalibratedRecording, command: str) -> str:
     """HTML of one calibration."""
     lead = verdict(result.verdict.status, result.verdict.reasons)
     lead += extrinsics_table(result)
@@ -33,7 +32,7 @@ def calibration_page(result: CalibratedRecording, options: RunOptions, command: 
         )
     sections = calibration_sections(result)
     title = f"Calibration: {result.inputs.recording.name}"
-    return page(title, lead, sections, command, options=options.as_dict())
+    return page(title, lead, sections, command, options=result.inputs.options.as_dict())
 
 
 def extrinsics_table(result: CalibratedRecording, stated_name: str = "recording's own") -> str:

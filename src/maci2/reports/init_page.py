@@ -4,7 +4,6 @@ from html import escape
 
 from maci2.estimation.result_output import stds
 from maci2.pipeline.offline import InitializedRecording
-from maci2.pipeline.options import RunOptions
 from maci2.reports.html import Section, page, side_by_side, table, vector, verdict
 from maci2.reports.path_drawing import path_figure
 from maci2.reports.result_figures import (
@@ -16,13 +15,13 @@ from maci2.reports.result_figures import (
 from maci2.reports.track_picture import latest_tracks, track_figure
 
 
-def init_page(result: InitializedRecording, options: RunOptions, command: str) -> str:
+def init_page(result: InitializedRecording, command: str) -> str:
     """HTML of one initialization."""
     lead = verdict(result.verdict.status, result.verdict.reasons)
     lead += f"{estimate_table(result)}<p>{escape(_what(result))}</p>"
     sections = init_sections(result)
     title = f"Initialization: {result.inputs.recording.name}"
-    return page(title, lead, sections, command, options=options.as_dict())
+    return page(title, lead, sections, command, options=result.inputs.options.as_dict())
 
 
 def _what(result: InitializedRecording) -> str:
