@@ -12,9 +12,7 @@ from maci2.cli.app import app
 from maci2.datasets import write_euroc
 from maci2.demo import run_demo
 from maci2.estimation import Verdict
-from maci2.pipeline.offline import initialize_recording
-from maci2.pipeline.options import RunOptions
-from maci2.recording_calls.initialize_call import scored
+from maci2.recording_calls.initialize_call import initialize_recording
 from maci2.reports.html import Section, page, table
 from maci2.reports.init_page import init_page
 from maci2.reports.labels import Labels
@@ -48,8 +46,7 @@ def pages(rendered, tmp_path_factory):
         run = CliRunner().invoke(app, typed, catch_exceptions=False)
         assert run.exit_code == 0, run.output
         html[name] = path.read_text(encoding="utf-8")
-    options = RunOptions(vision="images")
-    result = scored(initialize_recording(rendered, options))
+    result = initialize_recording(rendered)
     html["init"] = init_page(result, "maci2 init flight")
     nothing = {"state": None, "posterior": None, "errors": None}
     failed = replace(result, verdict=Verdict("failed", ("no answer",)), **nothing)
