@@ -145,9 +145,9 @@ def test_a_plot_without_matplotlib_says_what_to_install(result, monkeypatch):
 def test_a_recording_is_initialized_in_one_call(flight, tmp_path):
     recorded = maci2.initialize_recording(flight, vision="truth:0.05,0.003", start_s=1.0)
     assert recorded.verdict.status == "ok"
-    assert recorded.errors.gravity_deg < 4.0 * recorded.result.gravity_std_deg
+    assert recorded.errors.gravity_deg < 4.0 * recorded.gravity_std_deg
     assert "true error" in recorded.summary()
-    assert repr(recorded).startswith("InitializedRecording(flight: InitResult(ok")
+    assert repr(recorded).startswith("InitializedRecording(ok, ")
     recorded.save(tmp_path / "init.json")
     record = json.loads((tmp_path / "init.json").read_text())
     assert record["errors"]["gravity_deg"] == recorded.errors.gravity_deg
@@ -185,7 +185,7 @@ def test_a_recording_is_tracked_and_watched_in_one_call_each(flight, tmp_path):
         maci2.watch_recording(flight, trajectory, frame="world")
     with pytest.raises(maci2.OptionError, match=r"sigmas.* is 1\.0, needed at least 3"):
         maci2.watch_recording(flight, trajectory, sigmas=1.0)
-    with pytest.raises(maci2.OptionError, match="lag_s is 0"):
+    with pytest.raises(maci2.OptionError, match="--lag is 0"):
         maci2.track_recording(flight, vision="truth:0.05,0.003", lag_s=0.0)
 
 
@@ -233,5 +233,5 @@ def test_one_call_does_what_the_command_does(flight, tmp_path):
 
 def test_a_calibrated_recording_has_the_rig_that_was_found(flight):
     recorded = maci2.calibrate_recording(flight, vision="truth:0.05,0.003", window_s=5.0)
-    assert recorded.rig.time_offset_s == recorded.result.report.time_offset_s
+    assert recorded.rig.time_offset_s == recorded.report.time_offset_s
     np.testing.assert_allclose(recorded.rig.cameras[0].T_b_c, recorded.state.T_b_c, atol=1e-12)

@@ -22,7 +22,7 @@ from maci2.ground_truth.audit_cache import cached_audit
 from maci2.ground_truth.states import truth_states
 from maci2.learn.imu.recipes import EUROC
 from maci2.learn.imu.recording_bias import RecordingBias, bias_prior, recording_bias
-from maci2.pipeline.options import RunOptions, parse_vision
+from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.sensors import GroundTruth
 from maci2.types import GRAVITY_W, NS, Array
@@ -52,7 +52,7 @@ def open_all(data: Path) -> list[Known]:
     """The recordings with their audits."""
     found = []
     for name in sorted(EUROC.train + EUROC.tune):
-        options = RunOptions(parse_vision("truth:1,1", "camera", None))
+        options = RunOptions(vision="truth:1,1")
         truth = cached_audit(open_inputs(data / name, options).recording).truth
         bias = np.hstack([truth.bias_gyro, truth.bias_acc])
         found.append(Known(name, truth, recording_bias(truth.stamps_ns, bias)))
@@ -84,7 +84,7 @@ def scored(
             mean = bias[0] - imu.removed_acc.mean(axis=0)
             prior = replace(imu.bias_prior, mean_acc=mean, std_acc=bias[1])
             imu = replace(imu, bias_prior=prior)
-        vision = inputs.camera_motion(window.stamps_ns, window.index)
+        vision = inputs.vision.motion(window.stamps_ns, window.index)
         result = initialize(
             imu, vision, inputs.T_b_c, options.solver(), InitLimits(trust_constants=True)
         )
@@ -112,7 +112,7 @@ def print_budget(data: Path, recordings: list[Known]) -> None:
         ("truth:0.005,0.0003", ("audited",)),
     ):
         print(f"camera motion {vision} {' '.join(truth) or 'published'}")
-        options = RunOptions(parse_vision(vision, "camera", None), imu="euroc", truth=truth)
+        options = RunOptions(vision=vision, imu="euroc", truth=truth)
         opened = [open_inputs(data / known.name, options) for known in recordings]
         for title, bias in biases.items():
             rows = np.array(
@@ -124,7 +124,7 @@ def print_budget(data: Path, recordings: list[Known]) -> None:
 
 def force_errors(data: Path, known: Known) -> dict[str, Array]:
     """(3 m, k) of every window: the error of the mean specific force [m/s^2], and regressors."""
-    options = RunOptions(parse_vision("truth:1,1", "camera", None))
+    options = RunOptions(vision="truth:1,1")
     imu = open_inputs(data / known.name, options).recording.imu
     states = truth_states(imu, known.truth, known.name)
     acc = imu.acc[states.samples]

@@ -18,7 +18,7 @@ import numpy as np
 from maci2.errors import DatasetError
 from maci2.experiments.method import DROID
 from maci2.lie import so3_exp
-from maci2.pipeline.options import RunOptions, parse_vision
+from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.pipeline.track_recording import keyframes_of, tracked_walks
 from maci2.tracking import SmootherConfig
@@ -94,10 +94,9 @@ def delays(
 
 def watch(path: Path, cases: int) -> tuple[int, list[dict[str, float]]]:
     """False alarms along a recording, and delays of `cases` faults of each kind."""
-    vision_options = replace(parse_vision(DROID, "rectified", None), std_windows=None)
-    options = RunOptions(vision=vision_options)
+    options = RunOptions(vision=DROID, vision_frame="rectified", noise_as_stated=True)
     inputs = open_inputs(path, options)
-    vision = inputs.camera_motion(keyframes_of(inputs, inputs.measurable_ns(), 0.2), 0)
+    vision = inputs.vision.motion(keyframes_of(inputs, inputs.measurable_ns(), 0.2), 0)
     smoother = SmootherConfig(
         calibration=calibration_spread(inputs.recording.rig, TRAJECTORY_SCALE_WALK)
     )

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from maci2.ground_truth.audited import AuditedTruth
     from maci2.imu import BiasPrior, ImuMeasurements, datasheet_model, raw_model
     from maci2.imu.learned_model import ImuModel, load_imu_model
+    from maci2.pipeline.offline import CalibratedRecording, InitializedRecording
     from maci2.pipeline.online import (
         OnlineConfig,
         OnlineInitializer,
@@ -52,10 +53,11 @@ if TYPE_CHECKING:
         OnlineTrackerConfig,
         TrackerStatus,
     )
-    from maci2.recording_calls.calibrate_call import CalibratedRecording, calibrate_recording
+    from maci2.pipeline.track_recording import RecordedTrack
+    from maci2.recording_calls.calibrate_call import calibrate_recording
     from maci2.recording_calls.check_call import check_recording
-    from maci2.recording_calls.initialize_call import InitializedRecording, initialize_recording
-    from maci2.recording_calls.track_call import RecordedTrack, track_recording
+    from maci2.recording_calls.initialize_call import initialize_recording
+    from maci2.recording_calls.track_call import track_recording
     from maci2.recording_calls.watch_call import watch_recording
     from maci2.sensors import Camera, GroundTruth, ImuNoise, ImuSamples, Recording, Rig
     from maci2.simulation import SimulationConfig, simulate
@@ -153,6 +155,8 @@ _MODULES = {
     "maci2.ground_truth.audited": ("AuditedTruth",),
     "maci2.imu": ("BiasPrior", "ImuMeasurements", "datasheet_model", "raw_model"),
     "maci2.imu.learned_model": ("ImuModel", "load_imu_model"),
+    "maci2.pipeline.offline": ("CalibratedRecording", "InitializedRecording"),
+    "maci2.pipeline.track_recording": ("RecordedTrack",),
     "maci2.pipeline.online": (
         "OnlineConfig",
         "OnlineInitializer",
@@ -162,10 +166,10 @@ _MODULES = {
         "TrackerStatus",
     ),
     "maci2.tracking": ("TrackedState",),
-    "maci2.recording_calls.calibrate_call": ("CalibratedRecording", "calibrate_recording"),
+    "maci2.recording_calls.calibrate_call": ("calibrate_recording",),
     "maci2.recording_calls.check_call": ("check_recording",),
-    "maci2.recording_calls.initialize_call": ("InitializedRecording", "initialize_recording"),
-    "maci2.recording_calls.track_call": ("RecordedTrack", "track_recording"),
+    "maci2.recording_calls.initialize_call": ("initialize_recording",),
+    "maci2.recording_calls.track_call": ("track_recording",),
     "maci2.recording_calls.watch_call": ("watch_recording",),
     "maci2.sensors": ("Camera", "GroundTruth", "ImuNoise", "ImuSamples", "Recording", "Rig"),
     "maci2.simulation": ("SimulationConfig", "simulate"),

@@ -8,21 +8,19 @@ from typing import Any
 import numpy as np
 
 from maci2.errors import OptionError
-from maci2.estimation import CalibrationResult
 from maci2.evaluation.consistency import Sample, equal_bins, mean_nees, study_consistency
-from maci2.evaluation.metrics import InitErrors
 from maci2.evaluation.protocol import window_errors
 from maci2.files import write_atomically, write_json
 from maci2.pipeline.offline import (
-    Initialized,
+    CalibratedRecording,
+    InitializedRecording,
     calibrate_window,
     calibration_keyframes,
     initialize_window,
 )
-from maci2.pipeline.options import RunOptions, VisionSource
-from maci2.pipeline.prepare import Inputs, open_inputs, recalibrated_rig
+from maci2.pipeline.options import RunOptions
+from maci2.pipeline.prepare import open_inputs
 from maci2.pipeline.rehearsals import warm_up
-from maci2.pipeline.results_json import calibration_json, initialization_json
 from maci2.pipeline.windows import one_window
 from maci2.reports.demo_page import demo_page
 from maci2.reports.overview import overview
@@ -31,9 +29,7 @@ from maci2.reports.track_picture import latest_tracks
 from maci2.rigs import write_camchain
 from maci2.simulation import SimulationConfig, simulate
 from maci2.simulation.rendering.recording import RenderConfig, render_recording
-from maci2.vision.odometry import StereoOdometry
 
-IMAGES = VisionSource("images", frame="rectified")
 RENDERED = SimulationConfig(kind="handheld", duration_s=8.6, camera_rate_hz=10.0)
 """Rendering takes most of the time: as few images as a calibration needs."""
 
@@ -50,12 +46,8 @@ class Demo:
     """Results of the demo."""
 
     folder: Path
-    initialized: Initialized
-    errors: InitErrors | None
-    """Errors of the initialization."""
-
-    calibration_inputs: Inputs
-    calibration: CalibrationResult
+    initialization: InitializedRecording
+    calibration: CalibratedRecording
     samples: list[Sample]
     nees: dict[str, float]
 
@@ -71,7 +63,7 @@ def run_demo(
     if not room.exists():
         _render(room, seed, on_step)
     on_step("following points through the images")
-    options = RunOptions(IMAGES, seed=seed)
+    options = RunOptions(vision="images", seed=seed)
     inputs = open_inputs(room, options)
     images_ns = inputs.candidates_ns()
     start = one_window(images_ns, options.window_s, options.keyframes, 0.5)
@@ -79,16 +71,16 @@ def run_demo(
     whole = one_window(images_ns, CALIBRATION_S, keyframes, 0.3)
     for window in (start, whole):
         # Remembered, so that only the solver is left to do.
-        inputs.camera_motion(window.stamps_ns, window.index)
+        inputs.vision.motion(window.stamps_ns, window.index)
     warm_up("initialize", "calibrate")
     on_step(f"initializing on {options.window_s:g} s of images")
-    initialized = initialize_window(inputs, start, options)
+    initialization = initialize_window(inputs, start, options)
+    initialization = replace(initialization, errors=window_errors(initialization))
     on_step(f"calibrating on {CALIBRATION_S:g} s of images, with no guess of the extrinsics")
     calibration = calibrate_window(inputs, whole, options)
     on_step(f"comparing sigma with actual error on {STUDY_WINDOWS} windows")
     samples = study_consistency(STUDY_WINDOWS, seed)
-    errors = window_errors(inputs, initialized)
-    demo = Demo(folder, initialized, errors, inputs, calibration, samples, mean_nees(samples))
+    demo = Demo(folder, initialization, calibration, samples, mean_nees(samples))
     _write(demo, command)
     return demo
 
@@ -127,12 +119,9 @@ def consistency_figure(samples: list[Sample], in_page: bool = False) -> str:
 
 def demo_record(demo: Demo) -> dict[str, Any]:
     """Record that `maci2 demo --json` writes."""
-    initialization = initialization_json(demo.calibration_inputs, demo.initialized)
-    if demo.errors is not None:
-        initialization["errors"] = dict(demo.errors.as_dict())
     return {
-        "initialization": initialization,
-        "calibration": calibration_json(demo.calibration_inputs, demo.calibration),
+        "initialization": demo.initialization.to_dict(),
+        "calibration": demo.calibration.to_dict(),
         "windows": len(demo.samples),
         "nees": demo.nees,
         "report": str(demo.folder / "report.html"),
@@ -143,25 +132,21 @@ def _write(demo: Demo, command: str) -> None:
     record = demo_record(demo)
     write_json(demo.folder / "init.json", record["initialization"])
     write_json(demo.folder / "calibration.json", record["calibration"])
-    rig = demo.calibration_inputs.recording.rig
-    if demo.calibration.state is not None:
-        rig = recalibrated_rig(demo.calibration_inputs, demo.calibration.state.T_b_c)
+    inputs, rig = demo.calibration.inputs, demo.calibration.rig
+    if rig is not None:
         write_camchain(demo.folder / "camchain-imucam.yaml", rig)
     write_atomically(demo.folder / "consistency.svg", consistency_figure(demo.samples))
     html = demo_page(
-        demo.calibration_inputs,
-        demo.initialized,
-        demo.errors,
+        demo.initialization,
         demo.calibration,
-        rig,
         demo.nees,
         len(demo.samples),
         consistency_figure(demo.samples, in_page=True),
         command,
     )
     write_atomically(demo.folder / "report.html", html)
-    odometry = demo.calibration_inputs.visual
-    assert isinstance(odometry, StereoOdometry)
-    tracked = latest_tracks(odometry, int(demo.initialized.window.stamps_ns[-1]))
-    picture = overview(tracked, demo.initialized, demo.calibration, rig)
+    odometry = inputs.vision.odometry
+    assert odometry is not None
+    tracked = latest_tracks(odometry, int(demo.initialization.window.stamps_ns[-1]))
+    picture = overview(tracked, demo.initialization, demo.calibration)
     write_atomically(demo.folder / "overview.svg", picture)

@@ -19,25 +19,19 @@ def document_fields(module_name: str) -> None:
         tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
     except OSError:
         return
-    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     for node in tree.body:
         cls = getattr(module, node.name, None) if isinstance(node, ast.ClassDef) else None
         if isinstance(node, ast.ClassDef) and isinstance(cls, type) and _has_fields(cls):
-            cls.__doc__ = (
-                f"{ast.get_docstring(node) or ''}\n\n{HEADING}\n{_all_field_lines(node, classes)}"
-            )
+            # Fields of the bases first, as the constructor takes them.
+            inherited = [
+                (base.__doc__ or "").partition(f"{HEADING}\n")[2] for base in cls.__bases__
+            ]
+            lines = "\n".join(filter(None, [*inherited, _field_lines(node)]))
+            cls.__doc__ = f"{ast.get_docstring(node) or ''}\n\n{HEADING}\n{lines}"
 
 
 def _has_fields(cls: type) -> bool:
     return dataclasses.is_dataclass(cls) or hasattr(cls, "_fields")
-
-
-def _all_field_lines(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> str:
-    """Fields of the bases in the same module first, as the constructor takes them."""
-    names = [base.id for base in node.bases if isinstance(base, ast.Name)]
-    bases = [classes[name] for name in names if name in classes]
-    parts = [*(_all_field_lines(base, classes) for base in bases), _field_lines(node)]
-    return "\n".join(part for part in parts if part)
 
 
 def _field_lines(node: ast.ClassDef) -> str:

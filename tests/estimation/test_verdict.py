@@ -19,6 +19,7 @@ from maci2.estimation import (
     direction_std,
     initialize,
 )
+from maci2.estimation.initialize import solve_window
 from maci2.estimation.verdict import rotation_about_axes_deg
 from maci2.lie import se3_exp
 from maci2.vision import RelativePoses
@@ -48,22 +49,13 @@ def test_good_motion_is_ok_without_a_reason(kind):
     assert 0.0 < result.gravity_std_deg < 1.0
 
 
-def test_a_verdict_is_found_once_when_it_is_asked_for():
-    asked = []
-
-    def judge():
-        asked.append("verdict")
-        return Verdict("weak", ("why",))
-
+def test_the_verdict_is_a_plain_value_of_the_result_when_the_call_returns():
     window = simulated_window(seed=1)
-    solved = started(window)
-    result = InitResult.judged_when_asked(judge, solved.report, solved.state, solved.posterior)
-    assert result.gravity_std_deg is not None
-    assert asked == []
-    assert [result.verdict, result.verdict] == [Verdict("weak", ("why",))] * 2
-    assert asked == ["verdict"]
-    with pytest.raises(AttributeError, match="reasons"):
-        _ = result.reasons
+    result = started(window)
+    assert vars(result)["verdict"] == Verdict("ok", ())
+    solved = solve_window(window.imu, window.vision, window.truth.T_b_c, SolverConfig())
+    np.testing.assert_array_equal(solved.state.velocity_b, result.velocity_b)
+    np.testing.assert_array_equal(solved.posterior.gravity_c0, result.posterior.gravity_c0)
 
 
 def test_a_result_is_pickled_and_replaced_with_its_verdict():

@@ -4,19 +4,27 @@ import pytest
 
 from maci2.evaluation.protocol import evaluate
 from maci2.evaluation.summary import evaluation_json
-from maci2.pipeline.offline import calibrate_recording, calibration_keyframes
-from maci2.pipeline.options import RunOptions, VisionSource
-from maci2.pipeline.results_json import calibration_errors
+from maci2.pipeline.offline import (
+    calibrate_recording,
+    calibration_errors,
+    calibration_keyframes,
+)
+from maci2.pipeline.options import RunOptions
 
 pytestmark = pytest.mark.dataset
 
 TEST_SEQUENCES = ("MH_02_easy", "MH_04_difficult", "V1_01_easy")
-TRUTH = VisionSource("truth", std=(0.05, 0.003))
-DROID = VisionSource("trajectory", "visual/droid_stereo_Twc_tum.txt", frame="rectified")
+TRUTH = {"vision": "truth:0.05,0.003"}
+DROID = {
+    "vision": "trajectory:visual/droid_stereo_Twc_tum.txt",
+    "vision_frame": "rectified",
+    "vision_std": "0.05,0.003",
+    "vision_scale_std": 0.0,
+}
 
 
 def run(data_root, vision, **choices):
-    options = RunOptions(vision, truth=("state_groundtruth_openvins",), **choices)
+    options = RunOptions(**vision, truth=("state_groundtruth_openvins",), **choices)
     paths = [data_root / "euroc" / name for name in TEST_SEQUENCES]
     return evaluation_json(evaluate(paths, options), options)
 
@@ -76,10 +84,10 @@ def test_the_learned_imu_model_finds_gravity_on_recordings_it_has_not_seen(
 def test_extrinsics_are_found_without_a_guess(data_root, name):
     # Published clocks wander by milliseconds; `maci2 calibrate` estimates the offset, too.
     options = RunOptions(
-        TRUTH, window_s=30.0, keyframes=calibration_keyframes(30.0), time_offset=True
+        **TRUTH, window_s=30.0, keyframes=calibration_keyframes(30.0), time_offset=True
     )
-    inputs, result = calibrate_recording(data_root / "euroc" / name, options)
-    rotation_deg, translation = calibration_errors(result, inputs.T_b_c)
+    result = calibrate_recording(data_root / "euroc" / name, options)
+    rotation_deg, translation = calibration_errors(result, result.inputs.T_b_c)
     assert result.verdict.status == "ok"
     assert rotation_deg <= 0.3
     assert translation <= 0.02
@@ -87,7 +95,7 @@ def test_extrinsics_are_found_without_a_guess(data_root, name):
 
 @pytest.mark.parametrize("room", ["room1", "room3"])
 def test_a_fisheye_rig_with_motion_capture_is_initialized(data_root, room):
-    options = RunOptions(TRUTH)
+    options = RunOptions(**TRUTH)
     path = data_root / "tumvi" / f"dataset-{room}_512_16"
     summary = evaluation_json(evaluate([path], options), options)
     found = next(iter(summary["sequences"].values()))

@@ -7,7 +7,7 @@ from maci2.datasets import open_recording
 from maci2.evaluation.protocol import evaluate
 from maci2.evaluation.summary import evaluation_json
 from maci2.evaluation.vo_report import visual_report
-from maci2.pipeline.options import RunOptions, parse_vision
+from maci2.pipeline.options import RunOptions
 from maci2.pipeline.render_along import rendered_on_imu_clock
 from maci2.simulation import SimulationConfig, simulate
 from maci2.simulation.rendering.image_difficulty import EASY, HARD, degraded
@@ -19,7 +19,7 @@ FLIGHTS = {"V1_02_medium": 25.0, "V2_03_difficult": 15.0}
 
 
 def fused(path, vision, stride_s=0.5):
-    options = RunOptions(parse_vision(vision, "camera", None), stride_s=stride_s)
+    options = RunOptions(vision=vision, stride_s=stride_s)
     return evaluation_json(evaluate([path], options), options)["average"]
 
 

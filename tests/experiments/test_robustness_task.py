@@ -18,7 +18,7 @@ from maci2.experiments.input_faults import (
 from maci2.experiments.recordings import find_recordings
 from maci2.experiments.reproduce import reproduce
 from maci2.experiments.robustness_task import robustness_findings
-from maci2.pipeline.options import RunOptions, VisionSource
+from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import open_inputs
 
 
@@ -66,13 +66,13 @@ def test_claims_hold_up_to_the_rate_that_is_allowed(job, fault, wrong, holds):
 
 
 def test_a_fault_changes_what_it_names_and_nothing_else(simulated_root):
-    options = RunOptions(VisionSource("truth"))
+    options = RunOptions(vision="truth:0.05,0.003")
     inputs = open_inputs(simulated_root / "euroc" / "MH_02_easy", options)
     stamps_ns = inputs.candidates_ns()[:5]
-    motion = inputs.camera_motion(stamps_ns, 0).Ts_ck_ck1
+    motion = inputs.vision.motion(stamps_ns, 0).Ts_ck_ck1
     for fault in INIT_FAULTS:
         faulty = with_fault(inputs, fault, options)
-        wrong = faulty.camera_motion(stamps_ns, 0).Ts_ck_ck1
+        wrong = faulty.vision.motion(stamps_ns, 0).Ts_ck_ck1
         assert np.array_equal(wrong, motion) == (not fault.name.startswith("camera"))
         assert np.array_equal(faulty.T_b_c, inputs.T_b_c) == ("extrinsics" not in fault.name)
         sound_imu = all(
@@ -86,7 +86,7 @@ def test_a_fault_changes_what_it_names_and_nothing_else(simulated_root):
 
 def test_a_narrow_range_cuts_off_what_lies_beyond(simulated_root):
     samples = open_inputs(
-        simulated_root / "euroc" / "MH_02_easy", RunOptions(VisionSource("truth"))
+        simulated_root / "euroc" / "MH_02_easy", RunOptions(vision="truth:0.05,0.003")
     ).recording.imu
     faulty = saturated("gyro", 0.01)(samples)
     assert np.abs(faulty.gyro).max() == 0.01
@@ -95,7 +95,7 @@ def test_a_narrow_range_cuts_off_what_lies_beyond(simulated_root):
 
 def test_bursts_leave_no_gap_and_no_sample_far_from_its_time(simulated_root):
     samples = open_inputs(
-        simulated_root / "euroc" / "MH_02_easy", RunOptions(VisionSource("truth"))
+        simulated_root / "euroc" / "MH_02_easy", RunOptions(vision="truth:0.05,0.003")
     ).recording.imu
     faulty = lost_in_bursts(samples)
     assert len(faulty) == pytest.approx(0.9 * len(samples), rel=0.02)

@@ -5,7 +5,7 @@ import pytest
 
 from maci2.datasets import open_recording, read_trajectory
 from maci2.pipeline.offline import initialize_recording
-from maci2.pipeline.options import RunOptions, parse_vision
+from maci2.pipeline.options import RunOptions
 
 pytestmark = pytest.mark.dataset
 
@@ -23,12 +23,13 @@ def write_tum(path, stamps_ns, Ts_w):
     path.write_text("\n".join(lines) + "\n")
 
 
-def gravity_error_deg(inputs, initialized):
+def gravity_error_deg(result):
     """Between the estimate and the ground truth, in the first keyframe's camera."""
-    truth, stamps_ns = inputs.recording.truth(), initialized.window.stamps_ns
+    inputs = result.inputs
+    truth, stamps_ns = inputs.recording.truth(), result.window.stamps_ns
     at = int(np.argmin(np.abs(truth.stamps_ns - stamps_ns[0])))
     down_c0 = inputs.T_b_c[:3, :3].T @ truth.Ts_w_b[at, :3, :3].T @ np.array([0.0, 0.0, -1.0])
-    found = initialized.result.state.gravity_c0
+    found = result.gravity_c0
     return np.rad2deg(np.arccos(np.clip(down_c0 @ found / np.linalg.norm(found), -1.0, 1.0)))
 
 
@@ -38,16 +39,16 @@ def test_poses_of_the_imu_carried_to_the_camera_start_init(data_root, tmp_path, 
     poses = read_trajectory(data_root / "rivals" / "MH_01_30s" / file)
     path = tmp_path / "camera_tum.txt"
     write_tum(path, poses.stamps_ns, poses.Ts_w_c @ recording.rig.cameras[0].T_b_c)
-    vision = parse_vision(f"trajectory:{path}", "camera", "0.1,0.005")
-    options = RunOptions(vision=vision, imu="raw", window_s=5.0, start_s=18.0)
-    inputs, initialized = initialize_recording(recording.path, options)
-    assert initialized.result.verdict.status in ("ok", "weak")
-    assert gravity_error_deg(inputs, initialized) < 2.0
+    vision = f"trajectory:{path}"
+    options = RunOptions(vision=vision, vision_std="0.1,0.005", window_s=5.0, start_s=18.0)
+    result = initialize_recording(recording.path, options)
+    assert result.verdict.status in ("ok", "weak")
+    assert gravity_error_deg(result) < 2.0
 
 
 def test_droids_poses_start_init_as_they_are(data_root):
-    vision = parse_vision("trajectory:visual/droid_stereo_Twc_tum.txt", "rectified", None)
-    options = RunOptions(vision=vision, imu="raw", window_s=5.0, start_s=30.0)
-    inputs, initialized = initialize_recording(data_root / "euroc" / "MH_03_medium", options)
-    assert initialized.result.verdict.status == "ok"
-    assert gravity_error_deg(inputs, initialized) < 2.0
+    vision = "trajectory:visual/droid_stereo_Twc_tum.txt"
+    options = RunOptions(vision=vision, vision_frame="rectified", window_s=5.0, start_s=30.0)
+    result = initialize_recording(data_root / "euroc" / "MH_03_medium", options)
+    assert result.verdict.status == "ok"
+    assert gravity_error_deg(result) < 2.0

@@ -7,7 +7,7 @@ from maci2.pipeline.options import (
     DEFAULT_FRAME_STD,
     DEFAULT_SCALE_STD,
     RunOptions,
-    VisionSource,
+    VisionChoice,
     parse_numbers,
     parse_vision,
 )
@@ -15,13 +15,13 @@ from maci2.pipeline.options import (
 
 def test_the_three_sources_of_camera_motion_are_read():
     truth = parse_vision("truth:0.05,0.003", "camera", None)
-    assert truth == VisionSource("truth", std=(0.05, 0.003))
+    assert truth == VisionChoice("truth", std=(0.05, 0.003))
     trajectory = parse_vision("trajectory:a/b.txt", "rectified", "0.1,0.01")
-    assert trajectory == VisionSource(
+    assert trajectory == VisionChoice(
         "trajectory", "a/b.txt", (0.1, 0.01), "rectified", 0.0, DEFAULT_SCALE_STD, DEFAULT_FRAME_STD
     )
     unstated = parse_vision("trajectory:x", "camera", None)
-    assert (unstated.std_windows, unstated.std_truth) == (0, (0.0, 0.0))  # 0: to be estimated
+    assert unstated.std_windows == 0  # to be estimated
     with_shares = parse_vision("trajectory:x", "camera", "0.1,0.01,0.02", 0.0)
     assert (with_shares.std, with_shares.std_share) == ((0.1, 0.01), 0.02)
     assert with_shares.std_scale == 0.0
@@ -63,16 +63,16 @@ def test_numbers_must_be_finite_and_as_many_as_asked_for():
 )
 def test_an_option_without_meaning_names_itself_and_its_limit(field, value):
     with pytest.raises(OptionError, match=rf"--{field.removesuffix('_s')} is {value}"):
-        RunOptions(VisionSource("truth"), **{field: value})
+        RunOptions(vision="truth:0.05,0.003", **{field: value})
 
 
 def test_paper_mode_is_the_papers_choices_exactly():
-    solver = RunOptions(VisionSource("truth"), paper=True).solver()
+    solver = RunOptions(vision="truth:0.05,0.003", paper=True).solver()
     assert not solver.gravity_on_sphere
     assert solver.estimate_gyro_bias
     assert not solver.estimate_acc_bias
     assert not solver.imu_cross_terms
-    learned = RunOptions(VisionSource("truth"), paper=True, imu="some.onnx").solver()
+    learned = RunOptions(vision="truth:0.05,0.003", paper=True, imu="some.onnx").solver()
     assert not learned.estimate_gyro_bias
 
 

@@ -15,13 +15,13 @@ from maci2.experiments.input_faults import (
     with_fault,
 )
 from maci2.pipeline.offline import initialize_window
-from maci2.pipeline.options import RunOptions, VisionSource
+from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import open_inputs
 from maci2.pipeline.windows import one_window
 from maci2.premises import contradictions
 from maci2.simulation import SimulationConfig, simulate
 
-OPTIONS = RunOptions(VisionSource("truth"))
+OPTIONS = RunOptions(vision="truth:0.05,0.003")
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def test_a_sound_recording_contradicts_nothing_and_is_asked_once(inputs):
 def verdict_with(inputs, fault):
     faulty = with_fault(inputs, fault, OPTIONS)
     window = one_window(inputs.candidates_ns(), 2.5, 10, 5.0)
-    return initialize_window(faulty, window, OPTIONS).result.verdict
+    return initialize_window(faulty, window, OPTIONS).verdict
 
 
 def test_the_verdict_of_a_window_uses_what_the_recording_says(inputs):

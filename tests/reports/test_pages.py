@@ -11,10 +11,8 @@ from browser import faults, needs_chromium, show
 from maci2.cli.app import app
 from maci2.datasets import write_euroc
 from maci2.demo import run_demo
-from maci2.estimation import InitResult, Verdict
-from maci2.evaluation.protocol import window_errors
-from maci2.pipeline.offline import initialize_recording
-from maci2.pipeline.options import RunOptions, VisionSource
+from maci2.estimation import Verdict
+from maci2.recording_calls.initialize_call import initialize_recording
 from maci2.reports.html import Section, page, table
 from maci2.reports.init_page import init_page
 from maci2.reports.labels import Labels
@@ -48,13 +46,11 @@ def pages(rendered, tmp_path_factory):
         run = CliRunner().invoke(app, typed, catch_exceptions=False)
         assert run.exit_code == 0, run.output
         html[name] = path.read_text(encoding="utf-8")
-    options = RunOptions(VisionSource("images", frame="rectified"))
-    inputs, initialized = initialize_recording(rendered, options)
-    errors = window_errors(inputs, initialized)
-    html["init"] = init_page(inputs, initialized, errors, options, "maci2 init flight")
-    failed = InitResult(Verdict("failed", ("no answer",)), initialized.result.report)
-    initialized = replace(initialized, result=failed)
-    html["failed"] = init_page(inputs, initialized, None, options, "maci2 init flight")
+    result = initialize_recording(rendered)
+    html["init"] = init_page(result, "maci2 init flight")
+    nothing = {"state": None, "posterior": None, "errors": None}
+    failed = replace(result, verdict=Verdict("failed", ("no answer",)), **nothing)
+    html["failed"] = init_page(failed, "maci2 init flight")
     return html
 
 

@@ -10,7 +10,7 @@ import pytest
 from maci2.datasets import open_recording
 from maci2.datasets.image_files import image_paths
 from maci2.evaluation.track_errors import track_errors
-from maci2.pipeline.options import RunOptions, parse_vision
+from maci2.pipeline.options import RunOptions
 from maci2.pipeline.track_files import raw_biases
 from maci2.pipeline.track_recording import track_recording
 from maci2.types import NS
@@ -61,13 +61,12 @@ def track_of(data_root, tmp_path):
         folder = degraded(
             data_root / "euroc" / "MH_01_clip", tmp_path / "degraded", duration_s, change
         )
-        vision = parse_vision("images", "rectified", None)
         # Positions of the published ground truth are some milliseconds late.
-        tracked = track_recording(folder, RunOptions(vision=vision, truth=("audited",)))
-        states = tracked.track.states
+        tracked = track_recording(folder, RunOptions(vision="images", truth=("audited",)))
+        states = tracked.at_images
         since_s = (np.array([s.stamp_ns for s in states]) - tracked.vision.stamps_ns[0]) / NS
         errors = track_errors(
-            states, raw_biases(tracked)[0], tracked.inputs.truth, tracked.track.origins
+            states, raw_biases(tracked.inputs, states)[0], tracked.inputs.truth, tracked.origins
         )
         return tracked, since_s, errors
 
@@ -85,12 +84,12 @@ def require_covered(errors):
 @pytest.mark.parametrize("duration_s", [1.0, 2.0])
 def test_a_blackout_is_bridged_and_sigma_grows_with_the_error(track_of, duration_s):
     tracked, since_s, errors = track_of(duration_s, black)
-    health = np.array([state.health for state in tracked.track.states])
+    health = np.array([state.health for state in tracked.at_images])
     dark = (since_s > FROM_S + 0.2) & (since_s < FROM_S + duration_s - 0.05)
     assert set(health[dark]) == {"bridging"}
     assert set(health[since_s > FROM_S + duration_s + 0.5]) == {"tracking"}
-    assert {state.segment for state in tracked.track.states} == {0}
-    sigma = np.array([np.sqrt(np.trace(s.cov[6:9, 6:9])) for s in tracked.track.states])
+    assert {state.segment for state in tracked.at_images} == {0}
+    sigma = np.array([np.sqrt(np.trace(s.cov[6:9, 6:9])) for s in tracked.at_images])
     assert sigma[dark][-1] > 1.5 * sigma[since_s < FROM_S][-1]
     require_covered(errors)
     assert errors.ate_m < 0.02
@@ -98,7 +97,7 @@ def test_a_blackout_is_bridged_and_sigma_grows_with_the_error(track_of, duration
 
 def test_after_three_seconds_of_darkness_it_says_that_it_is_lost(track_of):
     tracked, since_s, errors = track_of(4.0, black)
-    health = np.array([state.health for state in tracked.track.states])
+    health = np.array([state.health for state in tracked.at_images])
     assert "lost" not in health[since_s < FROM_S + 2.9]
     assert set(health[(since_s > FROM_S + 3.4) & (since_s < FROM_S + 3.9)]) == {"lost"}
     require_covered(errors)

@@ -7,7 +7,7 @@ import pytest
 
 from maci2.evaluation.track_errors import track_errors
 from maci2.lie import se3_inv, so3_exp
-from maci2.pipeline.options import RunOptions, parse_vision
+from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import open_inputs
 from maci2.pipeline.track_recording import keyframes_of, tracked_walks
 from maci2.sensors import truth_at
@@ -103,10 +103,10 @@ def test_errors_of_standing_devices_are_no_larger_than_their_covariance_says():
 def test_a_drone_that_takes_off_does_not_take_its_first_rotation_for_a_bias(data_root):
     """MH_05 stands for three seconds, then rotates by 0.1 deg, which DROID's noise hides."""
     file = "visual/droid_stereo_Twc_tum.txt"
-    options = RunOptions(vision=parse_vision(f"trajectory:{file}", "rectified", None), imu="raw")
+    options = RunOptions(vision=f"trajectory:{file}", vision_frame="rectified", imu="raw")
     inputs = open_inputs(data_root / "euroc" / "MH_05_difficult", options)
     keyframes_ns = keyframes_of(inputs, inputs.measurable_ns(), 0.2)[:60]
-    vision = inputs.camera_motion(keyframes_ns, 0)
+    vision = inputs.vision.motion(keyframes_ns, 0)
     config = SmootherConfig(calibration=calibration_spread(inputs.recording.rig))
     walks = tracked_walks(inputs, options)
     found = track(inputs.imu, vision, inputs.T_b_c, walks, keyframes_ns, config)

@@ -6,9 +6,9 @@ from maci2.baselines.segment import Answer, Segment
 from maci2.baselines.stages import stage
 from maci2.estimation import SolverConfig, initialize
 from maci2.imu import ImuMeasurements
-from maci2.pipeline.options import RunOptions, VisionSource
+from maci2.pipeline.options import RunOptions
 
-PAPER = RunOptions(VisionSource("truth"), paper=True).solver()
+PAPER = RunOptions(vision="truth:0.05,0.003", paper=True).solver()
 
 
 def maci2(segment: Segment) -> Answer:

@@ -127,7 +127,7 @@ class Initializer(Protocol):
 
 def make_segment(inputs: Inputs, window: Window) -> Segment:
     """Cut one window out of an opened recording."""
-    vision = inputs.camera_motion(window.stamps_ns, window.index)
+    vision = inputs.vision.motion(window.stamps_ns, window.index)
     start_ns, end_ns = int(vision.stamps_ns[0]), int(vision.stamps_ns[-1])
     samples, noise = inputs.recording.imu, inputs.recording.rig.imu
     around = samples.between(
@@ -140,5 +140,5 @@ def make_segment(inputs: Inputs, window: Window) -> Segment:
         inputs.imu.between(start_ns, end_ns),
         vision,
         inputs.T_b_c,
-        find_tracks=partial(inputs.feature_tracks, window.stamps_ns, window.index),
+        find_tracks=partial(inputs.vision.tracks, window.stamps_ns, window.index),
     )

@@ -10,6 +10,7 @@ import numpy as np
 from maci2.benchmarks.gtsam_problem import GtsamProblem
 from maci2.estimation import SolverConfig, initialize
 from maci2.estimation.initial_guess import start_values
+from maci2.estimation.initialize import solve_window
 from maci2.estimation.levenberg_marquardt import DECREMENT, Unknowns, Variables, optimize
 from maci2.estimation.rotation_alignment import align_rotations
 from maci2.estimation.solve import joint_measurements, joint_priors
@@ -35,12 +36,12 @@ class Problem:
         return preintegrate(self.imu, self.vision.stamps_ns, rule=CONFIG.rule)
 
     def initialize(self) -> Any:
-        """State and posterior."""
-        return initialize(self.imu, self.vision, self.T_b_c, CONFIG)
+        """State and posterior without the verdict."""
+        return solve_window(self.imu, self.vision, self.T_b_c, CONFIG)
 
     def judge(self) -> Any:
         """The same with the verdict, which frees the rig's constants to test them."""
-        return self.initialize().verdict
+        return initialize(self.imu, self.vision, self.T_b_c, CONFIG).verdict
 
 
 def window_problem(keyframes: int, seed: int = 0) -> Problem:

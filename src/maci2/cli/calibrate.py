@@ -1,6 +1,5 @@
 """`maci2 calibrate`."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -8,25 +7,9 @@ import typer
 
 from maci2.cli import options as opt
 from maci2.cli.json_output import write_json
-from maci2.cli.option_groups import Measuring, Opening, run_options
 from maci2.cli.printing import command_line, print_summary, write_report
 from maci2.cli.viewing import require_viewer, viewer
-
-
-@dataclass(frozen=True)
-class Mounting:
-    """Prior of the extrinsics."""
-
-    prior: Annotated[
-        str,
-        typer.Option(
-            help="prior of the pose of the left camera in the IMU frame, for motion that does not "
-            "determine all of it (cars): YAML with T_b_c or T_cam_imu, or 16 numbers"
-        ),
-    ] = ""
-    prior_std: Annotated[
-        str, typer.Option(help="standard deviation of --prior on each axis, as in 2deg,3cm")
-    ] = ""
+from maci2.pipeline.option_list import CalibrateOptions
 
 
 def calibrate(
@@ -34,25 +17,7 @@ def calibrate(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Kalibr camchain-imucam YAML to write")
     ] = None,
-    measuring: Measuring = Measuring(),
-    keyframes: Annotated[int, typer.Option(help="keyframes in the window; 0: one every 0.3 s")] = 0,
-    window: Annotated[
-        float | None,
-        typer.Option(
-            help="length of the window [s]  [default: 30, or the whole recording if shorter]"
-        ),
-    ] = None,
-    start: opt.Start = 0.0,
-    time_offset: opt.TimeOffset = True,
-    mounting: Mounting = Mounting(),
-    all_cameras: Annotated[
-        bool,
-        typer.Option(
-            "--all-cameras",
-            help="also refine the right camera's pose relative to the left from stereo matches",
-        ),
-    ] = False,
-    opening: Opening = Opening(),
+    options: CalibrateOptions = CalibrateOptions(),
     report: opt.Report = None,
     rerun: opt.Rerun = "",
     json: opt.Json = None,
@@ -63,42 +28,26 @@ def calibrate(
     not written. Example: maci2 calibrate SEQ -o camchain-imucam.yaml
     """
     require_viewer(rerun)
-    from maci2.pipeline.offline import calibrate_recording, calibration_keyframes
-    from maci2.pipeline.stated_mounting import parse_mounting
-    from maci2.recording_calls.calibrate_call import CALIBRATION_WINDOW_S, CalibratedRecording
+    from maci2.recording_calls.calibrate_call import calibrate_recording
 
-    window_s = CALIBRATION_WINDOW_S if window is None else window
-    options = run_options(
-        measuring,
-        opening,
-        keyframes=keyframes or calibration_keyframes(window_s),
-        window_s=window_s,
-        start_s=start,
-        time_offset=time_offset,
-        all_cameras=all_cameras,
-        mounting=parse_mounting(mounting.prior, mounting.prior_std),
-    )
-    may_be_shorter = window is None and keyframes == 0
-    inputs, result = calibrate_recording(sequence, options, may_be_shorter)
-    recorded = CalibratedRecording(result, inputs)
-    write_json(json, recorded.to_dict())
-    print_summary(recorded.summary(), recorded.verdict)
-    if all_cameras:
-        typer.echo(inputs.recording.notes[-1])
+    result = calibrate_recording(sequence, **vars(options))
+    write_json(json, result.to_dict())
+    print_summary(result.summary(), result.verdict)
+    if options.all_cameras:
+        typer.echo(result.inputs.recording.notes[-1])
     if rerun:
         with viewer(rerun, "calibrate") as shown:
             shown.show_calibration(result)
     failed = result.verdict.status == "failed"
-    if output is not None and recorded.rig is not None and not failed:
+    if output is not None and result.rig is not None and not failed:
         from maci2.rigs import write_camchain
 
-        write_camchain(output, recorded.rig)
+        write_camchain(output, result.rig)
         typer.echo(f"wrote {output}")
     if report is not None:
         # Also of a failed calibration, since the report shows why.
         from maci2.reports.calibration_page import calibration_page
 
-        rig = recorded.rig or inputs.recording.rig
-        write_report(report, calibration_page(inputs, result, rig, options, command_line()))
+        write_report(report, calibration_page(result, command_line()))
     if failed:
         raise typer.Exit(1)

@@ -7,8 +7,8 @@ import typer
 
 from maci2.cli import options as opt
 from maci2.cli.json_output import write_json
-from maci2.cli.option_groups import Opening
 from maci2.cli.printing import command_line, print_table, write_report
+from maci2.pipeline.option_list import CheckOptions, Opening
 
 if TYPE_CHECKING:
     from maci2.diagnostics.diagnosis import Diagnosis, ImageDiagnosis
@@ -20,16 +20,7 @@ def check(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="HTML report to write")
     ] = None,
-    vision: Annotated[
-        str,
-        typer.Option(
-            help="camera motion to compare with the IMU: images (stereo visual odometry over the "
-            "whole recording), trajectory:FILE (TUM format) or measurements:FILE (.npz); without "
-            "it, ground truth only"
-        ),
-    ] = "",
-    vision_frame: opt.VisionFrame = "camera",
-    opening: Opening = Opening(),
+    options: CheckOptions = CheckOptions(),
     json: opt.Json = None,
 ) -> None:
     """Check a recording; say what is wrong and how to fix it.
@@ -37,17 +28,9 @@ def check(
     The most important finding comes first. Exit code 1 if the recording is unusable. Example: maci2
     check SEQ -o check.html
     """
-    from maci2.diagnostics.diagnose import examine_path
+    from maci2.recording_calls.check_call import check_recording
 
-    diagnosis = examine_path(
-        sequence,
-        opening.rig,
-        opening.topics,
-        vision,
-        vision_frame,
-        opening.given(),
-        opening.columns,
-    )
+    diagnosis = check_recording(sequence, **vars(options))
     typer.echo(diagnosis.first_line)
     _print_sensors(diagnosis)
     if diagnosis.images is not None:
@@ -59,7 +42,7 @@ def check(
     if output is not None:
         from maci2.reports.diagnostics_page import diagnostics_page
 
-        recording = _opened(sequence, opening)
+        recording = _opened(sequence, options)
         write_report(output, diagnostics_page(diagnosis, recording, command_line()))
     if not diagnosis.usable:
         raise typer.Exit(1)

@@ -37,8 +37,8 @@ def with_kernels(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def call(**values: Any) -> None:
-        measuring = values.get("measuring")
-        vision = values.get("vision", "") if measuring is None else measuring.vision
+        options = values.get("options")
+        vision = values.get("vision", "") if options is None else options.vision
         prepare_kernels(command.__name__.replace("_", "-"), vision)
         command(**values)
 

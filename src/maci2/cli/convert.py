@@ -34,9 +34,9 @@ def convert(
     Each file states its conventions in comments.
     """
     from maci2.datasets import open_rig
-    from maci2.rigs import convert_rig, kind_of
+    from maci2.rigs import convert_rig, given_by, kind_of
 
-    rig = open_rig(source, opt.given(imu_rate, imu_noise, t_b_c))
+    rig = open_rig(source, given_by(imu_rate, imu_noise, t_b_c))
     if source.is_file():
         extrinsics = "known" if rig.extrinsics_known else "unknown"
         noise = "known" if rig.noise_known else "unknown"

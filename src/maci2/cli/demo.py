@@ -28,18 +28,12 @@ def demo(
     with progress_bar() as on_progress:
         on_progress("loading", 0, 0)
         from maci2.demo import demo_record, run_demo
-        from maci2.recording_calls.calibrate_call import CalibratedRecording
-        from maci2.recording_calls.initialize_call import InitializedRecording
 
         result = run_demo(output, seed, lambda step: on_progress(step, 0, 0), command_line())
     console.rule("initialization")
-    initialized = InitializedRecording(
-        result.initialized.result, result.initialized, result.calibration_inputs, result.errors
-    )
-    print_summary(initialized.summary(), initialized.verdict)
+    print_summary(result.initialization.summary(), result.initialization.verdict)
     console.rule("calibration")
-    calibrated = CalibratedRecording(result.calibration, result.calibration_inputs)
-    print_summary(calibrated.summary(), calibrated.verdict)
+    print_summary(result.calibration.summary(), result.calibration.verdict)
     console.rule("are the uncertainties consistent?")
     print_table(
         f"{len(result.samples)} simulated windows",

@@ -8,8 +8,8 @@ import typer
 
 from maci2.cli import options as opt
 from maci2.cli.json_output import write_json
-from maci2.cli.option_groups import Measuring, Opening, run_options
 from maci2.cli.printing import print_table, progress_bar
+from maci2.pipeline.option_list import EvaluateOptions
 from maci2.text_tables import number
 
 SCORES = ("gravity", "velocity", "gyro_bias", "pose")
@@ -23,14 +23,7 @@ def evaluate(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="folder for summary.json and rows.json")
     ] = None,
-    measuring: Measuring = Measuring(),
-    keyframes: opt.Keyframes = 10,
-    window: opt.Window = 2.5,
-    stride: opt.Stride = 2.5,
-    start: opt.Start = 0.0,
-    paper: opt.Paper = False,
-    trust_rig: opt.TrustRig = False,
-    opening: Opening = Opening(),
+    options: EvaluateOptions = EvaluateOptions(),
     jobs: opt.Jobs = 1,
     backend: opt.Backend = "local",
     scheduler: opt.Scheduler = "",
@@ -40,26 +33,18 @@ def evaluate(
 
     Uses the paper's protocol and reports errors, NEES and verdicts.
     """
-    options = run_options(
-        measuring,
-        opening,
-        keyframes=keyframes,
-        window_s=window,
-        stride_s=stride,
-        start_s=start,
-        paper=paper,
-        trust_rig=trust_rig,
-    )
     from maci2.evaluation.protocol import evaluate as run
     from maci2.evaluation.summary import evaluation_json
+    from maci2.pipeline.options import RunOptions
 
+    chosen = RunOptions.of(options)
     with progress_bar() as on_progress:
         done = count(1)
         pool = opt.pool(jobs, backend, scheduler)
         results = run(
-            sequences, options, pool, lambda name, _: on_progress(name, next(done), len(sequences))
+            sequences, chosen, pool, lambda name, _: on_progress(name, next(done), len(sequences))
         )
-    summary = evaluation_json(results, options)
+    summary = evaluation_json(results, chosen)
     write_json(json, summary)
     if output is not None:
         write_json(output / "summary.json", summary)

@@ -7,8 +7,8 @@ import typer
 
 from maci2.cli import options as opt
 from maci2.cli.json_output import write_json
-from maci2.cli.option_groups import Opening
 from maci2.cli.printing import print_table
+from maci2.pipeline.option_list import Opening
 
 
 def imu_report(
@@ -46,12 +46,12 @@ def imu_report(
     from maci2.evaluation.imu_report import imu_report as run
     from maci2.evaluation.names import distinct_names
     from maci2.ground_truth.choose import require_known_truths, with_audited
-    from maci2.pipeline.options import parse_truth
+    from maci2.pipeline.options import as_names
 
     require_in_range("--bins", bins, 1, 1000)
-    truths = parse_truth(truth) or TRUTHS
+    truths = as_names(truth) or TRUTHS
     opened = [opening.open(path) for path in sequences]
-    require_known_truths(opened, parse_truth(truth))
+    require_known_truths(opened, as_names(truth))
     recordings = [with_audited(recording, truths) for recording in opened]
     names = distinct_names([recording.name for recording in recordings], sequences)
     predictors = choose_predictors(recordings, imu or [], opt.with_baselines(baselines, rivals))

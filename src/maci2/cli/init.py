@@ -6,25 +6,17 @@ import typer
 
 from maci2.cli import options as opt
 from maci2.cli.json_output import write_json
-from maci2.cli.option_groups import Measuring, Opening, run_options
 from maci2.cli.printing import command_line, print_summary, write_report
 from maci2.cli.viewing import require_viewer, viewer
+from maci2.pipeline.option_list import InitOptions
 
 if TYPE_CHECKING:
-    from maci2.pipeline.offline import Initialized
-    from maci2.pipeline.prepare import Inputs
+    from maci2.pipeline.offline import InitializedRecording
 
 
 def init(
     sequence: opt.Sequence,
-    measuring: Measuring = Measuring(),
-    keyframes: opt.Keyframes = 10,
-    window: opt.Window = 2.5,
-    start: opt.Start = 0.0,
-    paper: opt.Paper = False,
-    time_offset: opt.TimeOffset = False,
-    trust_rig: opt.TrustRig = False,
-    opening: Opening = Opening(),
+    options: InitOptions = InitOptions(),
     report: opt.Report = None,
     rerun: opt.Rerun = "",
     json: opt.Json = None,
@@ -35,44 +27,28 @@ def init(
     init SEQ --start 12 --report init.html
     """
     require_viewer(rerun)
-    options = run_options(
-        measuring,
-        opening,
-        keyframes=keyframes,
-        window_s=window,
-        start_s=start,
-        paper=paper,
-        time_offset=time_offset,
-        trust_rig=trust_rig,
-    )
-    from maci2.evaluation.protocol import window_errors
-    from maci2.pipeline.offline import initialize_recording
-    from maci2.recording_calls.initialize_call import InitializedRecording
+    from maci2.recording_calls.initialize_call import initialize_recording
 
-    inputs, initialized = initialize_recording(sequence, options)
-    errors = window_errors(inputs, initialized)
-    recorded = InitializedRecording(initialized.result, initialized, inputs, errors)
-    write_json(json, recorded.to_dict())
-    print_summary(recorded.summary(), recorded.verdict)
+    result = initialize_recording(sequence, **vars(options))
+    write_json(json, result.to_dict())
+    print_summary(result.summary(), result.verdict)
     if report is not None:
         from maci2.reports.init_page import init_page
 
-        write_report(report, init_page(inputs, initialized, errors, options, command_line()))
+        write_report(report, init_page(result, command_line()))
     if rerun:
-        show(rerun, inputs, initialized)
-    if recorded.verdict.status == "failed":
+        show(rerun, result)
+    if result.verdict.status == "failed":
         raise typer.Exit(1)
 
 
-def show(target: str, inputs: "Inputs", initialized: "Initialized") -> None:
+def show(target: str, result: "InitializedRecording") -> None:
     """Show the window with Rerun."""
-    from maci2.vision.odometry import StereoOdometry
-
-    result, window = initialized.result, initialized.window
+    inputs, window = result.inputs, result.window
     with viewer(target, "init") as shown:
         shown.show_initialization(result)
         if result.state is not None and result.report.time_offset_s is None:
-            vision = inputs.camera_motion(window.stamps_ns, window.index)
+            vision = inputs.vision.motion(window.stamps_ns, window.index)
             shown.show_residuals(result.state, vision)
-            if isinstance(inputs.visual, StereoOdometry):
-                shown.show_tracks(inputs.visual, window.stamps_ns)
+            if inputs.vision.odometry is not None:
+                shown.show_tracks(inputs.vision.odometry, window.stamps_ns)

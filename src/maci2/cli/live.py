@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.option_groups import Opening
 from maci2.cli.viewing import require_viewer, viewer
+from maci2.pipeline.option_list import Opening
 from maci2.text_tables import sigmas, vector
 
 if TYPE_CHECKING:
@@ -55,10 +55,10 @@ def live(
     every image. Exit code 1 if there was no result.
     """
     from maci2.errors import OptionError, require_in_range
-    from maci2.pipeline.options import RANGES
+    from maci2.pipeline.option_list import KEYFRAMES, WINDOW_S
 
-    require_in_range("--window", window, *RANGES["window_s"])
-    require_in_range("--keyframes", keyframes, *RANGES["keyframes"])
+    require_in_range("--window", window, *WINDOW_S)
+    require_in_range("--keyframes", keyframes, *KEYFRAMES)
     if not speed > 0.0:
         raise OptionError(f"--speed is {speed:g}, needed above 0.")
     require_viewer(rerun)

@@ -8,9 +8,9 @@ import typer
 
 from maci2.cli import options as opt
 from maci2.cli.json_output import write_json
-from maci2.cli.option_groups import Measuring, Opening, run_options
 from maci2.cli.printing import command_line, write_report
 from maci2.errors import OptionError
+from maci2.pipeline.option_list import Opening
 
 if TYPE_CHECKING:
     from maci2.pipeline.imu_noise_run import MeasuredImu
@@ -104,13 +104,17 @@ def _vision_options(
 ) -> "RunOptions | None":
     """Options of the camera motion to compare with; None if it is ground truth."""
     if reference.vision:
-        measuring = Measuring(
+        from maci2.pipeline.options import RunOptions
+
+        return RunOptions.of(
+            opening,
             vision=reference.vision,
             vision_frame=reference.vision_frame,
             vision_std=reference.vision_std,
             vision_scale_std=reference.vision_scale_std,
+            window_s=window_s,
+            start_s=start_s,
         )
-        return run_options(measuring, opening, window_s=window_s, start_s=start_s)
     if start_s != 0.0:
         raise OptionError(
             f"--start is {start_s:g}, but without --vision the middle of the recording is compared "

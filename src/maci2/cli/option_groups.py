@@ -5,84 +5,15 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import Field, fields, is_dataclass
 from functools import wraps
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
-from maci2.cli import options as opt
+import typer
 
-if TYPE_CHECKING:
-    from maci2.pipeline.options import RunOptions
-    from maci2.rigs import Given
-    from maci2.sensors import Recording
+from maci2.pipeline.option_list import Option, flag_of
 
 KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
-
-
-@dataclass(frozen=True)
-class Opening:
-    """How to open a recording: calibration or parts of it, topics of a bag, columns of a table."""
-
-    rig: opt.RigFile = None
-    imu_rate: opt.ImuRate = None
-    imu_noise: opt.ImuNoiseText = ""
-    t_b_c: opt.Extrinsics = ""
-    topics: opt.Topics = ""
-    columns: opt.Columns = ""
-
-    def given(self) -> "Given":
-        """Parts of the calibration given by options."""
-        return opt.given(self.imu_rate, self.imu_noise, self.t_b_c)
-
-    def open(self, path: Path) -> "Recording":
-        """Open the recording."""
-        from maci2.datasets import open_recording
-
-        return open_recording(path, self.rig, self.topics, self.given(), columns=self.columns)
-
-
-@dataclass(frozen=True)
-class Measuring:
-    """Sources of camera motion, IMU noise and ground truth."""
-
-    vision: opt.Vision = ""
-    imu: opt.Imu = "raw"
-    vision_frame: opt.VisionFrame = "camera"
-    vision_std: opt.VisionStd = None
-    vision_scale_std: opt.VisionScaleStd = None
-    truth: opt.Truth = ""
-    acc_bias_prior: opt.AccBiasPrior = None
-    acc_bias_std: opt.AccBiasStd = None
-    seed: opt.Seed = 0
-
-
-def run_options(measuring: Measuring, opening: Opening, **rest: Any) -> "RunOptions":
-    """Parse both groups and add the other options of a command."""
-    from maci2.pipeline.options import RunOptions, parse_numbers, parse_truth, parse_vision
-
-    prior = None
-    if measuring.acc_bias_prior is not None:
-        x, y, z = parse_numbers(measuring.acc_bias_prior, 3, "--acc-bias-prior")
-        prior = (x, y, z)
-    return RunOptions(
-        vision=parse_vision(
-            measuring.vision,
-            measuring.vision_frame,
-            measuring.vision_std,
-            measuring.vision_scale_std,
-        ),
-        imu=measuring.imu,
-        truth=parse_truth(measuring.truth),
-        acc_bias_prior=prior,
-        acc_bias_std=measuring.acc_bias_std,
-        seed=measuring.seed,
-        rig=opening.rig,
-        given=opening.given(),
-        topics=opening.topics,
-        columns=opening.columns,
-        **rest,
-    )
 
 
 def spread(command: Callable[..., None]) -> Callable[..., None]:
@@ -110,12 +41,23 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
 
 def _parameters(group: Any) -> list[inspect.Parameter]:
     hints = get_type_hints(group, include_extras=True)
-    return [
-        inspect.Parameter(
-            one.name,
-            KEYWORD_ONLY,
-            default=one.default,
-            annotation=hints[one.name],
-        )
-        for one in fields(group)
-    ]
+    return [_parameter(one, hints[one.name]) for one in fields(group)]
+
+
+def _parameter(one: Field[Any], hint: Any) -> inspect.Parameter:
+    default = one.default
+    if "option" in one.metadata:
+        about: Option = one.metadata["option"]
+        hint = Annotated[about.typed or hint, typed(about, one.name)]
+        default = default if about.typed_default is None else about.typed_default
+    return inspect.Parameter(one.name, KEYWORD_ONLY, default=default, annotation=hint)
+
+
+def typed(about: Option, name: str) -> Any:
+    """An option as the command line takes it."""
+    return typer.Option(*(about.flags or (flag_of(name),)), help=about.help)
+
+
+def option_of(group: type, name: str) -> Any:
+    """One option of a group, for a command that takes no other of them."""
+    return next(typed(f.metadata["option"], name) for f in fields(group) if f.name == name)

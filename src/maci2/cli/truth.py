@@ -7,8 +7,8 @@ import typer
 
 from maci2.cli import options as opt
 from maci2.cli.json_output import write_json
-from maci2.cli.option_groups import Opening
 from maci2.cli.printing import command_line, write_report
+from maci2.pipeline.option_list import Opening
 
 
 def truth(

@@ -8,9 +8,9 @@ import typer
 
 from maci2.cli import options as opt
 from maci2.cli.json_output import write_json
-from maci2.cli.option_groups import Opening
 from maci2.cli.printing import print_table, progress_bar
 from maci2.cli.viewing import require_viewer, viewer
+from maci2.pipeline.option_list import Opening
 from maci2.text_tables import number
 
 Interval = Annotated[float, typer.Option(help="time between keyframes [s]")]
@@ -46,7 +46,7 @@ def vo(
     require_viewer(rerun)
     from maci2.pipeline.vo import VoOptions, run_vo
 
-    options = VoOptions(interval, covariance, weights, opening.rig, opening.given(), opening.topics)
+    options = VoOptions(interval, covariance, weights, opening.rig, opening.given, opening.topics)
     with progress_bar() as on_progress:
         result = run_vo(sequence, output, options, partial(on_progress, "keyframes"))
     unmeasured = result.unmeasured
@@ -90,15 +90,15 @@ def vo_report(
     from maci2.evaluation.vo_report import MODELS, visual_report, visual_report_json
     from maci2.files import write_atomically
     from maci2.ground_truth.choose import require_known_truths, with_audited
-    from maci2.pipeline.options import parse_truth
+    from maci2.pipeline.options import as_names
     from maci2.reports.reliability import pose_reliability
 
-    recordings = [with_audited(opening.open(path), parse_truth(truth)) for path in sequences]
+    recordings = [with_audited(opening.open(path), as_names(truth)) for path in sequences]
     names = distinct_names([recording.name for recording in recordings], sequences)
-    require_known_truths(recordings, parse_truth(truth))
+    require_known_truths(recordings, as_names(truth))
     models = MODELS if opt.with_baselines(baselines, rivals) else MODELS[:1]
     scores = {
-        name: visual_report(recording, interval, models, parse_truth(truth))
+        name: visual_report(recording, interval, models, as_names(truth))
         for name, recording in zip(names, recordings, strict=True)
     }
     print_table(

@@ -7,9 +7,9 @@ import typer
 
 from maci2.cli import options as opt
 from maci2.cli.json_output import write_json
-from maci2.cli.option_groups import Measuring, Opening, run_options
 from maci2.cli.printing import print_table
 from maci2.errors import OptionError
+from maci2.pipeline.option_list import Opening
 from maci2.text_tables import number
 
 if TYPE_CHECKING:
@@ -51,18 +51,16 @@ def watch(
     """
     if frame not in ("body", "camera", "rectified"):
         raise OptionError(f"--frame is '{frame}'; choose body, camera or rectified.")
-    from maci2.pipeline.options import parse_pose_std
+    from maci2.pipeline.options import RunOptions, parse_pose_std
 
     parse_pose_std(std, "--odometry-std")
-    options = run_options(
-        Measuring(
-            vision=f"trajectory:{odometry}",
-            imu=imu,
-            vision_frame="camera" if frame == "body" else frame,
-            vision_std=std,
-            vision_scale_std=scale_std,
-        ),
+    options = RunOptions.of(
         opening,
+        vision=f"trajectory:{odometry}",
+        imu=imu,
+        vision_frame="camera" if frame == "body" else frame,
+        vision_std=std,
+        vision_scale_std=scale_std,
     )
     from maci2.watchdog import WatchdogConfig, watch_recording
     from maci2.watchdog.watch_files import watch_summary, write_watch

@@ -23,7 +23,7 @@ from maci2.sensors.stereo import HasImages, ImageRecording
 
 
 def open_images(
-    path: Path, rig_path: Path | None = None, topics: str = "", given: Given = NOTHING_GIVEN
+    path: Path, rig_path: str | Path | None = None, topics: str = "", given: Given = NOTHING_GIVEN
 ) -> HasImages:
     """Open the images of a recording and the calibration of its cameras, with timestamps on the
     camera's clock.

@@ -48,7 +48,7 @@ MIN_FRAMES = 10
 
 def examine_path(
     path: Path,
-    rig: Path | None = None,
+    rig: str | Path | None = None,
     topics: str = "",
     vision: str = "",
     frame: str = "camera",
@@ -85,7 +85,7 @@ def _unreadable(path: Path, error: Maci2Error) -> Diagnosis:
 
 
 def _examine_uncalibrated(
-    path: Path, rig: Path | None, topics: str, columns: str, error: CalibrationError
+    path: Path, rig: str | Path | None, topics: str, columns: str, error: CalibrationError
 ) -> Diagnosis:
     """Run the checks that need no calibration; the missing calibration is the first finding."""
     # A bag or a table carries none, and none was given; else it is a calibration that is wrong.
@@ -102,7 +102,7 @@ def _examine_uncalibrated(
 
 
 def _examine_images_alone(
-    path: Path, rig: Path | None, topics: str, given: Given, error: NoImuError
+    path: Path, rig: str | Path | None, topics: str, given: Given, error: NoImuError
 ) -> Diagnosis:
     """Run the checks of images on a recording without IMU, which is the first finding."""
     findings = [Finding("warn", "imu", str(error), "no IMU samples")]

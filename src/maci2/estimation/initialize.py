@@ -2,7 +2,6 @@
 
 import time
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +20,6 @@ from maci2.estimation.time_offset import on_imu_clock, solve_with_offset
 from maci2.estimation.verdict import (
     DEFAULT_LIMITS,
     InitLimits,
-    has_answer,
     judge_initialization,
     require_window,
 )
@@ -63,62 +61,28 @@ def initialize(
 
     Returns:
         State, posterior covariance, report and verdict. A window that cannot be solved raises
-        nothing; its verdict is `failed`, with reasons. The verdict takes another solve and is
-        computed when it is first read, so do not modify the samples before that.
+        nothing; its verdict is `failed`, with reasons.
 
     Raises:
         MeasurementError: an argument has the wrong type or shape, T_b_c is not rigid, or there are
             too few keyframes.
         DatasetError: the samples do not cover the keyframes or have a gap.
     """
-    began = time.perf_counter()
     T_b_c = as_transform(T_b_c, "T_b_c")
     config, limits = config or DEFAULT_CONFIG, limits or DEFAULT_LIMITS
     require_arguments(imu, vision, config)
     require_type(limits, InitLimits, "limits", "InitLimits()")
     require_window(imu, vision)
 
-    vision, offset_s = on_imu_clock(imu, vision, config)
-    choice = choose_motions(imu, vision, T_b_c, config) if any(vision.motions) else None
-    vision = choice.vision if choice else vision
-    solved = _solve(imu, vision, T_b_c, config, offset_s)
-    if config.robust and suspicious(solved.report):
-        inliers = inlier_poses(imu, vision, T_b_c, config)
-        again = _solve(imu, without(vision, inliers), T_b_c, config, offset_s)
-        if resolved(solved.report, again.report, inliers, vision.measured):
-            solved = again.with_rejected(inliers)
-
-    solve_ms = 1e3 * (time.perf_counter() - began)
-    report = replace(solved.report, solve_ms=solve_ms)
-    report = with_choice(report, choice) if choice else report
-
-    judge = partial(_judged, solved, report, imu, vision, T_b_c, config, limits, premises)
-    if solved.posterior is None or not has_answer(solved.state, solved.posterior, report):
-        return judge()
-    return InitResult.judged_when_asked(
-        lambda: judge().verdict, report, solved.state, solved.posterior
-    )
-
-
-def _judged(
-    solved: "_Solved",
-    report: SolveReport,
-    imu: ImuMeasurements,
-    vision: RelativePoses,
-    T_b_c: Array,
-    config: SolverConfig,
-    limits: InitLimits,
-    premises: Premises | None,
-) -> InitResult:
-    """Solution with its verdict, from the given evidence or else from the window alone."""
+    solved = solve_window(imu, vision, T_b_c, config)
     if premises is not None:
         evidence = Evidence(with_window_samples(premises, imu))
     else:
-        evidence = _window_evidence(imu, vision, solved, T_b_c, config)
+        evidence = _window_evidence(imu, solved, T_b_c, config)
     return judge_initialization(
         solved.state,
         solved.posterior,
-        report,
+        solved.report,
         solved.vision,
         solved.rotations,
         imu.bias_prior,
@@ -128,20 +92,34 @@ def _judged(
     )
 
 
+def solve_window(
+    imu: ImuMeasurements, vision: RelativePoses, T_b_c: Array, config: SolverConfig
+) -> "SolvedWindow":
+    """Estimate of `initialize` before its verdict: motions chosen, outliers rejected, Eq. 9."""
+    began = time.perf_counter()
+    vision, offset_s = on_imu_clock(imu, vision, config)
+    choice = choose_motions(imu, vision, T_b_c, config) if any(vision.motions) else None
+    vision = choice.vision if choice else vision
+    solved = _solve(imu, vision, T_b_c, config, offset_s)
+    if config.robust and suspicious(solved.report):
+        inliers = inlier_poses(imu, vision, T_b_c, config)
+        again = _solve(imu, without(vision, inliers), T_b_c, config, offset_s)
+        if resolved(solved.report, again.report, inliers, vision.measured):
+            solved = again.with_rejected(inliers, vision)
+    report = replace(solved.report, solve_ms=1e3 * (time.perf_counter() - began))
+    return solved._replace(report=with_choice(report, choice) if choice else report)
+
+
 def _window_evidence(
-    imu: ImuMeasurements,
-    vision: RelativePoses,
-    solved: "_Solved",
-    T_b_c: Array,
-    config: SolverConfig,
+    imu: ImuMeasurements, solved: "SolvedWindow", T_b_c: Array, config: SolverConfig
 ) -> Evidence:
-    """Evidence of the window about the constants; `vision` includes rejected poses."""
+    """Evidence of the window about the constants."""
     report, freed = solved.report, None
     if solved.posterior is not None and report.converged:
         freed = free_constants(imu, solved.vision, solved.state, config, solved.pre)
         if report.rejected:
             # Wrong constants make poses look like outliers: others may explain all of them.
-            of_all = free_constants(imu, vision, solved.state, config, solved.pre)
+            of_all = free_constants(imu, solved.all_poses, solved.state, config, solved.pre)
             if of_all is not None and of_all.inflation <= report.inflation:
                 freed = of_all
     # Wrong axes fit worse than the stated noise; where nothing does, no others can fit better.
@@ -161,25 +139,31 @@ def require_arguments(imu: ImuMeasurements, vision: RelativePoses, config: Solve
     require_type(config, SolverConfig, "config", "SolverConfig()")
 
 
-class _Solved(NamedTuple):
+class SolvedWindow(NamedTuple):
     """Solution and the measurements it was computed from."""
 
     vision: RelativePoses
+    """Relative poses that were used, on the IMU's clock."""
+
+    all_poses: RelativePoses
+    """The same with those that were rejected as outliers."""
+
     pre: Preintegrated
     rotations: RotationAlignment
     state: VIState
     posterior: Posterior | None
     report: SolveReport
 
-    def with_rejected(self, inliers: Mask) -> "_Solved":
+    def with_rejected(self, inliers: Mask, all_poses: RelativePoses) -> "SolvedWindow":
+        """The solution with the report of its outliers."""
         outliers = tuple(map(int, np.flatnonzero(~inliers)))
         report = replace(self.report, rejected=len(outliers), rejected_poses=outliers)
-        return self._replace(report=report)
+        return self._replace(report=report, all_poses=all_poses)
 
 
 def _solve(
     imu: ImuMeasurements, vision: RelativePoses, T_b_c: Array, config: SolverConfig, offset_s: float
-) -> _Solved:
+) -> SolvedWindow:
     """Solution without the vertical of earlier samples where the window contradicts it."""
     solved = _solve_with(imu, vision, T_b_c, config, offset_s)
     if not solved.report.vertical_rejected:
@@ -192,7 +176,7 @@ def _solve(
 
 def _solve_with(
     imu: ImuMeasurements, vision: RelativePoses, T_b_c: Array, config: SolverConfig, offset_s: float
-) -> _Solved:
+) -> SolvedWindow:
     """Gyroscope bias from rotations, initial guess in closed form, joint solve (Eq. 9)."""
     prior, stamps_ns = imu.bias_prior, vision.stamps_ns
     require_samples(imu, stamps_ns)
@@ -206,4 +190,4 @@ def _solve_with(
     solution = solve_with_offset(
         imu, vision, pre, start, config, extrinsics=False, coarse_s=offset_s
     )
-    return _Solved(vision, pre, rotations, *solution)
+    return SolvedWindow(vision, vision, pre, rotations, *solution)

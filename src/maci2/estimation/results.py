@@ -1,10 +1,9 @@
 """Estimated states, their covariances, and the verdict on them."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from scipy.special import chdtri
@@ -183,6 +182,16 @@ class Estimate:
     posterior: Posterior | None = None
     """Covariance of the state; None without a state."""
 
+    @property
+    def gyro_bias(self) -> Array | None:
+        """(3,) bias of the raw gyroscope [rad/s]; None without a state."""
+        return None if self.state is None else self.state.gyro_bias
+
+    @property
+    def acc_bias(self) -> Array | None:
+        """(3,) bias of the raw accelerometer [m/s^2]; None without a state."""
+        return None if self.state is None else self.state.acc_bias
+
     def to_dict(self) -> Record:
         """The record that `--json` writes, as plain numbers, strings and lists."""
         raise NotImplementedError
@@ -206,31 +215,15 @@ class Estimate:
 class InitResult(Estimate):
     """Result of `initialize`; `state` and `posterior` are None only if there is no estimate."""
 
-    @classmethod
-    def judged_when_asked(
-        cls,
-        judge: Callable[[], Verdict],
-        report: SolveReport,
-        state: VIState,
-        posterior: Posterior,
-    ) -> "InitResult":
-        """A result whose verdict, which takes another solve, is computed when first read."""
-        result = cls.__new__(cls)
-        result.__dict__.update(_judge=judge, report=report, state=state, posterior=posterior)
-        return result
+    @property
+    def gravity_c0(self) -> Array | None:
+        """(3,) gravity in the first camera frame, pointing down [m/s^2]; None without a state."""
+        return None if self.state is None else self.state.gravity_c0
 
-    def __getattr__(self, name: str) -> Any:
-        # Called for missing attributes only, such as the verdict before it is computed.
-        judge = self.__dict__.get("_judge")
-        if name != "verdict" or judge is None:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        verdict = self.__dict__["verdict"] = judge()
-        # The closure keeps the measurements of the window alive.
-        self.__dict__.pop("_judge", None)
-        return verdict
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+    @property
+    def velocity_b(self) -> Array | None:
+        """(n, 3) velocities, each in the body frame of its keyframe [m/s]; None without a state."""
+        return None if self.state is None else self.state.velocity_b
 
     @property
     def gravity_std_deg(self) -> float | None:

@@ -119,11 +119,6 @@ NO_ANSWER = (
 )
 
 
-def has_answer(state: VIState, posterior: Posterior | None, report: SolveReport) -> bool:
-    """Whether there is a state to judge, with no reason that rules it out."""
-    return not _broken(state, posterior, report) and report.inflation <= NO_NOISE
-
-
 def judge_initialization(
     state: VIState,
     posterior: Posterior | None,

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from maci2.datasets import open_recording
 from maci2.errors import DatasetError
 from maci2.estimation.imu_gains import imu_gains
 from maci2.evaluation.metrics import InitErrors
@@ -22,9 +21,9 @@ from maci2.evaluation.rows import (
     windows_with_truth,
 )
 from maci2.ground_truth.choose import audited_or_none, published_names, require_known_truths
-from maci2.pipeline.offline import Initialized, initialize_window
-from maci2.pipeline.options import RunOptions, VisionSource
-from maci2.pipeline.prepare import Inputs, as_calibrated, open_inputs
+from maci2.pipeline.offline import InitializedRecording, initialize_window
+from maci2.pipeline.options import RunOptions, VisionChoice
+from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.pipeline.rehearsals import warm_up
 from maci2.pipeline.windows import Window
 from maci2.sensors import with_velocity
@@ -43,7 +42,7 @@ class Evaluated:
     left_out: int
     """Windows in which the ground truth has a gap or jumps: nothing can be said of them."""
 
-    vision: VisionSource
+    vision: VisionChoice
     """Source of camera motion, with the noise that a trajectory's relative poses were taken to
     have."""
 
@@ -60,12 +59,7 @@ def evaluate(
     """
     distinct_names([path.name for path in paths], paths)  # a recording given twice is told now
     require_known_truths(
-        (
-            open_recording(
-                path, options.rig, options.topics, options.given, columns=options.columns
-            )
-            for path in paths
-        ),
+        (options.open(path) for path in paths),
         options.truth,
     )
     results: dict[Path, tuple[str, Evaluated]] = {}
@@ -96,7 +90,7 @@ def find_judges(inputs: Inputs, options: RunOptions) -> Judges:
     if published is None:
         return Judges(audited, audited)
     if audited is None:
-        audited = audited_or_none(as_calibrated(inputs.recording, options), options.truth)
+        audited = audited_or_none(inputs.ground_truth.calibrated, options.truth)
         return Judges(inputs.truth, audited)
     if not np.isfinite(published.v_w).any():
         published = with_velocity(published)
@@ -105,20 +99,17 @@ def find_judges(inputs: Inputs, options: RunOptions) -> Judges:
 
 def estimate_window(inputs: Inputs, window: Window, options: RunOptions) -> Estimate:
     """Result of `maci2 init` on one window."""
-    initialized = initialize_window(inputs, window, options)
-    result = initialized.result
+    result = initialize_window(inputs, window, options)
     return Estimate(
         result.verdict.status,
         result.verdict.reasons,
         result.state,
         result.posterior,
         result.report.solve_ms,
-        gains=imu_gains(initialized.imu, initialized.vision, result, options.solver()),
+        gains=imu_gains(result.imu, result.vision, result, options.solver()),
     )
 
 
-def window_errors(inputs: Inputs, initialized: Initialized) -> InitErrors | None:
+def window_errors(result: InitializedRecording) -> InitErrors | None:
     """Errors of one window's result; None without a state or where ground truth is not known."""
-    return state_errors(
-        inputs, inputs.truth, initialized.result.state, initialized.result.posterior
-    )
+    return state_errors(result.inputs, result.inputs.truth, result.state, result.posterior)

@@ -90,9 +90,7 @@ def evaluation_json(results: dict[str, Evaluated], options: RunOptions) -> dict[
     published = _scored(rows, audited=False)
     for name, record in published["sequences"].items():
         further: dict[str, Any] = {"left_out": results[name].left_out}
-        noise = results[name].vision.pose_noise_record()
-        if noise is not None:
-            further["relative_pose_noise"] = noise
+        further |= results[name].vision.pose_noise_record()
         published["sequences"][name] = further | record
     return {
         "protocol": {"version": __version__, **options.as_dict()},

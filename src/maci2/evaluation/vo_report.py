@@ -15,11 +15,10 @@ from maci2.gaussian import nees
 from maci2.ground_truth.choose import audited_or_none
 from maci2.lie import se3_inv, se3_log
 from maci2.pipeline.gyro_rotation import rotation_predictor
-from maci2.pipeline.open_vision import open_vision
-from maci2.pipeline.options import VisionSource
+from maci2.pipeline.open_vision import open_odometry
+from maci2.pipeline.options import VisionChoice
 from maci2.sensors import GroundTruth, Recording, truth_at
 from maci2.types import Array, Stamps
-from maci2.vision.odometry import StereoOdometry
 from maci2.vision.odometry_run import even_keyframes, measure_all
 from maci2.vision.relative_pose import RelativePose
 
@@ -92,9 +91,8 @@ def visual_report(
     scores = {}
     predictor = rotation_predictor(recording)
     for model in models:
-        source = VisionSource("images", frame="rectified", covariance=model)
-        odometry = open_vision(recording, source, predictor)
-        assert isinstance(odometry, StereoOdometry)
+        source = VisionChoice("images", frame="rectified", covariance=model)
+        odometry = open_odometry(recording, source, predictor)
         keyframes_ns = _keyframes_with_truth(odometry.stamps_ns, truth, interval_s)
         began = perf_counter()
         poses = measure_all(odometry, keyframes_ns, on_pose=on_pose)

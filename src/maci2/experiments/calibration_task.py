@@ -15,10 +15,9 @@ from maci2.experiments.method import TRUTHS, slug
 from maci2.experiments.row_records import rounded
 from maci2.imu import datasheet_model, preintegrate
 from maci2.lie.stacks import rotation_angle_deg
-from maci2.pipeline.offline import calibration_keyframes
-from maci2.pipeline.options import RunOptions, parse_vision
+from maci2.pipeline.offline import calibration_errors, calibration_keyframes
+from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
-from maci2.pipeline.results_json import calibration_errors
 from maci2.pipeline.windows import one_window
 from maci2.types import NS
 
@@ -64,7 +63,7 @@ class CalibrationTask:
 def run_calibration(task: CalibrationTask) -> TaskResult:
     """Run the trials: ten windows evenly spread over the recording, one row each."""
     options = RunOptions(
-        parse_vision(task.method.vision, "camera", None),
+        vision=task.method.vision,
         imu=task.method.imu,
         keyframes=calibration_keyframes(WINDOW_S),
         window_s=WINDOW_S,
@@ -87,7 +86,7 @@ def _trial(
         window = one_window(
             inputs.candidates_ns(), options.window_s, options.keyframes, float(start_s)
         )
-        vision = inputs.camera_motion(window.stamps_ns, index)
+        vision = inputs.vision.motion(window.stamps_ns, index)
         start_ns, end_ns = int(vision.stamps_ns[0]), int(vision.stamps_ns[-1])
         if task.method.solver == "vins":
             raw = inputs.recording.imu.between(start_ns, end_ns)

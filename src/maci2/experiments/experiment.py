@@ -18,7 +18,7 @@ from maci2.experiments.table import Findings, Record
 from maci2.experiments.track_task import TrackTask, baselines_of, track_findings
 from maci2.experiments.truth_task import TruthTask, truth_findings
 from maci2.experiments.visual_task import VisualTask
-from maci2.pipeline.options import LONGEST_S, RANGES
+from maci2.pipeline.option_list import LONGEST_S, SEEDS
 
 Task = (
     InitTask
@@ -45,7 +45,7 @@ class Settings:
     """Processor time allowed for one window of one method."""
 
     def __post_init__(self) -> None:
-        require_in_range("--seed", self.seed, *RANGES["seed"])
+        require_in_range("--seed", self.seed, *SEEDS)
         require_in_range("--time-limit", self.limit_s, 0.0, LONGEST_S, above=True)
 
 

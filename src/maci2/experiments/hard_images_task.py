@@ -16,12 +16,11 @@ from maci2.experiments.method import slug
 from maci2.experiments.row_records import rounded
 from maci2.experiments.table import Cell, Claim, Findings, Line, Record, Table
 from maci2.pipeline.gyro_rotation import rotation_predictor
-from maci2.pipeline.open_vision import open_vision
-from maci2.pipeline.options import RunOptions, VisionSource, parse_vision
+from maci2.pipeline.open_vision import open_odometry
+from maci2.pipeline.options import RunOptions, VisionChoice
 from maci2.pipeline.render_along import rendered_on_imu_clock
 from maci2.simulation.rendering.image_difficulty import EASY, HARD, Difficulty, degraded
 from maci2.simulation.rendering.recording import RenderConfig, render_recording
-from maci2.vision.odometry import StereoOdometry
 from maci2.vision.odometry_run import even_keyframes, measure_all
 
 INTERVAL_S = 0.2
@@ -131,17 +130,16 @@ def run_hard_images(task: HardImagesTask) -> TaskResult:
 def _row(model: str, path: Path) -> dict[str, Any]:
     """Relative poses of one match covariance, and the windows that are initialized from them."""
     recording = open_recording(path)
-    source = VisionSource("images", frame="rectified", covariance=model)
-    odometry = open_vision(recording, source, rotation_predictor(recording))
+    source = VisionChoice("images", frame="rectified", covariance=model)
+    odometry = open_odometry(recording, source, rotation_predictor(recording))
     truth = recording.truth(())
-    assert isinstance(odometry, StereoOdometry)
     assert truth is not None
     measured = path.with_name(f"{model}.npz")
     poses = measure_all(odometry, even_keyframes(odometry.stamps_ns, INTERVAL_S), measured)
     T_b_cr, std_scale = odometry.rectification.T_b_cr, odometry.calibration.scale
     visual = score(poses, truth, T_b_cr, std_scale, frames_per_second=float("nan")).as_dict()
-    vision = parse_vision(f"measurements:{measured}", "camera", None)
-    _, evaluated = evaluate_recording(path, RunOptions(vision, stride_s=STRIDE_S))
+    options = RunOptions(vision=f"measurements:{measured}", stride_s=STRIDE_S)
+    _, evaluated = evaluate_recording(path, options)
     fused = summarize(evaluated.rows)
     return {
         "model": model,

@@ -1,7 +1,7 @@
 """Plausible faults of the input, introduced into a sound recording one at a time."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,9 @@ from maci2.lie import se3_inv, so3_exp
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, apply_imu_model
 from maci2.pipeline.recording_premises import with_estimated_noise
+from maci2.pipeline.vision_sources import VisionSource
 from maci2.sensors import ImuSamples
-from maci2.types import NS, Array, Stamps
+from maci2.types import NS, Array, Mask, Stamps
 from maci2.vision import RelativePoses
 
 DIAGONAL = (1.0, 1.0, 1.0)
@@ -51,34 +52,40 @@ NO_FAULT = InputFault("none")
 
 
 @dataclass(frozen=True)
-class FaultyInputs(Inputs):
-    """Inputs with the fault."""
+class FaultyVision(VisionSource):
+    """A source of camera motion with the fault."""
 
-    sound: Inputs | None = None
-    fault: InputFault = NO_FAULT
+    sound: VisionSource
+    fault: InputFault
 
-    def camera_motion(self, stamps_ns: Stamps, index: int) -> RelativePoses:
-        """Camera motion with the fault."""
-        assert self.sound is not None
-        return self.fault.motion(self.sound.camera_motion(stamps_ns, index))
+    @property
+    def stamps_ns(self) -> Stamps:
+        return self.sound.stamps_ns
+
+    def keyframe_candidates(self, images_ns: Stamps | None) -> Stamps:
+        return self.sound.keyframe_candidates(images_ns)
+
+    def measurable(self, stamps_ns: Stamps) -> Mask:
+        return self.sound.measurable(stamps_ns)
+
+    def _motion(self, stamps_ns: Stamps, index: int) -> RelativePoses:
+        return self.fault.motion(self.sound.with_choice(self.choice).motion(stamps_ns, index))
 
 
-def with_fault(inputs: Inputs, fault: InputFault, options: RunOptions) -> FaultyInputs:
+def with_fault(inputs: Inputs, fault: InputFault, options: RunOptions) -> Inputs:
     """The same recording with one fault."""
     recording = replace(inputs.recording, imu=fault.samples(inputs.recording.imu))
     # What was estimated of vision's noise is estimated again, beside the fault.
-    stated = options.vision
-    source = replace(inputs.source, std=stated.std, std_windows=stated.std_windows)
-    sound = replace(inputs, source=source)
-    values = {field.name: getattr(sound, field.name) for field in fields(Inputs)}
-    values |= {
-        "recording": recording,
-        "imu": apply_imu_model(recording, options),
-        "T_b_c": np.ascontiguousarray(fault.extrinsics(inputs.T_b_c)),
-    }
-    faulty = FaultyInputs(**values, sound=sound, fault=fault)
-    source = with_estimated_noise(faulty)
-    return replace(faulty, source=source, sound=replace(sound, source=source))
+    stated = options.source
+    choice = replace(inputs.source, std=stated.std, std_windows=stated.std_windows)
+    faulty = replace(
+        inputs,
+        recording=recording,
+        imu=apply_imu_model(recording, options),
+        T_b_c=np.ascontiguousarray(fault.extrinsics(inputs.T_b_c)),
+        vision=FaultyVision(choice, inputs.vision, fault),
+    )
+    return replace(faulty, vision=faulty.vision.with_choice(with_estimated_noise(faulty)))
 
 
 def _lengthened(scale: float) -> Callable[[RelativePoses], RelativePoses]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from maci2.baselines import Segment
 from maci2.evaluation.imu_report import TRUTHS as TRUTHS
-from maci2.pipeline.options import RunOptions, parse_vision
+from maci2.pipeline.options import RunOptions
 
 TRUTH = "truth:0.05,0.003"
 DROID = "trajectory:visual/droid_stereo_Twc_tum.txt"
@@ -49,7 +49,8 @@ class Method:
         """The same choices as options of `maci2 evaluate`."""
         frame = "camera" if self.vision.startswith("truth") else "rectified"
         return RunOptions(
-            parse_vision(self.vision, frame, None),
+            vision=self.vision,
+            vision_frame=frame,
             imu=self.imu,
             keyframes=self.keyframes,
             stride_s=stride_s,

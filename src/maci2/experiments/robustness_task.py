@@ -15,7 +15,6 @@ from maci2.experiments.input_faults import (
     INIT_FAULTS,
     NO_FAULT,
     TRAJECTORY_FAULTS,
-    FaultyInputs,
     InputFault,
     with_fault,
 )
@@ -23,11 +22,15 @@ from maci2.experiments.method import DROID, TRUTH, Method, slug
 from maci2.experiments.row_records import rounded
 from maci2.experiments.table import Cell, Claim, Findings, Line, Record, Table
 from maci2.ground_truth.choose import AUDITED
-from maci2.pipeline.offline import calibrate_window, calibration_keyframes, initialize_window
-from maci2.pipeline.options import RunOptions, parse_vision
+from maci2.pipeline.offline import (
+    calibrate_window,
+    calibration_errors,
+    calibration_keyframes,
+    initialize_window,
+)
+from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.pipeline.rehearsals import warm_up
-from maci2.pipeline.results_json import calibration_errors
 from maci2.pipeline.windows import Window, one_window
 from maci2.sensors import truth_at
 from maci2.types import NS
@@ -113,12 +116,12 @@ def run_robustness(task: RobustnessTask) -> TaskResult:
 
 
 def _init_row(
-    inputs: Inputs, faulty: FaultyInputs, fault: InputFault, window: Window, options: RunOptions
+    inputs: Inputs, faulty: Inputs, fault: InputFault, window: Window, options: RunOptions
 ) -> dict[str, Any]:
     """Verdict of one window, compared with the ground truth of the sound recording."""
     row = {"fault": fault.name, "start_ns": window.start_ns}
     try:
-        result = initialize_window(faulty, window, options).result
+        result = initialize_window(faulty, window, options)
     except Maci2Error as error:
         reason = str(error).replace(str(inputs.recording.path), inputs.recording.name)
         return row | {"status": "failed", "reasons": [reason], "wrong": False}
@@ -142,7 +145,7 @@ def _init_row(
 
 def _calibrations(task: RobustnessTask) -> list[dict[str, Any]]:
     options = RunOptions(
-        parse_vision(task.vision, "camera", None),
+        vision=task.vision,
         keyframes=calibration_keyframes(CALIBRATION_S),
         window_s=CALIBRATION_S,
         truth=(AUDITED,) if task.audited else (),
@@ -162,7 +165,7 @@ def _calibrations(task: RobustnessTask) -> list[dict[str, Any]]:
 
 
 def _calibration_row(
-    inputs: Inputs, faulty: FaultyInputs, start_s: float, options: RunOptions
+    inputs: Inputs, faulty: Inputs, start_s: float, options: RunOptions
 ) -> dict[str, Any]:
     try:
         window = one_window(inputs.candidates_ns(), options.window_s, options.keyframes, start_s)

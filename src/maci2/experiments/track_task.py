@@ -17,11 +17,11 @@ from maci2.experiments.store import WindowTimes
 from maci2.experiments.table import Cell, Claim, Findings, Line, Record, Table, mark_best
 from maci2.ground_truth.choose import AUDITED, with_audited
 from maci2.lie import se3_inv
-from maci2.pipeline.options import RunOptions, parse_vision
+from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs
 from maci2.pipeline.track_files import raw_biases
-from maci2.pipeline.track_recording import TrackedRecording, track_recording
-from maci2.sensors import CameraTrajectory, GroundTruth, poses_at
+from maci2.pipeline.track_recording import RecordedTrack, track_recording
+from maci2.sensors import GroundTruth, poses_at
 from maci2.types import Array, Mask, Stamps
 
 BASELINE_SUFFIX = "_Twb_tum.txt"
@@ -75,13 +75,12 @@ def baselines_of(root: Path, recording: str) -> Path | None:
 
 def run_track(task: TrackTask) -> TaskResult:
     """A row for each system: causal, smoothed, those of the folder, and vision alone."""
-    vision = parse_vision(task.vision, "rectified", None)
     held = open_recording(task.path).truths
     truths = tuple(name for name in TRUTHS if name in held)
-    options = RunOptions(vision=vision, imu=task.imu, truth=truths)
+    options = RunOptions(vision=task.vision, vision_frame="rectified", imu=task.imu, truth=truths)
     begun = time.process_time()
     causal = _where_vision_is(track_recording(task.path, options))
-    frame_ms = 1e3 * (time.process_time() - begun) / max(len(causal.track.states), 1)
+    frame_ms = 1e3 * (time.process_time() - begun) / max(len(causal.at_images), 1)
     truth = causal.inputs.truth
     if truth is None:
         return TaskResult([], problem="no ground truth")
@@ -95,15 +94,15 @@ def run_track(task: TrackTask) -> TaskResult:
     return TaskResult([row for row in rows if row], WindowTimes([frame_ms]))
 
 
-def _where_vision_is(tracked: TrackedRecording) -> TrackedRecording:
+def _where_vision_is(tracked: RecordedTrack) -> RecordedTrack:
     """The states near which vision has poses: a trajectory that pauses is not compared with what
     the IMU alone makes of the pause."""
-    visual, states = tracked.inputs.visual, tracked.track.states
-    if not isinstance(visual, CameraTrajectory):
+    inputs, states = tracked.inputs, tracked.at_images
+    if inputs.source.kind != "trajectory":
         return tracked
-    near = _near(visual.stamps_ns, np.array([state.stamp_ns for state in states]))
+    near = _near(inputs.vision.stamps_ns, np.array([state.stamp_ns for state in states]))
     kept = [state for state, keep in zip(states, near, strict=True) if keep]
-    return replace(tracked, track=replace(tracked.track, states=kept))
+    return replace(tracked, at_images=kept)
 
 
 def _near(poses_ns: Stamps, at_ns: Stamps) -> Mask:
@@ -113,9 +112,9 @@ def _near(poses_ns: Stamps, at_ns: Stamps) -> Mask:
     return np.asarray(close & (at_ns >= poses_ns[0]) & (at_ns <= poses_ns[-1]))
 
 
-def _own_row(name: str, tracked: TrackedRecording, truth: GroundTruth) -> Record:
-    states, origins = tracked.track.states, tracked.track.origins
-    biases = raw_biases(tracked)[0]
+def _own_row(name: str, tracked: RecordedTrack, truth: GroundTruth) -> Record:
+    states, origins = tracked.at_images, tracked.origins
+    biases = raw_biases(tracked.inputs, tracked.at_images)[0]
     errors = track_errors(states, biases, truth, origins)
     if errors is None:
         return {}
@@ -134,7 +133,7 @@ def _own_row(name: str, tracked: TrackedRecording, truth: GroundTruth) -> Record
     }
 
 
-def _audited_errors(tracked: TrackedRecording) -> TrackErrors | None:
+def _audited_errors(tracked: RecordedTrack) -> TrackErrors | None:
     """Errors against the audited ground truth; None where it could not be audited."""
     from maci2.errors import Maci2Error
 
@@ -145,8 +144,8 @@ def _audited_errors(tracked: TrackedRecording) -> TrackErrors | None:
     truth = recording.truths.get(AUDITED)
     if truth is None:
         return None
-    biases = raw_biases(tracked)[0]
-    return track_errors(tracked.track.states, biases, truth, tracked.track.origins)
+    biases = raw_biases(tracked.inputs, tracked.at_images)[0]
+    return track_errors(tracked.at_images, biases, truth, tracked.origins)
 
 
 def _others(task: TrackTask, inputs: Inputs) -> dict[str, tuple[Stamps, Array]]:
@@ -156,17 +155,18 @@ def _others(task: TrackTask, inputs: Inputs) -> dict[str, tuple[Stamps, Array]]:
         trajectory = read_trajectory(file)
         name = file.name.removesuffix(BASELINE_SUFFIX)
         found[name] = (trajectory.stamps_ns, trajectory.Ts_w_c)
-    if isinstance(inputs.visual, CameraTrajectory):
+    path = inputs.vision.camera_path() if inputs.source.kind == "trajectory" else None
+    if path is not None:
         T_c_b = se3_inv(np.ascontiguousarray(inputs.T_b_c))
-        found[VISION_ALONE] = (inputs.visual.stamps_ns, inputs.visual.Ts_w_c @ T_c_b)
+        found[VISION_ALONE] = (path.stamps_ns, path.Ts_w_c @ T_c_b)
     return found
 
 
 def _common(
-    stamps_ns: Stamps, Ts_w_b: Array, causal: TrackedRecording, truth: GroundTruth
+    stamps_ns: Stamps, Ts_w_b: Array, causal: RecordedTrack, truth: GroundTruth
 ) -> TrajectoryErrors | None:
     """Errors over the images that the causal track has a state at."""
-    at_ns = np.array([state.stamp_ns for state in causal.track.states])
+    at_ns = np.array([state.stamp_ns for state in causal.at_images])
     at_ns = at_ns[_near(stamps_ns, at_ns)]
     if len(at_ns) < 3:
         return None

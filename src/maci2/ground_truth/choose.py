@@ -1,7 +1,7 @@
 """Choice of a ground truth: one of the recording's own, or one of them audited."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,12 +33,12 @@ def _is_folder(name: str) -> bool:
     return (Path(name) / COVARIANCE_FILE).is_file()
 
 
-def published_names(names: tuple[str, ...]) -> tuple[str, ...]:
+def published_names(names: Sequence[str]) -> tuple[str, ...]:
     """Those that a recording itself has to hold."""
     return tuple(name for name in names if not is_audited(name))
 
 
-def with_audited(recording: Recording, names: tuple[str, ...]) -> Recording:
+def with_audited(recording: Recording, names: Sequence[str]) -> Recording:
     """The recording with the audits that `names` ask for beside its own ground truths: made now, or
     read from a folder.
 
@@ -63,7 +63,7 @@ def with_audited(recording: Recording, names: tuple[str, ...]) -> Recording:
     return replace(recording, truths=truths)
 
 
-def audited_or_none(recording: Recording, names: tuple[str, ...]) -> GroundTruth | None:
+def audited_or_none(recording: Recording, names: Sequence[str]) -> GroundTruth | None:
     """The audit of the ground truth that `names` choose, or the one in a folder that they name.
 
     None where there is none, where it is too short, or where it cannot be audited, which is logged.
@@ -76,7 +76,7 @@ def audited_or_none(recording: Recording, names: tuple[str, ...]) -> GroundTruth
     return None if audit is None else audit.truth
 
 
-def _audit_or_none(recording: Recording, names: tuple[str, ...]) -> AuditedTruth | None:
+def _audit_or_none(recording: Recording, names: Sequence[str]) -> AuditedTruth | None:
     published = recording.truth(published_names(names))
     if published is None or published.stamps_ns[-1] - published.stamps_ns[0] < MIN_COMMON_S * NS:
         return None
@@ -87,7 +87,7 @@ def _audit_or_none(recording: Recording, names: tuple[str, ...]) -> AuditedTruth
         return None
 
 
-def capture_noise(recording: Recording, names: tuple[str, ...]) -> tuple[float, float]:
+def capture_noise(recording: Recording, names: Sequence[str]) -> tuple[float, float]:
     """Noise of the motion between two rows of the ground truth that `names` choose, rotation [rad]
     and translation [m] per axis, where it is raw motion capture: what its audit finds.
 
@@ -103,11 +103,11 @@ def capture_noise(recording: Recording, names: tuple[str, ...]) -> tuple[float, 
     return float(between * audit.orientation_noise.std), float(between * audit.position_noise.std)
 
 
-def _first_of(recording: Recording, names: tuple[str, ...]) -> str:
+def _first_of(recording: Recording, names: Sequence[str]) -> str:
     return next((name for name in names if name in recording.truths), "")
 
 
-def require_known_truths(recordings: Iterable[Recording], names: tuple[str, ...]) -> None:
+def require_known_truths(recordings: Iterable[Recording], names: Sequence[str]) -> None:
     """Raise unless every name of `--truth` is that of a ground truth of some recording, or of
     its audit.
 

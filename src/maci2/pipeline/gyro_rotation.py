@@ -123,7 +123,7 @@ def rotation_predictor(
 
 
 def predictor_where_there_is_an_imu(
-    path: Path, rig: Path | None, topics: str, given: Given
+    path: Path, rig: str | Path | None, topics: str, given: Given
 ) -> RotationPredictor:
     """The gyroscope's prediction for images stamped by the camera's clock; none where there is no
     IMU, or none that can be read."""

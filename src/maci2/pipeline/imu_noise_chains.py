@@ -106,8 +106,7 @@ def _rows(capture: Capture, rows: Mask) -> Capture:
 
 def against_vision(path: Path, options: RunOptions) -> NoiseProblem:
     # The IMU's noise is the question, so it does not tell the noise of vision.
-    stated = replace(options.vision, std_windows=None)
-    inputs = open_inputs(path, replace(options, imu="datasheet", vision=stated))
+    inputs = open_inputs(path, replace(options, imu="datasheet", noise_as_stated=True))
     candidates_ns = inputs.measurable_ns()
     if len(candidates_ns) < 2:
         raise DatasetError(f"{path}: {len(candidates_ns)} usable images, needed two or more.")
@@ -115,7 +114,7 @@ def against_vision(path: Path, options: RunOptions) -> NoiseProblem:
     window_s = min(options.window_s, has_s)
     keyframes = max(round(window_s / STATE_PERIOD_S) + 1, 2)
     window = long_window(candidates_ns, window_s, keyframes, options.start_s)
-    vision = inputs.camera_motion(window.stamps_ns, 0)
+    vision = inputs.vision.motion(window.stamps_ns, 0)
     std = np.repeat(STD_MOUNTING, 3)
     mounting = MountingPrior(inputs.T_b_c, std)
     config = SolverConfig(estimate_time_offset=True)

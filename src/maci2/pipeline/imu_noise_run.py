@@ -16,7 +16,8 @@ from maci2.imu.allan import AllanDeviation, high_frequency_density, stationary_a
 from maci2.imu.measured_noise import KEYS
 from maci2.pipeline.imu_noise_chains import against_capture, against_vision
 from maci2.pipeline.imu_noise_check import NoiseCheck, check_noise, check_record
-from maci2.pipeline.options import RANGES, RunOptions
+from maci2.pipeline.option_list import WINDOW_S
+from maci2.pipeline.options import RunOptions
 from maci2.rigs import require_noise
 from maci2.rigs.convert import TOOLS, write_rig
 from maci2.sensors import ImuNoise, Recording, Rig
@@ -71,7 +72,7 @@ def measure_noise(
     """
     if not paths:
         raise OptionError("no recording is named; give one or more.")
-    require_in_range("--window", length_s, *RANGES["window_s"])
+    require_in_range("--window", length_s, *WINDOW_S)
     for k, path in enumerate(paths):
         if real_path(path) in map(real_path, paths[:k]):
             raise OptionError(f"{path} is given twice; its samples would count twice.")
@@ -100,7 +101,7 @@ def measure_noise(
         recordings[0].rig,
         tuple(recording.name for recording in recordings),
         seconds,
-        (source or "ground truth") if options is None else str(options.vision),
+        (source or "ground truth") if options is None else str(options.source),
         max(stretches, key=lambda allan: allan.seconds, default=None),
         np.mean([high_frequency_density(recording.imu) for recording in recordings], axis=0),
         check_noise(scored, estimate.levels(), stated_levels(stated)),

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -9,16 +10,28 @@ from maci2.calibration import calibrate
 from maci2.calibration.calibration_problem import MountingPrior
 from maci2.errors import require_in_range
 from maci2.estimation import CalibrationResult, InitResult, initialize
-from maci2.ground_truth.choose import require_known_truths
+from maci2.estimation.result_output import (
+    Record,
+    calibration_record,
+    calibration_text,
+    initialization_record,
+    initialization_text,
+)
+from maci2.field_docs import document_fields
 from maci2.imu import ImuMeasurements
 from maci2.lie import se3_inv
-from maci2.pipeline.options import RANGES, RunOptions
-from maci2.pipeline.prepare import Inputs, open_inputs
+from maci2.lie.stacks import rotation_angle_deg
+from maci2.pipeline.option_list import WINDOW_S
+from maci2.pipeline.options import RunOptions
+from maci2.pipeline.prepare import Inputs, open_inputs, recalibrated_rig
 from maci2.pipeline.rehearsals import warm_up
 from maci2.pipeline.windows import Window, long_window, one_window
-from maci2.types import NS, Stamps, Vec3
+from maci2.sensors import Rig
+from maci2.types import NS, Array, Stamps
 from maci2.vision import RelativePoses
-from maci2.vision.odometry import StereoOdometry
+
+if TYPE_CHECKING:
+    from maci2.evaluation.metrics import InitErrors
 
 OFFSET_MARGIN_S = 0.12
 """Length of IMU data beyond the keyframes, for an unknown time offset."""
@@ -31,74 +44,149 @@ SHORTEST_CALIBRATION_S = 5.0
 """Shortest recording that is used as a whole where no window length was asked for."""
 
 
-@dataclass(frozen=True)
-class Initialized:
-    """Result of one window of a recording."""
+@dataclass(frozen=True, repr=False, kw_only=True)
+class InitializedRecording(InitResult):
+    """Result of `initialize_recording`: that of `initialize`, with its window and errors."""
 
-    result: InitResult
-    """The estimate, its posterior and the verdict."""
+    inputs: Inputs
+    """The opened recording: IMU measurements, vision, extrinsics, ground truth."""
 
     window: Window
-    """The keyframes used; on the IMU's clock where a time offset was found."""
+    """Keyframes used, on the IMU's clock if a time offset was estimated."""
 
     imu: ImuMeasurements
-    """Samples that it was found from."""
+    """IMU measurements of the window."""
 
     vision: RelativePoses
-    """Camera motion that it was found from."""
+    """Camera motion between the keyframes."""
+
+    errors: "InitErrors | None" = None
+    """Errors against ground truth; None without ground truth or without a state."""
 
     @property
-    def gyro_bias(self) -> Vec3 | None:
-        """(3,) bias of the raw gyroscope [rad/s]; None without a state."""
-        return None if self.result.state is None else self.result.state.gyro_bias
+    def result(self) -> "InitializedRecording":
+        """The result itself, as 0.11 nested it; deprecated."""
+        return self
+
+    def summary(self) -> str:
+        """The text that `maci2 init` prints: estimates, 1-sigma and, if known, true errors."""
+        return initialization_text(self, self._error_texts())
+
+    def to_dict(self) -> Record:
+        """The record that `maci2 init --json` writes."""
+        # The rig's own time offset is included in the estimated one.
+        record = initialization_record(self, self.inputs.recording.rig.time_offset_s)
+        record |= {"start_ns": self.window.start_ns, "stamps_ns": self.window.stamps_ns.tolist()}
+        record |= self.inputs.source.pose_noise_record()
+        return record if self.errors is None else record | {"errors": {**self.errors.as_dict()}}
+
+    def _error_texts(self) -> dict[str, str]:
+        if self.errors is None:
+            return {}
+        errors = {
+            "gravity": (self.errors.gravity_deg, ".3f", "deg"),
+            "velocity": (self.errors.velocity_rmse, ".4f", "m/s"),
+            "gyro_bias": (self.errors.gyro_bias_pct, ".2f", "%"),
+        }
+        # Ground truth may lack biases.
+        known = {name: error for name, error in errors.items() if error[0] is not None}
+        return {name: f"{value:{form}} {unit}" for name, (value, form, unit) in known.items()}
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class CalibratedRecording(CalibrationResult):
+    """Result of `calibrate_recording`: that of `calibrate`, compared with the recording's own
+    extrinsics if known."""
+
+    inputs: Inputs
+    """The opened recording: IMU measurements, vision, extrinsics, ground truth."""
 
     @property
-    def acc_bias(self) -> Vec3 | None:
-        """(3,) bias of the raw accelerometer [m/s^2]; None without a state."""
-        return None if self.result.state is None else self.result.state.acc_bias
+    def result(self) -> "CalibratedRecording":
+        """The result itself, as 0.11 nested it; deprecated."""
+        return self
+
+    @property
+    def rig(self) -> Rig | None:
+        """Rig with the estimated extrinsics and time offset; None without an estimate."""
+        if self.state is None:
+            return None
+        return recalibrated_rig(self.inputs, self.state.T_b_c, self.report.time_offset_s or 0.0)
+
+    def summary(self) -> str:
+        """The text that `maci2 calibrate` prints: extrinsics of the left camera with 1-sigma."""
+        if self.rig is None:
+            return calibration_text(self)
+        given = {}
+        if self.inputs.recording.rig.extrinsics_known:
+            rotation_deg, translation = calibration_errors(self, self.inputs.T_b_c)
+            given["rotation"] = f"{rotation_deg:.3f} deg"
+            given["translation"] = f"{1e3 * translation:.1f} mm"
+        stated_offset_s = self.inputs.recording.rig.time_offset_s
+        return calibration_text(self, self.rig.cameras[0].T_b_c, given, stated_offset_s)
+
+    def to_dict(self) -> Record:
+        """The record that `maci2 calibrate --json` writes; `T_b_c` belongs to the left camera
+        itself, even if images were rectified."""
+        own = self.inputs.recording.rig
+        record = calibration_record(self, own.time_offset_s)
+        record |= self.inputs.source.pose_noise_record()
+        if self.rig is None:
+            return record
+        record["T_b_c"] = self.rig.cameras[0].T_b_c.tolist()
+        if own.extrinsics_known:
+            rotation_deg, translation = calibration_errors(self, self.inputs.T_b_c)
+            record["errors"] = {"rotation_deg": rotation_deg, "translation_m": translation}
+        return record
 
 
-def initialize_recording(path: Path, options: RunOptions) -> tuple[Inputs, Initialized]:
+def initialize_recording(path: Path, options: RunOptions) -> InitializedRecording:
     """What `maci2 init` does: the one window at `options.start_s`."""
     inputs = open_inputs(path, options)
-    require_known_truths([inputs.recording], options.truth)
+    inputs.ground_truth.require_names()
     warm_up("initialize")
     window = one_window(
         inputs.candidates_ns(), options.window_s, options.keyframes, options.start_s
     )
-    return inputs, initialize_window(inputs, window, options)
+    return initialize_window(inputs, window, options)
 
 
-def initialize_window(inputs: Inputs, window: Window, options: RunOptions) -> Initialized:
+def initialize_window(inputs: Inputs, window: Window, options: RunOptions) -> InitializedRecording:
     """Initialize on one window of a recording."""
-    vision = inputs.camera_motion(window.stamps_ns, window.index)
+    vision = inputs.vision.motion(window.stamps_ns, window.index)
     imu = _samples_around(inputs, vision, options)
     solver, limits = options.solver(), options.limits()
     # Motion from images is costly: a window that confirms its own constants needs no others.
-    premises = None if isinstance(inputs.visual, StereoOdometry) else inputs.premises
+    premises = None if inputs.vision.from_images else inputs.premises
     result = initialize(imu, vision, inputs.T_b_c, solver, limits, premises)
     if result.verdict.status == "weak" and premises is None:
         result = initialize(imu, vision, inputs.T_b_c, solver, limits, inputs.premises)
     # With an offset found, keyframes may be fewer and their timestamps are the IMU's.
     stamps_ns = vision.stamps_ns if result.state is None else result.state.stamps_ns
-    return Initialized(result, Window(window.index, stamps_ns), imu, vision)
+    return InitializedRecording(
+        **vars(result),
+        inputs=inputs,
+        window=Window(window.index, stamps_ns),
+        imu=imu,
+        vision=vision,
+    )
 
 
 def calibrate_recording(
     path: Path, options: RunOptions, may_be_shorter: bool = False
-) -> tuple[Inputs, CalibrationResult]:
+) -> CalibratedRecording:
     """What `maci2 calibrate` does: extrinsics from one window, with no guess of them.
 
     With `may_be_shorter` a recording shorter than the window is used as a whole.
     """
     inputs = open_inputs(path, options, calibrating=True)
-    require_known_truths([inputs.recording], options.truth)
+    inputs.ground_truth.require_names()
     warm_up("calibrate")
     candidates_ns = inputs.measurable_ns()
     if may_be_shorter:
         options = _shortened(options, candidates_ns)
     window = long_window(candidates_ns, options.window_s, options.keyframes, options.start_s)
-    return inputs, calibrate_window(inputs, window, options)
+    return calibrate_window(inputs, window, options)
 
 
 def _shortened(options: RunOptions, candidates_ns: Stamps) -> RunOptions:
@@ -108,11 +196,12 @@ def _shortened(options: RunOptions, candidates_ns: Stamps) -> RunOptions:
     return replace(options, window_s=length_s, keyframes=calibration_keyframes(length_s))
 
 
-def calibrate_window(inputs: Inputs, window: Window, options: RunOptions) -> CalibrationResult:
+def calibrate_window(inputs: Inputs, window: Window, options: RunOptions) -> CalibratedRecording:
     """Extrinsics from one window."""
-    vision = inputs.camera_motion(window.stamps_ns, window.index)
+    vision = inputs.vision.motion(window.stamps_ns, window.index)
     imu = _samples_around(inputs, vision, options)
-    return calibrate(imu, vision, options.solver(), mounting=_mounting(inputs, options))
+    result = calibrate(imu, vision, options.solver(), mounting=_mounting(inputs, options))
+    return CalibratedRecording(**vars(result), inputs=inputs)
 
 
 def _mounting(inputs: Inputs, options: RunOptions) -> MountingPrior | None:
@@ -137,5 +226,16 @@ def _samples_around(inputs: Inputs, vision: RelativePoses, options: RunOptions) 
 
 def calibration_keyframes(window_s: float) -> int:
     """Default number of keyframes of a calibration."""
-    require_in_range("--window", window_s, *RANGES["window_s"])
+    require_in_range("--window", window_s, *WINDOW_S)
     return max(round(window_s / CALIBRATION_SPACING_S) + 1, 4)
+
+
+def calibration_errors(result: CalibrationResult, T_b_c: Array) -> tuple[float, float]:
+    """Rotation [deg] and translation [m] error against extrinsics that were given."""
+    if result.state is None:
+        return float("nan"), float("nan")
+    rotation_deg = rotation_angle_deg(result.state.T_b_c[:3, :3], T_b_c[:3, :3])
+    return rotation_deg, float(np.linalg.norm(result.state.T_b_c[:3, 3] - T_b_c[:3, 3]))
+
+
+document_fields(__name__)

@@ -1,17 +1,32 @@
 """Options of a run: one frozen record of every choice, written beside every result."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, get_type_hints
 
 import numpy as np
 
+from maci2.boundary import as_array, as_number, as_path
 from maci2.errors import OptionError, require_in_range
 from maci2.estimation import InitLimits, SolverConfig
 from maci2.imu import BiasPrior
 from maci2.imu.model_choice import is_learned
-from maci2.pipeline.stated_mounting import StatedMounting
-from maci2.rigs import NOTHING_GIVEN, Given
+from maci2.pipeline.option_list import (
+    Assumptions,
+    Measuring,
+    Mounting,
+    Opening,
+    Option,
+    Starting,
+    Strides,
+    TimeOffset,
+    Windows,
+    flag_of,
+)
+from maci2.pipeline.stated_mounting import StatedMounting, parse_mounting
+from maci2.rigs import NOTHING_GIVEN
 from maci2.types import Array
 from maci2.vision import CameraFrame
 from maci2.vision.covariance_models import ModelName
@@ -46,22 +61,10 @@ DEFAULT_DEPTHS = (1.5, 12.0)
 LARGEST_PIXEL_STD = 50.0
 """Above this a point is anywhere [px]."""
 
-LONGEST_S = 1e6
-"""Upper limit of every option in seconds: eleven days, far from the overflow of nanoseconds."""
-
-RANGES: dict[str, tuple[float, float]] = {
-    "keyframes": (4, 100_000),
-    "window_s": (0.1, LONGEST_S),
-    "stride_s": (0.01, LONGEST_S),
-    "start_s": (0.0, LONGEST_S),
-    "seed": (0, 2**63 - 1),
-}
-"""Smallest and largest value of the numeric options of a run."""
-
 
 @dataclass(frozen=True)
-class VisionSource:
-    """A source of camera motion, as `--vision` names it."""
+class VisionChoice:
+    """Choice of a source of camera motion, as `--vision` names it."""
 
     kind: VisionKind
     """What the motion is measured from."""
@@ -103,20 +106,18 @@ class VisionSource:
     by_default: bool = False
     """True where the user named no source and the images of the recording are meant."""
 
-    std_truth: tuple[float, float] = (0.0, 0.0)
-    """What raw motion capture adds of its own to motion made from it [rad, m]."""
-
-    def pose_noise_record(self) -> dict[str, Any] | None:
-        """Noise of a trajectory's relative poses as results have it in JSON; None of other kinds,
+    def pose_noise_record(self) -> dict[str, Any]:
+        """Noise of a trajectory's relative poses as results have it in JSON; empty for other kinds,
         whose poses carry their covariances."""
         if self.kind != "trajectory":
-            return None
-        return {
+            return {}
+        noise = {
             "rotation_deg": self.std[0],
             "translation_m": self.std[1],
             "share_of_length": self.std_share,
             "estimated_from_windows": self.std_windows,
         }
+        return {"relative_pose_noise": noise}
 
     @property
     def from_truth(self) -> bool:
@@ -138,75 +139,42 @@ LARGEST_BIAS = 10.0
 """Bias of an accelerometer that can be stated [m/s^2]: as much as gravity is no bias."""
 
 
-@dataclass(frozen=True)
-class RunOptions:
-    """Everything that decides a result, besides the recording."""
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(Opening, Mounting, TimeOffset, Assumptions, Starting, Strides, Windows, Measuring):
+    """Everything that decides a result, besides the recording: all options, checked."""
 
-    vision: VisionSource
-    """Source of camera motion."""
-
-    imu: str = "raw"
-    """raw, datasheet, the name of a bundled model, or a weight file."""
-
-    keyframes: int = 10
-    """Keyframes in a window."""
-
-    window_s: float = 2.5
-    """Length of a window."""
-
-    stride_s: float = 2.5
-    """Time from the start of one window to the start of the next."""
-
-    start_s: float = 0.0
-    """Start of the first window, from the first usable timestamp."""
-
-    paper: bool = False
-    """The paper's choices exactly: free gravity vector, no accelerometer bias, block-diagonal IMU
-    weights, data-sheet noise."""
-
-    truth: tuple[str, ...] = ()
-    """Names of ground truths; the first that a recording has is used."""
-
-    acc_bias_prior: tuple[float, float, float] | None = None
-    """Known accelerometer bias of the raw sensor [m/s^2]; None where it is not known."""
-
-    acc_bias_std: float | None = None
-    """Standard deviation of that bias [m/s^2]; None leaves the IMU model's own."""
-
-    rig: Path | None = None
-    """Calibration file that replaces the recording's own."""
-
-    given: Given = NOTHING_GIVEN
-    """Single parts that take the place of the calibration's."""
-
-    time_offset: bool = False
-    """Estimate the camera's time offset to the IMU too."""
-
-    trust_rig: bool = False
-    """Believe stated extrinsics and scale where nothing that was seen confirms them."""
-
-    columns: str = ""
-    """Columns of a table of IMU samples, where its headings do not tell them."""
-
-    all_cameras: bool = False
-    """Refine the right camera's place beside the left one before anything else (calibration)."""
-
-    mounting: StatedMounting | None = None
-    """What is known of the left camera's pose before a calibration; None where nothing is."""
-
-    topics: str = ""
-    """Roles of a bag's topics; what is not named is found by type."""
-
-    seed: int = 0
-    """Seed of all random numbers."""
+    noise_as_stated: bool = False
+    """Whether the noise of a trajectory stays as stated or by default, and is not estimated."""
 
     def __post_init__(self) -> None:
-        for name, (low, high) in RANGES.items():
-            require_in_range(f"--{name.removesuffix('_s')}", getattr(self, name), low, high)
+        for name, value in checked_values(self).items():
+            object.__setattr__(self, name, value)
         if self.acc_bias_std is not None:
             require_in_range("--acc-bias-std", self.acc_bias_std, 0.0, LARGEST_BIAS, above=True)
-        for value in self.acc_bias_prior or ():
-            require_in_range("--acc-bias-prior", value, -LARGEST_BIAS, LARGEST_BIAS)
+        for bias in self.acc_bias_prior or ():
+            require_in_range("--acc-bias-prior", float(bias), -LARGEST_BIAS, LARGEST_BIAS)
+        _ = self.source, self.given, self.mounting
+
+    @classmethod
+    def of(cls, options: Opening, **changes: Any) -> "RunOptions":
+        """The options of a command that are those of a run, with changes."""
+        own = {one.name for one in fields(cls)}
+        return cls(
+            **{name: value for name, value in vars(options).items() if name in own} | changes
+        )
+
+    @cached_property
+    def source(self) -> VisionChoice:
+        """Source of camera motion."""
+        choice = parse_vision(
+            self.vision, self.vision_frame, self.vision_std, self.vision_scale_std
+        )
+        return replace(choice, std_windows=None) if self.noise_as_stated else choice
+
+    @cached_property
+    def mounting(self) -> StatedMounting | None:
+        """What is known of the left camera's pose before a calibration; None where nothing is."""
+        return parse_mounting(str(self.prior), self.prior_std)
 
     def solver(self) -> SolverConfig:
         """Choices of the solver that `paper` and the IMU model imply."""
@@ -241,25 +209,83 @@ class RunOptions:
 
     def as_dict(self) -> dict[str, Any]:
         """The options as `protocol` of summary.json has them."""
-        fields = asdict(self)
-        fields["vision"] = str(self.vision)
-        fields["vision_frame"] = self.vision.frame
-        fields["vision_std"] = [*self.vision.std, self.vision.std_share]
-        fields["vision_scale_std"] = self.vision.std_scale
-        fields["rig"] = None if self.rig is None else str(self.rig)
-        if self.given == NOTHING_GIVEN:
-            del fields["given"]
-        if self.mounting is None:
-            del fields["mounting"]
+        record = asdict(self)
+        for name in ("imu_rate", "imu_noise", "T_b_c", "prior", "prior_std", "noise_as_stated"):
+            del record[name]
         for name in ("columns", "all_cameras"):
-            if not fields[name]:
-                del fields[name]
-        return fields
+            if not record[name]:
+                del record[name]
+        record |= {
+            "vision": str(self.source),
+            "vision_frame": self.source.frame,
+            "vision_std": [*self.source.std, self.source.std_share],
+            "vision_scale_std": self.source.std_scale,
+            "rig": None if self.rig is None else str(self.rig),
+        }
+        if self.given != NOTHING_GIVEN:
+            record["given"] = asdict(self.given)
+        if self.mounting is not None:
+            record["mounting"] = asdict(self.mounting)
+        return record
+
+
+def checked_values(options: Opening) -> dict[str, Any]:
+    """Values of the options of a group, converted and checked for type and range."""
+    values, types = {}, get_type_hints(type(options))
+    for one in fields(options):
+        if "option" not in one.metadata:
+            continue
+        about: Option = one.metadata["option"]
+        value = getattr(options, one.name)
+        if value is not None or type(None) not in get_args(types[one.name]):
+            value = _checked(value, one.name, types[one.name])
+        if about.within is not None and value is not None:
+            require_in_range(flag_of(one.name), value, *about.within)
+        values[one.name] = value
+    return values
+
+
+def _checked(value: Any, name: str, kind: Any) -> Any:
+    """One value as its type; raises an error that names it otherwise."""
+    if name == "truth":
+        return as_names(value)
+    if name == "acc_bias_prior":
+        if isinstance(value, str):
+            return parse_numbers(value, 3, "--acc-bias-prior")
+        return tuple(as_array(value, (3,), name, OptionError).tolist())
+    kinds = get_args(kind) or (kind,)
+    if Path in kinds or name == "imu":
+        return as_path(value, name) if name == "rig" else _text(value, name, (str, Path))
+    if bool in kinds:
+        if not isinstance(value, bool):
+            raise OptionError(f"{name} is {value!r}, needed True or False.")
+        return value
+    if int in kinds:
+        if as_number(value, flag_of(name), error=OptionError) != int(value):
+            raise OptionError(f"{flag_of(name)} is {value}, needed a whole number.")
+        return int(value)
+    if float in kinds:
+        return as_number(value, flag_of(name), error=OptionError)
+    return _text(value, name, (str,))
+
+
+def as_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Names of ground truths, in a list or with commas between."""
+    if not isinstance(names, str | list | tuple):
+        raise OptionError(f"truth is of the type {type(names).__name__}, needed a list of names.")
+    listed = names.split(",") if isinstance(names, str) else names
+    return tuple(name for name in listed if _text(name, "truth", (str,)))
+
+
+def _text(value: Any, name: str, kinds: tuple[type, ...]) -> str:
+    if not isinstance(value, kinds):
+        raise OptionError(f"{name} is of the type {type(value).__name__}, needed a text.")
+    return str(value)
 
 
 def parse_vision(
     text: str, frame: str, std: str | None, scale_std: float | None = None
-) -> VisionSource:
+) -> VisionChoice:
     """`images[:fixed]`, `truth:0.05,0.003`, `trajectory:FILE`, `measurements:FILE`, `tracks:0.5`
     or `tracks:FILE.npz`; empty text means the images of the recording."""
     if frame not in ("camera", "rectified"):
@@ -270,14 +296,14 @@ def parse_vision(
     if scale_std is not None and not 0.0 <= scale_std < 0.5:
         raise OptionError(f"--vision-scale-std is {scale_std}, needed a share from 0 to 0.5.")
     if not text:
-        return VisionSource("images", frame="rectified", by_default=True)
+        return VisionChoice("images", frame="rectified", by_default=True)
     if kind == "images":
-        return VisionSource("images", frame="rectified", covariance=_covariance(text, rest))
+        return VisionChoice("images", frame="rectified", covariance=_covariance(text, rest))
     if kind == "truth":
-        return VisionSource("truth", std=_std_pair(rest, "--vision truth:"))
+        return VisionChoice("truth", std=_std_pair(rest, "--vision truth:"))
     if kind == "trajectory" and rest:
         std_scale = DEFAULT_SCALE_STD if scale_std is None else scale_std
-        return VisionSource(
+        return VisionChoice(
             "trajectory",
             rest,
             pose_std,
@@ -288,21 +314,16 @@ def parse_vision(
             std_windows=None if std is not None else 0,
         )
     if kind == "measurements" and rest:
-        return VisionSource("measurements", rest, pose_std, camera_frame)
+        return VisionChoice("measurements", rest, pose_std, camera_frame)
     if kind == "tracks" and rest:
         return _tracks(rest)
     raise OptionError(f"--vision is '{text}'; choose one of {VISION_FORMS}.")
 
 
-def parse_truth(text: str) -> tuple[str, ...]:
-    """Names of ground truths with commas between."""
-    return tuple(name for name in text.split(",") if name)
-
-
-def _tracks(rest: str) -> VisionSource:
+def _tracks(rest: str) -> VisionChoice:
     """A file of tracks, or noise in pixels with the depths of the points."""
     if rest.endswith(".npz"):
-        return VisionSource("tracks", rest, frame="rectified")
+        return VisionChoice("tracks", rest, frame="rectified")
     name = "--vision tracks:"
     pixel_std, *depths = parse_numbers(rest, 3 if "," in rest else 1, name)
     near, far = depths or DEFAULT_DEPTHS
@@ -312,7 +333,7 @@ def _tracks(rest: str) -> VisionSource:
             f"{LARGEST_PIXEL_STD:g} px, and a nearest depth below the farthest [m]; or a file "
             "whose name ends in .npz."
         )
-    return VisionSource("tracks", frame="rectified", pixel_std=pixel_std, depths=(near, far))
+    return VisionChoice("tracks", frame="rectified", pixel_std=pixel_std, depths=(near, far))
 
 
 def _covariance(text: str, name: str) -> str:

@@ -8,11 +8,10 @@ import numpy as np
 
 from maci2.errors import DatasetError, MeasurementError
 from maci2.imu import preintegrate
-from maci2.pipeline.options import VisionSource
+from maci2.pipeline.options import VisionChoice
 from maci2.pipeline.windows import plan_windows
 from maci2.premises import PremiseEvidence, Premises, estimate_rotation_noise, sample_rate
 from maci2.vision import RelativePoses
-from maci2.vision.odometry import StereoOdometry
 
 if TYPE_CHECKING:
     from maci2.pipeline.prepare import Inputs
@@ -41,7 +40,7 @@ def recording_premises(inputs: "Inputs") -> Premises | None:
     return premises and replace(premises, sample_rate=rate, is_complete=True)
 
 
-def with_estimated_noise(inputs: "Inputs", tell: bool = False) -> VisionSource:
+def with_estimated_noise(inputs: "Inputs", tell: bool = False) -> VisionChoice:
     """The source with the noise that its relative poses show along the whole recording, where none
     was stated; `tell` logs it."""
     source = inputs.source
@@ -58,7 +57,7 @@ def with_estimated_noise(inputs: "Inputs", tell: bool = False) -> VisionSource:
     return source
 
 
-def _tell_noise(recording: str, source: VisionSource) -> None:
+def _tell_noise(recording: str, source: VisionChoice) -> None:
     _LOG.warning(
         "note: %s: relative poses of %s are off by %.3f deg, estimated from %d windows, and by "
         "%g mm + %g %% of their length; --vision-std states other noise",
@@ -87,12 +86,12 @@ def _is_covered(inputs: "Inputs", motion: RelativePoses) -> bool:
 def _camera_motions(inputs: "Inputs") -> list[RelativePoses]:
     motions = []
     windows = plan_windows(inputs.candidates_ns(), WINDOW_S, WINDOW_S, KEYFRAMES)
-    if isinstance(inputs.visual, StereoOdometry) and len(windows) > IMAGE_WINDOWS:
+    if inputs.vision.from_images and len(windows) > IMAGE_WINDOWS:
         chosen = np.linspace(0, len(windows) - 1, IMAGE_WINDOWS).round().astype(int)
         windows = [windows[index] for index in chosen]
     for window in windows:
         try:
-            motions.append(inputs.camera_motion(window.stamps_ns, FIRST_INDEX + window.index))
+            motions.append(inputs.vision.motion(window.stamps_ns, FIRST_INDEX + window.index))
         except (DatasetError, MeasurementError):
             continue
     return motions

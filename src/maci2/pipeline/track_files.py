@@ -2,9 +2,8 @@
 
 import io
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy
@@ -12,11 +11,13 @@ import scipy
 from maci2 import __version__
 from maci2.datasets.euroc_writer import truth_csv
 from maci2.files import json_text, write_together
-from maci2.pipeline.results_json import pose_noise_json
-from maci2.pipeline.track_recording import TrackedRecording
+from maci2.pipeline.prepare import Inputs
 from maci2.sensors import GroundTruth
 from maci2.tracking.tracked import TrackedState
 from maci2.types import NS
+
+if TYPE_CHECKING:
+    from maci2.pipeline.track_recording import RecordedTrack
 
 TRAJECTORY = "trajectory_Twb_tum.txt"
 TABLE = "trajectory_Twb_euroc.csv"
@@ -26,32 +27,30 @@ DENSE_ARRAYS = "track_imu_rate.npz"
 SUMMARY = "summary.json"
 
 
-def write_track(tracked: TrackedRecording, folder: Path, summary: dict[str, Any]) -> list[Path]:
+def write_track(tracked: "RecordedTrack", folder: Path, summary: dict[str, Any]) -> list[Path]:
     """Write trajectory, arrays and summary into a folder; returns their paths."""
     files: dict[str, str | bytes] = {
-        TRAJECTORY: tum_text(tracked.track.states),
-        TABLE: euroc_text(tracked),
-        ARRAYS: arrays_bytes(tracked),
+        TRAJECTORY: tum_text(tracked.at_images),
+        TABLE: euroc_text(tracked.inputs, tracked.at_images),
+        ARRAYS: arrays_bytes(tracked, tracked.at_images),
     }
     if tracked.at_imu_rate:
-        dense = replace(tracked, track=replace(tracked.track, states=list(tracked.at_imu_rate)))
-        files[DENSE] = tum_text(dense.track.states)
-        files[DENSE_ARRAYS] = arrays_bytes(dense)
+        files[DENSE] = tum_text(tracked.states)
+        files[DENSE_ARRAYS] = arrays_bytes(tracked, tracked.states)
     files[SUMMARY] = json_text(summary)
     paths = {folder / name: content for name, content in files.items()}
     write_together(paths)
     return list(paths)
 
 
-def euroc_text(tracked: TrackedRecording) -> str:
-    """The track as EuRoC's ground truth is written: a CSV with poses, velocities and biases."""
-    states = tracked.track.states
+def euroc_text(inputs: Inputs, states: list[TrackedState]) -> str:
+    """States as EuRoC's ground truth is written: a CSV with poses, velocities and biases."""
     return truth_csv(
         GroundTruth(
             np.array([state.stamp_ns for state in states]),
             np.array([state.T_w_b for state in states]),
             np.array([state.v_w for state in states]),
-            *raw_biases(tracked),
+            *raw_biases(inputs, states),
             source="track",
         )
     )
@@ -68,11 +67,10 @@ def tum_text(states: list[TrackedState]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def arrays_bytes(tracked: TrackedRecording) -> bytes:
+def arrays_bytes(tracked: "RecordedTrack", states: list[TrackedState]) -> bytes:
     """The `.npz` of docs/conventions.md."""
-    states = tracked.track.states
-    gyro, acc = raw_biases(tracked)
-    keyframes = tracked.track.keyframes
+    gyro, acc = raw_biases(tracked.inputs, states)
+    keyframes = tracked.keyframes
     buffer = io.BytesIO()
     np.savez(
         buffer,
@@ -94,10 +92,10 @@ def arrays_bytes(tracked: TrackedRecording) -> bytes:
     return buffer.getvalue()
 
 
-def raw_biases(tracked: TrackedRecording) -> tuple[np.ndarray, np.ndarray]:
+def raw_biases(inputs: Inputs, states: list[TrackedState]) -> tuple[np.ndarray, np.ndarray]:
     """(n, 3) each: the raw sensor's biases, what the IMU model removed included."""
-    stamps_ns = np.array([state.stamp_ns for state in tracked.track.states])
-    raw, corrected = tracked.inputs.recording.imu, tracked.inputs.imu
+    stamps_ns = np.array([state.stamp_ns for state in states])
+    raw, corrected = inputs.recording.imu, inputs.imu
     shared, at_raw, at_corrected = np.intersect1d(
         raw.stamps_ns, corrected.stamps_ns, return_indices=True
     )
@@ -108,8 +106,8 @@ def raw_biases(tracked: TrackedRecording) -> tuple[np.ndarray, np.ndarray]:
         ]
     )
     index = np.clip(np.searchsorted(shared, stamps_ns), 0, len(shared) - 1)
-    gyro = np.array([state.gyro_bias for state in tracked.track.states]) + removed[index, :3]
-    acc = np.array([state.acc_bias for state in tracked.track.states]) + removed[index, 3:]
+    gyro = np.array([state.gyro_bias for state in states]) + removed[index, :3]
+    acc = np.array([state.acc_bias for state in states]) + removed[index, 3:]
     return gyro, acc
 
 
@@ -139,16 +137,17 @@ def std_record(std: np.ndarray) -> dict[str, list[float]]:
     }
 
 
-def track_summary(tracked: TrackedRecording) -> dict[str, Any]:
+def track_summary(tracked: "RecordedTrack") -> dict[str, Any]:
     """What `maci2 track --json` writes, without scores."""
-    states, keyframes = tracked.track.states, tracked.track.keyframes
+    states, keyframes = tracked.at_images, tracked.keyframes
+    gyro_bias, acc_bias = raw_biases(tracked.inputs, states[-1:])
     last = states[-1]
     std = np.sqrt(np.diag(last.cov))
     steps = np.diff([state.T_w_b[:3, 3] for state in states], axis=0)
     return {
         "recording": tracked.inputs.recording.name,
-        "status": tracked.track.verdict.status,
-        "reasons": list(tracked.track.verdict.reasons),
+        "status": tracked.verdict.status,
+        "reasons": list(tracked.verdict.reasons),
         "batch": tracked.batch,
         "states": len(states),
         "start_ns": states[0].stamp_ns,
@@ -160,13 +159,13 @@ def track_summary(tracked: TrackedRecording) -> dict[str, Any]:
         "unmeasured": sum(keyframe.innovation is None for keyframe in keyframes),
         "rejected": sum(keyframe.rejected for keyframe in keyframes),
         "second_motions": sum(keyframe.second_motion for keyframe in keyframes),
-        "vision_scale": float(np.exp(tracked.track.log_scale)),
-        "gyro_bias": raw_biases(tracked)[0][-1].tolist(),
-        "acc_bias": raw_biases(tracked)[1][-1].tolist(),
+        "vision_scale": float(np.exp(tracked.log_scale)),
+        "gyro_bias": gyro_bias[0].tolist(),
+        "acc_bias": acc_bias[0].tolist(),
         "last_std": std_record(std),
         "processor_ms": {
             "vision_per_image": tracked.spent.per_image_ms,
             "smoothing_per_keyframe": tracked.spent.per_keyframe_ms,
         },
-        **pose_noise_json(tracked.inputs),
+        **tracked.inputs.source.pose_noise_record(),
     }

@@ -3,17 +3,23 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import process_time
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from maci2.boundary import as_path
 from maci2.errors import DatasetError
-from maci2.estimation import SolverConfig
+from maci2.estimation import SolverConfig, Verdict
 from maci2.estimation.motion_choice import choose_motions
-from maci2.ground_truth.choose import require_known_truths
+from maci2.estimation.result_output import Record, verdict_text
+from maci2.field_docs import document_fields
 from maci2.imu.model_choice import is_learned
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.pipeline.rehearsals import warm_up
+from maci2.pipeline.track_files import track_summary, write_track
+from maci2.text_tables import number as text_of
+from maci2.text_tables import table_text
 from maci2.tracking.batch import smoothed
 from maci2.tracking.calibration_spread import (
     TRAJECTORY_SCALE_WALK,
@@ -23,9 +29,12 @@ from maci2.tracking.calibration_spread import (
 from maci2.tracking.smoother import SmootherConfig
 from maci2.tracking.track import track
 from maci2.tracking.tracked import Track, TrackedState
-from maci2.types import NS, Stamps
+from maci2.types import NS, Array, Stamps
 from maci2.vision import RelativePoses
 from maci2.vision.odometry_run import even_keyframes
+
+if TYPE_CHECKING:
+    from maci2.evaluation.track_errors import TrackErrors
 
 KEYFRAME_INTERVAL_S = 0.2
 """Between keyframes: the odometry's own spacing, for which its covariances are calibrated."""
@@ -42,20 +51,79 @@ class ProcessorTime:
     """Of starting and smoothing, and of the states between, over all keyframes."""
 
 
-@dataclass(frozen=True)
-class TrackedRecording:
-    """A track with what it was made from."""
+@dataclass(frozen=True, repr=False, kw_only=True)
+class RecordedTrack(Track):
+    """Result of `track_recording`: a track with its inputs, and errors if there is ground truth."""
 
     inputs: Inputs
+    """The opened recording: IMU measurements, vision, extrinsics, ground truth."""
+
     vision: RelativePoses
-    track: Track
+    """Relative poses, used or rejected."""
+
+    at_images: list[TrackedState]
+    """States at the images; the same as `states` if `at_imu_rate` was not set."""
+
+    at_imu_rate: bool
+    """Whether `states` are at every IMU sample."""
+
     batch: bool
     """Whether every state was smoothed with all measurements; otherwise they are causal."""
 
     spent: ProcessorTime
+    """Processor time of vision and of smoothing."""
 
-    at_imu_rate: tuple[TrackedState, ...] = ()
-    """States at every IMU sample too, where they were asked for."""
+    errors: "TrackErrors | None" = None
+    """Errors against ground truth; None without ground truth."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the covariances can be relied on, and the reasons if not."""
+        return self.judged_by(self.at_images)
+
+    @property
+    def stamps_ns(self) -> Stamps:
+        """(n,) timestamps of the states on the IMU's clock [ns]."""
+        return np.array([state.stamp_ns for state in self.states])
+
+    @property
+    def Ts_w_b(self) -> Array:
+        """(n, 4, 4) poses of the IMU in a world whose z axis points up."""
+        return np.array([state.T_w_b for state in self.states])
+
+    @property
+    def velocities_w(self) -> Array:
+        """(n, 3) velocities of the IMU in the same world [m/s]."""
+        return np.array([state.v_w for state in self.states])
+
+    @property
+    def covs(self) -> Array:
+        """(n, 15, 15) covariances, order [phi (right), v, p, gyro bias, acc bias]."""
+        return np.array([state.cov for state in self.states])
+
+    def summary(self) -> str:
+        """The text that `maci2 track` prints."""
+        record = track_summary(self)
+        parts = [*_lines(record), _sigma_table(record["last_std"])]
+        if self.errors is not None:
+            parts.append(_error_table(self.errors))
+        return "\n".join([*parts, verdict_text(self.verdict)])
+
+    def to_dict(self) -> Record:
+        """The record that `maci2 track --json` writes."""
+        record = track_summary(self)
+        if self.errors is not None:
+            record["errors"] = self.errors.as_dict()
+        return record
+
+    def save(self, folder: str | Path) -> list[Path]:
+        """Write trajectories, arrays with covariances and the summary; returns their paths."""
+        return write_track(self, as_path(folder, "folder"), self.to_dict())
+
+    def __repr__(self) -> str:
+        name, seconds = self.inputs.recording.name, 1e-9 * float(np.ptp(self.stamps_ns))
+        status, count = self.verdict.status, len(self.states)
+        return f"RecordedTrack({name}: {status}, {count} states, {seconds:.1f} s)"
 
 
 def track_recording(
@@ -66,14 +134,14 @@ def track_recording(
     batch: bool = False,
     measured: RelativePoses | None = None,
     at_imu_rate: bool = False,
-) -> TrackedRecording:
+) -> RecordedTrack:
     """Track a recording from its first usable window on.
 
     `measured` are the relative poses of an earlier run with the same options. `at_imu_rate` gives
     states at every IMU sample beside those at images.
     """
     inputs = open_inputs(path, options)
-    require_known_truths([inputs.recording], options.truth)
+    inputs.ground_truth.require_names()
     warm_up("initialize", "chain")
     candidates_ns = inputs.measurable_ns()
     start_ns = round(options.start_s * NS)
@@ -84,7 +152,7 @@ def track_recording(
             "or more; choose an earlier --start, or camera motion that covers more of the images."
         )
     began_s = process_time()
-    vision = measured or inputs.camera_motion(keyframes_of(inputs, candidates_ns, interval_s), 0)
+    vision = measured or inputs.vision.motion(keyframes_of(inputs, candidates_ns, interval_s), 0)
     seen_s = process_time()
     images_ns = _images(inputs, vision.stamps_ns)
     rig = inputs.recording.rig
@@ -105,10 +173,16 @@ def track_recording(
         1e3 * (seen_s - began_s) / len(images_ns),
         1e3 * (process_time() - seen_s) / len(vision.stamps_ns),
     )
-    dense = tuple(found.states) if at_imu_rate else ()
-    at_images = set(images_ns.tolist())
-    states = [state for state in found.states if state.stamp_ns in at_images]
-    return TrackedRecording(inputs, vision, replace(found, states=states), batch, spent, dense)
+    with_image = set(images_ns.tolist())
+    return RecordedTrack(
+        **vars(found),
+        inputs=inputs,
+        vision=vision,
+        at_images=[state for state in found.states if state.stamp_ns in with_image],
+        at_imu_rate=at_imu_rate,
+        batch=batch,
+        spent=spent,
+    )
 
 
 def tracked_walks(inputs: Inputs, options: RunOptions) -> tuple[float, float]:
@@ -133,3 +207,47 @@ def _images(inputs: Inputs, keyframes_ns: Stamps) -> Stamps:
     stamps_ns = inputs.recording.camera_stamps_ns[0]
     inside = (stamps_ns >= keyframes_ns[0]) & (stamps_ns <= keyframes_ns[-1])
     return np.union1d(stamps_ns[inside], keyframes_ns)
+
+
+def _lines(record: dict[str, Any]) -> list[str]:
+    duration_s = (record["end_ns"] - record["start_ns"]) / 1e9
+    health = ", ".join(f"{name} {count}" for name, count in record["health"].items())
+    spent = record["processor_ms"]
+    return [
+        f"{record['recording']}: {record['states']} states over {duration_s:.1f} s and "
+        f"{record['length_m']:.1f} m; {health}; of {record['keyframes']} relative poses "
+        f"{record['unmeasured']} unmeasured, {record['rejected']} rejected, "
+        f"{record['second_motions']} the motion of fewer matches",
+        f"processor time: {spent['vision_per_image']:.1f} ms an image for vision, "
+        f"{spent['smoothing_per_keyframe']:.1f} ms a keyframe for start and smoothing",
+    ]
+
+
+def _sigma_table(std: dict[str, list[float]]) -> str:
+    digits = {
+        "rotation [deg]": ("rotation_deg", 3),
+        "velocity [m/s]": ("velocity", 4),
+        "position [m]": ("position_m", 3),
+        "gyro bias [rad/s]": ("gyro_bias", 5),
+        "acc bias [m/s^2]": ("acc_bias", 4),
+    }
+    rows = [
+        (label, *(text_of(value, places) for value in std[key]))
+        for label, (key, places) in digits.items()
+    ]
+    return table_text("1-sigma of the last state", ("", "x", "y", "z"), rows)
+
+
+def _error_table(errors: "TrackErrors") -> str:
+    cells = {
+        "ATE [m]": text_of(errors.ate_m, 4),
+        **{f"{h:g} s [m]": text_of(rms, 4) for h, (rms, _) in errors.relative_m.items()},
+        "gravity [deg]": text_of(errors.gravity_deg, 3),
+        "velocity [m/s]": text_of(errors.velocity_rmse, 4),
+        "scale": text_of(errors.scale, 4),
+        "scale over 1 s": text_of(errors.scale_1s, 4),
+    }
+    return table_text("against ground truth", tuple(cells), [tuple(cells.values())])
+
+
+document_fields(__name__)

@@ -13,7 +13,8 @@ from maci2.datasets.open_images import open_images
 from maci2.errors import OptionError, require_in_range
 from maci2.pipeline.gyro_rotation import predictor_where_there_is_an_imu
 from maci2.pipeline.open_vision import open_odometry
-from maci2.pipeline.options import LONGEST_S, VisionSource
+from maci2.pipeline.option_list import LONGEST_S
+from maci2.pipeline.options import VisionChoice
 from maci2.rigs import NOTHING_GIVEN, Given
 from maci2.sensors import Rig
 from maci2.types import Stamps
@@ -36,7 +37,7 @@ class VoOptions:
     weights: Path | None = None
     """Covariance network that replaces the bundled one."""
 
-    rig: Path | None = None
+    rig: str | Path | None = None
     """Calibration file that replaces the recording's own."""
 
     given: Given = NOTHING_GIVEN
@@ -86,7 +87,7 @@ def run_vo(
     # A file of camera motion is on the camera's clock, whatever a rig states about clocks.
     recording = open_images(path, options.rig, options.topics, options.given)
     predict = predictor_where_there_is_an_imu(path, options.rig, options.topics, options.given)
-    source = VisionSource("images", frame="rectified", covariance=options.covariance)
+    source = VisionChoice("images", frame="rectified", covariance=options.covariance)
     odometry = open_odometry(recording, source, predict, options.weights)
     keyframes_ns = even_keyframes(odometry.stamps_ns, options.interval_s)
     settings = settings_of(options, recording.rig)

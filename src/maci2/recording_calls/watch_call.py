@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from maci2.boundary import as_path
+from maci2.boundary import as_number, as_path
 from maci2.errors import OptionError
-from maci2.recording_calls.arguments import number, options_of
+from maci2.pipeline.options import RunOptions
 from maci2.watchdog import WatchdogConfig, WatchedRecording
 from maci2.watchdog import watch_recording as watch_along
 
@@ -20,7 +20,11 @@ def watch_recording(
     interval_s: float = 0.2,
     sigmas: float = 6.5,
     rig: str | Path | None = None,
+    imu_rate: float | None = None,
+    imu_noise: str | Path = "",
+    T_b_c: str | Path = "",
     topics: str = "",
+    columns: str = "",
 ) -> WatchedRecording:
     """Detect with the IMU when another odometry fails, as `maci2 watch` does.
 
@@ -34,7 +38,7 @@ def watch_recording(
         interval_s: time between keyframes [s].
         sigmas: alarm beyond this many standard deviations.
         rig: calibration file or folder that replaces the recording's own.
-        topics: roles of a bag's topics, "imu=/imu0,left=/cam0/image_raw".
+        imu_rate, imu_noise, T_b_c, topics, columns: as for `initialize_recording`.
 
     Returns:
         Alarms for scale changes, jumps, tilts and stalls, each with its time, its size and a state
@@ -47,15 +51,19 @@ def watch_recording(
     """
     if frame not in ("body", "camera", "rectified"):
         raise OptionError(f"frame is {frame!r}; choose body, camera or rectified.")
-    options = options_of(
+    options = RunOptions(
         vision=f"trajectory:{as_path(odometry, 'odometry')}",
         imu=imu,
         vision_frame="camera" if frame == "body" else frame,
         vision_std=odometry_std,
         vision_scale_std=odometry_scale_std,
         rig=rig,
+        imu_rate=imu_rate,
+        imu_noise=imu_noise,
+        T_b_c=T_b_c,
         topics=topics,
+        columns=columns,
     )
-    config = WatchdogConfig(sigmas=number(sigmas, "sigmas"))
-    interval_s = number(interval_s, "interval_s")
+    config = WatchdogConfig(sigmas=as_number(sigmas, "sigmas", error=OptionError))
+    interval_s = as_number(interval_s, "interval_s", error=OptionError)
     return watch_along(as_path(path, "path"), options, interval_s, frame == "body", config)

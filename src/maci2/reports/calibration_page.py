@@ -6,43 +6,39 @@ from html import escape
 import numpy as np
 
 from maci2.estimation import CalibrationResult
+from maci2.estimation.result_output import stds
 from maci2.lie import se3_inv, so3_log
-from maci2.pipeline.options import RunOptions
-from maci2.pipeline.prepare import Inputs
-from maci2.pipeline.results_json import stds
+from maci2.pipeline.offline import CalibratedRecording
 from maci2.reports.html import Section, figure, matrix, page, side_by_side, table, vector, verdict
 from maci2.reports.path_drawing import path_figure
 from maci2.reports.result_figures import excitation_figure, visual_residual_figure
 from maci2.reports.rig_drawing import rig_drawing
 from maci2.reports.svg import Series, chart
-from maci2.sensors import Rig
 from maci2.types import NS, Array, nearest_index
 from maci2.vision import RelativePoses
 
 
-def calibration_page(
-    inputs: Inputs, result: CalibrationResult, rig: Rig, options: RunOptions, command: str
-) -> str:
-    """HTML of one calibration. `rig` has the calibrated cameras."""
+def calibration_page(result: CalibratedRecording, command: str) -> str:
+    """HTML of one calibration."""
     lead = verdict(result.verdict.status, result.verdict.reasons)
-    lead += extrinsics_table(result, rig, inputs.recording.rig)
+    lead += extrinsics_table(result)
     if result.state is not None:
         stamps_ns, report = result.state.stamps_ns, result.report
         lead += (
             f"<p>{len(stamps_ns)} keyframes over {(stamps_ns[-1] - stamps_ns[0]) / NS:.1f} s; "
-            f"camera motion from {escape(str(inputs.source))}. Chi-square {report.cost:.0f} for "
-            f"{report.dof} degrees of freedom; {report.rejected} relative poses rejected.</p>"
+            f"camera motion from {escape(str(result.inputs.source))}. Chi-square "
+            f"{report.cost:.0f} for {report.dof} degrees of freedom; {report.rejected} relative "
+            "poses rejected.</p>"
         )
-    sections = calibration_sections(inputs, result, rig)
-    title = f"Calibration: {inputs.recording.name}"
-    return page(title, lead, sections, command, options=options.as_dict())
+    sections = calibration_sections(result)
+    title = f"Calibration: {result.inputs.recording.name}"
+    return page(title, lead, sections, command, options=result.inputs.options.as_dict())
 
 
-def extrinsics_table(
-    result: CalibrationResult, rig: Rig, stated: Rig, stated_name: str = "recording's own"
-) -> str:
+def extrinsics_table(result: CalibratedRecording, stated_name: str = "recording's own") -> str:
     """Extrinsics of the left camera with 1-sigma, beside the stated ones if any."""
-    if result.state is None or result.posterior is None:
+    rig, stated = result.rig, result.inputs.recording.rig
+    if rig is None or result.posterior is None:
         return "<p>No extrinsics were estimated.</p>"
     std = stds(result.posterior.T_b_c)
     T_b_c0, T_stated = rig.cameras[0].T_b_c, stated.cameras[0].T_b_c
@@ -68,29 +64,32 @@ def extrinsics_table(
     return table(columns, rows, stacked=True)
 
 
-def calibration_sections(inputs: Inputs, result: CalibrationResult, rig: Rig) -> list[Section]:
+def calibration_sections(result: CalibratedRecording) -> list[Section]:
     """Pictures and matrices of one calibration."""
+    inputs = result.inputs
+    rig = result.rig or inputs.recording.rig
     matrices = "".join(_camera(i, camera.T_b_c) for i, camera in enumerate(rig.cameras))
     sections = [Section("The rig", side_by_side(rig_drawing(rig), f"<div>{matrices}</div>"))]
     state = result.state
     if state is None:
         return sections
     start_ns, end_ns = int(state.stamps_ns[0]), int(state.stamps_ns[-1])
-    parts = [path_figure(state), visual_residual_figure(state, _camera_motion(inputs, result))]
+    parts = [path_figure(state), visual_residual_figure(state, _camera_motion(result))]
     parts.append(excitation_figure(inputs.imu.between(start_ns, end_ns), start_ns, end_ns))
     if len(result.progress) > 1:
         sections.append(Section("What each stretch added", progress_figures(result)))
     return [*sections, Section("The motion it was found from", side_by_side(*parts))]
 
 
-def _camera_motion(inputs: Inputs, result: CalibrationResult) -> RelativePoses:
+def _camera_motion(result: CalibratedRecording) -> RelativePoses:
     """Relative poses of vision between the keyframes, with the estimated scale."""
     assert result.state is not None
+    inputs = result.inputs
     # Keyframes are on the IMU's clock as far as it was estimated; images are where they were.
     offset_ns = round((result.report.time_offset_s or 0.0) * NS)
     images_ns = inputs.candidates_ns()
     nearest = nearest_index(images_ns, result.state.stamps_ns - offset_ns)
-    vision = inputs.camera_motion(images_ns[nearest], 0)
+    vision = inputs.vision.motion(images_ns[nearest], 0)
     return replace(vision, Ts_ck_ck1=_with_scale(vision.Ts_ck_ck1, result.report.scale or 1.0))
 
 

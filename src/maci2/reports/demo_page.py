@@ -1,13 +1,9 @@
 """Report of `maci2 demo`: initialization, calibration, and consistency."""
 
-from maci2.estimation import CalibrationResult
-from maci2.evaluation.metrics import InitErrors
-from maci2.pipeline.offline import Initialized
-from maci2.pipeline.prepare import Inputs
+from maci2.pipeline.offline import CalibratedRecording, InitializedRecording
 from maci2.reports.calibration_page import calibration_sections, extrinsics_table
 from maci2.reports.html import Section, figure, page, table, verdict
 from maci2.reports.init_page import estimate_table, init_sections
-from maci2.sensors import Rig
 
 STATES = {
     "gravity": "gravity direction",
@@ -18,26 +14,23 @@ STATES = {
 
 
 def demo_page(
-    inputs: Inputs,
-    initialized: Initialized,
-    errors: InitErrors | None,
-    calibration: CalibrationResult,
-    rig: Rig,
+    initialization: InitializedRecording,
+    calibration: CalibratedRecording,
     nees: dict[str, float],
     windows: int,
     consistency_svg: str,
     command: str,
 ) -> str:
     """HTML of a whole demo."""
-    first, second = initialized.result.verdict, calibration.verdict
+    first, second = initialization.verdict, calibration.verdict
     lead = (
         "<p class='lead'>A stereo camera and an IMU were simulated in a synthetic room, and "
         "initialized and calibrated from their images and samples alone. Their true states are "
         "known, so every estimate is shown with its stated uncertainty and its actual error.</p>"
         f"<h3>Initialization, 2.5 s</h3>{verdict(first.status, first.reasons)}"
-        f"{estimate_table(initialized, errors)}"
+        f"{estimate_table(initialization)}"
         f"<h3>Calibration without initial guess</h3>{verdict(second.status, second.reasons)}"
-        f"{extrinsics_table(calibration, rig, inputs.recording.rig, 'true one')}"
+        f"{extrinsics_table(calibration, 'true one')}"
     )
     rows = [(STATES.get(name, name), f"{value:.2f}") for name, value in nees.items()]
     consistency = table(
@@ -48,8 +41,8 @@ def demo_page(
         "equally filled bins; on the dashed line they are equal.",
     )
     sections = [
-        *init_sections(inputs, initialized),
-        *calibration_sections(inputs, calibration, rig),
+        *init_sections(initialization),
+        *calibration_sections(calibration),
         Section("Does the stated uncertainty equal the actual error?", consistency),
         Section(
             "Files",

@@ -4,11 +4,9 @@ from html import escape
 
 import numpy as np
 
-from maci2.estimation import CalibrationResult
-from maci2.pipeline.offline import Initialized
-from maci2.pipeline.results_json import stds
+from maci2.estimation.result_output import stds
+from maci2.pipeline.offline import CalibratedRecording, InitializedRecording
 from maci2.reports.track_picture import TrackedImage, track_picture
-from maci2.sensors import Rig
 from maci2.types import Array
 
 WIDTH, HEIGHT = 1060, 380
@@ -17,7 +15,7 @@ INK, SOFT, LINE = "#1f2328", "#59636e", "#d1d9e0"
 
 
 def overview(
-    tracked: TrackedImage, initialized: Initialized, calibration: CalibrationResult, rig: Rig
+    tracked: TrackedImage, initialization: InitializedRecording, calibration: CalibratedRecording
 ) -> str:
     """A stand-alone SVG of one initialization and one calibration."""
     picture = track_picture(tracked).replace("<svg ", '<svg x="16" y="44" ', 1)
@@ -26,7 +24,7 @@ def overview(
     picture = picture.replace(
         f'width="{width}" role="img"', f'width="{IMAGE_WIDTH}" height="{shown_height}"', 1
     )
-    rows = _rows(initialized, calibration, rig)
+    rows = _rows(initialization, calibration)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" '
         f'font-family="sans-serif" font-size="14" fill="{INK}">'
@@ -37,15 +35,15 @@ def overview(
 
 
 def _rows(
-    initialized: Initialized, calibration: CalibrationResult, rig: Rig
+    initialization: InitializedRecording, calibration: CalibratedRecording
 ) -> list[tuple[str, str, str]]:
     """Quantity, estimate and one standard deviation, as text."""
     rows: list[tuple[str, str, str]] = []
-    state, posterior = initialized.result.state, initialized.result.posterior
+    state, posterior = initialization.state, initialization.posterior
     if state is not None and posterior is not None:
         rows += [
             ("gravity [m/s²]", _numbers(state.gravity_c0, 2),
-             f"{initialized.result.gravity_std_deg:.2f} deg"),
+             f"{initialization.gravity_std_deg:.2f} deg"),
             ("velocity [m/s]", _numbers(state.velocity_b[-1], 3),
              _numbers(stds(posterior.velocity_b[-1]), 3)),
             ("gyroscope bias [mrad/s]", _numbers(1e3 * state.gyro_bias, 1),
@@ -53,7 +51,8 @@ def _rows(
             ("accelerometer bias [m/s²]", _numbers(state.acc_bias, 3),
              _numbers(stds(posterior.acc_bias), 3)),
         ]  # fmt: skip
-    if calibration.state is not None and calibration.posterior is not None:
+    rig = calibration.rig
+    if rig is not None and calibration.posterior is not None:
         std = stds(calibration.posterior.T_b_c)
         position_mm = 1e3 * rig.cameras[0].T_b_c[:3, 3]
         rows += [

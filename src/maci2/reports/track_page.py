@@ -7,7 +7,7 @@ from maci2.evaluation.track_errors import TrackErrors
 from maci2.evaluation.trajectory_errors import alignment, known_stamps
 from maci2.lie import so3_log
 from maci2.pipeline.track_files import raw_biases
-from maci2.pipeline.track_recording import TrackedRecording
+from maci2.pipeline.track_recording import RecordedTrack
 from maci2.reports.html import Section, figure, page, side_by_side, table, vector, verdict
 from maci2.reports.path_drawing import caption, path_drawing
 from maci2.reports.state_figures import bands, every_nth, spreads
@@ -15,19 +15,13 @@ from maci2.reports.svg import Series, chart
 from maci2.reports.track_picture import track_figure, tracked_image
 from maci2.sensors import truth_at
 from maci2.types import GRAVITY_NORM, NS, Array
-from maci2.vision.odometry import StereoOdometry
 
 MAX_TRUTH_GAP_S = 0.1
 
 
-def track_page(
-    tracked: TrackedRecording,
-    errors: TrackErrors | None,
-    options: dict[str, object],
-    command: str,
-) -> str:
+def track_page(tracked: RecordedTrack, options: dict[str, object], command: str) -> str:
     """HTML of one track; `options` are all options by name."""
-    states = tracked.track.states
+    states = tracked.at_images
     worst = {state.health for state in states}
     level = "failed" if "lost" in worst else "weak" if "bridging" in worst else "ok"
     counts = ", ".join(
@@ -38,23 +32,23 @@ def track_page(
     steps = np.diff([state.T_w_b[:3, 3] for state in states], axis=0)
     kind = "smoothed as a whole" if tracked.batch else "each from earlier measurements only"
     lead = (
-        f"{verdict(tracked.track.verdict.status, tracked.track.verdict.reasons)}"
+        f"{verdict(tracked.verdict.status, tracked.verdict.reasons)}"
         f"<p class='first {level}'>{counts}</p>{_last_state(tracked)}"
         f"<p>{len(states)} states over {(states[-1].stamp_ns - states[0].stamp_ns) / NS:.1f} s and "
         f"{np.linalg.norm(steps, axis=1).sum():.1f} m, {kind}. The world's z axis points up; "
         "positions count from the first keyframe.</p>"
     )
-    if errors is not None:
-        lead += _errors(errors)
+    if tracked.errors is not None:
+        lead += _errors(tracked.errors)
     name = tracked.inputs.recording.name
     return page(f"Track: {name}", lead, _sections(tracked), command, options=options)
 
 
-def _last_state(tracked: TrackedRecording) -> str:
+def _last_state(tracked: RecordedTrack) -> str:
     """State at the last image with its standard deviations."""
-    last = tracked.track.states[-1]
+    last = tracked.at_images[-1]
     std = stds(last.cov)
-    gyro, acc = (values[-1] for values in raw_biases(tracked))
+    gyro, acc = (values[-1] for values in raw_biases(tracked.inputs, tracked.at_images))
     rotation = np.rad2deg(so3_log(np.ascontiguousarray(last.T_w_b[:3, :3])))
     rows = [
         ("position in the world [m]", vector(last.T_w_b[:3, 3], 3), _std(std[6:9], 3)),
@@ -88,15 +82,15 @@ def _errors(errors: TrackErrors) -> str:
     return table(columns, rows, stacked=True)
 
 
-def _sections(tracked: TrackedRecording) -> list[Section]:
-    states = tracked.track.states
+def _sections(tracked: RecordedTrack) -> list[Section]:
+    states = tracked.at_images
     every = every_nth(len(states))
     shown = states[::every]
     time_s = np.array([(state.stamp_ns - states[0].stamp_ns) / NS for state in shown])
     positions = np.array([state.T_w_b[:3, 3] for state in shown])
     std = np.sqrt(np.array([np.diag(state.cov) for state in shown]))
     velocity = np.array([state.v_w for state in shown])
-    gyro, acc = (values[::every] for values in raw_biases(tracked))
+    gyro, acc = (values[::every] for values in raw_biases(tracked.inputs, tracked.at_images))
     height = Series("height", time_s, positions[:, 2], 3.0 * std[:, 8])
     motion = side_by_side(
         _path(tracked, positions, velocity),
@@ -126,7 +120,7 @@ def _sections(tracked: TrackedRecording) -> list[Section]:
     ]  # fmt: skip
 
 
-def _path(tracked: TrackedRecording, positions: Array, velocity: Array) -> str:
+def _path(tracked: RecordedTrack, positions: Array, velocity: Array) -> str:
     down = np.array([0.0, 0.0, -GRAVITY_NORM])
     true_positions = _true_positions(tracked)
     text = caption("states")
@@ -135,32 +129,33 @@ def _path(tracked: TrackedRecording, positions: Array, velocity: Array) -> str:
     return figure(path_drawing(positions, velocity, down, true_positions), text)
 
 
-def _true_positions(tracked: TrackedRecording) -> Array | None:
+def _true_positions(tracked: RecordedTrack) -> Array | None:
     """(m, 3) positions of the ground truth in the track's world; None without ground truth."""
     truth = tracked.inputs.truth
     if truth is None:
         return None
-    stamps_ns = np.array([state.stamp_ns for state in tracked.track.states])
+    stamps_ns = np.array([state.stamp_ns for state in tracked.at_images])
     known = known_stamps(truth, stamps_ns)
     if known.sum() < 3:
         return None
-    positions = np.array([state.T_w_b[:3, 3] for state in tracked.track.states])[known]
+    positions = np.array([state.T_w_b[:3, 3] for state in tracked.at_images])[known]
     true_positions = truth_at(truth, stamps_ns[known], MAX_TRUTH_GAP_S).Ts_w_b[:, :3, 3]
     R, t, _ = alignment(true_positions, positions)
     return np.asarray((true_positions @ R.T + t)[:: every_nth(len(positions))])
 
 
-def _image(tracked: TrackedRecording) -> str:
+def _image(tracked: RecordedTrack) -> str:
     """Image of the last keyframe with its points; empty if motion is not from images."""
-    if not isinstance(tracked.inputs.visual, StereoOdometry):
+    odometry = tracked.inputs.vision.odometry
+    if odometry is None:
         return ""
     first_ns, last_ns = (int(stamp) for stamp in tracked.vision.stamps_ns[-2:])
-    return track_figure(tracked_image(tracked.inputs.visual, first_ns, last_ns))
+    return track_figure(tracked_image(odometry, first_ns, last_ns))
 
 
-def _keyframes(tracked: TrackedRecording) -> str:
-    keyframes = tracked.track.keyframes
-    start_ns = tracked.track.states[0].stamp_ns
+def _keyframes(tracked: RecordedTrack) -> str:
+    keyframes = tracked.keyframes
+    start_ns = tracked.at_images[0].stamp_ns
     measured = [keyframe for keyframe in keyframes if keyframe.innovation is not None]
     time_s = np.array([(keyframe.stamp_ns - start_ns) / NS for keyframe in measured])
     chi2 = np.array([keyframe.innovation for keyframe in measured], dtype=float)

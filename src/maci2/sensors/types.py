@@ -1,5 +1,6 @@
 """Contents of a recording: samples, timestamps, calibration and ground truth. Nothing estimated."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -206,7 +207,7 @@ class Recording:
     warnings: tuple[str, ...] = ()
     """Notes on what was skipped while reading, with reasons."""
 
-    def truth(self, names: tuple[str, ...] = ()) -> GroundTruth | None:
+    def truth(self, names: Sequence[str] = ()) -> GroundTruth | None:
         """First of `names` that this recording has, else its first ground truth, or None."""
         for name in names:
             if name in self.truths:

@@ -73,7 +73,11 @@ class Track:
     """States at chosen timestamps, causal: each knows nothing of what came after it."""
 
     states: list[TrackedState]
+    """States at the requested timestamps, in order of time."""
+
     keyframes: list[Keyframe]
+    """Outcome of each relative pose."""
+
     starts: list[InitResult]
     """Results of the windows it started from."""
 
@@ -102,7 +106,11 @@ class Track:
     def verdict(self) -> Verdict:
         """Whether the track may be used: `ok`, or `weak` with reasons, where stated constants do
         not hold, states were found wrong in flight or a third of them is lost."""
-        lost = sum(state.health == "lost" for state in self.states)
+        return self.judged_by(self.states)
+
+    def judged_by(self, states: list[TrackedState]) -> Verdict:
+        """The verdict with the share of these states that are lost."""
+        lost = sum(state.health == "lost" for state in states)
         reasons = self.reasons
         if self.contradicted_ns:
             times = ", ".join(str(stamp_ns) for stamp_ns in self.contradicted_ns[:3])
@@ -111,9 +119,9 @@ class Track:
                 f"(found at timestamp {times} ns): states some seconds before are farther off than "
                 "they say",
             )
-        if lost >= MOST_MISSING * max(len(self.states), 1):
+        if lost >= MOST_MISSING * max(len(states), 1):
             reasons += (
-                f"{lost} of {len(self.states)} states are lost: no relative pose was measured for "
+                f"{lost} of {len(states)} states are lost: no relative pose was measured for "
                 "more than 3 s before them",
             )
         return Verdict("weak" if reasons else "ok", reasons)

@@ -65,11 +65,10 @@ def watch_recording(
     """
     require_in_range("--interval", interval_s, 0.05, 2.0)
     # What is to be found out is whether the odometry keeps to what it is known to do.
-    stated = replace(options.vision, std_windows=None)
-    inputs = open_inputs(path, replace(options, vision=stated))
+    inputs = open_inputs(path, replace(options, noise_as_stated=True))
     warm_up("initialize", "chain")
     T_b_o = np.eye(4) if of_body else inputs.T_b_c
-    vision = inputs.camera_motion(keyframes_of(inputs, inputs.measurable_ns(), interval_s), 0)
+    vision = inputs.vision.motion(keyframes_of(inputs, inputs.measurable_ns(), interval_s), 0)
     return watch(inputs, vision, T_b_o, config, tracked_walks(inputs, options))
 
 

@@ -1,0 +1,312 @@
+"""Sources of camera motion behind one interface: images, trajectories, measurements, tracks, ground
+truth with noise."""
+
+from abc import abstractmethod
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import TypeVar
+
+import numpy as np
+
+from maci2.errors import DatasetError, MeasurementError
+from maci2.estimation.initial_guess import chain
+from maci2.feature_tracks.image_tracks import image_tracks
+from maci2.feature_tracks.simulated_tracks import SimulatedTracker
+from maci2.feature_tracks.track_adjustment import adjusted_steps
+from maci2.feature_tracks.track_files import RecordedTracks
+from maci2.feature_tracks.tracks import FeatureTracks
+from maci2.imu.rotation_rates import INTERVAL_S
+from maci2.pipeline.chosen_truth import ChosenTruth
+from maci2.pipeline.options import VisionChoice
+from maci2.sensors import CameraTrajectory, bridged
+from maci2.types import NS, Array, Mask, Stamps
+from maci2.vision import (
+    CameraFrame,
+    MeasuredPoses,
+    RelativePoses,
+    pose_noise,
+    poses_from_measurements,
+    poses_from_trajectory,
+    poses_from_truth,
+)
+from maci2.vision.calibration_uncertainty import EXACT_CALIBRATION, CalibrationUncertainty
+from maci2.vision.odometry import StereoOdometry
+from maci2.vision.odometry_run import even_keyframes
+from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
+from maci2.vision.relative_pose import stacked
+
+STRETCH = 50
+"""Steps between keyframes whose tracks are held at once."""
+
+STRETCH_INDEX = 1_000_000
+"""Added to a window's index for the noise of each further stretch."""
+
+Source = TypeVar("Source", bound="VisionSource")
+
+
+@dataclass(frozen=True)
+class VisionSource:
+    """Whatever sees the world: timestamps, a camera frame, and the motion over keyframes."""
+
+    choice: VisionChoice
+    """What `--vision` names, with the frame and noise that it turned out to have."""
+
+    @property
+    def sensor(self) -> str:
+        """What has to cover the keyframes, for messages."""
+        return "ground truth" if self.choice.from_truth else "vision"
+
+    @property
+    def from_images(self) -> bool:
+        """Whether motion is measured from images, which is costly."""
+        return self.choice.kind == "images"
+
+    @property
+    def frame(self) -> CameraFrame:
+        """Camera frame of the motion."""
+        return self.choice.frame
+
+    @property
+    @abstractmethod
+    def stamps_ns(self) -> Stamps:
+        """(n,) timestamps of what the source has, on the recording's clock [ns]."""
+
+    def keyframe_candidates(self, images_ns: Stamps | None) -> Stamps:
+        """Timestamps at which a keyframe may be taken; `images_ns` are those of the recording."""
+        return self.stamps_ns if images_ns is None else images_ns
+
+    def measurable(self, stamps_ns: Stamps) -> Mask:
+        """(n,) whether a timestamp is outside gaps of the source."""
+        return np.ones(len(stamps_ns), dtype=bool)
+
+    def motion(self, stamps_ns: Stamps, index: int = 0) -> RelativePoses:
+        """Relative poses over keyframes with covariances; noise that is drawn depends on `index`,
+        the number of the window."""
+        poses = self._motion(stamps_ns, index)
+        return replace(poses, std_scale=0.0) if self.choice.metric else poses
+
+    @abstractmethod
+    def _motion(self, stamps_ns: Stamps, index: int) -> RelativePoses: ...
+
+    def tracks(self, stamps_ns: Stamps, index: int = 0) -> FeatureTracks:
+        """Points followed over keyframes; noise that is drawn depends on `index`."""
+        raise MeasurementError(
+            f"--vision {self.choice} gives poses only, and this method needs points; give images, "
+            "tracks:PIXEL_SIGMA or tracks:FILE.npz."
+        )
+
+    @property
+    def odometry(self) -> StereoOdometry | None:
+        """Odometry whose images reports show; None without images."""
+        return None
+
+    def camera_path(self) -> CameraTrajectory | None:
+        """Path of the camera over the whole recording; None if the source has none of its own."""
+        return None
+
+    def with_choice(self: Source, choice: VisionChoice) -> Source:
+        """The same source with other noise."""
+        return replace(self, choice=choice)
+
+
+@dataclass(frozen=True)
+class ImageSource(VisionSource):
+    """Stereo visual odometry."""
+
+    stereo: StereoOdometry
+    _tracks: dict[Hashable, FeatureTracks] = field(default_factory=dict, repr=False)
+    """Tracks by keyframes: methods share them."""
+
+    @property
+    def odometry(self) -> StereoOdometry:
+        return self.stereo
+
+    @property
+    def stamps_ns(self) -> Stamps:
+        return self.stereo.stamps_ns
+
+    def keyframe_candidates(self, images_ns: Stamps | None) -> Stamps:
+        return self.stamps_ns
+
+    def _motion(self, stamps_ns: Stamps, index: int) -> RelativePoses:
+        return self.stereo.poses(stamps_ns)
+
+    def tracks(self, stamps_ns: Stamps, index: int = 0) -> FeatureTracks:
+        key = stamps_ns.tobytes()
+        if key not in self._tracks:
+            self._tracks[key] = image_tracks(self.stereo, stamps_ns)
+        return self._tracks[key]
+
+    def camera_path(self) -> CameraTrajectory:
+        """Poses from the images of the whole recording, at the rate used for comparison."""
+        odometry = self.stereo
+        keyframes_ns = even_keyframes(odometry.stamps_ns, INTERVAL_S)
+        indices = [odometry.frames.index_of(int(stamp_ns)) for stamp_ns in keyframes_ns]
+        poses = [odometry.relative_pose(first, second) for first, second in pairwise(indices)]
+        measured = [pose for pose in poses if not pose.reason]
+        if not measured:
+            raise DatasetError(
+                f"{odometry.frames.source}: no camera motion could be measured over "
+                f"{(keyframes_ns[-1] - keyframes_ns[0]) / NS:.1f} s of images: {poses[0].reason}."
+            )
+        stamps_ns = np.array([pose.stamps_ns for pose in measured], dtype=np.int64)
+        return chained(stamps_ns, np.array([pose.T_ck_ck1 for pose in measured]), "images")
+
+
+@dataclass(frozen=True)
+class TrajectorySource(VisionSource):
+    """Poses of another odometry or SLAM, with noise as stated or estimated."""
+
+    trajectory: CameraTrajectory
+
+    @property
+    def stamps_ns(self) -> Stamps:
+        return self.trajectory.stamps_ns
+
+    def measurable(self, stamps_ns: Stamps) -> Mask:
+        return bridged(self.stamps_ns, stamps_ns, MAX_TRUTH_GAP_S)
+
+    def _motion(self, stamps_ns: Stamps, index: int) -> RelativePoses:
+        noise = self.choice
+        return poses_from_trajectory(
+            self.trajectory,
+            stamps_ns,
+            pose_noise(*noise.std),
+            noise.frame,
+            noise.std_share,
+            noise.std_scale,
+            noise.std_frame,
+        )
+
+    def camera_path(self) -> CameraTrajectory:
+        return self.trajectory
+
+
+@dataclass(frozen=True)
+class MeasurementSource(VisionSource):
+    """Relative poses of a file, between keyframes of its own."""
+
+    measured: MeasuredPoses
+
+    @property
+    def stamps_ns(self) -> Stamps:
+        return np.unique(self.measured.stamps_ns)
+
+    def keyframe_candidates(self, images_ns: Stamps | None) -> Stamps:
+        return self.stamps_ns
+
+    def _motion(self, stamps_ns: Stamps, index: int) -> RelativePoses:
+        return poses_from_measurements(self.measured, int(stamps_ns[0]), int(stamps_ns[-1]))
+
+    def camera_path(self) -> CameraTrajectory:
+        measured = self.measured
+        order = np.argsort(measured.stamps_ns[:, 0])
+        return chained(measured.stamps_ns[order], measured.Ts_ck_ck1[order], measured.source)
+
+
+@dataclass(frozen=True)
+class TrackSource(VisionSource):
+    """Feature tracks of a file, adjusted over their keyframes."""
+
+    recorded: RecordedTracks
+    calibration: CalibrationUncertainty
+    _motions: dict[Hashable, RelativePoses] = field(default_factory=dict, repr=False)
+    """Motions by window: methods share them."""
+
+    @property
+    def stamps_ns(self) -> Stamps:
+        return self.recorded.stamps_ns
+
+    def keyframe_candidates(self, images_ns: Stamps | None) -> Stamps:
+        return self.stamps_ns
+
+    def _motion(self, stamps_ns: Stamps, index: int) -> RelativePoses:
+        key = index, stamps_ns.tobytes()
+        if key not in self._motions:
+            self._motions[key] = motion_of_tracks(self, self.calibration, stamps_ns, index)
+        return self._motions[key]
+
+    def tracks(self, stamps_ns: Stamps, index: int = 0) -> FeatureTracks:
+        return self.recorded.tracks(stamps_ns)
+
+
+@dataclass(frozen=True)
+class TruthSource(VisionSource):
+    """Ground truth with noise."""
+
+    ground_truth: ChosenTruth
+    T_b_c: Array
+    """(4, 4) pose of the camera in the body."""
+
+    seed: int
+    """Seed of the noise; it also depends on the recording's name and the window."""
+
+    @property
+    def stamps_ns(self) -> Stamps:
+        return self.ground_truth.require(self._why).stamps_ns
+
+    def measurable(self, stamps_ns: Stamps) -> Mask:
+        return bridged(self.stamps_ns, stamps_ns, MAX_TRUTH_GAP_S)
+
+    def _motion(self, stamps_ns: Stamps, index: int) -> RelativePoses:
+        return poses_from_truth(
+            self.ground_truth.require(self._why),
+            stamps_ns,
+            self.T_b_c,
+            pose_noise(*self.choice.std),
+            self._window_seed(index),
+            # The paper knows no noise of ground truth.
+            (0.0, 0.0) if self.choice.metric else self.ground_truth.motion_noise,
+        )
+
+    @property
+    def _why(self) -> str:
+        return (
+            f", so --vision {self.choice.kind}:... has nothing to start from; give images, "
+            "trajectory:FILE or measurements:FILE."
+        )
+
+    def _window_seed(self, index: int) -> tuple[int, ...]:
+        return (self.seed, index, *(ord(letter) for letter in self.ground_truth.recording.name))
+
+
+@dataclass(frozen=True)
+class SimulatedTrackSource(TruthSource):
+    """Feature tracks of an ideal tracker along the ground truth."""
+
+    tracker: SimulatedTracker
+    _motions: dict[Hashable, RelativePoses] = field(default_factory=dict, repr=False)
+    """Motions by window: methods share them."""
+
+    def _motion(self, stamps_ns: Stamps, index: int) -> RelativePoses:
+        key = index, stamps_ns.tobytes()
+        if key not in self._motions:
+            self._motions[key] = motion_of_tracks(self, EXACT_CALIBRATION, stamps_ns, index)
+        return self._motions[key]
+
+    def tracks(self, stamps_ns: Stamps, index: int = 0) -> FeatureTracks:
+        truth = self.ground_truth.require(self._why)
+        return self.tracker.tracks(truth, stamps_ns, self._window_seed(index))
+
+
+def motion_of_tracks(
+    source: VisionSource, calibration: CalibrationUncertainty, stamps_ns: Stamps, index: int
+) -> RelativePoses:
+    """All keyframes of a stretch together: tracks of a whole recording would not fit into
+    memory."""
+    steps = []
+    for first in range(0, len(stamps_ns) - 1, STRETCH):
+        stretch_ns = stamps_ns[first : first + STRETCH + 1]
+        tracks = source.tracks(stretch_ns, index + STRETCH_INDEX * (first // STRETCH))
+        steps += adjusted_steps(tracks, calibration)
+    return stacked(steps, "rectified", calibration)
+
+
+def chained(stamps_ns: Stamps, Ts_ck_ck1: Array, source: str) -> CameraTrajectory:
+    """Poses along the longest chain of consecutive relative poses; `stamps_ns` is (m, 2), from and
+    to, in order of time."""
+    breaks = np.flatnonzero(stamps_ns[1:, 0] != stamps_ns[:-1, 1]) + 1
+    run = max(np.split(np.arange(len(Ts_ck_ck1)), breaks), key=len)
+    keyframes_ns = np.concatenate([stamps_ns[run, 0], stamps_ns[run[-1:], 1]])
+    return CameraTrajectory(keyframes_ns, chain(Ts_ck_ck1[run]), source)
