@@ -4,9 +4,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import chdtri, ndtr, ndtri
+from scipy.special import ndtr, ndtri
 
 from maci2.estimation.results import Posterior, SolveReport, Status, VIState, direction_std
+from maci2.gaussian import chi2_quantile
 from maci2.imu import BiasPrior
 from maci2.lie import skew
 from maci2.premises import FALSE_ALARM, MOST_MISSING, Premises
@@ -24,7 +25,7 @@ ONE_SIDED = float(-ndtri(2.0 * ndtr(-SURE)))
 FAR = float(-ndtri(FALSE_ALARM / 2.0))
 """Number of standard deviations from a stated value at which it is contradicted."""
 
-FAR_3D = float(chdtri(3, FALSE_ALARM))
+FAR_3D = chi2_quantile(3, 1.0 - FALSE_ALARM)
 """Squared distance of three axes together at which a value is contradicted."""
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import chdtri
 
+from maci2.gaussian import chi2_quantile
 from maci2.imu import GAMMA, ImuMeasurements, Rule, preintegrate
 from maci2.lie.stacks import so3_log_stack
 from maci2.premises.robust_covariance import robust_covariance
@@ -209,7 +209,10 @@ def estimate_rotation(sums: RotationSums, R_stated: Array) -> RotationEstimate:
 def _is_still(total: RotationSums) -> bool:
     """Whether the camera's rates are noise as stated and the gyroscope's are far more."""
     body, camera = total.squares[:2].sum(axis=-1)
-    return bool(camera <= chdtri(total.dof, STILL) and body > MUCH * max(camera, total.dof))
+    return bool(
+        camera <= chi2_quantile(int(total.dof), 1.0 - STILL)
+        and body > MUCH * max(camera, total.dof)
+    )
 
 
 def _best_rotation(body_camera: Array, R_stated: Array, sign: float) -> Array:
