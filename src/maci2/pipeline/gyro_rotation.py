@@ -10,7 +10,7 @@ from maci2.errors import DatasetError, Maci2Error
 from maci2.imu import GAMMA, ImuMeasurements, preintegrate, raw_model
 from maci2.lie import so3_log
 from maci2.rigs import Given
-from maci2.sensors import ImuSamples, Recording, Rig
+from maci2.sensors import Recording
 from maci2.types import NS, Array
 from maci2.vision import rectified_extrinsics
 from maci2.vision.predicted_rotation import PredictedRotation, RotationPredictor, no_prediction
@@ -95,16 +95,6 @@ class GyroRotation:
         """Angular rates at both timestamps, expressed in camera k [rad/s]."""
         rates = (imu.gyro - imu.bias_prior.mean_gyro) @ self.T_b_c[:3, :3]
         return rates[:ENDS].mean(axis=0), R_ck_ck1 @ rates[-ENDS:].mean(axis=0)
-
-
-def predicted_rotation(
-    samples: ImuSamples, rig: Rig, start_ns: int, end_ns: int
-) -> PredictedRotation | None:
-    """The prediction from raw samples on the clock of the timestamps."""
-    if not samples.stamps_ns[0] <= start_ns < end_ns <= samples.stamps_ns[-1]:
-        return None
-    imu = raw_model(samples.between(start_ns, end_ns), rig.imu)
-    return GyroRotation(imu, rectified_extrinsics(rig))(start_ns, end_ns)
 
 
 def rotation_predictor(

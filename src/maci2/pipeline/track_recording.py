@@ -10,16 +10,12 @@ from maci2.errors import DatasetError
 from maci2.estimation import SolverConfig
 from maci2.estimation.motion_choice import choose_motions
 from maci2.ground_truth.choose import require_known_truths
-from maci2.imu.model_choice import is_learned
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.pipeline.rehearsals import warm_up
 from maci2.tracking.batch import smoothed
-from maci2.tracking.calibration_spread import (
-    TRAJECTORY_SCALE_WALK,
-    bias_walks,
-    calibration_spread,
-)
+from maci2.tracking.calibration_spread import TRAJECTORY_SCALE_WALK
+from maci2.tracking.settings import tracker_settings
 from maci2.tracking.smoother import SmootherConfig
 from maci2.tracking.track import track
 from maci2.tracking.tracked import Track, TrackedState
@@ -87,11 +83,9 @@ def track_recording(
     vision = measured or inputs.camera_motion(keyframes_of(inputs, candidates_ns, interval_s), 0)
     seen_s = process_time()
     images_ns = _images(inputs, vision.stamps_ns)
-    rig = inputs.recording.rig
-    walks = tracked_walks(inputs, options)
     scale_walk = TRAJECTORY_SCALE_WALK if inputs.source.kind == "trajectory" else 0.0
-    calibration = calibration_spread(rig, scale_walk)
-    config = replace(config or SmootherConfig(), calibration=calibration)
+    rig = inputs.recording.rig
+    walks, config = tracker_settings(rig, options.imu, config, scale_walk)
     wanted_ns = images_ns
     if at_imu_rate:
         samples_ns = inputs.imu.stamps_ns
@@ -109,14 +103,6 @@ def track_recording(
     at_images = set(images_ns.tolist())
     states = [state for state in found.states if state.stamp_ns in at_images]
     return TrackedRecording(inputs, vision, replace(found, states=states), batch, spent, dense)
-
-
-def tracked_walks(inputs: Inputs, options: RunOptions) -> tuple[float, float]:
-    """Random walks of the biases that a tracker reckons with."""
-    rig = inputs.recording.rig
-    # A learned model's own walks are those of what it leaves in the samples.
-    noise = rig.imu if is_learned(options.imu) else inputs.imu
-    return bias_walks(rig, (noise.walk_gyro, noise.walk_acc))
 
 
 def keyframes_of(inputs: Inputs, candidates_ns: Stamps, interval_s: float) -> Stamps:
