@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from maci2.calibration_prior import CALIBRATED
 from maci2.chain import BorderUnknowns, GaussianPrior, border_prior, make_border
 from maci2.chain.chain_state import BORDER, CAMERA, CAMERA_CLOCK, SCALE
 from maci2.imu.model_choice import measured_walks
@@ -29,7 +30,7 @@ class CalibrationSpread:
     rotation_deg: float = 0.0
     """Rotation of the camera in the body, per axis."""
 
-    lever_m: float = 0.005
+    lever_m: float = CALIBRATED.lever_m
     """Place of the camera in the body, per axis, where its rotation is estimated."""
 
     clock_s: float = 0.0
@@ -74,7 +75,11 @@ KNOWN = CalibrationSpread()
 """Nothing is in doubt, as in a simulation."""
 
 MEASURED = CalibrationSpread(
-    rotation_deg=0.3, clock_s=0.005, clock_walk_s=0.0005, slow_error_chance=0.8
+    rotation_deg=float(np.rad2deg(CALIBRATED.rotation)),
+    lever_m=CALIBRATED.lever_m,
+    clock_s=CALIBRATED.camera_clock_s,
+    clock_walk_s=0.0005,
+    slow_error_chance=0.8,
 )
 """A calibration as calibration tools leave it."""
 
