@@ -1,9 +1,11 @@
 """Simulated streams: sensors that hand over what a simulated recording holds, camera motion drawn
 from its own covariance."""
 
+import json
 import os
 from collections import deque
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -153,6 +155,19 @@ def _nees(error: np.ndarray, cov: np.ndarray) -> float:
     variances, directions = np.linalg.eigh(cov)
     seen = variances > 1e-9 * variances[-1]
     return float(np.mean((directions.T @ error)[seen] ** 2 / variances[seen]))
+
+
+def noise_file(folder: Path) -> Path:
+    """What `maci2 noise --json` writes, of an IMU noisier than its data sheet."""
+    record = {
+        "density_gyro": {"axes": [4e-4, 5e-4, 6e-4]},
+        "density_acc": {"axes": [4e-3, 5e-3, 6e-3]},
+        "walk_gyro": {"value": 1e-4},
+        "walk_acc": {"value": 4e-3},
+    }
+    path = folder / "noise.json"
+    path.write_text(json.dumps(record))
+    return path
 
 
 def resident_mb() -> float:

@@ -3,7 +3,14 @@ import pytest
 
 from helpers import chi_square_band
 from maci2.errors import MeasurementError
-from maci2.gaussian import nees, require_spd, square_root_information, symmetrize
+from maci2.gaussian import (
+    chi2_quantile,
+    chi2_significance,
+    nees,
+    require_spd,
+    square_root_information,
+    symmetrize,
+)
 
 
 def covariances(count, dim, seed):
@@ -91,3 +98,11 @@ def test_the_mean_nees_of_sampled_errors_is_their_dimension():
     errors = np.random.default_rng(8).multivariate_normal(np.zeros(6), cov, size=5000)
     low, high = chi_square_band(6, 5000)
     assert low < nees(errors, np.broadcast_to(cov, (5000, 6, 6))).mean() < high
+
+
+@pytest.mark.parametrize(
+    ("dof", "probability", "tabulated"), [(1, 0.5, 0.4549), (2, 0.999, 13.816), (6, 0.99, 16.812)]
+)
+def test_quantiles_of_chi_square_are_those_of_printed_tables(dof, probability, tabulated):
+    assert chi2_quantile(dof, probability) == pytest.approx(tabulated, abs=5e-4)
+    assert chi2_significance(dof, tabulated) == pytest.approx(1.0 - probability, rel=5e-4)

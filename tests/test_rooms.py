@@ -23,6 +23,7 @@ GROUND = {
     "files",
     "model_card",
     "compile",
+    "calibration_prior",
 }
 SENSING = GROUND | {"sensors", "rigs", "datasets", "simulation"}
 MEASURING = SENSING | {
@@ -34,6 +35,7 @@ SHOWING = SCORING | {"experiments", "reports"}
 ALLOWED = {
     "types": set(),
     "errors": set(),
+    "calibration_prior": set(),
     "boundary": {"errors", "types"},
     "field_docs": set(),
     "text_tables": set(),

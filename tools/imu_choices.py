@@ -19,7 +19,6 @@ from maci2.learn.imu.recipes import EUROC
 from maci2.learn.imu.recording_bias import bias_prior
 from maci2.learn.imu.train import load_tracks, rest_shift
 from maci2.learn.imu.training_windows import Track
-from maci2.types import Array
 
 EARLY_S = 20.0
 

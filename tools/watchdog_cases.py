@@ -20,10 +20,10 @@ from maci2.experiments.method import DROID
 from maci2.lie import so3_exp
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
-from maci2.pipeline.track_recording import keyframes_of, tracked_walks
-from maci2.tracking import SmootherConfig
-from maci2.tracking.calibration_spread import TRAJECTORY_SCALE_WALK, calibration_spread
+from maci2.pipeline.track_recording import keyframes_of
+from maci2.tracking.calibration_spread import TRAJECTORY_SCALE_WALK
 from maci2.tracking.first_window import window_start
+from maci2.tracking.settings import tracker_settings
 from maci2.types import Array
 from maci2.vision import RelativePoses
 from maci2.watchdog import Watchdog
@@ -97,10 +97,9 @@ def watch(path: Path, cases: int) -> tuple[int, list[dict[str, float]]]:
     options = RunOptions(vision=DROID, vision_frame="rectified", noise_as_stated=True)
     inputs = open_inputs(path, options)
     vision = inputs.vision.motion(keyframes_of(inputs, inputs.measurable_ns(), 0.2), 0)
-    smoother = SmootherConfig(
-        calibration=calibration_spread(inputs.recording.rig, TRAJECTORY_SCALE_WALK)
-    )
-    dog = Watchdog(inputs.T_b_c, tracked_walks(inputs, options), smoother)
+    rig = inputs.recording.rig
+    settings = tracker_settings(rig, options.imu, scale_walk=TRAJECTORY_SCALE_WALK)
+    dog = Watchdog(inputs.T_b_c, *settings)
     rng = np.random.default_rng(0)
     speeds = np.linalg.norm(vision.Ts_ck_ck1[:, :3, 3], axis=1) / (np.diff(vision.stamps_ns) / 1e9)
     moving = np.flatnonzero(speeds > SLOWEST)

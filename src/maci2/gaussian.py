@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import chdtrc, chdtri
 
 from maci2.compile import kernel
 from maci2.errors import MeasurementError
@@ -100,6 +101,16 @@ def nees(errors: Array, covs: Array) -> Array:
     """
     solved = np.linalg.solve(covs, errors[..., None])[..., 0]
     return np.einsum("...i,...i->...", errors, solved)
+
+
+def chi2_quantile(dof: int, probability: float) -> float:
+    """Value that chi-square with `dof` degrees of freedom stays below with this probability."""
+    return float(chdtri(dof, 1.0 - probability))
+
+
+def chi2_significance(dof: int, square: float) -> float:
+    """Probability that chi-square with `dof` degrees of freedom exceeds a squared distance."""
+    return float(chdtrc(dof, square))
 
 
 def predictive_variance(seen: Array) -> float:

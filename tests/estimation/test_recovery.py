@@ -15,11 +15,11 @@ from helpers import (
     simulated_window,
 )
 from maci2.calibration import calibrate
+from maci2.calibration_prior import UNKNOWN
 from maci2.estimation import SolverConfig, VIState, initialize
 from maci2.gaussian import square_root_information
 from maci2.imu import BiasPrior, preintegrate
 from maci2.lie import se3_exp, se3_inv, se3_log, so3_exp, so3_log
-from maci2.premises.spreads import LEVER_ARM_STD
 
 RULES = ["euler", "midpoint"]
 KINDS = ["handheld", "drone", "car"]
@@ -185,7 +185,7 @@ class Reference:
         x, prior = self.state(d), self.window.imu.bias_prior
         rows = [(x.acc_bias - prior.mean_acc) / prior.std_acc]
         if self.extrinsics:
-            rows.append(x.T_b_c[:3, 3] / LEVER_ARM_STD)
+            rows.append(x.T_b_c[:3, 3] / UNKNOWN.lever_m)
         for k in range(self.n - 1):
             rows.append(self.W_visual[k] @ self.visual(x, k))
             rows.append(self.W_imu[k] @ self.inertial(x, k))

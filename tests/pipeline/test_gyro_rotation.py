@@ -5,17 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from maci2.calibration_prior import UNVERIFIED
 from maci2.gaussian import nees
 from maci2.imu import datasheet_model
 from maci2.lie import se3_inv, so3_exp, so3_log
-from maci2.pipeline.gyro_rotation import (
-    CLOCK_STD,
-    EXTRINSICS_STD,
-    SCALE_STD,
-    UNKNOWN_BIAS_STD,
-    GyroRotation,
-    rotation_predictor,
-)
+from maci2.pipeline.gyro_rotation import GyroRotation, rotation_predictor
 from maci2.sensors import on_imu_clock, truth_at
 from maci2.simulation import SimulationConfig, simulate
 from maci2.types import NS
@@ -49,10 +43,10 @@ def test_the_covariance_covers_unknown_biases_and_extrinsics(recording):
     R_ck_ck1 = GyroRotation(imu, T_b_c)(start_ns, end_ns).R_ck_ck1
     errors, covs = [], []
     for _ in range(400):
-        gyro = imu.gyro * (1.0 + SCALE_STD * rng.standard_normal(3))
-        biased = replace(imu, gyro=gyro + UNKNOWN_BIAS_STD * rng.standard_normal(3))
+        gyro = imu.gyro * (1.0 + UNVERIFIED.gyro_scale * rng.standard_normal(3))
+        biased = replace(imu, gyro=gyro + UNVERIFIED.gyro_bias * rng.standard_normal(3))
         tilted = T_b_c.copy()
-        tilted[:3, :3] = T_b_c[:3, :3] @ so3_exp(EXTRINSICS_STD * rng.standard_normal(3))
+        tilted[:3, :3] = T_b_c[:3, :3] @ so3_exp(UNVERIFIED.rotation * rng.standard_normal(3))
         predicted = GyroRotation(biased, tilted)(start_ns, end_ns)
         errors.append(so3_log(np.ascontiguousarray(R_ck_ck1 @ predicted.R_ck_ck1.T)))
         covs.append(predicted.cov)
@@ -91,15 +85,15 @@ def test_the_derivatives_by_shared_errors_are_those_of_finite_differences(record
         return 10.0 * so3_log(np.ascontiguousarray(R_ck_ck1 @ predicted.R_ck_ck1.T))
 
     columns = []
-    std_bias = 0.1 * UNKNOWN_BIAS_STD * np.eye(3)
+    std_bias = 0.1 * UNVERIFIED.gyro_bias * np.eye(3)
     columns += [away(replace(imu, gyro=imu.gyro - one)) for one in std_bias]
-    scales = 0.1 * SCALE_STD * np.eye(3)
+    scales = 0.1 * UNVERIFIED.gyro_scale * np.eye(3)
     columns += [away(replace(imu, gyro=imu.gyro * (1.0 - one))) for one in scales]
-    for one in 0.1 * EXTRINSICS_STD * np.eye(3):
+    for one in 0.1 * UNVERIFIED.rotation * np.eye(3):
         tilted = T_b_c.copy()
         tilted[:3, :3] = T_b_c[:3, :3] @ so3_exp(-one)
         columns.append(away(T_b_c=tilted))
-    columns.append(away(shift_ns=round(0.1 * CLOCK_STD * NS)))
+    columns.append(away(shift_ns=round(0.1 * UNVERIFIED.camera_clock_s * NS)))
     by_shared = np.column_stack(columns)
     # Second order of a tenth of a standard deviation.
     np.testing.assert_allclose(predicted.by_shared[:, :9], by_shared[:, :9], atol=2e-5)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from helpers import chi_square_band, numerical_jacobian
+from maci2.calibration_prior import UNKNOWN
 from maci2.lie import se3_exp, so3_exp, so3_log
 from maci2.premises import contradictions
 from maci2.premises.rotation import (
@@ -18,7 +19,6 @@ from maci2.premises.rotation import (
     rotation_sums,
 )
 from maci2.premises.runs import runs_of
-from maci2.premises.spreads import OFFSET_STD_S
 from maci2.types import NS
 from premises.devices import device
 
@@ -97,7 +97,7 @@ def test_gradient_and_curvature_are_those_of_the_misfit():
         )
 
     information = _information(total, estimate.R_b_c, estimate.time_offset_s)
-    without_priors = information - np.diag([PRIOR_WEIGHT] * 3 + [OFFSET_STD_S**-2.0])
+    without_priors = information - np.diag([PRIOR_WEIGHT] * 3 + [UNKNOWN.camera_clock_s**-2.0])
     np.testing.assert_allclose(
         without_priors, numerical_jacobian(slope, 4), rtol=1e-3, atol=1e-4 * information.max()
     )

@@ -9,10 +9,9 @@ from maci2.evaluation.track_errors import track_errors
 from maci2.lie import se3_inv, so3_exp
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import open_inputs
-from maci2.pipeline.track_recording import keyframes_of, tracked_walks
+from maci2.pipeline.track_recording import keyframes_of
 from maci2.sensors import truth_at
-from maci2.tracking import SmootherConfig
-from maci2.tracking.calibration_spread import calibration_spread
+from maci2.tracking.settings import tracker_settings
 from maci2.tracking.track import Tracker, track
 from maci2.types import GRAVITY_NORM
 from maci2.vision import pose_noise, poses_from_truth
@@ -107,8 +106,7 @@ def test_a_drone_that_takes_off_does_not_take_its_first_rotation_for_a_bias(data
     inputs = open_inputs(data_root / "euroc" / "MH_05_difficult", options)
     keyframes_ns = keyframes_of(inputs, inputs.measurable_ns(), 0.2)[:60]
     vision = inputs.vision.motion(keyframes_ns, 0)
-    config = SmootherConfig(calibration=calibration_spread(inputs.recording.rig))
-    walks = tracked_walks(inputs, options)
+    walks, config = tracker_settings(inputs.recording.rig, options.imu)
     found = track(inputs.imu, vision, inputs.T_b_c, walks, keyframes_ns, config)
     assert inputs.truth is not None
     gyro = np.array([state.gyro_bias for state in found.states])

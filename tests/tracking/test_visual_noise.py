@@ -103,7 +103,7 @@ def test_extrinsics_that_are_off_do_not_degrade_the_vertical_where_they_are_doub
 def test_a_simulated_rig_is_taken_at_its_word_and_a_real_one_is_not():
     rig = simulate(SimulationConfig(duration_s=2.0)).rig
     assert calibration_spread(rig) is KNOWN
-    assert bias_walks(rig) == (rig.imu.walk_gyro, rig.imu.walk_acc)
+    assert bias_walks(rig, "raw") == (rig.imu.walk_gyro, rig.imu.walk_acc)
     real = replace(rig, imu=replace(rig.imu, exact=False))
     assert calibration_spread(real) is MEASURED
-    assert bias_walks(real)[0] > rig.imu.walk_gyro
+    assert bias_walks(real, "raw")[0] > rig.imu.walk_gyro

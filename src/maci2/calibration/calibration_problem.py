@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from maci2.calibration_prior import UNKNOWN
 from maci2.chain import (
     Border,
     BorderUnknowns,
@@ -21,7 +22,6 @@ from maci2.estimation.solve import VISUAL_LIMIT
 from maci2.estimation.time_offset import PRIOR as OFFSET_PRIOR
 from maci2.imu import BiasPrior, ImuMeasurements
 from maci2.lie import se3, se3_inv
-from maci2.premises.spreads import LEVER_ARM_STD
 from maci2.types import Array, Mat4, Stamps
 from maci2.vision import RelativePoses
 
@@ -49,7 +49,7 @@ class MountingPrior:
     nothing is known."""
 
 
-NOTHING_KNOWN = MountingPrior(np.eye(4), np.array([LEVER_ARM_STD] * 3 + [np.inf] * 3))
+NOTHING_KNOWN = MountingPrior(np.eye(4), np.array([UNKNOWN.lever_m] * 3 + [np.inf] * 3))
 """A camera somewhere on the device, within a metre or so of its IMU."""
 
 

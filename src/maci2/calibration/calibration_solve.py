@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import chdtri
 
 from maci2.calibration.calibration_problem import (
     EXACT_GAUGE_STD,
@@ -29,6 +28,7 @@ from maci2.estimation import SolverConfig
 from maci2.estimation.freed_constants import MeasuredScale
 from maci2.estimation.solve import CHI2_LEVEL, SETTLED
 from maci2.estimation.time_offset import LARGEST_S
+from maci2.gaussian import chi2_quantile
 from maci2.imu import ImuMeasurements
 from maci2.types import NS
 from maci2.vision import RelativePoses
@@ -93,7 +93,7 @@ def solve_calibration(
         cost, dof = solved.solution.cost, solved.solution.dof
         if choices.inflation == 1.0:
             chi_square = cost
-        enough = chdtri(dof, 1.0 - CHI2_LEVEL) if choices.inflation == 1.0 else SETTLED * dof
+        enough = chi2_quantile(dof, CHI2_LEVEL) if choices.inflation == 1.0 else SETTLED * dof
         if not solved.solution.converged or not np.isfinite(cost) or cost <= enough:
             break
         guess = solved.guess

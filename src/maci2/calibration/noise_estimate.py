@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from maci2.gaussian import chi2_significance, nees
 from maci2.sensors import ImuNoise
 from maci2.types import Array
 
@@ -105,4 +106,4 @@ class NoiseEstimate:
         logs = np.log([level.value for level in levels])
         D = np.array([[1.0, -1.0, 0.0], [0.0, 1.0, -1.0]])
         cov = D @ self.cov_log[first : first + 3, first : first + 3] @ D.T
-        return bool((D @ logs) @ np.linalg.solve(cov, D @ logs) > 13.8)
+        return chi2_significance(2, float(nees(D @ logs, cov))) < 0.001

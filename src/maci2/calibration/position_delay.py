@@ -12,10 +12,10 @@ import numpy as np
 
 from maci2.calibration.calibration_problem import MountingPrior
 from maci2.calibration.calibration_solve import Solved, solve_with_clock
+from maci2.calibration_prior import CALIBRATED
 from maci2.estimation import SolverConfig
 from maci2.estimation.verdict_checks import FAR, Check
 from maci2.imu import ImuMeasurements
-from maci2.premises.spreads import STD_ACC_CLOCK_S
 from maci2.types import Array
 from maci2.vision import RelativePoses
 
@@ -72,7 +72,7 @@ def _moved_by_a_second(imu: ImuMeasurements, solved: Solved) -> Array:
 
 def one_instant(delay: PositionDelay | None) -> Check:
     """Positions and orientations that are not of one instant, in words."""
-    if delay is None or abs(delay.delay_s) <= FAR * np.hypot(delay.std_s, STD_ACC_CLOCK_S):
+    if delay is None or abs(delay.delay_s) <= FAR * np.hypot(delay.std_s, CALIBRATED.acc_clock_s):
         return Check("ok")
     side = "late" if delay.delay_s > 0.0 else "early"
     return Check(

@@ -11,7 +11,6 @@ from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import chdtri
 
 from maci2.chain.chain_measurements import (
     ChainProblem,
@@ -22,6 +21,7 @@ from maci2.chain.chain_posterior import ChainPosterior, chain_posterior
 from maci2.chain.chain_solver import ChainConfig, ChainSolution, solve_chain
 from maci2.chain.chain_state import Border, States
 from maci2.chain.whitened_factors import WhitenedFactors, whitened_factors
+from maci2.gaussian import chi2_quantile
 from maci2.types import Array
 
 Measured = TypeVar("Measured", MarkerPositions, MarkerOrientations)
@@ -53,7 +53,7 @@ class Residuals:
     @property
     def outliers(self) -> NDArray[np.bool_]:
         """(m,) beyond what noise explains."""
-        return np.asarray(self.squares > chdtri(self.white.shape[1], 1.0 - OUTLIER_LEVEL))
+        return np.asarray(self.squares > chi2_quantile(self.white.shape[1], OUTLIER_LEVEL))
 
     @property
     def variance_factor(self) -> float:

@@ -10,10 +10,10 @@ so gravity is a mean, and with an unknown lever arm a small least-squares proble
 
 import numpy as np
 
+from maci2.calibration_prior import UNKNOWN
 from maci2.compile import kernel
 from maci2.imu import BiasPrior, Preintegrated
 from maci2.lie import product, product_t, se3_inv, se3_mul
-from maci2.premises.spreads import LEVER_ARM_STD
 from maci2.types import Array
 from maci2.vision import RelativePoses
 
@@ -133,7 +133,7 @@ def lever_arm(pre: Preintegrated, vision: RelativePoses, R_b_c: Array, prior: Bi
     variance = variances[measured].mean() / 3.0 if measured.any() else variances.mean()
     noise = 2.0 * np.sqrt(variance) / pre.dt.mean()
     prior_rows = np.zeros((6, 9))
-    prior_rows[0:3, 3:6] = np.eye(3) * noise / LEVER_ARM_STD
+    prior_rows[0:3, 3:6] = np.eye(3) * noise / UNKNOWN.lever_m
     prior_rows[3:6, 6:9] = np.diag(noise / prior.std_acc)
     prior_right = np.concatenate([np.zeros(3), prior_rows[3:6, 6:9] @ prior.mean_acc])
     solution = np.linalg.lstsq(

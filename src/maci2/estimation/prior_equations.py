@@ -2,11 +2,14 @@
 
 import numpy as np
 
+from maci2.calibration_prior import UNKNOWN
 from maci2.compile import kernel
 from maci2.estimation.problem import Priors, Unknowns, Variables, gravity_basis
 from maci2.imu import VerticalPrior
-from maci2.premises.spreads import LEVER_ARM_STD
 from maci2.types import Array
+
+LEVER_STD = UNKNOWN.lever_m
+"""Prior of an unknown place of the camera in the body, one axis [m]."""
 
 
 @kernel
@@ -87,7 +90,7 @@ def vertical_residual(
 
 @kernel
 def _add_extrinsic_priors(T_b_c: Array, D: Array, rhs_border: Array) -> float:
-    info = LEVER_ARM_STD**-2.0
+    info = LEVER_STD**-2.0
     x, y, z = T_b_c[0, 3], T_b_c[1, 3], T_b_c[2, 3]
     # The derivative of p by xi is [I, -[p]x], and [p]x p = 0.
     p_cross = ((0.0, -z, y), (z, 0.0, -x), (-y, x, 0.0))

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from scipy.special import chdtri
 
 from maci2 import boundary
 from maci2.estimation.result_output import (
@@ -19,6 +18,7 @@ from maci2.estimation.result_output import (
 from maci2.estimation.result_plot import plot_calibration, plot_initialization
 from maci2.field_docs import document_fields
 from maci2.files import write_json
+from maci2.gaussian import chi2_quantile
 from maci2.gaussian import direction_std as direction_std
 from maci2.types import Array, Stamps
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Status = Literal["ok", "weak", "failed"]
 
-VERTICAL_CHI2 = float(chdtri(2, 1e-3))
+VERTICAL_CHI2 = chi2_quantile(2, 0.999)
 """99.9 % quantile of chi-square with 2 degrees of freedom: two verticals contradict each other."""
 
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import chdtri
 
 from maci2.compile import kernel
 from maci2.estimation.config import SolverConfig
@@ -23,7 +22,7 @@ from maci2.estimation.levenberg_marquardt import (
 from maci2.estimation.prior_equations import vertical_residual
 from maci2.estimation.problem import CLOCK_STD_S, SCALE_STD
 from maci2.estimation.results import Posterior, SolveReport, VIState
-from maci2.gaussian import square_roots
+from maci2.gaussian import chi2_quantile, square_roots
 from maci2.imu import (
     ALPHA,
     BETA,
@@ -45,7 +44,7 @@ thousandth of a gyroscope's noise over a relative pose."""
 MAX_ROUNDS = 8
 """Largest number of solves."""
 
-VISUAL_LIMIT = 4.74
+VISUAL_LIMIT = chi2_quantile(6, 0.999) ** 0.5
 """Root of the 99.9 % quantile of chi-square with 6 degrees of freedom: a visual residual beyond it
 is more likely an outlier than noise."""
 
@@ -159,7 +158,7 @@ def _with_constants(report: SolveReport, x: Variables, cov: Covariances) -> Solv
 
 @lru_cache(maxsize=64)
 def _largest_chi2(dof: int) -> float:
-    return float(chdtri(dof, 1.0 - CHI2_LEVEL))
+    return chi2_quantile(dof, CHI2_LEVEL)
 
 
 def _state(x: Variables, imu: ImuMeasurements, vision: RelativePoses) -> VIState:

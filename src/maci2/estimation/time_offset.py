@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 
+from maci2.calibration_prior import UNKNOWN
 from maci2.errors import MeasurementError
 from maci2.estimation.config import SolverConfig
 from maci2.estimation.levenberg_marquardt import Variables
@@ -12,14 +13,13 @@ from maci2.estimation.profile_likelihood import Prior, Solution, profile, widene
 from maci2.estimation.scale import solve_with_scale
 from maci2.imu import ImuMeasurements, Preintegrated, Rule, preintegrate
 from maci2.lie import so3_log
-from maci2.premises.spreads import OFFSET_STD_S
 from maci2.types import Array
 from maci2.vision import RelativePoses
 
 LARGEST_S = 0.1
 """Largest offset to either side [s]; samples must reach that far beyond the keyframes."""
 
-PRIOR = Prior(0.0, OFFSET_STD_S)
+PRIOR = Prior(0.0, UNKNOWN.camera_clock_s)
 GRID_S = 0.004
 
 ROUNDS = ((0.002, False), (0.0005, False), (0.0005, True))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from maci2.boundary import as_number, require_type
+from maci2.calibration_prior import CALIBRATED
 from maci2.errors import MeasurementError
 from maci2.estimation.confirmation import REMEDY, Evidence
 from maci2.estimation.freed_constants import MeasuredScale
@@ -42,7 +43,6 @@ from maci2.field_docs import document_fields
 from maci2.imu import BiasPrior, ImuMeasurements
 from maci2.lie import so3_log
 from maci2.premises import Premises, contradictions_of_calibration
-from maci2.premises.spreads import STD_ACC_SCALE
 from maci2.types import GRAVITY_NORM, Array
 from maci2.vision import RelativePoses
 
@@ -198,7 +198,7 @@ def judge_calibration(
             checks.append(against(name, value, limit, unit, advice))
     checks.append(plausible_scale(report.scale or 1.0, 0.0, vision.std_scale))
     if scale is not None:
-        checks.append(plausible_scale(scale.scale, scale.std, STD_ACC_SCALE))
+        checks.append(plausible_scale(scale.scale, scale.std, CALIBRATED.acc_scale))
     checks += [check(report, vision.measured_count) for check in (rejections, choices)]
     checks.extend(further)
     status, reasons = worst(checks)

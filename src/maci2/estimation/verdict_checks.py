@@ -4,13 +4,14 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import chdtri, ndtr, ndtri
+from scipy.special import ndtr, ndtri
 
+from maci2.calibration_prior import CALIBRATED
 from maci2.estimation.results import Posterior, SolveReport, Status, VIState, direction_std
+from maci2.gaussian import chi2_quantile
 from maci2.imu import BiasPrior
 from maci2.lie import skew
 from maci2.premises import FALSE_ALARM, MOST_MISSING, Premises
-from maci2.premises.spreads import STD_ACC_SCALE
 
 SURE = 2.0
 """Number of standard deviations within a limit for `ok`."""
@@ -24,7 +25,7 @@ ONE_SIDED = float(-ndtri(2.0 * ndtr(-SURE)))
 FAR = float(-ndtri(FALSE_ALARM / 2.0))
 """Number of standard deviations from a stated value at which it is contradicted."""
 
-FAR_3D = float(chdtri(3, FALSE_ALARM))
+FAR_3D = chi2_quantile(3, 1.0 - FALSE_ALARM)
 """Squared distance of three axes together at which a value is contradicted."""
 
 
@@ -123,7 +124,7 @@ def velocity_std(
     relative = float(np.mean(np.sum(state.velocity_b**2, axis=1))) / scale**2
     doubt = relative * std_scale**2
     away = scale - known.scale
-    seen = relative * (away**2 + known.cov[0, 0] + (STD_ACC_SCALE * known.scale) ** 2)
+    seen = relative * (away**2 + known.cov[0, 0] + (CALIBRATED.acc_scale * known.scale) ** 2)
     return math.sqrt(max(std**2 - doubt, 0.0) + min(doubt, float(seen)))
 
 

@@ -4,12 +4,11 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import chdtri
 
 from maci2.estimation import Posterior, VIState
 from maci2.evaluation.truth_noise import TruthNoise
 from maci2.files import finite_or_none
-from maci2.gaussian import nees
+from maci2.gaussian import chi2_quantile, nees
 from maci2.lie import se3_inv, se3_log
 from maci2.sensors import GroundTruth
 from maci2.types import GRAVITY_W, Array
@@ -144,7 +143,7 @@ def initialization_errors(
         translation_m=float(_norms(_position_errors(state, T_c0_w @ truth.Ts_w_b)).mean()),
         nees={name: finite_or_none(float(e2.mean() / n)) for name, (e2, n) in scores.items()},
         covered={
-            name: float((e2 < chdtri(n, 1.0 - COVERAGE)).mean()) if np.isfinite(e2).all() else None
+            name: float((e2 < chi2_quantile(n, COVERAGE)).mean()) if np.isfinite(e2).all() else None
             for name, (e2, n) in scores.items()
         },
     )

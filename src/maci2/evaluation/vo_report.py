@@ -6,12 +6,11 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from scipy.stats import chi2
 
 from maci2.errors import DatasetError
 from maci2.evaluation.metrics import MAX_TRUTH_GAP_S
 from maci2.evaluation.truth_noise import truth_noise
-from maci2.gaussian import nees
+from maci2.gaussian import chi2_quantile, chi2_significance, nees
 from maci2.ground_truth.choose import audited_or_none
 from maci2.lie import se3_inv, se3_log
 from maci2.pipeline.gyro_rotation import rotation_predictor
@@ -162,7 +161,7 @@ def _share_beyond(errors: Array, covs: Array, sigmas: float) -> float | None:
     dimension: 0.27 % and 0.00006 % of consistent ones lie beyond 3 and 5."""
     if len(errors) == 0:
         return None
-    limit = chi2.isf(chi2.sf(sigmas**2, 1), 6)
+    limit = chi2_quantile(6, 1.0 - chi2_significance(1, sigmas**2))
     return float((nees(errors, covs) > limit).mean())
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from maci2.feature_tracks.track_equations import Equations, Views, linearize, reduced, solve
 from maci2.feature_tracks.tracks import FeatureTracks
 from maci2.feature_tracks.triangulation import triangulate
-from maci2.gaussian import symmetrize
+from maci2.gaussian import chi2_quantile, symmetrize
 from maci2.lie import se3_adj, se3_exp, se3_inv
 from maci2.types import NS, Array
 from maci2.vision.calibration_uncertainty import (
@@ -26,7 +26,7 @@ from maci2.vision.calibration_uncertainty import (
 from maci2.vision.outlier_rejection import BEYOND_DOUBT
 from maci2.vision.relative_pose import CONTAMINATION, RelativePose
 
-OUTLIER_CHI2 = 13.82
+OUTLIER_CHI2 = chi2_quantile(2, 0.999)
 """Squared Mahalanobis norm above which an observation is rejected: 99.9 % of chi-square, 2 dof."""
 
 MIN_POINTS = 15

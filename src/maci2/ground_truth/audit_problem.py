@@ -1,5 +1,6 @@
 """The chain that an audit solves: states along the IMU, a tracked marker, and a first guess."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,7 @@ from maci2.chain import (
     state_prior,
 )
 from maci2.errors import DatasetError
+from maci2.gaussian import chi2_quantile
 from maci2.ground_truth.accelerations import AccelerationFit, fit_accelerations
 from maci2.ground_truth.audit_guess import (
     STATE_PERIOD_S,
@@ -50,7 +52,7 @@ SHORTEST_S, FEWEST_STATES = 2.0, 5
 REACH_S = 1.5
 """States are placed within this of a captured row: farther into a gap nothing is known."""
 
-LIMIT = 4.03
+LIMIT = math.sqrt(chi2_quantile(3, 0.999))
 """Huber's limit: root of the 99.9 % quantile of chi-square with 3 degrees of freedom."""
 
 FIRST_STD_P, FIRST_STD_R = 0.005, 0.01

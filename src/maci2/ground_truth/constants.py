@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import chdtrc, stdtr
+from scipy.special import stdtr
 
-from maci2.gaussian import nees
+from maci2.gaussian import chi2_significance, nees
 from maci2.types import Array
 
 CHANCE = 1e-3
@@ -38,7 +38,7 @@ def length_of(vector: Array, cov: Array, unit: str) -> Constant:
     """Length of a vector, its sigma along it, and whether it is zero."""
     length = float(np.linalg.norm(vector))
     along = vector / max(length, 1e-300)
-    chance = float(chdtrc(len(vector), float(nees(vector, cov))))
+    chance = chi2_significance(len(vector), float(nees(vector, cov)))
     significant = bool(chance < CHANCE and length > MATTERS[unit])
     return Constant(length, float(np.sqrt(along @ cov @ along)), unit, significant)
 

@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from maci2 import boundary
+from maci2.calibration_prior import CALIBRATED
 from maci2.errors import DatasetError, MeasurementError
 from maci2.field_docs import document_fields
 from maci2.imu.repeated_values import RESOLUTION, changed, runs_of_equal
@@ -21,9 +22,6 @@ NEES of velocities from 2.9 to 1.0; without vibration there is no excess and it 
 
 VIBRATION_WINDOW_S = 1.0
 """Length of time over which high-frequency variance is averaged [s]."""
-
-DEFAULT_ACC_BIAS_STD = 0.1
-"""Spread of a MEMS accelerometer's unknown turn-on bias [m/s^2], one axis."""
 
 PER_SAMPLE = (
     "stamps_ns", "gyro", "acc", "var_gyro", "var_acc",
@@ -45,7 +43,7 @@ class BiasPrior:
     mean_acc: Array = field(default_factory=lambda: np.zeros(3))
     """(3,) mean of the accelerometer's bias, body frame [m/s^2]."""
 
-    std_acc: Array = field(default_factory=lambda: np.full(3, DEFAULT_ACC_BIAS_STD))
+    std_acc: Array = field(default_factory=lambda: np.full(3, CALIBRATED.acc_bias))
     """(3,) its standard deviation per axis [m/s^2]."""
 
     def __post_init__(self) -> None:

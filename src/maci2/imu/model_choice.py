@@ -25,6 +25,15 @@ def needs_datasheet(name: str) -> bool:
     return name in UNLEARNED
 
 
+def measured_walks(name: str) -> tuple[float, float] | None:
+    """Random walks of gyroscope and accelerometer bias that a model of this name has from a
+    measurement in motion; None where the data sheet's are what is known."""
+    if not name.startswith(PREFIX):
+        return None
+    noise = read_measured_noise(Path(name.removeprefix(PREFIX)))
+    return noise.walk_gyro, noise.walk_acc
+
+
 def calibrated_samples(name: str, samples: ImuSamples) -> ImuSamples:
     """The samples without the device's errors that the model of this name knows, as audits of
     ground truth for its scores use them."""

@@ -5,34 +5,20 @@ from pathlib import Path
 
 import numpy as np
 
+from maci2.calibration_prior import UNVERIFIED
 from maci2.datasets import open_recording
 from maci2.errors import DatasetError, Maci2Error
 from maci2.imu import GAMMA, ImuMeasurements, preintegrate, raw_model
 from maci2.lie import so3_log
 from maci2.rigs import Given
-from maci2.sensors import ImuSamples, Recording, Rig
+from maci2.sensors import Recording
 from maci2.types import NS, Array
 from maci2.vision import rectified_extrinsics
 from maci2.vision.predicted_rotation import PredictedRotation, RotationPredictor, no_prediction
 
-UNKNOWN_BIAS_STD = 0.1
-"""Spread of a MEMS gyroscope's turn-on bias [rad/s], one axis, where nothing is known of it."""
-
-EXTRINSICS_STD = 0.02
-"""[rad] How far off the rotation of the camera in the body may be, per axis."""
-
-SCALE_STD = 0.01
-"""How far off the scale of a gyroscope's axis may be."""
-
-CLOCK_STD = 0.005
-"""[s] How far off the clocks of camera and IMU may be from each other."""
-
 WANDER_STD, CROSS_AXIS_STD = 1e-3, 3e-3
 """[rad/s] How far a bias wanders within seconds, and what an axis reads of rates about the others:
 errors of a single prediction."""
-
-JITTER_STD = 1e-3
-"""[s] How far off the timestamp of a single image may be."""
 
 ENDS = 5
 """Samples whose mean is the rate at a timestamp."""
@@ -69,7 +55,7 @@ class GyroRotation:
         own = ck_D_gamma @ between.cov[0, GAMMA, GAMMA] @ ck_D_gamma.T
         own += ((WANDER_STD * dt) ** 2 + (CROSS_AXIS_STD * angle) ** 2 + 1e-8) * np.eye(3)
         for omega_ck in self._rates_at_ends(imu, R_ck_ck1):
-            own += JITTER_STD**2 * np.outer(omega_ck, omega_ck)
+            own += UNVERIFIED.camera_jitter_s**2 * np.outer(omega_ck, omega_ck)
         by_shared = self._by_shared(imu, R_ck_ck1, ck_D_gamma @ between.D_bg[0, GAMMA])
         return PredictedRotation(R_ck_ck1, own + by_shared @ by_shared.T, by_shared)
 
@@ -77,17 +63,17 @@ class GyroRotation:
         """(3, 10) derivatives of a prediction by what all of them share: bias, scales, rotation of
         the extrinsics, offset of the clocks, each in units of its standard deviation."""
         prior = imu.bias_prior
-        std_bias = np.where(np.isfinite(prior.std_gyro), prior.std_gyro, UNKNOWN_BIAS_STD)
+        std_bias = np.where(np.isfinite(prior.std_gyro), prior.std_gyro, UNVERIFIED.gyro_bias)
         rates = imu.gyro - prior.mean_gyro
         at_first, at_second = self._rates_at_ends(imu, R_ck_ck1)
         return np.column_stack(
             [
                 ck_D_bg * std_bias,
-                ck_D_bg * (rates.mean(axis=0) * SCALE_STD),
+                ck_D_bg * (rates.mean(axis=0) * UNVERIFIED.gyro_scale),
                 # A rotation e of the extrinsics turns R into Exp(e) R Exp(-e).
-                EXTRINSICS_STD * (np.eye(3) - R_ck_ck1),
+                UNVERIFIED.rotation * (np.eye(3) - R_ck_ck1),
                 # Images that are late by t show Exp(-omega_ck t) R Exp(omega_ck1 t).
-                CLOCK_STD * (at_second - at_first),
+                UNVERIFIED.camera_clock_s * (at_second - at_first),
             ]
         )
 
@@ -95,16 +81,6 @@ class GyroRotation:
         """Angular rates at both timestamps, expressed in camera k [rad/s]."""
         rates = (imu.gyro - imu.bias_prior.mean_gyro) @ self.T_b_c[:3, :3]
         return rates[:ENDS].mean(axis=0), R_ck_ck1 @ rates[-ENDS:].mean(axis=0)
-
-
-def predicted_rotation(
-    samples: ImuSamples, rig: Rig, start_ns: int, end_ns: int
-) -> PredictedRotation | None:
-    """The prediction from raw samples on the clock of the timestamps."""
-    if not samples.stamps_ns[0] <= start_ns < end_ns <= samples.stamps_ns[-1]:
-        return None
-    imu = raw_model(samples.between(start_ns, end_ns), rig.imu)
-    return GyroRotation(imu, rectified_extrinsics(rig))(start_ns, end_ns)
 
 
 def rotation_predictor(

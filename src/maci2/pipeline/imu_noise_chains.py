@@ -8,6 +8,7 @@ import numpy as np
 from maci2.calibration.calibrate import solve_from_nothing
 from maci2.calibration.calibration_problem import MountingPrior, calibration_problem
 from maci2.calibration.imu_noise import NoiseProblem
+from maci2.calibration_prior import UNVERIFIED
 from maci2.chain import ChainProblem
 from maci2.errors import DatasetError
 from maci2.estimation import SolverConfig
@@ -30,9 +31,6 @@ clocks jitter, which at more rows would count as noise of the IMU."""
 
 EXACT_HZ = 20.0
 """Rows a second of a simulated capture, whose noise is white."""
-
-STD_MOUNTING = (0.02, 0.02)
-"""Doubt about the rig's extrinsics [m, rad], estimated with the noise."""
 
 
 def against_capture(recording: Recording, source: str, length_s: float) -> NoiseProblem:
@@ -115,7 +113,7 @@ def against_vision(path: Path, options: RunOptions) -> NoiseProblem:
     keyframes = max(round(window_s / STATE_PERIOD_S) + 1, 2)
     window = long_window(candidates_ns, window_s, keyframes, options.start_s)
     vision = inputs.vision.motion(window.stamps_ns, 0)
-    std = np.repeat(STD_MOUNTING, 3)
+    std = np.repeat([UNVERIFIED.lever_m, UNVERIFIED.rotation], 3)
     mounting = MountingPrior(inputs.T_b_c, std)
     config = SolverConfig(estimate_time_offset=True)
     solved, choice, _ = solve_from_nothing(inputs.imu, vision, mounting, config)

@@ -8,13 +8,17 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
+import cv2
+import numpy as np
+
 from maci2.calibration import calibrate
 from maci2.compile import are_interpreted, fill_aside, seldom
 from maci2.compile.mode import jobs_to_fill_aside
 from maci2.estimation import initialize
 from maci2.imu import ImuMeasurements, raw_model
+from maci2.sensors.stereo import StereoPair
 from maci2.simulation import SimulationConfig, simulate
-from maci2.types import Mat4
+from maci2.types import NS, Mat4
 from maci2.vision import RelativePoses, pose_noise, poses_from_truth
 
 STEPS = 5
@@ -64,10 +68,20 @@ def smooth_once() -> None:
 
 @lru_cache(maxsize=1)
 def track_once() -> None:
-    """Track images of noise."""
-    from maci2.pipeline.online.rehearsal import tracked_noise
+    """Track images of noise over a window."""
+    from maci2.pipeline.online.keyframes import KeyframeTracker
 
-    tracked_noise(simulate(SimulationConfig(duration_s=1.0)).rig, 2.0, STEPS, solve=False)
+    rig = simulate(SimulationConfig(duration_s=1.0)).rig
+    tracker = KeyframeTracker(rig, 2.0, STEPS)
+    width, height = rig.cameras[0].resolution
+    noise = np.random.default_rng(0).integers(0, 255, (height, width), dtype=np.uint8)
+    image = cv2.GaussianBlur(noise, (0, 0), 2.0).astype(np.uint8)
+    for k in range(STEPS):
+        # Noise contradicts any calibration, which three keyframes in a row may not.
+        left = np.zeros_like(image) if k % 3 == 2 else image
+        stamp_ns = NS + round(2.0 * NS / (STEPS - 1) * k)
+        tracker.add(StereoPair(stamp_ns, left, np.roll(left, -8, axis=1)))
+    tracker.so_far()
 
 
 @lru_cache(maxsize=1)

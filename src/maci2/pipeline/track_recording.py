@@ -1,6 +1,6 @@
 """What `maci2 track` does: a recording and options to a track, causal or smoothed as a whole."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from time import process_time
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,6 @@ from maci2.estimation import SolverConfig, Verdict
 from maci2.estimation.motion_choice import choose_motions
 from maci2.estimation.result_output import Record, verdict_text
 from maci2.field_docs import document_fields
-from maci2.imu.model_choice import is_learned
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.pipeline.rehearsals import warm_up
@@ -21,11 +20,8 @@ from maci2.pipeline.track_files import track_summary, write_track
 from maci2.text_tables import number as text_of
 from maci2.text_tables import table_text
 from maci2.tracking.batch import smoothed
-from maci2.tracking.calibration_spread import (
-    TRAJECTORY_SCALE_WALK,
-    bias_walks,
-    calibration_spread,
-)
+from maci2.tracking.calibration_spread import TRAJECTORY_SCALE_WALK
+from maci2.tracking.settings import tracker_settings
 from maci2.tracking.smoother import SmootherConfig
 from maci2.tracking.track import track
 from maci2.tracking.tracked import Track, TrackedState
@@ -155,11 +151,9 @@ def track_recording(
     vision = measured or inputs.vision.motion(keyframes_of(inputs, candidates_ns, interval_s), 0)
     seen_s = process_time()
     images_ns = _images(inputs, vision.stamps_ns)
-    rig = inputs.recording.rig
-    walks = tracked_walks(inputs, options)
     scale_walk = TRAJECTORY_SCALE_WALK if inputs.source.kind == "trajectory" else 0.0
-    calibration = calibration_spread(rig, scale_walk)
-    config = replace(config or SmootherConfig(), calibration=calibration)
+    rig = inputs.recording.rig
+    walks, config = tracker_settings(rig, options.imu, config, scale_walk)
     wanted_ns = images_ns
     if at_imu_rate:
         samples_ns = inputs.imu.stamps_ns
@@ -183,14 +177,6 @@ def track_recording(
         batch=batch,
         spent=spent,
     )
-
-
-def tracked_walks(inputs: Inputs, options: RunOptions) -> tuple[float, float]:
-    """Random walks of the biases that a tracker reckons with."""
-    rig = inputs.recording.rig
-    # A learned model's own walks are those of what it leaves in the samples.
-    noise = rig.imu if is_learned(options.imu) else inputs.imu
-    return bias_walks(rig, (noise.walk_gyro, noise.walk_acc))
 
 
 def keyframes_of(inputs: Inputs, candidates_ns: Stamps, interval_s: float) -> Stamps:

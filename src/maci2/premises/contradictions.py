@@ -1,8 +1,8 @@
 """Stated constants that the measurements contradict, in words.
 
-Each constant has a stated value and the spread that a careful calibration leaves it (`spreads`). It
-is contradicted where the posterior lies farther away than both spreads together explain, at one
-false-alarm rate for all tests of a verdict.
+Each constant has a stated value and the spread that a careful calibration leaves it
+(`calibration_prior`). It is contradicted where the posterior lies farther away than both
+spreads together explain, at one false-alarm rate for all tests of a verdict.
 """
 
 import math
@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import fdtri
 
+from maci2.calibration_prior import CALIBRATED
 from maci2.gaussian import squared_distance
 from maci2.imu import ImuMeasurements
 from maci2.lie import so3_log
@@ -19,16 +20,7 @@ from maci2.premises.evidence import Premises, window_rate
 from maci2.premises.false_alarms import LEVEL, LONG_LEVEL
 from maci2.premises.live_channels import dead_channels
 from maci2.premises.sample_rate import SampleRate
-from maci2.premises.spreads import (
-    STD_ACC_BIAS,
-    STD_ACC_DELAY_S,
-    STD_ACC_SCALE,
-    STD_DRIFT,
-    STD_GYRO_SCALE,
-    STD_TIME_OFFSET_S,
-)
 from maci2.types import Array
-from maci2.vision.calibration_uncertainty import STD_LEVER, STD_ROTATION
 
 MOST_MISSING = 1.0 / 3.0
 """Share of measurements that may be missing or rejected in a result that is `ok`."""
@@ -94,7 +86,7 @@ def _time_offset(premises: Premises) -> list[str]:
 
 def time_offset_contradicted(offset_s: float, variance: float, dof: int) -> list[str]:
     """Reasons against clocks that are stated to agree, given the offset that was measured."""
-    if not _number_far(offset_s, variance, STD_TIME_OFFSET_S, dof):
+    if not _number_far(offset_s, variance, CALIBRATED.camera_clock_s, dof):
         return []
     return [
         f"camera and gyroscope rotate alike only if the camera's clock is moved by "
@@ -142,7 +134,7 @@ def _rotation(premises: Premises) -> list[str]:
     difference = so3_log(np.ascontiguousarray(rotation.R_b_c @ R_stated.T))
     cov = rotation.cov[:3, :3]
     significant = rotation.gain > _limit(3, premises.dof)
-    if not (significant and _far(difference, cov, STD_ROTATION, premises.dof)):
+    if not (significant and _far(difference, cov, CALIBRATED.rotation, premises.dof)):
         return []
     return [_rotated(difference, cov)]
 
@@ -163,7 +155,7 @@ def _gyro_scale(premises: Premises) -> list[str]:
     rotation = premises.rotation
     variances = np.diag(rotation.cov_inverse_scale)
     off = [
-        _number_far(1.0 - inverse, variance, STD_GYRO_SCALE, premises.dof, LEVEL / 3.0)
+        _number_far(1.0 - inverse, variance, CALIBRATED.gyro_scale, premises.dof, LEVEL / 3.0)
         for inverse, variance in zip(rotation.inverse_scale, variances, strict=True)
     ]
     if _time_offset(premises) or not any(off):
@@ -193,7 +185,7 @@ def _lengths(premises: Premises, gravity_norm: float) -> list[str]:
     """Gravity's norm and delay of the accelerometer, then scale, lever arm and drift."""
     translation = premises.translation
     assert translation is not None
-    std_norm = float(np.hypot(STD_ACC_BIAS, STD_ACC_SCALE * gravity_norm))
+    std_norm = float(np.hypot(CALIBRATED.acc_bias, CALIBRATED.acc_scale * gravity_norm))
     norm_off, norm_var = translation.gravity_norm - gravity_norm, translation.std_gravity_norm**2
     if _number_far(norm_off, norm_var, std_norm, premises.dof):
         return [
@@ -212,7 +204,7 @@ def _lengths(premises: Premises, gravity_norm: float) -> list[str]:
 def _late_accelerometer(premises: Premises) -> list[str]:
     errors = premises.motion_errors
     if errors is None or not _number_far(
-        errors.delay_s, errors.var_delay, STD_ACC_DELAY_S, premises.dof, LONG_LEVEL
+        errors.delay_s, errors.var_delay, CALIBRATED.camera_clock_s, premises.dof, LONG_LEVEL
     ):
         return []
     late = "late" if errors.delay_s > 0.0 else "early"
@@ -227,7 +219,7 @@ def _late_accelerometer(premises: Premises) -> list[str]:
 def _drift(premises: Premises) -> list[str]:
     errors = premises.motion_errors
     if errors is None or not _far(
-        errors.drift_b, errors.cov_drift_b, STD_DRIFT, premises.dof, LONG_LEVEL
+        errors.drift_b, errors.cov_drift_b, CALIBRATED.camera_drift, premises.dof, LONG_LEVEL
     ):
         return []
     found = ", ".join(f"{value:.2f}" for value in premises.T_b_c[:3, :3].T @ errors.drift_b)
@@ -250,7 +242,7 @@ def scale_and_lever_arm(
     lengths: MeasuredLengths, T_b_c: Array, std_scale: float, dof: int
 ) -> list[str]:
     """Reasons against the stated scale, or else against the stated lever arm."""
-    spread = math.hypot(STD_ACC_SCALE, std_scale)
+    spread = math.hypot(CALIBRATED.acc_scale, std_scale)
     scale = lengths.scale
     # One over the scale is what was measured: of both distances the shorter one counts.
     if _number_far(scale - 1.0, lengths.var_scale / min(1.0, scale**2), spread, dof):
@@ -260,7 +252,7 @@ def scale_and_lever_arm(
             "trajectory's scale"
         ]
     lever_off = lengths.p_b_c - T_b_c[:3, 3]
-    if not _far(lever_off, lengths.cov_p_b_c, STD_LEVER, dof):
+    if not _far(lever_off, lengths.cov_p_b_c, CALIBRATED.lever_m, dof):
         return []
     found = ", ".join(f"{value:.3f}" for value in lengths.p_b_c)
     return [
@@ -282,6 +274,6 @@ def extrinsics_contradicted(
     `cov_T_b_c` is of the left difference [rho, phi].
     """
     difference = so3_log(np.ascontiguousarray(T_b_c[:3, :3] @ T_stated[:3, :3].T))
-    if _far(difference, cov_T_b_c[3:, 3:], STD_ROTATION, dof):
+    if _far(difference, cov_T_b_c[3:, 3:], CALIBRATED.rotation, dof):
         return [_rotated(difference, cov_T_b_c[3:, 3:])]
     return scale_and_lever_arm(lengths, T_stated, std_scale, dof)

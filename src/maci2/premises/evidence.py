@@ -6,6 +6,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from maci2.calibration_prior import UNKNOWN
 from maci2.imu import ImuMeasurements, Rule
 from maci2.imu.rotation_rates import SIGNED_PERMUTATIONS
 from maci2.lie import se3, so3_exp, so3_log
@@ -33,13 +34,6 @@ from maci2.vision import RelativePoses
 
 MOST_BLOCKS = 256
 """Above it neighbouring blocks are added up: memory stays bounded however long a stream is."""
-
-FREE_LEVER_STD = 0.3
-"""Spread of the lever arm while scale and axes are estimated [m]."""
-
-FREE_ROTATION_STD = np.deg2rad(10.0)
-"""Spread of the extrinsic rotation while accelerations are compared, one axis [rad]: an axis about
-which no motion shows it stays as stated."""
 
 PRIOR_RIGHT = 0.99
 """Probability, before any data, that axes and signs are the stated ones."""
@@ -154,7 +148,7 @@ class PremiseEvidence:
             self._translations = _bounded([*self._translations, sums])
         self._pending = []
         total = _joined(self._translations)
-        constants = total, R_b_c, lever, FREE_LEVER_STD
+        constants = total, R_b_c, lever, UNKNOWN.lever_m
         stated = estimate_translation(*constants, SIGNED_PERMUTATIONS[0])
         misfits = translation_misfits(*constants, np.array(SIGNED_PERMUTATIONS))
         probabilities = _probabilities(misfits, max(stated.dof, 1))
@@ -173,7 +167,8 @@ def _believed_rotation(rotation: RotationEstimate, R_stated: Array) -> Array:
     """The measured rotation about axes that motion shows, the stated one about others: rates of a
     planar motion say nothing of a rotation about its normal, and the best fit is noise there."""
     away = so3_log(np.ascontiguousarray(rotation.R_b_c @ R_stated.T))
-    prior = FREE_ROTATION_STD**2 * np.eye(3)
+    # An axis about which no motion shows the rotation stays as stated.
+    prior = UNKNOWN.rotation**2 * np.eye(3)
     shown = prior @ np.linalg.solve(prior + rotation.cov[:3, :3], away)
     return np.asarray(so3_exp(np.ascontiguousarray(shown)) @ R_stated)
 

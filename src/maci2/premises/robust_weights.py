@@ -1,14 +1,14 @@
 """Measurements that do not belong to the others, found without trusting the stated noise."""
 
 import numpy as np
-from scipy.special import chdtri
 
+from maci2.gaussian import chi2_quantile
 from maci2.types import Array, Mask
 
-MEDIAN_LENGTH = float(np.sqrt(chdtri(3, 0.5)))
+MEDIAN_LENGTH = float(np.sqrt(chi2_quantile(3, 0.5)))
 """Median length of a whitened residual of three numbers."""
 
-LIMIT = float(np.sqrt(chdtri(3, 0.001)))
+LIMIT = float(np.sqrt(chi2_quantile(3, 0.999)))
 """Length that one such residual in a thousand exceeds."""
 
 

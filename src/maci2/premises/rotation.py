@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import chdtri
 
+from maci2.calibration_prior import UNKNOWN
+from maci2.gaussian import chi2_quantile
 from maci2.imu import GAMMA, ImuMeasurements, Rule, preintegrate
 from maci2.lie.stacks import so3_log_stack
 from maci2.premises.robust_covariance import robust_covariance
 from maci2.premises.robust_weights import inliers
 from maci2.premises.runs import Run
-from maci2.premises.spreads import OFFSET_STD_S
 from maci2.types import NS, Array, Mask
 
 SHIFT_S = 0.004
@@ -209,7 +209,10 @@ def estimate_rotation(sums: RotationSums, R_stated: Array) -> RotationEstimate:
 def _is_still(total: RotationSums) -> bool:
     """Whether the camera's rates are noise as stated and the gyroscope's are far more."""
     body, camera = total.squares[:2].sum(axis=-1)
-    return bool(camera <= chdtri(total.dof, STILL) and body > MUCH * max(camera, total.dof))
+    return bool(
+        camera <= chi2_quantile(int(total.dof), 1.0 - STILL)
+        and body > MUCH * max(camera, total.dof)
+    )
 
 
 def _best_rotation(body_camera: Array, R_stated: Array, sign: float) -> Array:
@@ -222,7 +225,7 @@ def _best_offset_s(total: RotationSums, R: Array) -> float:
     """Time offset at which the rates fit best, given the rotation [s]."""
     _, _, change, change_body = total.squares.sum(axis=-1)
     missing = np.sum(R * total.change_camera) - change_body
-    return float(missing / (change + OFFSET_STD_S**-2.0))
+    return float(missing / (change + UNKNOWN.camera_clock_s**-2.0))
 
 
 def _misfit(total: RotationSums, R: Array, offset_s: float) -> float:
@@ -240,7 +243,7 @@ def _information(total: RotationSums, R: Array, offset_s: float) -> Array:
     information = np.zeros((4, 4))
     information[:3, :3] = np.trace(S) * np.eye(3) - S + PRIOR_WEIGHT * np.eye(3)
     information[:3, 3] = information[3, :3] = -_axial(total.change_camera @ R.T)
-    information[3, 3] = total.squares[2].sum() + OFFSET_STD_S**-2.0
+    information[3, 3] = total.squares[2].sum() + UNKNOWN.camera_clock_s**-2.0
     # Where there is no motion, products of noise may have any sign.
     values, vectors = np.linalg.eigh(information)
     return np.asarray((vectors * np.maximum(values, PRIOR_WEIGHT)) @ vectors.T)

@@ -8,8 +8,8 @@ show their model errors (a late clock, a camera that drifts), which a bias takes
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import chdtri
 
+from maci2.gaussian import chi2_quantile
 from maci2.premises.false_alarms import FALSE_ALARM
 from maci2.premises.motion_errors import FREE_DELAY_STD_S, FREE_DRIFT_STD
 from maci2.premises.robust_covariance import robust_covariance, shows_scatter
@@ -24,7 +24,7 @@ BIAS, ONE = slice(PARTS, PARTS + 3), PARTS + 3
 UNKNOWNS = 7
 """One over the scale, lever arm, bias."""
 
-WANDERS = float(chdtri(1, 2.0 * FALSE_ALARM))
+WANDERS = chi2_quantile(1, 1.0 - 2.0 * FALSE_ALARM)
 """Twice the gain in log likelihood beyond which a bias wanders more than expected; that is asked to
 one side, so that chance exceeds it half as often."""
 

@@ -16,13 +16,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from maci2.calibration_prior import UNKNOWN
 from maci2.gaussian import symmetrize
 from maci2.imu import ALPHA, BETA, GAMMA, ImuMeasurements, Preintegrated, Rule, preintegrate
 from maci2.lie.stacks import skew_stack
 from maci2.premises.robust_covariance import robust_covariance
 from maci2.premises.robust_weights import cauchy_weights, inliers
 from maci2.premises.runs import Run
-from maci2.premises.spreads import LEVER_ARM_STD
 from maci2.types import NS, Array, Stamps
 
 UNKNOWNS = 25
@@ -121,7 +121,7 @@ def _without_outliers(
     kept = used.astype(np.float64)
     for _ in range(ROUNDS):
         S, by_z = _eliminated(Z, N, kept * weights, information)
-        z = _fitted(S.sum(axis=0), T_b_c[:3, :3], T_b_c[:3, 3], LEVER_ARM_STD, np.eye(3)).z
+        z = _fitted(S.sum(axis=0), T_b_c[:3, :3], T_b_c[:3, 3], UNKNOWN.lever_m, np.eye(3)).z
         lengths = root * np.linalg.norm(Z @ z + np.einsum("wmij,wj->wmi", N, by_z @ z), axis=2)
         kept = cauchy_weights(lengths, used)
     return np.where(inliers(lengths, used), weights, 0.0)

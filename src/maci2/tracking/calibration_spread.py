@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from maci2.calibration_prior import CALIBRATED
 from maci2.chain import BorderUnknowns, GaussianPrior, border_prior, make_border
 from maci2.chain.chain_state import BORDER, CAMERA, CAMERA_CLOCK, SCALE
+from maci2.imu.model_choice import measured_walks
 from maci2.sensors import Rig
 from maci2.types import Array, Mat4
 
@@ -28,7 +30,7 @@ class CalibrationSpread:
     rotation_deg: float = 0.0
     """Rotation of the camera in the body, per axis."""
 
-    lever_m: float = 0.005
+    lever_m: float = CALIBRATED.lever_m
     """Place of the camera in the body, per axis, where its rotation is estimated."""
 
     clock_s: float = 0.0
@@ -73,7 +75,11 @@ KNOWN = CalibrationSpread()
 """Nothing is in doubt, as in a simulation."""
 
 MEASURED = CalibrationSpread(
-    rotation_deg=0.3, clock_s=0.005, clock_walk_s=0.0005, slow_error_chance=0.8
+    rotation_deg=float(np.rad2deg(CALIBRATED.rotation)),
+    lever_m=CALIBRATED.lever_m,
+    clock_s=CALIBRATED.camera_clock_s,
+    clock_walk_s=0.0005,
+    slow_error_chance=0.8,
 )
 """A calibration as calibration tools leave it."""
 
@@ -88,13 +94,12 @@ def calibration_spread(rig: Rig, scale_walk: float = 0.0) -> CalibrationSpread:
     return replace(MEASURED, scale_walk=scale_walk) if scale_walk else MEASURED
 
 
-def bias_walks(rig: Rig, stated: tuple[float, float] | None = None) -> tuple[float, float]:
-    """Random walks of gyroscope and accelerometer bias that a tracker reckons with.
-
-    `stated` takes the place of the data sheet's; where it differs from that, it was measured in
-    motion and is taken as it is.
-    """
-    sheet = (rig.imu.walk_gyro, rig.imu.walk_acc)
-    walk_gyro, walk_acc = stated or sheet
-    as_measured = rig.imu.exact or (walk_gyro, walk_acc) != sheet
-    return (1.0 if as_measured else GYRO_WALK_FACTOR) * walk_gyro, walk_acc
+def bias_walks(rig: Rig, imu: str) -> tuple[float, float]:
+    """Random walks of gyroscope and accelerometer bias that a tracker reckons with, given the name
+    of the IMU model: as measured where they were measured in motion, else from the data sheet. A
+    learned model's own walks are those of what it leaves in the samples."""
+    measured = measured_walks(imu)
+    if measured is not None:
+        return measured
+    factor = 1.0 if rig.imu.exact else GYRO_WALK_FACTOR
+    return factor * rig.imu.walk_gyro, rig.imu.walk_acc

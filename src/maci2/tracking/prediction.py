@@ -7,7 +7,7 @@ import numpy as np
 from maci2.chain import Border, States
 from maci2.imu import ImuMeasurements, preintegrate
 from maci2.lie import se3_adj, se3_inv, se3_log, skew
-from maci2.tracking.propagation import carried, transition
+from maci2.tracking.propagation import propagate
 from maci2.tracking.visual_noise import Innovation
 from maci2.types import Array, Mat4, Stamps
 
@@ -62,7 +62,7 @@ def predict(
 ) -> Prediction:
     """Carry a state with its (15, 15) covariance to the end of a span."""
     pre = preintegrate(imu, span_ns, state.bias_gyro[0], state.bias_acc[0])
-    F, Q = transition(pre, 0, state, walks)
+    propagated = propagate(pre, 0, state, cov, border, walks)
     R_w_b = state.Ts_w_b[0, :3, :3]
     g_w = -border.scalars[0] * border.R_w_g[:, 2]
     dt = float(pre.dt[0])
@@ -86,14 +86,14 @@ def predict(
     noise = pre.cov[0][:, _ORDER] @ L.T
     noise[3:9] = np.concatenate([R_w_b @ noise[3:6], R_w_b @ noise[6:9]])
     by_state = cov @ J.T
-    cross = F @ by_state
+    cross = propagated.F @ by_state
     cross[:9] += noise
     body = L @ pre.cov[0][_ORDER[:, None], _ORDER] @ L.T
     return Prediction(
-        carried(pre, 0, state, border),
+        propagated.state,
         dt,
-        F,
-        F @ cov @ F.T + Q,
+        propagated.F,
+        propagated.cov,
         T_c_b @ T_bk_bk1 @ border.T_b_c,
         J,
         J @ by_state + body,

@@ -1,5 +1,7 @@
 """A state carried along IMU samples, with its covariance."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from maci2.chain import Border, States
@@ -8,6 +10,33 @@ from maci2.lie import skew
 from maci2.types import Array, Stamps
 
 BG, BA = slice(9, 12), slice(12, 15)
+
+
+class Propagation(NamedTuple):
+    """A state after a segment of IMU samples, order [phi, v, p, bg, ba]."""
+
+    state: States
+    cov: Array
+    """(15, 15)"""
+
+    F: Array
+    """(15, 15) derivative of the state by the one before the segment."""
+
+    Q: Array
+    """(15, 15) noise added in between."""
+
+
+def propagate(
+    pre: Preintegrated,
+    k: int,
+    state: States,
+    cov: Array,
+    border: Border,
+    walks: tuple[float, float],
+) -> Propagation:
+    """Propagate one state with its covariance over segment k, integrated with its biases."""
+    F, Q = _transition(pre, k, state, walks)
+    return Propagation(_carried(pre, k, state, border), F @ cov @ F.T + Q, F, Q)
 
 
 def propagated(
@@ -22,15 +51,14 @@ def propagated(
     pre = preintegrate(imu, stamps_ns, state.bias_gyro[0], state.bias_acc[0])
     states, covs = [], []
     for k in range(len(pre.dt)):
-        F, Q = transition(pre, k, state, walks)
-        state, cov = carried(pre, k, state, border), F @ cov @ F.T + Q
+        state, cov, _, _ = propagate(pre, k, state, cov, border, walks)
         states.append(state)
         covs.append(cov)
     parts = (np.concatenate(values) for values in zip(*states, strict=True))
     return States(*parts), np.array(covs)
 
 
-def transition(
+def _transition(
     pre: Preintegrated, k: int, state: States, walks: tuple[float, float]
 ) -> tuple[Array, Array]:
     """(15, 15) derivative of the state after segment k by the one before it, and the noise
@@ -52,7 +80,7 @@ def transition(
     return F, Q
 
 
-def carried(pre: Preintegrated, k: int, state: States, border: Border) -> States:
+def _carried(pre: Preintegrated, k: int, state: States, border: Border) -> States:
     """One state after segment k, which was integrated with its biases."""
     T, v_w, dt = state.Ts_w_b[0], state.v_w[0], float(pre.dt[k])
     g_w = -border.scalars[0] * border.R_w_g[:, 2]

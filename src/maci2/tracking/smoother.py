@@ -35,6 +35,7 @@ from maci2.chain import (
 from maci2.errors import MeasurementError
 from maci2.estimation import InitResult
 from maci2.estimation.outlier_rejection import without
+from maci2.estimation.solve import VISUAL_LIMIT
 from maci2.gaussian import nees
 from maci2.imu import ImuMeasurements
 from maci2.tracking.calibration_spread import KNOWN, CalibrationSpread
@@ -57,8 +58,9 @@ class SmootherConfig:
     lag_s: float = 3.0
     """States younger than this are estimated anew with every keyframe."""
 
-    loss: Loss = field(default_factory=lambda: Loss("huber", 4.0))
-    """How a relative pose counts that is farther off than noise explains."""
+    loss: Loss = field(default_factory=lambda: Loss("huber", VISUAL_LIMIT))
+    """Loss of a relative pose that is farther off than noise explains: linear from the limit of
+    initialization and calibration on."""
 
     adapt_visual_noise: bool = True
     """Scale the covariance of relative poses by what their innovations have shown."""

@@ -5,13 +5,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from maci2.gaussian import nees, square_root_information
+from maci2.gaussian import chi2_quantile, nees, square_root_information
 from maci2.types import Array, Mat6
 
 POSES = 3
 """Innovations whose median is taken: about half a second of keyframes."""
 
-MEDIAN_CHI2 = 0.4549
+MEDIAN_CHI2 = chi2_quantile(1, 0.5)
 """Median of the square of a standard normal number."""
 
 BY_CHANCE = 2.5
@@ -36,7 +36,7 @@ PRECISION = 1e-3
 CHANCE_SIGMAS = 3.0
 """Standard deviations of the mean square by which it must exceed its expectation."""
 
-BELIEVED_CHI2 = 16.81
+BELIEVED_CHI2 = chi2_quantile(6, 0.99)
 """Chi-square of six numbers that one in a hundred exceeds: beyond it noise as known does not
 explain an innovation, and that pose alone is given as much more as does."""
 

@@ -3,47 +3,37 @@
 Eq. 6 knows match errors only. A calibrated rig also errs in its scale, in where the camera sits on
 the body and in its timestamps. The scale is the same in all relative poses of a recording and is
 handed on as such (`RelativePoses.std_scale`); the others act on each pose and are added to its
-covariance. Spreads of rotation, lever arm and scale are what calibrations of one device differ by
-when they are made twice, by two people or with two tools (`tools/calibration_spread.py`,
-docs/research/premises.md); no recording was looked at for them. Accelerations are those of six
-recordings; docs/research/vision.md has what real images show of all parts.
+covariance. Spreads of rotation, lever arm and scale are those of a calibrated device
+(`calibration_prior`). Accelerations are those of six recordings; docs/research/vision.md has what
+real images show of all parts.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
+from maci2.calibration_prior import CALIBRATED
 from maci2.lie import se3_adj, se3_log
 from maci2.types import Array
-
-STD_ROTATION = np.deg2rad(0.32)
-"""Extrinsic rotation, one axis [rad]: six devices that were calibrated twice, 95 % bound."""
-
-STD_LEVER = 0.01
-"""Lever arm, one axis [m]: the same devices, 95 % bound, 8.5 mm, rounded up."""
-
-STD_STEREO_SCALE = 0.007
-"""Scale of a stereo rig: two of these devices have baselines that differ by 0.44 %, and a focal
-length to half a percent comes on top."""
 
 
 @dataclass(frozen=True)
 class CalibrationUncertainty:
     """How far a measured calibration can be trusted: standard deviations per axis."""
 
-    scale: float = STD_STEREO_SCALE
+    scale: float = CALIBRATED.stereo_scale
     """Share by which all translations are off together; no part of a single pose's covariance."""
 
-    rotation: float = STD_ROTATION
+    rotation: float = CALIBRATED.rotation
     """[rad] Rotation of the camera on the body that it moves with."""
 
-    lever: float = STD_LEVER
+    lever: float = CALIBRATED.lever_m
     """[m] Place of the camera on that body."""
 
-    jitter_s: float = 0.0005
-    """Jitter of one timestamp against the next: exposures of changing length."""
+    jitter_s: float = CALIBRATED.camera_jitter_s
+    """Jitter of one timestamp against the next."""
 
-    offset_s: float = 0.001
+    offset_s: float = CALIBRATED.pose_clock_s
     """Offset of all timestamps together. A constant velocity hides it; a change of velocity between
     the keyframes does not."""
 

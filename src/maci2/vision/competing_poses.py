@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from maci2.gaussian import nees, symmetrize
+from maci2.gaussian import chi2_quantile, nees, symmetrize
 from maci2.lie import se3_inv, se3_log
 from maci2.types import Array
 from maci2.vision.possible_motions import PossibleMotion
@@ -14,7 +14,7 @@ from maci2.vision.relative_pose import MIN_INLIER_SHARE, RelativePose, chained
 CERTAIN_INLIERS, CERTAIN_SHARE = 60, 0.7
 """Matches that agree on one motion, and their share, with which no image between is looked at."""
 
-DIFFERENT = 22.46
+DIFFERENT = chi2_quantile(6, 0.999)
 """Squared Mahalanobis norm of a difference from which on two relative poses are two motions: 99.9 %
 of chi-square with 6 degrees of freedom."""
 

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from maci2.gaussian import nees
+from maci2.gaussian import chi2_quantile, nees
 from maci2.lie import so3_log
 from maci2.types import Array
 from maci2.vision.two_frame import PinholePair
 
-AGREEMENT_CHI2 = 16.27
+AGREEMENT_CHI2 = chi2_quantile(3, 0.999)
 """Squared Mahalanobis norm up to which a rotation agrees: 99.9 % of chi-square with 3 dof."""
 
-SURE_CHI2 = 7.81
+SURE_CHI2 = chi2_quantile(3, 0.95)
 """The same where other things are told, too, or a wrong one would do harm: 95 %."""
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maci2.gaussian import nees, symmetrize
+from maci2.gaussian import chi2_quantile, nees, symmetrize
 from maci2.lie import so3_exp, so3_log
 from maci2.types import Array
 from maci2.vision.predicted_rotation import AGREEMENT_CHI2, SURE_CHI2, PredictedRotation
@@ -34,7 +34,7 @@ agree."""
 AHEAD_OF_OTHERS = 4.0
 """How many times the evidence of any set of the other poses that has to be."""
 
-MEDIAN_CHI2 = 2.366
+MEDIAN_CHI2 = chi2_quantile(3, 0.5)
 """Median of chi-square with 3 degrees of freedom: of those that agree the mean would be too small,
 since what scatters more does not agree."""
 

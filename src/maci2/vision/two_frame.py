@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from maci2.gaussian import chi2_quantile
 from maci2.lie import se3
 from maci2.types import Array
 from maci2.vision.two_frame_kernel import gauss_newton, in_columns, matches_last
@@ -20,7 +21,7 @@ Which = NDArray[np.intp] | NDArray[np.bool_]
 ROBUST_NORM = 3.0
 """Mahalanobis norm at which a match's weight has dropped to a half (Cauchy)."""
 
-INLIER_CHI2 = 16.27
+INLIER_CHI2 = chi2_quantile(3, 0.999)
 """Squared Mahalanobis norm below which a match fits: 99.9 % of chi-square with 3 dof."""
 
 ROBUST_FACTOR = 0.8066

@@ -15,7 +15,7 @@ from maci2.gaussian import symmetrize
 from maci2.imu import ImuMeasurements, preintegrate
 from maci2.lie import se3_adj, se3_inv, skew
 from maci2.lie.stacks import so3_log_stack
-from maci2.tracking.propagation import carried, transition
+from maci2.tracking.propagation import propagate
 from maci2.types import Array, Mat4, Mat6
 
 ROWS = 6
@@ -81,10 +81,9 @@ class Comparison:
         cov_before = self._latest_cov if self._latest_cov is not None else self.cov
         span = np.array([last_ns, stamp_ns])
         pre = preintegrate(imu, span, before.bias_gyro[0], before.bias_acc[0])
-        F, Q = transition(pre, 0, before, self.walks)
-        state = carried(pre, 0, before, self.border)
+        state, cov_state, F, Q = propagate(pre, 0, before, cov_before, self.border, self.walks)
         self._to_latest = [F @ to for to in (self._to_latest or [np.eye(15)])] + [np.eye(15)]
-        self._latest, self._latest_cov = state, symmetrize(F @ cov_before @ F.T + Q)
+        self._latest, self._latest_cov = state, symmetrize(cov_state)
         self.imu_noise.append(Q)
         self.odometry_noise.append(cov)
         T_o_before = self._T_o_ok

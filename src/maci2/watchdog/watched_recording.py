@@ -10,14 +10,10 @@ from maci2.field_docs import document_fields
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.pipeline.rehearsals import warm_up
-from maci2.pipeline.track_recording import keyframes_of, tracked_walks
-from maci2.tracking import SmootherConfig
-from maci2.tracking.calibration_spread import (
-    TRAJECTORY_SCALE_WALK,
-    bias_walks,
-    calibration_spread,
-)
+from maci2.pipeline.track_recording import keyframes_of
+from maci2.tracking.calibration_spread import TRAJECTORY_SCALE_WALK
 from maci2.tracking.first_window import WINDOW_S, window_start
+from maci2.tracking.settings import tracker_settings
 from maci2.types import NS, Mat4, Stamps
 from maci2.vision import RelativePoses
 from maci2.watchdog.watch import Alarm, Watchdog, WatchdogConfig
@@ -69,7 +65,7 @@ def watch_recording(
     warm_up("initialize", "chain")
     T_b_o = np.eye(4) if of_body else inputs.T_b_c
     vision = inputs.vision.motion(keyframes_of(inputs, inputs.measurable_ns(), interval_s), 0)
-    return watch(inputs, vision, T_b_o, config, tracked_walks(inputs, options))
+    return watch(inputs, vision, T_b_o, config, options.imu)
 
 
 def watch(
@@ -77,12 +73,12 @@ def watch(
     vision: RelativePoses,
     T_b_o: Mat4,
     config: WatchdogConfig | None = None,
-    walks: tuple[float, float] | None = None,
+    imu_model: str = "raw",
 ) -> WatchedRecording:
     """Watch relative poses over all keyframes of a recording."""
-    rig, imu, stamps_ns = inputs.recording.rig, inputs.imu, vision.stamps_ns
-    smoother = SmootherConfig(calibration=calibration_spread(rig, TRAJECTORY_SCALE_WALK))
-    watchdog = Watchdog(T_b_o, walks or bias_walks(rig), smoother, config)
+    imu, stamps_ns = inputs.imu, vision.stamps_ns
+    settings = tracker_settings(inputs.recording.rig, imu_model, scale_walk=TRAJECTORY_SCALE_WALK)
+    watchdog = Watchdog(T_b_o, *settings, config)
     alarms, notes, watched_ns, since = [], [], 0, 0
     for k in range(1, len(stamps_ns)):
         stamp_ns = int(stamps_ns[k])

@@ -13,12 +13,15 @@ from maci2.estimation import initialize
 from maci2.imu import raw_model
 from maci2.pipeline.gyro_rotation import rotation_predictor
 from maci2.pipeline.online import OnlineInitializer, OnlineTracker, OnlineTrackerConfig
-from maci2.pipeline.online.initializer import BEFORE_S
 from maci2.pipeline.online.replay import replay
+from maci2.pipeline.online.stream import BEFORE_S
+from maci2.pipeline.options import RunOptions, parse_vision
+from maci2.pipeline.track_recording import track_recording
 from maci2.sensors import truth_at
 from maci2.types import NS
 from maci2.vision.odometry import StereoOdometry
 from maci2.vision.rectify import rectified_extrinsics
+from online_cases import noise_file
 
 
 @pytest.mark.dataset
@@ -54,6 +57,32 @@ def test_a_real_device_at_rest_is_recognised(data_root):
         replay(recording, online, speed=20.0)
         assert online.drain(30.0)
         assert online.status.standing_still
+
+
+@pytest.mark.dataset
+@pytest.mark.parametrize("imu", ["datasheet", "noise"])
+def test_a_replayed_tracker_gives_the_states_of_track(data_root, tmp_path, imu):
+    """Images, predicted rotations, walks, smoother: the same with every part of the wiring."""
+    path = data_root / "euroc" / "MH_01_clip"
+    name = f"noise:{noise_file(tmp_path)}" if imu == "noise" else imu
+    offline = track_recording(
+        path, RunOptions(vision=parse_vision("images", "rectified", None), imu=name)
+    )
+    recording, states = open_recording(path), []
+    config = OnlineTrackerConfig(imu=name, waiting_results=10_000)
+    with OnlineTracker(recording.rig, config, states.append) as online:
+        replay(recording, online, speed=1000.0)
+        assert online.drain(120.0)
+        assert online.status.dropped_pairs == 0
+    expected = {state.stamp_ns: state for state in offline.track.states}
+    keyframes_ns = set(offline.vision.stamps_ns.tolist())
+    at_keyframes = [state for state in states if state.stamp_ns in keyframes_ns]
+    assert len(at_keyframes) > 20
+    for state in at_keyframes:
+        other = expected[state.stamp_ns]
+        for part in ("T_w_b", "v_w", "gyro_bias", "acc_bias", "cov"):
+            np.testing.assert_allclose(getattr(state, part), getattr(other, part), atol=1e-9)
+        assert state.health == other.health
 
 
 LATE = {

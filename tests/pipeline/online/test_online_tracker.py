@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from maci2.errors import MeasurementError, OptionError
-from maci2.imu import datasheet_model
+from maci2.imu.model_choice import find_imu_model
 from maci2.pipeline.online import OnlineTracker, OnlineTrackerConfig
 from maci2.sensors import truth_at
 from maci2.tracking import track
+from maci2.tracking.settings import tracker_settings
 from maci2.vision.calibration_uncertainty import EXACT_CALIBRATION
 from maci2.vision.relative_pose import stacked
-from online_cases import SimulatedTracker, resident_mb, simulated
+from online_cases import SimulatedTracker, noise_file, resident_mb, simulated
 
 INTERVAL_S = 0.2
 ENOUGH_S = 60.0
@@ -45,8 +46,8 @@ def feed(online, source, events, shift_ns=0):
                 time.sleep(0.001)
 
 
-def online_tracker(source, states, **choices):
-    config = OnlineTrackerConfig(imu="datasheet", waiting_results=10_000, **choices)
+def online_tracker(source, states, imu="datasheet", **choices):
+    config = OnlineTrackerConfig(imu=imu, waiting_results=10_000, **choices)
     tracker = SimulatedTracker(source, INTERVAL_S, 16)
     return OnlineTracker(source.recording.rig, config, states.append, tracker)
 
@@ -55,25 +56,20 @@ def seconds(source, state):
     return (state.stamp_ns - int(source.frames_ns[0])) / 1e9
 
 
-@pytest.fixture(scope="module")
-def tracked(source):
-    states = []
-    with online_tracker(source, states) as online:
+@pytest.mark.parametrize("imu", ["datasheet", "noise"])
+def test_states_are_those_of_the_recording(source, tmp_path, imu):
+    name, states = f"noise:{noise_file(tmp_path)}" if imu == "noise" else imu, []
+    with online_tracker(source, states, name) as online:
         feed(online, source, events_of(source))
         assert online.drain(ENOUGH_S)
         status = online.status
-    return states, status
-
-
-def test_states_are_those_of_the_recording(source, tracked):
-    states, status = tracked
     vision = SimulatedTracker(source, INTERVAL_S, 1000)
     for i, stamp_ns in enumerate(source.frames_ns):
         vision.add(type("Pair", (), {"stamp_ns": int(stamp_ns), "left": source.image(i)})())
-    poses, noise = stacked(vision._poses, "camera", EXACT_CALIBRATION), source.recording.rig.imu
-    imu = datasheet_model(source.recording.imu, noise)
-    walks = (noise.walk_gyro, noise.walk_acc)
-    offline = track(imu, poses, vision.T_b_c, walks, source.frames_ns)
+    poses, rig = stacked(vision._poses, "camera", EXACT_CALIBRATION), source.recording.rig
+    measured = find_imu_model(name)(source.recording.imu, rig.imu)
+    walks, config = tracker_settings(rig, name)
+    offline = track(measured, poses, vision.T_b_c, walks, source.frames_ns, config)
     expected = {state.stamp_ns: state for state in offline.states}
     assert len(states) > 200
     assert states[0].stamp_ns == offline.states[0].stamp_ns

@@ -1,26 +1,29 @@
 """What is compiled and loaded before the first sensor speaks."""
 
-import numpy as np
 import pytest
 
-from maci2.estimation import initialize
-from maci2.pipeline.online import rehearsal
+from maci2.pipeline import rehearsals
+from maci2.pipeline.online import OnlineInitializer, OnlineTracker, initializer, online_tracker
 from maci2.simulation import SimulationConfig, simulate
+from online_cases import SimulatedTracker, simulated
 
 
-@pytest.mark.parametrize(("window_s", "keyframes"), [(2.5, 10), (2.5, 8), (1.7, 7)])
-def test_a_whole_window_is_initialized_and_forgotten(monkeypatch, window_s, keyframes):
-    """Whatever the spacing rounds to."""
-    seen = []
+@pytest.mark.parametrize(
+    ("made", "room", "jobs"),
+    [
+        (OnlineInitializer, initializer, {"initialize"}),
+        (OnlineTracker, online_tracker, {"initialize", "chain"}),
+    ],
+)
+def test_kernels_are_warm_before_the_first_sample(monkeypatch, made, room, jobs):
+    """Those of images too, unless the motion comes from elsewhere."""
+    asked = []
+    monkeypatch.setattr(room, "warm_up", lambda *names: asked.append(set(names)))
+    made(simulate(SimulationConfig(duration_s=2.0)).rig).close()
+    source = simulated(2.0, seed=0)
+    made(source.recording.rig, tracker=SimulatedTracker(source, 0.2, 16)).close()
+    assert asked == [jobs | {"odometry"}, jobs]
 
-    def watched(imu, vision, T_b_c):
-        seen.append(vision)
-        return initialize(imu, vision, T_b_c)
 
-    monkeypatch.setattr(rehearsal, "initialize", watched)
-    rig = simulate(SimulationConfig(duration_s=2.0)).rig
-    tracker = rehearsal.tracked_noise(rig, window_s, keyframes)
-    (vision,) = seen
-    assert len(vision.stamps_ns) == keyframes
-    np.testing.assert_allclose(np.diff(vision.stamps_ns), window_s * 1e9 / (keyframes - 1), atol=1)
-    assert tracker.window() is None
+def test_all_jobs_run_on_their_own_data():
+    rehearsals.warm_up("odometry", "initialize", "chain")

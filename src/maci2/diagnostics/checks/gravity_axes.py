@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from maci2.calibration_prior import CALIBRATED
 from maci2.imu.rotation_rates import SIGNED_PERMUTATIONS
 from maci2.lie.stacks import so3_exp_stack
 from maci2.sensors import ImuSamples
@@ -35,9 +36,6 @@ which is recognized."""
 
 STILL = 0.3
 """Spread of the forces while stationary [m/s^2], vibration included."""
-
-BIAS_STD = 0.1
-"""Prior standard deviation of the gyroscope bias, which is fitted as well [rad/s]."""
 
 DEG = np.pi / 180.0
 
@@ -123,7 +121,7 @@ class _Halves:
     def misfits(self, Ms: Array) -> list[float]:
         """Difference of both halves after fitting a bias, median [m/s^2], for rates M gyro."""
         rates = np.einsum("mij,wsj->mwsi", Ms, self.gyro)
-        std = BIAS_STD * np.cbrt(np.abs(np.linalg.det(Ms)))[:, None]
+        std = CALIBRATED.gyro_bias * np.cbrt(np.abs(np.linalg.det(Ms)))[:, None]
         bias = np.zeros((len(Ms), 3))
         for _ in range(2):
             apart, apart_D_bias = self._difference(rates - bias[:, None, None])

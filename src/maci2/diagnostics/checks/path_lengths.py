@@ -5,6 +5,7 @@ All windows of a recording are tested together, as `maci2 init` does before a ve
 
 import numpy as np
 
+from maci2.calibration_prior import CALIBRATED
 from maci2.diagnostics.checks.axes import accelerometer_axes
 from maci2.diagnostics.checks.estimator_trial import motion_at, windows_of
 from maci2.errors import DatasetError
@@ -13,7 +14,6 @@ from maci2.findings import Finding, Level, fault
 from maci2.imu import raw_model
 from maci2.imu.rotation_rates import RotationSource
 from maci2.premises import PremiseEvidence, Premises
-from maci2.premises.spreads import STD_ACC_SCALE
 from maci2.sensors import ImuNoise, ImuSamples
 
 MAX_SCALE = 0.1
@@ -50,7 +50,7 @@ def scale_findings(source: RotationSource, premises: Premises | None) -> list[Fi
     scale = premises.translation.scale
     # One over the scale is what was measured: of both distances the shorter one counts.
     std = float(np.sqrt(premises.translation.cov[0, 0])) / min(1.0, abs(scale))
-    far = FAR * float(np.hypot(std, STD_ACC_SCALE))
+    far = FAR * float(np.hypot(std, CALIBRATED.acc_scale))
     if abs(scale - 1.0) <= far or scale <= 0.0:
         return []
     unit = next((name for name, size in UNITS.items() if abs(scale / size - 1.0) < 0.2), "")

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import chi2
 
-from maci2.gaussian import nees
+from maci2.gaussian import chi2_quantile, chi2_significance, nees
 from maci2.learn.vision.data import RenderedMatches
 from maci2.lie import se3_inv, se3_log
 from maci2.types import Array
@@ -18,7 +17,7 @@ from maci2.vision.relative_pose import MAX_MATCHES, RADIUS_PX, contamination_sca
 GATE = 5.0
 """Standard deviations beyond which a match is an outlier and left to the robust loss."""
 
-POSE_GATE = 22.46
+POSE_GATE = chi2_quantile(6, 0.999)
 """Squared Mahalanobis norm beyond which a pose is lost: 99.9 % of chi-square with 6 dof."""
 
 GROSS_PX = 10.0
@@ -73,7 +72,7 @@ class PoseScores:
     def beyond(self, sigmas: float, factor: float) -> float:
         """Share of errors as improbable as one of so many standard deviations in one dimension,
         when covariances are multiplied by a factor."""
-        limit = chi2.isf(chi2.sf(sigmas**2, 1), 6)
+        limit = chi2_quantile(6, 1.0 - chi2_significance(1, sigmas**2))
         return float((self.squares > factor * limit).mean())
 
     @property

@@ -4,9 +4,9 @@ them."""
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import chdtri
 
 from maci2.estimation import InitResult
+from maci2.gaussian import chi2_quantile
 from maci2.imu import BiasPrior
 from maci2.types import NS, Array
 
@@ -86,7 +86,7 @@ class BiasMemory:
         ):
             chi2 += float(away @ np.linalg.solve(cov + np.diag(std**2), away))
         start_ns = int(state.stamps_ns[0])
-        if chi2 <= chdtri(6, FALSE_ALARM):
+        if chi2 <= chi2_quantile(6, 1.0 - FALSE_ALARM):
             self._contradicted_ns = None
             return False
         self._contradicted_ns = self._contradicted_ns or start_ns

@@ -13,22 +13,19 @@ from maci2.imu import ImuMeasurements
 from maci2.imu.model_choice import is_learned
 from maci2.lie import se3_inv
 from maci2.pipeline.online.bias_memory import BiasMemory
-from maci2.pipeline.online.keyframes import Tracker
+from maci2.pipeline.online.keyframes import KeyframeTracker, Tracker
 from maci2.pipeline.online.pair_queue import SETTLE_NS
-from maci2.pipeline.online.rehearsal import tracked_noise
 from maci2.pipeline.online.status import OnlineConfig, OnlineStatus
-from maci2.pipeline.online.stream import SensorStream
+from maci2.pipeline.online.stream import BEFORE_S, SensorStream
+from maci2.pipeline.rehearsals import warm_up
 from maci2.premises import Premises, SampleRate, contradictions
 from maci2.sensors import ImuSamples, Rig
 from maci2.sensors.stereo import StereoPair
 from maci2.tracking.calibration_spread import bias_walks
 from maci2.tracking.stream_premises import StreamPremises
-from maci2.tracking.zero_motion import at_rest, is_still
+from maci2.tracking.zero_motion import is_still
 from maci2.types import GRAVITY_NORM, NS
 from maci2.vision import RelativePoses
-
-BEFORE_S = 1.0
-"""Samples kept before a window: what vibration and a learned model look back at."""
 
 CAMERA_GAP = 3.0
 """A step between pairs that is as many times as long as the one before it, and longer than two
@@ -67,9 +64,12 @@ class OnlineInitializer(SensorStream[InitResult, OnlineStatus]):
         window_s, keyframes = self.config.window_s, self.config.keyframes
         status, keep_s = OnlineStatus(needed_s=window_s), 2.0 * window_s + BEFORE_S
         super().__init__(rig, self.config, on_result, status, keep_s, "initialization")
-        self._tracker = tracker or tracked_noise(rig, window_s, keyframes, self._predicted_rotation)
+        warm_up("initialize", *(() if tracker else ("odometry",)))
+        self._tracker = tracker or KeyframeTracker(
+            rig, window_s, keyframes, self._predicted_rotation
+        )
         self._premises = StreamPremises(self._tracker.T_b_c)
-        self._biases = BiasMemory(*bias_walks(rig))
+        self._biases = BiasMemory(*bias_walks(rig, self.config.imu))
         self._carries = self.config.carry_biases and not is_learned(self.config.imu)
         self._last_pair_ns: int | None = None
         self._last_step_ns = 0
@@ -154,8 +154,6 @@ class OnlineInitializer(SensorStream[InitResult, OnlineStatus]):
             around = self._measure(samples.between(before_ns, last_ns + SETTLE_NS), self._rig.imu)
             self._premises.add(around, vision)
         premises = self._premises.posterior(self._sample_rate(rate_hz))
-        if is_still(vision) and not self._tracker.reasons():
-            vision = at_rest(vision)
         alone = initialize(imu, vision, self._tracker.T_b_c, premises=premises)
         return self._combined(alone, imu, vision, premises) if self._carries else alone
 

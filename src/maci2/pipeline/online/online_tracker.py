@@ -10,21 +10,18 @@ from maci2.chain import Border, States
 from maci2.imu import ImuMeasurements
 from maci2.pipeline.online import keyframes
 from maci2.pipeline.online.pair_queue import SETTLE_NS
-from maci2.pipeline.online.rehearsal import tracked_noise
 from maci2.pipeline.online.status import OnlineTrackerConfig, TrackerStatus
-from maci2.pipeline.online.stream import SensorStream
-from maci2.sensors import ImuSamples, Rig
+from maci2.pipeline.online.stream import BEFORE_S, SensorStream
+from maci2.pipeline.rehearsals import warm_up
+from maci2.sensors import Rig
 from maci2.sensors.stereo import StereoPair
 from maci2.tracking import TrackedState
-from maci2.tracking.calibration_spread import bias_walks, calibration_spread
 from maci2.tracking.first_window import WINDOW_S
 from maci2.tracking.propagation import propagated
+from maci2.tracking.settings import tracker_settings
 from maci2.tracking.track import BRIDGING_AFTER_S, Tracker
 from maci2.types import NS
 from maci2.vision import RelativePoses
-
-BEFORE_S = 1.0
-"""Samples kept before the smoothed window: what vibration and a learned model look back at."""
 
 REMEMBERED = 100
 """Keyframes whose fate is kept."""
@@ -87,12 +84,13 @@ class OnlineTracker(SensorStream[TrackedState, TrackerStatus]):
         keep_s = max(self.config.smoother.lag_s, WINDOW_S) + 2.0 * BRIDGING_AFTER_S + BEFORE_S
         super().__init__(rig, self.config, on_state, TrackerStatus(), keep_s, "tracking")
         count = round(WINDOW_S / interval_s) + 3
-        self._vision = tracker or tracked_noise(
+        warm_up("initialize", "chain", *(() if tracker else ("odometry",)))
+        self._vision = tracker or keyframes.KeyframeTracker(
             rig, interval_s * (count - 1), count, self._predicted_rotation
         )
-        self._walks = bias_walks(rig)
-        smoother = replace(self.config.smoother, calibration=calibration_spread(rig))
-        self._tracker = Tracker(self._vision.T_b_c, self._walks, smoother)
+        settings = tracker_settings(rig, self.config.imu, self.config.smoother)
+        self._walks = settings.walks
+        self._tracker = Tracker(self._vision.T_b_c, *settings)
         self._anchor: _Anchor | None = None
         self._worker.start()
 
@@ -107,11 +105,6 @@ class OnlineTracker(SensorStream[TrackedState, TrackerStatus]):
         return anchor.carried(
             self._measured(samples, anchor.state.stamp_ns), newest_ns, self._walks
         )
-
-    def _measured(self, samples: ImuSamples, from_ns: int) -> ImuMeasurements:
-        """What the IMU model makes of the samples from a little before a time on."""
-        first_ns = max(from_ns - round(BEFORE_S * NS), int(samples.stamps_ns[0]))
-        return self._measure(samples.between(first_ns, int(samples.stamps_ns[-1])), self._rig.imu)
 
     def _forget(self, new_clock: bool) -> None:
         self._vision.clear()

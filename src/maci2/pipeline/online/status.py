@@ -35,7 +35,7 @@ class OnlineConfig:
     """Keyframes in a window."""
 
     imu: str = "raw"
-    """raw, datasheet, the name of a bundled model, or a weight file."""
+    """raw, datasheet, noise:FILE, the name of a bundled model, or a weight file."""
 
     waiting_pairs: int = 12
     """Stereo pairs that may wait; when more arrive, the oldest is dropped and counted."""
@@ -63,7 +63,7 @@ class OnlineTrackerConfig:
     """Time between keyframes [s]."""
 
     imu: str = "raw"
-    """raw, datasheet, the name of a bundled model, or a weight file."""
+    """raw, datasheet, noise:FILE, the name of a bundled model, or a weight file."""
 
     waiting_pairs: int = 12
     """Stereo pairs that may wait; when more arrive, the oldest is dropped and counted."""

@@ -10,8 +10,9 @@ from typing import Generic, Self, TypeVar
 
 from maci2.boundary import as_array, as_image, as_stamp, require_type
 from maci2.errors import CalibrationError, DatasetError, Maci2Error, OptionError
+from maci2.imu import ImuMeasurements
 from maci2.imu.model_choice import find_imu_model, needs_datasheet
-from maci2.pipeline.gyro_rotation import predicted_rotation
+from maci2.pipeline.gyro_rotation import GyroRotation
 from maci2.pipeline.online.callback_thread import CallbackThread
 from maci2.pipeline.online.imu_buffer import SampleBuffer
 from maci2.pipeline.online.pair_queue import PairQueue
@@ -21,9 +22,13 @@ from maci2.sensors import ImuSamples, Rig
 from maci2.sensors.imu_intrinsics import corrected_readings
 from maci2.sensors.stereo import Image, StereoPair
 from maci2.types import NS, Array
+from maci2.vision import rectified_extrinsics
 from maci2.vision.predicted_rotation import PredictedRotation
 
 _LOG = logging.getLogger(__name__)
+
+BEFORE_S = 1.0
+"""Samples before those that are used [s]: what vibration and a learned model look back at."""
 
 LONGEST_WAIT_S = 1.0
 """Longest time without any IMU sample for which pairs wait [s]."""
@@ -301,13 +306,22 @@ class SensorStream(ABC, Generic[Result, Status]):
         with self._lock:
             return self._samples.snapshot()
 
+    def _measured(self, samples: ImuSamples, from_ns: int) -> ImuMeasurements:
+        """The IMU model's measurements of the samples from a little before a time on."""
+        first_ns = max(from_ns - round(BEFORE_S * NS), int(samples.stamps_ns[0]))
+        return self._measure(samples.between(first_ns, int(samples.stamps_ns[-1])), self._rig.imu)
+
     def _predicted_rotation(self, start_ns: int, end_ns: int) -> PredictedRotation | None:
         """The gyroscope's rotation of the rectified camera, on the IMU's clock."""
         with self._lock:
             if not self._samples.covers(end_ns):
                 return None
             samples = self._samples.snapshot()
-        return predicted_rotation(samples, self._rig, start_ns, end_ns)
+        if start_ns < samples.stamps_ns[0]:
+            return None
+        # The same prediction whenever this runs: samples after the images have no part in it.
+        imu = self._measured(samples.between(int(samples.stamps_ns[0]), end_ns), start_ns)
+        return GyroRotation(imu, rectified_extrinsics(self._rig))(start_ns, end_ns)
 
 
 def _require_rig(rig: Rig, config: StreamConfig, name: str) -> None:
