@@ -15,7 +15,7 @@ from rosbags.typesys import Stores, get_typestore
 
 from maci2 import open_recording
 from maci2.types import NS
-from maci2.datasets.image_files import stereo_frames
+from maci2.datasets.frames import stereo_frames
 
 STORE = get_typestore(Stores.ROS1_NOETIC)
 TYPES = STORE.types

@@ -34,11 +34,10 @@ from fuzzing import BINARY, TEXT, Mutator, fuzz
 from ground_truth.faulty_truths import TruthFaults, recording_with
 from helpers import resized
 from maci2.datasets import open_recording, open_rig, read_trajectory
-from maci2.datasets.bag.images import grey_image
-from maci2.datasets.euroc import read_truth_folder
-from maci2.datasets.image_files import read_image, stereo_frames
-from maci2.datasets.imu_text import read_imu_text
-from maci2.datasets.truth_covariance_file import COVARIANCE_FILE
+from maci2.datasets.euroc import COVARIANCE_FILE, read_truth_folder
+from maci2.datasets.frames import read_image, stereo_frames
+from maci2.datasets.images import grey_image
+from maci2.datasets.tables import read_imu_text
 from maci2.experiments.store import Store, write_result
 from maci2.feature_tracks.track_files import load_tracks
 from maci2.ground_truth import audit_cache

@@ -18,7 +18,7 @@ __version__ = "0.11.0"
 if TYPE_CHECKING:
     from maci2.calibration.calibrate import calibrate
     from maci2.datasets import open_recording
-    from maci2.datasets.image_files import stereo_frames
+    from maci2.datasets.frames import stereo_frames
     from maci2.diagnostics.diagnosis import Diagnosis
     from maci2.errors import (
         CalibrationError,
@@ -129,7 +129,7 @@ __all__ = [
 _MODULES = {
     "maci2.calibration": ("calibrate",),
     "maci2.datasets": ("open_recording",),
-    "maci2.datasets.image_files": ("stereo_frames",),
+    "maci2.datasets.frames": ("stereo_frames",),
     "maci2.diagnostics.diagnosis": ("Diagnosis",),
     "maci2.errors": (
         "CalibrationError",

@@ -15,7 +15,7 @@ from bag_files import FORMATS, bag_name, recording_items, write_items, writing
 from helpers import resized
 from maci2.cli.app import app
 from maci2.datasets import open_recording, write_euroc
-from maci2.datasets.bag.frames import bag_frames
+from maci2.datasets.frames import bag_frames
 from maci2.rigs import write_camchain, write_imu_yaml
 from maci2.simulation import SimulationConfig, simulate
 from maci2.types import NS
@@ -179,7 +179,7 @@ MEASURE = """
 import sys
 from pathlib import Path
 from maci2.datasets import open_recording
-from maci2.datasets.bag.frames import bag_frames
+from maci2.datasets.frames import bag_frames
 
 recording = open_recording(Path(sys.argv[1]), Path(sys.argv[2]))
 frames = bag_frames(recording)

@@ -30,7 +30,7 @@ def folder(tmp_path_factory):
 def with_images(folder):
     if not (folder / "images").exists():
         words = ["simulate", str(folder / "images"), "--images", "--duration", "2", "--rate", "8"]
-        # Not forked: this process has threads of polars, which a fork would wait for in vain.
+        # Not forked: this process has threads of libraries, which a fork would wait for in vain.
         subprocess.run([sys.executable, "-m", "maci2.cli", *words], check=True)
 
 

@@ -7,7 +7,7 @@ import yaml
 from typer.testing import CliRunner
 
 from maci2.cli.app import app
-from maci2.datasets.euroc_writer import write_euroc
+from maci2.datasets.euroc import write_euroc
 from maci2.simulation import SimulationConfig, simulate
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from bag_files import recording_items, write_items
 from maci2.cli.app import app
 from maci2.datasets import open_recording
-from maci2.datasets.image_files import stereo_frames
+from maci2.datasets.frames import stereo_frames
 from maci2.diagnostics.diagnose import examine_path
 from maci2.errors import CalibrationError, DatasetError, ImageError
 from maci2.pipeline.online import OnlineConfig, OnlineInitializer
@@ -158,12 +158,10 @@ def test_an_empty_truth_folder_is_no_truth(small_copy):
 
 def test_every_list_of_images_is_read_once(rendered_copy, monkeypatch):
     """Each camera's csv was once parsed by the reader and again for the names in it."""
-    from maci2.datasets import csv_tables
+    from maci2.datasets import tables
 
-    read, seen = csv_tables.read_lines, []
-    monkeypatch.setattr(
-        csv_tables, "read_lines", lambda path, *a: seen.append(path) or read(path, *a)
-    )
+    read, seen = tables.read_lines, []
+    monkeypatch.setattr(tables, "read_lines", lambda path, *a: seen.append(path) or read(path, *a))
     renamed = rendered_copy / "mav0" / "cam0" / "data.csv"
     renamed.write_text(renamed.read_text().replace(".png", "_left.png"))
     for path in images(rendered_copy):

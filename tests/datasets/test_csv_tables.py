@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from maci2.datasets.csv_tables import read_table
+from maci2.datasets.tables import read_table
 from maci2.errors import DatasetError
 
 REQUIRED = {"x": ("x", "px"), "y": ("y",)}

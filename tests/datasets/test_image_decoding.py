@@ -4,7 +4,7 @@ import cv2
 import numpy as np
 import pytest
 
-from maci2.datasets.image_decoding import decode_image, image_fault, image_head
+from maci2.datasets.images import decode_image, image_fault, image_head
 from maci2.errors import ImageError
 
 PIXELS = np.random.default_rng(3).integers(0, 255, (20, 30), dtype=np.uint8)

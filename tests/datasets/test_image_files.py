@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from maci2.datasets import open_recording
-from maci2.datasets.image_files import read_image, stereo_frames
+from maci2.datasets.frames import read_image, stereo_frames
 from maci2.errors import DatasetError
 
 PNG = cv2.imencode(".png", np.arange(600, dtype=np.uint8).reshape(20, 30))[1].tobytes()

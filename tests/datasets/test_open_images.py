@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 from bag_files import IMU, recording_items, write_items
 from maci2.cli.app import app
 from maci2.datasets import open_recording
-from maci2.datasets.image_files import read_image, stereo_frames
-from maci2.datasets.open_images import open_images
+from maci2.datasets.frames import read_image, stereo_frames
+from maci2.datasets.open import open_images
 from maci2.errors import CalibrationError, DatasetError
 from maci2.rigs import write_rig
 

@@ -8,10 +8,10 @@ from typer.testing import CliRunner
 from bag_files import recording_items, write_items
 from maci2.cli.app import app
 from maci2.datasets import open_recording, write_euroc
-from maci2.datasets.image_files import stereo_frames
-from maci2.datasets.image_names import read_image_names
-from maci2.datasets.imu_text import read_imu_text
-from maci2.datasets.open_images import open_images
+from maci2.datasets.frames import stereo_frames
+from maci2.datasets.images import read_image_names
+from maci2.datasets.open import open_images
+from maci2.datasets.tables import read_imu_text
 from maci2.diagnostics.diagnose import examine_path
 from maci2.errors import CalibrationError, DatasetError, OptionError
 from maci2.rigs import Given, write_rig

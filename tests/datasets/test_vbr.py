@@ -10,7 +10,7 @@ from scipy.spatial.transform import Rotation
 
 from bag_files import recording_items, write_items
 from maci2.datasets import open_recording
-from maci2.datasets.bag.frames import bag_frames
+from maci2.datasets.frames import bag_frames
 from maci2.errors import CalibrationError
 from maci2.lie import se3_exp, se3_inv
 from maci2.simulation import SimulationConfig, simulate

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from maci2.datasets import open_recording
-from maci2.datasets.image_files import image_paths
+from maci2.datasets.frames import image_paths
 from maci2.evaluation.vo_report import visual_report
 
 pytestmark = pytest.mark.dataset

@@ -3,7 +3,7 @@
 import numpy as np
 
 from maci2.datasets import open_recording
-from maci2.datasets.image_files import stereo_frames
+from maci2.datasets.frames import stereo_frames
 from maci2.feature_tracks.image_tracks import FREE_PX, POINTS, image_tracks
 from maci2.lie import se3_inv
 from maci2.sensors import truth_at

@@ -9,8 +9,7 @@ from scipy.spatial.transform import Rotation
 
 from ground_truth.faulty_truths import FAULTY, TruthFaults, exact_truth, recording_with
 from maci2.datasets import open_recording, read_euroc, write_euroc
-from maci2.datasets.euroc import read_truth_folder
-from maci2.datasets.euroc_writer import truth_csv
+from maci2.datasets.euroc import read_truth_folder, truth_csv
 from maci2.errors import DatasetError, OptionError
 from maci2.gaussian import nees
 from maci2.ground_truth.agreement import agreement

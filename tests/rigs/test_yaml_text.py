@@ -5,8 +5,7 @@ import json
 import pytest
 
 from maci2.errors import CalibrationError
-from maci2.rigs.yaml_schema import OpenSchema, validate
-from maci2.rigs.yaml_text import MAX_DEPTH, read_mapping
+from maci2.rigs.yaml_files import MAX_DEPTH, OpenSchema, read_mapping, validate
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from bag_files import recording_items, write_items
 from maci2.datasets import open_recording
-from maci2.datasets.image_files import stereo_frames
+from maci2.datasets.frames import stereo_frames
 from maci2.rigs import write_rig
 
 OFFSET_S, OFFSET_NS = -0.0213, -21_300_000

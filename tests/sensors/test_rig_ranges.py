@@ -8,7 +8,7 @@ import pytest
 
 from maci2.datasets import open_recording, open_rig
 from maci2.errors import CalibrationError
-from maci2.sensors.rig_ranges import RIG_RANGES, require_plausible_rig, rig_faults
+from maci2.sensors.validation import RIG_RANGES, require_plausible_rig, rig_faults
 from maci2.simulation import SimulationConfig, simulate
 
 

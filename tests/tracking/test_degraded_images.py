@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from maci2.datasets import open_recording
-from maci2.datasets.image_files import image_paths
+from maci2.datasets.frames import image_paths
 from maci2.evaluation.track_errors import track_errors
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.track_files import raw_biases

@@ -188,7 +188,7 @@ def test_what_does_not_repeat_has_no_period(rendered_frame):
 @pytest.fixture
 def rendered_frame(rendered):
     from maci2.datasets import open_recording
-    from maci2.datasets.image_files import stereo_frames
+    from maci2.datasets.frames import stereo_frames
     from maci2.vision.prepared_pair import PreparedPair
     from maci2.vision.rectify import rectify
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from maci2.datasets import open_recording
-from maci2.datasets.image_files import stereo_frames
+from maci2.datasets.frames import stereo_frames
 from maci2.errors import MeasurementError
 from maci2.lie import se3_inv, so3_exp, so3_log
 from maci2.vision.stereo_refinement import RowErrors, refine_right_camera, solve_pair

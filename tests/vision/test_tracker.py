@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from maci2.datasets import open_recording
-from maci2.datasets.image_files import stereo_frames
+from maci2.datasets.frames import stereo_frames
 from maci2.errors import CalibrationError, MeasurementError
 from maci2.gaussian import nees
 from maci2.lie import se3_inv, se3_log, so3_exp

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from maci2.datasets import open_recording
-from maci2.datasets.image_files import stereo_frames
+from maci2.datasets.frames import stereo_frames
 from maci2.lie import se3_exp, se3_inv
 from maci2.pipeline.gyro_rotation import rotation_predictor
 from maci2.simulation import SimulationConfig, simulate

@@ -14,7 +14,7 @@ from maci2.chain import ChainPosterior, ChainSolution
 from maci2.chain.chain_state import STATE
 from maci2.chain.whitened_factors import WhitenedFactors
 from maci2.errors import MeasurementError
-from maci2.sensors.truth_covariance import TruthCovariance
+from maci2.sensors.types import TruthCovariance
 from maci2.types import Array, Stamps
 
 

@@ -82,7 +82,7 @@ def _first_results(recording: Path | None) -> dict[str, Any]:
 
 
 def _simulate(path: Path) -> None:
-    from maci2.datasets.euroc_writer import write_euroc
+    from maci2.datasets.euroc import write_euroc
     from maci2.simulation import SimulationConfig, simulate
 
     write_euroc(simulate(SimulationConfig(duration_s=30.0)), path)

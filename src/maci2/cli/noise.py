@@ -84,7 +84,7 @@ def noise(
     write_json(json, noise_record(measured))
     print_noise(measured)
     if output is not None:
-        from maci2.rigs.kalibr_writer import write_imu_yaml
+        from maci2.rigs.kalibr import write_imu_yaml
 
         write_imu_yaml(output, measured.estimate.pooled(measured.stated.rate_hz), None)
         typer.echo(f"wrote {output}")

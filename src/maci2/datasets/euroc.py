@@ -1,19 +1,32 @@
-"""EuRoC (ASL) layout: <sequence>/mav0/{imu0, cam0, cam1, state_groundtruth_*}."""
+"""EuRoC (ASL) layout, read and written: <sequence>/mav0/{imu0, cam0, cam1, state_groundtruth_*}.
 
+TUM-VI has the same tables, with motion capture as ground truth and Kalibr's calibration. Beside a
+ground truth that `maci2 truth` wrote stands its covariance.
+"""
+
+import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import scipy
+import yaml
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
-from maci2.datasets.csv_tables import Headings, Table, read_table
-from maci2.datasets.image_names import image_files, read_image_names
-from maci2.datasets.truth_covariance_file import read_covariance
-from maci2.errors import DatasetError
+from maci2.datasets.images import image_files, read_image_names
+from maci2.datasets.tables import (
+    MIN_IMU_SAMPLES,
+    Headings,
+    read_table,
+    require_unit_quaternions,
+)
+from maci2.errors import CalibrationError, DatasetError
+from maci2.files import NpzField, read_npz, whole_folder, write_atomically
 from maci2.lie.stacks import rotations_from_quat_wxyz, stack_poses
-from maci2.rigs.kalibr import with_frame_rates
-from maci2.rigs.yaml_schema import (
+from maci2.rigs.kalibr import read_rig, with_frame_rates
+from maci2.rigs.yaml_files import (
     Schema,
     load_yaml,
     require_identity,
@@ -21,45 +34,41 @@ from maci2.rigs.yaml_schema import (
     validate,
 )
 from maci2.sensors.rig_types import Camera, DistortionModel, ImuNoise, Rig
-from maci2.sensors.types import GroundTruth, ImuSamples, Recording
+from maci2.sensors.types import GroundTruth, ImuSamples, Recording, TruthCovariance
 from maci2.types import Array, Stamps
 
+_LOG = logging.getLogger(__name__)
+
 DEFAULT_TRUTH = "state_groundtruth_estimate0"
+MOCAP = "mocap0"
+"""Folder of TUM-VI's ground truth."""
 
-IMU_COLUMNS: Headings = {
-    "wx": ("w_rs_s_x", "wx", "gyro_x"),
-    "wy": ("w_rs_s_y", "wy", "gyro_y"),
-    "wz": ("w_rs_s_z", "wz", "gyro_z"),
-    "ax": ("a_rs_s_x", "ax", "acc_x"),
-    "ay": ("a_rs_s_y", "ay", "acc_y"),
-    "az": ("a_rs_s_z", "az", "acc_z"),
+_VECTORS = {
+    "w": ("w_RS_S_", "xyz", "rad s^-1", ("w", "gyro_")),
+    "a": ("a_RS_S_", "xyz", "m s^-2", ("a", "acc_")),
+    "p": ("p_RS_R_", "xyz", "m", ("p", "")),
+    "q": ("q_RS_", "wxyz", "", ("q",)),
+    "v": ("v_RS_R_", "xyz", "m s^-1", ("v",)),
+    "bw": ("b_w_RS_S_", "xyz", "rad s^-1", ("bw",)),
+    "ba": ("b_a_RS_S_", "xyz", "m s^-2", ("ba",)),
 }
-POSE_COLUMNS: Headings = {
-    "px": ("p_rs_r_x", "px", "x"),
-    "py": ("p_rs_r_y", "py", "y"),
-    "pz": ("p_rs_r_z", "pz", "z"),
-    "qw": ("q_rs_w", "qw"),
-    "qx": ("q_rs_x", "qx"),
-    "qy": ("q_rs_y", "qy"),
-    "qz": ("q_rs_z", "qz"),
-}
-STATE_COLUMNS: Headings = {
-    "vx": ("v_rs_r_x", "vx"),
-    "vy": ("v_rs_r_y", "vy"),
-    "vz": ("v_rs_r_z", "vz"),
-    "bwx": ("b_w_rs_s_x", "bwx"),
-    "bwy": ("b_w_rs_s_y", "bwy"),
-    "bwz": ("b_w_rs_s_z", "bwz"),
-    "bax": ("b_a_rs_s_x", "bax"),
-    "bay": ("b_a_rs_s_y", "bay"),
-    "baz": ("b_a_rs_s_z", "baz"),
-}
+"""Our names of vectors: EuRoC's heading, its axes and unit, and other headings that are read."""
 
+
+def _columns_of(*vectors: str) -> Headings:
+    """Headings to read, by our names such as `wx`."""
+    return {
+        f"{vector}{axis}": tuple(f"{name}{axis}".lower() for name in (heading, *others))
+        for vector in vectors
+        for heading, axes, _, others in [_VECTORS[vector]]
+        for axis in axes
+    }
+
+
+IMU_COLUMNS = _columns_of("w", "a")
+POSE_COLUMNS = _columns_of("p", "q")
+STATE_COLUMNS = _columns_of("v", "bw", "ba")
 FILE_COLUMN: Headings = {"file": ("filename", "file", "name")}
-
-MIN_IMU_SAMPLES = 10
-MAX_QUAT_NORM_ERROR = 0.01
-"""Accepted error of a quaternion's norm, far above rounding to three decimals."""
 
 _DISTORTION: dict[str, DistortionModel] = {
     "radial-tangential": "radtan",
@@ -114,15 +123,31 @@ def recording_name(mav0: Path) -> str:
 def read_euroc(path: Path, rig: Rig | None = None) -> Recording:
     """Open a EuRoC sequence; `rig` replaces its sensor.yaml files."""
     mav0 = mav0_of(path)
+    return _recording(path, read_sensor_yamls(mav0) if rig is None else rig, _read_truths(mav0))
+
+
+def read_tumvi(path: Path, rig: Rig | None = None) -> Recording:
+    """Open a TUM-VI sequence; `rig` replaces its dso or calib folder.
+
+    Motion capture gives poses of the IMU; velocity and biases are NaN.
+    """
+    mav0 = mav0_of(path)
+    mocap = mav0 / MOCAP / "data.csv"
+    truths = {MOCAP: read_truth_csv(mocap)} if mocap.is_file() else {}
+    return _recording(path, read_rig(calibration_folder(mav0)) if rig is None else rig, truths)
+
+
+def _recording(path: Path, rig: Rig, truths: dict[str, GroundTruth]) -> Recording:
+    mav0 = mav0_of(path)
     images = read_image_lists(mav0)
     return Recording(
         name=recording_name(mav0),
         path=path,
         imu=read_imu_csv(mav0 / "imu0" / "data.csv"),
-        rig=read_sensor_yamls(mav0) if rig is None else with_frame_rates(rig, images.stamps_ns),
+        rig=with_frame_rates(rig, images.stamps_ns),
         camera_stamps_ns=images.stamps_ns,
         image_names=images.names,
-        truths=_read_truths(mav0),
+        truths=truths,
     )
 
 
@@ -161,13 +186,9 @@ def _image_list(folder: Path) -> tuple[Stamps, dict[int, str]]:
         images = read_image_names(data)
         return images.stamps_ns, images.names
     table = read_table(folder / "data.csv", "timestamps of images", {}, {}, FILE_COLUMN, least=1)
-    return table.stamps_ns, _unusual_names(table)
-
-
-def _unusual_names(table: Table) -> dict[int, str]:
-    """Names of image files other than `timestamp.png`, by timestamp."""
     names = zip(table.stamps_ns.tolist(), table.texts.get("file", []), strict=False)
-    return {stamp_ns: name for stamp_ns, name in names if name not in ("", f"{stamp_ns}.png")}
+    unusual = {stamp_ns: name for stamp_ns, name in names if name not in ("", f"{stamp_ns}.png")}
+    return table.stamps_ns, unusual
 
 
 def camera_folders(mav0: Path) -> list[Path]:
@@ -178,7 +199,13 @@ def camera_folders(mav0: Path) -> list[Path]:
 def read_truth_csv(path: Path) -> GroundTruth:
     """Poses (quaternion w x y z), with velocity and biases if the file has them, otherwise NaN."""
     table = read_table(path, "ground truth", POSE_COLUMNS, STATE_COLUMNS)
-    R_w_b = rotations_from_quat_wxyz(_unit_quaternions(table))
+    quat_wxyz = table.stack("qw", "qx", "qy", "qz")
+    require_unit_quaternions(
+        np.linalg.norm(quat_wxyz, axis=1),
+        lambda row: f"{path}, line {table.lines[row]}",
+        "Check that the columns are in the order w, x, y, z.",
+    )
+    R_w_b = rotations_from_quat_wxyz(quat_wxyz)
     return GroundTruth(
         stamps_ns=table.stamps_ns,
         Ts_w_b=stack_poses(R_w_b, table.stack("px", "py", "pz")),
@@ -267,15 +294,177 @@ def _rows(sensor: _Sensor, path: Path) -> list[list[float]]:
     return [data[4 * i : 4 * i + 4] for i in range(4)]
 
 
-def _unit_quaternions(table: Table) -> Array:
-    """(n, 4) quaternions, order w x y z; raises at the first that is not of unit length."""
-    quat_wxyz = table.stack("qw", "qx", "qy", "qz")
-    norms = np.linalg.norm(quat_wxyz, axis=1)
-    bad = np.abs(norms - 1.0) > MAX_QUAT_NORM_ERROR
-    if bad.any():
-        row = int(np.argmax(bad))
+def calibration_folder(mav0: Path) -> Path:
+    """The dso folder of the sequence, else a calib folder in it or next to it."""
+    sequence = mav0.resolve().parent if mav0.resolve().name == "mav0" else mav0.resolve()
+    candidates = [sequence / "dso", sequence / "calib", sequence.parent / "calib"]
+    for folder in candidates:
+        if folder.is_dir():
+            return folder
+    raise CalibrationError(
+        f"{sequence}: no calibration found; looked for the folders "
+        f"{', '.join(str(folder) for folder in candidates)} with a Kalibr camchain and IMU file. "
+        "Put them there or name the rig file."
+    )
+
+
+_MODEL_NAMES = {"radtan": "radial-tangential", "equidistant": "equidistant", "none": "none"}
+
+
+def write_euroc(recording: Recording, folder: Path) -> None:
+    """Write everything except images, atomically."""
+    cameras, stamped = len(recording.rig.cameras), len(recording.camera_stamps_ns)
+    if cameras != stamped:
         raise DatasetError(
-            f"{table.source}, line {table.lines[row]}: quaternion norm is {norms[row]:.4f}, needed "
-            f"1 within {MAX_QUAT_NORM_ERROR}. Check that the columns are in the order w, x, y, z."
+            f"{recording.name} has {cameras} cameras in its rig but timestamps of images of "
+            f"{stamped}; needed one array of timestamps for each camera."
         )
-    return quat_wxyz
+    with whole_folder(folder) as temporary:
+        _write_sensors(recording, temporary / "mav0")
+
+
+def _write_sensors(recording: Recording, mav0: Path) -> None:
+    imu = recording.imu
+    samples = np.hstack([imu.gyro, imu.acc])
+    write_atomically(
+        mav0 / "imu0" / "data.csv", _csv("#timestamp [ns]", imu.stamps_ns, samples, "w", "a")
+    )
+    write_atomically(mav0 / "imu0" / "sensor.yaml", _yaml(_imu_description(recording.rig.imu)))
+    cameras = zip(recording.rig.cameras, recording.camera_stamps_ns, strict=True)
+    for index, (camera, stamps_ns) in enumerate(cameras):
+        folder = mav0 / f"cam{index}"
+        names = ["#timestamp [ns],filename\n", *(f"{at},{at}.png\n" for at in stamps_ns.tolist())]
+        description = _camera_description(camera)
+        if recording.rig.exact:
+            description["calibration"] = "exact"
+        write_atomically(folder / "data.csv", "".join(names))
+        write_atomically(folder / "sensor.yaml", _yaml(description))
+    for name, truth in recording.truths.items():
+        write_atomically(mav0 / name / "data.csv", truth_csv(truth))
+
+
+def truth_csv(truth: GroundTruth) -> str:
+    """Ground truth as the text of EuRoC's data.csv."""
+    rotations = scipy.spatial.transform.Rotation.from_matrix(truth.Ts_w_b[:, :3, :3])
+    quats_wxyz = rotations.as_quat()[:, [3, 0, 1, 2]]
+    p_w_b = truth.Ts_w_b[:, :3, 3]
+    columns = np.hstack([p_w_b, quats_wxyz, truth.v_w, truth.bias_gyro, truth.bias_acc])
+    return _csv("#timestamp", truth.stamps_ns, columns, "p", "q", "v", "bw", "ba")
+
+
+def _csv(stamp_heading: str, stamps_ns: Stamps, columns: Array, *vectors: str) -> str:
+    """Table with all digits of every number, so that reading gives back what was written."""
+    headings = [
+        f"{heading}{axis} [{unit}]"
+        for heading, axes, unit, _ in (_VECTORS[vector] for vector in vectors)
+        for axis in axes
+    ]
+    rows = zip(stamps_ns.tolist(), columns.tolist(), strict=True)
+    lines = [f"{stamp_ns},{','.join(map(repr, row))}" for stamp_ns, row in rows]
+    return "\n".join([",".join([stamp_heading, *headings]), *lines, ""])
+
+
+def _yaml(description: dict[str, Any]) -> str:
+    return yaml.safe_dump(description, sort_keys=False, default_flow_style=None)
+
+
+def _pose(T_b_s: Array) -> dict[str, Any]:
+    """Pose of a sensor in the body, EuRoC's T_BS."""
+    return {"cols": 4, "rows": 4, "data": T_b_s.ravel().tolist()}
+
+
+def _imu_description(noise: ImuNoise) -> dict[str, Any]:
+    description = {
+        "sensor_type": "imu",
+        "T_BS": _pose(np.eye(4)),
+        "rate_hz": float(noise.rate_hz),
+        "gyroscope_noise_density": float(noise.density_gyro),
+        "gyroscope_random_walk": float(noise.walk_gyro),
+        "accelerometer_noise_density": float(noise.density_acc),
+        "accelerometer_random_walk": float(noise.walk_acc),
+    }
+    return description | ({"calibration": "exact"} if noise.exact else {})
+
+
+def _camera_description(camera: Camera) -> dict[str, Any]:
+    return {
+        "sensor_type": "camera",
+        "T_BS": _pose(camera.T_b_c),
+        "rate_hz": float(camera.rate_hz),
+        "resolution": list(camera.resolution),
+        "camera_model": "pinhole",
+        "intrinsics": camera.intrinsics.tolist(),
+        "distortion_model": _MODEL_NAMES[camera.distortion_model],
+        "distortion_coefficients": camera.distortion.tolist(),
+    }
+
+
+COVARIANCE_FILE = "covariance.npz"
+
+COVARIANCE_FIELDS = {
+    "cov_stamps_ns": NpzField("iu", ("k",)),
+    "cov_states": NpzField("f", ("k", 15, 15)),
+    "cov_neighbours": NpzField("f", ("j", 15, 15)),
+    "cov_with_constants": NpzField("f", ("k", 15, "b")),
+    "cov_constants": NpzField("f", ("b", "b")),
+    "cov_imu_noise": NpzField("f", ("j", 9, 9)),
+}
+"""Names of the arrays, one for each part of a `TruthCovariance`."""
+
+
+def covariance_arrays(covariance: TruthCovariance) -> dict[str, Any]:
+    """Arrays to write."""
+    return {name: getattr(covariance, name.removeprefix("cov_")) for name in COVARIANCE_FIELDS}
+
+
+def covariance_of(arrays: Mapping[str, Any], source: str) -> TruthCovariance:
+    """Covariance from the arrays of a file; `source` names the file in errors."""
+    parts = {name.removeprefix("cov_"): arrays[name] for name in COVARIANCE_FIELDS}
+    problem = _problem(**parts)
+    if problem:
+        raise DatasetError(
+            f"{source}: {problem}; needed covariances of rising timestamps, finite and positive. "
+            "Write it again with `maci2 truth`."
+        )
+    return TruthCovariance(**parts)
+
+
+def _problem(stamps_ns: Stamps, constants: Array, **others: Array) -> str:
+    """Reason why these parts are not a covariance; empty if they are."""
+    if len(stamps_ns) < 2 or len(others["neighbours"]) != len(stamps_ns) - 1:
+        return f"holds {len(stamps_ns)} states and {len(others['neighbours'])} pairs of neighbours"
+    if (np.diff(stamps_ns) <= 0).any():
+        return "timestamps do not rise"
+    if not all(np.isfinite(part).all() for part in (constants, *others.values())):
+        return "holds NaN or infinity"
+    diagonals = [np.einsum("kii->ki", others[name]) for name in ("states", "imu_noise")]
+    if not all((diagonal > 0.0).all() for diagonal in (*diagonals, np.diag(constants))):
+        return "holds variances that are not positive"
+    if len(constants) and np.linalg.matrix_rank(constants, hermitian=True) < len(constants):
+        return "the covariance of the constants is singular"
+    return ""
+
+
+def read_covariance(folder: Path, truth_ns: Stamps) -> TruthCovariance | None:
+    """Covariance that `maci2 truth` wrote beside the ground-truth rows at `truth_ns`; None if there
+    is none, or if a version before 0.7 wrote it, which stored single rows only."""
+    path = folder / COVARIANCE_FILE
+    if not path.is_file():
+        return None
+    fields = {name: replace(field, optional=True) for name, field in COVARIANCE_FIELDS.items()}
+    arrays = read_npz(path, fields, "the covariance of the ground truth", DatasetError)
+    if len(arrays) < len(fields):
+        _LOG.warning(
+            "note: %s: was written by an earlier version and is not used; run `maci2 truth` again",
+            path,
+        )
+        return None
+    covariance = covariance_of(arrays, str(path))
+    since_ns, until_ns = int(covariance.stamps_ns[0]), int(covariance.stamps_ns[-1])
+    if int(truth_ns[0]) > until_ns or int(truth_ns[-1]) < since_ns:
+        raise DatasetError(
+            f"{path}: is of {since_ns}..{until_ns} ns, and data.csv beside it of "
+            f"{truth_ns[0]}..{truth_ns[-1]} ns: it belongs to another ground truth. Remove it, or "
+            "write both again with `maci2 truth`."
+        )
+    return covariance

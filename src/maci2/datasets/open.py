@@ -1,21 +1,38 @@
-"""Opening of any recording; the reader is chosen by its contents."""
+"""Opening of any recording; the reader is chosen by its contents.
+
+Recordings without a layout: a table of IMU samples, image folders, or both.
+
+Recordings of which only the images are used, since visual odometry needs no IMU.
+"""
 
 from dataclasses import replace
 from pathlib import Path
 
 from maci2.boundary import as_path, require_type
-from maci2.datasets.bag.bag_paths import bag_paths
-from maci2.datasets.euroc import mav0_of, read_euroc, read_imu_noise
-from maci2.datasets.plain_folder import is_plain, read_plain
-from maci2.datasets.tumvi import TRUTH, read_tumvi
-from maci2.errors import CalibrationError, DatasetError, OptionError
+from maci2.datasets.bags import bag_paths
+from maci2.datasets.euroc import (
+    MOCAP,
+    calibration_folder,
+    camera_folders,
+    mav0_of,
+    read_camera_yamls,
+    read_euroc,
+    read_image_lists,
+    read_imu_noise,
+    read_tumvi,
+    recording_name,
+)
+from maci2.datasets.images import ImageFolder, camera_image_folders, read_image_names
+from maci2.datasets.tables import is_imu_text, read_imu_text
+from maci2.errors import CalibrationError, DatasetError, NoImuError, OptionError
 from maci2.rigs import NOTHING_GIVEN, Given, complete, read_any_rig
+from maci2.rigs.kalibr import with_frame_rates
 from maci2.rigs.parts import ASSUMED_NOISE, RigParts, assemble
-from maci2.sensors.clocks import Clock, on_imu_clock
-from maci2.sensors.imu_intrinsics import with_intrinsics_applied
-from maci2.sensors.rig_ranges import require_plausible_rig
+from maci2.sensors.corrections import Clock, on_imu_clock, with_intrinsics_applied
 from maci2.sensors.rig_types import Rig
+from maci2.sensors.stereo import HasImages, ImageRecording
 from maci2.sensors.types import Recording
+from maci2.sensors.validation import require_plausible_rig
 
 UNCALIBRATED = Rig((), ASSUMED_NOISE, "no calibration", extrinsics_known=False, noise_known=False)
 """Rig of a recording opened without its calibration."""
@@ -86,7 +103,7 @@ def _opened(
     if rig_path is not None:
         own_noise = read_imu_noise(own_imu) if own_imu.is_file() else None
         rig = read_any_rig(Path(rig_path), given, own_noise)
-    if (mav0 / TRUTH).is_dir() and not own_imu.is_file():
+    if (mav0 / MOCAP).is_dir() and not own_imu.is_file():
         return read_tumvi(path, rig)
     return read_euroc(path, rig)
 
@@ -111,15 +128,15 @@ def carries_no_calibration(path: Path) -> bool:
 
 def open_uncalibrated(path: Path, topics: str = "", columns: str = "") -> Recording:
     """Open a recording without calibration, for checks: no cameras and assumed noise."""
-    from maci2.datasets.bag.recording import read_bag
-    from maci2.datasets.bag.topics import parse_topics
+    from maci2.datasets.bag_recording import read_bag
+    from maci2.datasets.bags import parse_topics
 
     path = Path(path)
     if not (mav0_of(path) / "imu0").is_dir() and bag_paths(path):
         return read_bag(path, UNCALIBRATED, parse_topics(topics))
     if not (mav0_of(path) / "imu0").is_dir() and is_plain(path):
         return read_plain(path, UNCALIBRATED, columns)
-    is_tumvi = (mav0_of(path) / TRUTH).is_dir()
+    is_tumvi = (mav0_of(path) / MOCAP).is_dir()
     return (read_tumvi if is_tumvi else read_euroc)(path, UNCALIBRATED)
 
 
@@ -140,8 +157,8 @@ def open_rig(path: Path, given: Given = NOTHING_GIVEN) -> Rig:
 
 def _open_bag(path: Path, rig_path: Path | None, topics: str, given: Given) -> Recording:
     # Here, because folders do not need the libraries that read bags.
-    from maci2.datasets.bag.recording import read_bag
-    from maci2.datasets.bag.topics import parse_topics
+    from maci2.datasets.bag_recording import read_bag
+    from maci2.datasets.bags import parse_topics
     from maci2.datasets.vbr import is_vbr, read_vbr
 
     if not bag_paths(path):
@@ -174,4 +191,138 @@ def unknown_layout(path: Path) -> DatasetError:
     return DatasetError(
         f"{path}: no recording of a known layout; looked for {needed}, found "
         f"{', '.join(names[:10])}. Give the folder that holds mav0, or the bag."
+    )
+
+
+def is_plain(path: Path) -> bool:
+    """Whether a path is a table, or a folder with a table or with images named by time."""
+    if not path.is_dir():
+        return is_imu_text(path)
+    return bool(_tables(path) or camera_image_folders(path))
+
+
+def read_plain(path: Path, rig: Rig, columns: str = "") -> Recording:
+    """IMU samples and image timestamps of a folder."""
+    cameras = _cameras(path)
+    tables = _tables(path)
+    if not tables:
+        raise NoImuError(
+            f"{path}: {len(cameras)} image folders and no table of IMU samples; put imu.csv there."
+        )
+    if len(tables) > 1:
+        names = ", ".join(table.name for table in tables)
+        raise DatasetError(
+            f"{path}: {len(tables)} tables ({names}), and no single one is called imu; name the "
+            "IMU's imu.csv."
+        )
+    stamps_ns = tuple(camera.stamps_ns for camera in cameras)
+    return Recording(
+        name=path.stem,
+        path=path,
+        imu=read_imu_text(tables[0], columns),
+        rig=with_frame_rates(rig, stamps_ns),
+        camera_stamps_ns=stamps_ns,
+        image_names=tuple(camera.names for camera in cameras),
+        image_folders=tuple(camera.folder for camera in cameras),
+        notes=(f"IMU: {tables[0].name}", *(f"images: {camera.folder}" for camera in cameras)),
+    )
+
+
+def read_plain_images(path: Path, rig: Rig) -> ImageRecording:
+    """Images of a folder."""
+    cameras = _cameras(path)
+    stamps_ns = tuple(camera.stamps_ns for camera in cameras)
+    return ImageRecording(
+        name=path.stem,
+        path=path,
+        rig=with_frame_rates(rig, stamps_ns),
+        camera_stamps_ns=stamps_ns,
+        image_names=tuple(camera.names for camera in cameras),
+        image_folders=tuple(camera.folder for camera in cameras),
+    )
+
+
+def _cameras(path: Path) -> list[ImageFolder]:
+    if not path.is_dir():
+        return []
+    return [read_image_names(folder) for folder in camera_image_folders(path)]
+
+
+def _tables(path: Path) -> list[Path]:
+    """The table itself; in a folder, those named after the IMU, otherwise all."""
+    if not path.is_dir():
+        return [path]
+    tables = [file for file in sorted(path.iterdir()) if is_imu_text(file)]
+    named = [file for file in tables if "imu" in file.name.lower()]
+    return named if len(named) == 1 else tables
+
+
+def open_images(
+    path: Path, rig_path: str | Path | None = None, topics: str = "", given: Given = NOTHING_GIVEN
+) -> HasImages:
+    """Open the images of a recording and the calibration of its cameras, with timestamps on the
+    camera's clock.
+
+    Takes what `open_recording` takes; an IMU and its noise are neither needed nor looked at.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise DatasetError(f"{path}: no such file or folder; check the path.")
+    # Here, because folders do not need the libraries that read bags.
+    from maci2.datasets.vbr import is_vbr
+
+    mav0 = mav0_of(path)
+    if is_vbr(path) or not (camera_folders(mav0) or bag_paths(path) or is_plain(path)):
+        return open_recording(path, rig_path, topics, given, clock="camera")
+    if rig_path is not None:
+        rig = read_any_rig(Path(rig_path), given)
+    elif camera_folders(mav0):
+        rig = _folder_rig(mav0)
+    else:
+        raise CalibrationError(
+            f"{path}: contains no calibration; name that of its cameras with --rig FILE."
+        )
+    require_plausible_rig(rig)
+    return images_with(path, rig, topics)
+
+
+def images_with(path: Path, rig: Rig, topics: str = "") -> HasImages:
+    """Open the images of a recording with a rig that is already known or has no camera."""
+    mav0 = mav0_of(path)
+    if not camera_folders(mav0) and bag_paths(path):
+        return _bag_images(path, rig, topics)
+    if not camera_folders(mav0):
+        return read_plain_images(path, rig)
+    lists = read_image_lists(mav0)
+    return ImageRecording(
+        name=recording_name(mav0),
+        path=path,
+        rig=with_frame_rates(rig, lists.stamps_ns),
+        camera_stamps_ns=lists.stamps_ns,
+        image_names=lists.names,
+    )
+
+
+def _folder_rig(mav0: Path) -> Rig:
+    """Cameras of a EuRoC-layout or TUM-VI folder."""
+    if (camera_folders(mav0)[0] / "sensor.yaml").is_file():
+        return read_camera_yamls(mav0, ASSUMED_NOISE)
+    return read_any_rig(calibration_folder(mav0))
+
+
+def _bag_images(path: Path, rig: Rig, topics: str) -> HasImages:
+    # Here, because folders do not need the libraries that read bags.
+    from maci2.datasets.bag_recording import bag_title, scan
+    from maci2.datasets.bags import Bag, parse_topics
+
+    paths = bag_paths(path)
+    with Bag(paths) as bag:
+        scanned = scan(bag, parse_topics(topics), rig, with_imu=False)
+    stamps_ns = scanned.camera_stamps_ns
+    return ImageRecording(
+        name=bag_title(path),
+        path=path,
+        rig=with_frame_rates(rig, stamps_ns),
+        camera_stamps_ns=stamps_ns,
+        bag=scanned.images(paths),
     )

@@ -12,11 +12,11 @@ from typing import Literal
 import numpy as np
 from pydantic import ConfigDict, NonNegativeFloat, PositiveFloat, PositiveInt
 
-from maci2.datasets.bag.recording import read_bag
-from maci2.datasets.bag.topics import Topics
-from maci2.datasets.tum_trajectory import read_trajectory
+from maci2.datasets.bag_recording import read_bag
+from maci2.datasets.bags import Topics
+from maci2.datasets.tables import read_trajectory
 from maci2.lie import se3_inv
-from maci2.rigs.yaml_schema import Matrix4, Schema, load_yaml, rigid_transform, validate
+from maci2.rigs.yaml_files import Matrix4, Schema, load_yaml, rigid_transform, validate
 from maci2.sensors.rig_types import Camera, ImuNoise, Rig
 from maci2.sensors.types import GroundTruth, Recording
 from maci2.types import Array

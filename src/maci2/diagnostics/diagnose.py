@@ -8,8 +8,13 @@ import numpy as np
 
 from maci2.compile import seldom
 from maci2.datasets import open_recording
-from maci2.datasets.open import UNCALIBRATED, carries_no_calibration, open_uncalibrated
-from maci2.datasets.open_images import images_with, open_images
+from maci2.datasets.open import (
+    UNCALIBRATED,
+    carries_no_calibration,
+    images_with,
+    open_images,
+    open_uncalibrated,
+)
 from maci2.diagnostics.checks.audit import audit_finding
 from maci2.diagnostics.checks.axes import axes_against_gravity
 from maci2.diagnostics.checks.camera_path import open_camera_path

@@ -4,9 +4,15 @@ Reading goes through `read_bytes`, `read_text`, `read_lines`, `read_json` and `r
 through `write_atomically`, `write_json`, `write_npz`, `write_together` and `open_lines`.
 """
 
-from maci2.files.npz import NpzField, read_npz, write_npz
-from maci2.files.reading import parse_json, read_bytes, read_json, read_lines, read_text
-from maci2.files.user_cache import user_cache
+from maci2.files.reading import (
+    NpzField,
+    parse_json,
+    read_bytes,
+    read_json,
+    read_lines,
+    read_npz,
+    read_text,
+)
 from maci2.files.writing import (
     finite_or_none,
     json_text,
@@ -14,9 +20,11 @@ from maci2.files.writing import (
     real_path,
     require_new_folder,
     require_writable,
+    user_cache,
     whole_folder,
     write_atomically,
     write_json,
+    write_npz,
     write_together,
 )
 

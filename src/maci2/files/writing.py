@@ -1,6 +1,10 @@
-"""Atomic writing of files, which never replaces anything but a regular file."""
+"""Atomic writing of files, which never replaces anything but a regular file.
+
+The user's cache: results that can be made again at any time.
+"""
 
 import errno
+import io
 import json
 import math
 import os
@@ -12,6 +16,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from maci2.errors import OutputError
 from maci2.files.reading import reason_of
@@ -54,6 +60,13 @@ def write_together(contents: Mapping[Path, Content]) -> None:
     finally:
         for temporary, _ in staged:
             temporary.unlink(missing_ok=True)
+
+
+def write_npz(path: Path, arrays: Mapping[str, Any]) -> None:
+    """Write arrays under their names, whole or not at all."""
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    write_atomically(path, buffer.getvalue())
 
 
 @contextmanager
@@ -272,3 +285,18 @@ def _failing_as_output_error(path: Path) -> Iterator[None]:
             f"{path}: cannot be written ({reason_of(problem)}); nothing was changed. Choose "
             "another place, or check the folder, its permissions and the space left."
         ) from problem
+
+
+def user_cache(kind: str) -> Path | None:
+    """Folder of one kind of result, created; None where nothing can be written.
+
+    `XDG_CACHE_HOME` if it is set, or else `~/.cache`.
+    """
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    folder = Path(base) / "maci2" / kind
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except OSError:
+        return None

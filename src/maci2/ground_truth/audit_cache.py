@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from maci2 import __version__
-from maci2.datasets.truth_covariance_file import (
+from maci2.datasets.euroc import (
     COVARIANCE_FIELDS,
     covariance_arrays,
     covariance_of,

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from maci2 import __version__
-from maci2.datasets.euroc_writer import truth_csv
-from maci2.datasets.truth_covariance_file import COVARIANCE_FILE, covariance_arrays
+from maci2.datasets.euroc import COVARIANCE_FILE, covariance_arrays, truth_csv
 from maci2.errors import OptionError
 from maci2.files import finite_or_none, real_path, whole_folder, write_atomically, write_json
 from maci2.ground_truth.agreement import Compared

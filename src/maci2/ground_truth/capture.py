@@ -5,11 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
-from maci2.datasets.csv_tables import read_table
 from maci2.datasets.euroc import POSE_COLUMNS, mav0_of, read_truth_csv
-from maci2.datasets.tum_trajectory import read_trajectory
+from maci2.datasets.tables import read_table, read_trajectory
 from maci2.errors import DatasetError, OptionError
-from maci2.rigs.yaml_schema import Matrix4, OpenSchema, load_yaml, rigid_transform, validate
+from maci2.rigs.yaml_files import Matrix4, OpenSchema, load_yaml, rigid_transform, validate
 from maci2.sensors import GroundTruth, Recording
 from maci2.types import Array, Stamps
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from maci2.datasets.euroc import read_truth_folder
-from maci2.datasets.truth_covariance_file import COVARIANCE_FILE
+from maci2.datasets.euroc import COVARIANCE_FILE, read_truth_folder
 from maci2.errors import Maci2Error, OptionError
 from maci2.ground_truth.audit_cache import cached_audit
 from maci2.ground_truth.audit_findings import misleading

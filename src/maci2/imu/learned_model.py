@@ -24,7 +24,7 @@ from maci2.imu.model_card import ModelCard, read_card
 from maci2.imu.network_shape import BLOCK, CONTEXT, RECEPTIVE_FIELD
 from maci2.imu.tracked_vertical import TrackedVertical
 from maci2.sensors import ImuSamples, gaps
-from maci2.sensors.plausibility import require_plausible
+from maci2.sensors.validation import require_plausible
 from maci2.types import GRAVITY_NORM, NS, Array
 
 CHUNK_BLOCKS = 2000

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from maci2.datasets import read_trajectory
-from maci2.datasets.image_files import stereo_frames
+from maci2.datasets.frames import stereo_frames
 from maci2.errors import DatasetError, OptionError
 from maci2.feature_tracks.simulated_tracks import simulated_tracker
 from maci2.feature_tracks.track_files import load_tracks

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from maci2.datasets.image_files import stereo_frames
+from maci2.datasets.frames import stereo_frames
 from maci2.errors import DatasetError
 from maci2.imu import ImuMeasurements
 from maci2.imu.model_choice import find_imu_model, needs_datasheet

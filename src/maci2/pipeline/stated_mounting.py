@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from maci2.errors import OptionError, require_in_range
-from maci2.rigs.given_text import extrinsics_from
+from maci2.rigs.convert import extrinsics_from
 
 UNITS = {"deg": np.pi / 180.0, "rad": 1.0, "mm": 1e-3, "cm": 1e-2, "m": 1.0}
 """Units of stated standard deviations, in rad and m."""

@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 
 from maci2 import __version__
-from maci2.datasets.euroc_writer import truth_csv
+from maci2.datasets.euroc import truth_csv
 from maci2.files import json_text, write_together
 from maci2.pipeline.prepare import Inputs
 from maci2.sensors import GroundTruth

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from maci2.datasets.open_images import open_images
+from maci2.datasets.open import open_images
 from maci2.errors import OptionError, require_in_range
 from maci2.pipeline.gyro_rotation import predictor_where_there_is_an_imu
 from maci2.pipeline.open_vision import open_odometry

@@ -4,7 +4,7 @@ from html import escape
 
 import numpy as np
 
-from maci2.datasets.image_files import stereo_frames
+from maci2.datasets.frames import stereo_frames
 from maci2.diagnostics.diagnosis import IMAGE_COLUMNS, SENSOR_COLUMNS, Diagnosis
 from maci2.errors import ImageError, Maci2Error
 from maci2.reports.html import Section, figure, findings_list, page, side_by_side, table

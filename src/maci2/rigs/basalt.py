@@ -13,10 +13,9 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from maci2.errors import CalibrationError
 from maci2.lie import se3
 from maci2.lie.stacks import rotations_from_quat_wxyz
-from maci2.rigs.lens import PARAMETERS, make_camera
-from maci2.rigs.parts import NoiseDensities, RigParts
-from maci2.rigs.yaml_schema import OpenSchema, load_yaml, rigid_transform, validate
-from maci2.sensors.imu_intrinsics import ideal_intrinsics, is_ideal
+from maci2.rigs.parts import PARAMETERS, NoiseDensities, RigParts, make_camera
+from maci2.rigs.yaml_files import OpenSchema, load_yaml, rigid_transform, validate
+from maci2.sensors.corrections import ideal_intrinsics, is_ideal
 from maci2.sensors.rig_types import Camera, CameraModel, DistortionModel, ImuIntrinsics, ImuNoise
 from maci2.types import NS, Array
 

@@ -11,12 +11,10 @@ from typing import Any
 import numpy as np
 
 from maci2.errors import CalibrationError
-from maci2.rigs.chain import lens_entries, read_chain, require_four
-from maci2.rigs.kalibr import with_imu_file
-from maci2.rigs.opencv_yaml import opencv_yaml
+from maci2.rigs.kalibr import lens_entries, read_chain, require_four, with_imu_file
 from maci2.rigs.parts import NOTHING_GIVEN, Given, RigParts, require_no_offsets
-from maci2.rigs.yaml_schema import OpenSchema, load_yaml, validate
-from maci2.sensors.imu_intrinsics import ideal_intrinsics, lower_triangular
+from maci2.rigs.yaml_files import OpenSchema, load_yaml, opencv_yaml, validate
+from maci2.sensors.corrections import ideal_intrinsics, lower_triangular
 from maci2.sensors.rig_types import Camera, Rig
 from maci2.types import Array
 

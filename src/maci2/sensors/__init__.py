@@ -1,12 +1,16 @@
 """Data types: samples, images, rigs, ground truth, recordings; their checks and clocks."""
 
-from maci2.sensors.clocks import Clock, on_imu_clock
+from maci2.sensors.corrections import Clock, on_imu_clock
 from maci2.sensors.interpolation import bridged, poses_at, truth_at, with_velocity
-from maci2.sensors.plausibility import imu_faults, require_plausible
 from maci2.sensors.rig_types import Camera, ImuNoise, Rig
-from maci2.sensors.truth_covariance import TruthCovariance
-from maci2.sensors.types import CameraTrajectory, GroundTruth, ImuSamples, Recording
-from maci2.sensors.validation import gaps, require_overlap
+from maci2.sensors.types import (
+    CameraTrajectory,
+    GroundTruth,
+    ImuSamples,
+    Recording,
+    TruthCovariance,
+)
+from maci2.sensors.validation import gaps, imu_faults, require_overlap, require_plausible
 
 __all__ = [
     "Camera",

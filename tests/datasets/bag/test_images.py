@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bag_files import BagFile
-from maci2.datasets.bag.images import grey_image, require_size
+from maci2.datasets.images import grey_image, require_size
 from maci2.errors import DatasetError, ImageError
 
 # Grey of pure red, green and blue (ITU-R BT.601), rounded.

@@ -9,10 +9,9 @@ import pytest
 from bag_files import FORMATS, bag_name, recording_items, write_items
 from helpers import resized
 from maci2.datasets import open_recording
-from maci2.datasets.bag.bounded_files import BoundedPath
-from maci2.datasets.bag.frames import bag_frames
-from maci2.datasets.bag.recording import read_bag
-from maci2.datasets.bag.topics import Topics, parse_topics
+from maci2.datasets.bag_recording import read_bag
+from maci2.datasets.bags import BoundedPath, Topics, parse_topics
+from maci2.datasets.frames import bag_frames
 from maci2.errors import CalibrationError, DatasetError, Maci2Error
 from maci2.simulation import SimulationConfig, simulate
 from maci2.types import NS

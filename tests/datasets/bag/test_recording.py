@@ -10,11 +10,9 @@ from rosbags.rosbag2 import CompressionFormat, CompressionMode
 from bag_files import FORMATS, ODOMETRY, POSE, TRANSFORM, bag_name, recording_items, write_items
 from helpers import resized
 from maci2.datasets import open_recording
-from maci2.datasets.bag.frames import bag_frames
-from maci2.datasets.bag.reader import Bag
-from maci2.datasets.bag.recording import merge_imu, read_bag
-from maci2.datasets.bag.series import Series
-from maci2.datasets.bag.topics import Topics, parse_topics
+from maci2.datasets.bag_recording import Series, merge_imu, read_bag
+from maci2.datasets.bags import Bag, Topics, parse_topics
+from maci2.datasets.frames import bag_frames
 from maci2.errors import CalibrationError, DatasetError, OptionError
 from maci2.rigs import write_camchain, write_imu_yaml
 from maci2.simulation import SimulationConfig, simulate

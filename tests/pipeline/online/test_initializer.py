@@ -15,7 +15,7 @@ from maci2.imu import raw_model
 from maci2.pipeline.online import OnlineInitializer
 from maci2.pipeline.online.imu_buffer import AGREEING
 from maci2.sensors import truth_at
-from maci2.sensors.imu_intrinsics import ideal_intrinsics
+from maci2.sensors.corrections import ideal_intrinsics
 from maci2.sensors.stereo import StereoPair
 from maci2.simulation import SimulationConfig, simulate
 from maci2.vision import RelativePoses, pose_noise, poses_from_truth

@@ -9,7 +9,7 @@ from maci2.diagnostics.checks.imu_noise import bias_findings
 from maci2.findings import Finding, fault
 from maci2.imu.rotation_rates import SIGNED_PERMUTATIONS, RateMatch, columns, misfit
 from maci2.sensors import GroundTruth, ImuSamples, with_velocity
-from maci2.sensors.plausibility import IN_DEGREES
+from maci2.sensors.validation import IN_DEGREES
 from maci2.types import GRAVITY_NORM, NS, Array
 
 BETTER = 0.25

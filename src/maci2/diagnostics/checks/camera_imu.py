@@ -14,7 +14,7 @@ from maci2.imu.rotation_rates import (
 )
 from maci2.lie import se3_inv, se3_log
 from maci2.lie.stacks import nearest_rotation, so3_log_stack
-from maci2.sensors.plausibility import IN_DEGREES
+from maci2.sensors.validation import IN_DEGREES
 from maci2.types import Array
 
 MAX_OFFSET_S = 0.003

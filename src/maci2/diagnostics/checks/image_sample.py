@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from maci2.datasets.image_files import image_folders, stereo_frames
+from maci2.datasets.frames import image_folders, stereo_frames
 from maci2.errors import ImageError
 from maci2.sensors import Rig
 from maci2.sensors.stereo import Frames, HasImages, StereoPair

@@ -9,7 +9,7 @@ from maci2.findings import Finding, Level, fault
 from maci2.imu.repeated_values import MIN_STUCK_S, changed, runs_of_equal, stuck_axis
 from maci2.imu.saturated_values import saturation
 from maci2.sensors import ImuNoise, ImuSamples
-from maci2.sensors.plausibility import (
+from maci2.sensors.validation import (
     DISAGREE,
     GRAVITY_TOLERANCE,
     IN_DEGREES,

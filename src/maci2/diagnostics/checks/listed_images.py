@@ -5,7 +5,7 @@ Only first and last bytes are read, so that all files of a long recording take a
 
 from collections import Counter
 
-from maci2.datasets.image_files import image_file_faults, image_folders, image_paths
+from maci2.datasets.frames import image_file_faults, image_folders, image_paths
 from maci2.findings import Finding, fault
 from maci2.sensors.stereo import HasImages
 from maci2.types import NS

@@ -6,8 +6,8 @@ import numpy as np
 
 from maci2.findings import Finding, fault
 from maci2.lie import se3_inv
-from maci2.sensors.rig_ranges import RIG_RANGES, rig_faults
 from maci2.sensors.stereo import HasImages
+from maci2.sensors.validation import RIG_RANGES, rig_faults
 from maci2.types import NS, Array, Stamps
 
 TOLERANCE_S = 0.001

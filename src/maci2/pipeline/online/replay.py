@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from maci2.datasets.image_files import stereo_frames
+from maci2.datasets.frames import stereo_frames
 from maci2.errors import ImageError
 from maci2.pipeline.online.initializer import OnlineInitializer
 from maci2.pipeline.online.online_tracker import OnlineTracker

@@ -19,7 +19,7 @@ from maci2.pipeline.online.pair_queue import PairQueue
 from maci2.pipeline.online.status import StreamConfig, StreamStatus
 from maci2.rigs import require_extrinsics, require_noise
 from maci2.sensors import ImuSamples, Rig
-from maci2.sensors.imu_intrinsics import corrected_readings
+from maci2.sensors.corrections import corrected_readings
 from maci2.sensors.stereo import Image, StereoPair
 from maci2.types import NS, Array
 from maci2.vision import rectified_extrinsics

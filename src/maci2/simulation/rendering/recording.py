@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import cv2
 import numpy as np
 
-from maci2.datasets.euroc_writer import write_euroc
+from maci2.datasets.euroc import write_euroc
 from maci2.errors import DatasetError, OptionError
 from maci2.files import whole_folder
 from maci2.sensors.interpolation import truth_at

@@ -1,1 +1,0 @@
-"""ROS 1 and ROS 2 bags."""

@@ -1,0 +1,356 @@
+"""Decoding of PNG, JPEG, BMP and PNM images, after checks.
+
+Decoders return half an image for a truncated file, and take the memory that its header asks for.
+
+Images of ROS messages as 8-bit grey images.
+
+Image files named by time: `1403636579763555584.png`, `left_1520530308.194.jpg`.
+"""
+
+import re
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from maci2.datasets.tables import unit_of, whole_ns
+from maci2.errors import DatasetError, ImageError
+from maci2.sensors.stereo import Image
+from maci2.types import Stamps
+
+PNG_BEGIN = b"\x89PNG\r\n\x1a\n"
+PNG_END = b"IEND\xaeB`\x82"
+JPEG_BEGIN = b"\xff\xd8"
+JPEG_END = b"\xff\xd9"
+JPEG_SIZE_MARKS = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
+"""JPEG segments that state the size."""
+
+HEAD_BYTES = 1 << 16
+"""Number of bytes that contain the size; previews and comments may precede it in a JPEG."""
+
+TAIL_BYTES = 64
+"""Number of bytes that contain the end mark; some cameras append a few bytes."""
+
+MAX_PIXELS = 1 << 26
+"""Largest image [px]: 67 million pixels, more than any camera of a rig."""
+
+Kind = Literal["PNG", "JPEG", "BMP", "PNM"]
+
+
+@dataclass(frozen=True)
+class ImageHead:
+    """Kind and size of an image."""
+
+    kind: Kind
+    width: int
+    height: int
+
+
+def image_head(content: bytes) -> ImageHead | None:
+    """Kind and size of an image from its first bytes; None if they are not an image."""
+    if content.startswith(PNG_BEGIN) and len(content) >= 24:
+        return ImageHead("PNG", _big(content[16:20]), _big(content[20:24]))
+    if content.startswith(JPEG_BEGIN):
+        return _jpeg_head(content)
+    if content.startswith(b"BM") and len(content) >= 26:
+        width, height = (
+            int.from_bytes(content[k : k + 4], "little", signed=True) for k in (18, 22)
+        )
+        # Negative heights are stored from the top.
+        return ImageHead("BMP", width, abs(height))
+    pnm = re.match(rb"P[2356]\s+(?:#[^\n]*\n\s*)*(\d{1,9})\s+(\d{1,9})\s", content)
+    return ImageHead("PNM", int(pnm[1]), int(pnm[2])) if pnm else None
+
+
+def image_fault(head: bytes, tail: bytes, length: int) -> str:
+    """Fault of an image visible in its first and last bytes; empty if there is none."""
+    found = image_head(head)
+    if length == 0:
+        return "is truncated: it has no bytes"
+    if head.startswith(PNG_BEGIN[: len(head)]) and not tail.endswith(PNG_END):
+        return f"is truncated: {length} bytes and no end mark"
+    if head.startswith(JPEG_BEGIN) and JPEG_END not in tail:
+        return f"is truncated: {length} bytes and no end mark"
+    if found is None:
+        return f"is not a readable image: {length} bytes that are not PNG, JPEG, BMP or PNM"
+    if not 0 < found.width * found.height <= MAX_PIXELS:
+        return (
+            f"is not a readable image: it states {found.width}x{found.height} pixels, needed at "
+            f"most {MAX_PIXELS}"
+        )
+    return ""
+
+
+def decode_image(content: bytes, place: str, flags: int = cv2.IMREAD_UNCHANGED) -> NDArray:
+    """Pixels of an image, decoded with OpenCV's flags; `place` names it in errors."""
+    fault = image_fault(content[:HEAD_BYTES], content[-TAIL_BYTES:], len(content))
+    if not fault and content.startswith(PNG_BEGIN) and not _png_is_intact(content):
+        fault = f"is damaged: the checksums of its {len(content)} bytes are wrong"
+    if fault:
+        raise ImageError(f"{place}: {fault}; copy or record it again.")
+    try:
+        pixels = cv2.imdecode(np.frombuffer(content, np.uint8), flags)
+    except cv2.error:
+        pixels = None
+    if pixels is None or pixels.dtype not in (np.uint8, np.uint16):
+        raise ImageError(
+            f"{place}: is not a readable image: {len(content)} bytes; copy or record it again."
+        )
+    return np.asarray(pixels)
+
+
+def upper_8_bits(pixels: NDArray) -> NDArray[np.uint8]:
+    """8-bit pixels; of 16 bits the upper 8."""
+    return (pixels >> 8).astype(np.uint8) if pixels.dtype.itemsize == 2 else pixels
+
+
+def wrong_size(width: int, height: int, resolution: tuple[int, int]) -> str:
+    """Message about an image whose size differs from the calibrated one."""
+    return (
+        f"the image is {width}x{height}, the calibration is for {resolution[0]}x{resolution[1]}; "
+        "it belongs to another rig or to another image size. Use the calibration of these images."
+    )
+
+
+def _jpeg_head(content: bytes) -> ImageHead | None:
+    """Find the segment that states the size."""
+    place = 2
+    while place + 9 <= len(content) and content[place] == 0xFF:
+        mark, length = content[place + 1], _big(content[place + 2 : place + 4])
+        if mark in JPEG_SIZE_MARKS:
+            height, width = (
+                _big(content[place + 5 : place + 7]),
+                _big(content[place + 7 : place + 9]),
+            )
+            return ImageHead("JPEG", width, height)
+        # A mark may be padded with any number of 0xFF.
+        place += 1 if mark == 0xFF else 2 + length
+    return None
+
+
+def _png_is_intact(content: bytes) -> bool:
+    """Whether every chunk has the right length and checksum."""
+    place = len(PNG_BEGIN)
+    while place + 12 <= len(content):
+        end = place + 8 + _big(content[place : place + 4])
+        if end + 4 > len(content):
+            return False
+        body = memoryview(content)[place + 4 : end]
+        if zlib.crc32(body) != _big(content[end : end + 4]):
+            return False
+        if content[place + 4 : place + 8] == b"IEND":
+            return True
+        place = end + 4
+    return False
+
+
+def _big(number: bytes) -> int:
+    return int.from_bytes(number, "big")
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Pixel layout of an encoding, and OpenCV's conversion to grey."""
+
+    channels: int
+    depth: type
+    to_grey: int | None
+
+
+_BAYER = {
+    "rggb": cv2.COLOR_BayerRGGB2GRAY,
+    "bggr": cv2.COLOR_BayerBGGR2GRAY,
+    "gbrg": cv2.COLOR_BayerGBRG2GRAY,
+    "grbg": cv2.COLOR_BayerGRBG2GRAY,
+}
+_LAYOUTS = {
+    "mono8": _Layout(1, np.uint8, None),
+    "8UC1": _Layout(1, np.uint8, None),
+    "mono16": _Layout(1, np.uint16, None),
+    "16UC1": _Layout(1, np.uint16, None),
+    "bgr8": _Layout(3, np.uint8, cv2.COLOR_BGR2GRAY),
+    "rgb8": _Layout(3, np.uint8, cv2.COLOR_RGB2GRAY),
+    "bgra8": _Layout(4, np.uint8, cv2.COLOR_BGRA2GRAY),
+    "rgba8": _Layout(4, np.uint8, cv2.COLOR_RGBA2GRAY),
+    "yuv422": _Layout(2, np.uint8, cv2.COLOR_YUV2GRAY_UYVY),
+    "yuv422_yuy2": _Layout(2, np.uint8, cv2.COLOR_YUV2GRAY_YUY2),
+    **{f"bayer_{name}8": _Layout(1, np.uint8, code) for name, code in _BAYER.items()},
+    **{f"bayer_{name}16": _Layout(1, np.uint16, code) for name, code in _BAYER.items()},
+}
+
+
+def grey_image(content: Any, place: str) -> Image:
+    """Decode an Image or CompressedImage to 8-bit grey; `place` names the message."""
+    read = _from_raw if hasattr(content, "encoding") else _from_compressed
+    try:
+        return read(content, place)
+    except cv2.error as error:
+        raise ImageError(f"{place}: cannot be made grey ({error.err}).") from None
+
+
+def require_size(image: Image, resolution: tuple[int, int], place: str) -> None:
+    """Raise unless the image has the calibrated size."""
+    height, width = image.shape
+    if (width, height) != tuple(resolution):
+        raise ImageError(f"{place}: {wrong_size(width, height, resolution)}")
+
+
+def message_fault(content: Any, resolution: tuple[int, int] | None) -> str:
+    """Fault of an image message, found without decoding it; empty if there is none. Without
+    `resolution`, any size is accepted."""
+    if hasattr(content, "encoding"):
+        fault, size = _raw_fault(content), (int(content.width), int(content.height))
+    else:
+        data = content.data
+        first = bytes(data[:HEAD_BYTES])
+        fault = image_fault(first, bytes(data[-TAIL_BYTES:]), len(data))
+        head = image_head(first)
+        size = (head.width, head.height) if head is not None else (0, 0)
+        fault = f"{fault}; the message is damaged" if fault else ""
+    if not fault and resolution is not None and size != tuple(resolution):
+        return wrong_size(*size, resolution)
+    return fault
+
+
+def _raw_fault(content: Any) -> str:
+    layout = _LAYOUTS.get(content.encoding)
+    if layout is None:
+        return (
+            f"encoding '{content.encoding}' is not known; known are {', '.join(_LAYOUTS)}. Convert "
+            "the images, or choose another topic with --topics."
+        )
+    height, width, step = int(content.height), int(content.width), int(content.step)
+    row = width * layout.channels * np.dtype(layout.depth).itemsize
+    if not 0 < height * width <= MAX_PIXELS or step < row or len(content.data) < height * step:
+        return (
+            f"{len(content.data)} bytes in rows of {step} cannot hold {width}x{height} pixels of "
+            f"{content.encoding}, needed {height} rows of at least {row}; the message is damaged."
+        )
+    return ""
+
+
+def _from_raw(content: Any, place: str) -> Image:
+    fault = _raw_fault(content)
+    if fault:
+        raise ImageError(f"{place}: {fault}")
+    layout = _LAYOUTS[content.encoding]
+    depth = np.dtype(layout.depth)
+    height, width, step = int(content.height), int(content.width), int(content.step)
+    row = width * layout.channels * depth.itemsize
+    rows = np.frombuffer(content.data, np.uint8, height * step).reshape(height, step)[:, :row]
+    if content.is_bigendian and depth.itemsize > 1:
+        depth = depth.newbyteorder(">")
+    pixels = np.ascontiguousarray(rows).view(depth).reshape(height, width, layout.channels)
+    return _to_grey(pixels, layout.to_grey)
+
+
+def _from_compressed(content: Any, place: str) -> Image:
+    image = decode_image(bytes(content.data), f"{place}, format '{content.format}'")
+    # A mosaic stays one under compression: "bayer_rggb8; png compressed".
+    layout = _LAYOUTS.get(content.format.partition(";")[0].strip())
+    mosaic = layout is not None and layout.channels == 1 and image.ndim == 2
+    if mosaic and layout is not None:
+        return _to_grey(image[:, :, None], layout.to_grey)
+    if image.ndim == 2:
+        return _to_grey(image[:, :, None], None)
+    return _to_grey(image, cv2.COLOR_BGR2GRAY if image.shape[2] == 3 else cv2.COLOR_BGRA2GRAY)
+
+
+def _to_grey(pixels: NDArray, code: int | None) -> Image:
+    """(h, w, channels) of 8 or 16 bits -> (h, w) of 8."""
+    pixels = upper_8_bits(pixels)
+    if code is None:
+        return np.ascontiguousarray(pixels[:, :, 0])
+    return np.asarray(cv2.cvtColor(pixels, code), dtype=np.uint8)
+
+
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".pgm", ".bmp", ".tif", ".tiff")
+PAIRS = (
+    ("left", "right"), ("cam0", "cam1"), ("infra1", "infra2"), ("infrared_1", "infrared_2"),
+    ("fisheye1", "fisheye2"), ("fisheye_1", "fisheye_2"), ("image_0", "image_1"), ("cam1", "cam2"),
+)  # fmt: skip
+"""Words that distinguish the two cameras of a pair, in order of preference."""
+
+RATE_HZ = (0.5, 400.0)
+"""Plausible frame rates [Hz]."""
+
+_TIME = re.compile(r"\d+(?:\.\d+)?")
+
+
+@dataclass(frozen=True)
+class ImageFolder:
+    """Images of one camera in order of time."""
+
+    folder: Path
+    stamps_ns: Stamps
+    names: dict[int, str]
+    """File name of each timestamp."""
+
+
+def image_files(folder: Path) -> list[Path]:
+    """Image files of a folder."""
+    files = (file for file in folder.iterdir() if file.suffix.lower() in IMAGE_SUFFIXES)
+    return sorted(file for file in files if file.is_file())
+
+
+def read_image_names(folder: Path) -> ImageFolder:
+    """Timestamps of all images of a folder; the unit is the one that gives a plausible rate."""
+    files = image_files(folder)
+    texts = [_time_in(file) for file in files]
+    values = np.array([float(text) for text in texts])
+    numbered = all("." not in text for text in texts) and np.ptp(values) <= 2 * len(files)
+    if len(files) > 2 and numbered:
+        raise DatasetError(
+            f"{folder}: images are numbered ({files[0].name}, {files[1].name}), their timestamps "
+            f"are missing; name them by time, or write {folder.parent / 'data.csv'} with "
+            "timestamp [ns] and filename."
+        )
+    unit = "ns" if len(files) < 2 else unit_of(texts, "images", str(folder), RATE_HZ)
+    stamps_ns = whole_ns(texts, unit)
+    order = np.argsort(stamps_ns, kind="stable")
+    stamps_ns = stamps_ns[order]
+    twice = np.flatnonzero(np.diff(stamps_ns) == 0)
+    if len(twice):
+        k = int(order[twice[0] + 1])
+        raise DatasetError(f"{files[k]}: another image has the same timestamp; remove one of them.")
+    names = {int(stamp_ns): files[k].name for stamp_ns, k in zip(stamps_ns, order, strict=True)}
+    return ImageFolder(folder, stamps_ns, names)
+
+
+def _time_in(file: Path) -> str:
+    """Longest number in a name."""
+    numbers = _TIME.findall(file.stem)
+    if not numbers:
+        raise DatasetError(
+            f"{file}: its name holds no timestamp; name images by time, or write data.csv with "
+            "timestamp [ns] and filename beside their folder."
+        )
+    return max(numbers, key=len)
+
+
+def camera_image_folders(path: Path) -> list[Path]:
+    """Image folders of the left and the right camera, or of one camera; empty without."""
+    inside = [entry for entry in sorted(path.iterdir()) if entry.is_dir()]
+    folders = [sub for entry in inside for sub in (entry, entry / "data") if sub.is_dir()]
+    filled = [folder for folder in folders if image_files(folder)]
+    for pair in PAIRS:
+        found = [_named(filled, word, path) for word in pair]
+        if all(len(one) == 1 for one in found):
+            return [one[0] for one in found]
+    if image_files(path):
+        return [path]
+    if len(filled) > 1:
+        names = ", ".join(str(folder.relative_to(path)) for folder in filled)
+        raise DatasetError(
+            f"{path}: {len(filled)} image folders whose names do not distinguish left from right: "
+            f"{names}. Call them left and right."
+        )
+    return filled
+
+
+def _named(folders: list[Path], word: str, path: Path) -> list[Path]:
+    return [f for f in folders if word in str(f.relative_to(path)).lower()]
