@@ -15,7 +15,7 @@ from bag_files import FORMATS, bag_name, recording_items, write_items, writing
 from helpers import resized
 from maci2.cli.app import app
 from maci2.datasets import open_recording, write_euroc
-from maci2.datasets.frames import bag_frames
+from maci2.datasets.frames import stereo_frames
 from maci2.rigs import write_camchain, write_imu_yaml
 from maci2.simulation import SimulationConfig, simulate
 from maci2.types import NS
@@ -125,7 +125,7 @@ def test_a_bag_of_a_real_recording_gives_the_init_of_its_folder(kind, data_root,
     own = record_of_summary(tmp_path, *report, folder)
     assert record_of_summary(tmp_path, *report, path, *topics) == own
 
-    frames = bag_frames(open_recording(path, tmp_path))
+    frames = stereo_frames(open_recording(path, tmp_path))
     assert len(frames) == 76
     for index in (50, 7):
         pair = frames.pair(index)
@@ -179,10 +179,10 @@ MEASURE = """
 import sys
 from pathlib import Path
 from maci2.datasets import open_recording
-from maci2.datasets.frames import bag_frames
+from maci2.datasets.frames import stereo_frames
 
 recording = open_recording(Path(sys.argv[1]), Path(sys.argv[2]))
-frames = bag_frames(recording)
+frames = stereo_frames(recording)
 for index in range(0, len(frames), 100):
     frames.pair(index)
 frames.close()

@@ -10,7 +10,7 @@ from scipy.spatial.transform import Rotation
 
 from bag_files import recording_items, write_items
 from maci2.datasets import open_recording
-from maci2.datasets.frames import bag_frames
+from maci2.datasets.frames import stereo_frames
 from maci2.errors import CalibrationError
 from maci2.lie import se3_exp, se3_inv
 from maci2.simulation import SimulationConfig, simulate
@@ -127,7 +127,7 @@ def test_a_test_sequence_has_no_truth(sequence):
 
 
 def test_images_are_demosaicked(sequence):
-    frames = bag_frames(open_recording(sequence))
+    frames = stereo_frames(open_recording(sequence))
     pair = frames.pair(30)
     # 0.299 * 255
     np.testing.assert_allclose(pair.left[2:-2, 2:-2], 76, atol=2)

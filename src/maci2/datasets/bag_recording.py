@@ -27,6 +27,7 @@ from maci2.lie.stacks import rotations_from_quat_wxyz, stack_poses
 from maci2.rigs.kalibr import with_frame_rates
 from maci2.sensors.corrections import on_imu_clock
 from maci2.sensors.rig_types import Rig
+from maci2.sensors.stereo import ImageRecording
 from maci2.sensors.types import BagImages, GroundTruth, ImuSamples, Recording
 from maci2.sensors.validation import GAP_PERIODS, gaps, require_count
 from maci2.types import NS, Array, Stamps
@@ -149,48 +150,42 @@ class Scanned:
     rejected: dict[str, list[str]]
     """Faults of unusable images, by role of the camera."""
 
-    @property
-    def camera_stamps_ns(self) -> tuple[Stamps, ...]:
-        """Timestamps of the images, left camera first."""
-        return tuple(series.stamps_ns for series in self._cameras)
-
-    def images(self, paths: tuple[Path, ...]) -> BagImages:
-        """Location of the images."""
-        received_ns = tuple(series.received_ns for series in self._cameras)
-        return BagImages(paths, self.topics.images, received_ns)
-
-    @property
-    def _cameras(self) -> list[Series]:
-        return [self.series[role] for role in ("left", "right") if role in self.series]
-
-
-def bag_title(path: Path) -> str:
-    """Name of a recording in a bag."""
-    return path.stem if path.is_file() else path.resolve().name
+    def images(self, path: Path, rig: Rig) -> ImageRecording:
+        """Images of both cameras, the left one first."""
+        cameras = [self.series[role] for role in ("left", "right") if role in self.series]
+        stamps_ns = tuple(series.stamps_ns for series in cameras)
+        received_ns = tuple(series.received_ns for series in cameras)
+        return ImageRecording(
+            name=path.stem if path.is_file() else path.resolve().name,
+            path=path,
+            rig=with_frame_rates(rig, stamps_ns),
+            camera_stamps_ns=stamps_ns,
+            bag=BagImages(bag_paths(path), self.topics.images, received_ns),
+        )
 
 
 def read_bag(path: Path, rig: Rig, topics: Topics = ANY_TOPICS) -> Recording:
     """Open a bag: a .bag, .mcap or .db3 file, a ROS 2 bag's folder, or a folder of consecutive .bag
     files. A bag has no calibration, so `rig` is required."""
-    paths = bag_paths(path)
-    with Bag(paths) as bag:
+    with Bag(bag_paths(path)) as bag:
         scanned = scan(bag, topics, rig)
         notes = _notes(bag, scanned)
     imu, warnings = _imu_samples(scanned, str(path))
     truth = scanned.series.get("truth")
-    recording = Recording(
-        name=bag_title(path),
-        path=path,
-        imu=imu,
-        rig=with_frame_rates(rig, scanned.camera_stamps_ns),
-        camera_stamps_ns=scanned.camera_stamps_ns,
+    recording = scanned.images(path, rig).with_imu(
+        imu,
         truths={} if truth is None else {scanned.topics.truth: _truth(truth, scanned, path)},
-        bag=scanned.images(paths),
         notes=notes,
-        warnings=(*warnings, *_repeated(scanned), *_rejected(scanned)),
+        warnings=(*warnings, *_skipped(scanned)),
     )
     _require_one_clock(imu, on_imu_clock(recording).camera_stamps_ns, str(path))
     return recording
+
+
+def read_bag_images(path: Path, rig: Rig, topics: Topics = ANY_TOPICS) -> ImageRecording:
+    """Open the images of a bag."""
+    with Bag(bag_paths(path)) as bag:
+        return scan(bag, topics, rig, with_imu=False).images(path, rig)
 
 
 def scan(bag: Bag, asked: Topics, rig: Rig, with_imu: bool = True) -> Scanned:
@@ -386,17 +381,15 @@ def _notes(bag: Bag, scanned: Scanned) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _rejected(scanned: Scanned) -> list[str]:
-    return [
-        f"{role}: {len(faults)} images cannot be used and are rejected; the first is {faults[0]}"
-        for role, faults in scanned.rejected.items()
-        if faults
-    ]
-
-
-def _repeated(scanned: Scanned) -> list[str]:
-    return [
+def _skipped(scanned: Scanned) -> list[str]:
+    """Messages that were not used, with reasons."""
+    repeated = [
         f"{role}: {series.repeated} messages repeat the timestamp before and are rejected"
         for role, series in scanned.series.items()
         if series.repeated
+    ]
+    return repeated + [
+        f"{role}: {len(faults)} images cannot be used and are rejected; the first is {faults[0]}"
+        for role, faults in scanned.rejected.items()
+        if faults
     ]

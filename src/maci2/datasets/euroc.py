@@ -6,7 +6,7 @@ ground truth that `maci2 truth` wrote stands its covariance.
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,6 +34,7 @@ from maci2.rigs.yaml_files import (
     validate,
 )
 from maci2.sensors.rig_types import Camera, DistortionModel, ImuNoise, Rig
+from maci2.sensors.stereo import ImageRecording
 from maci2.sensors.types import GroundTruth, ImuSamples, Recording, TruthCovariance
 from maci2.types import Array, Stamps
 
@@ -138,16 +139,22 @@ def read_tumvi(path: Path, rig: Rig | None = None) -> Recording:
 
 
 def _recording(path: Path, rig: Rig, truths: dict[str, GroundTruth]) -> Recording:
+    images = read_folder_images(path, rig)
+    imu = read_imu_csv(mav0_of(path) / "imu0" / "data.csv")
+    return images.with_imu(imu, truths=truths)
+
+
+def read_folder_images(path: Path, rig: Rig) -> ImageRecording:
+    """Timestamps and names of the images of cam0, cam1, ...; none without camera folders."""
     mav0 = mav0_of(path)
-    images = read_image_lists(mav0)
-    return Recording(
+    lists = [_image_list(folder) for folder in camera_folders(mav0)]
+    stamps_ns = tuple(stamps for stamps, _ in lists)
+    return ImageRecording(
         name=recording_name(mav0),
         path=path,
-        imu=read_imu_csv(mav0 / "imu0" / "data.csv"),
-        rig=with_frame_rates(rig, images.stamps_ns),
-        camera_stamps_ns=images.stamps_ns,
-        image_names=images.names,
-        truths=truths,
+        rig=with_frame_rates(rig, stamps_ns),
+        camera_stamps_ns=stamps_ns,
+        image_names=tuple(names for _, names in lists),
     )
 
 
@@ -160,23 +167,6 @@ def read_imu_csv(path: Path) -> ImuSamples:
         acc=table.stack("ax", "ay", "az"),
         source=str(path),
     )
-
-
-@dataclass(frozen=True)
-class ImageLists:
-    """Contents of the data.csv of every camera folder; empty without camera folders."""
-
-    stamps_ns: tuple[Stamps, ...]
-    """Timestamps of cam0, cam1, ..."""
-
-    names: tuple[dict[int, str], ...]
-    """Names of image files that differ from their timestamp, by timestamp."""
-
-
-def read_image_lists(mav0: Path) -> ImageLists:
-    """Timestamps and names of the images of cam0, cam1, ..."""
-    lists = [_image_list(folder) for folder in camera_folders(mav0)]
-    return ImageLists(tuple(stamps for stamps, _ in lists), tuple(names for _, names in lists))
 
 
 def _image_list(folder: Path) -> tuple[Stamps, dict[int, str]]:

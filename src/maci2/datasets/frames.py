@@ -1,18 +1,13 @@
-"""Stereo images of a recording, read from disk one pair at a time.
-
-Stereo images of a bag, read one pair at a time, like those of a folder.
-"""
+"""Stereo images of a recording in a folder or a bag, read one pair at a time."""
 
 import os
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
 from maci2.datasets.bags import Bag, Message, header_stamp_ns
 from maci2.datasets.euroc import camera_folders, mav0_of
@@ -29,15 +24,7 @@ from maci2.datasets.images import (
 )
 from maci2.errors import CalibrationError, DatasetError, ImageError
 from maci2.files import read_bytes
-from maci2.sensors.stereo import (
-    MAX_PAIR_SKEW_NS,
-    Frames,
-    HasImages,
-    Image,
-    StereoPair,
-    pair_at,
-    pair_stamps,
-)
+from maci2.sensors.stereo import MAX_PAIR_SKEW_NS, Frames, HasImages, Image, pair_stamps
 from maci2.sensors.types import BagImages
 from maci2.types import NS, Stamps
 
@@ -46,45 +33,8 @@ MAX_IMAGE_BYTES = 1 << 28
 LOOKED_AT = 8
 """Number of images read before the calibration is called one of another size."""
 
-
-@dataclass(frozen=True)
-class FolderFrames:
-    """The stereo pairs of a EuRoC-layout folder."""
-
-    stamps_ns: Stamps
-    """(n,) timestamps of left images with a right one, strictly increasing [ns]."""
-
-    left_files: tuple[Path, ...]
-    right_files: tuple[Path, ...]
-
-    resolution: tuple[int, int]
-    """Width and height of the calibrated images [px]."""
-
-    unpaired: int = 0
-    """Number of images of either camera without a partner."""
-
-    @property
-    def source(self) -> str:
-        return str(self.left_files[0].parent)
-
-    def __len__(self) -> int:
-        return len(self.stamps_ns)
-
-    def index_of(self, stamp_ns: int) -> int:
-        """Index of the pair with exactly this timestamp."""
-        return pair_at(self, stamp_ns)
-
-    def left(self, index: int) -> Image:
-        """Left image. Raises ImageError if it cannot be used."""
-        return read_image(self.left_files[index], self.resolution)
-
-    def right(self, index: int) -> Image:
-        """Right image."""
-        return read_image(self.right_files[index], self.resolution)
-
-    def pair(self, index: int) -> StereoPair:
-        """Both images. Raises ImageError if one cannot be used."""
-        return StereoPair(int(self.stamps_ns[index]), self.left(index), self.right(index))
+AHEAD_NS = NS
+"""Distance beyond which an image is looked up instead of reached by reading on [ns]."""
 
 
 def stereo_frames(recording: HasImages) -> Frames:
@@ -104,39 +54,48 @@ def stereo_frames(recording: HasImages) -> Frames:
         raise DatasetError(
             f"recording is of the type {kind}, needed a recording from open_recording."
         )
-    if recording.bag is not None:
-        return bag_frames(recording)
-    return folder_frames(recording)
-
-
-def folder_frames(recording: HasImages) -> FolderFrames:
-    """The stereo pairs of a EuRoC-layout folder."""
-    folders = image_folders(recording)
-    if len(folders) < 2 or len(recording.rig.cameras) < 2:
-        raise DatasetError(
-            f"{recording.path}: has {len(folders)} camera folders and "
-            f"{len(recording.rig.cameras)} calibrated cameras; stereo needs cam0 and cam1."
+    bag, cameras = recording.bag, recording.rig.cameras
+    sources = image_folders(recording) if bag is None else bag.topics
+    if len(sources) < 2 or len(cameras) < 2:
+        kind, needed = (
+            ("camera folders", "cam0 and cam1.")
+            if bag is None
+            else ("image topics", "two of each. Choose with --topics left=/topic,right=/topic.")
         )
-    _require_images(folders[0])
-    _require_images(folders[1])
-    left_ns, right_ns = recording.camera_stamps_ns[0], recording.camera_stamps_ns[1]
-    left, right = pair_stamps(left_ns, right_ns)
-    if len(left) == 0:
         raise DatasetError(
-            f"{recording.path}: no left image has a right one: cam0 covers {left_ns[0]}.."
-            f"{left_ns[-1]} ns, cam1 {right_ns[0]}..{right_ns[-1]} ns, and no timestamps agree "
-            f"within {MAX_PAIR_SKEW_NS / 1e6:g} ms. Check that both cameras are on one clock."
+            f"{recording.path}: has {len(sources)} {kind} and {len(cameras)} calibrated cameras; "
+            f"stereo needs {needed}"
         )
-    left_files, right_files = image_paths(recording, 0), image_paths(recording, 1)
-    frames = FolderFrames(
-        left_ns[left],
-        tuple(left_files[i] for i in left),
-        tuple(right_files[i] for i in right),
-        recording.rig.cameras[0].resolution,
-        len(left_ns) + len(right_ns) - 2 * len(left),
+    if bag is None:
+        for folder in image_folders(recording)[:2]:
+            _require_images(folder)
+    left_ns, right_ns = recording.camera_stamps_ns[:2]
+    pairs = pair_stamps(left_ns, right_ns)
+    if len(pairs[0]) == 0:
+        names = ("cam0", "cam1") if bag is None else bag.topics
+        raise DatasetError(
+            f"{recording.path}: no left image has a right one: {names[0]} covers {left_ns[0]}.."
+            f"{left_ns[-1]} ns, {names[1]} {right_ns[0]}..{right_ns[-1]} ns, and no timestamps "
+            f"agree within {MAX_PAIR_SKEW_NS / 1e6:g} ms. Check that both cameras are on one clock."
+        )
+    stamps_ns, resolution = left_ns[pairs[0]], cameras[0].resolution
+    unpaired = len(left_ns) + len(right_ns) - 2 * len(stamps_ns)
+    if bag is not None:
+        # Timestamps of the headers, by which messages are found.
+        headers_ns = [stamps - recording.camera_shift_ns for stamps in (left_ns, right_ns)]
+        reader = _BagReader(bag, [ns[kept] for ns, kept in zip(headers_ns, pairs, strict=True)],
+                            [ns[kept] for ns, kept in zip(bag.received_ns, pairs, strict=False)],
+                            resolution)  # fmt: skip
+        return Frames(stamps_ns, reader.source, resolution, unpaired, reader.read, reader.close)
+    files = [[image_paths(recording, camera)[i] for i in pairs[camera]] for camera in (0, 1)]
+    _require_calibrated_size(files, resolution, recording.name)
+    return Frames(
+        stamps_ns,
+        str(files[0][0].parent),
+        resolution,
+        unpaired,
+        lambda camera, index: read_image(files[camera][index], resolution),
     )
-    _require_calibrated_size(frames, recording)
-    return frames
 
 
 def image_folders(recording: HasImages) -> list[Path]:
@@ -217,25 +176,22 @@ def _require_images(folder: Path) -> None:
         )
 
 
-def _require_calibrated_size(frames: FolderFrames, recording: HasImages) -> None:
+def _require_calibrated_size(
+    cameras: list[list[Path]], resolution: tuple[int, int], name: str
+) -> None:
     """Raise if all images differ in size from the calibration or none can be used; a few unusable
     ones are skipped."""
-    for files in (frames.left_files, frames.right_files):
+    for files in cameras:
         numbers = np.unique(np.linspace(0, len(files) - 1, LOOKED_AT).astype(int))
-        faults = [image_file_fault(files[number], frames.resolution) for number in numbers]
+        faults = [image_file_fault(files[number], resolution) for number in numbers]
         if not all(faults):
             continue
-        kind = (
-            CalibrationError if all(" calibration " in fault for fault in faults) else DatasetError
-        )
+        other_size = all(" calibration " in fault for fault in faults)
+        kind = CalibrationError if other_size else DatasetError
         raise kind(
             f"{files[numbers[0]]}: {faults[0]} (The same holds for all {len(numbers)} images of "
-            f"{recording.name} that were looked at.)"
+            f"{name} that were looked at.)"
         )
-
-
-AHEAD_NS = NS
-"""Distance beyond which an image is looked up instead of reached by reading on [ns]."""
 
 
 class _Cursor:
@@ -259,94 +215,41 @@ class _Cursor:
         return None
 
 
-class BagFrames:
-    """Stereo pairs of a bag; no image is kept in memory."""
+class _BagReader:
+    """Images of a bag by camera and index of the pair; none is kept in memory."""
 
     def __init__(
         self,
         images: BagImages,
-        stamps_ns: tuple[Stamps, Stamps],
+        headers_ns: list[Stamps],
+        received_ns: list[Stamps],
         resolution: tuple[int, int],
-        shift_ns: int = 0,
     ) -> None:
-        left, right = pair_stamps(*stamps_ns)
         self.source = str(images.paths[0])
-        self.resolution = resolution
-        """Width and height of the calibrated images [px]."""
-        self.stamps_ns: Stamps = stamps_ns[0][left]
-        """(n,) timestamps of left images with a right one, strictly increasing [ns]."""
-        self.unpaired = len(stamps_ns[0]) + len(stamps_ns[1]) - 2 * len(left)
-        """Number of images of either camera without a partner."""
-        self._images = images
-        self._stamps_ns = tuple(stamps - shift_ns for stamps in stamps_ns)
-        """Header timestamps [ns]."""
-        self._at: tuple[NDArray[np.intp], NDArray[np.intp]] = (left, right)
+        self._images, self._resolution = images, resolution
+        self._headers_ns, self._received_ns = headers_ns, received_ns
         self._bag: Bag | None = None
         self._cursors: list[_Cursor] = []
 
-    def __len__(self) -> int:
-        return len(self.stamps_ns)
-
-    def __iter__(self) -> Iterator[StereoPair]:
-        """All pairs in the order of their timestamps."""
-        return (self.pair(index) for index in range(len(self)))
-
-    def index_of(self, stamp_ns: int) -> int:
-        """Index of the pair with exactly this timestamp."""
-        return pair_at(self, stamp_ns)
-
-    def left(self, index: int) -> Image:
-        """Left image."""
-        return self._image(0, int(self._at[0][index]))
-
-    def right(self, index: int) -> Image:
-        """Right image."""
-        return self._image(1, int(self._at[1][index]))
-
-    def pair(self, index: int) -> StereoPair:
-        """Both images."""
-        return StereoPair(int(self.stamps_ns[index]), self.left(index), self.right(index))
+    def read(self, camera: int, index: int) -> Image:
+        """Image; raises ImageError if it cannot be used."""
+        if self._bag is None:
+            self._bag = Bag(self._images.paths)
+            self._cursors = [_Cursor(self._bag, topic) for topic in self._images.topics]
+            weakref.finalize(self, self._bag.close)
+        stamp_ns, received_ns = (
+            int(ns[camera][index]) for ns in (self._headers_ns, self._received_ns)
+        )
+        place = f"{self.source}, {self._images.topics[camera]}, timestamp {stamp_ns} ns"
+        content = self._cursors[camera].find(received_ns, stamp_ns)
+        if content is None:
+            raise DatasetError(f"{place}: the image no longer exists; the bag has changed.")
+        image = grey_image(content, place)
+        require_size(image, self._resolution, place)
+        return image
 
     def close(self) -> None:
         """Release the bag's files; the next image opens them again."""
         if self._bag is not None:
             self._bag.close()
             self._bag, self._cursors = None, []
-
-    def _image(self, camera: int, number: int) -> Image:
-        if self._bag is None:
-            self._bag = Bag(self._images.paths)
-            self._cursors = [_Cursor(self._bag, topic) for topic in self._images.topics]
-            weakref.finalize(self, self._bag.close)
-        topic, stamp_ns = self._images.topics[camera], int(self._stamps_ns[camera][number])
-        received_ns = int(self._images.received_ns[camera][number])
-        place = f"{self.source}, {topic}, timestamp {stamp_ns} ns"
-        content = self._cursors[camera].find(received_ns, stamp_ns)
-        if content is None:
-            raise DatasetError(f"{place}: the image no longer exists; the bag has changed.")
-        image = grey_image(content, place)
-        require_size(image, self.resolution, place)
-        return image
-
-
-def bag_frames(recording: HasImages) -> BagFrames:
-    """Stereo pairs of a recording in a bag; raises if there are none."""
-    images, cameras = recording.bag, recording.rig.cameras
-    if images is None or len(images.topics) < 2 or len(cameras) < 2:
-        topics = 0 if images is None else len(images.topics)
-        raise DatasetError(
-            f"{recording.path}: has {topics} image topics and {len(cameras)} calibrated cameras; "
-            "stereo needs two of each. Choose with --topics left=/topic,right=/topic."
-        )
-    left_ns, right_ns = recording.camera_stamps_ns[:2]
-    frames = BagFrames(
-        images, (left_ns, right_ns), cameras[0].resolution, recording.camera_shift_ns
-    )
-    if len(frames) == 0:
-        raise DatasetError(
-            f"{recording.path}: no left image has a right one: {images.topics[0]} covers "
-            f"{left_ns[0]}..{left_ns[-1]} ns, {images.topics[1]} {right_ns[0]}..{right_ns[-1]} ns, "
-            f"and no timestamps agree within {MAX_PAIR_SKEW_NS / 1e6:g} ms. Check that both "
-            "cameras are on one clock."
-        )
-    return frames

@@ -1,15 +1,16 @@
 """Opening of any recording; the reader is chosen by its contents.
 
-Recordings without a layout: a table of IMU samples, image folders, or both.
-
-Recordings of which only the images are used, since visual odometry needs no IMU.
+Besides data sets and bags, a recording may be a table of IMU samples, a folder of images named by
+time, or both. Of some only the images are opened, since visual odometry needs no IMU.
 """
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from maci2.boundary import as_path, require_type
-from maci2.datasets.bags import bag_paths
+from maci2.datasets.bag_recording import read_bag, read_bag_images
+from maci2.datasets.bags import bag_paths, parse_topics
 from maci2.datasets.euroc import (
     MOCAP,
     calibration_folder,
@@ -17,13 +18,13 @@ from maci2.datasets.euroc import (
     mav0_of,
     read_camera_yamls,
     read_euroc,
-    read_image_lists,
+    read_folder_images,
     read_imu_noise,
     read_tumvi,
-    recording_name,
 )
-from maci2.datasets.images import ImageFolder, camera_image_folders, read_image_names
+from maci2.datasets.images import camera_image_folders, read_image_names
 from maci2.datasets.tables import is_imu_text, read_imu_text
+from maci2.datasets.vbr import is_vbr, read_vbr
 from maci2.errors import CalibrationError, DatasetError, NoImuError, OptionError
 from maci2.rigs import NOTHING_GIVEN, Given, complete, read_any_rig
 from maci2.rigs.kalibr import with_frame_rates
@@ -86,58 +87,74 @@ def open_recording(
 def _opened(
     path: Path, rig_path: Path | None, topics: str, given: Given, columns: str
 ) -> Recording:
-    if not path.exists():
-        raise DatasetError(f"{path}: no such file or folder; check the path.")
-    mav0 = mav0_of(path)
-    has_layout = (mav0 / "imu0").is_dir() or bool(bag_paths(path))
-    if columns and (has_layout or not is_plain(path)):
+    layout = _layout(path)
+    if columns and layout != "plain":
         raise OptionError(f"--columns is '{columns}', but {path} is not a table of IMU samples.")
-    if not has_layout and is_plain(path):
-        return _open_plain(path, rig_path, given, columns)
-    if not (mav0 / "imu0").is_dir():
-        return _open_bag(path, rig_path, topics, given)
-    if topics:
+    if topics and layout == "folder":
         raise OptionError(f"--topics is '{topics}', but {path} is a folder without topics.")
-    own_imu = mav0 / "imu0" / "sensor.yaml"
+    if not layout:
+        raise unknown_layout(path)
+    own_imu = mav0_of(path) / "imu0" / "sensor.yaml"
     rig = None
     if rig_path is not None:
-        own_noise = read_imu_noise(own_imu) if own_imu.is_file() else None
-        rig = read_any_rig(Path(rig_path), given, own_noise)
-    if (mav0 / MOCAP).is_dir() and not own_imu.is_file():
-        return read_tumvi(path, rig)
-    return read_euroc(path, rig)
+        own_noise = read_imu_noise(own_imu) if layout == "folder" and own_imu.is_file() else None
+        rig = read_any_rig(rig_path, given, own_noise)
+    if layout == "folder":
+        return _read_folder(path, rig)
+    if layout == "vbr":
+        return read_vbr(path, rig, parse_topics(topics))
+    if layout == "plain":
+        return read_plain(path, _rig_of_options(path, given) if rig is None else rig, columns)
+    if rig is None:
+        raise CalibrationError(
+            f"{path}: a bag contains no calibration; name it with --rig camchain-imucam.yaml "
+            "(Kalibr, with imu.yaml beside it)."
+        )
+    return read_bag(path, rig, parse_topics(topics))
 
 
-def _open_plain(path: Path, rig_path: Path | None, given: Given, columns: str) -> Recording:
-    """Open a table or images without a layout; their rig comes from options."""
-    if rig_path is not None:
-        return read_plain(path, read_any_rig(Path(rig_path), given), columns)
+def _layout(path: Path) -> Literal["folder", "vbr", "bag", "plain", ""]:
+    """Kind of recording: a folder of EuRoC's or TUM-VI's, VBR's bags, a bag, or a table and image
+    folders; empty if it is none of these."""
+    if not path.exists():
+        raise DatasetError(f"{path}: no such file or folder; check the path.")
+    if (mav0_of(path) / "imu0").is_dir():
+        return "folder"
+    if bag_paths(path):
+        return "vbr" if is_vbr(path) else "bag"
+    return "plain" if is_plain(path) else ""
+
+
+def _read_folder(path: Path, rig: Rig | None) -> Recording:
+    """Recording in EuRoC's or TUM-VI's layout."""
+    mav0 = mav0_of(path)
+    own_imu = (mav0 / "imu0" / "sensor.yaml").is_file()
+    return (read_tumvi if (mav0 / MOCAP).is_dir() and not own_imu else read_euroc)(path, rig)
+
+
+def _rig_of_options(path: Path, given: Given) -> Rig:
+    """Rig of a table or of images, which have no calibration of their own."""
     if given.noise is None:
         raise CalibrationError(
             f"{path}: a table or a folder of images contains no calibration; name that of the rig "
             "with --rig FILE, or for an IMU alone its noise with --imu-noise."
         )
-    parts = RigParts("table", path, (), extrinsics_known=False)
-    return read_plain(path, assemble(parts, given), columns)
+    return assemble(RigParts("table", path, (), extrinsics_known=False), given)
 
 
 def carries_no_calibration(path: Path) -> bool:
-    """Whether a recording is of a kind without calibration: a bag, a table, plain images."""
-    return not (mav0_of(path) / "imu0").is_dir() and (bool(bag_paths(path)) or is_plain(path))
+    """True for a recording of a kind without calibration: a bag, a table, plain images."""
+    return path.exists() and _layout(path) in ("vbr", "bag", "plain")
 
 
 def open_uncalibrated(path: Path, topics: str = "", columns: str = "") -> Recording:
     """Open a recording without calibration, for checks: no cameras and assumed noise."""
-    from maci2.datasets.bag_recording import read_bag
-    from maci2.datasets.bags import parse_topics
-
-    path = Path(path)
-    if not (mav0_of(path) / "imu0").is_dir() and bag_paths(path):
+    layout = _layout(path)
+    if layout in ("vbr", "bag"):
         return read_bag(path, UNCALIBRATED, parse_topics(topics))
-    if not (mav0_of(path) / "imu0").is_dir() and is_plain(path):
+    if layout == "plain":
         return read_plain(path, UNCALIBRATED, columns)
-    is_tumvi = (mav0_of(path) / MOCAP).is_dir()
-    return (read_tumvi if is_tumvi else read_euroc)(path, UNCALIBRATED)
+    return _read_folder(path, UNCALIBRATED)
 
 
 def open_rig(path: Path, given: Given = NOTHING_GIVEN) -> Rig:
@@ -145,33 +162,46 @@ def open_rig(path: Path, given: Given = NOTHING_GIVEN) -> Rig:
     path = Path(path)
     if not path.exists():
         raise CalibrationError(f"{path}: no such file or folder; check the path.")
-    from maci2.datasets.vbr import is_vbr
-
-    recording = path.is_dir() and ((mav0_of(path) / "imu0").is_dir() or is_vbr(path))
-    if recording:
+    if path.is_dir() and ((mav0_of(path) / "imu0").is_dir() or is_vbr(path)):
         return open_recording(path, given=given).rig
     rig = read_any_rig(path, given)
     require_plausible_rig(rig)
     return rig
 
 
-def _open_bag(path: Path, rig_path: Path | None, topics: str, given: Given) -> Recording:
-    # Here, because folders do not need the libraries that read bags.
-    from maci2.datasets.bag_recording import read_bag
-    from maci2.datasets.bags import parse_topics
-    from maci2.datasets.vbr import is_vbr, read_vbr
+def open_images(
+    path: Path, rig_path: str | Path | None = None, topics: str = "", given: Given = NOTHING_GIVEN
+) -> HasImages:
+    """Open the images of a recording and the calibration of its cameras, with timestamps on the
+    camera's clock.
 
-    if not bag_paths(path):
-        raise unknown_layout(path)
-    rig = None if rig_path is None else read_any_rig(Path(rig_path), given)
-    if is_vbr(path):
-        return read_vbr(path, rig, parse_topics(topics))
-    if rig is None:
+    Takes what `open_recording` takes; an IMU and its noise are neither needed nor read.
+    """
+    path = Path(path)
+    cameras = camera_folders(mav0_of(path))
+    if not cameras and _layout(path) not in ("bag", "plain"):
+        return open_recording(path, rig_path, topics, given, clock="camera")
+    if rig_path is not None:
+        rig = read_any_rig(Path(rig_path), given)
+    elif not cameras:
         raise CalibrationError(
-            f"{path}: a bag contains no calibration; name it with --rig camchain-imucam.yaml "
-            "(Kalibr, with imu.yaml beside it)."
+            f"{path}: contains no calibration; name that of its cameras with --rig FILE."
         )
-    return read_bag(path, rig, parse_topics(topics))
+    elif (cameras[0] / "sensor.yaml").is_file():
+        rig = read_camera_yamls(mav0_of(path), ASSUMED_NOISE)
+    else:
+        rig = read_any_rig(calibration_folder(mav0_of(path)))
+    require_plausible_rig(rig)
+    return images_with(path, rig, topics)
+
+
+def images_with(path: Path, rig: Rig, topics: str = "") -> HasImages:
+    """Open the images of a recording with a rig that is already known or has no camera."""
+    if camera_folders(mav0_of(path)):
+        return read_folder_images(path, rig)
+    if bag_paths(path):
+        return read_bag_images(path, rig, parse_topics(topics))
+    return read_plain_images(path, rig)
 
 
 def unknown_layout(path: Path) -> DatasetError:
@@ -194,20 +224,21 @@ def unknown_layout(path: Path) -> DatasetError:
     )
 
 
+# Recordings without a layout: a table of IMU samples, image folders, or both.
+
+
 def is_plain(path: Path) -> bool:
-    """Whether a path is a table, or a folder with a table or with images named by time."""
-    if not path.is_dir():
-        return is_imu_text(path)
-    return bool(_tables(path) or camera_image_folders(path))
+    """True for a table, and for a folder with a table or with images named by time."""
+    return bool(_tables(path) or (path.is_dir() and camera_image_folders(path)))
 
 
 def read_plain(path: Path, rig: Rig, columns: str = "") -> Recording:
     """IMU samples and image timestamps of a folder."""
-    cameras = _cameras(path)
-    tables = _tables(path)
+    images = read_plain_images(path, rig)
+    folders, tables = images.image_folders, _tables(path)
     if not tables:
         raise NoImuError(
-            f"{path}: {len(cameras)} image folders and no table of IMU samples; put imu.csv there."
+            f"{path}: {len(folders)} image folders and no table of IMU samples; put imu.csv there."
         )
     if len(tables) > 1:
         names = ", ".join(table.name for table in tables)
@@ -215,22 +246,14 @@ def read_plain(path: Path, rig: Rig, columns: str = "") -> Recording:
             f"{path}: {len(tables)} tables ({names}), and no single one is called imu; name the "
             "IMU's imu.csv."
         )
-    stamps_ns = tuple(camera.stamps_ns for camera in cameras)
-    return Recording(
-        name=path.stem,
-        path=path,
-        imu=read_imu_text(tables[0], columns),
-        rig=with_frame_rates(rig, stamps_ns),
-        camera_stamps_ns=stamps_ns,
-        image_names=tuple(camera.names for camera in cameras),
-        image_folders=tuple(camera.folder for camera in cameras),
-        notes=(f"IMU: {tables[0].name}", *(f"images: {camera.folder}" for camera in cameras)),
-    )
+    notes = (f"IMU: {tables[0].name}", *(f"images: {folder}" for folder in folders))
+    return images.with_imu(read_imu_text(tables[0], columns), notes=notes)
 
 
 def read_plain_images(path: Path, rig: Rig) -> ImageRecording:
     """Images of a folder."""
-    cameras = _cameras(path)
+    folders = camera_image_folders(path) if path.is_dir() else []
+    cameras = [read_image_names(folder) for folder in folders]
     stamps_ns = tuple(camera.stamps_ns for camera in cameras)
     return ImageRecording(
         name=path.stem,
@@ -238,91 +261,13 @@ def read_plain_images(path: Path, rig: Rig) -> ImageRecording:
         rig=with_frame_rates(rig, stamps_ns),
         camera_stamps_ns=stamps_ns,
         image_names=tuple(camera.names for camera in cameras),
-        image_folders=tuple(camera.folder for camera in cameras),
+        image_folders=tuple(folders),
     )
-
-
-def _cameras(path: Path) -> list[ImageFolder]:
-    if not path.is_dir():
-        return []
-    return [read_image_names(folder) for folder in camera_image_folders(path)]
 
 
 def _tables(path: Path) -> list[Path]:
     """The table itself; in a folder, those named after the IMU, otherwise all."""
-    if not path.is_dir():
-        return [path]
-    tables = [file for file in sorted(path.iterdir()) if is_imu_text(file)]
-    named = [file for file in tables if "imu" in file.name.lower()]
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    tables = [file for file in files if is_imu_text(file)]
+    named = [file for file in tables if path.is_dir() and "imu" in file.name.lower()]
     return named if len(named) == 1 else tables
-
-
-def open_images(
-    path: Path, rig_path: str | Path | None = None, topics: str = "", given: Given = NOTHING_GIVEN
-) -> HasImages:
-    """Open the images of a recording and the calibration of its cameras, with timestamps on the
-    camera's clock.
-
-    Takes what `open_recording` takes; an IMU and its noise are neither needed nor looked at.
-    """
-    path = Path(path)
-    if not path.exists():
-        raise DatasetError(f"{path}: no such file or folder; check the path.")
-    # Here, because folders do not need the libraries that read bags.
-    from maci2.datasets.vbr import is_vbr
-
-    mav0 = mav0_of(path)
-    if is_vbr(path) or not (camera_folders(mav0) or bag_paths(path) or is_plain(path)):
-        return open_recording(path, rig_path, topics, given, clock="camera")
-    if rig_path is not None:
-        rig = read_any_rig(Path(rig_path), given)
-    elif camera_folders(mav0):
-        rig = _folder_rig(mav0)
-    else:
-        raise CalibrationError(
-            f"{path}: contains no calibration; name that of its cameras with --rig FILE."
-        )
-    require_plausible_rig(rig)
-    return images_with(path, rig, topics)
-
-
-def images_with(path: Path, rig: Rig, topics: str = "") -> HasImages:
-    """Open the images of a recording with a rig that is already known or has no camera."""
-    mav0 = mav0_of(path)
-    if not camera_folders(mav0) and bag_paths(path):
-        return _bag_images(path, rig, topics)
-    if not camera_folders(mav0):
-        return read_plain_images(path, rig)
-    lists = read_image_lists(mav0)
-    return ImageRecording(
-        name=recording_name(mav0),
-        path=path,
-        rig=with_frame_rates(rig, lists.stamps_ns),
-        camera_stamps_ns=lists.stamps_ns,
-        image_names=lists.names,
-    )
-
-
-def _folder_rig(mav0: Path) -> Rig:
-    """Cameras of a EuRoC-layout or TUM-VI folder."""
-    if (camera_folders(mav0)[0] / "sensor.yaml").is_file():
-        return read_camera_yamls(mav0, ASSUMED_NOISE)
-    return read_any_rig(calibration_folder(mav0))
-
-
-def _bag_images(path: Path, rig: Rig, topics: str) -> HasImages:
-    # Here, because folders do not need the libraries that read bags.
-    from maci2.datasets.bag_recording import bag_title, scan
-    from maci2.datasets.bags import Bag, parse_topics
-
-    paths = bag_paths(path)
-    with Bag(paths) as bag:
-        scanned = scan(bag, parse_topics(topics), rig, with_imu=False)
-    stamps_ns = scanned.camera_stamps_ns
-    return ImageRecording(
-        name=bag_title(path),
-        path=path,
-        rig=with_frame_rates(rig, stamps_ns),
-        camera_stamps_ns=stamps_ns,
-        bag=scanned.images(paths),
-    )

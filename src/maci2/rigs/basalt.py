@@ -13,7 +13,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from maci2.errors import CalibrationError
 from maci2.lie import se3
 from maci2.lie.stacks import rotations_from_quat_wxyz
-from maci2.rigs.parts import PARAMETERS, NoiseDensities, RigParts, make_camera
+from maci2.rigs.parts import PARAMETERS, RigParts, StatedNoise, make_camera
 from maci2.rigs.yaml_files import OpenSchema, load_yaml, rigid_transform, validate
 from maci2.sensors.corrections import ideal_intrinsics, is_ideal
 from maci2.sensors.rig_types import Camera, CameraModel, DistortionModel, ImuIntrinsics, ImuNoise
@@ -126,7 +126,7 @@ def _transform(pose: _Pose, path: Path, key: str) -> Array:
     return rigid_transform(se3(R_b_c, np.array([pose.px, pose.py, pose.pz])).tolist(), path, key)
 
 
-def _noise(stated: _Calibration) -> ImuNoise | NoiseDensities | None:
+def _noise(stated: _Calibration) -> ImuNoise | StatedNoise | None:
     """IMU noise; Basalt's values are densities, and the largest of the axes is used for all."""
     values = (
         stated.gyro_noise_std, stated.accel_noise_std, stated.gyro_bias_std, stated.accel_bias_std,
@@ -134,7 +134,7 @@ def _noise(stated: _Calibration) -> ImuNoise | NoiseDensities | None:
     if any(value is None or value == [] for value in values):
         return None
     gyro, acc, walk_gyro, walk_acc = (float(np.max(np.array(value))) for value in values)
-    noise = NoiseDensities(gyro, acc, walk_gyro, walk_acc)
+    noise = StatedNoise(gyro, acc, walk_gyro, walk_acc)
     return noise if stated.imu_update_rate is None else noise.densities(stated.imu_update_rate)
 
 

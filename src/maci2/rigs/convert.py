@@ -24,8 +24,8 @@ from maci2.rigs.parts import (
     MAX_RATE_HZ,
     NOTHING_GIVEN,
     Given,
-    NoiseDensities,
     RigParts,
+    StatedNoise,
     assemble,
     require_extrinsics,
     require_noise,
@@ -63,7 +63,7 @@ def given_by(imu_rate: float | None = None, imu_noise: str = "", T_b_c: str = ""
     return Given(noise, imu_rate, extrinsics_from(T_b_c, "--T-b-c") if T_b_c else None)
 
 
-def _noise(text: str) -> ImuNoise | NoiseDensities:
+def _noise(text: str) -> ImuNoise | StatedNoise:
     """Noise of a Kalibr file, or four densities whose rate is not known yet."""
     numbers = _numbers(text)
     if numbers is None:
@@ -73,7 +73,7 @@ def _noise(text: str) -> ImuNoise | NoiseDensities:
             f"--imu-noise is '{text}', needed a Kalibr imu.yaml or GYRO,ACC,GYRO_WALK,ACC_WALK: "
             "four densities in SI units per sqrt(Hz)."
         )
-    noise = NoiseDensities(*numbers)
+    noise = StatedNoise(*numbers)
     # At any rate: only the densities are judged.
     require_plausible_noise(noise.densities(ASSUMED_NOISE.rate_hz), "--imu-noise")
     return noise

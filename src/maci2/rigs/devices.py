@@ -17,7 +17,7 @@ from pydantic import AliasChoices, BeforeValidator, Field, PositiveInt
 
 from maci2.errors import CalibrationError
 from maci2.lie import se3, se3_inv
-from maci2.rigs.kalibr import DISTORTION_NAMES, in_first_camera
+from maci2.rigs.kalibr import DISTORTION_NAMES
 from maci2.rigs.parts import RigParts, make_camera
 from maci2.rigs.yaml_files import (
     Matrix3,
@@ -210,7 +210,7 @@ def read_zed(path: Path) -> RigParts:
     left = _zed_camera(sections[f"LEFT_CAM_{size}"], size, np.eye(4), path)
     right = _zed_camera(sections[f"RIGHT_CAM_{size}"], size, T_c0_c1, path)
     tool = f"ZED factory calibration ({size})"
-    return RigParts(tool, path, in_first_camera((left, right)), extrinsics_known=False)
+    return RigParts(tool, path, (left, right), extrinsics_known=False)
 
 
 def _zed_baseline(stereo: Any, size: str, path: Path) -> Array:
@@ -302,7 +302,7 @@ def read_realsense(path: Path) -> RigParts:
     )
     tool = f"RealSense factory calibration ({size[0]}x{size[1]})"
     known = T_b_c0 is not None
-    return RigParts(tool, path, cameras if known else in_first_camera(cameras), known)
+    return RigParts(tool, path, cameras, known)
 
 
 def _intrinsics(text: str) -> list[tuple[str, tuple[int, int], dict[str, str]]]:

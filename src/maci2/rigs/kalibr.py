@@ -33,8 +33,8 @@ from maci2.rigs.parts import (
     NOTHING_GIVEN,
     PARAMETERS,
     Given,
-    NoiseDensities,
     RigParts,
+    StatedNoise,
     assemble,
     make_camera,
     require_no_offsets,
@@ -48,6 +48,7 @@ from maci2.rigs.yaml_files import (
     load_yaml,
     require_identity,
     rigid_transform,
+    rotation,
     validate,
 )
 from maci2.sensors.corrections import (
@@ -106,29 +107,7 @@ class ChainEntry(CarefulSchema):
 
 
 def read_chain(data: dict[str, Any], path: Path, tool: str) -> RigParts:
-    """Cameras of a chain; without T_cam_imu, only their relative poses are known."""
-    entries = _entries(data, path)
-    cameras = _cameras(entries, path)
-    return RigParts(
-        tool,
-        path,
-        cameras,
-        extrinsics_known=has_extrinsics(entries),
-        time_offset_s=common_time_offset(
-            [entry.timeshift_cam_imu for entry in entries.values()], str(path)
-        ),
-    )
-
-
-def has_extrinsics(entries: dict[str, ChainEntry]) -> bool:
-    """Whether any camera has extrinsics."""
-    return any(
-        entry.T_cam_imu is not None or entry.T_imu_cam is not None for entry in entries.values()
-    )
-
-
-def _entries(data: dict[str, Any], path: Path) -> dict[str, ChainEntry]:
-    """Entries in order of their numbers, which must start at 0 without gaps."""
+    """Cameras of a chain, in the frame of cam0 if no camera has extrinsics."""
     keys = sorted((key for key in data if CAMERA_KEY.fullmatch(key)), key=lambda key: int(key[3:]))
     for number, key in enumerate(keys):
         if key != f"cam{number}":
@@ -136,7 +115,15 @@ def _entries(data: dict[str, Any], path: Path) -> dict[str, ChainEntry]:
                 f"{path}: cam{number} is missing at the top of a camchain, found {key}; number the "
                 "cameras from cam0 on."
             )
-    return {key: _entry(data, key, path) for key in keys}
+    entries = [_entry(data, key, path) for key in keys]
+    known = any(entry.T_cam_imu or entry.T_imu_cam for entry in entries)
+    cameras: list[Camera] = []
+    for key, entry in zip(keys, entries, strict=True):
+        first = not known and not cameras
+        T_b_c = np.eye(4) if first else _camera_pose(entry, cameras, path, key)
+        cameras.append(_camera(entry, T_b_c, path, key))
+    offset_s = common_time_offset([entry.timeshift_cam_imu for entry in entries], str(path))
+    return RigParts(tool, path, tuple(cameras), extrinsics_known=known, time_offset_s=offset_s)
 
 
 def _entry(data: dict[str, Any], key: str, path: Path) -> ChainEntry:
@@ -148,20 +135,8 @@ def _entry(data: dict[str, Any], key: str, path: Path) -> ChainEntry:
     for name, matrix in (*value.items(), *data.items()):
         pair = _BESIDE.fullmatch(name)
         if pair and (int(pair[1]), int(pair[2])) == (int(key[3:]), int(key[3:]) - 1):
-            beside = validate(ChainEntry, {**value, "T_cn_cnm1": matrix}, path, key)
-            return beside
+            return validate(ChainEntry, {**value, "T_cn_cnm1": matrix}, path, key)
     return entry
-
-
-def _cameras(entries: dict[str, ChainEntry], path: Path) -> tuple[Camera, ...]:
-    """Cameras in the body frame, or in that of cam0 if no extrinsics are stated."""
-    known = has_extrinsics(entries)
-    cameras: list[Camera] = []
-    for key, entry in entries.items():
-        first = not known and not cameras
-        T_b_c = np.eye(4) if first else _camera_pose(entry, cameras, path, key)
-        cameras.append(_camera(entry, T_b_c, path, key))
-    return tuple(cameras)
 
 
 def _camera_pose(entry: ChainEntry, before: list[Camera], path: Path, key: str) -> Array:
@@ -223,29 +198,23 @@ def _known(name: str, models: dict[str, Model], path: Path, key: str) -> Model:
     return found
 
 
-def lens_entries(camera: Camera) -> dict[str, Any]:
-    """Model, intrinsics and distortion of a camera, as a chain states them."""
-    return {
+def camera_entry(rig: Rig, number: int, tool: str) -> dict[str, Any]:
+    """Model, intrinsics and distortion of a camera, as a chain of `tool` states them."""
+    camera = rig.cameras[number]
+    if len(camera.distortion) > 4:
+        raise CalibrationError(
+            f"{rig.source}: radtan distortion has {len(camera.distortion)} coefficients, and files "
+            f"of {tool} hold k1, k2, p1, p2 alone; calibrate with four."
+        )
+    entry = {
         "camera_model": camera.camera_model,
         "distortion_coeffs": camera.distortion.tolist(),
         "distortion_model": camera.distortion_model,
         "intrinsics": [*camera.model_parameters.tolist(), *camera.intrinsics.tolist()],
+        "resolution": list(camera.resolution),
+        "timeshift_cam_imu": float(rig.time_offset_s),
     }
-
-
-def require_four(camera: Camera, source: str, tool: str) -> None:
-    """Raise for distortion with more coefficients than a chain holds."""
-    if len(camera.distortion) > 4:
-        raise CalibrationError(
-            f"{source}: radtan distortion has {len(camera.distortion)} coefficients, and files of "
-            f"{tool} hold k1, k2, p1, p2 alone; calibrate with four."
-        )
-
-
-def in_first_camera(cameras: tuple[Camera, ...]) -> tuple[Camera, ...]:
-    """Cameras in the frame of the first one."""
-    T_c0_b = se3_inv(cameras[0].T_b_c)
-    return tuple(replace(camera, T_b_c=T_c0_b @ camera.T_b_c) for camera in cameras)
+    return entry | ({"rostopic": camera.topic} if camera.topic else {})
 
 
 IMU_KEY = re.compile(r"imu\d+")
@@ -299,16 +268,16 @@ def imu_entries(data: dict[str, Any]) -> list[dict[str, Any]]:
     return [v for k, v in data.items() if IMU_KEY.fullmatch(k) and isinstance(v, dict)]
 
 
-def read_imu_file(path: Path) -> tuple[ImuNoise | NoiseDensities, ImuIntrinsics | None]:
+def read_imu_file(path: Path) -> tuple[ImuNoise | StatedNoise, ImuIntrinsics | None]:
     """Noise (perhaps without rate) and, if stated, errors of the first IMU of a file."""
     data: Any = load_yaml(path, "the noise of an IMU")
     key = min((key for key in data if IMU_KEY.fullmatch(key)), default="")
     entry = validate(_ImuEntry, data[key] if key else data, path, key)
-    stated = NoiseDensities(
-        gyro=entry.gyroscope_noise_density,
-        acc=entry.accelerometer_noise_density,
-        walk_gyro=entry.gyroscope_random_walk,
-        walk_acc=entry.accelerometer_random_walk,
+    stated = StatedNoise(
+        entry.gyroscope_noise_density,
+        entry.accelerometer_noise_density,
+        entry.gyroscope_random_walk,
+        entry.accelerometer_random_walk,
     )
     noise = stated if entry.update_rate is None else stated.densities(entry.update_rate)
     if isinstance(noise, ImuNoise):
@@ -326,44 +295,34 @@ def read_imu_file(path: Path) -> tuple[ImuNoise | NoiseDensities, ImuIntrinsics 
 
 def _intrinsics(entry: _ImuEntry, path: Path) -> ImuIntrinsics | None:
     """Errors as either tool states them; None if they are the identity."""
-    if entry.accelerometers is not None or entry.gyroscopes is not None:
-        found = _kalibr_intrinsics(entry, path)
-    else:
-        ideal = ideal_intrinsics()
-        found = ImuIntrinsics(
+    acc, gyro = entry.accelerometers, entry.gyroscopes
+    if acc is None and gyro is None:
+        found = replace(
+            ideal_intrinsics(),
             M_gyro=_alignment(entry.Tw, path, "Tw"),
-            R_gyro_b=_rotation(entry.R_IMUtoGYRO, path, "R_IMUtoGYRO"),
+            R_gyro_b=rotation(entry.R_IMUtoGYRO, path, "R_IMUtoGYRO"),
             M_acc=_alignment(entry.Ta, path, "Ta"),
-            R_acc_b=_rotation(entry.R_IMUtoACC, path, "R_IMUtoACC"),
-            g_sensitivity=np.zeros((3, 3)) if entry.Tg is None else _sensitivity(entry.Tg, path),
-            offset_gyro=ideal.offset_gyro,
-            offset_acc=ideal.offset_acc,
+            R_acc_b=rotation(entry.R_IMUtoACC, path, "R_IMUtoACC"),
+            g_sensitivity=_sensitivity(entry.Tg, path),
         )
-    return None if is_ideal(found) else found
-
-
-def _kalibr_intrinsics(entry: _ImuEntry, path: Path) -> ImuIntrinsics:
-    accelerometers = entry.accelerometers or _Accelerometers()
-    gyroscopes = entry.gyroscopes or _Gyroscopes()
+        return None if is_ideal(found) else found
+    acc, gyro = acc or _Accelerometers(), gyro or _Gyroscopes()
     for name in ("rx_i", "ry_i", "rz_i"):
-        lever = getattr(accelerometers, name)
+        lever = getattr(acc, name)
         if lever is not None and np.abs(lever).max(initial=0.0) > 1e-6:
             raise CalibrationError(
                 f"{path}: accelerometers.{name} is {lever}, needed 0: the size effect (axes that "
                 "do not sit at one point) is not undone. Calibrate with scale-misalignment."
             )
-    R_gyro_b = _rotation(gyroscopes.C_gyro_i, path, "gyroscopes.C_gyro_i")
-    A = np.zeros((3, 3)) if gyroscopes.A is None else _sensitivity(gyroscopes.A, path)
-    ideal = ideal_intrinsics()
-    return ImuIntrinsics(
-        M_gyro=_alignment(gyroscopes.M, path, "gyroscopes.M"),
+    R_gyro_b = rotation(gyro.C_gyro_i, path, "gyroscopes.C_gyro_i")
+    found = replace(
+        ideal_intrinsics(),
+        M_gyro=_alignment(gyro.M, path, "gyroscopes.M"),
         R_gyro_b=R_gyro_b,
-        M_acc=_alignment(accelerometers.M, path, "accelerometers.M"),
-        R_acc_b=ideal.R_acc_b,
-        g_sensitivity=A @ R_gyro_b,
-        offset_gyro=ideal.offset_gyro,
-        offset_acc=ideal.offset_acc,
+        M_acc=_alignment(acc.M, path, "accelerometers.M"),
+        g_sensitivity=_sensitivity(gyro.A, path) @ R_gyro_b,
     )
+    return None if is_ideal(found) else found
 
 
 def _alignment(rows: Matrix3, path: Path, key: str) -> Array:
@@ -377,13 +336,8 @@ def _alignment(rows: Matrix3, path: Path, key: str) -> Array:
     return M
 
 
-def _rotation(rows: Matrix3, path: Path, key: str) -> Array:
-    T = [[*row, 0.0] for row in rows] + [[0.0, 0.0, 0.0, 1.0]]
-    return rigid_transform(T, path, key)[:3, :3]
-
-
-def _sensitivity(rows: Matrix3, path: Path) -> Array:
-    A = np.array(rows)
+def _sensitivity(rows: Matrix3 | None, path: Path) -> Array:
+    A = np.zeros((3, 3)) if rows is None else np.array(rows)
     if np.abs(A).max() > MAX_MISALIGNMENT:
         raise CalibrationError(
             f"{path}: the g-sensitivity has an entry of {np.abs(A).max():.3g} rad/s per m/s^2, "
@@ -541,16 +495,9 @@ def camchain_text(rig: Rig, notes: tuple[str, ...] = ()) -> str:
     """Text of a camchain file."""
     chain: dict[str, dict[str, Any]] = {}
     for number, camera in enumerate(rig.cameras):
-        require_four(camera, rig.source, "Kalibr")
         T_c_b = se3_inv(camera.T_b_c)
-        entry: dict[str, Any] = {"T_cam_imu": T_c_b.tolist()} if rig.extrinsics_known else {}
-        entry |= {
-            **lens_entries(camera),
-            "resolution": list(camera.resolution),
-            "timeshift_cam_imu": rig.time_offset_s,
-        }
-        if camera.topic:
-            entry["rostopic"] = camera.topic
+        entry = {"T_cam_imu": T_c_b.tolist()} if rig.extrinsics_known else {}
+        entry |= camera_entry(rig, number, "Kalibr")
         if number > 0:
             entry["T_cn_cnm1"] = (T_c_b @ rig.cameras[number - 1].T_b_c).tolist()
         chain[f"cam{number}"] = entry
@@ -564,18 +511,23 @@ def write_imu_yaml(path: Path, noise: ImuNoise, intrinsics: ImuIntrinsics | None
 
 def imu_text(noise: ImuNoise, intrinsics: ImuIntrinsics | None, source: str) -> str:
     """Text of an imu.yaml; `source` names the file in errors."""
-    entry: dict[str, Any] = {
+    comments = ["Densities and random walks per sqrt(Hz), SI units."]
+    entry = noise_entries(noise)
+    if intrinsics is not None:
+        entry |= _intrinsics_entries(intrinsics, source)
+        comments += _INTRINSICS
+    return _yaml({"imu0": entry}, tuple(comments))
+
+
+def noise_entries(noise: ImuNoise) -> dict[str, Any]:
+    """Noise as Kalibr and OpenVINS state it."""
+    return {
         "accelerometer_noise_density": noise.density_acc,
         "accelerometer_random_walk": noise.walk_acc,
         "gyroscope_noise_density": noise.density_gyro,
         "gyroscope_random_walk": noise.walk_gyro,
         "update_rate": noise.rate_hz,
     }
-    comments = ["Densities and random walks per sqrt(Hz), SI units."]
-    if intrinsics is not None:
-        entry |= _intrinsics_entries(intrinsics, source)
-        comments += _INTRINSICS
-    return _yaml({"imu0": entry}, tuple(comments))
 
 
 def _intrinsics_entries(intrinsics: ImuIntrinsics, source: str) -> dict[str, Any]:

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from maci2.errors import CalibrationError
-from maci2.rigs.kalibr import lens_entries, read_chain, require_four, with_imu_file
+from maci2.rigs.kalibr import camera_entry, noise_entries, read_chain, with_imu_file
 from maci2.rigs.parts import NOTHING_GIVEN, Given, RigParts, require_no_offsets
 from maci2.rigs.yaml_files import OpenSchema, load_yaml, opencv_yaml, validate
 from maci2.sensors.corrections import ideal_intrinsics, lower_triangular
-from maci2.sensors.rig_types import Camera, Rig
+from maci2.sensors.rig_types import Rig
 from maci2.types import Array
 
 TOOL = "OpenVINS estimator_config"
@@ -54,6 +54,7 @@ def openvins_files(
 ) -> dict[Path, str]:
     """Texts of all three files; known biases become initial values."""
     zero = np.zeros(3)
+    imu = {"T_i_b": np.eye(4).tolist(), **noise_entries(rig.imu), **_intrinsics(rig)}
     config = {
         "use_stereo": len(rig.cameras) > 1,
         "max_cameras": len(rig.cameras),
@@ -67,13 +68,13 @@ def openvins_files(
     return {
         folder / CONFIG: opencv_yaml(config, _INIT),
         folder / CAMERAS: opencv_yaml(_chain(rig), _CONVENTION),
-        folder / IMU: opencv_yaml({"imu0": _imu(rig)}, _IMU_CONVENTION),
+        folder / IMU: opencv_yaml({"imu0": imu}, _IMU_CONVENTION),
     }
 
 
 def read_openvins(path: Path, given: Given = NOTHING_GIVEN) -> RigParts:
     """Parts of a rig from an estimator_config.yaml and its two chains."""
-    config = _config(path)
+    config = validate(_Config, load_yaml(path, "OpenVINS's estimator configuration"), path)
     chain_path = path.parent / config.relative_config_imucam
     parts = read_chain(load_yaml(chain_path, "OpenVINS's camera chain"), chain_path, TOOL)
     if not parts.cameras:
@@ -83,49 +84,23 @@ def read_openvins(path: Path, given: Given = NOTHING_GIVEN) -> RigParts:
     return with_imu_file(parts, chain_path, given, imu if imu.is_file() else None)
 
 
-def _config(path: Path) -> _Config:
-    return validate(_Config, load_yaml(path, "OpenVINS's estimator configuration"), path)
-
-
 def _chain(rig: Rig) -> dict[str, Any]:
     chain: dict[str, Any] = {}
     for number, camera in enumerate(rig.cameras):
-        _require_known_model(camera, rig.source)
+        if camera.camera_model != "pinhole" or camera.distortion_model == "fov":
+            raise CalibrationError(
+                f"{rig.source}: the camera model is {camera.camera_model} with distortion "
+                f"'{camera.distortion_model}', and OpenVINS knows pinhole with radtan or "
+                "equidistant alone; write kalibr, or calibrate with one of these."
+            )
         chain[f"cam{number}"] = {
             "T_imu_cam": camera.T_b_c.tolist(),
             "cam_overlaps": [other for other in range(len(rig.cameras)) if other != number],
+            **camera_entry(rig, number, "OpenVINS"),
             # OpenVINS knows no "none"; without coefficients radtan is the same.
-            **lens_entries(camera),
             "distortion_model": camera.distortion_model.replace("none", "radtan"),
-            "resolution": list(camera.resolution),
-            "timeshift_cam_imu": float(rig.time_offset_s),
         }
-        if camera.topic:
-            chain[f"cam{number}"]["rostopic"] = camera.topic
     return chain
-
-
-def _require_known_model(camera: Camera, source: str) -> None:
-    if camera.camera_model != "pinhole" or camera.distortion_model == "fov":
-        raise CalibrationError(
-            f"{source}: the camera model is {camera.camera_model} with distortion "
-            f"'{camera.distortion_model}', and OpenVINS knows pinhole with radtan or equidistant "
-            "alone; write kalibr, or calibrate with one of these."
-        )
-    require_four(camera, source, "OpenVINS")
-
-
-def _imu(rig: Rig) -> dict[str, Any]:
-    noise = rig.imu
-    return {
-        "T_i_b": np.eye(4).tolist(),
-        "accelerometer_noise_density": float(noise.density_acc),
-        "accelerometer_random_walk": float(noise.walk_acc),
-        "gyroscope_noise_density": float(noise.density_gyro),
-        "gyroscope_random_walk": float(noise.walk_gyro),
-        "update_rate": float(noise.rate_hz),
-        **_intrinsics(rig),
-    }
 
 
 def _intrinsics(rig: Rig) -> dict[str, Any]:

@@ -1,26 +1,23 @@
-"""ORB-SLAM2's and ORB-SLAM3's settings read, of all versions.
+"""ORB-SLAM2's and ORB-SLAM3's settings, read in all versions and written for ORB-SLAM3.
 
 IMU.T_b_c1, before version 1.0 Tbc, is our T_b_c of the left camera; Stereo.T_c1_c2, before Tlr,
 the pose of the right camera in the left one. Camera.bf is focal length times baseline. Where the
 file has LEFT.K and RIGHT.K, images are rectified with them while ORB-SLAM runs: these are the
 cameras that took the images, and Camera.* the rectified ones.
 
-Writer of ORB-SLAM3's settings: one camera or two, baseline and extrinsics.
-
-Its IMU.T_b_c1 is our T_b_c of the left camera, Stereo.T_c1_c2 the pose of the right camera in the
-left one. It reads matrices as floats (dt: f); the text carries all digits all the same.
+ORB-SLAM3 reads matrices as floats (dt: f); the text carries all digits all the same.
 """
 
 import math
+from dataclasses import astuple
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from maci2.errors import CalibrationError
 from maci2.lie import se3, se3_inv
-from maci2.rigs.kalibr import in_first_camera
-from maci2.rigs.parts import NoiseDensities, RigParts, make_camera
+from maci2.rigs.parts import RigParts, StatedNoise, make_camera, unknown_model
 from maci2.rigs.recognition import identify
 from maci2.rigs.yaml_files import (
     load_yaml,
@@ -28,9 +25,10 @@ from maci2.rigs.yaml_files import (
     opencv_yaml,
     require_unambiguous,
     rigid_transform,
+    rotation,
     shown,
 )
-from maci2.sensors.rig_types import Camera, ImuNoise, Rig
+from maci2.sensors.rig_types import Camera, DistortionModel, ImuNoise, Rig
 from maci2.types import Array
 
 _FOCAL = ("fx", "fy", "cx", "cy")
@@ -38,25 +36,19 @@ _PINHOLE = ("k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6")
 _FISHEYE = ("k1", "k2", "k3", "k4")
 _NOISE = ("IMU.NoiseGyro", "IMU.NoiseAcc", "IMU.GyroWalk", "IMU.AccWalk")
 
-Kind = Literal["PinHole", "KannalaBrandt8", "Rectified"]
-
 
 def read_orbslam(path: Path) -> RigParts:
     """Cameras, their extrinsics if there is an IMU, and its noise."""
     data = load_yaml(path, "ORB-SLAM3's configuration")
-    tool = identify(data).name
     settings = _Settings(data, path)
     T_b_c1 = settings.pose("IMU.T_b_c1", "Tbc")
-    known = T_b_c1 is not None
-    cameras = settings.cameras(np.eye(4) if T_b_c1 is None else T_b_c1)
-    offset_s = settings.number("maci2.time_offset", 0.0)
     return RigParts(
-        tool,
+        identify(data).name,
         path,
-        cameras if known else in_first_camera(cameras),
-        extrinsics_known=known,
+        settings.cameras(np.eye(4) if T_b_c1 is None else T_b_c1),
+        extrinsics_known=T_b_c1 is not None,
+        time_offset_s=settings.number("maci2.time_offset", 0.0),
         noise=settings.noise(),
-        time_offset_s=offset_s,
     )
 
 
@@ -114,14 +106,13 @@ class _Settings:
         assert T is not None
         return rigid_transform([*T.tolist(), [0.0, 0.0, 0.0, 1.0]], self.path, key)
 
-    def noise(self) -> ImuNoise | NoiseDensities | None:
+    def noise(self) -> ImuNoise | StatedNoise | None:
         """IMU noise, without the rate if it is missing; None for a file without IMU."""
         if not any(key in self.data for key in _NOISE):
             return None
-        stated = NoiseDensities(*(self.number(key) for key in _NOISE))
-        if "IMU.Frequency" not in self.data:
-            return stated
-        return stated.densities(self.number("IMU.Frequency"))
+        stated = StatedNoise(*(self.number(key) for key in _NOISE))
+        frequency = "IMU.Frequency"
+        return stated.densities(self.number(frequency)) if frequency in self.data else stated
 
     def cameras(self, T_b_c1: Array) -> tuple[Camera, ...]:
         """One camera, or two if the file has a stereo baseline."""
@@ -154,14 +145,22 @@ class _Settings:
 
     def _camera(self, prefix: str, T_b_c: Array) -> Camera:
         focal = [self.number(prefix + name) for name in _FOCAL]
-        fisheye = self.kind == "KannalaBrandt8"
-        names: tuple[str, ...] = _FISHEYE if fisheye else _PINHOLE
-        names = () if self.kind == "Rectified" else names
-        lens = [self.number(prefix + name, None if fisheye else 0.0) for name in names]
-        return make_camera(
-            self.path, focal, lens, "equidistant" if fisheye else "radtan", self._size(), T_b_c,
-            rate_hz=self.number("Camera.fps", math.nan) if "Camera.fps" in self.data else math.nan,
-        )  # fmt: skip
+        names = {"KannalaBrandt8": _FISHEYE, "PinHole": _PINHOLE}.get(self.kind, ())
+        missing = None if self.kind == "KannalaBrandt8" else 0.0
+        lens = [self.number(prefix + name, missing) for name in names]
+        return self._made(self.path, focal, lens, self._size(), T_b_c)
+
+    def _made(
+        self,
+        where: str | Path,
+        focal: list[float],
+        lens: list[float],
+        size: tuple[int, int],
+        T_b_c: Array,
+    ) -> Camera:
+        model: DistortionModel = "equidistant" if self.kind == "KannalaBrandt8" else "radtan"
+        rate_hz = self.number("Camera.fps") if "Camera.fps" in self.data else math.nan
+        return make_camera(where, focal, lens, model, size, T_b_c, rate_hz=rate_hz)
 
     def _size(self, prefix: str = "Camera.") -> tuple[int, int]:
         return round(self.number(f"{prefix}width")), round(self.number(f"{prefix}height"))
@@ -174,15 +173,11 @@ class _Settings:
             raise CalibrationError(
                 f"{self.path}: LEFT.R, RIGHT.R or RIGHT.P is missing beside LEFT.K; add it."
             )
-        R_cr_c1, R_cr_c2 = (
-            self._rotation(R, k) for R, k in ((left_R, "LEFT.R"), (right_R, "RIGHT.R"))
-        )
+        R_cr_c1 = rotation(left_R.tolist(), self.path, "LEFT.R")
+        R_cr_c2 = rotation(right_R.tolist(), self.path, "RIGHT.R")
         p_cr_c2 = np.array([-P[0, 3] / P[0, 0], 0.0, 0.0])
         T_c1_c2 = se3(R_cr_c1.T @ R_cr_c2, R_cr_c1.T @ p_cr_c2)
         return self._original("LEFT", T_b_c1), self._original("RIGHT", T_b_c1 @ T_c1_c2)
-
-    def _rotation(self, R: Array, key: str) -> Array:
-        return rigid_transform(se3(R, np.zeros(3)).tolist(), self.path, key)[:3, :3]
 
     def _original(self, side: str, T_b_c: Array) -> Camera:
         K = self.matrix(f"{side}.K", 3, 3)
@@ -191,15 +186,9 @@ class _Settings:
         lens = self.matrix(f"{side}.D", 1, length)
         assert K is not None
         size = self._size(f"{side}.") if f"{side}.width" in self.data else self._size()
-        fisheye = self.kind == "KannalaBrandt8"
-        return make_camera(
-            f"{self.path}: {side}",
-            [K[0, 0], K[1, 1], K[0, 2], K[1, 2]],
-            [] if lens is None else lens[0].tolist(),
-            "equidistant" if fisheye else "radtan",
-            size,
-            T_b_c,
-            rate_hz=self.number("Camera.fps", math.nan) if "Camera.fps" in self.data else math.nan,
+        focal = [K[0, 0], K[1, 1], K[0, 2], K[1, 2]]
+        return self._made(
+            f"{self.path}: {side}", focal, [] if lens is None else lens[0].tolist(), size, T_b_c
         )
 
 
@@ -222,7 +211,7 @@ _CONVENTION = (
 def orbslam3_files(folder: Path, rig: Rig) -> dict[Path, str]:
     """Camera and IMU part of a stereo-inertial or monocular-inertial configuration."""
     kind = _kind_of(rig)
-    left, noise = rig.cameras[0], rig.imu
+    left = rig.cameras[0]
     entries: dict[str, Any] = {"File.version": "1.0", "Camera.type": kind}
     for number, camera in enumerate(rig.cameras, start=1):
         lens = _FISHEYE if kind == "KannalaBrandt8" else _PINHOLE[: len(camera.distortion)]
@@ -236,11 +225,8 @@ def orbslam3_files(folder: Path, rig: Rig) -> dict[Path, str]:
         entries |= {"Stereo.ThDepth": 60.0, "Stereo.T_c1_c2": opencv_matrix(T_c1_c2, "f")}
     entries |= {
         "IMU.T_b_c1": opencv_matrix(left.T_b_c, "f"),
-        "IMU.NoiseGyro": float(noise.density_gyro),
-        "IMU.NoiseAcc": float(noise.density_acc),
-        "IMU.GyroWalk": float(noise.walk_gyro),
-        "IMU.AccWalk": float(noise.walk_acc),
-        "IMU.Frequency": float(noise.rate_hz),
+        **dict(zip(_NOISE, astuple(rig.imu)[:4], strict=True)),
+        "IMU.Frequency": rig.imu.rate_hz,
         "maci2.time_offset": float(rig.time_offset_s),
     }
     path = folder / (CONFIG if len(rig.cameras) == 2 else MONOCULAR_CONFIG)
@@ -255,26 +241,19 @@ def _kind_of(rig: Rig) -> str:
             f"{rig.source}: has {len(rig.cameras)} cameras of {len(sizes)} image sizes; "
             "ORB-SLAM3's file holds one camera, or two of one image size."
         )
-    kinds = [_camera_kind(camera, rig.source) for camera in rig.cameras]
-    if len(set(kinds)) > 1:
+    kinds = {"equidistant": "KannalaBrandt8", "radtan": "PinHole", "none": "PinHole"}
+    for camera in rig.cameras:
+        pinhole = camera.camera_model == "pinhole" and camera.distortion_model in kinds
+        if not pinhole or len(camera.distortion) > 5:
+            remedy = "pinhole-radtan or pinhole-equidistant"
+            raise unknown_model(camera, rig.source, "ORB-SLAM3", remedy)
+    stated = [kinds[camera.distortion_model] for camera in rig.cameras]
+    if len(set(stated)) > 1:
         models = " and ".join(camera.distortion_model for camera in rig.cameras)
         raise CalibrationError(
             f"{rig.source}: the cameras are {models}; ORB-SLAM3 needs one model for both."
         )
-    return kinds[0]
-
-
-def _camera_kind(camera: Camera, source: str) -> str:
-    if camera.camera_model == "pinhole" and camera.distortion_model == "equidistant":
-        return "KannalaBrandt8"
-    known = camera.camera_model == "pinhole" and camera.distortion_model in ("radtan", "none")
-    if known and len(camera.distortion) <= 5:
-        return "PinHole"
-    raise CalibrationError(
-        f"{source}: the camera model is {camera.camera_model} with distortion "
-        f"'{camera.distortion_model}' ({len(camera.distortion)} coefficients), which ORB-SLAM3 "
-        "does not know; calibrate with pinhole-radtan or pinhole-equidistant."
-    )
+    return stated[0]
 
 
 def _frame_rate(rate_hz: float) -> dict[str, Any]:

@@ -5,7 +5,7 @@ Contents of a calibration file, before missing parts are filled from elsewhere.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -149,41 +149,23 @@ NOISE_REMEDY = (
 
 
 @dataclass(frozen=True)
-class SampleNoise:
-    """Noise of single samples, which is a density only together with the sampling rate."""
+class StatedNoise:
+    """IMU noise whose sampling rate is stated elsewhere: densities in the units of ImuNoise, or
+    standard deviations of single samples, which are densities only together with the rate."""
 
     gyro: float
-    """Standard deviation of a sample of the gyroscope [rad/s]."""
-
     acc: float
-    """Standard deviation of a sample of the accelerometer [m/s^2]."""
-
     walk_gyro: float
-    """Standard deviation of a step of the gyroscope's bias over the sample's period [rad/s^2]."""
-
     walk_acc: float
-    """Standard deviation of a step of the accelerometer's bias over the period [m/s^3]."""
+    of_samples: bool = field(default=False, kw_only=True)
+    """True for standard deviations of a sample and of a bias step divided by the period."""
 
     def densities(self, rate_hz: float) -> ImuNoise:
         """Noise per sqrt(Hz) at a sampling rate."""
-        root = float(np.sqrt(rate_hz))
+        root = float(np.sqrt(rate_hz)) if self.of_samples else 1.0
         return ImuNoise(
             self.gyro / root, self.acc / root, self.walk_gyro / root, self.walk_acc / root, rate_hz
         )
-
-
-@dataclass(frozen=True)
-class NoiseDensities:
-    """Noise per sqrt(Hz) of an IMU whose rate is stated elsewhere, in the units of ImuNoise."""
-
-    gyro: float
-    acc: float
-    walk_gyro: float
-    walk_acc: float
-
-    def densities(self, rate_hz: float) -> ImuNoise:
-        """The same noise together with the rate."""
-        return ImuNoise(self.gyro, self.acc, self.walk_gyro, self.walk_acc, rate_hz)
 
 
 @dataclass(frozen=True)
@@ -195,10 +177,10 @@ class RigParts:
 
     source: Path
     cameras: tuple[Camera, ...]
-    """Cameras in the body frame, or in that of the first camera if `extrinsics_known` is false."""
+    """Cameras in the body frame; moved to that of the first one if `extrinsics_known` is false."""
 
     extrinsics_known: bool = True
-    noise: ImuNoise | SampleNoise | NoiseDensities | None = None
+    noise: ImuNoise | StatedNoise | None = None
     """IMU noise; None if the files do not state it."""
 
     rate_hz: float | None = None
@@ -207,12 +189,18 @@ class RigParts:
     time_offset_s: float = 0.0
     intrinsics: ImuIntrinsics | None = None
 
+    def __post_init__(self) -> None:
+        if not self.extrinsics_known and self.cameras:
+            T_c0_b = se3_inv(self.cameras[0].T_b_c)
+            cameras = [replace(camera, T_b_c=T_c0_b @ camera.T_b_c) for camera in self.cameras]
+            object.__setattr__(self, "cameras", tuple(cameras))
+
 
 @dataclass(frozen=True)
 class Given:
     """Parts of a calibration that a user states in addition to a file."""
 
-    noise: ImuNoise | NoiseDensities | None = None
+    noise: ImuNoise | StatedNoise | None = None
     """IMU noise, instead of the file's."""
 
     rate_hz: float | None = None
@@ -267,24 +255,19 @@ def complete(rig: Rig, given: Given) -> Rig:
 def _noise(parts: RigParts, given: Given, own_noise: ImuNoise | None) -> ImuNoise | None:
     """Noise stated by the user, the file or the recording, in this order; None without any."""
     stated = parts.noise if given.noise is None else given.noise
-    rate_hz = given.rate_hz if given.rate_hz is not None else parts.rate_hz
-    if rate_hz is None and own_noise is not None:
-        rate_hz = own_noise.rate_hz
-    if isinstance(stated, SampleNoise):
-        return own_noise if rate_hz is None else stated.densities(rate_hz)
     if stated is None:
         return own_noise
     if isinstance(stated, ImuNoise):
         return stated if given.rate_hz is None else replace(stated, rate_hz=given.rate_hz)
-    if rate_hz is None and isinstance(parts.noise, ImuNoise):
-        rate_hz = parts.noise.rate_hz
-    if rate_hz is None and given.noise is None:
+    others = [noise.rate_hz for noise in (own_noise, parts.noise) if isinstance(noise, ImuNoise)]
+    rates_hz = [rate for rate in (given.rate_hz, parts.rate_hz, *others) if rate is not None]
+    if rates_hz:
+        return stated.densities(rates_hz[0])
+    if given.noise is None:
         return own_noise
-    if rate_hz is None:
-        raise CalibrationError(
-            f"{parts.source}: {parts.tool} does not state the IMU's rate; give --imu-rate HZ."
-        )
-    return stated.densities(rate_hz)
+    raise CalibrationError(
+        f"{parts.source}: {parts.tool} does not state the IMU's rate; give --imu-rate HZ."
+    )
 
 
 def _placed(rig: Rig, T_b_c0: Array) -> Rig:
@@ -295,6 +278,15 @@ def _placed(rig: Rig, T_b_c0: Array) -> Rig:
     first = replace(rig.cameras[0], T_b_c=T_b_c0)
     others = [replace(camera, T_b_c=T_new_old @ camera.T_b_c) for camera in rig.cameras[1:]]
     return replace(rig, cameras=(first, *others), extrinsics_known=True)
+
+
+def unknown_model(camera: Camera, source: str, tool: str, remedy: str) -> CalibrationError:
+    """Error for a lens that the files of a tool cannot represent."""
+    return CalibrationError(
+        f"{source}: the camera model is {camera.camera_model} with distortion "
+        f"'{camera.distortion_model}' ({len(camera.distortion)} coefficients), which {tool} does "
+        f"not know; calibrate with {remedy}."
+    )
 
 
 def require_no_offsets(intrinsics: ImuIntrinsics, source: str, tool: str) -> None:

@@ -1,21 +1,13 @@
-"""Camera files of VINS-Mono and VINS-Fusion, as the library camodocal writes them.
-
-PINHOLE: k1 k2 p1 p2. KANNALA_BRANDT: k2 to k5 are the four coefficients that Kalibr calls
-equidistant, mu mv u0 v0 are fx fy cx cy. MEI: the unified model, gamma1 gamma2 are fx fy.
-
-VINS-Mono's and VINS-Fusion's configurations read.
+"""VINS-Mono's and VINS-Fusion's files, read and written: a configuration with extrinsics and IMU
+noise, and one file for each camera, as the library camodocal writes them.
 
 body_T_cam0, and VINS-Mono's extrinsicRotation with extrinsicTranslation, are our T_b_c. acc_n and
 gyr_n are standard deviations of single samples, acc_w and gyr_w of a bias step divided by the
-sample's period: density times the square root of the rate, which the files do not state.
-
-VINS-Fusion written: one file with body_T_cam0, body_T_cam1 and IMU noise, one file per camera.
-
-body_T_cam0 is our T_b_c. Its acc_n and gyr_n are standard deviations of single samples, acc_w and
-gyr_w of a bias step divided by the sample's period: density times the square root of the rate.
+sample's period: density times the square root of the rate, which their own files do not state.
 """
 
 import math
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +16,7 @@ from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from maci2.errors import CalibrationError
 from maci2.lie import se3
-from maci2.rigs.kalibr import in_first_camera
-from maci2.rigs.parts import RigParts, SampleNoise, make_camera
+from maci2.rigs.parts import RigParts, StatedNoise, make_camera, unknown_model
 from maci2.rigs.yaml_files import (
     Matrix3,
     Matrix4,
@@ -36,18 +27,35 @@ from maci2.rigs.yaml_files import (
     rigid_transform,
     validate,
 )
-from maci2.sensors.rig_types import Camera, ImuNoise, Rig
+from maci2.sensors.rig_types import Camera, CameraModel, DistortionModel, ImuNoise, Rig
 from maci2.types import Array
 
-_PROJECTION = {
-    "PINHOLE": ("fx", "fy", "cx", "cy"),
-    "PINHOLE_FULL": ("fx", "fy", "cx", "cy"),
-    "KANNALA_BRANDT": ("mu", "mv", "u0", "v0"),
-    "MEI": ("gamma1", "gamma2", "u0", "v0"),
-}
-_DISTORTION = ("k1", "k2", "p1", "p2")
-_FULL = ("k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6")
-_FISHEYE = ("k2", "k3", "k4", "k5")
+_RADTAN = ("k1", "k2", "p1", "p2")
+_Kind = tuple[CameraModel, DistortionModel, tuple[str, ...], tuple[str, ...]]
+_KINDS: dict[str, _Kind] = {
+    "PINHOLE": ("pinhole", "radtan", ("fx", "fy", "cx", "cy"), _RADTAN),
+    "PINHOLE_FULL": (
+        "pinhole", "radtan", ("fx", "fy", "cx", "cy"), (*_RADTAN, "k3", "k4", "k5", "k6"),
+    ),
+    "KANNALA_BRANDT": (
+        "pinhole", "equidistant", ("mu", "mv", "u0", "v0"), ("k2", "k3", "k4", "k5"),
+    ),
+    "MEI": ("omni", "radtan", ("gamma1", "gamma2", "u0", "v0"), _RADTAN),
+}  # fmt: skip
+"""Models of camodocal: ours, and its names of fx, fy, cx, cy and of the coefficients."""
+
+_NOISE = {
+    "gyr_n": "gyr_noise_density", "acc_n": "acc_noise_density",
+    "gyr_w": "gyr_random_walk", "acc_w": "acc_random_walk",
+}  # fmt: skip
+"""Noise of samples in the order of `ImuNoise`, and keys of ours for the densities."""
+
+MAX_NOISE_DIFFERENCE = 1e-9
+"""Largest relative difference between acc_n and the density it was computed from; more means that
+one was edited."""
+
+ESTIMATE_FROM_NOTHING = 2
+"""Value of estimate_extrinsic for which the extrinsics in the file are meaningless."""
 
 
 class _CameraKeys(OpenSchema):
@@ -69,83 +77,60 @@ def read_camera_file(path: Path) -> RigParts:
 def camodocal_camera(data: dict[str, Any], path: Path, T_b_c: Array, topic: str = "") -> Camera:
     """Camera from the keys of a camera file or of VINS-Mono's configuration."""
     keys = validate(_CameraKeys, data, path)
-    kind = keys.model_type.upper()
-    if kind not in _PROJECTION:
+    if keys.model_type.upper() not in _KINDS:
         raise CalibrationError(
             f"{path}: model_type is '{keys.model_type[:40]}', needed one of "
-            f"{', '.join(_PROJECTION)}. Calibrate with one of them."
+            f"{', '.join(_KINDS)}. Calibrate with one of them."
         )
-    focal = _numbers(keys.projection_parameters, _PROJECTION[kind], path, "projection_parameters")
-    size = (keys.image_width, keys.image_height)
-    if kind == "KANNALA_BRANDT":
-        lens = _numbers(keys.projection_parameters, _FISHEYE, path, "projection_parameters")
-        return make_camera(path, focal, lens, "equidistant", size, T_b_c, topic=topic)
-    names = _FULL if kind == "PINHOLE_FULL" else _DISTORTION
-    lens = _numbers(keys.distortion_parameters, names, path, "distortion_parameters")
-    if kind == "MEI":
-        xi = _numbers(keys.mirror_parameters, ("xi",), path, "mirror_parameters")
-        return make_camera(
-            path, focal, lens, "radtan", size, T_b_c,
-            camera_model="omni", model_parameters=xi, topic=topic,
-        )  # fmt: skip
-    return make_camera(path, focal, lens, "radtan", size, T_b_c, topic=topic)
+    model, distortion, focal, lens = _KINDS[keys.model_type.upper()]
+    lens_group = "projection" if distortion == "equidistant" else "distortion"
+    return make_camera(
+        path,
+        _numbers(keys, "projection", focal, path),
+        _numbers(keys, lens_group, lens, path),
+        distortion,
+        (keys.image_width, keys.image_height),
+        T_b_c,
+        camera_model=model,
+        model_parameters=_numbers(keys, "mirror", ("xi",), path) if model == "omni" else (),
+        topic=topic,
+    )
+
+
+def _numbers(keys: _CameraKeys, group: str, names: tuple[str, ...], path: Path) -> list[float]:
+    values = getattr(keys, f"{group}_parameters")
+    if values is None:
+        raise CalibrationError(f"{path}: key '{group}_parameters' is missing; add it.")
+    for name in names:
+        if name not in values:
+            raise CalibrationError(f"{path}: key '{group}_parameters.{name}' is missing; add it.")
+    return [values[name] for name in names]
 
 
 def camodocal_entries(camera: Camera, name: str) -> dict[str, Any]:
     """Keys and values of a camera file; raises for models that VINS-Fusion does not know."""
-    focal, lens = camera.intrinsics.tolist(), camera.distortion.tolist()
-    kind = _kind(camera, name)
+    ours = (camera.camera_model, camera.distortion_model.replace("none", "radtan"))
+    count = len(camera.distortion)
+    fitting = [kind for kind, (*models, _, lens) in _KINDS.items()
+               if tuple(models) == ours and len(lens) >= count]  # fmt: skip
+    if not fitting:
+        remedy = "pinhole-radtan, pinhole-equidistant or omni-radtan"
+        raise unknown_model(camera, name, "VINS-Fusion", remedy)
+    *_, focal_names, lens_names = _KINDS[fitting[0]]
+    lens = [*camera.distortion.tolist(), *[0.0] * (len(lens_names) - count)]
     entries: dict[str, Any] = {
-        "model_type": kind,
+        "model_type": fitting[0],
         "camera_name": name.removesuffix(".yaml"),
         "image_width": camera.resolution[0],
         "image_height": camera.resolution[1],
     }
-    projection = dict(zip(_PROJECTION[kind], focal, strict=True))
-    if kind == "KANNALA_BRANDT":
-        return entries | {
-            "projection_parameters": dict(zip(_FISHEYE, lens, strict=True)) | projection
-        }
-    if kind == "MEI":
+    distortion = dict(zip(lens_names, lens, strict=True))
+    projection = dict(zip(focal_names, camera.intrinsics.tolist(), strict=True))
+    if camera.distortion_model == "equidistant":
+        return entries | {"projection_parameters": distortion | projection}
+    if camera.camera_model == "omni":
         entries["mirror_parameters"] = {"xi": float(camera.model_parameters[0])}
-    names = _FULL if kind == "PINHOLE_FULL" else _DISTORTION
-    lens += [0.0] * (len(names) - len(lens))
-    entries["distortion_parameters"] = dict(zip(names, lens, strict=True))
-    return entries | {"projection_parameters": projection}
-
-
-def _kind(camera: Camera, name: str) -> str:
-    if camera.camera_model == "pinhole" and camera.distortion_model == "equidistant":
-        return "KANNALA_BRANDT"
-    long = len(camera.distortion) > 4
-    if camera.camera_model == "pinhole" and camera.distortion_model in ("radtan", "none"):
-        return "PINHOLE_FULL" if long else "PINHOLE"
-    if camera.camera_model == "omni" and not long:
-        return "MEI"
-    raise CalibrationError(
-        f"{name}: the camera model is {camera.camera_model} with distortion "
-        f"'{camera.distortion_model}' ({len(camera.distortion)} coefficients), which VINS-Fusion "
-        "does not know; calibrate with pinhole-radtan, pinhole-equidistant or omni-radtan."
-    )
-
-
-def _numbers(
-    group: dict[str, float] | None, names: tuple[str, ...], path: Path, key: str
-) -> list[float]:
-    if group is None:
-        raise CalibrationError(f"{path}: key '{key}' is missing; add it.")
-    for name in names:
-        if name not in group:
-            raise CalibrationError(f"{path}: key '{key}.{name}' is missing; add it.")
-    return [group[name] for name in names]
-
-
-MAX_NOISE_DIFFERENCE = 1e-9
-"""Largest relative difference between acc_n and the density it was computed from; more means that
-one was edited."""
-
-ESTIMATE_FROM_NOTHING = 2
-"""Value of estimate_extrinsic for which the extrinsics in the file are meaningless."""
+    return entries | {"distortion_parameters": distortion, "projection_parameters": projection}
 
 
 class _Config(OpenSchema):
@@ -184,7 +169,7 @@ def read_vins(path: Path) -> RigParts:
     return RigParts(
         f"VINS-{'Mono' if mono else 'Fusion'} settings",
         path,
-        tuple(cameras) if placed else in_first_camera(tuple(cameras)),
+        tuple(cameras),
         extrinsics_known=placed,
         noise=_noise(config, path) if config.imu != 0 else None,
         rate_hz=config.imu_rate,
@@ -195,17 +180,13 @@ def read_vins(path: Path) -> RigParts:
 def _mono(data: dict[str, Any], config: _Config, path: Path) -> Camera:
     T_b_c = np.eye(4)
     if config.extrinsicRotation is not None:
-        T_b_c = _stated_pose(config.extrinsicRotation, config.extrinsicTranslation, path)
+        stated = config.extrinsicTranslation
+        p = stated.get("data") if isinstance(stated, dict) else stated
+        if not isinstance(p, list) or len(p) != 3 or not all(map(_is_number, p)):
+            raise CalibrationError(f"{path}: extrinsicTranslation needs three numbers; add it.")
+        T = se3(np.array(config.extrinsicRotation), np.array(p, dtype=np.float64))
+        T_b_c = rigid_transform(T.tolist(), path, "extrinsicRotation")
     return camodocal_camera(data, path, T_b_c, config.image_topic or "")
-
-
-def _stated_pose(R: Matrix3, translation: Any, path: Path) -> Array:
-    p = translation.get("data") if isinstance(translation, dict) else translation
-    numbers = isinstance(p, list) and len(p) == 3 and all(_is_number(value) for value in p)
-    if not numbers:
-        raise CalibrationError(f"{path}: extrinsicTranslation needs three numbers; add it.")
-    T = se3(np.array(R), np.array(p, dtype=np.float64))
-    return rigid_transform(T.tolist(), path, "extrinsicRotation")
 
 
 def _is_number(value: Any) -> bool:
@@ -244,28 +225,22 @@ def _camera_file(path: Path, name: str) -> Path:
     return copied if copied.is_file() and not beside.is_file() else beside
 
 
-def _noise(config: _Config, path: Path) -> ImuNoise | SampleNoise | None:
+def _noise(config: _Config, path: Path) -> ImuNoise | StatedNoise | None:
     """Densities if the file states them, otherwise noise of samples."""
-    gyr_n, acc_n, gyr_w, acc_w = config.gyr_n, config.acc_n, config.gyr_w, config.acc_w
-    if gyr_n is None or acc_n is None or gyr_w is None or acc_w is None:
+    samples = [getattr(config, key) for key in _NOISE]
+    densities = [getattr(config, key) for key in _NOISE.values()]
+    if None in samples:
         return None
-    noise = SampleNoise(gyr_n, acc_n, gyr_w, acc_w)
-    densities = (
-        config.gyr_noise_density, config.acc_noise_density,
-        config.gyr_random_walk, config.acc_random_walk,
-    )  # fmt: skip
-    stated = [density for density in densities if density is not None]
-    if config.imu_rate is None or len(stated) < len(densities):
-        return noise
+    if config.imu_rate is None or None in densities:
+        return StatedNoise(*samples, of_samples=True)
     root = math.sqrt(config.imu_rate)
-    keys = ("gyr_n", "acc_n", "gyr_w", "acc_w")
-    for key, sample, density in zip(keys, (gyr_n, acc_n, gyr_w, acc_w), stated, strict=True):
+    for key, sample, density in zip(_NOISE, samples, densities, strict=True):
         if abs(sample - density * root) > MAX_NOISE_DIFFERENCE * sample:
             raise CalibrationError(
                 f"{path}: {key} is {sample:g}, but the density below it times sqrt(imu_rate) is "
                 f"{density * root:g}; correct one of them, or remove the density."
             )
-    return ImuNoise(stated[0], stated[1], stated[2], stated[3], config.imu_rate)
+    return StatedNoise(*densities).densities(config.imu_rate)
 
 
 CONFIG = "stereo_imu_config.yaml"
@@ -299,30 +274,24 @@ def vins_fusion_files(folder: Path, rig: Rig) -> dict[Path, str]:
     }
     width, height = rig.cameras[0].resolution
     config: dict[str, Any] = {"imu": 1, "num_of_cam": len(rig.cameras)}
-    for number, camera in enumerate(rig.cameras):
-        if camera.topic:
-            config[f"image{number}_topic"] = camera.topic
+    config |= {
+        f"image{k}_topic": camera.topic for k, camera in enumerate(rig.cameras) if camera.topic
+    }
     config |= {f"cam{number}_calib": name for number, name in enumerate(names)}
     config |= {"image_width": width, "image_height": height, "estimate_extrinsic": 0}
-    for number, camera in enumerate(rig.cameras):
-        config[f"body_T_cam{number}"] = opencv_matrix(camera.T_b_c)
+    config |= {f"body_T_cam{k}": opencv_matrix(cam.T_b_c) for k, cam in enumerate(rig.cameras)}
     config["td"] = float(rig.time_offset_s)
     return {folder / CONFIG: opencv_yaml(config | _noise_entries(rig.imu), _CONVENTION), **cameras}
 
 
 def _noise_entries(noise: ImuNoise) -> dict[str, Any]:
-    root = math.sqrt(noise.rate_hz)
+    densities = dict(zip(_NOISE, astuple(noise)[:4], strict=True))
+    keys = ("acc_n", "gyr_n", "acc_w", "gyr_w")
     return {
-        "acc_n": float(noise.density_acc * root),
-        "gyr_n": float(noise.density_gyro * root),
-        "acc_w": float(noise.walk_acc * root),
-        "gyr_w": float(noise.walk_gyro * root),
+        **{key: densities[key] * math.sqrt(noise.rate_hz) for key in keys},
         "g_norm": 9.81,
         "# densities": "What acc_n to gyr_w were made from, as Kalibr states it; VINS-Fusion does "
         "not read these.",
-        "imu_rate": float(noise.rate_hz),
-        "acc_noise_density": float(noise.density_acc),
-        "gyr_noise_density": float(noise.density_gyro),
-        "acc_random_walk": float(noise.walk_acc),
-        "gyr_random_walk": float(noise.walk_gyro),
+        "imu_rate": noise.rate_hz,
+        **{_NOISE[key]: densities[key] for key in keys},
     }

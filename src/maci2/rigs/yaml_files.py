@@ -433,6 +433,11 @@ def rigid_transform(rows: list[list[float]], path: Path, key: str) -> Array:
     return se3(nearest_rotation(T[:3, :3]), T[:3, 3].copy())
 
 
+def rotation(rows: list[list[float]], path: Path, key: str) -> Array:
+    """(3, 3) rotation, checked as that of `rigid_transform`."""
+    return rigid_transform(se3(np.array(rows), np.zeros(3)).tolist(), path, key)[:3, :3]
+
+
 def require_identity(rows: list[list[float]], path: Path, key: str, why: str) -> None:
     """Raise unless the matrix is the identity to 1e-6."""
     M = np.array(rows, dtype=np.float64)

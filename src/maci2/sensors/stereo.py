@@ -1,15 +1,16 @@
 """Stereo pairs: matching of images, and the interface of their sources."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maci2.errors import DatasetError
 from maci2.sensors.rig_types import Rig
-from maci2.sensors.types import BagImages
+from maci2.sensors.types import BagImages, ImuSamples, Recording
 from maci2.types import Stamps, nearest_index
 
 MAX_PAIR_SKEW_NS = 1_000_000
@@ -45,7 +46,7 @@ class ImageRecording:
     """Offset that was added to the camera's timestamps [ns]."""
 
     image_names: tuple[dict[int, str], ...] = ()
-    """Names of image files, as in `Recording`."""
+    """File names of images, as in `Recording`."""
 
     image_folders: tuple[Path, ...] = ()
     """Folder of the images of each camera, if not camN/data."""
@@ -53,59 +54,62 @@ class ImageRecording:
     bag: BagImages | None = None
     """Location of the images in a bag; None for a folder."""
 
-
-class HasImages(Protocol):
-    """A `Recording` or an `ImageRecording`."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def path(self) -> Path: ...
-    @property
-    def rig(self) -> Rig: ...
-    @property
-    def camera_stamps_ns(self) -> tuple[Stamps, ...]: ...
-    @property
-    def camera_shift_ns(self) -> int: ...
-    @property
-    def image_names(self) -> tuple[dict[int, str], ...]: ...
-    @property
-    def image_folders(self) -> tuple[Path, ...]: ...
-    @property
-    def bag(self) -> BagImages | None: ...
+    def with_imu(self, imu: ImuSamples, **more: Any) -> Recording:
+        """Recording of these images and IMU samples; `more` are further fields of a `Recording`."""
+        return Recording(imu=imu, **(vars(self) | more))
 
 
-class Frames(Protocol):
+HasImages: TypeAlias = Recording | ImageRecording
+
+
+@dataclass(frozen=True)
+class Frames:
     """Stereo pairs of a recording; images are read on demand.
 
     An image that cannot be used (truncated, missing, of another size) raises ImageError where it is
-    asked for: it costs that image, not the recording.
+    requested: it costs that image, not the recording.
     """
 
-    @property
-    def stamps_ns(self) -> Stamps:
-        """(n,) timestamps of left images with a right one, strictly increasing [ns]."""
+    stamps_ns: Stamps
+    """(n,) timestamps of left images with a right one, strictly increasing [ns]."""
 
-    @property
-    def source(self) -> str:
-        """Folder or bag, for messages."""
+    source: str
+    """Folder or bag, for messages."""
 
-    @property
-    def unpaired(self) -> int:
-        """Number of images of either camera without a partner."""
+    resolution: tuple[int, int]
+    """Width and height of the calibrated images [px]."""
 
-    def __len__(self) -> int: ...
+    unpaired: int
+    """Number of images of either camera without a partner."""
+
+    read: Callable[[int, int], Image]
+    """Image of a camera (0 left, 1 right), by the index of its pair."""
+
+    close: Callable[[], None] = lambda: None
+    """Release the files of a bag; the next image opens them again."""
+
+    def __len__(self) -> int:
+        return len(self.stamps_ns)
+
+    def __iter__(self) -> Iterator[StereoPair]:
+        """All pairs in the order of their timestamps."""
+        return (self.pair(index) for index in range(len(self)))
+
     def index_of(self, stamp_ns: int) -> int:
         """Index of the pair with exactly this timestamp."""
+        return pair_at(self, stamp_ns)
 
     def left(self, index: int) -> Image:
         """Left image."""
+        return self.read(0, index)
 
     def right(self, index: int) -> Image:
         """Right image."""
+        return self.read(1, index)
 
     def pair(self, index: int) -> StereoPair:
         """Both images."""
+        return StereoPair(int(self.stamps_ns[index]), self.left(index), self.right(index))
 
 
 def pair_stamps(left_ns: Stamps, right_ns: Stamps) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

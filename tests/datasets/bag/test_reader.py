@@ -11,7 +11,7 @@ from helpers import resized
 from maci2.datasets import open_recording
 from maci2.datasets.bag_recording import read_bag
 from maci2.datasets.bags import BoundedPath, Topics, parse_topics
-from maci2.datasets.frames import bag_frames
+from maci2.datasets.frames import stereo_frames
 from maci2.errors import CalibrationError, DatasetError, Maci2Error
 from maci2.simulation import SimulationConfig, simulate
 from maci2.types import NS
@@ -97,7 +97,7 @@ def test_a_ros2_bag_without_its_data_file_is_refused(recording, tmp_path):
 
 def test_a_bag_that_is_gone_or_replaced_before_its_images_are_read_is_named(recording, tmp_path):
     path = written(tmp_path, lambda bag: recording_items(bag, recording, grey))
-    frames = bag_frames(read_bag(path, recording.rig))
+    frames = stereo_frames(read_bag(path, recording.rig))
     path.unlink()
     with pytest.raises(DatasetError, match=r"bad.bag: cannot be read as a bag"):
         frames.pair(0)

@@ -12,7 +12,7 @@ from helpers import resized
 from maci2.datasets import open_recording
 from maci2.datasets.bag_recording import Series, merge_imu, read_bag
 from maci2.datasets.bags import Bag, Topics, parse_topics
-from maci2.datasets.frames import bag_frames
+from maci2.datasets.frames import stereo_frames
 from maci2.errors import CalibrationError, DatasetError, OptionError
 from maci2.rigs import write_camchain, write_imu_yaml
 from maci2.simulation import SimulationConfig, simulate
@@ -71,7 +71,7 @@ def test_the_recording_says_what_was_taken_for_what_and_by_which_stamps(bag, rec
 
 
 def test_stereo_pairs_come_in_order_and_at_random_with_their_own_images(bag, recording):
-    frames = bag_frames(read_bag(bag, recording.rig))
+    frames = stereo_frames(read_bag(bag, recording.rig))
     stamps_ns = recording.camera_stamps_ns[0]
     np.testing.assert_array_equal([pair.stamp_ns for pair in frames], stamps_ns)
     for index in (17, 3, 39, 0):
@@ -94,7 +94,7 @@ def test_going_forward_reads_the_bag_once_and_going_back_looks_up(bag, recording
         looked_up.append(names)
         return messages(self, names, *when)
 
-    frames = bag_frames(read_bag(bag, recording.rig))
+    frames = stereo_frames(read_bag(bag, recording.rig))
     monkeypatch.setattr(Bag, "messages", counted)
     for index in range(len(frames)):
         # As odometry does: every left image, some right ones.
@@ -198,7 +198,7 @@ def test_compressed_bags_are_read_alike(kind, compression, recording, tmp_path):
     write_items(path, kind, lambda bag: recording_items(bag, recording, rendered), compression)
     read = read_bag(path, recording.rig)
     np.testing.assert_array_equal(read.imu.acc, recording.imu.acc)
-    frames = bag_frames(read)
+    frames = stereo_frames(read)
     np.testing.assert_array_equal(frames.pair(9).right, rendered(1, int(frames.stamps_ns[9])))
     frames.close()
 
@@ -258,7 +258,7 @@ def test_a_folder_of_bags_that_follow_one_another_is_one_recording(recording, tm
     read = read_bag(folder, recording.rig)
     assert read.name == "split"
     np.testing.assert_array_equal(read.imu.stamps_ns, recording.imu.stamps_ns)
-    frames = bag_frames(read)
+    frames = stereo_frames(read)
     stamp_ns = int(recording.camera_stamps_ns[0][-1])
     np.testing.assert_array_equal(frames.pair(len(frames) - 1).right, rendered(1, stamp_ns))
     frames.close()
@@ -272,7 +272,9 @@ def test_images_without_a_partner_are_counted_and_left_out(recording, tmp_path):
             if not (item.topic == "/cam1/image_raw" and item.stamp_ns in lost_ns):
                 yield item
 
-    frames = bag_frames(read_bag(write_items(tmp_path / "lost.bag", "ros1", make), recording.rig))
+    frames = stereo_frames(
+        read_bag(write_items(tmp_path / "lost.bag", "ros1", make), recording.rig)
+    )
     kept = [ns for ns in recording.camera_stamps_ns[0] if int(ns) not in lost_ns]
     np.testing.assert_array_equal(frames.stamps_ns, kept)
     assert frames.unpaired == 3
