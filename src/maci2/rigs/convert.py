@@ -1,6 +1,6 @@
-"""Parts of a calibration given as options: IMU rate, IMU noise, extrinsics.
+"""Calibrations named by users: files of any tool, options that complete them, and conversion.
 
-Conversion of calibrations between tools; the source tool is recognized from the file.
+The tool that wrote a file is recognized from its contents.
 """
 
 import math
@@ -14,11 +14,9 @@ from pydantic import AliasChoices, Field
 from maci2.errors import CalibrationError, OptionError
 from maci2.files import read_json, write_together
 from maci2.lie import se3_inv
-from maci2.rigs import openvins, orbslam, vins
+from maci2.rigs import devices, openvins, orbslam, vins
 from maci2.rigs.basalt import read_basalt
-from maci2.rigs.devices import read_camera_info, read_depthai, read_realsense, read_zed
 from maci2.rigs.kalibr import camchain_text, find_camchain, imu_text, read_imu_file, read_kalibr
-from maci2.rigs.orbslam import read_orbslam
 from maci2.rigs.parts import (
     ASSUMED_NOISE,
     MAX_RATE_HZ,
@@ -31,7 +29,6 @@ from maci2.rigs.parts import (
     require_noise,
 )
 from maci2.rigs.recognition import FileKind, identify, identify_lines, identify_text
-from maci2.rigs.vins import read_camera_file, read_vins
 from maci2.rigs.yaml_files import (
     Matrix4,
     OpenSchema,
@@ -84,27 +81,29 @@ def extrinsics_from(text: str, option: str) -> tuple[tuple[float, ...], ...]:
     numbers = _numbers(text)
     if numbers is not None and len(numbers) == 12:
         numbers += [0.0, 0.0, 0.0, 1.0]
-    if numbers is None:
-        path = Path(text)
-        data = load_yaml(path, "T_b_c, the pose of the camera in the IMU frame")
-        stated = validate(_Extrinsics, data.get("cam0", data), path)
-        if stated.T_b_c is None and stated.T_cam_imu is None:
-            raise CalibrationError(
-                f"{path}: has neither T_b_c nor T_cam_imu; add one of them, 4x4 numbers."
-            )
-        if stated.T_b_c is not None:
-            T_b_c = rigid_transform(stated.T_b_c, path, "T_b_c")
-        else:
-            assert stated.T_cam_imu is not None
-            T_b_c = se3_inv(rigid_transform(stated.T_cam_imu, path, "T_cam_imu"))
-    elif len(numbers) == 16:
-        T_b_c = rigid_transform(np.reshape(numbers, (4, 4)).tolist(), Path(option), "T_b_c")
-    else:
+    if numbers is not None and len(numbers) != 16:
         raise OptionError(
             f"{option} has {len(numbers)} numbers, needed a file with T_b_c or 16 numbers, row by "
             "row, with commas between: p_b = T_b_c p_c."
         )
+    if numbers is not None:
+        T_b_c = rigid_transform(np.reshape(numbers, (4, 4)).tolist(), Path(option), "T_b_c")
+    else:
+        T_b_c = _pose_in_file(Path(text))
     return tuple(tuple(float(value) for value in row) for row in T_b_c)
+
+
+def _pose_in_file(path: Path) -> Array:
+    """T_b_c of a file, or the inverse of its T_cam_imu."""
+    data = load_yaml(path, "T_b_c, the pose of the camera in the IMU frame")
+    stated = validate(_Extrinsics, data.get("cam0", data), path)
+    if stated.T_b_c is not None:
+        return rigid_transform(stated.T_b_c, path, "T_b_c")
+    if stated.T_cam_imu is not None:
+        return se3_inv(rigid_transform(stated.T_cam_imu, path, "T_cam_imu"))
+    raise CalibrationError(
+        f"{path}: has neither T_b_c nor T_cam_imu; add one of them, 4x4 numbers."
+    )
 
 
 def _numbers(text: str) -> list[float] | None:
@@ -119,21 +118,15 @@ def _numbers(text: str) -> list[float] | None:
 Tool = Literal["kalibr", "openvins", "vins-fusion", "orbslam3"]
 TOOLS: tuple[Tool, ...] = get_args(Tool)
 
-_READERS: dict[str, Callable[[Path, Given], RigParts]] = {
-    "kalibr": read_kalibr,
-    "openvins": openvins.read_openvins,
-    "vins": lambda path, _: read_vins(path),
-    "camodocal": lambda path, _: read_camera_file(path),
-    "orbslam": lambda path, _: read_orbslam(path),
-    "basalt": lambda path, _: read_basalt(path),
-    "depthai": lambda path, _: read_depthai(path),
-    "realsense": lambda path, _: read_realsense(path),
-    "zed": lambda path, _: read_zed(path),
-    "camera_info": lambda path, _: read_camera_info(path),
-}
-_CONFIGS = (
-    openvins.CONFIG, vins.CONFIG, orbslam.CONFIG, orbslam.MONOCULAR_CONFIG,
-)  # fmt: skip
+_READERS: dict[str, Callable[[Path], RigParts]] = {
+    "vins": vins.read_vins, "camodocal": vins.read_camera_file, "orbslam": orbslam.read_orbslam,
+    "basalt": read_basalt, "depthai": devices.read_depthai, "realsense": devices.read_realsense,
+    "zed": devices.read_zed, "camera_info": devices.read_camera_info,
+}  # fmt: skip
+_READERS_WITH_IMU_FILE = {"kalibr": read_kalibr, "openvins": openvins.read_openvins}
+"""Readers of files with a separate IMU file, which what a user gives may replace."""
+
+_CONFIGS = (openvins.CONFIG, vins.CONFIG, orbslam.CONFIG, orbslam.MONOCULAR_CONFIG)
 """Usual names of configuration files, ours and OpenVINS'."""
 
 
@@ -148,11 +141,13 @@ def read_any_rig(
     """
     path = _file_in(path) if path.is_dir() else path
     kind = kind_of(path)
-    reader = _READERS.get(kind.reader)
-    if reader is None:
-        raise CalibrationError(f"{path}: {kind.name}: {kind.missing}.")
     try:
-        return assemble(reader(path, given), given, own_noise)
+        if kind.reader in _READERS:
+            return assemble(_READERS[kind.reader](path), given, own_noise)
+        if kind.reader in _READERS_WITH_IMU_FILE:
+            parts = _READERS_WITH_IMU_FILE[kind.reader](path, given)
+            return assemble(parts, given, own_noise)
+        raise CalibrationError(f"{path}: {kind.name}: {kind.missing}.")
     except CalibrationError as error:
         if kind.name in str(error):
             raise
@@ -178,10 +173,11 @@ def convert_rig(rig: Rig, output: Path, to: str, biases: Path | None = None) -> 
     tool = next((tool for tool in TOOLS if tool == to), None)
     if tool is None:
         raise OptionError(f"--to is '{to}'; choose one of {', '.join(TOOLS)}.")
-    if biases is not None and tool != "openvins":
+    if biases is None:
+        return write_rig(output, rig, tool)
+    if tool != "openvins":
         raise OptionError(f"--biases is given, but files of {tool} have no place for them.")
-    bias_gyro, bias_acc = (None, None) if biases is None else _read_biases(biases)
-    return write_rig(output, rig, tool, bias_gyro, bias_acc)
+    return write_rig(output, rig, tool, *_read_biases(biases))
 
 
 def write_rig(
@@ -205,7 +201,10 @@ def _files(
     if not rig.cameras:
         raise CalibrationError(f"{rig.source}: has no camera, so there is nothing to convert.")
     if tool == "kalibr":
-        return _kalibr_files(folder, rig)
+        name = "camchain-imucam.yaml" if rig.extrinsics_known else "camchain.yaml"
+        files, imu = {folder / name: camchain_text(rig)}, folder / "imu.yaml"
+        noise = {imu: imu_text(rig.imu, rig.imu_intrinsics, str(imu))} if rig.noise_known else {}
+        return files | noise
     require_extrinsics(rig, f"files of {tool}")
     require_noise(rig, f"files of {tool}")
     if tool == "openvins":
@@ -215,18 +214,8 @@ def _files(
             f"{rig.source}: states IMU intrinsics (scale, misalignment), and files of {tool} have "
             "no place for them; write kalibr or openvins, or correct the samples first."
         )
-    if tool == "vins-fusion":
-        return vins.vins_fusion_files(folder, rig)
-    return orbslam.orbslam3_files(folder, rig)
-
-
-def _kalibr_files(folder: Path, rig: Rig) -> dict[Path, str]:
-    camchain = folder / ("camchain-imucam.yaml" if rig.extrinsics_known else "camchain.yaml")
-    files = {camchain: camchain_text(rig)}
-    if rig.noise_known:
-        imu = folder / "imu.yaml"
-        files[imu] = imu_text(rig.imu, rig.imu_intrinsics, str(imu))
-    return files
+    write = vins.vins_fusion_files if tool == "vins-fusion" else orbslam.orbslam3_files
+    return write(folder, rig)
 
 
 def _file_in(folder: Path) -> Path:

@@ -1,12 +1,13 @@
 """A rig: its cameras, noise and intrinsics of its IMU, and their relative poses."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 import numpy as np
 
 from maci2 import boundary
-from maci2.errors import CalibrationError
+from maci2.errors import CalibrationError, Maci2Error
 from maci2.field_docs import document_fields
 from maci2.types import Array
 
@@ -16,6 +17,20 @@ LARGEST_IMAGE_PX = 32767
 CameraModel = Literal["pinhole", "omni", "ds", "eucm"]
 
 DistortionModel = Literal["radtan", "equidistant", "fov", "none"]
+
+
+def check_arrays(
+    item: object,
+    shapes: Mapping[str, boundary.Shape],
+    prefix: str,
+    error: type[Maci2Error] = CalibrationError,
+    finite: bool = True,
+) -> None:
+    """Convert and check array fields of a frozen dataclass; `prefix` begins their names in
+    errors."""
+    for name, shape in shapes.items():
+        values = boundary.as_array(getattr(item, name), shape, f"{prefix}{name}", error, finite)
+        object.__setattr__(item, name, values)
 
 
 @dataclass(frozen=True)
@@ -44,13 +59,9 @@ class ImuNoise:
         boundary.require_type(self.exact, bool, "ImuNoise.exact", "True or False")
         for name in ("density_gyro", "density_acc", "walk_gyro", "walk_acc", "rate_hz"):
             # A walk of zero is a bias that stays; noise of zero would be infinite information.
-            is_walk = name.startswith("walk")
+            value, above_zero = getattr(self, name), not name.startswith("walk")
             number = boundary.as_number(
-                getattr(self, name),
-                f"ImuNoise.{name}",
-                low=0.0,
-                error=CalibrationError,
-                exclusive=not is_walk,
+                value, f"ImuNoise.{name}", 0.0, error=CalibrationError, exclusive=above_zero
             )
             object.__setattr__(self, name, number)
 
@@ -86,16 +97,10 @@ class ImuIntrinsics:
     """(3,) reading at zero specific force [m/s^2]."""
 
     def __post_init__(self) -> None:
-        for name in ("M_gyro", "R_gyro_b", "M_acc", "R_acc_b", "g_sensitivity"):
-            values = boundary.as_array(
-                getattr(self, name), (3, 3), f"ImuIntrinsics.{name}", CalibrationError
-            )
-            object.__setattr__(self, name, values)
-        for name in ("offset_gyro", "offset_acc"):
-            values = boundary.as_array(
-                getattr(self, name), (3,), f"ImuIntrinsics.{name}", CalibrationError
-            )
-            object.__setattr__(self, name, values)
+        matrices = ("M_gyro", "R_gyro_b", "M_acc", "R_acc_b", "g_sensitivity")
+        offsets = ("offset_gyro", "offset_acc")
+        shapes = dict.fromkeys(matrices, (3, 3)) | dict.fromkeys(offsets, (3,))
+        check_arrays(self, shapes, "ImuIntrinsics.")
 
 
 @dataclass(frozen=True)
@@ -134,28 +139,24 @@ class Camera:
     def __post_init__(self) -> None:
         T_b_c = boundary.as_transform(self.T_b_c, "Camera.T_b_c", CalibrationError)
         object.__setattr__(self, "T_b_c", T_b_c)
-        boundary.require_choice(
-            self.camera_model, get_args(CameraModel), "Camera.camera_model", CalibrationError
-        )
-        boundary.require_choice(
-            self.distortion_model,
-            get_args(DistortionModel),
-            "Camera.distortion_model",
-            CalibrationError,
-        )
+        for name, choices in (("camera_model", CameraModel), ("distortion_model", DistortionModel)):
+            value = getattr(self, name)
+            boundary.require_choice(value, get_args(choices), f"Camera.{name}", CalibrationError)
         parameters = {"pinhole": 0, "omni": 1, "ds": 2, "eucm": 2}[self.camera_model]
         shapes = {"intrinsics": (4,), "distortion": (None,), "model_parameters": (parameters,)}
-        for name, shape in shapes.items():
-            values = boundary.as_array(
-                getattr(self, name), shape, f"Camera.{name}", CalibrationError
-            )
-            object.__setattr__(self, name, values)
+        check_arrays(self, shapes, "Camera.")
         if not (self.intrinsics[:2] > 0.0).all():
             raise CalibrationError(
                 f"Camera.intrinsics has the focal lengths {self.intrinsics[:2].tolist()} px, "
                 "needed above 0."
             )
-        object.__setattr__(self, "resolution", _resolution(self.resolution))
+        size = boundary.as_array(self.resolution, (2,), "Camera.resolution", CalibrationError)
+        if not ((size >= 1) & (size <= LARGEST_IMAGE_PX) & (size == np.rint(size))).all():
+            raise CalibrationError(
+                f"Camera.resolution is {tuple(self.resolution)}, needed width and height in whole "
+                f"pixels, at most {LARGEST_IMAGE_PX}."
+            )
+        object.__setattr__(self, "resolution", (int(size[0]), int(size[1])))
 
 
 @dataclass(frozen=True)
@@ -202,16 +203,6 @@ class Rig:
             boundary.require_type(
                 self.imu_intrinsics, ImuIntrinsics, "Rig.imu_intrinsics", "or None"
             )
-
-
-def _resolution(resolution: tuple[int, int]) -> tuple[int, int]:
-    size = boundary.as_array(resolution, (2,), "Camera.resolution", CalibrationError)
-    if not ((size >= 1) & (size <= LARGEST_IMAGE_PX) & (size == np.rint(size))).all():
-        raise CalibrationError(
-            f"Camera.resolution is {tuple(resolution)}, needed width and height in whole pixels, "
-            f"at most {LARGEST_IMAGE_PX}."
-        )
-    return int(size[0]), int(size[1])
 
 
 document_fields(__name__)

@@ -1,10 +1,10 @@
-"""Covariances of ground-truth states, and of pairs of them.
+"""Contents of a recording: samples, timestamps, calibration and ground truth with its covariance.
 
-Contents of a recording: samples, timestamps, calibration and ground truth. Nothing estimated.
+Nothing is estimated here.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import numpy as np
 from maci2 import boundary
 from maci2.errors import DatasetError
 from maci2.field_docs import document_fields
-from maci2.sensors.rig_types import Rig
+from maci2.sensors.rig_types import Rig, check_arrays
 from maci2.types import NS, Array, Mask, Stamps
 
 STATE = 15
@@ -115,18 +115,9 @@ class ImuSamples:
     """File or device, for messages."""
 
     def __post_init__(self) -> None:
-        stamps_ns = boundary.as_stamps(
-            self.stamps_ns,
-            f"{self.source}: stamps_ns",
-            boundary.SHORTEST_IMU_PERIOD_NS,
-            error=DatasetError,
-        )
-        object.__setattr__(self, "stamps_ns", stamps_ns)
-        for name in ("gyro", "acc"):
-            values = boundary.as_array(
-                getattr(self, name), (len(stamps_ns), 3), f"{self.source}: {name}", DatasetError
-            )
-            object.__setattr__(self, name, values)
+        check_stamps(self)
+        shape = (len(self.stamps_ns), 3)
+        check_arrays(self, {"gyro": shape, "acc": shape}, f"{self.source}: ", DatasetError)
 
     def __len__(self) -> int:
         return len(self.stamps_ns)
@@ -148,8 +139,9 @@ class ImuSamples:
             )
         first = int(np.searchsorted(self.stamps_ns, start_ns, side="right")) - 1
         last = int(np.searchsorted(self.stamps_ns, end_ns, side="left")) + 1
-        return ImuSamples(
-            self.stamps_ns[first:last], self.gyro[first:last], self.acc[first:last], self.source
+        rows = slice(first, last)
+        return replace(
+            self, stamps_ns=self.stamps_ns[rows], gyro=self.gyro[rows], acc=self.acc[rows]
         )
 
 
@@ -179,16 +171,9 @@ class GroundTruth:
     """Covariance of audited ground truth; None if unknown."""
 
     def __post_init__(self) -> None:
-        _check_poses(self, "Ts_w_b")
-        for name in ("v_w", "bias_gyro", "bias_acc"):
-            values = boundary.as_array(
-                getattr(self, name),
-                (len(self.stamps_ns), 3),
-                f"{self.source}: {name}",
-                DatasetError,
-                finite=False,
-            )
-            object.__setattr__(self, name, values)
+        check_poses(self, "Ts_w_b")
+        shapes = dict.fromkeys(("v_w", "bias_gyro", "bias_acc"), (len(self.stamps_ns), 3))
+        check_arrays(self, shapes, f"{self.source}: ", DatasetError, finite=False)
         if self.covariance is not None:
             what = f"{self.source}: covariance"
             boundary.require_type(
@@ -197,15 +182,8 @@ class GroundTruth:
 
     def part(self, kept: Mask) -> "GroundTruth":
         """Rows selected by a mask (n,)."""
-        return GroundTruth(
-            self.stamps_ns[kept],
-            self.Ts_w_b[kept],
-            self.v_w[kept],
-            self.bias_gyro[kept],
-            self.bias_acc[kept],
-            self.source,
-            self.covariance,
-        )
+        names = ("stamps_ns", "Ts_w_b", "v_w", "bias_gyro", "bias_acc")
+        return replace(self, **{name: getattr(self, name)[kept] for name in names})
 
     def __len__(self) -> int:
         return len(self.stamps_ns)
@@ -228,7 +206,7 @@ class CameraTrajectory:
     """Number of lines skipped because they hold NaN, where the odometry was lost."""
 
     def __post_init__(self) -> None:
-        _check_poses(self, "Ts_w_c")
+        check_poses(self, "Ts_w_c")
 
     def __len__(self) -> int:
         return len(self.stamps_ns)
@@ -299,18 +277,18 @@ class Recording:
         return next(iter(self.truths.values()), None)
 
 
-def _check_poses(poses: GroundTruth | CameraTrajectory, name: str) -> None:
+def check_stamps(item: ImuSamples | GroundTruth | CameraTrajectory) -> None:
+    """Convert and check the timestamps in place."""
+    name, shortest_ns = f"{item.source}: stamps_ns", boundary.SHORTEST_IMU_PERIOD_NS
+    stamps_ns = boundary.as_stamps(item.stamps_ns, name, shortest_ns, error=DatasetError)
+    object.__setattr__(item, "stamps_ns", stamps_ns)
+
+
+def check_poses(poses: GroundTruth | CameraTrajectory, name: str) -> None:
     """Convert and check the timestamps and transforms of a trajectory in place."""
-    stamps_ns = boundary.as_stamps(
-        poses.stamps_ns,
-        f"{poses.source}: stamps_ns",
-        boundary.SHORTEST_IMU_PERIOD_NS,
-        error=DatasetError,
-    )
-    Ts = boundary.as_transforms(
-        getattr(poses, name), len(stamps_ns), f"{poses.source}: {name}", DatasetError
-    )
-    object.__setattr__(poses, "stamps_ns", stamps_ns)
+    check_stamps(poses)
+    Ts, what = getattr(poses, name), f"{poses.source}: {name}"
+    Ts = boundary.as_transforms(Ts, len(poses.stamps_ns), what, DatasetError)
     object.__setattr__(poses, name, Ts)
 
 
