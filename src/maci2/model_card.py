@@ -21,7 +21,7 @@ SomeCard = TypeVar("SomeCard", bound=Card)
 
 @dataclass(frozen=True)
 class CardKind(Generic[SomeCard]):
-    """One kind of weight file."""
+    """Kind of weight file."""
 
     card: type[SomeCard]
     otherwise: str

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from maci2.errors import CalibrationError
-from maci2.rigs.yaml_files import MAX_DEPTH, OpenSchema, read_mapping, validate
+from maci2.rigs.yaml_files import MAX_DEPTH, OpenSchema, load_yaml, validate
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def write(tmp_path):
 
 
 def read(path):
-    return read_mapping(path, "a calibration")
+    return load_yaml(path, "a calibration")
 
 
 def refusal(path):

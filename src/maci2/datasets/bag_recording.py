@@ -1,9 +1,7 @@
-"""Timestamps and values of one topic, collected at 8 bytes per number.
-
-ROS 1 and ROS 2 bags as recordings.
+"""ROS 1 and ROS 2 bags as recordings.
 
 Bags are read as a stream: what is kept of an image is its timestamp. Timestamps are those of the
-headers, never the times of receipt.
+headers, never the times of receipt, and numbers are collected at 8 bytes each.
 """
 
 from array import array

@@ -1,14 +1,7 @@
-"""Files of a bag, found by name; nothing is parsed.
+"""ROS 1 and ROS 2 bags as streams of messages, and the topics of their sensors.
 
-Files that never allocate more bytes than they contain, whatever a damaged header requests.
-
-Reading n bytes allocates n bytes first: four damaged bytes of a bag would ask for gigabytes.
-
-ROS 1 and ROS 2 bags as streams of messages; `rosbags` parses them, and ROS is not needed.
-
-A damaged bag can make a parser fail in any way; whatever it raises becomes one kind of error.
-
-Assignment of a bag's topics to sensors: as requested, else by message type and name.
+`rosbags` parses them; ROS is not needed. A damaged bag can make a parser fail in any way; whatever
+it raises becomes one kind of error.
 """
 
 import io
@@ -18,7 +11,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,7 +37,10 @@ def bag_paths(path: Path) -> tuple[Path, ...]:
 
 
 class BoundedReader(io.BufferedReader):
-    """File opened for reading, with requests limited to its size."""
+    """File that never allocates more bytes than it contains, whatever a damaged header requests.
+
+    Reading n bytes allocates n bytes first: four damaged bytes of a bag would ask for gigabytes.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__(io.FileIO(path, "rb"))
@@ -65,14 +60,12 @@ class BoundedPath(type(Path())):  # type: ignore[misc]
 
 
 _REPAIRS = {
-    ".bag": "`rosbag reindex`",
-    ".mcap": "`mcap recover`",
-    ".db3": "`sqlite3 FILE .recover`",
-}
+    ".bag": "`rosbag reindex`", ".mcap": "`mcap recover`", ".db3": "`sqlite3 FILE .recover`",
+}  # fmt: skip
 
 
 class Message(NamedTuple):
-    """One message of a bag."""
+    """Message of a bag."""
 
     topic: str
     received_ns: int
@@ -81,7 +74,7 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True)
 class Topic:
-    """One topic of a bag, with its message type and count."""
+    """Topic of a bag, with its message type and count."""
 
     name: str
     kind: str
@@ -139,12 +132,7 @@ class Bag:
     def __enter__(self) -> "Bag":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @contextmanager
@@ -313,17 +301,16 @@ def _find_imu(bag: Bag, found: Topics) -> Topics:
 
 
 def _imu_content(bag: Bag, name: str) -> tuple[bool, bool]:
-    """Whether the topic contains angular rates, and whether it contains specific forces."""
-    messages = [message.content for message in islice(bag.messages([name]), PEEK)]
-    return (
-        any(_says(one.angular_velocity, one.angular_velocity_covariance) for one in messages),
-        any(_says(one.linear_acceleration, one.linear_acceleration_covariance) for one in messages),
-    )
+    """Presence of angular rates and of specific forces in the topic's first messages."""
+    heads = [message.content for message in islice(bag.messages([name]), PEEK)]
+    gyro = [_is_measured(m.angular_velocity, m.angular_velocity_covariance) for m in heads]
+    acc = [_is_measured(m.linear_acceleration, m.linear_acceleration_covariance) for m in heads]
+    return any(gyro), any(acc)
 
 
-def _says(vector: Any, covariance: Any) -> bool:
-    """Whether a quantity is measured: ROS marks missing ones by a covariance that begins with -1;
-    many drivers leave zeros."""
+def _is_measured(vector: Any, covariance: Any) -> bool:
+    """True for a quantity that is measured: ROS marks missing ones by a covariance that begins with
+    -1; many drivers leave zeros."""
     values = np.array([vector.x, vector.y, vector.z])
     return bool(covariance[0] != -1.0 and np.isfinite(values).all() and values.any())
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import scipy
 import yaml
-from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import PositiveFloat, PositiveInt
 
 from maci2.datasets.images import image_files, read_image_names
 from maci2.datasets.tables import (
@@ -25,7 +25,7 @@ from maci2.datasets.tables import (
 from maci2.errors import CalibrationError, DatasetError
 from maci2.files import NpzField, read_npz, whole_folder, write_atomically
 from maci2.lie.stacks import rotations_from_quat_wxyz, stack_poses
-from maci2.rigs.kalibr import read_rig, with_frame_rates
+from maci2.rigs.kalibr import NoiseKeys, read_rig, with_frame_rates
 from maci2.rigs.yaml_files import (
     Schema,
     load_yaml,
@@ -91,12 +91,8 @@ class _Sensor(Schema):
     T_BS: _Matrix
 
 
-class _ImuSensor(_Sensor):
+class _ImuSensor(_Sensor, NoiseKeys):
     rate_hz: PositiveFloat
-    gyroscope_noise_density: PositiveFloat
-    gyroscope_random_walk: NonNegativeFloat
-    accelerometer_noise_density: PositiveFloat
-    accelerometer_random_walk: NonNegativeFloat
     calibration: Literal["measured", "exact"] = "measured"
 
 
@@ -222,14 +218,7 @@ def read_imu_noise(path: Path) -> ImuNoise:
     """Noise densities from the IMU's sensor.yaml."""
     imu = validate(_ImuSensor, load_yaml(path, "the noise of the IMU"), path)
     _require_in_body_frame(imu, path)
-    return ImuNoise(
-        density_gyro=imu.gyroscope_noise_density,
-        density_acc=imu.accelerometer_noise_density,
-        walk_gyro=imu.gyroscope_random_walk,
-        walk_acc=imu.accelerometer_random_walk,
-        rate_hz=imu.rate_hz,
-        exact=imu.calibration == "exact",
-    )
+    return replace(imu.stated().densities(imu.rate_hz), exact=imu.calibration == "exact")
 
 
 def _read_camera(path: Path) -> tuple[Camera, bool]:

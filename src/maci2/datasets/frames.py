@@ -17,10 +17,9 @@ from maci2.datasets.images import (
     decode_image,
     grey_image,
     image_fault,
-    image_head,
+    image_size,
     require_size,
     upper_8_bits,
-    wrong_size,
 )
 from maci2.errors import CalibrationError, DatasetError, ImageError
 from maci2.files import read_bytes
@@ -119,14 +118,11 @@ def read_image(path: Path, resolution: tuple[int, int]) -> Image:
         raise ImageError(f"{path}: {_missing(path)}")
     content = read_bytes(path, "an image", MAX_IMAGE_BYTES, ImageError)
     # The size stated first: nothing is decoded that cannot be used.
-    head = image_head(content[:HEAD_BYTES])
-    if head is not None and (head.width, head.height) != tuple(resolution):
-        fault = image_fault(content[:HEAD_BYTES], content[-TAIL_BYTES:], len(content))
-        raise ImageError(f"{path}: {fault or wrong_size(head.width, head.height, resolution)}")
+    head, tail = content[:HEAD_BYTES], content[-TAIL_BYTES:]
+    if image_size(head) not in (None, tuple(resolution)):
+        raise ImageError(f"{path}: {image_fault(head, tail, len(content), resolution)}")
     pixels = decode_image(content, str(path), cv2.IMREAD_GRAYSCALE | cv2.IMREAD_ANYDEPTH)
-    height, width = pixels.shape
-    if (width, height) != tuple(resolution):
-        raise ImageError(f"{path}: {wrong_size(width, height, resolution)}")
+    require_size(pixels, resolution, str(path))
     return upper_8_bits(pixels)
 
 
@@ -143,12 +139,7 @@ def image_file_fault(path: Path, resolution: tuple[int, int] | None) -> str:
         return _missing(path)
     except (OSError, ValueError) as problem:
         return f"cannot be read ({problem})"
-    fault = image_fault(head, tail, length)
-    found = image_head(head)
-    if fault or found is None or resolution is None:
-        return fault
-    size = (found.width, found.height)
-    return "" if size == tuple(resolution) else wrong_size(*size, resolution)
+    return image_fault(head, tail, length, resolution)
 
 
 def image_file_faults(

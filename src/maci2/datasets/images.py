@@ -1,17 +1,14 @@
-"""Decoding of PNG, JPEG, BMP and PNM images, after checks.
+"""Images: decoding of files and of ROS messages to grey after checks, and files named by time.
 
-Decoders return half an image for a truncated file, and take the memory that its header asks for.
-
-Images of ROS messages as 8-bit grey images.
-
-Image files named by time: `1403636579763555584.png`, `left_1520530308.194.jpg`.
+Decoders return half an image for a truncated file, and take the memory that its header asks for:
+the first and last bytes are checked before.
 """
 
 import re
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import cv2
 import numpy as np
@@ -38,51 +35,55 @@ TAIL_BYTES = 64
 MAX_PIXELS = 1 << 26
 """Largest image [px]: 67 million pixels, more than any camera of a rig."""
 
-Kind = Literal["PNG", "JPEG", "BMP", "PNM"]
 
-
-@dataclass(frozen=True)
-class ImageHead:
-    """Kind and size of an image."""
-
-    kind: Kind
-    width: int
-    height: int
-
-
-def image_head(content: bytes) -> ImageHead | None:
-    """Kind and size of an image from its first bytes; None if they are not an image."""
+def image_size(content: bytes) -> tuple[int, int] | None:
+    """Width and height of an image from its first bytes; None if they are not an image."""
     if content.startswith(PNG_BEGIN) and len(content) >= 24:
-        return ImageHead("PNG", _big(content[16:20]), _big(content[20:24]))
+        return _big(content[16:20]), _big(content[20:24])
     if content.startswith(JPEG_BEGIN):
-        return _jpeg_head(content)
+        return _jpeg_size(content)
     if content.startswith(b"BM") and len(content) >= 26:
         width, height = (
             int.from_bytes(content[k : k + 4], "little", signed=True) for k in (18, 22)
         )
         # Negative heights are stored from the top.
-        return ImageHead("BMP", width, abs(height))
+        return width, abs(height)
     pnm = re.match(rb"P[2356]\s+(?:#[^\n]*\n\s*)*(\d{1,9})\s+(\d{1,9})\s", content)
-    return ImageHead("PNM", int(pnm[1]), int(pnm[2])) if pnm else None
+    return (int(pnm[1]), int(pnm[2])) if pnm else None
 
 
-def image_fault(head: bytes, tail: bytes, length: int) -> str:
-    """Fault of an image visible in its first and last bytes; empty if there is none."""
-    found = image_head(head)
+def image_fault(
+    head: bytes, tail: bytes, length: int, resolution: tuple[int, int] | None = None
+) -> str:
+    """Fault of an image visible in its first and last bytes; empty if there is none. Without
+    `resolution` any size is accepted."""
+    size = image_size(head)
     if length == 0:
         return "is truncated: it has no bytes"
-    if head.startswith(PNG_BEGIN[: len(head)]) and not tail.endswith(PNG_END):
+    is_png = head.startswith(PNG_BEGIN[: len(head)])
+    if (is_png and not tail.endswith(PNG_END)) or (
+        head.startswith(JPEG_BEGIN) and JPEG_END not in tail
+    ):
         return f"is truncated: {length} bytes and no end mark"
-    if head.startswith(JPEG_BEGIN) and JPEG_END not in tail:
-        return f"is truncated: {length} bytes and no end mark"
-    if found is None:
+    if size is None:
         return f"is not a readable image: {length} bytes that are not PNG, JPEG, BMP or PNM"
-    if not 0 < found.width * found.height <= MAX_PIXELS:
+    if not 0 < size[0] * size[1] <= MAX_PIXELS:
         return (
-            f"is not a readable image: it states {found.width}x{found.height} pixels, needed at "
-            f"most {MAX_PIXELS}"
+            f"is not a readable image: it states {size[0]}x{size[1]} pixels, needed at most "
+            f"{MAX_PIXELS}"
         )
-    return ""
+    return size_fault(size, resolution)
+
+
+def size_fault(size: tuple[int, int], resolution: tuple[int, int] | None) -> str:
+    """Message about an image whose size differs from the calibrated one; empty if it does not."""
+    if resolution is None or size == tuple(resolution):
+        return ""
+    width, height = resolution
+    return (
+        f"the image is {size[0]}x{size[1]}, the calibration is for {width}x{height}; it belongs to "
+        "another rig or to another image size. Use the calibration of these images."
+    )
 
 
 def decode_image(content: bytes, place: str, flags: int = cv2.IMREAD_UNCHANGED) -> NDArray:
@@ -108,32 +109,20 @@ def upper_8_bits(pixels: NDArray) -> NDArray[np.uint8]:
     return (pixels >> 8).astype(np.uint8) if pixels.dtype.itemsize == 2 else pixels
 
 
-def wrong_size(width: int, height: int, resolution: tuple[int, int]) -> str:
-    """Message about an image whose size differs from the calibrated one."""
-    return (
-        f"the image is {width}x{height}, the calibration is for {resolution[0]}x{resolution[1]}; "
-        "it belongs to another rig or to another image size. Use the calibration of these images."
-    )
-
-
-def _jpeg_head(content: bytes) -> ImageHead | None:
+def _jpeg_size(content: bytes) -> tuple[int, int] | None:
     """Find the segment that states the size."""
     place = 2
     while place + 9 <= len(content) and content[place] == 0xFF:
         mark, length = content[place + 1], _big(content[place + 2 : place + 4])
         if mark in JPEG_SIZE_MARKS:
-            height, width = (
-                _big(content[place + 5 : place + 7]),
-                _big(content[place + 7 : place + 9]),
-            )
-            return ImageHead("JPEG", width, height)
+            return _big(content[place + 7 : place + 9]), _big(content[place + 5 : place + 7])
         # A mark may be padded with any number of 0xFF.
         place += 1 if mark == 0xFF else 2 + length
     return None
 
 
 def _png_is_intact(content: bytes) -> bool:
-    """Whether every chunk has the right length and checksum."""
+    """True if every chunk has the right length and checksum."""
     place = len(PNG_BEGIN)
     while place + 12 <= len(content):
         end = place + 8 + _big(content[place : place + 4])
@@ -152,35 +141,19 @@ def _big(number: bytes) -> int:
     return int.from_bytes(number, "big")
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """Pixel layout of an encoding, and OpenCV's conversion to grey."""
-
-    channels: int
-    depth: type
-    to_grey: int | None
-
-
 _BAYER = {
-    "rggb": cv2.COLOR_BayerRGGB2GRAY,
-    "bggr": cv2.COLOR_BayerBGGR2GRAY,
-    "gbrg": cv2.COLOR_BayerGBRG2GRAY,
-    "grbg": cv2.COLOR_BayerGRBG2GRAY,
-}
-_LAYOUTS = {
-    "mono8": _Layout(1, np.uint8, None),
-    "8UC1": _Layout(1, np.uint8, None),
-    "mono16": _Layout(1, np.uint16, None),
-    "16UC1": _Layout(1, np.uint16, None),
-    "bgr8": _Layout(3, np.uint8, cv2.COLOR_BGR2GRAY),
-    "rgb8": _Layout(3, np.uint8, cv2.COLOR_RGB2GRAY),
-    "bgra8": _Layout(4, np.uint8, cv2.COLOR_BGRA2GRAY),
-    "rgba8": _Layout(4, np.uint8, cv2.COLOR_RGBA2GRAY),
-    "yuv422": _Layout(2, np.uint8, cv2.COLOR_YUV2GRAY_UYVY),
-    "yuv422_yuy2": _Layout(2, np.uint8, cv2.COLOR_YUV2GRAY_YUY2),
-    **{f"bayer_{name}8": _Layout(1, np.uint8, code) for name, code in _BAYER.items()},
-    **{f"bayer_{name}16": _Layout(1, np.uint16, code) for name, code in _BAYER.items()},
-}
+    "rggb": cv2.COLOR_BayerRGGB2GRAY, "bggr": cv2.COLOR_BayerBGGR2GRAY,
+    "gbrg": cv2.COLOR_BayerGBRG2GRAY, "grbg": cv2.COLOR_BayerGRBG2GRAY,
+}  # fmt: skip
+_LAYOUTS: dict[str, tuple[int, int, int | None]] = {
+    "mono8": (1, 1, None), "8UC1": (1, 1, None), "mono16": (1, 2, None), "16UC1": (1, 2, None),
+    "bgr8": (3, 1, cv2.COLOR_BGR2GRAY), "rgb8": (3, 1, cv2.COLOR_RGB2GRAY),
+    "bgra8": (4, 1, cv2.COLOR_BGRA2GRAY), "rgba8": (4, 1, cv2.COLOR_RGBA2GRAY),
+    "yuv422": (2, 1, cv2.COLOR_YUV2GRAY_UYVY), "yuv422_yuy2": (2, 1, cv2.COLOR_YUV2GRAY_YUY2),
+    **{f"bayer_{name}8": (1, 1, code) for name, code in _BAYER.items()},
+    **{f"bayer_{name}16": (1, 2, code) for name, code in _BAYER.items()},
+}  # fmt: skip
+"""Encodings of ROS: channels, bytes of one, and OpenCV's conversion to grey."""
 
 
 def grey_image(content: Any, place: str) -> Image:
@@ -192,39 +165,41 @@ def grey_image(content: Any, place: str) -> Image:
         raise ImageError(f"{place}: cannot be made grey ({error.err}).") from None
 
 
-def require_size(image: Image, resolution: tuple[int, int], place: str) -> None:
+def require_size(image: NDArray, resolution: tuple[int, int], place: str) -> None:
     """Raise unless the image has the calibrated size."""
-    height, width = image.shape
-    if (width, height) != tuple(resolution):
-        raise ImageError(f"{place}: {wrong_size(width, height, resolution)}")
+    fault = size_fault(image.shape[::-1], resolution)
+    if fault:
+        raise ImageError(f"{place}: {fault}")
 
 
 def message_fault(content: Any, resolution: tuple[int, int] | None) -> str:
     """Fault of an image message, found without decoding it; empty if there is none. Without
     `resolution`, any size is accepted."""
     if hasattr(content, "encoding"):
-        fault, size = _raw_fault(content), (int(content.width), int(content.height))
-    else:
-        data = content.data
-        first = bytes(data[:HEAD_BYTES])
-        fault = image_fault(first, bytes(data[-TAIL_BYTES:]), len(data))
-        head = image_head(first)
-        size = (head.width, head.height) if head is not None else (0, 0)
-        fault = f"{fault}; the message is damaged" if fault else ""
-    if not fault and resolution is not None and size != tuple(resolution):
-        return wrong_size(*size, resolution)
-    return fault
+        size = (int(content.width), int(content.height))
+        return _raw_fault(content) or size_fault(size, resolution)
+    head, tail, length = (
+        bytes(content.data[:HEAD_BYTES]),
+        bytes(content.data[-TAIL_BYTES:]),
+        len(content.data),
+    )
+    damage = image_fault(head, tail, length)
+    return (
+        f"{damage}; the message is damaged"
+        if damage
+        else image_fault(head, tail, length, resolution)
+    )
 
 
 def _raw_fault(content: Any) -> str:
-    layout = _LAYOUTS.get(content.encoding)
-    if layout is None:
+    if content.encoding not in _LAYOUTS:
         return (
             f"encoding '{content.encoding}' is not known; known are {', '.join(_LAYOUTS)}. Convert "
             "the images, or choose another topic with --topics."
         )
+    channels, depth, _ = _LAYOUTS[content.encoding]
     height, width, step = int(content.height), int(content.width), int(content.step)
-    row = width * layout.channels * np.dtype(layout.depth).itemsize
+    row = width * channels * depth
     if not 0 < height * width <= MAX_PIXELS or step < row or len(content.data) < height * step:
         return (
             f"{len(content.data)} bytes in rows of {step} cannot hold {width}x{height} pixels of "
@@ -237,26 +212,21 @@ def _from_raw(content: Any, place: str) -> Image:
     fault = _raw_fault(content)
     if fault:
         raise ImageError(f"{place}: {fault}")
-    layout = _LAYOUTS[content.encoding]
-    depth = np.dtype(layout.depth)
+    channels, depth, to_grey = _LAYOUTS[content.encoding]
     height, width, step = int(content.height), int(content.width), int(content.step)
-    row = width * layout.channels * depth.itemsize
-    rows = np.frombuffer(content.data, np.uint8, height * step).reshape(height, step)[:, :row]
-    if content.is_bigendian and depth.itemsize > 1:
-        depth = depth.newbyteorder(">")
-    pixels = np.ascontiguousarray(rows).view(depth).reshape(height, width, layout.channels)
-    return _to_grey(pixels, layout.to_grey)
+    rows = np.frombuffer(content.data, np.uint8, height * step).reshape(height, step)
+    rows = np.ascontiguousarray(rows[:, : width * channels * depth])
+    kind = np.dtype(f"{'>' if content.is_bigendian else '<'}u{depth}")
+    return _to_grey(rows.view(kind).reshape(height, width, channels), to_grey)
 
 
 def _from_compressed(content: Any, place: str) -> Image:
     image = decode_image(bytes(content.data), f"{place}, format '{content.format}'")
-    # A mosaic stays one under compression: "bayer_rggb8; png compressed".
-    layout = _LAYOUTS.get(content.format.partition(";")[0].strip())
-    mosaic = layout is not None and layout.channels == 1 and image.ndim == 2
-    if mosaic and layout is not None:
-        return _to_grey(image[:, :, None], layout.to_grey)
     if image.ndim == 2:
-        return _to_grey(image[:, :, None], None)
+        # A mosaic stays one under compression: "bayer_rggb8; png compressed".
+        encoding = content.format.partition(";")[0].strip()
+        channels, _, to_grey = _LAYOUTS.get(encoding, (1, 1, None))
+        return _to_grey(image[:, :, None], to_grey if channels == 1 else None)
     return _to_grey(image, cv2.COLOR_BGR2GRAY if image.shape[2] == 3 else cv2.COLOR_BGRA2GRAY)
 
 

@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from pydantic import ConfigDict, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import PositiveFloat, PositiveInt
 
 from maci2.datasets.bag_recording import read_bag
 from maci2.datasets.bags import Topics
 from maci2.datasets.tables import read_trajectory
 from maci2.lie import se3_inv
-from maci2.rigs.yaml_files import Matrix4, Schema, load_yaml, rigid_transform, validate
-from maci2.sensors.rig_types import Camera, ImuNoise, Rig
+from maci2.rigs.kalibr import NoiseKeys
+from maci2.rigs.yaml_files import Matrix4, OpenSchema, load_yaml, rigid_transform, validate
+from maci2.sensors.rig_types import Camera, Rig
 from maci2.sensors.types import GroundTruth, Recording
 from maci2.types import Array
 
@@ -26,10 +27,8 @@ TRUTH = "lidar_gt"
 TOPICS = Topics(imu="/imu/data", left="/camera_left/image_raw", right="/camera_right/image_raw")
 
 
-class _Sensor(Schema):
-    # What else the file says of a sensor (LiDAR rows, topics) is not needed here.
-    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
-
+class _Sensor(OpenSchema):
+    # What else the file states of a sensor (LiDAR rows, topics) is not needed here.
     T_b: Matrix4
 
 
@@ -41,17 +40,11 @@ class _CameraSensor(_Sensor):
     resolution: tuple[PositiveInt, PositiveInt]
 
 
-class _ImuSensor(_Sensor):
-    accelerometer_noise_density: PositiveFloat
-    accelerometer_random_walk: NonNegativeFloat
-    gyroscope_noise_density: PositiveFloat
-    gyroscope_random_walk: NonNegativeFloat
+class _ImuSensor(_Sensor, NoiseKeys):
     update_rate: PositiveFloat
 
 
-class _Calibration(Schema):
-    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
-
+class _Calibration(OpenSchema):
     cam_l: _CameraSensor
     cam_r: _CameraSensor
     imu: _ImuSensor
@@ -59,7 +52,7 @@ class _Calibration(Schema):
 
 
 def is_vbr(path: Path) -> bool:
-    """Whether a folder contains VBR's calibration."""
+    """True for a folder with VBR's calibration."""
     return path.is_dir() and (path / CALIBRATION).is_file()
 
 
@@ -95,13 +88,7 @@ def _rig(calibration: _Calibration, file: Path) -> Rig:
         )
         for key, sensor in sensors.items()
     )
-    noise = ImuNoise(
-        density_gyro=imu.gyroscope_noise_density,
-        density_acc=imu.accelerometer_noise_density,
-        walk_gyro=imu.gyroscope_random_walk,
-        walk_acc=imu.accelerometer_random_walk,
-        rate_hz=imu.update_rate,
-    )
+    noise = imu.stated().densities(imu.update_rate)
     return Rig(cameras, noise, str(file))
 
 

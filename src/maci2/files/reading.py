@@ -1,9 +1,8 @@
-"""Bytes, text and JSON from files of unknown quality.
+"""Bytes, text, JSON and arrays from files of unknown quality.
 
 Every error names the file, the line where there is one, what was found, what is needed and what to
-do. `error` is the class to raise: it says what the file was meant to be.
-
-Arrays in `.npz` files: never pickled, and no memory taken before shape and size are checked.
+do; `error` is its class, by what the file should have been. Arrays in `.npz` files are never
+unpickled, and take no memory before shape and size are checked.
 """
 
 import io
@@ -51,10 +50,21 @@ def read_bytes(
         ) from None
     try:
         status = os.fstat(handle)
-        _require_regular(path, status, what, limit, error)
-        with open(handle, "rb", closefd=False) as file:
-            # As much as is asked for is allocated first: the size, and one byte to see it grow.
-            content = file.read(status.st_size + 1)
+        if stat.S_ISDIR(status.st_mode):
+            raise error(
+                f"{path}: is a folder, needed a file that holds {what}. Name the file in it."
+            )
+        if not stat.S_ISREG(status.st_mode):
+            raise error(
+                f"{path}: is a device or a pipe, needed a regular file that holds {what}. Write "
+                "the data to a file first."
+            )
+        size, content = status.st_size, b""
+        if size <= limit:
+            with open(handle, "rb", closefd=False) as file:
+                # As much as is requested is allocated first: the size, and a byte to see it grow.
+                content = file.read(size + 1)
+            size = len(content)
     except OSError as problem:
         raise error(
             f"{path}: cannot be read ({reason_of(problem)}); it should hold {what}. Copy the file "
@@ -62,8 +72,11 @@ def read_bytes(
         ) from None
     finally:
         os.close(handle)
-    if len(content) > limit:
-        raise _too_large(path, len(content), what, limit, error)
+    if size > limit:
+        raise error(
+            f"{path}: has {size / 1e6:.1f} MB, needed at most {limit / 1e6:.1f} MB for {what}. "
+            "Check that this is the right file, or split it."
+        )
     return content
 
 
@@ -136,30 +149,9 @@ def decode_text(content: bytes, source: str, error: type[Maci2Error] = DatasetEr
 
 
 def reason_of(problem: Exception) -> str:
-    """What the operating system says, without the path, in lower case."""
+    """Reason given by the operating system, without the path, in lower case."""
     said = getattr(problem, "strerror", None) or str(problem)
     return said[:1].lower() + said[1:]
-
-
-def _require_regular(
-    path: Path, status: os.stat_result, what: str, limit: int, error: type[Maci2Error]
-) -> None:
-    if stat.S_ISDIR(status.st_mode):
-        raise error(f"{path}: is a folder, needed a file that holds {what}. Name the file in it.")
-    if not stat.S_ISREG(status.st_mode):
-        raise error(
-            f"{path}: is a device or a pipe, needed a regular file that holds {what}. Write the "
-            "data to a file first."
-        )
-    if status.st_size > limit:
-        raise _too_large(path, status.st_size, what, limit, error)
-
-
-def _too_large(path: Path, size: int, what: str, limit: int, error: type[Maci2Error]) -> Maci2Error:
-    return error(
-        f"{path}: has {size / 1e6:.1f} MB, needed at most {limit / 1e6:.1f} MB for {what}. Check "
-        "that this is the right file, or split it."
-    )
 
 
 MAX_UNPACKED_BYTES = 1 << 28
@@ -232,7 +224,7 @@ def _entries(
 
 
 def _array(data: bytes, field: NpzField, place: str, error: type[Maci2Error]) -> NDArray:
-    """One array from the bytes of its .npy entry."""
+    """Array from the bytes of its .npy entry."""
     try:
         file = io.BytesIO(data)
         version = npy.read_magic(file)
@@ -253,12 +245,8 @@ def _array(data: bytes, field: NpzField, place: str, error: type[Maci2Error]) ->
         )
     array = np.frombuffer(body, dtype) if dtype.itemsize else np.zeros(math.prod(shape), dtype)
     array = array.reshape(shape, order="F" if by_column else "C")
-    if dtype.kind == "U":
-        return _text(array, place, error)
-    return np.array(array.astype(dtype.newbyteorder("=")), order="C")
-
-
-def _text(array: NDArray, place: str, error: type[Maci2Error]) -> NDArray:
+    if dtype.kind != "U":
+        return np.array(array.astype(dtype.newbyteorder("=")), order="C")
     try:
         return np.array(array.tolist(), dtype=np.str_)
     except ValueError as problem:
@@ -271,7 +259,7 @@ def _require_shapes(
     path: Path,
     error: type[Maci2Error],
 ) -> None:
-    sizes: dict[str, int] = {}
+    sizes: dict[int | str, int] = {}
     for name, array in arrays.items():
         needed = fields[name].shape
         fits = len(needed) == array.ndim and all(
@@ -279,8 +267,5 @@ def _require_shapes(
             for size, wanted in zip(array.shape, needed, strict=True)
         )
         if not fits:
-            known = tuple(
-                sizes.get(size, size) if isinstance(size, str) else size for size in needed
-            )
-            shape = ", ".join(str(size) for size in known)
+            shape = ", ".join(str(sizes.get(size, size)) for size in needed)
             raise error(f"{path}: {name} has shape {array.shape}, needed ({shape}).")

@@ -1,7 +1,5 @@
-"""Atomic writing of files, which never replaces anything but a regular file.
-
-The user's cache: results that can be made again at any time.
-"""
+"""Atomic writing of files, which never replaces anything but a regular file, and the user's cache
+of results that can be made again at any time."""
 
 import errno
 import io
@@ -176,7 +174,7 @@ def _replaceable(path: Path) -> Path:
 
 
 def _is_own_output(status: os.stat_result) -> bool:
-    """Whether a path is the file that this process prints to: /dev/stdout of a redirected
+    """True for the file that this process prints to: /dev/stdout of a redirected
     command."""
     for stream in (sys.__stdout__, sys.__stderr__):
         try:

@@ -33,7 +33,6 @@ from maci2.rigs.yaml_files import (
     Matrix4,
     OpenSchema,
     load_yaml,
-    read_mapping,
     read_text,
     rigid_transform,
     validate,
@@ -162,7 +161,7 @@ def kind_of(path: Path) -> FileKind:
     if kind is not None:
         return kind
     try:
-        return identify(read_mapping(path, what))
+        return identify(load_yaml(path, what))
     except CalibrationError as error:
         raise CalibrationError(f"{identify_lines(text).name}: {error}") from error
 

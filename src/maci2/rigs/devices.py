@@ -1,8 +1,7 @@
-"""Factory calibrations of devices: OAK (DepthAI), ZED, and cameras in ROS.
+"""Factory calibrations of devices: OAK (DepthAI), ZED, RealSense, and cameras in ROS.
 
-Factory calibration of a RealSense, as `rs-enumerate-devices -c` prints it.
-
-`Extrinsic from A To B` takes points of A to B. Infrared images are rectified on the device.
+RealSense's is the listing of `rs-enumerate-devices -c`: `Extrinsic from A To B` takes points of A
+to B, and infrared images are rectified on the device.
 """
 
 import configparser

@@ -1,19 +1,13 @@
-"""Camera chains cam0, cam1, ... as Kalibr, OpenVINS, MSCKF-VIO and 4Seasons write them.
+"""Kalibr's files, read and written: camera chains cam0, cam1, ..., and IMU files.
 
-T_cam_imu takes IMU points to the camera, T_imu_cam is its inverse and our T_b_c; T_cn_cnm1, also
-written T_cam1_cam0, takes points of the camera before to this one. MSCKF-VIO's T_imu_body places
-another frame on the robot and says nothing of the cameras: the IMU is the body here.
+OpenVINS, MSCKF-VIO and 4Seasons write chains alike. T_cam_imu takes IMU points to the camera,
+T_imu_cam is its inverse and our T_b_c; T_cn_cnm1, also written T_cam1_cam0, takes points of the
+camera before to this one. MSCKF-VIO's T_imu_body places another frame on the robot and does not
+concern the cameras: the IMU is the body here.
 
-Kalibr's and OpenVINS' IMU files: noise densities, rate, and errors of scale and alignment.
-
-Kalibr: gyro = M C_gyro_i w + A C_gyro_i a, acc = M a. OpenVINS: gyro = Tw R_IMUtoGYRO w + Tg a,
-acc = Ta R_IMUtoACC a. Both with the angular rate w and the specific force a in the IMU frame.
-
-Kalibr's files: camera chains with extrinsics, IMU noise, and their names.
-
-Kalibr's T_cam_imu takes IMU points to the camera; our T_b_c is its inverse.
-
-Writes Kalibr's YAML files.
+IMU errors of scale and alignment, with the angular rate w and the specific force a in the IMU
+frame. Kalibr: gyro = M C_gyro_i w + A C_gyro_i a, acc = M a. OpenVINS: gyro = Tw R_IMUtoGYRO w +
+Tg a, acc = Ta R_IMUtoACC a.
 """
 
 import logging
@@ -24,7 +18,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import yaml
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import BaseModel, Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from maci2.errors import CalibrationError
 from maci2.files import write_atomically
@@ -242,13 +236,27 @@ class _Accelerometers(OpenSchema):
     rz_i: list[float] | None = None
 
 
-class _ImuEntry(CarefulSchema):
-    """One IMU of a file, as both tools write it."""
+class NoiseKeys(BaseModel):
+    """IMU noise as Kalibr, OpenVINS, EuRoC and VBR state it."""
 
     accelerometer_noise_density: PositiveFloat
     accelerometer_random_walk: NonNegativeFloat
     gyroscope_noise_density: PositiveFloat
     gyroscope_random_walk: NonNegativeFloat
+
+    def stated(self) -> StatedNoise:
+        """Noise without the rate, whose key differs."""
+        return StatedNoise(
+            self.gyroscope_noise_density,
+            self.accelerometer_noise_density,
+            self.gyroscope_random_walk,
+            self.accelerometer_random_walk,
+        )
+
+
+class _ImuEntry(CarefulSchema, NoiseKeys):
+    """One IMU of a file, as both tools write it."""
+
     update_rate: PositiveFloat | None = None
     time_offset: float = 0.0
     model: str = "calibrated"
@@ -273,13 +281,9 @@ def read_imu_file(path: Path) -> tuple[ImuNoise | StatedNoise, ImuIntrinsics | N
     data: Any = load_yaml(path, "the noise of an IMU")
     key = min((key for key in data if IMU_KEY.fullmatch(key)), default="")
     entry = validate(_ImuEntry, data[key] if key else data, path, key)
-    stated = StatedNoise(
-        entry.gyroscope_noise_density,
-        entry.accelerometer_noise_density,
-        entry.gyroscope_random_walk,
-        entry.accelerometer_random_walk,
-    )
-    noise = stated if entry.update_rate is None else stated.densities(entry.update_rate)
+    noise: ImuNoise | StatedNoise = entry.stated()
+    if entry.update_rate is not None:
+        noise = entry.stated().densities(entry.update_rate)
     if isinstance(noise, ImuNoise):
         require_plausible_noise(noise, str(path))
     if entry.T_i_b is not None:

@@ -20,8 +20,8 @@ from maci2.lie import se3, se3_inv
 from maci2.rigs.parts import RigParts, StatedNoise, make_camera, unknown_model
 from maci2.rigs.recognition import identify
 from maci2.rigs.yaml_files import (
+    OpencvMatrix,
     load_yaml,
-    opencv_matrix,
     opencv_yaml,
     require_unambiguous,
     rigid_transform,
@@ -222,9 +222,9 @@ def orbslam3_files(folder: Path, rig: Rig) -> dict[Path, str]:
     entries |= {**_frame_rate(left.rate_hz), "Camera.RGB": 1}
     if len(rig.cameras) == 2:
         T_c1_c2 = se3_inv(left.T_b_c) @ rig.cameras[1].T_b_c
-        entries |= {"Stereo.ThDepth": 60.0, "Stereo.T_c1_c2": opencv_matrix(T_c1_c2, "f")}
+        entries |= {"Stereo.ThDepth": 60.0, "Stereo.T_c1_c2": OpencvMatrix(T_c1_c2, "f")}
     entries |= {
-        "IMU.T_b_c1": opencv_matrix(left.T_b_c, "f"),
+        "IMU.T_b_c1": OpencvMatrix(left.T_b_c, "f"),
         **dict(zip(_NOISE, astuple(rig.imu)[:4], strict=True)),
         "IMU.Frequency": rig.imu.rate_hz,
         "maci2.time_offset": float(rig.time_offset_s),

@@ -1,7 +1,4 @@
-"""Construction of a camera from the numbers of a file, with checks.
-
-Contents of a calibration file, before missing parts are filled from elsewhere.
-"""
+"""Contents of a calibration file: cameras from checked numbers, noise, and what completes them."""
 
 import math
 from collections.abc import Sequence
@@ -20,29 +17,20 @@ from maci2.sensors.rig_types import (
     ImuNoise,
     Rig,
 )
-from maci2.sensors.validation import RIG_RANGES, require_plausible_noise
+from maci2.sensors.validation import RIG_RANGES, require_plausible_lens, require_plausible_noise
 from maci2.types import Array
 
 PARAMETERS: dict[CameraModel, tuple[str, ...]] = {
-    "pinhole": (),
-    "omni": ("xi",),
-    "ds": ("xi", "alpha"),
-    "eucm": ("alpha", "beta"),
-}
+    "pinhole": (), "omni": ("xi",), "ds": ("xi", "alpha"), "eucm": ("alpha", "beta"),
+}  # fmt: skip
 """Names of a model's own parameters; Kalibr puts them before fx, fy, cx, cy."""
 
 COEFFICIENTS: dict[DistortionModel, tuple[int, ...]] = {
-    "radtan": (4, 5, 8),
-    "equidistant": (4,),
-    "fov": (1,),
-    "none": (0,),
-}
+    "radtan": (4, 5, 8), "equidistant": (4,), "fov": (1,), "none": (0,),
+}  # fmt: skip
 """Numbers of distortion coefficients that a model can have."""
 
 _RANGES = {"alpha": (0.0, 1.0), "beta": (0.0, 100.0)}
-MAX_PIXELS = 100_000
-MAX_FOCAL_IMAGES = 1000.0
-"""Largest plausible focal length, in image widths."""
 
 
 def make_camera(
@@ -59,8 +47,11 @@ def make_camera(
     topic: str = "",
 ) -> Camera:
     """Camera from checked numbers; `where` names file and camera in messages."""
-    model = _trimmed(list(coefficients), distortion_model, where)
-    _require_image(where, intrinsics, resolution)
+    if not np.isfinite([*coefficients, *intrinsics]).all():
+        raise CalibrationError(f"{where}: a distortion coefficient or focal length is not finite.")
+    lens, distortion_model = _trimmed(list(coefficients), distortion_model, where)
+    focal, distortion = np.array(intrinsics, np.float64), np.array(lens, np.float64)
+    require_plausible_lens(str(where), focal, distortion, resolution)
     names = PARAMETERS[camera_model]
     for name, value in zip(names, model_parameters, strict=True):
         low, high = _RANGES.get(name, (-1.0, 100.0))
@@ -69,16 +60,16 @@ def make_camera(
                 f"{where}: {name} of the {camera_model} model is {value:g}, needed {low:g} to "
                 f"{high:g}."
             )
-    if camera_model != "pinhole" and model[1] not in ("none", "radtan"):
+    if camera_model != "pinhole" and distortion_model not in ("none", "radtan"):
         raise CalibrationError(
-            f"{where}: the model {camera_model} with distortion '{model[1]}' is not known; needed "
-            "'radtan' or 'none'."
+            f"{where}: the model {camera_model} with distortion '{distortion_model}' is not known; "
+            "needed 'radtan' or 'none'."
         )
     return Camera(
         T_b_c=T_b_c,
-        intrinsics=np.array(intrinsics, dtype=np.float64),
-        distortion=np.array(model[0], dtype=np.float64),
-        distortion_model=model[1],
+        intrinsics=focal,
+        distortion=distortion,
+        distortion_model=distortion_model,
         resolution=resolution,
         rate_hz=rate_hz,
         topic=topic,
@@ -91,8 +82,6 @@ def _trimmed(
     values: list[float], model: DistortionModel, where: str | Path
 ) -> tuple[list[float], DistortionModel]:
     """Coefficients without the trailing zeros that a shorter form omits."""
-    if not np.isfinite(values).all():
-        raise CalibrationError(f"{where}: a distortion coefficient is not finite.")
     if not any(values) or model == "none":
         if any(values):
             raise CalibrationError(
@@ -111,28 +100,6 @@ def _trimmed(
             f"'{model}'."
         )
     return values, model
-
-
-def _require_image(
-    where: str | Path, intrinsics: Sequence[float], resolution: tuple[int, int]
-) -> None:
-    width, height = resolution
-    if not (0 < width <= MAX_PIXELS and 0 < height <= MAX_PIXELS):
-        raise CalibrationError(
-            f"{where}: the image size is {width}x{height}, needed 1 to {MAX_PIXELS} pixels."
-        )
-    fx, fy, cx, cy = intrinsics
-    limit = MAX_FOCAL_IMAGES * max(width, height)
-    if not (0.0 < fx <= limit and 0.0 < fy <= limit):
-        raise CalibrationError(
-            f"{where}: the focal length is {fx:g}, {fy:g} px, needed more than 0 and at most "
-            f"{limit:g} for an image of {width}x{height}."
-        )
-    if not (0.0 <= cx <= width and 0.0 <= cy <= height):
-        raise CalibrationError(
-            f"{where}: the principal point {cx:g}, {cy:g} lies outside the image of "
-            f"{width}x{height} px; check the image size and the order of the numbers."
-        )
 
 
 MAX_RATE_HZ = RIG_RANGES["imu_rate"].possible[1]
@@ -238,17 +205,13 @@ def assemble(
 
 def complete(rig: Rig, given: Given) -> Rig:
     """Rig of a recording with the parts that a user gives instead."""
-    parts = RigParts(
-        "calibration",
-        Path(rig.source),
-        rig.cameras,
-        rig.extrinsics_known,
-        rig.imu if rig.noise_known else None,
-        time_offset_s=rig.time_offset_s,
-        intrinsics=rig.imu_intrinsics,
-    )
     if given == NOTHING_GIVEN:
         return rig
+    noise = rig.imu if rig.noise_known else None
+    parts = RigParts(
+        "calibration", Path(rig.source), rig.cameras, rig.extrinsics_known, noise,
+        time_offset_s=rig.time_offset_s, intrinsics=rig.imu_intrinsics,
+    )  # fmt: skip
     return replace(assemble(parts, given), source=rig.source, exact=rig.exact)
 
 

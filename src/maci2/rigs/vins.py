@@ -20,9 +20,9 @@ from maci2.rigs.parts import RigParts, StatedNoise, make_camera, unknown_model
 from maci2.rigs.yaml_files import (
     Matrix3,
     Matrix4,
+    OpencvMatrix,
     OpenSchema,
     load_yaml,
-    opencv_matrix,
     opencv_yaml,
     rigid_transform,
     validate,
@@ -279,7 +279,7 @@ def vins_fusion_files(folder: Path, rig: Rig) -> dict[Path, str]:
     }
     config |= {f"cam{number}_calib": name for number, name in enumerate(names)}
     config |= {"image_width": width, "image_height": height, "estimate_extrinsic": 0}
-    config |= {f"body_T_cam{k}": opencv_matrix(cam.T_b_c) for k, cam in enumerate(rig.cameras)}
+    config |= {f"body_T_cam{k}": OpencvMatrix(cam.T_b_c) for k, cam in enumerate(rig.cameras)}
     config["td"] = float(rig.time_offset_s)
     return {folder / CONFIG: opencv_yaml(config | _noise_entries(rig.imu), _CONVENTION), **cameras}
 

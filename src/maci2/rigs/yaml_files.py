@@ -1,17 +1,14 @@
-"""Text of calibration files, YAML or JSON, read into keys and values within fixed limits.
+"""Calibration files in YAML or JSON: read within limits, checked against a schema, and written.
 
 A calibration is small and flat. Size, depth and the number of values after all references are
-resolved are bounded, so that no file can hang or exhaust the process.
-
-Calibration files checked against a schema; messages name file, key, value found and needed.
-
-YAML as OpenCV's FileStorage writes it: `%YAML:1.0` first, matrices under their own tag.
-
-Numbers are written with all their digits, so that reading gives back what was written.
+resolved are bounded, so that no file can hang or exhaust the process. Messages name file, key,
+value found and value needed. What is written is YAML as OpenCV's FileStorage takes it: `%YAML:1.0`
+first, matrices under their own tag, all digits of every number.
 """
 
 import json
 import re
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -146,7 +143,7 @@ _Loader.yaml_implicit_resolvers = {
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789"))
 
 
-def read_mapping(path: Path, what: str) -> Mapping:
+def load_yaml(path: Path, what: str) -> Mapping:
     """Keys and values of `path`; `what` describes the expected content."""
     text = read_text(path, what)
     data = _json(text, path) if text.lstrip()[:1] in ("{", "[") else None
@@ -327,11 +324,6 @@ class CarefulSchema(OpenSchema):
 AnySchema = TypeVar("AnySchema", bound=Schema)
 
 
-def load_yaml(path: Path, what: str) -> dict[str, Any]:
-    """Mapping read from `path`; `what` describes the expected content."""
-    return read_mapping(path, what)
-
-
 def validate(schema: type[AnySchema], data: Any, path: Path, place: str = "") -> AnySchema:
     """Validate `data` against `schema`; the error has file, key, found and accepted value."""
     for name, field in schema.model_fields.items():
@@ -448,11 +440,12 @@ def require_identity(rows: list[list[float]], path: Path, key: str, why: str) ->
         )
 
 
-class _Matrix:
+@dataclass(frozen=True)
+class OpencvMatrix:
     """(4, 4) matrix to write; `dt` is f if the tool reads floats, otherwise d."""
 
-    def __init__(self, T: Array, dt: str) -> None:
-        self.T, self.dt = T, dt
+    T: Array
+    dt: str = "d"
 
 
 class _Dumper(yaml.SafeDumper):
@@ -465,7 +458,7 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-def _represent(dumper: yaml.SafeDumper, matrix: _Matrix) -> yaml.Node:
+def _represent(dumper: yaml.SafeDumper, matrix: OpencvMatrix) -> yaml.Node:
     entries = {"rows": 4, "cols": 4, "dt": matrix.dt, "data": matrix.T.ravel().tolist()}
     return dumper.represent_mapping(OPENCV_TAG + "matrix", entries.items())
 
@@ -476,13 +469,8 @@ def _represent_list(dumper: yaml.SafeDumper, values: list[Any]) -> yaml.Node:
     return dumper.represent_sequence("tag:yaml.org,2002:seq", values, flow_style=not nested)
 
 
-_Dumper.add_representer(_Matrix, _represent)
+_Dumper.add_representer(OpencvMatrix, _represent)
 _Dumper.add_representer(list, _represent_list)
-
-
-def opencv_matrix(T: Array, dt: str = "d") -> Any:
-    """Transform as a value to write."""
-    return _Matrix(T, dt)
 
 
 def opencv_yaml(data: dict[str, Any], comments: tuple[str, ...]) -> str:

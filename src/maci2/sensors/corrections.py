@@ -1,7 +1,5 @@
-"""Conversion between the clocks of camera and IMU by the offset that a calibration states.
-
-Correction of deterministic IMU errors: scale, misalignment, g-sensitivity, offsets.
-"""
+"""Corrections of a recording by its calibration: the camera's clock, and deterministic IMU errors
+(scale, misalignment, g-sensitivity, offsets)."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -57,7 +55,7 @@ def ideal_intrinsics() -> ImuIntrinsics:
 
 
 def is_ideal(intrinsics: ImuIntrinsics) -> bool:
-    """Whether the intrinsics are the identity."""
+    """True if the intrinsics are the identity."""
     ideal = ideal_intrinsics()
     return all(
         np.abs(getattr(intrinsics, name) - getattr(ideal, name)).max() <= IDENTICAL

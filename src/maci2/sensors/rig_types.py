@@ -53,7 +53,7 @@ class ImuNoise:
     """Nominal sampling rate [Hz]."""
 
     exact: bool = False
-    """Whether samples have exactly this noise, as in a simulation; a real sensor has more."""
+    """True if samples have exactly this noise, as in a simulation; a real sensor has more."""
 
     def __post_init__(self) -> None:
         boundary.require_type(self.exact, bool, "ImuNoise.exact", "True or False")
@@ -173,7 +173,7 @@ class Rig:
     """File, for messages."""
 
     exact: bool = False
-    """Whether the calibration is exact, as in a simulation; that of a real device is measured."""
+    """True for an exact calibration, as in a simulation; that of a real device is measured."""
 
     extrinsics_known: bool = True
     """False if only the relative poses of the cameras are known, not the extrinsics to the IMU;

@@ -1,25 +1,20 @@
-"""Formal checks of samples; messages name the place, the value found and the value needed.
+"""Checks of samples and calibrations; messages name place, value found, value needed and remedy.
 
-What the samples mean physically is checked in `plausibility`.
-
-Physical plausibility of IMU samples: wrong units and missing gravity.
-
-Nothing is known of the motion, so every test allows what hand-held devices, drones and cars do.
-What a calibration can state is in `rig_ranges`.
-
-Plausible ranges of all values of a calibration, in one table.
+Formal ones: order, finiteness, gaps, overlap. Of IMU samples: wrong units and missing gravity;
+nothing is known of the motion, so every test allows what hand-held devices, drones and cars do.
+Of calibrations: plausible ranges of all values, in one table.
 """
 
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from maci2.errors import CalibrationError, DatasetError
 from maci2.lie.stacks import so3_exp_stack
-from maci2.sensors.rig_types import Camera, ImuNoise, Rig
+from maci2.sensors.rig_types import ImuNoise, Rig
 from maci2.sensors.types import GroundTruth, ImuSamples
 from maci2.types import GRAVITY_NORM, NS, Array, Stamps
 
@@ -121,11 +116,11 @@ _SMOOTHING_S = 0.2
 
 @dataclass(frozen=True)
 class ImuFault:
-    """One fault of IMU samples."""
+    """Fault of IMU samples."""
 
     text: str
     serious: bool
-    """Whether the samples cannot be used without correction."""
+    """True if the samples cannot be used without correction."""
 
     name: str = ""
     """Short name of the fault."""
@@ -235,7 +230,7 @@ def _gravity_fault(source: str, forces: Forces) -> ImuFault | None:
 
 
 def _bursts(samples: ImuSamples) -> ImuFault | None:
-    """Whether timestamps are those of arriving packets: most intervals are short, and a few contain
+    """Fault of timestamps of arriving packets: most intervals are short, and a few contain
     all the time."""
     steps_s = np.diff(samples.stamps_ns) / NS
     if len(steps_s) < 2 or steps_s.mean() < 2.0 * np.median(steps_s):
@@ -331,7 +326,7 @@ class RigFault:
 
     text: str
     serious: bool
-    """Whether the value is impossible and the calibration is refused."""
+    """True for an impossible value; the calibration is refused."""
 
     name: str
     found: str
@@ -420,8 +415,20 @@ def rig_faults(rig: Rig) -> list[RigFault]:
 
 def require_plausible_noise(noise: ImuNoise, source: str) -> None:
     """Raise CalibrationError for impossible IMU noise."""
-    for key, value, place in _imu_numbers(noise, source):
-        fault = RIG_RANGES[key].fault(value, place)
+    _require_possible(_imu_numbers(noise, source))
+
+
+def require_plausible_lens(
+    source: str, intrinsics: Array, distortion: Array, resolution: tuple[int, int]
+) -> None:
+    """Raise CalibrationError for an impossible lens or image size."""
+    numbers = _lens_numbers(intrinsics, distortion, resolution)
+    _require_possible((key, value, source) for key, value in numbers)
+
+
+def _require_possible(numbers: Iterable[tuple[str, float, str]]) -> None:
+    for key, value, source in numbers:
+        fault = RIG_RANGES[key].fault(value, source)
         if fault is not None and fault.serious:
             raise CalibrationError(fault.text)
 
@@ -442,20 +449,23 @@ def _camera_numbers(rig: Rig) -> Iterator[tuple[str, float, str]]:
         place = f"{rig.source}, cam{number}"
         if rig.extrinsics_known:
             yield "lever_arm", math.hypot(*camera.T_b_c[:3, 3]), place
-        yield from ((key, value, place) for key, value in _lens_numbers(camera))
+        lens = _lens_numbers(camera.intrinsics, camera.distortion, camera.resolution)
+        yield from ((key, value, place) for key, value in lens)
+        yield "camera_rate", camera.rate_hz, place
     if len(rig.cameras) > 1:
         first, second = (camera.T_b_c[:3, 3] for camera in rig.cameras[:2])
         yield "baseline", math.dist(first, second), rig.source
 
 
-def _lens_numbers(camera: Camera) -> Iterator[tuple[str, float]]:
-    fx, fy, cx, cy = camera.intrinsics[:4]
-    width, height = camera.resolution
+def _lens_numbers(
+    intrinsics: Array, distortion: Array, resolution: tuple[int, int]
+) -> Iterator[tuple[str, float]]:
+    fx, fy, cx, cy = intrinsics
+    width, height = resolution
     yield from (("resolution", width), ("resolution", height))
     yield from (("focal_ratio", fx / width), ("focal_ratio", fy / width))
     yield from (("principal_point", cx / width), ("principal_point", cy / height))
-    yield "distortion", float(np.abs(camera.distortion).max(initial=0.0))
-    yield "camera_rate", camera.rate_hz
+    yield "distortion", float(np.abs(distortion).max(initial=0.0))
 
 
 def _imu_numbers(noise: ImuNoise, source: str) -> Iterator[tuple[str, float, str]]:
