@@ -25,7 +25,7 @@ from maci2.datasets.tables import (
 from maci2.errors import CalibrationError, DatasetError
 from maci2.files import NpzField, read_npz, whole_folder, write_atomically
 from maci2.lie.stacks import rotations_from_quat_wxyz, stack_poses
-from maci2.rigs.kalibr import NoiseKeys, read_rig, with_frame_rates
+from maci2.rigs.kalibr import DISTORTION_NAMES, NoiseKeys, read_rig, with_frame_rates
 from maci2.rigs.yaml_files import (
     Schema,
     load_yaml,
@@ -33,7 +33,7 @@ from maci2.rigs.yaml_files import (
     rigid_transform,
     validate,
 )
-from maci2.sensors.rig_types import Camera, DistortionModel, ImuNoise, Rig
+from maci2.sensors.rig_types import Camera, ImuNoise, Rig
 from maci2.sensors.stereo import ImageRecording
 from maci2.sensors.types import GroundTruth, ImuSamples, Recording, TruthCovariance
 from maci2.types import Array, Stamps
@@ -70,13 +70,6 @@ IMU_COLUMNS = _columns_of("w", "a")
 POSE_COLUMNS = _columns_of("p", "q")
 STATE_COLUMNS = _columns_of("v", "bw", "ba")
 FILE_COLUMN: Headings = {"file": ("filename", "file", "name")}
-
-_DISTORTION: dict[str, DistortionModel] = {
-    "radial-tangential": "radtan",
-    "radtan": "radtan",
-    "equidistant": "equidistant",
-    "none": "none",
-}
 
 
 class _Matrix(Schema):
@@ -228,7 +221,7 @@ def _read_camera(path: Path) -> tuple[Camera, bool]:
         T_b_c=rigid_transform(_rows(sensor, path), path, "T_BS"),
         intrinsics=np.array(sensor.intrinsics),
         distortion=np.array(sensor.distortion_coefficients),
-        distortion_model=_DISTORTION[sensor.distortion_model],
+        distortion_model=DISTORTION_NAMES[sensor.distortion_model],
         resolution=sensor.resolution,
         rate_hz=sensor.rate_hz,
     )

@@ -2,6 +2,7 @@
 velocities from positions for ground truths without velocity."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -60,17 +61,11 @@ def truth_at(truth: GroundTruth, query_ns: Stamps, max_gap_s: float) -> GroundTr
     """Ground truth at other timestamps: poses as in `poses_at`, velocity and biases linear."""
     query_ns = np.asarray(query_ns, dtype=np.int64)
     at = _brackets(truth.stamps_ns, query_ns, max_gap_s, truth.source)
-    return GroundTruth(
-        stamps_ns=query_ns,
-        Ts_w_b=poses_at(
-            truth.stamps_ns, truth.Ts_w_b, query_ns, max_gap_s, truth.v_w, truth.source
-        ),
-        v_w=_lerp(truth.v_w, at),
-        bias_gyro=_lerp(truth.bias_gyro, at),
-        bias_acc=_lerp(truth.bias_acc, at),
-        source=truth.source,
-        covariance=truth.covariance,
-    )
+    poses = poses_at(truth.stamps_ns, truth.Ts_w_b, query_ns, max_gap_s, truth.v_w, truth.source)
+    linear: dict[str, Any] = {
+        name: _lerp(getattr(truth, name), at) for name in ("v_w", "bias_gyro", "bias_acc")
+    }
+    return replace(truth, stamps_ns=query_ns, Ts_w_b=poses, **linear)
 
 
 def bridged(stamps_ns: Stamps, query_ns: Stamps, max_gap_s: float) -> Mask:
@@ -100,24 +95,16 @@ def _brackets(stamps_ns: Stamps, query_ns: Stamps, max_gap_s: float, source: str
     before = np.where(in_gap & (stamps_ns[after] - query_ns <= ROUNDING_NS), after, before)
     after = np.where(in_gap & (query_ns - stamps_ns[before] <= ROUNDING_NS), before, after)
     step_s = (stamps_ns[after] - stamps_ns[before]) / NS
-    _require_short_steps(stamps_ns[before], step_s, query_ns, max_gap_s, source)
+    if (step_s > max_gap_s).any():
+        at = int(np.argmax(step_s > max_gap_s))
+        raise DatasetError(
+            f"{source}: a pose is needed at {query_ns[at]} ns inside a gap of {step_s[at]:.3f} s "
+            f"after timestamp {stamps_ns[before[at]]} ns; gaps of at most {max_gap_s:.3f} s are "
+            "bridged. Choose a window that does not touch the gap."
+        )
     elapsed_s = (query_ns - stamps_ns[before]) / NS
     fraction = np.divide(elapsed_s, step_s, out=np.zeros(len(step_s)), where=step_s > 0)
     return _Brackets(before, after, step_s, fraction)
-
-
-def _require_short_steps(
-    start_ns: Stamps, step_s: Array, query_ns: Stamps, max_gap_s: float, source: str
-) -> None:
-    long = step_s > max_gap_s
-    if not long.any():
-        return
-    at = int(np.argmax(long))
-    raise DatasetError(
-        f"{source}: a pose is needed at {query_ns[at]} ns inside a gap of {step_s[at]:.3f} s after "
-        f"timestamp {start_ns[at]} ns; gaps of at most {max_gap_s:.3f} s are bridged. Choose a "
-        "window that does not touch the gap."
-    )
 
 
 def _lerp(values: Array, at: _Brackets) -> Array:
