@@ -22,7 +22,6 @@ from maci2.datasets.tables import (
 )
 from maci2.errors import CalibrationError, DatasetError, ImageError
 from maci2.lie.stacks import rotations_from_quat_wxyz, stack_poses
-from maci2.rigs.kalibr import with_frame_rates
 from maci2.sensors.corrections import on_imu_clock
 from maci2.sensors.rig_types import Rig
 from maci2.sensors.stereo import ImageRecording
@@ -156,7 +155,7 @@ class Scanned:
         return ImageRecording(
             name=path.stem if path.is_file() else path.resolve().name,
             path=path,
-            rig=with_frame_rates(rig, stamps_ns),
+            rig=rig,
             camera_stamps_ns=stamps_ns,
             bag=BagImages(bag_paths(path), self.topics.images, received_ns),
         )

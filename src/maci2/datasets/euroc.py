@@ -25,7 +25,7 @@ from maci2.datasets.tables import (
 from maci2.errors import CalibrationError, DatasetError
 from maci2.files import NpzField, read_npz, whole_folder, write_atomically
 from maci2.lie.stacks import rotations_from_quat_wxyz, stack_poses
-from maci2.rigs.kalibr import DISTORTION_NAMES, NoiseKeys, read_rig, with_frame_rates
+from maci2.rigs.kalibr import DISTORTION_NAMES, NoiseKeys, read_rig
 from maci2.rigs.yaml_files import (
     Schema,
     load_yaml,
@@ -141,7 +141,7 @@ def read_folder_images(path: Path, rig: Rig) -> ImageRecording:
     return ImageRecording(
         name=recording_name(mav0),
         path=path,
-        rig=with_frame_rates(rig, stamps_ns),
+        rig=rig,
         camera_stamps_ns=stamps_ns,
         image_names=tuple(names for _, names in lists),
     )

@@ -27,7 +27,6 @@ from maci2.datasets.tables import is_imu_text, read_imu_text
 from maci2.datasets.vbr import is_vbr, read_vbr
 from maci2.errors import CalibrationError, DatasetError, NoImuError, OptionError
 from maci2.rigs import NOTHING_GIVEN, Given, complete, read_any_rig
-from maci2.rigs.kalibr import with_frame_rates
 from maci2.rigs.parts import ASSUMED_NOISE, RigParts, assemble
 from maci2.sensors.corrections import Clock, on_imu_clock, with_intrinsics_applied
 from maci2.sensors.rig_types import Rig
@@ -258,7 +257,7 @@ def read_plain_images(path: Path, rig: Rig) -> ImageRecording:
     return ImageRecording(
         name=path.stem,
         path=path,
-        rig=with_frame_rates(rig, stamps_ns),
+        rig=rig,
         camera_stamps_ns=stamps_ns,
         image_names=tuple(camera.names for camera in cameras),
         image_folders=tuple(folders),

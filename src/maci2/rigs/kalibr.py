@@ -61,7 +61,7 @@ from maci2.sensors.rig_types import (
     Rig,
 )
 from maci2.sensors.validation import require_plausible_noise
-from maci2.types import NS, Array, Stamps
+from maci2.types import Array
 
 _LOG = logging.getLogger(__name__)
 
@@ -418,16 +418,6 @@ def read_imu_yaml(path: Path) -> ImuNoise:
     if not isinstance(noise, ImuNoise):
         raise CalibrationError(f"{path}: key 'update_rate' is missing; add it.")
     return noise
-
-
-def with_frame_rates(rig: Rig, stamps_ns: tuple[Stamps, ...]) -> Rig:
-    """Camera rate, which Kalibr's files do not state; recordings show it by their timestamps."""
-    cameras = list(rig.cameras)
-    for number, stamps in enumerate(stamps_ns[: len(cameras)]):
-        if np.isnan(cameras[number].rate_hz) and len(stamps) > 1:
-            rate_hz = NS / float(np.median(np.diff(stamps)))
-            cameras[number] = replace(cameras[number], rate_hz=rate_hz)
-    return replace(rig, cameras=tuple(cameras))
 
 
 def find_camchain(folder: Path) -> Path:

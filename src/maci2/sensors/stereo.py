@@ -1,7 +1,7 @@
 """Stereo pairs: matching of images, and the interface of their sources."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from maci2.errors import DatasetError
 from maci2.sensors.rig_types import Rig
 from maci2.sensors.types import BagImages, ImuSamples, Recording
-from maci2.types import Stamps, nearest_index
+from maci2.types import NS, Stamps, nearest_index
 
 MAX_PAIR_SKEW_NS = 1_000_000
 """Largest difference of timestamps within a stereo pair."""
@@ -39,6 +39,8 @@ class ImageRecording:
     name: str
     path: Path
     rig: Rig
+    """Calibration; a frame rate that it does not state is taken from the timestamps."""
+
     camera_stamps_ns: tuple[Stamps, ...]
     """Timestamps of the images [ns], one array per camera."""
 
@@ -53,6 +55,14 @@ class ImageRecording:
 
     bag: BagImages | None = None
     """Location of the images in a bag; None for a folder."""
+
+    def __post_init__(self) -> None:
+        cameras = list(self.rig.cameras)
+        for number, stamps_ns in enumerate(self.camera_stamps_ns[: len(cameras)]):
+            if np.isnan(cameras[number].rate_hz) and len(stamps_ns) > 1:
+                rate_hz = NS / float(np.median(np.diff(stamps_ns)))
+                cameras[number] = replace(cameras[number], rate_hz=rate_hz)
+        object.__setattr__(self, "rig", replace(self.rig, cameras=tuple(cameras)))
 
     def with_imu(self, imu: ImuSamples, **more: Any) -> Recording:
         """Recording of these images and IMU samples; `more` are further fields of a `Recording`."""
