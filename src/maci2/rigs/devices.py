@@ -160,8 +160,6 @@ def _poses(root: int, edges: dict[int, tuple[int, Array | None]]) -> dict[int, A
 def _oak_camera(camera: _OakCamera, where: str, T_b_c: Array) -> Camera:
     fisheye = str(camera.cameraType).lower() in ("1", "fisheye")
     lens = camera.distortionCoeff
-    if fisheye and len(lens) > 4 and not any(lens[4:]):
-        lens = lens[:4]
     if not fisheye and any(lens[8:]):
         raise CalibrationError(
             f"{where}: distortionCoeff has thin-prism or tilt coefficients, needed 0; calibrate "
@@ -340,6 +338,4 @@ def _camera(fields: dict[str, str], size: tuple[int, int], T_b_c: Array, where: 
             f"{where}: distortion '{name[:40]}' has no closed form here, needed one of "
             f"{', '.join(_MODELS)}; calibrate the cameras with Kalibr."
         )
-    if model == "equidistant" and not any(lens[4:]):
-        lens = lens[:4]
     return make_camera(where, focal, lens, model, size, T_b_c)

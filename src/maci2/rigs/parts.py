@@ -89,17 +89,14 @@ def _trimmed(
                 "model, or remove them."
             )
         return [0.0] * 4, "none"
-    if model == "radtan":
-        lengths = [n for n in COEFFICIENTS["radtan"] if n <= len(values) and not any(values[n:])]
-        if len(values) >= 4 and lengths:
-            return values[: lengths[0]], model
-    if len(values) not in COEFFICIENTS[model]:
-        needed = " or ".join(str(count) for count in COEFFICIENTS[model])
-        raise CalibrationError(
-            f"{where}: distortion_coeffs has {len(values)} numbers, needed {needed} for the model "
-            f"'{model}'."
-        )
-    return values, model
+    for count in COEFFICIENTS[model]:
+        if count <= len(values) and not any(values[count:]):
+            return values[:count], model
+    needed = " or ".join(str(count) for count in COEFFICIENTS[model])
+    raise CalibrationError(
+        f"{where}: distortion_coeffs has {len(values)} numbers, needed {needed} for the model "
+        f"'{model}'."
+    )
 
 
 MAX_RATE_HZ = RIG_RANGES["imu_rate"].possible[1]
