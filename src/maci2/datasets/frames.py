@@ -8,6 +8,7 @@ from typing import Any
 
 import cv2
 import numpy as np
+from numpy.typing import NDArray
 
 from maci2.datasets.bags import Bag, Message, header_stamp_ns
 from maci2.datasets.euroc import camera_folders, mav0_of
@@ -53,48 +54,57 @@ def stereo_frames(recording: HasImages) -> Frames:
         raise DatasetError(
             f"recording is of the type {kind}, needed a recording from open_recording."
         )
-    bag, cameras = recording.bag, recording.rig.cameras
-    sources = image_folders(recording) if bag is None else bag.topics
-    if len(sources) < 2 or len(cameras) < 2:
-        kind, needed = (
-            ("camera folders", "cam0 and cam1.")
-            if bag is None
-            else ("image topics", "two of each. Choose with --topics left=/topic,right=/topic.")
-        )
-        raise DatasetError(
-            f"{recording.path}: has {len(sources)} {kind} and {len(cameras)} calibrated cameras; "
-            f"stereo needs {needed}"
-        )
-    if bag is None:
-        for folder in image_folders(recording)[:2]:
-            _require_images(folder)
+    _require_two_cameras(recording)
     left_ns, right_ns = recording.camera_stamps_ns[:2]
-    pairs = pair_stamps(left_ns, right_ns)
-    if len(pairs[0]) == 0:
-        names = ("cam0", "cam1") if bag is None else bag.topics
+    left, right = pair_stamps(left_ns, right_ns)
+    if len(left) == 0:
+        names = ("cam0", "cam1") if recording.bag is None else recording.bag.topics
         raise DatasetError(
             f"{recording.path}: no left image has a right one: {names[0]} covers {left_ns[0]}.."
             f"{left_ns[-1]} ns, {names[1]} {right_ns[0]}..{right_ns[-1]} ns, and no timestamps "
             f"agree within {MAX_PAIR_SKEW_NS / 1e6:g} ms. Check that both cameras are on one clock."
         )
-    stamps_ns, resolution = left_ns[pairs[0]], cameras[0].resolution
-    unpaired = len(left_ns) + len(right_ns) - 2 * len(stamps_ns)
-    if bag is not None:
-        # Timestamps of the headers, by which messages are found.
-        headers_ns = [stamps - recording.camera_shift_ns for stamps in (left_ns, right_ns)]
-        reader = _BagReader(bag, [ns[kept] for ns, kept in zip(headers_ns, pairs, strict=True)],
-                            [ns[kept] for ns, kept in zip(bag.received_ns, pairs, strict=False)],
-                            resolution)  # fmt: skip
-        return Frames(stamps_ns, reader.source, resolution, unpaired, reader.read, reader.close)
-    files = [[image_paths(recording, camera)[i] for i in pairs[camera]] for camera in (0, 1)]
+    resolution = recording.rig.cameras[0].resolution
+    unpaired = len(left_ns) + len(right_ns) - 2 * len(left)
+    if recording.bag is not None:
+        # Messages are found by the timestamps of their headers.
+        headers_ns = [left_ns - recording.camera_shift_ns, right_ns - recording.camera_shift_ns]
+        bag = _BagReader(recording.bag, (left, right), headers_ns, resolution)
+        return Frames(left_ns[left], bag.source, resolution, unpaired, bag.read, bag.close)
+    left_files, right_files = image_paths(recording, 0), image_paths(recording, 1)
+    files = [[left_files[i] for i in left], [right_files[i] for i in right]]
     _require_calibrated_size(files, resolution, recording.name)
     return Frames(
-        stamps_ns,
+        left_ns[left],
         str(files[0][0].parent),
         resolution,
         unpaired,
         lambda camera, index: read_image(files[camera][index], resolution),
     )
+
+
+def _require_two_cameras(recording: HasImages) -> None:
+    """Raise unless there are images and calibrations of two cameras."""
+    bag, calibrated = recording.bag, len(recording.rig.cameras)
+    if bag is None:
+        folders = image_folders(recording)
+        if len(folders) < 2 or calibrated < 2:
+            raise DatasetError(
+                f"{recording.path}: has {len(folders)} camera folders and {calibrated} calibrated "
+                "cameras; stereo needs cam0 and cam1."
+            )
+        for folder in folders[:2]:
+            if not folder.is_dir() or next(folder.iterdir(), None) is None:
+                raise DatasetError(
+                    f"{folder}: no images; the recording lists their timestamps only. Unpack the "
+                    "images; commands with --vision can do with trajectory:FILE or truth:... "
+                    "instead."
+                )
+    elif len(bag.topics) < 2 or calibrated < 2:
+        raise DatasetError(
+            f"{recording.path}: has {len(bag.topics)} image topics and {calibrated} calibrated "
+            "cameras; stereo needs two of each. Choose with --topics left=/topic,right=/topic."
+        )
 
 
 def image_folders(recording: HasImages) -> list[Path]:
@@ -159,14 +169,6 @@ def _missing(path: Path) -> str:
     )
 
 
-def _require_images(folder: Path) -> None:
-    if not folder.is_dir() or next(folder.iterdir(), None) is None:
-        raise DatasetError(
-            f"{folder}: no images; the recording lists their timestamps only. Unpack the images; "
-            "commands with --vision can do with trajectory:FILE or truth:... instead."
-        )
-
-
 def _require_calibrated_size(
     cameras: list[list[Path]], resolution: tuple[int, int], name: str
 ) -> None:
@@ -212,13 +214,13 @@ class _BagReader:
     def __init__(
         self,
         images: BagImages,
+        pairs: tuple[NDArray[np.intp], NDArray[np.intp]],
         headers_ns: list[Stamps],
-        received_ns: list[Stamps],
         resolution: tuple[int, int],
     ) -> None:
         self.source = str(images.paths[0])
-        self._images, self._resolution = images, resolution
-        self._headers_ns, self._received_ns = headers_ns, received_ns
+        self._images, self._pairs, self._headers_ns = images, pairs, headers_ns
+        self._resolution = resolution
         self._bag: Bag | None = None
         self._cursors: list[_Cursor] = []
 
@@ -228,9 +230,9 @@ class _BagReader:
             self._bag = Bag(self._images.paths)
             self._cursors = [_Cursor(self._bag, topic) for topic in self._images.topics]
             weakref.finalize(self, self._bag.close)
-        stamp_ns, received_ns = (
-            int(ns[camera][index]) for ns in (self._headers_ns, self._received_ns)
-        )
+        number = self._pairs[camera][index]
+        stamp_ns = int(self._headers_ns[camera][number])
+        received_ns = int(self._images.received_ns[camera][number])
         place = f"{self.source}, {self._images.topics[camera]}, timestamp {stamp_ns} ns"
         content = self._cursors[camera].find(received_ns, stamp_ns)
         if content is None:
