@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from maci2.ground_truth.clock import TruthClock, on_imu_clock, truth_clock
+from maci2.ground_truth.states import TruthClock, on_imu_clock, truth_clock
 from maci2.sensors import Recording
 from maci2.simulation.rendering.recording import RenderConfig, stamps_to_render
 

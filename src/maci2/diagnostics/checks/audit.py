@@ -2,9 +2,9 @@
 
 from maci2.errors import Maci2Error
 from maci2.findings import Finding
-from maci2.ground_truth.audit_cache import cached_audit
-from maci2.ground_truth.audit_findings import misleading, sentence
-from maci2.ground_truth.raw_capture import beside_raw_capture
+from maci2.ground_truth.audit_files import cached_audit
+from maci2.ground_truth.choose import beside_raw_capture
+from maci2.ground_truth.findings import misleading, sentence
 from maci2.ground_truth.registration import MIN_COMMON_S
 from maci2.sensors import Recording
 from maci2.types import NS

@@ -28,8 +28,7 @@ from maci2.diagnostics.checks.truth_faults import truth_fault
 from maci2.errors import CalibrationError
 from maci2.estimation import CalibrationResult
 from maci2.findings import Finding
-from maci2.ground_truth.comparison import TruthCheck, check_truth
-from maci2.ground_truth.faults import truth_findings
+from maci2.ground_truth.comparison import TruthCheck, check_truth, truth_findings
 from maci2.imu.rotation_rates import MIN_RATE, RateMatch, RotationSource, match_rates
 from maci2.lie import se3_inv
 from maci2.sensors import CameraTrajectory, GroundTruth, ImuSamples, Recording, Rig

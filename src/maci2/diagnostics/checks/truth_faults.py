@@ -11,9 +11,13 @@ from maci2.errors import DatasetError
 from maci2.findings import Finding, fault
 from maci2.ground_truth.accelerations import fit_accelerations
 from maci2.ground_truth.capture import capture_of
-from maci2.ground_truth.lost_rows import lost_rows_in_words, without_lost_rows
-from maci2.ground_truth.published_columns import velocity_finding
-from maci2.ground_truth.registration import MIN_COMMON_S, register
+from maci2.ground_truth.findings import velocity_finding
+from maci2.ground_truth.registration import (
+    MIN_COMMON_S,
+    lost_rows_in_words,
+    register,
+    without_lost_rows,
+)
 from maci2.imu.rotation_rates import SEARCH_S
 from maci2.sensors import GroundTruth, ImuSamples, with_velocity
 from maci2.types import NS

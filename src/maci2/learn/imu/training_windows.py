@@ -8,7 +8,7 @@ from torch import Tensor
 
 from maci2.errors import DatasetError
 from maci2.evaluation.audited_integration import AuditedStates, audited_states
-from maci2.ground_truth.audit_cache import cached_audit
+from maci2.ground_truth.audit_files import cached_audit
 from maci2.ground_truth.states import Indices, TruthStates, truth_states
 from maci2.imu import BiasPrior
 from maci2.imu.bias_tracking import track_gyro_bias
