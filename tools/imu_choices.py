@@ -13,8 +13,8 @@ import numpy as np
 
 from maci2.ground_truth.states import Indices
 from maci2.imu import BiasPrior, bias_tracking, stationary
-from maci2.imu.bias_tracking import TrackedBias, track_gyro_bias
-from maci2.imu.stationary import StationaryShift, block_length, stationary_blocks
+from maci2.imu.bias_tracker import TrackedBias, track_gyro_bias
+from maci2.imu.bias_tracker import StationaryShift, block_length, stationary_blocks
 from maci2.learn.imu.recipes import EUROC
 from maci2.learn.imu.recording_bias import bias_prior
 from maci2.learn.imu.train import load_tracks, rest_shift

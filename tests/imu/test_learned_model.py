@@ -9,8 +9,7 @@ import pytest
 
 from maci2.errors import DatasetError, OptionError
 from maci2.imu import learned_model as model_module
-from maci2.imu.learned_model import WEIGHTS, bundled_models, load_imu_model
-from maci2.imu.network_shape import BLOCK, RECEPTIVE_FIELD
+from maci2.imu.learned_model import BLOCK, RECEPTIVE_FIELD, WEIGHTS, bundled_models, load_imu_model
 from maci2.sensors import ImuSamples
 
 NS = 1_000_000_000

@@ -10,21 +10,24 @@ from maci2.compile import seldom
 from maci2.datasets import open_recording
 from maci2.datasets.open import UNCALIBRATED, carries_no_calibration, open_uncalibrated
 from maci2.datasets.open_images import images_with, open_images
-from maci2.diagnostics.checks.audit import audit_finding
-from maci2.diagnostics.checks.axes import axes_against_gravity
-from maci2.diagnostics.checks.camera_path import open_camera_path
-from maci2.diagnostics.checks.images import examine_images
-from maci2.diagnostics.checks.imu_values import disagreement_finding, imu_value_findings
-from maci2.diagnostics.checks.needs import need_findings
-from maci2.diagnostics.checks.rotation_sources import Rotations, compare_rotations
-from maci2.diagnostics.checks.stamps import stamp_findings, timing_of
-from maci2.diagnostics.checks.stereo import stereo_findings, stereo_matched_pct
+from maci2.diagnostics.axes import axes_against_gravity
+from maci2.diagnostics.camera_imu import open_camera_path
 from maci2.diagnostics.diagnosis import Diagnosis, Timing
+from maci2.diagnostics.images import examine_images
+from maci2.diagnostics.imu import disagreement_finding, imu_value_findings
+from maci2.diagnostics.rotation_sources import Rotations, audit_finding, compare_rotations
+from maci2.diagnostics.timestamps import (
+    stamp_findings,
+    stereo_findings,
+    stereo_matched_pct,
+    timing_of,
+)
 from maci2.errors import CalibrationError, DatasetError, Maci2Error, NoImuError
 from maci2.findings import Finding, Level, most_important_first
 from maci2.ground_truth.comparison import check_truth
 from maci2.rigs import NOTHING_GIVEN, Given
 from maci2.sensors import CameraTrajectory, Recording, gaps
+from maci2.sensors.stereo import HasImages
 from maci2.types import NS, Stamps
 from maci2.vision.relative_poses import CameraFrame
 
@@ -74,9 +77,7 @@ def examine_path(
     except DatasetError as error:
         return _unreadable(path, error)
     camera_path = open_camera_path(recording, vision, frame)
-    if camera_path is None:
-        return examine(recording)
-    return examine(recording, camera_path.trajectory, camera_path.frame)
+    return examine(recording, *(camera_path or ()))
 
 
 def _unreadable(path: Path, error: Maci2Error) -> Diagnosis:
@@ -145,9 +146,9 @@ def _examined(
     cameras = tuple(timing_of(stamps_ns) for stamps_ns in recording.camera_stamps_ns)
     matched_pct = stereo_matched_pct(recording.camera_stamps_ns)
 
-    findings = stamp_findings(
-        recording.imu.stamps_ns, recording.camera_stamps_ns, imu, cameras
-    ) + _bag_findings(recording)
+    findings = stamp_findings(recording.imu.stamps_ns, recording.camera_stamps_ns, imu, cameras)
+    findings += [Finding("warn", "bag", warning) for warning in recording.warnings]
+    findings += [Finding("ok", "bag", note) for note in recording.notes]
     noise = recording.rig.imu if recording.rig.noise_known else None
     findings += imu_value_findings(recording.imu, noise)
     rotations = Rotations({}, [])
@@ -163,8 +164,10 @@ def _examined(
     if all(error.what in recording.truths for error in errors):
         # That a truth which is wrong cannot be audited is no second fault.
         findings += [one for one in audit_finding(recording) if one.level == "ok" or not errors]
-    findings += _without_cameras(cameras) + stereo_findings(recording, matched_pct)
-    findings += _nominal_rate(recording, imu)
+    if not cameras:
+        text = "no camera timestamps; visual measurements must come from a file"
+        findings.append(Finding("warn", "cameras", text, "no cameras"))
+    findings += stereo_findings(recording, matched_pct) + _nominal_rate(recording, imu)
     images, seen = examine_images(recording)
     findings += seen + _window_findings(windows, recording) + need_findings(recording, has_imu=True)
     return Diagnosis(
@@ -177,19 +180,6 @@ def _examined(
         most_important_first(findings),
         images,
     )
-
-
-def _bag_findings(recording: Recording) -> list[Finding]:
-    """Findings made while the recording was read."""
-    return [
-        *[Finding("warn", "bag", warning) for warning in recording.warnings],
-        *[Finding("ok", "bag", note) for note in recording.notes],
-    ]
-
-
-def _without_cameras(cameras: tuple[Timing, ...]) -> list[Finding]:
-    text = "no camera timestamps; visual measurements must come from a file"
-    return [] if cameras else [Finding("warn", "cameras", text, "no cameras")]
 
 
 def _nominal_rate(recording: Recording, timing: Timing) -> list[Finding]:
@@ -253,3 +243,26 @@ def _count_windows(recording: Recording) -> int:
     before = gaps(imu_ns)
     touches = (imu_ns[before + 1] > starts_ns[:, None]) & (imu_ns[before] < ends_ns[:, None])
     return int(np.sum((frames >= MIN_FRAMES) & ~touches.any(axis=1)))
+
+
+def need_findings(recording: HasImages, has_imu: bool) -> list[Finding]:
+    """Finding that lists what each command would need; empty if nothing is missing."""
+    rig = recording.rig
+    pair = len(recording.camera_stamps_ns) > 1 and len(rig.cameras) > 1
+    imu = [] if has_imu else ["IMU samples"]
+    noise = [] if rig.noise_known else ["the IMU's noise (--imu-noise)"]
+    place = [] if rig.extrinsics_known else ["the camera-IMU extrinsics (calibrate, or --T-b-c)"]
+    stereo = [] if pair else ["a calibrated stereo pair (--rig)"]
+    cameras = [f"{one}, or camera motion from a file (--vision)" for one in stereo]
+    lacks = {
+        "vo": stereo,
+        "calibrate": imu + noise + cameras,
+        "init": imu + noise + cameras + place,
+    }
+    missing = {command: needs for command, needs in lacks.items() if needs}
+    if not missing:
+        return []
+    said = "; ".join(f"`{command}` would need {', '.join(n)}" for command, n in missing.items())
+    ready = [f"`{command}`" for command in lacks if command not in missing]
+    text = said + (f"; {', '.join(ready)} can run" if ready else "")
+    return [Finding("ok", "needs", text)]
