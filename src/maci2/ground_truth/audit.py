@@ -10,7 +10,6 @@ from maci2.chain import States
 from maci2.chain.chain_assembly import walking_covariance
 from maci2.chain.chain_state import POSITION, ROTATION, STATE, VELOCITY
 from maci2.chain.propagation import integrate_spans
-from maci2.field_docs import document_fields
 from maci2.findings import Finding
 from maci2.gaussian import symmetrize
 from maci2.ground_truth.audit_problem import (
@@ -25,7 +24,7 @@ from maci2.ground_truth.findings import Constant, audit_findings, find_jumps, me
 from maci2.ground_truth.registration import register, without_lost_rows
 from maci2.imu import ImuMeasurements, datasheet_model
 from maci2.imu.measurements import with_vibration
-from maci2.lie.stacks import so3_exp_stack, so3_log_stack, stack_poses
+from maci2.lie.stacks import skew_stack, so3_exp_stack, so3_log_stack, stack_poses
 from maci2.sensors import GroundTruth, Recording, TruthCovariance
 from maci2.types import NS, Array, Mask, Stamps
 
@@ -161,8 +160,8 @@ def _covariance(fit: AuditFit, middle: Array) -> TruthCovariance:
     J[:, VELOCITY, VELOCITY] = J[:, POSITION, POSITION] = R_g_w
     J_tilt = np.zeros((n, STATE, len(posterior.free)))
     J_tilt[:, ROTATION, :2] = -np.swapaxes(R_g_w @ x.Ts_w_b[:, :3, :3], 1, 2)[:, :, :2]
-    J_tilt[:, VELOCITY, :2] = _cross(x.v_w @ R_g_w.T)[:, :, :2]
-    J_tilt[:, POSITION, :2] = _cross((x.Ts_w_b[:, :3, 3] - middle) @ R_g_w.T)[:, :, :2]
+    J_tilt[:, VELOCITY, :2] = skew_stack(x.v_w @ R_g_w.T)[:, :, :2]
+    J_tilt[:, POSITION, :2] = skew_stack((x.Ts_w_b[:, :3, 3] - middle) @ R_g_w.T)[:, :, :2]
     seen = J @ posterior.with_border
     with_constants = seen + J_tilt @ posterior.free
     # Cov(J x + K b, J' x' + K' b), with b's own part inside with_constants.
@@ -181,15 +180,6 @@ def _covariance(fit: AuditFit, middle: Array) -> TruthCovariance:
 
 def _T(matrices: Array) -> Array:
     return np.swapaxes(matrices, 1, 2)
-
-
-def _cross(vectors: Array) -> Array:
-    """(n, 3, 3) [v]x."""
-    out = np.zeros((len(vectors), 3, 3))
-    x, y, z = vectors.T
-    out[:, 0, 1], out[:, 0, 2], out[:, 1, 0] = -z, y, z
-    out[:, 1, 2], out[:, 2, 0], out[:, 2, 1] = -x, -y, x
-    return out
 
 
 Kind = Literal["positions", "orientations"]
@@ -266,17 +256,10 @@ def _expected_noise(recording: Recording, capture: Capture) -> ImuMeasurements:
     return replace(sheet, var_gyro=var_gyro, var_acc=with_vibration(samples.acc, var_acc, rate_hz))
 
 
-def _row_stamps(fit: AuditFit, kind: Kind) -> Stamps:
-    """Timestamps of the rows that were used, in the order of their residuals."""
-    elapsed = getattr(fit.solution.factors, kind).elapsed
-    return np.asarray(fit.problem.clock_origin_ns + np.rint(elapsed * NS).astype(np.int64))
-
-
 def _residuals(fit: AuditFit, kind: Kind, noise: NoiseLevel | None) -> RowResiduals | None:
-    stamps_ns, white = _row_stamps(fit, kind), getattr(fit.residuals, kind).white
-    if noise is None or len(white) != len(stamps_ns):
+    """Residuals of the rows that were used, with their timestamps."""
+    elapsed, white = getattr(fit.solution.factors, kind).elapsed, getattr(fit.residuals, kind).white
+    if noise is None or len(white) != len(elapsed):
         return None
+    stamps_ns = fit.problem.clock_origin_ns + np.rint(elapsed * NS).astype(np.int64)
     return RowResiduals(stamps_ns, noise.std * white)
-
-
-document_fields(__name__)

@@ -5,7 +5,9 @@ frame t and the IMU's b. Truths smoothed with the IMU follow the gyroscope over 
 it, so rotations are compared over seconds.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -274,8 +276,7 @@ MIN_EXCITATION = 0.05
 """Variation of the rate [rad/s] below which gyroscope and truth cannot be compared."""
 
 
-@dataclass(frozen=True)
-class _Fault:
+class _Fault(NamedTuple):
     text: str
     serious: bool = True
     of_truth: bool = True
@@ -283,8 +284,9 @@ class _Fault:
 
 
 def truth_findings(truths: dict[str, TruthCheck]) -> list[Finding]:
-    """Faults of the default truth are errors: results would be measured against it."""
-    faults = {name: _truth_faults(check) for name, check in truths.items()}
+    """Findings about ground truths. Faults of the first one are errors: results would be measured
+    against it."""
+    faults = {name: list(_truth_faults(check)) for name, check in truths.items()}
     sound = [name for name, found in faults.items() if not found]
     remedy = f" Use the truth {sound[0]} instead." if sound else " Do not measure against it."
     findings = []
@@ -312,50 +314,42 @@ def _truth_summary(check: TruthCheck) -> str:
     return text
 
 
-def _truth_faults(check: TruthCheck) -> list[_Fault]:
-    """What is wrong with a ground truth, in plain words."""
+def _truth_faults(check: TruthCheck) -> Iterator[_Fault]:
+    """Faults of a ground truth, in plain words; one of its rotations at most."""
+    excess_deg = check.misalignment_deg - 3.0 * check.misalignment_std_deg
     if check.overlap_s <= 0.0:
-        text = "no overlap with the IMU: 0 s in common, needed at least 2.5 s on one clock."
-        return [_Fault(text)]
-    faults = []
-    if check.excitation > MIN_EXCITATION:
-        faults += _rotation_faults(check)
-    if check.tilt_deg > MAX_TILT_DEG:
-        text = (
-            f"gravity is tilted by {check.tilt_deg:.1f} deg from the truth's z axis (mean force "
-            f"{check.force:.2f}, needed {GRAVITY_NORM}); an accelerometer bias explains about "
-            f"{BIAS_TILT_DEG:.0f} deg, "
-            f"needed below {MAX_TILT_DEG}. Its world is not level or its body frame is rotated."
-        )
-        faults.append(_Fault(text, serious=check.tilt_deg > WRONG_TILT_DEG))
-    return faults
-
-
-def _rotation_faults(check: TruthCheck) -> list[_Fault]:
-    if not 0.8 < check.rate_ratio < 1.25:
+        yield _Fault("no overlap with the IMU: 0 s in common, needed at least 2.5 s on one clock.")
+        return
+    if not check.excitation > MIN_EXCITATION:
+        pass
+    elif not 0.8 < check.rate_ratio < 1.25:
         hint = "; 57.3 means deg/s" if 40.0 < check.rate_ratio < 80.0 else ""
-        text = (
+        yield _Fault(
             f"the gyroscope rotates {check.rate_ratio:.2f} times as fast as the truth, needed "
-            f"0.8 to 1.25{hint}. Check the gyroscope's unit and scale."
+            f"0.8 to 1.25{hint}. Check the gyroscope's unit and scale.",
+            of_truth=False,
         )
-        return [_Fault(text, of_truth=False)]
-    if check.residual_deg > MAX_RESIDUAL_DEG:
-        text = (
+    elif check.residual_deg > MAX_RESIDUAL_DEG:
+        yield _Fault(
             f"rotations of truth and gyroscope differ by {check.residual_deg:.1f} deg in "
             f"{check.horizon_s:.1f} s whatever the alignment, needed below {MAX_RESIDUAL_DEG:.0f}. "
             "Wrong clock, wrong recording, or rotations given as their inverse."
         )
-        return [_Fault(text)]
-    excess_deg = check.misalignment_deg - 3.0 * check.misalignment_std_deg
-    if excess_deg > MAX_MISALIGNMENT_DEG:
-        text = (
+    elif excess_deg > MAX_MISALIGNMENT_DEG:
+        yield _Fault(
             f"rotations of truth and gyroscope agree only after a rotation of the body frame by "
             f"{check.misalignment_deg:.1f} ± {check.misalignment_std_deg:.1f} deg (more, if the "
             f"truth was smoothed with this IMU), needed {MAX_MISALIGNMENT_DEG} within three "
             "standard errors: the truth's orientation is wrong."
         )
-        return [_Fault(text)]
-    return []
+    if check.tilt_deg > MAX_TILT_DEG:
+        yield _Fault(
+            f"gravity is tilted by {check.tilt_deg:.1f} deg from the truth's z axis (mean force "
+            f"{check.force:.2f}, needed {GRAVITY_NORM}); an accelerometer bias explains about "
+            f"{BIAS_TILT_DEG:.0f} deg, needed below {MAX_TILT_DEG}. Its world is not level or its "
+            "body frame is rotated.",
+            serious=check.tilt_deg > WRONG_TILT_DEG,
+        )
 
 
 MARGIN_S = 0.1

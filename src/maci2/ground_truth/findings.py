@@ -1,5 +1,6 @@
 """Errors of a ground truth that its audit finds, as constants and as sentences."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,7 +19,7 @@ from maci2.ground_truth.audit_problem import REACH_S, AuditFit
 from maci2.ground_truth.capture import Capture
 from maci2.ground_truth.registration import lost_rows_in_words
 from maci2.lie import so3_log
-from maci2.lie.stacks import so3_log_stack
+from maci2.lie.stacks import skew_stack, so3_log_stack
 from maci2.sensors import GroundTruth, bridged, truth_at
 from maci2.types import NS, Array, Stamps
 
@@ -310,7 +311,7 @@ def measure(fit: AuditFit, capture: Capture, truth: GroundTruth) -> dict[str, Co
         )
     # Of the translation itself: rho and phi both move it.
     p = border.T_b_m[:3, 3]
-    J = np.hstack([np.eye(3), -_skew(p)])
+    J = np.hstack([np.eye(3), -skew_stack(p[None])[0]])
     cov_p = J @ cov_border[MARKER, MARKER] @ J.T
     constants["lever_arm_mm"] = length_of(1e3 * (p - capture.T_b_m[:3, 3]), 1e6 * cov_p, "mm")
     up_w = border.R_w_g[:, 2]
@@ -347,10 +348,6 @@ def _on_imu_clock(claims: GroundTruth, fit: AuditFit) -> tuple[GroundTruth, floa
         return claims, 0.0
     stamps_ns = claims.stamps_ns + round(offset_s * NS)
     return replace(claims, stamps_ns=stamps_ns), -1e3 * offset_s
-
-
-def _skew(v: Array) -> Array:
-    return np.array([[0.0, -v[2], v[1]], [v[2], 0.0, -v[0]], [-v[1], v[0], 0.0]])
 
 
 SENTENCES = {
@@ -412,90 +409,84 @@ def audit_findings(
         claims, _ = _on_imu_clock(capture.claims, fit)
         R_g_w = fit.solution.border.R_w_g.T
         findings += velocity_finding(capture.name, claims, truth, R_g_w)
-    findings += _upside_down(capture, fit) + _scatter(capture, fit) + _unobservable(capture, fit)
-    findings += _lost(capture) + _gaps(capture)
-    findings += _jump_findings(capture, jumps)
+    further = [*_world_and_scatter(fit), *_unobservable(capture, fit), *_rows(capture)]
+    further += _jumped(capture, jumps)
+    findings += [Finding("warn", capture.name, text, fault) for fault, text in further]
     if not findings:
         findings.append(Finding("ok", capture.name, "agrees with the IMU; nothing found"))
     return tuple(findings)
 
 
-def _upside_down(capture: Capture, fit: AuditFit) -> list[Finding]:
-    """A world whose z axis is not even roughly up."""
+Faults = Iterator[tuple[str, str]]
+"""Names of faults, each with a sentence."""
+
+
+def _world_and_scatter(fit: AuditFit) -> Faults:
+    """A world whose z axis is not even roughly up; rows that scatter by more than any tracker's."""
     up_w = fit.solution.border.R_w_g[:, 2]
-    if up_w[2] > np.cos(ANOTHER_WORLD):
-        return []
-    at = int(np.argmax(np.abs(up_w)))
-    axis = ("-" if up_w[at] < 0.0 else "+") + "xyz"[at]
-    text = f"up is {axis} in its world, needed +z (NED or another convention?); the audit levels it"
-    return [Finding("warn", capture.name, text, "world")]
-
-
-def _scatter(capture: Capture, fit: AuditFit) -> list[Finding]:
-    """Rows that scatter by more than any tracker's do."""
-    findings = []
+    if up_w[2] <= np.cos(ANOTHER_WORLD):
+        at = int(np.argmax(np.abs(up_w)))
+        axis = ("-" if up_w[at] < 0.0 else "+") + "xyz"[at]
+        yield (
+            "world",
+            f"up is {axis} in its world, needed +z (NED or another convention?); the audit levels "
+            "it",
+        )
+    scatter = {}
     if fit.position.std > MOST_SCATTER:
-        text = (
-            f"positions scatter by {1e2 * fit.position.std:.0f} cm about what the IMU measures: "
-            "they are not those of this motion, or very noisy"
-        )
-        findings.append(Finding("warn", capture.name, text, "noise"))
+        scatter["positions"] = f"{1e2 * fit.position.std:.0f} cm"
     if fit.orientation is not None and np.degrees(fit.orientation.std) > MOST_SCATTER_DEG:
-        text = (
-            f"orientations scatter by {np.degrees(fit.orientation.std):.1f} deg about what the IMU "
-            "measures: they are not those of this motion, or very noisy"
+        scatter["orientations"] = f"{np.degrees(fit.orientation.std):.1f} deg"
+    for kind, size in scatter.items():
+        yield (
+            "noise",
+            f"{kind} scatter by {size} about what the IMU measures: they are not those of this "
+            "motion, or very noisy",
         )
-        findings.append(Finding("warn", capture.name, text, "noise"))
-    return findings
 
 
-def _unobservable(capture: Capture, fit: AuditFit) -> list[Finding]:
-    findings = []
+def _unobservable(capture: Capture, fit: AuditFit) -> Faults:
     tilt_deg = float(np.degrees(np.sqrt(np.linalg.eigvalsh(fit.posterior.border[:2, :2])[-1])))
     if tilt_deg > UNOBSERVABLE_DEG:
-        text = (
+        yield (
+            "unobservable gravity",
             f"the direction of gravity is known to ± {tilt_deg:.1f} deg only: where nothing "
-            "rotates, a bias of the accelerometer looks like a tilt. Take a recording that rotates."
+            "rotates, a bias of the accelerometer looks like a tilt. Take a recording that "
+            "rotates.",
         )
-        findings.append(Finding("warn", capture.name, text, "unobservable gravity"))
     if capture.Rs_w_m is None:
-        return findings
+        return
     values, axes = np.linalg.eigh(fit.posterior.border[13:16, 13:16])
     std_deg = float(np.degrees(np.sqrt(values[-1])))
     if std_deg > UNOBSERVABLE_DEG:
         axis = axes[:, -1] * np.sign(axes[np.argmax(np.abs(axes[:, -1])), -1])
-        text = (
+        yield (
+            "unobservable rotation",
             f"rotation of the marker about the body's axis ({axis[0]:.2f}, {axis[1]:.2f}, "
             f"{axis[2]:.2f}) is known to ± {std_deg:.1f} deg only: the recording neither rotates "
-            "nor accelerates enough. Take a recording that moves about all axes."
+            "nor accelerates enough. Take a recording that moves about all axes.",
         )
-        findings.append(Finding("warn", capture.name, text, "unobservable rotation"))
-    return findings
 
 
-def _gaps(capture: Capture) -> list[Finding]:
+def _rows(capture: Capture) -> Faults:
+    """Rows that are lost, and time without rows."""
+    if len(capture.lost_ns):
+        yield "lost rows", lost_rows_in_words(capture) + "; they are not used"
     steps_s = np.diff(capture.stamps_ns) / NS
     gaps = np.flatnonzero(steps_s > max(0.2, 3.5 * float(np.median(steps_s))))
-    if not len(gaps):
-        return []
-    longest = gaps[np.argmax(steps_s[gaps])]
-    at_s = (capture.stamps_ns[longest] - capture.stamps_ns[0]) / NS
-    number = f"{len(gaps)} gaps" if len(gaps) > 1 else "one gap"
-    text = (
-        f"{number}, the longest of {steps_s[longest]:.2f} s at {at_s:.1f} s; states are given up "
-        f"to {REACH_S} s into a gap, carried by the IMU"
-    )
-    return [Finding("warn", capture.name, text, "gaps")]
+    if len(gaps):
+        longest = gaps[np.argmax(steps_s[gaps])]
+        at_s = (capture.stamps_ns[longest] - capture.stamps_ns[0]) / NS
+        number = f"{len(gaps)} gaps" if len(gaps) > 1 else "one gap"
+        yield (
+            "gaps",
+            f"{number}, the longest of {steps_s[longest]:.2f} s at {at_s:.1f} s; states are given "
+            f"up to {REACH_S} s into a gap, carried by the IMU",
+        )
 
 
-def _lost(capture: Capture) -> list[Finding]:
-    text = lost_rows_in_words(capture) + "; they are not used"
-    return [Finding("warn", capture.name, text, "lost rows")] if len(capture.lost_ns) else []
-
-
-def _jump_findings(capture: Capture, jumps: Jumps) -> list[Finding]:
+def _jumped(capture: Capture, jumps: Jumps) -> Faults:
     """Rows that contradict the IMU."""
-    findings = []
     for kind, unit, scale, found in (
         ("positions", "cm", 1e2, jumps.positions),
         ("orientations", "deg", np.degrees(1.0), jumps.orientations),
@@ -504,6 +495,5 @@ def _jump_findings(capture: Capture, jumps: Jumps) -> list[Finding]:
             at_s = (found.largest_first_ns - capture.stamps_ns[0]) / NS
             listed = ", ".join(f"{start:.1f}" for start in at_s[:5])
             more = f" and {len(at_s) - 5} more, smaller" if len(at_s) > 5 else ""
-            text = f"{kind} jump by up to {scale * found.largest:.1f} {unit} at {listed} s{more}"
-            findings.append(Finding("warn", capture.name, text, "jumps"))
-    return findings
+            largest = f"{scale * found.largest:.1f} {unit}"
+            yield "jumps", f"{kind} jump by up to {largest} at {listed} s{more}"

@@ -180,14 +180,8 @@ class TruthStates:
 
     def at(self, kept: Mask) -> "TruthStates":
         """The states that a mask (n,) keeps."""
-        return replace(
-            self,
-            samples=self.samples[kept],
-            Rs_w_b=self.Rs_w_b[kept],
-            v_w=self.v_w[kept],
-            p_w=self.p_w[kept],
-            run=self.run[kept],
-        )
+        rows = ("samples", "Rs_w_b", "v_w", "p_w", "run")
+        return replace(self, **{name: getattr(self, name)[kept] for name in rows})
 
 
 def truth_states(imu: ImuSamples, truth: GroundTruth | None, name: str) -> TruthStates:
@@ -249,31 +243,21 @@ def _smoothed(imu: ImuSamples, truth: GroundTruth) -> TruthStates:
     """Poses without velocity: a smoothing spline through each run between gaps."""
     gaps = _gaps(truth.stamps_ns)
     edges = np.concatenate([[0], np.flatnonzero(gaps) + 1, [len(truth)]])
-    parts = []
+    edge_ns, parts = int(SPLINE_EDGE_S * NS), []
     for number, (first, last) in enumerate(pairwise(edges)):
-        inside = _inside(imu.stamps_ns, truth.stamps_ns[first:last])
-        if len(inside):
-            parts.append((number, inside, *_spline_states(truth, first, last, imu, inside)))
+        start_ns, end_ns = truth.stamps_ns[[first, last - 1]]
+        within = (imu.stamps_ns > start_ns + edge_ns) & (imu.stamps_ns < end_ns - edge_ns)
+        if within.any():
+            inside = np.flatnonzero(within)
+            run = np.full(len(inside), number)
+            parts.append((inside, *_spline_states(truth, first, last, imu, inside), run))
     if not parts:
         raise DatasetError(
             f"{truth.source}: no stretch of motion capture is longer than {2 * SPLINE_EDGE_S} s "
             "without a gap; nothing can be measured against it."
         )
-    return TruthStates(
-        samples=np.concatenate([part[1] for part in parts]),
-        Rs_w_b=np.concatenate([part[2] for part in parts]),
-        v_w=np.concatenate([part[3] for part in parts]),
-        p_w=np.concatenate([part[4] for part in parts]),
-        run=np.concatenate([np.full(len(part[1]), part[0]) for part in parts]),
-        jumps=0,
-        gaps=int(gaps.sum()),
-    )
-
-
-def _inside(stamps_ns: Stamps, run_ns: Stamps) -> Indices:
-    edge_ns = int(SPLINE_EDGE_S * NS)
-    within = (stamps_ns > run_ns[0] + edge_ns) & (stamps_ns < run_ns[-1] - edge_ns)
-    return np.flatnonzero(within)
+    samples, Rs_w_b, v_w, p_w, run = map(np.concatenate, zip(*parts, strict=True))
+    return TruthStates(samples, Rs_w_b, v_w, p_w, run, jumps=0, gaps=int(gaps.sum()))
 
 
 def _spline_states(
