@@ -29,8 +29,8 @@ JOBS = {
     "render": ("maci2.pipeline.rehearsals:render_once", 4),
     "odometry": ("maci2.pipeline.rehearsals:track_once", 10),
 }
-"""What each job runs, and about how many kernels there are after it and those before it in its
-chain: a bar needs a length."""
+"""Function that each job runs, and about how many kernels there are after it and those before it in
+its chain: a bar needs a length."""
 
 CHAINS = (
     ("initialize", "calibrate", "chain", "baselines"),

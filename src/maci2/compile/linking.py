@@ -84,7 +84,7 @@ class EntryLibrary(JITCodeLibrary):
         ll_module.data_layout = self._codegen._data_layout
 
     def _optimize_final_module(self) -> None:
-        """As numba does, but at the level that takes two thirds of the time.
+        """Numba's optimization at the level that takes two thirds of the time.
 
         First what must be inlined, so that references which cancel are found, then all.
         """
@@ -125,7 +125,7 @@ class PartCodegen(JITCPUCodegen):
 
 
 class Part(CPU):
-    """What numba calls a target: this processor, for functions below a kernel."""
+    """Target in numba's sense: this processor, for functions below a kernel."""
 
 
 class PartContext(CPUContext):

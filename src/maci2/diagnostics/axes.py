@@ -56,7 +56,7 @@ class Forces:
 
     @property
     def fit(self) -> bool:
-        """Whether the forces fit as they are."""
+        """Forces fit as they are."""
         return self.misfit(np.eye(3)) <= MAX_FORCE_MISFIT**2
 
     @property
@@ -68,7 +68,7 @@ class Forces:
         return SIGNED_PERMUTATIONS[at if clear else 0]
 
     def allows(self, P: Array) -> bool:
-        """Whether P explains the forces nearly as well as the recorded axes do, so that motion does
+        """P explains the forces nearly as well as the recorded axes do, so that motion does
         not distinguish them."""
         return BETTER * self.misfit(P) < self.misfit(np.eye(3))
 

@@ -82,7 +82,7 @@ def calibrated(
 
 
 def _turns_about_two_axes(gyro: Array) -> bool:
-    """Whether the device rotates about two axes; otherwise the estimator would have to try every
+    """The device rotates about two axes; otherwise the estimator would have to try every
     mounting, and the offset from rates is used instead."""
     return float(np.sqrt(np.linalg.eigvalsh(np.cov(gyro.T))[1])) > MIN_RATE
 

@@ -229,7 +229,7 @@ class GravityAxes:
     """1, or pi / 180 for a gyroscope in deg/s."""
 
     sure: bool
-    """Whether no other axes are nearly as good."""
+    """No other axes are nearly as good."""
 
     @property
     def disagree(self) -> bool:

@@ -137,7 +137,7 @@ class Rotations:
     truths: dict[str, TruthCheck]
     findings: list[Finding]
     axes_judged: bool = False
-    """Whether a ground truth has confirmed unit and axes of the IMU."""
+    """A ground truth has confirmed unit and axes of the IMU."""
 
 
 @dataclass(frozen=True)
@@ -235,7 +235,7 @@ def _checked(one: _TruthComparison, imu: ImuSamples) -> TruthCheck:
 
 
 def _inverted(source: RotationSource) -> RotationSource:
-    """The same poses, taken as those of the world in the sensor frame."""
+    """Source with its poses taken as those of the world in the sensor frame."""
     Ts = source.Ts_w_s.copy()
     Ts[:, :3, :3] = np.swapaxes(source.Ts_w_s[:, :3, :3], 1, 2)
     return replace(source, Ts_w_s=Ts)

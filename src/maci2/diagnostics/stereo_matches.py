@@ -56,7 +56,7 @@ class ImageSample:
 
 
 def has_images(recording: HasImages) -> bool:
-    """Whether there are images of two calibrated cameras, not only timestamps."""
+    """The recording has images of two calibrated cameras, not only timestamps."""
     if len(recording.rig.cameras) < 2:
         return False
     if recording.bag is not None:

@@ -34,7 +34,7 @@ FARTHEST_S = 0.15
 
 @dataclass(frozen=True)
 class RowResiduals:
-    """What is left of one kind of the source's rows after the audit."""
+    """Residuals of one kind of the source's rows after the audit."""
 
     stamps_ns: Stamps
     """(m,) of the rows used, on the source's own clock."""

@@ -80,7 +80,7 @@ def _covariance_npz(audit: AuditedTruth) -> bytes:
 
 
 def audit_record(audit: AuditedTruth, compared: Sequence[Compared] = ()) -> dict[str, Any]:
-    """What `audit.json` and `--json` hold; `compared` are published truths beside the audit."""
+    """Contents of `audit.json` and `--json`; `compared` are published truths beside the audit."""
     assert audit.truth.covariance is not None
     std = np.sqrt(np.einsum("kii->ki", audit.truth.covariance.states))
     return {

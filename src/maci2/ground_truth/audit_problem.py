@@ -175,7 +175,7 @@ LEAST_WALK_GYRO, LEAST_WALK_ACC = 1e-6, 1e-5
 
 @dataclass(frozen=True)
 class AuditProblem:
-    """What the chain needs, and a place to begin."""
+    """The estimation problem of an audit, and the initial guess."""
 
     problem: ChainProblem
     states: States
@@ -188,7 +188,7 @@ class AuditProblem:
     data sheet."""
 
     accelerations: AccelerationFit | None
-    """What the positions' second differences say; None where only positions were tracked."""
+    """Fit of the positions' second differences; None where only positions were tracked."""
 
     sensors_apart: bool
     """Noise of gyroscope and accelerometer axes is looked for apart. Not beside raw capture: its
@@ -340,7 +340,7 @@ ROUNDS = 8
 
 @dataclass(frozen=True)
 class NoiseLevel:
-    """How far a kind of measurement scatters."""
+    """Scatter of one kind of measurement."""
 
     std: float
     """Standard deviation of one row and one axis [m] or [rad]."""
@@ -425,7 +425,7 @@ def fit_audit(start: AuditProblem) -> AuditFit:
 
 
 def _imu_factors(residuals: Residuals, start: AuditProblem) -> ImuFactors:
-    """What the residuals show, apart or of all together."""
+    """Factors that the residuals show, of each sensor or of all together."""
     if not start.sensors_apart:
         factor = float(np.clip(residuals.variance_factor, 1.0, MOST_IMU_FACTOR))
         return ImuFactors(factor, (factor, factor, factor))

@@ -1,4 +1,4 @@
-"""What tracked the body: motion capture, a laser tracker, or a published ground truth."""
+"""Capture of the body's motion: motion capture, a laser tracker, or a published ground truth."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -76,7 +76,7 @@ def _is_folder(name: str) -> bool:
 
 
 def published_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Those that a recording itself has to hold."""
+    """Names of ground truths that a recording itself has to hold."""
     return tuple(name for name in names if not is_audited(name))
 
 

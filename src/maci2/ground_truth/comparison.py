@@ -39,7 +39,7 @@ where the motion says nothing."""
 
 @dataclass(frozen=True)
 class TruthCheck:
-    """What IMU and ground truth say of each other; NaN where it could not be measured."""
+    """Ground truth compared with the IMU; NaN where it could not be measured."""
 
     overlap_s: float
     """Time covered by both, gaps included."""
@@ -55,7 +55,7 @@ class TruthCheck:
     """Gyroscope rate over the truth's rate: 1, or 57.3 for a gyroscope in deg/s."""
 
     excitation: float
-    """How much the rate varies, rms [rad/s]; below 0.05 rates say nothing."""
+    """Variation of the rate, rms [rad/s]; below 0.05 rates cannot be compared."""
 
     residual_deg: float
     """Typical disagreement of rotations over the horizon after the fit."""
@@ -261,7 +261,7 @@ MAX_MISALIGNMENT_DEG = 0.5
 """A truth is wrong when its misalignment exceeds this by three standard errors."""
 
 BIAS_TILT_DEG = 1.0
-"""What an accelerometer bias of 0.17 m/s^2 looks like: up to here a tilt says nothing."""
+"""Tilt that an accelerometer bias of 0.17 m/s^2 looks like: up to here it proves nothing."""
 
 MAX_TILT_DEG = 1.5
 """Tilt of gravity in a truth's world that an accelerometer bias still explains."""
@@ -360,10 +360,10 @@ FEWEST = 100
 
 @dataclass(frozen=True)
 class Agreement:
-    """What is left between two truths after alignment of their worlds."""
+    """Residual difference of two ground truths after alignment of their worlds."""
 
     late_s: float
-    """How late the other's positions are; zero where clocks were not aligned."""
+    """Lateness of the other's positions [s]; zero where clocks were not aligned."""
 
     position_m: float
     """Root mean square of positions."""

@@ -134,7 +134,7 @@ ALIKE = 0.8
 """Correlation above which two curves show one motion."""
 
 RESTLESS = 4.0
-"""How many times `MIN_RATE` a gyroscope varies that is certainly rotated."""
+"""Variation of a gyroscope that is certainly rotated, in multiples of `MIN_RATE`."""
 
 STATED = 0.01
 """Weight of a marker's stated rotation: enough where rates say nothing, half a degree where they
@@ -354,7 +354,7 @@ def without_lost_rows(capture: Capture, found: Registration, imu: ImuSamples) ->
 
 
 def lost_rows_in_words(capture: Capture) -> str:
-    """How many rows there were and from when on; empty without any."""
+    """Number of lost rows and the time of the first; empty without any."""
     if not len(capture.lost_ns):
         return ""
     at_s = (capture.lost_ns[0] - capture.stamps_ns[0]) / NS

@@ -112,7 +112,7 @@ def _middles(truth: GroundTruth, imu: ImuSamples, start_ns: int, end_ns: int) ->
 def _stretch(
     truth: GroundTruth, imu: ImuSamples, middle_ns: int
 ) -> tuple[RotationSource, ImuSamples]:
-    """What both say about a middle, or as much of it as there is."""
+    """Rotations of both around a middle, as far as there are any."""
     low_ns, high_ns = middle_ns - HALF_NS, middle_ns + HALF_NS
     inside = (truth.stamps_ns >= low_ns) & (truth.stamps_ns <= high_ns)
     samples = imu.between(max(low_ns, int(imu.stamps_ns[0])), min(high_ns, int(imu.stamps_ns[-1])))

@@ -45,7 +45,7 @@ STD_INSTABILITY = 1e-4
 """Error that no averaging removes [rad/s]: the bias' own flicker, and the Earth's rotation."""
 
 STD_UNKNOWN = 1e-3
-"""Standard deviation of the shift while too few recordings have told it [rad/s]."""
+"""Standard deviation of the shift while too few recordings show it [rad/s]."""
 
 ENOUGH = 3
 """Number of recordings with a stationary part from which the shift is learned."""
@@ -53,7 +53,7 @@ ENOUGH = 3
 
 @dataclass(frozen=True)
 class StationaryShift:
-    """What a stationary gyroscope reads beyond its bias in motion [rad/s]."""
+    """Reading of a stationary gyroscope beyond its bias in motion [rad/s]."""
 
     mean: Array = field(default_factory=lambda: np.zeros(3))
     std: Array = field(default_factory=lambda: np.full(3, STD_UNKNOWN))
@@ -110,7 +110,7 @@ def shift_of(seen: list[Array]) -> StationaryShift:
 
 
 STD_SPEED = 2.5
-"""How far from zero the velocity may be at the end of each block [m/s], one axis. Speeds are alike
+"""Spread of the velocity about zero at the end of each block [m/s], one axis. Speeds are alike
 over several blocks, so this is larger than the 1 m/s of a drone or a hand."""
 
 STD_FIRST_TILT = 0.1
@@ -120,12 +120,12 @@ STD_FIRST_VELOCITY = 1.0
 """[m/s]"""
 
 WALK_GYRO = 2.5e-5
-"""How fast the gyroscope bias wanders, as the random walk that it is over short times
+"""Random walk of the gyroscope bias, as that it is over short times
 [rad/s/sqrt(s)]. With it the spread that the filter states is consistent: held out one by one, the
 training recordings of EuRoC have a NEES of 1.0 in their first 20 s and of 1.0 later."""
 
 WALK_ACC = 1e-3
-"""The same of the accelerometer bias [m/s^2/sqrt(s)]."""
+"""Random walk of the accelerometer bias [m/s^2/sqrt(s)]."""
 
 STD_SAMPLE = (3e-3, 0.2)
 """Noise of one sample, vibration included [rad/s, m/s^2]."""

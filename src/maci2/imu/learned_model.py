@@ -111,7 +111,7 @@ class ModelCard(Card):
     lookahead_samples: int
 
     mean_force: tuple[float, float, float]
-    """Direction of the mean specific force in training: tells axes and mounting apart."""
+    """Direction of the mean specific force in training: distinguishes axes and mountings."""
 
     max_force_angle_deg: float
 
@@ -415,13 +415,13 @@ class ImuModel:
     """Corrections and variances learned for one kind of IMU."""
 
     about: ModelCard
-    """What it was trained on and how well it does."""
+    """Card of the model: training data and performance."""
 
     session: Any
     """onnxruntime: samples and two GRU states in; corrections, log variances, states out."""
 
     def card(self) -> str:
-        """What it was trained on, how well it does, where it must not be used."""
+        """Text of the card: training data, performance, limits of use."""
         return self.about.text()
 
     @property
@@ -442,7 +442,7 @@ class ImuModel:
         """
         require_type(samples, ImuSamples, "samples", "ImuSamples(stamps_ns, gyro, acc)")
         self._require_fitting(samples, check_mounting)
-        # Biases that are handed on are those of samples without the device's other errors.
+        # Biases that are returned are those of samples without the device's other errors.
         samples = calibrated = self.calibrated(samples)
         turn_on, tracked, vertical = self.about.turn_on(), None, None
         if turn_on is not None:

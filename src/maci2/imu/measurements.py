@@ -82,8 +82,8 @@ class TrackedVertical:
 
 
 VIBRATION_SHARE = 0.1
-"""How much of the excess high-frequency variance acts like white noise; the rest is vibration that
-integrates to nothing. Chosen on MH_01, MH_05, V2_01 and V1_02 of EuRoC, where it brings the mean
+"""Share of the excess high-frequency variance that acts like white noise; the rest is vibration
+that integrates to nothing. Chosen on MH_01, MH_05, V2_01 and V1_02 of EuRoC, where it brings the mean
 NEES of velocities from 2.9 to 1.0; without vibration there is no excess and it does nothing."""
 
 VIBRATION_WINDOW_S = 1.0
@@ -222,7 +222,7 @@ class ImuMeasurements:
             boundary.as_array(self.vertical.Rs_w_b, (*shape, 3), f"{place} vertical.Rs_w_b")
 
     def vertical_at(self, stamp_ns: int) -> VerticalPrior | None:
-        """What samples until a timestamp tell of the vertical at it; None where that is nothing."""
+        """The vertical at a timestamp, from the samples until then; None where nothing is known."""
         sample = int(np.searchsorted(self.stamps_ns, stamp_ns, side="right")) - 1
         if self.vertical is None or sample < 0:
             return None

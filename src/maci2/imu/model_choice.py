@@ -89,12 +89,12 @@ UNLEARNED: dict[str, MeasureFunction] = {"raw": raw_model, "datasheet": datashee
 
 
 def is_learned(name: str) -> bool:
-    """Whether a model of this name corrects samples with a network."""
+    """A model of this name corrects samples with a network."""
     return name not in UNLEARNED and not name.startswith(PREFIX)
 
 
 def needs_datasheet(name: str) -> bool:
-    """Whether a model of this name takes its noise from the rig's calibration."""
+    """A model of this name takes its noise from the rig's calibration."""
     return name in UNLEARNED
 
 
@@ -116,7 +116,7 @@ def calibrated_samples(name: str, samples: ImuSamples) -> ImuSamples:
 def find_imu_model(name: str) -> MeasureFunction:
     """The IMU model called `name`: raw, datasheet, noise:FILE, a bundled model, or a weight file.
 
-    A file is read now, so that a wrong name is told before any data are looked at.
+    A file is read now, so that a wrong name is reported before any data are read.
     """
     if name.startswith(PREFIX):
         return read_measured_noise(Path(name.removeprefix(PREFIX))).measure

@@ -191,7 +191,7 @@ def _longest_step(stamps_ns: Stamps, start_ns: int, end_ns: int) -> tuple[int, i
 
 
 class _Steps(NamedTuple):
-    """What happens in the n integration steps of m segments."""
+    """The n integration steps of m segments."""
 
     dt: Array
     """(m, n) [s], zero where a segment has fewer steps."""
@@ -216,7 +216,7 @@ def preintegrate_arrays(
     midpoint: bool,
     rotations_only: bool = False,
 ) -> tuple[Array, Array, Array, Array, Array, Array]:
-    """What `preintegrate_segments` gives: dt, gamma, beta, alpha, cov, and (m, 9, 6) by both
+    """Results of `preintegrate_segments`: dt, gamma, beta, alpha, cov, and (m, 9, 6) by both
     biases; all of it whatever is asked for."""
     start_ns, end_ns = starts_ns[:, None], ends_ns[:, None]
     values, variances = np.hstack([gyro, acc]), np.hstack([var_gyro, var_acc])

@@ -26,7 +26,7 @@ SHORT_SERIES_BELOW = 1e-3
 
 
 class Steps(NamedTuple):
-    """What happens in the n integration steps of one segment."""
+    """The n integration steps of one segment."""
 
     dt: Array
     """(n,) [s]"""
@@ -67,7 +67,7 @@ class Turns(NamedTuple):
 
 
 class Motion(NamedTuple):
-    """How the body moves in them, seen from its first frame b_i."""
+    """Motion of the body in n steps, seen from its first frame b_i."""
 
     R_at: Array
     """(3, 3, n) rotation where the acceleration of a step is summed: its start, or half way."""
@@ -320,7 +320,7 @@ def preintegrate_segments(
 
 @kernel
 def _errors(steps: Steps, motion: Motion, out: Array) -> None:
-    """What one unit of error on axis j of the gyroscope, then of the accelerometer does in a step.
+    """Effect of one unit of error on axis j of the gyroscope, then of the accelerometer in a step.
 
     Gyroscope: whole on psi, [beta]x whole - [d_beta]x part on c_v, and
     [alpha - t beta]x whole - tau [d_beta]x part on c_p. Accelerometer: R dt on c_v and tau R dt on

@@ -16,7 +16,7 @@ from scipy.special import bdtrc, betaln
 from maci2.types import Array, Mask
 
 MIN_STUCK_S = 0.5
-"""The same value for longer than this, while another axis of the sensor changes at least five times
+"""One value for longer than this, while another axis of the sensor changes at least five times
 as often, is a fault."""
 
 MOST_HELD = 0.4
@@ -35,7 +35,7 @@ class StuckAxis(NamedTuple):
     """Index of the first sample that has it."""
 
     length: int
-    """How many samples have it."""
+    """Number of samples that have it."""
 
     others: int
     """Length of the longest such run on the livelier of the sensor's other axes."""
@@ -101,10 +101,10 @@ class Saturation(NamedTuple):
 
     value: float
     samples: int
-    """How many samples have it."""
+    """Number of samples that have it."""
 
     longest: int
-    """How many of them in a row."""
+    """Number of them in a row."""
 
 
 def saturation(values: Array, false_alarm: float) -> Saturation | None:
@@ -134,7 +134,7 @@ def saturation(values: Array, false_alarm: float) -> Saturation | None:
 
 
 def _resolved(levels: Array) -> bool:
-    """Whether readings usually change by more than the smallest step there is."""
+    """Readings usually change by more than the smallest step there is."""
     steps = np.abs(np.diff(levels))
     return bool(np.median(steps) >= LEAST_STEPS * steps.min())
 

@@ -266,7 +266,7 @@ def check_rows(checks: Sequence[NoiseCheck]) -> list[tuple[str, ...]]:
 
 
 def check_record(checks: Sequence[NoiseCheck]) -> list[Json]:
-    """The same under the keys of `maci2 noise --json`."""
+    """Scores under the keys of `maci2 noise --json`."""
     return [
         {
             "recording": check.recording,

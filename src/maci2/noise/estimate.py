@@ -46,7 +46,7 @@ class NoiseLevel:
 
     @property
     def seen(self) -> bool:
-        """Whether the recordings tell it; otherwise it stays near the data sheet."""
+        """The recordings show it; otherwise it stays near the data sheet."""
         return self.std_log < LARGEST_KNOWN
 
 
@@ -115,7 +115,7 @@ class NoiseEstimate:
         return NoiseLevel(float(np.exp(log)), float(1.0 / np.sqrt(weights.sum())))
 
     def axes_differ(self) -> tuple[bool, bool]:
-        """Whether the axes of gyroscope and accelerometer differ by more than chance explains."""
+        """The axes of gyroscope, and of accelerometer, differ by more than chance explains."""
         return self._differ(0), self._differ(3)
 
     def _differ(self, first: int) -> bool:

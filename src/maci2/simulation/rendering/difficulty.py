@@ -1,4 +1,4 @@
-"""What makes images hard, as one record of choices."""
+"""Difficulty of images, as one record of choices."""
 
 from dataclasses import dataclass, fields, replace
 from typing import Literal
@@ -22,12 +22,12 @@ SHARES = (
 """Choices that are at most 1."""
 
 EXPOSURE_JUMP = 1.5
-"""How many times as long or as short a frame is exposed that jumps."""
+"""Factor by which a frame that jumps is exposed longer or shorter."""
 
 
 @dataclass(frozen=True)
 class Difficulty:
-    """How images are degraded; the default is a good camera in a well-lit room."""
+    """Degradation of images; the default is a good camera in a well-lit room."""
 
     light: float = 1.0
     """Photons reaching the sensor, 1 in a well-lit room; noise grows as it falls."""
@@ -42,13 +42,13 @@ class Difficulty:
     """Standard deviation of the lens' point spread [px]."""
 
     exposure_s: float = 0.0
-    """How long the shutter is open: motion within it blurs."""
+    """Time for which the shutter is open [s]: motion within it blurs."""
 
     exposure_change: float = 0.0
     """Spread of brightness from frame to frame, in natural logarithm."""
 
     vignetting: float = 0.1
-    """How much darker the corners are, 0..1."""
+    """Darkening of the corners, 0..1."""
 
     plain_walls: float = 0.0
     """Share of surfaces without texture."""
@@ -57,7 +57,7 @@ class Difficulty:
     """Share of surfaces with a repeating texture."""
 
     moving_boxes: int = 0
-    """How many boxes move by themselves."""
+    """Number of boxes that move by themselves."""
 
     blackout: float = 0.0
     """Share of frames that are black."""
@@ -67,7 +67,7 @@ class Difficulty:
     so much of every 2.5 s, at a stretch."""
 
     darkness: float = 0.0
-    """How much darker than well exposed images are, 0..1; read noise stays."""
+    """Darkening against well exposed images, 0..1; read noise stays."""
 
     exposure_jumps: float = 0.0
     """Share of frames exposed 1.5 times as long or as short as the others."""

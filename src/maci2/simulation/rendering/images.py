@@ -30,7 +30,7 @@ SceneKind = Literal["room", "street"]
 
 @dataclass(frozen=True)
 class RenderConfig:
-    """What to render."""
+    """Choices of rendering."""
 
     difficulty: Difficulty = EASY
     seed: int = 0
@@ -42,7 +42,7 @@ class RenderConfig:
     """Part of the recording to render, from its first usable image."""
 
     scene: SceneKind = "room"
-    """What there is to see: a room around the path, or a street along it."""
+    """Kind of scene: a room around the path, or a street along it."""
 
     def __post_init__(self) -> None:
         if self.scene not in get_args(SceneKind):

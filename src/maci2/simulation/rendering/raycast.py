@@ -33,7 +33,7 @@ SIDE = TEXTURE_SIDE
 
 
 class Surfaces(NamedTuple):
-    """What faces of boxes look like; see `Scene`."""
+    """Appearance of the faces of boxes; see `Scene`."""
 
     pixel_angle: float
     """[rad] Between neighbouring pixels: textures are filtered to that size."""
@@ -139,7 +139,7 @@ def boxes_seen(Rs_box_c: Array, origins: Array, half_sizes: Array) -> Boxes:
 
 
 def tiles(pixels: int) -> int:
-    """How many it takes along one side."""
+    """Number of tiles along one side."""
     return -(-pixels // TILE)
 
 
@@ -154,7 +154,7 @@ def _turned(Rs: Array, n: int, ray: Ray) -> Ray:
 
 @dissolved
 def _slab(boxes: Boxes, n: int, i: int, d: float, larger: float) -> tuple[float, float]:
-    """Where a ray passes the two planes across axis i of box n."""
+    """Distances at which a ray passes the two planes across axis i of box n."""
     inv = 1.0 / (d if abs(d) > 1e-12 else 1e-12)
     middle, half = -boxes.origins[n, i] * inv, abs((boxes.half_sizes[n, i] + larger) * inv)
     return middle - half, middle + half
@@ -162,7 +162,7 @@ def _slab(boxes: Boxes, n: int, i: int, d: float, larger: float) -> tuple[float,
 
 @dissolved
 def _through(boxes: Boxes, n: int, direction: Ray, larger: float) -> tuple[Ray, Ray]:
-    """Where a ray enters box n and where it leaves, by axis; `larger` [m] on all sides."""
+    """Distances at which a ray enters and leaves box n, by axis; `larger` [m] on all sides."""
     x0, x1 = _slab(boxes, n, 0, direction[0], larger)
     y0, y1 = _slab(boxes, n, 1, direction[1], larger)
     z0, z1 = _slab(boxes, n, 2, direction[2], larger)

@@ -143,7 +143,7 @@ def random_scene(
 
 
 def texture_floats() -> int:
-    """How many numbers one texture with its pyramid takes."""
+    """Count of numbers in one texture with its pyramid."""
     return sum((TEXTURE_SIDE >> level) ** 2 for level in range(LEVELS))
 
 

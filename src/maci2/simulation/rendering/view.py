@@ -61,7 +61,7 @@ COARSE = 4
 
 @dataclass(frozen=True)
 class Hits:
-    """Where rays ended."""
+    """Ends of rays."""
 
     p_w: Array
     """(n, 3) in the world."""
@@ -127,7 +127,7 @@ class View:
         return (uv1 - pixel_grid(self.camera.resolution)).reshape(height, width, 2)
 
     def look(self, T_w_c: Array, t: float, rays: Array) -> Hits:
-        """Where single rays (n, 3), in the camera frame, end."""
+        """Ends of single rays (n, 3), in the camera frame."""
         distance, surface, _ = self._cast(np.ascontiguousarray(rays[:, None]), T_w_c, t)
         p_c = rays * distance
         p_w = p_c @ T_w_c[:3, :3].T + T_w_c[:3, 3]
