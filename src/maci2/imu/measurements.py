@@ -84,7 +84,7 @@ class TrackedVertical:
 VIBRATION_SHARE = 0.1
 """Share of the excess high-frequency variance that acts like white noise; the rest is vibration
 that integrates to nothing. Chosen on MH_01, MH_05, V2_01 and V1_02 of EuRoC, where it brings the
-mean NEES of velocities from 2.9 to 1.0; without vibration there is no excess and it does nothing."""
+mean NEES of velocities from 2.9 to 1.0; without vibration there is no excess and no effect."""
 
 VIBRATION_WINDOW_S = 1.0
 """Length of time over which high-frequency variance is averaged [s]."""
