@@ -215,8 +215,9 @@ def audit_problem(
         fit = fit_accelerations(capture, found, T_b_m[:3, :3], samples)
         states, border = guess_from_poses(capture, on_imu_ns, stamps_ns, samples, found, T_b_m, fit)
     border.scalars[3:5] = found.offset_s
-    rows = _thinned(capture, rows_hz)
-    positions, orientations = _measurements(capture, rows)
+    rows_hz = rows_hz or (SMOOTHED_HZ if capture.smoothed else MAX_CAPTURE_HZ)
+    rows = capture.part(first_of_slots(capture.stamps_ns, rows_hz))
+    positions, orientations = _measurements(rows)
     first = States(*(values[:1] for values in states))
     std = np.r_[np.full(9, np.inf), [STD_BIAS_GYRO] * 3, [STD_BIAS_ACC] * 3]
     problem = ChainProblem(
@@ -299,23 +300,19 @@ def _marker(capture: Capture, found: Registration) -> Array:
     return T_b_m
 
 
-def _thinned(capture: Capture, rows_hz: float | None) -> Mask:
-    """Rows that are used: the first of every slot."""
-    rate_hz = rows_hz or (SMOOTHED_HZ if capture.smoothed else MAX_CAPTURE_HZ)
-    slots = (capture.stamps_ns - capture.stamps_ns[0]) * rate_hz // NS
+def first_of_slots(stamps_ns: Stamps, rate_hz: float) -> Mask:
+    """The first row of every slot of time."""
+    slots = (stamps_ns - stamps_ns[0]) * rate_hz // NS
     return np.r_[True, np.diff(slots.astype(np.int64)) > 0]
 
 
-def _measurements(
-    capture: Capture, rows: Mask
-) -> tuple[MarkerPositions, MarkerOrientations | None]:
-    stamps_ns, loss = capture.stamps_ns[rows], Loss("huber", LIMIT)
-    eye = np.tile(np.eye(3), (len(stamps_ns), 1, 1))
-    positions = MarkerPositions(stamps_ns, capture.p_w_m[rows], FIRST_STD_P**2 * eye, loss)
-    if capture.Rs_w_m is None:
+def _measurements(rows: Capture) -> tuple[MarkerPositions, MarkerOrientations | None]:
+    eye, loss = np.tile(np.eye(3), (len(rows), 1, 1)), Loss("huber", LIMIT)
+    positions = MarkerPositions(rows.stamps_ns, rows.p_w_m, FIRST_STD_P**2 * eye, loss)
+    if rows.Rs_w_m is None:
         return positions, None
-    Rs_w_m = np.ascontiguousarray(capture.Rs_w_m[rows])
-    return positions, MarkerOrientations(stamps_ns, Rs_w_m, FIRST_STD_R**2 * eye, loss)
+    Rs_w_m = np.ascontiguousarray(rows.Rs_w_m)
+    return positions, MarkerOrientations(rows.stamps_ns, Rs_w_m, FIRST_STD_R**2 * eye, loss)
 
 
 LONGEST_ERROR_S = 5.0

@@ -343,14 +343,7 @@ def without_lost_rows(capture: Capture, found: Registration, imu: ImuSamples) ->
     claims = capture.claims
     if claims is not None:
         claims = claims.part(~np.isin(claims.stamps_ns, capture.stamps_ns[lost]))
-    return replace(
-        capture,
-        stamps_ns=capture.stamps_ns[~lost],
-        p_w_m=capture.p_w_m[~lost],
-        Rs_w_m=capture.Rs_w_m[~lost],
-        claims=claims,
-        lost_ns=capture.stamps_ns[lost],
-    )
+    return replace(capture.part(~lost), claims=claims, lost_ns=capture.stamps_ns[lost])
 
 
 def lost_rows_in_words(capture: Capture) -> str:

@@ -1,6 +1,6 @@
 """Estimation problems that show an IMU's noise: against a capture, or against camera motion."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +11,8 @@ from maci2.calibration_prior import UNVERIFIED
 from maci2.chain import ChainProblem
 from maci2.errors import DatasetError
 from maci2.estimation import SolverConfig
-from maci2.ground_truth.audit_problem import audit_problem
-from maci2.ground_truth.capture import Capture, open_capture
+from maci2.ground_truth.audit_problem import audit_problem, first_of_slots
+from maci2.ground_truth.capture import open_capture
 from maci2.ground_truth.registration import register
 from maci2.imu import datasheet_model
 from maci2.noise.estimate import NoiseProblem
@@ -34,48 +34,34 @@ EXACT_HZ = 20.0
 
 
 def against_capture(recording: Recording, source: str, length_s: float) -> NoiseProblem:
-    """The chain of a capture's middle."""
+    """The problem of a capture's middle."""
     capture = open_capture(recording, source)
-    exact = recording.rig.imu.exact
-    capture = _rows(capture, _slots(capture.stamps_ns, EXACT_HZ))
+    capture = capture.part(first_of_slots(capture.stamps_ns, EXACT_HZ))
     found = register(capture, recording.imu)
     imu = datasheet_model(recording.imu, recording.rig.imu)
     middle_ns = int(capture.stamps_ns[len(capture) // 2])
-    near = np.abs(capture.stamps_ns - middle_ns) <= 0.5 * length_s * NS
+    capture = capture.part(np.abs(capture.stamps_ns - middle_ns) <= 0.5 * length_s * NS)
     start = audit_problem(
-        _rows(capture, near),
-        found,
-        imu,
-        recording.imu,
-        recording.rig,
-        state_period_s=STATE_PERIOD_S,
+        capture, found, imu, recording.imu, recording.rig, state_period_s=STATE_PERIOD_S
     )
     first_ns, last_ns = int(start.problem.stamps_ns[0]), int(start.problem.stamps_ns[-1])
     problem = replace(start.problem, imu=imu.between(first_ns - NS // 2, last_ns + NS // 2))
-    problem = problem if exact else _thinned(problem, round(found.offset_s * NS))
+    if not recording.rig.imu.exact:
+        problem = _thinned(problem, round(found.offset_s * NS))
     return NoiseProblem(problem, start.states, start.border, start.least_factor)
 
 
 def _thinned(problem: ChainProblem, offset_ns: int) -> ChainProblem:
-    """The chain with as many rows of its capture as have errors of their own."""
-    positions, orientations = problem.positions, problem.orientations
-    if positions is not None:
-        rows = _nearest_rows(positions.stamps_ns + offset_ns, problem.stamps_ns, POSITION_HZ)
-        positions = replace(
-            positions,
-            stamps_ns=positions.stamps_ns[rows],
-            p_w_m=positions.p_w_m[rows],
-            covs=positions.covs[rows],
-        )
-    if orientations is not None:
-        rows = _nearest_rows(orientations.stamps_ns + offset_ns, problem.stamps_ns, ORIENTATION_HZ)
-        orientations = replace(
-            orientations,
-            stamps_ns=orientations.stamps_ns[rows],
-            Rs_w_m=orientations.Rs_w_m[rows],
-            covs=orientations.covs[rows],
-        )
-    return replace(problem, positions=positions, orientations=orientations)
+    """The problem with as many rows of its capture as have errors of their own."""
+    changes = {}
+    for name, rate_hz in (("positions", POSITION_HZ), ("orientations", ORIENTATION_HZ)):
+        measured = getattr(problem, name)
+        if measured is not None:
+            rows = _nearest_rows(measured.stamps_ns + offset_ns, problem.stamps_ns, rate_hz)
+            values = {field.name: getattr(measured, field.name) for field in fields(measured)}
+            arrays = {key: v[rows] for key, v in values.items() if isinstance(v, np.ndarray)}
+            changes[name] = replace(measured, **arrays)
+    return replace(problem, **changes)
 
 
 def _nearest_rows(on_imu_ns: Stamps, states_ns: Stamps, rate_hz: float) -> Mask:
@@ -89,21 +75,9 @@ def _nearest_rows(on_imu_ns: Stamps, states_ns: Stamps, rate_hz: float) -> Mask:
     return chosen
 
 
-def _slots(stamps_ns: Stamps, rate_hz: float) -> Mask:
-    """The first row of every slot of time."""
-    slots = (stamps_ns - stamps_ns[0]) * rate_hz // NS
-    return np.r_[True, np.diff(slots.astype(np.int64)) > 0]
-
-
-def _rows(capture: Capture, rows: Mask) -> Capture:
-    Rs_w_m = None if capture.Rs_w_m is None else capture.Rs_w_m[rows]
-    return replace(
-        capture, stamps_ns=capture.stamps_ns[rows], p_w_m=capture.p_w_m[rows], Rs_w_m=Rs_w_m
-    )
-
-
 def against_vision(path: Path, options: RunOptions) -> NoiseProblem:
-    # The IMU's noise is the question, so it does not tell the noise of vision.
+    """The problem of a recording's camera motion."""
+    # The IMU's noise is the question, so the noise of vision is not estimated from it.
     inputs = open_inputs(path, replace(options, imu="datasheet", noise_as_stated=True))
     candidates_ns = inputs.measurable_ns()
     if len(candidates_ns) < 2:

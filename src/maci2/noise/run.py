@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import comb
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -194,28 +195,18 @@ def noise_record(measured: MeasuredImu) -> Record:
     }
     to_use = estimate.levels()[:6].reshape(2, 3).tolist()
     pooled = (estimate.pooled_gyro, estimate.pooled_acc)
-    for key, one, axes, differ in zip(
-        KEYS[:2], pooled, to_use, estimate.axes_differ(), strict=True
-    ):
+    for key, one, axes, differ in zip(KEYS, pooled, to_use, estimate.axes_differ(), strict=False):
         levels: tuple[NoiseLevel, ...] = getattr(estimate, key)
         record[key] = {
-            "value": one.value,
-            "std": one.std,
+            **_level_record(one, measured.stated, key),
             "axes": [*axes],
             "axes_measured": [level.value for level in levels],
             "axes_std": [level.std for level in levels],
             "axes_differ": differ,
             "seen": any(level.seen for level in levels),
-            "stated": float(getattr(measured.stated, key)),
         }
     for key in KEYS[2:]:
-        level: NoiseLevel = getattr(estimate, key)
-        record[key] = {
-            "value": level.value,
-            "std": level.std,
-            "seen": level.seen,
-            "stated": float(getattr(measured.stated, key)),
-        }
+        record[key] = _level_record(getattr(estimate, key), measured.stated, key)
     if measured.checks:
         record["integration_errors"] = check_record(measured.checks)
     record["high_frequency_density"] = measured.high_frequency.tolist()
@@ -228,6 +219,11 @@ def noise_record(measured: MeasuredImu) -> Record:
             "deviation": measured.allan.deviation.tolist(),
         }
     return record
+
+
+def _level_record(level: NoiseLevel, stated: ImuNoise, key: str) -> dict[str, Any]:
+    stated_value = float(getattr(stated, key))
+    return {"value": level.value, "std": level.std, "seen": level.seen, "stated": stated_value}
 
 
 def write_tools(measured: MeasuredImu, folder: Path) -> list[Path]:
