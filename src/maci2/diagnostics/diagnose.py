@@ -28,7 +28,7 @@ from maci2.ground_truth.comparison import check_truth
 from maci2.rigs import NOTHING_GIVEN, Given
 from maci2.sensors import CameraTrajectory, Recording, gaps
 from maci2.sensors.stereo import HasImages
-from maci2.types import NS, Stamps
+from maci2.types import NS
 from maci2.vision.relative_poses import CameraFrame
 
 __all__ = ["Diagnosis", "Finding", "Timing", "examine", "examine_path"]
@@ -134,13 +134,13 @@ def examine(
 ) -> Diagnosis:
     """Run all checks on a recording; raises nothing. Causes are checked before effects, and what a
     cause affects is not checked further. Timestamps of `vision` are on the recording's clock."""
-    windows = _count_windows(recording)
+    windows, _ = _count_windows(recording)
     with seldom(*(["initialize"] if windows <= FEW_WINDOWS else [])):
-        return _examined(recording, vision, frame, windows)
+        return _examined(recording, vision, frame)
 
 
 def _examined(
-    recording: Recording, vision: CameraTrajectory | None, frame: CameraFrame, windows: int
+    recording: Recording, vision: CameraTrajectory | None, frame: CameraFrame
 ) -> Diagnosis:
     imu = timing_of(recording.imu.stamps_ns)
     cameras = tuple(timing_of(stamps_ns) for stamps_ns in recording.camera_stamps_ns)
@@ -169,7 +169,9 @@ def _examined(
         findings.append(Finding("warn", "cameras", text, "no cameras"))
     findings += stereo_findings(recording, matched_pct) + _nominal_rate(recording, imu)
     images, seen = examine_images(recording)
-    findings += seen + _window_findings(windows, recording) + need_findings(recording, has_imu=True)
+    windows, shared_s = _count_windows(recording)
+    findings += [*seen, _window_finding(windows, shared_s)]
+    findings += need_findings(recording, has_imu=True)
     return Diagnosis(
         recording.name,
         imu,
@@ -203,46 +205,35 @@ def _nominal_rate(recording: Recording, timing: Timing) -> list[Finding]:
     return [Finding("warn", "calibration", text, "the IMU's rate is not the stated one")]
 
 
-def _window_findings(windows: int, recording: Recording) -> list[Finding]:
+def _window_finding(windows: int, shared_s: float) -> Finding:
     text = f"{windows} usable windows of {WINDOW_S} s"
     if windows:
-        return [Finding("ok", "windows", text)]
-    start_ns, end_ns = _shared_ns(recording)
-    shared_s = max(end_ns - start_ns, 0) / NS
+        return Finding("ok", "windows", text)
     text += (
         f"; IMU and left camera share {shared_s:.2f} s, needed {WINDOW_S} s where the IMU has no "
         f"gap and the camera {MIN_FRAMES} frames. Record longer, or choose a shorter window."
     )
     level: Level = "warn" if SHORTEST_WINDOW_S <= shared_s < WINDOW_S else "error"
-    return [Finding(level, "windows", text, "no usable window")]
+    return Finding(level, "windows", text, "no usable window")
 
 
-def _shared_ns(recording: Recording) -> tuple[int, int]:
-    """First and last timestamp of the overlap of IMU and left camera."""
-    imu_ns, left_ns = recording.imu.stamps_ns, _left_ns(recording)
+def _count_windows(recording: Recording) -> tuple[int, float]:
+    """Consecutive windows over the overlap of IMU and left camera, and its length [s]; without
+    cameras over the IMU's samples."""
+    imu_ns = recording.imu.stamps_ns
+    left_ns = recording.camera_stamps_ns[0] if recording.camera_stamps_ns else imu_ns
     if len(left_ns) == 0:
-        return 0, 0
-    return max(int(imu_ns[0]), int(left_ns[0])), min(int(imu_ns[-1]), int(left_ns[-1]))
-
-
-def _left_ns(recording: Recording) -> Stamps:
-    """Timestamps of the left camera; without cameras, those of the IMU."""
-    stamps_ns = recording.camera_stamps_ns
-    return stamps_ns[0] if stamps_ns else recording.imu.stamps_ns
-
-
-def _count_windows(recording: Recording) -> int:
-    """Consecutive windows over the overlap of IMU and left camera."""
-    imu_ns, left_ns = recording.imu.stamps_ns, _left_ns(recording)
-    start_ns, end_ns = _shared_ns(recording)
+        return 0, 0.0
+    start_ns = max(int(imu_ns[0]), int(left_ns[0]))
+    shared_ns = max(min(int(imu_ns[-1]), int(left_ns[-1])) - start_ns, 0)
     window_ns = int(WINDOW_S * NS)
-    count = min(max(int((end_ns - start_ns) // window_ns), 0), len(left_ns))
+    count = min(shared_ns // window_ns, len(left_ns))
     starts_ns = start_ns + window_ns * np.arange(count, dtype=np.int64)
     ends_ns = starts_ns + window_ns
     frames = np.searchsorted(left_ns, ends_ns, "right") - np.searchsorted(left_ns, starts_ns)
     before = gaps(imu_ns)
     touches = (imu_ns[before + 1] > starts_ns[:, None]) & (imu_ns[before] < ends_ns[:, None])
-    return int(np.sum((frames >= MIN_FRAMES) & ~touches.any(axis=1)))
+    return int(np.sum((frames >= MIN_FRAMES) & ~touches.any(axis=1))), shared_ns / NS
 
 
 def need_findings(recording: HasImages, has_imu: bool) -> list[Finding]:

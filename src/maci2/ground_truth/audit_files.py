@@ -129,6 +129,9 @@ MOST_KEPT = 60
 CODE = ("chain", "ground_truth", "imu")
 """Rooms whose source an audit depends on."""
 
+COLUMNS = ("stamps_ns", "Ts_w_b", "v_w", "bias_gyro", "bias_acc")
+"""States of an audit."""
+
 FIELDS = {
     "stamps_ns": NpzField("iu", ("n",)),
     "Ts_w_b": NpzField("f", ("n", 4, 4)),
@@ -188,16 +191,8 @@ def keep(path: Path, audit: AuditedTruth) -> None:
     """Write an audit to be read back; a cache that cannot be written costs nothing but time."""
     truth, cov = audit.truth, audit.truth.covariance
     assert cov is not None
-    arrays = {
-        "stamps_ns": truth.stamps_ns,
-        "Ts_w_b": truth.Ts_w_b,
-        "v_w": truth.v_w,
-        "bias_gyro": truth.bias_gyro,
-        "bias_acc": truth.bias_acc,
-        **covariance_arrays(cov),
-        "jumps_ns": audit.jumps_ns,
-        "about": np.array(json.dumps(_about(audit))),
-    }
+    arrays = {name: getattr(truth, name) for name in COLUMNS} | covariance_arrays(cov)
+    arrays |= {"jumps_ns": audit.jumps_ns, "about": np.array(json.dumps(_about(audit)))}
     try:
         write_npz(path, arrays)
         kept = sorted(path.parent.glob("*.npz"), key=lambda file: file.stat().st_mtime)
@@ -223,8 +218,7 @@ def _about(audit: AuditedTruth) -> dict[str, object]:
 def read_kept(path: Path, source: str) -> AuditedTruth:
     """An audit that was kept in a file; `source` names its ground truth in messages."""
     arrays = read_npz(path, FIELDS, "a kept audit", DatasetError)
-    columns = ("stamps_ns", "Ts_w_b", "v_w", "bias_gyro", "bias_acc")
-    states: dict[str, Any] = {name: arrays[name] for name in columns}
+    states: dict[str, Any] = {name: arrays[name] for name in COLUMNS}
     covariance = covariance_of(arrays, str(path))
     about = parse_json(str(arrays["about"]), str(path), "findings and constants of an audit")
     try:
