@@ -8,7 +8,7 @@ from helpers import simulated_window
 from maci2.calibration import calibrate
 from maci2.estimation import initialize
 from maci2.simulation import SimulationConfig, simulate
-from maci2.simulation.rendering.recording import RenderConfig, render_recording
+from maci2.simulation.rendering.images import RenderConfig, render_recording
 
 HERE = Path(__file__).parent
 

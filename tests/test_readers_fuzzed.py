@@ -40,14 +40,13 @@ from maci2.datasets.images import grey_image
 from maci2.datasets.tables import read_imu_text
 from maci2.experiments.store import Store, write_result
 from maci2.feature_tracks.track_files import load_tracks
-from maci2.ground_truth import audit_cache
-from maci2.ground_truth.audit import audit_ground_truth
+from maci2.ground_truth import audit_files
+from maci2.ground_truth.audit import AuditedTruth, audit_ground_truth
 from maci2.ground_truth.audit_files import write_audit
-from maci2.ground_truth.audited import AuditedTruth
 from maci2.ground_truth.capture import open_capture
 from maci2.imu.learned_model import WEIGHTS as IMU_WEIGHTS
 from maci2.imu.learned_model import load_imu_model
-from maci2.imu.measured_noise import read_measured_noise
+from maci2.imu.model_choice import read_measured_noise
 from maci2.reports.runs import read_runs
 from maci2.rigs import write_rig
 from maci2.rigs.convert import convert_rig
@@ -248,8 +247,8 @@ def truth_covariance_target(folder: Path) -> Target:
 
 def kept_audit_target(folder: Path) -> Target:
     file = folder / "kept.npz"
-    audit_cache.keep(file, small_audit())
-    return Target(lambda: audit_cache.read_kept(file, "audited"), file, BINARY)
+    audit_files.keep(file, small_audit())
+    return Target(lambda: audit_files.read_kept(file, "audited"), file, BINARY)
 
 
 def capture_target(source: str, file: str) -> Callable[[Path], Target]:

@@ -29,7 +29,7 @@ SENSING = GROUND | {"sensors", "rigs", "datasets", "simulation"}
 MEASURING = SENSING | {
     "imu", "vision", "feature_tracks", "premises", "estimation", "chain", "calibration", "tracking"
 }  # fmt: skip
-PRODUCT = MEASURING | {"pipeline", "ground_truth", "watchdog"}
+PRODUCT = MEASURING | {"pipeline", "ground_truth", "noise", "watchdog"}
 SCORING = PRODUCT | {"evaluation", "diagnostics", "baselines"}
 SHOWING = SCORING | {"experiments", "reports"}
 ALLOWED = {
@@ -59,6 +59,7 @@ ALLOWED = {
     "tracking": GROUND | {"sensors", "imu", "vision", "premises", "estimation", "chain"},
     "ground_truth": GROUND | {"sensors", "rigs", "datasets", "imu", "estimation", "chain"},
     "pipeline": MEASURING | {"ground_truth"},
+    "noise": MEASURING | {"ground_truth", "pipeline"},
     "watchdog": MEASURING | {"pipeline"},
     "evaluation": PRODUCT,
     "diagnostics": PRODUCT | {"evaluation"},

@@ -18,7 +18,7 @@ import numpy as np
 
 from maci2.estimation import InitLimits, initialize
 from maci2.evaluation.rows import state_errors, windows_with_truth
-from maci2.ground_truth.audit_cache import cached_audit
+from maci2.ground_truth.audit_files import cached_audit
 from maci2.ground_truth.states import truth_states
 from maci2.learn.imu.recipes import EUROC
 from maci2.learn.imu.recording_bias import RecordingBias, bias_prior, recording_bias

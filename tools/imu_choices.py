@@ -12,9 +12,14 @@ from pathlib import Path
 import numpy as np
 
 from maci2.ground_truth.states import Indices
-from maci2.imu import BiasPrior, bias_tracking, stationary
-from maci2.imu.bias_tracking import TrackedBias, track_gyro_bias
-from maci2.imu.stationary import StationaryShift, block_length, stationary_blocks
+from maci2.imu import BiasPrior, bias_tracker
+from maci2.imu.bias_tracker import (
+    StationaryShift,
+    TrackedBias,
+    block_length,
+    stationary_blocks,
+    track_gyro_bias,
+)
 from maci2.learn.imu.recipes import EUROC
 from maci2.learn.imu.recording_bias import bias_prior
 from maci2.learn.imu.train import load_tracks, rest_shift
@@ -42,8 +47,8 @@ def tracked(tracks: list[Track], track: Track) -> TrackedBias:
 def compare_bias(tracks: list[Track]) -> None:
     """Error and NEES of the tracked gyroscope bias, early and late."""
     # Compiled code keeps the constants it was compiled with.
-    bias_tracking._track = bias_tracking._track.py_func
-    at_rest = stationary.MAX_STD
+    bias_tracker._track = bias_tracker._track.py_func
+    at_rest = bias_tracker.MAX_STD
     for walk, speed, max_std in (
         (4e-5, 2.5, at_rest),
         (2.5e-5, 2.5, at_rest),
@@ -52,7 +57,8 @@ def compare_bias(tracks: list[Track]) -> None:
         (2.5e-5, 4.0, at_rest),
         (2.5e-5, 2.5, (0.0, 0.0)),
     ):
-        bias_tracking.WALK_GYRO, bias_tracking.STD_SPEED, stationary.MAX_STD = walk, speed, max_std
+        bias_tracker.WALK_GYRO, bias_tracker.STD_SPEED = walk, speed
+        bias_tracker.MAX_STD = max_std
         rms, early, late = [], [], []
         for track in tracks:
             bias, std, _ = tracked(tracks, track)

@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     )
     from maci2.estimation.initialize import initialize
     from maci2.findings import Finding
-    from maci2.ground_truth.audit import audit_ground_truth
-    from maci2.ground_truth.audited import AuditedTruth
+    from maci2.ground_truth.audit import AuditedTruth, audit_ground_truth
     from maci2.imu import BiasPrior, ImuMeasurements, datasheet_model, raw_model
     from maci2.imu.learned_model import ImuModel, load_imu_model
     from maci2.pipeline.offline import CalibratedRecording, InitializedRecording
@@ -151,8 +150,7 @@ _MODULES = {
         "initialize",
     ),
     "maci2.findings": ("Finding",),
-    "maci2.ground_truth.audit": ("audit_ground_truth",),
-    "maci2.ground_truth.audited": ("AuditedTruth",),
+    "maci2.ground_truth.audit": ("AuditedTruth", "audit_ground_truth"),
     "maci2.imu": ("BiasPrior", "ImuMeasurements", "datasheet_model", "raw_model"),
     "maci2.imu.learned_model": ("ImuModel", "load_imu_model"),
     "maci2.pipeline.offline": ("CalibratedRecording", "InitializedRecording"),

@@ -28,7 +28,7 @@ from maci2.reports.reliability import Panel, y_equals_x
 from maci2.reports.track_picture import latest_tracks
 from maci2.rigs import write_camchain
 from maci2.simulation import SimulationConfig, simulate
-from maci2.simulation.rendering.recording import RenderConfig, render_recording
+from maci2.simulation.rendering.images import RenderConfig, render_recording
 
 RENDERED = SimulationConfig(kind="handheld", duration_s=8.6, camera_rate_hz=10.0)
 """Rendering takes most of the time: as few images as a calibration needs."""

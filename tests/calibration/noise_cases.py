@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from maci2.calibration.imu_noise import NoiseProblem
 from maci2.ground_truth.audit_problem import audit_problem
 from maci2.ground_truth.capture import open_capture
 from maci2.ground_truth.registration import register
 from maci2.imu import datasheet_model
 from maci2.lie import so3_exp
+from maci2.noise.estimate import NoiseProblem
 from maci2.simulation import SimulationConfig, simulate
 from maci2.simulation.recording import MEMS_NOISE
 

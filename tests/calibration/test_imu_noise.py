@@ -6,16 +6,21 @@ import numpy as np
 import pytest
 
 from calibration.noise_cases import TRUE_LEVELS, WRONG_SHEET, noise_problem, tracked_recording
-from maci2.calibration.imu_noise import _solve, _with_levels, _without_losses, estimate_imu_noise
-from maci2.calibration.noise_estimate import NoiseEstimate, NoiseLevel
-from maci2.calibration.noise_likelihood import likelihood_slope
 from maci2.chain.chain_elimination import factor
 from maci2.chain.chain_posterior import normal_equations
 from maci2.errors import CalibrationError
-from maci2.imu.allan import high_frequency_density
-from maci2.imu.measured_noise import MeasuredNoise
-from maci2.imu.model_choice import find_imu_model
+from maci2.imu.model_choice import MeasuredNoise, find_imu_model
 from maci2.lie import so3_log
+from maci2.noise.estimate import (
+    NoiseEstimate,
+    NoiseLevel,
+    _solve,
+    _with_levels,
+    _without_losses,
+    estimate_imu_noise,
+)
+from maci2.noise.likelihood import likelihood_slope
+from maci2.noise.run import high_frequency_density
 
 RECORDINGS = 100
 

@@ -6,17 +6,16 @@ import numpy as np
 import pytest
 
 from calibration.noise_cases import TRUE_LEVELS, noise_problem
-from maci2.calibration.imu_noise import fit_reference_noise, stated_levels
-from maci2.calibration.noise_consistency import consistency
-from maci2.calibration.noise_windows import compose_windows
 from maci2.chain import chain_posterior
 from maci2.chain.chain_assembly import walking_covariance
 from maci2.chain.chain_state import POSITION, ROTATION, VELOCITY
 from maci2.chain.propagation import integrate_spans
 from maci2.chain.whitened_factors import IMU, whitened_factors
 from maci2.lie import so3_log
-from maci2.pipeline.imu_noise_chains import _thinned
-from maci2.pipeline.imu_noise_run import measure_noise
+from maci2.noise.consistency import compose_windows, consistency
+from maci2.noise.estimate import fit_reference_noise, stated_levels
+from maci2.noise.problems import _thinned
+from maci2.noise.run import measure_noise
 from maci2.simulation.recording import MEMS_NOISE
 
 TRAINING = ("MH_01_easy", "MH_05_difficult", "V2_01_easy", "V2_03_difficult")

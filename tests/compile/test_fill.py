@@ -48,6 +48,12 @@ def test_what_is_filled_is_not_compiled_again(workers, folder):
     assert workers == [["calibrate"]]
 
 
+def test_jobs_of_a_package_that_is_not_installed_are_left_out(workers, monkeypatch):
+    monkeypatch.setitem(fill_module.JOBS, "baselines", ("no_such_package.rehearsals:run", 1))
+    assert filling(("initialize", "baselines")) == []
+    assert workers == [["initialize"]]
+
+
 def test_what_is_seldom_run_is_not_compiled_for(workers):
     with seldom("initialize"):
         assert filling(("chain", "initialize")) == []

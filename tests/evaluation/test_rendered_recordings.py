@@ -10,8 +10,8 @@ from maci2.evaluation.vo_report import visual_report
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.render_along import rendered_on_imu_clock
 from maci2.simulation import SimulationConfig, simulate
-from maci2.simulation.rendering.image_difficulty import EASY, HARD, degraded
-from maci2.simulation.rendering.recording import RenderConfig, render_recording
+from maci2.simulation.rendering.difficulty import EASY, HARD, degraded
+from maci2.simulation.rendering.images import RenderConfig, render_recording
 
 VISIONS = ("images", "images:fixed")
 FLIGHTS = {"V1_02_medium": 25.0, "V2_03_difficult": 15.0}

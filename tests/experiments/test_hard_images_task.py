@@ -10,7 +10,7 @@ from maci2.experiments.hard_images_task import (
     hard_images_findings,
     hard_images_tasks,
 )
-from maci2.simulation.rendering.image_difficulty import HARD
+from maci2.simulation.rendering.difficulty import HARD
 
 
 def row(model, **numbers):

@@ -6,7 +6,7 @@ import pytest
 from ground_truth.faulty_truths import FAULTY, exact_truth, recording_with
 from maci2.datasets import write_euroc
 from maci2.experiments.truth_task import ROWS_HZ, TruthTask, run_truth, truth_findings
-from maci2.ground_truth.agreement import compare_with_published
+from maci2.ground_truth.comparison import compare_with_published
 from maci2.sensors import GroundTruth
 
 

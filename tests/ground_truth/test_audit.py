@@ -12,11 +12,11 @@ from maci2.datasets import open_recording, read_euroc, write_euroc
 from maci2.datasets.euroc import read_truth_folder, truth_csv
 from maci2.errors import DatasetError, OptionError
 from maci2.gaussian import nees
-from maci2.ground_truth.agreement import agreement
 from maci2.ground_truth.audit import audit_capture, audit_ground_truth
 from maci2.ground_truth.audit_files import require_outside, write_audit
 from maci2.ground_truth.capture import open_capture
-from maci2.ground_truth.raw_capture import beside_raw_capture
+from maci2.ground_truth.choose import beside_raw_capture
+from maci2.ground_truth.comparison import agreement
 from maci2.lie import se3_inv
 from maci2.lie.stacks import so3_log_stack, stack_poses
 from maci2.types import NS

@@ -10,10 +10,8 @@ from maci2.errors import DatasetError
 from maci2.ground_truth.accelerations import fit_accelerations
 from maci2.ground_truth.audit import audit_capture, audit_ground_truth
 from maci2.ground_truth.capture import open_capture
-from maci2.ground_truth.constants import scalar_of
-from maci2.ground_truth.lost_rows import without_lost_rows
-from maci2.ground_truth.published_columns import velocity_finding
-from maci2.ground_truth.registration import register
+from maci2.ground_truth.findings import scalar_of, velocity_finding
+from maci2.ground_truth.registration import register, without_lost_rows
 from maci2.lie import so3_exp
 from maci2.lie.stacks import so3_log_stack, stack_poses
 from maci2.types import NS

@@ -7,10 +7,9 @@ import pytest
 
 from ground_truth.faulty_truths import FAULTY, TruthFaults, recording_with
 from maci2.errors import OptionError
-from maci2.ground_truth import audit_cache
+from maci2.ground_truth import audit_files
 from maci2.ground_truth.audit import audit_ground_truth
-from maci2.ground_truth.audit_cache import cached_audit
-from maci2.ground_truth.audit_files import write_audit
+from maci2.ground_truth.audit_files import cached_audit, write_audit
 from maci2.ground_truth.choose import (
     audited_or_none,
     capture_noise,
@@ -49,7 +48,7 @@ def test_an_audit_is_kept_and_read_back_to_the_last_bit(cache, faulty):
 
 
 def test_other_data_or_another_data_sheet_is_another_audit(cache, faulty, monkeypatch):
-    monkeypatch.setattr(audit_cache, "audit_capture", lambda *_: pytest.fail("audited again"))
+    monkeypatch.setattr(audit_files, "audit_capture", lambda *_: pytest.fail("audited again"))
     name, truth = next(iter(faulty.truths.items()))
     moved = replace(truth, v_w=truth.v_w + 1e-9)
     noise = replace(faulty.rig.imu, walk_acc=2.0 * faulty.rig.imu.walk_acc)

@@ -5,12 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from maci2.ground_truth.clock import TruthClock, on_imu_clock, truth_clock
-from maci2.ground_truth.states import truth_states
+from maci2.ground_truth.states import TruthClock, on_imu_clock, truth_clock, truth_states
 from maci2.pipeline.render_along import rendered_on_imu_clock
 from maci2.sensors import truth_at
 from maci2.simulation import SimulationConfig, simulate
-from maci2.simulation.rendering.recording import RenderConfig
+from maci2.simulation.rendering.images import RenderConfig
 from maci2.types import NS
 
 PART = RenderConfig(start_s=5.0, duration_s=6.0)

@@ -5,16 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from maci2.imu.bias_tracking import WALK_GYRO, track_gyro_bias
-from maci2.imu.measurements import BiasPrior
-from maci2.imu.stationary import (
+from maci2.imu.bias_tracker import (
     STD_INSTABILITY,
     STD_UNKNOWN,
+    WALK_GYRO,
     StationaryShift,
     shift_of,
     stationary_blocks,
     stationary_rate,
+    track_gyro_bias,
 )
+from maci2.imu.measurements import BiasPrior
 from maci2.sensors import ImuSamples
 
 NS = 1_000_000_000

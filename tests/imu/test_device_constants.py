@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from maci2.imu.device_constants import DeviceConstants
+from maci2.imu.learned_model import DeviceConstants
 from maci2.sensors import ImuSamples
 
 CONSTANTS = DeviceConstants(

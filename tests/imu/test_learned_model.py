@@ -3,14 +3,14 @@
 import hashlib
 import json
 from dataclasses import replace
+from importlib.metadata import EntryPoint
 
 import numpy as np
 import pytest
 
 from maci2.errors import DatasetError, OptionError
 from maci2.imu import learned_model as model_module
-from maci2.imu.learned_model import WEIGHTS, bundled_models, load_imu_model
-from maci2.imu.network_shape import BLOCK, RECEPTIVE_FIELD
+from maci2.imu.learned_model import BLOCK, RECEPTIVE_FIELD, WEIGHTS, bundled_models, load_imu_model
 from maci2.sensors import ImuSamples
 
 NS = 1_000_000_000
@@ -34,13 +34,38 @@ def euroc():
 
 @pytest.mark.parametrize("name", sorted(bundled_models()))
 def test_every_bundled_model_is_small_and_has_its_listed_checksum(name):
-    data = (WEIGHTS / f"{name}.onnx").read_bytes()
-    assert hashlib.sha256(data).hexdigest() == bundled_models()[name]
+    file, digest = model_module._weight_files()[name]
+    data = file.read_bytes()
+    assert hashlib.sha256(data).hexdigest() == digest == bundled_models()[name]
     assert len(data) < 5_000_000
     card = load_imu_model(name).about
     assert card.name == name
     assert not set(card.trained_on) & set(card.tuned_on)
     assert name in load_imu_model(name).card()
+
+
+def test_an_installed_package_adds_its_weights_by_an_entry_point(monkeypatch, tmp_path):
+    folder = tmp_path / "more_weights"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    data = (WEIGHTS / "euroc.onnx").read_bytes()
+    (folder / "euroc-other.onnx").write_bytes(data)
+    line = f"{hashlib.sha256(data).hexdigest()}  euroc-other.onnx\n"
+    (folder / "SHA256SUMS").write_text(line)
+    monkeypatch.syspath_prepend(tmp_path)
+    entry = EntryPoint("other", "more_weights", model_module.FURTHER_WEIGHTS)
+    monkeypatch.setattr(model_module, "entry_points", lambda group: [entry])
+    assert set(bundled_models()) > {"euroc", "tumvi", "euroc-other"}
+    assert load_imu_model("euroc-other").about == load_imu_model("euroc").about
+
+
+def test_a_baseline_that_is_not_installed_is_named_with_the_way_to_install_it(monkeypatch):
+    bundled = {name: model_module._weight_files()[name] for name in ("euroc", "tumvi")}
+    monkeypatch.setattr(model_module, "_weight_files", lambda: bundled)
+    with pytest.raises(OptionError, match=r"euroc-paper.*pip install maci2-lab.*euroc, tumvi"):
+        load_imu_model("euroc-paper")
+    with pytest.raises(OptionError, match="neither a bundled IMU model"):
+        load_imu_model("euroc-papers")
 
 
 def test_test_recordings_are_in_no_bundled_model():

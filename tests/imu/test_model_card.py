@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from maci2.errors import MeasurementError, OptionError
-from maci2.imu.model_card import (
+from maci2.imu.learned_model import (
     FORMAT,
     METADATA_KEY,
     UNITS,

@@ -24,7 +24,7 @@ from helpers import (
 )
 from maci2.gaussian import nees
 from maci2.imu import ALPHA, BETA, GAMMA, integrate_between, preintegrate
-from maci2.imu.preintegration_arrays import preintegrate_arrays
+from maci2.imu.preintegration import preintegrate_arrays
 from maci2.imu.preintegration_kernels import preintegrate_segments
 from maci2.lie import skew, so3_exp, so3_log
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from maci2.imu.repeated_values import (
+from maci2.imu.values import (
     MOST_HELD,
     held_share,
     runs_of_equal,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from maci2.imu.saturated_values import saturation
+from maci2.imu.values import saturation
 
 RATE_HZ = 200.0
 FALSE_ALARM = 1e-3

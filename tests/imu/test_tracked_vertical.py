@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from maci2.imu import datasheet_model
-from maci2.imu.bias_tracking import STD_SAMPLE, track_gyro_bias
+from maci2.imu.bias_tracker import STD_SAMPLE, StationaryShift, track_gyro_bias
 from maci2.imu.measurements import BiasPrior
-from maci2.imu.stationary import StationaryShift
 from maci2.lie import so3_exp
 from maci2.sensors import ImuNoise, truth_at
 from maci2.simulation import SimulationConfig, simulate

@@ -8,8 +8,7 @@ import pytest
 
 from maci2.sensors import Camera
 from maci2.sensors.camera_model import central_focal, directions, pixel_grid, project
-from maci2.simulation.recording import MEMS_NOISE
-from maci2.simulation.rig import simulated_rig
+from maci2.simulation.recording import MEMS_NOISE, simulated_rig
 
 
 @pytest.fixture(params=["pinhole", "fisheye"])

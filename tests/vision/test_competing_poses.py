@@ -11,8 +11,8 @@ from maci2.lie import se3_exp, se3_inv, se3_log
 from maci2.pipeline.gyro_rotation import rotation_predictor
 from maci2.pipeline.render_along import rendered_on_imu_clock
 from maci2.sensors import truth_at
-from maci2.simulation.rendering.image_difficulty import HARD
-from maci2.simulation.rendering.recording import RenderConfig, render_recording
+from maci2.simulation.rendering.difficulty import HARD
+from maci2.simulation.rendering.images import RenderConfig, render_recording
 from maci2.vision.competing_poses import better, beyond_doubt, differ, either, in_dispute
 from maci2.vision.odometry import StereoOdometry
 from maci2.vision.possible_motions import PossibleMotion

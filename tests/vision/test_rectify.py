@@ -8,8 +8,7 @@ import pytest
 from maci2.errors import CalibrationError
 from maci2.lie import se3, se3_inv
 from maci2.sensors.camera_model import project
-from maci2.simulation.recording import MEMS_NOISE
-from maci2.simulation.rig import simulated_rig
+from maci2.simulation.recording import MEMS_NOISE, simulated_rig
 from maci2.vision.rectify import rectified_extrinsics, rectify
 
 OTHER_MODELS = {

@@ -13,7 +13,7 @@ from maci2.datasets.frames import stereo_frames
 from maci2.lie import se3_exp, se3_inv
 from maci2.pipeline.gyro_rotation import rotation_predictor
 from maci2.simulation import SimulationConfig, simulate
-from maci2.simulation.rendering.recording import RenderConfig, render_recording
+from maci2.simulation.rendering.images import RenderConfig, render_recording
 from maci2.types import Array
 from maci2.vision.match_features import INPUTS, MatchFeatures
 from maci2.vision.odometry import StereoOdometry

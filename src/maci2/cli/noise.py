@@ -13,7 +13,7 @@ from maci2.errors import OptionError
 from maci2.pipeline.option_list import Opening
 
 if TYPE_CHECKING:
-    from maci2.pipeline.imu_noise_run import MeasuredImu
+    from maci2.noise.run import MeasuredImu
     from maci2.pipeline.options import RunOptions
 
 
@@ -74,7 +74,7 @@ def noise(
     all states, and compares them with the Allan deviation of a section without motion, the
     roughness of the samples and the data sheet. Use the JSON with `--imu noise:FILE`.
     """
-    from maci2.pipeline.imu_noise_run import measure_noise, noise_record
+    from maci2.noise.run import measure_noise, noise_record
 
     options = _vision_options(reference, opening, window, start)
     checked = report is not None or json is not None
@@ -89,7 +89,7 @@ def noise(
         write_imu_yaml(output, measured.estimate.pooled(measured.stated.rate_hz), None)
         typer.echo(f"wrote {output}")
     if tools is not None:
-        from maci2.pipeline.imu_noise_run import write_tools
+        from maci2.noise.run import write_tools
 
         for path in write_tools(measured, tools):
             typer.echo(f"wrote {path}")
@@ -125,7 +125,7 @@ def _vision_options(
 
 def print_noise(measured: "MeasuredImu") -> None:
     """Print the noise by all methods, and the findings."""
-    from maci2.pipeline.imu_noise_text import noise_remarks, noise_rows
+    from maci2.noise.run import noise_remarks, noise_rows
     from maci2.text_tables import table_text
 
     columns = ["noise per sqrt(Hz)", "in motion", "1-sigma", "stationary", "roughness", "stated"]
@@ -134,7 +134,7 @@ def print_noise(measured: "MeasuredImu") -> None:
     for remark in noise_remarks(measured):
         typer.echo(remark)
     if measured.checks:
-        from maci2.pipeline.imu_noise_check import CHECK_COLUMNS, check_rows
+        from maci2.noise.consistency import CHECK_COLUMNS, check_rows
 
         title = "NEES of integration errors per degree of freedom, 1 is ideal"
         typer.echo(table_text(title, CHECK_COLUMNS, check_rows(measured.checks)))

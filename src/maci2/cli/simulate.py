@@ -14,7 +14,7 @@ from maci2.cli.printing import progress_bar
 if TYPE_CHECKING:
     from maci2.sensors import Recording
     from maci2.simulation import SimulationConfig
-    from maci2.simulation.rendering.recording import RenderConfig
+    from maci2.simulation.rendering.images import RenderConfig
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,8 @@ class Rendered:
 
     def config(self, simulated: Simulated) -> "RenderConfig":
         """Configuration of the renderer."""
-        from maci2.simulation.rendering.image_difficulty import degraded, difficulty_of
-        from maci2.simulation.rendering.recording import RenderConfig
+        from maci2.simulation.rendering.difficulty import degraded, difficulty_of
+        from maci2.simulation.rendering.images import RenderConfig
 
         return RenderConfig(
             degraded(difficulty_of(self.difficulty), self.degrade or self.spoil),
@@ -132,7 +132,7 @@ def _render(
     truth: str,
     along: bool,
 ) -> None:
-    from maci2.simulation.rendering.recording import render_recording
+    from maci2.simulation.rendering.images import render_recording
 
     config = rendered.config(simulated)
     if truth:

@@ -38,10 +38,10 @@ def truth(
     reports the errors of the source.
     """
     from maci2.files import require_new_folder
-    from maci2.ground_truth.agreement import compare_with_published
     from maci2.ground_truth.audit import audit_ground_truth
     from maci2.ground_truth.audit_files import audit_record, require_outside, write_audit
-    from maci2.ground_truth.raw_capture import beside_raw_capture
+    from maci2.ground_truth.choose import beside_raw_capture
+    from maci2.ground_truth.comparison import compare_with_published
 
     require_outside(output, sequence, inside)
     require_new_folder(output)

@@ -34,7 +34,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def target(job: str) -> Callable[[], None]:
-    """What a job runs."""
+    """Function that a job runs."""
     module, _, function = JOBS[job][0].partition(":")
     run_once: Callable[[], None] = getattr(import_module(module), function)
     return run_once
@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> None:
 
 
 def on_a_large_stack(function: Any) -> Callable[..., None]:
-    """The same function, with room behind it for the frames of all that it calls.
+    """Function with room behind it for the frames of all that it calls.
 
     Python keeps frames in chunks of 16 kB. A loop of calls at the end of one asks the system for
     another chunk at each call and gives it back at each return: compiling did so 200 thousand

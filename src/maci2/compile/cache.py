@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept: one folder for this very code on this very processor.
+"""Folders of compiled kernels: one for this very code on this very processor.
 
 Numba asks only whether the file of a function has changed, not the files of the functions it
 calls. So the folder's name holds a digest of all that kernels are made of, and a kernel from
@@ -47,7 +47,7 @@ def stamp_of(folder: Path, job: str) -> Path:
 
 
 def kernels_in(folder: Path) -> int:
-    """How many kernels the folder holds."""
+    """Number of kernels in the folder."""
     return sum(1 for _ in folder.rglob("*.nbi"))
 
 

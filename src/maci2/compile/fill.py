@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from maci2.compile.cache import cache_folder, is_filled, kernels_in
@@ -28,8 +29,8 @@ JOBS = {
     "render": ("maci2.pipeline.rehearsals:render_once", 4),
     "odometry": ("maci2.pipeline.rehearsals:track_once", 10),
 }
-"""What each job runs, and about how many kernels there are after it and those before it in its
-chain: a bar needs a length."""
+"""Function that each job runs, and about how many kernels there are after it and those before it in
+its chain: a bar needs a length."""
 
 CHAINS = (
     ("initialize", "calibrate", "chain", "baselines"),
@@ -66,7 +67,8 @@ def fill(
     folder = cache_folder()
     if folder is None:
         return []
-    missing = {job for job in jobs if not is_filled(job) and not is_seldom(job)}
+    wanted = [job for job in jobs if not is_seldom(job)]
+    missing = {job for job in wanted if not is_filled(job) and is_installed(job)}
     total = _kernels_after(missing)
     waiting = [chain for chain in (_only(chain, missing) for chain in CHAINS) if chain]
     running: list[subprocess.Popen[bytes]] = []
@@ -85,6 +87,11 @@ def fill(
     return sorted(job for job in missing if not is_filled(job))
 
 
+def is_installed(job: str) -> bool:
+    """The package of a job is there: some jobs belong to one that extends this."""
+    return find_spec(JOBS[job][0].partition(".")[0]) is not None
+
+
 def _kernels_after(missing: set[str]) -> int:
     """About how many kernels there are once the missing jobs are done."""
     done = {job for job in JOBS if job in missing or is_filled(job)}
@@ -97,7 +104,7 @@ def _only(chain: tuple[str, ...], jobs: set[str]) -> list[str]:
 
 def fill_aside(jobs: Sequence[str]) -> None:
     """Start one process of low priority that outlives this one and fills the cache."""
-    missing = [job for job in jobs if not is_filled(job)]
+    missing = [job for job in jobs if not is_filled(job) and is_installed(job)]
     if missing and cache_folder() is not None and sys.executable:
         _start(["--aside", *missing], own_session=True)
 

@@ -65,7 +65,7 @@ class Kernel:
         return _kernel_named, (self.py_func.__module__, self.py_func.__qualname__)
 
     def part(self) -> Any:
-        """What other kernels find in place of this one."""
+        """Form of this kernel that other kernels call."""
         if self._part is None:
             _show_kernels_to_numba()
             self._part = _linking().PartDispatcher(self.py_func, targetoptions=self._options)

@@ -1,4 +1,4 @@
-"""Whether this process compiles its kernels or interprets them: decided once, for all of them.
+"""Choice of this process to compile its kernels or to interpret them, made once for all of them.
 
 A kernel cannot change sides later: compiled kernels call each other without asking. Only those of
 a job that is seldom run may wait for a caller that runs it often.
@@ -22,7 +22,7 @@ VARIABLE = "MACI2_KERNELS"
 
 
 class _Choice:
-    """What was asked for, and what came of it once the first kernel was defined."""
+    """The mode requested, and the one in use once the first kernel was defined."""
 
     mode: Mode = "compiled"
     jobs: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ def are_decided() -> bool:
 
 
 def chosen_mode() -> Mode:
-    """What the environment asks for, or else the program."""
+    """Mode that the environment requests, or else the program."""
     named = os.environ.get(VARIABLE, "")
     if not named:
         return _CHOICE.mode
@@ -97,7 +97,7 @@ def is_interpreting_asked_for() -> bool:
 
 
 def jobs_to_fill_aside() -> tuple[str, ...]:
-    """What another process had better compile, since this one interprets only for the lack of
+    """Jobs that another process had better compile, since this one interprets only for the lack of
     it."""
     return _CHOICE.jobs if are_interpreted() and _CHOICE.aside else ()
 

@@ -1,4 +1,4 @@
-"""How a compiled kernel is found again: by the names of its module and function.
+"""Compiled kernels in files, found again by the names of module and function.
 
 Numba looks under the path of the source file and compares its modification time, so a kernel
 compiled in one checkout, image or environment is lost to another that holds the very same code.
@@ -48,7 +48,7 @@ class KernelLocator(_CacheLocator):
         return str(self._folder / self._function.__module__)
 
     def get_source_stamp(self) -> str:
-        """What the file holds: the folder's name says so of this package's files only."""
+        """Digest of the file: the folder's name covers this package's files only."""
         return hashlib.sha256(Path(self._py_file).read_bytes()).hexdigest()
 
     def get_disambiguator(self) -> str:

@@ -1,37 +1,29 @@
 """Diagnosis of a recording: faults, most important first, and remedies."""
 
 import math
-from dataclasses import replace
-from pathlib import Path
-
 import numpy as np
+from dataclasses import (replace)
+from maci2.compile import (seldom)
+from maci2.datasets import (open_recording)
+from maci2.datasets.open import (UNCALIBRATED, carries_no_calibration, images_with, open_images, open_uncalibrated)
+from maci2.diagnostics.axes import (axes_against_gravity)
+from maci2.diagnostics.camera_imu import (open_camera_path)
+from maci2.diagnostics.diagnosis import (Diagnosis, Timing)
+from maci2.diagnostics.images import (examine_images)
+from maci2.diagnostics.imu import (disagreement_finding, imu_value_findings)
+from maci2.diagnostics.rotation_sources import (Rotations, audit_finding, compare_rotations)
+from maci2.diagnostics.timestamps import (stamp_findings, stereo_findings, stereo_matched_pct, timing_of)
+from maci2.errors import (CalibrationError, DatasetError, Maci2Error, NoImuError)
+from maci2.findings import (Finding, Level, most_important_first)
+from maci2.ground_truth.comparison import (check_truth)
+from maci2.rigs import (NOTHING_GIVEN, Given)
+from maci2.sensors import (CameraTrajectory, Recording, gaps)
+from maci2.sensors.stereo import (HasImages)
+from maci2.types import (NS)
+from maci2.vision.relative_poses import (CameraFrame)
+from pathlib import (Path)
 
-from maci2.compile import seldom
-from maci2.datasets import open_recording
-from maci2.datasets.open import (
-    UNCALIBRATED,
-    carries_no_calibration,
-    images_with,
-    open_images,
-    open_uncalibrated,
-)
-from maci2.diagnostics.checks.audit import audit_finding
-from maci2.diagnostics.checks.axes import axes_against_gravity
-from maci2.diagnostics.checks.camera_path import open_camera_path
-from maci2.diagnostics.checks.images import examine_images
-from maci2.diagnostics.checks.imu_values import disagreement_finding, imu_value_findings
-from maci2.diagnostics.checks.needs import need_findings
-from maci2.diagnostics.checks.rotation_sources import Rotations, compare_rotations
-from maci2.diagnostics.checks.stamps import stamp_findings, timing_of
-from maci2.diagnostics.checks.stereo import stereo_findings, stereo_matched_pct
-from maci2.diagnostics.diagnosis import Diagnosis, Timing
-from maci2.errors import CalibrationError, DatasetError, Maci2Error, NoImuError
-from maci2.findings import Finding, Level, most_important_first
-from maci2.ground_truth.comparison import check_truth
-from maci2.rigs import NOTHING_GIVEN, Given
-from maci2.sensors import CameraTrajectory, Recording, gaps
-from maci2.types import NS, Stamps
-from maci2.vision.relative_poses import CameraFrame
+
 
 __all__ = ["Diagnosis", "Finding", "Timing", "examine", "examine_path"]
 
@@ -79,9 +71,7 @@ def examine_path(
     except DatasetError as error:
         return _unreadable(path, error)
     camera_path = open_camera_path(recording, vision, frame)
-    if camera_path is None:
-        return examine(recording)
-    return examine(recording, camera_path.trajectory, camera_path.frame)
+    return examine(recording, *(camera_path or ()))
 
 
 def _unreadable(path: Path, error: Maci2Error) -> Diagnosis:
@@ -138,21 +128,21 @@ def examine(
 ) -> Diagnosis:
     """Run all checks on a recording; raises nothing. Causes are checked before effects, and what a
     cause affects is not checked further. Timestamps of `vision` are on the recording's clock."""
-    windows = _count_windows(recording)
+    windows, _ = _count_windows(recording)
     with seldom(*(["initialize"] if windows <= FEW_WINDOWS else [])):
-        return _examined(recording, vision, frame, windows)
+        return _examined(recording, vision, frame)
 
 
 def _examined(
-    recording: Recording, vision: CameraTrajectory | None, frame: CameraFrame, windows: int
+    recording: Recording, vision: CameraTrajectory | None, frame: CameraFrame
 ) -> Diagnosis:
     imu = timing_of(recording.imu.stamps_ns)
     cameras = tuple(timing_of(stamps_ns) for stamps_ns in recording.camera_stamps_ns)
     matched_pct = stereo_matched_pct(recording.camera_stamps_ns)
 
-    findings = stamp_findings(
-        recording.imu.stamps_ns, recording.camera_stamps_ns, imu, cameras
-    ) + _bag_findings(recording)
+    findings = stamp_findings(recording.imu.stamps_ns, recording.camera_stamps_ns, imu, cameras)
+    findings += [Finding("warn", "bag", warning) for warning in recording.warnings]
+    findings += [Finding("ok", "bag", note) for note in recording.notes]
     noise = recording.rig.imu if recording.rig.noise_known else None
     findings += imu_value_findings(recording.imu, noise)
     rotations = Rotations({}, [])
@@ -168,10 +158,14 @@ def _examined(
     if all(error.what in recording.truths for error in errors):
         # That a truth which is wrong cannot be audited is no second fault.
         findings += [one for one in audit_finding(recording) if one.level == "ok" or not errors]
-    findings += _without_cameras(cameras) + stereo_findings(recording, matched_pct)
-    findings += _nominal_rate(recording, imu)
+    if not cameras:
+        text = "no camera timestamps; visual measurements must come from a file"
+        findings.append(Finding("warn", "cameras", text, "no cameras"))
+    findings += stereo_findings(recording, matched_pct) + _nominal_rate(recording, imu)
     images, seen = examine_images(recording)
-    findings += seen + _window_findings(windows, recording) + need_findings(recording, has_imu=True)
+    windows, shared_s = _count_windows(recording)
+    findings += [*seen, _window_finding(windows, shared_s)]
+    findings += need_findings(recording, has_imu=True)
     return Diagnosis(
         recording.name,
         imu,
@@ -182,19 +176,6 @@ def _examined(
         most_important_first(findings),
         images,
     )
-
-
-def _bag_findings(recording: Recording) -> list[Finding]:
-    """Findings made while the recording was read."""
-    return [
-        *[Finding("warn", "bag", warning) for warning in recording.warnings],
-        *[Finding("ok", "bag", note) for note in recording.notes],
-    ]
-
-
-def _without_cameras(cameras: tuple[Timing, ...]) -> list[Finding]:
-    text = "no camera timestamps; visual measurements must come from a file"
-    return [] if cameras else [Finding("warn", "cameras", text, "no cameras")]
 
 
 def _nominal_rate(recording: Recording, timing: Timing) -> list[Finding]:
@@ -218,43 +199,55 @@ def _nominal_rate(recording: Recording, timing: Timing) -> list[Finding]:
     return [Finding("warn", "calibration", text, "the IMU's rate is not the stated one")]
 
 
-def _window_findings(windows: int, recording: Recording) -> list[Finding]:
+def _window_finding(windows: int, shared_s: float) -> Finding:
     text = f"{windows} usable windows of {WINDOW_S} s"
     if windows:
-        return [Finding("ok", "windows", text)]
-    start_ns, end_ns = _shared_ns(recording)
-    shared_s = max(end_ns - start_ns, 0) / NS
+        return Finding("ok", "windows", text)
     text += (
         f"; IMU and left camera share {shared_s:.2f} s, needed {WINDOW_S} s where the IMU has no "
         f"gap and the camera {MIN_FRAMES} frames. Record longer, or choose a shorter window."
     )
     level: Level = "warn" if SHORTEST_WINDOW_S <= shared_s < WINDOW_S else "error"
-    return [Finding(level, "windows", text, "no usable window")]
+    return Finding(level, "windows", text, "no usable window")
 
 
-def _shared_ns(recording: Recording) -> tuple[int, int]:
-    """First and last timestamp of the overlap of IMU and left camera."""
-    imu_ns, left_ns = recording.imu.stamps_ns, _left_ns(recording)
+def _count_windows(recording: Recording) -> tuple[int, float]:
+    """Consecutive windows over the overlap of IMU and left camera, and its length [s]; without
+    cameras over the IMU's samples."""
+    imu_ns = recording.imu.stamps_ns
+    left_ns = recording.camera_stamps_ns[0] if recording.camera_stamps_ns else imu_ns
     if len(left_ns) == 0:
-        return 0, 0
-    return max(int(imu_ns[0]), int(left_ns[0])), min(int(imu_ns[-1]), int(left_ns[-1]))
-
-
-def _left_ns(recording: Recording) -> Stamps:
-    """Timestamps of the left camera; without cameras, those of the IMU."""
-    stamps_ns = recording.camera_stamps_ns
-    return stamps_ns[0] if stamps_ns else recording.imu.stamps_ns
-
-
-def _count_windows(recording: Recording) -> int:
-    """Consecutive windows over the overlap of IMU and left camera."""
-    imu_ns, left_ns = recording.imu.stamps_ns, _left_ns(recording)
-    start_ns, end_ns = _shared_ns(recording)
+        return 0, 0.0
+    start_ns = max(int(imu_ns[0]), int(left_ns[0]))
+    shared_ns = max(min(int(imu_ns[-1]), int(left_ns[-1])) - start_ns, 0)
     window_ns = int(WINDOW_S * NS)
-    count = min(max(int((end_ns - start_ns) // window_ns), 0), len(left_ns))
+    count = min(shared_ns // window_ns, len(left_ns))
     starts_ns = start_ns + window_ns * np.arange(count, dtype=np.int64)
     ends_ns = starts_ns + window_ns
     frames = np.searchsorted(left_ns, ends_ns, "right") - np.searchsorted(left_ns, starts_ns)
     before = gaps(imu_ns)
     touches = (imu_ns[before + 1] > starts_ns[:, None]) & (imu_ns[before] < ends_ns[:, None])
-    return int(np.sum((frames >= MIN_FRAMES) & ~touches.any(axis=1)))
+    return int(np.sum((frames >= MIN_FRAMES) & ~touches.any(axis=1))), shared_ns / NS
+
+
+def need_findings(recording: HasImages, has_imu: bool) -> list[Finding]:
+    """Finding that lists what each command would need; empty if nothing is missing."""
+    rig = recording.rig
+    pair = len(recording.camera_stamps_ns) > 1 and len(rig.cameras) > 1
+    imu = [] if has_imu else ["IMU samples"]
+    noise = [] if rig.noise_known else ["the IMU's noise (--imu-noise)"]
+    place = [] if rig.extrinsics_known else ["the camera-IMU extrinsics (calibrate, or --T-b-c)"]
+    stereo = [] if pair else ["a calibrated stereo pair (--rig)"]
+    cameras = [f"{one}, or camera motion from a file (--vision)" for one in stereo]
+    lacks = {
+        "vo": stereo,
+        "calibrate": imu + noise + cameras,
+        "init": imu + noise + cameras + place,
+    }
+    missing = {command: needs for command, needs in lacks.items() if needs}
+    if not missing:
+        return []
+    said = "; ".join(f"`{command}` would need {', '.join(n)}" for command, n in missing.items())
+    ready = [f"`{command}`" for command in lacks if command not in missing]
+    text = said + (f"; {', '.join(ready)} can run" if ready else "")
+    return [Finding("ok", "needs", text)]

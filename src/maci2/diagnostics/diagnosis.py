@@ -144,7 +144,7 @@ class Diagnosis:
 
     @property
     def usable(self) -> bool:
-        """Whether nothing has to be fixed first."""
+        """Nothing has to be fixed first."""
         return all(finding.level != "error" for finding in self.findings)
 
     def as_dict(self) -> Record:

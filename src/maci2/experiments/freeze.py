@@ -115,7 +115,7 @@ def with_solves(run: Callable[[], Record]) -> Record:
     of the optimizers are counted, without those of audits, which are made once and then kept."""
     from maci2.chain.chain_solver import solve_chain
     from maci2.estimation.levenberg_marquardt import optimize
-    from maci2.ground_truth.audit_cache import cached_audit
+    from maci2.ground_truth.audit_files import cached_audit
     from maci2.pipeline.rehearsals import warm_up
 
     warm_up("initialize")

@@ -10,10 +10,9 @@ from maci2.datasets import open_recording
 from maci2.experiments.init_task import TaskResult
 from maci2.experiments.row_records import rounded
 from maci2.experiments.table import Cell, Findings, Line, Record, Table
-from maci2.ground_truth.agreement import compare_with_published
-from maci2.ground_truth.audit import audit_capture
-from maci2.ground_truth.audited import AuditedTruth
+from maci2.ground_truth.audit import AuditedTruth, audit_capture
 from maci2.ground_truth.capture import open_capture
+from maci2.ground_truth.comparison import compare_with_published
 from maci2.sensors import Recording
 
 ROWS_HZ = (1.0, 2.0, 4.0, 20.0)

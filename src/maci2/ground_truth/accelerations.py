@@ -59,7 +59,7 @@ LEAST_NOISE = 1e-3
 
 @dataclass(frozen=True)
 class AccelerationFit:
-    """What positions and forces say of each other."""
+    """Positions and forces fitted to each other."""
 
     scale: float
     """Capture's length over the IMU's: 1, or 1000 for millimetres; NaN where too little moves."""
@@ -224,8 +224,8 @@ def _information(X: Array, weights: Array, noise: float) -> Array:
 
 
 def _solve(X: Array, a: Array, weights: Array, noise: float) -> Array:
-    told = np.einsum("n,nij,ni->j", weights, X, a) / noise**2
-    return np.asarray(np.linalg.solve(_information(X, weights, noise), told))
+    weighted = np.einsum("n,nij,ni->j", weights, X, a) / noise**2
+    return np.asarray(np.linalg.solve(_information(X, weights, noise), weighted))
 
 
 def _std_scale(X: Array, left: Array, weights: Array, noise: float, at_s: Array) -> float:
@@ -282,7 +282,7 @@ def _require_axes(
 
 
 def _explained(X: Array, a: Array, weights: Array, x: Array, noise: float) -> bool:
-    """Whether the fit explains the accelerations, and not by another mounting of the marker: then
+    """The fit explains the accelerations, and not by another mounting of the marker: then
     an accelerometer has other axes than the gyroscope."""
     mounted = np.linalg.norm(x[MARKER]) < LARGEST_MARKER * abs(x[0])
     return bool(mounted and _misfit(X, a, weights, noise) < (1.0 - ALIKE**2) * _size(a, weights))

@@ -1,6 +1,6 @@
-"""What tracked the body: motion capture, a laser tracker, or a published ground truth."""
+"""Capture of the body's motion: motion capture, a laser tracker, or a published ground truth."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,7 @@ from maci2.datasets.tables import read_table, read_trajectory
 from maci2.errors import DatasetError, OptionError
 from maci2.rigs.yaml_files import Matrix4, OpenSchema, load_yaml, rigid_transform, validate
 from maci2.sensors import GroundTruth, Recording
-from maci2.types import Array, Stamps
+from maci2.types import Array, Mask, Stamps
 
 RAW_POSES = "vicon0"
 RAW_POSITIONS = "leica0"
@@ -55,6 +55,11 @@ class Capture:
 
     def __len__(self) -> int:
         return len(self.stamps_ns)
+
+    def part(self, rows: Mask) -> "Capture":
+        """The capture with some of its rows."""
+        Rs_w_m = None if self.Rs_w_m is None else self.Rs_w_m[rows]
+        return replace(self, stamps_ns=self.stamps_ns[rows], p_w_m=self.p_w_m[rows], Rs_w_m=Rs_w_m)
 
     @property
     def smoothed(self) -> bool:

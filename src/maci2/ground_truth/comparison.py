@@ -1,18 +1,20 @@
-"""Is the ground truth right? Its rotations against the gyroscope, its gravity against the
-accelerometer.
+"""Ground truth compared with the IMU, and with another ground truth.
 
 A wrong mounting of the motion-capture marker shows as a constant rotation between the truth's body
 frame t and the IMU's b. Truths smoothed with the IMU follow the gyroscope over short times and hide
 it, so rotations are compared over seconds.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
+from maci2.findings import Finding, Level
 from maci2.lie.stacks import nearest_rotation, so3_exp_stack, so3_log_stack
-from maci2.sensors import GroundTruth, ImuSamples, poses_at, with_velocity
-from maci2.types import NS, Array, Stamps
+from maci2.sensors import GroundTruth, ImuSamples, poses_at, truth_at, with_velocity
+from maci2.types import GRAVITY_NORM, NS, Array, Stamps, nearest_index
 
 HORIZON_S = 3.0
 """Length of the rotations compared, shorter for recordings below 24 s. Longer ones show more of a
@@ -37,7 +39,7 @@ where the motion says nothing."""
 
 @dataclass(frozen=True)
 class TruthCheck:
-    """What IMU and ground truth say of each other; NaN where it could not be measured."""
+    """Ground truth compared with the IMU; NaN where it could not be measured."""
 
     overlap_s: float
     """Time covered by both, gaps included."""
@@ -53,7 +55,7 @@ class TruthCheck:
     """Gyroscope rate over the truth's rate: 1, or 57.3 for a gyroscope in deg/s."""
 
     excitation: float
-    """How much the rate varies, rms [rad/s]; below 0.05 rates say nothing."""
+    """Variation of the rate, rms [rad/s]; below 0.05 rates cannot be compared."""
 
     residual_deg: float
     """Typical disagreement of rotations over the horizon after the fit."""
@@ -253,3 +255,179 @@ def _smooth(imu: ImuSamples, length_s: float) -> Array:
     length = min(max(round(length_s * imu.rate_hz), 1) | 1, len(imu))
     kernel = np.ones(length) / length
     return np.stack([np.convolve(imu.acc[:, i], kernel, "same") for i in range(3)], axis=1)
+
+
+MAX_MISALIGNMENT_DEG = 0.5
+"""A truth is wrong when its misalignment exceeds this by three standard errors."""
+
+BIAS_TILT_DEG = 1.0
+"""Tilt that an accelerometer bias of 0.17 m/s^2 looks like: up to here it proves nothing."""
+
+MAX_TILT_DEG = 1.5
+"""Tilt of gravity in a truth's world that an accelerometer bias still explains."""
+
+WRONG_TILT_DEG = 3.0
+"""Tilt that only an accelerometer bias above 0.5 m/s^2 would explain."""
+
+MAX_RESIDUAL_DEG = 3.0
+"""Typical disagreement of truth and gyroscope over a few seconds."""
+
+MIN_EXCITATION = 0.05
+"""Variation of the rate [rad/s] below which gyroscope and truth cannot be compared."""
+
+
+class _Fault(NamedTuple):
+    text: str
+    serious: bool = True
+    of_truth: bool = True
+    """The truth is to blame, not the IMU."""
+
+
+def truth_findings(truths: dict[str, TruthCheck]) -> list[Finding]:
+    """Findings about ground truths. Faults of the first one are errors: results would be measured
+    against it."""
+    faults = {name: list(_truth_faults(check)) for name, check in truths.items()}
+    sound = [name for name, found in faults.items() if not found]
+    remedy = f" Use the truth {sound[0]} instead." if sound else " Do not measure against it."
+    findings = []
+    for number, (name, check) in enumerate(truths.items()):
+        for fault in faults[name]:
+            level: Level = "error" if fault.serious and number == 0 else "warn"
+            findings.append(Finding(level, name, fault.text + (remedy if fault.of_truth else "")))
+        if not faults[name]:
+            findings.append(Finding("ok", name, _truth_summary(check)))
+    if not truths:
+        findings.append(Finding("ok", "truth", "no ground truth: errors cannot be measured"))
+    return findings
+
+
+def _truth_summary(check: TruthCheck) -> str:
+    text = f"overlaps the IMU for {check.overlap_s:.1f} s"
+    if check.excitation > MIN_EXCITATION:
+        text += (
+            f", agrees with the gyroscope to {check.residual_deg:.2f} deg in "
+            f"{check.horizon_s:.1f} s, misaligned by {check.misalignment_deg:.2f} ± "
+            f"{check.misalignment_std_deg:.2f} deg"
+        )
+    if check.tilt_deg > BIAS_TILT_DEG:
+        text += f", gravity tilted by {check.tilt_deg:.2f} deg"
+    return text
+
+
+def _truth_faults(check: TruthCheck) -> Iterator[_Fault]:
+    """Faults of a ground truth, in plain words; one of its rotations at most."""
+    excess_deg = check.misalignment_deg - 3.0 * check.misalignment_std_deg
+    if check.overlap_s <= 0.0:
+        yield _Fault("no overlap with the IMU: 0 s in common, needed at least 2.5 s on one clock.")
+        return
+    if not check.excitation > MIN_EXCITATION:
+        pass
+    elif not 0.8 < check.rate_ratio < 1.25:
+        hint = "; 57.3 means deg/s" if 40.0 < check.rate_ratio < 80.0 else ""
+        yield _Fault(
+            f"the gyroscope rotates {check.rate_ratio:.2f} times as fast as the truth, needed "
+            f"0.8 to 1.25{hint}. Check the gyroscope's unit and scale.",
+            of_truth=False,
+        )
+    elif check.residual_deg > MAX_RESIDUAL_DEG:
+        yield _Fault(
+            f"rotations of truth and gyroscope differ by {check.residual_deg:.1f} deg in "
+            f"{check.horizon_s:.1f} s whatever the alignment, needed below {MAX_RESIDUAL_DEG:.0f}. "
+            "Wrong clock, wrong recording, or rotations given as their inverse."
+        )
+    elif excess_deg > MAX_MISALIGNMENT_DEG:
+        yield _Fault(
+            f"rotations of truth and gyroscope agree only after a rotation of the body frame by "
+            f"{check.misalignment_deg:.1f} ± {check.misalignment_std_deg:.1f} deg (more, if the "
+            f"truth was smoothed with this IMU), needed {MAX_MISALIGNMENT_DEG} within three "
+            "standard errors: the truth's orientation is wrong."
+        )
+    if check.tilt_deg > MAX_TILT_DEG:
+        yield _Fault(
+            f"gravity is tilted by {check.tilt_deg:.1f} deg from the truth's z axis (mean force "
+            f"{check.force:.2f}, needed {GRAVITY_NORM}); an accelerometer bias explains about "
+            f"{BIAS_TILT_DEG:.0f} deg, needed below {MAX_TILT_DEG}. Its world is not level or its "
+            "body frame is rotated.",
+            serious=check.tilt_deg > WRONG_TILT_DEG,
+        )
+
+
+MARGIN_S = 0.1
+MAX_GAP_S = 0.02
+FEWEST = 100
+"""Rows in common from which two truths are compared."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Residual difference of two ground truths after alignment of their worlds."""
+
+    late_s: float
+    """Lateness of the other's positions [s]; zero where clocks were not aligned."""
+
+    position_m: float
+    """Root mean square of positions."""
+
+    rotation_deg: float
+    """Root mean square of rotations."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A ground truth of the recording beside audited states."""
+
+    name: str
+    fixed: Agreement
+    """With clocks as they are."""
+
+    shifted: Agreement
+    """With its positions taken earlier by what agrees best."""
+
+    def sentence(self) -> str:
+        """Both figures in plain words."""
+        side = "earlier" if self.shifted.late_s > 0.0 else "later"
+        return (
+            f"audited states differ from {self.name} by {self.fixed.rotation_deg:.2f} deg and "
+            f"{1e3 * self.fixed.position_m:.1f} mm rms after alignment of the worlds, by "
+            f"{1e3 * self.shifted.position_m:.1f} mm with its positions taken "
+            f"{1e3 * abs(self.shifted.late_s):.1f} ms {side}"
+        )
+
+
+def compare_with_published(
+    audited: GroundTruth, published: dict[str, GroundTruth]
+) -> list[Compared]:
+    """Every published truth that has rows in common with the audited states."""
+    found = []
+    for name, theirs in published.items():
+        near_ns = audited.stamps_ns[nearest_index(audited.stamps_ns, theirs.stamps_ns)]
+        near = np.abs(near_ns - theirs.stamps_ns) < MAX_GAP_S / 2.0 * NS
+        if near.sum() >= FEWEST:
+            common = theirs.part(near)
+            fixed, shifted = (agreement(audited, common, clocks) for clocks in (False, True))
+            found.append(Compared(name, fixed, shifted))
+    return found
+
+
+def agreement(ours: GroundTruth, theirs: GroundTruth, align_clocks: bool) -> Agreement:
+    """Compare at the other's timestamps; `ours` needs velocities where clocks are aligned."""
+    margin_ns = round(MARGIN_S * NS)
+    inside = (theirs.stamps_ns > ours.stamps_ns[0] + margin_ns) & (
+        theirs.stamps_ns < ours.stamps_ns[-1] - margin_ns
+    )
+    other = theirs.part(inside)
+    own = truth_at(ours, other.stamps_ns, MAX_GAP_S)
+    p, v, p_other = own.Ts_w_b[:, :3, 3], own.v_w, other.Ts_w_b[:, :3, 3]
+    p, v, p_other = (values - values.mean(axis=0) for values in (p, v, p_other))
+    late_s = 0.0
+    for _ in range(3):
+        R = nearest_rotation((p - late_s * v).T @ p_other)
+        apart = p - p_other @ R.T
+        if align_clocks:
+            late_s = float(np.sum(apart * v) / np.sum(v**2))
+            apart = apart - late_s * v
+    turns = so3_log_stack(np.swapaxes(own.Ts_w_b[:, :3, :3], 1, 2) @ R @ other.Ts_w_b[:, :3, :3])
+    position_m, rotation = (
+        float(np.sqrt(np.mean(np.sum(errors**2, axis=1)))) for errors in (apart, turns)
+    )
+    return Agreement(late_s, position_m, float(np.degrees(rotation)))

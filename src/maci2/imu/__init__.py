@@ -1,6 +1,14 @@
 """IMU samples to preintegrated motion with covariance."""
 
-from maci2.imu.measurements import BiasPrior, ImuMeasurements, datasheet_model, raw_model
+from maci2.imu.measurements import (
+    NO_VERTICAL,
+    BiasPrior,
+    ImuMeasurements,
+    TrackedVertical,
+    VerticalPrior,
+    datasheet_model,
+    raw_model,
+)
 from maci2.imu.preintegration import (
     ALPHA,
     BETA,
@@ -12,7 +20,6 @@ from maci2.imu.preintegration import (
     rates_at_keyframes,
     require_samples,
 )
-from maci2.imu.tracked_vertical import NO_VERTICAL, TrackedVertical, VerticalPrior
 
 __all__ = [
     "ALPHA",

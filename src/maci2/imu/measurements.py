@@ -1,8 +1,15 @@
-"""IMU samples as a model hands them on: corrected, each with its variance."""
+"""IMU samples as a model returns them: corrected, each with its variance, and the vertical.
+
+Over a window of 2.5 s the mean error of an accelerometer in flight tilts gravity by a tenth of a
+degree, whatever the camera sees. The tracker of the gyroscope's bias (`maci2.imu.bias_tracker`)
+carries an attitude through the whole stream, in which such errors average out; what it knows of the
+vertical where a window begins is a measurement of its own.
+"""
 
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,15 +17,74 @@ from maci2 import boundary
 from maci2.calibration_prior import CALIBRATED
 from maci2.errors import DatasetError, MeasurementError
 from maci2.field_docs import document_fields
-from maci2.imu.repeated_values import RESOLUTION, changed, runs_of_equal
-from maci2.imu.tracked_vertical import TrackedVertical, VerticalPrior
+from maci2.imu.values import RESOLUTION, changed, runs_of_equal
+from maci2.lie import so3_exp
 from maci2.sensors import ImuNoise, ImuSamples
 from maci2.types import NS, Array, Stamps
 
+
+class VerticalPrior(NamedTuple):
+    """The vertical at one instant, with what biases add to its error."""
+
+    down_b: Array
+    """(3,) unit vector of gravity in the body frame."""
+
+    white: Array
+    """(2, 9) W: with phi the rotation from the true direction of gravity to `down_b`, body frame
+    [rad], W [phi, bias - `bias`] has unit covariance."""
+
+    bias: Array
+    """(6,) bias left in the samples [gyro, acc] at which `down_b` is unbiased."""
+
+
+NO_VERTICAL = VerticalPrior(np.zeros(3), np.zeros((2, 9)), np.zeros(6))
+"""Nothing is known of the vertical."""
+
+
+@dataclass(frozen=True)
+class TrackedVertical:
+    """Attitude along n samples, each from the samples before it, and its tilt's covariance."""
+
+    Rs_w_b: Array
+    """(n, 3, 3) attitude in a level world of arbitrary heading."""
+
+    block: Stamps
+    """(n,) index of the block of samples that was used last; -1 where none was."""
+
+    bias: Array
+    """(m, 6) bias of the raw sensor [gyro, acc] after each block, as the tracker estimates it."""
+
+    tilt_D_bias: Array
+    """(m, 2, 6) what an error of that bias adds to the tilt about the world's x and y axes."""
+
+    cov_tilt: Array
+    """(m, 2, 2) covariance of the tilt where the bias is known, by the tracker's noise [rad^2]."""
+
+    std_lasting: float
+    """Standard deviation of the tilt that the tracker does not know of [rad], one axis: in flight
+    an accelerometer's errors last for longer than the white noise of a filter."""
+
+    def part(self, first: int, last: int) -> "TrackedVertical":
+        """The samples of this range."""
+        return replace(self, Rs_w_b=self.Rs_w_b[first:last], block=self.block[first:last])
+
+    def after(self, sample: int, phi_b: Array, removed: Array) -> VerticalPrior | None:
+        """The vertical after a rotation `phi_b` that follows a sample, from which an IMU model has
+        removed the bias `removed` (6,); None where nothing is known yet."""
+        block = int(self.block[sample])
+        if block < 0:
+            return None
+        R_w_b = self.Rs_w_b[sample] @ so3_exp(np.ascontiguousarray(phi_b))
+        cov = self.cov_tilt[block] + self.std_lasting**2 * np.eye(2)
+        white_tilt = np.linalg.inv(np.linalg.cholesky(cov))
+        white = white_tilt @ np.hstack([R_w_b[:2], -self.tilt_D_bias[block]])
+        return VerticalPrior(-R_w_b[2], white, self.bias[block] - removed)
+
+
 VIBRATION_SHARE = 0.1
-"""How much of the excess high-frequency variance acts like white noise; the rest is vibration that
-integrates to nothing. Chosen on MH_01, MH_05, V2_01 and V1_02 of EuRoC, where it brings the mean
-NEES of velocities from 2.9 to 1.0; without vibration there is no excess and it does nothing."""
+"""Share of the excess high-frequency variance that acts like white noise; the rest is vibration
+that integrates to nothing. Chosen on MH_01, MH_05, V2_01 and V1_02 of EuRoC, where it brings the
+mean NEES of velocities from 2.9 to 1.0; without vibration there is no excess and no effect."""
 
 VIBRATION_WINDOW_S = 1.0
 """Length of time over which high-frequency variance is averaged [s]."""
@@ -156,7 +222,7 @@ class ImuMeasurements:
             boundary.as_array(self.vertical.Rs_w_b, (*shape, 3), f"{place} vertical.Rs_w_b")
 
     def vertical_at(self, stamp_ns: int) -> VerticalPrior | None:
-        """What samples until a timestamp tell of the vertical at it; None where that is nothing."""
+        """The vertical at a timestamp, from the samples until then; None where nothing is known."""
         sample = int(np.searchsorted(self.stamps_ns, stamp_ns, side="right")) - 1
         if self.vertical is None or sample < 0:
             return None

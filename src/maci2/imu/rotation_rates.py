@@ -73,12 +73,12 @@ class RotationSource:
     """(n, 4, 4) poses of the source's frame s: the body for a truth, a camera for vision."""
 
     T_b_s: Array
-    """Where calibration says that frame sits on the body; the identity for a truth."""
+    """Pose of that frame on the body by the calibration; the identity for a truth."""
 
 
 @dataclass(frozen=True)
 class RateMatch:
-    """How gyroscope and source fit together."""
+    """Agreement of gyroscope and source."""
 
     correlation: float
     """0 to 1, whatever rotation or mirroring lies between."""

@@ -87,7 +87,7 @@ def track_once() -> None:
 @lru_cache(maxsize=1)
 def render_once() -> None:
     """Render a few stereo pairs and forget them."""
-    from maci2.simulation.rendering.recording import RenderConfig, render_recording
+    from maci2.simulation.rendering.images import RenderConfig, render_recording
 
     with tempfile.TemporaryDirectory() as folder:
         recording = simulate(SimulationConfig(duration_s=2.0))

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from maci2.ground_truth.clock import TruthClock, on_imu_clock, truth_clock
+from maci2.ground_truth.states import TruthClock, on_imu_clock, truth_clock
 from maci2.sensors import Recording
-from maci2.simulation.rendering.recording import RenderConfig, stamps_to_render
+from maci2.simulation.rendering.images import RenderConfig, stamps_to_render
 
 
 def rendered_on_imu_clock(

@@ -7,15 +7,16 @@ it, since biases and gravity take it up.
 
 from maci2.compile import kernel
 from maci2.imu import ImuMeasurements
-from maci2.imu.repeated_values import (
+from maci2.imu.values import (
+    LEAST_AT_END,
     MIN_STUCK_S,
     MOST_HELD,
     RESOLUTION,
     changed,
     held_share,
+    saturation,
     stuck_axis,
 )
-from maci2.imu.saturated_values import LEAST_AT_END, saturation
 from maci2.premises.false_alarms import LEVEL
 from maci2.types import NS, Array
 

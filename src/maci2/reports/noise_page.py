@@ -4,9 +4,8 @@ from html import escape
 
 import numpy as np
 
-from maci2.pipeline.imu_noise_check import CHECK_COLUMNS, NoiseCheck, check_rows
-from maci2.pipeline.imu_noise_run import MeasuredImu
-from maci2.pipeline.imu_noise_text import SENSORS, noise_remarks, noise_rows
+from maci2.noise.consistency import CHECK_COLUMNS, NoiseCheck, check_rows
+from maci2.noise.run import SENSORS, MeasuredImu, noise_remarks, noise_rows
 from maci2.reports.bar_charts import ranges
 from maci2.reports.html import Section, figure, page, side_by_side, table
 from maci2.reports.svg import Series, chart

@@ -4,7 +4,7 @@ from html import escape
 
 import numpy as np
 
-from maci2.ground_truth.audited import AuditedTruth
+from maci2.ground_truth.audit import AuditedTruth
 from maci2.lie.stacks import so3_log_stack
 from maci2.reports.html import Section, figure, findings_list, page, side_by_side, table
 from maci2.reports.path_drawing import caption, path_drawing

@@ -6,7 +6,7 @@ import numpy as np
 
 from maci2.gaussian import nees
 from maci2.imu import ImuMeasurements
-from maci2.imu.stationary import MAX_STD
+from maci2.imu.bias_tracker import MAX_STD
 from maci2.lie import se3_log
 from maci2.types import NS
 from maci2.vision import RelativePoses, pose_noise

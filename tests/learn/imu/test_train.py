@@ -20,8 +20,7 @@ from maci2.evaluation.audited_integration import AuditedWindows
 from maci2.evaluation.imu_predictors import model_predictor, unlearned_predictor
 from maci2.evaluation.imu_report import imu_report
 from maci2.imu import BiasPrior, datasheet_model
-from maci2.imu.learned_model import load_imu_model
-from maci2.imu.model_card import FORMAT, UNITS, ModelCard
+from maci2.imu.learned_model import FORMAT, UNITS, ModelCard, load_imu_model
 from maci2.learn.imu.export import disagreement, to_onnx
 from maci2.learn.imu.likelihood import (
     ErrorModel,

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from maci2.simulation import SimulationConfig, simulate
-from maci2.simulation.rendering.image_difficulty import EASY
-from maci2.simulation.rendering.recording import RenderConfig, _in_scene, scene_for
-from maci2.simulation.rendering.street import CAMERA_HEIGHT, RATE, SCALE, street_scene
+from maci2.simulation.rendering.difficulty import EASY
+from maci2.simulation.rendering.images import RenderConfig, _in_scene, scene_for
+from maci2.simulation.rendering.scene import CAMERA_HEIGHT, RATE, SCALE, street_scene
 from maci2.types import NS
 
 

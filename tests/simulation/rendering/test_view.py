@@ -12,8 +12,8 @@ from maci2.errors import DatasetError, OptionError
 from maci2.lie import se3_exp, se3_inv
 from maci2.sensors.camera_model import pixel_grid, project
 from maci2.simulation import SimulationConfig, simulate
-from maci2.simulation.recording import MEMS_NOISE
-from maci2.simulation.rendering.image_difficulty import (
+from maci2.simulation.recording import MEMS_NOISE, simulated_rig
+from maci2.simulation.rendering.difficulty import (
     EASY,
     HARD,
     Difficulty,
@@ -21,10 +21,9 @@ from maci2.simulation.rendering.image_difficulty import (
     difficulty_of,
     exposure_gain,
 )
-from maci2.simulation.rendering.recording import RenderConfig, render_recording, rendered_pairs
+from maci2.simulation.rendering.images import RenderConfig, render_recording, rendered_pairs
 from maci2.simulation.rendering.scene import random_scene
 from maci2.simulation.rendering.view import View, streaks
-from maci2.simulation.rig import simulated_rig
 
 CLEAN = Difficulty(read_noise=0.0, pattern_noise=0.0, light=1e5, vignetting=0.0)
 T_W_C = se3_exp(np.array([0.3, 0.2, 0.1, 0.1, 0.3, -0.2]))
@@ -76,7 +75,7 @@ def test_any_number_of_threads_draws_the_same_image(view, monkeypatch):
     images = []
     for threads in (1, 2, 5):
         monkeypatch.setattr(
-            "maci2.simulation.rendering.threads.cores", lambda threads=threads: threads
+            "maci2.simulation.rendering.view.cores", lambda threads=threads: threads
         )
         images.append(hard.render(T_W_C, 0.0, 1.0, np.random.default_rng(0), T_W_C1))
     np.testing.assert_array_equal(images[0], images[1])

@@ -8,9 +8,8 @@ import numpy as np
 from maci2 import __version__
 from maci2.evaluation.integration_errors import LabelNoise
 from maci2.imu import BiasPrior
-from maci2.imu.model_card import FORMAT, UNITS, LabelNoiseCard, ModelCard
-from maci2.imu.network_shape import CONTEXT
-from maci2.imu.stationary import StationaryShift
+from maci2.imu.bias_tracker import StationaryShift
+from maci2.imu.learned_model import CONTEXT, FORMAT, UNITS, LabelNoiseCard, ModelCard
 from maci2.learn.imu.likelihood import ErrorModel
 from maci2.learn.imu.network import Model
 from maci2.learn.imu.recipes import Recipe

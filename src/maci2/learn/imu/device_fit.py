@@ -18,7 +18,7 @@ import numpy as np
 from maci2.evaluation.audited_integration import STRIDE_S, audited_windows
 from maci2.gaussian import square_root_information
 from maci2.imu import BETA, GAMMA, ImuMeasurements, datasheet_model
-from maci2.imu.device_constants import DeviceConstants
+from maci2.imu.learned_model import DeviceConstants
 from maci2.learn.imu.training_windows import Track, audited_variances
 from maci2.types import Array
 

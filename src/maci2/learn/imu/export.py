@@ -5,8 +5,7 @@ from pathlib import Path
 import onnx
 import torch
 
-from maci2.imu.model_card import METADATA_KEY, ModelCard
-from maci2.imu.network_shape import BLOCK, CONTEXT
+from maci2.imu.learned_model import BLOCK, CONTEXT, METADATA_KEY, ModelCard
 from maci2.learn.imu.network import ImuNetwork, Model
 from maci2.learn.weight_file import largest_difference, onnx_of, write_agreeing, write_weights
 

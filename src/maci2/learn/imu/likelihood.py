@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import huber_loss
 
-from maci2.imu.network_shape import BLOCK, CONTEXT
+from maci2.imu.learned_model import BLOCK, CONTEXT
 from maci2.learn.imu.integration import (
     Integrated,
     integrate,

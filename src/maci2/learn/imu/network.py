@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from maci2.imu.network_shape import BLOCK, CONTEXT
+from maci2.imu.learned_model import BLOCK, CONTEXT
 from maci2.learn.imu.model_forms import Form
 
 CHANNELS = (32, 64)

@@ -13,7 +13,7 @@ import torch
 
 from maci2.evaluation.audited_integration import audited_windows
 from maci2.imu import BETA, GAMMA, datasheet_model
-from maci2.imu.network_shape import BLOCK, CONTEXT
+from maci2.imu.learned_model import BLOCK, CONTEXT
 from maci2.learn.imu.network import ImuNetwork
 from maci2.learn.imu.training_windows import Track
 from maci2.sensors import ImuSamples

@@ -14,10 +14,14 @@ from maci2.evaluation.imu_predictors import model_predictor
 from maci2.evaluation.imu_report import imu_report
 from maci2.evaluation.integration_errors import LabelNoise
 from maci2.imu import BiasPrior
-from maci2.imu.device_constants import DeviceConstants
-from maci2.imu.learned_model import ImuModel, load_imu_model, require_no_gaps
-from maci2.imu.model_card import ModelCard
-from maci2.imu.stationary import StationaryShift, shift_of, stationary_rate
+from maci2.imu.bias_tracker import StationaryShift, shift_of, stationary_rate
+from maci2.imu.learned_model import (
+    DeviceConstants,
+    ImuModel,
+    ModelCard,
+    load_imu_model,
+    require_no_gaps,
+)
 from maci2.learn.imu.card import (
     RATE_TOLERANCE,
     first_card,

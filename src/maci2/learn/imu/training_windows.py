@@ -8,14 +8,12 @@ from torch import Tensor
 
 from maci2.errors import DatasetError
 from maci2.evaluation.audited_integration import AuditedStates, audited_states
-from maci2.ground_truth.audit_cache import cached_audit
+from maci2.ground_truth.audit_files import cached_audit
 from maci2.ground_truth.states import Indices, TruthStates, truth_states
 from maci2.imu import BiasPrior
-from maci2.imu.bias_tracking import track_gyro_bias
-from maci2.imu.device_constants import DeviceConstants
-from maci2.imu.network_shape import BLOCK, CONTEXT
-from maci2.imu.stationary import StationaryShift
-from maci2.imu.tracked_vertical import TrackedVertical
+from maci2.imu.bias_tracker import StationaryShift, track_gyro_bias
+from maci2.imu.learned_model import BLOCK, CONTEXT, DeviceConstants
+from maci2.imu.measurements import TrackedVertical
 from maci2.learn.imu.recording_bias import RecordingBias, recording_bias
 from maci2.sensors import ImuNoise, ImuSamples, Recording
 from maci2.types import GRAVITY_W, NS, Array

@@ -9,13 +9,11 @@ from numpy.typing import NDArray
 from maci2.lie import se3_inv, so3_exp
 from maci2.lie.stacks import stack_poses
 from maci2.sensors.stereo import Image
-from maci2.simulation.recording import MEMS_NOISE
-from maci2.simulation.rendering.image_difficulty import Difficulty, exposure_gain
+from maci2.simulation.recording import MEMS_NOISE, LensKind, simulated_rig
+from maci2.simulation.rendering.difficulty import Difficulty, exposure_gain
 from maci2.simulation.rendering.scene import random_scene
 from maci2.simulation.rendering.view import View
-from maci2.simulation.rig import LensKind, simulated_rig
-from maci2.simulation.trajectory import Trajectory
-from maci2.simulation.trajectory_kinds import MotionKind, random_trajectory
+from maci2.simulation.trajectory import MotionKind, Trajectory, random_trajectory
 from maci2.types import Array
 from maci2.vision.keyframe import Keyframe, keyframe, match_keyframes
 from maci2.vision.predicted_rotation import PredictedRotation

@@ -1,4 +1,8 @@
-"""Made-up rooms to look at: boxes with textures, inside a box seen from within."""
+"""Made-up rooms and streets to look at: boxes with textures, inside a box seen from within.
+
+Textures have 300 texels a metre, right for rooms. A street is therefore a model of itself, eight
+times smaller (`Scene.scale`): the camera sees the same, and a house has features of a house's size.
+"""
 
 from dataclasses import dataclass, field, replace
 
@@ -7,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maci2.lie import so3_exp
-from maci2.simulation.rendering.image_difficulty import Difficulty
+from maci2.simulation.rendering.difficulty import Difficulty
 from maci2.types import Array
 
 TEXTURE_SIDE = 512
@@ -139,7 +143,7 @@ def random_scene(
 
 
 def texture_floats() -> int:
-    """How many numbers one texture with its pyramid takes."""
+    """Count of numbers in one texture with its pyramid."""
     return sum((TEXTURE_SIDE >> level) ** 2 for level in range(LEVELS))
 
 
@@ -229,3 +233,118 @@ def _pyramid(image: NDArray[np.float32]) -> NDArray[np.float32]:
         side = above.shape[0] // 2
         levels.append(above.reshape(side, 2, side, 2).mean(axis=(1, 3)))
     return np.concatenate([level.ravel() for level in levels]).astype(np.float32)
+
+
+SCALE = 8.0
+CAMERA_HEIGHT, SKY = 1.6, 25.0
+"""[m] Of the camera above the road, and of what closes the view above."""
+
+SKY_FACE = 5
+"""Face of the room above, seen from within."""
+
+FARTHEST = 60.0
+"""[m] From the path to the ends of the world."""
+
+HOUSES, POLES, PARKED, VEHICLES = 40, 40, 24, 8
+VEHICLE_HALF = (2.1, 0.9, 0.75)
+"""[m]"""
+
+RATE = 0.02
+"""[rad/s] Boxes sway as v sin(rate t) / rate: so slowly that vehicles keep their velocity."""
+
+STREET_CLEARANCE = 2.8
+"""[m] Between the camera's path and any box; of a vehicle's centre at the same time."""
+
+TRIALS = 20
+"""Random places tried for each box."""
+
+
+class _Street:
+    """Boxes along a path (m, 3) that is driven at times (m,) [s], level, z up, clear of it."""
+
+    def __init__(self, times: Array, path_w: Array, rng: np.random.Generator) -> None:
+        self.times, self.path_w, self.rng = times, path_w, rng
+        self.road = float(path_w[:, 2].mean()) - CAMERA_HEIGHT
+        low, high = path_w.min(axis=0) - FARTHEST, path_w.max(axis=0) + FARTHEST
+        low[2], high[2] = self.road, self.road + SKY
+        # Center, yaw, half size and velocity of each box; the first is what closes the view.
+        self.boxes = [(0.5 * (low + high), 0.0, 0.5 * (high - low), np.zeros(3))]
+
+    def stand(self, half: Array, nearest: float, farthest: float) -> None:
+        """Place a box beside the path, along it, clear of all of it; or none after some trials."""
+        rng = self.rng
+        for _ in range(TRIALS):
+            k, heading, across = self._anywhere()
+            across = across * rng.choice([-1.0, 1.0])
+            center = self.path_w[k] + rng.uniform(nearest, farthest) * across
+            center = center + rng.uniform(-20.0, 60.0) * heading
+            center[2] = self.road + half[2]
+            away = np.linalg.norm(self.path_w[:, :2] - center[:2], axis=1).min()
+            if away > STREET_CLEARANCE + np.linalg.norm(half[:2]):
+                yaw = float(np.arctan2(heading[1], heading[0]))
+                self.boxes.append((center, yaw, half, np.zeros(3)))
+                return
+
+    def drive(self, oncoming: bool) -> None:
+        """Place a vehicle that meets the camera, or one that goes ahead of it at its own speed."""
+        rng, times, path_w = self.rng, self.times, self.path_w
+        speed = np.linalg.norm(path_w[-1] - path_w[0]) / (times[-1] - times[0])
+        for _ in range(TRIALS):
+            k, heading, across = self._anywhere()
+            if oncoming:
+                velocity = -rng.uniform(0.6, 1.2) * speed * heading
+                place = path_w[k] + rng.uniform(3.0, 4.5) * across
+                place = place + rng.uniform(5.0, 40.0) * heading
+            else:
+                velocity = rng.uniform(0.7, 1.2) * speed * heading
+                place = path_w[k] - rng.uniform(0.0, 3.5) * across
+                place = place + rng.uniform(12.0, 30.0) * heading
+            center = place - velocity * np.sin(RATE * times[k]) / RATE
+            there = center + velocity * (np.sin(RATE * times) / RATE)[:, None]
+            if np.linalg.norm((there - path_w)[:, :2], axis=1).min() > STREET_CLEARANCE:
+                center[2] = self.road + VEHICLE_HALF[2]
+                yaw = float(np.arctan2(velocity[1], velocity[0]))
+                self.boxes.append((center, yaw, np.array(VEHICLE_HALF), velocity))
+                return
+
+    def _anywhere(self) -> tuple[int, Array, Array]:
+        """A random row of the path, the direction of travel there and the one across."""
+        k = int(self.rng.integers(len(self.path_w) - 1))
+        step = (self.path_w[k + 1] - self.path_w[k]) * np.array([1.0, 1.0, 0.0])
+        heading = step / max(float(np.linalg.norm(step)), 1e-9)
+        return k, heading, np.array([-heading[1], heading[0], 0.0])
+
+
+def street_scene(
+    times: Array, path_w: Array, difficulty: Difficulty, rng: np.random.Generator
+) -> Scene:
+    """A street along a path (m, 3) that is driven at these times (m,) [s], level, z up."""
+    street = _Street(times, path_w, rng)
+    for _ in range(HOUSES):
+        street.stand(rng.uniform([3.0, 3.0, 3.0], [8.0, 8.0, 9.0]), 10.0, 30.0)
+    for _ in range(POLES):
+        street.stand(np.array([0.15, 0.15, rng.uniform(1.0, 3.0)]), 4.0, 9.0)
+    for _ in range(PARKED):
+        street.stand(np.array(VEHICLE_HALF), 4.0, 7.0)
+    for number in range(VEHICLES):
+        street.drive(oncoming=number % 2 == 0)
+    centers, yaws, half_sizes, velocities = zip(*street.boxes, strict=True)
+    # The first texture is plain at least: the sky.
+    plain = max(difficulty.plain_walls, 1.0 / TEXTURES)
+    textures, varied = scene_textures(replace(difficulty, plain_walls=plain), rng)
+    count, first = len(centers), varied if difficulty.plain_walls == 0.0 else 0
+    faces = rng.integers(first, TEXTURES, size=(count, 6))
+    faces[0, SKY_FACE] = 0
+    return Scene(
+        centers=np.array(centers) / SCALE,
+        Rs_w_box=np.array([so3_exp(np.array([0.0, 0.0, yaw])) for yaw in yaws]),
+        half_sizes=np.array(half_sizes) / SCALE,
+        velocities=np.array(velocities) / SCALE,
+        rate=RATE,
+        faces=faces,
+        varied=varied,
+        shades=rng.uniform(0.55, 1.0, size=(count, 6)),
+        shifts=rng.uniform(0.0, TEXTURE_SIDE, size=(count, 6, 2)),
+        textures=textures,
+        scale=SCALE,
+    )

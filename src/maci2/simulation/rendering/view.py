@@ -1,5 +1,8 @@
-"""Rendering what a stereo camera would see, with exact depth and flow beside it."""
+"""Images of a simulated camera, with exact depth and flow beside them."""
 
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import cv2
@@ -11,19 +14,42 @@ from maci2.lie import se3_inv
 from maci2.sensors.camera_model import directions, pixel_grid, project
 from maci2.sensors.rig_types import Camera
 from maci2.sensors.stereo import Image
-from maci2.simulation.rendering.image_difficulty import Difficulty
+from maci2.simulation.rendering.difficulty import Difficulty
 from maci2.simulation.rendering.raycast import (
     Boxes,
     InSight,
+    Surfaces,
     boxes_seen,
     cast,
     smooth_edges,
     tiles,
 )
 from maci2.simulation.rendering.scene import Scene
-from maci2.simulation.rendering.shading import Surfaces
-from maci2.simulation.rendering.threads import in_bands
 from maci2.types import Array
+
+PARTS_PER_CORE = 4
+"""Parts are not equally long to work on."""
+
+
+def cores() -> int:
+    """CPU cores available to this process."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def in_bands(work: Callable[[int, int], None], rows: int) -> None:
+    """Call work(first, last) for parts of the rows until all are done.
+
+    Threads run side by side only in numpy, OpenCV and compiled code that lets go of the
+    interpreter's lock.
+    """
+    parts = min(PARTS_PER_CORE * cores(), rows)
+    cuts = [rows * k // parts for k in range(parts + 1)]
+    if cores() == 1:
+        work(0, rows)
+        return
+    with ThreadPoolExecutor(cores()) as pool:
+        list(pool.map(work, cuts[:-1], cuts[1:]))
+
 
 FULL_WELL = 8000.0
 """Electrons of a white pixel in a well-lit room: shot noise of 2.8 grey levels at white."""
@@ -35,7 +61,7 @@ COARSE = 4
 
 @dataclass(frozen=True)
 class Hits:
-    """Where rays ended."""
+    """Ends of rays."""
 
     p_w: Array
     """(n, 3) in the world."""
@@ -101,7 +127,7 @@ class View:
         return (uv1 - pixel_grid(self.camera.resolution)).reshape(height, width, 2)
 
     def look(self, T_w_c: Array, t: float, rays: Array) -> Hits:
-        """Where single rays (n, 3), in the camera frame, end."""
+        """Ends of single rays (n, 3), in the camera frame."""
         distance, surface, _ = self._cast(np.ascontiguousarray(rays[:, None]), T_w_c, t)
         p_c = rays * distance
         p_w = p_c @ T_w_c[:3, :3].T + T_w_c[:3, 3]

@@ -1,0 +1,1 @@
+"""Noise of an IMU, estimated from recordings in motion."""
