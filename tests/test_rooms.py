@@ -185,7 +185,7 @@ def test_no_module_imports_against_the_direction_of_data():
         ("maci2.rigs.kalibr", "from maci2.datasets import open_recording"),
         ("maci2.pipeline.offline", "from maci2.evaluation.metrics import InitErrors"),
         ("maci2.evaluation.protocol", "import_module('maci2.learn.imu.train')"),
-        ("maci2.learn.train", "from maci2.cli.app import main"),
+        ("maci2.learn.vision.train.train", "from maci2.cli.app import main"),
         ("maci2.lie", "from maci2.sensors import Rig"),
         ("maci2.errors", "from maci2.gaussian import nees"),
         ("maci2.__init__", "from maci2.estimation import initialize"),
@@ -206,7 +206,7 @@ def test_a_forbidden_import_is_found(module, source):
         ("maci2.cli.learn", "def train():\n    from maci2.learn import train"),
         ("maci2.reports.reliability", "import matplotlib"),
         ("maci2.benchmarks.gtsam_problem", "def late():\n    import gtsam"),
-        ("maci2.learn.train", "import torch\nfrom maci2.imu import preintegrate"),
+        ("maci2.learn.vision.train.train", "import torch\nfrom maci2.imu import preintegrate"),
         ("maci2.__init__", "if TYPE_CHECKING:\n    from maci2.estimation import initialize"),
     ],
 )

@@ -6,10 +6,11 @@ import pytest
 from capture_cases import captured_case
 from helpers import REGIMES, numerical_jacobian, twist
 from maci2.chain.chain_assembly import assemble
-from maci2.chain.chain_equations import CARRIED, tie_factor, timed_factor
+from maci2.chain.chain_equations import tie_factor, timed_factor
 from maci2.chain.chain_factors import prior_factor
 from maci2.chain.chain_gram import PAIR, ROOM, places
 from maci2.chain.chain_state import States, make_border, retract
+from maci2.chain.propagation import CARRIED
 from maci2.lie import se3_exp
 
 ALL = 2 * 15 + 20

@@ -19,15 +19,9 @@ from maci2.chain import (
 )
 from maci2.chain.chain_arrays import GROUPS, NO_ROWS
 from maci2.chain.chain_assembly import assemble
-from maci2.chain.chain_equations import (
-    CARRIED,
-    empty_system,
-    linearize,
-    tie_factor,
-    timed_factor,
-)
+from maci2.chain.chain_equations import empty_system, linearize, tie_factor, timed_factor
 from maci2.chain.chain_gram import ROOM
-from maci2.chain.propagation import carry
+from maci2.chain.propagation import CARRIED, carry
 from maci2.gaussian import nees
 from maci2.lie import se3_exp, so3_exp
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from maci2.estimation.block_arrow import BLOCK, back_substitute, factor, inverse_blocks
+from maci2.estimation.block_arrow import back_substitute, factor, inverse_blocks
+from maci2.estimation.small_cholesky import BLOCK
 
 BORDER = 15
 

@@ -7,10 +7,11 @@ import pytest
 
 from maci2.errors import OptionError
 from maci2.evaluation.parallel import Pool
-from maci2.experiments.catalogue import EUROC_INIT, VBR_INIT, by_methods, find_experiments
+from maci2.experiments.catalogue import by_methods, find_experiments
 from maci2.experiments.claims import baseline_claims
 from maci2.experiments.experiment import Settings
 from maci2.experiments.figures import success_over_difficulty
+from maci2.experiments.init_catalogue import EUROC_INIT, VBR_INIT
 from maci2.experiments.init_experiment import CombinedExperiment, InitExperiment
 from maci2.experiments.init_summary import PAPER_COLUMN, _order_claim
 from maci2.experiments.init_tables import label_of

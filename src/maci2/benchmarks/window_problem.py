@@ -11,7 +11,8 @@ from maci2.benchmarks.gtsam_problem import GtsamProblem
 from maci2.estimation import SolverConfig, initialize
 from maci2.estimation.initial_guess import start_values
 from maci2.estimation.initialize import solve_window
-from maci2.estimation.levenberg_marquardt import DECREMENT, Unknowns, Variables, optimize
+from maci2.estimation.levenberg_marquardt import DECREMENT, optimize
+from maci2.estimation.problem import Unknowns, Variables
 from maci2.estimation.rotation_alignment import align_rotations
 from maci2.estimation.solve import joint_measurements, joint_priors
 from maci2.imu import ImuMeasurements, datasheet_model, preintegrate

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from maci2.findings import Finding, Level, fault
 from maci2.imu.rotation_rates import MIN_CORRELATION
-from maci2.sensors.plausibility import IN_DEGREES
+from maci2.sensors.validation import IN_DEGREES
 
 
 class Check(NamedTuple):

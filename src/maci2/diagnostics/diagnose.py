@@ -1,29 +1,40 @@
 """Diagnosis of a recording: faults, most important first, and remedies."""
 
 import math
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
-from dataclasses import (replace)
-from maci2.compile import (seldom)
-from maci2.datasets import (open_recording)
-from maci2.datasets.open import (UNCALIBRATED, carries_no_calibration, images_with, open_images, open_uncalibrated)
-from maci2.diagnostics.axes import (axes_against_gravity)
-from maci2.diagnostics.camera_imu import (open_camera_path)
-from maci2.diagnostics.diagnosis import (Diagnosis, Timing)
-from maci2.diagnostics.images import (examine_images)
-from maci2.diagnostics.imu import (disagreement_finding, imu_value_findings)
-from maci2.diagnostics.rotation_sources import (Rotations, audit_finding, compare_rotations)
-from maci2.diagnostics.timestamps import (stamp_findings, stereo_findings, stereo_matched_pct, timing_of)
-from maci2.errors import (CalibrationError, DatasetError, Maci2Error, NoImuError)
-from maci2.findings import (Finding, Level, most_important_first)
-from maci2.ground_truth.comparison import (check_truth)
-from maci2.rigs import (NOTHING_GIVEN, Given)
-from maci2.sensors import (CameraTrajectory, Recording, gaps)
-from maci2.sensors.stereo import (HasImages)
-from maci2.types import (NS)
-from maci2.vision.relative_poses import (CameraFrame)
-from pathlib import (Path)
 
-
+from maci2.compile import seldom
+from maci2.datasets import open_recording
+from maci2.datasets.open import (
+    UNCALIBRATED,
+    carries_no_calibration,
+    images_with,
+    open_images,
+    open_uncalibrated,
+)
+from maci2.diagnostics.axes import axes_against_gravity
+from maci2.diagnostics.camera_imu import open_camera_path
+from maci2.diagnostics.diagnosis import Diagnosis, Timing
+from maci2.diagnostics.images import examine_images
+from maci2.diagnostics.imu import disagreement_finding, imu_value_findings
+from maci2.diagnostics.rotation_sources import Rotations, audit_finding, compare_rotations
+from maci2.diagnostics.timestamps import (
+    stamp_findings,
+    stereo_findings,
+    stereo_matched_pct,
+    timing_of,
+)
+from maci2.errors import CalibrationError, DatasetError, Maci2Error, NoImuError
+from maci2.findings import Finding, Level, most_important_first
+from maci2.ground_truth.comparison import check_truth
+from maci2.rigs import NOTHING_GIVEN, Given
+from maci2.sensors import CameraTrajectory, Recording, gaps
+from maci2.sensors.stereo import HasImages
+from maci2.types import NS
+from maci2.vision.relative_poses import CameraFrame
 
 __all__ = ["Diagnosis", "Finding", "Timing", "examine", "examine_path"]
 

@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from maci2.datasets.image_files import image_file_faults, image_folders, image_paths
+from maci2.datasets.frames import image_file_faults, image_folders, image_paths
 from maci2.diagnostics import checks
 from maci2.diagnostics.diagnosis import CameraImages, ImageDiagnosis
 from maci2.diagnostics.stereo_matches import (

@@ -16,13 +16,7 @@ from maci2.imu.rotation_rates import SIGNED_PERMUTATIONS
 from maci2.imu.values import MIN_STUCK_S, changed, runs_of_equal, saturation, stuck_axis
 from maci2.lie.stacks import skew_stack, so3_exp_stack
 from maci2.sensors import ImuNoise, ImuSamples
-from maci2.sensors.plausibility import (
-    DISAGREE,
-    GRAVITY_TOLERANCE,
-    IN_DEGREES,
-    ImuFault,
-    imu_faults,
-)
+from maci2.sensors.validation import DISAGREE, GRAVITY_TOLERANCE, IN_DEGREES, ImuFault, imu_faults
 from maci2.types import GRAVITY_NORM, NS, Array, Mask
 
 NOISE_RATIO = (0.1, 10.0)

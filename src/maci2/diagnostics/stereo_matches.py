@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from maci2.datasets.image_files import image_folders, stereo_frames
+from maci2.datasets.frames import image_folders, stereo_frames
 from maci2.diagnostics import checks
 from maci2.errors import CalibrationError, ImageError
 from maci2.findings import Finding, Level

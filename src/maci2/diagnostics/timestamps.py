@@ -10,8 +10,8 @@ from maci2.diagnostics.diagnosis import Timing
 from maci2.findings import Finding, fault
 from maci2.lie import se3_inv
 from maci2.sensors import gaps
-from maci2.sensors.rig_ranges import RIG_RANGES, rig_faults
 from maci2.sensors.stereo import HasImages
+from maci2.sensors.validation import RIG_RANGES, rig_faults
 from maci2.types import NS, Array, Stamps
 
 MAX_IMU_RATE_HZ = 20_000.0

@@ -11,9 +11,9 @@ from maci2.estimation.results import (
     Status,
     Verdict,
     VIState,
-    direction_std,
 )
 from maci2.estimation.verdict import CalibrationLimits, InitLimits
+from maci2.gaussian import direction_std
 
 __all__ = [
     "CalibrationLimits",

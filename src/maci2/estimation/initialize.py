@@ -11,9 +11,9 @@ from maci2.estimation.config import DEFAULT_CONFIG, SolverConfig
 from maci2.estimation.confirmation import Evidence
 from maci2.estimation.freed_constants import free_constants
 from maci2.estimation.initial_guess import start_values
-from maci2.estimation.levenberg_marquardt import Variables
 from maci2.estimation.motion_choice import choose_motions, with_choice
 from maci2.estimation.outlier_rejection import inlier_poses, resolved, suspicious, without
+from maci2.estimation.problem import Variables
 from maci2.estimation.results import InitResult, Posterior, SolveReport, VIState
 from maci2.estimation.rotation_alignment import RotationAlignment, align_rotations
 from maci2.estimation.time_offset import on_imu_clock, solve_with_offset

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from maci2.compile import kernel
-from maci2.estimation.block_arrow import BLOCK, back_substitute, factor, inverse_blocks
+from maci2.estimation.block_arrow import back_substitute, factor, inverse_blocks
 from maci2.estimation.normal_equations import GIVEN, System, empty_system, linearize
 from maci2.estimation.problem import (
     Measurements,
@@ -15,6 +15,7 @@ from maci2.estimation.problem import (
     gravity_basis,
     retract,
 )
+from maci2.estimation.small_cholesky import BLOCK
 from maci2.lie import se3_adj, se3_inv
 from maci2.types import Array
 

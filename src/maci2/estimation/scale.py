@@ -8,7 +8,7 @@ motion, noise and all, is compared with the estimated one over the scale.
 from dataclasses import replace
 
 from maci2.estimation.config import SolverConfig
-from maci2.estimation.levenberg_marquardt import Variables
+from maci2.estimation.problem import Variables
 from maci2.estimation.profile_likelihood import Prior, Solution, profile, widened
 from maci2.estimation.solve import solve
 from maci2.imu import ImuMeasurements, Preintegrated

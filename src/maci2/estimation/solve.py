@@ -12,15 +12,18 @@ from maci2.estimation.levenberg_marquardt import (
     DECREMENT,
     TEST_DECREMENT,
     Covariances,
-    Measurements,
     Optimum,
-    Priors,
-    Unknowns,
-    Variables,
     optimize,
 )
 from maci2.estimation.prior_equations import vertical_residual
-from maci2.estimation.problem import CLOCK_STD_S, SCALE_STD
+from maci2.estimation.problem import (
+    CLOCK_STD_S,
+    SCALE_STD,
+    Measurements,
+    Priors,
+    Unknowns,
+    Variables,
+)
 from maci2.estimation.results import Posterior, SolveReport, VIState
 from maci2.gaussian import chi2_quantile, square_roots
 from maci2.imu import (

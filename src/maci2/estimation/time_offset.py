@@ -8,7 +8,7 @@ import numpy as np
 from maci2.calibration_prior import UNKNOWN
 from maci2.errors import MeasurementError
 from maci2.estimation.config import SolverConfig
-from maci2.estimation.levenberg_marquardt import Variables
+from maci2.estimation.problem import Variables
 from maci2.estimation.profile_likelihood import Prior, Solution, profile, widened
 from maci2.estimation.scale import solve_with_scale
 from maci2.imu import ImuMeasurements, Preintegrated, Rule, preintegrate

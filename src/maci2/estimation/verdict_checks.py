@@ -7,8 +7,8 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from maci2.calibration_prior import CALIBRATED
-from maci2.estimation.results import Posterior, SolveReport, Status, VIState, direction_std
-from maci2.gaussian import chi2_quantile
+from maci2.estimation.results import Posterior, SolveReport, Status, VIState
+from maci2.gaussian import chi2_quantile, direction_std
 from maci2.imu import BiasPrior
 from maci2.lie import skew
 from maci2.premises import FALSE_ALARM, MOST_MISSING, Premises

@@ -9,10 +9,10 @@ import numpy as np
 from maci2.errors import DatasetError, Maci2Error
 from maci2.estimation import Posterior, Status, VIState
 from maci2.estimation.imu_gains import ImuGains
-from maci2.estimation.results import direction_std
-from maci2.evaluation.metrics import MAX_TRUTH_GAP_S, InitErrors, initialization_errors
+from maci2.evaluation.metrics import InitErrors, initialization_errors
 from maci2.evaluation.shared_noise import shared_noise
 from maci2.evaluation.truth_noise import TruthNoise, truth_noise
+from maci2.gaussian import direction_std
 from maci2.ground_truth.states import truth_jumps
 from maci2.lie import se3_inv
 from maci2.pipeline.options import RunOptions
@@ -20,6 +20,7 @@ from maci2.pipeline.prepare import Inputs
 from maci2.pipeline.windows import Window, plan_windows
 from maci2.sensors import GroundTruth, truth_at
 from maci2.types import GRAVITY_W, Array
+from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
 
 GROSS_JUMP_M = 0.025
 """A ground truth that moves by this much beyond its own velocity, from one timestamp to the next,

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from maci2.errors import DatasetError
-from maci2.evaluation.metrics import MAX_TRUTH_GAP_S
 from maci2.evaluation.truth_noise import truth_noise
 from maci2.gaussian import chi2_quantile, chi2_significance, nees
 from maci2.ground_truth.choose import audited_or_none
@@ -19,6 +18,7 @@ from maci2.pipeline.options import VisionChoice
 from maci2.sensors import GroundTruth, Recording, truth_at
 from maci2.types import Array, Stamps
 from maci2.vision.odometry_run import even_keyframes, measure_all
+from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
 from maci2.vision.relative_pose import RelativePose
 
 MODELS = ("learned", "fixed", "structure", "chi2")

@@ -10,8 +10,9 @@ from maci2.baselines.vins_rotation import vins_rotation
 from maci2.calibration import calibrate
 from maci2.errors import Maci2Error
 from maci2.estimation import SolverConfig
+from maci2.evaluation.imu_report import TRUTHS
 from maci2.experiments.init_task import TaskResult
-from maci2.experiments.method import TRUTHS, slug
+from maci2.experiments.method import slug
 from maci2.experiments.row_records import rounded
 from maci2.imu import datasheet_model, preintegrate
 from maci2.lie.stacks import rotation_angle_deg

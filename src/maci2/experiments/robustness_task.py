@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from maci2.errors import Maci2Error
-from maci2.evaluation.metrics import MAX_TRUTH_GAP_S, initialization_errors
+from maci2.evaluation.metrics import initialization_errors
 from maci2.evaluation.rows import windows_with_truth
 from maci2.experiments.init_task import TaskResult
 from maci2.experiments.input_faults import (
@@ -34,6 +34,7 @@ from maci2.pipeline.rehearsals import warm_up
 from maci2.pipeline.windows import Window, one_window
 from maci2.sensors import truth_at
 from maci2.types import NS
+from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
 
 STRIDE_S = 2.5
 CALIBRATION_S, CALIBRATION_STRIDE_S = 30.0, 20.0

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from maci2.datasets import open_recording, read_trajectory
+from maci2.evaluation.imu_report import TRUTHS
 from maci2.evaluation.track_errors import TrackErrors, track_errors
 from maci2.evaluation.trajectory_errors import TrajectoryErrors, trajectory_errors
 from maci2.experiments.init_task import TaskResult
-from maci2.experiments.method import TRUTHS
 from maci2.experiments.row_records import rounded
 from maci2.experiments.store import WindowTimes
 from maci2.experiments.table import Cell, Claim, Findings, Line, Record, Table, mark_best

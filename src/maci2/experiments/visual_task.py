@@ -8,9 +8,9 @@ import numpy as np
 
 from maci2.datasets import open_recording
 from maci2.evaluation.consistency import equal_bins
+from maci2.evaluation.imu_report import TRUTHS
 from maci2.evaluation.vo_report import VisualScore, visual_report
 from maci2.experiments.init_task import TaskResult
-from maci2.experiments.method import TRUTHS
 from maci2.experiments.row_records import rounded
 from maci2.experiments.table import Cell, Claim, Findings, Line, Record, Table
 

@@ -8,26 +8,42 @@ import hashlib
 import io
 import json
 import logging
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
 import numpy as np
-from collections.abc import (Sequence)
-from dataclasses import (asdict)
-from functools import (lru_cache)
-from maci2 import (__version__)
-from maci2.datasets.euroc import (COVARIANCE_FILE, covariance_arrays, truth_csv)
-from maci2.datasets.truth_covariance_file import (COVARIANCE_FIELDS, covariance_of)
-from maci2.errors import (OptionError, DatasetError, OutputError)
-from maci2.files import (finite_or_none, real_path, whole_folder, write_atomically, write_json, NpzField, parse_json, read_npz, user_cache, write_npz)
-from maci2.findings import (Finding)
-from maci2.ground_truth.audit import (AuditedTruth, audit_capture)
-from maci2.ground_truth.audit_problem import (ImuFactors, NoiseLevel)
-from maci2.ground_truth.capture import (Capture, open_capture)
-from maci2.ground_truth.comparison import (Compared)
-from maci2.ground_truth.findings import (Constant)
-from maci2.sensors import (GroundTruth, Recording)
-from pathlib import (Path)
-from typing import (Any)
 
-
+from maci2 import __version__
+from maci2.datasets.euroc import (
+    COVARIANCE_FIELDS,
+    COVARIANCE_FILE,
+    covariance_arrays,
+    covariance_of,
+    truth_csv,
+)
+from maci2.errors import DatasetError, OptionError, OutputError
+from maci2.files import (
+    NpzField,
+    finite_or_none,
+    parse_json,
+    read_npz,
+    real_path,
+    user_cache,
+    whole_folder,
+    write_atomically,
+    write_json,
+    write_npz,
+)
+from maci2.findings import Finding
+from maci2.ground_truth.audit import AuditedTruth, audit_capture
+from maci2.ground_truth.audit_problem import ImuFactors, NoiseLevel
+from maci2.ground_truth.capture import Capture, open_capture
+from maci2.ground_truth.comparison import Compared
+from maci2.ground_truth.findings import Constant
+from maci2.sensors import GroundTruth, Recording
 
 COVARIANCE_ORDER = "phi (right, rad), v (m/s), p (m), gyro bias (rad/s), acc bias (m/s^2)"
 

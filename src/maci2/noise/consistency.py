@@ -25,7 +25,7 @@ from maci2.estimation.result_output import Json
 from maci2.gaussian import square_root_information
 from maci2.noise.estimate import NoiseProblem, fit_reference_noise
 from maci2.noise.likelihood import moved_by, other_kinds, predicted_by
-from maci2.sensors.truth_covariance import TruthCovariance
+from maci2.sensors.types import TruthCovariance
 from maci2.types import NS, Array, Stamps
 
 

@@ -30,7 +30,7 @@ from maci2.learn.imu.card import (
     with_turn_on,
 )
 from maci2.learn.imu.device_fit import fitted_device, refined_device
-from maci2.learn.imu.export import export, with_card, write_weights
+from maci2.learn.imu.export import export, with_card
 from maci2.learn.imu.label_noise import fit_label_noise
 from maci2.learn.imu.likelihood import ErrorModel
 from maci2.learn.imu.model_forms import Form, form_named
@@ -48,6 +48,7 @@ from maci2.learn.imu.training_windows import (
 )
 from maci2.learn.imu.variance_calibration import variance_factor
 from maci2.learn.imu.vertical_spread import vertical_spread
+from maci2.learn.weight_file import write_weights
 from maci2.sensors import Recording, require_plausible
 from maci2.types import Array
 
