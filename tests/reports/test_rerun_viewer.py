@@ -5,8 +5,8 @@ import pytest
 
 from helpers import simulated_window
 from maci2.calibration import calibrate
+from maci2.consistency import initialize
 from maci2.errors import OptionError
-from maci2.estimation import initialize
 from maci2.reports.rerun_viewer import SIGMAS, Viewer, ellipsoid, sigma_colors
 
 

@@ -1,7 +1,6 @@
-"""Estimators: from measurements to state, posterior covariance and verdict."""
+"""Estimation: from measurements to state and posterior covariance."""
 
 from maci2.estimation.config import SolverConfig
-from maci2.estimation.initialize import initialize
 from maci2.estimation.results import (
     CalibrationResult,
     CalibrationStage,
@@ -13,13 +12,10 @@ from maci2.estimation.results import (
     VIState,
     direction_std,
 )
-from maci2.estimation.verdict import CalibrationLimits, InitLimits
 
 __all__ = [
-    "CalibrationLimits",
     "CalibrationResult",
     "CalibrationStage",
-    "InitLimits",
     "InitResult",
     "Posterior",
     "SolveReport",
@@ -28,5 +24,4 @@ __all__ = [
     "VIState",
     "Verdict",
     "direction_std",
-    "initialize",
 ]

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from maci2.consistency import MeasuredConstants
 from maci2.datasets.image_files import stereo_frames
 from maci2.errors import DatasetError
 from maci2.imu import ImuMeasurements
@@ -15,7 +16,6 @@ from maci2.pipeline.open_vision import open_vision
 from maci2.pipeline.options import RunOptions, VisionChoice
 from maci2.pipeline.recording_premises import recording_premises, with_estimated_noise
 from maci2.pipeline.vision_sources import VisionSource
-from maci2.premises import Premises
 from maci2.rigs import require_extrinsics, require_noise
 from maci2.sensors import GroundTruth, Recording, Rig, require_plausible
 from maci2.types import Array, Stamps
@@ -88,7 +88,7 @@ class Inputs:
         return stamps[self.vision.measurable(stamps)]
 
     @cached_property
-    def premises(self) -> Premises | None:
+    def premises(self) -> MeasuredConstants | None:
         """What the whole recording says of its own constants."""
         return recording_premises(self)
 

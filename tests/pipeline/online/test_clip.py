@@ -7,9 +7,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from maci2.consistency import initialize
 from maci2.datasets import open_recording
 from maci2.datasets.image_files import stereo_frames
-from maci2.estimation import initialize
 from maci2.imu import raw_model
 from maci2.pipeline.gyro_rotation import rotation_predictor
 from maci2.pipeline.online import OnlineInitializer, OnlineTracker, OnlineTrackerConfig

@@ -23,7 +23,7 @@ from maci2.diagnostics.checks.excitation import (
     rotation_finding,
     window_finding,
 )
-from maci2.diagnostics.checks.path_lengths import axes_findings, path_premises, scale_findings
+from maci2.diagnostics.checks.path_lengths import axes_findings, path_constants, scale_findings
 from maci2.diagnostics.checks.truth_faults import truth_fault
 from maci2.errors import CalibrationError
 from maci2.estimation import CalibrationResult
@@ -195,8 +195,8 @@ def _vision_findings(
         text = "rotates too little to compare it with the gyroscope"
         return [Finding("ok", "vision", text)], None
     wrong = [] if imu_is_sound else mirror_findings(match)
-    premises = None if wrong else path_premises(source, imu, recording.rig.imu, match.offset_s)
-    wrong = wrong if imu_is_sound else wrong or axes_findings(premises)
+    constants = None if wrong else path_constants(source, imu, recording.rig.imu, match.offset_s)
+    wrong = wrong if imu_is_sound else wrong or axes_findings(constants)
     if wrong:
         return wrong, None
     result = calibrated(source, imu, recording.rig.imu, match.offset_s)
@@ -207,7 +207,7 @@ def _vision_findings(
             proven = abs(further_s) < _UNPROVEN_OFFSET_S and joint_std_s < max(std_s, 0.001)
             offset_s, std_s = (offset_s + further_s, joint_std_s) if proven else (offset_s, std_s)
     # A wrong scale also moves the camera; its position is judged when that is fixed.
-    findings = scale_findings(source, premises)
+    findings = scale_findings(source, constants)
     if recording.rig.extrinsics_known:
         T_inverted = _inverted_extrinsics(recording.rig, frame)
         if all(finding.level != "error" for finding in findings):

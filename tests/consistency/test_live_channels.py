@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from maci2.consistency.tests import shows_noise
 from maci2.imu.repeated_values import MOST_HELD, held_share, stuck_axis
 from maci2.imu.saturated_values import saturation
-from maci2.premises.live_channels import shows_noise
 
 RATE_HZ = 200.0
 
