@@ -21,13 +21,13 @@ from maci2.consistency import (
     CalibrationLimits,
     judge_calibration,
     mounting_checks,
+    require_arguments,
     window_constants,
 )
 from maci2.errors import OptionError
 from maci2.estimation import CalibrationResult, SolverConfig
 from maci2.estimation.config import DEFAULT_CONFIG
 from maci2.estimation.initial_guess import lever_arm, start_values
-from maci2.estimation.initialize import require_arguments
 from maci2.estimation.motion_choice import MotionChoice, choose_motions, with_choice
 from maci2.estimation.rotation_alignment import (
     RotationAlignment,

@@ -8,7 +8,7 @@ from maci2.consistency.evidence import (
     free_constants,
     window_constants,
 )
-from maci2.consistency.judged import initialize
+from maci2.consistency.judged import initialize, require_arguments
 from maci2.consistency.rotation import estimate_rotation_noise
 from maci2.consistency.significance import FAR
 from maci2.consistency.tests import MOST_MISSING, SampleRate, sample_rate
@@ -16,6 +16,7 @@ from maci2.consistency.verdict import (
     CalibrationLimits,
     Check,
     InitLimits,
+    MeasuredScale,
     judge_calibration,
     mounting_checks,
     rotation_about_axes_deg,
@@ -29,6 +30,7 @@ __all__ = [
     "Evidence",
     "InitLimits",
     "MeasuredConstants",
+    "MeasuredScale",
     "OnlineConsistency",
     "SampleRate",
     "contradictions",
@@ -37,6 +39,7 @@ __all__ = [
     "initialize",
     "judge_calibration",
     "mounting_checks",
+    "require_arguments",
     "rotation_about_axes_deg",
     "sample_rate",
     "window_constants",

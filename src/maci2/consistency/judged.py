@@ -10,14 +10,19 @@ from maci2.consistency.evidence import (
 )
 from maci2.consistency.tests import dead_channels, sample_rate
 from maci2.consistency.verdict import InitLimits, judge_initialization
+from maci2.errors import MeasurementError
 from maci2.estimation.config import DEFAULT_CONFIG, SolverConfig
-from maci2.estimation.initialize import SolvedWindow, require_arguments, solve_window
+from maci2.estimation.initialize import SolvedWindow, solve_window
 from maci2.estimation.results import InitResult
 from maci2.imu import ImuMeasurements
 from maci2.types import Array
 from maci2.vision import RelativePoses
 
 DEFAULT_LIMITS = InitLimits()
+
+MIN_KEYFRAMES = 4
+MIN_SAMPLES_PER_STEP = 4
+"""Fewer samples between keyframes make the preintegration covariance singular."""
 
 
 def initialize(
@@ -64,6 +69,30 @@ def initialize(
     else:
         constants = constants.with_samples(imu)
     return judge_initialization(solved, imu.bias_prior, limits, constants, config.gravity_norm)
+
+
+def require_arguments(imu: ImuMeasurements, vision: RelativePoses, config: SolverConfig) -> None:
+    """Raise unless the arguments are measurements, not raw samples or images, of enough keyframes
+    that are far enough apart for the IMU's rate."""
+    require_type(
+        imu, ImuMeasurements, "imu", "raw_model(samples, noise) or a learned model makes them"
+    )
+    require_type(vision, RelativePoses, "vision", "RelativePoses(stamps_ns, Ts_ck_ck1, covs)")
+    require_type(config, SolverConfig, "config", "SolverConfig()")
+    if len(vision) < MIN_KEYFRAMES:
+        raise MeasurementError(
+            f"the window has {len(vision)} keyframes, needed at least {MIN_KEYFRAMES}; give a "
+            "longer window or more keyframes."
+        )
+    shortest_ns = int((vision.stamps_ns[1:] - vision.stamps_ns[:-1]).min())
+    last = min(len(imu.stamps_ns), 1000) - 1
+    period_ns = float(imu.stamps_ns[last] - imu.stamps_ns[0]) / last
+    if shortest_ns < MIN_SAMPLES_PER_STEP * period_ns:
+        raise MeasurementError(
+            f"two keyframes are {shortest_ns / 1e6:.1f} ms apart but the IMU samples every "
+            f"{period_ns / 1e6:.1f} ms; needed at least {MIN_SAMPLES_PER_STEP} samples between "
+            "keyframes: take fewer keyframes."
+        )
 
 
 def _constants_of_window(

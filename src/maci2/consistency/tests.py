@@ -141,19 +141,15 @@ ROTATIONS = ("gyroscope axes", "camera rotation", "time offset", "gyroscope scal
 CONSTANTS = ("still camera", *ROTATIONS, "accelerometer axes", *ACCELERATIONS)
 
 TESTS = (
-    ConsistencyTest(
-        "gyroscope samples",
-        "values at the end of the range, repeated by one axis or by all",
-        "{}",
-        level=LEVEL / 2.0,
-        hides=CONSTANTS,
-    ),
-    ConsistencyTest(
-        "accelerometer samples",
-        "values at the end of the range, repeated by one axis or by all",
-        "{}",
-        level=LEVEL / 2.0,
-        hides=CONSTANTS,
+    *(
+        ConsistencyTest(
+            f"{sensor} samples",
+            "values at the end of the range, repeated by one axis or by all",
+            "{}",
+            level=LEVEL / 2.0,
+            hides=CONSTANTS,
+        )
+        for sensor in ("gyroscope", "accelerometer")
     ),
     ConsistencyTest(
         "sample rate",

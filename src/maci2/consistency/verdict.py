@@ -12,7 +12,7 @@ would have been detected.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -30,7 +30,6 @@ from maci2.estimation.results import (
     CalibrationResult,
     CalibrationStage,
     InitResult,
-    MeasuredScale,
     Posterior,
     SolveReport,
     Status,
@@ -115,6 +114,13 @@ class CalibrationLimits:
     def __post_init__(self) -> None:
         as_number(self.rotation_deg, "CalibrationLimits.rotation_deg", 0.0, exclusive=True)
         as_number(self.translation, "CalibrationLimits.translation", 0.0, exclusive=True)
+
+
+class MeasuredScale(NamedTuple):
+    """Ratio of true to measured translation, from accelerations."""
+
+    scale: float
+    std: float
 
 
 @dataclass(frozen=True)

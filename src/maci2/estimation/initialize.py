@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from maci2.boundary import require_type
-from maci2.errors import MeasurementError
 from maci2.estimation.config import SolverConfig
 from maci2.estimation.initial_guess import start_values
 from maci2.estimation.levenberg_marquardt import Variables
@@ -19,10 +17,6 @@ from maci2.estimation.time_offset import on_imu_clock, solve_with_offset
 from maci2.imu import ImuMeasurements, Preintegrated, integrate_between, require_samples
 from maci2.types import Array, Mask
 from maci2.vision import RelativePoses
-
-MIN_KEYFRAMES = 4
-MIN_SAMPLES_PER_STEP = 4
-"""Fewer samples between keyframes make the preintegration covariance singular."""
 
 
 def solve_window(
@@ -41,30 +35,6 @@ def solve_window(
             solved = again.with_rejected(inliers, vision)
     report = replace(solved.report, solve_ms=1e3 * (time.perf_counter() - began))
     return solved._replace(report=with_choice(report, choice) if choice else report)
-
-
-def require_arguments(imu: ImuMeasurements, vision: RelativePoses, config: SolverConfig) -> None:
-    """Raise unless the arguments are measurements, not raw samples or images, of enough keyframes
-    that are far enough apart for the IMU's rate."""
-    require_type(
-        imu, ImuMeasurements, "imu", "raw_model(samples, noise) or a learned model makes them"
-    )
-    require_type(vision, RelativePoses, "vision", "RelativePoses(stamps_ns, Ts_ck_ck1, covs)")
-    require_type(config, SolverConfig, "config", "SolverConfig()")
-    if len(vision) < MIN_KEYFRAMES:
-        raise MeasurementError(
-            f"the window has {len(vision)} keyframes, needed at least {MIN_KEYFRAMES}; give a "
-            "longer window or more keyframes."
-        )
-    shortest_ns = int((vision.stamps_ns[1:] - vision.stamps_ns[:-1]).min())
-    last = min(len(imu.stamps_ns), 1000) - 1
-    period_ns = float(imu.stamps_ns[last] - imu.stamps_ns[0]) / last
-    if shortest_ns < MIN_SAMPLES_PER_STEP * period_ns:
-        raise MeasurementError(
-            f"two keyframes are {shortest_ns / 1e6:.1f} ms apart but the IMU samples every "
-            f"{period_ns / 1e6:.1f} ms; needed at least {MIN_SAMPLES_PER_STEP} samples between "
-            "keyframes: take fewer keyframes."
-        )
 
 
 class SolvedWindow(NamedTuple):

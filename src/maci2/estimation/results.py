@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -252,13 +252,6 @@ class InitResult(Estimate):
     def _headline(self, state: VIState) -> str:
         gravity = ", ".join(f"{value:.3f}" for value in state.gravity_c0)
         return f"gravity_c0 [{gravity}] m/s^2 +- {self.gravity_std_deg:.3f} deg"
-
-
-class MeasuredScale(NamedTuple):
-    """Ratio of true to measured translation, from accelerations."""
-
-    scale: float
-    std: float
 
 
 @dataclass(frozen=True)
