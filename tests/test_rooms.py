@@ -27,7 +27,8 @@ GROUND = {
 }
 SENSING = GROUND | {"sensors", "rigs", "datasets", "simulation"}
 MEASURING = SENSING | {
-    "imu", "vision", "feature_tracks", "premises", "estimation", "chain", "calibration", "tracking"
+    "imu", "vision", "feature_tracks", "estimation", "chain", "consistency", "calibration",
+    "tracking",
 }  # fmt: skip
 PRODUCT = MEASURING | {"pipeline", "ground_truth", "noise", "watchdog"}
 SCORING = PRODUCT | {"evaluation", "diagnostics", "baselines"}
@@ -52,11 +53,11 @@ ALLOWED = {
     "imu": GROUND | {"sensors"},
     "vision": GROUND | {"sensors"},
     "feature_tracks": GROUND | {"sensors", "vision"},
-    "premises": GROUND | {"imu", "vision"},
-    "estimation": GROUND | {"imu", "vision", "premises"},
+    "estimation": GROUND | {"imu", "vision"},
     "chain": GROUND | {"imu", "estimation"},
-    "calibration": GROUND | {"sensors", "imu", "vision", "premises", "estimation", "chain"},
-    "tracking": GROUND | {"sensors", "imu", "vision", "premises", "estimation", "chain"},
+    "consistency": GROUND | {"imu", "vision", "estimation"},
+    "calibration": GROUND | {"sensors", "imu", "vision", "estimation", "chain", "consistency"},
+    "tracking": GROUND | {"sensors", "imu", "vision", "estimation", "chain", "consistency"},
     "ground_truth": GROUND | {"sensors", "rigs", "datasets", "imu", "estimation", "chain"},
     "pipeline": MEASURING | {"ground_truth"},
     "noise": MEASURING | {"ground_truth", "pipeline"},

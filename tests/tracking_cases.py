@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from maci2.chain import CameraMotions, ChainProblem, solve_chain
-from maci2.estimation import initialize
+from maci2.consistency import initialize
 from maci2.imu import ImuMeasurements, datasheet_model
 from maci2.lie import so3_exp
 from maci2.sensors import GroundTruth, truth_at

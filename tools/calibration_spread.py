@@ -2,7 +2,7 @@
 
     python tools/calibration_spread.py CONFIGS
 
-prints the pairs of files below (collected from public repositories; docs/research/premises.md) and
+prints the pairs of files below (collected from public repositories; docs/research/consistency.md) and
 the spread of one calibration that explains their differences, with its 95 % bound.
 """
 

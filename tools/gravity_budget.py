@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from maci2.estimation import InitLimits, initialize
+from maci2.consistency import InitLimits, initialize
 from maci2.evaluation.rows import state_errors, windows_with_truth
 from maci2.ground_truth.audit_files import cached_audit
 from maci2.ground_truth.states import truth_states

@@ -17,6 +17,7 @@ __version__ = "0.11.0"
 
 if TYPE_CHECKING:
     from maci2.calibration.calibrate import calibrate
+    from maci2.consistency import CalibrationLimits, InitLimits, initialize
     from maci2.datasets import open_recording
     from maci2.datasets.frames import stereo_frames
     from maci2.diagnostics.diagnosis import Diagnosis
@@ -28,9 +29,7 @@ if TYPE_CHECKING:
         OptionError,
     )
     from maci2.estimation import (
-        CalibrationLimits,
         CalibrationResult,
-        InitLimits,
         InitResult,
         Posterior,
         SolverConfig,
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
         Verdict,
         VIState,
     )
-    from maci2.estimation.initialize import initialize
     from maci2.findings import Finding
     from maci2.ground_truth.audit import AuditedTruth, audit_ground_truth
     from maci2.imu import BiasPrior, ImuMeasurements, datasheet_model, raw_model
@@ -137,17 +135,15 @@ _MODULES = {
         "MeasurementError",
         "OptionError",
     ),
+    "maci2.consistency": ("CalibrationLimits", "InitLimits", "initialize"),
     "maci2.estimation": (
-        "CalibrationLimits",
         "CalibrationResult",
-        "InitLimits",
         "InitResult",
         "Posterior",
         "SolveReport",
         "SolverConfig",
         "VIState",
         "Verdict",
-        "initialize",
     ),
     "maci2.findings": ("Finding",),
     "maci2.ground_truth.audit": ("AuditedTruth", "audit_ground_truth"),

@@ -1,7 +1,7 @@
 """How far the constants of a device may be off before any motion has been seen: one value each.
 
-Vision, consistency tests, trackers, predictions and calibration read these. Where they come from is
-in docs/research/premises.md. All values are standard deviations, of one axis where there are three.
+Vision, consistency tests, trackers, predictions and calibration read these. Their sources are in
+docs/research/consistency.md. All values are standard deviations, of one axis where there are three.
 """
 
 from dataclasses import dataclass, replace

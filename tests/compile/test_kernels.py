@@ -32,7 +32,7 @@ def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
 INITIALIZE = """
 import json
 from maci2.pipeline.rehearsals import _short_window
-from maci2.estimation import initialize
+from maci2 import initialize
 imu, vision, T_b_c = _short_window()
 result = initialize(imu, vision, T_b_c)
 print(json.dumps({

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from helpers import simulated_window
-from maci2.estimation import SolverConfig, initialize
+from maci2.consistency import initialize
+from maci2.estimation import SolverConfig
 from maci2.estimation.imu_gains import imu_gains
 from maci2.imu import preintegrate
 from maci2.lie import se3_inv, se3_log, so3_log

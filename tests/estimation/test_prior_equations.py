@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from helpers import chi_square_band, nees_per_dof, numerical_jacobian, simulated_window
-from maci2.estimation import SolverConfig, initialize
+from maci2.consistency import initialize
+from maci2.estimation import SolverConfig
 from maci2.estimation.imu_gains import imu_gains
 from maci2.estimation.prior_equations import add_priors, vertical_residual
 from maci2.estimation.problem import Unknowns, Variables, gravity_basis

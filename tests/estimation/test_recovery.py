@@ -16,7 +16,8 @@ from helpers import (
 )
 from maci2.calibration import calibrate
 from maci2.calibration_prior import UNKNOWN
-from maci2.estimation import SolverConfig, VIState, initialize
+from maci2.consistency import initialize
+from maci2.estimation import SolverConfig, VIState
 from maci2.gaussian import square_root_information
 from maci2.imu import BiasPrior, preintegrate
 from maci2.lie import se3_exp, se3_inv, se3_log, so3_exp, so3_log

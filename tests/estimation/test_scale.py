@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from helpers import exact_window, simulated_window
+from maci2.consistency import initialize
 from maci2.errors import MeasurementError
-from maci2.estimation import initialize
 from maci2.estimation.scale import scaled
 
 

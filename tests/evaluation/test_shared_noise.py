@@ -10,7 +10,8 @@ from ground_truth.faulty_truths import (
     loud,
     recording_with,
 )
-from maci2.estimation import SolverConfig, initialize
+from maci2.consistency import initialize
+from maci2.estimation import SolverConfig
 from maci2.estimation.imu_gains import imu_gains
 from maci2.evaluation.metrics import SCORES, initialization_errors
 from maci2.evaluation.shared_noise import composed_noise, motion_derivatives, shared_noise

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ground_truth.faulty_truths import FAULTY, exact_truth, recording_with
-from maci2.estimation import initialize
+from maci2.consistency import initialize
 from maci2.evaluation.metrics import SCORES, initialization_errors
 from maci2.evaluation.truth_noise import truth_noise
 from maci2.ground_truth.audit import audit_ground_truth

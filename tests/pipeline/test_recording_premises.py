@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from maci2.consistency import contradictions
 from maci2.datasets import write_euroc
 from maci2.experiments.input_faults import (
     InputFault,
@@ -18,7 +19,6 @@ from maci2.pipeline.offline import initialize_window
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import open_inputs
 from maci2.pipeline.windows import one_window
-from maci2.premises import contradictions
 from maci2.simulation import SimulationConfig, simulate
 
 OPTIONS = RunOptions(vision="truth:0.05,0.003")

@@ -10,9 +10,8 @@ from maci2.gaussian import nees
 from maci2.lie import se3_exp, se3_inv, so3_exp
 from maci2.tracking.first_window import window_start
 from maci2.watchdog import Watchdog
-from maci2.watchdog.comparison import Comparison
-from maci2.watchdog.fault_tests import sigmas_of
-from maci2.watchdog.watch_files import openvins_state
+from maci2.watchdog.comparison import Comparison, sigmas_of
+from maci2.watchdog.watched_recording import openvins_state
 from tracking_cases import simulated_ride
 
 AT = 45
@@ -132,22 +131,26 @@ def compared(ride, first=20, length=4, T_w_b=None, change=None, scale=0.0, noise
 
 def test_derivatives_of_a_comparison_match_finite_differences(ride):
     window, step = compared(ride), 1e-5
+    by_state = np.concatenate([one.by_state for one in window.keyframes])
+    by_scale = np.concatenate([one.by_scale for one in window.keyframes])
 
     def slope(**kinds):
-        moved = [np.concatenate(compared(ride, **kind).residuals) for kind in kinds.values()]
+        moved = [compared(ride, **kind).residuals for kind in kinds.values()]
         return (moved[0] - moved[1]) / (2.0 * step)
 
     for i in range(15):
         unit = step * np.eye(15)[i]
         numerical = slope(plus={"change": unit}, minus={"change": -unit})
-        np.testing.assert_allclose(np.concatenate(window.by_state)[:, i], numerical, atol=5e-3)
+        np.testing.assert_allclose(by_state[:, i], numerical, atol=5e-3)
     numerical = slope(plus={"scale": step}, minus={"scale": -step})
-    np.testing.assert_allclose(np.concatenate(window.by_scale), numerical, atol=1e-6)
+    np.testing.assert_allclose(by_scale, numerical, atol=1e-6)
     for i in range(6):
         unit = step * np.eye(6)[i]
         numerical = slope(plus={"noise": unit}, minus={"noise": -unit}).reshape(4, 6)
         for k in range(1, 4):
-            np.testing.assert_allclose(window.by_odometry[k][1][:, i], numerical[k], atol=5e-3)
+            np.testing.assert_allclose(
+                window.keyframes[k].by_odometry[1][:, i], numerical[k], atol=5e-3
+            )
 
 
 def test_residuals_of_a_sound_odometry_are_as_large_as_their_covariance_says():
@@ -176,7 +179,7 @@ def _scores(ride):
             ride.vision.covs_T_ck_ck1[k - 1],
         )
         window = dog._windows[0]
-        if len(window.residuals) == 9:
-            e = np.concatenate(window.residuals)
+        if len(window.keyframes) == 9:
+            e = window.residuals
             found.append(float(nees(e, window.covariance())) / len(e))
     return found

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from maci2.benchmarks.gtsam_problem import GtsamProblem
-from maci2.estimation import SolverConfig, initialize
+from maci2.consistency import initialize
+from maci2.estimation import SolverConfig
 from maci2.estimation.initial_guess import start_values
 from maci2.estimation.initialize import solve_window
 from maci2.estimation.levenberg_marquardt import DECREMENT, optimize

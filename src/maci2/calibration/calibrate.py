@@ -16,13 +16,18 @@ from maci2.calibration.calibration_state import (
     frame_covariance,
     solve_report,
 )
-from maci2.calibration.mounting_checks import mounting_checks
 from maci2.calibration.position_delay import one_instant, position_delay
+from maci2.consistency import (
+    CalibrationLimits,
+    judge_calibration,
+    mounting_checks,
+    require_arguments,
+    window_constants,
+)
 from maci2.errors import OptionError
-from maci2.estimation import CalibrationLimits, CalibrationResult, SolverConfig
+from maci2.estimation import CalibrationResult, SolverConfig
 from maci2.estimation.config import DEFAULT_CONFIG
 from maci2.estimation.initial_guess import lever_arm, start_values
-from maci2.estimation.initialize import require_arguments
 from maci2.estimation.motion_choice import MotionChoice, choose_motions, with_choice
 from maci2.estimation.rotation_alignment import (
     RotationAlignment,
@@ -30,10 +35,8 @@ from maci2.estimation.rotation_alignment import (
     rotation_from_rates,
 )
 from maci2.estimation.time_offset import on_imu_clock
-from maci2.estimation.verdict import judge_calibration, require_window
 from maci2.imu import ImuMeasurements, Preintegrated, preintegrate
 from maci2.lie import se3
-from maci2.premises import window_premises
 from maci2.vision import RelativePoses
 
 ROTATION_KNOWN = np.deg2rad(1.0)
@@ -87,7 +90,6 @@ def calibrate(
     require_arguments(imu, vision, config)
     _require_choices(config)
     require_type(limits, CalibrationLimits, "limits", "CalibrationLimits()")
-    require_window(imu, vision)
 
     solved, choice, aligned = solve_from_nothing(imu, vision, mounting, config)
     vision = choice.vision
@@ -99,12 +101,12 @@ def calibrate(
     report = solve_report(solved, found, 1e3 * (time.perf_counter() - began))
     report = with_choice(report, choice)
     state = calibrated_state(solved, imu)
-    premises = window_premises(imu, vision, state.T_b_c, config.rule, False)
+    constants = window_constants(imu, vision, state.T_b_c, config.rule, False)
     checks = [one_instant(position_delay(imu, vision, solved, mounting, config))]
     if posterior is not None:
         checks += mounting_checks(mounting, state.T_b_c, posterior.T_b_c)
     return judge_calibration(
-        state, posterior, report, vision, aligned, limits, scale, premises, progress, checks
+        state, posterior, report, vision, aligned, limits, scale, constants, progress, checks
     )
 
 

@@ -23,9 +23,9 @@ from maci2.chain import (
 )
 from maci2.chain.chain_assembly import stack_priors
 from maci2.chain.chain_state import CAMERA_CLOCK_AT, LOG_SCALE_AT, SCALE
+from maci2.consistency import MeasuredScale
 from maci2.errors import MeasurementError
 from maci2.estimation import SolverConfig
-from maci2.estimation.freed_constants import MeasuredScale
 from maci2.estimation.solve import CHI2_LEVEL, SETTLED
 from maci2.estimation.time_offset import LARGEST_S
 from maci2.gaussian import chi2_quantile

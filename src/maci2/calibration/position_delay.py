@@ -13,8 +13,8 @@ import numpy as np
 from maci2.calibration.calibration_problem import MountingPrior
 from maci2.calibration.calibration_solve import Solved, solve_with_clock
 from maci2.calibration_prior import CALIBRATED
+from maci2.consistency import FAR, Check
 from maci2.estimation import SolverConfig
-from maci2.estimation.verdict_checks import FAR, Check
 from maci2.imu import ImuMeasurements
 from maci2.types import Array
 from maci2.vision import RelativePoses

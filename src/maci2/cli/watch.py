@@ -63,7 +63,7 @@ def watch(
         vision_scale_std=scale_std,
     )
     from maci2.watchdog import WatchdogConfig, watch_recording
-    from maci2.watchdog.watch_files import watch_summary, write_watch
+    from maci2.watchdog.watched_recording import watch_summary, write_watch
 
     watched = watch_recording(
         sequence, options, interval, frame == "body", WatchdogConfig(sigmas=sigmas)
@@ -78,7 +78,7 @@ def watch(
 
 
 def _print(watched: "WatchedRecording") -> None:
-    from maci2.watchdog.watch_files import alarm_size
+    from maci2.watchdog.watched_recording import alarm_size
 
     length_s = (watched.end_ns - watched.start_ns) / 1e9
     typer.echo(

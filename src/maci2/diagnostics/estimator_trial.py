@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from maci2.calibration import calibrate
+from maci2.consistency import initialize
 from maci2.errors import Maci2Error
-from maci2.estimation import CalibrationResult, initialize
+from maci2.estimation import CalibrationResult
 from maci2.estimation.config import SolverConfig
 from maci2.findings import Finding
 from maci2.imu import ImuMeasurements, raw_model

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from maci2.estimation import initialize
+from maci2.consistency import initialize
 from maci2.evaluation.metrics import InitErrors, initialization_errors
 from maci2.imu import datasheet_model
 from maci2.sensors import truth_at

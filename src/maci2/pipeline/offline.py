@@ -8,8 +8,9 @@ import numpy as np
 
 from maci2.calibration import calibrate
 from maci2.calibration.calibration_problem import MountingPrior
+from maci2.consistency import initialize
 from maci2.errors import require_in_range
-from maci2.estimation import CalibrationResult, InitResult, initialize
+from maci2.estimation import CalibrationResult, InitResult
 from maci2.estimation.result_output import (
     Record,
     calibration_record,

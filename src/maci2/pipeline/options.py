@@ -9,8 +9,9 @@ from typing import Any, Literal, get_args, get_type_hints
 import numpy as np
 
 from maci2.boundary import as_array, as_number, as_path
+from maci2.consistency import InitLimits
 from maci2.errors import OptionError, require_in_range
-from maci2.estimation import InitLimits, SolverConfig
+from maci2.estimation import SolverConfig
 from maci2.imu import BiasPrior
 from maci2.imu.model_choice import is_learned
 from maci2.pipeline.option_list import (

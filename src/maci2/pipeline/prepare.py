@@ -1,27 +1,27 @@
 """Input of the estimator from a recording and options: IMU measurements and camera motion."""
 
-from dataclasses import dataclass, replace
-from functools import cached_property
-from pathlib import Path
+from dataclasses import (dataclass, replace)
+from functools import (cached_property)
+from maci2.consistency import (MeasuredConstants)
+from maci2.datasets.frames import (stereo_frames)
+from maci2.errors import (DatasetError)
+from maci2.imu import (ImuMeasurements)
+from maci2.imu.model_choice import (find_imu_model, needs_datasheet)
+from maci2.lie import (se3_inv)
+from maci2.pipeline.chosen_truth import (ChosenTruth)
+from maci2.pipeline.gyro_rotation import (rotation_predictor)
+from maci2.pipeline.open_vision import (open_vision)
+from maci2.pipeline.options import (RunOptions, VisionChoice)
+from maci2.pipeline.recording_premises import (recording_premises, with_estimated_noise)
+from maci2.pipeline.vision_sources import (VisionSource)
+from maci2.rigs import (require_extrinsics, require_noise)
+from maci2.sensors import (GroundTruth, Recording, Rig, require_plausible)
+from maci2.types import (Array, Stamps)
+from maci2.vision import (rectified_extrinsics)
+from maci2.vision.predicted_rotation import (no_prediction)
+from maci2.vision.stereo_refinement import (refine_right_camera)
+from pathlib import (Path)
 
-from maci2.datasets.frames import stereo_frames
-from maci2.errors import DatasetError
-from maci2.imu import ImuMeasurements
-from maci2.imu.model_choice import find_imu_model, needs_datasheet
-from maci2.lie import se3_inv
-from maci2.pipeline.chosen_truth import ChosenTruth
-from maci2.pipeline.gyro_rotation import rotation_predictor
-from maci2.pipeline.open_vision import open_vision
-from maci2.pipeline.options import RunOptions, VisionChoice
-from maci2.pipeline.recording_premises import recording_premises, with_estimated_noise
-from maci2.pipeline.vision_sources import VisionSource
-from maci2.premises import Premises
-from maci2.rigs import require_extrinsics, require_noise
-from maci2.sensors import GroundTruth, Recording, Rig, require_plausible
-from maci2.types import Array, Stamps
-from maci2.vision import rectified_extrinsics
-from maci2.vision.predicted_rotation import no_prediction
-from maci2.vision.stereo_refinement import refine_right_camera
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Inputs:
         return stamps[self.vision.measurable(stamps)]
 
     @cached_property
-    def premises(self) -> Premises | None:
+    def premises(self) -> MeasuredConstants | None:
         """What the whole recording says of its own constants."""
         return recording_premises(self)
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from maci2.consistency import Evidence, MeasuredConstants, estimate_rotation_noise, sample_rate
 from maci2.errors import DatasetError, MeasurementError
 from maci2.imu import preintegrate
 from maci2.pipeline.options import VisionChoice
 from maci2.pipeline.windows import plan_windows
-from maci2.premises import PremiseEvidence, Premises, estimate_rotation_noise, sample_rate
 from maci2.vision import RelativePoses
 
 if TYPE_CHECKING:
@@ -30,14 +30,14 @@ IMAGE_WINDOWS = 6
 """Windows that are looked at where camera motion is still to be computed from images."""
 
 
-def recording_premises(inputs: "Inputs") -> Premises | None:
+def recording_premises(inputs: "Inputs") -> MeasuredConstants | None:
     """Posterior of the constants over the whole recording, or where motion comes from images over
     some windows of it; None where there is no window."""
-    evidence = PremiseEvidence(inputs.T_b_c)
+    evidence = Evidence(inputs.T_b_c)
     evidence.add(inputs.imu, _covered_motions(inputs))
-    premises = evidence.posterior()
+    constants = evidence.constants()
     rate = sample_rate(inputs.recording.imu.stamps_ns, inputs.recording.rig.imu.rate_hz)
-    return premises and replace(premises, sample_rate=rate, is_complete=True)
+    return constants and replace(constants, sample_rate=rate, is_complete=True)
 
 
 def with_estimated_noise(inputs: "Inputs", tell: bool = False) -> VisionChoice:

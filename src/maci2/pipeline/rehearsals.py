@@ -14,7 +14,7 @@ import numpy as np
 from maci2.calibration import calibrate
 from maci2.compile import are_interpreted, fill_aside, seldom
 from maci2.compile.mode import jobs_to_fill_aside
-from maci2.estimation import initialize
+from maci2.consistency import initialize
 from maci2.imu import ImuMeasurements, raw_model
 from maci2.sensors.stereo import StereoPair
 from maci2.simulation import SimulationConfig, simulate

@@ -4,13 +4,13 @@ import numpy as np
 
 from maci2.chain import States
 from maci2.chain.chain_state import STATE
+from maci2.consistency import OnlineConsistency, initialize
 from maci2.errors import DatasetError, MeasurementError
-from maci2.estimation import InitResult, SolverConfig, initialize
+from maci2.estimation import InitResult, SolverConfig
 from maci2.estimation.motion_choice import WINDOW, MotionChoice, choose_motions
 from maci2.imu import ImuMeasurements
 from maci2.tracking.first_window import WINDOW_S, window_start, world_states
 from maci2.tracking.propagation import propagated
-from maci2.tracking.questioned_constants import QuestionedConstants
 from maci2.tracking.smoother import FixedLagSmoother, SmootherConfig
 from maci2.tracking.tracked import Health, Keyframe, Origin, Track, TrackedState
 from maci2.tracking.zero_motion import STILL_CHI2, at_rest, is_quiet, is_still
@@ -56,7 +56,7 @@ class Tracker:
         self.slow_error_deg = 0.0
         self.not_started = ""  # why the state was given up, or the last window not good enough
         self.contradicted_ns: dict[int, int] = {}  # segment -> when its state was found wrong
-        self.constants = QuestionedConstants(T_b_c, self._solver.gravity_norm)
+        self.constants = OnlineConsistency(T_b_c, self._solver.gravity_norm)
         self._measured_ns = 0
         self._started_ns = 0
         self._rejected_in_a_row = 0
@@ -73,10 +73,10 @@ class Tracker:
         window = vision.part(max(last - WINDOW, 0) if first is None else first, last)
         doubted = self.doubtful and first is not None and int(stamps_ns[first]) >= self._started_ns
         waiting = self.smoother is None or doubted
-        asked = first is not None and (waiting or self.constants.asks_for(window))
+        asked = first is not None and (waiting or self.constants.takes(window))
         decided = self._decided(imu, window, asked)
         if first is not None:
-            self.constants.question(imu, decided.vision)
+            self.constants.test(imu, decided.vision)
         if self.constants.wrong_axes:
             self.stop(int(stamps_ns[last]), self.constants.wrong_axes[0])
             return

@@ -5,9 +5,9 @@ from typing import Literal
 
 import numpy as np
 
+from maci2.consistency import MOST_MISSING
 from maci2.estimation import InitResult, Verdict
 from maci2.field_docs import document_fields
-from maci2.premises import MOST_MISSING
 from maci2.types import Array, Mat4, Mat6, Vec3
 
 Health = Literal["initializing", "tracking", "bridging", "lost"]

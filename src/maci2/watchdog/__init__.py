@@ -1,4 +1,4 @@
-"""A watchdog: tells from the IMU when a running odometry is inconsistent, and where to restart."""
+"""Watchdog: detects with the IMU when a running odometry is inconsistent, and where to restart."""
 
 from maci2.watchdog.watch import (
     Alarm,

@@ -1,11 +1,11 @@
-"""Watching an odometry: a tracker knows the state, comparisons look for faults since then."""
+"""Watchdog of an odometry: a tracker keeps the state, comparisons test for faults since then."""
 
 from collections import defaultdict, deque
 from dataclasses import dataclass
 
 import numpy as np
 
-from maci2.chain.chain_state import SCALE
+from maci2.chain.chain_state import GRAVITY_NORM_AT, SCALE
 from maci2.errors import require_in_range
 from maci2.field_docs import document_fields
 from maci2.imu import ImuMeasurements
@@ -13,8 +13,13 @@ from maci2.tracking import SmootherConfig
 from maci2.tracking.track import Tracker
 from maci2.types import Array, Mat4, Vec3
 from maci2.vision import RelativePoses
-from maci2.watchdog.comparison import Comparison
-from maci2.watchdog.fault_tests import Fault, FaultTest, Ordinary, fault_tests
+from maci2.watchdog.comparison import (
+    Comparison,
+    Fault,
+    FaultTest,
+    RecentStatistics,
+    fault_tests,
+)
 
 
 @dataclass(frozen=True)
@@ -83,7 +88,7 @@ class Alarm:
 
 
 class Watchdog:
-    """Takes an odometry's keyframes in order; says when they contradict the IMU."""
+    """Test an odometry's keyframes, in order of time, for contradictions with the IMU."""
 
     def __init__(
         self,
@@ -96,12 +101,12 @@ class Watchdog:
         self._T_b_o, self._walks, self._smoother = T_b_o, walks, smoother
         self._tracker = Tracker(T_b_o, walks, smoother)
         self._windows: deque[Comparison] = deque(maxlen=self.config.keyframes)
-        self._ordinary: dict[tuple[Fault, int], Ordinary] = defaultdict(Ordinary)
+        self._recent: dict[tuple[Fault, int], RecentStatistics] = defaultdict(RecentStatistics)
         self._waiting: deque[tuple[int, int, FaultTest]] = deque()
 
     @property
     def is_watching(self) -> bool:
-        """Whether a state is known to compare with."""
+        """A state is known to compare with."""
         return self._tracker.smoother is not None
 
     def start(self, imu: ImuMeasurements, window: RelativePoses) -> bool:
@@ -121,7 +126,7 @@ class Watchdog:
         assert smoother is not None
         for window in self._windows:
             window.extend(imu, stamp_ns, T_ok_ok1, smoother.stated(cov))
-        alarm = self._judge(stamp_ns)
+        alarm = self._alarm(stamp_ns)
         if alarm is not None:
             self.reset()
             return alarm
@@ -131,7 +136,7 @@ class Watchdog:
         return None
 
     def reset(self) -> None:
-        """Forget the state; `start` begins again. What is ordinary for the odometry stays known."""
+        """Forget the state; `start` begins again. Recent statistics of the odometry are kept."""
         self._tracker = Tracker(self._T_b_o, self._walks, self._smoother)
         self._windows.clear()
         self._waiting.clear()
@@ -143,61 +148,52 @@ class Watchdog:
         return int(self._tracker.smoother.stamps_ns[0])
 
     def _anchor(self) -> None:
+        """Begin a comparison at the newest keyframe."""
         smoother = self._tracker.smoother
         assert smoother is not None
         state, cov = smoother.latest
         solution = smoother.solution
         column, D = int(solution.columns[SCALE]), solution.factored.D
-        std = 0.0
-        if column >= 0:
-            std = float(np.sqrt(np.linalg.inv(D @ D.T)[column, column]))
+        std = float(np.sqrt(np.linalg.inv(D @ D.T)[column, column])) if column >= 0 else 0.0
         last_ns = int(smoother.stamps_ns[-1])
         self._windows.append(Comparison(last_ns, state, cov, solution.border, std, self._walks))
 
-    def _judge(self, stamp_ns: int) -> Alarm | None:
-        worst: tuple[float, Comparison, FaultTest] | None = None
+    def _alarm(self, stamp_ns: int) -> Alarm | None:
+        """The most significant fault; None where all statistics are usual ones."""
+        found = []
         for window in self._windows:
-            length = len(window.residuals)
+            length = len(window.keyframes)
             for test in fault_tests(window):
-                sigmas = self._ordinary[test.fault, length].sigmas(test)
                 self._waiting.append((stamp_ns, length, test))
-                if sigmas > self.config.sigmas and (
-                    worst is None or _rank(test, sigmas) > _rank(worst[2], worst[0])
-                ):
-                    worst = (sigmas, window, test)
-        if worst is not None:
-            sigmas, window, test = worst
-            restart = restart_state(window, stamp_ns)
+                sigmas = self._recent[test.fault, length].sigmas(test)
+                if sigmas > self.config.sigmas:
+                    found.append((sigmas, window, test))
+        if found:
+            # A stall explains everything without a size to fit: it outranks all other faults.
+            sigmas, window, test = max(found, key=lambda one: (one[2].fault == "stall", one[0]))
+            restart = restart_state(window)
             return Alarm(test.fault, window.stamp_ns, stamp_ns, sigmas, test.size, restart)
-        self._settle(stamp_ns)
-        return None
-
-    def _settle(self, stamp_ns: int) -> None:
-        """Statistics from before the windows under test are ordinary now."""
+        # Statistics from before the windows under test are usual ones now.
         oldest_ns = self._windows[0].stamp_ns if self._windows else stamp_ns
         while self._waiting and self._waiting[0][0] <= oldest_ns:
             _, length, test = self._waiting.popleft()
             if test.fault != "stall":
-                self._ordinary[test.fault, length].observe(test)
+                self._recent[test.fault, length].observe(test)
+        return None
 
 
-def _rank(test: FaultTest, sigmas: float) -> tuple[bool, float]:
-    """A stall explains everything without a size to fit, so it outranks what else fits."""
-    return test.fault == "stall", sigmas
-
-
-def restart_state(window: Comparison, stamp_ns: int) -> RestartState:
+def restart_state(window: Comparison) -> RestartState:
     """The anchor's state at the last keyframe of a comparison."""
-    state, cov = window.now
-    gravity_w = -window.border.scalars[0] * window.border.R_w_g[:, 2]
+    state, border = window.now, window.border
+    gravity_w = -border.scalars[GRAVITY_NORM_AT] * border.R_w_g[:, 2]
     return RestartState(
-        stamp_ns,
+        window.last_ns,
         state.Ts_w_b[0],
         state.v_w[0],
         state.Ts_w_b[0, :3, :3].T @ gravity_w,
         state.bias_gyro[0],
         state.bias_acc[0],
-        cov,
+        window.cov_now,
     )
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from helpers import raw_readings
+from maci2.consistency import initialize
 from maci2.errors import DatasetError
-from maci2.estimation import initialize
 from maci2.gaussian import chi2_quantile, nees
 from maci2.imu import raw_model
 from maci2.pipeline.online import OnlineInitializer

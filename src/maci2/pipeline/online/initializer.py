@@ -6,9 +6,16 @@ from dataclasses import replace
 import numpy as np
 
 from maci2.boundary import LARGEST_STAMP_NS, require_type
-from maci2.estimation import InitResult, Verdict, initialize
+from maci2.consistency import (
+    MeasuredConstants,
+    OnlineConsistency,
+    SampleRate,
+    contradictions,
+    initialize,
+    rotation_about_axes_deg,
+)
+from maci2.estimation import InitResult, Verdict
 from maci2.estimation.initial_guess import chain
-from maci2.estimation.verdict import rotation_about_axes_deg
 from maci2.imu import ImuMeasurements
 from maci2.imu.model_choice import is_learned
 from maci2.lie import se3_inv
@@ -18,13 +25,11 @@ from maci2.pipeline.online.pair_queue import SETTLE_NS
 from maci2.pipeline.online.status import OnlineConfig, OnlineStatus
 from maci2.pipeline.online.stream import BEFORE_S, SensorStream
 from maci2.pipeline.rehearsals import warm_up
-from maci2.premises import Premises, SampleRate, contradictions
 from maci2.sensors import ImuSamples, Rig
 from maci2.sensors.stereo import StereoPair
 from maci2.tracking.calibration_spread import bias_walks
-from maci2.tracking.stream_premises import StreamPremises
 from maci2.tracking.zero_motion import is_still
-from maci2.types import GRAVITY_NORM, NS
+from maci2.types import NS
 from maci2.vision import RelativePoses
 
 CAMERA_GAP = 3.0
@@ -68,7 +73,7 @@ class OnlineInitializer(SensorStream[InitResult, OnlineStatus]):
         self._tracker = tracker or KeyframeTracker(
             rig, window_s, keyframes, self._predicted_rotation
         )
-        self._premises = StreamPremises(self._tracker.T_b_c)
+        self._consistency = OnlineConsistency(self._tracker.T_b_c)
         self._biases = BiasMemory(*bias_walks(rig, self.config.imu))
         self._carries = self.config.carry_biases and not is_learned(self.config.imu)
         self._last_pair_ns: int | None = None
@@ -89,7 +94,7 @@ class OnlineInitializer(SensorStream[InitResult, OnlineStatus]):
         if new_clock:
             self._gapless_ns = -LARGEST_STAMP_NS
             # Time offset and elapsed time are those of the clock before.
-            self._premises.clear()
+            self._consistency.clear()
             self._biases.clear()
 
     def _emptied(self, status: OnlineStatus) -> OnlineStatus:
@@ -104,7 +109,7 @@ class OnlineInitializer(SensorStream[InitResult, OnlineStatus]):
         if broken:
             restarts = self._start_anew(broken)
             # What looks like a gap may be a jump of one clock against the other.
-            self._premises.clear()
+            self._consistency.clear()
         if gap_ns is not None:
             self._gapless_ns = gap_ns[1]
             if pair.stamp_ns < gap_ns[1]:
@@ -149,20 +154,20 @@ class OnlineInitializer(SensorStream[InitResult, OnlineStatus]):
         )
         imu = self._measure(samples.between(before_ns, last_ns), self._rig.imu)
         imu = imu.between(first_ns, last_ns)
-        if self._premises.asks_for(vision):
+        if self._consistency.takes(vision):
             # A time offset shows in samples on both sides of the window.
             around = self._measure(samples.between(before_ns, last_ns + SETTLE_NS), self._rig.imu)
-            self._premises.add(around, vision)
-        premises = self._premises.posterior(self._sample_rate(rate_hz))
-        alone = initialize(imu, vision, self._tracker.T_b_c, premises=premises)
-        return self._combined(alone, imu, vision, premises) if self._carries else alone
+            self._consistency.add(around, vision)
+        constants = self._consistency.constants(self._sample_rate(rate_hz))
+        alone = initialize(imu, vision, self._tracker.T_b_c, constants=constants)
+        return self._combined(alone, imu, vision, constants) if self._carries else alone
 
     def _combined(
         self,
         alone: InitResult,
         imu: ImuMeasurements,
         vision: RelativePoses,
-        premises: Premises | None,
+        constants: MeasuredConstants | None,
     ) -> InitResult:
         """The window with what earlier ones showed of the biases, unless it contradicts them."""
         prior = self._biases.prior(int(vision.stamps_ns[0]), int(vision.stamps_ns[-1]))
@@ -173,8 +178,8 @@ class OnlineInitializer(SensorStream[InitResult, OnlineStatus]):
             return replace(alone, verdict=Verdict(status, (*alone.verdict.reasons, reason)))
         if prior is not None:
             known = replace(imu, bias_prior=prior)
-            result = initialize(known, vision, self._tracker.T_b_c, premises=premises)
-        if _consistent(result, premises):
+            result = initialize(known, vision, self._tracker.T_b_c, constants=constants)
+        if _consistent(result, constants):
             self._biases.add(result)
         with self._lock:
             self._status = replace(self._status, windows=self._biases.windows)
@@ -208,10 +213,10 @@ class OnlineInitializer(SensorStream[InitResult, OnlineStatus]):
             )
 
 
-def _consistent(result: InitResult, premises: Premises | None) -> bool:
+def _consistent(result: InitResult, constants: MeasuredConstants | None) -> bool:
     """Whether the posterior may be built on: nothing contradicts it, however wide it is."""
     if result.verdict.status == "ok":
         return True
     report = result.report
     as_stated = report.converged and report.inflation == 1.0 and report.rejected == 0
-    return as_stated and not (premises and contradictions(premises, GRAVITY_NORM, False))
+    return as_stated and not (constants and contradictions(constants))

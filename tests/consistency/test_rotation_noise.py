@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from consistency.devices import device
+from maci2.consistency import estimate_rotation_noise
+from maci2.consistency.rotation import LEAST_FACTOR
 from maci2.lie import se3_exp, so3_exp
-from maci2.premises import estimate_rotation_noise
-from maci2.premises.rotation_noise import LEAST_FACTOR
 from maci2.types import NS
-from premises.devices import device
 
 
 def factor_of(one, T_b_c=None):

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from helpers import keyframe_stamps
+from maci2.consistency import Evidence, MeasuredConstants
 from maci2.imu import ImuMeasurements, datasheet_model
 from maci2.lie import se3_exp
-from maci2.premises import PremiseEvidence, Premises
 from maci2.simulation import SimulationConfig, simulate
 from maci2.types import Array
 from maci2.vision import RelativePoses, pose_noise, poses_from_truth
@@ -23,12 +23,12 @@ class Device:
     windows: list[RelativePoses]
     T_b_c: Array
 
-    def premises(self, T_stated: Array | None = None) -> Premises:
-        evidence = PremiseEvidence(self.T_b_c if T_stated is None else T_stated)
+    def constants(self, T_stated: Array | None = None) -> MeasuredConstants:
+        evidence = Evidence(self.T_b_c if T_stated is None else T_stated)
         evidence.add(self.imu, self.windows)
-        premises = evidence.posterior()
-        assert premises is not None
-        return premises
+        constants = evidence.constants()
+        assert constants is not None
+        return constants
 
     def with_axes(self, gyro: Array, acc: Array) -> "Device":
         """The same device with its IMU mounted or wired otherwise."""

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from consistency.devices import device
 from helpers import chi_square_band
-from maci2.estimation import InitLimits, initialize
-from maci2.premises.wandering_bias import CONSTANTS, BiasBlocks, WanderingBias
-from premises.devices import device
+from maci2.consistency import InitLimits, initialize
+from maci2.consistency.translation import CONSTANTS, BiasBlocks, WanderingBias
 
 LARGE = np.array([0.05, 0.4, -0.1])
 
@@ -25,7 +25,7 @@ def sound():
 def test_a_bias_is_found_whatever_its_prior_says(sound):
     prior = replace(sound.imu.bias_prior, mean_acc=np.array([0.3, -0.2, 0.1]))
     for imu in (sound.imu, replace(sound.imu, bias_prior=prior)):
-        (found,) = with_bias(replace(sound, imu=imu), LARGE).premises().acc_bias.biases
+        (found,) = with_bias(replace(sound, imu=imu), LARGE).constants().acc_bias.biases
         assert np.abs(found.acc - LARGE).max() < 3.5 * np.sqrt(np.diag(found.cov)).max()
         assert np.sqrt(np.diag(found.cov)).min() < 0.03
 
@@ -35,7 +35,7 @@ def test_its_covariance_agrees_with_sampled_noise(windows):
     scores = []
     for seed in range(16):
         one = device(seed=300 + seed, windows=windows, bias_acc_std=0.0)
-        (found,) = one.premises().acc_bias.biases
+        (found,) = one.constants().acc_bias.biases
         scores.append(found.acc @ np.linalg.solve(found.cov, found.acc))
     low, high = chi_square_band(3, len(scores))
     # Where noise is less than stated by chance, the covariance stays as stated.
@@ -43,14 +43,14 @@ def test_its_covariance_agrees_with_sampled_noise(windows):
 
 
 def test_too_few_windows_to_show_their_model_errors_say_nothing_of_a_bias():
-    assert device(seed=1, windows=13, bias_acc_std=0.0).premises().acc_bias is None
+    assert device(seed=1, windows=13, bias_acc_std=0.0).constants().acc_bias is None
 
 
 def results(one):
-    premises = replace(one.premises(), is_complete=True)
+    constants = replace(one.constants(), is_complete=True)
     limits = InitLimits(trust_constants=False)
     return [
-        initialize(one.imu, window, one.T_b_c, None, limits, premises) for window in one.windows
+        initialize(one.imu, window, one.T_b_c, None, limits, constants) for window in one.windows
     ]
 
 
@@ -93,7 +93,7 @@ def swinging(one, size, period_s):
 def test_a_bias_that_swings_is_followed_within_its_covariance():
     flown = device(seed=1, kind="drone", windows=32, bias_acc_std=0.0)
     one, swing = swinging(flown, 0.4, 40.0)
-    found = one.premises().acc_bias
+    found = one.constants().acc_bias
     assert len(found.biases) == 32
     scores = []
     for window in one.windows:

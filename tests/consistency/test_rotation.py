@@ -5,26 +5,26 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from consistency.devices import device
 from helpers import chi_square_band, numerical_jacobian
 from maci2.calibration_prior import UNKNOWN
-from maci2.lie import se3_exp, so3_exp, so3_log
-from maci2.premises import contradictions
-from maci2.premises.rotation import (
+from maci2.consistency import contradictions
+from maci2.consistency.rotation import (
     PRIOR_WEIGHT,
     RotationSums,
     _gradients,
     _information,
     _misfit,
+    compare_rotations,
     estimate_rotation,
-    rotation_sums,
+    runs_of,
 )
-from maci2.premises.runs import runs_of
+from maci2.lie import se3_exp, so3_exp, so3_log
 from maci2.types import NS
-from premises.devices import device
 
 
 def sums_of(one):
-    parts = [rotation_sums(one.imu, run, "midpoint")[0] for run in runs_of(one.windows)]
+    parts = [compare_rotations(one.imu, run, "midpoint").sums for run in runs_of(one.windows)]
     return RotationSums(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 
@@ -123,7 +123,7 @@ def test_a_frozen_camera_is_named(noise):
     for window in one.windows:
         Ts = np.array([se3_exp(noise * xi) for xi in drawn(rng, window.covs_T_ck_ck1)])
         windows.append(replace(window, Ts_ck_ck1=Ts))
-    [reason] = contradictions(replace(one, windows=windows).premises(), 9.81, False)
+    [reason] = contradictions(replace(one, windows=windows).constants(), 9.81, False)
     assert "the camera shows no rotation while the gyroscope does" in reason
 
 
@@ -133,4 +133,4 @@ def drawn(rng, covs):
 
 @pytest.mark.parametrize("kind", ["static", "straight", "handheld"])
 def test_a_camera_that_measures_is_not_called_frozen(kind):
-    assert not device(seed=9, kind=kind).premises().rotation.is_camera_still
+    assert not device(seed=9, kind=kind).constants().rotation.is_camera_still

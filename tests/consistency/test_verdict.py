@@ -8,19 +8,10 @@ import pytest
 
 from helpers import simulated_window
 from maci2.calibration import calibrate
+from maci2.consistency import CalibrationLimits, InitLimits, initialize, rotation_about_axes_deg
 from maci2.errors import Maci2Error, MeasurementError
-from maci2.estimation import (
-    CalibrationLimits,
-    InitLimits,
-    InitResult,
-    SolverConfig,
-    SolveReport,
-    Verdict,
-    direction_std,
-    initialize,
-)
+from maci2.estimation import InitResult, SolverConfig, SolveReport, Verdict, direction_std
 from maci2.estimation.initialize import solve_window
-from maci2.estimation.verdict import rotation_about_axes_deg
 from maci2.lie import se3_exp
 from maci2.vision import RelativePoses
 

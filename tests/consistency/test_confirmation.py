@@ -7,15 +7,14 @@ import pytest
 
 from helpers import simulated_window
 from maci2.calibration import calibrate
-from maci2.estimation import InitLimits, SolverConfig, initialize
-from maci2.estimation.freed_constants import free_constants
+from maci2.consistency import Evidence, InitLimits, free_constants, initialize
+from maci2.estimation import SolverConfig
 from maci2.estimation.problem import CLOCK_STD_S, Variables
 from maci2.estimation.scale import scaled
 from maci2.estimation.solve import solve
 from maci2.estimation.time_offset import shifted
 from maci2.imu import preintegrate
 from maci2.lie import se3_exp
-from maci2.premises import PremiseEvidence
 
 STRICT = InitLimits(trust_constants=False)
 
@@ -84,7 +83,7 @@ def test_free_constants_are_those_of_the_truth_within_their_covariance():
         freed = free_constants(
             window.imu, lengthened(window, 1.1).vision, result.state, SolverConfig()
         )
-        squares.append(((freed.scale.scale - 1.0 / 1.1) / freed.scale.std) ** 2)
+        squares.append(((freed.report.scale - 1.0 / 1.1) / freed.report.std_scale) ** 2)
     # 99.9 % of means of twelve squares lie in here.
     assert 0.15 < np.mean(squares) < 2.8
 
@@ -107,13 +106,13 @@ def test_freed_constants_are_where_the_cost_over_scales_and_clocks_is_least():
         report = solve(window.imu, moved, pre, start, config, extrinsics=True)[2]
         return report.cost + (1.0 / scale - 1.0) ** 2 + (offset_s / CLOCK_STD_S) ** 2
 
-    scale, offset_s = freed.scale.scale, freed.offset.offset_s
+    scale, offset_s = freed.report.scale, freed.report.time_offset_s
     least = cost(scale, offset_s)
     for sign in (-1.0, 1.0):
         # A standard deviation to either side costs 1 where the other unknowns follow; more where
         # one of them is held.
-        assert cost(scale + sign * freed.scale.std, offset_s) > least + 0.7
-        assert cost(scale, offset_s + sign * freed.offset.std_s) > least + 0.7
+        assert cost(scale + sign * freed.report.std_scale, offset_s) > least + 0.7
+        assert cost(scale, offset_s + sign * freed.report.std_time_offset_s) > least + 0.7
 
 
 def test_a_freed_clock_is_that_of_the_truth_within_its_covariance():
@@ -124,7 +123,7 @@ def test_a_freed_clock_is_that_of_the_truth_within_its_covariance():
         config = SolverConfig(robust=False)
         state = initialize(window.imu, inner, window.truth.T_b_c, config).state
         freed = free_constants(window.imu, inner, state, config)
-        offset_s, variance = freed.offset.measured()
+        offset_s, variance = freed.time_offset
         squares.append((offset_s + 0.003) ** 2 / variance)
     # 99.9 % of means of twelve squares lie in here.
     assert 0.15 < np.mean(squares) < 2.8
@@ -140,11 +139,11 @@ def test_a_device_at_rest_confirms_nothing_and_is_weak_where_nothing_is_trusted(
 
 def test_a_stream_that_goes_on_says_what_is_not_confirmed_yet_without_being_weak():
     window = simulated_window("static", seed=1)
-    evidence = PremiseEvidence(window.truth.T_b_c)
+    evidence = Evidence(window.truth.T_b_c)
     evidence.add(window.imu, [window.vision])
-    premises = evidence.posterior()
-    going_on = verdict_of(window, limits=STRICT, premises=premises)
-    ended = verdict_of(window, limits=STRICT, premises=replace(premises, is_complete=True))
+    constants = evidence.constants()
+    going_on = verdict_of(window, limits=STRICT, constants=constants)
+    ended = verdict_of(window, limits=STRICT, constants=replace(constants, is_complete=True))
     assert (going_on.status, ended.status) == ("ok", "weak")
     assert "does not confirm the stated extrinsics" in going_on.reasons[-1]
 
@@ -154,9 +153,9 @@ def test_a_window_with_half_of_its_samples_is_weak_whatever_the_recording_says()
     kept = np.arange(0, len(window.imu.stamps_ns), 2)
     half = with_samples(window, kept)
     assert "should sample at 200 Hz" in verdict_of(half).reasons[0]
-    evidence = PremiseEvidence(window.truth.T_b_c)
+    evidence = Evidence(window.truth.T_b_c)
     evidence.add(window.imu, [window.vision])
-    verdict = verdict_of(half, premises=evidence.posterior())
+    verdict = verdict_of(half, constants=evidence.constants())
     assert verdict.status == "weak"
     assert "should sample at 200 Hz" in verdict.reasons[0]
 
