@@ -9,8 +9,8 @@ import typer
 
 import maci2
 from maci2.cli.app import app
-from maci2.cli.init import init
-from maci2.cli.option_groups import spread
+from maci2.cli.command import command
+from maci2.cli.estimate import init
 from maci2.errors import OptionError
 from maci2.pipeline import option_list
 from maci2.pipeline.option_list import InitOptions, Opening
@@ -23,10 +23,11 @@ def recorder():
     """A command with a group, and the list of what it was called with."""
     calls = []
 
-    def command(sequence: Path, opening: Opening = Opening(), window: float = 2.5) -> None:
+    @command()
+    def open_window(sequence: Path, opening: Opening = Opening(), window: float = 2.5) -> None:
         calls.append((sequence, opening, window))
 
-    return spread(command), calls
+    return open_window, calls
 
 
 def test_each_field_of_a_group_is_an_option_where_the_group_stands():
@@ -36,9 +37,9 @@ def test_each_field_of_a_group_is_an_option_where_the_group_stands():
 
 
 def test_a_command_gets_its_groups_whole():
-    command, calls = recorder()
+    open_window, calls = recorder()
     opening = Opening(imu_rate=200.0, topics="imu=/a")
-    command(sequence=Path("seq"), window=1.0, **asdict(opening))
+    open_window(sequence=Path("seq"), window=1.0, **asdict(opening))
     assert calls == [(Path("seq"), opening, 1.0)]
 
 
@@ -89,5 +90,5 @@ def test_an_option_that_a_call_does_not_have_is_refused_by_name():
 
 
 def test_help_of_init_lists_all_groups():
-    names = list(inspect.signature(spread(init)).parameters)
+    names = list(inspect.signature(init).parameters)
     assert {"vision", "seed", "rig", "topics", "report"} <= set(names)

@@ -12,7 +12,7 @@ from maci2.cli.app import app
 from maci2.datasets import write_euroc
 from maci2.demo import run_demo
 from maci2.estimation import Verdict
-from maci2.recording_calls.initialize_call import initialize_recording
+from maci2.recording_calls import initialize_recording
 from maci2.reports.html import Section, page, table
 from maci2.reports.init_page import init_page
 from maci2.reports.labels import Labels

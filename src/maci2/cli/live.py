@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.viewing import require_viewer, viewer
+from maci2.cli.command import Use, command
+from maci2.cli.terminal import require_viewer, viewer
 from maci2.pipeline.option_list import Opening
 from maci2.text_tables import sigmas, vector
 
@@ -32,6 +33,7 @@ WAITING_RESULTS = 10_000
 """Results that may be queued for a slow terminal."""
 
 
+@command("initialize", "odometry", own_json=True)
 def live(
     sequence: opt.Sequence,
     speed: Annotated[float, typer.Option(help="playback speed, as a multiple of real time")] = 1.0,
@@ -46,6 +48,7 @@ def live(
     json: Annotated[
         Path | None,
         typer.Option("--json", help="write one line of JSON per result to this file; - prints it"),
+        Use.FILE,
     ] = None,
 ) -> None:
     """Replay a recording as if its sensors were running.

@@ -16,9 +16,9 @@ from maci2.experiments.method import slug
 from maci2.experiments.row_records import rounded
 from maci2.experiments.table import Cell, Claim, Findings, Line, Record, Table
 from maci2.pipeline.gyro_rotation import rotation_predictor
-from maci2.pipeline.open_vision import open_odometry
 from maci2.pipeline.options import RunOptions, VisionChoice
 from maci2.pipeline.render_along import rendered_on_imu_clock
+from maci2.pipeline.vision_sources import open_odometry
 from maci2.simulation.rendering.image_difficulty import EASY, HARD, Difficulty, degraded
 from maci2.simulation.rendering.recording import RenderConfig, render_recording
 from maci2.vision.odometry_run import even_keyframes, measure_all

@@ -1,5 +1,6 @@
 """Options of a run: one frozen record of every choice, written beside every result."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
@@ -25,8 +26,8 @@ from maci2.pipeline.option_list import (
     Windows,
     flag_of,
 )
-from maci2.pipeline.stated_mounting import StatedMounting, parse_mounting
 from maci2.rigs import NOTHING_GIVEN
+from maci2.rigs.given_text import extrinsics_from
 from maci2.types import Array
 from maci2.vision import CameraFrame
 from maci2.vision.covariance_models import ModelName
@@ -133,6 +134,20 @@ class VisionChoice:
             depths = "" if self.depths == DEFAULT_DEPTHS else ",{:g},{:g}".format(*self.depths)
             return f"tracks:{self.pixel_std:g}{depths}"
         return f"{self.kind}:{self.file}"
+
+
+@dataclass(frozen=True)
+class StatedMounting:
+    """Pose of the left camera in the body as `--prior` and `--prior-std` state it."""
+
+    T_b_c0: tuple[tuple[float, ...], ...]
+    """(4, 4) [m]"""
+
+    std_rotation: float
+    """About each axis [rad]."""
+
+    std_translation: float
+    """Along each axis [m]."""
 
 
 LARGEST_BIAS = 10.0
@@ -344,6 +359,29 @@ def _covariance(text: str, name: str) -> str:
             f"--vision is '{text}'; match covariances are {', '.join(get_args(ModelName))}."
         )
     return name
+
+
+UNITS = {"deg": np.pi / 180.0, "rad": 1.0, "mm": 1e-3, "cm": 1e-2, "m": 1.0}
+"""Units of stated standard deviations, in rad and m."""
+
+
+def parse_mounting(prior: str, std: str) -> StatedMounting | None:
+    """`--prior FILE --prior-std 2deg,3cm`; None where neither is given."""
+    if not prior:
+        if std:
+            raise OptionError(f"--prior-std is '{std}', but no --prior says of what.")
+        return None
+    T_b_c0 = extrinsics_from(prior, "--prior")
+    parts = [re.fullmatch(r"([0-9.eE+-]+)(deg|rad|mm|cm|m)", part) for part in std.split(",")]
+    units = [None if part is None else part[2] for part in parts]
+    if len(parts) != 2 or units[0] not in ("deg", "rad") or units[1] not in ("mm", "cm", "m"):
+        raise OptionError(
+            f"--prior-std is '{std}', needed rotation and translation with units, as in 2deg,3cm."
+        )
+    values = [float(part[1]) * UNITS[part[2]] for part in parts if part is not None]
+    require_in_range("--prior-std (rotation, in rad)", values[0], 0.0, 3.2, above=True)
+    require_in_range("--prior-std (translation, in m)", values[1], 0.0, 100.0, above=True)
+    return StatedMounting(T_b_c0, *values)
 
 
 def parse_pose_std(

@@ -1,4 +1,4 @@
-"""What `maci2 track` does: a recording and options to a track, causal or smoothed as a whole."""
+"""Odometry along a recording, causal or smoothed as a whole, and its result."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +13,7 @@ from maci2.estimation import SolverConfig, Verdict
 from maci2.estimation.motion_choice import choose_motions
 from maci2.estimation.result_output import Record, verdict_text
 from maci2.field_docs import document_fields
-from maci2.pipeline.options import RunOptions
-from maci2.pipeline.prepare import Inputs, open_inputs
+from maci2.pipeline.prepare import Inputs
 from maci2.pipeline.rehearsals import warm_up
 from maci2.pipeline.track_files import track_summary, write_track
 from maci2.text_tables import number as text_of
@@ -122,9 +121,8 @@ class RecordedTrack(Track):
         return f"RecordedTrack({name}: {status}, {count} states, {seconds:.1f} s)"
 
 
-def track_recording(
-    path: Path,
-    options: RunOptions,
+def track_inputs(
+    inputs: Inputs,
     interval_s: float = KEYFRAME_INTERVAL_S,
     config: SmootherConfig | None = None,
     batch: bool = False,
@@ -136,16 +134,15 @@ def track_recording(
     `measured` are the relative poses of an earlier run with the same options. `at_imu_rate` gives
     states at every IMU sample beside those at images.
     """
-    inputs = open_inputs(path, options)
-    inputs.ground_truth.require_names()
     warm_up("initialize", "chain")
-    candidates_ns = inputs.measurable_ns()
+    options, candidates_ns = inputs.options, inputs.measurable_ns()
     start_ns = round(options.start_s * NS)
     candidates_ns = candidates_ns[candidates_ns - candidates_ns[:1] >= start_ns]
     if len(candidates_ns) < 2:
         raise DatasetError(
-            f"{path}: {len(candidates_ns)} usable images from {options.start_s:g} s on, needed two "
-            "or more; choose an earlier --start, or camera motion that covers more of the images."
+            f"{inputs.recording.path}: {len(candidates_ns)} usable images from "
+            f"{options.start_s:g} s on, needed two or more; choose an earlier --start, or camera "
+            "motion that covers more of the images."
         )
     began_s = process_time()
     vision = measured or inputs.vision.motion(keyframes_of(inputs, candidates_ns, interval_s), 0)

@@ -12,9 +12,9 @@ import numpy as np
 from maci2.datasets.open_images import open_images
 from maci2.errors import OptionError, require_in_range
 from maci2.pipeline.gyro_rotation import predictor_where_there_is_an_imu
-from maci2.pipeline.open_vision import open_odometry
 from maci2.pipeline.option_list import LONGEST_S
 from maci2.pipeline.options import VisionChoice
+from maci2.pipeline.vision_sources import open_odometry
 from maci2.rigs import NOTHING_GIVEN, Given
 from maci2.sensors import Rig
 from maci2.types import Stamps

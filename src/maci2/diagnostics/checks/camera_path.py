@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 from maci2.errors import OptionError
-from maci2.pipeline.open_vision import open_vision
 from maci2.pipeline.options import parse_vision
+from maci2.pipeline.vision_sources import open_vision
 from maci2.sensors import CameraTrajectory, Recording
 from maci2.vision import CameraFrame
 

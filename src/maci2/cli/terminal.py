@@ -1,24 +1,69 @@
-"""Tables and progress on the terminal."""
+"""The terminal: safe standard streams, tables, progress, reports, and the viewer of `--rerun`."""
 
+import errno
+import os
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+from maci2.errors import OptionError, OutputError
 from maci2.text_tables import FILE_WIDTH, rich_table
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
     from maci2.estimation import Verdict
+    from maci2.reports.rerun_viewer import Viewer
+
+LIVE = "live"
+"""Value of `--rerun` that opens a window."""
+
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF)
+"""Errors of a stream that cannot be written, except a closed pipe."""
+
+
+@contextmanager
+def usable_streams() -> Iterator[None]:
+    """Make printing safe: a stream that cannot be written gives an error, not a traceback."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        if error.filename is not None or error.errno not in (*UNWRITABLE, errno.EPIPE):
+            raise
+        _drop_output()
+        if error.errno == errno.EPIPE:
+            sys.exit(1)
+        raise OutputError(
+            f"the standard output cannot be written ({os.strerror(error.errno).lower()}), so the "
+            "result was not printed. Check where the output goes and how much space is left."
+        ) from None
+
+
+def _drop_output() -> None:
+    """Discard what is still buffered, which would fail again when the interpreter exits."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
 
 
 class _Shown:
-    """Whether progress is shown, and the bar that is shown at the moment."""
+    """Switch of progress bars, and the bar that is visible at the moment."""
 
     wanted = True
     live: "Progress | None" = None
@@ -100,7 +145,7 @@ def print_summary(text: str, verdict: "Verdict") -> None:
 
 
 def write_report(path: Path, page: str) -> None:
-    """Write an HTML report and say where it is."""
+    """Write an HTML report and print its path."""
     from maci2.files import write_atomically
 
     write_atomically(path, page)
@@ -110,3 +155,23 @@ def write_report(path: Path, page: str) -> None:
 def command_line() -> str:
     """The command as the user typed it, for reports."""
     return shlex.join(["maci2", *sys.argv[1:]])
+
+
+def require_viewer(target: str) -> None:
+    """Raise, before any work is done, if the result could not be shown."""
+    if not target:
+        return
+    if target != LIVE and not target.endswith(".rrd"):
+        raise OptionError(f"--rerun is '{target}'; give a file that ends in .rrd, or live.")
+    if find_spec("rerun") is None:
+        raise OptionError("--rerun needs Rerun: pip install 'maci2[viewer]'.")
+
+
+@contextmanager
+def viewer(target: str, title: str, say: Callable[[str], None] = typer.echo) -> "Iterator[Viewer]":
+    """Open a viewer; at the end, print the file that was written."""
+    from maci2.reports.rerun_viewer import Viewer
+
+    yield Viewer(target, title)
+    if target != LIVE:
+        say(f"wrote {target}")

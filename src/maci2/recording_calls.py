@@ -1,0 +1,257 @@
+"""The commands as functions: one call from a recording to a result.
+
+Keyword arguments are the options of the command, from the same list (`maci2.pipeline.option_list`).
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import fields, replace
+from functools import wraps
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints
+
+from maci2.boundary import as_number, as_path
+from maci2.diagnostics.diagnose import examine_path
+from maci2.diagnostics.diagnosis import Diagnosis
+from maci2.errors import OptionError, require_in_range
+from maci2.evaluation.rows import state_errors
+from maci2.evaluation.track_errors import track_errors
+from maci2.pipeline.offline import (
+    CalibratedRecording,
+    InitializedRecording,
+    calibrate_window,
+    calibration_keyframes,
+    initialize_window,
+)
+from maci2.pipeline.option_list import (
+    CalibrateOptions,
+    CheckOptions,
+    InitOptions,
+    Opening,
+    TrackOptions,
+)
+from maci2.pipeline.options import RunOptions, checked_values
+from maci2.pipeline.prepare import open_inputs
+from maci2.pipeline.rehearsals import warm_up
+from maci2.pipeline.track_files import raw_biases
+from maci2.pipeline.track_recording import RecordedTrack, track_inputs
+from maci2.pipeline.windows import long_window, one_window
+from maci2.tracking import SmootherConfig
+from maci2.tracking.smoother import LAG_RANGE_S
+from maci2.types import NS
+from maci2.watchdog import WatchdogConfig, WatchedRecording
+from maci2.watchdog import watch_recording as watch_along
+
+CALIBRATION_WINDOW_S = 30.0
+"""Default length of the window of a calibration, if the recording is as long [s]."""
+
+SHORTEST_CALIBRATION_S = 5.0
+"""Shortest recording that is used as a whole if no window length was given."""
+
+P = ParamSpec("P")
+Options = TypeVar("Options", bound=Opening)
+Result = TypeVar("Result")
+
+
+def takes_options(
+    group: Callable[P, Options],
+) -> Callable[[Callable[[Path, Options], Result]], Callable[Concatenate[str | Path, P], Result]]:
+    """Decorate a function of a path and a group of options: each option is a keyword argument, with
+    its help in the docstring."""
+
+    def decorate(
+        function: Callable[[Path, Options], Result],
+    ) -> Callable[Concatenate[str | Path, P], Result]:
+        returned = get_type_hints(function)["return"]
+        hints: dict[str, Any] = {"path": str | Path, **get_type_hints(group), "return": returned}
+        options: Any = fields(group)  # type: ignore[arg-type]
+
+        @wraps(function)
+        def call(path: str | Path, *args: P.args, **choices: P.kwargs) -> Result:
+            call.__signature__.bind(path, *args, **choices)  # type: ignore[attr-defined]
+            given = group(*args, **choices)
+            return function(as_path(path, "path"), replace(given, **checked_values(given)))
+
+        keyword, either = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+        parameters = [inspect.Parameter("path", either, annotation=hints["path"])]
+        lines = ["path: folder or bag of a recording."]
+        for one in options:
+            about = {"default": one.default, "annotation": hints[one.name]}
+            parameters.append(inspect.Parameter(one.name, keyword, **about))
+            lines.append(f"{one.name}: {one.metadata['option'].help}.")
+        arguments = "\n    ".join(["Args:", *lines])
+        call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            parameters, return_annotation=returned
+        )
+        call.__annotations__ = {one.name: one.annotation for one in parameters} | {
+            "return": returned
+        }
+        text = inspect.getdoc(function) or ""
+        call.__doc__ = text.replace("Returns:\n", f"{arguments}\n\nReturns:\n", 1)
+        del call.__wrapped__
+        return call
+
+    return decorate
+
+
+@takes_options(CheckOptions)
+def check_recording(path: Path, options: CheckOptions) -> Diagnosis:
+    """Check what a recording contains and what is wrong with it, as `maci2 check` does.
+
+    Returns:
+        Findings, most important first, each with a remedy. If the recording cannot be read, that is
+        the only finding.
+
+    Raises:
+        DatasetError: there is no such file or folder.
+        OptionError: the source of camera motion is invalid.
+    """
+    return examine_path(
+        path,
+        options.rig,
+        options.topics,
+        options.vision,
+        options.vision_frame,
+        options.given,
+        options.columns,
+    )
+
+
+@takes_options(InitOptions)
+def initialize_recording(path: Path, options: InitOptions) -> InitializedRecording:
+    """Estimate gravity, velocities, biases and poses of one window, as `maci2 init` does.
+
+    Returns:
+        The result, with its errors if the recording has ground truth.
+
+    Raises:
+        OptionError: an argument is invalid.
+        DatasetError: the recording cannot be read or has no such window.
+        CalibrationError: the rig cannot be used.
+    """
+    run = RunOptions.of(options)
+    inputs = open_inputs(path, run)
+    inputs.ground_truth.require_names()
+    warm_up("initialize")
+    window = one_window(inputs.candidates_ns(), run.window_s, run.keyframes, run.start_s)
+    result = initialize_window(inputs, window, run)
+    errors = state_errors(inputs, inputs.truth, result.state, result.posterior)
+    return replace(result, errors=errors)
+
+
+@takes_options(CalibrateOptions)
+def calibrate_recording(path: Path, options: CalibrateOptions) -> CalibratedRecording:
+    """Estimate extrinsics and time offset from a recording, as `maci2 calibrate` does.
+
+    No initial guess is needed.
+
+    Returns:
+        The result; its `rig` has the estimated extrinsics and time offset.
+
+    Raises:
+        OptionError: an argument is invalid.
+        DatasetError: the recording cannot be read or has no such window.
+        CalibrationError: the rig cannot be used.
+    """
+    window_s = CALIBRATION_WINDOW_S if options.window_s is None else options.window_s
+    keyframes = options.keyframes or calibration_keyframes(window_s)
+    run = RunOptions.of(options, window_s=window_s, keyframes=keyframes)
+    inputs = open_inputs(path, run, calibrating=True)
+    inputs.ground_truth.require_names()
+    warm_up("calibrate")
+    candidates_ns = inputs.measurable_ns()
+    if options.window_s is None and not options.keyframes:
+        length_s = (int(candidates_ns[-1]) - int(candidates_ns[0])) / NS - run.start_s
+        if SHORTEST_CALIBRATION_S <= length_s < window_s:
+            window_s, keyframes = length_s, calibration_keyframes(length_s)
+    window = long_window(candidates_ns, window_s, keyframes, run.start_s)
+    return calibrate_window(inputs, window, run)
+
+
+@takes_options(TrackOptions)
+def track_recording(path: Path, options: TrackOptions) -> RecordedTrack:
+    """Run visual-inertial odometry on a recording, as `maci2 track` does.
+
+    Returns:
+        States with covariances and a verdict, with errors if the recording has ground truth.
+
+    Raises:
+        OptionError: an argument is invalid.
+        DatasetError: the recording cannot be read, or no window can be initialized.
+        CalibrationError: the rig cannot be used.
+    """
+    require_in_range("--lag", options.lag_s, *LAG_RANGE_S)
+    inputs = open_inputs(path, RunOptions.of(options))
+    inputs.ground_truth.require_names()
+    result = track_inputs(
+        inputs,
+        options.interval_s,
+        SmootherConfig(lag_s=options.lag_s, adapt_visual_noise=options.adapt_noise),
+        batch=options.batch,
+        at_imu_rate=options.at_imu_rate,
+    )
+    if inputs.truth is None:
+        return result
+    gyro_bias, _ = raw_biases(inputs, result.at_images)
+    errors = track_errors(result.at_images, gyro_bias, inputs.truth, result.origins)
+    return replace(result, errors=errors)
+
+
+def watch_recording(
+    path: str | Path,
+    odometry: str | Path,
+    *,
+    frame: str = "body",
+    imu: str = "raw",
+    odometry_std: str | None = None,
+    odometry_scale_std: float | None = None,
+    interval_s: float = 0.2,
+    sigmas: float = 6.5,
+    rig: str | Path | None = None,
+    imu_rate: float | None = None,
+    imu_noise: str | Path = "",
+    T_b_c: str | Path = "",
+    topics: str = "",
+    columns: str = "",
+) -> WatchedRecording:
+    """Detect with the IMU when another odometry fails, as `maci2 watch` does.
+
+    Args:
+        path: folder or bag of a recording.
+        odometry: trajectory of the odometry (TUM format), in any world frame.
+        frame: frame whose poses the trajectory holds: "body" (the IMU), "camera" or "rectified".
+        imu: IMU model, as for `initialize_recording`.
+        odometry_std: noise of its relative poses, "ROT_DEG,TRANS_M[,SHARE]".
+        odometry_scale_std: relative standard deviation of its scale.
+        interval_s: time between keyframes [s].
+        sigmas: alarm beyond this many standard deviations.
+        rig: calibration file or folder that replaces the recording's own.
+        imu_rate, imu_noise, T_b_c, topics, columns: as for `initialize_recording`.
+
+    Returns:
+        Alarms for scale changes, jumps, tilts and stalls, each with its time, its size and a state
+        to restart from.
+
+    Raises:
+        OptionError: an argument is invalid.
+        DatasetError: the recording or the trajectory cannot be read.
+        CalibrationError: the rig cannot be used.
+    """
+    if frame not in ("body", "camera", "rectified"):
+        raise OptionError(f"frame is {frame!r}; choose body, camera or rectified.")
+    options = RunOptions(
+        vision=f"trajectory:{as_path(odometry, 'odometry')}",
+        imu=imu,
+        vision_frame="camera" if frame == "body" else frame,
+        vision_std=odometry_std,
+        vision_scale_std=odometry_scale_std,
+        rig=rig,
+        imu_rate=imu_rate,
+        imu_noise=imu_noise,
+        T_b_c=T_b_c,
+        topics=topics,
+        columns=columns,
+    )
+    config = WatchdogConfig(sigmas=as_number(sigmas, "sigmas", error=OptionError))
+    interval_s = as_number(interval_s, "interval_s", error=OptionError)
+    return watch_along(as_path(path, "path"), options, interval_s, frame == "body", config)
