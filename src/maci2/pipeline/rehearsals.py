@@ -69,7 +69,7 @@ def smooth_once() -> None:
 @lru_cache(maxsize=1)
 def track_once() -> None:
     """Track images of noise over a window."""
-    from maci2.pipeline.online.keyframes import KeyframeTracker
+    from maci2.pipeline.online.initializer import KeyframeTracker
 
     rig = simulate(SimulationConfig(duration_s=1.0)).rig
     tracker = KeyframeTracker(rig, 2.0, STEPS)

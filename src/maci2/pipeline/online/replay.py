@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from maci2.datasets.image_files import stereo_frames
 from maci2.errors import ImageError
 from maci2.pipeline.online.initializer import OnlineInitializer
-from maci2.pipeline.online.online_tracker import OnlineTracker
+from maci2.pipeline.online.tracker import OnlineTracker
 from maci2.sensors import Recording
 from maci2.types import NS
 

@@ -8,10 +8,9 @@ import numpy as np
 from maci2.boundary import require_type
 from maci2.chain import Border, States
 from maci2.imu import ImuMeasurements
-from maci2.pipeline.online import keyframes
-from maci2.pipeline.online.pair_queue import SETTLE_NS
-from maci2.pipeline.online.status import OnlineTrackerConfig, TrackerStatus
-from maci2.pipeline.online.stream import BEFORE_S, SensorStream
+from maci2.pipeline.online.buffers import SETTLE_NS
+from maci2.pipeline.online.initializer import KeyframeTracker, PairTracker
+from maci2.pipeline.online.stream import BEFORE_S, OnlineTrackerConfig, SensorStream, TrackerStatus
 from maci2.pipeline.rehearsals import warm_up
 from maci2.sensors import Rig
 from maci2.sensors.stereo import StereoPair
@@ -76,7 +75,7 @@ class OnlineTracker(SensorStream[TrackedState, TrackerStatus]):
         rig: Rig,
         config: OnlineTrackerConfig | None = None,
         on_state: Callable[[TrackedState], object] = lambda _: None,
-        tracker: keyframes.Tracker | None = None,
+        tracker: PairTracker | None = None,
     ) -> None:
         self.config = config or OnlineTrackerConfig()
         require_type(self.config, OnlineTrackerConfig, "config", "OnlineTrackerConfig()")
@@ -85,7 +84,7 @@ class OnlineTracker(SensorStream[TrackedState, TrackerStatus]):
         super().__init__(rig, self.config, on_state, TrackerStatus(), keep_s, "tracking")
         count = round(WINDOW_S / interval_s) + 3
         warm_up("initialize", "chain", *(() if tracker else ("odometry",)))
-        self._vision = tracker or keyframes.KeyframeTracker(
+        self._vision = tracker or KeyframeTracker(
             rig, interval_s * (count - 1), count, self._predicted_rotation
         )
         settings = tracker_settings(rig, self.config.imu, self.config.smoother)
