@@ -49,7 +49,7 @@ from maci2.ground_truth.capture import open_capture
 from maci2.imu.learned_model import WEIGHTS as IMU_WEIGHTS
 from maci2.imu.learned_model import load_imu_model
 from maci2.imu.measured_noise import read_measured_noise
-from maci2.reports.runs import read_runs
+from maci2.reports.experiments_page import read_runs
 from maci2.rigs import write_rig
 from maci2.rigs.convert import convert_rig
 from maci2.simulation import SimulationConfig, simulate

@@ -22,10 +22,9 @@ from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import open_inputs
 from maci2.pipeline.rehearsals import warm_up
 from maci2.pipeline.windows import one_window
-from maci2.reports.demo_page import demo_page
-from maci2.reports.overview import overview
-from maci2.reports.reliability import Panel, y_equals_x
-from maci2.reports.track_picture import latest_tracks
+from maci2.reports.charts import Panel, y_equals_x
+from maci2.reports.drawings import latest_tracks, overview
+from maci2.reports.estimate_pages import demo_page
 from maci2.rigs import write_camchain
 from maci2.simulation import SimulationConfig, simulate
 from maci2.simulation.rendering.recording import RenderConfig, render_recording

@@ -6,8 +6,9 @@ import numpy as np
 
 from maci2.datasets import write_euroc
 from maci2.recording_calls import calibrate_recording
-from maci2.reports.calibration_page import calibration_page
-from maci2.reports.rig_drawing import HEIGHT, WIDTH, rig_drawing
+from maci2.reports.drawings import RIG_HEIGHT as HEIGHT
+from maci2.reports.drawings import WIDTH, rig_drawing
+from maci2.reports.estimate_pages import calibration_page
 from maci2.simulation import SimulationConfig, simulate
 
 

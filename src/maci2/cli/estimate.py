@@ -91,7 +91,7 @@ def init(
     write_json(json, result.to_dict())
     print_summary(result.summary(), result.verdict)
     if report is not None:
-        from maci2.reports.init_page import init_page
+        from maci2.reports.estimate_pages import init_page
 
         write_report(report, init_page(result, command_line()))
     if rerun:
@@ -149,7 +149,7 @@ def calibrate(
         typer.echo(f"wrote {output}")
     if report is not None:
         # Also of a failed calibration, since the report shows why.
-        from maci2.reports.calibration_page import calibration_page
+        from maci2.reports.estimate_pages import calibration_page
 
         write_report(report, calibration_page(result, command_line()))
     if failed:
@@ -190,7 +190,7 @@ def track(
         with viewer(rerun, f"track {result.inputs.recording.name}") as shown:
             shown.show_path(result.at_images)
     if report is not None:
-        from maci2.reports.track_page import track_page
+        from maci2.reports.estimate_pages import track_page
 
         own = ("interval_s", "lag_s", "batch", "adapt_noise")
         choices = {name: getattr(options, name) for name in own}

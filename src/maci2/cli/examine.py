@@ -45,7 +45,7 @@ def check(
         typer.echo(f"{marks[finding.level]}  {finding.what}: {finding.text}")
     write_json(json, diagnosis.as_dict())
     if output is not None:
-        from maci2.reports.diagnostics_page import diagnostics_page
+        from maci2.reports.recording_pages import diagnostics_page
 
         recording = _opened(sequence, options)
         write_report(output, diagnostics_page(diagnosis, recording, command_line()))
@@ -131,7 +131,7 @@ def truth(
     write_json(json, record)
     typer.echo(f"wrote {output}")
     if report is not None:
-        from maci2.reports.truth_page import truth_page
+        from maci2.reports.recording_pages import truth_page
 
         write_report(report, truth_page(audit, recording, command_line()))
 
@@ -214,7 +214,7 @@ def noise(
         for path in write_tools(measured, tools):
             typer.echo(f"wrote {path}")
     if report is not None:
-        from maci2.reports.noise_page import noise_page
+        from maci2.reports.recording_pages import noise_page
 
         write_report(report, noise_page(measured, command_line()))
 

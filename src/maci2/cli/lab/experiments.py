@@ -65,9 +65,7 @@ def reproduce(
     from maci2.experiments.recordings import find_recordings
     from maci2.experiments.reproduce import reproduce as run
     from maci2.files import write_atomically
-    from maci2.reports.experiments_page import build_page
-    from maci2.reports.interval_picture import pictures
-    from maci2.reports.runs import read_runs
+    from maci2.reports.experiments_page import build_page, pictures, read_runs
 
     experiments = by_methods(find_experiments(names or []), method or [])
     recordings = find_recordings(data)
@@ -106,8 +104,7 @@ def report(
 ) -> None:
     """Write one self-contained report from stored results."""
     from maci2.files import write_atomically
-    from maci2.reports.experiments_page import build_page
-    from maci2.reports.runs import read_runs
+    from maci2.reports.experiments_page import build_page, read_runs
 
     runs = read_runs(folders)
     write_atomically(output, build_page(runs, command_line()))

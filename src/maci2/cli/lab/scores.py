@@ -202,7 +202,7 @@ def imu_report(
     print_imu_report(report)
     write_json(json, report)
     if output is not None:
-        from maci2.reports.imu_figures import plot_figures
+        from maci2.reports.lab_figures import plot_figures
 
         write_json(output / "report.json", report)
         for path in plot_figures(report, output):
@@ -288,7 +288,7 @@ def vo_report(
     from maci2.files import write_atomically
     from maci2.ground_truth.choose import require_known_truths, with_audited
     from maci2.pipeline.options import as_names
-    from maci2.reports.reliability import pose_reliability
+    from maci2.reports.lab_figures import pose_reliability
 
     recordings = [with_audited(opening.open(path), as_names(truth)) for path in sequences]
     names = distinct_names([recording.name for recording in recordings], sequences)

@@ -1,15 +1,14 @@
-"""SVG charts without a plotting library: they scale with the page and follow its colours.
-
-Colours are the style's variables (`page.css`), so a chart is dark on a dark page.
-"""
+"""SVG charts without a plotting library: they scale with the page and follow its colours."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from typing import NamedTuple
 
 import numpy as np
 
+from maci2.evaluation.consistency import Bin
 from maci2.types import Array
 
 WIDTH, HEIGHT = 440, 250
@@ -269,3 +268,138 @@ def with_legend(axes: Axes, body: str, names: Sequence[str], colors: Sequence[st
     legend, lower = _legend(names, colors)
     moved = f'<g transform="translate(0 {lower})">{body}</g>' if lower else body
     return picture(axes.width, axes.height + lower, legend + moved)
+
+
+def bars(names: Sequence[str], pairs: Array, labels: tuple[str, str], y_label: str) -> str:
+    """Two bars with values for each name, such as prior and posterior standard deviation."""
+    axes = Axes((-0.6, len(names) - 0.4), (0.0, 1.15 * float(pairs.max())))
+    parts = [frame(axes, "", y_label, x_ticks=False)]
+    for i, (name, pair) in enumerate(zip(names, pairs, strict=True)):
+        for j, value in enumerate(pair):
+            left, top = axes.at(i - 0.32 + 0.34 * j, float(value))
+            right, bottom = axes.at(i - 0.02 + 0.34 * j, 0.0)
+            parts.append(
+                f'<rect x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" '
+                f'height="{max(bottom - top, 0.5):.1f}" fill="{COLORS[j]}"/>'
+                f'<text class="soft" x="{(left + right) / 2:.1f}" y="{top - 3:.1f}" '
+                f'text-anchor="middle">{value:.2g}</text>'
+            )
+        x, y = axes.at(i, 0.0)
+        parts.append(
+            f'<text x="{x:.1f}" y="{y + 16:.1f}" text-anchor="middle">{escape(name)}</text>'
+        )
+    return with_legend(axes, "".join(parts), labels, COLORS)
+
+
+def ranges(
+    names: Sequence[str],
+    marks: Sequence[Series],
+    std: Sequence[float],
+    stated: float,
+    y_label: str,
+) -> str:
+    """Several values for each name on a logarithmic axis, the first with three of its `std`, and a
+    stated value as a dashed line."""
+    half = [3.0 * value if np.isfinite(value) else 0.0 for value in std]
+    first = marks[0].y
+    ends = np.concatenate([*(one.y for one in marks), first + half, [stated]])
+    lows = [max(value - h, value / 10.0) for value, h in zip(first, half, strict=True)]
+    low, high = value_range(np.log10(np.concatenate([ends, lows])), 0.08)
+    axes = Axes((-0.6, len(names) - 0.4), (low, high), logarithmic=(False, True))
+    parts = [frame(axes, "", y_label, x_ticks=False)]
+    for i, name in enumerate(names):
+        x, y = axes.at(i, low)
+        parts.append(f'<text x="{x:.1f}" y="{y + 16:.1f}" text-anchor="middle">{name}</text>')
+        (x, top), (_, bottom) = (
+            axes.at(i - 0.15, math.log10(value)) for value in (first[i] + half[i], lows[i])
+        )
+        parts.append(
+            f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{top:.1f}" y2="{bottom:.1f}" '
+            f'stroke="{COLORS[0]}" stroke-width="2"/>'
+        )
+    for j, one in enumerate(marks):
+        shifted = Series(one.name, one.x + 0.15 * (j - 1), np.log10(one.y), marks=True)
+        parts.append(line(shifted, axes, COLORS[j]))
+    level = np.full(2, math.log10(stated))
+    parts.append(line(Series("", np.array(axes.x), level, dashed=True), axes, "var(--soft)"))
+    names = [*(one.name for one in marks), "stated"]
+    return with_legend(axes, "".join(parts), names, [*COLORS[: len(marks)], "var(--soft)"])
+
+
+SIZE = 300
+MARGIN = 54
+
+
+class _Colors(NamedTuple):
+    """Colours of a figure."""
+
+    ink: str
+    line: str
+    dot: str
+    background: str
+
+
+ALONE = _Colors("#24292f", "#8b949e", "#0969da", "white")
+"""Colours of a figure that is a file of its own."""
+
+IN_PAGE = _Colors("var(--ink)", "var(--soft)", "var(--c0)", "none")
+"""Colours that follow the style of a page."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One plot of predicted against actual."""
+
+    title: str
+    unit: str
+    bins: list[Bin]
+
+
+def y_equals_x(panels: list[Panel], in_page: bool = False) -> str:
+    """Predicted sigma across, rms error up, both logarithmic, with the line y = x."""
+    colors = IN_PAGE if in_page else ALONE
+    width = len(panels) * SIZE
+    body = "".join(
+        f'<g transform="translate({i * SIZE},0)">{_panel(panel, colors)}</g>'
+        for i, panel in enumerate(panels)
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {SIZE}" width="{width}" '
+        f'font-family="sans-serif" font-size="12" fill="{colors.ink}">'
+        f'<rect width="{width}" height="{SIZE}" fill="{colors.background}"/>{body}</svg>\n'
+    )
+
+
+def _panel(panel: Panel, colors: _Colors) -> str:
+    values = np.array([value for one in panel.bins for value in (one.predicted, one.actual)])
+    low, high = np.log10(values.min() / 1.5), np.log10(values.max() * 1.5)
+
+    def at(value: float) -> float:
+        return MARGIN + (np.log10(value) - low) / (high - low) * (SIZE - 2 * MARGIN)
+
+    first, last = MARGIN, SIZE - MARGIN
+    parts = [
+        f'<text x="{SIZE / 2}" y="24" text-anchor="middle" font-weight="bold">'
+        f"{escape(panel.title)}</text>",
+        f'<rect x="{first}" y="{first}" width="{last - first}" height="{last - first}" '
+        f'fill="none" stroke="{colors.line}"/>',
+        f'<line x1="{first}" y1="{last}" x2="{last}" y2="{first}" stroke="{colors.line}" '
+        'stroke-dasharray="4 3"/>',
+        f'<text x="{SIZE / 2}" y="{SIZE - 10}" text-anchor="middle">predicted sigma '
+        f"[{escape(panel.unit)}]</text>",
+        f'<text transform="translate(14,{SIZE / 2}) rotate(-90)" text-anchor="middle">rms error '
+        f"[{escape(panel.unit)}]</text>",
+    ]
+    for tick, text in axis_ticks(low, high, logarithmic=True):
+        x = at(10.0**tick)
+        parts.append(
+            f'<text x="{x:.1f}" y="{last + 15}" text-anchor="middle">{text}</text>'
+            f'<text x="{first - 4}" y="{SIZE - x + 4:.1f}" text-anchor="end">{text}</text>'
+        )
+    for one in panel.bins:
+        about = f"{one.count} windows: predicted {one.predicted:.3g}, actual {one.actual:.3g}"
+        parts.append(
+            f'<circle cx="{at(one.predicted):.1f}" cy="{SIZE - at(one.actual):.1f}" r="5" '
+            f'fill="{colors.dot}"><title>{about}</title></circle>'
+        )
+    return "".join(parts)
