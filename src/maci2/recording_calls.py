@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints
+from typing import Concatenate, ParamSpec, TypeVar, get_type_hints
 
-from maci2.boundary import as_number, as_path
+from maci2.boundary import as_path
 from maci2.diagnostics.diagnose import examine_path
 from maci2.diagnostics.diagnosis import Diagnosis
 from maci2.errors import OptionError, require_in_range
@@ -29,8 +29,9 @@ from maci2.pipeline.option_list import (
     InitOptions,
     Opening,
     TrackOptions,
+    WatchOptions,
 )
-from maci2.pipeline.options import RunOptions, checked_values
+from maci2.pipeline.options import RunOptions, checked_values, parse_pose_std
 from maci2.pipeline.prepare import open_inputs
 from maci2.pipeline.rehearsals import warm_up
 from maci2.pipeline.track_files import raw_biases
@@ -56,38 +57,34 @@ Result = TypeVar("Result")
 def takes_options(
     group: Callable[P, Options],
 ) -> Callable[[Callable[[Path, Options], Result]], Callable[Concatenate[str | Path, P], Result]]:
-    """Decorate a function of a path and a group of options: each option is a keyword argument, with
-    its help in the docstring."""
+    """Decorate a function of a path and a group of options: each option is an argument, with its
+    help in the docstring."""
 
     def decorate(
         function: Callable[[Path, Options], Result],
     ) -> Callable[Concatenate[str | Path, P], Result]:
-        returned = get_type_hints(function)["return"]
-        hints: dict[str, Any] = {"path": str | Path, **get_type_hints(group), "return": returned}
-        options: Any = fields(group)  # type: ignore[arg-type]
+        hints = get_type_hints(group)
+        kinds, returned = inspect.Parameter, get_type_hints(function)["return"]
+        parameters = [kinds("path", kinds.POSITIONAL_OR_KEYWORD, annotation=str | Path)]
+        lines = ["path: folder or bag of a recording."]
+        for name, one in inspect.signature(group).parameters.items():
+            parameters.append(one.replace(annotation=hints[name]))
+        for option in fields(group):  # type: ignore[arg-type]
+            lines.append(f"{option.name}: {option.metadata['option'].help}.")
+        signature = inspect.Signature(parameters, return_annotation=returned)
 
         @wraps(function)
         def call(path: str | Path, *args: P.args, **choices: P.kwargs) -> Result:
-            call.__signature__.bind(path, *args, **choices)  # type: ignore[attr-defined]
-            given = group(*args, **choices)
-            return function(as_path(path, "path"), replace(given, **checked_values(given)))
+            signature.bind(path, *args, **choices)
+            options = group(*args, **choices)
+            return function(as_path(path, "path"), replace(options, **checked_values(options)))
 
-        keyword, either = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
-        parameters = [inspect.Parameter("path", either, annotation=hints["path"])]
-        lines = ["path: folder or bag of a recording."]
-        for one in options:
-            about = {"default": one.default, "annotation": hints[one.name]}
-            parameters.append(inspect.Parameter(one.name, keyword, **about))
-            lines.append(f"{one.name}: {one.metadata['option'].help}.")
         arguments = "\n    ".join(["Args:", *lines])
-        call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-            parameters, return_annotation=returned
-        )
-        call.__annotations__ = {one.name: one.annotation for one in parameters} | {
-            "return": returned
-        }
         text = inspect.getdoc(function) or ""
         call.__doc__ = text.replace("Returns:\n", f"{arguments}\n\nReturns:\n", 1)
+        call.__signature__ = signature  # type: ignore[attr-defined]
+        call.__annotations__ = {one.name: one.annotation for one in parameters}
+        call.__annotations__["return"] = returned
         del call.__wrapped__
         return call
 
@@ -197,36 +194,9 @@ def track_recording(path: Path, options: TrackOptions) -> RecordedTrack:
     return replace(result, errors=errors)
 
 
-def watch_recording(
-    path: str | Path,
-    odometry: str | Path,
-    *,
-    frame: str = "body",
-    imu: str = "raw",
-    odometry_std: str | None = None,
-    odometry_scale_std: float | None = None,
-    interval_s: float = 0.2,
-    sigmas: float = 6.5,
-    rig: str | Path | None = None,
-    imu_rate: float | None = None,
-    imu_noise: str | Path = "",
-    T_b_c: str | Path = "",
-    topics: str = "",
-    columns: str = "",
-) -> WatchedRecording:
+@takes_options(WatchOptions)
+def watch_recording(path: Path, options: WatchOptions) -> WatchedRecording:
     """Detect with the IMU when another odometry fails, as `maci2 watch` does.
-
-    Args:
-        path: folder or bag of a recording.
-        odometry: trajectory of the odometry (TUM format), in any world frame.
-        frame: frame whose poses the trajectory holds: "body" (the IMU), "camera" or "rectified".
-        imu: IMU model, as for `initialize_recording`.
-        odometry_std: noise of its relative poses, "ROT_DEG,TRANS_M[,SHARE]".
-        odometry_scale_std: relative standard deviation of its scale.
-        interval_s: time between keyframes [s].
-        sigmas: alarm beyond this many standard deviations.
-        rig: calibration file or folder that replaces the recording's own.
-        imu_rate, imu_noise, T_b_c, topics, columns: as for `initialize_recording`.
 
     Returns:
         Alarms for scale changes, jumps, tilts and stalls, each with its time, its size and a state
@@ -237,21 +207,16 @@ def watch_recording(
         DatasetError: the recording or the trajectory cannot be read.
         CalibrationError: the rig cannot be used.
     """
-    if frame not in ("body", "camera", "rectified"):
-        raise OptionError(f"frame is {frame!r}; choose body, camera or rectified.")
-    options = RunOptions(
-        vision=f"trajectory:{as_path(odometry, 'odometry')}",
-        imu=imu,
-        vision_frame="camera" if frame == "body" else frame,
-        vision_std=odometry_std,
-        vision_scale_std=odometry_scale_std,
-        rig=rig,
-        imu_rate=imu_rate,
-        imu_noise=imu_noise,
-        T_b_c=T_b_c,
-        topics=topics,
-        columns=columns,
+    of_body = options.frame == "body"
+    if options.frame not in ("body", "camera", "rectified"):
+        raise OptionError(f"--frame is '{options.frame}'; choose body, camera or rectified.")
+    parse_pose_std(options.odometry_std, "--odometry-std")
+    run = RunOptions.of(
+        options,
+        vision=f"trajectory:{as_path(options.odometry, 'odometry')}",
+        vision_frame="camera" if of_body else options.frame,
+        vision_std=options.odometry_std,
+        vision_scale_std=options.odometry_scale_std,
     )
-    config = WatchdogConfig(sigmas=as_number(sigmas, "sigmas", error=OptionError))
-    interval_s = as_number(interval_s, "interval_s", error=OptionError)
-    return watch_along(as_path(path, "path"), options, interval_s, frame == "body", config)
+    config = WatchdogConfig(sigmas=options.sigmas)
+    return watch_along(path, run, options.interval_s, of_body, config)

@@ -38,7 +38,7 @@ def test_a_package_adds_commands_by_an_entry_point(monkeypatch):
 
     class Point:
         def load(self):
-            return (weigh,)
+            return weigh
 
     monkeypatch.setattr(module, "entry_points", lambda group: [Point()] * (group == module.HOOK))
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)

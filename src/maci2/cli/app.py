@@ -39,7 +39,7 @@ LAB = {
 """Commands of maci2-lab, with the first lines of their help."""
 
 HOOK = "maci2.commands"
-"""Entry points of this group name tuples of further commands."""
+"""Entry points of this group are further commands."""
 
 INTERRUPTED = 130
 """Exit code of a command that was ended by Ctrl-C, as shells have it."""
@@ -72,7 +72,7 @@ def version(
 def further_commands() -> Iterator[Callable[..., None]]:
     """Commands of other packages."""
     for point in entry_points(group=HOOK):
-        yield from point.load()
+        yield point.load()
     if find_spec("maci2.cli.lab") is not None:
         from maci2.cli.lab import COMMANDS
 

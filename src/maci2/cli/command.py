@@ -8,7 +8,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import Field, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
 from functools import partial, wraps
 from pathlib import Path
@@ -76,8 +76,7 @@ def command(
             check_paths({name: _paths(values[name]) for name in uses}, uses)
             for name, group in groups.items():
                 values[name] = group(**{one.name: values.pop(one.name) for one in fields(group)})
-            options = values.get("options")
-            vision = values.get("vision", "") if options is None else options.vision
+            vision = str(values.get("vision") or getattr(values.get("options"), "vision", ""))
             prepare_kernels(kernels if interpreted else jobs(vision), interpreted)
             with text_on_stderr(str(values.get("json")) == STDOUT and not own_json):
                 run(**values)
@@ -101,6 +100,8 @@ def _parameter(one: Field[Any], hint: Any) -> inspect.Parameter:
         about: Option = one.metadata["option"]
         hint = Annotated[about.typed or hint, typed(about, one.name)]
         default = default if about.typed_default is None else about.typed_default
+    if default is MISSING:
+        default = inspect.Parameter.empty
     return inspect.Parameter(one.name, KEYWORD_ONLY, default=default, annotation=hint)
 
 

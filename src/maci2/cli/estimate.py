@@ -17,8 +17,13 @@ from maci2.cli.terminal import (
     viewer,
     write_report,
 )
-from maci2.errors import OptionError
-from maci2.pipeline.option_list import CalibrateOptions, InitOptions, Opening, TrackOptions
+from maci2.pipeline.option_list import (
+    CalibrateOptions,
+    InitOptions,
+    TrackOptions,
+    VoOptions,
+    WatchOptions,
+)
 from maci2.text_tables import number
 
 if TYPE_CHECKING:
@@ -35,14 +40,7 @@ def vo(
     output: Annotated[
         Path, typer.Option("-o", "--output", help=".npz of relative poses to write"), Use.OUTPUT
     ] = Path("poses.npz"),
-    interval: opt.Interval = 0.2,
-    covariance: Annotated[
-        str, typer.Option(help="match covariance: learned, fixed, structure or chi2")
-    ] = "learned",
-    weights: Annotated[
-        Path | None, typer.Option(help=".onnx of `maci2 train-vision`, instead of the bundled one")
-    ] = None,
-    opening: Opening = Opening(),
+    options: VoOptions = VoOptions(),
     rerun: opt.Rerun = "",
     json: opt.Json = None,
 ) -> None:
@@ -51,9 +49,8 @@ def vo(
     An interrupted run resumes when it is called again with the same options.
     """
     require_viewer(rerun)
-    from maci2.pipeline.vo import VoOptions, run_vo
+    from maci2.pipeline.vo import run_vo
 
-    options = VoOptions(interval, covariance, weights, opening.rig, opening.given, opening.topics)
     with progress_bar() as on_progress:
         result = run_vo(sequence, output, options, partial(on_progress, "keyframes"))
     unmeasured = result.unmeasured
@@ -201,30 +198,12 @@ def track(
 @command("initialize", "chain")
 def watch(
     sequence: opt.Sequence,
-    odometry: Annotated[
-        str, typer.Option(help="trajectory of the odometry (TUM format), in any world frame")
-    ],
-    frame: Annotated[
-        str, typer.Option(help="frame of the poses: body (the IMU), camera or rectified")
-    ] = "body",
-    imu: opt.Imu = "raw",
-    std: Annotated[
-        str | None,
-        typer.Option(
-            "--odometry-std",
-            help="ROT_DEG,TRANS_M[,SHARE]: noise (1 sigma) of its relative poses; SHARE of their "
-            "length is added  [default: 0.05,0.003,0.015]",
-        ),
-    ] = None,
-    scale_std: opt.VisionScaleStd = None,
-    interval: Annotated[float, typer.Option(help="time between keyframes [s]")] = 0.2,
-    sigmas: Annotated[float, typer.Option(help="alarm beyond this many standard deviations")] = 6.5,
+    options: WatchOptions,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="folder for watch.json and states to restart from"),
         Use.FOLDER,
     ] = None,
-    opening: Opening = Opening(),
     json: opt.Json = None,
 ) -> None:
     """Detect with the IMU when another odometry fails.
@@ -233,25 +212,10 @@ def watch(
     significance in standard deviations of the odometry's noise, and a state to restart from: that
     before the fault, propagated by the IMU.
     """
-    if frame not in ("body", "camera", "rectified"):
-        raise OptionError(f"--frame is '{frame}'; choose body, camera or rectified.")
-    from maci2.pipeline.options import RunOptions, parse_pose_std
-
-    parse_pose_std(std, "--odometry-std")
-    options = RunOptions.of(
-        opening,
-        vision=f"trajectory:{odometry}",
-        imu=imu,
-        vision_frame="camera" if frame == "body" else frame,
-        vision_std=std,
-        vision_scale_std=scale_std,
-    )
-    from maci2.watchdog import WatchdogConfig, watch_recording
+    from maci2.recording_calls import watch_recording
     from maci2.watchdog.watch_files import watch_summary, write_watch
 
-    watched = watch_recording(
-        sequence, options, interval, frame == "body", WatchdogConfig(sigmas=sigmas)
-    )
+    watched = watch_recording(sequence, **vars(options))
     _print_alarms(watched)
     write_json(json, watch_summary(watched))
     if output is not None:

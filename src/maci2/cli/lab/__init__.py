@@ -7,4 +7,4 @@ from maci2.cli.lab.training import train_imu, train_vision
 COMMANDS = (
     evaluate, reproduce, report, freeze, bench, imu_report, vo_report, train_imu, train_vision,
 )  # fmt: skip
-"""What the entry point of the group `maci2.commands` names."""
+"""Entry points of the group `maci2.commands`."""

@@ -12,7 +12,6 @@ from maci2.cli import options as opt
 from maci2.cli.command import Use, command, write_json
 from maci2.cli.terminal import progress_bar
 from maci2.errors import OptionError, require_in_range
-from maci2.files import require_writable
 
 
 @command()
@@ -145,4 +144,6 @@ def require_training(output: Path, threads: int, seed: int, *epochs: int | None)
     for number in epochs:
         if number is not None:
             require_in_range("--epochs, --held-out-epochs", number, 1, 1e6)
+    from maci2.files import require_writable
+
     require_writable(output)
