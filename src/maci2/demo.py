@@ -94,7 +94,7 @@ def _render(room: Path, seed: int, on_step: Callable[[str], None]) -> None:
 
 
 def _may_write(folder: Path) -> bool:
-    """Whether a folder is new or was written by a demo, even an interrupted one."""
+    """True for a folder that is new or was written by a demo, even an interrupted one."""
     if not folder.exists() or (folder / "report.html").exists():
         return True
     return all(path.name.lstrip(".").startswith(ROOM) for path in folder.iterdir())

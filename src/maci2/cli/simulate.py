@@ -184,7 +184,7 @@ def _render(
 
 
 def _on_imu_clock(recording: "Recording", config: "RenderConfig", truth: str) -> "Recording":
-    """Put a rendered recording on the clock of the IMU, and say so if ground truth was not."""
+    """Put a rendered recording on the clock of the IMU; prints it if ground truth was not."""
     from maci2.pipeline.render_along import rendered_on_imu_clock
 
     recording, clock = rendered_on_imu_clock(recording, config, truth)

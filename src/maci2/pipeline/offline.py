@@ -162,7 +162,7 @@ def calibrate_window(inputs: Inputs, window: Window, options: RunOptions) -> Cal
 
 
 def _mounting(inputs: Inputs, options: RunOptions) -> MountingPrior | None:
-    """The stated prior, for the frame that vision speaks of."""
+    """Prior of `--prior`, for the frame of the camera motion."""
     stated = options.mounting
     if stated is None:
         return None

@@ -31,7 +31,7 @@ SEEDS = (0, 2**63 - 1)
 
 @dataclass(frozen=True)
 class Option:
-    """What a field of a group says of itself besides its type and default in Python."""
+    """Metadata of a field of a group: help, spelling, type on the command line, range."""
 
     help: str
     """Help of the command, and description in the docstring of the call."""
@@ -97,7 +97,7 @@ def interval(within: tuple[float, float] | None = None) -> Any:
 
 
 def time_offset(default: bool) -> Any:
-    """Field for whether the clock of the camera is estimated."""
+    """Field for estimating the clock of the camera."""
     return option(
         default,
         "also estimate the time offset between camera and IMU (within 0.1 s)",
@@ -107,7 +107,7 @@ def time_offset(default: bool) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Opening:
-    """How to open a recording: calibration or parts of it, topics of a bag, columns of a table."""
+    """Opening a recording: calibration or parts of it, topics of a bag, columns of a table."""
 
     rig: str | Path | None = option(
         None,
@@ -198,7 +198,7 @@ class Measuring:
 
 @dataclass(frozen=True, kw_only=True)
 class Starting:
-    """Where to start."""
+    """Start of a window."""
 
     start_s: float = option(
         0.0,
@@ -226,7 +226,7 @@ class Strides:
 
 @dataclass(frozen=True, kw_only=True)
 class Assumptions:
-    """What an initialization takes for granted."""
+    """Assumptions of an initialization."""
 
     paper: bool = option(
         False,
@@ -249,7 +249,7 @@ class TimeOffset:
 
 @dataclass(frozen=True, kw_only=True)
 class Mounting:
-    """What a calibration knows, and whether it includes the right camera."""
+    """Prior knowledge of a calibration, and its cameras."""
 
     prior: str | Path = option(
         "",

@@ -28,7 +28,7 @@ STEPS = 5
 
 
 def warm_up(*jobs: str) -> None:
-    """Load what jobs need, so that no time that is measured holds it.
+    """Load what jobs need, so that no measured time includes it.
 
     Where kernels are interpreted for want of compiled ones, another process compiles from now on.
     """
@@ -41,21 +41,21 @@ def warm_up(*jobs: str) -> None:
 
 @lru_cache(maxsize=1)
 def initialize_once() -> None:
-    """Initialize a short simulated window."""
+    """Initialize a short window."""
     imu, vision, T_b_c = _short_window()
     initialize(imu, vision, T_b_c)
 
 
 @lru_cache(maxsize=1)
 def calibrate_once() -> None:
-    """Calibrate on a short simulated window."""
+    """Calibrate on a short window."""
     imu, vision, _ = _short_window()
     calibrate(imu, vision)
 
 
 @lru_cache(maxsize=1)
 def smooth_once() -> None:
-    """Smooth a short simulated window as a chain, and append a keyframe to it."""
+    """Smooth a short window, and append a keyframe to it."""
     from maci2.tracking import FixedLagSmoother
 
     imu, vision, T_b_c = _short_window()

@@ -35,13 +35,13 @@ KEYFRAME_INTERVAL_S = 0.2
 
 @dataclass(frozen=True)
 class ProcessorTime:
-    """What a track cost, all threads together."""
+    """Processor time of a track, all threads together."""
 
     per_image_ms: float
-    """Of looking at images, over all images; that of interpolating where poses were given."""
+    """Time of vision, or of interpolating given poses, over the number of images."""
 
     per_keyframe_ms: float
-    """Of starting and smoothing, and of the states between, over all keyframes."""
+    """Time of starting, smoothing and predicting states, over the number of keyframes."""
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -55,13 +55,13 @@ class RecordedTrack(Track):
     """Relative poses, used or rejected."""
 
     at_images: list[TrackedState]
-    """States at the images; the same as `states` if `at_imu_rate` was not set."""
+    """States at the images; equal to `states` unless `at_imu_rate` was set."""
 
     at_imu_rate: bool
-    """Whether `states` are at every IMU sample."""
+    """True if `states` are at every IMU sample."""
 
     batch: bool
-    """Whether every state was smoothed with all measurements; otherwise they are causal."""
+    """True if every state was smoothed with all measurements; otherwise states are causal."""
 
     spent: ProcessorTime
     """Processor time of vision and of smoothing."""
@@ -71,7 +71,7 @@ class RecordedTrack(Track):
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the covariances can be relied on, and the reasons if not."""
+        """Reliability of the covariances, and the reasons against it."""
         return self.judged_by(self.at_images)
 
     @property

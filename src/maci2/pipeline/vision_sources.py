@@ -58,19 +58,19 @@ Source = TypeVar("Source", bound="VisionSource")
 
 @dataclass(frozen=True)
 class VisionSource:
-    """Whatever sees the world: timestamps, a camera frame, and the motion over keyframes."""
+    """Source of camera motion: timestamps, a camera frame, and the motion over keyframes."""
 
     choice: VisionChoice
-    """What `--vision` names, with the frame and noise that it turned out to have."""
+    """Choice of `--vision`, with the frame and noise that the source has."""
 
     @property
     def sensor(self) -> str:
-        """What has to cover the keyframes, for messages."""
+        """Name of the data that must cover the keyframes, for messages."""
         return "ground truth" if self.choice.from_truth else "vision"
 
     @property
     def from_images(self) -> bool:
-        """Whether motion is measured from images, which is costly."""
+        """True if motion is measured from images, which is costly."""
         return self.choice.kind == "images"
 
     @property
@@ -88,7 +88,7 @@ class VisionSource:
         return self.stamps_ns if images_ns is None else images_ns
 
     def measurable(self, stamps_ns: Stamps) -> Mask:
-        """(n,) whether a timestamp is outside gaps of the source."""
+        """(n,) True for timestamps outside gaps of the source."""
         return np.ones(len(stamps_ns), dtype=bool)
 
     def motion(self, stamps_ns: Stamps, index: int = 0) -> RelativePoses:
@@ -117,7 +117,7 @@ class VisionSource:
         return None
 
     def with_choice(self: Source, choice: VisionChoice) -> Source:
-        """The same source with other noise."""
+        """Source with other noise."""
         return replace(self, choice=choice)
 
 
@@ -167,7 +167,7 @@ class ImageSource(VisionSource):
 
 @dataclass(frozen=True)
 class TrajectorySource(VisionSource):
-    """Poses of another odometry or SLAM, with noise as stated or estimated."""
+    """Poses of another odometry or SLAM, with specified or estimated noise."""
 
     trajectory: CameraTrajectory
 
@@ -315,7 +315,7 @@ def motion_of_tracks(
 
 
 def chained(stamps_ns: Stamps, Ts_ck_ck1: Array, source: str) -> CameraTrajectory:
-    """Poses along the longest chain of consecutive relative poses; `stamps_ns` is (m, 2), from and
+    """Poses along the longest run of consecutive relative poses; `stamps_ns` is (m, 2), from and
     to, in order of time."""
     breaks = np.flatnonzero(stamps_ns[1:, 0] != stamps_ns[:-1, 1]) + 1
     run = max(np.split(np.arange(len(Ts_ck_ck1)), breaks), key=len)
@@ -333,8 +333,8 @@ def open_vision(
     """Open the images of a recording, the file that `choice` names, or its ground truth with noise.
 
     A relative path is looked up in the recording, then in the working directory. Files are written
-    on the camera's clock and put onto the clock of the recording here. `predict_rotation` is handed
-    to the odometry of images; `seed` is that of noise that is drawn.
+    on the camera's clock and put onto the clock of the recording here. `predict_rotation` is used
+    by the odometry of images; `seed` is that of noise that is drawn.
     """
     rig, shift_ns = recording.rig, recording.camera_shift_ns
     if choice.kind == "images":

@@ -9,7 +9,6 @@ from typing import Any, get_args
 
 import numpy as np
 
-from maci2.boundary import require_choice
 from maci2.datasets.open_images import open_images
 from maci2.errors import OptionError
 from maci2.pipeline.gyro_rotation import predictor_where_there_is_an_imu
@@ -35,11 +34,11 @@ class VoResult:
     """(n,) timestamps of the keyframes as the images have them."""
 
     poses: list[RelativePose]
-    """The n - 1 relative poses between keyframes; one that was not measured says why."""
+    """The n - 1 relative poses between keyframes; an unmeasured one has its reason."""
 
     @property
     def unmeasured(self) -> list[RelativePose]:
-        """Relative poses of which nothing is known."""
+        """Relative poses that could not be measured."""
         return [pose for pose in self.poses if pose.reason]
 
 
@@ -54,7 +53,11 @@ def run_vo(
     Work of a run with other options, rig, weights or version is not taken up.
     """
     checked_values(options)
-    require_choice(options.covariance, get_args(ModelName), "--covariance", OptionError)
+    if options.covariance not in get_args(ModelName):
+        raise OptionError(
+            f"--covariance is '{options.covariance}'; choose one of "
+            f"{', '.join(get_args(ModelName))}."
+        )
     # A file of camera motion is on the camera's clock, whatever a rig states about clocks.
     recording = open_images(path, options.rig, options.topics, options.given)
     predict = predictor_where_there_is_an_imu(path, options.rig, options.topics, options.given)

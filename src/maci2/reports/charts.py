@@ -51,7 +51,7 @@ class Axes:
     width: int = WIDTH
     height: int = HEIGHT
     logarithmic: tuple[bool, bool] = (False, False)
-    """Whether the x and y axes are logarithmic."""
+    """Logarithmic x and y axes."""
 
     def at(self, x: float, y: float) -> tuple[float, float]:
         """Position of a point [px]."""

@@ -131,7 +131,7 @@ def calibration_page(result: CalibratedRecording, command: str) -> str:
 
 
 def extrinsics_table(result: CalibratedRecording, stated_name: str = "recording's own") -> str:
-    """Extrinsics of the left camera with 1-sigma, beside the stated ones if any."""
+    """Extrinsics of the left camera with 1-sigma, beside the specified ones if any."""
     rig, stated = result.rig, result.inputs.recording.rig
     if rig is None or result.posterior is None:
         return "<p>No extrinsics were estimated.</p>"
@@ -234,7 +234,6 @@ def track_page(tracked: RecordedTrack, options: dict[str, object], command: str)
     """HTML of one track; `options` are all options by name."""
     states = tracked.at_images
     worst = {state.health for state in states}
-    level = "failed" if "lost" in worst else "weak" if "bridging" in worst else "ok"
     counts = ", ".join(
         f"{name} at {sum(state.health == name for state in states)} images"
         for name in ("tracking", "bridging", "lost")
@@ -244,7 +243,7 @@ def track_page(tracked: RecordedTrack, options: dict[str, object], command: str)
     kind = "smoothed as a whole" if tracked.batch else "each from earlier measurements only"
     lead = (
         f"{verdict(tracked.verdict.status, tracked.verdict.reasons)}"
-        f"<p class='first {level}'>{counts}</p>{_last_state(tracked)}"
+        f"<p class='first {tracked.verdict.status}'>{counts}</p>{_last_state(tracked)}"
         f"<p>{len(states)} states over {(states[-1].stamp_ns - states[0].stamp_ns) / NS:.1f} s and "
         f"{np.linalg.norm(steps, axis=1).sum():.1f} m, {kind}. The world's z axis points up; "
         "positions count from the first keyframe.</p>"

@@ -47,7 +47,7 @@ class Run:
 
     @property
     def stale(self) -> bool:
-        """Whether it was run by another version of maci2."""
+        """True if it was run by another version of maci2."""
         return bool(self.about["version"] != __version__)
 
 

@@ -74,11 +74,9 @@ def excitation_figure(imu: ImuMeasurements, start_ns: int, end_ns: int) -> str:
     time_s = seconds(imu.stamps_ns[inside][::step], start_ns)
     gyro = np.rad2deg(imu.gyro[inside][::step])
     acc = imu.acc[inside][::step]
-    rates = [Series(axis, time_s, gyro[:, i]) for i, axis in enumerate(AXES)]
-    forces = [Series(axis, time_s, acc[:, i]) for i, axis in enumerate(AXES)]
-    return figure(
-        chart(rates, "time [s]", "angular rate [deg/s]"), "Angular rate in the window."
-    ) + figure(chart(forces, "time [s]", "specific force [m/s²]"), "Specific force in the window.")
+    return components(
+        time_s, gyro, "angular rate [deg/s]", "Angular rate in the window."
+    ) + components(time_s, acc, "specific force [m/s²]", "Specific force in the window.")
 
 
 def bias_figure(imu: ImuMeasurements, posterior: Posterior) -> str:

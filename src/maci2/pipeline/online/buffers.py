@@ -31,7 +31,7 @@ FILLED_IN_A_ROW = 3
 
 @dataclass(frozen=True)
 class Admitted(Generic[Item]):
-    """What a timestamp lets in."""
+    """Decision about a timestamp."""
 
     items: list[tuple[int, Item]]
     """Timestamps [ns] with what they belong to, in the order of time; none while others are awaited
@@ -95,7 +95,7 @@ class TimeLine(Generic[Item]):
         self._recent_ns.clear()
 
     def _fills_a_place(self, stamp_ns: int) -> bool:
-        """Whether a timestamp is missing there: others are not too close.
+        """True if a timestamp is missing there: others are not too close.
 
         After a clock was set back by a little, timestamps fall between those that are known.
         """
@@ -199,7 +199,7 @@ class SampleBuffer:
         return f"{what} at {self.first_ns} ns"
 
     def _known(self, stamp_ns: int, values: Values) -> bool:
-        """Whether the very same sample is there already."""
+        """True if this sample is there already."""
         if not self._stamps_ns or stamp_ns > self.last_ns:
             return False
         index = bisect_left(self._stamps_ns, stamp_ns)
@@ -258,12 +258,12 @@ JUMP_S = 0.15
 of the camera's clock [s]; where images are merely missing, both went on alike."""
 
 LONGER = 3.0
-"""How many times as long as the step before it such a step must be: pairs of a recording may be
+"""Ratio of such a step to the step before it: pairs of a recording may be
 handed over while no sample comes."""
 
 SETTLE_NS = 25_000_000
-"""How much newer than a pair the IMU samples must be: until then some of those before it may still
-be on their way."""
+"""Lead of the IMU samples over a pair before it is used: until then samples before it may still be
+on their way."""
 
 
 class PairQueue:
@@ -283,7 +283,7 @@ class PairQueue:
         self._outlying = 0
         self.dropped = 0
         self.off_clock = ""
-        """How the latest pair's timestamp contradicts the IMU's; empty where it does not."""
+        """Contradiction of the latest pair's timestamp with the IMU's; empty if there is none."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -377,7 +377,7 @@ class PairQueue:
         )
 
     def ready(self, samples: SampleBuffer) -> bool:
-        """Whether the oldest pair is covered by samples."""
+        """True if the oldest pair is covered by samples."""
         return bool(self._waiting) and samples.covers(self._waiting[0][0] + SETTLE_NS)
 
     def take(self) -> StereoPair:
@@ -425,13 +425,13 @@ class CallbackThread(Generic[Result]):
 
     @property
     def error(self) -> str:
-        """What the function raised last; empty after a call that went well."""
+        """Error that the function raised last; empty after a call without one."""
         with self._changed:
             return self._error
 
     @property
     def is_current(self) -> bool:
-        """Whether this is asked from inside the function."""
+        """True if called from inside the function."""
         return threading.current_thread() is self._thread
 
     def put(self, result: Result) -> None:
@@ -444,7 +444,7 @@ class CallbackThread(Generic[Result]):
             self._changed.notify_all()
 
     def drain(self, deadline_s: float) -> bool:
-        """Wait until every result has been handed out, up to a time of `time.monotonic`."""
+        """Wait until every result has been passed on, up to a time of `time.monotonic`."""
         if self.is_current:
             return True
         with self._changed:

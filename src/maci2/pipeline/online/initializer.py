@@ -35,7 +35,7 @@ class PairTracker(Protocol):
     """Live source of camera motion; `KeyframeTracker` measures it from images."""
 
     T_b_c: Array
-    """Pose in the body of the camera frame that the motion speaks of."""
+    """Pose in the body of the camera frame of the motion."""
 
     @property
     def first_ns(self) -> int | None: ...
@@ -193,7 +193,7 @@ class BiasMemory:
         return BiasPrior(before.mean[:3], std[:3], before.mean[3:], std[3:])
 
     def contradicts(self, alone: InitResult, prior: BiasPrior) -> bool:
-        """Whether a window that was solved without the prior shows other biases.
+        """True if a window that was solved without the prior has other biases.
 
         A memory that is contradicted for long is forgotten.
         """
@@ -365,7 +365,7 @@ class OnlineInitializer(SensorStream[InitResult, OnlineStatus]):
             self._publish(self._solved(samples, vision, rate), restarts)
 
     def _interruption(self, stamp_ns: int, gap_ns: tuple[int, int] | None) -> str:
-        """What is missing since the pair before, where it is too much to go on."""
+        """Interruption since the pair before that is too long to continue, or an empty text."""
         if self._last_pair_ns is None:
             return ""
         if gap_ns is not None:
@@ -447,7 +447,7 @@ class OnlineInitializer(SensorStream[InitResult, OnlineStatus]):
 
 
 def _consistent(result: InitResult, premises: Premises | None) -> bool:
-    """Whether the posterior may be built on: nothing contradicts it, however wide it is."""
+    """True if nothing contradicts the posterior, however wide it is."""
     if result.verdict.status == "ok":
         return True
     report = result.report

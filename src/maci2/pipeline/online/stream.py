@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, Self, TypeVar
 
-from maci2.boundary import as_array, as_image, as_number, as_stamp, require_type
+from maci2.boundary import as_array, as_image, as_number, as_stamp, as_whole, require_type
 from maci2.errors import CalibrationError, DatasetError, Maci2Error, OptionError
 from maci2.field_docs import document_fields
 from maci2.imu import ImuMeasurements
@@ -26,11 +26,11 @@ from maci2.vision import rectified_extrinsics
 from maci2.vision.predicted_rotation import PredictedRotation
 
 TURN_DEG = 5.0
-"""Rotation about an axis that starts to tell an accelerometer bias from a tilt."""
+"""Rotation about an axis from which on accelerometer bias and tilt can be separated."""
 
 
 class StreamConfig(Protocol):
-    """What every stream asks of its configuration."""
+    """Configuration that every stream needs."""
 
     @property
     def imu(self) -> str: ...
@@ -61,12 +61,12 @@ class OnlineConfig:
     counted."""
 
     carry_biases: bool = True
-    """Whether the biases estimated in earlier windows are the prior of the next. A learned IMU
+    """True if the biases estimated in earlier windows are the prior of the next. A learned IMU
     model tracks them itself."""
 
     def __post_init__(self) -> None:
         as_number(self.window_s, "OnlineConfig.window_s", 0.1, 1e3, OptionError)
-        _whole(self.keyframes, "OnlineConfig.keyframes", 4)
+        as_whole(self.keyframes, "OnlineConfig.keyframes", 4, 1e6)
         _require_stream(self, "OnlineConfig")
         require_type(self.carry_biases, bool, "OnlineConfig.carry_biases", "True or False")
 
@@ -101,18 +101,13 @@ class OnlineTrackerConfig:
 
 def _require_stream(config: StreamConfig, name: str) -> None:
     require_type(config.imu, str, f"{name}.imu", "the name of an IMU model")
-    _whole(config.waiting_pairs, f"{name}.waiting_pairs", 1)
-    _whole(config.waiting_results, f"{name}.waiting_results", 1)
-
-
-def _whole(value: int, name: str, least: int) -> None:
-    if as_number(value, name, least, 1e6, OptionError) % 1:
-        raise OptionError(f"{name} is {value}, needed a whole number.")
+    as_whole(config.waiting_pairs, f"{name}.waiting_pairs", 1, 1e6)
+    as_whole(config.waiting_results, f"{name}.waiting_results", 1, 1e6)
 
 
 @dataclass(frozen=True)
 class StreamStatus:
-    """What has happened to the streams so far."""
+    """Events of the streams so far."""
 
     late_imu: int = 0
     """Number of samples that arrived twice or too late."""
@@ -142,7 +137,7 @@ class StreamStatus:
     """Error that the callback raised in its last call."""
 
     trouble: str = ""
-    """What is wrong now: timestamps that do not fit, a relative pose without points, an error."""
+    """Current fault: timestamps that do not fit, a relative pose without points, an error."""
 
     def _words(self) -> list[str]:
         counted = (
@@ -173,7 +168,7 @@ class OnlineStatus(StreamStatus):
     """Rotation about the body's axes in the window so far, peak to peak [deg]."""
 
     standing_still: bool = False
-    """Whether the device does not move."""
+    """True if the device does not move."""
 
     windows: int = 0
     """Number of windows, not overlapping, behind the bias prior of the next one."""
@@ -209,7 +204,7 @@ class TrackerStatus(StreamStatus):
 _LOG = logging.getLogger(__name__)
 
 BEFORE_S = 1.0
-"""Samples before those that are used [s]: what vibration and a learned model look back at."""
+"""Samples before those that are used [s]: for vibration and the history of a learned model."""
 
 LONGEST_WAIT_S = 1.0
 """Longest time without any IMU sample for which pairs wait [s]."""
@@ -257,7 +252,7 @@ class SensorStream(ABC, Generic[Result, Status]):
         self._closed = False
         self._working = False
         self._clocks = 0
-        """How often a clock has jumped."""
+        """Number of jumps of a clock."""
         self._forgotten = (0, 0)
         """Restarts and clocks that the worker knows of."""
         self._callback = CallbackThread(callback, config.waiting_results, f"{name}-callback")
@@ -326,7 +321,7 @@ class SensorStream(ABC, Generic[Result, Status]):
 
     @property
     def status(self) -> Status:
-        """What is there and what is missing; `str` of it is a sentence."""
+        """Progress of the stream; `str` of it is a sentence."""
         with self._lock:
             return replace(
                 self._status,
@@ -348,7 +343,7 @@ class SensorStream(ABC, Generic[Result, Status]):
             return self._pairs.is_full and ready and not self._closed
 
     def drain(self, timeout_s: float) -> bool:
-        """Wait until every pair handed over has been worked on and every result handed out;
+        """Wait until every pair has been processed and every result passed to the callback;
         whether it was in time."""
         deadline_s = time.monotonic() + timeout_s
         with self._lock:
@@ -406,7 +401,7 @@ class SensorStream(ABC, Generic[Result, Status]):
         """Work that IMU samples alone make necessary, in the worker and without the lock."""
 
     def _time_has_passed(self) -> bool:
-        """Whether there is such work; asked with the lock held."""
+        """True if there is such work; called with the lock held."""
         return False
 
     def _publish(self, result: Result, restarts: int) -> None:
