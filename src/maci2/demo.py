@@ -9,7 +9,7 @@ import numpy as np
 
 from maci2.errors import OptionError
 from maci2.evaluation.consistency import Sample, equal_bins, mean_nees, study_consistency
-from maci2.evaluation.protocol import window_errors
+from maci2.evaluation.rows import state_errors
 from maci2.files import write_atomically, write_json
 from maci2.pipeline.offline import (
     CalibratedRecording,
@@ -74,7 +74,9 @@ def run_demo(
     warm_up("initialize", "calibrate")
     on_step(f"initializing on {options.window_s:g} s of images")
     initialization = initialize_window(inputs, start, options)
-    initialization = replace(initialization, errors=window_errors(initialization))
+    state, posterior = initialization.state, initialization.posterior
+    errors = state_errors(inputs, inputs.truth, state, posterior)
+    initialization = replace(initialization, errors=errors)
     on_step(f"calibrating on {CALIBRATION_S:g} s of images, with no guess of the extrinsics")
     calibration = calibrate_window(inputs, whole, options)
     on_step(f"comparing sigma with actual error on {STUDY_WINDOWS} windows")
