@@ -205,7 +205,7 @@ def test_a_forbidden_import_is_found(module, source):
         ("maci2.vision.pose_sources", "from .relative_poses import RelativePoses"),
         ("maci2.imu.measurements", "from maci2.sensors import ImuSamples"),
         ("maci2.cli.learn", "def train():\n    from maci2.learn import train"),
-        ("maci2.reports.reliability", "import matplotlib"),
+        ("maci2.reports.charts", "import matplotlib"),
         ("maci2.benchmarks.gtsam_problem", "def late():\n    import gtsam"),
         ("maci2.learn.vision.train.train", "import torch\nfrom maci2.imu import preintegrate"),
         ("maci2.__init__", "if TYPE_CHECKING:\n    from maci2.estimation import initialize"),

@@ -15,8 +15,10 @@ import numpy as np
 
 from maci2.learn.imu.recipes import EUROC
 from maci2.lie import se3_inv, se3_log
-from maci2.pipeline.offline import calibrate_recording, calibration_keyframes
+from maci2.pipeline.offline import calibrate_window, calibration_keyframes
 from maci2.pipeline.options import RunOptions
+from maci2.pipeline.prepare import open_inputs
+from maci2.pipeline.windows import long_window
 from maci2.types import Array
 
 WINDOW_S = 60.0
@@ -33,7 +35,9 @@ def apart(path: Path) -> tuple[Array, Array]:
     )
     # Without the very error that is to be measured.
     vars(options)["source"] = replace(options.source, std_frame=(0.0, 0.0))
-    result = calibrate_recording(path, options)
+    inputs = open_inputs(path, options, calibrating=True)
+    window = long_window(inputs.measurable_ns(), options.window_s, options.keyframes, 0.0)
+    result = calibrate_window(inputs, window, options)
     assert result.state is not None
     assert result.posterior is not None
     xi = se3_log(np.ascontiguousarray(result.state.T_b_c @ se3_inv(result.inputs.T_b_c)))

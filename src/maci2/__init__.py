@@ -51,11 +51,13 @@ if TYPE_CHECKING:
         TrackerStatus,
     )
     from maci2.pipeline.track_recording import RecordedTrack
-    from maci2.recording_calls.calibrate_call import calibrate_recording
-    from maci2.recording_calls.check_call import check_recording
-    from maci2.recording_calls.initialize_call import initialize_recording
-    from maci2.recording_calls.track_call import track_recording
-    from maci2.recording_calls.watch_call import watch_recording
+    from maci2.recording_calls import (
+        calibrate_recording,
+        check_recording,
+        initialize_recording,
+        track_recording,
+        watch_recording,
+    )
     from maci2.sensors import Camera, GroundTruth, ImuNoise, ImuSamples, Recording, Rig
     from maci2.simulation import SimulationConfig, simulate
     from maci2.tracking import TrackedState
@@ -160,11 +162,13 @@ _MODULES = {
         "TrackerStatus",
     ),
     "maci2.tracking": ("TrackedState",),
-    "maci2.recording_calls.calibrate_call": ("calibrate_recording",),
-    "maci2.recording_calls.check_call": ("check_recording",),
-    "maci2.recording_calls.initialize_call": ("initialize_recording",),
-    "maci2.recording_calls.track_call": ("track_recording",),
-    "maci2.recording_calls.watch_call": ("watch_recording",),
+    "maci2.recording_calls": (
+        "calibrate_recording",
+        "check_recording",
+        "initialize_recording",
+        "track_recording",
+        "watch_recording",
+    ),
     "maci2.sensors": ("Camera", "GroundTruth", "ImuNoise", "ImuSamples", "Recording", "Rig"),
     "maci2.simulation": ("SimulationConfig", "simulate"),
     "maci2.vision": ("RelativePoses",),

@@ -1,4 +1,4 @@
-"""Checks and conversion of arguments from users, with errors that say what is needed.
+"""Checks and conversion of arguments from users, with errors that name what is needed.
 
 Compiled kernels index arrays without looking at their bounds, so nothing may reach them that has
 not passed here. What already has the right type is checked in microseconds and not copied.
@@ -162,6 +162,27 @@ def as_number(
     return number
 
 
+def as_whole(value: float, name: str, low: float = -math.inf, high: float = math.inf) -> int:
+    """Whole number from `low` to `high`."""
+    if as_number(value, name, low, high, OptionError) % 1:
+        raise OptionError(f"{name} is {value}, needed a whole number.")
+    return int(value)
+
+
+def as_flag(value: object, name: str) -> bool:
+    """True or False."""
+    if not isinstance(value, bool):
+        raise OptionError(f"{name} is {value!r}, needed True or False.")
+    return value
+
+
+def as_text(value: object, name: str, kinds: tuple[type, ...] = (str,)) -> str:
+    """Text from a text, or from another of the types `kinds`."""
+    if not isinstance(value, kinds):
+        raise OptionError(f"{name} is of the type {type(value).__name__}, needed a text.")
+    return str(value)
+
+
 def as_image(
     image: object, resolution: tuple[int, int], name: str, error: ErrorType = MeasurementError
 ) -> NDArray[np.uint8]:
@@ -188,7 +209,7 @@ def as_path(path: str | Path, name: str, error: ErrorType = OptionError) -> Path
 
 
 def require_type(value: object, needed: type | tuple[type, ...], name: str, remedy: str) -> None:
-    """Raise unless `value` has the type; `remedy` says how to obtain one."""
+    """Raise unless `value` has the type; `remedy` is how to obtain one."""
     if not isinstance(value, needed):
         types: Sequence[type] = needed if isinstance(needed, tuple) else (needed,)
         names = " or ".join(kind.__name__ for kind in types)
@@ -232,7 +253,7 @@ _UNITS = "; from seconds: np.round(1e9 * seconds).astype(np.int64)"
 
 
 def _is_rigid(T: Array) -> bool:
-    """Whether one transform is rigid; plain floats are three times as fast as numpy here."""
+    """True for a rigid transform; plain floats are three times as fast as numpy here."""
     (a, b, c, _), (d, e, f, _), (g, h, i, _), last = T.tolist()
     lengths = a * a + d * d + g * g, b * b + e * e + h * h, c * c + f * f + i * i
     across = a * b + d * e + g * h, a * c + d * f + g * i, b * c + e * f + h * i

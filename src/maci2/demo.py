@@ -9,7 +9,7 @@ import numpy as np
 
 from maci2.errors import OptionError
 from maci2.evaluation.consistency import Sample, equal_bins, mean_nees, study_consistency
-from maci2.evaluation.protocol import window_errors
+from maci2.evaluation.rows import state_errors
 from maci2.files import write_atomically, write_json
 from maci2.pipeline.offline import (
     CalibratedRecording,
@@ -22,10 +22,9 @@ from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import open_inputs
 from maci2.pipeline.rehearsals import warm_up
 from maci2.pipeline.windows import one_window
-from maci2.reports.demo_page import demo_page
-from maci2.reports.overview import overview
-from maci2.reports.reliability import Panel, y_equals_x
-from maci2.reports.track_picture import latest_tracks
+from maci2.reports.charts import Panel, y_equals_x
+from maci2.reports.drawings import latest_tracks, overview
+from maci2.reports.estimate_pages import demo_page
 from maci2.rigs import write_camchain
 from maci2.simulation import SimulationConfig, simulate
 from maci2.simulation.rendering.images import RenderConfig, render_recording
@@ -75,7 +74,9 @@ def run_demo(
     warm_up("initialize", "calibrate")
     on_step(f"initializing on {options.window_s:g} s of images")
     initialization = initialize_window(inputs, start, options)
-    initialization = replace(initialization, errors=window_errors(initialization))
+    state, posterior = initialization.state, initialization.posterior
+    errors = state_errors(inputs, inputs.truth, state, posterior)
+    initialization = replace(initialization, errors=errors)
     on_step(f"calibrating on {CALIBRATION_S:g} s of images, with no guess of the extrinsics")
     calibration = calibrate_window(inputs, whole, options)
     on_step(f"comparing sigma with actual error on {STUDY_WINDOWS} windows")
@@ -95,7 +96,7 @@ def _render(room: Path, seed: int, on_step: Callable[[str], None]) -> None:
 
 
 def _may_write(folder: Path) -> bool:
-    """Whether a folder is new or was written by a demo, even an interrupted one."""
+    """True for a folder that is new or was written by a demo, even an interrupted one."""
     if not folder.exists() or (folder / "report.html").exists():
         return True
     return all(path.name.lstrip(".").startswith(ROOM) for path in folder.iterdir())

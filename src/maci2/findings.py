@@ -36,7 +36,7 @@ class Finding:
     """The value needed, with its unit."""
 
     remedy: str = ""
-    """What to do, starting with a verb; may also suggest an improvement without a fault."""
+    """Remedy, starting with a verb; may also suggest an improvement without a fault."""
 
 
 def fault(level: Level, what: str, name: str, found: str, needed: str, remedy: str) -> Finding:

@@ -9,7 +9,7 @@ from maci2.calibration.calibration_problem import MountingPrior
 from maci2.errors import OptionError
 from maci2.gaussian import nees
 from maci2.lie import se3_exp
-from maci2.pipeline.stated_mounting import parse_mounting
+from maci2.pipeline.options import parse_mounting
 
 STD = np.array([0.03] * 3 + [np.deg2rad(2.0)] * 3)
 

@@ -6,9 +6,10 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from maci2.cli import compile as command
+from maci2.cli import app as module
 from maci2.cli.app import app
-from maci2.cli.printing import progress_bar, show_progress, working_on
+from maci2.cli.lab import COMMANDS as LAB
+from maci2.cli.terminal import progress_bar, show_progress, working_on
 
 
 class Terminal(io.StringIO):
@@ -21,6 +22,9 @@ def progress_wanted():
     show_progress(True)
     yield
     show_progress(True)
+
+
+COMMANDS = {command.__name__: command for command in (*module.COMMANDS, *LAB)}
 
 
 def drawn(monkeypatch, stream):
@@ -77,8 +81,8 @@ def test_shell_completion_can_be_installed():
 def test_every_job_that_a_command_needs_exists():
     from maci2.compile.fill import JOBS
 
-    named = {job for jobs in (command.NEEDS | command.INSTANT).values() for job in jobs}
-    assert named <= set(JOBS)
+    named = {job for command in COMMANDS.values() for job in command.jobs("images")}
+    assert {"initialize", "odometry", "chain", "baselines"} <= named <= set(JOBS)
 
 
 @pytest.mark.parametrize(
@@ -95,11 +99,4 @@ def test_every_job_that_a_command_needs_exists():
 def test_the_kernels_of_odometry_are_compiled_only_where_images_are_tracked(
     name, vision, tracks_images
 ):
-    assert ("odometry" in command.jobs_of(name, vision)) == tracks_images
-
-
-def test_every_command_named_for_its_kernels_exists():
-    import typer
-
-    commands = typer.main.get_command(app).commands
-    assert set(command.NEEDS) | set(command.INSTANT) <= set(commands)
+    assert ("odometry" in COMMANDS[name].jobs(vision)) == tracks_images

@@ -14,7 +14,7 @@ from maci2.datasets import open_recording
 from maci2.diagnostics.diagnose import examine, examine_path
 from maci2.diagnostics.images import edge_widths
 from maci2.lie import so3_exp
-from maci2.reports.diagnostics_page import diagnostics_page
+from maci2.reports.recording_pages import diagnostics_page
 from maci2.rigs import write_rig
 from maci2.sensors import truth_at
 from maci2.simulation.rendering.images import RenderConfig, scene_for, write_image

@@ -89,7 +89,7 @@ def test_the_command_writes_report_and_figures(flight, tmp_path):
 
 def test_figures_are_drawn(flight, tmp_path):
     pytest.importorskip("matplotlib")
-    from maci2.reports.imu_figures import plot_figures
+    from maci2.reports.lab_figures import plot_figures
 
     report = imu_report(
         [flight],

@@ -4,12 +4,9 @@ import pytest
 
 from maci2.evaluation.protocol import evaluate
 from maci2.evaluation.summary import evaluation_json
-from maci2.pipeline.offline import (
-    calibrate_recording,
-    calibration_errors,
-    calibration_keyframes,
-)
+from maci2.pipeline.offline import calibration_errors
 from maci2.pipeline.options import RunOptions
+from maci2.recording_calls import calibrate_recording
 
 pytestmark = pytest.mark.dataset
 
@@ -82,11 +79,8 @@ def test_the_learned_imu_model_finds_gravity_on_recordings_it_has_not_seen(
 
 @pytest.mark.parametrize("name", ["V1_02_medium", "V2_03_difficult"])
 def test_extrinsics_are_found_without_a_guess(data_root, name):
-    # Published clocks wander by milliseconds; `maci2 calibrate` estimates the offset, too.
-    options = RunOptions(
-        **TRUTH, window_s=30.0, keyframes=calibration_keyframes(30.0), time_offset=True
-    )
-    result = calibrate_recording(data_root / "euroc" / name, options)
+    # Published clocks wander by milliseconds; the offset is estimated, too.
+    result = calibrate_recording(data_root / "euroc" / name, **TRUTH, window_s=30.0)
     rotation_deg, translation = calibration_errors(result, result.inputs.T_b_c)
     assert result.verdict.status == "ok"
     assert rotation_deg <= 0.3

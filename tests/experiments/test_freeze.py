@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from maci2.cli.app import app
-from maci2.cli.freeze import call_quietly
+from maci2.cli.lab.experiments import call_quietly
 from maci2.errors import DatasetError, OptionError
 from maci2.evaluation.parallel import Pool
 from maci2.experiments import freeze as module

@@ -8,10 +8,9 @@ import pytest
 
 from maci2.datasets import open_recording, write_euroc
 from maci2.lie import se3_inv, so3_log
-from maci2.pipeline.offline import calibrate_recording, calibration_keyframes
-from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import recalibrated_rig
-from maci2.rigs import read_any_rig
+from maci2.recording_calls import calibrate_recording
+from maci2.rigs import given_by, read_any_rig
 from maci2.sensors import poses_at
 from maci2.simulation import SimulationConfig, simulate
 from maci2.types import NS
@@ -78,13 +77,14 @@ def oak_file(folder, rig):
     return path
 
 
-def options(folder, window_s=12.0, **more):
-    keyframes = calibration_keyframes(window_s)
-    return RunOptions(
-        vision=f"trajectory:{folder / 'camera_tum.txt'}", vision_std="0.02,0.002,0",
-        vision_scale_std=0.0, imu="datasheet", window_s=window_s, keyframes=keyframes,
-        time_offset=True, **more,
-    )  # fmt: skip
+def options(folder, **more):
+    return {
+        "vision": f"trajectory:{folder / 'camera_tum.txt'}",
+        "vision_std": "0.02,0.002,0",
+        "vision_scale_std": 0.0,
+        "imu": "datasheet",
+        **more,
+    }
 
 
 def errors(T_b_c, expected):
@@ -98,9 +98,9 @@ def test_an_oak_whose_memory_is_all_zeros_is_calibrated_from_nothing(device):
     noise = opened.rig.imu
     densities = (noise.density_gyro, noise.density_acc, noise.walk_gyro, noise.walk_acc)
     text = ",".join(map(repr, map(float, densities)))
-    chosen = options(folder, rig=path, imu_noise=text, imu_rate=noise.rate_hz)
-    assert not read_any_rig(path, chosen.given).extrinsics_known
-    result = calibrate_recording(folder / "walk", chosen)
+    chosen = options(folder, window_s=12.0, rig=path, imu_noise=text, imu_rate=noise.rate_hz)
+    assert not read_any_rig(path, given_by(noise.rate_hz, text, "")).extrinsics_known
+    result = calibrate_recording(folder / "walk", **chosen)
     assert result.verdict.status in ("ok", "weak"), result.verdict
     rotation_deg, distance = errors(result.state.T_b_c, opened.rig.cameras[0].T_b_c)
     assert rotation_deg < 0.5
@@ -134,8 +134,7 @@ def test_images_for_a_part_of_the_time_are_enough(device, tmp_path, begin_s, end
         )
         partial = replace(partial, imu=imu)
     write_euroc(partial, tmp_path / "part")
-    chosen = options(folder, window_s=30.0)
-    result = calibrate_recording(tmp_path / "part", chosen, may_be_shorter=True)
+    result = calibrate_recording(tmp_path / "part", **options(folder))
     assert result.verdict.status in ("ok", "weak"), result.verdict
     rotation_deg, distance = errors(result.state.T_b_c, opened.rig.cameras[0].T_b_c)
     assert rotation_deg < 0.5

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from maci2.datasets import open_recording, read_trajectory
-from maci2.pipeline.offline import initialize_recording
-from maci2.pipeline.options import RunOptions
+from maci2.recording_calls import initialize_recording
 
 pytestmark = pytest.mark.dataset
 
@@ -40,15 +39,15 @@ def test_poses_of_the_imu_carried_to_the_camera_start_init(data_root, tmp_path, 
     path = tmp_path / "camera_tum.txt"
     write_tum(path, poses.stamps_ns, poses.Ts_w_c @ recording.rig.cameras[0].T_b_c)
     vision = f"trajectory:{path}"
-    options = RunOptions(vision=vision, vision_std="0.1,0.005", window_s=5.0, start_s=18.0)
-    result = initialize_recording(recording.path, options)
+    options = {"vision": vision, "vision_std": "0.1,0.005", "window_s": 5.0, "start_s": 18.0}
+    result = initialize_recording(recording.path, **options)
     assert result.verdict.status in ("ok", "weak")
     assert gravity_error_deg(result) < 2.0
 
 
 def test_droids_poses_start_init_as_they_are(data_root):
     vision = "trajectory:visual/droid_stereo_Twc_tum.txt"
-    options = RunOptions(vision=vision, vision_frame="rectified", window_s=5.0, start_s=30.0)
-    result = initialize_recording(data_root / "euroc" / "MH_03_medium", options)
+    options = {"vision": vision, "vision_frame": "rectified", "window_s": 5.0, "start_s": 30.0}
+    result = initialize_recording(data_root / "euroc" / "MH_03_medium", **options)
     assert result.verdict.status == "ok"
     assert gravity_error_deg(result) < 2.0

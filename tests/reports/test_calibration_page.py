@@ -5,10 +5,10 @@ import re
 import numpy as np
 
 from maci2.datasets import write_euroc
-from maci2.pipeline.offline import calibrate_recording, calibration_keyframes
-from maci2.pipeline.options import RunOptions
-from maci2.reports.calibration_page import calibration_page
-from maci2.reports.rig_drawing import HEIGHT, WIDTH, rig_drawing
+from maci2.recording_calls import calibrate_recording
+from maci2.reports.drawings import RIG_HEIGHT as HEIGHT
+from maci2.reports.drawings import WIDTH, rig_drawing
+from maci2.reports.estimate_pages import calibration_page
 from maci2.simulation import SimulationConfig, simulate
 
 
@@ -26,13 +26,7 @@ def test_every_frame_is_drawn_and_named():
 
 def test_the_page_states_both_conventions_with_the_numbers_found(tmp_path):
     write_euroc(simulate(SimulationConfig(duration_s=8.0, seed=3)), tmp_path / "walk")
-    options = RunOptions(
-        vision="truth:0.05,0.003",
-        window_s=6.0,
-        keyframes=calibration_keyframes(6.0),
-        time_offset=True,
-    )
-    result = calibrate_recording(tmp_path / "walk", options)
+    result = calibrate_recording(tmp_path / "walk", vision="truth:0.05,0.003", window_s=6.0)
     rig = result.rig
     page = calibration_page(result, "maci2 calibrate walk")
     T_c_b = np.linalg.inv(rig.cameras[0].T_b_c)

@@ -16,9 +16,7 @@ from maci2.experiments.init_catalogue import EUROC_INIT
 from maci2.experiments.recordings import find_recordings
 from maci2.experiments.reproduce import reproduce
 from maci2.experiments.store import FORMAT, read_result, write_result
-from maci2.reports.experiment_figures import experiment_figure
-from maci2.reports.experiments_page import build_page
-from maci2.reports.runs import read_runs
+from maci2.reports.experiments_page import build_page, experiment_figure, read_runs
 
 COMMAND = "maci2 reproduce euroc-init pose"
 

@@ -12,11 +12,11 @@ from maci2.cli.app import app
 from maci2.datasets import write_euroc
 from maci2.demo import run_demo
 from maci2.estimation import Verdict
-from maci2.recording_calls.initialize_call import initialize_recording
+from maci2.recording_calls import initialize_recording
+from maci2.reports.charts import Series, axis_ticks, chart, nice_ticks
+from maci2.reports.drawings import Labels
+from maci2.reports.estimate_pages import init_page
 from maci2.reports.html import Section, page, table
-from maci2.reports.init_page import init_page
-from maci2.reports.labels import Labels
-from maci2.reports.svg import Series, axis_ticks, chart, nice_ticks
 from maci2.simulation import SimulationConfig, simulate
 
 TRUTH = ("--vision", "truth:0.05,0.003")

@@ -10,9 +10,8 @@ import pytest
 from maci2.datasets import open_recording
 from maci2.datasets.frames import image_paths
 from maci2.evaluation.track_errors import track_errors
-from maci2.pipeline.options import RunOptions
 from maci2.pipeline.track_files import raw_biases
-from maci2.pipeline.track_recording import track_recording
+from maci2.recording_calls import track_recording
 from maci2.types import NS
 
 pytestmark = pytest.mark.dataset
@@ -62,7 +61,7 @@ def track_of(data_root, tmp_path):
             data_root / "euroc" / "MH_01_clip", tmp_path / "degraded", duration_s, change
         )
         # Positions of the published ground truth are some milliseconds late.
-        tracked = track_recording(folder, RunOptions(vision="images", truth=("audited",)))
+        tracked = track_recording(folder, vision="images", truth=("audited",))
         states = tracked.at_images
         since_s = (np.array([s.stamp_ns for s in states]) - tracked.vision.stamps_ns[0]) / NS
         errors = track_errors(

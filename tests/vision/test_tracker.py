@@ -11,7 +11,7 @@ from maci2.datasets.frames import stereo_frames
 from maci2.errors import CalibrationError, MeasurementError
 from maci2.gaussian import nees
 from maci2.lie import se3_inv, se3_log, so3_exp
-from maci2.pipeline.online.keyframes import KeyframeTracker
+from maci2.pipeline.online.initializer import KeyframeTracker
 from maci2.types import NS
 from maci2.vision.odometry import StereoOdometry
 from maci2.vision.predicted_rotation import PredictedRotation

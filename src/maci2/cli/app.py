@@ -4,37 +4,45 @@ Nothing heavy is imported here: `maci2 --help` answers before numba would have l
 """
 
 import sys
+from collections.abc import Callable, Iterator
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from typing import Any
 
 import typer
 
 from maci2 import __version__
-from maci2.cli.bench import bench
-from maci2.cli.calibrate import calibrate
-from maci2.cli.check import check
-from maci2.cli.compile import compile, with_kernels
-from maci2.cli.convert import convert
-from maci2.cli.demo import demo
-from maci2.cli.early_checks import with_early_checks
-from maci2.cli.evaluate import evaluate
-from maci2.cli.freeze import freeze
-from maci2.cli.imu_report import imu_report
-from maci2.cli.init import init
-from maci2.cli.json_output import json_on_stdout
+from maci2.cli.estimate import calibrate, init, track, vo, watch
+from maci2.cli.examine import check, noise, truth
 from maci2.cli.live import live
-from maci2.cli.model import model
-from maci2.cli.noise import noise
-from maci2.cli.option_groups import spread
-from maci2.cli.printing import show_progress, working_on
-from maci2.cli.reproduce import report, reproduce
-from maci2.cli.simulate import simulate
-from maci2.cli.standard_streams import usable_streams
-from maci2.cli.track import track
-from maci2.cli.train_imu import train_imu
-from maci2.cli.train_vision import train_vision
-from maci2.cli.truth import truth
-from maci2.cli.vo import vo, vo_report
-from maci2.cli.watch import watch
-from maci2.errors import Maci2Error
+from maci2.cli.setup import compile, convert, model
+from maci2.cli.simulate import demo, simulate
+from maci2.cli.terminal import show_progress, usable_streams, working_on
+from maci2.errors import Maci2Error, OptionError
+
+COMMANDS = (
+    demo, check, simulate, vo, init, live, track, watch, calibrate, convert, truth, noise, compile,
+    model,
+)  # fmt: skip
+
+LAB = {
+    "evaluate": "Initialize on every window and compare with ground truth.",
+    "reproduce": "Run the paper's experiments.",
+    "report": "Write one self-contained report from stored results.",
+    "freeze": "Store the commands' answers, or compare with stored ones.",
+    "bench": "Measure speed relative to other libraries.",
+    "imu-report": "Check that covariances of an IMU model are consistent.",
+    "vo-report": "Check that covariances of visual odometry are consistent.",
+    "train-imu": "Train an IMU model for a sensor.",
+    "train-vision": "Train the covariance model of matches on rendered rooms.",
+}
+"""Commands of maci2-lab, with the first lines of their help."""
+
+HOOK = "maci2.commands"
+"""Entry points of this group are further commands."""
+
+INTERRUPTED = 130
+"""Exit code of a command that was ended by Ctrl-C, as shells have it."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -61,17 +69,36 @@ def version(
         context.with_resource(working_on(context.invoked_subcommand))
 
 
-for command in (
-    demo, check, simulate, vo, init, live, track, watch, calibrate, evaluate, reproduce, report,
-    freeze, convert, truth, noise, bench, compile, imu_report, vo_report, train_imu, train_vision,
-    model,
-):  # fmt: skip
-    checked = with_early_checks(with_kernels(command))
-    app.command()(spread(checked if command is live else json_on_stdout(checked)))
+def further_commands() -> Iterator[Callable[..., None]]:
+    """Commands of other packages."""
+    for point in entry_points(group=HOOK):
+        yield point.load()
+    if find_spec("maci2.cli.lab") is not None:
+        from maci2.cli.lab import COMMANDS
+
+        yield from COMMANDS
 
 
-INTERRUPTED = 130
-"""Exit code of a command that was ended by Ctrl-C, as shells have it."""
+def not_installed(name: str) -> Callable[[typer.Context], None]:
+    """A command in the place of one of maci2-lab."""
+
+    def refuse(context: typer.Context) -> None:
+        raise OptionError(f"maci2 {name} needs maci2-lab: pip install maci2-lab.")
+
+    refuse.__doc__ = f"{LAB[name]} Needs `pip install maci2-lab`."
+    return refuse
+
+
+def add_commands(further: tuple[Callable[..., None], ...]) -> None:
+    """Register all commands; those of the lab that are not installed explain how to get them."""
+    for command in (*COMMANDS, *further):
+        app.command()(command)
+    anything: dict[str, Any] = {"ignore_unknown_options": True, "allow_extra_args": True}
+    for name in LAB.keys() - {one.__name__.replace("_", "-") for one in further}:
+        app.command(name, context_settings=anything)(not_installed(name))
+
+
+add_commands(tuple(further_commands()))
 
 
 def main() -> None:
@@ -83,14 +110,14 @@ def main() -> None:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)
     except KeyboardInterrupt:
-        _say_interrupted()
+        _print_interrupted()
         sys.exit(INTERRUPTED)
     except SystemExit as ended:
-        # Typer turns an interrupt of a command into this code, and says nothing.
+        # Typer turns an interrupt of a command into this code, and prints nothing.
         if ended.code == INTERRUPTED:
-            _say_interrupted()
+            _print_interrupted()
         raise
 
 
-def _say_interrupted() -> None:
+def _print_interrupted() -> None:
     typer.echo("interrupted", err=True)

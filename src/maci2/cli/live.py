@@ -5,13 +5,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.viewing import require_viewer, viewer
+from maci2.cli.command import Use, command
+from maci2.cli.terminal import require_viewer, viewer
 from maci2.pipeline.option_list import Opening
 from maci2.text_tables import sigmas, vector
 
@@ -32,6 +34,7 @@ WAITING_RESULTS = 10_000
 """Results that may be queued for a slow terminal."""
 
 
+@command("initialize", "odometry", own_json=True)
 def live(
     sequence: opt.Sequence,
     speed: Annotated[float, typer.Option(help="playback speed, as a multiple of real time")] = 1.0,
@@ -46,6 +49,7 @@ def live(
     json: Annotated[
         Path | None,
         typer.Option("--json", help="write one line of JSON per result to this file; - prints it"),
+        Use.FILE,
     ] = None,
 ) -> None:
     """Replay a recording as if its sensors were running.
@@ -98,36 +102,51 @@ class _Clock:
 
     def __init__(self, recording: "Recording") -> None:
         self.start_ns = int(recording.camera_stamps_ns[0][0])
-        self.told_ns = self.start_ns
+        self.printed_ns = self.start_ns
 
     def text(self, stamp_ns: int) -> str:
         return f"{(stamp_ns - self.start_ns) / 1e9:7.2f} s "
 
     def is_due(self, stamp_ns: int) -> bool:
-        """Whether it is time to print what is missing."""
-        if stamp_ns - self.told_ns < STATUS_EVERY_NS:
+        """True if it is time to print a status line."""
+        if stamp_ns - self.printed_ns < STATUS_EVERY_NS:
             return False
-        self.told_ns = stamp_ns
+        self.printed_ns = stamp_ns
         return True
 
 
 def _replayed(
     recording: "Recording",
-    online: "OnlineInitializer | OnlineTracker",
-    speed: float,
-    say: Say,
+    stream: Callable[[Callable[[Any], None]], "OnlineInitializer | OnlineTracker"],
     clock: _Clock,
-) -> "Replayed":
-    """Replay to the end; say what is missing for as long as there is no result."""
+    speed: float,
+    take: Callable[[Any], None],
+    say: Say,
+) -> "tuple[Replayed, list[tuple[float, Any]]]":
+    """Replay a recording into a stream; returns its results, each with the time at which it came.
+
+    Prints the status for as long as there is no result; exit code 1 if none came.
+    """
     from maci2.pipeline.online.replay import replay
+
+    results: list[tuple[float, Any]] = []
+
+    def on_result(result: Any) -> None:
+        results.append((time.perf_counter(), result))
+        take(result)
 
     def on_pair(stamp_ns: int) -> None:
         if clock.is_due(stamp_ns) and online.wait(0.0) is None:
             say(f"{clock.text(stamp_ns)} waiting: {online.status}")
 
-    taken = replay(recording, online, speed, on_pair)
-    online.drain(DRAIN_S)
-    return taken
+    with stream(on_result) as online:
+        taken = replay(recording, online, speed, on_pair)
+        online.drain(DRAIN_S)
+        say(str(online.status))
+    if not results:
+        say(_nothing_found(taken, clock))
+        raise typer.Exit(1)
+    return taken, results
 
 
 def _initialize(
@@ -142,27 +161,20 @@ def _initialize(
     from maci2.pipeline.online import OnlineConfig, OnlineInitializer
 
     clock = _Clock(recording)
-    results: list[InitResult] = []
-    ready_s: list[float] = []
 
     def take(result: "InitResult") -> None:
-        ready_s.append(time.perf_counter())
-        results.append(result)
         write(result.to_dict())
         say(_result_line(result, clock))
 
     config = OnlineConfig(*choices, waiting_results=WAITING_RESULTS)
-    with OnlineInitializer(recording.rig, config, take) as online:
-        taken = _replayed(recording, online, speed, say, clock)
-        say(str(online.status))
-    if not results:
-        say(_nothing_found(taken, clock))
-        raise typer.Exit(1)
-    say(verdict_text(results[-1].verdict))
-    say(_timing(taken, results[0], ready_s[0]))
+    stream = partial(OnlineInitializer, recording.rig, config)
+    taken, results = _replayed(recording, stream, clock, speed, take, say)
+    (ready_s, first), (_, last) = results[0], results[-1]
+    say(verdict_text(last.verdict))
+    say(_timing(taken, first, ready_s))
     if rerun:
         with viewer(rerun, "live", say) as shown:
-            shown.show_initialization(results[-1])
+            shown.show_initialization(last)
 
 
 def _nothing_found(taken: "Replayed", clock: _Clock) -> str:
@@ -177,7 +189,9 @@ def _result_line(result: "InitResult", clock: _Clock) -> str:
 
     state, posterior = result.state, result.posterior
     if state is None or posterior is None:
-        return f"{clock.text(clock.told_ns)} {result.verdict.status}: {result.verdict.reasons[0]}"
+        return (
+            f"{clock.text(clock.printed_ns)} {result.verdict.status}: {result.verdict.reasons[0]}"
+        )
     line = (
         f"{clock.text(int(state.stamps_ns[-1]))} {result.verdict.status:6} "
         f"gravity_c0 {vector(state.gravity_c0, 3)} +- {result.gravity_std_deg:.3f} deg; "
@@ -194,9 +208,14 @@ def _timing(taken: "Replayed", first: "InitResult", ready_s: float) -> str:
     if first.state is not None:
         complete_s = taken.pair_at_s[int(first.state.stamps_ns[-1])]
     return (
+        f"{_calls(taken)}; first result {ready_s - complete_s:.2f} s after its window's last image"
+    )
+
+
+def _calls(taken: "Replayed") -> str:
+    return (
         f"95 % of calls within: add_imu {_p95_ms(taken.imu_s):.2f} ms, add_stereo "
-        f"{_p95_ms(taken.stereo_s):.2f} ms; first result {ready_s - complete_s:.2f} s after its "
-        "window's last image"
+        f"{_p95_ms(taken.stereo_s):.2f} ms"
     )
 
 
@@ -205,24 +224,15 @@ def _track(recording: "Recording", imu: str, speed: float, say: Say, write: Writ
     from maci2.pipeline.track_files import state_record
 
     clock = _Clock(recording)
-    states: list[TrackedState] = []
 
     def take(state: "TrackedState") -> None:
-        states.append(state)
         write(state_record(state))
         say(_state_line(state, clock))
 
     config = OnlineTrackerConfig(imu=imu, waiting_results=WAITING_RESULTS)
-    with OnlineTracker(recording.rig, config, take) as online:
-        taken = _replayed(recording, online, speed, say, clock)
-        say(str(online.status))
-    if not states:
-        say(_nothing_found(taken, clock))
-        raise typer.Exit(1)
-    say(
-        f"95 % of calls within: add_imu {_p95_ms(taken.imu_s):.2f} ms, add_stereo "
-        f"{_p95_ms(taken.stereo_s):.2f} ms"
-    )
+    stream = partial(OnlineTracker, recording.rig, config)
+    taken, _ = _replayed(recording, stream, clock, speed, take, say)
+    say(_calls(taken))
 
 
 def _state_line(state: "TrackedState", clock: _Clock) -> str:

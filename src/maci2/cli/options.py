@@ -1,15 +1,12 @@
 """Options that several commands share."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from maci2.cli.option_groups import option_of
+from maci2.cli.command import Use, option_of
 from maci2.pipeline.option_list import Measuring, Opening, Starting, Windows
-
-if TYPE_CHECKING:
-    from maci2.evaluation.parallel import Pool
 
 Sequence = Annotated[
     Path,
@@ -18,12 +15,14 @@ Sequence = Annotated[
         help="recording: a folder in EuRoC, TUM-VI or VBR layout, a ROS bag, a table of IMU "
         "samples, or a folder with imu.csv and images named by timestamp",
     ),
+    Use.READ,
 ]
 Sequences = Annotated[
     list[Path],
     typer.Argument(
         metavar="SEQ", help="recordings: folders in EuRoC, TUM-VI or VBR layout, or ROS bags"
     ),
+    Use.READ,
 ]
 RigFile = Annotated[Path | None, option_of(Opening, "rig")]
 ImuRate = Annotated[float | None, option_of(Opening, "imu_rate")]
@@ -39,31 +38,14 @@ Seed = Annotated[int, option_of(Measuring, "seed")]
 Keyframes = Annotated[int, option_of(Windows, "keyframes")]
 Window = Annotated[float, option_of(Windows, "window_s")]
 Start = Annotated[float, option_of(Starting, "start_s")]
-Jobs = Annotated[int, typer.Option(help="recordings to process in parallel")]
-Backend = Annotated[str, typer.Option(help="where to run: local (this machine) or dask")]
-Scheduler = Annotated[
-    str, typer.Option(help="address of a Dask scheduler  [default: a cluster on this machine]")
-]
-Report = Annotated[Path | None, typer.Option(help="HTML report to write")]
+Interval = Annotated[float, typer.Option(help="time between keyframes [s]")]
+Report = Annotated[Path | None, typer.Option(help="HTML report to write"), Use.FILE]
 Rerun = Annotated[str, typer.Option(help="show the result in Rerun: FILE.rrd to write, or live")]
-Rivals = Annotated[bool | None, typer.Option("--rivals/--no-rivals", hidden=True)]
-"""Name of --baselines in version 0.1."""
-
 Spoil = Annotated[str, typer.Option("--spoil", hidden=True)]
 """Name of --degrade in version 0.1."""
 
 Json = Annotated[
-    Path | None, typer.Option("--json", help="write the result as JSON to this file; - prints it")
+    Path | None,
+    typer.Option("--json", help="write the result as JSON to this file; - prints it"),
+    Use.FILE,
 ]
-
-
-def with_baselines(baselines: bool, rivals: bool | None) -> bool:
-    """Value of --baselines, or of its old name if that is given."""
-    return baselines if rivals is None else rivals
-
-
-def pool(jobs: int, backend: str, scheduler: str) -> "Pool":
-    """Workers selected by these options."""
-    from maci2.evaluation.parallel import Pool
-
-    return Pool(jobs, backend, scheduler)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""`maci2 simulate`."""
+"""Commands that need no data: `maci2 demo` and `simulate`."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -8,13 +8,48 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.json_output import write_json
-from maci2.cli.printing import progress_bar
+from maci2.cli.command import Use, command, write_json
+from maci2.cli.terminal import command_line, print_summary, print_table, progress_bar
 
 if TYPE_CHECKING:
     from maci2.sensors import Recording
     from maci2.simulation import SimulationConfig
     from maci2.simulation.rendering.images import RenderConfig
+
+
+@command("initialize", "calibrate", "odometry", "render")
+def demo(
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="folder for the report"), Use.OUTPUT
+    ] = Path("maci2-demo"),
+    seed: opt.Seed = 0,
+    json: opt.Json = None,
+) -> None:
+    """Run on rendered images and compare with the true values.
+
+    Renders stereo images of a synthetic room, initializes and calibrates on them, and compares the
+    stated uncertainties with the actual errors.
+    """
+    from rich.console import Console
+
+    console = Console()
+    with progress_bar() as on_progress:
+        on_progress("loading", 0, 0)
+        from maci2.demo import demo_record, run_demo
+
+        result = run_demo(output, seed, lambda step: on_progress(step, 0, 0), command_line())
+    console.rule("initialization")
+    print_summary(result.initialization.summary(), result.initialization.verdict)
+    console.rule("calibration")
+    print_summary(result.calibration.summary(), result.calibration.verdict)
+    console.rule("are the uncertainties consistent?")
+    print_table(
+        f"{len(result.samples)} simulated windows",
+        ("state", "NEES per degree of freedom, 1 is ideal"),
+        [(key.replace("_", " "), f"{value:.2f}") for key, value in result.nees.items()],
+    )
+    typer.echo(f"wrote {output / 'report.html'}")
+    write_json(json, demo_record(result))
 
 
 @dataclass(frozen=True)
@@ -90,6 +125,7 @@ class Rendered:
         )
 
 
+@command("render")
 def simulate(
     output: Annotated[
         Path, typer.Argument(metavar="OUTPUT", help="folder to write, in EuRoC layout")
@@ -101,6 +137,7 @@ def simulate(
             help="render along the ground truth of this recording and keep its IMU, instead of "
             "--motion"
         ),
+        Use.READ,
     ] = None,
     rendered: Rendered = Rendered(),
     truth: opt.Truth = "",
@@ -147,7 +184,7 @@ def _render(
 
 
 def _on_imu_clock(recording: "Recording", config: "RenderConfig", truth: str) -> "Recording":
-    """Put a rendered recording on the clock of the IMU, and say so if ground truth was not."""
+    """Put a rendered recording on the clock of the IMU; prints it if ground truth was not."""
     from maci2.pipeline.render_along import rendered_on_imu_clock
 
     recording, clock = rendered_on_imu_clock(recording, config, truth)

@@ -14,8 +14,9 @@ from maci2.estimation.result_output import (
     calibration_text,
     initialization_record,
     initialization_text,
+    plot_calibration,
+    plot_initialization,
 )
-from maci2.estimation.result_plot import plot_calibration, plot_initialization
 from maci2.field_docs import document_fields
 from maci2.files import write_json
 from maci2.gaussian import chi2_quantile

@@ -13,8 +13,8 @@ from maci2.gaussian import chi2_quantile, chi2_significance, nees
 from maci2.ground_truth.choose import audited_or_none
 from maci2.lie import se3_inv, se3_log
 from maci2.pipeline.gyro_rotation import rotation_predictor
-from maci2.pipeline.open_vision import open_odometry
 from maci2.pipeline.options import VisionChoice
+from maci2.pipeline.vision_sources import open_odometry
 from maci2.sensors import GroundTruth, Recording, truth_at
 from maci2.types import Array, Stamps
 from maci2.vision.odometry_run import even_keyframes, measure_all

@@ -11,7 +11,6 @@ from maci2.estimation.scale import scaled
 from maci2.lie import se3_inv, so3_exp
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, apply_imu_model
-from maci2.pipeline.recording_premises import with_estimated_noise
 from maci2.pipeline.vision_sources import VisionSource
 from maci2.sensors import ImuSamples
 from maci2.types import NS, Array, Mask, Stamps
@@ -85,7 +84,7 @@ def with_fault(inputs: Inputs, fault: InputFault, options: RunOptions) -> Inputs
         T_b_c=np.ascontiguousarray(fault.extrinsics(inputs.T_b_c)),
         vision=FaultyVision(choice, inputs.vision, fault),
     )
-    return replace(faulty, vision=faulty.vision.with_choice(with_estimated_noise(faulty)))
+    return faulty.with_estimated_noise()
 
 
 def _lengthened(scale: float) -> Callable[[RelativePoses], RelativePoses]:

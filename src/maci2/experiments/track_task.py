@@ -18,9 +18,9 @@ from maci2.experiments.table import Cell, Claim, Findings, Line, Record, Table, 
 from maci2.ground_truth.choose import AUDITED, with_audited
 from maci2.lie import se3_inv
 from maci2.pipeline.options import RunOptions
-from maci2.pipeline.prepare import Inputs
+from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.pipeline.track_files import raw_biases
-from maci2.pipeline.track_recording import RecordedTrack, track_recording
+from maci2.pipeline.track_recording import RecordedTrack, track_inputs
 from maci2.sensors import GroundTruth, poses_at
 from maci2.types import Array, Mask, Stamps
 
@@ -79,15 +79,13 @@ def run_track(task: TrackTask) -> TaskResult:
     truths = tuple(name for name in TRUTHS if name in held)
     options = RunOptions(vision=task.vision, vision_frame="rectified", imu=task.imu, truth=truths)
     begun = time.process_time()
-    causal = _where_vision_is(track_recording(task.path, options))
+    causal = _where_vision_is(track_inputs(open_inputs(task.path, options)))
     frame_ms = 1e3 * (time.process_time() - begun) / max(len(causal.at_images), 1)
     truth = causal.inputs.truth
     if truth is None:
         return TaskResult([], problem="no ground truth")
     rows = [_own_row(CAUSAL, causal, truth)]
-    smoothed = _where_vision_is(
-        track_recording(task.path, options, batch=True, measured=causal.vision)
-    )
+    smoothed = _where_vision_is(track_inputs(causal.inputs, batch=True, measured=causal.vision))
     rows.append(_own_row(SMOOTHED, smoothed, truth))
     for name, (stamps_ns, Ts_w_b) in _others(task, causal.inputs).items():
         rows.append(_row(name, _common(stamps_ns, Ts_w_b, causal, truth)))

@@ -1,4 +1,4 @@
-"""Ground truth of a recording as `--truth` chooses it, audited only if something asks for it."""
+"""Ground truth of a recording as `--truth` chooses it, audited only if its states are needed."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property

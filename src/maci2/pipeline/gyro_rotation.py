@@ -1,4 +1,4 @@
-"""The gyroscope's rotation of the camera, handed to vision as a prediction."""
+"""Rotation of the camera predicted by the gyroscope, as a prior of vision."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,6 @@
-"""What `maci2 init` and `maci2 calibrate` do: from a recording and options to a result."""
+"""Initialization and calibration on one window of a recording, and their results."""
 
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,25 +23,18 @@ from maci2.lie import se3_inv
 from maci2.lie.stacks import rotation_angle_deg
 from maci2.pipeline.option_list import WINDOW_S
 from maci2.pipeline.options import RunOptions
-from maci2.pipeline.prepare import Inputs, open_inputs, recalibrated_rig
-from maci2.pipeline.rehearsals import warm_up
-from maci2.pipeline.windows import Window, long_window, one_window
+from maci2.pipeline.prepare import Inputs, recalibrated_rig
+from maci2.pipeline.windows import Window
 from maci2.sensors import Rig
-from maci2.types import NS, Array, Stamps
+from maci2.types import Array
 from maci2.vision import RelativePoses
 
 if TYPE_CHECKING:
     from maci2.evaluation.metrics import InitErrors
 
-OFFSET_MARGIN_S = 0.12
-"""Length of IMU data beyond the keyframes, for an unknown time offset."""
-
 CALIBRATION_SPACING_S = 0.3
 """Time between keyframes of a calibration: enough for a large rotation, since the error of a
 relative pose does not grow with it."""
-
-SHORTEST_CALIBRATION_S = 5.0
-"""Shortest recording that is used as a whole where no window length was asked for."""
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -141,21 +133,10 @@ class CalibratedRecording(CalibrationResult):
         return record
 
 
-def initialize_recording(path: Path, options: RunOptions) -> InitializedRecording:
-    """What `maci2 init` does: the one window at `options.start_s`."""
-    inputs = open_inputs(path, options)
-    inputs.ground_truth.require_names()
-    warm_up("initialize")
-    window = one_window(
-        inputs.candidates_ns(), options.window_s, options.keyframes, options.start_s
-    )
-    return initialize_window(inputs, window, options)
-
-
 def initialize_window(inputs: Inputs, window: Window, options: RunOptions) -> InitializedRecording:
     """Initialize on one window of a recording."""
     vision = inputs.vision.motion(window.stamps_ns, window.index)
-    imu = _samples_around(inputs, vision, options)
+    imu = inputs.samples_around(vision)
     solver, limits = options.solver(), options.limits()
     # Motion from images is costly: a window that confirms its own constants needs no others.
     premises = None if inputs.vision.from_images else inputs.premises
@@ -173,56 +154,22 @@ def initialize_window(inputs: Inputs, window: Window, options: RunOptions) -> In
     )
 
 
-def calibrate_recording(
-    path: Path, options: RunOptions, may_be_shorter: bool = False
-) -> CalibratedRecording:
-    """What `maci2 calibrate` does: extrinsics from one window, with no guess of them.
-
-    With `may_be_shorter` a recording shorter than the window is used as a whole.
-    """
-    inputs = open_inputs(path, options, calibrating=True)
-    inputs.ground_truth.require_names()
-    warm_up("calibrate")
-    candidates_ns = inputs.measurable_ns()
-    if may_be_shorter:
-        options = _shortened(options, candidates_ns)
-    window = long_window(candidates_ns, options.window_s, options.keyframes, options.start_s)
-    return calibrate_window(inputs, window, options)
-
-
-def _shortened(options: RunOptions, candidates_ns: Stamps) -> RunOptions:
-    length_s = (int(candidates_ns[-1]) - int(candidates_ns[0])) / NS - options.start_s
-    if not SHORTEST_CALIBRATION_S <= length_s < options.window_s:
-        return options
-    return replace(options, window_s=length_s, keyframes=calibration_keyframes(length_s))
-
-
 def calibrate_window(inputs: Inputs, window: Window, options: RunOptions) -> CalibratedRecording:
     """Extrinsics from one window."""
     vision = inputs.vision.motion(window.stamps_ns, window.index)
-    imu = _samples_around(inputs, vision, options)
+    imu = inputs.samples_around(vision)
     result = calibrate(imu, vision, options.solver(), mounting=_mounting(inputs, options))
     return CalibratedRecording(**vars(result), inputs=inputs)
 
 
 def _mounting(inputs: Inputs, options: RunOptions) -> MountingPrior | None:
-    """The stated prior, for the frame that vision speaks of."""
+    """Prior of `--prior`, for the frame of the camera motion."""
     stated = options.mounting
     if stated is None:
         return None
     T_c0_c = se3_inv(inputs.recording.rig.cameras[0].T_b_c) @ inputs.T_b_c
     std = np.repeat([stated.std_translation, stated.std_rotation], 3)
     return MountingPrior(np.array(stated.T_b_c0) @ T_c0_c, std)
-
-
-def _samples_around(inputs: Inputs, vision: RelativePoses, options: RunOptions) -> ImuMeasurements:
-    """The samples that cover the keyframes, and a margin where a time offset is unknown."""
-    stamps_ns = inputs.imu.stamps_ns
-    margin_ns = round(OFFSET_MARGIN_S * NS) if options.time_offset else 0
-    return inputs.imu.between(
-        max(int(vision.stamps_ns[0]) - margin_ns, int(stamps_ns[0])),
-        min(int(vision.stamps_ns[-1]) + margin_ns, int(stamps_ns[-1])),
-    )
 
 
 def calibration_keyframes(window_s: float) -> int:

@@ -6,7 +6,7 @@ Nothing heavy is imported here: `maci2 --help` reads it.
 # ruff: noqa: RUF009, the default of a field is a function call that makes the field.
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ SEEDS = (0, 2**63 - 1)
 
 @dataclass(frozen=True)
 class Option:
-    """What a field of a group says of itself besides its type and default in Python."""
+    """Metadata of a field of a group: help, spelling, type on the command line, range."""
 
     help: str
     """Help of the command, and description in the docstring of the call."""
@@ -57,9 +57,9 @@ def option(
     typed_default: Any = None,
     within: tuple[float, float] | None = None,
 ) -> Any:
-    """A field of a group, with its `Option`."""
+    """A field of a group, with its `Option`; `MISSING` as default makes it a required argument."""
     about = Option(text, flags, typed, typed_default, within)
-    return field(default=default, metadata={"option": about})
+    return field(default=default, metadata={"option": about}, kw_only=default is not MISSING)
 
 
 def flag_of(name: str) -> str:
@@ -72,8 +72,32 @@ def vision_frame() -> Any:
     return option("camera", "camera frame of a trajectory: camera or rectified")
 
 
+def imu_model() -> Any:
+    """Field for the IMU model."""
+    return option(
+        "raw",
+        "IMU model: raw (data-sheet noise and vibration), datasheet (data-sheet noise alone), "
+        "noise:FILE (noise measured by `maci2 noise --json`), euroc or tumvi (learned models, "
+        "listed by `maci2 model`), or a weight file of train-imu",
+    )
+
+
+def vision_scale_std() -> Any:
+    """Field for the noise of a trajectory's scale."""
+    return option(
+        None,
+        "relative scale error of a trajectory (1 sigma)  [default: 0.04]",
+        "--vision-scale-std",
+    )
+
+
+def interval(within: tuple[float, float] | None = None) -> Any:
+    """Field for the time between keyframes."""
+    return option(0.2, "time between keyframes [s]", within=within)
+
+
 def time_offset(default: bool) -> Any:
-    """Field for whether the clock of the camera is estimated."""
+    """Field for estimating the clock of the camera."""
     return option(
         default,
         "also estimate the time offset between camera and IMU (within 0.1 s)",
@@ -83,7 +107,7 @@ def time_offset(default: bool) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Opening:
-    """How to open a recording: calibration or parts of it, topics of a bag, columns of a table."""
+    """Opening a recording: calibration or parts of it, topics of a bag, columns of a table."""
 
     rig: str | Path | None = option(
         None,
@@ -145,12 +169,7 @@ class Measuring:
         "if the recording has them]",
         typed_default="",
     )
-    imu: str = option(
-        "raw",
-        "IMU model: raw (data-sheet noise and vibration), datasheet (data-sheet noise alone), "
-        "noise:FILE (noise measured by `maci2 noise --json`), euroc or tumvi (learned models, "
-        "listed by `maci2 model`), or a weight file of train-imu",
-    )
+    imu: str = imu_model()
     vision_frame: str = vision_frame()
     vision_std: str | None = option(
         None,
@@ -158,9 +177,7 @@ class Measuring:
         "SHARE of their length is added  [default: 0.05,0.003,0.015, with less rotation if the "
         "gyroscope shows it]",
     )
-    vision_scale_std: float | None = option(
-        None, "relative scale error of a trajectory (1 sigma)  [default: 0.04]"
-    )
+    vision_scale_std: float | None = vision_scale_std()
     truth: Sequence[str] = option(
         (),
         "ground truth to use. NAME[,NAME]: the first of these that a recording has; "
@@ -181,7 +198,7 @@ class Measuring:
 
 @dataclass(frozen=True, kw_only=True)
 class Starting:
-    """Where to start."""
+    """Start of a window."""
 
     start_s: float = option(
         0.0,
@@ -209,7 +226,7 @@ class Strides:
 
 @dataclass(frozen=True, kw_only=True)
 class Assumptions:
-    """What an initialization takes for granted."""
+    """Assumptions of an initialization."""
 
     paper: bool = option(
         False,
@@ -232,7 +249,7 @@ class TimeOffset:
 
 @dataclass(frozen=True, kw_only=True)
 class Mounting:
-    """What a calibration knows, and whether it includes the right camera."""
+    """Prior knowledge of a calibration, and its cameras."""
 
     prior: str | Path = option(
         "",
@@ -286,7 +303,7 @@ class CalibrateOptions(Opening, Mounting, Starting, Measuring):
 class TrackOptions(Opening, Starting, Measuring):
     """Options of `track`."""
 
-    interval_s: float = option(0.2, "time between keyframes [s]")
+    interval_s: float = interval()
     lag_s: float = option(3.0, "length of the smoothed window [s]")
     batch: bool = option(False, "smooth the whole recording at once instead of tracking causally")
     adapt_noise: bool = option(
@@ -295,3 +312,31 @@ class TrackOptions(Opening, Starting, Measuring):
         "--adapt-noise/--no-adapt-noise",
     )
     at_imu_rate: bool = option(False, "also compute states at every IMU sample")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchOptions(Opening):
+    """Options of `watch`."""
+
+    odometry: str | Path = option(
+        MISSING, "trajectory of the odometry (TUM format), in any world frame", typed=str
+    )
+    frame: str = option("body", "frame of the poses: body (the IMU), camera or rectified")
+    imu: str = imu_model()
+    odometry_std: str | None = option(
+        None,
+        "ROT_DEG,TRANS_M[,SHARE]: noise (1 sigma) of its relative poses; SHARE of their length is "
+        "added  [default: 0.05,0.003,0.015]",
+    )
+    odometry_scale_std: float | None = vision_scale_std()
+    interval_s: float = interval()
+    sigmas: float = option(6.5, "alarm beyond this many standard deviations")
+
+
+@dataclass(frozen=True, kw_only=True)
+class VoOptions(Opening):
+    """Options of `vo`."""
+
+    interval_s: float = interval(within=(0.001, LONGEST_S))
+    covariance: str = option("learned", "match covariance: learned, fixed, structure or chi2")
+    weights: Path | None = option(None, ".onnx of `maci2 train-vision`, instead of the bundled one")

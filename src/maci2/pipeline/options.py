@@ -1,36 +1,26 @@
 """Options of a run: one frozen record of every choice, written beside every result."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from functools import cached_property
-from pathlib import Path
-from typing import Any, Literal, get_args, get_type_hints
-
 import numpy as np
+import re
+from collections.abc import (Sequence)
+from dataclasses import (asdict, dataclass, fields, replace)
+from functools import (cached_property)
+from maci2.boundary import (as_array, as_number, as_path, as_flag, as_text, as_whole)
+from maci2.consistency import (InitLimits)
+from maci2.errors import (OptionError, require_in_range)
+from maci2.estimation import (SolverConfig)
+from maci2.imu import (BiasPrior)
+from maci2.imu.model_choice import (is_learned)
+from maci2.pipeline.option_list import (Assumptions, Measuring, Mounting, Opening, Option, Starting, Strides, TimeOffset, Windows, flag_of)
+from maci2.rigs import (NOTHING_GIVEN)
+from maci2.rigs.given_text import (extrinsics_from)
+from maci2.types import (Array)
+from maci2.vision import (CameraFrame)
+from maci2.vision.covariance_models import (ModelName)
+from pathlib import (Path)
+from typing import (Any, Literal, get_args, get_type_hints)
 
-from maci2.boundary import as_array, as_number, as_path
-from maci2.consistency import InitLimits
-from maci2.errors import OptionError, require_in_range
-from maci2.estimation import SolverConfig
-from maci2.imu import BiasPrior
-from maci2.imu.model_choice import is_learned
-from maci2.pipeline.option_list import (
-    Assumptions,
-    Measuring,
-    Mounting,
-    Opening,
-    Option,
-    Starting,
-    Strides,
-    TimeOffset,
-    Windows,
-    flag_of,
-)
-from maci2.pipeline.stated_mounting import StatedMounting, parse_mounting
-from maci2.rigs import NOTHING_GIVEN
-from maci2.types import Array
-from maci2.vision import CameraFrame
-from maci2.vision.covariance_models import ModelName
+
 
 VisionKind = Literal["images", "truth", "trajectory", "measurements", "tracks"]
 
@@ -46,7 +36,7 @@ DEFAULT_POSE_SHARE = 0.015
 """Further translation noise of a relative pose, as a share of its length."""
 
 DEFAULT_FRAME_STD = (0.011, np.deg2rad(0.13))
-"""How far off a trajectory's camera frame may be [m, rad], each axis: what calibrations with a
+"""Error of a trajectory's camera frame [m, rad], 1 sigma of each axis: by what calibrations with a
 learned stereo SLAM differ by from the rig's own extrinsics beyond their sigmas, on five of the same
 six recordings (`tools/trajectory_frame.py`: 11.2 mm and 0.155 deg; 15.7 mm with MH_05, whose first
 seconds that SLAM measured too long). It is much the same in all of them, so no length of recording
@@ -68,7 +58,7 @@ class VisionChoice:
     """Choice of a source of camera motion, as `--vision` names it."""
 
     kind: VisionKind
-    """What the motion is measured from."""
+    """Source of the motion."""
 
     file: str = ""
     """File of a trajectory or of measurements; a relative path is looked up in each recording."""
@@ -77,7 +67,7 @@ class VisionChoice:
     """Rotation [deg] and translation [m] noise of one relative pose, per axis."""
 
     frame: CameraFrame = "camera"
-    """Camera frame that a trajectory speaks of."""
+    """Camera frame of a trajectory."""
 
     std_share: float = 0.0
     """Further translation noise of a relative pose, as a share of its length."""
@@ -86,11 +76,11 @@ class VisionChoice:
     """Standard deviation of a trajectory's common scale, as a share."""
 
     std_frame: tuple[float, float] = (0.0, 0.0)
-    """Standard deviation of the camera frame that a trajectory speaks of [m, rad]."""
+    """Standard deviation of the camera frame of a trajectory [m, rad]."""
 
     std_windows: int | None = None
-    """Windows that the noise was estimated from; None where it was stated, 0 where it is still to
-    be estimated."""
+    """Windows that the noise was estimated from; None where it was specified, 0 where it is to be
+    estimated."""
 
     metric: bool = False
     """Take the scale of all sources as exact, as the paper does."""
@@ -122,7 +112,7 @@ class VisionChoice:
 
     @property
     def from_truth(self) -> bool:
-        """Whether the motion is made from ground truth: it must cover every window."""
+        """True if the motion is made from ground truth, which must cover every window."""
         return self.kind == "truth" or (self.kind == "tracks" and not self.file)
 
     def __str__(self) -> str:
@@ -136,8 +126,22 @@ class VisionChoice:
         return f"{self.kind}:{self.file}"
 
 
+@dataclass(frozen=True)
+class StatedMounting:
+    """Pose of the left camera in the body as `--prior` and `--prior-std` state it."""
+
+    T_b_c0: tuple[tuple[float, ...], ...]
+    """(4, 4) [m]"""
+
+    std_rotation: float
+    """About each axis [rad]."""
+
+    std_translation: float
+    """Along each axis [m]."""
+
+
 LARGEST_BIAS = 10.0
-"""Bias of an accelerometer that can be stated [m/s^2]: as much as gravity is no bias."""
+"""Largest bias of an accelerometer [m/s^2]: about gravity."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +149,7 @@ class RunOptions(Opening, Mounting, TimeOffset, Assumptions, Starting, Strides, 
     """Everything that decides a result, besides the recording: all options, checked."""
 
     noise_as_stated: bool = False
-    """Whether the noise of a trajectory stays as stated or by default, and is not estimated."""
+    """Keep the specified or default noise of a trajectory instead of estimating it."""
 
     def __post_init__(self) -> None:
         for name, value in checked_values(self).items():
@@ -174,7 +178,7 @@ class RunOptions(Opening, Mounting, TimeOffset, Assumptions, Starting, Strides, 
 
     @cached_property
     def mounting(self) -> StatedMounting | None:
-        """What is known of the left camera's pose before a calibration; None where nothing is."""
+        """Prior of the left camera's pose in a calibration; None without one."""
         return parse_mounting(str(self.prior), self.prior_std)
 
     def solver(self) -> SolverConfig:
@@ -196,10 +200,10 @@ class RunOptions(Opening, Mounting, TimeOffset, Assumptions, Starting, Strides, 
         return InitLimits(trust_constants=self.trust_rig or self.paper)
 
     def with_known_bias(self, prior: BiasPrior, removed_acc: Array) -> BiasPrior:
-        """The IMU model's prior, with what the user knows of the accelerometer bias.
+        """The IMU model's prior, with the user's accelerometer bias.
 
-        The user speaks of the raw sensor, the prior of what is left of its bias: `removed_acc` is
-        what the model has subtracted.
+        The user gives the bias of the raw sensor; the prior is that of the bias that remains after
+        the model has subtracted `removed_acc`.
         """
         mean, std = prior.mean_acc, prior.std_acc
         if self.acc_bias_prior is not None:
@@ -256,18 +260,14 @@ def _checked(value: Any, name: str, kind: Any) -> Any:
         return tuple(as_array(value, (3,), name, OptionError).tolist())
     kinds = get_args(kind) or (kind,)
     if Path in kinds or name == "imu":
-        return as_path(value, name) if name == "rig" else _text(value, name, (str, Path))
+        return as_path(value, name) if name == "rig" else as_text(value, name, (str, Path))
     if bool in kinds:
-        if not isinstance(value, bool):
-            raise OptionError(f"{name} is {value!r}, needed True or False.")
-        return value
+        return as_flag(value, name)
     if int in kinds:
-        if as_number(value, flag_of(name), error=OptionError) != int(value):
-            raise OptionError(f"{flag_of(name)} is {value}, needed a whole number.")
-        return int(value)
+        return as_whole(value, flag_of(name))
     if float in kinds:
         return as_number(value, flag_of(name), error=OptionError)
-    return _text(value, name, (str,))
+    return as_text(value, name)
 
 
 def as_names(names: Sequence[str]) -> tuple[str, ...]:
@@ -275,13 +275,7 @@ def as_names(names: Sequence[str]) -> tuple[str, ...]:
     if not isinstance(names, str | list | tuple):
         raise OptionError(f"truth is of the type {type(names).__name__}, needed a list of names.")
     listed = names.split(",") if isinstance(names, str) else names
-    return tuple(name for name in listed if _text(name, "truth", (str,)))
-
-
-def _text(value: Any, name: str, kinds: tuple[type, ...]) -> str:
-    if not isinstance(value, kinds):
-        raise OptionError(f"{name} is of the type {type(value).__name__}, needed a text.")
-    return str(value)
+    return tuple(name for name in listed if as_text(name, "truth"))
 
 
 def parse_vision(
@@ -345,6 +339,29 @@ def _covariance(text: str, name: str) -> str:
             f"--vision is '{text}'; match covariances are {', '.join(get_args(ModelName))}."
         )
     return name
+
+
+UNITS = {"deg": np.pi / 180.0, "rad": 1.0, "mm": 1e-3, "cm": 1e-2, "m": 1.0}
+"""Units of standard deviations, in rad and m."""
+
+
+def parse_mounting(prior: str, std: str) -> StatedMounting | None:
+    """`--prior FILE --prior-std 2deg,3cm`; None where neither is given."""
+    if not prior:
+        if std:
+            raise OptionError(f"--prior-std is '{std}', but no --prior says of what.")
+        return None
+    T_b_c0 = extrinsics_from(prior, "--prior")
+    parts = [re.fullmatch(r"([0-9.eE+-]+)(deg|rad|mm|cm|m)", part) for part in std.split(",")]
+    units = [None if part is None else part[2] for part in parts]
+    if len(parts) != 2 or units[0] not in ("deg", "rad") or units[1] not in ("mm", "cm", "m"):
+        raise OptionError(
+            f"--prior-std is '{std}', needed rotation and translation with units, as in 2deg,3cm."
+        )
+    values = [float(part[1]) * UNITS[part[2]] for part in parts if part is not None]
+    require_in_range("--prior-std (rotation, in rad)", values[0], 0.0, 3.2, above=True)
+    require_in_range("--prior-std (translation, in m)", values[1], 0.0, 100.0, above=True)
+    return StatedMounting(T_b_c0, *values)
 
 
 def parse_pose_std(

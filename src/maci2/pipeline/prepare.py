@@ -1,32 +1,49 @@
-"""Input of the estimator from a recording and options: IMU measurements and camera motion."""
+"""Inputs of an estimator from a recording and options: IMU measurements and camera motion."""
 
+import logging
+import numpy as np
 from dataclasses import (dataclass, replace)
 from functools import (cached_property)
 from maci2.consistency import (MeasuredConstants)
 from maci2.datasets.frames import (stereo_frames)
-from maci2.errors import (DatasetError)
-from maci2.imu import (ImuMeasurements)
+from maci2.errors import (DatasetError, MeasurementError)
+from maci2.imu import (ImuMeasurements, preintegrate)
 from maci2.imu.model_choice import (find_imu_model, needs_datasheet)
 from maci2.lie import (se3_inv)
 from maci2.pipeline.chosen_truth import (ChosenTruth)
 from maci2.pipeline.gyro_rotation import (rotation_predictor)
-from maci2.pipeline.open_vision import (open_vision)
 from maci2.pipeline.options import (RunOptions, VisionChoice)
-from maci2.pipeline.recording_premises import (recording_premises, with_estimated_noise)
-from maci2.pipeline.vision_sources import (VisionSource)
+from maci2.pipeline.vision_sources import (VisionSource, open_vision)
+from maci2.pipeline.windows import (plan_windows)
+from maci2.premises import (PremiseEvidence, estimate_rotation_noise, sample_rate)
 from maci2.rigs import (require_extrinsics, require_noise)
 from maci2.sensors import (GroundTruth, Recording, Rig, require_plausible)
-from maci2.types import (Array, Stamps)
-from maci2.vision import (rectified_extrinsics)
+from maci2.types import (Array, Stamps, NS)
+from maci2.vision import (rectified_extrinsics, RelativePoses)
 from maci2.vision.predicted_rotation import (no_prediction)
 from maci2.vision.stereo_refinement import (refine_right_camera)
 from pathlib import (Path)
 
 
 
+_LOG = logging.getLogger(__name__)
+
+OFFSET_MARGIN_S = 0.12
+"""Length of IMU data beyond the keyframes, for an unknown time offset."""
+
+WINDOW_S, KEYFRAMES = 2.5, 10
+"""Windows over the whole recording for its consistency tests, whatever the user's window is."""
+
+FIRST_INDEX = 1_000_000
+"""Index of their noise of simulated camera motion, different from that of every user's window."""
+
+IMAGE_WINDOWS = 6
+"""Number of these windows where camera motion is still to be computed from images."""
+
+
 @dataclass(frozen=True)
 class Inputs:
-    """A recording ready to be estimated on: one IMU model applied, one vision source opened."""
+    """A recording ready for estimation: one IMU model applied, one vision source opened."""
 
     recording: Recording
     """The recording as it was opened; all its timestamps are on the IMU's clock."""
@@ -83,14 +100,57 @@ class Inputs:
         return stamps[(stamps >= first) & (stamps <= last)]
 
     def measurable_ns(self) -> Stamps:
-        """Those of them that do not lie inside a gap of the source of camera motion."""
+        """Candidates that do not lie inside a gap of the source of camera motion."""
         stamps = self.candidates_ns()
         return stamps[self.vision.measurable(stamps)]
 
+    def samples_around(self, vision: RelativePoses) -> ImuMeasurements:
+        """Samples that cover the keyframes, with a margin where a time offset is unknown."""
+        stamps_ns = self.imu.stamps_ns
+        margin_ns = round(OFFSET_MARGIN_S * NS) if self.options.time_offset else 0
+        return self.imu.between(
+            max(int(vision.stamps_ns[0]) - margin_ns, int(stamps_ns[0])),
+            min(int(vision.stamps_ns[-1]) + margin_ns, int(stamps_ns[-1])),
+        )
+
     @cached_property
-    def premises(self) -> MeasuredConstants | None:
-        """What the whole recording says of its own constants."""
-        return recording_premises(self)
+    def premises(self) -> Premises | None:
+        """Posterior of the constants over the whole recording, or where motion comes from images
+        over some windows of it; None where there is no window."""
+        evidence = PremiseEvidence(self.T_b_c)
+        evidence.add(self.imu, self._camera_motions())
+        premises = evidence.posterior()
+        rate = sample_rate(self.recording.imu.stamps_ns, self.recording.rig.imu.rate_hz)
+        return premises and replace(premises, sample_rate=rate, is_complete=True)
+
+    def with_estimated_noise(self) -> "Inputs":
+        """Inputs with the noise that relative poses show along the whole recording, where none was
+        specified."""
+        source = self.source
+        if source.std_windows != 0:
+            return self
+        noise = estimate_rotation_noise(self.imu, self._camera_motions(), self.T_b_c)
+        if noise is None:
+            return self
+        std = source.std[0] * float(np.sqrt(noise.factor)), source.std[1]
+        choice = replace(source, std=std, std_windows=noise.windows)
+        return replace(self, vision=self.vision.with_choice(choice))
+
+    def _camera_motions(self) -> list[RelativePoses]:
+        """Motion over windows of the whole recording that IMU samples cover."""
+        motions = []
+        windows = plan_windows(self.candidates_ns(), WINDOW_S, WINDOW_S, KEYFRAMES)
+        if self.vision.from_images and len(windows) > IMAGE_WINDOWS:
+            chosen = np.linspace(0, len(windows) - 1, IMAGE_WINDOWS).round().astype(int)
+            windows = [windows[index] for index in chosen]
+        for window in windows:
+            try:
+                motion = self.vision.motion(window.stamps_ns, FIRST_INDEX + window.index)
+                preintegrate(self.imu, motion.stamps_ns, np.zeros(3), np.zeros(3))
+            except (DatasetError, MeasurementError):
+                continue
+            motions.append(motion)
+        return motions
 
 
 def open_inputs(path: Path, options: RunOptions, calibrating: bool = False) -> Inputs:
@@ -98,31 +158,53 @@ def open_inputs(path: Path, options: RunOptions, calibrating: bool = False) -> I
 
     Only `calibrating` works with a rig whose extrinsics are not known.
     """
+    recording = _open_recording(path, options, calibrating)
+    imu = apply_imu_model(recording, options)
+    # A calibration estimates the extrinsics, so they predict nothing in it.
+    predictor = no_prediction if calibrating else rotation_predictor(recording, imu)
+    truth = ChosenTruth(recording, tuple(options.truth), str(options.imu))
+    choice = options.source
+    if options.paper:
+        choice = replace(choice, std_share=0.0, std_windows=None, metric=True)
+    vision = open_vision(recording, choice, predictor, truth, options.seed)
+    left = recording.rig.cameras[0]
+    T_b_c = rectified_extrinsics(recording.rig) if vision.frame == "rectified" else left.T_b_c
+    inputs = Inputs(recording, imu, T_b_c, vision, truth, options)
+    return _noted(inputs, inputs.with_estimated_noise())
+
+
+def _open_recording(path: Path, options: RunOptions, calibrating: bool) -> Recording:
+    """A recording whose samples are plausible and whose extrinsics are known where needed."""
     recording = options.open(path)
     if options.all_cameras:
         refined = refine_right_camera(recording.rig, stereo_frames(recording))
         recording = replace(recording, rig=refined.rig, notes=(*recording.notes, refined.text()))
-    choice = options.source
-    if choice.from_truth or not calibrating:
+    if options.source.from_truth or not calibrating:
         what = "camera motion from ground truth" if calibrating else "initialization"
         require_extrinsics(recording.rig, what)
     require_plausible(recording.imu)
-    imu = apply_imu_model(recording, options)
-    # A calibration asks what the extrinsics are, so they predict nothing in it.
-    predictor = no_prediction if calibrating else rotation_predictor(recording, imu)
-    if options.paper:
-        choice = replace(choice, std_share=0.0, std_windows=None, metric=True)
-    truth = ChosenTruth(recording, tuple(options.truth), str(options.imu))
-    vision = open_vision(recording, choice, predictor, truth, options.seed)
-    T_b_c = recording.rig.cameras[0].T_b_c
-    if vision.frame == "rectified":
-        T_b_c = rectified_extrinsics(recording.rig)
-    inputs = Inputs(recording, imu, T_b_c, vision, truth, options)
-    return replace(inputs, vision=vision.with_choice(with_estimated_noise(inputs, tell=True)))
+    return recording
+
+
+def _noted(before: Inputs, inputs: Inputs) -> Inputs:
+    """The inputs; logs the noise of vision if it was estimated."""
+    if inputs is not before:
+        source = inputs.source
+        _LOG.warning(
+            "note: %s: relative poses of %s are off by %.3f deg, estimated from %d windows, and by "
+            "%g mm + %g %% of their length; --vision-std states other noise",
+            inputs.recording.name,
+            source.file,
+            source.std[0],
+            source.std_windows,
+            1e3 * source.std[1],
+            100.0 * source.std_share,
+        )
+    return inputs
 
 
 def apply_imu_model(recording: Recording, options: RunOptions) -> ImuMeasurements:
-    """The samples of the whole recording as the model of `--imu` hands them on."""
+    """Samples of the whole recording as the model of `--imu` returns them."""
     # The paper knows data-sheet noise only.
     name = "datasheet" if options.paper and options.imu == "raw" else options.imu
     if needs_datasheet(name):
@@ -136,7 +218,7 @@ def recalibrated_rig(inputs: Inputs, T_b_c: Array, further_offset_s: float = 0.0
     """The recording's rig with the calibrated pose of its left camera and its time offset.
 
     The stereo baseline, which motion against the IMU does not measure, stays. `further_offset_s`
-    is what is left of the time offset when the stated one is applied.
+    is the time offset that remains when the specified one is applied.
     """
     rig = inputs.recording.rig
     # The calibrated frame may be the rectified one: carry the change over to the camera itself.

@@ -1,32 +1,34 @@
-"""Each part of the product run once on little data: all its kernels compiled, or loaded.
+"""Warm-up: each part of the product run once on little data, so that its kernels are compiled or
+loaded.
 
 Run before the first sensor speaks or the first solution is timed, and by `maci2 compile`.
 """
 
-import tempfile
-from dataclasses import replace
-from functools import lru_cache
-from pathlib import Path
-
 import cv2
 import numpy as np
+import tempfile
+from dataclasses import (replace)
+from functools import (lru_cache)
+from maci2.calibration import (calibrate)
+from maci2.compile import (are_interpreted, fill_aside, seldom)
+from maci2.compile.mode import (jobs_to_fill_aside)
+from maci2.consistency import (initialize)
+from maci2.imu import (ImuMeasurements, raw_model)
+from maci2.lie.stacks import (so3_exp_stack)
+from maci2.sensors import (ImuNoise, ImuSamples)
+from maci2.sensors.stereo import (StereoPair)
+from maci2.types import (NS, Mat4, GRAVITY_W)
+from maci2.vision import (RelativePoses, pose_noise)
+from pathlib import (Path)
 
-from maci2.calibration import calibrate
-from maci2.compile import are_interpreted, fill_aside, seldom
-from maci2.compile.mode import jobs_to_fill_aside
-from maci2.consistency import initialize
-from maci2.imu import ImuMeasurements, raw_model
-from maci2.sensors.stereo import StereoPair
-from maci2.simulation import SimulationConfig, simulate
-from maci2.types import NS, Mat4
-from maci2.vision import RelativePoses, pose_noise, poses_from_truth
+
 
 STEPS = 5
 """Relative poses in a window: as short as a window can be."""
 
 
 def warm_up(*jobs: str) -> None:
-    """Load what jobs need, so that no time that is measured holds it.
+    """Load what jobs need, so that no measured time includes it.
 
     Where kernels are interpreted for want of compiled ones, another process compiles from now on.
     """
@@ -34,26 +36,26 @@ def warm_up(*jobs: str) -> None:
         fill_aside(jobs_to_fill_aside())
         return
     for job in jobs:
-        _REHEARSALS[job]()
+        _JOBS[job]()
 
 
 @lru_cache(maxsize=1)
 def initialize_once() -> None:
-    """Initialize a short simulated window."""
+    """Initialize a short window."""
     imu, vision, T_b_c = _short_window()
     initialize(imu, vision, T_b_c)
 
 
 @lru_cache(maxsize=1)
 def calibrate_once() -> None:
-    """Calibrate on a short simulated window."""
+    """Calibrate on a short window."""
     imu, vision, _ = _short_window()
     calibrate(imu, vision)
 
 
 @lru_cache(maxsize=1)
 def smooth_once() -> None:
-    """Smooth a short simulated window as a chain, and append a keyframe to it."""
+    """Smooth a short window, and append a keyframe to it."""
     from maci2.tracking import FixedLagSmoother
 
     imu, vision, T_b_c = _short_window()
@@ -69,7 +71,8 @@ def smooth_once() -> None:
 @lru_cache(maxsize=1)
 def track_once() -> None:
     """Track images of noise over a window."""
-    from maci2.pipeline.online.keyframes import KeyframeTracker
+    from maci2.pipeline.online.initializer import KeyframeTracker
+    from maci2.simulation import SimulationConfig, simulate
 
     rig = simulate(SimulationConfig(duration_s=1.0)).rig
     tracker = KeyframeTracker(rig, 2.0, STEPS)
@@ -87,7 +90,8 @@ def track_once() -> None:
 @lru_cache(maxsize=1)
 def render_once() -> None:
     """Render a few stereo pairs and forget them."""
-    from maci2.simulation.rendering.images import RenderConfig, render_recording
+    from maci2.simulation import SimulationConfig, simulate
+    from maci2.simulation.rendering.recording import RenderConfig, render_recording
 
     with tempfile.TemporaryDirectory() as folder:
         recording = simulate(SimulationConfig(duration_s=2.0))
@@ -99,7 +103,7 @@ def render_once() -> None:
         render_recording(recording, Path(folder) / "room", RenderConfig(duration_s=0.1))
 
 
-_REHEARSALS = {
+_JOBS = {
     "initialize": initialize_once,
     "calibrate": calibrate_once,
     "odometry": track_once,
@@ -110,11 +114,25 @@ _REHEARSALS = {
 
 @lru_cache(maxsize=1)
 def _short_window() -> tuple[ImuMeasurements, RelativePoses, Mat4]:
-    recording = simulate(SimulationConfig(duration_s=2.0))
-    truth, T_b_c = recording.truth(), recording.rig.cameras[0].T_b_c
-    assert truth is not None
-    # Kernels are compiled for arrays of one kind, and every other slice is of another.
-    stamps_ns = recording.camera_stamps_ns[0][4 : 5 + 5 * STEPS : 5].copy()
-    vision = poses_from_truth(truth, stamps_ns, T_b_c, pose_noise(0.05, 0.003), (0,))
-    imu = raw_model(recording.imu, recording.rig.imu)
-    return imu.between(int(stamps_ns[0]), int(stamps_ns[-1])), vision, T_b_c
+    """Two seconds of an IMU with a camera that swings about two axes, in closed form."""
+    t_s, across = np.arange(401)[:, None] / 200.0, np.array([0.3, -0.2, 0.1])
+    yaw, roll = 0.6 * np.sin(3.0 * t_s), 0.5 * np.sin(5.0 * t_s)
+    yaw_rate, roll_rate = 1.8 * np.cos(3.0 * t_s), 2.5 * np.cos(5.0 * t_s)
+    rate_b = np.hstack([roll_rate, yaw_rate * np.sin(roll), yaw_rate * np.cos(roll)])
+    Rs_w_b = so3_exp_stack(yaw * np.eye(3)[2]) @ so3_exp_stack(roll * np.eye(3)[0])
+    Ts_w_b = np.tile(np.eye(4), (len(t_s), 1, 1))
+    Ts_w_b[:, :3, :3], Ts_w_b[:, :3, 3] = Rs_w_b, np.cos(4.0 * t_s) * across
+    force_w = -16.0 * np.cos(4.0 * t_s) * across - GRAVITY_W
+    force_b = np.einsum("nji,nj->ni", Rs_w_b, force_w)
+    stamps_ns = NS + np.arange(len(t_s)) * (NS // 200)
+    noise = ImuNoise(2e-4, 2e-3, 2e-5, 3e-3, 200.0)
+    imu = raw_model(ImuSamples(stamps_ns, rate_b, force_b), noise)
+    T_b_c = np.eye(4)
+    T_b_c[:3, :3] = so3_exp_stack(np.array([[1.2, -1.2, 1.2]]))[0]
+    Ts_w_c = Ts_w_b[50 : 51 + 50 * STEPS : 50] @ T_b_c
+    vision = RelativePoses(
+        stamps_ns[50 : 51 + 50 * STEPS : 50].copy(),
+        np.linalg.inv(Ts_w_c[:-1]) @ Ts_w_c[1:],
+        np.tile(pose_noise(0.05, 0.003), (STEPS, 1, 1)),
+    )
+    return imu, vision, T_b_c

@@ -10,8 +10,8 @@ from maci2.simulation.rendering.images import RenderConfig, stamps_to_render
 def rendered_on_imu_clock(
     recording: Recording, config: RenderConfig, truth_name: str = ""
 ) -> tuple[Recording, TruthClock | None]:
-    """The recording with its ground truth on the IMU's clock over the part to be rendered, and how
-    far off that was; unchanged and None where nothing had to be moved."""
+    """Recording with its ground truth on the IMU's clock over the part to be rendered, and the
+    offset; unchanged and None where nothing had to be moved."""
     truth = recording.truth((truth_name,) if truth_name else ())
     if truth is None or not recording.camera_stamps_ns:
         return recording, None

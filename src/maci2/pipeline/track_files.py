@@ -1,22 +1,25 @@
-"""Files of a track: a TUM trajectory, everything with covariances, and a summary."""
+"""A track as text, as a record for `--json`, and as files."""
 
 import io
-from collections import Counter
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
 import scipy
+from collections import (Counter)
+from maci2 import (__version__)
+from maci2.datasets.euroc import (truth_csv)
+from maci2.estimation.result_output import (stds, verdict_text)
+from maci2.files import (json_text, write_together)
+from maci2.pipeline.prepare import (Inputs)
+from maci2.sensors import (GroundTruth)
+from maci2.text_tables import (number as text_of, table_text)
+from maci2.tracking.tracked import (TrackedState)
+from maci2.types import (NS)
+from pathlib import (Path)
+from typing import (TYPE_CHECKING, Any)
 
-from maci2 import __version__
-from maci2.datasets.euroc import truth_csv
-from maci2.files import json_text, write_together
-from maci2.pipeline.prepare import Inputs
-from maci2.sensors import GroundTruth
-from maci2.tracking.tracked import TrackedState
-from maci2.types import NS
+
 
 if TYPE_CHECKING:
+    from maci2.evaluation.track_errors import TrackErrors
     from maci2.pipeline.track_recording import RecordedTrack
 
 TRAJECTORY = "trajectory_Twb_tum.txt"
@@ -113,7 +116,7 @@ def raw_biases(inputs: Inputs, states: list[TrackedState]) -> tuple[np.ndarray, 
 
 def state_record(state: TrackedState) -> dict[str, Any]:
     """One state as JSON takes it; standard deviations beside the numbers."""
-    std = np.sqrt(np.diag(state.cov))
+    std = stds(state.cov)
     return {
         "stamp_ns": state.stamp_ns,
         "health": state.health,
@@ -138,11 +141,11 @@ def std_record(std: np.ndarray) -> dict[str, list[float]]:
 
 
 def track_summary(tracked: "RecordedTrack") -> dict[str, Any]:
-    """What `maci2 track --json` writes, without scores."""
+    """Record of `maci2 track --json`."""
     states, keyframes = tracked.at_images, tracked.keyframes
     gyro_bias, acc_bias = raw_biases(tracked.inputs, states[-1:])
     last = states[-1]
-    std = np.sqrt(np.diag(last.cov))
+    std = stds(last.cov)
     steps = np.diff([state.T_w_b[:3, 3] for state in states], axis=0)
     return {
         "recording": tracked.inputs.recording.name,
@@ -168,4 +171,55 @@ def track_summary(tracked: "RecordedTrack") -> dict[str, Any]:
             "smoothing_per_keyframe": tracked.spent.per_keyframe_ms,
         },
         **tracked.inputs.source.pose_noise_record(),
+        **({} if tracked.errors is None else {"errors": tracked.errors.as_dict()}),
     }
+
+
+def track_text(tracked: "RecordedTrack") -> str:
+    """The text that `maci2 track` prints."""
+    record = track_summary(tracked)
+    parts = [*_lines(record), _sigma_table(record["last_std"])]
+    if tracked.errors is not None:
+        parts.append(_error_table(tracked.errors))
+    return "\n".join([*parts, verdict_text(tracked.verdict)])
+
+
+def _lines(record: dict[str, Any]) -> list[str]:
+    duration_s = (record["end_ns"] - record["start_ns"]) / 1e9
+    health = ", ".join(f"{name} {count}" for name, count in record["health"].items())
+    spent = record["processor_ms"]
+    return [
+        f"{record['recording']}: {record['states']} states over {duration_s:.1f} s and "
+        f"{record['length_m']:.1f} m; {health}; of {record['keyframes']} relative poses "
+        f"{record['unmeasured']} unmeasured, {record['rejected']} rejected, "
+        f"{record['second_motions']} the motion of fewer matches",
+        f"processor time: {spent['vision_per_image']:.1f} ms an image for vision, "
+        f"{spent['smoothing_per_keyframe']:.1f} ms a keyframe for start and smoothing",
+    ]
+
+
+def _sigma_table(std: dict[str, list[float]]) -> str:
+    digits = {
+        "rotation [deg]": ("rotation_deg", 3),
+        "velocity [m/s]": ("velocity", 4),
+        "position [m]": ("position_m", 3),
+        "gyro bias [rad/s]": ("gyro_bias", 5),
+        "acc bias [m/s^2]": ("acc_bias", 4),
+    }
+    rows = [
+        (label, *(text_of(value, places) for value in std[key]))
+        for label, (key, places) in digits.items()
+    ]
+    return table_text("1-sigma of the last state", ("", "x", "y", "z"), rows)
+
+
+def _error_table(errors: "TrackErrors") -> str:
+    cells = {
+        "ATE [m]": text_of(errors.ate_m, 4),
+        **{f"{h:g} s [m]": text_of(rms, 4) for h, (rms, _) in errors.relative_m.items()},
+        "gravity [deg]": text_of(errors.gravity_deg, 3),
+        "velocity [m/s]": text_of(errors.velocity_rmse, 4),
+        "scale": text_of(errors.scale, 4),
+        "scale over 1 s": text_of(errors.scale_1s, 4),
+    }
+    return table_text("against ground truth", tuple(cells), [tuple(cells.values())])

@@ -1,9 +1,9 @@
-"""What `maci2 track` does: a recording and options to a track, causal or smoothed as a whole."""
+"""Odometry along a recording, causal or smoothed as a whole, and its result."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from time import process_time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,14 +11,11 @@ from maci2.boundary import as_path
 from maci2.errors import DatasetError
 from maci2.estimation import SolverConfig, Verdict
 from maci2.estimation.motion_choice import choose_motions
-from maci2.estimation.result_output import Record, verdict_text
+from maci2.estimation.result_output import Record
 from maci2.field_docs import document_fields
-from maci2.pipeline.options import RunOptions
-from maci2.pipeline.prepare import Inputs, open_inputs
+from maci2.pipeline.prepare import Inputs
 from maci2.pipeline.rehearsals import warm_up
-from maci2.pipeline.track_files import track_summary, write_track
-from maci2.text_tables import number as text_of
-from maci2.text_tables import table_text
+from maci2.pipeline.track_files import track_summary, track_text, write_track
 from maci2.tracking.batch import smoothed
 from maci2.tracking.calibration_spread import TRAJECTORY_SCALE_WALK
 from maci2.tracking.settings import tracker_settings
@@ -38,13 +35,13 @@ KEYFRAME_INTERVAL_S = 0.2
 
 @dataclass(frozen=True)
 class ProcessorTime:
-    """What a track cost, all threads together."""
+    """Processor time of a track, all threads together."""
 
     per_image_ms: float
-    """Of looking at images, over all images; that of interpolating where poses were given."""
+    """Time of vision, or of interpolating given poses, over the number of images."""
 
     per_keyframe_ms: float
-    """Of starting and smoothing, and of the states between, over all keyframes."""
+    """Time of starting, smoothing and predicting states, over the number of keyframes."""
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -58,13 +55,13 @@ class RecordedTrack(Track):
     """Relative poses, used or rejected."""
 
     at_images: list[TrackedState]
-    """States at the images; the same as `states` if `at_imu_rate` was not set."""
+    """States at the images; equal to `states` unless `at_imu_rate` was set."""
 
     at_imu_rate: bool
-    """Whether `states` are at every IMU sample."""
+    """True if `states` are at every IMU sample."""
 
     batch: bool
-    """Whether every state was smoothed with all measurements; otherwise they are causal."""
+    """True if every state was smoothed with all measurements; otherwise states are causal."""
 
     spent: ProcessorTime
     """Processor time of vision and of smoothing."""
@@ -74,7 +71,7 @@ class RecordedTrack(Track):
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the covariances can be relied on, and the reasons if not."""
+        """Reliability of the covariances, and the reasons against it."""
         return self.judged_by(self.at_images)
 
     @property
@@ -99,18 +96,11 @@ class RecordedTrack(Track):
 
     def summary(self) -> str:
         """The text that `maci2 track` prints."""
-        record = track_summary(self)
-        parts = [*_lines(record), _sigma_table(record["last_std"])]
-        if self.errors is not None:
-            parts.append(_error_table(self.errors))
-        return "\n".join([*parts, verdict_text(self.verdict)])
+        return track_text(self)
 
     def to_dict(self) -> Record:
         """The record that `maci2 track --json` writes."""
-        record = track_summary(self)
-        if self.errors is not None:
-            record["errors"] = self.errors.as_dict()
-        return record
+        return track_summary(self)
 
     def save(self, folder: str | Path) -> list[Path]:
         """Write trajectories, arrays with covariances and the summary; returns their paths."""
@@ -122,9 +112,8 @@ class RecordedTrack(Track):
         return f"RecordedTrack({name}: {status}, {count} states, {seconds:.1f} s)"
 
 
-def track_recording(
-    path: Path,
-    options: RunOptions,
+def track_inputs(
+    inputs: Inputs,
     interval_s: float = KEYFRAME_INTERVAL_S,
     config: SmootherConfig | None = None,
     batch: bool = False,
@@ -136,16 +125,15 @@ def track_recording(
     `measured` are the relative poses of an earlier run with the same options. `at_imu_rate` gives
     states at every IMU sample beside those at images.
     """
-    inputs = open_inputs(path, options)
-    inputs.ground_truth.require_names()
     warm_up("initialize", "chain")
-    candidates_ns = inputs.measurable_ns()
+    options, candidates_ns = inputs.options, inputs.measurable_ns()
     start_ns = round(options.start_s * NS)
     candidates_ns = candidates_ns[candidates_ns - candidates_ns[:1] >= start_ns]
     if len(candidates_ns) < 2:
         raise DatasetError(
-            f"{path}: {len(candidates_ns)} usable images from {options.start_s:g} s on, needed two "
-            "or more; choose an earlier --start, or camera motion that covers more of the images."
+            f"{inputs.recording.path}: {len(candidates_ns)} usable images from "
+            f"{options.start_s:g} s on, needed two or more; choose an earlier --start, or camera "
+            "motion that covers more of the images."
         )
     began_s = process_time()
     vision = measured or inputs.vision.motion(keyframes_of(inputs, candidates_ns, interval_s), 0)
@@ -193,47 +181,6 @@ def _images(inputs: Inputs, keyframes_ns: Stamps) -> Stamps:
     stamps_ns = inputs.recording.camera_stamps_ns[0]
     inside = (stamps_ns >= keyframes_ns[0]) & (stamps_ns <= keyframes_ns[-1])
     return np.union1d(stamps_ns[inside], keyframes_ns)
-
-
-def _lines(record: dict[str, Any]) -> list[str]:
-    duration_s = (record["end_ns"] - record["start_ns"]) / 1e9
-    health = ", ".join(f"{name} {count}" for name, count in record["health"].items())
-    spent = record["processor_ms"]
-    return [
-        f"{record['recording']}: {record['states']} states over {duration_s:.1f} s and "
-        f"{record['length_m']:.1f} m; {health}; of {record['keyframes']} relative poses "
-        f"{record['unmeasured']} unmeasured, {record['rejected']} rejected, "
-        f"{record['second_motions']} the motion of fewer matches",
-        f"processor time: {spent['vision_per_image']:.1f} ms an image for vision, "
-        f"{spent['smoothing_per_keyframe']:.1f} ms a keyframe for start and smoothing",
-    ]
-
-
-def _sigma_table(std: dict[str, list[float]]) -> str:
-    digits = {
-        "rotation [deg]": ("rotation_deg", 3),
-        "velocity [m/s]": ("velocity", 4),
-        "position [m]": ("position_m", 3),
-        "gyro bias [rad/s]": ("gyro_bias", 5),
-        "acc bias [m/s^2]": ("acc_bias", 4),
-    }
-    rows = [
-        (label, *(text_of(value, places) for value in std[key]))
-        for label, (key, places) in digits.items()
-    ]
-    return table_text("1-sigma of the last state", ("", "x", "y", "z"), rows)
-
-
-def _error_table(errors: "TrackErrors") -> str:
-    cells = {
-        "ATE [m]": text_of(errors.ate_m, 4),
-        **{f"{h:g} s [m]": text_of(rms, 4) for h, (rms, _) in errors.relative_m.items()},
-        "gravity [deg]": text_of(errors.gravity_deg, 3),
-        "velocity [m/s]": text_of(errors.velocity_rmse, 4),
-        "scale": text_of(errors.scale, 4),
-        "scale over 1 s": text_of(errors.scale_1s, 4),
-    }
-    return table_text("against ground truth", tuple(cells), [tuple(cells.values())])
 
 
 document_fields(__name__)

@@ -2,57 +2,25 @@
 
 import hashlib
 import json
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, get_args
-
 import numpy as np
+from collections.abc import (Callable)
+from dataclasses import (asdict, dataclass)
+from maci2.datasets.open import (open_images)
+from maci2.errors import (OptionError)
+from maci2.pipeline.gyro_rotation import (predictor_where_there_is_an_imu)
+from maci2.pipeline.option_list import (VoOptions)
+from maci2.pipeline.options import (VisionChoice, checked_values)
+from maci2.pipeline.vision_sources import (open_odometry)
+from maci2.sensors import (Rig)
+from maci2.types import (Stamps)
+from maci2.vision.covariance_models import (ModelName)
+from maci2.vision.odometry import (StereoOdometry)
+from maci2.vision.odometry_run import (even_keyframes, measure_all)
+from maci2.vision.relative_pose import (RelativePose)
+from pathlib import (Path)
+from typing import (Any, get_args)
 
-from maci2.datasets.open import open_images
-from maci2.errors import OptionError, require_in_range
-from maci2.pipeline.gyro_rotation import predictor_where_there_is_an_imu
-from maci2.pipeline.open_vision import open_odometry
-from maci2.pipeline.option_list import LONGEST_S
-from maci2.pipeline.options import VisionChoice
-from maci2.rigs import NOTHING_GIVEN, Given
-from maci2.sensors import Rig
-from maci2.types import Stamps
-from maci2.vision.covariance_models import ModelName
-from maci2.vision.odometry import StereoOdometry
-from maci2.vision.odometry_run import even_keyframes, measure_all
-from maci2.vision.relative_pose import RelativePose
 
-
-@dataclass(frozen=True)
-class VoOptions:
-    """Everything that decides the relative poses, besides the recording."""
-
-    interval_s: float = 0.2
-    """Time between keyframes."""
-
-    covariance: str = "learned"
-    """Name of the match covariance."""
-
-    weights: Path | None = None
-    """Covariance network that replaces the bundled one."""
-
-    rig: str | Path | None = None
-    """Calibration file that replaces the recording's own."""
-
-    given: Given = NOTHING_GIVEN
-    """Single parts that take the place of the calibration's."""
-
-    topics: str = ""
-    """Roles of a bag's topics; what is not named is found by type."""
-
-    def __post_init__(self) -> None:
-        require_in_range("--interval", self.interval_s, 0.001, LONGEST_S)
-        if self.covariance not in get_args(ModelName):
-            raise OptionError(
-                f"--covariance is '{self.covariance}'; choose one of "
-                f"{', '.join(get_args(ModelName))}."
-            )
 
 
 @dataclass(frozen=True)
@@ -66,11 +34,11 @@ class VoResult:
     """(n,) timestamps of the keyframes as the images have them."""
 
     poses: list[RelativePose]
-    """The n - 1 relative poses between keyframes; one that was not measured says why."""
+    """The n - 1 relative poses between keyframes; an unmeasured one has its reason."""
 
     @property
     def unmeasured(self) -> list[RelativePose]:
-        """Relative poses of which nothing is known."""
+        """Relative poses that could not be measured."""
         return [pose for pose in self.poses if pose.reason]
 
 
@@ -84,6 +52,12 @@ def run_vo(
 
     Work of a run with other options, rig, weights or version is not taken up.
     """
+    checked_values(options)
+    if options.covariance not in get_args(ModelName):
+        raise OptionError(
+            f"--covariance is '{options.covariance}'; choose one of "
+            f"{', '.join(get_args(ModelName))}."
+        )
     # A file of camera motion is on the camera's clock, whatever a rig states about clocks.
     recording = open_images(path, options.rig, options.topics, options.given)
     predict = predictor_where_there_is_an_imu(path, options.rig, options.topics, options.given)

@@ -55,8 +55,8 @@ def one_window(candidates_ns: Stamps, window_s: float, keyframes: int, start_s: 
 
 
 def long_window(candidates_ns: Stamps, window_s: float, keyframes: int, start_s: float) -> Window:
-    """The same over minutes, where images may be missing: a keyframe without one is left out, as
-    long as half of all are there."""
+    """Window over minutes, where images may be missing: a keyframe without one is left out, as long
+    as half of all are there."""
     if len(candidates_ns) < 2:
         raise _no_window(candidates_ns, window_s, keyframes, start_s)
     start_ns = int(candidates_ns[0]) + round(start_s * NS)

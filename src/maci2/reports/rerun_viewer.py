@@ -8,7 +8,7 @@ import numpy as np
 from maci2.errors import OptionError
 from maci2.estimation import CalibrationResult, InitResult, Posterior, VIState
 from maci2.lie import so3_log
-from maci2.reports.track_picture import sigma_colors, tracked_image
+from maci2.reports.drawings import sigma_colors, tracked_image
 from maci2.tracking import TrackedState
 from maci2.types import Array, Stamps
 from maci2.vision import RelativePoses

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from maci2.pipeline.online.bias_memory import uncorrelated
+from maci2.pipeline.online.initializer import uncorrelated
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from maci2.pipeline.online import OnlineConfig, OnlineInitializer
-from maci2.pipeline.online.callback_thread import CallbackThread
+from maci2.pipeline.online.buffers import CallbackThread
 from online_cases import SimulatedTracker, simulated
 
 ENOUGH_S = 30.0

@@ -13,8 +13,7 @@ from maci2.pipeline.gyro_rotation import (rotation_predictor)
 from maci2.pipeline.online import (OnlineInitializer, OnlineTracker, OnlineTrackerConfig)
 from maci2.pipeline.online.replay import (replay)
 from maci2.pipeline.online.stream import (BEFORE_S)
-from maci2.pipeline.options import (RunOptions, parse_vision)
-from maci2.pipeline.track_recording import (track_recording)
+from maci2.recording_calls import (track_recording)
 from maci2.sensors import (truth_at)
 from maci2.types import (NS)
 from maci2.vision.odometry import (StereoOdometry)
@@ -65,16 +64,14 @@ def test_a_replayed_tracker_gives_the_states_of_track(data_root, tmp_path, imu):
     """Images, predicted rotations, walks, smoother: the same with every part of the wiring."""
     path = data_root / "euroc" / "MH_01_clip"
     name = f"noise:{noise_file(tmp_path)}" if imu == "noise" else imu
-    offline = track_recording(
-        path, RunOptions(vision=parse_vision("images", "rectified", None), imu=name)
-    )
+    offline = track_recording(path, imu=name)
     recording, states = open_recording(path), []
     config = OnlineTrackerConfig(imu=name, waiting_results=10_000)
     with OnlineTracker(recording.rig, config, states.append) as online:
         replay(recording, online, speed=1000.0)
         assert online.drain(120.0)
         assert online.status.dropped_pairs == 0
-    expected = {state.stamp_ns: state for state in offline.track.states}
+    expected = {state.stamp_ns: state for state in offline.states}
     keyframes_ns = set(offline.vision.stamps_ns.tolist())
     at_keyframes = [state for state in states if state.stamp_ns in keyframes_ns]
     assert len(at_keyframes) > 20

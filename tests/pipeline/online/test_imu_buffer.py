@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from maci2.pipeline.online.imu_buffer import AGREEING, SampleBuffer
+from maci2.pipeline.online.buffers import AGREEING_SAMPLES, SampleBuffer
 
 STEP_NS = 5_000_000
 
@@ -54,10 +54,13 @@ def test_one_sample_far_ahead_is_held_and_given_up_when_the_stream_goes_on():
 
 def test_a_jump_forward_that_others_confirm_starts_anew_and_is_named():
     buffer = filled(20)
-    told = [buffer.add(HOUR_NS + i * STEP_NS, np.full(3, i), np.zeros(3)) for i in range(AGREEING)]
-    assert told[:-1] == [""] * (AGREEING - 1)
+    told = [
+        buffer.add(HOUR_NS + i * STEP_NS, np.full(3, i), np.zeros(3))
+        for i in range(AGREEING_SAMPLES)
+    ]
+    assert told[:-1] == [""] * (AGREEING_SAMPLES - 1)
     assert told[-1] == f"the IMU's timestamps jumped by 3599.91 s at {HOUR_NS} ns"
-    np.testing.assert_array_equal(buffer.snapshot().gyro[:, 0], np.arange(AGREEING))
+    np.testing.assert_array_equal(buffer.snapshot().gyro[:, 0], np.arange(AGREEING_SAMPLES))
     assert buffer.outlying == 0
 
 
@@ -72,11 +75,11 @@ def test_a_clock_set_back_is_noticed_however_little_it_was(back_ns, phase):
     first_ns = start_ns + 200 * STEP_NS - back_ns + round(phase * STEP_NS)
     told = [
         buffer.add(first_ns + i * STEP_NS, rng.standard_normal(3), np.zeros(3))
-        for i in range(AGREEING)
+        for i in range(AGREEING_SAMPLES)
     ]
-    assert told[:-1] == [""] * (AGREEING - 1)
+    assert told[:-1] == [""] * (AGREEING_SAMPLES - 1)
     assert "clock was set back by" in told[-1]
-    assert (buffer.first_ns, len(buffer)) == (first_ns, AGREEING)
+    assert (buffer.first_ns, len(buffer)) == (first_ns, AGREEING_SAMPLES)
 
 
 def test_samples_that_are_handed_over_again_are_no_clock_set_back():

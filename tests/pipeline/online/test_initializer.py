@@ -13,7 +13,7 @@ from maci2.errors import DatasetError
 from maci2.gaussian import chi2_quantile, nees
 from maci2.imu import raw_model
 from maci2.pipeline.online import OnlineInitializer
-from maci2.pipeline.online.imu_buffer import AGREEING
+from maci2.pipeline.online.buffers import AGREEING_SAMPLES
 from maci2.sensors import truth_at
 from maci2.sensors.corrections import ideal_intrinsics
 from maci2.sensors.stereo import StereoPair
@@ -236,7 +236,7 @@ def test_a_jump_of_the_clock_starts_anew_and_says_so(recording):
         later_ns = int(recording.imu.stamps_ns[-1]) + 3_600_000_000_000
         online.add_imu(later_ns, np.zeros(3), np.ones(3))
         assert online.status.restarts == 0
-        for i in range(1, AGREEING):
+        for i in range(1, AGREEING_SAMPLES):
             online.add_imu(later_ns + 5_000_000 * i, np.zeros(3), np.ones(3))
         assert "jumped by 36" in online.status.last_restart
         assert "jumped by 36" in str(online.status)

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from maci2.pipeline.online.imu_buffer import SampleBuffer
-from maci2.pipeline.online.pair_queue import AGREEING, PairQueue
+from maci2.pipeline.online.buffers import AGREEING_PAIRS, PairQueue, SampleBuffer
 from maci2.sensors.stereo import StereoPair
 
 STEP_NS, FRAME_NS, HOUR_NS = 5_000_000, 50_000_000, 3_600_000_000_000
@@ -72,10 +71,10 @@ def test_one_pair_an_hour_ahead_deafens_nobody():
 def test_a_camera_clock_set_back_is_told_and_followed(back_ns):
     running = Running().run(60)
     running.shift_ns = -back_ns
-    running.run(AGREEING)
+    running.run(AGREEING_PAIRS)
     (told,) = running.told
     assert "the camera's clock was set back by" in told
-    assert len(running.pairs) == AGREEING
+    assert len(running.pairs) == AGREEING_PAIRS
 
 
 def test_a_camera_clock_two_hours_back_is_told_as_long_as_it_is_wrong():

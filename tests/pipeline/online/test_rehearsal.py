@@ -3,7 +3,7 @@
 import pytest
 
 from maci2.pipeline import rehearsals
-from maci2.pipeline.online import OnlineInitializer, OnlineTracker, initializer, online_tracker
+from maci2.pipeline.online import OnlineInitializer, OnlineTracker, initializer, tracker
 from maci2.simulation import SimulationConfig, simulate
 from online_cases import SimulatedTracker, simulated
 
@@ -12,7 +12,7 @@ from online_cases import SimulatedTracker, simulated
     ("made", "room", "jobs"),
     [
         (OnlineInitializer, initializer, {"initialize"}),
-        (OnlineTracker, online_tracker, {"initialize", "chain"}),
+        (OnlineTracker, tracker, {"initialize", "chain"}),
     ],
 )
 def test_kernels_are_warm_before_the_first_sample(monkeypatch, made, room, jobs):

@@ -1,36 +1,267 @@
-"""Gravity, velocities and biases while the sensors run."""
-
-from collections.abc import Callable
-from dataclasses import replace
+"""Initialization while the sensors run."""
 
 import numpy as np
+from collections import (deque)
+from collections.abc import (Callable)
+from dataclasses import (replace, dataclass)
+from maci2.boundary import (LARGEST_STAMP_NS, require_type)
+from maci2.consistency import (MeasuredConstants, OnlineConsistency, SampleRate, contradictions, initialize, rotation_about_axes_deg)
+from maci2.estimation import (InitResult, Verdict)
+from maci2.estimation.initial_guess import (chain)
+from maci2.gaussian import (chi2_quantile)
+from maci2.imu import (ImuMeasurements, BiasPrior)
+from maci2.imu.model_choice import (is_learned)
+from maci2.lie import (se3_inv)
+from maci2.pipeline.online.buffers import (SETTLE_NS)
+from maci2.pipeline.online.stream import (BEFORE_S, SensorStream, OnlineConfig, OnlineStatus)
+from maci2.pipeline.rehearsals import (warm_up)
+from maci2.sensors import (ImuSamples, Rig)
+from maci2.sensors.stereo import (StereoPair)
+from maci2.tracking.calibration_spread import (bias_walks)
+from maci2.tracking.zero_motion import (is_still)
+from maci2.types import (NS, Array)
+from maci2.vision import (RelativePoses)
+from maci2.vision.predicted_rotation import (RotationPredictor, no_prediction)
+from maci2.vision.relative_pose import (RelativePose, stacked)
+from maci2.vision.tracker import (StereoTracker)
+from typing import (Protocol)
 
-from maci2.boundary import LARGEST_STAMP_NS, require_type
-from maci2.consistency import (
-    MeasuredConstants,
-    OnlineConsistency,
-    SampleRate,
-    contradictions,
-    initialize,
-    rotation_about_axes_deg,
-)
-from maci2.estimation import InitResult, Verdict
-from maci2.estimation.initial_guess import chain
-from maci2.imu import ImuMeasurements
-from maci2.imu.model_choice import is_learned
-from maci2.lie import se3_inv
-from maci2.pipeline.online.bias_memory import BiasMemory
-from maci2.pipeline.online.keyframes import KeyframeTracker, Tracker
-from maci2.pipeline.online.pair_queue import SETTLE_NS
-from maci2.pipeline.online.status import OnlineConfig, OnlineStatus
-from maci2.pipeline.online.stream import BEFORE_S, SensorStream
-from maci2.pipeline.rehearsals import warm_up
-from maci2.sensors import ImuSamples, Rig
-from maci2.sensors.stereo import StereoPair
-from maci2.tracking.calibration_spread import bias_walks
-from maci2.tracking.zero_motion import is_still
-from maci2.types import NS
-from maci2.vision import RelativePoses
+
+
+
+class PairTracker(Protocol):
+    """Live source of camera motion; `KeyframeTracker` measures it from images."""
+
+    T_b_c: Array
+    """Pose in the body of the camera frame of the motion."""
+
+    @property
+    def first_ns(self) -> int | None: ...
+    @property
+    def last_ns(self) -> int | None: ...
+    def add(self, pair: StereoPair) -> bool: ...
+    def window(self) -> RelativePoses | None: ...
+    def so_far(self) -> RelativePoses | None: ...
+    def reasons(self) -> list[str]: ...
+    def clear(self) -> None: ...
+
+
+class KeyframeTracker:
+    """Takes pairs in order; keeps the relative poses of the latest window and nothing older.
+
+    Keyframes are the pairs nearest to even times, as in `maci2 init`.
+    """
+
+    def __init__(
+        self,
+        rig: Rig,
+        window_s: float,
+        keyframes: int,
+        predict_rotation: RotationPredictor = no_prediction,
+    ) -> None:
+        self._tracker = StereoTracker(rig, predict_rotation=predict_rotation)
+        self.T_b_c: Array = self._tracker.rectification.T_b_cr
+        self._spacing_ns = window_s * NS / (keyframes - 1)
+        self._count = keyframes
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything: the next pair is a first keyframe."""
+        self._tracker.clear()
+        self._look = self._tracker.second_look()
+        self._start_ns = 0
+        self._number = 0
+        self._waiting: list[StereoPair] = []
+        self._poses: deque[RelativePose] = deque(maxlen=self._count - 1)
+
+    @property
+    def first_ns(self) -> int | None:
+        """Timestamp of the window's first keyframe."""
+        return self._poses[0].stamps_ns[0] if self._poses else self.last_ns
+
+    @property
+    def last_ns(self) -> int | None:
+        """Timestamp of the latest keyframe."""
+        return self._tracker.last_ns
+
+    def add(self, pair: StereoPair) -> bool:
+        """Take the next pair; whether a keyframe was made."""
+        if self.last_ns is None:
+            self._start_ns, self._number = pair.stamp_ns, 0
+            self._tracker.start(pair)
+            self._latest = pair
+            return True
+        wanted_ns = self._start_ns + self._spacing_ns * (self._number + 1)
+        if pair.stamp_ns < wanted_ns:
+            self._waiting.append(pair)
+            return False
+        before = self._waiting[-1] if self._waiting else None
+        if before and wanted_ns - before.stamp_ns <= pair.stamp_ns - wanted_ns:
+            self._advance(self._waiting[:-1], before)
+            self._waiting = [pair]
+        else:
+            self._advance(self._waiting, pair)
+            self._waiting = []
+        self._number += 1
+        return True
+
+    def _advance(self, between: list[StereoPair], pair: StereoPair) -> None:
+        """Add the relative pose to the next keyframe, judged by those before it."""
+        pose = self._tracker.advance(between, pair)
+        self._poses.append(self._look.judged(pose, self._latest, between, pair))
+        self._look.learn(pose)
+        self._latest = pair
+
+    def window(self) -> RelativePoses | None:
+        """The camera's motion over a whole window; None where it is not whole yet."""
+        if len(self._poses) < self._count - 1:
+            return None
+        return self.so_far()
+
+    def so_far(self) -> RelativePoses | None:
+        """The motion known up to now."""
+        if not self._poses:
+            return None
+        return stacked(self._poses, StereoTracker.frame, self._tracker.calibration)
+
+    def reasons(self) -> list[str]:
+        """Why relative poses of the window could not be measured."""
+        return [pose.reason for pose in self._poses if pose.reason]
+
+
+FALSE_ALARM = 1e-3
+"""Probability that a window with the same biases is called contradictory."""
+
+DOUBTED_AFTER_S = 1.0
+"""Once windows have contradicted it for this long, the memory is what is wrong [s]."""
+
+
+@dataclass(frozen=True)
+class _Remembered:
+    """Posterior of the biases of one window and of all before it that it was built on."""
+
+    start_ns: int
+    end_ns: int
+    mean: Array
+    """(6,) gyroscope [rad/s], accelerometer [m/s^2]."""
+
+    variance: Array
+    """(6,) of axes that may be taken as independent."""
+
+    windows: int
+
+    @property
+    def middle_ns(self) -> float:
+        return 0.5 * (self.start_ns + self.end_ns)
+
+
+class BiasMemory:
+    """Posteriors of the latest windows; a window begins with the best that it does not overlap.
+
+    A posterior already holds that of its own predecessor, so no measurement is counted twice.
+    Between windows the biases walk randomly.
+
+    Args:
+        walk_gyro: random walk of the gyroscope bias [rad/s/sqrt(s)].
+        walk_acc: random walk of the accelerometer bias [m/s^2/sqrt(s)].
+    """
+
+    def __init__(self, walk_gyro: float, walk_acc: float) -> None:
+        walks = np.array([walk_gyro] * 3 + [walk_acc] * 3)
+        self._walk_variance = walks**2
+        self._known: list[_Remembered] = []
+        self._contradicted_ns: int | None = None
+
+    def clear(self) -> None:
+        self._known.clear()
+        self._contradicted_ns = None
+
+    @property
+    def windows(self) -> int:
+        """Number of windows behind the newest posterior; none of them overlap."""
+        return self._known[-1].windows if self._known else 0
+
+    def prior(self, start_ns: int, end_ns: int) -> BiasPrior | None:
+        """Prior of a window; None where no other ended before it."""
+        before = self._before(start_ns)
+        if before is None:
+            return None
+        variance = before.variance + self._walked(before, start_ns, end_ns)
+        std = np.sqrt(variance)
+        return BiasPrior(before.mean[:3], std[:3], before.mean[3:], std[3:])
+
+    def contradicts(self, alone: InitResult, prior: BiasPrior) -> bool:
+        """True if a window that was solved without the prior has other biases.
+
+        A memory that is contradicted for long is forgotten.
+        """
+        state, posterior = alone.state, alone.posterior
+        if state is None or posterior is None:
+            return False
+        chi2 = 0.0
+        for away, cov, std in (
+            (state.gyro_bias - prior.mean_gyro, posterior.gyro_bias, prior.std_gyro),
+            (state.acc_bias - prior.mean_acc, posterior.acc_bias, prior.std_acc),
+        ):
+            chi2 += float(away @ np.linalg.solve(cov + np.diag(std**2), away))
+        start_ns = int(state.stamps_ns[0])
+        if chi2 <= chi2_quantile(6, 1.0 - FALSE_ALARM):
+            self._contradicted_ns = None
+            return False
+        self._contradicted_ns = self._contradicted_ns or start_ns
+        if start_ns - self._contradicted_ns >= DOUBTED_AFTER_S * NS:
+            self.clear()
+        return True
+
+    def add(self, result: InitResult) -> None:
+        """Remember the posterior of a window that was solved with the prior given for it."""
+        state, posterior = result.state, result.posterior
+        if state is None or posterior is None:
+            return
+        start_ns, end_ns = int(state.stamps_ns[0]), int(state.stamps_ns[-1])
+        before = self._before(start_ns)
+        self._known.append(
+            _Remembered(
+                start_ns,
+                end_ns,
+                np.concatenate([state.gyro_bias, state.acc_bias]),
+                np.concatenate(
+                    [uncorrelated(posterior.gyro_bias), uncorrelated(posterior.acc_bias)]
+                ),
+                before.windows + 1 if before else 1,
+            )
+        )
+
+    def _before(self, start_ns: int) -> _Remembered | None:
+        """The most certain of those that ended before a window starts; later windows start later,
+        so the others are not needed any more."""
+        ended = [known for known in self._known if known.end_ns <= start_ns]
+        if not ended:
+            return None
+        best = min(ended, key=lambda known: self._doubt(known, start_ns))
+        self._known = [best, *(known for known in self._known if known.end_ns > start_ns)]
+        return best
+
+    def _doubt(self, known: _Remembered, start_ns: int) -> float:
+        return float(np.log(known.variance + self._walked(known, start_ns, start_ns)).sum())
+
+    def _walked(self, before: _Remembered, start_ns: int, end_ns: int) -> Array:
+        """Variance of the walk from the middle of one window to that of another."""
+        return self._walk_variance * (0.5 * (start_ns + end_ns) - before.middle_ns) / NS
+
+
+def uncorrelated(cov: Array) -> Array:
+    """(n,) variances of independent axes that claim nothing beyond a covariance: in no direction is
+    their spread less.
+
+    A known norm of gravity ties the accelerometer's axes together. Bare variances would be taken
+    for knowledge of each axis, and with the same tie in the next window that counts twice: what no
+    motion shows would get ever more certain.
+    """
+    std = np.sqrt(np.diag(cov))
+    correlation = np.abs(cov) / np.outer(std, std)
+    return np.asarray(std**2 * correlation.sum(axis=1))
+
 
 CAMERA_GAP = 3.0
 """A step between pairs that is as many times as long as the one before it, and longer than two
@@ -62,7 +293,7 @@ class OnlineInitializer(SensorStream[InitResult, OnlineStatus]):
         rig: Rig,
         config: OnlineConfig | None = None,
         on_result: Callable[[InitResult], object] = lambda _: None,
-        tracker: Tracker | None = None,
+        tracker: PairTracker | None = None,
     ) -> None:
         self.config = config or OnlineConfig()
         require_type(self.config, OnlineConfig, "config", "OnlineConfig()")
@@ -132,7 +363,7 @@ class OnlineInitializer(SensorStream[InitResult, OnlineStatus]):
             self._publish(self._solved(samples, vision, rate), restarts)
 
     def _interruption(self, stamp_ns: int, gap_ns: tuple[int, int] | None) -> str:
-        """What is missing since the pair before, where it is too much to go on."""
+        """Interruption since the pair before that is too long to continue, or an empty text."""
         if self._last_pair_ns is None:
             return ""
         if gap_ns is not None:
@@ -213,8 +444,8 @@ class OnlineInitializer(SensorStream[InitResult, OnlineStatus]):
             )
 
 
-def _consistent(result: InitResult, constants: MeasuredConstants | None) -> bool:
-    """Whether the posterior may be built on: nothing contradicts it, however wide it is."""
+def _consistent(result: InitResult, premises: Premises | None) -> bool:
+    """True if nothing contradicts the posterior, however wide it is."""
     if result.verdict.status == "ok":
         return True
     report = result.report

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from maci2.datasets.frames import stereo_frames
 from maci2.errors import ImageError
 from maci2.pipeline.online.initializer import OnlineInitializer
-from maci2.pipeline.online.online_tracker import OnlineTracker
+from maci2.pipeline.online.tracker import OnlineTracker
 from maci2.sensors import Recording
 from maci2.types import NS
 
@@ -17,16 +17,16 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Replayed:
-    """How long the calls took [s], one each."""
+    """Durations of the calls [s]."""
 
     imu_s: list[float]
     stereo_s: list[float]
     pair_at_s: dict[int, float]
-    """Timestamp of a pair in the recording -> when it was handed over, on the clock of
+    """Timestamp of a pair in the recording -> when it was passed on, on the clock of
     `time.perf_counter`."""
 
     unusable: list[str]
-    """What is wrong with each pair that was skipped because an image cannot be used."""
+    """Faults of the pairs that were skipped because an image cannot be used."""
 
 
 def replay(

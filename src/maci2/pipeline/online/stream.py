@@ -1,34 +1,210 @@
-"""Sensors that run: samples and stereo pairs from any thread, worked on in one of its own."""
+"""Sensors that run: samples and stereo pairs from any thread, processed in one of its own."""
 
 import logging
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Generic, Self, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Generic, Protocol, Self, TypeVar
 
-from maci2.boundary import as_array, as_image, as_stamp, require_type
+from maci2.boundary import as_array, as_image, as_number, as_stamp, as_whole, require_type
 from maci2.errors import CalibrationError, DatasetError, Maci2Error, OptionError
+from maci2.field_docs import document_fields
 from maci2.imu import ImuMeasurements
 from maci2.imu.model_choice import find_imu_model, needs_datasheet
 from maci2.pipeline.gyro_rotation import GyroRotation
-from maci2.pipeline.online.callback_thread import CallbackThread
-from maci2.pipeline.online.imu_buffer import SampleBuffer
-from maci2.pipeline.online.pair_queue import PairQueue
-from maci2.pipeline.online.status import StreamConfig, StreamStatus
+from maci2.pipeline.online.buffers import CallbackThread, PairQueue, SampleBuffer
+from maci2.pipeline.track_recording import KEYFRAME_INTERVAL_S
 from maci2.rigs import require_extrinsics, require_noise
 from maci2.sensors import ImuSamples, Rig
 from maci2.sensors.corrections import corrected_readings
 from maci2.sensors.stereo import Image, StereoPair
+from maci2.tracking import Health, SmootherConfig
 from maci2.types import NS, Array
 from maci2.vision import rectified_extrinsics
 from maci2.vision.predicted_rotation import PredictedRotation
 
+TURN_DEG = 5.0
+"""Rotation about an axis from which on accelerometer bias and tilt can be separated."""
+
+
+class StreamConfig(Protocol):
+    """Configuration that every stream needs."""
+
+    @property
+    def imu(self) -> str: ...
+    @property
+    def waiting_pairs(self) -> int: ...
+    @property
+    def waiting_results(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class OnlineConfig:
+    """Choices of a live initialization."""
+
+    window_s: float = 2.5
+    """Length of the window [s]."""
+
+    keyframes: int = 10
+    """Keyframes in a window."""
+
+    imu: str = "raw"
+    """raw, datasheet, noise:FILE, the name of a bundled model, or a weight file."""
+
+    waiting_pairs: int = 12
+    """Stereo pairs that may wait; when more arrive, the oldest is dropped and counted."""
+
+    waiting_results: int = 8
+    """Results that may wait for a slow callback; when more come, the oldest is dropped and
+    counted."""
+
+    carry_biases: bool = True
+    """True if the biases estimated in earlier windows are the prior of the next. A learned IMU
+    model tracks them itself."""
+
+    def __post_init__(self) -> None:
+        as_number(self.window_s, "OnlineConfig.window_s", 0.1, 1e3, OptionError)
+        as_whole(self.keyframes, "OnlineConfig.keyframes", 4, 1e6)
+        _require_stream(self, "OnlineConfig")
+        require_type(self.carry_biases, bool, "OnlineConfig.carry_biases", "True or False")
+
+
+@dataclass(frozen=True)
+class OnlineTrackerConfig:
+    """Choices of live tracking."""
+
+    interval_s: float = KEYFRAME_INTERVAL_S
+    """Time between keyframes [s]."""
+
+    imu: str = "raw"
+    """raw, datasheet, noise:FILE, the name of a bundled model, or a weight file."""
+
+    waiting_pairs: int = 12
+    """Stereo pairs that may wait; when more arrive, the oldest is dropped and counted."""
+
+    waiting_results: int = 8
+    """States that may wait for a slow callback; when more come, the oldest is dropped and
+    counted."""
+
+    smoother: SmootherConfig = field(default_factory=SmootherConfig)
+    """Choices of the fixed-lag smoother."""
+
+    def __post_init__(self) -> None:
+        as_number(self.interval_s, "OnlineTrackerConfig.interval_s", 0.02, 0.5, OptionError)
+        _require_stream(self, "OnlineTrackerConfig")
+        require_type(
+            self.smoother, SmootherConfig, "OnlineTrackerConfig.smoother", "SmootherConfig()"
+        )
+
+
+def _require_stream(config: StreamConfig, name: str) -> None:
+    require_type(config.imu, str, f"{name}.imu", "the name of an IMU model")
+    as_whole(config.waiting_pairs, f"{name}.waiting_pairs", 1, 1e6)
+    as_whole(config.waiting_results, f"{name}.waiting_results", 1, 1e6)
+
+
+@dataclass(frozen=True)
+class StreamStatus:
+    """Events of the streams so far."""
+
+    late_imu: int = 0
+    """Number of samples that arrived twice or too late."""
+
+    late_pairs: int = 0
+    """Number of stereo pairs that arrived twice, too late, or from before the IMU samples."""
+
+    outlying_imu: int = 0
+    """Samples stamped far ahead, with which no other agreed."""
+
+    outlying_pairs: int = 0
+    """Stereo pairs stamped far ahead of the IMU's samples."""
+
+    dropped_pairs: int = 0
+    """Stereo pairs dropped because too many waited, or no IMU sample came."""
+
+    dropped_results: int = 0
+    """Results that a slow callback missed."""
+
+    restarts: int = 0
+    """Number of times that the window was started over."""
+
+    last_restart: str = ""
+    """Reason of the last start-over."""
+
+    callback_error: str = ""
+    """Error that the callback raised in its last call."""
+
+    trouble: str = ""
+    """Current fault: timestamps that do not fit, a relative pose without points, an error."""
+
+    def _words(self) -> list[str]:
+        counted = (
+            (self.late_imu, "samples too late"),
+            (self.late_pairs, "stereo pairs too late"),
+            (self.outlying_imu, "samples stamped far ahead"),
+            (self.outlying_pairs, "stereo pairs stamped far ahead"),
+            (self.dropped_pairs, "stereo pairs dropped"),
+            (self.dropped_results, "results missed by the callback"),
+        )
+        words = [f"{number} {what}" for number, what in counted if number]
+        if self.last_restart:
+            words.append(f"started anew {self.restarts} times, the last time: {self.last_restart}")
+        return [*words, *(text for text in (self.callback_error, self.trouble) if text)]
+
+
+@dataclass(frozen=True)
+class OnlineStatus(StreamStatus):
+    """Progress of a live initialization."""
+
+    collected_s: float = 0.0
+    """Length of the window so far [s]."""
+
+    needed_s: float = 0.0
+    """Length of a whole window [s]."""
+
+    turned_deg: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """Rotation about the body's axes in the window so far, peak to peak [deg]."""
+
+    standing_still: bool = False
+    """True if the device does not move."""
+
+    windows: int = 0
+    """Number of windows, not overlapping, behind the bias prior of the next one."""
+
+    def __str__(self) -> str:
+        parts = [f"{min(self.collected_s, self.needed_s):.1f} s of {self.needed_s:.1f} s"]
+        if self.standing_still:
+            parts.append("standing still: gravity and gyroscope bias, nothing else, can be known")
+        else:
+            parts += [
+                f"rotation about {axis} {turned:.0f} deg of about {TURN_DEG:.0f}"
+                for axis, turned in zip("xyz", self.turned_deg, strict=True)
+                if turned < TURN_DEG
+            ]
+        return "; ".join([*parts, *self._words()])
+
+
+@dataclass(frozen=True)
+class TrackerStatus(StreamStatus):
+    """Progress of live tracking."""
+
+    health: Health = "initializing"
+    """initializing: no window was good enough yet; tracking; bridging: the IMU alone carries the
+    state; lost: it has done so for too long."""
+
+    segments: int = 0
+    """Number of times that tracking has started; it is continuous within a segment."""
+
+    def __str__(self) -> str:
+        return "; ".join([self.health, *self._words()])
+
+
 _LOG = logging.getLogger(__name__)
 
 BEFORE_S = 1.0
-"""Samples before those that are used [s]: what vibration and a learned model look back at."""
+"""Samples before those that are used [s]: for vibration and the history of a learned model."""
 
 LONGEST_WAIT_S = 1.0
 """Longest time without any IMU sample for which pairs wait [s]."""
@@ -76,7 +252,7 @@ class SensorStream(ABC, Generic[Result, Status]):
         self._closed = False
         self._working = False
         self._clocks = 0
-        """How often a clock has jumped."""
+        """Number of jumps of a clock."""
         self._forgotten = (0, 0)
         """Restarts and clocks that the worker knows of."""
         self._callback = CallbackThread(callback, config.waiting_results, f"{name}-callback")
@@ -145,7 +321,7 @@ class SensorStream(ABC, Generic[Result, Status]):
 
     @property
     def status(self) -> Status:
-        """What is there and what is missing; `str` of it is a sentence."""
+        """Progress of the stream; `str` of it is a sentence."""
         with self._lock:
             return replace(
                 self._status,
@@ -167,7 +343,7 @@ class SensorStream(ABC, Generic[Result, Status]):
             return self._pairs.is_full and ready and not self._closed
 
     def drain(self, timeout_s: float) -> bool:
-        """Wait until every pair handed over has been worked on and every result handed out;
+        """Wait until every pair has been processed and every result passed to the callback;
         whether it was in time."""
         deadline_s = time.monotonic() + timeout_s
         with self._lock:
@@ -225,7 +401,7 @@ class SensorStream(ABC, Generic[Result, Status]):
         """Work that IMU samples alone make necessary, in the worker and without the lock."""
 
     def _time_has_passed(self) -> bool:
-        """Whether there is such work; asked with the lock held."""
+        """True if there is such work; called with the lock held."""
         return False
 
     def _publish(self, result: Result, restarts: int) -> None:
@@ -331,3 +507,6 @@ def _require_rig(rig: Rig, config: StreamConfig, name: str) -> None:
         raise CalibrationError(f"{rig.source}: {len(rig.cameras)} cameras, stereo needs two.")
     if needs_datasheet(config.imu):
         require_noise(rig, name)
+
+
+document_fields(__name__)

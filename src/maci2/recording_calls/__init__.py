@@ -1,1 +1,0 @@
-"""The commands as functions: one call from a recording to a result."""
