@@ -17,7 +17,7 @@ from maci2.baselines import (
     make_segment,
     run_initializer,
 )
-from maci2.baselines.linear import EUROC_ACC_BIAS
+from maci2.baselines.closed_forms import EUROC_ACC_BIAS
 from maci2.baselines.openvins import EUROC_GUESS, NO_GUESS, openvins_dynamic
 from maci2.datasets import open_recording, write_euroc
 from maci2.errors import OptionError

@@ -5,7 +5,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from helpers import exact_window, simulated_window
-from maci2.baselines.vins_rotation import (
+from maci2.baselines.vins import (
     left_product,
     quaternion,
     right_product,

@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from maci2.baselines.segment import Answer, Segment
-from maci2.baselines.stages import stage
+from maci2.baselines.segment import Answer, Segment, stage
 from maci2.estimation import SolverConfig, initialize
 from maci2.imu import ImuMeasurements
 from maci2.pipeline.options import RunOptions

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from maci2.baselines.vins_rotation import vins_rotation
+from maci2.baselines.vins import vins_rotation
 from maci2.calibration import calibrate
 from maci2.errors import Maci2Error
 from maci2.estimation import SolverConfig

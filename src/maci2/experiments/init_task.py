@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from maci2.baselines import Answer, Segment, find_initializer, make_segment, run_initializer
-from maci2.baselines.excitation import is_excited
-from maci2.baselines.stages import StageTime
+from maci2.baselines.segment import StageTime, is_excited
 from maci2.evaluation.protocol import find_judges
 from maci2.evaluation.rows import Estimate, Judges, Row, window_row, windows_with_truth
 from maci2.evaluation.time_limit import TimeLimitError, within

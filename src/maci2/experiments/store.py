@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from maci2 import __version__
-from maci2.baselines.stages import StageTime
+from maci2.baselines.segment import StageTime
 from maci2.errors import DatasetError
 from maci2.files import read_json, write_atomically
 
