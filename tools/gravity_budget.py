@@ -17,11 +17,12 @@ from pathlib import Path
 import numpy as np
 
 from maci2.estimation import InitLimits, initialize
-from maci2.evaluation.rows import state_errors, windows_with_truth
+from maci2.evaluation.protocol import windows_with_truth
+from maci2.evaluation.window_errors import state_errors
 from maci2.ground_truth.audit_cache import cached_audit
 from maci2.ground_truth.states import truth_states
 from maci2.learn.imu.recipes import EUROC
-from maci2.learn.imu.recording_bias import RecordingBias, bias_prior, recording_bias
+from maci2.learn.imu.data import RecordingBias, bias_prior, recording_bias
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.sensors import GroundTruth

@@ -9,7 +9,7 @@ import numpy as np
 
 from maci2.errors import OptionError
 from maci2.evaluation.consistency import Sample, equal_bins, mean_nees, study_consistency
-from maci2.evaluation.protocol import window_errors
+from maci2.evaluation.window_errors import window_errors
 from maci2.files import write_atomically, write_json
 from maci2.pipeline.offline import (
     CalibratedRecording,

@@ -7,8 +7,7 @@ import pytest
 
 from ground_truth.faulty_truths import FAULTY, exact_truth, recording_with
 from maci2.estimation import initialize
-from maci2.evaluation.metrics import SCORES, initialization_errors
-from maci2.evaluation.truth_noise import truth_noise
+from maci2.evaluation.metrics import SCORES, initialization_errors, truth_noise
 from maci2.ground_truth.audit import audit_ground_truth
 from maci2.imu import datasheet_model
 from maci2.lie import se3_exp, se3_inv, se3_log, so3_exp

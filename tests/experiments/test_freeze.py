@@ -14,14 +14,16 @@ from maci2.experiments import freeze as module
 from maci2.experiments.freeze import (
     ABSENT,
     FROZEN_0_11,
+    PARTS,
+    SIMULATED,
     are_equal,
+    cases,
     compact,
     compare,
     freeze,
     read_frozen,
     write_frozen,
 )
-from maci2.experiments.freeze_cases import PARTS, SIMULATED, cases
 
 OLD = {
     "init DATA/a": {"status": "ok", "solves": 7, "v": [0.1, 0.2], "solve_ms": 3.0},

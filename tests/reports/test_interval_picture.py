@@ -2,7 +2,7 @@
 
 from xml.etree import ElementTree
 
-from maci2.experiments.truth_task import truth_findings
+from maci2.experiments.truth import truth_findings
 from maci2.reports.interval_picture import interval_picture
 
 SVG = "{http://www.w3.org/2000/svg}"

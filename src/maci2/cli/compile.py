@@ -81,7 +81,6 @@ def compile(
     For container images, continuous integration and robots; other commands compile what they need
     by themselves. Exit code 1 if something is missing.
     """
-    from importlib.util import find_spec
 
     from maci2.compile import cache_folder
     from maci2.compile.cache import kernels_in
@@ -94,7 +93,7 @@ def compile(
             "no folder for compiled kernels: neither the package's folder nor the user's cache "
             "can be written; set NUMBA_CACHE_DIR to a folder that can."
         )
-    names = tuple(job for job in JOBS if job != "train" or find_spec("torch") is not None)
+    names = tuple(JOBS)
     failed = fill_visibly(names, jobs)
     count = kernels_in(folder)
     typer.echo(f"{count} kernels compiled in {folder}")

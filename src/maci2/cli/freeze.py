@@ -40,9 +40,15 @@ def freeze(
     interrupted run resumes where it stopped. Example: maci2 freeze --data ROOT --part init
     """
     from maci2.evaluation.parallel import Pool
-    from maci2.experiments.freeze import FROZEN_0_11, PARTS, compare, read_frozen, write_frozen
+    from maci2.experiments.freeze import (
+        BENCH,
+        FROZEN_0_11,
+        PARTS,
+        compare,
+        read_frozen,
+        write_frozen,
+    )
     from maci2.experiments.freeze import freeze as run
-    from maci2.experiments.freeze_cases import BENCH
     from maci2.experiments.recordings import find_recordings
     from maci2.files import require_writable
 

@@ -59,7 +59,7 @@ def train_imu(
 
     Writes a weight file; needs `pip install maci2[train]`.
     """
-    from maci2.learn.imu.model_forms import form_named
+    from maci2.learn.imu.network import form_named
     from maci2.learn.imu.recipes import chosen_recipe
 
     form_named(model)

@@ -86,7 +86,7 @@ def vo_report(
 
     Reports errors and NEES of relative poses against ground truth.
     """
-    from maci2.evaluation.names import distinct_names
+    from maci2.evaluation.protocol import distinct_names
     from maci2.evaluation.vo_report import MODELS, visual_report, visual_report_json
     from maci2.files import write_atomically
     from maci2.ground_truth.choose import require_known_truths, with_audited

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from maci2.errors import DatasetError
-from maci2.evaluation.metrics import MAX_TRUTH_GAP_S
-from maci2.evaluation.truth_noise import truth_noise
+from maci2.evaluation.metrics import MAX_TRUTH_GAP_S, truth_noise
 from maci2.gaussian import chi2_quantile, chi2_significance, nees
 from maci2.ground_truth.choose import audited_or_none
 from maci2.lie import se3_inv, se3_log

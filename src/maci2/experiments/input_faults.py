@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy.signal import butter, lfilter, lfilter_zi
@@ -21,16 +21,11 @@ DIAGONAL = (1.0, 1.0, 1.0)
 """Default axis about which extrinsics and IMU are rotated."""
 
 
-def _same(value: Array) -> Array:
+T = TypeVar("T")
+
+
+def _same(value: T) -> T:
     return value
-
-
-def _same_samples(samples: ImuSamples) -> ImuSamples:
-    return samples
-
-
-def _same_motion(motion: RelativePoses) -> RelativePoses:
-    return motion
 
 
 @dataclass(frozen=True)
@@ -41,10 +36,10 @@ class InputFault:
     extrinsics: Callable[[Array], Array] = _same
     """Function from the true T_b_c to the stated one."""
 
-    samples: Callable[[ImuSamples], ImuSamples] = _same_samples
+    samples: Callable[[ImuSamples], ImuSamples] = _same
     """Function from the true IMU samples to the received ones."""
 
-    motion: Callable[[RelativePoses], RelativePoses] = _same_motion
+    motion: Callable[[RelativePoses], RelativePoses] = _same
     """Function from the true camera motion to the received one."""
 
 

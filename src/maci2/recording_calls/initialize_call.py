@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from maci2.evaluation.protocol import window_errors
+from maci2.evaluation.window_errors import window_errors
 from maci2.pipeline import offline
 from maci2.pipeline.offline import InitializedRecording
 from maci2.pipeline.option_list import InitOptions

@@ -7,9 +7,8 @@ from typing import Any
 from maci2 import __version__
 from maci2.errors import DatasetError, OptionError
 from maci2.experiments.catalogue import find_experiments
-from maci2.experiments.store import RESULTS, Store, read_result
+from maci2.experiments.store import RESULTS, Store, read_result, time_table
 from maci2.experiments.table import Findings
-from maci2.experiments.time_table import time_table
 
 INDEX = "experiment.json"
 

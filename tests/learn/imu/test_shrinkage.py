@@ -8,10 +8,9 @@ pytest.importorskip("lightning")
 pytest.importorskip("onnx")
 
 from maci2.benchmarks.training_speed import bench_training_step
-from maci2.learn.imu.model_forms import FORMS
-from maci2.learn.imu.network import build
-from maci2.learn.imu.shrinkage import correct, shrink_corrections
-from maci2.learn.imu.training_windows import load_track
+from maci2.learn.imu.data import load_track
+from maci2.learn.imu.finish import correct, shrink_corrections
+from maci2.learn.imu.network import FORMS, build
 from maci2.simulation import SimulationConfig, simulate
 
 

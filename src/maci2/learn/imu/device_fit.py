@@ -19,7 +19,7 @@ from maci2.evaluation.audited_integration import STRIDE_S, audited_windows
 from maci2.gaussian import square_root_information
 from maci2.imu import BETA, GAMMA, ImuMeasurements, datasheet_model
 from maci2.imu.device_constants import DeviceConstants
-from maci2.learn.imu.training_windows import Track, audited_variances
+from maci2.learn.imu.data import Track, audited_variances
 from maci2.types import Array
 
 log = logging.getLogger(__name__)

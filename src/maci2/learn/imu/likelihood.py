@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import huber_loss
 
 from maci2.imu.network_shape import BLOCK, CONTEXT
+from maci2.learn.imu.data import WARM_UP, Batch
 from maci2.learn.imu.integration import (
     Integrated,
     integrate,
@@ -16,9 +17,7 @@ from maci2.learn.imu.integration import (
     so3_log,
     steps_from_samples,
 )
-from maci2.learn.imu.model_forms import Form
-from maci2.learn.imu.network import Model
-from maci2.learn.imu.training_windows import WARM_UP, Batch
+from maci2.learn.imu.network import Form, Model
 
 HUBER_DELTA = 0.005
 FIRST_COV_0_STD = (1e-3,) * 3 + (1e-2,) * 3 + (1e-3,) * 3

@@ -6,17 +6,18 @@ import signal
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import lightning
 import numpy as np
 import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.core.optimizer import LightningOptimizer
 from lightning.pytorch.loggers import CSVLogger
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from maci2.learn.imu.checkpoints import MovableCheckpoint
+from maci2.learn.imu.data import Batch, Windows
 from maci2.learn.imu.likelihood import (
     ErrorModel,
     errors,
@@ -24,9 +25,45 @@ from maci2.learn.imu.likelihood import (
     integrate_windows,
     negative_log_likelihood,
 )
-from maci2.learn.imu.model_forms import Form
-from maci2.learn.imu.network import Model
-from maci2.learn.imu.training_windows import Batch, Windows
+from maci2.learn.imu.network import Form, Model
+
+
+class MovableCheckpoint(ModelCheckpoint):
+    """Keeps the best and the last epoch; remembers them by name, not by path.
+
+    Lightning's own forgets which epoch was best when its folder is not where it was.
+    """
+
+    def state_dict(self) -> dict[str, Any]:
+        """Names of files only."""
+        state = super().state_dict()
+        named = {Path(path).name: score for path, score in state["best_k_models"].items()}
+        paths = ("best_model_path", "kth_best_model_path", "last_model_path")
+        return {
+            **state,
+            **{key: Path(state[key]).name for key in paths},
+            "best_k_models": named,
+            "dirpath": "",
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Names of files are those of the present folder."""
+        folder = Path(str(self.dirpath))
+
+        def here(path: str) -> str:
+            return str(folder / Path(path).name) if path else ""
+
+        paths = ("best_model_path", "kth_best_model_path", "last_model_path")
+        found = {here(path): score for path, score in state_dict["best_k_models"].items()}
+        super().load_state_dict(
+            {
+                **state_dict,
+                **{key: here(state_dict[key]) for key in paths},
+                "best_k_models": found,
+                "dirpath": self.dirpath,
+            }
+        )
+
 
 log = logging.getLogger(__name__)
 

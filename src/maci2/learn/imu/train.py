@@ -10,40 +10,42 @@ import torch
 
 from maci2.datasets import open_recording
 from maci2.errors import DatasetError, OptionError
-from maci2.evaluation.imu_predictors import model_predictor
-from maci2.evaluation.imu_report import imu_report
+from maci2.evaluation.imu_report import imu_report, model_predictor
 from maci2.evaluation.integration_errors import LabelNoise
 from maci2.imu import BiasPrior
 from maci2.imu.device_constants import DeviceConstants
 from maci2.imu.learned_model import ImuModel, load_imu_model, require_no_gaps
 from maci2.imu.model_card import ModelCard
 from maci2.imu.stationary import StationaryShift, shift_of, stationary_rate
-from maci2.learn.imu.card import (
-    RATE_TOLERANCE,
-    first_card,
-    with_bias,
-    with_label_noise,
-    with_turn_on,
-)
-from maci2.learn.imu.device_fit import fitted_device, refined_device
-from maci2.learn.imu.export import export, with_card, write_weights
-from maci2.learn.imu.label_noise import fit_label_noise
-from maci2.learn.imu.likelihood import ErrorModel
-from maci2.learn.imu.model_forms import Form, form_named
-from maci2.learn.imu.network import ConstantModel, ImuNetwork, Model, build
-from maci2.learn.imu.recipes import Recipe
-from maci2.learn.imu.recording_bias import bias_prior
-from maci2.learn.imu.shrinkage import shrink_corrections
-from maci2.learn.imu.stages import Stage, Trainee, TrainingConfig, run_stage
-from maci2.learn.imu.training_windows import (
+from maci2.learn.imu.data import (
     Track,
     Windows,
     audited_variances,
+    bias_prior,
     load_track,
     with_bias_tracked,
 )
-from maci2.learn.imu.variance_calibration import variance_factor
-from maci2.learn.imu.vertical_spread import vertical_spread
+from maci2.learn.imu.device_fit import fitted_device, refined_device
+from maci2.learn.imu.export import (
+    RATE_TOLERANCE,
+    export,
+    first_card,
+    with_bias,
+    with_card,
+    with_label_noise,
+    with_turn_on,
+    write_weights,
+)
+from maci2.learn.imu.finish import (
+    fit_label_noise,
+    shrink_corrections,
+    variance_factor,
+    vertical_spread,
+)
+from maci2.learn.imu.likelihood import ErrorModel
+from maci2.learn.imu.network import ConstantModel, Form, ImuNetwork, Model, build, form_named
+from maci2.learn.imu.recipes import Recipe
+from maci2.learn.imu.stages import Stage, Trainee, TrainingConfig, run_stage
 from maci2.sensors import Recording, require_plausible
 from maci2.types import Array
 

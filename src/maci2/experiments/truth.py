@@ -1,14 +1,15 @@
-"""Task of ground-truth audits: constants of one source, and its time offset by rows."""
+"""Ground-truth audits: constants of one source, and its time offset by rows."""
 
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from maci2.datasets import open_recording
-from maci2.experiments.init_task import TaskResult
-from maci2.experiments.row_records import rounded
+from maci2.experiments.experiment import Task, TaskResult
+from maci2.experiments.recordings import Recordings
+from maci2.experiments.store import rounded
 from maci2.experiments.table import Cell, Findings, Line, Record, Table
 from maci2.ground_truth.agreement import compare_with_published
 from maci2.ground_truth.audit import audit_capture
@@ -23,35 +24,33 @@ OTHER = "state_groundtruth_openvins"
 """Ground truth made by another tool from the raw capture."""
 
 
-@dataclass(frozen=True)
-class TruthTask:
-    """One ground truth of one recording."""
-
-    recording: str
-    path: Path
-    source: str
-    """Source to audit (`maci2 truth --from`); empty for the first ground truth."""
-
-    @property
-    def key(self) -> str:
-        return f"{self.recording}_{self.source or 'first'}"
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"recording": self.recording, "source": self.source}
+def truth_tasks(sources: tuple[tuple[str, str], ...], recordings: Recordings, _: int) -> list[Task]:
+    """Task of each ground truth that is there; sources as `maci2 truth --from` names them, empty
+    for the first of a recording."""
+    return [
+        Task(
+            f"{name}_{source or 'first'}",
+            {"recording": name, "source": source},
+            {name: path},
+            partial(run_truth, name, path, source),
+        )
+        for name, source in sources
+        if (path := recordings.by_name.get(name))
+    ]
 
 
-def run_truth(task: TruthTask) -> TaskResult:
+def run_truth(name: str, path: Path, source: str) -> TaskResult:
     """One row: the audit, and its time offset if more rows of the source are used."""
-    recording = open_recording(task.path)
-    capture = open_capture(recording, task.source)
+    recording = open_recording(path)
+    capture = open_capture(recording, source)
     audit = audit_capture(recording, capture)
-    row = _row(audit) | _compared(recording, audit, task.source)
-    if capture.smoothed and task.recording.startswith("MH"):
+    row = _row(audit) | _compared(recording, audit, source)
+    if capture.smoothed and name.startswith("MH"):
         late = (
             audit_capture(recording, capture, hz).constants["position_late_ms"] for hz in ROWS_HZ
         )
-        row["late_by_rows_hz"] = [[rounded(one.value), rounded(one.std)] for one in late]
-    return TaskResult([row])
+        row["late_by_rows_hz"] = [(one.value, one.std) for one in late]
+    return TaskResult([rounded(row)])
 
 
 def _row(audit: AuditedTruth) -> Record:
@@ -62,14 +61,13 @@ def _row(audit: AuditedTruth) -> Record:
     return {
         "source": audit.name,
         "constants": {
-            name: [rounded(one.value), rounded(one.std), one.significant]
-            for name, one in audit.constants.items()
+            name: (one.value, one.std, one.significant) for name, one in audit.constants.items()
         },
-        "bias_acc": [rounded(value) for value in audit.truth.bias_acc.mean(axis=0)],
-        "std": [rounded(value) for value in medians],
-        "position_noise": rounded(audit.position_noise.std),
-        "orientation_noise": None if orientation is None else rounded(orientation.std),
-        "imu_factors": [rounded(f) for f in (audit.imu_factors.gyro, *audit.imu_factors.acc)],
+        "bias_acc": audit.truth.bias_acc.mean(axis=0),
+        "std": medians,
+        "position_noise": audit.position_noise.std,
+        "orientation_noise": None if orientation is None else orientation.std,
+        "imu_factors": (audit.imu_factors.gyro, *audit.imu_factors.acc),
         "findings": [finding.text for finding in audit.findings],
     }
 
@@ -83,9 +81,9 @@ def _compared(recording: Recording, audit: AuditedTruth, source: str) -> Record:
     both = found.fixed, found.shifted
     return {
         "other": {
-            "late_ms": rounded(1e3 * found.shifted.late_s),
-            "position_mm": [rounded(1e3 * one.position_m) for one in both],
-            "rotation_deg": [rounded(one.rotation_deg) for one in both],
+            "late_ms": 1e3 * found.shifted.late_s,
+            "position_mm": [1e3 * one.position_m for one in both],
+            "rotation_deg": [one.rotation_deg for one in both],
         }
     }
 
@@ -126,15 +124,11 @@ def _figures(rows: list[tuple[Record, Record]]) -> list[dict[str, Any]]:
         for task, row in rows
         if "rotation_deg" in row["constants"] and not task["source"]
     ]
+    hz = [f"{hz:g} rows/s" for hz in ROWS_HZ]
     return [
         {"kind": "intervals", "title": title, "unit": unit, "names": names, "groups": groups}
         for title, unit, names, groups in (
-            (
-                "How late published positions are",
-                "ms",
-                [f"{hz:g} rows/s" for hz in ROWS_HZ],
-                clocks,
-            ),
+            ("How late published positions are", "ms", hz, clocks),
             ("Against the IMU", "deg", ["body rotated", "world tilted"], angles),
         )
         if groups
@@ -154,12 +148,8 @@ def _constants(rows: list[tuple[Record, Record]]) -> Table:
             cells += [Cell(value, digits), Cell(std, digits)]
         lines.append(_line(task, row, cells))
     columns = tuple(text for title, _ in CONSTANTS.values() for text in (title, "±"))
-    return Table(
-        "Constants of ground truths against the IMU",
-        columns,
-        tuple(lines),
-        "± is one standard deviation. A raw capture is compared with its stated T_BS.",
-    )
+    note = "± is one standard deviation. A raw capture is compared with its stated T_BS."
+    return Table("Constants of ground truths against the IMU", columns, tuple(lines), note)
 
 
 def _states(rows: list[tuple[Record, Record]]) -> Table:
