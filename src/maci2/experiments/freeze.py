@@ -13,16 +13,15 @@ import json
 import math
 import os
 import shutil
-import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
+from unittest.mock import patch
 
 from maci2 import __version__
 from maci2.errors import DatasetError, OptionError
@@ -220,7 +219,7 @@ def freeze(
     # Benchmarks run when nothing else does.
     for own_pool, is_bench in ((pool, False), (Pool(1), True)):
         todo = [line for line in lines if line not in answers and (line == BENCH) is is_bench]
-        with _environment(ENVIRONMENT | {"XDG_CACHE_HOME": str(folder / "cache")}):
+        with patch.dict(os.environ, ENVIRONMENT, XDG_CACHE_HOME=str(folder / "cache")):
             for line, answer in run_all(partial(answer_of, data=data, call=call), todo, own_pool):
                 if isinstance(answer, WorkerDied):
                     raise DatasetError(f"maci2 {line}: {answer.reason}; run it alone.")
@@ -248,54 +247,8 @@ def answer_of(line: str, data: Path, call: Call) -> Record:
         for name in SIMULATED:
             if f"SIMULATED/{name}" in line.split():
                 call(["simulate", f"{temporary}/{name}", *SIMULATED[name].split()])
-        run = partial(_json_of, words, folder / "answer.json", call)
-        record = with_solves(run) if words[0] == "init" else run()
+        record = _json_of(words, folder / "answer.json", call)
     return _without_paths(record, places)
-
-
-def with_solves(run: Callable[[], Record]) -> Record:
-    """The answer of `init` with the number of its solves; where the answer has no such key, calls
-    of the optimizers are counted, without those of audits, which are made once and then kept."""
-    from maci2.chain.chain_solver import solve_chain
-    from maci2.estimation.levenberg_marquardt import optimize
-    from maci2.ground_truth.audit_cache import cached_audit
-    from maci2.pipeline.rehearsals import warm_up
-
-    warm_up("initialize")
-    calls = [0]
-
-    def counted(solver: Any) -> Any:
-        def call(*arguments: Any, **named: Any) -> Any:
-            calls[0] += 1
-            return solver(*arguments, **named)
-
-        return call
-
-    def uncounted(*arguments: Any, **named: Any) -> Any:
-        before = calls[0]
-        try:
-            return cached_audit(*arguments, **named)
-        finally:
-            calls[0] = before
-
-    counters = [(optimize, counted(optimize)), (solve_chain, counted(solve_chain))]
-    counters.append((cached_audit, uncounted))
-    _replace_everywhere(counters)
-    try:
-        record = run()
-    finally:
-        _replace_everywhere([(counter, solver) for solver, counter in counters])
-    return {"solves": calls[0]} | record
-
-
-def _replace_everywhere(pairs: Iterable[tuple[Any, Any]]) -> None:
-    """Replace functions in every module that has imported them."""
-    for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] != __name__.partition(".")[0]:
-            continue
-        for old, new in pairs:
-            for key in [key for key, value in vars(module).items() if value is old]:
-                setattr(module, key, new)
 
 
 def _json_of(words: list[str], output: Path, call: Call) -> Record:
@@ -323,20 +276,6 @@ def _without_paths(value: Any, places: dict[str, str]) -> Any:
         for name, place in places.items():
             value = value.replace(place, name)
     return value
-
-
-@contextmanager
-def _environment(values: dict[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def _unfinished(data: Path) -> Path:

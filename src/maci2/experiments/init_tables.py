@@ -60,6 +60,13 @@ class Board:
         """Mean over recordings, each counting once."""
         return average([self.summary(method, name, stride_s, keep) for name in self.recordings])
 
+    def value(self, method: Method | None, metric: str) -> float | None:
+        """Mean of a metric or, for `success`, the success rate; None without either."""
+        if method is None:
+            return None
+        mean = self.average(method)
+        return mean.success if metric == "success" else mean.mean[metric]
+
     def pooled(self, method: Method) -> list[tuple[str, Row]]:
         """All rows at the first stride, each with its recording."""
         return [
@@ -239,10 +246,15 @@ def _summary_table(
     for name in names:
         cells, row = [], ""
         for _, board, vision in inputs:
-            method = _named(board, name, vision)
+            method = _find(board.of_vision(vision), name)
             row = row or (method.paper_row if method else "")
-            cells.append(Cell(_value(board, method, metric), digits))
-        lines.append(Line(name, row, (Cell(_paper_value(paper, row, metric), 3), *cells)))
+            cells.append(Cell(board.value(method, metric), digits))
+        printed = (
+            paper.success.get(row)
+            if metric == "success"
+            else paper.mean(row, metric, paper.recordings)
+        )
+        lines.append(Line(name, row, (Cell(printed, 3), *cells)))
     best = dict.fromkeys(range(1, len(inputs) + 1), metric == "success")
     return Table(
         f"Summary: {title} [{unit}], mean over recordings",
@@ -252,29 +264,12 @@ def _summary_table(
     )
 
 
-def _named(board: Board, name: str, vision: str) -> Method | None:
-    return next((one for one in board.methods if (one.name, one.vision) == (name, vision)), None)
-
-
-def _value(board: Board, method: Method | None, metric: str) -> float | None:
-    if method is None:
-        return None
-    mean = board.average(method)
-    return mean.success if metric == "success" else mean.mean[metric]
-
-
-def _paper_value(paper: PaperTable, row: str, metric: str) -> float | None:
-    if metric == "success":
-        return paper.success.get(row)
-    return paper.mean(row, metric, paper.recordings)
-
-
 def order_claims(boards: Boards, paper: PaperTable) -> Iterator[Claim]:
     """Claims that methods that differ in the paper differ in the same way here, for every input."""
     for title, board in boards:
         for vision in board.visions():
             rates = {
-                one.paper_row: board.average(one).success
+                one.paper_row: board.value(one, "success")
                 for one in board.of_vision(vision)
                 if one.paper_row in paper.success
             }
@@ -338,11 +333,7 @@ def baseline_claims(board: Board, paper: PaperTable | None) -> list[Claim]:
         for ours, others, among in classes:
             if ours is None or len(others) < 2:
                 continue
-            claims += [
-                _lowest(board, ours, others, metric, among)
-                for metric in ("gravity_deg", "velocity_rmse")
-            ]
-            claims.append(_most_successful(board, ours, others, among))
+            claims += [_best(board, ours, others, metric, among) for metric in (*FOUND, "success")]
         claims += [_honest(board, method) for method in methods if _is_ours(method)]
         claims += against_paper(board, paper, vision)
     return claims
@@ -356,8 +347,8 @@ def ablation_claims(board: Board, paper: PaperTable | None) -> list[Claim]:
         full, scalar = _find(methods, LEARNED_LEARNED), _find(methods, "one tuned scalar")
         if full is None or scalar is None:
             continue
-        for metric in ("gravity_deg", "velocity_rmse", "rotation_deg", "translation_m"):
-            claims.append(_lowest(board, full, methods, metric))
+        for metric in FOUR:
+            claims.append(_best(board, full, methods, metric, "of all methods"))
             claims.append(_gain(board, full, scalar, metric))
     return claims + against_paper(board, paper)
 
@@ -367,15 +358,13 @@ def fusion_claims(board: Board, paper: PaperTable | None) -> list[Claim]:
     claims = []
     for vision in board.visions():
         methods = board.of_vision(vision)
-        alone = _find(methods, "vision only")
-        if alone is None:
-            continue
-        for fused in methods:
-            if fused is not alone:
-                claims += [
-                    _gain(board, fused, alone, metric)
-                    for metric in ("rotation_deg", "translation_m")
-                ]
+        if alone := _find(methods, "vision only"):
+            claims += [
+                _gain(board, fused, alone, metric)
+                for fused in methods
+                if fused is not alone
+                for metric in ("rotation_deg", "translation_m")
+            ]
     return claims
 
 
@@ -391,7 +380,7 @@ def against_paper(board: Board, paper: PaperTable | None, vision: str | None = N
         if paper is None or not _is_ours(method) or (vision and method.vision != vision):
             continue
         for metric in paper.rows.get(method.paper_row, {}):
-            ours = board.average(method).mean[metric]
+            ours = board.value(method, metric)
             theirs = paper.mean(method.paper_row, metric, board.recordings)
             if ours is None or theirs is None:
                 continue
@@ -401,32 +390,24 @@ def against_paper(board: Board, paper: PaperTable | None, vision: str | None = N
     return claims
 
 
-def _lowest(
-    board: Board, ours: Method, methods: list[Method], metric: str, among: str = "of all methods"
-) -> Claim:
-    title, unit, digits = METRICS[metric]
-    means = {method.name: board.average(method).mean[metric] for method in methods}
-    known = {name: value for name, value in means.items() if value is not None}
-    best = min(known, key=lambda name: known[name]) if known else "nobody"
-    value = means.get(ours.name)
-    shown = "-" if value is None else f"{value:.{digits}f}"
-    where = f"{among}, vision {short_vision(ours.vision)}"
-    text = f"{ours.name} has the lowest {title} {where}: {shown} {unit}"
-    if best == ours.name or value is None:
-        return Claim(text, value is not None)
-    return Claim(f"{text}; {best} has {known[best]:.{digits}f}", False)
-
-
-def _most_successful(board: Board, ours: Method, methods: list[Method], among: str) -> Claim:
-    rates = {method.name: board.average(method).success or 0.0 for method in methods}
-    best = max(rates, key=lambda name: rates[name])
+def _best(board: Board, ours: Method, methods: list[Method], metric: str, among: str) -> Claim:
+    """Claim that ours has the lowest error or the highest success rate; without an answer, an error
+    is unknown and the rate zero."""
+    more = metric == "success"
+    values = {method.name: board.value(method, metric) for method in methods}
+    known = {name: value or 0.0 for name, value in values.items() if more or value is not None}
+    best = (max if more else min)(known, key=lambda name: known[name]) if known else "nobody"
+    what, unit, digits = METRICS.get(metric, ("success rate", "", 3))
+    extreme = "highest" if more else "lowest"
+    mine = f"{known[ours.name]:.{digits}f}" if ours.name in known else "-"
     text = (
-        f"{ours.name} has the highest success rate {among}, vision {short_vision(ours.vision)}: "
-        f"{rates[ours.name]:.3f}"
+        f"{ours.name} has the {extreme} {what} {among}, vision {short_vision(ours.vision)}: "
+        f"{mine} {unit}".rstrip()
     )
-    if rates[ours.name] >= rates[best]:
-        return Claim(text, True)
-    return Claim(f"{text}; {best} has {rates[best]:.3f}", False)
+    is_best = best == ours.name or (more and known[ours.name] >= known[best])
+    if is_best or ours.name not in known:
+        return Claim(text, is_best)
+    return Claim(f"{text}; {best} has {known[best]:.{digits}f}", False)
 
 
 def _honest(board: Board, method: Method) -> Claim:
@@ -441,7 +422,7 @@ def _honest(board: Board, method: Method) -> Claim:
 
 def _gain(board: Board, ours: Method, other: Method, metric: str) -> Claim:
     title, _, _ = METRICS[metric]
-    mine, theirs = (board.average(method).mean[metric] for method in (ours, other))
+    mine, theirs = board.value(ours, metric), board.value(other, metric)
     if mine is None or theirs is None or theirs == 0.0:
         return Claim(f"{ours.name} against {other.name}: no {title} to compare", False)
     share = 100.0 * (1.0 - mine / theirs)

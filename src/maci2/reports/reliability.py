@@ -2,13 +2,15 @@
 
 from dataclasses import dataclass
 from html import escape
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from maci2.evaluation.consistency import Bin, equal_bins
-from maci2.evaluation.vo_report import VisualScore
 from maci2.reports.svg import axis_ticks
+
+if TYPE_CHECKING:
+    from maci2.evaluation.vo_report import VisualScore
 
 BINS = 6
 SIZE = 300
@@ -90,7 +92,7 @@ def _panel(panel: Panel, colors: _Colors) -> str:
     return "".join(parts)
 
 
-def pose_reliability(scores: list[VisualScore]) -> str:
+def pose_reliability(scores: "list[VisualScore]") -> str:
     """SVG of predicted sigma and rms error of translation and rotation."""
     errors = np.concatenate([score.errors for score in scores])
     covs = np.concatenate([score.covs for score in scores])

@@ -29,8 +29,8 @@ from maci2.learn.imu.likelihood import (
     integrate_windows,
     negative_log_likelihood,
 )
-from maci2.learn.imu.network import FORMS, build, form_named
-from maci2.learn.imu.recipes import Recipe
+from maci2.learn.imu.network import build
+from maci2.learn.imu.recipes import FORMS, Recipe, form_named
 from maci2.learn.imu.stages import TrainingConfig
 from maci2.learn.imu.train import load_tracks, train_imu
 from maci2.rigs import write_rig

@@ -224,7 +224,7 @@ class RotationProducts(torch.autograd.Function):
         by_psi = torch.linalg.cross(R, grads[0], dim=-2).sum(-1)
         later = by_psi.flip(1).cumsum(1).flip(1)
         R_before = torch.cat([_identity_like(R[:, :1]), R[:, :-1]], dim=1)
-        return _apply_transposed(so3_jl(phi), _apply_transposed(R_before, later))
+        return _apply(so3_jl(phi).mT, _apply(R_before.mT, later))
 
 
 def _products(turns: Tensor) -> Tensor:
@@ -346,8 +346,4 @@ def _identity_like(R: Tensor) -> Tensor:
 
 
 def _apply(R: Tensor, v: Tensor) -> Tensor:
-    return (R * v[..., None, :]).sum(-1)
-
-
-def _apply_transposed(R: Tensor, v: Tensor) -> Tensor:
-    return (R * v[..., None]).sum(-2)
+    return (R @ v[..., None])[..., 0]

@@ -17,7 +17,8 @@ from maci2.learn.imu.integration import (
     so3_log,
     steps_from_samples,
 )
-from maci2.learn.imu.network import Form, Model
+from maci2.learn.imu.network import Model
+from maci2.learn.imu.recipes import Form
 
 HUBER_DELTA = 0.005
 FIRST_COV_0_STD = (1e-3,) * 3 + (1e-2,) * 3 + (1e-3,) * 3

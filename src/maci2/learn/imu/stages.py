@@ -25,7 +25,8 @@ from maci2.learn.imu.likelihood import (
     integrate_windows,
     negative_log_likelihood,
 )
-from maci2.learn.imu.network import Form, Model
+from maci2.learn.imu.network import Model
+from maci2.learn.imu.recipes import Form
 
 
 class MovableCheckpoint(ModelCheckpoint):

@@ -43,8 +43,8 @@ from maci2.learn.imu.finish import (
     vertical_spread,
 )
 from maci2.learn.imu.likelihood import ErrorModel
-from maci2.learn.imu.network import ConstantModel, Form, ImuNetwork, Model, build, form_named
-from maci2.learn.imu.recipes import Recipe
+from maci2.learn.imu.network import ConstantModel, ImuNetwork, Model, build
+from maci2.learn.imu.recipes import Form, Recipe, form_named
 from maci2.learn.imu.stages import Stage, Trainee, TrainingConfig, run_stage
 from maci2.sensors import Recording, require_plausible
 from maci2.types import Array
