@@ -31,23 +31,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from maci2.baselines import bundle_adjustment as ba
 from maci2.baselines.alignment import IntegratedMotion, integrated, raw_motion, solve_on_sphere
-from maci2.baselines.bundle_adjustment import (
-    NEAREST,
-    SIZE,
-    Bundle,
-    BundleState,
-    add_inertial,
-    add_priors,
-    cauchy,
-    descend,
-    from_vi_state,
-    gauge_information,
-    inertial_infos,
-    observations,
-    to_posterior,
-    to_vi_state,
-)
 from maci2.baselines.openvins import (
     PIXEL_STD,
     STD_ACC_BIAS,
@@ -141,7 +126,7 @@ ITERATIONS = 50
 class Refined:
     """Result of the refinement."""
 
-    state: BundleState
+    state: ba.BundleState
     scales: Array
     """(9,) of the regions."""
 
@@ -160,7 +145,7 @@ class _Problem:
     """(m,) of each point."""
 
     T_b_c: Array
-    bundle: Bundle
+    bundle: ba.Bundle
     """IMU factors and priors."""
 
     infos: Array
@@ -169,16 +154,16 @@ class _Problem:
 
 
 @stage("bundle adjustment")
-def refine(segment: Segment, points: PointMap, x: BundleState, scale: float) -> Refined:
+def refine(segment: Segment, points: PointMap, x: ba.BundleState, scale: float) -> Refined:
     """Minimize from a state without points and one scale for all regions."""
-    info = gauge_information(STD_GYRO_BIAS, STD_ACC_BIAS)
-    nothing = observations(
+    info = ba.gauge_information(STD_GYRO_BIAS, STD_ACC_BIAS)
+    nothing = ba.observations(
         segment.tracks, segment.T_b_c, np.zeros(len(segment.tracks), dtype=bool), False
     )
     pre = raw_motion(segment, x.gyro_bias[0], x.acc_bias[0])
     std = PIXEL_STD / segment.tracks.focal_px
-    bundle = Bundle(nothing, std, cauchy(1.0), x, info, pre, segment.gravity_norm, VAR_WALK)
-    infos = inertial_infos(bundle)
+    bundle = ba.Bundle(nothing, std, ba.cauchy(1.0), x, info, pre, segment.gravity_norm, VAR_WALK)
+    infos = ba.inertial_infos(bundle)
     problem = _Problem(points, regions(points), segment.T_b_c, bundle, infos, scale)
     return _minimise(problem, x, np.full(REGIONS**2, _softplus_inverse(scale)))
 
@@ -208,14 +193,14 @@ class _Equations(NamedTuple):
         return step, float(2.0 * self.b @ step - step @ self.H @ step)
 
 
-def _minimise(problem: _Problem, x: BundleState, theta: Array) -> Refined:
-    size = SIZE * len(x.p_w_b)
-    (x, theta), now, converged, _ = descend(
+def _minimise(problem: _Problem, x: ba.BundleState, theta: Array) -> Refined:
+    size = ba.SIZE * len(x.p_w_b)
+    (x, theta), now, converged, _ = ba.descend(
         (x, theta),
         lambda at: _linearize(problem, *at),
         _Equations.solve,
         lambda at, step: (
-            at[0].moved(step[:size].reshape(-1, SIZE), np.empty((0, 3))),
+            at[0].moved(step[:size].reshape(-1, ba.SIZE), np.empty((0, 3))),
             at[1] + step[size:],
         ),
         ITERATIONS,
@@ -227,13 +212,15 @@ def _minimise(problem: _Problem, x: BundleState, theta: Array) -> Refined:
     return Refined(x, _softplus(theta), converged, 0.5 * now.cost / now.residuals, cov)
 
 
-def _linearize(problem: _Problem, x: BundleState, theta: Array) -> _Equations:
+def _linearize(problem: _Problem, x: ba.BundleState, theta: Array) -> _Equations:
     n, s = len(x.p_w_b), REGIONS**2
-    H, b = np.zeros((n, SIZE, n, SIZE)), np.zeros((n, SIZE))
+    H, b = np.zeros((n, ba.SIZE, n, ba.SIZE)), np.zeros((n, ba.SIZE))
     bundle = problem.bundle
     assert bundle.pre is not None
-    cost = add_inertial(bundle, bundle.pre, x, problem.infos, H, b) + add_priors(bundle, x, H, b)
-    size = n * SIZE
+    cost = ba.add_inertial(bundle, bundle.pre, x, problem.infos, H, b) + ba.add_priors(
+        bundle, x, H, b
+    )
+    size = n * ba.SIZE
     full, right = np.zeros((size + s, size + s)), np.zeros(size + s)
     full[:size, :size], right[:size] = H.reshape(size, size), b.ravel()
     r, J = reprojection_rows(problem.points, problem.region, problem.T_b_c, x, theta)
@@ -248,11 +235,11 @@ def _linearize(problem: _Problem, x: BundleState, theta: Array) -> _Equations:
     full[size:, size:] += scale_rows.T @ scale_rows
     right[size:] -= scale_rows.T @ scale_r
     cost += float(costs.sum()) + float(scale_r @ scale_r)
-    return _Equations(full, right, cost, r.size + 15 * (n - 1) + SIZE + len(scale_r))
+    return _Equations(full, right, cost, r.size + 15 * (n - 1) + ba.SIZE + len(scale_r))
 
 
 def reprojection_rows(
-    points: PointMap, region: Array, T_b_c: Array, x: BundleState, theta: Array
+    points: PointMap, region: Array, T_b_c: Array, x: ba.BundleState, theta: Array
 ) -> tuple[Array, Array]:
     """Residuals (m, 2) in normalized units and derivatives (m, 2, 15 n + 9)."""
     R_b_c, p_b_c = T_b_c[:3, :3], T_b_c[:3, 3]
@@ -264,20 +251,20 @@ def reprojection_rows(
     to_k = np.swapaxes(R_k, 1, 2)
     q = (to_k @ (in_b0 @ R_0.T + x.p_w_b[0] - x.p_w_b[k])[:, :, None])[..., 0]
     c = (q - p_b_c) @ R_b_c
-    inverse = 1.0 / np.maximum(c[:, 2], NEAREST)
+    inverse = 1.0 / np.maximum(c[:, 2], ba.NEAREST)
     xy = c[:, :2] * inverse[:, None]
     by_q = (R_b_c.T[:2] - xy[:, :, None] * R_b_c.T[2]) * inverse[:, None, None]
-    J = np.zeros((len(points), 2, n * SIZE + REGIONS**2))
-    keyframes = J[:, :, : n * SIZE].reshape(len(points), 2, n, SIZE)
+    J = np.zeros((len(points), 2, n * ba.SIZE + REGIONS**2))
+    keyframes = J[:, :, : n * ba.SIZE].reshape(len(points), 2, n, ba.SIZE)
     first = to_k @ R_0
     keyframes[every, :, k, 0:3] = by_q @ skew_stack(q)
     keyframes[every, :, k, 3:6] = -by_q @ to_k
     keyframes[:, :, 0, 0:3] -= by_q @ first @ skew_stack(in_b0)
     keyframes[:, :, 0, 3:6] += by_q @ to_k
-    J[:, :, : n * SIZE] = keyframes.reshape(len(points), 2, n * SIZE)
+    J[:, :, : n * ba.SIZE] = keyframes.reshape(len(points), 2, n * ba.SIZE)
     slope = _softplus_slope(theta)[region]
     by_theta = (by_q @ first @ by_scale_b0[:, :, None])[..., 0] * slope[:, None]
-    J[every, :, n * SIZE + region] = by_theta
+    J[every, :, n * ba.SIZE + region] = by_theta
     return xy - points.xy, J
 
 
@@ -349,7 +336,7 @@ def _initialize(segment: Segment, guess: BiasGuess) -> Answer:
     inliers = found.inliers
     if inliers.sum() < MIN_POINTS:
         return Answer(False, reason or f"{int(inliers.sum())} inliers, needed {MIN_POINTS}", state)
-    refined = refine(segment, points.take(inliers), from_vi_state(state), found.scale)
+    refined = refine(segment, points.take(inliers), ba.from_vi_state(state), found.scale)
     return _answer(segment, refined, reason)
 
 
@@ -438,7 +425,7 @@ def _disparity_px(segment: Segment) -> float:
 
 
 def _answer(segment: Segment, refined: Refined, reason: str) -> Answer:
-    state = to_vi_state(segment, refined.state)
+    state = ba.to_vi_state(segment, refined.state)
     spread = float(refined.scales.std())
     if not reason and not refined.converged:
         reason = "the optimization did not converge"
@@ -448,4 +435,4 @@ def _answer(segment: Segment, refined: Refined, reason: str) -> Answer:
         reason = f"scales of regions spread by {spread:.2f}, needed {MAX_SCALE_STD:g} at most"
     if refined.cov is None:
         return Answer(False, reason or "the covariance is singular", state)
-    return Answer(not reason, reason, state, to_posterior(segment, refined.state, refined.cov))
+    return Answer(not reason, reason, state, ba.to_posterior(segment, refined.state, refined.cov))

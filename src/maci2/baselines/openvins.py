@@ -25,32 +25,13 @@ from functools import partial
 
 import numpy as np
 
+from maci2.baselines import bundle_adjustment as ba
 from maci2.baselines.alignment import (
     IntegratedMotion,
     integrated,
     raw_motion,
     solve_on_sphere,
     with_norm,
-)
-from maci2.baselines.bundle_adjustment import (
-    ACC_BIAS,
-    GYRO_BIAS,
-    PHI,
-    SIZE,
-    VELOCITY,
-    Bundle,
-    BundleResult,
-    BundleState,
-    Observations,
-    adjust,
-    cauchy,
-    from_vi_state,
-    gauge_information,
-    longest,
-    observations,
-    projections,
-    to_posterior,
-    to_vi_state,
 )
 from maci2.baselines.segment import Answer, Initializer, Segment, stage
 from maci2.types import Array, Mask
@@ -68,7 +49,7 @@ class LinearFeatures:
 
 @stage("closed form")
 def solve_features(
-    seen: Observations, motion: IntegratedMotion, gravity_norm: float
+    seen: ba.Observations, motion: IntegratedMotion, gravity_norm: float
 ) -> LinearFeatures:
     """Least squares with equally weighted rows."""
     by_point, by_motion, right = feature_rows(seen, motion)
@@ -86,7 +67,7 @@ def solve_features(
     return LinearFeatures(x[:3], x[3:], points_b0)
 
 
-def feature_rows(seen: Observations, motion: IntegratedMotion) -> tuple[Array, Array, Array]:
+def feature_rows(seen: ba.Observations, motion: IntegratedMotion) -> tuple[Array, Array, Array]:
     """Rows (p, r, 3) by the point, (p, r, 6) by [v_0, g], right sides (p, r, 1); zero where a
     point is not seen."""
     R_c_b = seen.T_b_c[:3, :3].T
@@ -174,16 +155,16 @@ def openvins_dynamic(
 
 def _dynamic(segment: Segment, guess: BiasGuess, iterations: int, stereo: bool) -> Answer:
     tracks = segment.tracks
-    chosen = longest(tracks, MAX_FEATURES, MIN_VIEWS)
+    chosen = ba.longest(tracks, MAX_FEATURES, MIN_VIEWS)
     reason = _rejection(segment, int(chosen.sum()))
     if int(chosen.sum()) < MIN_VALID:
         return Answer(False, reason)
     gyro_bias, acc_bias = np.array(guess.gyro), np.array(guess.acc)
     motion = integrated(raw_motion(segment, gyro_bias, acc_bias))
-    seen = observations(tracks, segment.T_b_c, chosen, stereo)
+    seen = ba.observations(tracks, segment.T_b_c, chosen, stereo)
     found = solve_features(seen, motion, segment.gravity_norm)
     state = motion.state(segment, found.v0_b0, found.gravity_b0, gyro_bias, acc_bias)
-    start = from_vi_state(state)
+    start = ba.from_vi_state(state)
     R_w_b0 = start.Rs_w_b[0]
     start = start.with_points(found.points_b0 @ R_w_b0.T)
     valid = in_front(seen, start)
@@ -200,37 +181,37 @@ def _dynamic(segment: Segment, guess: BiasGuess, iterations: int, stereo: bool) 
 
 
 def _maximum_likelihood(
-    segment: Segment, seen: Observations, start: BundleState, iterations: int
-) -> BundleResult:
+    segment: Segment, seen: ba.Observations, start: ba.BundleState, iterations: int
+) -> ba.BundleResult:
     """Maximum-likelihood estimate from the linear solution and the bias guess."""
-    bundle = Bundle(
+    bundle = ba.Bundle(
         seen,
         PIXEL_STD / segment.tracks.focal_px,
-        cauchy(1.0),
+        ba.cauchy(1.0),
         start,
-        gauge_information(STD_GYRO_BIAS, STD_ACC_BIAS),
+        ba.gauge_information(STD_GYRO_BIAS, STD_ACC_BIAS),
         raw_motion(segment, start.gyro_bias[0], start.acc_bias[0]),
         segment.gravity_norm,
         VAR_WALK,
     )
-    return adjust(bundle, start, iterations)
+    return ba.adjust(bundle, start, iterations)
 
 
-def _answer(segment: Segment, result: BundleResult, reason: str) -> Answer:
-    state = to_vi_state(segment, result.state)
+def _answer(segment: Segment, result: ba.BundleResult, reason: str) -> Answer:
+    state = ba.to_vi_state(segment, result.state)
     if result.cov is None:
         return Answer(False, reason or "the covariance is singular", state)
     n = len(result.state.p_w_b)
-    factors = np.ones((n, SIZE))
+    factors = np.ones((n, ba.SIZE))
     for part, factor in (
-        (PHI, INFLATION_ROTATION),
-        (VELOCITY, INFLATION_VELOCITY),
-        (GYRO_BIAS, INFLATION_GYRO_BIAS),
-        (ACC_BIAS, INFLATION_ACC_BIAS),
+        (ba.PHI, INFLATION_ROTATION),
+        (ba.VELOCITY, INFLATION_VELOCITY),
+        (ba.GYRO_BIAS, INFLATION_GYRO_BIAS),
+        (ba.ACC_BIAS, INFLATION_ACC_BIAS),
     ):
         factors[:, part] = np.sqrt(factor)
     scale = factors.ravel()
-    posterior = to_posterior(segment, result.state, scale[:, None] * result.cov * scale)
+    posterior = ba.to_posterior(segment, result.state, scale[:, None] * result.cov * scale)
     return Answer(not reason, reason, state, posterior)
 
 
@@ -254,13 +235,13 @@ def turned_deg(segment: Segment) -> float:
     return float(np.rad2deg((np.linalg.norm(raw.gyro[inside][:-1], axis=1) * dt).sum()))
 
 
-def in_front(seen: Observations, x: BundleState) -> Mask:
+def in_front(seen: ba.Observations, x: ba.BundleState) -> Mask:
     """(p,) whether points are in front of every camera that sees them."""
-    _, in_camera, _ = projections(seen, x)
+    _, in_camera, _ = ba.projections(seen, x)
     return np.asarray(((in_camera[..., 2] > 0.0) | ~seen.seen).all(axis=(0, 2)))
 
 
-def take(seen: Observations, chosen: Mask) -> Observations:
+def take(seen: ba.Observations, chosen: Mask) -> ba.Observations:
     """Observations of some of the points."""
     return replace(seen, seen=seen.seen[:, chosen], xy=seen.xy[:, chosen])
 

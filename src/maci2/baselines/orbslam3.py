@@ -37,29 +37,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from maci2.baselines import bundle_adjustment as ba
 from maci2.baselines.alignment import integrated, raw_motion
-from maci2.baselines.bundle_adjustment import (
-    ACC_BIAS,
-    GYRO_BIAS,
-    POSITION,
-    SIZE,
-    VELOCITY,
-    Bundle,
-    BundleState,
-    Observations,
-    adjust,
-    from_vi_state,
-    gauge_information,
-    huber,
-    inertial,
-    longest,
-    poses_as_state,
-    reprojection,
-    to_vi_state,
-    upright,
-    visual_bundle,
-    with_points,
-)
 from maci2.baselines.epipolar import fit_bias, neighbouring_pairs, square
 from maci2.baselines.segment import Answer, Segment, stage
 from maci2.estimation import VIState
@@ -121,7 +100,7 @@ def start(pre: Preintegrated, Ts_c0_b: Array) -> Unknowns:
     """Initial guess: gravity from summed velocity changes, velocities from differences."""
     down = -np.einsum("kij,kj->i", Ts_c0_b[:-1, :3, :3], pre.beta)
     v_c0 = np.diff(Ts_c0_b[:, :3, 3], axis=0) / pre.dt[:, None]
-    return Unknowns(np.vstack([v_c0, v_c0[-1]]), np.zeros(3), np.zeros(3), upright(down).T)
+    return Unknowns(np.vstack([v_c0, v_c0[-1]]), np.zeros(3), np.zeros(3), ba.upright(down).T)
 
 
 def optimize(pre: Preintegrated, Ts_c0_b: Array, x: Unknowns, gravity_norm: float) -> Unknowns:
@@ -166,19 +145,19 @@ def linearized(
     n, k = len(Ts_c0_b), np.arange(len(pre.dt))
     gyro_bias, acc_bias = np.tile(x.bias_gyro, (n, 1)), np.tile(x.bias_acc, (n, 1))
     poses = Ts_c0_b[:, :3, :3], Ts_c0_b[:, :3, 3]
-    states = BundleState(*poses, x.v_c0, gyro_bias, acc_bias, np.empty((0, 3)))
-    r, J = inertial(pre, gravity_norm * x.R_c0_g @ DOWN, states)
+    states = ba.BundleState(*poses, x.v_c0, gyro_bias, acc_bias, np.empty((0, 3)))
+    r, J = ba.inertial(pre, gravity_norm * x.R_c0_g @ DOWN, states)
     by_velocity = np.zeros((n - 1, 9, n, 3))
     by_velocity[k, :, k], by_velocity[k, :, k + 1] = (
-        J[:, :, VELOCITY],
-        J[:, :, SIZE:][:, :, VELOCITY],
+        J[:, :, ba.VELOCITY],
+        J[:, :, ba.SIZE :][:, :, ba.VELOCITY],
     )
     # R Exp(t) DOWN = R DOWN - R [DOWN]x t.
     dt, gravity_D_tilt = pre.dt[:, None, None], -gravity_norm * (x.R_c0_g @ skew(DOWN))[:, :2]
     by_tilt = np.zeros((n - 1, 9, 2))
     by_tilt[:, BETA] = -dt * np.swapaxes(poses[0][:-1], 1, 2) @ gravity_D_tilt
     by_tilt[:, ALPHA] = 0.5 * dt * by_tilt[:, BETA]
-    by_bias = J[:, :, GYRO_BIAS.start : ACC_BIAS.stop]
+    by_bias = J[:, :, ba.GYRO_BIAS.start : ba.ACC_BIAS.stop]
     return r, np.concatenate([by_velocity.reshape(n - 1, 9, -1), by_bias, by_tilt], axis=2)
 
 
@@ -247,7 +226,9 @@ def orbslam3_full(segment: Segment) -> Answer:
 def map_poses(segment: Segment) -> Array:
     """(n, 4, 4) T_c0_b of a stereo map: vision alone adjusted, from the relative poses."""
     Ts_c0_b = segment.Ts_c0_b()
-    found = visual_bundle(segment, poses_as_state(segment, Ts_c0_b), PIXEL_STD, HUBER, True, POINTS)
+    found = ba.visual_bundle(
+        segment, ba.poses_as_state(segment, Ts_c0_b), PIXEL_STD, HUBER, True, POINTS
+    )
     Ts = np.tile(np.eye(4), (len(Ts_c0_b), 1, 1))
     Ts[:, :3, :3], Ts[:, :3, 3] = found.Rs_w_b, found.p_w_b
     return Ts_c0_b[0] @ Ts
@@ -266,27 +247,27 @@ def inertial_only(segment: Segment, Ts_c0_b: Array, gyro_bias: Array) -> VIState
 
 def full_inertial(segment: Segment, state: VIState) -> VIState:
     """The full inertial bundle adjustment from a state."""
-    return to_vi_state(segment, full_bundle(segment, from_vi_state(state)))
+    return ba.to_vi_state(segment, full_bundle(segment, ba.from_vi_state(state)))
 
 
-def full_bundle(segment: Segment, x: BundleState) -> BundleState:
+def full_bundle(segment: Segment, x: ba.BundleState) -> ba.BundleState:
     """Full inertial bundle adjustment with one bias of each sensor for all keyframes."""
     tracks = segment.tracks
-    seen, x = with_points(segment, x, longest(tracks, POINTS, 2), stereo=True)
+    seen, x = ba.with_points(segment, x, ba.longest(tracks, POINTS, 2), stereo=True)
     pre = raw_motion(segment, x.gyro_bias[0], x.acc_bias[0])
-    bundle = Bundle(
+    bundle = ba.Bundle(
         seen,
         PIXEL_STD / tracks.focal_px,
-        huber(HUBER),
+        ba.huber(HUBER),
         x,
-        gauge_information(),
+        ba.gauge_information(),
         pre,
         segment.gravity_norm,
         np.zeros(6),
         np.array([INFO_GYRO_BIAS] * 3 + [INFO_ACC_BIAS] * 3),
         infos=informations(pre.cov),
     )
-    return adjust(bundle, x, ITERATIONS).state
+    return ba.adjust(bundle, x, ITERATIONS).state
 
 
 MIN_MATCHES = 15
@@ -304,39 +285,43 @@ def stereo_nec(segment: Segment) -> Answer:
     gyro_bias = fit_bias(pairs, square).bias
     Ts_c0_b = map_poses(segment)
     state = inertial_only(segment, Ts_c0_b, gyro_bias)
-    seen, x = with_points(segment, from_vi_state(state), longest(tracks, POINTS, 2), stereo=True)
+    seen, x = ba.with_points(
+        segment, ba.from_vi_state(state), ba.longest(tracks, POINTS, 2), stereo=True
+    )
     x = adjust_positions(seen, rotated_by_gyroscope(segment, x), PIXEL_STD / tracks.focal_px)
     reason = rejection(segment)
-    return Answer(not reason, reason, to_vi_state(segment, full_bundle(segment, x)))
+    return Answer(not reason, reason, ba.to_vi_state(segment, full_bundle(segment, x)))
 
 
-def rotated_by_gyroscope(segment: Segment, x: BundleState) -> BundleState:
+def rotated_by_gyroscope(segment: Segment, x: ba.BundleState) -> ba.BundleState:
     """Rotations by integration from the first on, velocities propagated from the first."""
     motion = integrated(raw_motion(segment, x.gyro_bias[0], x.acc_bias[0]))
     R_w_b0 = x.Rs_w_b[0]
     gravity_w = np.array([0.0, 0.0, -segment.gravity_norm])
     v_w = x.v_w[0] + motion.t[:, None] * gravity_w + motion.beta @ R_w_b0.T
-    return BundleState(R_w_b0 @ motion.Rs_b0_b, x.p_w_b, v_w, x.gyro_bias, x.acc_bias, x.points_w)
+    return ba.BundleState(
+        R_w_b0 @ motion.Rs_b0_b, x.p_w_b, v_w, x.gyro_bias, x.acc_bias, x.points_w
+    )
 
 
-def adjust_positions(seen: Observations, x: BundleState, std: float) -> BundleState:
+def adjust_positions(seen: ba.Observations, x: ba.BundleState, std: float) -> ba.BundleState:
     """Positions of all keyframes but the first, each adjusted separately against fixed points."""
     used = seen.seen.copy()
     for rounds in range(1, ROUNDS + 1):
         for _ in range(STEPS):
-            r, by_pose, _ = reprojection(seen, x)
+            r, by_pose, _ = ba.reprojection(seen, x)
             r, J = r / std, by_pose[..., 3:6] / std
             norms = np.sqrt(np.maximum((r**2).sum(axis=-1), CHI2))
             weights = used * (HUBER / norms if rounds < ROUNDS else 1.0)
             H = np.einsum("cpk,cpkri,cpkrj->kij", weights, J, J)
             b = -np.einsum("cpk,cpkri,cpkr->ki", weights, J, r)
-            step = np.zeros((len(x.p_w_b), SIZE))
+            step = np.zeros((len(x.p_w_b), ba.SIZE))
             # A keyframe that sees nothing any more stays where it is.
             H += 1e-9 * np.eye(3)
-            step[1:, POSITION] = np.linalg.solve(H[1:], b[1:, :, None])[:, :, 0]
+            step[1:, ba.POSITION] = np.linalg.solve(H[1:], b[1:, :, None])[:, :, 0]
             x = x.moved(step, np.zeros_like(x.points_w))
             if np.abs(step).max() < 1e-8:
                 break
-        r, _, _ = reprojection(seen, x)
+        r, _, _ = ba.reprojection(seen, x)
         used = seen.seen & ((r**2).sum(axis=-1) < CHI2 * std**2)
     return x

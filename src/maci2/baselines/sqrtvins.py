@@ -18,20 +18,8 @@ from functools import partial
 
 import numpy as np
 
+from maci2.baselines import bundle_adjustment as ba
 from maci2.baselines.alignment import IntegratedMotion, integrated, raw_motion, solve_on_sphere
-from maci2.baselines.bundle_adjustment import (
-    VELOCITY,
-    Bundle,
-    adjust,
-    from_vi_state,
-    gauge_information,
-    longest,
-    squares,
-    to_posterior,
-    to_vi_state,
-    well_reprojected,
-    with_points,
-)
 from maci2.baselines.epipolar import bearing_pairs, fit_bias, plain
 from maci2.baselines.openvins import VAR_WALK, BiasGuess, take
 from maci2.baselines.segment import Answer, Initializer, Segment, stage
@@ -92,7 +80,7 @@ def _initialize(segment: Segment, stereo: bool, guess: BiasGuess) -> Answer:
 def all_views(segment: Segment, stereo: bool) -> Views:
     """Pairs of different keyframes, over the longest tracks."""
     tracks = segment.tracks
-    chosen = longest(tracks, MAX_FEATURES, 2)
+    chosen = ba.longest(tracks, MAX_FEATURES, 2)
     cameras = [(tracks.seen, tracks.bearings, 0.0)]
     if stereo:
         cameras.append((tracks.seen_right, tracks.bearings_right, tracks.baseline))
@@ -190,29 +178,29 @@ def translation_complements(segment: Segment, views: Views, motion: IntegratedMo
 def _map(segment: Segment, state: VIState, stereo: bool) -> Answer:
     """Iterated MAP over all states and points, from the closed form."""
     tracks = segment.tracks
-    start = from_vi_state(state)
-    seen, start = with_points(segment, start, longest(tracks, MAX_FEATURES, 2), stereo)
-    info = gauge_information(STD_GYRO_BIAS, STD_ACC_BIAS)
+    start = ba.from_vi_state(state)
+    seen, start = ba.with_points(segment, start, ba.longest(tracks, MAX_FEATURES, 2), stereo)
+    info = ba.gauge_information(STD_GYRO_BIAS, STD_ACC_BIAS)
     info[0:2] = STD_ROTATION**-2
-    info[VELOCITY] = STD_VELOCITY**-2
+    info[ba.VELOCITY] = STD_VELOCITY**-2
     pre = raw_motion(segment, state.gyro_bias, state.acc_bias)
     std = PIXEL_STD / tracks.focal_px
-    bundle = Bundle(seen, std, squares, start, info, pre, segment.gravity_norm, VAR_WALK)
+    bundle = ba.Bundle(seen, std, ba.squares, start, info, pre, segment.gravity_norm, VAR_WALK)
     needed = MIN_FEATURES[stereo]
     if len(start.points_w) < needed:
         reason = f"{len(start.points_w)} points could be triangulated, needed {needed}"
         return Answer(False, reason, state)
-    result = adjust(bundle, start, ITERATIONS)
-    fine = well_reprojected(bundle, result.state, tracks.focal_px, MAX_REPROJECTION_PX)
+    result = ba.adjust(bundle, start, ITERATIONS)
+    fine = ba.well_reprojected(bundle, result.state, tracks.focal_px, MAX_REPROJECTION_PX)
     if int(fine.sum()) < needed:
         reason = (
             f"{int(fine.sum())} points reproject within {MAX_REPROJECTION_PX:g} px, needed {needed}"
         )
-        return Answer(False, reason, to_vi_state(segment, result.state))
+        return Answer(False, reason, ba.to_vi_state(segment, result.state))
     if not fine.all():
         start = result.state.with_points(result.state.points_w[fine])
-        result = adjust(replace(bundle, seen=take(seen, fine)), start, ITERATIONS)
-    found = to_vi_state(segment, result.state)
+        result = ba.adjust(replace(bundle, seen=take(seen, fine)), start, ITERATIONS)
+    found = ba.to_vi_state(segment, result.state)
     if result.cov is None:
         return Answer(False, "the covariance is singular", found)
-    return Answer(True, "", found, to_posterior(segment, result.state, result.cov))
+    return Answer(True, "", found, ba.to_posterior(segment, result.state, result.cov))

@@ -32,6 +32,7 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
+from maci2.baselines import bundle_adjustment as ba
 from maci2.baselines.alignment import (
     SCALE_UNIT,
     fit_gyro_bias,
@@ -42,14 +43,6 @@ from maci2.baselines.alignment import (
     solve_rows,
     tangent_basis,
     with_norm,
-)
-from maci2.baselines.bundle_adjustment import (
-    Bundle,
-    BundleState,
-    adjust,
-    fixed_pose,
-    observations,
-    squares,
 )
 from maci2.baselines.segment import Answer, Segment, stage
 from maci2.feature_tracks.tracks import FeatureTracks
@@ -275,12 +268,12 @@ def _adjusted(
 ) -> VisualStructure:
     n = len(Ts)
     nothing = np.zeros((n, 3))
-    start = BundleState(Ts[:, :3, :3], Ts[:, :3, 3], nothing, nothing, nothing, points[known])
-    fixed = fixed_pose(n, first)
+    start = ba.BundleState(Ts[:, :3, :3], Ts[:, :3, 3], nothing, nothing, nothing, points[known])
+    fixed = ba.fixed_pose(n, first)
     fixed[n - 1, 3:6] = True
-    seen = observations(tracks, np.eye(4), known, stereo=False)
-    bundle = Bundle(seen, 1.0, squares, start, fixed=fixed)
-    result = adjust(bundle, start, ITERATIONS)
+    seen = ba.observations(tracks, np.eye(4), known, stereo=False)
+    bundle = ba.Bundle(seen, 1.0, ba.squares, start, fixed=fixed)
+    result = ba.adjust(bundle, start, ITERATIONS)
     if not result.converged and 0.5 * result.cost >= MAX_COST:
         return VisualStructure(None, "the bundle adjustment did not converge")
     found = np.tile(np.eye(4), (n, 1, 1))

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from maci2.baselines import bundle_adjustment as ba
 from maci2.baselines.alignment import (
     fit_gyro_bias,
     integrated,
@@ -22,17 +23,6 @@ from maci2.baselines.alignment import (
     raw_motion,
     rotation_errors,
     with_norm,
-)
-from maci2.baselines.bundle_adjustment import (
-    Bundle,
-    BundleState,
-    adjust,
-    gauge_information,
-    huber,
-    longest,
-    to_vi_state,
-    upright,
-    with_points,
 )
 from maci2.baselines.segment import Answer, Segment, stage
 from maci2.baselines.vins import pose_by_pnp
@@ -63,19 +53,21 @@ def vins_fusion(segment: Segment) -> Answer:
     errors = quaternion_vectors(rotation_errors(pre.gamma, Ts_c0_b[:, :3, :3]))
     gyro_bias = fit_gyro_bias(pre, errors)
     start = start_at_rest(segment, Ts_c0_b, gyro_bias)
-    seen, start = with_points(segment, start, longest(segment.tracks, POINTS, MIN_VIEWS), True)
+    seen, start = ba.with_points(
+        segment, start, ba.longest(segment.tracks, POINTS, MIN_VIEWS), True
+    )
     period_s = float(np.median(np.diff(segment.raw.stamps_ns))) / NS
-    bundle = Bundle(
+    bundle = ba.Bundle(
         seen,
         STD,
-        huber(1.0),
+        ba.huber(1.0),
         start,
-        gauge_information(),
+        ba.gauge_information(),
         motion_with_noise(segment, gyro_bias),
         segment.gravity_norm,
         period_s * np.array([WALK_GYRO**2] * 3 + [WALK_ACC**2] * 3),
     )
-    return Answer(True, "", to_vi_state(segment, adjust(bundle, start, ITERATIONS).state))
+    return Answer(True, "", ba.to_vi_state(segment, ba.adjust(bundle, start, ITERATIONS).state))
 
 
 @stage("structure")
@@ -97,20 +89,20 @@ def poses_by_pnp(segment: Segment) -> Array:
     return Ts_c0_c
 
 
-def start_at_rest(segment: Segment, Ts_c0_b: Array, gyro_bias: Array) -> BundleState:
+def start_at_rest(segment: Segment, Ts_c0_b: Array, gyro_bias: Array) -> ba.BundleState:
     """Poses of vision, levelled by the first accelerometer samples; integrated velocities."""
     raw = segment.raw
     inside = (raw.stamps_ns >= segment.stamps_ns[0]) & (
         raw.stamps_ns <= segment.stamps_ns[0] + round(FIRST_BATCH_S * NS)
     )
     gravity_b0 = with_norm(-raw.acc[inside].mean(axis=0), segment.gravity_norm)
-    R_w_b0 = upright(gravity_b0)
+    R_w_b0 = ba.upright(gravity_b0)
     Ts = R_w_b0 @ np.array([se3_inv(Ts_c0_b[0]) @ T for T in Ts_c0_b])[:, :3]
     motion = integrated(raw_motion(segment, gyro_bias))
     v_w = motion.velocities(np.zeros(3), gravity_b0) @ R_w_b0.T
     n = len(Ts)
     biases = np.tile(gyro_bias, (n, 1)), np.zeros((n, 3))
-    return BundleState(Ts[:, :, :3], Ts[:, :, 3], v_w, biases[0], biases[1], np.empty((0, 3)))
+    return ba.BundleState(Ts[:, :, :3], Ts[:, :, 3], v_w, biases[0], biases[1], np.empty((0, 3)))
 
 
 def motion_with_noise(segment: Segment, gyro_bias: Array) -> Preintegrated:
