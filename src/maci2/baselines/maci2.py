@@ -39,7 +39,7 @@ def maci2_two_frame(segment: Segment) -> Answer:
 
 @stage("joint solve")
 def _initialize(segment: Segment, imu: ImuMeasurements, config: SolverConfig) -> Answer:
-    """Answer from a result: `ok` is accepted, `weak` asks to wait for a better window."""
+    """Answer from a result: `ok` is accepted, `weak` requires a better window."""
     config = replace(config, gravity_norm=segment.gravity_norm)
     result = initialize(imu, segment.vision, segment.T_b_c, config)
     reason = "; ".join(result.verdict.reasons)

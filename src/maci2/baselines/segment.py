@@ -36,7 +36,7 @@ class _Clock(threading.local):
 
     times: dict[str, float] | None = None
     inside: bool = False
-    """Whether a stage is running; nested stages count as part of it."""
+    """True if a stage is running; nested stages count as part of it."""
 
 
 _CLOCK = _Clock()
@@ -157,7 +157,7 @@ class Answer:
     """Result of an initializer on a segment."""
 
     accepted: bool
-    """Whether the method's own criteria accept this window."""
+    """True if the method's own criteria accept this window."""
 
     reason: str = ""
     """Reason for a rejection, or warning of the method."""
@@ -169,7 +169,7 @@ class Answer:
     """Covariance, for methods that state one."""
 
     unsure: bool = False
-    """Whether the method asks for more motion instead of accepting or rejecting."""
+    """True if the method requires more motion instead of accepting or rejecting."""
 
     stages: tuple[StageTime, ...] = ()
     """Times of the stages known to `run_initializer`."""
@@ -205,7 +205,7 @@ GATE_SHARE = 0.005
 
 
 def is_excited(segment: Segment) -> bool:
-    """Whether the mean specific force differs from the norm of gravity by more than 0.5 %, over the
+    """True if the mean specific force differs from the norm of gravity by more than 0.5 %, over the
     window and in all intervals except at most one."""
     zero = np.zeros(3)
     pre = preintegrate(segment.raw, segment.stamps_ns, zero, zero)

@@ -57,8 +57,8 @@ def shared_noise(
     imu: ImuMeasurements,
     max_gap_s: float,
 ) -> TruthNoise | None:
-    """What the truth adds to the stated covariances at n keyframes; None where it was not made with
-    an IMU, where keyframes are nearer to each other than its states, or across a gap of them.
+    """Noise that the ground truth adds to covariances at n keyframes; None where it was not made
+    with an IMU, where keyframes are nearer to each other than its states, or across a gap of them.
 
     Entries may be negative: they are to be added to the covariances of the estimate whose `gains`
     these are. `imu` has to reach a tenth of a second beyond the keyframes.
@@ -198,7 +198,7 @@ class AuditedStates:
 
     states: TruthStates
     chain: GroundTruth
-    """The same states with their biases."""
+    """States of the audit with their biases."""
 
     places: Stamps
     """(n,) of the states among those of the covariance."""
@@ -275,7 +275,7 @@ class AuditedWindows:
         return np.asarray(self.shown(errors) + self.cov_truth + errors.cov_bias(bias))
 
     def shown(self, errors: WindowErrors) -> Array:
-        """(m, 9, 9) what the stated noise of the samples adds to it."""
+        """(m, 9, 9) contribution of the samples' noise to it."""
         return np.asarray(self.seen @ errors.cov_imu @ np.swapaxes(self.seen, 1, 2))
 
 

@@ -43,7 +43,7 @@ class Predictor:
     """Takes off the device's errors that the model knows; audits use the samples so."""
 
     bias: BiasPrior | None
-    """Spread of the bias left in the samples, where the model states one."""
+    """Spread of the remaining bias of the samples, where the model has one."""
 
     labels: Callable[[str], LabelNoise]
     """Noise of the ground truth of a recording, by the recording's name."""

@@ -140,7 +140,7 @@ VBR_LIMITS = SuccessLimits(velocity=0.3)
 
 @dataclass(frozen=True)
 class InitErrors:
-    """Errors of one window; None where the ground truth does not say."""
+    """Errors of one window; None where the ground truth has no value."""
 
     gravity_deg: float
     """Angle between estimated and true gravity, both as unit vectors."""
@@ -179,7 +179,7 @@ class InitErrors:
         return {name: getattr(self, name) for name in METRICS}
 
     def is_success(self, limits: SuccessLimits = PAPER_LIMITS) -> bool:
-        """Whether gravity and velocity are known and within the limits."""
+        """True if gravity and velocity are known and within the limits."""
         if self.velocity_rmse is None:
             return False
         return self.gravity_deg < limits.gravity_deg and self.velocity_rmse < limits.velocity

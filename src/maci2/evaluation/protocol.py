@@ -63,7 +63,7 @@ class Estimate:
     """Result of any method on one window."""
 
     status: Status
-    """ok: accepted; weak: not sure, asks for more motion; failed: rejected."""
+    """ok: accepted; weak: undecided, requires more motion; failed: rejected."""
 
     reasons: tuple[str, ...] = ()
     """Why the window was not accepted, or what the method warned of."""
@@ -78,10 +78,10 @@ class Estimate:
     """Wall time of the method; None where it did not run."""
 
     timed_out: bool = False
-    """Whether the method was stopped by its time limit."""
+    """True if the method was stopped by its time limit."""
 
     excited: bool | None = None
-    """Whether the window passes DRT's excitation gate; None where nobody asked."""
+    """True if the window passes DRT's excitation gate; None if unknown."""
 
     gains: ImuGains | None = None
     """Sensitivity of the estimate to errors of the IMU, which an audited ground truth shares; None
@@ -135,13 +135,13 @@ class Row:
     """Wall time of the method; None where it did not run."""
 
     timed_out: bool = False
-    """Whether the method was stopped by its time limit."""
+    """True if the method was stopped by its time limit."""
 
     position_w: tuple[float, float, float] | None = None
     """Position of the first keyframe in the world of the ground truth [m]; None if nothing ran."""
 
     excited: bool | None = None
-    """Whether the window passes DRT's excitation gate; None where nobody asked."""
+    """True if the window passes DRT's excitation gate; None if unknown."""
 
     stated: StatedUncertainty | None = None
     """Predicted standard deviations with the errors; None without a posterior."""
@@ -151,12 +151,12 @@ class Row:
 
     @property
     def accepted(self) -> bool:
-        """Whether the method would have started on this window."""
+        """True if the method would have started on this window."""
         return self.status == "ok"
 
     @property
     def unsure(self) -> bool:
-        """Whether the method asks for more motion instead of deciding."""
+        """True if the method requires more motion instead of deciding."""
         return self.status == "weak"
 
     def as_dict(self) -> dict[str, Any]:
@@ -277,7 +277,7 @@ class Evaluated:
     """One row for each window whose ground truth is known."""
 
     left_out: int
-    """Windows in which the ground truth has a gap or jumps: nothing can be said of them."""
+    """Windows in which the ground truth has a gap or jumps, which are not evaluated."""
 
     vision: VisionChoice
     """Source of camera motion, with the noise that a trajectory's relative poses were taken to

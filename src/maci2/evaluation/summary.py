@@ -205,7 +205,7 @@ def summarize(rows: list[Row], limits: SuccessLimits = PAPER_LIMITS) -> Summary:
 
 
 def is_right(row: Row, limits: SuccessLimits = PAPER_LIMITS) -> bool:
-    """Whether a window has an estimate with errors within the limits."""
+    """True if a window has an estimate with errors within the limits."""
     return row.errors is not None and row.errors.is_success(limits)
 
 

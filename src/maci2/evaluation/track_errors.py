@@ -151,7 +151,7 @@ class NeesOverTime:
 
 @dataclass(frozen=True)
 class TrackErrors:
-    """Errors of one track; NaN where the ground truth does not say."""
+    """Errors of one track; NaN where the ground truth has no value."""
 
     ate_m: float
     """Root mean square position error after the best rotation and translation; no scale."""

@@ -44,7 +44,7 @@ class VisualScore:
     """Stereo pairs passed per second of wall time."""
 
     audited: "VisualScore | None" = None
-    """The same poses against the audited ground truth, whose covariance is added to theirs; None
+    """Score against the audited ground truth, whose covariance is added to theirs; None
     where nothing could be audited."""
 
     def as_dict(self) -> dict[str, Any]:

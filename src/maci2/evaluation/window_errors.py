@@ -34,7 +34,7 @@ def window_errors(result: InitializedRecording) -> InitErrors | None:
 
 
 def truth_is_known(truth: GroundTruth, window: Window) -> bool:
-    """Whether the ground truth states a velocity at every keyframe and does not jump between."""
+    """True if the ground truth states a velocity at every keyframe and does not jump between."""
     try:
         states = truth_at(truth, window.stamps_ns, MAX_TRUTH_GAP_S)
     except DatasetError:

@@ -14,7 +14,7 @@ from maci2.experiments.experiment import Task, TaskResult
 from maci2.experiments.methods import TRUTHS, slug
 from maci2.experiments.recordings import Recordings
 from maci2.experiments.store import rounded
-from maci2.experiments.table import Cell, Claim, Findings, Line, Record, Table
+from maci2.experiments.table import Claim, Entry, Findings, Record, table_of
 from maci2.imu import datasheet_model, preintegrate
 from maci2.lie.stacks import rotation_angle_deg
 from maci2.pipeline.offline import calibration_errors, calibration_keyframes
@@ -119,18 +119,14 @@ def calibration_findings(records: list[Record]) -> Findings:
     records = sorted(
         records, key=lambda one: (one["task"]["recording"], one["task"]["method"]["name"])
     )
-    columns = (
-        "trials", "accepted", "rotation [deg]", "spread", "translation [mm]", "spread",
-        "NEES rotation", "NEES translation",
-    )  # fmt: skip
     note = (
         "Against the calibration that came with the recording, which is itself known to some 0.1 "
         "deg and a few mm only. Spread: standard deviation over trials. The paper shows its errors "
         "as a figure without numbers."
     )
-    lines = tuple(_line(record) for record in records)
+    lines = [_line(record) for record in records]
     return Findings(
-        [Table("Extrinsics without a target, means over the trials", columns, lines, note)],
+        [table_of("Extrinsics without a target, means over the trials", lines, note)],
         _claims(records),
         [
             _figure(records, "rotation_deg", "deg", 1.0),
@@ -139,22 +135,22 @@ def calibration_findings(records: list[Record]) -> Findings:
     )
 
 
-def _line(record: Record) -> Line:
-    task, rows = record["task"], record["rows"]
-    rotation, translation = _values(rows, "rotation_deg"), _values(rows, "translation_m")
-    return Line(
+def _line(record: Record) -> tuple[str, str, list[Entry]]:
+    method, rows = record["task"]["method"], record["rows"]
+    rotation, translation = _values(rows, "rotation_deg"), 1e3 * _values(rows, "translation_m")
+    return (
         _label(record),
-        f"vision {task['method']['vision']}, IMU {task['method']['imu']}",
-        (
-            Cell(len(rows), 0),
-            Cell(sum(row["accepted"] for row in rows), 0),
-            Cell(_mean(rotation)),
-            Cell(_std(rotation)),
-            Cell(_mean(1e3 * translation), 1),
-            Cell(_std(1e3 * translation), 1),
-            Cell(_nees(rows, "rotation_deg", slice(3, 6), 180.0 / np.pi), 2),
-            Cell(_nees(rows, "translation_m", slice(0, 3), 1.0), 2),
-        ),
+        f"vision {method['vision']}, IMU {method['imu']}",
+        [
+            ("trials", len(rows), 0),
+            ("accepted", sum(row["accepted"] for row in rows), 0),
+            ("rotation [deg]", _mean(rotation), 3),
+            ("spread", _std(rotation), 3),
+            ("translation [mm]", _mean(translation), 1),
+            ("spread", _std(translation), 1),
+            ("NEES rotation", _nees(rows, "rotation_deg", slice(3, 6), 180.0 / np.pi), 2),
+            ("NEES translation", _nees(rows, "translation_m", slice(0, 3), 1.0), 2),
+        ],
     )
 
 

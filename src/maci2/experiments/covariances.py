@@ -13,7 +13,7 @@ from maci2.experiments.experiment import Task, TaskResult
 from maci2.experiments.methods import TRUTHS
 from maci2.experiments.recordings import Recordings
 from maci2.experiments.store import rounded
-from maci2.experiments.table import Cell, Claim, Findings, Line, Record, Table
+from maci2.experiments.table import Cell, Claim, Entry, Findings, Line, Record, Table, table_of
 
 
 def covariance_tasks(
@@ -203,24 +203,24 @@ def visual_findings(records: list[Record]) -> Findings:
             continue
         name = record["task"]["recording"]
         for row in record["rows"]:
-            cells = (
-                Cell(row["steps"], 0),
-                Cell(row["unmeasured"], 0),
-                Cell(row["rotation_deg"]),
-                Cell(None if row["translation_m"] is None else 1e3 * row["translation_m"], 2),
-                *(Cell(row["nees"][part], 2) for part in ("pose", "rotation", "translation")),
-            )
+            translation_m = row["translation_m"]
+            entries: list[Entry] = [
+                ("poses", row["steps"], 0),
+                ("unmeasured", row["unmeasured"], 0),
+                ("rotation [deg]", row["rotation_deg"], 3),
+                ("translation [mm]", None if translation_m is None else 1e3 * translation_m, 2),
+            ]
+            for part in ("pose", "rotation", "translation"):
+                entries.append((f"NEES {part}", row["nees"][part], 2))
             source = f"vision images, match covariance {row['model']}"
-            lines.append(Line(f"{name}, {row['model']}", source, cells))
+            lines.append((f"{name}, {row['model']}", source, entries))
         claims += _visual_claims(name, record["rows"])
         figures += [_visual_bins(name, record["rows"], part) for part in VISUAL_PARTS]
-    columns = ("poses", "unmeasured", "rotation [deg]", "translation [mm]")
-    scores = ("NEES pose", "NEES rotation", "NEES translation")
     note = (
         f"Keyframes every {INTERVAL_S:g} s; NEES per degree of freedom, 1 is ideal, against the "
         "audited ground truth where there is one."
     )
-    table = Table("Visual poses and their covariances", (*columns, *scores), tuple(lines), note)
+    table = table_of("Visual poses and their covariances", lines, note)
     return Findings([table] if lines else [], claims, figures)
 
 

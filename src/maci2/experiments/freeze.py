@@ -252,7 +252,7 @@ def answer_of(line: str, data: Path, call: Call) -> Record:
 
 
 def _json_of(words: list[str], output: Path, call: Call) -> Record:
-    """What a command writes with `--json`, with its exit code where that is not 0."""
+    """JSON record that a command writes, with its exit code where that is not 0."""
     try:
         code = call([*words, "--json", str(output)])
     except Exception as error:  # an error is an answer, too, whatever broke
@@ -446,7 +446,7 @@ def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str,
 
 
 def are_equal(old: Any, new: Any) -> bool:
-    """Whether two values are equal: integers exactly, other numbers to `TOLERANCE`."""
+    """True if two values are equal: integers exactly, other numbers to `TOLERANCE`."""
     kinds = {type(old), type(new)}
     if kinds <= {int, float} and float in kinds:
         if math.isnan(old) or math.isnan(new):

@@ -14,7 +14,7 @@ from maci2.experiments.experiment import Task, TaskResult
 from maci2.experiments.methods import slug
 from maci2.experiments.recordings import Recordings
 from maci2.experiments.store import rounded
-from maci2.experiments.table import Cell, Claim, Findings, Line, Record, Table
+from maci2.experiments.table import Claim, Entry, Findings, Record, table_of
 from maci2.pipeline.gyro_rotation import rotation_predictor
 from maci2.pipeline.open_vision import open_odometry
 from maci2.pipeline.options import RunOptions, VisionChoice
@@ -150,18 +150,17 @@ def hard_images_findings(records: list[Record]) -> Findings:
     lines, claims = [], []
     for kind, renderings in by_kind.items():
         both = {model: _pooled(renderings, model) for model in MODELS}
-        lines += [_line(f"{kind}, {model}", pooled) for model, pooled in both.items()]
+        lines += [
+            (f"{kind}, {model}", "vision images, raw IMU", _entries(pooled))
+            for model, pooled in both.items()
+        ]
         claims += _claims(kind, both["learned"], both["fixed"], _rooms_lower(renderings))
-    columns = (
-        *("renderings", "poses", "measured [%]", "beyond 5 sigmas [%]", "NEES", "error [mm]"),
-        *("init success [%]", "ok and wrong [%]", "fused [mm]", "its spread [mm]", "fused [deg]"),
-    )
     note = (
         f"Relative poses over {INTERVAL_S:g} s; windows of 2.5 s every {STRIDE_S:g} s, fused with "
         "the flight's own IMU; errors are means of the renderings' means, their spread is the "
         "standard deviation over renderings."
     )
-    return Findings([Table("Hard images", columns, tuple(lines), note)], claims)
+    return Findings([table_of("Hard images", lines, note)], claims)
 
 
 def _rooms_lower(renderings: list[list[Record]]) -> tuple[int, int]:
@@ -216,21 +215,21 @@ def _pooled(renderings: list[list[Record]], model: str) -> Pooled:
     )
 
 
-def _line(label: str, pooled: Pooled) -> Line:
-    cells = (
-        Cell(pooled.renderings, 0),
-        Cell(pooled.poses, 0),
-        Cell(100.0 * pooled.measured, 1),
-        Cell(100.0 * pooled.beyond_5_sigma, 1),
-        Cell(pooled.nees, 2),
-        Cell(1e3 * pooled.translation_m, 2),
-        Cell(100.0 * pooled.success, 1),
-        Cell(100.0 * pooled.accepted_wrong, 1),
-        Cell(1e3 * pooled.fused_translation_m, 2),
-        Cell(None if pooled.fused_spread_m is None else 1e3 * pooled.fused_spread_m, 2),
-        Cell(pooled.fused_rotation_deg, 3),
-    )
-    return Line(label, "vision images, raw IMU", cells)
+def _entries(pooled: Pooled) -> list[Entry]:
+    spread = pooled.fused_spread_m
+    return [
+        ("renderings", pooled.renderings, 0),
+        ("poses", pooled.poses, 0),
+        ("measured [%]", 100.0 * pooled.measured, 1),
+        ("beyond 5 sigmas [%]", 100.0 * pooled.beyond_5_sigma, 1),
+        ("NEES", pooled.nees, 2),
+        ("error [mm]", 1e3 * pooled.translation_m, 2),
+        ("init success [%]", 100.0 * pooled.success, 1),
+        ("ok and wrong [%]", 100.0 * pooled.accepted_wrong, 1),
+        ("fused [mm]", 1e3 * pooled.fused_translation_m, 2),
+        ("its spread [mm]", None if spread is None else 1e3 * spread, 2),
+        ("fused [deg]", pooled.fused_rotation_deg, 3),
+    ]
 
 
 def _claims(kind: str, learned: Pooled, fixed: Pooled, rooms: tuple[int, int]) -> list[Claim]:

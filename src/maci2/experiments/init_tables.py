@@ -9,7 +9,7 @@ from maci2.evaluation.protocol import Row
 from maci2.evaluation.summary import Summary, against_audit, average, summarize
 from maci2.experiments.methods import Method, short_vision
 from maci2.experiments.paper_numbers import LEARNED_LEARNED, PaperTable
-from maci2.experiments.table import Cell, Claim, Line, Table, mark_best
+from maci2.experiments.table import Cell, Claim, Entry, Line, Table, mark_best, table_of
 
 
 @dataclass(frozen=True)
@@ -122,29 +122,13 @@ def verdict_table(board: Board) -> Table:
     lines = []
     for method in board.methods:
         for stride_s in board.strides_s:
-            mean = board.average(method, stride_s)
             label = f"{label_of(board, method)}, every {stride_s:g} s"
-            lines.append(_verdict_line(label, method, mean))
-            gated = board.average(method, stride_s, _is_excited)
-            lines.append(_verdict_line(f"{label}, gated", method, gated))
-    return Table(
+            mean, gated = (board.average(method, stride_s, k) for k in (_is_any, _is_excited))
+            lines.append((label, source_of(method), _verdict_entries(mean)))
+            lines.append((f"{label}, gated", source_of(method), _verdict_entries(gated)))
+    return table_of(
         "Verdicts, medians and the other metrics",
-        (
-            "windows",
-            "success",
-            "accepted but wrong",
-            "rejected but right",
-            "unsure",
-            "gravity [deg]",
-            "median",
-            "velocity [m/s]",
-            "median",
-            "speed [m/s]",
-            "median",
-            "NEES gravity",
-            "NEES velocity",
-        ),
-        tuple(lines),
+        lines,
         "Shares are of all windows; unsure: the method asked for more motion instead of deciding. "
         "Gated: only windows that pass DRT's excitation gate. NEES per degree of freedom, 1 is "
         "right; methods without a covariance have none.",
@@ -157,34 +141,37 @@ def audited_table(board: Board) -> Table:
     lines = []
     for method in board.methods:
         mean = audited.average(method)
-        cells = [Cell(mean.mean[name], METRICS[name].digits) for name in FOUR]
-        cells += [Cell(mean.nees[name], 2) for name in SCORES]
-        lines.append(Line(label_of(board, method), source_of(method), tuple(cells)))
-    return Table(
+        entries: list[Entry] = [
+            (f"{METRICS[name].title} [{METRICS[name].unit}]", mean.mean[name], METRICS[name].digits)
+            for name in FOUR
+        ]
+        entries += [(f"NEES {name.replace('_', ' ')}", mean.nees[name], 2) for name in SCORES]
+        lines.append((label_of(board, method), source_of(method), entries))
+    return table_of(
         "Against the audited ground truth",
-        (
-            *(f"{METRICS[name].title} [{METRICS[name].unit}]" for name in FOUR),
-            *(f"NEES {name.replace('_', ' ')}" for name in SCORES),
-        ),
-        tuple(lines),
+        lines,
         "The other tables are against the ground truth as published. NEES has the covariance of "
         "the difference between estimate and audited truth.",
     )
 
 
-def _verdict_line(label: str, method: Method, summary: Summary) -> Line:
-    cells = [
-        Cell(summary.windows, 0),
-        Cell(summary.success),
-        Cell(summary.accepted_wrong),
-        Cell(summary.rejected_right),
-        Cell(summary.unsure),
+def _verdict_entries(mean: Summary) -> list[Entry]:
+    entries: list[Entry] = [
+        ("windows", mean.windows, 0),
+        ("success", mean.success, 3),
+        ("accepted but wrong", mean.accepted_wrong, 3),
+        ("rejected but right", mean.rejected_right, 3),
+        ("unsure", mean.unsure, 3),
     ]
     for metric in ("gravity_deg", "velocity_rmse", "speed_rmse"):
-        digits = METRICS[metric].digits
-        cells += [Cell(summary.mean[metric], digits), Cell(summary.median[metric], digits)]
-    cells += [Cell(summary.nees["gravity"], 2), Cell(summary.nees["velocity"], 2)]
-    return Line(label, source_of(method), tuple(cells))
+        title, unit, digits = METRICS[metric]
+        entries.append((f"{title} [{unit}]", mean.mean[metric], digits))
+        entries.append(("median", mean.median[metric], digits))
+    return [*entries, *((f"NEES {name}", mean.nees[name], 2) for name in ("gravity", "velocity"))]
+
+
+def _is_any(_: Row) -> bool:
+    return True
 
 
 def _is_excited(row: Row) -> bool:

@@ -202,10 +202,10 @@ class InitExperiment:
     """Claims about the results, each checked against them."""
 
     scored: bool = False
-    """Whether verdicts get a table of their own."""
+    """True if verdicts get a table of their own."""
 
     detail: bool = False
-    """Whether to plot figures window by window."""
+    """True to plot figures window by window."""
 
     renderings: tuple[Rendering, ...] = ()
     """Recordings that are rendered if they are not found."""

@@ -68,7 +68,7 @@ class FaultyVision(VisionSource):
 
 
 def with_fault(inputs: Inputs, fault: InputFault, options: RunOptions) -> Inputs:
-    """The same recording with one fault."""
+    """Inputs of the recording with one fault."""
     recording = replace(inputs.recording, imu=fault.samples(inputs.recording.imu))
     # What was estimated of vision's noise is estimated again, beside the fault.
     stated = options.source

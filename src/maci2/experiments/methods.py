@@ -41,13 +41,13 @@ class Method:
     """Keyframes in a window."""
 
     knows_sensor: bool = False
-    """Whether the method uses prior knowledge of this particular IMU."""
+    """True if the method uses prior knowledge of this particular IMU."""
 
     paper_row: str = ""
     """Row of the paper's table to compare with."""
 
     def options(self, stride_s: float, seed: int) -> RunOptions:
-        """The same choices as options of `maci2 evaluate`."""
+        """Options of `maci2 evaluate` with these choices."""
         frame = "camera" if self.vision.startswith("truth") else "rectified"
         return RunOptions(
             vision=self.vision,
@@ -60,7 +60,7 @@ class Method:
         )
 
     def is_called(self, names: Sequence[str]) -> bool:
-        """Whether one of the names is this row's or its initializer's, ignoring case."""
+        """True if one of the names is this row's or its initializer's, ignoring case."""
         own = {self.name, self.name.partition(" (")[0], self.initializer}
         return bool({name.lower() for name in own} & {name.lower() for name in names})
 
@@ -85,7 +85,7 @@ def vision_file(vision: str) -> str:
 
 
 def has_vision(path: Path, vision: str) -> bool:
-    """Whether a recording has the file of a vision source."""
+    """True if a recording has the file of a vision source."""
     file = vision_file(vision)
     return not file or (path / file).is_file()
 
@@ -96,7 +96,7 @@ def short_vision(vision: str) -> str:
 
 
 def on_both(methods: tuple[Method, ...]) -> tuple[Method, ...]:
-    """The same methods on noisy ground truth and on DROID-SLAM's trajectories."""
+    """Methods on noisy ground truth and on DROID-SLAM's trajectories."""
     return tuple(replace(method, vision=vision) for vision in (TRUTH, DROID) for method in methods)
 
 
@@ -155,12 +155,12 @@ TRACK_BASELINES = (
 
 
 def on_tracks(methods: tuple[Method, ...]) -> tuple[Method, ...]:
-    """The same methods on simulated tracks of 0.5 and of 1 px."""
+    """Methods on simulated tracks of 0.5 and of 1 px."""
     return tuple(
         replace(method, vision=vision) for vision in (HALF_PIXEL, ONE_PIXEL) for method in methods
     )
 
 
 def from_images(methods: tuple[Method, ...]) -> tuple[Method, ...]:
-    """The same methods on images: maci2's odometry, or tracks for those that take them."""
+    """Methods on images: maci2's odometry, or tracks for those that take them."""
     return tuple(replace(method, vision="images") for method in methods)

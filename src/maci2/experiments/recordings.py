@@ -36,7 +36,7 @@ class Recordings:
         return {name: self.by_name[name] for name in names if name in self.by_name}
 
     def only(self, names: tuple[str, ...]) -> "Recordings":
-        """Those of the `names` that are present, in their order."""
+        """Recordings restricted to the `names` that are present, in their order."""
         return replace(self, by_name=self.present(names))
 
     def missing(self, names: tuple[str, ...]) -> tuple[str, ...]:

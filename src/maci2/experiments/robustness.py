@@ -60,7 +60,7 @@ class FaultyRuns:
     vision: str
     seed: int
     audited: bool = False
-    """Whether camera motion is made from audited instead of published ground truth."""
+    """True if camera motion is made from audited instead of published ground truth."""
 
     @property
     def faults(self) -> tuple[InputFault, ...]:

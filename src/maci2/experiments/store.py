@@ -172,7 +172,7 @@ def write_result(path: Path, body: Record) -> None:
 
 
 def read_result(path: Path) -> Record:
-    """Read a result or experiment file; the error says what is wrong with it."""
+    """Read a result or experiment file; the error describes what is wrong with it."""
     record = _read_whole(path)
     if record is None:
         raise DatasetError(

@@ -63,6 +63,20 @@ class Findings:
     """Data of figures; the report plots each by its `kind`."""
 
 
+Entry = tuple[str, float | None, int]
+"""Column, value and digits of one number."""
+
+
+def table_of(title: str, lines: list[tuple[str, str, list[Entry]]], note: str = "") -> Table:
+    """Table of lines (label, source, entries) that all have the same columns."""
+    columns = tuple(column for column, _, _ in lines[0][2]) if lines else ()
+    filled = [
+        Line(label, source, tuple(Cell(value, digits) for _, value, digits in entries))
+        for label, source, entries in lines
+    ]
+    return Table(title, columns, tuple(filled), note)
+
+
 def mark_best(lines: list[Line], columns: dict[int, bool]) -> tuple[Line, ...]:
     """Mark the best value of each named column; True if larger is better."""
     best: dict[int, str] = {}

@@ -10,7 +10,7 @@ from maci2.datasets import open_recording
 from maci2.experiments.experiment import Task, TaskResult
 from maci2.experiments.recordings import Recordings
 from maci2.experiments.store import rounded
-from maci2.experiments.table import Cell, Findings, Line, Record, Table
+from maci2.experiments.table import Cell, Entry, Findings, Line, Record, Table, table_of
 from maci2.ground_truth.agreement import compare_with_published
 from maci2.ground_truth.audit import audit_capture
 from maci2.ground_truth.audited import AuditedTruth
@@ -135,21 +135,16 @@ def _figures(rows: list[tuple[Record, Record]]) -> list[dict[str, Any]]:
     ]
 
 
-def _line(task: Record, row: Record, cells: list[Cell]) -> Line:
-    return Line(task["recording"], row["source"], tuple(cells))
-
-
 def _constants(rows: list[tuple[Record, Record]]) -> Table:
     lines = []
     for task, row in rows:
-        cells = []
-        for name, (_, digits) in CONSTANTS.items():
+        entries: list[Entry] = []
+        for name, (title, digits) in CONSTANTS.items():
             value, std, _ = row["constants"].get(name, (None, None, None))
-            cells += [Cell(value, digits), Cell(std, digits)]
-        lines.append(_line(task, row, cells))
-    columns = tuple(text for title, _ in CONSTANTS.values() for text in (title, "±"))
+            entries += [(title, value, digits), ("±", std, digits)]
+        lines.append((task["recording"], row["source"], entries))
     note = "± is one standard deviation. A raw capture is compared with its stated T_BS."
-    return Table("Constants of ground truths against the IMU", columns, tuple(lines), note)
+    return table_of("Constants of ground truths against the IMU", lines, note)
 
 
 def _states(rows: list[tuple[Record, Record]]) -> Table:
@@ -157,33 +152,37 @@ def _states(rows: list[tuple[Record, Record]]) -> Table:
     for task, row in rows:
         rotation, velocity, position, _, _ = row["std"]
         orientation = row["orientation_noise"]
-        cells = [Cell(value, 3) for value in row["bias_acc"]]
-        cells += [
-            Cell(float(np.degrees(rotation)), 3),
-            Cell(1e3 * velocity, 1),
-            Cell(1e3 * position, 1),
-            Cell(1e3 * row["position_noise"], 2),
-            Cell(None if orientation is None else float(np.degrees(orientation)), 3),
-            *(Cell(factor, 1) for factor in row["imu_factors"]),
+        bias, factors = row["bias_acc"], row["imu_factors"]
+        entries: list[Entry] = [
+            *zip(("acc bias x [m/s^2]", "y", "z"), bias, (3, 3, 3), strict=True),
+            ("sigma rotation [deg]", float(np.degrees(rotation)), 3),
+            ("velocity [mm/s]", 1e3 * velocity, 1),
+            ("position [mm]", 1e3 * position, 1),
+            ("noise of positions [mm]", 1e3 * row["position_noise"], 2),
+            (
+                "of orientations [deg]",
+                None if orientation is None else float(np.degrees(orientation)),
+                3,
+            ),
+            *zip(("gyro factor", "acc factor x", "y", "z"), factors, (1, 1, 1, 1), strict=True),
         ]
-        lines.append(_line(task, row, cells))
-    return Table(
+        lines.append((task["recording"], row["source"], entries))
+    return table_of(
         "Audited states",
-        (
-            "acc bias x [m/s^2]", "y", "z", "sigma rotation [deg]", "velocity [mm/s]",
-            "position [mm]", "noise of positions [mm]", "of orientations [deg]",
-            "gyro factor", "acc factor x", "y", "z",
-        ),
-        tuple(lines),
+        lines,
         "Mean accelerometer bias, median sigma of a state per axis, noise of the source's rows, "
         "and variance of the IMU's errors over what the data sheet (and vibration, for the "
         "accelerometer) explains.",
-    )  # fmt: skip
+    )
 
 
 def _clocks(rows: list[tuple[Record, Record]]) -> Table:
     lines = [
-        _line(task, row, [Cell(value, 1) for pair in row["late_by_rows_hz"] for value in pair])
+        Line(
+            task["recording"],
+            row["source"],
+            tuple(Cell(value, 1) for pair in row["late_by_rows_hz"] for value in pair),
+        )
         for task, row in rows
         if "late_by_rows_hz" in row
     ]
@@ -202,13 +201,12 @@ def _other(rows: list[tuple[Record, Record]]) -> Table:
     for task, row in rows:
         other = row["other"]
         (mm, mm_shifted), (deg, deg_shifted) = other["position_mm"], other["rotation_deg"]
-        cells = [Cell(deg, 3), Cell(mm, 2), Cell(other["late_ms"], 1)]
-        lines.append(_line(task, row, [*cells, Cell(deg_shifted, 3), Cell(mm_shifted, 2)]))
-    return Table(
-        "Audited states against vicon2gt's (state_groundtruth_openvins)",
-        (
-            "rotation [deg rms]", "position [mm rms]", "its positions late [ms]",
-            "rotation, clocks aligned", "position, clocks aligned",
-        ),
-        tuple(lines),
-    )  # fmt: skip
+        entries: list[Entry] = [
+            ("rotation [deg rms]", deg, 3),
+            ("position [mm rms]", mm, 2),
+            ("its positions late [ms]", other["late_ms"], 1),
+            ("rotation, clocks aligned", deg_shifted, 3),
+            ("position, clocks aligned", mm_shifted, 2),
+        ]
+        lines.append((task["recording"], row["source"], entries))
+    return table_of("Audited states against vicon2gt's (state_groundtruth_openvins)", lines)

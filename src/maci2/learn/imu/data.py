@@ -33,7 +33,7 @@ shorter than two of them."""
 
 @dataclass(frozen=True)
 class RecordingBias:
-    """Bias left in the samples of one recording, [gyro, acc]."""
+    """Remaining bias in the samples of one recording, [gyro, acc]."""
 
     mean: Array
     """(6,) over the recording [rad/s, m/s^2]."""
@@ -54,7 +54,7 @@ def recording_bias(stamps_ns: Stamps, bias: Array) -> RecordingBias:
 
 
 def bias_prior(seen: list[RecordingBias]) -> BiasPrior:
-    """What to expect of an unseen recording: the mean of the seen ones, and Student's predictive
+    """Bias to expect of an unseen recording: the mean of the seen ones, and Student's predictive
     spread, axes of one sensor being alike, with the wander within recordings."""
     means = np.array([one.mean for one in seen])
     within = np.mean([one.wander for one in seen], axis=0)
@@ -100,7 +100,7 @@ class Track:
     """The vertical, tracked with it."""
 
     def bias(self, removed: Array) -> RecordingBias:
-        """Bias left in the samples by something that takes `removed` (n, 6) off them."""
+        """Remaining bias in the samples after a correction that takes `removed` (n, 6) off them."""
         chain, samples = self.audited.chain, self.audited.states.samples
         bias = np.hstack([chain.bias_gyro, chain.bias_acc])
         return recording_bias(chain.stamps_ns, bias - (self.taken_off + removed)[samples])

@@ -28,7 +28,7 @@ HORIZON_S = 2.5
 """Over shorter times an audited truth follows the samples, right or wrong."""
 
 PRIOR_STD = np.r_[np.full(18, 5e-3), 5e-3]
-"""Of both matrices and of the accelerometer's time [s]."""
+"""Standard deviations of both matrices and of the accelerometer's time [s]."""
 
 SENSORS = {"gyroscope": (slice(0, 9), GAMMA), "accelerometer": (slice(9, 19), BETA)}
 """A sensor's numbers, and the errors that judge them."""

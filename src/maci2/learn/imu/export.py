@@ -130,7 +130,7 @@ def to_onnx(model: Model, card: ModelCard) -> bytes:
 
 
 def with_card(data: bytes, card: ModelCard) -> bytes:
-    """The same weights with another card."""
+    """Weights of a file with another card."""
     proto = onnx.load_from_string(data)
     for entry in proto.metadata_props:
         if entry.key == METADATA_KEY:

@@ -1,5 +1,5 @@
-"""What is fitted after the network: the share of its corrections that is kept, its variances, the
-error of the tracked vertical, and the noise of published ground truths.
+"""Fits that follow the training of the network: the share of its corrections that is kept, its
+variances, the error of the tracked vertical, and the noise of published ground truths.
 
 How much of what the network corrects beyond a constant holds on recordings it has not seen.
 
@@ -183,7 +183,7 @@ LABEL_HORIZONS_S = (0.1, 0.25, 0.5, 1.0, 2.5)
 STRIDE_S = 0.5
 
 SMALLEST = LabelNoise(1e-5, 1e-4, 1e-5, 1e-6, 1e-5, 1e-4, 1e-2, 1e-2)
-"""Below these, truths cannot be told from perfect ones."""
+"""Lower bounds: smaller noise cannot be distinguished from none."""
 
 LARGEST = LabelNoise(0.1, 1.0, 0.1, 0.1, 0.1, 0.1, 1.0, 1.0)
 

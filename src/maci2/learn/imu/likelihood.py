@@ -25,7 +25,7 @@ FIRST_COV_0_STD = (1e-3,) * 3 + (1e-2,) * 3 + (1e-3,) * 3
 
 
 class ErrorModel(nn.Module):
-    """What stands beside the samples' noise in the covariance of an integration error."""
+    """Contributions beside the samples' noise to the covariance of an integration error."""
 
     def __init__(self, form: Form, bias_std: Tensor) -> None:
         """`bias_std` (6,) spread of the remaining bias [gyro, acc]."""

@@ -18,7 +18,7 @@ class Recipe:
     """Names of folders or bags, or paths, that everything is fitted to."""
 
     tune: tuple[str, ...]
-    """The same for the held-out stage: uncertainties only."""
+    """Recordings of the held-out stage, which fits uncertainties only."""
 
     truth_kinds: dict[str, str]
     """Kind of truth by the beginning of a recording's name."""
@@ -94,36 +94,36 @@ def chosen_recipe(name: str, train: tuple[str, ...], tune: tuple[str, ...]) -> R
 
 @dataclass(frozen=True)
 class Form:
-    """What a model is made of."""
+    """Parts of a model and of its training."""
 
     correction: Literal["network", "constant"]
     """network: CNN and GRU; constant: one vector for all samples."""
 
     uncertainty: Literal["cnn", "gru", "constant", "datasheet", "scaled datasheet"]
-    """What the samples' variances are read from."""
+    """Source of the samples' variances."""
 
     starts_uncertain: bool
-    """Whether every integration starts with the paper's covariance Sigma_0, in fusion too."""
+    """True if every integration starts with the paper's covariance Sigma_0, in fusion too."""
 
     bias_spread: bool
-    """Whether the bias left in the samples has its own covariance, apart from their noise."""
+    """True if the remaining bias of the samples has its own covariance, apart from their noise."""
 
     likelihood: Literal["full", "marginal"]
     """9x9, or three 3x3 blocks as the paper prints it."""
 
     held_out_stage: bool
-    """Whether uncertainties are tuned on recordings that the corrections have not seen."""
+    """True if uncertainties are tuned on recordings that the corrections have not seen."""
 
     learns_gyro_noise: bool = True
-    """Whether the gyroscope's variances are learned, or the data sheet's: orientation truths hide
-    its noise (where they were integrated from it) or drown it (motion capture)."""
+    """False for the data sheet's variances of the gyroscope: orientations of ground truth hide its
+    noise (where they were integrated from it) or drown it (motion capture)."""
 
     axes_alike: bool = False
-    """Whether a sensor's three axes have one variance: a handful of recordings cannot tell them
-    apart beside biases that wander (`docs/research/imu_model.md`)."""
+    """True if a sensor's three axes have one variance: a handful of recordings cannot
+    distinguish them beside biases that wander (`docs/research/imu_model.md`)."""
 
     tracks_bias: bool = False
-    """Whether the gyroscope's turn-on bias is tracked (`maci2.imu.bias_tracking`) before all."""
+    """True if the gyroscope's turn-on bias is tracked (`maci2.imu.bias_tracking`) before all."""
 
     hidden: tuple[int, int] = (64, 64)
     """Widths of the two GRU layers."""

@@ -73,7 +73,7 @@ Stage = Literal["first", "held-out"]
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """How long and how fast."""
+    """Length and speed of training."""
 
     epochs: int = 6
     """Number of epochs of the first stage."""
@@ -108,7 +108,7 @@ class TrainingConfig:
 
 
 def training_config(seed: int, epochs: int | None, held_out_epochs: int | None) -> TrainingConfig:
-    """The defaults, with what a user asked for put in."""
+    """Defaults with the options of a user."""
     config = TrainingConfig(seed=seed)
     if epochs is not None:
         config = replace(config, epochs=epochs)
@@ -166,7 +166,7 @@ class Trainee(lightning.LightningModule):
 
     @property
     def form(self) -> Form:
-        """What is trained."""
+        """Form of the model."""
         return self.model.form
 
     def train_dataloader(self) -> DataLoader[int]:
@@ -203,7 +203,7 @@ class Trainee(lightning.LightningModule):
         return loss
 
     def validation_step(self, batch: Batch, _: int) -> None:
-        """The same on the time split."""
+        """Losses on the time split."""
         parts = self._loss(batch, jitter=False)[1]
         size = int(batch.valid.sum())
         self.log_dict({f"val_{name}": v for name, v in parts.items()}, batch_size=size)

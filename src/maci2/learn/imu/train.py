@@ -143,7 +143,7 @@ def turn_on_prior(train: list[Track], tune: list[Track]) -> BiasPrior:
 
 
 def rest_shift(tracks: list[Track]) -> StationaryShift:
-    """What the stationary gyroscope reads beyond its bias in motion."""
+    """Rate of the stationary gyroscope beyond its bias in motion."""
     rates = [(stationary_rate(track.imu), track.own_bias.mean[:3]) for track in tracks]
     return shift_of([rate - bias for rate, bias in rates if rate is not None])
 
@@ -266,7 +266,7 @@ def _run_stages(
 
 
 def _remaining(runner: ImuModel, tracks: list[Track]) -> BiasPrior:
-    """The bias that the trained model leaves in recordings whose turn-on bias is tracked."""
+    """Remaining bias of the trained model in recordings whose turn-on bias is tracked."""
     left = []
     for track in tracks:
         measured = runner.measure(track.imu)

@@ -71,7 +71,7 @@ class Calibration:
 
 @dataclass(frozen=True)
 class PoseScores:
-    """How the estimator's poses fit the true ones."""
+    """Agreement of the estimator's poses with the true ones."""
 
     squares: Array
     """(n,) squared Mahalanobis norms of the errors."""
@@ -95,8 +95,8 @@ class PoseScores:
 
     @property
     def cost(self) -> float:
-        """What decides between networks: negative log likelihood per degree of freedom of poses
-        inside the gate when calibrated, and the price of tails."""
+        """Criterion that decides between networks: negative log likelihood per degree of freedom of
+        poses inside the gate when calibrated, and the price of tails."""
         factor = self.factor
         spread_of = 0.5 * (np.median(self.log_dets) / 6.0 + np.log(factor))
         return float(spread_of) + sum(
@@ -150,7 +150,7 @@ class LinearizedPoses:
     """(n,) which relative pose each match belongs to."""
 
     count: int
-    """How many relative poses there are."""
+    """Number of relative poses."""
 
     r: Tensor
     """(n, 3) residuals p0 - T p1 [m]."""
@@ -237,7 +237,7 @@ _DIAGONAL = [0, 2, 5, 9]
 
 @dataclass(frozen=True)
 class VisionTrainingConfig:
-    """How to train."""
+    """Options of training."""
 
     epochs: int = 20
     """Passes over single matches."""
