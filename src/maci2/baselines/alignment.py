@@ -1,25 +1,5 @@
 """Parts that several baselines share: gyroscope bias from rotations, linear rows of velocity and
-gravity, least squares with a vector of known norm, and motion integrated from the IMU alone.
-
-Least squares in which three of the unknowns are a vector of known norm.
-
-The originals look for the Lagrange multiplier among the roots of a polynomial of degree six. Here
-the other unknowns are eliminated and the multiplier is the one root of the secular equation
-
-    sum (q_i' r)^2 / (lambda_i + mu)^2 = norm^2,    mu > -lambda_min
-
-for which S + mu I is positive: that one is the minimum. A test compares with the polynomial.
-
-Shared parts of baselines: gyroscope bias from rotations, linear rows of velocity and gravity.
-
-With poses given, motion is linear in velocities v_k (each in its body) and gravity g in c0:
-
-    position    dt v_k + dt^2 / 2 R_k' g                 = R_k' (p_k+1 - p_k) - alpha_k
-    velocity    R_k' R_k+1 v_k+1 - v_k - dt R_k' g       = beta_k
-
-Motion from the first keyframe on by the IMU alone, up to initial velocity and gravity; basis of
-methods without poses of vision.
-"""
+gravity, least squares with a vector of known norm, and motion integrated from the IMU alone."""
 
 from dataclasses import dataclass
 
@@ -38,7 +18,18 @@ SECULAR_TOLERANCE = 1e-14
 
 def solve_on_sphere(H: Array, b: Array, part: slice, norm: float) -> Array:
     """Minimizer of x' H x / 2 - b' x subject to |x[part]| = norm; H is positive definite on the
-    other unknowns."""
+    other unknowns.
+
+    Least squares in which three of the unknowns are a vector of known norm.
+
+    The originals look for the Lagrange multiplier among the roots of a polynomial of degree six.
+    Here the other unknowns are eliminated and the multiplier is the one root of the secular
+    equation
+
+        sum (q_i' r)^2 / (lambda_i + mu)^2 = norm^2,    mu > -lambda_min
+
+    for which S + mu I is positive: that one is the minimum. A test compares with the polynomial.
+    """
     inside = np.zeros(len(b), dtype=bool)
     inside[part] = True
     others = ~inside
@@ -154,6 +145,13 @@ def motion_rows(
 ) -> tuple[Array, Array]:
     """Rows (6 m, 3 n + 3) of the unknowns [v_0 .. v_n-1, g] and their right sides.
 
+    Shared parts of baselines: gyroscope bias from rotations, linear rows of velocity and gravity.
+
+    With poses given, motion is linear in velocities v_k (each in its body) and gravity g in c0:
+
+        position    dt v_k + dt^2 / 2 R_k' g                 = R_k' (p_k+1 - p_k) - alpha_k
+        velocity    R_k' R_k+1 v_k+1 - v_k - dt R_k' g       = beta_k
+
     `steps_c0` (m, 3) are the known parts of p_k+1 - p_k in c0 [m].
     """
     m = len(dt)
@@ -225,7 +223,11 @@ def _transposed(rotations: Array) -> Array:
 
 @dataclass(frozen=True)
 class IntegratedMotion:
-    """p_k = v_0 t + g t^2 / 2 + alpha_k and v_k = v_0 + g t + beta_k, all in the first body."""
+    """Motion from the first keyframe on by the IMU alone, up to initial velocity and gravity; basis
+    of methods without poses of vision.
+
+
+    """
 
     t: Array
     """(n,) seconds since the first keyframe."""

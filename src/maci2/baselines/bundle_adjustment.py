@@ -1,10 +1,4 @@
-"""Visual-inertial bundle adjustment of keyframes and points, as the baselines define it.
-
-Unknowns of a visual-inertial bundle adjustment: poses, velocities, biases and points.
-
-The world has z up, so that gravity is known in it and unknown are roll and pitch of every pose.
-
-A small bundle adjustment with IMU factors: points are eliminated, keyframes solved densely.
+"""A small bundle adjustment with IMU factors: points are eliminated, keyframes solved densely.
 
 Levenberg-Marquardt with Ceres' rule for the damping, which begins next to nothing: first steps are
 Gauss-Newton's, as those of the originals' dogleg. The minimum is the same, the path is not, which
@@ -35,7 +29,10 @@ SIZE = 15
 
 @dataclass(frozen=True)
 class BundleState:
-    """n keyframes and p points."""
+    """Unknowns of a visual-inertial bundle adjustment: poses, velocities, biases and points.
+
+    The world has z up, so that gravity is known in it and unknown are roll and pitch of every pose.
+    """
 
     Rs_w_b: Array
     """(n, 3, 3)"""

@@ -1,36 +1,4 @@
-"""Closed forms on given poses: static, linear, Kimera-VIO's and the analytic solution.
-
-Static initialization: the device is assumed to be stationary, as in OKVIS2 (in Basalt from one
-sample).
-
-Gravity is opposite to the mean accelerometer between the first two keyframes, velocity and both
-biases are zero, poses are vision's. It accepts everything: it shows what "just start" costs.
-
-Linear stereo alignment, without accelerometer bias or with a known one.
-
-Gyroscope bias from rotations, then velocities and gravity of known norm from linear rows with equal
-weights: the plainest method that uses what a stereo camera gives. With the constant bias it is what
-knowledge of the sensor is worth without a network: the mark that a learned IMU model has to beat.
-
-Kimera-VIO's online gravity alignment (Rosinol et al., ICRA 2020).
-
-VINS-Mono's linear alignment without scale, on body poses and with unit weights. Two habits of the
-released code are kept: the gyroscope bias is taken off the preintegrated motion to first order,
-and the refinement on the sphere improves velocities only: gravity returned, and checked, is that of
-the first, free solution. The refinement keeps its first tangent basis.
-
-The analytic solution of Zuniga-Noel et al. (RA-L 2021).
-
-Gyroscope bias from rotations, weighed by preintegration's covariance. Velocities are eliminated
-over three neighbouring keyframes, which leaves scale, accelerometer bias and gravity:
-
-    [(c_3 - c_2) / dt_23 - (c_2 - c_1) / dt_12] s + [A J_12 - B J_23 - R_1 V_12] b_a
-        - (dt_12 + dt_23) / 2 g = B alpha_23 - A alpha_12 + R_1 beta_12 + lever arm,
-    A = R_1 / dt_12,  B = R_2 / dt_23,
-
-with c camera positions and J, V the derivatives of alpha, beta by b_a. Gravity has its norm. Scale
-stays an unknown, as in the original, though vision here is metric.
-"""
+"""Closed forms on given poses: static, linear, Kimera-VIO's and the analytic solution."""
 
 from functools import partial
 
@@ -56,7 +24,12 @@ from maci2.types import Array
 
 
 def static(segment: Segment) -> Answer:
-    """Gravity opposite to the mean specific force."""
+    """Static initialization: the device is assumed to be stationary, as in OKVIS2 (in Basalt from
+    one sample).
+
+    Gravity is opposite to the mean accelerometer between the first two keyframes, velocity and both
+    biases are zero, poses are vision's. It accepts everything: it shows what "just start" costs.
+    """
     inside = (segment.raw.stamps_ns >= segment.stamps_ns[0]) & (
         segment.raw.stamps_ns <= segment.stamps_ns[1]
     )
@@ -74,7 +47,13 @@ paper's training sequences, of the mean that each one's ground truth states."""
 
 
 def linear(segment: Segment) -> Answer:
-    """Accelerometer bias taken as zero; accepts everything."""
+    """Linear stereo alignment, without accelerometer bias or with a known one.
+
+    Gyroscope bias from rotations, then velocities and gravity of known norm from linear rows with
+    equal weights: the plainest method that uses what a stereo camera gives. With the constant bias
+    it is what knowledge of the sensor is worth without a network: the mark that a learned IMU model
+    has to beat.
+    """
     return align_linearly(segment, np.zeros(3))
 
 
@@ -107,7 +86,13 @@ REFINEMENTS = 4
 
 
 def kimera(segment: Segment) -> Answer:
-    """Answer, accepted by the rotation residuals and the norm of gravity."""
+    """Kimera-VIO's online gravity alignment (Rosinol et al., ICRA 2020).
+
+    VINS-Mono's linear alignment without scale, on body poses and with unit weights. Two habits of
+    the released code are kept: the gyroscope bias is taken off the preintegrated motion to first
+    order, and the refinement on the sphere improves velocities only: gravity returned, and checked,
+    is that of the first, free solution. The refinement keeps its first tangent basis.
+    """
     Ts_c0_b = segment.Ts_c0_b()
     Rs_c0_b = Ts_c0_b[:, :3, :3]
     pre = raw_motion(segment)
@@ -161,7 +146,18 @@ SCALE, ACC_BIAS, GRAVITY = slice(0, 1), slice(1, 4), slice(4, 7)
 
 
 def analytic(segment: Segment) -> Answer:
-    """Closed form, except for the gyroscope bias."""
+    """The analytic solution of Zuniga-Noel et al. (RA-L 2021).
+
+    Gyroscope bias from rotations, weighed by preintegration's covariance. Velocities are eliminated
+    over three neighbouring keyframes, which leaves scale, accelerometer bias and gravity:
+
+        [(c_3 - c_2) / dt_23 - (c_2 - c_1) / dt_12] s + [A J_12 - B J_23 - R_1 V_12] b_a
+            - (dt_12 + dt_23) / 2 g = B alpha_23 - A alpha_12 + R_1 beta_12 + lever arm,
+        A = R_1 / dt_12,  B = R_2 / dt_23,
+
+    with c camera positions and J, V the derivatives of alpha, beta by b_a. Gravity has its norm.
+    Scale stays an unknown, as in the original, though vision here is metric.
+    """
     Ts_c0_c, Ts_c0_b = segment.Ts_c0_c(), segment.Ts_c0_b()
     Rs_c0_b = Ts_c0_b[:, :3, :3]
     gyro_bias = weighted_gyro_bias(raw_motion(segment), Rs_c0_b)

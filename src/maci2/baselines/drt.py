@@ -1,16 +1,4 @@
-"""DRT and DRT-PNEC, with linear global translation.
-
-Linear global translation: camera positions from tracks when all rotations are known (Cai et al.,
-TPAMI 2021), as DRT uses it.
-
-Of the views of a track, l and r see the point under the largest angle. Every further view i says
-
-    B t_r + C t_i - (B + C) t_l = 0,   B = [f_i]x R_il f_l a',   C = theta^2 [f_i]x R_i',
-    a' = (R_rl f_l x f_r)' [f_r]x R_r',   theta = |f_r x R_rl f_l|,
-
-with t_k the camera's position and R_k its rotation in a common frame: the point is eliminated.
-
-DRT, the rotation-translation-decoupled initialization of He et al. (CVPR 2023): tight and loose.
+"""DRT, the rotation-translation-decoupled initialization of He et al. (CVPR 2023): tight and loose.
 
 One camera. Gyroscope bias from the bearings of neighbouring keyframes, rotations by integration.
 Tight (DRT-t): with those rotations every camera position is linear in start velocity and gravity,
@@ -20,20 +8,6 @@ velocities, gravity and scale come from VINS-Mono's linear rows. Gravity has its
 accelerometer bias is zero.
 
 The public driver skips windows without excitation; here they are rejected, with a state.
-
-DRT-PNEC (Mu et al., 2025): DRT-l with epipolar planes weighted by the points' covariances.
-
-Each normal vector of the gyroscope bias' cost is scaled by sqrt(w),
-
-    w = 1e-8 / (t' [f_1]x R S_2 R' [f_1]x' t),
-
-with S_2 the covariance of the second bearing, here that of the tracks (the original takes it from
-the image patch), and t, R the IMU's own, alpha and gamma of the same interval. After the alignment
-scale and gravity are solved once more: velocities are eliminated over three keyframes,
-
-    l s + F dtheta = d,   l = (p_3 - p_2) dt_12 - (p_2 - p_1) dt_23,
-
-with gravity R_wi Exp(dtheta) (0, 0, G) linear in two angles.
 """
 
 import numpy as np
@@ -62,6 +36,17 @@ MIN_VIEWS = 3
 
 def translation_rows(tracks: FeatureTracks, Rs_w_c: Array) -> Array:
     """(m, 3, n, 3) rows by the positions of the n cameras; three for each track and further view.
+
+    Linear global translation: camera positions from tracks when all rotations are known (Cai et
+    al., TPAMI 2021), as DRT uses it.
+
+    Of the views of a track, l and r see the point under the largest angle. Every further view i
+    says
+
+        B t_r + C t_i - (B + C) t_l = 0,   B = [f_i]x R_il f_l a',   C = theta^2 [f_i]x R_i',
+        a' = (R_rl f_l x f_r)' [f_r]x R_r',   theta = |f_r x R_rl f_l|,
+
+    with t_k the camera's position and R_k its rotation in a common frame: the point is eliminated.
 
     `Rs_w_c` (n, 3, 3) are the rotations of the left cameras.
     """
@@ -209,7 +194,21 @@ WEIGHT_UNIT = 1e-8
 
 
 def drt_pnec(segment: Segment) -> Answer:
-    """Weighted gyroscope bias, DRT-l, then scale and direction of gravity again."""
+    """DRT-PNEC (Mu et al., 2025): DRT-l with epipolar planes weighted by the points' covariances.
+
+    Each normal vector of the gyroscope bias' cost is scaled by sqrt(w),
+
+        w = 1e-8 / (t' [f_1]x R S_2 R' [f_1]x' t),
+
+    with S_2 the covariance of the second bearing, here that of the tracks (the original takes it
+    from the image patch), and t, R the IMU's own, alpha and gamma of the same interval. After the
+    alignment scale and gravity are solved once more: velocities are eliminated over three
+    keyframes,
+
+        l s + F dtheta = d,   l = (p_3 - p_2) dt_12 - (p_2 - p_1) dt_23,
+
+    with gravity R_wi Exp(dtheta) (0, 0, G) linear in two angles.
+    """
     fit = epipolar_bias(segment, epipolar_weights(segment))
     pre = raw_motion(segment, fit.bias)
     Rs_c0_b, p_c0_c = loose_translation(segment, integrated(pre))

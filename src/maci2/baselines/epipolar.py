@@ -1,6 +1,4 @@
-"""Gyroscope bias from bearings, and the pairs of views that it is estimated from.
-
-Gyroscope bias from bearings alone: the normals of epipolar planes lie in one plane.
+"""Gyroscope bias from bearings alone: the normals of epipolar planes lie in one plane.
 
 For one pair of views, n_i = f_i x R f_j are all across the translation if the rotation is right:
 the smallest eigenvalue of M = sum n_i n_i' is then zero. With R = R_bc' gamma Exp(J b) R_bc, to

@@ -1,13 +1,4 @@
-"""The back end of FF-VIO-Init: point maps, linear solution, refinement.
-
-FF-VIO-Init's nonlinear stage: keyframes and nine scales of a point map, with the IMU.
-
-Points stay where the map has them but for the scale of their region: three by three along the two
-main axes of the map. Scales are softplus of the unknowns, with a prior (weight 5) about the linear
-scale and neighbours that differ little (weight 30). Reprojection of 1 px under Cauchy's loss, IMU
-factors and priors as in OpenVINS.
-
-The back end of FF-VIO-Init (RSS 2026) on point maps by stereo depth.
+"""The back end of FF-VIO-Init (RSS 2026) on point maps by stereo depth.
 
 FF-VIO-Init asks a feed-forward network for a point map of every keyframe in the first camera's
 frame, up to one scale. The network is not here: its maps are replaced by stereo depth, carried into
@@ -18,7 +9,7 @@ FF-VIO-Init. What follows the maps is the original's:
    1 + 0.1 z / sigma_z: depth known to half of itself).
 2. Scale, start velocity and gravity of known norm in one linear system, rows weighed by the root of
    the confidence; RANSAC of 200 rounds with ten points a keyframe, inliers within 0.01.
-3. `ff_refinement`: IMU factors, OpenVINS' priors and points with nine scales.
+3. `refine`: IMU factors, OpenVINS' priors and points with nine scales.
 
 Gates: 20 px of disparity, 5 deg of rotation, 50 points, half of them inliers, mean residual 0.06;
 then that the refinement converged with a cost below 0.6 a residual and scales that agree to 0.5.
@@ -155,7 +146,13 @@ class _Problem:
 
 @stage("bundle adjustment")
 def refine(segment: Segment, points: PointMap, x: ba.BundleState, scale: float) -> Refined:
-    """Minimize from a state without points and one scale for all regions."""
+    """FF-VIO-Init's nonlinear stage: keyframes and nine scales of a point map, with the IMU.
+
+    Points stay where the map has them but for the scale of their region: three by three along the
+    two main axes of the map. Scales are softplus of the unknowns, with a prior (weight 5) about the
+    linear scale and neighbours that differ little (weight 30). Reprojection of 1 px under Cauchy's
+    loss, IMU factors and priors as in OpenVINS.
+    """
     info = ba.gauge_information(STD_GYRO_BIAS, STD_ACC_BIAS)
     nothing = ba.observations(
         segment.tracks, segment.T_b_c, np.zeros(len(segment.tracks), dtype=bool), False

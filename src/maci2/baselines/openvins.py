@@ -1,14 +1,4 @@
-"""OpenVINS, with the linear system of points.
-
-Initial velocity, gravity and points in one linear system (Dong-Si and Mourikis, IROS 2012).
-
-With rotations by the gyroscope, a point X in the first body appears at (x, y) in the camera at k if
-
-    [1 0 -x; 0 1 -y] (R_cb R_k0 (X - v_0 t - g t^2 / 2 - alpha_k) - R_cb p_bc - offset) = 0,
-
-which is linear in X, v_0 and g. Points are eliminated one by one; gravity has its norm.
-
-OpenVINS' initializers (Geneva et al., ICRA 2020): static, and dynamic of linear and MLE part.
+"""OpenVINS' initializers (Geneva et al., ICRA 2020): static, and dynamic of linear and MLE part.
 
 Static: the device must stand still, then jerk: the spread of |a| is below 1.5 m/s^2 in the older
 half of the window and above in the newer. Gravity, biases and zero velocity are means of the older.
@@ -51,7 +41,17 @@ class LinearFeatures:
 def solve_features(
     seen: ba.Observations, motion: IntegratedMotion, gravity_norm: float
 ) -> LinearFeatures:
-    """Least squares with equally weighted rows."""
+    """Least squares with equally weighted rows.
+
+    Initial velocity, gravity and points in one linear system (Dong-Si and Mourikis, IROS 2012).
+
+    With rotations by the gyroscope, a point X in the first body appears at (x, y) in the camera at
+    k if
+
+        [1 0 -x; 0 1 -y] (R_cb R_k0 (X - v_0 t - g t^2 / 2 - alpha_k) - R_cb p_bc - offset) = 0,
+
+    which is linear in X, v_0 and g. Points are eliminated one by one; gravity has its norm.
+    """
     by_point, by_motion, right = feature_rows(seen, motion)
     V = _sum(by_point, by_point)
     W = _sum(by_point, by_motion)

@@ -1,37 +1,4 @@
-"""ORB-SLAM3 and Stereo-NEC.
-
-ORB-SLAM3's inertial-only optimization for stereo (Campos et al., ICRA 2020 and T-RO 2021).
-
-Poses are vision's and fixed, scale is 1. Unknown are velocities, one bias of each sensor and the
-direction of gravity. The bias priors have information 1e2 (gyroscope) and 1e5 (accelerometer) about
-zero: the second pins the accelerometer bias. Weights are preintegration's with the data sheet's
-noise. The visual-inertial bundle adjustment that follows needs landmarks and is left out.
-
-Gates, in terms of a window: a map is created only where the mean acceleration changes by 0.5 m/s^2
-from one image to the next; ten keyframes and one second are needed; and the last two steps between
-keyframes must cover 2 cm together. ORB-SLAM3 waits for the first before it takes its first
-keyframe; here a window passes if that happens anywhere in it.
-
-ORB-SLAM3 from tracks (Campos et al., T-RO 2021): visual map, inertial-only, full inertial BA.
-
-The stereo map's poses come from a bundle adjustment of vision alone; the inertial-only optimization
-takes them as exact; the full inertial bundle adjustment then moves everything, with one bias for
-all keyframes and the same priors (information 1e2 and 1e5 about zero). Huber's loss at chi-square
-5.991, observations with 1 px: the scale pyramid of its features is left out. Gates are those of
-`orbslam3`.
-
-Stereo-NEC (Wang et al., ICRA 2024): ORB-SLAM3 with a gyroscope bias from bearings.
-
-1. Gyroscope bias from left bearings of neighbouring keyframes: least squares of the smallest
-   eigenvalues, no robust loss.
-2. ORB-SLAM3's inertial-only optimization from that bias.
-3. Rotations are replaced by integration with it and velocities propagated; then every keyframe's
-   position is adjusted against the map's points, which stay (four rounds of ten steps, the last
-   without Huber's loss; observations beyond chi-square 5.991 in one image are dropped after each).
-4. Full inertial bundle adjustment.
-
-The paper's test of the residual is not in the release and not here; gates are ORB-SLAM3's.
-"""
+"""ORB-SLAM3 and Stereo-NEC."""
 
 from typing import NamedTuple
 
@@ -90,7 +57,19 @@ class Unknowns(NamedTuple):
 
 
 def orbslam3(segment: Segment) -> Answer:
-    """Inertial-only optimization, then its gates."""
+    """ORB-SLAM3's inertial-only optimization for stereo (Campos et al., ICRA 2020 and T-RO 2021).
+
+    Poses are vision's and fixed, scale is 1. Unknown are velocities, one bias of each sensor and
+    the direction of gravity. The bias priors have information 1e2 (gyroscope) and 1e5
+    (accelerometer) about zero: the second pins the accelerometer bias. Weights are preintegration's
+    with the data sheet's noise. The visual-inertial bundle adjustment that follows needs landmarks
+    and is left out.
+
+    Gates, in terms of a window: a map is created only where the mean acceleration changes by 0.5
+    m/s^2 from one image to the next; ten keyframes and one second are needed; and the last two
+    steps between keyframes must cover 2 cm together. ORB-SLAM3 waits for the first before it takes
+    its first keyframe; here a window passes if that happens anywhere in it.
+    """
     state = inertial_only(segment, segment.Ts_c0_b(), np.zeros(3))
     reason = rejection(segment)
     return Answer(not reason, reason, state)
@@ -214,7 +193,15 @@ ITERATIONS = 100
 
 
 def orbslam3_full(segment: Segment) -> Answer:
-    """ORB-SLAM3's initialization with all three stages, then its gates."""
+    """ORB-SLAM3 from tracks (Campos et al., T-RO 2021): visual map, inertial-only, full inertial
+    BA.
+
+    The stereo map's poses come from a bundle adjustment of vision alone; the inertial-only
+    optimization takes them as exact; the full inertial bundle adjustment then moves everything,
+    with one bias for all keyframes and the same priors (information 1e2 and 1e5 about zero).
+    Huber's loss at chi-square 5.991, observations with 1 px: the scale pyramid of its features is
+    left out. Gates are those of `orbslam3`.
+    """
     Ts_c0_b = map_poses(segment)
     state = inertial_only(segment, Ts_c0_b, np.zeros(3))
     found = full_inertial(segment, state)
@@ -276,7 +263,19 @@ CHI2 = HUBER**2
 
 
 def stereo_nec(segment: Segment) -> Answer:
-    """Stereo-NEC's initialization with all four steps, then ORB-SLAM3's gates."""
+    """Stereo-NEC (Wang et al., ICRA 2024): ORB-SLAM3 with a gyroscope bias from bearings.
+
+    1. Gyroscope bias from left bearings of neighbouring keyframes: least squares of the smallest
+       eigenvalues, no robust loss.
+    2. ORB-SLAM3's inertial-only optimization from that bias.
+    3. Rotations are replaced by integration with it and velocities propagated; then every
+       keyframe's position is adjusted against the map's points, which stay (four rounds of ten
+       steps, the last without Huber's loss; observations beyond chi-square 5.991 in one image are
+       dropped after each).
+    4. Full inertial bundle adjustment.
+
+    The paper's test of the residual is not in the release and not here; gates are ORB-SLAM3's.
+    """
     tracks = segment.tracks
     fewest = int((tracks.seen[:, :-1] & tracks.seen[:, 1:]).sum(axis=0).min())
     if fewest < MIN_MATCHES:

@@ -1,31 +1,4 @@
-"""VINS-Mono: alignment, structure from motion, and extrinsic rotation.
-
-VINS-Mono's visual-inertial alignment (Qin et al., T-RO 2018), on the common poses.
-
-Its own structure from motion is left out. Scale stays an unknown, as in the released code: it
-comes out near 1 where vision is metric, and its error goes into gravity and velocity.
-
-The released code clears the normal matrix once, before the four steps of gravity's refinement, and
-multiplies it by 1000 in each: the first linearization outweighs the others and its step is taken
-about four times. `vins` does the same, `vins-fixed` clears it in each step.
-
-Structure from motion of one camera as in VINS-Mono: poses of all keyframes up to scale.
-
-The oldest keyframe with more than 20 matches to the newest and 30 px of mean parallax gives the
-first two poses by a fundamental matrix. The others follow by PnP, forward and backward, with points
-triangulated on the way; a bundle adjustment without robust loss holds that keyframe's pose and the
-newest one's position, which is the scale.
-
-VINS-Mono complete (Qin et al., T-RO 2018): its own structure from motion, then the alignment.
-
-As released, and with the fault of its refinement fixed. It runs on the window's keyframes (the
-original: ten keyframes, the newest frame and all frames between).
-
-Extrinsic rotation as VINS-Mono estimates it (estimate_extrinsic: 2).
-
-Every step says q_bc q_visual = q_imu q_bc, which is linear in the quaternion q_bc: stack the steps
-and take the smallest right-singular vector. The gyroscope's bias is taken as zero.
-"""
+"""VINS-Mono: alignment, structure from motion, and extrinsic rotation."""
 
 from dataclasses import dataclass
 
@@ -75,7 +48,17 @@ def vins_fixed(segment: Segment) -> Answer:
 
 @stage("closed form")
 def align(segment: Segment, Ts_c0_c: Array, clear_each_time: bool) -> Answer:
-    """Alignment on given camera poses of any scale."""
+    """Alignment on given camera poses of any scale.
+
+    VINS-Mono's visual-inertial alignment (Qin et al., T-RO 2018), on the common poses.
+
+    Its own structure from motion is left out. Scale stays an unknown, as in the released code: it
+    comes out near 1 where vision is metric, and its error goes into gravity and velocity.
+
+    The released code clears the normal matrix once, before the four steps of gravity's refinement,
+    and multiplies it by 1000 in each: the first linearization outweighs the others and its step is
+    taken about four times. `vins` does the same, `vins-fixed` clears it in each step.
+    """
     Ts_c0_b = Ts_c0_c @ se3_inv(np.ascontiguousarray(segment.T_b_c))
     Rs_c0_b = Ts_c0_b[:, :3, :3]
     pre = raw_motion(segment)
@@ -164,7 +147,15 @@ class VisualStructure:
 
 @stage("structure")
 def reconstruct(tracks: FeatureTracks) -> VisualStructure:
-    """Poses of the left cameras from their tracks alone."""
+    """Poses of the left cameras from their tracks alone.
+
+    Structure from motion of one camera as in VINS-Mono: poses of all keyframes up to scale.
+
+    The oldest keyframe with more than 20 matches to the newest and 30 px of mean parallax gives the
+    first two poses by a fundamental matrix. The others follow by PnP, forward and backward, with
+    points triangulated on the way; a bundle adjustment without robust loss holds that keyframe's
+    pose and the newest one's position, which is the scale.
+    """
     pair = _first_pair(tracks)
     if pair is None:
         return VisualStructure(None, "no keyframe has enough parallax to the newest one")
@@ -282,7 +273,12 @@ def _adjusted(
 
 
 def vins_mono(segment: Segment) -> Answer:
-    """VINS-Mono as released, with its error."""
+    """VINS-Mono complete (Qin et al., T-RO 2018): its own structure from motion, then the
+    alignment.
+
+    As released, and with the fault of its refinement fixed. It runs on the window's keyframes (the
+    original: ten keyframes, the newest frame and all frames between).
+    """
     return _own_structure(segment, clear_each_time=False)
 
 
@@ -308,7 +304,13 @@ ROUNDS = 10
 
 
 def vins_rotation(pre: Preintegrated, vision: RelativePoses) -> tuple[Array, str]:
-    """Extrinsic rotation R_b_c, and the reason if the method would not accept it."""
+    """Extrinsic rotation R_b_c, and the reason if the method would not accept it.
+
+    Extrinsic rotation as VINS-Mono estimates it (estimate_extrinsic: 2).
+
+    Every step says q_bc q_visual = q_imu q_bc, which is linear in the quaternion q_bc: stack the
+    steps and take the smallest right-singular vector. The gyroscope's bias is taken as zero.
+    """
     Rs_visual = vision.Ts_ck_ck1[:, :3, :3]
     q_visual = np.array([quaternion(R) for R in Rs_visual])
     q_imu = np.array([quaternion(R) for R in pre.gamma])

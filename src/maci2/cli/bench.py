@@ -59,7 +59,7 @@ def _first_results(recording: Path | None) -> dict[str, Any]:
     import tempfile
     from dataclasses import asdict
 
-    from maci2.benchmarks.cold_start import first_answers
+    from maci2.benchmarks.live_speed import first_answers
 
     answers = []
     with tempfile.TemporaryDirectory() as folder, progress_bar() as on_progress:

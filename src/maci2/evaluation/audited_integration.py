@@ -1,18 +1,4 @@
-"""Comparison with an audited ground truth, which has used the same IMU as what is compared with it.
-
-What an audited ground truth adds to the errors of an estimate that has used the same IMU.
-
-Both follow the same samples between what tracked the body and what the camera saw, so most of the
-errors that those samples make are in both and do not show in the difference. With m the errors of
-what the IMU measured between keyframes, truth and estimate are off by
-
-    e_truth = K_truth m + (what tracked the body),    e_estimate = K m + (camera, priors)
-
-and the difference has covariance P_estimate + P_truth' - K_truth Q K' - K Q K_truth', where Q is
-what the *estimate* states of m: its claim is on trial, and P_truth' is the truth's covariance if
-the claim is right.
-
-Integration errors against an audited ground truth, with the covariance of the difference.
+"""Integration errors against an audited ground truth, with the covariance of the difference.
 
 An audited truth was made with the very samples under test and follows them between what tracked the
 body: part of their errors is in both and does not show. With m the error of what the IMU measured
@@ -59,6 +45,18 @@ def shared_noise(
 ) -> TruthNoise | None:
     """Noise that the ground truth adds to covariances at n keyframes; None where it was not made
     with an IMU, where keyframes are nearer to each other than its states, or across a gap of them.
+
+    What an audited ground truth adds to the errors of an estimate that has used the same IMU.
+
+    Both follow the same samples between what tracked the body and what the camera saw, so most of
+    the errors that those samples make are in both and do not show in the difference. With m the
+    errors of what the IMU measured between keyframes, truth and estimate are off by
+
+        e_truth = K_truth m + (what tracked the body),    e_estimate = K m + (camera, priors)
+
+    and the difference has covariance P_estimate + P_truth' - K_truth Q K' - K Q K_truth', where Q
+    is what the *estimate* states of m: its claim is on trial, and P_truth' is the truth's
+    covariance if the claim is right.
 
     Entries may be negative: they are to be added to the covariances of the estimate whose `gains`
     these are. `imu` has to reach a tenth of a second beyond the keyframes.

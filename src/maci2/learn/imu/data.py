@@ -1,9 +1,8 @@
 """Recordings to train on, their biases, and training windows: samples around a start, ground truth
 at the start and at every horizon.
 
-Biases of recordings, as audits of their ground truths find them, and what they say of others.
-
-The biases of several recordings say how far a bias spreads: the prior for the estimator.
+Biases are estimated by audits of the ground truths; the spread of those of several recordings is
+the prior for the estimator.
 """
 
 from dataclasses import dataclass, replace

@@ -1,33 +1,5 @@
 """Fits that follow the training of the network: the share of its corrections that is kept, its
-variances, the error of the tracked vertical, and the noise of published ground truths.
-
-How much of what the network corrects beyond a constant holds on recordings it has not seen.
-
-Corrections learned on a handful of recordings are partly theirs alone. What the network adds to its
-mean over the training recordings is scaled by a share between 0 (a constant) and 1, for gyroscope
-and accelerometer apart. The share kept is the one that does best on the held-out recording it
-serves worst: a correction that helps one recording and harms another is not the sensor's.
-
-One factor on the accelerometer's variances, for the network that is written.
-
-A likelihood over batches of windows is not at its best when training stops, and its last stage has
-seen a few recordings only. With the network done it is one number, and all recordings together say
-what it is.
-
-Error of the tracked vertical that lasts, from audited ground truths.
-
-The tracker's accelerometer has white noise; a real one in flight is off by tens of mm/s^2 for
-seconds, and by how much differs from recording to recording: on EuRoC the tilt of a settled tracker
-is off by 0.12 to 0.23 deg, where it states 0.12 to 0.14. What an estimator adds to the stated
-covariance is the whole error of the recordings seen, widened as Student's distribution is. Nothing
-is subtracted for what the tracker states: such a difference is smaller than the spread between
-recordings, and left to itself makes the one recording that is worse a surprise.
-
-Noise of a published truth, for reports that compare a model with it.
-
-Training goes by audited truths, whose covariances are known. What a published one adds to errors of
-integration is fitted to them for the finished model: eight numbers of a recording.
-"""
+variances, the error of the tracked vertical, and the noise of published ground truths."""
 
 from dataclasses import astuple, replace
 
@@ -55,7 +27,16 @@ HORIZON_S = 2.5
 def shrink_corrections(
     model: ImuNetwork, train: list[Track], tune: list[Track]
 ) -> tuple[float, float]:
-    """Scale the correction head in place; the shares kept of gyroscope and accelerometer."""
+    """Scale the correction head in place; the shares kept of gyroscope and accelerometer.
+
+    How much of what the network corrects beyond a constant holds on recordings it has not seen.
+
+    Corrections learned on a handful of recordings are partly theirs alone. What the network adds to
+    its mean over the training recordings is scaled by a share between 0 (a constant) and 1, for
+    gyroscope and accelerometer apart. The share kept is the one that does best on the held-out
+    recording it serves worst: a correction that helps one recording and harms another is not the
+    sensor's.
+    """
     model.eval()
     mean = np.mean([correct(model, track.imu).mean(0) for track in train], axis=0)
     corrections = [correct(model, track.imu) for track in tune]
@@ -106,7 +87,14 @@ NOTHING = 1e-30
 
 def variance_factor(model: ImuModel, tracks: list[Track]) -> float:
     """Factor under which errors over audited windows are most likely, each recording's own bias
-    known but for its wander."""
+    known but for its wander.
+
+    One factor on the accelerometer's variances, for the network that is written.
+
+    A likelihood over batches of windows is not at its best when training stops, and its last stage
+    has seen a few recordings only. With the network done it is one number, and all recordings
+    together say what it is.
+    """
     windows = [
         _errors_and_covs(model, track, horizon_s) for track in tracks for horizon_s in HORIZONS_S
     ]
@@ -148,7 +136,17 @@ INTERVAL_S = 1.0
 
 def vertical_spread(tracks: list[Track]) -> float | None:
     """Standard deviation of the tilt to expect of another recording [rad], one axis, once the
-    tracker has settled; None where too few recordings tell."""
+    tracker has settled; None where too few recordings tell.
+
+    Error of the tracked vertical that lasts, from audited ground truths.
+
+    The tracker's accelerometer has white noise; a real one in flight is off by tens of mm/s^2 for
+    seconds, and by how much differs from recording to recording: on EuRoC the tilt of a settled
+    tracker is off by 0.12 to 0.23 deg, where it states 0.12 to 0.14. What an estimator adds to the
+    stated covariance is the whole error of the recordings seen, widened as Student's distribution
+    is. Nothing is subtracted for what the tracker states: such a difference is smaller than the
+    spread between recordings, and left to itself makes the one recording that is worse a surprise.
+    """
     seen = [tilt_errors(track) for track in tracks if track.vertical is not None]
     squares = [np.mean(errors**2) for errors, _ in seen if len(errors)]
     dof = 2.0 * len(squares)
@@ -192,6 +190,11 @@ START = LabelNoise(1e-4, 1e-3, 1e-4, 1e-4, 5e-4, 1e-3, 0.5, 0.5)
 
 def fit_label_noise(imu: ImuMeasurements, track: Track, prior: BiasPrior) -> LabelNoise:
     """Label noise that makes the recording's integration errors most likely.
+
+    Noise of a published truth, for reports that compare a model with it.
+
+    Training goes by audited truths, whose covariances are known. What a published one adds to
+    errors of integration is fitted to them for the finished model: eight numbers of a recording.
 
     `imu` is the track as the model measures it, `prior` the bias that it expects to be left.
     """

@@ -115,19 +115,6 @@ def training_config(seed: int, epochs: int | None, held_out_epochs: int | None) 
     return config if held_out_epochs is None else replace(config, held_out_epochs=held_out_epochs)
 
 
-class Steps(Dataset[int]):
-    """Numbers of the steps of an epoch; `Trainee` draws their batches."""
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, k: int) -> int:
-        return k
-
-
 class FixedBatches(Dataset[Batch]):
     """Every window once, in order: for validation."""
 
@@ -171,7 +158,8 @@ class Trainee(lightning.LightningModule):
 
     def train_dataloader(self) -> DataLoader[int]:
         """Loader of as many steps as an epoch has."""
-        return DataLoader(Steps(self.config.steps_per_epoch), batch_size=None, shuffle=False)
+        steps: Any = range(self.config.steps_per_epoch)  # the batches are drawn by training_step
+        return DataLoader(steps, batch_size=None, shuffle=False)
 
     def val_dataloader(self) -> DataLoader[Batch]:
         """The time split."""

@@ -1,15 +1,5 @@
 """Training of the match covariance: a small network, a heavy-tailed likelihood, calibration in
-scenes that were not trained on.
-
-Likelihood of the true motions under poses that predicted match covariances weigh together.
-
-Errors of single matches do not tell everything: those of one thing that moves, of one edge of
-depth or of one repeating wall err together, and weights matter only against each other. So the
-network is also asked how probable its poses make the true ones. Each is one step of Eq. 5 from the
-truth, where everything but the covariances is known beforehand. It tells weights apart, not the
-size of all of them together, since a robust loss makes up for too small ones: that is set by
-matches and calibration.
-"""
+scenes that were not trained on."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -202,7 +192,17 @@ def factors(outputs: Tensor) -> Tensor:
 
 
 def pose_nll(outputs: Tensor, poses: LinearizedPoses) -> Tensor:
-    """Mean negative log likelihood of the true motions, per degree of freedom."""
+    """Mean negative log likelihood of the true motions, per degree of freedom.
+
+    Likelihood of the true motions under poses that predicted match covariances weigh together.
+
+    Errors of single matches do not tell everything: those of one thing that moves, of one edge of
+    depth or of one repeating wall err together, and weights matter only against each other. So the
+    network is also asked how probable its poses make the true ones. Each is one step of Eq. 5 from
+    the truth, where everything but the covariances is known beforehand. It tells weights apart, not
+    the size of all of them together, since a robust loss makes up for too small ones: that is set
+    by matches and calibration.
+    """
     D_L = poses.D @ factors(outputs)
     floor = FLOOR_PX * poses.D
     S = D_L @ D_L.transpose(1, 2) + floor @ floor.transpose(1, 2)
