@@ -5,13 +5,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial, wraps
+from itertools import accumulate
 from typing import NamedTuple, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
 from maci2.errors import MeasurementError
 from maci2.estimation import Posterior, VIState
-from maci2.estimation.initial_guess import chain
 from maci2.feature_tracks.tracks import FeatureTracks
 from maci2.imu import ImuMeasurements, datasheet_model, preintegrate, raw_model
 from maci2.lie import se3_inv
@@ -132,7 +132,7 @@ class Segment:
 
     def Ts_c0_c(self) -> Array:
         """(n, 4, 4) camera poses, chained from the relative poses of vision."""
-        return chain(np.ascontiguousarray(self.vision.Ts_ck_ck1))
+        return np.array(list(accumulate(self.vision.Ts_ck_ck1, np.matmul, initial=np.eye(4))))
 
     def Ts_c0_b(self) -> Array:
         """(n, 4, 4) body poses, chained from the relative poses of vision."""

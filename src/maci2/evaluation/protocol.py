@@ -12,7 +12,6 @@ import numpy as np
 from maci2.errors import DatasetError, Maci2Error, OptionError
 from maci2.estimation import Posterior, Status, VIState
 from maci2.estimation.imu_gains import ImuGains, imu_gains
-from maci2.estimation.results import direction_std
 from maci2.evaluation.audited_integration import shared_noise
 from maci2.evaluation.metrics import (
     MAX_TRUTH_GAP_S,
@@ -21,6 +20,7 @@ from maci2.evaluation.metrics import (
 from maci2.evaluation.parallel import Pool, WorkerDied, run_all
 from maci2.evaluation.window_errors import state_errors, truth_is_known
 from maci2.files import real_path
+from maci2.gaussian import direction_std
 from maci2.ground_truth.choose import audited_or_none, published_names, require_known_truths
 from maci2.lie import se3_inv
 from maci2.pipeline.offline import initialize_window

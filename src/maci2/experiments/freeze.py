@@ -23,6 +23,7 @@ from statistics import median
 from typing import Any
 from unittest.mock import patch
 
+import maci2
 from maci2 import __version__
 from maci2.errors import DatasetError, OptionError
 from maci2.evaluation.parallel import Pool, WorkerDied, run_all
@@ -280,9 +281,9 @@ def _without_paths(value: Any, places: dict[str, str]) -> Any:
 
 def _unfinished(data: Path) -> Path:
     """Folder of the answers of an unfinished run; another tree or other data have another one."""
-    package = Path(__file__).parents[1]
-    digest = hashlib.sha256(f"{package} {data.resolve()}".encode())
-    for path in sorted(package.rglob("*")):
+    packages = sorted({Path(maci2.__file__).parent, Path(__file__).parents[1]})
+    digest = hashlib.sha256(f"{packages[0]} {data.resolve()}".encode())
+    for path in (path for package in packages for path in sorted(package.rglob("*"))):
         if path.suffix in (".py", ".onnx", ".json") and path != FROZEN_0_11:
             digest.update(str(path).encode() + path.read_bytes())
     base = user_cache("freeze") or Path(tempfile.gettempdir())
