@@ -165,11 +165,7 @@ def _rms_left(one: Linear, device: Array, part: slice) -> float:
 
 
 def _rms(one: Linear, e: Array, part: slice) -> float:
-    rows, x = one.whiten @ one.by_bias, np.zeros(6)
-    white = np.einsum("mij,mj->mi", one.whiten, e)
-    for _ in range(ROUNDS):
-        weight = _weights(((white - rows @ x) ** 2).sum(axis=1), e.shape[1])
-        H = np.einsum("m,mij,mik->jk", weight, rows, rows)
-        x = np.linalg.solve(H, np.einsum("m,mij,mi->j", weight, rows, white))
+    rows, white = one.whiten @ one.by_bias, np.einsum("mij,mj->mi", one.whiten, e)
+    x = np.linalg.solve(*_robust_sums(rows, white, np.zeros(0)))
     left = (e - one.by_bias @ x)[:, part]
     return float(np.sqrt((left**2).sum(axis=1).mean()))
