@@ -9,23 +9,24 @@ knowledge of the accelerometer's bias. Then: how much of the mean specific force
 window physical regressors explain, with coefficients from the other days.
 """
 
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from pathlib import Path
-
 import numpy as np
+import sys
+from collections.abc import (Callable)
+from dataclasses import (dataclass, replace)
+from maci2.consistency import (InitLimits, initialize)
+from maci2.evaluation.protocol import (windows_with_truth)
+from maci2.evaluation.window_errors import (state_errors)
+from maci2.ground_truth.audit_files import (cached_audit)
+from maci2.ground_truth.states import (truth_states)
+from maci2.learn.imu.data import (RecordingBias, bias_prior, recording_bias)
+from maci2.learn.imu.recipes import (EUROC)
+from maci2.pipeline.options import (RunOptions)
+from maci2.pipeline.prepare import (Inputs, open_inputs)
+from maci2.sensors import (GroundTruth)
+from maci2.types import (GRAVITY_W, NS, Array)
+from pathlib import (Path)
 
-from maci2.consistency import InitLimits, initialize
-from maci2.evaluation.rows import state_errors, windows_with_truth
-from maci2.ground_truth.audit_files import cached_audit
-from maci2.ground_truth.states import truth_states
-from maci2.learn.imu.recipes import EUROC
-from maci2.learn.imu.recording_bias import RecordingBias, bias_prior, recording_bias
-from maci2.pipeline.options import RunOptions
-from maci2.pipeline.prepare import Inputs, open_inputs
-from maci2.sensors import GroundTruth
-from maci2.types import GRAVITY_W, NS, Array
+
 
 WINDOW_S, STRIDE_S = 2.5, 1.25
 VIBRATION_SAMPLES = 101

@@ -21,9 +21,9 @@ from maci2.imu.bias_tracker import (
     track_gyro_bias,
 )
 from maci2.learn.imu.recipes import EUROC
-from maci2.learn.imu.recording_bias import bias_prior
+from maci2.learn.imu.data import bias_prior
 from maci2.learn.imu.train import load_tracks, rest_shift
-from maci2.learn.imu.training_windows import Track
+from maci2.learn.imu.data import Track
 
 EARLY_S = 20.0
 

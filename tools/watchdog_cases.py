@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from maci2.errors import DatasetError
-from maci2.experiments.method import DROID
+from maci2.experiments.methods import DROID
 from maci2.lie import so3_exp
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs

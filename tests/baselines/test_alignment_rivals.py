@@ -29,9 +29,7 @@ from maci2.baselines.alignment import (
     rotation_errors_D_bias,
     tangent_basis,
 )
-from maci2.baselines.kimera import kimera
-from maci2.baselines.linear import const_bias, linear
-from maci2.baselines.static import static
+from maci2.baselines.closed_forms import const_bias, kimera, linear, static
 from maci2.baselines.vins import vins, vins_fixed
 from maci2.evaluation.metrics import angle_deg
 from maci2.lie import se3_exp, so3_exp

@@ -16,9 +16,8 @@ from segment_cases import (
 )
 from test_sphere import by_polynomial
 
-from maci2.baselines.analytic import GRAVITY, analytic, normal_equations
-from maci2.baselines.linear import linear
-from maci2.baselines.sphere import solve_on_sphere
+from maci2.baselines.alignment import solve_on_sphere
+from maci2.baselines.closed_forms import GRAVITY, analytic, linear, normal_equations
 
 
 def triple_errors(segment, pre, x):

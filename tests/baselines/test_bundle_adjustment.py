@@ -10,29 +10,23 @@ from track_cases import exact_tracks, noisy_tracks
 from helpers import chi_square_band, numerical_jacobian
 from maci2.baselines.alignment import raw_motion
 from maci2.baselines.bundle_adjustment import (
+    SIZE,
     Bundle,
     adjust,
     cauchy,
+    first_state_prior,
+    from_vi_state,
     gauge_information,
     huber,
-    squares,
-)
-from maci2.baselines.bundle_factors import (
-    first_state_prior,
     inertial,
+    longest,
     observations,
     reprojection,
-)
-from maci2.baselines.bundle_state import (
-    ACC_BIAS,
-    GYRO_BIAS,
-    SIZE,
-    from_vi_state,
+    squares,
     to_posterior,
     to_vi_state,
     upright,
 )
-from maci2.baselines.landmarks import longest
 from maci2.baselines.openvins import VAR_WALK
 from maci2.evaluation.metrics import angle_deg, pose_errors
 from maci2.feature_tracks.triangulation import triangulate
@@ -40,6 +34,7 @@ from maci2.gaussian import nees
 from maci2.lie import so3_exp
 
 G = 9.81
+GRAVITY_W = np.array([0.0, 0.0, -G])
 
 
 def bundle_of(segment, window, features=12, stereo=True, loss=squares, pixel_std=1.0):
@@ -53,11 +48,10 @@ def bundle_of(segment, window, features=12, stereo=True, loss=squares, pixel_std
     centers_w = start.p_w_b + start.Rs_w_b @ segment.T_b_c[:3, 3]
     points_w, fine = triangulate(rays_w, centers_w, tracks.seen[chosen])
     assert fine.all()
-    info = gauge_information()
-    info[GYRO_BIAS], info[ACC_BIAS] = 0.05**-2, 0.1**-2
+    info = gauge_information(0.05, 0.1)
     mean = replace(start, gyro_bias=0 * start.gyro_bias, acc_bias=0 * start.acc_bias)
     bundle = Bundle(
-        seen, pixel_std / tracks.focal_px, loss, raw_motion(segment), G, VAR_WALK, mean, info
+        seen, pixel_std / tracks.focal_px, loss, mean, info, raw_motion(segment), G, VAR_WALK
     )
     return bundle, start.with_points(points_w)
 
@@ -93,13 +87,13 @@ def test_derivatives_of_reprojection():
 def test_derivatives_of_the_inertial_residual(which):
     segment, window = noisy_tracks(2, "handheld")
     x, pre = shaken(from_vi_state(window.truth), size=0.05), raw_motion(segment)
-    _, J = inertial(pre, G, x)
+    _, J = inertial(pre, GRAVITY_W, x)
     for k in (0, 4):
 
         def moved(step, k=k):
             steps = np.zeros((len(x.p_w_b), SIZE))
             steps[k + which] = step
-            return inertial(pre, G, x.moved(steps, x.points_w))[0][k]
+            return inertial(pre, GRAVITY_W, x.moved(steps, x.points_w))[0][k]
 
         numeric = numerical_jacobian(moved, SIZE)
         np.testing.assert_allclose(J[k, :, SIZE * which : SIZE * (which + 1)], numeric, atol=1e-7)
@@ -137,7 +131,7 @@ def test_minimum_is_where_scipy_finds_it():
     def residuals(step):
         at = x.moved(step[: n * SIZE].reshape(n, SIZE), step[n * SIZE :].reshape(p, 3))
         r = reprojection(bundle.seen, at)[0][bundle.seen.seen] / bundle.std
-        imu = np.einsum("kji,kj->ki", L, inertial(bundle.pre, G, at)[0])
+        imu = np.einsum("kji,kj->ki", L, inertial(bundle.pre, GRAVITY_W, at)[0])
         biases = np.diff(np.hstack([at.gyro_bias, at.acc_bias]), axis=0)
         walk = biases / np.sqrt(VAR_WALK * bundle.pre.dt[:, None])
         prior = np.sqrt(bundle.info_prior) * first_state_prior(bundle.prior, at)[0]

@@ -10,12 +10,24 @@ from segment_cases import angles_of, on_sphere
 from track_cases import exact_tracks, moving_points, noisy_tracks
 
 from helpers import numerical_jacobian
-from maci2.baselines.alignment import raw_motion
-from maci2.baselines.drt import LOSS_SCALE, drt_loose, drt_tight, epipolar_bias, solve_tight
-from maci2.baselines.epipolar_bias import cauchy, cost_and_gradient, fit_bias, plain, square
-from maci2.baselines.global_translation import depth_signs, translation_rows
-from maci2.baselines.integrated_motion import integrated
-from maci2.baselines.view_pairs import neighbouring_pairs
+from maci2.baselines.alignment import integrated, raw_motion
+from maci2.baselines.drt import (
+    LOSS_SCALE,
+    depth_signs,
+    drt_loose,
+    drt_tight,
+    epipolar_bias,
+    solve_tight,
+    translation_rows,
+)
+from maci2.baselines.epipolar import (
+    cauchy,
+    cost_and_gradient,
+    fit_bias,
+    neighbouring_pairs,
+    plain,
+    square,
+)
 from maci2.evaluation.metrics import angle_deg
 from maci2.imu import GAMMA
 

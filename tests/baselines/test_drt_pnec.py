@@ -5,10 +5,16 @@ from scipy.optimize import least_squares
 from track_cases import exact_tracks, noisy_tracks
 
 from helpers import numerical_jacobian
-from maci2.baselines.alignment import raw_motion
-from maci2.baselines.drt import drt_loose, epipolar_bias, loose_translation
-from maci2.baselines.drt_pnec import bearing_covariances, drt_pnec, epipolar_weights, refine
-from maci2.baselines.integrated_motion import integrated
+from maci2.baselines.alignment import integrated, raw_motion
+from maci2.baselines.drt import (
+    bearing_covariances,
+    drt_loose,
+    drt_pnec,
+    epipolar_bias,
+    epipolar_weights,
+    loose_translation,
+    refine,
+)
 from maci2.evaluation.metrics import angle_deg
 from maci2.lie import skew
 

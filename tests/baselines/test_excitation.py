@@ -6,7 +6,7 @@ import numpy as np
 
 from helpers import simulated_window
 from maci2.baselines import Segment
-from maci2.baselines.excitation import is_excited
+from maci2.baselines.segment import is_excited
 
 
 def segment_of(kind, seed=1):

@@ -9,13 +9,20 @@ from segment_cases import angles_of, on_sphere
 from track_cases import exact_tracks, noisy_tracks
 
 from helpers import numerical_jacobian
-from maci2.baselines.alignment import raw_motion
-from maci2.baselines.bundle_state import from_vi_state
-from maci2.baselines.ff_back_end import ff_back_end, linear_rows, ransac, solve
-from maci2.baselines.ff_refinement import REGIONS, regions, reprojection_rows
-from maci2.baselines.integrated_motion import integrated
+from maci2.baselines.alignment import integrated, raw_motion
+from maci2.baselines.bundle_adjustment import from_vi_state
+from maci2.baselines.ff_back_end import (
+    CELLS,
+    REGIONS,
+    ff_back_end,
+    linear_rows,
+    ransac,
+    regions,
+    reprojection_rows,
+    solve,
+    stereo_point_map,
+)
 from maci2.baselines.openvins import NO_GUESS, BiasGuess
-from maci2.baselines.point_map import CELLS, stereo_point_map
 from maci2.evaluation.metrics import angle_deg
 
 G = 9.81

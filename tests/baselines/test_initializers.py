@@ -17,13 +17,14 @@ from maci2.baselines import (
     make_segment,
     run_initializer,
 )
-from maci2.baselines.linear import EUROC_ACC_BIAS
+from maci2.baselines.closed_forms import EUROC_ACC_BIAS
 from maci2.baselines.openvins import EUROC_GUESS, NO_GUESS, openvins_dynamic
 from maci2.datasets import open_recording, write_euroc
 from maci2.errors import OptionError
 from maci2.evaluation.imu_report import TRUTHS
 from maci2.evaluation.metrics import angle_deg
-from maci2.evaluation.rows import state_errors, windows_with_truth
+from maci2.evaluation.protocol import windows_with_truth
+from maci2.evaluation.window_errors import state_errors
 from maci2.imu import raw_model
 from maci2.pipeline.offline import initialize_window
 from maci2.pipeline.options import RunOptions

@@ -8,16 +8,14 @@ from scipy.optimize import least_squares
 from segment_cases import angles_of, on_sphere
 from track_cases import exact_tracks, noisy_tracks
 
-from maci2.baselines.alignment import raw_motion
-from maci2.baselines.bundle_factors import observations
-from maci2.baselines.integrated_motion import integrated
-from maci2.baselines.landmarks import longest
-from maci2.baselines.linear_features import solve_features
+from maci2.baselines.alignment import integrated, raw_motion
+from maci2.baselines.bundle_adjustment import longest, observations
 from maci2.baselines.openvins import (
     NO_GUESS,
     BiasGuess,
     openvins_dynamic,
     openvins_static,
+    solve_features,
 )
 from maci2.evaluation.metrics import angle_deg
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from maci2.baselines.sphere import nearest_on_sphere, solve_on_sphere
+from maci2.baselines.alignment import nearest_on_sphere, solve_on_sphere
 
 seeds = st.integers(0, 2**32 - 1)
 norms = st.floats(1e-2, 1e3)

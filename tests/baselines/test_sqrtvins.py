@@ -8,8 +8,7 @@ from scipy.optimize import least_squares
 from segment_cases import angles_of, on_sphere
 from track_cases import exact_tracks, noisy_tracks
 
-from maci2.baselines.alignment import raw_motion
-from maci2.baselines.integrated_motion import integrated
+from maci2.baselines.alignment import integrated, raw_motion
 from maci2.baselines.openvins import NO_GUESS, BiasGuess
 from maci2.baselines.sqrtvins import (
     all_views,

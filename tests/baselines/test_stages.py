@@ -6,7 +6,7 @@ import pytest
 from track_cases import exact_tracks
 
 from maci2.baselines import find_initializer, run_initializer
-from maci2.baselines.stages import stage, with_stage_times
+from maci2.baselines.segment import stage, with_stage_times
 
 
 @stage("inner")

@@ -8,12 +8,23 @@ from scipy.optimize import least_squares
 from track_cases import exact_tracks, noisy_tracks
 
 from maci2.baselines.alignment import raw_motion
-from maci2.baselines.bundle_factors import reprojection
-from maci2.baselines.bundle_state import POSITION, SIZE, from_vi_state
-from maci2.baselines.landmarks import longest, with_points
-from maci2.baselines.orbslam3 import orbslam3
-from maci2.baselines.orbslam3_full import inertial_only, map_poses, orbslam3_full
-from maci2.baselines.stereo_nec import adjust_positions, rotated_by_gyroscope, stereo_nec
+from maci2.baselines.bundle_adjustment import (
+    POSITION,
+    SIZE,
+    from_vi_state,
+    longest,
+    reprojection,
+    with_points,
+)
+from maci2.baselines.orbslam3 import (
+    adjust_positions,
+    inertial_only,
+    map_poses,
+    orbslam3,
+    orbslam3_full,
+    rotated_by_gyroscope,
+    stereo_nec,
+)
 from maci2.baselines.vins_fusion import (
     STD_ACC,
     motion_with_noise,

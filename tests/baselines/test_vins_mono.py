@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 from track_cases import exact_tracks, noisy_tracks
 
-from maci2.baselines.structure_from_motion import reconstruct
-from maci2.baselines.vins import align, vins
-from maci2.baselines.vins_mono import vins_mono, vins_mono_fixed
+from maci2.baselines.vins import align, reconstruct, vins, vins_mono, vins_mono_fixed
 from maci2.evaluation.metrics import angle_deg
 
 

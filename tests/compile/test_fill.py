@@ -149,9 +149,7 @@ def test_what_is_announced_before_compiling_happens_once(monkeypatch):
 def test_every_job_is_in_one_chain_and_names_what_exists():
     chained = [job for chain in fill_module.CHAINS for job in chain]
     assert sorted(chained) == sorted(fill_module.JOBS)
-    for job, (target, kernels) in fill_module.JOBS.items():
+    for target, kernels in fill_module.JOBS.values():
         module, _, function = target.partition(":")
-        if job == "train":
-            pytest.importorskip("torch")
         assert callable(getattr(importlib.import_module(module), function))
         assert kernels > 0

@@ -14,8 +14,7 @@ from ground_truth.faulty_truths import (
     recording_with,
 )
 from maci2.evaluation.audited_integration import audited_states, audited_windows
-from maci2.evaluation.imu_predictors import Predictor
-from maci2.evaluation.imu_report import PARTS, imu_report
+from maci2.evaluation.imu_report import PARTS, Predictor, imu_report
 from maci2.evaluation.integration_errors import NO_LABEL_NOISE
 from maci2.gaussian import nees
 from maci2.ground_truth.audit import audit_ground_truth

@@ -9,12 +9,12 @@ from typer.testing import CliRunner
 from maci2.cli.app import app
 from maci2.datasets import open_recording, write_euroc
 from maci2.errors import OptionError
-from maci2.evaluation.imu_predictors import (
+from maci2.evaluation.imu_report import (
     choose_predictors,
+    imu_report,
     model_predictor,
     unlearned_predictor,
 )
-from maci2.evaluation.imu_report import imu_report
 from maci2.imu.learned_model import bundled_models, load_imu_model
 from maci2.simulation import SimulationConfig, simulate
 

@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from maci2.evaluation.metrics import InitErrors
-from maci2.evaluation.quartiles import by_quartile
-from maci2.evaluation.rows import Row, StatedUncertainty
-from maci2.evaluation.summary import against_audit, summarize
+from maci2.evaluation.protocol import Row, StatedUncertainty
+from maci2.evaluation.summary import against_audit, by_quartile, summarize
 
 
 def row(index, sigma, nees, audited_nees):

@@ -13,9 +13,8 @@ from ground_truth.faulty_truths import (
 from maci2.consistency import initialize
 from maci2.estimation import SolverConfig
 from maci2.estimation.imu_gains import imu_gains
-from maci2.evaluation.metrics import SCORES, initialization_errors
-from maci2.evaluation.shared_noise import composed_noise, motion_derivatives, shared_noise
-from maci2.evaluation.truth_noise import truth_noise
+from maci2.evaluation.audited_integration import composed_noise, motion_derivatives, shared_noise
+from maci2.evaluation.metrics import SCORES, initialization_errors, truth_noise
 from maci2.ground_truth.audit import audit_ground_truth
 from maci2.imu import datasheet_model, preintegrate
 from maci2.lie import so3_exp, so3_log

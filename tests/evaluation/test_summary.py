@@ -3,7 +3,7 @@
 import pytest
 
 from maci2.evaluation.metrics import METRICS, VBR_LIMITS, InitErrors, SuccessLimits
-from maci2.evaluation.rows import Row
+from maci2.evaluation.protocol import Row
 from maci2.evaluation.summary import average, is_right, summarize
 
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from helpers import exact_window, simulated_window
-from maci2.baselines.vins_rotation import (
+from maci2.baselines.vins import (
     left_product,
     quaternion,
     right_product,
@@ -13,11 +13,10 @@ from maci2.baselines.vins_rotation import (
     vins_rotation,
 )
 from maci2.datasets import write_euroc
-from maci2.experiments.calibration_tables import calibration_findings
-from maci2.experiments.calibration_task import (
+from maci2.experiments.calibration import (
     CalibrationMethod,
-    CalibrationTask,
-    run_calibration,
+    calibration_findings,
+    calibration_task,
 )
 from maci2.imu import preintegrate
 from maci2.lie.stacks import rotation_angle_deg
@@ -62,8 +61,8 @@ def recording(tmp_path_factory):
 
 
 def test_ten_trials_are_spread_over_the_recording_and_agree_with_its_calibration(recording):
-    task = CalibrationTask("room1", recording, CalibrationMethod("maci2, raw IMU", "maci2"), 0)
-    rows = run_calibration(task).rows
+    task = calibration_task("room1", recording, CalibrationMethod("maci2, raw IMU", "maci2"), 0)
+    rows = task.run().rows
     assert len(rows) == 10
     starts = [row["start_s"] for row in rows]
     assert starts[0] == 0.0
@@ -71,7 +70,7 @@ def test_ten_trials_are_spread_over_the_recording_and_agree_with_its_calibration
     assert all(row["accepted"] for row in rows)
     assert max(row["rotation_deg"] for row in rows) < 0.1
     assert max(row["translation_m"] for row in rows) < 0.01
-    findings = calibration_findings([{"task": task.as_dict(), "rows": rows}])
+    findings = calibration_findings([{"task": task.options, "rows": rows}])
     line = findings.tables[0].lines[0]
     assert line.cells[0].value == 10
     assert line.cells[2].value == pytest.approx(np.mean([row["rotation_deg"] for row in rows]))
@@ -79,7 +78,7 @@ def test_ten_trials_are_spread_over_the_recording_and_agree_with_its_calibration
 
 def test_a_recording_too_short_for_a_trial_says_so(tmp_path):
     write_euroc(simulate(SimulationConfig(duration_s=8.0, seed=6)), tmp_path / "room1")
-    task = CalibrationTask("room1", tmp_path / "room1", CalibrationMethod("maci2", "maci2"), 0)
-    [row] = run_calibration(task).rows
+    task = calibration_task("room1", tmp_path / "room1", CalibrationMethod("maci2", "maci2"), 0)
+    [row] = task.run().rows
     assert not row["accepted"]
     assert "no window of 30 s" in row["reason"]

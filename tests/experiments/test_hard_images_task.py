@@ -1,16 +1,13 @@
 """Hard images: the grid, pooled numbers, claims, and one small rendering."""
 
-from pathlib import Path
-
 import pytest
+from dataclasses import (replace)
+from maci2.experiments.hard_images import (DEGRADATIONS, HardImages, hard_images_findings, hard_images_tasks)
+from maci2.experiments.recordings import (Recordings)
+from maci2.simulation.rendering.difficulty import (HARD)
+from pathlib import (Path)
 
-from maci2.experiments.hard_images_task import (
-    DEGRADATIONS,
-    HardImagesTask,
-    hard_images_findings,
-    hard_images_tasks,
-)
-from maci2.simulation.rendering.difficulty import HARD
+
 
 
 def row(model, **numbers):
@@ -34,15 +31,16 @@ def record(kind, **learned):
 
 
 def test_every_cell_of_the_grid_has_a_file_of_its_own():
-    flights = {"V1_02_medium": Path("a"), "V2_03_difficult": Path("b")}
+    flights = Recordings(Path("."), {"V1_02_medium": Path("a"), "V2_03_difficult": Path("b")})
     tasks = hard_images_tasks(flights, 0, 5.0, 2, True)
     # The kind `hard` has one strength.
     assert len(tasks) == 2 * 2 * (2 * len(DEGRADATIONS) - 1)
     assert len({task.key for task in tasks}) == len(tasks)
     assert len(hard_images_tasks(flights, 0, 5.0, 1, False)) == 2 * len(DEGRADATIONS)
-    assert tasks[-1].difficulty == HARD
+    assert tasks[-1].options["degrade"] == ""
     # Rooms of one kind differ, and so do the parts of the flight that they are built around.
-    rooms = {(task.seed, task.start_s) for task in tasks if task.recording == "V1_02_medium"}
+    options = [task.options for task in tasks if task.options["recording"] == "V1_02_medium"]
+    rooms = {(one["seed"], one["start_s"]) for one in options}
     assert rooms == {(10, 25.0), (11, 33.0)}
 
 
@@ -99,8 +97,9 @@ def test_nothing_measured_is_no_table():
 
 
 def test_a_task_names_all_that_decides_it():
-    task = HardImagesTask("V1_02_medium", Path("x"), "rain", "rain=3", 25.0, 4.0, 1)
-    assert task.as_dict() == {
+    rain = HardImages("V1_02_medium", Path("x"), "rain", "rain=3", 25.0, 4.0, 1)
+    assert replace(rain, degrade="").difficulty == HARD
+    assert rain.task().options == {
         "recording": "V1_02_medium",
         "kind": "rain",
         "degrade": "rain=3",

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 from maci2.datasets import open_recording
 from maci2.evaluation.parallel import Pool
-from maci2.experiments import renderings as module
-from maci2.experiments.recordings import find_recordings
-from maci2.experiments.renderings import Rendering, with_renderings
+from maci2.experiments import recordings as module
+from maci2.experiments.recordings import Rendering, find_recordings, with_renderings
 
 DRIVE = Rendering("drive_1", motion="driving", scene="street", duration_s=0.2, seed=1)
 FLIGHT = Rendering("MH_02_rendered", "MH_02_easy", 2.0, duration_s=0.1)

@@ -17,8 +17,8 @@ from maci2.evaluation.parallel import Pool
 from maci2.experiments import reproduce as module
 from maci2.experiments.catalogue import BY_NAME_ONLY, EXPERIMENTS, find_experiments
 from maci2.experiments.experiment import Settings
-from maci2.experiments.init_experiment import InitExperiment
-from maci2.experiments.method import DROID, Method
+from maci2.experiments.initialization import InitExperiment
+from maci2.experiments.methods import DROID, Method
 from maci2.experiments.recordings import find_recordings
 from maci2.experiments.reproduce import reproduce
 from maci2.simulation import SimulationConfig, simulate
@@ -164,7 +164,7 @@ def test_an_initializer_that_misbehaves_costs_its_rows_and_no_more(
 
 def _first_task(experiment, root, limit_s):
     task = experiment.tasks(find_recordings(root), Settings(limit_s=limit_s))[0]
-    return task.key, task.as_dict()
+    return task.key, task.options
 
 
 class Slow:
@@ -191,7 +191,7 @@ def run_slow(root, output, monkeypatch, bad_calls):
     settings = Settings(limit_s=0.5)
     done = reproduce(ONE_SLOW, find_recordings(root), output, settings, Pool(1))
     task = ONE_SLOW.tasks(find_recordings(root), settings)[0]
-    return done, module.Store(done.folder).load(task.key, task.as_dict())["rows"], slow
+    return done, module.Store(done.folder).load(task.key, task.options)["rows"], slow
 
 
 def test_a_window_that_runs_out_of_time_is_tried_again_alone(simulated_root, tmp_path, monkeypatch):
@@ -232,19 +232,19 @@ def test_a_window_that_runs_out_of_time_twice_is_told_and_never_reused(
 def dies_on_the_second_window(task):
     """Stands in for an initializer whose compiled code crashes on one window."""
     if (
-        task.method.initializer == "linear"
-        and task.recording == "MH_02_easy"
-        and task.only in (None, 1)
+        task.options["method"]["initializer"] == "linear"
+        and task.options["recording"] == "MH_02_easy"
+        and getattr(task.run, "keywords", {}).get("only") in (None, 1)
     ):
         os._exit(9)
-    return module.run_initialization(task)
+    return task.run()
 
 
 def test_a_window_that_kills_its_worker_costs_one_row(simulated_root, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "run_task", dies_on_the_second_window)
     done = run(simulated_root, tmp_path, pool=Pool(2))
     task = SMALL.tasks(find_recordings(simulated_root), Settings())[1]
-    rows = module.Store(done.folder).load(task.key, task.as_dict())["rows"]
+    rows = module.Store(done.folder).load(task.key, task.options)["rows"]
     assert [row["errors"] is None for row in rows] == [row["index"] == 1 for row in rows]
     assert rows[1]["reason"] == "the worker process died on this task"
 

@@ -17,7 +17,7 @@ from maci2.experiments.input_faults import (
 )
 from maci2.experiments.recordings import find_recordings
 from maci2.experiments.reproduce import reproduce
-from maci2.experiments.robustness_task import robustness_findings
+from maci2.experiments.robustness import robustness_findings
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import open_inputs
 

@@ -1,7 +1,7 @@
 """Odometry beside other systems: the best is marked, and claims hold where the numbers do."""
 
 from maci2.datasets import write_euroc
-from maci2.experiments.track_task import COLUMNS, TrackTask, run_track, track_findings
+from maci2.experiments.track import COLUMNS, track_findings, track_task
 from maci2.simulation import SimulationConfig, simulate
 
 
@@ -61,7 +61,7 @@ def test_of_a_fused_trajectory_scale_and_smoothing_are_claimed():
 
 def test_a_recording_without_the_preferred_ground_truth_is_scored_against_its_own(tmp_path):
     write_euroc(simulate(SimulationConfig(kind="drone", duration_s=8.0, seed=3)), tmp_path / "own")
-    result = run_track(TrackTask("own", tmp_path / "own", "truth:0.05,0.003", "raw"))
+    result = track_task("own", tmp_path / "own", "truth:0.05,0.003", "raw").run()
     assert not result.problem
     causal, smoothed = result.rows
     assert causal["ate_m"] < 0.1

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
+from ground_truth.faulty_truths import (FAULTY, exact_truth, recording_with)
+from maci2.datasets import (write_euroc)
+from maci2.experiments.recordings import (Recordings)
+from maci2.experiments.truth import (ROWS_HZ, truth_findings, truth_tasks)
+from maci2.ground_truth.comparison import (compare_with_published)
+from maci2.sensors import (GroundTruth)
 
-from ground_truth.faulty_truths import FAULTY, exact_truth, recording_with
-from maci2.datasets import write_euroc
-from maci2.experiments.truth_task import ROWS_HZ, TruthTask, run_truth, truth_findings
-from maci2.ground_truth.comparison import compare_with_published
-from maci2.sensors import GroundTruth
 
 
 @pytest.fixture(scope="module")
@@ -17,13 +18,14 @@ def recording():
 
 def test_tables_hold_the_faults_with_their_sigmas(recording, tmp_path):
     write_euroc(recording, tmp_path / "MH_faulty")
-    task = TruthTask("MH_faulty", tmp_path / "MH_faulty", "")
-    (row,) = run_truth(task).rows
+    there = Recordings(tmp_path, {"MH_faulty": tmp_path / "MH_faulty"})
+    [task] = truth_tasks((("MH_faulty", ""), ("MH_missing", "")), there, 0)
+    (row,) = task.run().rows
     late, std, significant = row["constants"]["position_late_ms"]
     assert late == pytest.approx(6.0, abs=5.0 * std)
     assert significant
     assert len(row["late_by_rows_hz"]) == len(ROWS_HZ)
-    found = truth_findings([{"task": task.as_dict(), "rows": [row]}])
+    found = truth_findings([{"task": task.options, "rows": [row]}])
     constants, states, clocks = found.tables
     assert constants.lines[0].label == "MH_faulty"
     assert len(constants.columns) == len(constants.lines[0].cells)

@@ -1,7 +1,7 @@
 """What visual covariances show, from rows written by hand."""
 
+from maci2.experiments.covariances import visual_findings
 from maci2.experiments.recordings import find_recordings
-from maci2.experiments.visual_task import visual_findings
 
 
 def row(model, pose):

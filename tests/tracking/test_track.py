@@ -8,8 +8,12 @@ import pytest
 
 from maci2.errors import DatasetError
 from maci2.estimation.motion_choice import choose_motions
-from maci2.evaluation.track_errors import track_errors
-from maci2.evaluation.trajectory_errors import alignment, displacement_scale, relative_errors
+from maci2.evaluation.track_errors import (
+    alignment,
+    displacement_scale,
+    relative_errors,
+    track_errors,
+)
 from maci2.lie import se3_exp, so3_exp
 from maci2.tracking import SmootherConfig, track
 from maci2.tracking.first_window import window_start

@@ -8,24 +8,23 @@ from dataclasses import replace
 
 import numpy as np
 
-from maci2.baselines.analytic import analytic
-from maci2.baselines.drt import drt_loose, drt_tight
-from maci2.baselines.drt_pnec import drt_pnec
+from maci2.baselines.closed_forms import (
+    EUROC_ACC_BIAS,
+    analytic,
+    const_bias,
+    kimera,
+    linear,
+    static,
+)
+from maci2.baselines.drt import drt_loose, drt_pnec, drt_tight
 from maci2.baselines.ff_back_end import ff_back_end
-from maci2.baselines.kimera import kimera
-from maci2.baselines.linear import EUROC_ACC_BIAS, const_bias, linear
 from maci2.baselines.maci2 import maci2, maci2_identity_imu, maci2_paper, maci2_raw, maci2_two_frame
 from maci2.baselines.openvins import EUROC_GUESS, NO_GUESS, openvins_dynamic, openvins_static
-from maci2.baselines.orbslam3 import orbslam3
-from maci2.baselines.orbslam3_full import orbslam3_full
-from maci2.baselines.segment import Answer, Initializer, Segment, make_segment
+from maci2.baselines.orbslam3 import orbslam3, orbslam3_full, stereo_nec
+from maci2.baselines.segment import Answer, Initializer, Segment, make_segment, with_stage_times
 from maci2.baselines.sqrtvins import sqrtvins
-from maci2.baselines.stages import with_stage_times
-from maci2.baselines.static import static
-from maci2.baselines.stereo_nec import stereo_nec
-from maci2.baselines.vins import vins, vins_fixed
+from maci2.baselines.vins import vins, vins_fixed, vins_mono, vins_mono_fixed
 from maci2.baselines.vins_fusion import vins_fusion
-from maci2.baselines.vins_mono import vins_mono, vins_mono_fixed
 from maci2.errors import OptionError
 from maci2.estimation import VIState
 

@@ -9,26 +9,288 @@ FF-VIO-Init. What follows the maps is the original's:
    1 + 0.1 z / sigma_z: depth known to half of itself).
 2. Scale, start velocity and gravity of known norm in one linear system, rows weighed by the root of
    the confidence; RANSAC of 200 rounds with ten points a keyframe, inliers within 0.01.
-3. `ff_refinement`: IMU factors, OpenVINS' priors and points with nine scales.
+3. `refine`: IMU factors, OpenVINS' priors and points with nine scales.
 
 Gates: 20 px of disparity, 5 deg of rotation, 50 points, half of them inliers, mean residual 0.06;
 then that the refinement converged with a cost below 0.6 a residual and scales that agree to 0.5.
 """
 
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from maci2.baselines.alignment import raw_motion
-from maci2.baselines.bundle_state import from_vi_state, to_posterior, to_vi_state
-from maci2.baselines.ff_refinement import Refined, refine
-from maci2.baselines.integrated_motion import IntegratedMotion, integrated
-from maci2.baselines.openvins import BiasGuess, turned_deg
-from maci2.baselines.point_map import PointMap, stereo_point_map
-from maci2.baselines.segment import Answer, Initializer, Segment
-from maci2.baselines.sphere import solve_on_sphere
-from maci2.baselines.stages import stage
+from maci2.baselines import bundle_adjustment as ba
+from maci2.baselines.alignment import IntegratedMotion, integrated, raw_motion, solve_on_sphere
+from maci2.baselines.openvins import (
+    PIXEL_STD,
+    STD_ACC_BIAS,
+    STD_GYRO_BIAS,
+    VAR_WALK,
+    BiasGuess,
+    turned_deg,
+)
+from maci2.baselines.segment import Answer, Initializer, Segment, stage
+from maci2.feature_tracks.tracks import FeatureTracks
+from maci2.lie.stacks import skew_stack
 from maci2.types import Array, Mask
+
+CELLS = 10
+"""Cells across the image and down."""
+
+MIN_CONFIDENCE = 1.2
+
+
+@dataclass(frozen=True)
+class PointMap:
+    """m points, each of one keyframe's map."""
+
+    keyframe: NDArray[np.intp]
+    """(m,) keyframe of each point."""
+
+    xy: Array
+    """(m, 2) normalized coordinates in the left camera of that keyframe."""
+
+    depth: Array
+    """(m,) depths in that camera [m]."""
+
+    X_c0: Array
+    """(m, 3) points in the first camera [m]."""
+
+    confidence: Array
+    """(m,) confidences, above 1."""
+
+    def __len__(self) -> int:
+        return len(self.keyframe)
+
+    def take(self, which: Mask) -> "PointMap":
+        """Some of the points."""
+        return PointMap(**{name: values[which] for name, values in vars(self).items()})
+
+
+def stereo_point_map(tracks: FeatureTracks, Ts_c0_c: Array) -> PointMap:
+    """Most certain depth in every cell of every keyframe, transformed to the first camera."""
+    confidence = 1.0 + 0.1 * tracks.depths / np.sqrt(tracks.var_depths)
+    usable = np.nan_to_num(confidence) >= MIN_CONFIDENCE
+    parts = [
+        (k, points)
+        for k in range(len(Ts_c0_c))
+        if len(points := _best_in_cells(tracks.xy[:, k], confidence[:, k], usable[:, k]))
+    ]
+    if not parts:
+        nothing = np.empty(0)
+        return PointMap(
+            np.empty(0, dtype=np.intp), np.empty((0, 2)), nothing, np.empty((0, 3)), nothing
+        )
+    k = np.concatenate([np.full(len(points), number) for number, points in parts])
+    points = np.concatenate([points for _, points in parts])
+    xy, depth = tracks.xy[points, k], tracks.depths[points, k]
+    in_camera = np.column_stack([xy * depth[:, None], depth])
+    X_c0 = np.einsum("mij,mj->mi", Ts_c0_c[k, :3, :3], in_camera) + Ts_c0_c[k, :3, 3]
+    return PointMap(k, xy, depth, X_c0, confidence[points, k])
+
+
+def _best_in_cells(xy: Array, confidence: Array, usable: Mask) -> NDArray[np.intp]:
+    """Indices of the most confident point in each cell of a grid over the points."""
+    indices = np.flatnonzero(usable)
+    if len(indices) == 0:
+        return indices
+    low, high = xy[indices].min(axis=0), xy[indices].max(axis=0)
+    cells = np.floor(CELLS * (xy[indices] - low) / np.maximum(high - low, 1e-9))
+    cells = np.clip(cells, 0, CELLS - 1).astype(np.intp)
+    number = CELLS * cells[:, 1] + cells[:, 0]
+    by_confidence = np.lexsort((-confidence[indices], number))
+    _, first = np.unique(number[by_confidence], return_index=True)
+    return np.sort(indices[by_confidence[first]])
+
+
+REGIONS = 3
+"""Regions along each of two axes."""
+
+PRIOR_WEIGHT, SMOOTHNESS_WEIGHT = 5.0, 30.0
+ITERATIONS = 50
+
+
+@dataclass(frozen=True)
+class Refined:
+    """Result of the refinement."""
+
+    state: ba.BundleState
+    scales: Array
+    """(9,) of the regions."""
+
+    converged: bool
+    cost_per_residual: float
+    """Half the sum of all losses over the number of residuals, as Ceres counts."""
+
+    cov: Array | None
+    """(15 n, 15 n) of the keyframes; None where they are not determined."""
+
+
+@dataclass(frozen=True)
+class _Problem:
+    points: PointMap
+    region: Array
+    """(m,) of each point."""
+
+    T_b_c: Array
+    bundle: ba.Bundle
+    """IMU factors and priors."""
+
+    infos: Array
+    scale: float
+    """Prior mean of all scales."""
+
+
+@stage("bundle adjustment")
+def refine(segment: Segment, points: PointMap, x: ba.BundleState, scale: float) -> Refined:
+    """FF-VIO-Init's nonlinear stage: keyframes and nine scales of a point map, with the IMU.
+
+    Points stay where the map has them but for the scale of their region: three by three along the
+    two main axes of the map. Scales are softplus of the unknowns, with a prior (weight 5) about the
+    linear scale and neighbours that differ little (weight 30). Reprojection of 1 px under Cauchy's
+    loss, IMU factors and priors as in OpenVINS.
+    """
+    info = ba.gauge_information(STD_GYRO_BIAS, STD_ACC_BIAS)
+    nothing = ba.observations(
+        segment.tracks, segment.T_b_c, np.zeros(len(segment.tracks), dtype=bool), False
+    )
+    pre = raw_motion(segment, x.gyro_bias[0], x.acc_bias[0])
+    std = PIXEL_STD / segment.tracks.focal_px
+    bundle = ba.Bundle(nothing, std, ba.cauchy(1.0), x, info, pre, segment.gravity_norm, VAR_WALK)
+    infos = ba.inertial_infos(bundle)
+    problem = _Problem(points, regions(points), segment.T_b_c, bundle, infos, scale)
+    return _minimise(problem, x, np.full(REGIONS**2, _softplus_inverse(scale)))
+
+
+def regions(points: PointMap) -> Array:
+    """(m,) region of each point: thirds along the two main axes of the map."""
+    centred = points.X_c0 - points.X_c0.mean(axis=0)
+    axes = np.linalg.svd(centred, full_matrices=False)[2][:2]
+    along = centred @ axes.T
+    thirds = np.quantile(along, [1.0 / 3.0, 2.0 / 3.0], axis=0)
+    cell = (along[:, None, :] > thirds[None]).sum(axis=1)
+    return np.asarray(REGIONS * cell[:, 0] + cell[:, 1])
+
+
+class _Equations(NamedTuple):
+    """Normal equations of [keyframes, scales], their cost and number of residuals."""
+
+    H: Array
+    b: Array
+    cost: float
+    residuals: int
+
+    def solve(self, damping: float) -> tuple[Array, float]:
+        """Step, and the decrease of the cost that it predicts."""
+        damped = self.H + damping * np.diag(np.clip(np.diag(self.H), 1e-6, 1e32))
+        step = np.asarray(np.linalg.solve(damped, self.b), np.float64)
+        return step, float(2.0 * self.b @ step - step @ self.H @ step)
+
+
+def _minimise(problem: _Problem, x: ba.BundleState, theta: Array) -> Refined:
+    size = ba.SIZE * len(x.p_w_b)
+    (x, theta), now, converged, _ = ba.descend(
+        (x, theta),
+        lambda at: _linearize(problem, *at),
+        _Equations.solve,
+        lambda at, step: (
+            at[0].moved(step[:size].reshape(-1, ba.SIZE), np.empty((0, 3))),
+            at[1] + step[size:],
+        ),
+        ITERATIONS,
+    )
+    try:
+        cov = np.asarray(np.linalg.inv(now.H), np.float64)[:size, :size]
+    except np.linalg.LinAlgError:
+        cov = None
+    return Refined(x, _softplus(theta), converged, 0.5 * now.cost / now.residuals, cov)
+
+
+def _linearize(problem: _Problem, x: ba.BundleState, theta: Array) -> _Equations:
+    n, s = len(x.p_w_b), REGIONS**2
+    H, b = np.zeros((n, ba.SIZE, n, ba.SIZE)), np.zeros((n, ba.SIZE))
+    bundle = problem.bundle
+    assert bundle.pre is not None
+    cost = ba.add_inertial(bundle, bundle.pre, x, problem.infos, H, b) + ba.add_priors(
+        bundle, x, H, b
+    )
+    size = n * ba.SIZE
+    full, right = np.zeros((size + s, size + s)), np.zeros(size + s)
+    full[:size, :size], right[:size] = H.reshape(size, size), b.ravel()
+    r, J = reprojection_rows(problem.points, problem.region, problem.T_b_c, x, theta)
+    r, J = r / bundle.std, J / bundle.std
+    costs, weights = bundle.loss((r**2).sum(axis=1))
+    root = np.sqrt(weights)
+    r, J = r * root[:, None], J * root[:, None, None]
+    flat = J.reshape(-1, size + s)
+    full += flat.T @ flat
+    right -= flat.T @ r.ravel()
+    scale_rows, scale_r = _scale_rows(theta, problem.scale)
+    full[size:, size:] += scale_rows.T @ scale_rows
+    right[size:] -= scale_rows.T @ scale_r
+    cost += float(costs.sum()) + float(scale_r @ scale_r)
+    return _Equations(full, right, cost, r.size + 15 * (n - 1) + ba.SIZE + len(scale_r))
+
+
+def reprojection_rows(
+    points: PointMap, region: Array, T_b_c: Array, x: ba.BundleState, theta: Array
+) -> tuple[Array, Array]:
+    """Residuals (m, 2) in normalized units and derivatives (m, 2, 15 n + 9)."""
+    R_b_c, p_b_c = T_b_c[:3, :3], T_b_c[:3, 3]
+    k, every = points.keyframe, np.arange(len(points))
+    n = len(x.p_w_b)
+    by_scale_b0 = points.X_c0 @ R_b_c.T
+    in_b0 = _softplus(theta)[region][:, None] * by_scale_b0 + p_b_c
+    R_k, R_0 = x.Rs_w_b[k], x.Rs_w_b[0]
+    to_k = np.swapaxes(R_k, 1, 2)
+    q = (to_k @ (in_b0 @ R_0.T + x.p_w_b[0] - x.p_w_b[k])[:, :, None])[..., 0]
+    c = (q - p_b_c) @ R_b_c
+    inverse = 1.0 / np.maximum(c[:, 2], ba.NEAREST)
+    xy = c[:, :2] * inverse[:, None]
+    by_q = (R_b_c.T[:2] - xy[:, :, None] * R_b_c.T[2]) * inverse[:, None, None]
+    J = np.zeros((len(points), 2, n * ba.SIZE + REGIONS**2))
+    keyframes = J[:, :, : n * ba.SIZE].reshape(len(points), 2, n, ba.SIZE)
+    first = to_k @ R_0
+    keyframes[every, :, k, 0:3] = by_q @ skew_stack(q)
+    keyframes[every, :, k, 3:6] = -by_q @ to_k
+    keyframes[:, :, 0, 0:3] -= by_q @ first @ skew_stack(in_b0)
+    keyframes[:, :, 0, 3:6] += by_q @ to_k
+    J[:, :, : n * ba.SIZE] = keyframes.reshape(len(points), 2, n * ba.SIZE)
+    slope = _softplus_slope(theta)[region]
+    by_theta = (by_q @ first @ by_scale_b0[:, :, None])[..., 0] * slope[:, None]
+    J[every, :, n * ba.SIZE + region] = by_theta
+    return xy - points.xy, J
+
+
+def _scale_rows(theta: Array, mean: float) -> tuple[Array, Array]:
+    """Prior of every scale and smoothness between neighbouring regions, with residuals."""
+    slopes, scales = np.diag(_softplus_slope(theta)), _softplus(theta)
+    grid = np.arange(REGIONS**2).reshape(REGIONS, REGIONS)
+    pairs = [
+        *zip(grid[:, :-1].ravel(), grid[:, 1:].ravel(), strict=True),
+        *zip(grid[:-1].ravel(), grid[1:].ravel(), strict=True),
+    ]
+    differences = np.array([slopes[i] - slopes[j] for i, j in pairs])
+    rows = np.vstack([PRIOR_WEIGHT * slopes, SMOOTHNESS_WEIGHT * differences])
+    changes = np.array([scales[i] - scales[j] for i, j in pairs])
+    return rows, np.concatenate([PRIOR_WEIGHT * (scales - mean), SMOOTHNESS_WEIGHT * changes])
+
+
+def _softplus(theta: Array) -> Array:
+    return np.logaddexp(0.0, theta)
+
+
+def _softplus_slope(theta: Array) -> Array:
+    return np.asarray(1.0 / (1.0 + np.exp(-theta)), np.float64)
+
+
+def _softplus_inverse(scale: float) -> float:
+    """Unknown of a scale; one that is not positive starts at a thousandth."""
+    return float(np.log(np.expm1(max(scale, 1e-3))))
+
 
 MIN_DISPARITY_PX = 20.0
 MIN_ROTATION_DEG = 5.0
@@ -56,11 +318,7 @@ class LinearSolution:
 
 def ff_back_end(guess: BiasGuess) -> Initializer:
     """Back end with the bias priors of its configuration."""
-
-    def initialize(segment: Segment) -> Answer:
-        return _initialize(segment, guess)
-
-    return initialize
+    return partial(_initialize, guess=guess)
 
 
 def _initialize(segment: Segment, guess: BiasGuess) -> Answer:
@@ -75,7 +333,7 @@ def _initialize(segment: Segment, guess: BiasGuess) -> Answer:
     inliers = found.inliers
     if inliers.sum() < MIN_POINTS:
         return Answer(False, reason or f"{int(inliers.sum())} inliers, needed {MIN_POINTS}", state)
-    refined = refine(segment, points.take(inliers), from_vi_state(state), found.scale)
+    refined = refine(segment, points.take(inliers), ba.from_vi_state(state), found.scale)
     return _answer(segment, refined, reason)
 
 
@@ -164,7 +422,7 @@ def _disparity_px(segment: Segment) -> float:
 
 
 def _answer(segment: Segment, refined: Refined, reason: str) -> Answer:
-    state = to_vi_state(segment, refined.state)
+    state = ba.to_vi_state(segment, refined.state)
     spread = float(refined.scales.std())
     if not reason and not refined.converged:
         reason = "the optimization did not converge"
@@ -174,4 +432,4 @@ def _answer(segment: Segment, refined: Refined, reason: str) -> Answer:
         reason = f"scales of regions spread by {spread:.2f}, needed {MAX_SCALE_STD:g} at most"
     if refined.cov is None:
         return Answer(False, reason or "the covariance is singular", state)
-    return Answer(not reason, reason, state, to_posterior(segment, refined.state, refined.cov))
+    return Answer(not reason, reason, state, ba.to_posterior(segment, refined.state, refined.cov))

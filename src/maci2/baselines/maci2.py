@@ -1,13 +1,12 @@
 """maci2 as an initializer like the others."""
 
-from dataclasses import replace
+from dataclasses import (replace)
+from maci2.baselines.segment import (Answer, Segment, stage)
+from maci2.consistency import (initialize)
+from maci2.estimation import (SolverConfig)
+from maci2.imu import (ImuMeasurements)
+from maci2.pipeline.options import (RunOptions)
 
-from maci2.baselines.segment import Answer, Segment
-from maci2.baselines.stages import stage
-from maci2.consistency import initialize
-from maci2.estimation import SolverConfig
-from maci2.imu import ImuMeasurements
-from maci2.pipeline.options import RunOptions
 
 PAPER = RunOptions(vision="truth:0.05,0.003", paper=True).solver()
 
@@ -41,7 +40,7 @@ def maci2_two_frame(segment: Segment) -> Answer:
 
 @stage("joint solve")
 def _initialize(segment: Segment, imu: ImuMeasurements, config: SolverConfig) -> Answer:
-    """Answer from a result: `ok` is accepted, `weak` asks to wait for a better window."""
+    """Answer from a result: `ok` is accepted, `weak` requires a better window."""
     config = replace(config, gravity_norm=segment.gravity_norm)
     result = initialize(imu, segment.vision, segment.T_b_c, config)
     reason = "; ".join(result.verdict.reasons)

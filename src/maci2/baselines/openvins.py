@@ -11,34 +11,88 @@ left out: a number of iterations can take its place. Two cameras, as in its EuRo
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
-from maci2.baselines.alignment import raw_motion, with_norm
-from maci2.baselines.bundle_adjustment import (
-    Bundle,
-    BundleResult,
-    adjust,
-    cauchy,
-    gauge_information,
+from maci2.baselines import bundle_adjustment as ba
+from maci2.baselines.alignment import (
+    IntegratedMotion,
+    integrated,
+    raw_motion,
+    solve_on_sphere,
+    with_norm,
 )
-from maci2.baselines.bundle_factors import Observations, observations, projections
-from maci2.baselines.bundle_state import (
-    ACC_BIAS,
-    GYRO_BIAS,
-    PHI,
-    SIZE,
-    VELOCITY,
-    BundleState,
-    from_vi_state,
-    to_posterior,
-    to_vi_state,
-)
-from maci2.baselines.integrated_motion import integrated
-from maci2.baselines.landmarks import longest
-from maci2.baselines.linear_features import solve_features
-from maci2.baselines.segment import Answer, Initializer, Segment
+from maci2.baselines.segment import Answer, Initializer, Segment, stage
 from maci2.types import Array, Mask
+
+
+@dataclass(frozen=True)
+class LinearFeatures:
+    """The solution, in the first body."""
+
+    v0_b0: Array
+    gravity_b0: Array
+    points_b0: Array
+    """(p, 3) [m]"""
+
+
+@stage("closed form")
+def solve_features(
+    seen: ba.Observations, motion: IntegratedMotion, gravity_norm: float
+) -> LinearFeatures:
+    """Least squares with equally weighted rows.
+
+    Initial velocity, gravity and points in one linear system (Dong-Si and Mourikis, IROS 2012).
+
+    With rotations by the gyroscope, a point X in the first body appears at (x, y) in the camera at
+    k if
+
+        [1 0 -x; 0 1 -y] (R_cb R_k0 (X - v_0 t - g t^2 / 2 - alpha_k) - R_cb p_bc - offset) = 0,
+
+    which is linear in X, v_0 and g. Points are eliminated one by one; gravity has its norm.
+    """
+    by_point, by_motion, right = feature_rows(seen, motion)
+    V = _sum(by_point, by_point)
+    W = _sum(by_point, by_motion)
+    b_points = _sum(by_point, right)
+    V_inv = np.linalg.inv(V)
+    H = _sum(by_motion, by_motion).sum(axis=0)
+    b = _sum(by_motion, right).sum(axis=0)[:, 0]
+    eliminated = np.swapaxes(W, 1, 2) @ V_inv
+    H = H - (eliminated @ W).sum(axis=0)
+    b = b - (eliminated @ b_points).sum(axis=0)[:, 0]
+    x = solve_on_sphere(H, b, slice(3, 6), gravity_norm)
+    points_b0 = (V_inv @ (b_points - (W @ x)[:, :, None]))[:, :, 0]
+    return LinearFeatures(x[:3], x[3:], points_b0)
+
+
+def feature_rows(seen: ba.Observations, motion: IntegratedMotion) -> tuple[Array, Array, Array]:
+    """Rows (p, r, 3) by the point, (p, r, 6) by [v_0, g], right sides (p, r, 1); zero where a
+    point is not seen."""
+    R_c_b = seen.T_b_c[:3, :3].T
+    lever_c = R_c_b @ seen.T_b_c[:3, 3]
+    by_camera = np.zeros((*seen.xy.shape, 3))
+    by_camera[..., 0, 0] = by_camera[..., 1, 1] = seen.seen
+    by_camera[..., 2] = -seen.xy
+    by_point = by_camera @ (R_c_b @ np.swapaxes(motion.Rs_b0_b, 1, 2))
+    t = motion.t[:, None, None]
+    by_motion = np.concatenate([-t * by_point, -0.5 * t**2 * by_point], axis=-1)
+    shifts = np.stack([seen.offsets, 0.0 * seen.offsets, 0.0 * seen.offsets], axis=1) + lever_c
+    right = (by_point @ motion.alpha[:, :, None])[..., 0]
+    right = right + np.einsum("cpkij,cj->cpki", by_camera, shifts)
+    return _by_point(by_point), _by_point(by_motion), _by_point(right[..., None])
+
+
+def _by_point(rows: Array) -> Array:
+    """(c, p, n, 2, d) -> (p, 2 c n, d)."""
+    c, p, n, two, d = rows.shape
+    return np.moveaxis(rows, 1, 0).reshape(p, c * n * two, d)
+
+
+def _sum(a: Array, b: Array) -> Array:
+    return np.asarray(np.swapaxes(a, 1, 2) @ b, np.float64)
+
 
 MAX_FEATURES = 50
 MIN_FEATURE_SHARE = 0.75
@@ -96,25 +150,21 @@ def openvins_dynamic(
     guess: BiasGuess, iterations: int = ITERATIONS, stereo: bool = True
 ) -> Initializer:
     """Dynamic initializer with a bias guess; without iterations only its linear part."""
-
-    def initialize(segment: Segment) -> Answer:
-        return _dynamic(segment, guess, iterations, stereo)
-
-    return initialize
+    return partial(_dynamic, guess=guess, iterations=iterations, stereo=stereo)
 
 
 def _dynamic(segment: Segment, guess: BiasGuess, iterations: int, stereo: bool) -> Answer:
     tracks = segment.tracks
-    chosen = longest(tracks, MAX_FEATURES, MIN_VIEWS)
+    chosen = ba.longest(tracks, MAX_FEATURES, MIN_VIEWS)
     reason = _rejection(segment, int(chosen.sum()))
     if int(chosen.sum()) < MIN_VALID:
         return Answer(False, reason)
     gyro_bias, acc_bias = np.array(guess.gyro), np.array(guess.acc)
     motion = integrated(raw_motion(segment, gyro_bias, acc_bias))
-    seen = observations(tracks, segment.T_b_c, chosen, stereo)
+    seen = ba.observations(tracks, segment.T_b_c, chosen, stereo)
     found = solve_features(seen, motion, segment.gravity_norm)
     state = motion.state(segment, found.v0_b0, found.gravity_b0, gyro_bias, acc_bias)
-    start = from_vi_state(state)
+    start = ba.from_vi_state(state)
     R_w_b0 = start.Rs_w_b[0]
     start = start.with_points(found.points_b0 @ R_w_b0.T)
     valid = in_front(seen, start)
@@ -131,39 +181,37 @@ def _dynamic(segment: Segment, guess: BiasGuess, iterations: int, stereo: bool) 
 
 
 def _maximum_likelihood(
-    segment: Segment, seen: Observations, start: BundleState, iterations: int
-) -> BundleResult:
+    segment: Segment, seen: ba.Observations, start: ba.BundleState, iterations: int
+) -> ba.BundleResult:
     """Maximum-likelihood estimate from the linear solution and the bias guess."""
-    info = gauge_information()
-    info[GYRO_BIAS], info[ACC_BIAS] = STD_GYRO_BIAS**-2, STD_ACC_BIAS**-2
-    bundle = Bundle(
+    bundle = ba.Bundle(
         seen,
         PIXEL_STD / segment.tracks.focal_px,
-        cauchy(1.0),
+        ba.cauchy(1.0),
+        start,
+        ba.gauge_information(STD_GYRO_BIAS, STD_ACC_BIAS),
         raw_motion(segment, start.gyro_bias[0], start.acc_bias[0]),
         segment.gravity_norm,
         VAR_WALK,
-        start,
-        info,
     )
-    return adjust(bundle, start, iterations)
+    return ba.adjust(bundle, start, iterations)
 
 
-def _answer(segment: Segment, result: BundleResult, reason: str) -> Answer:
-    state = to_vi_state(segment, result.state)
+def _answer(segment: Segment, result: ba.BundleResult, reason: str) -> Answer:
+    state = ba.to_vi_state(segment, result.state)
     if result.cov is None:
         return Answer(False, reason or "the covariance is singular", state)
     n = len(result.state.p_w_b)
-    factors = np.ones((n, SIZE))
+    factors = np.ones((n, ba.SIZE))
     for part, factor in (
-        (PHI, INFLATION_ROTATION),
-        (VELOCITY, INFLATION_VELOCITY),
-        (GYRO_BIAS, INFLATION_GYRO_BIAS),
-        (ACC_BIAS, INFLATION_ACC_BIAS),
+        (ba.PHI, INFLATION_ROTATION),
+        (ba.VELOCITY, INFLATION_VELOCITY),
+        (ba.GYRO_BIAS, INFLATION_GYRO_BIAS),
+        (ba.ACC_BIAS, INFLATION_ACC_BIAS),
     ):
         factors[:, part] = np.sqrt(factor)
     scale = factors.ravel()
-    posterior = to_posterior(segment, result.state, scale[:, None] * result.cov * scale)
+    posterior = ba.to_posterior(segment, result.state, scale[:, None] * result.cov * scale)
     return Answer(not reason, reason, state, posterior)
 
 
@@ -187,13 +235,13 @@ def turned_deg(segment: Segment) -> float:
     return float(np.rad2deg((np.linalg.norm(raw.gyro[inside][:-1], axis=1) * dt).sum()))
 
 
-def in_front(seen: Observations, x: BundleState) -> Mask:
+def in_front(seen: ba.Observations, x: ba.BundleState) -> Mask:
     """(p,) whether points are in front of every camera that sees them."""
-    _, in_camera, _ = projections(seen, x)
+    _, in_camera, _ = ba.projections(seen, x)
     return np.asarray(((in_camera[..., 2] > 0.0) | ~seen.seen).all(axis=(0, 2)))
 
 
-def take(seen: Observations, chosen: Mask) -> Observations:
+def take(seen: ba.Observations, chosen: Mask) -> ba.Observations:
     """Observations of some of the points."""
     return replace(seen, seen=seen.seen[:, chosen], xy=seen.xy[:, chosen])
 

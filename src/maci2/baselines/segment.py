@@ -1,23 +1,79 @@
-"""Input and output of initializers: one window, and the answer to it."""
+"""Input and output of initializers: one window, and the answer with the times of its stages."""
 
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Protocol
+from functools import cached_property, partial, wraps
+from itertools import accumulate
+from typing import NamedTuple, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
-from maci2.baselines.stages import StageTime
 from maci2.errors import MeasurementError
 from maci2.estimation import Posterior, VIState
-from maci2.estimation.initial_guess import chain
 from maci2.feature_tracks.tracks import FeatureTracks
-from maci2.imu import ImuMeasurements, datasheet_model, raw_model
+from maci2.imu import ImuMeasurements, datasheet_model, preintegrate, raw_model
 from maci2.lie import se3_inv
 from maci2.pipeline.prepare import Inputs
 from maci2.pipeline.windows import Window
 from maci2.types import GRAVITY_NORM, NS, Array, Stamps
 from maci2.vision import RelativePoses
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class StageTime(NamedTuple):
+    """Wall time of one stage."""
+
+    name: str
+    ms: float
+
+
+class _Clock(threading.local):
+    """Timer of the current thread; inactive outside `with_stage_times`."""
+
+    times: dict[str, float] | None = None
+    inside: bool = False
+    """True if a stage is running; nested stages count as part of it."""
+
+
+_CLOCK = _Clock()
+
+
+def stage(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Decorator of functions that are stages of initializers."""
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @wraps(function)
+        def timed(*args: P.args, **kwargs: P.kwargs) -> T:
+            times = _CLOCK.times
+            if times is None or _CLOCK.inside:
+                return function(*args, **kwargs)
+            _CLOCK.inside = True
+            began_s = time.perf_counter()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                _CLOCK.inside = False
+                times[name] = times.get(name, 0.0) + 1e3 * (time.perf_counter() - began_s)
+
+        return timed
+
+    return decorate
+
+
+def with_stage_times(function: Callable[[], T]) -> tuple[T, tuple[StageTime, ...]]:
+    """Result of a function, and the times of its stages in order."""
+    times: dict[str, float] = {}
+    before, _CLOCK.times = _CLOCK.times, times
+    try:
+        result = function()
+    finally:
+        _CLOCK.times = before
+    return result, tuple(StageTime(name, ms) for name, ms in times.items())
+
 
 MARGIN_NS = NS
 """Time to each side over which vibration is averaged [ns]."""
@@ -76,7 +132,7 @@ class Segment:
 
     def Ts_c0_c(self) -> Array:
         """(n, 4, 4) camera poses, chained from the relative poses of vision."""
-        return chain(np.ascontiguousarray(self.vision.Ts_ck_ck1))
+        return np.array(list(accumulate(self.vision.Ts_ck_ck1, np.matmul, initial=np.eye(4))))
 
     def Ts_c0_b(self) -> Array:
         """(n, 4, 4) body poses, chained from the relative poses of vision."""
@@ -101,7 +157,7 @@ class Answer:
     """Result of an initializer on a segment."""
 
     accepted: bool
-    """Whether the method's own criteria accept this window."""
+    """True if the method's own criteria accept this window."""
 
     reason: str = ""
     """Reason for a rejection, or warning of the method."""
@@ -113,7 +169,7 @@ class Answer:
     """Covariance, for methods that state one."""
 
     unsure: bool = False
-    """Whether the method asks for more motion instead of accepting or rejecting."""
+    """True if the method requires more motion instead of accepting or rejecting."""
 
     stages: tuple[StageTime, ...] = ()
     """Times of the stages known to `run_initializer`."""
@@ -142,3 +198,19 @@ def make_segment(inputs: Inputs, window: Window) -> Segment:
         inputs.T_b_c,
         find_tracks=partial(inputs.vision.tracks, window.stamps_ns, window.index),
     )
+
+
+GATE_SHARE = 0.005
+"""Fraction of the norm of gravity by which the mean specific force must differ from it."""
+
+
+def is_excited(segment: Segment) -> bool:
+    """True if the mean specific force differs from the norm of gravity by more than 0.5 %, over the
+    window and in all intervals except at most one."""
+    zero = np.zeros(3)
+    pre = preintegrate(segment.raw, segment.stamps_ns, zero, zero)
+    force = pre.beta / pre.dt[:, None]
+    norms = np.linalg.norm(force, axis=1)
+    stationary = np.abs(norms / segment.gravity_norm - 1.0) < GATE_SHARE
+    mean = np.linalg.norm(force.mean(axis=0)) / segment.gravity_norm
+    return bool(abs(mean - 1.0) > GATE_SHARE and stationary.sum() <= 1)

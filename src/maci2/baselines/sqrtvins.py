@@ -13,28 +13,16 @@ Its own windows are 0.15 to 0.3 s of five keyframes; here it runs on the window 
 camera's time offset is left out.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
-from maci2.baselines.alignment import raw_motion
-from maci2.baselines.bundle_adjustment import Bundle, adjust, gauge_information, squares
-from maci2.baselines.bundle_state import (
-    ACC_BIAS,
-    GYRO_BIAS,
-    VELOCITY,
-    from_vi_state,
-    to_posterior,
-    to_vi_state,
-)
-from maci2.baselines.epipolar_bias import fit_bias, plain
-from maci2.baselines.integrated_motion import IntegratedMotion, integrated
-from maci2.baselines.landmarks import longest, well_reprojected, with_points
+from maci2.baselines import bundle_adjustment as ba
+from maci2.baselines.alignment import IntegratedMotion, integrated, raw_motion, solve_on_sphere
+from maci2.baselines.epipolar import bearing_pairs, fit_bias, plain
 from maci2.baselines.openvins import VAR_WALK, BiasGuess, take
-from maci2.baselines.segment import Answer, Initializer, Segment
-from maci2.baselines.sphere import solve_on_sphere
-from maci2.baselines.stages import stage
-from maci2.baselines.view_pairs import bearing_pairs
+from maci2.baselines.segment import Answer, Initializer, Segment, stage
 from maci2.estimation import VIState
 from maci2.imu import GAMMA, Preintegrated
 from maci2.types import Array, Mask
@@ -76,11 +64,7 @@ class Views:
 
 def sqrtvins(stereo: bool, guess: BiasGuess) -> Initializer:
     """Initializer for one camera or two, with the bias priors of its configuration."""
-
-    def initialize(segment: Segment) -> Answer:
-        return _initialize(segment, stereo, guess)
-
-    return initialize
+    return partial(_initialize, stereo=stereo, guess=guess)
 
 
 def _initialize(segment: Segment, stereo: bool, guess: BiasGuess) -> Answer:
@@ -96,7 +80,7 @@ def _initialize(segment: Segment, stereo: bool, guess: BiasGuess) -> Answer:
 def all_views(segment: Segment, stereo: bool) -> Views:
     """Pairs of different keyframes, over the longest tracks."""
     tracks = segment.tracks
-    chosen = longest(tracks, MAX_FEATURES, 2)
+    chosen = ba.longest(tracks, MAX_FEATURES, 2)
     cameras = [(tracks.seen, tracks.bearings, 0.0)]
     if stereo:
         cameras.append((tracks.seen_right, tracks.bearings_right, tracks.baseline))
@@ -194,32 +178,29 @@ def translation_complements(segment: Segment, views: Views, motion: IntegratedMo
 def _map(segment: Segment, state: VIState, stereo: bool) -> Answer:
     """Iterated MAP over all states and points, from the closed form."""
     tracks = segment.tracks
-    start = from_vi_state(state)
-    seen, start = with_points(segment, start, longest(tracks, MAX_FEATURES, 2), stereo)
-    info = gauge_information()
+    start = ba.from_vi_state(state)
+    seen, start = ba.with_points(segment, start, ba.longest(tracks, MAX_FEATURES, 2), stereo)
+    info = ba.gauge_information(STD_GYRO_BIAS, STD_ACC_BIAS)
     info[0:2] = STD_ROTATION**-2
-    info[VELOCITY] = STD_VELOCITY**-2
-    info[GYRO_BIAS], info[ACC_BIAS] = STD_GYRO_BIAS**-2, STD_ACC_BIAS**-2
+    info[ba.VELOCITY] = STD_VELOCITY**-2
     pre = raw_motion(segment, state.gyro_bias, state.acc_bias)
     std = PIXEL_STD / tracks.focal_px
-    norm = segment.gravity_norm
-    bundle = Bundle(seen, std, squares, pre, norm, VAR_WALK, start, info)
+    bundle = ba.Bundle(seen, std, ba.squares, start, info, pre, segment.gravity_norm, VAR_WALK)
     needed = MIN_FEATURES[stereo]
     if len(start.points_w) < needed:
         reason = f"{len(start.points_w)} points could be triangulated, needed {needed}"
         return Answer(False, reason, state)
-    result = adjust(bundle, start, ITERATIONS)
-    fine = well_reprojected(bundle, result.state, tracks.focal_px, MAX_REPROJECTION_PX)
+    result = ba.adjust(bundle, start, ITERATIONS)
+    fine = ba.well_reprojected(bundle, result.state, tracks.focal_px, MAX_REPROJECTION_PX)
     if int(fine.sum()) < needed:
         reason = (
             f"{int(fine.sum())} points reproject within {MAX_REPROJECTION_PX:g} px, needed {needed}"
         )
-        return Answer(False, reason, to_vi_state(segment, result.state))
+        return Answer(False, reason, ba.to_vi_state(segment, result.state))
     if not fine.all():
         start = result.state.with_points(result.state.points_w[fine])
-        kept = Bundle(take(seen, fine), std, squares, pre, norm, VAR_WALK, bundle.prior, info)
-        result = adjust(kept, start, ITERATIONS)
-    found = to_vi_state(segment, result.state)
+        result = ba.adjust(replace(bundle, seen=take(seen, fine)), start, ITERATIONS)
+    found = ba.to_vi_state(segment, result.state)
     if result.cov is None:
         return Answer(False, "the covariance is singular", found)
-    return Answer(True, "", found, to_posterior(segment, result.state, result.cov))
+    return Answer(True, "", found, ba.to_posterior(segment, result.state, result.cov))

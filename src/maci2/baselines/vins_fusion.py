@@ -13,24 +13,21 @@ keyframes of the window are its frames (the original: eleven, at 10 Hz).
 
 from dataclasses import replace
 
-import cv2
 import numpy as np
 
+from maci2.baselines import bundle_adjustment as ba
 from maci2.baselines.alignment import (
     fit_gyro_bias,
+    integrated,
     quaternion_vectors,
     raw_motion,
     rotation_errors,
     with_norm,
 )
-from maci2.baselines.bundle_adjustment import Bundle, adjust, gauge_information, huber
-from maci2.baselines.bundle_state import BundleState, to_vi_state, upright
-from maci2.baselines.integrated_motion import integrated
-from maci2.baselines.landmarks import longest, with_points
-from maci2.baselines.segment import Answer, Segment
-from maci2.baselines.stages import stage
+from maci2.baselines.segment import Answer, Segment, stage
+from maci2.baselines.vins import pose_by_pnp
 from maci2.imu import Preintegrated, preintegrate
-from maci2.lie import se3, se3_inv
+from maci2.lie import se3_inv
 from maci2.types import NS, Array
 
 FIRST_BATCH_S = 0.1
@@ -56,19 +53,21 @@ def vins_fusion(segment: Segment) -> Answer:
     errors = quaternion_vectors(rotation_errors(pre.gamma, Ts_c0_b[:, :3, :3]))
     gyro_bias = fit_gyro_bias(pre, errors)
     start = start_at_rest(segment, Ts_c0_b, gyro_bias)
-    seen, start = with_points(segment, start, longest(segment.tracks, POINTS, MIN_VIEWS), True)
+    seen, start = ba.with_points(
+        segment, start, ba.longest(segment.tracks, POINTS, MIN_VIEWS), True
+    )
     period_s = float(np.median(np.diff(segment.raw.stamps_ns))) / NS
-    bundle = Bundle(
+    bundle = ba.Bundle(
         seen,
         STD,
-        huber(1.0),
+        ba.huber(1.0),
+        start,
+        ba.gauge_information(),
         motion_with_noise(segment, gyro_bias),
         segment.gravity_norm,
         period_s * np.array([WALK_GYRO**2] * 3 + [WALK_ACC**2] * 3),
-        start,
-        gauge_information(),
     )
-    return Answer(True, "", to_vi_state(segment, adjust(bundle, start, ITERATIONS).state))
+    return Answer(True, "", ba.to_vi_state(segment, ba.adjust(bundle, start, ITERATIONS).state))
 
 
 @stage("structure")
@@ -80,7 +79,9 @@ def poses_by_pnp(segment: Segment) -> Array:
     for k in range(len(Ts_c0_c)):
         if k > 0:
             known = tracks.seen[:, k] & np.isfinite(points[:, 0])
-            Ts_c0_c[k] = _pnp(points[known], tracks.xy[known, k], Ts_c0_c[k - 1])
+            before = Ts_c0_c[k - 1]
+            found = pose_by_pnp(points[known], tracks.xy[known, k], before, MIN_POINTS)
+            Ts_c0_c[k] = before if found is None else found
         new = tracks.seen_right[:, k] & np.isnan(points[:, 0])
         z = np.nan_to_num(tracks.depths[new, k], nan=INIT_DEPTH)[:, None]
         in_camera = np.hstack([tracks.xy[new, k] * z, z])
@@ -88,35 +89,20 @@ def poses_by_pnp(segment: Segment) -> Array:
     return Ts_c0_c
 
 
-def _pnp(points_c0: Array, xy: Array, T_c0_before: Array) -> Array:
-    """OpenCV's iterative PnP from the pose before; that pose where there are too few points."""
-    if len(points_c0) < MIN_POINTS:
-        return T_c0_before
-    T_before_c0 = se3_inv(np.ascontiguousarray(T_c0_before))
-    rotation, translation = cv2.Rodrigues(T_before_c0[:3, :3])[0], T_before_c0[:3, 3:4].copy()
-    found, rotation, translation = cv2.solvePnP(
-        points_c0, xy, np.eye(3), None, rotation, translation, True, cv2.SOLVEPNP_ITERATIVE
-    )
-    if not found or not (np.isfinite(rotation).all() and np.isfinite(translation).all()):
-        return T_c0_before
-    R = np.asarray(cv2.Rodrigues(rotation)[0], np.float64)
-    return se3_inv(se3(R, np.asarray(translation, np.float64).ravel()))
-
-
-def start_at_rest(segment: Segment, Ts_c0_b: Array, gyro_bias: Array) -> BundleState:
+def start_at_rest(segment: Segment, Ts_c0_b: Array, gyro_bias: Array) -> ba.BundleState:
     """Poses of vision, levelled by the first accelerometer samples; integrated velocities."""
     raw = segment.raw
     inside = (raw.stamps_ns >= segment.stamps_ns[0]) & (
         raw.stamps_ns <= segment.stamps_ns[0] + round(FIRST_BATCH_S * NS)
     )
     gravity_b0 = with_norm(-raw.acc[inside].mean(axis=0), segment.gravity_norm)
-    R_w_b0 = upright(gravity_b0)
+    R_w_b0 = ba.upright(gravity_b0)
     Ts = R_w_b0 @ np.array([se3_inv(Ts_c0_b[0]) @ T for T in Ts_c0_b])[:, :3]
     motion = integrated(raw_motion(segment, gyro_bias))
     v_w = motion.velocities(np.zeros(3), gravity_b0) @ R_w_b0.T
     n = len(Ts)
     biases = np.tile(gyro_bias, (n, 1)), np.zeros((n, 3))
-    return BundleState(Ts[:, :, :3], Ts[:, :, 3], v_w, biases[0], biases[1], np.empty((0, 3)))
+    return ba.BundleState(Ts[:, :, :3], Ts[:, :, 3], v_w, biases[0], biases[1], np.empty((0, 3)))
 
 
 def motion_with_noise(segment: Segment, gyro_bias: Array) -> Preintegrated:

@@ -24,8 +24,7 @@ JOBS = {
     "initialize": ("maci2.pipeline.rehearsals:initialize_once", 17),
     "calibrate": ("maci2.pipeline.rehearsals:calibrate_once", 26),
     "chain": ("maci2.pipeline.rehearsals:smooth_once", 26),
-    "baselines": ("maci2.experiments.rehearsals:compare_once", 28),
-    "train": ("maci2.learn.imu.rehearsals:train_once", 2),
+    "baselines": ("maci2.experiments.initialization:compare_once", 28),
     "render": ("maci2.pipeline.rehearsals:render_once", 4),
     "odometry": ("maci2.pipeline.rehearsals:track_once", 10),
 }
@@ -34,10 +33,9 @@ its chain: a bar needs a length."""
 
 CHAINS = (
     ("initialize", "calibrate", "chain", "baselines"),
-    ("train", "render", "odometry"),
+    ("render", "odometry"),
 )
-"""Jobs of one worker, which finds in memory what the jobs before have compiled. Training has no
-kernel in common with the others: by the time it is done, they find small ones in the cache."""
+"""Jobs of one worker, which finds in memory what the jobs before have compiled."""
 
 OWN_KERNELS = {"maci2.estimation": "initialize"}
 """Rooms whose kernels nobody needs who does not run the job."""

@@ -1,4 +1,4 @@
-"""Consistency of the stated uncertainties: predicted sigma against actual error, simulated."""
+"""Consistency of the predicted uncertainties: predicted sigma against actual error, simulated."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

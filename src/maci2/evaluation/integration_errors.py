@@ -51,7 +51,7 @@ class LabelNoise:
     orientation that was integrated from the same samples, 1 for one that knows nothing of them."""
 
     acc_shown: float = 1.0
-    """The same for the accelerometer: ground truth that was smoothed with its samples follows
+    """Share for the accelerometer: ground truth that was smoothed with its samples follows
     them."""
 
     def shown(self, imu: ImuMeasurements) -> ImuMeasurements:
@@ -88,7 +88,7 @@ class WindowErrors:
     """(m, 9, 9) from the samples' variances and cov_0."""
 
     e_D_bias: Array
-    """(m, 9, 6) derivative by a bias [gyro, acc] left in the samples."""
+    """(m, 9, 6) derivative by a remaining bias [gyro, acc] of the samples."""
 
     e_D_start: Array
     """(m, 9, 9) how an error of the start state shows in e, up to its sign."""

@@ -1,17 +1,73 @@
-"""Numbers of summary.json and of every table: means, medians, success, NEES."""
+"""Numbers of summary.json and of every table: means, medians, success, NEES, and quarters of the
+windows by predicted sigma.
 
-from dataclasses import dataclass, replace
+Consistency by difficulty: NEES and coverage in quarters of the predicted sigma.
+
+Coverage that is right on the whole can hide a hardest quarter that is far off.
+"""
+
+from dataclasses import asdict, dataclass, replace
 from typing import Any, get_args
 
 import numpy as np
 
 from maci2 import __version__
 from maci2.estimation import Status
-from maci2.evaluation.metrics import METRICS, PAPER_LIMITS, SCORES, SuccessLimits
-from maci2.evaluation.protocol import Evaluated
-from maci2.evaluation.quartiles import quartiles_json
-from maci2.evaluation.rows import Row
+from maci2.evaluation.metrics import METRICS, PAPER_LIMITS, SCORES, InitErrors, SuccessLimits
+from maci2.evaluation.protocol import Evaluated, Row, StatedUncertainty
 from maci2.pipeline.options import RunOptions
+
+SIGMAS = {"gravity": "gravity_std_deg", "velocity": "velocity_std"}
+"""Quantity -> what the posterior states of it."""
+
+
+@dataclass(frozen=True)
+class Quartile:
+    """A quarter of the windows, by predicted sigma."""
+
+    sigma: float
+    """Median of the predicted sigma [deg] or [m/s]."""
+
+    count: int
+    """Windows in it."""
+
+    nees: float
+    """Mean normalised error squared per degree of freedom; 1 is consistent."""
+
+    covered: float
+    """Share of the errors inside their 95 % ellipsoid."""
+
+
+def by_quartile(rows: list[Row], audited: bool) -> dict[str, list[Quartile]]:
+    """Quarters of the windows with an estimate, most certain first; empty for fewer than 8
+    windows."""
+    pairs = [(row.audited if audited else row.errors, row.stated) for row in rows]
+    known = [(errors, stated) for errors, stated in pairs if errors and stated]
+    return {name: _quarters(known, name) for name in SIGMAS} if len(known) >= 8 else {}
+
+
+def quartiles_json(rows: list[Row], audited: bool) -> dict[str, list[dict[str, Any]]]:
+    """The quarters as JSON has them."""
+    found = by_quartile(rows, audited)
+    return {name: [asdict(one) for one in quarters] for name, quarters in found.items()}
+
+
+def _quarters(known: list[tuple[InitErrors, StatedUncertainty]], name: str) -> list[Quartile]:
+    known = [(e, s) for e, s in known if e.nees.get(name) is not None]
+    sigmas = np.array([getattr(stated, SIGMAS[name]) for _, stated in known])
+    nees = np.array([errors.nees[name] for errors, _ in known], dtype=float)
+    covered = np.array([errors.covered[name] for errors, _ in known], dtype=float)
+    return [
+        Quartile(
+            float(np.median(sigmas[inside])),
+            len(inside),
+            float(nees[inside].mean()),
+            float(covered[inside].mean()),
+        )
+        for inside in np.array_split(np.argsort(sigmas, kind="stable"), 4)
+        if len(inside)
+    ]
+
 
 STATUSES: tuple[Status, ...] = get_args(Status)
 """Verdicts, the best first."""
@@ -149,7 +205,7 @@ def summarize(rows: list[Row], limits: SuccessLimits = PAPER_LIMITS) -> Summary:
 
 
 def is_right(row: Row, limits: SuccessLimits = PAPER_LIMITS) -> bool:
-    """Whether a window has an estimate with errors within the limits."""
+    """True if a window has an estimate with errors within the limits."""
     return row.errors is not None and row.errors.is_success(limits)
 
 

@@ -20,7 +20,7 @@ IDLE = 0.01
 gets a small share of a core, but a larger one than this."""
 
 SHORTEST_WAIT_S, LONGEST_WAIT_S = 0.002, 0.2
-"""Time between two looks at the clock of the thread."""
+"""Time between two readings of the clock of the thread."""
 
 
 class TimeLimitError(Maci2Error):

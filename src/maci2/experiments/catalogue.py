@@ -1,57 +1,278 @@
 """The paper's experiments, by name."""
 
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from maci2.errors import OptionError
+from maci2.evaluation.metrics import VBR_LIMITS
 from maci2.experiments import paper_numbers as paper
-from maci2.experiments.calibration_tables import calibration_findings
-from maci2.experiments.calibration_task import CalibrationMethod, CalibrationTask
-from maci2.experiments.experiment import (
-    CovarianceExperiment,
-    Experiment,
-    RecordingsExperiment,
-    TrackExperiment,
-    TruthExperiment,
+from maci2.experiments.calibration import calibration_findings, calibration_tasks
+from maci2.experiments.covariances import (
+    covariance_findings,
+    covariance_tasks,
+    visual_findings,
+    visual_tasks,
 )
-from maci2.experiments.hard_images_task import hard_images_findings, hard_images_tasks
-from maci2.experiments.init_catalogue import (
-    COV_ABLATION,
-    COV_RATIO,
-    EUROC_INIT,
-    GYRO_BIAS,
-    IMU_ABLATION,
-    IMU_TRAINING,
-    IMU_TUNING,
-    KEYFRAMES,
-    POSE,
-    VBR_INIT,
+from maci2.experiments.experiment import Experiment, RecordingsExperiment
+from maci2.experiments.hard_images import hard_images_findings, hard_images_tasks
+from maci2.experiments.init_tables import (
+    FOUR,
+    ablation_claims,
+    baseline_claims,
+    fusion_claims,
+    paper_claims,
 )
-from maci2.experiments.init_experiment import CombinedExperiment, InitExperiment
-from maci2.experiments.method import DROID
-from maci2.experiments.robustness_task import robustness_findings, robustness_tasks
-from maci2.experiments.visual_task import VisualTask, visual_findings
+from maci2.experiments.initialization import CombinedExperiment, InitExperiment
+from maci2.experiments.methods import (
+    BASELINES,
+    CONSTANT,
+    DROID,
+    LEARNED,
+    PRINTED,
+    RAW,
+    TRACK_BASELINES,
+    TWO_FRAME,
+    Method,
+    from_images,
+    on_both,
+    on_tracks,
+    vision_file,
+)
+from maci2.experiments.recordings import Rendering
+from maci2.experiments.robustness import robustness_findings, robustness_tasks
+from maci2.experiments.track import track_findings, track_tasks
+from maci2.experiments.truth import truth_findings, truth_tasks
+
+IMU_TRAINING = ("MH_01_easy", "MH_05_difficult", "V2_01_easy", "V2_03_difficult")
+IMU_TUNING = ("MH_03_medium", "V1_02_medium")
+
+TUNED_RATIO = 0.3
+"""Ratio of visual to inertial standard deviation with identity covariances: the best of `cov-ratio`
+on the recordings that the IMU model was trained and tuned on."""
+
+RATIOS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 
 
-def _calibration_methods(recording: str) -> tuple[CalibrationMethod, ...]:
-    learned = "tumvi" if recording.startswith(("room", "calib")) else "euroc"
-    return (
-        CalibrationMethod("maci2, raw IMU", "maci2"),
-        CalibrationMethod("maci2, learned IMU", "maci2", learned),
-        CalibrationMethod("VINS-Mono rotation", "vins"),
+ALL_EUROC = (
+    *("MH_01_easy", "MH_02_easy", "MH_03_medium", "MH_04_difficult", "MH_05_difficult"),
+    *("V1_01_easy", "V1_02_medium", "V1_03_difficult"),
+    *("V2_01_easy", "V2_02_medium", "V2_03_difficult"),
+)
+
+EUROC_POSES = InitExperiment(
+    "euroc-poses",
+    "Camera motion given",
+    paper.EUROC_TEST,
+    on_both((LEARNED, RAW, PRINTED, *BASELINES)),
+    paper=paper.EUROC,
+    strides_s=(2.5, 0.5),
+    claims=baseline_claims,
+    scored=True,
+    detail=True,
+)
+
+EUROC_TRACKS = InitExperiment(
+    "euroc-tracks",
+    "Tracks, test recordings",
+    paper.EUROC_TEST,
+    on_tracks((LEARNED, RAW, TWO_FRAME, *TRACK_BASELINES)),
+    paper=paper.EUROC,
+    strides_s=(2.5, 0.5),
+    windows=(30, 15),
+    claims=baseline_claims,
+    scored=True,
+)
+
+EUROC_TRACKS_OTHER = InitExperiment(
+    "euroc-tracks-other",
+    "Tracks, other recordings",
+    IMU_TRAINING + IMU_TUNING,
+    on_tracks((RAW, TWO_FRAME, *(one for one in TRACK_BASELINES if not one.knows_sensor))),
+    windows=(20,),
+    claims=baseline_claims,
+    scored=True,
+)
+
+FLIGHTS = (
+    ("V1_02", "V1_02_medium", 25.0),
+    ("V2_03", "V2_03_difficult", 15.0),
+    ("MH_03", "MH_03_medium", 25.0),
+)
+"""Short name, recording, and time in the air [s]."""
+
+RENDERED_EASY, RENDERED_HARD = (
+    InitExperiment(
+        f"rendered-{level}",
+        f"Rendered images, {level}",
+        tuple(f"{name}_{level}" for name, _, _ in FLIGHTS),
+        from_images((LEARNED, RAW, *TRACK_BASELINES)),
+        strides_s=(1.25,),
+        windows=(11,),
+        claims=baseline_claims,
+        scored=True,
+        renderings=tuple(
+            Rendering(f"{name}_{level}", recording, start_s, level)
+            for name, recording, start_s in FLIGHTS
+        ),
     )
+    for level in ("easy", "hard")
+)
+
+IMAGES_INIT = InitExperiment(
+    "images-init",
+    "Real images",
+    ("MH_01_clip",),
+    from_images((LEARNED, RAW, *BASELINES, *TRACK_BASELINES)),
+    strides_s=(0.5,),
+    windows=(15,),
+    metrics=FOUR,
+    claims=baseline_claims,
+    scored=True,
+    detail=True,
+)
+
+EUROC_INIT = CombinedExperiment(
+    "euroc-init",
+    "Initialization on EuRoC, baselines on the same input",
+    (EUROC_POSES, EUROC_TRACKS, EUROC_TRACKS_OTHER, RENDERED_EASY, RENDERED_HARD, IMAGES_INIT),
+    paper.EUROC,
+)
+
+COV_ABLATION = InitExperiment(
+    "cov-ablation",
+    "Ablation of the covariances: stated, or identity",
+    paper.EUROC_TEST,
+    on_both(
+        (
+            Method(
+                paper.LEARNED_LEARNED,
+                imu="euroc",
+                knows_sensor=True,
+                paper_row=paper.LEARNED_LEARNED,
+            ),
+            Method(paper.LEARNED_ID, "maci2-identity-imu", "euroc", paper_row=paper.LEARNED_ID),
+            Method(
+                paper.ID_LEARNED, "maci2", "euroc", identity_vision=1.0, paper_row=paper.ID_LEARNED
+            ),
+            Method(
+                paper.ID_ID,
+                "maci2-identity-imu",
+                "euroc",
+                identity_vision=1.0,
+                paper_row=paper.ID_ID,
+            ),
+            Method("one tuned scalar", "maci2-identity-imu", "euroc", identity_vision=TUNED_RATIO),
+            Method("temperature only", "maci2", "euroc-temperature"),
+        )
+    ),
+    metrics=FOUR,
+    paper=paper.COVARIANCES,
+    claims=ablation_claims,
+)
+
+COV_RATIO = InitExperiment(
+    "cov-ratio",
+    "One scalar between vision and IMU, tuned on the IMU model's own recordings",
+    IMU_TRAINING + IMU_TUNING,
+    tuple(
+        Method(f"ratio {ratio:g}", "maci2-identity-imu", "euroc", identity_vision=ratio)
+        for ratio in RATIOS
+    ),
+    metrics=FOUR,
+)
+
+IMU_ABLATION = InitExperiment(
+    "imu-ablation",
+    "What the learned IMU model is worth",
+    paper.EUROC_TEST,
+    on_both(
+        (
+            RAW,
+            CONSTANT,
+            Method("AirIMU's form", imu="euroc-airimu", paper_row=paper.AIRIMU),
+            Method("constant correction and variance (ParamNet)", imu="euroc-paramnet"),
+            Method("the paper's form", imu="euroc-paper"),
+            LEARNED,
+        )
+    ),
+    metrics=FOUR,
+    paper=paper.IMU_MODELS,
+    claims=paper_claims,
+)
+
+KEYFRAMES = InitExperiment(
+    "keyframes",
+    "Sensitivity to the number of keyframes",
+    paper.EUROC_TEST,
+    tuple(
+        replace(
+            method,
+            name=f"{count} keyframes, {method.name}",
+            keyframes=count,
+            paper_row=f"{count} {method.paper_row}",
+        )
+        for count in (5, 10, 20)
+        for method in (LEARNED, RAW)
+    ),
+    paper=paper.KEYFRAMES,
+    claims=paper_claims,
+)
+
+POSE = InitExperiment(
+    "pose",
+    "Poses, vision only and fused",
+    paper.EUROC_TEST,
+    on_both((Method("vision only", "linear", paper_row=paper.VISION_ONLY), RAW, LEARNED)),
+    metrics=("rotation_deg", "translation_m"),
+    paper=paper.POSES,
+    claims=fusion_claims,
+    detail=True,
+)
+
+GYRO_BIAS = InitExperiment(
+    "gyro-bias",
+    "Gyroscope bias on all EuRoC recordings",
+    ALL_EUROC,
+    (RAW, *(one for one in BASELINES if one.initializer in ("vins", "orbslam3", "analytic"))),
+    metrics=("gyro_bias_norm_pct", "gyro_bias_pct"),
+)
 
 
-def _calibration_tasks(recordings: dict[str, Path], seed: int) -> list[CalibrationTask]:
-    return [
-        CalibrationTask(name, path, method, seed)
-        for name, path in recordings.items()
-        for method in _calibration_methods(name)
-    ]
+VBR_REAL = InitExperiment(
+    "vbr-real",
+    "VBR",
+    paper.VBR,
+    from_images((RAW, *(one for one in (*BASELINES, *TRACK_BASELINES) if not one.knows_sensor))),
+    paper=paper.VBR_TABLE,
+    limits=VBR_LIMITS,
+    claims=paper_claims,
+    scored=True,
+)
 
+DRIVES = ("drive_1", "drive_2", "drive_3")
 
-def _visual_tasks(recordings: dict[str, Path], _: int) -> list[VisualTask]:
-    return [VisualTask(name, path) for name, path in recordings.items()]
+DRIVING = InitExperiment(
+    "driving-init",
+    "Driving, rendered: a stand-in for VBR",
+    DRIVES,
+    from_images((RAW, *(one for one in TRACK_BASELINES if not one.knows_sensor))),
+    strides_s=(1.25,),
+    windows=(15,),
+    limits=VBR_LIMITS,
+    claims=baseline_claims,
+    scored=True,
+    renderings=tuple(
+        Rendering(name, motion="driving", scene="street", duration_s=20.0, seed=seed)
+        for seed, name in enumerate(DRIVES, start=1)
+    ),
+)
+
+VBR_INIT = CombinedExperiment(
+    "vbr-init",
+    "Initialization on VBR, and on a stand-in for it",
+    (VBR_REAL, DRIVING),
+    paper.VBR_TABLE,
+)
 
 
 CALIB = RecordingsExperiment(
@@ -62,38 +283,61 @@ CALIB = RecordingsExperiment(
         *("room1", "room2", "room3", "room4", "room5", "room6"),
         *("V1_02_medium", "V2_03_difficult"),
     ),
-    _calibration_tasks,
+    calibration_tasks,
     calibration_findings,
 )
 
-IMU_COV = CovarianceExperiment(
+
+def _covariance_experiment(
+    name: str,
+    title: str,
+    groups: dict[str, tuple[str, ...]],
+    horizons_s: tuple[float, ...],
+    growth_s: tuple[float, ...],
+) -> RecordingsExperiment:
+    """Predicted sigma against integration error on the test recordings of each IMU model."""
+    return RecordingsExperiment(
+        name,
+        title,
+        tuple(name for names in groups.values() for name in names),
+        partial(covariance_tasks, groups, horizons_s, growth_s),
+        partial(covariance_findings, growth=len(growth_s) > 2),
+    )
+
+
+IMU_COV = _covariance_experiment(
     "imu-cov",
     "Predicted IMU sigma against actual error",
     {"euroc": paper.EUROC_TEST, "tumvi": ("room2", "room4", "room6")},
+    (0.25, 1.0),
+    (0.25, 1.0),
+)
+
+INTE_ERROR = _covariance_experiment(
+    "inte-error",
+    "Growth of the integration error",
+    {"euroc": ("MH_04_difficult",)},
+    (1.0,),
+    (0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 2.5),
 )
 
 VIS_COV = RecordingsExperiment(
     "vis-cov",
     "Predicted visual sigma against actual error",
     ("MH_01_clip", "MH_01_static_clip", *paper.EUROC_TEST),
-    _visual_tasks,
+    visual_tasks,
     visual_findings,
 )
 
-TRACK = TrackExperiment(
+WITH_IMAGES = ("MH_01_clip", "V1_02_easy", "V1_02_hard", "V2_03_easy", "V2_03_hard")
+
+TRACK = RecordingsExperiment(
     "track",
     "Visual-inertial odometry of whole recordings",
-    ("MH_01_clip", "V1_02_easy", "V1_02_hard", "V2_03_easy", "V2_03_hard"),
-    (*paper.EUROC_TEST, *IMU_TRAINING, *IMU_TUNING),
-    DROID,
-)
-
-INTE_ERROR = CovarianceExperiment(
-    "inte-error",
-    "Growth of the integration error",
-    {"euroc": ("MH_04_difficult",)},
-    horizons_s=(1.0,),
-    growth_s=(0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 2.5),
+    (*WITH_IMAGES, *paper.EUROC_TEST, *IMU_TRAINING, *IMU_TUNING),
+    partial(track_tasks, WITH_IMAGES, DROID, ("raw", "euroc")),
+    track_findings,
+    files=(vision_file(DROID),),
 )
 
 ROBUSTNESS = RecordingsExperiment(
@@ -102,7 +346,7 @@ ROBUSTNESS = RecordingsExperiment(
     ("V1_02_medium", "MH_03_medium", "V2_01_easy", "MH_05_difficult"),
     robustness_tasks,
     robustness_findings,
-    files=(DROID.partition(":")[2],),
+    files=(vision_file(DROID),),
 )
 
 HARD_IMAGES = RecordingsExperiment(
@@ -121,46 +365,35 @@ HARD_IMAGES_FULL = RecordingsExperiment(
     hard_images_findings,
 )
 
-GROUND_TRUTH = TruthExperiment(
+TRUTH_SOURCES = (
+    *((name, "") for name in (*IMU_TRAINING, *IMU_TUNING, "MH_02_easy", "MH_04_difficult")),
+    ("V1_01_easy", "state_groundtruth_estimate0"),
+    ("V1_01_easy", "state_groundtruth_openvins"),
+    ("V1_01_easy", "vicon0"),
+    *((name, "") for name in ("room1", "room2", "room3", "room4", "room5")),
+)
+"""Recording and source, as `maci2 truth --from` names it."""
+
+GROUND_TRUTH = RecordingsExperiment(
     "truth",
     "Errors of published ground truths",
-    (
-        *((name, "") for name in (*IMU_TRAINING, *IMU_TUNING, "MH_02_easy", "MH_04_difficult")),
-        ("V1_01_easy", "state_groundtruth_estimate0"),
-        ("V1_01_easy", "state_groundtruth_openvins"),
-        ("V1_01_easy", "vicon0"),
-        *((name, "") for name in ("room1", "room2", "room3", "room4", "room5")),
-    ),
+    tuple(dict.fromkeys(name for name, _ in TRUTH_SOURCES)),
+    partial(truth_tasks, TRUTH_SOURCES),
+    truth_findings,
 )
 
-_ALL: tuple[Experiment, ...] = (
-    EUROC_INIT,
-    COV_ABLATION,
-    COV_RATIO,
-    IMU_ABLATION,
-    KEYFRAMES,
-    POSE,
-    GYRO_BIAS,
-    VBR_INIT,
-    VIS_COV,
-    CALIB,
-    IMU_COV,
-    INTE_ERROR,
-    ROBUSTNESS,
-    TRACK,
-    HARD_IMAGES,
-    HARD_IMAGES_FULL,
+INIT_EXPERIMENTS: list[Experiment] = [
+    *(EUROC_INIT, COV_ABLATION, COV_RATIO, IMU_ABLATION, KEYFRAMES, POSE, GYRO_BIAS, VBR_INIT)
+]
+OTHERS: list[Experiment] = [
+    *(VIS_COV, CALIB, IMU_COV, INTE_ERROR, ROBUSTNESS, TRACK, HARD_IMAGES, HARD_IMAGES_FULL),
     GROUND_TRUTH,
-    *EUROC_INIT.parts,
-    *VBR_INIT.parts,
-)
+]
+PARTS: list[Experiment] = [*EUROC_INIT.parts, *VBR_INIT.parts]
 
-EXPERIMENTS = {one.name: one for one in _ALL}
+EXPERIMENTS = {one.name: one for one in (*INIT_EXPERIMENTS, *OTHERS, *PARTS)}
 
-BY_NAME_ONLY = (
-    HARD_IMAGES_FULL.name,
-    *(part.name for part in (*EUROC_INIT.parts, *VBR_INIT.parts)),
-)
+BY_NAME_ONLY = (HARD_IMAGES_FULL.name, *(part.name for part in PARTS))
 """Experiments that run only by name: one that takes an hour, and parts of others."""
 
 
@@ -189,19 +422,16 @@ def by_methods(experiments: list[Experiment], names: list[str]) -> list[Experime
         and (part := one.by_methods(names)) is not None
     ]
     if not kept:
-        known = sorted({name for one in experiments for name in _initializers(one)})
+        methods = [
+            method
+            for one in experiments
+            for part in (one.parts if isinstance(one, CombinedExperiment) else (one,))
+            if isinstance(part, InitExperiment)
+            for method in part.methods
+        ]
+        known = sorted({method.initializer for method in methods})
         raise OptionError(
             f"--method {', '.join(names)}: no row of {', '.join(one.name for one in experiments)}; "
             f"choose from {', '.join(known) or 'none: they compare no methods'}."
         )
     return list(kept)
-
-
-def _initializers(experiment: Experiment) -> set[str]:
-    parts = experiment.parts if isinstance(experiment, CombinedExperiment) else (experiment,)
-    return {
-        method.initializer
-        for part in parts
-        if isinstance(part, InitExperiment)
-        for method in part.methods
-    }

@@ -1,28 +1,171 @@
 """Frozen answers: what the commands answer on fixed recordings, stored and compared with a later
-tree."""
+tree.
+
+Command lines whose answers are frozen: `DATA` is the folder of recordings, `OUT` a new folder,
+`SIMULATED` the folder of simulated recordings.
+
+Frozen answers: what the commands answer on fixed recordings, stored and compared with a later
+tree.
+"""
 
 import hashlib
 import json
+import maci2
 import math
 import os
 import shutil
-import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
-from statistics import median
-from typing import Any
+from collections.abc import (Callable, Iterator, Sequence)
+from dataclasses import (dataclass, field)
+from functools import (partial)
+from itertools import (product)
+from maci2 import (__version__)
+from maci2.errors import (DatasetError, OptionError)
+from maci2.evaluation.parallel import (Pool, WorkerDied, run_all)
+from maci2.experiments.store import (Store)
+from maci2.experiments.table import (Record)
+from maci2.files import (read_json, user_cache, write_atomically)
+from pathlib import (Path)
+from statistics import (median)
+from typing import (Any)
+from unittest.mock import (patch)
 
-from maci2 import __version__
-from maci2.errors import DatasetError, OptionError
-from maci2.evaluation.parallel import Pool, WorkerDied, run_all
-from maci2.experiments.freeze_cases import BENCH, PARTS, SIMULATED, cases
-from maci2.experiments.store import Store
-from maci2.experiments.table import Record
-from maci2.files import read_json, user_cache, write_atomically
+
+EUROC = (
+    "MH_01_easy", "MH_02_easy", "MH_03_medium", "MH_04_difficult", "MH_05_difficult",
+    "V1_01_easy", "V1_02_medium", "V2_01_easy", "V2_03_difficult",
+)  # fmt: skip
+ROOMS = tuple(f"dataset-room{i}_512_16" for i in range(1, 6))
+CLIP = "DATA/euroc/MH_01_clip"
+
+TRUTH = "--vision truth:0.05,0.003"
+DROID = "--vision trajectory:visual/droid_stereo_Twc_tum.txt"
+IMAGES = "--vision images"
+
+MOTIONS = ("handheld", "drone", "car", "driving", "static", "straight", "planar_yaw")
+SEEDS = 20
+SIMULATED = {
+    f"{seed}_{MOTIONS[seed % 7]}": (
+        f"--motion {MOTIONS[seed % 7]} --duration 12 --seed {seed} "
+        f"--lens {'fisheye' if seed % 2 else 'pinhole'}"
+    )
+    for seed in range(SEEDS)
+} | {"rendered": "--images --duration 5 --seed 3"}
+"""Options of `maci2 simulate` for each simulated recording."""
+
+STARTS_S = (5, 15, 27.5, 40, 55, 70)
+"""Starts of the windows of a recording [s]."""
+
+
+def _init_lines() -> list[str]:
+    recorded = [(f"DATA/euroc/{name}", "euroc") for name in EUROC]
+    recorded += [(f"DATA/tumvi/{name}", "tumvi") for name in ROOMS]
+    # Neighbours are different recordings: two workers then share no audit of a ground truth.
+    lines = [
+        f"{path} {TRUTH} --imu {imu} --start {start}"
+        for start, imu_of, (path, learned) in product(STARTS_S, ("raw", "learned"), recorded)
+        for imu in [learned if imu_of == "learned" else "raw"]
+    ]
+    lines += [f"DATA/euroc/{name} {DROID} --start {s}" for s in (10, 35, 60) for name in EUROC]
+    v1, mh = "DATA/euroc/V1_02_medium", "DATA/euroc/MH_03_medium"
+    for path, start in product((v1, mh, f"DATA/tumvi/{ROOMS[1]}"), (10, 30)):
+        lines += [
+            f"{path} {TRUTH} --start {start} {options}"
+            for options in (
+                "--time-offset", "--paper", "--trust-rig", "--keyframes 20 --window 5",
+                "--imu datasheet", "--acc-bias-prior 0,0.1,0.05 --acc-bias-std 0.05",
+            )
+        ]  # fmt: skip
+        lines.append(f"{path} --vision tracks:0.5 --start {start}")
+    for path in (v1, mh):
+        lines += [
+            f"{path} {DROID} --start 20 --time-offset",
+            f"{path} {DROID} --start 20 --imu euroc",
+            f"{path} {DROID} --start 20 --vision-std 0.05,0.003,0.015 --vision-scale-std 0.01",
+            f"{path} {TRUTH} --start 20 --imu euroc --paper",
+            f"{path} {TRUTH} --start 20 --truth audited",
+        ]
+    lines += [
+        f"DATA/euroc/V1_01_easy {TRUTH} --start 10 --truth audited:vicon0",
+        f"{CLIP} {IMAGES}",
+        f"{CLIP} {IMAGES} --start 4",
+        f"{CLIP} {IMAGES} --start 2 --time-offset",
+        f"{CLIP} --vision images:fixed --start 2",
+        f"DATA/euroc/MH_01_static_clip {IMAGES} --window 1.4 --keyframes 5",
+        f"SIMULATED/rendered {IMAGES}",
+    ]
+    lines += [f"SIMULATED/{name} {TRUTH}" for name in SIMULATED if name != "rendered"]
+    lines += [f"SIMULATED/{name} {TRUTH} --time-offset" for name in list(SIMULATED)[:7]]
+    return lines
+
+
+def _calibrate_lines() -> list[str]:
+    places = ("V1_01_easy --start 20", "V2_01_easy --start 20", "MH_03_medium --start 40")
+    return [
+        *(f"DATA/euroc/{place} {vision}" for place in places for vision in (TRUTH, DROID)),
+        f"DATA/euroc/V1_02_medium {TRUTH} --start 20 --imu euroc --no-time-offset",
+        f"DATA/tumvi/{ROOMS[0]} {TRUTH} --start 20",
+        f"{CLIP} {IMAGES}",
+        f"{CLIP} {IMAGES} --all-cameras",
+        *(f"SIMULATED/{name} {TRUTH}" for name in list(SIMULATED)[:5]),
+    ]
+
+
+def _track_lines() -> list[str]:
+    return [
+        f"DATA/euroc/V1_01_easy {TRUTH} --start 110",
+        f"DATA/euroc/V2_01_easy {DROID} --start 85",
+        f"DATA/euroc/V1_02_medium {DROID} --start 55 --imu euroc",
+        f"DATA/euroc/V1_02_medium {DROID} --start 55 --batch",
+        f"DATA/tumvi/{ROOMS[2]} {TRUTH} --start 105",
+        f"{CLIP} {IMAGES}",
+        f"{CLIP} {IMAGES} --batch",
+        f"{CLIP} {IMAGES} --lag 2 --no-adapt-noise",
+        f"SIMULATED/rendered {IMAGES}",
+        *(f"SIMULATED/{name} {TRUTH}" for name in list(SIMULATED)[:7]),
+    ]
+
+
+LINES: dict[str, list[str]] = {
+    "init": _init_lines(),
+    "calibrate": _calibrate_lines(),
+    "track": _track_lines(),
+    "truth": [
+        "DATA/euroc/V1_01_easy -o OUT --from vicon0",
+        "DATA/euroc/MH_03_medium -o OUT",
+        f"DATA/tumvi/{ROOMS[3]} -o OUT",
+        "SIMULATED/0_handheld -o OUT",
+    ],
+    "noise": [
+        "DATA/euroc/V1_01_easy",
+        f"DATA/tumvi/{ROOMS[2]}",
+        f"DATA/euroc/V2_01_easy {DROID} --start 20",
+    ],
+    "check": [
+        "DATA/euroc/V2_03_difficult",
+        f"DATA/tumvi/{ROOMS[0]}",
+        f"{CLIP} {IMAGES}",
+        "DATA/euroc/MH_01_static_clip",
+        "SIMULATED/1_drone",
+    ],
+    "evaluate": [
+        f"DATA/euroc/V1_02_medium {TRUTH} --stride 8 --start 3",
+        f"DATA/euroc/MH_03_medium {DROID} --stride 8 --start 3",
+        f"DATA/tumvi/{ROOMS[1]} {TRUTH} --stride 8 --start 3 --imu tumvi",
+    ],
+    "bench": [""],
+}
+"""Arguments of each command that is frozen."""
+
+PARTS = tuple(LINES)
+BENCH = "bench"
+"""The part whose numbers are times: listed, and never a difference."""
+
+
+def cases(parts: tuple[str, ...]) -> list[str]:
+    """Command lines of these parts, in a fixed order."""
+    return [f"{part} {line}".strip() for part in parts for line in LINES[part]]
+
 
 FROZEN_0_11 = Path(__file__).with_name("frozen_0_11.json")
 """Answers of version 0.11."""
@@ -77,7 +220,7 @@ def freeze(
     # Benchmarks run when nothing else does.
     for own_pool, is_bench in ((pool, False), (Pool(1), True)):
         todo = [line for line in lines if line not in answers and (line == BENCH) is is_bench]
-        with _environment(ENVIRONMENT | {"XDG_CACHE_HOME": str(folder / "cache")}):
+        with patch.dict(os.environ, ENVIRONMENT, XDG_CACHE_HOME=str(folder / "cache")):
             for line, answer in run_all(partial(answer_of, data=data, call=call), todo, own_pool):
                 if isinstance(answer, WorkerDied):
                     raise DatasetError(f"maci2 {line}: {answer.reason}; run it alone.")
@@ -105,58 +248,12 @@ def answer_of(line: str, data: Path, call: Call) -> Record:
         for name in SIMULATED:
             if f"SIMULATED/{name}" in line.split():
                 call(["simulate", f"{temporary}/{name}", *SIMULATED[name].split()])
-        run = partial(_json_of, words, folder / "answer.json", call)
-        record = with_solves(run) if words[0] == "init" else run()
+        record = _json_of(words, folder / "answer.json", call)
     return _without_paths(record, places)
 
 
-def with_solves(run: Callable[[], Record]) -> Record:
-    """The answer of `init` with the number of its solves; where the answer has no such key, calls
-    of the optimizers are counted, without those of audits, which are made once and then kept."""
-    from maci2.chain.chain_solver import solve_chain
-    from maci2.estimation.levenberg_marquardt import optimize
-    from maci2.ground_truth.audit_files import cached_audit
-    from maci2.pipeline.rehearsals import warm_up
-
-    warm_up("initialize")
-    calls = [0]
-
-    def counted(solver: Any) -> Any:
-        def call(*arguments: Any, **named: Any) -> Any:
-            calls[0] += 1
-            return solver(*arguments, **named)
-
-        return call
-
-    def uncounted(*arguments: Any, **named: Any) -> Any:
-        before = calls[0]
-        try:
-            return cached_audit(*arguments, **named)
-        finally:
-            calls[0] = before
-
-    counters = [(optimize, counted(optimize)), (solve_chain, counted(solve_chain))]
-    counters.append((cached_audit, uncounted))
-    _replace_everywhere(counters)
-    try:
-        record = run()
-    finally:
-        _replace_everywhere([(counter, solver) for solver, counter in counters])
-    return {"solves": calls[0]} | record
-
-
-def _replace_everywhere(pairs: Iterable[tuple[Any, Any]]) -> None:
-    """Replace functions in every module that has imported them."""
-    for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] != __name__.partition(".")[0]:
-            continue
-        for old, new in pairs:
-            for key in [key for key, value in vars(module).items() if value is old]:
-                setattr(module, key, new)
-
-
 def _json_of(words: list[str], output: Path, call: Call) -> Record:
-    """What a command writes with `--json`, with its exit code where that is not 0."""
+    """JSON record that a command writes, with its exit code where that is not 0."""
     try:
         code = call([*words, "--json", str(output)])
     except Exception as error:  # an error is an answer, too, whatever broke
@@ -182,25 +279,11 @@ def _without_paths(value: Any, places: dict[str, str]) -> Any:
     return value
 
 
-@contextmanager
-def _environment(values: dict[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
 def _unfinished(data: Path) -> Path:
     """Folder of the answers of an unfinished run; another tree or other data have another one."""
-    package = Path(__file__).parents[1]
-    digest = hashlib.sha256(f"{package} {data.resolve()}".encode())
-    for path in sorted(package.rglob("*")):
+    packages = sorted({Path(maci2.__file__).parent, Path(__file__).parents[1]})
+    digest = hashlib.sha256(f"{packages[0]} {data.resolve()}".encode())
+    for path in (path for package in packages for path in sorted(package.rglob("*"))):
         if path.suffix in (".py", ".onnx", ".json") and path != FROZEN_0_11:
             digest.update(str(path).encode() + path.read_bytes())
     base = user_cache("freeze") or Path(tempfile.gettempdir())
@@ -364,7 +447,7 @@ def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str,
 
 
 def are_equal(old: Any, new: Any) -> bool:
-    """Whether two values are equal: integers exactly, other numbers to `TOLERANCE`."""
+    """True if two values are equal: integers exactly, other numbers to `TOLERANCE`."""
     kinds = {type(old), type(new)}
     if kinds <= {int, float} and float in kinds:
         if math.isnan(old) or math.isnan(new):

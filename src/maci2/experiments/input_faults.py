@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy.signal import butter, lfilter, lfilter_zi
@@ -20,16 +20,11 @@ DIAGONAL = (1.0, 1.0, 1.0)
 """Default axis about which extrinsics and IMU are rotated."""
 
 
-def _same(value: Array) -> Array:
+T = TypeVar("T")
+
+
+def _same(value: T) -> T:
     return value
-
-
-def _same_samples(samples: ImuSamples) -> ImuSamples:
-    return samples
-
-
-def _same_motion(motion: RelativePoses) -> RelativePoses:
-    return motion
 
 
 @dataclass(frozen=True)
@@ -40,10 +35,10 @@ class InputFault:
     extrinsics: Callable[[Array], Array] = _same
     """Function from the true T_b_c to the stated one."""
 
-    samples: Callable[[ImuSamples], ImuSamples] = _same_samples
+    samples: Callable[[ImuSamples], ImuSamples] = _same
     """Function from the true IMU samples to the received ones."""
 
-    motion: Callable[[RelativePoses], RelativePoses] = _same_motion
+    motion: Callable[[RelativePoses], RelativePoses] = _same
     """Function from the true camera motion to the received one."""
 
 
@@ -72,7 +67,7 @@ class FaultyVision(VisionSource):
 
 
 def with_fault(inputs: Inputs, fault: InputFault, options: RunOptions) -> Inputs:
-    """The same recording with one fault."""
+    """Inputs of the recording with one fault."""
     recording = replace(inputs.recording, imu=fault.samples(inputs.recording.imu))
     # What was estimated of vision's noise is estimated again, beside the fault.
     stated = options.source

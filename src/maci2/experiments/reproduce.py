@@ -6,33 +6,19 @@ row is marked, the report says so, and the next run tries it once more.
 
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from maci2.errors import Maci2Error
 from maci2.evaluation.parallel import Pool, WorkerDied, run_all
-from maci2.experiments.calibration_task import CalibrationTask, run_calibration
-from maci2.experiments.experiment import Experiment, Records, Settings, Task
-from maci2.experiments.hard_images_task import HardImagesTask, run_hard_images
-from maci2.experiments.imu_task import CovarianceTask, run_covariance
-from maci2.experiments.init_experiment import CombinedExperiment, InitExperiment
-from maci2.experiments.init_task import (
-    InitTask,
-    TaskResult,
-    died,
-    run_initialization,
-    split,
-)
-from maci2.experiments.recordings import Recordings
-from maci2.experiments.renderings import with_renderings
-from maci2.experiments.robustness_task import RobustnessTask, run_robustness
-from maci2.experiments.store import Store, write_result
+from maci2.evaluation.protocol import Row
+from maci2.experiments.experiment import Experiment, Records, Settings, Task, TaskResult
+from maci2.experiments.initialization import CombinedExperiment, InitExperiment
+from maci2.experiments.recordings import Recordings, with_renderings
+from maci2.experiments.store import Store, row_record, time_table, write_result
 from maci2.experiments.table import Findings
-from maci2.experiments.time_table import time_table
-from maci2.experiments.track_task import TrackTask, run_track
-from maci2.experiments.truth_task import TruthTask, run_truth
-from maci2.experiments.visual_task import VisualTask, run_visual
+from maci2.pipeline.windows import Window
 
 RENDERINGS = "renderings"
 """Folder for rendered recordings, next to the results."""
@@ -96,16 +82,16 @@ def _run_missing(
     """Results of all tasks, stored or newly computed."""
     records: Records = {}
     for task in tasks:
-        stored = store.load(task.key, task.as_dict())
+        stored = store.load(task.key, task.options)
         if stored is not None:
             records[task.key] = stored
     on_progress(name, len(records), len(tasks))
     todo = [task for task in tasks if task.key not in records]
     for task, result in _results(todo, pool):
         body = {"left_out": result.left_out, "problem": result.problem, "rows": result.rows}
-        store.save(task.key, task.as_dict(), body)
+        store.save(task.key, task.options, body)
         store.save_times(task.key, result.times)
-        records[task.key] = {"task": task.as_dict(), **body}
+        records[task.key] = {"task": task.options, **body}
         on_progress(name, len(records), len(tasks))
     return {task.key: records[task.key] for task in tasks}
 
@@ -113,21 +99,18 @@ def _run_missing(
 def _retry_time_outs(task: Task, records: Records, store: Store, pool: Pool) -> None:
     """Run windows that exceeded their time limit again, alone on the machine."""
     record = records[task.key]
+    rows = {row["index"]: row for row in record["rows"] if "index" in row}
+    # Where there are workers one of them does it; two jobs make joblib fetch one.
+    alone = Pool(min(pool.jobs, 2), pool.backend, pool.scheduler)
     indices = timed_out_windows(record)
-    if not indices or not isinstance(task, InitTask):
-        return
-    rows = {row["index"]: row for row in record["rows"]}
     for index in indices:
-        single = replace(task, only=index)
-        # Where there are workers one of them does it; two jobs make joblib fetch one.
-        alone = Pool(min(pool.jobs, 2), pool.backend, pool.scheduler)
-        for _, result in run_all(run_task, [single], alone):
+        for _, result in run_all(run_task, [task.single(index)], alone):
             if not isinstance(result, WorkerDied) and result.rows:
                 rows[index] = result.rows[0]
-    body = {key: record[key] for key in ("left_out", "problem")}
-    body["rows"] = [rows[index] for index in sorted(rows)]
-    store.save(task.key, task.as_dict(), body)
-    records[task.key] = {"task": task.as_dict(), **body}
+    if indices:
+        record["rows"] = [rows[index] for index in sorted(rows)]
+        body = {key: record[key] for key in ("left_out", "problem", "rows")}
+        store.save(task.key, task.options, body)
 
 
 def timed_out_windows(record: dict[str, Any]) -> list[int]:
@@ -171,31 +154,13 @@ def missing_inputs(experiment: Experiment, recordings: Recordings) -> tuple[str,
 def run_task(task: Task) -> TaskResult:
     """Run a task in a worker; an unusable recording fails only its task."""
     try:
-        if isinstance(task, InitTask):
-            return run_initialization(task)
-        if isinstance(task, CalibrationTask):
-            return run_calibration(task)
-        if isinstance(task, TruthTask):
-            return run_truth(task)
-        if isinstance(task, VisualTask):
-            return run_visual(task)
-        if isinstance(task, RobustnessTask):
-            return run_robustness(task)
-        if isinstance(task, TrackTask):
-            return run_track(task)
-        if isinstance(task, HardImagesTask):
-            return run_hard_images(task)
-        return run_covariance(task)
+        return task.run()
     except Maci2Error as error:
-        return TaskResult([], problem=_without_paths(str(error), task))
-
-
-def _without_paths(text: str, task: Task) -> str:
-    """Replace paths by names, so that results do not depend on the location of recordings."""
-    paths = dict(task.paths) if isinstance(task, CovarianceTask) else {task.recording: task.path}
-    for name, path in paths.items():
-        text = text.replace(str(path), name)
-    return text
+        problem = str(error)
+        # Results do not depend on the location of recordings.
+        for name, path in task.paths.items():
+            problem = problem.replace(str(path), name)
+        return TaskResult([], problem=problem)
 
 
 def _results(tasks: list[Task], pool: Pool) -> Iterator[tuple[Task, TaskResult]]:
@@ -203,24 +168,27 @@ def _results(tasks: list[Task], pool: Pool) -> Iterator[tuple[Task, TaskResult]]
     for task, result in run_all(run_task, tasks, pool):
         if not isinstance(result, WorkerDied):
             yield task, result
-        elif isinstance(task, InitTask):
-            yield task, _window_by_window(task, pool)
+        elif task.windows is not None:
+            yield task, _window_by_window(task, task.windows(), pool)
         else:
             yield task, TaskResult([], problem=result.reason)
 
 
-def _window_by_window(task: InitTask, pool: Pool) -> TaskResult:
+def _window_by_window(task: Task, windows: list[Window], pool: Pool) -> TaskResult:
     """Run each window as a task of its own, so that one that kills its worker costs one row."""
-    rows: dict[int, dict[str, Any]] = {}
-    singles = split(task)
-    for single, result in run_all(
-        run_task, singles, Pool(max(pool.jobs, 2), pool.backend, pool.scheduler)
-    ):
-        assert isinstance(single, InitTask)
-        assert single.only is not None
-        row = died(single, result.reason) if isinstance(result, WorkerDied) else result.rows[0]
-        rows[single.only] = row
-    return TaskResult([rows[index] for index in sorted(rows)])
+    several = Pool(max(pool.jobs, 2), pool.backend, pool.scheduler)
+    singles = {window.index: task.single(window.index) for window in windows}
+    found = {one.key: result for one, result in run_all(run_task, list(singles.values()), several)}
+    rows = []
+    for window in windows:
+        result = found[singles[window.index].key]
+        if isinstance(result, WorkerDied):
+            end_ns, reasons = int(window.stamps_ns[-1]), (result.reason,)
+            row = Row(window.index, window.start_ns, end_ns, "failed", reasons, None)
+            rows.append(row_record(row))
+        else:
+            rows += result.rows
+    return TaskResult(rows)
 
 
 def _write_experiment(

@@ -1,6 +1,6 @@
 """Tables to print, to show in the report and to store with the results."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 Record = dict[str, Any]
@@ -63,29 +63,38 @@ class Findings:
     """Data of figures; the report plots each by its `kind`."""
 
 
+Entry = tuple[str, float | None, int]
+"""Column, value and digits of one number."""
+
+
+def table_of(title: str, lines: list[tuple[str, str, list[Entry]]], note: str = "") -> Table:
+    """Table of lines (label, source, entries) that all have the same columns."""
+    columns = tuple(column for column, _, _ in lines[0][2]) if lines else ()
+    filled = [
+        Line(label, source, tuple(Cell(value, digits) for _, value, digits in entries))
+        for label, source, entries in lines
+    ]
+    return Table(title, columns, tuple(filled), note)
+
+
 def mark_best(lines: list[Line], columns: dict[int, bool]) -> tuple[Line, ...]:
     """Mark the best value of each named column; True if larger is better."""
-    best: dict[int, float] = {}
+    best: dict[int, str] = {}
     for column, more in columns.items():
-        values = [v for line in lines if (v := line.cells[column].value) is not None]
-        if len(values) > 1:
+        cells = [line.cells[column] for line in lines if line.cells[column].value is not None]
+        if len(cells) > 1:
             # Compared as shown: two rows that read the same are both best.
-            best[column] = max(values) if more else min(values)
+            extreme = (max if more else min)(cells, key=lambda cell: cell.value or 0.0)
+            best[column] = replace(extreme, paper=None).text()
     return tuple(
-        Line(
-            line.label,
-            line.source,
-            tuple(
-                _marked(cell, best.get(column)) if column in columns else cell
+        replace(
+            line,
+            cells=tuple(
+                replace(cell, best=replace(cell, paper=None).text() == best[column])
+                if column in best
+                else cell
                 for column, cell in enumerate(line.cells)
             ),
         )
         for line in lines
     )
-
-
-def _marked(cell: Cell, best: float | None) -> Cell:
-    if cell.value is None or best is None:
-        return cell
-    same = f"{cell.value:.{cell.digits}f}" == f"{best:.{cell.digits}f}"
-    return Cell(cell.value, cell.digits, cell.paper, same)

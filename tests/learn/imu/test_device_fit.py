@@ -7,8 +7,8 @@ import pytest
 
 pytest.importorskip("torch")
 
+from maci2.learn.imu.data import load_track
 from maci2.learn.imu.device_fit import fitted_device, refined_device
-from maci2.learn.imu.training_windows import load_track
 from maci2.sensors import ImuSamples
 from maci2.simulation import SimulationConfig, simulate
 

@@ -16,8 +16,6 @@ from maci2.learn.imu.integration import (
     so3_jl,
     so3_log,
     steps_from_samples,
-    sums_by_kernel,
-    sums_by_tensors,
 )
 
 DT = 0.005
@@ -102,18 +100,6 @@ def test_chosen_samples_are_those_of_every_sample():
         torch.testing.assert_close(
             getattr(every, name)[:, [2, 19, 32]], getattr(chosen, name), atol=1e-13, rtol=1e-12
         )
-
-
-def test_kernels_and_tensors_give_the_same_sums_and_gradients():
-    times, *rest = random_samples(batch=2, n=24)
-    gradients = []
-    for compute in (sums_by_kernel, sums_by_tensors):
-        leaves = [x.clone().requires_grad_() for x in rest]
-        found = compute(steps_from_samples(times, *leaves), [5, 23], "midpoint")
-        total = sum((k + 1) * (one * one.detach().cos()).sum() for k, one in enumerate(found))
-        gradients.append([*found, *torch.autograd.grad(total, leaves)])
-    for kernel, tensors in zip(*gradients, strict=True):
-        torch.testing.assert_close(kernel, tensors, atol=1e-12, rtol=1e-10)
 
 
 def test_bias_derivative_agrees_with_differences():

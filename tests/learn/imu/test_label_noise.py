@@ -8,8 +8,8 @@ import pytest
 pytest.importorskip("torch")
 
 from maci2.imu import BiasPrior, datasheet_model
-from maci2.learn.imu.label_noise import SMALLEST, fit_label_noise
-from maci2.learn.imu.training_windows import load_track
+from maci2.learn.imu.data import load_track
+from maci2.learn.imu.finish import SMALLEST, fit_label_noise
 from maci2.lie import so3_exp
 from maci2.simulation import SimulationConfig, simulate
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from maci2.learn.imu.recording_bias import RecordingBias, bias_prior, recording_bias
+from maci2.learn.imu.data import RecordingBias, bias_prior, recording_bias
 from maci2.types import NS
 
 

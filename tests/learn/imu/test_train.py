@@ -1,10 +1,26 @@
 """Training end to end on simulated recordings: splits, resume, stages, export."""
 
-import signal
-from dataclasses import replace
-
 import numpy as np
 import pytest
+import signal
+from bag_files import (ODOMETRY, recording_items, write_items)
+from dataclasses import (replace)
+from maci2.datasets import (open_recording, write_euroc)
+from maci2.errors import (DatasetError, OptionError)
+from maci2.evaluation.audited_integration import (AuditedWindows)
+from maci2.evaluation.imu_report import (imu_report, model_predictor, unlearned_predictor)
+from maci2.imu import (BiasPrior, datasheet_model)
+from maci2.imu.learned_model import (FORMAT, UNITS, ModelCard, load_imu_model)
+from maci2.learn.imu.data import (Windows)
+from maci2.learn.imu.export import (disagreement, to_onnx)
+from maci2.learn.imu.likelihood import (ErrorModel, errors, integrate_windows, negative_log_likelihood)
+from maci2.learn.imu.network import (build)
+from maci2.learn.imu.recipes import (Recipe, FORMS, form_named)
+from maci2.learn.imu.stages import (TrainingConfig)
+from maci2.learn.imu.train import (load_tracks, train_imu)
+from maci2.rigs import (write_rig)
+from maci2.simulation import (SimulationConfig, simulate)
+
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("lightning")
@@ -13,29 +29,6 @@ pytest.importorskip("onnx")
 # Lightning and torch warn about each other.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-from bag_files import ODOMETRY, recording_items, write_items
-from maci2.datasets import open_recording, write_euroc
-from maci2.errors import DatasetError, OptionError
-from maci2.evaluation.audited_integration import AuditedWindows
-from maci2.evaluation.imu_predictors import model_predictor, unlearned_predictor
-from maci2.evaluation.imu_report import imu_report
-from maci2.imu import BiasPrior, datasheet_model
-from maci2.imu.learned_model import FORMAT, UNITS, ModelCard, load_imu_model
-from maci2.learn.imu.export import disagreement, to_onnx
-from maci2.learn.imu.likelihood import (
-    ErrorModel,
-    errors,
-    integrate_windows,
-    negative_log_likelihood,
-)
-from maci2.learn.imu.model_forms import FORMS, form_named
-from maci2.learn.imu.network import build
-from maci2.learn.imu.recipes import Recipe
-from maci2.learn.imu.stages import TrainingConfig
-from maci2.learn.imu.train import load_tracks, train_imu
-from maci2.learn.imu.training_windows import Windows
-from maci2.rigs import write_rig
-from maci2.simulation import SimulationConfig, simulate
 
 TINY = TrainingConfig(epochs=2, held_out_epochs=1, steps_per_epoch=2, batch_size=4)
 NAMES = ("sim_a", "sim_b", "sim_c")

@@ -9,8 +9,8 @@ pytest.importorskip("torch")
 
 from ground_truth.faulty_truths import PUBLISHED, exact_truth, loud, recording_with
 from maci2.imu import datasheet_model
-from maci2.learn.imu.training_windows import load_track
-from maci2.learn.imu.variance_calibration import variance_factor
+from maci2.learn.imu.data import load_track
+from maci2.learn.imu.finish import variance_factor
 from maci2.sensors import truth_at
 
 STATED = 0.25

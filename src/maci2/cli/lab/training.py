@@ -63,8 +63,7 @@ def train_imu(
 
     Writes a weight file; needs `pip install maci2[train]`.
     """
-    from maci2.learn.imu.model_forms import form_named
-    from maci2.learn.imu.recipes import chosen_recipe
+    from maci2.learn.imu.recipes import chosen_recipe, form_named
 
     form_named(model)
     chosen = chosen_recipe(recipe, tuple(train or ()), tuple(tune or ())).without(leave_out or ())

@@ -10,17 +10,17 @@ left is fitted to those audits (`refined_device`).
 """
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-
 import numpy as np
+from collections.abc import (Callable)
+from dataclasses import (dataclass, replace)
+from maci2.evaluation.audited_integration import (STRIDE_S, audited_windows)
+from maci2.gaussian import (square_root_information)
+from maci2.imu import (BETA, GAMMA, ImuMeasurements, datasheet_model)
+from maci2.imu.learned_model import (DeviceConstants)
+from maci2.learn.imu.data import (Track, audited_variances)
+from maci2.types import (Array)
 
-from maci2.evaluation.audited_integration import STRIDE_S, audited_windows
-from maci2.gaussian import square_root_information
-from maci2.imu import BETA, GAMMA, ImuMeasurements, datasheet_model
-from maci2.imu.learned_model import DeviceConstants
-from maci2.learn.imu.training_windows import Track, audited_variances
-from maci2.types import Array
+
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ HORIZON_S = 2.5
 """Over shorter times an audited truth follows the samples, right or wrong."""
 
 PRIOR_STD = np.r_[np.full(18, 5e-3), 5e-3]
-"""Of both matrices and of the accelerometer's time [s]."""
+"""Standard deviations of both matrices and of the accelerometer's time [s]."""
 
 SENSORS = {"gyroscope": (slice(0, 9), GAMMA), "accelerometer": (slice(9, 19), BETA)}
 """A sensor's numbers, and the errors that judge them."""
@@ -165,11 +165,7 @@ def _rms_left(one: Linear, device: Array, part: slice) -> float:
 
 
 def _rms(one: Linear, e: Array, part: slice) -> float:
-    rows, x = one.whiten @ one.by_bias, np.zeros(6)
-    white = np.einsum("mij,mj->mi", one.whiten, e)
-    for _ in range(ROUNDS):
-        weight = _weights(((white - rows @ x) ** 2).sum(axis=1), e.shape[1])
-        H = np.einsum("m,mij,mik->jk", weight, rows, rows)
-        x = np.linalg.solve(H, np.einsum("m,mij,mi->j", weight, rows, white))
+    rows, white = one.whiten @ one.by_bias, np.einsum("mij,mj->mi", one.whiten, e)
+    x = np.linalg.solve(*_robust_sums(rows, white, np.zeros(0)))
     left = (e - one.by_bias @ x)[:, part]
     return float(np.sqrt((left**2).sum(axis=1).mean()))

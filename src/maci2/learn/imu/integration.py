@@ -7,8 +7,7 @@ Write the rotation error in the start frame, psi = R_bi_bk dphi. In the coordina
 the noise of all samples simply adds up (docs/research/imu_model.md), so the covariance is a sum of
 outer products instead of a recursion of 9x9 matrices, and no loop over samples is left but the
 product of rotations. That product differentiates in closed form: rotating sample k by delta rotates
-every later one by R_bi_bk J_l delta, so its gradient is one reversed sum. `kernels` holds the same
-sums and their gradient as compiled loops.
+every later one by R_bi_bk J_l delta, so its gradient is one reversed sum.
 
 Rules and order are those of `maci2.imu.preintegration`: midpoint or euler, [gamma, beta, alpha],
 gamma perturbed on the right.
@@ -23,11 +22,10 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from maci2.imu.preintegration import Rule
-from maci2.learn.imu.midpoint_sums import MidpointSums
 
-# Below this squared angle [rad^2] the closed forms cancel; nine terms reach the last bit there.
+# Below this squared angle [rad^2] the closed forms cancel; seven terms reach the last bit there.
 SERIES_BELOW = 0.25
-SERIES_TERMS = 9
+SERIES_TERMS = 7
 
 # Rotations are multiplied in blocks of this many: two short loops instead of one long one.
 BLOCK = 16
@@ -101,14 +99,9 @@ def integrate(
     cov_0: Tensor | None = None,
     rule: Rule = "midpoint",
 ) -> Integrated:
-    """Preintegrate from the first sample to the samples `at` (1..N, rising), or to every one.
-
-    Compiled kernels do it on a CPU, tensor operations elsewhere; both are exact.
-    """
+    """Preintegrate from the first sample to the samples `at` (1..N, rising), or to every one."""
     chosen = list(range(1, steps.dt.shape[1] + 1)) if at is None else at
-    compiled = rule == "midpoint" and steps.dt.device.type == "cpu"
-    compute = sums_by_kernel if compiled else sums_by_tensors
-    gamma, beta, alpha, cov_sums, bias_sums = compute(steps, chosen, rule)
+    gamma, beta, alpha, cov_sums, bias_sums = _sums(steps, chosen, rule)
     t = steps.dt.cumsum(1)[:, torch.tensor(chosen, device=steps.dt.device) - 1]
     if cov_0 is not None:
         cov_sums = cov_sums + cov_0
@@ -120,24 +113,17 @@ Sums = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 """gamma, beta, alpha; covariance (B, K, 9, 9) and bias derivative (B, K, 9, 6) of the sums."""
 
 
-def sums_by_kernel(steps: Steps, at: list[int], rule: Rule) -> Sums:
-    """One compiled pass over the samples, one back."""
-    assert rule == "midpoint", "the kernels know no other rule"
-    found = MidpointSums.apply(at, steps.dt, steps.gyro, steps.acc, steps.var_gyro, steps.var_acc)
-    gamma, beta, alpha, cov, bias = found
-    return gamma, beta, alpha, cov, bias
-
-
-def sums_by_tensors(steps: Steps, at: list[int], rule: Rule) -> Sums:
-    """Any device, both rules; torch differentiates all but the product of rotations."""
+def _sums(steps: Steps, at: list[int], rule: Rule) -> Sums:
+    """Sums over the steps; torch differentiates all but the product of rotations."""
     dt = steps.dt[..., None]
     phi = steps.gyro * dt
     R_bi_bk = RotationProducts.apply(phi)
     R_before = torch.cat([_identity_like(R_bi_bk[:, :1]), R_bi_bk[:, :-1]], dim=1)
     if rule == "midpoint":
-        R_at = R_before @ so3_exp(0.5 * phi)
-        half = so3_jl(0.5 * phi) * (0.5 * dt[..., None])
-        psi_at_D_gyro = R_before @ half
+        to_middle, jl = so3_exp_and_jl(0.5 * phi)
+        half = jl * (0.5 * dt[..., None])
+        # One product for both: batches of small matrices cost by their number.
+        R_at, psi_at_D_gyro = (R_before @ torch.cat([to_middle, half], -1)).split(3, -1)
         psi_D_gyro = psi_at_D_gyro + R_at @ half
     else:
         R_at = R_before
@@ -235,11 +221,10 @@ class RotationProducts(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
         phi, R = ctx.saved_tensors
         # dL = <grad, [psi]x R>: the axial part of grad R^T is the gradient by psi.
-        turned = grads[0] @ R.mT
-        by_psi = _axial(turned)
+        by_psi = torch.linalg.cross(R, grads[0], dim=-2).sum(-1)
         later = by_psi.flip(1).cumsum(1).flip(1)
         R_before = torch.cat([_identity_like(R[:, :1]), R[:, :-1]], dim=1)
-        return _apply((R_before @ so3_jl(phi)).mT, later)
+        return _apply(so3_jl(phi).mT, _apply(R_before.mT, later))
 
 
 def _products(turns: Tensor) -> Tensor:
@@ -268,6 +253,13 @@ def so3_jl(phi: Tensor) -> Tensor:
     """Left Jacobians of SO(3)."""
     t2 = phi.square().sum(-1)
     return _polynomial(phi, _one_minus_cos_over(t2), _t_minus_sin_over(t2))
+
+
+def so3_exp_and_jl(phi: Tensor) -> tuple[Tensor, Tensor]:
+    """Rotations by vectors (..., 3), and their left Jacobians."""
+    t2 = phi.square().sum(-1)
+    shared = _one_minus_cos_over(t2)
+    return _polynomial(phi, _sin_over(t2), shared), _polynomial(phi, shared, _t_minus_sin_over(t2))
 
 
 def so3_log(R: Tensor) -> Tensor:

@@ -1,8 +1,10 @@
-"""Recipes (recordings a model is trained on): those of the bundled models, and anybody's own."""
+"""Recipes (recordings a model is trained on), those of the bundled models and anybody's own, and
+the forms of the model that can be trained: ours, the paper's, and the baselines."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from maci2.errors import OptionError
 
@@ -16,7 +18,7 @@ class Recipe:
     """Names of folders or bags, or paths, that everything is fitted to."""
 
     tune: tuple[str, ...]
-    """The same for the held-out stage: uncertainties only."""
+    """Recordings of the held-out stage, which fits uncertainties only."""
 
     truth_kinds: dict[str, str]
     """Kind of truth by the beginning of a recording's name."""
@@ -88,3 +90,69 @@ def chosen_recipe(name: str, train: tuple[str, ...], tune: tuple[str, ...]) -> R
             "--train and --tune."
         )
     return RECIPES[name]
+
+
+@dataclass(frozen=True)
+class Form:
+    """Parts of a model and of its training."""
+
+    correction: Literal["network", "constant"]
+    """network: CNN and GRU; constant: one vector for all samples."""
+
+    uncertainty: Literal["cnn", "gru", "constant", "datasheet", "scaled datasheet"]
+    """Source of the samples' variances."""
+
+    starts_uncertain: bool
+    """True if every integration starts with the paper's covariance Sigma_0, in fusion too."""
+
+    bias_spread: bool
+    """True if the remaining bias of the samples has its own covariance, apart from their noise."""
+
+    likelihood: Literal["full", "marginal"]
+    """9x9, or three 3x3 blocks as the paper prints it."""
+
+    held_out_stage: bool
+    """True if uncertainties are tuned on recordings that the corrections have not seen."""
+
+    learns_gyro_noise: bool = True
+    """False for the data sheet's variances of the gyroscope: orientations of ground truth hide its
+    noise (where they were integrated from it) or drown it (motion capture)."""
+
+    axes_alike: bool = False
+    """True if a sensor's three axes have one variance: a handful of recordings cannot
+    distinguish them beside biases that wander (`docs/research/imu_model.md`)."""
+
+    tracks_bias: bool = False
+    """True if the gyroscope's turn-on bias is tracked (`maci2.imu.bias_tracking`) before all."""
+
+    hidden: tuple[int, int] = (64, 64)
+    """Widths of the two GRU layers."""
+
+
+FORMS: dict[str, Form] = {
+    "separated": Form(
+        "network",
+        "cnn",
+        False,
+        True,
+        "full",
+        True,
+        learns_gyro_noise=False,
+        axes_alike=True,
+        tracks_bias=True,
+    ),
+    "paper": Form("network", "cnn", True, False, "marginal", True),
+    "airimu": Form("network", "gru", False, False, "marginal", False),
+    "paramnet": Form("constant", "constant", False, False, "marginal", False),
+    "datasheet": Form("constant", "datasheet", False, False, "marginal", False),
+    "temperature": Form("constant", "scaled datasheet", False, False, "marginal", True),
+}
+
+DEFAULT_FORM = "separated"
+
+
+def form_named(name: str) -> Form:
+    """The form, or an error that lists them."""
+    if name not in FORMS:
+        raise OptionError(f"--model {name}: no such form; choose one of {', '.join(FORMS)}.")
+    return FORMS[name]

@@ -6,17 +6,18 @@ import signal
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import lightning
 import numpy as np
 import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.core.optimizer import LightningOptimizer
 from lightning.pytorch.loggers import CSVLogger
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from maci2.learn.imu.checkpoints import MovableCheckpoint
+from maci2.learn.imu.data import Batch, Windows
 from maci2.learn.imu.likelihood import (
     ErrorModel,
     errors,
@@ -24,9 +25,46 @@ from maci2.learn.imu.likelihood import (
     integrate_windows,
     negative_log_likelihood,
 )
-from maci2.learn.imu.model_forms import Form
 from maci2.learn.imu.network import Model
-from maci2.learn.imu.training_windows import Batch, Windows
+from maci2.learn.imu.recipes import Form
+
+
+class MovableCheckpoint(ModelCheckpoint):
+    """Keeps the best and the last epoch; remembers them by name, not by path.
+
+    Lightning's own forgets which epoch was best when its folder is not where it was.
+    """
+
+    def state_dict(self) -> dict[str, Any]:
+        """Names of files only."""
+        state = super().state_dict()
+        named = {Path(path).name: score for path, score in state["best_k_models"].items()}
+        paths = ("best_model_path", "kth_best_model_path", "last_model_path")
+        return {
+            **state,
+            **{key: Path(state[key]).name for key in paths},
+            "best_k_models": named,
+            "dirpath": "",
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Names of files are those of the present folder."""
+        folder = Path(str(self.dirpath))
+
+        def here(path: str) -> str:
+            return str(folder / Path(path).name) if path else ""
+
+        paths = ("best_model_path", "kth_best_model_path", "last_model_path")
+        found = {here(path): score for path, score in state_dict["best_k_models"].items()}
+        super().load_state_dict(
+            {
+                **state_dict,
+                **{key: here(state_dict[key]) for key in paths},
+                "best_k_models": found,
+                "dirpath": self.dirpath,
+            }
+        )
+
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +73,7 @@ Stage = Literal["first", "held-out"]
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """How long and how fast."""
+    """Length and speed of training."""
 
     epochs: int = 6
     """Number of epochs of the first stage."""
@@ -70,24 +108,11 @@ class TrainingConfig:
 
 
 def training_config(seed: int, epochs: int | None, held_out_epochs: int | None) -> TrainingConfig:
-    """The defaults, with what a user asked for put in."""
+    """Defaults with the options of a user."""
     config = TrainingConfig(seed=seed)
     if epochs is not None:
         config = replace(config, epochs=epochs)
     return config if held_out_epochs is None else replace(config, held_out_epochs=held_out_epochs)
-
-
-class Steps(Dataset[int]):
-    """Numbers of the steps of an epoch; `Trainee` draws their batches."""
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, k: int) -> int:
-        return k
 
 
 class FixedBatches(Dataset[Batch]):
@@ -128,12 +153,13 @@ class Trainee(lightning.LightningModule):
 
     @property
     def form(self) -> Form:
-        """What is trained."""
+        """Form of the model."""
         return self.model.form
 
     def train_dataloader(self) -> DataLoader[int]:
         """Loader of as many steps as an epoch has."""
-        return DataLoader(Steps(self.config.steps_per_epoch), batch_size=None, shuffle=False)
+        steps: Any = range(self.config.steps_per_epoch)  # the batches are drawn by training_step
+        return DataLoader(steps, batch_size=None, shuffle=False)
 
     def val_dataloader(self) -> DataLoader[Batch]:
         """The time split."""
@@ -165,7 +191,7 @@ class Trainee(lightning.LightningModule):
         return loss
 
     def validation_step(self, batch: Batch, _: int) -> None:
-        """The same on the time split."""
+        """Losses on the time split."""
         parts = self._loss(batch, jitter=False)[1]
         size = int(batch.valid.sum())
         self.log_dict({f"val_{name}": v for name, v in parts.items()}, batch_size=size)

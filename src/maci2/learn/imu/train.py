@@ -1,56 +1,31 @@
 """Training: recordings give a weight file, by a recipe."""
 
 import logging
-from dataclasses import replace
-from functools import partial
-from pathlib import Path
-
 import numpy as np
 import torch
+from dataclasses import (replace)
+from functools import (partial)
+from maci2.datasets import (open_recording)
+from maci2.errors import (DatasetError, OptionError)
+from maci2.evaluation.imu_report import (imu_report, model_predictor)
+from maci2.evaluation.integration_errors import (LabelNoise)
+from maci2.imu import (BiasPrior)
+from maci2.imu.bias_tracker import (StationaryShift, shift_of, stationary_rate)
+from maci2.imu.learned_model import (DeviceConstants, ImuModel, ModelCard, load_imu_model, require_no_gaps)
+from maci2.learn.imu.data import (Track, Windows, audited_variances, bias_prior, load_track, with_bias_tracked)
+from maci2.learn.imu.device_fit import (fitted_device, refined_device)
+from maci2.learn.imu.export import (export, with_card, RATE_TOLERANCE, first_card, with_bias, with_label_noise, with_turn_on)
+from maci2.learn.imu.finish import (fit_label_noise, shrink_corrections, variance_factor, vertical_spread)
+from maci2.learn.imu.likelihood import (ErrorModel)
+from maci2.learn.imu.network import (ConstantModel, ImuNetwork, Model, build)
+from maci2.learn.imu.recipes import (Recipe, Form, form_named)
+from maci2.learn.imu.stages import (Stage, Trainee, TrainingConfig, run_stage)
+from maci2.learn.weight_file import (write_weights)
+from maci2.sensors import (Recording, require_plausible)
+from maci2.types import (Array)
+from pathlib import (Path)
 
-from maci2.datasets import open_recording
-from maci2.errors import DatasetError, OptionError
-from maci2.evaluation.imu_predictors import model_predictor
-from maci2.evaluation.imu_report import imu_report
-from maci2.evaluation.integration_errors import LabelNoise
-from maci2.imu import BiasPrior
-from maci2.imu.bias_tracker import StationaryShift, shift_of, stationary_rate
-from maci2.imu.learned_model import (
-    DeviceConstants,
-    ImuModel,
-    ModelCard,
-    load_imu_model,
-    require_no_gaps,
-)
-from maci2.learn.imu.card import (
-    RATE_TOLERANCE,
-    first_card,
-    with_bias,
-    with_label_noise,
-    with_turn_on,
-)
-from maci2.learn.imu.device_fit import fitted_device, refined_device
-from maci2.learn.imu.export import export, with_card
-from maci2.learn.imu.label_noise import fit_label_noise
-from maci2.learn.imu.likelihood import ErrorModel
-from maci2.learn.imu.model_forms import Form, form_named
-from maci2.learn.imu.network import ConstantModel, ImuNetwork, Model, build
-from maci2.learn.imu.recipes import Recipe
-from maci2.learn.imu.recording_bias import bias_prior
-from maci2.learn.imu.shrinkage import shrink_corrections
-from maci2.learn.imu.stages import Stage, Trainee, TrainingConfig, run_stage
-from maci2.learn.imu.training_windows import (
-    Track,
-    Windows,
-    audited_variances,
-    load_track,
-    with_bias_tracked,
-)
-from maci2.learn.imu.variance_calibration import variance_factor
-from maci2.learn.imu.vertical_spread import vertical_spread
-from maci2.learn.weight_file import write_weights
-from maci2.sensors import Recording, require_plausible
-from maci2.types import Array
+
 
 log = logging.getLogger(__name__)
 
@@ -146,7 +121,7 @@ def turn_on_prior(train: list[Track], tune: list[Track]) -> BiasPrior:
 
 
 def rest_shift(tracks: list[Track]) -> StationaryShift:
-    """What the stationary gyroscope reads beyond its bias in motion."""
+    """Rate of the stationary gyroscope beyond its bias in motion."""
     rates = [(stationary_rate(track.imu), track.own_bias.mean[:3]) for track in tracks]
     return shift_of([rate - bias for rate, bias in rates if rate is not None])
 
@@ -269,7 +244,7 @@ def _run_stages(
 
 
 def _remaining(runner: ImuModel, tracks: list[Track]) -> BiasPrior:
-    """The bias that the trained model leaves in recordings whose turn-on bias is tracked."""
+    """Remaining bias of the trained model in recordings whose turn-on bias is tracked."""
     left = []
     for track in tracks:
         measured = runner.measure(track.imu)

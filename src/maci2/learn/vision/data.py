@@ -50,7 +50,7 @@ class RenderedMatches:
     """True motion of the rectified left camera."""
 
     predicted: PredictedRotation | None = None
-    """What matching began from."""
+    """Prediction that matching began from."""
 
 
 def random_difficulty(rng: np.random.Generator) -> Difficulty:

@@ -26,7 +26,7 @@ LIMITS = [
 def card_of(
     rendered: list[RenderedMatches], seed: int, config: VisionTrainingConfig, found: Calibration
 ) -> MatchCard:
-    """What the weights say of themselves."""
+    """Card of the weights."""
     fitted, held = split(rendered)
     return MatchCard(
         format=FORMAT,

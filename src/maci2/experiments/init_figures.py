@@ -6,10 +6,10 @@ import numpy as np
 
 from maci2.evaluation.consistency import equal_bins
 from maci2.evaluation.metrics import METRICS
-from maci2.evaluation.rows import Row
+from maci2.evaluation.protocol import Row
 from maci2.evaluation.summary import is_right
-from maci2.experiments.board import Board
-from maci2.experiments.method import Method
+from maci2.experiments.init_tables import Board
+from maci2.experiments.methods import Method
 from maci2.types import NS
 
 BINS = 6

@@ -1,28 +1,29 @@
 """Odometry of a whole recording, causal and smoothed, compared with other systems."""
 
-import time
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
-
 import numpy as np
+import time
+from dataclasses import (replace)
+from functools import (partial)
+from maci2.datasets import (open_recording, read_trajectory)
+from maci2.errors import (Maci2Error)
+from maci2.evaluation.imu_report import (TRUTHS)
+from maci2.evaluation.track_errors import (TrackErrors, track_errors, TrajectoryErrors, trajectory_errors)
+from maci2.experiments.experiment import (Task, TaskResult)
+from maci2.experiments.methods import (TRUTHS, has_vision)
+from maci2.experiments.recordings import (Recordings)
+from maci2.experiments.store import (WindowTimes, rounded)
+from maci2.experiments.table import (Cell, Claim, Findings, Line, Record, Table, mark_best)
+from maci2.ground_truth.choose import (AUDITED, with_audited)
+from maci2.lie import (se3_inv)
+from maci2.pipeline.options import (RunOptions)
+from maci2.pipeline.prepare import (Inputs, open_inputs)
+from maci2.pipeline.track_files import (raw_biases)
+from maci2.pipeline.track_recording import (RecordedTrack, track_inputs)
+from maci2.sensors import (GroundTruth, poses_at)
+from maci2.types import (Array, Mask, Stamps)
+from pathlib import (Path)
 
-from maci2.datasets import open_recording, read_trajectory
-from maci2.evaluation.imu_report import TRUTHS
-from maci2.evaluation.track_errors import TrackErrors, track_errors
-from maci2.evaluation.trajectory_errors import TrajectoryErrors, trajectory_errors
-from maci2.experiments.init_task import TaskResult
-from maci2.experiments.row_records import rounded
-from maci2.experiments.store import WindowTimes
-from maci2.experiments.table import Cell, Claim, Findings, Line, Record, Table, mark_best
-from maci2.ground_truth.choose import AUDITED, with_audited
-from maci2.lie import se3_inv
-from maci2.pipeline.options import RunOptions
-from maci2.pipeline.prepare import Inputs, open_inputs
-from maci2.pipeline.track_files import raw_biases
-from maci2.pipeline.track_recording import RecordedTrack, track_inputs
-from maci2.sensors import GroundTruth, poses_at
-from maci2.types import Array, Mask, Stamps
+
 
 BASELINE_SUFFIX = "_Twb_tum.txt"
 """Files of other systems: NAME_Twb_tum.txt, poses of the IMU."""
@@ -39,29 +40,34 @@ POINTS = 200
 """Values of NEES over time that a result keeps."""
 
 
-@dataclass(frozen=True)
-class TrackTask:
-    """One recording, one source of camera motion, one IMU model."""
+def track_tasks(
+    with_images: tuple[str, ...], vision: str, imus: tuple[str, ...], recordings: Recordings, _: int
+) -> list[Task]:
+    """Tasks of the recordings tracked from their images, and of those whose trajectory is fused."""
+    tasks = []
+    for name, path in recordings.by_name.items():
+        if name in with_images:
+            others = baselines_of(recordings.root, name)
+            tasks.append(track_task(name, path, "images", "raw", others))
+        elif has_vision(path, vision):
+            tasks += [track_task(name, path, vision, imu) for imu in imus]
+    return tasks
 
-    recording: str
-    path: Path
-    vision: str
-    imu: str
-    baselines: Path | None = None
-    """Folder of other systems' trajectories on the same images."""
 
-    @property
-    def key(self) -> str:
-        return f"{self.recording}_{self.vision.partition(':')[0]}_{self.imu}"
-
-    def as_dict(self) -> dict[str, Any]:
-        names = sorted(file.name for file in _files(self.baselines))
-        return {
-            "recording": self.recording,
-            "vision": self.vision,
-            "imu": self.imu,
-            "baselines": names,
-        }
+def track_task(
+    recording: str, path: Path, vision: str, imu: str, baselines: Path | None = None
+) -> Task:
+    """One recording, one source of camera motion, one IMU model; `baselines` is the folder of other
+    systems' trajectories on the same images."""
+    options = {
+        "recording": recording,
+        "vision": vision,
+        "imu": imu,
+        "baselines": sorted(file.name for file in _files(baselines)),
+    }
+    key = f"{recording}_{vision.partition(':')[0]}_{imu}"
+    run = partial(run_track, path, vision, imu, baselines)
+    return Task(key, options, {recording: path}, run)
 
 
 def baselines_of(root: Path, recording: str) -> Path | None:
@@ -73,23 +79,23 @@ def baselines_of(root: Path, recording: str) -> Path | None:
     return None
 
 
-def run_track(task: TrackTask) -> TaskResult:
+def run_track(path: Path, vision: str, imu: str, baselines: Path | None) -> TaskResult:
     """A row for each system: causal, smoothed, those of the folder, and vision alone."""
-    held = open_recording(task.path).truths
+    held = open_recording(path).truths
     truths = tuple(name for name in TRUTHS if name in held)
-    options = RunOptions(vision=task.vision, vision_frame="rectified", imu=task.imu, truth=truths)
+    options = RunOptions(vision=vision, vision_frame="rectified", imu=imu, truth=truths)
     begun = time.process_time()
-    causal = _where_vision_is(track_inputs(open_inputs(task.path, options)))
+    causal = _where_vision_is(track_recording(path, options))
     frame_ms = 1e3 * (time.process_time() - begun) / max(len(causal.at_images), 1)
     truth = causal.inputs.truth
     if truth is None:
         return TaskResult([], problem="no ground truth")
     rows = [_own_row(CAUSAL, causal, truth)]
-    smoothed = _where_vision_is(track_inputs(causal.inputs, batch=True, measured=causal.vision))
+    smoothed = _where_vision_is(track_recording(path, options, batch=True, measured=causal.vision))
     rows.append(_own_row(SMOOTHED, smoothed, truth))
-    for name, (stamps_ns, Ts_w_b) in _others(task, causal.inputs).items():
+    for name, (stamps_ns, Ts_w_b) in _others(baselines, causal.inputs).items():
         rows.append(_row(name, _common(stamps_ns, Ts_w_b, causal, truth)))
-    return TaskResult([row for row in rows if row], WindowTimes([frame_ms]))
+    return TaskResult([rounded(row) for row in rows if row], WindowTimes([frame_ms]))
 
 
 def _where_vision_is(tracked: RecordedTrack) -> RecordedTrack:
@@ -118,14 +124,11 @@ def _own_row(name: str, tracked: RecordedTrack, truth: GroundTruth) -> Record:
         return {}
     audited = _audited_errors(tracked)
     judged = audited or errors
-    over_time = {
-        part: [rounded(float(v)) for v in _thinned(getattr(judged.nees_over_time, part))]
-        for part in SCORED
-    }
+    over_time = {part: _thinned(getattr(judged.nees_over_time, part)) for part in SCORED}
     return _row(name, errors) | {
-        "gravity_deg": rounded(judged.gravity_deg),
-        "velocity_rmse": rounded(judged.velocity_rmse),
-        "nees": {part: rounded(judged.nees[part]) for part in SCORED},
+        "gravity_deg": judged.gravity_deg,
+        "velocity_rmse": judged.velocity_rmse,
+        "nees": {part: judged.nees[part] for part in SCORED},
         "nees_over_time": over_time,
         "nees_against": "audited" if audited is not None else "published",
     }
@@ -133,8 +136,6 @@ def _own_row(name: str, tracked: RecordedTrack, truth: GroundTruth) -> Record:
 
 def _audited_errors(tracked: RecordedTrack) -> TrackErrors | None:
     """Errors against the audited ground truth; None where it could not be audited."""
-    from maci2.errors import Maci2Error
-
     try:
         recording = with_audited(tracked.inputs.recording, (AUDITED, *TRUTHS))
     except Maci2Error:
@@ -146,10 +147,10 @@ def _audited_errors(tracked: RecordedTrack) -> TrackErrors | None:
     return track_errors(tracked.at_images, biases, truth, tracked.origins)
 
 
-def _others(task: TrackTask, inputs: Inputs) -> dict[str, tuple[Stamps, Array]]:
+def _others(baselines: Path | None, inputs: Inputs) -> dict[str, tuple[Stamps, Array]]:
     """Trajectories of the IMU by name: those of the folder, and the one that was fused."""
     found = {}
-    for file in _files(task.baselines):
+    for file in _files(baselines):
         trajectory = read_trajectory(file)
         name = file.name.removesuffix(BASELINE_SUFFIX)
         found[name] = (trajectory.stamps_ns, trajectory.Ts_w_c)
@@ -176,13 +177,10 @@ def _row(name: str, errors: TrajectoryErrors | TrackErrors | None) -> Record:
         return {}
     return {
         "system": name,
-        "ate_m": rounded(errors.ate_m),
-        "scale": rounded(errors.scale),
-        "scale_1s": rounded(errors.scale_1s),
-        "relative_m": {
-            f"{horizon:g}": [rounded(rms), rounded(median)]
-            for horizon, (rms, median) in errors.relative_m.items()
-        },
+        "ate_m": errors.ate_m,
+        "scale": errors.scale,
+        "scale_1s": errors.scale_1s,
+        "relative_m": {f"{horizon:g}": pair for horizon, pair in errors.relative_m.items()},
     }
 
 
@@ -209,14 +207,8 @@ def track_findings(records: list[Record]) -> Findings:
             {"name": part, "values": [v for v in values if v is not None]}
             for part, values in over_time.items()
         ]
-        figures.append(
-            {
-                "kind": "distributions",
-                "title": f"NEES over time: {name}",
-                "unit": "",
-                "groups": groups,
-            }
-        )
+        title = f"NEES over time: {name}"
+        figures.append({"kind": "distributions", "title": title, "unit": "", "groups": groups})
     return Findings(tables, claims, figures)
 
 
@@ -230,14 +222,9 @@ def _table(name: str, rows: list[Record]) -> Table:
     lines = []
     for row in rows:
         relative, nees = row["relative_m"], row.get("nees", {})
+        numbers = [row["ate_m"], row["scale"], row["scale_1s"], *relative["1"]]
         cells = (
-            Cell(row["ate_m"], 4),
-            Cell(row["scale"], 4),
-            Cell(row["scale_1s"], 4),
-            Cell(relative["1"][0], 4),
-            Cell(relative["1"][1], 4),
-            Cell(relative["5"][0], 4),
-            Cell(relative["10"][0], 4),
+            *(Cell(value, 4) for value in (*numbers, relative["5"][0], relative["10"][0])),
             Cell(row.get("gravity_deg")),
             Cell(row.get("velocity_rmse"), 4),
             *(Cell(nees.get(part), 2) for part in SCORED),
@@ -257,9 +244,8 @@ def _claims(name: str, rows: list[Record]) -> list[Claim]:
     claims = []
     if others:
         lowest = min(row["ate_m"] for row in others)
-        claims.append(
-            Claim(f"{name}: causal ATE below every other system's", own["ate_m"] < lowest)
-        )
+        below = f"{name}: causal ATE below every other system's"
+        claims.append(Claim(below, own["ate_m"] < lowest))
         shortest = min(row["relative_m"]["1"][0] for row in others)
         claims.append(
             Claim(f"{name}: error over 1 s below theirs", own["relative_m"]["1"][0] < shortest)

@@ -1,40 +1,29 @@
-"""Task of faulty inputs, one at a time, and whether the verdict detects them."""
-
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+"""Faulty inputs, one at a time, and whether the verdict detects them."""
 
 import numpy as np
+from dataclasses import (dataclass)
+from maci2.errors import (Maci2Error)
+from maci2.evaluation.metrics import (initialization_errors)
+from maci2.evaluation.protocol import (windows_with_truth)
+from maci2.experiments.experiment import (Task, TaskResult)
+from maci2.experiments.input_faults import (CALIBRATION_FAULTS, INIT_FAULTS, NO_FAULT, TRAJECTORY_FAULTS, InputFault, with_fault)
+from maci2.experiments.methods import (DROID, TRUTH, Method, has_vision, slug)
+from maci2.experiments.recordings import (Recordings)
+from maci2.experiments.store import (rounded)
+from maci2.experiments.table import (Cell, Claim, Findings, Line, Record, Table)
+from maci2.ground_truth.choose import (AUDITED)
+from maci2.pipeline.offline import (calibrate_window, calibration_errors, calibration_keyframes, initialize_window)
+from maci2.pipeline.options import (RunOptions)
+from maci2.pipeline.prepare import (Inputs, open_inputs)
+from maci2.pipeline.rehearsals import (warm_up)
+from maci2.pipeline.windows import (Window, one_window)
+from maci2.sensors import (truth_at)
+from maci2.types import (NS)
+from maci2.vision.pose_sources import (MAX_TRUTH_GAP_S)
+from pathlib import (Path)
+from typing import (Literal)
 
-from maci2.errors import Maci2Error
-from maci2.evaluation.metrics import initialization_errors
-from maci2.evaluation.rows import windows_with_truth
-from maci2.experiments.init_task import TaskResult
-from maci2.experiments.input_faults import (
-    CALIBRATION_FAULTS,
-    INIT_FAULTS,
-    NO_FAULT,
-    TRAJECTORY_FAULTS,
-    InputFault,
-    with_fault,
-)
-from maci2.experiments.method import DROID, TRUTH, Method, slug
-from maci2.experiments.row_records import rounded
-from maci2.experiments.table import Cell, Claim, Findings, Line, Record, Table
-from maci2.ground_truth.choose import AUDITED
-from maci2.pipeline.offline import (
-    calibrate_window,
-    calibration_errors,
-    calibration_keyframes,
-    initialize_window,
-)
-from maci2.pipeline.options import RunOptions
-from maci2.pipeline.prepare import Inputs, open_inputs
-from maci2.pipeline.rehearsals import warm_up
-from maci2.pipeline.windows import Window, one_window
-from maci2.sensors import truth_at
-from maci2.types import NS
-from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
+
 
 STRIDE_S = 2.5
 CALIBRATION_S, CALIBRATION_STRIDE_S = 30.0, 20.0
@@ -44,9 +33,14 @@ LIMIT_MM = 30.0
 
 Job = Literal["init", "calibrate"]
 
+WRONG = {
+    "init": "Wrong: gravity off by 2 deg or velocity by 0.1 m/s and more.",
+    "calibrate": f"Wrong: the lever arm is off by more than {LIMIT_MM:.0f} mm.",
+}
+
 
 @dataclass(frozen=True)
-class RobustnessTask:
+class FaultyRuns:
     """All faults of one kind on one recording."""
 
     recording: str
@@ -55,17 +49,7 @@ class RobustnessTask:
     vision: str
     seed: int
     audited: bool = False
-    """Whether camera motion is made from audited instead of published ground truth."""
-
-    @property
-    def source(self) -> str:
-        """Description of the source of camera motion."""
-        kind = self.vision.partition(":")[0]
-        return f"audited {kind}" if self.audited else kind
-
-    @property
-    def key(self) -> str:
-        return f"{self.recording}_{self.job}_{slug(self.source)}"
+    """True if camera motion is made from audited instead of published ground truth."""
 
     @property
     def faults(self) -> tuple[InputFault, ...]:
@@ -74,18 +58,36 @@ class RobustnessTask:
             return CALIBRATION_FAULTS if self.audited else (NO_FAULT,)
         return TRAJECTORY_FAULTS if self.vision == DROID else INIT_FAULTS
 
-    def as_dict(self) -> dict[str, Any]:
-        return {
+    def task(self) -> Task:
+        kind = self.vision.partition(":")[0]
+        source = f"audited {kind}" if self.audited else kind
+        options = {
             "recording": self.recording,
             "job": self.job,
             "vision": self.vision,
-            "source": self.source,
+            "source": source,
             "seed": self.seed,
             "faults": [fault.name for fault in self.faults],
         }
+        key = f"{self.recording}_{self.job}_{slug(source)}"
+        return Task(key, options, {self.recording: self.path}, self.run)
+
+    def run(self) -> TaskResult:
+        """One row for each window and fault."""
+        warm_up("initialize", "calibrate")
+        if self.job == "calibrate":
+            return TaskResult(rounded(_calibrations(self)))
+        options = Method("robustness", vision=self.vision).options(STRIDE_S, self.seed)
+        inputs = open_inputs(self.path, options)
+        windows, left_out = windows_with_truth(inputs, options)
+        rows = []
+        for fault in self.faults:
+            faulty = with_fault(inputs, fault, options)
+            rows += [_init_row(inputs, faulty, fault, window, options) for window in windows]
+        return TaskResult(rounded(rows), left_out=left_out)
 
 
-def robustness_tasks(recordings: dict[str, Path], seed: int) -> list[RobustnessTask]:
+def robustness_tasks(recordings: Recordings, seed: int) -> list[Task]:
     """Tasks: initialization on both sources of vision, calibration on both ground truths."""
     kinds: tuple[tuple[Job, str, bool], ...] = (
         ("init", TRUTH, False),
@@ -94,38 +96,22 @@ def robustness_tasks(recordings: dict[str, Path], seed: int) -> list[RobustnessT
         ("calibrate", TRUTH, False),
     )
     return [
-        RobustnessTask(name, path, job, vision, seed, audited)
+        FaultyRuns(name, path, job, vision, seed, audited).task()
         for job, vision, audited in kinds
-        for name, path in recordings.items()
-        if vision != DROID or (path / DROID.partition(":")[2]).is_file()
+        for name, path in recordings.by_name.items()
+        if has_vision(path, vision)
     ]
-
-
-def run_robustness(task: RobustnessTask) -> TaskResult:
-    """One row for each window and fault."""
-    warm_up("initialize", "calibrate")
-    if task.job == "calibrate":
-        return TaskResult(_calibrations(task))
-    options = Method("robustness", vision=task.vision).options(STRIDE_S, task.seed)
-    inputs = open_inputs(task.path, options)
-    windows, left_out = windows_with_truth(inputs, options)
-    rows = []
-    for fault in task.faults:
-        faulty = with_fault(inputs, fault, options)
-        rows += [_init_row(inputs, faulty, fault, window, options) for window in windows]
-    return TaskResult(rows, left_out=left_out)
 
 
 def _init_row(
     inputs: Inputs, faulty: Inputs, fault: InputFault, window: Window, options: RunOptions
-) -> dict[str, Any]:
+) -> Record:
     """Verdict of one window, compared with the ground truth of the sound recording."""
     row = {"fault": fault.name, "start_ns": window.start_ns}
     try:
         result = initialize_window(faulty, window, options)
     except Maci2Error as error:
-        reason = str(error).replace(str(inputs.recording.path), inputs.recording.name)
-        return row | {"status": "failed", "reasons": [reason], "wrong": False}
+        return row | _failed(error, inputs)
     row |= {"status": result.verdict.status, "reasons": list(result.verdict.reasons)}
     if result.state is None or inputs.truth is None:
         return row | {"wrong": False}
@@ -139,12 +125,12 @@ def _init_row(
     )
     return row | {
         "wrong": not errors.is_success(),
-        "errors": [rounded(errors.gravity_deg), rounded(errors.velocity_rmse)],
-        "nees": {name: rounded(value) for name, value in errors.nees.items()},
+        "errors": [errors.gravity_deg, errors.velocity_rmse],
+        "nees": errors.nees,
     }
 
 
-def _calibrations(task: RobustnessTask) -> list[dict[str, Any]]:
+def _calibrations(task: FaultyRuns) -> list[Record]:
     options = RunOptions(
         vision=task.vision,
         keyframes=calibration_keyframes(CALIBRATION_S),
@@ -165,22 +151,24 @@ def _calibrations(task: RobustnessTask) -> list[dict[str, Any]]:
     return rows
 
 
-def _calibration_row(
-    inputs: Inputs, faulty: Inputs, start_s: float, options: RunOptions
-) -> dict[str, Any]:
+def _calibration_row(inputs: Inputs, faulty: Inputs, start_s: float, options: RunOptions) -> Record:
     try:
         window = one_window(inputs.candidates_ns(), options.window_s, options.keyframes, start_s)
         result = calibrate_window(faulty, window, options)
     except Maci2Error as error:
-        reason = str(error).replace(str(inputs.recording.path), inputs.recording.name)
-        return {"status": "failed", "reasons": [reason], "wrong": False}
+        return _failed(error, inputs)
     rotation_deg, translation = calibration_errors(result, inputs.T_b_c)
     return {
         "status": result.verdict.status,
         "reasons": list(result.verdict.reasons),
         "wrong": bool(1e3 * translation > LIMIT_MM),
-        "errors": [rounded(rotation_deg), rounded(translation)],
+        "errors": [rotation_deg, translation],
     }
+
+
+def _failed(error: Maci2Error, inputs: Inputs) -> Record:
+    reason = str(error).replace(str(inputs.recording.path), inputs.recording.name)
+    return {"status": "failed", "reasons": [reason], "wrong": False}
 
 
 def robustness_findings(records: list[Record]) -> Findings:
@@ -188,48 +176,33 @@ def robustness_findings(records: list[Record]) -> Findings:
     tables, claims = [], []
     kinds = dict.fromkeys((one["task"]["job"], one["task"]["source"]) for one in records)
     for job, source in kinds:
-        rows = [
-            row
-            for one in records
-            if (one["task"]["job"], one["task"]["source"]) == (job, source)
-            for row in one["rows"]
-        ]
-        by_fault = {
-            fault: [row for row in rows if row["fault"] == fault]
-            for fault in dict.fromkeys(row["fault"] for row in rows)
-        }
+        by_fault: dict[str, list[Record]] = {}
+        for one in records:
+            if (one["task"]["job"], one["task"]["source"]) == (job, source):
+                for row in one["rows"]:
+                    by_fault.setdefault(row["fault"], []).append(row)
         lines = [_line(fault, source, rows) for fault, rows in by_fault.items()]
         title = f"{job}, vision {source}: one wrong input at a time"
         columns = ("windows", "ok", "weak", "failed", "ok and wrong", "without a reason")
-        tables.append(Table(title, columns, tuple(lines), _note(job)))
+        tables.append(Table(title, columns, tuple(lines), WRONG[job]))
         claims += [_claim(job, source, fault, rows) for fault, rows in by_fault.items()]
     return Findings(tables, [claim for claim in claims if claim is not None])
 
 
-def _note(job: Job) -> str:
-    if job == "calibrate":
-        return f"Wrong: the lever arm is off by more than {LIMIT_MM:.0f} mm."
-    return "Wrong: gravity off by 2 deg or velocity by 0.1 m/s and more."
-
-
-def _line(fault: str, source: str, rows: list[dict[str, Any]]) -> Line:
+def _line(fault: str, source: str, rows: list[Record]) -> Line:
     statuses = [row["status"] for row in rows]
     wrong = _wrong(rows)
     silent = [row for row in wrong if not row["reasons"]]
-    counts = (
-        len(rows),
-        *(statuses.count(status) for status in ("ok", "weak", "failed")),
-        len(wrong),
-        len(silent),
-    )
+    by_status = [statuses.count(status) for status in ("ok", "weak", "failed")]
+    counts = (len(rows), *by_status, len(wrong), len(silent))
     return Line(fault, f"vision {source}", tuple(Cell(count, 0) for count in counts))
 
 
-def _wrong(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _wrong(rows: list[Record]) -> list[Record]:
     return [row for row in rows if row["status"] == "ok" and row["wrong"]]
 
 
-def _claim(job: str, source: str, fault: str, rows: list[dict[str, Any]]) -> Claim | None:
+def _claim(job: str, source: str, fault: str, rows: list[Record]) -> Claim | None:
     """Claim about the verdict for this fault."""
     name = f"{job}, {source}, {fault}"
     accepted = sum(row["status"] == "ok" for row in rows)

@@ -1,22 +1,69 @@
-"""Training windows: samples around a start, truth at the start and at every horizon."""
+"""Recordings to train on, their biases, and training windows: samples around a start, ground truth
+at the start and at every horizon.
 
-from dataclasses import dataclass, replace
+Biases are estimated by audits of the ground truths; the spread of those of several recordings is
+the prior for the estimator.
+"""
 
 import numpy as np
 import torch
-from torch import Tensor
+from dataclasses import (dataclass, replace)
+from maci2.errors import (DatasetError)
+from maci2.evaluation.audited_integration import (AuditedStates, audited_states)
+from maci2.gaussian import (predictive_variance)
+from maci2.ground_truth.audit_files import (cached_audit)
+from maci2.ground_truth.states import (Indices, TruthStates, truth_states)
+from maci2.imu import (BiasPrior)
+from maci2.imu.bias_tracker import (StationaryShift, track_gyro_bias)
+from maci2.imu.learned_model import (BLOCK, CONTEXT, DeviceConstants)
+from maci2.imu.measurements import (TrackedVertical)
+from maci2.sensors import (ImuNoise, ImuSamples, Recording)
+from maci2.types import (GRAVITY_W, NS, Array, Stamps)
+from torch import (Tensor)
 
-from maci2.errors import DatasetError
-from maci2.evaluation.audited_integration import AuditedStates, audited_states
-from maci2.ground_truth.audit_files import cached_audit
-from maci2.ground_truth.states import Indices, TruthStates, truth_states
-from maci2.imu import BiasPrior
-from maci2.imu.bias_tracker import StationaryShift, track_gyro_bias
-from maci2.imu.learned_model import BLOCK, CONTEXT, DeviceConstants
-from maci2.imu.measurements import TrackedVertical
-from maci2.learn.imu.recording_bias import RecordingBias, recording_bias
-from maci2.sensors import ImuNoise, ImuSamples, Recording
-from maci2.types import GRAVITY_W, NS, Array
+
+
+CHUNK_S = 10.0
+"""Stretches whose mean biases show how a bias wanders within a recording; its halves where it is
+shorter than two of them."""
+
+
+@dataclass(frozen=True)
+class RecordingBias:
+    """Remaining bias in the samples of one recording, [gyro, acc]."""
+
+    mean: Array
+    """(6,) over the recording [rad/s, m/s^2]."""
+
+    wander: Array
+    """(6,) variance about it of the means over stretches of `CHUNK_S`."""
+
+
+def recording_bias(stamps_ns: Stamps, bias: Array) -> RecordingBias:
+    """Mean and wander of biases (n, 6) at n instants."""
+    elapsed_ns = stamps_ns - stamps_ns[0]
+    chunk = elapsed_ns // min(round(CHUNK_S * NS), elapsed_ns[-1] // 2 + 1)
+    numbers, counts = np.unique(chunk, return_counts=True)
+    # What is left at the end may be too short to say anything.
+    whole = numbers[counts >= 0.5 * counts.max()]
+    means = np.array([bias[chunk == number].mean(axis=0) for number in whole])
+    return RecordingBias(bias.mean(axis=0), means.var(axis=0))
+
+
+def bias_prior(seen: list[RecordingBias]) -> BiasPrior:
+    """Bias to expect of an unseen recording: the mean of the seen ones, and Student's predictive
+    spread, axes of one sensor being alike, with the wander within recordings."""
+    means = np.array([one.mean for one in seen])
+    within = np.mean([one.wander for one in seen], axis=0)
+    if len(seen) > 1:
+        between = [predictive_variance(means[:, sensor]) for sensor in (slice(0, 3), slice(3, 6))]
+    else:
+        # One recording says nothing of others: its bias may be as far from theirs as from none.
+        between = [float(np.mean(means[0, sensor] ** 2)) for sensor in (slice(0, 3), slice(3, 6))]
+    std = np.sqrt(np.repeat(between, 3) + within)
+    mean = means.mean(axis=0)
+    return BiasPrior(mean[:3], std[:3], mean[3:], std[3:])
+
 
 HORIZONS_S = (0.3, 1.0, 2.5)
 """Times over which errors are scored: multiples of that between audited states, from a keyframe's
@@ -50,7 +97,7 @@ class Track:
     """The vertical, tracked with it."""
 
     def bias(self, removed: Array) -> RecordingBias:
-        """Bias left in the samples by something that takes `removed` (n, 6) off them."""
+        """Remaining bias in the samples after a correction that takes `removed` (n, 6) off them."""
         chain, samples = self.audited.chain, self.audited.states.samples
         bias = np.hstack([chain.bias_gyro, chain.bias_acc])
         return recording_bias(chain.stamps_ns, bias - (self.taken_off + removed)[samples])

@@ -1,19 +1,20 @@
-"""Task of ground-truth audits: constants of one source, and its time offset by rows."""
-
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+"""Ground-truth audits: constants of one source, and its time offset by rows."""
 
 import numpy as np
+from functools import (partial)
+from maci2.datasets import (open_recording)
+from maci2.experiments.experiment import (Task, TaskResult)
+from maci2.experiments.recordings import (Recordings)
+from maci2.experiments.store import (rounded)
+from maci2.experiments.table import (Cell, Findings, Line, Record, Table, Entry, table_of)
+from maci2.ground_truth.audit import (AuditedTruth, audit_capture)
+from maci2.ground_truth.capture import (open_capture)
+from maci2.ground_truth.comparison import (compare_with_published)
+from maci2.sensors import (Recording)
+from pathlib import (Path)
+from typing import (Any)
 
-from maci2.datasets import open_recording
-from maci2.experiments.init_task import TaskResult
-from maci2.experiments.row_records import rounded
-from maci2.experiments.table import Cell, Findings, Line, Record, Table
-from maci2.ground_truth.audit import AuditedTruth, audit_capture
-from maci2.ground_truth.capture import open_capture
-from maci2.ground_truth.comparison import compare_with_published
-from maci2.sensors import Recording
+
 
 ROWS_HZ = (1.0, 2.0, 4.0, 20.0)
 """Rows per second at which the time offset of positions is estimated, for laser trackers."""
@@ -22,35 +23,33 @@ OTHER = "state_groundtruth_openvins"
 """Ground truth made by another tool from the raw capture."""
 
 
-@dataclass(frozen=True)
-class TruthTask:
-    """One ground truth of one recording."""
-
-    recording: str
-    path: Path
-    source: str
-    """Source to audit (`maci2 truth --from`); empty for the first ground truth."""
-
-    @property
-    def key(self) -> str:
-        return f"{self.recording}_{self.source or 'first'}"
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"recording": self.recording, "source": self.source}
+def truth_tasks(sources: tuple[tuple[str, str], ...], recordings: Recordings, _: int) -> list[Task]:
+    """Task of each ground truth that is there; sources as `maci2 truth --from` names them, empty
+    for the first of a recording."""
+    return [
+        Task(
+            f"{name}_{source or 'first'}",
+            {"recording": name, "source": source},
+            {name: path},
+            partial(run_truth, name, path, source),
+        )
+        for name, source in sources
+        if (path := recordings.by_name.get(name))
+    ]
 
 
-def run_truth(task: TruthTask) -> TaskResult:
+def run_truth(name: str, path: Path, source: str) -> TaskResult:
     """One row: the audit, and its time offset if more rows of the source are used."""
-    recording = open_recording(task.path)
-    capture = open_capture(recording, task.source)
+    recording = open_recording(path)
+    capture = open_capture(recording, source)
     audit = audit_capture(recording, capture)
-    row = _row(audit) | _compared(recording, audit, task.source)
-    if capture.smoothed and task.recording.startswith("MH"):
+    row = _row(audit) | _compared(recording, audit, source)
+    if capture.smoothed and name.startswith("MH"):
         late = (
             audit_capture(recording, capture, hz).constants["position_late_ms"] for hz in ROWS_HZ
         )
-        row["late_by_rows_hz"] = [[rounded(one.value), rounded(one.std)] for one in late]
-    return TaskResult([row])
+        row["late_by_rows_hz"] = [(one.value, one.std) for one in late]
+    return TaskResult([rounded(row)])
 
 
 def _row(audit: AuditedTruth) -> Record:
@@ -61,14 +60,13 @@ def _row(audit: AuditedTruth) -> Record:
     return {
         "source": audit.name,
         "constants": {
-            name: [rounded(one.value), rounded(one.std), one.significant]
-            for name, one in audit.constants.items()
+            name: (one.value, one.std, one.significant) for name, one in audit.constants.items()
         },
-        "bias_acc": [rounded(value) for value in audit.truth.bias_acc.mean(axis=0)],
-        "std": [rounded(value) for value in medians],
-        "position_noise": rounded(audit.position_noise.std),
-        "orientation_noise": None if orientation is None else rounded(orientation.std),
-        "imu_factors": [rounded(f) for f in (audit.imu_factors.gyro, *audit.imu_factors.acc)],
+        "bias_acc": audit.truth.bias_acc.mean(axis=0),
+        "std": medians,
+        "position_noise": audit.position_noise.std,
+        "orientation_noise": None if orientation is None else orientation.std,
+        "imu_factors": (audit.imu_factors.gyro, *audit.imu_factors.acc),
         "findings": [finding.text for finding in audit.findings],
     }
 
@@ -82,9 +80,9 @@ def _compared(recording: Recording, audit: AuditedTruth, source: str) -> Record:
     both = found.fixed, found.shifted
     return {
         "other": {
-            "late_ms": rounded(1e3 * found.shifted.late_s),
-            "position_mm": [rounded(1e3 * one.position_m) for one in both],
-            "rotation_deg": [rounded(one.rotation_deg) for one in both],
+            "late_ms": 1e3 * found.shifted.late_s,
+            "position_mm": [1e3 * one.position_m for one in both],
+            "rotation_deg": [one.rotation_deg for one in both],
         }
     }
 
@@ -125,40 +123,27 @@ def _figures(rows: list[tuple[Record, Record]]) -> list[dict[str, Any]]:
         for task, row in rows
         if "rotation_deg" in row["constants"] and not task["source"]
     ]
+    hz = [f"{hz:g} rows/s" for hz in ROWS_HZ]
     return [
         {"kind": "intervals", "title": title, "unit": unit, "names": names, "groups": groups}
         for title, unit, names, groups in (
-            (
-                "How late published positions are",
-                "ms",
-                [f"{hz:g} rows/s" for hz in ROWS_HZ],
-                clocks,
-            ),
+            ("How late published positions are", "ms", hz, clocks),
             ("Against the IMU", "deg", ["body rotated", "world tilted"], angles),
         )
         if groups
     ]
 
 
-def _line(task: Record, row: Record, cells: list[Cell]) -> Line:
-    return Line(task["recording"], row["source"], tuple(cells))
-
-
 def _constants(rows: list[tuple[Record, Record]]) -> Table:
     lines = []
     for task, row in rows:
-        cells = []
-        for name, (_, digits) in CONSTANTS.items():
+        entries: list[Entry] = []
+        for name, (title, digits) in CONSTANTS.items():
             value, std, _ = row["constants"].get(name, (None, None, None))
-            cells += [Cell(value, digits), Cell(std, digits)]
-        lines.append(_line(task, row, cells))
-    columns = tuple(text for title, _ in CONSTANTS.values() for text in (title, "±"))
-    return Table(
-        "Constants of ground truths against the IMU",
-        columns,
-        tuple(lines),
-        "± is one standard deviation. A raw capture is compared with its stated T_BS.",
-    )
+            entries += [(title, value, digits), ("±", std, digits)]
+        lines.append((task["recording"], row["source"], entries))
+    note = "± is one standard deviation. A raw capture is compared with its stated T_BS."
+    return table_of("Constants of ground truths against the IMU", lines, note)
 
 
 def _states(rows: list[tuple[Record, Record]]) -> Table:
@@ -166,33 +151,37 @@ def _states(rows: list[tuple[Record, Record]]) -> Table:
     for task, row in rows:
         rotation, velocity, position, _, _ = row["std"]
         orientation = row["orientation_noise"]
-        cells = [Cell(value, 3) for value in row["bias_acc"]]
-        cells += [
-            Cell(float(np.degrees(rotation)), 3),
-            Cell(1e3 * velocity, 1),
-            Cell(1e3 * position, 1),
-            Cell(1e3 * row["position_noise"], 2),
-            Cell(None if orientation is None else float(np.degrees(orientation)), 3),
-            *(Cell(factor, 1) for factor in row["imu_factors"]),
+        bias, factors = row["bias_acc"], row["imu_factors"]
+        entries: list[Entry] = [
+            *zip(("acc bias x [m/s^2]", "y", "z"), bias, (3, 3, 3), strict=True),
+            ("sigma rotation [deg]", float(np.degrees(rotation)), 3),
+            ("velocity [mm/s]", 1e3 * velocity, 1),
+            ("position [mm]", 1e3 * position, 1),
+            ("noise of positions [mm]", 1e3 * row["position_noise"], 2),
+            (
+                "of orientations [deg]",
+                None if orientation is None else float(np.degrees(orientation)),
+                3,
+            ),
+            *zip(("gyro factor", "acc factor x", "y", "z"), factors, (1, 1, 1, 1), strict=True),
         ]
-        lines.append(_line(task, row, cells))
-    return Table(
+        lines.append((task["recording"], row["source"], entries))
+    return table_of(
         "Audited states",
-        (
-            "acc bias x [m/s^2]", "y", "z", "sigma rotation [deg]", "velocity [mm/s]",
-            "position [mm]", "noise of positions [mm]", "of orientations [deg]",
-            "gyro factor", "acc factor x", "y", "z",
-        ),
-        tuple(lines),
+        lines,
         "Mean accelerometer bias, median sigma of a state per axis, noise of the source's rows, "
         "and variance of the IMU's errors over what the data sheet (and vibration, for the "
         "accelerometer) explains.",
-    )  # fmt: skip
+    )
 
 
 def _clocks(rows: list[tuple[Record, Record]]) -> Table:
     lines = [
-        _line(task, row, [Cell(value, 1) for pair in row["late_by_rows_hz"] for value in pair])
+        Line(
+            task["recording"],
+            row["source"],
+            tuple(Cell(value, 1) for pair in row["late_by_rows_hz"] for value in pair),
+        )
         for task, row in rows
         if "late_by_rows_hz" in row
     ]
@@ -211,13 +200,12 @@ def _other(rows: list[tuple[Record, Record]]) -> Table:
     for task, row in rows:
         other = row["other"]
         (mm, mm_shifted), (deg, deg_shifted) = other["position_mm"], other["rotation_deg"]
-        cells = [Cell(deg, 3), Cell(mm, 2), Cell(other["late_ms"], 1)]
-        lines.append(_line(task, row, [*cells, Cell(deg_shifted, 3), Cell(mm_shifted, 2)]))
-    return Table(
-        "Audited states against vicon2gt's (state_groundtruth_openvins)",
-        (
-            "rotation [deg rms]", "position [mm rms]", "its positions late [ms]",
-            "rotation, clocks aligned", "position, clocks aligned",
-        ),
-        tuple(lines),
-    )  # fmt: skip
+        entries: list[Entry] = [
+            ("rotation [deg rms]", deg, 3),
+            ("position [mm rms]", mm, 2),
+            ("its positions late [ms]", other["late_ms"], 1),
+            ("rotation, clocks aligned", deg_shifted, 3),
+            ("position, clocks aligned", mm_shifted, 2),
+        ]
+        lines.append((task["recording"], row["source"], entries))
+    return table_of("Audited states against vicon2gt's (state_groundtruth_openvins)", lines)

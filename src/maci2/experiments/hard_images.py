@@ -7,10 +7,11 @@ from maci2.datasets import (open_recording)
 from maci2.evaluation.protocol import (evaluate_recording)
 from maci2.evaluation.summary import (summarize)
 from maci2.evaluation.vo_report import (score)
-from maci2.experiments.init_task import (TaskResult)
-from maci2.experiments.method import (slug)
-from maci2.experiments.row_records import (rounded)
-from maci2.experiments.table import (Cell, Claim, Findings, Line, Record, Table)
+from maci2.experiments.experiment import (Task, TaskResult)
+from maci2.experiments.methods import (slug)
+from maci2.experiments.recordings import (Recordings)
+from maci2.experiments.store import (rounded)
+from maci2.experiments.table import (Claim, Findings, Record, Entry, table_of)
 from maci2.pipeline.gyro_rotation import (rotation_predictor)
 from maci2.pipeline.options import (RunOptions, VisionChoice)
 from maci2.pipeline.render_along import (rendered_on_imu_clock)
@@ -19,7 +20,6 @@ from maci2.simulation.rendering.difficulty import (EASY, HARD, Difficulty, degra
 from maci2.simulation.rendering.images import (RenderConfig, render_recording)
 from maci2.vision.odometry_run import (even_keyframes, measure_all)
 from pathlib import (Path)
-from typing import (Any)
 
 
 
@@ -37,34 +37,24 @@ MODELS = ("learned", "fixed")
 """Match covariances that are compared."""
 
 
-@dataclass(frozen=True)
-class Degradation:
-    """One kind of image degradation, in one or two strengths."""
-
-    kind: str
-    mild: str
-    """Mild degradation, as an argument of `maci2 simulate --degrade`."""
-
-    strong: str
-
-
-DEGRADATIONS = (
-    Degradation("exposure jumps", "exposure_jumps=0.3", "exposure_jumps=1"),
-    Degradation("low light", "light=0.1,read_noise=1.5", "light=0.03,read_noise=2.5"),
-    Degradation("darkness", "darkness=0.6", "darkness=0.8,read_noise=1.5"),
-    Degradation("blur of the lens", "lens_blur_px=1.5", "lens_blur_px=2.5"),
-    Degradation("motion blur", "exposure_s=0.015", "exposure_s=0.03"),
-    Degradation("rain", "rain=200", "rain=600"),
-    Degradation("things that move", "moving_boxes=6", "moving_boxes=16"),
-    Degradation("plain walls", "plain_walls=0.4", "plain_walls=0.7"),
-    Degradation("repeating walls", "repetition=0.25", "repetition=0.5"),
-    Degradation("all of `hard`", "", ""),
-)
-"""Each on top of easy images; the last is what `maci2 simulate --difficulty hard` renders."""
+DEGRADATIONS = {
+    "exposure jumps": ("exposure_jumps=0.3", "exposure_jumps=1"),
+    "low light": ("light=0.1,read_noise=1.5", "light=0.03,read_noise=2.5"),
+    "darkness": ("darkness=0.6", "darkness=0.8,read_noise=1.5"),
+    "blur of the lens": ("lens_blur_px=1.5", "lens_blur_px=2.5"),
+    "motion blur": ("exposure_s=0.015", "exposure_s=0.03"),
+    "rain": ("rain=200", "rain=600"),
+    "things that move": ("moving_boxes=6", "moving_boxes=16"),
+    "plain walls": ("plain_walls=0.4", "plain_walls=0.7"),
+    "repeating walls": ("repetition=0.25", "repetition=0.5"),
+    "all of `hard`": ("",),
+}
+"""Kinds of image degradation, mild and strong, as arguments of `maci2 simulate --degrade` on top of
+easy images; the last is what `maci2 simulate --difficulty hard` renders."""
 
 
 @dataclass(frozen=True)
-class HardImagesTask:
+class HardImages:
     """One rendering, measured with learned and with fixed match covariances."""
 
     recording: str
@@ -80,54 +70,44 @@ class HardImagesTask:
     seed: int
 
     @property
-    def key(self) -> str:
-        return f"{self.recording}_{slug(self.kind)}_{slug(self.degrade) or 'hard'}_{self.seed}"
-
-    @property
     def difficulty(self) -> Difficulty:
         return degraded(EASY, self.degrade) if self.degrade else HARD
 
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "recording": self.recording,
-            "kind": self.kind,
-            "degrade": self.degrade,
-            "start_s": self.start_s,
-            "duration_s": self.duration_s,
-            "seed": self.seed,
-        }
+    def task(self) -> Task:
+        key = f"{self.recording}_{slug(self.kind)}_{slug(self.degrade) or 'hard'}_{self.seed}"
+        options = {name: value for name, value in vars(self).items() if name != "path"}
+        return Task(key, options, {self.recording: self.path}, self.run)
+
+    def run(self) -> TaskResult:
+        """Render into a folder that is thrown away; one row for each match covariance."""
+        config = RenderConfig(self.difficulty, self.seed, RATE_HZ, self.start_s, self.duration_s)
+        flight, _ = rendered_on_imu_clock(open_recording(self.path), config)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / self.recording
+            render_recording(flight, path, config)
+            return TaskResult([rounded(_row(model, path)) for model in MODELS])
 
 
 def hard_images_tasks(
-    recordings: dict[str, Path], seed: int, duration_s: float, rooms: int, both_strengths: bool
-) -> list[HardImagesTask]:
+    recordings: Recordings, seed: int, duration_s: float, rooms: int, both_strengths: bool
+) -> list[Task]:
     """Every kind of degradation along every flight, strong or also mild, in several rooms around
     different parts of it."""
     return [
-        HardImagesTask(
-            *(name, path, one.kind, degrade),
+        HardImages(
+            *(name, path, kind, degrade),
             start_s=FLIGHTS_FROM_S[name] + ROOM_EVERY_S * room,
             duration_s=duration_s,
             seed=seed + FIRST_SEED + room,
-        )
+        ).task()
         for room in range(rooms)
-        for one in DEGRADATIONS
-        for degrade in dict.fromkeys((one.mild, one.strong) if both_strengths else (one.strong,))
-        for name, path in recordings.items()
+        for kind, strengths in DEGRADATIONS.items()
+        for degrade in (strengths if both_strengths else strengths[-1:])
+        for name, path in recordings.by_name.items()
     ]
 
 
-def run_hard_images(task: HardImagesTask) -> TaskResult:
-    """Render into a folder that is thrown away; one row for each match covariance."""
-    config = RenderConfig(task.difficulty, task.seed, RATE_HZ, task.start_s, task.duration_s)
-    flight, _ = rendered_on_imu_clock(open_recording(task.path), config)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / task.recording
-        render_recording(flight, path, config)
-        return TaskResult([_row(model, path) for model in MODELS])
-
-
-def _row(model: str, path: Path) -> dict[str, Any]:
+def _row(model: str, path: Path) -> Record:
     """Relative poses of one match covariance, and the windows that are initialized from them."""
     recording = open_recording(path)
     source = VisionChoice("images", frame="rectified", covariance=model)
@@ -145,14 +125,14 @@ def _row(model: str, path: Path) -> dict[str, Any]:
         "model": model,
         "poses": visual["steps"] + visual["unmeasured"],
         "measured": visual["steps"],
-        "beyond_5_sigma": rounded(visual["beyond_5_sigma"]),
-        "nees": rounded(visual["nees"]["pose"]),
-        "translation_m": rounded(visual["translation_m"]),
+        "beyond_5_sigma": visual["beyond_5_sigma"],
+        "nees": visual["nees"]["pose"],
+        "translation_m": visual["translation_m"],
         "windows": fused.windows,
-        "success": rounded(fused.success),
-        "accepted_wrong": rounded(fused.accepted_wrong),
-        "fused_translation_m": rounded(fused.mean["translation_m"]),
-        "fused_rotation_deg": rounded(fused.mean["rotation_deg"]),
+        "success": fused.success,
+        "accepted_wrong": fused.accepted_wrong,
+        "fused_translation_m": fused.mean["translation_m"],
+        "fused_rotation_deg": fused.mean["rotation_deg"],
     }
 
 
@@ -170,21 +150,20 @@ def hard_images_findings(records: list[Record]) -> Findings:
     lines, claims = [], []
     for kind, renderings in by_kind.items():
         both = {model: _pooled(renderings, model) for model in MODELS}
-        lines += [_line(f"{kind}, {model}", pooled) for model, pooled in both.items()]
+        lines += [
+            (f"{kind}, {model}", "vision images, raw IMU", _entries(pooled))
+            for model, pooled in both.items()
+        ]
         claims += _claims(kind, both["learned"], both["fixed"], _rooms_lower(renderings))
-    columns = (
-        *("renderings", "poses", "measured [%]", "beyond 5 sigmas [%]", "NEES", "error [mm]"),
-        *("init success [%]", "ok and wrong [%]", "fused [mm]", "its spread [mm]", "fused [deg]"),
-    )
     note = (
         f"Relative poses over {INTERVAL_S:g} s; windows of 2.5 s every {STRIDE_S:g} s, fused with "
         "the flight's own IMU; errors are means of the renderings' means, their spread is the "
         "standard deviation over renderings."
     )
-    return Findings([Table("Hard images", columns, tuple(lines), note)], claims)
+    return Findings([table_of("Hard images", lines, note)], claims)
 
 
-def _rooms_lower(renderings: list[list[dict[str, Any]]]) -> tuple[int, int]:
+def _rooms_lower(renderings: list[list[Record]]) -> tuple[int, int]:
     """Number of renderings in which learned covariances have the lower fused error, and number of
     all renderings."""
     errors = [{row["model"]: row["fused_translation_m"] for row in rows} for rows in renderings]
@@ -211,7 +190,7 @@ class Pooled:
     fused_rotation_deg: float
 
 
-def _pooled(renderings: list[list[dict[str, Any]]], model: str) -> Pooled:
+def _pooled(renderings: list[list[Record]], model: str) -> Pooled:
     rows = [row for rows in renderings for row in rows if row["model"] == model]
 
     def mean(name: str, weight: str = "") -> float:
@@ -236,21 +215,21 @@ def _pooled(renderings: list[list[dict[str, Any]]], model: str) -> Pooled:
     )
 
 
-def _line(label: str, pooled: Pooled) -> Line:
-    cells = (
-        Cell(pooled.renderings, 0),
-        Cell(pooled.poses, 0),
-        Cell(100.0 * pooled.measured, 1),
-        Cell(100.0 * pooled.beyond_5_sigma, 1),
-        Cell(pooled.nees, 2),
-        Cell(1e3 * pooled.translation_m, 2),
-        Cell(100.0 * pooled.success, 1),
-        Cell(100.0 * pooled.accepted_wrong, 1),
-        Cell(1e3 * pooled.fused_translation_m, 2),
-        Cell(None if pooled.fused_spread_m is None else 1e3 * pooled.fused_spread_m, 2),
-        Cell(pooled.fused_rotation_deg, 3),
-    )
-    return Line(label, "vision images, raw IMU", cells)
+def _entries(pooled: Pooled) -> list[Entry]:
+    spread = pooled.fused_spread_m
+    return [
+        ("renderings", pooled.renderings, 0),
+        ("poses", pooled.poses, 0),
+        ("measured [%]", 100.0 * pooled.measured, 1),
+        ("beyond 5 sigmas [%]", 100.0 * pooled.beyond_5_sigma, 1),
+        ("NEES", pooled.nees, 2),
+        ("error [mm]", 1e3 * pooled.translation_m, 2),
+        ("init success [%]", 100.0 * pooled.success, 1),
+        ("ok and wrong [%]", 100.0 * pooled.accepted_wrong, 1),
+        ("fused [mm]", 1e3 * pooled.fused_translation_m, 2),
+        ("its spread [mm]", None if spread is None else 1e3 * spread, 2),
+        ("fused [deg]", pooled.fused_rotation_deg, 3),
+    ]
 
 
 def _claims(kind: str, learned: Pooled, fixed: Pooled, rooms: tuple[int, int]) -> list[Claim]:
@@ -264,17 +243,17 @@ def _claims(kind: str, learned: Pooled, fixed: Pooled, rooms: tuple[int, int]) -
     )
     if kind != "all kinds":
         return [better]
+    measured, beyond, success, wrong = (
+        100.0 * share
+        for share in (
+            learned.measured, learned.beyond_5_sigma, learned.success, learned.accepted_wrong
+        )
+    )  # fmt: skip
     return [
         better,
-        Claim(f"{100.0 * learned.measured:.1f} % measured, at least 98", learned.measured >= 0.98),
-        Claim(
-            f"{100.0 * learned.beyond_5_sigma:.2f} % beyond 5 sigmas, at most 0.5",
-            learned.beyond_5_sigma <= 0.005,
-        ),
+        Claim(f"{measured:.1f} % measured, at least 98", measured >= 98.0),
+        Claim(f"{beyond:.2f} % beyond 5 sigmas, at most 0.5", beyond <= 0.5),
         Claim(f"NEES {learned.nees:.2f}, 0.6 to 1.6", 0.6 <= learned.nees <= 1.6),
-        Claim(f"init: {100.0 * learned.success:.1f} % right, at least 95", learned.success >= 0.95),
-        Claim(
-            f"init: {100.0 * learned.accepted_wrong:.1f} % ok and wrong, at most 1",
-            learned.accepted_wrong <= 0.01,
-        ),
+        Claim(f"init: {success:.1f} % right, at least 95", success >= 95.0),
+        Claim(f"init: {wrong:.1f} % ok and wrong, at most 1", wrong <= 1.0),
     ]
