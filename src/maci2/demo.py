@@ -1,28 +1,33 @@
 """`maci2 demo`: rendering, initialization, calibration and consistency without data."""
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
 import numpy as np
-from collections.abc import (Callable)
-from dataclasses import (dataclass, replace)
-from maci2.errors import (OptionError)
-from maci2.evaluation.consistency import (Sample, equal_bins, mean_nees, study_consistency)
-from maci2.evaluation.rows import (state_errors)
-from maci2.evaluation.window_errors import (window_errors)
-from maci2.files import (write_atomically, write_json)
-from maci2.pipeline.offline import (CalibratedRecording, InitializedRecording, calibrate_window, calibration_keyframes, initialize_window)
-from maci2.pipeline.options import (RunOptions)
-from maci2.pipeline.prepare import (open_inputs)
-from maci2.pipeline.rehearsals import (warm_up)
-from maci2.pipeline.windows import (one_window)
-from maci2.reports.charts import (Panel, y_equals_x)
-from maci2.reports.drawings import (latest_tracks, overview)
-from maci2.reports.estimate_pages import (demo_page)
-from maci2.rigs import (write_camchain)
-from maci2.simulation import (SimulationConfig, simulate)
-from maci2.simulation.rendering.images import (RenderConfig, render_recording)
-from pathlib import (Path)
-from typing import (Any)
 
-
+from maci2.errors import OptionError
+from maci2.evaluation.consistency import Sample, equal_bins, mean_nees, study_consistency
+from maci2.evaluation.window_errors import state_errors
+from maci2.files import write_atomically, write_json
+from maci2.pipeline.offline import (
+    CalibratedRecording,
+    InitializedRecording,
+    calibrate_window,
+    calibration_keyframes,
+    initialize_window,
+)
+from maci2.pipeline.options import RunOptions
+from maci2.pipeline.prepare import open_inputs
+from maci2.pipeline.rehearsals import warm_up
+from maci2.pipeline.windows import one_window
+from maci2.reports.charts import Panel, y_equals_x
+from maci2.reports.drawings import latest_tracks, overview
+from maci2.reports.estimate_pages import demo_page
+from maci2.rigs import write_camchain
+from maci2.simulation import SimulationConfig, simulate
+from maci2.simulation.rendering.images import RenderConfig, render_recording
 
 RENDERED = SimulationConfig(kind="handheld", duration_s=8.6, camera_rate_hz=10.0)
 """Rendering takes most of the time: as few images as a calibration needs."""

@@ -14,8 +14,8 @@ from maci2.boundary import as_path
 from maci2.diagnostics.diagnose import examine_path
 from maci2.diagnostics.diagnosis import Diagnosis
 from maci2.errors import OptionError, require_in_range
-from maci2.evaluation.rows import state_errors
 from maci2.evaluation.track_errors import track_errors
+from maci2.evaluation.window_errors import state_errors
 from maci2.pipeline.offline import (
     CalibratedRecording,
     InitializedRecording,

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from maci2.consistency.tests import (shows_noise)
-from maci2.imu.values import (MOST_HELD, held_share, saturation, stuck_axis)
 
+from maci2.consistency.tests import shows_noise
+from maci2.imu.values import MOST_HELD, held_share, saturation, stuck_axis
 
 RATE_HZ = 200.0
 

@@ -1,19 +1,19 @@
 """What an uncertain ground truth adds to the errors of an estimate."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from dataclasses import (replace)
-from ground_truth.faulty_truths import (FAULTY, exact_truth, recording_with)
-from maci2.consistency import (initialize)
-from maci2.evaluation.metrics import (SCORES, initialization_errors, truth_noise)
-from maci2.ground_truth.audit import (audit_ground_truth)
-from maci2.imu import (datasheet_model)
-from maci2.lie import (se3_exp, se3_inv, se3_log, so3_exp)
-from maci2.sensors import (GroundTruth, TruthCovariance, truth_at)
-from maci2.types import (GRAVITY_W, NS)
-from maci2.vision import (pose_noise, poses_from_truth)
 
-
+from ground_truth.faulty_truths import FAULTY, exact_truth, recording_with
+from maci2.consistency import initialize
+from maci2.evaluation.metrics import SCORES, initialization_errors, truth_noise
+from maci2.ground_truth.audit import audit_ground_truth
+from maci2.imu import datasheet_model
+from maci2.lie import se3_exp, se3_inv, se3_log, so3_exp
+from maci2.sensors import GroundTruth, TruthCovariance, truth_at
+from maci2.types import GRAVITY_W, NS
+from maci2.vision import pose_noise, poses_from_truth
 
 KEYFRAMES = 3
 SIZES = np.repeat([2e-3, 1e-2, 5e-3, 1e-4, 1e-2], 3)

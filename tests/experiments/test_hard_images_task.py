@@ -1,13 +1,18 @@
 """Hard images: the grid, pooled numbers, claims, and one small rendering."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
-from dataclasses import (replace)
-from maci2.experiments.hard_images import (DEGRADATIONS, HardImages, hard_images_findings, hard_images_tasks)
-from maci2.experiments.recordings import (Recordings)
-from maci2.simulation.rendering.difficulty import (HARD)
-from pathlib import (Path)
 
-
+from maci2.experiments.hard_images import (
+    DEGRADATIONS,
+    HardImages,
+    hard_images_findings,
+    hard_images_tasks,
+)
+from maci2.experiments.recordings import Recordings
+from maci2.simulation.rendering.difficulty import HARD
 
 
 def row(model, **numbers):

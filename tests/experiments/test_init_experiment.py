@@ -1,22 +1,21 @@
 """Experiments of several parts: which methods run, on how many windows, what is said of them."""
 
 import json
+from dataclasses import replace
+
 import pytest
-from dataclasses import (replace)
-from maci2.errors import (OptionError)
-from maci2.evaluation.parallel import (Pool)
-from maci2.experiments.catalogue import (by_methods, find_experiments)
-from maci2.experiments.experiment import (Settings)
-from maci2.experiments.init_catalogue import (EUROC_INIT, VBR_INIT)
-from maci2.experiments.init_figures import (success_over_difficulty)
-from maci2.experiments.init_tables import (label_of, PAPER_COLUMN, _order_claim, baseline_claims)
-from maci2.experiments.initialization import (CombinedExperiment, InitExperiment)
-from maci2.experiments.methods import (DROID, Method)
-from maci2.experiments.paper_numbers import (EUROC)
-from maci2.experiments.recordings import (find_recordings)
-from maci2.experiments.reproduce import (missing_inputs, reproduce)
 
-
+from maci2.errors import OptionError
+from maci2.evaluation.parallel import Pool
+from maci2.experiments.catalogue import EUROC_INIT, VBR_INIT, by_methods, find_experiments
+from maci2.experiments.experiment import Settings
+from maci2.experiments.init_figures import success_over_difficulty
+from maci2.experiments.init_tables import PAPER_COLUMN, _order_claim, baseline_claims, label_of
+from maci2.experiments.initialization import CombinedExperiment, InitExperiment
+from maci2.experiments.methods import DROID, Method
+from maci2.experiments.paper_numbers import EUROC
+from maci2.experiments.recordings import find_recordings
+from maci2.experiments.reproduce import missing_inputs, reproduce
 
 RAW = Method("maci2, raw IMU", paper_row="MAC-I2 w/o learned IMU")
 LINEAR = Method("linear alignment", "linear")

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from ground_truth.faulty_truths import (FAULTY, exact_truth, recording_with)
-from maci2.datasets import (write_euroc)
-from maci2.experiments.recordings import (Recordings)
-from maci2.experiments.truth import (ROWS_HZ, truth_findings, truth_tasks)
-from maci2.ground_truth.comparison import (compare_with_published)
-from maci2.sensors import (GroundTruth)
 
+from ground_truth.faulty_truths import FAULTY, exact_truth, recording_with
+from maci2.datasets import write_euroc
+from maci2.experiments.recordings import Recordings
+from maci2.experiments.truth import ROWS_HZ, truth_findings, truth_tasks
+from maci2.ground_truth.comparison import compare_with_published
+from maci2.sensors import GroundTruth
 
 
 @pytest.fixture(scope="module")

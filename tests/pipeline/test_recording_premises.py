@@ -26,16 +26,16 @@ OPTIONS = RunOptions(vision="truth:0.05,0.003")
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("premises") / "flight"
+    folder = tmp_path_factory.mktemp("constants") / "flight"
     write_euroc(simulate(SimulationConfig(kind="drone", duration_s=26.0, seed=2)), folder)
     return open_inputs(folder, OPTIONS)
 
 
 def test_a_sound_recording_contradicts_nothing_and_is_asked_once(inputs):
-    premises = inputs.premises
-    assert premises.windows >= 8
-    assert contradictions(premises, 9.81, False) == []
-    assert inputs.premises is premises
+    constants = inputs.constants
+    assert constants.windows >= 8
+    assert contradictions(constants, 9.81, False) == []
+    assert inputs.constants is constants
 
 
 def verdict_with(inputs, fault):
@@ -80,11 +80,11 @@ def test_a_gap_in_the_samples_costs_its_windows_only(inputs):
             for name in ("stamps_ns", "gyro", "acc", "var_gyro", "var_acc")
         },
     )
-    premises = replace(inputs, imu=imu).premises
-    assert 0 < premises.windows < inputs.premises.windows
-    assert contradictions(premises, 9.81, False) == []
+    constants = replace(inputs, imu=imu).constants
+    assert 0 < constants.windows < inputs.constants.windows
+    assert contradictions(constants, 9.81, False) == []
 
 
 def test_a_recording_shorter_than_a_window_has_no_premises(tmp_path):
     write_euroc(simulate(SimulationConfig(duration_s=2.0)), tmp_path / "short")
-    assert open_inputs(tmp_path / "short", OPTIONS).premises is None
+    assert open_inputs(tmp_path / "short", OPTIONS).constants is None

@@ -10,9 +10,8 @@ import pytest
 from browser import faults, needs_chromium
 from maci2.errors import DatasetError
 from maci2.evaluation.parallel import Pool
-from maci2.experiments.catalogue import EXPERIMENTS
+from maci2.experiments.catalogue import EUROC_INIT, EXPERIMENTS
 from maci2.experiments.experiment import Settings
-from maci2.experiments.init_catalogue import EUROC_INIT
 from maci2.experiments.recordings import find_recordings
 from maci2.experiments.reproduce import reproduce
 from maci2.experiments.store import FORMAT, read_result, write_result

@@ -1,9 +1,9 @@
 """Values with standard deviations as a picture."""
 
-from maci2.experiments.truth import (truth_findings)
-from maci2.reports.lab_figures import (interval_picture)
-from xml.etree import (ElementTree)
+from xml.etree import ElementTree
 
+from maci2.experiments.truth import truth_findings
+from maci2.reports.lab_figures import interval_picture
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from helpers import (simulated_window)
-from maci2.calibration import (calibrate)
-from maci2.consistency import (initialize)
-from maci2.errors import (OptionError)
-from maci2.reports.rerun_viewer import (SIGMAS, Viewer, ellipsoid)
-from maci2.reports.track_picture import (sigma_colors)
 
+from helpers import simulated_window
+from maci2.calibration import calibrate
+from maci2.consistency import initialize
+from maci2.errors import OptionError
+from maci2.reports.drawings import sigma_colors
+from maci2.reports.rerun_viewer import SIGMAS, Viewer, ellipsoid
 
 
 def test_an_ellipsoid_has_the_axes_of_its_covariance():

@@ -1,12 +1,12 @@
 """maci2 as an initializer like the others."""
 
-from dataclasses import (replace)
-from maci2.baselines.segment import (Answer, Segment, stage)
-from maci2.consistency import (initialize)
-from maci2.estimation import (SolverConfig)
-from maci2.imu import (ImuMeasurements)
-from maci2.pipeline.options import (RunOptions)
+from dataclasses import replace
 
+from maci2.baselines.segment import Answer, Segment, stage
+from maci2.consistency import initialize
+from maci2.estimation import SolverConfig
+from maci2.imu import ImuMeasurements
+from maci2.pipeline.options import RunOptions
 
 PAPER = RunOptions(vision="truth:0.05,0.003", paper=True).solver()
 

@@ -213,7 +213,7 @@ def watch(
     before the fault, propagated by the IMU.
     """
     from maci2.recording_calls import watch_recording
-    from maci2.watchdog.watch_files import watch_summary, write_watch
+    from maci2.watchdog.watched_recording import watch_summary, write_watch
 
     watched = watch_recording(sequence, **vars(options))
     _print_alarms(watched)
@@ -226,7 +226,7 @@ def watch(
 
 
 def _print_alarms(watched: "WatchedRecording") -> None:
-    from maci2.watchdog.watch_files import alarm_size
+    from maci2.watchdog.watched_recording import alarm_size
 
     length_s = (watched.end_ns - watched.start_ns) / 1e9
     typer.echo(

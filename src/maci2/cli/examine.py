@@ -14,7 +14,7 @@ from maci2.pipeline.option_list import CheckOptions, Opening
 
 if TYPE_CHECKING:
     from maci2.diagnostics.diagnosis import Diagnosis, ImageDiagnosis
-    from maci2.pipeline.imu_noise_run import MeasuredImu
+    from maci2.noise.run import MeasuredImu
     from maci2.pipeline.options import RunOptions
     from maci2.sensors import Recording
 
@@ -107,10 +107,10 @@ def truth(
     reports the errors of the source.
     """
     from maci2.files import require_new_folder
-    from maci2.ground_truth.agreement import compare_with_published
     from maci2.ground_truth.audit import audit_ground_truth
     from maci2.ground_truth.audit_files import audit_record, require_outside, write_audit
-    from maci2.ground_truth.raw_capture import beside_raw_capture
+    from maci2.ground_truth.choose import beside_raw_capture
+    from maci2.ground_truth.comparison import compare_with_published
 
     require_outside(output, sequence, inside)
     require_new_folder(output)
@@ -194,7 +194,7 @@ def noise(
     all states, and compares them with the Allan deviation of a section without motion, the
     roughness of the samples and the data sheet. Use the JSON with `--imu noise:FILE`.
     """
-    from maci2.pipeline.imu_noise_run import measure_noise, noise_record
+    from maci2.noise.run import measure_noise, noise_record
 
     options = _vision_options(reference, opening, window, start)
     checked = report is not None or json is not None
@@ -204,12 +204,12 @@ def noise(
     write_json(json, noise_record(measured))
     print_noise(measured)
     if output is not None:
-        from maci2.rigs.kalibr_writer import write_imu_yaml
+        from maci2.rigs.kalibr import write_imu_yaml
 
         write_imu_yaml(output, measured.estimate.pooled(measured.stated.rate_hz), None)
         typer.echo(f"wrote {output}")
     if tools is not None:
-        from maci2.pipeline.imu_noise_run import write_tools
+        from maci2.noise.run import write_tools
 
         for path in write_tools(measured, tools):
             typer.echo(f"wrote {path}")
@@ -245,7 +245,7 @@ def _vision_options(
 
 def print_noise(measured: "MeasuredImu") -> None:
     """Print the noise by all methods, and the findings."""
-    from maci2.pipeline.imu_noise_text import noise_remarks, noise_rows
+    from maci2.noise.run import noise_remarks, noise_rows
     from maci2.text_tables import table_text
 
     columns = ["noise per sqrt(Hz)", "in motion", "1-sigma", "stationary", "roughness", "stated"]
@@ -254,7 +254,7 @@ def print_noise(measured: "MeasuredImu") -> None:
     for remark in noise_remarks(measured):
         typer.echo(remark)
     if measured.checks:
-        from maci2.pipeline.imu_noise_check import CHECK_COLUMNS, check_rows
+        from maci2.noise.consistency import CHECK_COLUMNS, check_rows
 
         title = "NEES of integration errors per degree of freedom, 1 is ideal"
         typer.echo(table_text(title, CHECK_COLUMNS, check_rows(measured.checks)))

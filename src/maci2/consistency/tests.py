@@ -19,15 +19,16 @@ from maci2.compile import kernel
 from maci2.consistency.significance import LEVEL, LONG_LEVEL, largest_square
 from maci2.gaussian import squared_distance
 from maci2.imu import ImuMeasurements
-from maci2.imu.repeated_values import (
+from maci2.imu.values import (
+    LEAST_AT_END,
     MIN_STUCK_S,
     MOST_HELD,
     RESOLUTION,
     changed,
     held_share,
+    saturation,
     stuck_axis,
 )
-from maci2.imu.saturated_values import LEAST_AT_END, saturation
 from maci2.types import GRAVITY_NORM, NS, Array, Stamps
 
 MOST_MISSING = 1.0 / 3.0

@@ -35,10 +35,10 @@ from maci2.estimation.results import (
     Status,
     Verdict,
     VIState,
-    direction_std,
 )
 from maci2.estimation.rotation_alignment import RotationAlignment
 from maci2.field_docs import document_fields
+from maci2.gaussian import direction_std
 from maci2.imu import BiasPrior
 from maci2.lie import se3_inv, se3_log, skew, so3_log
 from maci2.types import GRAVITY_NORM, NS, Array

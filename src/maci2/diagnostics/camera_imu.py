@@ -6,12 +6,13 @@ All windows of a recording are tested together, as `maci2 init` does before a ve
 import numpy as np
 
 from maci2.calibration_prior import CALIBRATED
+from maci2.consistency import Evidence, MeasuredConstants
+from maci2.consistency.significance import FAR
 from maci2.diagnostics import checks
 from maci2.diagnostics.axes import BETTER, RATIO_DEG, accelerometer_axes
 from maci2.diagnostics.estimator_trial import motion_at, windows_of
 from maci2.errors import DatasetError, OptionError
 from maci2.estimation import CalibrationResult
-from maci2.estimation.verdict_checks import FAR
 from maci2.findings import Finding, Level
 from maci2.imu import raw_model
 from maci2.imu.rotation_rates import (
@@ -23,9 +24,8 @@ from maci2.imu.rotation_rates import (
 )
 from maci2.lie import se3_inv, se3_log
 from maci2.lie.stacks import nearest_rotation, so3_log_stack
-from maci2.pipeline.open_vision import open_vision
 from maci2.pipeline.options import parse_vision
-from maci2.premises import PremiseEvidence, Premises
+from maci2.pipeline.vision_sources import open_vision
 from maci2.sensors import CameraTrajectory, ImuNoise, ImuSamples, Recording
 from maci2.types import Array
 from maci2.vision import CameraFrame
@@ -161,33 +161,33 @@ UNITS = {"millimetres": 1e-3, "centimetres": 1e-2, "kilometres": 1e3}
 """Length in metres of units in which a path may be written."""
 
 
-def path_premises(
+def path_constants(
     source: RotationSource, imu: ImuSamples, noise: ImuNoise, offset_s: float
-) -> Premises | None:
+) -> MeasuredConstants | None:
     """Test of scale and axes on the whole path; None if no window can be compared."""
-    measured, evidence = raw_model(imu, noise), PremiseEvidence(source.T_b_s)
+    measured, evidence = raw_model(imu, noise), Evidence(source.T_b_s)
     for stamps_ns in windows_of(source, imu, offset_s):
         try:
             evidence.add(measured, [motion_at(source, stamps_ns, offset_s)])
         except DatasetError:
             continue
-    return evidence.posterior()
+    return evidence.constants()
 
 
-def axes_findings(premises: Premises | None) -> list[Finding]:
+def axes_findings(constants: MeasuredConstants | None) -> list[Finding]:
     """Finding about an accelerometer whose axes or signs differ from the stated ones."""
-    if premises is None or premises.axes_right >= 0.5:
+    if constants is None or constants.axes_right >= 0.5:
         return []
-    return [accelerometer_axes(premises.axes, "the camera's path")]
+    return [accelerometer_axes(constants.axes, "the camera's path")]
 
 
-def scale_findings(source: RotationSource, premises: Premises | None) -> list[Finding]:
+def scale_findings(source: RotationSource, constants: MeasuredConstants | None) -> list[Finding]:
     """Finding about the scale of the camera's path relative to the accelerometer."""
-    if premises is None or premises.translation is None or premises.axes_right < 0.5:
+    if constants is None or constants.translation is None or constants.axes_right < 0.5:
         return []
-    scale = premises.translation.scale
+    scale = constants.translation.scale
     # One over the scale is what was measured: of both distances the shorter one counts.
-    std = float(np.sqrt(premises.translation.cov[0, 0])) / min(1.0, abs(scale))
+    std = float(np.sqrt(constants.translation.cov[0, 0])) / min(1.0, abs(scale))
     far = FAR * float(np.hypot(std, CALIBRATED.acc_scale))
     if abs(scale - 1.0) <= far or scale <= 0.0:
         return []

@@ -19,7 +19,7 @@ from maci2.diagnostics.camera_imu import (
     extrinsics_findings,
     mirror_findings,
     offset_findings,
-    path_premises,
+    path_constants,
     scale_findings,
 )
 from maci2.diagnostics.estimator_trial import (
@@ -278,8 +278,8 @@ def _vision_findings(
         text = "rotates too little to compare it with the gyroscope"
         return [Finding("ok", "vision", text)], None
     wrong = [] if imu_is_sound else mirror_findings(match)
-    premises = None if wrong else path_premises(source, imu, recording.rig.imu, match.offset_s)
-    wrong = wrong if imu_is_sound else wrong or axes_findings(premises)
+    constants = None if wrong else path_constants(source, imu, recording.rig.imu, match.offset_s)
+    wrong = wrong if imu_is_sound else wrong or axes_findings(constants)
     if wrong:
         return wrong, None
     result = calibrated(source, imu, recording.rig.imu, match.offset_s)
@@ -290,7 +290,7 @@ def _vision_findings(
             proven = abs(further_s) < _UNPROVEN_OFFSET_S and joint_std_s < max(std_s, 0.001)
             offset_s, std_s = (offset_s + further_s, joint_std_s) if proven else (offset_s, std_s)
     # A wrong scale also moves the camera; its position is judged when that is fixed.
-    findings = scale_findings(source, premises)
+    findings = scale_findings(source, constants)
     if recording.rig.extrinsics_known:
         T_inverted = _inverted_extrinsics(recording.rig, frame)
         if all(finding.level != "error" for finding in findings):

@@ -1,22 +1,22 @@
 """Solution of a short window: motions chosen, outliers rejected, Eq. 8, closed form, Eq. 9."""
 
-import numpy as np
 import time
-from dataclasses import (replace)
-from maci2.estimation.config import (SolverConfig)
-from maci2.estimation.initial_guess import (start_values)
-from maci2.estimation.motion_choice import (choose_motions, with_choice)
-from maci2.estimation.outlier_rejection import (inlier_poses, resolved, suspicious, without)
-from maci2.estimation.problem import (Variables)
-from maci2.estimation.results import (Posterior, SolveReport, VIState)
-from maci2.estimation.rotation_alignment import (RotationAlignment, align_rotations)
-from maci2.estimation.time_offset import (on_imu_clock, solve_with_offset)
-from maci2.imu import (ImuMeasurements, Preintegrated, integrate_between, require_samples)
-from maci2.types import (Array, Mask)
-from maci2.vision import (RelativePoses)
-from typing import (NamedTuple)
+from dataclasses import replace
+from typing import NamedTuple
 
+import numpy as np
 
+from maci2.estimation.config import SolverConfig
+from maci2.estimation.initial_guess import start_values
+from maci2.estimation.motion_choice import choose_motions, with_choice
+from maci2.estimation.outlier_rejection import inlier_poses, resolved, suspicious, without
+from maci2.estimation.problem import Variables
+from maci2.estimation.results import Posterior, SolveReport, VIState
+from maci2.estimation.rotation_alignment import RotationAlignment, align_rotations
+from maci2.estimation.time_offset import on_imu_clock, solve_with_offset
+from maci2.imu import ImuMeasurements, Preintegrated, integrate_between, require_samples
+from maci2.types import Array, Mask
+from maci2.vision import RelativePoses
 
 
 def solve_window(

@@ -13,10 +13,7 @@ from maci2.errors import DatasetError, Maci2Error, OptionError
 from maci2.estimation import Posterior, Status, VIState
 from maci2.estimation.imu_gains import ImuGains, imu_gains
 from maci2.evaluation.audited_integration import shared_noise
-from maci2.evaluation.metrics import (
-    MAX_TRUTH_GAP_S,
-    InitErrors,
-)
+from maci2.evaluation.metrics import InitErrors
 from maci2.evaluation.parallel import Pool, WorkerDied, run_all
 from maci2.evaluation.window_errors import state_errors, truth_is_known
 from maci2.files import real_path
@@ -30,6 +27,7 @@ from maci2.pipeline.rehearsals import warm_up
 from maci2.pipeline.windows import Window, plan_windows
 from maci2.sensors import GroundTruth, truth_at, with_velocity
 from maci2.types import GRAVITY_W, Array
+from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
 
 
 def distinct_names(names: Sequence[str], paths: Sequence[Path]) -> list[str]:

@@ -7,18 +7,13 @@ import numpy as np
 
 from maci2.errors import DatasetError
 from maci2.estimation import Posterior, VIState
-from maci2.evaluation.metrics import (
-    MAX_TRUTH_GAP_S,
-    InitErrors,
-    TruthNoise,
-    initialization_errors,
-    truth_noise,
-)
+from maci2.evaluation.metrics import InitErrors, TruthNoise, initialization_errors, truth_noise
 from maci2.ground_truth.states import truth_jumps
 from maci2.pipeline.offline import InitializedRecording
 from maci2.pipeline.prepare import Inputs
 from maci2.pipeline.windows import Window
 from maci2.sensors import GroundTruth, truth_at
+from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
 
 GROSS_JUMP_M = 0.025
 """A ground truth that moves by this much beyond its own velocity, from one timestamp to the next,

@@ -10,8 +10,9 @@ from maci2.baselines.vins import vins_rotation
 from maci2.calibration import calibrate
 from maci2.errors import Maci2Error
 from maci2.estimation import SolverConfig
+from maci2.evaluation.imu_report import TRUTHS
 from maci2.experiments.experiment import Task, TaskResult
-from maci2.experiments.methods import TRUTHS, slug
+from maci2.experiments.methods import slug
 from maci2.experiments.recordings import Recordings
 from maci2.experiments.store import rounded
 from maci2.experiments.table import Claim, Entry, Findings, Record, table_of

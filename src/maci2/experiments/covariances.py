@@ -7,10 +7,9 @@ import numpy as np
 
 from maci2.datasets import open_recording
 from maci2.evaluation.consistency import equal_bins
-from maci2.evaluation.imu_report import choose_predictors, imu_report
+from maci2.evaluation.imu_report import TRUTHS, choose_predictors, imu_report
 from maci2.evaluation.vo_report import VisualScore, visual_report
 from maci2.experiments.experiment import Task, TaskResult
-from maci2.experiments.methods import TRUTHS
 from maci2.experiments.recordings import Recordings
 from maci2.experiments.store import rounded
 from maci2.experiments.table import Cell, Claim, Entry, Findings, Line, Record, Table, table_of

@@ -10,26 +10,26 @@ tree.
 
 import hashlib
 import json
-import maci2
 import math
 import os
 import shutil
 import tempfile
-from collections.abc import (Callable, Iterator, Sequence)
-from dataclasses import (dataclass, field)
-from functools import (partial)
-from itertools import (product)
-from maci2 import (__version__)
-from maci2.errors import (DatasetError, OptionError)
-from maci2.evaluation.parallel import (Pool, WorkerDied, run_all)
-from maci2.experiments.store import (Store)
-from maci2.experiments.table import (Record)
-from maci2.files import (read_json, user_cache, write_atomically)
-from pathlib import (Path)
-from statistics import (median)
-from typing import (Any)
-from unittest.mock import (patch)
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import product
+from pathlib import Path
+from statistics import median
+from typing import Any
+from unittest.mock import patch
 
+import maci2
+from maci2 import __version__
+from maci2.errors import DatasetError, OptionError
+from maci2.evaluation.parallel import Pool, WorkerDied, run_all
+from maci2.experiments.store import Store
+from maci2.experiments.table import Record
+from maci2.files import read_json, user_cache, write_atomically
 
 EUROC = (
     "MH_01_easy", "MH_02_easy", "MH_03_medium", "MH_04_difficult", "MH_05_difficult",

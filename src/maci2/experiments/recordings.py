@@ -10,9 +10,9 @@ from maci2.errors import DatasetError
 from maci2.evaluation.parallel import Pool, WorkerDied, run_all
 from maci2.pipeline.render_along import rendered_on_imu_clock
 from maci2.simulation import SimulationConfig, simulate
-from maci2.simulation.rendering.image_difficulty import difficulty_of
-from maci2.simulation.rendering.recording import RenderConfig, SceneKind, render_recording
-from maci2.simulation.trajectory_kinds import MotionKind
+from maci2.simulation.rendering.difficulty import difficulty_of
+from maci2.simulation.rendering.images import RenderConfig, SceneKind, render_recording
+from maci2.simulation.trajectory import MotionKind
 
 DEEPEST = 4
 """Depth of the search below the root [folders]."""

@@ -1,29 +1,41 @@
 """Faulty inputs, one at a time, and whether the verdict detects them."""
 
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
 import numpy as np
-from dataclasses import (dataclass)
-from maci2.errors import (Maci2Error)
-from maci2.evaluation.metrics import (initialization_errors)
-from maci2.evaluation.protocol import (windows_with_truth)
-from maci2.experiments.experiment import (Task, TaskResult)
-from maci2.experiments.input_faults import (CALIBRATION_FAULTS, INIT_FAULTS, NO_FAULT, TRAJECTORY_FAULTS, InputFault, with_fault)
-from maci2.experiments.methods import (DROID, TRUTH, Method, has_vision, slug)
-from maci2.experiments.recordings import (Recordings)
-from maci2.experiments.store import (rounded)
-from maci2.experiments.table import (Cell, Claim, Findings, Line, Record, Table)
-from maci2.ground_truth.choose import (AUDITED)
-from maci2.pipeline.offline import (calibrate_window, calibration_errors, calibration_keyframes, initialize_window)
-from maci2.pipeline.options import (RunOptions)
-from maci2.pipeline.prepare import (Inputs, open_inputs)
-from maci2.pipeline.rehearsals import (warm_up)
-from maci2.pipeline.windows import (Window, one_window)
-from maci2.sensors import (truth_at)
-from maci2.types import (NS)
-from maci2.vision.pose_sources import (MAX_TRUTH_GAP_S)
-from pathlib import (Path)
-from typing import (Literal)
 
-
+from maci2.errors import Maci2Error
+from maci2.evaluation.metrics import initialization_errors
+from maci2.evaluation.protocol import windows_with_truth
+from maci2.experiments.experiment import Task, TaskResult
+from maci2.experiments.input_faults import (
+    CALIBRATION_FAULTS,
+    INIT_FAULTS,
+    NO_FAULT,
+    TRAJECTORY_FAULTS,
+    InputFault,
+    with_fault,
+)
+from maci2.experiments.methods import DROID, TRUTH, Method, has_vision, slug
+from maci2.experiments.recordings import Recordings
+from maci2.experiments.store import rounded
+from maci2.experiments.table import Cell, Claim, Findings, Line, Record, Table
+from maci2.ground_truth.choose import AUDITED
+from maci2.pipeline.offline import (
+    calibrate_window,
+    calibration_errors,
+    calibration_keyframes,
+    initialize_window,
+)
+from maci2.pipeline.options import RunOptions
+from maci2.pipeline.prepare import Inputs, open_inputs
+from maci2.pipeline.rehearsals import warm_up
+from maci2.pipeline.windows import Window, one_window
+from maci2.sensors import truth_at
+from maci2.types import NS
+from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
 
 STRIDE_S = 2.5
 CALIBRATION_S, CALIBRATION_STRIDE_S = 30.0, 20.0

@@ -1,29 +1,34 @@
 """Odometry of a whole recording, causal and smoothed, compared with other systems."""
 
-import numpy as np
 import time
-from dataclasses import (replace)
-from functools import (partial)
-from maci2.datasets import (open_recording, read_trajectory)
-from maci2.errors import (Maci2Error)
-from maci2.evaluation.imu_report import (TRUTHS)
-from maci2.evaluation.track_errors import (TrackErrors, track_errors, TrajectoryErrors, trajectory_errors)
-from maci2.experiments.experiment import (Task, TaskResult)
-from maci2.experiments.methods import (TRUTHS, has_vision)
-from maci2.experiments.recordings import (Recordings)
-from maci2.experiments.store import (WindowTimes, rounded)
-from maci2.experiments.table import (Cell, Claim, Findings, Line, Record, Table, mark_best)
-from maci2.ground_truth.choose import (AUDITED, with_audited)
-from maci2.lie import (se3_inv)
-from maci2.pipeline.options import (RunOptions)
-from maci2.pipeline.prepare import (Inputs, open_inputs)
-from maci2.pipeline.track_files import (raw_biases)
-from maci2.pipeline.track_recording import (RecordedTrack, track_inputs)
-from maci2.sensors import (GroundTruth, poses_at)
-from maci2.types import (Array, Mask, Stamps)
-from pathlib import (Path)
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
+import numpy as np
 
+from maci2.datasets import open_recording, read_trajectory
+from maci2.errors import Maci2Error
+from maci2.evaluation.imu_report import TRUTHS
+from maci2.evaluation.track_errors import (
+    TrackErrors,
+    TrajectoryErrors,
+    track_errors,
+    trajectory_errors,
+)
+from maci2.experiments.experiment import Task, TaskResult
+from maci2.experiments.methods import has_vision
+from maci2.experiments.recordings import Recordings
+from maci2.experiments.store import WindowTimes, rounded
+from maci2.experiments.table import Cell, Claim, Findings, Line, Record, Table, mark_best
+from maci2.ground_truth.choose import AUDITED, with_audited
+from maci2.lie import se3_inv
+from maci2.pipeline.options import RunOptions
+from maci2.pipeline.prepare import Inputs, open_inputs
+from maci2.pipeline.track_files import raw_biases
+from maci2.pipeline.track_recording import RecordedTrack, track_inputs
+from maci2.sensors import GroundTruth, poses_at
+from maci2.types import Array, Mask, Stamps
 
 BASELINE_SUFFIX = "_Twb_tum.txt"
 """Files of other systems: NAME_Twb_tum.txt, poses of the IMU."""
@@ -85,13 +90,13 @@ def run_track(path: Path, vision: str, imu: str, baselines: Path | None) -> Task
     truths = tuple(name for name in TRUTHS if name in held)
     options = RunOptions(vision=vision, vision_frame="rectified", imu=imu, truth=truths)
     begun = time.process_time()
-    causal = _where_vision_is(track_recording(path, options))
+    causal = _where_vision_is(track_inputs(open_inputs(path, options)))
     frame_ms = 1e3 * (time.process_time() - begun) / max(len(causal.at_images), 1)
     truth = causal.inputs.truth
     if truth is None:
         return TaskResult([], problem="no ground truth")
     rows = [_own_row(CAUSAL, causal, truth)]
-    smoothed = _where_vision_is(track_recording(path, options, batch=True, measured=causal.vision))
+    smoothed = _where_vision_is(track_inputs(causal.inputs, batch=True, measured=causal.vision))
     rows.append(_own_row(SMOOTHED, smoothed, truth))
     for name, (stamps_ns, Ts_w_b) in _others(baselines, causal.inputs).items():
         rows.append(_row(name, _common(stamps_ns, Ts_w_b, causal, truth)))

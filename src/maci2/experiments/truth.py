@@ -1,20 +1,20 @@
 """Ground-truth audits: constants of one source, and its time offset by rows."""
 
+from functools import partial
+from pathlib import Path
+from typing import Any
+
 import numpy as np
-from functools import (partial)
-from maci2.datasets import (open_recording)
-from maci2.experiments.experiment import (Task, TaskResult)
-from maci2.experiments.recordings import (Recordings)
-from maci2.experiments.store import (rounded)
-from maci2.experiments.table import (Cell, Findings, Line, Record, Table, Entry, table_of)
-from maci2.ground_truth.audit import (AuditedTruth, audit_capture)
-from maci2.ground_truth.capture import (open_capture)
-from maci2.ground_truth.comparison import (compare_with_published)
-from maci2.sensors import (Recording)
-from pathlib import (Path)
-from typing import (Any)
 
-
+from maci2.datasets import open_recording
+from maci2.experiments.experiment import Task, TaskResult
+from maci2.experiments.recordings import Recordings
+from maci2.experiments.store import rounded
+from maci2.experiments.table import Cell, Entry, Findings, Line, Record, Table, table_of
+from maci2.ground_truth.audit import AuditedTruth, audit_capture
+from maci2.ground_truth.capture import open_capture
+from maci2.ground_truth.comparison import compare_with_published
+from maci2.sensors import Recording
 
 ROWS_HZ = (1.0, 2.0, 4.0, 20.0)
 """Rows per second at which the time offset of positions is estimated, for laser trackers."""

@@ -139,10 +139,10 @@ def initialize_window(inputs: Inputs, window: Window, options: RunOptions) -> In
     imu = inputs.samples_around(vision)
     solver, limits = options.solver(), options.limits()
     # Motion from images is costly: a window that confirms its own constants needs no others.
-    premises = None if inputs.vision.from_images else inputs.premises
-    result = initialize(imu, vision, inputs.T_b_c, solver, limits, premises)
-    if result.verdict.status == "weak" and premises is None:
-        result = initialize(imu, vision, inputs.T_b_c, solver, limits, inputs.premises)
+    constants = None if inputs.vision.from_images else inputs.constants
+    result = initialize(imu, vision, inputs.T_b_c, solver, limits, constants)
+    if result.verdict.status == "weak" and constants is None:
+        result = initialize(imu, vision, inputs.T_b_c, solver, limits, inputs.constants)
     # With an offset found, keyframes may be fewer and their timestamps are the IMU's.
     stamps_ns = vision.stamps_ns if result.state is None else result.state.stamps_ns
     return InitializedRecording(

@@ -1,26 +1,37 @@
 """Options of a run: one frozen record of every choice, written beside every result."""
 
-import numpy as np
 import re
-from collections.abc import (Sequence)
-from dataclasses import (asdict, dataclass, fields, replace)
-from functools import (cached_property)
-from maci2.boundary import (as_array, as_number, as_path, as_flag, as_text, as_whole)
-from maci2.consistency import (InitLimits)
-from maci2.errors import (OptionError, require_in_range)
-from maci2.estimation import (SolverConfig)
-from maci2.imu import (BiasPrior)
-from maci2.imu.model_choice import (is_learned)
-from maci2.pipeline.option_list import (Assumptions, Measuring, Mounting, Opening, Option, Starting, Strides, TimeOffset, Windows, flag_of)
-from maci2.rigs import (NOTHING_GIVEN)
-from maci2.rigs.given_text import (extrinsics_from)
-from maci2.types import (Array)
-from maci2.vision import (CameraFrame)
-from maci2.vision.covariance_models import (ModelName)
-from pathlib import (Path)
-from typing import (Any, Literal, get_args, get_type_hints)
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, get_args, get_type_hints
 
+import numpy as np
 
+from maci2.boundary import as_array, as_flag, as_number, as_path, as_text, as_whole
+from maci2.consistency import InitLimits
+from maci2.errors import OptionError, require_in_range
+from maci2.estimation import SolverConfig
+from maci2.imu import BiasPrior
+from maci2.imu.model_choice import is_learned
+from maci2.pipeline.option_list import (
+    Assumptions,
+    Measuring,
+    Mounting,
+    Opening,
+    Option,
+    Starting,
+    Strides,
+    TimeOffset,
+    Windows,
+    flag_of,
+)
+from maci2.rigs import NOTHING_GIVEN
+from maci2.rigs.convert import extrinsics_from
+from maci2.types import Array
+from maci2.vision import CameraFrame
+from maci2.vision.covariance_models import ModelName
 
 VisionKind = Literal["images", "truth", "trajectory", "measurements", "tracks"]
 

@@ -1,30 +1,29 @@
 """Inputs of an estimator from a recording and options: IMU measurements and camera motion."""
 
 import logging
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
 import numpy as np
-from dataclasses import (dataclass, replace)
-from functools import (cached_property)
-from maci2.consistency import (MeasuredConstants)
-from maci2.datasets.frames import (stereo_frames)
-from maci2.errors import (DatasetError, MeasurementError)
-from maci2.imu import (ImuMeasurements, preintegrate)
-from maci2.imu.model_choice import (find_imu_model, needs_datasheet)
-from maci2.lie import (se3_inv)
-from maci2.pipeline.chosen_truth import (ChosenTruth)
-from maci2.pipeline.gyro_rotation import (rotation_predictor)
-from maci2.pipeline.options import (RunOptions, VisionChoice)
-from maci2.pipeline.vision_sources import (VisionSource, open_vision)
-from maci2.pipeline.windows import (plan_windows)
-from maci2.premises import (PremiseEvidence, estimate_rotation_noise, sample_rate)
-from maci2.rigs import (require_extrinsics, require_noise)
-from maci2.sensors import (GroundTruth, Recording, Rig, require_plausible)
-from maci2.types import (Array, Stamps, NS)
-from maci2.vision import (rectified_extrinsics, RelativePoses)
-from maci2.vision.predicted_rotation import (no_prediction)
-from maci2.vision.stereo_refinement import (refine_right_camera)
-from pathlib import (Path)
 
-
+from maci2.consistency import Evidence, MeasuredConstants, estimate_rotation_noise, sample_rate
+from maci2.datasets.frames import stereo_frames
+from maci2.errors import DatasetError, MeasurementError
+from maci2.imu import ImuMeasurements, preintegrate
+from maci2.imu.model_choice import find_imu_model, needs_datasheet
+from maci2.lie import se3_inv
+from maci2.pipeline.chosen_truth import ChosenTruth
+from maci2.pipeline.gyro_rotation import rotation_predictor
+from maci2.pipeline.options import RunOptions, VisionChoice
+from maci2.pipeline.vision_sources import VisionSource, open_vision
+from maci2.pipeline.windows import plan_windows
+from maci2.rigs import require_extrinsics, require_noise
+from maci2.sensors import GroundTruth, Recording, Rig, require_plausible
+from maci2.types import NS, Array, Stamps
+from maci2.vision import RelativePoses, rectified_extrinsics
+from maci2.vision.predicted_rotation import no_prediction
+from maci2.vision.stereo_refinement import refine_right_camera
 
 _LOG = logging.getLogger(__name__)
 
@@ -114,14 +113,14 @@ class Inputs:
         )
 
     @cached_property
-    def premises(self) -> Premises | None:
+    def constants(self) -> MeasuredConstants | None:
         """Posterior of the constants over the whole recording, or where motion comes from images
         over some windows of it; None where there is no window."""
-        evidence = PremiseEvidence(self.T_b_c)
+        evidence = Evidence(self.T_b_c)
         evidence.add(self.imu, self._camera_motions())
-        premises = evidence.posterior()
+        constants = evidence.constants()
         rate = sample_rate(self.recording.imu.stamps_ns, self.recording.rig.imu.rate_hz)
-        return premises and replace(premises, sample_rate=rate, is_complete=True)
+        return constants and replace(constants, sample_rate=rate, is_complete=True)
 
     def with_estimated_noise(self) -> "Inputs":
         """Inputs with the noise that relative poses show along the whole recording, where none was

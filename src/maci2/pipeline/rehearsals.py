@@ -4,24 +4,24 @@ loaded.
 Run before the first sensor speaks or the first solution is timed, and by `maci2 compile`.
 """
 
+import tempfile
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
 import cv2
 import numpy as np
-import tempfile
-from dataclasses import (replace)
-from functools import (lru_cache)
-from maci2.calibration import (calibrate)
-from maci2.compile import (are_interpreted, fill_aside, seldom)
-from maci2.compile.mode import (jobs_to_fill_aside)
-from maci2.consistency import (initialize)
-from maci2.imu import (ImuMeasurements, raw_model)
-from maci2.lie.stacks import (so3_exp_stack)
-from maci2.sensors import (ImuNoise, ImuSamples)
-from maci2.sensors.stereo import (StereoPair)
-from maci2.types import (NS, Mat4, GRAVITY_W)
-from maci2.vision import (RelativePoses, pose_noise)
-from pathlib import (Path)
 
-
+from maci2.calibration import calibrate
+from maci2.compile import are_interpreted, fill_aside, seldom
+from maci2.compile.mode import jobs_to_fill_aside
+from maci2.consistency import initialize
+from maci2.imu import ImuMeasurements, raw_model
+from maci2.lie.stacks import so3_exp_stack
+from maci2.sensors import ImuNoise, ImuSamples
+from maci2.sensors.stereo import StereoPair
+from maci2.types import GRAVITY_W, NS, Mat4
+from maci2.vision import RelativePoses, pose_noise
 
 STEPS = 5
 """Relative poses in a window: as short as a window can be."""
@@ -91,7 +91,7 @@ def track_once() -> None:
 def render_once() -> None:
     """Render a few stereo pairs and forget them."""
     from maci2.simulation import SimulationConfig, simulate
-    from maci2.simulation.rendering.recording import RenderConfig, render_recording
+    from maci2.simulation.rendering.images import RenderConfig, render_recording
 
     with tempfile.TemporaryDirectory() as folder:
         recording = simulate(SimulationConfig(duration_s=2.0))

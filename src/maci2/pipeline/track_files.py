@@ -1,22 +1,23 @@
 """A track as text, as a record for `--json`, and as files."""
 
 import io
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 import scipy
-from collections import (Counter)
-from maci2 import (__version__)
-from maci2.datasets.euroc import (truth_csv)
-from maci2.estimation.result_output import (stds, verdict_text)
-from maci2.files import (json_text, write_together)
-from maci2.pipeline.prepare import (Inputs)
-from maci2.sensors import (GroundTruth)
-from maci2.text_tables import (number as text_of, table_text)
-from maci2.tracking.tracked import (TrackedState)
-from maci2.types import (NS)
-from pathlib import (Path)
-from typing import (TYPE_CHECKING, Any)
 
-
+from maci2 import __version__
+from maci2.datasets.euroc import truth_csv
+from maci2.estimation.result_output import stds, verdict_text
+from maci2.files import json_text, write_together
+from maci2.pipeline.prepare import Inputs
+from maci2.sensors import GroundTruth
+from maci2.text_tables import number as text_of
+from maci2.text_tables import table_text
+from maci2.tracking.tracked import TrackedState
+from maci2.types import NS
 
 if TYPE_CHECKING:
     from maci2.evaluation.track_errors import TrackErrors

@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from maci2.datasets import read_trajectory
-from maci2.datasets.image_files import stereo_frames
+from maci2.datasets.frames import stereo_frames
 from maci2.errors import DatasetError, MeasurementError, OptionError
 from maci2.estimation.initial_guess import chain
 from maci2.feature_tracks.image_tracks import image_tracks

@@ -2,25 +2,25 @@
 
 import hashlib
 import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, get_args
+
 import numpy as np
-from collections.abc import (Callable)
-from dataclasses import (asdict, dataclass)
-from maci2.datasets.open import (open_images)
-from maci2.errors import (OptionError)
-from maci2.pipeline.gyro_rotation import (predictor_where_there_is_an_imu)
-from maci2.pipeline.option_list import (VoOptions)
-from maci2.pipeline.options import (VisionChoice, checked_values)
-from maci2.pipeline.vision_sources import (open_odometry)
-from maci2.sensors import (Rig)
-from maci2.types import (Stamps)
-from maci2.vision.covariance_models import (ModelName)
-from maci2.vision.odometry import (StereoOdometry)
-from maci2.vision.odometry_run import (even_keyframes, measure_all)
-from maci2.vision.relative_pose import (RelativePose)
-from pathlib import (Path)
-from typing import (Any, get_args)
 
-
+from maci2.datasets.open import open_images
+from maci2.errors import OptionError
+from maci2.pipeline.gyro_rotation import predictor_where_there_is_an_imu
+from maci2.pipeline.option_list import VoOptions
+from maci2.pipeline.options import VisionChoice, checked_values
+from maci2.pipeline.vision_sources import open_odometry
+from maci2.sensors import Rig
+from maci2.types import Stamps
+from maci2.vision.covariance_models import ModelName
+from maci2.vision.odometry import StereoOdometry
+from maci2.vision.odometry_run import even_keyframes, measure_all
+from maci2.vision.relative_pose import RelativePose
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ import numpy as np
 
 from maci2.estimation import CalibrationResult
 from maci2.estimation.result_output import stds
-from maci2.evaluation.track_errors import TrackErrors
-from maci2.evaluation.trajectory_errors import alignment, known_stamps
+from maci2.evaluation.track_errors import TrackErrors, alignment, known_stamps
 from maci2.lie import se3_inv, so3_log
 from maci2.pipeline.offline import CalibratedRecording, InitializedRecording
 from maci2.pipeline.track_files import raw_biases

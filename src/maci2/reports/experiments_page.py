@@ -12,9 +12,8 @@ import numpy as np
 from maci2 import __version__
 from maci2.errors import DatasetError, OptionError
 from maci2.experiments.catalogue import find_experiments
-from maci2.experiments.store import RESULTS, Store, read_result
+from maci2.experiments.store import RESULTS, Store, read_result, time_table
 from maci2.experiments.table import Cell, Claim, Findings, Table
-from maci2.experiments.time_table import time_table
 from maci2.reports.charts import (
     COLORS,
     LEFT,

@@ -4,14 +4,13 @@ from html import escape
 
 import numpy as np
 
-from maci2.datasets.image_files import stereo_frames
+from maci2.datasets.frames import stereo_frames
 from maci2.diagnostics.diagnosis import IMAGE_COLUMNS, SENSOR_COLUMNS, Diagnosis
 from maci2.errors import ImageError, Maci2Error
-from maci2.ground_truth.audited import AuditedTruth
+from maci2.ground_truth.audit import AuditedTruth
 from maci2.lie.stacks import so3_log_stack
-from maci2.pipeline.imu_noise_check import CHECK_COLUMNS, NoiseCheck, check_rows
-from maci2.pipeline.imu_noise_run import MeasuredImu
-from maci2.pipeline.imu_noise_text import SENSORS, noise_remarks, noise_rows
+from maci2.noise.consistency import CHECK_COLUMNS, NoiseCheck, check_rows
+from maci2.noise.run import SENSORS, MeasuredImu, noise_remarks, noise_rows
 from maci2.reports.charts import Series, chart, picture, ranges
 from maci2.reports.drawings import caption, embedded, path_drawing, rig_drawing
 from maci2.reports.figures import bands, components, every_nth, spreads

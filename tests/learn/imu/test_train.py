@@ -1,26 +1,32 @@
 """Training end to end on simulated recordings: splits, resume, stages, export."""
 
+import signal
+from dataclasses import replace
+
 import numpy as np
 import pytest
-import signal
-from bag_files import (ODOMETRY, recording_items, write_items)
-from dataclasses import (replace)
-from maci2.datasets import (open_recording, write_euroc)
-from maci2.errors import (DatasetError, OptionError)
-from maci2.evaluation.audited_integration import (AuditedWindows)
-from maci2.evaluation.imu_report import (imu_report, model_predictor, unlearned_predictor)
-from maci2.imu import (BiasPrior, datasheet_model)
-from maci2.imu.learned_model import (FORMAT, UNITS, ModelCard, load_imu_model)
-from maci2.learn.imu.data import (Windows)
-from maci2.learn.imu.export import (disagreement, to_onnx)
-from maci2.learn.imu.likelihood import (ErrorModel, errors, integrate_windows, negative_log_likelihood)
-from maci2.learn.imu.network import (build)
-from maci2.learn.imu.recipes import (Recipe, FORMS, form_named)
-from maci2.learn.imu.stages import (TrainingConfig)
-from maci2.learn.imu.train import (load_tracks, train_imu)
-from maci2.rigs import (write_rig)
-from maci2.simulation import (SimulationConfig, simulate)
 
+from bag_files import ODOMETRY, recording_items, write_items
+from maci2.datasets import open_recording, write_euroc
+from maci2.errors import DatasetError, OptionError
+from maci2.evaluation.audited_integration import AuditedWindows
+from maci2.evaluation.imu_report import imu_report, model_predictor, unlearned_predictor
+from maci2.imu import BiasPrior, datasheet_model
+from maci2.imu.learned_model import FORMAT, UNITS, ModelCard, load_imu_model
+from maci2.learn.imu.data import Windows
+from maci2.learn.imu.export import disagreement, to_onnx
+from maci2.learn.imu.likelihood import (
+    ErrorModel,
+    errors,
+    integrate_windows,
+    negative_log_likelihood,
+)
+from maci2.learn.imu.network import build
+from maci2.learn.imu.recipes import FORMS, Recipe, form_named
+from maci2.learn.imu.stages import TrainingConfig
+from maci2.learn.imu.train import load_tracks, train_imu
+from maci2.rigs import write_rig
+from maci2.simulation import SimulationConfig, simulate
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("lightning")

@@ -1,18 +1,18 @@
 """How far the tracked vertical is off, from audited ground truths."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from dataclasses import (replace)
-from ground_truth.faulty_truths import (PUBLISHED, recording_with)
-from maci2.imu.bias_tracker import (StationaryShift)
-from maci2.learn.imu.data import (load_track, with_bias_tracked)
-from maci2.learn.imu.finish import (tilt_errors, vertical_spread)
-from maci2.learn.imu.train import (turn_on_prior)
-from maci2.lie import (so3_exp)
 
+from ground_truth.faulty_truths import PUBLISHED, recording_with
+from maci2.imu.bias_tracker import StationaryShift
+from maci2.learn.imu.data import load_track, with_bias_tracked
+from maci2.learn.imu.finish import tilt_errors, vertical_spread
+from maci2.learn.imu.train import turn_on_prior
+from maci2.lie import so3_exp
 
 pytest.importorskip("torch")
-
 
 
 @pytest.fixture(scope="module")

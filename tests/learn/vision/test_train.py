@@ -12,8 +12,8 @@ from maci2.benchmarks.vision_speed import BENCH_CAMERA, random_matches
 from maci2.errors import DatasetError
 from maci2.learn.vision.data import RenderedMatches, render_matches
 from maci2.learn.vision.export import card_of, disagreement, export, to_onnx
-from maci2.learn.vision.held_out import Calibration
 from maci2.learn.vision.train import (
+    Calibration,
     MatchNetwork,
     VisionTrainingConfig,
     calibrate,

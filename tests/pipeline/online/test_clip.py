@@ -1,26 +1,26 @@
 """Real images as a stream."""
 
+import time
+from dataclasses import replace
+from itertools import pairwise
+
 import numpy as np
 import pytest
-import time
-from dataclasses import (replace)
-from itertools import (pairwise)
-from maci2.consistency import (initialize)
-from maci2.datasets import (open_recording)
-from maci2.datasets.frames import (stereo_frames)
-from maci2.imu import (raw_model)
-from maci2.pipeline.gyro_rotation import (rotation_predictor)
-from maci2.pipeline.online import (OnlineInitializer, OnlineTracker, OnlineTrackerConfig)
-from maci2.pipeline.online.replay import (replay)
-from maci2.pipeline.online.stream import (BEFORE_S)
-from maci2.recording_calls import (track_recording)
-from maci2.sensors import (truth_at)
-from maci2.types import (NS)
-from maci2.vision.odometry import (StereoOdometry)
-from maci2.vision.rectify import (rectified_extrinsics)
-from online_cases import (noise_file)
 
-
+from maci2.consistency import initialize
+from maci2.datasets import open_recording
+from maci2.datasets.frames import stereo_frames
+from maci2.imu import raw_model
+from maci2.pipeline.gyro_rotation import rotation_predictor
+from maci2.pipeline.online import OnlineInitializer, OnlineTracker, OnlineTrackerConfig
+from maci2.pipeline.online.replay import replay
+from maci2.pipeline.online.stream import BEFORE_S
+from maci2.recording_calls import track_recording
+from maci2.sensors import truth_at
+from maci2.types import NS
+from maci2.vision.odometry import StereoOdometry
+from maci2.vision.rectify import rectified_extrinsics
+from online_cases import noise_file
 
 
 @pytest.mark.dataset

@@ -172,9 +172,15 @@ def freeze(
     interrupted run resumes where it stopped. Example: maci2 freeze --data ROOT --part init
     """
     from maci2.evaluation.parallel import Pool
-    from maci2.experiments.freeze import FROZEN_0_11, PARTS, compare, read_frozen, write_frozen
+    from maci2.experiments.freeze import (
+        BENCH,
+        FROZEN_0_11,
+        PARTS,
+        compare,
+        read_frozen,
+        write_frozen,
+    )
     from maci2.experiments.freeze import freeze as run
-    from maci2.experiments.freeze_cases import BENCH
     from maci2.experiments.recordings import find_recordings
     from maci2.files import require_writable
 
@@ -259,7 +265,7 @@ def _first_results(recording: Path | None) -> dict[str, Any]:
     import tempfile
     from dataclasses import asdict
 
-    from maci2.benchmarks.cold_start import first_answers
+    from maci2.benchmarks.live_speed import first_answers
 
     answers = []
     with tempfile.TemporaryDirectory() as folder, progress_bar() as on_progress:
@@ -282,7 +288,7 @@ def _first_results(recording: Path | None) -> dict[str, Any]:
 
 
 def _simulate(path: Path) -> None:
-    from maci2.datasets.euroc_writer import write_euroc
+    from maci2.datasets.euroc import write_euroc
     from maci2.simulation import SimulationConfig, simulate
 
     write_euroc(simulate(SimulationConfig(duration_s=30.0)), path)

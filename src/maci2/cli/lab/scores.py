@@ -184,10 +184,9 @@ def imu_report(
     Reports integration errors, NEES and bins of predicted against actual error, with baselines.
     """
     from maci2.errors import require_in_range
-    from maci2.evaluation.imu_predictors import choose_predictors
-    from maci2.evaluation.imu_report import TRUTHS
+    from maci2.evaluation.imu_report import TRUTHS, choose_predictors
     from maci2.evaluation.imu_report import imu_report as run
-    from maci2.evaluation.names import distinct_names
+    from maci2.evaluation.protocol import distinct_names
     from maci2.ground_truth.choose import require_known_truths, with_audited
     from maci2.pipeline.options import as_names
 
@@ -283,7 +282,7 @@ def vo_report(
 
     Reports errors and NEES of relative poses against ground truth.
     """
-    from maci2.evaluation.names import distinct_names
+    from maci2.evaluation.protocol import distinct_names
     from maci2.evaluation.vo_report import MODELS, visual_report, visual_report_json
     from maci2.files import write_atomically
     from maci2.ground_truth.choose import require_known_truths, with_audited

@@ -5,23 +5,23 @@ Biases are estimated by audits of the ground truths; the spread of those of seve
 the prior for the estimator.
 """
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 import torch
-from dataclasses import (dataclass, replace)
-from maci2.errors import (DatasetError)
-from maci2.evaluation.audited_integration import (AuditedStates, audited_states)
-from maci2.gaussian import (predictive_variance)
-from maci2.ground_truth.audit_files import (cached_audit)
-from maci2.ground_truth.states import (Indices, TruthStates, truth_states)
-from maci2.imu import (BiasPrior)
-from maci2.imu.bias_tracker import (StationaryShift, track_gyro_bias)
-from maci2.imu.learned_model import (BLOCK, CONTEXT, DeviceConstants)
-from maci2.imu.measurements import (TrackedVertical)
-from maci2.sensors import (ImuNoise, ImuSamples, Recording)
-from maci2.types import (GRAVITY_W, NS, Array, Stamps)
-from torch import (Tensor)
+from torch import Tensor
 
-
+from maci2.errors import DatasetError
+from maci2.evaluation.audited_integration import AuditedStates, audited_states
+from maci2.gaussian import predictive_variance
+from maci2.ground_truth.audit_files import cached_audit
+from maci2.ground_truth.states import Indices, TruthStates, truth_states
+from maci2.imu import BiasPrior
+from maci2.imu.bias_tracker import StationaryShift, track_gyro_bias
+from maci2.imu.learned_model import BLOCK, CONTEXT, DeviceConstants
+from maci2.imu.measurements import TrackedVertical
+from maci2.sensors import ImuNoise, ImuSamples, Recording
+from maci2.types import GRAVITY_W, NS, Array, Stamps
 
 CHUNK_S = 10.0
 """Stretches whose mean biases show how a bias wanders within a recording; its halves where it is

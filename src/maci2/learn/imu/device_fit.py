@@ -10,17 +10,17 @@ left is fitted to those audits (`refined_device`).
 """
 
 import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
 import numpy as np
-from collections.abc import (Callable)
-from dataclasses import (dataclass, replace)
-from maci2.evaluation.audited_integration import (STRIDE_S, audited_windows)
-from maci2.gaussian import (square_root_information)
-from maci2.imu import (BETA, GAMMA, ImuMeasurements, datasheet_model)
-from maci2.imu.learned_model import (DeviceConstants)
-from maci2.learn.imu.data import (Track, audited_variances)
-from maci2.types import (Array)
 
-
+from maci2.evaluation.audited_integration import STRIDE_S, audited_windows
+from maci2.gaussian import square_root_information
+from maci2.imu import BETA, GAMMA, ImuMeasurements, datasheet_model
+from maci2.imu.learned_model import DeviceConstants
+from maci2.learn.imu.data import Track, audited_variances
+from maci2.types import Array
 
 log = logging.getLogger(__name__)
 

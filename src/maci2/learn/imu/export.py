@@ -1,24 +1,31 @@
 """The weight file of an IMU model and its card."""
 
+from dataclasses import asdict, astuple
+from pathlib import Path
+
 import numpy as np
 import onnx
 import torch
-from dataclasses import (asdict, astuple)
-from maci2 import (__version__)
-from maci2.evaluation.integration_errors import (LabelNoise)
-from maci2.imu import (BiasPrior)
-from maci2.imu.learned_model import (BLOCK, CONTEXT, METADATA_KEY, ModelCard)
-from maci2.imu.model_card import (FORMAT, UNITS, LabelNoiseCard)
-from maci2.imu.stationary import (StationaryShift)
-from maci2.learn.imu.data import (Track)
-from maci2.learn.imu.likelihood import (ErrorModel)
-from maci2.learn.imu.network import (ImuNetwork, Model)
-from maci2.learn.imu.recipes import (Recipe)
-from maci2.learn.imu.stages import (TrainingConfig)
-from maci2.learn.weight_file import (largest_difference, onnx_of, write_agreeing, write_weights)
-from pathlib import (Path)
 
-
+from maci2 import __version__
+from maci2.evaluation.integration_errors import LabelNoise
+from maci2.imu import BiasPrior
+from maci2.imu.bias_tracker import StationaryShift
+from maci2.imu.learned_model import (
+    BLOCK,
+    CONTEXT,
+    FORMAT,
+    METADATA_KEY,
+    UNITS,
+    LabelNoiseCard,
+    ModelCard,
+)
+from maci2.learn.imu.data import Track
+from maci2.learn.imu.likelihood import ErrorModel
+from maci2.learn.imu.network import ImuNetwork, Model
+from maci2.learn.imu.recipes import Recipe
+from maci2.learn.imu.stages import TrainingConfig
+from maci2.learn.weight_file import largest_difference, onnx_of, write_agreeing, write_weights
 
 RATE_TOLERANCE = 0.02
 MAX_FORCE_ANGLE_DEG = 60.0

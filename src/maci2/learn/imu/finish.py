@@ -12,8 +12,7 @@ from maci2.evaluation.audited_integration import audited_windows
 from maci2.evaluation.integration_errors import LabelNoise, WindowErrors, integration_errors
 from maci2.gaussian import nees
 from maci2.imu import BETA, GAMMA, BiasPrior, ImuMeasurements, datasheet_model
-from maci2.imu.learned_model import ImuModel
-from maci2.imu.network_shape import BLOCK, CONTEXT
+from maci2.imu.learned_model import BLOCK, CONTEXT, ImuModel
 from maci2.learn.imu.data import Track
 from maci2.learn.imu.network import ImuNetwork
 from maci2.sensors import ImuSamples

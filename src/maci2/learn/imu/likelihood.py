@@ -5,14 +5,20 @@ covariance (the paper), spread of the remaining bias; and of what the audited tr
 """
 
 import torch
-from maci2.imu.learned_model import (BLOCK, CONTEXT)
-from maci2.learn.imu.data import (WARM_UP, Batch)
-from maci2.learn.imu.integration import (Integrated, integrate, so3_jr_inv, so3_log, steps_from_samples)
-from maci2.learn.imu.network import (Model)
-from maci2.learn.imu.recipes import (Form)
-from torch import (Tensor, nn)
-from torch.nn.functional import (huber_loss)
+from torch import Tensor, nn
+from torch.nn.functional import huber_loss
 
+from maci2.imu.learned_model import BLOCK, CONTEXT
+from maci2.learn.imu.data import WARM_UP, Batch
+from maci2.learn.imu.integration import (
+    Integrated,
+    integrate,
+    so3_jr_inv,
+    so3_log,
+    steps_from_samples,
+)
+from maci2.learn.imu.network import Model
+from maci2.learn.imu.recipes import Form
 
 HUBER_DELTA = 0.005
 FIRST_COV_0_STD = (1e-3,) * 3 + (1e-2,) * 3 + (1e-3,) * 3

@@ -6,12 +6,12 @@ inside pads. Both GRU states go in and come out, so that a stream may be run in 
 """
 
 import math
+
 import torch
-from maci2.imu.learned_model import (BLOCK, CONTEXT)
-from maci2.learn.imu.recipes import (Form)
-from torch import (Tensor, nn)
+from torch import Tensor, nn
 
-
+from maci2.imu.learned_model import BLOCK, CONTEXT
+from maci2.learn.imu.recipes import Form
 
 CHANNELS = (32, 64)
 KERNEL = 7

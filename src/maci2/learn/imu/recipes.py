@@ -123,7 +123,7 @@ class Form:
     distinguish them beside biases that wander (`docs/research/imu_model.md`)."""
 
     tracks_bias: bool = False
-    """True if the gyroscope's turn-on bias is tracked (`maci2.imu.bias_tracking`) before all."""
+    """True if the gyroscope's turn-on bias is tracked (`maci2.imu.bias_tracker`) before all."""
 
     hidden: tuple[int, int] = (64, 64)
     """Widths of the two GRU layers."""

@@ -1,31 +1,57 @@
 """Training: recordings give a weight file, by a recipe."""
 
 import logging
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
 import numpy as np
 import torch
-from dataclasses import (replace)
-from functools import (partial)
-from maci2.datasets import (open_recording)
-from maci2.errors import (DatasetError, OptionError)
-from maci2.evaluation.imu_report import (imu_report, model_predictor)
-from maci2.evaluation.integration_errors import (LabelNoise)
-from maci2.imu import (BiasPrior)
-from maci2.imu.bias_tracker import (StationaryShift, shift_of, stationary_rate)
-from maci2.imu.learned_model import (DeviceConstants, ImuModel, ModelCard, load_imu_model, require_no_gaps)
-from maci2.learn.imu.data import (Track, Windows, audited_variances, bias_prior, load_track, with_bias_tracked)
-from maci2.learn.imu.device_fit import (fitted_device, refined_device)
-from maci2.learn.imu.export import (export, with_card, RATE_TOLERANCE, first_card, with_bias, with_label_noise, with_turn_on)
-from maci2.learn.imu.finish import (fit_label_noise, shrink_corrections, variance_factor, vertical_spread)
-from maci2.learn.imu.likelihood import (ErrorModel)
-from maci2.learn.imu.network import (ConstantModel, ImuNetwork, Model, build)
-from maci2.learn.imu.recipes import (Recipe, Form, form_named)
-from maci2.learn.imu.stages import (Stage, Trainee, TrainingConfig, run_stage)
-from maci2.learn.weight_file import (write_weights)
-from maci2.sensors import (Recording, require_plausible)
-from maci2.types import (Array)
-from pathlib import (Path)
 
-
+from maci2.datasets import open_recording
+from maci2.errors import DatasetError, OptionError
+from maci2.evaluation.imu_report import imu_report, model_predictor
+from maci2.evaluation.integration_errors import LabelNoise
+from maci2.imu import BiasPrior
+from maci2.imu.bias_tracker import StationaryShift, shift_of, stationary_rate
+from maci2.imu.learned_model import (
+    DeviceConstants,
+    ImuModel,
+    ModelCard,
+    load_imu_model,
+    require_no_gaps,
+)
+from maci2.learn.imu.data import (
+    Track,
+    Windows,
+    audited_variances,
+    bias_prior,
+    load_track,
+    with_bias_tracked,
+)
+from maci2.learn.imu.device_fit import fitted_device, refined_device
+from maci2.learn.imu.export import (
+    RATE_TOLERANCE,
+    export,
+    first_card,
+    with_bias,
+    with_card,
+    with_label_noise,
+    with_turn_on,
+)
+from maci2.learn.imu.finish import (
+    fit_label_noise,
+    shrink_corrections,
+    variance_factor,
+    vertical_spread,
+)
+from maci2.learn.imu.likelihood import ErrorModel
+from maci2.learn.imu.network import ConstantModel, ImuNetwork, Model, build
+from maci2.learn.imu.recipes import Form, Recipe, form_named
+from maci2.learn.imu.stages import Stage, Trainee, TrainingConfig, run_stage
+from maci2.learn.weight_file import write_weights
+from maci2.sensors import Recording, require_plausible
+from maci2.types import Array
 
 log = logging.getLogger(__name__)
 
