@@ -40,7 +40,7 @@ from maci2.datasets.image_files import read_image, stereo_frames
 from maci2.datasets.imu_text import read_imu_text
 from maci2.datasets.truth_covariance_file import COVARIANCE_FILE
 from maci2.experiments.store import Store, write_result
-from maci2.feature_tracks.track_files import load_tracks
+from maci2.feature_tracks.tracks import load_tracks
 from maci2.ground_truth import audit_cache
 from maci2.ground_truth.audit import audit_ground_truth
 from maci2.ground_truth.audit_files import write_audit
@@ -54,9 +54,9 @@ from maci2.rigs import write_rig
 from maci2.rigs.convert import convert_rig
 from maci2.simulation import SimulationConfig, simulate
 from maci2.vision import load_relative_poses
-from maci2.vision.covariance_models import BUNDLED, covariance_model
-from maci2.vision.covariance_models import WEIGHTS as VISION_WEIGHTS
-from maci2.vision.odometry_run import load_measured, save_measured
+from maci2.vision.covariance import BUNDLED, covariance_model
+from maci2.vision.covariance import WEIGHTS as VISION_WEIGHTS
+from maci2.vision.odometry import load_measured, save_measured
 from maci2.vision.relative_pose import unmeasured
 
 SMALL = Path(__file__).parent / "data"

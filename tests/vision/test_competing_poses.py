@@ -15,8 +15,8 @@ from maci2.simulation.rendering.image_difficulty import HARD
 from maci2.simulation.rendering.recording import RenderConfig, render_recording
 from maci2.vision.competing_poses import better, beyond_doubt, differ, either, in_dispute
 from maci2.vision.odometry import StereoOdometry
-from maci2.vision.possible_motions import PossibleMotion
 from maci2.vision.relative_pose import RelativePose, unmeasured
+from maci2.vision.relative_poses import PossibleMotion
 
 MM = 1e-3
 

@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 
 from maci2.lie import se3, se3_exp, se3_inv
-from maci2.vision.calibration_uncertainty import EXACT_CALIBRATION
-from maci2.vision.covariance_models import covariance_model
+from maci2.vision.covariance import EXACT_CALIBRATION, covariance_model
 from maci2.vision.keyframe import Keyframe, match_along
 from maci2.vision.keyframe_motion import KeyframeMotion, Span
-from maci2.vision.keypoints import candidates
-from maci2.vision.klt import Tracks, follow, scaled
+from maci2.vision.klt import Tracks, candidates, follow, scaled
 from maci2.vision.motion_support import (
     SupportedMotion,
     contradicted,
@@ -189,7 +187,7 @@ def test_what_does_not_repeat_has_no_period(rendered_frame):
 def rendered_frame(rendered):
     from maci2.datasets import open_recording
     from maci2.datasets.image_files import stereo_frames
-    from maci2.vision.prepared_pair import PreparedPair
+    from maci2.vision.keyframe import PreparedPair
     from maci2.vision.rectify import rectify
 
     recording = open_recording(rendered)

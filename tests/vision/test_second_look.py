@@ -8,8 +8,8 @@ import pytest
 from maci2.lie import se3, so3_exp
 from maci2.sensors.stereo import StereoPair
 from maci2.types import NS
+from maci2.vision.keyframe import PreparedPair
 from maci2.vision.predicted_rotation import PredictedRotation
-from maci2.vision.prepared_pair import PreparedPair
 from maci2.vision.relative_pose import RelativePose, unmeasured
 from maci2.vision.second_look import LASTING, SecondLook, follows, near, with_points
 

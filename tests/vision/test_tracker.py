@@ -13,9 +13,9 @@ from maci2.gaussian import nees
 from maci2.lie import se3_inv, se3_log, so3_exp
 from maci2.pipeline.online.keyframes import KeyframeTracker
 from maci2.types import NS
+from maci2.vision.keyframe import PreparedPair
 from maci2.vision.odometry import StereoOdometry
 from maci2.vision.predicted_rotation import PredictedRotation
-from maci2.vision.prepared_pair import PreparedPair
 from maci2.vision.relative_pose import chained, unmeasured
 from maci2.vision.tracker import AHEAD, StereoTracker
 

@@ -12,8 +12,8 @@ from maci2.baselines.bundle_adjustment import (
 from maci2.baselines.bundle_factors import Observations, observations
 from maci2.baselines.bundle_state import SIZE, BundleState
 from maci2.baselines.segment import Segment
+from maci2.feature_tracks.track_adjustment import triangulate
 from maci2.feature_tracks.tracks import FeatureTracks
-from maci2.feature_tracks.triangulation import triangulate
 from maci2.lie import se3_inv
 from maci2.types import Array, Mask
 

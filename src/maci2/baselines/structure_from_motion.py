@@ -15,8 +15,8 @@ from maci2.baselines.bundle_adjustment import Bundle, adjust, squares
 from maci2.baselines.bundle_factors import observations
 from maci2.baselines.bundle_state import SIZE, BundleState
 from maci2.baselines.stages import stage
+from maci2.feature_tracks.track_adjustment import triangulate
 from maci2.feature_tracks.tracks import FeatureTracks
-from maci2.feature_tracks.triangulation import triangulate
 from maci2.lie import se3, se3_inv
 from maci2.types import Array, Mask
 

@@ -18,7 +18,7 @@ from maci2.pipeline.open_vision import open_odometry
 from maci2.pipeline.options import VisionChoice
 from maci2.sensors import GroundTruth, Recording, truth_at
 from maci2.types import Array, Stamps
-from maci2.vision.odometry_run import even_keyframes, measure_all
+from maci2.vision.odometry import even_keyframes, measure_all
 from maci2.vision.relative_pose import RelativePose
 
 MODELS = ("learned", "fixed", "structure", "chi2")

@@ -21,7 +21,7 @@ from maci2.pipeline.options import RunOptions, VisionChoice
 from maci2.pipeline.render_along import rendered_on_imu_clock
 from maci2.simulation.rendering.image_difficulty import EASY, HARD, Difficulty, degraded
 from maci2.simulation.rendering.recording import RenderConfig, render_recording
-from maci2.vision.odometry_run import even_keyframes, measure_all
+from maci2.vision.odometry import even_keyframes, measure_all
 
 INTERVAL_S = 0.2
 STRIDE_S = 1.2

@@ -7,8 +7,8 @@ from pathlib import Path
 from maci2.datasets import read_trajectory
 from maci2.datasets.image_files import stereo_frames
 from maci2.errors import DatasetError, OptionError
-from maci2.feature_tracks.simulated_tracks import simulated_tracker
-from maci2.feature_tracks.track_files import load_tracks
+from maci2.feature_tracks.track_sources import simulated_tracker
+from maci2.feature_tracks.tracks import load_tracks
 from maci2.pipeline.chosen_truth import ChosenTruth
 from maci2.pipeline.options import VISION_FORMS, VisionChoice
 from maci2.pipeline.vision_sources import (
@@ -23,7 +23,7 @@ from maci2.pipeline.vision_sources import (
 from maci2.sensors import Recording
 from maci2.sensors.stereo import HasImages
 from maci2.vision import load_relative_poses
-from maci2.vision.calibration_uncertainty import EXACT_CALIBRATION, CalibrationUncertainty
+from maci2.vision.covariance import EXACT_CALIBRATION, CalibrationUncertainty
 from maci2.vision.odometry import StereoOdometry, odometry_by
 from maci2.vision.predicted_rotation import RotationPredictor, no_prediction
 

@@ -29,7 +29,7 @@ from maci2.pipeline.stated_mounting import StatedMounting, parse_mounting
 from maci2.rigs import NOTHING_GIVEN
 from maci2.types import Array
 from maci2.vision import CameraFrame
-from maci2.vision.covariance_models import ModelName
+from maci2.vision.covariance import ModelName
 
 VisionKind = Literal["images", "truth", "trajectory", "measurements", "tracks"]
 

@@ -11,11 +11,9 @@ import numpy as np
 
 from maci2.errors import DatasetError, MeasurementError
 from maci2.estimation.initial_guess import chain
-from maci2.feature_tracks.image_tracks import image_tracks
-from maci2.feature_tracks.simulated_tracks import SimulatedTracker
 from maci2.feature_tracks.track_adjustment import adjusted_steps
-from maci2.feature_tracks.track_files import RecordedTracks
-from maci2.feature_tracks.tracks import FeatureTracks
+from maci2.feature_tracks.track_sources import SimulatedTracker, image_tracks
+from maci2.feature_tracks.tracks import FeatureTracks, RecordedTracks
 from maci2.imu.rotation_rates import INTERVAL_S
 from maci2.pipeline.chosen_truth import ChosenTruth
 from maci2.pipeline.options import VisionChoice
@@ -30,9 +28,8 @@ from maci2.vision import (
     poses_from_trajectory,
     poses_from_truth,
 )
-from maci2.vision.calibration_uncertainty import EXACT_CALIBRATION, CalibrationUncertainty
-from maci2.vision.odometry import StereoOdometry
-from maci2.vision.odometry_run import even_keyframes
+from maci2.vision.covariance import EXACT_CALIBRATION, CalibrationUncertainty
+from maci2.vision.odometry import StereoOdometry, even_keyframes
 from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
 from maci2.vision.relative_pose import stacked
 

@@ -18,9 +18,8 @@ from maci2.pipeline.options import VisionChoice
 from maci2.rigs import NOTHING_GIVEN, Given
 from maci2.sensors import Rig
 from maci2.types import Stamps
-from maci2.vision.covariance_models import ModelName
-from maci2.vision.odometry import StereoOdometry
-from maci2.vision.odometry_run import even_keyframes, measure_all
+from maci2.vision.covariance import ModelName
+from maci2.vision.odometry import StereoOdometry, even_keyframes, measure_all
 from maci2.vision.relative_pose import RelativePose
 
 

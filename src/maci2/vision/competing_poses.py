@@ -8,8 +8,8 @@ import numpy as np
 from maci2.gaussian import chi2_quantile, nees, symmetrize
 from maci2.lie import se3_inv, se3_log
 from maci2.types import Array
-from maci2.vision.possible_motions import PossibleMotion
 from maci2.vision.relative_pose import MIN_INLIER_SHARE, RelativePose, chained
+from maci2.vision.relative_poses import PossibleMotion
 
 CERTAIN_INLIERS, CERTAIN_SHARE = 60, 0.7
 """Matches that agree on one motion, and their share, with which no image between is looked at."""

@@ -7,9 +7,8 @@ import numpy as np
 
 from maci2.lie import se3_inv, se3_log
 from maci2.types import Array
-from maci2.vision.calibration_uncertainty import CalibrationUncertainty
 from maci2.vision.competing_poses import better, differ, either
-from maci2.vision.covariance_models import CovarianceModel
+from maci2.vision.covariance import CalibrationUncertainty, CovarianceModel
 from maci2.vision.keyframe import Guide, Keyframe, KeyframeMatches, match_along, match_keyframes
 from maci2.vision.motion_support import (
     SupportedMotion,

@@ -9,10 +9,9 @@ import numpy as np
 
 from maci2.types import Array
 from maci2.vision.competing_poses import better, beyond_doubt, in_dispute
-from maci2.vision.keyframe import Guide, Keyframe
+from maci2.vision.keyframe import Guide, Keyframe, PreparedPair
 from maci2.vision.keyframe_motion import KeyframeMotion, Span
 from maci2.vision.predicted_rotation import RotationPredictor, homography
-from maci2.vision.prepared_pair import PreparedPair
 from maci2.vision.relative_pose import RelativePose, chained, unmeasured
 
 NOTHING_REPEATS = np.empty((0, 3))

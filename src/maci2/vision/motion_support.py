@@ -16,9 +16,8 @@ from maci2.gaussian import symmetrize
 from maci2.types import NS, Array
 from maci2.vision.competing_poses import agreed, differ, difference, first_motion
 from maci2.vision.outlier_rejection import LIKE_SHARE, MIN_MATCHES
-from maci2.vision.possible_motions import PossibleMotion
 from maci2.vision.relative_pose import RelativePose, contamination
-from maci2.vision.relative_poses import MAX_SPEED
+from maci2.vision.relative_poses import MAX_SPEED, PossibleMotion
 
 UNSEEN, LOST_SHARE = 0.5 * MIN_MATCHES, 0.05
 """Points granted to each motion beside those that support it alone, and the share of all points

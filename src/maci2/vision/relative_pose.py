@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 from maci2.gaussian import symmetrize
 from maci2.lie import se3_adj, se3_inv, se3_log
 from maci2.types import NS, Array
-from maci2.vision.calibration_uncertainty import CalibrationUncertainty, calibration_covariance
-from maci2.vision.influence import either_way, influential_part
+from maci2.vision.covariance import CalibrationUncertainty, calibration_covariance
 from maci2.vision.keyframe import KeyframeMatches
-from maci2.vision.keypoints import spread
+from maci2.vision.klt import spread
 from maci2.vision.outlier_rejection import (
     LIKE_SHARE,
     MIN_MATCHES,
@@ -20,12 +19,19 @@ from maci2.vision.outlier_rejection import (
     SecondMotion,
     agrees,
     consensus_pose,
+    either_way,
+    influential_part,
     pose_of_others,
     second_motion,
 )
-from maci2.vision.possible_motions import Possible, PossibleMotion
 from maci2.vision.predicted_rotation import PredictedRotation
-from maci2.vision.relative_poses import CameraFrame, RelativePoses, any_motion
+from maci2.vision.relative_poses import (
+    CameraFrame,
+    Possible,
+    PossibleMotion,
+    RelativePoses,
+    any_motion,
+)
 from maci2.vision.two_frame import INLIER_CHI2, Matches, PinholePair, TwoFrame
 
 Indices = NDArray[np.intp]

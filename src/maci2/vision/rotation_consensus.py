@@ -12,14 +12,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maci2.gaussian import chi2_quantile, nees, symmetrize
 from maci2.lie import so3_exp, so3_log
-from maci2.types import Array
+from maci2.types import Array, Mask
 from maci2.vision.predicted_rotation import AGREEMENT_CHI2, SURE_CHI2, PredictedRotation
-
-Mask = NDArray[np.bool_]
 
 HISTORY = 50
 """Relative poses that are remembered: as long as a bias hardly wanders."""

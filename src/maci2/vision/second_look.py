@@ -15,14 +15,13 @@ from functools import partial
 import numpy as np
 
 from maci2.gaussian import symmetrize
-from maci2.types import NS, Array
+from maci2.types import NS, Array, Mask
 from maci2.vision.competing_poses import CERTAIN_INLIERS, beyond_doubt
-from maci2.vision.keyframe import Keyframe
-from maci2.vision.klt import Mask, Tracks
+from maci2.vision.keyframe import Keyframe, Pair, PreparedPair
+from maci2.vision.klt import Tracks
 from maci2.vision.led_motion import LedMotion
 from maci2.vision.outlier_rejection import BEYOND_DOUBT, FEWEST
 from maci2.vision.predicted_rotation import AGREEMENT_CHI2, SURE_CHI2, PredictedRotation
-from maci2.vision.prepared_pair import Pair, PreparedPair
 from maci2.vision.rectify import Rectification
 from maci2.vision.relative_pose import RelativePose, unmeasured
 from maci2.vision.relative_poses import any_motion

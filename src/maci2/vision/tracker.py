@@ -6,14 +6,16 @@ from dataclasses import dataclass
 
 from maci2.errors import CalibrationError, MeasurementError
 from maci2.sensors import Rig
-from maci2.vision.calibration_uncertainty import EXACT_CALIBRATION, CalibrationUncertainty
-from maci2.vision.covariance_models import CovarianceModel, covariance_model
-from maci2.vision.keyframe import Keyframe
+from maci2.vision.covariance import (
+    EXACT_CALIBRATION,
+    CalibrationUncertainty,
+    CovarianceModel,
+    covariance_model,
+)
+from maci2.vision.keyframe import Keyframe, Pair, PreparedPair
 from maci2.vision.keyframe_motion import KeyframeMotion
 from maci2.vision.led_motion import LedMotion
 from maci2.vision.predicted_rotation import RotationPredictor, no_prediction
-from maci2.vision.prepared_pair import Pair, PreparedPair
-from maci2.vision.rectification_check import fits
 from maci2.vision.rectify import Rectification, rectify
 from maci2.vision.relative_pose import RelativePose
 from maci2.vision.relative_poses import CameraFrame
@@ -162,7 +164,7 @@ class StereoTracker:
         coming = self._coming.get(pair.stamp_ns)
         made = self._prepared(pair) if coming is None else coming.result()
         self._faults_in_a_row = self._faults_in_a_row + 1 if made.fault else 0
-        self._fitted |= fits(made)
+        self._fitted |= made.confirms_calibration
         if self._faults_in_a_row >= FAULTS_IN_A_ROW and not self._fitted:
             raise CalibrationError(f"{self._source}: {made.fault}")
         return made

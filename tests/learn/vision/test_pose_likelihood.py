@@ -9,7 +9,7 @@ from maci2.benchmarks.vision_speed import BENCH_CAMERA, random_matches
 from maci2.learn.vision.data import RenderedMatches
 from maci2.learn.vision.held_out import PoseScores
 from maci2.learn.vision.pose_likelihood import factors, linearized, pose_nll
-from maci2.vision.covariance_models import OUTPUTS, covariances
+from maci2.vision.covariance import OUTPUTS, covariances
 from maci2.vision.match_features import INPUTS
 
 

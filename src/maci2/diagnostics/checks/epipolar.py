@@ -12,14 +12,15 @@ from maci2.findings import Finding, Level, fault
 from maci2.sensors.stereo import Frames, Image
 from maci2.types import Array
 from maci2.vision.keyframe import Keyframe, keyframe
-from maci2.vision.rectification_check import (
+from maci2.vision.rectify import (
     MAX_EPIPOLAR_PX,
     MIN_STEREO_MATCHES,
+    Rectification,
     common_row_error,
     likely_cause,
+    rectify,
     row_error_field,
 )
-from maci2.vision.rectify import Rectification, rectify
 
 MAX_ROW_PX = 1.0
 """Median row error from which on it is reported [px]; `vo` refuses from MAX_EPIPOLAR_PX on."""

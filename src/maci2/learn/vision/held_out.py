@@ -10,7 +10,7 @@ from maci2.gaussian import chi2_quantile, chi2_significance, nees
 from maci2.learn.vision.data import RenderedMatches
 from maci2.lie import se3_inv, se3_log
 from maci2.types import Array
-from maci2.vision.keypoints import spread
+from maci2.vision.klt import spread
 from maci2.vision.outlier_rejection import MIN_MATCHES, consensus_pose
 from maci2.vision.relative_pose import MAX_MATCHES, RADIUS_PX, contamination_scale
 

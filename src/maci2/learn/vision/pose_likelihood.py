@@ -17,7 +17,7 @@ from torch import Tensor
 
 from maci2.learn.vision.data import RenderedMatches
 from maci2.types import Array
-from maci2.vision.covariance_models import MAX_STD_PX, MIN_STD_PX
+from maci2.vision.covariance import MAX_STD_PX, MIN_STD_PX
 from maci2.vision.relative_pose import CONTAMINATION
 from maci2.vision.two_frame import INLIER_CHI2, ROBUST_FACTOR, ROBUST_NORM, points
 

@@ -19,7 +19,7 @@ from maci2.learn.vision.held_out import (
 )
 from maci2.learn.vision.pose_likelihood import Mask, linearized, pose_nll
 from maci2.types import Array
-from maci2.vision.covariance_models import MAX_STD_PX, MIN_STD_PX, OUTPUTS, covariances
+from maci2.vision.covariance import MAX_STD_PX, MIN_STD_PX, OUTPUTS, covariances
 from maci2.vision.match_features import INPUTS
 from maci2.vision.outlier_rejection import MIN_MATCHES
 
