@@ -12,7 +12,7 @@ observation, left and right, has independent noise of one standard deviation. Th
 occlusions and no mismatches.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
@@ -23,16 +23,15 @@ from maci2.lie import se3_inv
 from maci2.sensors import GroundTruth, Rig, truth_at
 from maci2.types import Array, Mask, Stamps
 from maci2.vision.covariance import FIXED_PX
-from maci2.vision.keyframe import MIN_DISPARITY, Keyframe, keyframe
+from maci2.vision.keyframe import Keyframe, keyframe, seen_patches, with_depth
 from maci2.vision.klt import (
-    MAX_ROW_ERROR_PX,
     Scaled,
     coarse_start,
     follow,
     rough_disparities,
     scaled,
 )
-from maci2.vision.match_features import Checks, SeenPatches, gather
+from maci2.vision.match_features import Checks, gather
 from maci2.vision.odometry import StereoOdometry
 from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
 from maci2.vision.rectify import rectify
@@ -48,126 +47,109 @@ RANSAC_PX, RANSAC_CONFIDENCE = 1.0, 0.99
 MIN_RANSAC = 8
 
 
-@dataclass
-class _Followed:
-    """Points that are followed now."""
+@dataclass(frozen=True)
+class _View:
+    """Points that are followed, as one keyframe shows them."""
 
     number: NDArray[np.intp]
     """(m,) of each point, in the order in which they appeared."""
 
-    uv: Array
-    """(m, 2) in the latest left image [px]."""
+    keyframe: Keyframe
+    """Its points are those that are followed."""
+
+    row_offset: float
+    """Median row error of all stereo matches of the keyframe [px]."""
 
     backward: Array
     """(m,) how far the way back missed in the worst of the images since the last keyframe [px]."""
 
-    def keep(self, which: Mask) -> None:
+    @property
+    def right(self) -> NDArray[np.intp]:
+        """Places of the points that the right image shows, too."""
+        return np.flatnonzero(with_depth(self.keyframe, self.row_offset))
+
+
+class _Followed:
+    """Points that are followed now."""
+
+    def __init__(self) -> None:
+        self.number = np.empty(0, dtype=np.intp)
+        self.uv, self.backward = np.empty((0, 2)), np.empty(0)
+        self.count = 0
+
+    def advance(self, before: Scaled, now: Scaled) -> None:
+        """Follow the points to the next left image."""
+        start = coarse_start(before, now, self.uv, self.uv)
+        found = follow(before.fine, now.fine, self.uv, start)
+        self.uv = found.uv
+        self.backward = np.maximum(self.backward, found.backward)
+        self._keep(found.found)
+
+    def reject(self, before: _View) -> None:
+        """Keep the points that agree with one epipolar geometry between two keyframes."""
+        _, here, there = np.intersect1d(self.number, before.number, return_indices=True)
+        if len(here) < MIN_RANSAC:
+            return
+        _, inliers = cv2.findFundamentalMat(
+            before.keyframe.uv[there], self.uv[here], cv2.FM_RANSAC, RANSAC_PX, RANSAC_CONFIDENCE
+        )
+        if inliers is not None:
+            kept = np.zeros(len(self.number), dtype=bool)
+            kept[here] = inliers.ravel().astype(bool)
+            self._keep(kept)
+
+    def top_up(self, new: Array) -> None:
+        """Add new points (n, 2) where there are none."""
+        if len(self.uv) and len(new):
+            distances = np.linalg.norm(new[:, None] - self.uv[None], axis=2)
+            new = new[distances.min(axis=1) > FREE_PX]
+        new = new[: max(POINTS - len(self.uv), 0)]
+        self.number = np.concatenate([self.number, self.count + np.arange(len(new))])
+        self.uv = np.vstack([self.uv, new])
+        self.backward = np.concatenate([self.backward, np.zeros(len(new))])
+        self.count += len(new)
+
+    def view(self, shown: Keyframe) -> _View:
+        """The points at a keyframe, searched in its right image."""
+        rough = rough_disparities(shown.left, shown.right, self.uv)
+        guess = self.uv - np.column_stack([rough.start, np.zeros(len(self.uv))])
+        stereo = follow(shown.left, shown.right, self.uv, guess)
+        keyframe_of_points = replace(shown, uv=self.uv, stereo=stereo, relief=rough.relief)
+        view = _View(self.number, keyframe_of_points, shown.row_offset, self.backward)
+        self.backward = np.zeros(len(self.uv))
+        return view
+
+    def _keep(self, which: Mask) -> None:
         self.number, self.uv = self.number[which], self.uv[which]
         self.backward = self.backward[which]
-
-
-@dataclass(frozen=True)
-class _View:
-    """What one keyframe shows of the points."""
-
-    image: Keyframe
-    number: NDArray[np.intp]
-    uv: Array
-    backward: Array
-    right: Array
-    """(m, 2) in the right image [px]."""
-
-    right_backward: Array
-    relief: Array
-    """(m, 2) of the rough disparities around each point."""
-
-    found_right: Mask
 
 
 def image_tracks(odometry: StereoOdometry, stamps_ns: Stamps) -> FeatureTracks:
     """Follow points over keyframes at these timestamps, through all images between them."""
     frames, pair = odometry.frames, odometry.rectification
     indices = [frames.index_of(int(stamp_ns)) for stamp_ns in stamps_ns]
-    followed = _Followed(np.empty(0, dtype=np.intp), np.empty((0, 2)), np.empty(0))
+    followed = _Followed()
     views: list[_View] = []
     latest: Scaled | None = None
-    count = 0
     for index in range(indices[0], indices[-1] + 1):
-        at_keyframe = index in indices
-        left = pair.left(frames.left(index))
-        now = scaled(left)
+        now = scaled(pair.left(frames.left(index)))
         if latest is not None:
-            _advance(followed, latest, now)
+            followed.advance(latest, now)
         latest = now
-        if not at_keyframe:
-            continue
-        shown = keyframe(pair, frames.left(index), frames.right(index))
-        if views:
-            _reject(followed, views[-1])
-        count = _top_up(followed, shown, count)
-        views.append(_seen(followed, shown))
-        followed.backward = np.zeros(len(followed.uv))
-    return _stacked(odometry, stamps_ns, views, count)
-
-
-def _advance(followed: _Followed, before: Scaled, now: Scaled) -> None:
-    start = coarse_start(before, now, followed.uv, followed.uv)
-    found = follow(before.fine, now.fine, followed.uv, start)
-    followed.uv = found.uv
-    followed.backward = np.maximum(followed.backward, found.backward)
-    followed.keep(found.found)
-
-
-def _reject(followed: _Followed, before: _View) -> None:
-    """Keep what agrees with one epipolar geometry between two keyframes."""
-    _, here, there = np.intersect1d(followed.number, before.number, return_indices=True)
-    if len(here) < MIN_RANSAC:
-        return
-    _, inliers = cv2.findFundamentalMat(
-        before.uv[there], followed.uv[here], cv2.FM_RANSAC, RANSAC_PX, RANSAC_CONFIDENCE
-    )
-    if inliers is None:
-        return
-    kept = np.zeros(len(followed.number), dtype=bool)
-    kept[here] = inliers.ravel().astype(bool)
-    followed.keep(kept)
-
-
-def _top_up(followed: _Followed, shown: Keyframe, count: int) -> int:
-    """New points where there are none; returns how many there have been in all."""
-    new = shown.uv
-    if len(followed.uv) and len(new):
-        distances = np.linalg.norm(new[:, None] - followed.uv[None], axis=2)
-        new = new[distances.min(axis=1) > FREE_PX]
-    new = new[: max(POINTS - len(followed.uv), 0)]
-    followed.number = np.concatenate([followed.number, count + np.arange(len(new))])
-    followed.uv = np.vstack([followed.uv, new])
-    followed.backward = np.concatenate([followed.backward, np.zeros(len(new))])
-    return count + len(new)
-
-
-def _seen(followed: _Followed, shown: Keyframe) -> _View:
-    rough = rough_disparities(shown.left, shown.right, followed.uv)
-    guess = followed.uv - np.column_stack([rough.start, np.zeros(len(followed.uv))])
-    stereo = follow(shown.left, shown.right, followed.uv, guess)
-    rows = followed.uv[:, 1] - stereo.uv[:, 1] - shown.row_offset
-    disparities = followed.uv[:, 0] - stereo.uv[:, 0]
-    fits = (np.abs(rows) < MAX_ROW_ERROR_PX) & (disparities > MIN_DISPARITY)
-    return _View(
-        shown,
-        followed.number.copy(),
-        followed.uv.copy(),
-        followed.backward.copy(),
-        stereo.uv,
-        stereo.backward,
-        rough.relief,
-        stereo.found & fits,
-    )
+        if index in indices:
+            shown = keyframe(pair, frames.left(index), frames.right(index))
+            if views:
+                followed.reject(views[-1])
+            followed.top_up(shown.uv)
+            views.append(followed.view(shown))
+    return _stacked(odometry, stamps_ns, views, followed.count)
 
 
 def _stacked(
     odometry: StereoOdometry, stamps_ns: Stamps, views: list[_View], count: int
 ) -> FeatureTracks:
+    """Views of all keyframes; observations of a first one have fixed noise, the others the
+    covariance that the model of the odometry predicts."""
     pair, n = odometry.rectification, len(views)
     seen, seen_right = np.zeros((count, n), dtype=bool), np.zeros((count, n), dtype=bool)
     xy, xy_right = np.full((count, n, 2), np.nan), np.full((count, n, 2), np.nan)
@@ -175,58 +157,40 @@ def _stacked(
     covs_right = covs.copy()
     fixed = (FIXED_PX / pair.focal) ** 2 * np.eye(2)
     for k, view in enumerate(views):
-        right = view.number[view.found_right]
+        right = view.number[view.right]
         seen[view.number, k], seen_right[right, k] = True, True
-        xy[view.number, k] = (view.uv - pair.center) / pair.focal
-        xy_right[right, k] = (view.right[view.found_right] - pair.center) / pair.focal
+        xy[view.number, k] = (view.keyframe.uv - pair.center) / pair.focal
+        xy_right[right, k] = (view.keyframe.stereo.uv[view.right] - pair.center) / pair.focal
         covs[view.number, k], covs_right[right, k] = fixed, fixed
         if k > 0:
-            which, stated = _stated_covariances(odometry, views[k - 1], view)
-            covs[which, k] = stated[:, :2, :2] / pair.focal**2
-            covs_right[which, k] = stated[:, 3, 3][:, None, None] * np.eye(2) / pair.focal**2
+            which, predicted = _predicted_covariances(odometry, views[k - 1], view)
+            covs[which, k] = predicted[:, :2, :2] / pair.focal**2
+            covs_right[which, k] = predicted[:, 3, 3][:, None, None] * np.eye(2) / pair.focal**2
     return FeatureTracks(
         stamps_ns, seen, xy, covs, seen_right, xy_right, covs_right, pair.focal, pair.baseline
     )
 
 
-def _stated_covariances(
+def _predicted_covariances(
     odometry: StereoOdometry, before: _View, view: _View
 ) -> tuple[NDArray[np.intp], Array]:
     """Numbers of points that both cameras see in both keyframes, and the covariance (m, 4, 4) of
-    (u1, v1, d0, d1) that the odometry's model states for them [px^2]."""
-    numbers, first, second = np.intersect1d(
-        before.number[before.found_right], view.number[view.found_right], return_indices=True
+    (u1, v1, d0, d1) that the model of the odometry predicts for them [px^2]."""
+    numbers, at0, at1 = np.intersect1d(
+        before.number[before.right], view.number[view.right], return_indices=True
     )
     if len(numbers) == 0:
         return numbers, np.empty((0, 4, 4))
-    at0, at1 = np.flatnonzero(before.found_right)[first], np.flatnonzero(view.found_right)[second]
-    uv0, uv1, right0, right1 = before.uv[at0], view.uv[at1], before.right[at0], view.right[at1]
-    matches = Matches(uv0, uv1, uv0[:, 0] - right0[:, 0], uv1[:, 0] - right1[:, 0])
-    checks = Checks(
-        np.column_stack([view.backward[at1], before.right_backward[at0], view.right_backward[at1]]),
-        np.column_stack(
-            [
-                uv0[:, 1] - right0[:, 1] - before.image.row_offset,
-                uv1[:, 1] - right1[:, 1] - view.image.row_offset,
-            ]
-        ),
-        before.relief[at0],
-    )
-    first_image, second_image = before.image, view.image
-    images = SeenPatches(
-        first_image.left,
-        first_image.right,
-        second_image.left,
-        second_image.right,
-        first_image.scaled.fine,
-        second_image.scaled.fine,
-    )
-    rows = np.column_stack([right0[:, 1], right1[:, 1]])
+    first, second, at0, at1 = before.keyframe, view.keyframe, before.right[at0], view.right[at1]
+    across0, across1 = (first.uv - first.stereo.uv)[at0], (second.uv - second.stereo.uv)[at1]
+    matches = Matches(first.uv[at0], second.uv[at1], across0[:, 0], across1[:, 0])
+    backward = [view.backward[at1], first.stereo.backward[at0], second.stereo.backward[at1]]
+    row_errors = [across0[:, 1] - before.row_offset, across1[:, 1] - view.row_offset]
+    checks = Checks(np.column_stack(backward), np.column_stack(row_errors), first.relief[at0])
+    rows = np.column_stack([first.stereo.uv[at0, 1], second.stereo.uv[at1, 1]])
+    images = seen_patches(first, second)
     return numbers, odometry.model(gather(images, matches, checks, rows))
 
-
-POINTS = 150
-"""Points that the tracker keeps in the left image."""
 
 BORDER_PX = 5.0
 """Points nearer to the border of an image are not seen in it."""

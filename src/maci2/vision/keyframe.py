@@ -248,11 +248,14 @@ def _matched_across(
         first.relief[of_first],
     )
     rows = np.column_stack([stereo0.uv[of_first, 1], across.uv[kept, 1]])
-    images = SeenPatches(
+    features = gather(seen_patches(first, second), matches, checks, rows)
+    return KeyframeMatches(matches, features, row0[of_first] + row_offset, of_first)
+
+
+def seen_patches(first: Keyframe, second: Keyframe) -> SeenPatches:
+    """Images of two keyframes in which matches were found."""
+    return SeenPatches(
         first.left, first.right, second.left, second.right, first.scaled.fine, second.scaled.fine
-    )
-    return KeyframeMatches(
-        matches, gather(images, matches, checks, rows), row0[of_first] + row_offset, of_first
     )
 
 
