@@ -13,7 +13,7 @@ from maci2.pipeline.render_along import rendered_on_imu_clock
 from maci2.sensors import truth_at
 from maci2.simulation.rendering.image_difficulty import HARD
 from maci2.simulation.rendering.recording import RenderConfig, render_recording
-from maci2.vision.competing_poses import better, beyond_doubt, differ, either, in_dispute
+from maci2.vision.hypotheses import better, beyond_doubt, differ, either, in_dispute
 from maci2.vision.odometry import StereoOdometry
 from maci2.vision.relative_pose import RelativePose, unmeasured
 from maci2.vision.relative_poses import PossibleMotion

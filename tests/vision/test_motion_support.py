@@ -8,16 +8,17 @@ import pytest
 
 from maci2.lie import se3, se3_exp, se3_inv
 from maci2.vision.covariance import EXACT_CALIBRATION, covariance_model
-from maci2.vision.keyframe import Keyframe, match_along
-from maci2.vision.keyframe_motion import KeyframeMotion, Span
-from maci2.vision.klt import Tracks, candidates, follow, scaled
-from maci2.vision.motion_support import (
-    SupportedMotion,
+from maci2.vision.hypotheses import (
+    Candidate,
+    MotionEstimator,
+    Span,
     contradicted,
     leading,
     most_supported,
     with_slip,
 )
+from maci2.vision.keyframe import Keyframe, match_along
+from maci2.vision.klt import Tracks, candidates, follow, scaled
 from maci2.vision.predicted_rotation import PredictedRotation
 from maci2.vision.relative_pose import RelativePose, scattered, unmeasured
 from maci2.vision.self_similarity import periods, rivals
@@ -37,7 +38,8 @@ def supported(x_mm, points, in_view=400, y_mm=0.0):
     cov = np.diag([MM**2] * 3 + [1e-8] * 3)
     mask, view = np.zeros((2, 400), dtype=bool)
     mask[points], view[:in_view] = True, True
-    return SupportedMotion(RelativePose(SPAN_NS, T, cov, 400, int(mask.sum()), 0.1), mask, view)
+    pose = RelativePose(SPAN_NS, T, cov, 400, int(mask.sum()), 0.1)
+    return Candidate("measured", pose, mask, view)
 
 
 def decided(motions, repeating=False):
@@ -157,15 +159,14 @@ def tracks_of(frame, which):
 
 def measured(moved_px, unique):
     """Motion to the right by some pixels of the image, and the keyframes it was measured from."""
-    span = Span(
-        SPAN_NS,
-        keyframe_of(0, unique),
-        keyframe_of(moved_px, unique),
-        PredictedRotation(np.eye(3), 1e-4 * np.eye(3)),
+    span = Span(SPAN_NS, keyframe_of(0, unique), keyframe_of(moved_px, unique))
+    predicted = PredictedRotation(np.eye(3), 1e-4 * np.eye(3))
+    estimator = MotionEstimator(
+        covariance_model("fixed"), CAMERA, EXACT_CALIBRATION, False, lambda *_: predicted
     )
-    motion = KeyframeMotion(covariance_model("fixed"), CAMERA, EXACT_CALIBRATION, False)
-    direct = motion.directly(span)
-    return motion.decided(span, [direct], [], motion.repeating(span, direct)), span
+    direct = estimator.matched(span, predicted)
+    repeated = estimator.repeated(span, direct)
+    return estimator.believed(span, predicted, [direct], [], repeated), span
 
 
 def test_periods_are_those_of_the_wall():

@@ -28,12 +28,12 @@ from maci2.vision.covariance import (
     CovarianceModel,
     covariance_model,
 )
+from maci2.vision.moving_objects import START
 from maci2.vision.pose_sources import MOTION_FIELDS, motions_as_arrays, motions_from_arrays
 from maci2.vision.predicted_rotation import RotationPredictor, no_prediction
 from maci2.vision.rectify import Rectification
 from maci2.vision.relative_pose import RelativePose, chained, stacked
 from maci2.vision.relative_poses import CameraFrame, RelativePoses
-from maci2.vision.second_look import START
 from maci2.vision.tracker import AHEAD, StereoTracker, TrackerConfig
 
 Side = Literal["left", "right"]

@@ -140,7 +140,7 @@ def measure_relative_pose(
         part = influential_part(matches, covs, camera, pose)
         rest = None if part is None else pose_of_others(matches, covs, camera, pose, part)
         if rest is not None:
-            cov = either_way(cov, covariance(rest), _difference(rest, pose))
+            cov = either_way(cov, covariance(rest), difference(rest, pose))
     motions: Possible = ()
     second = None if scale_by_residuals else second_motion(matches, covs, camera, pose, predicted)
     if second is not None:
@@ -176,13 +176,17 @@ def scattered(
     chance do so with any rotation near it: its rotation is then as uncertain as the predicted one.
     """
     pose = replace(pose, matches=matches, inliers=inliers)
-    if pose.scattered:
-        cov = pose.cov_T_ck_ck1.copy()
-        cov[:3, :3] += any_motion((pose.stamps_ns[1] - pose.stamps_ns[0]) / NS)[:3, :3]
-        if predicted is not None:
-            cov[3:, 3:] += predicted.cov
-        pose = replace(pose, cov_T_ck_ck1=symmetrize(cov))
-    return pose
+    return of_unknown_translation(pose, predicted) if pose.scattered else pose
+
+
+def of_unknown_translation(pose: RelativePose, predicted: PredictedRotation | None) -> RelativePose:
+    """The pose with nothing known of the translation, and a rotation as uncertain as the predicted
+    one."""
+    cov = pose.cov_T_ck_ck1.copy()
+    cov[:3, :3] += any_motion((pose.stamps_ns[1] - pose.stamps_ns[0]) / NS)[:3, :3]
+    if predicted is not None:
+        cov[3:, 3:] += predicted.cov
+    return replace(pose, cov_T_ck_ck1=symmetrize(cov))
 
 
 def residual_scale(pose: TwoFrame, both_ways: bool = False) -> float:
@@ -211,11 +215,11 @@ def doubt(pose: TwoFrame, second: SecondMotion) -> Array:
     the two."""
     if second.share < LIKE_SHARE:
         return np.zeros((6, 6))
-    away = _difference(second.pose, pose)
+    away = difference(second.pose, pose)
     return second.share * np.outer(away, away)
 
 
-def _difference(one: TwoFrame, other: TwoFrame) -> Array:
+def difference(one: "RelativePose | TwoFrame", other: "RelativePose | TwoFrame") -> Array:
     """(6,) left difference of two motions, [rho, phi]."""
     return se3_log(np.ascontiguousarray(one.T_ck_ck1 @ se3_inv(other.T_ck_ck1)))
 

@@ -12,14 +12,13 @@ from maci2.vision.covariance import (
     CovarianceModel,
     covariance_model,
 )
+from maci2.vision.hypotheses import MotionEstimator, Span
 from maci2.vision.keyframe import Keyframe, Pair, PreparedPair
-from maci2.vision.keyframe_motion import KeyframeMotion
-from maci2.vision.led_motion import LedMotion
+from maci2.vision.moving_objects import SecondLook
 from maci2.vision.predicted_rotation import RotationPredictor, no_prediction
 from maci2.vision.rectify import Rectification, rectify
 from maci2.vision.relative_pose import RelativePose
 from maci2.vision.relative_poses import CameraFrame
-from maci2.vision.second_look import SecondLook
 from maci2.vision.two_frame import PinholePair
 
 FAULTS_IN_A_ROW = 3
@@ -71,10 +70,13 @@ class StereoTracker:
         self.calibration = self.config.calibration or (
             EXACT_CALIBRATION if rig.exact else CalibrationUncertainty()
         )
-        keyframe_motion = KeyframeMotion(
-            self.model, self.camera, self.calibration, self.config.scale_by_residuals
+        self.estimator = MotionEstimator(
+            self.model,
+            self.camera,
+            self.calibration,
+            self.config.scale_by_residuals,
+            predict_rotation,
         )
-        self.motion = LedMotion(keyframe_motion, predict_rotation)
         self._source = source or rig.source
         self._workers: ThreadPoolExecutor | None = None
         self.clear()
@@ -150,11 +152,11 @@ class StereoTracker:
     ) -> RelativePose:
         """The relative pose, by the prediction where there is one, else without."""
         prepared = [PreparedPair(pair, self.rectification) for pair in between]
-        return self.motion.measured(stamps_ns, first, prepared, second)
+        return self.estimator.measured(Span(stamps_ns, first, second, prepared))
 
     def second_look(self) -> SecondLook:
         """What judges consecutive relative poses of this tracker."""
-        return SecondLook(self.motion, self.rectification)
+        return SecondLook(self.estimator, self.rectification)
 
     def _prepared(self, pair: Pair) -> Keyframe:
         return PreparedPair(pair, self.rectification).keyframe
