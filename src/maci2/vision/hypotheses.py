@@ -19,7 +19,7 @@ import numpy as np
 
 from maci2.gaussian import chi2_quantile, nees, symmetrize
 from maci2.lie import se3_inv, se3_log
-from maci2.types import NS, Array, Mask
+from maci2.types import Array, Mask
 from maci2.vision.covariance import CalibrationUncertainty, CovarianceModel
 from maci2.vision.keyframe import (
     Guide,
@@ -35,13 +35,12 @@ from maci2.vision.relative_pose import (
     MIN_INLIER_SHARE,
     RelativePose,
     chained,
-    contamination,
     difference,
     measure_relative_pose,
-    scattered,
+    of_unknown_translation,
     unmeasured,
 )
-from maci2.vision.relative_poses import MAX_SPEED, PossibleMotion
+from maci2.vision.relative_poses import PossibleMotion
 from maci2.vision.self_similarity import periods, rivals
 from maci2.vision.two_frame import INLIER_CHI2, PinholePair, residual_chi2
 
@@ -58,9 +57,6 @@ SAME_START = (0.01, 0.003)
 UNSEEN, LOST_SHARE = 0.5 * MIN_MATCHES, 0.05
 """Points granted to each candidate beside those that support it alone, and the share of all points
 that is: as few as these are lost in matching and prove nothing."""
-
-NEW_DIRECTION = 0.3
-"""Sine of the angle above which a difference of two motions points in a direction of its own."""
 
 NO_PERIODS = np.empty((0, 3))
 
@@ -120,18 +116,9 @@ class Candidate:
         """Number of points that support it."""
         return int(self.supporters.sum())
 
-    @property
-    def convincing(self) -> bool:
-        """Most of the points that could contradict it agree with it."""
-        return 2 * self.score > int(self.in_view.sum())
-
     def alone(self, other: "Candidate") -> int:
         """Number of points that support this candidate and contradict the other."""
         return int((self.supporters & ~other.supporters & other.in_view).sum())
-
-    def shares_points(self, other: "Candidate") -> bool:
-        """Most of its points agree with the other candidate, too."""
-        return 2 * int((self.supporters & other.supporters).sum()) > self.score
 
     def share_against(self, other: "Candidate") -> float:
         """Points that support this candidate alone over those that support one of the two."""
@@ -230,24 +217,24 @@ class MotionEstimator:
         Where points agree with none of them unless they are matched along it, nothing is known of
         the translation.
         """
-        best = better(*measured)
         candidates: list[Candidate] = []
         # From image to image points move least: a motion of parts is the last to be a period off.
-        chain = [chained(parts)] if parts else []
-        self._add(span, predicted, candidates, "chain", [one.T_ck_ck1 for one in chain])
+        chain = [chained(parts).T_ck_ck1] if parts else []
+        self._add(span, predicted, candidates, "chain", chain)
         motions = [T for one in measured for T in motions_of(one)]
         self._add(span, predicted, candidates, "measured", motions)
-        if not candidates or not leading(candidates).convincing:
-            return either(parts, best) if parts and differ(parts, best) else best
+        best = better(*measured)
+        if not candidates:
+            return best
         if len(repeated):
             around = leading(candidates).pose.T_ck_ck1
             away = rivals(span.first, span.second, around, repeated, self.camera)
             self._add(span, predicted, candidates, "period", away)
-        pose = most_supported(candidates, best, len(repeated) > 0)
-        pose = with_slip(pose, [*measured, *chain], candidates)
+        pose = most_supported(candidates, best)
         if not best.scattered or (parts and not any(part.scattered for part in parts)):
             return pose
-        return scattered(pose, best.matches, best.inliers, predicted)
+        few = replace(pose, matches=best.matches, inliers=best.inliers)
+        return of_unknown_translation(few, predicted)
 
     def _add(
         self,
@@ -270,8 +257,6 @@ class MotionEstimator:
             chi2 = residual_chi2(pose.T_ck_ck1, found.matches, covs, self.camera)
             supporters = np.zeros(len(span.first.uv), dtype=bool)
             supporters[found.points[chi2 < INLIER_CHI2]] = True
-            if not self.scale_by_residuals:
-                pose = contradicted(pose, int(in_view.sum()), int(supporters.sum()))
             candidates.append(Candidate(source, pose, supporters, in_view))
 
     def _pose(
@@ -317,7 +302,7 @@ def in_dispute(measured: Sequence[RelativePose]) -> bool:
     the better one: points may have been lost or led astray."""
     best = better(*measured)
     others = [one for one in measured if one is not best and not one.reason]
-    return not agreed(best) or any(differ([one], best) for one in others)
+    return not agreed(best) or any(differ(one, best) for one in others)
 
 
 def agreed(pose: RelativePose) -> bool:
@@ -330,25 +315,12 @@ def better(*poses: RelativePose) -> RelativePose:
     return max(poses, key=lambda pose: (not pose.reason, pose.inliers))
 
 
-def differ(parts: Sequence[RelativePose], whole: RelativePose) -> bool:
-    """Parts of a motion make another one than was measured as a whole; of a pose in doubt its first
-    motion counts."""
-    if whole.reason or whole.scattered:
+def differ(one: RelativePose, other: RelativePose) -> bool:
+    """Two measurements yield two motions; of a pose in doubt its first motion counts."""
+    if other.reason or other.scattered:
         return True
-    one, other = chained([first_motion(part) for part in parts]), first_motion(whole)
-    return float(nees(difference(one, other), one.cov_T_ck_ck1 + other.cov_T_ck_ck1)) > DIFFERENT
-
-
-def either(parts: Sequence[RelativePose], whole: RelativePose) -> RelativePose:
-    """The motion of the parts, with the other as an alternative that its covariance covers."""
-    pose = chained(parts)
-    if whole.reason or whole.scattered:
-        return pose
-    one, other = chained([first_motion(part) for part in parts]), first_motion(whole)
-    away = difference(other, one)
-    motions = tuple(PossibleMotion(each.T_ck_ck1, each.cov_T_ck_ck1, 0.5) for each in (one, other))
-    cov = symmetrize(pose.cov_T_ck_ck1 + 0.5 * np.outer(away, away))
-    return replace(pose, cov_T_ck_ck1=cov, motions=motions)
+    cov = first_motion(one).cov_T_ck_ck1 + first_motion(other).cov_T_ck_ck1
+    return float(nees(difference(one, other), cov)) > DIFFERENT
 
 
 def first_motion(pose: RelativePose) -> RelativePose:
@@ -363,78 +335,34 @@ def motions_of(pose: RelativePose) -> list[Array]:
     return [pose.T_ck_ck1, *(one.T_ck_ck1 for one in pose.motions[1:])]
 
 
-def contradicted(pose: RelativePose, in_view: int, supporters: int) -> RelativePose:
-    """A motion that points were matched along, of which so many were in view and so many agree.
-
-    Points that lie elsewhere are mostly lost on the way, instead of found there and rejected: the
-    covariance of those found would not know of them.
-    """
-    scale = contamination(in_view, supporters) / contamination(pose.matches, pose.inliers)
-    return replace(pose, cov_T_ck_ck1=max(scale, 1.0) * pose.cov_T_ck_ck1)
-
-
 def leading(candidates: Sequence[Candidate]) -> Candidate:
     """The candidate with the highest score; the first where it has like support."""
     most = max(candidates, key=lambda one: one.score)
     return candidates[0] if candidates[0].share_against(most) >= LIKE_SHARE else most
 
 
-def most_supported(
-    candidates: Sequence[Candidate], measured: RelativePose, repeating: bool
-) -> RelativePose:
+def most_supported(candidates: Sequence[Candidate], measured: RelativePose) -> RelativePose:
     """The leading candidate, with others as alternatives where fifteen points support them alone,
     and a covariance that covers those of like support.
 
-    Where surfaces repeat themselves, nothing is known of the motion along their periods then: what
-    lies one of them away is as probable two of them away. Where their periods are not known but the
-    same points agree with both motions, nothing is known of the translation. A motion that half of
-    the matches `measured` stays as it is where it leads: points that are matched along it are found
-    nearer to it than they are.
+    A motion that half of the matches `measured` stays as it is where it leads: points that are
+    matched along it are found nearer to it than they are.
     """
     best = leading(candidates)
     pose = best.pose if best.pose.scattered else first_motion(best.pose)
-    if agreed(measured) and not differ([pose], measured):
+    if agreed(measured) and not differ(pose, measured):
         pose = first_motion(measured)
-    others = _distinct(
-        sorted(
-            (one for one in candidates if differ([one.pose], best.pose) and _counts(one, best)),
-            key=lambda one: -one.share_against(best),
-        )
-    )
-    if not others:
-        return replace(pose, motions=())
+    others: list[Candidate] = []
+    for one in sorted(candidates, key=lambda one: -one.share_against(best)):
+        if _counts(one, best) and all(differ(one.pose, other.pose) for other in [best, *others]):
+            others.append(one)
     cov = pose.cov_T_ck_ck1
-    reach = MAX_SPEED * (pose.stamps_ns[1] - pose.stamps_ns[0]) / NS
-    like = [one for one in others if one.share_against(best) >= LIKE_SHARE]
-    away = [difference(one.pose, pose) for one in like]
-    if repeating:
-        cov = cov + reach**2 * _along_periods(away)
-    elif any(one.shares_points(best) for one in like):
-        cov = cov + reach**2 * np.diag([1.0, 1.0, 1.0, 0.0, 0.0, 0.0])
-    else:
-        shares = (one.share_against(best) for one in like)
-        cov = cov + sum(p * np.outer(d, d) for p, d in zip(shares, away, strict=True))
-    return replace(pose, cov_T_ck_ck1=symmetrize(cov), motions=_possible(pose, best, others))
-
-
-def with_slip(
-    pose: RelativePose, measured: Sequence[RelativePose], candidates: Sequence[Candidate]
-) -> RelativePose:
-    """The pose; where no candidate is the nearest motion measured, with their difference as noise:
-    points that were matched along one motion support another."""
-    motions = [first_motion(one) for one in measured if not one.reason]
-    motions += [
-        replace(one, T_ck_ck1=other.T_ck_ck1, cov_T_ck_ck1=other.cov_T_ck_ck1, motions=())
-        for one in measured
-        for other in one.motions[1:]
-    ]
-    if not motions:
-        return pose
-    nearest = min(motions, key=lambda one: float(np.linalg.norm(difference(one, pose)[:3])))
-    if not all(differ([one.pose], nearest) for one in candidates):
-        return pose
-    away = difference(nearest, pose)
-    return replace(pose, cov_T_ck_ck1=symmetrize(pose.cov_T_ck_ck1 + 0.5 * np.outer(away, away)))
+    for one in others:
+        share, away = one.share_against(best), difference(one.pose, pose)
+        if share >= LIKE_SHARE:
+            cov = cov + share * np.outer(away, away)
+    motions = _possible(pose, best, others) if others else ()
+    return replace(pose, cov_T_ck_ck1=symmetrize(cov), motions=motions)
 
 
 def _same_start(T_ck_ck1: Array, other: Array) -> bool:
@@ -448,15 +376,6 @@ def _counts(one: Candidate, best: Candidate) -> bool:
     return one.share_against(best) >= LIKE_SHARE or one.alone(best) >= MIN_MATCHES
 
 
-def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Each motion once."""
-    kept: list[Candidate] = []
-    for one in candidates:
-        if all(differ([one.pose], other.pose) for other in kept):
-            kept.append(one)
-    return kept
-
-
 def _possible(
     pose: RelativePose, best: Candidate, others: Sequence[Candidate]
 ) -> tuple[PossibleMotion, ...]:
@@ -466,28 +385,3 @@ def _possible(
         PossibleMotion(one.T_ck_ck1, one.cov_T_ck_ck1, odd / sum(odds))
         for one, odd in zip(poses, odds, strict=True)
     )
-
-
-def _along_periods(differences: Sequence[Array]) -> Array:
-    """(6, 6) covariance of a motion that is off by a metre along the differences [rho, phi]; what
-    of them does not grow in proportion, since a wall looks another way from elsewhere, as noise."""
-    directions: list[Array] = []
-    cov = np.zeros((6, 6))
-
-    def remainder(away: Array) -> Array:
-        """The difference, of unit length in rho, without what the directions explain."""
-        rest = away / np.linalg.norm(away[:3])
-        for one in directions:
-            rest = rest - (rest[:3] @ one[:3]) * one
-        return np.asarray(rest)
-
-    for away in differences:
-        rest = remainder(away)
-        length = float(np.linalg.norm(rest[:3]))
-        if length > NEW_DIRECTION:
-            directions.append(rest / length)
-            cov += np.outer(directions[-1], directions[-1])
-    for away in differences:
-        rest = remainder(away)
-        cov += np.outer(rest, rest) / len(differences)
-    return cov

@@ -32,39 +32,39 @@ from maci2.vision.rectify import Rectification
 from maci2.vision.relative_pose import RelativePose, of_unknown_translation, unmeasured
 
 HISTORY = 50
-"""Relative poses that are remembered: as long as a bias hardly wanders."""
+"""Latest relative poses that are remembered: a bias hardly wanders for so long."""
 
-THING_STD = 0.02
-"""[rad] Rotation, per axis, by which a set of matches on a thing that moves may be off."""
+OBJECT_STD = 0.02
+"""[rad] Spread, per axis, of the rotation of a moving object against the camera's."""
 
 EVIDENCE = 25.0
-"""Natural logarithm of the odds from which on shared errors are believed: four sharp poses that
+"""Natural logarithm of the odds above which shared errors are believed: four sharp poses that
 agree."""
 
 AHEAD_OF_OTHERS = 4.0
-"""How many times the evidence of any set of the other poses that has to be."""
+"""Least evidence, in multiples of that of any set of the other poses."""
 
 MEDIAN_CHI2 = chi2_quantile(3, 0.5)
 """Median of chi-square with 3 degrees of freedom: of those that agree the mean would be too small,
 since what scatters more does not agree."""
 
 NOT_FAR_CHI2 = 4.0 * AGREEMENT_CHI2
-"""Beyond this a rotation is no camera's that scatters more than its covariance says."""
+"""Beyond this a rotation is no camera's that scatters more than its covariance states."""
 
 SEEDS, MAX_ROUNDS = 12, 8
 
 
 class Rotations(NamedTuple):
-    """What is remembered: (n, ...) of n relative poses."""
+    """Differences of measured and predicted rotations of n relative poses."""
 
     away: Array
     """(n, 3) left difference of measured and predicted rotation [rad]."""
 
     by_shared: Array
-    """(n, 3, m) what shared errors make of it."""
+    """(n, 3, m) its derivative by shared errors."""
 
     cov: Array
-    """(n, 3, 3) of the rest."""
+    """(n, 3, 3) covariance of the other errors."""
 
     def take(self, which: Mask) -> "Rotations":
         return Rotations(*(column[which] for column in self))
@@ -77,36 +77,35 @@ class SharedErrors:
     mean: Array
     cov: Array
     agreeing: Mask
-    """(n,) which relative poses agree."""
+    """(n,) mask of the relative poses that agree."""
 
     evidence: float
     """Logarithm of the odds for errors that these share, against a motion of its own for each."""
 
     noise: float
-    """Factor on all covariances: larger than 1 where what is not far off scatters by more than they
-    say."""
+    """Factor on all covariances: above 1 where rotations scatter by more than they state."""
 
 
 class RotationConsensus:
     """Sharpens predicted rotations by the latest relative poses."""
 
     def __init__(self) -> None:
-        self._told: deque[tuple[Array, Array, Array]] = deque(maxlen=HISTORY)
+        self._history: deque[tuple[Array, Array, Array]] = deque(maxlen=HISTORY)
         self.shared: SharedErrors | None = None
-        """What is believed of the shared errors; None where nothing is."""
+        """Shared errors that are believed; None where none are."""
 
     def add(self, predicted: PredictedRotation, R_ck_ck1: Array, cov: Array) -> None:
-        """Take the rotation that matches tell, with its covariance (3, 3), left. It must have been
-        measured without what is known from here, or that would confirm itself."""
+        """Add a measured rotation with its covariance (3, 3), left. It must have been measured
+        without the sharpened prediction, which would confirm itself."""
         away = so3_log(np.ascontiguousarray(R_ck_ck1 @ predicted.R_ck_ck1.T))
         by_shared = predicted.by_shared
         own = predicted.cov - by_shared @ by_shared.T
-        self._told.append((away, by_shared, symmetrize(cov + own)))
-        told = Rotations(*(np.array(column) for column in zip(*self._told, strict=True)))
-        self.shared = believed(told, None if self.shared is None else self.shared.mean)
+        self._history.append((away, by_shared, symmetrize(cov + own)))
+        rotations = Rotations(*(np.array(column) for column in zip(*self._history, strict=True)))
+        self.shared = believed(rotations, None if self.shared is None else self.shared.mean)
 
     def sharpened(self, predicted: PredictedRotation) -> PredictedRotation | None:
-        """The prediction with what is known of the shared errors; None where nothing is."""
+        """The prediction corrected for the shared errors; None where they are not known."""
         if self.shared is None:
             return None
         by_shared = predicted.by_shared
@@ -116,69 +115,73 @@ class RotationConsensus:
         return PredictedRotation(R_ck_ck1, symmetrize(self.shared.noise * cov))
 
 
-def believed(told: Rotations, before: Array | None = None) -> SharedErrors | None:
+def believed(rotations: Rotations, before: Array | None = None) -> SharedErrors | None:
     """The shared errors that most rotations agree on; None where another set may be the camera's.
 
-    `before` are those believed before this rotation was told, if any were.
+    `before` are the shared errors believed without the latest rotation, if any were.
     """
-    most = _most_probable(told, before)
+    most = _most_probable(rotations, before)
     if most.evidence < EVIDENCE:
         return None
     others = ~most.agreeing
     if others.any():
-        rest = _most_probable(told.take(others))
+        rest = _most_probable(rotations.take(others))
         if AHEAD_OF_OTHERS * rest.evidence > most.evidence:
             return None
     return most
 
 
-def _most_probable(told: Rotations, before: Array | None = None) -> SharedErrors:
-    """The set with most evidence, looked for around what was believed and around single poses."""
-    nothing = np.zeros(told.by_shared.shape[2])
+def _most_probable(rotations: Rotations, before: Array | None = None) -> SharedErrors:
+    """The set with most evidence, starting from the former shared errors and from single poses."""
+    nothing = np.zeros(rotations.by_shared.shape[2])
     if before is not None:
-        found = _settled(told, before, np.zeros((len(nothing), len(nothing))))
+        found = _settled(rotations, before, np.zeros((len(nothing), len(nothing))))
         if 2 * int(found.agreeing.sum()) > len(found.agreeing):
             return found
-    sharpest = np.argsort(np.linalg.det(told.cov), kind="stable")[:SEEDS]
-    starts = [_solved(told, np.arange(len(told.away)) == k) for k in sharpest]
-    found_sets = [_settled(told, *start) for start in starts]
+    sharpest = np.argsort(np.linalg.det(rotations.cov), kind="stable")[:SEEDS]
+    starts = [_solved(rotations, np.arange(len(rotations.away)) == k) for k in sharpest]
+    found_sets = [_settled(rotations, *start) for start in starts]
     if before is not None:
         found_sets.append(found)
     return max(found_sets, key=lambda one: one.evidence)
 
 
-def _settled(told: Rotations, mean: Array, cov: Array) -> SharedErrors:
+def _settled(rotations: Rotations, mean: Array, cov: Array) -> SharedErrors:
     """Solve with the rotations that agree until these stay the same."""
-    agreeing = np.zeros(len(told.away), dtype=bool)
+    agreeing = np.zeros(len(rotations.away), dtype=bool)
     for _ in range(MAX_ROUNDS):
-        spread = told.cov + told.by_shared @ cov @ np.swapaxes(told.by_shared, 1, 2)
-        agree = nees(told.away - told.by_shared @ mean, spread) < SURE_CHI2
+        spread = rotations.cov + rotations.by_shared @ cov @ np.swapaxes(rotations.by_shared, 1, 2)
+        agree = nees(rotations.away - rotations.by_shared @ mean, spread) < SURE_CHI2
         if (agree == agreeing).all():
             break
         agreeing = agree
-        mean, cov = _solved(told, agreeing)
-    chi2 = nees(told.away - told.by_shared @ mean, told.cov)
+        mean, cov = _solved(rotations, agreeing)
+    chi2 = nees(rotations.away - rotations.by_shared @ mean, rotations.cov)
     noise = float(np.median(chi2[chi2 < NOT_FAR_CHI2])) if agreeing.any() else 0.0
     noise = max(1.0, noise / MEDIAN_CHI2)
-    return SharedErrors(mean, cov, agreeing, _evidence(told.take(agreeing), mean, cov), noise)
+    return SharedErrors(mean, cov, agreeing, _evidence(rotations.take(agreeing), mean, cov), noise)
 
 
-def _solved(told: Rotations, which: Mask) -> tuple[Array, Array]:
+def _solved(rotations: Rotations, which: Mask) -> tuple[Array, Array]:
     """Shared errors with covariance from some rotations; the prior is the identity."""
-    J, cov = told.by_shared[which], told.cov[which]
+    J, cov = rotations.by_shared[which], rotations.cov[which]
     JtW = np.swapaxes(np.linalg.solve(cov, J), 1, 2)
     H = np.eye(J.shape[2]) + (JtW @ J).sum(axis=0)
     P = symmetrize(np.linalg.inv(H))
-    return P @ np.einsum("nij,nj->i", JtW, told.away[which]), P
+    return P @ np.einsum("nij,nj->i", JtW, rotations.away[which]), P
 
 
-def _evidence(told: Rotations, mean: Array, cov: Array) -> float:
-    """Logarithm of the odds for rotations with shared errors against things of their own motion."""
-    own = told.cov + told.by_shared @ np.swapaxes(told.by_shared, 1, 2) + THING_STD**2 * np.eye(3)
-    shared = _log_density(told.away - told.by_shared @ mean, told.cov)
+def _evidence(rotations: Rotations, mean: Array, cov: Array) -> float:
+    """Logarithm of the odds for shared errors against objects that each move by themselves."""
+    own = (
+        rotations.cov
+        + rotations.by_shared @ np.swapaxes(rotations.by_shared, 1, 2)
+        + OBJECT_STD**2 * np.eye(3)
+    )
+    shared = _log_density(rotations.away - rotations.by_shared @ mean, rotations.cov)
     # The density of a joint Gaussian at its maximum, times the volume of what is left unknown.
     known = 0.5 * float(np.linalg.slogdet(cov)[1]) - 0.5 * float(mean @ mean)
-    return float((shared - _log_density(told.away, own)).sum()) + known
+    return float((shared - _log_density(rotations.away, own)).sum()) + known
 
 
 def _log_density(errors: Array, covs: Array) -> Array:
@@ -187,19 +190,14 @@ def _log_density(errors: Array, covs: Array) -> Array:
 
 
 NEAR_PX = 20.0
-"""Points that lie nearer than this to one that moved are of the same thing: the side of the cells
-that points are chosen from."""
-
-START = 12
-"""Relative poses at the start of which all may tell what predictions err by before the first is
-judged: no more than a first window has."""
+"""Points nearer than this to one that moved lie on the same object: the side of the cells that
+points are chosen from."""
 
 SAME_PX = 0.5
 """Points nearer to each other than this are one."""
 
 LASTING = 3
-"""Relative poses for which a thing is expected to go on moving, after the last that told so."""
-
+"""Relative poses for which an object is expected to go on moving after it was last exposed."""
 
 CONTRADICTED = (
     "matches tell a rotation that contradicts the predicted one: they lie on a thing that moves by "
@@ -223,35 +221,36 @@ class SecondLook:
 
     @property
     def knows(self) -> bool:
-        """Whether it is known what predictions err by: before, every pose stays as it is."""
+        """The shared errors are known; before, every pose stays as it is."""
         return self._consensus.shared is not None
 
     def learn(self, pose: RelativePose) -> None:
-        """Take what a pose tells of the errors of the predictions. It is the pose as it was
-        measured first: what is known from here would confirm itself."""
-        predicted = (
-            None if pose.reason or pose.scattered else self._estimator.predict(*pose.stamps_ns)
-        )
+        """Learn the shared errors from a pose as it was measured first."""
+        if pose.reason or pose.scattered:
+            return
+        predicted = self._estimator.predict(*pose.stamps_ns)
         if predicted is not None:
             self._consensus.add(predicted, pose.T_ck_ck1[:3, :3], pose.cov_T_ck_ck1[3:, 3:])
 
     def judged(
         self, pose: RelativePose, first: Pair, between: Sequence[Pair], second: Pair
     ) -> RelativePose:
-        """The pose as it is handed on: as it was measured first, or anew."""
+        """The pose as it was measured first, or anew."""
         sharp = None if pose.reason else self._sharpened(*pose.stamps_ns)
         moving = self._moving if self._moving_ns == pose.stamps_ns[0] else self._moving[:0]
         exposed = sharp is not None and not _agrees(pose, sharp, AGREEMENT_CHI2)
         if (exposed or len(moving)) and not (len(pose.ends) or pose.reason):
             # Read from a file: its matches are needed.
             pose = self._estimator.measured(self._span(pose, first, between, second))
-        followed = follows(pose, moving) and not (_is_sure(pose, sharp) and _undisputed(pose))
+        # A pose that next to all matches agree with follows nothing.
+        undisputed = pose.inliers >= max(CERTAIN_INLIERS, BEYOND_DOUBT * pose.matches)
+        followed = follows(pose, moving) and not (undisputed and _is_sure(pose, sharp))
         if not (exposed or followed):
             self._forget()
             return pose
         if followed:
             moving = np.vstack([moving, pose.ends[pose.agreeing, :2]])
-        anew = self._anew(pose, self._span(pose, first, between, second), moving, sharp)
+        anew = self._anew(self._span(pose, first, between, second), moving, sharp)
         found = _is_sure(anew, sharp) and (beyond_doubt(anew) or not followed)
         self._lasts = LASTING if exposed else self._lasts - 1
         self._moving, self._moving_ns = self._moved(pose, anew if found else None), second.stamp_ns
@@ -262,7 +261,7 @@ class SecondLook:
         return of_unknown_translation(pose, sharp or self._estimator.predict(*pose.stamps_ns))
 
     def _moved(self, pose: RelativePose, anew: RelativePose | None) -> Array:
-        """(m, 2) where points are now that agree with a pose that is not the camera's motion, but
+        """(m, 2) places of points that agree with a pose that is not the camera's motion, without
         those that agree with its motion, too."""
         if self._lasts <= 0:
             return np.empty((0, 2))
@@ -272,7 +271,7 @@ class SecondLook:
         return pose.ends[pose.agreeing & ~stays, 2:]
 
     def _sharpened(self, start_ns: int, end_ns: int) -> PredictedRotation | None:
-        """The prediction with what is known of its errors; None where nothing is."""
+        """The prediction corrected for its shared errors; None where they are not known."""
         predicted = self._estimator.predict(start_ns, end_ns) if self.knows else None
         return predicted and self._consensus.sharpened(predicted)
 
@@ -281,21 +280,19 @@ class SecondLook:
         ends = prepared[0].keyframe, prepared[-1].keyframe
         return Span(pose.stamps_ns, *ends, prepared[1:-1])
 
-    def _anew(
-        self, pose: RelativePose, span: Span, moving: Array, sharp: PredictedRotation | None
-    ) -> RelativePose:
-        """The pose by sharpened predictions, without points on what moves; where that contradicts
-        them, too, as a chain through the pairs between."""
+    def _anew(self, span: Span, moving: Array, sharp: PredictedRotation | None) -> RelativePose:
+        """The pose by sharpened predictions, without points on moving objects; where that
+        contradicts them, too, as a chain through the pairs between."""
         estimator = replace(self._estimator, predict=self._sharpened)
-        some = replace(span, first=with_points(span.first, ~near(span.first.uv, moving)))
-        anew = estimator.as_predicted(some)
+        span = replace(span, first=with_points(span.first, ~near(span.first.uv, moving)))
+        anew = estimator.as_predicted(span)
         if not len(moving) and not _is_sure(anew, sharp):
-            anew = estimator.bridged(some, lambda half: estimator.as_predicted(half, True)) or anew
+            anew = estimator.bridged(span, lambda half: estimator.as_predicted(half, True)) or anew
         return anew
 
 
 def near(uv: Array, others: Array, reach_px: float = NEAR_PX) -> Mask:
-    """(n,) which points (n, 2) lie near one of the others (m, 2)."""
+    """(n,) mask of the points (n, 2) that lie near one of the others (m, 2)."""
     if len(others) == 0:
         return np.zeros(len(uv), dtype=bool)
     away = np.linalg.norm(uv[:, None] - others, axis=2)
@@ -303,7 +300,7 @@ def near(uv: Array, others: Array, reach_px: float = NEAR_PX) -> Mask:
 
 
 def follows(pose: RelativePose, moving: Array) -> bool:
-    """Whether most of the matches of what moves agree with a pose: of the camera's motion they
+    """Most of the matches on a moving object agree with the pose: with the camera's motion they
     would not."""
     on_it = near(pose.ends[:, :2], moving)
     return int(on_it.sum()) >= FEWEST and 2 * int((on_it & pose.agreeing).sum()) > int(on_it.sum())
@@ -321,8 +318,3 @@ def _agrees(pose: RelativePose, predicted: PredictedRotation, limit: float) -> b
 
 def _is_sure(pose: RelativePose, predicted: PredictedRotation | None) -> bool:
     return not pose.reason and predicted is not None and _agrees(pose, predicted, SURE_CHI2)
-
-
-def _undisputed(pose: RelativePose) -> bool:
-    """Whether next to no matches contradict the pose."""
-    return pose.inliers >= max(CERTAIN_INLIERS, BEYOND_DOUBT * pose.matches)

@@ -28,7 +28,6 @@ from maci2.vision.covariance import (
     CovarianceModel,
     covariance_model,
 )
-from maci2.vision.moving_objects import START
 from maci2.vision.pose_sources import MOTION_FIELDS, motions_as_arrays, motions_from_arrays
 from maci2.vision.predicted_rotation import RotationPredictor, no_prediction
 from maci2.vision.rectify import Rectification
@@ -224,19 +223,13 @@ class StereoOdometry:
             yield self.relative_pose(*span)
 
     def judged(self, poses: Sequence[RelativePose]) -> list[RelativePose]:
-        """Consecutive relative poses, each with a second look by what those before it tell; the
-        first ones by what all of the first tell as soon as that is enough."""
+        """Consecutive relative poses, each with a second look that knows of those before it."""
         look = self._tracker.second_look()
-        first = 0
-        while first < min(START, len(poses)) and not look.knows:
-            look.learn(poses[first])
-            first += 1
         judged = []
-        for k, pose in enumerate(poses):
+        for pose in poses:
             ends = (self.frames.index_of(stamp_ns) for stamp_ns in pose.stamps_ns)
             judged.append(look.judged(pose, *self._pairs(*ends)))
-            if k >= first:
-                look.learn(pose)
+            look.learn(pose)
         return judged
 
     def _expect(self, index: int, index1: int) -> None:

@@ -90,8 +90,7 @@ class RelativePose:
 
     @property
     def scattered(self) -> bool:
-        """Whether so few matches agree that nothing is known of the translation, and no more of
-        the rotation than what predicts it knows."""
+        """So few matches agree that nothing is known of the translation."""
         return self.inliers < SCATTERED_SHARE * self.matches
 
 
@@ -150,37 +149,27 @@ def measure_relative_pose(
         )
         cov = cov + doubt(pose, second)
     row_error_px = float(np.median(np.abs(found.row_errors[chosen])))
-    counts = (len(matches), pose.inliers)
     fits = pose.chi2 < INLIER_CHI2
     measured = RelativePose(
         stamps_ns,
         pose.T_ck_ck1,
         symmetrize(cov),
-        *counts,
+        len(matches),
+        pose.inliers,
         row_error_px,
         motions=motions,
         points=found.points[chosen[fits]],
         ends=np.column_stack([matches.uv0, matches.uv1]),
         agreeing=fits,
     )
-    return measured if scale_by_residuals else scattered(measured, *counts, predicted)
-
-
-def scattered(
-    pose: RelativePose, matches: int, inliers: int, predicted: PredictedRotation | None
-) -> RelativePose:
-    """The pose with so many matches that agree of so many; where these are too few, with nothing
-    known of the translation.
-
-    Such a set is believed only because its rotation is the predicted one, and matches that agree by
-    chance do so with any rotation near it: its rotation is then as uncertain as the predicted one.
-    """
-    pose = replace(pose, matches=matches, inliers=inliers)
-    return of_unknown_translation(pose, predicted) if pose.scattered else pose
+    if measured.scattered and not scale_by_residuals:
+        # Matches that agree by chance do so with any rotation near the predicted one.
+        return of_unknown_translation(measured, predicted)
+    return measured
 
 
 def of_unknown_translation(pose: RelativePose, predicted: PredictedRotation | None) -> RelativePose:
-    """The pose with nothing known of the translation, and a rotation as uncertain as the predicted
+    """The pose with nothing known of its translation, and a rotation as uncertain as the predicted
     one."""
     cov = pose.cov_T_ck_ck1.copy()
     cov[:3, :3] += any_motion((pose.stamps_ns[1] - pose.stamps_ns[0]) / NS)[:3, :3]
@@ -202,12 +191,7 @@ def residual_scale(pose: TwoFrame, both_ways: bool = False) -> float:
 
 def contamination_scale(pose: TwoFrame) -> float:
     """Factor on Eq. 6: where many matches were rejected, some that should have been were not."""
-    return contamination(len(pose.chi2), pose.inliers)
-
-
-def contamination(matches: int, inliers: int) -> float:
-    """Factor on Eq. 6 of a motion that so many of so many matches agree with."""
-    return 1.0 + CONTAMINATION * (matches - inliers) / max(inliers, 1)
+    return 1.0 + CONTAMINATION * (len(pose.chi2) - pose.inliers) / max(pose.inliers, 1)
 
 
 def doubt(pose: TwoFrame, second: SecondMotion) -> Array:
