@@ -41,6 +41,10 @@ MIN_DISPARITY = 0.8
 NEAREST = 0.05
 """[m] Points that a motion takes nearer than this, or behind the camera, are not seen."""
 
+OFF_START_PX, GOLDEN_ANGLE = 2.0, 2.4
+"""Distance [px] from the place that a motion predicts to where matching starts, and step of its
+direction from point to point [rad]."""
+
 WELL_PREDICTED_PX = 0.5 * WINDOW * COARSE
 """Three standard deviations of a well predicted rotation, at most: half of how far two sizes of
 coarse images reach. The third would lead more points astray than it finds."""
@@ -191,6 +195,9 @@ def match_along(
     start, shown = taken_along(first, good, T_ck_ck1, camera)
     in_view = np.zeros(len(first.uv), dtype=bool)
     in_view[good] = shown
+    # A point without texture stays where it begins and would agree with any motion.
+    angle = GOLDEN_ANGLE * np.arange(len(start))
+    start += OFF_START_PX * np.column_stack([np.cos(angle), np.sin(angle)])
     over = follow(first.scaled.fine, second.scaled.fine, first.uv[good], start, levels=1)
     return _matched_across(first, second, over, row_offset), in_view
 
