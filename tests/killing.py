@@ -188,11 +188,11 @@ def kill(
 
 def main() -> None:
     folder, command, number, moments, seed = sys.argv[1:]
-    import maci2.vision.odometry_run as odometry_run
+    import maci2.vision.odometry as odometry
     from maci2.pipeline import offline, vo  # noqa: F401
 
     # Small recordings have few relative poses; every fourth save is worth interrupting.
-    odometry_run.SAVE_EVERY = 4
+    odometry.SAVE_EVERY = 4
     if command == "train-imu":
         from maci2.learn.imu import stages, train  # noqa: F401
 

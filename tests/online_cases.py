@@ -15,7 +15,7 @@ from maci2.sensors.stereo import StereoPair
 from maci2.simulation import SimulationConfig, simulate
 from maci2.types import NS
 from maci2.vision import RelativePoses, pose_noise
-from maci2.vision.calibration_uncertainty import EXACT_CALIBRATION
+from maci2.vision.covariance import EXACT_CALIBRATION
 from maci2.vision.relative_pose import RelativePose, stacked, unmeasured
 
 RESOLUTION = (16, 8)

@@ -15,7 +15,7 @@ from maci2.tracking.first_window import bias_prior, gauge_prior, world_states
 from maci2.tracking.slow_errors import TIME_CONSTANT_S, wobble_step
 from maci2.types import Array, Stamps
 from maci2.vision import RelativePoses, pose_noise, poses_from_truth
-from maci2.vision.odometry_run import even_keyframes
+from maci2.vision.odometry import even_keyframes
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from maci2.datasets import open_recording, read_trajectory
 from maci2.sensors import poses_at
 from maci2.types import Array
 from maci2.vision import rectified_extrinsics
-from maci2.vision.odometry_run import even_keyframes
+from maci2.vision.odometry import even_keyframes
 
 RECORDINGS = (
     "MH_01_easy", "MH_02_easy", "MH_03_medium", "MH_04_difficult", "MH_05_difficult", "V1_01_easy",

@@ -29,7 +29,7 @@ from maci2.baselines.bundle_adjustment import (
 )
 from maci2.baselines.openvins import VAR_WALK
 from maci2.evaluation.metrics import angle_deg, pose_errors
-from maci2.feature_tracks.triangulation import triangulate
+from maci2.feature_tracks.track_adjustment import triangulate
 from maci2.gaussian import nees
 from maci2.lie import so3_exp
 

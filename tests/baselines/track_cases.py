@@ -7,7 +7,7 @@ from segment_cases import segment_of
 
 from helpers import Window, exact_window, simulated_window
 from maci2.baselines import Segment
-from maci2.feature_tracks.simulated_tracks import SimulatedTracker
+from maci2.feature_tracks.track_sources import SimulatedTracker
 from maci2.feature_tracks.tracks import FeatureTracks
 from maci2.sensors import GroundTruth
 from maci2.vision.two_frame import PinholePair

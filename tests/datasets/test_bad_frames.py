@@ -18,8 +18,7 @@ from maci2.diagnostics.diagnose import examine_path
 from maci2.errors import CalibrationError, DatasetError, ImageError
 from maci2.pipeline.online import OnlineConfig, OnlineInitializer
 from maci2.pipeline.online.replay import replay
-from maci2.vision.odometry import StereoOdometry
-from maci2.vision.odometry_run import even_keyframes, measure_all
+from maci2.vision.odometry import StereoOdometry, even_keyframes, measure_all
 
 
 def shrink(path):

@@ -7,11 +7,16 @@ import numpy as np
 import pytest
 
 from helpers import chi_square_band, numerical_jacobian
-from maci2.feature_tracks.track_adjustment import _chained, _triangulated, _views, adjusted_steps
-from maci2.feature_tracks.track_equations import residuals
+from maci2.feature_tracks.track_adjustment import (
+    _chained,
+    _triangulated,
+    _views,
+    adjusted_steps,
+    residuals,
+)
 from maci2.gaussian import nees
 from maci2.lie import se3_exp, se3_inv, se3_log
-from maci2.vision.calibration_uncertainty import EXACT_CALIBRATION
+from maci2.vision.covariance import EXACT_CALIBRATION
 from maci2.vision.relative_pose import stacked
 from simulated_track_cases import moving_camera
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from maci2.errors import DatasetError, MeasurementError
-from maci2.feature_tracks.track_files import load_tracks, save_tracks
-from maci2.feature_tracks.tracks import FeatureTracks
+from maci2.feature_tracks.tracks import FeatureTracks, load_tracks, save_tracks
 
 COV = np.diag([1e-6, 2e-6])
 

@@ -10,7 +10,7 @@ from maci2.errors import OptionError
 from maci2.pipeline.option_list import VoOptions
 from maci2.pipeline.vo import run_vo, settings_of
 from maci2.rigs import write_rig
-from maci2.vision import odometry_run
+from maci2.vision import odometry
 from maci2.vision.odometry import StereoOdometry
 
 OPTIONS = VoOptions(interval_s=0.5)
@@ -25,7 +25,7 @@ def measured(monkeypatch):
     """Counts the relative poses that are measured, and saves after each."""
     calls = []
     relative_pose = StereoOdometry.relative_pose
-    monkeypatch.setattr(odometry_run, "SAVE_EVERY", 1)
+    monkeypatch.setattr(odometry, "SAVE_EVERY", 1)
     monkeypatch.setattr(
         StereoOdometry,
         "relative_pose",
@@ -81,7 +81,7 @@ def test_a_run_with_other_settings_starts_anew_and_says_so(
     elif what == "rig":
         options = replace(OPTIONS, rig=other_rig(open_recording(rendered), tmp_path / "rig"))
     else:
-        monkeypatch.setattr(odometry_run, "__version__", "0.0.1")
+        monkeypatch.setattr(odometry, "__version__", "0.0.1")
     measured.clear()
     result = run_vo(rendered, output, options)
     assert len(measured) == len(result.poses)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from maci2.lie import se3_exp, se3_inv, se3_log
-from maci2.vision.calibration_uncertainty import (
+from maci2.vision.covariance import (
     EXACT_CALIBRATION,
     CalibrationUncertainty,
     calibration_covariance,

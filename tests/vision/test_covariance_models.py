@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from maci2.errors import OptionError
-from maci2.vision import covariance_models
-from maci2.vision.covariance_models import (
+from maci2.vision import covariance
+from maci2.vision.covariance import (
     FORMAT,
     MAX_STD_PX,
     MIN_STD_PX,
@@ -65,7 +65,7 @@ def test_damaged_or_foreign_weights_are_refused(tmp_path, monkeypatch):
     (tmp_path / "text.onnx").write_text("hello")
     with pytest.raises(OptionError, match="not an ONNX file"):
         Learned(tmp_path / "text.onnx")
-    monkeypatch.setattr(covariance_models, "bundled_digest", lambda: "0" * 64)
+    monkeypatch.setattr(covariance, "bundled_digest", lambda: "0" * 64)
     with pytest.raises(OptionError, match="changed or cut short"):
         Learned()
 

@@ -4,8 +4,15 @@ import numpy as np
 
 from maci2.gaussian import nees
 from maci2.lie import se3_exp, se3_inv, se3_log
-from maci2.vision.influence import LARGE_LEVERAGE, MOVING, either_way, influential_part, leverages
-from maci2.vision.outlier_rejection import MIN_MATCHES, pose_of_others
+from maci2.vision.outlier_rejection import (
+    LARGE_LEVERAGE,
+    MIN_MATCHES,
+    MOVING,
+    either_way,
+    influential_part,
+    leverages,
+    pose_of_others,
+)
 from maci2.vision.two_frame import Matches, PinholePair, points, two_frame_pose
 
 CAMERA = PinholePair(460.0, (376.0, 240.0), 0.11)

@@ -13,11 +13,15 @@ from maci2.errors import CalibrationError, DatasetError, OptionError
 from maci2.gaussian import nees
 from maci2.lie import se3_exp, se3_inv, se3_log, so3_exp
 from maci2.sensors import truth_at
-from maci2.vision.calibration_uncertainty import EXACT_CALIBRATION, CalibrationUncertainty
-from maci2.vision.covariance_models import FixedNoise
-from maci2.vision.keypoints import candidates, spread
-from maci2.vision.odometry import OdometryConfig, StereoOdometry
-from maci2.vision.odometry_run import even_keyframes, load_measured, measure_all
+from maci2.vision.covariance import EXACT_CALIBRATION, CalibrationUncertainty, FixedNoise
+from maci2.vision.klt import candidates, spread
+from maci2.vision.odometry import (
+    OdometryConfig,
+    StereoOdometry,
+    even_keyframes,
+    load_measured,
+    measure_all,
+)
 from maci2.vision.relative_pose import chained, unmeasured
 
 
@@ -98,7 +102,7 @@ def test_a_stopped_run_goes_on_and_ends_with_the_same_file(
 ):
     odometry, steps = measured
     keyframes_ns = even_keyframes(odometry.stamps_ns, 0.2)
-    monkeypatch.setattr("maci2.vision.odometry_run.SAVE_EVERY", 2)
+    monkeypatch.setattr("maci2.vision.odometry.SAVE_EVERY", 2)
     output = tmp_path / "poses.npz"
     fresh = odometry_of(rendered)
     whole = fresh.relative_pose
@@ -129,7 +133,7 @@ def test_a_stopped_run_goes_on_and_ends_with_the_same_file(
 
 
 def test_a_run_with_other_settings_starts_anew(rendered, tmp_path, monkeypatch):
-    monkeypatch.setattr("maci2.vision.odometry_run.SAVE_EVERY", 1)
+    monkeypatch.setattr("maci2.vision.odometry.SAVE_EVERY", 1)
     output = tmp_path / "poses.npz"
     stopped = odometry_of(rendered, model=FixedNoise(0.3))
     keyframes_ns = stopped.stamps_ns[[0, 2, 4]]
@@ -186,7 +190,7 @@ def test_a_run_stopped_among_pairs_of_two_instants_goes_on_to_the_same_result(
     images = [path.read_bytes() for path in right]
     for k in range(8, 20):
         right[k].write_bytes(images[k - 1])
-    monkeypatch.setattr("maci2.vision.odometry_run.SAVE_EVERY", 2)
+    monkeypatch.setattr("maci2.vision.odometry.SAVE_EVERY", 2)
     whole = odometry_of(rendered_copy)
     keyframes_ns = even_keyframes(whole.stamps_ns, 0.2)
     expected = measure_all(whole, keyframes_ns)

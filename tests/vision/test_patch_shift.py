@@ -4,11 +4,15 @@ import cv2
 import numpy as np
 import pytest
 
-from maci2.vision.match_features import EVIDENCE, INPUTS, PATCH_INPUTS, RESIDUALS, TRACK_SCALARS
-from maci2.vision.patch_shift import (
+from maci2.vision.match_features import (
+    EVIDENCE,
+    INPUTS,
+    MATCHED_SIDE,
     PARTS,
+    PATCH_INPUTS,
+    RESIDUALS,
     SHIFTS,
-    SIDE,
+    TRACK_SCALARS,
     disparity_evidence,
     normal_parts,
     sample,
@@ -17,7 +21,7 @@ from maci2.vision.patch_shift import (
 )
 
 
-def texture(seed, side=SIDE + 8):
+def texture(seed, side=MATCHED_SIDE + 8):
     """Smooth random grey levels."""
     grey = np.random.default_rng(seed).normal(0.0, 1.0, (side, side)).astype(np.float32)
     grey = cv2.GaussianBlur(grey, (0, 0), 2.0).astype(np.float64)
@@ -38,7 +42,7 @@ def evidence_of(patch, other):
 def test_a_patch_is_sampled_between_pixels_and_stays_inside():
     rng = np.random.default_rng(0)
     image = rng.integers(0, 255, (60, 80)).astype(np.uint8)
-    patch = np.empty((SIDE, SIDE))
+    patch = np.empty((MATCHED_SIDE, MATCHED_SIDE))
     sample(image, 40.25, 30.5, patch)
     around = image[20:42, 30:52].astype(float)
     across = 0.75 * around[:, :-1] + 0.25 * around[:, 1:]
@@ -72,7 +76,7 @@ def test_parts_that_move_differently_show_where_residuals_alone_do_not():
     moved = cv2.warpAffine(image, np.array([[1.0, 0, 0.5], [0, 1, 0]]), image.shape[::-1],
                            flags=cv2.INTER_CUBIC)  # fmt: skip
     torn = patch.copy()
-    torn[:, : SIDE // 2] = middle_of(moved)[:, : SIDE // 2]
+    torn[:, : MATCHED_SIDE // 2] = middle_of(moved)[:, : MATCHED_SIDE // 2]
     rng = np.random.default_rng(4)
     noisy = patch + np.std(torn - patch) * rng.standard_normal(patch.shape)
     edge, noise = evidence_of(patch, torn), evidence_of(patch, noisy)
@@ -85,7 +89,7 @@ def test_the_middle_tells_that_it_moved_alone():
     patch = middle_of(image)
     moved = cv2.warpAffine(image, np.array([[1.0, 0, 0.3], [0, 1, 0]]), image.shape[::-1],
                            flags=cv2.INTER_CUBIC)  # fmt: skip
-    other, inner = patch.copy(), slice(SIDE // 2 - 4, SIDE // 2 + 5)
+    other, inner = patch.copy(), slice(MATCHED_SIDE // 2 - 4, MATCHED_SIDE // 2 + 5)
     other[inner, inner] = middle_of(moved)[inner, inner]
     evidence = evidence_of(patch, other)
     assert np.exp(evidence[6]) == pytest.approx(0.3, rel=0.3)

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from maci2.lie import se3, so3_exp
-from maci2.vision.calibration_uncertainty import EXACT_CALIBRATION
-from maci2.vision.covariance_models import FixedNoise
+from maci2.vision.covariance import EXACT_CALIBRATION, FixedNoise
 from maci2.vision.keyframe import KeyframeMatches
 from maci2.vision.match_features import INPUTS, MatchFeatures
 from maci2.vision.predicted_rotation import PredictedRotation, carried, homography, no_prediction

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from maci2.errors import ImageError
-from maci2.vision.read_ahead import HELD, ReadAhead
+from maci2.vision.odometry import HELD, ReadAhead
 
 
 @dataclass

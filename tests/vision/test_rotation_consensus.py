@@ -5,8 +5,8 @@ import pytest
 
 from maci2.gaussian import nees
 from maci2.lie import so3_exp, so3_log
+from maci2.vision.moving_objects import HISTORY, RotationConsensus
 from maci2.vision.predicted_rotation import PredictedRotation
-from maci2.vision.rotation_consensus import HISTORY, RotationConsensus
 
 BIAS_STD, DT = 0.1, 0.2
 OWN_STD, MATCH_STD = 2e-4, 5e-4

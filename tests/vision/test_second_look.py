@@ -8,10 +8,10 @@ import pytest
 from maci2.lie import se3, so3_exp
 from maci2.sensors.stereo import StereoPair
 from maci2.types import NS
+from maci2.vision.keyframe import PreparedPair
+from maci2.vision.moving_objects import LASTING, SecondLook, follows, near, with_points
 from maci2.vision.predicted_rotation import PredictedRotation
-from maci2.vision.prepared_pair import PreparedPair
 from maci2.vision.relative_pose import RelativePose, unmeasured
-from maci2.vision.second_look import LASTING, SecondLook, follows, near, with_points
 
 STD = 5e-4
 BIAS = np.array([0.012, -0.006, 0.009])
@@ -54,11 +54,17 @@ class Anew:
     predict: object = staticmethod(predict)
     kept: list = None
 
-    def as_predicted(self, stamps_ns, first, between, second, led=True):
-        self.kept.append(len(first.uv))
-        assert self.predict(*stamps_ns) is not None
-        index = stamps_ns[0] // NS
-        return self.found.get(index, unmeasured(stamps_ns, "nothing else is seen"))
+    def as_predicted(self, span, is_part=False):
+        self.kept.append(len(span.first.uv))
+        assert self.predict(*span.stamps_ns) is not None
+        index = span.stamps_ns[0] // NS
+        return self.found.get(index, unmeasured(span.stamps_ns, "nothing else is seen"))
+
+    def bridged(self, span, measure):
+        return None
+
+    def measured(self, span):
+        return pose(span.stamps_ns[0] // NS, THING, "thing")
 
 
 class Same:
@@ -145,11 +151,10 @@ def test_a_pose_that_next_to_all_matches_agree_with_follows_nothing():
     assert judged(look, sound) is sound
 
 
-def test_of_a_pose_that_was_read_from_a_file_the_matches_are_looked_for_again(monkeypatch):
+def test_of_a_pose_that_was_read_from_a_file_the_matches_are_looked_for_again():
     right = pose(6)
     look = look_with({6: right})
     thing = pose(6, THING, "thing")
-    monkeypatch.setattr(look, "_measured", lambda one, *pairs: thing)
     bare = replace(thing, ends=np.empty((0, 4)), agreeing=np.empty(0, dtype=bool))
     assert judged(look, bare) is right
     assert len(look._moving) == len(THING_PX)
@@ -159,7 +164,7 @@ def test_points_on_a_thing_are_left_out_of_the_keyframe():
     look = look_with({6: pose(6), 7: pose(7)})
     judged(look, pose(6, THING, "thing"))
     judged(look, pose(7, agreeing="thing"))
-    all_points, some = look._motion.kept
+    all_points, some = look._estimator.kept
     assert 0 < some < all_points
 
 

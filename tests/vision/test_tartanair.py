@@ -4,7 +4,7 @@ import cv2
 import numpy as np
 import pytest
 
-from maci2.vision.covariance_models import Learned
+from maci2.vision.covariance import Learned
 from maci2.vision.keyframe import keyframe, match_keyframes
 from maci2.vision.rectify import Rectification
 from maci2.vision.two_frame import PinholePair

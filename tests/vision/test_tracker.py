@@ -1,6 +1,6 @@
 """One tracker: recorded and live images give the same relative poses and the same complaints."""
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -13,9 +13,10 @@ from maci2.gaussian import nees
 from maci2.lie import se3_inv, se3_log, so3_exp
 from maci2.pipeline.online.initializer import KeyframeTracker
 from maci2.types import NS
+from maci2.vision.hypotheses import MotionEstimator, Span
+from maci2.vision.keyframe import PreparedPair
 from maci2.vision.odometry import StereoOdometry
 from maci2.vision.predicted_rotation import PredictedRotation
-from maci2.vision.prepared_pair import PreparedPair
 from maci2.vision.relative_pose import chained, unmeasured
 from maci2.vision.tracker import AHEAD, StereoTracker
 
@@ -92,10 +93,8 @@ def test_no_chain_goes_through_a_pair_that_is_not_of_one_instant(flight):
     ends = [tracker._prepared(pair) for pair in (pairs[4], pairs[6])]
     between = [PreparedPair(late, tracker.rectification)]
     stamps_ns = (pairs[4].stamp_ns, pairs[6].stamp_ns)
-    through_late = tracker.motion.bridged(
-        tracker.motion.measured, stamps_ns, ends[0], between, ends[1]
-    )
-    assert through_late is None
+    estimator, span = tracker.estimator, Span(stamps_ns, *ends, between)
+    assert estimator.bridged(span, estimator.measured) is None
 
 
 def test_a_calibration_is_called_wrong_only_by_the_first_keyframes(flight):
@@ -160,18 +159,17 @@ def test_relative_poses_measured_for_nobody_are_forgotten(flight):
     assert not tracker._measuring
 
 
-class NearOnly:
+@dataclass(frozen=True)
+class NearOnly(MotionEstimator):
     """Measures nothing between keyframes more than 0.15 s apart, and keeps what it was asked."""
 
-    def __init__(self, motion):
-        self.motion, self.tried, self.camera = motion, [], motion.camera
-        self.repeating, self.decided = motion.repeating, motion.decided
+    tried: list = field(default_factory=list)
 
-    def directly(self, span, guides=()):
-        self.tried.append((span.stamps_ns, len(guides), span.predicted is not None))
+    def matched(self, span, predicted, guides=()):
+        self.tried.append((span.stamps_ns, len(guides), predicted is not None))
         if span.stamps_ns[1] - span.stamps_ns[0] > 0.15 * NS:
             return unmeasured(span.stamps_ns, "too far")
-        return self.motion.directly(span, guides)
+        return super().matched(span, predicted, guides)
 
 
 def test_a_turn_too_wide_for_the_keyframes_is_chained_before_images_lead(flight, monkeypatch):
@@ -179,11 +177,11 @@ def test_a_turn_too_wide_for_the_keyframes_is_chained_before_images_lead(flight,
     that fails there, too, is not believed."""
     rig, _, pairs = flight
     tracker = StereoTracker(rig, predict_rotation=nearly_still)
-    motion = NearOnly(tracker.motion.by_keyframes)
-    monkeypatch.setattr(tracker, "motion", replace(tracker.motion, by_keyframes=motion))
+    estimator = NearOnly(**vars(tracker.estimator))
+    monkeypatch.setattr(tracker, "estimator", estimator)
     assert not measured_by(tracker, pairs[0], [pairs[1]], pairs[2]).reason
     t0, t1, t2 = (pair.stamp_ns for pair in pairs[:3])
-    assert motion.tried == [((t0, t2), 0, True), ((t0, t1), 0, True), ((t1, t2), 0, True)]
+    assert estimator.tried == [((t0, t2), 0, True), ((t0, t1), 0, True), ((t1, t2), 0, True)]
 
 
 def test_every_image_of_a_recording_is_read_once(flight, monkeypatch):
@@ -264,8 +262,8 @@ def test_a_wrong_prediction_costs_time_but_no_measurement(flight):
 def test_keyframes_that_cannot_be_matched_are_bridged_by_the_pair_between(flight, monkeypatch):
     rig, _, pairs = flight
     tracker = StereoTracker(rig)
-    motion = NearOnly(tracker.motion.by_keyframes)
-    monkeypatch.setattr(tracker, "motion", replace(tracker.motion, by_keyframes=motion))
+    estimator = NearOnly(**vars(tracker.estimator))
+    monkeypatch.setattr(tracker, "estimator", estimator)
     bridged = measured_by(tracker, pairs[0], [pairs[1]], pairs[2])
     parts = [measured_by(tracker, pairs[k], [], pairs[k + 1]) for k in range(2)]
     assert not bridged.reason

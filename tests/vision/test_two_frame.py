@@ -13,23 +13,21 @@ from maci2.benchmarks.vision_speed import (
 from maci2.gaussian import nees
 from maci2.lie import se3_exp, se3_inv, se3_log, skew
 from maci2.vision.two_frame import (
+    MAX_ITERATIONS,
     ROBUST_FACTOR,
     ROBUST_NORM,
+    STEP_TOLERANCE,
     Matches,
     PinholePair,
-    point_covariances,
-    points,
-    two_frame_pose,
-)
-from maci2.vision.two_frame_kernel import (
-    MAX_ITERATIONS,
-    STEP_TOLERANCE,
     cauchy_cost,
     in_columns,
     normal_blocks,
     normal_equations,
+    point_covariances,
+    points,
     residual_derivative,
     solve_spd,
+    two_frame_pose,
 )
 
 CAMERA = PinholePair(460.0, (375.5, 239.5), 0.11)

@@ -41,7 +41,7 @@ from maci2.imu.learned_model import load_imu_model
 from maci2.simulation import SimulationConfig, simulate
 from maci2.tracking import SmootherConfig, track
 from maci2.tracking.calibration_spread import MEASURED
-from maci2.vision.covariance_models import Learned
+from maci2.vision.covariance import Learned
 from maci2.vision.two_frame import two_frame_pose
 
 MEMORY_WINDOWS = 1000

@@ -16,10 +16,16 @@ from maci2.simulation import SimulationConfig, simulate
 from maci2.simulation.rendering.images import RenderConfig, render_recording
 from maci2.types import Array
 from maci2.vision.match_features import INPUTS, MatchFeatures
-from maci2.vision.odometry import StereoOdometry
-from maci2.vision.odometry_run import even_keyframes, measure_all
-from maci2.vision.two_frame import ROBUST_FACTOR, ROBUST_NORM, Matches, PinholePair, points
-from maci2.vision.two_frame_kernel import MAX_ITERATIONS, STEP_TOLERANCE
+from maci2.vision.odometry import StereoOdometry, even_keyframes, measure_all
+from maci2.vision.two_frame import (
+    MAX_ITERATIONS,
+    ROBUST_FACTOR,
+    ROBUST_NORM,
+    STEP_TOLERANCE,
+    Matches,
+    PinholePair,
+    points,
+)
 
 BENCH_CAMERA = PinholePair(460.0, (375.5, 239.5), 0.11)
 RENDERED_S = 2.0

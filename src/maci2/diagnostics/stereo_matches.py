@@ -14,14 +14,15 @@ from maci2.sensors import Rig
 from maci2.sensors.stereo import Frames, HasImages, Image, StereoPair
 from maci2.types import NS, Array
 from maci2.vision.keyframe import Keyframe, keyframe
-from maci2.vision.rectification_check import (
+from maci2.vision.rectify import (
     MAX_EPIPOLAR_PX,
     MIN_STEREO_MATCHES,
+    Rectification,
     common_row_error,
     likely_cause,
+    rectify,
     row_error_field,
 )
-from maci2.vision.rectify import Rectification, rectify
 
 PLACES = 16
 """Number of sampled places, so that the time needed does not grow with the recording."""

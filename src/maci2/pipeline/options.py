@@ -31,7 +31,7 @@ from maci2.rigs import NOTHING_GIVEN
 from maci2.rigs.convert import extrinsics_from
 from maci2.types import Array
 from maci2.vision import CameraFrame
-from maci2.vision.covariance_models import ModelName
+from maci2.vision.covariance import ModelName
 
 VisionKind = Literal["images", "truth", "trajectory", "measurements", "tracks"]
 

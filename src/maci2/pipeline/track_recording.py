@@ -24,7 +24,7 @@ from maci2.tracking.track import track
 from maci2.tracking.tracked import Track, TrackedState
 from maci2.types import NS, Array, Stamps
 from maci2.vision import RelativePoses
-from maci2.vision.odometry_run import even_keyframes
+from maci2.vision.odometry import even_keyframes
 
 if TYPE_CHECKING:
     from maci2.evaluation.track_errors import TrackErrors

@@ -17,9 +17,8 @@ from maci2.pipeline.options import VisionChoice, checked_values
 from maci2.pipeline.vision_sources import open_odometry
 from maci2.sensors import Rig
 from maci2.types import Stamps
-from maci2.vision.covariance_models import ModelName
-from maci2.vision.odometry import StereoOdometry
-from maci2.vision.odometry_run import even_keyframes, measure_all
+from maci2.vision.covariance import ModelName
+from maci2.vision.odometry import StereoOdometry, even_keyframes, measure_all
 from maci2.vision.relative_pose import RelativePose
 
 

@@ -1,17 +1,19 @@
 """Camera motion with covariance."""
 
-from maci2.vision.pose_files import MeasuredPoses, load_relative_poses, save_relative_poses
 from maci2.vision.pose_sources import (
+    MeasuredPoses,
+    load_relative_poses,
     pose_noise,
     poses_from_measurements,
     poses_from_trajectory,
     poses_from_truth,
+    save_relative_poses,
 )
-from maci2.vision.possible_motions import PossibleMotion
 from maci2.vision.rectify import rectified_extrinsics
 from maci2.vision.relative_poses import (
     AbsoluteErrors,
     CameraFrame,
+    PossibleMotion,
     RelativePoses,
     any_motion,
 )

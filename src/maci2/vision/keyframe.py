@@ -1,23 +1,25 @@
-"""Checked matches from two stereo pairs and the images between them."""
+"""Keyframes, and checked matches from two of them and the images between."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from maci2.errors import ImageError
 from maci2.lie import se3_inv
 from maci2.sensors.stereo import Image
-from maci2.types import Array
-from maci2.vision.keypoints import candidates
+from maci2.types import Array, Mask
 from maci2.vision.klt import (
     COARSE,
     COARSE_LEVELS,
     MAX_ROW_ERROR_PX,
     WINDOW,
-    Mask,
     Scaled,
     Tracks,
+    candidates,
     coarse_start,
     follow,
     inside,
@@ -26,7 +28,7 @@ from maci2.vision.klt import (
 )
 from maci2.vision.match_features import Checks, MatchFeatures, SeenPatches, gather
 from maci2.vision.predicted_rotation import PredictedRotation, carried, homography
-from maci2.vision.rectify import Rectification
+from maci2.vision.rectify import MIN_STEREO_MATCHES, Rectification, calibration_fault
 from maci2.vision.two_frame import Matches, PinholePair, points
 
 CANDIDATES = 600
@@ -40,8 +42,8 @@ NEAREST = 0.05
 """[m] Points that a motion takes nearer than this, or behind the camera, are not seen."""
 
 OFF_START_PX, GOLDEN_ANGLE = 2.0, 2.4
-"""How far from where a motion takes it a point is looked for, and [rad] how the directions of this
-turn from point to point."""
+"""Distance [px] from the place that a motion predicts to where matching starts, and step of its
+direction from point to point [rad]."""
 
 WELL_PREDICTED_PX = 0.5 * WINDOW * COARSE
 """Three standard deviations of a well predicted rotation, at most: half of how far two sizes of
@@ -94,8 +96,13 @@ class Keyframe:
 
     @property
     def disparities(self) -> Array:
-        """(m,) of the stereo matches found [px]."""
+        """(m,) disparities of the stereo matches found [px]."""
         return (self.uv[:, 0] - self.stereo.uv[:, 0])[self.stereo.found]
+
+    @property
+    def confirms_calibration(self) -> bool:
+        """Enough stereo matches to contradict the calibration, and they do not."""
+        return int(self.stereo.found.sum()) >= MIN_STEREO_MATCHES and not self.fault
 
 
 @dataclass(frozen=True)
@@ -123,7 +130,8 @@ def keyframe(rectification: Rectification, left: Image, right: Image) -> Keyfram
     rough = rough_disparities(left, right, uv)
     guess = uv - np.column_stack([rough.start, np.zeros(len(uv))])
     stereo = follow(left, right, uv, guess)
-    return Keyframe(left, right, scaled(left), uv, stereo, rough.relief, why)
+    fault = calibration_fault(uv[stereo.found], stereo.uv[stereo.found])
+    return Keyframe(left, right, scaled(left), uv, stereo, rough.relief, why, fault)
 
 
 @dataclass(frozen=True)
@@ -187,7 +195,7 @@ def match_along(
     start, shown = taken_along(first, good, T_ck_ck1, camera)
     in_view = np.zeros(len(first.uv), dtype=bool)
     in_view[good] = shown
-    # A point without texture stays where it begins and would agree with any motion asked.
+    # A point without texture stays where it begins and would agree with any motion.
     angle = GOLDEN_ANGLE * np.arange(len(start))
     start += OFF_START_PX * np.column_stack([np.cos(angle), np.sin(angle)])
     over = follow(first.scaled.fine, second.scaled.fine, first.uv[good], start, levels=1)
@@ -240,11 +248,14 @@ def _matched_across(
         first.relief[of_first],
     )
     rows = np.column_stack([stereo0.uv[of_first, 1], across.uv[kept, 1]])
-    images = SeenPatches(
+    features = gather(seen_patches(first, second), matches, checks, rows)
+    return KeyframeMatches(matches, features, row0[of_first] + row_offset, of_first)
+
+
+def seen_patches(first: Keyframe, second: Keyframe) -> SeenPatches:
+    """Images of two keyframes in which matches were found."""
+    return SeenPatches(
         first.left, first.right, second.left, second.right, first.scaled.fine, second.scaled.fine
-    )
-    return KeyframeMatches(
-        matches, gather(images, matches, checks, rows), row0[of_first] + row_offset, of_first
     )
 
 
@@ -257,3 +268,43 @@ def blank(image: Image, name: str) -> str:
         f"the {name} image shows nothing: grey {float(image[::4, ::4].mean()):.0f} with standard "
         f"deviation {contrast:.1f}, needed {MIN_CONTRAST:g}"
     )
+
+
+class Pair(Protocol):
+    """A stereo pair; its images may be read from disk when they are asked for."""
+
+    @property
+    def stamp_ns(self) -> int: ...
+    @property
+    def left(self) -> Image: ...
+    @property
+    def right(self) -> Image: ...
+
+
+@dataclass
+class PreparedPair:
+    """A pair between two keyframes: it may lead points, or become a keyframe itself."""
+
+    pair: Pair
+    rectification: Rectification
+
+    @cached_property
+    def leading_image(self) -> Scaled | None:
+        """The rectified left image without its exposure; None where it cannot be read or shows
+        nothing."""
+        try:
+            image = self.rectification.left(self.pair.left)
+        except ImageError:
+            return None
+        return None if blank(image, "left") else scaled(image)
+
+    @cached_property
+    def keyframe(self) -> Keyframe:
+        """The rectified pair with points chosen; an image that cannot be used makes a blank
+        keyframe, which costs its relative poses only, as stereo matches off their rows do."""
+        try:
+            return keyframe(self.rectification, self.pair.left, self.pair.right)
+        except ImageError as error:
+            width, height = self.rectification.resolution
+            black = np.zeros((height, width), np.uint8)
+            return replace(keyframe(self.rectification, black, black), blank=str(error))

@@ -1,4 +1,9 @@
-"""Following points from image to image: pyramidal Lucas-Kanade, forward and backward."""
+"""Keypoints and how they are followed: pyramidal Lucas-Kanade on locally scaled images, both ways.
+
+Rectified images lose their exposure first: the surroundings of each pixel get the same mean and
+contrast. Keypoints are the best-determined point of every cell; they are found in small images
+first.
+"""
 
 from dataclasses import dataclass
 
@@ -6,11 +11,99 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from maci2.compile import kernel
 from maci2.sensors.stereo import Image
-from maci2.types import Array
-from maci2.vision.local_contrast import locally_scaled
+from maci2.types import Array, Mask
 
-Mask = NDArray[np.bool_]
+BLOCK = 7
+"""Side of the patch whose gradients decide [px]."""
+
+
+def candidates(
+    image: Image, mask: NDArray[np.uint8], count: int, spacing: int, margin: int
+) -> Array:
+    """(n, 2) the best-determined point of every cell, strongest first, at most `count`.
+
+    The smaller eigenvalue of the structure tensor is the inverse of the worst variance a match can
+    have, so its maximum over a cell is the minimum of the uncertainty that can be told beforehand.
+    """
+    strength = cv2.cornerMinEigenVal(image, BLOCK, ksize=3)
+    strength[mask == 0] = 0.0
+    strength[:margin], strength[-margin:] = 0.0, 0.0
+    strength[:, :margin], strength[:, -margin:] = 0.0, 0.0
+    peaks = cv2.dilate(strength, np.ones((spacing // 2 + 1, spacing // 2 + 1), np.uint8))
+    strength[strength < peaks] = 0.0
+    rows, columns = strength.shape[0] // spacing, strength.shape[1] // spacing
+    cells = strength[: rows * spacing, : columns * spacing]
+    cells = cells.reshape(rows, spacing, columns, spacing).swapaxes(1, 2)
+    flat = cells.reshape(rows, columns, spacing * spacing)
+    best = flat.argmax(axis=2)
+    value = np.take_along_axis(flat, best[..., None], axis=2)[..., 0]
+    v = np.arange(rows)[:, None] * spacing + best // spacing
+    u = np.arange(columns)[None, :] * spacing + best % spacing
+    order = np.argsort(-value.ravel(), kind="stable")
+    order = order[value.ravel()[order] > 0.0][:count]
+    return np.column_stack([u.ravel()[order], v.ravel()[order]]).astype(np.float64)
+
+
+def spread(uv: Array, uncertainty: Array, count: int, radius: float) -> NDArray[np.intp]:
+    """Non-minimum suppression: keep the least uncertain points, none within `radius` of a better
+    one, at most `count`; indices, best first."""
+    order = np.argsort(uncertainty, kind="stable")
+    return _suppressed(np.ascontiguousarray(uv[order], dtype=np.float64), order, count, radius)
+
+
+@kernel
+def _suppressed(uv: Array, order: NDArray[np.intp], count: int, radius: float) -> NDArray[np.intp]:
+    """Those of `order` whose points, best first, lie far enough from all better ones kept."""
+    kept = np.empty(min(count, len(uv)), dtype=np.intp)
+    found = 0
+    for candidate in range(len(uv)):
+        if found == len(kept):
+            break
+        near = False
+        for k in range(found):
+            du = uv[candidate, 0] - uv[kept[k], 0]
+            dv = uv[candidate, 1] - uv[kept[k], 1]
+            if du * du + dv * dv < radius * radius:
+                near = True
+                break
+        if not near:
+            kept[found] = candidate
+            found += 1
+    return order[kept[:found]]
+
+
+SURROUNDINGS = 41
+"""Side of the surroundings that brightness and contrast are taken from [px]: wider than a patch."""
+
+SOFT_CONTRAST = 4.0
+"""[grey levels] Keeps surroundings without texture from being blown up to pure noise."""
+
+CONTRAST = 40.0
+"""[grey levels] Standard deviation that surroundings of much contrast are given."""
+
+
+def locally_scaled(image: Image, window: int = SURROUNDINGS) -> Image:
+    """The image with mean and standard deviation of each pixel's surroundings made the same.
+
+    A gain and an offset of brightness, of the whole image or of a region, change nothing.
+    """
+    grey = image.astype(np.float32)
+    mean = np.asarray(cv2.blur(grey, (window, window)), np.float32)
+    gain = np.asarray(cv2.sqrBoxFilter(grey, cv2.CV_32F, (window, window)), np.float32)
+    # Whole images, so in place: new memory for each step would cost as much as the step.
+    grey -= mean
+    mean *= mean
+    gain -= mean
+    np.maximum(gain, 0.0, out=gain)
+    np.sqrt(gain, out=gain)
+    gain += SOFT_CONTRAST
+    np.divide(CONTRAST, gain, out=gain)
+    grey *= gain
+    grey += 128.5
+    return np.clip(grey, 0.0, 255.0, out=grey).astype(np.uint8)
+
 
 WINDOW = 21
 """Side of the patch that is matched [px]."""

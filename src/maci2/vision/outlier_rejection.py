@@ -1,31 +1,31 @@
-"""The motion that most matches agree on, from those that agree.
+"""Motion that most matches agree on, computed from those that agree.
 
-Things that move by themselves give many good matches of a motion that is not the camera's, and a
-robust loss alone lets them pull, even away from the truth. So motions are looked for from three
-matches at a time, too, among all and among those that the first answer leaves over. The answer
-counts that leaves the smallest misfit, and only what fits it is used.
+Moving objects give many good matches of a motion that is not the camera's, and a robust loss alone
+lets them pull, even away from the truth. So motions are computed from three matches at a time, too,
+among all matches and among those that the first answer leaves over. The answer with the smallest
+misfit counts, and only matches that fit it are used.
 """
 
 from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
+from maci2.gaussian import symmetrize
 from maci2.lie import se3, se3_inv
-from maci2.types import Array
+from maci2.types import Array, Mask
 from maci2.vision.predicted_rotation import PredictedRotation
 from maci2.vision.two_frame import (
     INLIER_CHI2,
+    ROBUST_FACTOR,
     Matches,
     PinholePair,
     TwoFrame,
     points,
     residual_chi2,
+    residual_terms,
     two_frame_pose,
 )
-
-Mask = NDArray[np.bool_]
 
 BEYOND_DOUBT = 0.9
 """Share of matches with one motion above which no other motion is looked for."""
@@ -190,3 +190,45 @@ def most_common_motion(
     carried = np.zeros(len(matches), dtype=bool)
     carried[np.flatnonzero(asked)[which]] = True
     return se3_inv(T_ck1_ck), carried
+
+
+PART_RADIUS_PX = 90.0
+"""Radius of the part of an image that may be one thing."""
+
+LARGE_LEVERAGE = 2.0
+"""Leverage from which on a pose hangs on a part: that of all matches together is 6, one for each
+degree of freedom, and such a part has a fourteenth of an image that is covered evenly."""
+
+MOVING = 0.1
+"""Probability that such a part moves by itself, in rooms of which a quarter of the things do."""
+
+
+def leverages(matches: Matches, covs: Array, camera: PinholePair, pose: TwoFrame) -> Array:
+    """(n,) share of each match in what is known of a pose, 6 in all: trace(H^-1 H_n)."""
+    _, cov_r, q = residual_terms(pose.T_ck_ck1, matches, covs, camera)
+    J = np.zeros((len(q), 3, 6))
+    J[:, range(3), range(3)] = -1.0
+    J[:, 0, 4], J[:, 0, 5] = -q[:, 2], q[:, 1]
+    J[:, 1, 3], J[:, 1, 5] = q[:, 2], -q[:, 0]
+    J[:, 2, 3], J[:, 2, 4] = -q[:, 1], q[:, 0]
+    explained = J @ (pose.cov / ROBUST_FACTOR) @ np.swapaxes(J, 1, 2)
+    return pose.weights * np.trace(np.linalg.solve(cov_r, explained), axis1=1, axis2=2)
+
+
+def influential_part(
+    matches: Matches, covs: Array, camera: PinholePair, pose: TwoFrame
+) -> Mask | None:
+    """(n,) matches in the part of the image that a pose hangs on most; None where it hangs on
+    none."""
+    leverage = np.where(pose.chi2 < INLIER_CHI2, leverages(matches, covs, camera, pose), 0.0)
+    u, v = matches.uv0.T
+    near = (u[:, None] - u) ** 2 + (v[:, None] - v) ** 2 < PART_RADIUS_PX**2
+    in_reach = near @ leverage
+    center = int(np.argmax(in_reach))
+    return near[center] if in_reach[center] > LARGE_LEVERAGE else None
+
+
+def either_way(cov: Array, cov_without: Array, away: Array) -> Array:
+    """(6, 6) covariance of a pose with one part, where the others alone tell another one that is
+    `away` from it: that of a choice between the two."""
+    return symmetrize((1.0 - MOVING) * cov + MOVING * (cov_without + np.outer(away, away)))

@@ -1,14 +1,196 @@
-"""Camera motion without images: from ground truth with noise added, a trajectory, or a file."""
+"""Camera motion without images: from ground truth with noise, a trajectory, or a file.
+
+The file is the `.npz` that `maci2 vo` writes and `measurements:FILE` reads.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from maci2 import __version__, boundary
 from maci2.boundary import as_number
 from maci2.errors import DatasetError, MeasurementError
+from maci2.files import NpzField, read_npz, write_npz
+from maci2.gaussian import require_spd
 from maci2.lie import se3_adj, se3_exp, se3_inv
 from maci2.sensors import CameraTrajectory, GroundTruth, poses_at, truth_at
-from maci2.types import Array, Stamps
-from maci2.vision.pose_files import MeasuredPoses
-from maci2.vision.relative_poses import CameraFrame, RelativePoses
+from maci2.types import NS, Array, Stamps
+from maci2.vision.relative_poses import (
+    CameraFrame,
+    Possible,
+    PossibleMotion,
+    RelativePoses,
+    any_motion,
+)
+
+MOTION_FIELDS = {
+    "motion_pose": NpzField("iu", ("a",), optional=True),
+    "motion_T_ck_ck1": NpzField("f", ("a", 4, 4), optional=True),
+    "motion_cov": NpzField("f", ("a", 6, 6), optional=True),
+    "motion_share": NpzField("f", ("a",), optional=True),
+}
+"""Arrays of a file of relative poses, one row for each possible motion; versions before 0.5 had
+none."""
+
+POSE_FIELDS = {
+    "stamps_ns": NpzField("iu", ("m", 2)),
+    "T_ck_ck1": NpzField("f", ("m", 4, 4)),
+    "cov": NpzField("f", ("m", 6, 6)),
+    "frame": NpzField("U", ()),
+    "measured": NpzField("b", ("m",), optional=True),
+    "reasons": NpzField("U", ("m",), optional=True),
+    "std_scale": NpzField("f", (), optional=True),
+    **MOTION_FIELDS,
+}
+"""Arrays of the file; version 0.1 had no mask, and reasons only where `maci2 vo` wrote it."""
+
+NOT_MEASURED = "not measured"
+"""Reason given for a pose whose file has a mask but no reasons."""
+
+
+@dataclass(frozen=True)
+class MeasuredPoses:
+    """Relative poses of a file; they need not follow each other."""
+
+    stamps_ns: Stamps
+    """(m, 2) timestamps of the keyframes from which and to which [ns]."""
+
+    Ts_ck_ck1: Array
+    """(m, 4, 4) poses of the later camera in the earlier one."""
+
+    covs_T_ck_ck1: Array
+    """(m, 6, 6) left perturbation, order [rho, phi], [m, rad]."""
+
+    frame: CameraFrame
+    """Camera frame that the poses speak of."""
+
+    source: str
+    """File, for messages."""
+
+    reasons: tuple[str, ...] = ()
+    """(m,) why a pose could not be measured; empty text where it was. Not given: all were."""
+
+    motions: tuple[Possible, ...] = ()
+    """(m,) motions of which one is the camera's, where there is doubt. Not given: there is none."""
+
+    std_scale: float = 0.0
+    """Standard deviation of a factor on all translations alike."""
+
+    def __post_init__(self) -> None:
+        if not self.reasons:
+            object.__setattr__(self, "reasons", ("",) * len(self.stamps_ns))
+        if not self.motions:
+            object.__setattr__(self, "motions", ((),) * len(self.stamps_ns))
+
+
+def motions_as_arrays(motions: Sequence[Possible]) -> dict[str, Array]:
+    """All of consecutive relative poses as the arrays of a file."""
+    rows = [(k, motion) for k, some in enumerate(motions) for motion in some]
+    return {
+        "motion_pose": np.array([k for k, _ in rows], dtype=np.int64),
+        "motion_T_ck_ck1": np.array([one.T_ck_ck1 for _, one in rows]).reshape(-1, 4, 4),
+        "motion_cov": np.array([one.cov_T_ck_ck1 for _, one in rows]).reshape(-1, 6, 6),
+        "motion_share": np.array([one.share for _, one in rows], dtype=np.float64),
+    }
+
+
+def motions_from_arrays(
+    content: Mapping[str, Any], count: int, source: str
+) -> tuple[Possible, ...]:
+    """(count,) what `motions_as_arrays` wrote; none where the file has no such arrays."""
+    found: list[list[PossibleMotion]] = [[] for _ in range(count)]
+    lacking = [name for name in MOTION_FIELDS if name not in content]
+    if lacking and len(lacking) < len(MOTION_FIELDS):
+        raise MeasurementError(
+            f"{source}: lacks {', '.join(lacking)}, needed beside the other arrays of motions; "
+            "write all of them or none."
+        )
+    if not lacking:
+        for k, *motion in zip(*(content[name] for name in MOTION_FIELDS), strict=True):
+            if not 0 <= k < count:
+                raise MeasurementError(
+                    f"{source}: motion_pose is {k}, needed 0 to {count - 1}: the place of a pose."
+                )
+            found[int(k)].append(PossibleMotion(*motion))
+    return tuple(tuple(some) for some in found)
+
+
+def save_relative_poses(path: Path, poses: RelativePoses) -> None:
+    """Write the `.npz` of docs/conventions.md, whole or not at all."""
+    arrays = {
+        "stamps_ns": np.stack([poses.stamps_ns[:-1], poses.stamps_ns[1:]], axis=1),
+        "T_ck_ck1": poses.Ts_ck_ck1,
+        "cov": poses.covs_T_ck_ck1,
+        "measured": poses.measured,
+        "reasons": np.array(poses.reasons, dtype=np.str_),
+        "frame": poses.frame,
+        "std_scale": poses.std_scale,
+        "version": __version__,
+        **motions_as_arrays(poses.motions),
+    }
+    write_npz(path, arrays)
+
+
+def load_relative_poses(path: Path) -> MeasuredPoses:
+    """Read what `save_relative_poses` or `maci2 vo` wrote, version 0.1 included."""
+    if not path.is_file():
+        raise MeasurementError(f"{path}: no such file; `maci2 vo` writes one.")
+    content = read_npz(path, POSE_FIELDS, "relative poses that `maci2 vo` wrote")
+    return _measured_poses(content, str(path))
+
+
+def _measured_poses(content: dict[str, np.ndarray], source: str) -> MeasuredPoses:
+    frame = str(content["frame"])
+    if frame not in ("camera", "rectified"):
+        raise MeasurementError(f"{source}: frame is '{frame}', needed 'camera' or 'rectified'.")
+    stamps_ns = _spans(content["stamps_ns"], source)
+    count = len(stamps_ns)
+    Ts = boundary.as_transforms(content["T_ck_ck1"], count, f"{source}: T_ck_ck1")
+    covs = boundary.as_array(content["cov"], (count, 6, 6), f"{source}: cov")
+    require_spd(covs, f"{source}: cov")
+    reasons = _reasons(content, stamps_ns, Ts, covs)
+    motions = motions_from_arrays(content, count, source)
+    camera_frame: CameraFrame = "rectified" if frame == "rectified" else "camera"
+    std_scale = float(content.get("std_scale", 0.0))
+    return MeasuredPoses(stamps_ns, Ts, covs, camera_frame, source, reasons, motions, std_scale)
+
+
+def _spans(stamps_ns: Stamps, source: str) -> Stamps:
+    """(m, 2) int64, each from an earlier to a later timestamp, in their order."""
+    first, last = (
+        boundary.as_stamps(stamps_ns[:, i], f"{source}: stamps_ns[:, {i}]") for i in (0, 1)
+    )
+    if (last <= first).any():
+        k = int(np.argmax(last <= first))
+        raise MeasurementError(
+            f"{source}: pose {k} leads from {first[k]} to {last[k]} ns, needed from an earlier to "
+            "a later timestamp."
+        )
+    return np.stack([first, last], axis=1)
+
+
+def _reasons(
+    content: dict[str, np.ndarray], stamps_ns: Stamps, Ts: Array, covs: Array
+) -> tuple[str, ...]:
+    """Why poses were not measured, as the file says it."""
+    if "reasons" in content or "measured" in content:
+        said = content.get("reasons", np.full(len(Ts), ""))
+        masked = content.get("measured", np.full(len(Ts), True))
+        return tuple(
+            str(reason) or ("" if measured else NOT_MEASURED)
+            for reason, measured in zip(said, masked, strict=True)
+        )
+    # Version 0.1 wrote no mask: what it had not measured has exactly this transform and covariance.
+    dt = (stamps_ns[:, 1] - stamps_ns[:, 0]) / NS
+    marks = [
+        np.array_equal(T, np.eye(4)) and np.array_equal(cov, any_motion(float(step)))
+        for T, cov, step in zip(Ts, covs, dt, strict=True)
+    ]
+    return tuple(NOT_MEASURED if mark else "" for mark in marks)
+
 
 MAX_TRUTH_GAP_S = 0.06
 """Longest time between two poses that is interpolated across: one frame at 20 Hz and jitter."""

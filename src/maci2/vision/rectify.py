@@ -1,4 +1,8 @@
-"""The rectified camera frame: where the images of a stereo pair share their rows."""
+"""Rectification of a stereo pair: its images share their rows.
+
+Stereo matches check the calibration that it was made from: row errors that are smooth over the
+image mean swapped cameras, wrong extrinsics or a wrong lens.
+"""
 
 from dataclasses import dataclass
 
@@ -21,6 +25,20 @@ MIN_BASELINE = 1e-3
 
 EDGE_PX = 2
 """Source pixels at the border that no rectified pixel is taken from."""
+
+
+MAX_EPIPOLAR_PX = 1.5
+"""Median row error of stereo matches above which the calibration may not be the images'."""
+
+MAX_UNEXPLAINED = 0.5
+"""Share of the row error that may be no common field, as of points without texture."""
+
+MIN_STEREO_MATCHES = 30
+MAX_NEGATIVE = 0.5
+"""Share of matches with negative disparity above which the cameras are swapped."""
+
+SOME_NEGATIVE = 0.1
+"""Share of them that hardly any rectified pair has, and that is said beside another fault."""
 
 
 @dataclass(frozen=True)
@@ -182,3 +200,90 @@ def _content(maps: tuple[Map, Map], resolution: tuple[int, int]) -> NDArray[np.u
 def _remap(image: Image, maps: tuple[Map, Map]) -> Image:
     found = cv2.remap(image, maps[0], maps[1], cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
     return np.asarray(found, np.uint8)
+
+
+def calibration_fault(left_uv: Array, right_uv: Array) -> str:
+    """Contradiction of stereo matches (n, 2) to the calibration of their pair, or to two images of
+    one instant; empty if there is none."""
+    disparities, rows = (left_uv - right_uv).T
+    if len(disparities) < MIN_STEREO_MATCHES:
+        return ""
+    negative = float((disparities < -0.5).mean())
+    if negative > MAX_NEGATIVE:
+        return (
+            f"{100 * negative:.0f} % of {len(disparities)} stereo matches have negative disparity "
+            f"(median {np.median(disparities):.1f} px): left and right look swapped, or the two "
+            "images are not of one instant. Exchange cam0 and cam1, images and calibration alike, "
+            "or see that both cameras expose together."
+        )
+    error = float(np.median(np.abs(rows)))
+    if error <= MAX_EPIPOLAR_PX:
+        return ""
+    field, slopes = common_row_error(left_uv, rows)
+    if float(np.median(np.abs(rows - field))) > MAX_UNEXPLAINED * error:
+        return ""
+    remedy = (
+        "Give the calibration that belongs to these images, calibrate again, or see that both "
+        "cameras expose together."
+    )
+    if negative > SOME_NEGATIVE:
+        remedy += (
+            f" {100 * negative:.0f} % of them have negative disparity, too: left and right may be "
+            "swapped."
+        )
+    return (
+        f"{len(rows)} stereo matches lie {error:.1f} px off their rows, at most "
+        f"{MAX_EPIPOLAR_PX:g} px is usable; {likely_cause(*slopes)}, or the two images are not of "
+        f"one instant. {remedy}"
+    )
+
+
+def common_row_error(uv: Array, rows: Array) -> tuple[Array, tuple[float, float, float]]:
+    """The part of row errors (n,) that is smooth over the image, and its offset and slopes.
+
+    Points without texture are matched anywhere near their row; a wrong calibration moves all
+    points of a region alike, so only what neighbours share counts.
+    """
+    basis = _smooth_basis(uv, uv.mean(axis=0))
+    fit = _least_absolute(basis, rows)
+    return basis @ fit, (float(fit[0]), float(fit[1]), float(fit[2]))
+
+
+def row_error_field(uv: Array, rows: Array, at_uv: Array) -> Array:
+    """The smooth part of row errors (n,) found at `uv`, told at other points."""
+    center = at_uv.mean(axis=0)
+    return _smooth_basis(at_uv, center) @ _least_absolute(_smooth_basis(uv, center), rows)
+
+
+def _smooth_basis(uv: Array, center: Array) -> Array:
+    """(n, 6) constant, linear and quadratic terms [100 px]."""
+    x, y = ((uv - center) / 100.0).T
+    return np.column_stack([np.ones(len(x)), x, y, x * x, x * y, y * y])
+
+
+def _least_absolute(basis: Array, rows: Array) -> Array:
+    """Coefficients with the least sum of absolute errors: half of the points may be wrong."""
+    weights = np.ones(len(rows))
+    for _ in range(10):
+        scale = np.sqrt(weights)
+        fit = np.linalg.lstsq(basis * scale[:, None], rows * scale, rcond=None)[0]
+        weights = 1.0 / np.maximum(np.abs(rows - basis @ fit), 0.1)
+    return np.asarray(fit)
+
+
+def likely_cause(offset: float, along: float, down: float) -> str:
+    """An offset of all rows is a tilt between the cameras, a slope along them a roll."""
+    if abs(offset) > abs(along) + abs(down):
+        return (
+            f"nearly all by {offset:+.1f} px: the cameras are tilted against each other (T_BS) or "
+            "cy is wrong"
+        )
+    if abs(along) > abs(down):
+        return (
+            f"growing by {along:+.1f} px per 100 px along the row: the cameras are rolled against "
+            "each other (T_BS)"
+        )
+    return (
+        f"growing by {down:+.1f} px per 100 px down the image: focal lengths or lens distortion "
+        "are wrong"
+    )

@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 from maci2.gaussian import symmetrize
 from maci2.lie import se3_adj, se3_inv, se3_log
 from maci2.types import NS, Array
-from maci2.vision.calibration_uncertainty import CalibrationUncertainty, calibration_covariance
-from maci2.vision.influence import either_way, influential_part
+from maci2.vision.covariance import CalibrationUncertainty, calibration_covariance
 from maci2.vision.keyframe import KeyframeMatches
-from maci2.vision.keypoints import spread
+from maci2.vision.klt import spread
 from maci2.vision.outlier_rejection import (
     LIKE_SHARE,
     MIN_MATCHES,
@@ -20,12 +19,19 @@ from maci2.vision.outlier_rejection import (
     SecondMotion,
     agrees,
     consensus_pose,
+    either_way,
+    influential_part,
     pose_of_others,
     second_motion,
 )
-from maci2.vision.possible_motions import Possible, PossibleMotion
 from maci2.vision.predicted_rotation import PredictedRotation
-from maci2.vision.relative_poses import CameraFrame, RelativePoses, any_motion
+from maci2.vision.relative_poses import (
+    CameraFrame,
+    Possible,
+    PossibleMotion,
+    RelativePoses,
+    any_motion,
+)
 from maci2.vision.two_frame import INLIER_CHI2, Matches, PinholePair, TwoFrame
 
 Indices = NDArray[np.intp]
@@ -84,8 +90,7 @@ class RelativePose:
 
     @property
     def scattered(self) -> bool:
-        """Whether so few matches agree that nothing is known of the translation, and no more of
-        the rotation than what predicts it knows."""
+        """So few matches agree that nothing is known of the translation."""
         return self.inliers < SCATTERED_SHARE * self.matches
 
 
@@ -134,7 +139,7 @@ def measure_relative_pose(
         part = influential_part(matches, covs, camera, pose)
         rest = None if part is None else pose_of_others(matches, covs, camera, pose, part)
         if rest is not None:
-            cov = either_way(cov, covariance(rest), _difference(rest, pose))
+            cov = either_way(cov, covariance(rest), difference(rest, pose))
     motions: Possible = ()
     second = None if scale_by_residuals else second_motion(matches, covs, camera, pose, predicted)
     if second is not None:
@@ -144,39 +149,33 @@ def measure_relative_pose(
         )
         cov = cov + doubt(pose, second)
     row_error_px = float(np.median(np.abs(found.row_errors[chosen])))
-    counts = (len(matches), pose.inliers)
     fits = pose.chi2 < INLIER_CHI2
     measured = RelativePose(
         stamps_ns,
         pose.T_ck_ck1,
         symmetrize(cov),
-        *counts,
+        len(matches),
+        pose.inliers,
         row_error_px,
         motions=motions,
         points=found.points[chosen[fits]],
         ends=np.column_stack([matches.uv0, matches.uv1]),
         agreeing=fits,
     )
-    return measured if scale_by_residuals else scattered(measured, *counts, predicted)
+    if measured.scattered and not scale_by_residuals:
+        # Matches that agree by chance do so with any rotation near the predicted one.
+        return of_unknown_translation(measured, predicted)
+    return measured
 
 
-def scattered(
-    pose: RelativePose, matches: int, inliers: int, predicted: PredictedRotation | None
-) -> RelativePose:
-    """The pose with so many matches that agree of so many; where these are too few, with nothing
-    known of the translation.
-
-    Such a set is believed only because its rotation is the predicted one, and matches that agree by
-    chance do so with any rotation near it: its rotation is then as uncertain as the predicted one.
-    """
-    pose = replace(pose, matches=matches, inliers=inliers)
-    if pose.scattered:
-        cov = pose.cov_T_ck_ck1.copy()
-        cov[:3, :3] += any_motion((pose.stamps_ns[1] - pose.stamps_ns[0]) / NS)[:3, :3]
-        if predicted is not None:
-            cov[3:, 3:] += predicted.cov
-        pose = replace(pose, cov_T_ck_ck1=symmetrize(cov))
-    return pose
+def of_unknown_translation(pose: RelativePose, predicted: PredictedRotation | None) -> RelativePose:
+    """The pose with nothing known of its translation, and a rotation as uncertain as the predicted
+    one."""
+    cov = pose.cov_T_ck_ck1.copy()
+    cov[:3, :3] += any_motion((pose.stamps_ns[1] - pose.stamps_ns[0]) / NS)[:3, :3]
+    if predicted is not None:
+        cov[3:, 3:] += predicted.cov
+    return replace(pose, cov_T_ck_ck1=symmetrize(cov))
 
 
 def residual_scale(pose: TwoFrame, both_ways: bool = False) -> float:
@@ -192,12 +191,7 @@ def residual_scale(pose: TwoFrame, both_ways: bool = False) -> float:
 
 def contamination_scale(pose: TwoFrame) -> float:
     """Factor on Eq. 6: where many matches were rejected, some that should have been were not."""
-    return contamination(len(pose.chi2), pose.inliers)
-
-
-def contamination(matches: int, inliers: int) -> float:
-    """Factor on Eq. 6 of a motion that so many of so many matches agree with."""
-    return 1.0 + CONTAMINATION * (matches - inliers) / max(inliers, 1)
+    return 1.0 + CONTAMINATION * (len(pose.chi2) - pose.inliers) / max(pose.inliers, 1)
 
 
 def doubt(pose: TwoFrame, second: SecondMotion) -> Array:
@@ -205,11 +199,11 @@ def doubt(pose: TwoFrame, second: SecondMotion) -> Array:
     the two."""
     if second.share < LIKE_SHARE:
         return np.zeros((6, 6))
-    away = _difference(second.pose, pose)
+    away = difference(second.pose, pose)
     return second.share * np.outer(away, away)
 
 
-def _difference(one: TwoFrame, other: TwoFrame) -> Array:
+def difference(one: "RelativePose | TwoFrame", other: "RelativePose | TwoFrame") -> Array:
     """(6,) left difference of two motions, [rho, phi]."""
     return se3_log(np.ascontiguousarray(one.T_ck_ck1 @ se3_inv(other.T_ck_ck1)))
 

@@ -1,5 +1,6 @@
 """Camera motion from keyframe to keyframe, with covariance: what estimation takes from vision."""
 
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -13,7 +14,51 @@ from maci2.field_docs import document_fields
 from maci2.gaussian import require_spd, symmetrize
 from maci2.lie import se3_adj, se3_inv
 from maci2.types import NS, Array, Mask, Stamps
-from maci2.vision.possible_motions import Possible, require_motions
+
+
+@dataclass(frozen=True)
+class PossibleMotion:
+    """A motion that so many matches tell that it may be the camera's."""
+
+    T_ck_ck1: Array
+    """Takes points from camera k+1 to camera k."""
+
+    cov_T_ck_ck1: Array
+    """(6, 6) if it is the camera's: left perturbation, order [rho, phi], [m, rad]."""
+
+    share: float
+    """Its matches over those of all possible motions of this pose."""
+
+    def __post_init__(self) -> None:
+        T = boundary.as_transforms(np.asarray(self.T_ck_ck1)[None], 1, "T_ck_ck1 of a motion")
+        cov = boundary.as_array(self.cov_T_ck_ck1, (6, 6), "cov_T_ck_ck1 of a motion")
+        require_spd(cov, "cov_T_ck_ck1 of a motion")
+        if not 0.0 <= boundary.as_number(self.share, "share of a motion") <= 1.0:
+            raise MeasurementError(f"share of a motion is {self.share}, needed from 0 to 1.")
+        object.__setattr__(self, "T_ck_ck1", T[0])
+        object.__setattr__(self, "cov_T_ck_ck1", cov)
+
+
+Possible = tuple[PossibleMotion, ...]
+"""Those of one relative pose, most matches first; empty where there is no doubt."""
+
+
+def require_motions(motions: Sequence[Possible], count: int) -> tuple[Possible, ...]:
+    """`motions` of `count` relative poses; not given: none of them is in doubt."""
+    sound = isinstance(motions, tuple | list) and all(
+        isinstance(some, tuple | list) and all(isinstance(one, PossibleMotion) for one in some)
+        for some in motions
+    )
+    if not sound:
+        raise MeasurementError(
+            f"motions are {motions!r}, needed the PossibleMotion of {count} poses, none for a pose "
+            "without doubt."
+        )
+    listed = tuple(tuple(some) for some in motions) or ((),) * count
+    if len(listed) != count:
+        raise MeasurementError(f"found {len(listed)} motions, needed {count}, one for each pose.")
+    return listed
+
 
 CameraFrame = Literal["camera", "rectified"]
 

@@ -8,9 +8,9 @@ import cv2
 import numpy as np
 
 from maci2.sensors.stereo import Image
-from maci2.types import Array
+from maci2.types import Array, Mask
 from maci2.vision.keyframe import Keyframe, taken_along, with_depth
-from maci2.vision.klt import Mask, follow
+from maci2.vision.klt import follow
 from maci2.vision.relative_pose import Indices
 from maci2.vision.two_frame import PinholePair, points
 

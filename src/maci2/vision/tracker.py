@@ -6,18 +6,19 @@ from dataclasses import dataclass
 
 from maci2.errors import CalibrationError, MeasurementError
 from maci2.sensors import Rig
-from maci2.vision.calibration_uncertainty import EXACT_CALIBRATION, CalibrationUncertainty
-from maci2.vision.covariance_models import CovarianceModel, covariance_model
-from maci2.vision.keyframe import Keyframe
-from maci2.vision.keyframe_motion import KeyframeMotion
-from maci2.vision.led_motion import LedMotion
+from maci2.vision.covariance import (
+    EXACT_CALIBRATION,
+    CalibrationUncertainty,
+    CovarianceModel,
+    covariance_model,
+)
+from maci2.vision.hypotheses import MotionEstimator, Span
+from maci2.vision.keyframe import Keyframe, Pair, PreparedPair
+from maci2.vision.moving_objects import SecondLook
 from maci2.vision.predicted_rotation import RotationPredictor, no_prediction
-from maci2.vision.prepared_pair import Pair, PreparedPair
-from maci2.vision.rectification_check import fits
 from maci2.vision.rectify import Rectification, rectify
 from maci2.vision.relative_pose import RelativePose
 from maci2.vision.relative_poses import CameraFrame
-from maci2.vision.second_look import SecondLook
 from maci2.vision.two_frame import PinholePair
 
 FAULTS_IN_A_ROW = 3
@@ -69,10 +70,13 @@ class StereoTracker:
         self.calibration = self.config.calibration or (
             EXACT_CALIBRATION if rig.exact else CalibrationUncertainty()
         )
-        keyframe_motion = KeyframeMotion(
-            self.model, self.camera, self.calibration, self.config.scale_by_residuals
+        self.estimator = MotionEstimator(
+            self.model,
+            self.camera,
+            self.calibration,
+            self.config.scale_by_residuals,
+            predict_rotation,
         )
-        self.motion = LedMotion(keyframe_motion, predict_rotation)
         self._source = source or rig.source
         self._workers: ThreadPoolExecutor | None = None
         self.clear()
@@ -148,11 +152,11 @@ class StereoTracker:
     ) -> RelativePose:
         """The relative pose, by the prediction where there is one, else without."""
         prepared = [PreparedPair(pair, self.rectification) for pair in between]
-        return self.motion.measured(stamps_ns, first, prepared, second)
+        return self.estimator.measured(Span(stamps_ns, first, second, prepared))
 
     def second_look(self) -> SecondLook:
         """What judges consecutive relative poses of this tracker."""
-        return SecondLook(self.motion, self.rectification)
+        return SecondLook(self.estimator, self.rectification)
 
     def _prepared(self, pair: Pair) -> Keyframe:
         return PreparedPair(pair, self.rectification).keyframe
@@ -162,7 +166,7 @@ class StereoTracker:
         coming = self._coming.get(pair.stamp_ns)
         made = self._prepared(pair) if coming is None else coming.result()
         self._faults_in_a_row = self._faults_in_a_row + 1 if made.fault else 0
-        self._fitted |= fits(made)
+        self._fitted |= made.confirms_calibration
         if self._faults_in_a_row >= FAULTS_IN_A_ROW and not self._fitted:
             raise CalibrationError(f"{self._source}: {made.fault}")
         return made

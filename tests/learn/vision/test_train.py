@@ -21,7 +21,7 @@ from maci2.learn.vision.train import (
     student_nll,
     train,
 )
-from maci2.vision.covariance_models import Learned
+from maci2.vision.covariance import Learned
 from maci2.vision.match_features import INPUTS, MatchFeatures
 
 TINY = VisionTrainingConfig(epochs=4, batch=256, pose_epochs=1)

@@ -12,7 +12,7 @@ from maci2.pipeline.online import OnlineTracker, OnlineTrackerConfig
 from maci2.sensors import truth_at
 from maci2.tracking import track
 from maci2.tracking.settings import tracker_settings
-from maci2.vision.calibration_uncertainty import EXACT_CALIBRATION
+from maci2.vision.covariance import EXACT_CALIBRATION
 from maci2.vision.relative_pose import stacked
 from online_cases import SimulatedTracker, noise_file, resident_mb, simulated
 

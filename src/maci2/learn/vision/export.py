@@ -8,7 +8,7 @@ from maci2 import __version__
 from maci2.learn.vision.data import RenderedMatches
 from maci2.learn.vision.train import Calibration, MatchNetwork, VisionTrainingConfig, split
 from maci2.learn.weight_file import largest_difference, onnx_of, write_agreeing
-from maci2.vision.covariance_models import FORMAT, METADATA_KEY, MatchCard
+from maci2.vision.covariance import FORMAT, METADATA_KEY, MatchCard
 from maci2.vision.match_features import INPUTS
 
 AGREEMENT = 1e-4
