@@ -1,22 +1,22 @@
 """Which of several measurements of one motion is believed."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from dataclasses import (replace)
-from maci2.datasets import (open_recording)
-from maci2.datasets.frames import (stereo_frames)
-from maci2.lie import (se3_exp, se3_inv, se3_log)
-from maci2.pipeline.gyro_rotation import (rotation_predictor)
-from maci2.pipeline.render_along import (rendered_on_imu_clock)
-from maci2.sensors import (truth_at)
-from maci2.simulation.rendering.difficulty import (HARD)
-from maci2.simulation.rendering.images import (RenderConfig, render_recording)
-from maci2.vision.hypotheses import (better, beyond_doubt, differ, in_dispute)
-from maci2.vision.odometry import (StereoOdometry)
-from maci2.vision.relative_pose import (RelativePose, unmeasured)
-from maci2.vision.relative_poses import (PossibleMotion)
 
-
+from maci2.datasets import open_recording
+from maci2.datasets.frames import stereo_frames
+from maci2.lie import se3_exp, se3_inv, se3_log
+from maci2.pipeline.gyro_rotation import rotation_predictor
+from maci2.pipeline.render_along import rendered_on_imu_clock
+from maci2.sensors import truth_at
+from maci2.simulation.rendering.difficulty import HARD
+from maci2.simulation.rendering.images import RenderConfig, render_recording
+from maci2.vision.hypotheses import better, beyond_doubt, differ, in_dispute
+from maci2.vision.odometry import StereoOdometry
+from maci2.vision.relative_pose import RelativePose, unmeasured
+from maci2.vision.relative_poses import PossibleMotion
 
 MM = 1e-3
 

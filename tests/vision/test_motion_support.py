@@ -1,20 +1,20 @@
 """Which of several motions points support, and what is covered where nothing decides."""
 
+from dataclasses import replace
+
 import cv2
 import numpy as np
 import pytest
-from dataclasses import (replace)
-from maci2.lie import (se3, se3_exp, se3_inv)
-from maci2.vision.covariance import (EXACT_CALIBRATION, covariance_model)
-from maci2.vision.hypotheses import (Candidate, MotionEstimator, Span, leading, most_supported)
-from maci2.vision.keyframe import (Keyframe, match_along)
-from maci2.vision.klt import (Tracks, follow, scaled, candidates)
-from maci2.vision.predicted_rotation import (PredictedRotation)
-from maci2.vision.relative_pose import (RelativePose)
-from maci2.vision.self_similarity import (periods, rivals)
-from maci2.vision.two_frame import (PinholePair)
 
-
+from maci2.lie import se3, se3_exp, se3_inv
+from maci2.vision.covariance import EXACT_CALIBRATION, covariance_model
+from maci2.vision.hypotheses import Candidate, MotionEstimator, Span, leading, most_supported
+from maci2.vision.keyframe import Keyframe, match_along
+from maci2.vision.klt import Tracks, candidates, follow, scaled
+from maci2.vision.predicted_rotation import PredictedRotation
+from maci2.vision.relative_pose import RelativePose
+from maci2.vision.self_similarity import periods, rivals
+from maci2.vision.two_frame import PinholePair
 
 MM = 1e-3
 SPAN_NS = (0, 200_000_000)
@@ -140,7 +140,7 @@ def test_what_does_not_repeat_has_no_period(rendered_frame):
 @pytest.fixture
 def rendered_frame(rendered):
     from maci2.datasets import open_recording
-    from maci2.datasets.image_files import stereo_frames
+    from maci2.datasets.frames import stereo_frames
     from maci2.vision.keyframe import PreparedPair
     from maci2.vision.rectify import rectify
 

@@ -14,8 +14,8 @@ import numpy as np
 from maci2.baselines.alignment import corrected, logs, rotation_errors_D_bias, state_in_b0
 from maci2.baselines.segment import Segment, stage
 from maci2.estimation import Posterior, VIState
+from maci2.feature_tracks.track_adjustment import triangulate
 from maci2.feature_tracks.tracks import FeatureTracks
-from maci2.feature_tracks.triangulation import triangulate
 from maci2.imu import ALPHA, BETA, GAMMA, Preintegrated
 from maci2.lie import se3_inv, skew, so3_exp, so3_jl_inv, so3_jr_inv, so3_log
 from maci2.lie.stacks import skew_stack, stack_poses

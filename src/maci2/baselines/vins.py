@@ -18,8 +18,8 @@ from maci2.baselines.alignment import (
     with_norm,
 )
 from maci2.baselines.segment import Answer, Segment, stage
+from maci2.feature_tracks.track_adjustment import triangulate
 from maci2.feature_tracks.tracks import FeatureTracks
-from maci2.feature_tracks.triangulation import triangulate
 from maci2.imu import Preintegrated
 from maci2.lie import se3, se3_inv, so3_log
 from maci2.types import Array, Mask

@@ -89,7 +89,7 @@ def model(
     A card states what a model was trained on, how accurate it is, and its limits.
     """
     from maci2.imu.learned_model import bundled_models, load_imu_model
-    from maci2.vision.covariance_models import Learned, bundled_digest
+    from maci2.vision.covariance import Learned, bundled_digest
 
     if name:
         card = Learned().card if name == MATCHES else load_imu_model(name).about

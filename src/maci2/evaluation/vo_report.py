@@ -1,25 +1,25 @@
 """Consistency of visual poses and their covariances: errors, NEES and tails, with baselines."""
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any
+
 import numpy as np
-from collections.abc import (Callable)
-from dataclasses import (dataclass, replace)
-from maci2.errors import (DatasetError)
-from maci2.evaluation.metrics import (truth_noise)
-from maci2.gaussian import (chi2_quantile, chi2_significance, nees)
-from maci2.ground_truth.choose import (audited_or_none)
-from maci2.lie import (se3_inv, se3_log)
-from maci2.pipeline.gyro_rotation import (rotation_predictor)
-from maci2.pipeline.options import (VisionChoice)
-from maci2.pipeline.vision_sources import (open_odometry)
-from maci2.sensors import (GroundTruth, Recording, truth_at)
-from maci2.types import (Array, Stamps)
-from maci2.vision.odometry import (even_keyframes, measure_all)
-from maci2.vision.pose_sources import (MAX_TRUTH_GAP_S)
-from maci2.vision.relative_pose import (RelativePose)
-from time import (perf_counter)
-from typing import (Any)
 
-
+from maci2.errors import DatasetError
+from maci2.evaluation.metrics import truth_noise
+from maci2.gaussian import chi2_quantile, chi2_significance, nees
+from maci2.ground_truth.choose import audited_or_none
+from maci2.lie import se3_inv, se3_log
+from maci2.pipeline.gyro_rotation import rotation_predictor
+from maci2.pipeline.options import VisionChoice
+from maci2.pipeline.vision_sources import open_odometry
+from maci2.sensors import GroundTruth, Recording, truth_at
+from maci2.types import Array, Stamps
+from maci2.vision.odometry import even_keyframes, measure_all
+from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
+from maci2.vision.relative_pose import RelativePose
 
 MODELS = ("learned", "fixed", "structure", "chi2")
 """Match covariances that are compared; the first is maci2's own, the others are baselines."""

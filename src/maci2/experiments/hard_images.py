@@ -1,27 +1,27 @@
 """Hard images, one kind of degradation at a time, rendered along real flights with their IMU."""
 
-import numpy as np
 import tempfile
-from dataclasses import (dataclass)
-from maci2.datasets import (open_recording)
-from maci2.evaluation.protocol import (evaluate_recording)
-from maci2.evaluation.summary import (summarize)
-from maci2.evaluation.vo_report import (score)
-from maci2.experiments.experiment import (Task, TaskResult)
-from maci2.experiments.methods import (slug)
-from maci2.experiments.recordings import (Recordings)
-from maci2.experiments.store import (rounded)
-from maci2.experiments.table import (Claim, Entry, Findings, Record, table_of)
-from maci2.pipeline.gyro_rotation import (rotation_predictor)
-from maci2.pipeline.options import (RunOptions, VisionChoice)
-from maci2.pipeline.render_along import (rendered_on_imu_clock)
-from maci2.pipeline.vision_sources import (open_odometry)
-from maci2.simulation.rendering.difficulty import (EASY, HARD, Difficulty, degraded)
-from maci2.simulation.rendering.images import (RenderConfig, render_recording)
-from maci2.vision.odometry import (even_keyframes, measure_all)
-from pathlib import (Path)
+from dataclasses import dataclass
+from pathlib import Path
 
+import numpy as np
 
+from maci2.datasets import open_recording
+from maci2.evaluation.protocol import evaluate_recording
+from maci2.evaluation.summary import summarize
+from maci2.evaluation.vo_report import score
+from maci2.experiments.experiment import Task, TaskResult
+from maci2.experiments.methods import slug
+from maci2.experiments.recordings import Recordings
+from maci2.experiments.store import rounded
+from maci2.experiments.table import Claim, Entry, Findings, Record, table_of
+from maci2.pipeline.gyro_rotation import rotation_predictor
+from maci2.pipeline.options import RunOptions, VisionChoice
+from maci2.pipeline.render_along import rendered_on_imu_clock
+from maci2.pipeline.vision_sources import open_odometry
+from maci2.simulation.rendering.difficulty import EASY, HARD, Difficulty, degraded
+from maci2.simulation.rendering.images import RenderConfig, render_recording
+from maci2.vision.odometry import even_keyframes, measure_all
 
 INTERVAL_S = 0.2
 STRIDE_S = 1.2

@@ -4,36 +4,43 @@ Images, a trajectory, measurements, tracks, ground truth with noise: each is a `
 """
 
 import logging
+from abc import abstractmethod
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import TypeVar
+
 import numpy as np
-from abc import (abstractmethod)
-from collections.abc import (Hashable)
-from dataclasses import (dataclass, field, replace)
-from itertools import (pairwise)
-from maci2.datasets import (read_trajectory)
-from maci2.datasets.frames import (stereo_frames)
-from maci2.errors import (DatasetError, MeasurementError, OptionError)
-from maci2.estimation.initial_guess import (chain)
-from maci2.feature_tracks.simulated_tracks import (simulated_tracker)
-from maci2.feature_tracks.track_adjustment import (adjusted_steps)
-from maci2.feature_tracks.track_files import (load_tracks)
-from maci2.feature_tracks.track_sources import (SimulatedTracker, image_tracks)
-from maci2.feature_tracks.tracks import (FeatureTracks, RecordedTracks)
-from maci2.imu.rotation_rates import (INTERVAL_S)
-from maci2.pipeline.chosen_truth import (ChosenTruth)
-from maci2.pipeline.options import (VISION_FORMS, VisionChoice)
-from maci2.sensors import (CameraTrajectory, Recording, bridged)
-from maci2.sensors.stereo import (HasImages)
-from maci2.types import (NS, Array, Mask, Stamps)
-from maci2.vision import (CameraFrame, MeasuredPoses, RelativePoses, load_relative_poses, pose_noise, poses_from_measurements, poses_from_trajectory, poses_from_truth)
-from maci2.vision.covariance import (EXACT_CALIBRATION, CalibrationUncertainty)
-from maci2.vision.odometry import (StereoOdometry, odometry_by, even_keyframes)
-from maci2.vision.pose_sources import (MAX_TRUTH_GAP_S)
-from maci2.vision.predicted_rotation import (RotationPredictor, no_prediction)
-from maci2.vision.relative_pose import (stacked)
-from pathlib import (Path)
-from typing import (TypeVar)
 
-
+from maci2.datasets import read_trajectory
+from maci2.datasets.frames import stereo_frames
+from maci2.errors import DatasetError, MeasurementError, OptionError
+from maci2.estimation.initial_guess import chain
+from maci2.feature_tracks.track_adjustment import adjusted_steps
+from maci2.feature_tracks.track_sources import SimulatedTracker, image_tracks, simulated_tracker
+from maci2.feature_tracks.tracks import FeatureTracks, RecordedTracks, load_tracks
+from maci2.imu.rotation_rates import INTERVAL_S
+from maci2.pipeline.chosen_truth import ChosenTruth
+from maci2.pipeline.options import VISION_FORMS, VisionChoice
+from maci2.sensors import CameraTrajectory, Recording, bridged
+from maci2.sensors.stereo import HasImages
+from maci2.types import NS, Array, Mask, Stamps
+from maci2.vision import (
+    CameraFrame,
+    MeasuredPoses,
+    RelativePoses,
+    load_relative_poses,
+    pose_noise,
+    poses_from_measurements,
+    poses_from_trajectory,
+    poses_from_truth,
+)
+from maci2.vision.covariance import EXACT_CALIBRATION, CalibrationUncertainty
+from maci2.vision.odometry import StereoOdometry, even_keyframes, odometry_by
+from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
+from maci2.vision.predicted_rotation import RotationPredictor, no_prediction
+from maci2.vision.relative_pose import stacked
 
 _LOG = logging.getLogger(__name__)
 

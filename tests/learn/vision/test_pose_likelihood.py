@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-from maci2.benchmarks.vision_speed import (BENCH_CAMERA, random_matches)
-from maci2.learn.vision.data import (RenderedMatches)
-from maci2.learn.vision.train import (PoseScores, factors, linearized, pose_nll)
-from maci2.vision.covariance import (OUTPUTS, covariances)
-from maci2.vision.match_features import (INPUTS)
+
+from maci2.benchmarks.vision_speed import BENCH_CAMERA, random_matches
+from maci2.learn.vision.data import RenderedMatches
+from maci2.learn.vision.train import PoseScores, factors, linearized, pose_nll
+from maci2.vision.covariance import OUTPUTS, covariances
+from maci2.vision.match_features import INPUTS
 
 torch = pytest.importorskip("torch")
-
 
 
 def made_up(seed, count=150):

@@ -17,8 +17,7 @@ AGREEMENT = 1e-4
 LIMITS = [
     "matches of pyramidal Lucas-Kanade with a window of 21 px on locally scaled images; another "
     "matcher needs its own",
-    "no real image was seen: what real lenses and clocks add is in "
-    "vision/calibration_uncertainty.py",
+    "no real image was seen: what real lenses and clocks add is in vision/covariance.py",
 ]
 
 

@@ -1,26 +1,26 @@
 """Training of the match covariance: a small network, a heavy-tailed likelihood, calibration in
 scenes that were not trained on."""
 
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+
 import numpy as np
 import torch
-from collections.abc import (Callable)
-from copy import (deepcopy)
-from dataclasses import (dataclass)
-from maci2.errors import (DatasetError)
-from maci2.gaussian import (chi2_quantile, chi2_significance, nees)
-from maci2.learn.vision.data import (RenderedMatches)
-from maci2.lie import (se3_inv, se3_log)
-from maci2.types import (Array)
-from maci2.vision.covariance import (MAX_STD_PX, MIN_STD_PX, OUTPUTS, covariances)
-from maci2.vision.keypoints import (spread)
-from maci2.vision.match_features import (INPUTS)
-from maci2.vision.outlier_rejection import (MIN_MATCHES, consensus_pose)
-from maci2.vision.relative_pose import (CONTAMINATION, MAX_MATCHES, RADIUS_PX, contamination_scale)
-from maci2.vision.two_frame import (INLIER_CHI2, ROBUST_FACTOR, ROBUST_NORM, points)
-from numpy.typing import (NDArray)
-from torch import (Tensor, nn)
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
-
+from maci2.errors import DatasetError
+from maci2.gaussian import chi2_quantile, chi2_significance, nees
+from maci2.learn.vision.data import RenderedMatches
+from maci2.lie import se3_inv, se3_log
+from maci2.types import Array
+from maci2.vision.covariance import MAX_STD_PX, MIN_STD_PX, OUTPUTS, covariances
+from maci2.vision.klt import spread
+from maci2.vision.match_features import INPUTS
+from maci2.vision.outlier_rejection import MIN_MATCHES, consensus_pose
+from maci2.vision.relative_pose import CONTAMINATION, MAX_MATCHES, RADIUS_PX, contamination_scale
+from maci2.vision.two_frame import INLIER_CHI2, ROBUST_FACTOR, ROBUST_NORM, points
 
 GATE = 5.0
 """Standard deviations beyond which a match is an outlier and left to the robust loss."""
