@@ -27,7 +27,8 @@ GROUND = {
 }
 SENSING = GROUND | {"sensors", "rigs", "datasets", "simulation"}
 MEASURING = SENSING | {
-    "imu", "vision", "feature_tracks", "premises", "estimation", "chain", "calibration", "tracking"
+    "imu", "vision", "feature_tracks", "premises", "estimator", "estimation", "calibration",
+    "tracking",
 }  # fmt: skip
 PRODUCT = MEASURING | {"pipeline", "ground_truth", "watchdog"}
 SCORING = PRODUCT | {"evaluation", "diagnostics", "baselines"}
@@ -53,11 +54,12 @@ ALLOWED = {
     "vision": GROUND | {"sensors"},
     "feature_tracks": GROUND | {"sensors", "vision"},
     "premises": GROUND | {"imu", "vision"},
-    "estimation": GROUND | {"imu", "vision", "premises"},
-    "chain": GROUND | {"imu", "estimation"},
-    "calibration": GROUND | {"sensors", "imu", "vision", "premises", "estimation", "chain"},
-    "tracking": GROUND | {"sensors", "imu", "vision", "premises", "estimation", "chain"},
-    "ground_truth": GROUND | {"sensors", "rigs", "datasets", "imu", "estimation", "chain"},
+    # A result prints and draws itself with functions of `estimation`, imported when it does.
+    "estimator": GROUND | {"imu", "vision", "estimation"},
+    "estimation": GROUND | {"imu", "vision", "premises", "estimator"},
+    "calibration": GROUND | {"sensors", "imu", "vision", "premises", "estimation", "estimator"},
+    "tracking": GROUND | {"sensors", "imu", "vision", "premises", "estimation", "estimator"},
+    "ground_truth": GROUND | {"sensors", "rigs", "datasets", "imu", "estimation", "estimator"},
     "pipeline": MEASURING | {"ground_truth"},
     "watchdog": MEASURING | {"pipeline"},
     "evaluation": PRODUCT,

@@ -9,9 +9,9 @@ from calibration.noise_cases import TRUE_LEVELS, WRONG_SHEET, noise_problem, tra
 from maci2.calibration.imu_noise import _solve, _with_levels, _without_losses, estimate_imu_noise
 from maci2.calibration.noise_estimate import NoiseEstimate, NoiseLevel
 from maci2.calibration.noise_likelihood import likelihood_slope
-from maci2.chain.chain_elimination import factor
-from maci2.chain.chain_posterior import normal_equations
 from maci2.errors import CalibrationError
+from maci2.estimator.normal_equations import factorize
+from maci2.estimator.solver import normal_equations
 from maci2.imu.allan import high_frequency_density
 from maci2.imu.measured_noise import MeasuredNoise
 from maci2.imu.model_choice import find_imu_model
@@ -42,10 +42,10 @@ def log_likelihood(chain, logs):
     """States integrated out by Laplace's formula, up to a constant."""
     solution = _solve(chain, logs)
     system = normal_equations(solution)
-    assert factor(system, 0.0, system)
-    diagonals = np.einsum("kii->ki", system.A)
-    log_det = 2.0 * np.log(diagonals).sum() + 2.0 * np.log(np.diag(system.D)).sum()
-    white = np.einsum("kii->ki", solution.factors.ties.white)
+    assert factorize(system, 0.0, system)
+    diagonals = np.einsum("kii->ki", system.rows[:, :, :15])
+    log_det = 2.0 * np.log(diagonals).sum() + 2.0 * np.log(np.diag(system.border)).sum()
+    white = np.einsum("kii->ki", solution.measurements.white)
     return -0.5 * (solution.cost + log_det) + np.log(white).sum()
 
 
@@ -114,8 +114,7 @@ def integration_nees(recording, measure, horizon):
     windows of `horizon` samples that do not overlap, the bias at their start known."""
     from dataclasses import replace
 
-    from maci2.chain.chain_assembly import walking_covariance
-    from maci2.chain.propagation import integrate_spans
+    from maci2.estimator.measurements import integrate_spans, walking_covariance
     from maci2.types import GRAVITY_W
 
     imu, truth = measure(recording.imu, recording.rig.imu), recording.truth()

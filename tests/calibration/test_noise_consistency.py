@@ -9,11 +9,10 @@ from calibration.noise_cases import TRUE_LEVELS, noise_problem
 from maci2.calibration.imu_noise import fit_reference_noise, stated_levels
 from maci2.calibration.noise_consistency import consistency
 from maci2.calibration.noise_windows import compose_windows
-from maci2.chain import chain_posterior
-from maci2.chain.chain_assembly import walking_covariance
-from maci2.chain.chain_state import POSITION, ROTATION, VELOCITY
-from maci2.chain.propagation import integrate_spans
-from maci2.chain.whitened_factors import IMU, whitened_factors
+from maci2.estimator.measurements import integrate_spans, walking_covariance
+from maci2.estimator.problem import POSITION, ROTATION, VELOCITY
+from maci2.estimator.residuals import whitened_factors
+from maci2.estimator.solver import IMU, covariance
 from maci2.lie import so3_log
 from maci2.pipeline.imu_noise_chains import _thinned
 from maci2.pipeline.imu_noise_run import measure_noise
@@ -73,7 +72,7 @@ def test_right_noise_is_consistent_over_a_second_between_sparse_rows():
 def test_a_window_of_several_factors_ends_where_integrating_at_once_does():
     problem = noise_problem("handheld", 66, 9.0)
     solution = fit_reference_noise(problem, TRUE_LEVELS)
-    posterior = chain_posterior(solution)
+    posterior = covariance(solution)
     factors = whitened_factors(solution, posterior, IMU)
     stamps_ns, states, steps = problem.problem.stamps_ns, solution.states, 8
     windows = compose_windows(stamps_ns, solution, posterior, factors, steps)
@@ -82,7 +81,7 @@ def test_a_window_of_several_factors_ends_where_integrating_at_once_does():
     ends_ns = stamps_ns[[k]], stamps_ns[[k + steps]]
     span = integrate_spans(problem.problem.imu, *ends_ns, bias)
     R, dt = states.Ts_w_b[k, :3, :3], float(span.dt[0])
-    g_w = solution.border.R_w_g @ [0.0, 0.0, -solution.border.scalars[0]]
+    g_w = solution.shared.R_w_g @ [0.0, 0.0, -solution.shared.scalars[0]]
     p, v = states.Ts_w_b[:, :3, 3], states.v_w
     moved = p[k + steps] - p[k] - v[k] * dt - 0.5 * g_w * dt**2
     rotation = so3_log(span.gamma[0].T @ R.T @ states.Ts_w_b[k + steps, :3, :3])

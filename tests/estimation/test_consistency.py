@@ -8,7 +8,7 @@ import pytest
 from helpers import across, chi_square_band, nees_per_dof, pose_errors, simulated_window
 from maci2.calibration import calibrate
 from maci2.estimation import initialize
-from maci2.estimation.scale import scaled
+from maci2.estimator.camera_imu import scaled
 from maci2.gaussian import nees
 from maci2.imu import BiasPrior
 

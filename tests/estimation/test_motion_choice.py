@@ -8,7 +8,7 @@ import pytest
 from helpers import exact_window, nees_per_dof, pose_errors, simulated_window
 from maci2.calibration import calibrate
 from maci2.estimation import SolverConfig, initialize
-from maci2.estimation.motion_choice import choose_motions
+from maci2.estimator.outliers import choose_motions
 from maci2.lie import se3_exp
 from maci2.vision import PossibleMotion
 

@@ -8,7 +8,7 @@ import pytest
 from helpers import exact_window, nees_per_dof, numerical_jacobian, pose_errors, simulated_window
 from maci2.calibration import calibrate
 from maci2.estimation import SolverConfig, initialize
-from maci2.estimation.outlier_rejection import falling_line, inlier_poses, without
+from maci2.estimator.outliers import falling_line, inlier_poses, without
 from maci2.imu import preintegrate
 from maci2.lie import se3_exp
 

@@ -8,7 +8,7 @@ import pytest
 from helpers import exact_window, simulated_window
 from maci2.errors import MeasurementError
 from maci2.estimation import initialize
-from maci2.estimation.scale import scaled
+from maci2.estimator.camera_imu import scaled
 
 
 def test_a_wrong_scale_is_found_and_the_state_is_right():

@@ -7,7 +7,7 @@ from helpers import chi_square_band, pose_errors, simulated_window
 from maci2.calibration import calibrate
 from maci2.errors import MeasurementError
 from maci2.estimation import SolverConfig, initialize
-from maci2.estimation.time_offset import coarse_time_offset, shifted
+from maci2.estimator.camera_imu import coarse_time_offset, shifted
 from maci2.gaussian import nees
 from maci2.imu import datasheet_model
 from maci2.simulation import SimulationConfig, simulate

@@ -10,7 +10,7 @@ import numpy as np
 from maci2.baselines.stages import StageTime
 from maci2.errors import MeasurementError
 from maci2.estimation import Posterior, VIState
-from maci2.estimation.initial_guess import chain
+from maci2.estimator.initialize import chained_poses
 from maci2.feature_tracks.tracks import FeatureTracks
 from maci2.imu import ImuMeasurements, datasheet_model, raw_model
 from maci2.lie import se3_inv
@@ -76,7 +76,7 @@ class Segment:
 
     def Ts_c0_c(self) -> Array:
         """(n, 4, 4) camera poses, chained from the relative poses of vision."""
-        return chain(np.ascontiguousarray(self.vision.Ts_ck_ck1))
+        return chained_poses(np.ascontiguousarray(self.vision.Ts_ck_ck1))
 
     def Ts_c0_b(self) -> Array:
         """(n, 4, 4) body poses, chained from the relative poses of vision."""

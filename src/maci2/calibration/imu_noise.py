@@ -14,19 +14,16 @@ from maci2.calibration.noise_likelihood import (
     likelihood_slope,
     other_kinds,
 )
-from maci2.chain import (
-    Border,
+from maci2.estimator.problem import (
     CameraMotions,
-    ChainConfig,
-    ChainProblem,
-    ChainSolution,
     Loss,
     MarkerOrientations,
     MarkerPositions,
+    Problem,
+    Shared,
     States,
-    solve_chain,
 )
-from maci2.chain.whitened_factors import CAMERA, POSITIONS
+from maci2.estimator.solver import CAMERA, POSITIONS, Solution, SolverOptions, solve
 from maci2.sensors import ImuNoise
 from maci2.types import Array
 
@@ -48,9 +45,9 @@ Values that the motion does not determine stay at the data sheet and are reporte
 class NoiseProblem:
     """One recording: its chain, and where to begin."""
 
-    problem: ChainProblem
+    problem: Problem
     states: States
-    border: Border
+    shared: Shared
     least_factor: float = 1e-6
     """Least variance of what is not the IMU, over the one stated."""
 
@@ -74,7 +71,7 @@ def estimate_imu_noise(recordings: Sequence[NoiseProblem], stated: ImuNoise) -> 
             solution = _solve(chain, logs)
             problem = _with_levels(chain.problem, logs)
             slopes.append(likelihood_slope(problem, solution, np.exp(logs)))
-            chains[i] = replace(chain, states=solution.states, border=solution.border)
+            chains[i] = replace(chain, states=solution.states, shared=solution.shared)
         step, others, cov = _newton(slopes, logs - first)
         logs = logs + step
         scaled = [_rescaled(c, o) for c, o in zip(chains, others, strict=True)]
@@ -87,14 +84,14 @@ def estimate_imu_noise(recordings: Sequence[NoiseProblem], stated: ImuNoise) -> 
     return _estimate(logs, cov, converged)
 
 
-def fit_reference_noise(recording: NoiseProblem, noise: Array) -> ChainSolution:
+def fit_reference_noise(recording: NoiseProblem, noise: Array) -> Solution:
     """The states with the noise of what is not the IMU at its maximum of the likelihood, that of
     the IMU held at `noise` (8,): densities of the axes, then walks."""
     logs, chain = 2.0 * np.log(noise), _without_losses(recording)
     for _ in range(MOST_STEPS):
         solution = _solve(chain, logs)
         slope = likelihood_slope(_with_levels(chain.problem, logs), solution, np.exp(logs))
-        chain = replace(chain, states=solution.states, border=solution.border)
+        chain = replace(chain, states=solution.states, shared=solution.shared)
         own = _bent(slope)[8:, 8:] + 1e-6 * np.eye(len(slope.score) - 8)
         step = np.clip(np.linalg.solve(own, slope.score[8:]), -LONGEST_STEP, LONGEST_STEP)
         before, chain = chain, _rescaled(chain, step)
@@ -115,18 +112,18 @@ def _without_losses(recording: NoiseProblem) -> NoiseProblem:
     problem = recording.problem
     problem = replace(
         problem,
-        camera=_squared(problem.camera),
-        positions=_squared(problem.positions),
-        orientations=_squared(problem.orientations),
+        camera=tuple(_squared(stack) for stack in problem.camera),
+        positions=problem.positions and _squared(problem.positions),
+        orientations=problem.orientations and _squared(problem.orientations),
     )
     return replace(recording, problem=problem)
 
 
-def _squared(measured: Measured | None) -> Measured | None:
-    return None if measured is None else replace(measured, loss=Loss())
+def _squared(measured: Measured) -> Measured:
+    return replace(measured, loss=Loss())
 
 
-def _with_levels(problem: ChainProblem, logs: Array) -> ChainProblem:
+def _with_levels(problem: Problem, logs: Array) -> Problem:
     imu, variances = problem.imu, np.exp(logs)
     rate_hz = 1e9 / float(np.median(np.diff(imu.stamps_ns)))
     shape = imu.gyro.shape
@@ -140,10 +137,10 @@ def _with_levels(problem: ChainProblem, logs: Array) -> ChainProblem:
     return replace(problem, imu=noisy, walk_gyro=float(walk_gyro), walk_acc=float(walk_acc))
 
 
-def _solve(chain: NoiseProblem, logs: Array) -> ChainSolution:
+def _solve(chain: NoiseProblem, logs: Array) -> Solution:
     problem = _with_levels(chain.problem, logs)
-    return solve_chain(
-        problem, chain.states, chain.border, ChainConfig(max_iterations=20, max_rounds=2)
+    return solve(
+        problem, chain.states, chain.shared, SolverOptions(max_iterations=20, max_rounds=2)
     )
 
 
@@ -184,16 +181,24 @@ def _positive(information: Array) -> Array:
 
 
 def _rescaled(chain: NoiseProblem, steps: Array) -> NoiseProblem:
-    """The chain with the noise of its other measurements scaled."""
-    names = {CAMERA: "camera", POSITIONS: "positions"}
-    changes, before = {}, chain.log_factors or (0.0,) * len(steps)
+    """The problem with the noise of its other measurements scaled."""
+    before = chain.log_factors or (0.0,) * len(steps)
     after = np.maximum(np.array(before) + steps, np.log(chain.least_factor))
-    for i, kind in enumerate(other_kinds(chain.problem)):
-        name = names.get(kind, "orientations")
-        measured = getattr(chain.problem, name)
-        changes[name] = replace(measured, covs=np.exp(after[i] - before[i]) * measured.covs)
-    problem = replace(chain.problem, **changes)
+    problem = chain.problem
+    camera, positions, orientations = problem.camera, problem.positions, problem.orientations
+    for kind, factor in zip(other_kinds(problem), np.exp(after - before), strict=True):
+        if kind == CAMERA:
+            camera = tuple(_scaled(stack, factor) for stack in camera)
+        elif kind == POSITIONS and positions is not None:
+            positions = _scaled(positions, factor)
+        elif orientations is not None:
+            orientations = _scaled(orientations, factor)
+    problem = replace(problem, camera=camera, positions=positions, orientations=orientations)
     return replace(chain, problem=problem, log_factors=tuple(float(a) for a in after))
+
+
+def _scaled(measured: Measured, factor: float) -> Measured:
+    return replace(measured, covs=factor * measured.covs)
 
 
 def _moved(before: NoiseProblem, after: NoiseProblem) -> float:

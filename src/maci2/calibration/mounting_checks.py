@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from maci2.calibration.calibration_problem import MountingPrior
 from maci2.estimation.verdict_checks import FAR, Check
+from maci2.estimator.calibrate import MountingPrior
 from maci2.lie import se3_inv, se3_log
 from maci2.types import Array
 

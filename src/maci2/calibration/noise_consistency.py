@@ -13,10 +13,9 @@ import numpy as np
 
 from maci2.calibration.noise_likelihood import moved_by, other_kinds, predicted_by
 from maci2.calibration.noise_windows import compose_windows
-from maci2.chain import ChainProblem, ChainSolution, chain_posterior
-from maci2.chain.chain_posterior import normal_equations
-from maci2.chain.chain_state import POSITION, ROTATION, VELOCITY
-from maci2.chain.whitened_factors import IMU, WhitenedFactors, whitened_factors
+from maci2.estimator.problem import POSITION, ROTATION, VELOCITY, Problem
+from maci2.estimator.residuals import WhitenedFactors, whitened_factors
+from maci2.estimator.solver import IMU, Solution, covariance, normal_equations
 from maci2.gaussian import square_root_information
 from maci2.types import Array
 
@@ -61,14 +60,14 @@ class Consistency:
 
 
 def consistency(
-    problem: ChainProblem, solution: ChainSolution, steps: int = 1, lags: int = 10
+    problem: Problem, solution: Solution, steps: int = 1, lags: int = 10
 ) -> Consistency:
     """Scores of a solved chain over windows of `steps` IMU factors each.
 
     Windows of several factors are scored on the chain of all states between: measurements inside
     a window then meet states of their own, not what the IMU alone carries to them.
     """
-    posterior = chain_posterior(solution)
+    posterior = covariance(solution)
     kinds = [IMU, *other_kinds(problem)]
     rows = [whitened_factors(solution, posterior, kind) for kind in kinds]
     windows = compose_windows(problem.stamps_ns, solution, posterior, rows[0], steps)
@@ -87,14 +86,14 @@ def consistency(
     return Consistency(len(e), parts, correlation(rows[0].r), drawn.mean(axis=0), chance)
 
 
-def _white_residuals(rows: list[WhitenedFactors], solution: ChainSolution) -> Iterator[Array]:
+def _white_residuals(rows: list[WhitenedFactors], solution: Solution) -> Iterator[Array]:
     """Residuals of the IMU that white noise of all measurements leaves, drawn several times."""
     rng, system = np.random.default_rng(0), normal_equations(solution)
     for _ in range(DRAWS):
         noise = [rng.standard_normal(one.r.shape) for one in rows]
         moves = [moved_by(one, q, system) for one, q in zip(rows, noise, strict=True)]
-        states, border = (np.sum(part, axis=0) for part in zip(*moves, strict=True))
-        yield noise[0] - predicted_by(rows[0], (states, border))
+        states, shared = (np.sum(part, axis=0) for part in zip(*moves, strict=True))
+        yield noise[0] - predicted_by(rows[0], (states, shared))
 
 
 def _part(e: Array, cov_shown: Array, cov: Array) -> PartNees:

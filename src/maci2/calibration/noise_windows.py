@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from maci2.chain import ChainPosterior, ChainSolution
-from maci2.chain.chain_state import STATE
-from maci2.chain.whitened_factors import WhitenedFactors
 from maci2.errors import MeasurementError
+from maci2.estimator.problem import STATE
+from maci2.estimator.residuals import WhitenedFactors
+from maci2.estimator.solver import Covariance, Solution
 from maci2.sensors.truth_covariance import TruthCovariance
 from maci2.types import Array, Stamps
 
@@ -46,13 +46,13 @@ class Windows:
 
 def compose_windows(
     stamps_ns: Stamps,
-    solution: ChainSolution,
-    posterior: ChainPosterior,
+    solution: Solution,
+    posterior: Covariance,
     factors: WhitenedFactors,
     steps: int,
 ) -> Windows:
     """All windows of `steps` IMU factors without a gap of the samples."""
-    white = solution.factors.ties.white
+    white = solution.measurements.white
     whole = np.einsum("kii->ki", white).all(axis=1)
     first = _runs(whole, steps)
     if not len(first):
@@ -63,13 +63,13 @@ def compose_windows(
     white_inv = np.zeros_like(white)
     white_inv[whole] = np.linalg.inv(white[whole])
     G = white_inv @ factors.G
-    A, B, border = G[:, :, :STATE], G[:, :, STATE : 2 * STATE], G[:, :, 2 * STATE :]
+    A, B, shared = G[:, :, :STATE], G[:, :, STATE : 2 * STATE], G[:, :, 2 * STATE :]
     M = np.tile(np.eye(STATE), (len(first), 1, 1))
     transport: list[Array] = []
-    by_border = np.zeros((len(first), STATE, border.shape[2]))
+    by_border = np.zeros((len(first), STATE, shared.shape[2]))
     for at in (first + step for step in reversed(range(steps))):
         transport.insert(0, M @ white_inv[at])
-        by_border += M @ border[at]
+        by_border += M @ shared[at]
         by_first = M @ A[at]
         if len(transport) < steps:
             M = -by_first @ np.linalg.inv(B[at - 1])
@@ -85,18 +85,16 @@ def _runs(whole: NDArray[np.bool_], steps: int) -> NDArray[np.int64]:
     return np.asarray(np.flatnonzero(broken[steps:] == broken[:-steps]), dtype=np.int64)
 
 
-def _joint(
-    stamps_ns: Stamps, posterior: ChainPosterior, first: NDArray[np.int64], steps: int
-) -> Array:
+def _joint(stamps_ns: Stamps, posterior: Covariance, first: NDArray[np.int64], steps: int) -> Array:
     """(m, 30 + b, 30 + b) of the windows' first and last states and the free constants."""
     s, last = STATE, first + steps
-    known = (posterior.states, posterior.neighbours, posterior.with_border, posterior.free)
+    known = (posterior.states, posterior.neighbours, posterior.with_shared, posterior.free)
     chain = TruthCovariance(stamps_ns, *known)
     P = np.zeros((len(first), 2 * s + len(posterior.free), 2 * s + len(posterior.free)))
     P[:, :s, :s], P[:, s : 2 * s, s : 2 * s] = posterior.states[first], posterior.states[last]
     P[:, :s, s : 2 * s] = chain.between(first, last)
-    P[:, :s, 2 * s :] = posterior.with_border[first]
-    P[:, s : 2 * s, 2 * s :] = posterior.with_border[last]
+    P[:, :s, 2 * s :] = posterior.with_shared[first]
+    P[:, s : 2 * s, 2 * s :] = posterior.with_shared[last]
     upper = np.triu(np.ones(P.shape[1:], dtype=bool), 1)
     P[:, 2 * s :, 2 * s :] = posterior.free
     return np.where(upper.T, np.swapaxes(P, 1, 2), P)

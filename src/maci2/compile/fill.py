@@ -38,7 +38,7 @@ CHAINS = (
 """Jobs of one worker, which finds in memory what the jobs before have compiled. Training has no
 kernel in common with the others: by the time it is done, they find small ones in the cache."""
 
-OWN_KERNELS = {"maci2.estimation": "initialize"}
+OWN_KERNELS = {"maci2.estimator": "initialize"}
 """Rooms whose kernels nobody needs who does not run the job."""
 
 _POLL_S = 0.2

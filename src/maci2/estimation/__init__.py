@@ -1,8 +1,9 @@
-"""Estimators: from measurements to state, posterior covariance and verdict."""
+"""Estimates with their verdicts: what `maci2.estimator` finds, judged."""
 
-from maci2.estimation.config import SolverConfig
 from maci2.estimation.initialize import initialize
-from maci2.estimation.results import (
+from maci2.estimation.verdict import CalibrationLimits, InitLimits
+from maci2.estimator.config import SolverConfig
+from maci2.estimator.results import (
     CalibrationResult,
     CalibrationStage,
     InitResult,
@@ -13,7 +14,6 @@ from maci2.estimation.results import (
     VIState,
     direction_std,
 )
-from maci2.estimation.verdict import CalibrationLimits, InitLimits
 
 __all__ = [
     "CalibrationLimits",

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from maci2.estimation.freed_constants import FreedConstants
-from maci2.estimation.results import Posterior, Status, VIState, direction_std
 from maci2.estimation.verdict_checks import SURE, admitted, velocity_rms
+from maci2.estimator.results import Posterior, Status, VIState, direction_std
 from maci2.lie import skew
 from maci2.premises import Premises, contradictions
 from maci2.premises.contradictions import (

@@ -4,14 +4,12 @@ Extrinsics, the scale of vision and the time offset become unknowns of the joint
 gravity and biases, and the solution that believed them is where it begins: a few steps more.
 """
 
-from dataclasses import replace
 from typing import NamedTuple
 
-from maci2.estimation.config import SolverConfig
-from maci2.estimation.problem import CLOCK_STD_S, Variables
-from maci2.estimation.results import Posterior, VIState
-from maci2.estimation.solve import solve
-from maci2.imu import ImuMeasurements, Preintegrated, preintegrate
+from maci2.estimator.config import SolverConfig
+from maci2.estimator.initialize import CLOCK_STD_S, solve_with_free_constants
+from maci2.estimator.results import Posterior, VIState
+from maci2.imu import ImuMeasurements
 from maci2.types import Array
 from maci2.vision import RelativePoses
 
@@ -58,26 +56,14 @@ class FreedConstants(NamedTuple):
 
 
 def free_constants(
-    imu: ImuMeasurements,
-    vision: RelativePoses,
-    state: VIState,
-    config: SolverConfig,
-    pre: Preintegrated | None = None,
+    imu: ImuMeasurements, vision: RelativePoses, state: VIState, config: SolverConfig
 ) -> FreedConstants | None:
     """Solve a window again with free constants; None if it has too little information.
 
-    A scale with a stated spread keeps it. `pre` is taken where it is of these keyframes.
+    A scale with a stated spread keeps it.
     """
-    gyro_bias, acc_bias = state.gyro_bias_residual, state.acc_bias_residual
-    if vision.stamps_ns is not state.stamps_ns:
-        vision = replace(vision, stamps_ns=state.stamps_ns)
-    if pre is None or pre.stamps_ns is not state.stamps_ns:
-        pre = preintegrate(imu, state.stamps_ns, gyro_bias, acc_bias, config.rule)
-    start = Variables(
-        state.Ts_c0_b, state.velocity_b, state.gravity_c0, gyro_bias, acc_bias, state.T_b_c
-    )
-    freed, posterior, report = solve(imu, vision, pre, start, config, True, constants=True)
-    if posterior is None or not report.converged or (report.scale or 0.0) <= 0.0:
+    freed, posterior, report = solve_with_free_constants(imu, vision, state, config)
+    if posterior is None or not report.converged:
         return None
     return FreedConstants(
         freed,

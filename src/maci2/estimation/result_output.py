@@ -11,7 +11,7 @@ from maci2.text_tables import sigmas, table_text, vector
 from maci2.types import NS, Array, Stamps
 
 if TYPE_CHECKING:
-    from maci2.estimation.results import (
+    from maci2.estimator.results import (
         CalibrationResult,
         CalibrationStage,
         InitResult,
@@ -187,6 +187,7 @@ def report_record(report: "SolveReport", stated_offset_s: float = 0.0) -> Record
         "rejected": report.rejected,
         "set_aside": report.rejected,  # the name it had in version 0.1
         "iterations": report.iterations,
+        "solves": report.solves,
         "solve_ms": report.solve_ms,
     }
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from maci2.estimation.results import CalibrationResult, InitResult
+    from maci2.estimator.results import CalibrationResult, InitResult
 
 AXES = "xyz"
 

@@ -16,16 +16,6 @@ from maci2.calibration_prior import CALIBRATED
 from maci2.errors import MeasurementError
 from maci2.estimation.confirmation import REMEDY, Evidence
 from maci2.estimation.freed_constants import MeasuredScale
-from maci2.estimation.results import (
-    CalibrationResult,
-    CalibrationStage,
-    InitResult,
-    Posterior,
-    SolveReport,
-    Verdict,
-    VIState,
-)
-from maci2.estimation.rotation_alignment import RotationAlignment
 from maci2.estimation.verdict_checks import (
     SURE,
     Check,
@@ -39,6 +29,16 @@ from maci2.estimation.verdict_checks import (
     velocity_std,
     worst,
 )
+from maci2.estimator.results import (
+    CalibrationResult,
+    CalibrationStage,
+    InitResult,
+    Posterior,
+    SolveReport,
+    Verdict,
+    VIState,
+)
+from maci2.estimator.rotation_alignment import RotationAlignment
 from maci2.field_docs import document_fields
 from maci2.imu import BiasPrior, ImuMeasurements
 from maci2.lie import so3_log

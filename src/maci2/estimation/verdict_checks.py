@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from maci2.calibration_prior import CALIBRATED
-from maci2.estimation.results import Posterior, SolveReport, Status, VIState, direction_std
+from maci2.estimator.results import Posterior, SolveReport, Status, VIState, direction_std
 from maci2.gaussian import chi2_quantile
 from maci2.imu import BiasPrior
 from maci2.lie import skew

@@ -9,7 +9,7 @@ import numpy as np
 from maci2.errors import DatasetError, Maci2Error
 from maci2.estimation import Posterior, Status, VIState
 from maci2.estimation.imu_gains import ImuGains
-from maci2.estimation.results import direction_std
+from maci2.estimator.results import direction_std
 from maci2.evaluation.metrics import MAX_TRUTH_GAP_S, InitErrors, initialization_errors
 from maci2.evaluation.shared_noise import shared_noise
 from maci2.evaluation.truth_noise import TruthNoise, truth_noise

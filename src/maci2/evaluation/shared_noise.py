@@ -13,8 +13,8 @@ the claim is right.
 
 import numpy as np
 
-from maci2.chain.chain_state import BIAS_ACC, BIAS_GYRO, POSITION, ROTATION, STATE, VELOCITY
 from maci2.estimation.imu_gains import ImuGains
+from maci2.estimator.problem import BIAS_ACC, BIAS_GYRO, POSITION, ROTATION, STATE, VELOCITY
 from maci2.evaluation.truth_noise import TruthNoise, compared_derivatives
 from maci2.imu import ALPHA, BETA, GAMMA, ImuMeasurements
 from maci2.imu.preintegration import integrate_segments

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from maci2.chain.chain_state import BIAS_GYRO, POSITION, ROTATION, STATE, VELOCITY
+from maci2.estimator.problem import BIAS_GYRO, POSITION, ROTATION, STATE, VELOCITY
 from maci2.lie import se3_adj, se3_inv, skew
 from maci2.sensors import GroundTruth
 from maci2.types import GRAVITY_W, Array

@@ -112,9 +112,8 @@ def answer_of(line: str, data: Path, call: Call) -> Record:
 
 def with_solves(run: Callable[[], Record]) -> Record:
     """The answer of `init` with the number of its solves; where the answer has no such key, calls
-    of the optimizers are counted, without those of audits, which are made once and then kept."""
-    from maci2.chain.chain_solver import solve_chain
-    from maci2.estimation.levenberg_marquardt import optimize
+    of the optimizer are counted, without those of audits, which are made once and then kept."""
+    from maci2.estimator.solver import minimize
     from maci2.ground_truth.audit_cache import cached_audit
     from maci2.pipeline.rehearsals import warm_up
 
@@ -135,7 +134,7 @@ def with_solves(run: Callable[[], Record]) -> Record:
         finally:
             calls[0] = before
 
-    counters = [(optimize, counted(optimize)), (solve_chain, counted(solve_chain))]
+    counters = [(minimize, counted(minimize))]
     counters.append((cached_audit, uncounted))
     _replace_everywhere(counters)
     try:

@@ -95,7 +95,7 @@ def _expected_noise(recording: Recording, capture: Capture) -> ImuMeasurements:
 
 def _row_stamps(fit: AuditFit, kind: Kind) -> Stamps:
     """Timestamps of the rows that were used, in the order of their residuals."""
-    elapsed = getattr(fit.solution.factors, kind).elapsed
+    elapsed = getattr(fit.solution.markers, kind).elapsed
     return np.asarray(fit.problem.clock_origin_ns + np.rint(elapsed * NS).astype(np.int64))
 
 

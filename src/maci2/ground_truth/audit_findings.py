@@ -4,12 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from maci2.chain.chain_state import (
-    MARKER,
-    ORIENTATION_CLOCK,
-    POSITION_CLOCK,
-    POSITION_CLOCK_AT,
-)
+from maci2.estimator.problem import MARKER, ORIENTATION_CLOCK, POSITION_CLOCK, POSITION_CLOCK_AT
 from maci2.findings import Finding
 from maci2.ground_truth.audit_fit import AuditFit
 from maci2.ground_truth.audit_problem import REACH_S
@@ -41,19 +36,19 @@ Accelerations show it, too: only a recording that hardly moves leaves it open.""
 
 def measure(fit: AuditFit, capture: Capture, truth: GroundTruth) -> dict[str, Constant]:
     """Constants of the capture, and of the columns that a published truth has beside poses."""
-    border, cov_border = fit.solution.border, fit.posterior.border
+    shared, cov_border = fit.solution.shared, fit.posterior.shared
     constants = {}
-    change = np.ascontiguousarray(border.T_b_m[:3, :3] @ capture.T_b_m[:3, :3].T)
+    change = np.ascontiguousarray(shared.T_b_m[:3, :3] @ capture.T_b_m[:3, :3].T)
     if capture.Rs_w_m is not None:
         constants["rotation_deg"] = length_of(
-            np.degrees(so3_log(change)), np.degrees(1.0) ** 2 * cov_border[13:16, 13:16], "deg"
+            np.degrees(so3_log(change)), np.degrees(1.0) ** 2 * cov_border[14:17, 14:17], "deg"
         )
     # Of the translation itself: rho and phi both move it.
-    p = border.T_b_m[:3, 3]
+    p = shared.T_b_m[:3, 3]
     J = np.hstack([np.eye(3), -_skew(p)])
     cov_p = J @ cov_border[MARKER, MARKER] @ J.T
     constants["lever_arm_mm"] = length_of(1e3 * (p - capture.T_b_m[:3, 3]), 1e6 * cov_p, "mm")
-    up_w = border.R_w_g[:, 2]
+    up_w = shared.R_w_g[:, 2]
     sine = float(np.hypot(up_w[0], up_w[1]))
     angle = float(np.arctan2(sine, up_w[2]))
     tilt = np.degrees(angle) * np.array([-up_w[1], up_w[0]]) / max(sine, 1e-12)
@@ -62,7 +57,7 @@ def measure(fit: AuditFit, capture: Capture, truth: GroundTruth) -> dict[str, Co
     if capture.Rs_w_m is not None and not capture.one_clock:
         clocks["orientation"] = (4, ORIENTATION_CLOCK)
     for kind, (place, at) in clocks.items():
-        offset_s, drift = border.scalars[place], border.scalars[place + 2]
+        offset_s, drift = shared.scalars[place], shared.scalars[place + 2]
         std = np.sqrt(np.diag(cov_border)[at])
         constants[f"{kind}_late_ms"] = scalar_of(-1e3 * offset_s, 1e3 * std[0], "ms")
         constants[f"{kind}_drift_ms_per_min"] = scalar_of(-6e4 * drift, 6e4 * std[1], "ms/min")
@@ -71,7 +66,7 @@ def measure(fit: AuditFit, capture: Capture, truth: GroundTruth) -> dict[str, Co
         constants["position_scale"] = scalar_of(fit_a.scale, fit_a.std_scale, "ratio")
     if capture.claims is not None:
         claims, away_ms = _on_imu_clock(capture.claims, fit)
-        columns = column_constants(claims, truth, border.R_w_g.T)
+        columns = column_constants(claims, truth, shared.R_w_g.T)
         late = columns.get("velocity_late_ms")
         if late is not None and away_ms:
             columns["velocity_late_ms"] = scalar_of(late.value + away_ms, late.std, "ms")
@@ -81,8 +76,8 @@ def measure(fit: AuditFit, capture: Capture, truth: GroundTruth) -> dict[str, Co
 
 def _on_imu_clock(claims: GroundTruth, fit: AuditFit) -> tuple[GroundTruth, float]:
     """Published columns moved by a clock offset that is no small error, and how late it is [ms]."""
-    offset_s = float(fit.solution.border.scalars[POSITION_CLOCK_AT])
-    std_s = float(np.sqrt(fit.posterior.border[POSITION_CLOCK, POSITION_CLOCK][0, 0]))
+    offset_s = float(fit.solution.shared.scalars[POSITION_CLOCK_AT])
+    std_s = float(np.sqrt(fit.posterior.shared[POSITION_CLOCK, POSITION_CLOCK][0, 0]))
     if abs(offset_s) < max(ANOTHER_CLOCK_S, 5.0 * std_s):
         return claims, 0.0
     stamps_ns = claims.stamps_ns + round(offset_s * NS)
@@ -150,7 +145,7 @@ def audit_findings(
             findings.append(Finding("warn", capture.name, text, name))
     if capture.claims is not None:
         claims, _ = _on_imu_clock(capture.claims, fit)
-        R_g_w = fit.solution.border.R_w_g.T
+        R_g_w = fit.solution.shared.R_w_g.T
         findings += velocity_finding(capture.name, claims, truth, R_g_w)
     findings += _upside_down(capture, fit) + _scatter(capture, fit) + _unobservable(capture, fit)
     findings += _lost(capture) + _gaps(capture)
@@ -162,7 +157,7 @@ def audit_findings(
 
 def _upside_down(capture: Capture, fit: AuditFit) -> list[Finding]:
     """A world whose z axis is not even roughly up."""
-    up_w = fit.solution.border.R_w_g[:, 2]
+    up_w = fit.solution.shared.R_w_g[:, 2]
     if up_w[2] > np.cos(ANOTHER_WORLD):
         return []
     at = int(np.argmax(np.abs(up_w)))
@@ -191,7 +186,7 @@ def _scatter(capture: Capture, fit: AuditFit) -> list[Finding]:
 
 def _unobservable(capture: Capture, fit: AuditFit) -> list[Finding]:
     findings = []
-    tilt_deg = float(np.degrees(np.sqrt(np.linalg.eigvalsh(fit.posterior.border[:2, :2])[-1])))
+    tilt_deg = float(np.degrees(np.sqrt(np.linalg.eigvalsh(fit.posterior.shared[:2, :2])[-1])))
     if tilt_deg > UNOBSERVABLE_DEG:
         text = (
             f"the direction of gravity is known to ± {tilt_deg:.1f} deg only: where nothing "
@@ -200,7 +195,7 @@ def _unobservable(capture: Capture, fit: AuditFit) -> list[Finding]:
         findings.append(Finding("warn", capture.name, text, "unobservable gravity"))
     if capture.Rs_w_m is None:
         return findings
-    values, axes = np.linalg.eigh(fit.posterior.border[13:16, 13:16])
+    values, axes = np.linalg.eigh(fit.posterior.shared[14:17, 14:17])
     std_deg = float(np.degrees(np.sqrt(values[-1])))
     if std_deg > UNOBSERVABLE_DEG:
         axis = axes[:, -1] * np.sign(axes[np.argmax(np.abs(axes[:, -1])), -1])

@@ -4,16 +4,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from maci2.chain import (
-    ChainPosterior,
-    ChainProblem,
-    ChainResiduals,
-    ChainSolution,
-    chain_posterior,
-    solve_chain,
-    solve_with_noise,
-)
-from maci2.chain.variance_components import Residuals
+from maci2.estimator.problem import Problem
+from maci2.estimator.residuals import Residuals, ResidualsByKind, solve_with_noise
+from maci2.estimator.solver import Covariance, Solution, covariance, solve
 from maci2.ground_truth.accelerations import AccelerationFit
 from maci2.ground_truth.audit_problem import (
     FIRST_STD_P,
@@ -79,10 +72,10 @@ class ImuFactors:
 class AuditFit:
     """The solved chain and what its residuals say."""
 
-    problem: ChainProblem
-    solution: ChainSolution
-    posterior: ChainPosterior
-    residuals: ChainResiduals
+    problem: Problem
+    solution: Solution
+    posterior: Covariance
+    residuals: ResidualsByKind
     """Residuals with the noise found, errors that last not yet scaled."""
 
     position: NoiseLevel
@@ -95,7 +88,7 @@ def fit_audit(start: AuditProblem) -> AuditFit:
     """Noise levels first; then the final solution with errors weighed by how long they last."""
     problem = start.problem
     first = solve_with_noise(
-        problem, start.states, start.border, max_rounds=ROUNDS, least_factor=start.least_factor
+        problem, start.states, start.shared, max_rounds=ROUNDS, least_factor=start.least_factor
     )
     noise = (first.position_factor, first.orientation_factor)
     imu_factors = _imu_factors(first.residuals.imu, start)
@@ -104,7 +97,7 @@ def fit_audit(start: AuditProblem) -> AuditFit:
         first = solve_with_noise(
             replace(first.problem, imu=imu_factors.scaled(first.problem.imu)),
             first.solution.states,
-            first.solution.border,
+            first.solution.shared,
             max_rounds=ROUNDS,
             least_factor=start.least_factor / min(noise),
         )
@@ -112,14 +105,14 @@ def fit_audit(start: AuditProblem) -> AuditFit:
     lasting_p = lasting_rows(first.residuals.positions, _rate(first.problem.positions))
     lasting_r = lasting_rows(first.residuals.orientations, _rate(first.problem.orientations))
     problem = _weighed_down(first.problem, lasting_p, lasting_r)
-    solution = solve_chain(problem, first.solution.states, first.solution.border)
+    solution = solve(problem, first.solution.states, first.solution.shared)
     orientation = None
     if problem.orientations is not None:
         orientation = NoiseLevel(FIRST_STD_R * np.sqrt(noise[1]), lasting_r)
     return AuditFit(
         problem,
         solution,
-        chain_posterior(solution),
+        covariance(solution),
         first.residuals,
         NoiseLevel(FIRST_STD_P * np.sqrt(noise[0]), lasting_p),
         orientation,
@@ -144,7 +137,7 @@ def _rate(measured: object) -> float:
     return 1.0 if stamps_ns is None else 1e9 / float(np.median(np.diff(stamps_ns)))
 
 
-def _weighed_down(problem: ChainProblem, by_p: float, by_r: float) -> ChainProblem:
+def _weighed_down(problem: Problem, by_p: float, by_r: float) -> Problem:
     p, r = problem.positions, problem.orientations
     return replace(
         problem,

@@ -3,7 +3,7 @@
 import numpy as np
 import scipy
 
-from maci2.chain import Border, States, make_border
+from maci2.estimator.problem import Shared, States, shared_parameters
 from maci2.ground_truth.accelerations import AccelerationFit, gyro_rotations
 from maci2.ground_truth.capture import Capture
 from maci2.ground_truth.registration import Registration
@@ -26,7 +26,7 @@ def guess_from_poses(
     found: Registration,
     T_b_m: Array,
     fit: AccelerationFit | None,
-) -> tuple[States, Border]:
+) -> tuple[States, Shared]:
     """Poses by interpolation; gravity and bias from accelerations."""
     assert capture.Rs_w_m is not None
     Ts_w_m = stack_poses(capture.Rs_w_m, capture.p_w_m)
@@ -40,7 +40,7 @@ def guess_from_poses(
     biases = (np.tile(bias, (len(v_w), 1)) for bias in (found.bias_gyro, bias_acc))
     return (
         States(Ts_w_b, v_w, *biases),
-        make_border(_level(up_w), T_b_m=T_b_m, gravity_norm=GRAVITY_NORM),
+        shared_parameters(_level(up_w), T_b_m=T_b_m, gravity_norm=GRAVITY_NORM),
     )
 
 
@@ -83,7 +83,7 @@ def guess_from_positions(
     samples: ImuSamples,
     found: Registration,
     T_b_m: Array,
-) -> tuple[States, Border]:
+) -> tuple[States, Shared]:
     """Orientations from the gyroscope, put into a level world by forces and accelerations."""
     fake = np.tile(np.eye(4), (len(capture), 1, 1))
     fake[:, :3, 3] = capture.p_w_m
@@ -105,4 +105,4 @@ def guess_from_positions(
         np.tile(found.bias_gyro, (len(v_w), 1)),
         np.zeros_like(v_w),
     )
-    return states, make_border(T_b_m=se3(np.eye(3), T_b_m[:3, 3].copy()))
+    return states, shared_parameters(T_b_m=se3(np.eye(3), T_b_m[:3, 3].copy()))

@@ -5,18 +5,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from maci2.chain import (
-    Border,
-    BorderUnknowns,
-    ChainProblem,
+from maci2.errors import DatasetError
+from maci2.estimator.problem import (
+    Free,
     Loss,
     MarkerOrientations,
     MarkerPositions,
+    Problem,
+    Shared,
     States,
-    border_prior,
+    shared_prior,
     state_prior,
 )
-from maci2.errors import DatasetError
 from maci2.gaussian import chi2_quantile
 from maci2.ground_truth.accelerations import AccelerationFit, fit_accelerations
 from maci2.ground_truth.audit_guess import (
@@ -76,9 +76,9 @@ LEAST_WALK_GYRO, LEAST_WALK_ACC = 1e-6, 1e-5
 class AuditProblem:
     """What the chain needs, and a place to begin."""
 
-    problem: ChainProblem
+    problem: Problem
     states: States
-    border: Border
+    shared: Shared
     least_factor: float
     """Least variance of rows over the first one."""
 
@@ -109,21 +109,21 @@ def audit_problem(
     T_b_m = _marker(capture, found)
     fit = None
     if capture.Rs_w_m is None:
-        states, border = guess_from_positions(capture, on_imu_ns, stamps_ns, samples, found, T_b_m)
+        states, shared = guess_from_positions(capture, on_imu_ns, stamps_ns, samples, found, T_b_m)
     else:
         fit = fit_accelerations(capture, found, T_b_m[:3, :3], samples)
-        states, border = guess_from_poses(capture, on_imu_ns, stamps_ns, samples, found, T_b_m, fit)
-    border.scalars[3:5] = found.offset_s
+        states, shared = guess_from_poses(capture, on_imu_ns, stamps_ns, samples, found, T_b_m, fit)
+    shared.scalars[3:5] = found.offset_s
     rows = _thinned(capture, rows_hz)
     positions, orientations = _measurements(capture, rows)
     first = States(*(values[:1] for values in states))
     std = np.r_[np.full(9, np.inf), [STD_BIAS_GYRO] * 3, [STD_BIAS_ACC] * 3]
-    problem = ChainProblem(
+    problem = Problem(
         imu=imu,
         stamps_ns=stamps_ns,
         walk_gyro=max(rig.imu.walk_gyro, LEAST_WALK_GYRO),
         walk_acc=max(rig.imu.walk_acc, LEAST_WALK_ACC),
-        unknowns=BorderUnknowns(
+        free=Free(
             gravity=True,
             marker_rotation=capture.Rs_w_m is not None,
             marker_translation=True,
@@ -136,14 +136,14 @@ def audit_problem(
         positions=positions,
         orientations=orientations,
         priors=(
-            state_prior(0, first, border, std),
-            border_prior(_stated(border, capture), _border_std(capture)),
+            state_prior(0, first, shared, std),
+            shared_prior(_stated(shared, capture), _shared_std(capture)),
         ),
         clock_origin_ns=int(capture.stamps_ns[len(capture) // 2]),
     )
     least = LEAST_FACTOR_SMOOTHED if capture.smoothed else LEAST_FACTOR
     least_imu = _least_imu_factors(imu, rig.imu)
-    return AuditProblem(problem, states, border, least, least_imu, fit, capture.smoothed)
+    return AuditProblem(problem, states, shared, least, least_imu, fit, capture.smoothed)
 
 
 def _least_imu_factors(imu: ImuMeasurements, noise: ImuNoise) -> Array:
@@ -152,19 +152,19 @@ def _least_imu_factors(imu: ImuMeasurements, noise: ImuNoise) -> Array:
     return np.minimum(np.r_[gyro / imu.var_gyro.mean(), acc / imu.var_acc.mean(axis=0)], 1.0)
 
 
-def _stated(border: Border, capture: Capture) -> Border:
-    """Mean of the border's prior: the marker where it was stated to be."""
-    T_b_m = border.T_b_m.copy()
+def _stated(shared: Shared, capture: Capture) -> Shared:
+    """Mean of the prior of shared parameters: the marker where it was stated to be."""
+    T_b_m = shared.T_b_m.copy()
     T_b_m[:3, 3] = capture.T_b_m[:3, 3]
-    return border._replace(T_b_m=T_b_m)
+    return shared._replace(T_b_m=T_b_m)
 
 
-def _border_std(capture: Capture) -> Array:
-    """(20,) of the border's prior; any rotation of the marker."""
+def _shared_std(capture: Capture) -> Array:
+    """(24,) standard deviations of that prior; any rotation of the marker."""
     stated = capture.claims is not None or not np.array_equal(capture.T_b_m, np.eye(4))
     lever = STD_STATED_LEVER_ARM if stated else STD_LEVER_ARM
     clock = [STD_CLOCK_S, STD_DRIFT]
-    return np.array([*[np.inf] * 10, *[lever] * 3, *[np.pi] * 3, *clock, *clock])
+    return np.array([*[np.inf] * 11, *[lever] * 3, *[np.pi] * 3, *clock, *clock, *[np.inf] * 3])
 
 
 def _state_stamps(

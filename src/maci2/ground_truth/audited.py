@@ -4,10 +4,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from maci2.chain import States
-from maci2.chain.chain_assembly import walking_covariance
-from maci2.chain.chain_state import POSITION, ROTATION, STATE, VELOCITY
-from maci2.chain.propagation import integrate_spans
+from maci2.estimator.measurements import integrate_spans, walking_covariance
+from maci2.estimator.problem import POSITION, ROTATION, STATE, VELOCITY, States
 from maci2.field_docs import document_fields
 from maci2.findings import Finding
 from maci2.gaussian import symmetrize
@@ -83,7 +81,7 @@ def audited_rows(fit: AuditFit, source: str) -> GroundTruth:
     """States at all IMU samples between neighbouring states, with their covariance."""
     stamps_ns, k = _row_stamps(fit)
     states = _states_at(fit, stamps_ns, k)
-    R_g_w = fit.solution.border.R_w_g.T
+    R_g_w = fit.solution.shared.R_w_g.T
     Rs_g_b = R_g_w @ states.Ts_w_b[:, :3, :3]
     # Levelled about the mean position, so that the world stays where it was.
     middle = states.Ts_w_b[:, :3, 3].mean(axis=0)
@@ -113,7 +111,7 @@ def _states_at(fit: AuditFit, stamps_ns: Stamps, k: Stamps) -> States:
     """States carried along the IMU, with a share of what is missing at the next state."""
     x, states_ns = fit.solution.states, fit.problem.stamps_ns
     bias = np.hstack([x.bias_gyro, x.bias_acc])
-    g_w = -fit.solution.border.scalars[0] * fit.solution.border.R_w_g[:, 2]
+    g_w = fit.solution.shared.gravity_w
     ends_ns = np.concatenate([stamps_ns, states_ns[1:]])
     starts = np.concatenate([k, np.arange(len(states_ns) - 1)])
     spans = integrate_spans(fit.problem.imu, states_ns[starts], ends_ns, bias[starts])
@@ -142,7 +140,7 @@ def _covariance(fit: AuditFit, middle: Array) -> TruthCovariance:
     Levelling by another tilt rotates the body back, R_g_b Exp(-R_b_g tilt), and velocity and
     position about the middle with it.
     """
-    x, posterior, R_g_w = fit.solution.states, fit.posterior, fit.solution.border.R_w_g.T
+    x, posterior, R_g_w = fit.solution.states, fit.posterior, fit.solution.shared.R_w_g.T
     n = len(x.v_w)
     J = np.zeros((n, STATE, STATE))
     J[:, range(STATE), range(STATE)] = 1.0
@@ -151,7 +149,7 @@ def _covariance(fit: AuditFit, middle: Array) -> TruthCovariance:
     J_tilt[:, ROTATION, :2] = -np.swapaxes(R_g_w @ x.Ts_w_b[:, :3, :3], 1, 2)[:, :, :2]
     J_tilt[:, VELOCITY, :2] = _cross(x.v_w @ R_g_w.T)[:, :, :2]
     J_tilt[:, POSITION, :2] = _cross((x.Ts_w_b[:, :3, 3] - middle) @ R_g_w.T)[:, :, :2]
-    seen = J @ posterior.with_border
+    seen = J @ posterior.with_shared
     with_constants = seen + J_tilt @ posterior.free
     # Cov(J x + K b, J' x' + K' b), with b's own part inside with_constants.
     states = J @ posterior.states @ _T(J) + seen @ _T(J_tilt) + J_tilt @ _T(with_constants)
@@ -160,7 +158,7 @@ def _covariance(fit: AuditFit, middle: Array) -> TruthCovariance:
         + seen[:-1] @ _T(J_tilt[1:])
         + J_tilt[:-1] @ _T(with_constants[1:])
     )
-    spans = fit.solution.factors.ties.spans
+    spans = fit.solution.measurements.spans
     noise = walking_covariance(spans, fit.problem.walk_gyro, fit.problem.walk_acc)[:, :9, :9]
     return TruthCovariance(
         fit.problem.stamps_ns, symmetrize(states), neighbours, with_constants, posterior.free, noise

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from maci2.chain.chain_state import ORIENTATION_CLOCK_AT, POSITION_CLOCK_AT
+from maci2.estimator.problem import ORIENTATION_CLOCK_AT, POSITION_CLOCK_AT
 from maci2.ground_truth.audit_fit import AuditFit
 from maci2.ground_truth.capture import Capture
 from maci2.lie.stacks import so3_log_stack
@@ -64,8 +64,8 @@ class Jumps:
 
 def find_jumps(capture: Capture, fit: AuditFit, truth: GroundTruth) -> Jumps:
     """Steps of the capture's rows that audited states do not have."""
-    border = fit.solution.border
-    R_g_w, T_b_m = border.R_w_g.T, border.T_b_m
+    shared = fit.solution.shared
+    R_g_w, T_b_m = shared.R_w_g.T, shared.T_b_m
     rows, at = _states(capture, truth, fit, POSITION_CLOCK_AT)
     p_g_m = at.Ts_w_b[:, :3, 3] + at.Ts_w_b[:, :3, :3] @ T_b_m[:3, 3]
     positions = _jumps(capture.stamps_ns[rows], capture.p_w_m[rows] @ R_g_w.T - p_g_m, LEAST_M)
@@ -81,7 +81,7 @@ def _states(
     capture: Capture, truth: GroundTruth, fit: AuditFit, clock_at: int
 ) -> tuple[Stamps, GroundTruth]:
     """Rows beside which there are audited states, and these."""
-    scalars = fit.solution.border.scalars
+    scalars = fit.solution.shared.scalars
     offset_s, drift = scalars[clock_at], scalars[clock_at + 2]
     since_s = (capture.stamps_ns - fit.problem.clock_origin_ns) / NS
     shift_ns = np.rint((offset_s + drift * since_s) * NS).astype(np.int64)

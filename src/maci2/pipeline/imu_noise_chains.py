@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 
-from maci2.calibration.calibrate import solve_from_nothing
-from maci2.calibration.calibration_problem import MountingPrior, calibration_problem
 from maci2.calibration.imu_noise import NoiseProblem
 from maci2.calibration_prior import UNVERIFIED
-from maci2.chain import ChainProblem
 from maci2.errors import DatasetError
 from maci2.estimation import SolverConfig
+from maci2.estimator.calibrate import MountingPrior, solve_from_nothing
+from maci2.estimator.camera_imu import with_loss
+from maci2.estimator.problem import Loss, Problem
 from maci2.ground_truth.audit_problem import audit_problem
 from maci2.ground_truth.capture import Capture, open_capture
 from maci2.ground_truth.registration import register
@@ -53,10 +53,10 @@ def against_capture(recording: Recording, source: str, length_s: float) -> Noise
     first_ns, last_ns = int(start.problem.stamps_ns[0]), int(start.problem.stamps_ns[-1])
     problem = replace(start.problem, imu=imu.between(first_ns - NS // 2, last_ns + NS // 2))
     problem = problem if exact else _thinned(problem, round(found.offset_s * NS))
-    return NoiseProblem(problem, start.states, start.border, start.least_factor)
+    return NoiseProblem(problem, start.states, start.shared, start.least_factor)
 
 
-def _thinned(problem: ChainProblem, offset_ns: int) -> ChainProblem:
+def _thinned(problem: Problem, offset_ns: int) -> Problem:
     """The chain with as many rows of its capture as have errors of their own."""
     positions, orientations = problem.positions, problem.orientations
     if positions is not None:
@@ -116,8 +116,7 @@ def against_vision(path: Path, options: RunOptions) -> NoiseProblem:
     std = np.repeat([UNVERIFIED.lever_m, UNVERIFIED.rotation], 3)
     mounting = MountingPrior(inputs.T_b_c, std)
     config = SolverConfig(estimate_time_offset=True)
-    solved, choice, _ = solve_from_nothing(inputs.imu, vision, mounting, config)
-    vision = choice.vision
-    choices = replace(solved.choices, inflation=1.0, robust=False)
-    problem = calibration_problem(inputs.imu, vision, solved.guess, choices, mounting)
-    return NoiseProblem(problem, solved.guess.states, solved.guess.border)
+    solved, _, _ = solve_from_nothing(inputs.imu, vision, mounting, config)
+    solution = solved.solution
+    problem = replace(with_loss(solution.problem, Loss()), inflation=1.0)
+    return NoiseProblem(problem, solution.states, solution.shared)

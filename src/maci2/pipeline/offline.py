@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from maci2.calibration import calibrate
-from maci2.calibration.calibration_problem import MountingPrior
 from maci2.errors import require_in_range
 from maci2.estimation import CalibrationResult, InitResult, initialize
 from maci2.estimation.result_output import (
@@ -17,6 +16,7 @@ from maci2.estimation.result_output import (
     initialization_record,
     initialization_text,
 )
+from maci2.estimator.calibrate import MountingPrior
 from maci2.field_docs import document_fields
 from maci2.imu import ImuMeasurements
 from maci2.lie import se3_inv

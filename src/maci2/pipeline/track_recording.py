@@ -10,8 +10,9 @@ import numpy as np
 from maci2.boundary import as_path
 from maci2.errors import DatasetError
 from maci2.estimation import SolverConfig, Verdict
-from maci2.estimation.motion_choice import choose_motions
 from maci2.estimation.result_output import Record, verdict_text
+from maci2.estimator.outliers import choose_motions
+from maci2.estimator.smoother import SmootherConfig
 from maci2.field_docs import document_fields
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
@@ -20,9 +21,7 @@ from maci2.pipeline.track_files import track_summary, write_track
 from maci2.text_tables import number as text_of
 from maci2.text_tables import table_text
 from maci2.tracking.batch import smoothed
-from maci2.tracking.calibration_spread import TRAJECTORY_SCALE_WALK
-from maci2.tracking.settings import tracker_settings
-from maci2.tracking.smoother import SmootherConfig
+from maci2.tracking.settings import TRAJECTORY_SCALE_WALK, tracker_settings
 from maci2.tracking.track import track
 from maci2.tracking.tracked import Track, TrackedState
 from maci2.types import NS, Array, Stamps

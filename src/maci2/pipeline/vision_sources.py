@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from maci2.errors import DatasetError, MeasurementError
-from maci2.estimation.initial_guess import chain
+from maci2.estimator.initialize import chained_poses
 from maci2.feature_tracks.image_tracks import image_tracks
 from maci2.feature_tracks.simulated_tracks import SimulatedTracker
 from maci2.feature_tracks.track_adjustment import adjusted_steps
@@ -309,4 +309,4 @@ def chained(stamps_ns: Stamps, Ts_ck_ck1: Array, source: str) -> CameraTrajector
     breaks = np.flatnonzero(stamps_ns[1:, 0] != stamps_ns[:-1, 1]) + 1
     run = max(np.split(np.arange(len(Ts_ck_ck1)), breaks), key=len)
     keyframes_ns = np.concatenate([stamps_ns[run, 0], stamps_ns[run[-1:], 1]])
-    return CameraTrajectory(keyframes_ns, chain(Ts_ck_ck1[run]), source)
+    return CameraTrajectory(keyframes_ns, chained_poses(Ts_ck_ck1[run]), source)

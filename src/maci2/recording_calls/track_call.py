@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from maci2.errors import require_in_range
+from maci2.estimator.smoother import LAG_RANGE_S
 from maci2.evaluation.track_errors import track_errors
 from maci2.pipeline import track_recording as pipeline
 from maci2.pipeline.option_list import TrackOptions
@@ -12,7 +13,6 @@ from maci2.pipeline.track_files import raw_biases
 from maci2.pipeline.track_recording import RecordedTrack
 from maci2.recording_calls.arguments import takes_options
 from maci2.tracking import SmootherConfig
-from maci2.tracking.smoother import LAG_RANGE_S
 
 
 @takes_options(TrackOptions)

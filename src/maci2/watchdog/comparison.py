@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from maci2.chain import Border, States
+from maci2.estimator.prediction import propagate
+from maci2.estimator.problem import Shared, States
 from maci2.gaussian import symmetrize
 from maci2.imu import ImuMeasurements, preintegrate
 from maci2.lie import se3_adj, se3_inv, skew
 from maci2.lie.stacks import so3_log_stack
-from maci2.tracking.propagation import propagate
 from maci2.types import Array, Mat4, Mat6
 
 ROWS = 6
@@ -35,7 +35,7 @@ class Comparison:
     cov: Array
     """(15, 15) of it."""
 
-    border: Border
+    shared: Shared
     """Extrinsics, gravity and scale as they were then."""
 
     std_scale: float
@@ -81,18 +81,18 @@ class Comparison:
         cov_before = self._latest_cov if self._latest_cov is not None else self.cov
         span = np.array([last_ns, stamp_ns])
         pre = preintegrate(imu, span, before.bias_gyro[0], before.bias_acc[0])
-        state, cov_state, F, Q = propagate(pre, 0, before, cov_before, self.border, self.walks)
+        state, cov_state, F, Q = propagate(pre, 0, before, cov_before, self.shared, self.walks)
         self._to_latest = [F @ to for to in (self._to_latest or [np.eye(15)])] + [np.eye(15)]
         self._latest, self._latest_cov = state, symmetrize(cov_state)
         self.imu_noise.append(Q)
         self.odometry_noise.append(cov)
         T_o_before = self._T_o_ok
-        self._T_o_ok = T_o_before @ _scaled(T_ok_ok1, self.border)
+        self._T_o_ok = T_o_before @ _scaled(T_ok_ok1, self.shared)
         self.stamps_ns.append(stamp_ns)
         self._compare(state, T_o_before)
 
     def _compare(self, state: States, T_o_before: Mat4) -> None:
-        T_b_o = self.border.T_b_c
+        T_b_o = self.shared.T_b_c
         T_o_b = se3_inv(np.ascontiguousarray(T_b_o))
         T_odometry = T_b_o @ self._T_o_ok @ T_o_b
         R, Rk = self.state.Ts_w_b[0, :3, :3], state.Ts_w_b[0, :3, :3]
@@ -152,7 +152,7 @@ class Comparison:
         return symmetrize(cov + self.std_scale**2 * np.outer(scale, scale))
 
 
-def _scaled(T: Mat4, border: Border) -> Mat4:
+def _scaled(T: Mat4, shared: Shared) -> Mat4:
     out = T.copy()
-    out[:3, 3] *= np.exp(border.scalars[1])
+    out[:3, 3] *= np.exp(shared.scalars[1])
     return out

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from maci2.chain.chain_state import SCALE
 from maci2.errors import require_in_range
+from maci2.estimator.problem import SCALE
+from maci2.estimator.solver import covariance
 from maci2.field_docs import document_fields
 from maci2.imu import ImuMeasurements
 from maci2.tracking import SmootherConfig
@@ -147,12 +148,9 @@ class Watchdog:
         assert smoother is not None
         state, cov = smoother.latest
         solution = smoother.solution
-        column, D = int(solution.columns[SCALE]), solution.factored.D
-        std = 0.0
-        if column >= 0:
-            std = float(np.sqrt(np.linalg.inv(D @ D.T)[column, column]))
+        std = float(np.sqrt(covariance(solution, exactly=False).shared[SCALE, SCALE]))
         last_ns = int(smoother.stamps_ns[-1])
-        self._windows.append(Comparison(last_ns, state, cov, solution.border, std, self._walks))
+        self._windows.append(Comparison(last_ns, state, cov, solution.shared, std, self._walks))
 
     def _judge(self, stamp_ns: int) -> Alarm | None:
         worst: tuple[float, Comparison, FaultTest] | None = None
@@ -189,7 +187,7 @@ def _rank(test: FaultTest, sigmas: float) -> tuple[bool, float]:
 def restart_state(window: Comparison, stamp_ns: int) -> RestartState:
     """The anchor's state at the last keyframe of a comparison."""
     state, cov = window.now
-    gravity_w = -window.border.scalars[0] * window.border.R_w_g[:, 2]
+    gravity_w = window.shared.gravity_w
     return RestartState(
         stamp_ns,
         state.Ts_w_b[0],

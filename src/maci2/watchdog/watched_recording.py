@@ -6,14 +6,13 @@ from pathlib import Path
 import numpy as np
 
 from maci2.errors import DatasetError, require_in_range
+from maci2.estimator.smoother import WINDOW_S, window_start
 from maci2.field_docs import document_fields
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.pipeline.rehearsals import warm_up
 from maci2.pipeline.track_recording import keyframes_of
-from maci2.tracking.calibration_spread import TRAJECTORY_SCALE_WALK
-from maci2.tracking.first_window import WINDOW_S, window_start
-from maci2.tracking.settings import tracker_settings
+from maci2.tracking.settings import TRAJECTORY_SCALE_WALK, tracker_settings
 from maci2.types import NS, Mat4, Stamps
 from maci2.vision import RelativePoses
 from maci2.watchdog.watch import Alarm, Watchdog, WatchdogConfig

@@ -8,7 +8,7 @@ import numpy as np
 from maci2.calibration import calibrate
 from maci2.errors import Maci2Error
 from maci2.estimation import CalibrationResult, initialize
-from maci2.estimation.config import SolverConfig
+from maci2.estimator.config import SolverConfig
 from maci2.imu import ImuMeasurements, raw_model
 from maci2.imu.rotation_rates import MIN_RATE, RotationSource
 from maci2.pipeline.options import DEFAULT_POSE_SHARE, DEFAULT_POSE_STD, DEFAULT_SCALE_STD

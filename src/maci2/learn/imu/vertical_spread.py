@@ -10,7 +10,7 @@ recordings, and left to itself makes the one recording that is worse a surprise.
 
 import numpy as np
 
-from maci2.chain.chain_state import ROTATION
+from maci2.estimator.problem import ROTATION
 from maci2.learn.imu.training_windows import Track
 from maci2.types import Array
 

@@ -7,8 +7,8 @@ import numpy as np
 
 from maci2.boundary import LARGEST_STAMP_NS, require_type
 from maci2.estimation import InitResult, Verdict, initialize
-from maci2.estimation.initial_guess import chain
 from maci2.estimation.verdict import rotation_about_axes_deg
+from maci2.estimator.initialize import chained_poses
 from maci2.imu import ImuMeasurements
 from maci2.imu.model_choice import is_learned
 from maci2.lie import se3_inv
@@ -21,7 +21,7 @@ from maci2.pipeline.rehearsals import warm_up
 from maci2.premises import Premises, SampleRate, contradictions
 from maci2.sensors import ImuSamples, Rig
 from maci2.sensors.stereo import StereoPair
-from maci2.tracking.calibration_spread import bias_walks
+from maci2.tracking.settings import bias_walks
 from maci2.tracking.stream_premises import StreamPremises
 from maci2.tracking.zero_motion import is_still
 from maci2.types import GRAVITY_NORM, NS
@@ -192,7 +192,7 @@ class OnlineInitializer(SensorStream[InitResult, OnlineStatus]):
         motion = self._tracker.so_far()
         if first_ns is None or last_ns is None or motion is None:
             return
-        Ts_c0_c = chain(np.ascontiguousarray(motion.Ts_ck_ck1))
+        Ts_c0_c = chained_poses(np.ascontiguousarray(motion.Ts_ck_ck1))
         Ts_c0_b = Ts_c0_c @ se3_inv(np.ascontiguousarray(self._tracker.T_b_c))
         turned = rotation_about_axes_deg(np.ascontiguousarray(Ts_c0_b))
         reasons = self._tracker.reasons()
