@@ -15,7 +15,7 @@ from maci2.estimator.problem import (
     shared_parameters,
     state_prior,
 )
-from maci2.estimator.solver import optimization
+from maci2.estimator.solver import evaluated, optimized
 from maci2.imu import datasheet_model
 from maci2.lie import so3_exp
 from maci2.sensors import Recording, truth_at
@@ -85,16 +85,16 @@ def time_chains(repeats: int = 3) -> tuple[ChainTimes, ChainTimes]:
 
 def _time_chain(problem: Problem, states: States, repeats: int, with_gtsam: bool) -> ChainTimes:
     """Both solvers on one problem, from the same initial guess."""
-    optimize = optimization(problem, states, shared_parameters())
+    start = evaluated(problem, states, shared_parameters())
     ours, theirs = [], []
-    graph, start = gtsam_chain(problem, states) if with_gtsam else (None, None)
+    graph, values = gtsam_chain(problem, states) if with_gtsam else (None, None)
     for _ in range(repeats + 1):
         begin = thread_time()
-        optimize()
+        optimized(start)
         ours.append(thread_time() - begin)
         if graph is not None:
             begin = thread_time()
-            gtsam_optimise(graph, start)
+            gtsam_optimise(graph, values)
             theirs.append(thread_time() - begin)
     # The first may have compiled.
     return ChainTimes(
@@ -104,8 +104,8 @@ def _time_chain(problem: Problem, states: States, repeats: int, with_gtsam: bool
 
 def solve_chain_with_gtsam(problem: Problem, states: States) -> GtsamChain:
     """Their optimum of the same measurements: marker positions and orientations, and IMU."""
-    graph, start = gtsam_chain(problem, states)
-    optimum = gtsam_optimise(graph, start)
+    graph, values = gtsam_chain(problem, states)
+    optimum = gtsam_optimise(graph, values)
     X, V, B = _symbols()
     n, values = len(states.v_w), optimum.values
     biases = [values.atConstantBias(B(k)) for k in range(n)]

@@ -13,7 +13,7 @@ from maci2.estimator.first_camera import first_camera_guess
 from maci2.estimator.initialize import solve_window, start_values
 from maci2.estimator.initialize import window_problem as estimator_problem
 from maci2.estimator.rotation_alignment import align_rotations
-from maci2.estimator.solver import optimization
+from maci2.estimator.solver import evaluated, optimized
 from maci2.imu import ImuMeasurements, datasheet_model, preintegrate
 from maci2.lie import se3_adj, se3_inv
 from maci2.simulation import SimulationConfig, simulate
@@ -70,7 +70,8 @@ def window_problem(keyframes: int, seed: int = 0) -> Problem:
 def joint_solve(problem: Problem) -> Callable[[], Any]:
     """Optimization alone, from the same initial guess each time."""
     joint = estimator_problem(problem.imu, problem.vision, CONFIG)
-    return optimization(joint, *first_camera_guess(*_start(problem)))
+    start = evaluated(joint, *first_camera_guess(*_start(problem)))
+    return lambda: optimized(start)
 
 
 def _start(problem: Problem) -> tuple[Array, Array, Array, Array, Array, Array]:

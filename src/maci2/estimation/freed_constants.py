@@ -7,6 +7,7 @@ gravity and biases, and the solution that believed them is where it begins: a fe
 from typing import NamedTuple
 
 from maci2.estimator.config import SolverConfig
+from maci2.estimator.factors import Spans
 from maci2.estimator.initialize import CLOCK_STD_S, solve_with_free_constants
 from maci2.estimator.results import Posterior, VIState
 from maci2.imu import ImuMeasurements
@@ -54,15 +55,22 @@ class FreedConstants(NamedTuple):
     std_scale: float
     """Stated standard deviation of the scale of vision."""
 
+    solves: int
+    """Runs of the optimizer."""
+
 
 def free_constants(
-    imu: ImuMeasurements, vision: RelativePoses, state: VIState, config: SolverConfig
+    imu: ImuMeasurements,
+    vision: RelativePoses,
+    state: VIState,
+    config: SolverConfig,
+    spans: Spans | None = None,
 ) -> FreedConstants | None:
     """Solve a window again with free constants; None if it has too little information.
 
-    A scale with a stated spread keeps it.
+    A scale with a stated spread keeps it. `spans` are its integrated samples, if at hand.
     """
-    freed, posterior, report = solve_with_free_constants(imu, vision, state, config)
+    freed, posterior, report = solve_with_free_constants(imu, vision, state, config, spans)
     if posterior is None or not report.converged:
         return None
     return FreedConstants(
@@ -74,4 +82,5 @@ def free_constants(
         report.inflation,
         state.T_b_c,
         vision.std_scale,
+        report.solves,
     )

@@ -1,5 +1,7 @@
 """Initialization with its verdict."""
 
+from dataclasses import replace
+
 from maci2.boundary import as_transform, require_type
 from maci2.estimation.confirmation import Evidence
 from maci2.estimation.freed_constants import free_constants
@@ -68,10 +70,11 @@ def initialize(
         evidence = Evidence(with_window_samples(premises, imu))
     else:
         evidence = _window_evidence(imu, solved, T_b_c, config)
+    solves = solved.report.solves + (evidence.freed.solves if evidence.freed is not None else 0)
     return judge_initialization(
         solved.state,
         solved.posterior,
-        solved.report,
+        replace(solved.report, solves=solves),
         solved.vision,
         solved.rotations,
         imu.bias_prior,
@@ -87,10 +90,10 @@ def _window_evidence(
     """Evidence of the window about the constants."""
     report, freed = solved.report, None
     if solved.posterior is not None and report.converged:
-        freed = free_constants(imu, solved.vision, solved.state, config)
+        freed = free_constants(imu, solved.vision, solved.state, config, solved.spans)
         if report.rejected:
             # Wrong constants make poses look like outliers: others may explain all of them.
-            of_all = free_constants(imu, solved.all_poses, solved.state, config)
+            of_all = free_constants(imu, solved.all_poses, solved.state, config, solved.spans)
             if of_all is not None and of_all.inflation <= report.inflation:
                 freed = of_all
     # Wrong axes fit worse than the stated noise; where nothing does, no others can fit better.

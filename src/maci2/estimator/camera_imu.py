@@ -19,6 +19,7 @@ import numpy as np
 from maci2.calibration_prior import UNKNOWN
 from maci2.errors import MeasurementError
 from maci2.estimator.config import SolverConfig
+from maci2.estimator.measurements import Measurements
 from maci2.estimator.problem import (
     CAMERA_CLOCK,
     CAMERA_CLOCK_AT,
@@ -104,9 +105,8 @@ class Solved(NamedTuple):
         offset_s = self.offset_s + float(scalars[CAMERA_CLOCK_AT])
         std_scale = std_offset_s = float("nan")
         if covariance is not None and (free.scale or free.camera_clock):
-            variances = np.diag(covariance.shared)
-            std_scale = scale * float(np.sqrt(variances[SCALE]))
-            std_offset_s = float(np.sqrt(variances[CAMERA_CLOCK]))
+            cov = covariance.of(slice(SCALE, CAMERA_CLOCK + 1))
+            std_scale, std_offset_s = scale * float(cov[0, 0] ** 0.5), float(cov[1, 1] ** 0.5)
         return SolveReport(
             solution.converged,
             self.first.cost,
@@ -130,12 +130,13 @@ def solve_motion(
     robust: bool,
     options: SolverOptions,
     reanchor_above_s: float = REANCHOR_ABOVE_S,
+    before: Measurements | None = None,
 ) -> Solved:
     """Minimize from an initial guess, with keyframes that `offset_s` has been added to already;
     see the table above. Losses of the problem's motions are chosen here."""
     squares_first = problem.free.scale or problem.free.camera_clock
     problem = with_loss(problem, HUBER if robust and not squares_first else Loss())
-    iterations, solves, first, before = 0, 0, None, None
+    iterations, solves, first = 0, 0, None
     for _ in range(MAX_ROUNDS):
         solution = solve(problem, states, shared, options, before)
         iterations, solves = iterations + solution.iterations, solves + solution.solves
@@ -149,7 +150,7 @@ def solve_motion(
             problem, shared = _on_moved_clock(problem, shared, clock_s)
             offset_s += clock_s
             continue
-        before = solution
+        before = solution.measurements
         if robust and problem.camera[0].loss.kind == "none" and _has_outliers(solution):
             problem = with_loss(problem, HUBER)
             continue

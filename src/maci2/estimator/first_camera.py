@@ -51,20 +51,35 @@ def first_camera_guess(
     T_b_c: Array,
 ) -> tuple[States, Shared]:
     """Initial guess of the problem; its world is the first camera's frame."""
-    n = len(Ts_c0_b)
-    norm = float(np.sqrt(gravity_c0 @ gravity_c0))
-    biases = np.empty((2, n, 3))
+    biases = np.empty((2, len(Ts_c0_b), 3))
     biases[0], biases[1] = bias_gyro, bias_acc
-    v_w = (Ts_c0_b[:, :3, :3] @ velocity_b[:, :, None])[:, :, 0]
-    shared = shared_parameters(level_frame(-gravity_c0 / norm), T_b_c, gravity_norm=norm)
+    v_w, R_w_g, norm = _level_guess(Ts_c0_b, velocity_b, gravity_c0)
+    shared = shared_parameters(R_w_g, T_b_c, gravity_norm=norm)
     return States(np.ascontiguousarray(Ts_c0_b), v_w, biases[0], biases[1]), shared
 
 
-def level_frame(up_w: Vec3) -> Array:
-    """(3, 3) a frame whose z axis is `up_w`; its heading has no meaning."""
-    x = np.cross(np.eye(3)[int(np.argmin(np.abs(up_w)))], up_w)
-    x /= np.linalg.norm(x)
-    return np.ascontiguousarray(np.stack([x, np.cross(up_w, x), up_w], axis=1))
+@kernel
+def _level_guess(Ts_c0_b: Array, v_b: Array, g_c0: Array) -> tuple[Array, Array, float]:
+    """Velocities (n, 3) in c0, a level frame (3, 3) whose heading has no meaning, and the norm of
+    gravity."""
+    norm = np.sqrt(g_c0[0] ** 2 + g_c0[1] ** 2 + g_c0[2] ** 2)
+    R_w_g, v_w, least = np.empty((3, 3)), np.zeros((len(v_b), 3)), 0
+    for i in range(3):
+        R_w_g[i, 2] = -g_c0[i] / norm
+        if abs(g_c0[i]) < abs(g_c0[least]):
+            least = i
+    # x is the axis that gravity is farthest from, crossed with up.
+    j, k = (least + 1) % 3, (least + 2) % 3
+    across = np.sqrt(R_w_g[j, 2] ** 2 + R_w_g[k, 2] ** 2)
+    R_w_g[least, 0] = 0.0
+    R_w_g[j, 0], R_w_g[k, 0] = -R_w_g[k, 2] / across, R_w_g[j, 2] / across
+    for i in range(3):
+        m, n = (i + 1) % 3, (i + 2) % 3
+        R_w_g[i, 1] = R_w_g[m, 2] * R_w_g[n, 0] - R_w_g[n, 2] * R_w_g[m, 0]
+        for at in range(len(v_b)):
+            for c in range(3):
+                v_w[at, i] += Ts_c0_b[at, i, c] * v_b[at, c]
+    return v_w, R_w_g, norm
 
 
 def state_and_posterior(
@@ -110,7 +125,7 @@ def state_and_posterior(
         found.cov_velocity,
         biases[:3, :3],
         biases[3:, 3:],
-        covariance.shared[CAMERA, CAMERA],
+        covariance.of(CAMERA),
     )
     return state, posterior
 

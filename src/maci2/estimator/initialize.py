@@ -28,8 +28,9 @@ from maci2.estimator.camera_imu import (
     with_loss,
 )
 from maci2.estimator.config import SolverConfig
-from maci2.estimator.factors import vertical_factor
+from maci2.estimator.factors import Spans, vertical_factor
 from maci2.estimator.first_camera import first_camera_guess, state_and_posterior
+from maci2.estimator.measurements import integrate_spans, with_motion_only
 from maci2.estimator.outliers import (
     choose_motions,
     inlier_poses,
@@ -102,6 +103,13 @@ class SolvedWindow(NamedTuple):
     report: SolveReport
     solved: Solved
 
+    @property
+    def spans(self) -> Spans | None:
+        """Samples integrated between the keyframes; None where those have been moved since."""
+        solution = self.solved.solution
+        is_moved = solution.problem.stamps_ns is not self.state.stamps_ns
+        return None if is_moved else solution.measurements.spans
+
     def with_rejected(self, inliers: Mask, all_poses: "RelativePoses") -> "SolvedWindow":
         """The solution with the report of its outliers."""
         outliers = tuple(map(int, np.flatnonzero(~inliers)))
@@ -163,13 +171,16 @@ def _solve_with(
     pre = integrate_between(imu, stamps_ns, prior.mean_gyro, prior.mean_acc, config.rule, True)
     rotations = align_rotations(pre, vision, T_b_c[:3, :3], prior, False)
     bias_gyro = rotations.bias_gyro if config.estimate_gyro_bias else prior.mean_gyro
-    pre = integrate_between(imu, stamps_ns, bias_gyro, prior.mean_acc, config.rule)
+    bias = np.empty((len(stamps_ns) - 1, 6))
+    bias[:, :3], bias[:, 3:] = bias_gyro, prior.mean_acc
+    spans = integrate_spans(imu, stamps_ns[:-1], stamps_ns[1:], bias, config.rule)
 
-    Ts_c0_b, v_b, g_c0 = start_values(pre, vision, T_b_c, config.gravity_norm)
+    Ts_c0_b, v_b, g_c0 = start_values(spans, vision, T_b_c, config.gravity_norm)
     states, shared = first_camera_guess(Ts_c0_b, v_b, g_c0, bias_gyro, prior.mean_acc, T_b_c)
     problem = window_problem(imu, vision, config, offset_s)
     options = SolverOptions(config.max_iterations, reintegrate_above=RELINEARIZE_ABOVE)
-    solved = solve_motion(problem, states, shared, offset_s, config.robust, options)
+    before = with_motion_only(problem, spans)
+    solved = solve_motion(problem, states, shared, offset_s, config.robust, options, before=before)
     return _result(imu, vision, rotations, solved)
 
 
@@ -179,12 +190,12 @@ def _result(
     cov = window_covariance(solved)
     state, posterior = state_and_posterior(solved.solution, cov, imu, solved.stamps_ns)
     report = replace(solved.report(cov), vertical_chi2=_vertical_chi2(solved))
-    vision = vision if vision.stamps_ns is state.stamps_ns else _at(vision, state.stamps_ns)
+    vision = _at(vision, state.stamps_ns)
     return SolvedWindow(vision, vision, rotations, state, posterior, report, solved)
 
 
 def _at(vision: "RelativePoses", stamps_ns: Stamps) -> "RelativePoses":
-    return replace(vision, stamps_ns=stamps_ns)
+    return vision if vision.stamps_ns is stamps_ns else replace(vision, stamps_ns=stamps_ns)
 
 
 def window_covariance(solved: Solved) -> Covariance | None:
@@ -263,7 +274,9 @@ def window_at(
 ) -> Solution:
     """A window's problem at a known state, for its covariance and residuals. Without `scale` vision
     is taken as metric."""
-    vision = replace(_at(vision, state.stamps_ns), std_scale=vision.std_scale if scale else 0.0)
+    vision = _at(vision, state.stamps_ns)
+    if scale is None and vision.std_scale > 0.0:
+        vision = replace(vision, std_scale=0.0)
     states, shared = _guess_at(state)
     shared.scalars[LOG_SCALE_AT] = np.log(scale or 1.0)
     problem = replace(window_problem(imu, vision, config), inflation=inflation)
@@ -283,10 +296,14 @@ def _guess_at(state: VIState) -> tuple[States, Shared]:
 
 
 def solve_with_free_constants(
-    imu: ImuMeasurements, vision: "RelativePoses", state: VIState, config: SolverConfig
+    imu: ImuMeasurements,
+    vision: "RelativePoses",
+    state: VIState,
+    config: SolverConfig,
+    spans: Spans | None = None,
 ) -> tuple[VIState, Posterior | None, SolveReport]:
     """A window solved again with extrinsics, scale and clock free, from a solution that took them
-    as stated.
+    as stated; `spans` are the samples integrated between its keyframes, where they are at hand.
 
     Squares, for robust losses would take the scale's error for outliers, and more steps, for what a
     window hardly shows lies at the end of a long valley.
@@ -297,7 +314,8 @@ def solve_with_free_constants(
         4 * config.max_iterations, decrement=TEST_DECREMENT, reintegrate_above=RELINEARIZE_ABOVE
     )
     # Clocks are nearly as stated, and samples may end with the keyframes.
-    solved = solve_motion(problem, states, shared, 0.0, False, options, np.inf)
+    before = None if spans is None else with_motion_only(problem, spans)
+    solved = solve_motion(problem, states, shared, 0.0, False, options, np.inf, before)
     cov = window_covariance(solved)
     found, posterior = state_and_posterior(solved.solution, cov, imu, solved.stamps_ns)
     return found, posterior, solved.report(cov)
@@ -343,7 +361,7 @@ def chained_poses(Ts_ck_ck1: Array) -> Array:
 
 
 def start_values(
-    pre: Preintegrated, vision: "RelativePoses", T_b_c: Array, gravity_norm: float
+    pre: "Preintegrated | Spans", vision: "RelativePoses", T_b_c: Array, gravity_norm: float
 ) -> tuple[Array, Array, Array]:
     """Body poses T_c0_b, body velocities, and gravity of the given norm.
 

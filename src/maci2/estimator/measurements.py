@@ -36,6 +36,9 @@ from maci2.types import NS, Array, Stamps
 
 _LOSSES = {"none": NO_LOSS, "huber": HUBER, "cauchy": CAUCHY}
 
+USUAL_SAMPLES = 200
+"""Samples, the first ones, whose median step is the usual one."""
+
 SCALE_STEP = 1e-4
 """Change of a gyroscope's scale for the central difference of the integrated motion."""
 
@@ -127,13 +130,15 @@ def assemble(
     bias = _biases(states)
     known = 0 if before is None else len(before.white)
     new_ns = stamps_ns[known:]
-    gyro_scale = shared.scalars[GYRO_SCALE_AT] if problem.free.gyro_scale else None
-    spans = integrate_spans(
-        problem.imu, new_ns[:-1], new_ns[1:], bias[known:-1], problem.rule, gyro_scale
-    )
-    white = _imu_weights(problem, spans)
-    # Across a gap of the samples only the biases are connected.
-    white[_across_gaps(problem.imu, new_ns, problem.longest_span_s), :MOTION] = 0.0
+    spans, white = NO_SPANS, np.zeros((0, problem.state_size, problem.state_size))
+    if len(new_ns) > 1:
+        gyro_scale = shared.scalars[GYRO_SCALE_AT] if problem.free.gyro_scale else None
+        spans = integrate_spans(
+            problem.imu, new_ns[:-1], new_ns[1:], bias[known:-1], problem.rule, gyro_scale
+        )
+        white = _imu_weights(problem, spans)
+        # Across a gap of the samples only the biases are connected.
+        white[_across_gaps(problem.imu, new_ns, problem.longest_span_s), :MOTION] = 0.0
     with_clock = problem.free.camera_clock or shared.scalars[CAMERA_CLOCK_AT] != 0.0
     new_ns, new_bias = (stamps_ns[:0], bias[:0]) if not with_clock else (stamps_ns, bias)
     first = 0
@@ -142,7 +147,8 @@ def assemble(
         new_ns, new_bias = new_ns[first:], new_bias[first:]
     instant = integrate_spans(problem.imu, new_ns, new_ns, new_bias, with_reading=True)
     if before is not None:
-        spans, white = _joined(before.spans, spans), np.concatenate([before.white, white])
+        white = np.concatenate([before.white, white]) if len(white) else before.white
+        spans = _joined(before.spans, spans)
         if with_clock:
             instant = _joined(before.instant, instant)
     return Measurements(
@@ -163,6 +169,13 @@ def assemble_markers(problem: Problem, states: States, shared: Shared) -> Marker
     return Markers(
         _timed(problem, problem.positions, states, shared, POSITION_CLOCK_AT),
         _timed(problem, problem.orientations, states, shared, ORIENTATION_CLOCK_AT),
+    )
+
+
+def with_motion_only(problem: Problem, spans: Spans) -> Measurements:
+    """Integrated motion of the IMU as earlier measurements of the whole problem."""
+    return Measurements(
+        spans, _imu_weights(problem, spans), NO_MOTIONS, NO_SPANS, NO_VERTICAL, stack_priors(())
     )
 
 
@@ -292,8 +305,6 @@ def walking_covariance(spans: Spans, walk_gyro: float, walk_acc: float) -> Array
 
 def _across_gaps(imu: ImuMeasurements, stamps_ns: Stamps, longest_span_s: float) -> Array:
     """(n - 1,) spans in which samples are missing, or that are longer than the limit."""
-    if len(stamps_ns) < 2:
-        return np.zeros(0, dtype=np.bool_)
     if stamps_ns[0] < imu.stamps_ns[0] or stamps_ns[-1] > imu.stamps_ns[-1]:
         raise MeasurementError(
             f"{imu.source}: the IMU covers {imu.stamps_ns[0]}..{imu.stamps_ns[-1]} ns but the "
@@ -301,7 +312,8 @@ def _across_gaps(imu: ImuMeasurements, stamps_ns: Stamps, longest_span_s: float)
             "samples."
         )
     longest_ns = longest_steps(imu.stamps_ns, stamps_ns)
-    usual_ns = np.median(imu.stamps_ns[1:] - imu.stamps_ns[:-1])
+    some_ns = imu.stamps_ns[:USUAL_SAMPLES]
+    usual_ns = np.median(some_ns[1:] - some_ns[:-1])
     far = stamps_ns[1:] - stamps_ns[:-1] > longest_span_s * NS
     return np.asarray(far | (longest_ns > MAX_GAP_PERIODS * usual_ns))
 
@@ -439,6 +451,18 @@ def stack_priors(priors: tuple[GaussianPrior, ...]) -> StackedPriors:
             np.zeros((0, 3, 3)), np.zeros((0, 4, 4)), np.zeros((0, 4, 4)), np.zeros((0, 10)),
             np.zeros((0, size, size)), np.zeros((0, size)), np.zeros(0),
         )  # fmt: skip
+    if len(priors) == 1:
+        (prior,) = priors
+        return StackedPriors._make(
+            [
+                np.array([prior.index]),
+                prior.state,
+                *(values[None] for values in prior.shared),
+                prior.info[None],
+                prior.eta[None],
+                np.array([prior.constant]),
+            ]
+        )
     states = (np.concatenate(parts) for parts in zip(*(p.state for p in priors), strict=True))
     shared = (np.array(values) for values in zip(*(p.shared for p in priors), strict=True))
     return StackedPriors._make(

@@ -331,7 +331,7 @@ class FixedLagSmoother:
 
     def _solve(self, states: States, shared: Shared) -> None:
         assert self._problem is not None
-        before = self._solution
+        before = None if self._solution is None else self._solution.measurements
         self._solution = solve(self._problem, states, shared, self.config.solver, before)
         self._latest_cov = last_state_covariance(self._solution)
 

@@ -6,8 +6,8 @@ J_l(r) r = r (and J_r(r) r = r), that leaves the cost r' Sigma_r^-1 r unchanged,
 whitened by the measurements' own covariances and the cost is a sum of squares throughout.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -411,7 +411,7 @@ class Solution:
         """Number of unknowns that the states share."""
         return int(self.columns.max()) + 1
 
-    @property
+    @cached_property
     def dof(self) -> int:
         """Residuals and known directions of priors, less unknowns."""
         problem, s = self.problem, self.problem.state_size
@@ -438,114 +438,79 @@ def _rank(info: Array) -> int:
     return int(np.linalg.matrix_rank(unit, tol=1e-9, hermitian=True))
 
 
+def evaluated(
+    problem: Problem, states: States, shared: Shared, before: Measurements | None = None
+) -> Solution:
+    """Given unknowns as a solution: where an optimization begins, or for covariance and residuals.
+
+    `before` are measurements of the problem without its last states: samples that were integrated
+    there are not integrated again.
+    """
+    return Solution(
+        problem,
+        states,
+        shared,
+        assemble(problem, states, shared, before),
+        assemble_markers(problem, states, shared),
+        problem.free.columns(problem.state_size == MOTION),
+        np.zeros(5),
+        iterations=0,
+        converged=True,
+        solves=0,
+        factors=None,
+    )
+
+
+def optimized(start: Solution, options: SolverOptions = DEFAULT_OPTIONS) -> Solution:
+    """One run of the optimizer, with the samples as they are integrated."""
+    problem, costs = start.problem, np.empty(5)
+    work = empty_system(
+        len(start.states.v_w), problem.state_size, bandwidth(start.measurements), start.border
+    )
+    states, shared, steps, converged, is_fresh = minimize(
+        start.measurements,
+        start.markers,
+        start.states,
+        start.shared,
+        start.columns,
+        problem.first_pose_fixed,
+        options.max_iterations,
+        options.decrement,
+        work,
+        costs,
+    )
+    return replace(
+        start,
+        states=states,
+        shared=shared,
+        costs=costs,
+        iterations=start.iterations + steps,
+        converged=converged,
+        solves=start.solves + 1,
+        factors=work if is_fresh else None,
+    )
+
+
 def solve(
     problem: Problem,
     states: States,
     shared: Shared,
     options: SolverOptions = DEFAULT_OPTIONS,
-    before: Solution | None = None,
+    before: Measurements | None = None,
 ) -> Solution:
-    """Minimize the cost from an initial guess.
-
-    `before` is a solution of the problem without its last states: samples that it has integrated
-    are not integrated again unless their biases move.
-    """
-    columns = problem.free.columns(problem.state_size == MOTION)
-    measurements = assemble(
-        problem, states, shared, None if before is None else before.measurements
-    )
-    markers = assemble_markers(problem, states, shared)
-    work = empty_system(
-        len(states.v_w), problem.state_size, bandwidth(measurements), int(columns.max()) + 1
-    )
-    costs, iterations, solves = np.zeros(5), 0, 0
-    while True:
-        states, shared, steps, converged, is_fresh = minimize(
-            measurements,
-            markers,
-            states,
-            shared,
-            columns,
-            problem.first_pose_fixed,
-            options.max_iterations,
-            options.decrement,
-            work,
-            costs,
-        )
-        iterations, solves = iterations + steps, solves + 1
-        if not converged or solves == options.max_rounds:
+    """Minimize the cost from an initial guess, again where samples have to be integrated anew; for
+    `before` see `evaluated`."""
+    solution = optimized(evaluated(problem, states, shared, before), options)
+    while solution.converged and solution.solves < options.max_rounds:
+        if not _moved_far(solution, options):
             break
-        if not _moved_far(measurements, markers, states, shared, options):
-            break
-        measurements = assemble(problem, states, shared)
-        markers = assemble_markers(problem, states, shared)
-    return Solution(
-        problem,
-        states,
-        shared,
-        measurements,
-        markers,
-        columns,
-        costs,
-        iterations,
-        converged,
-        solves,
-        work if is_fresh else None,
-    )
-
-
-def optimization(problem: Problem, states: States, shared: Shared) -> Callable[[], Solution]:
-    """The optimizer alone, ready to run from the same initial guess each time, with the samples
-    integrated there."""
-    start = evaluated(problem, states, shared)
-    work = empty_system(
-        len(states.v_w), problem.state_size, bandwidth(start.measurements), start.border
-    )
-
-    def run() -> Solution:
-        costs = np.zeros(5)
-        states_after, shared_after, steps, converged, is_fresh = minimize(
-            start.measurements,
-            start.markers,
-            states,
-            shared,
-            start.columns,
-            problem.first_pose_fixed,
-            DEFAULT_OPTIONS.max_iterations,
-            DEFAULT_OPTIONS.decrement,
-            work,
-            costs,
+        states, shared = solution.states, solution.shared
+        again = replace(
+            solution,
+            measurements=assemble(problem, states, shared),
+            markers=assemble_markers(problem, states, shared),
         )
-        return replace(
-            start,
-            states=states_after,
-            shared=shared_after,
-            costs=costs,
-            iterations=steps,
-            converged=converged,
-            solves=1,
-            factors=work if is_fresh else None,
-        )
-
-    return run
-
-
-def evaluated(problem: Problem, states: States, shared: Shared) -> Solution:
-    """Given unknowns as a solution: for its covariance and residuals."""
-    columns = problem.free.columns(problem.state_size == MOTION)
-    solution = Solution(
-        problem,
-        states,
-        shared,
-        assemble(problem, states, shared),
-        assemble_markers(problem, states, shared),
-        columns,
-        np.zeros(5),
-        0,
-        True,
-        0,
-        None,
-    )
+        solution = optimized(again, options)
     return solution
 
 
@@ -554,21 +519,15 @@ def bandwidth(measurements: Measurements) -> int:
     return int(max(measurements.motions.span.max(initial=1), 1))
 
 
-def _moved_far(
-    measurements: Measurements,
-    markers: Markers | None,
-    states: States,
-    shared: Shared,
-    options: SolverOptions,
-) -> bool:
+def _moved_far(solution: Solution, options: SolverOptions) -> bool:
     """Whether samples should be integrated anew."""
-    spans = measurements.spans
+    spans, states, scalars = solution.measurements.spans, solution.states, solution.shared.scalars
     moved = states.bias_gyro[:-1] - spans.bias[:, :3]
     turned = (moved * moved).sum(axis=1) * spans.dt**2
     if 0.5 * turned.max() > options.reintegrate_above:
         return True
-    for timed, clock in zip(markers or (), (3, 4), strict=False):
-        offset = shared.scalars[clock] + shared.scalars[clock + 2] * timed.elapsed
+    for timed, clock in zip(solution.markers or (), (3, 4), strict=False):
+        offset = scalars[clock] + scalars[clock + 2] * timed.elapsed
         if len(offset) and np.abs(offset - timed.anchor).max() > REANCHOR_ABOVE_S:
             return True
     return False
@@ -633,20 +592,19 @@ class Covariance:
     @property
     def biases(self) -> Array:
         """(6, 6) of shared biases; zero rows for those that were not free."""
+        if self.columns[0] == 0 and self.columns[5] == 5:
+            return self.free[:6, :6]
         return self._of(self.columns[:6])
 
-    def _of(self, columns: Indices) -> Array:
-        used = columns >= 0
-        cov = np.zeros((len(columns), len(columns)))
-        cov[np.ix_(used, used)] = self.free[np.ix_(columns[used], columns[used])]
-        return cov
+    def of(self, place: slice) -> Array:
+        """(d, d) of a block of shared parameters; zero rows for those that were not free."""
+        return self._of(self.columns[6:][place])
 
-    def states_with(self, place: slice) -> Array:
-        """(n, s, d) of each state with a block of shared parameters; zero where it is not free."""
-        columns = self.columns[6:][place]
-        used = columns >= 0
-        cov = np.zeros((*self.with_shared.shape[:2], len(columns)))
-        cov[:, :, used] = self.with_shared[:, :, columns[used]]
+    def _of(self, columns: Indices) -> Array:
+        cov, used = np.zeros((len(columns), len(columns))), columns >= 0
+        if not used.any():
+            return cov
+        cov[np.ix_(used, used)] = self.free[np.ix_(columns[used], columns[used])]
         return cov
 
     def joints(self, k: Indices, neighbours: bool) -> Array:
