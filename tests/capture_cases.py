@@ -4,15 +4,20 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from maci2.chain.chain_measurements import (
+from maci2.estimator.factors import prior_coordinates
+from maci2.estimator.problem import (
+    UNKNOWN_STATE,
     CameraMotions,
-    ChainProblem,
+    Free,
     MarkerOrientations,
     MarkerPositions,
-    border_prior,
+    Problem,
+    Shared,
+    States,
+    shared_parameters,
+    shared_prior,
     state_prior,
 )
-from maci2.chain.chain_state import Border, BorderUnknowns, States, make_border
 from maci2.imu import datasheet_model
 from maci2.lie import se3_exp, se3_inv, so3_exp
 from maci2.lie.stacks import so3_exp_stack, stack_poses
@@ -32,11 +37,11 @@ STD_CAMERA = np.array([0.004, 0.004, 0.004, 0.002, 0.002, 0.002])
 class Case:
     """A problem, the truth behind it, and a start away from it."""
 
-    problem: ChainProblem
+    problem: Problem
     states: States
-    border: Border
+    shared: Shared
     start: States
-    start_border: Border
+    start_shared: Shared
 
 
 @dataclass(frozen=True)
@@ -95,29 +100,29 @@ def captured_case(
     rng = np.random.default_rng(seed + 10_000)
     R_v_w = so3_exp(np.array([*faults.tilt, 0.0]))
     T_b_c = recording.rig.cameras[0].T_b_c
-    border = make_border(
+    shared = shared_parameters(
         R_v_w, T_b_c, faults.T_b_m, 9.81, faults.log_scale, faults.camera_clock_s,
         faults.position_clock_s, faults.orientation_clock_s,
     )  # fmt: skip
-    border.scalars[5:7] = faults.position_drift, faults.orientation_drift
+    shared.scalars[5:7] = faults.position_drift, faults.orientation_drift
     states = states_at(recording, stamps_ns, R_v_w)
-    problem = ChainProblem(
+    problem = Problem(
         imu=datasheet_model(imu, recording.rig.imu),
         stamps_ns=stamps_ns,
         walk_gyro=recording.rig.imu.walk_gyro,
         walk_acc=recording.rig.imu.walk_acc,
-        unknowns=BorderUnknowns(*[True] * 10),
-        camera=_camera(config, stamps_ns, faults, T_b_c, noise, rng),
+        free=Free(True, False, *[True] * 9),
+        camera=(_camera(config, stamps_ns, faults, T_b_c, noise, rng),),
         positions=_positions(config, stamps_ns, origin_ns, faults, R_v_w, noise, rng),
         orientations=_orientations(config, stamps_ns, origin_ns, faults, R_v_w, noise, rng),
         priors=(
-            state_prior(0, _one(states), border, np.r_[np.full(9, np.inf), [0.1] * 3, [1.0] * 3]),
-            border_prior(border, np.r_[np.full(10, np.inf), np.full(10, np.inf)]),
+            state_prior(0, _one(states), shared, np.r_[np.full(9, np.inf), [0.1] * 3, [1.0] * 3]),
+            shared_prior(shared, np.full(24, np.inf)),
         ),
         clock_origin_ns=origin_ns,
     )
-    start, start_border = _away(states, border, T_b_c, faults, n, rng)
-    return Case(problem, states, border, start, start_border)
+    start, start_shared = _away(states, shared, T_b_c, faults, n, rng)
+    return Case(problem, states, shared, start, start_shared)
 
 
 def _one(states: States) -> States:
@@ -125,8 +130,8 @@ def _one(states: States) -> States:
 
 
 def _away(
-    states: States, border: Border, T_b_c: Array, faults: Faults, n: int, rng: np.random.Generator
-) -> tuple[States, Border]:
+    states: States, shared: Shared, T_b_c: Array, faults: Faults, n: int, rng: np.random.Generator
+) -> tuple[States, Shared]:
     Ts_w_b = states.Ts_w_b.copy()
     Ts_w_b[:, :3, :3] = Ts_w_b[:, :3, :3] @ so3_exp_stack(0.01 * rng.standard_normal((n, 3)))
     Ts_w_b[:, :3, 3] += 0.01 * rng.standard_normal((n, 3))
@@ -137,7 +142,7 @@ def _away(
         np.zeros((n, 3)),
     )
     turned = se3_exp(np.array([0.01, -0.02, 0.01, 0.02, 0.01, -0.01])) @ T_b_c
-    return start, make_border(T_b_c=turned)
+    return start, shared_parameters(T_b_c=turned)
 
 
 def _camera(
@@ -216,10 +221,8 @@ def state_errors(states: States, truth: States) -> Array:
     )
 
 
-def border_errors(border: Border, truth: Border) -> Array:
-    """(20,) estimate less truth in the tangent order of a border."""
-    from maci2.chain.chain_factors import prior_factor
-
-    delta, J = np.empty(35), np.empty((35, 35))
-    prior_factor(np.eye(4), np.eye(4), np.zeros(9), np.zeros(9), border, truth, delta, J)
+def shared_errors(shared: Shared, truth: Shared) -> Array:
+    """(24,) estimate less truth in the tangent order of shared parameters."""
+    delta, J = np.empty(39), np.empty((39, 39))
+    prior_coordinates(UNKNOWN_STATE, 0, shared, UNKNOWN_STATE, 0, truth, delta, J)
     return delta[15:]

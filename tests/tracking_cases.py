@@ -1,21 +1,21 @@
 """Simulated recordings with relative poses drawn from their own covariance, for tracking."""
 
-from dataclasses import dataclass, replace
-
 import numpy as np
+from dataclasses import (dataclass, replace)
+from maci2.consistency import (initialize)
+from maci2.estimator.drift import (TIME_CONSTANT_S, drift_step)
+from maci2.estimator.problem import (CameraMotions, Problem)
+from maci2.estimator.smoother import (KNOWN, bias_prior, gauge_prior, world_states)
+from maci2.estimator.solver import (solve)
+from maci2.imu import (ImuMeasurements, datasheet_model)
+from maci2.lie import (so3_exp)
+from maci2.sensors import (GroundTruth, truth_at)
+from maci2.simulation import (SimulationConfig, simulate)
+from maci2.types import (Array, Stamps)
+from maci2.vision import (RelativePoses, pose_noise, poses_from_truth)
+from maci2.vision.odometry import (even_keyframes)
 
-from maci2.chain import CameraMotions, ChainProblem, solve_chain
-from maci2.consistency import initialize
-from maci2.imu import ImuMeasurements, datasheet_model
-from maci2.lie import so3_exp
-from maci2.sensors import GroundTruth, truth_at
-from maci2.simulation import SimulationConfig, simulate
-from maci2.tracking.calibration_spread import KNOWN
-from maci2.tracking.first_window import bias_prior, gauge_prior, world_states
-from maci2.tracking.slow_errors import TIME_CONSTANT_S, wobble_step
-from maci2.types import Array, Stamps
-from maci2.vision import RelativePoses, pose_noise, poses_from_truth
-from maci2.vision.odometry import even_keyframes
+
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def wobbling(ride, std_deg: float, seed: int):
     w = np.concatenate([rng.standard_normal(3), rng.standard_normal(3) / TIME_CONSTANT_S])
     Ts_b_seen = np.tile(np.eye(4), (len(vision), 1, 1))
     for k, dt in enumerate([0.0, *np.diff(vision.stamps_ns) / 1e9]):
-        by_w, noise = wobble_step(dt)
+        by_w, noise = drift_step(dt)
         w = by_w @ w + np.linalg.cholesky(noise + 1e-18 * np.eye(6)) @ rng.standard_normal(6)
         Ts_b_seen[k, :3, :3] = so3_exp(np.deg2rad(std_deg) * w[:3])
     Ts_c_seen = np.linalg.inv(ride.T_b_c) @ Ts_b_seen @ ride.T_b_c
@@ -76,17 +76,18 @@ def first_guess(ride):
 
 def chain_problem(ride, guess, calibration=KNOWN):
     """The ride's chain; its world begins with the guess."""
-    vision, (states, border) = ride.vision, guess
+    vision, (states, shared) = ride.vision, guess
     priors = (
-        gauge_prior(states, border),
-        bias_prior(ride.imu.bias_prior, states, border),
+        gauge_prior(states, shared),
+        bias_prior(ride.imu.bias_prior, states, shared),
         calibration.prior(ride.T_b_c, vision.std_scale),
     )
-    camera = CameraMotions(np.arange(len(vision) - 1), vision.Ts_ck_ck1, vision.covs_T_ck_ck1)
-    unknowns = calibration.unknowns(vision.std_scale)
-    return ChainProblem(ride.imu, vision.stamps_ns, *ride.walks, unknowns, camera, priors=priors)
+    index = np.arange(len(vision) - 1)
+    camera = (CameraMotions(index, vision.Ts_ck_ck1, vision.covs_T_ck_ck1),)
+    free = calibration.free(vision.std_scale)
+    return Problem(ride.imu, vision.stamps_ns, *ride.walks, free, camera, priors=priors)
 
 
 def chain_of(ride, guess, calibration=KNOWN):
     """The ride's chain, solved."""
-    return solve_chain(chain_problem(ride, guess, calibration), *guess)
+    return solve(chain_problem(ride, guess, calibration), *guess)

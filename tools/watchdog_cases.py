@@ -21,8 +21,8 @@ from maci2.lie import so3_exp
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.pipeline.track_recording import keyframes_of
-from maci2.tracking.calibration_spread import TRAJECTORY_SCALE_WALK
-from maci2.tracking.first_window import window_start
+from maci2.tracking.settings import TRAJECTORY_SCALE_WALK
+from maci2.estimator.smoother import window_start
 from maci2.tracking.settings import tracker_settings
 from maci2.types import Array
 from maci2.vision import RelativePoses

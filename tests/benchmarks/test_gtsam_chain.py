@@ -4,19 +4,20 @@ import numpy as np
 import pytest
 
 from capture_cases import state_errors
-from maci2.chain import chain_posterior, make_border, solve_chain
 from maci2.datasets import open_recording
+from maci2.estimator.problem import shared_parameters
+from maci2.estimator.solver import covariance, solve
 from maci2.simulation import SimulationConfig, simulate
 
 
 def assert_same_optimum(problem, states):
     from maci2.benchmarks.gtsam_chain import solve_chain_with_gtsam
 
-    solution = solve_chain(problem, states, make_border())
+    solution = solve(problem, states, shared_parameters())
     theirs = solve_chain_with_gtsam(problem, states)
     # Their preintegration adds up rotation vectors, a rule of first order.
     assert theirs.cost == pytest.approx(solution.cost, rel=1e-3)
-    std = np.sqrt(np.einsum("kii->ki", chain_posterior(solution).states))
+    std = np.sqrt(np.einsum("kii->ki", covariance(solution).states))
     assert np.abs(state_errors(theirs.states, solution.states) / std).max() < 0.03
 
 

@@ -65,4 +65,4 @@ def noise_problem(kind, seed, duration_s, vibration=0.0, noise=MEMS_NOISE):
     start = audit_problem(
         capture, register(capture, recording.imu), imu, recording.imu, recording.rig
     )
-    return NoiseProblem(start.problem, start.states, start.border, start.least_factor)
+    return NoiseProblem(start.problem, start.states, start.shared, start.least_factor)

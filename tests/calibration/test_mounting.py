@@ -5,8 +5,8 @@ import pytest
 
 from helpers import pose_errors, simulated_window
 from maci2.calibration import calibrate
-from maci2.calibration.calibration_problem import MountingPrior
 from maci2.errors import OptionError
+from maci2.estimator.calibrate import MountingPrior
 from maci2.gaussian import nees
 from maci2.lie import se3_exp
 from maci2.pipeline.options import parse_mounting

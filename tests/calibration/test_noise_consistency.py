@@ -1,22 +1,21 @@
 """NEES of integration errors between the states of a chain, with right noise and with wrong."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from calibration.noise_cases import (TRUE_LEVELS, noise_problem)
+from dataclasses import (replace)
+from maci2.estimator.measurements import (integrate_spans, walking_covariance)
+from maci2.estimator.problem import (POSITION, ROTATION, VELOCITY)
+from maci2.estimator.residuals import (whitened_factors)
+from maci2.estimator.solver import (IMU, covariance)
+from maci2.lie import (so3_log)
+from maci2.noise.consistency import (compose_windows, consistency)
+from maci2.noise.estimate import (fit_reference_noise, stated_levels)
+from maci2.noise.problems import (_thinned)
+from maci2.noise.run import (measure_noise)
+from maci2.simulation.recording import (MEMS_NOISE)
 
-from calibration.noise_cases import TRUE_LEVELS, noise_problem
-from maci2.chain import chain_posterior
-from maci2.chain.chain_assembly import walking_covariance
-from maci2.chain.chain_state import POSITION, ROTATION, VELOCITY
-from maci2.chain.propagation import integrate_spans
-from maci2.chain.whitened_factors import IMU, whitened_factors
-from maci2.lie import so3_log
-from maci2.noise.consistency import compose_windows, consistency
-from maci2.noise.estimate import fit_reference_noise, stated_levels
-from maci2.noise.problems import _thinned
-from maci2.noise.run import measure_noise
-from maci2.simulation.recording import MEMS_NOISE
+
 
 TRAINING = ("MH_01_easy", "MH_05_difficult", "V2_01_easy", "V2_03_difficult")
 
@@ -72,7 +71,7 @@ def test_right_noise_is_consistent_over_a_second_between_sparse_rows():
 def test_a_window_of_several_factors_ends_where_integrating_at_once_does():
     problem = noise_problem("handheld", 66, 9.0)
     solution = fit_reference_noise(problem, TRUE_LEVELS)
-    posterior = chain_posterior(solution)
+    posterior = covariance(solution)
     factors = whitened_factors(solution, posterior, IMU)
     stamps_ns, states, steps = problem.problem.stamps_ns, solution.states, 8
     windows = compose_windows(stamps_ns, solution, posterior, factors, steps)
@@ -81,7 +80,7 @@ def test_a_window_of_several_factors_ends_where_integrating_at_once_does():
     ends_ns = stamps_ns[[k]], stamps_ns[[k + steps]]
     span = integrate_spans(problem.problem.imu, *ends_ns, bias)
     R, dt = states.Ts_w_b[k, :3, :3], float(span.dt[0])
-    g_w = solution.border.R_w_g @ [0.0, 0.0, -solution.border.scalars[0]]
+    g_w = solution.shared.R_w_g @ [0.0, 0.0, -solution.shared.scalars[0]]
     p, v = states.Ts_w_b[:, :3, 3], states.v_w
     moved = p[k + steps] - p[k] - v[k] * dt - 0.5 * g_w * dt**2
     rotation = so3_log(span.gamma[0].T @ R.T @ states.Ts_w_b[k + steps, :3, :3])

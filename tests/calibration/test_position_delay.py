@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from maci2.calibration import calibrate
-from maci2.calibration.calibrate import solve_from_nothing
-from maci2.calibration.calibration_problem import NOTHING_KNOWN
 from maci2.calibration.position_delay import one_instant, position_delay
 from maci2.estimation import SolverConfig
+from maci2.estimator.calibrate import NOTHING_KNOWN, solve_from_nothing
 from maci2.imu import datasheet_model
 from maci2.simulation import SimulationConfig, simulate
 from maci2.vision import pose_noise, poses_from_truth
@@ -39,9 +38,8 @@ def measurements(seed, delay_s):
 
 def delay_of(imu, vision):
     config = SolverConfig()
-    solved, choice, _ = solve_from_nothing(imu, vision, NOTHING_KNOWN, config)
-    on_clock = choice.vision
-    return position_delay(imu, on_clock, solved, NOTHING_KNOWN, config)
+    solved, _, _ = solve_from_nothing(imu, vision, NOTHING_KNOWN, config)
+    return position_delay(imu, solved.solution)
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.012, -0.02])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from helpers import exact_window
-from maci2.estimation.initial_guess import chain, lever_arm, start_values
+from maci2.estimator.initialize import chained_poses, lever_arm, start_values
 from maci2.imu import BiasPrior, preintegrate
 
 KINDS = ["handheld", "drone", "car"]
@@ -21,7 +21,9 @@ def prepared(window, rule):
 def test_chained_steps_give_poses_in_the_first_camera():
     window = exact_window("handheld", "midpoint", seed=1)
     np.testing.assert_allclose(
-        chain(window.vision.Ts_ck_ck1), window.truth.Ts_c0_b @ window.truth.T_b_c, atol=1e-13
+        chained_poses(window.vision.Ts_ck_ck1),
+        window.truth.Ts_c0_b @ window.truth.T_b_c,
+        atol=1e-13,
     )
 
 

@@ -14,11 +14,7 @@ from helpers import (
     simulated_window,
     twist,
 )
-from maci2.estimation.rotation_alignment import (
-    align_rotations,
-    gyro_residual,
-    rotation_from_rates,
-)
+from maci2.estimator.rotation_alignment import align_rotations, gyro_residual, rotation_from_rates
 from maci2.gaussian import nees
 from maci2.imu import BiasPrior, preintegrate
 from maci2.lie import so3_exp, so3_jr_inv, so3_log

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from maci2.estimator.drift import ERROR, TIME_CONSTANT_S, drift_step
 from maci2.evaluation.track_errors import track_errors
 from maci2.gaussian import nees
 from maci2.lie import so3_log
 from maci2.tracking import SmootherConfig, track
-from maci2.tracking.slow_errors import ERROR, TIME_CONSTANT_S, wobble_step
 from maci2.tracking.track import Tracker
 from tracking_cases import GOOD_NOISE, simulated_ride, wobbling
 
@@ -49,7 +49,7 @@ def last_state(ride):
     assert tracker.smoother is not None
     state, _ = tracker.smoother.latest
     biases = np.concatenate([state.bias_gyro[0], state.bias_acc[0]])
-    return state.Ts_w_b[0, :3, :3], biases, tracker.smoother._slow._joint[ERROR, ERROR]
+    return state.Ts_w_b[0, :3, :3], biases, tracker.smoother._drift._joint[ERROR, ERROR]
 
 
 def test_what_a_slow_error_does_to_the_estimate_has_the_covariance_that_is_followed():
@@ -72,8 +72,8 @@ def test_what_a_slow_error_does_to_the_estimate_has_the_covariance_that_is_follo
 
 def test_the_process_is_stationary_and_two_steps_are_one():
     stationary = np.diag([1.0] * 3 + [TIME_CONSTANT_S**-2] * 3)
-    once, noise = wobble_step(0.4)
-    half, half_noise = wobble_step(0.2)
+    once, noise = drift_step(0.4)
+    half, half_noise = drift_step(0.2)
     np.testing.assert_allclose(once @ stationary @ once.T + noise, stationary, atol=1e-15)
     np.testing.assert_allclose(half @ half, once, atol=1e-15)
     np.testing.assert_allclose(half @ half_noise @ half.T + half_noise, noise, atol=1e-15)

@@ -3,17 +3,16 @@
 import numpy as np
 import pytest
 
-from maci2.chain import chain_posterior
+from maci2.estimator.drift import TIME_CONSTANT_S, drift_paths, smoothed_drift_covariance
+from maci2.estimator.solver import covariance
 from maci2.gaussian import nees
 from maci2.lie.stacks import so3_log_stack
-from maci2.tracking.slow_errors import TIME_CONSTANT_S
-from maci2.tracking.smoothed_slow_errors import smoothed_slow_covariance, wobble_paths
 from tracking_cases import GOOD_NOISE, chain_of, first_guess, simulated_ride, wobbling
 
 
 def test_paths_are_correlated_as_the_process_is():
     stamps_ns = np.array([0, 200, 1000, 4000, 4200]) * 1_000_000
-    paths = wobble_paths(stamps_ns, 20_000, np.random.default_rng(2))[:, 1]
+    paths = drift_paths(stamps_ns, 20_000, np.random.default_rng(2))[:, 1]
     x = np.abs(stamps_ns[:, None] - stamps_ns) / 1e9 / TIME_CONSTANT_S
     np.testing.assert_allclose(paths @ paths.T / 20_000, (1.0 + x) * np.exp(-x), atol=0.04)
 
@@ -25,7 +24,7 @@ def test_what_a_slow_error_does_to_the_chain_has_the_covariance_that_is_added(at
         ride = simulated_ride(60 + seed, duration_s=8.0, noise=GOOD_NOISE)
         guess = first_guess(ride)
         solution, moved = chain_of(ride, guess), chain_of(wobbling(ride, std_deg, seed), guess)
-        unit = smoothed_slow_covariance(solution, chain_posterior(solution), ride.vision.stamps_ns)
+        unit = smoothed_drift_covariance(solution, covariance(solution), ride.vision.stamps_ns)
         cov = np.deg2rad(std_deg) ** 2 * unit[at]
         before, after = solution.states, moved.states
         turned = np.swapaxes(before.Ts_w_b[:, :3, :3], 1, 2) @ after.Ts_w_b[:, :3, :3]

@@ -4,17 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from maci2.estimator.smoother import KNOWN, MEASURED
+from maci2.estimator.visual_noise import BELIEVED_CHI2, Innovation, VisualNoise
 from maci2.evaluation.track_errors import track_errors
 from maci2.lie import se3_exp
 from maci2.simulation import SimulationConfig, simulate
 from maci2.tracking import SmootherConfig, track
-from maci2.tracking.calibration_spread import (
-    KNOWN,
-    MEASURED,
-    bias_walks,
-    calibration_spread,
-)
-from maci2.tracking.visual_noise import BELIEVED_CHI2, Innovation, VisualNoise
+from maci2.tracking.settings import bias_walks, calibration_spread
 from tracking_cases import simulated_ride
 
 STATED = np.diag([1e-6] * 3 + [1e-8] * 3)

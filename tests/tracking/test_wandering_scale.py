@@ -5,17 +5,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from maci2.chain import ChainConfig, solve_chain
-from maci2.gaussian import nees
-from maci2.tracking.wandering_scale import (
+from maci2.estimator.solver import SolverOptions, solve
+from maci2.estimator.wandering_scale import (
     random_walk,
     solve_with_wandering_scale,
     stretched_motions,
 )
+from maci2.gaussian import nees
 from tracking_cases import chain_problem, first_guess, simulated_ride
 
 WALK, STD_SCALE = 0.01, 0.02
-EXACT = ChainConfig(decrement=1e-12)
+EXACT = SolverOptions(decrement=1e-12)
 
 
 def wandering_ride(seed: int, duration_s: float):
@@ -46,13 +46,13 @@ def test_the_path_is_where_the_cost_of_chain_and_walk_is_least():
     problem = chain_problem(ride, guess)
     found = solve_with_wandering_scale(problem, *guess, WALK, EXACT)
     shares, info = random_walk(problem.stamps_ns, WALK)
-    path = found.log_scale - found.solution.border.scalars[1]
+    path = found.log_scale - found.solution.shared.scalars[1]
     w = np.linalg.lstsq(shares, path, rcond=None)[0]
 
     def cost(w):
-        stretched = replace(problem, camera=stretched_motions(problem.camera, shares @ w))
-        start = found.solution.states, found.solution.border
-        return solve_chain(stretched, *start, EXACT).cost + w @ info @ w
+        stretched = replace(problem, camera=(stretched_motions(problem.camera[0], shares @ w),))
+        start = found.solution.states, found.solution.shared
+        return solve(stretched, *start, EXACT).cost + w @ info @ w
 
     step = 2e-3
     for direction in np.eye(len(w)):
@@ -68,7 +68,7 @@ def test_states_are_as_far_off_as_they_say_when_the_scale_wanders():
         ride, _ = wandering_ride(30 + seed, 12.0)
         guess = first_guess(ride)
         problem = chain_problem(ride, guess)
-        found = solve_with_wandering_scale(problem, *guess, WALK, ChainConfig())
+        found = solve_with_wandering_scale(problem, *guess, WALK, SolverOptions())
         Ts, truth = found.solution.states.Ts_w_b, ride.truth_at(problem.stamps_ns).Ts_w_b
         # The length of the way does not depend on where the worlds begin.
         at, end = 5, -1
@@ -88,6 +88,6 @@ def test_a_scale_that_does_not_wander_is_that_of_the_chain_itself():
     ride, _ = wandering_ride(7, 6.0)
     guess = first_guess(ride)
     problem = chain_problem(ride, guess)
-    found = solve_with_wandering_scale(problem, *guess, 1e-6, ChainConfig())
-    alone = solve_chain(problem, *guess)
-    np.testing.assert_allclose(found.log_scale, alone.border.scalars[1], atol=1e-6)
+    found = solve_with_wandering_scale(problem, *guess, 1e-6, SolverOptions())
+    alone = solve(problem, *guess)
+    np.testing.assert_allclose(found.log_scale, alone.shared.scalars[1], atol=1e-6)

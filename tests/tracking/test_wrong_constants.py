@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from maci2.errors import DatasetError
-from maci2.estimation.scale import scaled
+from maci2.estimator.camera_imu import scaled
 from maci2.experiments.input_faults import rotated
 from maci2.tracking import track
 from tracking_cases import simulated_ride

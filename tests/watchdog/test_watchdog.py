@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from maci2.chain import States
+from maci2.estimator.problem import States
+from maci2.estimator.smoother import window_start
 from maci2.gaussian import nees
 from maci2.lie import se3_exp, se3_inv, so3_exp
-from maci2.tracking.first_window import window_start
 from maci2.watchdog import Watchdog
 from maci2.watchdog.comparison import Comparison, sigmas_of
 from maci2.watchdog.watched_recording import openvins_state
@@ -116,10 +116,10 @@ def compared(ride, first=20, length=4, T_w_b=None, change=None, scale=0.0, noise
         truth.bias_gyro + change[9:12],
         truth.bias_acc + change[12:15],
     )
-    from maci2.chain import make_border
+    from maci2.estimator.problem import shared_parameters
 
-    border = make_border(T_b_c=ride.T_b_c, log_scale=scale)
-    window = Comparison(int(stamps_ns[first]), state, np.eye(15), border, 0.0, ride.walks)
+    shared = shared_parameters(T_b_c=ride.T_b_c, log_scale=scale)
+    window = Comparison(int(stamps_ns[first]), state, np.eye(15), shared, 0.0, ride.walks)
     Ts_w_c = ride.truth_at(stamps_ns[first : first + length + 1]).Ts_w_b @ ride.T_b_c
     for j in range(length):
         T_rel = se3_inv(np.ascontiguousarray(Ts_w_c[j])) @ Ts_w_c[j + 1]

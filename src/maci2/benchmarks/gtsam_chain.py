@@ -7,17 +7,15 @@ from typing import Any
 import numpy as np
 
 from maci2.benchmarks.gtsam_problem import gtsam_optimise, import_gtsam
-from maci2.chain import (
-    ChainConfig,
-    ChainProblem,
+from maci2.estimator.problem import (
     MarkerOrientations,
     MarkerPositions,
+    Problem,
     States,
-    make_border,
+    shared_parameters,
     state_prior,
 )
-from maci2.chain.chain_assembly import assemble
-from maci2.chain.chain_solver import minimise
+from maci2.estimator.solver import evaluated, optimized
 from maci2.imu import datasheet_model
 from maci2.lie import so3_exp
 from maci2.sensors import Recording, truth_at
@@ -46,7 +44,7 @@ class GtsamChain:
     iterations: int
 
 
-def chain_of(recording: Recording, count: int, every: int = 10) -> tuple[ChainProblem, States]:
+def chain_of(recording: Recording, count: int, every: int = 10) -> tuple[Problem, States]:
     """A chain along a recording's ground truth, with marker poses at every state, and its start."""
     truth, imu = recording.truth(), recording.imu
     assert truth is not None
@@ -62,7 +60,7 @@ def chain_of(recording: Recording, count: int, every: int = 10) -> tuple[ChainPr
     covs = np.tile(MARKER_STD**2 * np.eye(3), (n, 1, 1))
     std = np.r_[np.full(9, np.inf), np.full(6, 0.1)]
     first_state = States(*(values[:1] for values in states))
-    problem = ChainProblem(
+    problem = Problem(
         imu=datasheet_model(imu, recording.rig.imu),
         stamps_ns=stamps_ns,
         walk_gyro=recording.rig.imu.walk_gyro,
@@ -71,7 +69,7 @@ def chain_of(recording: Recording, count: int, every: int = 10) -> tuple[ChainPr
         orientations=MarkerOrientations(
             stamps_ns, np.ascontiguousarray(at.Ts_w_b[:, :3, :3]), covs
         ),
-        priors=(state_prior(0, first_state, make_border(), std),),
+        priors=(state_prior(0, first_state, shared_parameters(), std),),
     )
     return problem, states
 
@@ -85,22 +83,18 @@ def time_chains(repeats: int = 3) -> tuple[ChainTimes, ChainTimes]:
     )
 
 
-def _time_chain(
-    problem: ChainProblem, states: States, repeats: int, with_gtsam: bool
-) -> ChainTimes:
+def _time_chain(problem: Problem, states: States, repeats: int, with_gtsam: bool) -> ChainTimes:
     """Both solvers on one problem, from the same initial guess."""
-    border, columns = make_border(), problem.unknowns.columns()
-    factors = assemble(problem, states, border)
-    config = ChainConfig(max_rounds=1)
+    start = evaluated(problem, states, shared_parameters())
     ours, theirs = [], []
-    graph, start = gtsam_chain(problem, states) if with_gtsam else (None, None)
+    graph, values = gtsam_chain(problem, states) if with_gtsam else (None, None)
     for _ in range(repeats + 1):
         begin = thread_time()
-        minimise(factors, states, border, columns, config)
+        optimized(start)
         ours.append(thread_time() - begin)
         if graph is not None:
             begin = thread_time()
-            gtsam_optimise(graph, start)
+            gtsam_optimise(graph, values)
             theirs.append(thread_time() - begin)
     # The first may have compiled.
     return ChainTimes(
@@ -108,10 +102,10 @@ def _time_chain(
     )
 
 
-def solve_chain_with_gtsam(problem: ChainProblem, states: States) -> GtsamChain:
+def solve_chain_with_gtsam(problem: Problem, states: States) -> GtsamChain:
     """Their optimum of the same measurements: marker positions and orientations, and IMU."""
-    graph, start = gtsam_chain(problem, states)
-    optimum = gtsam_optimise(graph, start)
+    graph, values = gtsam_chain(problem, states)
+    optimum = gtsam_optimise(graph, values)
     X, V, B = _symbols()
     n, values = len(states.v_w), optimum.values
     biases = [values.atConstantBias(B(k)) for k in range(n)]
@@ -129,7 +123,7 @@ def _symbols() -> tuple[Any, Any, Any]:
     return symbols.X, symbols.V, symbols.B
 
 
-def gtsam_chain(problem: ChainProblem, states: States) -> tuple[Any, Any]:
+def gtsam_chain(problem: Problem, states: States) -> tuple[Any, Any]:
     """Their graph and values; markers must be at the states' own timestamps, world level."""
     gtsam = import_gtsam()
     X, V, B = _symbols()
@@ -150,7 +144,7 @@ def gtsam_chain(problem: ChainProblem, states: States) -> tuple[Any, Any]:
     return graph, values
 
 
-def _add_markers(problem: ChainProblem, graph: Any) -> None:
+def _add_markers(problem: Problem, graph: Any) -> None:
     gtsam = import_gtsam()
     X = _symbols()[0]
     positions, orientations = problem.positions, problem.orientations
@@ -166,7 +160,7 @@ def _add_markers(problem: ChainProblem, graph: Any) -> None:
             graph.add(gtsam.PoseRotationPrior3D(X(int(k)), gtsam.Rot3(R), noise))
 
 
-def _add_bias_prior(problem: ChainProblem, graph: Any) -> None:
+def _add_bias_prior(problem: Problem, graph: Any) -> None:
     """The first state's biases; ours [gyro, acc], theirs [acc, gyro]."""
     gtsam = import_gtsam()
     B = _symbols()[2]
@@ -177,7 +171,7 @@ def _add_bias_prior(problem: ChainProblem, graph: Any) -> None:
         graph.add(gtsam.PriorFactorConstantBias(B(prior.index), mean, noise))
 
 
-def _preintegrated(problem: ChainProblem, start_ns: int, end_ns: int, bias: Any) -> Any:
+def _preintegrated(problem: Problem, start_ns: int, end_ns: int, bias: Any) -> Any:
     """Their preintegration of the midpoint rule, between two timestamps of samples.
 
     They hold a sample from its start; the mean of both ends, with the force rotated by half of the

@@ -1,26 +1,25 @@
 """One simulated window as a benchmark problem, for maci2 and in GTSAM's terms."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
-
 import numpy as np
+from collections.abc import (Callable)
+from dataclasses import (dataclass)
+from itertools import (pairwise)
+from maci2.benchmarks.gtsam_problem import (GtsamProblem)
+from maci2.consistency import (initialize)
+from maci2.estimation import (SolverConfig)
+from maci2.estimation.problem import (Unknowns, Variables)
+from maci2.estimator.first_camera import (first_camera_guess)
+from maci2.estimator.initialize import (solve_window, start_values, window_problem as estimator_problem)
+from maci2.estimator.rotation_alignment import (align_rotations)
+from maci2.estimator.solver import (evaluated, optimized)
+from maci2.imu import (ImuMeasurements, datasheet_model, preintegrate)
+from maci2.lie import (se3_adj, se3_inv)
+from maci2.simulation import (SimulationConfig, simulate)
+from maci2.types import (Array)
+from maci2.vision import (RelativePoses, pose_noise, poses_from_truth)
+from typing import (Any)
 
-from maci2.benchmarks.gtsam_problem import GtsamProblem
-from maci2.consistency import initialize
-from maci2.estimation import SolverConfig
-from maci2.estimation.initial_guess import start_values
-from maci2.estimation.initialize import solve_window
-from maci2.estimation.levenberg_marquardt import DECREMENT, optimize
-from maci2.estimation.problem import Unknowns, Variables
-from maci2.estimation.rotation_alignment import align_rotations
-from maci2.estimation.solve import joint_measurements, joint_priors
-from maci2.imu import ImuMeasurements, datasheet_model, preintegrate
-from maci2.lie import se3_adj, se3_inv
-from maci2.simulation import SimulationConfig, simulate
-from maci2.types import Array
-from maci2.vision import RelativePoses, pose_noise, poses_from_truth
+
 
 CONFIG = SolverConfig(gravity_on_sphere=False, robust=False, rule="euler")
 """Choices of GTSAM's factors: free gravity vector, Euler integration, no robust loss."""
@@ -71,32 +70,27 @@ def window_problem(keyframes: int, seed: int = 0) -> Problem:
 
 def joint_solve(problem: Problem) -> Callable[[], Any]:
     """Optimization alone, from the same initial guess each time."""
-    start = _start(problem)
-    prior = problem.imu.bias_prior
-    pre = preintegrate(problem.imu, problem.vision.stamps_ns, start.bg, prior.mean_acc, CONFIG.rule)
-    measurements = joint_measurements(problem.vision, pre, CONFIG, 1.0)
-    priors = joint_priors(problem.imu, int(problem.vision.stamps_ns[0]), CONFIG)
-    unknowns = Unknowns(False, True, True, False, False)
-    return lambda: optimize(measurements, priors, unknowns, start, 50, DECREMENT, False)[0]
+    joint = estimator_problem(problem.imu, problem.vision, CONFIG)
+    start = evaluated(joint, *first_camera_guess(*_start(problem)))
+    return lambda: optimized(start)
 
 
-def _start(problem: Problem) -> Variables:
+def _start(problem: Problem) -> tuple[Array, Array, Array, Array, Array, Array]:
+    """Initial guess: poses and velocities, gravity, biases, extrinsics."""
     prior = problem.imu.bias_prior
     pre = problem.preintegrate()
     bias_gyro = align_rotations(pre, problem.vision, problem.T_b_c[:3, :3], prior, False).bias_gyro
     pre = preintegrate(
         problem.imu, problem.vision.stamps_ns, bias_gyro, prior.mean_acc, CONFIG.rule
     )
-    Ts_c0_b, v_b, g_c0 = start_values(pre, problem.vision, problem.T_b_c, CONFIG.gravity_norm)
-    return Variables(
-        Ts_c0_b, v_b, g_c0, bias_gyro, prior.mean_acc, np.ascontiguousarray(problem.T_b_c)
-    )
+    motion = start_values(pre, problem.vision, problem.T_b_c, CONFIG.gravity_norm)
+    return *motion, bias_gyro, prior.mean_acc, np.ascontiguousarray(problem.T_b_c)
 
 
 def gtsam_problem(problem: Problem) -> GtsamProblem:
     """The same window in GTSAM's terms: body motions, velocities in c0."""
     imu, vision, T_b_c = problem.imu, problem.vision, problem.T_b_c
-    start = _start(problem)
+    Ts_c0_b, v_b, g_c0, bias_gyro, bias_acc, _ = _start(problem)
     cuts = np.searchsorted(imu.stamps_ns, vision.stamps_ns)
     parts = [slice(a, b) for a, b in pairwise(cuts)]
     period_s = float(np.diff(imu.stamps_ns).mean()) / 1e9
@@ -109,11 +103,11 @@ def gtsam_problem(problem: Problem) -> GtsamProblem:
         psd_acc=imu.var_acc[0] * period_s,
         Ts_bk_bk1=T_b_c @ vision.Ts_ck_ck1 @ se3_inv(T_b_c),
         cov_Ts_bk_bk1=Ad @ vision.covs_T_ck_ck1 @ Ad.T,
-        Ts_c0_b=start.Ts_c0_b,
-        v_c0=np.einsum("kij,kj->ki", start.Ts_c0_b[:, :3, :3], start.v_b),
-        g_c0=start.g_c0,
-        bias_gyro=start.bg,
-        bias_acc=start.ba,
+        Ts_c0_b=Ts_c0_b,
+        v_c0=np.einsum("kij,kj->ki", Ts_c0_b[:, :3, :3], v_b),
+        g_c0=g_c0,
+        bias_gyro=bias_gyro,
+        bias_acc=bias_acc,
         std_bias_gyro=imu.bias_prior.std_gyro,
         std_bias_acc=imu.bias_prior.std_acc,
     )

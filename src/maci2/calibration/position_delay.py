@@ -1,26 +1,23 @@
-"""Do the camera's positions belong to the instants of its orientations?
+"""Delay of the camera's positions against its orientations.
 
 A camera sees both at once. A laser tracker beside an IMU, a filtered trajectory, or an
 accelerometer that is stamped later than its gyroscope does not, and a delay between the two looks
 like a lever arm of centimetres.
 """
 
-from dataclasses import replace
-from typing import NamedTuple
-
 import numpy as np
+from maci2.calibration_prior import (CALIBRATED)
+from maci2.consistency import (FAR, Check)
+from maci2.errors import (MeasurementError)
+from maci2.estimator.camera_imu import (with_loss)
+from maci2.estimator.problem import (Loss)
+from maci2.estimator.residuals import (Response)
+from maci2.estimator.solver import (Solution, covariance, solve)
+from maci2.imu import (ImuMeasurements)
+from maci2.types import (Array)
+from typing import (NamedTuple)
 
-from maci2.calibration.calibration_problem import MountingPrior
-from maci2.calibration.calibration_solve import Solved, solve_with_clock
-from maci2.calibration_prior import CALIBRATED
-from maci2.consistency import FAR, Check
-from maci2.estimation import SolverConfig
-from maci2.imu import ImuMeasurements
-from maci2.types import Array
-from maci2.vision import RelativePoses
 
-STEP_S = 0.01
-"""Delays to either side at which chi-square is evaluated [s]: near enough for a parabola."""
 
 
 class PositionDelay(NamedTuple):
@@ -30,39 +27,43 @@ class PositionDelay(NamedTuple):
     std_s: float
 
 
-def position_delay(
-    imu: ImuMeasurements,
-    vision: RelativePoses,
-    solved: Solved,
-    mounting: MountingPrior,
-    config: SolverConfig,
-) -> PositionDelay | None:
+def position_delay(imu: ImuMeasurements, solution: Solution) -> PositionDelay | None:
     """Delay that fits best around a calibration that is solved, everything else free; None where
-    the motion does not tell it."""
-    # Squares: robust losses would take the delay for outliers.
-    choices = replace(solved.choices, robust=False)
-    moved = _moved_by_a_second(imu, solved)
+    the motion does not determine it.
 
-    def chi_square(delay_s: float) -> float:
-        Ts_ck_ck1 = vision.Ts_ck_ck1.copy()
-        Ts_ck_ck1[:, :3, 3] += delay_s * moved
-        on_time = replace(vision, Ts_ck_ck1=Ts_ck_ck1)
-        again = solve_with_clock(imu, on_time, solved.guess, choices, mounting, config)
-        return again.solution.cost if again.solution.converged else np.nan
-
-    before, at, after = (chi_square(delay_s) for delay_s in (-STEP_S, 0.0, STEP_S))
-    curvature = (before + after - 2.0 * at) / STEP_S**2
+    A Newton step from no delay: chi-square of the optimum is a parabola in it. Squares, for robust
+    losses would take the delay for outliers.
+    """
+    if not solution.converged:
+        return None
+    if solution.problem.camera[0].loss.kind != "none":
+        squares = with_loss(solution.problem, Loss())
+        solution = solve(squares, solution.states, solution.shared)
+    try:
+        response = Response(solution, covariance(solution))
+    except MeasurementError:
+        return None
+    motions = solution.measurements.motions
+    moved = _moved_by_a_second(imu, solution)[motions.state]
+    by_delay = motions.white[:, :, :3] @ moved[:, :, None]
+    gradient, gradient_shared = response.gradients(by_delay)
+    followed, followed_shared = response.solved(gradient, gradient_shared)
+    curvature = float(
+        np.sum(by_delay**2)
+        - np.sum(gradient * followed)
+        - np.sum(gradient_shared * followed_shared)
+    )
     if not curvature > 0.0:
         return None
-    slope = (after - before) / (2.0 * STEP_S)
-    return PositionDelay(-slope / curvature, float(np.sqrt(2.0 / curvature)))
+    slope = float(np.sum(by_delay[:, :, 0] * response.r))
+    return PositionDelay(-slope / curvature, curvature**-0.5)
 
 
-def _moved_by_a_second(imu: ImuMeasurements, solved: Solved) -> Array:
-    """(n - 1, 3) what a delay of a second takes from each relative translation: the change of the
-    camera's velocity, in the camera where the step begins."""
-    states, T_b_c = solved.solution.states, solved.solution.border.T_b_c
-    stamps_ns, R_w_b = solved.guess.stamps_ns, states.Ts_w_b[:, :3, :3]
+def _moved_by_a_second(imu: ImuMeasurements, solution: Solution) -> Array:
+    """(n - 1, 3) change of each relative translation by a delay of a second: that of the camera's
+    velocity, in the camera where the motion begins."""
+    states, T_b_c = solution.states, solution.shared.T_b_c
+    stamps_ns, R_w_b = solution.problem.stamps_ns, states.Ts_w_b[:, :3, :3]
     rates = [np.interp(stamps_ns, imu.stamps_ns, axis) for axis in imu.gyro.T]
     omega_b = np.stack(rates, axis=1) - states.bias_gyro
     v_w = states.v_w + np.einsum("kij,kj->ki", R_w_b, np.cross(omega_b, T_b_c[:3, 3]))

@@ -37,7 +37,7 @@ CHAINS = (
 )
 """Jobs of one worker, which finds in memory what the jobs before have compiled."""
 
-OWN_KERNELS = {"maci2.estimation": "initialize"}
+OWN_KERNELS = {"maci2.estimator": "initialize"}
 """Rooms whose kernels nobody needs who does not run the job."""
 
 _POLL_S = 0.2

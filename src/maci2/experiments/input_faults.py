@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 from scipy.signal import butter, lfilter, lfilter_zi
 
-from maci2.estimation.scale import scaled
+from maci2.estimator.camera_imu import scaled
 from maci2.lie import se3_inv, so3_exp
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, apply_imu_model

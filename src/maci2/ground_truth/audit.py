@@ -1,32 +1,26 @@
 """Ground truth audited: states at every IMU sample in a level world, each with its covariance."""
 
-from dataclasses import dataclass, field, replace
-from typing import Literal
-
 import numpy as np
+from dataclasses import (dataclass, field, replace)
+from maci2.boundary import (require_type)
+from maci2.chain import (States)
+from maci2.chain.chain_assembly import (walking_covariance)
+from maci2.chain.chain_state import (POSITION, ROTATION, STATE, VELOCITY)
+from maci2.chain.propagation import (integrate_spans)
+from maci2.findings import (Finding)
+from maci2.gaussian import (symmetrize)
+from maci2.ground_truth.audit_problem import (AuditFit, ImuFactors, NoiseLevel, audit_problem, fit_audit)
+from maci2.ground_truth.capture import (Capture, open_capture)
+from maci2.ground_truth.findings import (Constant, audit_findings, find_jumps, measure)
+from maci2.ground_truth.registration import (register, without_lost_rows)
+from maci2.imu import (ImuMeasurements, datasheet_model)
+from maci2.imu.measurements import (with_vibration)
+from maci2.lie.stacks import (skew_stack, so3_exp_stack, so3_log_stack, stack_poses)
+from maci2.sensors import (GroundTruth, Recording, TruthCovariance)
+from maci2.types import (NS, Array, Mask, Stamps)
+from typing import (Literal)
 
-from maci2.boundary import require_type
-from maci2.chain import States
-from maci2.chain.chain_assembly import walking_covariance
-from maci2.chain.chain_state import POSITION, ROTATION, STATE, VELOCITY
-from maci2.chain.propagation import integrate_spans
-from maci2.findings import Finding
-from maci2.gaussian import symmetrize
-from maci2.ground_truth.audit_problem import (
-    AuditFit,
-    ImuFactors,
-    NoiseLevel,
-    audit_problem,
-    fit_audit,
-)
-from maci2.ground_truth.capture import Capture, open_capture
-from maci2.ground_truth.findings import Constant, audit_findings, find_jumps, measure
-from maci2.ground_truth.registration import register, without_lost_rows
-from maci2.imu import ImuMeasurements, datasheet_model
-from maci2.imu.measurements import with_vibration
-from maci2.lie.stacks import skew_stack, so3_exp_stack, so3_log_stack, stack_poses
-from maci2.sensors import GroundTruth, Recording, TruthCovariance
-from maci2.types import NS, Array, Mask, Stamps
+
 
 FARTHEST_S = 0.15
 """Rows are given between states at most so far apart."""
@@ -254,6 +248,12 @@ def _expected_noise(recording: Recording, capture: Capture) -> ImuMeasurements:
     if not capture.smoothed:
         var_gyro = with_vibration(samples.gyro, var_gyro, rate_hz)
     return replace(sheet, var_gyro=var_gyro, var_acc=with_vibration(samples.acc, var_acc, rate_hz))
+
+
+def _row_stamps(fit: AuditFit, kind: Kind) -> Stamps:
+    """Timestamps of the rows that were used, in the order of their residuals."""
+    elapsed = getattr(fit.solution.markers, kind).elapsed
+    return np.asarray(fit.problem.clock_origin_ns + np.rint(elapsed * NS).astype(np.int64))
 
 
 def _residuals(fit: AuditFit, kind: Kind, noise: NoiseLevel | None) -> RowResiduals | None:

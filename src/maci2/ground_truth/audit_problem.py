@@ -1,40 +1,24 @@
 """The estimation problem of an audit: states along the IMU, a tracked marker, noise levels."""
 
 import math
-from dataclasses import dataclass, replace
-
 import numpy as np
 import scipy
+from dataclasses import (dataclass, replace)
+from maci2.chain import (ChainPosterior, ChainResiduals, ChainSolution, chain_posterior, make_border, solve_chain, solve_with_noise)
+from maci2.chain.variance_components import (Residuals)
+from maci2.errors import (DatasetError)
+from maci2.estimator.problem import (Free, Loss, MarkerOrientations, MarkerPositions, Problem, Shared, States, shared_prior, state_prior)
+from maci2.gaussian import (chi2_quantile)
+from maci2.ground_truth.accelerations import (AccelerationFit, fit_accelerations, gyro_rotations)
+from maci2.ground_truth.capture import (Capture)
+from maci2.ground_truth.registration import (Registration)
+from maci2.imu import (ImuMeasurements)
+from maci2.lie import (se3, so3_exp)
+from maci2.lie.stacks import (nearest_rotation, so3_log_stack, stack_poses)
+from maci2.sensors import (ImuNoise, ImuSamples, Rig, poses_at)
+from maci2.types import (GRAVITY_NORM, NS, Array, Mask, Stamps)
 
-from maci2.chain import (
-    Border,
-    BorderUnknowns,
-    ChainPosterior,
-    ChainProblem,
-    ChainResiduals,
-    ChainSolution,
-    Loss,
-    MarkerOrientations,
-    MarkerPositions,
-    States,
-    border_prior,
-    chain_posterior,
-    make_border,
-    solve_chain,
-    solve_with_noise,
-    state_prior,
-)
-from maci2.chain.variance_components import Residuals
-from maci2.errors import DatasetError
-from maci2.gaussian import chi2_quantile
-from maci2.ground_truth.accelerations import AccelerationFit, fit_accelerations, gyro_rotations
-from maci2.ground_truth.capture import Capture
-from maci2.ground_truth.registration import Registration
-from maci2.imu import ImuMeasurements
-from maci2.lie import se3, so3_exp
-from maci2.lie.stacks import nearest_rotation, so3_log_stack, stack_poses
-from maci2.sensors import ImuNoise, ImuSamples, Rig, poses_at
-from maci2.types import GRAVITY_NORM, NS, Array, Mask, Stamps
+
 
 STATE_PERIOD_S = 0.1
 
@@ -177,9 +161,9 @@ LEAST_WALK_GYRO, LEAST_WALK_ACC = 1e-6, 1e-5
 class AuditProblem:
     """The estimation problem of an audit, and the initial guess."""
 
-    problem: ChainProblem
+    problem: Problem
     states: States
-    border: Border
+    shared: Shared
     least_factor: float
     """Least variance of rows over the first one."""
 
@@ -210,22 +194,21 @@ def audit_problem(
     T_b_m = _marker(capture, found)
     fit = None
     if capture.Rs_w_m is None:
-        states, border = guess_from_positions(capture, on_imu_ns, stamps_ns, samples, found, T_b_m)
+        states, shared = guess_from_positions(capture, on_imu_ns, stamps_ns, samples, found, T_b_m)
     else:
         fit = fit_accelerations(capture, found, T_b_m[:3, :3], samples)
-        states, border = guess_from_poses(capture, on_imu_ns, stamps_ns, samples, found, T_b_m, fit)
-    border.scalars[3:5] = found.offset_s
-    rows_hz = rows_hz or (SMOOTHED_HZ if capture.smoothed else MAX_CAPTURE_HZ)
-    rows = capture.part(first_of_slots(capture.stamps_ns, rows_hz))
-    positions, orientations = _measurements(rows)
+        states, shared = guess_from_poses(capture, on_imu_ns, stamps_ns, samples, found, T_b_m, fit)
+    shared.scalars[3:5] = found.offset_s
+    rows = _thinned(capture, rows_hz)
+    positions, orientations = _measurements(capture, rows)
     first = States(*(values[:1] for values in states))
     std = np.r_[np.full(9, np.inf), [STD_BIAS_GYRO] * 3, [STD_BIAS_ACC] * 3]
-    problem = ChainProblem(
+    problem = Problem(
         imu=imu,
         stamps_ns=stamps_ns,
         walk_gyro=max(rig.imu.walk_gyro, LEAST_WALK_GYRO),
         walk_acc=max(rig.imu.walk_acc, LEAST_WALK_ACC),
-        unknowns=BorderUnknowns(
+        free=Free(
             gravity=True,
             marker_rotation=capture.Rs_w_m is not None,
             marker_translation=True,
@@ -238,14 +221,14 @@ def audit_problem(
         positions=positions,
         orientations=orientations,
         priors=(
-            state_prior(0, first, border, std),
-            border_prior(_stated(border, capture), _border_std(capture)),
+            state_prior(0, first, shared, std),
+            shared_prior(_stated(shared, capture), _shared_std(capture)),
         ),
         clock_origin_ns=int(capture.stamps_ns[len(capture) // 2]),
     )
     least = LEAST_FACTOR_SMOOTHED if capture.smoothed else LEAST_FACTOR
     least_imu = _least_imu_factors(imu, rig.imu)
-    return AuditProblem(problem, states, border, least, least_imu, fit, capture.smoothed)
+    return AuditProblem(problem, states, shared, least, least_imu, fit, capture.smoothed)
 
 
 def _least_imu_factors(imu: ImuMeasurements, noise: ImuNoise) -> Array:
@@ -254,19 +237,19 @@ def _least_imu_factors(imu: ImuMeasurements, noise: ImuNoise) -> Array:
     return np.minimum(np.r_[gyro / imu.var_gyro.mean(), acc / imu.var_acc.mean(axis=0)], 1.0)
 
 
-def _stated(border: Border, capture: Capture) -> Border:
-    """Mean of the border's prior: the marker where it was stated to be."""
-    T_b_m = border.T_b_m.copy()
+def _stated(shared: Shared, capture: Capture) -> Shared:
+    """Mean of the prior of shared parameters: the marker where it was stated to be."""
+    T_b_m = shared.T_b_m.copy()
     T_b_m[:3, 3] = capture.T_b_m[:3, 3]
-    return border._replace(T_b_m=T_b_m)
+    return shared._replace(T_b_m=T_b_m)
 
 
-def _border_std(capture: Capture) -> Array:
-    """(20,) of the border's prior; any rotation of the marker."""
+def _shared_std(capture: Capture) -> Array:
+    """(24,) standard deviations of that prior; any rotation of the marker."""
     stated = capture.claims is not None or not np.array_equal(capture.T_b_m, np.eye(4))
     lever = STD_STATED_LEVER_ARM if stated else STD_LEVER_ARM
     clock = [STD_CLOCK_S, STD_DRIFT]
-    return np.array([*[np.inf] * 10, *[lever] * 3, *[np.pi] * 3, *clock, *clock])
+    return np.array([*[np.inf] * 11, *[lever] * 3, *[np.pi] * 3, *clock, *clock, *[np.inf] * 3])
 
 
 def _state_stamps(

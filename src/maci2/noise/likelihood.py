@@ -10,26 +10,17 @@ and its average information 1/2 y' Q V_i Q V_j Q y, which needs one more solutio
 normal equations for each noise level and no finite differences (restricted maximum likelihood).
 """
 
-from dataclasses import dataclass, replace
-
 import numpy as np
+from dataclasses import (dataclass, replace)
+from maci2.estimator.factors import (Spans)
+from maci2.estimator.measurements import (integrate_spans, walking_covariance)
+from maci2.estimator.normal_equations import (System, back_substitute, factorize)
+from maci2.estimator.problem import (STATE, Problem)
+from maci2.estimator.residuals import (WhitenedFactors, whitened_factors)
+from maci2.estimator.solver import (CAMERA, IMU, ORIENTATIONS, POSITIONS, Solution, covariance, normal_equations)
+from maci2.types import (Array)
 
-from maci2.chain import ChainProblem, ChainSolution, chain_posterior
-from maci2.chain.chain_assembly import walking_covariance
-from maci2.chain.chain_elimination import back_substitute, factor
-from maci2.chain.chain_posterior import normal_equations
-from maci2.chain.chain_state import STATE
-from maci2.chain.propagation import integrate_spans
-from maci2.chain.whitened_factors import (
-    CAMERA,
-    IMU,
-    ORIENTATIONS,
-    POSITIONS,
-    WhitenedFactors,
-    whitened_factors,
-)
-from maci2.estimation.normal_equations import System
-from maci2.types import Array
+
 
 WHITE, WALKS = 6, 2
 IMU_LEVELS = WHITE + WALKS
@@ -51,18 +42,19 @@ class Slope:
 KINDS = {"camera": CAMERA, "positions": POSITIONS, "orientations": ORIENTATIONS}
 """Measurements besides the IMU's that a problem may have."""
 
+def other_kinds(problem: Problem) -> list[int]:
+    """Kinds of measurement besides the IMU."""
+    kinds = ((CAMERA, bool(problem.camera)), (POSITIONS, problem.positions is not None))
+    found = [kind for kind, measured in kinds if measured]
+    return [*found, ORIENTATIONS] if problem.orientations is not None else found
 
-def other_kinds(problem: ChainProblem) -> dict[str, int]:
-    """Kinds of measurement besides the IMU, by the names of their fields."""
-    return {name: kind for name, kind in KINDS.items() if getattr(problem, name) is not None}
 
-
-def likelihood_slope(problem: ChainProblem, solution: ChainSolution, levels: Array) -> Slope:
+def likelihood_slope(problem: Problem, solution: Solution, levels: Array) -> Slope:
     """Slope and information at the optimum of the states; `levels` (8,) are squared densities and
     walks of the IMU."""
-    posterior = chain_posterior(solution)
+    posterior = covariance(solution)
     imu = whitened_factors(solution, posterior, IMU)
-    W = solution.factors.ties.white
+    W = solution.measurements.white
     parts = [
         level * W @ V @ np.swapaxes(W, 1, 2)
         for level, V in zip(levels, covariance_parts(problem, solution), strict=True)
@@ -88,9 +80,9 @@ def likelihood_slope(problem: ChainProblem, solution: ChainSolution, levels: Arr
     return Slope(score, 0.5 * (information + information.T))
 
 
-def covariance_parts(problem: ChainProblem, solution: ChainSolution) -> list[Array]:
+def covariance_parts(problem: Problem, solution: Solution) -> list[Array]:
     """(m, 15, 15) covariance of the IMU factors for a unit of each squared density or walk."""
-    imu, spans = problem.imu, solution.factors.ties.spans
+    imu, spans = problem.imu, solution.measurements.spans
     rate_hz = 1e9 / float(np.median(np.diff(imu.stamps_ns)))
     stamps_ns = problem.stamps_ns
     parts = []
@@ -106,22 +98,23 @@ def covariance_parts(problem: ChainProblem, solution: ChainSolution) -> list[Arr
 
 
 def moved_by(rows: WhitenedFactors, q: Array, system: System) -> tuple[Array, Array]:
-    """Change of the estimate if the whitened measurements were q."""
-    n = len(system.A)
+    """What the estimate would move by if the whitened measurements were q."""
+    n, b = len(system.rows), len(system.border)
     pulled = np.einsum("kij,ki->kj", rows.G, q)
-    rhs, b = np.zeros((n + 1, STATE)), len(system.rhs_border)
+    rhs = np.zeros((n + 1, STATE))
     np.add.at(rhs, rows.index, pulled[:, :STATE])
     np.add.at(rhs, rows.index + 1, pulled[:, STATE : 2 * STATE])
-    work = System(*(block.copy() for block in system))
-    work.rhs[...] = rhs[:n]
-    work.rhs_border[...] = pulled[:, 2 * STATE :].sum(axis=0) if b else 0.0
-    factor(work, 0.0, work)
-    return back_substitute(*work)
+    work = System(system.rows.copy(), system.border.copy(), system.band)
+    work.rows[:, :, (1 + system.band) * STATE] = rhs[:n]
+    work.border[:, b] = pulled[:, 2 * STATE :].sum(axis=0)
+    factorize(work, 0.0, work)
+    states, shared = back_substitute(work)
+    return states, shared
 
 
 def predicted_by(rows: WhitenedFactors, moved: tuple[Array, Array]) -> Array:
     """(m, d) whitened measurements that moved states predict."""
-    states, border = moved
+    states, shared = moved
     after = np.vstack([states, np.zeros((1, STATE))])[rows.index + 1]
-    unknowns = np.hstack([states[rows.index], after, np.tile(border, (len(rows.index), 1))])
+    unknowns = np.hstack([states[rows.index], after, np.tile(shared, (len(rows.index), 1))])
     return np.asarray(np.einsum("kij,kj->ki", rows.G, unknowns))

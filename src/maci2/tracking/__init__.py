@@ -1,6 +1,6 @@
 """Visual-inertial odometry: from the first window on, states with covariance at every image."""
 
-from maci2.tracking.smoother import FixedLagSmoother, SmootherConfig
+from maci2.estimator.smoother import FixedLagSmoother, SmootherConfig
 from maci2.tracking.track import track
 from maci2.tracking.tracked import Health, Origin, Track, TrackedState
 

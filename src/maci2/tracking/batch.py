@@ -4,24 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from maci2.chain import (
-    CameraMotions,
-    ChainConfig,
-    ChainPosterior,
-    ChainProblem,
-    ChainSolution,
-    States,
-    chain_posterior,
-    make_border,
-    solve_chain,
-)
+from maci2.estimator.drift import smoothed_drift_covariance
+from maci2.estimator.prediction import propagated
+from maci2.estimator.problem import CameraMotions, Problem, States, shared_parameters
+from maci2.estimator.smoother import SmootherConfig, bias_prior, gauge_prior
+from maci2.estimator.solver import Covariance, Solution, SolverOptions, covariance, solve
+from maci2.estimator.wandering_scale import solve_with_wandering_scale
 from maci2.imu import ImuMeasurements
-from maci2.tracking.first_window import bias_prior, gauge_prior
-from maci2.tracking.propagation import propagated
-from maci2.tracking.smoothed_slow_errors import smoothed_slow_covariance
-from maci2.tracking.smoother import SmootherConfig
 from maci2.tracking.tracked import Origin, Track, TrackedState
-from maci2.tracking.wandering_scale import solve_with_wandering_scale
 from maci2.types import Array, Mat4
 from maci2.vision import RelativePoses
 
@@ -49,7 +39,7 @@ def smoothed(
     solution, posterior = _solved(imu, part, T_b_c, walks, causal, guess, config)
     covs = posterior.states
     if causal.slow_error_deg > 0.0:
-        unit = smoothed_slow_covariance(solution, posterior, part.stamps_ns)
+        unit = smoothed_drift_covariance(solution, posterior, part.stamps_ns)
         covs = covs + np.deg2rad(causal.slow_error_deg) ** 2 * unit
     # The chain's world is fixed to its own first state.
     origins = list(causal.origins)
@@ -66,7 +56,7 @@ def _solved(
     causal: Track,
     guess: list[TrackedState],
     config: SmootherConfig,
-) -> tuple[ChainSolution, ChainPosterior]:
+) -> tuple[Solution, Covariance]:
     """All keyframes in one chain."""
     states = States(
         np.ascontiguousarray([state.T_w_b for state in guess]),
@@ -74,27 +64,29 @@ def _solved(
         np.array([state.gyro_bias for state in guess]),
         np.array([state.acc_bias for state in guess]),
     )
-    border = make_border(T_b_c=T_b_c, log_scale=causal.log_scale)
+    shared = shared_parameters(T_b_c=T_b_c, log_scale=causal.log_scale)
     calibration = config.calibration
     priors = (
-        gauge_prior(states, border),
-        bias_prior(imu.bias_prior, states, border),
+        gauge_prior(states, shared),
+        bias_prior(imu.bias_prior, states, shared),
         calibration.prior(T_b_c, vision.std_scale),
     )
-    unknowns = calibration.unknowns(vision.std_scale)
+    free = calibration.free(vision.std_scale)
     camera = _motions(vision, causal, config)
-    problem = ChainProblem(
-        imu, vision.stamps_ns, *walks, unknowns, camera, priors=priors, longest_tie_s=np.inf
+    problem = Problem(
+        imu, vision.stamps_ns, *walks, free, camera, priors=priors, longest_span_s=np.inf
     )
-    if unknowns.scale and calibration.scale_walk > 0.0:
+    if free.scale and calibration.scale_walk > 0.0:
         return solve_with_wandering_scale(
-            problem, states, border, calibration.scale_walk, ChainConfig()
+            problem, states, shared, calibration.scale_walk, SolverOptions()
         )[:2]
-    solution = solve_chain(problem, states, border, ChainConfig())
-    return solution, chain_posterior(solution)
+    solution = solve(problem, states, shared, SolverOptions())
+    return solution, covariance(solution)
 
 
-def _motions(vision: RelativePoses, causal: Track, config: SmootherConfig) -> CameraMotions:
+def _motions(
+    vision: RelativePoses, causal: Track, config: SmootherConfig
+) -> tuple[CameraMotions, ...]:
     """Relative poses that the causal track did not reject."""
     after = {keyframe.stamp_ns: keyframe for keyframe in causal.keyframes}
     index, covs = [], []
@@ -106,16 +98,15 @@ def _motions(vision: RelativePoses, causal: Track, config: SmootherConfig) -> Ca
         index.append(k)
         covs.append(vision.covs_T_ck_ck1[k] if known is None else known)
     used = np.array(index, dtype=np.int64)
-    return CameraMotions(
-        used, vision.Ts_ck_ck1[used], np.array(covs).reshape(-1, 6, 6), config.loss
-    )
+    stack = np.array(covs).reshape(-1, 6, 6)
+    return (CameraMotions(used, vision.Ts_ck_ck1[used], stack, config.loss),)
 
 
 def _at_images(
     imu: ImuMeasurements,
     vision: RelativePoses,
     walks: tuple[float, float],
-    solution: ChainSolution,
+    solution: Solution,
     covs: Array,
     by_stamp: dict[int, TrackedState],
 ) -> list[TrackedState]:
@@ -131,7 +122,7 @@ def _at_images(
         if not len(between_ns):
             continue
         span_ns = np.concatenate([[stamp_ns], between_ns])
-        carried, carried_covs = propagated(imu, span_ns, state, covs[k], solution.border, walks)
+        carried, carried_covs = propagated(imu, span_ns, state, covs[k], solution.shared, walks)
         found += [
             _replaced(by_stamp[int(stamp)], carried, j, carried_covs[j])
             for j, stamp in enumerate(between_ns)

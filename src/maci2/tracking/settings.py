@@ -3,9 +3,17 @@
 from dataclasses import replace
 from typing import NamedTuple
 
+from maci2.estimator.smoother import KNOWN, MEASURED, CalibrationSpread, SmootherConfig
+from maci2.imu.model_choice import measured_walks
 from maci2.sensors import Rig
-from maci2.tracking.calibration_spread import bias_walks, calibration_spread
-from maci2.tracking.smoother import SmootherConfig
+
+GYRO_WALK_FACTOR = 10.0
+"""Random walk of the gyroscope bias that a tracker reckons with, over the data sheet's: what is
+estimated as bias also carries what scale factor, misalignment and vibration leave, which change
+with the motion. Chosen on the rooms and halls that the IMU model was trained on."""
+
+TRAJECTORY_SCALE_WALK = 0.005
+"""Random walk of the scale of a trajectory [1/sqrt(s)]; that of a stereo rig is constant."""
 
 
 class TrackerSettings(NamedTuple):
@@ -25,3 +33,21 @@ def tracker_settings(
     calibration = calibration_spread(rig, scale_walk)
     smoother = replace(config or SmootherConfig(), calibration=calibration)
     return TrackerSettings(bias_walks(rig, imu), smoother)
+
+
+def calibration_spread(rig: Rig, scale_walk: float = 0.0) -> CalibrationSpread:
+    """What to doubt of a rig: nothing where it is exact by construction."""
+    if rig.exact and rig.imu.exact:
+        return KNOWN
+    return replace(MEASURED, scale_walk=scale_walk) if scale_walk else MEASURED
+
+
+def bias_walks(rig: Rig, imu: str) -> tuple[float, float]:
+    """Random walks of gyroscope and accelerometer bias that a tracker reckons with, given the name
+    of the IMU model: as measured where they were measured in motion, else from the data sheet. A
+    learned model's own walks are those of what it leaves in the samples."""
+    measured = measured_walks(imu)
+    if measured is not None:
+        return measured
+    factor = 1.0 if rig.imu.exact else GYRO_WALK_FACTOR
+    return factor * rig.imu.walk_gyro, rig.imu.walk_acc

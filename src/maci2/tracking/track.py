@@ -1,21 +1,19 @@
 """Track from keyframes and IMU samples: start, smooth, bridge, start again."""
 
 import numpy as np
+from maci2.consistency import (OnlineConsistency, initialize)
+from maci2.errors import (DatasetError, MeasurementError)
+from maci2.estimation import (InitResult, SolverConfig)
+from maci2.estimator.outliers import (WINDOW, MotionChoice, choose_motions)
+from maci2.estimator.prediction import (propagated)
+from maci2.estimator.problem import (STATE, States)
+from maci2.estimator.smoother import (WINDOW_S, FixedLagSmoother, SmootherConfig, window_start, world_states)
+from maci2.imu import (ImuMeasurements)
+from maci2.tracking.tracked import (Health, Keyframe, Origin, Track, TrackedState)
+from maci2.tracking.zero_motion import (STILL_CHI2, at_rest, is_quiet, is_still)
+from maci2.types import (NS, Array, Mat4, Stamps)
+from maci2.vision import (RelativePoses)
 
-from maci2.chain import States
-from maci2.chain.chain_state import STATE
-from maci2.consistency import OnlineConsistency, initialize
-from maci2.errors import DatasetError, MeasurementError
-from maci2.estimation import InitResult, SolverConfig
-from maci2.estimation.motion_choice import WINDOW, MotionChoice, choose_motions
-from maci2.imu import ImuMeasurements
-from maci2.tracking.first_window import WINDOW_S, window_start, world_states
-from maci2.tracking.propagation import propagated
-from maci2.tracking.smoother import FixedLagSmoother, SmootherConfig
-from maci2.tracking.tracked import Health, Keyframe, Origin, Track, TrackedState
-from maci2.tracking.zero_motion import STILL_CHI2, at_rest, is_quiet, is_still
-from maci2.types import NS, Array, Mat4, Stamps
-from maci2.vision import RelativePoses
 
 BRIDGING_AFTER_S = 1.0
 """A state farther than this from the last relative pose is carried by the IMU alone, even if no
@@ -212,9 +210,9 @@ class Tracker:
             found.append(self._tracked(last_ns, state, cov))
             stamps_ns = stamps_ns[1:]
         if len(stamps_ns):
-            border = self.smoother.solution.border
+            shared = self.smoother.solution.shared
             span_ns = np.concatenate([[last_ns], stamps_ns])
-            states, covs = propagated(imu, span_ns, state, cov, border, self._walks)
+            states, covs = propagated(imu, span_ns, state, cov, shared, self._walks)
             for k, stamp_ns in enumerate(stamps_ns):
                 one = States(*(values[k : k + 1] for values in states))
                 found.append(self._tracked(int(stamp_ns), one, covs[k]))
@@ -222,7 +220,7 @@ class Tracker:
 
     def _tracked(self, stamp_ns: int, state: States, cov: Array) -> TrackedState:
         assert self.smoother is not None
-        self.log_scale = float(self.smoother.solution.border.scalars[1])
+        self.log_scale = float(self.smoother.solution.shared.scalars[1])
         outage_s = (stamp_ns - self._measured_ns) / NS
         carried_on = int(self.smoother.stamps_ns[-1]) > self._measured_ns
         health: Health = "tracking"

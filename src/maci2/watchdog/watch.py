@@ -1,25 +1,21 @@
 """Watchdog of an odometry: a tracker keeps the state, comparisons test for faults since then."""
 
-from collections import defaultdict, deque
-from dataclasses import dataclass
-
 import numpy as np
+from collections import (defaultdict, deque)
+from dataclasses import (dataclass)
+from maci2.chain.chain_state import (GRAVITY_NORM_AT)
+from maci2.errors import (require_in_range)
+from maci2.estimator.problem import (SCALE)
+from maci2.estimator.solver import (covariance)
+from maci2.field_docs import (document_fields)
+from maci2.imu import (ImuMeasurements)
+from maci2.tracking import (SmootherConfig)
+from maci2.tracking.track import (Tracker)
+from maci2.types import (Array, Mat4, Vec3)
+from maci2.vision import (RelativePoses)
+from maci2.watchdog.comparison import (Comparison, Fault, FaultTest, RecentStatistics, fault_tests)
 
-from maci2.chain.chain_state import GRAVITY_NORM_AT, SCALE
-from maci2.errors import require_in_range
-from maci2.field_docs import document_fields
-from maci2.imu import ImuMeasurements
-from maci2.tracking import SmootherConfig
-from maci2.tracking.track import Tracker
-from maci2.types import Array, Mat4, Vec3
-from maci2.vision import RelativePoses
-from maci2.watchdog.comparison import (
-    Comparison,
-    Fault,
-    FaultTest,
-    RecentStatistics,
-    fault_tests,
-)
+
 
 
 @dataclass(frozen=True)
@@ -153,10 +149,9 @@ class Watchdog:
         assert smoother is not None
         state, cov = smoother.latest
         solution = smoother.solution
-        column, D = int(solution.columns[SCALE]), solution.factored.D
-        std = float(np.sqrt(np.linalg.inv(D @ D.T)[column, column])) if column >= 0 else 0.0
+        std = float(np.sqrt(covariance(solution, exactly=False).shared[SCALE, SCALE]))
         last_ns = int(smoother.stamps_ns[-1])
-        self._windows.append(Comparison(last_ns, state, cov, solution.border, std, self._walks))
+        self._windows.append(Comparison(last_ns, state, cov, solution.shared, std, self._walks))
 
     def _alarm(self, stamp_ns: int) -> Alarm | None:
         """The most significant fault; None where all statistics are usual ones."""
@@ -184,8 +179,8 @@ class Watchdog:
 
 def restart_state(window: Comparison) -> RestartState:
     """The anchor's state at the last keyframe of a comparison."""
-    state, border = window.now, window.border
-    gravity_w = -border.scalars[GRAVITY_NORM_AT] * border.R_w_g[:, 2]
+    state, cov = window.now
+    gravity_w = window.shared.gravity_w
     return RestartState(
         window.last_ns,
         state.Ts_w_b[0],

@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from maci2.boundary import require_type
-from maci2.chain import Border, States
+from maci2.estimator.prediction import propagated
+from maci2.estimator.problem import Shared, States
+from maci2.estimator.smoother import WINDOW_S
 from maci2.imu import ImuMeasurements
 from maci2.pipeline.online.buffers import SETTLE_NS
 from maci2.pipeline.online.initializer import KeyframeTracker, PairTracker
@@ -15,8 +17,6 @@ from maci2.pipeline.rehearsals import warm_up
 from maci2.sensors import Rig
 from maci2.sensors.stereo import StereoPair
 from maci2.tracking import TrackedState
-from maci2.tracking.first_window import WINDOW_S
-from maci2.tracking.propagation import propagated
 from maci2.tracking.settings import tracker_settings
 from maci2.tracking.track import BRIDGING_AFTER_S, Tracker
 from maci2.types import NS
@@ -31,7 +31,7 @@ class _Anchor:
     """The newest smoothed state and what carries it on."""
 
     state: TrackedState
-    border: Border
+    shared: Shared
 
     def carried(
         self, imu: ImuMeasurements, stamp_ns: int, walks: tuple[float, float]
@@ -44,7 +44,7 @@ class _Anchor:
             state.T_w_b[None], state.v_w[None], state.gyro_bias[None], state.acc_bias[None]
         )
         span_ns = np.array([state.stamp_ns, stamp_ns])
-        states, covs = propagated(imu, span_ns, one, state.cov, self.border, walks)
+        states, covs = propagated(imu, span_ns, one, state.cov, self.shared, walks)
         return replace(
             state, stamp_ns=stamp_ns, T_w_b=states.Ts_w_b[0], v_w=states.v_w[0], cov=covs[0]
         )
@@ -154,7 +154,7 @@ class OnlineTracker(SensorStream[TrackedState, TrackerStatus]):
         tracker, anchor = self._tracker, None
         if tracker.smoother is not None:
             (state,) = tracker.states_at(imu, tracker.smoother.stamps_ns[-1:])
-            anchor = _Anchor(state, tracker.smoother.solution.border)
+            anchor = _Anchor(state, tracker.smoother.solution.shared)
         del tracker.keyframes[:-REMEMBERED], tracker.starts[:-1], tracker.origins[:-1]
         with self._lock:
             if self._status.restarts != restarts:

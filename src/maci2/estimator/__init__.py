@@ -1,0 +1,48 @@
+"""One estimator: initialization, calibration, odometry and smoothing are one problem with different
+free parameters.
+
+Read in this order: `problem` (unknowns and measurements), `factors` (residuals and derivatives),
+`normal_equations` and `solver`, then what builds a problem: `initialize`, `calibrate`, `smoother`.
+"""
+
+from maci2.estimator.calibrate import MountingPrior, solve_from_nothing
+from maci2.estimator.config import SolverConfig
+from maci2.estimator.initialize import SolvedWindow, solve_window
+from maci2.estimator.problem import Free, Problem, Shared, States
+from maci2.estimator.results import (
+    CalibrationResult,
+    CalibrationStage,
+    InitResult,
+    Posterior,
+    SolveReport,
+    Verdict,
+    VIState,
+)
+from maci2.estimator.smoother import FixedLagSmoother, SmootherConfig
+from maci2.estimator.solver import Covariance, Solution, SolverOptions, covariance, solve
+
+__all__ = [
+    "CalibrationResult",
+    "CalibrationStage",
+    "Covariance",
+    "FixedLagSmoother",
+    "Free",
+    "InitResult",
+    "MountingPrior",
+    "Posterior",
+    "Problem",
+    "Shared",
+    "SmootherConfig",
+    "Solution",
+    "SolveReport",
+    "SolvedWindow",
+    "SolverConfig",
+    "SolverOptions",
+    "States",
+    "VIState",
+    "Verdict",
+    "covariance",
+    "solve",
+    "solve_from_nothing",
+    "solve_window",
+]
