@@ -14,6 +14,7 @@ from maci2.boundary import as_path
 from maci2.diagnostics.diagnose import examine_path
 from maci2.diagnostics.diagnosis import Diagnosis
 from maci2.errors import OptionError, require_in_range
+from maci2.estimator.smoother import LAG_RANGE_S
 from maci2.evaluation.track_errors import track_errors
 from maci2.evaluation.window_errors import state_errors
 from maci2.pipeline.offline import (
@@ -38,7 +39,6 @@ from maci2.pipeline.track_files import raw_biases
 from maci2.pipeline.track_recording import RecordedTrack, track_inputs
 from maci2.pipeline.windows import long_window, one_window
 from maci2.tracking import SmootherConfig
-from maci2.tracking.smoother import LAG_RANGE_S
 from maci2.types import NS
 from maci2.watchdog import WatchdogConfig, WatchedRecording
 from maci2.watchdog import watch_recording as watch_along

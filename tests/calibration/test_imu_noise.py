@@ -1,19 +1,26 @@
 """Noise of an IMU from motion: the likelihood's slope, and estimates against what was simulated."""
 
 import json
+
 import numpy as np
 import pytest
-from calibration.noise_cases import (TRUE_LEVELS, WRONG_SHEET, noise_problem, tracked_recording)
-from maci2.errors import (CalibrationError)
-from maci2.estimator.normal_equations import (factorize)
-from maci2.estimator.solver import (normal_equations)
-from maci2.imu.model_choice import (MeasuredNoise, find_imu_model)
-from maci2.lie import (so3_log)
-from maci2.noise.estimate import (NoiseEstimate, NoiseLevel, _solve, _with_levels, _without_losses, estimate_imu_noise)
-from maci2.noise.likelihood import (likelihood_slope)
-from maci2.noise.run import (high_frequency_density)
 
-
+from calibration.noise_cases import TRUE_LEVELS, WRONG_SHEET, noise_problem, tracked_recording
+from maci2.errors import CalibrationError
+from maci2.estimator.normal_equations import factorize
+from maci2.estimator.solver import normal_equations
+from maci2.imu.model_choice import MeasuredNoise, find_imu_model
+from maci2.lie import so3_log
+from maci2.noise.estimate import (
+    NoiseEstimate,
+    NoiseLevel,
+    _solve,
+    _with_levels,
+    _without_losses,
+    estimate_imu_noise,
+)
+from maci2.noise.likelihood import likelihood_slope
+from maci2.noise.run import high_frequency_density
 
 RECORDINGS = 100
 

@@ -1,21 +1,21 @@
 """NEES of integration errors between the states of a chain, with right noise and with wrong."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from calibration.noise_cases import (TRUE_LEVELS, noise_problem)
-from dataclasses import (replace)
-from maci2.estimator.measurements import (integrate_spans, walking_covariance)
-from maci2.estimator.problem import (POSITION, ROTATION, VELOCITY)
-from maci2.estimator.residuals import (whitened_factors)
-from maci2.estimator.solver import (IMU, covariance)
-from maci2.lie import (so3_log)
-from maci2.noise.consistency import (compose_windows, consistency)
-from maci2.noise.estimate import (fit_reference_noise, stated_levels)
-from maci2.noise.problems import (_thinned)
-from maci2.noise.run import (measure_noise)
-from maci2.simulation.recording import (MEMS_NOISE)
 
-
+from calibration.noise_cases import TRUE_LEVELS, noise_problem
+from maci2.estimator.measurements import integrate_spans, walking_covariance
+from maci2.estimator.problem import POSITION, ROTATION, VELOCITY
+from maci2.estimator.residuals import whitened_factors
+from maci2.estimator.solver import IMU, covariance
+from maci2.lie import so3_log
+from maci2.noise.consistency import compose_windows, consistency
+from maci2.noise.estimate import fit_reference_noise, stated_levels
+from maci2.noise.problems import _thinned
+from maci2.noise.run import measure_noise
+from maci2.simulation.recording import MEMS_NOISE
 
 TRAINING = ("MH_01_easy", "MH_05_difficult", "V2_01_easy", "V2_03_difficult")
 

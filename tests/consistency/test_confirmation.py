@@ -1,19 +1,19 @@
 """One window alone: what it contradicts, what it confirms, and what it cannot tell."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from dataclasses import (replace)
-from helpers import (simulated_window)
-from maci2.calibration import (calibrate)
-from maci2.consistency import (Evidence, InitLimits, free_constants, initialize)
-from maci2.estimation import (SolverConfig)
-from maci2.estimator.camera_imu import (camera_motions, scaled, shifted)
-from maci2.estimator.first_camera import (first_camera_guess)
-from maci2.estimator.initialize import (CLOCK_STD_S, window_problem)
-from maci2.estimator.solver import (solve)
-from maci2.lie import (se3_exp)
 
-
+from helpers import simulated_window
+from maci2.calibration import calibrate
+from maci2.consistency import Evidence, InitLimits, free_constants, initialize
+from maci2.estimation import SolverConfig
+from maci2.estimator.camera_imu import camera_motions, scaled, shifted
+from maci2.estimator.first_camera import first_camera_guess
+from maci2.estimator.initialize import CLOCK_STD_S, window_problem
+from maci2.estimator.solver import solve
+from maci2.lie import se3_exp
 
 STRICT = InitLimits(trust_constants=False)
 

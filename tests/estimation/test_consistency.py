@@ -1,16 +1,16 @@
 """The posterior tells the truth: sampled errors against stated covariances."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from dataclasses import (replace)
-from helpers import (across, chi_square_band, nees_per_dof, pose_errors, simulated_window)
-from maci2.calibration import (calibrate)
-from maci2.consistency import (initialize)
-from maci2.estimator.camera_imu import (scaled)
-from maci2.gaussian import (nees)
-from maci2.imu import (BiasPrior)
 
-
+from helpers import across, chi_square_band, nees_per_dof, pose_errors, simulated_window
+from maci2.calibration import calibrate
+from maci2.consistency import initialize
+from maci2.estimator.camera_imu import scaled
+from maci2.gaussian import nees
+from maci2.imu import BiasPrior
 
 # 500 windows of two degrees of freedom know their mean to 0.045; 1500 to 0.026.
 WINDOWS_PER_KIND = 500

@@ -1,17 +1,17 @@
 """Where matches tell two motions, the IMU chooses the camera's, and where it cannot it says so."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from dataclasses import (replace)
-from helpers import (exact_window, nees_per_dof, pose_errors, simulated_window)
-from maci2.calibration import (calibrate)
-from maci2.consistency import (initialize)
-from maci2.estimation import (SolverConfig)
-from maci2.estimator.outliers import (choose_motions)
-from maci2.lie import (se3_exp)
-from maci2.vision import (PossibleMotion)
 
-
+from helpers import exact_window, nees_per_dof, pose_errors, simulated_window
+from maci2.calibration import calibrate
+from maci2.consistency import initialize
+from maci2.estimation import SolverConfig
+from maci2.estimator.outliers import choose_motions
+from maci2.lie import se3_exp
+from maci2.vision import PossibleMotion
 
 
 def with_thing(window, which, away, first=True):

@@ -1,17 +1,17 @@
 """Camera steps that follow something else than the world are found by the IMU and left out."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from dataclasses import (replace)
-from helpers import (exact_window, nees_per_dof, numerical_jacobian, pose_errors, simulated_window)
-from maci2.calibration import (calibrate)
-from maci2.consistency import (initialize)
-from maci2.estimation import (SolverConfig)
-from maci2.estimator.outliers import (falling_line, inlier_poses, without)
-from maci2.imu import (preintegrate)
-from maci2.lie import (se3_exp)
 
-
+from helpers import exact_window, nees_per_dof, numerical_jacobian, pose_errors, simulated_window
+from maci2.calibration import calibrate
+from maci2.consistency import initialize
+from maci2.estimation import SolverConfig
+from maci2.estimator.outliers import falling_line, inlier_poses, without
+from maci2.imu import preintegrate
+from maci2.lie import se3_exp
 
 COVERED = slice(0, 5)
 """Steps of nine, at a stretch."""

@@ -1,14 +1,14 @@
 """A scale that all visual steps share."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from dataclasses import (replace)
-from helpers import (exact_window, simulated_window)
-from maci2.consistency import (initialize)
-from maci2.errors import (MeasurementError)
-from maci2.estimator.camera_imu import (scaled)
 
-
+from helpers import exact_window, simulated_window
+from maci2.consistency import initialize
+from maci2.errors import MeasurementError
+from maci2.estimator.camera_imu import scaled
 
 
 def test_a_wrong_scale_is_found_and_the_state_is_right():

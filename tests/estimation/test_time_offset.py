@@ -2,17 +2,17 @@
 
 import numpy as np
 import pytest
-from helpers import (chi_square_band, pose_errors, simulated_window)
-from maci2.calibration import (calibrate)
-from maci2.consistency import (initialize)
-from maci2.errors import (MeasurementError)
-from maci2.estimation import (SolverConfig)
-from maci2.estimator.camera_imu import (coarse_time_offset, shifted)
-from maci2.gaussian import (nees)
-from maci2.imu import (datasheet_model)
-from maci2.simulation import (SimulationConfig, simulate)
-from maci2.vision import (pose_noise, poses_from_truth)
 
+from helpers import chi_square_band, pose_errors, simulated_window
+from maci2.calibration import calibrate
+from maci2.consistency import initialize
+from maci2.errors import MeasurementError
+from maci2.estimation import SolverConfig
+from maci2.estimator.camera_imu import coarse_time_offset, shifted
+from maci2.gaussian import nees
+from maci2.imu import datasheet_model
+from maci2.simulation import SimulationConfig, simulate
+from maci2.vision import pose_noise, poses_from_truth
 
 WITH_OFFSET = SolverConfig(estimate_time_offset=True)
 

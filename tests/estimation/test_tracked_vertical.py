@@ -1,16 +1,16 @@
 """The vertical that earlier samples measure: its effect on a window, and its test."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from dataclasses import (replace)
-from helpers import (chi_square_band, nees_per_dof, simulated_window)
-from maci2.consistency import (initialize)
-from maci2.estimation import (SolverConfig)
-from maci2.estimation.imu_gains import (imu_gains)
-from maci2.imu import (TrackedVertical)
-from maci2.lie import (so3_exp)
 
-
+from helpers import chi_square_band, nees_per_dof, simulated_window
+from maci2.consistency import initialize
+from maci2.estimation import SolverConfig
+from maci2.estimation.imu_gains import imu_gains
+from maci2.imu import TrackedVertical
+from maci2.lie import so3_exp
 
 STD_TILT = np.radians(0.3)
 

@@ -1,20 +1,26 @@
 """Optimum and posterior of the problem, against exact problems, dense algebra and sampled noise."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from capture_cases import (captured_case, state_errors, shared_errors)
-from dataclasses import (replace)
-from maci2.chain.propagation import (CARRIED)
-from maci2.estimator.factors import (CAMERA_TAIL, CARRIED, carry)
-from maci2.estimator.marginalization import (without_first)
-from maci2.estimator.measurements import (assemble, assemble_markers)
-from maci2.estimator.problem import (Free, Loss, States, zero_velocity)
-from maci2.estimator.residuals import (solve_with_noise)
-from maci2.estimator.solver import (SolverOptions, camera_rows, covariance, marker_rows, normal_equations, solve)
-from maci2.gaussian import (nees)
-from maci2.lie import (se3_exp, so3_exp)
 
-
+from capture_cases import captured_case, shared_errors, state_errors
+from maci2.estimator.factors import CAMERA_TAIL, CARRIED, carry
+from maci2.estimator.marginalization import without_first
+from maci2.estimator.measurements import assemble, assemble_markers
+from maci2.estimator.problem import Free, Loss, States, zero_velocity
+from maci2.estimator.residuals import solve_with_noise
+from maci2.estimator.solver import (
+    SolverOptions,
+    camera_rows,
+    covariance,
+    marker_rows,
+    normal_equations,
+    solve,
+)
+from maci2.gaussian import nees
+from maci2.lie import se3_exp, so3_exp
 
 
 def exact(case):
@@ -75,10 +81,10 @@ def solved():
 
 
 def dense_information(solution):
-    rows, border, _ = normal_equations(solution)
-    n, b = len(rows), len(border)
+    rows, shared, _ = normal_equations(solution)
+    n, b = len(rows), len(shared)
     H = np.zeros((15 * n + b, 15 * n + b))
-    H[15 * n :, 15 * n :] = border[:, :b]
+    H[15 * n :, 15 * n :] = shared[:, :b]
     for k in range(n):
         own = slice(15 * k, 15 * k + 15)
         H[own, own], H[own, 15 * n :] = rows[k, :, :15], rows[k, :, 31 : 31 + b]
@@ -96,8 +102,8 @@ def test_posterior_blocks_equal_those_of_the_dense_inverse(solved):
     cov = np.linalg.inv(H / np.outer(scale, scale)) / np.outer(scale, scale)
     n, k = len(solution.states.v_w), 7
     std = np.sqrt(np.diag(cov))
-    border = np.arange(15 * n, len(H))
-    at = np.concatenate([np.arange(15 * k, 15 * k + 30), border])
+    shared = np.arange(15 * n, len(H))
+    at = np.concatenate([np.arange(15 * k, 15 * k + 30), shared])
     unit = np.outer(std[at], std[at])
     (joint,) = posterior.joints(np.array([k]), neighbours=True)
     np.testing.assert_allclose(joint / unit, cov[np.ix_(at, at)] / unit, atol=1e-6)
@@ -191,7 +197,7 @@ def test_a_shared_clock_moves_both_offsets_alike():
 
 
 def consistency(seeds, duration_s, every=20):
-    """NEES per degree of freedom of states and border, mean over recordings."""
+    """NEES per degree of freedom of states and shared, mean over recordings."""
     of_states, of_shared = [], []
     for seed in seeds:
         case = captured_case(seed, duration_s, every)

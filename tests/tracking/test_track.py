@@ -1,21 +1,26 @@
 """Tracking: consistent, causal, bridging outages, rejecting what contradicts the IMU."""
 
+import sys
+from dataclasses import replace
+
 import numpy as np
 import pytest
-import sys
-from dataclasses import (replace)
-from maci2.errors import (DatasetError)
-from maci2.estimator.outliers import (choose_motions)
-from maci2.estimator.smoother import (window_start)
-from maci2.evaluation.track_errors import (alignment, displacement_scale, relative_errors, track_errors)
-from maci2.lie import (se3_exp, so3_exp)
-from maci2.tracking import (SmootherConfig, track)
-from maci2.tracking.track import (Tracker)
-from maci2.types import (NS)
-from maci2.vision import (PossibleMotion, pose_noise, poses_from_truth)
-from tracking_cases import (simulated_ride, without)
 
-
+from maci2.errors import DatasetError
+from maci2.estimator.outliers import choose_motions
+from maci2.estimator.smoother import window_start
+from maci2.evaluation.track_errors import (
+    alignment,
+    displacement_scale,
+    relative_errors,
+    track_errors,
+)
+from maci2.lie import se3_exp, so3_exp
+from maci2.tracking import SmootherConfig, track
+from maci2.tracking.track import Tracker
+from maci2.types import NS
+from maci2.vision import PossibleMotion, pose_noise, poses_from_truth
+from tracking_cases import simulated_ride, without
 
 
 def tracked(ride, reasons=None, config=None):

@@ -1,25 +1,24 @@
 """Input and output of initializers: one window, and the answer with the times of its stages."""
 
-import numpy as np
 import threading
 import time
-from collections.abc import (Callable)
-from dataclasses import (dataclass)
-from functools import (cached_property, partial, wraps)
-from itertools import (accumulate)
-from maci2.errors import (MeasurementError)
-from maci2.estimation import (Posterior, VIState)
-from maci2.estimator.initialize import (chained_poses)
-from maci2.feature_tracks.tracks import (FeatureTracks)
-from maci2.imu import (ImuMeasurements, datasheet_model, preintegrate, raw_model)
-from maci2.lie import (se3_inv)
-from maci2.pipeline.prepare import (Inputs)
-from maci2.pipeline.windows import (Window)
-from maci2.types import (GRAVITY_NORM, NS, Array, Stamps)
-from maci2.vision import (RelativePoses)
-from typing import (NamedTuple, ParamSpec, Protocol, TypeVar)
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial, wraps
+from itertools import accumulate
+from typing import NamedTuple, ParamSpec, Protocol, TypeVar
 
+import numpy as np
 
+from maci2.errors import MeasurementError
+from maci2.estimation import Posterior, VIState
+from maci2.feature_tracks.tracks import FeatureTracks
+from maci2.imu import ImuMeasurements, datasheet_model, preintegrate, raw_model
+from maci2.lie import se3_inv
+from maci2.pipeline.prepare import Inputs
+from maci2.pipeline.windows import Window
+from maci2.types import GRAVITY_NORM, NS, Array, Stamps
+from maci2.vision import RelativePoses
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -133,7 +132,7 @@ class Segment:
 
     def Ts_c0_c(self) -> Array:
         """(n, 4, 4) camera poses, chained from the relative poses of vision."""
-        return chained_poses(np.ascontiguousarray(self.vision.Ts_ck_ck1))
+        return np.array(list(accumulate(self.vision.Ts_ck_ck1, np.matmul, initial=np.eye(4))))
 
     def Ts_c0_b(self) -> Array:
         """(n, 4, 4) body poses, chained from the relative poses of vision."""

@@ -4,28 +4,41 @@ Machines are shared and noisy: what counts are ratios of medians of one thread's
 which others on the machine lengthen less than they do wall time.
 """
 
-import numpy as np
 import resource
-from collections.abc import (Callable, Sequence)
-from dataclasses import (asdict, dataclass, replace)
-from importlib import (import_module)
-from importlib.util import (find_spec)
-from maci2.benchmarks.gtsam_chain import (time_chains)
-from maci2.benchmarks.gtsam_problem import (gtsam_build, gtsam_optimise, gtsam_preintegrate, import_gtsam, solve_with_gtsam)
-from maci2.benchmarks.vision_speed import (BENCH_CAMERA, image_speed, network_inputs, numpy_pose, random_matches, scipy_pose)
-from maci2.benchmarks.window_problem import (Problem, gtsam_problem, joint_solve, window_problem)
-from maci2.calibration_prior import (CALIBRATED)
-from maci2.errors import (OptionError)
-from maci2.estimator.smoother import (MEASURED)
-from maci2.imu.learned_model import (load_imu_model)
-from maci2.simulation import (SimulationConfig, simulate)
-from maci2.tracking import (SmootherConfig, track)
-from maci2.vision.covariance import (Learned)
-from maci2.vision.two_frame import (two_frame_pose)
-from time import (thread_time)
-from typing import (Any)
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from importlib import import_module
+from importlib.util import find_spec
+from time import thread_time
+from typing import Any
 
+import numpy as np
 
+from maci2.benchmarks.gtsam_chain import time_chains
+from maci2.benchmarks.gtsam_problem import (
+    gtsam_build,
+    gtsam_optimise,
+    gtsam_preintegrate,
+    import_gtsam,
+    solve_with_gtsam,
+)
+from maci2.benchmarks.vision_speed import (
+    BENCH_CAMERA,
+    image_speed,
+    network_inputs,
+    numpy_pose,
+    random_matches,
+    scipy_pose,
+)
+from maci2.benchmarks.window_problem import Problem, gtsam_problem, joint_solve, window_problem
+from maci2.calibration_prior import CALIBRATED
+from maci2.errors import OptionError
+from maci2.estimator.smoother import MEASURED
+from maci2.imu.learned_model import load_imu_model
+from maci2.simulation import SimulationConfig, simulate
+from maci2.tracking import SmootherConfig, track
+from maci2.vision.covariance import Learned
+from maci2.vision.two_frame import two_frame_pose
 
 MEMORY_WINDOWS = 1000
 STREAM_S = 120.0

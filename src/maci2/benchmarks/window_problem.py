@@ -1,25 +1,25 @@
 """One simulated window as a benchmark problem, for maci2 and in GTSAM's terms."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
 import numpy as np
-from collections.abc import (Callable)
-from dataclasses import (dataclass)
-from itertools import (pairwise)
-from maci2.benchmarks.gtsam_problem import (GtsamProblem)
-from maci2.consistency import (initialize)
-from maci2.estimation import (SolverConfig)
-from maci2.estimation.problem import (Unknowns, Variables)
-from maci2.estimator.first_camera import (first_camera_guess)
-from maci2.estimator.initialize import (solve_window, start_values, window_problem as estimator_problem)
-from maci2.estimator.rotation_alignment import (align_rotations)
-from maci2.estimator.solver import (evaluated, optimized)
-from maci2.imu import (ImuMeasurements, datasheet_model, preintegrate)
-from maci2.lie import (se3_adj, se3_inv)
-from maci2.simulation import (SimulationConfig, simulate)
-from maci2.types import (Array)
-from maci2.vision import (RelativePoses, pose_noise, poses_from_truth)
-from typing import (Any)
 
-
+from maci2.benchmarks.gtsam_problem import GtsamProblem
+from maci2.consistency import initialize
+from maci2.estimation import SolverConfig
+from maci2.estimator.first_camera import first_camera_guess
+from maci2.estimator.initialize import solve_window, start_values
+from maci2.estimator.initialize import window_problem as estimator_problem
+from maci2.estimator.rotation_alignment import align_rotations
+from maci2.estimator.solver import evaluated, optimized
+from maci2.imu import ImuMeasurements, datasheet_model, preintegrate
+from maci2.lie import se3_adj, se3_inv
+from maci2.simulation import SimulationConfig, simulate
+from maci2.types import Array
+from maci2.vision import RelativePoses, pose_noise, poses_from_truth
 
 CONFIG = SolverConfig(gravity_on_sphere=False, robust=False, rule="euler")
 """Choices of GTSAM's factors: free gravity vector, Euler integration, no robust loss."""

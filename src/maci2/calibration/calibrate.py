@@ -1,20 +1,35 @@
 """Calibration with its verdict: pose of the camera on the IMU, from motion alone."""
 
 import time
-from dataclasses import (replace)
-from maci2.boundary import (require_type)
-from maci2.calibration.position_delay import (one_instant, position_delay)
-from maci2.consistency import (CalibrationLimits, judge_calibration, mounting_checks, require_arguments, window_constants)
-from maci2.errors import (OptionError)
-from maci2.estimation import (CalibrationResult, SolverConfig)
-from maci2.estimation.freed_constants import (MeasuredScale)
-from maci2.estimator.calibrate import (NOTHING_KNOWN, MountingPrior, calibration_covariance, calibration_progress, frame_covariance, measured_scale, solve_from_nothing, with_frame)
-from maci2.estimator.config import (DEFAULT_CONFIG)
-from maci2.estimator.first_camera import (state_and_posterior)
-from maci2.estimator.outliers import (with_choice)
-from maci2.imu import (ImuMeasurements)
-from maci2.vision import (RelativePoses)
+from dataclasses import replace
 
+from maci2.boundary import require_type
+from maci2.calibration.position_delay import one_instant, position_delay
+from maci2.consistency import (
+    CalibrationLimits,
+    judge_calibration,
+    mounting_checks,
+    require_arguments,
+    window_constants,
+)
+from maci2.consistency.verdict import MeasuredScale
+from maci2.errors import OptionError
+from maci2.estimation import CalibrationResult, SolverConfig
+from maci2.estimator.calibrate import (
+    NOTHING_KNOWN,
+    MountingPrior,
+    calibration_covariance,
+    calibration_progress,
+    frame_covariance,
+    measured_scale,
+    solve_from_nothing,
+    with_frame,
+)
+from maci2.estimator.config import DEFAULT_CONFIG
+from maci2.estimator.first_camera import state_and_posterior
+from maci2.estimator.outliers import with_choice
+from maci2.imu import ImuMeasurements
+from maci2.vision import RelativePoses
 
 
 def calibrate(
@@ -67,7 +82,7 @@ def calibrate(
     progress = calibration_progress(solved, frame)
     report = replace(solved.report(cov), solve_ms=1e3 * (time.perf_counter() - began))
     report = with_choice(report, choice)
-    premises = window_premises(imu, vision, state.T_b_c, config.rule, False)
+    constants = window_constants(imu, vision, state.T_b_c, config.rule, False)
     checks = [one_instant(position_delay(imu, solution))]
     if posterior is not None:
         checks += mounting_checks(mounting, state.T_b_c, posterior.T_b_c)
@@ -79,7 +94,7 @@ def calibrate(
         aligned,
         limits,
         scale and MeasuredScale(*scale),
-        premises,
+        constants,
         progress,
         checks,
     )

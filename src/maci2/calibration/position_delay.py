@@ -5,19 +5,19 @@ accelerometer that is stamped later than its gyroscope does not, and a delay bet
 like a lever arm of centimetres.
 """
 
+from typing import NamedTuple
+
 import numpy as np
-from maci2.calibration_prior import (CALIBRATED)
-from maci2.consistency import (FAR, Check)
-from maci2.errors import (MeasurementError)
-from maci2.estimator.camera_imu import (with_loss)
-from maci2.estimator.problem import (Loss)
-from maci2.estimator.residuals import (Response)
-from maci2.estimator.solver import (Solution, covariance, solve)
-from maci2.imu import (ImuMeasurements)
-from maci2.types import (Array)
-from typing import (NamedTuple)
 
-
+from maci2.calibration_prior import CALIBRATED
+from maci2.consistency import FAR, Check
+from maci2.errors import MeasurementError
+from maci2.estimator.camera_imu import with_loss
+from maci2.estimator.problem import Loss
+from maci2.estimator.residuals import Response
+from maci2.estimator.solver import Solution, covariance, solve
+from maci2.imu import ImuMeasurements
+from maci2.types import Array
 
 
 class PositionDelay(NamedTuple):

@@ -42,11 +42,11 @@ from maci2.consistency.translation import (
     translation_sums,
 )
 from maci2.errors import DatasetError
-from maci2.estimation.config import SolverConfig
-from maci2.estimation.problem import CLOCK_STD_S, Variables
-from maci2.estimation.results import Posterior, SolveReport, VIState
-from maci2.estimation.solve import solve
-from maci2.imu import ImuMeasurements, Preintegrated, Rule, preintegrate
+from maci2.estimator.config import SolverConfig
+from maci2.estimator.factors import Spans
+from maci2.estimator.initialize import CLOCK_STD_S, solve_with_free_constants
+from maci2.estimator.results import Posterior, SolveReport, VIState
+from maci2.imu import ImuMeasurements, Rule
 from maci2.imu.rotation_rates import SIGNED_PERMUTATIONS, columns
 from maci2.lie import se3, so3_exp, so3_log
 from maci2.types import GRAVITY_NORM, NS, Array, Mat4
@@ -399,22 +399,14 @@ def free_constants(
     vision: RelativePoses,
     state: VIState,
     config: SolverConfig,
-    pre: Preintegrated | None = None,
+    spans: Spans | None = None,
 ) -> FreedConstants | None:
     """Solve a window again with free constants; None if it has too little information.
 
-    A scale with a nominal spread keeps it. `pre` is used if it is of these keyframes.
+    A scale with a nominal spread keeps it. `spans` are its integrated samples, if at hand.
     """
-    gyro_bias, acc_bias = state.gyro_bias_residual, state.acc_bias_residual
-    if vision.stamps_ns is not state.stamps_ns:
-        vision = replace(vision, stamps_ns=state.stamps_ns)
-    if pre is None or pre.stamps_ns is not state.stamps_ns:
-        pre = preintegrate(imu, state.stamps_ns, gyro_bias, acc_bias, config.rule)
-    start = Variables(
-        state.Ts_c0_b, state.velocity_b, state.gravity_c0, gyro_bias, acc_bias, state.T_b_c
-    )
-    freed, posterior, report = solve(imu, vision, pre, start, config, True, constants=True)
-    if posterior is None or not report.converged or (report.scale or 0.0) <= 0.0:
+    freed, posterior, report = solve_with_free_constants(imu, vision, state, config, spans)
+    if posterior is None or not report.converged:
         return None
     return FreedConstants(freed, posterior, report, state.T_b_c, vision.std_scale)
 

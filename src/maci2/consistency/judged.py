@@ -11,9 +11,9 @@ from maci2.consistency.evidence import (
 from maci2.consistency.tests import dead_channels, sample_rate
 from maci2.consistency.verdict import InitLimits, judge_initialization
 from maci2.errors import MeasurementError
-from maci2.estimation.config import DEFAULT_CONFIG, SolverConfig
-from maci2.estimation.initialize import SolvedWindow, solve_window
-from maci2.estimation.results import InitResult
+from maci2.estimator.config import DEFAULT_CONFIG, SolverConfig
+from maci2.estimator.initialize import SolvedWindow, solve_window
+from maci2.estimator.results import InitResult
 from maci2.imu import ImuMeasurements
 from maci2.types import Array
 from maci2.vision import RelativePoses
@@ -65,7 +65,9 @@ def initialize(
     require_type(limits, InitLimits, "limits", "InitLimits()")
     solved = solve_window(imu, vision, T_b_c, config)
     if constants is None:
-        constants = _constants_of_window(imu, solved, T_b_c, config)
+        constants, solves = _constants_of_window(imu, solved, T_b_c, config)
+        report = replace(solved.report, solves=solved.report.solves + solves)
+        solved = solved._replace(report=report)
     else:
         constants = constants.with_samples(imu)
     return judge_initialization(solved, imu.bias_prior, limits, constants, config.gravity_norm)
@@ -97,27 +99,29 @@ def require_arguments(imu: ImuMeasurements, vision: RelativePoses, config: Solve
 
 def _constants_of_window(
     imu: ImuMeasurements, solved: SolvedWindow, T_b_c: Array, config: SolverConfig
-) -> MeasuredConstants:
-    """Constants measured by the window alone."""
-    report, freed = solved.report, None
+) -> tuple[MeasuredConstants, int]:
+    """Constants measured by the window alone, and the number of solves it took."""
+    report, freed, solves = solved.report, None, 0
     if solved.posterior is not None and report.converged:
-        freed = free_constants(imu, solved.vision, solved.state, config, solved.pre)
+        freed = free_constants(imu, solved.vision, solved.state, config, solved.spans)
+        solves += freed.report.solves if freed is not None else 1
         if report.rejected:
             # Wrong constants make poses look like outliers: others may explain all of them.
-            of_all = free_constants(imu, solved.all_poses, solved.state, config, solved.pre)
+            of_all = free_constants(imu, solved.all_poses, solved.state, config, solved.spans)
+            solves += of_all.report.solves if of_all is not None else 1
             if of_all is not None and of_all.report.inflation <= report.inflation:
                 freed = of_all
     # Wrong axes fit worse than the nominal noise; where nothing does, no others can fit better.
     misfit = report.inflation > 1.0
     if freed is not None and not misfit and not report.rejected:
-        return MeasuredConstants(
+        constants = MeasuredConstants(
             T_b_c,
             solved.vision.std_scale,
             dead_channels=dead_channels(imu),
             sample_rate=sample_rate(imu.stamps_ns, imu.rate_hz),
             is_complete=True,
             is_window=True,
-            freed=freed,
         )
-    constants = window_constants(imu, solved.vision, T_b_c, config.rule, misfit)
-    return replace(constants, freed=freed)
+    else:
+        constants = window_constants(imu, solved.vision, T_b_c, config.rule, misfit)
+    return replace(constants, freed=freed), solves

@@ -26,7 +26,7 @@ from maci2.consistency.evidence import (
 )
 from maci2.consistency.significance import FAR, FAR_3D
 from maci2.consistency.tests import MOST_MISSING
-from maci2.estimation.results import (
+from maci2.estimator.results import (
     CalibrationResult,
     CalibrationStage,
     InitResult,
@@ -36,7 +36,7 @@ from maci2.estimation.results import (
     Verdict,
     VIState,
 )
-from maci2.estimation.rotation_alignment import RotationAlignment
+from maci2.estimator.rotation_alignment import RotationAlignment
 from maci2.field_docs import document_fields
 from maci2.gaussian import direction_std
 from maci2.imu import BiasPrior
@@ -45,8 +45,8 @@ from maci2.types import GRAVITY_NORM, NS, Array
 from maci2.vision import RelativePoses
 
 if TYPE_CHECKING:
-    from maci2.calibration.calibration_problem import MountingPrior
-    from maci2.estimation.initialize import SolvedWindow
+    from maci2.estimator.calibrate import MountingPrior
+    from maci2.estimator.initialize import SolvedWindow
 
 CERTAIN = 2.0
 """Number of standard deviations within a limit for `ok`."""

@@ -1,24 +1,24 @@
 """Trial runs of the estimators on any source of camera motion, and the excitation they show."""
 
+from collections import Counter
+from dataclasses import dataclass
+
 import numpy as np
-from collections import (Counter)
-from dataclasses import (dataclass)
-from maci2.calibration import (calibrate)
-from maci2.consistency import (initialize)
-from maci2.errors import (Maci2Error)
-from maci2.estimation import (CalibrationResult)
-from maci2.estimator.config import (SolverConfig)
-from maci2.findings import (Finding)
-from maci2.imu import (ImuMeasurements, raw_model)
-from maci2.imu.rotation_rates import (MIN_RATE, RotationSource)
-from maci2.pipeline.options import (DEFAULT_POSE_SHARE, DEFAULT_POSE_STD, DEFAULT_SCALE_STD)
-from maci2.pipeline.windows import (plan_windows)
-from maci2.sensors import (CameraTrajectory, ImuNoise, ImuSamples)
-from maci2.sensors.types import (GroundTruth)
-from maci2.types import (NS, Array, Stamps)
-from maci2.vision import (RelativePoses, pose_noise, poses_from_trajectory, poses_from_truth)
 
-
+from maci2.calibration import calibrate
+from maci2.consistency import initialize
+from maci2.errors import Maci2Error
+from maci2.estimation import CalibrationResult
+from maci2.estimator.config import SolverConfig
+from maci2.findings import Finding
+from maci2.imu import ImuMeasurements, raw_model
+from maci2.imu.rotation_rates import MIN_RATE, RotationSource
+from maci2.pipeline.options import DEFAULT_POSE_SHARE, DEFAULT_POSE_STD, DEFAULT_SCALE_STD
+from maci2.pipeline.windows import plan_windows
+from maci2.sensors import CameraTrajectory, ImuNoise, ImuSamples
+from maci2.sensors.types import GroundTruth
+from maci2.types import NS, Array, Stamps
+from maci2.vision import RelativePoses, pose_noise, poses_from_trajectory, poses_from_truth
 
 CALIBRATION_S = 30.0
 SPACING_S = 0.3

@@ -1,8 +1,17 @@
 """Estimates with their verdicts: what `maci2.estimator` finds, judged."""
 
-from maci2.estimator.config import (SolverConfig)
-from maci2.estimator.results import (CalibrationResult, CalibrationStage, InitResult, Posterior, SolveReport, Status, Verdict, VIState, direction_std)
-from maci2.gaussian import (direction_std)
+from maci2.estimator.config import SolverConfig
+from maci2.estimator.results import (
+    CalibrationResult,
+    CalibrationStage,
+    InitResult,
+    Posterior,
+    SolveReport,
+    Status,
+    Verdict,
+    VIState,
+)
+from maci2.gaussian import direction_std
 
 __all__ = [
     "CalibrationResult",

@@ -3,18 +3,21 @@
 Figures need matplotlib, which comes with the extra `report`.
 """
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 import numpy as np
-from collections.abc import (Mapping)
-from maci2.errors import (MeasurementError, OptionError)
-from maci2.files import (finite_or_none)
-from maci2.lie import (so3_log)
-from maci2.text_tables import (sigmas, table_text, vector)
-from maci2.types import (NS, Array, Stamps)
-from typing import (TYPE_CHECKING)
 
-
+from maci2.errors import MeasurementError, OptionError
+from maci2.files import finite_or_none
+from maci2.lie import so3_log
+from maci2.text_tables import sigmas, table_text, vector
+from maci2.types import NS, Array, Stamps
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
     from maci2.estimator.results import (
         CalibrationResult,
         CalibrationStage,

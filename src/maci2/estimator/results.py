@@ -4,18 +4,19 @@ Texts, records and figures of a result are made elsewhere, when one is requested
 """
 
 import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
 import numpy as np
-from dataclasses import (dataclass, field)
-from maci2 import (boundary)
-from maci2.estimation.result_output import (plot_calibration, plot_initialization)
-from maci2.field_docs import (document_fields)
-from maci2.files import (write_json)
-from maci2.gaussian import (chi2_quantile, direction_std as direction_std)
-from maci2.types import (Array, Stamps)
-from pathlib import (Path)
-from typing import (TYPE_CHECKING, Literal)
 
-
+from maci2 import boundary
+from maci2.estimation.result_output import plot_calibration, plot_initialization
+from maci2.field_docs import document_fields
+from maci2.files import write_json
+from maci2.gaussian import chi2_quantile
+from maci2.gaussian import direction_std as direction_std
+from maci2.types import Array, Stamps
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -251,7 +252,6 @@ class InitResult(Estimate):
             OptionError: matplotlib is not installed (extra `report`).
             MeasurementError: there is no state to plot.
         """
-        from maci2.estimation.result_plot import plot_initialization
 
         return plot_initialization(self)
 
@@ -301,7 +301,6 @@ class CalibrationResult(Estimate):
             OptionError: matplotlib is not installed (extra `report`).
             MeasurementError: there is no state to plot.
         """
-        from maci2.estimation.result_plot import plot_calibration
 
         return plot_calibration(self)
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from maci2.chain.chain_state import BIAS_ACC, BIAS_GYRO, POSITION, ROTATION, STATE, VELOCITY
 from maci2.estimation.imu_gains import ImuGains
+from maci2.estimator.problem import BIAS_ACC, BIAS_GYRO, POSITION, ROTATION, STATE, VELOCITY
 from maci2.evaluation.integration_errors import WindowErrors, errors_between
 from maci2.evaluation.metrics import TruthNoise, compared_derivatives
 from maci2.gaussian import symmetrize

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from maci2.chain.chain_state import BIAS_GYRO, POSITION, ROTATION, STATE, VELOCITY
 from maci2.estimation import Posterior, VIState
+from maci2.estimator.problem import BIAS_GYRO, POSITION, ROTATION, STATE, VELOCITY
 from maci2.files import finite_or_none
 from maci2.gaussian import chi2_quantile, nees
 from maci2.lie import se3_adj, se3_inv, se3_log, skew

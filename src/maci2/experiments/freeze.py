@@ -10,26 +10,26 @@ tree.
 
 import hashlib
 import json
-import maci2
 import math
 import os
 import shutil
 import tempfile
-from collections.abc import (Callable, Iterator, Sequence)
-from dataclasses import (dataclass, field)
-from functools import (partial)
-from itertools import (product)
-from maci2 import (__version__)
-from maci2.errors import (DatasetError, OptionError)
-from maci2.evaluation.parallel import (Pool, WorkerDied, run_all)
-from maci2.experiments.store import (Store)
-from maci2.experiments.table import (Record)
-from maci2.files import (read_json, user_cache, write_atomically)
-from pathlib import (Path)
-from statistics import (median)
-from typing import (Any)
-from unittest.mock import (patch)
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import product
+from pathlib import Path
+from statistics import median
+from typing import Any
+from unittest.mock import patch
 
+import maci2
+from maci2 import __version__
+from maci2.errors import DatasetError, OptionError
+from maci2.evaluation.parallel import Pool, WorkerDied, run_all
+from maci2.experiments.store import Store
+from maci2.experiments.table import Record
+from maci2.files import read_json, user_cache, write_atomically
 
 EUROC = (
     "MH_01_easy", "MH_02_easy", "MH_03_medium", "MH_04_difficult", "MH_05_difficult",
@@ -250,50 +250,6 @@ def answer_of(line: str, data: Path, call: Call) -> Record:
                 call(["simulate", f"{temporary}/{name}", *SIMULATED[name].split()])
         record = _json_of(words, folder / "answer.json", call)
     return _without_paths(record, places)
-
-
-def with_solves(run: Callable[[], Record]) -> Record:
-    """The answer of `init` with the number of its solves; where the answer has no such key, calls
-    of the optimizer are counted, without those of audits, which are made once and then kept."""
-    from maci2.estimator.solver import minimize
-    from maci2.ground_truth.audit_cache import cached_audit
-    from maci2.pipeline.rehearsals import warm_up
-
-    warm_up("initialize")
-    calls = [0]
-
-    def counted(solver: Any) -> Any:
-        def call(*arguments: Any, **named: Any) -> Any:
-            calls[0] += 1
-            return solver(*arguments, **named)
-
-        return call
-
-    def uncounted(*arguments: Any, **named: Any) -> Any:
-        before = calls[0]
-        try:
-            return cached_audit(*arguments, **named)
-        finally:
-            calls[0] = before
-
-    counters = [(minimize, counted(minimize))]
-    counters.append((cached_audit, uncounted))
-    _replace_everywhere(counters)
-    try:
-        record = run()
-    finally:
-        _replace_everywhere([(counter, solver) for solver, counter in counters])
-    return {"solves": calls[0]} | record
-
-
-def _replace_everywhere(pairs: Iterable[tuple[Any, Any]]) -> None:
-    """Replace functions in every module that has imported them."""
-    for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] != __name__.partition(".")[0]:
-            continue
-        for old, new in pairs:
-            for key in [key for key, value in vars(module).items() if value is old]:
-                setattr(module, key, new)
 
 
 def _json_of(words: list[str], output: Path, call: Call) -> Record:

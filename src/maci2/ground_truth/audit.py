@@ -1,26 +1,31 @@
 """Ground truth audited: states at every IMU sample in a level world, each with its covariance."""
 
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
 import numpy as np
-from dataclasses import (dataclass, field, replace)
-from maci2.boundary import (require_type)
-from maci2.chain import (States)
-from maci2.chain.chain_assembly import (walking_covariance)
-from maci2.chain.chain_state import (POSITION, ROTATION, STATE, VELOCITY)
-from maci2.chain.propagation import (integrate_spans)
-from maci2.findings import (Finding)
-from maci2.gaussian import (symmetrize)
-from maci2.ground_truth.audit_problem import (AuditFit, ImuFactors, NoiseLevel, audit_problem, fit_audit)
-from maci2.ground_truth.capture import (Capture, open_capture)
-from maci2.ground_truth.findings import (Constant, audit_findings, find_jumps, measure)
-from maci2.ground_truth.registration import (register, without_lost_rows)
-from maci2.imu import (ImuMeasurements, datasheet_model)
-from maci2.imu.measurements import (with_vibration)
-from maci2.lie.stacks import (skew_stack, so3_exp_stack, so3_log_stack, stack_poses)
-from maci2.sensors import (GroundTruth, Recording, TruthCovariance)
-from maci2.types import (NS, Array, Mask, Stamps)
-from typing import (Literal)
 
-
+from maci2.boundary import require_type
+from maci2.estimator.measurements import integrate_spans, walking_covariance
+from maci2.estimator.problem import POSITION, ROTATION, STATE, VELOCITY, States
+from maci2.field_docs import document_fields
+from maci2.findings import Finding
+from maci2.gaussian import symmetrize
+from maci2.ground_truth.audit_problem import (
+    AuditFit,
+    ImuFactors,
+    NoiseLevel,
+    audit_problem,
+    fit_audit,
+)
+from maci2.ground_truth.capture import Capture, open_capture
+from maci2.ground_truth.findings import Constant, audit_findings, find_jumps, measure
+from maci2.ground_truth.registration import register, without_lost_rows
+from maci2.imu import ImuMeasurements, datasheet_model
+from maci2.imu.measurements import with_vibration
+from maci2.lie.stacks import skew_stack, so3_exp_stack, so3_log_stack, stack_poses
+from maci2.sensors import GroundTruth, Recording, TruthCovariance
+from maci2.types import NS, Array, Mask, Stamps
 
 FARTHEST_S = 0.15
 """Rows are given between states at most so far apart."""
@@ -88,7 +93,7 @@ def audited_rows(fit: AuditFit, source: str) -> GroundTruth:
     """States at all IMU samples between neighbouring states, with their covariance."""
     stamps_ns, k = _between_states(fit)
     states = _states_at(fit, stamps_ns, k)
-    R_g_w = fit.solution.border.R_w_g.T
+    R_g_w = fit.solution.shared.R_w_g.T
     Rs_g_b = R_g_w @ states.Ts_w_b[:, :3, :3]
     # Levelled about the mean position, so that the world stays where it was.
     middle = states.Ts_w_b[:, :3, 3].mean(axis=0)
@@ -118,7 +123,7 @@ def _states_at(fit: AuditFit, stamps_ns: Stamps, k: Stamps) -> States:
     """States carried along the IMU, with a share of what is missing at the next state."""
     x, states_ns = fit.solution.states, fit.problem.stamps_ns
     bias = np.hstack([x.bias_gyro, x.bias_acc])
-    g_w = -fit.solution.border.scalars[0] * fit.solution.border.R_w_g[:, 2]
+    g_w = -fit.solution.shared.scalars[0] * fit.solution.shared.R_w_g[:, 2]
     ends_ns = np.concatenate([stamps_ns, states_ns[1:]])
     starts = np.concatenate([k, np.arange(len(states_ns) - 1)])
     spans = integrate_spans(fit.problem.imu, states_ns[starts], ends_ns, bias[starts])
@@ -147,7 +152,7 @@ def _covariance(fit: AuditFit, middle: Array) -> TruthCovariance:
     Levelling by another tilt rotates the body back, R_g_b Exp(-R_b_g tilt), and velocity and
     position about the middle with it.
     """
-    x, posterior, R_g_w = fit.solution.states, fit.posterior, fit.solution.border.R_w_g.T
+    x, posterior, R_g_w = fit.solution.states, fit.posterior, fit.solution.shared.R_w_g.T
     n = len(x.v_w)
     J = np.zeros((n, STATE, STATE))
     J[:, range(STATE), range(STATE)] = 1.0
@@ -156,7 +161,7 @@ def _covariance(fit: AuditFit, middle: Array) -> TruthCovariance:
     J_tilt[:, ROTATION, :2] = -np.swapaxes(R_g_w @ x.Ts_w_b[:, :3, :3], 1, 2)[:, :, :2]
     J_tilt[:, VELOCITY, :2] = skew_stack(x.v_w @ R_g_w.T)[:, :, :2]
     J_tilt[:, POSITION, :2] = skew_stack((x.Ts_w_b[:, :3, 3] - middle) @ R_g_w.T)[:, :, :2]
-    seen = J @ posterior.with_border
+    seen = J @ posterior.with_shared
     with_constants = seen + J_tilt @ posterior.free
     # Cov(J x + K b, J' x' + K' b), with b's own part inside with_constants.
     states = J @ posterior.states @ _T(J) + seen @ _T(J_tilt) + J_tilt @ _T(with_constants)
@@ -165,7 +170,7 @@ def _covariance(fit: AuditFit, middle: Array) -> TruthCovariance:
         + seen[:-1] @ _T(J_tilt[1:])
         + J_tilt[:-1] @ _T(with_constants[1:])
     )
-    spans = fit.solution.factors.ties.spans
+    spans = fit.solution.measurements.spans
     noise = walking_covariance(spans, fit.problem.walk_gyro, fit.problem.walk_acc)[:, :9, :9]
     return TruthCovariance(
         fit.problem.stamps_ns, symmetrize(states), neighbours, with_constants, posterior.free, noise
@@ -250,16 +255,13 @@ def _expected_noise(recording: Recording, capture: Capture) -> ImuMeasurements:
     return replace(sheet, var_gyro=var_gyro, var_acc=with_vibration(samples.acc, var_acc, rate_hz))
 
 
-def _row_stamps(fit: AuditFit, kind: Kind) -> Stamps:
-    """Timestamps of the rows that were used, in the order of their residuals."""
-    elapsed = getattr(fit.solution.markers, kind).elapsed
-    return np.asarray(fit.problem.clock_origin_ns + np.rint(elapsed * NS).astype(np.int64))
-
-
 def _residuals(fit: AuditFit, kind: Kind, noise: NoiseLevel | None) -> RowResiduals | None:
     """Residuals of the rows that were used, with their timestamps."""
-    elapsed, white = getattr(fit.solution.factors, kind).elapsed, getattr(fit.residuals, kind).white
+    elapsed, white = getattr(fit.solution.markers, kind).elapsed, getattr(fit.residuals, kind).white
     if noise is None or len(white) != len(elapsed):
         return None
     stamps_ns = fit.problem.clock_origin_ns + np.rint(elapsed * NS).astype(np.int64)
     return RowResiduals(stamps_ns, noise.std * white)
+
+
+document_fields(__name__)

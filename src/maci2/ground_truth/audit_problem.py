@@ -1,24 +1,35 @@
 """The estimation problem of an audit: states along the IMU, a tracked marker, noise levels."""
 
 import math
+from dataclasses import dataclass, replace
+
 import numpy as np
 import scipy
-from dataclasses import (dataclass, replace)
-from maci2.chain import (ChainPosterior, ChainResiduals, ChainSolution, chain_posterior, make_border, solve_chain, solve_with_noise)
-from maci2.chain.variance_components import (Residuals)
-from maci2.errors import (DatasetError)
-from maci2.estimator.problem import (Free, Loss, MarkerOrientations, MarkerPositions, Problem, Shared, States, shared_prior, state_prior)
-from maci2.gaussian import (chi2_quantile)
-from maci2.ground_truth.accelerations import (AccelerationFit, fit_accelerations, gyro_rotations)
-from maci2.ground_truth.capture import (Capture)
-from maci2.ground_truth.registration import (Registration)
-from maci2.imu import (ImuMeasurements)
-from maci2.lie import (se3, so3_exp)
-from maci2.lie.stacks import (nearest_rotation, so3_log_stack, stack_poses)
-from maci2.sensors import (ImuNoise, ImuSamples, Rig, poses_at)
-from maci2.types import (GRAVITY_NORM, NS, Array, Mask, Stamps)
 
-
+from maci2.errors import DatasetError
+from maci2.estimator.problem import (
+    Free,
+    Loss,
+    MarkerOrientations,
+    MarkerPositions,
+    Problem,
+    Shared,
+    States,
+    shared_parameters,
+    shared_prior,
+    state_prior,
+)
+from maci2.estimator.residuals import Residuals, ResidualsByKind, solve_with_noise
+from maci2.estimator.solver import Covariance, Solution, covariance, solve
+from maci2.gaussian import chi2_quantile
+from maci2.ground_truth.accelerations import AccelerationFit, fit_accelerations, gyro_rotations
+from maci2.ground_truth.capture import Capture
+from maci2.ground_truth.registration import Registration
+from maci2.imu import ImuMeasurements
+from maci2.lie import se3, so3_exp
+from maci2.lie.stacks import nearest_rotation, so3_log_stack, stack_poses
+from maci2.sensors import ImuNoise, ImuSamples, Rig, poses_at
+from maci2.types import GRAVITY_NORM, NS, Array, Mask, Stamps
 
 STATE_PERIOD_S = 0.1
 
@@ -34,7 +45,7 @@ def guess_from_poses(
     found: Registration,
     T_b_m: Array,
     fit: AccelerationFit | None,
-) -> tuple[States, Border]:
+) -> tuple[States, Shared]:
     """Poses by interpolation; gravity and bias from accelerations."""
     assert capture.Rs_w_m is not None
     Ts_w_m = stack_poses(capture.Rs_w_m, capture.p_w_m)
@@ -48,7 +59,7 @@ def guess_from_poses(
     biases = (np.tile(bias, (len(v_w), 1)) for bias in (found.bias_gyro, bias_acc))
     return (
         States(Ts_w_b, v_w, *biases),
-        make_border(_level(up_w), T_b_m=T_b_m, gravity_norm=GRAVITY_NORM),
+        shared_parameters(_level(up_w), T_b_m=T_b_m, gravity_norm=GRAVITY_NORM),
     )
 
 
@@ -91,7 +102,7 @@ def guess_from_positions(
     samples: ImuSamples,
     found: Registration,
     T_b_m: Array,
-) -> tuple[States, Border]:
+) -> tuple[States, Shared]:
     """Orientations from the gyroscope, put into a level world by forces and accelerations."""
     fake = np.tile(np.eye(4), (len(capture), 1, 1))
     fake[:, :3, 3] = capture.p_w_m
@@ -113,7 +124,7 @@ def guess_from_positions(
         np.tile(found.bias_gyro, (len(v_w), 1)),
         np.zeros_like(v_w),
     )
-    return states, make_border(T_b_m=se3(np.eye(3), T_b_m[:3, 3].copy()))
+    return states, shared_parameters(T_b_m=se3(np.eye(3), T_b_m[:3, 3].copy()))
 
 
 MAX_CAPTURE_HZ = 50.0
@@ -199,8 +210,9 @@ def audit_problem(
         fit = fit_accelerations(capture, found, T_b_m[:3, :3], samples)
         states, shared = guess_from_poses(capture, on_imu_ns, stamps_ns, samples, found, T_b_m, fit)
     shared.scalars[3:5] = found.offset_s
-    rows = _thinned(capture, rows_hz)
-    positions, orientations = _measurements(capture, rows)
+    rows_hz = rows_hz or (SMOOTHED_HZ if capture.smoothed else MAX_CAPTURE_HZ)
+    rows = capture.part(first_of_slots(capture.stamps_ns, rows_hz))
+    positions, orientations = _measurements(rows)
     first = States(*(values[:1] for values in states))
     std = np.r_[np.full(9, np.inf), [STD_BIAS_GYRO] * 3, [STD_BIAS_ACC] * 3]
     problem = Problem(
@@ -238,7 +250,7 @@ def _least_imu_factors(imu: ImuMeasurements, noise: ImuNoise) -> Array:
 
 
 def _stated(shared: Shared, capture: Capture) -> Shared:
-    """Mean of the prior of shared parameters: the marker where it was stated to be."""
+    """Mean of the shared's prior: the marker where it was stated to be."""
     T_b_m = shared.T_b_m.copy()
     T_b_m[:3, 3] = capture.T_b_m[:3, 3]
     return shared._replace(T_b_m=T_b_m)
@@ -355,10 +367,10 @@ class ImuFactors:
 class AuditFit:
     """The solved chain and what its residuals say."""
 
-    problem: ChainProblem
-    solution: ChainSolution
-    posterior: ChainPosterior
-    residuals: ChainResiduals
+    problem: Problem
+    solution: Solution
+    posterior: Covariance
+    residuals: ResidualsByKind
     """Residuals with the noise found, errors that last not yet scaled."""
 
     position: NoiseLevel
@@ -371,7 +383,7 @@ def fit_audit(start: AuditProblem) -> AuditFit:
     """Noise levels first; then the final solution with errors weighed by how long they last."""
     problem = start.problem
     first = solve_with_noise(
-        problem, start.states, start.border, max_rounds=ROUNDS, least_factor=start.least_factor
+        problem, start.states, start.shared, max_rounds=ROUNDS, least_factor=start.least_factor
     )
     noise = (first.position_factor, first.orientation_factor)
     imu_factors = _imu_factors(first.residuals.imu, start)
@@ -380,7 +392,7 @@ def fit_audit(start: AuditProblem) -> AuditFit:
         first = solve_with_noise(
             replace(first.problem, imu=imu_factors.scaled(first.problem.imu)),
             first.solution.states,
-            first.solution.border,
+            first.solution.shared,
             max_rounds=ROUNDS,
             least_factor=start.least_factor / min(noise),
         )
@@ -388,14 +400,14 @@ def fit_audit(start: AuditProblem) -> AuditFit:
     lasting_p = lasting_rows(first.residuals.positions, _rate(first.problem.positions))
     lasting_r = lasting_rows(first.residuals.orientations, _rate(first.problem.orientations))
     problem = _weighed_down(first.problem, lasting_p, lasting_r)
-    solution = solve_chain(problem, first.solution.states, first.solution.border)
+    solution = solve(problem, first.solution.states, first.solution.shared)
     orientation = None
     if problem.orientations is not None:
         orientation = NoiseLevel(FIRST_STD_R * np.sqrt(noise[1]), lasting_r)
     return AuditFit(
         problem,
         solution,
-        chain_posterior(solution),
+        covariance(solution),
         first.residuals,
         NoiseLevel(FIRST_STD_P * np.sqrt(noise[0]), lasting_p),
         orientation,
@@ -420,7 +432,7 @@ def _rate(measured: object) -> float:
     return 1.0 if stamps_ns is None else 1e9 / float(np.median(np.diff(stamps_ns)))
 
 
-def _weighed_down(problem: ChainProblem, by_p: float, by_r: float) -> ChainProblem:
+def _weighed_down(problem: Problem, by_p: float, by_r: float) -> Problem:
     p, r = problem.positions, problem.orientations
     return replace(
         problem,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.special import stdtr
 
-from maci2.chain.chain_state import (
+from maci2.estimator.problem import (
     MARKER,
     ORIENTATION_CLOCK,
     ORIENTATION_CLOCK_AT,
@@ -241,8 +241,8 @@ class Jumps:
 
 def find_jumps(capture: Capture, fit: AuditFit, truth: GroundTruth) -> Jumps:
     """Steps of the capture's rows that audited states do not have."""
-    border = fit.solution.border
-    R_g_w, T_b_m = border.R_w_g.T, border.T_b_m
+    shared = fit.solution.shared
+    R_g_w, T_b_m = shared.R_w_g.T, shared.T_b_m
     rows, at = _states(capture, truth, fit, POSITION_CLOCK_AT)
     p_g_m = at.Ts_w_b[:, :3, 3] + at.Ts_w_b[:, :3, :3] @ T_b_m[:3, 3]
     positions = _jumps(capture.stamps_ns[rows], capture.p_w_m[rows] @ R_g_w.T - p_g_m, LEAST_M)
@@ -258,7 +258,7 @@ def _states(
     capture: Capture, truth: GroundTruth, fit: AuditFit, clock_at: int
 ) -> tuple[Stamps, GroundTruth]:
     """Rows beside which there are audited states, and these."""
-    scalars = fit.solution.border.scalars
+    scalars = fit.solution.shared.scalars
     offset_s, drift = scalars[clock_at], scalars[clock_at + 2]
     since_s = (capture.stamps_ns - fit.problem.clock_origin_ns) / NS
     shift_ns = np.rint((offset_s + drift * since_s) * NS).astype(np.int64)
@@ -302,29 +302,29 @@ Accelerations show it, too: only a recording that hardly moves leaves it open.""
 
 def measure(fit: AuditFit, capture: Capture, truth: GroundTruth) -> dict[str, Constant]:
     """Constants of the capture, and of the columns that a published truth has beside poses."""
-    border, cov_border = fit.solution.border, fit.posterior.border
+    shared, cov_shared = fit.solution.shared, fit.posterior.shared
     constants = {}
-    change = np.ascontiguousarray(border.T_b_m[:3, :3] @ capture.T_b_m[:3, :3].T)
+    change = np.ascontiguousarray(shared.T_b_m[:3, :3] @ capture.T_b_m[:3, :3].T)
     if capture.Rs_w_m is not None:
         constants["rotation_deg"] = length_of(
-            np.degrees(so3_log(change)), np.degrees(1.0) ** 2 * cov_border[13:16, 13:16], "deg"
+            np.degrees(so3_log(change)), np.degrees(1.0) ** 2 * cov_shared[14:17, 14:17], "deg"
         )
     # Of the translation itself: rho and phi both move it.
-    p = border.T_b_m[:3, 3]
+    p = shared.T_b_m[:3, 3]
     J = np.hstack([np.eye(3), -skew_stack(p[None])[0]])
-    cov_p = J @ cov_border[MARKER, MARKER] @ J.T
+    cov_p = J @ cov_shared[MARKER, MARKER] @ J.T
     constants["lever_arm_mm"] = length_of(1e3 * (p - capture.T_b_m[:3, 3]), 1e6 * cov_p, "mm")
-    up_w = border.R_w_g[:, 2]
+    up_w = shared.R_w_g[:, 2]
     sine = float(np.hypot(up_w[0], up_w[1]))
     angle = float(np.arctan2(sine, up_w[2]))
     tilt = np.degrees(angle) * np.array([-up_w[1], up_w[0]]) / max(sine, 1e-12)
-    constants["tilt_deg"] = length_of(tilt, np.degrees(1.0) ** 2 * cov_border[:2, :2], "deg")
+    constants["tilt_deg"] = length_of(tilt, np.degrees(1.0) ** 2 * cov_shared[:2, :2], "deg")
     clocks = {"position": (3, POSITION_CLOCK)}
     if capture.Rs_w_m is not None and not capture.one_clock:
         clocks["orientation"] = (4, ORIENTATION_CLOCK)
     for kind, (place, at) in clocks.items():
-        offset_s, drift = border.scalars[place], border.scalars[place + 2]
-        std = np.sqrt(np.diag(cov_border)[at])
+        offset_s, drift = shared.scalars[place], shared.scalars[place + 2]
+        std = np.sqrt(np.diag(cov_shared)[at])
         constants[f"{kind}_late_ms"] = scalar_of(-1e3 * offset_s, 1e3 * std[0], "ms")
         constants[f"{kind}_drift_ms_per_min"] = scalar_of(-6e4 * drift, 6e4 * std[1], "ms/min")
     fit_a = fit.accelerations
@@ -332,7 +332,7 @@ def measure(fit: AuditFit, capture: Capture, truth: GroundTruth) -> dict[str, Co
         constants["position_scale"] = scalar_of(fit_a.scale, fit_a.std_scale, "ratio")
     if capture.claims is not None:
         claims, away_ms = _on_imu_clock(capture.claims, fit)
-        columns = column_constants(claims, truth, border.R_w_g.T)
+        columns = column_constants(claims, truth, shared.R_w_g.T)
         late = columns.get("velocity_late_ms")
         if late is not None and away_ms:
             columns["velocity_late_ms"] = scalar_of(late.value + away_ms, late.std, "ms")
@@ -342,8 +342,8 @@ def measure(fit: AuditFit, capture: Capture, truth: GroundTruth) -> dict[str, Co
 
 def _on_imu_clock(claims: GroundTruth, fit: AuditFit) -> tuple[GroundTruth, float]:
     """Published columns moved by a clock offset that is no small error, and how late it is [ms]."""
-    offset_s = float(fit.solution.border.scalars[POSITION_CLOCK_AT])
-    std_s = float(np.sqrt(fit.posterior.border[POSITION_CLOCK, POSITION_CLOCK][0, 0]))
+    offset_s = float(fit.solution.shared.scalars[POSITION_CLOCK_AT])
+    std_s = float(np.sqrt(fit.posterior.shared[POSITION_CLOCK, POSITION_CLOCK][0, 0]))
     if abs(offset_s) < max(ANOTHER_CLOCK_S, 5.0 * std_s):
         return claims, 0.0
     stamps_ns = claims.stamps_ns + round(offset_s * NS)
@@ -407,7 +407,7 @@ def audit_findings(
             findings.append(Finding("warn", capture.name, text, name))
     if capture.claims is not None:
         claims, _ = _on_imu_clock(capture.claims, fit)
-        R_g_w = fit.solution.border.R_w_g.T
+        R_g_w = fit.solution.shared.R_w_g.T
         findings += velocity_finding(capture.name, claims, truth, R_g_w)
     further = [*_world_and_scatter(fit), *_unobservable(capture, fit), *_rows(capture)]
     further += _jumped(capture, jumps)
@@ -423,7 +423,7 @@ Faults = Iterator[tuple[str, str]]
 
 def _world_and_scatter(fit: AuditFit) -> Faults:
     """A world whose z axis is not even roughly up; rows that scatter by more than any tracker's."""
-    up_w = fit.solution.border.R_w_g[:, 2]
+    up_w = fit.solution.shared.R_w_g[:, 2]
     if up_w[2] <= np.cos(ANOTHER_WORLD):
         at = int(np.argmax(np.abs(up_w)))
         axis = ("-" if up_w[at] < 0.0 else "+") + "xyz"[at]
@@ -446,7 +446,7 @@ def _world_and_scatter(fit: AuditFit) -> Faults:
 
 
 def _unobservable(capture: Capture, fit: AuditFit) -> Faults:
-    tilt_deg = float(np.degrees(np.sqrt(np.linalg.eigvalsh(fit.posterior.border[:2, :2])[-1])))
+    tilt_deg = float(np.degrees(np.sqrt(np.linalg.eigvalsh(fit.posterior.shared[:2, :2])[-1])))
     if tilt_deg > UNOBSERVABLE_DEG:
         yield (
             "unobservable gravity",
@@ -456,7 +456,7 @@ def _unobservable(capture: Capture, fit: AuditFit) -> Faults:
         )
     if capture.Rs_w_m is None:
         return
-    values, axes = np.linalg.eigh(fit.posterior.border[13:16, 13:16])
+    values, axes = np.linalg.eigh(fit.posterior.shared[14:17, 14:17])
     std_deg = float(np.degrees(np.sqrt(values[-1])))
     if std_deg > UNOBSERVABLE_DEG:
         axis = axes[:, -1] * np.sign(axes[np.argmax(np.abs(axes[:, -1])), -1])

@@ -16,12 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from maci2.chain import ChainPosterior, ChainProblem, ChainSolution, chain_posterior
-from maci2.chain.chain_posterior import normal_equations
-from maci2.chain.chain_state import POSITION, ROTATION, STATE, VELOCITY
-from maci2.chain.whitened_factors import IMU, WhitenedFactors, whitened_factors
 from maci2.errors import MeasurementError
 from maci2.estimation.result_output import Json
+from maci2.estimator.problem import POSITION, ROTATION, STATE, VELOCITY, Problem
+from maci2.estimator.residuals import WhitenedFactors, whitened_factors
+from maci2.estimator.solver import IMU, Covariance, Solution, covariance, normal_equations
 from maci2.gaussian import square_root_information
 from maci2.noise.estimate import NoiseProblem, fit_reference_noise
 from maci2.noise.likelihood import moved_by, other_kinds, predicted_by
@@ -57,13 +56,13 @@ class Windows:
 
 def compose_windows(
     stamps_ns: Stamps,
-    solution: ChainSolution,
-    posterior: ChainPosterior,
+    solution: Solution,
+    posterior: Covariance,
     factors: WhitenedFactors,
     steps: int,
 ) -> Windows:
     """All windows of `steps` IMU factors without a gap of the samples."""
-    white = solution.factors.ties.white
+    white = solution.measurements.white
     whole = np.einsum("kii->ki", white).all(axis=1)
     first = _runs(whole, steps)
     if not len(first):
@@ -74,13 +73,13 @@ def compose_windows(
     white_inv = np.zeros_like(white)
     white_inv[whole] = np.linalg.inv(white[whole])
     G = white_inv @ factors.G
-    A, B, border = G[:, :, :STATE], G[:, :, STATE : 2 * STATE], G[:, :, 2 * STATE :]
+    A, B, shared = G[:, :, :STATE], G[:, :, STATE : 2 * STATE], G[:, :, 2 * STATE :]
     M = np.tile(np.eye(STATE), (len(first), 1, 1))
     transport: list[Array] = []
-    by_border = np.zeros((len(first), STATE, border.shape[2]))
+    by_border = np.zeros((len(first), STATE, shared.shape[2]))
     for at in (first + step for step in reversed(range(steps))):
         transport.insert(0, M @ white_inv[at])
-        by_border += M @ border[at]
+        by_border += M @ shared[at]
         by_first = M @ A[at]
         if len(transport) < steps:
             M = -by_first @ np.linalg.inv(B[at - 1])
@@ -96,18 +95,16 @@ def _runs(whole: NDArray[np.bool_], steps: int) -> NDArray[np.int64]:
     return np.asarray(np.flatnonzero(broken[steps:] == broken[:-steps]), dtype=np.int64)
 
 
-def _joint(
-    stamps_ns: Stamps, posterior: ChainPosterior, first: NDArray[np.int64], steps: int
-) -> Array:
+def _joint(stamps_ns: Stamps, posterior: Covariance, first: NDArray[np.int64], steps: int) -> Array:
     """(m, 30 + b, 30 + b) of the windows' first and last states and the free constants."""
     s, last = STATE, first + steps
-    known = (posterior.states, posterior.neighbours, posterior.with_border, posterior.free)
+    known = (posterior.states, posterior.neighbours, posterior.with_shared, posterior.free)
     chain = TruthCovariance(stamps_ns, *known)
     P = np.zeros((len(first), 2 * s + len(posterior.free), 2 * s + len(posterior.free)))
     P[:, :s, :s], P[:, s : 2 * s, s : 2 * s] = posterior.states[first], posterior.states[last]
     P[:, :s, s : 2 * s] = chain.between(first, last)
-    P[:, :s, 2 * s :] = posterior.with_border[first]
-    P[:, s : 2 * s, 2 * s :] = posterior.with_border[last]
+    P[:, :s, 2 * s :] = posterior.with_shared[first]
+    P[:, s : 2 * s, 2 * s :] = posterior.with_shared[last]
     upper = np.triu(np.ones(P.shape[1:], dtype=bool), 1)
     P[:, 2 * s :, 2 * s :] = posterior.free
     return np.where(upper.T, np.swapaxes(P, 1, 2), P)
@@ -154,14 +151,14 @@ class Consistency:
 
 
 def consistency(
-    problem: ChainProblem, solution: ChainSolution, steps: int = 1, lags: int = 10
+    problem: Problem, solution: Solution, steps: int = 1, lags: int = 10
 ) -> Consistency:
     """Scores of a solved chain over windows of `steps` IMU factors each.
 
     Windows of several factors are scored on the chain of all states between: measurements inside
     a window then meet states of their own, not what the IMU alone carries to them.
     """
-    posterior = chain_posterior(solution)
+    posterior = covariance(solution)
     kinds = [IMU, *other_kinds(problem).values()]
     rows = [whitened_factors(solution, posterior, kind) for kind in kinds]
     windows = compose_windows(problem.stamps_ns, solution, posterior, rows[0], steps)
@@ -180,14 +177,14 @@ def consistency(
     return Consistency(len(e), parts, correlation(rows[0].r), drawn.mean(axis=0), chance)
 
 
-def _white_residuals(rows: list[WhitenedFactors], solution: ChainSolution) -> Iterator[Array]:
+def _white_residuals(rows: list[WhitenedFactors], solution: Solution) -> Iterator[Array]:
     """Residuals of the IMU that white noise of all measurements leaves, drawn several times."""
     rng, system = np.random.default_rng(0), normal_equations(solution)
     for _ in range(DRAWS):
         noise = [rng.standard_normal(one.r.shape) for one in rows]
         moves = [moved_by(one, q, system) for one, q in zip(rows, noise, strict=True)]
-        states, border = (np.sum(part, axis=0) for part in zip(*moves, strict=True))
-        yield noise[0] - predicted_by(rows[0], (states, border))
+        states, shared = (np.sum(part, axis=0) for part in zip(*moves, strict=True))
+        yield noise[0] - predicted_by(rows[0], (states, shared))
 
 
 def _part(e: Array, cov_shown: Array, cov: Array) -> PartNees:

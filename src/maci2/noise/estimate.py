@@ -1,19 +1,13 @@
 """Noise of an IMU from recordings in motion: densities and random walks, with their sigmas."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
-from maci2.chain import (
-    Border,
-    ChainConfig,
-    ChainProblem,
-    ChainSolution,
-    Loss,
-    States,
-    solve_chain,
-)
+from maci2.estimator.problem import Loss, Problem, Shared, States
+from maci2.estimator.solver import Solution, SolverOptions, solve
 from maci2.gaussian import chi2_significance, nees
 from maci2.noise.likelihood import (
     IMU_LEVELS,
@@ -142,9 +136,9 @@ Values that the motion does not determine stay at the data sheet and are reporte
 class NoiseProblem:
     """One recording: its estimation problem, and the initial guess."""
 
-    problem: ChainProblem
+    problem: Problem
     states: States
-    border: Border
+    shared: Shared
     least_factor: float = 1e-6
     """Least variance of what is not the IMU, over the stated one."""
 
@@ -179,7 +173,7 @@ def estimate_imu_noise(recordings: Sequence[NoiseProblem], stated: ImuNoise) -> 
     return NoiseEstimate(gyro, acc, levels[WHITE], levels[WHITE + 1], 0.25 * cov, converged)
 
 
-def fit_reference_noise(recording: NoiseProblem, noise: Array) -> ChainSolution:
+def fit_reference_noise(recording: NoiseProblem, noise: Array) -> Solution:
     """The states with the noise of what is not the IMU at its maximum of the likelihood, that of
     the IMU held at `noise` (8,): densities of the axes, then walks."""
     logs, chain = 2.0 * np.log(noise), _without_losses(recording)
@@ -196,7 +190,7 @@ def _solved(chain: NoiseProblem, logs: Array) -> tuple[NoiseProblem, Slope]:
     """The recording at the optimum of its states, and the slope of its likelihood there."""
     solution = _solve(chain, logs)
     slope = likelihood_slope(_with_levels(chain.problem, logs), solution, np.exp(logs))
-    return replace(chain, states=solution.states, border=solution.border), slope
+    return replace(chain, states=solution.states, shared=solution.shared), slope
 
 
 def stated_levels(stated: ImuNoise) -> Array:
@@ -208,14 +202,11 @@ def stated_levels(stated: ImuNoise) -> Array:
 
 def _without_losses(recording: NoiseProblem) -> NoiseProblem:
     """Factors with squared losses only: robust losses have no usable likelihood."""
-    problem = recording.problem
-    kinds = other_kinds(problem)
-    squared = {name: replace(getattr(problem, name), loss=Loss()) for name in kinds}
-    factors = np.zeros(len(kinds))
-    return replace(recording, problem=replace(problem, **squared), log_factors=factors)
+    problem = _with_others(recording.problem, lambda measured, _: replace(measured, loss=Loss()))
+    return replace(recording, problem=problem, log_factors=np.zeros(len(other_kinds(problem))))
 
 
-def _with_levels(problem: ChainProblem, logs: Array) -> ChainProblem:
+def _with_levels(problem: Problem, logs: Array) -> Problem:
     imu, variances = problem.imu, np.exp(logs)
     rate_hz = 1e9 / float(np.median(np.diff(imu.stamps_ns)))
     shape = imu.gyro.shape
@@ -229,10 +220,10 @@ def _with_levels(problem: ChainProblem, logs: Array) -> ChainProblem:
     return replace(problem, imu=noisy, walk_gyro=float(walk_gyro), walk_acc=float(walk_acc))
 
 
-def _solve(chain: NoiseProblem, logs: Array) -> ChainSolution:
+def _solve(chain: NoiseProblem, logs: Array) -> Solution:
     problem = _with_levels(chain.problem, logs)
-    return solve_chain(
-        problem, chain.states, chain.border, ChainConfig(max_iterations=20, max_rounds=2)
+    return solve(
+        problem, chain.states, chain.shared, SolverOptions(max_iterations=20, max_rounds=2)
     )
 
 
@@ -276,11 +267,23 @@ def _rescaled(chain: NoiseProblem, steps: Array) -> NoiseProblem:
     """The recording with the noise of its other measurements scaled."""
     steps = np.clip(steps, -LONGEST_STEP, LONGEST_STEP)
     after = np.maximum(chain.log_factors + steps, np.log(chain.least_factor))
-    changes = {}
-    for name, change in zip(other_kinds(chain.problem), after - chain.log_factors, strict=True):
-        measured = getattr(chain.problem, name)
-        changes[name] = replace(measured, covs=np.exp(change) * measured.covs)
-    return replace(chain, problem=replace(chain.problem, **changes), log_factors=after)
+    factors = np.exp(after - chain.log_factors)
+    problem = _with_others(
+        chain.problem, lambda measured, i: replace(measured, covs=factors[i] * measured.covs)
+    )
+    return replace(chain, problem=problem, log_factors=after)
+
+
+def _with_others(problem: Problem, changed: Callable[[Any, int], Any]) -> Problem:
+    """The problem with each kind of measurement besides the IMU changed; `changed` gets a stack
+    and the index of its kind."""
+    changes: dict[str, Any] = {}
+    for i, name in enumerate(other_kinds(problem)):
+        measured = getattr(problem, name)
+        several = isinstance(measured, tuple)
+        stacks = tuple(changed(stack, i) for stack in (measured if several else (measured,)))
+        changes[name] = stacks if several else stacks[0]
+    return replace(problem, **changes)
 
 
 def _moved(before: NoiseProblem, after: NoiseProblem) -> float:

@@ -10,17 +10,24 @@ and its average information 1/2 y' Q V_i Q V_j Q y, which needs one more solutio
 normal equations for each noise level and no finite differences (restricted maximum likelihood).
 """
 
+from dataclasses import dataclass, replace
+
 import numpy as np
-from dataclasses import (dataclass, replace)
-from maci2.estimator.factors import (Spans)
-from maci2.estimator.measurements import (integrate_spans, walking_covariance)
-from maci2.estimator.normal_equations import (System, back_substitute, factorize)
-from maci2.estimator.problem import (STATE, Problem)
-from maci2.estimator.residuals import (WhitenedFactors, whitened_factors)
-from maci2.estimator.solver import (CAMERA, IMU, ORIENTATIONS, POSITIONS, Solution, covariance, normal_equations)
-from maci2.types import (Array)
 
-
+from maci2.estimator.measurements import integrate_spans, walking_covariance
+from maci2.estimator.normal_equations import System, back_substitute, factorize
+from maci2.estimator.problem import STATE, Problem
+from maci2.estimator.residuals import WhitenedFactors, whitened_factors
+from maci2.estimator.solver import (
+    CAMERA,
+    IMU,
+    ORIENTATIONS,
+    POSITIONS,
+    Solution,
+    covariance,
+    normal_equations,
+)
+from maci2.types import Array
 
 WHITE, WALKS = 6, 2
 IMU_LEVELS = WHITE + WALKS
@@ -42,11 +49,10 @@ class Slope:
 KINDS = {"camera": CAMERA, "positions": POSITIONS, "orientations": ORIENTATIONS}
 """Measurements besides the IMU's that a problem may have."""
 
-def other_kinds(problem: Problem) -> list[int]:
-    """Kinds of measurement besides the IMU."""
-    kinds = ((CAMERA, bool(problem.camera)), (POSITIONS, problem.positions is not None))
-    found = [kind for kind, measured in kinds if measured]
-    return [*found, ORIENTATIONS] if problem.orientations is not None else found
+
+def other_kinds(problem: Problem) -> dict[str, int]:
+    """Kinds of measurement besides the IMU, by the names of their fields."""
+    return {name: kind for name, kind in KINDS.items() if getattr(problem, name)}
 
 
 def likelihood_slope(problem: Problem, solution: Solution, levels: Array) -> Slope:
@@ -98,7 +104,7 @@ def covariance_parts(problem: Problem, solution: Solution) -> list[Array]:
 
 
 def moved_by(rows: WhitenedFactors, q: Array, system: System) -> tuple[Array, Array]:
-    """What the estimate would move by if the whitened measurements were q."""
+    """Change of the estimate if the whitened measurements were q."""
     n, b = len(system.rows), len(system.border)
     pulled = np.einsum("kij,ki->kj", rows.G, q)
     rhs = np.zeros((n + 1, STATE))

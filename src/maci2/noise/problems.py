@@ -1,26 +1,26 @@
 """Estimation problems that show an IMU's noise: against a capture, or against camera motion."""
 
+from dataclasses import fields, replace
+from pathlib import Path
+
 import numpy as np
-from dataclasses import (fields, replace)
-from maci2.calibration_prior import (UNVERIFIED)
-from maci2.errors import (DatasetError)
-from maci2.estimation import (SolverConfig)
-from maci2.estimator.calibrate import (MountingPrior, solve_from_nothing)
-from maci2.estimator.camera_imu import (with_loss)
-from maci2.estimator.problem import (Loss, Problem)
-from maci2.ground_truth.audit_problem import (audit_problem, first_of_slots)
-from maci2.ground_truth.capture import (open_capture)
-from maci2.ground_truth.registration import (register)
-from maci2.imu import (datasheet_model)
-from maci2.noise.estimate import (NoiseProblem)
-from maci2.pipeline.options import (RunOptions)
-from maci2.pipeline.prepare import (open_inputs)
-from maci2.pipeline.windows import (long_window)
-from maci2.sensors import (Recording)
-from maci2.types import (NS, Mask, Stamps)
-from pathlib import (Path)
 
-
+from maci2.calibration_prior import UNVERIFIED
+from maci2.errors import DatasetError
+from maci2.estimation import SolverConfig
+from maci2.estimator.calibrate import MountingPrior, solve_from_nothing
+from maci2.estimator.camera_imu import with_loss
+from maci2.estimator.problem import Loss, Problem
+from maci2.ground_truth.audit_problem import audit_problem, first_of_slots
+from maci2.ground_truth.capture import open_capture
+from maci2.ground_truth.registration import register
+from maci2.imu import datasheet_model
+from maci2.noise.estimate import NoiseProblem
+from maci2.pipeline.options import RunOptions
+from maci2.pipeline.prepare import open_inputs
+from maci2.pipeline.windows import long_window
+from maci2.sensors import Recording
+from maci2.types import NS, Mask, Stamps
 
 STATE_PERIOD_S = 0.25
 """Time between states [s]: errors faster than a camera's keyframes do not matter to estimators."""
@@ -46,30 +46,22 @@ def against_capture(recording: Recording, source: str, length_s: float) -> Noise
     )
     first_ns, last_ns = int(start.problem.stamps_ns[0]), int(start.problem.stamps_ns[-1])
     problem = replace(start.problem, imu=imu.between(first_ns - NS // 2, last_ns + NS // 2))
-    problem = problem if exact else _thinned(problem, round(found.offset_s * NS))
+    if not recording.rig.imu.exact:
+        problem = _thinned(problem, round(found.offset_s * NS))
     return NoiseProblem(problem, start.states, start.shared, start.least_factor)
 
 
 def _thinned(problem: Problem, offset_ns: int) -> Problem:
-    """The chain with as many rows of its capture as have errors of their own."""
-    positions, orientations = problem.positions, problem.orientations
-    if positions is not None:
-        rows = _nearest_rows(positions.stamps_ns + offset_ns, problem.stamps_ns, POSITION_HZ)
-        positions = replace(
-            positions,
-            stamps_ns=positions.stamps_ns[rows],
-            p_w_m=positions.p_w_m[rows],
-            covs=positions.covs[rows],
-        )
-    if orientations is not None:
-        rows = _nearest_rows(orientations.stamps_ns + offset_ns, problem.stamps_ns, ORIENTATION_HZ)
-        orientations = replace(
-            orientations,
-            stamps_ns=orientations.stamps_ns[rows],
-            Rs_w_m=orientations.Rs_w_m[rows],
-            covs=orientations.covs[rows],
-        )
-    return replace(problem, positions=positions, orientations=orientations)
+    """The problem with as many rows of its capture as have errors of their own."""
+    changes = {}
+    for name, rate_hz in (("positions", POSITION_HZ), ("orientations", ORIENTATION_HZ)):
+        measured = getattr(problem, name)
+        if measured is not None:
+            rows = _nearest_rows(measured.stamps_ns + offset_ns, problem.stamps_ns, rate_hz)
+            values = {field.name: getattr(measured, field.name) for field in fields(measured)}
+            arrays = {key: v[rows] for key, v in values.items() if isinstance(v, np.ndarray)}
+            changes[name] = replace(measured, **arrays)
+    return replace(problem, **changes)
 
 
 def _nearest_rows(on_imu_ns: Stamps, states_ns: Stamps, rate_hz: float) -> Mask:
@@ -98,7 +90,6 @@ def against_vision(path: Path, options: RunOptions) -> NoiseProblem:
     std = np.repeat([UNVERIFIED.lever_m, UNVERIFIED.rotation], 3)
     mounting = MountingPrior(inputs.T_b_c, std)
     config = SolverConfig(estimate_time_offset=True)
-    solved, _, _ = solve_from_nothing(inputs.imu, vision, mounting, config)
-    solution = solved.solution
+    solution = solve_from_nothing(inputs.imu, vision, mounting, config)[0].solution
     problem = replace(with_loss(solution.problem, Loss()), inflation=1.0)
     return NoiseProblem(problem, solution.states, solution.shared)

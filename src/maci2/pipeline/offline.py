@@ -1,27 +1,33 @@
 """Initialization and calibration on one window of a recording, and their results."""
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 import numpy as np
-from dataclasses import (dataclass)
-from maci2.calibration import (calibrate)
-from maci2.consistency import (initialize)
-from maci2.errors import (require_in_range)
-from maci2.estimation import (CalibrationResult, InitResult)
-from maci2.estimation.result_output import (Record, calibration_record, calibration_text, initialization_record, initialization_text)
-from maci2.estimator.calibrate import (MountingPrior)
-from maci2.field_docs import (document_fields)
-from maci2.imu import (ImuMeasurements)
-from maci2.lie import (se3_inv)
-from maci2.lie.stacks import (rotation_angle_deg)
-from maci2.pipeline.option_list import (WINDOW_S)
-from maci2.pipeline.options import (RunOptions)
-from maci2.pipeline.prepare import (Inputs, recalibrated_rig)
-from maci2.pipeline.windows import (Window)
-from maci2.sensors import (Rig)
-from maci2.types import (Array)
-from maci2.vision import (RelativePoses)
-from typing import (TYPE_CHECKING)
 
-
+from maci2.calibration import calibrate
+from maci2.consistency import initialize
+from maci2.errors import require_in_range
+from maci2.estimation import CalibrationResult, InitResult
+from maci2.estimation.result_output import (
+    Record,
+    calibration_record,
+    calibration_text,
+    initialization_record,
+    initialization_text,
+)
+from maci2.estimator.calibrate import MountingPrior
+from maci2.field_docs import document_fields
+from maci2.imu import ImuMeasurements
+from maci2.lie import se3_inv
+from maci2.lie.stacks import rotation_angle_deg
+from maci2.pipeline.option_list import WINDOW_S
+from maci2.pipeline.options import RunOptions
+from maci2.pipeline.prepare import Inputs, recalibrated_rig
+from maci2.pipeline.windows import Window
+from maci2.sensors import Rig
+from maci2.types import Array
+from maci2.vision import RelativePoses
 
 if TYPE_CHECKING:
     from maci2.evaluation.metrics import InitErrors

@@ -1,29 +1,29 @@
 """Odometry along a recording, causal or smoothed as a whole, and its result."""
 
+from dataclasses import dataclass
+from pathlib import Path
+from time import process_time
+from typing import TYPE_CHECKING
+
 import numpy as np
-from dataclasses import (dataclass)
-from maci2.boundary import (as_path)
-from maci2.errors import (DatasetError)
-from maci2.estimation import (SolverConfig, Verdict)
-from maci2.estimation.result_output import (Record)
-from maci2.estimator.outliers import (choose_motions)
-from maci2.estimator.smoother import (SmootherConfig)
-from maci2.field_docs import (document_fields)
-from maci2.pipeline.prepare import (Inputs)
-from maci2.pipeline.rehearsals import (warm_up)
-from maci2.pipeline.track_files import (track_summary, track_text, write_track)
-from maci2.tracking.batch import (smoothed)
-from maci2.tracking.settings import (tracker_settings, TRAJECTORY_SCALE_WALK)
-from maci2.tracking.track import (track)
-from maci2.tracking.tracked import (Track, TrackedState)
-from maci2.types import (NS, Array, Stamps)
-from maci2.vision import (RelativePoses)
-from maci2.vision.odometry import (even_keyframes)
-from pathlib import (Path)
-from time import (process_time)
-from typing import (TYPE_CHECKING)
 
-
+from maci2.boundary import as_path
+from maci2.errors import DatasetError
+from maci2.estimation import SolverConfig, Verdict
+from maci2.estimation.result_output import Record
+from maci2.estimator.outliers import choose_motions
+from maci2.estimator.smoother import SmootherConfig
+from maci2.field_docs import document_fields
+from maci2.pipeline.prepare import Inputs
+from maci2.pipeline.rehearsals import warm_up
+from maci2.pipeline.track_files import track_summary, track_text, write_track
+from maci2.tracking.batch import smoothed
+from maci2.tracking.settings import TRAJECTORY_SCALE_WALK, tracker_settings
+from maci2.tracking.track import track
+from maci2.tracking.tracked import Track, TrackedState
+from maci2.types import NS, Array, Stamps
+from maci2.vision import RelativePoses
+from maci2.vision.odometry import even_keyframes
 
 if TYPE_CHECKING:
     from maci2.evaluation.track_errors import TrackErrors

@@ -1,19 +1,25 @@
 """Track from keyframes and IMU samples: start, smooth, bridge, start again."""
 
 import numpy as np
-from maci2.consistency import (OnlineConsistency, initialize)
-from maci2.errors import (DatasetError, MeasurementError)
-from maci2.estimation import (InitResult, SolverConfig)
-from maci2.estimator.outliers import (WINDOW, MotionChoice, choose_motions)
-from maci2.estimator.prediction import (propagated)
-from maci2.estimator.problem import (STATE, States)
-from maci2.estimator.smoother import (WINDOW_S, FixedLagSmoother, SmootherConfig, window_start, world_states)
-from maci2.imu import (ImuMeasurements)
-from maci2.tracking.tracked import (Health, Keyframe, Origin, Track, TrackedState)
-from maci2.tracking.zero_motion import (STILL_CHI2, at_rest, is_quiet, is_still)
-from maci2.types import (NS, Array, Mat4, Stamps)
-from maci2.vision import (RelativePoses)
 
+from maci2.consistency import OnlineConsistency, initialize
+from maci2.errors import DatasetError, MeasurementError
+from maci2.estimation import InitResult, SolverConfig
+from maci2.estimator.outliers import WINDOW, MotionChoice, choose_motions
+from maci2.estimator.prediction import propagated
+from maci2.estimator.problem import STATE, States
+from maci2.estimator.smoother import (
+    WINDOW_S,
+    FixedLagSmoother,
+    SmootherConfig,
+    window_start,
+    world_states,
+)
+from maci2.imu import ImuMeasurements
+from maci2.tracking.tracked import Health, Keyframe, Origin, Track, TrackedState
+from maci2.tracking.zero_motion import STILL_CHI2, at_rest, is_quiet, is_still
+from maci2.types import NS, Array, Mat4, Stamps
+from maci2.vision import RelativePoses
 
 BRIDGING_AFTER_S = 1.0
 """A state farther than this from the last relative pose is carried by the IMU alone, even if no

@@ -11,21 +11,20 @@ nominal one. An odometry's noise is not: recent values of each statistic are its
 ratio of the two is F distributed. No threshold belongs to a device.
 """
 
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
 import numpy as np
-from collections import (deque)
-from dataclasses import (dataclass, field)
-from maci2.chain.chain_state import (LOG_SCALE_AT, POSITION, ROTATION, STATE)
-from maci2.estimator.prediction import (propagate)
-from maci2.estimator.problem import (Shared, States)
-from maci2.gaussian import (symmetrize)
-from maci2.imu import (ImuMeasurements, preintegrate)
-from maci2.lie import (se3_adj, se3_inv, skew)
-from maci2.lie.stacks import (so3_log_stack)
-from maci2.types import (Array, Mat4, Mat6)
-from scipy import (stats)
-from typing import (Literal, NamedTuple)
+from scipy import stats
 
-
+from maci2.estimator.prediction import propagate
+from maci2.estimator.problem import LOG_SCALE_AT, POSITION, ROTATION, STATE, Shared, States
+from maci2.gaussian import symmetrize
+from maci2.imu import ImuMeasurements, preintegrate
+from maci2.lie import se3_adj, se3_inv, skew
+from maci2.lie.stacks import so3_log_stack
+from maci2.types import Array, Mat4, Mat6
 
 Fault = Literal["scale", "jump", "tilt", "stall"]
 
@@ -115,58 +114,45 @@ class Comparison:
 
     def extend(self, imu: ImuMeasurements, stamp_ns: int, T_ok_ok1: Mat4, cov: Mat6) -> None:
         """Append a keyframe: the odometry's relative pose from the one before, and the IMU."""
-        last_ns = self.stamps_ns[-1] if self.stamps_ns else self.stamp_ns
-        before = self._latest if self._latest is not None else self.state
-        cov_before = self._latest_cov if self._latest_cov is not None else self.cov
-        span = np.array([last_ns, stamp_ns])
-        pre = preintegrate(imu, span, before.bias_gyro[0], before.bias_acc[0])
-        state, cov_state, F, Q = propagate(pre, 0, before, cov_before, self.shared, self.walks)
-        self._to_latest = [F @ to for to in (self._to_latest or [np.eye(15)])] + [np.eye(15)]
-        self._latest, self._latest_cov = state, symmetrize(cov_state)
-        self.imu_noise.append(Q)
-        self.odometry_noise.append(cov)
-        T_o_before = self._T_o_ok
-        self._T_o_ok = T_o_before @ _scaled(T_ok_ok1, self.shared)
-        self.stamps_ns.append(stamp_ns)
-        self._compare(state, T_o_before)
+        anchor, before, T_b_o = self.anchor, self.now, self.shared.T_b_c
+        span_ns = np.array([self.last_ns, stamp_ns])
+        pre = preintegrate(imu, span_ns, before.bias_gyro[0], before.bias_acc[0])
+        self.now, cov_now, F, Q = propagate(pre, 0, before, self.cov_now, self.shared, self.walks)
+        self.last_ns, self.cov_now = stamp_ns, symmetrize(cov_now)
+        self._by_noise = [*(F @ by for by in self._by_noise), np.eye(STATE)]
 
-    def _compare(self, state: States, T_o_before: Mat4) -> None:
-        T_b_o = self.shared.T_b_c
-        T_o_b = se3_inv(np.ascontiguousarray(T_b_o))
-        T_odometry = T_b_o @ self._T_o_ok @ T_o_b
-        R, Rk = self.state.Ts_w_b[0, :3, :3], state.Ts_w_b[0, :3, :3]
-        moved = R.T @ (state.Ts_w_b[0, :3, 3] - self.state.Ts_w_b[0, :3, 3])
-        R_o, t_o = T_odometry[:3, :3], T_odometry[:3, 3]
-        turn = so3_log_stack((R_o.T @ R.T @ Rk)[None])[0]
-        self.residuals.append(np.concatenate([moved - t_o, turn]))
-        self.displacements.append(t_o)
-        self.rotations.append(R_o)
-        H = np.zeros((ROWS, 15))
-        H[0:3, 6:9], H[3:6, 0:3] = R.T, np.eye(3)
-        at_anchor = np.zeros((ROWS, 15))
-        at_anchor[0:3, 6:9], at_anchor[0:3, 0:3] = -R.T, skew(moved)
-        at_anchor[3:6, 0:3] = -Rk.T @ R
-        self.by_state.append(H @ self._to_latest[0] + at_anchor)
-        self.by_imu.append([H @ to for to in self._to_latest[1:]])
-        self._add_odometry(T_b_o @ T_o_before)
-        scale = np.zeros(ROWS)
-        scale[0:3] = -T_b_o[:3, :3] @ self._T_o_ok[:3, 3]
-        self.by_scale.append(scale)
+        self._adjoints.append(se3_adj(np.ascontiguousarray(T_b_o @ self._T_o_ok)))
+        T_scaled = T_ok_ok1.copy()
+        T_scaled[:3, 3] *= np.exp(self.shared.scalars[LOG_SCALE_AT])
+        self._T_o_ok = self._T_o_ok @ T_scaled
+        T_b_bk = T_b_o @ self._T_o_ok @ se3_inv(np.ascontiguousarray(T_b_o))
 
-    def _add_odometry(self, T_b_before: Mat4) -> None:
-        """Derivatives by the noise of relative poses: that of the newest one is new, the others
-        see a new lever."""
-        self._adjoints.append(se3_adj(np.ascontiguousarray(T_b_before)))
-        J = self.shifted_origin()
-        self.by_odometry.append([J @ adjoint for adjoint in self._adjoints])
-
-    def shifted_origin(self, k: int = -1) -> Array:
-        """(6, 6) derivative of residual k by a small motion [rho, phi] of the odometry's world at
-        the anchor."""
-        J = np.zeros((ROWS, 6))
-        J[0:3, 0:3], J[0:3, 3:6] = -np.eye(3), skew(self.displacements[k])
-        J[3:6, 3:6] = -self.rotations[k].T
-        return J
+        R_w_b, R_w_bk = anchor.Ts_w_b[0, :3, :3], self.now.Ts_w_b[0, :3, :3]
+        moved = R_w_b.T @ (self.now.Ts_w_b[0, :3, 3] - anchor.Ts_w_b[0, :3, 3])
+        turned = so3_log_stack((T_b_bk[:3, :3].T @ R_w_b.T @ R_w_bk)[None])[0]
+        by_now, by_anchor = np.zeros((2, 6, STATE))
+        by_now[MOVED, POSITION], by_now[TURNED, ROTATION] = R_w_b.T, np.eye(3)
+        by_anchor[MOVED, POSITION], by_anchor[MOVED, ROTATION] = -R_w_b.T, skew(moved)
+        by_anchor[TURNED, ROTATION] = -R_w_bk.T @ R_w_b
+        by_origin = np.zeros((6, 6))
+        by_origin[MOVED] = np.hstack([-np.eye(3), skew(T_b_bk[:3, 3])])
+        by_origin[TURNED, 3:6] = -T_b_bk[:3, :3].T
+        by_scale = np.zeros(6)
+        by_scale[MOVED] = -T_b_o[:3, :3] @ self._T_o_ok[:3, 3]
+        self.keyframes.append(
+            ComparedKeyframe(
+                np.concatenate([moved - T_b_bk[:3, 3], turned]),
+                T_b_bk[:3, 3],
+                by_now @ self._by_noise[0] + by_anchor,
+                [by_now @ by for by in self._by_noise[1:]],
+                # The newest relative pose is new; the others have another lever.
+                [by_origin @ adjoint for adjoint in self._adjoints],
+                by_scale,
+                by_origin,
+                Q,
+                cov,
+            )
+        )
 
     @property
     def residuals(self) -> Array:
@@ -177,18 +163,78 @@ class Comparison:
         """(6 n, 6 n) joint covariance of all residuals."""
         J = np.concatenate([one.by_state for one in self.keyframes])
         cov = J @ self.cov @ J.T
-        for j in range(n):
-            for parts, noise in (
-                (self.by_imu, self.imu_noise[j]),
-                (self.by_odometry, self.odometry_noise[j]),
-            ):
-                rows = np.concatenate([parts[k][j] for k in range(j, n)])
-                cov[ROWS * j :, ROWS * j :] += rows @ noise @ rows.T
-        scale = np.concatenate(self.by_scale)
-        return symmetrize(cov + self.std_scale**2 * np.outer(scale, scale))
+        for j, source in enumerate(self.keyframes):
+            later = self.keyframes[j:]
+            by_imu = np.concatenate([one.by_imu[j] for one in later])
+            by_odometry = np.concatenate([one.by_odometry[j] for one in later])
+            cov[6 * j :, 6 * j :] += by_imu @ source.imu_noise @ by_imu.T
+            cov[6 * j :, 6 * j :] += by_odometry @ source.odometry_noise @ by_odometry.T
+        by_scale = np.concatenate([one.by_scale for one in self.keyframes])
+        return symmetrize(cov + self.std_scale**2 * np.outer(by_scale, by_scale))
 
 
-def _scaled(T: Mat4, shared: Shared) -> Mat4:
-    out = T.copy()
-    out[:3, 3] *= np.exp(shared.scalars[1])
-    return out
+@dataclass(frozen=True)
+class FaultTest:
+    """One fault against none, over one window."""
+
+    fault: Fault
+    statistic: float
+    """Twice the logarithm of the likelihood ratio."""
+
+    dof: int
+    size: Array
+    """Best size: [log scale], [m, m, m] in the body, or [rad, rad, rad] in the body."""
+
+
+def fault_tests(window: Comparison) -> list[FaultTest]:
+    """Every fault that begins right after the anchor, against none."""
+    keyframes, residuals = window.keyframes, window.residuals
+    L = np.linalg.cholesky(window.covariance())
+    white = np.linalg.solve(L, residuals)
+    displacements = np.array([one.displacement for one in keyframes])
+    steps = np.linalg.norm(np.diff(displacements, axis=0, prepend=0.0), axis=1)
+    if (steps <= STILL_M).all():
+        # It stands still while the IMU does not: no size is left to estimate.
+        return [FaultTest("stall", float(white @ white), len(white), keyframes[-1].residual[MOVED])]
+    origin = np.concatenate([one.by_origin for one in keyframes])
+    tilt = origin[:, 3:6].reshape(-1, 6, 3).copy()
+    tilt[:, MOVED] = 0.0
+    signatures: dict[Fault, Array] = {
+        "scale": np.concatenate([one.by_scale for one in keyframes])[:, None],
+        "jump": origin[:, 0:3],
+        "tilt": tilt.reshape(-1, 3),
+    }
+    tests = []
+    for fault, signature in signatures.items():
+        S = np.linalg.solve(L, signature)
+        size = np.linalg.solve(S.T @ S, S.T @ white)
+        tests.append(FaultTest(fault, float(size @ S.T @ S @ size), S.shape[1], size))
+    return tests
+
+
+class RecentStatistics:
+    """Recent values of one statistic, over windows of one length, where nothing was wrong."""
+
+    def __init__(self) -> None:
+        self._ratios: deque[float] = deque(maxlen=REMEMBERED)
+
+    def observe(self, test: FaultTest) -> None:
+        """Remember a statistic."""
+        self._ratios.append(test.statistic / test.dof)
+
+    def sigmas(self, test: FaultTest) -> float:
+        """Significance of a statistic in standard deviations of a normal number."""
+        seen = INDEPENDENT * len(self._ratios) * test.dof
+        level = (NOMINAL_DOF + seen * float(np.mean(self._ratios or [1.0]))) / (NOMINAL_DOF + seen)
+        ratio = test.statistic / test.dof / max(level, 1.0)
+        if ratio < CLEARLY_ORDINARY:
+            return 0.0
+        log_p = float(stats.f.logsf(ratio, test.dof, NOMINAL_DOF + seen))
+        return sigmas_of(log_p) if np.isfinite(log_p) else LARGEST_SIGMAS
+
+
+def sigmas_of(log_p: float) -> float:
+    """The normal number that noise exceeds with this probability, given as logarithm."""
+    if log_p < -400.0:
+        return min(float(np.sqrt(-2.0 * log_p)), LARGEST_SIGMAS)
+    return float(stats.norm.isf(np.exp(log_p)))

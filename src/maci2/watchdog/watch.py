@@ -1,21 +1,26 @@
 """Watchdog of an odometry: a tracker keeps the state, comparisons test for faults since then."""
 
+from collections import defaultdict, deque
+from dataclasses import dataclass
+
 import numpy as np
-from collections import (defaultdict, deque)
-from dataclasses import (dataclass)
-from maci2.chain.chain_state import (GRAVITY_NORM_AT)
-from maci2.errors import (require_in_range)
-from maci2.estimator.problem import (SCALE)
-from maci2.estimator.solver import (covariance)
-from maci2.field_docs import (document_fields)
-from maci2.imu import (ImuMeasurements)
-from maci2.tracking import (SmootherConfig)
-from maci2.tracking.track import (Tracker)
-from maci2.types import (Array, Mat4, Vec3)
-from maci2.vision import (RelativePoses)
-from maci2.watchdog.comparison import (Comparison, Fault, FaultTest, RecentStatistics, fault_tests)
 
-
+from maci2.errors import require_in_range
+from maci2.estimator.problem import GRAVITY_NORM_AT, SCALE
+from maci2.estimator.solver import covariance
+from maci2.field_docs import document_fields
+from maci2.imu import ImuMeasurements
+from maci2.tracking import SmootherConfig
+from maci2.tracking.track import Tracker
+from maci2.types import Array, Mat4, Vec3
+from maci2.vision import RelativePoses
+from maci2.watchdog.comparison import (
+    Comparison,
+    Fault,
+    FaultTest,
+    RecentStatistics,
+    fault_tests,
+)
 
 
 @dataclass(frozen=True)
@@ -179,8 +184,8 @@ class Watchdog:
 
 def restart_state(window: Comparison) -> RestartState:
     """The anchor's state at the last keyframe of a comparison."""
-    state, cov = window.now
-    gravity_w = window.shared.gravity_w
+    state, shared = window.now, window.shared
+    gravity_w = -shared.scalars[GRAVITY_NORM_AT] * shared.R_w_g[:, 2]
     return RestartState(
         window.last_ns,
         state.Ts_w_b[0],

@@ -1,25 +1,25 @@
 """Watchdog along a whole recording, and its results as files."""
 
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import scipy
-from dataclasses import (dataclass, field, replace)
-from maci2 import (__version__)
-from maci2.errors import (DatasetError, require_in_range)
-from maci2.estimator.smoother import (WINDOW_S, window_start)
-from maci2.field_docs import (document_fields)
-from maci2.files import (json_text, write_together)
-from maci2.pipeline.options import (RunOptions)
-from maci2.pipeline.prepare import (Inputs, open_inputs)
-from maci2.pipeline.rehearsals import (warm_up)
-from maci2.pipeline.track_recording import (keyframes_of)
-from maci2.tracking.settings import (tracker_settings, TRAJECTORY_SCALE_WALK)
-from maci2.types import (NS, Array, Mat4, Stamps)
-from maci2.vision import (RelativePoses)
-from maci2.watchdog.watch import (Alarm, RestartState, Watchdog, WatchdogConfig)
-from pathlib import (Path)
-from typing import (Any)
 
-
+from maci2 import __version__
+from maci2.errors import DatasetError, require_in_range
+from maci2.estimator.smoother import WINDOW_S, window_start
+from maci2.field_docs import document_fields
+from maci2.files import json_text, write_together
+from maci2.pipeline.options import RunOptions
+from maci2.pipeline.prepare import Inputs, open_inputs
+from maci2.pipeline.rehearsals import warm_up
+from maci2.pipeline.track_recording import keyframes_of
+from maci2.tracking.settings import TRAJECTORY_SCALE_WALK, tracker_settings
+from maci2.types import NS, Array, Mat4, Stamps
+from maci2.vision import RelativePoses
+from maci2.watchdog.watch import Alarm, RestartState, Watchdog, WatchdogConfig
 
 SUMMARY = "watch.json"
 OPENVINS = "openvins_{number}.txt"

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from scipy.optimize import minimize, minimize_scalar
 
-from maci2.chain.chain_state import ROTATION
+from maci2.estimator.problem import ROTATION
 from maci2.evaluation.audited_integration import audited_windows
 from maci2.evaluation.integration_errors import LabelNoise, WindowErrors, integration_errors
 from maci2.gaussian import nees

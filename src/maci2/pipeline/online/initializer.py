@@ -1,32 +1,39 @@
 """Initialization while the sensors run."""
 
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
 import numpy as np
-from collections import (deque)
-from collections.abc import (Callable)
-from dataclasses import (dataclass, replace)
-from maci2.boundary import (LARGEST_STAMP_NS, require_type)
-from maci2.consistency import (MeasuredConstants, OnlineConsistency, SampleRate, contradictions, initialize, rotation_about_axes_deg)
-from maci2.estimation import (InitResult, Verdict)
-from maci2.estimator.initialize import (chained_poses)
-from maci2.gaussian import (chi2_quantile)
-from maci2.imu import (BiasPrior, ImuMeasurements)
-from maci2.imu.model_choice import (is_learned)
-from maci2.lie import (se3_inv)
-from maci2.pipeline.online.buffers import (SETTLE_NS)
-from maci2.pipeline.online.stream import (BEFORE_S, OnlineConfig, OnlineStatus, SensorStream)
-from maci2.pipeline.rehearsals import (warm_up)
-from maci2.sensors import (ImuSamples, Rig)
-from maci2.sensors.stereo import (StereoPair)
-from maci2.tracking.settings import (bias_walks)
-from maci2.tracking.zero_motion import (is_still)
-from maci2.types import (NS, Array)
-from maci2.vision import (RelativePoses)
-from maci2.vision.predicted_rotation import (RotationPredictor, no_prediction)
-from maci2.vision.relative_pose import (RelativePose, stacked)
-from maci2.vision.tracker import (StereoTracker)
-from typing import (Protocol)
 
-
+from maci2.boundary import LARGEST_STAMP_NS, require_type
+from maci2.consistency import (
+    MeasuredConstants,
+    OnlineConsistency,
+    SampleRate,
+    contradictions,
+    initialize,
+    rotation_about_axes_deg,
+)
+from maci2.estimation import InitResult, Verdict
+from maci2.estimator.initialize import chained_poses
+from maci2.gaussian import chi2_quantile
+from maci2.imu import BiasPrior, ImuMeasurements
+from maci2.imu.model_choice import is_learned
+from maci2.lie import se3_inv
+from maci2.pipeline.online.buffers import SETTLE_NS
+from maci2.pipeline.online.stream import BEFORE_S, OnlineConfig, OnlineStatus, SensorStream
+from maci2.pipeline.rehearsals import warm_up
+from maci2.sensors import ImuSamples, Rig
+from maci2.sensors.stereo import StereoPair
+from maci2.tracking.settings import bias_walks
+from maci2.tracking.zero_motion import is_still
+from maci2.types import NS, Array
+from maci2.vision import RelativePoses
+from maci2.vision.predicted_rotation import RotationPredictor, no_prediction
+from maci2.vision.relative_pose import RelativePose, stacked
+from maci2.vision.tracker import StereoTracker
 
 
 class PairTracker(Protocol):
