@@ -92,23 +92,27 @@ def add_product(F: Array, X: Array, d: int, rows: int, columns: int, out: Array)
     # is not always vectorised, and then takes four times as long.
     n = 0
     while n < d:
-        for i in range(rows):
-            e, f, g = F[n, i], F[n + 1, i], F[n + 2, i]
-            if d - n == 3:
+        if d - n == 3:
+            for i in range(rows):
+                e, f, g = F[n, i], F[n + 1, i], F[n + 2, i]
                 for c in range(columns):
                     out[i, c] += e * X[n, c] + f * X[n + 1, c] + g * X[n + 2, c]
-                continue
-            h, k, m = F[n + 3, i], F[n + 4, i], F[n + 5, i]
-            if d - n == 6:
+        elif d - n == 6:
+            for i in range(rows):
+                e, f, g = F[n, i], F[n + 1, i], F[n + 2, i]
+                h, k, m = F[n + 3, i], F[n + 4, i], F[n + 5, i]
                 for c in range(columns):
                     one = e * X[n, c] + f * X[n + 1, c] + g * X[n + 2, c]
                     out[i, c] += one + (h * X[n + 3, c] + k * X[n + 4, c] + m * X[n + 5, c])
-                continue
-            o, p, q = F[n + 6, i], F[n + 7, i], F[n + 8, i]
-            for c in range(columns):
-                one = e * X[n, c] + f * X[n + 1, c] + g * X[n + 2, c]
-                two = h * X[n + 3, c] + k * X[n + 4, c] + m * X[n + 5, c]
-                out[i, c] += one + two + (o * X[n + 6, c] + p * X[n + 7, c] + q * X[n + 8, c])
+        else:
+            for i in range(rows):
+                e, f, g = F[n, i], F[n + 1, i], F[n + 2, i]
+                h, k, m = F[n + 3, i], F[n + 4, i], F[n + 5, i]
+                o, p, q = F[n + 6, i], F[n + 7, i], F[n + 8, i]
+                for c in range(columns):
+                    one = e * X[n, c] + f * X[n + 1, c] + g * X[n + 2, c]
+                    two = h * X[n + 3, c] + k * X[n + 4, c] + m * X[n + 5, c]
+                    out[i, c] += one + two + (o * X[n + 6, c] + p * X[n + 7, c] + q * X[n + 8, c])
         n += min(d - n, 9)
 
 
@@ -165,18 +169,20 @@ def add_factor(
         X[i, r] = -X[i, r]
     _clear(H, columns, columns)
     add_product(X, X, d, columns, columns, H)
+    # Indexed at once: a view of a row costs as much as the sums of the row.
+    rows = system.rows
     for j in range(count):
         for i in range(s):
-            row, sums = system.rows[k + j, i], H[j * s + i]
+            p = j * s + i
             for c in range(r - j * s):
-                row[c] += sums[j * s + c]
-            row[tail] += sums[r]
+                rows[k + j, i, c] += H[p, j * s + c]
+            rows[k + j, i, tail] += H[p, r]
             if in_order:
                 for q in range(u):
-                    row[to + q] += sums[r + 1 + q]
+                    rows[k + j, i, to + q] += H[p, r + 1 + q]
             else:
                 for q in range(u):
-                    row[tail + 1 + place[1, q]] += sums[r + 1 + q]
+                    rows[k + j, i, tail + 1 + place[1, q]] += H[p, r + 1 + q]
     for i in range(u):
         row, sums = system.border[place[1, i]], H[r + 1 + i]
         row[b] += sums[r]
@@ -225,23 +231,23 @@ def factorize(system: System, damping: float, out: System) -> bool:
         for c in range(system.border.shape[1]):
             out.border[i, c] = system.border[i, c]
         out.border[i, i] += damping * system.border[i, i]
-    rest = width - s
+    rest, rows = width - s, out.rows
     Y, taken = np.empty((s, rest)), np.empty((rest, rest))
     for k in range(n):
         if not eliminate(out.rows[k]):
             return False
         for i in range(s):
             for c in range(rest):
-                Y[i, c] = out.rows[k, i, s + c]
+                Y[i, c] = rows[k, i, s + c]
         _clear(taken, rest, rest)
         add_product(Y, Y, s, rest, rest, taken)
         for j in range(min(band, n - 1 - k)):
             for i in range(s):
-                row, sums = out.rows[k + 1 + j, i], taken[j * s + i]
+                p = j * s + i
                 for c in range((band - j) * s):
-                    row[c] -= sums[j * s + c]
+                    rows[k + 1 + j, i, c] -= taken[p, j * s + c]
                 for c in range(tail, width):
-                    row[c] -= sums[c - s]
+                    rows[k + 1 + j, i, c] -= taken[p, c - s]
         for i in range(b):
             row, sums = out.border[i], taken[tail - s + 1 + i]
             row[b] -= sums[tail - s]

@@ -10,6 +10,7 @@ Biases that stay constant are the limit of a random walk of zero: they leave the
 nine unknowns, and are shared by all of them.
 """
 
+import math
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
@@ -217,7 +218,15 @@ def retract(
             bias_gyro[k, i] = states.bias_gyro[k, i] + (dx[k, 9 + i] if s > MOTION else full[i])
             bias_acc[k, i] = states.bias_acc[k, i] + (dx[k, 12 + i] if s > MOTION else full[3 + i])
         Ts_w_b[k, 3, 3] = 1.0
-    tilt = np.array([full[6], full[7], 0.0])
+    tilt, scalars = np.array([full[6], full[7], 0.0]), shared.scalars.copy()
+    if columns[8] >= 0:
+        # Gravity of a free norm moves along a straight line: residuals are linear in it.
+        norm = scalars[0]
+        across, along = norm * math.sqrt(full[6] ** 2 + full[7] ** 2), norm + full[8]
+        scalars[0], full[8] = math.sqrt(across * across + along * along), 0.0
+        if across > 0.0:
+            share = norm * math.atan2(across, along) / across
+            tilt[0], tilt[1] = share * full[6], share * full[7]
     R_w_g, turn = np.empty((3, 3)), so3_exp(tilt)
     for i in range(3):
         for j in range(3):
@@ -226,7 +235,6 @@ def retract(
                 + shared.R_w_g[i, 1] * turn[1, j]
                 + shared.R_w_g[i, 2] * turn[2, j]
             )
-    scalars = shared.scalars.copy()
     for i in range(len(SCALAR_AT)):
         scalars[SCALAR_AT[i, 1]] += full[6 + SCALAR_AT[i, 0]]
     T_b_c = se3_mul(se3_exp(full[9:15]), shared.T_b_c)
