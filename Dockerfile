@@ -1,9 +1,8 @@
 # maci2 on a CPU:  docker build -t maci2 .  &&  docker run --rm -v "$PWD:/data" maci2 demo
 FROM python:3.11-slim AS wheel
 WORKDIR /source
-COPY pyproject.toml README.md LICENSE ./
-COPY src src
-RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
+COPY packages/maci2 packages/maci2
+RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels packages/maci2
 
 FROM python:3.11-slim
 COPY --from=wheel /wheels /wheels

@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 # A file's tests stay together: they share what is made once for all of them.
 PYTEST := $(BIN)/pytest -q -n auto --maxprocesses 4 --dist loadfile
 
+# The library is packages/maci2; baselines, experiments and training are packages/maci2-lab.
 .PHONY: demo check docs docs-serve setup format test-more soak bench clean
 
 demo: $(VENV)/.installed
@@ -12,8 +13,8 @@ demo: $(VENV)/.installed
 	$(BIN)/maci2 demo
 
 check: $(VENV)/.installed-dev
-	$(BIN)/ruff format --check src tests
-	$(BIN)/ruff check src tests
+	$(BIN)/ruff format --check packages tests
+	$(BIN)/ruff check packages tests
 	$(BIN)/mypy
 	$(BIN)/maci2 compile
 	$(PYTEST)
@@ -36,26 +37,30 @@ docs-serve: docs
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/maci2 bench
-	$(BIN)/pytest -q -o addopts=--strict-markers --benchmark-only tests/benchmarks
+	$(BIN)/pytest -q -o addopts=--strict-markers --benchmark-only tests/lab/benchmarks
 
 format: $(VENV)/.installed-dev
-	$(BIN)/ruff format src tests
-	$(BIN)/ruff check --fix src tests
+	$(BIN)/ruff format packages tests
+	$(BIN)/ruff check --fix packages tests
 
 setup: $(VENV)/.installed-dev
 
-$(VENV)/.installed: pyproject.toml
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check
+
+# The library alone.
+$(VENV)/.installed: packages/maci2/pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -e .
+	$(PIP) -e packages/maci2
 	touch $@
 
-$(VENV)/.installed-dev: $(VENV)/.installed
-	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[dev,train,report,dask,docs,viewer]"
+# The library, the lab and what checks them. torch first: a plain `torch` brings gigabytes.
+$(VENV)/.installed-dev: $(VENV)/.installed packages/maci2-lab/pyproject.toml pyproject.toml
+	$(PIP) torch==2.13.0
+	$(PIP) -e "packages/maci2[dev,docs,report,dask,viewer]" -e "packages/maci2-lab[train,bench]"
 	touch $@
 
 $(VENV)/.installed-docs: $(VENV)/.installed
-	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[docs]"
+	$(PIP) -e "packages/maci2[docs]"
 	touch $@
 
 clean:

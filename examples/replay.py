@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from maci2 import open_recording
-from maci2.pipeline.online import OnlineInitializer
-from maci2.pipeline.online.replay import replay
+from maci2.live import OnlineInitializer
+from maci2.live.replay import replay
 
 
 def main(path: Path, speed: float) -> None:

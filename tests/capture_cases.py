@@ -18,9 +18,9 @@ from maci2.estimator.problem import (
     shared_prior,
     state_prior,
 )
+from maci2.geometry import se3_exp, se3_inv, so3_exp
+from maci2.geometry.se3 import so3_exp_stack, stack_poses
 from maci2.imu import datasheet_model
-from maci2.lie import se3_exp, se3_inv, so3_exp
-from maci2.lie.stacks import so3_exp_stack, stack_poses
 from maci2.sensors import Recording
 from maci2.simulation import SimulationConfig, random_trajectory, simulate
 from maci2.simulation.trajectory import Trajectory
@@ -205,7 +205,7 @@ def _orientations(
 
 def state_errors(states: States, truth: States) -> Array:
     """(n, 15) estimate less truth in the tangent order of a state."""
-    from maci2.lie.stacks import so3_log_stack
+    from maci2.geometry.se3 import so3_log_stack
 
     R, R_true = states.Ts_w_b[:, :3, :3], truth.Ts_w_b[:, :3, :3]
     phi = so3_log_stack(np.swapaxes(R_true, 1, 2) @ R)

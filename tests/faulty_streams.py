@@ -12,12 +12,7 @@ import numpy as np
 import pytest
 
 from maci2.errors import DatasetError
-from maci2.pipeline.online import (
-    OnlineConfig,
-    OnlineInitializer,
-    OnlineTracker,
-    OnlineTrackerConfig,
-)
+from maci2.live import OnlineConfig, OnlineInitializer, OnlineTracker, OnlineTrackerConfig
 from maci2.sensors import truth_at
 from maci2.types import NS
 from online_cases import Simulated, SimulatedTracker, errors_of, resident_mb, simulated

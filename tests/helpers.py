@@ -8,10 +8,10 @@ from itertools import pairwise
 import numpy as np
 from scipy.stats import chi2
 
-from maci2.estimation import CalibrationResult, InitResult, VIState
-from maci2.gaussian import nees
+from maci2.estimator import CalibrationResult, InitResult, VIState
+from maci2.geometry import se3, se3_exp, se3_inv, se3_log, so3_exp
+from maci2.geometry.gaussian import nees
 from maci2.imu import BiasPrior, ImuMeasurements, Rule, datasheet_model
-from maci2.lie import se3, se3_exp, se3_inv, se3_log, so3_exp
 from maci2.sensors import Camera, ImuSamples, Recording
 from maci2.sensors.rig_types import ImuIntrinsics
 from maci2.simulation import MotionKind, SimulationConfig, simulate

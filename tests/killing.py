@@ -194,13 +194,13 @@ def main() -> None:
     # Small recordings have few relative poses; every fourth save is worth interrupting.
     odometry.SAVE_EVERY = 4
     if command == "train-imu":
-        from maci2.learn.imu import stages, train  # noqa: F401
+        from maci2_lab.training.imu import stages, train  # noqa: F401
 
         # The files of a training do not depend on how long its epochs are.
         whole = stages.training_config
         stages.training_config = lambda *chosen: replace(whole(*chosen), steps_per_epoch=2)
     if command == "reproduce":
-        from maci2.experiments import reproduce  # noqa: F401
+        from maci2_lab.experiments import reproduce  # noqa: F401
     outcome = kill(
         Path(folder), command, getattr(signal, number), int(moments), int(seed), (".html",)
     )

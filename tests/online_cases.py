@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from maci2.lie import se3_exp, se3_inv
+from maci2.geometry import se3_exp, se3_inv
 from maci2.sensors import GroundTruth, Recording, truth_at
 from maci2.sensors.stereo import StereoPair
 from maci2.simulation import SimulationConfig, simulate

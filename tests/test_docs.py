@@ -26,8 +26,8 @@ import typer
 from typer.testing import CliRunner
 
 import maci2
-from maci2.baselines import INITIALIZERS
 from maci2.cli.app import app
+from maci2_lab.baselines import INITIALIZERS
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -114,9 +114,9 @@ def check_words(words: list[str]) -> None:
     elif words[0] == "make":
         assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.M), words[1]
     elif words[:2] == ["pip", "install"]:
-        extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-        name = re.fullmatch(r"maci2\[(\w+)\]", words[2])[1]
-        assert name in extras["optional-dependencies"], words[2]
+        package, extra = re.fullmatch(r"(maci2|maci2-lab)\[(\w+)\]", words[2]).groups()
+        project = (ROOT / "packages" / package / "pyproject.toml").read_text()
+        assert extra in tomllib.loads(project)["project"]["optional-dependencies"], words[2]
     else:
         # Where the reader is: not for a test.
         assert shlex.join(words) in ("cd maci2", ". .venv/bin/activate"), words

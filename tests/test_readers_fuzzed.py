@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import cv2
 import numpy as np
 import pytest
+from ground_truth.faulty_truths import TruthFaults, recording_with
 from rig_files import (
     BASALT,
     CAMERA_INFO,
@@ -31,31 +32,30 @@ from rig_files import (
 
 from bag_files import recording_items, write_items
 from fuzzing import BINARY, TEXT, Mutator, fuzz
-from ground_truth.faulty_truths import TruthFaults, recording_with
 from helpers import resized
 from maci2.datasets import open_recording, open_rig, read_trajectory
 from maci2.datasets.euroc import COVARIANCE_FILE, read_truth_folder
 from maci2.datasets.frames import read_image, stereo_frames
 from maci2.datasets.images import grey_image
 from maci2.datasets.tables import read_imu_text
-from maci2.experiments.store import Store, write_result
 from maci2.feature_tracks.tracks import load_tracks
-from maci2.ground_truth import audit_files
-from maci2.ground_truth.audit import AuditedTruth, audit_ground_truth
-from maci2.ground_truth.audit_files import write_audit
-from maci2.ground_truth.capture import open_capture
 from maci2.imu.learned_model import WEIGHTS as IMU_WEIGHTS
 from maci2.imu.learned_model import load_imu_model
 from maci2.imu.model_choice import read_measured_noise
-from maci2.reports.experiments_page import read_runs
 from maci2.rigs import write_rig
 from maci2.rigs.convert import convert_rig
 from maci2.simulation import SimulationConfig, simulate
+from maci2.tools.ground_truth import audit_files
+from maci2.tools.ground_truth.audit import AuditedTruth, audit_ground_truth
+from maci2.tools.ground_truth.audit_files import write_audit
+from maci2.tools.ground_truth.capture import open_capture
 from maci2.vision import load_relative_poses
 from maci2.vision.covariance import BUNDLED, covariance_model
 from maci2.vision.covariance import WEIGHTS as VISION_WEIGHTS
 from maci2.vision.odometry import load_measured, save_measured
 from maci2.vision.relative_pose import unmeasured
+from maci2_lab.experiments.store import Store, write_result
+from maci2_lab.reports.experiments_page import read_runs
 
 SMALL = Path(__file__).parent / "data"
 SIZE = (96, 64)

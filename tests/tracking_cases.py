@@ -9,8 +9,8 @@ from maci2.estimator.drift import TIME_CONSTANT_S, drift_step
 from maci2.estimator.problem import CameraMotions, Problem
 from maci2.estimator.smoother import KNOWN, bias_prior, gauge_prior, world_states
 from maci2.estimator.solver import solve
+from maci2.geometry import so3_exp
 from maci2.imu import ImuMeasurements, datasheet_model
-from maci2.lie import so3_exp
 from maci2.sensors import GroundTruth, truth_at
 from maci2.simulation import SimulationConfig, simulate
 from maci2.types import Array, Stamps

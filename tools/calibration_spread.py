@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from scipy.special import chdtri
 
-from maci2.lie import se3_inv, so3_log
+from maci2.geometry import (se3_inv, so3_log)
 from maci2.rigs import read_any_rig
 
 OPENVINS, VINS = "rpng+open_vins/config", "HKUST-Aerial-Robotics+VINS"

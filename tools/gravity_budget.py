@@ -14,12 +14,12 @@ import sys
 from collections.abc import (Callable)
 from dataclasses import (dataclass, replace)
 from maci2.consistency import (InitLimits, initialize)
-from maci2.evaluation.protocol import (windows_with_truth)
-from maci2.evaluation.window_errors import (state_errors)
-from maci2.ground_truth.audit_files import (cached_audit)
-from maci2.ground_truth.states import (truth_states)
-from maci2.learn.imu.data import (RecordingBias, bias_prior, recording_bias)
-from maci2.learn.imu.recipes import (EUROC)
+from maci2_lab.evaluation.protocol import windows_with_truth
+from maci2.metrics.window_errors import state_errors
+from maci2.tools.ground_truth.audit_files import cached_audit
+from maci2.tools.ground_truth.states import truth_states
+from maci2_lab.training.imu.data import (RecordingBias, bias_prior, recording_bias)
+from maci2_lab.training.imu.recipes import EUROC
 from maci2.pipeline.options import (RunOptions)
 from maci2.pipeline.prepare import (Inputs, open_inputs)
 from maci2.sensors import (GroundTruth)

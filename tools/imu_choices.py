@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from maci2.ground_truth.states import Indices
+from maci2.tools.ground_truth.states import Indices
 from maci2.imu import BiasPrior, bias_tracker
 from maci2.imu.bias_tracker import (
     StationaryShift,
@@ -20,10 +20,10 @@ from maci2.imu.bias_tracker import (
     stationary_blocks,
     track_gyro_bias,
 )
-from maci2.learn.imu.recipes import EUROC
-from maci2.learn.imu.data import bias_prior
-from maci2.learn.imu.train import load_tracks, rest_shift
-from maci2.learn.imu.data import Track
+from maci2_lab.training.imu.recipes import EUROC
+from maci2_lab.training.imu.data import bias_prior
+from maci2_lab.training.imu.train import (load_tracks, rest_shift)
+from maci2_lab.training.imu.data import Track
 
 EARLY_S = 20.0
 

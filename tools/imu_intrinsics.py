@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
-from maci2.evaluation.integration_errors import integration_errors
+from maci2_lab.evaluation.integration_errors import integration_errors
 from maci2.imu import ImuMeasurements, datasheet_model
-from maci2.learn.imu.recipes import EUROC
-from maci2.learn.imu.train import load_tracks
-from maci2.learn.imu.data import Track
+from maci2_lab.training.imu.recipes import EUROC
+from maci2_lab.training.imu.train import load_tracks
+from maci2_lab.training.imu.data import Track
 from maci2.types import Array
 
 HORIZON_S, STRIDE_S = 2.5, 0.5

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from maci2.learn.imu.recipes import EUROC
-from maci2.lie import se3_inv, se3_log
+from maci2_lab.training.imu.recipes import EUROC
+from maci2.geometry import (se3_inv, se3_log)
 from maci2.pipeline.offline import calibrate_window, calibration_keyframes
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import open_inputs

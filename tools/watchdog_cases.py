@@ -16,17 +16,17 @@ from pathlib import Path
 import numpy as np
 
 from maci2.errors import DatasetError
-from maci2.experiments.methods import DROID
-from maci2.lie import so3_exp
+from maci2_lab.experiments.methods import DROID
+from maci2.geometry import so3_exp
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.pipeline.track_recording import keyframes_of
-from maci2.tracking.settings import TRAJECTORY_SCALE_WALK
+from maci2.odometry.settings import TRAJECTORY_SCALE_WALK
 from maci2.estimator.smoother import window_start
-from maci2.tracking.settings import tracker_settings
+from maci2.odometry.settings import tracker_settings
 from maci2.types import Array
 from maci2.vision import RelativePoses
-from maci2.watchdog import Watchdog
+from maci2.tools.watchdog import Watchdog
 
 RECORDINGS = (
     "MH_01_easy", "MH_02_easy", "MH_03_medium", "MH_05_difficult", "V1_01_easy", "V2_01_easy",

@@ -8,7 +8,7 @@ import pytest
 from helpers import nees_per_dof, simulated_window
 from maci2.calibration import calibrate
 from maci2.errors import OptionError
-from maci2.estimation import SolverConfig
+from maci2.estimator import SolverConfig
 from maci2.simulation.recording import MEMS_NOISE
 
 RECORDINGS = 100

@@ -7,7 +7,7 @@ import pytest
 
 from maci2.calibration import calibrate
 from maci2.calibration.position_delay import one_instant, position_delay
-from maci2.estimation import SolverConfig
+from maci2.estimator import SolverConfig
 from maci2.estimator.calibrate import NOTHING_KNOWN, solve_from_nothing
 from maci2.imu import datasheet_model
 from maci2.simulation import SimulationConfig, simulate

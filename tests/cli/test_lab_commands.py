@@ -7,8 +7,8 @@ import typer
 from typer.testing import CliRunner
 
 from maci2.cli import app as module
-from maci2.cli.lab import COMMANDS
 from maci2.errors import OptionError
+from maci2_lab.cli import COMMANDS
 
 
 def first_line(command):
@@ -26,7 +26,9 @@ def test_without_the_lab_its_commands_name_the_way_to_install_it(monkeypatch):
     module.add_commands(())
     result = CliRunner().invoke(module.app, ["evaluate", "flight", "--keyframes", "10", "-o", "x"])
     assert isinstance(result.exception, OptionError)
-    assert str(result.exception) == "maci2 evaluate needs maci2-lab: pip install maci2-lab."
+    assert str(result.exception).startswith(
+        "maci2 evaluate needs maci2-lab: pip install maci2-lab,"
+    )
     text = CliRunner().invoke(module.app, ["reproduce", "--help"]).output
     assert "Run the paper's experiments. Needs `pip install maci2-lab`." in " ".join(text.split())
     assert "init" in typer.main.get_command(module.app).commands

@@ -119,7 +119,7 @@ def test_a_training_that_cannot_end_well_is_refused_before_torch_is_loaded(
 
 @pytest.mark.parametrize("option", ["--json", "--report"])
 def test_a_file_that_cannot_be_written_is_told_before_the_work(folder, monkeypatch, option):
-    monkeypatch.setattr("maci2.recording_calls.initialize_recording", None)
+    monkeypatch.setattr("maci2.api.initialize_recording", None)
     with pytest.raises(OutputError, match="cannot be written"):
         run("init", folder / "flight", "--vision", "truth:0.05,0.003", option, "/proc/none")
 

@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from maci2.cli import app as module
 from maci2.cli.app import app
-from maci2.cli.lab import COMMANDS as LAB
 from maci2.cli.terminal import progress_bar, show_progress, working_on
+from maci2_lab.cli import COMMANDS as LAB
 
 
 class Terminal(io.StringIO):
@@ -79,7 +79,7 @@ def test_shell_completion_can_be_installed():
 
 
 def test_every_job_that_a_command_needs_exists():
-    from maci2.compile.fill import JOBS
+    from maci2.jit.fill import JOBS
 
     named = {job for command in COMMANDS.values() for job in command.jobs("images")}
     assert {"initialize", "odometry", "chain", "baselines"} <= named <= set(JOBS)

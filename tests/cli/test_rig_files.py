@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from maci2.cli.app import app
 from maci2.datasets import open_recording, write_euroc
 from maci2.errors import CalibrationError
-from maci2.pipeline.online import OnlineInitializer
+from maci2.live import OnlineInitializer
 from maci2.rigs import write_rig
 from maci2.sensors import poses_at
 from maci2.simulation import SimulationConfig, simulate

@@ -6,8 +6,8 @@ import numpy as np
 
 from helpers import keyframe_stamps
 from maci2.consistency import Evidence, MeasuredConstants
+from maci2.geometry import se3_exp
 from maci2.imu import ImuMeasurements, datasheet_model
-from maci2.lie import se3_exp
 from maci2.simulation import SimulationConfig, simulate
 from maci2.types import Array
 from maci2.vision import RelativePoses, pose_noise, poses_from_truth
@@ -23,8 +23,8 @@ class Device:
     windows: list[RelativePoses]
     T_b_c: Array
 
-    def constants(self, T_stated: Array | None = None) -> MeasuredConstants:
-        evidence = Evidence(self.T_b_c if T_stated is None else T_stated)
+    def constants(self, T_nominal: Array | None = None) -> MeasuredConstants:
+        evidence = Evidence(self.T_b_c if T_nominal is None else T_nominal)
         evidence.add(self.imu, self.windows)
         constants = evidence.constants()
         assert constants is not None

@@ -19,7 +19,7 @@ from maci2.consistency.rotation import (
     estimate_rotation,
     runs_of,
 )
-from maci2.lie import se3_exp, so3_exp, so3_log
+from maci2.geometry import se3_exp, so3_exp, so3_log
 from maci2.types import NS
 
 

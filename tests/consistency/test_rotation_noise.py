@@ -8,7 +8,7 @@ import pytest
 from consistency.devices import device
 from maci2.consistency import estimate_rotation_noise
 from maci2.consistency.rotation import LEAST_FACTOR
-from maci2.lie import se3_exp, so3_exp
+from maci2.geometry import se3_exp, so3_exp
 from maci2.types import NS
 
 

@@ -10,9 +10,9 @@ from helpers import simulated_window
 from maci2.calibration import calibrate
 from maci2.consistency import CalibrationLimits, InitLimits, initialize, rotation_about_axes_deg
 from maci2.errors import Maci2Error, MeasurementError
-from maci2.estimation import InitResult, SolverConfig, SolveReport, Verdict, direction_std
+from maci2.estimator import InitResult, SolverConfig, SolveReport, Verdict, direction_std
 from maci2.estimator.initialize import solve_window
-from maci2.lie import se3_exp
+from maci2.geometry import se3_exp
 from maci2.vision import RelativePoses
 
 

@@ -14,10 +14,10 @@ from bag_files import recording_items, write_items
 from maci2.cli.app import app
 from maci2.datasets import open_recording
 from maci2.datasets.frames import stereo_frames
-from maci2.diagnostics.diagnose import examine_path
 from maci2.errors import CalibrationError, DatasetError, ImageError
-from maci2.pipeline.online import OnlineConfig, OnlineInitializer
-from maci2.pipeline.online.replay import replay
+from maci2.live import OnlineConfig, OnlineInitializer
+from maci2.live.replay import replay
+from maci2.tools.diagnostics.diagnose import examine_path
 from maci2.vision.odometry import StereoOdometry, even_keyframes, measure_all
 
 

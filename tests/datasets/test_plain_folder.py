@@ -12,11 +12,11 @@ from maci2.datasets.frames import stereo_frames
 from maci2.datasets.images import read_image_names
 from maci2.datasets.open import open_images
 from maci2.datasets.tables import read_imu_text
-from maci2.diagnostics.diagnose import examine_path
 from maci2.errors import CalibrationError, DatasetError, OptionError
 from maci2.rigs import Given, write_rig
 from maci2.sensors import Camera, ImuNoise, Rig
 from maci2.simulation import SimulationConfig, simulate
+from maci2.tools.diagnostics.diagnose import examine_path
 from maci2.types import NS
 
 NOISE = ImuNoise(1e-4, 2e-3, 1e-5, 3e-3, 200.0)

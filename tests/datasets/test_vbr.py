@@ -12,7 +12,7 @@ from bag_files import recording_items, write_items
 from maci2.datasets import open_recording
 from maci2.datasets.frames import stereo_frames
 from maci2.errors import CalibrationError
-from maci2.lie import se3_exp, se3_inv
+from maci2.geometry import se3_exp, se3_inv
 from maci2.simulation import SimulationConfig, simulate
 from maci2.types import NS
 

@@ -8,7 +8,7 @@ import pytest
 from scipy.optimize import least_squares
 
 from helpers import chi_square_band, simulated_window
-from maci2.estimation import SolverConfig
+from maci2.estimator import SolverConfig
 from maci2.estimator.first_camera import first_camera_guess
 from maci2.estimator.initialize import window_problem
 from maci2.estimator.measurements import assemble, walking_covariance
@@ -25,8 +25,8 @@ from maci2.estimator.problem import (
     state_prior,
 )
 from maci2.estimator.solver import SolverOptions, covariance, solve
-from maci2.gaussian import nees
-from maci2.lie import se3_exp, se3_inv, se3_log, so3_exp, so3_log
+from maci2.geometry import se3_exp, se3_inv, se3_log, so3_exp, so3_log
+from maci2.geometry.gaussian import nees
 
 SCALE_ERROR = np.array([0.01, -0.02, 0.015])
 EXACTLY = SolverOptions(decrement=1e-20)

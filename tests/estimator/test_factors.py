@@ -37,16 +37,8 @@ from maci2.estimator.solver import (
     camera_rows,
     marker_rows,
 )
+from maci2.geometry import se3_adj, se3_exp, se3_inv, se3_jl_inv, se3_jr_inv, so3_exp, so3_jl_inv
 from maci2.imu import VerticalPrior
-from maci2.lie import (
-    se3_adj,
-    se3_exp,
-    se3_inv,
-    se3_jl_inv,
-    se3_jr_inv,
-    so3_exp,
-    so3_jl_inv,
-)
 
 EVERYTHING = Free(*[True] * 11, gyro_scale=True)
 K = 2

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from capture_cases import captured_case
-from maci2.estimator.marginalization import (
+from maci2.estimator.measurements import assemble
+from maci2.estimator.problem import SCALE, SHARED, STATE, GaussianPrior, States, shared_parameters
+from maci2.estimator.smoother import (
     solution_without_first,
     with_wandering_parameters,
     without_first,
 )
-from maci2.estimator.measurements import assemble
-from maci2.estimator.problem import SCALE, SHARED, STATE, GaussianPrior, States, shared_parameters
 from maci2.estimator.solver import covariance, last_state_covariance, solve
 
 

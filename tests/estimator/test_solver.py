@@ -7,10 +7,10 @@ import pytest
 
 from capture_cases import captured_case, shared_errors, state_errors
 from maci2.estimator.factors import CAMERA_TAIL, CARRIED, carry
-from maci2.estimator.marginalization import without_first
 from maci2.estimator.measurements import assemble, assemble_markers
 from maci2.estimator.problem import Free, Loss, States, zero_velocity
 from maci2.estimator.residuals import solve_with_noise
+from maci2.estimator.smoother import without_first
 from maci2.estimator.solver import (
     SolverOptions,
     camera_rows,
@@ -19,8 +19,8 @@ from maci2.estimator.solver import (
     normal_equations,
     solve,
 )
-from maci2.gaussian import nees
-from maci2.lie import se3_exp, so3_exp
+from maci2.geometry import se3_exp, so3_exp
+from maci2.geometry.gaussian import nees
 
 
 def exact(case):

@@ -9,8 +9,8 @@ from helpers import chi_square_band
 from maci2.errors import MeasurementError
 from maci2.feature_tracks.track_sources import POINTS
 from maci2.feature_tracks.tracks import FeatureTracks
-from maci2.gaussian import nees
-from maci2.lie import se3_inv, se3_log
+from maci2.geometry import se3_inv, se3_log
+from maci2.geometry.gaussian import nees
 from simulated_track_cases import moving_camera
 
 FOCAL, BASELINE = 400.0, 0.1

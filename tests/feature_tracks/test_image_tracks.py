@@ -5,7 +5,7 @@ import numpy as np
 from maci2.datasets import open_recording
 from maci2.datasets.frames import stereo_frames
 from maci2.feature_tracks.track_sources import FREE_PX, POINTS, image_tracks
-from maci2.lie import se3_inv
+from maci2.geometry import se3_inv
 from maci2.sensors import truth_at
 from maci2.vision.odometry import StereoOdometry, even_keyframes
 

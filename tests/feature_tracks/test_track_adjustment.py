@@ -14,8 +14,8 @@ from maci2.feature_tracks.track_adjustment import (
     adjusted_steps,
     residuals,
 )
-from maci2.gaussian import nees
-from maci2.lie import se3_exp, se3_inv, se3_log
+from maci2.geometry import se3_exp, se3_inv, se3_log
+from maci2.geometry.gaussian import nees
 from maci2.vision.covariance import EXACT_CALIBRATION
 from maci2.vision.relative_pose import stacked
 from simulated_track_cases import moving_camera

@@ -3,9 +3,9 @@
 import numpy as np
 
 from helpers import integration_steps
-from maci2.gaussian import symmetrize
+from maci2.geometry import skew, so3_exp, so3_jr, so3_log
+from maci2.geometry.gaussian import symmetrize
 from maci2.imu import ALPHA, BETA, GAMMA, BiasPrior, ImuMeasurements
-from maci2.lie import skew, so3_exp, so3_jr, so3_log
 
 RULES = ["euler", "midpoint"]
 PERIOD_NS = 5_000_000

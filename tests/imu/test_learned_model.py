@@ -55,7 +55,7 @@ def test_an_installed_package_adds_its_weights_by_an_entry_point(monkeypatch, tm
     monkeypatch.syspath_prepend(tmp_path)
     entry = EntryPoint("other", "more_weights", model_module.FURTHER_WEIGHTS)
     monkeypatch.setattr(model_module, "entry_points", lambda group: [entry])
-    assert set(bundled_models()) > {"euroc", "tumvi", "euroc-other"}
+    assert set(bundled_models()) >= {"euroc", "tumvi", "euroc-other"}
     assert load_imu_model("euroc-other").about == load_imu_model("euroc").about
 
 
@@ -160,7 +160,7 @@ def test_an_unknown_name_lists_what_there_is():
 
 def copy_of(name, tmp_path):
     path = tmp_path / f"{name}.onnx"
-    path.write_bytes((WEIGHTS / f"{name}.onnx").read_bytes())
+    path.write_bytes(model_module._weight_files()[name][0].read_bytes())
     return path
 
 

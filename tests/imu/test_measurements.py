@@ -14,9 +14,9 @@ from helpers import (
     simulated_window,
 )
 from maci2.errors import DatasetError, MeasurementError
+from maci2.geometry import se3_inv
 from maci2.imu import BiasPrior, preintegrate
 from maci2.imu.measurements import rounding_variance
-from maci2.lie import se3_inv
 
 
 def test_a_gap_inside_the_window_is_named_with_place_and_length():

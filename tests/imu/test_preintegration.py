@@ -22,11 +22,11 @@ from helpers import (
     integration_steps,
     numerical_jacobian,
 )
-from maci2.gaussian import nees
+from maci2.geometry import skew, so3_exp, so3_log
+from maci2.geometry.gaussian import nees
 from maci2.imu import ALPHA, BETA, GAMMA, integrate_between, preintegrate
 from maci2.imu.preintegration import preintegrate_arrays
 from maci2.imu.preintegration_kernels import preintegrate_segments
-from maci2.lie import skew, so3_exp, so3_log
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -11,8 +11,8 @@ from imu_cases import (
     samples,
 )
 
+from maci2.geometry import so3_jr, so3_log
 from maci2.imu import ALPHA, BETA, GAMMA, preintegrate
-from maci2.lie import so3_jr, so3_log
 
 
 def gtsam_preintegrated(gtsam, imu, variant):

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from maci2.geometry import so3_exp
 from maci2.imu import datasheet_model
 from maci2.imu.bias_tracker import STD_SAMPLE, StationaryShift, track_gyro_bias
 from maci2.imu.measurements import BiasPrior
-from maci2.lie import so3_exp
 from maci2.sensors import ImuNoise, truth_at
 from maci2.simulation import SimulationConfig, simulate
 

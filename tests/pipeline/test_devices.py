@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from maci2.api import calibrate_recording
 from maci2.datasets import open_recording, write_euroc
-from maci2.lie import se3_inv, so3_log
+from maci2.geometry import se3_inv, so3_log
 from maci2.pipeline.prepare import recalibrated_rig
-from maci2.recording_calls import calibrate_recording
 from maci2.rigs import given_by, read_any_rig
 from maci2.sensors import poses_at
 from maci2.simulation import SimulationConfig, simulate

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from maci2.api import initialize_recording
 from maci2.datasets import open_recording, read_trajectory
-from maci2.recording_calls import initialize_recording
 
 pytestmark = pytest.mark.dataset
 

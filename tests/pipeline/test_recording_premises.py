@@ -7,7 +7,12 @@ import pytest
 
 from maci2.consistency import contradictions
 from maci2.datasets import write_euroc
-from maci2.experiments.input_faults import (
+from maci2.pipeline.offline import initialize_window
+from maci2.pipeline.options import RunOptions
+from maci2.pipeline.prepare import open_inputs
+from maci2.pipeline.windows import one_window
+from maci2.simulation import SimulationConfig, simulate
+from maci2_lab.experiments.input_faults import (
     InputFault,
     every_second,
     held,
@@ -15,11 +20,6 @@ from maci2.experiments.input_faults import (
     stuck_acc_y,
     with_fault,
 )
-from maci2.pipeline.offline import initialize_window
-from maci2.pipeline.options import RunOptions
-from maci2.pipeline.prepare import open_inputs
-from maci2.pipeline.windows import one_window
-from maci2.simulation import SimulationConfig, simulate
 
 OPTIONS = RunOptions(vision="truth:0.05,0.003")
 

@@ -73,7 +73,7 @@ def test_opening_a_recording_audits_nothing_until_ground_truth_is_used(folder, m
     def audit(*_):
         raise DatasetError("audited")
 
-    monkeypatch.setattr("maci2.ground_truth.choose.cached_audit", audit)
+    monkeypatch.setattr("maci2.tools.ground_truth.choose.cached_audit", audit)
     inputs = open_inputs(folder, options("trajectory:camera.txt", truth=("audited",)))
     inputs.vision.motion(inputs.candidates_ns()[:20:4])
     with pytest.raises(DatasetError, match="audited"):

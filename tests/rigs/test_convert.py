@@ -10,7 +10,7 @@ import yaml
 
 from maci2.datasets import open_recording
 from maci2.errors import CalibrationError
-from maci2.lie import se3_exp, se3_inv
+from maci2.geometry import se3_exp, se3_inv
 from maci2.rigs import TOOLS, Given, read_any_rig, require_noise, write_rig
 from maci2.sensors import ImuNoise, Rig
 from maci2.simulation import SimulationConfig, simulate

@@ -8,7 +8,7 @@ import pytest
 
 from helpers import raw_readings
 from maci2.datasets import open_recording
-from maci2.lie import so3_exp
+from maci2.geometry import so3_exp
 from maci2.rigs import read_any_rig, write_camchain, write_imu_yaml, write_rig
 from maci2.sensors.corrections import (
     apply_intrinsics,

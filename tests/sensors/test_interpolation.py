@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from maci2.errors import DatasetError
-from maci2.lie import se3, so3_exp
+from maci2.geometry import se3, so3_exp
 from maci2.sensors import GroundTruth, poses_at, truth_at
 from maci2.sensors.interpolation import bridged
 from maci2.types import NS

@@ -8,7 +8,7 @@ from scipy.stats import chi2
 from helpers import unchecked
 from maci2.datasets import open_recording, write_euroc
 from maci2.errors import DatasetError, OptionError, OutputError
-from maci2.lie import so3_exp, so3_log
+from maci2.geometry import so3_exp, so3_log
 from maci2.simulation import MotionKind, SimulationConfig, simulate
 from maci2.types import GRAVITY_W
 

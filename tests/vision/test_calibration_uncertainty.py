@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from maci2.lie import se3_exp, se3_inv, se3_log
+from maci2.geometry import se3_exp, se3_inv, se3_log
 from maci2.vision.covariance import (
     EXACT_CALIBRATION,
     CalibrationUncertainty,

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from maci2.gaussian import nees
-from maci2.lie import se3_exp, se3_inv, se3_log
+from maci2.geometry import se3_exp, se3_inv, se3_log
+from maci2.geometry.gaussian import nees
 from maci2.vision.outlier_rejection import (
     LARGE_LEVERAGE,
     MIN_MATCHES,

@@ -4,7 +4,7 @@ import cv2
 import numpy as np
 import pytest
 
-from maci2.lie import so3_exp
+from maci2.geometry import so3_exp
 from maci2.vision.keyframe import Keyframe, coarse_levels, match_keyframes
 from maci2.vision.klt import COARSE_LEVELS, Tracks, scaled
 from maci2.vision.predicted_rotation import PredictedRotation

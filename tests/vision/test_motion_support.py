@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import pytest
 
-from maci2.lie import se3, se3_exp, se3_inv
+from maci2.geometry import se3, se3_exp, se3_inv
 from maci2.vision.covariance import EXACT_CALIBRATION, covariance_model
 from maci2.vision.hypotheses import Candidate, MotionEstimator, Span, leading, most_supported
 from maci2.vision.keyframe import Keyframe, match_along

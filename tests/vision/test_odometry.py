@@ -10,8 +10,8 @@ import pytest
 from maci2.datasets import open_recording
 from maci2.datasets.frames import stereo_frames
 from maci2.errors import CalibrationError, DatasetError, OptionError
-from maci2.gaussian import nees
-from maci2.lie import se3_exp, se3_inv, se3_log, so3_exp
+from maci2.geometry import se3_exp, se3_inv, se3_log, so3_exp
+from maci2.geometry.gaussian import nees
 from maci2.sensors import truth_at
 from maci2.vision.covariance import EXACT_CALIBRATION, CalibrationUncertainty, FixedNoise
 from maci2.vision.klt import candidates, spread

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from maci2.gaussian import nees
-from maci2.lie import se3_exp, se3_inv, se3_log
+from maci2.geometry import se3_exp, se3_inv, se3_log
+from maci2.geometry.gaussian import nees
 from maci2.types import Array
 from maci2.vision.outlier_rejection import consensus_pose, most_common_motion, second_motion
 from maci2.vision.predicted_rotation import PredictedRotation

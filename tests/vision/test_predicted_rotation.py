@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from maci2.lie import se3, so3_exp
+from maci2.geometry import se3, so3_exp
 from maci2.vision.covariance import EXACT_CALIBRATION, FixedNoise
 from maci2.vision.keyframe import KeyframeMatches
 from maci2.vision.match_features import INPUTS, MatchFeatures

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from maci2.errors import CalibrationError
-from maci2.lie import se3, se3_inv
+from maci2.geometry import se3, se3_inv
 from maci2.sensors.camera_model import project
 from maci2.simulation.recording import MEMS_NOISE, simulated_rig
 from maci2.vision.rectify import rectified_extrinsics, rectify

@@ -7,8 +7,8 @@ import pytest
 
 from helpers import chi_square_band, twist
 from maci2.errors import MeasurementError
-from maci2.gaussian import nees
-from maci2.lie import se3_exp, se3_inv, se3_log
+from maci2.geometry import se3_exp, se3_inv, se3_log
+from maci2.geometry.gaussian import nees
 from maci2.vision import (
     PossibleMotion,
     RelativePoses,

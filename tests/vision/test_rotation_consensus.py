@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from maci2.gaussian import nees
-from maci2.lie import so3_exp, so3_log
+from maci2.geometry import so3_exp, so3_log
+from maci2.geometry.gaussian import nees
 from maci2.vision.moving_objects import HISTORY, RotationConsensus
 from maci2.vision.predicted_rotation import PredictedRotation
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from maci2.lie import se3, so3_exp
+from maci2.geometry import se3, so3_exp
 from maci2.sensors.stereo import StereoPair
 from maci2.types import NS
 from maci2.vision.keyframe import PreparedPair

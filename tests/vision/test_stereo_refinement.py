@@ -8,7 +8,7 @@ import pytest
 from maci2.datasets import open_recording
 from maci2.datasets.frames import stereo_frames
 from maci2.errors import MeasurementError
-from maci2.lie import se3_inv, so3_exp, so3_log
+from maci2.geometry import se3_inv, so3_exp, so3_log
 from maci2.vision.stereo_refinement import RowErrors, refine_right_camera, solve_pair
 
 STD_ROW = 0.3 / 450.0

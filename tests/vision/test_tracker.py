@@ -9,16 +9,15 @@ import pytest
 from maci2.datasets import open_recording
 from maci2.datasets.frames import stereo_frames
 from maci2.errors import CalibrationError, MeasurementError
-from maci2.gaussian import nees
-from maci2.lie import se3_inv, se3_log, so3_exp
-from maci2.pipeline.online.initializer import KeyframeTracker
+from maci2.geometry import se3_inv, se3_log, so3_exp
+from maci2.geometry.gaussian import nees
 from maci2.types import NS
 from maci2.vision.hypotheses import MotionEstimator, Span
 from maci2.vision.keyframe import PreparedPair
 from maci2.vision.odometry import StereoOdometry
 from maci2.vision.predicted_rotation import PredictedRotation
 from maci2.vision.relative_pose import chained, unmeasured
-from maci2.vision.tracker import AHEAD, StereoTracker
+from maci2.vision.tracker import AHEAD, KeyframeTracker, StereoTracker
 
 
 @pytest.fixture(scope="module")

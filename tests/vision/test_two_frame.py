@@ -4,14 +4,8 @@ import numpy as np
 import pytest
 
 from helpers import chi_square_band, numerical_jacobian
-from maci2.benchmarks.vision_speed import (
-    BENCH_CAMERA,
-    numpy_pose,
-    random_matches,
-    scipy_pose,
-)
-from maci2.gaussian import nees
-from maci2.lie import se3_exp, se3_inv, se3_log, skew
+from maci2.geometry import se3_exp, se3_inv, se3_log, skew
+from maci2.geometry.gaussian import nees
 from maci2.vision.two_frame import (
     MAX_ITERATIONS,
     ROBUST_FACTOR,
@@ -29,6 +23,7 @@ from maci2.vision.two_frame import (
     solve_spd,
     two_frame_pose,
 )
+from maci2_lab.benchmarks.vision_speed import BENCH_CAMERA, numpy_pose, random_matches, scipy_pose
 
 CAMERA = PinholePair(460.0, (375.5, 239.5), 0.11)
 

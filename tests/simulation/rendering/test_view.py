@@ -9,7 +9,7 @@ import pytest
 
 from maci2.datasets import open_recording, write_euroc
 from maci2.errors import DatasetError, OptionError
-from maci2.lie import se3_exp, se3_inv
+from maci2.geometry import se3_exp, se3_inv
 from maci2.sensors.camera_model import pixel_grid, project
 from maci2.simulation import SimulationConfig, simulate
 from maci2.simulation.recording import MEMS_NOISE, simulated_rig

@@ -1,0 +1,1 @@
+"""Baselines, experiments, benchmarks and training of `maci2`."""

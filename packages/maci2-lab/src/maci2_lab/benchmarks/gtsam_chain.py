@@ -1,0 +1,202 @@
+"""A chain solved and timed with GTSAM: CombinedImuFactor and marker priors."""
+
+from dataclasses import dataclass
+from time import thread_time
+from typing import Any
+
+import numpy as np
+
+from maci2.estimator.problem import (
+    MarkerOrientations,
+    MarkerPositions,
+    Problem,
+    States,
+    shared_parameters,
+    state_prior,
+)
+from maci2.estimator.solver import evaluated, optimized
+from maci2.geometry import so3_exp
+from maci2.imu import datasheet_model
+from maci2.sensors import Recording, truth_at
+from maci2.simulation import SimulationConfig, simulate
+from maci2.types import NS, Array
+from maci2_lab.benchmarks.gtsam_problem import gtsam_optimise, import_gtsam
+
+MARKER_STD = 0.01
+"""Standard deviation of marker positions [m] and orientations [rad]."""
+
+
+@dataclass(frozen=True)
+class ChainTimes:
+    """Median times of Levenberg-Marquardt on one chain [s], on one core."""
+
+    ours_s: float
+    gtsam_s: float
+    """NaN if GTSAM was not run."""
+
+
+@dataclass(frozen=True)
+class GtsamChain:
+    """GTSAM's optimum as states of the chain."""
+
+    states: States
+    cost: float
+    iterations: int
+
+
+def chain_of(recording: Recording, count: int, every: int = 10) -> tuple[Problem, States]:
+    """A chain along a recording's ground truth, with marker poses at every state, and its start."""
+    truth, imu = recording.truth(), recording.imu
+    assert truth is not None
+    first = int(np.searchsorted(imu.stamps_ns, truth.stamps_ns[0])) + every
+    stamps_ns = imu.stamps_ns[first : first + count * every : every]
+    at = truth_at(truth, stamps_ns, 0.1)
+    n = len(stamps_ns)
+    biases = [
+        np.tile(np.nan_to_num(column).mean(axis=0), (n, 1))
+        for column in (at.bias_gyro, at.bias_acc)
+    ]
+    states = States(at.Ts_w_b, at.v_w, *biases)
+    covs = np.tile(MARKER_STD**2 * np.eye(3), (n, 1, 1))
+    std = np.r_[np.full(9, np.inf), np.full(6, 0.1)]
+    first_state = States(*(values[:1] for values in states))
+    problem = Problem(
+        imu=datasheet_model(imu, recording.rig.imu),
+        stamps_ns=stamps_ns,
+        walk_gyro=recording.rig.imu.walk_gyro,
+        walk_acc=recording.rig.imu.walk_acc,
+        positions=MarkerPositions(stamps_ns, at.Ts_w_b[:, :3, 3], covs),
+        orientations=MarkerOrientations(
+            stamps_ns, np.ascontiguousarray(at.Ts_w_b[:, :3, :3]), covs
+        ),
+        priors=(state_prior(0, first_state, shared_parameters(), std),),
+    )
+    return problem, states
+
+
+def time_chains(repeats: int = 3) -> tuple[ChainTimes, ChainTimes]:
+    """Times on 1000 states with GTSAM, and on 10 000 states without."""
+    recording = simulate(SimulationConfig(kind="drone", duration_s=520.0, seed=3))
+    return (
+        _time_chain(*chain_of(recording, 1000), repeats, with_gtsam=True),
+        _time_chain(*chain_of(recording, 10_000), repeats, with_gtsam=False),
+    )
+
+
+def _time_chain(problem: Problem, states: States, repeats: int, with_gtsam: bool) -> ChainTimes:
+    """Both solvers on one problem, from the same initial guess."""
+    start = evaluated(problem, states, shared_parameters())
+    ours, theirs = [], []
+    graph, values = gtsam_chain(problem, states) if with_gtsam else (None, None)
+    for _ in range(repeats + 1):
+        begin = thread_time()
+        optimized(start)
+        ours.append(thread_time() - begin)
+        if graph is not None:
+            begin = thread_time()
+            gtsam_optimise(graph, values)
+            theirs.append(thread_time() - begin)
+    # The first may have compiled.
+    return ChainTimes(
+        float(np.median(ours[1:])), float(np.median(theirs[1:])) if theirs else float("nan")
+    )
+
+
+def solve_chain_with_gtsam(problem: Problem, states: States) -> GtsamChain:
+    """Their optimum of the same measurements: marker positions and orientations, and IMU."""
+    graph, values = gtsam_chain(problem, states)
+    optimum = gtsam_optimise(graph, values)
+    X, V, B = _symbols()
+    n, values = len(states.v_w), optimum.values
+    biases = [values.atConstantBias(B(k)) for k in range(n)]
+    found = States(
+        np.array([values.atPose3(X(k)).matrix() for k in range(n)]),
+        np.array([values.atVector(V(k)) for k in range(n)]),
+        np.array([bias.gyroscope() for bias in biases]),
+        np.array([bias.accelerometer() for bias in biases]),
+    )
+    return GtsamChain(found, optimum.cost, optimum.iterations)
+
+
+def _symbols() -> tuple[Any, Any, Any]:
+    symbols = import_gtsam().symbol_shorthand
+    return symbols.X, symbols.V, symbols.B
+
+
+def gtsam_chain(problem: Problem, states: States) -> tuple[Any, Any]:
+    """Their graph and values; markers must be at the states' own timestamps, world level."""
+    gtsam = import_gtsam()
+    X, V, B = _symbols()
+    graph, values = gtsam.NonlinearFactorGraph(), gtsam.Values()
+    stamps_ns = problem.stamps_ns
+    for k in range(len(stamps_ns)):
+        bias = gtsam.imuBias.ConstantBias(states.bias_acc[k], states.bias_gyro[k])
+        values.insert(X(k), gtsam.Pose3(states.Ts_w_b[k]))
+        values.insert(V(k), states.v_w[k])
+        values.insert(B(k), bias)
+        if k < len(stamps_ns) - 1:
+            measured = _preintegrated(problem, int(stamps_ns[k]), int(stamps_ns[k + 1]), bias)
+            graph.add(
+                gtsam.CombinedImuFactor(X(k), V(k), X(k + 1), V(k + 1), B(k), B(k + 1), measured)
+            )
+    _add_markers(problem, graph)
+    _add_bias_prior(problem, graph)
+    return graph, values
+
+
+def _add_markers(problem: Problem, graph: Any) -> None:
+    gtsam = import_gtsam()
+    X = _symbols()[0]
+    positions, orientations = problem.positions, problem.orientations
+    if positions is not None:
+        at = np.searchsorted(problem.stamps_ns, positions.stamps_ns)
+        for k, p, cov in zip(at, positions.p_w_m, positions.covs, strict=True):
+            noise = gtsam.noiseModel.Gaussian.Covariance(cov)
+            graph.add(gtsam.PoseTranslationPrior3D(X(int(k)), gtsam.Point3(p), noise))
+    if orientations is not None:
+        at = np.searchsorted(problem.stamps_ns, orientations.stamps_ns)
+        for k, R, cov in zip(at, orientations.Rs_w_m, orientations.covs, strict=True):
+            noise = gtsam.noiseModel.Gaussian.Covariance(cov)
+            graph.add(gtsam.PoseRotationPrior3D(X(int(k)), gtsam.Rot3(R), noise))
+
+
+def _add_bias_prior(problem: Problem, graph: Any) -> None:
+    """The first state's biases; ours [gyro, acc], theirs [acc, gyro]."""
+    gtsam = import_gtsam()
+    B = _symbols()[2]
+    for prior in problem.priors:
+        precisions = np.diag(prior.info)[[12, 13, 14, 9, 10, 11]]
+        mean = gtsam.imuBias.ConstantBias(prior.state.bias_acc[0], prior.state.bias_gyro[0])
+        noise = gtsam.noiseModel.Diagonal.Precisions(precisions)
+        graph.add(gtsam.PriorFactorConstantBias(B(prior.index), mean, noise))
+
+
+def _preintegrated(problem: Problem, start_ns: int, end_ns: int, bias: Any) -> Any:
+    """Their preintegration of the midpoint rule, between two timestamps of samples.
+
+    They hold a sample from its start; the mean of both ends, with the force rotated by half of the
+    step, gives them what our rule sums.
+    """
+    gtsam = import_gtsam()
+    imu = problem.imu
+    first, last = np.searchsorted(imu.stamps_ns, [start_ns, end_ns])
+    period = float(np.diff(imu.stamps_ns[first : last + 1]).mean()) / NS
+    params = gtsam.PreintegrationCombinedParams(np.array([0.0, 0.0, -9.81]))
+    params.setGyroscopeCovariance(np.diag(imu.var_gyro[first]) * period)
+    params.setAccelerometerCovariance(np.diag(imu.var_acc[first]) * period)
+    params.setIntegrationCovariance(np.zeros((3, 3)))
+    params.setBiasAccCovariance(problem.walk_acc**2 * np.eye(3))
+    params.setBiasOmegaCovariance(problem.walk_gyro**2 * np.eye(3))
+    measured = gtsam.PreintegratedCombinedMeasurements(params, bias)
+    for i in range(first, last):
+        dt = float(imu.stamps_ns[i + 1] - imu.stamps_ns[i]) / NS
+        rate, force = _middle(imu.gyro, i), _middle(imu.acc, i)
+        turned = bias.accelerometer() + so3_exp(0.5 * dt * (rate - bias.gyroscope())) @ (
+            force - bias.accelerometer()
+        )
+        measured.integrateMeasurement(turned, rate, dt)
+    return measured
+
+
+def _middle(samples: Array, i: int) -> Array:
+    return 0.5 * (samples[i] + samples[i + 1])

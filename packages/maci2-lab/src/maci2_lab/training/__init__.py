@@ -1,0 +1,2 @@
+"""Training of the learned models; needs `maci2-lab[train]`. Nothing at run time imports this
+room."""

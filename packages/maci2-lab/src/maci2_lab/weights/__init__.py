@@ -1,0 +1,1 @@
+"""Weights of IMU models that others are compared with."""

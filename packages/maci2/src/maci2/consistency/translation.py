@@ -1,0 +1,535 @@
+"""Accelerometer against camera translation: scale, lever arm, axes, drift, delay, common bias.
+
+In the first body frame of a window, with rotations R_k from the gyroscope, a relative pose is
+
+    R_k (M t_k + (I - gamma_k) p) = dt_k (v_0 + g tau_k) + what the accelerometer adds,
+
+linear in M = R_b_c (times the scale), in the lever arm p and in a matrix A on the accelerometer's
+readings, in a drift of the camera's translations, in a delay of the accelerometer and in a bias of
+it that all windows share. Velocity, gravity and biases of the window are eliminated. What remains
+is a quadratic form in z = [M, p, A, drift, delay, bias, 1]: windows add up, and any scale,
+rotation, mirroring or exchange of axes has its chi-square from the same sums.
+
+A drift that keeps its direction in the camera rotates with the body, and no acceleration does so;
+one that keeps its direction in the world is a velocity to any IMU, and is not observable. A window
+of a few seconds hardly separates a bias from a tilt of gravity and keeps its prior; over many
+windows a bias rotates with the body while gravity does not.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import cho_solve_banded, cholesky_banded
+
+from maci2.calibration_prior import UNKNOWN
+from maci2.consistency.rotation import Run
+from maci2.consistency.significance import (
+    FALSE_ALARM,
+    cauchy_weights,
+    inliers,
+    robust_covariance,
+    shows_scatter,
+)
+from maci2.geometry.gaussian import chi2_quantile, symmetrize
+from maci2.geometry.se3 import skew_stack
+from maci2.imu import ALPHA, BETA, GAMMA, ImuMeasurements, Preintegrated, Rule, preintegrate
+from maci2.types import NS, Array, Stamps
+
+CAMERA_MATRIX, LEVER_ARM, ACC_MATRIX = slice(0, 9), slice(9, 12), slice(12, 21)
+DRIFT, DELAY, BIAS, ONE = slice(21, 24), slice(24, 25), slice(25, 28), slice(28, 29)
+"""Blocks of z; matrices row by row, drift and bias in the body's axes [m/s, m/s^2], delay [s]."""
+
+SHARED = 29
+"""Entries of z."""
+
+VELOCITY, GRAVITY, ACC_BIAS, GYRO_BIAS = slice(0, 3), slice(3, 6), slice(6, 9), slice(9, 12)
+"""Unknowns of a window."""
+
+OWN = 12
+WITHOUT_ACC_BIAS = [*range(0, 6), *range(9, 12)]
+"""Unknowns of a window where all windows share the accelerometer's bias."""
+
+DELAY_S = 0.01
+"""Time before and after a reading over which its change is taken [s]."""
+
+ROUNDS = 5
+"""Solutions with weights that fall with the residual, before outliers are rejected."""
+
+LEAST = 1e-6
+"""Information on an unknown that is free."""
+
+FREE_STD = {DRIFT.start: 1.0, DELAY.start: 0.1, BIAS.start: LEAST**-0.5}
+"""Spread of each further block while it is estimated: [m/s], [s], [m/s^2], one axis."""
+
+EXPECTED_WALKS = (0.01, 0.02, 0.03)
+"""Random walks of the accelerometer bias [m/s^2 / sqrt(s)] that sound recordings show beside none:
+slow errors of the camera's orientation and of a ground truth look like a bias that wanders. MH_01,
+MH_03 and MH_05 show 0.02 to 0.03 with the published ground truth, all others less; accelerometers
+themselves a tenth of it."""
+
+FAULTY_WALKS = (0.05, 0.1, 0.2, 0.4)
+"""Random walks that only a faulty accelerometer has."""
+
+WANDERS = chi2_quantile(1, 1.0 - 2.0 * FALSE_ALARM)
+"""Twice the gain in log likelihood beyond which a bias wanders more than expected: one-sided, noise
+exceeds it half as often."""
+
+CONSTANTS, DIAGONALS = 8, 6
+"""Unknowns that all windows share (one over the scale, lever arm, drift, delay), and diagonals of
+the biases' information: each bias is connected to the next."""
+
+
+class TranslationSums(NamedTuple):
+    """Chi-square z' S z of the translations, one block for each of B windows or more."""
+
+    own_bias: Array
+    """(B, 29, 29) with an accelerometer bias and its prior in each window; [bias, 1] is unused."""
+
+    shared_bias: Array
+    """(B, 29, 29) with one accelerometer bias for all windows and no prior of it."""
+
+    gravity: Array
+    """(B, 29, 29) sum over windows of gravity's squared norm as a quadratic form of z: windows have
+    body frames of their own, so their gravities cannot be added as vectors."""
+
+    windows: Array
+    """(B,) number of windows in each block."""
+
+    dof: Array
+    """(B,) numbers measured and priors, less unknowns of the windows."""
+
+    time_s: Array
+    """(B,) sum over windows of the time of their first keyframe [s]."""
+
+
+def translation_sums(
+    imu: ImuMeasurements, run: Run, T_b_c: Array, biases: Array, std_bias: Array, rule: Rule
+) -> TranslationSums:
+    """Sums of a run of W windows, with the gyroscope biases (W, 3) that rotations show.
+
+    `T_b_c` enters only where an error of the gyroscope bias is propagated.
+    """
+    mean_bias, mean_acc = (
+        np.average(biases, axis=0, weights=std_bias**-2.0),
+        imu.bias_prior.mean_acc,
+    )
+    pre = preintegrate(imu, run.stamps_ns, mean_bias, mean_acc, rule)
+    Z, N = _rows(run, pre, *_by_readings(imu, run, mean_bias, rule), T_b_c)
+    Z[..., ONE] = -Z[..., BIAS] @ mean_acc[:, None]
+    variance = run.covs_T_ck_ck1[..., :3, :3] + run.stacked(pre.cov[:, ALPHA, ALPHA])
+    weights = np.where(run.measured, 3.0 / np.trace(variance, axis1=2, axis2=3), 0.0)
+    information = np.zeros((len(weights), OWN))
+    information[:, ACC_BIAS] = imu.bias_prior.std_acc**-2.0
+    information[:, GYRO_BIAS] = 1.0 / (std_bias[:, None] ** 2 + (biases - mean_bias) ** 2)
+    weights = _without_outliers(Z, N, weights, information, T_b_c)
+    own_bias, by_z = _eliminated(Z, N, weights, information)
+    shared_bias, _ = _eliminated(
+        Z, N[..., WITHOUT_ACC_BIAS], weights, information[:, WITHOUT_ACC_BIAS]
+    )
+    gravity = np.einsum("wij,wik->wjk", by_z[:, GRAVITY], by_z[:, GRAVITY], optimize=True)
+    dof = np.maximum(3 * (weights > 0.0).sum(axis=1) - 6, 0)
+    starts_s = run.stamps_ns[:-1].reshape(run.measured.shape)[:, 0] / NS
+    return TranslationSums(own_bias, shared_bias, gravity, np.ones(len(dof)), dof, starts_s)
+
+
+def _eliminated(Z: Array, N: Array, weights: Array, information: Array) -> tuple[Array, Array]:
+    """(W, 29, 29) chi-square in z without the windows' unknowns, which are (W, u, 29) times z."""
+    own = N.shape[3]
+    rows = np.concatenate([N, Z], axis=3).reshape(len(N), -1, own + SHARED)
+    products = np.swapaxes(rows * np.repeat(weights, 3, axis=1)[:, :, None], 1, 2) @ rows
+    NN, NZ = products[:, :own, :own], products[:, :own, own:]
+    NN[:, range(own), range(own)] += information + LEAST
+    by_z = -np.linalg.solve(NN, NZ)
+    return symmetrize(products[:, own:, own:] + np.swapaxes(NZ, 1, 2) @ by_z), by_z
+
+
+def _without_outliers(
+    Z: Array, N: Array, weights: Array, information: Array, T_b_c: Array
+) -> Array:
+    """Weights with zeros where a translation does not belong to the others of the run.
+
+    Scale and lever arm are free meanwhile; wrong axes make all residuals longer, not a few.
+    """
+    used, root = weights > 0.0, np.sqrt(weights)
+    kept = used.astype(np.float64)
+    for _ in range(ROUNDS):
+        S, by_z = _eliminated(Z, N, kept * weights, information)
+        z = fitted(S, T_b_c[:3, :3], T_b_c[:3, 3]).z
+        lengths = root * np.linalg.norm(Z @ z + np.einsum("wmij,wj->wmi", N, by_z @ z), axis=2)
+        kept = cauchy_weights(lengths, used)
+    return np.where(inliers(lengths, used), weights, 0.0)
+
+
+def _rows(
+    run: Run, pre: Preintegrated, alpha: Array, beta: Array, T_b_c: Array
+) -> tuple[Array, Array]:
+    """(W, m, 3, 29) derivatives by z, but for the constant, and (W, m, 3, 12) by the window's own
+    unknowns."""
+    W, m = run.measured.shape
+    dts, gammas, betas = run.stacked(pre.dt), run.stacked(pre.gamma), run.stacked(pre.beta)
+    by_acc, by_gyro = run.stacked(pre.D_ba), run.stacked(pre.D_bg)
+    lever, t = T_b_c[:3, 3], run.Ts_ck_ck1[..., :3, 3]
+    moved = t @ T_b_c[:3, :3].T + lever - gammas @ lever - run.stacked(pre.alpha)
+    Z, N = np.zeros((W, m, 3, SHARED)), np.zeros((W, m, 3, OWN))
+    R, tau = np.broadcast_to(np.eye(3), (W, 3, 3)), np.zeros((W, 1, 1))
+    gained, gained_ba, gained_bg = (np.zeros((W, 3, n)) for n in (alpha.shape[3], 3, 3))
+    # Rotation of the body at keyframe k by an error of the gyroscope bias.
+    rotated = np.zeros((W, 3, 3))
+    for k in range(m):
+        dt, gamma = dts[:, k, None, None], gammas[:, k]
+        by_readings = -dt * gained - R @ alpha[:, k]
+        Z[:, k, :, CAMERA_MATRIX] = (R[..., None] * t[:, k, None, None, :]).reshape(W, 3, 9)
+        Z[:, k, :, LEVER_ARM] = R - R @ gamma
+        Z[:, k, :, ACC_MATRIX], Z[:, k, :, DELAY] = by_readings[..., :9], by_readings[..., 9:]
+        Z[:, k, :, DRIFT] = -dt * R
+        by_rotation = skew_stack(moved[:, k]) @ rotated + by_gyro[:, k, ALPHA]
+        N[:, k, :, VELOCITY] = -dt * np.eye(3)
+        N[:, k, :, GRAVITY] = -dt * (tau + 0.5 * dt) * np.eye(3)
+        N[:, k, :, ACC_BIAS] = -dt * gained_ba - R @ by_acc[:, k, ALPHA]
+        N[:, k, :, GYRO_BIAS] = -R @ by_rotation - dt * gained_bg
+        gained = gained + R @ beta[:, k]
+        gained_ba = gained_ba + R @ by_acc[:, k, BETA]
+        gained_bg = gained_bg + R @ (by_gyro[:, k, BETA] - skew_stack(betas[:, k]) @ rotated)
+        rotated = np.swapaxes(gamma, 1, 2) @ rotated + by_gyro[:, k, GAMMA]
+        R, tau = R @ gamma, tau + dt
+    Z[..., BIAS] = N[..., ACC_BIAS]
+    return Z, N
+
+
+def _by_readings(imu: ImuMeasurements, run: Run, bias: Array, rule: Rule) -> tuple[Array, Array]:
+    """(W, m, 3, 10) alpha and beta of the readings along axis j taken for forces along axis i, for
+    all (i, j), which add up for any matrix on the readings; the last one is of the readings' change
+    with time."""
+    readings = imu.acc - imu.bias_prior.mean_acc
+    inputs = [np.outer(readings[:, j], np.eye(3)[i]) for i, j in np.ndindex(3, 3)]
+    inputs.append(_change_with_time(imu.stamps_ns, readings))
+    parts = [
+        preintegrate(replace(imu, acc=acc), run.stamps_ns, bias, np.zeros(3), rule)
+        for acc in inputs
+    ]
+    alpha = np.stack([pre.alpha for pre in parts], axis=2)
+    beta = np.stack([pre.beta for pre in parts], axis=2)
+    return run.stacked(alpha), run.stacked(beta)
+
+
+def _change_with_time(stamps_ns: Stamps, readings: Array) -> Array:
+    """(n, 3) derivative of readings; one-sided where they end.
+
+    Interpolated: timestamps jitter, and steps of unlike length would let vibration pass.
+    """
+    t = (stamps_ns - stamps_ns[0]) / NS
+    earlier, later = np.maximum(t - DELAY_S, 0.0), np.minimum(t + DELAY_S, t[-1])
+    changes = [np.interp(later, t, axis) - np.interp(earlier, t, axis) for axis in readings.T]
+    return np.ascontiguousarray(np.array(changes).T / (later - earlier)[:, None])
+
+
+class Fit(NamedTuple):
+    """z = B q + c at the least chi-square of z' S z and the prior of q = [1 / scale, correction of
+    the lever arm, further blocks]; with a first axis more, of each of many matrices on the
+    readings."""
+
+    S: Array
+    """(blocks, 29, 29)"""
+
+    z: Array
+    q: Array
+    B: Array
+    information: Array
+    """Information on q, its prior included."""
+
+    least: Array
+    """Chi-square, of the prior too."""
+
+    @property
+    def inverse_scale(self) -> float:
+        """One over the scale, away from zero; accelerations, their biases and their changes with
+        time are multiplied by it."""
+        return float(self.q[0]) if abs(self.q[0]) > 1e-6 else 1e-6
+
+    def covariance(self, excess: float) -> Array:
+        """Covariance of q, model errors included."""
+        return robust_covariance(self.information, self.S @ self.z @ self.B, excess)
+
+    @property
+    def misfit(self) -> Array:
+        """Least chi-square with a positive scale: it is a parabola in 1 / scale, and zero is where
+        that ends."""
+        behind = np.minimum(self.q[..., 0], 0.0) ** 2 / np.linalg.inv(self.information)[..., 0, 0]
+        return np.asarray(self.least + behind)
+
+
+def _design(
+    R_b_c: Array, p_b_c: Array, further: tuple[slice, ...], acc_matrix: Array
+) -> tuple[Array, Array, Array]:
+    """Derivative B (..., 29, d) of z by the unknowns q, constant part c (29,), and information
+    (d, d) of the prior of q."""
+    columns = [np.eye(SHARED)[:, block] for block in (LEVER_ARM, *further)]
+    many = acc_matrix.shape[:-2]
+    scale = np.zeros((*many, SHARED, 1))
+    scale[..., ACC_MATRIX, 0] = acc_matrix.reshape(*many, 9)
+    B = np.concatenate(
+        [scale, *(np.broadcast_to(one, (*many, *one.shape)) for one in columns)], axis=-1
+    )
+    c = np.zeros(SHARED)
+    c[CAMERA_MATRIX], c[LEVER_ARM], c[ONE] = R_b_c.ravel(), p_b_c, float(BIAS in further)
+    stds = [LEAST**-0.5, *[UNKNOWN.lever_m] * 3]
+    for block in further:
+        stds += [FREE_STD[block.start]] * (block.stop - block.start)
+    return B, c, np.diag(np.array(stds) ** -2.0)
+
+
+def fitted(
+    S: Array,
+    R_b_c: Array,
+    p_b_c: Array,
+    further: tuple[slice, ...] = (),
+    acc_matrix: Array | None = None,
+) -> Fit:
+    """Scale, lever arm and further blocks at the least chi-square of the sums S (blocks, 29, 29),
+    for (3, 3) or (n, 3, 3) matrices on the readings.
+
+    The scale is on the accelerometer's side: the camera's translations are the noisier ones and
+    would pull it towards zero on theirs.
+    """
+    total = S.sum(axis=0)
+    B, c, prior = _design(R_b_c, p_b_c, further, np.eye(3) if acc_matrix is None else acc_matrix)
+    by_q = np.swapaxes(B, -1, -2) @ total
+    information = by_q @ B + prior
+    q = np.asarray(np.linalg.solve(information, -(by_q @ c)[..., None])[..., 0], np.float64)
+    z = (B @ q[..., None])[..., 0] + c
+    least = (z @ total * z).sum(axis=-1) + (q @ prior * q).sum(axis=-1)
+    return Fit(S, z, q, B, information, np.asarray(least))
+
+
+@dataclass(frozen=True)
+class TranslationEstimate:
+    """Scale and lever arm that fit best, for one extrinsic rotation and one set of axes."""
+
+    scale: float
+    """True translation over the measured one; negative where accelerations have the other sign."""
+
+    p_b_c: Array
+    """(3,) [m]"""
+
+    cov: Array
+    """(4, 4) of [scale, lever arm [m]], model errors included; given the extrinsic rotation, whose
+    own error shows in the lever arm, below a centimetre."""
+
+    gravity_norm: float
+    """Mean of gravity's norm over windows, with no constraint on it [m/s^2]."""
+
+    std_gravity_norm: float
+    """Standard deviation of gravity's norm, from the windows' scatter [m/s^2]."""
+
+    misfit: float
+    """Chi-square with nominal noise and the scale kept positive: no camera sees itself move the
+    other way."""
+
+    dof: int
+
+
+def estimate_translation(
+    sums: TranslationSums, R_b_c: Array, p_b_c: Array, acc_matrix: Array | None = None
+) -> TranslationEstimate:
+    """Fit scale and lever arm."""
+    fit = fitted(sums.own_bias, R_b_c, p_b_c, (), acc_matrix)
+    dof = int(sums.dof.sum())
+    # d(scale) = -scale^2 d(1 / scale)
+    change = np.diag([-(fit.inverse_scale**-2.0), 1.0, 1.0, 1.0])
+    cov = change @ fit.covariance(max(float(fit.least) / max(dof, 1), 1.0)) @ change
+    z = fit.z / abs(fit.inverse_scale)
+    norms = np.sqrt(np.einsum("bij,i,j->b", sums.gravity, z, z) / sums.windows)
+    norm = float(np.average(norms, weights=sums.windows))
+    variance = float(np.average((norms - norm) ** 2, weights=sums.windows))
+    std_norm = float(np.sqrt(variance / max(len(norms) - 1, 1)))
+    scale, p_b_c = 1.0 / fit.inverse_scale, p_b_c + fit.q[1:4]
+    return TranslationEstimate(scale, p_b_c, cov, norm, std_norm, float(fit.misfit), dof)
+
+
+class MotionErrors(NamedTuple):
+    """Errors that no constant of the rig explains: a late accelerometer, a camera that drifts."""
+
+    delay_s: float
+    """Time by which the accelerometer is behind gyroscope and camera [s]."""
+
+    var_delay: float
+    drift_b: Array
+    """(3,) excess of the camera's translations, along the body's axes [m/s]."""
+
+    cov_drift_b: Array
+
+
+def estimate_motion_errors(
+    sums: TranslationSums, R_b_c: Array, p_b_c: Array
+) -> MotionErrors | None:
+    """Fit scale, lever arm, drift and delay at once, with the nominal axes; None with too few
+    windows to estimate model errors."""
+    if not shows_scatter(len(sums.dof), CONSTANTS):
+        return None
+    fit = fitted(sums.own_bias, R_b_c, p_b_c, (DRIFT, DELAY))
+    cov, scale = fit.covariance(_excess(fit, sums)), fit.inverse_scale
+    return MotionErrors(
+        float(fit.q[7] / scale), float(cov[7, 7] / scale**2), fit.q[4:7], cov[4:7, 4:7]
+    )
+
+
+def _excess(fit: Fit, sums: TranslationSums) -> float:
+    """Chi-square of the translations per degree of freedom, at least 1."""
+    return max(float(fit.z @ fit.S.sum(axis=0) @ fit.z) / max(int(sums.dof.sum()), 1), 1.0)
+
+
+class BiasAt(NamedTuple):
+    """Bias that the IMU model left in the accelerometer's samples."""
+
+    acc: Array
+    """(3,) [m/s^2]"""
+
+    cov: Array
+    """(3, 3) [(m/s^2)^2], model errors included; wide along axes without motion."""
+
+
+class SharedBias(NamedTuple):
+    """Accelerometer bias over time, estimated from all windows."""
+
+    times_s: Array
+    """(T,) times at which it is known; a single one for a bias that does not change."""
+
+    biases: tuple[BiasAt, ...]
+
+    @property
+    def wanders(self) -> bool:
+        """It changes by more than the bias of a sound accelerometer."""
+        return len(self.biases) > 1
+
+    def at(self, stamp_ns: int) -> BiasAt:
+        """The bias nearest to a time."""
+        return self.biases[int(np.argmin(np.abs(self.times_s - stamp_ns / NS)))]
+
+
+def estimate_shared_bias(sums: TranslationSums, R_b_c: Array, p_b_c: Array) -> SharedBias | None:
+    """Fit scale, lever arm and bias at once, with the nominal axes; None with too few windows: a
+    bias takes up their model errors (a late clock, a camera that drifts) as readily.
+
+    A bias that wanders, by the most likely random walk, is used where that is significantly more
+    likely than what sound recordings show.
+    """
+    if not shows_scatter(len(sums.dof), 7):
+        return None
+    wandering = _wandering_bias(sums, R_b_c, p_b_c)
+    if wandering is not None:
+        return wandering
+    fit = fitted(sums.shared_bias, R_b_c, p_b_c, (BIAS,))
+    cov, scale = fit.covariance(_excess(fit, sums)), fit.inverse_scale
+    return SharedBias(np.zeros(1), (BiasAt(fit.q[4:7] / scale, cov[4:, 4:] / scale**2),))
+
+
+def _wandering_bias(sums: TranslationSums, R_b_c: Array, p_b_c: Array) -> SharedBias | None:
+    """The bias of each block, where it changes from one to the next by more than expected.
+
+    Delay and drift are free beside scale and lever arm: they come and go with the motion, and a
+    bias would follow them.
+    """
+    B, c, prior = _design(R_b_c, p_b_c, (DRIFT, DELAY, BIAS), np.eye(3))
+    S, times_s = sums.shared_bias, sums.time_s / sums.windows
+    constant = float(c @ S.sum(axis=0) @ c)
+    blocks = BiasBlocks(B.T @ S @ B, S @ c @ B, constant, prior, int(sums.dof.sum()))
+    expected, faulty = (
+        [WanderingBias(blocks, np.diff(times_s), walk) for walk in walks]
+        for walks in (EXPECTED_WALKS, FAULTY_WALKS)
+    )
+    best = min(faulty, key=lambda fit: fit.misfit)
+    least = min(blocks.misfit_of_constant_bias(), *(fit.misfit for fit in expected))
+    if least - best.misfit <= WANDERS:
+        return None
+    return SharedBias(times_s, tuple(map(BiasAt, best.biases, best.covariances)))
+
+
+class BiasBlocks(NamedTuple):
+    """Chi-square of B blocks of windows in x = [constants, bias of the block]."""
+
+    information: Array
+    """(B, 11, 11)"""
+
+    gradient: Array
+    """(B, 11) half the derivative at zero."""
+
+    constant: float
+    """Chi-square at zero, of all blocks."""
+
+    prior: Array
+    """(11, 11) information of the prior on constants and bias."""
+
+    dof: int
+    """Numbers measured, less unknowns of the windows."""
+
+    def misfit_of_constant_bias(self) -> float:
+        """Misfit with the same bias in all blocks."""
+        information = self.information.sum(axis=0) + self.prior
+        gradient = self.gradient.sum(axis=0)
+        chi2 = self.constant - float(gradient @ np.linalg.solve(information, gradient))
+        return self.misfit(chi2, float(np.linalg.slogdet(information)[1]))
+
+    def misfit(self, chi2: float, log_det: float) -> float:
+        """Twice the negative log likelihood, the unknowns integrated out."""
+        return self._free * float(np.log(self.noise(chi2))) + chi2 / self.noise(chi2) + log_det
+
+    def noise(self, chi2: float) -> float:
+        """Factor on the nominal variances, from chi-square; at least 1."""
+        return max(chi2 / self._free, 1.0)
+
+    @property
+    def _free(self) -> int:
+        return max(self.dof - self.gradient.shape[1], 1)
+
+
+class WanderingBias:
+    """Constants and biases most likely with a random walk of `walk` [m/s^2 / sqrt(s)] over the
+    times `elapsed_s` (B - 1,) from block to block."""
+
+    def __init__(self, blocks: BiasBlocks, elapsed_s: Array, walk: float) -> None:
+        variances = np.maximum(walk**2 * elapsed_s, 1e-12)
+        # A walk's variance is in units of the measurements' noise.
+        self._factor = cholesky_banded(_banded(blocks, 1.0 / variances), lower=True)
+        to_constants = blocks.information[:, CONSTANTS:, :CONSTANTS].reshape(-1, CONSTANTS)
+        own = blocks.gradient[:, CONSTANTS:].ravel()
+        gradient = blocks.gradient[:, :CONSTANTS].sum(axis=0)
+        self._by_constants = self._solved(to_constants)
+        reduced = (blocks.information.sum(axis=0) + blocks.prior)[:CONSTANTS, :CONSTANTS]
+        self._reduced = reduced - to_constants.T @ self._by_constants
+        q = np.linalg.solve(self._reduced, self._by_constants.T @ own - gradient)
+        x = -self._solved(own) - self._by_constants @ q
+        chi2 = blocks.constant + float(gradient @ q + own @ x)
+        log_det = 2.0 * float(np.log(self._factor[0]).sum())
+        log_det += float(np.linalg.slogdet(self._reduced)[1]) + 3.0 * float(np.log(variances).sum())
+        self._noise = blocks.noise(chi2)
+        # Accelerations count as one over the scale, and so does their bias.
+        self._inverse_scale = float(q[0]) if abs(q[0]) > 1e-6 else 1e-6
+        self.misfit: float = blocks.misfit(chi2, log_det)
+        self.biases: Array = x.reshape(-1, 3) / self._inverse_scale
+        """(B, 3) [m/s^2]"""
+
+    def _solved(self, values: Array) -> Array:
+        return np.asarray(cho_solve_banded((self._factor, True), values))
+
+    @cached_property
+    def covariances(self) -> Array:
+        """(B, 3, 3) [(m/s^2)^2]"""
+        cov = self._solved(np.eye(self.biases.size))
+        cov = cov + self._by_constants @ np.linalg.solve(self._reduced, self._by_constants.T)
+        parts = [cov[k : k + 3, k : k + 3] for k in range(0, len(cov), 3)]
+        return self._noise * np.array(parts) / self._inverse_scale**2
+
+
+def _banded(blocks: BiasBlocks, walk_information: Array) -> Array:
+    """(6, 3 B) lower diagonals of the biases' information, neighbours connected by a walk."""
+    own = blocks.information[:, CONSTANTS:, CONSTANTS:] + blocks.prior[CONSTANTS:, CONSTANTS:]
+    both = np.append(0.0, walk_information) + np.append(walk_information, 0.0)
+    own = own + both[:, None, None] * np.eye(3)
+    diagonals = np.zeros((DIAGONALS, 3 * len(own)))
+    for below in range(3):
+        for column in range(3 - below):
+            diagonals[below, column::3] = own[:, column + below, column]
+    diagonals[3, : 3 * len(walk_information)] = np.repeat(-walk_information, 3)
+    return diagonals

@@ -1,0 +1,519 @@
+"""Verdicts: whether a result may be used, given its posterior, chi-square and consistency tests.
+
+No threshold here depends on the device. A result is `ok` if the errors that its posterior admits
+are well within the required accuracy and no constant taken as given is contradicted, `weak` if that
+is not certain, `failed` if there is no usable estimate.
+
+A result that takes extrinsics and scale as given is no better than they are. They are confirmed if
+gravity and velocity stay within their limits with these constants unknown: an error that matters
+would have been detected.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from maci2.calibration_prior import CALIBRATED
+from maci2.consistency.evidence import (
+    MeasuredConstants,
+    contradictions,
+    contradictions_of_calibration,
+)
+from maci2.consistency.significance import FAR, FAR_3D
+from maci2.consistency.tests import MOST_MISSING
+from maci2.estimator.results import (
+    CalibrationResult,
+    CalibrationStage,
+    InitResult,
+    Posterior,
+    SolveReport,
+    Status,
+    Verdict,
+    VIState,
+)
+from maci2.estimator.rotation_alignment import RotationAlignment
+from maci2.field_docs import document_fields
+from maci2.geometry.gaussian import direction_std
+from maci2.geometry.se3 import se3_inv, se3_log
+from maci2.geometry.so3 import skew, so3_log
+from maci2.imu import BiasPrior
+from maci2.types import GRAVITY_NORM, NS, Array
+from maci2.validation import as_number, require_type
+from maci2.vision import RelativePoses
+
+if TYPE_CHECKING:
+    from maci2.estimator.calibrate import MountingPrior
+    from maci2.estimator.initialize import SolvedWindow
+
+CERTAIN = 2.0
+"""Number of standard deviations within a limit for `ok`."""
+
+HOPELESS = 0.5
+"""Number of standard deviations below which the verdict is `failed`."""
+
+ONE_SIDED = float(-ndtri(2.0 * ndtr(-CERTAIN)))
+"""Number of standard deviations that an error exceeds one-sided as rarely as `CERTAIN` two-sided.
+"""
+
+NO_NOISE = 1e4
+"""Inflation of the nominal covariances (a hundred times the noise) above which the data are
+inconsistent; densities stated in degrees instead of radians would be off by 57."""
+
+KEPT = 0.9
+"""An axis of the extrinsics with at least this share of its prior's sigma was not observed."""
+
+REMEDY = "use more of the recording, move more, or trust the stated values with `--trust-rig`"
+
+NO_ANSWER = (
+    "vision and IMU contradict each other, and velocity is not known: check timestamps, extrinsics "
+    "and units with `maci2 check`"
+)
+
+AXES_OF_CAMERA = tuple(
+    f"the camera's {what} the IMU's {axis} axis"
+    for what in ("position along", "rotation about")
+    for axis in "xyz"
+)
+
+
+@dataclass(frozen=True)
+class InitLimits:
+    """Accepted errors of an initialization (the paper's definition of success)."""
+
+    gravity_deg: float = 2.0
+    """Angle between estimated and true gravity [deg]."""
+
+    velocity: float = 0.1
+    """Root mean square over the keyframes [m/s]."""
+
+    trust_constants: bool = True
+    """Accept extrinsics and scale that are neither confirmed nor contradicted; they are then listed
+    in `Verdict.taken_as_given`, and an `ok` depends on them. With False, a result is `ok` only if a
+    relevant error of these constants would have been detected, as in `maci2 init` and
+    `maci2 evaluate`."""
+
+    def __post_init__(self) -> None:
+        require_type(self.trust_constants, bool, "InitLimits.trust_constants", "True or False")
+        as_number(self.gravity_deg, "InitLimits.gravity_deg", 0.0, exclusive=True)
+        as_number(self.velocity, "InitLimits.velocity", 0.0, exclusive=True)
+
+
+@dataclass(frozen=True)
+class CalibrationLimits:
+    """Accepted errors of extrinsics."""
+
+    rotation_deg: float = 1.0
+    """Rotation about each axis of the IMU [deg]."""
+
+    translation: float = 0.03
+    """Position along each axis of the IMU [m]."""
+
+    def __post_init__(self) -> None:
+        as_number(self.rotation_deg, "CalibrationLimits.rotation_deg", 0.0, exclusive=True)
+        as_number(self.translation, "CalibrationLimits.translation", 0.0, exclusive=True)
+
+
+class MeasuredScale(NamedTuple):
+    """Ratio of true to measured translation, from accelerations."""
+
+    scale: float
+    std: float
+
+
+@dataclass(frozen=True)
+class Check:
+    """Outcome of one check."""
+
+    status: Status = "ok"
+    reason: str = ""
+    """Reason; given with `ok`, too, if a user should know."""
+
+
+OK = Check()
+
+
+def judge_initialization(
+    solved: "SolvedWindow",
+    prior: BiasPrior,
+    limits: InitLimits,
+    constants: MeasuredConstants,
+    gravity_norm: float = GRAVITY_NORM,
+) -> InitResult:
+    """Verdict on gravity and velocity, given the measured constants."""
+    state, posterior, report, vision = solved.state, solved.posterior, solved.report, solved.vision
+    offset_free = report.std_time_offset_s is not None
+    contradicted = contradictions(constants, gravity_norm, offset_free)
+    broken = _broken(state, posterior, report)
+    if broken or posterior is None:
+        return InitResult(Verdict("failed", (*contradicted, *broken)), report)
+    noise = _noise_remark(report, vision, solved.rotations.residuals)
+    velocity = _velocity_std(state, posterior, report, constants)
+    if report.inflation > NO_NOISE and velocity > limits.velocity:
+        return InitResult(Verdict("failed", (*contradicted, *noise, NO_ANSWER)), report)
+    checks = [
+        *(Check("weak", reason) for reason in contradicted),
+        _known_gravity(state, posterior, constants, prior, limits.gravity_deg),
+        _within("velocity", velocity, limits.velocity, "m/s"),
+        _plausible_bias(state, prior),
+        *_solution_checks(report, vision),
+        _consistent_vertical(report),
+    ]
+    unconfirmed = []
+    if not contradicted:
+        unconfirmed = _unconfirmed(constants, state, posterior, limits)
+    if not limits.trust_constants:
+        # Of a stream more measurements will follow.
+        status: Status = "weak" if constants.is_complete else "ok"
+        checks += [Check(status, f"{reason}; {REMEDY}") for reason in unconfirmed]
+        unconfirmed = []
+    return InitResult(_verdict(checks, noise, unconfirmed), report, state, posterior)
+
+
+def judge_calibration(
+    state: VIState,
+    posterior: Posterior | None,
+    report: SolveReport,
+    vision: RelativePoses,
+    rotations: RotationAlignment,
+    limits: CalibrationLimits,
+    scale: MeasuredScale | None = None,
+    constants: MeasuredConstants | None = None,
+    progress: tuple[CalibrationStage, ...] = (),
+    further: Sequence[Check] = (),
+) -> CalibrationResult:
+    """Verdict on each axis of the extrinsics, and the motion that would help; `scale` is the
+    accelerometer's estimate for translations taken as metric, `constants` are axes and clocks
+    measured by rotations, `further` are checks of nominal values."""
+    contradicted = []
+    if constants is not None:
+        offset_free = report.std_time_offset_s is not None
+        contradicted = contradictions_of_calibration(constants, offset_free)
+    broken = _broken(state, posterior, report)
+    if broken or posterior is None:
+        # Axes about which the camera's rotation was not observable.
+        std_deg = np.rad2deg(np.sqrt(np.diag(rotations.cov)[3:6]))
+        advice = "rotate the device about all axes"
+        unseen = [
+            _within(name, float(std), limits.rotation_deg, "deg", advice).reason
+            for name, std in zip(AXES_OF_CAMERA[3:], std_deg, strict=True)
+        ]
+        reasons = (*contradicted, *filter(None, unseen), *broken)
+        return CalibrationResult(Verdict("failed", reasons), report)
+    std = np.sqrt(np.diag(posterior.T_b_c))
+    turned_deg = rotation_about_axes_deg(state.Ts_c0_b)
+    checks = [Check("weak", reason) for reason in contradicted]
+    for axis in range(3):
+        for index, value, limit, unit in (
+            (3 + axis, float(np.rad2deg(std[3 + axis])), limits.rotation_deg, "deg"),
+            (axis, float(std[axis]), limits.translation, "m"),
+        ):
+            advice = _advice(turned_deg, axis, value, limit)
+            checks.append(_within(AXES_OF_CAMERA[index], value, limit, unit, advice))
+    if scale is not None:
+        checks.append(_plausible_scale(scale.scale, scale.std, CALIBRATED.acc_scale))
+    checks += [*_solution_checks(report, vision), *further]
+    verdict = _verdict(checks, _noise_remark(report, vision, rotations.residuals))
+    return CalibrationResult(verdict, report, state, posterior, progress)
+
+
+def _verdict(checks: list[Check], noise: list[str], unconfirmed: Sequence[str] = ()) -> Verdict:
+    """Worst status and all reasons."""
+    order: list[Status] = ["ok", "weak", "failed"]
+    status = max((check.status for check in checks), key=order.index)
+    reasons = (*(check.reason for check in checks if check.reason), *noise)
+    return Verdict(status, reasons, tuple(unconfirmed))
+
+
+def _broken(state: VIState, posterior: Posterior | None, report: SolveReport) -> list[str]:
+    """Reason for a missing estimate."""
+    finite = all(
+        math.isfinite(np.vdot(part, part))
+        for part in (state.Ts_c0_b, state.velocity_b, state.gravity_c0, state.T_b_c)
+    )
+    if not finite or not math.isfinite(report.cost):
+        return [
+            "the optimization diverged to values that are not finite; check the measurements for "
+            "outliers"
+        ]
+    if not report.converged:
+        return [
+            f"the optimization did not converge in {report.iterations} steps (chi-square "
+            f"{report.cost:.0f} for {report.dof} degrees of freedom): vision and IMU contradict "
+            "each other; check timestamps, extrinsics and units with `maci2 check`"
+        ]
+    if posterior is None:
+        return ["some state is not observable at all in this window; move more, in all directions"]
+    return []
+
+
+def _noise_remark(report: SolveReport, vision: RelativePoses, residuals: Array) -> list[str]:
+    """Remark on nominal noise that chi-square shows to be too small, with the factor and the
+    measurements that disagree."""
+    if report.inflation <= 1.0:
+        return []
+    steps_s = np.diff(vision.stamps_ns) / NS
+    squares = np.mean((residuals / steps_s[:, None]) ** 2, axis=1)
+    # Unmeasured relative poses have no weight.
+    weights = 1.0 / np.trace(vision.covs_T_ck_ck1[:, 3:, 3:], axis1=1, axis2=2)
+    rate_deg = float(np.rad2deg(np.sqrt(np.average(squares, weights=weights))))
+    return [
+        f"chi-square {report.cost:.0f} for {report.dof} degrees of freedom: measurement noise is "
+        f"about {np.sqrt(report.inflation):.1f} times the stated value; covariances were scaled "
+        f"accordingly; vision and gyroscope disagree by {rate_deg:.2g} deg/s"
+    ]
+
+
+def _within(name: str, std: float, limit: float, unit: str, advice: str = "") -> Check:
+    """Compare a standard deviation with the accepted error."""
+    if std * CERTAIN <= limit:
+        return OK
+    status: Status = "weak" if std * HOPELESS <= limit else "failed"
+    reason = f"{name} is known to {std:.2g} {unit} only, needed {limit / CERTAIN:.2g}"
+    return Check(status, f"{reason}; {advice}" if advice else reason)
+
+
+def _admitted(moved: float, std: float) -> float:
+    """Standard deviation of an unbiased error that exceeds a limit as rarely as this error around
+    `moved` does: two-sided at `CERTAIN`, or one-sided at the same probability."""
+    return max(std, (moved + ONE_SIDED * std) / CERTAIN)
+
+
+def _known_gravity(
+    state: VIState,
+    posterior: Posterior,
+    constants: MeasuredConstants,
+    prior: BiasPrior,
+    limit_deg: float,
+) -> Check:
+    """Check of the direction of gravity, also with the accelerometer bias of all windows in
+    addition to that of this window, or instead of it if they contradict its prior or show that the
+    bias wanders."""
+    std = direction_std(state.gravity_c0, posterior.gravity_c0)
+    alone = _within("gravity's direction", float(np.rad2deg(std)), limit_deg, "deg")
+    acc_bias = constants.acc_bias
+    if acc_bias is None or alone.status != "ok":
+        return alone
+    shared = acc_bias.at(int(state.stamps_ns[0]))
+    gain = posterior.acc_bias @ np.linalg.inv(posterior.acc_bias + shared.cov)
+    cov = posterior.acc_bias - gain @ posterior.acc_bias
+    away = shared.acc - prior.mean_acc
+    far = away @ np.linalg.solve(np.diag(prior.std_acc**2) + shared.cov, away) > FAR_3D
+    if far or acc_bias.wanders:
+        gain, cov = np.eye(3), shared.cov
+    # A bias adds to the forces of the window what it takes from gravity.
+    g = state.gravity_c0
+    tilt_D_ba = skew(g / (g @ g)) @ state.Ts_c0_b[:, :3, :3].mean(axis=0)
+    learned = float(np.trace(tilt_D_ba @ (posterior.acc_bias - cov) @ tilt_D_ba.T))
+    left_deg = float(np.rad2deg(np.sqrt(max(std**2 - learned, 0.0))))
+    moved = tilt_D_ba @ gain @ (shared.acc - state.acc_bias_residual)
+    tilt_deg = float(np.rad2deg(np.linalg.norm(moved)))
+    found = ", ".join(f"{value:.2f}" for value in state.removed_acc + shared.acc)
+    changing = " that changes" if acc_bias.wanders else ""
+    advice = (
+        f"the recorded motion shows an accelerometer bias of ({found}) m/s^2{changing}, which "
+        f"moves gravity by {tilt_deg:.1f} deg: state it (`--acc-bias-prior`), or a larger standard "
+        "deviation (`--acc-bias-std`)"
+    )
+    return _within("gravity's direction", _admitted(tilt_deg, left_deg), limit_deg, "deg", advice)
+
+
+def _velocity_rms(posterior: Posterior) -> float:
+    """Root mean square over the keyframes of the possible velocity error [m/s]."""
+    variances = posterior.velocity_b.reshape(-1, 9)[:, ::4]
+    return math.sqrt(float(variances.sum()) / len(variances))
+
+
+def _velocity_std(
+    state: VIState, posterior: Posterior, report: SolveReport, constants: MeasuredConstants
+) -> float:
+    """Root mean square of the possible velocity error [m/s]; where all windows together know the
+    scale better than this one, with their error of this window's scale."""
+    std = _velocity_rms(posterior)
+    scale, std_scale = report.scale, report.std_scale
+    known = constants.translation
+    if known is None or scale is None or std_scale is None:
+        return std
+    relative = float(np.mean(np.sum(state.velocity_b**2, axis=1))) / scale**2
+    doubt = relative * std_scale**2
+    variance = known.cov[0, 0] + (CALIBRATED.acc_scale * known.scale) ** 2
+    seen = relative * ((scale - known.scale) ** 2 + variance)
+    return math.sqrt(max(std**2 - doubt, 0.0) + min(doubt, float(seen)))
+
+
+def _plausible_bias(state: VIState, prior: BiasPrior) -> Check:
+    """Check of a bias against its prior; one far outside has absorbed other errors."""
+    away = np.abs(state.acc_bias_residual - prior.mean_acc) / prior.std_acc
+    if away @ away <= FAR_3D:
+        return OK
+    axis = int(np.argmax(away))
+    return Check(
+        "weak",
+        f"the accelerometer bias on {'xyz'[axis]} comes out as {state.acc_bias[axis]:.2f} m/s^2, "
+        f"{away[axis]:.0f} standard deviations from what was expected: check units, gravity in the "
+        "accelerometer and the scale of the camera's motion",
+    )
+
+
+def _solution_checks(report: SolveReport, vision: RelativePoses) -> list[Check]:
+    """Checks of the estimated scale and of relative poses that were rejected or replaced; with many
+    of them, the remainder is arbitrary."""
+    checks = [_plausible_scale(report.scale or 1.0, 0.0, vision.std_scale)]
+    measured = vision.measured_count
+    if report.rejected:
+        total = measured + report.rejected
+        checks.append(
+            Check(
+                "weak" if report.rejected >= MOST_MISSING * total else "ok",
+                f"{report.rejected} of {total} relative poses contradict the IMU and were "
+                "rejected: a moving object filled the image, or the IMU's samples are wrong",
+            )
+        )
+    if report.second_motions:
+        checks.append(
+            Check(
+                "weak" if report.second_motions >= MOST_MISSING * measured else "ok",
+                f"for {report.second_motions} of {measured} relative poses the motion of fewer "
+                "matches was used, because it agrees with the IMU: a moving object or a repetitive "
+                "wall has more",
+            )
+        )
+    return checks
+
+
+def _plausible_scale(scale: float, std: float, spread: float) -> Check:
+    """Check of a scale against its own uncertainty and the nominal one."""
+    away = abs(scale - 1.0) / max(math.hypot(std, spread), 1e-12)
+    if away <= FAR:
+        return OK
+    return Check(
+        "weak",
+        f"accelerations fit the camera's motion if that is {scale:.3f} times as long, "
+        f"{away:.1f} standard deviations from what was stated: check the stereo baseline or the "
+        "trajectory's scale",
+    )
+
+
+def _consistent_vertical(report: SolveReport) -> Check:
+    """Check of gravity against the vertical estimated from samples before the window."""
+    if not report.vertical_rejected:
+        return OK
+    return Check(
+        "weak",
+        "gravity contradicts the vertical that the IMU's samples before the window show "
+        f"(chi-square {report.vertical_chi2:.0f} for 2 degrees of freedom), which was not used: "
+        "the accelerometer's error changed, or the camera's motion is wrong",
+    )
+
+
+def _unconfirmed(
+    constants: MeasuredConstants, state: VIState, posterior: Posterior, limits: InitLimits
+) -> list[str]:
+    """The nominal constant that nothing confirms: with it unknown, gravity or velocity would
+    exceed its limit."""
+    freed, known = constants.freed, constants.translation
+    velocity = 0.0
+    if constants.is_window and freed is None:
+        return [
+            "the motion in the window is too small to confirm the stated extrinsics, and nothing "
+            "else has been recorded"
+        ]
+    if freed is not None:
+        span, gravity = "the window alone", freed.state.gravity_c0
+        across = skew(gravity) @ state.gravity_c0
+        moved_deg = math.degrees(math.atan2(math.hypot(*across), gravity @ state.gravity_c0))
+        std_deg = math.degrees(direction_std(gravity, freed.posterior.gravity_c0))
+        gravity_deg = _admitted(moved_deg, std_deg)
+        faster = freed.state.velocity_b - state.velocity_b
+        moved = math.sqrt(np.vdot(faster, faster) / len(faster))
+        velocity = _admitted(moved, _velocity_rms(freed.posterior))
+    else:
+        span = "the recorded motion"
+        assert constants.rotation is not None
+        # An error of the extrinsic rotation rotates gravity in the camera.
+        rotated = skew(state.gravity_c0) @ state.T_b_c[:3, :3].T
+        cov = posterior.gravity_c0 + rotated @ constants.rotation.cov[:3, :3] @ rotated.T
+        gravity_deg = math.degrees(direction_std(state.gravity_c0, cov))
+        # A scale with a nominal spread is in the posterior already.
+        if known is not None and constants.std_scale == 0.0:
+            speed = float(np.sqrt(np.mean(np.sum(state.velocity_b**2, axis=1))))
+            velocity = float(np.hypot(_velocity_rms(posterior), speed * np.sqrt(known.cov[0, 0])))
+    if gravity_deg * CERTAIN > limits.gravity_deg:
+        return [
+            f"{span} does not confirm the stated extrinsics: if they were unknown, the direction "
+            f"of gravity would be known only to {gravity_deg:.2g} deg, needed "
+            f"{limits.gravity_deg / CERTAIN:.2g}"
+        ]
+    if velocity * CERTAIN > limits.velocity:
+        return [
+            f"{span} does not confirm the stated scale: if it were unknown, velocity would be "
+            f"known only to {velocity:.2g} m/s, needed {limits.velocity / CERTAIN:.2g}"
+        ]
+    return []
+
+
+def rotation_about_axes_deg(Ts_c0_b: Array) -> Array:
+    """(3,) rotation of the body about each of its axes in the window, peak to peak [deg]."""
+    R_b0_c0 = Ts_c0_b[0, :3, :3].T
+    phi = np.array([so3_log(R_b0_c0 @ T[:3, :3]) for T in Ts_c0_b])
+    return np.rad2deg(np.ptp(phi, axis=0))
+
+
+def _advice(turned_deg: Array, axis: int, std: float, limit: float) -> str:
+    """Motion that would help: an axis is observable by rotation about the other two."""
+    others = [i for i in range(3) if i != axis]
+    turned = float(turned_deg[others].max())
+    needed = float(np.clip(turned * std * CERTAIN / limit, 5.0, 60.0))
+    names = " or ".join("xyz"[i] for i in others)
+    return f"too little rotation about {names}: {turned:.1f} deg, needs about {needed:.0f}"
+
+
+def mounting_checks(mounting: "MountingPrior", T_b_c: Array, cov_T_b_c: Array) -> list[Check]:
+    """Axes that stay at the prior of the extrinsics, and directions in which motion contradicts it.
+
+    The variance of the movement from the prior is the prior's less the posterior's.
+    """
+    if not np.isfinite(mounting.std[3:]).all():
+        return []
+    std = np.sqrt(np.diag(cov_T_b_c))
+    kept = std >= KEPT * mounting.std
+    checks = [
+        Check(
+            "ok",
+            f"{AXES_OF_CAMERA[i]} does not show in this motion and stays at the stated prior, "
+            f"{_length(std[i], i)} (1 sigma)",
+        )
+        for i in range(6)
+        if kept[i]
+    ]
+    if kept.any() and not kept.all():
+        seen = [f"{AXES_OF_CAMERA[i]} to {_length(std[i], i)}" for i in range(6) if not kept[i]]
+        checks.append(Check("ok", f"motion shows {'; '.join(seen)}"))
+    moved = se3_log(T_b_c @ se3_inv(np.ascontiguousarray(mounting.T_b_c))) / mounting.std
+    shares, directions = np.linalg.eigh(cov_T_b_c / np.outer(mounting.std, mounting.std))
+    for share, direction in zip(shares, directions.T, strict=True):
+        if share > KEPT**2:
+            continue
+        away = abs(float(direction @ moved)) / np.sqrt(1.0 - share)
+        if away > FAR:
+            axis = int(np.argmax(np.abs(direction)))
+            checks.append(
+                Check(
+                    "weak",
+                    f"the stated prior is contradicted: {AXES_OF_CAMERA[axis]} came out "
+                    f"{_length(abs(moved[axis]) * mounting.std[axis], axis)} from it, {away:.1f} "
+                    "standard deviations; check the prior's frames and axes",
+                )
+            )
+    return checks
+
+
+def _length(value: float, axis: int) -> str:
+    """Length or angle along an entry of [rho, phi]."""
+    return f"{1e3 * value:.1f} mm" if axis < 3 else f"{np.rad2deg(value):.2f} deg"
+
+
+document_fields(__name__)

@@ -1,0 +1,1 @@
+"""Errors of estimates against ground truth, each under its usual name, and their NEES."""

@@ -1,0 +1,1 @@
+"""Tools around the estimator: checks of recordings, ground truth, IMU noise, watchdog."""

@@ -1,0 +1,499 @@
+"""Errors of a ground truth that its audit finds, as constants and as sentences."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from scipy.special import stdtr
+
+from maci2.estimator.problem import (
+    MARKER,
+    ORIENTATION_CLOCK,
+    ORIENTATION_CLOCK_AT,
+    POSITION_CLOCK,
+    POSITION_CLOCK_AT,
+)
+from maci2.findings import Finding
+from maci2.geometry import so3_log
+from maci2.geometry.gaussian import chi2_significance, nees
+from maci2.geometry.se3 import skew_stack, so3_log_stack
+from maci2.sensors import GroundTruth, bridged, truth_at
+from maci2.tools.ground_truth.audit_problem import REACH_S, AuditFit
+from maci2.tools.ground_truth.capture import Capture
+from maci2.tools.ground_truth.registration import lost_rows_in_words
+from maci2.types import NS, Array, Stamps
+
+CHANCE = 1e-3
+"""Probability below which chance does not explain a constant."""
+
+MATTERS = {
+    "deg": 0.02,
+    "mm": 1.0,
+    "ms": 0.3,
+    "ms/min": 0.2,
+    "m/s^2": 0.01,
+    "rad/s": 2e-4,
+    "ratio": 0.025,
+}
+"""Least size that is worth a sentence, by unit; of a ratio, the least distance from 1."""
+
+
+@dataclass(frozen=True)
+class Constant:
+    """One thing that the audit measured over the whole recording."""
+
+    value: float
+    std: float
+    unit: str
+    significant: bool
+    """Larger than chance and than what matters."""
+
+
+def length_of(vector: Array, cov: Array, unit: str) -> Constant:
+    """Length of a vector, its sigma along it, and whether it is zero."""
+    length = float(np.linalg.norm(vector))
+    along = vector / max(length, 1e-300)
+    chance = chi2_significance(len(vector), float(nees(vector, cov)))
+    significant = bool(chance < CHANCE and length > MATTERS[unit])
+    return Constant(length, float(np.sqrt(along @ cov @ along)), unit, significant)
+
+
+def scalar_of(value: float, std: float, unit: str, dof: int = 10**6) -> Constant:
+    """A number, and whether it is zero, or 1 for a ratio; `dof` are those of `std` where it is
+    itself an estimate (Student's distribution)."""
+    away = value - 1.0 if unit == "ratio" else value
+    chance = 2.0 * float(stdtr(dof, -abs(away) / std)) if std > 0.0 else 1.0
+    significant = bool(chance < CHANCE and abs(away) > MATTERS[unit])
+    return Constant(float(value), float(std), unit, significant)
+
+
+NEAR_S = 0.02
+"""Rows are compared this close to an audited state."""
+
+FEWEST = 100
+BLOCK_S = 10.0
+HALF_S = 0.005
+"""Audited accelerations are differences of velocity over twice this."""
+
+LEAST_SPEED = 0.1
+"""Speed, rms [m/s], below which nothing is said of velocity columns."""
+
+ALIKE = 0.9
+"""Cosine between velocity columns and audited velocities above which they are the same motion."""
+
+SCALE = 0.1
+"""Largest error of the columns' scale that is not another unit."""
+
+
+def column_constants(claims: GroundTruth, truth: GroundTruth, R_g_w: Array) -> dict[str, Constant]:
+    """Lateness of velocity columns and errors of bias columns, against audited states on the
+    same clock; R_g_w takes the columns' world to the level one."""
+    constants: dict[str, Constant] = {}
+    assert truth.covariance is not None
+    both = _at_claims(claims, truth)
+    if both is None:
+        return constants
+    rows, audited = both
+    if _rms(audited.v_w) > LEAST_SPEED and not velocity_finding("", claims, truth, R_g_w):
+        constants["velocity_late_ms"] = _velocity_lag(claims.v_w[rows], audited, truth)
+    cov = truth.covariance.states
+    for name, part, unit in (("acc", slice(12, 15), "m/s^2"), ("gyro", slice(9, 12), "rad/s")):
+        column = getattr(claims, f"bias_{name}")[rows] - getattr(audited, f"bias_{name}")
+        if np.isfinite(column).all():
+            constants[f"{name}_bias_column"] = length_of(
+                column.mean(axis=0), cov[:, part, part].mean(axis=0), unit
+            )
+    return constants
+
+
+def _at_claims(claims: GroundTruth, truth: GroundTruth) -> tuple[Stamps, GroundTruth] | None:
+    """Rows that state a velocity, and the audited states there; None where there are too few."""
+    margin_ns = round(HALF_S * NS)
+    first_ns, last_ns = truth.stamps_ns[0] + margin_ns, truth.stamps_ns[-1] - margin_ns
+    inside = (claims.stamps_ns >= first_ns) & (claims.stamps_ns <= last_ns)
+    rows = np.flatnonzero(inside & np.isfinite(claims.v_w).all(axis=1))
+    at_ns = claims.stamps_ns[rows]
+    after = np.clip(np.searchsorted(truth.stamps_ns, at_ns + margin_ns), 0, len(truth) - 1)
+    before = np.searchsorted(truth.stamps_ns, at_ns - margin_ns, side="right") - 1
+    rows = rows[truth.stamps_ns[after] - truth.stamps_ns[before] < NEAR_S * NS + 2 * margin_ns]
+    if len(rows) < FEWEST:
+        return None
+    return rows, truth_at(truth, claims.stamps_ns[rows], max_gap_s=np.inf)
+
+
+def _velocity_lag(v_claimed: Array, audited: GroundTruth, truth: GroundTruth) -> Constant:
+    """Time by which velocities are late: their error regressed on acceleration.
+
+    The scatter over blocks of ten seconds is the uncertainty.
+    """
+    half_ns = round(HALF_S * NS)
+    later, sooner = (
+        truth_at(truth, audited.stamps_ns + shift, max_gap_s=np.inf).v_w
+        for shift in (half_ns, -half_ns)
+    )
+    acc = (later - sooner) / (2.0 * HALF_S)
+    # A rotated world is no lag: compare after the best rotation.
+    U, _, Vt = np.linalg.svd(audited.v_w.T @ v_claimed)
+    error = v_claimed @ (U @ np.diag([1.0, 1.0, np.linalg.det(U @ Vt)]) @ Vt).T - audited.v_w
+    elapsed_s = (audited.stamps_ns - audited.stamps_ns[0]) / NS
+    count = max(int(elapsed_s[-1] / BLOCK_S), 3)
+    blocks = np.array_split(np.arange(len(acc)), count)
+    lags = np.array([-np.sum(error[b] * acc[b]) / np.sum(acc[b] ** 2) for b in blocks])
+    weights = np.array([np.sum(acc[b] ** 2) for b in blocks])
+    weights /= weights.sum()
+    lag = float(np.sum(weights * lags))
+    scatter = float(np.sum(weights**2 * (lags - lag) ** 2)) * count / (count - 1.0)
+    return scalar_of(1e3 * lag, 1e3 * np.sqrt(scatter), "ms", count - 1)
+
+
+def velocity_finding(
+    name: str, claims: GroundTruth, truth: GroundTruth, R_g_w: Array
+) -> list[Finding]:
+    """Velocity columns that are none: zero, in the body's frame, of another unit or sign."""
+    both = _at_claims(claims, truth)
+    if both is None:
+        return []
+    rows, audited = both
+    known = np.asarray(np.isfinite(audited.v_w).all(axis=1))
+    if known.sum() < FEWEST:
+        return []
+    rows, audited = rows[known], audited.part(known)
+    claimed, v_g = claims.v_w[rows] @ R_g_w.T, audited.v_w
+    speed, claimed_speed = _rms(v_g), _rms(claimed)
+    if speed < LEAST_SPEED:
+        return []
+    needed = "needed are velocities of the body in the world [m/s]"
+    if claimed_speed < SCALE * speed:
+        text = f"velocity columns are {claimed_speed:.2g} m/s rms"
+    elif _cosine(claimed, v_g) < -ALIKE:
+        text = "velocity columns have the wrong sign"
+    elif _cosine(claimed, v_g) < ALIKE:
+        v_b = np.einsum("nji,nj->ni", audited.Ts_w_b[:, :3, :3], v_g)
+        in_body = _cosine(claims.v_w[rows], v_b) > ALIKE
+        text = "velocity columns " + (
+            "are in the body's frame"
+            if in_body
+            else f"do not follow the motion (correlation {_cosine(claimed, v_g):.2f})"
+        )
+    elif abs(claimed_speed / speed - 1.0) > SCALE:
+        text = f"velocity columns are {claimed_speed / speed:.3g} times the velocity"
+    else:
+        return []
+    text += f", while the body moves at {speed:.2f} m/s rms; {needed}"
+    return [Finding("warn", name, text, "velocity columns")]
+
+
+def _rms(values: Array) -> float:
+    return float(np.sqrt(np.mean(np.sum(values**2, axis=1))))
+
+
+def _cosine(a: Array, b: Array) -> float:
+    norms = float(np.linalg.norm(a)) * float(np.linalg.norm(b))
+    return float(np.sum(a * b)) / max(norms, 1e-12)
+
+
+SPAN_S = 0.1
+"""Steps are taken over this time."""
+
+MAX_GAP_S = 0.02
+SIGMAS = 8.0
+"""Size of a jump in standard deviations of ordinary steps; their tails are long."""
+
+LEAST_M, LEAST_RAD = 0.01, np.deg2rad(0.5)
+"""Size of a jump."""
+
+
+@dataclass(frozen=True)
+class JumpsOf:
+    """Jumps of positions or of orientations."""
+
+    stamps_ns: Stamps = field(default_factory=lambda: np.zeros(0, np.int64))
+    """(m,) middles of steps that are jumps, on the source's own clock."""
+
+    sizes: Array = field(default_factory=lambda: np.zeros(0))
+    """(m,) [m] or [rad]"""
+
+    @property
+    def largest(self) -> float:
+        return float(self.sizes.max(initial=0.0))
+
+    @property
+    def largest_first_ns(self) -> Stamps:
+        """The largest step of each group within a second, the largest group first."""
+        groups = np.cumsum(np.r_[0, np.diff(self.stamps_ns) > NS])
+        order = np.lexsort((-self.sizes, groups))
+        tops = order[np.unique(groups[order], return_index=True)[1]]
+        return self.stamps_ns[tops[np.argsort(-self.sizes[tops])]]
+
+
+@dataclass(frozen=True)
+class Jumps:
+    """Jumps of a capture."""
+
+    positions: JumpsOf
+    orientations: JumpsOf
+
+    @property
+    def stamps_ns(self) -> Stamps:
+        """(m,) of either kind, rising."""
+        return np.union1d(self.positions.stamps_ns, self.orientations.stamps_ns)
+
+
+def find_jumps(capture: Capture, fit: AuditFit, truth: GroundTruth) -> Jumps:
+    """Steps of the capture's rows that audited states do not have."""
+    shared = fit.solution.shared
+    R_g_w, T_b_m = shared.R_w_g.T, shared.T_b_m
+    rows, at = _states(capture, truth, fit, POSITION_CLOCK_AT)
+    p_g_m = at.Ts_w_b[:, :3, 3] + at.Ts_w_b[:, :3, :3] @ T_b_m[:3, 3]
+    positions = _jumps(capture.stamps_ns[rows], capture.p_w_m[rows] @ R_g_w.T - p_g_m, LEAST_M)
+    if capture.Rs_w_m is None:
+        return Jumps(positions, JumpsOf())
+    rows, at = _states(capture, truth, fit, ORIENTATION_CLOCK_AT)
+    Rs_g_m = at.Ts_w_b[:, :3, :3] @ T_b_m[:3, :3]
+    apart = so3_log_stack(R_g_w @ capture.Rs_w_m[rows] @ np.swapaxes(Rs_g_m, 1, 2))
+    return Jumps(positions, _jumps(capture.stamps_ns[rows], apart, LEAST_RAD))
+
+
+def _states(
+    capture: Capture, truth: GroundTruth, fit: AuditFit, clock_at: int
+) -> tuple[Stamps, GroundTruth]:
+    """Rows beside which there are audited states, and these."""
+    scalars = fit.solution.shared.scalars
+    offset_s, drift = scalars[clock_at], scalars[clock_at + 2]
+    since_s = (capture.stamps_ns - fit.problem.clock_origin_ns) / NS
+    shift_ns = np.rint((offset_s + drift * since_s) * NS).astype(np.int64)
+    stamps_ns = capture.stamps_ns + shift_ns
+    rows = np.flatnonzero(bridged(truth.stamps_ns, stamps_ns, MAX_GAP_S))
+    return rows, truth_at(truth, stamps_ns[rows], MAX_GAP_S)
+
+
+def _jumps(stamps_ns: Stamps, apart: Array, least: float) -> JumpsOf:
+    """Steps of a difference over `SPAN_S` that are far larger than its others."""
+    if len(stamps_ns) < 2:
+        return JumpsOf()
+    k = max(round(SPAN_S * NS / float(np.median(np.diff(stamps_ns)))), 1)
+    near = stamps_ns[k:] - stamps_ns[:-k] < 1.5 * SPAN_S * NS
+    steps = np.linalg.norm(apart[k:] - apart[:-k], axis=1)[near]
+    if not len(steps):
+        return JumpsOf()
+    # Of a vector with three normal components, the median length is 1.54 sigmas.
+    limit = max(least, SIGMAS * float(np.median(steps)) / 1.54)
+    far = steps > limit
+    middles_ns = stamps_ns[:-k] + (stamps_ns[k:] - stamps_ns[:-k]) // 2
+    return JumpsOf(middles_ns[near][far], steps[far])
+
+
+ANOTHER_CLOCK_S = 0.1
+"""Offset from which a clock is another one, not late by processing or filters."""
+
+ANOTHER_WORLD = np.deg2rad(30.0)
+"""Tilt from which a world's z axis is not meant to be up."""
+
+MOST_SCATTER, MOST_SCATTER_DEG = 0.05, 2.0
+"""Noise of rows [m, deg] that is worth a sentence."""
+
+MISLEADING = ("world", "noise", "lost rows", "velocity columns", "raw capture")
+"""Faults of a source that leave its own rows useless, though its audit may be sound."""
+
+UNOBSERVABLE_DEG = 1.0
+"""Standard deviation of the marker's rotation about an axis above which it is as good as unknown.
+Accelerations show it, too: only a recording that hardly moves leaves it open."""
+
+
+def measure(fit: AuditFit, capture: Capture, truth: GroundTruth) -> dict[str, Constant]:
+    """Constants of the capture, and of the columns that a published truth has beside poses."""
+    shared, cov_shared = fit.solution.shared, fit.posterior.shared
+    constants = {}
+    change = np.ascontiguousarray(shared.T_b_m[:3, :3] @ capture.T_b_m[:3, :3].T)
+    if capture.Rs_w_m is not None:
+        constants["rotation_deg"] = length_of(
+            np.degrees(so3_log(change)), np.degrees(1.0) ** 2 * cov_shared[14:17, 14:17], "deg"
+        )
+    # Of the translation itself: rho and phi both move it.
+    p = shared.T_b_m[:3, 3]
+    J = np.hstack([np.eye(3), -skew_stack(p[None])[0]])
+    cov_p = J @ cov_shared[MARKER, MARKER] @ J.T
+    constants["lever_arm_mm"] = length_of(1e3 * (p - capture.T_b_m[:3, 3]), 1e6 * cov_p, "mm")
+    up_w = shared.R_w_g[:, 2]
+    sine = float(np.hypot(up_w[0], up_w[1]))
+    angle = float(np.arctan2(sine, up_w[2]))
+    tilt = np.degrees(angle) * np.array([-up_w[1], up_w[0]]) / max(sine, 1e-12)
+    constants["tilt_deg"] = length_of(tilt, np.degrees(1.0) ** 2 * cov_shared[:2, :2], "deg")
+    clocks = {"position": (3, POSITION_CLOCK)}
+    if capture.Rs_w_m is not None and not capture.one_clock:
+        clocks["orientation"] = (4, ORIENTATION_CLOCK)
+    for kind, (place, at) in clocks.items():
+        offset_s, drift = shared.scalars[place], shared.scalars[place + 2]
+        std = np.sqrt(np.diag(cov_shared)[at])
+        constants[f"{kind}_late_ms"] = scalar_of(-1e3 * offset_s, 1e3 * std[0], "ms")
+        constants[f"{kind}_drift_ms_per_min"] = scalar_of(-6e4 * drift, 6e4 * std[1], "ms/min")
+    fit_a = fit.accelerations
+    if fit_a is not None and np.isfinite(fit_a.scale):
+        constants["position_scale"] = scalar_of(fit_a.scale, fit_a.std_scale, "ratio")
+    if capture.claims is not None:
+        claims, away_ms = _on_imu_clock(capture.claims, fit)
+        columns = column_constants(claims, truth, shared.R_w_g.T)
+        late = columns.get("velocity_late_ms")
+        if late is not None and away_ms:
+            columns["velocity_late_ms"] = scalar_of(late.value + away_ms, late.std, "ms")
+        constants |= columns
+    return constants
+
+
+def _on_imu_clock(claims: GroundTruth, fit: AuditFit) -> tuple[GroundTruth, float]:
+    """Published columns moved by a clock offset that is no small error, and how late it is [ms]."""
+    offset_s = float(fit.solution.shared.scalars[POSITION_CLOCK_AT])
+    std_s = float(np.sqrt(fit.posterior.shared[POSITION_CLOCK, POSITION_CLOCK][0, 0]))
+    if abs(offset_s) < max(ANOTHER_CLOCK_S, 5.0 * std_s):
+        return claims, 0.0
+    stamps_ns = claims.stamps_ns + round(offset_s * NS)
+    return replace(claims, stamps_ns=stamps_ns), -1e3 * offset_s
+
+
+SENTENCES = {
+    "rotation_deg": "orientation rotated by {value:.2f} ± {std:.2f} deg against the IMU",
+    "lever_arm_mm": "position is of a point {value:.1f} ± {std:.1f} mm off the IMU",
+    "tilt_deg": "world tilted by {value:.2f} ± {std:.2f} deg against gravity",
+    "position_late_ms": "position {time} {side}",
+    "orientation_late_ms": "orientation {time} {side}",
+    "position_drift_ms_per_min": "clock of positions drifts by {change}",
+    "orientation_drift_ms_per_min": "clock of orientations drifts by {change}",
+    "velocity_late_ms": "velocity columns {time} {side}",
+    "position_scale": "positions are {value:.3f} ± {std:.3f} times as large as the IMU's "
+    "accelerations say",
+    "acc_bias_column": "accelerometer bias columns off by {value:.3f} ± {std:.3f} m/s^2",
+    "gyro_bias_column": "gyroscope bias columns off by {value:.4f} ± {std:.4f} rad/s",
+}
+
+
+def sentence(name: str, constant: Constant) -> str:
+    """One constant in words, with its standard deviation."""
+    value, std = constant.value, constant.std
+    digits = 1 if std >= 0.05 else 2
+    side = "late" if value > 0.0 else "early"
+    if abs(value) < 1e3 * ANOTHER_CLOCK_S:
+        time = f"{abs(value):.{digits}f} ± {std:.{digits}f} ms"
+    else:
+        time = f"{1e-3 * abs(value):.5f} ± {1e-3 * std:.5f} s"
+    change = f"{value:.{digits}f} ± {std:.{digits}f} ms a minute"
+    return SENTENCES[name].format(value=value, std=std, side=side, time=time, change=change)
+
+
+def misleading(findings: tuple[Finding, ...]) -> list[Finding]:
+    """Findings that make scores against the published rows meaningless."""
+    return [
+        finding
+        for finding in findings
+        if finding.fault in MISLEADING
+        or (finding.fault.endswith("_late_ms") and " ms " not in finding.text)
+    ]
+
+
+def audit_findings(
+    capture: Capture,
+    fit: AuditFit,
+    truth: GroundTruth,
+    constants: dict[str, Constant],
+    jumps: Jumps,
+) -> tuple[Finding, ...]:
+    """Sentences for everything that is neither chance nor too small to matter."""
+    relative = capture.claims is None and not np.array_equal(capture.T_b_m, np.eye(4))
+    findings = []
+    for name, constant in constants.items():
+        if constant.significant:
+            text = sentence(name, constant)
+            if relative and name in ("rotation_deg", "lever_arm_mm"):
+                text += ", compared with the stated T_BS"
+            findings.append(Finding("warn", capture.name, text, name))
+    if capture.claims is not None:
+        claims, _ = _on_imu_clock(capture.claims, fit)
+        R_g_w = fit.solution.shared.R_w_g.T
+        findings += velocity_finding(capture.name, claims, truth, R_g_w)
+    further = [*_world_and_scatter(fit), *_unobservable(capture, fit), *_rows(capture)]
+    further += _jumped(capture, jumps)
+    findings += [Finding("warn", capture.name, text, fault) for fault, text in further]
+    if not findings:
+        findings.append(Finding("ok", capture.name, "agrees with the IMU; nothing found"))
+    return tuple(findings)
+
+
+Faults = Iterator[tuple[str, str]]
+"""Names of faults, each with a sentence."""
+
+
+def _world_and_scatter(fit: AuditFit) -> Faults:
+    """A world whose z axis is not even roughly up; rows that scatter by more than any tracker's."""
+    up_w = fit.solution.shared.R_w_g[:, 2]
+    if up_w[2] <= np.cos(ANOTHER_WORLD):
+        at = int(np.argmax(np.abs(up_w)))
+        axis = ("-" if up_w[at] < 0.0 else "+") + "xyz"[at]
+        yield (
+            "world",
+            f"up is {axis} in its world, needed +z (NED or another convention?); the audit levels "
+            "it",
+        )
+    scatter = {}
+    if fit.position.std > MOST_SCATTER:
+        scatter["positions"] = f"{1e2 * fit.position.std:.0f} cm"
+    if fit.orientation is not None and np.degrees(fit.orientation.std) > MOST_SCATTER_DEG:
+        scatter["orientations"] = f"{np.degrees(fit.orientation.std):.1f} deg"
+    for kind, size in scatter.items():
+        yield (
+            "noise",
+            f"{kind} scatter by {size} about what the IMU measures: they are not those of this "
+            "motion, or very noisy",
+        )
+
+
+def _unobservable(capture: Capture, fit: AuditFit) -> Faults:
+    tilt_deg = float(np.degrees(np.sqrt(np.linalg.eigvalsh(fit.posterior.shared[:2, :2])[-1])))
+    if tilt_deg > UNOBSERVABLE_DEG:
+        yield (
+            "unobservable gravity",
+            f"the direction of gravity is known to ± {tilt_deg:.1f} deg only: where nothing "
+            "rotates, a bias of the accelerometer looks like a tilt. Take a recording that "
+            "rotates.",
+        )
+    if capture.Rs_w_m is None:
+        return
+    values, axes = np.linalg.eigh(fit.posterior.shared[14:17, 14:17])
+    std_deg = float(np.degrees(np.sqrt(values[-1])))
+    if std_deg > UNOBSERVABLE_DEG:
+        axis = axes[:, -1] * np.sign(axes[np.argmax(np.abs(axes[:, -1])), -1])
+        yield (
+            "unobservable rotation",
+            f"rotation of the marker about the body's axis ({axis[0]:.2f}, {axis[1]:.2f}, "
+            f"{axis[2]:.2f}) is known to ± {std_deg:.1f} deg only: the recording neither rotates "
+            "nor accelerates enough. Take a recording that moves about all axes.",
+        )
+
+
+def _rows(capture: Capture) -> Faults:
+    """Rows that are lost, and time without rows."""
+    if len(capture.lost_ns):
+        yield "lost rows", lost_rows_in_words(capture) + "; they are not used"
+    steps_s = np.diff(capture.stamps_ns) / NS
+    gaps = np.flatnonzero(steps_s > max(0.2, 3.5 * float(np.median(steps_s))))
+    if len(gaps):
+        longest = gaps[np.argmax(steps_s[gaps])]
+        at_s = (capture.stamps_ns[longest] - capture.stamps_ns[0]) / NS
+        number = f"{len(gaps)} gaps" if len(gaps) > 1 else "one gap"
+        yield (
+            "gaps",
+            f"{number}, the longest of {steps_s[longest]:.2f} s at {at_s:.1f} s; states are given "
+            f"up to {REACH_S} s into a gap, carried by the IMU",
+        )
+
+
+def _jumped(capture: Capture, jumps: Jumps) -> Faults:
+    """Rows that contradict the IMU."""
+    for kind, unit, scale, found in (
+        ("positions", "cm", 1e2, jumps.positions),
+        ("orientations", "deg", np.degrees(1.0), jumps.orientations),
+    ):
+        if len(found.stamps_ns):
+            at_s = (found.largest_first_ns - capture.stamps_ns[0]) / NS
+            listed = ", ".join(f"{start:.1f}" for start in at_s[:5])
+            more = f" and {len(at_s) - 5} more, smaller" if len(at_s) > 5 else ""
+            largest = f"{scale * found.largest:.1f} {unit}"
+            yield "jumps", f"{kind} jump by up to {largest} at {listed} s{more}"

@@ -1,0 +1,283 @@
+"""Consistency of an IMU's noise over a horizon: errors of the IMU between states that follow it,
+compared with what its noise and the reference allow.
+
+The states follow the IMU as well as the reference, so that the error between two of them is not the
+IMU's whole error: with C its covariance, G the derivatives and P the posterior of both states, the
+covariance of the error that shows is C - G P G'. Nothing that IMU and states share is counted.
+
+Factor j joins two neighbouring states: e_j = A_j x_j + B_j x_j+1 + noise. Multiplied from the last
+one back by M_j = -M_j+1 A_j+1 B_j^-1 and added up, all states between cancel, and what remains is
+the error of integrating from the window's first state, with its bias, to the last.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maci2.errors import MeasurementError
+from maci2.estimator.problem import POSITION, ROTATION, STATE, VELOCITY, Problem
+from maci2.estimator.residuals import WhitenedFactors, whitened_factors
+from maci2.estimator.solver import IMU, Covariance, Solution, covariance, normal_equations
+from maci2.geometry.gaussian import square_root_information
+from maci2.result_output import Json
+from maci2.sensors.types import TruthCovariance
+from maci2.tools.imu_noise.estimate import NoiseProblem, fit_reference_noise
+from maci2.tools.imu_noise.likelihood import moved_by, other_kinds, predicted_by
+from maci2.types import NS, Array, Stamps
+
+
+@dataclass(frozen=True)
+class Windows:
+    """m windows of equally many factors, one from every state that has enough after it."""
+
+    first: NDArray[np.int64]
+    """(m,) first factor of each window."""
+
+    transport: Array
+    """(steps, m, 15, 15) what takes a whitened residual of each factor to the window's end."""
+
+    cov: Array
+    """(m, 15, 15) of the IMU's error over the window."""
+
+    cov_shown: Array
+    """(m, 15, 15) of what shows of it between the states, which follow the IMU too."""
+
+    def errors(self, r: Array) -> Array:
+        """(m, 15) errors at the windows' ends of whitened residuals (n, 15) of all factors."""
+        return np.asarray(
+            sum(
+                np.einsum("kij,kj->ki", M, r[self.first + step])
+                for step, M in enumerate(self.transport)
+            )
+        )
+
+
+def compose_windows(
+    stamps_ns: Stamps,
+    solution: Solution,
+    posterior: Covariance,
+    factors: WhitenedFactors,
+    steps: int,
+) -> Windows:
+    """All windows of `steps` IMU factors without a gap of the samples."""
+    white = solution.measurements.white
+    whole = np.einsum("kii->ki", white).all(axis=1)
+    first = _runs(whole, steps)
+    if not len(first):
+        raise MeasurementError(
+            f"no {steps} neighbouring states without a gap of the IMU's samples between them; give "
+            "a longer recording."
+        )
+    white_inv = np.zeros_like(white)
+    white_inv[whole] = np.linalg.inv(white[whole])
+    G = white_inv @ factors.G
+    A, B, shared = G[:, :, :STATE], G[:, :, STATE : 2 * STATE], G[:, :, 2 * STATE :]
+    M = np.tile(np.eye(STATE), (len(first), 1, 1))
+    transport: list[Array] = []
+    by_border = np.zeros((len(first), STATE, shared.shape[2]))
+    for at in (first + step for step in reversed(range(steps))):
+        transport.insert(0, M @ white_inv[at])
+        by_border += M @ shared[at]
+        by_first = M @ A[at]
+        if len(transport) < steps:
+            M = -by_first @ np.linalg.inv(B[at - 1])
+    D = np.concatenate([by_first, B[first + steps - 1], by_border], axis=2)
+    cov = sum(W @ np.swapaxes(W, 1, 2) for W in transport)
+    followed = D @ _joint(stamps_ns, posterior, first, steps) @ np.swapaxes(D, 1, 2)
+    return Windows(first, np.stack(transport), np.asarray(cov), np.asarray(cov - followed))
+
+
+def _runs(whole: NDArray[np.bool_], steps: int) -> NDArray[np.int64]:
+    """Starts of runs of `steps` that are whole."""
+    broken = np.r_[0, np.cumsum(~whole)]
+    return np.asarray(np.flatnonzero(broken[steps:] == broken[:-steps]), dtype=np.int64)
+
+
+def _joint(stamps_ns: Stamps, posterior: Covariance, first: NDArray[np.int64], steps: int) -> Array:
+    """(m, 30 + b, 30 + b) of the windows' first and last states and the free constants."""
+    s, last = STATE, first + steps
+    known = (posterior.states, posterior.neighbours, posterior.with_shared, posterior.free)
+    chain = TruthCovariance(stamps_ns, *known)
+    P = np.zeros((len(first), 2 * s + len(posterior.free), 2 * s + len(posterior.free)))
+    P[:, :s, :s], P[:, s : 2 * s, s : 2 * s] = posterior.states[first], posterior.states[last]
+    P[:, :s, s : 2 * s] = chain.between(first, last)
+    P[:, :s, 2 * s :] = posterior.with_shared[first]
+    P[:, s : 2 * s, 2 * s :] = posterior.with_shared[last]
+    upper = np.triu(np.ones(P.shape[1:], dtype=bool), 1)
+    P[:, 2 * s :, 2 * s :] = posterior.free
+    return np.where(upper.T, np.swapaxes(P, 1, 2), P)
+
+
+LEAST_SHOWN = 1e-3
+"""Share of an error's variance that must show in a direction for it to be scored there."""
+
+DRAWS = 12
+"""Draws of white noise that tell what correlation to expect."""
+
+PARTS = {"rotation": ROTATION, "velocity": VELOCITY, "position": POSITION}
+
+
+@dataclass(frozen=True)
+class PartNees:
+    """Errors of one kind over one horizon."""
+
+    nees: float | None
+    """Mean per degree of freedom; None where the reference shows none of it."""
+
+    shown: float
+    """Share of the IMU's variance that shows against the reference."""
+
+
+@dataclass(frozen=True)
+class Consistency:
+    """Errors of the IMU over windows of one length, one from every state."""
+
+    windows: int
+    parts: dict[str, PartNees]
+    """Rotation, velocity, position."""
+
+    correlation: Array
+    """(lags,) autocorrelation of the whitened errors of rotation and velocity, from one window to
+    the next one after it on."""
+
+    expected: Array
+    """(lags,) the same for white noise of all measurements: the states follow errors, so that what
+    is left of them is not white."""
+
+    chance: float
+    """Standard deviation of their difference where all noise is white."""
+
+
+def consistency(
+    problem: Problem, solution: Solution, steps: int = 1, lags: int = 10
+) -> Consistency:
+    """Scores of a solved chain over windows of `steps` IMU factors each.
+
+    Windows of several factors are scored on the chain of all states between: measurements inside
+    a window then meet states of their own, not what the IMU alone carries to them.
+    """
+    posterior = covariance(solution)
+    kinds = [IMU, *other_kinds(problem).values()]
+    rows = [whitened_factors(solution, posterior, kind) for kind in kinds]
+    windows = compose_windows(problem.stamps_ns, solution, posterior, rows[0], steps)
+    e = windows.errors(rows[0].r)
+    parts = {
+        name: _part(e[:, block], windows.cov_shown[:, block, block], windows.cov[:, block, block])
+        for name, block in PARTS.items()
+    }
+    white = square_root_information(windows.cov[::steps])
+
+    def correlation(r: Array) -> Array:
+        return _correlation(np.einsum("kij,kj->ki", white, windows.errors(r)[::steps]), lags)
+
+    drawn = np.array([correlation(r) for r in _white_residuals(rows, solution)])
+    chance = float(np.sqrt((1.0 + 1.0 / DRAWS) * drawn.var(axis=0, ddof=1).mean()))
+    return Consistency(len(e), parts, correlation(rows[0].r), drawn.mean(axis=0), chance)
+
+
+def _white_residuals(rows: list[WhitenedFactors], solution: Solution) -> Iterator[Array]:
+    """Residuals of the IMU that white noise of all measurements leaves, drawn several times."""
+    rng, system = np.random.default_rng(0), normal_equations(solution)
+    for _ in range(DRAWS):
+        noise = [rng.standard_normal(one.r.shape) for one in rows]
+        moves = [moved_by(one, q, system) for one, q in zip(rows, noise, strict=True)]
+        states, shared = (np.sum(part, axis=0) for part in zip(*moves, strict=True))
+        yield noise[0] - predicted_by(rows[0], (states, shared))
+
+
+def _part(e: Array, cov_shown: Array, cov: Array) -> PartNees:
+    """Mean square over all directions of which enough shows, each in its standard deviations."""
+    white = square_root_information(cov)
+    share, directions = np.linalg.eigh(white @ cov_shown @ np.swapaxes(white, 1, 2))
+    squares = np.einsum("kji,kjl,kl->ki", directions, white, e) ** 2
+    scored = share > LEAST_SHOWN
+    nees = float(np.mean(squares[scored] / share[scored])) if scored.any() else None
+    trace = [np.trace(c, axis1=1, axis2=2).sum() for c in (cov_shown, cov)]
+    return PartNees(nees, float(trace[0] / trace[1]))
+
+
+def _correlation(r: Array, lags: int) -> Array:
+    """Mean over rotation and velocity, each component with its own variance."""
+    r, n = r[:, :6], len(r)
+    scaled = (r - r.mean(axis=0)) / np.maximum(r.std(axis=0), 1e-300)
+    kept = min(lags, max(n - 2, 0))
+    return np.array([float(np.mean(scaled[lag:] * scaled[:-lag])) for lag in range(1, kept + 1)])
+
+
+HORIZONS_S = (0.25, 1.0)
+"""Lengths over which errors are scored [s]."""
+
+
+@dataclass(frozen=True)
+class NoiseCheck:
+    """Scores of one recording over one horizon."""
+
+    recording: str
+    horizon_s: float
+    stated: Consistency
+    """With the data sheet's noise."""
+
+    measured: Consistency
+    """With the noise that was measured."""
+
+
+def check_noise(
+    recordings: Sequence[tuple[str, NoiseProblem]], measured: Array, stated: Array
+) -> tuple[NoiseCheck, ...]:
+    """Scores of all recordings and horizons; noise of the reference is fitted to each recording."""
+    checks = []
+    for name, recording in recordings:
+        problem = recording.problem
+        period_s = float(np.median(np.diff(problem.stamps_ns))) / NS
+        before, after = (fit_reference_noise(recording, levels) for levels in (stated, measured))
+        for horizon_s in HORIZONS_S:
+            steps = max(round(horizon_s / period_s), 1)
+            scores = (consistency(problem, solution, steps) for solution in (before, after))
+            checks.append(NoiseCheck(name, horizon_s, *scores))
+    return tuple(checks)
+
+
+CHECK_COLUMNS = (
+    "recording",
+    "over [s]",
+    *(f"{noise} {part}" for noise in ("sheet", "found") for part in ("rot", "vel", "pos")),
+)
+
+
+def check_rows(checks: Sequence[NoiseCheck]) -> list[tuple[str, ...]]:
+    """One row for each recording and horizon, NEES per degree of freedom."""
+    return [
+        (
+            check.recording,
+            f"{check.horizon_s:g}",
+            *(
+                "-" if score is None else f"{score:.2f}"
+                for one in (check.stated, check.measured)
+                for score in (part.nees for part in one.parts.values())
+            ),
+        )
+        for check in checks
+    ]
+
+
+def check_record(checks: Sequence[NoiseCheck]) -> list[Json]:
+    """Scores under the keys of `maci2 noise --json`."""
+    return [
+        {
+            "recording": check.recording,
+            "horizon_s": check.horizon_s,
+            "windows": check.measured.windows,
+            **{
+                name: {
+                    "nees": {part: score.nees for part, score in one.parts.items()},
+                    "shown": {part: score.shown for part, score in one.parts.items()},
+                    "correlation": [round(float(c), 4) for c in one.correlation],
+                    "expected_correlation": [round(float(c), 4) for c in one.expected],
+                }
+                for name, one in (("stated", check.stated), ("measured", check.measured))
+            },
+        }
+        for check in checks
+    ]

@@ -1,0 +1,303 @@
+"""`maci2 noise`: the noise of an IMU from recordings in motion, as numbers, words and files."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import comb
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maci2.datasets import open_recording
+from maci2.errors import CalibrationError, OptionError, require_in_range
+from maci2.files import real_path
+from maci2.imu.bias_tracker import block_length, stationary_blocks
+from maci2.imu.model_choice import KEYS
+from maci2.pipeline.option_list import WINDOW_S
+from maci2.pipeline.options import RunOptions
+from maci2.result_output import Record
+from maci2.rigs import require_noise
+from maci2.rigs.convert import TOOLS, write_rig
+from maci2.sensors import ImuNoise, ImuSamples, Recording, Rig
+from maci2.tools.imu_noise.consistency import NoiseCheck, check_noise, check_record
+from maci2.tools.imu_noise.estimate import (
+    NoiseEstimate,
+    NoiseLevel,
+    NoiseProblem,
+    estimate_imu_noise,
+    stated_levels,
+)
+from maci2.tools.imu_noise.problems import against_capture, against_vision
+from maci2.types import NS, Array
+
+SHORTEST_S = 5.0
+"""Shortest stretch without motion that an Allan deviation is taken of."""
+
+WHITE_UP_TO_S = 1.0
+"""Averaging times up to which white noise rules."""
+
+ORDER = 6
+"""Order of the differences that motion drops out of."""
+
+
+@dataclass(frozen=True)
+class AllanDeviation:
+    """Allan deviation over the longest stationary stretch of a recording."""
+
+    seconds: float
+    """Length of the stretch [s]."""
+
+    tau_s: Array
+    """(m,) averaging times [s]."""
+
+    deviation: Array
+    """(m, 6) of gyroscope [rad/s] and accelerometer [m/s^2], each axis."""
+
+    density: Array
+    """(6,) white noise: deviation times sqrt(tau) over short averaging times, per sqrt(Hz)."""
+
+    std_log_density: float
+    """Standard deviation of its natural logarithm."""
+
+
+def stationary_allan(samples: ImuSamples) -> AllanDeviation | None:
+    """Allan deviation of the longest stretch without motion; None where none is long enough."""
+    still = np.r_[False, stationary_blocks(samples).still, False]
+    edges = np.flatnonzero(np.diff(still.astype(int)))
+    runs = edges.reshape(-1, 2)
+    if not len(runs):
+        return None
+    first, last = max(runs, key=lambda run: run[1] - run[0]) * block_length(samples)
+    seconds = (last - first) / samples.rate_hz
+    if seconds < SHORTEST_S:
+        return None
+    values = np.hstack([samples.gyro[first:last], samples.acc[first:last]])
+    sizes = np.unique(np.geomspace(1, (last - first) // 4, 30).astype(int))
+    tau_s = sizes / samples.rate_hz
+    deviation = np.array([_overlapping(values, size) for size in sizes])
+    white = tau_s <= WHITE_UP_TO_S
+    density = np.exp(np.mean(np.log(deviation[white] * np.sqrt(tau_s[white])[:, None]), axis=0))
+    longest = float(tau_s[white][-1])
+    return AllanDeviation(seconds, tau_s, deviation, density, float(np.sqrt(longest / seconds)))
+
+
+def _overlapping(values: Array, size: int) -> Array:
+    """(6,) overlapping Allan deviation over averages of `size` samples."""
+    sums = np.cumsum(np.vstack([np.zeros(values.shape[1]), values - values.mean(axis=0)]), axis=0)
+    means = (sums[size:] - sums[:-size]) / size
+    steps = means[size:] - means[:-size]
+    return np.asarray(np.sqrt(0.5 * np.mean(steps**2, axis=0)))
+
+
+def high_frequency_density(samples: ImuSamples) -> Array:
+    """(6,) white noise that samples would need to differ as they do from one to the next, per
+    sqrt(Hz): sensor noise, vibration and what aliases, none of which is motion."""
+    values = np.hstack([samples.gyro, samples.acc])
+    rough = np.diff(values, n=ORDER, axis=0)
+    variance = np.mean(rough**2, axis=0) / comb(2 * ORDER, ORDER)
+    return np.asarray(np.sqrt(variance / samples.rate_hz))
+
+
+LONGEST_S = 60.0
+"""Length of each recording that is used, where no other is asked for."""
+
+
+@dataclass(frozen=True)
+class MeasuredImu:
+    """Noise of an IMU from several recordings, beside other ways to tell it."""
+
+    estimate: NoiseEstimate
+    stated: ImuNoise
+    """Data sheet, as the first recording's calibration has it."""
+
+    rig: Rig
+    """Calibration of the first recording."""
+
+    recordings: tuple[str, ...]
+    seconds: float
+    """Length of motion used [s]."""
+
+    source: str
+    """Reference that the IMU was compared with."""
+
+    allan: AllanDeviation | None
+    """Allan deviation over the longest stationary stretch of any recording."""
+
+    high_frequency: Array
+    """(6,) noise near half the sampling rate, per sqrt(Hz)."""
+
+    checks: tuple[NoiseCheck, ...] = ()
+    """NEES of integration errors over horizons, before and after."""
+
+
+def measure_noise(
+    paths: Sequence[Path],
+    options: RunOptions | None,
+    source: str = "",
+    length_s: float = LONGEST_S,
+    open_path: Callable[[Path], Recording] = open_recording,
+    test_paths: Sequence[Path] = (),
+    checked: bool = False,
+) -> MeasuredImu:
+    """Noise of the IMU that all recordings share.
+
+    With `options` the IMU is compared with camera motion, else with the capture or ground truth
+    that `source` names (the first one found where it is empty). Integration errors are scored on
+    the recordings of `test_paths`; where there are none and `checked` is true, on the same ones.
+    """
+    if not paths:
+        raise OptionError("no recording is named; give one or more.")
+    require_in_range("--window", length_s, *WINDOW_S)
+    for k, path in enumerate(paths):
+        if real_path(path) in map(real_path, paths[:k]):
+            raise OptionError(f"{path} is given twice; its samples would count twice.")
+    recordings = [open_path(path) for path in paths]
+    tests = [open_path(path) for path in test_paths]
+    for recording in (*recordings, *tests):
+        require_noise(recording.rig, "measuring noise: a data sheet to begin from")
+
+    def chain(path: Path, recording: Recording) -> NoiseProblem:
+        if options is None:
+            return against_capture(recording, source, length_s)
+        return against_vision(path, options)
+
+    problems = [chain(path, recording) for path, recording in zip(paths, recordings, strict=True)]
+    allans = [stationary_allan(recording.imu) for recording in recordings]
+    stretches = [allan for allan in allans if allan is not None]
+    seconds = sum(float(p.problem.stamps_ns[-1] - p.problem.stamps_ns[0]) / NS for p in problems)
+    stated = recordings[0].rig.imu
+    estimate = estimate_imu_noise(problems, stated)
+    scored = [(r.name, chain(p, r)) for p, r in zip(test_paths, tests, strict=True)]
+    if checked and not scored:
+        scored = [(r.name, problem) for r, problem in zip(recordings, problems, strict=True)]
+    return MeasuredImu(
+        estimate,
+        replace(stated, rate_hz=recordings[0].imu.rate_hz),
+        recordings[0].rig,
+        tuple(recording.name for recording in recordings),
+        seconds,
+        (source or "ground truth") if options is None else str(options.source),
+        max(stretches, key=lambda allan: allan.seconds, default=None),
+        np.mean([high_frequency_density(recording.imu) for recording in recordings], axis=0),
+        check_noise(scored, estimate.levels(), stated_levels(stated)),
+    )
+
+
+def noise_record(measured: MeasuredImu) -> Record:
+    """Record that `maci2 noise --json` writes and `--imu noise:FILE` reads."""
+    estimate = measured.estimate
+    record: Record = {
+        "recordings": list(measured.recordings),
+        "seconds": measured.seconds,
+        "compared_with": measured.source,
+        "rate_hz": measured.stated.rate_hz,
+        "converged": estimate.converged,
+    }
+    to_use = estimate.levels()[:6].reshape(2, 3).tolist()
+    pooled = (estimate.pooled_gyro, estimate.pooled_acc)
+    for key, one, axes, differ in zip(KEYS, pooled, to_use, estimate.axes_differ(), strict=False):
+        levels: tuple[NoiseLevel, ...] = getattr(estimate, key)
+        record[key] = {
+            **_level_record(one, measured.stated, key),
+            "axes": [*axes],
+            "axes_measured": [level.value for level in levels],
+            "axes_std": [level.std for level in levels],
+            "axes_differ": differ,
+            "seen": any(level.seen for level in levels),
+        }
+    for key in KEYS[2:]:
+        record[key] = _level_record(getattr(estimate, key), measured.stated, key)
+    if measured.checks:
+        record["integration_errors"] = check_record(measured.checks)
+    record["high_frequency_density"] = measured.high_frequency.tolist()
+    if measured.allan is not None:
+        record["allan"] = {
+            "seconds": measured.allan.seconds,
+            "density": measured.allan.density.tolist(),
+            "std": (measured.allan.std_log_density * measured.allan.density).tolist(),
+            "tau_s": measured.allan.tau_s.tolist(),
+            "deviation": measured.allan.deviation.tolist(),
+        }
+    return record
+
+
+def _level_record(level: NoiseLevel, stated: ImuNoise, key: str) -> dict[str, Any]:
+    stated_value = float(getattr(stated, key))
+    return {"value": level.value, "std": level.std, "seen": level.seen, "stated": stated_value}
+
+
+def write_tools(measured: MeasuredImu, folder: Path) -> list[Path]:
+    """Files of every tool for the rig of the first recording, with the noise that was measured: one
+    folder each. A tool that cannot hold the rig is left out."""
+    rig = replace(measured.rig, imu=measured.estimate.pooled(measured.stated.rate_hz))
+    written: list[Path] = []
+    for tool in TOOLS:
+        try:
+            written += write_rig(folder / tool, rig, tool)
+        except CalibrationError:
+            continue
+    return written
+
+
+ROUGH = 2.0
+"""Roughness over white noise from which vibration is named."""
+
+SENSORS = (("gyroscope", "rad/s"), ("accelerometer", "m/s^2"))
+
+
+def noise_rows(measured: MeasuredImu) -> list[tuple[str, ...]]:
+    """One row for each density and walk."""
+    estimate, stated = measured.estimate, measured.stated
+    rows: list[tuple[str, ...]] = []
+    levels = (estimate.density_gyro, estimate.density_acc)
+    densities = (stated.density_gyro, stated.density_acc)
+    for sensor, (name, unit) in enumerate(SENSORS):
+        for axis in range(3):
+            at = 3 * sensor + axis
+            still = "-" if measured.allan is None else f"{measured.allan.density[at]:.2e}"
+            rough, said = f"{measured.high_frequency[at]:.2e}", f"{densities[sensor]:.2e}"
+            level = levels[sensor][axis]
+            rows.append((f"{name} {'xyz'[axis]} [{unit}]", *_level(level), still, rough, said))
+    for walk, level, density in (
+        ("gyroscope walk [rad/s^2]", estimate.walk_gyro, stated.walk_gyro),
+        ("accelerometer walk [m/s^3]", estimate.walk_acc, stated.walk_acc),
+    ):
+        rows.append((walk, *_level(level), "-", "-", f"{density:.2e}"))
+    return rows
+
+
+def _level(level: NoiseLevel) -> tuple[str, str]:
+    return f"{level.value:.2e}", f"{level.std:.1e}" if level.seen else "not seen"
+
+
+def noise_remarks(measured: MeasuredImu) -> list[str]:
+    """Remarks for the user: vibration, axes that differ, values not observed, data sheets."""
+    estimate, remarks = measured.estimate, []
+    levels = (estimate.density_gyro, estimate.density_acc)
+    pooled = estimate.pooled(measured.stated.rate_hz)
+    found = (pooled.density_gyro, pooled.density_acc)
+    said = (measured.stated.density_gyro, measured.stated.density_acc)
+    for sensor, (name, _) in enumerate(SENSORS):
+        white = np.array([level.value for level in levels[sensor]])
+        ratio = float(np.max(measured.high_frequency[3 * sensor : 3 * sensor + 3] / white))
+        if ratio > ROUGH:
+            remarks.append(
+                f"{name}: samples are {ratio:.1f} times as rough as what integrates: vibration or "
+                "aliasing near half the sampling rate; sample faster or filter before sampling"
+            )
+        if estimate.axes_differ()[sensor]:
+            remarks.append(f"{name}: axes differ; tools with one number get the root mean square")
+        if any(level.seen for level in levels[sensor]):
+            remarks.append(
+                f"{name}: white noise is {found[sensor] / said[sensor]:.2g} times the data sheet's"
+            )
+        else:
+            remarks.append(
+                f"{name}: white noise is hidden by the reference; the data sheet's stands"
+            )
+    for name, level in (("gyroscope", estimate.walk_gyro), ("accelerometer", estimate.walk_acc)):
+        if not level.seen:
+            remarks.append(f"{name}: random walk not seen in {measured.seconds:.0f} s; give more")
+    if not estimate.converged:
+        remarks.append("the likelihood's maximum was not reached: take these numbers as rough")
+    return remarks

@@ -1,0 +1,395 @@
+"""Inputs of the match covariance: patches, residuals, gradients, backward errors.
+
+Each is a number by which a match may be well or badly determined. Part of them measure how well two
+patches fix the shift between them: what least squares promises, how much the shifts of their parts
+differ, and where the middle alone would go.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maci2.jit import kernel
+from maci2.sensors.stereo import Image
+from maci2.types import Array
+from maci2.vision.two_frame import Matches
+
+MATCHED_SIDE = 21
+"""Side of the patches looked at [px]: as large as those that are matched."""
+
+PARTS = 3
+"""Parts along each side. Residuals of one part err together: an edge of depth, a thing that moves,
+a smear."""
+
+MIDDLE = 4
+"""Half the side of the middle, without its own pixel [px]."""
+
+SOFT_CONTRAST = 2.0
+"""[grey levels] Keeps flat patches from being blown up to pure noise."""
+
+SHIFTS = 8
+"""Numbers that `shift_evidence` gives."""
+
+_LEAST = 1e-3
+"""[px] Smaller spreads are not told from each other."""
+
+
+@kernel(per_pixel=True)
+def sample(image: Image, u: float, v: float, patch: Array) -> None:
+    """Bilinear square patch around (u, v), moved into the image where it reaches out of it."""
+    rows, columns = image.shape
+    side = len(patch)
+    x = min(max(u - side // 2, 0.0), columns - side - 1.0)
+    y = min(max(v - side // 2, 0.0), rows - side - 1.0)
+    i0, j0 = int(x), int(y)
+    a, b = x - i0, y - j0
+    w00, w01, w10, w11 = (1.0 - a) * (1.0 - b), a * (1.0 - b), (1.0 - a) * b, a * b
+    for j in range(side):
+        # Cut out beforehand: an index that may be negative keeps the compiler from taking several
+        # pixels at once.
+        above = image[j0 + j, i0 : i0 + side + 1]
+        below = image[j0 + j + 1, i0 : i0 + side + 1]
+        for i in range(side):
+            patch[j, i] = w00 * above[i] + w01 * above[i + 1] + w10 * below[i] + w11 * below[i + 1]
+
+
+@kernel(per_pixel=True, fastmath=True)
+def spread_of(patch: Array) -> tuple[float, float]:
+    """Mean and standard deviation of a patch."""
+    total, squares = 0.0, 0.0
+    for j in range(patch.shape[0]):
+        for i in range(patch.shape[1]):
+            total += patch[j, i]
+            squares += patch[j, i] * patch[j, i]
+    mean = total / patch.size
+    return mean, math.sqrt(max(squares / patch.size - mean * mean, 0.0))
+
+
+@kernel(per_pixel=True)
+def normal_parts(patch: Array, other: Array, parts: Array, middle: Array) -> float:
+    """Sums of gx^2, gx gy, gy^2, gx e, gy e over the parts (PARTS, PARTS, 5) and over the middle
+    (5,), e what gain and offset leave of the difference; its mean square is returned."""
+    mean, std = spread_of(patch)
+    mean1, std1 = spread_of(other)
+    gain = (std + SOFT_CONTRAST) / (std1 + SOFT_CONTRAST)
+    parts.fill(0.0)
+    middle.fill(0.0)
+    total = 0.0
+    inner = MATCHED_SIDE - 2
+    for j in range(1, MATCHED_SIDE - 1):
+        row = (j - 1) * PARTS // inner
+        for i in range(1, MATCHED_SIDE - 1):
+            gx = 0.5 * (patch[j, i + 1] - patch[j, i - 1])
+            gy = 0.5 * (patch[j + 1, i] - patch[j - 1, i])
+            e = (patch[j, i] - mean) - gain * (other[j, i] - mean1)
+            total += e * e
+            part = parts[row, (i - 1) * PARTS // inner]
+            part[0] += gx * gx
+            part[1] += gx * gy
+            part[2] += gy * gy
+            part[3] += gx * e
+            part[4] += gy * e
+            if abs(j - MATCHED_SIDE // 2) <= MIDDLE and abs(i - MATCHED_SIDE // 2) <= MIDDLE:
+                middle[0] += gx * gx
+                middle[1] += gx * gy
+                middle[2] += gy * gy
+                middle[3] += gx * e
+                middle[4] += gy * e
+    return total / (inner * inner)
+
+
+@kernel(per_pixel=True)
+def _inverse(xx: float, xy: float, yy: float) -> tuple[float, float, float]:
+    """Inverse of a symmetric 2x2 matrix that may be singular."""
+    xx, yy = xx + 1.0, yy + 1.0
+    determinant = max(xx * yy - xy * xy, 1e-4 * xx * yy)
+    return yy / determinant, -xy / determinant, xx / determinant
+
+
+@kernel(per_pixel=True)
+def _log_spread(variance: float) -> float:
+    return 0.5 * math.log(max(variance, 0.0) + _LEAST * _LEAST)
+
+
+@kernel(per_pixel=True)
+def shift_evidence(parts: Array, middle: Array, grey_var: float, evidence: Array) -> None:
+    """Logarithms of spreads of the shift (u, v) and their correlation, by least squares with grey
+    noise of `grey_var`, then by the parts (the sandwich of residuals that err together); then how
+    far the middle alone would move each [px], as logarithms.
+    """
+    xx = xy = yy = 0.0
+    s_xx = s_xy = s_yy = 0.0
+    for row in range(PARTS):
+        for column in range(PARTS):
+            part = parts[row, column]
+            xx, xy, yy = xx + part[0], xy + part[1], yy + part[2]
+            s_xx += part[3] * part[3]
+            s_xy += part[3] * part[4]
+            s_yy += part[4] * part[4]
+    i_xx, i_xy, i_yy = _inverse(xx, xy, yy)
+    evidence[0] = _log_spread(grey_var * i_xx)
+    evidence[1] = _log_spread(grey_var * i_yy)
+    evidence[2] = i_xy / math.sqrt(i_xx * i_yy)
+    u0, u1 = i_xx * s_xx + i_xy * s_xy, i_xx * s_xy + i_xy * s_yy
+    v0, v1 = i_xy * s_xx + i_yy * s_xy, i_xy * s_xy + i_yy * s_yy
+    var_u, var_v, cov_uv = u0 * i_xx + u1 * i_xy, v0 * i_xy + v1 * i_yy, u0 * i_xy + u1 * i_yy
+    evidence[3] = _log_spread(var_u)
+    evidence[4] = _log_spread(var_v)
+    evidence[5] = cov_uv / (math.sqrt(max(var_u * var_v, 0.0)) + _LEAST * _LEAST)
+    i_xx, i_xy, i_yy = _inverse(middle[0], middle[1], middle[2])
+    evidence[6] = math.log(min(abs(i_xx * middle[3] + i_xy * middle[4]), 5.0) + 0.01)
+    evidence[7] = math.log(min(abs(i_xy * middle[3] + i_yy * middle[4]), 5.0) + 0.01)
+
+
+@kernel(per_pixel=True)
+def disparity_evidence(parts: Array, middle: Array, evidence: Array) -> None:
+    """The same of a shift along rows alone: spread by the parts, way of the middle."""
+    xx = s_xx = 0.0
+    for row in range(PARTS):
+        for column in range(PARTS):
+            xx += parts[row, column, 0]
+            s_xx += parts[row, column, 3] ** 2
+    evidence[0] = _log_spread(s_xx / (xx + 1.0) ** 2)
+    evidence[1] = math.log(min(abs(middle[3] / (middle[0] + 1.0)), 5.0) + 0.01)
+
+
+@kernel(per_pixel=True)
+def sharpness_change(parts: Array, parts_back: Array) -> float:
+    """Logarithm of the second patch's gradients over the first one's."""
+    first = second = 1.0
+    for row in range(PARTS):
+        for column in range(PARTS):
+            first += parts[row, column, 0] + parts[row, column, 2]
+            second += parts_back[row, column, 0] + parts_back[row, column, 2]
+    return 0.5 * math.log(second / first)
+
+
+Floats = NDArray[np.float32]
+
+SIDE = 15
+"""Side of the patches looked at [px]."""
+
+BLOCK = 3
+CELLS = SIDE // BLOCK
+PATCH_INPUTS = 4 * CELLS * CELLS
+RESIDUALS = 9
+EVIDENCE = SHIFTS + 5
+TRACK_SCALARS = 20
+INPUTS = PATCH_INPUTS + RESIDUALS + EVIDENCE + TRACK_SCALARS
+"""Numbers that the network reads of one match."""
+
+
+@dataclass(frozen=True)
+class Checks:
+    """What following a point forward, backward and across told."""
+
+    backward: Array
+    """(n, 3) how far the way back missed: frame k to k+1, stereo in k, stereo in k+1 [px]."""
+
+    rows: Array
+    """(n, 2) how far the stereo matches lie off their row in k and k+1 [px], offset removed."""
+
+    relief: Array
+    """(n, 2) around the point in frame k: how much rough disparities differ [px], and the share of
+    pixels that have one."""
+
+
+@dataclass(frozen=True)
+class MatchFeatures:
+    """Inputs of the covariance models, one row per match."""
+
+    inputs: Floats
+    """(n, INPUTS) for the network."""
+
+    tensors: Array
+    """(n, 3) structure tensor of the patch: sums of gx^2, gx gy, gy^2 [grey^2 / px^2]."""
+
+    residual_vars: Array
+    """(n, 3) of the grey difference: k to k+1, stereo in k, stereo in k+1 [grey^2]."""
+
+
+@dataclass(frozen=True)
+class SeenPatches:
+    """The rectified images of two keyframes in which matches were found."""
+
+    left0: Image
+    right0: Image
+    left1: Image
+    right1: Image
+    scaled0: Image
+    """Left images without their exposure, in which points were followed."""
+
+    scaled1: Image
+
+
+def gather(images: SeenPatches, matches: Matches, checks: Checks, rows: Array) -> MatchFeatures:
+    """MatchFeatures of matches; `rows` (n, 2) are the rows of the stereo matches in both right
+    images."""
+    n = len(matches)
+    inputs = np.empty((n, INPUTS), np.float32)
+    tensors, residual_vars = np.empty((n, 3)), np.empty((n, 3))
+    places = np.empty((n, 4, 2))
+    places[:, 0], places[:, 2] = matches.uv0, matches.uv1
+    places[:, 1, 0] = matches.uv0[:, 0] - matches.disparity0
+    places[:, 3, 0] = matches.uv1[:, 0] - matches.disparity1
+    places[:, 1, 1], places[:, 3, 1] = rows[:, 0], rows[:, 1]
+    raw = (images.left0, images.right0, images.left1, images.right1)
+    _describe(*raw, places, inputs, tensors, residual_vars)
+    _weigh_parts(*raw, images.scaled0, images.scaled1, places, inputs)
+    _describe_tracks(inputs, matches, checks, tensors, residual_vars, images.left0)
+    return MatchFeatures(inputs, tensors, residual_vars)
+
+
+def _describe_tracks(
+    inputs: Floats,
+    matches: Matches,
+    checks: Checks,
+    tensors: Array,
+    residual_vars: Array,
+    image: Image,
+) -> None:
+    """The last scalars: geometry of the tracks and what linear theory says of their noise."""
+    moved = matches.uv1 - matches.uv0
+    trace = tensors[:, 0] + tensors[:, 2]
+    root = np.hypot(tensors[:, 0] - tensors[:, 2], 2.0 * tensors[:, 1])
+    large, small = 0.5 * (trace + root), np.maximum(0.5 * (trace - root), 1e-3)
+    scalars = np.column_stack(
+        [
+            np.log(checks.backward + 0.01),
+            np.log(np.abs(checks.rows) + 0.02),
+            np.log(np.linalg.norm(moved, axis=1) + 0.05),
+            moved / 50.0,
+            np.log(matches.disparity0 + 0.5),
+            np.clip(matches.disparity1 - matches.disparity0, -30.0, 30.0) / 5.0,
+            np.log(large + 1.0),
+            np.log(small + 1.0),
+            np.where(root > 0.0, (tensors[:, 0] - tensors[:, 2]) / np.maximum(root, 1e-9), 0.0),
+            np.where(root > 0.0, 2.0 * tensors[:, 1] / np.maximum(root, 1e-9), 0.0),
+            0.5 * np.log((residual_vars[:, 0] + 0.5) / small),
+            0.5 * np.log((residual_vars[:, 1] + 0.5) / (tensors[:, 0] + 1.0)),
+            0.5 * np.log((residual_vars[:, 2] + 0.5) / (tensors[:, 0] + 1.0)),
+            np.full(len(matches), math.log(pixel_noise(image) + 0.3)),
+            np.log(checks.relief[:, :1] + 0.1),
+            checks.relief[:, 1:],
+        ]
+    )
+    inputs[:, INPUTS - scalars.shape[1] :] = scalars
+
+
+def pixel_noise(image: Image) -> float:
+    """Rough standard deviation of a pixel's noise [grey levels], from second differences."""
+    rows = image[::4].astype(np.int16)
+    second = np.abs(rows[:, 2:] - 2 * rows[:, 1:-1] + rows[:, :-2])
+    # Half of all pixels lie on flat ground, where the second difference has variance 6.
+    return _median(second) / 0.6745 / math.sqrt(6.0)
+
+
+def _median(values: NDArray[np.int16]) -> float:
+    """Median of small natural numbers, by counting them."""
+    below = np.cumsum(np.bincount(values.ravel()))
+    middle = [(values.size - 1) // 2 + 1, values.size // 2 + 1]
+    return float(np.searchsorted(below, middle).mean())
+
+
+@kernel(per_pixel=True)
+def _difference(patch: Array, other: Array, mean: Array, std: Array, k: int, m: int) -> float:
+    """Mean squared grey difference after gain and offset are matched."""
+    gain = (std[k] + SOFT_CONTRAST) / (std[m] + SOFT_CONTRAST)
+    total = 0.0
+    for j in range(SIDE):
+        for i in range(SIDE):
+            e = (patch[j, i] - mean[k]) - gain * (other[j, i] - mean[m])
+            total += e * e
+    return total / (SIDE * SIDE)
+
+
+@kernel(per_pixel=True)
+def _gradients(patch: Array, tensor: Array) -> None:
+    xx = xy = yy = 0.0
+    for j in range(1, SIDE - 1):
+        for i in range(1, SIDE - 1):
+            gx = 0.5 * (patch[j, i + 1] - patch[j, i - 1])
+            gy = 0.5 * (patch[j + 1, i] - patch[j - 1, i])
+            xx += gx * gx
+            xy += gx * gy
+            yy += gy * gy
+    tensor[0], tensor[1], tensor[2] = xx, xy, yy
+
+
+@kernel(per_pixel=True, nogil=True)
+def _describe(
+    left0: Image,
+    right0: Image,
+    left1: Image,
+    right1: Image,
+    places: Array,
+    inputs: Floats,
+    tensors: Array,
+    residual_vars: Array,
+) -> None:
+    """Patches averaged over blocks, contrast, gains and residuals."""
+    patches = np.empty((4, SIDE, SIDE))
+    mean, std = np.empty(4), np.empty(4)
+    for n in range(len(places)):
+        sample(left0, places[n, 0, 0], places[n, 0, 1], patches[0])
+        sample(right0, places[n, 1, 0], places[n, 1, 1], patches[1])
+        sample(left1, places[n, 2, 0], places[n, 2, 1], patches[2])
+        sample(right1, places[n, 3, 0], places[n, 3, 1], patches[3])
+        for k in range(4):
+            mean[k], std[k] = spread_of(patches[k])
+        at = 0
+        for k in range(4):
+            for j in range(CELLS):
+                for i in range(CELLS):
+                    block = patches[k, BLOCK * j : BLOCK * j + BLOCK, BLOCK * i : BLOCK * i + BLOCK]
+                    inputs[n, at] = (block.mean() - mean[k]) / (std[k] + SOFT_CONTRAST)
+                    at += 1
+        _gradients(patches[0], tensors[n])
+        residual_vars[n, 0] = _difference(patches[0], patches[2], mean, std, 0, 2)
+        residual_vars[n, 1] = _difference(patches[0], patches[1], mean, std, 0, 1)
+        residual_vars[n, 2] = _difference(patches[2], patches[3], mean, std, 2, 3)
+        across = _difference(patches[1], patches[3], mean, std, 1, 3)
+        inputs[n, at] = math.log(std[0] + 1.0)
+        inputs[n, at + 1] = math.log((std[2] + SOFT_CONTRAST) / (std[0] + SOFT_CONTRAST))
+        inputs[n, at + 2] = math.log((std[1] + SOFT_CONTRAST) / (std[0] + SOFT_CONTRAST))
+        inputs[n, at + 3] = (mean[2] - mean[0]) / (std[0] + SOFT_CONTRAST)
+        inputs[n, at + 4] = (mean[1] - mean[0]) / (std[0] + SOFT_CONTRAST)
+        for k in range(3):
+            inputs[n, at + 5 + k] = 0.5 * math.log(residual_vars[n, k] + 0.1)
+        inputs[n, at + 8] = 0.5 * math.log(across + 0.1)
+
+
+@kernel(per_pixel=True, nogil=True)
+def _weigh_parts(
+    left0: Image,
+    right0: Image,
+    left1: Image,
+    right1: Image,
+    scaled0: Image,
+    scaled1: Image,
+    places: Array,
+    inputs: Floats,
+) -> None:
+    """What the patches and their parts say of the shifts: in time, then across in both frames."""
+    patch, other = np.empty((2, MATCHED_SIDE, MATCHED_SIDE))
+    parts, back, middle = np.empty((PARTS, PARTS, 5)), np.empty((PARTS, PARTS, 5)), np.empty(5)
+    evidence = np.empty(EVIDENCE)
+    for n in range(len(places)):
+        sample(scaled0, places[n, 0, 0], places[n, 0, 1], patch)
+        sample(scaled1, places[n, 2, 0], places[n, 2, 1], other)
+        normal_parts(other, patch, back, middle)
+        grey_var = normal_parts(patch, other, parts, middle)
+        shift_evidence(parts, middle, grey_var + 0.1, evidence)
+        evidence[SHIFTS] = sharpness_change(parts, back)
+        sample(left0, places[n, 0, 0], places[n, 0, 1], patch)
+        sample(right0, places[n, 1, 0], places[n, 1, 1], other)
+        normal_parts(patch, other, parts, middle)
+        disparity_evidence(parts, middle, evidence[SHIFTS + 1 :])
+        sample(left1, places[n, 2, 0], places[n, 2, 1], patch)
+        sample(right1, places[n, 3, 0], places[n, 3, 1], other)
+        normal_parts(patch, other, parts, middle)
+        disparity_evidence(parts, middle, evidence[SHIFTS + 3 :])
+        for k in range(EVIDENCE):
+            inputs[n, PATCH_INPUTS + RESIDUALS + k] = evidence[k]
