@@ -15,7 +15,6 @@ from types import SimpleNamespace
 import cv2
 import numpy as np
 import pytest
-from ground_truth.faulty_truths import TruthFaults, recording_with
 from rig_files import (
     BASALT,
     CAMERA_INFO,
@@ -56,6 +55,7 @@ from maci2.vision.odometry import load_measured, save_measured
 from maci2.vision.relative_pose import unmeasured
 from maci2_lab.experiments.store import Store, write_result
 from maci2_lab.reports.experiments_page import read_runs
+from tools.ground_truth.faulty_truths import TruthFaults, recording_with
 
 SMALL = Path(__file__).parent / "data"
 SIZE = (96, 64)

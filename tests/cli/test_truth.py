@@ -5,13 +5,13 @@ import shutil
 
 import numpy as np
 import pytest
-from ground_truth.faulty_truths import TruthFaults, recording_with
 from scipy.spatial.transform import Rotation
 from typer.testing import CliRunner
 
 from maci2.cli.app import app
 from maci2.datasets import write_euroc
 from maci2.errors import Maci2Error, OptionError
+from tools.ground_truth.faulty_truths import TruthFaults, recording_with
 
 
 @pytest.fixture(scope="module")

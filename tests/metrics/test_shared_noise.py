@@ -2,13 +2,6 @@
 
 import numpy as np
 import pytest
-from ground_truth.faulty_truths import (
-    PUBLISHED,
-    TruthFaults,
-    exact_truth,
-    loud,
-    recording_with,
-)
 
 from maci2.consistency import initialize
 from maci2.estimator import SolverConfig
@@ -24,6 +17,13 @@ from maci2_lab.evaluation.audited_integration import (
     composed_noise,
     motion_derivatives,
     shared_noise,
+)
+from tools.ground_truth.faulty_truths import (
+    PUBLISHED,
+    TruthFaults,
+    exact_truth,
+    loud,
+    recording_with,
 )
 
 CONFIG = SolverConfig()

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from ground_truth.faulty_truths import FAULTY, exact_truth, recording_with
 
 from maci2.consistency import initialize
 from maci2.geometry import se3_exp, se3_inv, se3_log, so3_exp
@@ -14,6 +13,7 @@ from maci2.sensors import GroundTruth, TruthCovariance, truth_at
 from maci2.tools.ground_truth.audit import audit_ground_truth
 from maci2.types import GRAVITY_W, NS
 from maci2.vision import pose_noise, poses_from_truth
+from tools.ground_truth.faulty_truths import FAULTY, exact_truth, recording_with
 
 KEYFRAMES = 3
 SIZES = np.repeat([2e-3, 1e-2, 5e-3, 1e-4, 1e-2], 3)

@@ -112,5 +112,5 @@ def test_every_stage_is_timed_apart():
 
 def test_a_missing_gtsam_is_named_with_the_remedy(monkeypatch):
     monkeypatch.setitem(sys.modules, "gtsam", None)
-    with pytest.raises(OptionError, match=r"pip install maci2\[dev\]"):
+    with pytest.raises(OptionError, match=r"pip install 'maci2-lab\[bench\]'"):
         import_gtsam()

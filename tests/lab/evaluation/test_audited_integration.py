@@ -4,14 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from ground_truth.faulty_truths import (
-    FAULTY,
-    PUBLISHED,
-    TruthFaults,
-    exact_truth,
-    loud,
-    recording_with,
-)
 
 from maci2.geometry.gaussian import nees
 from maci2.imu import datasheet_model
@@ -20,6 +12,14 @@ from maci2.tools.ground_truth.audit import audit_ground_truth
 from maci2_lab.evaluation.audited_integration import audited_states, audited_windows
 from maci2_lab.evaluation.imu_report import PARTS, Predictor, imu_report
 from maci2_lab.evaluation.integration_errors import NO_LABEL_NOISE
+from tools.ground_truth.faulty_truths import (
+    FAULTY,
+    PUBLISHED,
+    TruthFaults,
+    exact_truth,
+    loud,
+    recording_with,
+)
 
 NOISY = replace(PUBLISHED, std_deg=0.05)
 """As noisy as the audit takes a smoothed truth to be at least."""

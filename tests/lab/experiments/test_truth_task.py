@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from ground_truth.faulty_truths import FAULTY, exact_truth, recording_with
 
 from maci2.datasets import write_euroc
 from maci2.sensors import GroundTruth
 from maci2.tools.ground_truth.comparison import compare_with_published
 from maci2_lab.experiments.recordings import Recordings
 from maci2_lab.experiments.truth import ROWS_HZ, truth_findings, truth_tasks
+from tools.ground_truth.faulty_truths import FAULTY, exact_truth, recording_with
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from ground_truth.faulty_truths import FAULTY, TruthFaults, exact_truth, recording_with
 from scipy.spatial.transform import Rotation
 
 from maci2.datasets import open_recording, read_euroc, write_euroc
@@ -20,6 +19,7 @@ from maci2.tools.ground_truth.capture import open_capture
 from maci2.tools.ground_truth.choose import beside_raw_capture
 from maci2.tools.ground_truth.comparison import agreement
 from maci2.types import NS
+from tools.ground_truth.faulty_truths import FAULTY, TruthFaults, exact_truth, recording_with
 
 EXPECTED = {
     "rotation_deg": 0.5,

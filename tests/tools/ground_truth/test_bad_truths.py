@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from ground_truth.faulty_truths import TruthFaults, exact_truth, recording_with
 
 from maci2.errors import DatasetError
 from maci2.geometry import so3_exp
@@ -15,6 +14,7 @@ from maci2.tools.ground_truth.capture import open_capture
 from maci2.tools.ground_truth.findings import scalar_of, velocity_finding
 from maci2.tools.ground_truth.registration import register, without_lost_rows
 from maci2.types import NS
+from tools.ground_truth.faulty_truths import TruthFaults, exact_truth, recording_with
 
 RAW = TruthFaults(std_mm=1.0, std_deg=0.1)
 UPSIDE_DOWN = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, -1.0]])

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from ground_truth.faulty_truths import FAULTY, TruthFaults, recording_with
 
 from maci2.errors import OptionError
 from maci2.sensors import truth_at
@@ -17,6 +16,7 @@ from maci2.tools.ground_truth.choose import (
     require_known_truths,
     with_audited,
 )
+from tools.ground_truth.faulty_truths import FAULTY, TruthFaults, recording_with
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from calibration.noise_cases import TRUE_LEVELS, WRONG_SHEET, noise_problem, tracked_recording
 
 from maci2.errors import CalibrationError
 from maci2.estimator.normal_equations import factorize
@@ -21,6 +20,7 @@ from maci2.tools.imu_noise.estimate import (
 )
 from maci2.tools.imu_noise.likelihood import likelihood_slope
 from maci2.tools.imu_noise.run import high_frequency_density
+from tools.imu_noise.noise_cases import TRUE_LEVELS, WRONG_SHEET, noise_problem, tracked_recording
 
 RECORDINGS = 100
 

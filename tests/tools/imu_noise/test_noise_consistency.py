@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from calibration.noise_cases import TRUE_LEVELS, noise_problem
 
 from maci2.estimator.measurements import integrate_spans, walking_covariance
 from maci2.estimator.problem import POSITION, ROTATION, VELOCITY
@@ -16,6 +15,7 @@ from maci2.tools.imu_noise.consistency import compose_windows, consistency
 from maci2.tools.imu_noise.estimate import fit_reference_noise, stated_levels
 from maci2.tools.imu_noise.problems import _thinned
 from maci2.tools.imu_noise.run import measure_noise
+from tools.imu_noise.noise_cases import TRUE_LEVELS, noise_problem
 
 TRAINING = ("MH_01_easy", "MH_05_difficult", "V2_01_easy", "V2_03_difficult")
 

@@ -7,12 +7,11 @@ import pytest
 
 pytest.importorskip("torch")
 
-from ground_truth.faulty_truths import PUBLISHED, exact_truth, loud, recording_with
-
 from maci2.imu import datasheet_model
 from maci2.sensors import truth_at
 from maci2_lab.training.imu.data import load_track
 from maci2_lab.training.imu.finish import variance_factor
+from tools.ground_truth.faulty_truths import PUBLISHED, exact_truth, loud, recording_with
 
 STATED = 0.25
 """What the variances are stated to be, over what they are."""

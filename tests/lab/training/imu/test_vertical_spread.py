@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from ground_truth.faulty_truths import PUBLISHED, recording_with
 
 from maci2.geometry import so3_exp
 from maci2.imu.bias_tracker import StationaryShift
 from maci2_lab.training.imu.data import load_track, with_bias_tracked
 from maci2_lab.training.imu.finish import tilt_errors, vertical_spread
 from maci2_lab.training.imu.train import turn_on_prior
+from tools.ground_truth.faulty_truths import PUBLISHED, recording_with
 
 pytest.importorskip("torch")
 
