@@ -11,6 +11,7 @@ from typing import Generic, Protocol, Self, TypeVar
 from maci2.errors import CalibrationError, DatasetError, Maci2Error, OptionError
 from maci2.field_docs import document_fields
 from maci2.imu import ImuMeasurements
+from maci2.imu.measurements import VIBRATION_WINDOW_S
 from maci2.imu.model_choice import find_imu_model, needs_datasheet
 from maci2.live.buffers import CallbackThread, PairQueue, SampleBuffer
 from maci2.odometry import Health, SmootherConfig
@@ -203,7 +204,7 @@ class TrackerStatus(StreamStatus):
 
 _LOG = logging.getLogger(__name__)
 
-BEFORE_S = 1.0
+BEFORE_S = 1.1 * VIBRATION_WINDOW_S
 """Samples before those that are used [s]: for vibration and the history of a learned model."""
 
 LONGEST_WAIT_S = 1.0
