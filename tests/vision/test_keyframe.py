@@ -5,9 +5,15 @@ import numpy as np
 import pytest
 
 from maci2.geometry import so3_exp
-from maci2.vision.keyframe import Keyframe, coarse_levels, match_keyframes
-from maci2.vision.klt import COARSE_LEVELS, Tracks, scaled
-from maci2.vision.predicted_rotation import PredictedRotation
+from maci2.vision.keyframe import (
+    COARSE_LEVELS,
+    Keyframe,
+    Tracks,
+    coarse_levels,
+    match_keyframes,
+    scaled,
+)
+from maci2.vision.relative_poses import PredictedRotation
 from maci2.vision.two_frame import PinholePair
 
 CAMERA = PinholePair(400.0, (255.5, 255.5), 0.1)

@@ -8,12 +8,18 @@ import pytest
 
 from maci2.geometry import se3, se3_exp, se3_inv
 from maci2.vision.covariance import EXACT_CALIBRATION, covariance_model
-from maci2.vision.hypotheses import Candidate, MotionEstimator, Span, leading, most_supported
-from maci2.vision.keyframe import Keyframe, match_along
-from maci2.vision.klt import Tracks, candidates, follow, scaled
-from maci2.vision.predicted_rotation import PredictedRotation
+from maci2.vision.hypotheses import (
+    Candidate,
+    MotionEstimator,
+    Span,
+    leading,
+    most_supported,
+    periods,
+    rivals,
+)
+from maci2.vision.keyframe import Keyframe, Tracks, candidates, follow, match_along, scaled
 from maci2.vision.relative_pose import RelativePose
-from maci2.vision.self_similarity import periods, rivals
+from maci2.vision.relative_poses import PredictedRotation
 from maci2.vision.two_frame import PinholePair
 
 MM = 1e-3

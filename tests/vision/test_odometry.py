@@ -14,7 +14,7 @@ from maci2.geometry import se3_exp, se3_inv, se3_log, so3_exp
 from maci2.geometry.gaussian import nees
 from maci2.sensors import truth_at
 from maci2.vision.covariance import EXACT_CALIBRATION, CalibrationUncertainty, FixedNoise
-from maci2.vision.klt import candidates, spread
+from maci2.vision.keyframe import candidates, spread
 from maci2.vision.odometry import (
     OdometryConfig,
     StereoOdometry,

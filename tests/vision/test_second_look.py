@@ -10,8 +10,8 @@ from maci2.sensors.stereo import StereoPair
 from maci2.types import NS
 from maci2.vision.keyframe import PreparedPair
 from maci2.vision.moving_objects import LASTING, SecondLook, follows, near, with_points
-from maci2.vision.predicted_rotation import PredictedRotation
 from maci2.vision.relative_pose import RelativePose, unmeasured
+from maci2.vision.relative_poses import PredictedRotation
 
 STD = 5e-4
 BIAS = np.array([0.012, -0.006, 0.009])

@@ -14,10 +14,9 @@ from maci2.geometry.gaussian import nees
 from maci2.types import NS
 from maci2.vision.hypotheses import MotionEstimator, Span
 from maci2.vision.keyframe import PreparedPair
-from maci2.vision.odometry import StereoOdometry
-from maci2.vision.predicted_rotation import PredictedRotation
+from maci2.vision.odometry import AHEAD, KeyframeTracker, StereoOdometry, StereoTracker
 from maci2.vision.relative_pose import chained, unmeasured
-from maci2.vision.tracker import AHEAD, KeyframeTracker, StereoTracker
+from maci2.vision.relative_poses import PredictedRotation
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +136,7 @@ def test_any_number_of_workers_gives_the_same_relative_poses(flight, monkeypatch
     tracker = StereoTracker(rig, predict_rotation=nearly_still)
     tracker.start(pairs[0])
     alone = [tracker.advance([pairs[k - 1]], pairs[k]) for k in range(2, 13, 2)]
-    monkeypatch.setattr("maci2.vision.tracker.WORKERS", workers)
+    monkeypatch.setattr("maci2.vision.odometry.WORKERS", workers)
     odometry = StereoOdometry(frames, rig, predict_rotation=nearly_still)
     found = list(odometry.relative_poses(list(range(0, 13, 2))))
     for one, other in zip(alone, found, strict=True):

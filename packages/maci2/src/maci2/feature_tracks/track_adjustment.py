@@ -22,8 +22,7 @@ from maci2.vision.covariance import (
     CalibrationUncertainty,
     calibration_covariance,
 )
-from maci2.vision.outlier_rejection import BEYOND_DOUBT
-from maci2.vision.relative_pose import CONTAMINATION, RelativePose
+from maci2.vision.relative_pose import BEYOND_DOUBT, CONTAMINATION, RelativePose
 from maci2.vision.two_frame import ROBUST_NORM
 
 MIN_CONDITION = 1e-6

@@ -23,13 +23,16 @@ from maci2.geometry import se3_inv
 from maci2.sensors import GroundTruth, Rig, truth_at
 from maci2.types import Array, Mask, Stamps
 from maci2.vision.covariance import FIXED_PX
-from maci2.vision.keyframe import Keyframe, keyframe, seen_patches, with_depth
-from maci2.vision.klt import (
+from maci2.vision.keyframe import (
+    Keyframe,
     Scaled,
     coarse_start,
     follow,
+    keyframe,
     rough_disparities,
     scaled,
+    seen_patches,
+    with_depth,
 )
 from maci2.vision.match_features import Checks, gather
 from maci2.vision.odometry import StereoOdometry

@@ -39,8 +39,8 @@ from maci2.vision import (
 from maci2.vision.covariance import EXACT_CALIBRATION, CalibrationUncertainty
 from maci2.vision.odometry import StereoOdometry, even_keyframes, odometry_by
 from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
-from maci2.vision.predicted_rotation import RotationPredictor, no_prediction
 from maci2.vision.relative_pose import stacked
+from maci2.vision.relative_poses import RotationPredictor, no_prediction
 
 _LOG = logging.getLogger(__name__)
 

@@ -21,8 +21,8 @@ from maci2.sensors.stereo import Frames, Image
 from maci2.types import Array
 from maci2.vision.keyframe import Keyframe, keyframe, match_keyframes
 from maci2.vision.odometry import StereoOdometry
-from maci2.vision.outlier_rejection import MIN_MATCHES, consensus_pose
-from maci2.vision.predicted_rotation import PredictedRotation
+from maci2.vision.relative_pose import MIN_MATCHES, consensus_pose
+from maci2.vision.relative_poses import PredictedRotation
 from maci2.vision.two_frame import PinholePair
 
 CHARACTER = (7.2, 13.0)

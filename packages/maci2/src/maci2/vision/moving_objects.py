@@ -24,12 +24,16 @@ from maci2.geometry import so3_exp, so3_log
 from maci2.geometry.gaussian import chi2_quantile, nees, symmetrize
 from maci2.types import Array, Mask
 from maci2.vision.hypotheses import CERTAIN_INLIERS, MotionEstimator, Span, beyond_doubt
-from maci2.vision.keyframe import Keyframe, Pair, PreparedPair
-from maci2.vision.klt import Tracks
-from maci2.vision.outlier_rejection import BEYOND_DOUBT, FEWEST
-from maci2.vision.predicted_rotation import AGREEMENT_CHI2, SURE_CHI2, PredictedRotation
+from maci2.vision.keyframe import Keyframe, Pair, PreparedPair, Tracks
 from maci2.vision.rectify import Rectification
-from maci2.vision.relative_pose import RelativePose, of_unknown_translation, unmeasured
+from maci2.vision.relative_pose import (
+    BEYOND_DOUBT,
+    FEWEST,
+    RelativePose,
+    of_unknown_translation,
+    unmeasured,
+)
+from maci2.vision.relative_poses import AGREEMENT_CHI2, SURE_CHI2, PredictedRotation
 
 HISTORY = 50
 """Latest relative poses that are remembered: a bias hardly wanders for so long."""

@@ -1,8 +1,8 @@
 """Camera motion from keyframe to keyframe, with covariance: what estimation takes from vision."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 import numpy as np
@@ -11,9 +11,44 @@ from numpy.typing import ArrayLike
 from maci2 import validation
 from maci2.errors import MeasurementError
 from maci2.field_docs import document_fields
-from maci2.geometry import se3_adj, se3_inv
-from maci2.geometry.gaussian import require_spd, symmetrize
+from maci2.geometry import se3_adj, se3_inv, so3_log
+from maci2.geometry.gaussian import chi2_quantile, nees, require_spd, symmetrize
 from maci2.types import NS, Array, Mask, Stamps
+
+AGREEMENT_CHI2 = chi2_quantile(3, 0.999)
+"""Squared Mahalanobis norm up to which a rotation agrees: 99.9 % of chi-square with 3 dof."""
+
+SURE_CHI2 = chi2_quantile(3, 0.95)
+"""The same where other things are told, too, or a wrong one would do harm: 95 %."""
+
+
+@dataclass(frozen=True)
+class PredictedRotation:
+    """Rotation of the camera from one image to another, known before they are looked at."""
+
+    R_ck_ck1: Array
+    """(3, 3) takes directions from camera k+1 to camera k."""
+
+    cov: Array
+    """(3, 3) left perturbation [rad^2]."""
+
+    by_shared: Array = field(default_factory=lambda: np.empty((3, 0)))
+    """(3, m) how a left perturbation depends on errors that all predictions of a source share (a
+    bias, say), each in units of its standard deviation; `cov` includes them."""
+
+    def agrees(self, R_ck_ck1: Array, cov: Array, limit: float = AGREEMENT_CHI2) -> bool:
+        """Whether a measured rotation with covariance (3, 3), left, may be the same."""
+        phi = so3_log(np.ascontiguousarray(R_ck_ck1 @ self.R_ck_ck1.T))
+        return bool(nees(phi, self.cov + cov) < limit)
+
+
+RotationPredictor = Callable[[int, int], PredictedRotation | None]
+"""Prediction between two timestamps [ns]; None where there is none."""
+
+
+def no_prediction(start_ns: int, end_ns: int) -> PredictedRotation | None:
+    """The predictor of who knows nothing."""
+    return None
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from maci2.simulation.rendering.view import View
 from maci2.simulation.trajectory import MotionKind, Trajectory, random_trajectory
 from maci2.types import Array
 from maci2.vision.keyframe import Keyframe, keyframe, match_keyframes
-from maci2.vision.predicted_rotation import PredictedRotation
 from maci2.vision.rectify import Rectification, rectify
+from maci2.vision.relative_poses import PredictedRotation
 from maci2.vision.two_frame import Matches, PinholePair
 
 KINDS: tuple[MotionKind, ...] = ("handheld", "drone", "static")
