@@ -9,7 +9,7 @@ from maci2.geometry import se3, so3_exp
 from maci2.sensors.stereo import StereoPair
 from maci2.types import NS
 from maci2.vision.keyframe import PreparedPair
-from maci2.vision.moving_objects import LASTING, SecondLook, follows, near, with_points
+from maci2.vision.moving_objects import LASTING, SecondLook, follows, near
 from maci2.vision.relative_pose import RelativePose, unmeasured
 from maci2.vision.relative_poses import PredictedRotation
 
@@ -178,7 +178,7 @@ def test_a_pose_follows_what_most_matches_on_it_agree_with():
 def test_a_keyframe_with_some_of_its_points_keeps_their_stereo_matches():
     whole = PreparedPair(pair(0), Same()).keyframe
     kept = np.arange(len(whole.uv)) % 2 == 0
-    some = with_points(whole, kept)
+    some = whole.with_points(kept)
     np.testing.assert_array_equal(some.uv, whole.uv[kept])
     np.testing.assert_array_equal(some.stereo.uv, whole.stereo.uv[kept])
     np.testing.assert_array_equal(some.relief, whole.relief[kept])

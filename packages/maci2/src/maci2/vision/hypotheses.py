@@ -12,18 +12,19 @@ the other; where there are none, either may be the camera's.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
-from typing import Literal
 
 import cv2
 import numpy as np
 
-from maci2.geometry import se3_inv, se3_log
+from maci2.geometry import se3, se3_inv, se3_log
 from maci2.geometry.gaussian import chi2_quantile, nees, symmetrize
 from maci2.sensors.stereo import Image
 from maci2.types import Array, Mask
 from maci2.vision.covariance import CalibrationUncertainty, CovarianceModel
 from maci2.vision.keyframe import (
+    MIN_DISPARITY,
     Guide,
     Keyframe,
     KeyframeMatches,
@@ -32,8 +33,9 @@ from maci2.vision.keyframe import (
     homography,
     match_along,
     match_keyframes,
+    shifted,
+    shrunk,
     taken_along,
-    with_depth,
 )
 from maci2.vision.relative_pose import (
     LIKE_SHARE,
@@ -51,13 +53,13 @@ from maci2.vision.relative_poses import PossibleMotion, PredictedRotation, Rotat
 from maci2.vision.two_frame import INLIER_CHI2, PinholePair, points, residual_chi2
 
 ASKED = 16
-"""Points that are looked for in their surroundings, at most."""
+"""Points that are searched in their surroundings, at most."""
 
 REPEATING_SHARE = 0.5
-"""Share of the points asked that must look like others nearby before anything is said to repeat."""
+"""Share of the points searched that must look like others nearby for anything to repeat."""
 
 SURE_AFTER = 8
-"""Points asked before it may be said that nothing repeats."""
+"""Points searched before it is concluded that nothing repeats."""
 
 HALF_PATCH, REACH, NEAR = 5, 48, 4
 """[px at half size] Half side of the patch that is compared, how far, and from where on."""
@@ -72,10 +74,10 @@ SAME_PERIOD = 0.04
 """[m] Distance up to which two periods are the same one: depths of single points err by this."""
 
 SAME_SHARE = 0.3
-"""Share of the points asked that must have a period in common."""
+"""Share of the points searched that must have a period in common."""
 
 PERIODS = 2
-"""Periods handed on, those that most points have: a wall has two of its own."""
+"""Periods returned, those that most points have: a wall has two of its own."""
 
 COMPARED = 64
 """Points by which a motion a period away is compared with the one measured, at most."""
@@ -85,26 +87,37 @@ SLACK = 3
 
 RIVAL_SHARE = 0.5
 """Points that must look the same along a motion a period away, in shares of those along the one
-measured, before it is asked in earnest. What is not the camera's motion though it has this few is
+measured, before it becomes a candidate. What is not the camera's motion though it has this few is
 no rival: with less than 0.6 times as many points it would be rejected (`LIKE_SHARE`)."""
+
+
+NO_PERIODS = np.empty((0, 3))
 
 
 def periods(keyframe: Keyframe, agreeing: Indices, camera: PinholePair) -> Array:
     """(m, 3) vectors [m] in the left camera by which that repeats itself which points that agree on
-    a motion show; none where most of them look like nothing nearby."""
-    image = _half(keyframe.left)
-    some = _spread_out(np.sort(agreeing))
-    found: list[tuple[int, Array]] = []
-    alike = 0
-    for count, index in enumerate(some, start=1):
-        places = _alike(image, keyframe.uv[index])
-        alike += len(places) > 0
-        found += [(int(index), place) for place in places]
-        if count >= SURE_AFTER and alike < REPEATING_SHARE * count:
-            return np.empty((0, 3))
+    a motion show; none where most of them look like nothing nearby.
+
+    A tiled wall, a facade or a grating looks the same when the camera has moved by one of its
+    periods. They are found in one keyframe alone: places that look like a point's own, with their
+    depth.
+    """
+    image = shrunk(keyframe.left, 0.5)
+    # Every so many of the stronger half; points are sorted by strength.
+    agreeing = np.sort(agreeing)
+    strong = agreeing[: max(len(agreeing) // 2, min(len(agreeing), ASKED))]
+    some = strong[:: max(len(strong) // ASKED, 1)][:ASKED]
+    doubles: list[Array] = []
+    for uv in keyframe.uv[some]:
+        doubles.append(_doubles(image, uv))
+        repeating = sum(len(places) > 0 for places in doubles)
+        if len(doubles) >= SURE_AFTER and repeating < REPEATING_SHARE * len(doubles):
+            return NO_PERIODS
     if len(some) < SURE_AFTER:
-        return np.empty((0, 3))
-    return _most_common(_vectors(keyframe, found, camera), SAME_SHARE * len(some))
+        return NO_PERIODS
+    index = np.repeat(some, [len(places) for places in doubles])
+    vectors = _vectors(keyframe, index, np.concatenate(doubles), camera)
+    return _most_common(vectors, SAME_SHARE * len(some))
 
 
 def rivals(
@@ -118,14 +131,11 @@ def rivals(
     """
     if len(period) > 1:
         period = np.vstack([period, period[0] + period[1], period[0] - period[1]])
-    motions = []
-    for vector in (*period, *-period):
-        away = T_ck_ck1.copy()
-        away[:3, 3] += vector
-        motions.append(away)
-    points_at = np.flatnonzero(with_depth(first, first.row_offset))
-    some = points_at[:: max(len(points_at) // COMPARED, 1)][:COMPARED]
-    images = _half(first.left), _half(second.left)
+    R_ck_ck1, p_ck_ck1 = T_ck_ck1[:3, :3], T_ck_ck1[:3, 3]
+    motions = [se3(R_ck_ck1, p_ck_ck1 + vector) for vector in (*period, *-period)]
+    known = np.flatnonzero(first.with_depth)
+    some = known[:: max(len(known) // COMPARED, 1)][:COMPARED]
+    images = shrunk(first.left, 0.5), shrunk(second.left, 0.5)
     alike, _ = _seen_along(images, first, some, T_ck_ck1, camera)
     found = []
     for motion in motions:
@@ -152,19 +162,10 @@ def _seen_along(
 
 def _likeness(image: Image, other: Image, uv: Array, uv_other: Array) -> float:
     """Largest normalized correlation of the patch at `uv` with those near `uv_other`."""
-    u, v = _half_pixel(uv)
-    reach = HALF_PATCH + SLACK
-    u1, v1 = _half_pixel(uv_other)
-    patch = image[v - HALF_PATCH : v + HALF_PATCH + 1, u - HALF_PATCH : u + HALF_PATCH + 1]
-    around = other[max(v1 - reach, 0) : v1 + reach + 1, max(u1 - reach, 0) : u1 + reach + 1]
+    patch, around = _crop(image, uv, HALF_PATCH), _crop(other, uv_other, HALF_PATCH + SLACK)
     if min(around.shape) < 2 * HALF_PATCH + 1 or patch.shape != (2 * HALF_PATCH + 1,) * 2:
         return 0.0
     return float(cv2.matchTemplate(around, patch, cv2.TM_CCOEFF_NORMED).max())
-
-
-def _half(image: Image) -> Image:
-    small = cv2.resize(image, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
-    return np.asarray(small, np.uint8)
 
 
 def _half_pixel(uv: Array) -> tuple[int, int]:
@@ -173,50 +174,38 @@ def _half_pixel(uv: Array) -> tuple[int, int]:
     return round((u - 0.5) / 2.0), round((v - 0.5) / 2.0)
 
 
-def _spread_out(indices: Indices) -> Indices:
-    """Every so many of the stronger half; points are sorted by strength."""
-    strong = indices[: max(len(indices) // 2, min(len(indices), ASKED))]
-    return strong[:: max(len(strong) // ASKED, 1)][:ASKED]
-
-
-def _alike(image: Image, uv: Array) -> Array:
-    """(k, 2) the nearest places that look like the one at `uv`, relative to it [px]."""
+def _crop(image: Image, uv: Array, reach: int) -> Image:
+    """Part of an image at half size around a point, cut at the borders."""
     u, v = _half_pixel(uv)
-    patch = image[v - HALF_PATCH : v + HALF_PATCH + 1, u - HALF_PATCH : u + HALF_PATCH + 1]
+    return image[max(v - reach, 0) : v + reach + 1, max(u - reach, 0) : u + reach + 1]
+
+
+def _doubles(image: Image, uv: Array) -> Array:
+    """(k, 2) the nearest places that look like the one at `uv`, relative to it [px]."""
+    patch, around = _crop(image, uv, HALF_PATCH), _crop(image, uv, REACH + HALF_PATCH)
     if patch.shape != (2 * HALF_PATCH + 1, 2 * HALF_PATCH + 1) or patch.min() == patch.max():
         return np.empty((0, 2))
-    left, top = max(u - REACH - HALF_PATCH, 0), max(v - REACH - HALF_PATCH, 0)
-    around = image[top : v + REACH + HALF_PATCH + 1, left : u + REACH + HALF_PATCH + 1]
     score = cv2.matchTemplate(around, patch, cv2.TM_CCOEFF_NORMED)
     peaks = cv2.dilate(score, np.ones((2 * NEAR + 1, 2 * NEAR + 1), np.uint8))
     rows, columns = np.nonzero((score >= peaks) & (score > ALIKE))
-    offsets = np.column_stack([columns + left + HALF_PATCH - u, rows + top + HALF_PATCH - v])
+    # Where the patch itself is in `score`.
+    own = np.minimum(np.array(_half_pixel(uv)) - HALF_PATCH, REACH)
+    offsets = np.column_stack([columns, rows]) - own
     distance = np.linalg.norm(offsets, axis=1)
     order = np.argsort(distance, kind="stable")
     order = order[distance[order] > NEAR]
     return 2.0 * offsets[order[:PLACES]].astype(np.float64)
 
 
-def _vectors(keyframe: Keyframe, found: list[tuple[int, Array]], camera: PinholePair) -> Array:
-    """(k, 3) from each point to a place that looks like it [m], where that has a depth."""
-    if not found:
-        return np.empty((0, 3))
-    index = np.array([one for one, _ in found])
-    uv = keyframe.uv[index]
-    places = uv + np.array([place for _, place in found])
-    disparity = (keyframe.uv - keyframe.stereo.uv)[index, 0]
-    across = follow(
-        keyframe.left,
-        keyframe.right,
-        places,
-        places - np.column_stack([disparity, np.zeros(len(disparity))]),
-    )
+def _vectors(keyframe: Keyframe, index: Indices, offsets: Array, camera: PinholePair) -> Array:
+    """(k, 3) from points to places that look like them [m], where those have a depth."""
+    uv, disparity = keyframe.uv[index], keyframe.across[index, 0]
+    places = uv + offsets
+    across = follow(keyframe.left, keyframe.right, places, shifted(places, disparity))
     there = places[:, 0] - across.uv[:, 0]
-    known = across.found & (there > 0.8)
-    vectors = points(places[known], there[known], camera) - points(
-        uv[known], disparity[known], camera
-    )
-    return np.asarray(vectors, np.float64)
+    known = across.found & (there > MIN_DISPARITY)
+    here = points(uv[known], disparity[known], camera)
+    return np.asarray(points(places[known], there[known], camera) - here, np.float64)
 
 
 def _most_common(vectors: Array, fewest: float) -> Array:
@@ -250,11 +239,6 @@ UNSEEN, LOST_SHARE = 0.5 * MIN_MATCHES, 0.05
 """Points granted to each candidate beside those that support it alone, and the share of all points
 that is: as few as these are lost in matching and prove nothing."""
 
-NO_PERIODS = np.empty((0, 3))
-
-Source = Literal["measured", "chain", "period"]
-"""Origin of a candidate: matches, motions from image to image, or a wall that repeats itself."""
-
 
 @dataclass(frozen=True)
 class Span:
@@ -270,30 +254,21 @@ class Span:
         """Reason why nothing is measured from these keyframes; empty where it can be."""
         return self.first.unusable or self.second.unusable
 
-    def from_image_to_image(self) -> list["Span"]:
-        """Spans through every pair between."""
-        stamps = [self.stamps_ns[0], *(one.pair.stamp_ns for one in self.between)]
-        keyframes = [self.first, *(one.keyframe for one in self.between), self.second]
-        ends = zip(pairwise([*stamps, self.stamps_ns[1]]), pairwise(keyframes), strict=True)
-        return [Span(stamps_ns, *pair) for stamps_ns, pair in ends]
-
-    def halves(self) -> tuple["Span", "Span"]:
-        """Spans to the pair half way, and from it."""
-        half = len(self.between) // 2
-        middle = self.between[half]
-        middle_ns = middle.pair.stamp_ns
-        return (
-            Span((self.stamps_ns[0], middle_ns), self.first, middle.keyframe, self.between[:half]),
-            Span((middle_ns, self.stamps_ns[1]), middle.keyframe, self.second,
-                 self.between[half + 1 :]),
-        )  # fmt: skip
+    def through(self, middles: Sequence[int]) -> list["Span"]:
+        """Consecutive spans through some of the pairs between, by their index."""
+        pairs = [self.between[k] for k in middles]
+        stamps = [self.stamps_ns[0], *(one.pair.stamp_ns for one in pairs), self.stamps_ns[1]]
+        keyframes = [self.first, *(one.keyframe for one in pairs), self.second]
+        cuts = pairwise([-1, *middles, len(self.between)])
+        between = [self.between[first + 1 : last] for first, last in cuts]
+        ends = zip(pairwise(stamps), pairwise(keyframes), between, strict=True)
+        return [Span(stamps_ns, *pair, inner) for stamps_ns, pair, inner in ends]
 
 
 @dataclass(frozen=True)
 class Candidate:
     """A motion that may be the camera's, with all points that agree with it."""
 
-    source: Source
     pose: RelativePose
     """Measured from matches that lie nearest to where the motion takes points."""
 
@@ -337,7 +312,7 @@ class MotionEstimator:
         if not pose.reason or span.unusable:
             return pose
         # Without a prediction a repeating wall is matched a period off unless points are led.
-        pose = better(self.matched(span, None, self._guides(span, led_by_prediction=False)), pose)
+        pose = better(self.matched(span, None, self._guides(span, by_prediction=False)), pose)
         return (self.bridged(span, self.measured) if pose.reason else None) or pose
 
     def as_predicted(self, span: Span, is_part: bool = False) -> RelativePose:
@@ -357,7 +332,7 @@ class MotionEstimator:
             if not direct.motions or not len(repeated):
                 return direct
         elif direct.reason and span.between:
-            chain = self.bridged(span, lambda half: self.as_predicted(half, is_part=True))
+            chain = self.bridged(span, partial(self.as_predicted, is_part=True))
             if chain:
                 return chain
         measured, parts = [direct], []
@@ -365,15 +340,15 @@ class MotionEstimator:
             if not beyond_doubt(direct):
                 measured.append(self.matched(span, predicted, self._guides(span, True)))
             if len(repeated) or in_dispute(measured):
-                parts = self._from_image_to_image(span)
+                every = range(len(span.between))
+                parts = _all_measured(span, every, partial(self.as_predicted, is_part=True))
         return self.believed(span, predicted, measured, parts, repeated)
 
     def matched(
         self, span: Span, predicted: PredictedRotation | None, guides: Sequence[Guide] = ()
     ) -> RelativePose:
         """Motion of matches found where the predicted rotation and the images between lead."""
-        rows = span.first.row_offset
-        found = match_keyframes(span.first, guides, span.second, rows, self.camera, predicted)
+        found = match_keyframes(span.first, guides, span.second, self.camera, predicted)
         return self._pose(span, predicted, found, self.model(found.features))
 
     def repeated(self, span: Span, pose: RelativePose) -> Array:
@@ -386,14 +361,8 @@ class MotionEstimator:
 
     def bridged(self, span: Span, measure: Callable[[Span], RelativePose]) -> RelativePose | None:
         """Chain through the pair half way; None where a part of it cannot be measured."""
-        if not span.between:
-            return None
-        parts = []
-        for half in span.halves():
-            parts.append(measure(half))
-            if parts[-1].reason:
-                return None
-        return chained(parts)
+        parts = _all_measured(span, [len(span.between) // 2], measure) if span.between else []
+        return chained(parts) if parts else None
 
     def believed(
         self,
@@ -409,39 +378,37 @@ class MotionEstimator:
         Where points agree with none of them unless they are matched along it, nothing is known of
         the translation.
         """
-        candidates: list[Candidate] = []
         # From image to image points move least: a motion of parts is the last to be a period off.
-        chain = [chained(parts).T_ck_ck1] if parts else []
-        self._add(span, predicted, candidates, "chain", chain)
-        motions = [T for one in measured for T in motions_of(one)]
-        self._add(span, predicted, candidates, "measured", motions)
+        motions = [chained(parts).T_ck_ck1] if parts else []
+        motions += [T for one in measured for T in motions_of(one)]
+        candidates = self._candidates(span, predicted, motions)
         best = better(*measured)
         if not candidates:
             return best
         if len(repeated):
             around = leading(candidates).pose.T_ck_ck1
             away = rivals(span.first, span.second, around, repeated, self.camera)
-            self._add(span, predicted, candidates, "period", away)
+            candidates = self._candidates(span, predicted, away, candidates)
         pose = most_supported(candidates, best)
         if not best.scattered or (parts and not any(part.scattered for part in parts)):
             return pose
         few = replace(pose, matches=best.matches, inliers=best.inliers)
         return of_unknown_translation(few, predicted)
 
-    def _add(
+    def _candidates(
         self,
         span: Span,
         predicted: PredictedRotation | None,
-        candidates: list[Candidate],
-        source: Source,
         motions: Sequence[Array],
-    ) -> None:
-        """Add motions as candidates, unless they are known or points agree on nothing near them."""
+        known: Sequence[Candidate] = (),
+    ) -> list[Candidate]:
+        """Candidates that are known, and one of each motion that is not yet among them and that
+        points matched along it agree with."""
+        candidates = list(known)
         for T_ck_ck1 in motions:
             if any(_same_start(T_ck_ck1, one.pose.T_ck_ck1) for one in candidates):
                 continue
-            rows = span.first.row_offset
-            found, in_view = match_along(span.first, span.second, rows, T_ck_ck1, self.camera)
+            found, in_view = match_along(span.first, span.second, T_ck_ck1, self.camera)
             covs = self.model(found.features)
             pose = self._pose(span, predicted, found, covs)
             if pose.reason:
@@ -449,7 +416,8 @@ class MotionEstimator:
             chi2 = residual_chi2(pose.T_ck_ck1, found.matches, covs, self.camera)
             supporters = np.zeros(len(span.first.uv), dtype=bool)
             supporters[found.points[chi2 < INLIER_CHI2]] = True
-            candidates.append(Candidate(source, pose, supporters, in_view))
+            candidates.append(Candidate(pose, supporters, in_view))
+        return candidates
 
     def _pose(
         self, span: Span, predicted: PredictedRotation | None, found: KeyframeMatches, covs: Array
@@ -459,24 +427,27 @@ class MotionEstimator:
             predicted,
         )  # fmt: skip
 
-    def _from_image_to_image(self, span: Span) -> list[RelativePose]:
-        """Motions through every pair between; none where one of them cannot be measured."""
-        parts = []
-        for part in span.from_image_to_image():
-            parts.append(self.as_predicted(part, is_part=True))
-            if parts[-1].reason:
-                return []
-        return parts
-
-    def _guides(self, span: Span, led_by_prediction: bool) -> list[Guide]:
-        """Images that lead the way; a dark one would lead nowhere."""
+    def _guides(self, span: Span, by_prediction: bool) -> list[Guide]:
+        """Images between that guide the search; a dark one would lead nowhere."""
         guides = []
         for one in span.between:
             if one.leading_image is not None:
                 ends = span.stamps_ns[0], one.pair.stamp_ns
-                rotation = self.predict(*ends) if led_by_prediction else None
+                rotation = self.predict(*ends) if by_prediction else None
                 guides.append(Guide(one.leading_image, homography(rotation, self.camera)))
         return guides
+
+
+def _all_measured(
+    span: Span, middles: Sequence[int], measure: Callable[[Span], RelativePose]
+) -> list[RelativePose]:
+    """Motions through some of the pairs between; none where one of them cannot be measured."""
+    parts = []
+    for part in span.through(middles):
+        parts.append(measure(part))
+        if parts[-1].reason:
+            return []
+    return parts
 
 
 def beyond_doubt(pose: RelativePose) -> bool:
@@ -546,14 +517,24 @@ def most_supported(candidates: Sequence[Candidate], measured: RelativePose) -> R
         pose = first_motion(measured)
     others: list[Candidate] = []
     for one in sorted(candidates, key=lambda one: -one.share_against(best)):
-        if _counts(one, best) and all(differ(one.pose, other.pose) for other in [best, *others]):
+        counts = one.share_against(best) >= LIKE_SHARE or one.alone(best) >= MIN_MATCHES
+        if counts and all(differ(one.pose, other.pose) for other in [best, *others]):
             others.append(one)
+    if not others:
+        return replace(pose, cov_T_ck_ck1=symmetrize(pose.cov_T_ck_ck1), motions=())
     cov = pose.cov_T_ck_ck1
-    for one in others:
-        share, away = one.share_against(best), difference(one.pose, pose)
+    shares = [one.share_against(best) for one in others]
+    for one, share in zip(others, shares, strict=True):
         if share >= LIKE_SHARE:
+            away = difference(one.pose, pose)
             cov = cov + share * np.outer(away, away)
-    motions = _possible(pose, best, others) if others else ()
+    odds = np.array([1.0, *(share / (1.0 - share) for share in shares)])
+    motions = tuple(
+        PossibleMotion(one.T_ck_ck1, one.cov_T_ck_ck1, float(probability))
+        for one, probability in zip(
+            [pose, *(first_motion(one.pose) for one in others)], odds / odds.sum(), strict=True
+        )
+    )
     return replace(pose, cov_T_ck_ck1=symmetrize(cov), motions=motions)
 
 
@@ -561,19 +542,4 @@ def _same_start(T_ck_ck1: Array, other: Array) -> bool:
     away = se3_log(np.ascontiguousarray(T_ck_ck1 @ se3_inv(other)))
     return bool(
         np.linalg.norm(away[:3]) < SAME_START[0] and np.linalg.norm(away[3:]) < SAME_START[1]
-    )
-
-
-def _counts(one: Candidate, best: Candidate) -> bool:
-    return one.share_against(best) >= LIKE_SHARE or one.alone(best) >= MIN_MATCHES
-
-
-def _possible(
-    pose: RelativePose, best: Candidate, others: Sequence[Candidate]
-) -> tuple[PossibleMotion, ...]:
-    odds = [1.0] + [one.share_against(best) / (1.0 - one.share_against(best)) for one in others]
-    poses = [pose] + [first_motion(one.pose) for one in others]
-    return tuple(
-        PossibleMotion(one.T_ck_ck1, one.cov_T_ck_ck1, odd / sum(odds))
-        for one, odd in zip(poses, odds, strict=True)
     )

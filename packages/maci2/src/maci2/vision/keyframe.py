@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import cv2
 import numpy as np
@@ -14,7 +14,7 @@ from maci2.geometry import se3_inv
 from maci2.jit import kernel
 from maci2.sensors.stereo import Image
 from maci2.types import Array, Mask
-from maci2.vision.match_features import Checks, MatchFeatures, SeenPatches, gather
+from maci2.vision.match_features import Checks, MatchFeatures, gather
 from maci2.vision.rectify import MIN_STEREO_MATCHES, Rectification, calibration_fault
 from maci2.vision.relative_poses import PredictedRotation
 from maci2.vision.two_frame import Matches, PinholePair, points
@@ -152,12 +152,11 @@ class Scaled:
 
 def scaled(image: Image) -> Scaled:
     """Both sizes of an image, each locally scaled by itself."""
-    small = _shrunk(image, 1.0 / COARSE)
+    small = shrunk(image, 1.0 / COARSE)
     return Scaled(locally_scaled(image), locally_scaled(small, COARSE_SURROUNDINGS))
 
 
-@dataclass(frozen=True)
-class Tracks:
+class Tracks(NamedTuple):
     """Where points of one image are in another."""
 
     uv: Array
@@ -209,52 +208,43 @@ def coarse_start(
     return np.where(found[:, None], COARSE * moved + offset, start)
 
 
-def _shrunk(image: Image, scale: float) -> Image:
-    found = cv2.resize(image, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
-    return np.asarray(found, np.uint8)
+def shrunk(image: Image, scale: float) -> Image:
+    """The image in another size, each pixel the mean of those it covers."""
+    small = cv2.resize(image, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
+    return np.asarray(small, np.uint8)
 
 
-@dataclass(frozen=True)
-class RoughDisparities:
-    """What block matching at half size says around points."""
+def stereo_matches(left: Image, right: Image, uv: Array) -> tuple[Tracks, Array]:
+    """Where points of the left image are in the right one; and (n, 2) the standard deviation of
+    rough disparities within a patch around each point [px] and the share of its pixels that have
+    one.
 
-    start: Array
-    """(n,) disparity [px]; where block matching has no answer, that of the surroundings."""
-
-    relief: Array
-    """(n, 2) standard deviation within a patch around the point [px], and the share of its pixels
-    that have an answer."""
-
-
-def rough_disparities(left: Image, right: Image, uv: Array) -> RoughDisparities:
-    """Disparities by block matching at half size: where Lucas-Kanade begins.
-
-    A near point may lie a hundred pixels away, more than a pyramid bridges.
+    Lucas-Kanade begins where block matching at half size leads, or its surroundings where it has no
+    answer: a near point may lie a hundred pixels away, more than a pyramid bridges.
     """
-    small = [_shrunk(image, 0.5) for image in (left, right)]
+    small = [shrunk(image, 0.5) for image in (left, right)]
     matcher = cv2.StereoBM.create(COARSE_RANGE, COARSE_BLOCK)
     matcher.setUniquenessRatio(5)
     matcher.setTextureThreshold(0)
     matcher.setSpeckleWindowSize(30)
     matcher.setSpeckleRange(2)
     # OpenCV gives sixteenths of a pixel, and negative numbers where it has no answer.
-    found = matcher.compute(*small).astype(np.float32) / 16.0
-    known = (found > 0.0).astype(np.float32)
-    around = cv2.blur(found * known, (51, 51)) / np.maximum(cv2.blur(known, (51, 51)), 1e-6)
-    filled = np.where(known > 0.0, found, around)
+    rough = matcher.compute(*small).astype(np.float32) / 16.0
+    known = (rough > 0.0).astype(np.float32)
+    around = cv2.blur(rough * known, (51, 51)) / np.maximum(cv2.blur(known, (51, 51)), 1e-6)
     v, u = (np.minimum((uv[:, i] / 2).astype(int), small[0].shape[1 - i] - 1) for i in (1, 0))
-    return RoughDisparities(2.0 * filled[v, u].astype(np.float64), _relief(found, known, v, u))
-
-
-def _relief(
-    found: NDArray[np.float32], known: NDArray[np.float32], v: NDArray[np.intp], u: NDArray[np.intp]
-) -> Array:
-    """(n, 2) as in `RoughDisparities`, at pixels of the half size."""
+    start = 2.0 * np.where(known > 0.0, rough, around)[v, u].astype(np.float64)
     box = (WINDOW // 2, WINDOW // 2)
     share = cv2.blur(known, box)[v, u].astype(np.float64)
-    mean = cv2.blur(found * known, box)[v, u] / np.maximum(share, 1e-6)
-    squares = cv2.blur(found * found * known, box)[v, u] / np.maximum(share, 1e-6)
-    return np.column_stack([2.0 * np.sqrt(np.maximum(squares - mean * mean, 0.0)), share])
+    mean = cv2.blur(rough * known, box)[v, u] / np.maximum(share, 1e-6)
+    squares = cv2.blur(rough * rough * known, box)[v, u] / np.maximum(share, 1e-6)
+    relief = np.column_stack([2.0 * np.sqrt(np.maximum(squares - mean * mean, 0.0)), share])
+    return follow(left, right, uv, shifted(uv, start)), relief
+
+
+def shifted(uv: Array, disparity: Array) -> Array:
+    """(n, 2) where the right image shows points of the left one that have these disparities."""
+    return uv - np.column_stack([disparity, np.zeros(len(disparity))])
 
 
 def _lucas_kanade(
@@ -276,13 +266,8 @@ def _lucas_kanade(
 
 def inside(uv: Array, shape: tuple[int, ...], margin: float = WINDOW / 2) -> Mask:
     """(n,) which pixels are in the image and so far from its border."""
-    height, width = shape[0], shape[1]
-    return (
-        (uv[:, 0] >= margin)
-        & (uv[:, 0] <= width - 1 - margin)
-        & (uv[:, 1] >= margin)
-        & (uv[:, 1] <= height - 1 - margin)
-    )
+    last = np.array([shape[1], shape[0]]) - 1.0 - margin
+    return np.asarray(((uv >= margin) & (uv <= last)).all(axis=1))
 
 
 def homography(predicted: PredictedRotation | None, camera: PinholePair) -> Array | None:
@@ -290,10 +275,7 @@ def homography(predicted: PredictedRotation | None, camera: PinholePair) -> Arra
     no rotation is predicted."""
     if predicted is None:
         return None
-    K = np.array(
-        [[camera.focal, 0.0, camera.center[0]], [0.0, camera.focal, camera.center[1]], [0, 0, 1.0]]
-    )
-    return np.asarray(K @ predicted.R_ck_ck1.T @ np.linalg.inv(K), np.float64)
+    return np.asarray(camera.K @ predicted.R_ck_ck1.T @ np.linalg.inv(camera.K), np.float64)
 
 
 def carried(H: Array | None, uv: Array) -> Array:
@@ -350,8 +332,12 @@ class Keyframe:
     """Why there is nothing to see; empty where there is."""
 
     fault: str = ""
-    """What its stereo matches say against the calibration, or against two images of one instant;
-    empty if nothing."""
+    """Contradiction of its stereo matches to the calibration, or to two images of one instant;
+    empty if there is none."""
+
+    row_offset: float = 0.0
+    """Median row error of its stereo matches [px]: a tilt between the cameras, the same for all
+    points."""
 
     @property
     def unusable(self) -> str:
@@ -359,24 +345,36 @@ class Keyframe:
         return self.blank or self.fault
 
     @property
-    def row_errors(self) -> Array:
-        """(m,) rows by which the stereo matches found differ [px]; zero if calibrated exactly."""
-        return (self.uv[:, 1] - self.stereo.uv[:, 1])[self.stereo.found]
+    def across(self) -> Array:
+        """(n, 2) position in the left image minus that in the right one [px]; disparity, row."""
+        return self.uv - self.stereo.uv
 
     @property
-    def row_offset(self) -> float:
-        """Their median [px]: a tilt between the cameras, the same for all points."""
-        return float(np.median(self.row_errors)) if len(self.row_errors) else 0.0
+    def row_errors(self) -> Array:
+        """(m,) rows by which the stereo matches found differ [px]; zero if calibrated exactly."""
+        return self.across[self.stereo.found, 1]
 
     @property
     def disparities(self) -> Array:
         """(m,) disparities of the stereo matches found [px]."""
-        return (self.uv[:, 0] - self.stereo.uv[:, 0])[self.stereo.found]
+        return self.across[self.stereo.found, 0]
 
     @property
     def confirms_calibration(self) -> bool:
         """Enough stereo matches to contradict the calibration, and they do not."""
         return int(self.stereo.found.sum()) >= MIN_STEREO_MATCHES and not self.fault
+
+    @property
+    def with_depth(self) -> Mask:
+        """(n,) which points have a stereo match that passes its checks."""
+        on_row = np.abs(self.across[:, 1] - self.row_offset) < MAX_ROW_ERROR_PX
+        return self.stereo.found & (self.across[:, 0] > MIN_DISPARITY) & on_row
+
+    def with_points(self, which: Mask) -> "Keyframe":
+        """The keyframe with some of its points."""
+        stereo = Tracks(*(column[which] for column in self.stereo))
+        some = replace(self, uv=self.uv[which], stereo=stereo, relief=self.relief[which])
+        return replace(some, row_offset=median(some.row_errors))
 
 
 @dataclass(frozen=True)
@@ -401,11 +399,15 @@ def keyframe(rectification: Rectification, left: Image, right: Image) -> Keyfram
         stereo = follow(left, right, nothing)
         return Keyframe(left, right, Scaled(left, left), nothing, stereo, nothing, why)
     uv = candidates(left, rectification.mask, CANDIDATES, SPACING, WINDOW // 2 + 2)
-    rough = rough_disparities(left, right, uv)
-    guess = uv - np.column_stack([rough.start, np.zeros(len(uv))])
-    stereo = follow(left, right, uv, guess)
+    stereo, relief = stereo_matches(left, right, uv)
     fault = calibration_fault(uv[stereo.found], stereo.uv[stereo.found])
-    return Keyframe(left, right, scaled(left), uv, stereo, rough.relief, why, fault)
+    offset = median((uv - stereo.uv)[stereo.found, 1])
+    return Keyframe(left, right, scaled(left), uv, stereo, relief, why, fault, offset)
+
+
+def median(values: Array) -> float:
+    """The median; 0 of nothing."""
+    return float(np.median(values)) if len(values) else 0.0
 
 
 @dataclass(frozen=True)
@@ -424,17 +426,16 @@ def match_keyframes(
     first: Keyframe,
     guides: Sequence[Guide],
     second: Keyframe,
-    row_offset: float,
     camera: PinholePair,
     predicted: PredictedRotation | None = None,
 ) -> KeyframeMatches:
     """Follow the points of `first` through the images between to `second`, then across.
 
-    They are looked for where the predicted rotation moves them. Every leg matches the patch of
-    frame k itself: the images between only lead the way, so their errors do not add up.
+    They are searched where the predicted rotation moves them. Every leg matches the patch of
+    frame k itself: the images between only guide the search, so their errors do not add up.
     """
     H, levels = homography(predicted, camera), coarse_levels(predicted, camera)
-    uv0 = first.uv[with_depth(first, row_offset)]
+    uv0 = first.uv[first.with_depth]
     # What a rotation does not explain is expected to go on from image to image.
     parallax = np.zeros_like(uv0)
     for guide in guides:
@@ -444,7 +445,7 @@ def match_keyframes(
         parallax = led.uv - expected
     start = coarse_start(first.scaled, second.scaled, uv0, carried(H, uv0) + parallax, levels)
     over = follow(first.scaled.fine, second.scaled.fine, uv0, start)
-    return _matched_across(first, second, over, row_offset)
+    return _matched_across(first, second, over)
 
 
 def coarse_levels(predicted: PredictedRotation | None, camera: PinholePair) -> int:
@@ -457,7 +458,7 @@ def coarse_levels(predicted: PredictedRotation | None, camera: PinholePair) -> i
 
 
 def match_along(
-    first: Keyframe, second: Keyframe, row_offset: float, T_ck_ck1: Array, camera: PinholePair
+    first: Keyframe, second: Keyframe, T_ck_ck1: Array, camera: PinholePair
 ) -> tuple[KeyframeMatches, Mask]:
     """Matches nearest to where a motion takes the points of `first`, and which of its points the
     motion keeps in view of both cameras.
@@ -465,7 +466,7 @@ def match_along(
     Of a wall that repeats itself other places look the same; of anything else this is the place
     that a true motion leads to.
     """
-    good = with_depth(first, row_offset)
+    good = first.with_depth
     start, shown = taken_along(first, good, T_ck_ck1, camera)
     in_view = np.zeros(len(first.uv), dtype=bool)
     in_view[good] = shown
@@ -473,7 +474,7 @@ def match_along(
     angle = GOLDEN_ANGLE * np.arange(len(start))
     start += OFF_START_PX * np.column_stack([np.cos(angle), np.sin(angle)])
     over = follow(first.scaled.fine, second.scaled.fine, first.uv[good], start, levels=1)
-    return _matched_across(first, second, over, row_offset), in_view
+    return _matched_across(first, second, over), in_view
 
 
 def taken_along(
@@ -482,55 +483,46 @@ def taken_along(
     """(m, 2) where a motion takes some points of `first` [px], and which of them it keeps in view
     of both cameras."""
     T_ck1_ck = se3_inv(T_ck_ck1)
-    p0 = points(first.uv[which], (first.uv - first.stereo.uv)[which, 0], camera)
+    p0 = points(first.uv[which], first.across[which, 0], camera)
     p1 = p0 @ T_ck1_ck[:3, :3].T + T_ck1_ck[:3, 3]
     p1[:, 2] = np.maximum(p1[:, 2], NEAREST)
     uv = camera.focal * p1[:, :2] / p1[:, 2:] + np.array(camera.center)
-    disparity = camera.focal * camera.baseline / p1[:, 2]
-    across = uv - np.column_stack([disparity, np.zeros(len(disparity))])
+    uv_right = shifted(uv, camera.focal * camera.baseline / p1[:, 2])
     shape = first.left.shape
-    return uv, inside(uv, shape, WINDOW) & inside(across, shape, WINDOW)
+    return uv, inside(uv, shape, WINDOW) & inside(uv_right, shape, WINDOW)
 
 
-def with_depth(first: Keyframe, row_offset: float) -> Mask:
-    """(n,) which points of a keyframe have a stereo match that passes its checks."""
-    across = first.uv - first.stereo.uv
-    on_row = np.abs(across[:, 1] - row_offset) < MAX_ROW_ERROR_PX
-    return first.stereo.found & (across[:, 0] > MIN_DISPARITY) & on_row
-
-
-def _matched_across(
-    first: Keyframe, second: Keyframe, over: Tracks, row_offset: float
-) -> KeyframeMatches:
+def _matched_across(first: Keyframe, second: Keyframe, over: Tracks) -> KeyframeMatches:
     """The points with depth that were found in the second left image, followed to the right one."""
-    stereo0 = first.stereo
-    disparity0 = first.uv[:, 0] - stereo0.uv[:, 0]
-    row0 = first.uv[:, 1] - stereo0.uv[:, 1] - row_offset
-    seen = np.flatnonzero(with_depth(first, row_offset))[over.found]
+    at0 = np.flatnonzero(first.with_depth)[over.found]
     uv1 = over.uv[over.found]
-    across_guess = uv1 - np.column_stack([disparity0[seen], row0[seen] + row_offset])
-    across = follow(second.left, second.right, uv1, across_guess)
-    disparity1 = uv1[:, 0] - across.uv[:, 0]
-    row1 = uv1[:, 1] - across.uv[:, 1] - row_offset
-    kept = across.found & (disparity1 > MIN_DISPARITY) & (np.abs(row1) < MAX_ROW_ERROR_PX)
-    of_first = seen[kept]
-    matches = Matches(first.uv[of_first], uv1[kept], disparity0[of_first], disparity1[kept])
-    backward = [over.backward[over.found][kept], stereo0.backward[of_first], across.backward[kept]]
+    across = follow(second.left, second.right, uv1, uv1 - first.across[at0])
+    reached = replace(second, uv=uv1, stereo=across, row_offset=first.row_offset)
+    at1 = np.flatnonzero(reached.with_depth)
+    return checked_matches(first, at0[at1], reached, at1, over.backward[over.found][at1])
+
+
+def checked_matches(
+    first: Keyframe,
+    at0: NDArray[np.intp],
+    second: Keyframe,
+    at1: NDArray[np.intp],
+    backward: Array,
+) -> KeyframeMatches:
+    """Points `at0` of one keyframe that are the points `at1` of another, with all that predicts
+    their covariance; `backward` (n,) is how far the way back from the second missed [px]."""
+    across0, across1 = first.across[at0], second.across[at1]
+    matches = Matches(first.uv[at0], second.uv[at1], across0[:, 0], across1[:, 0])
+    rows = across0[:, 1] - first.row_offset, across1[:, 1] - second.row_offset
     checks = Checks(
-        np.column_stack(backward),
-        np.column_stack([row0[of_first], row1[kept]]),
-        first.relief[of_first],
+        np.column_stack([backward, first.stereo.backward[at0], second.stereo.backward[at1]]),
+        np.column_stack(rows),
+        np.column_stack([first.stereo.uv[at0, 1], second.stereo.uv[at1, 1]]),
+        first.relief[at0],
     )
-    rows = np.column_stack([stereo0.uv[of_first, 1], across.uv[kept, 1]])
-    features = gather(seen_patches(first, second), matches, checks, rows)
-    return KeyframeMatches(matches, features, row0[of_first] + row_offset, of_first)
-
-
-def seen_patches(first: Keyframe, second: Keyframe) -> SeenPatches:
-    """Images of two keyframes in which matches were found."""
-    return SeenPatches(
-        first.left, first.right, second.left, second.right, first.scaled.fine, second.scaled.fine
-    )
+    scaled_pair = first.scaled.fine, second.scaled.fine
+    images = first.left, first.right, second.left, second.right, *scaled_pair
+    return KeyframeMatches(matches, gather(images, matches, checks), across0[:, 1], at0)
 
 
 def blank(image: Image, name: str) -> str:

@@ -37,12 +37,12 @@ _LEAST = 1e-3
 
 
 @kernel(per_pixel=True)
-def sample(image: Image, u: float, v: float, patch: Array) -> None:
-    """Bilinear square patch around (u, v), moved into the image where it reaches out of it."""
+def sample(image: Image, uv: Array, patch: Array) -> None:
+    """Bilinear square patch around a pixel, moved into the image where it reaches out of it."""
     rows, columns = image.shape
     side = len(patch)
-    x = min(max(u - side // 2, 0.0), columns - side - 1.0)
-    y = min(max(v - side // 2, 0.0), rows - side - 1.0)
+    x = min(max(uv[0] - side // 2, 0.0), columns - side - 1.0)
+    y = min(max(uv[1] - side // 2, 0.0), rows - side - 1.0)
     i0, j0 = int(x), int(y)
     a, b = x - i0, y - j0
     w00, w01, w10, w11 = (1.0 - a) * (1.0 - b), a * (1.0 - b), (1.0 - a) * b, a * b
@@ -67,6 +67,15 @@ def spread_of(patch: Array) -> tuple[float, float]:
     return mean, math.sqrt(max(squares / patch.size - mean * mean, 0.0))
 
 
+@kernel(per_pixel=True, forceinline=True)
+def _add_products(sums: Array, gx: float, gy: float, e: float) -> None:
+    sums[0] += gx * gx
+    sums[1] += gx * gy
+    sums[2] += gy * gy
+    sums[3] += gx * e
+    sums[4] += gy * e
+
+
 @kernel(per_pixel=True)
 def normal_parts(patch: Array, other: Array, parts: Array, middle: Array) -> float:
     """Sums of gx^2, gx gy, gy^2, gx e, gy e over the parts (PARTS, PARTS, 5) and over the middle
@@ -85,18 +94,9 @@ def normal_parts(patch: Array, other: Array, parts: Array, middle: Array) -> flo
             gy = 0.5 * (patch[j + 1, i] - patch[j - 1, i])
             e = (patch[j, i] - mean) - gain * (other[j, i] - mean1)
             total += e * e
-            part = parts[row, (i - 1) * PARTS // inner]
-            part[0] += gx * gx
-            part[1] += gx * gy
-            part[2] += gy * gy
-            part[3] += gx * e
-            part[4] += gy * e
+            _add_products(parts[row, (i - 1) * PARTS // inner], gx, gy, e)
             if abs(j - MATCHED_SIDE // 2) <= MIDDLE and abs(i - MATCHED_SIDE // 2) <= MIDDLE:
-                middle[0] += gx * gx
-                middle[1] += gx * gy
-                middle[2] += gy * gy
-                middle[3] += gx * e
-                middle[4] += gy * e
+                _add_products(middle, gx, gy, e)
     return total / (inner * inner)
 
 
@@ -183,13 +183,16 @@ INPUTS = PATCH_INPUTS + RESIDUALS + EVIDENCE + TRACK_SCALARS
 
 @dataclass(frozen=True)
 class Checks:
-    """What following a point forward, backward and across told."""
+    """What following points forward, backward and across measured."""
 
     backward: Array
     """(n, 3) how far the way back missed: frame k to k+1, stereo in k, stereo in k+1 [px]."""
 
-    rows: Array
+    row_errors: Array
     """(n, 2) how far the stereo matches lie off their row in k and k+1 [px], offset removed."""
+
+    right_rows: Array
+    """(n, 2) rows of the stereo matches in both right images [px]."""
 
     relief: Array
     """(n, 2) around the point in frame k: how much rough disparities differ [px], and the share of
@@ -210,23 +213,13 @@ class MatchFeatures:
     """(n, 3) of the grey difference: k to k+1, stereo in k, stereo in k+1 [grey^2]."""
 
 
-@dataclass(frozen=True)
-class SeenPatches:
-    """The rectified images of two keyframes in which matches were found."""
-
-    left0: Image
-    right0: Image
-    left1: Image
-    right1: Image
-    scaled0: Image
-    """Left images without their exposure, in which points were followed."""
-
-    scaled1: Image
+Images = tuple[Image, Image, Image, Image, Image, Image]
+"""The rectified images of two keyframes: left and right of k, left and right of k+1, then both left
+images without their exposure, in which points were followed."""
 
 
-def gather(images: SeenPatches, matches: Matches, checks: Checks, rows: Array) -> MatchFeatures:
-    """MatchFeatures of matches; `rows` (n, 2) are the rows of the stereo matches in both right
-    images."""
+def gather(images: Images, matches: Matches, checks: Checks) -> MatchFeatures:
+    """Inputs of the covariance models for matches between the images of two keyframes."""
     n = len(matches)
     inputs = np.empty((n, INPUTS), np.float32)
     tensors, residual_vars = np.empty((n, 3)), np.empty((n, 3))
@@ -234,68 +227,49 @@ def gather(images: SeenPatches, matches: Matches, checks: Checks, rows: Array) -
     places[:, 0], places[:, 2] = matches.uv0, matches.uv1
     places[:, 1, 0] = matches.uv0[:, 0] - matches.disparity0
     places[:, 3, 0] = matches.uv1[:, 0] - matches.disparity1
-    places[:, 1, 1], places[:, 3, 1] = rows[:, 0], rows[:, 1]
-    raw = (images.left0, images.right0, images.left1, images.right1)
-    _describe(*raw, places, inputs, tensors, residual_vars)
-    _weigh_parts(*raw, images.scaled0, images.scaled1, places, inputs)
-    _describe_tracks(inputs, matches, checks, tensors, residual_vars, images.left0)
-    return MatchFeatures(inputs, tensors, residual_vars)
-
-
-def _describe_tracks(
-    inputs: Floats,
-    matches: Matches,
-    checks: Checks,
-    tensors: Array,
-    residual_vars: Array,
-    image: Image,
-) -> None:
-    """The last scalars: geometry of the tracks and what linear theory says of their noise."""
+    places[:, 1, 1], places[:, 3, 1] = checks.right_rows.T
+    _describe(images, places, inputs, tensors, residual_vars)
+    # The last numbers: geometry of the tracks and the noise that linear theory predicts for them.
     moved = matches.uv1 - matches.uv0
-    trace = tensors[:, 0] + tensors[:, 2]
-    root = np.hypot(tensors[:, 0] - tensors[:, 2], 2.0 * tensors[:, 1])
-    large, small = 0.5 * (trace + root), np.maximum(0.5 * (trace - root), 1e-3)
-    scalars = np.column_stack(
-        [
-            np.log(checks.backward + 0.01),
-            np.log(np.abs(checks.rows) + 0.02),
-            np.log(np.linalg.norm(moved, axis=1) + 0.05),
-            moved / 50.0,
-            np.log(matches.disparity0 + 0.5),
-            np.clip(matches.disparity1 - matches.disparity0, -30.0, 30.0) / 5.0,
-            np.log(large + 1.0),
-            np.log(small + 1.0),
-            np.where(root > 0.0, (tensors[:, 0] - tensors[:, 2]) / np.maximum(root, 1e-9), 0.0),
-            np.where(root > 0.0, 2.0 * tensors[:, 1] / np.maximum(root, 1e-9), 0.0),
-            0.5 * np.log((residual_vars[:, 0] + 0.5) / small),
-            0.5 * np.log((residual_vars[:, 1] + 0.5) / (tensors[:, 0] + 1.0)),
-            0.5 * np.log((residual_vars[:, 2] + 0.5) / (tensors[:, 0] + 1.0)),
-            np.full(len(matches), math.log(pixel_noise(image) + 0.3)),
-            np.log(checks.relief[:, :1] + 0.1),
-            checks.relief[:, 1:],
-        ]
-    )
-    inputs[:, INPUTS - scalars.shape[1] :] = scalars
+    xx, xy, yy = tensors.T
+    root = np.hypot(xx - yy, 2.0 * xy)
+    large, small = 0.5 * (xx + yy + root), np.maximum(0.5 * (xx + yy - root), 1e-3)
+    scalars = [
+        np.log(checks.backward + 0.01),
+        np.log(np.abs(checks.row_errors) + 0.02),
+        np.log(np.linalg.norm(moved, axis=1) + 0.05),
+        moved / 50.0,
+        np.log(matches.disparity0 + 0.5),
+        np.clip(matches.disparity1 - matches.disparity0, -30.0, 30.0) / 5.0,
+        np.log(large + 1.0),
+        np.log(small + 1.0),
+        np.where(root > 0.0, (xx - yy) / np.maximum(root, 1e-9), 0.0),
+        np.where(root > 0.0, 2.0 * xy / np.maximum(root, 1e-9), 0.0),
+        0.5 * np.log((residual_vars[:, 0] + 0.5) / small),
+        0.5 * np.log((residual_vars[:, 1:] + 0.5) / (xx[:, None] + 1.0)),
+        np.full(n, math.log(pixel_noise(images[0]) + 0.3)),
+        np.log(checks.relief[:, 0] + 0.1),
+        checks.relief[:, 1],
+    ]
+    inputs[:, INPUTS - TRACK_SCALARS :] = np.column_stack(scalars)
+    return MatchFeatures(inputs, tensors, residual_vars)
 
 
 def pixel_noise(image: Image) -> float:
     """Rough standard deviation of a pixel's noise [grey levels], from second differences."""
     rows = image[::4].astype(np.int16)
     second = np.abs(rows[:, 2:] - 2 * rows[:, 1:-1] + rows[:, :-2])
+    # The median of small natural numbers is found by counting them.
+    below = np.cumsum(np.bincount(second.ravel()))
+    median = np.searchsorted(below, [(second.size - 1) // 2 + 1, second.size // 2 + 1]).mean()
     # Half of all pixels lie on flat ground, where the second difference has variance 6.
-    return _median(second) / 0.6745 / math.sqrt(6.0)
-
-
-def _median(values: NDArray[np.int16]) -> float:
-    """Median of small natural numbers, by counting them."""
-    below = np.cumsum(np.bincount(values.ravel()))
-    middle = [(values.size - 1) // 2 + 1, values.size // 2 + 1]
-    return float(np.searchsorted(below, middle).mean())
+    return float(median / 0.6745 / math.sqrt(6.0))
 
 
 @kernel(per_pixel=True)
-def _difference(patch: Array, other: Array, mean: Array, std: Array, k: int, m: int) -> float:
-    """Mean squared grey difference after gain and offset are matched."""
+def _difference(patches: Array, mean: Array, std: Array, k: int, m: int) -> float:
+    """Mean squared grey difference of two patches after gain and offset are matched."""
+    patch, other = patches[k], patches[m]
     gain = (std[k] + SOFT_CONTRAST) / (std[m] + SOFT_CONTRAST)
     total = 0.0
     for j in range(SIDE):
@@ -320,37 +294,34 @@ def _gradients(patch: Array, tensor: Array) -> None:
 
 @kernel(per_pixel=True, nogil=True)
 def _describe(
-    left0: Image,
-    right0: Image,
-    left1: Image,
-    right1: Image,
-    places: Array,
-    inputs: Floats,
-    tensors: Array,
-    residual_vars: Array,
+    images: Images, places: Array, inputs: Floats, tensors: Array, residual_vars: Array
 ) -> None:
-    """Patches averaged over blocks, contrast, gains and residuals."""
+    """Patches averaged over blocks, contrast, gains and residuals; then what the patches and their
+    parts say of the shifts, in time and across in both frames."""
+    left0, right0, left1, right1, scaled0, scaled1 = images
     patches = np.empty((4, SIDE, SIDE))
     mean, std = np.empty(4), np.empty(4)
+    patch, other = np.empty((2, MATCHED_SIDE, MATCHED_SIDE))
+    parts, back, middle = np.empty((PARTS, PARTS, 5)), np.empty((PARTS, PARTS, 5)), np.empty(5)
+    evidence = np.empty(EVIDENCE)
     for n in range(len(places)):
-        sample(left0, places[n, 0, 0], places[n, 0, 1], patches[0])
-        sample(right0, places[n, 1, 0], places[n, 1, 1], patches[1])
-        sample(left1, places[n, 2, 0], places[n, 2, 1], patches[2])
-        sample(right1, places[n, 3, 0], places[n, 3, 1], patches[3])
-        for k in range(4):
-            mean[k], std[k] = spread_of(patches[k])
+        place = places[n]
+        sample(left0, place[0], patches[0])
+        sample(right0, place[1], patches[1])
+        sample(left1, place[2], patches[2])
+        sample(right1, place[3], patches[3])
         at = 0
         for k in range(4):
+            mean[k], std[k] = spread_of(patches[k])
             for j in range(CELLS):
                 for i in range(CELLS):
                     block = patches[k, BLOCK * j : BLOCK * j + BLOCK, BLOCK * i : BLOCK * i + BLOCK]
                     inputs[n, at] = (block.mean() - mean[k]) / (std[k] + SOFT_CONTRAST)
                     at += 1
         _gradients(patches[0], tensors[n])
-        residual_vars[n, 0] = _difference(patches[0], patches[2], mean, std, 0, 2)
-        residual_vars[n, 1] = _difference(patches[0], patches[1], mean, std, 0, 1)
-        residual_vars[n, 2] = _difference(patches[2], patches[3], mean, std, 2, 3)
-        across = _difference(patches[1], patches[3], mean, std, 1, 3)
+        residual_vars[n, 0] = _difference(patches, mean, std, 0, 2)
+        residual_vars[n, 1] = _difference(patches, mean, std, 0, 1)
+        residual_vars[n, 2] = _difference(patches, mean, std, 2, 3)
         inputs[n, at] = math.log(std[0] + 1.0)
         inputs[n, at + 1] = math.log((std[2] + SOFT_CONTRAST) / (std[0] + SOFT_CONTRAST))
         inputs[n, at + 2] = math.log((std[1] + SOFT_CONTRAST) / (std[0] + SOFT_CONTRAST))
@@ -358,37 +329,19 @@ def _describe(
         inputs[n, at + 4] = (mean[1] - mean[0]) / (std[0] + SOFT_CONTRAST)
         for k in range(3):
             inputs[n, at + 5 + k] = 0.5 * math.log(residual_vars[n, k] + 0.1)
-        inputs[n, at + 8] = 0.5 * math.log(across + 0.1)
-
-
-@kernel(per_pixel=True, nogil=True)
-def _weigh_parts(
-    left0: Image,
-    right0: Image,
-    left1: Image,
-    right1: Image,
-    scaled0: Image,
-    scaled1: Image,
-    places: Array,
-    inputs: Floats,
-) -> None:
-    """What the patches and their parts say of the shifts: in time, then across in both frames."""
-    patch, other = np.empty((2, MATCHED_SIDE, MATCHED_SIDE))
-    parts, back, middle = np.empty((PARTS, PARTS, 5)), np.empty((PARTS, PARTS, 5)), np.empty(5)
-    evidence = np.empty(EVIDENCE)
-    for n in range(len(places)):
-        sample(scaled0, places[n, 0, 0], places[n, 0, 1], patch)
-        sample(scaled1, places[n, 2, 0], places[n, 2, 1], other)
+        inputs[n, at + 8] = 0.5 * math.log(_difference(patches, mean, std, 1, 3) + 0.1)
+        sample(scaled0, place[0], patch)
+        sample(scaled1, place[2], other)
         normal_parts(other, patch, back, middle)
         grey_var = normal_parts(patch, other, parts, middle)
         shift_evidence(parts, middle, grey_var + 0.1, evidence)
         evidence[SHIFTS] = sharpness_change(parts, back)
-        sample(left0, places[n, 0, 0], places[n, 0, 1], patch)
-        sample(right0, places[n, 1, 0], places[n, 1, 1], other)
+        sample(left0, place[0], patch)
+        sample(right0, place[1], other)
         normal_parts(patch, other, parts, middle)
         disparity_evidence(parts, middle, evidence[SHIFTS + 1 :])
-        sample(left1, places[n, 2, 0], places[n, 2, 1], patch)
-        sample(right1, places[n, 3, 0], places[n, 3, 1], other)
+        sample(left1, place[2], patch)
+        sample(right1, place[3], other)
         normal_parts(patch, other, parts, middle)
         disparity_evidence(parts, middle, evidence[SHIFTS + 3 :])
         for k in range(EVIDENCE):

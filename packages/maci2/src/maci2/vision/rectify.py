@@ -17,6 +17,7 @@ from maci2.sensors.camera_model import central_focal, pixel_grid, project
 from maci2.sensors.stereo import Image
 from maci2.types import Array
 from maci2.validation import as_image
+from maci2.vision.two_frame import PinholePair
 
 Map = NDArray[np.float32]
 
@@ -42,17 +43,8 @@ SOME_NEGATIVE = 0.1
 
 
 @dataclass(frozen=True)
-class Rectification:
+class Rectification(PinholePair):
     """Ideal pinhole pair made from two real cameras: same rows, same focal length."""
-
-    focal: float
-    """[px] of both axes."""
-
-    center: tuple[float, float]
-    """cx, cy [px] of both images."""
-
-    baseline: float
-    """[m]; depth = focal * baseline / disparity."""
 
     T_b_cr: Array
     """Pose of the rectified left camera in the body."""
@@ -87,6 +79,8 @@ def rectify(rig: Rig) -> Rectification:
     center = ((width - 1) / 2.0, (height - 1) / 2.0)
     new = np.array([[focal, 0.0, center[0]], [0.0, focal, center[1]], [0.0, 0.0, 1.0]])
     maps_left = _maps(left, R_cr_c0, new)
+    uv, last = np.stack(maps_left, axis=-1), np.array([width, height]) - 1 - EDGE_PX
+    inside = (uv >= EDGE_PX) & (uv <= last)
     return Rectification(
         focal=focal,
         center=center,
@@ -95,7 +89,7 @@ def rectify(rig: Rig) -> Rectification:
         resolution=left.resolution,
         maps_left=maps_left,
         maps_right=_maps(right, R_cr1_c1, new),
-        mask=_content(maps_left, left.resolution),
+        mask=np.where(inside.all(axis=-1), 255, 0).astype(np.uint8),
     )
 
 
@@ -168,13 +162,9 @@ def _maps(camera: Camera, R_cr_c: Array, new: Array) -> tuple[Map, Map]:
     K, size = _camera_matrix(camera), camera.resolution
     if camera.camera_model != "pinhole" or camera.distortion_model == "fov":
         return _projected_maps(camera, R_cr_c, new)
-    if camera.distortion_model == "equidistant":
-        found = cv2.fisheye.initUndistortRectifyMap(
-            K, camera.distortion, R_cr_c, new, size, cv2.CV_32FC1
-        )
-    else:
-        found = cv2.initUndistortRectifyMap(K, camera.distortion, R_cr_c, new, size, cv2.CV_32FC1)
-    return np.asarray(found[0], np.float32), np.asarray(found[1], np.float32)
+    lens = cv2.fisheye if camera.distortion_model == "equidistant" else cv2
+    u, v = lens.initUndistortRectifyMap(K, camera.distortion, R_cr_c, new, size, cv2.CV_32FC1)
+    return np.asarray(u, np.float32), np.asarray(v, np.float32)
 
 
 def _projected_maps(camera: Camera, R_cr_c: Array, new: Array) -> tuple[Map, Map]:
@@ -182,19 +172,8 @@ def _projected_maps(camera: Camera, R_cr_c: Array, new: Array) -> tuple[Map, Map
     uv1 = np.column_stack([pixel_grid(camera.resolution), np.ones(np.prod(camera.resolution))])
     uv = project(camera, uv1 @ np.linalg.inv(new).T @ R_cr_c)
     maps = np.where(np.isnan(uv), -1.0, uv).astype(np.float32)
-    width, height = camera.resolution
-    return maps[:, 0].reshape(height, width), maps[:, 1].reshape(height, width)
-
-
-def _content(maps: tuple[Map, Map], resolution: tuple[int, int]) -> NDArray[np.uint8]:
-    width, height = resolution
-    inside = (
-        (maps[0] >= EDGE_PX)
-        & (maps[0] <= width - 1 - EDGE_PX)
-        & (maps[1] >= EDGE_PX)
-        & (maps[1] <= height - 1 - EDGE_PX)
-    )
-    return np.where(inside, 255, 0).astype(np.uint8)
+    shape = camera.resolution[::-1]
+    return maps[:, 0].reshape(shape), maps[:, 1].reshape(shape)
 
 
 def _remap(image: Image, maps: tuple[Map, Map]) -> Image:

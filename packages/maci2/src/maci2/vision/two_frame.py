@@ -298,8 +298,13 @@ class PinholePair:
     """The rectified stereo camera: all that geometry needs of it."""
 
     focal: float
+    """[px] of both axes."""
+
     center: tuple[float, float]
+    """cx, cy [px] of both images."""
+
     baseline: float
+    """[m]; depth = focal * baseline / disparity."""
 
     @property
     def K(self) -> Array:
