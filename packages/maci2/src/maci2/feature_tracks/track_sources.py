@@ -18,7 +18,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from maci2.feature_tracks.tracks import FeatureTracks
+from maci2.feature_tracks.tracks import FeatureTracks, unseen
 from maci2.geometry import se3_inv
 from maci2.sensors import GroundTruth, Rig, truth_at
 from maci2.types import Array, Mask, Stamps
@@ -26,19 +26,17 @@ from maci2.vision.covariance import FIXED_PX
 from maci2.vision.keyframe import (
     Keyframe,
     Scaled,
+    checked_matches,
     coarse_start,
     follow,
     keyframe,
-    rough_disparities,
     scaled,
-    seen_patches,
-    with_depth,
+    stereo_matches,
 )
-from maci2.vision.match_features import Checks, gather
 from maci2.vision.odometry import StereoOdometry
 from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
 from maci2.vision.rectify import rectify
-from maci2.vision.two_frame import Matches, PinholePair
+from maci2.vision.two_frame import PinholePair
 
 POINTS = 150
 """Points that are followed at a time."""
@@ -58,10 +56,7 @@ class _View:
     """(m,) of each point, in the order in which they appeared."""
 
     keyframe: Keyframe
-    """Its points are those that are followed."""
-
-    row_offset: float
-    """Median row error of all stereo matches of the keyframe [px]."""
+    """Its points are those that are followed; its row offset is that of all stereo matches."""
 
     backward: Array
     """(m,) how far the way back missed in the worst of the images since the last keyframe [px]."""
@@ -69,7 +64,7 @@ class _View:
     @property
     def right(self) -> NDArray[np.intp]:
         """Places of the points that the right image shows, too."""
-        return np.flatnonzero(with_depth(self.keyframe, self.row_offset))
+        return np.flatnonzero(self.keyframe.with_depth)
 
 
 class _Followed:
@@ -114,11 +109,9 @@ class _Followed:
 
     def view(self, shown: Keyframe) -> _View:
         """The points at a keyframe, searched in its right image."""
-        rough = rough_disparities(shown.left, shown.right, self.uv)
-        guess = self.uv - np.column_stack([rough.start, np.zeros(len(self.uv))])
-        stereo = follow(shown.left, shown.right, self.uv, guess)
-        keyframe_of_points = replace(shown, uv=self.uv, stereo=stereo, relief=rough.relief)
-        view = _View(self.number, keyframe_of_points, shown.row_offset, self.backward)
+        stereo, relief = stereo_matches(shown.left, shown.right, self.uv)
+        of_points = replace(shown, uv=self.uv, stereo=stereo, relief=relief)
+        view = _View(self.number, of_points, self.backward)
         self.backward = np.zeros(len(self.uv))
         return view
 
@@ -153,25 +146,20 @@ def _stacked(
 ) -> FeatureTracks:
     """Views of all keyframes; observations of a first one have fixed noise, the others the
     covariance that the model of the odometry predicts."""
-    pair, n = odometry.rectification, len(views)
-    seen, seen_right = np.zeros((count, n), dtype=bool), np.zeros((count, n), dtype=bool)
-    xy, xy_right = np.full((count, n, 2), np.nan), np.full((count, n, 2), np.nan)
-    covs = np.full((count, n, 2, 2), np.nan)
-    covs_right = covs.copy()
+    pair = odometry.rectification
+    seen, xy, covs = unseen(count, len(views))
     fixed = (FIXED_PX / pair.focal) ** 2 * np.eye(2)
     for k, view in enumerate(views):
         right = view.number[view.right]
-        seen[view.number, k], seen_right[right, k] = True, True
-        xy[view.number, k] = (view.keyframe.uv - pair.center) / pair.focal
-        xy_right[right, k] = (view.keyframe.stereo.uv[view.right] - pair.center) / pair.focal
-        covs[view.number, k], covs_right[right, k] = fixed, fixed
+        xy[0, view.number, k] = (view.keyframe.uv - pair.center) / pair.focal
+        xy[1, right, k] = (view.keyframe.stereo.uv[view.right] - pair.center) / pair.focal
+        for side, shown in enumerate((view.number, right)):
+            seen[side, shown, k], covs[side, shown, k] = True, fixed
         if k > 0:
             which, predicted = _predicted_covariances(odometry, views[k - 1], view)
-            covs[which, k] = predicted[:, :2, :2] / pair.focal**2
-            covs_right[which, k] = predicted[:, 3, 3][:, None, None] * np.eye(2) / pair.focal**2
-    return FeatureTracks(
-        stamps_ns, seen, xy, covs, seen_right, xy_right, covs_right, pair.focal, pair.baseline
-    )
+            covs[0, which, k] = predicted[:, :2, :2] / pair.focal**2
+            covs[1, which, k] = predicted[:, 3, 3][:, None, None] * np.eye(2) / pair.focal**2
+    return FeatureTracks.of_both_cameras(stamps_ns, seen, xy, covs, pair)
 
 
 def _predicted_covariances(
@@ -184,15 +172,9 @@ def _predicted_covariances(
     )
     if len(numbers) == 0:
         return numbers, np.empty((0, 4, 4))
-    first, second, at0, at1 = before.keyframe, view.keyframe, before.right[at0], view.right[at1]
-    across0, across1 = (first.uv - first.stereo.uv)[at0], (second.uv - second.stereo.uv)[at1]
-    matches = Matches(first.uv[at0], second.uv[at1], across0[:, 0], across1[:, 0])
-    backward = [view.backward[at1], first.stereo.backward[at0], second.stereo.backward[at1]]
-    row_errors = [across0[:, 1] - before.row_offset, across1[:, 1] - view.row_offset]
-    checks = Checks(np.column_stack(backward), np.column_stack(row_errors), first.relief[at0])
-    rows = np.column_stack([first.stereo.uv[at0, 1], second.stereo.uv[at1, 1]])
-    images = seen_patches(first, second)
-    return numbers, odometry.model(gather(images, matches, checks, rows))
+    at0, at1 = before.right[at0], view.right[at1]
+    found = checked_matches(before.keyframe, at0, view.keyframe, at1, view.backward[at1])
+    return numbers, odometry.model(found.features)
 
 
 BORDER_PX = 5.0
@@ -226,14 +208,26 @@ class SimulatedTracker:
         rng = np.random.default_rng((*seed, 17))
         Ts_w_c = truth_at(truth, stamps_ns, MAX_TRUTH_GAP_S).Ts_w_b @ self.T_b_c
         points_w, followed = np.empty((0, 3)), np.empty(0, dtype=bool)
-        seen: list[Mask] = []
+        seen_until: list[Mask] = []
         for T_w_c in Ts_w_c:
-            followed = followed & self._inside(points_w, T_w_c)
+            followed = followed & self._in_image(_into(points_w, T_w_c))
             count = POINTS - int(followed.sum())
             points_w = np.vstack([points_w, self._new_points(rng, T_w_c, count)])
             followed = np.concatenate([followed, np.ones(count, dtype=bool)])
-            seen.append(followed.copy())
-        return self._observed(rng, stamps_ns, Ts_w_c, points_w, seen)
+            seen_until.append(followed)
+        seen, xy, _ = unseen(len(points_w), len(Ts_w_c))
+        std = self.pixel_std / self.camera.focal
+        for k, T_w_c in enumerate(Ts_w_c):
+            left = _into(points_w, T_w_c)
+            right = left - np.array([self.camera.baseline, 0.0, 0.0])
+            seen[0, : len(seen_until[k]), k] = seen_until[k]
+            seen[1, :, k] = seen[0, :, k] & self._in_image(right)
+            noise = std * rng.standard_normal((2, len(points_w), 2))
+            for side, points_c in enumerate((left, right)):
+                there = seen[side, :, k]
+                xy[side, there, k] = (points_c[:, :2] / points_c[:, 2:] + noise[side])[there]
+        covs = np.where(seen[..., None, None], std**2 * np.eye(2), np.nan)
+        return FeatureTracks.of_both_cameras(stamps_ns, seen, xy, covs, self.camera)
 
     def _new_points(self, rng: np.random.Generator, T_w_c: Array, count: int) -> Array:
         """(count, 3) points anywhere in the left image, in the world."""
@@ -244,61 +238,18 @@ class SimulatedTracker:
         xy = (uv - np.array(self.camera.center)) / self.camera.focal
         return np.hstack([xy * z, z]) @ T_w_c[:3, :3].T + T_w_c[:3, 3]
 
-    def _inside(self, points_w: Array, T_w_c: Array, offset: float = 0.0) -> Mask:
-        """Mask of the points seen by a camera that sits `offset` along x of the left one [m]."""
-        return self._in_image(_into(points_w, T_w_c) - np.array([offset, 0.0, 0.0]))
-
     def _in_image(self, points_c: Array) -> Mask:
+        """Mask of the points (n, 3) that a camera of the pair sees."""
         z = np.where(points_c[:, 2] > NEAREST_SHARE * self.depths[0], points_c[:, 2], np.nan)
         uv = self.camera.focal * points_c[:, :2] / z[:, None] + np.array(self.camera.center)
         upper = np.array(self.resolution) - 1.0 - BORDER_PX
         return np.asarray(((uv >= BORDER_PX) & (uv <= upper)).all(axis=1))
 
-    def _observed(
-        self,
-        rng: np.random.Generator,
-        stamps_ns: Stamps,
-        Ts_w_c: Array,
-        points_w: Array,
-        seen_until: list[Mask],
-    ) -> FeatureTracks:
-        shape = len(points_w), len(Ts_w_c)
-        seen, seen_right = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
-        xy, xy_right = np.full((*shape, 2), np.nan), np.full((*shape, 2), np.nan)
-        offset = np.array([self.camera.baseline, 0.0, 0.0])
-        std = self.pixel_std / self.camera.focal
-        for k, T_w_c in enumerate(Ts_w_c):
-            there = seen[:, k]
-            there[: len(seen_until[k])] = seen_until[k]
-            points_c = _into(points_w, T_w_c)
-            seen_right[:, k] = there & self._inside(points_w, T_w_c, self.camera.baseline)
-            noise = std * rng.standard_normal((2, len(points_w), 2))
-            xy[there, k] = (points_c[:, :2] / points_c[:, 2:] + noise[0])[there]
-            shifted = points_c - offset
-            both = seen_right[:, k]
-            xy_right[both, k] = (shifted[:, :2] / shifted[:, 2:] + noise[1])[both]
-        covs, covs_right = (
-            np.where(mask[:, :, None, None], std**2 * np.eye(2), np.nan)
-            for mask in (seen, seen_right)
-        )
-        return FeatureTracks(
-            stamps_ns,
-            seen,
-            xy,
-            covs,
-            seen_right,
-            xy_right,
-            covs_right,
-            self.camera.focal,
-            self.camera.baseline,
-        )
-
 
 def simulated_tracker(rig: Rig, pixel_std: float, depths: tuple[float, float]) -> SimulatedTracker:
     """The rectified pair of a rig with this noise."""
     pair = rectify(rig)
-    camera = PinholePair(pair.focal, pair.center, pair.baseline)
-    return SimulatedTracker(camera, pair.resolution, pair.T_b_cr, pixel_std, depths)
+    return SimulatedTracker(pair, pair.resolution, pair.T_b_cr, pixel_std, depths)
 
 
 def _into(points_w: Array, T_w_c: Array) -> Array:
