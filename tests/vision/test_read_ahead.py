@@ -39,7 +39,7 @@ def test_every_image_is_read_once_by_one_thread():
     images.expect(3)
     images.expect(4)
     for index in (3, 4, 5):
-        assert images.left(index)[0, 0] == images.right(index)[0, 0] == index
+        assert images.image("left", index)[0, 0] == images.image("right", index)[0, 0] == index
     assert sorted(frames.read) == [(side, k) for side in ("left", "right") for k in (3, 4, 5)]
     assert len(frames.threads) == 1
     assert threading.current_thread().name not in frames.threads
@@ -49,8 +49,8 @@ def test_an_image_that_cannot_be_read_says_so_where_it_is_asked_for():
     images = ReadAhead(CountedFrames())
     images.expect(7)
     with pytest.raises(ImageError, match="truncated"):
-        images.left(7)
-    assert images.left(8)[0, 0] == 8
+        images.image("left", 7)
+    assert images.image("left", 8)[0, 0] == 8
 
 
 def test_images_that_nobody_takes_are_forgotten():
@@ -58,4 +58,4 @@ def test_images_that_nobody_takes_are_forgotten():
     for index in range(10, 10 + HELD):
         images.expect(index)
     assert len(images._coming) == HELD
-    assert images.left(10)[0, 0] == 10
+    assert images.image("left", 10)[0, 0] == 10

@@ -94,7 +94,7 @@ def look_with(found, known=6):
 
 def judged(look, one):
     index = one.stamps_ns[0] // NS
-    return look.judged(one, pair(index), [], pair(index + 1))
+    return look.judged(one, [pair(index), pair(index + 1)])
 
 
 def test_a_sound_pose_is_handed_on_as_it_is():

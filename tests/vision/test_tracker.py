@@ -88,7 +88,7 @@ def test_no_chain_goes_through_a_pair_that_is_not_of_one_instant(flight):
     rig, _, pairs = flight
     tracker = StereoTracker(rig)
     late = replace(pairs[5], right=pairs[4].right)
-    ends = [tracker._prepared(pair) for pair in (pairs[4], pairs[6])]
+    ends = [PreparedPair(pair, tracker.rectification).keyframe for pair in (pairs[4], pairs[6])]
     between = [PreparedPair(late, tracker.rectification)]
     stamps_ns = (pairs[4].stamp_ns, pairs[6].stamp_ns)
     estimator, span = tracker.estimator, Span(stamps_ns, *ends, between)
@@ -123,7 +123,7 @@ def test_relative_poses_measured_ahead_are_the_same(flight):
     plain.start(pairs[0])
     ahead.start(pairs[0])
     for k in (2, 4):
-        ahead.expect(pairs[k - 2], [pairs[k - 1]], pairs[k])
+        ahead.expect(pairs[k - 2 : k + 1])
     for k in (2, 4):
         one, other = (tracker.advance([pairs[k - 1]], pairs[k]) for tracker in (plain, ahead))
         np.testing.assert_array_equal(one.T_ck_ck1, other.T_ck_ck1)
@@ -147,8 +147,8 @@ def test_any_number_of_workers_gives_the_same_relative_poses(flight, monkeypatch
 def test_relative_poses_measured_for_nobody_are_forgotten(flight):
     rig, _, pairs = flight
     tracker = StereoTracker(rig)
-    for first, second in pairwise(pairs[:8]):
-        tracker.expect(first, [], second)
+    for ends in pairwise(pairs[:8]):
+        tracker.expect(ends)
     stamps_ns = [pair.stamp_ns for pair in pairs[7 - AHEAD : 8]]
     assert set(tracker._measuring) == set(pairwise(stamps_ns))
     assert set(tracker._coming) == set(stamps_ns)

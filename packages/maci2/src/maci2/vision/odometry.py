@@ -40,9 +40,8 @@ from maci2.vision.keyframe import Keyframe, Pair, PreparedPair
 from maci2.vision.moving_objects import SecondLook
 from maci2.vision.pose_sources import MOTION_FIELDS, motions_as_arrays, motions_from_arrays
 from maci2.vision.rectify import Rectification, rectify
-from maci2.vision.relative_pose import RelativePose, chained, stacked
+from maci2.vision.relative_pose import RelativePose, stacked
 from maci2.vision.relative_poses import CameraFrame, RelativePoses, RotationPredictor, no_prediction
-from maci2.vision.two_frame import PinholePair
 
 FAULTS_IN_A_ROW = 3
 """Keyframes that must contradict the calibration, with none before that fits it, before it is
@@ -56,7 +55,7 @@ WORKERS = 2
 
 
 @dataclass(frozen=True)
-class TrackerConfig:
+class OdometryConfig:
     """Choices that decide the covariance of a relative pose."""
 
     calibration: CalibrationUncertainty | None = None
@@ -80,28 +79,20 @@ class StereoTracker:
         self,
         rig: Rig,
         model: CovarianceModel | None = None,
-        config: TrackerConfig | None = None,
+        config: OdometryConfig | None = None,
         source: str = "",
         predict_rotation: RotationPredictor = no_prediction,
     ):
+        config = config or OdometryConfig()
         self.rectification: Rectification = rectify(rig)
-        self.camera = PinholePair(
-            self.rectification.focal, self.rectification.center, self.rectification.baseline
-        )
         self.model = covariance_model("learned") if model is None else model
-        self.config = TrackerConfig() if config is None else config
-        self.calibration = self.config.calibration or (
+        self.calibration = config.calibration or (
             EXACT_CALIBRATION if rig.exact else CalibrationUncertainty()
         )
-        self.estimator = MotionEstimator(
-            self.model,
-            self.camera,
-            self.calibration,
-            self.config.scale_by_residuals,
-            predict_rotation,
-        )
+        choices = self.calibration, config.scale_by_residuals, predict_rotation
+        self.estimator = MotionEstimator(self.model, self.rectification, *choices)
         self._source = source or rig.source
-        self._workers: ThreadPoolExecutor | None = None
+        self._workers = ThreadPoolExecutor(WORKERS, "measure-ahead")
         self.clear()
 
     @property
@@ -117,16 +108,18 @@ class StereoTracker:
         self._faults_in_a_row = 0
         self._fitted = False  # whether the matches of any keyframe have fitted the calibration
 
-    def expect(self, first: Pair, between: Sequence[Pair], second: Pair) -> None:
-        """Begin to measure a relative pose that `advance` will be asked for: both keyframes are
-        prepared and matched in threads beside."""
+    def expect(self, pairs: Sequence[Pair]) -> None:
+        """Begin to measure a relative pose that `advance` will be called for, from the first of
+        some pairs to the last: both keyframes are prepared and matched in threads beside."""
+        first, *between, second = pairs
         stamps_ns = (first.stamp_ns, second.stamp_ns)
         if stamps_ns in self._measuring:
             return
-        if self._workers is None:
-            self._workers = ThreadPoolExecutor(WORKERS, "measure-ahead")
         # Keyframes are handed in before what waits for them, so that some worker always goes on.
-        ends = [self._expected_keyframe(self._workers, pair) for pair in (first, second)]
+        for pair in (first, second):
+            if pair.stamp_ns not in self._coming:
+                self._coming[pair.stamp_ns] = self._workers.submit(self._prepared, pair)
+        ends = [self._coming[stamp_ns] for stamp_ns in stamps_ns]
         self._measuring[stamps_ns] = self._workers.submit(
             lambda: self._measure(stamps_ns, ends[0].result(), between, ends[1].result())
         )
@@ -134,17 +127,6 @@ class StereoTracker:
             self._measuring.pop(next(iter(self._measuring))).cancel()
         while len(self._coming) > AHEAD + 1:
             self._coming.pop(next(iter(self._coming)))
-
-    def _expected_keyframe(self, workers: ThreadPoolExecutor, pair: Pair) -> "Future[Keyframe]":
-        """The keyframe of a pair, now or later."""
-        stamp_ns = pair.stamp_ns
-        if stamp_ns not in self._coming:
-            if self._last and self._last[0] == stamp_ns:
-                self._coming[stamp_ns] = Future()
-                self._coming[stamp_ns].set_result(self._last[1])
-            else:
-                self._coming[stamp_ns] = workers.submit(self._prepared, pair)
-        return self._coming[stamp_ns]
 
     def start(self, pair: Pair) -> None:
         """Take a keyframe without a relative pose to the one before."""
@@ -154,7 +136,7 @@ class StereoTracker:
         """Take the next keyframe and measure the relative pose of the latest one to it.
 
         `between` are the pairs from one keyframe to the other. With a predicted rotation they are
-        looked at only where the keyframes alone do not settle the motion.
+        read only where the keyframes alone do not settle the motion.
         """
         assert self._last is not None, "start() comes before advance()"
         first_ns, first = self._last
@@ -176,10 +158,6 @@ class StereoTracker:
         """The relative pose, by the prediction where there is one, else without."""
         prepared = [PreparedPair(pair, self.rectification) for pair in between]
         return self.estimator.measured(Span(stamps_ns, first, second, prepared))
-
-    def second_look(self) -> SecondLook:
-        """What judges consecutive relative poses of this tracker."""
-        return SecondLook(self.estimator, self.rectification)
 
     def _prepared(self, pair: Pair) -> Keyframe:
         return PreparedPair(pair, self.rectification).keyframe
@@ -234,7 +212,7 @@ class KeyframeTracker:
     def clear(self) -> None:
         """Forget everything: the next pair is a first keyframe."""
         self._tracker.clear()
-        self._look = self._tracker.second_look()
+        self._look = SecondLook(self._tracker.estimator, self._tracker.rectification)
         self._start_ns = 0
         self._number = 0
         self._waiting: list[StereoPair] = []
@@ -274,7 +252,7 @@ class KeyframeTracker:
     def _advance(self, between: list[StereoPair], pair: StereoPair) -> None:
         """Add the relative pose to the next keyframe, judged by those before it."""
         pose = self._tracker.advance(between, pair)
-        self._poses.append(self._look.judged(pose, self._latest, between, pair))
+        self._poses.append(self._look.judged(pose, [self._latest, *between, pair]))
         self._look.learn(pose)
         self._latest = pair
 
@@ -308,71 +286,49 @@ class ReadAhead:
 
     frames: Frames
     _coming: dict[tuple[Side, int], Future[Image]] = field(default_factory=dict)
-    _reader: ThreadPoolExecutor | None = None
+    _reader: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "read-ahead"))
     _lock: Lock = field(default_factory=Lock)
 
-    @property
-    def stamps_ns(self) -> Stamps:
-        """(n,) timestamps of all stereo pairs."""
-        return self.frames.stamps_ns
-
     def expect(self, index: int) -> None:
-        """Begin to read a pair that will be asked for."""
+        """Begin to read a pair whose images will be requested."""
         with self._lock:
             for side in ("left", "right"):
                 self._submit(side, index)
             while len(self._coming) > HELD:
                 self._coming.pop(next(iter(self._coming))).cancel()
 
-    def left(self, index: int) -> Image:
-        """The left image; an ImageError of reading it is raised here."""
-        return self._take("left", index)
-
-    def right(self, index: int) -> Image:
-        """The right image."""
-        return self._take("right", index)
-
-    def _submit(self, side: Side, index: int) -> None:
-        if (side, index) not in self._coming:
-            if self._reader is None:
-                self._reader = ThreadPoolExecutor(1, "read-ahead")
-            read = self.frames.left if side == "left" else self.frames.right
-            self._coming[side, index] = self._reader.submit(read, index)
-
-    def _take(self, side: Side, index: int) -> Image:
+    def image(self, side: Side, index: int) -> Image:
+        """One image of a pair; an ImageError of reading it is raised here."""
         with self._lock:
             self._submit(side, index)
             coming = self._coming.pop((side, index))
         return coming.result()
 
-
-@dataclass(frozen=True)
-class OdometryConfig(TrackerConfig):
-    """Choices of the odometry."""
-
-    chained: bool = False
-    """Measure from frame to frame and chain, instead of from keyframe to keyframe."""
+    def _submit(self, side: Side, index: int) -> None:
+        if (side, index) not in self._coming:
+            read = self.frames.left if side == "left" else self.frames.right
+            self._coming[side, index] = self._reader.submit(read, index)
 
 
 @dataclass(frozen=True)
 class RecordedPair:
-    """A stereo pair of a recording, read when its images are asked for."""
+    """A stereo pair of a recording, read when its images are requested."""
 
-    frames: ReadAhead
+    images: ReadAhead
     index: int
     """Position of the pair in the recording."""
 
     @property
     def stamp_ns(self) -> int:
-        return int(self.frames.stamps_ns[self.index])
+        return int(self.images.frames.stamps_ns[self.index])
 
     @property
     def left(self) -> Image:
-        return self.frames.left(self.index)
+        return self.images.image("left", self.index)
 
     @property
     def right(self) -> Image:
-        return self.frames.right(self.index)
+        return self.images.image("right", self.index)
 
 
 def odometry_by(
@@ -428,31 +384,22 @@ class StereoOdometry:
         self.config = OdometryConfig() if config is None else config
         self._tracker = StereoTracker(rig, model, self.config, frames.source, predict_rotation)
         self._measured: dict[tuple[int, int], RelativePose] = {}
-
-    @property
-    def stamps_ns(self) -> Stamps:
+        self.stamps_ns: Stamps = frames.stamps_ns
         """(n,) timestamps of all stereo pairs."""
-        return self.frames.stamps_ns
+
+        self.rectification: Rectification = self._tracker.rectification
+        """Geometry of the rectified pair."""
+
+        self.model: CovarianceModel = self._tracker.model
+        """Covariance of single matches."""
+
+        self.calibration: CalibrationUncertainty = self._tracker.calibration
+        """What is added to Eq. 6 for errors of the calibration."""
 
     @property
     def settings(self) -> str:
         """All choices that decide a relative pose, as text: runs of different ones do not mix."""
         return f"{self.model!r}, {self.config!r}, {self.calibration!r}"
-
-    @property
-    def rectification(self) -> Rectification:
-        """Geometry of the rectified pair."""
-        return self._tracker.rectification
-
-    @property
-    def model(self) -> CovarianceModel:
-        """Covariance of single matches."""
-        return self._tracker.model
-
-    @property
-    def calibration(self) -> CalibrationUncertainty:
-        """What is added to Eq. 6 for errors of the calibration."""
-        return self._tracker.calibration
 
     def poses(self, stamps_ns: Stamps) -> RelativePoses:
         """Measure the motion between consecutive keyframes, in the rectified left camera.
@@ -475,51 +422,41 @@ class StereoOdometry:
     def relative_poses(self, indices: list[int]) -> Iterator[RelativePose]:
         """Motions between consecutive frames; while one is taken, further ones are measured."""
         spans = list(pairwise(indices))
-        asked = 0
+        for span in spans[:AHEAD]:
+            self._expect(*span)
         for k, span in enumerate(spans):
-            while asked < min(k + AHEAD, len(spans)):
-                self._expect(*spans[asked])
-                asked += 1
             yield self.relative_pose(*span)
+            for later in spans[k + AHEAD : k + AHEAD + 1]:
+                self._expect(*later)
 
     def judged(self, poses: Sequence[RelativePose]) -> list[RelativePose]:
         """Consecutive relative poses, each with a second look that knows of those before it."""
-        look = self._tracker.second_look()
+        look = SecondLook(self._tracker.estimator, self.rectification)
         judged = []
         for pose in poses:
             ends = (self.frames.index_of(stamp_ns) for stamp_ns in pose.stamps_ns)
-            judged.append(look.judged(pose, *self._pairs(*ends)))
+            judged.append(look.judged(pose, self._pairs(*ends)))
             look.learn(pose)
         return judged
 
     def _expect(self, index: int, index1: int) -> None:
-        """Begin to measure a motion that will be asked for, unless it is known."""
-        if (index, index1) not in self._measured and not self.config.chained:
+        """Begin to measure a motion that will be requested, unless it is known."""
+        if (index, index1) not in self._measured:
             self._images.expect(index1)
-            self._tracker.expect(*self._pairs(index, index1))
+            self._tracker.expect(self._pairs(index, index1))
 
     def relative_pose(self, index: int, index1: int) -> RelativePose:
-        """Motion between two frames, direct or chained, measured once."""
+        """Motion between two frames, measured once."""
         if (index, index1) not in self._measured:
-            if self.config.chained and index1 > index + 1:
-                parts = [self.relative_pose(k, k + 1) for k in range(index, index1)]
-                self._measured[index, index1] = chained(parts)
-            else:
-                self._measured[index, index1] = self._measure(index, index1)
+            first, *between, second = self._pairs(index, index1)
+            if self._tracker.last_ns != first.stamp_ns:
+                self._tracker.start(first)
+            self._measured[index, index1] = self._tracker.advance(between, second)
         return self._measured[index, index1]
 
-    def _measure(self, index: int, index1: int) -> RelativePose:
-        first, between, second = self._pairs(index, index1)
-        if self._tracker.last_ns != first.stamp_ns:
-            self._tracker.start(first)
-        return self._tracker.advance(between, second)
-
-    def _pairs(
-        self, index: int, index1: int
-    ) -> tuple[RecordedPair, list[RecordedPair], RecordedPair]:
+    def _pairs(self, index: int, index1: int) -> list[RecordedPair]:
         """Two keyframes and what lies between them."""
-        first, *between, second = (RecordedPair(self._images, k) for k in range(index, index1 + 1))
-        return first, between, second
+        return [RecordedPair(self._images, k) for k in range(index, index1 + 1)]
 
 
 _LOG = logging.getLogger(__name__)

@@ -36,6 +36,11 @@ class PredictedRotation:
     """(3, m) how a left perturbation depends on errors that all predictions of a source share (a
     bias, say), each in units of its standard deviation; `cov` includes them."""
 
+    @property
+    def own_cov(self) -> Array:
+        """(3, 3) covariance without the shared errors."""
+        return self.cov - self.by_shared @ self.by_shared.T
+
     def agrees(self, R_ck_ck1: Array, cov: Array, limit: float = AGREEMENT_CHI2) -> bool:
         """Whether a measured rotation with covariance (3, 3), left, may be the same."""
         phi = so3_log(np.ascontiguousarray(R_ck_ck1 @ self.R_ck_ck1.T))
