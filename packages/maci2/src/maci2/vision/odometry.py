@@ -1,7 +1,7 @@
-"""Stereo visual odometry of a recording: relative poses of keyframes with covariances.
+"""Stereo visual odometry of recorded and live images: relative poses of keyframes with covariances.
 
-Keyframes lie at even times; results are saved as they come. Images are read in a thread of their
-own before they are needed.
+Keyframes lie at even times. Of a recording, images are read in a thread of their own before they
+are needed, and results are saved as they come.
 """
 
 import logging
@@ -38,7 +38,7 @@ from maci2.vision.covariance import (
 from maci2.vision.hypotheses import MotionEstimator, Span
 from maci2.vision.keyframe import Keyframe, Pair, PreparedPair
 from maci2.vision.moving_objects import SecondLook
-from maci2.vision.pose_sources import MOTION_FIELDS, motions_as_arrays, motions_from_arrays
+from maci2.vision.pose_sources import POSE_FIELDS, motions_as_arrays, motions_from_arrays
 from maci2.vision.rectify import Rectification, rectify
 from maci2.vision.relative_pose import RelativePose, stacked
 from maci2.vision.relative_poses import CameraFrame, RelativePoses, RotationPredictor, no_prediction
@@ -465,16 +465,12 @@ SAVE_EVERY = 25
 """Relative poses between two saves of the unfinished file."""
 
 
-MEASURED_FIELDS = {
-    "stamps_ns": NpzField("iu", ("m", 2)),
-    "T_ck_ck1": NpzField("f", ("m", 4, 4)),
-    "cov": NpzField("f", ("m", 6, 6)),
+MEASURED_FIELDS = POSE_FIELDS | {
     "matches": NpzField("iu", ("m",)),
     "inliers": NpzField("iu", ("m",)),
     "row_error_px": NpzField("f", ("m",)),
     "reasons": NpzField("U", ("m",)),
     "settings": NpzField("U", ()),
-    **MOTION_FIELDS,
 }
 
 
@@ -553,12 +549,13 @@ def load_measured(path: Path, settings: str = "") -> list[RelativePose]:
     content = read_npz(path, MEASURED_FIELDS, "relative poses that `maci2 vo` wrote")
     if settings and str(content["settings"]) != settings:
         return []
-    columns = [content[name] for name in ("stamps_ns", "T_ck_ck1", "cov", "matches", "inliers",
-                                          "row_error_px", "reasons")]  # fmt: skip
     motions = motions_from_arrays(content, len(content["reasons"]), str(path))
+    names = "stamps_ns", "T_ck_ck1", "cov", "matches", "inliers", "row_error_px", "reasons"
     return [
         RelativePose((int(s[0]), int(s[1])), T, cov, int(m), int(i), float(row), str(reason), some)
-        for s, T, cov, m, i, row, reason, some in zip(*columns, motions, strict=True)
+        for s, T, cov, m, i, row, reason, some in zip(
+            *(content[name] for name in names), motions, strict=True
+        )
     ]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maci2.errors import CalibrationError
-from maci2.geometry import se3_inv
+from maci2.geometry import se3, se3_inv
 from maci2.sensors import Camera, Rig
 from maci2.sensors.camera_model import central_focal, pixel_grid, project
 from maci2.sensors.stereo import Image
@@ -67,7 +67,7 @@ class Rectification(PinholePair):
 
 def rectify(rig: Rig) -> Rectification:
     """Maps that make a rig's first two cameras an ideal pair; any distortion model."""
-    R_cr_c0, R_cr1_c1, baseline = _rectifying_rotations(rig)
+    R_cr_c0, R_cr1_c1, baseline = rectifying_rotations(rig)
     left, right = rig.cameras[0], rig.cameras[1]
     if left.resolution != right.resolution:
         raise CalibrationError(
@@ -85,7 +85,7 @@ def rectify(rig: Rig) -> Rectification:
         focal=focal,
         center=center,
         baseline=baseline,
-        T_b_cr=_rotated(left.T_b_c, R_cr_c0),
+        T_b_cr=rectified_extrinsics(rig),
         resolution=left.resolution,
         maps_left=maps_left,
         maps_right=_maps(right, R_cr1_c1, new),
@@ -99,24 +99,14 @@ def rectified_extrinsics(rig: Rig) -> Array:
     Rectification rotates the image by R1 = R_cr_c0, so the rectified frame is not the camera's: on
     EuRoC they differ by 0.62 deg.
     """
-    R_cr_c0, _, _ = _rectifying_rotations(rig)
-    return _rotated(rig.cameras[0].T_b_c, R_cr_c0)
+    R_cr_c0, _, _ = rectifying_rotations(rig)
+    T_b_c = rig.cameras[0].T_b_c
+    return se3(T_b_c[:3, :3] @ R_cr_c0.T, T_b_c[:3, 3])
 
 
-def rectified_pair_rotations(rig: Rig) -> tuple[Array, Array]:
-    """R_cr_c0 and R_cr1_c1: rotations from both cameras to the rectified frame."""
-    R_cr_c0, R_cr1_c1, _ = _rectifying_rotations(rig)
-    return R_cr_c0, R_cr1_c1
-
-
-def _rotated(T_b_c: Array, R_cr_c: Array) -> Array:
-    T_b_cr = T_b_c.copy()
-    T_b_cr[:3, :3] = T_b_c[:3, :3] @ R_cr_c.T
-    return T_b_cr
-
-
-def _rectifying_rotations(rig: Rig) -> tuple[Array, Array, float]:
-    """R_cr_c0, R_cr1_c1 and the baseline [m]."""
+def rectifying_rotations(rig: Rig) -> tuple[Array, Array, float]:
+    """R_cr_c0 and R_cr1_c1, rotations from both cameras to the rectified frame, and the baseline
+    [m]."""
     if len(rig.cameras) < 2:
         raise CalibrationError(
             f"{rig.source}: has {len(rig.cameras)} camera, rectification needs two; use "
@@ -229,7 +219,7 @@ def common_row_error(uv: Array, rows: Array) -> tuple[Array, tuple[float, float,
 
 
 def row_error_field(uv: Array, rows: Array, at_uv: Array) -> Array:
-    """The smooth part of row errors (n,) found at `uv`, told at other points."""
+    """The smooth part of row errors (n,) found at `uv`, at other points."""
     center = at_uv.mean(axis=0)
     return _smooth_basis(at_uv, center) @ _least_absolute(_smooth_basis(uv, center), rows)
 
