@@ -1,5 +1,6 @@
 """One tracker: recorded and live images give the same relative poses and the same complaints."""
 
+import threading
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -194,6 +195,26 @@ def test_every_image_of_a_recording_is_read_once(flight, monkeypatch):
     monkeypatch.setattr(type(frames), "left", left)
     StereoOdometry(frames, rig, predict_rotation=nearly_still).poses(frames.stamps_ns[:9:2])
     assert sorted(read) == [0, 2, 4, 6, 8]
+
+
+def test_no_two_threads_read_a_recording_at_once(flight, monkeypatch):
+    rig, frames, _ = flight
+    reading = threading.Lock()
+
+    def alone(original):
+        def read(self, index):
+            assert reading.acquire(blocking=False), "read by two threads"
+            try:
+                return original(self, index)
+            finally:
+                reading.release()
+
+        return read
+
+    for side in ("left", "right"):
+        monkeypatch.setattr(type(frames), side, alone(getattr(type(frames), side)))
+    odometry = StereoOdometry(frames, rig, predict_rotation=nearly_still)
+    assert all(not pose.reason for pose in odometry.relative_poses(list(range(0, 9, 2))))
 
 
 def nearly_still(start_ns, end_ns):

@@ -1,18 +1,18 @@
 """Stereo visual odometry of recorded and live images: relative poses of keyframes with covariances.
 
-Keyframes lie at even times. Of a recording, images are read in a thread of their own before they
-are needed, and results are saved as they come.
+Keyframes lie at even times. Relative poses of a recording are measured ahead in threads, and saved
+as they come.
 """
 
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from threading import Lock
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -50,8 +50,8 @@ called wrong; afterwards it is the pairs that are not of one instant."""
 AHEAD = 4
 """Relative poses that may be measured ahead; of those that nobody takes the oldest is forgotten."""
 
-WORKERS = 2
-"""Threads that measure ahead; any number of them gives the same relative poses."""
+WORKERS = 3
+"""Threads that read images and measure ahead; any number of them gives the same relative poses."""
 
 
 @dataclass(frozen=True)
@@ -273,62 +273,30 @@ class KeyframeTracker:
         return [pose.reason for pose in self._poses if pose.reason]
 
 
-Side = Literal["left", "right"]
-
-HELD = 12
-"""Images that may wait to be taken; the oldest is forgotten."""
-
-
-@dataclass
-class ReadAhead:
-    """Images of some stereo pairs, for any thread. One thread reads them all, so that a file is
-    never read by two at once."""
-
-    frames: Frames
-    _coming: dict[tuple[Side, int], Future[Image]] = field(default_factory=dict)
-    _reader: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "read-ahead"))
-    _lock: Lock = field(default_factory=Lock)
-
-    def expect(self, index: int) -> None:
-        """Begin to read a pair whose images will be requested."""
-        with self._lock:
-            for side in ("left", "right"):
-                self._submit(side, index)
-            while len(self._coming) > HELD:
-                self._coming.pop(next(iter(self._coming))).cancel()
-
-    def image(self, side: Side, index: int) -> Image:
-        """One image of a pair; an ImageError of reading it is raised here."""
-        with self._lock:
-            self._submit(side, index)
-            coming = self._coming.pop((side, index))
-        return coming.result()
-
-    def _submit(self, side: Side, index: int) -> None:
-        if (side, index) not in self._coming:
-            read = self.frames.left if side == "left" else self.frames.right
-            self._coming[side, index] = self._reader.submit(read, index)
-
-
 @dataclass(frozen=True)
 class RecordedPair:
     """A stereo pair of a recording, read when its images are requested."""
 
-    images: ReadAhead
+    frames: Frames
     index: int
     """Position of the pair in the recording."""
 
+    reading: Lock
+    """Held while an image is read: no file is read by two threads at once."""
+
     @property
     def stamp_ns(self) -> int:
-        return int(self.images.frames.stamps_ns[self.index])
+        return int(self.frames.stamps_ns[self.index])
 
     @property
     def left(self) -> Image:
-        return self.images.image("left", self.index)
+        with self.reading:
+            return self.frames.left(self.index)
 
     @property
     def right(self) -> Image:
-        return self.images.image("right", self.index)
+        with self.reading:
+            return self.frames.right(self.index)
 
 
 def odometry_by(
@@ -380,7 +348,7 @@ class StereoOdometry:
                     "stereo pairs, as stereo_frames(recording) gives them."
                 )
         self.frames = frames
-        self._images = ReadAhead(frames)
+        self._reading = Lock()
         self.config = OdometryConfig() if config is None else config
         self._tracker = StereoTracker(rig, model, self.config, frames.source, predict_rotation)
         self._measured: dict[tuple[int, int], RelativePose] = {}
@@ -442,7 +410,6 @@ class StereoOdometry:
     def _expect(self, index: int, index1: int) -> None:
         """Begin to measure a motion that will be requested, unless it is known."""
         if (index, index1) not in self._measured:
-            self._images.expect(index1)
             self._tracker.expect(self._pairs(index, index1))
 
     def relative_pose(self, index: int, index1: int) -> RelativePose:
@@ -456,7 +423,7 @@ class StereoOdometry:
 
     def _pairs(self, index: int, index1: int) -> list[RecordedPair]:
         """Two keyframes and what lies between them."""
-        return [RecordedPair(self._images, k) for k in range(index, index1 + 1)]
+        return [RecordedPair(self.frames, k, self._reading) for k in range(index, index1 + 1)]
 
 
 _LOG = logging.getLogger(__name__)
