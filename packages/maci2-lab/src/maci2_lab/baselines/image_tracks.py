@@ -1,26 +1,21 @@
-"""Feature tracks from images, and simulated ones.
+"""Feature tracks from images, as the trackers of the baselines make them.
 
-Image tracks follow points as the trackers of the baselines do: Lucas-Kanade from each left image to
-the next, forward and back; at every keyframe the epipolar geometry to the one before rejects what
-does not fit (RANSAC, 1 px), the right image is searched, and new points take the free places. The
-odometry matches keyframe with keyframe instead; both share rectification, keypoints and the
-covariance of matches.
-
-Simulated tracks come from an ideal tracker of points around a true trajectory: points that left the
-left image are replaced at every keyframe by new ones, at a random pixel and depth; every
-observation, left and right, has independent noise of one standard deviation. There are no
-occlusions and no mismatches.
+Lucas-Kanade follows points from each left image to the next, forward and back; at every keyframe
+the epipolar geometry to the one before rejects what does not fit (RANSAC, 1 px), the right image is
+searched, and new points take the free places. The odometry matches keyframe with keyframe instead;
+both share rectification, keypoints and the covariance of matches.
 """
 
 from dataclasses import dataclass, replace
+from weakref import WeakKeyDictionary
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from maci2.feature_tracks.simulated_tracks import POINTS
 from maci2.feature_tracks.tracks import FeatureTracks, unseen
-from maci2.geometry import se3_inv
-from maci2.sensors import GroundTruth, Rig, truth_at
+from maci2.pipeline.vision_sources import VisionSource
 from maci2.types import Array, Mask, Stamps
 from maci2.vision.covariance import FIXED_PX
 from maci2.vision.keyframe import (
@@ -34,18 +29,28 @@ from maci2.vision.keyframe import (
     stereo_matches,
 )
 from maci2.vision.odometry import StereoOdometry
-from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
-from maci2.vision.rectify import rectify
-from maci2.vision.two_frame import PinholePair
-
-POINTS = 150
-"""Points that are followed at a time."""
 
 FREE_PX = 20.0
 """Distance of a new point from those that are followed."""
 
 RANSAC_PX, RANSAC_CONFIDENCE = 1.0, 0.99
 MIN_RANSAC = 8
+
+
+_TRACKS: WeakKeyDictionary[StereoOdometry, dict[bytes, FeatureTracks]] = WeakKeyDictionary()
+"""Tracks by keyframes: methods share them."""
+
+
+def tracks_of(vision: VisionSource, stamps_ns: Stamps, index: int) -> FeatureTracks:
+    """Points followed over keyframes: in the images, if there are any, or as the source has them;
+    noise that is drawn depends on `index`, the number of the window."""
+    if vision.odometry is None:
+        return vision.tracks(stamps_ns, index)
+    known = _TRACKS.setdefault(vision.odometry, {})
+    key = stamps_ns.tobytes()
+    if key not in known:
+        known[key] = image_tracks(vision.odometry, stamps_ns)
+    return known[key]
 
 
 @dataclass(frozen=True)
@@ -175,83 +180,3 @@ def _predicted_covariances(
     at0, at1 = before.right[at0], view.right[at1]
     found = checked_matches(before.keyframe, at0, view.keyframe, at1, view.backward[at1])
     return numbers, odometry.model(found.features)
-
-
-BORDER_PX = 5.0
-"""Points nearer to the border of an image are not seen in it."""
-
-NEAREST_SHARE = 0.2
-"""A point nearer than this share of the nearest depth is no longer seen."""
-
-
-@dataclass(frozen=True)
-class SimulatedTracker:
-    """A rectified stereo camera and its tracker."""
-
-    camera: PinholePair
-    """Geometry of the rectified pair."""
-
-    resolution: tuple[int, int]
-    """Width and height of the images [px]."""
-
-    T_b_c: Array
-    """(4, 4) pose of the rectified left camera in the body."""
-
-    pixel_std: float
-    """Standard deviation of every coordinate of every observation [px]."""
-
-    depths: tuple[float, float]
-    """Nearest and farthest depth at which points appear [m]; uniform in the logarithm."""
-
-    def tracks(self, truth: GroundTruth, stamps_ns: Stamps, seed: tuple[int, ...]) -> FeatureTracks:
-        """Tracks over keyframes at `stamps_ns` of a camera that moves with the ground truth."""
-        rng = np.random.default_rng((*seed, 17))
-        Ts_w_c = truth_at(truth, stamps_ns, MAX_TRUTH_GAP_S).Ts_w_b @ self.T_b_c
-        points_w, followed = np.empty((0, 3)), np.empty(0, dtype=bool)
-        seen_until: list[Mask] = []
-        for T_w_c in Ts_w_c:
-            followed = followed & self._in_image(_into(points_w, T_w_c))
-            count = POINTS - int(followed.sum())
-            points_w = np.vstack([points_w, self._new_points(rng, T_w_c, count)])
-            followed = np.concatenate([followed, np.ones(count, dtype=bool)])
-            seen_until.append(followed)
-        seen, xy, _ = unseen(len(points_w), len(Ts_w_c))
-        std = self.pixel_std / self.camera.focal
-        for k, T_w_c in enumerate(Ts_w_c):
-            left = _into(points_w, T_w_c)
-            right = left - np.array([self.camera.baseline, 0.0, 0.0])
-            seen[0, : len(seen_until[k]), k] = seen_until[k]
-            seen[1, :, k] = seen[0, :, k] & self._in_image(right)
-            noise = std * rng.standard_normal((2, len(points_w), 2))
-            for side, points_c in enumerate((left, right)):
-                there = seen[side, :, k]
-                xy[side, there, k] = (points_c[:, :2] / points_c[:, 2:] + noise[side])[there]
-        covs = np.where(seen[..., None, None], std**2 * np.eye(2), np.nan)
-        return FeatureTracks.of_both_cameras(stamps_ns, seen, xy, covs, self.camera)
-
-    def _new_points(self, rng: np.random.Generator, T_w_c: Array, count: int) -> Array:
-        """(count, 3) points anywhere in the left image, in the world."""
-        size = np.array(self.resolution) - 1.0
-        uv = rng.uniform(BORDER_PX, size - BORDER_PX, size=(count, 2))
-        near, far = np.log(self.depths)
-        z = np.exp(rng.uniform(near, far, size=(count, 1)))
-        xy = (uv - np.array(self.camera.center)) / self.camera.focal
-        return np.hstack([xy * z, z]) @ T_w_c[:3, :3].T + T_w_c[:3, 3]
-
-    def _in_image(self, points_c: Array) -> Mask:
-        """Mask of the points (n, 3) that a camera of the pair sees."""
-        z = np.where(points_c[:, 2] > NEAREST_SHARE * self.depths[0], points_c[:, 2], np.nan)
-        uv = self.camera.focal * points_c[:, :2] / z[:, None] + np.array(self.camera.center)
-        upper = np.array(self.resolution) - 1.0 - BORDER_PX
-        return np.asarray(((uv >= BORDER_PX) & (uv <= upper)).all(axis=1))
-
-
-def simulated_tracker(rig: Rig, pixel_std: float, depths: tuple[float, float]) -> SimulatedTracker:
-    """The rectified pair of a rig with this noise."""
-    pair = rectify(rig)
-    return SimulatedTracker(pair, pair.resolution, pair.T_b_cr, pixel_std, depths)
-
-
-def _into(points_w: Array, T_w_c: Array) -> Array:
-    T_c_w = se3_inv(np.ascontiguousarray(T_w_c))
-    return np.asarray(points_w @ T_c_w[:3, :3].T + T_c_w[:3, 3], np.float64)
