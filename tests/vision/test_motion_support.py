@@ -110,14 +110,15 @@ def keyframe_of(shift_px, unique):
 
 def measured(moved_px, unique):
     """Motion to the right by some pixels of the image, and the keyframes it was measured from."""
-    span = Span(SPAN_NS, keyframe_of(0, unique), keyframe_of(moved_px, unique))
     predicted = PredictedRotation(np.eye(3), 1e-4 * np.eye(3))
+    ends = keyframe_of(0, unique), keyframe_of(moved_px, unique)
+    span = Span(SPAN_NS, *ends, predicted=predicted)
     estimator = MotionEstimator(
         covariance_model("fixed"), CAMERA, EXACT_CALIBRATION, False, lambda *_: predicted
     )
-    direct = estimator.matched(span, predicted)
+    direct = estimator.matched(span)
     repeated = estimator.repeated(span, direct)
-    return estimator.believed(span, predicted, [direct], [], repeated), span
+    return estimator.believed(span, [direct], [], repeated), span
 
 
 def test_periods_are_those_of_the_wall():

@@ -104,7 +104,7 @@ def test_a_sound_pose_is_handed_on_as_it_is():
 
 def test_nothing_is_judged_before_enough_is_known():
     look, thing = look_with({}, known=1), pose(6, THING, "thing")
-    assert not look.knows
+    assert look._consensus.shared is None
     assert judged(look, thing) is thing
 
 

@@ -164,11 +164,11 @@ class NearOnly(MotionEstimator):
 
     tried: list = field(default_factory=list)
 
-    def matched(self, span, predicted, guides=()):
-        self.tried.append((span.stamps_ns, len(guides), predicted is not None))
+    def matched(self, span, guides=()):
+        self.tried.append((span.stamps_ns, len(guides), span.predicted is not None))
         if span.stamps_ns[1] - span.stamps_ns[0] > 0.15 * NS:
             return unmeasured(span.stamps_ns, "too far")
-        return super().matched(span, predicted, guides)
+        return super().matched(span, guides)
 
 
 def test_a_turn_too_wide_for_the_keyframes_is_chained_before_images_lead(flight, monkeypatch):

@@ -8,7 +8,6 @@ calibrated device (`calibration_prior`); docs/research/vision.md compares them w
 """
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -96,12 +95,7 @@ class MatchCard(Card):
         return "\n".join(lines + [f"limit           {limit}" for limit in self.limits])
 
 
-KIND = CardKind(MatchCard, "no match covariance", METADATA_KEY, FORMAT, "maci2 train-vision")
-
-
-def read_match_card(metadata: Mapping[str, str], source: str) -> MatchCard:
-    """The card of a weight file, or an error that says what is wrong with it."""
-    return KIND.read(metadata, source)
+MATCH_CARD = CardKind(MatchCard, "no match covariance", METADATA_KEY, FORMAT, "maci2 train-vision")
 
 
 class CovarianceModel(Protocol):
@@ -159,7 +153,7 @@ class Learned:
                 f"{source}: not an ONNX file that can be read; copy it again, or train it again "
                 "with `maci2 train-vision`."
             ) from error
-        self.card = read_match_card(metadata, source)
+        self.card = MATCH_CARD.read(metadata, source)
         if self.card.inputs != INPUTS:
             raise OptionError(
                 f"{source}: reads {self.card.inputs} numbers per match, this version gives "

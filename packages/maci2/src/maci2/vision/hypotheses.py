@@ -136,28 +136,21 @@ def rivals(
     known = np.flatnonzero(first.with_depth)
     some = known[:: max(len(known) // COMPARED, 1)][:COMPARED]
     images = shrunk(first.left, 0.5), shrunk(second.left, 0.5)
-    alike, _ = _seen_along(images, first, some, T_ck_ck1, camera)
+
+    def seen_along(motion: Array) -> tuple[Mask, Mask]:
+        """(n,) which points look the same where a motion takes them; which it keeps in view."""
+        uv, in_view = taken_along(first, some, motion, camera)
+        pairs = zip(first.uv[some], uv, in_view, strict=True)
+        alike = [shown and _likeness(*images, here, there) > ALIKE for here, there, shown in pairs]
+        return np.array(alike, dtype=bool), in_view
+
+    alike, _ = seen_along(T_ck_ck1)
     found = []
     for motion in motions:
-        alike_there, in_view = _seen_along(images, first, some, motion, camera)
+        alike_there, in_view = seen_along(motion)
         if (alike_there & in_view).sum() >= RIVAL_SHARE * (alike & in_view).sum():
             found.append(motion)
     return found
-
-
-def _seen_along(
-    images: tuple[Image, Image],
-    first: Keyframe,
-    some: Indices,
-    T_ck_ck1: Array,
-    camera: PinholePair,
-) -> tuple[Mask, Mask]:
-    """(n,) which points look in the second image, where a motion takes them, as in the first; and
-    which of them it keeps in view."""
-    uv, in_view = taken_along(first, some, T_ck_ck1, camera)
-    pairs = zip(first.uv[some], uv, in_view, strict=True)
-    alike = [shown and _likeness(*images, here, there) > ALIKE for here, there, shown in pairs]
-    return np.array(alike, dtype=bool), in_view
 
 
 def _likeness(image: Image, other: Image, uv: Array, uv_other: Array) -> float:
@@ -248,6 +241,8 @@ class Span:
     first: Keyframe
     second: Keyframe
     between: Sequence[PreparedPair] = ()
+    predicted: PredictedRotation | None = None
+    """Predicted rotation with which it is measured; None without one."""
 
     @property
     def unusable(self) -> str:
@@ -312,7 +307,7 @@ class MotionEstimator:
         if not pose.reason or span.unusable:
             return pose
         # Without a prediction a repeating wall is matched a period off unless points are led.
-        pose = better(self.matched(span, None, self._guides(span, by_prediction=False)), pose)
+        pose = better(self.matched(span, self._guides(span)), pose)
         return (self.bridged(span, self.measured) if pose.reason else None) or pose
 
     def as_predicted(self, span: Span, is_part: bool = False) -> RelativePose:
@@ -320,15 +315,15 @@ class MotionEstimator:
         doubt, the best supported candidate. A part of a chain is short: its keyframes suffice."""
         if span.unusable:
             return unmeasured(span.stamps_ns, span.unusable)
-        predicted = self.predict(*span.stamps_ns)
-        if predicted is None:
+        span = replace(span, predicted=self.predict(*span.stamps_ns))
+        if span.predicted is None:
             return unmeasured(span.stamps_ns, "no rotation is predicted")
-        direct = self.matched(span, predicted)
+        direct = self.matched(span)
         repeated = NO_PERIODS if is_part else self.repeated(span, direct)
         if beyond_doubt(direct):
             # Most of what repeats is decided by the rest of the image, without those between.
             if len(repeated):
-                direct = self.believed(span, predicted, [direct], [], repeated)
+                direct = self.believed(span, [direct], [], repeated)
             if not direct.motions or not len(repeated):
                 return direct
         elif direct.reason and span.between:
@@ -338,18 +333,16 @@ class MotionEstimator:
         measured, parts = [direct], []
         if span.between and not is_part:
             if not beyond_doubt(direct):
-                measured.append(self.matched(span, predicted, self._guides(span, True)))
+                measured.append(self.matched(span, self._guides(span)))
             if len(repeated) or in_dispute(measured):
                 every = range(len(span.between))
                 parts = _all_measured(span, every, partial(self.as_predicted, is_part=True))
-        return self.believed(span, predicted, measured, parts, repeated)
+        return self.believed(span, measured, parts, repeated)
 
-    def matched(
-        self, span: Span, predicted: PredictedRotation | None, guides: Sequence[Guide] = ()
-    ) -> RelativePose:
+    def matched(self, span: Span, guides: Sequence[Guide] = ()) -> RelativePose:
         """Motion of matches found where the predicted rotation and the images between lead."""
-        found = match_keyframes(span.first, guides, span.second, self.camera, predicted)
-        return self._pose(span, predicted, found, self.model(found.features))
+        found = match_keyframes(span.first, guides, span.second, self.camera, span.predicted)
+        return self._pose(span, found, self.model(found.features))
 
     def repeated(self, span: Span, pose: RelativePose) -> Array:
         """(m, 3) periods [m] of the surfaces whose points agree with a motion; none where the rest
@@ -367,7 +360,6 @@ class MotionEstimator:
     def believed(
         self,
         span: Span,
-        predicted: PredictedRotation | None,
         measured: Sequence[RelativePose],
         parts: Sequence[RelativePose],
         repeated: Array,
@@ -381,26 +373,22 @@ class MotionEstimator:
         # From image to image points move least: a motion of parts is the last to be a period off.
         motions = [chained(parts).T_ck_ck1] if parts else []
         motions += [T for one in measured for T in motions_of(one)]
-        candidates = self._candidates(span, predicted, motions)
+        candidates = self._candidates(span, motions)
         best = better(*measured)
         if not candidates:
             return best
         if len(repeated):
             around = leading(candidates).pose.T_ck_ck1
             away = rivals(span.first, span.second, around, repeated, self.camera)
-            candidates = self._candidates(span, predicted, away, candidates)
+            candidates = self._candidates(span, away, candidates)
         pose = most_supported(candidates, best)
         if not best.scattered or (parts and not any(part.scattered for part in parts)):
             return pose
         few = replace(pose, matches=best.matches, inliers=best.inliers)
-        return of_unknown_translation(few, predicted)
+        return of_unknown_translation(few, span.predicted)
 
     def _candidates(
-        self,
-        span: Span,
-        predicted: PredictedRotation | None,
-        motions: Sequence[Array],
-        known: Sequence[Candidate] = (),
+        self, span: Span, motions: Sequence[Array], known: Sequence[Candidate] = ()
     ) -> list[Candidate]:
         """Candidates that are known, and one of each motion that is not yet among them and that
         points matched along it agree with."""
@@ -410,7 +398,7 @@ class MotionEstimator:
                 continue
             found, in_view = match_along(span.first, span.second, T_ck_ck1, self.camera)
             covs = self.model(found.features)
-            pose = self._pose(span, predicted, found, covs)
+            pose = self._pose(span, found, covs)
             if pose.reason:
                 continue
             chi2 = residual_chi2(pose.T_ck_ck1, found.matches, covs, self.camera)
@@ -419,21 +407,19 @@ class MotionEstimator:
             candidates.append(Candidate(pose, supporters, in_view))
         return candidates
 
-    def _pose(
-        self, span: Span, predicted: PredictedRotation | None, found: KeyframeMatches, covs: Array
-    ) -> RelativePose:
+    def _pose(self, span: Span, found: KeyframeMatches, covs: Array) -> RelativePose:
         return measure_relative_pose(
             span.stamps_ns, found, covs, self.camera, self.calibration, self.scale_by_residuals,
-            predicted,
+            span.predicted,
         )  # fmt: skip
 
-    def _guides(self, span: Span, by_prediction: bool) -> list[Guide]:
+    def _guides(self, span: Span) -> list[Guide]:
         """Images between that guide the search; a dark one would lead nowhere."""
         guides = []
         for one in span.between:
             if one.leading_image is not None:
                 ends = span.stamps_ns[0], one.pair.stamp_ns
-                rotation = self.predict(*ends) if by_prediction else None
+                rotation = self.predict(*ends) if span.predicted else None
                 guides.append(Guide(one.leading_image, homography(rotation, self.camera)))
         return guides
 
@@ -453,11 +439,7 @@ def _all_measured(
 def beyond_doubt(pose: RelativePose) -> bool:
     """So many matches agree on one motion that no image between is needed; others that support a
     second one are too few for like support then."""
-    return (
-        not pose.reason
-        and pose.inliers >= CERTAIN_INLIERS
-        and pose.inliers >= CERTAIN_SHARE * pose.matches
-    )
+    return not pose.reason and pose.inliers >= max(CERTAIN_INLIERS, CERTAIN_SHARE * pose.matches)
 
 
 def in_dispute(measured: Sequence[RelativePose]) -> bool:

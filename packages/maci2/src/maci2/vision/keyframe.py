@@ -372,7 +372,8 @@ class Keyframe:
 
     def with_points(self, which: Mask) -> "Keyframe":
         """The keyframe with some of its points."""
-        stereo = Tracks(*(column[which] for column in self.stereo))
+        uv, backward, found = self.stereo
+        stereo = Tracks(uv[which], backward[which], found[which])
         some = replace(self, uv=self.uv[which], stereo=stereo, relief=self.relief[which])
         return replace(some, row_offset=median(some.row_errors))
 

@@ -135,17 +135,16 @@ def believed(rotations: Rotations, before: Array | None = None) -> SharedErrors 
 
 def _most_probable(rotations: Rotations, before: Array | None = None) -> SharedErrors:
     """The set with most evidence, starting from the former shared errors and from single poses."""
-    nothing = np.zeros(rotations.by_shared.shape[2])
     if before is not None:
-        found = _settled(rotations, before, np.zeros((len(nothing), len(nothing))))
-        if 2 * int(found.agreeing.sum()) > len(found.agreeing):
-            return found
+        kept = _settled(rotations, before, np.zeros((len(before), len(before))))
+        if 2 * int(kept.agreeing.sum()) > len(kept.agreeing):
+            return kept
     sharpest = np.argsort(np.linalg.det(rotations.cov), kind="stable")[:SEEDS]
     starts = [_solved(rotations, np.arange(len(rotations.away)) == k) for k in sharpest]
-    found_sets = [_settled(rotations, *start) for start in starts]
+    sets = [_settled(rotations, *start) for start in starts]
     if before is not None:
-        found_sets.append(found)
-    return max(found_sets, key=lambda one: one.evidence)
+        sets.append(kept)
+    return max(sets, key=lambda errors: errors.evidence)
 
 
 def _settled(rotations: Rotations, mean: Array, cov: Array) -> SharedErrors:
@@ -175,11 +174,8 @@ def _solved(rotations: Rotations, which: Mask) -> tuple[Array, Array]:
 
 def _evidence(rotations: Rotations, mean: Array, cov: Array) -> float:
     """Logarithm of the odds for shared errors against objects that each move by themselves."""
-    own = (
-        rotations.cov
-        + rotations.by_shared @ np.swapaxes(rotations.by_shared, 1, 2)
-        + OBJECT_STD**2 * np.eye(3)
-    )
+    J = rotations.by_shared
+    own = rotations.cov + J @ np.swapaxes(J, 1, 2) + OBJECT_STD**2 * np.eye(3)
     shared = _log_density(rotations.away - rotations.by_shared @ mean, rotations.cov)
     # The density of a joint Gaussian at its maximum, times the volume of what is left unknown.
     known = 0.5 * float(np.linalg.slogdet(cov)[1]) - 0.5 * float(mean @ mean)
@@ -220,11 +216,6 @@ class SecondLook:
         self._moving = np.empty((0, 2))  # [px] where, at the latest keyframe
         self._moving_ns = 0
         self._lasts = 0
-
-    @property
-    def knows(self) -> bool:
-        """The shared errors are known; before, every pose stays as it is."""
-        return self._consensus.shared is not None
 
     def learn(self, pose: RelativePose) -> None:
         """Learn the shared errors from a pose as it was measured first."""
@@ -275,8 +266,8 @@ class SecondLook:
 
     def _sharpened(self, start_ns: int, end_ns: int) -> PredictedRotation | None:
         """The prediction corrected for its shared errors; None where they are not known."""
-        predicted = self._estimator.predict(start_ns, end_ns) if self.knows else None
-        return predicted and self._consensus.sharpened(predicted)
+        predicted = self._estimator.predict(start_ns, end_ns)
+        return None if predicted is None else self._consensus.sharpened(predicted)
 
     def _span(self, pose: RelativePose, pairs: Sequence[Pair]) -> Span:
         prepared = [PreparedPair(pair, self._rectification) for pair in pairs]
