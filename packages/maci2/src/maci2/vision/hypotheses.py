@@ -244,6 +244,13 @@ class Span:
     predicted: PredictedRotation | None = None
     """Predicted rotation with which it is measured; None without one."""
 
+    @classmethod
+    def over(cls, pairs: Sequence[PreparedPair]) -> "Span":
+        """From the first of some pairs to the last."""
+        first, *between, second = pairs
+        stamps_ns = first.pair.stamp_ns, second.pair.stamp_ns
+        return cls(stamps_ns, first.keyframe, second.keyframe, between)
+
     @property
     def unusable(self) -> str:
         """Reason why nothing is measured from these keyframes; empty where it can be."""

@@ -1,8 +1,9 @@
 """Keyframes, and checked matches from two of them and the images between."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from threading import Lock
 from typing import NamedTuple, Protocol
 
 import cv2
@@ -550,10 +551,12 @@ class Pair(Protocol):
 
 @dataclass
 class PreparedPair:
-    """A pair between two keyframes: it may lead points, or become a keyframe itself."""
+    """A pair between two keyframes: it may guide the search, or become a keyframe itself."""
 
     pair: Pair
     rectification: Rectification
+    _keyframe: Keyframe | None = field(default=None, repr=False)
+    _preparing: Lock = field(default_factory=Lock, repr=False)
 
     @cached_property
     def leading_image(self) -> Scaled | None:
@@ -565,13 +568,18 @@ class PreparedPair:
             return None
         return None if blank(image, "left") else scaled(image)
 
-    @cached_property
+    @property
     def keyframe(self) -> Keyframe:
-        """The rectified pair with points chosen; an image that cannot be used makes a blank
-        keyframe, which costs its relative poses only, as stereo matches off their rows do."""
-        try:
-            return keyframe(self.rectification, self.pair.left, self.pair.right)
-        except ImageError as error:
-            width, height = self.rectification.resolution
-            black = np.zeros((height, width), np.uint8)
-            return replace(keyframe(self.rectification, black, black), blank=str(error))
+        """The rectified pair with points chosen, made by the first thread that requests it. An
+        image that cannot be used makes a blank keyframe, which costs its relative poses only, as
+        stereo matches off their rows do."""
+        with self._preparing:
+            try:
+                self._keyframe = self._keyframe or keyframe(
+                    self.rectification, self.pair.left, self.pair.right
+                )
+            except ImageError as error:
+                black = np.zeros(self.rectification.resolution[::-1], np.uint8)
+                nothing = keyframe(self.rectification, black, black)
+                self._keyframe = replace(nothing, blank=str(error))
+            return self._keyframe

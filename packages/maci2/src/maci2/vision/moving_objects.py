@@ -232,7 +232,7 @@ class SecondLook:
         exposed = sharp is not None and not _agrees(pose, sharp, AGREEMENT_CHI2)
         if (exposed or len(moving)) and not (len(pose.ends) or pose.reason):
             # Read from a file: its matches are needed.
-            pose = self._estimator.measured(self._span(pose, pairs))
+            pose = self._estimator.measured(self._span(pairs))
         # A pose that next to all matches agree with follows nothing.
         undisputed = pose.inliers >= max(CERTAIN_INLIERS, BEYOND_DOUBT * pose.matches)
         followed = follows(pose, moving) and not (undisputed and _is_sure(pose, sharp))
@@ -241,7 +241,7 @@ class SecondLook:
             return pose
         if followed:
             moving = np.vstack([moving, pose.ends[pose.agreeing, :2]])
-        anew = self._anew(self._span(pose, pairs), moving, sharp)
+        anew = self._anew(self._span(pairs), moving, sharp)
         found = _is_sure(anew, sharp) and (beyond_doubt(anew) or not followed)
         self._lasts = LASTING if exposed else self._lasts - 1
         self._moving, self._moving_ns = (
@@ -269,10 +269,8 @@ class SecondLook:
         predicted = self._estimator.predict(start_ns, end_ns)
         return None if predicted is None else self._consensus.sharpened(predicted)
 
-    def _span(self, pose: RelativePose, pairs: Sequence[Pair]) -> Span:
-        prepared = [PreparedPair(pair, self._rectification) for pair in pairs]
-        ends = prepared[0].keyframe, prepared[-1].keyframe
-        return Span(pose.stamps_ns, *ends, prepared[1:-1])
+    def _span(self, pairs: Sequence[Pair]) -> Span:
+        return Span.over([PreparedPair(pair, self._rectification) for pair in pairs])
 
     def _anew(self, span: Span, moving: Array, sharp: PredictedRotation | None) -> RelativePose:
         """The pose by sharpened predictions, without points on moving objects; where that

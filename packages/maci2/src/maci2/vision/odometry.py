@@ -36,7 +36,7 @@ from maci2.vision.covariance import (
     covariance_model,
 )
 from maci2.vision.hypotheses import MotionEstimator, Span
-from maci2.vision.keyframe import Keyframe, Pair, PreparedPair
+from maci2.vision.keyframe import Pair, PreparedPair
 from maci2.vision.moving_objects import SecondLook
 from maci2.vision.pose_sources import POSE_FIELDS, motions_as_arrays, motions_from_arrays
 from maci2.vision.rectify import Rectification, rectify
@@ -98,31 +98,24 @@ class StereoTracker:
     @property
     def last_ns(self) -> int | None:
         """Timestamp of the latest keyframe; None before the first."""
-        return self._last[0] if self._last else None
+        return self._last.pair.stamp_ns if self._last else None
 
     def clear(self) -> None:
         """Forget everything: the next pair is a first keyframe."""
-        self._last: tuple[int, Keyframe] | None = None
-        self._coming: dict[int, Future[Keyframe]] = {}
+        self._last: PreparedPair | None = None
+        self._coming: dict[int, PreparedPair] = {}
         self._measuring: dict[tuple[int, int], Future[RelativePose]] = {}
         self._faults_in_a_row = 0
         self._fitted = False  # whether the matches of any keyframe have fitted the calibration
 
     def expect(self, pairs: Sequence[Pair]) -> None:
-        """Begin to measure a relative pose that `advance` will be called for, from the first of
-        some pairs to the last: both keyframes are prepared and matched in threads beside."""
-        first, *between, second = pairs
-        stamps_ns = (first.stamp_ns, second.stamp_ns)
-        if stamps_ns in self._measuring:
-            return
-        # Keyframes are handed in before what waits for them, so that some worker always goes on.
-        for pair in (first, second):
-            if pair.stamp_ns not in self._coming:
-                self._coming[pair.stamp_ns] = self._workers.submit(self._prepared, pair)
-        ends = [self._coming[stamp_ns] for stamp_ns in stamps_ns]
-        self._measuring[stamps_ns] = self._workers.submit(
-            lambda: self._measure(stamps_ns, ends[0].result(), between, ends[1].result())
-        )
+        """Begin to measure, in a thread beside, a relative pose that `advance` will be called for:
+        from the first of some pairs to the last."""
+        stamps_ns = (pairs[0].stamp_ns, pairs[-1].stamp_ns)
+        if stamps_ns not in self._measuring:
+            self._measuring[stamps_ns] = self._workers.submit(
+                self._measure, self._prepared(pairs[0]), pairs[1:-1], self._prepared(pairs[-1])
+            )
         while len(self._measuring) > AHEAD:
             self._measuring.pop(next(iter(self._measuring))).cancel()
         while len(self._coming) > AHEAD + 1:
@@ -130,7 +123,7 @@ class StereoTracker:
 
     def start(self, pair: Pair) -> None:
         """Take a keyframe without a relative pose to the one before."""
-        self._last = (pair.stamp_ns, self._keyframe(pair))
+        self._last = self._checked(pair)
 
     def advance(self, between: Sequence[Pair], pair: Pair) -> RelativePose:
         """Take the next keyframe and measure the relative pose of the latest one to it.
@@ -139,38 +132,37 @@ class StereoTracker:
         read only where the keyframes alone do not settle the motion.
         """
         assert self._last is not None, "start() comes before advance()"
-        first_ns, first = self._last
+        first, first_ns = self._last, self._last.pair.stamp_ns
         if pair.stamp_ns <= first_ns:
             raise MeasurementError(
                 f"{self._source}: a keyframe at {pair.stamp_ns} ns follows one at {first_ns} ns; "
                 "give stereo pairs in the order of time."
             )
-        second = self._keyframe(pair)
-        self._last = (pair.stamp_ns, second)
+        self._last = second = self._checked(pair)
         self._coming.pop(first_ns, None)
-        stamps_ns = (first_ns, pair.stamp_ns)
-        measuring = self._measuring.pop(stamps_ns, None)
-        return measuring.result() if measuring else self._measure(stamps_ns, first, between, second)
+        measuring = self._measuring.pop((first_ns, pair.stamp_ns), None)
+        return measuring.result() if measuring else self._measure(first, between, second)
 
     def _measure(
-        self, stamps_ns: tuple[int, int], first: Keyframe, between: Sequence[Pair], second: Keyframe
+        self, first: PreparedPair, between: Sequence[Pair], second: PreparedPair
     ) -> RelativePose:
         """The relative pose, by the prediction where there is one, else without."""
-        prepared = [PreparedPair(pair, self.rectification) for pair in between]
-        return self.estimator.measured(Span(stamps_ns, first, second, prepared))
+        inner = [PreparedPair(pair, self.rectification) for pair in between]
+        return self.estimator.measured(Span.over([first, *inner, second]))
 
-    def _prepared(self, pair: Pair) -> Keyframe:
-        return PreparedPair(pair, self.rectification).keyframe
+    def _prepared(self, pair: Pair) -> PreparedPair:
+        """The pair, prepared once for both relative poses that it ends."""
+        return self._coming.setdefault(pair.stamp_ns, PreparedPair(pair, self.rectification))
 
-    def _keyframe(self, pair: Pair) -> Keyframe:
-        """Prepare a keyframe; raise when the first ones contradict the calibration."""
-        coming = self._coming.get(pair.stamp_ns)
-        made = self._prepared(pair) if coming is None else coming.result()
+    def _checked(self, pair: Pair) -> PreparedPair:
+        """A keyframe's pair; raises when the first ones contradict the calibration."""
+        prepared = self._prepared(pair)
+        made = prepared.keyframe
         self._faults_in_a_row = self._faults_in_a_row + 1 if made.fault else 0
         self._fitted |= made.confirms_calibration
         if self._faults_in_a_row >= FAULTS_IN_A_ROW and not self._fitted:
             raise CalibrationError(f"{self._source}: {made.fault}")
-        return made
+        return prepared
 
 
 class PairTracker(Protocol):

@@ -89,6 +89,25 @@ STEP_TOLERANCE = 1e-3
 """Standard deviations of the pose; reweighting converges only linearly, so no less is asked."""
 
 
+@kernel
+def matches_last(
+    places: Array, covs: Array, focal: float, center: tuple[float, float], baseline: float
+) -> tuple[Array, Array]:
+    """(8, n) points in frame k, then in frame k+1 [m], then both disparities, from their pixels and
+    disparities in both frames (n, 6); and (n, 4, 4) -> (4, 4, n)."""
+    seen, covs_last = np.empty((8, len(places))), np.empty((4, 4, len(places)))
+    for n in range(len(places)):
+        for k in range(2):
+            z = focal * baseline / places[n, 3 * k + 2]
+            seen[3 * k, n] = (places[n, 3 * k] - center[0]) / focal * z
+            seen[3 * k + 1, n] = (places[n, 3 * k + 1] - center[1]) / focal * z
+            seen[3 * k + 2, n], seen[6 + k, n] = z, places[n, 3 * k + 2]
+        for i in range(4):
+            for j in range(4):
+                covs_last[i, j, n] = covs[n, i, j]
+    return seen, covs_last
+
+
 @small
 def column(columns: Array, first: int, n: int) -> Vector:
     """Three numbers of the n-th match, from row `first` on."""
@@ -182,7 +201,7 @@ def _linearize(
         D = residual_derivative(R, p0, R_p1, p1[2], seen[6, n], seen[7, n], focal)
         W = information(D, symmetric4(covs, n))
         m2 = dot(r, times(W, r))
-        w = 1.0 / (1.0 + m2 / ROBUST_NORM**2)
+        w = 1.0 / (1.0 + m2 / (ROBUST_NORM**2))
         chi2[n], weights[n] = m2, w
         W = (scaled(w, W[0]), scaled(w, W[1]), scaled(w, W[2]))
         W, M, N, W_r, q_W_r = normal_blocks(q, W, r)
@@ -377,11 +396,10 @@ def two_frame_pose(
     matches: Matches, covs: Array, camera: PinholePair, T_ck_ck1: Array | None = None
 ) -> TwoFrame:
     """Minimise Eq. 5 over the pose; `covs` are (n, 4, 4) of (u1, v1, d0, d1) [px^2]."""
-    p0 = points(matches.uv0, matches.disparity0, camera)
-    p1 = points(matches.uv1, matches.disparity1, camera)
-    seen = np.vstack([p0.T, p1.T, matches.disparity0, matches.disparity1])
+    places = matches.uv0, matches.disparity0, matches.uv1, matches.disparity1
+    lens = camera.focal, camera.center, camera.baseline
+    seen, covs_last = matches_last(np.column_stack(places), np.ascontiguousarray(covs), *lens)
     start = np.eye(4) if T_ck_ck1 is None else np.ascontiguousarray(T_ck_ck1)
-    covs_last = np.ascontiguousarray(np.moveaxis(covs, 0, 2))
     T, H, weights, chi2, converged = gauss_newton(seen, covs_last, camera.focal, start)
     # Products of many rotations drift off the group by rounding; one Newton step puts them back.
     R = T[:3, :3]
