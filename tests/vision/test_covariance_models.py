@@ -7,17 +7,18 @@ from maci2.errors import OptionError
 from maci2.vision import covariance
 from maci2.vision.covariance import (
     FORMAT,
+    INPUTS,
     MATCH_CARD,
     MAX_STD_PX,
     MIN_STD_PX,
     OUTPUTS,
     FixedNoise,
     Learned,
+    MatchFeatures,
     StructureTensor,
     covariance_model,
     covariances,
 )
-from maci2.vision.match_features import INPUTS, MatchFeatures
 
 
 def features(count, tensors=(100.0, 0.0, 400.0)):

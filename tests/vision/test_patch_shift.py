@@ -4,7 +4,7 @@ import cv2
 import numpy as np
 import pytest
 
-from maci2.vision.match_features import (
+from maci2.vision.covariance import (
     EVIDENCE,
     INPUTS,
     MATCHED_SIDE,

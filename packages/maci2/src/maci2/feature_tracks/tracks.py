@@ -18,9 +18,8 @@ from maci2.errors import DatasetError, MeasurementError
 from maci2.files import NpzField, read_npz, write_npz
 from maci2.geometry.gaussian import require_spd
 from maci2.types import Array, Mask, Stamps
-from maci2.vision.covariance import EXACT_CALIBRATION, CalibrationUncertainty
+from maci2.vision.covariance import EXACT_CALIBRATION, INPUTS, CalibrationUncertainty, MatchFeatures
 from maci2.vision.keyframe import KeyframeMatches
-from maci2.vision.match_features import INPUTS, MatchFeatures
 from maci2.vision.relative_pose import RelativePose, measure_relative_pose, stacked
 from maci2.vision.relative_poses import CameraFrame, RelativePoses
 from maci2.vision.two_frame import Matches, PinholePair

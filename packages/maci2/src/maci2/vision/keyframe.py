@@ -15,7 +15,7 @@ from maci2.geometry import se3_inv
 from maci2.jit import kernel
 from maci2.sensors.stereo import Image
 from maci2.types import Array, Mask
-from maci2.vision.match_features import Checks, MatchFeatures, gather
+from maci2.vision.covariance import Checks, MatchFeatures, gather
 from maci2.vision.rectify import MIN_STEREO_MATCHES, Rectification, calibration_fault
 from maci2.vision.relative_poses import PredictedRotation
 from maci2.vision.two_frame import Matches, PinholePair, points

@@ -128,16 +128,10 @@ def rectifying_rotations(rig: Rig) -> tuple[Array, Array, float]:
             "vertical. Exchange the two cameras."
         )
     # R1 and R2 depend on the extrinsics only; distortion moves pixels, not the frame.
-    R_cr_c0, R_cr1_c1 = cv2.stereoRectify(
-        _camera_matrix(left),
-        np.zeros(4),
-        _camera_matrix(right),
-        np.zeros(4),
-        left.resolution,
-        np.ascontiguousarray(T_c1_c0[:3, :3]),
-        np.ascontiguousarray(T_c1_c0[:3, 3:4]),
-        flags=cv2.CALIB_ZERO_DISPARITY,
-    )[:2]
+    K0, K1, no_lens = _camera_matrix(left), _camera_matrix(right), np.zeros(4)
+    R_c1_c0, p_c1_c0 = (np.ascontiguousarray(part) for part in (T_c1_c0[:3, :3], T_c1_c0[:3, 3:4]))
+    pair = K0, no_lens, K1, no_lens, left.resolution, R_c1_c0, p_c1_c0
+    R_cr_c0, R_cr1_c1 = cv2.stereoRectify(*pair, flags=cv2.CALIB_ZERO_DISPARITY)[:2]
     return np.asarray(R_cr_c0, np.float64), np.asarray(R_cr1_c1, np.float64), baseline
 
 

@@ -326,11 +326,10 @@ def measure_relative_pose(
             cov = either_way(cov, covariance(rest), difference(rest, pose))
         second = second_motion(pose, predicted)
         if second is not None:
-            motions = (
-                PossibleMotion(pose.T_ck_ck1, symmetrize(cov), 1.0 - second.share),
-                PossibleMotion(
-                    second.pose.T_ck_ck1, symmetrize(covariance(second.pose)), second.share
-                ),
+            share, other = second.share, covariance(second.pose)
+            both = (pose, cov, 1.0 - share), (second.pose, other, share)
+            motions = tuple(
+                PossibleMotion(one.T_ck_ck1, symmetrize(own), part) for one, own, part in both
             )
             cov = cov + doubt(pose, second)
     fits = pose.chi2 < INLIER_CHI2
