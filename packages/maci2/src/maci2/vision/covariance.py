@@ -33,10 +33,10 @@ from maci2.types import Array
 from maci2.vision.two_frame import Matches
 
 MATCHED_SIDE = 21
-"""Side of the patches looked at [px]: as large as those that are matched."""
+"""Side of the patches from which shifts are estimated [px]: as large as those matched."""
 
 PARTS = 3
-"""Parts along each side. Residuals of one part err together: an edge of depth, a thing that moves,
+"""Parts along each side. Residuals of one part err together: an edge of depth, a moving object,
 a smear."""
 
 MIDDLE = 4
@@ -49,7 +49,7 @@ SHIFTS = 8
 """Numbers that `shift_evidence` gives."""
 
 _LEAST = 1e-3
-"""[px] Smaller spreads are not told from each other."""
+"""[px] Smaller spreads are not distinguished."""
 
 
 @kernel(per_pixel=True)
@@ -185,7 +185,7 @@ def sharpness_change(parts: Array, parts_back: Array) -> float:
 Floats = NDArray[np.float32]
 
 SIDE = 15
-"""Side of the patches looked at [px]."""
+"""Side of the patches whose pixels the network reads [px]."""
 
 BLOCK = 3
 CELLS = SIDE // BLOCK
@@ -312,8 +312,8 @@ def _gradients(patch: Array, tensor: Array) -> None:
 def _describe(
     images: Images, places: Array, inputs: Floats, tensors: Array, residual_vars: Array
 ) -> None:
-    """Patches averaged over blocks, contrast, gains and residuals; then what the patches and their
-    parts say of the shifts, in time and across in both frames."""
+    """Patches averaged over blocks, contrast, gains and residuals; then the shifts that
+    the patches and their parts constrain, in time and across in both frames."""
     left0, right0, left1, right1, scaled0, scaled1 = images
     patches = np.empty((4, SIDE, SIDE))
     mean, std = np.empty(4), np.empty(4)
@@ -458,7 +458,7 @@ class FixedNoise:
 
 @dataclass(frozen=True)
 class StructureTensor:
-    """What least squares says: grey noise through the inverse of the patch's gradients."""
+    """The bound of least squares: grey noise through the inverse of the patch's gradients."""
 
     def __call__(self, features: MatchFeatures) -> Array:
         xx, xy, yy = features.tensors.T + np.array([[1.0], [0.0], [1.0]])

@@ -83,7 +83,7 @@ COMPARED = 64
 """Points by which a motion a period away is compared with the one measured, at most."""
 
 SLACK = 3
-"""[px at half size] How far from where a motion takes it a point is looked for: periods err."""
+"""[px at half size] How far from where a motion takes it a point is searched: periods err."""
 
 RIVAL_SHARE = 0.5
 """Points that must look the same along a motion a period away, in shares of those along the one

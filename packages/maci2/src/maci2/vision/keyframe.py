@@ -1,4 +1,9 @@
-"""Keyframes, and checked matches from two of them and the images between."""
+"""Keypoints, keyframes, and checked matches from two of them and the images between.
+
+Keypoints are the best-determined point of every cell. They are followed by pyramidal Lucas-Kanade,
+both ways, on images without their exposure: the surroundings of each pixel get the same mean and
+contrast. Points are found in small images first.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -30,7 +35,7 @@ def candidates(
     """(n, 2) the best-determined point of every cell, strongest first, at most `count`.
 
     The smaller eigenvalue of the structure tensor is the inverse of the worst variance a match can
-    have, so its maximum over a cell is the minimum of the uncertainty that can be told beforehand.
+    have, so its maximum over a cell is the minimum of the uncertainty known beforehand.
     """
     strength = cv2.cornerMinEigenVal(image, BLOCK, ksize=3)
     strength[mask == 0] = 0.0
@@ -381,7 +386,7 @@ class Keyframe:
 
 @dataclass(frozen=True)
 class KeyframeMatches:
-    """Matches of two keyframes that passed every check, and what tells their covariance."""
+    """Matches of two keyframes that passed every check, and what predicts their covariance."""
 
     matches: Matches
     features: MatchFeatures
@@ -451,7 +456,7 @@ def match_keyframes(
 
 
 def coarse_levels(predicted: PredictedRotation | None, camera: PinholePair) -> int:
-    """Sizes of the coarse images in which points are looked for: one less where a rotation is
+    """Sizes of the coarse images in which points are searched: one less where a rotation is
     predicted so well that parallax alone is left to find."""
     if predicted is None:
         return COARSE_LEVELS
@@ -539,7 +544,7 @@ def blank(image: Image, name: str) -> str:
 
 
 class Pair(Protocol):
-    """A stereo pair; its images may be read from disk when they are asked for."""
+    """A stereo pair; its images may be read from disk when they are requested."""
 
     @property
     def stamp_ns(self) -> int: ...

@@ -176,7 +176,7 @@ def _spans(stamps_ns: Stamps, source: str) -> Stamps:
 def _reasons(
     content: dict[str, np.ndarray], stamps_ns: Stamps, Ts: Array, covs: Array
 ) -> tuple[str, ...]:
-    """Why poses were not measured, as the file says it."""
+    """Reasons why poses were not measured, from the file."""
     if "reasons" in content or "measured" in content:
         said = content.get("reasons", np.full(len(Ts), ""))
         masked = content.get("measured", np.full(len(Ts), True))

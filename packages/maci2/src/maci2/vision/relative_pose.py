@@ -35,7 +35,7 @@ from maci2.vision.two_frame import (
 )
 
 BEYOND_DOUBT = 0.9
-"""Share of matches with one motion above which no other motion is looked for."""
+"""Share of matches with one motion above which no other motion is searched."""
 
 REACH_PX = 3.0
 """How near a point of frame k must come to its match in frame k+1 to count for a motion tried."""
@@ -183,7 +183,7 @@ def most_common_motion(
 
 
 PART_RADIUS_PX = 90.0
-"""Radius of the part of an image that may be one thing."""
+"""Radius of the part of an image that may be one object."""
 
 LARGE_LEVERAGE = 2.0
 """Leverage from which on a pose hangs on a part: that of all matches together is 6, one for each
@@ -249,7 +249,7 @@ class RelativePose:
     """(6, 6) left perturbation, order [rho, phi], [m, rad] (Eq. 6)."""
 
     matches: int
-    """Matches that the pose was looked for in."""
+    """Matches among which the pose was searched."""
 
     inliers: int
     """Matches that agree with it."""

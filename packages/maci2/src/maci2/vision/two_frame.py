@@ -86,7 +86,7 @@ MAX_ITERATIONS = 50
 COST_SLACK = 0.01
 """The covariances move with the rotation, so the cost may rise a little towards the answer."""
 STEP_TOLERANCE = 1e-3
-"""Standard deviations of the pose; reweighting converges only linearly, so no less is asked."""
+"""Standard deviations of the pose; reweighting converges only linearly, so no less is required."""
 
 
 @kernel
