@@ -15,7 +15,7 @@ from maci2.pipeline.gyro_rotation import rotation_predictor
 from maci2.simulation import SimulationConfig, simulate
 from maci2.simulation.rendering.images import RenderConfig, render_recording
 from maci2.types import Array
-from maci2.vision.match_features import INPUTS, MatchFeatures
+from maci2.vision.covariance import INPUTS, MatchFeatures
 from maci2.vision.odometry import StereoOdometry, even_keyframes, measure_all
 from maci2.vision.two_frame import (
     MAX_ITERATIONS,

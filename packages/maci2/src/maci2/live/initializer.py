@@ -29,7 +29,7 @@ from maci2.sensors.stereo import StereoPair
 from maci2.types import NS, Array
 from maci2.validation import LARGEST_STAMP_NS, require_type
 from maci2.vision import RelativePoses
-from maci2.vision.tracker import KeyframeTracker, PairTracker
+from maci2.vision.odometry import KeyframeTracker, PairTracker
 
 FALSE_ALARM = 1e-3
 """Probability that a window with the same biases is called contradictory."""

@@ -24,7 +24,7 @@ from maci2.sensors.stereo import Image, StereoPair
 from maci2.types import NS, Array
 from maci2.validation import as_array, as_image, as_number, as_stamp, as_whole, require_type
 from maci2.vision import rectified_extrinsics
-from maci2.vision.predicted_rotation import PredictedRotation
+from maci2.vision.relative_poses import PredictedRotation
 
 TURN_DEG = 5.0
 """Rotation about an axis from which on accelerometer bias and tilt can be separated."""

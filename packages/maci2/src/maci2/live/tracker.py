@@ -20,7 +20,7 @@ from maci2.sensors.stereo import StereoPair
 from maci2.types import NS
 from maci2.validation import require_type
 from maci2.vision import RelativePoses
-from maci2.vision.tracker import KeyframeTracker, PairTracker
+from maci2.vision.odometry import KeyframeTracker, PairTracker
 
 REMEMBERED = 100
 """Keyframes whose fate is kept."""

@@ -14,7 +14,7 @@ from maci2.rigs import Given
 from maci2.sensors import Recording
 from maci2.types import NS, Array
 from maci2.vision import rectified_extrinsics
-from maci2.vision.predicted_rotation import PredictedRotation, RotationPredictor, no_prediction
+from maci2.vision.relative_poses import PredictedRotation, RotationPredictor, no_prediction
 
 WANDER_STD, CROSS_AXIS_STD = 1e-3, 3e-3
 """[rad/s] How far a bias wanders within seconds, and what an axis reads of rates about the others:

@@ -22,7 +22,7 @@ from maci2.rigs import require_extrinsics, require_noise
 from maci2.sensors import GroundTruth, Recording, Rig, require_plausible
 from maci2.types import NS, Array, Stamps
 from maci2.vision import RelativePoses, rectified_extrinsics
-from maci2.vision.predicted_rotation import no_prediction
+from maci2.vision.relative_poses import no_prediction
 from maci2.vision.stereo_refinement import refine_right_camera
 
 _LOG = logging.getLogger(__name__)

@@ -17,8 +17,8 @@ from maci2.datasets import read_trajectory
 from maci2.datasets.frames import stereo_frames
 from maci2.errors import DatasetError, MeasurementError, OptionError
 from maci2.estimator.initialize import chained_poses
+from maci2.feature_tracks.simulated_tracks import SimulatedTracker, simulated_tracker
 from maci2.feature_tracks.track_adjustment import adjusted_steps
-from maci2.feature_tracks.track_sources import SimulatedTracker, image_tracks, simulated_tracker
 from maci2.feature_tracks.tracks import FeatureTracks, RecordedTracks, load_tracks
 from maci2.imu.rotation_rates import INTERVAL_S
 from maci2.pipeline.chosen_truth import ChosenTruth
@@ -39,8 +39,8 @@ from maci2.vision import (
 from maci2.vision.covariance import EXACT_CALIBRATION, CalibrationUncertainty
 from maci2.vision.odometry import StereoOdometry, even_keyframes, odometry_by
 from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
-from maci2.vision.predicted_rotation import RotationPredictor, no_prediction
 from maci2.vision.relative_pose import stacked
+from maci2.vision.relative_poses import RotationPredictor, no_prediction
 
 _LOG = logging.getLogger(__name__)
 
@@ -123,8 +123,6 @@ class ImageSource(VisionSource):
     """Stereo visual odometry."""
 
     stereo: StereoOdometry
-    _tracks: dict[Hashable, FeatureTracks] = field(default_factory=dict, repr=False)
-    """Tracks by keyframes: methods share them."""
 
     @property
     def odometry(self) -> StereoOdometry:
@@ -139,12 +137,6 @@ class ImageSource(VisionSource):
 
     def _motion(self, stamps_ns: Stamps, index: int) -> RelativePoses:
         return self.stereo.poses(stamps_ns)
-
-    def tracks(self, stamps_ns: Stamps, index: int = 0) -> FeatureTracks:
-        key = stamps_ns.tobytes()
-        if key not in self._tracks:
-            self._tracks[key] = image_tracks(self.stereo, stamps_ns)
-        return self._tracks[key]
 
     def camera_path(self) -> CameraTrajectory:
         """Poses from the images of the whole recording, at the rate used for comparison."""

@@ -72,7 +72,7 @@ def smooth_once() -> None:
 def track_once() -> None:
     """Track images of noise over a window."""
     from maci2.simulation import SimulationConfig, simulate
-    from maci2.vision.tracker import KeyframeTracker
+    from maci2.vision.odometry import KeyframeTracker
 
     rig = simulate(SimulationConfig(duration_s=1.0)).rig
     tracker = KeyframeTracker(rig, 2.0, STEPS)

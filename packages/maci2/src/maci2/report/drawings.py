@@ -21,9 +21,8 @@ from maci2.sensors.stereo import Frames, Image
 from maci2.types import Array
 from maci2.vision.keyframe import Keyframe, keyframe, match_keyframes
 from maci2.vision.odometry import StereoOdometry
-from maci2.vision.outlier_rejection import MIN_MATCHES, consensus_pose
-from maci2.vision.predicted_rotation import PredictedRotation
-from maci2.vision.two_frame import PinholePair
+from maci2.vision.relative_pose import MIN_MATCHES, consensus_pose
+from maci2.vision.relative_poses import PredictedRotation
 
 CHARACTER = (7.2, 13.0)
 """Width and height of a character [px]."""
@@ -309,10 +308,9 @@ def tracked_image(odometry: StereoOdometry, first_ns: int, second_ns: int) -> Tr
     measured = odometry.relative_pose(*indices)
     if measured.reason:
         return nothing
-    seen = odometry.rectification
-    camera = PinholePair(seen.focal, seen.center, seen.baseline)
+    camera = odometry.rectification
     rotation = PredictedRotation(measured.T_ck_ck1[:3, :3], measured.cov_T_ck_ck1[3:, 3:])
-    found = match_keyframes(first, [], second, first.row_offset, camera, rotation)
+    found = match_keyframes(first, [], second, camera, rotation)
     if len(found.matches) < MIN_MATCHES:
         return nothing
     cov = odometry.model(found.features)
