@@ -1,14 +1,10 @@
 """Difficulty of images, as one record of choices."""
 
 from dataclasses import dataclass, fields, replace
-from typing import Literal
 
 import numpy as np
 
 from maci2.errors import OptionError
-
-Level = Literal["easy", "hard"]
-
 
 SHARES = (
     "vignetting",
