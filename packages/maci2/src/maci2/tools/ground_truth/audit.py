@@ -1,7 +1,6 @@
 """Ground truth audited: states at every IMU sample in a level world, each with its covariance."""
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from maci2.tools.ground_truth.audit_problem import (
 from maci2.tools.ground_truth.capture import Capture, open_capture
 from maci2.tools.ground_truth.findings import Constant, audit_findings, find_jumps, measure
 from maci2.tools.ground_truth.registration import register, without_lost_rows
-from maci2.types import NS, Array, Mask, Stamps
+from maci2.types import NS, Array, Stamps
 from maci2.validation import require_type
 
 FARTHEST_S = 0.15
@@ -91,32 +90,19 @@ class AuditedTruth:
 
 def audited_rows(fit: AuditFit, source: str) -> GroundTruth:
     """States at all IMU samples between neighbouring states, with their covariance."""
-    stamps_ns, k = _between_states(fit)
-    states = _states_at(fit, stamps_ns, k)
+    states_ns, samples_ns = fit.problem.stamps_ns, fit.problem.imu.stamps_ns
+    samples_ns = samples_ns[(samples_ns >= states_ns[0]) & (samples_ns < states_ns[-1])]
+    k = np.searchsorted(states_ns, samples_ns, side="right") - 1
+    near = np.diff(states_ns)[k] < FARTHEST_S * NS
+    stamps_ns = samples_ns[near]
+    states = _states_at(fit, stamps_ns, k[near])
     R_g_w = fit.solution.shared.R_w_g.T
     Rs_g_b = R_g_w @ states.Ts_w_b[:, :3, :3]
     # Levelled about the mean position, so that the world stays where it was.
     middle = states.Ts_w_b[:, :3, 3].mean(axis=0)
     p_g = (states.Ts_w_b[:, :3, 3] - middle) @ R_g_w.T + middle
-    return GroundTruth(
-        stamps_ns,
-        stack_poses(Rs_g_b, p_g),
-        states.v_w @ R_g_w.T,
-        states.bias_gyro,
-        states.bias_acc,
-        source,
-        _covariance(fit, middle),
-    )
-
-
-def _between_states(fit: AuditFit) -> tuple[Stamps, Stamps]:
-    """IMU samples between states that are near each other, and the state before each."""
-    states_ns, samples_ns = fit.problem.stamps_ns, fit.problem.imu.stamps_ns
-    inside = (samples_ns >= states_ns[0]) & (samples_ns < states_ns[-1])
-    samples_ns = samples_ns[inside]
-    k = np.searchsorted(states_ns, samples_ns, side="right") - 1
-    near: Mask = np.diff(states_ns)[k] < FARTHEST_S * NS
-    return samples_ns[near], k[near]
+    poses, v_g, cov = stack_poses(Rs_g_b, p_g), states.v_w @ R_g_w.T, _covariance(fit, middle)
+    return GroundTruth(stamps_ns, poses, v_g, states.bias_gyro, states.bias_acc, source, cov)
 
 
 def _states_at(fit: AuditFit, stamps_ns: Stamps, k: Stamps) -> States:
@@ -181,9 +167,6 @@ def _T(matrices: Array) -> Array:
     return np.swapaxes(matrices, 1, 2)
 
 
-Kind = Literal["positions", "orientations"]
-
-
 def audit_ground_truth(recording: Recording, source_name: str = "") -> AuditedTruth:
     """Estimate states of the IMU with covariances and the errors of a ground truth, as `maci2
     truth` does.
@@ -216,7 +199,7 @@ def audit_capture(
     found = register(capture, recording.imu)
     capture = without_lost_rows(capture, found, recording.imu)
     imu = _expected_noise(recording, capture)
-    fit = fit_audit(audit_problem(capture, found, imu, recording.imu, recording.rig, rows_hz))
+    fit = fit_audit(audit_problem(capture, found, imu, recording, rows_hz))
     truth = audited_rows(fit, f"audited {capture.source}")
     constants = measure(fit, capture, truth)
     jumps = find_jumps(capture, fit, truth)
@@ -230,7 +213,7 @@ def audit_capture(
         imu_factors=fit.imu_factors,
         chi_square=fit.solution.cost,
         dof=fit.solution.dof,
-        jumps_ns=jumps.stamps_ns,
+        jumps_ns=np.unique(np.concatenate([found.stamps_ns for found in jumps.values()])),
         position_residuals=_residuals(fit, "positions", fit.position),
         orientation_residuals=_residuals(fit, "orientations", fit.orientation),
     )
@@ -255,7 +238,7 @@ def _expected_noise(recording: Recording, capture: Capture) -> ImuMeasurements:
     return replace(sheet, var_gyro=var_gyro, var_acc=with_vibration(samples.acc, var_acc, rate_hz))
 
 
-def _residuals(fit: AuditFit, kind: Kind, noise: NoiseLevel | None) -> RowResiduals | None:
+def _residuals(fit: AuditFit, kind: str, noise: NoiseLevel | None) -> RowResiduals | None:
     """Residuals of the rows that were used, with their timestamps."""
     elapsed, white = getattr(fit.solution.markers, kind).elapsed, getattr(fit.residuals, kind).white
     if noise is None or len(white) != len(elapsed):

@@ -79,9 +79,19 @@ def truth_clock(
 ) -> TruthClock | None:
     """Compare rotations of truth and gyroscope from start to end; None where they do not rotate
     enough, or not alike."""
+    # Middles of stretches are moved inwards where the recording begins or ends.
+    first_ns = max(int(truth.stamps_ns[0]), int(imu.stamps_ns[0])) + HALF_NS
+    last_ns = min(int(truth.stamps_ns[-1]), int(imu.stamps_ns[-1])) - HALF_NS
+    count = max(round((end_ns - start_ns) / NS / EVERY_S), 1) + 1
+    middles_ns = start_ns + np.linspace(0, end_ns - start_ns, count).astype(np.int64)
     found = []
-    for middle_ns in _middles(truth, imu, start_ns, end_ns):
-        source, samples = _stretch(truth, imu, int(middle_ns))
+    for middle_ns in np.unique(np.maximum(np.minimum(middles_ns, last_ns), first_ns)).tolist():
+        low_ns, high_ns = middle_ns - HALF_NS, middle_ns + HALF_NS
+        near = truth.part((truth.stamps_ns >= low_ns) & (truth.stamps_ns <= high_ns))
+        samples = imu.between(
+            max(low_ns, int(imu.stamps_ns[0])), min(high_ns, int(imu.stamps_ns[-1]))
+        )
+        source = RotationSource(truth.source, "truth", near.stamps_ns, near.Ts_w_b, np.eye(4))
         match = match_rates(source, samples)
         if match is not None and match.comparable:
             found.append((middle_ns, match.offset_s, match.std_offset_s))
@@ -89,26 +99,6 @@ def truth_clock(
         return None
     stamps_ns, offsets_s, stds_s = zip(*found, strict=True)
     return TruthClock(np.array(stamps_ns), np.array(offsets_s), np.array(stds_s))
-
-
-def _middles(truth: GroundTruth, imu: ImuSamples, start_ns: int, end_ns: int) -> Stamps:
-    """Middles of stretches from start to end, moved inwards where the recording begins or ends."""
-    first_ns = max(int(truth.stamps_ns[0]), int(imu.stamps_ns[0])) + HALF_NS
-    last_ns = min(int(truth.stamps_ns[-1]), int(imu.stamps_ns[-1])) - HALF_NS
-    count = max(round((end_ns - start_ns) / NS / EVERY_S), 1) + 1
-    middles_ns = start_ns + np.linspace(0, end_ns - start_ns, count).astype(np.int64)
-    return np.unique(np.maximum(np.minimum(middles_ns, last_ns), first_ns))
-
-
-def _stretch(
-    truth: GroundTruth, imu: ImuSamples, middle_ns: int
-) -> tuple[RotationSource, ImuSamples]:
-    """Rotations of both around a middle, as far as there are any."""
-    low_ns, high_ns = middle_ns - HALF_NS, middle_ns + HALF_NS
-    inside = (truth.stamps_ns >= low_ns) & (truth.stamps_ns <= high_ns)
-    samples = imu.between(max(low_ns, int(imu.stamps_ns[0])), min(high_ns, int(imu.stamps_ns[-1])))
-    stamps_ns, Ts_w_b = truth.stamps_ns[inside], truth.Ts_w_b[inside]
-    return RotationSource(truth.source, "truth", stamps_ns, Ts_w_b, np.eye(4)), samples
 
 
 def on_imu_clock(truth: GroundTruth, clock: TruthClock) -> GroundTruth:

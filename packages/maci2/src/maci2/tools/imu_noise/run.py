@@ -193,17 +193,14 @@ def noise_record(measured: MeasuredImu) -> Record:
         "rate_hz": measured.stated.rate_hz,
         "converged": estimate.converged,
     }
-    to_use = estimate.levels()[:6].reshape(2, 3).tolist()
-    pooled = (estimate.pooled_gyro, estimate.pooled_acc)
-    for key, one, axes, differ in zip(KEYS, pooled, to_use, estimate.axes_differ(), strict=False):
-        levels: tuple[NoiseLevel, ...] = getattr(estimate, key)
+    for key, sensor in zip(KEYS, (estimate.gyro, estimate.acc), strict=False):
         record[key] = {
-            **_level_record(one, measured.stated, key),
-            "axes": [*axes],
-            "axes_measured": [level.value for level in levels],
-            "axes_std": [level.std for level in levels],
-            "axes_differ": differ,
-            "seen": any(level.seen for level in levels),
+            **_level_record(sensor.pooled, measured.stated, key),
+            "axes": sensor.to_use,
+            "axes_measured": [level.value for level in sensor.axes],
+            "axes_std": [level.std for level in sensor.axes],
+            "axes_differ": sensor.differs,
+            "seen": sensor.seen,
         }
     for key in KEYS[2:]:
         record[key] = _level_record(getattr(estimate, key), measured.stated, key)
@@ -249,15 +246,14 @@ def noise_rows(measured: MeasuredImu) -> list[tuple[str, ...]]:
     """One row for each density and walk."""
     estimate, stated = measured.estimate, measured.stated
     rows: list[tuple[str, ...]] = []
-    levels = (estimate.density_gyro, estimate.density_acc)
-    densities = (stated.density_gyro, stated.density_acc)
-    for sensor, (name, unit) in enumerate(SENSORS):
-        for axis in range(3):
-            at = 3 * sensor + axis
+    sensors = (estimate.gyro, estimate.acc), (stated.density_gyro, stated.density_acc)
+    for first, (name, unit), sensor, density in zip((0, 3), SENSORS, *sensors, strict=True):
+        for axis, level in enumerate(sensor.axes):
+            at = first + axis
             still = "-" if measured.allan is None else f"{measured.allan.density[at]:.2e}"
-            rough, said = f"{measured.high_frequency[at]:.2e}", f"{densities[sensor]:.2e}"
-            level = levels[sensor][axis]
-            rows.append((f"{name} {'xyz'[axis]} [{unit}]", *_level(level), still, rough, said))
+            rough = f"{measured.high_frequency[at]:.2e}"
+            quantity = f"{name} {'xyz'[axis]} [{unit}]"
+            rows.append((quantity, *_level(level), still, rough, f"{density:.2e}"))
     for walk, level, density in (
         ("gyroscope walk [rad/s^2]", estimate.walk_gyro, stated.walk_gyro),
         ("accelerometer walk [m/s^3]", estimate.walk_acc, stated.walk_acc),
@@ -272,25 +268,21 @@ def _level(level: NoiseLevel) -> tuple[str, str]:
 
 def noise_remarks(measured: MeasuredImu) -> list[str]:
     """Remarks for the user: vibration, axes that differ, values not observed, data sheets."""
-    estimate, remarks = measured.estimate, []
-    levels = (estimate.density_gyro, estimate.density_acc)
-    pooled = estimate.pooled(measured.stated.rate_hz)
-    found = (pooled.density_gyro, pooled.density_acc)
-    said = (measured.stated.density_gyro, measured.stated.density_acc)
-    for sensor, (name, _) in enumerate(SENSORS):
-        white = np.array([level.value for level in levels[sensor]])
-        ratio = float(np.max(measured.high_frequency[3 * sensor : 3 * sensor + 3] / white))
+    estimate, stated, remarks = measured.estimate, measured.stated, []
+    sensors = (estimate.gyro, estimate.acc), (stated.density_gyro, stated.density_acc)
+    roughness = measured.high_frequency.reshape(2, 3)
+    for (name, _), rough, sensor, density in zip(SENSORS, roughness, *sensors, strict=True):
+        ratio = float(np.max(rough / [level.value for level in sensor.axes]))
         if ratio > ROUGH:
             remarks.append(
                 f"{name}: samples are {ratio:.1f} times as rough as what integrates: vibration or "
                 "aliasing near half the sampling rate; sample faster or filter before sampling"
             )
-        if estimate.axes_differ()[sensor]:
+        if sensor.differs:
             remarks.append(f"{name}: axes differ; tools with one number get the root mean square")
-        if any(level.seen for level in levels[sensor]):
-            remarks.append(
-                f"{name}: white noise is {found[sensor] / said[sensor]:.2g} times the data sheet's"
-            )
+        if sensor.seen:
+            times = sensor.pooled.value / density
+            remarks.append(f"{name}: white noise is {times:.2g} times the data sheet's")
         else:
             remarks.append(
                 f"{name}: white noise is hidden by the reference; the data sheet's stands"
