@@ -1,7 +1,7 @@
 """Recordings with images, rendered along a simulated motion or a recording's ground truth."""
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -76,18 +76,13 @@ def render_recording(
         for camera in cameras:
             camera.mkdir(parents=True, exist_ok=True)
         # One pair is written while the next is rendered.
-        being_written: list[Future[None]] = []
+        being_written: Iterator[None] = iter(())
         for done, pair in enumerate(rendered_pairs(cut, config)):
-            for file in being_written:
-                file.result()
-            name = f"{int(stamps_ns[done])}.png"
-            being_written = [
-                writers.submit(write_image, camera / name, image)
-                for camera, image in zip(cameras, pair, strict=True)
-            ]
+            list(being_written)
+            files = [camera / f"{int(stamps_ns[done])}.png" for camera in cameras]
+            being_written = writers.map(write_image, files, pair)
             on_pair(done + 1, len(stamps_ns))
-        for file in being_written:
-            file.result()
+        list(being_written)
     return replace(cut, path=folder)
 
 
@@ -175,11 +170,10 @@ def _cut(recording: Recording, truth: GroundTruth, stamps_ns: Stamps) -> Recordi
     imu = recording.imu
     inside = (imu.stamps_ns >= low) & (imu.stamps_ns <= high)
     known = (truth.stamps_ns >= low) & (truth.stamps_ns <= high)
+    samples = {name: getattr(imu, name)[inside] for name in ("stamps_ns", "gyro", "acc")}
     return replace(
         recording,
-        imu=replace(
-            imu, stamps_ns=imu.stamps_ns[inside], gyro=imu.gyro[inside], acc=imu.acc[inside]
-        ),
+        imu=replace(imu, **samples),
         rig=replace(recording.rig, cameras=recording.rig.cameras[:2], exact=True),
         camera_stamps_ns=(stamps_ns, stamps_ns.copy()),
         truths={"state_groundtruth_estimate0": truth.part(known)},

@@ -135,8 +135,9 @@ def random_scene(
     velocities = np.zeros((len(placed), 3))
     moving = rng.permutation(np.arange(1, len(placed)))[: difficulty.moving_boxes]
     velocities[moving] = rng.normal(0.0, 0.6, size=(len(moving), 3))
-    poses = map(np.array, zip(*placed, strict=True))
-    return Scene(*poses, velocities, 2.0, _surfaces(len(placed), difficulty, rng))
+    centers, Rs_w_box, half_sizes = map(np.array, zip(*placed, strict=True))
+    surfaces = _surfaces(len(placed), difficulty, rng)
+    return Scene(centers, Rs_w_box, half_sizes, velocities, 2.0, surfaces)
 
 
 def _surfaces(
@@ -294,7 +295,7 @@ class _Street:
             across = np.array([-heading[1], heading[0], 0.0])
             if direction == 0.0:
                 side, velocity, facing = rng.choice([-1.0, 1.0]), np.zeros(3), heading
-                reach = np.linalg.norm(half[:2])
+                reach = float(np.linalg.norm(half[:2]))
             else:
                 velocity = direction * rng.uniform(*speeds) * self.speed * heading
                 side, facing, reach = -direction, velocity, 0.0

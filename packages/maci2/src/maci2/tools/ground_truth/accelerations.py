@@ -9,6 +9,7 @@ better fit.
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 
@@ -208,11 +209,7 @@ def gyro_rotations(imu: ImuSamples, bias: Array) -> Array:
     """(n, 3, 3) orientation at every sample, from the first on, by the gyroscope alone."""
     dt = np.diff(imu.stamps_ns)[:, None] / NS
     turns = so3_exp_stack((0.5 * (imu.gyro[1:] + imu.gyro[:-1]) - bias) * dt)
-    Rs = np.empty((len(imu), 3, 3))
-    Rs[0] = np.eye(3)
-    for i in range(len(turns)):
-        Rs[i + 1] = Rs[i] @ turns[i]
-    return Rs
+    return np.array([*accumulate(turns, np.matmul, initial=np.eye(3))])
 
 
 def _accelerations(

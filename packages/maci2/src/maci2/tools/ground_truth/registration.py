@@ -243,7 +243,12 @@ def _require_readable(capture: Capture, imu: ImuSamples, likeness: float) -> Non
     """Raise with the reading of the quaternions that fits, where the given one does not."""
     if likeness > 0.95 or capture.Rs_w_m is None:
         return
-    other_order, order = _in_other_order(capture)
+    # The file may have its quaternions in the order that it should not have, one place off: the
+    # numbers of a trajectory were x y z w, those of all other files w x y z.
+    trajectory = capture.name.startswith(TRAJECTORY)
+    order = "w, x, y, z" if trajectory else "x, y, z, w"
+    numbers = Rotation.from_matrix(capture.Rs_w_m).as_quat(scalar_first=not trajectory)
+    other_order = Rotation.from_quat(numbers, scalar_first=trajectory).as_matrix()
     inverted = np.swapaxes(capture.Rs_w_m, 1, 2)
     readings = {
         f"the quaternions are in the order {order}": other_order,
@@ -274,17 +279,6 @@ def _require_readable(capture: Capture, imu: ImuSamples, likeness: float) -> Non
         )
     if likeness < ALIKE:
         raise _no_likeness(capture, likeness)
-
-
-def _in_other_order(capture: Capture) -> tuple[Array, str]:
-    """Rotations if the file has its quaternions in the order that it should not have, and that
-    order: the numbers are one place off."""
-    assert capture.Rs_w_m is not None
-    # A trajectory's numbers were x y z w, those of all other files w x y z.
-    trajectory = capture.name.startswith(TRAJECTORY)
-    numbers = Rotation.from_matrix(capture.Rs_w_m).as_quat(scalar_first=not trajectory)
-    meant = Rotation.from_quat(numbers, scalar_first=trajectory)
-    return meant.as_matrix(), "w, x, y, z" if trajectory else "x, y, z, w"
 
 
 def _no_likeness(capture: Capture, likeness: float) -> DatasetError:

@@ -61,7 +61,8 @@ class AllanDeviation:
 
 
 def stationary_allan(samples: ImuSamples) -> AllanDeviation | None:
-    """Allan deviation of the longest stretch without motion; None where none is long enough."""
+    """Overlapping Allan deviation of the longest stretch without motion; None where none is long
+    enough."""
     still = np.r_[False, stationary_blocks(samples).still, False]
     edges = np.flatnonzero(np.diff(still.astype(int)))
     runs = edges.reshape(-1, 2)
@@ -72,21 +73,16 @@ def stationary_allan(samples: ImuSamples) -> AllanDeviation | None:
     if seconds < SHORTEST_S:
         return None
     values = np.hstack([samples.gyro[first:last], samples.acc[first:last]])
+    sums = np.cumsum(np.vstack([np.zeros(6), values - values.mean(axis=0)]), axis=0)
     sizes = np.unique(np.geomspace(1, (last - first) // 4, 30).astype(int))
     tau_s = sizes / samples.rate_hz
-    deviation = np.array([_overlapping(values, size) for size in sizes])
+    means = [(sums[size:] - sums[:-size]) / size for size in sizes]
+    steps = [mean[size:] - mean[:-size] for mean, size in zip(means, sizes, strict=True)]
+    deviation = np.array([np.sqrt(0.5 * np.mean(step**2, axis=0)) for step in steps])
     white = tau_s <= WHITE_UP_TO_S
     density = np.exp(np.mean(np.log(deviation[white] * np.sqrt(tau_s[white])[:, None]), axis=0))
     longest = float(tau_s[white][-1])
     return AllanDeviation(seconds, tau_s, deviation, density, float(np.sqrt(longest / seconds)))
-
-
-def _overlapping(values: Array, size: int) -> Array:
-    """(6,) overlapping Allan deviation over averages of `size` samples."""
-    sums = np.cumsum(np.vstack([np.zeros(values.shape[1]), values - values.mean(axis=0)]), axis=0)
-    means = (sums[size:] - sums[:-size]) / size
-    steps = means[size:] - means[:-size]
-    return np.asarray(np.sqrt(0.5 * np.mean(steps**2, axis=0)))
 
 
 def high_frequency_density(samples: ImuSamples) -> Array:
@@ -196,7 +192,7 @@ def noise_record(measured: MeasuredImu) -> Record:
     for key, sensor in zip(KEYS, (estimate.gyro, estimate.acc), strict=False):
         record[key] = {
             **_level_record(sensor.pooled, measured.stated, key),
-            "axes": sensor.to_use,
+            "axes": [*sensor.to_use],
             "axes_measured": [level.value for level in sensor.axes],
             "axes_std": [level.std for level in sensor.axes],
             "axes_differ": sensor.differs,
@@ -207,13 +203,13 @@ def noise_record(measured: MeasuredImu) -> Record:
     if measured.checks:
         record["integration_errors"] = check_record(measured.checks)
     record["high_frequency_density"] = measured.high_frequency.tolist()
-    if measured.allan is not None:
+    if (allan := measured.allan) is not None:
         record["allan"] = {
-            "seconds": measured.allan.seconds,
-            "density": measured.allan.density.tolist(),
-            "std": (measured.allan.std_log_density * measured.allan.density).tolist(),
-            "tau_s": measured.allan.tau_s.tolist(),
-            "deviation": measured.allan.deviation.tolist(),
+            "seconds": allan.seconds,
+            "density": allan.density.tolist(),
+            "std": (allan.std_log_density * allan.density).tolist(),
+            "tau_s": allan.tau_s.tolist(),
+            "deviation": allan.deviation.tolist(),
         }
     return record
 
