@@ -143,6 +143,7 @@ LEAST_WALK_GYRO, LEAST_WALK_ACC = 1e-6, 1e-5
 class AuditProblem:
     """The estimation problem of an audit, and the initial guess."""
 
+    capture: Capture
     problem: Problem
     states: States
     shared: Shared
@@ -155,10 +156,6 @@ class AuditProblem:
 
     accelerations: AccelerationFit | None
     """Fit of the positions' second differences; None where only positions were tracked."""
-
-    sensors_apart: bool
-    """Noise of gyroscope and accelerometer axes is looked for apart. Not beside raw capture: its
-    orientations have errors that last for many rows and would pass for the gyroscope's noise."""
 
 
 def audit_problem(
@@ -207,7 +204,7 @@ def audit_problem(
     rate_hz = NS / float(np.median(np.diff(imu.stamps_ns)))
     gyro, acc = rate_hz * noise.density_gyro**2, rate_hz * noise.density_acc**2
     sheet = np.minimum(np.r_[gyro / imu.var_gyro.mean(), acc / imu.var_acc.mean(axis=0)], 1.0)
-    return AuditProblem(problem, states, shared, least, sheet, fit, capture.smoothed)
+    return AuditProblem(capture, problem, states, shared, least, sheet, fit)
 
 
 def _first_guess(
@@ -340,7 +337,7 @@ class ImuFactors:
 class AuditFit:
     """The solved chain and what its residuals say."""
 
-    problem: Problem
+    start: AuditProblem
     solution: Solution
     posterior: Covariance
     residuals: ResidualsByKind
@@ -349,7 +346,6 @@ class AuditFit:
     position: NoiseLevel
     orientation: NoiseLevel | None
     imu_factors: ImuFactors
-    accelerations: AccelerationFit | None
 
 
 def fit_audit(start: AuditProblem) -> AuditFit:
@@ -373,21 +369,18 @@ def fit_audit(start: AuditProblem) -> AuditFit:
             levels[kind] = NoiseLevel(FIRST_STD[kind] * float(np.sqrt(variance)), rows)
             problem = replace(problem, **{kind: replace(measured, covs=rows * measured.covs)})
     solution = solve(problem, first.solution.states, first.solution.shared)
-    return AuditFit(
-        problem,
-        solution,
-        covariance(solution),
-        first.residuals,
-        levels["positions"],
-        levels.get("orientations"),
-        imu_factors,
-        start.accelerations,
-    )
+    position, orientation = levels["positions"], levels.get("orientations")
+    posterior, residuals = covariance(solution), first.residuals
+    return AuditFit(start, solution, posterior, residuals, position, orientation, imu_factors)
 
 
 def _imu_factors(residuals: Residuals, start: AuditProblem) -> ImuFactors:
-    """Factors that the residuals show, of each sensor or of all together."""
-    if not start.sensors_apart:
+    """Factors that the residuals show, of each sensor or of all together.
+
+    All together beside raw capture: its orientations have errors that last for many rows and would
+    pass for the gyroscope's noise.
+    """
+    if not start.capture.smoothed:
         factor = float(np.clip(residuals.variance_factor, 1.0, MOST_IMU_FACTOR))
         return ImuFactors(factor, (factor, factor, factor))
     shown = [residuals.variance_factor_of(rows) for rows in (GYRO, *ACC_BY_AXIS)]

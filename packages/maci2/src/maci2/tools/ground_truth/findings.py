@@ -229,31 +229,29 @@ class Jumps(NamedTuple):
         return f"{kind} jump by up to {scale * self.sizes.max():.1f} {unit} at {listed} s{more}"
 
 
-def find_jumps(capture: Capture, fit: AuditFit, truth: GroundTruth) -> dict[str, Jumps]:
+def find_jumps(fit: AuditFit, truth: GroundTruth) -> dict[str, Jumps]:
     """Steps of the capture's positions and orientations that audited states do not have."""
+    capture = fit.start.capture
     shared = fit.solution.shared
     R_g_w, T_b_m = shared.R_w_g.T, shared.T_b_m
-    rows, at = _states(capture, truth, fit, POSITION_CLOCK_AT)
+    rows, at = _states(fit, truth, POSITION_CLOCK_AT)
     p_g_m = at.Ts_w_b[:, :3, 3] + at.Ts_w_b[:, :3, :3] @ T_b_m[:3, 3]
     apart = capture.p_w_m[rows] @ R_g_w.T - p_g_m
     jumps = {"positions": _jumps(capture.stamps_ns[rows], apart, LEAST_M)}
     if capture.Rs_w_m is not None:
-        rows, at = _states(capture, truth, fit, ORIENTATION_CLOCK_AT)
+        rows, at = _states(fit, truth, ORIENTATION_CLOCK_AT)
         Rs_g_m = at.Ts_w_b[:, :3, :3] @ T_b_m[:3, :3]
         apart = so3_log_stack(R_g_w @ capture.Rs_w_m[rows] @ np.swapaxes(Rs_g_m, 1, 2))
         jumps["orientations"] = _jumps(capture.stamps_ns[rows], apart, LEAST_RAD)
     return jumps
 
 
-def _states(
-    capture: Capture, truth: GroundTruth, fit: AuditFit, clock_at: int
-) -> tuple[Stamps, GroundTruth]:
+def _states(fit: AuditFit, truth: GroundTruth, clock_at: int) -> tuple[Stamps, GroundTruth]:
     """Rows beside which there are audited states, and these."""
-    scalars = fit.solution.shared.scalars
+    scalars, stamps_ns = fit.solution.shared.scalars, fit.start.capture.stamps_ns
     offset_s, drift = scalars[clock_at], scalars[clock_at + 2]
-    since_s = (capture.stamps_ns - fit.problem.clock_origin_ns) / NS
-    shift_ns = np.rint((offset_s + drift * since_s) * NS).astype(np.int64)
-    stamps_ns = capture.stamps_ns + shift_ns
+    since_s = (stamps_ns - fit.start.problem.clock_origin_ns) / NS
+    stamps_ns = stamps_ns + np.rint((offset_s + drift * since_s) * NS).astype(np.int64)
     rows = np.flatnonzero(bridged(truth.stamps_ns, stamps_ns, MAX_GAP_S))
     return rows, truth_at(truth, stamps_ns[rows], MAX_GAP_S)
 
@@ -288,8 +286,9 @@ UNOBSERVABLE_DEG = 1.0
 Accelerations show it, too: only a recording that hardly moves leaves it open."""
 
 
-def measure(fit: AuditFit, capture: Capture, truth: GroundTruth) -> dict[str, Constant]:
+def measure(fit: AuditFit, truth: GroundTruth) -> dict[str, Constant]:
     """Constants of the capture, and of the columns that a published truth has beside poses."""
+    capture = fit.start.capture
     shared, cov_shared = fit.solution.shared, fit.posterior.shared
     constants = {}
     if capture.Rs_w_m is not None:
@@ -312,7 +311,7 @@ def measure(fit: AuditFit, capture: Capture, truth: GroundTruth) -> dict[str, Co
         std = np.sqrt(np.diag(cov_shared)[at])
         constants[f"{kind}_late_ms"] = scalar_of(-offset_s, std[0], "ms")
         constants[f"{kind}_drift_ms_per_min"] = scalar_of(-drift, std[1], "ms/min")
-    fit_a = fit.accelerations
+    fit_a = fit.start.accelerations
     if fit_a is not None and np.isfinite(fit_a.scale):
         constants["position_scale"] = scalar_of(fit_a.scale, fit_a.std_scale, "ratio")
     if capture.claims is not None:
@@ -375,13 +374,10 @@ def misleading(findings: tuple[Finding, ...]) -> list[Finding]:
 
 
 def audit_findings(
-    capture: Capture,
-    fit: AuditFit,
-    truth: GroundTruth,
-    constants: dict[str, Constant],
-    jumps: dict[str, Jumps],
+    fit: AuditFit, truth: GroundTruth, constants: dict[str, Constant], jumps: dict[str, Jumps]
 ) -> tuple[Finding, ...]:
     """Sentences for everything that is neither chance nor too small to matter."""
+    capture = fit.start.capture
     relative = capture.claims is None and not np.array_equal(capture.T_b_m, np.eye(4))
     findings = []
     for name, constant in constants.items():
@@ -394,7 +390,7 @@ def audit_findings(
         claims, _ = _on_imu_clock(capture.claims, fit)
         R_g_w = fit.solution.shared.R_w_g.T
         findings += velocity_finding(capture.name, claims, truth, R_g_w)
-    further = [*_faults_of_motion(capture, fit), *_faults_of_rows(capture, jumps)]
+    further = [*_faults_of_motion(fit), *_faults_of_rows(capture, jumps)]
     findings += [Finding("warn", capture.name, text, fault) for fault, text in further]
     if not findings:
         findings.append(Finding("ok", capture.name, "agrees with the IMU; nothing found"))
@@ -405,7 +401,7 @@ Faults = Iterator[tuple[str, str]]
 """Names of faults, each with a sentence."""
 
 
-def _faults_of_motion(capture: Capture, fit: AuditFit) -> Faults:
+def _faults_of_motion(fit: AuditFit) -> Faults:
     """A world whose z axis is not even roughly up, rows that scatter by more than any tracker's,
     and what the motion leaves open."""
     up_w = fit.solution.shared.R_w_g[:, 2]
@@ -436,7 +432,7 @@ def _faults_of_motion(capture: Capture, fit: AuditFit) -> Faults:
             "rotates, a bias of the accelerometer looks like a tilt. Take a recording that "
             "rotates.",
         )
-    if capture.Rs_w_m is None:
+    if fit.start.capture.Rs_w_m is None:
         return
     values, axes = np.linalg.eigh(fit.posterior.shared[14:17, 14:17])
     std_deg = DEG * float(np.sqrt(values[-1]))
