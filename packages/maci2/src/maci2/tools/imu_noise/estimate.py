@@ -166,7 +166,7 @@ def fit_reference_noise(recording: NoiseProblem, noise: Array) -> Solution:
     logs, chain = 2.0 * np.log(noise), _without_losses(recording)
     for _ in range(MOST_STEPS):
         before, slope = _solved(chain, logs)
-        step: Array = np.linalg.solve(_others(_bent(slope)), slope.score[8:])
+        step = np.asarray(np.linalg.solve(_others(_bent(slope)), slope.score[8:]))
         chain = _rescaled(before, step)
         if _moved(before, chain) < SETTLED:
             break
@@ -232,8 +232,8 @@ def _newton(slopes: list[Slope], from_stated: Array) -> tuple[Array, list[Array]
     positive = (vectors * np.maximum(values, STD_LOG_STATED**-2.0)) @ vectors.T
     cov: Array = np.linalg.inv(positive)
     step: Array = np.clip(cov @ score, -LONGEST_STEP, LONGEST_STEP)
-    others: list[Array] = [
-        np.linalg.solve(C, slope.score[8:] - B.T @ step)
+    others = [
+        np.asarray(np.linalg.solve(C, slope.score[8:] - B.T @ step))
         for slope, (B, C) in zip(slopes, eliminated, strict=True)
     ]
     return step, others, cov
