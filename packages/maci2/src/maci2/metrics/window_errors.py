@@ -12,7 +12,7 @@ from maci2.pipeline.offline import InitializedRecording
 from maci2.pipeline.prepare import Inputs
 from maci2.pipeline.windows import Window
 from maci2.sensors import GroundTruth, truth_at
-from maci2.tools.ground_truth.states import truth_jumps
+from maci2.tools.ground_truth.clock import truth_jumps
 from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
 
 GROSS_JUMP_M = 0.025

@@ -321,7 +321,7 @@ def _density_figure(measured: MeasuredImu, sensor: int) -> str:
     name, unit = SENSORS[sensor]
     axes = np.arange(3.0)
     part = slice(3 * sensor, 3 * sensor + 3)
-    levels = (measured.estimate.density_gyro, measured.estimate.density_acc)[sensor]
+    levels = (measured.estimate.gyro, measured.estimate.acc)[sensor].axes
     stated = (measured.stated.density_gyro, measured.stated.density_acc)[sensor]
     marks = [
         ("in motion", np.array([level.value for level in levels])),
@@ -347,7 +347,7 @@ def _allan_figure(measured: MeasuredImu, sensor: int) -> str:
     allan, estimate = measured.allan, measured.estimate
     assert allan is not None
     name, unit = SENSORS[sensor]
-    levels = (estimate.density_gyro, estimate.density_acc)[sensor]
+    levels = (estimate.gyro, estimate.acc)[sensor].axes
     series = [
         Series(f"{'xyz'[axis]}", allan.tau_s, allan.deviation[:, 3 * sensor + axis])
         for axis in range(3)

@@ -41,9 +41,7 @@ def against_capture(recording: Recording, source: str, length_s: float) -> Noise
     imu = datasheet_model(recording.imu, recording.rig.imu)
     middle_ns = int(capture.stamps_ns[len(capture) // 2])
     capture = capture.part(np.abs(capture.stamps_ns - middle_ns) <= 0.5 * length_s * NS)
-    start = audit_problem(
-        capture, found, imu, recording.imu, recording.rig, state_period_s=STATE_PERIOD_S
-    )
+    start = audit_problem(capture, found, imu, recording, state_period_s=STATE_PERIOD_S)
     first_ns, last_ns = int(start.problem.stamps_ns[0]), int(start.problem.stamps_ns[-1])
     problem = replace(start.problem, imu=imu.between(first_ns - NS // 2, last_ns + NS // 2))
     if not recording.rig.imu.exact:
