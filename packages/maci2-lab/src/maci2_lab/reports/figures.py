@@ -1,5 +1,6 @@
 """Figures of the lab: intervals of errors, consistency of IMU models and of relative poses."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,9 @@ def interval_picture(figure: dict[str, Any]) -> str:
     return standalone(WIDTH, height, "".join(parts))
 
 
+NOT_DRAWN = ("raw", "datasheet")
+"""IMU models that would hide the differences between the others."""
+
 PARTS = {"rotation": ("deg", 57.29578), "velocity": ("mm/s", 1e3), "position": ("mm", 1e3)}
 
 
@@ -75,44 +79,43 @@ def plot_figures(report: dict[str, Any], folder: Path) -> list[Path]:
     return [*paths, _draw_growth(report, folder / "imu_growth.png")]
 
 
-def _panels(title: str) -> tuple[Any, Any]:
+def _draw(path: Path, title: str, draw: Callable[[Any, str, str, float], None]) -> Path:
+    """Write a picture with one panel for each part, drawn by `draw(axis, part, unit, scale)`."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(13, 4.2), layout="constrained")
     FigureCanvasAgg(figure)
     figure.suptitle(title)
-    return figure, figure.subplots(1, 3)
-
-
-def _draw_bins(report: dict[str, Any], horizon: str, path: Path, title: str) -> Path:
-    figure, axes = _panels(title)
+    axes = figure.subplots(1, 3)
     for axis, (part, (unit, scale)) in zip(axes, PARTS.items(), strict=True):
-        for model, by_horizon in report["bins"].items():
-            if model in ("raw", "datasheet"):
-                continue
-            rows = by_horizon[horizon][part]
-            predicted = [scale * row["predicted"] for row in rows]
-            axis.plot(predicted, [scale * row["rms"] for row in rows], "o-", label=model, ms=3)
-        low, high = axis.get_xlim()
-        ends = np.array([max(low, 1e-9), high])
-        axis.plot(ends, ends, "k--", lw=1, label="y = x")
-        axis.set(xscale="log", yscale="log", title=part)
-        axis.set(xlabel=f"predicted [{unit}]", ylabel=f"rms error [{unit}]")
+        draw(axis, part, unit, scale)
+        axis.set(yscale="log", title=part)
         axis.grid(alpha=0.3)
     axes[0].legend(fontsize=7)
     figure.savefig(path, dpi=130)
     return path
 
 
+def _draw_bins(report: dict[str, Any], horizon: str, path: Path, title: str) -> Path:
+    def draw(axis: Any, part: str, unit: str, scale: float) -> None:
+        for model, by_horizon in report["bins"].items():
+            if model not in NOT_DRAWN:
+                rows = by_horizon[horizon][part]
+                predicted = [scale * row["predicted"] for row in rows]
+                axis.plot(predicted, [scale * row["rms"] for row in rows], "o-", label=model, ms=3)
+        low, high = axis.get_xlim()
+        ends = np.array([max(low, 1e-9), high])
+        axis.plot(ends, ends, "k--", lw=1, label="y = x")
+        axis.set(xscale="log", xlabel=f"predicted [{unit}]", ylabel=f"rms error [{unit}]")
+
+    return _draw(path, title, draw)
+
+
 def _draw_growth(report: dict[str, Any], path: Path) -> Path:
-    figure, axes = _panels(
-        "integration error over time against the ground truth as published: mean over recordings, "
-        "predicted dashed"
-    )
-    for axis, (part, (unit, scale)) in zip(axes, PARTS.items(), strict=True):
+    def draw(axis: Any, part: str, unit: str, scale: float) -> None:
         for model in report["average"]:
-            if model in ("raw", "datasheet"):
+            if model in NOT_DRAWN:
                 continue
             growth = [one["models"][model]["growth"] for one in report["sequences"].values()]
             times = [float(h) for h in growth[0]["rms"]]
@@ -122,11 +125,10 @@ def _draw_growth(report: dict[str, Any], path: Path) -> Path:
             )
             (line,) = axis.plot(times, rms, "-", label=model)
             axis.plot(times, predicted, "--", color=line.get_color(), lw=1)
-        axis.set(xlabel="time since start [s]", ylabel=f"[{unit}]", title=part, yscale="log")
-        axis.grid(alpha=0.3)
-    axes[0].legend(fontsize=7)
-    figure.savefig(path, dpi=130)
-    return path
+        axis.set(xlabel="time since start [s]", ylabel=f"[{unit}]")
+
+    title = "integration error over time against the ground truth as published: mean over "
+    return _draw(path, f"{title}recordings, predicted dashed", draw)
 
 
 POSE_BINS = 6

@@ -20,15 +20,11 @@ class Check(NamedTuple):
     """Largest accepted value of what is measured, or the smallest one; NaN if there is no such
     number. It is `{limit}` in the texts."""
 
-    def finding(self, what: str, level: Level | None = None, /, **measured: object) -> Finding:
-        """Finding about a sensor or file, with measured numbers in its texts."""
+    def finding(self, what: str, serious: bool = False, /, **measured: object) -> Finding:
+        """Finding about a sensor or file, with measured numbers in its texts; an error where it is
+        `serious` or always one."""
         texts = (text.format(limit=self.limit, **measured) for text in self[:4])
-        return fault(level or self.level, what, *texts)
-
-
-def error_if(serious: bool) -> Level:
-    """An error if it is serious, else a warning."""
-    return "error" if serious else "warn"
+        return fault("error" if serious else self.level, what, *texts)
 
 
 # Timestamps

@@ -27,12 +27,7 @@ from maci2.tools.diagnostics.diagnosis import Diagnosis, Timing
 from maci2.tools.diagnostics.images import examine_images
 from maci2.tools.diagnostics.imu import disagreement_finding, imu_value_findings
 from maci2.tools.diagnostics.rotation_sources import audit_finding, compare_rotations
-from maci2.tools.diagnostics.timestamps import (
-    stamp_findings,
-    stereo_findings,
-    stereo_matched_pct,
-    timing_of,
-)
+from maci2.tools.diagnostics.timestamps import stamp_findings, stereo_findings, timing_of
 from maci2.tools.ground_truth.comparison import TruthCheck, check_truth
 from maci2.types import NS
 from maci2.vision.relative_poses import CameraFrame
@@ -157,7 +152,6 @@ def _examined(
     if isinstance(recording, Recording):
         streams = {"imu": recording.imu.stamps_ns} | streams
     timings = {name: timing_of(stamps_ns) for name, stamps_ns in streams.items()}
-    matched_pct = stereo_matched_pct(recording.camera_stamps_ns)
     findings = stamp_findings(streams, timings)
     truths, windows, rate, usable = dict[str, TruthCheck](), 0, list[Finding](), list[Finding]()
     if isinstance(recording, Recording):
@@ -165,9 +159,9 @@ def _examined(
         rate = _nominal_rate(recording, timings["imu"])
         windows, shared_s = _count_windows(recording)
         usable = [_window_finding(windows, shared_s)]
-    findings += stereo_findings(recording, matched_pct) + rate
+    matched_pct, stereo = stereo_findings(recording)
     images, seen = examine_images(recording)
-    findings += seen + usable + need_findings(recording)
+    findings += stereo + rate + seen + usable + need_findings(recording)
     return Diagnosis(
         recording.name,
         timings.pop("imu", NO_SAMPLES),

@@ -177,8 +177,8 @@ def rotation_finding(imu: ImuSamples, bias_gyro: Array) -> Finding:
         f"{(turned >= NEEDED_DEG).sum()} of {count}"
         for axis, turned in zip("xyz", turned_deg.T, strict=True)
     ]
-    needed = f"about {NEEDED_DEG:.0f} deg"
-    text = f"rotation in windows of {WINDOW_S} s: {'; '.join(parts)}; {needed} are needed"
+    needed = f"about {NEEDED_DEG:.0f}"
+    text = f"rotation in windows of {WINDOW_S} s: {'; '.join(parts)}; {needed} deg are needed"
     low = [axis for axis, deg in most_deg.items() if deg < NEEDED_DEG]
     remedy = ""
     if low:

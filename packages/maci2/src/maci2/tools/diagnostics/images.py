@@ -91,8 +91,8 @@ def _file_findings(recording: HasImages, camera: int) -> list[Finding]:
         + reason.partition(";")[0].removeprefix("is ").removeprefix("the image is "),
         "exist": f", and images exist{covered}" if usable else "",
     }
-    level = checks.error_if(100.0 * len(faults) / len(paths) > checks.UNUSABLE_FILES.limit)
-    return [checks.UNUSABLE_FILES.finding("images", level, name=name, **measured), *findings]
+    serious = 100.0 * len(faults) / len(paths) > checks.UNUSABLE_FILES.limit
+    return [checks.UNUSABLE_FILES.finding("images", serious, name=name, **measured), *findings]
 
 
 PLACES = 16
@@ -274,7 +274,7 @@ class _Measures:
             grey, contrast = (float(np.median(v[blank])) for v in (self.brightness, self.contrast))
             check = checks.BLACK if grey < checks.BLACK.limit else checks.BLANK
             measured = {"grey": grey, "contrast": contrast, "least": MIN_CONTRAST}
-            yield check.finding(name, checks.error_if(blank.mean() >= 0.5), **count, **measured)
+            yield check.finding(name, bool(blank.mean() >= 0.5), **count, **measured)
         if self.repeated.any():
             frozen = self.repeated.mean() >= checks.FROZEN.limit
             yield (checks.FROZEN if frozen else checks.REPEATED).finding(name, **count)
@@ -382,11 +382,10 @@ class _Fit:
 
     def finding(self, check: checks.Check, **measured: object) -> Finding:
         """Finding about matches off their rows."""
-        level = checks.error_if(not self.row_px <= MAX_EPIPOLAR_PX)
         on_rows = f"matches {self.row_px:.1f} px off their rows"
         off = "hardly any" if np.isnan(self.row_px) else on_rows
-        share = {"explained_pct": 100.0 * self.explained}
-        return check.finding("stereo", level, off=off, **share, **measured)
+        serious, explained_pct = not self.row_px <= MAX_EPIPOLAR_PX, 100.0 * self.explained
+        return check.finding("stereo", serious, off=off, explained_pct=explained_pct, **measured)
 
 
 def epipolar_findings(sample: ImageSample) -> tuple[float, list[Finding]]:

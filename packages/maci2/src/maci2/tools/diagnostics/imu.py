@@ -99,8 +99,8 @@ def _repeated(samples: ImuSamples) -> Iterator[Finding]:
     if share_pct >= checks.REPEATED_SAMPLES.limit:
         longest, rate_hz = runs_of_equal(is_new)[1].max(), samples.rate_hz
         measured = {"longest": longest - 1, "rate_hz": rate_hz * (1.0 - share_pct / 100.0)}
-        level = checks.error_if(longest > MIN_STUCK_S * rate_hz)
-        yield checks.REPEATED_SAMPLES.finding("imu", level, share_pct=share_pct, **measured)
+        serious = bool(longest > MIN_STUCK_S * rate_hz)
+        yield checks.REPEATED_SAMPLES.finding("imu", serious, share_pct=share_pct, **measured)
 
 
 def _clipped(samples: ImuSamples) -> Iterator[Finding]:
@@ -111,9 +111,9 @@ def _clipped(samples: ImuSamples) -> Iterator[Finding]:
             if met is None or (met.samples == met.longest > MIN_STUCK_S * samples.rate_hz):
                 continue
             share_pct = 100.0 * met.samples / len(values)
-            level = checks.error_if(share_pct > checks.CLIPPED.limit)
+            serious = share_pct > checks.CLIPPED.limit
             measured = {"sensor": sensor, "axis": axis, "unit": unit, "share_pct": share_pct}
-            yield checks.CLIPPED.finding("imu", level, **measured, **met._asdict())
+            yield checks.CLIPPED.finding("imu", serious, **measured, **met._asdict())
 
 
 def _noise(samples: ImuSamples, stated: ImuNoise) -> list[Finding]:

@@ -108,9 +108,9 @@ def clock_findings(
     if abs(offset_s) <= max(checks.CLOCK_OFFSET.limit, SIGMAS * std_s):
         findings = [Finding("ok", source.name, f"{whose} {measured}", found=measured)]
     else:
-        level = checks.error_if(abs(offset_s) > SERIOUS_OFFSET_S)
+        serious = abs(offset_s) > SERIOUS_OFFSET_S
         texts = {"name": name, "offset": measured, "offset_ms": 1e3 * offset_s, "other": other}
-        findings = [checks.CLOCK_OFFSET.finding(source.name, level, **texts)]
+        findings = [checks.CLOCK_OFFSET.finding(source.name, serious, **texts)]
     if abs(match.drift_s) > max(checks.CLOCK_DRIFT.limit, SIGMAS * match.std_drift_s):
         drift = {"drift_ms": 1e3 * match.drift_s, "std_ms": 1e3 * match.std_drift_s}
         findings.append(checks.CLOCK_DRIFT.finding(source.name, **drift))
@@ -161,7 +161,7 @@ def extrinsics_findings(
     serious = rotation_deg > SERIOUS_ROTATION_DEG or position > SERIOUS_POSITION
     part = "" if off == "both" else f"{off} of the "
     texts = {"part": part, "apart": apart, "p": found[:3, 3]}
-    return [checks.WRONG_EXTRINSICS.finding("calibration", checks.error_if(serious), **texts)]
+    return [checks.WRONG_EXTRINSICS.finding("calibration", serious, **texts)]
 
 
 def _apart(found: Array, given: Array) -> tuple[float, float]:
@@ -218,8 +218,8 @@ def scale_findings(source: RotationSource, constants: MeasuredConstants | None) 
         "far": far,
         "hint": f": they look like {unit}." if unit else other,
     }
-    level = checks.error_if(abs(scale - 1.0) > checks.WRONG_SCALE.limit)
-    return [checks.WRONG_SCALE.finding(source.name, level, **measured)]
+    serious = abs(scale - 1.0) > checks.WRONG_SCALE.limit
+    return [checks.WRONG_SCALE.finding(source.name, serious, **measured)]
 
 
 UPRIGHT = np.cos(np.deg2rad(30.0))

@@ -12,7 +12,7 @@ from maci2.sensors.stereo import HasImages
 from maci2.sensors.validation import RIG_RANGES, rig_faults
 from maci2.tools.diagnostics import checks
 from maci2.tools.diagnostics.diagnosis import Timing
-from maci2.types import NS, Array, Stamps, nearest_index
+from maci2.types import NS, Stamps, nearest_index
 
 MAX_IMU_RATE_HZ = 20_000.0
 """Highest plausible IMU rate [Hz]; timestamps in microseconds make 200 Hz look like 200 kHz."""
@@ -49,7 +49,15 @@ def timing_of(stamps_ns: Stamps) -> Timing:
 
 def stamp_findings(streams: dict[str, Stamps], timings: dict[str, Timing]) -> list[Finding]:
     """Findings about the timestamps of each sensor and the overlap of IMU and left camera."""
-    unit_faults = [found for name in streams for found in _unit(name, timings[name])]
+    unit_faults = []
+    for name, timing in timings.items():
+        highest_hz = MAX_IMU_RATE_HZ if name == "imu" else MAX_CAMERA_RATE_HZ
+        if timing.rate_hz > highest_hz:
+            micro = timing.rate_hz < 50.0 * highest_hz
+            unit, factor = ("microseconds", 1000) if micro else ("milliseconds", 1_000_000)
+            rates = {"rate_hz": timing.rate_hz, "highest_hz": highest_hz}
+            found = checks.WRONG_UNIT.finding(name, unit=unit, factor=factor, **rates)
+            unit_faults.append(found)
     if unit_faults:
         return unit_faults
     jumps = clock_jumps(streams)
@@ -62,15 +70,6 @@ def stamp_findings(streams: dict[str, Stamps], timings: dict[str, Timing]) -> li
     for name in streams:
         findings += _stream(name, timings[name], streams[name], name in jumps)
     return findings
-
-
-def _unit(name: str, timing: Timing) -> Iterator[Finding]:
-    highest_hz = MAX_IMU_RATE_HZ if name == "imu" else MAX_CAMERA_RATE_HZ
-    if timing.rate_hz > highest_hz:
-        micro = timing.rate_hz < 50.0 * highest_hz
-        unit, factor = ("microseconds", 1000) if micro else ("milliseconds", 1_000_000)
-        rates = {"rate_hz": timing.rate_hz, "highest_hz": highest_hz}
-        yield checks.WRONG_UNIT.finding(name, unit=unit, factor=factor, **rates)
 
 
 def clock_jumps(streams: dict[str, Stamps]) -> dict[str, tuple[int, float]]:
@@ -133,22 +132,15 @@ def _stream(name: str, timing: Timing, stamps_ns: Stamps, jumped: bool) -> Itera
     yield Finding("ok", name, text)
 
 
-def stereo_matched_pct(stamps_ns: tuple[Stamps, ...]) -> float:
-    """Percentage of left timestamps with a right one."""
+def stereo_findings(recording: HasImages) -> tuple[float, list[Finding]]:
+    """Percentage of left timestamps with a right one, and findings about stereo pairs and the rig;
+    NaN without two cameras."""
+    stamps_ns, rig = recording.camera_stamps_ns, list(_rig(recording))
     if len(stamps_ns) < 2 or min(len(stamps_ns[0]), len(stamps_ns[1])) == 0:
-        return math.nan
-    apart_ms = _right_after_left_ms(stamps_ns[0], stamps_ns[1])
-    return float(100.0 * np.mean(np.abs(apart_ms) <= TOLERANCE_MS))
-
-
-def stereo_findings(recording: HasImages, matched_pct: float) -> list[Finding]:
-    """Findings about stereo pairs and about the rig."""
-    pairs = _pairs(recording.camera_stamps_ns, matched_pct) if math.isfinite(matched_pct) else ()
-    return [*pairs, *_rig(recording)]
-
-
-def _pairs(stamps_ns: tuple[Stamps, ...], matched_pct: float) -> Iterator[Finding]:
-    apart_ms = _right_after_left_ms(stamps_ns[0], stamps_ns[1])
+        return math.nan, rig
+    left_ns, right_ns = stamps_ns[:2]
+    apart_ms = 1e3 * ((right_ns[nearest_index(right_ns, left_ns)] - left_ns) / NS)
+    matched_pct = float(100.0 * np.mean(np.abs(apart_ms) <= TOLERANCE_MS))
     typical_ms = float(np.median(apart_ms))
     common = float(np.mean(np.abs(apart_ms - typical_ms) <= TOLERANCE_MS))
     paired = (
@@ -157,16 +149,12 @@ def _pairs(stamps_ns: tuple[Stamps, ...], matched_pct: float) -> Iterator[Findin
     if abs(typical_ms) > TOLERANCE_MS and common > MIN_COMMON:
         later = "later" if typical_ms > 0.0 else "earlier"
         measured = {"typical_ms": typical_ms, "common_pct": 100.0 * common}
-        yield checks.STEREO_LATE.finding("stereo", later=later, **measured)
+        finding = checks.STEREO_LATE.finding("stereo", later=later, **measured)
     elif matched_pct < checks.UNPAIRED.limit:
-        yield checks.UNPAIRED.finding("stereo", found=paired)
+        finding = checks.UNPAIRED.finding("stereo", found=paired)
     else:
-        yield Finding("ok", "stereo", paired)
-
-
-def _right_after_left_ms(left: Stamps, right: Stamps) -> Array:
-    """Time from each left timestamp to the nearest right one [ms]."""
-    return 1e3 * ((right[nearest_index(right, left)] - left) / NS)
+        finding = Finding("ok", "stereo", paired)
+    return matched_pct, [finding, *rig]
 
 
 def _rig(recording: HasImages) -> Iterator[Finding]:
@@ -199,15 +187,12 @@ def _rig(recording: HasImages) -> Iterator[Finding]:
             name = f"{one.name} is unusual"
             yield fault("warn", "calibration", name, one.found, one.needed, one.remedy)
     if len(rig.cameras) > 1:
-        yield _baseline(rig.cameras[0].T_b_c, rig.cameras[1].T_b_c)
-
-
-def _baseline(T_b_c0: Array, T_b_c1: Array) -> Finding:
-    p_c0_c1 = (se3_inv(T_b_c0) @ T_b_c1)[:3, 3]
-    length = float(np.linalg.norm(p_c0_c1))
-    low, high = RIG_RANGES["baseline"].usual
-    if not low < length < high:
-        return checks.IMPOSSIBLE_BASELINE.finding("calibration", length=length, low=low, high=high)
-    if p_c0_c1[0] < -0.5 * length:
-        return checks.SWAPPED_CAMERAS.finding("calibration", aside=-p_c0_c1[0])
-    return Finding("ok", "calibration", f"baseline {length:.4f} m")
+        p_c0_c1 = (se3_inv(rig.cameras[0].T_b_c) @ rig.cameras[1].T_b_c)[:3, 3]
+        length, (low, high) = float(np.linalg.norm(p_c0_c1)), RIG_RANGES["baseline"].usual
+        if not low < length < high:
+            baseline = {"length": length, "low": low, "high": high}
+            yield checks.IMPOSSIBLE_BASELINE.finding("calibration", **baseline)
+        elif p_c0_c1[0] < -0.5 * length:
+            yield checks.SWAPPED_CAMERAS.finding("calibration", aside=-p_c0_c1[0])
+        else:
+            yield Finding("ok", "calibration", f"baseline {length:.4f} m")
