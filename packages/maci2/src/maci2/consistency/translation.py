@@ -37,8 +37,11 @@ from maci2.imu import ALPHA, BETA, GAMMA, ImuMeasurements, Preintegrated, Rule, 
 from maci2.types import NS, Array, Stamps
 
 CAMERA_MATRIX, LEVER_ARM, ACC_MATRIX = slice(0, 9), slice(9, 12), slice(12, 21)
-DRIFT, DELAY, BIAS, ONE = slice(21, 24), slice(24, 25), slice(25, 28), slice(28, 29)
+DELAY, BIAS, DRIFT, ONE = slice(21, 22), slice(22, 25), slice(25, 28), slice(28, 29)
 """Blocks of z; matrices row by row, drift and bias in the body's axes [m/s, m/s^2], delay [s]."""
+
+FORCES = slice(12, 25)
+"""Those that are multiplied by forces: matrix, delay and bias."""
 
 SHARED = 29
 """Entries of z."""
@@ -165,32 +168,31 @@ def _rows(
     unknowns."""
     W, m = run.measured.shape
     dts, gammas, betas = run.stacked(pre.dt), run.stacked(pre.gamma), run.stacked(pre.beta)
-    by_acc, by_gyro = run.stacked(pre.D_ba), run.stacked(pre.D_bg)
+    by_gyro, by_acc = run.stacked(pre.D_bg), run.stacked(pre.D_ba)
+    alpha = np.concatenate([alpha, by_acc[:, :, ALPHA]], axis=3)
+    beta = np.concatenate([beta, by_acc[:, :, BETA]], axis=3)
     lever, t = T_b_c[:3, 3], run.Ts_ck_ck1[..., :3, 3]
     moved = t @ T_b_c[:3, :3].T + lever - gammas @ lever - run.stacked(pre.alpha)
     Z, N = np.zeros((W, m, 3, SHARED)), np.zeros((W, m, 3, OWN))
     R, tau = np.broadcast_to(np.eye(3), (W, 3, 3)), np.zeros((W, 1, 1))
-    gained, gained_ba, gained_bg = (np.zeros((W, 3, n)) for n in (alpha.shape[3], 3, 3))
+    gained, gained_bg = np.zeros((W, 3, alpha.shape[3])), np.zeros((W, 3, 3))
     # Rotation of the body at keyframe k by an error of the gyroscope bias.
     rotated = np.zeros((W, 3, 3))
     for k in range(m):
         dt, gamma = dts[:, k, None, None], gammas[:, k]
-        by_readings = -dt * gained - R @ alpha[:, k]
         Z[:, k, :, CAMERA_MATRIX] = (R[..., None] * t[:, k, None, None, :]).reshape(W, 3, 9)
         Z[:, k, :, LEVER_ARM] = R - R @ gamma
-        Z[:, k, :, ACC_MATRIX], Z[:, k, :, DELAY] = by_readings[..., :9], by_readings[..., 9:]
+        Z[:, k, :, FORCES] = -dt * gained - R @ alpha[:, k]
         Z[:, k, :, DRIFT] = -dt * R
         by_rotation = skew_stack(moved[:, k]) @ rotated + by_gyro[:, k, ALPHA]
         N[:, k, :, VELOCITY] = -dt * np.eye(3)
         N[:, k, :, GRAVITY] = -dt * (tau + 0.5 * dt) * np.eye(3)
-        N[:, k, :, ACC_BIAS] = -dt * gained_ba - R @ by_acc[:, k, ALPHA]
         N[:, k, :, GYRO_BIAS] = -R @ by_rotation - dt * gained_bg
         gained = gained + R @ beta[:, k]
-        gained_ba = gained_ba + R @ by_acc[:, k, BETA]
         gained_bg = gained_bg + R @ (by_gyro[:, k, BETA] - skew_stack(betas[:, k]) @ rotated)
         rotated = np.swapaxes(gamma, 1, 2) @ rotated + by_gyro[:, k, GAMMA]
         R, tau = R @ gamma, tau + dt
-    Z[..., BIAS] = N[..., ACC_BIAS]
+    N[..., ACC_BIAS] = Z[..., BIAS]
     return Z, N
 
 
@@ -266,13 +268,10 @@ def _design(
 ) -> tuple[Array, Array, Array]:
     """Derivative B (..., 29, d) of z by the unknowns q, constant part c (29,), and information
     (d, d) of the prior of q."""
-    columns = [np.eye(SHARED)[:, block] for block in (LEVER_ARM, *further)]
+    columns = np.hstack([np.eye(SHARED)[:, block] for block in (LEVER_ARM, *further)])
     many = acc_matrix.shape[:-2]
-    scale = np.zeros((*many, SHARED, 1))
-    scale[..., ACC_MATRIX, 0] = acc_matrix.reshape(*many, 9)
-    B = np.concatenate(
-        [scale, *(np.broadcast_to(one, (*many, *one.shape)) for one in columns)], axis=-1
-    )
+    B = np.zeros((*many, SHARED, 1 + columns.shape[1]))
+    B[..., ACC_MATRIX, 0], B[..., 1:] = acc_matrix.reshape(*many, 9), columns
     c = np.zeros(SHARED)
     c[CAMERA_MATRIX], c[LEVER_ARM], c[ONE] = R_b_c.ravel(), p_b_c, float(BIAS in further)
     stds = [LEAST**-0.5, *[UNKNOWN.lever_m] * 3]

@@ -14,12 +14,8 @@ from maci2 import validation
 from maci2.errors import DatasetError
 from maci2.geometry.se3 import skew_stack
 from maci2.imu.measurements import ImuMeasurements
-from maci2.imu.preintegration_kernels import (
-    SHORT_SERIES_BELOW,
-    interpolate_samples,
-    preintegrate_segments,
-)
-from maci2.jit import are_interpreted, kernel
+from maci2.imu.preintegration_kernels import SHORT_SERIES_BELOW, preintegrate_segments
+from maci2.jit import are_interpreted
 from maci2.types import NS, Array, Stamps
 
 GAMMA = slice(0, 3)
@@ -113,15 +109,6 @@ def integrate_between(
     return Preintegrated(stamps_ns, dt, gamma, beta, alpha, cov, D_bg, D_ba, bias_gyro, bias_acc)
 
 
-def rates_at_keyframes(imu: ImuMeasurements, pre: Preintegrated) -> Array:
-    """(m + 1, 6) angular rate [rad/s] and specific force [m/s^2] at the keyframes, less the biases
-    that were taken off."""
-    rates: Array = interpolate_samples(
-        imu.stamps_ns, imu.gyro, imu.acc, pre.bias_gyro, pre.bias_acc, pre.stamps_ns
-    )
-    return rates
-
-
 Segments = tuple[Array, Array, Array, Array, Array, Array]
 """dt, gamma, beta, alpha, cov of m segments (see `Preintegrated`), and (m, 9, 6) by both biases."""
 
@@ -153,27 +140,18 @@ def require_samples(imu: ImuMeasurements, stamps_ns: Stamps) -> None:
             f"{imu.source}: the IMU covers {imu.stamps_ns[0]}..{imu.stamps_ns[-1]} ns but the "
             f"window needs {start_ns}..{end_ns} ns; drop keyframes outside the IMU recording."
         )
-    longest, gap_ns, period_ns = _longest_step(imu.stamps_ns, start_ns, end_ns)
+    first = int(np.searchsorted(imu.stamps_ns, start_ns, side="right")) - 1
+    last = int(np.searchsorted(imu.stamps_ns, end_ns, side="left"))
+    steps_ns = np.diff(imu.stamps_ns[first : last + 1])
+    gap_ns = int(steps_ns.max(initial=0))
+    period_ns = float(steps_ns.sum() - gap_ns) / max(len(steps_ns) - 1, 1)
     if 0.0 < MAX_GAP_PERIODS * period_ns < gap_ns:
         raise DatasetError(
             f"{imu.source}: no IMU sample for {gap_ns / 1e6:.1f} ms after timestamp "
-            f"{imu.stamps_ns[longest]} ns, inside the window {start_ns}..{end_ns} ns; at most "
-            f"{MAX_GAP_PERIODS * period_ns / 1e6:.1f} ms is allowed. Choose a window without a gap."
+            f"{imu.stamps_ns[first + int(np.argmax(steps_ns))]} ns, inside the window "
+            f"{start_ns}..{end_ns} ns; at most {MAX_GAP_PERIODS * period_ns / 1e6:.1f} ms is "
+            "allowed. Choose a window without a gap."
         )
-
-
-@kernel
-def _longest_step(stamps_ns: Stamps, start_ns: int, end_ns: int) -> tuple[int, int, float]:
-    """Index and length of the longest step that touches the window, and the mean of the others."""
-    first = int(np.searchsorted(stamps_ns, start_ns, side="right")) - 1
-    last = int(np.searchsorted(stamps_ns, end_ns, side="left"))
-    longest, gap_ns = first, 0
-    for i in range(first, last):
-        step_ns = stamps_ns[i + 1] - stamps_ns[i]
-        if step_ns > gap_ns:
-            longest, gap_ns = i, step_ns
-    others_ns = stamps_ns[last] - stamps_ns[first] - gap_ns
-    return longest, gap_ns, others_ns / max(last - first - 1, 1)
 
 
 def preintegrate_arrays(
