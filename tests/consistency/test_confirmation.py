@@ -7,7 +7,8 @@ import pytest
 
 from helpers import simulated_window
 from maci2.calibration import calibrate
-from maci2.consistency import Evidence, InitLimits, free_constants, initialize
+from maci2.consistency import Evidence, InitLimits, initialize
+from maci2.consistency.evidence import free_constants
 from maci2.estimator import SolverConfig
 from maci2.estimator.camera_imu import camera_motions, scaled, shifted
 from maci2.estimator.first_camera import first_camera_guess

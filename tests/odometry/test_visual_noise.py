@@ -75,7 +75,7 @@ def test_sigma_covers_the_error_where_single_poses_are_off_by_a_centimetre():
         config = SmootherConfig(calibration=MEASURED, adapt_visual_noise=adapted)
         found = track(ride.imu, vision, ride.T_b_c, ride.walks, vision.stamps_ns, config)
         errors = track_errors(found.states, np.zeros((len(found.states), 3)), ride.truth)
-        worst[adapted] = np.sqrt(3.0 * np.nanmax(errors.nees_over_time.velocity))
+        worst[adapted] = np.sqrt(3.0 * np.nanmax(errors.nees_over_time["velocity"]))
     assert worst[True] < 5.0 < worst[False]
 
 

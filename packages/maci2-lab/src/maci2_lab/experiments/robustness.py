@@ -23,6 +23,7 @@ from maci2.tools.ground_truth.choose import AUDITED
 from maci2.types import NS
 from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
 from maci2_lab.evaluation.protocol import windows_with_truth
+from maci2_lab.evaluation.summary import is_success
 from maci2_lab.experiments.experiment import Task, TaskResult
 from maci2_lab.experiments.input_faults import (
     CALIBRATION_FAULTS,
@@ -136,7 +137,7 @@ def _init_row(
         result.posterior,
     )
     return row | {
-        "wrong": not errors.is_success(),
+        "wrong": not is_success(errors),
         "errors": [errors.gravity_deg, errors.velocity_rmse],
         "nees": errors.nees,
     }

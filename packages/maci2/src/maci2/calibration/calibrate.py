@@ -7,11 +7,9 @@ from maci2.calibration.position_delay import one_instant, position_delay
 from maci2.consistency import (
     CalibrationLimits,
     judge_calibration,
-    mounting_checks,
     require_arguments,
     window_constants,
 )
-from maci2.consistency.verdict import MeasuredScale
 from maci2.errors import OptionError
 from maci2.estimator import CalibrationResult, SolverConfig
 from maci2.estimator.calibrate import (
@@ -26,6 +24,7 @@ from maci2.estimator.calibrate import (
 )
 from maci2.estimator.config import DEFAULT_CONFIG
 from maci2.estimator.first_camera import state_and_posterior
+from maci2.estimator.initialize import SolvedWindow
 from maci2.estimator.outliers import with_choice
 from maci2.imu import ImuMeasurements
 from maci2.validation import require_type
@@ -83,21 +82,9 @@ def calibrate(
     report = replace(solved.report(cov), solve_ms=1e3 * (time.perf_counter() - began))
     report = with_choice(report, choice)
     constants = window_constants(imu, vision, state.T_b_c, config.rule, False)
-    checks = [one_instant(position_delay(imu, solution))]
-    if posterior is not None:
-        checks += mounting_checks(mounting, state.T_b_c, posterior.T_b_c)
-    return judge_calibration(
-        state,
-        posterior,
-        report,
-        vision,
-        aligned,
-        limits,
-        scale and MeasuredScale(*scale),
-        constants,
-        progress,
-        checks,
-    )
+    delay = one_instant(position_delay(imu, solution))
+    window = SolvedWindow(vision, vision, aligned, state, posterior, report, solved)
+    return judge_calibration(window, limits, mounting, scale, constants, progress, delay)
 
 
 def _require_choices(config: SolverConfig) -> None:

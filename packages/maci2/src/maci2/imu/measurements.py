@@ -90,11 +90,10 @@ VIBRATION_WINDOW_S = 1.0
 """Length of time over which high-frequency variance is averaged, up to each sample [s]: a stream has
 no later ones."""
 
-PER_SAMPLE = (
-    "stamps_ns", "gyro", "acc", "var_gyro", "var_acc",
-    "std_gyro_bias", "removed_gyro", "removed_acc",
-)  # fmt: skip
-"""Fields of `ImuMeasurements` that have an entry for each sample."""
+OPTIONAL = ("std_gyro_bias", "removed_gyro", "removed_acc")
+PER_SAMPLE = ("stamps_ns", "gyro", "acc", "var_gyro", "var_acc", *OPTIONAL)
+"""Fields of `ImuMeasurements` that have an entry for each sample, some of them only of a model that
+corrects the samples."""
 
 
 @dataclass(frozen=True)
@@ -197,27 +196,20 @@ class ImuMeasurements:
         )
         shape = (len(stamps_ns), 3)
         object.__setattr__(self, "stamps_ns", stamps_ns)
-        for name in ("gyro", "acc", "var_gyro", "var_acc"):
-            values = validation.as_array(getattr(self, name), shape, f"{place} {name}")
-            object.__setattr__(self, name, values)
+        shapes = dict.fromkeys(PER_SAMPLE[1:], shape) | {"cov_0": (9, 9)}
+        for name, needed in shapes.items():
+            values, finite = getattr(self, name), name != "std_gyro_bias"
+            if values is not None or name not in OPTIONAL:
+                values = validation.as_array(values, needed, f"{place} {name}", finite=finite)
+                object.__setattr__(self, name, values)
         for name in ("var_gyro", "var_acc"):
             if (getattr(self, name) < 0.0).any():
                 raise MeasurementError(f"{place} {name} is negative; a variance must not be.")
-        object.__setattr__(self, "cov_0", validation.as_array(self.cov_0, (9, 9), f"{place} cov_0"))
         validation.require_type(self.bias_prior, BiasPrior, f"{place} bias_prior", "BiasPrior()")
         if self.rate_hz is not None:
             validation.as_number(self.rate_hz, f"{place} rate_hz", 0.0, exclusive=True)
         for name in ("walk_gyro", "walk_acc"):
             validation.as_number(getattr(self, name), f"{place} {name}", 0.0)
-        if self.std_gyro_bias is not None:
-            std = validation.as_array(
-                self.std_gyro_bias, shape, f"{place} std_gyro_bias", finite=False
-            )
-            object.__setattr__(self, "std_gyro_bias", std)
-        for name in ("removed_gyro", "removed_acc"):
-            if getattr(self, name) is not None:
-                values = validation.as_array(getattr(self, name), shape, f"{place} {name}")
-                object.__setattr__(self, name, values)
         if self.vertical is not None:
             validation.require_type(self.vertical, TrackedVertical, f"{place} vertical", "None")
             validation.as_array(self.vertical.Rs_w_b, (*shape, 3), f"{place} vertical.Rs_w_b")

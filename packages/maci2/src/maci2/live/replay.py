@@ -45,11 +45,9 @@ def replay(
     # As a driver gives them: the initializer puts timestamps onto the IMU's clock itself.
     images_ns = frames.stamps_ns - recording.camera_shift_ns
     first_ns = int(images_ns[0]) - round(BEFORE_S * NS)
-    samples = [(int(stamp), i) for i, stamp in enumerate(imu.stamps_ns) if stamp >= first_ns]
-    events = sorted(
-        [(stamp, 0, i) for stamp, i in samples]
-        + [(int(stamp), 1, i) for i, stamp in enumerate(images_ns)]
-    )
+    samples = [(int(stamp), 0, i) for i, stamp in enumerate(imu.stamps_ns) if stamp >= first_ns]
+    images = [(int(stamp), 1, i) for i, stamp in enumerate(images_ns)]
+    events = sorted(samples + images)
     taken = Replayed([], [], {}, [])
     began = time.perf_counter()
     for stamp_ns, kind, index in events:

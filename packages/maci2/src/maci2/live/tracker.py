@@ -127,13 +127,14 @@ class OnlineTracker(SensorStream[TrackedState, TrackerStatus]):
         """Take the keyframe that vision has made."""
         recent, stamp_ns = self._vision.so_far(), self._vision.last_ns
         assert stamp_ns is not None
-        imu = self._measured(self._copied_samples(), self._oldest_needed_ns(recent, stamp_ns))
+        with self._lock:
+            samples = self._samples.snapshot()
+        imu = self._measured(samples, self._oldest_needed_ns(recent, stamp_ns))
         if recent is None:
             self._bridge(imu, stamp_ns, "no stereo pair before it")
         else:
-            last = len(recent) - 1
             reason = recent.reasons[-1] if recent.reasons else ""
-            self._tracker.advance(imu, recent, last, reason)
+            self._tracker.advance(imu, recent, len(recent) - 1, reason)
         self._remember(imu, restarts)
 
     def _oldest_needed_ns(self, recent: RelativePoses | None, stamp_ns: int) -> int:
