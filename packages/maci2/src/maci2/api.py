@@ -1,6 +1,6 @@
 """The commands as functions: one call from a recording to a result.
 
-Keyword arguments are the options of the command, from the same list (`maci2.pipeline.option_list`).
+Keyword arguments are the options of the command, from the same list (`maci2.pipeline.options`).
 """
 
 import inspect
@@ -22,15 +22,16 @@ from maci2.pipeline.offline import (
     calibration_keyframes,
     initialize_window,
 )
-from maci2.pipeline.option_list import (
+from maci2.pipeline.options import (
     CalibrateOptions,
     CheckOptions,
     InitOptions,
     Opening,
+    RunOptions,
     TrackOptions,
     WatchOptions,
+    parse_pose_std,
 )
-from maci2.pipeline.options import RunOptions, checked_values, parse_pose_std
 from maci2.pipeline.prepare import open_inputs
 from maci2.pipeline.track_files import raw_biases
 from maci2.pipeline.track_recording import RecordedTrack, track_inputs
@@ -76,8 +77,7 @@ def takes_options(
         @wraps(function)
         def call(path: str | Path, *args: P.args, **choices: P.kwargs) -> Result:
             signature.bind(path, *args, **choices)
-            options = group(*args, **choices)
-            return function(as_path(path, "path"), replace(options, **checked_values(options)))
+            return function(as_path(path, "path"), group(*args, **choices))
 
         arguments = "\n    ".join(["Args:", *lines])
         text = inspect.getdoc(function) or ""

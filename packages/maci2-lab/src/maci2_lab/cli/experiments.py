@@ -172,7 +172,6 @@ def freeze(
     interrupted run resumes where it stopped. Example: maci2 freeze --data ROOT --part init
     """
     from maci2.files import require_writable
-    from maci2.parallel import Pool
     from maci2_lab.experiments.freeze import (
         BENCH,
         FROZEN_0_11,
@@ -183,6 +182,7 @@ def freeze(
     )
     from maci2_lab.experiments.freeze import freeze as run
     from maci2_lab.experiments.recordings import find_recordings
+    from maci2_lab.parallel import Pool
 
     find_recordings(data)
     if output is not None:

@@ -9,7 +9,7 @@ import typer
 from maci2.cli import options as opt
 from maci2.cli.command import Use, command, write_json
 from maci2.cli.terminal import print_table, progress_bar
-from maci2.pipeline.option_list import EvaluateOptions, Opening
+from maci2.pipeline.options import EvaluateOptions, Opening
 from maci2.text_tables import number
 from maci2_lab.cli import options as lab
 

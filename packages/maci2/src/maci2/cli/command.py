@@ -18,7 +18,7 @@ import typer
 
 from maci2.cli.terminal import progress_bar
 from maci2.errors import DatasetError, OptionError, OutputError
-from maci2.pipeline.option_list import Option, flag_of
+from maci2.pipeline.options import Option, flag_of
 
 STDOUT = "-"
 """Value of `--json` for JSON alone on the standard output."""

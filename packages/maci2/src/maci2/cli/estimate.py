@@ -17,7 +17,7 @@ from maci2.cli.terminal import (
     viewer,
     write_report,
 )
-from maci2.pipeline.option_list import (
+from maci2.pipeline.options import (
     CalibrateOptions,
     InitOptions,
     TrackOptions,

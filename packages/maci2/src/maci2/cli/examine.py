@@ -10,7 +10,7 @@ from maci2.cli import options as opt
 from maci2.cli.command import Use, command, write_json
 from maci2.cli.terminal import command_line, print_table, write_report
 from maci2.errors import OptionError
-from maci2.pipeline.option_list import CheckOptions, Opening
+from maci2.pipeline.options import CheckOptions, Opening
 
 if TYPE_CHECKING:
     from maci2.pipeline.options import RunOptions

@@ -14,7 +14,7 @@ import typer
 from maci2.cli import options as opt
 from maci2.cli.command import Use, command
 from maci2.cli.terminal import require_viewer, viewer
-from maci2.pipeline.option_list import Opening
+from maci2.pipeline.options import Opening
 from maci2.text_tables import sigmas, vector
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def live(
     every image. Exit code 1 if there was no result.
     """
     from maci2.errors import OptionError, require_in_range
-    from maci2.pipeline.option_list import KEYFRAMES, WINDOW_S
+    from maci2.pipeline.options import KEYFRAMES, WINDOW_S
 
     require_in_range("--window", window, *WINDOW_S)
     require_in_range("--keyframes", keyframes, *KEYFRAMES)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from maci2.cli.command import Use, option_of
-from maci2.pipeline.option_list import Measuring, Opening, Starting, Windows
+from maci2.pipeline.options import Measuring, Opening, Starting, Windows
 
 Sequence = Annotated[
     Path,

@@ -14,8 +14,7 @@ from maci2.field_docs import document_fields
 from maci2.geometry import se3_inv
 from maci2.geometry.se3 import rotation_angle_deg
 from maci2.imu import ImuMeasurements
-from maci2.pipeline.option_list import WINDOW_S
-from maci2.pipeline.options import RunOptions
+from maci2.pipeline.options import WINDOW_S, RunOptions
 from maci2.pipeline.prepare import Inputs, recalibrated_rig
 from maci2.pipeline.windows import Window
 from maci2.result_output import (

@@ -209,8 +209,14 @@ def apply_imu_model(recording: Recording, options: RunOptions) -> ImuMeasurement
     if needs_datasheet(name):
         require_noise(recording.rig, f"the IMU model '{options.imu}'")
     imu = find_imu_model(name)(recording.imu, recording.rig.imu)
-    _, removed_acc = imu.removed_bias(int(imu.stamps_ns[0]), int(imu.stamps_ns[-1]))
-    return replace(imu, bias_prior=options.with_known_bias(imu.bias_prior, removed_acc))
+    prior = imu.bias_prior
+    if options.acc_bias_prior is not None:
+        # The user gives the bias of the raw sensor, the prior is that of what the model leaves.
+        _, removed_acc = imu.removed_bias(int(imu.stamps_ns[0]), int(imu.stamps_ns[-1]))
+        prior = replace(prior, mean_acc=np.array(options.acc_bias_prior) - removed_acc)
+    if options.acc_bias_std is not None:
+        prior = replace(prior, std_acc=np.full(3, options.acc_bias_std))
+    return replace(imu, bias_prior=prior)
 
 
 def recalibrated_rig(inputs: Inputs, T_b_c: Array, further_offset_s: float = 0.0) -> Rig:

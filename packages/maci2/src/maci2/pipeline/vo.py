@@ -12,8 +12,7 @@ import numpy as np
 from maci2.datasets.open import open_images
 from maci2.errors import OptionError
 from maci2.pipeline.gyro_rotation import predictor_where_there_is_an_imu
-from maci2.pipeline.option_list import VoOptions
-from maci2.pipeline.options import VisionChoice, checked_values
+from maci2.pipeline.options import VisionChoice, VoOptions
 from maci2.pipeline.vision_sources import open_odometry
 from maci2.sensors import Rig
 from maci2.types import Stamps
@@ -51,7 +50,6 @@ def run_vo(
 
     Work of a run with other options, rig, weights or version is not taken up.
     """
-    checked_values(options)
     if options.covariance not in get_args(ModelName):
         raise OptionError(
             f"--covariance is '{options.covariance}'; choose one of "
