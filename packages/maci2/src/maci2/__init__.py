@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from maci2.api import initialize_recording as initialize_recording
     from maci2.api import track_recording as track_recording
     from maci2.api import watch_recording as watch_recording
-    from maci2.calibration import calibrate as calibrate
+    from maci2.calibration.calibrate import calibrate as calibrate
     from maci2.consistency import CalibrationLimits as CalibrationLimits
     from maci2.consistency import InitLimits as InitLimits
     from maci2.consistency import initialize as initialize

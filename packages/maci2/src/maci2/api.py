@@ -32,11 +32,9 @@ from maci2.pipeline.options import (
     WatchOptions,
     parse_pose_std,
 )
-from maci2.pipeline.prepare import open_inputs
-from maci2.pipeline.track_files import raw_biases
-from maci2.pipeline.track_recording import RecordedTrack, track_inputs
+from maci2.pipeline.prepare import long_window, one_window, open_inputs
+from maci2.pipeline.track_recording import RecordedTrack, raw_biases, track_inputs
 from maci2.pipeline.warm_up import warm_up
-from maci2.pipeline.windows import long_window, one_window
 from maci2.tools.diagnostics.diagnose import examine_path
 from maci2.tools.diagnostics.diagnosis import Diagnosis
 from maci2.tools.watchdog import WatchdogConfig, WatchedRecording

@@ -19,9 +19,8 @@ from maci2.pipeline.offline import (
     initialize_window,
 )
 from maci2.pipeline.options import RunOptions
-from maci2.pipeline.prepare import open_inputs
+from maci2.pipeline.prepare import one_window, open_inputs
 from maci2.pipeline.warm_up import warm_up
-from maci2.pipeline.windows import one_window
 from maci2.report.charts import Panel, y_equals_x
 from maci2.report.drawings import latest_tracks, overview
 from maci2.report.estimate_pages import demo_page

@@ -11,6 +11,7 @@ import typer
 from maci2.cli import options as opt
 from maci2.cli.command import Use, command, write_json
 from maci2.cli.terminal import command_line, print_table, progress_bar
+from maci2.pipeline.options import Measuring, option_of
 from maci2.text_tables import number
 from maci2_lab.cli import options as lab
 
@@ -38,7 +39,7 @@ def reproduce(
             "several times"
         ),
     ] = None,
-    seed: opt.Seed = 0,
+    seed: int = option_of(Measuring, "seed"),
     time_limit: Annotated[
         float,
         typer.Option(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from maci2.errors import Maci2Error
-from maci2.pipeline.windows import Window
+from maci2.pipeline.prepare import Window
 from maci2_lab.evaluation.protocol import Row
 from maci2_lab.experiments.experiment import Experiment, Records, Settings, Task, TaskResult
 from maci2_lab.experiments.initialization import CombinedExperiment, InitExperiment

@@ -7,7 +7,7 @@ and arguments of the decorator `command`.
 import inspect
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
 from functools import partial, wraps
@@ -22,8 +22,6 @@ from maci2.pipeline.options import Option, flag_of
 
 STDOUT = "-"
 """Value of `--json` for JSON alone on the standard output."""
-
-KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 
 
 class Use(Enum):
@@ -61,10 +59,16 @@ def command(
         parameters: list[inspect.Parameter] = []
         for name, own in inspect.signature(run).parameters.items():
             if name in groups:
-                parameters += _parameters(groups[name])
+                types = get_type_hints(groups[name], include_extras=True)
+                parameters += [parameter(one.name, one, types) for one in fields(groups[name])]
             else:
-                parameters.append(own.replace(kind=KEYWORD_ONLY, annotation=hints[name]))
-        uses = {one.name: use for one in parameters if (use := _use(one)) is not None}
+                parameters.append(parameter(name, own.default, hints))
+        uses = {
+            one.name: use
+            for one in parameters
+            for use in get_args(one.annotation)
+            if isinstance(use, Use)
+        }
 
         def jobs(vision: str) -> tuple[str, ...]:
             """Jobs to compile; odometry only if camera motion comes from images."""
@@ -73,7 +77,7 @@ def command(
 
         @wraps(run)
         def call(**values: Any) -> None:
-            check_paths({name: _paths(values[name]) for name in uses}, uses)
+            check_paths(values, uses)
             for name, group in groups.items():
                 values[name] = group(**{one.name: values.pop(one.name) for one in fields(group)})
             vision = str(values.get("vision") or getattr(values.get("options"), "vision", ""))
@@ -89,74 +93,56 @@ def command(
     return decorate
 
 
-def _parameters(group: Any) -> list[inspect.Parameter]:
-    hints = get_type_hints(group, include_extras=True)
-    return [_parameter(one, hints[one.name]) for one in fields(group)]
-
-
-def _parameter(one: Field[Any], hint: Any) -> inspect.Parameter:
-    default = one.default
-    if "option" in one.metadata:
-        about: Option = one.metadata["option"]
-        hint = Annotated[about.typed or hint, typed(about, one.name)]
-        default = default if about.typed_default is None else about.typed_default
+def parameter(name: str, default: Any, types: dict[str, Any]) -> inspect.Parameter:
+    """A parameter as typer takes it; its default may be a field made by `option`."""
+    annotation = types[name]
+    if isinstance(default, Field):
+        about: Option = default.metadata["option"]
+        typed = typer.Option(*(about.flags or (flag_of(name),)), help=about.help)
+        annotation = Annotated[about.typed or annotation, typed, about.use]
+        default = default.default if about.typed_default is None else about.typed_default
     if default is MISSING:
         default = inspect.Parameter.empty
-    return inspect.Parameter(one.name, KEYWORD_ONLY, default=default, annotation=hint)
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+    )
 
 
-def typed(about: Option, name: str) -> Any:
-    """An option as the command line takes it."""
-    return typer.Option(*(about.flags or (flag_of(name),)), help=about.help)
-
-
-def option_of(group: type, name: str) -> Any:
-    """One option of a group, for a command that takes no other of them."""
-    return next(typed(f.metadata["option"], name) for f in fields(group) if f.name == name)
-
-
-def _use(parameter: inspect.Parameter) -> Use | None:
-    return next((one for one in get_args(parameter.annotation) if isinstance(one, Use)), None)
-
-
-def _paths(value: object) -> list[Path]:
-    values = value if isinstance(value, list) else [value]
-    return [path for path in values if isinstance(path, Path) and str(path) != STDOUT]
-
-
-def check_paths(paths: dict[str, list[Path]], uses: dict[str, Use]) -> None:
+def check_paths(values: dict[str, Any], uses: dict[str, Use]) -> None:
     """Raise unless inputs exist, outputs can be written, and no two outputs are one file."""
     outputs: dict[Path, str] = {}
-    for name, path in [(name, path) for name, listed in paths.items() for path in listed]:
-        use = uses[name]
-        if use is Use.READ:
-            if not path.exists():
-                raise DatasetError(f"{path}: no such file or folder; check the path.")
-            continue
-        if use is Use.FILE:
-            from maci2.files import require_writable
+    for name, use in uses.items():
+        listed = values[name] if isinstance(values[name], list) else [values[name]]
+        for path in listed:
+            if path is None or str(path) == STDOUT:
+                continue
+            if use is Use.READ:
+                if not path.exists():
+                    raise DatasetError(f"{path}: no such file or folder; check the path.")
+                continue
+            if use is Use.FILE:
+                from maci2.files import require_writable
 
-            require_writable(path)
-        if use is Use.FOLDER:
-            taken = next((one for one in (path, *path.parents) if one.exists()), None)
-            if taken is not None and not taken.is_dir():
-                raise OutputError(
-                    f"{taken}: is a file, needed a folder to write into. Choose another name."
+                require_writable(path)
+            if use is Use.FOLDER:
+                taken = next((one for one in (path, *path.parents) if one.exists()), None)
+                if taken is not None and not taken.is_dir():
+                    raise OutputError(
+                        f"{taken}: is a file, needed a folder to write into. Choose another name."
+                    )
+            other = outputs.setdefault(path.resolve(), name)
+            if other != name:
+                raise OptionError(
+                    f"--{name} and --{other} are both {path}: one would replace the other. Give "
+                    "two names."
                 )
-        other = outputs.setdefault(path.resolve(), name)
-        if other != name:
-            raise OptionError(
-                f"--{name} and --{other} are both {path}: one would replace the other. Give two "
-                "names."
-            )
 
 
 def prepare_kernels(jobs: tuple[str, ...], interpreted: bool) -> None:
     """Decide how a command runs its kernels, before any is imported."""
     if not jobs:
         return
-    from maci2.jit import before_compiling, use_kernels
-    from maci2.jit.mode import are_decided
+    from maci2.jit.kernels import are_decided, before_compiling, use_kernels
 
     if are_decided():
         return
@@ -168,7 +154,7 @@ def prepare_kernels(jobs: tuple[str, ...], interpreted: bool) -> None:
 
 def fill_visibly(jobs: tuple[str, ...], processes: int = 0) -> list[str]:
     """Fill the cache with a progress bar; returns the jobs that failed."""
-    from maci2.jit import fill
+    from maci2.jit.fill import fill
 
     with progress_bar() as on_progress:
         return fill(jobs, processes, on_progress)
@@ -186,12 +172,12 @@ def text_on_stderr(wanted: bool) -> Iterator[None]:
     if not wanted:
         yield
         return
-    stdout, sys.stdout = sys.stdout, sys.stderr
-    _Output.stream = stdout
+    _Output.stream = sys.stdout
     try:
-        yield
+        with redirect_stdout(sys.stderr):
+            yield
     finally:
-        sys.stdout, _Output.stream = stdout, None
+        _Output.stream = None
 
 
 def write_json(path: Path | None, record: dict[str, Any]) -> None:

@@ -11,11 +11,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
 from maci2.jit.cache import cache_folder, is_filled, kernels_in
-from maci2.jit.mode import is_seldom
+from maci2.jit.kernels import is_seldom
 
 Progress = Callable[[str, int, int], None]
 """Told what is being compiled, how many kernels there are by now, and how many there will be."""
@@ -37,22 +38,7 @@ CHAINS = (
 )
 """Jobs of one worker, which finds in memory what the jobs before have compiled."""
 
-OWN_KERNELS = {"maci2.estimator": "initialize"}
-"""Rooms whose kernels nobody needs who does not run the job."""
-
 _POLL_S = 0.2
-_announce: list[Callable[[], object]] = []
-
-
-def before_compiling(callback: Callable[[], object]) -> None:
-    """Have `callback` run once in this process, before the first kernel that is not cached."""
-    _announce[:] = [callback]
-
-
-def announce_compiling() -> None:
-    """A kernel is not in the cache."""
-    if _announce:
-        _announce.pop()()
 
 
 def fill(
@@ -83,6 +69,13 @@ def fill(
             worker.kill()
             worker.wait()
     return sorted(job for job in missing if not is_filled(job))
+
+
+def target(job: str) -> Callable[[], None]:
+    """Function that a job runs."""
+    module, _, function = JOBS[job][0].partition(":")
+    run_once: Callable[[], None] = getattr(import_module(module), function)
+    return run_once
 
 
 def is_installed(job: str) -> bool:

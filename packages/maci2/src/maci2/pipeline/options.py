@@ -55,6 +55,9 @@ class Option:
     within: tuple[float, float] | None
     """Smallest and largest value."""
 
+    use: Any
+    """Use of the path that the option names (`maci2.cli.command.Use`); None if it names none."""
+
 
 def option(
     default: Any,
@@ -63,9 +66,10 @@ def option(
     typed: Any = None,
     typed_default: Any = None,
     within: tuple[float, float] | None = None,
+    use: Any = None,
 ) -> Any:
     """A field of a group, with its `Option`; `MISSING` as default makes it a required argument."""
-    about = Option(text, flags, typed, typed_default, within)
+    about = Option(text, flags, typed, typed_default, within, use)
     return field(default=default, metadata={"option": about}, kw_only=default is not MISSING)
 
 
@@ -74,42 +78,11 @@ def flag_of(name: str) -> str:
     return f"--{name.removesuffix('_s').replace('_', '-')}"
 
 
-def vision_frame() -> Any:
-    """Field for the frame of a trajectory."""
-    return option("camera", "camera frame of a trajectory: camera or rectified")
-
-
-def imu_model() -> Any:
-    """Field for the IMU model."""
-    return option(
-        "raw",
-        "IMU model: raw (data-sheet noise and vibration), datasheet (data-sheet noise alone), "
-        "noise:FILE (noise measured by `maci2 noise --json`), euroc or tumvi (learned models, "
-        "listed by `maci2 model`), or a weight file of train-imu",
-    )
-
-
-def vision_scale_std() -> Any:
-    """Field for the noise of a trajectory's scale."""
-    return option(
-        None,
-        "relative scale error of a trajectory (1 sigma)  [default: 0.04]",
-        "--vision-scale-std",
-    )
-
-
-def interval(within: tuple[float, float] | None = None) -> Any:
-    """Field for the time between keyframes."""
-    return option(0.2, "time between keyframes [s]", within=within)
-
-
-def time_offset(default: bool) -> Any:
-    """Field for estimating the clock of the camera."""
-    return option(
-        default,
-        "also estimate the time offset between camera and IMU (within 0.1 s)",
-        "--time-offset/--no-time-offset",
-    )
+def option_of(group: type, name: str, default: Any = None) -> Any:
+    """An option of another group, with the same default unless one is given."""
+    about = next(one for one in fields(group) if one.name == name)
+    chosen = about.default if default is None else default
+    return field(default=chosen, metadata=about.metadata, kw_only=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,15 +165,24 @@ class Measuring:
         "if the recording has them]",
         typed_default="",
     )
-    imu: str = imu_model()
-    vision_frame: str = vision_frame()
+    imu: str = option(
+        "raw",
+        "IMU model: raw (data-sheet noise and vibration), datasheet (data-sheet noise alone), "
+        "noise:FILE (noise measured by `maci2 noise --json`), euroc or tumvi (learned models, "
+        "listed by `maci2 model`), or a weight file of train-imu",
+    )
+    vision_frame: str = option("camera", "camera frame of a trajectory: camera or rectified")
     vision_std: str | None = option(
         None,
         "ROT_DEG,TRANS_M[,SHARE]: noise (1 sigma) of the relative poses of a trajectory; "
         "SHARE of their length is added  [default: 0.05,0.003,0.015, with less rotation if the "
         "gyroscope shows it]",
     )
-    vision_scale_std: float | None = vision_scale_std()
+    vision_scale_std: float | None = option(
+        None,
+        "relative scale error of a trajectory (1 sigma)  [default: 0.04]",
+        "--vision-scale-std",
+    )
     truth: Sequence[str] = option(
         (),
         "ground truth to use. NAME[,NAME]: the first of these that a recording has; "
@@ -267,7 +249,11 @@ class Assumptions:
 class TimeOffset:
     """The clock of the camera."""
 
-    time_offset: bool = time_offset(False)
+    time_offset: bool = option(
+        False,
+        "also estimate the time offset between camera and IMU (within 0.1 s)",
+        "--time-offset/--no-time-offset",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -296,7 +282,7 @@ class CheckOptions(Opening):
         "whole recording), trajectory:FILE (TUM format) or measurements:FILE (.npz); without "
         "it, ground truth only",
     )
-    vision_frame: str = vision_frame()
+    vision_frame: str = option_of(Measuring, "vision_frame")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -319,14 +305,14 @@ class CalibrateOptions(Opening, Mounting, Starting, Measuring):
     window_s: float | None = option(
         None, "length of the window [s]  [default: 30, or the whole recording if shorter]"
     )
-    time_offset: bool = time_offset(True)
+    time_offset: bool = option_of(TimeOffset, "time_offset", default=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrackOptions(Opening, Starting, Measuring):
     """Options of `track`."""
 
-    interval_s: float = interval()
+    interval_s: float = option(0.2, "time between keyframes [s]")
     lag_s: float = option(3.0, "length of the smoothed window [s]")
     batch: bool = option(False, "smooth the whole recording at once instead of tracking causally")
     adapt_noise: bool = option(
@@ -345,14 +331,14 @@ class WatchOptions(Opening):
         MISSING, "trajectory of the odometry (TUM format), in any world frame", typed=str
     )
     frame: str = option("body", "frame of the poses: body (the IMU), camera or rectified")
-    imu: str = imu_model()
+    imu: str = option_of(Measuring, "imu")
     odometry_std: str | None = option(
         None,
         "ROT_DEG,TRANS_M[,SHARE]: noise (1 sigma) of its relative poses; SHARE of their length is "
         "added  [default: 0.05,0.003,0.015]",
     )
-    odometry_scale_std: float | None = vision_scale_std()
-    interval_s: float = interval()
+    odometry_scale_std: float | None = option_of(Measuring, "vision_scale_std")
+    interval_s: float = option_of(TrackOptions, "interval_s")
     sigmas: float = option(6.5, "alarm beyond this many standard deviations")
 
 
@@ -360,7 +346,7 @@ class WatchOptions(Opening):
 class VoOptions(Opening):
     """Options of `vo`."""
 
-    interval_s: float = interval(within=(0.001, LONGEST_S))
+    interval_s: float = option(0.2, "time between keyframes [s]", within=(0.001, LONGEST_S))
     covariance: str = option("learned", "match covariance: learned, fixed, structure or chi2")
     weights: Path | None = option(None, ".onnx of `maci2 train-vision`, instead of the bundled one")
 

@@ -9,8 +9,7 @@ from maci2.estimator import CalibrationResult
 from maci2.geometry import se3_inv, so3_log
 from maci2.metrics.track_errors import TrackErrors, alignment, known_stamps
 from maci2.pipeline.offline import CalibratedRecording, InitializedRecording
-from maci2.pipeline.track_files import raw_biases
-from maci2.pipeline.track_recording import RecordedTrack
+from maci2.pipeline.track_recording import RecordedTrack, raw_biases
 from maci2.report.charts import Series, chart
 from maci2.report.drawings import (
     caption,
