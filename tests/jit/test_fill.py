@@ -6,7 +6,6 @@ import sys
 
 import pytest
 
-from maci2.jit import __main__ as worker
 from maci2.jit import fill as fill_module
 from maci2.jit import kernels, seldom
 from maci2.jit.cache import stamp_of
@@ -15,9 +14,8 @@ from maci2.jit.fill import fill as filling
 
 @pytest.fixture
 def folder(monkeypatch, tmp_path):
-    for module in (fill_module, worker):
-        monkeypatch.setattr(module, "cache_folder", lambda: tmp_path)
-        monkeypatch.setattr(module, "is_filled", lambda job: stamp_of(tmp_path, job).exists())
+    monkeypatch.setattr(fill_module, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(fill_module, "is_filled", lambda job: stamp_of(tmp_path, job).exists())
     return tmp_path
 
 
@@ -104,9 +102,9 @@ def test_without_a_folder_nothing_is_started(monkeypatch, workers):
 
 def test_a_worker_stamps_its_job_when_it_is_done_and_does_it_once(monkeypatch, folder):
     done = []
-    monkeypatch.setattr(worker, "target", lambda job: lambda: done.append(job))
-    worker.main(["render"])
-    worker.main(["render"])
+    monkeypatch.setattr(fill_module, "target", lambda job: lambda: done.append(job))
+    fill_module.main(["render"])
+    fill_module.main(["render"])
     assert done == ["render"]
     assert stamp_of(folder, "render").exists()
 
@@ -115,9 +113,9 @@ def test_a_worker_that_fails_leaves_no_stamp(monkeypatch, folder):
     def fail():
         raise RuntimeError("no room")
 
-    monkeypatch.setattr(worker, "target", lambda job: fail)
+    monkeypatch.setattr(fill_module, "target", lambda job: fail)
     with pytest.raises(RuntimeError, match="no room"):
-        worker.main(["render"])
+        fill_module.main(["render"])
     assert not stamp_of(folder, "render").exists()
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from maci2.errors import OptionError
 from maci2.files import write_atomically, write_json
+from maci2.jit import warm_up
 from maci2.metrics.nees import Sample, equal_bins, mean_nees, study_consistency
 from maci2.metrics.window_errors import state_errors
 from maci2.pipeline.offline import (
@@ -20,7 +21,6 @@ from maci2.pipeline.offline import (
 )
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import one_window, open_inputs
-from maci2.pipeline.warm_up import warm_up
 from maci2.report.charts import Panel, y_equals_x
 from maci2.report.drawings import latest_tracks, overview
 from maci2.report.estimate_pages import demo_page

@@ -157,7 +157,7 @@ def as_number(
     if not low <= number <= high or (exclusive and number == low):
         above = "above" if exclusive else "at least"
         upper = "" if high == math.inf else f" and at most {high:g}"
-        raise error(f"{name} is {number:g}, needed {above} {low:g}{upper}.")
+        raise error(f"{name} is {value}, needed {above} {low:g}{upper}.")
     return number
 
 

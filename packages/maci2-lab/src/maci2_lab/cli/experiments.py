@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.command import Use, command, write_json
-from maci2.cli.terminal import command_line, print_table, progress_bar
+from maci2.cli.command import Use, command, command_line, print_table, progress_bar, write_json
 from maci2.pipeline.options import Measuring, option_of
 from maci2.text_tables import number
 from maci2_lab.cli import options as lab

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.command import Use, command, write_json
-from maci2.cli.terminal import print_table, progress_bar
+from maci2.cli.command import Use, command, print_table, progress_bar, write_json
 from maci2.pipeline.options import EvaluateOptions, Measuring, Opening, option_of
 from maci2.text_tables import number
 from maci2_lab.cli import options as lab

@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.command import Use, command, write_json
-from maci2.cli.terminal import progress_bar
+from maci2.cli.command import Use, command, progress_bar, write_json
 from maci2.errors import OptionError, require_in_range
 from maci2.pipeline.options import Measuring, Opening, option_of
 

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.command import Use, command, write_json
-from maci2.cli.terminal import (
+from maci2.cli.command import (
+    Use,
+    command,
     command_line,
     print_summary,
     print_table,
     progress_bar,
     require_viewer,
     viewer,
+    write_json,
     write_report,
 )
 from maci2.pipeline.options import (
@@ -84,7 +86,8 @@ def init(
     from maci2.api import initialize_recording
 
     result = initialize_recording(sequence, **vars(options))
-    write_json(json, result.to_dict())
+    if json is not None:
+        write_json(json, result.to_dict())
     print_summary(result.summary(), result.verdict)
     if report is not None:
         from maci2.report.estimate_pages import init_page

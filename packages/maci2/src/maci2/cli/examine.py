@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.command import Use, command, write_json
-from maci2.cli.terminal import command_line, print_table, write_report
+from maci2.cli.command import Use, command, command_line, print_table, write_json, write_report
 from maci2.errors import Maci2Error, OptionError
 from maci2.pipeline.options import (
     CheckOptions,

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.command import Use, command
-from maci2.cli.terminal import require_viewer, viewer
+from maci2.cli.command import Use, command, require_viewer, viewer
 from maci2.errors import OptionError, require_in_range
 from maci2.pipeline.options import (
     KEYFRAMES,

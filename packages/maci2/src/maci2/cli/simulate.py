@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.command import Use, command, write_json
-from maci2.cli.terminal import command_line, print_summary, print_table, progress_bar
+from maci2.cli.command import (
+    Use,
+    command,
+    command_line,
+    print_summary,
+    print_table,
+    progress_bar,
+    write_json,
+)
 from maci2.pipeline.options import Measuring, option, option_of
 
 if TYPE_CHECKING:

@@ -126,6 +126,18 @@ def jobs_to_fill_aside() -> tuple[str, ...]:
     return _Choice.jobs if are_interpreted() and _Choice.for_want_of_cache else ()
 
 
+def warm_up(*jobs: str) -> None:
+    """Load what jobs need, so that no measured time includes it.
+
+    Where kernels are interpreted for want of compiled ones, another process compiles from now on.
+    """
+    if waiting := jobs_to_fill_aside():
+        _room("fill").fill_aside(waiting)
+    if not are_interpreted():
+        for job in jobs:
+            _room("fill").target(job)()
+
+
 def _disable_numba() -> None:
     """Also for functions that use numba without this room: they may call kernels."""
     if "numba" in sys.modules:
@@ -194,7 +206,7 @@ class Kernel:
 
 
 def _room(module: str) -> Any:
-    """A module of this room that imports numba, which interpreted kernels do without."""
+    """A module of this room that compiling needs, and interpreted kernels do without."""
     return import_module(f"maci2.jit.{module}")
 
 

@@ -92,12 +92,9 @@ class Checked:
     def __post_init__(self) -> None:
         types = get_type_hints(type(self))
         for one in fields(self):
-            about: Option = one.metadata["option"]
-            value = getattr(self, one.name)
-            if value is not None or type(None) not in get_args(types[one.name]):
-                value = _checked(value, one.name, types[one.name])
-            if about.within is not None and value is not None:
-                require_in_range(flag_of(one.name), value, *about.within)
+            value, kinds = getattr(self, one.name), types[one.name]
+            if value is not None or type(None) not in get_args(kinds):
+                value = _checked(value, one.name, kinds, one.metadata["option"].within)
             object.__setattr__(self, one.name, value)
 
 
@@ -553,28 +550,29 @@ class RunOptions(Opening, Mounting, TimeOffset, Assumptions, Starting, Strides, 
         return record
 
 
-def _checked(value: Any, name: str, kind: Any) -> Any:
+def _checked(value: Any, name: str, kind: Any, within: tuple[float, float] | None) -> Any:
     """One value as its type; raises an error that names it otherwise."""
-    from maci2 import validation
+    from maci2.validation import as_array, as_flag, as_number, as_path, as_text, as_whole
 
     kinds = get_args(kind) or (kind,)
+    low, high = within or (-math.inf, math.inf)
     if name == "truth":
         return as_names(value)
     if name == "acc_bias_prior":
         if isinstance(value, str):
             return parse_numbers(value, 3, "--acc-bias-prior")
-        return tuple(validation.as_array(value, (3,), name, OptionError).tolist())
+        return tuple(as_array(value, (3,), name, OptionError).tolist())
     if Path in kinds and type(None) in kinds:
-        return validation.as_path(value, name)
+        return as_path(value, name)
     if Path in kinds or name == "imu":
-        return validation.as_text(value, name, (str, Path))
+        return as_text(value, name, (str, Path))
     if bool in kinds:
-        return validation.as_flag(value, name)
+        return as_flag(value, name)
     if int in kinds:
-        return validation.as_whole(value, flag_of(name))
+        return as_whole(value, flag_of(name), low, high)
     if float in kinds:
-        return validation.as_number(value, flag_of(name), error=OptionError)
-    return validation.as_text(value, name)
+        return as_number(value, flag_of(name), low, high, OptionError)
+    return as_text(value, name)
 
 
 def as_names(names: Sequence[str]) -> tuple[str, ...]:

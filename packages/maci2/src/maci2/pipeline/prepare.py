@@ -23,7 +23,8 @@ from maci2.pipeline.vision_sources import (
 )
 from maci2.rigs import require_extrinsics, require_noise
 from maci2.sensors import GroundTruth, Recording, Rig, require_plausible
-from maci2.types import NS, Array, Stamps, nearest_index
+from maci2.sensors.interpolation import nearest_index
+from maci2.types import NS, Array, Stamps
 from maci2.vision import RelativePoses, rectified_extrinsics
 from maci2.vision.predicted_rotation import no_prediction
 from maci2.vision.stereo_refinement import refine_right_camera
@@ -202,7 +203,7 @@ class Inputs:
 
     def with_estimated_noise(self) -> "Inputs":
         """Inputs with the noise that relative poses show along the whole recording, where none was
-        specified."""
+        specified; logs it."""
         source = self.source
         if source.std_windows != 0:
             return self
@@ -210,6 +211,16 @@ class Inputs:
         if noise is None:
             return self
         std = source.std[0] * float(np.sqrt(noise.factor)), source.std[1]
+        _LOG.warning(
+            "note: %s: relative poses of %s are off by %.3f deg, estimated from %d windows, and by "
+            "%g mm + %g %% of their length; --vision-std states other noise",
+            self.recording.name,
+            source.file,
+            std[0],
+            noise.windows,
+            1e3 * std[1],
+            100.0 * source.std_share,
+        )
         choice = replace(source, std=std, std_windows=noise.windows)
         return replace(self, vision=self.vision.with_choice(choice))
 
@@ -246,8 +257,7 @@ def open_inputs(path: Path, options: RunOptions, calibrating: bool = False) -> I
     vision = open_vision(recording, choice, predictor, truth, options.seed)
     left = recording.rig.cameras[0]
     T_b_c = rectified_extrinsics(recording.rig) if vision.frame == "rectified" else left.T_b_c
-    inputs = Inputs(recording, imu, T_b_c, vision, truth, options)
-    return _noted(inputs, inputs.with_estimated_noise())
+    return Inputs(recording, imu, T_b_c, vision, truth, options).with_estimated_noise()
 
 
 def _open_recording(path: Path, options: RunOptions, calibrating: bool) -> Recording:
@@ -261,23 +271,6 @@ def _open_recording(path: Path, options: RunOptions, calibrating: bool) -> Recor
         require_extrinsics(recording.rig, what)
     require_plausible(recording.imu)
     return recording
-
-
-def _noted(before: Inputs, inputs: Inputs) -> Inputs:
-    """The inputs; logs the noise of vision if it was estimated."""
-    if inputs is not before:
-        source = inputs.source
-        _LOG.warning(
-            "note: %s: relative poses of %s are off by %.3f deg, estimated from %d windows, and by "
-            "%g mm + %g %% of their length; --vision-std states other noise",
-            inputs.recording.name,
-            source.file,
-            source.std[0],
-            source.std_windows,
-            1e3 * source.std[1],
-            100.0 * source.std_share,
-        )
-    return inputs
 
 
 def apply_imu_model(recording: Recording, options: RunOptions) -> ImuMeasurements:

@@ -19,12 +19,12 @@ from maci2.estimator.outliers import choose_motions
 from maci2.estimator.smoother import SmootherConfig
 from maci2.field_docs import document_fields
 from maci2.files import json_text, write_together
+from maci2.jit import warm_up
 from maci2.odometry.batch import smoothed
 from maci2.odometry.settings import TRAJECTORY_SCALE_WALK, tracker_settings
 from maci2.odometry.track import track
 from maci2.odometry.tracked import Track, TrackedState
 from maci2.pipeline.prepare import Inputs
-from maci2.pipeline.warm_up import warm_up
 from maci2.result_output import Record, stds, verdict_text
 from maci2.sensors import GroundTruth
 from maci2.text_tables import number, table_text
@@ -167,16 +167,11 @@ class RecordedTrack(Track):
 
     def save(self, folder: str | Path) -> list[Path]:
         """Write trajectories, arrays with covariances and the summary; returns their paths."""
-        states = self.at_images
-        gyro_bias, acc_bias = raw_biases(self.inputs, states)
-        table = GroundTruth(
-            np.array([state.stamp_ns for state in states]),
-            np.array([state.T_w_b for state in states]),
-            np.array([state.v_w for state in states]),
-            gyro_bias,
-            acc_bias,
-            source="track",
+        states, columns = self.at_images, self._columns(self.at_images)
+        stamps_ns, T_w_b, v_w, gyro_bias, acc_bias = (
+            columns[name] for name in ("stamps_ns", "T_w_b", "v_w", "gyro_bias", "acc_bias")
         )
+        table = GroundTruth(stamps_ns, T_w_b, v_w, gyro_bias, acc_bias, source="track")
         files: dict[str, str | bytes] = {
             "trajectory_Twb_tum.txt": tum_text(states),
             "trajectory_Twb_euroc.csv": truth_csv(table),
@@ -190,24 +185,23 @@ class RecordedTrack(Track):
         write_together(paths)
         return list(paths)
 
+    def _columns(self, states: list[TrackedState]) -> dict[str, Any]:
+        """Arrays of states, by their names in `.npz`."""
+        names = ("T_w_b", "v_w", "cov", "health", "segment")
+        gyro_bias, acc_bias = raw_biases(self.inputs, states)
+        stamps_ns = np.array([state.stamp_ns for state in states])
+        columns = {"stamps_ns": stamps_ns, "gyro_bias": gyro_bias, "acc_bias": acc_bias}
+        return columns | {name: np.array([getattr(one, name) for one in states]) for name in names}
+
     def _arrays(self, states: list[TrackedState]) -> bytes:
         """The `.npz` of docs/conventions.md."""
-        gyro_bias, acc_bias = raw_biases(self.inputs, states)
-        innovations = [keyframe.innovation for keyframe in self.keyframes]
-        buffer = io.BytesIO()
+        buffer, keyframes = io.BytesIO(), self.keyframes
         np.savez(
             buffer,
-            stamps_ns=np.array([state.stamp_ns for state in states]),
-            T_w_b=np.array([state.T_w_b for state in states]),
-            v_w=np.array([state.v_w for state in states]),
-            gyro_bias=gyro_bias,
-            acc_bias=acc_bias,
-            cov=np.array([state.cov for state in states]),
-            health=np.array([state.health for state in states]),
-            segment=np.array([state.segment for state in states]),
-            keyframe_stamps_ns=np.array([keyframe.stamp_ns for keyframe in self.keyframes]),
-            innovation=np.array(innovations, dtype=float),
-            rejected=np.array([keyframe.rejected for keyframe in self.keyframes], dtype=bool),
+            **self._columns(states),
+            keyframe_stamps_ns=np.array([keyframe.stamp_ns for keyframe in keyframes]),
+            innovation=np.array([keyframe.innovation for keyframe in keyframes], dtype=float),
+            rejected=np.array([keyframe.rejected for keyframe in keyframes], dtype=bool),
             version=__version__,
         )
         return buffer.getvalue()

@@ -16,9 +16,7 @@ from maci2.calibration import calibrate
 from maci2.consistency import initialize
 from maci2.geometry.se3 import so3_exp_stack
 from maci2.imu import ImuMeasurements, raw_model
-from maci2.jit import are_interpreted, seldom
-from maci2.jit.fill import fill_aside, target
-from maci2.jit.kernels import jobs_to_fill_aside
+from maci2.jit import seldom
 from maci2.sensors import ImuNoise, ImuSamples
 from maci2.sensors.stereo import StereoPair
 from maci2.types import GRAVITY_W, NS, Mat4
@@ -26,18 +24,6 @@ from maci2.vision import RelativePoses, pose_noise
 
 STEPS = 5
 """Relative poses in a window: as short as a window can be."""
-
-
-def warm_up(*jobs: str) -> None:
-    """Load what jobs need, so that no measured time includes it.
-
-    Where kernels are interpreted for want of compiled ones, another process compiles from now on.
-    """
-    if waiting := jobs_to_fill_aside():
-        fill_aside(waiting)
-    if not are_interpreted():
-        for job in jobs:
-            target(job)()
 
 
 @lru_cache(maxsize=1)

@@ -33,7 +33,8 @@ from maci2.report.figures import (
 from maci2.report.html import Section, figure, matrix, page, side_by_side, table, vector, verdict
 from maci2.result_output import stds
 from maci2.sensors import truth_at
-from maci2.types import GRAVITY_NORM, NS, Array, nearest_index
+from maci2.sensors.interpolation import nearest_index
+from maci2.types import GRAVITY_NORM, NS, Array
 from maci2.vision import RelativePoses
 
 

@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from maci2.errors import DatasetError
 from maci2.imu.rotation_rates import RotationSource, match_rates
 from maci2.sensors import GroundTruth, ImuSamples, truth_at
-from maci2.types import NS, Array, Mask, Stamps, nearest_index
+from maci2.sensors.interpolation import nearest_index
+from maci2.types import NS, Array, Mask, Stamps
 
 SPAN_S = 12.0
 """Stretch over which one offset is measured: three blocks, whose scatter is its uncertainty."""
