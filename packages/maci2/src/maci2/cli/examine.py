@@ -15,7 +15,6 @@ from maci2.pipeline.options import (
     Measuring,
     Opening,
     RunOptions,
-    Starting,
     option,
     option_of,
 )
@@ -151,7 +150,7 @@ def noise(
         "recordings themselves]",
     ),
     window: float = option(60.0, "length of the part of each recording to use [s]"),
-    start: float = option_of(Starting, "start_s"),
+    start: float = option_of(Measuring, "start_s"),
     opening: Opening,
     report: opt.Report = None,
     json: opt.Json = None,

@@ -57,6 +57,8 @@ class KernelFiles:
 
     def save_overload(self, sig: Any, compiled: Any) -> None:
         """Keep a kernel; one that cannot be written is compiled again next time."""
+        if compiled.library.has_dynamic_globals:
+            return  # it holds addresses of this process
         content = dumps(compiled._reduce())
         path = self._path(sig)
         try:

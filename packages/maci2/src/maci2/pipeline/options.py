@@ -150,7 +150,7 @@ class Opening(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class Measuring:
-    """Sources of camera motion, IMU noise and ground truth."""
+    """Sources of camera motion, IMU noise and ground truth, and where to start."""
 
     vision: str = option(
         "images",
@@ -196,12 +196,6 @@ class Measuring:
         None, "standard deviation of that bias [m/s^2]  [default: 0.1]"
     )
     seed: int = option(0, "random seed", within=SEEDS)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Starting:
-    """Start of a window."""
-
     start_s: float = option(
         0.0,
         "start of the window, from the first usable timestamp [s]",
@@ -283,17 +277,17 @@ class CheckOptions(Opening):
 
 
 @dataclass(frozen=True, kw_only=True)
-class InitOptions(Opening, TimeOffset, Assumptions, Starting, Windows, Measuring):
+class InitOptions(Opening, TimeOffset, Assumptions, Windows, Measuring):
     """Options of `init`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateOptions(Opening, Assumptions, Starting, Strides, Windows, Measuring):
+class EvaluateOptions(Opening, Assumptions, Strides, Windows, Measuring):
     """Options of `evaluate`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class CalibrateOptions(Opening, Mounting, Starting, Measuring):
+class CalibrateOptions(Opening, Mounting, Measuring):
     """Options of `calibrate`."""
 
     keyframes: int | None = option(
@@ -306,7 +300,7 @@ class CalibrateOptions(Opening, Mounting, Starting, Measuring):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrackOptions(Opening, Starting, Measuring):
+class TrackOptions(Opening, Measuring):
     """Options of `track`."""
 
     interval_s: float = option(0.2, "time between keyframes [s]")
@@ -471,7 +465,7 @@ LARGEST_BIAS = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions(Opening, Mounting, TimeOffset, Assumptions, Starting, Strides, Windows, Measuring):
+class RunOptions(Opening, Mounting, TimeOffset, Assumptions, Strides, Windows, Measuring):
     """Everything that decides a result, besides the recording: all options, checked."""
 
     noise_as_stated: bool = option(

@@ -96,7 +96,12 @@ class ChosenTruth:
     @cached_property
     def states(self) -> GroundTruth | None:
         """Ground truth with velocities; None if the recording has none."""
-        truth = self._with_audits.truth(self.names)
+        recording = self.calibrated
+        if self.names:
+            from maci2.tools.ground_truth.choose import with_audited
+
+            recording = with_audited(recording, self.names)
+        truth = recording.truth(self.names)
         if truth is not None:
             require_overlap(truth, self.recording.imu)
             if np.isnan(truth.v_w).all():
@@ -109,14 +114,6 @@ class ChosenTruth:
         from maci2.tools.ground_truth.choose import capture_noise
 
         return capture_noise(self.calibrated, self.names)
-
-    @cached_property
-    def _with_audits(self) -> Recording:
-        if not self.names:
-            return self.calibrated
-        from maci2.tools.ground_truth.choose import with_audited
-
-        return with_audited(self.calibrated, self.names)
 
     def require(self, why: str) -> GroundTruth:
         """The states; raises where there are none and `why` needs them."""
@@ -365,23 +362,38 @@ class MeasurementSource(VisionSource):
 
 
 @dataclass(frozen=True)
-class TrackSource(VisionSource):
-    """Feature tracks of a file, adjusted over their keyframes."""
+class AdjustedTracks(VisionSource):
+    """Motion from an adjustment of feature tracks over their keyframes."""
 
-    recorded: RecordedTracks
-    calibration: CalibrationUncertainty
-    _motions: dict[Hashable, RelativePoses] = field(default_factory=dict, repr=False)
+    calibration: CalibrationUncertainty = field(default=EXACT_CALIBRATION, kw_only=True)
+    """Errors of the rig that all tracks share."""
+
+    _motions: dict[Hashable, RelativePoses] = field(default_factory=dict, init=False, repr=False)
     """Motions by window: methods share them."""
-
-    @property
-    def stamps_ns(self) -> Stamps:
-        return self.recorded.stamps_ns
 
     def _motion(self, stamps_ns: Stamps, index: int) -> RelativePoses:
         key = index, stamps_ns.tobytes()
         if key not in self._motions:
-            self._motions[key] = motion_of_tracks(self, self.calibration, stamps_ns, index)
+            steps = []
+            # All keyframes of a stretch together: tracks of a whole recording would not fit into
+            # memory.
+            for first in range(0, len(stamps_ns) - 1, STRETCH):
+                stretch_ns = stamps_ns[first : first + STRETCH + 1]
+                tracks = self.tracks(stretch_ns, index + STRETCH_INDEX * (first // STRETCH))
+                steps += adjusted_steps(tracks, self.calibration)
+            self._motions[key] = stacked(steps, "rectified", self.calibration)
         return self._motions[key]
+
+
+@dataclass(frozen=True)
+class TrackSource(AdjustedTracks):
+    """Feature tracks of a file."""
+
+    recorded: RecordedTracks
+
+    @property
+    def stamps_ns(self) -> Stamps:
+        return self.recorded.stamps_ns
 
     def tracks(self, stamps_ns: Stamps, index: int = 0) -> FeatureTracks:
         return self.recorded.tracks(stamps_ns)
@@ -426,35 +438,14 @@ class TruthSource(VisionSource):
 
 
 @dataclass(frozen=True)
-class SimulatedTrackSource(TruthSource):
+class SimulatedTrackSource(AdjustedTracks, TruthSource):
     """Feature tracks of an ideal tracker along the ground truth."""
 
     tracker: SimulatedTracker
-    _motions: dict[Hashable, RelativePoses] = field(default_factory=dict, repr=False)
-    """Motions by window: methods share them."""
-
-    def _motion(self, stamps_ns: Stamps, index: int) -> RelativePoses:
-        key = index, stamps_ns.tobytes()
-        if key not in self._motions:
-            self._motions[key] = motion_of_tracks(self, EXACT_CALIBRATION, stamps_ns, index)
-        return self._motions[key]
 
     def tracks(self, stamps_ns: Stamps, index: int = 0) -> FeatureTracks:
         truth = self.ground_truth.require(self._why)
         return self.tracker.tracks(truth, stamps_ns, self._window_seed(index))
-
-
-def motion_of_tracks(
-    source: VisionSource, calibration: CalibrationUncertainty, stamps_ns: Stamps, index: int
-) -> RelativePoses:
-    """All keyframes of a stretch together: tracks of a whole recording would not fit into
-    memory."""
-    steps = []
-    for first in range(0, len(stamps_ns) - 1, STRETCH):
-        stretch_ns = stamps_ns[first : first + STRETCH + 1]
-        tracks = source.tracks(stretch_ns, index + STRETCH_INDEX * (first // STRETCH))
-        steps += adjusted_steps(tracks, calibration)
-    return stacked(steps, "rectified", calibration)
 
 
 def chained(stamps_ns: Stamps, Ts_ck_ck1: Array, source: str) -> CameraTrajectory:
@@ -495,7 +486,7 @@ def open_vision(
         tracks = load_tracks(path)
         tracks = replace(tracks, stamp_ns=tracks.stamp_ns + shift_ns)
         calibration = EXACT_CALIBRATION if rig.exact else CalibrationUncertainty()
-        return TrackSource(choice, tracks, calibration)
+        return TrackSource(choice, tracks, calibration=calibration)
     if choice.kind == "trajectory":
         trajectory = read_trajectory(path)
         if trajectory.dropped:
