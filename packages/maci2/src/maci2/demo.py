@@ -59,7 +59,13 @@ def run_demo(
         raise OptionError(f"{folder}: is not empty and not a demo's; choose another -o.")
     room = folder / f"{ROOM}{seed}"
     if not room.exists():
-        _render(room, seed, on_step)
+        config = RenderConfig(rate_hz=RENDERED.camera_rate_hz, seed=seed)
+        render_recording(
+            simulate(replace(RENDERED, seed=seed)),
+            room,
+            config,
+            on_pair=lambda done, total: on_step(f"rendering stereo pair {done} of {total}"),
+        )
     on_step("following points through the images")
     options = RunOptions(vision="images", seed=seed)
     inputs = open_inputs(room, options)
@@ -83,15 +89,6 @@ def run_demo(
     demo = Demo(folder, initialization, calibration, samples, mean_nees(samples))
     _write(demo, command)
     return demo
-
-
-def _render(room: Path, seed: int, on_step: Callable[[str], None]) -> None:
-    render_recording(
-        simulate(replace(RENDERED, seed=seed)),
-        room,
-        RenderConfig(rate_hz=RENDERED.camera_rate_hz, seed=seed),
-        on_pair=lambda done, total: on_step(f"rendering stereo pair {done} of {total}"),
-    )
 
 
 def _may_write(folder: Path) -> bool:
@@ -136,13 +133,9 @@ def _write(demo: Demo, command: str) -> None:
     if rig is not None:
         write_camchain(demo.folder / "camchain-imucam.yaml", rig)
     write_atomically(demo.folder / "consistency.svg", consistency_figure(demo.samples))
+    figure = consistency_figure(demo.samples, in_page=True)
     html = demo_page(
-        demo.initialization,
-        demo.calibration,
-        demo.nees,
-        len(demo.samples),
-        consistency_figure(demo.samples, in_page=True),
-        command,
+        demo.initialization, demo.calibration, demo.nees, len(demo.samples), figure, command
     )
     write_atomically(demo.folder / "report.html", html)
     odometry = inputs.vision.odometry

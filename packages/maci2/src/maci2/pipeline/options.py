@@ -137,8 +137,10 @@ class Opening(Checked):
     @cached_property
     def given(self) -> "Given":
         """Single parts that take the place of the calibration's."""
-        from maci2.rigs import given_by
+        from maci2.rigs import NOTHING_GIVEN, given_by
 
+        if self.imu_rate is None and not self.imu_noise and not self.T_b_c:
+            return NOTHING_GIVEN
         return given_by(self.imu_rate, str(self.imu_noise), str(self.T_b_c))
 
     def open(self, path: Path) -> "Recording":
