@@ -15,7 +15,7 @@ from maci2.imu import raw_model
 from maci2.live import OnlineInitializer, OnlineTracker, OnlineTrackerConfig
 from maci2.live.replay import replay
 from maci2.live.stream import BEFORE_S
-from maci2.pipeline.gyro_rotation import rotation_predictor
+from maci2.pipeline.vision_sources import rotation_predictor
 from maci2.sensors import truth_at
 from maci2.types import NS
 from maci2.vision.odometry import StereoOdometry

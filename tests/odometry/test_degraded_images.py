@@ -11,7 +11,7 @@ from maci2.api import track_recording
 from maci2.datasets import open_recording
 from maci2.datasets.frames import image_paths
 from maci2.metrics.track_errors import track_errors
-from maci2.pipeline.track_files import raw_biases
+from maci2.pipeline.track_recording import raw_biases
 from maci2.types import NS
 
 pytestmark = pytest.mark.dataset

@@ -8,8 +8,7 @@ import pytest
 from maci2.datasets import write_euroc
 from maci2.pipeline.offline import initialize_window
 from maci2.pipeline.options import RunOptions
-from maci2.pipeline.prepare import open_inputs
-from maci2.pipeline.windows import one_window
+from maci2.pipeline.prepare import one_window, open_inputs
 from maci2.simulation import SimulationConfig, simulate
 from maci2_lab.experiments.input_faults import (
     InputFault,

@@ -17,8 +17,7 @@ from maci2.metrics.init_errors import angle_deg
 from maci2.metrics.window_errors import state_errors
 from maci2.pipeline.offline import initialize_window
 from maci2.pipeline.options import RunOptions
-from maci2.pipeline.prepare import open_inputs
-from maci2.pipeline.windows import plan_windows
+from maci2.pipeline.prepare import open_inputs, plan_windows
 from maci2.sensors import truth_at
 from maci2.simulation import SimulationConfig, simulate
 from maci2.types import GRAVITY_W

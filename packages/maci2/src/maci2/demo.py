@@ -9,6 +9,7 @@ import numpy as np
 
 from maci2.errors import OptionError
 from maci2.files import write_atomically, write_json
+from maci2.jit import warm_up
 from maci2.metrics.nees import Sample, equal_bins, mean_nees, study_consistency
 from maci2.metrics.window_errors import state_errors
 from maci2.pipeline.offline import (
@@ -19,9 +20,7 @@ from maci2.pipeline.offline import (
     initialize_window,
 )
 from maci2.pipeline.options import RunOptions
-from maci2.pipeline.prepare import open_inputs
-from maci2.pipeline.warm_up import warm_up
-from maci2.pipeline.windows import one_window
+from maci2.pipeline.prepare import one_window, open_inputs
 from maci2.report.charts import binned, row_of, y_equals_x
 from maci2.report.drawings import latest_tracks, overview
 from maci2.report.estimate_pages import demo_page
@@ -60,7 +59,13 @@ def run_demo(
         raise OptionError(f"{folder}: is not empty and not a demo's; choose another -o.")
     room = folder / f"{ROOM}{seed}"
     if not room.exists():
-        _render(room, seed, on_step)
+        config = RenderConfig(rate_hz=RENDERED.camera_rate_hz, seed=seed)
+        render_recording(
+            simulate(replace(RENDERED, seed=seed)),
+            room,
+            config,
+            on_pair=lambda done, total: on_step(f"rendering stereo pair {done} of {total}"),
+        )
     on_step("following points through the images")
     options = RunOptions(vision="images", seed=seed)
     inputs = open_inputs(room, options)
@@ -84,15 +89,6 @@ def run_demo(
     demo = Demo(folder, initialization, calibration, samples, mean_nees(samples))
     _write(demo, command)
     return demo
-
-
-def _render(room: Path, seed: int, on_step: Callable[[str], None]) -> None:
-    render_recording(
-        simulate(replace(RENDERED, seed=seed)),
-        room,
-        RenderConfig(rate_hz=RENDERED.camera_rate_hz, seed=seed),
-        on_pair=lambda done, total: on_step(f"rendering stereo pair {done} of {total}"),
-    )
 
 
 def _may_write(folder: Path) -> bool:
@@ -135,12 +131,7 @@ def _write(demo: Demo, command: str) -> None:
     charts = consistency_charts(demo.samples)
     write_atomically(demo.folder / "consistency.svg", row_of(charts))
     html = demo_page(
-        demo.initialization,
-        demo.calibration,
-        demo.nees,
-        len(demo.samples),
-        charts,
-        command,
+        demo.initialization, demo.calibration, demo.nees, len(demo.samples), charts, command
     )
     write_atomically(demo.folder / "report.html", html)
     odometry = inputs.vision.odometry

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from maci2.errors import DatasetError
 from maci2.sensors import GroundTruth, ImuSamples
+from maci2.sensors.interpolation import nearest_index
 from maci2.tools.ground_truth.clock import truth_jumps
-from maci2.types import NS, Array, Mask, Stamps, nearest_index
+from maci2.types import NS, Array, Mask, Stamps
 
 Indices = NDArray[np.int64]
 

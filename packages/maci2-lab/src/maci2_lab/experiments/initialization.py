@@ -11,8 +11,7 @@ import numpy as np
 
 from maci2.imu import datasheet_model
 from maci2.pipeline.options import RunOptions
-from maci2.pipeline.prepare import Inputs, open_inputs
-from maci2.pipeline.windows import Window
+from maci2.pipeline.prepare import Inputs, Window, open_inputs
 from maci2.simulation import SimulationConfig, simulate
 from maci2.vision import pose_noise, poses_from_truth
 from maci2_lab.baselines import (

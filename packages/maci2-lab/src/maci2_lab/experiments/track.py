@@ -18,8 +18,7 @@ from maci2.metrics.track_errors import (
 )
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
-from maci2.pipeline.track_files import raw_biases
-from maci2.pipeline.track_recording import RecordedTrack, track_inputs
+from maci2.pipeline.track_recording import RecordedTrack, raw_biases, track_inputs
 from maci2.sensors import GroundTruth, poses_at
 from maci2.tools.ground_truth.choose import AUDITED, with_audited
 from maci2.types import Array, Mask, Stamps

@@ -14,7 +14,6 @@ from maci2 import validation
 from maci2.field_docs import document_fields
 from maci2.geometry.gaussian import chi2_quantile
 from maci2.geometry.gaussian import direction_std as direction_std
-from maci2.result_output import plot_calibration, plot_initialization
 from maci2.types import Array, Stamps
 
 if TYPE_CHECKING:
@@ -254,6 +253,8 @@ class InitResult(Estimate):
             MeasurementError: there is no state to plot.
         """
 
+        from maci2.result_output import plot_initialization
+
         return plot_initialization(self)
 
     def _headline(self, state: VIState) -> str:
@@ -302,6 +303,8 @@ class CalibrationResult(Estimate):
             OptionError: matplotlib is not installed (extra `report`).
             MeasurementError: there is no state to plot.
         """
+
+        from maci2.result_output import plot_calibration
 
         return plot_calibration(self)
 

@@ -87,8 +87,8 @@ that integrates to nothing. Chosen on MH_01, MH_05, V2_01 and V1_02 of EuRoC, wh
 mean NEES of velocities from 2.9 to 1.0; without vibration there is no excess and no effect."""
 
 VIBRATION_WINDOW_S = 1.0
-"""Length of time over which high-frequency variance is averaged, up to each sample [s]: a stream has
-no later ones."""
+"""Time before each sample over which high-frequency variance is averaged [s]: a stream has no later
+ones."""
 
 OPTIONAL = ("std_gyro_bias", "removed_gyro", "removed_acc")
 PER_SAMPLE = ("stamps_ns", "gyro", "acc", "var_gyro", "var_acc", *OPTIONAL)

@@ -15,8 +15,8 @@ from maci2.imu.measurements import VIBRATION_WINDOW_S
 from maci2.imu.model_choice import find_imu_model, needs_datasheet
 from maci2.live.buffers import CallbackThread, PairQueue, SampleBuffer
 from maci2.odometry import Health, SmootherConfig
-from maci2.pipeline.gyro_rotation import GyroRotation
 from maci2.pipeline.track_recording import KEYFRAME_INTERVAL_S
+from maci2.pipeline.vision_sources import GyroRotation
 from maci2.rigs import require_extrinsics, require_noise
 from maci2.sensors import ImuSamples, Rig
 from maci2.sensors.corrections import corrected_readings

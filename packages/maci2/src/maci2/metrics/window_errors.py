@@ -8,8 +8,7 @@ import numpy as np
 from maci2.errors import DatasetError
 from maci2.estimator import Posterior, VIState
 from maci2.metrics.init_errors import InitErrors, TruthNoise, initialization_errors, truth_noise
-from maci2.pipeline.prepare import Inputs
-from maci2.pipeline.windows import Window
+from maci2.pipeline.prepare import Inputs, Window
 from maci2.sensors import GroundTruth, truth_at
 from maci2.tools.ground_truth.clock import truth_jumps
 from maci2.vision.pose_sources import MAX_TRUTH_GAP_S

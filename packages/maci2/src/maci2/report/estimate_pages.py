@@ -16,8 +16,7 @@ from maci2.geometry import se3_inv, se3_log, so3_log
 from maci2.imu import ImuMeasurements
 from maci2.metrics.track_errors import TrackErrors, alignment, known_stamps
 from maci2.pipeline.offline import CalibratedRecording, InitializedRecording
-from maci2.pipeline.track_files import raw_biases
-from maci2.pipeline.track_recording import RecordedTrack
+from maci2.pipeline.track_recording import RecordedTrack, raw_biases
 from maci2.report.charts import (
     AXES,
     WITH_BANDS,
@@ -42,7 +41,8 @@ from maci2.report.drawings import (
 from maci2.report.html import Section, figure, matrix, page, side_by_side, table, vector, verdict
 from maci2.result_output import stds
 from maci2.sensors import truth_at
-from maci2.types import GRAVITY_NORM, NS, Array, nearest_index
+from maci2.sensors.interpolation import nearest_index
+from maci2.types import GRAVITY_NORM, NS, Array
 from maci2.vision import RelativePoses
 
 Row = tuple[str, ...]

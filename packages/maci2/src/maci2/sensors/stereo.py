@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maci2.errors import DatasetError
+from maci2.sensors.interpolation import nearest_index
 from maci2.sensors.rig_types import Rig
 from maci2.sensors.types import BagImages, ImuSamples, Recording
-from maci2.types import NS, Stamps, nearest_index
+from maci2.types import NS, Stamps
 
 MAX_PAIR_SKEW_NS = 1_000_000
 """Largest difference of timestamps within a stereo pair."""

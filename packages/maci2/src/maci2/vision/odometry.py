@@ -26,8 +26,9 @@ from maci2.errors import (
 )
 from maci2.files import NpzField, read_npz, require_writable, write_npz
 from maci2.sensors import Rig
+from maci2.sensors.interpolation import nearest_index
 from maci2.sensors.stereo import Frames, Image, StereoPair
-from maci2.types import NS, Array, Stamps, nearest_index
+from maci2.types import NS, Array, Stamps
 from maci2.validation import as_stamps, require_type
 from maci2.vision.covariance import (
     EXACT_CALIBRATION,

@@ -14,7 +14,7 @@ from maci2.findings import Finding
 from maci2.imu import ImuMeasurements, raw_model
 from maci2.imu.rotation_rates import MIN_RATE, RateMatch, RotationSource
 from maci2.pipeline.options import DEFAULT_POSE_SHARE, DEFAULT_POSE_STD, DEFAULT_SCALE_STD
-from maci2.pipeline.windows import plan_windows
+from maci2.pipeline.prepare import plan_windows
 from maci2.result_output import stds
 from maci2.sensors import CameraTrajectory, ImuNoise, ImuSamples, Recording
 from maci2.sensors.types import GroundTruth

@@ -8,11 +8,12 @@ import numpy as np
 from maci2.findings import Finding, fault
 from maci2.geometry import se3_inv
 from maci2.sensors import gaps
+from maci2.sensors.interpolation import nearest_index
 from maci2.sensors.stereo import HasImages
 from maci2.sensors.validation import RIG_RANGES, rig_faults
 from maci2.tools.diagnostics import checks
 from maci2.tools.diagnostics.diagnosis import Timing
-from maci2.types import NS, Stamps, nearest_index
+from maci2.types import NS, Stamps
 
 MAX_IMU_RATE_HZ = 20_000.0
 """Highest plausible IMU rate [Hz]; timestamps in microseconds make 200 Hz look like 200 kHz."""

@@ -15,7 +15,8 @@ import scipy
 from maci2.findings import Finding, Level
 from maci2.geometry.se3 import nearest_rotation, so3_exp_stack, so3_log_stack
 from maci2.sensors import GroundTruth, ImuSamples, poses_at, truth_at, with_velocity
-from maci2.types import GRAVITY_NORM, NS, Array, Stamps, nearest_index
+from maci2.sensors.interpolation import nearest_index
+from maci2.types import GRAVITY_NORM, NS, Array, Stamps
 
 HORIZON_S = 3.0
 """Length of the rotations compared, shorter for recordings below 24 s. Longer ones show more of a

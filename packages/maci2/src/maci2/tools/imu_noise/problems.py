@@ -13,8 +13,7 @@ from maci2.estimator.camera_imu import with_loss
 from maci2.estimator.problem import Loss, Problem
 from maci2.imu import datasheet_model
 from maci2.pipeline.options import RunOptions
-from maci2.pipeline.prepare import open_inputs
-from maci2.pipeline.windows import long_window
+from maci2.pipeline.prepare import long_window, open_inputs
 from maci2.sensors import Recording
 from maci2.tools.ground_truth.audit_problem import audit_problem, first_of_slots
 from maci2.tools.ground_truth.capture import open_capture

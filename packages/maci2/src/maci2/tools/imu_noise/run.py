@@ -13,8 +13,7 @@ from maci2.errors import CalibrationError, OptionError, require_in_range
 from maci2.files import real_path
 from maci2.imu.bias_tracker import block_length, stationary_blocks
 from maci2.imu.model_choice import KEYS
-from maci2.pipeline.option_list import WINDOW_S
-from maci2.pipeline.options import RunOptions
+from maci2.pipeline.options import WINDOW_S, RunOptions
 from maci2.result_output import Record
 from maci2.rigs import require_noise
 from maci2.rigs.convert import TOOLS, write_rig

@@ -12,11 +12,11 @@ from maci2.errors import DatasetError, require_in_range
 from maci2.estimator.smoother import WINDOW_S, window_start
 from maci2.field_docs import document_fields
 from maci2.files import json_text, write_together
+from maci2.jit import warm_up
 from maci2.odometry.settings import TRAJECTORY_SCALE_WALK, tracker_settings
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.pipeline.track_recording import keyframes_of
-from maci2.pipeline.warm_up import warm_up
 from maci2.tools.watchdog.watch import Alarm, RestartState, Watchdog, WatchdogConfig
 from maci2.types import NS, Array
 
