@@ -17,13 +17,13 @@ from maci2.estimator import CalibrationResult, SolverConfig
 from maci2.estimator.calibrate import (
     NOTHING_KNOWN,
     MountingPrior,
-    calibration_covariance,
     calibration_progress,
     frame_covariance,
     measured_scale,
     solve_from_nothing,
     with_frame,
 )
+from maci2.estimator.camera_imu import determined_covariance
 from maci2.estimator.config import DEFAULT_CONFIG
 from maci2.estimator.first_camera import state_and_posterior
 from maci2.estimator.outliers import with_choice
@@ -73,7 +73,7 @@ def calibrate(
 
     solved, choice, aligned = solve_from_nothing(imu, vision, mounting, config)
     vision, solution = choice.vision, solved.solution
-    cov = calibration_covariance(solution)
+    cov = determined_covariance(solution)
     frame = frame_covariance(vision.std_frame, solution.shared.T_b_c)
     state, posterior = state_and_posterior(solution, cov, imu, solved.stamps_ns)
     if posterior is not None:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from maci2.calibration_prior import UNKNOWN
-from maci2.errors import MeasurementError
 from maci2.estimator.camera_imu import (
     OFFSET_STD_S,
     Solved,
     camera_motions,
+    determined_covariance,
     on_imu_clock,
     solve_motion,
     with_loss,
@@ -48,7 +48,7 @@ from maci2.estimator.rotation_alignment import (
     align_rotations,
     rotation_from_rates,
 )
-from maci2.estimator.solver import Covariance, Solution, SolverOptions, covariance, solve
+from maci2.estimator.solver import SolverOptions, solve
 from maci2.geometry.se3 import se3, se3_adj, se3_inv, se3_log
 from maci2.imu import ImuMeasurements, Preintegrated, preintegrate
 from maci2.types import NS, Array, Mat4
@@ -223,19 +223,11 @@ def measured_scale(vision: "RelativePoses", solved: Solved) -> tuple[float, floa
         priors=(replace(prior, info=prior.info + info),),
     )
     again = solve(with_loss(problem, Loss()), solved.solution.states, solved.solution.shared)
-    cov = calibration_covariance(again) if again.converged else None
+    cov = determined_covariance(again) if again.converged else None
     if cov is None:
         return None
     scale = float(np.exp(again.shared.scalars[LOG_SCALE_AT]))
     return scale, scale * float(np.sqrt(cov.shared[SCALE, SCALE]))
-
-
-def calibration_covariance(solution: Solution) -> Covariance | None:
-    """Covariances; None where some direction is not determined at all."""
-    try:
-        return covariance(solution)
-    except MeasurementError:
-        return None
 
 
 def frame_covariance(std_frame: tuple[float, float], T_b_c: Array) -> Array:
@@ -283,7 +275,7 @@ def _stage(solved: Solved, n: int, frame: Array) -> CalibrationStage | None:
     solution = solve(
         problem, whole.states.part(slice(n)), whole.shared, SolverOptions(max_rounds=2)
     )
-    cov = calibration_covariance(solution) if solution.converged else None
+    cov = determined_covariance(solution) if solution.converged else None
     if cov is None:
         return None
     seconds = float(problem.stamps_ns[-1] - problem.stamps_ns[0]) / NS

@@ -32,15 +32,16 @@ from maci2.estimator.problem import (
     States,
 )
 from maci2.estimator.results import SolveReport
+from maci2.estimator.rotation_alignment import align_rotations, rotation_from_rates
 from maci2.estimator.solver import (
     Covariance,
     Solution,
     SolverOptions,
     camera_squares,
+    covariance,
     solve,
 )
 from maci2.geometry.gaussian import chi2_quantile
-from maci2.geometry.so3 import so3_log
 from maci2.imu import ImuMeasurements, Rule, preintegrate
 from maci2.types import NS, Array, Stamps
 
@@ -70,7 +71,9 @@ OFFSET_STD_S = UNKNOWN.camera_clock_s
 
 REANCHOR_ABOVE_S = 3e-4
 """Change of the time offset [s] after which keyframes are moved to their new times: up to here,
-constant rate and force extrapolate to a microradian."""
+constant rate and force extrapolate to a microradian. A change within the offset's standard
+deviation moves none: where the motion hardly determines an offset, other samples give another one,
+and keyframes would follow their noise without end."""
 
 GRID_S = 0.004
 
@@ -97,15 +100,15 @@ class Solved(NamedTuple):
         stamps_ns = self.solution.problem.stamps_ns
         return stamps_ns if rest_s == 0.0 else stamps_ns + round(rest_s * NS)
 
-    def report(self, covariance: Covariance | None) -> SolveReport:
+    def report(self, posterior: Covariance | None) -> SolveReport:
         """Outcome of the optimization, with scale and time offset where they were free."""
         solution, free = self.solution, self.solution.problem.free
         scalars = solution.shared.scalars
         scale = float(np.exp(scalars[LOG_SCALE_AT]))
         offset_s = self.offset_s + float(scalars[CAMERA_CLOCK_AT])
         std_scale = std_offset_s = float("nan")
-        if covariance is not None and (free.scale or free.camera_clock):
-            cov = covariance.of(slice(SCALE, CAMERA_CLOCK + 1))
+        if posterior is not None and (free.scale or free.camera_clock):
+            cov = posterior.of(slice(SCALE, CAMERA_CLOCK + 1))
             std_scale, std_offset_s = scale * float(cov[0, 0] ** 0.5), float(cov[1, 1] ** 0.5)
         return SolveReport(
             solution.converged,
@@ -146,7 +149,7 @@ def solve_motion(
         if outside or not solution.converged or not np.isfinite(cost):
             solution = replace(solution, converged=solution.converged and not outside)
             break
-        if abs(clock_s) > reanchor_above_s:
+        if abs(clock_s) > reanchor_above_s and _has_moved(solution, clock_s):
             problem, shared = _on_moved_clock(problem, shared, clock_s)
             offset_s += clock_s
             continue
@@ -175,6 +178,20 @@ def _has_outliers(solution: Solution) -> bool:
     s = solution.problem.state_size
     squares = camera_squares(solution.measurements, solution.states, solution.shared, s)
     return bool(squares.max(initial=0.0) > VISUAL_LIMIT**2)
+
+
+def determined_covariance(solution: Solution, exactly: bool = True) -> Covariance | None:
+    """Covariances, `exactly` as in `covariance`; None where some direction is not determined."""
+    try:
+        return covariance(solution, exactly)
+    except MeasurementError:
+        return None
+
+
+def _has_moved(solution: Solution, clock_s: float) -> bool:
+    """Whether the clock has moved by more than its standard deviation."""
+    cov = determined_covariance(solution, exactly=False)
+    return cov is None or clock_s**2 > float(cov.shared[CAMERA_CLOCK, CAMERA_CLOCK])
 
 
 @lru_cache(maxsize=64)
@@ -216,14 +233,17 @@ def shifted(vision: "RelativePoses", offset_s: float) -> "RelativePoses":
 
 
 def on_imu_clock(
-    imu: ImuMeasurements, vision: "RelativePoses", config: SolverConfig
+    imu: ImuMeasurements,
+    vision: "RelativePoses",
+    config: SolverConfig,
+    R_b_c: Array | None = None,
 ) -> tuple["RelativePoses", float]:
     """Vision shifted by a first estimate of the time offset, and that estimate; unchanged if the
     offset is not to be estimated."""
     if not config.estimate_time_offset:
         return vision, 0.0
     vision = _with_margin(imu, vision)
-    offset_s = coarse_time_offset(imu, vision, config.rule)
+    offset_s = coarse_time_offset(imu, vision, config.rule, R_b_c)
     return shifted(vision, offset_s), offset_s
 
 
@@ -244,27 +264,23 @@ def _with_margin(imu: ImuMeasurements, vision: "RelativePoses") -> "RelativePose
     return vision.part(int(kept[0]), int(kept[-1]))
 
 
-def coarse_time_offset(imu: ImuMeasurements, vision: "RelativePoses", rule: Rule) -> float:
-    """Offset at which rotation angles agree best [s]; angles do not depend on the extrinsics.
-
-    A gyroscope bias changes angles a little; its part along the rotation is fitted as one number.
-    """
-    turned_c = np.array(
-        [np.linalg.norm(so3_log(np.ascontiguousarray(T[:3, :3]))) for T in vision.Ts_ck_ck1]
-    )
-    measured = vision.measured
-    if not measured.any():
+def coarse_time_offset(
+    imu: ImuMeasurements, vision: "RelativePoses", rule: Rule, R_b_c: Array | None = None
+) -> float:
+    """Offset at which rotations agree best [s]: Eq. 8 as a function of the offset, with its prior.
+    Without `R_b_c` the rotation of the camera is estimated at each offset."""
+    if not vision.measured.any():
         return 0.0
     prior = imu.bias_prior
     offsets = np.arange(-LARGEST_OFFSET_S, LARGEST_OFFSET_S + GRID_S / 2.0, GRID_S)
-    misfits = []
-    for offset_s in offsets:
+    misfits = (offsets / OFFSET_STD_S) ** 2
+    for k, offset_s in enumerate(offsets):
         stamps_ns = shifted(vision, float(offset_s)).stamps_ns
         pre = preintegrate(imu, stamps_ns, prior.mean_gyro, prior.mean_acc, rule)
-        turned_b = np.array([np.linalg.norm(so3_log(gamma)) for gamma in pre.gamma])
-        misfits.append(_misfit((turned_b - turned_c)[measured], pre.dt[measured]))
+        start = rotation_from_rates(pre, vision) if R_b_c is None else R_b_c
+        misfits[k] += align_rotations(pre, vision, start, prior, R_b_c is None).cost
     best = int(np.argmin(misfits))
-    return float(offsets[best] + GRID_S * _lowest(np.array(misfits[best - 1 : best + 2])))
+    return float(offsets[best] + GRID_S * _lowest(misfits[best - 1 : best + 2]))
 
 
 def _lowest(misfits: Array) -> float:
@@ -274,11 +290,6 @@ def _lowest(misfits: Array) -> float:
         return 0.0
     curvature = misfits[0] + misfits[2] - 2.0 * misfits[1]
     return float(0.5 * (misfits[0] - misfits[2]) / curvature) if curvature > 0.0 else 0.0
-
-
-def _misfit(difference: Array, dt: Array) -> float:
-    rate = difference @ dt / (dt @ dt)
-    return float(np.sum((difference - rate * dt) ** 2))
 
 
 def scaled(vision: "RelativePoses", scale: float) -> "RelativePoses":

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from maci2.calibration_prior import UNKNOWN
-from maci2.errors import MeasurementError
 from maci2.estimator.camera_imu import (
     HUBER,
     OFFSET_STD_S,
     Solved,
     camera_motions,
+    determined_covariance,
     on_imu_clock,
     solve_motion,
     with_loss,
@@ -57,7 +57,7 @@ from maci2.estimator.problem import (
 )
 from maci2.estimator.results import Posterior, SolveReport, VIState
 from maci2.estimator.rotation_alignment import RotationAlignment, align_rotations
-from maci2.estimator.solver import Covariance, Solution, SolverOptions, covariance, evaluated
+from maci2.estimator.solver import Solution, SolverOptions, covariance, evaluated
 from maci2.geometry.se3 import se3, se3_inv, se3_mul
 from maci2.geometry.so3 import product, product_t
 from maci2.imu import (
@@ -123,12 +123,13 @@ def solve_window(
 ) -> SolvedWindow:
     """Gravity, velocities, biases and poses of a window, before its verdict."""
     began = time.perf_counter()
-    vision, offset_s = on_imu_clock(imu, vision, config)
+    vision, offset_s = on_imu_clock(imu, vision, config, T_b_c[:3, :3])
     choice = choose_motions(imu, vision, T_b_c, config) if any(vision.motions) else None
     vision = choice.vision if choice else vision
     solved = _solve(imu, vision, T_b_c, config, offset_s)
-    if config.robust and suspicious(solved.report):
-        inliers = inlier_poses(imu, vision, T_b_c, config)
+    is_suspicious = config.robust and suspicious(solved.report)
+    inliers = inlier_poses(imu, vision, T_b_c, config) if is_suspicious else None
+    if inliers is not None and not inliers.all():
         again = _solve(imu, without(vision, inliers), T_b_c, config, offset_s)
         total = solved.report.solves + again.report.solves
         if resolved(solved.report, again.report, inliers, vision.measured):
@@ -188,7 +189,7 @@ def _solve_with(
 def _result(
     imu: ImuMeasurements, vision: "RelativePoses", rotations: RotationAlignment, solved: Solved
 ) -> SolvedWindow:
-    cov = window_covariance(solved)
+    cov = determined_covariance(solved.solution, exactly=False)
     state, posterior = state_and_posterior(solved.solution, cov, imu, solved.stamps_ns)
     report = replace(solved.report(cov), vertical_chi2=_vertical_chi2(solved))
     vision = _at(vision, state.stamps_ns)
@@ -197,14 +198,6 @@ def _result(
 
 def _at(vision: "RelativePoses", stamps_ns: Stamps) -> "RelativePoses":
     return vision if vision.stamps_ns is stamps_ns else replace(vision, stamps_ns=stamps_ns)
-
-
-def window_covariance(solved: Solved) -> Covariance | None:
-    """Covariance of a window; None where some direction is not determined at all."""
-    try:
-        return covariance(solved.solution, exactly=False)
-    except MeasurementError:
-        return None
 
 
 def window_problem(
@@ -317,7 +310,7 @@ def solve_with_free_constants(
     # Clocks are nearly as stated, and samples may end with the keyframes.
     before = None if spans is None else with_motion_only(problem, spans)
     solved = solve_motion(problem, states, shared, 0.0, False, options, np.inf, before)
-    cov = window_covariance(solved)
+    cov = determined_covariance(solved.solution, exactly=False)
     found, posterior = state_and_posterior(solved.solution, cov, imu, solved.stamps_ns)
     return found, posterior, solved.report(cov)
 
