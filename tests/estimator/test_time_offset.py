@@ -8,7 +8,7 @@ from maci2.calibration import calibrate
 from maci2.consistency import initialize
 from maci2.errors import MeasurementError
 from maci2.estimator import SolverConfig
-from maci2.estimator.camera_imu import coarse_time_offset, shifted
+from maci2.estimator.initial_guess import coarse_time_offset, shifted
 from maci2.geometry.gaussian import nees
 from maci2.imu import datasheet_model
 from maci2.simulation import SimulationConfig, simulate

@@ -12,7 +12,7 @@ import numpy as np
 from maci2.calibration_prior import CALIBRATED
 from maci2.consistency import FAR, Check
 from maci2.errors import MeasurementError
-from maci2.estimator.camera_imu import with_loss
+from maci2.estimator.initialize import with_loss
 from maci2.estimator.problem import Loss
 from maci2.estimator.residuals import Response
 from maci2.estimator.solver import Solution, covariance, solve

@@ -25,6 +25,7 @@ from maci2.consistency.evidence import (
 )
 from maci2.consistency.significance import FAR, FAR_3D
 from maci2.consistency.tests import MOST_MISSING
+from maci2.estimator.initial_guess import RotationAlignment
 from maci2.estimator.results import (
     CalibrationResult,
     CalibrationStage,
@@ -35,7 +36,6 @@ from maci2.estimator.results import (
     Verdict,
     VIState,
 )
-from maci2.estimator.rotation_alignment import RotationAlignment
 from maci2.field_docs import document_fields
 from maci2.geometry.gaussian import direction_std
 from maci2.geometry.se3 import se3_inv, se3_log

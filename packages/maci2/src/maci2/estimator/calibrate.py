@@ -12,22 +12,27 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from maci2.calibration_prior import UNKNOWN
-from maci2.estimator.camera_imu import (
+from maci2.estimator.config import SolverConfig
+from maci2.estimator.first_camera import first_camera_guess
+from maci2.estimator.initial_guess import (
     OFFSET_STD_S,
+    RotationAlignment,
+    align_rotations,
+    lever_arm,
+    on_imu_clock,
+    rotation_from_rates,
+    start_values,
+)
+from maci2.estimator.initialize import (
     Solved,
     camera_motions,
     determined_covariance,
-    on_imu_clock,
+    free_with_prior,
     solve_motion,
     with_loss,
 )
-from maci2.estimator.config import SolverConfig
-from maci2.estimator.first_camera import first_camera_guess
-from maci2.estimator.initialize import lever_arm, start_values
 from maci2.estimator.outliers import MotionChoice, choose_motions
 from maci2.estimator.problem import (
-    BIAS_ACC,
-    BIAS_GYRO,
     CAMERA,
     CAMERA_CLOCK,
     LOG_SCALE_AT,
@@ -35,19 +40,12 @@ from maci2.estimator.problem import (
     SHARED,
     STATE,
     Free,
-    GaussianPrior,
     Loss,
     Problem,
     Shared,
-    States,
     shared_parameters,
 )
 from maci2.estimator.results import CalibrationStage, Posterior
-from maci2.estimator.rotation_alignment import (
-    RotationAlignment,
-    align_rotations,
-    rotation_from_rates,
-)
 from maci2.estimator.solver import SolverOptions, solve
 from maci2.geometry.se3 import se3, se3_adj, se3_inv, se3_log
 from maci2.imu import ImuMeasurements, Preintegrated, preintegrate
@@ -137,7 +135,7 @@ def _solved(
             prior.mean_acc,
             T_b_c,
         )
-        problem = calibration_problem(imu, vision, *guess, mounting, config, offset_s)
+        problem = calibration_problem(imu, vision, guess[1], mounting, config, offset_s)
         options = SolverOptions(max_iterations=config.max_iterations)
         solutions.append(solve_motion(problem, *guess, offset_s, config.robust, options))
     return min(solutions, key=lambda s: (not s.solution.converged, s.first.cost)), aligned
@@ -163,44 +161,32 @@ def _rotations_to_try(
 def calibration_problem(
     imu: ImuMeasurements,
     vision: "RelativePoses",
-    states: States,
     shared: Shared,
     mounting: MountingPrior,
     config: SolverConfig,
     offset_s: float = 0.0,
 ) -> Problem:
     """All keyframes, connected by IMU and camera; extrinsics, gravity and whatever else is free
-    shared."""
-    free = Free(
-        gravity=True,
-        camera=True,
-        scale=vision.std_scale > 0.0,
-        camera_clock=config.estimate_time_offset,
-    )
-    prior = imu.bias_prior
-    std = np.full(STATE + SHARED, np.inf)
-    std[BIAS_GYRO], std[BIAS_ACC] = prior.std_gyro, prior.std_acc
-    std[STATE:][CAMERA] = mounting.std
-    if free.scale:
-        std[STATE + SCALE] = vision.std_scale
-    if free.camera_clock:
-        std[STATE + CAMERA_CLOCK] = OFFSET_STD_S
+    shared, as they are in the initial guess."""
+    std = np.zeros(SHARED)
+    std[CAMERA], std[SCALE] = mounting.std, vision.std_scale
+    std[CAMERA_CLOCK] = OFFSET_STD_S * config.estimate_time_offset
     T_b_c = mounting.T_b_c
     if not np.isfinite(mounting.std[3:]).any():
         # A twist from far away is no lever arm: count from the rotation at hand.
         T_b_c = se3(np.ascontiguousarray(shared.T_b_c[:3, :3]), T_b_c[:3, 3])
-    mean = shared_parameters(
+    nominal = shared_parameters(
         shared.R_w_g, T_b_c, gravity_norm=float(shared.scalars[0]), camera_clock_s=-offset_s
     )
-    biases = States(states.Ts_w_b[:1], states.v_w[:1], prior.mean_gyro[None], prior.mean_acc[None])
+    free, prior = free_with_prior(imu.bias_prior, nominal, std, Free(gravity=True))
     return Problem(
         imu,
         vision.stamps_ns,
         max(imu.walk_gyro, LEAST_WALK_GYRO),
         max(imu.walk_acc, LEAST_WALK_ACC),
         free,
-        camera_motions(vision, all_of_them=False),
-        priors=(GaussianPrior(0, biases, mean, np.diag(std**-2.0)),),
+        (camera_motions(vision, np.flatnonzero(vision.measured)),),
+        priors=(prior,),
         first_pose_fixed=True,
     )
 

@@ -14,7 +14,7 @@ from maci2.consistency import (
     rotation_about_axes_deg,
 )
 from maci2.estimator import InitResult, Verdict
-from maci2.estimator.initialize import chained_poses
+from maci2.estimator.initial_guess import chained_poses
 from maci2.geometry import se3_inv
 from maci2.geometry.gaussian import chi2_quantile
 from maci2.imu import BiasPrior, ImuMeasurements
