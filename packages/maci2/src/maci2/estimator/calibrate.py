@@ -48,7 +48,7 @@ from maci2.estimator.problem import (
 from maci2.estimator.results import CalibrationStage, Posterior
 from maci2.estimator.solver import SolverOptions, solve
 from maci2.geometry.se3 import se3, se3_adj, se3_inv, se3_log
-from maci2.imu import ImuMeasurements, Preintegrated, preintegrate
+from maci2.imu import ImuMeasurements, preintegrate
 from maci2.types import NS, Array, Mat4
 
 if TYPE_CHECKING:
@@ -126,8 +126,14 @@ def _solved(
     pre = preintegrate(imu, vision.stamps_ns, rough.bias_gyro, prior.mean_acc, config.rule)
     aligned = align_rotations(pre, vision, rough.R_b_c, prior, True)
 
-    solutions = []
-    for start in _rotations_to_try(imu, vision, pre, aligned, mounting):
+    # Rotations decide, or a prior; else accelerations may still distinguish ways to mount a camera.
+    starts, solutions = [aligned], []
+    if np.isfinite(mounting.std[3:]).all():
+        R_b_c = np.ascontiguousarray(mounting.T_b_c[:3, :3])
+        starts = [align_rotations(pre, vision, R_b_c, prior, False)]
+    elif np.linalg.eigvalsh(aligned.cov[3:6, 3:6])[-1] >= ROTATION_KNOWN**2:
+        starts = [align_rotations(pre, vision, R, prior, True) for R in AXIS_ROTATIONS]
+    for start in starts:
         T_b_c = se3(start.R_b_c, lever_arm(pre, vision, start.R_b_c, prior))
         guess = first_camera_guess(
             *start_values(pre, vision, T_b_c, config.gravity_norm),
@@ -139,23 +145,6 @@ def _solved(
         options = SolverOptions(max_iterations=config.max_iterations)
         solutions.append(solve_motion(problem, *guess, offset_s, config.robust, options))
     return min(solutions, key=lambda s: (not s.solution.converged, s.first.cost)), aligned
-
-
-def _rotations_to_try(
-    imu: ImuMeasurements,
-    vision: "RelativePoses",
-    pre: Preintegrated,
-    aligned: RotationAlignment,
-    mounting: MountingPrior,
-) -> list[RotationAlignment]:
-    """One initial guess where rotations decide, or a prior; else one for each way the camera may be
-    mounted, since accelerations may still distinguish them."""
-    if np.isfinite(mounting.std[3:]).all():
-        R_b_c = np.ascontiguousarray(mounting.T_b_c[:3, :3])
-        return [align_rotations(pre, vision, R_b_c, imu.bias_prior, False)]
-    if np.sqrt(np.linalg.eigvalsh(aligned.cov[3:6, 3:6])[-1]) < ROTATION_KNOWN:
-        return [aligned]
-    return [align_rotations(pre, vision, R, imu.bias_prior, True) for R in AXIS_ROTATIONS]
 
 
 def calibration_problem(
@@ -244,10 +233,9 @@ def calibration_progress(solved: Solved, frame: Array) -> tuple[CalibrationStage
     ends = [
         int(np.searchsorted(stamps_ns, stamps_ns[0] + i * stage_s * NS, "right")) for i in counts
     ]
-    stages = [_stage(solved, n, frame) for n in ends if 4 <= n < len(stamps_ns)]
-    return tuple(
-        stage for stage in (*stages, _stage(solved, len(stamps_ns), frame)) if stage is not None
-    )
+    ends = [n for n in ends if 4 <= n < len(stamps_ns)]
+    stages = [_stage(solved, n, frame) for n in (*ends, len(stamps_ns))]
+    return tuple(stage for stage in stages if stage is not None)
 
 
 def _stage(solved: Solved, n: int, frame: Array) -> CalibrationStage | None:

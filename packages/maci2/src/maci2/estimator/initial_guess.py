@@ -153,7 +153,13 @@ def _align(
     cov, cost = np.empty((UNKNOWNS, UNKNOWNS)), 0.0
     for _ in range(MAX_ITERATIONS):
         H.fill(0.0)
-        _add_prior(mean_bg, delta_bg, info_bg, estimate_rotation, H)
+        for i in range(3):
+            away = mean_bg[i] - delta_bg[i]
+            H[i, i] += info_bg[i]
+            H[i, UNKNOWNS] -= info_bg[i] * away
+            H[UNKNOWNS, UNKNOWNS] += info_bg[i] * away**2
+            # A rotation about which nothing is known lies within half a turn.
+            H[3 + i, 3 + i] += 1.0 / np.pi**2 if estimate_rotation else 1.0
         for k in range(len(gamma)):
             r, J_bg, J_theta = gyro_residual(Ts_ck_ck1[k], gamma[k], D_bg[k], R_b_c, delta_bg)
             _residual_covariance(product_t(gamma[k], R_b_c), covs_T[k], cov_imu[k], rows)
@@ -178,19 +184,6 @@ def _align(
         if largest < STEP_TOLERANCE:
             break
     return delta_bg, R_b_c, cov, residuals, cost
-
-
-@kernel
-def _add_prior(
-    mean_bg: Array, delta_bg: Array, info_bg: Array, estimate_rotation: bool, H: Array
-) -> None:
-    for i in range(3):
-        away = mean_bg[i] - delta_bg[i]
-        H[i, i] += info_bg[i]
-        H[i, UNKNOWNS] -= info_bg[i] * away
-        H[UNKNOWNS, UNKNOWNS] += info_bg[i] * away**2
-        # A rotation about which nothing is known lies within half a turn.
-        H[3 + i, 3 + i] += 1.0 / np.pi**2 if estimate_rotation else 1.0
 
 
 @kernel
@@ -303,62 +296,18 @@ def start_values(
     Rotations are the gyroscope's, whose bias is known by now and which drifts less than vision's
     over many steps; translations are vision's.
     """
-    start: tuple[Array, Array, Array] = _start_values(
-        pre.dt, pre.gamma, pre.beta, pre.alpha, vision.Ts_ck_ck1, T_b_c, gravity_norm
-    )
-    return start
-
-
-@kernel
-def _start_values(
-    dt: Array,
-    gamma: Array,
-    beta: Array,
-    alpha: Array,
-    Ts_ck_ck1: Array,
-    T_b_c: Array,
-    gravity_norm: float,
-) -> tuple[Array, Array, Array]:
-    steps = Ts_ck_ck1.copy()
-    for k in range(len(steps)):
-        steps[k, :3, :3] = product_t(T_b_c, product(gamma[k], T_b_c))
-    Ts_c0_b, T_c_b = chained_poses(steps), se3_inv(T_b_c)
-    for k in range(len(Ts_c0_b)):
-        Ts_c0_b[k] = se3_mul(Ts_c0_b[k], T_c_b)
-    v_b, g_c0 = _velocities_and_gravity(dt, beta, alpha, Ts_c0_b, gravity_norm)
-    return Ts_c0_b, v_b, g_c0
-
-
-@kernel
-def _velocities_and_gravity(
-    dt: Array, beta: Array, alpha: Array, Ts_c0_b: Array, gravity_norm: float
-) -> tuple[Array, Array]:
-    """Velocities (n, 3), each in its body, and gravity in c0, given poses."""
-    m = len(dt)
-    u, turned_beta = np.empty((m, 3)), np.empty((m, 3))
-    g = np.zeros(3)
-    for k in range(m):
-        for i in range(3):
-            R = Ts_c0_b[k, i]
-            turned_alpha = R[0] * alpha[k, 0] + R[1] * alpha[k, 1] + R[2] * alpha[k, 2]
-            turned_beta[k, i] = R[0] * beta[k, 0] + R[1] * beta[k, 1] + R[2] * beta[k, 2]
-            u[k, i] = (Ts_c0_b[k + 1, i, 3] - Ts_c0_b[k, i, 3] - turned_alpha) / dt[k]
-            if k > 0:
-                g[i] += u[k, i] - u[k - 1, i] - turned_beta[k - 1, i]
-    scale = gravity_norm / np.sqrt(g[0] * g[0] + g[1] * g[1] + g[2] * g[2])
-    for i in range(3):
-        g[i] *= scale
-    v_b = np.zeros((m + 1, 3))
-    for k in range(m + 1):
-        for i in range(3):
-            if k < m:
-                v_c0 = u[k, i] - 0.5 * dt[k] * g[i]
-            else:
-                # No position row follows the last keyframe; the velocity row before it does.
-                v_c0 = u[m - 1, i] + 0.5 * dt[m - 1] * g[i] + turned_beta[m - 1, i]
-            for j in range(3):
-                v_b[k, j] += Ts_c0_b[k, i, j] * v_c0
-    return v_b, g
+    steps, dt = vision.Ts_ck_ck1.copy(), pre.dt[:, None]
+    steps[:, :3, :3] = T_b_c[:3, :3].T @ pre.gamma @ T_b_c[:3, :3]
+    Ts_c0_b = chained_poses(steps) @ se3_inv(np.ascontiguousarray(T_b_c))
+    Rs_c0_b, p_c0_b = Ts_c0_b[:, :3, :3], Ts_c0_b[:, :3, 3]
+    alpha_c0, beta_c0 = ((Rs_c0_b[:-1] @ x[:, :, None])[..., 0] for x in (pre.alpha, pre.beta))
+    u = (np.diff(p_c0_b, axis=0) - alpha_c0) / dt
+    g_c0 = (np.diff(u, axis=0) - beta_c0[:-1]).sum(axis=0)
+    g_c0 *= gravity_norm / np.linalg.norm(g_c0)
+    # No position row follows the last keyframe; the velocity row before it does.
+    last = u[-1] + 0.5 * dt[-1] * g_c0 + beta_c0[-1]
+    v_c0 = np.vstack([u - 0.5 * dt * g_c0, last])
+    return Ts_c0_b, (v_c0[:, None] @ Rs_c0_b)[:, 0], g_c0
 
 
 def lever_arm(pre: Preintegrated, vision: "RelativePoses", R_b_c: Array, prior: BiasPrior) -> Array:

@@ -136,17 +136,20 @@ class Solved(NamedTuple):
         stamps_ns = self.solution.problem.stamps_ns
         return stamps_ns if rest_s == 0.0 else stamps_ns + round(rest_s * NS)
 
-    def report(self, posterior: Covariance | None) -> SolveReport:
-        """Outcome of the optimization, with scale and time offset where they were free."""
+    def answer(
+        self, imu: ImuMeasurements, exactly: bool = False
+    ) -> tuple[VIState, Posterior | None, SolveReport]:
+        """State, its covariance and the outcome of the optimization, with scale and time offset
+        where they were free; `exactly` as in `covariance`."""
         solution, free = self.solution, self.solution.problem.free
+        posterior = determined_covariance(solution, exactly)
         scalars = solution.shared.scalars
-        scale = float(np.exp(scalars[LOG_SCALE_AT]))
-        offset_s = self.offset_s + float(scalars[CAMERA_CLOCK_AT])
-        std_scale = std_offset_s = float("nan")
+        scale, std_scale, std_offset_s = float(np.exp(scalars[LOG_SCALE_AT])), np.nan, np.nan
         if posterior is not None and (free.scale or free.camera_clock):
             cov = posterior.of(slice(SCALE, CAMERA_CLOCK + 1))
             std_scale, std_offset_s = scale * float(cov[0, 0] ** 0.5), float(cov[1, 1] ** 0.5)
-        return SolveReport(
+        offset_s = self.offset_s + float(scalars[CAMERA_CLOCK_AT])
+        report = SolveReport(
             solution.converged,
             self.first.cost,
             solution.dof,
@@ -159,6 +162,7 @@ class Solved(NamedTuple):
             std_time_offset_s=std_offset_s if free.camera_clock else None,
             solves=self.solves,
         )
+        return *state_and_posterior(solution, posterior, imu, self.stamps_ns), report
 
 
 class SolvedWindow(NamedTuple):
@@ -229,9 +233,8 @@ def _solve(
     before = with_motion_only(problem, spans)
     solved = solve_motion(problem, *guess, offset_s, config.robust, options, before=before)
 
-    cov = determined_covariance(solved.solution, exactly=False)
-    state, posterior = state_and_posterior(solved.solution, cov, imu, solved.stamps_ns)
-    report = replace(solved.report(cov), vertical_chi2=_vertical_chi2(solved))
+    state, posterior, report = solved.answer(imu)
+    report = replace(report, vertical_chi2=_vertical_chi2(solved))
     if report.vertical_rejected:
         alone = _solve(imu, vision, T_b_c, replace(config, tracked_vertical=False), offset_s)
         total = report.solves + alone.report.solves
@@ -369,7 +372,10 @@ def solve_motion(
             offset_s += clock_s
             continue
         before = solution.measurements
-        if robust and problem.camera[0].loss.kind == "none" and _has_outliers(solution):
+        squares = camera_squares(before, states, shared, problem.state_size)
+        # Where no pose is farther off than noise, the optimum of squares is that of robust losses.
+        is_robust = problem.camera[0].loss.kind != "none"
+        if robust and not is_robust and squares.max(initial=0.0) > VISUAL_LIMIT**2:
             problem = with_loss(problem, HUBER)
             continue
         inflation, dof = problem.inflation, solution.dof
@@ -385,14 +391,6 @@ def with_loss(problem: Problem, loss: Loss) -> Problem:
     if problem.camera[0].loss == loss:
         return problem
     return replace(problem, camera=tuple(stack.with_loss(loss) for stack in problem.camera))
-
-
-def _has_outliers(solution: Solution) -> bool:
-    """Whether some relative pose is farther off than noise explains. Where none is, the optimum of
-    squares is that of robust losses, too."""
-    s = solution.problem.state_size
-    squares = camera_squares(solution.measurements, solution.states, solution.shared, s)
-    return bool(squares.max(initial=0.0) > VISUAL_LIMIT**2)
 
 
 def determined_covariance(solution: Solution, exactly: bool = True) -> Covariance | None:
@@ -483,9 +481,7 @@ def solve_with_free_constants(
     # Clocks are nearly as stated, and samples may end with the keyframes.
     before = None if spans is None else with_motion_only(problem, spans)
     solved = solve_motion(problem, states, shared, 0.0, False, options, np.inf, before)
-    cov = determined_covariance(solved.solution, exactly=False)
-    found, posterior = state_and_posterior(solved.solution, cov, imu, solved.stamps_ns)
-    return found, posterior, solved.report(cov)
+    return solved.answer(imu)
 
 
 def _vertical_chi2(solved: Solved) -> float | None:

@@ -20,7 +20,7 @@ import numpy as np
 from maci2.calibration_prior import EXACT, CalibrationPrior
 from maci2.errors import MeasurementError
 from maci2.estimator.initialize import HUBER, camera_motions, free_with_prior
-from maci2.estimator.measurements import Measurements, cut
+from maci2.estimator.measurements import cut
 from maci2.estimator.outliers import without
 from maci2.estimator.problem import (
     CAMERA,
@@ -56,7 +56,7 @@ from maci2.geometry.gaussian import nees, symmetrize
 from maci2.geometry.se3 import se3_adj, se3_inv, se3_log
 from maci2.geometry.so3 import skew, so3_exp
 from maci2.imu import ALPHA, BETA, GAMMA, ImuMeasurements, preintegrate
-from maci2.types import GRAVITY_NORM, NS, Array, Mat4, Mat6, Stamps, Vec3
+from maci2.types import GRAVITY_NORM, NS, Array, Mat4, Mat6, Stamps
 from maci2.validation import as_number
 
 if TYPE_CHECKING:
@@ -365,7 +365,8 @@ class FixedLagSmoother:
         vision, guess = without(vision, kept), world_states(result, T_b_c)
         camera = camera_motions(vision, np.flatnonzero(vision.measured), self.config.loss)
         problem = chain_problem(imu, vision, camera, guess, walks, calibration)
-        self._solve(problem, *guess)
+        self.solution = solve(problem, *guess, self.config.solver)
+        self._latest_cov = last_state_covariance(self.solution)
         self._follow_window(imu, vision)
         self._forget()
 
@@ -416,7 +417,9 @@ class FixedLagSmoother:
         problem = replace(problem, imu=imu, stamps_ns=stamps_ns, camera=camera, priors=priors)
         pairs = zip(states, prediction.end.state, strict=True)
         extended = States(*(np.concatenate(pair) for pair in pairs))
-        self._solve(problem, extended, shared, self.solution.measurements)
+        before = self.solution.measurements
+        self.solution = solve(problem, extended, shared, self.config.solver, before)
+        self._latest_cov = last_state_covariance(self.solution)
         self._drift.observe(stamp_ns, *self.latest)
         self._forget()
         return cov
@@ -471,22 +474,10 @@ class FixedLagSmoother:
         """Standard deviation of errors of visual orientation that last for seconds [deg]."""
         return self._drift.std_deg if self.config.adapt_visual_noise else 0.0
 
-    def _solve(
-        self,
-        problem: Problem,
-        states: States,
-        shared: Shared,
-        before: Measurements | None = None,
-    ) -> None:
-        self.solution = solve(problem, states, shared, self.config.solver, before)
-        self._latest_cov = last_state_covariance(self.solution)
-
     def _forget(self) -> None:
         """Marginalize what is older than the lag."""
-        oldest_ns, calibration = (
-            int(self.stamps_ns[-1]) - round(self.config.lag_s * NS),
-            self.config.calibration,
-        )
+        calibration = self.config.calibration
+        oldest_ns = int(self.stamps_ns[-1]) - round(self.config.lag_s * NS)
         while len(self.stamps_ns) > 3 and int(self.stamps_ns[0]) < oldest_ns:
             dt, variances = float(self.stamps_ns[1] - self.stamps_ns[0]) / NS, np.zeros(SHARED)
             variances[SCALE] = calibration.scale_walk**2 * dt
@@ -510,7 +501,11 @@ def world_states(result: InitResult, T_b_c: Mat4) -> tuple[States, Shared]:
     if state is None:
         raise MeasurementError("tracking needs an initialized window; this one has no state.")
     down = state.gravity_c0 / np.linalg.norm(state.gravity_c0)
-    R_w_c0 = _rotation_between(down, np.array([0.0, 0.0, -1.0]))
+    # The shortest rotation that takes it to -z.
+    axis = np.cross(down, [0.0, 0.0, -1.0])
+    sine = float(np.linalg.norm(axis))
+    axis = np.array([0.0, 1.0, 0.0]) if sine < 1e-12 else axis / sine
+    R_w_c0 = np.asarray(so3_exp(np.arctan2(sine, -down[2]) * axis))
     Ts_w_b = state.Ts_c0_b.copy()
     Ts_w_b[:, :3, :3] = R_w_c0 @ state.Ts_c0_b[:, :3, :3]
     positions = state.Ts_c0_b[:, :3, 3] @ R_w_c0.T
@@ -526,15 +521,3 @@ def world_states(result: InitResult, T_b_c: Mat4) -> tuple[States, Shared]:
     return states, shared_parameters(
         T_b_c=T_b_c, gravity_norm=GRAVITY_NORM, log_scale=float(np.log(scale)) if scale else 0.0
     )
-
-
-def _rotation_between(a: Vec3, b: Vec3) -> Array:
-    """The shortest rotation that takes direction a to direction b."""
-    axis = np.cross(a, b)
-    sine, cosine = float(np.linalg.norm(axis)), float(a @ b)
-    if sine < 1e-12:
-        if cosine > 0.0:
-            return np.eye(3)
-        axis = np.cross(a, np.eye(3)[int(np.argmin(np.abs(a)))])
-        return np.asarray(so3_exp(np.pi * axis / np.linalg.norm(axis)))
-    return np.asarray(so3_exp(np.arctan2(sine, cosine) * axis / sine))

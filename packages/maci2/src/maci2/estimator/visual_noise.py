@@ -92,12 +92,10 @@ BELIEVED_CHI2 = chi2_quantile(6, 0.99)
 """Chi-square of six numbers that one in a hundred exceeds: beyond it noise as known does not
 explain an innovation, and that pose alone is given as much more as does."""
 
-ONE_SIDED = np.array([[5, 8.3], [10, 7.5], [20, 5.4], [40, 4.2]])
+ONE_SIDED = ((5, 8.3), (10, 7.5), (20, 5.4), (40, 4.2))
 """Numbers of innovations that are averaged, and standard deviations of their mean beyond which it
 is no chance: noise has both signs, a bias that has jumped has one. Sound recordings reach two
 thirds of it (docs/research/tracking.md)."""
-
-ONE_SIDED_COUNTS = ONE_SIDED[:, 0].astype(np.int64)
 
 SLOW_RATES = np.repeat([0.01, np.deg2rad(0.1)], 3)
 """(6,) speed [m/s] and rate [rad/s] of slow errors of vision, which are one-sided for seconds."""
@@ -126,20 +124,15 @@ class VisualNoise:
 
     def __init__(self) -> None:
         self._squares: deque[Array] = deque(maxlen=POSES)
-        self._lasting = (_LastingVariance(slice(0, 3)), _LastingVariance(slice(3, 6)))
-        self._recent: deque[Array] = deque(maxlen=int(ONE_SIDED_COUNTS[-1]))
+        self._recent: deque[Array] = deque(maxlen=ONE_SIDED[-1][0])
+        self._axes: deque[Array] = deque(maxlen=REMEMBERED)  # (2, 2, 3) squares, their variances
+        self._more = np.zeros((6, 6))  # covariance that lasts beyond what is stated
         self.is_one_sided = False  # innovations keep to one side of what is predicted
         self.factor = 1.0  # median square of the whitened innovations over its expectation
 
     def covariance(self, stated: Mat6) -> Mat6:
         """(6, 6) of a relative pose, with what its predecessors have shown."""
         return self.factor * (stated + self._more)
-
-    @property
-    def _more(self) -> Mat6:
-        """(6, 6) that lasts beyond what is stated."""
-        rho, phi = (lasting.variance for lasting in self._lasting)
-        return np.diag([rho, rho, rho, phi, phi, phi])
 
     def explaining(self, difference: Innovation, stated: Mat6) -> Mat6:
         """(6, 6) of a relative pose, wide enough for its own innovation.
@@ -170,58 +163,44 @@ class VisualNoise:
         if len(self._squares) == POSES:
             ratio = float(np.median(np.concatenate(self._squares))) / MEDIAN_CHI2
             self.factor = min(ratio, LARGEST_FACTOR) if ratio > BY_CHANCE else 1.0
-        for lasting in self._lasting:
-            lasting.observe(difference.r, known)
+        blocks = known[:3, :3], known[3:, 3:]
+        variances, axes = np.linalg.eigh(blocks)
+        squares = np.einsum("kij,ki->kj", axes, difference.r.reshape(2, 3)) ** 2
+        self._axes.append(np.array([squares, variances]))
+        if len(self._axes) >= FEWEST:
+            squares, variances = np.array(self._axes).transpose(1, 2, 0, 3)
+            lasting = [_lasting_variance(*seen) for seen in zip(squares, variances, strict=True)]
+            self._more = np.diag(np.repeat(lasting, 3))
 
 
 def _keep_to_one_side(recent: deque[Array]) -> bool:
-    """Whether innovations have one sign: no noise of relative poses does that. What predicts them
-    is wrong, and taking it for noise would have the state follow it."""
+    """Whether the mean of innovations is far from zero, in standard deviations: the stated ones or,
+    where it is more, those that the innovations themselves show, and slow errors. What predicts
+    them is wrong then, and taking it for noise would have the state follow it."""
     newest_first = np.array(recent)[::-1]
-    counts = ONE_SIDED_COUNTS[len(newest_first) >= ONE_SIDED_COUNTS]
-    means = newest_first.cumsum(axis=0)[counts - 1] / counts[:, None, None]
-    stated = np.sqrt(means[:, 1] / counts[:, None] + SLOW_RATES**2)
-    far = np.flatnonzero((np.abs(means[:, 0]) / stated).max(axis=1) > ONE_SIDED[: len(counts), 1])
-    return any(
-        _sigmas_of_mean(*newest_first[: counts[k]].swapaxes(0, 1)) > ONE_SIDED[k, 1] for k in far
-    )
+    for count, limit in ((n, limit) for n, limit in ONE_SIDED if n <= len(recent)):
+        rates, variances = newest_first[:count].swapaxes(0, 1)
+        variance = np.maximum(rates.var(axis=0, ddof=1), variances.mean(axis=0)) / count
+        if (np.abs(rates.mean(axis=0)) / np.sqrt(variance + SLOW_RATES**2)).max() > limit:
+            return True
+    return False
 
 
-def _sigmas_of_mean(rates: Array, variances: Array) -> float:
-    """How far from zero the mean of n innovations (n, 6) is, in standard deviations: the stated
-    ones or, where it is more, those that the innovations themselves show, and slow errors."""
-    variance = np.maximum(rates.var(axis=0, ddof=1), variances.mean(axis=0)) / len(rates)
-    return float((np.abs(rates.mean(axis=0)) / np.sqrt(variance + SLOW_RATES**2)).max())
+def _lasting_variance(squares: Array, variances: Array) -> float:
+    """Variance that stated ones lack: the one at which the mean square of whitened innovations is
+    what it should be."""
 
+    def ratio(extra: float) -> float:
+        limited = np.minimum(squares / (variances + extra), LARGEST_ENTRY)
+        return float(limited.mean()) / MEAN_SQUARE
 
-class _LastingVariance:
-    """A variance that stated covariances lack: the one that explains the last innovations."""
-
-    def __init__(self, part: slice) -> None:
-        self._part = part
-        self._seen: deque[Array] = deque(maxlen=REMEMBERED)  # (2, 3) squares and their variances
-        self.variance = 0.0
-
-    def observe(self, r: Array, cov: Array) -> None:
-        variances, axes = np.linalg.eigh(cov[self._part, self._part])
-        self._seen.append(np.array([(axes.T @ r[self._part]) ** 2, variances]))
-        if len(self._seen) >= FEWEST:
-            self.variance = self._solved(*np.array(self._seen).swapaxes(0, 1))
-
-    def _solved(self, squares: Array, variances: Array) -> float:
-        """Variance at which the mean square of whitened innovations is what it should be."""
-
-        def ratio(extra: float) -> float:
-            limited = np.minimum(squares / (variances + extra), LARGEST_ENTRY)
-            return float(limited.mean()) / MEAN_SQUARE
-
-        if ratio(0.0) < 1.0 + CHANCE_SIGMAS * np.sqrt(2.0 / squares.size):
-            return 0.0
-        low, high = 0.0, float(squares.max())
-        while high - low > PRECISION * high:
-            middle = 0.5 * (low + high)
-            low, high = (middle, high) if ratio(middle) > 1.0 else (low, middle)
-        return high
+    if ratio(0.0) < 1.0 + CHANCE_SIGMAS * np.sqrt(2.0 / squares.size):
+        return 0.0
+    low, high = 0.0, float(squares.max())
+    while high - low > PRECISION * high:
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if ratio(middle) > 1.0 else (low, middle)
+    return high
 
 
 TIME_CONSTANT_S = 4.0
@@ -348,14 +327,7 @@ def drift_step(dt: float) -> tuple[Array, Array]:
     kept = np.exp(-x) * np.array([[1.0 + x, dt], [-x / TIME_CONSTANT_S, 1.0 - x]])
     stationary = np.diag([1.0, TIME_CONSTANT_S**-2])
     noise = stationary - kept @ stationary @ kept.T
-    return _per_axis(kept), _per_axis(noise)
-
-
-def _per_axis(block: Array) -> Array:
-    """(6, 6) of three axes that do the same, from the (2, 2) of one."""
-    out = np.zeros((2, 3, 2, 3))
-    out[:, range(3), :, range(3)] = block
-    return out.reshape(6, 6)
+    return np.kron(kept, np.eye(3)), np.kron(noise, np.eye(3))
 
 
 PATHS, AT_ONCE = 400, 100
@@ -367,11 +339,14 @@ def smoothed_drift_covariance(
     solution: Solution, posterior: Covariance, stamps_ns: Stamps, seed: int = 0
 ) -> Array:
     """(n, 15, 15) covariance that a w of one radian adds to each state."""
-    response = Response(solution, posterior)
+    response, motions = Response(solution, posterior), solution.measurements.motions
+    by_drift = se3_adj(se3_inv(np.ascontiguousarray(solution.shared.T_b_c)))[:, 3:6]
+    after = np.array([se3_adj(np.ascontiguousarray(T)) @ by_drift for T in motions.Ts_ck_ck1])
     rng, total = np.random.default_rng(seed), np.zeros((len(stamps_ns), STATE, STATE))
     for _ in range(PATHS // AT_ONCE):
-        errors = _whitened_errors(solution, drift_paths(stamps_ns, AT_ONCE, rng))
-        moved, _ = response.solved(*response.gradients(errors))
+        paths = drift_paths(stamps_ns, AT_ONCE, rng)
+        errors = after @ paths[motions.state + 1] - by_drift @ paths[motions.state]
+        moved, _ = response.solved(*response.gradients(motions.white @ errors))
         total += moved @ np.swapaxes(moved, 1, 2)
     return total / PATHS
 
@@ -389,15 +364,6 @@ def drift_paths(stamps_ns: Stamps, count: int, rng: np.random.Generator) -> Arra
         wobble = by_drift @ wobble + root @ rng.standard_normal((6, count))
         paths.append(wobble[:3])
     return np.array(paths)
-
-
-def _whitened_errors(solution: Solution, paths: Array) -> Array:
-    """(m, 6, count) what paths of w make of each relative pose, in standard deviations."""
-    motions, T_b_c = solution.measurements.motions, solution.shared.T_b_c
-    k, white = motions.state, motions.white
-    by_drift = se3_adj(se3_inv(np.ascontiguousarray(T_b_c)))[:, 3:6]
-    after = np.array([se3_adj(np.ascontiguousarray(T)) @ by_drift for T in motions.Ts_ck_ck1])
-    return np.asarray(white @ (after @ paths[k + 1] - by_drift @ paths[k]))
 
 
 KNOT_S, MOST_KNOTS = 2.0, 200

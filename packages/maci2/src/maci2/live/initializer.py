@@ -22,7 +22,7 @@ from maci2.imu.model_choice import is_learned
 from maci2.live.buffers import SETTLE_NS
 from maci2.live.stream import BEFORE_S, OnlineConfig, OnlineStatus, SensorStream
 from maci2.odometry.settings import bias_walks
-from maci2.odometry.zero_motion import is_still
+from maci2.odometry.track import is_still
 from maci2.pipeline.warm_up import warm_up
 from maci2.sensors import ImuSamples, Rig
 from maci2.sensors.stereo import StereoPair

@@ -16,11 +16,13 @@ from maci2.estimator.smoother import (
     window_start,
     world_states,
 )
+from maci2.geometry import se3_log
+from maci2.geometry.gaussian import nees
 from maci2.imu import ImuMeasurements
+from maci2.imu.bias_tracker import MAX_STD
 from maci2.odometry.tracked import Health, Keyframe, Origin, Track, TrackedState
-from maci2.odometry.zero_motion import STILL_CHI2, at_rest, is_quiet, is_still
 from maci2.types import NS, Mat4, Stamps
-from maci2.vision import RelativePoses
+from maci2.vision import RelativePoses, pose_noise
 
 BRIDGING_AFTER_S = 1.0
 """A state farther than this from the last relative pose is carried by the IMU alone, even if no
@@ -36,6 +38,19 @@ noise factor and no tail of the match covariance reaches it."""
 
 RESTART_AFTER = 8
 """Rejected relative poses in a row after which the state is doubted instead of them."""
+
+
+STILL_CHI2 = 2.0
+"""Chi-square per degree of freedom of relative poses, up to which noise explains them."""
+
+STILL_STD_M = 0.01
+"""Steps less certain than this show nothing."""
+
+REST_STD = (0.005, 0.0005)
+"""Motion of a stationary device [deg, m] from keyframe to keyframe."""
+
+QUIET_S = 1.0
+"""Time over which an IMU has to read the same: a slow rotation that begins shows in it."""
 
 
 class Tracker:
@@ -179,9 +194,8 @@ class Tracker:
         stamp_ns = int(motion.stamps_ns[1])
         if not is_still(motion) or not is_quiet(imu, stamp_ns):
             return False
-        rest = at_rest(motion)
-        T_ck_ck1, cov = rest.Ts_ck_ck1[0], rest.covs_T_ck_ck1[0]
-        return self.smoother.innovation(imu, stamp_ns, T_ck_ck1, cov) < STILL_CHI2
+        at_rest = self.smoother.innovation(imu, stamp_ns, np.eye(4), pose_noise(*REST_STD))
+        return at_rest < STILL_CHI2
 
     def forget(self, constants: bool) -> None:
         """Start anew; with `constants` also forget what has been seen of them, as of a clock that
@@ -231,6 +245,22 @@ class Tracker:
             return "lost"
         carried_on = int(self.smoother.stamps_ns[-1]) > self._measured_ns
         return "bridging" if carried_on or outage_s > BRIDGING_AFTER_S else "tracking"
+
+
+def is_still(motion: RelativePoses) -> bool:
+    """Every step is no more than noise, and the noise is small."""
+    xi = np.array([se3_log(T) for T in motion.Ts_ck_ck1])
+    covs = motion.covs_T_ck_ck1
+    small = np.sqrt(np.trace(covs[:, :3, :3], axis1=1, axis2=2)).max() < STILL_STD_M
+    return bool(small and nees(xi, covs).mean() / 6.0 < STILL_CHI2)
+
+
+def is_quiet(imu: ImuMeasurements, stamp_ns: int) -> bool:
+    """Whether the samples of the last second before a time hardly vary."""
+    first_ns = max(stamp_ns - round(QUIET_S * NS), int(imu.stamps_ns[0]))
+    recent = imu.between(first_ns, stamp_ns)
+    spread = (recent.gyro.std(axis=0).max(), recent.acc.std(axis=0).max())
+    return bool(spread[0] < MAX_STD[0] and spread[1] < MAX_STD[1])
 
 
 def track(
