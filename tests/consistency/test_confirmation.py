@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from helpers import simulated_window
+from helpers import scaled, simulated_window
 from maci2.calibration import calibrate
 from maci2.consistency import Evidence, InitLimits, initialize
 from maci2.consistency.evidence import free_constants
 from maci2.estimator import SolverConfig
-from maci2.estimator.camera_imu import camera_motions, scaled, shifted
 from maci2.estimator.first_camera import first_camera_guess
-from maci2.estimator.initialize import CLOCK_STD_S, window_problem
+from maci2.estimator.initial_guess import shifted
+from maci2.estimator.initialize import CLOCK_STD_S, camera_motions, window_problem
 from maci2.estimator.solver import solve
 from maci2.geometry import se3_exp
 

@@ -533,8 +533,8 @@ def _moved_far(solution: Solution, options: SolverOptions) -> bool:
     return False
 
 
-def normal_equations(solution: Solution) -> System:
-    """Normal equations at the optimum."""
+def normal_equations(solution: Solution, costs: Array | None = None) -> System:
+    """Normal equations at the optimum; `costs` (5,) are filled where they are given."""
     system = empty_system(
         len(solution.states.v_w),
         solution.problem.state_size,
@@ -549,7 +549,7 @@ def normal_equations(solution: Solution) -> System:
         solution.columns,
         solution.problem.first_pose_fixed,
         system,
-        np.zeros(5),
+        np.zeros(5) if costs is None else costs,
     )
     return system
 

@@ -14,7 +14,7 @@ from maci2.consistency import (
     rotation_about_axes_deg,
 )
 from maci2.estimator import InitResult, Verdict
-from maci2.estimator.initialize import chained_poses
+from maci2.estimator.initial_guess import chained_poses
 from maci2.geometry import se3_inv
 from maci2.geometry.gaussian import chi2_quantile
 from maci2.imu import BiasPrior
@@ -23,7 +23,7 @@ from maci2.jit import warm_up
 from maci2.live.buffers import SETTLE_NS
 from maci2.live.stream import BEFORE_S, OnlineConfig, OnlineStatus, SensorStream
 from maci2.odometry.settings import bias_walks
-from maci2.odometry.zero_motion import is_still
+from maci2.odometry.track import is_still
 from maci2.sensors import ImuSamples, Rig
 from maci2.sensors.stereo import StereoPair
 from maci2.types import NS, Array

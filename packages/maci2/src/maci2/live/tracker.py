@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from maci2.estimator.prediction import propagated
-from maci2.estimator.problem import Shared, States
+from maci2.estimator.problem import Shared
 from maci2.estimator.smoother import WINDOW_S
 from maci2.imu import ImuMeasurements
 from maci2.jit import warm_up
@@ -40,14 +39,8 @@ class _Anchor:
         state = self.state
         if stamp_ns <= state.stamp_ns:
             return state
-        one = States(
-            state.T_w_b[None], state.v_w[None], state.gyro_bias[None], state.acc_bias[None]
-        )
-        span_ns = np.array([state.stamp_ns, stamp_ns])
-        states, covs = propagated(imu, span_ns, one, state.cov, self.shared, walks)
-        return replace(
-            state, stamp_ns=stamp_ns, T_w_b=states.Ts_w_b[0], v_w=states.v_w[0], cov=covs[0]
-        )
+        (carried,) = state.carried(imu, np.array([stamp_ns]), self.shared, walks)
+        return carried
 
 
 class OnlineTracker(SensorStream[TrackedState, TrackerStatus]):

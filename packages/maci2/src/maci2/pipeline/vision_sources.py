@@ -19,7 +19,7 @@ from maci2.calibration_prior import UNVERIFIED
 from maci2.datasets import read_trajectory
 from maci2.datasets.frames import stereo_frames
 from maci2.errors import DatasetError, MeasurementError, OptionError
-from maci2.estimator.initialize import chained_poses
+from maci2.estimator.initial_guess import chained_poses
 from maci2.feature_tracks.simulated_tracks import SimulatedTracker, simulated_tracker
 from maci2.feature_tracks.track_adjustment import adjusted_steps
 from maci2.feature_tracks.tracks import FeatureTracks, RecordedTracks, load_tracks

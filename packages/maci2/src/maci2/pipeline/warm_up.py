@@ -49,8 +49,7 @@ def smooth_once() -> None:
     first = vision.part(0, STEPS - 1)
     with seldom("initialize"):
         result = initialize(imu, first, T_b_c)
-    smoother = FixedLagSmoother(T_b_c, 1e-5, 1e-3)
-    smoother.start(imu, first, result)
+    smoother = FixedLagSmoother(imu, first, result, T_b_c, (1e-5, 1e-3))
     stamp_ns = int(vision.stamps_ns[-1])
     smoother.add(imu, stamp_ns, vision.Ts_ck_ck1[-1], vision.covs_T_ck_ck1[-1])
 

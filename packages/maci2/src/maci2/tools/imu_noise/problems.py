@@ -9,7 +9,7 @@ from maci2.calibration_prior import UNVERIFIED
 from maci2.errors import DatasetError
 from maci2.estimator import SolverConfig
 from maci2.estimator.calibrate import MountingPrior, solve_from_nothing
-from maci2.estimator.camera_imu import with_loss
+from maci2.estimator.initialize import with_loss
 from maci2.estimator.problem import Loss, Problem
 from maci2.imu import datasheet_model
 from maci2.pipeline.options import RunOptions

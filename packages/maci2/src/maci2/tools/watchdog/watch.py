@@ -21,7 +21,6 @@ import numpy as np
 from scipy import stats
 
 from maci2.errors import require_in_range
-from maci2.estimator.prediction import propagate
 from maci2.estimator.problem import (
     LOG_SCALE_AT,
     POSITION,
@@ -31,11 +30,12 @@ from maci2.estimator.problem import (
     Shared,
     States,
 )
+from maci2.estimator.smoother import propagate
 from maci2.estimator.solver import covariance
 from maci2.field_docs import document_fields
 from maci2.geometry import se3_adj, se3_inv, skew, so3_log
 from maci2.geometry.gaussian import symmetrize
-from maci2.imu import ImuMeasurements, preintegrate
+from maci2.imu import ImuMeasurements
 from maci2.odometry import SmootherConfig
 from maci2.odometry.track import Tracker
 from maci2.types import Array, Mat4, Mat6, Vec3
@@ -131,8 +131,8 @@ class Comparison:
         """Append a keyframe: the odometry's relative pose from the one before, and the IMU."""
         anchor, before, T_b_o = self.anchor, self.now, self.shared.T_b_c
         span_ns = np.array([self.last_ns, stamp_ns])
-        pre = preintegrate(imu, span_ns, before.bias_gyro[0], before.bias_acc[0])
-        self.now, cov_now, F, Q = propagate(pre, 0, before, self.cov_now, self.shared, self.walks)
+        (step,) = propagate(imu, span_ns, before, self.cov_now, self.shared, self.walks)
+        self.now, cov_now, F, Q = step
         self.last_ns, self.cov_now = stamp_ns, symmetrize(cov_now)
         self._by_noise = [*(F @ by for by in self._by_noise), np.eye(STATE)]
 
