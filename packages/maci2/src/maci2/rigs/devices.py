@@ -17,7 +17,7 @@ from pydantic import AliasChoices, BeforeValidator, Field, PositiveInt
 from maci2.errors import CalibrationError
 from maci2.geometry import se3, se3_inv
 from maci2.rigs.kalibr import DISTORTION_NAMES
-from maci2.rigs.parts import RigParts, make_camera
+from maci2.rigs.parts import FISHEYE, FOCAL, RADTAN, RigParts, make_camera
 from maci2.rigs.yaml_files import (
     Matrix3,
     OpenSchema,
@@ -36,9 +36,6 @@ ZED_SIZES = {"HD": (1280, 720), "FHD": (1920, 1080), "2K": (2208, 1242), "VGA": 
 """Image sizes of a ZED in order of preference."""
 
 NO_SOCKET = -1
-
-_RADTAN = ("k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6")
-_FISHEYE = ("k1", "k2", "k3", "k4")
 
 
 class _Translation(OpenSchema):
@@ -137,10 +134,9 @@ def _extrinsic(extrinsics: _Extrinsics, path: Path, key: str) -> Array | None:
     if extrinsics.toCameraSocket == NO_SOCKET or not any(any(row) for row in rows):
         return None
     t = extrinsics.translation
-    T = [[*row, 0.01 * p] for row, p in zip(rows, (t.x, t.y, t.z), strict=False)]
-    if len(T) != 3 or any(len(row) != 4 for row in T):
+    if [len(row) for row in rows] != [3, 3, 3]:
         raise CalibrationError(f"{path}: rotationMatrix of {key} needs 3x3 numbers.")
-    return rigid_transform([*T, [0.0, 0.0, 0.0, 1.0]], path, key)
+    return rigid_transform(np.column_stack([rows, 0.01 * np.array([t.x, t.y, t.z])]), path, key)
 
 
 def _poses(root: int, edges: dict[int, tuple[int, Array | None]]) -> dict[int, Array]:
@@ -221,15 +217,14 @@ def _zed_baseline(stereo: Any, size: str, path: Path) -> Array:
     ]
     # The file has the right camera's place with the sign of the left one's.
     T_c1_c0 = se3(R_c1_c0, -1e-3 * np.array(offset_mm))
-    return rigid_transform(se3_inv(T_c1_c0).tolist(), path, "STEREO")
+    return rigid_transform(se3_inv(T_c1_c0), path, "STEREO")
 
 
 def _zed_camera(section: Any, size: str, T_b_c: Array, path: Path) -> Camera:
-    focal = [_ini_number(section, key, path) for key in ("fx", "fy", "cx", "cy")]
+    focal = [_ini_number(section, key, path) for key in FOCAL]
     # Wide lenses have k1 to k4 of a fisheye, and no tangential coefficients.
     fisheye = "k4" in section and "p1" not in section
-    names = _FISHEYE if fisheye else _RADTAN
-    lens = [_ini_number(section, key, path, 0.0) for key in names]
+    lens = [_ini_number(section, key, path, 0.0) for key in (FISHEYE if fisheye else RADTAN)]
     model: DistortionModel = "equidistant" if fisheye else "radtan"
     return make_camera(path, focal, lens, model, ZED_SIZES[size], T_b_c)
 
@@ -318,9 +313,9 @@ def _extrinsics(text: str, path: Path) -> dict[tuple[str, str], Array]:
     for here, there, block in _EXTRINSIC.findall(text):
         numbers = [float(number) for number in re.findall(_NUMBER, block)[:12]]
         if len(numbers) == 12:
-            T = se3(np.array(numbers[:9]).reshape(3, 3), np.array(numbers[9:]))
+            T = np.column_stack([np.reshape(numbers[:9], (3, 3)), numbers[9:]])
             key = f"Extrinsic from {here} To {there}"
-            transforms[here, there] = rigid_transform(T.tolist(), path, key)
+            transforms[here, there] = rigid_transform(T, path, key)
     return transforms
 
 

@@ -30,6 +30,11 @@ COEFFICIENTS: dict[DistortionModel, tuple[int, ...]] = {
 }  # fmt: skip
 """Numbers of distortion coefficients that a model can have."""
 
+FOCAL = ("fx", "fy", "cx", "cy")
+RADTAN = ("k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6")
+FISHEYE = ("k1", "k2", "k3", "k4")
+"""Usual names of a camera's numbers in the order of `Camera`."""
+
 _RANGES = {"alpha": (0.0, 1.0), "beta": (0.0, 100.0)}
 
 
@@ -126,10 +131,16 @@ class StatedNoise:
 
     def densities(self, rate_hz: float) -> ImuNoise:
         """Noise per sqrt(Hz) at a sampling rate."""
-        root = float(np.sqrt(rate_hz)) if self.of_samples else 1.0
-        return ImuNoise(
-            self.gyro / root, self.acc / root, self.walk_gyro / root, self.walk_acc / root, rate_hz
-        )
+        root = math.sqrt(rate_hz) if self.of_samples else 1.0
+        stated = (self.gyro, self.acc, self.walk_gyro, self.walk_acc)
+        return ImuNoise(*(value / root for value in stated), rate_hz)
+
+    def at_rate(self, rate_hz: float | None) -> "AnyNoise":
+        """Noise per sqrt(Hz) if the rate is known, otherwise this noise."""
+        return self if rate_hz is None else self.densities(rate_hz)
+
+
+AnyNoise = ImuNoise | StatedNoise
 
 
 @dataclass(frozen=True)
@@ -144,7 +155,7 @@ class RigParts:
     """Cameras in the body frame; moved to that of the first one if `extrinsics_known` is false."""
 
     extrinsics_known: bool = True
-    noise: ImuNoise | StatedNoise | None = None
+    noise: AnyNoise | None = None
     """IMU noise; None if the files do not state it."""
 
     rate_hz: float | None = None
@@ -152,6 +163,9 @@ class RigParts:
 
     time_offset_s: float = 0.0
     intrinsics: ImuIntrinsics | None = None
+
+    imu_file: Path | None = None
+    """File beside the cameras' with the noise and intrinsics of the IMU."""
 
     def __post_init__(self) -> None:
         if not self.extrinsics_known and self.cameras:
@@ -164,7 +178,7 @@ class RigParts:
 class Given:
     """Parts of a calibration that a user states in addition to a file."""
 
-    noise: ImuNoise | StatedNoise | None = None
+    noise: AnyNoise | None = None
     """IMU noise, instead of the file's."""
 
     rate_hz: float | None = None
