@@ -34,8 +34,7 @@ from maci2.rigs.yaml_files import (
     validate,
 )
 from maci2.sensors.rig_types import Camera, ImuNoise, Rig
-from maci2.sensors.stereo import ImageRecording
-from maci2.sensors.types import GroundTruth, ImuSamples, Recording, TruthCovariance
+from maci2.sensors.types import GroundTruth, ImageRecording, ImuSamples, Recording, TruthCovariance
 from maci2.types import Array, Stamps
 
 _LOG = logging.getLogger(__name__)
@@ -104,16 +103,12 @@ def mav0_of(path: Path) -> Path:
     return path / "mav0" if (path / "mav0").is_dir() else path
 
 
-def recording_name(mav0: Path) -> str:
-    """Name of the sequence; for a folder mav0, that of its parent."""
-    folder = mav0.resolve()
-    return folder.parent.name if folder.name == "mav0" else folder.name
-
-
 def read_euroc(path: Path, rig: Rig | None = None) -> Recording:
     """Open a EuRoC sequence; `rig` replaces its sensor.yaml files."""
     mav0 = mav0_of(path)
-    return _recording(path, read_sensor_yamls(mav0) if rig is None else rig, _read_truths(mav0))
+    if rig is None:
+        rig = read_camera_yamls(mav0, read_imu_noise(mav0 / "imu0" / "sensor.yaml"))
+    return _recording(path, rig, _read_truths(mav0))
 
 
 def read_tumvi(path: Path, rig: Rig | None = None) -> Recording:
@@ -137,12 +132,13 @@ def read_folder_images(path: Path, rig: Rig) -> ImageRecording:
     """Timestamps and names of the images of cam0, cam1, ...; none without camera folders."""
     mav0 = mav0_of(path)
     lists = [_image_list(folder) for folder in camera_folders(mav0)]
-    stamps_ns = tuple(stamps for stamps, _ in lists)
+    # A folder mav0 has the name of the sequence above it.
+    folder = mav0.resolve()
     return ImageRecording(
-        name=recording_name(mav0),
-        path=path,
-        rig=rig,
-        camera_stamps_ns=stamps_ns,
+        folder.parent.name if folder.name == "mav0" else folder.name,
+        path,
+        rig,
+        camera_stamps_ns=tuple(stamps_ns for stamps_ns, _ in lists),
         image_names=tuple(names for _, names in lists),
     )
 
@@ -150,20 +146,15 @@ def read_folder_images(path: Path, rig: Rig) -> ImageRecording:
 def read_imu_csv(path: Path) -> ImuSamples:
     """Gyroscope [rad/s] and accelerometer [m/s^2], in this order."""
     table = read_table(path, "IMU samples", IMU_COLUMNS, {}, least=MIN_IMU_SAMPLES)
-    return ImuSamples(
-        stamps_ns=table.stamps_ns,
-        gyro=table.stack("wx", "wy", "wz"),
-        acc=table.stack("ax", "ay", "az"),
-        source=str(path),
-    )
+    gyro, acc = table.stack("wx", "wy", "wz"), table.stack("ax", "ay", "az")
+    return ImuSamples(table.stamps_ns, gyro, acc, str(path))
 
 
 def _image_list(folder: Path) -> tuple[Stamps, dict[int, str]]:
     """Timestamps and unusual names of a camera's images, from data.csv or from the files."""
     data = folder / "data"
     if not (folder / "data.csv").is_file() and data.is_dir() and image_files(data):
-        images = read_image_names(data)
-        return images.stamps_ns, images.names
+        return read_image_names(data)
     table = read_table(folder / "data.csv", "timestamps of images", {}, {}, FILE_COLUMN, least=1)
     names = zip(table.stamps_ns.tolist(), table.texts.get("file", []), strict=False)
     unusual = {stamp_ns: name for stamp_ns, name in names if name not in ("", f"{stamp_ns}.png")}
@@ -185,19 +176,9 @@ def read_truth_csv(path: Path) -> GroundTruth:
         "Check that the columns are in the order w, x, y, z.",
     )
     R_w_b = rotations_from_quat_wxyz(quat_wxyz)
-    return GroundTruth(
-        stamps_ns=table.stamps_ns,
-        Ts_w_b=stack_poses(R_w_b, table.stack("px", "py", "pz")),
-        v_w=table.stack("vx", "vy", "vz"),
-        bias_gyro=table.stack("bwx", "bwy", "bwz"),
-        bias_acc=table.stack("bax", "bay", "baz"),
-        source=str(path),
-    )
-
-
-def read_sensor_yamls(mav0: Path) -> Rig:
-    """Calibration from the sensor.yaml of the IMU and of every camera."""
-    return read_camera_yamls(mav0, read_imu_noise(mav0 / "imu0" / "sensor.yaml"))
+    Ts_w_b = stack_poses(R_w_b, table.stack("px", "py", "pz"))
+    others = (table.stack(*(name + axis for axis in "xyz")) for name in ("v", "bw", "ba"))
+    return GroundTruth(table.stamps_ns, Ts_w_b, *others, source=str(path))
 
 
 def read_camera_yamls(mav0: Path, noise: ImuNoise) -> Rig:

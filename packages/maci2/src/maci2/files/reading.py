@@ -197,7 +197,16 @@ def read_npz(
     arrays = {
         name: _array(data, fields[name], f"{path}: {name}", error) for name, data in raw.items()
     }
-    _require_shapes(arrays, fields, path, error)
+    sizes: dict[int | str, int] = {}
+    for name, array in arrays.items():
+        needed = fields[name].shape
+        fits = len(needed) == array.ndim and all(
+            size == (wanted if isinstance(wanted, int) else sizes.setdefault(wanted, size))
+            for size, wanted in zip(array.shape, needed, strict=True)
+        )
+        if not fits:
+            shape = ", ".join(str(sizes.get(size, size)) for size in needed)
+            raise error(f"{path}: {name} has shape {array.shape}, needed ({shape}).")
     return arrays
 
 
@@ -251,21 +260,3 @@ def _array(data: bytes, field: NpzField, place: str, error: type[Maci2Error]) ->
         return np.array(array.tolist(), dtype=np.str_)
     except ValueError as problem:
         raise error(f"{place}: holds text that cannot be read ({problem}).") from None
-
-
-def _require_shapes(
-    arrays: Mapping[str, NDArray],
-    fields: Mapping[str, NpzField],
-    path: Path,
-    error: type[Maci2Error],
-) -> None:
-    sizes: dict[int | str, int] = {}
-    for name, array in arrays.items():
-        needed = fields[name].shape
-        fits = len(needed) == array.ndim and all(
-            size == (wanted if isinstance(wanted, int) else sizes.setdefault(wanted, size))
-            for size, wanted in zip(array.shape, needed, strict=True)
-        )
-        if not fits:
-            shape = ", ".join(str(sizes.get(size, size)) for size in needed)
-            raise error(f"{path}: {name} has shape {array.shape}, needed ({shape}).")

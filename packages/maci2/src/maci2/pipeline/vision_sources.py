@@ -24,7 +24,7 @@ from maci2.imu.rotation_rates import INTERVAL_S
 from maci2.pipeline.chosen_truth import ChosenTruth
 from maci2.pipeline.options import VISION_FORMS, VisionChoice
 from maci2.sensors import CameraTrajectory, Recording, bridged
-from maci2.sensors.stereo import HasImages
+from maci2.sensors.types import ImageRecording
 from maci2.types import NS, Array, Mask, Stamps
 from maci2.vision import (
     CameraFrame,
@@ -366,7 +366,7 @@ def open_vision(
 
 
 def open_odometry(
-    recording: HasImages,
+    recording: ImageRecording,
     choice: VisionChoice,
     predict_rotation: RotationPredictor = no_prediction,
     weights: Path | None = None,

@@ -13,7 +13,7 @@ Tg a, acc = Ta R_IMUtoACC a.
 
 import logging
 import re
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -240,6 +240,13 @@ class _Accelerometers(OpenSchema):
     rz_i: list[float] | None = None
 
 
+_NOISE = (
+    "gyroscope_noise_density", "accelerometer_noise_density",
+    "gyroscope_random_walk", "accelerometer_random_walk",
+)  # fmt: skip
+"""Keys of the noise in the order of `ImuNoise`."""
+
+
 class NoiseKeys(BaseModel):
     """IMU noise as Kalibr, OpenVINS, EuRoC and VBR state it."""
 
@@ -250,12 +257,7 @@ class NoiseKeys(BaseModel):
 
     def stated(self) -> StatedNoise:
         """Noise without the rate, whose key differs."""
-        return StatedNoise(
-            self.gyroscope_noise_density,
-            self.accelerometer_noise_density,
-            self.gyroscope_random_walk,
-            self.accelerometer_random_walk,
-        )
+        return StatedNoise(*(getattr(self, key) for key in _NOISE))
 
 
 class _ImuEntry(CarefulSchema, NoiseKeys):
@@ -388,26 +390,6 @@ def with_imu_file(parts: RigParts, given: Given) -> RigParts:
     return replace(parts, noise=noise, intrinsics=intrinsics)
 
 
-def read_camchain(path: Path) -> tuple[Camera, ...]:
-    """The cameras cam0, cam1, ... of a camchain-imucam file."""
-    parts = read_chain(load_yaml(path, "a Kalibr camchain"), path, "Kalibr camchain")
-    if not parts.extrinsics_known:
-        raise CalibrationError(
-            f"{path}: cam0 has no T_cam_imu; needed for cam0, and T_cam_imu or T_cn_cnm1 for the "
-            "others. Use the file that Kalibr's camera-IMU calibration or `maci2 calibrate` wrote "
-            "(camchain-imucam)."
-        )
-    return parts.cameras
-
-
-def read_imu_yaml(path: Path) -> ImuNoise:
-    """IMU noise from an imu.yaml, with the top key `imu0` or without."""
-    noise = read_imu_file(path)[0]
-    if not isinstance(noise, ImuNoise):
-        raise CalibrationError(f"{path}: key 'update_rate' is missing; add it.")
-    return noise
-
-
 def find_camchain(folder: Path) -> Path:
     """The only camera chain of a folder; one with extrinsics is preferred."""
     for name in CAMCHAIN_NAMES:
@@ -511,13 +493,8 @@ def imu_text(noise: ImuNoise, intrinsics: ImuIntrinsics | None, source: str) -> 
 
 def _noise_entries(noise: ImuNoise) -> dict[str, Any]:
     """Noise as Kalibr and OpenVINS state it."""
-    return {
-        "accelerometer_noise_density": noise.density_acc,
-        "accelerometer_random_walk": noise.walk_acc,
-        "gyroscope_noise_density": noise.density_gyro,
-        "gyroscope_random_walk": noise.walk_gyro,
-        "update_rate": noise.rate_hz,
-    }
+    stated = dict(zip(_NOISE, astuple(noise)[:4], strict=True))
+    return {key: stated[key] for key in sorted(stated)} | {"update_rate": noise.rate_hz}
 
 
 def _intrinsics_entries(intrinsics: ImuIntrinsics, source: str) -> dict[str, Any]:

@@ -132,8 +132,9 @@ class StatedNoise:
     def densities(self, rate_hz: float) -> ImuNoise:
         """Noise per sqrt(Hz) at a sampling rate."""
         root = math.sqrt(rate_hz) if self.of_samples else 1.0
-        stated = (self.gyro, self.acc, self.walk_gyro, self.walk_acc)
-        return ImuNoise(*(value / root for value in stated), rate_hz)
+        return ImuNoise(
+            self.gyro / root, self.acc / root, self.walk_gyro / root, self.walk_acc / root, rate_hz
+        )
 
     def at_rate(self, rate_hz: float | None) -> "AnyNoise":
         """Noise per sqrt(Hz) if the rate is known, otherwise this noise."""
@@ -211,7 +212,14 @@ def assemble(
         noise_known=noise is not None,
         imu_intrinsics=parts.intrinsics,
     )
-    return rig if given.T_b_c is None else _placed(rig, np.array(given.T_b_c))
+    if given.T_b_c is None or not rig.cameras:
+        return rig
+    # The relative poses of the cameras are kept.
+    T_b_c0 = np.array(given.T_b_c)
+    T_new_old = T_b_c0 @ se3_inv(rig.cameras[0].T_b_c)
+    first = replace(rig.cameras[0], T_b_c=T_b_c0)
+    others = [replace(camera, T_b_c=T_new_old @ camera.T_b_c) for camera in rig.cameras[1:]]
+    return replace(rig, cameras=(first, *others), extrinsics_known=True)
 
 
 def complete(rig: Rig, given: Given) -> Rig:
@@ -242,16 +250,6 @@ def _noise(parts: RigParts, given: Given, own_noise: ImuNoise | None) -> ImuNois
     raise CalibrationError(
         f"{parts.source}: {parts.tool} does not state the IMU's rate; give --imu-rate HZ."
     )
-
-
-def _placed(rig: Rig, T_b_c0: Array) -> Rig:
-    """Rig with its first camera at T_b_c0; the relative poses of the cameras are kept."""
-    if not rig.cameras:
-        return rig
-    T_new_old = T_b_c0 @ se3_inv(rig.cameras[0].T_b_c)
-    first = replace(rig.cameras[0], T_b_c=T_b_c0)
-    others = [replace(camera, T_b_c=T_new_old @ camera.T_b_c) for camera in rig.cameras[1:]]
-    return replace(rig, cameras=(first, *others), extrinsics_known=True)
 
 
 def unknown_model(camera: Camera, source: str, tool: str, remedy: str) -> CalibrationError:

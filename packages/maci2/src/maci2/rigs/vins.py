@@ -186,15 +186,12 @@ def _mono(data: dict[str, Any], config: _Config, path: Path) -> Camera:
     if config.extrinsicRotation is not None:
         stated = config.extrinsicTranslation
         p = stated.get("data") if isinstance(stated, dict) else stated
-        if not isinstance(p, list) or len(p) != 3 or not all(map(_is_number, p)):
+        numbers = isinstance(p, list) and all(isinstance(v, int | float) for v in p)
+        if not numbers or len(p) != 3 or not np.isfinite(np.array(p, dtype=np.float64)).all():
             raise CalibrationError(f"{path}: extrinsicTranslation needs three numbers; add it.")
         T = np.column_stack([config.extrinsicRotation, np.array(p, dtype=np.float64)])
         T_b_c = rigid_transform(T, path, "extrinsicRotation")
     return camodocal_camera(data, path, T_b_c, config.image_topic or "")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def _fusion(config: _Config, path: Path) -> list[Camera]:
@@ -214,19 +211,15 @@ def _fusion(config: _Config, path: Path) -> list[Camera]:
                 "missing; add it."
             )
         T_b_c = np.eye(4) if rows is None else rigid_transform(rows, path, key)
-        file = _camera_file(path, files[number])
+        # VINS-Fusion takes every name, even one that begins with a slash, relative to the
+        # configuration's folder; an absolute path of another machine means the file of that name
+        # there.
+        file = path.parent / files[number].lstrip("/")
+        copied = path.parent / Path(files[number]).name
+        file = copied if copied.is_file() and not file.is_file() else file
         data = load_yaml(file, f"cam{number}_calib, a camera of VINS-Fusion")
         cameras.append(camodocal_camera(data, file, T_b_c, topics[number] or ""))
     return cameras
-
-
-def _camera_file(path: Path, name: str) -> Path:
-    """Camera file: VINS-Fusion takes every name, even one that begins with a slash, relative to the
-    configuration's folder; an absolute path of another machine means the file of that name
-    there."""
-    beside = path.parent / name.lstrip("/")
-    copied = path.parent / Path(name).name
-    return copied if copied.is_file() and not beside.is_file() else beside
 
 
 def _noise(config: _Config, path: Path) -> AnyNoise | None:

@@ -19,7 +19,7 @@ from maci2.findings import Finding, Level, most_important_first
 from maci2.jit import seldom
 from maci2.rigs import NOTHING_GIVEN, Given
 from maci2.sensors import CameraTrajectory, Recording, gaps
-from maci2.sensors.stereo import HasImages
+from maci2.sensors.types import ImageRecording
 from maci2.tools.diagnostics.axes import axes_against_gravity
 from maci2.tools.diagnostics.camera_imu import open_camera_path
 from maci2.tools.diagnostics.diagnosis import Diagnosis, Timing
@@ -241,7 +241,7 @@ def _count_windows(recording: Recording) -> tuple[int, float]:
     return int(np.sum((frames >= MIN_FRAMES) & ~touches.any(axis=1))), shared_ns / NS
 
 
-def need_findings(recording: HasImages, has_imu: bool) -> list[Finding]:
+def need_findings(recording: ImageRecording, has_imu: bool) -> list[Finding]:
     """Finding that lists what each command would need; empty if nothing is missing."""
     rig = recording.rig
     pair = len(recording.camera_stamps_ns) > 1 and len(rig.cameras) > 1

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from maci2.datasets.frames import image_file_faults, image_folders, image_paths
 from maci2.errors import Maci2Error
 from maci2.findings import Finding
-from maci2.sensors.stereo import HasImages, Image
+from maci2.sensors.stereo import Image
+from maci2.sensors.types import ImageRecording
 from maci2.tools.diagnostics import checks
 from maci2.tools.diagnostics.diagnosis import CameraImages, ImageDiagnosis
 from maci2.tools.diagnostics.stereo_matches import (
@@ -35,7 +36,7 @@ KINDS = {
 """Keyword of a fault and the description of such files; all others are called unreadable."""
 
 
-def image_file_findings(recording: HasImages) -> list[Finding]:
+def image_file_findings(recording: ImageRecording) -> list[Finding]:
     """Findings about the image files of each camera, and the time they cover.
 
     Nothing is said of a bag, whose images are looked at while it is read, nor of a recording that
@@ -51,7 +52,7 @@ def image_file_findings(recording: HasImages) -> list[Finding]:
     return findings
 
 
-def _camera_findings(recording: HasImages, camera: int) -> list[Finding]:
+def _camera_findings(recording: ImageRecording, camera: int) -> list[Finding]:
     paths, cameras = image_paths(recording, camera), recording.rig.cameras
     # Left and right are rectified together: both have the size of the left one.
     resolution = cameras[0].resolution if cameras else None
@@ -269,7 +270,7 @@ def _pair_faults(cameras: list[_Measures], sample: ImageSample) -> Iterator[Find
         yield checks.ONE_IMAGE.finding("stereo", pairs=len(pairs))
 
 
-def examine_images(recording: HasImages) -> tuple[ImageDiagnosis | None, list[Finding]]:
+def examine_images(recording: ImageRecording) -> tuple[ImageDiagnosis | None, list[Finding]]:
     """Check all image files, then exposure, then stereo if both cameras show something; None
     without images of two calibrated cameras."""
     files = image_file_findings(recording)

@@ -15,7 +15,7 @@ from maci2.geometry.se3 import skew_stack, so3_exp_stack
 from maci2.imu.rotation_rates import SIGNED_PERMUTATIONS
 from maci2.imu.values import MIN_STUCK_S, changed, runs_of_equal, saturation, stuck_axis
 from maci2.sensors import ImuNoise, ImuSamples
-from maci2.sensors.validation import DISAGREE, GRAVITY_TOLERANCE, IN_DEGREES, ImuFault, imu_faults
+from maci2.sensors.validation import DISAGREE, GRAVITY_TOLERANCE, IN_DEGREES, Fault, imu_faults
 from maci2.tools.diagnostics import checks
 from maci2.types import GRAVITY_NORM, NS, Array, Mask
 
@@ -61,7 +61,7 @@ def disagreement_finding(samples: ImuSamples) -> list[Finding]:
     return [_from_plausibility(f) for f in faults if _is_disagreement(f, samples)]
 
 
-def _is_disagreement(found: ImuFault, samples: ImuSamples) -> bool:
+def _is_disagreement(found: Fault, samples: ImuSamples) -> bool:
     """Forces have the norm of gravity but disagree when rotated back: wrong rates."""
     return found.name == DISAGREE or (
         found.serious
@@ -70,7 +70,7 @@ def _is_disagreement(found: ImuFault, samples: ImuSamples) -> bool:
     )
 
 
-def _from_plausibility(found: ImuFault) -> Finding:
+def _from_plausibility(found: Fault) -> Finding:
     serious = found.serious or found.name.endswith("stuck")
     text = f"{found.name}: {found.text}"
     remedy = "Multiply the gyroscope columns by pi/180." if found.name == IN_DEGREES else ""

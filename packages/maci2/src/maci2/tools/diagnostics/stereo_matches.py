@@ -10,7 +10,8 @@ from maci2.datasets.frames import image_folders, stereo_frames
 from maci2.errors import CalibrationError, ImageError
 from maci2.findings import Finding, Level
 from maci2.sensors import Rig
-from maci2.sensors.stereo import Frames, HasImages, Image, StereoPair
+from maci2.sensors.stereo import Frames, Image, StereoPair
+from maci2.sensors.types import ImageRecording
 from maci2.tools.diagnostics import checks
 from maci2.types import NS, Array
 from maci2.vision.keyframe import Keyframe, keyframe
@@ -56,7 +57,7 @@ class ImageSample:
         return float(np.median(np.diff(self.frames.stamps_ns))) / NS
 
 
-def has_images(recording: HasImages) -> bool:
+def has_images(recording: ImageRecording) -> bool:
     """The recording has images of two calibrated cameras, not only timestamps."""
     if len(recording.rig.cameras) < 2:
         return False
@@ -67,7 +68,7 @@ def has_images(recording: HasImages) -> bool:
     return len(filled) == 2 and all(filled)
 
 
-def sample_images(recording: HasImages) -> ImageSample:
+def sample_images(recording: ImageRecording) -> ImageSample:
     """Read the pairs; those with an unusable image are skipped."""
     frames = stereo_frames(recording)
     return ImageSample(frames, recording.rig, tuple(_places(frames)))

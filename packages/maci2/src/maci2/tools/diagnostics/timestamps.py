@@ -8,7 +8,7 @@ import numpy as np
 from maci2.findings import Finding, fault
 from maci2.geometry import se3_inv
 from maci2.sensors import gaps
-from maci2.sensors.stereo import HasImages
+from maci2.sensors.types import ImageRecording
 from maci2.sensors.validation import RIG_RANGES, rig_faults
 from maci2.tools.diagnostics import checks
 from maci2.tools.diagnostics.diagnosis import Timing
@@ -157,7 +157,7 @@ def stereo_matched_pct(stamps_ns: tuple[Stamps, ...]) -> float:
     return float(100.0 * np.mean(np.abs(apart_ms) <= TOLERANCE_MS))
 
 
-def stereo_findings(recording: HasImages, matched_pct: float) -> list[Finding]:
+def stereo_findings(recording: ImageRecording, matched_pct: float) -> list[Finding]:
     """Findings about stereo pairs and about the rig."""
     pairs = _pairs(recording.camera_stamps_ns, matched_pct) if math.isfinite(matched_pct) else ()
     return [*pairs, *_rig(recording)]
@@ -189,7 +189,7 @@ def _right_after_left_ms(left: Stamps, right: Stamps) -> Array:
     return 1e3 * ((right[np.where(nearer_before, before, after)] - left) / NS)
 
 
-def _rig(recording: HasImages) -> Iterator[Finding]:
+def _rig(recording: ImageRecording) -> Iterator[Finding]:
     """Findings about the number of cameras, their baseline and which one is the left."""
     rig, stamped = recording.rig, len(recording.camera_stamps_ns)
     if rig.cameras and stamped > len(rig.cameras):
