@@ -185,27 +185,6 @@ def _require_calibrated_size(
         )
 
 
-class _Cursor:
-    """Cursor over the messages of one topic; it reads on when going forward."""
-
-    def __init__(self, bag: Bag, topic: str) -> None:
-        self._bag, self._topic = bag, topic
-        self._stream: Iterator[Message] = iter(())
-        self._last_ns = -AHEAD_NS
-
-    def find(self, received_ns: int, stamp_ns: int) -> Any:
-        """Message with this receive time and header timestamp; None if there is none."""
-        if not 0 < received_ns - self._last_ns <= AHEAD_NS:
-            self._stream = self._bag.messages([self._topic], received_ns)
-        for message in self._stream:
-            self._last_ns = message.received_ns
-            if message.received_ns > received_ns:
-                return None
-            if header_stamp_ns(message.content) == stamp_ns:
-                return message.content
-        return None
-
-
 class _BagReader:
     """Images of a bag by camera and index of the pair; none is kept in memory."""
 
@@ -216,29 +195,43 @@ class _BagReader:
         self.source = str(recording.bag.paths[0])
         self._recording, self._images, self._pairs = recording, recording.bag, pairs
         self._bag: Bag | None = None
-        self._cursors: list[_Cursor] = []
+        self._streams: dict[int, Iterator[Message]] = {}
+        self._last_ns: dict[int, int] = {}
 
     def read(self, camera: int, index: int) -> Image:
         """Image; raises ImageError if it cannot be used."""
-        if self._bag is None:
-            self._bag = Bag(self._images.paths)
-            self._cursors = [_Cursor(self._bag, topic) for topic in self._images.topics]
-            weakref.finalize(self, self._bag.close)
         number = self._pairs[camera][index]
         # Messages are found by the timestamps of their headers.
         stamps_ns = self._recording.camera_stamps_ns[camera]
         stamp_ns = int(stamps_ns[number]) - self._recording.camera_shift_ns
-        received_ns = int(self._images.received_ns[camera][number])
         place = f"{self.source}, {self._images.topics[camera]}, timestamp {stamp_ns} ns"
-        content = self._cursors[camera].find(received_ns, stamp_ns)
+        content = self._find(camera, int(self._images.received_ns[camera][number]), stamp_ns)
         if content is None:
             raise DatasetError(f"{place}: the image no longer exists; the bag has changed.")
         image = grey_image(content, place)
         require_size(image, self._recording.rig.cameras[0].resolution, place)
         return image
 
+    def _find(self, camera: int, received_ns: int, stamp_ns: int) -> Any:
+        """Message with this receive time and header timestamp, by reading on when going forward;
+        None if there is none."""
+        if self._bag is None:
+            self._bag = Bag(self._images.paths)
+            weakref.finalize(self, self._bag.close)
+        ahead_ns = received_ns - self._last_ns.get(camera, received_ns)
+        if not 0 < ahead_ns <= AHEAD_NS:
+            topic = self._images.topics[camera]
+            self._streams[camera] = self._bag.messages([topic], received_ns)
+        for message in self._streams[camera]:
+            self._last_ns[camera] = message.received_ns
+            if message.received_ns > received_ns:
+                return None
+            if header_stamp_ns(message.content) == stamp_ns:
+                return message.content
+        return None
+
     def close(self) -> None:
         """Release the bag's files; the next image opens them again."""
         if self._bag is not None:
             self._bag.close()
-            self._bag, self._cursors = None, []
+            self._bag, self._last_ns = None, {}

@@ -7,7 +7,7 @@ decimals is accepted. A path is a path: what it holds of pattern characters or o
 
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -55,10 +55,11 @@ class Table:
     texts: dict[str, list[str]] = field(default_factory=dict)
     """Text columns in the file; an empty field is an empty string."""
 
-    def stack(self, *names: str) -> Array:
-        """(n, k) array of these columns; NaN for an optional column that the file lacks."""
+    def vector(self, name: str, axes: str = "xyz") -> Array:
+        """(n, k) array of the columns of a vector; NaN for an optional column that the file
+        lacks."""
         missing = np.full(len(self.stamps_ns), np.nan)
-        return np.stack([self.columns.get(name, missing) for name in names], axis=1)
+        return np.stack([self.columns.get(f"{name}{axis}", missing) for axis in axes], axis=1)
 
 
 def read_table(
@@ -97,11 +98,9 @@ def read_table(
                 f"{path}, line {lines[row]}: {name} is {column[row]:g}, needed at most "
                 f"{MAX_ABSOLUTE:g} in size. Remove this line or repair the recording."
             )
-    words = {
-        name: [_bare(row.split(",")[where[name]]) for row in _evened(rows, lines, header, path)]
-        for name in texts or {}
-        if name in where
-    }
+    named = [name for name in texts or {} if name in where]
+    fields = _fields(rows, lines, header, path) if named else []
+    words = {name: [row[where[name]] for row in fields] for name in named}
     return Table(stamps_ns, columns, lines, str(path), words)
 
 
@@ -165,8 +164,7 @@ def _columns(
                 return [np.ascontiguousarray(table[name]) for name, _ in types]
     except (ValueError, DeprecationWarning):
         pass  # quotes, or a field that is not a number: read one by one to name it
-    fields = [[_bare(field) for field in row.split(",")]
-              for row in _evened(rows, lines, header, path)]  # fmt: skip
+    fields = _fields(rows, lines, header, path)
     return [
         np.array([_number_in(row[index], index, line, header, path)
                   for row, line in zip(fields, lines, strict=True)])
@@ -174,9 +172,10 @@ def _columns(
     ]  # fmt: skip
 
 
-def _evened(rows: list[str], lines: Stamps, header: list[str], path: Path) -> Iterator[str]:
-    """Rows with as many fields as there are headings; only empty fields are added or removed."""
-    width = len(header)
+def _fields(rows: list[str], lines: Stamps, header: list[str], path: Path) -> list[list[str]]:
+    """Fields of each row, without blanks and quotes around them, as many as there are headings;
+    only empty fields are added or removed."""
+    width, fields = len(header), []
     for row, line in zip(rows, lines, strict=True):
         if row.count(",") != width - 1:
             row = row.rstrip(", \t")
@@ -185,12 +184,9 @@ def _evened(rows: list[str], lines: Stamps, header: list[str], path: Path) -> It
                 f"{path}, line {line}: has {row.count(',') + 1} fields, needed {width}: "
                 f"{', '.join(header)[:400]}. Correct this line, or add the heading of the column."
             )
-        yield row + "," * (width - 1 - row.count(","))
-
-
-def _bare(text: str) -> str:
-    """Field without blanks and without a pair of quotes around it."""
-    return re.sub(r'^"([^"]*)"$', r"\1", text.strip()).strip()
+        row += "," * (width - 1 - row.count(","))
+        fields.append([re.sub(r'^"([^"]*)"$', r"\1", f.strip()).strip() for f in row.split(",")])
+    return fields
 
 
 def _number_in(text: str, index: int, line: int, header: list[str], path: Path) -> int | float:

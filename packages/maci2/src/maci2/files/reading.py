@@ -87,19 +87,15 @@ def read_text(
     return decode_text(read_bytes(path, what, limit, error), str(path), error)
 
 
-def read_lines(
-    path: Path, what: str, limit: int = MAX_BYTES, error: type[Maci2Error] = DatasetError
-) -> list[str]:
+def read_lines(path: Path, what: str) -> list[str]:
     """The lines of a text file; only line feeds and carriage returns end one."""
-    lines = read_text(path, what, limit, error).split("\n")
+    lines = read_text(path, what).split("\n")
     return lines[:-1] if lines[-1] == "" else lines
 
 
-def read_json(
-    path: Path, what: str, limit: int = MAX_BYTES, error: type[Maci2Error] = DatasetError
-) -> dict[str, Any]:
+def read_json(path: Path, what: str, *, error: type[Maci2Error] = DatasetError) -> dict[str, Any]:
     """The JSON object in a file."""
-    return parse_json(read_text(path, what, limit, error), str(path), what, error)
+    return parse_json(read_text(path, what, error=error), str(path), what, error)
 
 
 def parse_json(

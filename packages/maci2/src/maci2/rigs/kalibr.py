@@ -449,13 +449,13 @@ _INTRINSICS = (
 )
 
 
-def write_camchain(path: Path, rig: Rig, notes: tuple[str, ...] = ()) -> None:
+def write_camchain(path: Path, rig: Rig) -> None:
     """Write the cameras as a Kalibr camchain-imucam file, or as a camchain without extrinsics if
-    these are unknown; `notes` become comments at its top."""
-    write_atomically(path, camchain_text(rig, notes))
+    these are unknown."""
+    write_atomically(path, camchain_text(rig))
 
 
-def camchain_text(rig: Rig, notes: tuple[str, ...] = ()) -> str:
+def camchain_text(rig: Rig) -> str:
     """Text of a camchain file."""
     chain: dict[str, dict[str, Any]] = {}
     for number, camera in enumerate(rig.cameras):
@@ -465,7 +465,7 @@ def camchain_text(rig: Rig, notes: tuple[str, ...] = ()) -> str:
         if number > 0:
             entry["T_cn_cnm1"] = (T_c_b @ rig.cameras[number - 1].T_b_c).tolist()
         chain[f"cam{number}"] = entry
-    return _yaml(chain, (*_CONVENTION, *notes))
+    return _yaml(chain, _CONVENTION)
 
 
 def kalibr_files(folder: Path, rig: Rig) -> dict[Path, str]:

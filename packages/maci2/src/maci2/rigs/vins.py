@@ -186,10 +186,10 @@ def _mono(data: dict[str, Any], config: _Config, path: Path) -> Camera:
     if config.extrinsicRotation is not None:
         stated = config.extrinsicTranslation
         p = stated.get("data") if isinstance(stated, dict) else stated
-        numbers = isinstance(p, list) and all(isinstance(v, int | float) for v in p)
-        if not numbers or len(p) != 3 or not np.isfinite(np.array(p, dtype=np.float64)).all():
+        numbers = p if isinstance(p, list) and all(isinstance(v, int | float) for v in p) else []
+        if len(numbers) != 3 or not all(map(math.isfinite, numbers)):
             raise CalibrationError(f"{path}: extrinsicTranslation needs three numbers; add it.")
-        T = np.column_stack([config.extrinsicRotation, np.array(p, dtype=np.float64)])
+        T = np.column_stack([config.extrinsicRotation, np.array(numbers, dtype=np.float64)])
         T_b_c = rigid_transform(T, path, "extrinsicRotation")
     return camodocal_camera(data, path, T_b_c, config.image_topic or "")
 

@@ -149,7 +149,7 @@ def _from_positions(folder: Path) -> Capture:
     return Capture(
         RAW_POSITIONS,
         table.stamps_ns,
-        table.stack("px", "py", "pz"),
+        table.vector("p"),
         None,
         _marker_pose(folder),
         one_clock=True,
