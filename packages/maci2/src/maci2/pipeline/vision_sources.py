@@ -36,7 +36,7 @@ from maci2.sensors import (
     require_overlap,
     with_velocity,
 )
-from maci2.sensors.stereo import HasImages
+from maci2.sensors.types import ImageRecording
 from maci2.types import NS, Array, Mask, Stamps
 from maci2.vision import (
     CameraFrame,
@@ -495,7 +495,7 @@ def open_vision(
 
 
 def open_odometry(
-    recording: HasImages,
+    recording: ImageRecording,
     choice: VisionChoice,
     predict_rotation: RotationPredictor = no_prediction,
     weights: Path | None = None,

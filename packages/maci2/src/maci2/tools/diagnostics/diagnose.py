@@ -21,7 +21,7 @@ from maci2.pipeline.options import parse_vision
 from maci2.pipeline.vision_sources import open_vision
 from maci2.rigs import NOTHING_GIVEN, Given
 from maci2.sensors import CameraTrajectory, Recording, gaps
-from maci2.sensors.stereo import HasImages
+from maci2.sensors.types import ImageRecording
 from maci2.tools.diagnostics.axes import axes_against_gravity
 from maci2.tools.diagnostics.diagnosis import Diagnosis, Timing
 from maci2.tools.diagnostics.images import examine_images
@@ -146,7 +146,7 @@ def examine(
 
 
 def _examined(
-    recording: HasImages, vision: CameraTrajectory | None, frame: CameraFrame
+    recording: ImageRecording, vision: CameraTrajectory | None, frame: CameraFrame
 ) -> Diagnosis:
     streams = {f"cam{i}": stamps_ns for i, stamps_ns in enumerate(recording.camera_stamps_ns)}
     if isinstance(recording, Recording):
@@ -255,7 +255,7 @@ def _count_windows(recording: Recording) -> tuple[int, float]:
     return int(np.sum((frames >= MIN_FRAMES) & ~touches.any(axis=1))), shared_ns / NS
 
 
-def need_findings(recording: HasImages) -> list[Finding]:
+def need_findings(recording: ImageRecording) -> list[Finding]:
     """Finding that lists what each command would need; empty if nothing is missing."""
     rig = recording.rig
     pair = len(recording.camera_stamps_ns) > 1 and len(rig.cameras) > 1

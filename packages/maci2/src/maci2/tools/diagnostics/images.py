@@ -18,7 +18,8 @@ from maci2.datasets.frames import image_file_faults, image_folders, image_paths,
 from maci2.errors import CalibrationError, ImageError, Maci2Error
 from maci2.findings import Finding
 from maci2.sensors import Rig
-from maci2.sensors.stereo import Frames, HasImages, Image, StereoPair
+from maci2.sensors.stereo import Frames, Image, StereoPair
+from maci2.sensors.types import ImageRecording
 from maci2.tools.diagnostics import checks
 from maci2.tools.diagnostics.diagnosis import CameraImages, ImageDiagnosis
 from maci2.types import NS, Array, Mask
@@ -41,7 +42,7 @@ KINDS = {
 """Keyword of a fault and the description of such files; all others are called unreadable."""
 
 
-def image_file_findings(recording: HasImages) -> list[Finding]:
+def image_file_findings(recording: ImageRecording) -> list[Finding]:
     """Findings about the image files of each camera, and the time they cover.
 
     Nothing is said of a bag, whose images are looked at while it is read, nor of a recording that
@@ -55,13 +56,13 @@ def image_file_findings(recording: HasImages) -> list[Finding]:
     ]
 
 
-def _filled_folders(recording: HasImages) -> list[bool]:
+def _filled_folders(recording: ImageRecording) -> list[bool]:
     """Whether each camera has a folder with images; empty for a bag."""
     folders = [] if recording.bag is not None else image_folders(recording)
     return [folder.is_dir() and any(folder.iterdir()) for folder in folders]
 
 
-def _file_findings(recording: HasImages, camera: int) -> list[Finding]:
+def _file_findings(recording: ImageRecording, camera: int) -> list[Finding]:
     paths, cameras = image_paths(recording, camera), recording.rig.cameras
     # Left and right are rectified together: both have the size of the left one.
     faults = dict(image_file_faults(paths, cameras[0].resolution if cameras else None))
@@ -127,7 +128,7 @@ class ImageSample:
         return float(np.median(np.diff(self.frames.stamps_ns))) / NS
 
 
-def has_images(recording: HasImages) -> bool:
+def has_images(recording: ImageRecording) -> bool:
     """The recording has images of two calibrated cameras, not only timestamps."""
     if len(recording.rig.cameras) < 2:
         return False
@@ -137,7 +138,7 @@ def has_images(recording: HasImages) -> bool:
     return len(filled) == 2 and all(filled)
 
 
-def sample_images(recording: HasImages) -> ImageSample:
+def sample_images(recording: ImageRecording) -> ImageSample:
     """Read the pairs; those with an unusable image are skipped."""
     frames, places = stereo_frames(recording), []
     # In the order of time: a bag is read on, not searched.
@@ -494,7 +495,7 @@ def _row_field(rectification: Rectification, left: Image, right: Image) -> Array
     return row_error_field(uv0[kept], (uv0 - uv1)[kept, 1], _grid(rectification))
 
 
-def examine_images(recording: HasImages) -> tuple[ImageDiagnosis | None, list[Finding]]:
+def examine_images(recording: ImageRecording) -> tuple[ImageDiagnosis | None, list[Finding]]:
     """Check all image files, then exposure, then stereo if both cameras show something; None
     without images of two calibrated cameras."""
     files = image_file_findings(recording)

@@ -8,7 +8,7 @@ import numpy as np
 from maci2.findings import Finding
 from maci2.imu.values import MIN_STUCK_S, changed, runs_of_equal, saturation, stuck_axis
 from maci2.sensors import ImuNoise, ImuSamples
-from maci2.sensors.validation import DISAGREE, GRAVITY_TOLERANCE, IN_DEGREES, ImuFault, imu_faults
+from maci2.sensors.validation import DISAGREE, GRAVITY_TOLERANCE, IN_DEGREES, Fault, imu_faults
 from maci2.tools.diagnostics import checks
 from maci2.types import GRAVITY_NORM, Array
 
@@ -49,13 +49,13 @@ def disagreement_finding(samples: ImuSamples) -> list[Finding]:
     return [_from_plausibility(f) for f in faults if _is_disagreement(f, samples)]
 
 
-def _is_disagreement(found: ImuFault, samples: ImuSamples) -> bool:
+def _is_disagreement(found: Fault, samples: ImuSamples) -> bool:
     """Forces have the norm of gravity but disagree when rotated back: wrong rates."""
     wrong_rates = found.serious and found.name != IN_DEGREES and _feels_gravity(samples)
     return found.name == DISAGREE or wrong_rates
 
 
-def _from_plausibility(found: ImuFault) -> Finding:
+def _from_plausibility(found: Fault) -> Finding:
     serious = found.serious or found.name.endswith("stuck")
     text = f"{found.name}: {found.text}"
     remedy = "Multiply the gyroscope columns by pi/180." if found.name == IN_DEGREES else ""

@@ -9,7 +9,7 @@ from maci2.findings import Finding, fault
 from maci2.geometry import se3_inv
 from maci2.sensors import gaps
 from maci2.sensors.interpolation import nearest_index
-from maci2.sensors.stereo import HasImages
+from maci2.sensors.types import ImageRecording
 from maci2.sensors.validation import RIG_RANGES, rig_faults
 from maci2.tools.diagnostics import checks
 from maci2.tools.diagnostics.diagnosis import Timing
@@ -133,7 +133,7 @@ def _stream(name: str, timing: Timing, stamps_ns: Stamps, jumped: bool) -> Itera
     yield Finding("ok", name, text)
 
 
-def stereo_findings(recording: HasImages) -> tuple[float, list[Finding]]:
+def stereo_findings(recording: ImageRecording) -> tuple[float, list[Finding]]:
     """Percentage of left timestamps with a right one, and findings about stereo pairs and the rig;
     NaN without two cameras."""
     stamps_ns, rig = recording.camera_stamps_ns, list(_rig(recording))
@@ -158,7 +158,7 @@ def stereo_findings(recording: HasImages) -> tuple[float, list[Finding]]:
     return matched_pct, [finding, *rig]
 
 
-def _rig(recording: HasImages) -> Iterator[Finding]:
+def _rig(recording: ImageRecording) -> Iterator[Finding]:
     """Findings about the number of cameras, their baseline and which one is the left."""
     rig, stamped = recording.rig, len(recording.camera_stamps_ns)
     if rig.cameras and stamped > len(rig.cameras):

@@ -96,7 +96,7 @@ def open_capture(recording: Recording, source_name: str = "") -> Capture:
         capture = _of_poses(source_name, raw.stamps_ns, raw.Ts_w_b, raw.source)
         return replace(capture, T_b_m=T_b_m)
     table = read_table(folder / "data.csv", "positions of a laser tracker", _POSITIONS, {})
-    p_w_m = table.stack(*_POSITIONS)
+    p_w_m = table.vector("p")
     return Capture(RAW_POSITIONS, table.stamps_ns, p_w_m, None, table.source, T_b_m)
 
 
