@@ -104,9 +104,8 @@ def test_freed_constants_are_where_the_cost_over_scales_and_clocks_is_least():
 
     def cost(scale, offset_s):
         moved = shifted(scaled(inner, scale), offset_s)
-        held = replace(
-            problem, stamps_ns=moved.stamps_ns, camera=camera_motions(moved, all_of_them=True)
-        )
+        camera = (camera_motions(moved, np.arange(len(moved) - 1)),)
+        held = replace(problem, stamps_ns=moved.stamps_ns, camera=camera)
         # The priors of scale and clock in the problem are about values that are held there.
         least = solve(held, *start).cost
         return least + np.log(scale) ** 2 + (offset_s / CLOCK_STD_S) ** 2
