@@ -247,7 +247,7 @@ def test_writing_refuses_cameras_without_stamps(tmp_path):
     [
         ("kind", "boat", "motion is 'boat'"),
         ("lens", "mirror", "lens is 'mirror'; choose one of pinhole, fisheye"),
-        ("duration_s", 0.0, "duration_s is 0, needed above 0"),
+        ("duration_s", 0.0, "duration_s is 0.0, needed above 0"),
         ("duration_s", 0.004, "gives one IMU sample"),
         ("imu_rate_hz", float("nan"), "imu_rate_hz is nan"),
         ("camera_rate_hz", -1.0, "camera_rate_hz is -1"),

@@ -15,6 +15,7 @@ from maci2.estimator import Posterior, VIState
 from maci2.feature_tracks.tracks import FeatureTracks
 from maci2.geometry import se3_inv
 from maci2.imu import ImuMeasurements, datasheet_model, preintegrate, raw_model
+from maci2.imu.measurements import VIBRATION_WINDOW_S
 from maci2.pipeline.prepare import Inputs, Window
 from maci2.types import GRAVITY_NORM, NS, Array, Stamps
 from maci2.vision import RelativePoses
@@ -75,8 +76,8 @@ def with_stage_times(function: Callable[[], T]) -> tuple[T, tuple[StageTime, ...
     return result, tuple(StageTime(name, ms) for name, ms in times.items())
 
 
-MARGIN_NS = NS
-"""Time to each side over which vibration is averaged [ns]."""
+BEFORE_NS = round(1.1 * VIBRATION_WINDOW_S * NS)
+"""Samples before a segment, over which vibration is averaged [ns]."""
 
 
 def no_tracks() -> None:
@@ -186,13 +187,10 @@ def make_segment(inputs: Inputs, window: Window) -> Segment:
     vision = inputs.vision.motion(window.stamps_ns, window.index)
     start_ns, end_ns = int(vision.stamps_ns[0]), int(vision.stamps_ns[-1])
     samples, noise = inputs.recording.imu, inputs.recording.rig.imu
-    around = samples.between(
-        max(start_ns - MARGIN_NS, int(samples.stamps_ns[0])),
-        min(end_ns + MARGIN_NS, int(samples.stamps_ns[-1])),
-    )
+    before = samples.between(max(start_ns - BEFORE_NS, int(samples.stamps_ns[0])), end_ns)
     return Segment(
         datasheet_model(samples.between(start_ns, end_ns), noise),
-        raw_model(around, noise).between(start_ns, end_ns),
+        raw_model(before, noise).between(start_ns, end_ns),
         inputs.imu.between(start_ns, end_ns),
         vision,
         inputs.T_b_c,

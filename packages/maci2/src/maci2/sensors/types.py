@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -274,9 +273,15 @@ class ImageRecording:
                 cameras[number] = replace(cameras[number], rate_hz=rate_hz)
                 object.__setattr__(self, "rig", replace(self.rig, cameras=tuple(cameras)))
 
-    def with_imu(self, imu: ImuSamples, **more: Any) -> "Recording":
-        """Recording of these images and IMU samples; `more` are further fields of a `Recording`."""
-        return Recording(imu=imu, **(vars(self) | more))
+    def with_imu(
+        self,
+        imu: ImuSamples,
+        truths: dict[str, "GroundTruth"] | None = None,
+        notes: tuple[str, ...] = (),
+        warnings: tuple[str, ...] = (),
+    ) -> "Recording":
+        """Recording of these images and IMU samples."""
+        return Recording(**vars(self), imu=imu, truths=truths or {}, notes=notes, warnings=warnings)
 
 
 @dataclass(frozen=True)
