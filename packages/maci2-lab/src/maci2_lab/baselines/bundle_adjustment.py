@@ -7,7 +7,7 @@ matters only where iterations are few.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -18,11 +18,17 @@ from maci2.geometry import se3_inv, skew, so3_exp, so3_jl_inv, so3_jr_inv, so3_l
 from maci2.geometry.se3 import skew_stack, stack_poses
 from maci2.imu import ALPHA, BETA, GAMMA, Preintegrated
 from maci2.types import GRAVITY_NORM, Array, Mask
-from maci2_lab.baselines.alignment import corrected, logs, rotation_errors_D_bias, state_in_b0
-from maci2_lab.baselines.segment import Segment, stage
+from maci2_lab.baselines.alignment import (
+    corrected,
+    logs,
+    raw_motion,
+    rotation_errors_D_bias,
+    state_in_b0,
+)
+from maci2_lab.baselines.segment import Answer, Segment, stage
 
 PHI, POSITION, VELOCITY = slice(0, 3), slice(3, 6), slice(6, 9)
-GYRO_BIAS, ACC_BIAS = slice(9, 12), slice(12, 15)
+GYRO_BIAS, ACC_BIAS, BIASES = slice(9, 12), slice(12, 15), slice(9, 15)
 SIZE = 15
 """Unknowns of a keyframe: [phi, p, v, b_g, b_a]; the rotation is perturbed on the right."""
 
@@ -128,21 +134,27 @@ def to_posterior(segment: Segment, found: BundleState, cov: Array) -> Posterior:
         # Left perturbation: dt = rho + phi x t.
         poses[k, 0:3] = by_t + np.einsum("ij,jkl->ikl", skew(t_c0), by_phi)
         poses[k, 3:6] = by_phi
-    last = SIZE * (n - 1)
-    gyro = slice(last + GYRO_BIAS.start, last + GYRO_BIAS.stop)
-    acc = slice(last + ACC_BIAS.start, last + ACC_BIAS.stop)
+    last = cov[-SIZE:, -SIZE:]
     return Posterior(
         _carried(by_gravity.reshape(3, -1), cov),
         _carried(poses.reshape(n, 6, -1), cov),
         _carried(velocities.reshape(n, 3, -1), cov),
-        cov[gyro, gyro],
-        cov[acc, acc],
+        last[GYRO_BIAS, GYRO_BIAS],
+        last[ACC_BIAS, ACC_BIAS],
         np.zeros((6, 6)),
     )
 
 
 def _carried(J: Array, cov: Array) -> Array:
     return np.asarray(J @ cov @ np.swapaxes(J, -1, -2), np.float64)
+
+
+def answer_of(segment: Segment, found: BundleState, cov: Array | None, reason: str = "") -> Answer:
+    """Answer with the covariance of the keyframes (15 n, 15 n); without one it is rejected."""
+    state = to_vi_state(segment, found)
+    if cov is None:
+        return Answer(False, reason or "the covariance is singular", state)
+    return Answer(not reason, reason, state, to_posterior(segment, found, cov))
 
 
 NEAREST = 1e-3
@@ -219,21 +231,17 @@ def inertial(pre: Preintegrated, gravity_w: Array, x: BundleState) -> tuple[Arra
     r[:, BETA], r[:, ALPHA] = dv - beta, dp - alpha
 
     J = np.zeros((len(dt), 9, 2 * SIZE))
-    J_r_inv = np.array([so3_jr_inv(e) for e in np.ascontiguousarray(r[:, GAMMA])])
-    after = SIZE
-    J[:, GAMMA, PHI] = -J_r_inv @ np.swapaxes(relative, 1, 2)
-    J[:, GAMMA, after : after + 3] = J_r_inv
-    J[:, GAMMA, GYRO_BIAS] = rotation_errors_D_bias(
-        np.ascontiguousarray(r[:, GAMMA]), pre.D_bg[:, GAMMA], bg
-    )
-    J[:, BETA, PHI], J[:, ALPHA, PHI] = skew_stack(dv), skew_stack(dp)
-    J[:, BETA, VELOCITY] = -into
-    J[:, BETA, after + VELOCITY.start : after + VELOCITY.stop] = into
-    J[:, ALPHA, POSITION] = -into
-    J[:, ALPHA, after + POSITION.start : after + POSITION.stop] = into
-    J[:, ALPHA, VELOCITY] = -dt[:, :, None] * into
-    J[:, BETA, GYRO_BIAS], J[:, ALPHA, GYRO_BIAS] = -pre.D_bg[:, BETA], -pre.D_bg[:, ALPHA]
-    J[:, BETA, ACC_BIAS], J[:, ALPHA, ACC_BIAS] = -pre.D_ba[:, BETA], -pre.D_ba[:, ALPHA]
+    turns = np.ascontiguousarray(r[:, GAMMA])
+    J_r_inv = np.array([so3_jr_inv(turn) for turn in turns])
+    first, second = J[:, :, :SIZE], J[:, :, SIZE:]
+    first[:, :, GYRO_BIAS], first[:, :, ACC_BIAS] = -pre.D_bg, -pre.D_ba
+    first[:, GAMMA, PHI] = -J_r_inv @ np.swapaxes(relative, 1, 2)
+    second[:, GAMMA, PHI] = J_r_inv
+    first[:, GAMMA, GYRO_BIAS] = rotation_errors_D_bias(turns, pre.D_bg[:, GAMMA], bg)
+    first[:, BETA, PHI], first[:, ALPHA, PHI] = skew_stack(dv), skew_stack(dp)
+    first[:, BETA, VELOCITY], second[:, BETA, VELOCITY] = -into, into
+    first[:, ALPHA, POSITION], second[:, ALPHA, POSITION] = -into, into
+    first[:, ALPHA, VELOCITY] = -dt[:, :, None] * into
     return r, J
 
 
@@ -248,6 +256,9 @@ def first_state_prior(mean: BundleState, x: BundleState) -> tuple[Array, Array]:
     r[ACC_BIAS] = x.acc_bias[0] - mean.acc_bias[0]
     return r, J
 
+
+PIXEL_STD = 1.0
+"""Standard deviation of an observation in most of the originals [px]."""
 
 State = TypeVar("State")
 Step = TypeVar("Step")
@@ -325,7 +336,22 @@ class Bundle:
     """(n, 15) unknowns of the keyframes that are fixed; None if all are free."""
 
     infos: Array | None = None
-    """(m, 9, 9) weights of the IMU's residuals; None for preintegration's own."""
+    """(m, 9, 9) weights of the IMU's residuals; None without an IMU."""
+
+
+def inertial_bundle(
+    segment: Segment,
+    seen: Observations,
+    x: BundleState,
+    loss: Loss,
+    info_prior: Array,
+    **choices: Any,
+) -> Bundle:
+    """Bundle adjustment of a segment's raw samples, preintegrated with the biases of `x`, about
+    which its priors are."""
+    pre = raw_motion(segment, x.gyro_bias[0], x.acc_bias[0])
+    choices = {"infos": np.linalg.inv(pre.cov), "gravity_norm": segment.gravity_norm} | choices
+    return Bundle(seen, PIXEL_STD / segment.tracks.focal_px, loss, x, info_prior, pre, **choices)
 
 
 @dataclass(frozen=True)
@@ -396,10 +422,9 @@ def descend(
 def adjust(bundle: Bundle, x: BundleState, iterations: int) -> BundleResult:
     """Minimize from `x` in at most this many steps."""
     select = _selection(bundle, len(x.p_w_b))
-    infos = inertial_infos(bundle)
     x, now, converged, done = descend(
         x,
-        lambda at: _linearize(bundle, at, infos),
+        lambda at: _linearize(bundle, at),
         lambda equations, damping: _solve(equations, select, damping),
         lambda at, step: at.moved(step[0].reshape(-1, SIZE), step[1]),
         iterations,
@@ -414,16 +439,7 @@ def reprojection_px(bundle: Bundle, x: BundleState, focal_px: float) -> Array:
     return np.asarray(focal_px * np.sqrt((r**2).sum(axis=(0, 2, 3)) / count), np.float64)
 
 
-def inertial_infos(bundle: Bundle) -> Array:
-    """(m, 9, 9) weights of the IMU's residuals."""
-    if bundle.pre is None:
-        return np.empty((0, 9, 9))
-    if bundle.infos is not None:
-        return bundle.infos
-    return np.asarray(np.linalg.inv(bundle.pre.cov), np.float64)
-
-
-def _linearize(bundle: Bundle, x: BundleState, infos: Array) -> _Equations:
+def _linearize(bundle: Bundle, x: BundleState) -> _Equations:
     n, p = len(x.p_w_b), len(x.points_w)
     H, b = np.zeros((n, SIZE, n, SIZE)), np.zeros((n, SIZE))
     r, by_pose, by_point = reprojection(bundle.seen, x)
@@ -443,9 +459,7 @@ def _linearize(bundle: Bundle, x: BundleState, infos: Array) -> _Equations:
     W = np.zeros((p, 3, n, SIZE))
     W[:, :, :, :6] = np.moveaxis(point_t @ by_pose, 1, 2)
     b_points = -(point_t @ r)[..., 0].sum(axis=1)
-    if bundle.pre is not None:
-        cost += add_inertial(bundle, bundle.pre, x, infos, H, b)
-    cost += add_priors(bundle, x, H, b)
+    cost += add_inertial(bundle, x, H, b) + add_priors(bundle, x, H, b)
     size = n * SIZE
     return _Equations(H.reshape(size, size), b.ravel(), V, W.reshape(p, 3, size), b_points, cost)
 
@@ -456,10 +470,11 @@ def _rows_last(a: Array) -> Array:
     return np.moveaxis(a, 0, 2).reshape(p, n, two * c, d)
 
 
-def add_inertial(
-    bundle: Bundle, pre: Preintegrated, x: BundleState, infos: Array, H: Array, b: Array
-) -> float:
+def add_inertial(bundle: Bundle, x: BundleState, H: Array, b: Array) -> float:
     """Add IMU factors and bias random walks to H (n, 15, n, 15) and b (n, 15); their cost."""
+    pre, infos = bundle.pre, bundle.infos
+    if pre is None or infos is None:
+        return 0.0
     r, J = inertial(pre, np.array([0.0, 0.0, -bundle.gravity_norm]), x)
     weighed = infos @ J
     blocks = np.swapaxes(J, 1, 2) @ weighed
@@ -470,15 +485,14 @@ def add_inertial(
     cost = float(np.einsum("ki,kij,kj->", r, infos, r))
     if not bundle.var_walk.any():
         return cost
-    both = slice(GYRO_BIAS.start, ACC_BIAS.stop)
     biases = np.hstack([x.gyro_bias, x.acc_bias])
     for k, dt in enumerate(pre.dt):
         info = 1.0 / (bundle.var_walk * dt)
         change = biases[k + 1] - biases[k]
         for i, j, sign in ((k, k, 1), (k + 1, k + 1, 1), (k, k + 1, -1), (k + 1, k, -1)):
-            H[i, both, j, both] += sign * np.diag(info)
-        b[k, both] += info * change
-        b[k + 1, both] -= info * change
+            H[i, BIASES, j, BIASES] += sign * np.diag(info)
+        b[k, BIASES] += info * change
+        b[k + 1, BIASES] -= info * change
         cost += float(change @ (info * change))
     return cost
 
@@ -490,10 +504,9 @@ def add_priors(bundle: Bundle, x: BundleState, H: Array, b: Array) -> float:
     b[0] -= J.T @ (bundle.info_prior * r)
     cost = float(r @ (bundle.info_prior * r))
     if bundle.info_bias is not None:
-        both = slice(GYRO_BIAS.start, ACC_BIAS.stop)
         biases = np.concatenate([x.gyro_bias[0], x.acc_bias[0]])
-        H[0, both, 0, both] += np.diag(bundle.info_bias)
-        b[0, both] -= bundle.info_bias * biases
+        H[0, BIASES, 0, BIASES] += np.diag(bundle.info_bias)
+        b[0, BIASES] -= bundle.info_bias * biases
         cost += float(biases @ (bundle.info_bias * biases))
     return cost
 
@@ -503,10 +516,9 @@ def _selection(bundle: Bundle, n: int) -> Array:
     columns = np.eye(n * SIZE).reshape(n, SIZE, n, SIZE)
     fixed = np.zeros((n, SIZE), dtype=bool) if bundle.fixed is None else bundle.fixed.copy()
     if not bundle.var_walk.any():
-        biases = slice(GYRO_BIAS.start, ACC_BIAS.stop)
         for k in range(1, n):
-            columns[k, biases, 0, biases] = np.eye(6)
-        fixed[1:, biases] = True
+            columns[k, BIASES, 0, BIASES] = np.eye(6)
+        fixed[1:, BIASES] = True
     return columns.reshape(n * SIZE, n, SIZE)[:, ~fixed]
 
 
@@ -608,8 +620,3 @@ def fixed_pose(n: int, first: int) -> Mask:
     fixed[:, 6:] = True
     fixed[first] = True
     return fixed
-
-
-def well_reprojected(bundle: Bundle, x: BundleState, focal_px: float, limit_px: float) -> Mask:
-    """(p,) whether the root mean square reprojection error of a point is below a limit."""
-    return reprojection_px(bundle, x, focal_px) < limit_px

@@ -35,7 +35,6 @@ MIN_MATCHES = 5
 MAX_REPROJECTION_PX = 3.0
 OUTLIER_STDS = 3.0
 ITERATIONS = 10
-PIXEL_STD = 1.0
 STD_ROTATION, STD_VELOCITY, STD_GYRO_BIAS, STD_ACC_BIAS = 0.1, 1.0, 0.01, 0.05
 
 
@@ -183,15 +182,13 @@ def _map(segment: Segment, state: VIState, stereo: bool) -> Answer:
     info = ba.gauge_information(STD_GYRO_BIAS, STD_ACC_BIAS)
     info[0:2] = STD_ROTATION**-2
     info[ba.VELOCITY] = STD_VELOCITY**-2
-    pre = raw_motion(segment, state.gyro_bias, state.acc_bias)
-    std = PIXEL_STD / tracks.focal_px
-    bundle = ba.Bundle(seen, std, ba.squares, start, info, pre, segment.gravity_norm, VAR_WALK)
+    bundle = ba.inertial_bundle(segment, seen, start, ba.squares, info, var_walk=VAR_WALK)
     needed = MIN_FEATURES[stereo]
     if len(start.points_w) < needed:
         reason = f"{len(start.points_w)} points could be triangulated, needed {needed}"
         return Answer(False, reason, state)
     result = ba.adjust(bundle, start, ITERATIONS)
-    fine = ba.well_reprojected(bundle, result.state, tracks.focal_px, MAX_REPROJECTION_PX)
+    fine = ba.reprojection_px(bundle, result.state, tracks.focal_px) < MAX_REPROJECTION_PX
     if int(fine.sum()) < needed:
         reason = (
             f"{int(fine.sum())} points reproject within {MAX_REPROJECTION_PX:g} px, needed {needed}"
@@ -200,7 +197,4 @@ def _map(segment: Segment, state: VIState, stereo: bool) -> Answer:
     if not fine.all():
         start = result.state.with_points(result.state.points_w[fine])
         result = ba.adjust(replace(bundle, seen=take(seen, fine)), start, ITERATIONS)
-    found = ba.to_vi_state(segment, result.state)
-    if result.cov is None:
-        return Answer(False, "the covariance is singular", found)
-    return Answer(True, "", found, ba.to_posterior(segment, result.state, result.cov))
+    return ba.answer_of(segment, result.state, result.cov)

@@ -1,13 +1,12 @@
 """VINS-Mono: alignment, structure from motion, and extrinsic rotation."""
 
-from dataclasses import dataclass
-
 import cv2
 import numpy as np
 
 from maci2.feature_tracks.track_adjustment import triangulate
 from maci2.feature_tracks.tracks import FeatureTracks
-from maci2.geometry import se3, se3_inv, so3_log
+from maci2.geometry import se3, se3_inv, skew, so3_log
+from maci2.geometry.se3 import stack_poses
 from maci2.imu import Preintegrated
 from maci2.types import Array, Mask
 from maci2.vision import RelativePoses
@@ -137,17 +136,9 @@ MAX_COST = 5e-3
 """Cost up to which a solution that did not converge is accepted."""
 
 
-@dataclass(frozen=True)
-class VisualStructure:
-    """Poses up to scale, or the reason why there are none."""
-
-    Ts_c0_c: Array | None
-    reason: str = ""
-
-
 @stage("structure")
-def reconstruct(tracks: FeatureTracks) -> VisualStructure:
-    """Poses of the left cameras from their tracks alone.
+def reconstruct(tracks: FeatureTracks) -> tuple[Array | None, str]:
+    """Poses of the left cameras up to scale from their tracks alone, or why there are none.
 
     Structure from motion of one camera as in VINS-Mono: poses of all keyframes up to scale.
 
@@ -158,7 +149,7 @@ def reconstruct(tracks: FeatureTracks) -> VisualStructure:
     """
     pair = _first_pair(tracks)
     if pair is None:
-        return VisualStructure(None, "no keyframe has enough parallax to the newest one")
+        return None, "no keyframe has enough parallax to the newest one"
     first, T_first_newest = pair
     newest = len(tracks.stamps_ns) - 1
     Ts = np.tile(np.eye(4), (newest + 1, 1, 1))
@@ -171,7 +162,7 @@ def reconstruct(tracks: FeatureTracks) -> VisualStructure:
         which = tracks.seen[:, k] & known
         found = pose_by_pnp(points[which], tracks.xy[which, k], before, MIN_PNP)
         if found is None:
-            return VisualStructure(None, f"keyframe {k} sees fewer than {MIN_PNP} known points")
+            return None, f"keyframe {k} sees fewer than {MIN_PNP} known points"
         Ts[k] = found
         _extend(tracks, Ts, points, known, (k, newest) if forward else (k, first))
     for k in range(first + 1, newest):
@@ -256,7 +247,7 @@ def _triangulate(tracks: FeatureTracks, Ts: Array, points: Array, known: Mask, w
 
 def _adjusted(
     tracks: FeatureTracks, Ts: Array, points: Array, known: Mask, first: int
-) -> VisualStructure:
+) -> tuple[Array | None, str]:
     n = len(Ts)
     nothing = np.zeros((n, 3))
     start = ba.BundleState(Ts[:, :3, :3], Ts[:, :3, 3], nothing, nothing, nothing, points[known])
@@ -266,10 +257,9 @@ def _adjusted(
     bundle = ba.Bundle(seen, 1.0, ba.squares, start, fixed=fixed)
     result = ba.adjust(bundle, start, ITERATIONS)
     if not result.converged and 0.5 * result.cost >= MAX_COST:
-        return VisualStructure(None, "the bundle adjustment did not converge")
-    found = np.tile(np.eye(4), (n, 1, 1))
-    found[:, :3, :3], found[:, :3, 3] = result.state.Rs_w_b, result.state.p_w_b
-    return VisualStructure(se3_inv(np.ascontiguousarray(found[0])) @ found)
+        return None, "the bundle adjustment did not converge"
+    found = stack_poses(result.state.Rs_w_b, result.state.p_w_b)
+    return se3_inv(np.ascontiguousarray(found[0])) @ found, ""
 
 
 def vins_mono(segment: Segment) -> Answer:
@@ -288,10 +278,10 @@ def vins_mono_fixed(segment: Segment) -> Answer:
 
 
 def _own_structure(segment: Segment, clear_each_time: bool) -> Answer:
-    structure = reconstruct(segment.tracks)
-    if structure.Ts_c0_c is None:
-        return Answer(False, structure.reason)
-    return align(segment, structure.Ts_c0_c, clear_each_time)
+    Ts_c0_c, reason = reconstruct(segment.tracks)
+    if Ts_c0_c is None:
+        return Answer(False, reason)
+    return align(segment, Ts_c0_c, clear_each_time)
 
 
 MIN_STEPS = 10
@@ -343,7 +333,7 @@ def quaternion(R: Array) -> Array:
 
 def rotation(q_wxyz: Array) -> Array:
     w, v = q_wxyz[0], q_wxyz[1:]
-    return np.asarray((w * w - v @ v) * np.eye(3) + 2.0 * np.outer(v, v) + 2.0 * w * _skew(v))
+    return np.asarray((w * w - v @ v) * np.eye(3) + 2.0 * np.outer(v, v) + 2.0 * w * skew(v))
 
 
 def left_product(q_wxyz: Array) -> Array:
@@ -360,9 +350,5 @@ def _product_matrix(q_wxyz: Array, sign: float) -> Array:
     w, v = q_wxyz[0], q_wxyz[1:]
     matrix = np.empty((4, 4))
     matrix[0, 0], matrix[0, 1:], matrix[1:, 0] = w, -v, v
-    matrix[1:, 1:] = w * np.eye(3) + sign * _skew(v)
+    matrix[1:, 1:] = w * np.eye(3) + sign * skew(v)
     return matrix
-
-
-def _skew(v: Array) -> Array:
-    return np.array([[0.0, -v[2], v[1]], [v[2], 0.0, -v[0]], [-v[1], v[0], 0.0]])

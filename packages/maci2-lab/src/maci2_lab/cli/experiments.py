@@ -120,7 +120,7 @@ def _record(reproduced: "Reproduced") -> dict[str, Any]:
         "title": reproduced.experiment.title,
         "folder": str(reproduced.folder),
         "missing": list(reproduced.missing),
-        "tables": [] if found is None else [table.as_dict() for table in found.tables],
+        "tables": [] if found is None else [asdict(table) for table in found.tables],
         "claims": [] if found is None else [asdict(claim) for claim in found.claims],
     }
 

@@ -13,7 +13,7 @@ from maci2_lab.experiments.covariances import (
     visual_findings,
     visual_tasks,
 )
-from maci2_lab.experiments.experiment import Experiment, RecordingsExperiment
+from maci2_lab.experiments.experiment import RecordingsExperiment
 from maci2_lab.experiments.hard_images import hard_images_findings, hard_images_tasks
 from maci2_lab.experiments.init_tables import (
     FOUR,
@@ -22,7 +22,7 @@ from maci2_lab.experiments.init_tables import (
     fusion_claims,
     paper_claims,
 )
-from maci2_lab.experiments.initialization import CombinedExperiment, InitExperiment
+from maci2_lab.experiments.initialization import CombinedExperiment, Experiment, InitExperiment
 from maci2_lab.experiments.methods import (
     BASELINES,
     CONSTANT,

@@ -32,7 +32,13 @@ from maci2_lab.evaluation.protocol import (
 )
 from maci2_lab.evaluation.summary import PAPER_LIMITS, SuccessLimits
 from maci2_lab.evaluation.time_limit import TimeLimitError, within
-from maci2_lab.experiments.experiment import Records, Settings, Task, TaskResult
+from maci2_lab.experiments.experiment import (
+    RecordingsExperiment,
+    Records,
+    Settings,
+    Task,
+    TaskResult,
+)
 from maci2_lab.experiments.init_figures import initialization_figures
 from maci2_lab.experiments.init_tables import (
     Board,
@@ -86,16 +92,15 @@ class MethodRun:
     def task(self) -> Task:
         kind = self.method.vision.partition(":")[0]
         vision = slug(self.method.vision) if kind == "tracks" else kind
+        key = f"{self.stride_s:g}s_{vision}_{slug(self.method.name)}"
         options = {
-            "recording": self.recording,
             "stride_s": self.stride_s,
-            "seed": self.settings.seed,
-            "limit_s": self.settings.limit_s,
+            **asdict(self.settings),
             "windows": self.count,
             "method": asdict(self.method),
         }
-        key = f"{self.recording}_{self.stride_s:g}s_{vision}_{slug(self.method.name)}"
-        return Task(key, options, {self.recording: self.path}, self.run, self.windows)
+        task = Task.on(self.recording, self.path, key, self.run, **options)
+        return replace(task, windows=self.windows)
 
     def run(self, only: int | None = None) -> TaskResult:
         """Rows of all windows, or of only one."""
@@ -315,3 +320,7 @@ class CombinedExperiment:
                 {**figure, "title": f"{part.title}: {figure['title']}"} for figure in shown.figures
             )
         return found
+
+
+Experiment = InitExperiment | CombinedExperiment | RecordingsExperiment
+"""An experiment: usually one table or figure of the paper."""

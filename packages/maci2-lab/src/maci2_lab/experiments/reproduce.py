@@ -13,8 +13,14 @@ from typing import Any
 from maci2.errors import Maci2Error
 from maci2.pipeline.prepare import Window
 from maci2_lab.evaluation.protocol import Row
-from maci2_lab.experiments.experiment import Experiment, Records, Settings, Task, TaskResult
-from maci2_lab.experiments.initialization import CombinedExperiment, InitExperiment
+from maci2_lab.experiments.experiment import (
+    RecordingsExperiment,
+    Records,
+    Settings,
+    Task,
+    TaskResult,
+)
+from maci2_lab.experiments.initialization import CombinedExperiment, Experiment
 from maci2_lab.experiments.recordings import Recordings, with_renderings
 from maci2_lab.experiments.store import Store, row_record, time_table, write_result
 from maci2_lab.experiments.table import Findings
@@ -56,7 +62,7 @@ def reproduce(
 ) -> Reproduced:
     """Run the tasks that are not stored yet; write results, tables and the list of segments."""
     store = Store(output / experiment.name)
-    if isinstance(experiment, InitExperiment | CombinedExperiment):
+    if not isinstance(experiment, RecordingsExperiment):
         recordings = with_renderings(
             experiment.renderings, recordings, output / RENDERINGS, pool, on_progress
         )
@@ -214,7 +220,7 @@ def _write_experiment(
         "missing": list(missing),
         "results": list(records),
         "segments_start_ns": segments,
-        "tables": [table.as_dict() for table in findings.tables] if findings else [],
+        "tables": [asdict(table) for table in findings.tables] if findings else [],
         "claims": [asdict(claim) for claim in findings.claims] if findings else [],
     }
     write_result(folder / "experiment.json", record)
