@@ -7,6 +7,7 @@ matters only where iterations are few.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -336,7 +337,14 @@ class Bundle:
     """(n, 15) unknowns of the keyframes that are fixed; None if all are free."""
 
     infos: Array | None = None
-    """(m, 9, 9) weights of the IMU's residuals; None without an IMU."""
+    """(m, 9, 9) weights of the IMU's residuals; None for preintegration's own."""
+
+    @cached_property
+    def weights(self) -> Array:
+        """(m, 9, 9) weights of the IMU's residuals, where there is an IMU."""
+        assert self.pre is not None
+        own = np.linalg.inv(self.pre.cov) if self.infos is None else self.infos
+        return np.asarray(own, np.float64)
 
 
 def inertial_bundle(
@@ -350,8 +358,8 @@ def inertial_bundle(
     """Bundle adjustment of a segment's raw samples, preintegrated with the biases of `x`, about
     which its priors are."""
     pre = raw_motion(segment, x.gyro_bias[0], x.acc_bias[0])
-    choices = {"infos": np.linalg.inv(pre.cov), "gravity_norm": segment.gravity_norm} | choices
-    return Bundle(seen, PIXEL_STD / segment.tracks.focal_px, loss, x, info_prior, pre, **choices)
+    std = PIXEL_STD / segment.tracks.focal_px
+    return Bundle(seen, std, loss, x, info_prior, pre, segment.gravity_norm, **choices)
 
 
 @dataclass(frozen=True)
@@ -472,9 +480,9 @@ def _rows_last(a: Array) -> Array:
 
 def add_inertial(bundle: Bundle, x: BundleState, H: Array, b: Array) -> float:
     """Add IMU factors and bias random walks to H (n, 15, n, 15) and b (n, 15); their cost."""
-    pre, infos = bundle.pre, bundle.infos
-    if pre is None or infos is None:
+    if bundle.pre is None:
         return 0.0
+    pre, infos = bundle.pre, bundle.weights
     r, J = inertial(pre, np.array([0.0, 0.0, -bundle.gravity_norm]), x)
     weighed = infos @ J
     blocks = np.swapaxes(J, 1, 2) @ weighed
@@ -596,22 +604,11 @@ def with_points(
     return observations(tracks, T_b_c, kept, stereo), x.with_points(points_w[fine])
 
 
-def poses_as_state(segment: Segment, Ts_c0_b: Array) -> BundleState:
+def poses_as_state(Ts_c0_b: Array) -> BundleState:
     """Body poses alone, in a world that is the first body, without gravity."""
     Ts = np.array([se3_inv(Ts_c0_b[0]) @ T for T in Ts_c0_b])
     nothing = np.zeros((len(Ts), 3))
     return BundleState(Ts[:, :3, :3], Ts[:, :3, 3], nothing, nothing, nothing, np.empty((0, 3)))
-
-
-def visual_bundle(
-    segment: Segment, x: BundleState, std_px: float, delta: float, stereo: bool, count: int
-) -> BundleState:
-    """Vision-only bundle adjustment with the first pose fixed, as in a map."""
-    tracks = segment.tracks
-    seen, start = with_points(segment, x, longest(tracks, count, 2 if stereo else 3), stereo)
-    fixed = fixed_pose(len(x.p_w_b), 0)
-    bundle = Bundle(seen, std_px / tracks.focal_px, huber(delta), start, fixed=fixed)
-    return adjust(bundle, start, 20).state
 
 
 def fixed_pose(n: int, first: int) -> Mask:

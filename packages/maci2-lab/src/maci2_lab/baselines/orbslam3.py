@@ -208,9 +208,10 @@ def orbslam3_full(segment: Segment) -> Answer:
 def map_poses(segment: Segment) -> Array:
     """(n, 4, 4) T_c0_b of a stereo map: vision alone adjusted, from the relative poses."""
     Ts_c0_b = segment.Ts_c0_b()
-    found = ba.visual_bundle(
-        segment, ba.poses_as_state(segment, Ts_c0_b), ba.PIXEL_STD, HUBER, True, POINTS
-    )
+    chosen = ba.longest(segment.tracks, POINTS, 2)
+    seen, start = ba.with_points(segment, ba.poses_as_state(Ts_c0_b), chosen, stereo=True)
+    std, fixed = ba.PIXEL_STD / segment.tracks.focal_px, ba.fixed_pose(len(Ts_c0_b), 0)
+    found = ba.adjust(ba.Bundle(seen, std, ba.huber(HUBER), start, fixed=fixed), start, 20).state
     return Ts_c0_b[0] @ stack_poses(found.Rs_w_b, found.p_w_b)
 
 

@@ -1,7 +1,6 @@
 """A chain solved and timed with GTSAM: CombinedImuFactor and marker priors."""
 
 from dataclasses import dataclass
-from time import thread_time
 from typing import Any
 
 import numpy as np
@@ -20,19 +19,10 @@ from maci2.imu import datasheet_model
 from maci2.sensors import Recording, truth_at
 from maci2.simulation import SimulationConfig, simulate
 from maci2.types import NS, Array
-from maci2_lab.benchmarks.gtsam_problem import gtsam_optimise, import_gtsam
+from maci2_lab.benchmarks.gtsam_problem import alternate, gtsam_optimise, import_gtsam
 
 MARKER_STD = 0.01
 """Standard deviation of marker positions [m] and orientations [rad]."""
-
-
-@dataclass(frozen=True)
-class ChainTimes:
-    """Median times of Levenberg-Marquardt on one chain [s], on one core."""
-
-    ours_s: float
-    gtsam_s: float
-    """NaN if GTSAM was not run."""
 
 
 @dataclass(frozen=True)
@@ -74,32 +64,17 @@ def chain_of(recording: Recording, count: int, every: int = 10) -> tuple[Problem
     return problem, states
 
 
-def time_chains(repeats: int = 3) -> tuple[ChainTimes, ChainTimes]:
-    """Times on 1000 states with GTSAM, and on 10 000 states without."""
+def time_chains(repeats: int = 3) -> tuple[float, float, float]:
+    """Median times of Levenberg-Marquardt [ms], on one core and from the same initial guess: on
+    1000 states, by GTSAM on the same, and on 10 000 states."""
     recording = simulate(SimulationConfig(kind="drone", duration_s=520.0, seed=3))
-    return (
-        _time_chain(*chain_of(recording, 1000), repeats, with_gtsam=True),
-        _time_chain(*chain_of(recording, 10_000), repeats, with_gtsam=False),
+    short, long = chain_of(recording, 1000), chain_of(recording, 10_000)
+    start, start_long = (evaluated(*chain, shared_parameters()) for chain in (short, long))
+    theirs = gtsam_chain(*short)
+    ours_ms, gtsam_ms = alternate(
+        (lambda: optimized(start), lambda: gtsam_optimise(*theirs)), repeats
     )
-
-
-def _time_chain(problem: Problem, states: States, repeats: int, with_gtsam: bool) -> ChainTimes:
-    """Both solvers on one problem, from the same initial guess."""
-    start = evaluated(problem, states, shared_parameters())
-    ours, theirs = [], []
-    graph, values = gtsam_chain(problem, states) if with_gtsam else (None, None)
-    for _ in range(repeats + 1):
-        begin = thread_time()
-        optimized(start)
-        ours.append(thread_time() - begin)
-        if graph is not None:
-            begin = thread_time()
-            gtsam_optimise(graph, values)
-            theirs.append(thread_time() - begin)
-    # The first may have compiled.
-    return ChainTimes(
-        float(np.median(ours[1:])), float(np.median(theirs[1:])) if theirs else float("nan")
-    )
+    return ours_ms, gtsam_ms, *alternate((lambda: optimized(start_long),), repeats)
 
 
 def solve_chain_with_gtsam(problem: Problem, states: States) -> GtsamChain:

@@ -97,9 +97,6 @@ class GtsamTimes:
 class GtsamResult:
     """Result of GTSAM and the time it took."""
 
-    Ts_c0_b: Array
-    """(m + 1, 4, 4)"""
-
     v_c0: Array
     """(m + 1, 3) [m/s]"""
 
@@ -109,13 +106,6 @@ class GtsamResult:
     bias_gyro: Array
     """(3,) [rad/s]"""
 
-    bias_acc: Array
-    """(3,) [m/s^2]"""
-
-    cost: float
-    """Sum of squared whitened residuals (GTSAM's error is half of it)."""
-
-    iterations: int
     times: GtsamTimes
 
 
@@ -125,17 +115,46 @@ class GtsamOptimum:
 
     values: Any
     cost: float
+    """Sum of squared whitened residuals (GTSAM's error is half of it)."""
+
     iterations: int
 
 
 def solve_with_gtsam(problem: GtsamProblem, repeats: int = 1) -> GtsamResult:
     """Preintegrate, build and optimise, each `repeats` times and timed apart."""
-    preintegrated, preintegrate_s = _timed(lambda: gtsam_preintegrate(problem), repeats)
-    (graph, start), build_s = _timed(lambda: gtsam_build(problem, preintegrated), repeats)
-    optimum, optimise_s = _timed(lambda: gtsam_optimise(graph, start), repeats)
-    _, binding_s = _timed(lambda: _hand_over(problem), repeats)
-    times = GtsamTimes(preintegrate_s, binding_s, build_s, optimise_s)
-    return _result(problem, optimum, times)
+    preintegrated = gtsam_preintegrate(problem)
+    graph, start = gtsam_build(problem, preintegrated)
+    times_ms = alternate(
+        (
+            lambda: gtsam_preintegrate(problem),
+            lambda: _hand_over(problem),
+            lambda: gtsam_build(problem, preintegrated),
+            lambda: gtsam_optimise(graph, start),
+        ),
+        repeats,
+    )
+    values = gtsam_optimise(graph, start).values
+    _, velocity, bias, gravity = _keys(import_gtsam(), len(problem.Ts_c0_b))
+    return GtsamResult(
+        v_c0=np.array([values.atVector(key) for key in velocity]),
+        g_c0=np.asarray(values.atVector(gravity)),
+        bias_gyro=np.asarray(values.atConstantBias(bias).gyroscope()),
+        times=GtsamTimes(*(1e-3 * time_ms for time_ms in times_ms)),
+    )
+
+
+def alternate(works: Sequence[Callable[[], Any]], repeats: int) -> list[float]:
+    """Median processor time of each [ms], called in turn so that load affects all of them; a first
+    call, which may compile, does not count."""
+    for work in works:
+        work()
+    times = np.empty((repeats, len(works)))
+    for i in range(repeats):
+        for j, work in enumerate(works):
+            began = thread_time()
+            work()
+            times[i, j] = thread_time() - began
+    return [float(time) for time in 1e3 * np.median(times, axis=0)]
 
 
 def gtsam_preintegrate(problem: GtsamProblem) -> list[Any]:
@@ -235,29 +254,3 @@ def _cov_as_gtsam(T: Array, cov_T: Array) -> Array:
     """
     Ad = se3_adj(se3_inv(T))
     return symmetrize(Ad @ cov_T @ Ad.T)[np.ix_(_SWAP, _SWAP)]
-
-
-def _timed(work: Callable[[], Any], repeats: int) -> tuple[Any, float]:
-    """Result of the last call, and the median time of a call [s]."""
-    times = np.zeros(repeats)
-    for i in range(repeats):
-        start = thread_time()
-        returned = work()
-        times[i] = thread_time() - start
-    return returned, float(np.median(times))
-
-
-def _result(problem: GtsamProblem, optimum: GtsamOptimum, times: GtsamTimes) -> GtsamResult:
-    pose, velocity, bias, gravity = _keys(import_gtsam(), len(problem.Ts_c0_b))
-    values = optimum.values
-    found_bias = values.atConstantBias(bias)
-    return GtsamResult(
-        Ts_c0_b=np.array([values.atPose3(key).matrix() for key in pose]),
-        v_c0=np.array([values.atVector(key) for key in velocity]),
-        g_c0=np.asarray(values.atVector(gravity)),
-        bias_gyro=np.asarray(found_bias.gyroscope()),
-        bias_acc=np.asarray(found_bias.accelerometer()),
-        cost=optimum.cost,
-        iterations=optimum.iterations,
-        times=times,
-    )
