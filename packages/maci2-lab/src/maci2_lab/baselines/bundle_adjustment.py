@@ -262,8 +262,7 @@ PIXEL_STD = 1.0
 """Standard deviation of an observation in most of the originals [px]."""
 
 State = TypeVar("State")
-Step = TypeVar("Step")
-Equations = TypeVar("Equations", bound="Cost")
+Step = TypeVar("Step", covariant=True)
 
 Loss = Callable[[Array], tuple[Array, Array]]
 """Function from squared norms of whitened residuals to cost and weight, its derivative."""
@@ -374,42 +373,30 @@ class BundleResult:
     """(15 n, 15 n) of the keyframes; None where they are not determined."""
 
 
-@dataclass(frozen=True)
-class _Equations:
-    H: Array
-    """(15 n, 15 n)"""
-    b: Array
-    V: Array
-    """(p, 3, 3) of the points."""
-    W: Array
-    """(p, 3, 15 n) between points and keyframes."""
-    b_points: Array
-    cost: float
-
-
-class Cost(Protocol):
-    """Normal equations that know the cost that they were linearized at."""
+class Equations(Protocol[Step]):
+    """Normal equations at one linearization."""
 
     @property
     def cost(self) -> float: ...
+    def solve(self, damping: float) -> tuple[Step, float]:
+        """Step, and the decrease of the cost that it predicts."""
+
+
+EquationsT = TypeVar("EquationsT", bound=Equations[Any])
 
 
 def descend(
     x: State,
-    linearize: Callable[[State], Equations],
-    solve: Callable[[Equations, float], tuple[Step, float]],
-    moved: Callable[[State, Step], State],
+    linearize: Callable[[State], EquationsT],
+    moved: Callable[[State, Any], State],
     iterations: int,
-) -> tuple[State, Equations, bool, int]:
-    """Levenberg-Marquardt from `x`: the minimum, its equations, convergence and number of steps.
-
-    `solve` takes the damping and also returns the decrease of the cost that it predicts.
-    """
+) -> tuple[State, EquationsT, bool, int]:
+    """Levenberg-Marquardt from `x`: the minimum, its equations, convergence and number of steps."""
     now = linearize(x)
     radius, shrink, converged, done = FIRST_RADIUS, 10.0, False, 0
     while done < iterations and not converged:
         done += 1
-        step, expected = solve(now, 1.0 / radius)
+        step, expected = now.solve(1.0 / radius)
         tried = moved(x, step)
         then = linearize(tried)
         change = now.cost - then.cost
@@ -426,18 +413,67 @@ def descend(
     return x, now, converged, done
 
 
+@dataclass(frozen=True)
+class _Equations:
+    """Normal equations of the free unknowns f of the keyframes and of the points."""
+
+    select: Array
+    """(15 n, f)"""
+
+    H: Array
+    """(f, f)"""
+
+    b: Array
+    V: Array
+    """(p, 3, 3) of the points."""
+
+    W: Array
+    """(p, 3, f) between points and keyframes."""
+
+    b_points: Array
+    cost: float
+
+    def solve(self, damping: float) -> tuple[tuple[Array, Array], float]:
+        """Steps of keyframes and points, and the predicted decrease of the cost."""
+        V = self.V + SMALLEST_POINT_CURVATURE * np.eye(3)
+        diagonal = np.einsum("pii->pi", V)
+        V = V + np.eye(3) * (damping * np.clip(diagonal, 1e-6, 1e32))[:, None, :]
+        V_inv = np.linalg.inv(V)
+        H = self.H + np.diag(damping * np.clip(np.diag(self.H), 1e-6, 1e32))
+        flat = self.W.reshape(-1, len(H))
+        reduced = H - flat.T @ (V_inv @ self.W).reshape(flat.shape)
+        right = self.b - flat.T @ (V_inv @ self.b_points[:, :, None]).ravel()
+        step = np.linalg.solve(reduced, right)
+        points_step = (V_inv @ (self.b_points - self.W @ step)[:, :, None])[:, :, 0]
+        slope = float(self.b @ step + (self.b_points * points_step).sum())
+        bend = float(step @ self.H @ step)
+        bend += float(np.einsum("pi,pij,pj->", points_step, self.V, points_step))
+        bend += 2.0 * float((points_step * (self.W @ step)).sum())
+        return (self.select @ step, points_step), 2.0 * slope - bend
+
+    def covariance(self) -> Array | None:
+        """(15 n, 15 n) of the keyframes; None where they are not determined."""
+        V = self.V + SMALLEST_POINT_CURVATURE * np.eye(3)
+        flat = self.W.reshape(-1, len(self.H))
+        reduced = self.H - flat.T @ np.linalg.solve(V, self.W).reshape(flat.shape)
+        try:
+            inverse = np.linalg.inv(reduced)
+        except np.linalg.LinAlgError:
+            return None
+        return np.asarray(self.select @ inverse @ self.select.T, np.float64)
+
+
 @stage("bundle adjustment")
 def adjust(bundle: Bundle, x: BundleState, iterations: int) -> BundleResult:
     """Minimize from `x` in at most this many steps."""
     select = _selection(bundle, len(x.p_w_b))
     x, now, converged, done = descend(
         x,
-        lambda at: _linearize(bundle, at),
-        lambda equations, damping: _solve(equations, select, damping),
+        lambda at: _linearize(bundle, at, select),
         lambda at, step: at.moved(step[0].reshape(-1, SIZE), step[1]),
         iterations,
     )
-    return BundleResult(x, converged, done, now.cost, _covariance(now, select))
+    return BundleResult(x, converged, done, now.cost, now.covariance())
 
 
 def reprojection_px(bundle: Bundle, x: BundleState, focal_px: float) -> Array:
@@ -447,7 +483,7 @@ def reprojection_px(bundle: Bundle, x: BundleState, focal_px: float) -> Array:
     return np.asarray(focal_px * np.sqrt((r**2).sum(axis=(0, 2, 3)) / count), np.float64)
 
 
-def _linearize(bundle: Bundle, x: BundleState) -> _Equations:
+def _linearize(bundle: Bundle, x: BundleState, select: Array) -> _Equations:
     n, p = len(x.p_w_b), len(x.points_w)
     H, b = np.zeros((n, SIZE, n, SIZE)), np.zeros((n, SIZE))
     r, by_pose, by_point = reprojection(bundle.seen, x)
@@ -469,7 +505,8 @@ def _linearize(bundle: Bundle, x: BundleState) -> _Equations:
     b_points = -(point_t @ r)[..., 0].sum(axis=1)
     cost += add_inertial(bundle, x, H, b) + add_priors(bundle, x, H, b)
     size = n * SIZE
-    return _Equations(H.reshape(size, size), b.ravel(), V, W.reshape(p, 3, size), b_points, cost)
+    H, W = select.T @ H.reshape(size, size) @ select, W.reshape(p, 3, size) @ select
+    return _Equations(select, H, select.T @ b.ravel(), V, W, b_points, cost)
 
 
 def _rows_last(a: Array) -> Array:
@@ -528,39 +565,6 @@ def _selection(bundle: Bundle, n: int) -> Array:
             columns[k, BIASES, 0, BIASES] = np.eye(6)
         fixed[1:, BIASES] = True
     return columns.reshape(n * SIZE, n, SIZE)[:, ~fixed]
-
-
-def _solve(now: _Equations, select: Array, damping: float) -> tuple[tuple[Array, Array], float]:
-    """Steps of keyframes and points, and the predicted decrease of the cost."""
-    V = now.V + SMALLEST_POINT_CURVATURE * np.eye(3)
-    diagonal = np.einsum("pii->pi", V)
-    V = V + np.eye(3) * (damping * np.clip(diagonal, 1e-6, 1e32))[:, None, :]
-    W = now.W @ select
-    V_inv = np.linalg.inv(V)
-    H, b = select.T @ now.H @ select, select.T @ now.b
-    H = H + np.diag(damping * np.clip(np.diag(H), 1e-6, 1e32))
-    flat = W.reshape(-1, W.shape[-1])
-    reduced = H - flat.T @ (V_inv @ W).reshape(flat.shape)
-    right = b - flat.T @ (V_inv @ now.b_points[:, :, None]).ravel()
-    step = np.linalg.solve(reduced, right)
-    points_step = (V_inv @ (now.b_points - W @ step)[:, :, None])[:, :, 0]
-    slope = float(b @ step + (now.b_points * points_step).sum())
-    bend = float(step @ (select.T @ now.H @ select) @ step)
-    bend += float(np.einsum("pi,pij,pj->", points_step, now.V, points_step))
-    bend += 2.0 * float((points_step * (W @ step)).sum())
-    return (select @ step, points_step), 2.0 * slope - bend
-
-
-def _covariance(now: _Equations, select: Array) -> Array | None:
-    W = now.W @ select
-    V = now.V + SMALLEST_POINT_CURVATURE * np.eye(3)
-    flat = W.reshape(-1, W.shape[-1])
-    reduced = select.T @ now.H @ select - flat.T @ np.linalg.solve(V, W).reshape(flat.shape)
-    try:
-        inverse = np.linalg.inv(reduced)
-    except np.linalg.LinAlgError:
-        return None
-    return np.asarray(select @ inverse @ select.T, np.float64)
 
 
 def gauge_information(std_gyro_bias: float = np.inf, std_acc_bias: float = np.inf) -> Array:

@@ -16,7 +16,6 @@ then that the refinement converged with a cost below 0.6 a residual and scales t
 """
 
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -34,7 +33,7 @@ from maci2_lab.baselines.openvins import (
     BiasGuess,
     turned_deg,
 )
-from maci2_lab.baselines.segment import Answer, Initializer, Segment, stage
+from maci2_lab.baselines.segment import Answer, Segment, stage
 
 CELLS = 10
 """Cells across the image and down."""
@@ -73,18 +72,9 @@ def stereo_point_map(tracks: FeatureTracks, Ts_c0_c: Array) -> PointMap:
     """Most certain depth in every cell of every keyframe, transformed to the first camera."""
     confidence = 1.0 + 0.1 * tracks.depths / np.sqrt(tracks.var_depths)
     usable = np.nan_to_num(confidence) >= MIN_CONFIDENCE
-    parts = [
-        (k, points)
-        for k in range(len(Ts_c0_c))
-        if len(points := _best_in_cells(tracks.xy[:, k], confidence[:, k], usable[:, k]))
-    ]
-    if not parts:
-        nothing = np.empty(0)
-        return PointMap(
-            np.empty(0, dtype=np.intp), np.empty((0, 2)), nothing, np.empty((0, 3)), nothing
-        )
-    k = np.concatenate([np.full(len(points), number) for number, points in parts])
-    points = np.concatenate([points for _, points in parts])
+    every = np.arange(len(Ts_c0_c))
+    best = [_best_in_cells(tracks.xy[:, k], confidence[:, k], usable[:, k]) for k in every]
+    k, points = np.repeat(every, [len(one) for one in best]), np.concatenate(best)
     xy, depth = tracks.xy[points, k], tracks.depths[points, k]
     in_camera = np.column_stack([xy * depth[:, None], depth])
     X_c0 = np.einsum("mij,mj->mi", Ts_c0_c[k, :3, :3], in_camera) + Ts_c0_c[k, :3, 3]
@@ -160,7 +150,6 @@ def refine(segment: Segment, points: PointMap, x: ba.BundleState, scale: float) 
     (x, theta), now, converged, _ = ba.descend(
         (x, theta),
         lambda at: _linearize(problem, *at),
-        _Equations.solve,
         lambda at, step: (
             at[0].moved(step[:size].reshape(-1, ba.SIZE), np.empty((0, 3))),
             at[1] + step[size:],
@@ -303,12 +292,8 @@ class LinearSolution:
         return self.residuals < INLIER
 
 
-def ff_back_end(guess: BiasGuess) -> Initializer:
+def ff_back_end(segment: Segment, guess: BiasGuess) -> Answer:
     """Back end with the bias priors of its configuration."""
-    return partial(_initialize, guess=guess)
-
-
-def _initialize(segment: Segment, guess: BiasGuess) -> Answer:
     points = stereo_point_map(segment.tracks, segment.Ts_c0_c())
     if len(points) < MIN_POINTS:
         return Answer(False, f"{len(points)} points with depth, needed {MIN_POINTS}")

@@ -11,7 +11,6 @@ left out: a number of iterations can take its place. Two cameras, as in its EuRo
 """
 
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from maci2_lab.baselines.alignment import (
     solve_on_sphere,
     with_norm,
 )
-from maci2_lab.baselines.segment import Answer, Initializer, Segment, stage
+from maci2_lab.baselines.segment import Answer, Segment, stage
 
 
 @dataclass(frozen=True)
@@ -146,13 +145,9 @@ def openvins_static(segment: Segment) -> Answer:
 
 
 def openvins_dynamic(
-    guess: BiasGuess, iterations: int = ITERATIONS, stereo: bool = True
-) -> Initializer:
-    """Dynamic initializer with a bias guess; without iterations only its linear part."""
-    return partial(_dynamic, guess=guess, iterations=iterations, stereo=stereo)
-
-
-def _dynamic(segment: Segment, guess: BiasGuess, iterations: int, stereo: bool) -> Answer:
+    segment: Segment, guess: BiasGuess, iterations: int = ITERATIONS, stereo: bool = True
+) -> Answer:
+    """Dynamic initialization with a bias guess; without iterations only its linear part."""
     tracks = segment.tracks
     chosen = ba.longest(tracks, MAX_FEATURES, MIN_VIEWS)
     reason = _rejection(segment, int(chosen.sum()))

@@ -91,7 +91,7 @@ def optimize(pre: Preintegrated, Ts_c0_b: Array, x: Unknowns, gravity_norm: floa
     damping, growth = FIRST_DAMPING, 2.0
     for _ in range(MAX_ITERATIONS):
         for _ in range(MAX_TRIALS):
-            step = np.linalg.solve(H + damping * np.eye(len(b)), b)
+            step = np.asarray(np.linalg.solve(H + damping * np.eye(len(b)), b), np.float64)
             tried = x.moved(step)
             H_new, b_new, cost_new = _linearize(pre, Ts_c0_b, tried, gravity_norm, info)
             gain = (cost - cost_new) / float(step @ (damping * step + b) + 1e-3)

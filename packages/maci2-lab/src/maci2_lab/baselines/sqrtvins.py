@@ -14,7 +14,6 @@ camera's time offset is left out.
 """
 
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from maci2_lab.baselines import bundle_adjustment as ba
 from maci2_lab.baselines.alignment import IntegratedMotion, integrated, raw_motion, solve_on_sphere
 from maci2_lab.baselines.epipolar import bearing_pairs, fit_bias, plain
 from maci2_lab.baselines.openvins import VAR_WALK, BiasGuess, take
-from maci2_lab.baselines.segment import Answer, Initializer, Segment, stage
+from maci2_lab.baselines.segment import Answer, Segment, stage
 
 MAX_FEATURES = 50
 MIN_FEATURES = {False: 20, True: 30}
@@ -61,12 +60,8 @@ class Views:
     """(m, p) points seen in both."""
 
 
-def sqrtvins(stereo: bool, guess: BiasGuess) -> Initializer:
-    """Initializer for one camera or two, with the bias priors of its configuration."""
-    return partial(_initialize, stereo=stereo, guess=guess)
-
-
-def _initialize(segment: Segment, stereo: bool, guess: BiasGuess) -> Answer:
+def sqrtvins(segment: Segment, stereo: bool, guess: BiasGuess) -> Answer:
+    """Initialization by one camera or two, with the bias priors of its configuration."""
     views = all_views(segment, stereo)
     gyro_bias = estimate_gyro_bias(segment, views, np.array(guess.gyro))
     acc_bias = np.array(guess.acc)

@@ -180,6 +180,7 @@ def errors_between(
         acc_w = _apply(R, imu.acc[sample]) + GRAVITY_W
         in_bi = [_apply(R_bi_w, acc_w), _apply(R_bi_w, v)]
         rates.append(np.concatenate([imu.gyro[sample], *in_bi], axis=1))
+    rates_i, rates_j = rates
     # [[gamma^T, 0, 0], [-[beta]x, I, 0], [-[alpha]x, I dt, I]].
     D_start = np.tile(np.eye(9), (len(dt), 1, 1))
     D_start[:, GAMMA, GAMMA] = gamma_t
@@ -188,7 +189,9 @@ def errors_between(
     std = imu.std_gyro_bias
     std = None if std is None else std[states.samples[firsts]]
     # Derived by a bias that is taken off; here it is left in.
-    return WindowErrors(dt, firsts, lasts, e, cov, -D_bias, D_start, std, *rates, left_out)
+    return WindowErrors(
+        dt, firsts, lasts, e, cov, -D_bias, D_start, std, rates_i, rates_j, left_out
+    )
 
 
 def _apply(R: Array, v: Array) -> Array:

@@ -10,8 +10,8 @@ from maci2.errors import require_in_range
 from maci2.pipeline.options import LONGEST_S, SEEDS
 from maci2.pipeline.prepare import Window
 from maci2_lab.experiments.recordings import Recordings
-from maci2_lab.experiments.store import Record, WindowTimes
-from maci2_lab.experiments.table import Findings
+from maci2_lab.experiments.store import WindowTimes
+from maci2_lab.experiments.table import Findings, Record
 
 Records = dict[str, Record]
 """Records by task key."""

@@ -136,15 +136,13 @@ def _row(model: str, path: Path) -> Record:
 
 def hard_images_findings(records: list[Record]) -> Findings:
     """One line for each kind and match covariance, the mean over all kinds last, and the claims."""
-    kinds = dict.fromkeys(record["task"]["kind"] for record in records)
-    by_kind = {
-        kind: [one["rows"] for one in records if one["task"]["kind"] == kind and one["rows"]]
-        for kind in kinds
-    }
-    by_kind = {kind: rows for kind, rows in by_kind.items() if rows}
-    by_kind["all kinds"] = [rows for renderings in by_kind.values() for rows in renderings]
-    if not by_kind["all kinds"]:
+    by_kind: dict[str, list[list[Record]]] = {}
+    for record in records:
+        if record["rows"]:
+            by_kind.setdefault(record["task"]["kind"], []).append(record["rows"])
+    if not by_kind:
         return Findings([])
+    by_kind["all kinds"] = [rows for renderings in by_kind.values() for rows in renderings]
     lines, claims = [], []
     for kind, renderings in by_kind.items():
         both = {model: _pooled(renderings, model) for model in MODELS}

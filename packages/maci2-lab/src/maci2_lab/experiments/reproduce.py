@@ -74,7 +74,24 @@ def reproduce(
         _retry_time_outs(task, records, store, pool)
     missing = (*missing_inputs(experiment, recordings), *_shortfalls(records))
     findings = experiment.findings(records) if records else None
-    _write_experiment(store.folder, experiment, settings, missing, records, findings)
+    segments: dict[str, Any] = {}
+    for record in records.values():
+        task = record["task"]
+        if "stride_s" in task:
+            keyframes = task["method"]["keyframes"]
+            name = f"{task['recording']}, every {task['stride_s']:g} s, {keyframes} keyframes"
+            segments[name] = [row["start_ns"] for row in record["rows"]]
+    summary = {
+        "name": experiment.name,
+        "title": experiment.title,
+        "settings": asdict(settings),
+        "missing": list(missing),
+        "results": list(records),
+        "segments_start_ns": segments,
+        "tables": [asdict(table) for table in findings.tables] if findings else [],
+        "claims": [asdict(claim) for claim in findings.claims] if findings else [],
+    }
+    write_result(store.folder / "experiment.json", summary)
     # Times are never the same twice: they are shown, not stored among the tables.
     times = time_table(store, records)
     if findings is not None and times is not None:
@@ -195,32 +212,3 @@ def _window_by_window(task: Task, windows: list[Window], pool: Pool) -> TaskResu
         else:
             rows += result.rows
     return TaskResult(rows)
-
-
-def _write_experiment(
-    folder: Path,
-    experiment: Experiment,
-    settings: Settings,
-    missing: tuple[str, ...],
-    records: Records,
-    findings: Findings | None,
-) -> None:
-    """Record for experiment.json: what was run, on what, and the results."""
-    segments: dict[str, Any] = {}
-    for record in records.values():
-        task = record["task"]
-        if "stride_s" in task:
-            keyframes = task["method"]["keyframes"]
-            name = f"{task['recording']}, every {task['stride_s']:g} s, {keyframes} keyframes"
-            segments[name] = [row["start_ns"] for row in record["rows"]]
-    record = {
-        "name": experiment.name,
-        "title": experiment.title,
-        "settings": asdict(settings),
-        "missing": list(missing),
-        "results": list(records),
-        "segments_start_ns": segments,
-        "tables": [asdict(table) for table in findings.tables] if findings else [],
-        "claims": [asdict(claim) for claim in findings.claims] if findings else [],
-    }
-    write_result(folder / "experiment.json", record)

@@ -130,7 +130,7 @@ def _own_row(name: str, tracked: RecordedTrack, truth: GroundTruth) -> Record:
     errors = track_errors(states, biases, truth, origins)
     if errors is None:
         return {}
-    audited = _audited_errors(tracked)
+    audited = _audited_errors(tracked, biases)
     judged = audited or errors
     over_time = {part: _thinned(judged.nees_over_time[part]) for part in SCORED}
     return _row(name, errors) | {
@@ -142,7 +142,7 @@ def _own_row(name: str, tracked: RecordedTrack, truth: GroundTruth) -> Record:
     }
 
 
-def _audited_errors(tracked: RecordedTrack) -> TrackErrors | None:
+def _audited_errors(tracked: RecordedTrack, biases: Array) -> TrackErrors | None:
     """Errors against the audited ground truth; None where it could not be audited."""
     try:
         recording = with_audited(tracked.inputs.recording, (AUDITED, *TRUTHS))
@@ -151,7 +151,6 @@ def _audited_errors(tracked: RecordedTrack) -> TrackErrors | None:
     truth = recording.truths.get(AUDITED)
     if truth is None:
         return None
-    biases = raw_biases(tracked.inputs, tracked.at_images)[0]
     return track_errors(tracked.at_images, biases, truth, tracked.origins)
 
 
