@@ -1,6 +1,5 @@
 """A chain solved and timed with GTSAM: CombinedImuFactor and marker priors."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,15 +22,6 @@ from maci2_lab.benchmarks.gtsam_problem import alternate, gtsam_optimise, import
 
 MARKER_STD = 0.01
 """Standard deviation of marker positions [m] and orientations [rad]."""
-
-
-@dataclass(frozen=True)
-class GtsamChain:
-    """GTSAM's optimum as states of the chain."""
-
-    states: States
-    cost: float
-    iterations: int
 
 
 def chain_of(recording: Recording, count: int, every: int = 10) -> tuple[Problem, States]:
@@ -78,31 +68,16 @@ def time_chains(repeats: int = 3) -> tuple[float, float, float]:
     return ours_ms, gtsam_ms, long_ms
 
 
-def solve_chain_with_gtsam(problem: Problem, states: States) -> GtsamChain:
-    """Their optimum of the same measurements: marker positions and orientations, and IMU."""
-    graph, values = gtsam_chain(problem, states)
-    optimum = gtsam_optimise(graph, values)
-    X, V, B = _symbols()
-    n, values = len(states.v_w), optimum.values
-    biases = [values.atConstantBias(B(k)) for k in range(n)]
-    found = States(
-        np.array([values.atPose3(X(k)).matrix() for k in range(n)]),
-        np.array([values.atVector(V(k)) for k in range(n)]),
-        np.array([bias.gyroscope() for bias in biases]),
-        np.array([bias.accelerometer() for bias in biases]),
-    )
-    return GtsamChain(found, optimum.cost, optimum.iterations)
-
-
-def _symbols() -> tuple[Any, Any, Any]:
-    symbols = import_gtsam().symbol_shorthand
-    return symbols.X, symbols.V, symbols.B
+def symbols() -> tuple[Any, Any, Any]:
+    """Functions that give the keys of pose, velocity and biases of a state."""
+    shorthand = import_gtsam().symbol_shorthand
+    return shorthand.X, shorthand.V, shorthand.B
 
 
 def gtsam_chain(problem: Problem, states: States) -> tuple[Any, Any]:
     """Their graph and values; markers must be at the states' own timestamps, world level."""
     gtsam = import_gtsam()
-    X, V, B = _symbols()
+    X, V, B = symbols()
     graph, values = gtsam.NonlinearFactorGraph(), gtsam.Values()
     stamps_ns = problem.stamps_ns
     for k in range(len(stamps_ns)):
@@ -122,7 +97,7 @@ def gtsam_chain(problem: Problem, states: States) -> tuple[Any, Any]:
 
 def _add_markers(problem: Problem, graph: Any) -> None:
     gtsam = import_gtsam()
-    X = _symbols()[0]
+    X = symbols()[0]
     positions, orientations = problem.positions, problem.orientations
     if positions is not None:
         at = np.searchsorted(problem.stamps_ns, positions.stamps_ns)
@@ -139,7 +114,7 @@ def _add_markers(problem: Problem, graph: Any) -> None:
 def _add_bias_prior(problem: Problem, graph: Any) -> None:
     """The first state's biases; ours [gyro, acc], theirs [acc, gyro]."""
     gtsam = import_gtsam()
-    B = _symbols()[2]
+    B = symbols()[2]
     for prior in problem.priors:
         precisions = np.diag(prior.info)[[12, 13, 14, 9, 10, 11]]
         mean = gtsam.imuBias.ConstantBias(prior.state.bias_acc[0], prior.state.bias_gyro[0])

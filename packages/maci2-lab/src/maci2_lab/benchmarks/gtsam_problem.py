@@ -1,7 +1,7 @@
 """The same window solved by GTSAM, for comparison of results and times.
 
 GTSAM is an optional dependency of development. Its preintegration, the construction of its graph
-and its optimisation are timed apart.
+and its optimisation are functions of their own, so that they can be timed apart.
 """
 
 from collections.abc import Callable, Sequence
@@ -76,26 +76,8 @@ class GtsamProblem:
 
 
 @dataclass(frozen=True)
-class GtsamTimes:
-    """Medians over the repetitions [s]."""
-
-    preintegrate_s: float
-    """All samples of the window, with covariance and bias derivatives."""
-
-    binding_s: float
-    """The part of `preintegrate_s` that is Python handing over arrays, not GTSAM integrating:
-    measured with calls that compute nothing."""
-
-    build_s: float
-    """Factors from preintegrated measurements, and the initial guess."""
-
-    optimise_s: float
-    """Levenberg-Marquardt alone."""
-
-
-@dataclass(frozen=True)
 class GtsamResult:
-    """Result of GTSAM and the time it took."""
+    """Result of GTSAM."""
 
     v_c0: Array
     """(m + 1, 3) [m/s]"""
@@ -106,40 +88,21 @@ class GtsamResult:
     bias_gyro: Array
     """(3,) [rad/s]"""
 
-    times: GtsamTimes
-
-
-@dataclass(frozen=True)
-class GtsamOptimum:
-    """Final values of an optimization, as GTSAM's own objects."""
-
-    values: Any
-    cost: float
-    """Sum of squared whitened residuals (GTSAM's error is half of it)."""
-
-    iterations: int
+    binding_ms: float
+    """Part of preintegration that is Python handing over arrays, not GTSAM integrating: measured
+    with calls that compute nothing [ms]."""
 
 
 def solve_with_gtsam(problem: GtsamProblem, repeats: int = 1) -> GtsamResult:
-    """Preintegrate, build and optimise, each `repeats` times and timed apart."""
-    preintegrated = gtsam_preintegrate(problem)
-    graph, start = gtsam_build(problem, preintegrated)
-    times_ms = alternate(
-        (
-            lambda: gtsam_preintegrate(problem),
-            lambda: _hand_over(problem),
-            lambda: gtsam_build(problem, preintegrated),
-            lambda: gtsam_optimise(graph, start),
-        ),
-        repeats,
-    )
-    values = gtsam_optimise(graph, start).values
+    """Preintegrate, build and optimise; Python's binding is timed `repeats` times."""
+    values, _ = gtsam_optimise(*gtsam_build(problem, gtsam_preintegrate(problem)))
+    (binding_ms,) = alternate((lambda: _hand_over(problem),), repeats)
     _, velocity, bias, gravity = _keys(import_gtsam(), len(problem.Ts_c0_b))
     return GtsamResult(
         v_c0=np.array([values.atVector(key) for key in velocity]),
         g_c0=np.asarray(values.atVector(gravity)),
         bias_gyro=np.asarray(values.atConstantBias(bias).gyroscope()),
-        times=GtsamTimes(*(1e-3 * time_ms for time_ms in times_ms)),
+        binding_ms=binding_ms,
     )
 
 
@@ -219,13 +182,14 @@ def gtsam_build(problem: GtsamProblem, preintegrated: Sequence[Any]) -> tuple[An
     return graph, values
 
 
-def gtsam_optimise(graph: Any, start: Any) -> GtsamOptimum:
-    """Levenberg-Marquardt with their default parameters: of their solvers, orderings and damping
-    schemes the fastest on these problems."""
+def gtsam_optimise(graph: Any, start: Any) -> tuple[Any, float]:
+    """Values and sum of squared whitened residuals after Levenberg-Marquardt with their default
+    parameters: of their solvers, orderings and damping schemes the fastest on these problems."""
     gtsam = import_gtsam()
     optimizer = gtsam.LevenbergMarquardtOptimizer(graph, start, gtsam.LevenbergMarquardtParams())
     values = optimizer.optimize()
-    return GtsamOptimum(values, 2.0 * optimizer.error(), optimizer.iterations())
+    # Their error is half of the sum.
+    return values, 2.0 * optimizer.error()
 
 
 def import_gtsam() -> ModuleType:

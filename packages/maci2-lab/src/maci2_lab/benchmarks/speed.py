@@ -215,7 +215,7 @@ def _against_gtsam(
     note = (
         f"same answer: velocity within {differences[0]:.1e} m/s, gravity within "
         f"{differences[1]:.1e} m/s^2; of GTSAM's preintegration "
-        f"{1e3 * found.times.binding_s:.2f} ms are its Python binding"
+        f"{found.binding_ms:.2f} ms are its Python binding"
     )
     return comparisons, differences, note
 
